@@ -1,0 +1,131 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "penstock/types.h"
+
+namespace penstock {
+
+/// What a model is for; decides the loss, the shape of the targets and what a stream answers.
+enum class Task {
+  language,  ///< Next byte of a text: embedding in, 256 logits out at every step.
+  forecast,  ///< The next `horizon` values of chosen columns of a time series, at every step.
+  classify,  ///< One label per sequence, or per step where the task says so: logits over `classes`.
+};
+
+/// One numeric column: normalised value = (raw - mean) / scale.
+struct Column {
+  std::string name;
+  double mean = 0.0;
+  double scale = 1.0;
+};
+
+/// Everything that has to travel with a model so that raw data mean the same later as in training.
+struct DataDescription {
+  Task task = Task::language;
+  Index vocabulary = 0;              ///< > 0: inputs are tokens 0..vocabulary-1; 0: inputs are `inputs` columns.
+  std::vector<Column> inputs;        ///< Input features, in the order the model reads them.
+  std::vector<Column> targets;       ///< forecast: the predicted columns.
+  Index horizon = 1;                 ///< forecast: steps ahead, output [horizon, targets].
+  std::vector<std::string> classes;  ///< classify: names of the labels.
+  char delimiter = ',';              ///< Of the CSV rows this model reads.
+
+  /// Width of the model's output at each step.
+  Index output_size() const;
+  /// Width of the model's input at each step; 1 for tokens.
+  Index input_size() const;
+};
+
+/// One batch for training or validation. Only the members that the task needs are filled.
+struct Example {
+  Index rows = 0;                          ///< B
+  Index steps = 0;                         ///< T
+  std::vector<std::int32_t> tokens;        ///< [B, T] token inputs
+  std::vector<float> features;             ///< [B, T, I] numeric inputs, normalised
+  std::vector<std::int32_t> labels;        ///< [B, T] class targets, -1: this step is not scored
+  std::vector<float> targets;              ///< [B, T, O] numeric targets, normalised
+  std::vector<float> weights;              ///< [B, T, O] for `targets`: 0 not scored, 1 scored
+  std::vector<Index> lengths;              ///< [B], or empty when all rows have T steps
+  std::vector<std::uint8_t> reset;         ///< [B, T], or empty
+  /// True when step 0 continues the previous Example of this dataset (truncated back-propagation carries the state).
+  bool continues = false;
+};
+
+/// A source of training and validation batches. Its whole state is a short text, so that a resumed run reads on
+/// exactly where it stopped.
+class Dataset {
+ public:
+  virtual ~Dataset() = default;
+  virtual const DataDescription& description() const = 0;
+  /// Number of scored training steps in one pass, for progress; 0 when the task is generated without end.
+  virtual Index training_steps() const = 0;
+  /// Fills `example` with B rows of at most T steps of training data and moves on.
+  virtual void next(Index rows, Index steps, Example& example) = 0;
+  /// The i-th validation batch, the same every time; false (example untouched) when there are no more.
+  virtual bool validation(Index i, Index rows, Index steps, Example& example) const = 0;
+  /// Position and random state as JSON text, and back. Throws Error(incompatible) for another dataset's text.
+  virtual std::string position() const = 0;
+  virtual void restore(const std::string& position) = 0;
+};
+
+struct TextOptions {
+  double validation_fraction = 0.05;  ///< The last part of the file is held out; [0, 0.5].
+};
+/// Any file as a sequence of bytes. Throws Error(bad_input) if it is empty or too short for one step each.
+std::unique_ptr<Dataset> open_text(const std::string& path, const TextOptions& options = {});
+
+struct SeriesOptions {
+  std::vector<std::string> inputs;   ///< Column names; empty: every numeric column.
+  std::vector<std::string> targets;  ///< Empty: the same as inputs.
+  Index horizon = 1;
+  double validation_fraction = 0.2;  ///< The last rows are held out; normalisation sees the first part only.
+  char delimiter = ',';
+};
+/// A CSV file with a header, one step a row. Errors name file, line and column.
+std::unique_ptr<Dataset> open_series(const std::string& path, const SeriesOptions& options = {});
+
+struct LabelledOptions {
+  std::string sequence_column = "sequence";  ///< Rows with the same value, one after the other, are one sequence.
+  std::string label_column = "label";        ///< Constant within a sequence.
+  std::vector<std::string> inputs;           ///< Empty: every other numeric column.
+  double validation_fraction = 0.2;          ///< Of the sequences, chosen by the seed.
+  char delimiter = ',';
+  std::uint64_t seed = 0;
+};
+/// A CSV file with a header in which each run of equal `sequence` values is one labelled sequence.
+std::unique_ptr<Dataset> open_labelled(const std::string& path, const LabelledOptions& options = {});
+
+struct TaskOptions {
+  Index length = 40;              ///< Training length T of every sequence.
+  Index validation_length = 256;  ///< Validation uses this length, to show what generalises.
+  Index modulus = 5;              ///< modular arithmetic: 2..64
+  Index copy_tokens = 10;         ///< selective copying: tokens to remember, 1..length/2
+  std::uint64_t seed = 0;
+};
+/// Built-in tasks, generated without end: "parity", "modular", "copying". Throws Error(invalid_argument) otherwise.
+std::unique_ptr<Dataset> open_task(const std::string& name, const TaskOptions& options = {});
+const std::vector<std::string>& task_names();
+
+/// Turns the lines of a CSV stream into a model's inputs, with the normalisation of its DataDescription.
+/// The first line must be a header; columns may stand in any order and others are ignored.
+class RowReader {
+ public:
+  /// `source` names the stream in error messages ("-" or a path).
+  RowReader(const DataDescription& description, const std::string& header, std::string source);
+  ~RowReader();
+  RowReader(RowReader&&) noexcept;
+
+  /// Reads one line into features [I]; false and untouched for a blank line. Throws Error(bad_input) with line and
+  /// column for anything else that is no row.
+  bool read(const std::string& line, std::span<float> features);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace penstock

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+
+#include "penstock/data.h"
+#include "penstock/recurrent.h"
+
+namespace penstock {
+
+/// A sequence model: embedding or linear input -> N blocks of (norm, recurrent layer, residual) -> norm, linear head.
+struct ModelSpec {
+  std::string cell = "mingru";
+  Index width = 256;  ///< Channels between the blocks.
+  Index blocks = 2;
+  Index hidden_size = 0;  ///< H of the recurrent layer in a block; 0: width. Projected back to width if they differ.
+  Index heads = 1;        ///< Of the recurrent matrix, for cells that have one.
+  Index convolution = 0;  ///< Taps of a causal depthwise convolution before the recurrent layer; 0: none.
+  double feed_forward = 0.0;  ///< Inner size of a gated feed-forward after it, as a multiple of width; 0: none.
+  double dropout = 0.0;       ///< On the output of every sub-layer, in training only; [0, 1).
+};
+
+/// The state of every row of a model between two calls: allocated by Model::state(), zero means "start".
+struct ModelState {
+  Index rows = 0;
+  std::vector<float> values;  ///< [rows-major blocks as the model lays them out]
+};
+
+/// A model with its weights and the description of its data. Cheap to move; not safe for concurrent writers.
+class Model {
+ public:
+  /// Fresh weights. Throws Error(invalid_argument) naming the field that is impossible.
+  Model(const ModelSpec& spec, const DataDescription& data, std::uint64_t seed = 0);
+  /// Reads a .safetensors model or a checkpoint. Throws Error(io_failure | bad_input | incompatible).
+  static Model load(const std::string& path);
+  ~Model();
+  Model(Model&&) noexcept;
+  Model& operator=(Model&&) noexcept;
+
+  const ModelSpec& spec() const;
+  const DataDescription& data() const;
+  Index parameter_count() const;
+
+  /// Writes a .safetensors file with the architecture in its metadata: to a temporary file, synced, then renamed.
+  void save(const std::string& path) const;
+
+  ModelState state(Index rows) const;
+
+  /// outputs [B, T, O] for tokens [B, T] (token models) or features [B, T, I]; the state is carried in and out.
+  void forward(Index rows, Index steps, std::span<const std::int32_t> tokens, std::span<float> outputs,
+               ModelState& state, const Execution& execution = {}) const;
+  void forward(Index rows, Index steps, std::span<const float> features, std::span<float> outputs, ModelState& state,
+               const Execution& execution = {}) const;
+
+  struct Impl;
+  Impl& impl() { return *impl_; }
+  const Impl& impl() const { return *impl_; }
+
+ private:
+  explicit Model(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace penstock

@@ -1,0 +1,12 @@
+#pragma once
+
+/// The whole public interface of Penstock.
+#include "penstock/data.h"
+#include "penstock/error.h"
+#include "penstock/model.h"
+#include "penstock/recurrent.h"
+#include "penstock/stream.h"
+#include "penstock/system.h"
+#include "penstock/train.h"
+#include "penstock/types.h"
+#include "penstock/version.h"

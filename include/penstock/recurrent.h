@@ -1,0 +1,129 @@
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "penstock/types.h"
+
+namespace penstock {
+
+/// A stack of recurrent layers, as `torch.nn.LSTM` and its siblings are.
+struct RecurrentSpec {
+  std::string cell = "lstm";
+  Index input_size = 0;   ///< I >= 1
+  Index hidden_size = 0;  ///< H >= 1
+  Index heads = 1;        ///< Divides H; the recurrent matrix is block-diagonal with blocks of D = H / heads.
+  Index layers = 1;
+  Direction direction = Direction::forward;
+  Bias bias = Bias::both;
+  double dropout = 0.0;  ///< Probability of zeroing an output between layers, in training only; [0, 1).
+
+  Index directions() const { return direction == Direction::bidirectional ? 2 : 1; }
+  Index output_size() const { return hidden_size * directions(); }
+};
+
+/// Which steps of which rows exist.
+///
+/// Padded: B rows of up to T steps each, `lengths` [B] (each 0..T) or null when all rows have T steps.
+/// Packed: `cu_seqlens` [B + 1] starts at 0 and never falls; row b owns the steps cu_seqlens[b] .. cu_seqlens[b+1]-1
+/// of one long sequence, and T is the longest of them. `lengths` must then be null.
+struct Batch {
+  Index rows = 1;   ///< B
+  Index steps = 1;  ///< T
+  const Index* lengths = nullptr;
+  const Index* cu_seqlens = nullptr;
+  /// Padded: [B, T]; packed: [total]. Non-zero: the row's state is set to zero before this step. Null: never.
+  const std::uint8_t* reset = nullptr;
+};
+
+/// A tensor [B, T, C]: channels are contiguous, the strides of B and T (in elements) are free.
+/// Packed batches use `step_stride` alone. Steps beyond a row's length are written as zeros (forward output and
+/// input gradients) and never read.
+template <class Real>
+struct SequenceView {
+  Real* data = nullptr;
+  Index row_stride = 0;
+  Index step_stride = 0;
+
+  /// data [B, T, C], contiguous.
+  static SequenceView batch_first(Real* data, Index steps, Index channels) {
+    return {data, steps * channels, channels};
+  }
+  /// data [T, B, C], contiguous.
+  static SequenceView time_first(Real* data, Index rows, Index channels) { return {data, channels, rows * channels}; }
+  explicit operator bool() const { return data != nullptr; }
+  operator SequenceView<const Real>() const
+    requires(!std::is_const_v<Real>)
+  {
+    return {data, row_stride, step_stride};
+  }
+};
+
+/// Everything that the backward pass needs from the forward pass. Reused from call to call, it allocates only when
+/// a batch is larger than any before.
+template <class Real>
+class RecurrentTape {
+ public:
+  RecurrentTape();
+  ~RecurrentTape();
+  RecurrentTape(RecurrentTape&&) noexcept;
+  RecurrentTape& operator=(RecurrentTape&&) noexcept;
+
+  struct Content;
+  Content& content() { return *content_; }
+
+ private:
+  std::unique_ptr<Content> content_;
+};
+
+/// A trainable stack of recurrent layers in float or double.
+///
+/// Weights per layer l and direction (suffix "_reverse"), named as in PyTorch:
+///   weight_ih_l{l} [G*H, I_l], weight_hh_l{l} [G*H, H] (heads > 1: [heads, G*D, D]; scan cells: none),
+///   bias_ih_l{l} [G*H], bias_hh_l{l} [G*H]; initialised uniformly in +-1/sqrt(H).
+/// States, in and out, are [S, layers * directions, B, H]; null in means zeros, null out means not wanted.
+template <class Real>
+class Recurrent {
+ public:
+  struct Parameter {
+    std::string name;
+    std::vector<Index> shape;
+    std::span<Real> value;
+    std::span<Real> gradient;
+  };
+
+  /// Throws Error(invalid_argument) naming the field that is impossible.
+  explicit Recurrent(const RecurrentSpec& spec, std::uint64_t seed = 0);
+  ~Recurrent();
+  Recurrent(Recurrent&&) noexcept;
+  Recurrent& operator=(Recurrent&&) noexcept;
+
+  const RecurrentSpec& spec() const;
+  /// Number of values in one row's state: S * layers * directions * H.
+  Index state_size() const;
+
+  /// Views into the layer. Call `weights_changed()` after writing to a value.
+  std::vector<Parameter>& parameters();
+  void weights_changed();
+
+  /// y [B, T, H * directions] from x [B, T, I]. With a tape, backward() can follow (and dropout applies).
+  void forward(const Batch& batch, SequenceView<const Real> x, SequenceView<Real> y, const Real* state_in,
+               Real* state_out, RecurrentTape<Real>* tape = nullptr, const Execution& execution = {}) const;
+
+  /// Adds to the gradients of all parameters; writes dx [B, T, I] and dstate_in if they are wanted (not null).
+  /// `x` and `state_in` are those of the forward call that filled the tape.
+  void backward(const Batch& batch, SequenceView<const Real> x, SequenceView<const Real> dy, const Real* dstate_out,
+                SequenceView<Real> dx, Real* dstate_in, RecurrentTape<Real>& tape, const Execution& execution = {});
+
+  /// One step of B rows: x [B, I] -> y [B, H], state updated in place. Forward direction only.
+  void step(Index rows, const Real* x, Real* y, Real* state, const Execution& execution = {}) const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+extern template class Recurrent<float>;
+extern template class Recurrent<double>;
+
+}  // namespace penstock

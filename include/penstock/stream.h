@@ -1,0 +1,41 @@
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "penstock/model.h"
+
+namespace penstock {
+
+/// A model that answers one step at a time. Everything is allocated on construction; a step allocates nothing, takes
+/// no lock and starts no thread. With `exact`, the answers equal those of Model::forward on the whole sequence in
+/// exact mode, to the bit.
+class Session {
+ public:
+  explicit Session(const Model& model, bool exact = true);
+  ~Session();
+  Session(Session&&) noexcept;
+
+  /// One token in, logits [O] out; the span stays valid until the next call. The token must be below the vocabulary.
+  std::span<const float> push(std::int32_t token);
+  /// One row of normalised features [I] in, outputs [O] (normalised) out.
+  std::span<const float> push(std::span<const float> features);
+  /// Back to the start of a sequence.
+  void reset();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// How to draw a token from logits.
+struct Sampling {
+  double temperature = 0.8;  ///< 0: always the likeliest.
+  Index top_k = 0;           ///< Only the k likeliest; 0: all.
+  double top_p = 0.95;       ///< Only the smallest set of this total probability; (0, 1].
+};
+
+/// Draws a token; `random` is uniform in [0, 1).
+std::int32_t sample(std::span<const float> logits, const Sampling& sampling, double random);
+
+}  // namespace penstock

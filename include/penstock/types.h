@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+/// Axis letters mean the same everywhere: T sequence length, B batch (rows), I input size, H hidden size,
+/// G gates of a cell, S states of a cell, D head dimension (H / heads), C any number of channels.
+namespace penstock {
+
+using Index = std::int64_t;
+
+/// How the time axis is walked. `reverse` starts at the last valid step of every row.
+enum class Direction { forward, reverse, bidirectional };
+
+/// Which bias vectors a recurrent layer has: none, `bias_ih` only, or `bias_ih` and `bias_hh` as PyTorch has.
+enum class Bias { none, single, both };
+
+/// How the recurrence over T is executed. Cells with memory mixing (LSTM, GRU, ...) know `sequential` only.
+enum class Algorithm {
+  automatic,   ///< The planner chooses.
+  sequential,  ///< One step after the other.
+  scan,        ///< Parallel over fixed chunks of T; cells of kind `scan` only.
+};
+
+/// How an operation runs; it never changes what is computed beyond the rounding of sums.
+struct Execution {
+  int threads = 0;  ///< 0: as many as the machine offers.
+  Algorithm algorithm = Algorithm::automatic;
+  /// Exact mode: results are the same to the bit for any split of a sequence and for any batch a row sits in.
+  bool exact = false;
+};
+
+/// What a cell of the list looks like from outside.
+struct CellInfo {
+  std::string_view name;         ///< As in `--cell`: "lstm", "mingru", ...
+  std::string_view description;  ///< One line for a person.
+  Index gates;                   ///< G
+  Index states;                  ///< S; state 0 is the output h.
+  bool scan;                     ///< h_t = a_t h_{t-1} + b_t with a, b of the input alone: no recurrent weights.
+};
+
+/// All cells, in the order of the list.
+const std::vector<CellInfo>& cells();
+
+/// The cell of that name; throws Error(invalid_argument) that lists the names there are.
+const CellInfo& find_cell(std::string_view name);
+
+std::string_view to_string(Direction direction);
+std::string_view to_string(Bias bias);
+std::string_view to_string(Algorithm algorithm);
+Direction parse_direction(std::string_view text);
+Bias parse_bias(std::string_view text);
+Algorithm parse_algorithm(std::string_view text);
+
+}  // namespace penstock

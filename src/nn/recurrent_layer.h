@@ -1,0 +1,77 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/random.h"
+#include "penstock/recurrent.h"
+
+namespace penstock::nn {
+
+/// Shape of one recurrent layer in one direction.
+struct RecurrentLayerSpec {
+  std::string cell;
+  Index input_size = 0;   // I
+  Index hidden_size = 0;  // H
+  Index heads = 1;
+  Bias bias = Bias::both;
+  bool reverse = false;
+};
+
+/// The weights of one layer, or their gradients; absent ones are null.
+template <class Real>
+struct RecurrentWeights {
+  Real* weight_ih = nullptr;  // [G*H, I]
+  Real* weight_hh = nullptr;  // [G*H, H], heads > 1: [heads, G*D, D]; scan cells: absent
+  Real* bias_ih = nullptr;    // [G*H]
+  Real* bias_hh = nullptr;    // [G*H]; scan cells: absent
+};
+
+/// One layer, one direction, over weights that its owner keeps. Not safe for two calls at once on one object (it
+/// keeps scratch memory and the packed recurrent matrix).
+template <class Real>
+class RecurrentLayer {
+ public:
+  struct ParameterShape {
+    std::string name;  // "weight_ih", "weight_hh", "bias_ih", "bias_hh"
+    std::vector<Index> shape;
+    Real* RecurrentWeights<Real>::*member;
+  };
+
+  explicit RecurrentLayer(const RecurrentLayerSpec& spec);
+  ~RecurrentLayer();
+  RecurrentLayer(RecurrentLayer&&) noexcept;
+  RecurrentLayer& operator=(RecurrentLayer&&) noexcept;
+
+  const RecurrentLayerSpec& spec() const;
+  /// The parameters this layer has, in the order of the members above.
+  std::vector<ParameterShape> parameters() const;
+  /// Points the layer at its weights; call again (with the same or others) whenever their values have changed.
+  void set_weights(const RecurrentWeights<Real>& weights);
+
+  /// Number of states S; a row's state is S * H values, a batch's is [S, B, H].
+  Index states() const;
+  /// Reals that forward() saves for backward() on such a batch.
+  Index tape_size(const Batch& batch) const;
+
+  /// y [B, T, H] from x [B, T, I]. state_in / state_out [S, B, H] may be null (zeros / not wanted) or the same memory.
+  /// `tape` [tape_size] or null for inference.
+  void forward(const Batch& batch, SequenceView<const Real> x, SequenceView<Real> y, const Real* state_in,
+               Real* state_out, Real* tape, const Execution& execution) const;
+
+  /// Adds to `gradients`; writes dx and dstate_in [S, B, H] unless null. y is what forward() wrote.
+  void backward(const Batch& batch, SequenceView<const Real> x, SequenceView<const Real> y,
+                SequenceView<const Real> dy, const Real* state_in, const Real* dstate_out, SequenceView<Real> dx,
+                Real* dstate_in, const Real* tape, const RecurrentWeights<Real>& gradients,
+                const Execution& execution) const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+extern template class RecurrentLayer<float>;
+extern template class RecurrentLayer<double>;
+
+}  // namespace penstock::nn
