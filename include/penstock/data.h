@@ -4,6 +4,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "penstock/types.h"
@@ -122,6 +123,11 @@ class RowReader {
   /// Reads one line into features [I]; false and untouched for a blank line. Throws Error(bad_input) with line and
   /// column for anything else that is no row.
   bool read(const std::string& line, std::span<float> features);
+
+  /// Where a column of the header stands, whether or not the model reads it; nothing if there is no such column.
+  std::optional<std::size_t> column(const std::string& name) const;
+  /// The text of that column in the last line that was read (not blank); valid until the next read.
+  std::string_view text(std::size_t column) const;
 
  private:
   struct Impl;
