@@ -1,4 +1,4 @@
-# How Penstock's own code is compiled, and how a folder of src/ becomes a layer.
+# How Penstock's own code is compiled, and how the folders of src/ become layers and then one library.
 
 configure_file(${CMAKE_CURRENT_LIST_DIR}/version.h.in ${PROJECT_BINARY_DIR}/include/penstock/version.h @ONLY)
 
@@ -13,29 +13,47 @@ if(PENSTOCK_SANITIZE)
   target_link_options(penstock_flags INTERFACE -fsanitize=${PENSTOCK_SANITIZE})
 endif()
 
-# penstock_layer(<folder> LINKS <libraries>): src/<folder>/**.cc as static library penstock_<folder>.
+# penstock_layer(<folder> LINKS <libraries>): src/<folder>/**.cc as static library penstock_<folder>, so that a test
+# (or a wrong call) sees only this layer and those below it. The objects are compiled once, for this and for the
+# library that users link.
 function(penstock_layer folder)
   cmake_parse_arguments(arg "" "" "LINKS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${folder}/*.cc)
   set(target penstock_${folder})
-  if(sources)
-    add_library(${target} STATIC ${sources})
-    set(scope PUBLIC)
-    target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:penstock_flags>)
-  else()
+  set(objects penstock_${folder}_objects)
+  if(NOT sources)
     add_library(${target} INTERFACE)
-    set(scope INTERFACE)
+    target_link_libraries(${target} INTERFACE ${arg_LINKS})
+    return()
   endif()
-  target_include_directories(${target} ${scope}
-    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
-    $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/include>
-    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src>)
-  target_link_libraries(${target} ${scope} ${arg_LINKS})
+  add_library(${objects} OBJECT ${sources})
+  target_include_directories(${objects} PUBLIC ${PROJECT_SOURCE_DIR}/include ${PROJECT_BINARY_DIR}/include
+                                               ${PROJECT_SOURCE_DIR}/src)
+  target_link_libraries(${objects} PRIVATE penstock_flags PUBLIC ${arg_LINKS})
+  add_library(${target} STATIC $<TARGET_OBJECTS:${objects}>)
+  target_include_directories(${target} PUBLIC $<TARGET_PROPERTY:${objects},INTERFACE_INCLUDE_DIRECTORIES>)
+  target_link_libraries(${target} PUBLIC ${arg_LINKS})
 endfunction()
 
-# The library that users link: everything in one.
+# penstock_library(LAYERS <folders> LINKS <libraries>): all layers in one library, which shows its users the public
+# headers and nothing else. Static unless BUILD_SHARED_LIBS says otherwise.
 function(penstock_library)
-  add_library(penstock INTERFACE)
-  target_link_libraries(penstock INTERFACE penstock_train penstock_stream)
+  cmake_parse_arguments(arg "" "" "LAYERS;LINKS" ${ARGN})
+  set(objects "")
+  foreach(layer ${arg_LAYERS})
+    if(TARGET penstock_${layer}_objects)
+      list(APPEND objects $<TARGET_OBJECTS:penstock_${layer}_objects>)
+    endif()
+  endforeach()
+  add_library(penstock ${objects})
   add_library(Penstock::penstock ALIAS penstock)
+  set_target_properties(penstock PROPERTIES LINKER_LANGUAGE CXX VERSION ${PROJECT_VERSION}
+                        SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+  target_compile_features(penstock PUBLIC cxx_std_20)
+  target_include_directories(penstock PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+                             $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/include> $<INSTALL_INTERFACE:include>)
+  target_link_libraries(penstock PRIVATE ${arg_LINKS})
+  if(PENSTOCK_SANITIZE)
+    target_link_options(penstock PUBLIC -fsanitize=${PENSTOCK_SANITIZE})
+  endif()
 endfunction()

@@ -1,0 +1,8 @@
+# Every library that Penstock is built from. tools/setup.sh reads this file too, to see whether a machine is ready;
+# PenstockConfig.cmake.in repeats the ones that a program linking the static library needs.
+find_package(fmt REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(CLI11 REQUIRED)
+find_package(OpenMP REQUIRED COMPONENTS CXX)
+find_package(hwy 1.0 REQUIRED)
+find_package(dnnl REQUIRED)
