@@ -1,0 +1,52 @@
+#include "io/read_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+#include "io/file_descriptor.h"
+
+namespace penstock::io {
+namespace {
+
+[[noreturn]] void fail_reading(const std::string& path, int error) {
+  fail(ErrorCode::io_failure, "cannot read '{}': {}", path, std::strerror(error));
+}
+
+void grow(std::string& content, std::uint64_t size, const std::string& path) {
+  try {
+    content.resize(size);
+  } catch (const std::exception&) {  // bad_alloc, length_error
+    fail_reading(path, ENOMEM);
+  }
+}
+
+}  // namespace
+
+std::string read_file(const std::string& path, std::uint64_t limit) {
+  const FileDescriptor file(retry([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC); }));
+  struct stat status {};
+  if (!file.valid() || ::fstat(file.get(), &status) != 0) fail_reading(path, errno);
+  if (S_ISDIR(status.st_mode)) fail_reading(path, EISDIR);
+  const auto refuse = [&] { fail(ErrorCode::bad_input, "{}: more than {} bytes", path, limit); };
+  // The size is a hint: a pipe has none and a file may grow while it is read.
+  const auto announced = static_cast<std::uint64_t>(std::max<off_t>(status.st_size, 0));
+  if (announced > limit) refuse();
+  std::string content;
+  std::size_t size = 0;
+  for (;;) {
+    if (size == content.size()) grow(content, std::max<std::uint64_t>(size + size / 2 + 65536, announced + 1), path);
+    const ssize_t got = retry([&] { return ::read(file.get(), content.data() + size, content.size() - size); });
+    if (got < 0) fail_reading(path, errno);
+    if (got == 0) break;
+    size += static_cast<std::size_t>(got);
+    if (size > limit) refuse();
+  }
+  content.resize(size);
+  return content;
+}
+
+}  // namespace penstock::io
