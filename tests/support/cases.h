@@ -1,0 +1,121 @@
+#pragma once
+
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "penstock/recurrent.h"
+
+/// Shapes and options that every cell has to get right. Sizes sit on and beside what code treats specially: 1, odd,
+/// prime, one past a vector or a tile (17, 33, 65).
+namespace penstock::test {
+
+enum class RowForm { full, lengths, packed };
+
+/// Where the elements of a sequence lie; the "gapped" ones leave unused elements between rows and steps.
+enum class Layout { batch_first, time_first, batch_first_gapped, time_first_gapped };
+
+struct Case {
+  std::string name;
+  Index input = 5;
+  Index hidden = 8;
+  Index heads = 1;
+  Index layers = 1;
+  Direction direction = Direction::forward;
+  Bias bias = Bias::both;
+  Index rows = 3;
+  Index steps = 7;
+  RowForm form = RowForm::full;
+  Layout layout = Layout::batch_first;
+  bool reset = false;
+  bool state = true;        ///< Random states in and random gradients into the states out; else neither.
+  double bias_scale = 0.3;  ///< Biases are uniform in +- this. Large: gates that are open, shut or slow.
+
+  RecurrentSpec spec(const std::string& cell) const {
+    return {.cell = cell,
+            .input_size = input,
+            .hidden_size = hidden,
+            .heads = heads,
+            .layers = layers,
+            .direction = direction,
+            .bias = bias};
+  }
+  bool applies_to(const CellInfo& cell) const { return heads == 1 || !cell.scan; }
+};
+
+inline std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name; }
+
+/// One small network with every option that interacts with the others.
+inline Case everything() {
+  return {.name = "everything",
+          .input = 3,
+          .hidden = 6,
+          .layers = 2,
+          .direction = Direction::bidirectional,
+          .rows = 4,
+          .steps = 9,
+          .form = RowForm::lengths,
+          .layout = Layout::time_first_gapped,
+          .reset = true};
+}
+
+inline std::vector<Case> shape_cases() {
+  return {
+      {.name = "one_of_all", .input = 1, .hidden = 1, .rows = 1, .steps = 1},
+      {.name = "one_unit", .input = 3, .hidden = 1, .rows = 2, .steps = 17},
+      {.name = "one_step", .input = 17, .hidden = 33, .rows = 5, .steps = 1},
+      {.name = "two_steps", .input = 2, .hidden = 3, .rows = 3, .steps = 2},
+      {.name = "prime", .input = 7, .hidden = 13, .rows = 5, .steps = 7},
+      {.name = "past_8_lanes", .input = 9, .hidden = 9, .rows = 2, .steps = 7},
+      {.name = "past_16_lanes", .input = 17, .hidden = 17, .rows = 3, .steps = 17},
+      {.name = "past_32_lanes", .input = 33, .hidden = 33, .rows = 1, .steps = 7},
+      {.name = "past_64_lanes", .input = 1, .hidden = 65, .rows = 2, .steps = 2},
+      {.name = "many_rows", .input = 2, .hidden = 5, .rows = 33, .steps = 3},
+      {.name = "past_64_steps", .input = 3, .hidden = 5, .rows = 2, .steps = 65},
+      {.name = "past_256_steps", .input = 1, .hidden = 3, .rows = 1, .steps = 257, .bias_scale = 4.0},
+  };
+}
+
+inline std::vector<Case> option_cases() {
+  return {
+      {.name = "no_bias", .bias = Bias::none},
+      {.name = "single_bias", .bias = Bias::single},
+      {.name = "no_state", .state = false},
+      {.name = "two_heads", .hidden = 6, .heads = 2},
+      {.name = "heads_past_16_lanes", .hidden = 34, .heads = 2, .bias = Bias::single, .rows = 2, .steps = 3},
+      {.name = "heads_of_one", .hidden = 5, .heads = 5, .layers = 2, .bias = Bias::none},
+      {.name = "reverse", .direction = Direction::reverse},
+      {.name = "bidirectional", .direction = Direction::bidirectional},
+      {.name = "layers", .layers = 3, .bias = Bias::single},
+      {.name = "layers_bidirectional", .layers = 2, .direction = Direction::bidirectional},
+      {.name = "heads_layers_bidirectional",
+       .hidden = 6,
+       .heads = 3,
+       .layers = 2,
+       .direction = Direction::bidirectional,
+       .form = RowForm::lengths},
+      {.name = "lengths", .rows = 5, .form = RowForm::lengths},
+      {.name = "lengths_reverse", .direction = Direction::reverse, .rows = 5, .form = RowForm::lengths},
+      {.name = "packed", .rows = 5, .form = RowForm::packed},
+      {.name = "packed_reverse_gapped",
+       .direction = Direction::reverse,
+       .rows = 5,
+       .form = RowForm::packed,
+       .layout = Layout::batch_first_gapped},
+      {.name = "packed_layers_bidirectional_reset",
+       .layers = 2,
+       .direction = Direction::bidirectional,
+       .rows = 5,
+       .form = RowForm::packed,
+       .reset = true},
+      {.name = "reset", .steps = 17, .reset = true},
+      {.name = "reset_reverse", .direction = Direction::reverse, .steps = 17, .reset = true},
+      {.name = "reset_no_state", .steps = 17, .reset = true, .state = false},
+      {.name = "time_first", .layout = Layout::time_first},
+      {.name = "batch_first_gapped", .layers = 2, .layout = Layout::batch_first_gapped},
+      {.name = "time_first_gapped", .direction = Direction::reverse, .layout = Layout::time_first_gapped},
+      everything(),
+  };
+}
+
+}  // namespace penstock::test
