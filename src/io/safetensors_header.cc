@@ -135,7 +135,8 @@ class HeaderReader final : public nlohmann::json_sax<json> {
   bool number_float(double, const std::string&) override { wrong_type(); }
   bool binary(json::binary_t&) override { wrong_type(); }
 
-  bool parse_error(std::size_t position, const std::string&, const json::exception&) override {
+  bool parse_error(std::size_t position, const std::string&, const json::exception&) override { not_json(position); }
+  [[noreturn]] void not_json(std::size_t position) const {
     mistake("the header is no JSON in UTF-8 (at its byte {})", position);
   }
 
@@ -225,6 +226,8 @@ SafetensorsHeader parse_safetensors_header(std::string_view text, const std::str
   HeaderReader reader(source);
   // The parser would skip a byte order mark, which the format does not allow.
   if (!text.starts_with('{')) fail(ErrorCode::bad_input, "{}: the header is no JSON object", source);
+  // It would also take a zero byte for the end of the text and ignore whatever hides behind it.
+  if (const auto zero = text.find('\0'); zero != text.npos) reader.not_json(zero + 1);
   json::sax_parse(text, &reader);
   return reader.take();
 }
