@@ -1,0 +1,73 @@
+# Everything here is a short way to say what CMake, CTest and the scripts in tools/ do; CONTRIBUTING.md has the long one.
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+SHELL := /bin/bash
+
+JOBS ?= $(shell nproc)
+PREFIX ?= /usr/local
+CTEST := ctest --no-tests=error --parallel $(JOBS)
+VENV := build/venv
+
+PYTHON_TESTS := $(if $(wildcard tests/python/test_*.py),pytest)
+
+.PHONY: help demo build test check python sanitize lint format install clean setup setup-test configured-test pytest
+.NOTPARALLEL:
+
+help: ## Say what there is to make
+	@echo 'Penstock: gated recurrent networks. What there is to make:'
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "  make %-9s %s\n", $$1, $$2 }'
+
+demo: build ## Install what is missing, build, train a model on a text, let it write and stream (about two minutes)
+	@tools/demo.sh build/release/penstock build/demo
+
+test: lint check python sanitize ## Install what is missing, then run the linters and every test, also under sanitizers
+
+build: setup ## Build the library and the program into build/release
+	@$(call configure,release)
+	@cmake --build --preset release --parallel $(JOBS)
+
+check: configured-test ## Build and run the C++ tests
+	@cmake --build --preset test --parallel $(JOBS)
+	@$(CTEST) --preset test
+
+python: $(PYTHON_TESTS) ## Run the Python tests, in a virtual environment in build/
+
+sanitize: setup-test ## Build and run the C++ tests under AddressSanitizer and UndefinedBehaviorSanitizer
+	@$(call configure,sanitize)
+	@cmake --build --preset sanitize --parallel $(JOBS)
+	@$(CTEST) --preset sanitize
+
+lint: configured-test ## Check formatting, the order of the layers, and clang-tidy's list
+	@tools/lint.sh build/release
+
+format: setup-test ## Format the C++ sources in place
+	@git ls-files '*.h' '*.cc' '*.inl' | xargs clang-format -i
+
+install: build ## Install the library, its CMake package and the program under PREFIX (/usr/local)
+	@cmake --install build/release --prefix $(PREFIX)
+
+clean: ## Remove everything that was built
+	@rm -rf build
+
+setup:
+	@tools/setup.sh build
+
+setup-test:
+	@tools/setup.sh test
+
+configured-test: setup-test
+	@$(call configure,test)
+
+pytest: $(VENV)/ready check
+	@$(VENV)/bin/python -m pytest tests/python
+
+$(VENV)/ready: tests/python/requirements.txt | setup-test
+	@echo 'penstock: a virtual environment for the Python tests, in $(VENV)'
+	@python3 -m venv --clear $(VENV)
+	@$(VENV)/bin/pip install --quiet -r $<
+	@touch $@
+
+# $(call configure,PRESET): CMake's own report is of interest only when it fails.
+define configure
+mkdir -p build; cmake --preset $(1) >build/$(1).log 2>&1 || { cat build/$(1).log; exit 1; }
+endef

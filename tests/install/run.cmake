@@ -1,0 +1,19 @@
+# Installs the build in build_dir into an empty prefix, then builds and runs the project in source_dir against it.
+cmake_minimum_required(VERSION 3.22)
+
+function(run)
+  execute_process(COMMAND ${ARGV} COMMAND_ERROR_IS_FATAL ANY)
+endfunction()
+
+set(prefix ${work_dir}/prefix)
+file(REMOVE_RECURSE ${work_dir})
+run(${CMAKE_COMMAND} --install ${build_dir} --prefix ${prefix})
+run(${CMAKE_COMMAND} -S ${source_dir} -B ${work_dir}/build -G ${generator} -D CMAKE_CXX_COMPILER=${compiler}
+    -D CMAKE_PREFIX_PATH=${prefix} -D PENSTOCK_VERSION=${version})
+run(${CMAKE_COMMAND} --build ${work_dir}/build)
+run(${work_dir}/build/consumer)
+
+file(GLOB program ${prefix}/bin/penstock)
+if(program)
+  run(${program} --version)
+endif()

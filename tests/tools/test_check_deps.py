@@ -1,0 +1,103 @@
+"""tools/check_deps.py on small trees, each with one fault, which it must name."""
+
+import contextlib
+import io
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+from unittest import mock
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
+
+import check_deps  # noqa: E402
+
+CLEAN = {
+    "include/penstock/types.h": '#pragma once\n#include <vector>\n',
+    "include/penstock/model.h": '#include "penstock/types.h"\n',
+    "src/base/check.h": '#include <fmt/format.h>\n#include "penstock/types.h"\n',
+    "src/cells/prelude.h": "",
+    "src/cells/gru.h": "",
+    "src/cells/list.h": '#include "cells/gru.h"\n',
+    "src/backend/cpu/dense.cc": '#include <hwy/highway.h>\n#include "base/check.h"\n#include "cells/list.h"\n',
+    "src/backend/cuda/kernels/scan.cuh": '#include "cells/gru.h"\n',
+    "src/nn/layer.h": '#include "base/check.h"\n',
+    "src/io/file.cc": '#include <unistd.h>\n#include <nlohmann/json.hpp>\n#include "nn/layer.h"\n',
+    "src/io/file.h": "",
+    "src/train/trainer.h": '#include "io/file.h"\n',
+    "src/stream/session.cc": '#include "nn/layer.h"\n',
+    "apps/cli/main.cc": '#include <CLI/CLI.hpp>\n#include "penstock/model.h"\n#include "verbs.h"\n',
+    "apps/cli/verbs.h": "",
+}
+
+
+class CheckDeps(unittest.TestCase):
+    def complaints(self, **changes):
+        """What check_tree says about the clean tree with `path=extra first line` for some files."""
+        with tempfile.TemporaryDirectory() as folder:
+            root = Path(folder).resolve()
+            for name, text in {**CLEAN, **changes}.items():
+                (root / name).parent.mkdir(parents=True, exist_ok=True)
+                (root / name).write_text(text)
+            return check_deps.check_tree(root)
+
+    def check_refused(self, path, line, reason):
+        found = self.complaints(**{path: line + "\n" + CLEAN.get(path, "")})
+        self.assertEqual(len(found), 1, found)
+        self.assertTrue(found[0].startswith(f"{path}:1: "), found[0])
+        self.assertIn(reason, found[0])
+
+    def test_clean_tree_passes(self):
+        self.assertEqual(self.complaints(), [])
+
+    def test_upward_include(self):
+        self.check_refused("src/base/check.h", '#include "nn/layer.h"', "base may not see nn")
+        self.check_refused("src/nn/layer.h", '#  include "io/file.h"', "nn may not see io")
+
+    def test_train_and_stream_do_not_see_each_other(self):
+        self.check_refused("src/stream/session.cc", '#include "train/trainer.h"', "stream may not see train")
+        self.check_refused("src/stream/session.cc", '#include "io/file.h"', "stream may not see io")
+
+    def test_cells_and_kernels_include_nothing_else(self):
+        self.check_refused("src/cells/gru.h", "#include <cmath>", "a cell header goes through every compiler")
+        self.check_refused("src/cells/gru.h", '#include "base/check.h"', "a cell header goes through every compiler")
+        self.check_refused("src/backend/cuda/kernels/scan.cuh", '#include "base/check.h"', "a kernel header goes")
+
+    def test_public_headers_stand_alone(self):
+        for line in ("#include <fmt/format.h>", '#include "base/check.h"', "#include <unistd.h>"):
+            self.check_refused("include/penstock/types.h", line, "public headers see the standard library")
+
+    def test_programs_see_public_headers_only(self):
+        self.check_refused("apps/cli/main.cc", '#include "base/check.h"', "programs see public headers only")
+
+    def test_third_party_headers_have_their_places(self):
+        self.check_refused("src/nn/layer.h", "#include <hwy/highway.h>", "nn is not among ['backend']")
+        self.check_refused("src/nn/layer.h", "#include <boost/any.hpp>", "nn sees the standard library")
+        self.check_refused("src/nn/layer.h", "#include <unistd.h>", "nn sees the standard library")
+
+    def test_unknown_files_and_layers(self):
+        self.check_refused("src/nn/layer.h", '#include "nn/nothing.h"', "there is no such file")
+        found = self.complaints(**{"src/extra/new.cc": ""})
+        self.assertEqual(found, ["src/extra/new.cc: src/extra is no layer that tools/check_deps.py knows"])
+
+    def test_long_files(self):
+        text = "int x;\n" * (check_deps.MAX_LINES + 1)
+        self.assertEqual(self.complaints(**{"src/nn/big.cc": text}), ["src/nn/big.cc: 601 lines; split it, 600 are allowed"])
+
+    def test_empty_tree_is_no_success(self):
+        with tempfile.TemporaryDirectory() as folder:
+            self.assertEqual(len(check_deps.check_tree(Path(folder))), 1)
+
+    def test_exit_status_and_message(self):
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / "include").mkdir()
+            (Path(folder) / "include/a.h").write_text("#include <omp.h>\n")
+            errors = io.StringIO()
+            with mock.patch.object(sys, "argv", ["check_deps.py", folder]), contextlib.redirect_stderr(errors):
+                self.assertEqual(check_deps.main(), 1)
+            self.assertTrue(errors.getvalue().startswith("include/a.h:1: includes omp.h: "), errors.getvalue())
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,151 @@
+#!/usr/bin/env python3
+"""Checks that includes follow the order of the layers, and that no source file has grown too long.
+
+    tools/check_deps.py [ROOT]
+
+Prints one line for each violation and exits with status 1 if there are any. docs/architecture.md says what each layer
+is for; the tables below are the rules.
+"""
+
+import argparse
+import re
+import sys
+from pathlib import Path
+
+MAX_LINES = 600
+SUFFIXES = {".h", ".cc", ".inl", ".cuh"}
+INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^>"]+)[>"]')
+
+# Layer of src/ -> the layers directly below it; what stands below those is allowed too.
+BELOW = {
+    "base": [],
+    "cells": ["base"],
+    "plan": ["cells"],
+    "backend": ["plan"],
+    "ops": ["backend"],
+    "nn": ["ops"],
+    "io": ["nn"],
+    "train": ["io"],
+    "stream": ["nn"],
+}
+
+# Third-party headers by prefix -> the places that may see them.
+THIRD_PARTY = {
+    "fmt/": {*BELOW, "apps"},
+    "omp.h": {"base"},
+    "hwy/": {"backend"},
+    "oneapi/": {"backend", "ops"},
+    "dnnl": {"backend", "ops"},
+    "nlohmann/": {"io", "train", "apps"},
+    "CLI/": {"apps"},
+}
+
+# POSIX headers, for what standard C++ cannot do: atomic files, terminals, signals.
+SYSTEM = {"base", "io", "apps"}
+
+
+# Text that other compilers read as well (every instruction set, CUDA's) -> the places it may include.
+FREESTANDING = {"cell": ["cell"], "kernel": ["cell", "kernel"]}
+
+
+def allowed_layers(layer):
+    """The layer itself and all below it."""
+    found, queue = set(), [layer]
+    while queue:
+        current = queue.pop()
+        if current not in found:
+            found.add(current)
+            queue += BELOW[current]
+    return found
+
+
+def place_of(path):
+    """Which rules hold for a file: those of a layer of src/, or of "cell", "kernel", "public" or "apps"."""
+    parts = path.parts
+    if parts[0] == "include":
+        return "public"
+    if parts[0] == "apps":
+        return "apps"
+    if parts[1] == "cells" and path.suffix == ".h":
+        return "cell"
+    if "kernels" in parts:
+        return "kernel"
+    return parts[1]
+
+
+def is_standard(header):
+    return re.fullmatch(r"[a-z_0-9]+", header) is not None
+
+
+def third_party(header):
+    """The places that may see this header of another project, or None if it is not one of the known ones."""
+    return next((places for prefix, places in THIRD_PARTY.items() if header.startswith(prefix)), None)
+
+
+def violation(root, path, quoted, header):
+    """Why this file may not include this header, or None."""
+    place = place_of(path)
+    of_project = quoted and (root / "src" / header).is_file()
+    if place in FREESTANDING:
+        if of_project and place_of(Path("src") / header) in FREESTANDING[place]:
+            return None
+        return f"a {place} header goes through every compiler and may include nothing but {FREESTANDING[place]}"
+    if header.startswith("penstock/"):
+        return None
+    if place == "public":
+        return None if not quoted and is_standard(header) else "public headers see the standard library and penstock/ only"
+    if of_project:
+        if place == "apps":
+            return "programs see public headers only"
+        layer = header.split("/")[0]
+        return None if layer in allowed_layers(place) else f"{place} may not see {layer}"
+    if third_party(header):
+        return None if place in third_party(header) else f"{place} is not among {sorted(third_party(header))}"
+    if quoted:
+        own = place == "apps" and ((root / path.parent / header).is_file() or (root / header).is_file())
+        return None if own else "there is no such file"
+    if is_standard(header) or place in SYSTEM:
+        return None
+    return f"{place} sees the standard library and the list of third-party headers only"
+
+
+def check_file(root, path):
+    """All complaints about one file, as text lines."""
+    lines = (root / path).read_text(encoding="utf-8").splitlines()
+    if path.parts[0] == "src" and path.parts[1] not in BELOW:
+        return [f"{path}: src/{path.parts[1]} is no layer that tools/check_deps.py knows"]
+    complaints = []
+    if len(lines) > MAX_LINES:
+        complaints.append(f"{path}: {len(lines)} lines; split it, {MAX_LINES} are allowed")
+    for number, line in enumerate(lines, start=1):
+        match = INCLUDE.match(line)
+        if match:
+            why = violation(root, path, match[1] == '"', match[2])
+            if why:
+                complaints.append(f"{path}:{number}: includes {match[2]}: {why}")
+    return complaints
+
+
+def check_tree(root):
+    """All complaints about the tree under `root`."""
+    files = [
+        file.relative_to(root)
+        for folder in ("include", "src", "apps")
+        for file in sorted((root / folder).rglob("*"))
+        if file.suffix in SUFFIXES
+    ]
+    if not files:
+        return [f"{root}: no sources in include/, src/ and apps/"]
+    return [complaint for file in files for complaint in check_file(root, file)]
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Checks the order of the layers and the length of files.")
+    parser.add_argument("root", nargs="?", default=Path(__file__).resolve().parent.parent, type=Path)
+    complaints = check_tree(parser.parse_args().root.resolve())
+    print("\n".join(complaints), file=sys.stderr, end="\n" if complaints else "")
+    return 1 if complaints else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
