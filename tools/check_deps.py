@@ -93,7 +93,8 @@ def violation(root, path, quoted, header):
     if header.startswith("penstock/"):
         return None
     if place == "public":
-        return None if not quoted and is_standard(header) else "public headers see the standard library and penstock/ only"
+        standard = not quoted and is_standard(header)
+        return None if standard else "public headers see the standard library and penstock/ only"
     if of_project:
         if place == "apps":
             return "programs see public headers only"

@@ -71,10 +71,11 @@ give_up() {
   exit 1
 }
 
-command -v apt-get >/dev/null || give_up "something that the build needs is missing, and there is no apt-get to install it with."
+lacking="something that the build needs is missing, and there is"
+command -v apt-get >/dev/null || give_up "$lacking no apt-get to install it with."
 as_root=()
 if ((EUID != 0)); then
-  command -v sudo >/dev/null || give_up "something that the build needs is missing, and there is neither root nor sudo to install it with."
+  command -v sudo >/dev/null || give_up "$lacking neither root nor sudo to install it with."
   as_root=(sudo)
 fi
 
