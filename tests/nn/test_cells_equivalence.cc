@@ -1,0 +1,276 @@
+// Routes that must meet: steps and sequences, parts and wholes, rows and batches, heads and networks, threads.
+
+#include "nn/check_cell.h"
+
+namespace penstock::test {
+namespace {
+
+class CellEquivalence : public CellTest {};
+
+/// Steps first .. first + count - 1 of channel vectors [rows, steps, C].
+template <class Real>
+std::vector<Real> cut_steps(const std::vector<Real>& values, Index rows, Index steps, Index first, Index count) {
+  const Index channels = static_cast<Index>(values.size()) / (rows * steps);
+  std::vector<Real> part;
+  for (Index b = 0; b < rows; ++b) {
+    const auto from = values.begin() + (b * steps + first) * channels;
+    part.insert(part.end(), from, from + count * channels);
+  }
+  return part;
+}
+
+/// Steps of all rows; for batches without lengths. States are for the caller to fill in.
+template <class Real>
+Inputs<Real> cut(const Inputs<Real>& in, Index first, Index count) {
+  Inputs<Real> part{.rows = in.rows, .steps = count, .layout = in.layout};
+  part.x = cut_steps(in.x, in.rows, in.steps, first, count);
+  part.dy = cut_steps(in.dy, in.rows, in.steps, first, count);
+  if (!in.reset.empty()) part.reset = cut_steps(in.reset, in.rows, in.steps, first, count);
+  return part;
+}
+
+/// Row b of states [K, rows, H].
+template <class Real>
+std::vector<Real> row_of_state(const std::vector<Real>& state, Index rows, Index hidden, Index b) {
+  std::vector<Real> row;
+  for (Index k = 0; k * rows * hidden < static_cast<Index>(state.size()); ++k) {
+    const auto from = state.begin() + (k * rows + b) * hidden;
+    row.insert(row.end(), from, from + hidden);
+  }
+  return row;
+}
+
+/// A sequence that is run in parts, states handed on forwards and gradients of states backwards.
+template <class Real>
+Outputs<Real> run_in_parts(Recurrent<Real>& network, const Inputs<Real>& in, const std::vector<Index>& lengths,
+                           const Execution& execution) {
+  std::vector<Inputs<Real>> parts;
+  std::vector<Real> state = in.state_in;
+  Index first = 0;
+  for (const Index length : lengths) {
+    parts.push_back(cut(in, first, length));
+    parts.back().state_in = state;
+    state = run(network, parts.back(), execution).state_out;
+    first += length;
+  }
+  Outputs<Real> whole{.y = std::vector<Real>(in.dy.size()), .state_out = state, .dx = std::vector<Real>(in.x.size())};
+  whole.dstate_in = in.dstate_out;
+  for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
+    first -= part->steps;
+    part->dstate_out = whole.dstate_in;
+    const Outputs<Real> out = run(network, *part, execution);
+    for (Index b = 0; b < in.rows; ++b) {
+      const auto paste = [&](std::vector<Real>& to, const std::vector<Real>& from) {
+        const Index channels = static_cast<Index>(from.size()) / (in.rows * part->steps);
+        std::copy_n(from.begin() + b * part->steps * channels, part->steps * channels,
+                    to.begin() + (b * in.steps + first) * channels);
+      };
+      paste(whole.y, out.y);
+      paste(whole.dx, out.dx);
+    }
+    whole.dstate_in = out.dstate_in;
+    if (whole.gradients.empty()) {
+      whole.gradients = out.gradients;
+      continue;
+    }
+    for (std::size_t p = 0; p < out.gradients.size(); ++p) {
+      auto& sum = whole.gradients[p].second;
+      std::ranges::transform(sum, out.gradients[p].second, sum.begin(), std::plus<>());
+    }
+  }
+  return whole;
+}
+
+TEST_P(CellEquivalence, AnySplitOfASequenceIsTheWhole) {
+  const Case c{.name = "split", .input = 7, .hidden = 13, .layers = 2, .rows = 3, .steps = 65, .reset = true};
+  Recurrent<float> network = make_network<float>(cell(), c);
+  const Inputs<float> in = make_inputs(network, c);
+  for (const Execution& execution : executions(info())) {
+    const Outputs<float> whole = run(network, in, execution);
+    for (const std::vector<Index>& parts : std::vector<std::vector<Index>>{{1, 64}, {64, 1}, {17, 31, 17}, {33, 32}}) {
+      SCOPED_TRACE(testing::Message() << to_string(execution.algorithm) << (execution.exact ? " exact" : "")
+                                      << ", first part " << parts[0]);
+      Outputs<float> split = run_in_parts(network, in, parts, execution);
+      expect_close(network.spec(), split, whole, tolerances(network, in, c));
+      if (execution.exact) {
+        split.gradients = whole.gradients;  // sums over time: their order is a matter of the split
+        expect_same_bits(split, whole);
+      }
+    }
+  }
+}
+
+TEST_P(CellEquivalence, StepsAreTheSequence) {
+  const Case c{.name = "steps", .input = 7, .hidden = 17, .layers = 2, .rows = 3, .steps = 17};
+  Recurrent<float> network = make_network<float>(cell(), c);
+  Inputs<float> in = make_inputs(network, c);
+  in.layout = Layout::time_first;
+  for (const bool exact : {false, true}) {
+    const Execution execution{.exact = exact};
+    const Outputs<float> whole = run(network, in, execution);
+    Outputs<float> stepped = whole;
+    std::vector<float> state = in.state_in;
+    for (Index t = 0; t < c.steps; ++t) {
+      const std::vector<float> x = cut_steps(in.x, c.rows, c.steps, t, 1);
+      std::vector<float> y(static_cast<std::size_t>(c.rows * c.hidden));
+      network.step(c.rows, x.data(), y.data(), state.data(), execution);
+      for (Index b = 0; b < c.rows; ++b) {
+        std::copy_n(y.begin() + b * c.hidden, c.hidden, stepped.y.begin() + (b * c.steps + t) * c.hidden);
+      }
+    }
+    stepped.state_out = state;
+    expect_close(network.spec(), stepped, whole, tolerances(network, in, c));
+    if (exact) expect_same_bits(stepped, whole);
+  }
+}
+
+TEST_P(CellEquivalence, ARowAloneIsTheRowInABatch) {
+  const Case c{.name = "rows", .input = 7, .hidden = 17, .layers = 2, .rows = 5, .steps = 9};
+  Recurrent<float> network = make_network<float>(cell(), c);
+  const Inputs<float> in = make_inputs(network, c);
+  for (const bool exact : {false, true}) {
+    const Execution execution{.exact = exact};
+    const Outputs<float> batch = run(network, in, execution);
+    for (Index b = 0; b < c.rows; ++b) {
+      SCOPED_TRACE(testing::Message() << "row " << b << (exact ? ", exact" : ""));
+      const auto row_of = [&](const std::vector<float>& values) { return cut_steps(values, 1, c.rows, b, 1); };
+      Inputs<float> row{.steps = c.steps, .x = row_of(in.x), .dy = row_of(in.dy)};
+      row.state_in = row_of_state(in.state_in, c.rows, c.hidden, b);
+      row.dstate_out = row_of_state(in.dstate_out, c.rows, c.hidden, b);
+      const Outputs<float> alone = run(network, row, execution);
+      const Outputs<float> of_batch{.y = row_of(batch.y),
+                                    .state_out = row_of_state(batch.state_out, c.rows, c.hidden, b),
+                                    .dx = row_of(batch.dx),
+                                    .dstate_in = row_of_state(batch.dstate_in, c.rows, c.hidden, b),
+                                    .gradients = alone.gradients};
+      expect_close(network.spec(), alone, of_batch, tolerances(network, in, c));
+      if (exact) expect_same_bits(alone, of_batch);
+    }
+  }
+}
+
+TEST_P(CellEquivalence, ARowOfAPackedBatchIsTheRowAlone) {
+  const Case c{.name = "packed_rows", .input = 7, .hidden = 17, .rows = 5, .steps = 9, .form = RowForm::packed};
+  Recurrent<float> network = make_network<float>(cell(), c);
+  const Inputs<float> in = make_inputs(network, c);
+  const Execution exact{.exact = true};
+  const Outputs<float> batch = run(network, in, exact);
+  int compared = 0;
+  for (Index b = 0; b < c.rows; ++b) {
+    const oracle::Span span = oracle::row_span(in.batch(), b);
+    if (span.length == 0) continue;
+    const auto row_of = [&](const std::vector<float>& values) {
+      return cut_steps(values, 1, in.cu_seqlens.back(), span.first, span.length);
+    };
+    Inputs<float> row{.steps = span.length, .x = row_of(in.x), .dy = row_of(in.dy)};
+    row.state_in = row_of_state(in.state_in, c.rows, c.hidden, b);
+    row.dstate_out = row_of_state(in.dstate_out, c.rows, c.hidden, b);
+    const Outputs<float> alone = run(network, row, exact);
+    EXPECT_TRUE(same_bits(alone.y, row_of(batch.y))) << "row " << b;
+    EXPECT_TRUE(same_bits(alone.dx, row_of(batch.dx))) << "row " << b;
+    ++compared;
+  }
+  EXPECT_GE(compared, 3);
+}
+
+TEST_P(CellEquivalence, ScanIsSequential) {
+  if (!info().scan) GTEST_SKIP() << "knows sequential only";
+  for (const Index steps : {1, 2, 7, 17, 65, 257, 4099, 65537}) {
+    SCOPED_TRACE(steps);
+    Case c{.name = "scan", .input = 3, .hidden = 17, .rows = 2, .steps = steps, .bias_scale = 2.0};
+    if (steps > 1000) c.rows = 1, c.hidden = 5;
+    Recurrent<float> network = make_network<float>(cell(), c);
+    const Inputs<float> in = make_inputs(network, c);
+    const Outputs<float> sequential = run(network, in, {.algorithm = Algorithm::sequential});
+    for (const int threads : {1, 2, 3}) {
+      const Outputs<float> scan = run(network, in, {.threads = threads, .algorithm = Algorithm::scan});
+      expect_close(network.spec(), scan, sequential, tolerances(network, in, c));
+    }
+  }
+}
+
+TEST_P(CellEquivalence, TheSameCallGivesTheSameBits) {
+  const Case c = everything();
+  Recurrent<float> network = make_network<float>(cell(), c), twin = make_network<float>(cell(), c);
+  const Inputs<float> in = make_inputs(network, c);
+  for (const Execution& execution : executions(info())) {
+    const Outputs<float> first = run(network, in, execution);
+    expect_same_bits(run(network, in, execution), first);
+    expect_same_bits(run(twin, in, execution), first);
+  }
+}
+
+TEST_P(CellEquivalence, ThreadsChangeRoundingOnly) {
+  const Case c{.name = "threads", .input = 7, .hidden = 33, .layers = 2, .rows = 5, .steps = 65, .reset = true};
+  Recurrent<float> network = make_network<float>(cell(), c);
+  const Inputs<float> in = make_inputs(network, c);
+  for (Execution execution : executions(info())) {
+    execution.threads = 1;
+    const Outputs<float> one = run(network, in, execution);
+    for (const int threads : {2, 3}) {
+      SCOPED_TRACE(testing::Message() << threads << " threads, " << to_string(execution.algorithm));
+      execution.threads = threads;
+      const Outputs<float> several = run(network, in, execution);
+      if (execution.exact) {
+        expect_same_bits(several, one);
+      } else {
+        expect_close(network.spec(), several, one, tolerances(network, in, c));
+      }
+    }
+  }
+}
+
+TEST_P(CellEquivalence, HeadsAreSeparateNetworks) {
+  if (info().scan) GTEST_SKIP() << "has no recurrent weights";
+  const Index heads = 3, d = 5;
+  const Case whole_case{.name = "heads", .hidden = heads * d, .heads = heads};
+  const Case head_case{.name = "head", .hidden = d};
+  Recurrent<double> whole = make_network<double>(cell(), whole_case);
+  const Inputs<double> in = make_inputs(whole, whole_case);
+  const Outputs<double> out = run(whole, in);
+  std::vector<double> dx(out.dx.size(), 0.0);
+  for (Index head = 0; head < heads; ++head) {
+    SCOPED_TRACE(testing::Message() << "head " << head);
+    Recurrent<double> one = make_network<double>(cell(), head_case);
+    // Rows of a parameter: one after the other within the head for weight_hh, head * D + j of every gate otherwise.
+    const auto row = [&](const std::string& name, Index gate, Index j) {
+      return name.starts_with("weight_hh") ? (head * info().gates + gate) * d + j : (gate * heads + head) * d + j;
+    };
+    const auto part_of = [&](const std::string& name, std::span<const double> values) {
+      const Index width = static_cast<Index>(values.size()) / (info().gates * heads * d);
+      std::vector<double> part;
+      for (Index i = 0; i < info().gates * d; ++i) {
+        const auto from = values.begin() + row(name, i / d, i % d) * width;
+        part.insert(part.end(), from, from + width);
+      }
+      return part;
+    };
+    for (std::size_t p = 0; p < one.parameters().size(); ++p) {
+      std::ranges::copy(part_of(whole.parameters()[p].name, whole.parameters()[p].value),
+                        one.parameters()[p].value.begin());
+    }
+    one.weights_changed();
+    const auto units = [&](const std::vector<double>& values) {  // this head's channels of [.., heads * D]
+      return cut_steps(values, static_cast<Index>(values.size()) / (heads * d), heads, head, 1);
+    };
+    Inputs<double> head_in = in;
+    head_in.dy = units(in.dy);
+    head_in.state_in = units(in.state_in);
+    head_in.dstate_out = units(in.dstate_out);
+    const Outputs<double> alone = run(one, head_in);
+    std::ranges::transform(dx, alone.dx, dx.begin(), std::plus<>());
+    Outputs<double> want{.y = units(out.y),
+                         .state_out = units(out.state_out),
+                         .dx = alone.dx,
+                         .dstate_in = units(out.dstate_in),
+                         .gradients = {}};
+    for (const auto& [name, gradient] : out.gradients) want.gradients.emplace_back(name, part_of(name, gradient));
+    expect_close(one.spec(), alone, want, tolerances(whole, in, whole_case));
+  }
+  EXPECT_TRUE(close(out.dx, dx, tolerances(whole, in, whole_case).backward, backward_terms));
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, CellEquivalence, testing::ValuesIn(cell_names()), test_name);
+
+}  // namespace
+}  // namespace penstock::test

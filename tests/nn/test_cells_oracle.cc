@@ -1,0 +1,68 @@
+// Values and all gradients of every cell against the oracle, over the shared cases.
+
+#include "nn/check_cell.h"
+#include "penstock/system.h"
+
+namespace penstock::test {
+namespace {
+
+class CellsAgainstOracle : public CellTest {};
+
+TEST(Cells, TheOracleKnowsTheWholeList) {
+  ASSERT_EQ(cells().size(), oracle::cells<double>().size());
+  for (const CellInfo& cell : cells()) {
+    const auto& known = oracle::find_cell<double>(std::string(cell.name));
+    EXPECT_EQ(cell.gates, known.gates) << cell.name;
+    EXPECT_EQ(cell.states, known.states) << cell.name;
+    EXPECT_EQ(cell.scan, known.scan) << cell.name;
+    EXPECT_FALSE(cell.description.empty()) << cell.name;
+  }
+}
+
+TEST_P(CellsAgainstOracle, ShapesInDouble) {
+  for (const Case& c : shape_cases()) check_cell<double>(info(), c);
+}
+
+TEST_P(CellsAgainstOracle, ShapesInFloat) {
+  for (const Case& c : shape_cases()) check_cell<float>(info(), c);
+}
+
+TEST_P(CellsAgainstOracle, OptionsInDouble) {
+  for (const Case& c : option_cases()) check_cell<double>(info(), c);
+}
+
+TEST_P(CellsAgainstOracle, OptionsInFloat) {
+  for (const Case& c : option_cases()) check_cell<float>(info(), c);
+}
+
+TEST_P(CellsAgainstOracle, VeryLongSequences) {
+  // Biases of up to 4 give units that remember a hundred steps beside units that forget at once.
+  const Case c{.name = "65537_steps", .input = 1, .hidden = 2, .rows = 1, .steps = 65537, .bias_scale = 2.0};
+  check_cell<float>(info(), c);
+}
+
+TEST_P(CellsAgainstOracle, GatesFarOpenAndFarShut) {
+  // Logits of up to +-120, where exp overflows float and 1 - sigmoid is 0: finite, and right.
+  const Case c{.name = "saturated", .hidden = 17, .rows = 2, .steps = 7, .bias_scale = 60.0};
+  check_cell<double>(info(), c);
+  check_cell<float>(info(), c);
+}
+
+TEST_P(CellsAgainstOracle, EveryInstructionSet) {
+  const std::string in_use = system_info().isa;
+  const Case c{.name = "isa", .input = 17, .hidden = 33, .layers = 2, .rows = 5, .steps = 9};
+  for (const std::string& isa : system_info().isas) {
+    SCOPED_TRACE(isa);
+    select_isa(isa);
+    EXPECT_EQ(system_info().isa, isa);
+    check_cell<double>(info(), c);
+    check_cell<float>(info(), c);
+    check_cell<float>(info(), everything());
+  }
+  select_isa(in_use);
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, CellsAgainstOracle, testing::ValuesIn(cell_names()), test_name);
+
+}  // namespace
+}  // namespace penstock::test
