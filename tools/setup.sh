@@ -83,7 +83,7 @@ echo "penstock: installing ${missing[*]}"
 apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0)
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-if ! { "${apt[@]}" update && "${apt[@]}" install -y --no-install-recommends "${missing[@]}"; } |
+if ! { "${apt[@]}" update && "${apt[@]}" install -y --no-install-recommends "${missing[@]}"; } 2>&1 |
   tee "$log" | sed -un 's/^\(Need to get\|Fetched\|After this\)/  &/p'; then
   tail -n 20 "$log" >&2
   give_up "apt-get could not install what is missing."
