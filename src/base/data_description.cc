@@ -1,0 +1,20 @@
+#include "penstock/data.h"
+
+// In the lowest layer because models, streams and datasets all ask for these sizes.
+namespace penstock {
+
+Index DataDescription::output_size() const {
+  switch (task) {
+    case Task::language:
+      return vocabulary;
+    case Task::forecast:
+      return horizon * static_cast<Index>(targets.size());
+    case Task::classify:
+      break;
+  }
+  return static_cast<Index>(classes.size());
+}
+
+Index DataDescription::input_size() const { return vocabulary > 0 ? 1 : static_cast<Index>(inputs.size()); }
+
+}  // namespace penstock

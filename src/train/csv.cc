@@ -1,0 +1,208 @@
+#include "train/csv.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <unordered_set>
+#include <utility>
+
+#include "base/check.h"
+#include "base/quote.h"
+
+namespace penstock::data {
+namespace {
+
+template <class... Args>
+[[noreturn]] void fail_at(std::string_view source, Index line, Index column, fmt::format_string<Args...> format,
+                          Args&&... args) {
+  fail(ErrorCode::bad_input, "{}:{}:{}: {}", source, line, column, fmt::format(format, std::forward<Args>(args)...));
+}
+
+bool is_utf8(const std::string& text) {
+  try {
+    (void)nlohmann::json(text).dump();
+    return true;
+  } catch (const nlohmann::json::type_error&) {
+    return false;
+  }
+}
+
+/// The whole text as a number; std::errc{} if it is one.
+std::errc parse_number(std::string_view text, double& value) {
+  if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc{} && end != text.data() + text.size() ? std::errc::invalid_argument : error;
+}
+
+}  // namespace
+
+void check_delimiter(char delimiter) {
+  constexpr std::string_view forbidden = "\"\r\n+-.0123456789";
+  const bool letter = (delimiter >= 'a' && delimiter <= 'z') || (delimiter >= 'A' && delimiter <= 'Z');
+  require(!letter && delimiter != '\0' && forbidden.find(delimiter) == forbidden.npos,
+          "delimiter must be a character that no number contains (such as ',' ';' or a tab), not {:?}", delimiter);
+}
+
+CsvReader::CsvReader(std::string_view text, char delimiter, std::string_view source, Index line)
+    : text_(text), delimiter_(delimiter), source_(source), line_(line) {
+  check_delimiter(delimiter);
+  if (text_.starts_with("\xef\xbb\xbf")) text_.remove_prefix(3);
+}
+
+bool CsvReader::next(std::vector<CsvField>& fields) {
+  if (only_blanks_left()) return false;
+  const Index line = line_;
+  std::size_t count = 0;
+  for (;; ++position_) {  // over the delimiter
+    if (count == fields.size()) fields.emplace_back();
+    read_field(fields[count++]);
+    if (at_line_end()) break;
+  }
+  fields.resize(count);
+  if (count == 1 && fields[0].text.empty() && column() == 1) fail_at(source_, line, 1, "blank line between the rows");
+  end_line();
+  return true;
+}
+
+void CsvReader::read_field(CsvField& field) {
+  skip_blanks();
+  field.line = line_;
+  field.column = column();
+  field.text.clear();
+  if (position_ < text_.size() && text_[position_] == '"') {
+    read_quoted(field);
+    return;
+  }
+  const std::size_t begin = position_;
+  while (!at_line_end() && text_[position_] != delimiter_) ++position_;
+  std::size_t end = position_;
+  while (end > begin && is_blank(text_[end - 1])) --end;
+  field.text = text_.substr(begin, end - begin);
+}
+
+void CsvReader::read_quoted(CsvField& field) {
+  for (++position_;; ++position_) {
+    if (position_ == text_.size()) fail_at(source_, field.line, field.column, "the quote is never closed");
+    const char c = text_[position_];
+    if (c == '"') {
+      if (text_.substr(position_ + 1, 1) != "\"") break;
+      ++position_;
+    } else if (c == '\n' || (c == '\r' && text_.substr(position_ + 1, 1) != "\n")) {
+      ++line_;
+      line_begin_ = position_ + 1;
+    }
+    field.text += c;
+  }
+  ++position_;
+  skip_blanks();
+  if (!at_line_end() && text_[position_] != delimiter_) {
+    fail_at(source_, line_, column(), "text after the closing quote of a field");
+  }
+}
+
+void CsvReader::skip_blanks() {
+  while (position_ < text_.size() && is_blank(text_[position_])) ++position_;
+}
+
+bool CsvReader::is_blank(char c) const { return (c == ' ' || c == '\t') && c != delimiter_; }
+
+bool CsvReader::only_blanks_left() const {
+  return std::all_of(text_.begin() + static_cast<std::ptrdiff_t>(position_), text_.end(),
+                     [&](char c) { return is_blank(c) || c == '\n' || c == '\r'; });
+}
+
+bool CsvReader::at_line_end() const {
+  return position_ == text_.size() || text_[position_] == '\n' || text_[position_] == '\r';
+}
+
+void CsvReader::end_line() {
+  if (text_.substr(position_, 2) == "\r\n") ++position_;
+  position_ = std::min(position_ + 1, text_.size());
+  line_begin_ = position_;
+  ++line_;
+}
+
+Index CsvReader::column() const { return static_cast<Index>(position_ - line_begin_) + 1; }
+
+CsvHeader::CsvHeader(const std::vector<CsvField>& fields, std::string source) : source_(std::move(source)) {
+  std::unordered_set<std::string> seen;
+  for (const auto& field : fields) {
+    if (field.text.empty()) {
+      fail_at(source_, field.line, field.column, "column {} of the header has no name", &field - fields.data() + 1);
+    }
+    if (!is_utf8(field.text)) {
+      fail_at(source_, field.line, field.column, "the column name {} is not UTF-8", in_quotes(field.text));
+    }
+    if (!seen.insert(field.text).second) {
+      fail_at(source_, field.line, field.column, "the header has two columns {}", in_quotes(field.text));
+    }
+    names_.push_back(field.text);
+  }
+}
+
+std::optional<std::size_t> CsvHeader::find(std::string_view name) const {
+  const auto found = std::find(names_.begin(), names_.end(), name);
+  if (found == names_.end()) return std::nullopt;
+  return static_cast<std::size_t>(found - names_.begin());
+}
+
+std::string CsvHeader::list() const {
+  constexpr std::size_t most = 12;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(names_.size(), most); ++i) {
+    text += fmt::format("{}{}", i == 0 ? "" : ", ", in_quotes(names_[i]));
+  }
+  if (names_.size() > most) text += fmt::format(" and {} more", names_.size() - most);
+  return text;
+}
+
+void CsvHeader::check_width(const std::vector<CsvField>& record) const {
+  if (record.size() == names_.size()) return;
+  // Point at the first field too many, or at the last one there is.
+  const CsvField& place = record[std::min(names_.size(), record.size() - 1)];
+  fail_at(source_, place.line, place.column, "{} fields, the header has {}", record.size(), names_.size());
+}
+
+double CsvHeader::number(const std::vector<CsvField>& record, std::size_t column) const {
+  const CsvField& field = record[column];
+  const auto mistake = [&](std::string_view problem) {
+    fail_at(source_, field.line, field.column, "column {}: {}", in_quotes(names_[column]), problem);
+  };
+  if (is_missing(field.text)) mistake("the value is missing");
+  double value = 0.0;
+  const std::errc error = parse_number(field.text, value);
+  if (error == std::errc::result_out_of_range) mistake(in_quotes(field.text) + " is beyond the range of numbers");
+  if (error != std::errc{}) mistake(in_quotes(field.text) + " is not a number");
+  if (!std::isfinite(value)) mistake(in_quotes(field.text) + " is not a finite number");
+  return value;
+}
+
+const std::string& CsvHeader::label(const std::vector<CsvField>& record, std::size_t column) const {
+  const CsvField& field = record[column];
+  if (field.text.empty()) {
+    fail_at(source_, field.line, field.column, "column {}: the value is missing", in_quotes(names_[column]));
+  }
+  if (!is_utf8(field.text)) {
+    fail_at(source_, field.line, field.column, "column {}: {} is not UTF-8", in_quotes(names_[column]),
+            in_quotes(field.text));
+  }
+  return field.text;
+}
+
+bool looks_numeric(std::string_view text) {
+  double value = 0.0;
+  return parse_number(text, value) != std::errc::invalid_argument;
+}
+
+std::optional<double> finite_number(std::string_view text) {
+  double value = 0.0;
+  if (parse_number(text, value) != std::errc{} || !std::isfinite(value)) return std::nullopt;
+  return value;
+}
+
+bool is_missing(std::string_view text) { return text.empty() || text == "NA"; }
+
+}  // namespace penstock::data

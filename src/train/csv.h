@@ -1,0 +1,84 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "penstock/types.h"
+
+/// Reading of comma-separated values (RFC 4180) with errors that say where: "file:line:column: what was found".
+/// Lines and columns count from 1, columns in bytes, as compilers do, so that an editor can jump there.
+namespace penstock::data {
+
+/// Throws Error(invalid_argument) for characters that numbers, quotes or line ends need.
+void check_delimiter(char delimiter);
+
+struct CsvField {
+  std::string text;  ///< Without quotes and without the blanks around it.
+  Index line = 0;
+  Index column = 0;
+};
+
+/// Splits a text into records. Lines may end in LF, CRLF or CR, a byte order mark is skipped, quoted fields may hold
+/// delimiters, doubled quotes and line breaks; blank lines are allowed only at the end.
+class CsvReader {
+ public:
+  /// `text` and `source` must outlive the reader; `source` names the text in messages, its first line has number
+  /// `line`.
+  CsvReader(std::string_view text, char delimiter, std::string_view source, Index line = 1);
+
+  /// Reads the next record and reuses the memory of `fields`; false at the end.
+  /// Throws Error(bad_input) for a quote that is never closed, text behind a closing quote, or a blank line in the
+  /// middle.
+  bool next(std::vector<CsvField>& fields);
+
+ private:
+  void read_field(CsvField& field);
+  void read_quoted(CsvField& field);
+  void skip_blanks();
+  bool is_blank(char c) const;
+  bool only_blanks_left() const;
+  bool at_line_end() const;
+  void end_line();
+  Index column() const;
+
+  std::string_view text_;
+  char delimiter_;
+  std::string_view source_;
+  std::size_t position_ = 0;
+  std::size_t line_begin_ = 0;
+  Index line_;
+};
+
+/// The first record: the names of the columns.
+class CsvHeader {
+ public:
+  /// Throws Error(bad_input) for a name that is missing, not UTF-8 or there twice.
+  CsvHeader(const std::vector<CsvField>& fields, std::string source);
+
+  const std::string& source() const { return source_; }
+  const std::vector<std::string>& names() const { return names_; }
+  std::optional<std::size_t> find(std::string_view name) const;
+  /// "a, b, c", for messages; long lists are cut.
+  std::string list() const;
+  /// Throws Error(bad_input) unless the record has one field a column.
+  void check_width(const std::vector<CsvField>& record) const;
+  /// The field as a finite number; throws Error(bad_input) with the place, the column's name and what was found.
+  double number(const std::vector<CsvField>& record, std::size_t column) const;
+  /// The field as text; throws Error(bad_input) if it is empty or not UTF-8.
+  const std::string& label(const std::vector<CsvField>& record, std::size_t column) const;
+
+ private:
+  std::string source_;
+  std::vector<std::string> names_;
+};
+
+/// Whether a field is written as a number, NaN, infinity and those out of range included.
+bool looks_numeric(std::string_view text);
+/// The field as a number if it is a finite one.
+std::optional<double> finite_number(std::string_view text);
+/// Whether a field stands for a value that is not there: empty, or "NA".
+bool is_missing(std::string_view text);
+
+}  // namespace penstock::data

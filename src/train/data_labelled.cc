@@ -1,0 +1,257 @@
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <utility>
+
+#include "base/check.h"
+#include "base/quote.h"
+#include "base/random.h"
+#include "train/csv_table.h"
+#include "train/dataset.h"
+#include "train/normalise.h"
+
+namespace penstock {
+namespace {
+
+using data::CsvField;
+using data::CsvHeader;
+using data::CsvTable;
+
+struct Sequence {
+  Index first = 0;  // row
+  Index length = 0;
+  std::int32_t label = 0;  // class
+};
+
+struct LabelledRows {
+  std::vector<Index> lines;                  // of each row, for messages
+  std::vector<std::vector<double>> columns;  // one per input
+  std::vector<Sequence> sequences;
+  std::vector<std::string> classes;
+};
+
+/// Collects rows into sequences and labels into classes, which get their final numbers at the end.
+class LabelledReader {
+ public:
+  LabelledReader(const CsvTable& table, std::size_t sequence, std::size_t label, const std::vector<std::size_t>& inputs)
+      : table_(table), sequence_(sequence), label_(label), inputs_(inputs) {
+    rows_.columns.resize(inputs.size());
+  }
+
+  LabelledRows read() {
+    auto reader = table_.rows();
+    std::vector<CsvField> record;
+    while (reader.next(record)) add(record);
+    sort_classes();
+    return std::move(rows_);
+  }
+
+ private:
+  void add(const std::vector<CsvField>& record) {
+    const CsvHeader& header = table_.header();
+    header.check_width(record);
+    const std::string& sequence = header.label(record, sequence_);
+    const std::string& label = header.label(record, label_);
+    if (rows_.sequences.empty() || sequence != current_sequence_) {
+      rows_.sequences.push_back({static_cast<Index>(rows_.lines.size()), 0, number_of(label)});
+      current_sequence_ = sequence;
+      current_label_ = label;
+    } else if (label != current_label_) {
+      const CsvField& field = record[label_];
+      fail(ErrorCode::bad_input, "{}:{}:{}: label {} in sequence {}, which began with label {}", header.source(),
+           field.line, field.column, in_quotes(label), in_quotes(sequence), in_quotes(current_label_));
+    }
+    for (std::size_t i = 0; i < inputs_.size(); ++i) rows_.columns[i].push_back(header.number(record, inputs_[i]));
+    rows_.lines.push_back(record[0].line);
+    ++rows_.sequences.back().length;
+  }
+
+  std::int32_t number_of(const std::string& label) {
+    const auto [found, added] = numbers_.try_emplace(label, static_cast<std::int32_t>(rows_.classes.size()));
+    if (added) rows_.classes.push_back(label);
+    return found->second;
+  }
+
+  /// By value if all are numbers (so that 2 stands before 10), by their bytes otherwise.
+  void sort_classes() {
+    std::vector<std::string> sorted = rows_.classes;
+    const bool numeric = std::all_of(sorted.begin(), sorted.end(),
+                                     [](const std::string& name) { return data::finite_number(name).has_value(); });
+    std::sort(sorted.begin(), sorted.end(), [&](const std::string& a, const std::string& b) {
+      if (!numeric) return a < b;
+      return std::pair(*data::finite_number(a), a) < std::pair(*data::finite_number(b), b);
+    });
+    for (std::size_t i = 0; i < sorted.size(); ++i) numbers_[sorted[i]] = static_cast<std::int32_t>(i);
+    for (auto& sequence : rows_.sequences) sequence.label = numbers_[rows_.classes[sequence.label]];
+    rows_.classes = std::move(sorted);
+  }
+
+  const CsvTable& table_;
+  std::size_t sequence_, label_;
+  const std::vector<std::size_t>& inputs_;
+  LabelledRows rows_;
+  std::map<std::string, std::int32_t> numbers_;
+  std::string current_sequence_, current_label_;
+};
+
+/// 0 .. count-1 in a random order that the seeds alone decide.
+std::vector<Index> shuffled(Index count, std::uint64_t seed, std::uint64_t purpose) {
+  std::vector<Index> order(static_cast<std::size_t>(count));
+  std::iota(order.begin(), order.end(), Index{0});
+  Random random(Random(seed).bits() + purpose);
+  for (Index i = count - 1; i > 0; --i) std::swap(order[i], order[random.below(i + 1)]);
+  return order;
+}
+
+/// Whole sequences, never cut: T is the longest of a batch, and its last valid step carries the label. Each pass over
+/// the training sequences has its own order, drawn from the seed and the number of the pass.
+class LabelledDataset final : public Dataset {
+ public:
+  LabelledDataset(const CsvTable& table, LabelledRows rows, const std::vector<std::size_t>& inputs, Index held_out,
+                  const LabelledOptions& options)
+      : sequences_(std::move(rows.sequences)), seed_(options.seed) {
+    description_.task = Task::classify;
+    description_.classes = std::move(rows.classes);
+    description_.delimiter = options.delimiter;
+    const auto order = shuffled(static_cast<Index>(sequences_.size()), seed_, 0);
+    validation_.assign(order.begin(), order.begin() + held_out);
+    training_.assign(order.begin() + held_out, order.end());
+    std::sort(validation_.begin(), validation_.end());
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      description_.inputs.push_back(fit(table.header(), inputs[i], rows.columns[i]));
+    }
+    normalise(table.header(), rows);
+    set_fingerprint();
+    begin_pass(0);
+  }
+
+  const DataDescription& description() const override { return description_; }
+  Index training_steps() const override { return static_cast<Index>(training_.size()); }
+
+  void next(Index rows, Index steps, Example& example) override {
+    data::check_batch(rows, steps);
+    std::vector<Index> chosen;
+    while (static_cast<Index>(chosen.size()) < rows) {
+      if (done_ == static_cast<Index>(order_.size())) begin_pass(pass_ + 1);
+      chosen.push_back(training_[order_[done_++]]);
+    }
+    fill(chosen, example);
+  }
+
+  bool validation(Index i, Index rows, Index steps, Example& example) const override {
+    data::check_batch(rows, steps);
+    const auto count = static_cast<Index>(validation_.size());
+    if (i < 0 || i >= (count + rows - 1) / rows) return false;
+    fill(std::span(validation_).subspan(i * rows, std::min(rows, count - i * rows)), example);
+    return true;
+  }
+
+  std::string position() const override { return data::to_text({kind, fingerprint_, {pass_, done_}, std::nullopt}); }
+  void restore(const std::string& position) override {
+    const auto numbers = data::parse_position(position, kind, fingerprint_).numbers;
+    if (numbers.size() != 2 || numbers[0] < 0 || numbers[0] > most_passes || numbers[1] < 0 ||
+        numbers[1] > training_steps()) {
+      data::bad_position(kind);
+    }
+    begin_pass(numbers[0]);
+    done_ = numbers[1];
+  }
+
+ private:
+  static constexpr const char* kind = "labelled";
+  static constexpr Index most_passes = Index{1} << 62;  // no run gets there; a damaged position must not overflow
+
+  /// Mean and spread over the training sequences alone.
+  Column fit(const CsvHeader& header, std::size_t position, const std::vector<double>& raw) const {
+    std::vector<double> seen;
+    for (const Index i : training_) {
+      const Sequence& sequence = sequences_[i];
+      seen.insert(seen.end(), raw.begin() + sequence.first, raw.begin() + sequence.first + sequence.length);
+    }
+    return data::fit_column(header.names()[position], seen, header.source());
+  }
+
+  void normalise(const CsvHeader& header, const LabelledRows& rows) {
+    for (std::size_t row = 0; row < rows.lines.size(); ++row) {
+      for (std::size_t i = 0; i < description_.inputs.size(); ++i) {
+        features_.push_back(
+            data::normalise(rows.columns[i][row], description_.inputs[i], header.source(), rows.lines[row]));
+      }
+    }
+  }
+
+  void set_fingerprint() {
+    const auto bytes = std::as_bytes(std::span(features_));
+    fingerprint_ = data::fingerprint({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, seed_);
+    std::string shape = fmt::format("{};", validation_.size());
+    for (const auto& sequence : sequences_) shape += fmt::format("{}:{};", sequence.length, sequence.label);
+    fingerprint_ = data::fingerprint(shape, fingerprint_);
+  }
+
+  void begin_pass(Index pass) {
+    pass_ = pass;
+    done_ = 0;
+    order_ = shuffled(training_steps(), seed_, static_cast<std::uint64_t>(pass) + 1);
+  }
+
+  void fill(std::span<const Index> chosen, Example& example) const {
+    const auto inputs = static_cast<Index>(description_.inputs.size());
+    const auto rows = static_cast<Index>(chosen.size());
+    Index steps = 0;
+    bool equal = true;
+    for (const Index i : chosen) {
+      equal = equal && (steps == 0 || sequences_[i].length == steps);
+      steps = std::max(steps, sequences_[i].length);
+    }
+    data::clear(example, rows, steps);
+    example.features.assign(static_cast<std::size_t>(rows * steps * inputs), 0.0f);
+    example.labels.assign(static_cast<std::size_t>(rows * steps), -1);
+    for (Index b = 0; b < rows; ++b) {
+      const Sequence& sequence = sequences_[chosen[b]];
+      std::copy_n(features_.begin() + sequence.first * inputs, sequence.length * inputs,
+                  example.features.begin() + b * steps * inputs);
+      example.labels[b * steps + sequence.length - 1] = sequence.label;
+      if (!equal) example.lengths.push_back(sequence.length);
+    }
+  }
+
+  DataDescription description_;
+  std::vector<Sequence> sequences_;
+  std::vector<float> features_;  // [rows of the file, I]
+  std::vector<Index> training_, validation_;
+  std::uint64_t seed_;
+  std::uint64_t fingerprint_ = 0;
+  std::vector<Index> order_;  // of training_, in this pass
+  Index pass_ = 0;
+  Index done_ = 0;  // sequences of this pass that were handed out
+};
+
+}  // namespace
+
+std::unique_ptr<Dataset> open_labelled(const std::string& path, const LabelledOptions& options) {
+  data::check_validation_fraction(options.validation_fraction);
+  data::check_delimiter(options.delimiter);
+  const CsvTable table(path, options.delimiter);
+  const std::size_t sequence = table.column(options.sequence_column, "sequence_column");
+  const std::size_t label = table.column(options.label_column, "label_column");
+  require(sequence != label, "sequence_column and label_column are both {}", in_quotes(options.label_column));
+  const auto inputs =
+      options.inputs.empty() ? table.numeric_columns({sequence, label}) : table.columns(options.inputs, "inputs");
+  require(std::find(inputs.begin(), inputs.end(), label) == inputs.end(),
+          "inputs: column {} is the label and cannot be an input too", in_quotes(options.label_column));
+
+  LabelledRows rows = LabelledReader(table, sequence, label, inputs).read();
+  const auto count = static_cast<Index>(rows.sequences.size());
+  const Index held_out = data::held_out(count, options.validation_fraction);
+  if (count - held_out < 1) {
+    fail(ErrorCode::bad_input, "{}: {} sequences are too few: training needs one{}", path, count,
+         held_out > 0 ? " and validation one" : "");
+  }
+  if (rows.classes.size() < 2) {
+    fail(ErrorCode::bad_input, "{}: every sequence has the label {}; there must be at least two labels", path,
+         in_quotes(rows.classes[0]));
+  }
+  return std::make_unique<LabelledDataset>(table, std::move(rows), inputs, held_out, options);
+}
+
+}  // namespace penstock

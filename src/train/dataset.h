@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/random.h"
+#include "penstock/data.h"
+
+/// What the datasets have in common.
+namespace penstock::data {
+
+/// Data files are held in memory, several times over once parsed.
+constexpr std::uint64_t largest_file = std::uint64_t{2} << 30;
+
+/// Throws Error(invalid_argument) for batches that are empty or too large to be meant.
+void check_batch(Index rows, Index steps);
+/// Throws Error(invalid_argument) unless the fraction is in [0, 0.5].
+void check_validation_fraction(double fraction);
+/// How many of `count` items are held out: at least one unless the fraction is 0.
+Index held_out(Index count, double fraction);
+
+/// Empties all members but keeps their memory.
+void clear(Example& example, Index rows, Index steps);
+
+/// A number that differs (almost surely) when the bytes do, the same on every machine.
+std::uint64_t fingerprint(std::string_view bytes, std::uint64_t start = 0);
+
+/// What Dataset::position() keeps.
+struct Position {
+  std::string kind;               ///< Which dataset wrote it.
+  std::uint64_t fingerprint = 0;  ///< Of its data and options.
+  std::vector<Index> numbers;     ///< What they mean is the dataset's business.
+  std::optional<Random::State> random;
+};
+
+std::string to_text(const Position& position);
+/// Throws Error(bad_input) if the text is no position, Error(incompatible) if it is that of another kind or
+/// fingerprint.
+Position parse_position(const std::string& text, const std::string& kind, std::uint64_t expected_fingerprint);
+/// For numbers that do not fit the dataset. Throws Error(bad_input).
+[[noreturn]] void bad_position(const std::string& kind);
+
+}  // namespace penstock::data

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "penstock/data.h"
+
+namespace penstock::data {
+
+/// A column with mean and standard deviation of its values. One that never changes gets scale 1: it carries nothing,
+/// and must not be divided by zero or by rounding noise. Throws Error(bad_input), naming `source` and the column, if
+/// the values are too large to have a mean and a spread.
+Column fit_column(std::string name, std::span<const double> values, std::string_view source);
+
+/// A raw value as the model sees it. Throws Error(bad_input), naming place and column, if that is beyond a float.
+float normalise(double raw, const Column& column, std::string_view source, Index line);
+
+}  // namespace penstock::data

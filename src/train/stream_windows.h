@@ -1,0 +1,40 @@
+#pragma once
+
+#include <vector>
+
+#include "train/dataset.h"
+
+namespace penstock::data {
+
+/// Walks through one long sequence in windows, for truncated back-propagation. The sequence has `training` steps,
+/// numbered from 0, then `validation` steps; whoever holds the data fills in what belongs to each step.
+///
+/// Training: row b of B starts at step b/B of the training part and walks on from window to window; behind the last
+/// step it starts again at step 0, which `reset` marks. Each row has its own position, so T may change at any time.
+/// When B changes, the rows that remain walk on, new ones start at their b/B, and that batch does not continue the one
+/// before.
+///
+/// Validation: cut into B contiguous rows whose lengths differ by at most one step (fewer rows if they would be
+/// shorter than one window, because every row starts without a past), walked side by side, each step once.
+class StreamWindows {
+ public:
+  StreamWindows(Index training, Index validation) : training_(training), validation_(validation) {}
+
+  Index training() const { return training_; }
+
+  /// Fills shape, lengths, reset and continues of the example, and the step that each of its [B, T] places shows.
+  void next(Index rows, Index steps, Example& example, std::vector<Index>& places);
+  /// The same for the i-th validation batch; -1 for places beyond a row's length. False if there are no more.
+  bool validation(Index i, Index rows, Index steps, Example& example, std::vector<Index>& places) const;
+
+  const std::vector<Index>& positions() const { return positions_; }
+  /// False if they lie outside the training part.
+  bool restore(std::vector<Index> positions);
+
+ private:
+  Index training_;
+  Index validation_;
+  std::vector<Index> positions_;  // next step of each row; empty before the first batch
+};
+
+}  // namespace penstock::data
