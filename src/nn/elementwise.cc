@@ -1,0 +1,164 @@
+#include "nn/elementwise.h"
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+
+namespace penstock::nn {
+
+namespace {
+
+// Rows per partial sum. Fixed, so that the order of a sum does not depend on the number of threads.
+constexpr Index rows_per_part = 256;
+constexpr Index values_per_part = 16384;
+
+double exponential(double x) { return std::exp(x); }
+
+/// e^x within 2 ULP for a loop that the compiler can vectorise, which a call to std::exp prevents. Clamped where
+/// float ends. The polynomial is the one of the cells' prelude.
+inline float exponential(float x) {
+  constexpr float round = 12582912.0f;  // 1.5 * 2^23: adding it leaves the nearest integer in the low bits
+  x = x < -87.33f ? -87.33f : x;
+  x = x > 88.0f ? 88.0f : x;
+  const float shifted = x * 1.44269504f + round;
+  const float n = shifted - round;
+  float r = x - n * 0.693145751953125f;
+  r = r - n * 1.42860682e-6f;
+  float q = r * 1.3926926737453551e-3f + 8.363774046301842e-3f;
+  q = r * q + 4.166654869914055e-2f;
+  q = r * q + 1.6666573286056519e-1f;
+  q = r * q + 0.5f;
+  const float p = r * r * q + r;
+  const float scale = std::bit_cast<float>((std::bit_cast<std::int32_t>(shifted) << 23) + (127 << 23));
+  return scale * p + scale;
+}
+
+template <class Real>
+Real sigmoid(Real x) {
+  return Real(1) / (Real(1) + exponential(-x));
+}
+
+template <class Real>
+bool part_finite(const Real* x, Index begin, Index end) {
+  using Bits = std::conditional_t<sizeof(Real) == 4, std::uint32_t, std::uint64_t>;
+  constexpr Bits exponent = sizeof(Real) == 4 ? Bits{0x7f800000} : static_cast<Bits>(0x7ff0000000000000ULL);
+  Bits bad = 0;
+  for (Index i = begin; i < end; ++i) bad |= (std::bit_cast<Bits>(x[i]) & exponent) == exponent ? 1 : 0;
+  return bad == 0;
+}
+
+}  // namespace
+
+template <class Real>
+void fill_rows(const Execution& execution, Index rows, Index width, const Real* row, Real* y) {
+  for_rows(execution, rows, width, [&](Index begin, Index end) {
+    for (Index r = begin; r < end; ++r) std::copy_n(row, width, y + r * width);
+  });
+}
+
+template <class Real>
+void add_partial_sums(Index parts, Index width, const Real* partial, Real* sums) {
+  for (Index part = 0; part < parts; ++part) {
+    for (Index c = 0; c < width; ++c) sums[c] += partial[part * width + c];
+  }
+}
+
+template <class Real>
+void add_column_sums(const Execution& execution, Index rows, Index width, const Real* x, Real* sums, Arena& arena) {
+  const Arena::Scope scope(arena);
+  const Index parts = (rows + rows_per_part - 1) / rows_per_part;
+  Real* const partial = arena.take<Real>(parts * width);
+  for_rows(execution, parts, rows_per_part * width, [&](Index begin, Index end) {
+    for (Index part = begin; part < end; ++part) {
+      Real* const sum = partial + part * width;
+      std::fill_n(sum, width, Real(0));
+      for (Index r = part * rows_per_part; r < std::min(rows, (part + 1) * rows_per_part); ++r) {
+        const Real* const row = x + r * width;
+        for (Index c = 0; c < width; ++c) sum[c] += row[c];
+      }
+    }
+  });
+  add_partial_sums(parts, width, partial, sums);
+}
+
+template <class Real>
+void add(const Execution& execution, Index n, const Real* a, const Real* b, Real* y) {
+  for_rows(execution, n, 1, [&](Index begin, Index end) {
+    for (Index i = begin; i < end; ++i) y[i] = a[i] + b[i];
+  });
+}
+
+template <class Real>
+void silu_gate(const Execution& execution, Index rows, Index inner, const Real* gv, Real* y) {
+  for_rows(execution, rows, 8 * inner, [&](Index begin, Index end) {
+    for (Index r = begin; r < end; ++r) {
+      const Real* const g = gv + 2 * r * inner;
+      const Real* const v = g + inner;
+      Real* const out = y + r * inner;
+      for (Index i = 0; i < inner; ++i) out[i] = g[i] * sigmoid(g[i]) * v[i];
+    }
+  });
+}
+
+template <class Real>
+void silu_gate_backward(const Execution& execution, Index rows, Index inner, const Real* gv, const Real* dy,
+                        Real* dgv) {
+  for_rows(execution, rows, 8 * inner, [&](Index begin, Index end) {
+    for (Index r = begin; r < end; ++r) {
+      const Real* const g = gv + 2 * r * inner;
+      const Real* const d = dy + r * inner;
+      Real* const dg = dgv + 2 * r * inner;
+      for (Index i = 0; i < inner; ++i) {
+        const Real gate = g[i], value = g[inner + i];
+        const Real s = sigmoid(gate);
+        dg[i] = d[i] * value * (s + gate * s * (Real(1) - s));
+        dg[inner + i] = d[i] * gate * s;
+      }
+    }
+  });
+}
+
+template <class Real>
+bool all_finite(const Execution& execution, Index n, const Real* x) {
+  std::atomic<bool> finite{true};
+  for_rows(execution, n, 1, [&](Index begin, Index end) {
+    if (!part_finite(x, begin, end)) finite.store(false, std::memory_order_relaxed);
+  });
+  return finite;
+}
+
+template <class Real>
+double sum_of_squares(const Execution& execution, Index n, const Real* x, Arena& arena) {
+  const Arena::Scope scope(arena);
+  const Index parts = (n + values_per_part - 1) / values_per_part;
+  double* const partial = arena.take<double>(parts);
+  for_rows(execution, parts, values_per_part, [&](Index begin, Index end) {
+    for (Index part = begin; part < end; ++part) {
+      const Real* const values = x + part * values_per_part;
+      partial[part] = fixed_sum<double>(std::min(values_per_part, n - part * values_per_part), [&](Index i) {
+        const auto value = static_cast<double>(values[i]);
+        return value * value;
+      });
+    }
+  });
+  double sum = 0.0;
+  for (Index part = 0; part < parts; ++part) sum += partial[part];
+  return sum;
+}
+
+#define PENSTOCK_INSTANTIATE(Real)                                                                         \
+  template void fill_rows<Real>(const Execution&, Index, Index, const Real*, Real*);                       \
+  template void add_column_sums<Real>(const Execution&, Index, Index, const Real*, Real*, Arena&);         \
+  template void add_partial_sums<Real>(Index, Index, const Real*, Real*);                                  \
+  template void add<Real>(const Execution&, Index, const Real*, const Real*, Real*);                       \
+  template void silu_gate<Real>(const Execution&, Index, Index, const Real*, Real*);                       \
+  template void silu_gate_backward<Real>(const Execution&, Index, Index, const Real*, const Real*, Real*); \
+  template bool all_finite<Real>(const Execution&, Index, const Real*);                                    \
+  template double sum_of_squares<Real>(const Execution&, Index, const Real*, Arena&);
+PENSTOCK_INSTANTIATE(float)
+PENSTOCK_INSTANTIATE(double)
+#undef PENSTOCK_INSTANTIATE
+
+}  // namespace penstock::nn

@@ -1,0 +1,105 @@
+#include "nn/model_spec.h"
+
+#include <cmath>
+
+#include "base/check.h"
+#include "base/quote.h"
+
+namespace penstock::nn {
+
+namespace {
+
+constexpr Index largest_width = 65536;
+constexpr Index largest_blocks = 1024;
+constexpr Index largest_taps = 1024;
+constexpr double largest_feed_forward = 64.0;
+constexpr Index largest_vocabulary = 1 << 20;
+constexpr Index largest_horizon = 65536;
+constexpr Index largest_output = 1 << 20;
+constexpr double largest_model = 1ull << 33;  // parameters: 32 GiB in float
+
+void check_range(const char* name, Index value, Index low, Index high) {
+  require(value >= low && value <= high, "{} must be {} to {}, not {}", name, low, high, value);
+}
+
+void check_columns(const char* name, const std::vector<Column>& columns) {
+  check_range(fmt::format("number of {}", name).c_str(), static_cast<Index>(columns.size()), 1, largest_width);
+  for (const Column& column : columns) {
+    require(std::isfinite(column.mean), "{}: mean of column {} must be finite", name, in_quotes(column.name));
+    require(std::isfinite(column.scale) && column.scale > 0.0, "{}: scale of column {} must be positive, not {}", name,
+            in_quotes(column.name), column.scale);
+  }
+}
+
+void check_data(const DataDescription& data) {
+  check_range("vocabulary", data.vocabulary, 0, largest_vocabulary);
+  if (data.vocabulary == 0) {
+    check_columns("inputs", data.inputs);
+  } else {
+    require(data.inputs.empty(), "inputs must be empty for a model of tokens");
+  }
+  switch (data.task) {
+    case Task::language:
+      require(data.vocabulary > 0, "vocabulary must be at least 1 for a language model");
+      break;
+    case Task::forecast:
+      check_columns("targets", data.targets);
+      check_range("horizon", data.horizon, 1, largest_horizon);
+      break;
+    case Task::classify:
+      require(!data.classes.empty(), "classes must name at least one label");
+      break;
+  }
+  check_range("size of the output", data.output_size(), 1, largest_output);
+}
+
+/// In double, because a file may claim anything.
+double count(const ModelSpec& spec, const DataDescription& data) {
+  const CellInfo& cell = find_cell(spec.cell);
+  const auto real = [](Index n) { return static_cast<double>(n); };
+  const double width = real(spec.width), hidden = real(hidden_size(spec)), gates = real(cell.gates);
+  const double inner = real(feed_forward_size(spec)), outputs = real(data.output_size());
+  double block = width + gates * hidden * (width + 1.0);
+  if (!cell.scan) block += gates * hidden * hidden / real(spec.heads);
+  if (spec.convolution > 0) block += width * (real(spec.convolution) + 1.0);
+  if (hidden_size(spec) != spec.width) block += width * (hidden + 1.0);
+  if (inner > 0.0) block += width + 2.0 * inner * (width + 1.0) + width * (inner + 1.0);
+  const double input = data.vocabulary > 0 ? real(data.vocabulary) * width : width * (real(data.input_size()) + 1.0);
+  return input + real(spec.blocks) * block + width + outputs * (width + 1.0);
+}
+
+}  // namespace
+
+void check_spec(const ModelSpec& spec, const DataDescription& data) {
+  const CellInfo& cell = find_cell(spec.cell);
+  check_range("width", spec.width, 1, largest_width);
+  check_range("blocks", spec.blocks, 1, largest_blocks);
+  check_range("hidden_size", spec.hidden_size, 0, largest_width);
+  check_range("heads", spec.heads, 1, largest_width);
+  require(spec.heads == 1 || !cell.scan, "heads must be 1 for cell {}, which has no recurrent matrix, not {}",
+          cell.name, spec.heads);
+  require(hidden_size(spec) % spec.heads == 0, "heads must divide the hidden size {}, {} does not", hidden_size(spec),
+          spec.heads);
+  check_range("convolution", spec.convolution, 0, largest_taps);
+  require(spec.feed_forward >= 0.0 && spec.feed_forward <= largest_feed_forward, "feed_forward must be 0 to {}, not {}",
+          largest_feed_forward, spec.feed_forward);
+  require(spec.dropout >= 0.0 && spec.dropout < 1.0, "dropout must be in [0, 1), not {}", spec.dropout);
+  check_data(data);
+  const double parameters = count(spec, data);
+  require(parameters <= largest_model,
+          "width, blocks and hidden_size make a model of {:.3g} parameters, more than {:.3g}", parameters,
+          largest_model);
+}
+
+Index hidden_size(const ModelSpec& spec) { return spec.hidden_size == 0 ? spec.width : spec.hidden_size; }
+
+Index feed_forward_size(const ModelSpec& spec) {
+  if (spec.feed_forward == 0.0) return 0;
+  return std::max<Index>(1, std::llround(spec.feed_forward * static_cast<double>(spec.width)));
+}
+
+Index parameter_count(const ModelSpec& spec, const DataDescription& data) {
+  return static_cast<Index>(count(spec, data));
+}
+
+}  // namespace penstock::nn

@@ -1,0 +1,120 @@
+#include "nn/network.h"
+
+#include <algorithm>
+
+#include "nn/elementwise.h"
+
+namespace penstock::nn {
+
+namespace {
+
+// Fresh logits of this deviation leave the loss at its start near that of guessing.
+constexpr double head_scale = 0.3;
+
+}  // namespace
+
+template <class Real>
+Network<Real>::Network(const ModelSpec& spec, const DataDescription& data)
+    : width_(spec.width), inputs_(data.input_size()) {
+  if (data.vocabulary > 0) {
+    embedding_.emplace(layout_, "embedding", data.vocabulary, width_);
+  } else {
+    input_.emplace(layout_, "input", inputs_, width_);
+  }
+  blocks_.reserve(static_cast<std::size_t>(spec.blocks));
+  for (Index i = 0; i < spec.blocks; ++i) blocks_.emplace_back(layout_, spec, i);
+  norm_.emplace(layout_, "norm", width_);
+  head_.emplace(layout_, "head", width_, data.output_size(), head_scale);
+}
+
+template <class Real>
+Index Network<Real>::state_size() const {
+  Index size = 0;
+  for (const auto& block : blocks_) size += block.state_size();
+  return size;
+}
+
+template <class Real>
+void Network<Real>::bind(const Real* values, Real* gradients) {
+  if (embedding_) embedding_->bind(values, gradients);
+  if (input_) input_->bind(values, gradients);
+  for (auto& block : blocks_) block.bind(values, gradients);
+  norm_->bind(values, gradients);
+  head_->bind(values, gradients);
+}
+
+template <class Real>
+void Network<Real>::initialise(Real* values, std::uint64_t seed) const {
+  Random random(seed);
+  if (embedding_) embedding_->initialise(values, random);
+  if (input_) input_->initialise(values, random);
+  for (const auto& block : blocks_) block.initialise(values, random);
+  norm_->initialise(values, random);
+  head_->initialise(values, random);
+}
+
+template <class Real>
+void Network<Real>::read_features(const Pass& pass, const Real* features, Real* y) {
+  const Batch& batch = pass.batch;
+  if (batch.lengths) {
+    // Padding may hold anything, NaN included, which zero gradients would not keep out of the weights.
+    Real* const clean = pass.arena->take<Real>(pass.rows() * inputs_);
+    for (Index b = 0; b < batch.rows; ++b) {
+      const Index values = row_length(batch, b) * inputs_, row = b * batch.steps * inputs_;
+      std::copy_n(features + row, values, clean + row);
+      std::fill(clean + row + values, clean + row + batch.steps * inputs_, Real(0));
+    }
+    features = clean;
+  }
+  input_->forward(pass, features, y, nullptr);
+}
+
+template <class Real>
+void Network<Real>::forward(const Pass& pass, const Input<Real>& input, Real* outputs, Real* state) {
+  const Index size = pass.rows() * width_;
+  std::optional<Arena::Scope> temporary;
+  if (!pass.training) temporary.emplace(*pass.arena);
+  Real* stream = pass.arena->take<Real>(size);
+  if (embedding_) {
+    embedding_->forward(pass, input.tokens, stream);
+  } else {
+    read_features(pass, input.features, stream);
+  }
+  for (auto& block : blocks_) {
+    Real* const next = pass.training ? pass.arena->take<Real>(size) : stream;
+    block.forward(pass, stream, next, state);
+    state += pass.batch.rows * block.state_size();
+    stream = next;
+  }
+  Real* const normal = pass.arena->take<Real>(size);
+  norm_->forward(pass, stream, normal, nullptr);
+  head_->forward(pass, normal, outputs, nullptr);
+}
+
+template <class Real>
+void Network<Real>::backward(const Pass& pass, const Real* doutputs) {
+  const Arena::Scope scope(*pass.arena);
+  Real* const dnormal = pass.arena->take<Real>(pass.rows() * width_);
+  Real* const d = pass.arena->take<Real>(pass.rows() * width_);
+  head_->backward(pass, doutputs, dnormal);
+  norm_->backward(pass, dnormal, d, false);
+  for (auto block = blocks_.rbegin(); block != blocks_.rend(); ++block) block->backward(pass, d);
+  if (embedding_) embedding_->backward(pass, d);
+  if (input_) input_->backward(pass, d, nullptr);
+}
+
+template <class Real>
+double Network<Real>::saturation(const Batch& batch) const {
+  Index saturated = 0, total = 0;
+  for (const auto& block : blocks_) {
+    const auto part = block.recurrence().saturation(batch);
+    saturated += part.saturated;
+    total += part.total;
+  }
+  return total == 0 ? 0.0 : static_cast<double>(saturated) / static_cast<double>(total);
+}
+
+template class Network<float>;
+template class Network<double>;
+
+}  // namespace penstock::nn
