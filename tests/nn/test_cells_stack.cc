@@ -139,13 +139,10 @@ TEST(Stack, DropoutZeroesAndScalesBetweenLayersInTrainingOnly) {
   const Outputs<float> out = run(network, in);
   int dropped = 0;
   for (std::size_t i = 0; i < in.x.size(); ++i) {
-    if (out.y[i] == 0.0f) {
-      ++dropped;
-      EXPECT_EQ(out.dx[i], 0.0f) << "the gradient has another mask";
-    } else {
-      EXPECT_FLOAT_EQ(out.y[i], in.x[i] / 0.75f);
-      EXPECT_FLOAT_EQ(out.dx[i], in.dy[i] / 0.75f);
-    }
+    const float factor = out.y[i] == 0.0f ? 0.0f : 1.0f / 0.75f;
+    dropped += factor == 0.0f;
+    ASSERT_FLOAT_EQ(out.y[i], in.x[i] * factor);
+    ASSERT_FLOAT_EQ(out.dx[i], in.dy[i] * factor) << "the gradient has another mask";
   }
   const double n = static_cast<double>(in.x.size());
   EXPECT_NEAR(dropped / n, p, 5.0 * std::sqrt(p * (1 - p) / n));
