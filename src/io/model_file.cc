@@ -1,0 +1,111 @@
+#include "io/model_file.h"
+
+#include <set>
+
+#include "base/check.h"
+#include "base/quote.h"
+#include "io/model_json.h"
+#include "nn/elementwise.h"
+#include "nn/model_spec.h"
+
+namespace penstock {
+
+namespace io {
+
+namespace {
+
+constexpr const char* metadata_key = "penstock";
+constexpr Index format_version = 1;
+
+bool is_training(const TensorInfo& tensor) { return tensor.name.starts_with(training_prefix); }
+
+/// Building a network takes memory of the order of its parameters, so an architecture far beyond the tensors of its
+/// file is refused first. A factor, so that one missing tensor is reported by its name.
+void check_size(const SafetensorsFile& file, const ModelDescription& model) {
+  constexpr Index always_fine = 1 << 20;
+  Index bytes = 0;
+  for (const TensorInfo& tensor : file.tensors()) bytes += is_training(tensor) ? 0 : tensor.bytes;
+  const Index present = bytes / static_cast<Index>(sizeof(float));
+  const Index needed = nn::parameter_count(model.spec, model.data);
+  if (needed > always_fine && needed / 4 > present) {
+    fail(ErrorCode::incompatible, "{}: the architecture has {} parameters, the tensors hold {}", file.source(), needed,
+         present);
+  }
+}
+
+}  // namespace
+
+std::vector<TensorData> model_tensors(const Model::Impl& model) {
+  const nn::Parameters<float>& parameters = *model.parameters;
+  std::vector<TensorData> tensors;
+  for (const nn::ParameterEntry& entry : parameters.layout().entries()) {
+    tensors.push_back(tensor_data(entry.name, entry.shape, parameters.value(entry)));
+  }
+  return tensors;
+}
+
+Metadata model_metadata(const ModelSpec& spec, const DataDescription& data) {
+  const nlohmann::json description = {
+      {"format_version", format_version}, {"model", to_json(spec)}, {"data", to_json(data)}};
+  return {{metadata_key, to_text(description)}};
+}
+
+ModelDescription read_description(const SafetensorsFile& file) {
+  const auto text = file.metadata().find(metadata_key);
+  if (text == file.metadata().end()) {
+    fail(ErrorCode::incompatible, "{}: not a Penstock model: its metadata have no \"{}\"", file.source(), metadata_key);
+  }
+  const nlohmann::json json = parse_object(text->second, file.source(), fmt::format("metadata \"{}\"", metadata_key));
+  ObjectReader reader(json, file.source(), metadata_key);
+  const Index version = reader.integer("format_version");
+  if (version != format_version) {
+    fail(ErrorCode::incompatible, "{}: format_version is {}, this version of Penstock reads {}", file.source(), version,
+         format_version);
+  }
+  ModelDescription result{model_spec_from_json(reader.object("model"), file.source()),
+                          data_description_from_json(reader.object("data"), file.source())};
+  reader.finish();
+  try {
+    nn::check_spec(result.spec, result.data);
+  } catch (const Error& error) {
+    fail(ErrorCode::bad_input, "{}: {}", file.source(), error.what());
+  }
+  check_size(file, result);
+  return result;
+}
+
+void read_parameters(const SafetensorsFile& file, Model::Impl& model) {
+  nn::Parameters<float>& parameters = *model.parameters;
+  std::set<std::string_view> known;
+  for (const nn::ParameterEntry& entry : parameters.layout().entries()) {
+    const std::span<float> value = parameters.value(entry);
+    file.read(entry.name, entry.shape, value);
+    if (!nn::all_finite(Execution{}, entry.size, value.data())) {
+      fail(ErrorCode::bad_input, "{}: tensor {} holds values that are not finite", file.source(), entry.name);
+    }
+    known.insert(entry.name);
+  }
+  for (const TensorInfo& tensor : file.tensors()) {
+    if (!is_training(tensor) && !known.contains(tensor.name)) {
+      fail(ErrorCode::incompatible, "{}: tensor {} belongs to no part of this architecture", file.source(),
+           in_quotes(tensor.name));
+    }
+  }
+}
+
+}  // namespace io
+
+Model Model::load(const std::string& path) {
+  const io::SafetensorsFile file = io::SafetensorsFile::open(path);
+  const io::ModelDescription description = io::read_description(file);
+  auto impl = std::make_unique<Impl>(description.spec, description.data);
+  io::read_parameters(file, *impl);
+  impl->network.bind(impl->parameters->values().data(), nullptr);
+  return Model(std::move(impl));
+}
+
+void Model::save(const std::string& path) const {
+  io::write_safetensors(path, io::model_tensors(*impl_), io::model_metadata(impl_->spec, impl_->data));
+}
+
+}  // namespace penstock

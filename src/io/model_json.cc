@@ -1,0 +1,212 @@
+#include "io/model_json.h"
+
+#include <fmt/format.h>
+
+#include <limits>
+
+#include "base/check.h"
+#include "base/quote.h"
+
+namespace penstock::io {
+
+namespace {
+
+using nlohmann::json;
+
+constexpr std::pair<Task, const char*> task_names[] = {
+    {Task::language, "language"}, {Task::forecast, "forecast"}, {Task::classify, "classify"}};
+
+json columns_to_json(const std::vector<Column>& columns) {
+  json result = json::array();
+  for (const Column& column : columns) {
+    result.push_back({{"name", column.name}, {"mean", column.mean}, {"scale", column.scale}});
+  }
+  return result;
+}
+
+std::vector<Column> columns_from_json(const json& array, const std::string& source, const std::string& name) {
+  std::vector<Column> result;
+  for (const json& item : array) {
+    ObjectReader reader(item, source, fmt::format("{}[{}]", name, result.size()));
+    Column column;
+    column.name = reader.string("name");
+    column.mean = reader.number("mean");
+    column.scale = reader.number("scale");
+    reader.finish();
+    result.push_back(std::move(column));
+  }
+  return result;
+}
+
+std::string brief(const json& value) {
+  constexpr std::size_t limit = 60;
+  std::string text = value.dump(-1, ' ', true, json::error_handler_t::replace);
+  if (text.size() > limit) text = text.substr(0, limit) + "...";
+  return text;
+}
+
+}  // namespace
+
+ObjectReader::ObjectReader(const json& object, std::string source, std::string name)
+    : object_(object), source_(std::move(source)), name_(std::move(name)) {
+  if (!object_.is_object())
+    fail(ErrorCode::bad_input, "{}: {} must be an object, not {}", source_, name_, brief(object_));
+}
+
+void ObjectReader::refuse(const char* field, const std::string& problem) const {
+  fail(ErrorCode::bad_input, "{}: {}.{} {}", source_, name_, field, problem);
+}
+
+const json& ObjectReader::get(const char* field) {
+  const auto found = object_.find(field);
+  if (found == object_.end()) refuse(field, "is missing");
+  ++read_;
+  return *found;
+}
+
+Index ObjectReader::integer(const char* field) {
+  const json& value = get(field);
+  const bool too_large = value.is_number_unsigned() && value.get<std::uint64_t>() > std::numeric_limits<Index>::max();
+  if (!value.is_number_integer() || too_large) refuse(field, "must be an integer, not " + brief(value));
+  return value.get<Index>();
+}
+
+double ObjectReader::number(const char* field) {
+  const json& value = get(field);
+  if (!value.is_number()) refuse(field, "must be a number, not " + brief(value));
+  return value.get<double>();
+}
+
+bool ObjectReader::boolean(const char* field) {
+  const json& value = get(field);
+  if (!value.is_boolean()) refuse(field, "must be true or false, not " + brief(value));
+  return value.get<bool>();
+}
+
+std::string ObjectReader::string(const char* field) {
+  const json& value = get(field);
+  if (!value.is_string()) refuse(field, "must be a string, not " + brief(value));
+  return value.get<std::string>();
+}
+
+const json& ObjectReader::array(const char* field) {
+  const json& value = get(field);
+  if (!value.is_array()) refuse(field, "must be an array, not " + brief(value));
+  return value;
+}
+
+const json& ObjectReader::object(const char* field) {
+  const json& value = get(field);
+  if (!value.is_object()) refuse(field, "must be an object, not " + brief(value));
+  return value;
+}
+
+void ObjectReader::finish() const {
+  if (read_ != object_.size()) {
+    fail(ErrorCode::bad_input, "{}: {} has {} fields, of which this version knows {}", source_, name_, object_.size(),
+         read_);
+  }
+}
+
+json to_json(const ModelSpec& spec) {
+  return {{"cell", spec.cell},
+          {"width", spec.width},
+          {"blocks", spec.blocks},
+          {"hidden_size", spec.hidden_size},
+          {"heads", spec.heads},
+          {"convolution", spec.convolution},
+          {"feed_forward", spec.feed_forward},
+          {"dropout", spec.dropout}};
+}
+
+ModelSpec model_spec_from_json(const json& object, const std::string& source) {
+  ObjectReader reader(object, source, "model");
+  ModelSpec spec;
+  spec.cell = reader.string("cell");
+  spec.width = reader.integer("width");
+  spec.blocks = reader.integer("blocks");
+  spec.hidden_size = reader.integer("hidden_size");
+  spec.heads = reader.integer("heads");
+  spec.convolution = reader.integer("convolution");
+  spec.feed_forward = reader.number("feed_forward");
+  spec.dropout = reader.number("dropout");
+  reader.finish();
+  return spec;
+}
+
+json to_json(const DataDescription& data) {
+  const char* task = nullptr;
+  for (const auto& [value, name] : task_names) {
+    if (value == data.task) task = name;
+  }
+  return {{"task", task},
+          {"vocabulary", data.vocabulary},
+          {"inputs", columns_to_json(data.inputs)},
+          {"targets", columns_to_json(data.targets)},
+          {"horizon", data.horizon},
+          {"classes", data.classes},
+          {"delimiter", std::string(1, data.delimiter)}};
+}
+
+DataDescription data_description_from_json(const json& object, const std::string& source) {
+  ObjectReader reader(object, source, "data");
+  DataDescription data;
+  const std::string task = reader.string("task");
+  bool known = false;
+  for (const auto& [value, name] : task_names) {
+    if (task == name) data.task = value, known = true;
+  }
+  if (!known) reader.refuse("task", "must be language, forecast or classify, not " + in_quotes(task));
+  data.vocabulary = reader.integer("vocabulary");
+  data.inputs = columns_from_json(reader.array("inputs"), source, "data.inputs");
+  data.targets = columns_from_json(reader.array("targets"), source, "data.targets");
+  data.horizon = reader.integer("horizon");
+  for (const json& name : reader.array("classes")) {
+    if (!name.is_string()) reader.refuse("classes", "must hold strings, not " + brief(name));
+    data.classes.push_back(name.get<std::string>());
+  }
+  const std::string delimiter = reader.string("delimiter");
+  if (delimiter.size() != 1) reader.refuse("delimiter", "must be one character, not " + in_quotes(delimiter));
+  data.delimiter = delimiter[0];
+  reader.finish();
+  return data;
+}
+
+json parse_object(const std::string& text, const std::string& source, const std::string& what) {
+  json result = json::parse(text, nullptr, false);
+  if (!result.is_object()) fail(ErrorCode::bad_input, "{}: {} is not a JSON object", source, what);
+  return result;
+}
+
+std::string to_text(const json& value) {
+  try {
+    return value.dump();
+  } catch (const json::type_error&) {
+    fail(ErrorCode::bad_input, "names of columns and classes must be UTF-8: {}", brief(value));
+  }
+}
+
+std::string difference(const std::string& name, const json& there, const json& here) {
+  if (there.is_object() && here.is_object()) {
+    for (const auto& [key, value] : here.items()) {
+      const auto found = there.find(key);
+      std::string result = difference(name + "." + key, found == there.end() ? json() : *found, value);
+      if (!result.empty()) return result;
+    }
+    for (const auto& [key, value] : there.items()) {
+      if (!here.contains(key)) return difference(name + "." + key, value, json());
+    }
+    return {};
+  }
+  if (there.is_array() && here.is_array() && there.size() == here.size()) {
+    for (std::size_t i = 0; i < here.size(); ++i) {
+      std::string result = difference(fmt::format("{}[{}]", name, i), there[i], here[i]);
+      if (!result.empty()) return result;
+    }
+    return {};
+  }
+  if (there == here) return {};
+  return fmt::format("{} is {} there and {} here", name, brief(there), brief(here));
+}
+
+}  // namespace penstock::io

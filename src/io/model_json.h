@@ -1,0 +1,54 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "penstock/model.h"
+
+/// The architecture of a model and the description of its data as JSON, and back.
+namespace penstock::io {
+
+nlohmann::json to_json(const ModelSpec& spec);
+nlohmann::json to_json(const DataDescription& data);
+
+/// The same from JSON that nobody has vetted; `source` names the file in messages. Throws Error(bad_input) naming a
+/// field that is missing, of the wrong type, or unknown. Whether the values make a model is for check_spec() to say.
+ModelSpec model_spec_from_json(const nlohmann::json& json, const std::string& source);
+DataDescription data_description_from_json(const nlohmann::json& json, const std::string& source);
+
+/// Parses text. Throws Error(bad_input) naming `source` and `what` if it is not a JSON object.
+nlohmann::json parse_object(const std::string& text, const std::string& source, const std::string& what);
+/// Text of a JSON value. Throws Error(bad_input) if a string in it (a column's name, say) is not UTF-8.
+std::string to_text(const nlohmann::json& json);
+
+/// The first field in which two values differ, for a message: "model.width is 64 there and 128 here". Empty if equal.
+std::string difference(const std::string& name, const nlohmann::json& there, const nlohmann::json& here);
+
+/// Reads the fields of one JSON object, each exactly once. Throws Error(bad_input) that names source and field.
+class ObjectReader {
+ public:
+  /// `name` is the path of the object, "model" say.
+  ObjectReader(const nlohmann::json& object, std::string source, std::string name);
+
+  Index integer(const char* field);
+  double number(const char* field);
+  bool boolean(const char* field);
+  std::string string(const char* field);
+  const nlohmann::json& array(const char* field);
+  const nlohmann::json& object(const char* field);
+  /// Call last: refuses fields that nobody asked for, which a newer version may have added for a reason.
+  void finish() const;
+
+  /// Throws Error(bad_input): "<source>: <name>.<field> <problem>".
+  [[noreturn]] void refuse(const char* field, const std::string& problem) const;
+
+ private:
+  const nlohmann::json& get(const char* field);
+
+  const nlohmann::json& object_;
+  std::string source_, name_;
+  std::size_t read_ = 0;
+};
+
+}  // namespace penstock::io
