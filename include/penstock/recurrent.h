@@ -106,12 +106,13 @@ class Recurrent {
   std::vector<Parameter>& parameters();
   void weights_changed();
 
-  /// y [B, T, H * directions] from x [B, T, I]. With a tape, backward() can follow (and dropout applies).
+  /// y [B, T, H * directions] from x [B, T, I]. With a tape, backward() can follow (and dropout applies); x and y must
+  /// then stay as they are until it has.
   void forward(const Batch& batch, SequenceView<const Real> x, SequenceView<Real> y, const Real* state_in,
                Real* state_out, RecurrentTape<Real>* tape = nullptr, const Execution& execution = {}) const;
 
   /// Adds to the gradients of all parameters; writes dx [B, T, I] and dstate_in if they are wanted (not null).
-  /// `x` and `state_in` are those of the forward call that filled the tape.
+  /// `batch` and `x` are those of the forward call that filled the tape.
   void backward(const Batch& batch, SequenceView<const Real> x, SequenceView<const Real> dy, const Real* dstate_out,
                 SequenceView<Real> dx, Real* dstate_in, RecurrentTape<Real>& tape, const Execution& execution = {});
 

@@ -2,7 +2,6 @@
 
 #include <omp.h>
 
-#include <algorithm>
 #include <exception>
 #include <mutex>
 #include <thread>
@@ -11,22 +10,19 @@
 
 namespace penstock {
 
-int default_threads() { return std::max(1, omp_get_max_threads()); }
+int default_threads() { return omp_get_max_threads(); }
 
 int resolve_threads(int requested) {
   require(requested >= 0 && requested <= 1024, "threads must be 0 (all cores) to 1024, not {}", requested);
   return requested == 0 ? default_threads() : requested;
 }
 
-void run_team(int team, const std::function<void(int, int)>& body) {
-  if (team <= 1) {
-    body(0, 1);
-    return;
-  }
+namespace detail {
+
+void run_parallel(int team, const std::function<void(int, int)>& body) {
   std::exception_ptr failure;
   std::mutex guard;
-  // A nested or limited OpenMP may grant fewer threads than asked for; the body must still run once per member, and
-  // members may wait for each other, so the size that was granted is the size that is announced.
+  // A nested or limited OpenMP may grant fewer threads than asked for, so the size that was granted is announced.
 #pragma omp parallel num_threads(team)
   {
     try {
@@ -39,19 +35,7 @@ void run_team(int team, const std::function<void(int, int)>& body) {
   if (failure) std::rethrow_exception(failure);
 }
 
-void parallel_for(int threads, Index count, Index grain, const std::function<void(Index, Index)>& body) {
-  if (count <= 0) return;
-  const Index parts = std::clamp<Index>(count / std::max<Index>(grain, 1), 1, threads);
-  if (parts == 1) {
-    body(0, count);
-    return;
-  }
-  run_team(static_cast<int>(parts), [&](int thread, int team) {
-    const Index begin = count * thread / team;
-    const Index end = count * (thread + 1) / team;
-    if (begin < end) body(begin, end);
-  });
-}
+}  // namespace detail
 
 void SpinBarrier::wait() {
   const unsigned round = round_.load(std::memory_order_relaxed);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <functional>
 
@@ -13,11 +14,32 @@ int default_threads();
 /// `requested` if positive (at most 1024), default_threads() for 0. Throws Error(invalid_argument) otherwise.
 int resolve_threads(int requested);
 
-/// Calls body(thread, team) once on each of `team` threads and waits; exceptions reach the caller.
-void run_team(int team, const std::function<void(int thread, int team)>& body);
+namespace detail {
+void run_parallel(int team, const std::function<void(int thread, int team)>& body);
+}
+
+/// Calls body(thread, team) once on each of `team` threads and waits; exceptions reach the caller. With one thread
+/// this is a plain call: a step on a stream must not pay for a thread pool, nor allocate.
+template <class Body>
+void run_team(int team, const Body& body) {
+  if (team <= 1) {
+    body(0, 1);
+  } else {
+    detail::run_parallel(team, std::cref(body));
+  }
+}
 
 /// Calls body(begin, end) on contiguous parts of 0..count-1, each at least `grain` long, on up to `threads` threads.
-void parallel_for(int threads, Index count, Index grain, const std::function<void(Index begin, Index end)>& body);
+template <class Body>
+void parallel_for(int threads, Index count, Index grain, const Body& body) {
+  if (count <= 0) return;
+  const Index parts = std::clamp<Index>(count / std::max<Index>(grain, 1), 1, threads);
+  run_team(static_cast<int>(parts), [&](int thread, int team) {
+    const Index begin = count * thread / team;
+    const Index end = count * (thread + 1) / team;
+    if (begin < end) body(begin, end);
+  });
+}
 
 /// A barrier for the few microseconds between two steps of a recurrence: waits by spinning, and yields the core when
 /// that takes long (more threads than cores).

@@ -1,0 +1,64 @@
+// The backward engine of dense cells for every instruction set.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backend/cpu/dense_backward.cc"
+
+#include <algorithm>
+#include <cmath>
+#include <type_traits>
+
+#include "backend/cpu/isa.h"
+#include "backend/cpu/kernels.h"
+
+#include <hwy/foreach_target.h>  // must come before highway.h
+
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace penstock::cpu::HWY_NAMESPACE {
+namespace {
+
+#include "backend/cpu/target.inl"
+
+#include "backend/cpu/panel.inl"
+
+#include "backend/cpu/dense_forward.inl"
+
+#include "backend/cpu/dense_backward.inl"
+
+template <class Real, class Cell>
+void Fill(CellKernels<Real>& kernels) {
+  kernels.backward_panels = &BackwardPanels<Real, Cell>;
+  kernels.pack_backward = &PackBackward<Real, Cell>;
+  kernels.dense_backward = &RunDenseBackward<Real, Cell>;
+}
+
+template <class Real>
+void FillByIndex(int cell, CellKernels<Real>& kernels) {
+  int index = 0;
+#define PENSTOCK_FILL(Cell) \
+  if (index++ == cell) Fill<Real, Cell>(kernels);
+  PENSTOCK_DENSE_CELLS(PENSTOCK_FILL)
+#undef PENSTOCK_FILL
+}
+
+}  // namespace
+
+void FillDenseBackwardFloat(int cell, CellKernels<float>& kernels) { FillByIndex(cell, kernels); }
+#if HWY_ONCE
+// Double serves gradient checks, one lane at a time: the baseline is enough.
+void FillDenseBackwardDouble(int cell, CellKernels<double>& kernels) { FillByIndex(cell, kernels); }
+#endif
+
+}  // namespace penstock::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace penstock::cpu {
+
+HWY_EXPORT(FillDenseBackwardFloat);
+
+void FillDenseBackward(int cell, CellKernels<float>& kernels) { HWY_DYNAMIC_DISPATCH(FillDenseBackwardFloat)(cell, kernels); }
+void FillDenseBackward(int cell, CellKernels<double>& kernels) { HWY_STATIC_DISPATCH(FillDenseBackwardDouble)(cell, kernels); }
+
+}  // namespace penstock::cpu
+#endif  // HWY_ONCE

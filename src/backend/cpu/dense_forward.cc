@@ -1,0 +1,62 @@
+// The forward engine of dense cells for every instruction set.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backend/cpu/dense_forward.cc"
+
+#include <algorithm>
+#include <cmath>
+#include <type_traits>
+
+#include "backend/cpu/isa.h"
+#include "backend/cpu/kernels.h"
+
+#include <hwy/foreach_target.h>  // must come before highway.h
+
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace penstock::cpu::HWY_NAMESPACE {
+namespace {
+
+#include "backend/cpu/target.inl"
+
+#include "backend/cpu/panel.inl"
+
+#include "backend/cpu/dense_forward.inl"
+
+template <class Real, class Cell>
+void Fill(CellKernels<Real>& kernels) {
+  kernels.forward_panels = &ForwardPanels<Real, Cell>;
+  kernels.pack_forward = &PackForward<Real, Cell>;
+  kernels.dense_forward = &RunDenseForward<Real, Cell>;
+}
+
+template <class Real>
+void FillByIndex(int cell, CellKernels<Real>& kernels) {
+  int index = 0;
+#define PENSTOCK_FILL(Cell) \
+  if (index++ == cell) Fill<Real, Cell>(kernels);
+  PENSTOCK_DENSE_CELLS(PENSTOCK_FILL)
+#undef PENSTOCK_FILL
+}
+
+}  // namespace
+
+void FillDenseForwardFloat(int cell, CellKernels<float>& kernels) { FillByIndex(cell, kernels); }
+#if HWY_ONCE
+// Double serves gradient checks, one lane at a time: the baseline is enough.
+void FillDenseForwardDouble(int cell, CellKernels<double>& kernels) { FillByIndex(cell, kernels); }
+#endif
+
+}  // namespace penstock::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace penstock::cpu {
+
+HWY_EXPORT(FillDenseForwardFloat);
+
+void FillDenseForward(int cell, CellKernels<float>& kernels) { HWY_DYNAMIC_DISPATCH(FillDenseForwardFloat)(cell, kernels); }
+void FillDenseForward(int cell, CellKernels<double>& kernels) { HWY_STATIC_DISPATCH(FillDenseForwardDouble)(cell, kernels); }
+
+}  // namespace penstock::cpu
+#endif  // HWY_ONCE

@@ -1,0 +1,111 @@
+// Which instruction set the kernels come from.
+
+#include "backend/cpu/isa.h"
+
+#include <hwy/highway.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <string>
+
+#include "backend/cpu/kernels.h"
+#include "base/check.h"
+
+namespace penstock::cpu {
+namespace {
+
+struct Isa {
+  std::string_view name;
+  std::int64_t targets;
+};
+
+#if HWY_ARCH_X86
+constexpr Isa kIsas[] = {{"avx512", HWY_AVX3}, {"avx2", HWY_AVX2}, {"baseline", HWY_STATIC_TARGET}};
+#else
+constexpr Isa kIsas[] = {{"neon", HWY_STATIC_TARGET}};
+#endif
+
+/// What the chip can do, before anybody narrowed it down.
+std::int64_t chip_targets() {
+  static const std::int64_t targets = hwy::SupportedTargets() & HWY_TARGETS;
+  return targets;
+}
+
+std::atomic<unsigned> generation{0};
+
+void select(std::string_view name) {
+  std::string known;
+  for (const Isa& isa : kIsas) {
+    if ((isa.targets & chip_targets()) == 0) continue;
+    if (isa.name == name) {
+      hwy::SetSupportedTargetsForTest(isa.targets);
+      return;
+    }
+    known += (known.empty() ? "" : ", ") + std::string(isa.name);
+  }
+  fail(ErrorCode::unsupported, "instruction set must be one of {} on this machine, not '{}'", known, name);
+}
+
+/// PENSTOCK_ISA in the environment decides once, before the first kernel is fetched.
+void read_environment() {
+  static const bool done = [] {
+    chip_targets();
+    const char* wanted = std::getenv("PENSTOCK_ISA");
+    if (wanted != nullptr && *wanted != '\0') select(wanted);
+    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+    return true;
+  }();
+  static_cast<void>(done);
+}
+
+}  // namespace
+
+std::vector<std::string_view> available_isas() {
+  std::vector<std::string_view> names;
+  for (const Isa& isa : kIsas) {
+    if ((isa.targets & chip_targets()) != 0) names.push_back(isa.name);
+  }
+  return names;
+}
+
+std::string_view current_isa() {
+  read_environment();
+  for (const Isa& isa : kIsas) {
+    if ((isa.targets & hwy::SupportedTargets()) != 0) return isa.name;
+  }
+  return "baseline";
+}
+
+void use_isa(std::string_view name) {
+  read_environment();
+  select(name);
+  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+  ++generation;
+}
+
+unsigned isa_generation() { return generation; }
+
+template <class Real>
+CellKernels<Real> cell_kernels(int cell) {
+  read_environment();
+  CellKernels<Real> kernels;
+  FillDenseForward(cell, kernels);
+  FillDenseBackward(cell, kernels);
+  FillScan(cell, kernels);
+  return kernels;
+}
+
+template <class Real>
+ProductKernels<Real> product_kernels() {
+  read_environment();
+  ProductKernels<Real> kernels;
+  FillProducts(kernels);
+  return kernels;
+}
+
+template CellKernels<float> cell_kernels<float>(int);
+template CellKernels<double> cell_kernels<double>(int);
+template ProductKernels<float> product_kernels<float>();
+template ProductKernels<double> product_kernels<double>();
+
+}  // namespace penstock::cpu

@@ -1,0 +1,177 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "base/threads.h"
+#include "penstock/types.h"
+
+namespace penstock::cpu {
+
+/// Where the steps of the rows of a batch lie in some buffer: step t of row b is at element first[b] + t * step.
+struct RowMap {
+  const Index* first = nullptr;  // [B]
+  Index step = 0;
+
+  Index at(Index row, Index t) const { return first[row] + t * step; }
+};
+
+/// What all engines know about the batch. "Slots" are the rows sorted by falling length, so that the rows that still
+/// run at a step are always the first ones; states live in slot order.
+struct RowPlan {
+  Index rows = 0;                   // B
+  const Index* row_of = nullptr;    // [B] slot -> row of the batch
+  const Index* length = nullptr;    // [B] slot -> number of steps, falling
+  bool reverse = false;             // step s of a row is t = length - 1 - s
+  RowMap cells;                     // numbers the (row, t) pairs: a buffer [cells, C] holds step t of row at cells.at()
+  const std::uint8_t* reset = nullptr;  // at reset_map, or null
+  RowMap reset_map;
+
+  /// The time index of step s of a slot.
+  Index time(Index slot, Index s) const { return reverse ? length[slot] - 1 - s : s; }
+  /// Whether the state is cleared before step s of a slot.
+  bool resets(Index slot, Index s) const {
+    return reset != nullptr && reset[reset_map.at(row_of[slot], time(slot, s))] != 0;
+  }
+};
+
+/// A dense cell over a batch, forward. The input product is ready in `wx`; each step adds the recurrent product.
+template <class Real>
+struct DenseForward {
+  RowPlan plan;
+  Index hidden = 0, heads = 1;       // H, heads; D = H / heads
+  const Real* wx = nullptr;          // [cells, G, H], W x without biases
+  const Real* bias_ih = nullptr;     // [G, H]
+  const Real* bias_hh = nullptr;     // [G, H]
+  const Real* packed = nullptr;      // recurrent panels, see panel.inl
+  Real* y = nullptr;                 // output, at y_map
+  RowMap y_map;
+  Real* h[2] = {nullptr, nullptr};   // [B, H] in slot order: state 0 entering an even and an odd step
+  Real* state = nullptr;             // [S - 1, B, H] in slot order: the other states, in place
+  Real* last = nullptr;              // [S, B, H] in slot order: states after the last step of each row
+  Real* operand = nullptr;           // [B, H] in slot order, two-phase cells: what the second product multiplies
+  Real* between = nullptr;           // [B, N, H] in slot order, two-phase cells: saved values from phase to phase
+  Real* saved = nullptr;             // [cells, N, H] or null in inference
+  Real* prev = nullptr;              // [cells, S, H] states entering each step, or null in inference
+};
+
+template <class Real>
+struct DenseBackward {
+  RowPlan plan;
+  Index hidden = 0, heads = 1;
+  const Real* packed = nullptr;      // transposed recurrent panels
+  const Real* saved = nullptr;       // [cells, N, H]
+  const Real* prev = nullptr;        // [cells, S, H]
+  const Real* dy = nullptr;          // at dy_map
+  RowMap dy_map;
+  Real* dstate = nullptr;            // [S, B, H] in slot order: gradient of the states after (then before) a step
+  Real* dwx = nullptr;               // [cells, G, H]
+  Real* drh = nullptr;               // [cells, G, H]; may be dwx itself where they are equal
+  Real* operand = nullptr;           // [cells, H] two-phase cells: what the second product multiplied, written anew
+};
+
+/// A part of a dense job: slots and unit blocks of one member of a team. Members that share slots share a barrier.
+struct DensePart {
+  Index slot_begin = 0, slot_end = 0;
+  Index block_begin = 0, block_end = 0;
+  SpinBarrier* barrier = nullptr;
+};
+
+/// A scan cell over a batch. Gates are recomputed in the backward pass: only `wx` and y are kept.
+template <class Real>
+struct ScanForward {
+  RowPlan plan;
+  Index hidden = 0;
+  const Real* wx = nullptr;        // [cells, G, H] without bias
+  const Real* bias = nullptr;      // [G, H]
+  Real* y = nullptr;
+  RowMap y_map;
+};
+
+template <class Real>
+struct ScanBackward {
+  RowPlan plan;
+  Index hidden = 0;
+  const Real* wx = nullptr;
+  const Real* bias = nullptr;
+  const Real* y = nullptr;         // output of the forward pass
+  RowMap y_map;
+  const Real* state_in = nullptr;  // [B, H] in slot order
+  const Real* dy = nullptr;
+  RowMap dy_map;
+  Real* dwx = nullptr;             // [cells, G, H]
+};
+
+/// Steps [begin, end) of one slot and channels [channel_begin, channel_end).
+struct ScanPart {
+  Index slot = 0;
+  Index begin = 0, end = 0;
+  Index channel_begin = 0, channel_end = 0;
+};
+
+/// Shape of the recurrent panels of one cell on one instruction set.
+struct PanelShape {
+  Index blocks = 0;          // unit blocks over all heads
+  Index blocks_per_head = 0;
+  Index units = 0;           // units in a block (the last one of a head may be partly padding)
+  std::size_t size = 0;      // Reals
+};
+
+/// Entry points for one cell, all of one instruction set.
+template <class Real>
+struct CellKernels {
+  // Dense cells.
+  PanelShape (*forward_panels)(Index hidden, Index heads) = nullptr;
+  PanelShape (*backward_panels)(Index hidden, Index heads) = nullptr;
+  void (*pack_forward)(Index hidden, Index heads, const Real* weight_hh, Real* packed) = nullptr;
+  void (*pack_backward)(Index hidden, Index heads, const Real* weight_hh, Real* packed) = nullptr;
+  void (*dense_forward)(const DenseForward<Real>& job, const DensePart& part) = nullptr;
+  void (*dense_backward)(const DenseBackward<Real>& job, const DensePart& part) = nullptr;
+  // Scan cells. `carry` [H] is the state entering the part and then leaving it. The summaries give the part's effect on
+  // any carry, carry' = gain * carry + offset, without writing outputs; gain and offset [H].
+  void (*scan_forward)(const ScanForward<Real>& job, const ScanPart& part, Real* carry) = nullptr;
+  void (*scan_forward_summary)(const ScanForward<Real>& job, const ScanPart& part, Real* gain, Real* offset) = nullptr;
+  void (*scan_backward)(const ScanBackward<Real>& job, const ScanPart& part, Real* carry) = nullptr;
+  void (*scan_backward_summary)(const ScanBackward<Real>& job, const ScanPart& part, Real* gain,
+                                Real* offset) = nullptr;
+};
+
+/// Matrix products in a fixed order of summation (over k, or over k in interleaved lanes), the same for every row
+/// whatever the other rows are. Strides in elements; `a_row` and `a_col` allow either layout of a.
+template <class Real>
+struct ProductKernels {
+  /// c [M, N] = a [M, K] * b^T, b [N, K] row-major; + beta * c with beta 0 or 1. Rows [begin, end) of c.
+  void (*rows_times_rows)(Index begin, Index end, Index n, Index k, const Real* a, Index a_stride, const Real* b,
+                          Index b_stride, Real beta, Real* c, Index c_stride) = nullptr;
+  /// c [M, N] = op(a) * b, b [K, N] row-major, op(a)[m][k] at a[m * a_row + k * a_col].
+  void (*rows_times_columns)(Index begin, Index end, Index n, Index k, const Real* a, Index a_row, Index a_col,
+                             const Real* b, Index b_stride, Real beta, Real* c, Index c_stride) = nullptr;
+};
+
+// Each fills in its own members for the instruction set in use; defined by the file of that engine.
+void FillDenseForward(int cell, CellKernels<float>& kernels);
+void FillDenseForward(int cell, CellKernels<double>& kernels);
+void FillDenseBackward(int cell, CellKernels<float>& kernels);
+void FillDenseBackward(int cell, CellKernels<double>& kernels);
+void FillScan(int cell, CellKernels<float>& kernels);
+void FillScan(int cell, CellKernels<double>& kernels);
+void FillProducts(ProductKernels<float>& kernels);
+void FillProducts(ProductKernels<double>& kernels);
+
+/// Kernels of the instruction set in use, `cell` as numbered by the list of cells.
+template <class Real>
+CellKernels<Real> cell_kernels(int cell);
+template <class Real>
+ProductKernels<Real> product_kernels();
+
+/// Instruction sets that this build and this chip share, best first: "avx512", "avx2", "baseline" (or "neon").
+std::vector<std::string_view> available_isas();
+std::string_view current_isa();
+/// Changes the set for kernels fetched from now on. Throws Error(unsupported) naming those there are.
+void use_isa(std::string_view name);
+/// Grows whenever use_isa() was called, so that packed weights can be told to be stale.
+unsigned isa_generation();
+
+}  // namespace penstock::cpu

@@ -1,0 +1,72 @@
+// Panels: the recurrent matrix rearranged so that one step's product walks through memory once, from front to back.
+// A panel covers one block of `lanes * width` output units for `gates` gates: for each k, gates x width vectors.
+// Columns beyond the units of a head are zero.
+
+/// acc[m][v] += sum over k of a[m][k] * panel[k][v], one k after the other for every m alike, so that a row's result
+/// does not depend on how many rows are computed with it. Returns the panel's end.
+template <class Real, int rows, int vectors>
+HWY_INLINE const Real* AccumulatePanel(const Real* const (&a)[rows], Index k_count, const Real* panel,
+                                       typename Lanes<Real>::V (&acc)[rows][vectors]) {
+  using L = Lanes<Real>;
+  using V = typename L::V;
+  for (Index k = 0; k < k_count; ++k, panel += vectors * L::lanes) {
+    V b[vectors];
+    for (int v = 0; v < vectors; ++v) b[v] = L::load(panel + v * L::lanes);
+    for (int m = 0; m < rows; ++m) {
+      const V x(a[m][k]);
+      for (int v = 0; v < vectors; ++v) acc[m][v] = MulAdd(x, b[v], acc[m][v]);
+    }
+  }
+  return panel;
+}
+
+/// Vectors of units in a block: as many as keep `gates` of them near four accumulators a row, but no more than the head
+/// has use for.
+template <class Real>
+constexpr int MaxBlockVectors(int gates) {
+  return gates >= 3 ? 1 : gates == 2 ? 2 : 4;
+}
+
+template <class Real>
+inline int BlockVectors(int gates, Index head_size) {
+  int vectors = MaxBlockVectors<Real>(gates);
+  while (vectors > 1 && (vectors / 2) * Lanes<Real>::lanes >= head_size) vectors /= 2;
+  return vectors;
+}
+
+/// Rows of the batch whose accumulators fit the register file together with a column of the panel.
+template <class Real>
+constexpr int MaxTileRows() {
+#if HWY_TARGET == HWY_AVX3
+  return 6;
+#else
+  return 3;
+#endif
+}
+
+/// How the units of all heads fall into blocks whose panels hold `gates` gates with `k_count` inputs each.
+template <class Real>
+inline PanelShape ShapeOfPanels(int gates, Index k_count, Index head_size, Index heads) {
+  PanelShape shape;
+  const int vectors = BlockVectors<Real>(gates, head_size);
+  shape.units = vectors * Lanes<Real>::lanes;
+  shape.blocks_per_head = (head_size + shape.units - 1) / shape.units;
+  shape.blocks = shape.blocks_per_head * heads;
+  shape.size = static_cast<std::size_t>(shape.blocks * k_count * gates * shape.units);
+  return shape;
+}
+
+/// Fills panels, cut into blocks as `shape` says, from element(head, gate, k, unit).
+template <class Real, class Element>
+inline void FillPanels(const PanelShape& shape, int gates, Index k_count, Index head_size, Index heads, Real* packed,
+                       const Element& element) {
+  for (Index head = 0; head < heads; ++head) {
+    for (Index first = 0; first < shape.blocks_per_head * shape.units; first += shape.units) {
+      for (Index k = 0; k < k_count; ++k) {
+        for (int gate = 0; gate < gates; ++gate) {
+          for (Index u = first; u < first + shape.units; ++u) *packed++ = u < head_size ? element(head, gate, k, u) : 0;
+        }
+      }
+    }
+  }
+}

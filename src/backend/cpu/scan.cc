@@ -1,0 +1,64 @@
+// The engines of scan cells for every instruction set.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backend/cpu/scan.cc"
+
+#include <algorithm>
+#include <cmath>
+#include <type_traits>
+
+#include "backend/cpu/isa.h"
+#include "backend/cpu/kernels.h"
+
+#include <hwy/foreach_target.h>  // must come before highway.h
+
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace penstock::cpu::HWY_NAMESPACE {
+namespace {
+
+#include "backend/cpu/target.inl"
+
+#include "backend/cpu/scan.inl"
+
+template <class Real, class Cell>
+void Fill(CellKernels<Real>& kernels) {
+  kernels.scan_forward = &RunScanForward<Real, Cell>;
+  kernels.scan_forward_summary = &RunScanForwardSummary<Real, Cell>;
+  kernels.scan_backward = &RunScanBackward<Real, Cell>;
+  kernels.scan_backward_summary = &RunScanBackwardSummary<Real, Cell>;
+}
+
+template <class Real>
+void FillByIndex(int cell, CellKernels<Real>& kernels) {
+  int index = 0;
+#define PENSTOCK_SKIP(Cell) ++index;
+#define PENSTOCK_FILL(Cell) \
+  if (index++ == cell) Fill<Real, Cell>(kernels);
+  PENSTOCK_DENSE_CELLS(PENSTOCK_SKIP)
+  PENSTOCK_SCAN_CELLS(PENSTOCK_FILL)
+#undef PENSTOCK_FILL
+#undef PENSTOCK_SKIP
+}
+
+}  // namespace
+
+void FillScanFloat(int cell, CellKernels<float>& kernels) { FillByIndex(cell, kernels); }
+#if HWY_ONCE
+// Double serves gradient checks, one lane at a time: the baseline is enough.
+void FillScanDouble(int cell, CellKernels<double>& kernels) { FillByIndex(cell, kernels); }
+#endif
+
+}  // namespace penstock::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace penstock::cpu {
+
+HWY_EXPORT(FillScanFloat);
+
+void FillScan(int cell, CellKernels<float>& kernels) { HWY_DYNAMIC_DISPATCH(FillScanFloat)(cell, kernels); }
+void FillScan(int cell, CellKernels<double>& kernels) { HWY_STATIC_DISPATCH(FillScanDouble)(cell, kernels); }
+
+}  // namespace penstock::cpu
+#endif  // HWY_ONCE

@@ -1,0 +1,135 @@
+// Engines of scan cells: h_t = a_t h_{t-1} + b_t, with a and b from the gates of the same step. Each part of a sequence
+// is walked once, all its channels at a time, so that memory is touched in the order it lies in; the carried row stays
+// in the first-level cache.
+
+/// Gate values of one vector of channels: input product and bias.
+template <class Real, class Cell, class Job>
+HWY_INLINE void LoadScanGates(const Job& job, Index cell, Index channel, Index count,
+                              typename Lanes<Real>::V (&wx)[Cell::gates]) {
+  using L = Lanes<Real>;
+  for (int g = 0; g < Cell::gates; ++g) {
+    wx[g] = L::load(job.wx + (cell * Cell::gates + g) * job.hidden + channel, count) +
+            L::load(job.bias + g * job.hidden + channel, count);
+  }
+}
+
+/// Calls body(channel, count) for the vectors of a part.
+template <class Real, class Body>
+HWY_INLINE void ForEachVector(const ScanPart& part, const Body& body) {
+  constexpr Index lanes = Lanes<Real>::lanes;
+  Index channel = part.channel_begin;
+  for (; channel + lanes <= part.channel_end; channel += lanes) body(channel, lanes);
+  if (channel < part.channel_end) body(channel, part.channel_end - channel);
+}
+
+template <class Real, class Cell>
+void RunScanForward(const ScanForward<Real>& job, const ScanPart& part, Real* carry) {
+  using L = Lanes<Real>;
+  using V = typename L::V;
+  const RowPlan& plan = job.plan;
+  const Index row = plan.row_of[part.slot];
+  for (Index step = part.begin; step < part.end; ++step) {
+    const Index t = plan.time(part.slot, step);
+    const Index cell = plan.cells.at(row, t);
+    const bool clear = plan.resets(part.slot, step);
+    Real* y = job.y + job.y_map.at(row, t);
+    ForEachVector<Real>(part, [&](Index channel, Index count) HWY_ATTR {
+      V wx[Cell::gates], a, b;
+      LoadScanGates<Real, Cell>(job, cell, channel, count, wx);
+      Cell::affine(wx, a, b);
+      const V before = clear ? V(0) : L::load(carry + channel, count);
+      const V h = MulAdd(a, before, b);
+      L::store(h, carry + channel, count);
+      L::store(h, y + channel, count);
+    });
+  }
+}
+
+template <class Real, class Cell>
+void RunScanForwardSummary(const ScanForward<Real>& job, const ScanPart& part, Real* gain, Real* offset) {
+  using L = Lanes<Real>;
+  using V = typename L::V;
+  const RowPlan& plan = job.plan;
+  const Index row = plan.row_of[part.slot];
+  ForEachVector<Real>(part, [&](Index channel, Index count) HWY_ATTR {
+    L::store(V(1), gain + channel, count);
+    L::store(V(0), offset + channel, count);
+  });
+  for (Index step = part.begin; step < part.end; ++step) {
+    const Index cell = plan.cells.at(row, plan.time(part.slot, step));
+    const bool clear = plan.resets(part.slot, step);
+    ForEachVector<Real>(part, [&](Index channel, Index count) HWY_ATTR {
+      V wx[Cell::gates], a, b;
+      LoadScanGates<Real, Cell>(job, cell, channel, count, wx);
+      Cell::affine(wx, a, b);
+      const V before = clear ? V(0) : L::load(offset + channel, count);
+      const V total = clear ? V(0) : L::load(gain + channel, count) * a;
+      L::store(MulAdd(a, before, b), offset + channel, count);
+      L::store(total, gain + channel, count);
+    });
+  }
+}
+
+/// The state entering a step, as the forward pass left it in its output.
+template <class Real>
+HWY_INLINE const Real* StateBefore(const ScanBackward<Real>& job, Index slot, Index step) {
+  const RowPlan& plan = job.plan;
+  if (step == 0) return job.state_in + slot * job.hidden;
+  return job.y + job.y_map.at(plan.row_of[slot], plan.time(slot, step - 1));
+}
+
+/// The carry is the gradient of the state that leaves the part; with it the steps are walked backwards:
+/// dh = dy + carry, da = dh h_{t-1}, db = dh, carry = a dh.
+template <class Real, class Cell>
+void RunScanBackward(const ScanBackward<Real>& job, const ScanPart& part, Real* carry) {
+  using L = Lanes<Real>;
+  using V = typename L::V;
+  const RowPlan& plan = job.plan;
+  const Index row = plan.row_of[part.slot];
+  for (Index step = part.end - 1; step >= part.begin; --step) {
+    const Index t = plan.time(part.slot, step);
+    const Index cell = plan.cells.at(row, t);
+    const bool clear = plan.resets(part.slot, step);
+    const Real* dy = job.dy + job.dy_map.at(row, t);
+    const Real* before = StateBefore(job, part.slot, step);
+    ForEachVector<Real>(part, [&](Index channel, Index count) HWY_ATTR {
+      V wx[Cell::gates], dwx[Cell::gates], a, b;
+      LoadScanGates<Real, Cell>(job, cell, channel, count, wx);
+      Cell::affine(wx, a, b);
+      const V dh = L::load(dy + channel, count) + L::load(carry + channel, count);
+      const V previous = clear ? V(0) : L::load(before + channel, count);
+      Cell::affine_backward(wx, dh * previous, dh, dwx);
+      for (int g = 0; g < Cell::gates; ++g) {
+        L::store(dwx[g], job.dwx + (cell * Cell::gates + g) * job.hidden + channel, count);
+      }
+      L::store(clear ? V(0) : a * dh, carry + channel, count);
+    });
+  }
+}
+
+template <class Real, class Cell>
+void RunScanBackwardSummary(const ScanBackward<Real>& job, const ScanPart& part, Real* gain, Real* offset) {
+  using L = Lanes<Real>;
+  using V = typename L::V;
+  const RowPlan& plan = job.plan;
+  const Index row = plan.row_of[part.slot];
+  ForEachVector<Real>(part, [&](Index channel, Index count) HWY_ATTR {
+    L::store(V(1), gain + channel, count);
+    L::store(V(0), offset + channel, count);
+  });
+  for (Index step = part.end - 1; step >= part.begin; --step) {
+    const Index t = plan.time(part.slot, step);
+    const Index cell = plan.cells.at(row, t);
+    const Real* dy = job.dy + job.dy_map.at(row, t);
+    const bool clear = plan.resets(part.slot, step);
+    ForEachVector<Real>(part, [&](Index channel, Index count) HWY_ATTR {
+      V wx[Cell::gates], a, b;
+      LoadScanGates<Real, Cell>(job, cell, channel, count, wx);
+      Cell::affine(wx, a, b);
+      if (clear) a = V(0);
+      const V dh = L::load(dy + channel, count) + L::load(offset + channel, count);
+      L::store(a * dh, offset + channel, count);
+      L::store(a * L::load(gain + channel, count), gain + channel, count);
+    });
+  }
+}

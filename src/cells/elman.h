@@ -1,0 +1,56 @@
+// Elman network: h = act(W x + R h).
+
+struct TanhActivation {
+  template <class V>
+  static PENSTOCK_CELL V value(V x) {
+    return Tanh(x);
+  }
+  /// Of the output y, not of the input.
+  template <class V>
+  static PENSTOCK_CELL V derivative(V y) {
+    return V(1.0f) - y * y;
+  }
+};
+
+struct ReluActivation {
+  template <class V>
+  static PENSTOCK_CELL V value(V x) {
+    return Max(x, V(0.0f));
+  }
+  template <class V>
+  static PENSTOCK_CELL V derivative(V y) {
+    return SelectPositive(V(0.0f) - y, V(0.0f), V(1.0f));
+  }
+};
+
+template <class Activation>
+struct Elman {
+  static constexpr int gates = 1;
+  static constexpr int states = 1;  // h
+  static constexpr int saved = 1;   // h
+  static constexpr int phases = 1;
+  static constexpr bool split_gradients = false;
+  static constexpr bool scan = false;
+
+  template <class V>
+  static PENSTOCK_CELL void forward(const V (&wx)[1], const V (&rh)[1], const V (&)[1], V (&next)[1], V (&save)[1]) {
+    next[0] = save[0] = Activation::value(wx[0] + rh[0]);
+  }
+
+  template <class V>
+  static PENSTOCK_CELL void backward(const V (&save)[1], const V (&)[1], const V (&dnext)[1], V (&dwx)[1], V (&drh)[1],
+                                     V (&dprev)[1]) {
+    dwx[0] = drh[0] = dnext[0] * Activation::derivative(save[0]);
+    dprev[0] = V(0.0f);
+  }
+};
+
+struct ElmanTanh : Elman<TanhActivation> {
+  static constexpr const char* name = "elman";
+  static constexpr const char* description = "Elman network with tanh";
+};
+
+struct ElmanRelu : Elman<ReluActivation> {
+  static constexpr const char* name = "elman-relu";
+  static constexpr const char* description = "Elman network with rectified linear units";
+};

@@ -1,0 +1,76 @@
+// The arithmetic of gates, over a value type V. No include guard and no include on purpose: this text is included once
+// inside every region that compiles cells (a Highway target, a host namespace with <cmath> before it, NVRTC).
+//
+// V is `double` (std:: functions), or any type with + - * /, construction from float, and, found by argument-dependent
+// look-up: MulAdd(a, b, c) = a*b + c in one rounding where the machine has it; Max; Abs; Clamp(x, low, high), through
+// which NaN passes; Round to the nearest integer; Pow2(n) = 2^n for integer-valued n in -126..127;
+// SelectPositive(x, a, b) = x >= 0 ? a : b; SelectZero(x, a, b) = x == 0 ? a : b.
+// A V of its own kind (dual numbers) may instead overload Exp, Tanh, Sigmoid and Softplus.
+
+#ifndef PENSTOCK_CELL
+#define PENSTOCK_CELL inline __attribute__((always_inline))
+#endif
+
+PENSTOCK_CELL double MulAdd(double a, double b, double c) { return a * b + c; }
+PENSTOCK_CELL double Max(double a, double b) { return a > b ? a : b; }
+PENSTOCK_CELL double SelectPositive(double x, double a, double b) { return x >= 0 ? a : b; }
+PENSTOCK_CELL double SelectZero(double x, double a, double b) { return x == 0 ? a : b; }
+PENSTOCK_CELL double Exp(double x) { return std::exp(x); }
+PENSTOCK_CELL double Tanh(double x) { return std::tanh(x); }
+PENSTOCK_CELL double Sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+PENSTOCK_CELL double Softplus(double x) { return Max(x, 0) + std::log1p(std::exp(-std::fabs(x))); }
+
+/// x = n ln 2 + r with integer n and |r| <= ln 2 / 2; returns e^r - 1. The polynomial interpolates (e^r - 1 - r) / r^2
+/// at Chebyshev nodes; its error is below 1.1e-8 of e^r, a fifth of half a unit in the last place of float.
+template <class V>
+PENSTOCK_CELL V ReducedExpm1(V x, V& n) {
+  n = Round(x * V(1.44269504f));
+  // ln 2 in two parts: the high one has few enough bits that n * high is exact.
+  V r = MulAdd(n, V(-0.693145751953125f), x);
+  r = MulAdd(n, V(-1.42860682e-6f), r);
+  V q = MulAdd(r, V(1.3926926767453551e-3f), V(8.363774046301842e-3f));
+  q = MulAdd(r, q, V(4.166654869914055e-2f));
+  q = MulAdd(r, q, V(1.6666573286056519e-1f));
+  q = MulAdd(r, q, V(0.5f));
+  return MulAdd(r * r, q, r);
+}
+
+/// e^x within 2 ULP; saturates at e^-87.3 (the smallest normal float) and e^88 instead of reaching 0 and infinity,
+/// so that no quotient of two results is ever NaN.
+template <class V>
+PENSTOCK_CELL V Exp(V x) {
+  V n;
+  const V p = ReducedExpm1(Clamp(x, V(-87.33f), V(88.0f)), n);
+  const V scale = Pow2(n);
+  return MulAdd(scale, p, scale);
+}
+
+/// tanh x = (e^2x - 1) / (e^2x + 1) within 4 ULP, small x included. Beyond 9.02 it rounds to +-1 in float.
+template <class V>
+PENSTOCK_CELL V Tanh(V x) {
+  V n;
+  const V clamped = Clamp(x, V(-9.02f), V(9.02f));
+  const V p = ReducedExpm1(clamped + clamped, n);
+  const V scale = Pow2(n);
+  const V expm1 = MulAdd(scale, p, scale - V(1.0f));
+  return expm1 / (expm1 + V(2.0f));
+}
+
+/// 1 / (1 + e^-x) within 3 ULP, the far negative side included.
+template <class V>
+PENSTOCK_CELL V Sigmoid(V x) {
+  return V(1.0f) / (V(1.0f) + Exp(V(0.0f) - x));
+}
+
+/// log(1 + e^x) = max(x, 0) + log1p(e^-|x|) within 4 ULP. With s = u / (2 + u), log1p(u) = 2 atanh(s).
+template <class V>
+PENSTOCK_CELL V Softplus(V x) {
+  const V u = Exp(V(0.0f) - Abs(x));
+  const V s = u / (u + V(2.0f));
+  const V w = s * s;
+  V q = MulAdd(w, V(2.3224329948425293e-1f), V(2.170657515525818e-1f));
+  q = MulAdd(w, q, V(2.85923570394516e-1f));
+  q = MulAdd(w, q, V(3.999970555305481e-1f));
+  q = MulAdd(w, q, V(6.666666865348816e-1f));
+  return Max(x, V(0.0f)) + MulAdd(w * s, q, s + s);
+}

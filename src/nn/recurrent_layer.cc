@@ -1,0 +1,154 @@
+#include "nn/recurrent_layer.h"
+
+#include <optional>
+
+#include "backend/cpu/kernels.h"
+#include "base/check.h"
+#include "ops/recurrent.h"
+
+namespace penstock::nn {
+
+template <class Real>
+struct RecurrentLayer<Real>::Impl {
+  RecurrentLayerSpec spec;
+  const plan::CellTraits& cell;
+  std::optional<ops::RecurrentOp<Real>> op;  // made anew when the instruction set changes
+  RecurrentWeights<Real> weights;
+  // Panels are made on first use, since inference never needs the transposed ones.
+  std::vector<Real> packed_forward, packed_backward, workspace;
+  bool forward_is_packed = false, backward_is_packed = false;
+  unsigned isa_generation = cpu::isa_generation();
+
+  explicit Impl(const RecurrentLayerSpec& s)
+      : spec(s), cell(plan::cell_traits(s.cell)) {
+    op.emplace(cell, s.input_size, s.hidden_size, s.heads, s.reverse);
+  }
+
+  /// Panels and kernels belong to one instruction set.
+  void follow_isa() {
+    if (isa_generation == cpu::isa_generation()) return;
+    isa_generation = cpu::isa_generation();
+    op.emplace(cell, spec.input_size, spec.hidden_size, spec.heads, spec.reverse);
+    forward_is_packed = backward_is_packed = false;
+  }
+
+  void prepare(const Batch& batch, SequenceView<const Real> x, const Execution& execution) {
+    require(weights.weight_ih != nullptr, "set_weights() must come before the first call of a recurrent layer");
+    follow_isa();
+    op->prepare(batch, x, execution);
+  }
+
+  const Real* forward_panels() {
+    if (!forward_is_packed) {
+      packed_forward.resize(op->packed_forward_size());
+      op->pack_forward(weights.weight_hh, packed_forward.data());
+      forward_is_packed = true;
+    }
+    return packed_forward.data();
+  }
+
+  const Real* backward_panels() {
+    if (!backward_is_packed) {
+      packed_backward.resize(op->packed_backward_size());
+      op->pack_backward(weights.weight_hh, packed_backward.data());
+      backward_is_packed = true;
+    }
+    return packed_backward.data();
+  }
+
+  Real* space(std::size_t size) {
+    if (workspace.size() < size) workspace.resize(size);
+    return workspace.data();
+  }
+
+  ops::Weights<Real> weights_with(const Real* packed) const {
+    return {weights.weight_ih, weights.bias_ih, weights.bias_hh, packed};
+  }
+};
+
+template <class Real>
+RecurrentLayer<Real>::RecurrentLayer(const RecurrentLayerSpec& spec) : impl_(std::make_unique<Impl>(spec)) {}
+template <class Real>
+RecurrentLayer<Real>::~RecurrentLayer() = default;
+template <class Real>
+RecurrentLayer<Real>::RecurrentLayer(RecurrentLayer&&) noexcept = default;
+template <class Real>
+RecurrentLayer<Real>& RecurrentLayer<Real>::operator=(RecurrentLayer&&) noexcept = default;
+
+template <class Real>
+const RecurrentLayerSpec& RecurrentLayer<Real>::spec() const {
+  return impl_->spec;
+}
+
+template <class Real>
+std::vector<typename RecurrentLayer<Real>::ParameterShape> RecurrentLayer<Real>::parameters() const {
+  const RecurrentLayerSpec& spec = impl_->spec;
+  const Index gates = impl_->cell.info.gates * spec.hidden_size;
+  const bool dense = !impl_->cell.info.scan;
+  using Weights = RecurrentWeights<Real>;
+  std::vector<ParameterShape> shapes = {{"weight_ih", {gates, spec.input_size}, &Weights::weight_ih}};
+  if (dense && spec.heads == 1) shapes.push_back({"weight_hh", {gates, spec.hidden_size}, &Weights::weight_hh});
+  if (dense && spec.heads > 1) {
+    shapes.push_back({"weight_hh", {spec.heads, gates / spec.heads, spec.hidden_size / spec.heads}, &Weights::weight_hh});
+  }
+  if (spec.bias != Bias::none) shapes.push_back({"bias_ih", {gates}, &Weights::bias_ih});
+  if (spec.bias == Bias::both && dense) shapes.push_back({"bias_hh", {gates}, &Weights::bias_hh});
+  return shapes;
+}
+
+template <class Real>
+void RecurrentLayer<Real>::set_weights(const RecurrentWeights<Real>& weights) {
+  impl_->weights = weights;
+  impl_->forward_is_packed = impl_->backward_is_packed = false;
+}
+
+template <class Real>
+Index RecurrentLayer<Real>::states() const {
+  return impl_->cell.info.states;
+}
+
+template <class Real>
+Index RecurrentLayer<Real>::tape_size(const Batch& batch) const {
+  impl_->prepare(batch, SequenceView<const Real>::batch_first(nullptr, batch.steps, impl_->spec.input_size), {});
+  return static_cast<Index>(impl_->op->tape_size());
+}
+
+template <class Real>
+void RecurrentLayer<Real>::forward(const Batch& batch, SequenceView<const Real> x, SequenceView<Real> y,
+                                   const Real* state_in, Real* state_out, Real* tape,
+                                   const Execution& execution) const {
+  impl_->prepare(batch, x, execution);
+  ops::ForwardArguments<Real> call;
+  call.x = x;
+  call.y = y;
+  call.state_in = state_in;
+  call.state_out = state_out;
+  call.weights = impl_->weights_with(impl_->forward_panels());
+  call.tape = tape;
+  impl_->op->forward(call, impl_->space(impl_->op->forward_workspace()));
+}
+
+template <class Real>
+void RecurrentLayer<Real>::backward(const Batch& batch, SequenceView<const Real> x, SequenceView<const Real> y,
+                                    SequenceView<const Real> dy, const Real* state_in, const Real* dstate_out,
+                                    SequenceView<Real> dx, Real* dstate_in, const Real* tape,
+                                    const RecurrentWeights<Real>& gradients, const Execution& execution) const {
+  impl_->prepare(batch, x, execution);
+  ops::BackwardArguments<Real> call;
+  call.x = x;
+  call.y = y;
+  call.dy = dy;
+  call.state_in = state_in;
+  call.dstate_out = dstate_out;
+  call.dx = dx;
+  call.dstate_in = dstate_in;
+  call.weights = impl_->weights_with(impl_->backward_panels());
+  call.gradients = {gradients.weight_ih, gradients.weight_hh, gradients.bias_ih, gradients.bias_hh};
+  call.tape = tape;
+  impl_->op->backward(call, impl_->space(impl_->op->backward_workspace()));
+}
+
+template class RecurrentLayer<float>;
+template class RecurrentLayer<double>;
+
+}  // namespace penstock::nn

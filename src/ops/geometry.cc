@@ -1,0 +1,126 @@
+#include "ops/geometry.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/check.h"
+
+namespace penstock::ops {
+
+void Geometry::check(const Batch& batch) {
+  require(batch.rows >= 1, "batch.rows must be at least 1, not {}", batch.rows);
+  require(batch.steps >= 1, "batch.steps must be at least 1, not {}", batch.steps);
+  require(batch.lengths == nullptr || batch.cu_seqlens == nullptr,
+          "batch.lengths and batch.cu_seqlens exclude each other: rows are either padded or packed");
+  rows_ = batch.rows;
+  steps_ = batch.steps;
+  packed_ = batch.cu_seqlens != nullptr;
+  length_of_row_.resize(rows_);
+  start_of_row_.resize(rows_);
+  if (packed_) require(batch.cu_seqlens[0] == 0, "batch.cu_seqlens[0] must be 0, not {}", batch.cu_seqlens[0]);
+  for (Index b = 0; b < rows_; ++b) {
+    Index length = steps_;
+    if (packed_) {
+      length = batch.cu_seqlens[b + 1] - batch.cu_seqlens[b];
+      require(length >= 0, "batch.cu_seqlens must not fall, but goes from {} to {} at row {}", batch.cu_seqlens[b],
+              batch.cu_seqlens[b + 1], b);
+      require(length <= steps_, "batch.cu_seqlens gives row {} {} steps, more than batch.steps = {}", b, length,
+              steps_);
+    } else if (batch.lengths != nullptr) {
+      length = batch.lengths[b];
+      require(length >= 0 && length <= steps_, "batch.lengths[{}] must be 0 to batch.steps = {}, not {}", b, steps_,
+              length);
+    }
+    length_of_row_[b] = length;
+    start_of_row_[b] = packed_ ? batch.cu_seqlens[b] : 0;
+  }
+}
+
+void Geometry::order_rows() {
+  row_of_slot_.resize(rows_);
+  std::iota(row_of_slot_.begin(), row_of_slot_.end(), Index{0});
+  const auto longer = [this](Index a, Index b) { return length_of_row_[a] > length_of_row_[b]; };
+  if (!std::is_sorted(row_of_slot_.begin(), row_of_slot_.end(), longer)) {
+    std::stable_sort(row_of_slot_.begin(), row_of_slot_.end(), longer);
+  }
+  length_of_slot_.resize(rows_);
+  for (Index slot = 0; slot < rows_; ++slot) length_of_slot_[slot] = length_of_row_[row_of_slot_[slot]];
+}
+
+void Geometry::number_cells(const Batch& batch, Index x_row_stride, Index x_step_stride, Index input) {
+  const bool ragged = packed_ || std::any_of(length_of_row_.begin(), length_of_row_.end(),
+                                             [this](Index length) { return length != steps_; });
+  const bool batch_first = rows_ == 1 || x_row_stride == steps_ * x_step_stride;
+  const bool time_first = steps_ == 1 || x_step_stride == rows_ * x_row_stride;
+  input_stride_ = batch_first && steps_ > 1 ? x_step_stride : x_row_stride;
+  if (rows_ == 1 && steps_ == 1) input_stride_ = input;
+  gathered_ = ragged || !(batch_first || time_first) || input_stride_ < input;
+
+  first_cell_.resize(rows_);
+  first_reset_.resize(rows_);
+  cells_ = 0;
+  for (Index b = 0; b < rows_; ++b) {
+    first_cell_[b] = !gathered_ && !batch_first ? b : cells_;
+    first_reset_[b] = packed_ ? start_of_row_[b] : b * steps_;
+    cells_ += length_of_row_[b];
+  }
+  plan_.cells = {first_cell_.data(), !gathered_ && !batch_first ? rows_ : 1};
+  plan_.reset = batch.reset;
+  plan_.reset_map = {first_reset_.data(), 1};
+}
+
+void Geometry::prepare(const Batch& batch, Index x_row_stride, Index x_step_stride, Index input, bool reverse) {
+  check(batch);
+  order_rows();
+  number_cells(batch, x_row_stride, x_step_stride, input);
+  plan_.rows = rows_;
+  plan_.row_of = row_of_slot_.data();
+  plan_.length = length_of_slot_.data();
+  plan_.reverse = reverse;
+}
+
+cpu::RowMap Geometry::map(Which which, Index row_stride, Index step_stride) {
+  std::vector<Index>& first = map_first_[which];
+  first.resize(rows_);
+  for (Index b = 0; b < rows_; ++b) first[b] = packed_ ? start_of_row_[b] * step_stride : b * row_stride;
+  return {first.data(), step_stride};
+}
+
+template <class Real>
+void Geometry::gather(SequenceView<const Real> from, Index channels, Real* to) {
+  const cpu::RowMap map_from = map(input_map, from.row_stride, from.step_stride);
+  for (Index b = 0; b < rows_; ++b) {
+    for (Index t = 0; t < length_of_row_[b]; ++t) {
+      std::copy_n(from.data + map_from.at(b, t), channels, to + plan_.cells.at(b, t) * channels);
+    }
+  }
+}
+
+template <class Real>
+void Geometry::scatter(const Real* from, Index channels, SequenceView<Real> to) {
+  const cpu::RowMap map_to = map(gradient_map, to.row_stride, to.step_stride);
+  for (Index b = 0; b < rows_; ++b) {
+    for (Index t = 0; t < length_of_row_[b]; ++t) {
+      std::copy_n(from + plan_.cells.at(b, t) * channels, channels, to.data + map_to.at(b, t));
+    }
+  }
+}
+
+template <class Real>
+void Geometry::clear_padding(SequenceView<Real> tensor, Index channels) const {
+  if (packed_) return;
+  for (Index b = 0; b < rows_; ++b) {
+    for (Index t = length_of_row_[b]; t < steps_; ++t) {
+      std::fill_n(tensor.data + b * tensor.row_stride + t * tensor.step_stride, channels, Real(0));
+    }
+  }
+}
+
+template void Geometry::gather<float>(SequenceView<const float>, Index, float*);
+template void Geometry::gather<double>(SequenceView<const double>, Index, double*);
+template void Geometry::scatter<float>(const float*, Index, SequenceView<float>);
+template void Geometry::scatter<double>(const double*, Index, SequenceView<double>);
+template void Geometry::clear_padding<float>(SequenceView<float>, Index) const;
+template void Geometry::clear_padding<double>(SequenceView<double>, Index) const;
+
+}  // namespace penstock::ops

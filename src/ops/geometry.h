@@ -1,0 +1,54 @@
+#pragma once
+
+#include <vector>
+
+#include "backend/cpu/kernels.h"
+#include "penstock/recurrent.h"
+
+namespace penstock::ops {
+
+/// Which steps exist and where: a Batch and the layout of its input, in the form that the engines want.
+///
+/// "Cells" number the (row, step) pairs that exist. Where all rows have T steps and the input's rows can be seen as one
+/// matrix, cells follow the input's own order and the input product is one matrix product on it; otherwise the valid
+/// steps are gathered, row after row.
+class Geometry {
+ public:
+  /// Throws Error(invalid_argument) for impossible sizes, lengths or cu_seqlens. Reuses its memory.
+  void prepare(const Batch& batch, Index x_row_stride, Index x_step_stride, Index input, bool reverse);
+
+  Index rows() const { return rows_; }
+  Index steps() const { return steps_; }
+  Index cells() const { return cells_; }
+  bool gathered() const { return gathered_; }
+  /// Elements between the rows of the input matrix [cells, I], when it is not gathered.
+  Index input_stride() const { return input_stride_; }
+  Index length(Index row) const { return length_of_row_[static_cast<std::size_t>(row)]; }
+  const cpu::RowPlan& plan() const { return plan_; }
+
+  /// Where the steps of each row lie in a tensor of these strides. Valid until the next call with the same `which`.
+  enum Which { input_map, output_map, gradient_map, map_count };
+  cpu::RowMap map(Which which, Index row_stride, Index step_stride);
+
+  /// Copies the valid steps of a tensor [B, T, C] into [cells, C], or back; what does not exist becomes zero there.
+  template <class Real>
+  void gather(SequenceView<const Real> from, Index channels, Real* to);
+  template <class Real>
+  void scatter(const Real* from, Index channels, SequenceView<Real> to);
+  /// Zeros the steps of a tensor [B, T, C] beyond each row's length.
+  template <class Real>
+  void clear_padding(SequenceView<Real> tensor, Index channels) const;
+
+ private:
+  void check(const Batch& batch);
+  void order_rows();
+  void number_cells(const Batch& batch, Index x_row_stride, Index x_step_stride, Index input);
+
+  Index rows_ = 0, steps_ = 0, cells_ = 0, input_stride_ = 0;
+  bool gathered_ = false, packed_ = false;
+  std::vector<Index> length_of_row_, start_of_row_, row_of_slot_, length_of_slot_, first_cell_, first_reset_;
+  std::vector<Index> map_first_[map_count];
+  cpu::RowPlan plan_;
+};
+
+}  // namespace penstock::ops

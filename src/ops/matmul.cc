@@ -1,0 +1,87 @@
+#include "ops/matmul.h"
+
+#include <dnnl.h>
+#include <omp.h>
+
+#include <type_traits>
+
+#include "backend/cpu/kernels.h"
+#include "base/check.h"
+
+namespace penstock::ops {
+namespace {
+
+/// oneDNN takes its threads from OpenMP; this lends it ours for one call.
+class LendThreads {
+ public:
+  explicit LendThreads(int threads) : before_(omp_get_max_threads()) {
+    if (threads != before_) omp_set_num_threads(threads);
+  }
+  ~LendThreads() {
+    if (omp_get_max_threads() != before_) omp_set_num_threads(before_);
+  }
+  LendThreads(const LendThreads&) = delete;
+  LendThreads& operator=(const LendThreads&) = delete;
+
+ private:
+  int before_;
+};
+
+void library_product(Index m, Index n, Index k, const Matrix<float>& a, const Matrix<float>& b, float beta, float* c,
+                     Index c_stride, int threads) {
+  const LendThreads lend(threads);
+  const dnnl_status_t status = dnnl_sgemm(a.transposed ? 'T' : 'N', b.transposed ? 'T' : 'N', m, n, k, 1.0f, a.data,
+                                          a.stride, b.data, b.stride, beta, c, c_stride);
+  if (status != dnnl_success) {
+    fail(ErrorCode::unsupported, "oneDNN refused a product of [{}, {}] by [{}, {}] with status {}", m, k, k, n,
+         static_cast<int>(status));
+  }
+}
+
+/// Rows below which a thread of its own does not pay, counted in multiply-adds.
+constexpr Index kGrain = 1 << 16;
+
+template <class Real>
+void fixed_order_product(Index m, Index n, Index k, const Matrix<Real>& a, const Matrix<Real>& b, Real beta, Real* c,
+                         Index c_stride, int threads) {
+  const cpu::ProductKernels<Real> kernels = cpu::product_kernels<Real>();
+  const Index grain = std::max<Index>(1, kGrain / std::max<Index>(1, n * k));
+  if (b.transposed) {
+    require(!a.transposed, "a product of two transposed matrices has no fixed-order kernel");
+    parallel_for(threads, m, grain, [&](Index begin, Index end) {
+      kernels.rows_times_rows(begin, end, n, k, a.data, a.stride, b.data, b.stride, beta, c, c_stride);
+    });
+    return;
+  }
+  const Index a_row = a.transposed ? 1 : a.stride;
+  const Index a_col = a.transposed ? a.stride : 1;
+  parallel_for(threads, m, grain, [&](Index begin, Index end) {
+    kernels.rows_times_columns(begin, end, n, k, a.data, a_row, a_col, b.data, b.stride, beta, c, c_stride);
+  });
+}
+
+/// A few rows by a large matrix: bound by reading it, where a call into oneDNN costs more than it saves.
+bool is_small(Index m, Index n, Index k, bool a_transposed) {
+  return !a_transposed && (m <= 4 || m * n * k < (1 << 14));
+}
+
+}  // namespace
+
+template <class Real>
+void matmul(Index m, Index n, Index k, Matrix<Real> a, Matrix<Real> b, Real beta, Real* c, Index c_stride,
+            const Execution& execution) {
+  if (m == 0 || n == 0) return;
+  const int threads = resolve_threads(execution.threads);
+  if constexpr (std::is_same_v<Real, float>) {
+    if (!execution.exact && k > 0 && !is_small(m, n, k, a.transposed)) {
+      return library_product(m, n, k, a, b, beta, c, c_stride, threads);
+    }
+  }
+  fixed_order_product(m, n, k, a, b, beta, c, c_stride, threads);
+}
+
+template void matmul<float>(Index, Index, Index, Matrix<float>, Matrix<float>, float, float*, Index, const Execution&);
+template void matmul<double>(Index, Index, Index, Matrix<double>, Matrix<double>, double, double*, Index,
+                             const Execution&);
+
+}  // namespace penstock::ops

@@ -1,0 +1,172 @@
+#include "ops/recurrent.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "ops/recurrent_space.h"
+
+namespace penstock::ops {
+
+template <class Real>
+RecurrentOp<Real>::RecurrentOp(const plan::CellTraits& cell, Index input, Index hidden, Index heads, bool reverse)
+    : cell_(cell),
+      input_(input),
+      hidden_(hidden),
+      heads_(heads),
+      reverse_(reverse),
+      kernels_(cpu::cell_kernels<Real>(cell.index)),
+      isa_generation_(cpu::isa_generation()) {
+  // Sizes are multiplied freely from here on; the limits keep every product within an Index.
+  constexpr Index most = Index{1} << 20;
+  require(input >= 1 && input <= most, "input_size must be 1 to {}, not {}", most, input);
+  require(hidden >= 1 && hidden <= most, "hidden_size must be 1 to {}, not {}", most, hidden);
+  require(heads >= 1 && hidden % heads == 0, "heads must divide hidden_size = {}, and {} does not", hidden, heads);
+  require(!cell.info.scan || heads == 1, "heads must be 1 for cell {}, which has no recurrent matrix, not {}",
+          cell.info.name, heads);
+}
+
+template <class Real>
+std::size_t RecurrentOp<Real>::packed_forward_size() const {
+  return cell_.info.scan ? 0 : kernels_.forward_panels(hidden_, heads_).size;
+}
+
+template <class Real>
+std::size_t RecurrentOp<Real>::packed_backward_size() const {
+  return cell_.info.scan ? 0 : kernels_.backward_panels(hidden_, heads_).size;
+}
+
+template <class Real>
+void RecurrentOp<Real>::pack_forward(const Real* weight_hh, Real* packed) const {
+  if (!cell_.info.scan) kernels_.pack_forward(hidden_, heads_, weight_hh, packed);
+}
+
+template <class Real>
+void RecurrentOp<Real>::pack_backward(const Real* weight_hh, Real* packed) const {
+  if (!cell_.info.scan) kernels_.pack_backward(hidden_, heads_, weight_hh, packed);
+}
+
+template <class Real>
+void RecurrentOp<Real>::prepare(const Batch& batch, SequenceView<const Real> x, const Execution& execution) {
+  geometry_.prepare(batch, x.row_stride, x.step_stride, input_, reverse_);
+  const int threads = resolve_threads(execution.threads);
+  const bool same = problem_.cell != nullptr && problem_.rows == batch.rows && problem_.steps == batch.steps &&
+                    problem_.threads == threads && problem_.algorithm == execution.algorithm &&
+                    problem_.exact == execution.exact;
+  execution_ = execution;
+  execution_.threads = threads;
+  if (same) return;
+  problem_ = {&cell_, batch.rows, batch.steps, hidden_, heads_, threads, execution.algorithm, execution.exact};
+  plan_ = plan::make_plan(problem_);
+}
+
+template <class Real>
+Index RecurrentOp<Real>::chunk_count() const {
+  return plan_.chunk == 0 ? 0 : (geometry_.steps() + plan_.chunk - 1) / plan_.chunk;
+}
+
+template <class Real>
+typename RecurrentOp<Real>::Tape RecurrentOp<Real>::tape(Real* memory) const {
+  Carver<Real> carver(memory);
+  Tape tape;
+  const Index row = geometry_.cells() * hidden_;
+  if (cell_.info.scan) {
+    tape.wx = carver.take(row * G());
+  } else {
+    tape.saved = carver.take(row * cell_.saved);
+    tape.prev = carver.take(row * S());
+  }
+  tape.size = carver.used();
+  return tape;
+}
+
+template <class Real>
+typename RecurrentOp<Real>::ForwardSpace RecurrentOp<Real>::forward_space(Real* memory, std::size_t* size) const {
+  Carver<Real> carver(memory);
+  ForwardSpace space;
+  const Index row_state = geometry_.rows() * hidden_;
+  space.zeros = carver.take(G() * hidden_);
+  if (geometry_.gathered()) space.gathered = carver.take(geometry_.cells() * input_);
+  space.wx = carver.take(geometry_.cells() * G() * hidden_);
+  space.last = carver.take(S() * row_state);
+  if (cell_.info.scan) {
+    space.gains = carver.take(row_state * chunk_count());
+    space.offsets = carver.take(row_state * chunk_count());
+  } else {
+    for (Real*& h : space.h) h = carver.take(row_state);
+    space.state = carver.take((S() - 1) * row_state);
+    if (cell_.phases == 2) {
+      space.operand = carver.take(row_state);
+      space.between = carver.take(row_state * cell_.saved);
+    }
+  }
+  if (size != nullptr) *size = carver.used();
+  return space;
+}
+
+template <class Real>
+typename RecurrentOp<Real>::BackwardSpace RecurrentOp<Real>::backward_space(Real* memory, std::size_t* size) const {
+  Carver<Real> carver(memory);
+  BackwardSpace space;
+  const Index row_state = geometry_.rows() * hidden_;
+  const Index cells = geometry_.cells();
+  space.zeros = carver.take(G() * hidden_);
+  if (geometry_.gathered()) space.gathered = carver.take(cells * input_);
+  space.dx = carver.take(cells * input_);
+  space.dwx = carver.take(cells * G() * hidden_);
+  space.drh = cell_.split_gradients ? carver.take(cells * G() * hidden_) : space.dwx;
+  if (cell_.phases == 2) space.operand = carver.take(cells * hidden_);
+  space.dstate = carver.take(S() * row_state);
+  if (cell_.info.scan) {
+    space.state_in = carver.take(row_state);
+    space.gains = carver.take(row_state * chunk_count());
+    space.offsets = carver.take(row_state * chunk_count());
+  }
+  if (size != nullptr) *size = carver.used();
+  return space;
+}
+
+template <class Real>
+std::size_t RecurrentOp<Real>::tape_size() const {
+  return tape(nullptr).size;
+}
+
+template <class Real>
+std::size_t RecurrentOp<Real>::forward_workspace() const {
+  std::size_t size = 0;
+  forward_space(nullptr, &size);
+  return size;
+}
+
+template <class Real>
+std::size_t RecurrentOp<Real>::backward_workspace() const {
+  std::size_t size = 0;
+  backward_space(nullptr, &size);
+  return size;
+}
+
+template <class Real>
+void RecurrentOp<Real>::load_states(const Real* states, Real* slots, Index state) const {
+  const cpu::RowPlan& rows = geometry_.plan();
+  for (Index slot = 0; slot < rows.rows; ++slot) {
+    Real* to = slots + slot * hidden_;
+    if (states == nullptr) {
+      std::fill_n(to, hidden_, Real(0));
+    } else {
+      std::copy_n(states + (state * rows.rows + rows.row_of[slot]) * hidden_, hidden_, to);
+    }
+  }
+}
+
+template <class Real>
+void RecurrentOp<Real>::store_states(const Real* slots, Real* states, Index state) const {
+  if (states == nullptr) return;
+  const cpu::RowPlan& rows = geometry_.plan();
+  for (Index slot = 0; slot < rows.rows; ++slot) {
+    std::copy_n(slots + slot * hidden_, hidden_, states + (state * rows.rows + rows.row_of[slot]) * hidden_);
+  }
+}
+
+template class RecurrentOp<float>;
+template class RecurrentOp<double>;
+
+}  // namespace penstock::ops

@@ -1,0 +1,116 @@
+#pragma once
+
+#include <cstddef>
+
+#include "ops/geometry.h"
+#include "penstock/recurrent.h"
+#include "plan/plan.h"
+
+namespace penstock::ops {
+
+/// Weights of one layer in one direction; absent ones are null. Shapes as in nn/recurrent_layer.h.
+template <class Real>
+struct Weights {
+  const Real* weight_ih = nullptr;  // [G*H, I]
+  const Real* bias_ih = nullptr;    // [G*H]
+  const Real* bias_hh = nullptr;    // [G*H]
+  const Real* packed = nullptr;     // recurrent panels of pack_forward() or pack_backward(), whichever the call needs
+};
+
+template <class Real>
+struct Gradients {
+  Real* weight_ih = nullptr;
+  Real* weight_hh = nullptr;
+  Real* bias_ih = nullptr;
+  Real* bias_hh = nullptr;
+};
+
+template <class Real>
+struct ForwardArguments {
+  SequenceView<const Real> x;        // [B, T, I]
+  SequenceView<Real> y;              // [B, T, H]
+  const Real* state_in = nullptr;    // [S, B, H] or null
+  Real* state_out = nullptr;         // [S, B, H] or null; may be state_in
+  Weights<Real> weights;
+  Real* tape = nullptr;              // [tape_size()] or null
+};
+
+template <class Real>
+struct BackwardArguments {
+  SequenceView<const Real> x, y, dy;
+  const Real* state_in = nullptr;
+  const Real* dstate_out = nullptr;  // [S, B, H] or null
+  SequenceView<Real> dx;             // or no data
+  Real* dstate_in = nullptr;         // [S, B, H] or null
+  Weights<Real> weights;             // packed: of pack_backward()
+  Gradients<Real> gradients;         // added to; null members are skipped
+  const Real* tape = nullptr;
+};
+
+/// One recurrent layer in one direction as an executable: prepare() checks the problem, makes the plan and states the
+/// sizes; the calls after it allocate nothing and can be repeated for any data of that shape.
+template <class Real>
+class RecurrentOp {
+ public:
+  RecurrentOp(const plan::CellTraits& cell, Index input, Index hidden, Index heads, bool reverse);
+
+  /// Panels of the recurrent matrix for the instruction set in use; 0 for scan cells.
+  std::size_t packed_forward_size() const;
+  std::size_t packed_backward_size() const;
+  void pack_forward(const Real* weight_hh, Real* packed) const;
+  void pack_backward(const Real* weight_hh, Real* packed) const;
+
+  void prepare(const Batch& batch, SequenceView<const Real> x, const Execution& execution);
+  const plan::Plan& plan() const { return plan_; }
+
+  /// Numbers of Reals, for the batch that was prepared.
+  std::size_t tape_size() const;
+  std::size_t forward_workspace() const;
+  std::size_t backward_workspace() const;
+
+  void forward(const ForwardArguments<Real>& call, Real* workspace);
+  void backward(const BackwardArguments<Real>& call, Real* workspace);
+
+ private:
+  struct Tape;
+  struct ForwardSpace;
+  struct BackwardSpace;
+
+  Index G() const { return cell_.info.gates; }
+  Index S() const { return cell_.info.states; }
+  Index chunk_count() const;
+  Tape tape(Real* memory) const;
+  ForwardSpace forward_space(Real* memory, std::size_t* size) const;
+  BackwardSpace backward_space(Real* memory, std::size_t* size) const;
+
+  void input_product(const ForwardArguments<Real>& call, Real* gathered, Real* wx);
+  void load_states(const Real* states, Real* slots, Index state) const;
+  void store_states(const Real* slots, Real* states, Index state) const;
+  void forward_dense(const ForwardArguments<Real>& call, const ForwardSpace& space);
+  void forward_scan(const ForwardArguments<Real>& call, const ForwardSpace& space);
+  void backward_dense(const BackwardArguments<Real>& call, const BackwardSpace& space);
+  void backward_scan(const BackwardArguments<Real>& call, const BackwardSpace& space);
+  void input_gradients(const BackwardArguments<Real>& call, const BackwardSpace& space);
+  void recurrent_gradients(const BackwardArguments<Real>& call, const BackwardSpace& space);
+
+  template <class Job, class Run>
+  void run_dense(const Job& job, const cpu::PanelShape& shape, Run run) const;
+  template <class Job, class Run, class Summary>
+  void run_scan(const Job& job, bool backward, Real* carry, Real* gains, Real* offsets, Run run,
+                Summary summary) const;
+
+  const plan::CellTraits& cell_;
+  Index input_, hidden_, heads_;
+  bool reverse_;
+  Execution execution_;
+  plan::Problem problem_;
+  plan::Plan plan_;
+  Geometry geometry_;
+  cpu::CellKernels<Real> kernels_;
+  unsigned isa_generation_;
+};
+
+extern template class RecurrentOp<float>;
+extern template class RecurrentOp<double>;
+
+}  // namespace penstock::ops

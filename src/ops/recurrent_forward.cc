@@ -1,0 +1,90 @@
+#include <algorithm>
+
+#include "ops/matmul.h"
+#include "ops/recurrent.h"
+#include "ops/recurrent_space.h"
+#include "ops/recurrent_team.h"
+
+namespace penstock::ops {
+
+template <class Real>
+void RecurrentOp<Real>::input_product(const ForwardArguments<Real>& call, Real* gathered, Real* wx) {
+  Matrix<Real> x{call.x.data, geometry_.input_stride()};
+  if (geometry_.gathered()) {
+    geometry_.gather(call.x, input_, gathered);
+    x = {gathered, input_};
+  }
+  matmul<Real>(geometry_.cells(), G() * hidden_, input_, x, {call.weights.weight_ih, input_, true}, Real(0), wx,
+               G() * hidden_, execution_);
+}
+
+template <class Real>
+void RecurrentOp<Real>::forward(const ForwardArguments<Real>& call, Real* workspace) {
+  const ForwardSpace space = forward_space(workspace, nullptr);
+  std::fill_n(space.zeros, G() * hidden_, Real(0));
+  if (cell_.info.scan) {
+    forward_scan(call, space);
+  } else {
+    forward_dense(call, space);
+  }
+  geometry_.clear_padding(call.y, hidden_);
+}
+
+template <class Real>
+void RecurrentOp<Real>::forward_dense(const ForwardArguments<Real>& call, const ForwardSpace& space) {
+  input_product(call, space.gathered, space.wx);
+  cpu::DenseForward<Real> job;
+  job.plan = geometry_.plan();
+  job.hidden = hidden_;
+  job.heads = heads_;
+  job.wx = space.wx;
+  job.bias_ih = call.weights.bias_ih != nullptr ? call.weights.bias_ih : space.zeros;
+  job.bias_hh = call.weights.bias_hh != nullptr ? call.weights.bias_hh : space.zeros;
+  job.packed = call.weights.packed;
+  job.y = call.y.data;
+  job.y_map = geometry_.map(Geometry::output_map, call.y.row_stride, call.y.step_stride);
+  std::copy(std::begin(space.h), std::end(space.h), job.h);
+  job.state = space.state;
+  job.last = space.last;
+  job.operand = space.operand;
+  job.between = space.between;
+  if (call.tape != nullptr) {
+    const Tape kept = tape(call.tape);
+    job.saved = kept.saved;
+    job.prev = kept.prev;
+  }
+
+  // Rows without a step keep the state they came with: it goes to `last` first.
+  const Index row_state = geometry_.rows() * hidden_;
+  for (Index k = 0; k < S(); ++k) {
+    Real* entering = k == 0 ? job.h[0] : job.state + (k - 1) * row_state;
+    load_states(call.state_in, entering, k);
+    std::copy_n(entering, row_state, job.last + k * row_state);
+    for (Index slot = 0; slot < geometry_.rows(); ++slot) {
+      if (job.plan.length[slot] > 0 && job.plan.resets(slot, 0)) std::fill_n(entering + slot * hidden_, hidden_, Real(0));
+    }
+  }
+  run_dense(job, kernels_.forward_panels(hidden_, heads_), kernels_.dense_forward);
+  for (Index k = 0; k < S(); ++k) store_states(job.last + k * row_state, call.state_out, k);
+}
+
+template <class Real>
+void RecurrentOp<Real>::forward_scan(const ForwardArguments<Real>& call, const ForwardSpace& space) {
+  Real* wx = call.tape != nullptr ? tape(call.tape).wx : space.wx;
+  input_product(call, space.gathered, wx);
+  cpu::ScanForward<Real> job;
+  job.plan = geometry_.plan();
+  job.hidden = hidden_;
+  job.wx = wx;
+  job.bias = call.weights.bias_ih != nullptr ? call.weights.bias_ih : space.zeros;
+  job.y = call.y.data;
+  job.y_map = geometry_.map(Geometry::output_map, call.y.row_stride, call.y.step_stride);
+  load_states(call.state_in, space.last, 0);
+  run_scan(job, false, space.last, space.gains, space.offsets, kernels_.scan_forward, kernels_.scan_forward_summary);
+  store_states(space.last, call.state_out, 0);
+}
+
+template void RecurrentOp<float>::forward(const ForwardArguments<float>&, float*);
+template void RecurrentOp<double>::forward(const ForwardArguments<double>&, double*);
+
+}  // namespace penstock::ops

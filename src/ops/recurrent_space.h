@@ -1,0 +1,63 @@
+#pragma once
+
+// How RecurrentOp lays out its workspaces and its tape. Private to src/ops.
+
+#include "ops/recurrent.h"
+
+namespace penstock::ops {
+
+/// Hands out pieces of a block of memory; with null memory it only counts.
+template <class Real>
+class Carver {
+ public:
+  explicit Carver(Real* memory) : memory_(memory) {}
+  Real* take(Index count) {
+    Real* piece = memory_ == nullptr ? nullptr : memory_ + used_;
+    // Whole cache lines, so that no two pieces share one.
+    used_ += (static_cast<std::size_t>(count) + 15) / 16 * 16;
+    return piece;
+  }
+  std::size_t used() const { return used_; }
+
+ private:
+  Real* memory_;
+  std::size_t used_ = 0;
+};
+
+template <class Real>
+struct RecurrentOp<Real>::Tape {
+  Real* saved = nullptr;  // dense [cells, N, H]
+  Real* prev = nullptr;   // dense [cells, S, H]
+  Real* wx = nullptr;     // scan [cells, G, H]
+  std::size_t size = 0;
+};
+
+template <class Real>
+struct RecurrentOp<Real>::ForwardSpace {
+  Real* zeros = nullptr;     // [G, H], stands in for absent biases
+  Real* gathered = nullptr;  // [cells, I]
+  Real* wx = nullptr;        // [cells, G, H]; scan cells in training keep it on the tape instead
+  Real* h[2] = {nullptr, nullptr};
+  Real* state = nullptr;     // [S - 1, B, H]
+  Real* last = nullptr;      // [S, B, H]; scan: the carry
+  Real* operand = nullptr;
+  Real* between = nullptr;
+  Real* gains = nullptr;     // [B, chunks, H]
+  Real* offsets = nullptr;
+};
+
+template <class Real>
+struct RecurrentOp<Real>::BackwardSpace {
+  Real* zeros = nullptr;
+  Real* gathered = nullptr;  // [cells, I]
+  Real* dx = nullptr;        // [cells, I]
+  Real* dwx = nullptr;       // [cells, G, H]
+  Real* drh = nullptr;       // [cells, G, H] or dwx
+  Real* operand = nullptr;   // [cells, H], two-phase cells
+  Real* dstate = nullptr;    // [S, B, H]
+  Real* state_in = nullptr;  // scan [B, H] in slot order
+  Real* gains = nullptr;
+  Real* offsets = nullptr;
+};
+
+}  // namespace penstock::ops

@@ -1,0 +1,67 @@
+#include "plan/cell_table.h"
+
+#include <cmath>
+
+#include "base/check.h"
+
+namespace penstock {
+namespace plan {
+namespace {
+
+#include "cells/prelude.h"
+
+#include "cells/list.h"
+
+#include "cells/contract.h"
+
+template <class Cell>
+CellTraits traits_of(int index) {
+  CellTraits traits;
+  traits.info = {Cell::name, Cell::description, Cell::gates, Cell::states, Cell::scan};
+  traits.index = index;
+  traits.first_gates = Cell::gates;
+  if constexpr (!Cell::scan) {
+    traits.saved = Cell::saved;
+    traits.phases = Cell::phases;
+    traits.split_gradients = Cell::split_gradients;
+    if constexpr (Cell::phases == 2) traits.first_gates = Cell::first_gates;
+  }
+  return traits;
+}
+
+}  // namespace
+
+const std::vector<CellTraits>& cell_table() {
+  static const std::vector<CellTraits> table = [] {
+    std::vector<CellTraits> traits;
+#define PENSTOCK_ADD(Cell) traits.push_back(traits_of<Cell>(static_cast<int>(traits.size())));
+    PENSTOCK_CELLS(PENSTOCK_ADD)
+#undef PENSTOCK_ADD
+    return traits;
+  }();
+  return table;
+}
+
+const CellTraits& cell_traits(std::string_view name) {
+  std::string known;
+  for (const CellTraits& traits : cell_table()) {
+    if (traits.info.name == name) return traits;
+    known += (known.empty() ? "" : ", ") + std::string(traits.info.name);
+  }
+  fail(ErrorCode::invalid_argument, "cell must be one of {}, not '{}'", known, name);
+}
+
+}  // namespace plan
+
+const std::vector<CellInfo>& cells() {
+  static const std::vector<CellInfo> infos = [] {
+    std::vector<CellInfo> list;
+    for (const plan::CellTraits& traits : plan::cell_table()) list.push_back(traits.info);
+    return list;
+  }();
+  return infos;
+}
+
+const CellInfo& find_cell(std::string_view name) { return plan::cell_traits(name).info; }
+
+}  // namespace penstock

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <string>
+
+#include "penstock/types.h"
+#include "plan/cell_table.h"
+
+namespace penstock::plan {
+
+/// One recurrent layer in one direction over one batch, as the planner sees it.
+struct Problem {
+  const CellTraits* cell = nullptr;
+  Index rows = 1;    // B
+  Index steps = 1;   // T
+  Index hidden = 1;  // H
+  Index heads = 1;
+  int threads = 1;
+  Algorithm algorithm = Algorithm::automatic;
+  bool exact = false;
+};
+
+/// How it will be executed. Plain data: two equal plans run alike.
+struct Plan {
+  Algorithm algorithm = Algorithm::sequential;
+  int row_parts = 1;      ///< Groups of rows that run independently of each other.
+  int channel_parts = 1;  ///< Dense: groups of units that meet at a barrier each step. Scan: independent channels.
+  Index chunk = 0;        ///< Algorithm::scan: steps of a chunk; the last one may be shorter.
+  std::string why;        ///< What decided, and what spoke against the alternative.
+
+  int threads() const { return row_parts * channel_parts; }
+  /// One line for a person.
+  std::string explain() const;
+  bool operator==(const Plan&) const = default;
+};
+
+/// Throws Error(invalid_argument) when the problem asks for an algorithm that the cell or the mode does not allow.
+Plan make_plan(const Problem& problem);
+
+}  // namespace penstock::plan
