@@ -132,7 +132,14 @@ void RecurrentOp<Real>::recurrent_gradients(const BackwardArguments<Real>& call,
   }
 }
 
-template void RecurrentOp<float>::backward(const BackwardArguments<float>&, float*);
-template void RecurrentOp<double>::backward(const BackwardArguments<double>&, double*);
+#define PENSTOCK_INSTANTIATE(Real)                                                                                   \
+  template void RecurrentOp<Real>::backward(const BackwardArguments<Real>&, Real*);                                  \
+  template void RecurrentOp<Real>::backward_dense(const BackwardArguments<Real>&, const BackwardSpace&);             \
+  template void RecurrentOp<Real>::backward_scan(const BackwardArguments<Real>&, const BackwardSpace&);              \
+  template void RecurrentOp<Real>::input_gradients(const BackwardArguments<Real>&, const BackwardSpace&);            \
+  template void RecurrentOp<Real>::recurrent_gradients(const BackwardArguments<Real>&, const BackwardSpace&);
+PENSTOCK_INSTANTIATE(float)
+PENSTOCK_INSTANTIATE(double)
+#undef PENSTOCK_INSTANTIATE
 
 }  // namespace penstock::ops

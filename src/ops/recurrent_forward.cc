@@ -84,7 +84,13 @@ void RecurrentOp<Real>::forward_scan(const ForwardArguments<Real>& call, const F
   store_states(space.last, call.state_out, 0);
 }
 
-template void RecurrentOp<float>::forward(const ForwardArguments<float>&, float*);
-template void RecurrentOp<double>::forward(const ForwardArguments<double>&, double*);
+#define PENSTOCK_INSTANTIATE(Real)                                                                                   \
+  template void RecurrentOp<Real>::forward(const ForwardArguments<Real>&, Real*);                                    \
+  template void RecurrentOp<Real>::input_product(const ForwardArguments<Real>&, Real*, Real*);                       \
+  template void RecurrentOp<Real>::forward_dense(const ForwardArguments<Real>&, const ForwardSpace&);                \
+  template void RecurrentOp<Real>::forward_scan(const ForwardArguments<Real>&, const ForwardSpace&);
+PENSTOCK_INSTANTIATE(float)
+PENSTOCK_INSTANTIATE(double)
+#undef PENSTOCK_INSTANTIATE
 
 }  // namespace penstock::ops
