@@ -80,8 +80,8 @@ struct TextOptions {
 std::unique_ptr<Dataset> open_text(const std::string& path, const TextOptions& options = {});
 
 struct SeriesOptions {
-  std::vector<std::string> inputs;   ///< Column names; empty: every numeric column.
-  std::vector<std::string> targets;  ///< Empty: the same as inputs.
+  std::vector<std::string> inputs = {};   ///< Column names; empty: every numeric column.
+  std::vector<std::string> targets = {};  ///< Empty: the same as inputs.
   Index horizon = 1;
   double validation_fraction = 0.2;  ///< The last rows are held out; normalisation sees the first part only.
   char delimiter = ',';
@@ -92,7 +92,7 @@ std::unique_ptr<Dataset> open_series(const std::string& path, const SeriesOption
 struct LabelledOptions {
   std::string sequence_column = "sequence";  ///< Rows with the same value, one after the other, are one sequence.
   std::string label_column = "label";        ///< Constant within a sequence.
-  std::vector<std::string> inputs;           ///< Empty: every other numeric column.
+  std::vector<std::string> inputs = {};      ///< Empty: every other numeric column.
   double validation_fraction = 0.2;          ///< Of the sequences, chosen by the seed.
   char delimiter = ',';
   std::uint64_t seed = 0;

@@ -12,6 +12,17 @@ namespace penstock::data {
 
 using nlohmann::json;
 
+namespace {
+
+/// The library would cut a fraction off, and a number too large for T has no defined value at all.
+template <class T>
+T whole(const json& number) {
+  if (!number.is_number_integer()) throw json::type_error::create(302, "not a whole number", &number);
+  return number.get<T>();
+}
+
+}  // namespace
+
 void check_batch(Index rows, Index steps) {
   constexpr Index most = Index{1} << 31;
   require(rows >= 1 && steps >= 1 && rows <= most && steps <= most && rows * steps <= most,
@@ -66,9 +77,12 @@ Position parse_position(const std::string& text, const std::string& kind, std::u
   try {
     const json parsed = json::parse(text);
     position.kind = parsed.at("kind").get<std::string>();
-    position.fingerprint = parsed.at("fingerprint").get<std::uint64_t>();
-    position.numbers = parsed.at("numbers").get<std::vector<Index>>();
-    if (parsed.contains("random")) position.random = parsed.at("random").get<Random::State>();
+    position.fingerprint = whole<std::uint64_t>(parsed.at("fingerprint"));
+    for (const json& number : parsed.at("numbers")) position.numbers.push_back(whole<Index>(number));
+    if (parsed.contains("random")) {
+      Random::State& state = position.random.emplace();
+      for (std::size_t i = 0; i < state.size(); ++i) state[i] = whole<std::uint64_t>(parsed.at("random").at(i));
+    }
   } catch (const json::exception&) {
     fail(ErrorCode::bad_input, "the position in the data cannot be read: {}", in_quotes(text));
   }
