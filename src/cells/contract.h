@@ -12,7 +12,9 @@
 template <class Cell>
 constexpr bool IsDenseCell() {
   return !Cell::scan && Cell::gates >= 1 && Cell::states >= 1 && Cell::saved >= 1 &&
-         (Cell::phases == 1 || Cell::phases == 2) && requires { Cell::split_gradients; };
+         (Cell::phases == 1 || Cell::phases == 2) && requires {
+    Cell::split_gradients;
+  };
 }
 
 template <class Cell>

@@ -82,8 +82,8 @@ struct GruResetBefore {
 
   /// What remains once the gradient of the operand r h is known.
   template <class V>
-  static PENSTOCK_CELL void backward_first(const V (&save)[3], const V (&prev)[1], V doperand, V (&dwx)[3],
-                                           V (&drh)[3], V (&dprev)[1]) {
+  static PENSTOCK_CELL void backward_first(const V (&save)[3], const V (&prev)[1], V doperand, V (&dwx)[3], V (&drh)[3],
+                                           V (&dprev)[1]) {
     const V r = save[0];
     dwx[0] = drh[0] = doperand * prev[0] * r * (V(1.0f) - r);
     dprev[0] = MulAdd(doperand, r, dprev[0]);

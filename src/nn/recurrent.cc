@@ -8,11 +8,13 @@
 #include "base/check.h"
 #include "base/random.h"
 #include "nn/recurrent_layer.h"
+#include "ops/geometry.h"
 
 namespace penstock {
 namespace {
 
-/// A contiguous tensor [B, T, C] in the order of `like`: time-first if that is, so that layers pass it on as one matrix.
+/// A contiguous tensor [B, T, C] in the order of `like`: time-first if that is, so that layers pass it on as one
+/// matrix.
 template <class Real>
 SequenceView<Real> contiguous(Real* data, const Batch& batch, Index channels, bool time_first) {
   if (batch.cu_seqlens != nullptr) return {data, 0, channels};
@@ -60,8 +62,7 @@ void drop(double p, std::uint64_t seed, const std::vector<Real>& outputs, std::v
 
 void check(const RecurrentSpec& spec) {
   constexpr Index most = Index{1} << 20;
-  require(spec.input_size >= 1 && spec.input_size <= most, "input_size must be 1 to {}, not {}", most,
-          spec.input_size);
+  require(spec.input_size >= 1 && spec.input_size <= most, "input_size must be 1 to {}, not {}", most, spec.input_size);
   require(spec.hidden_size >= 1 && spec.hidden_size <= most, "hidden_size must be 1 to {}, not {}", most,
           spec.hidden_size);
   require(spec.layers >= 1 && spec.layers <= 1024, "layers must be 1 to 1024, not {}", spec.layers);
@@ -83,7 +84,7 @@ struct RecurrentTape<Real>::Content {
   std::vector<Layer> layers;
   std::vector<Half> halves;
   SequenceView<Real> y;
-  bool has_state = false;
+  Index rows = 0, steps = 0, places = 0;
   bool filled = false;
   std::uint64_t passes = 0;  // seeds the next dropout mask
 };
@@ -112,8 +113,7 @@ struct Recurrent<Real>::Impl {
       for (Index d = 0; d < spec.directions(); ++d) {
         const Index input = l == 0 ? spec.input_size : spec.output_size();
         const bool reverse = spec.direction == Direction::reverse || d == 1;
-        layers.emplace_back(
-            nn::RecurrentLayerSpec{spec.cell, input, spec.hidden_size, spec.heads, spec.bias, reverse});
+        layers.emplace_back(nn::RecurrentLayerSpec{spec.cell, input, spec.hidden_size, spec.heads, spec.bias, reverse});
       }
     }
     allocate();
@@ -130,6 +130,9 @@ struct Recurrent<Real>::Impl {
         total += size;
       }
     }
+    constexpr std::size_t most = std::size_t{1} << 36;
+    require(total <= most,
+            "hidden_size, input_size and layers must not ask for more than {} weights, but {} are needed", most, total);
     values.resize(total);
     gradient_values.resize(total);
     weights.resize(layers.size());
@@ -143,7 +146,9 @@ struct Recurrent<Real>::Impl {
         for (const Index extent : parameter.shape) size *= static_cast<std::size_t>(extent);
         weights[i].*parameter.member = values.data() + offset;
         gradients[i].*parameter.member = gradient_values.data() + offset;
-        parameters.push_back({parameter.name + suffix, parameter.shape, {values.data() + offset, size},
+        parameters.push_back({parameter.name + suffix,
+                              parameter.shape,
+                              {values.data() + offset, size},
                               {gradient_values.data() + offset, size}});
         offset += size;
       }
@@ -193,8 +198,7 @@ struct Recurrent<Real>::Impl {
 };
 
 template <class Real>
-Recurrent<Real>::Recurrent(const RecurrentSpec& spec, std::uint64_t seed)
-    : impl_(std::make_unique<Impl>(spec, seed)) {}
+Recurrent<Real>::Recurrent(const RecurrentSpec& spec, std::uint64_t seed) : impl_(std::make_unique<Impl>(spec, seed)) {}
 template <class Real>
 Recurrent<Real>::~Recurrent() = default;
 template <class Real>
@@ -226,6 +230,9 @@ template <class Real>
 void Recurrent<Real>::forward(const Batch& batch, SequenceView<const Real> x, SequenceView<Real> y,
                               const Real* state_in, Real* state_out, RecurrentTape<Real>* tape,
                               const Execution& execution) const {
+  ops::Geometry::check(batch);
+  require(static_cast<bool>(x), "x must not be null");
+  require(static_cast<bool>(y), "y must not be null");
   Impl& impl = *impl_;
   const RecurrentSpec& spec = impl.spec;
   auto& content = tape != nullptr ? tape->content() : impl.inference;
@@ -234,7 +241,9 @@ void Recurrent<Real>::forward(const Batch& batch, SequenceView<const Real> x, Se
   content.layers.resize(layers);
   content.halves.resize(impl.layers.size());
   content.y = y;
-  content.has_state = state_in != nullptr;
+  content.rows = batch.rows;
+  content.steps = batch.steps;
+  content.places = places(batch);
   content.filled = false;
   ++content.passes;
 
@@ -252,8 +261,8 @@ void Recurrent<Real>::forward(const Batch& batch, SequenceView<const Real> x, Se
       impl.state_out.resize(impl.state_values(batch.rows));
       SequenceView<Real> part = output;
       part.data += static_cast<Index>(d) * spec.hidden_size;
-      impl.layers[i].forward(batch, impl.input_of(content, l, batch, x), part, half.state.data(),
-                             impl.state_out.data(), tape != nullptr ? half.saved.data() : nullptr, execution);
+      impl.layers[i].forward(batch, impl.input_of(content, l, batch, x), part, half.state.data(), impl.state_out.data(),
+                             tape != nullptr ? half.saved.data() : nullptr, execution);
       impl.put_state(impl.state_out, i, batch.rows, state_out);
     }
     if (l + 1 == layers) break;
@@ -271,11 +280,17 @@ template <class Real>
 void Recurrent<Real>::backward(const Batch& batch, SequenceView<const Real> x, SequenceView<const Real> dy,
                                const Real* dstate_out, SequenceView<Real> dx, Real* dstate_in,
                                RecurrentTape<Real>& tape, const Execution& execution) {
+  ops::Geometry::check(batch);
+  require(static_cast<bool>(x), "x must not be null");
+  require(static_cast<bool>(dy), "dy must not be null");
   Impl& impl = *impl_;
   const RecurrentSpec& spec = impl.spec;
   auto& content = tape.content();
   require(content.filled && content.halves.size() == impl.layers.size(),
           "tape must hold a forward pass of this network");
+  require(content.rows == batch.rows && content.steps == batch.steps && content.places == places(batch),
+          "tape must hold a forward pass of this batch: it has {} rows of {} steps ({} in all), not {} of {} ({})",
+          content.rows, content.steps, content.places, batch.rows, batch.steps, places(batch));
   const auto directions = static_cast<std::size_t>(spec.directions());
   const auto layers = static_cast<std::size_t>(spec.layers);
   const bool time_first = is_time_first(x);
@@ -321,8 +336,13 @@ void Recurrent<Real>::backward(const Batch& batch, SequenceView<const Real> x, S
 
 template <class Real>
 void Recurrent<Real>::step(Index rows, const Real* x, Real* y, Real* state, const Execution& execution) const {
-  require(impl_->spec.direction == Direction::forward, "step() needs direction forward, not {}: the end of a stream is "
-          "not known", to_string(impl_->spec.direction));
+  require(x != nullptr, "x must not be null");
+  require(y != nullptr, "y must not be null");
+  require(state != nullptr, "state must not be null");
+  require(impl_->spec.direction == Direction::forward,
+          "step() needs direction forward, not {}: the end of a stream is "
+          "not known",
+          to_string(impl_->spec.direction));
   Batch batch;
   batch.rows = rows;
   forward(batch, SequenceView<const Real>::batch_first(x, 1, impl_->spec.input_size),

@@ -10,28 +10,35 @@ namespace penstock::ops {
 void Geometry::check(const Batch& batch) {
   require(batch.rows >= 1, "batch.rows must be at least 1, not {}", batch.rows);
   require(batch.steps >= 1, "batch.steps must be at least 1, not {}", batch.steps);
-  require(batch.lengths == nullptr || batch.cu_seqlens == nullptr,
+  const Index* lengths = batch.lengths;
+  const Index* starts = batch.cu_seqlens;
+  require(lengths == nullptr || starts == nullptr,
           "batch.lengths and batch.cu_seqlens exclude each other: rows are either padded or packed");
+  if (starts != nullptr) require(starts[0] == 0, "batch.cu_seqlens[0] must be 0, not {}", starts[0]);
+  for (Index b = 0; b < batch.rows; ++b) {
+    if (starts != nullptr) {
+      require(starts[b + 1] >= starts[b], "batch.cu_seqlens must not fall, but goes from {} to {} at row {}", starts[b],
+              starts[b + 1], b);
+      require(starts[b + 1] - starts[b] <= batch.steps,
+              "batch.cu_seqlens gives row {} {} steps, more than batch.steps = {}", b, starts[b + 1] - starts[b],
+              batch.steps);
+    } else if (lengths != nullptr) {
+      require(lengths[b] >= 0 && lengths[b] <= batch.steps, "batch.lengths[{}] must be 0 to batch.steps = {}, not {}",
+              b, batch.steps, lengths[b]);
+    }
+  }
+}
+
+void Geometry::read_lengths(const Batch& batch) {
   rows_ = batch.rows;
   steps_ = batch.steps;
   packed_ = batch.cu_seqlens != nullptr;
   length_of_row_.resize(rows_);
   start_of_row_.resize(rows_);
-  if (packed_) require(batch.cu_seqlens[0] == 0, "batch.cu_seqlens[0] must be 0, not {}", batch.cu_seqlens[0]);
   for (Index b = 0; b < rows_; ++b) {
-    Index length = steps_;
-    if (packed_) {
-      length = batch.cu_seqlens[b + 1] - batch.cu_seqlens[b];
-      require(length >= 0, "batch.cu_seqlens must not fall, but goes from {} to {} at row {}", batch.cu_seqlens[b],
-              batch.cu_seqlens[b + 1], b);
-      require(length <= steps_, "batch.cu_seqlens gives row {} {} steps, more than batch.steps = {}", b, length,
-              steps_);
-    } else if (batch.lengths != nullptr) {
-      length = batch.lengths[b];
-      require(length >= 0 && length <= steps_, "batch.lengths[{}] must be 0 to batch.steps = {}, not {}", b, steps_,
-              length);
-    }
-    length_of_row_[b] = length;
+    length_of_row_[b] = packed_                    ? batch.cu_seqlens[b + 1] - batch.cu_seqlens[b]
+                        : batch.lengths != nullptr ? batch.lengths[b]
+                                                   : steps_;
     start_of_row_[b] = packed_ ? batch.cu_seqlens[b] : 0;
   }
 }
@@ -71,6 +78,7 @@ void Geometry::number_cells(const Batch& batch, Index x_row_stride, Index x_step
 
 void Geometry::prepare(const Batch& batch, Index x_row_stride, Index x_step_stride, Index input, bool reverse) {
   check(batch);
+  read_lengths(batch);
   order_rows();
   number_cells(batch, x_row_stride, x_step_stride, input);
   plan_.rows = rows_;

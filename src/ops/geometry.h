@@ -14,7 +14,10 @@ namespace penstock::ops {
 /// steps are gathered, row after row.
 class Geometry {
  public:
-  /// Throws Error(invalid_argument) for impossible sizes, lengths or cu_seqlens. Reuses its memory.
+  /// Throws Error(invalid_argument) for impossible sizes, lengths or cu_seqlens.
+  static void check(const Batch& batch);
+
+  /// Checks the batch; reuses its memory.
   void prepare(const Batch& batch, Index x_row_stride, Index x_step_stride, Index input, bool reverse);
 
   Index rows() const { return rows_; }
@@ -40,7 +43,7 @@ class Geometry {
   void clear_padding(SequenceView<Real> tensor, Index channels) const;
 
  private:
-  void check(const Batch& batch);
+  void read_lengths(const Batch& batch);
   void order_rows();
   void number_cells(const Batch& batch, Index x_row_stride, Index x_step_stride, Index input);
 

@@ -55,8 +55,10 @@ void RecurrentOp<Real>::prepare(const Batch& batch, SequenceView<const Real> x, 
   execution_ = execution;
   execution_.threads = threads;
   if (same) return;
-  problem_ = {&cell_, batch.rows, batch.steps, hidden_, heads_, threads, execution.algorithm, execution.exact};
-  plan_ = plan::make_plan(problem_);
+  const plan::Problem problem = {&cell_, batch.rows, batch.steps,         hidden_,
+                                 heads_, threads,    execution.algorithm, execution.exact};
+  plan_ = plan::make_plan(problem);  // may refuse; the problem counts as prepared only when it has not
+  problem_ = problem;
 }
 
 template <class Real>

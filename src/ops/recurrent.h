@@ -27,12 +27,12 @@ struct Gradients {
 
 template <class Real>
 struct ForwardArguments {
-  SequenceView<const Real> x;        // [B, T, I]
-  SequenceView<Real> y;              // [B, T, H]
-  const Real* state_in = nullptr;    // [S, B, H] or null
-  Real* state_out = nullptr;         // [S, B, H] or null; may be state_in
+  SequenceView<const Real> x;      // [B, T, I]
+  SequenceView<Real> y;            // [B, T, H]
+  const Real* state_in = nullptr;  // [S, B, H] or null
+  Real* state_out = nullptr;       // [S, B, H] or null; may be state_in
   Weights<Real> weights;
-  Real* tape = nullptr;              // [tape_size()] or null
+  Real* tape = nullptr;  // [tape_size()] or null
 };
 
 template <class Real>
@@ -96,8 +96,7 @@ class RecurrentOp {
   template <class Job, class Run>
   void run_dense(const Job& job, const cpu::PanelShape& shape, Run run) const;
   template <class Job, class Run, class Summary>
-  void run_scan(const Job& job, bool backward, Real* carry, Real* gains, Real* offsets, Run run,
-                Summary summary) const;
+  void run_scan(const Job& job, bool backward, Real* carry, Real* gains, Real* offsets, Run run, Summary summary) const;
 
   const plan::CellTraits& cell_;
   Index input_, hidden_, heads_;

@@ -73,8 +73,7 @@ void RecurrentOp<Real>::backward_scan(const BackwardArguments<Real>& call, const
   load_states(call.state_in, space.state_in, 0);
   job.state_in = space.state_in;
   job.dwx = space.dwx;
-  run_scan(job, true, space.dstate, space.gains, space.offsets, kernels_.scan_backward,
-           kernels_.scan_backward_summary);
+  run_scan(job, true, space.dstate, space.gains, space.offsets, kernels_.scan_backward, kernels_.scan_backward_summary);
 }
 
 /// From dwx: the gradients of W, of the bias beside it and of x.
@@ -132,11 +131,11 @@ void RecurrentOp<Real>::recurrent_gradients(const BackwardArguments<Real>& call,
   }
 }
 
-#define PENSTOCK_INSTANTIATE(Real)                                                                                   \
-  template void RecurrentOp<Real>::backward(const BackwardArguments<Real>&, Real*);                                  \
-  template void RecurrentOp<Real>::backward_dense(const BackwardArguments<Real>&, const BackwardSpace&);             \
-  template void RecurrentOp<Real>::backward_scan(const BackwardArguments<Real>&, const BackwardSpace&);              \
-  template void RecurrentOp<Real>::input_gradients(const BackwardArguments<Real>&, const BackwardSpace&);            \
+#define PENSTOCK_INSTANTIATE(Real)                                                                        \
+  template void RecurrentOp<Real>::backward(const BackwardArguments<Real>&, Real*);                       \
+  template void RecurrentOp<Real>::backward_dense(const BackwardArguments<Real>&, const BackwardSpace&);  \
+  template void RecurrentOp<Real>::backward_scan(const BackwardArguments<Real>&, const BackwardSpace&);   \
+  template void RecurrentOp<Real>::input_gradients(const BackwardArguments<Real>&, const BackwardSpace&); \
   template void RecurrentOp<Real>::recurrent_gradients(const BackwardArguments<Real>&, const BackwardSpace&);
 PENSTOCK_INSTANTIATE(float)
 PENSTOCK_INSTANTIATE(double)

@@ -61,7 +61,8 @@ void RecurrentOp<Real>::forward_dense(const ForwardArguments<Real>& call, const 
     load_states(call.state_in, entering, k);
     std::copy_n(entering, row_state, job.last + k * row_state);
     for (Index slot = 0; slot < geometry_.rows(); ++slot) {
-      if (job.plan.length[slot] > 0 && job.plan.resets(slot, 0)) std::fill_n(entering + slot * hidden_, hidden_, Real(0));
+      if (job.plan.length[slot] > 0 && job.plan.resets(slot, 0))
+        std::fill_n(entering + slot * hidden_, hidden_, Real(0));
     }
   }
   run_dense(job, kernels_.forward_panels(hidden_, heads_), kernels_.dense_forward);
@@ -84,10 +85,10 @@ void RecurrentOp<Real>::forward_scan(const ForwardArguments<Real>& call, const F
   store_states(space.last, call.state_out, 0);
 }
 
-#define PENSTOCK_INSTANTIATE(Real)                                                                                   \
-  template void RecurrentOp<Real>::forward(const ForwardArguments<Real>&, Real*);                                    \
-  template void RecurrentOp<Real>::input_product(const ForwardArguments<Real>&, Real*, Real*);                       \
-  template void RecurrentOp<Real>::forward_dense(const ForwardArguments<Real>&, const ForwardSpace&);                \
+#define PENSTOCK_INSTANTIATE(Real)                                                                    \
+  template void RecurrentOp<Real>::forward(const ForwardArguments<Real>&, Real*);                     \
+  template void RecurrentOp<Real>::input_product(const ForwardArguments<Real>&, Real*, Real*);        \
+  template void RecurrentOp<Real>::forward_dense(const ForwardArguments<Real>&, const ForwardSpace&); \
   template void RecurrentOp<Real>::forward_scan(const ForwardArguments<Real>&, const ForwardSpace&);
 PENSTOCK_INSTANTIATE(float)
 PENSTOCK_INSTANTIATE(double)

@@ -38,11 +38,11 @@ struct RecurrentOp<Real>::ForwardSpace {
   Real* gathered = nullptr;  // [cells, I]
   Real* wx = nullptr;        // [cells, G, H]; scan cells in training keep it on the tape instead
   Real* h[2] = {nullptr, nullptr};
-  Real* state = nullptr;     // [S - 1, B, H]
-  Real* last = nullptr;      // [S, B, H]; scan: the carry
+  Real* state = nullptr;  // [S - 1, B, H]
+  Real* last = nullptr;   // [S, B, H]; scan: the carry
   Real* operand = nullptr;
   Real* between = nullptr;
-  Real* gains = nullptr;     // [B, chunks, H]
+  Real* gains = nullptr;  // [B, chunks, H]
   Real* offsets = nullptr;
 };
 

@@ -27,7 +27,8 @@ void RecurrentOp<Real>::run_dense(const Job& job, const cpu::PanelShape& shape, 
   std::deque<SpinBarrier> barriers;
   for (int part = 0; part < plan_.row_parts; ++part) barriers.emplace_back(wanted_channels);
   run_team(wanted_team, [&](int thread, int team) {
-    // OpenMP may grant fewer threads than the plan has; then nobody shares units, and rows are all there is to deal out.
+    // OpenMP may grant fewer threads than the plan has; then nobody shares units, and rows are all there is to deal
+    // out.
     const int channel_parts = team == wanted_team ? wanted_channels : 1;
     const int row_parts = team / channel_parts;
     const int row_part = thread / channel_parts;
@@ -81,7 +82,8 @@ void RecurrentOp<Real>::run_scan(const Job& job, bool backward, Real* carry, Rea
   parallel_for(threads, rows.rows * chunks, 1, [&](Index begin, Index end) {
     for (Index task = begin; task < end; ++task) {
       const cpu::ScanPart part = part_of(task);
-      if (part.begin < part.end) summary(job, part, at(gains, part.slot, task % chunks), at(offsets, part.slot, task % chunks));
+      if (part.begin < part.end)
+        summary(job, part, at(gains, part.slot, task % chunks), at(offsets, part.slot, task % chunks));
     }
   });
   // From here on `offsets` holds the carry that enters each chunk.

@@ -10,11 +10,11 @@ namespace penstock::plan {
 /// A cell of the list as host code sees it: what its header declares, without its maths.
 struct CellTraits {
   CellInfo info;
-  int index = 0;                ///< Position in the list; how the kernels number their cells.
-  int saved = 0;                ///< N, values kept for the backward pass (dense cells)
-  int phases = 1;               ///< 2: the last gates read an operand made by the first ones
-  int first_gates = 0;          ///< Gates of the first phase; all of them where phases == 1
-  bool split_gradients = false; ///< The gradient of R h differs from that of W x
+  int index = 0;                 ///< Position in the list; how the kernels number their cells.
+  int saved = 0;                 ///< N, values kept for the backward pass (dense cells)
+  int phases = 1;                ///< 2: the last gates read an operand made by the first ones
+  int first_gates = 0;           ///< Gates of the first phase; all of them where phases == 1
+  bool split_gradients = false;  ///< The gradient of R h differs from that of W x
 
   int gates() const { return static_cast<int>(info.gates); }
   int states() const { return static_cast<int>(info.states); }

@@ -12,13 +12,11 @@ namespace {
 template <class Enum, std::size_t n>
 using Names = std::array<std::pair<Enum, std::string_view>, n>;
 
-constexpr Names<Direction, 3> kDirections = {{{Direction::forward, "forward"},
-                                              {Direction::reverse, "reverse"},
-                                              {Direction::bidirectional, "bidirectional"}}};
+constexpr Names<Direction, 3> kDirections = {
+    {{Direction::forward, "forward"}, {Direction::reverse, "reverse"}, {Direction::bidirectional, "bidirectional"}}};
 constexpr Names<Bias, 3> kBiases = {{{Bias::none, "none"}, {Bias::single, "single"}, {Bias::both, "both"}}};
-constexpr Names<Algorithm, 3> kAlgorithms = {{{Algorithm::automatic, "automatic"},
-                                              {Algorithm::sequential, "sequential"},
-                                              {Algorithm::scan, "scan"}}};
+constexpr Names<Algorithm, 3> kAlgorithms = {
+    {{Algorithm::automatic, "automatic"}, {Algorithm::sequential, "sequential"}, {Algorithm::scan, "scan"}}};
 
 template <class Enum, std::size_t n>
 std::string_view name_of(const Names<Enum, n>& names, Enum value) {

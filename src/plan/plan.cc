@@ -36,9 +36,10 @@ Plan plan_dense(const Problem& problem) {
 }
 
 Plan plan_scan(const Problem& problem) {
-  require(problem.algorithm != Algorithm::scan || !problem.exact,
-          "algorithm must be automatic or sequential in exact mode, not scan: chunks round differently where a sequence "
-          "is split");
+  require(
+      problem.algorithm != Algorithm::scan || !problem.exact,
+      "algorithm must be automatic or sequential in exact mode, not scan: chunks round differently where a sequence "
+      "is split");
   Plan plan;
   const Index groups = std::max<Index>(1, problem.hidden / kScanChannels);
   const bool enough = problem.rows * groups >= problem.threads;
@@ -55,10 +56,10 @@ Plan plan_scan(const Problem& problem) {
   }
   plan.row_parts = static_cast<int>(std::min<Index>(problem.threads, problem.rows));
   plan.channel_parts = static_cast<int>(std::clamp<Index>(problem.threads / plan.row_parts, 1, groups));
-  plan.why = enough             ? "rows and channels occupy the threads; a chunked scan would compute gates twice"
-             : problem.exact    ? "exact mode: one order of operations"
-             : !long_enough     ? "T too short to cut into chunks"
-                                : "asked for";
+  plan.why = enough          ? "rows and channels occupy the threads; a chunked scan would compute gates twice"
+             : problem.exact ? "exact mode: one order of operations"
+             : !long_enough  ? "T too short to cut into chunks"
+                             : "asked for";
   return plan;
 }
 
@@ -70,8 +71,6 @@ std::string Plan::explain() const {
                      channel_parts == 1 ? "" : "s", chunk > 0 ? fmt::format(", chunks of {}", chunk) : "", why);
 }
 
-Plan make_plan(const Problem& problem) {
-  return problem.cell->info.scan ? plan_scan(problem) : plan_dense(problem);
-}
+Plan make_plan(const Problem& problem) { return problem.cell->info.scan ? plan_scan(problem) : plan_dense(problem); }
 
 }  // namespace penstock::plan

@@ -57,8 +57,12 @@ namespace penstock::cpu {
 
 HWY_EXPORT(FillDenseBackwardFloat);
 
-void FillDenseBackward(int cell, CellKernels<float>& kernels) { HWY_DYNAMIC_DISPATCH(FillDenseBackwardFloat)(cell, kernels); }
-void FillDenseBackward(int cell, CellKernels<double>& kernels) { HWY_STATIC_DISPATCH(FillDenseBackwardDouble)(cell, kernels); }
+void FillDenseBackward(int cell, CellKernels<float>& kernels) {
+  HWY_DYNAMIC_DISPATCH(FillDenseBackwardFloat)(cell, kernels);
+}
+void FillDenseBackward(int cell, CellKernels<double>& kernels) {
+  HWY_STATIC_DISPATCH(FillDenseBackwardDouble)(cell, kernels);
+}
 
 }  // namespace penstock::cpu
 #endif  // HWY_ONCE

@@ -55,8 +55,12 @@ namespace penstock::cpu {
 
 HWY_EXPORT(FillDenseForwardFloat);
 
-void FillDenseForward(int cell, CellKernels<float>& kernels) { HWY_DYNAMIC_DISPATCH(FillDenseForwardFloat)(cell, kernels); }
-void FillDenseForward(int cell, CellKernels<double>& kernels) { HWY_STATIC_DISPATCH(FillDenseForwardDouble)(cell, kernels); }
+void FillDenseForward(int cell, CellKernels<float>& kernels) {
+  HWY_DYNAMIC_DISPATCH(FillDenseForwardFloat)(cell, kernels);
+}
+void FillDenseForward(int cell, CellKernels<double>& kernels) {
+  HWY_STATIC_DISPATCH(FillDenseForwardDouble)(cell, kernels);
+}
 
 }  // namespace penstock::cpu
 #endif  // HWY_ONCE

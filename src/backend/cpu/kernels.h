@@ -21,11 +21,11 @@ struct RowMap {
 /// What all engines know about the batch. "Slots" are the rows sorted by falling length, so that the rows that still
 /// run at a step are always the first ones; states live in slot order.
 struct RowPlan {
-  Index rows = 0;                   // B
-  const Index* row_of = nullptr;    // [B] slot -> row of the batch
-  const Index* length = nullptr;    // [B] slot -> number of steps, falling
-  bool reverse = false;             // step s of a row is t = length - 1 - s
-  RowMap cells;                     // numbers the (row, t) pairs: a buffer [cells, C] holds step t of row at cells.at()
+  Index rows = 0;                 // B
+  const Index* row_of = nullptr;  // [B] slot -> row of the batch
+  const Index* length = nullptr;  // [B] slot -> number of steps, falling
+  bool reverse = false;           // step s of a row is t = length - 1 - s
+  RowMap cells;                   // numbers the (row, t) pairs: a buffer [cells, C] holds step t of row at cells.at()
   const std::uint8_t* reset = nullptr;  // at reset_map, or null
   RowMap reset_map;
 
@@ -41,35 +41,35 @@ struct RowPlan {
 template <class Real>
 struct DenseForward {
   RowPlan plan;
-  Index hidden = 0, heads = 1;       // H, heads; D = H / heads
-  const Real* wx = nullptr;          // [cells, G, H], W x without biases
-  const Real* bias_ih = nullptr;     // [G, H]
-  const Real* bias_hh = nullptr;     // [G, H]
-  const Real* packed = nullptr;      // recurrent panels, see panel.inl
-  Real* y = nullptr;                 // output, at y_map
+  Index hidden = 0, heads = 1;    // H, heads; D = H / heads
+  const Real* wx = nullptr;       // [cells, G, H], W x without biases
+  const Real* bias_ih = nullptr;  // [G, H]
+  const Real* bias_hh = nullptr;  // [G, H]
+  const Real* packed = nullptr;   // recurrent panels, see panel.inl
+  Real* y = nullptr;              // output, at y_map
   RowMap y_map;
-  Real* h[2] = {nullptr, nullptr};   // [B, H] in slot order: state 0 entering an even and an odd step
-  Real* state = nullptr;             // [S - 1, B, H] in slot order: the other states, in place
-  Real* last = nullptr;              // [S, B, H] in slot order: states after the last step of each row
-  Real* operand = nullptr;           // [B, H] in slot order, two-phase cells: what the second product multiplies
-  Real* between = nullptr;           // [B, N, H] in slot order, two-phase cells: saved values from phase to phase
-  Real* saved = nullptr;             // [cells, N, H] or null in inference
-  Real* prev = nullptr;              // [cells, S, H] states entering each step, or null in inference
+  Real* h[2] = {nullptr, nullptr};  // [B, H] in slot order: state 0 entering an even and an odd step
+  Real* state = nullptr;            // [S - 1, B, H] in slot order: the other states, in place
+  Real* last = nullptr;             // [S, B, H] in slot order: states after the last step of each row
+  Real* operand = nullptr;          // [B, H] in slot order, two-phase cells: what the second product multiplies
+  Real* between = nullptr;          // [B, N, H] in slot order, two-phase cells: saved values from phase to phase
+  Real* saved = nullptr;            // [cells, N, H] or null in inference
+  Real* prev = nullptr;             // [cells, S, H] states entering each step, or null in inference
 };
 
 template <class Real>
 struct DenseBackward {
   RowPlan plan;
   Index hidden = 0, heads = 1;
-  const Real* packed = nullptr;      // transposed recurrent panels
-  const Real* saved = nullptr;       // [cells, N, H]
-  const Real* prev = nullptr;        // [cells, S, H]
-  const Real* dy = nullptr;          // at dy_map
+  const Real* packed = nullptr;  // transposed recurrent panels
+  const Real* saved = nullptr;   // [cells, N, H]
+  const Real* prev = nullptr;    // [cells, S, H]
+  const Real* dy = nullptr;      // at dy_map
   RowMap dy_map;
-  Real* dstate = nullptr;            // [S, B, H] in slot order: gradient of the states after (then before) a step
-  Real* dwx = nullptr;               // [cells, G, H]
-  Real* drh = nullptr;               // [cells, G, H]; may be dwx itself where they are equal
-  Real* operand = nullptr;           // [cells, H] two-phase cells: what the second product multiplied, written anew
+  Real* dstate = nullptr;   // [S, B, H] in slot order: gradient of the states after (then before) a step
+  Real* dwx = nullptr;      // [cells, G, H]
+  Real* drh = nullptr;      // [cells, G, H]; may be dwx itself where they are equal
+  Real* operand = nullptr;  // [cells, H] two-phase cells: what the second product multiplied, written anew
 };
 
 /// A part of a dense job: slots and unit blocks of one member of a team. Members that share slots share a barrier.
@@ -84,8 +84,8 @@ template <class Real>
 struct ScanForward {
   RowPlan plan;
   Index hidden = 0;
-  const Real* wx = nullptr;        // [cells, G, H] without bias
-  const Real* bias = nullptr;      // [G, H]
+  const Real* wx = nullptr;    // [cells, G, H] without bias
+  const Real* bias = nullptr;  // [G, H]
   Real* y = nullptr;
   RowMap y_map;
 };
@@ -96,12 +96,12 @@ struct ScanBackward {
   Index hidden = 0;
   const Real* wx = nullptr;
   const Real* bias = nullptr;
-  const Real* y = nullptr;         // output of the forward pass
+  const Real* y = nullptr;  // output of the forward pass
   RowMap y_map;
   const Real* state_in = nullptr;  // [B, H] in slot order
   const Real* dy = nullptr;
   RowMap dy_map;
-  Real* dwx = nullptr;             // [cells, G, H]
+  Real* dwx = nullptr;  // [cells, G, H]
 };
 
 /// Steps [begin, end) of one slot and channels [channel_begin, channel_end).
@@ -113,10 +113,10 @@ struct ScanPart {
 
 /// Shape of the recurrent panels of one cell on one instruction set.
 struct PanelShape {
-  Index blocks = 0;          // unit blocks over all heads
+  Index blocks = 0;  // unit blocks over all heads
   Index blocks_per_head = 0;
-  Index units = 0;           // units in a block (the last one of a head may be partly padding)
-  std::size_t size = 0;      // Reals
+  Index units = 0;       // units in a block (the last one of a head may be partly padding)
+  std::size_t size = 0;  // Reals
 };
 
 /// Entry points for one cell, all of one instruction set.
