@@ -19,8 +19,7 @@ struct RecurrentLayer<Real>::Impl {
   bool forward_is_packed = false, backward_is_packed = false;
   unsigned isa_generation = cpu::isa_generation();
 
-  explicit Impl(const RecurrentLayerSpec& s)
-      : spec(s), cell(plan::cell_traits(s.cell)) {
+  explicit Impl(const RecurrentLayerSpec& s) : spec(s), cell(plan::cell_traits(s.cell)) {
     op.emplace(cell, s.input_size, s.hidden_size, s.heads, s.reverse);
   }
 
@@ -89,7 +88,8 @@ std::vector<typename RecurrentLayer<Real>::ParameterShape> RecurrentLayer<Real>:
   std::vector<ParameterShape> shapes = {{"weight_ih", {gates, spec.input_size}, &Weights::weight_ih}};
   if (dense && spec.heads == 1) shapes.push_back({"weight_hh", {gates, spec.hidden_size}, &Weights::weight_hh});
   if (dense && spec.heads > 1) {
-    shapes.push_back({"weight_hh", {spec.heads, gates / spec.heads, spec.hidden_size / spec.heads}, &Weights::weight_hh});
+    shapes.push_back(
+        {"weight_hh", {spec.heads, gates / spec.heads, spec.hidden_size / spec.heads}, &Weights::weight_hh});
   }
   if (spec.bias != Bias::none) shapes.push_back({"bias_ih", {gates}, &Weights::bias_ih});
   if (spec.bias == Bias::both && dense) shapes.push_back({"bias_hh", {gates}, &Weights::bias_hh});

@@ -61,10 +61,9 @@ class RecurrentLayer {
                Real* state_out, Real* tape, const Execution& execution) const;
 
   /// Adds to `gradients`; writes dx and dstate_in [S, B, H] unless null. y is what forward() wrote.
-  void backward(const Batch& batch, SequenceView<const Real> x, SequenceView<const Real> y,
-                SequenceView<const Real> dy, const Real* state_in, const Real* dstate_out, SequenceView<Real> dx,
-                Real* dstate_in, const Real* tape, const RecurrentWeights<Real>& gradients,
-                const Execution& execution) const;
+  void backward(const Batch& batch, SequenceView<const Real> x, SequenceView<const Real> y, SequenceView<const Real> dy,
+                const Real* state_in, const Real* dstate_out, SequenceView<Real> dx, Real* dstate_in, const Real* tape,
+                const RecurrentWeights<Real>& gradients, const Execution& execution) const;
 
  private:
   struct Impl;
