@@ -26,6 +26,7 @@ struct Inputs {
   std::vector<Index> lengths = {}, cu_seqlens = {};  // empty: none
   std::vector<std::uint8_t> reset = {};              // empty: none
   Layout layout = Layout::batch_first;
+  bool mixed = false;
   std::vector<Real> x = {}, dy = {};
   std::vector<Real> state_in = {}, dstate_out = {};  // empty: none
 
@@ -89,7 +90,7 @@ inline std::vector<Index> uneven_lengths(Index rows, Index steps) {
 template <class Real>
 Inputs<Real> make_inputs(const Recurrent<Real>& network, const Case& c, std::uint64_t seed = 2) {
   Random random(seed);
-  Inputs<Real> in{.rows = c.rows, .steps = c.steps, .layout = c.layout};
+  Inputs<Real> in{.rows = c.rows, .steps = c.steps, .layout = c.layout, .mixed = c.mixed};
   const std::vector<Index> lengths = uneven_lengths(c.rows, c.steps);
   if (c.form == RowForm::lengths) in.lengths = lengths;
   if (c.form == RowForm::packed) {
@@ -124,8 +125,9 @@ template <class Real>
 Outputs<Real> run(Recurrent<Real>& network, const Inputs<Real>& in, const Execution& execution = {}) {
   const Batch batch = in.batch();
   const Index inputs = network.spec().input_size, outputs = network.spec().output_size();
-  Sequence<Real> x(batch, inputs, in.layout), y(batch, outputs, in.layout);
-  Sequence<Real> dx(batch, inputs, in.layout), dy(batch, outputs, in.layout);
+  const auto layout = [&](int place) { return shifted(in.layout, in.mixed ? place : 0); };
+  Sequence<Real> x(batch, inputs, layout(0)), y(batch, outputs, layout(1));
+  Sequence<Real> dx(batch, inputs, layout(2)), dy(batch, outputs, layout(3));
   x.fill(in.x);
   dy.fill(in.dy);
   Outputs<Real> out;

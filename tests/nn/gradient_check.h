@@ -4,10 +4,12 @@
 
 #include <cmath>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "base/random.h"
+#include "penstock/types.h"
 
 namespace penstock::test {
 

@@ -35,6 +35,10 @@ TEST_P(CellsAgainstOracle, OptionsInFloat) {
   for (const Case& c : option_cases()) check_cell<float>(info(), c);
 }
 
+TEST_P(CellsAgainstOracle, Layouts) {
+  for (const Case& c : layout_cases()) check_cell<double>(info(), c);
+}
+
 TEST_P(CellsAgainstOracle, VeryLongSequences) {
   // Biases of up to 4 give units that remember a hundred steps beside units that forget at once.
   const Case c{.name = "65537_steps", .input = 1, .hidden = 2, .rows = 1, .steps = 65537, .bias_scale = 2.0};

@@ -133,7 +133,7 @@ TEST_P(EveryLayer, AnySplitIsTheWholeToTheBit) {
   for (Index cut = 1; cut < steps; ++cut) {
     state = state_;
     std::vector<double> joined(whole.size());
-    for (const auto [begin, end] : {std::pair(Index{0}, cut), std::pair(cut, steps)}) {
+    for (const auto& [begin, end] : {std::pair(Index{0}, cut), std::pair(cut, steps)}) {
       Pass part = pass(false, false);
       part.batch.steps = end - begin;
       std::vector<double> x;
@@ -200,7 +200,7 @@ INSTANTIATE_TEST_SUITE_P(
                     return std::make_unique<Recurrence<double>>(
                         layout, "recurrent", RecurrentLayerSpec{"mingru", 3, 5, 1, Bias::single, false});
                   }}),
-    [](const auto& info) { return info.param.name; });
+    [](const auto& tested) { return tested.param.name; });
 
 TEST(CausalConvolution, TapsReachBackInOrder) {
   ParameterLayout layout;

@@ -12,8 +12,22 @@ namespace penstock::test {
 
 enum class RowForm { full, lengths, packed };
 
-/// Where the elements of a sequence lie; the "gapped" ones leave unused elements between rows and steps.
-enum class Layout { batch_first, time_first, batch_first_gapped, time_first_gapped };
+/// Where the elements of a sequence lie. A slice is some of the channels of a wider contiguous tensor; gapped ones also
+/// leave elements between the rows (or steps) unused.
+enum class Layout {
+  batch_first,
+  time_first,
+  batch_first_slice,
+  time_first_slice,
+  batch_first_gapped,
+  time_first_gapped
+};
+constexpr int layout_count = 6;
+
+/// The layout `places` further in the list, around its end.
+constexpr Layout shifted(Layout layout, int places) {
+  return static_cast<Layout>((static_cast<int>(layout) + places) % layout_count);
+}
 
 struct Case {
   std::string name;
@@ -27,6 +41,7 @@ struct Case {
   Index steps = 7;
   RowForm form = RowForm::full;
   Layout layout = Layout::batch_first;
+  bool mixed = false;  ///< x has `layout`; y, dy and dx each have another one.
   bool reset = false;
   bool state = true;        ///< Random states in and random gradients into the states out; else neither.
   double bias_scale = 0.3;  ///< Biases are uniform in +- this. Large: gates that are open, shut or slow.
@@ -56,7 +71,25 @@ inline Case everything() {
           .steps = 9,
           .form = RowForm::lengths,
           .layout = Layout::time_first_gapped,
+          .mixed = true,
           .reset = true};
+}
+
+/// All layouts, alone and mixed, also where one row or one step leaves a stride without meaning.
+inline std::vector<Case> layout_cases() {
+  std::vector<Case> cases;
+  for (int layout = 0; layout < layout_count; ++layout) {
+    for (const auto& [rows, steps] : {std::pair<Index, Index>{1, 1}, {1, 4}, {3, 1}, {3, 4}, {3, 3}}) {
+      for (const bool mixed : {false, true}) {
+        Case c{.name = "layout_" + std::to_string(layout) + (mixed ? "_mixed_" : "_") + std::to_string(rows) + "x" +
+                       std::to_string(steps)};
+        c.layers = rows == 3 && steps == 4 ? 2 : 1;
+        c.rows = rows, c.steps = steps, c.layout = static_cast<Layout>(layout), c.mixed = mixed;
+        cases.push_back(c);
+      }
+    }
+  }
+  return cases;
 }
 
 inline std::vector<Case> shape_cases() {
@@ -111,9 +144,6 @@ inline std::vector<Case> option_cases() {
       {.name = "reset", .steps = 17, .reset = true},
       {.name = "reset_reverse", .direction = Direction::reverse, .steps = 17, .reset = true},
       {.name = "reset_no_state", .steps = 17, .reset = true, .state = false},
-      {.name = "time_first", .layout = Layout::time_first},
-      {.name = "batch_first_gapped", .layers = 2, .layout = Layout::batch_first_gapped},
-      {.name = "time_first_gapped", .direction = Direction::reverse, .layout = Layout::time_first_gapped},
       everything(),
   };
 }

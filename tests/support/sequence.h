@@ -21,17 +21,20 @@ template <class Real>
 class Sequence {
  public:
   Sequence(const Batch& batch, Index channels, Layout layout) : batch_(batch), channels_(channels) {
+    const bool slice = layout == Layout::batch_first_slice || layout == Layout::time_first_slice;
     const bool gapped = layout == Layout::batch_first_gapped || layout == Layout::time_first_gapped;
-    const Index gap = gapped ? 3 : 0;
+    const bool time_first =
+        layout == Layout::time_first || layout == Layout::time_first_slice || layout == Layout::time_first_gapped;
+    const Index gap = slice || gapped ? 3 : 0, inner = channels + gap, outer_gap = gapped ? 5 : 0;
     if (batch.cu_seqlens) {
-      step_stride_ = channels + gap;
+      step_stride_ = inner;
       row_stride_ = -1000003;  // packed batches must not use it
-    } else if (layout == Layout::time_first || layout == Layout::time_first_gapped) {
-      row_stride_ = channels + gap;
-      step_stride_ = batch.rows * row_stride_ + 2 * gap;
+    } else if (time_first) {
+      row_stride_ = inner;
+      step_stride_ = batch.rows * inner + outer_gap;
     } else {
-      step_stride_ = channels + gap;
-      row_stride_ = batch.steps * step_stride_ + 2 * gap;
+      step_stride_ = inner;
+      row_stride_ = batch.steps * inner + outer_gap;
     }
     Index last = gap;
     for_each_position([&](Index, Index first, bool) { last = std::max(last, first + channels_); }, gap);
