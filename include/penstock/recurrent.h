@@ -52,6 +52,7 @@ struct SequenceView {
   /// data [T, B, C], contiguous.
   static SequenceView time_first(Real* data, Index rows, Index channels) { return {data, channels, rows * channels}; }
   explicit operator bool() const { return data != nullptr; }
+  // Implicit on purpose, as from Real* to const Real*. NOLINTNEXTLINE(google-explicit-constructor)
   operator SequenceView<const Real>() const
     requires(!std::is_const_v<Real>)
   {
