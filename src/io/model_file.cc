@@ -74,8 +74,7 @@ ModelDescription read_description(const SafetensorsFile& file) {
   return result;
 }
 
-void read_parameters(const SafetensorsFile& file, Model::Impl& model) {
-  nn::Parameters<float>& parameters = *model.parameters;
+void read_parameters(const SafetensorsFile& file, nn::Parameters<float>& parameters) {
   std::set<std::string_view> known;
   for (const nn::ParameterEntry& entry : parameters.layout().entries()) {
     const std::span<float> value = parameters.value(entry);
@@ -99,7 +98,7 @@ Model Model::load(const std::string& path) {
   const io::SafetensorsFile file = io::SafetensorsFile::open(path);
   const io::ModelDescription description = io::read_description(file);
   auto impl = std::make_unique<Impl>(description.spec, description.data);
-  io::read_parameters(file, *impl);
+  io::read_parameters(file, *impl->parameters);
   impl->network.bind(impl->parameters->values().data(), nullptr);
   return Model(std::move(impl));
 }

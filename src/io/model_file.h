@@ -29,6 +29,6 @@ ModelDescription read_description(const SafetensorsFile& file);
 
 /// Copies all parameters from the file. Throws Error(incompatible) naming a tensor that is missing, unknown or of
 /// another shape, Error(bad_input) for values that are not finite; the parameters are then undefined.
-void read_parameters(const SafetensorsFile& file, Model::Impl& model);
+void read_parameters(const SafetensorsFile& file, nn::Parameters<float>& parameters);
 
 }  // namespace penstock::io

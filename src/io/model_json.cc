@@ -186,27 +186,30 @@ std::string to_text(const json& value) {
   }
 }
 
-std::string difference(const std::string& name, const json& there, const json& here) {
-  if (there.is_object() && here.is_object()) {
-    for (const auto& [key, value] : here.items()) {
-      const auto found = there.find(key);
-      std::string result = difference(name + "." + key, found == there.end() ? json() : *found, value);
+std::string difference(const std::string& name, const Place& there, const Place& here) {
+  const json missing;
+  if (there.value.is_object() && here.value.is_object()) {
+    for (const auto& [key, value] : here.value.items()) {
+      const auto found = there.value.find(key);
+      const json& other = found == there.value.end() ? missing : *found;
+      std::string result = difference(name + "." + key, {there.name, other}, {here.name, value});
       if (!result.empty()) return result;
     }
-    for (const auto& [key, value] : there.items()) {
-      if (!here.contains(key)) return difference(name + "." + key, value, json());
+    for (const auto& [key, value] : there.value.items()) {
+      if (!here.value.contains(key)) return difference(name + "." + key, {there.name, value}, {here.name, missing});
     }
     return {};
   }
-  if (there.is_array() && here.is_array() && there.size() == here.size()) {
-    for (std::size_t i = 0; i < here.size(); ++i) {
-      std::string result = difference(fmt::format("{}[{}]", name, i), there[i], here[i]);
+  if (there.value.is_array() && here.value.is_array() && there.value.size() == here.value.size()) {
+    for (std::size_t i = 0; i < here.value.size(); ++i) {
+      std::string result =
+          difference(fmt::format("{}[{}]", name, i), {there.name, there.value[i]}, {here.name, here.value[i]});
       if (!result.empty()) return result;
     }
     return {};
   }
-  if (there == here) return {};
-  return fmt::format("{} is {} there and {} here", name, brief(there), brief(here));
+  if (there.value == here.value) return {};
+  return fmt::format("{} is {} in {} and {} in {}", name, brief(there.value), there.name, brief(here.value), here.name);
 }
 
 }  // namespace penstock::io

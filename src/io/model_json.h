@@ -22,8 +22,13 @@ nlohmann::json parse_object(const std::string& text, const std::string& source, 
 /// Text of a JSON value. Throws Error(bad_input) if a string in it (a column's name, say) is not UTF-8.
 std::string to_text(const nlohmann::json& json);
 
-/// The first field in which two values differ, for a message: "model.width is 64 there and 128 here". Empty if equal.
-std::string difference(const std::string& name, const nlohmann::json& there, const nlohmann::json& here);
+/// The first field in which two values differ, for a message: "model.width is 64 in the checkpoint and 128 in this run"
+/// where `name` is "model" and the places are as named. Empty if they are equal.
+struct Place {
+  const char* name;
+  const nlohmann::json& value;
+};
+std::string difference(const std::string& name, const Place& there, const Place& here);
 
 /// Reads the fields of one JSON object, each exactly once. Throws Error(bad_input) that names source and field.
 class ObjectReader {

@@ -15,7 +15,7 @@ const ModelSpec& checked(const ModelSpec& spec, const DataDescription& data) {
   return spec;
 }
 
-void forward(Model::Impl& impl, Index rows, Index steps, const nn::Input<float>& input, std::span<float> outputs,
+void forward(const Model::Impl& impl, Index rows, Index steps, const nn::Input<float>& input, std::span<float> outputs,
              ModelState& state, const Execution& execution) {
   const std::lock_guard lock(impl.guard);
   nn::Pass pass;

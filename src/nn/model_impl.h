@@ -14,11 +14,12 @@ struct Model::Impl {
 
   ModelSpec spec;
   DataDescription data;
-  nn::Network<float> network;
+  /// Its layers keep scratch memory, hence mutable; what it computes does not depend on that.
+  mutable nn::Network<float> network;
   /// Shared with the sessions that were opened on the model, which may outlive it.
   std::shared_ptr<nn::Parameters<float>> parameters;
-  nn::Arena arena;   // of forward() and of training
-  std::mutex guard;  // Model::forward is const, but the network and the arena serve one call at a time
+  mutable nn::Arena arena;   // of forward() and of training
+  mutable std::mutex guard;  // the network and the arena serve one call at a time
 };
 
 }  // namespace penstock

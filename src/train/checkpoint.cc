@@ -1,0 +1,134 @@
+#include "train/checkpoint.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "io/model_file.h"
+#include "io/model_json.h"
+#include "nn/elementwise.h"
+
+namespace penstock::training {
+
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* metadata_key = "penstock.training";
+constexpr Index format_version = 1;
+
+std::string slot_tensor(const OptimizerRule::Slot& slot, const nn::ParameterEntry& entry) {
+  return std::string(io::training_prefix) + slot.name + "." + entry.name;
+}
+
+std::string state_tensor() { return std::string(io::training_prefix) + "state"; }
+
+void check_same(const std::string& path, const std::string& name, const json& there, const json& here) {
+  const std::string difference = io::difference(name, {"the checkpoint", there}, {"this run", here});
+  if (!difference.empty()) fail(ErrorCode::incompatible, "{}: checkpoint of another run: {}", path, difference);
+}
+
+std::vector<float> read_slot(const io::SafetensorsFile& file, const OptimizerRule::Slot& slot,
+                             const nn::ParameterLayout& layout) {
+  std::vector<float> values(slot.values.size(), 0.0f);
+  for (const nn::ParameterEntry& entry : layout.entries()) {
+    file.read(slot_tensor(slot, entry), entry.shape, std::span(values).subspan(entry.offset, entry.size));
+  }
+  return values;
+}
+
+std::vector<float> read_state(const io::SafetensorsFile& file, Index size) {
+  std::vector<float> values(static_cast<std::size_t>(size));
+  if (size > 0) file.read(state_tensor(), {size}, std::span(values));
+  return values;
+}
+
+Index read_count(io::ObjectReader& reader, const char* field, Index largest) {
+  const Index value = reader.integer(field);
+  if (value < 0 || value > largest) reader.refuse(field, fmt::format("must be 0 to {}, not {}", largest, value));
+  return value;
+}
+
+}  // namespace
+
+void save_checkpoint(const std::string& path, const Model::Impl& model, OptimizerRule& optimizer, const RunState& state,
+                     const Dataset& data, const json& identity) {
+  std::vector<io::TensorData> tensors = io::model_tensors(model);
+  for (const OptimizerRule::Slot& slot : optimizer.slots()) {
+    for (const nn::ParameterEntry& entry : model.parameters->layout().entries()) {
+      const std::span<const float> values(slot.values);
+      tensors.push_back(
+          io::tensor_data(slot_tensor(slot, entry), entry.shape, values.subspan(entry.offset, entry.size)));
+    }
+  }
+  const std::span<const float> carried(state.carried);
+  if (!carried.empty()) {
+    tensors.push_back(io::tensor_data(state_tensor(), {static_cast<Index>(carried.size())}, carried));
+  }
+  io::Metadata metadata = io::model_metadata(model.spec, model.data);
+  metadata[metadata_key] = io::to_text({{"format_version", format_version},
+                                        {"options", identity},
+                                        {"step", state.step},
+                                        {"skipped", state.skipped},
+                                        {"skipped_in_a_row", state.skipped_in_a_row},
+                                        {"updates", optimizer.updates()},
+                                        {"scored", state.scored},
+                                        {"seconds", state.seconds},
+                                        {"carried_rows", state.carried_rows},
+                                        {"position", data.position()}});
+  io::write_safetensors(path, tensors, metadata);
+}
+
+RunState load_checkpoint(const std::string& path, Model::Impl& model, OptimizerRule& optimizer, Dataset& data,
+                         const json& identity) {
+  const io::SafetensorsFile file = io::SafetensorsFile::open(path);
+  const io::ModelDescription description = io::read_description(file);
+  const auto text = file.metadata().find(metadata_key);
+  if (text == file.metadata().end()) {
+    fail(ErrorCode::incompatible, "{}: a model, not a checkpoint: it has nothing to resume from", path);
+  }
+  const json fields = io::parse_object(text->second, path, metadata_key);
+  io::ObjectReader reader(fields, path, metadata_key);
+  const Index version = reader.integer("format_version");
+  if (version != format_version) {
+    fail(ErrorCode::incompatible, "{}: checkpoint format_version is {}, this version of Penstock reads {}", path,
+         version, format_version);
+  }
+  check_same(path, "model", io::to_json(description.spec), io::to_json(model.spec));
+  check_same(path, "data", io::to_json(description.data), io::to_json(model.data));
+  check_same(path, "options", reader.object("options"), identity);
+
+  constexpr Index any = Index{1} << 60;
+  RunState state;
+  state.step = read_count(reader, "step", any);
+  state.skipped = read_count(reader, "skipped", state.step);
+  state.skipped_in_a_row = read_count(reader, "skipped_in_a_row", state.skipped);
+  const Index updates = read_count(reader, "updates", state.step);
+  state.scored = read_count(reader, "scored", any);
+  state.seconds = reader.number("seconds");
+  if (!(state.seconds >= 0.0)) reader.refuse("seconds", "must not be negative");
+  state.carried_rows = read_count(reader, "carried_rows", Index{1} << 32);
+  const std::string position = reader.string("position");
+  reader.finish();
+
+  // Everything that can fail comes before the first change.
+  const nn::ParameterLayout& layout = model.parameters->layout();
+  nn::Parameters<float> parameters(layout);
+  io::read_parameters(file, parameters);
+  std::vector<std::vector<float>> slots;
+  for (const OptimizerRule::Slot& slot : optimizer.slots()) slots.push_back(read_slot(file, slot, layout));
+  const Index state_size = state.carried_rows * model.network.state_size();
+  const io::TensorInfo* const stored = file.find(state_tensor());
+  if (state_size > 0 && stored && stored->bytes != state_size * static_cast<Index>(sizeof(float))) {
+    reader.refuse("carried_rows", fmt::format("is {}, which does not fit tensor {}", state.carried_rows, stored->name));
+  }
+  if (state_size > 0 && !stored) reader.refuse("carried_rows", "is not 0, but there is no tensor " + state_tensor());
+  state.carried = read_state(file, state_size);
+  data.restore(position);
+
+  std::ranges::copy(parameters.values(), model.parameters->values().begin());
+  for (std::size_t i = 0; i < slots.size(); ++i) optimizer.slots()[i].values = std::move(slots[i]);
+  optimizer.set_updates(updates);
+  return state;
+}
+
+}  // namespace penstock::training

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "nn/model_impl.h"
+#include "penstock/train.h"
+#include "train/optimizer.h"
+
+namespace penstock::training {
+
+/// Where a run stands, apart from the weights and the optimiser's slots.
+struct RunState {
+  Index step = 0;  ///< Batches so far, skipped ones included.
+  Index skipped = 0;
+  Index skipped_in_a_row = 0;
+  Index scored = 0;  ///< Scored time steps so far.
+  double seconds = 0.0;
+  Index carried_rows = 0;      ///< Rows of `carried`; 0 before the first batch.
+  std::vector<float> carried;  ///< State of the model behind the last good batch.
+};
+
+/// Writes everything that a run needs to go on bit for bit, as one safetensors file that replaces `path` as a whole or
+/// not at all. `identity` is that of the options.
+void save_checkpoint(const std::string& path, const Model::Impl& model, OptimizerRule& optimizer, const RunState& state,
+                     const Dataset& data, const nlohmann::json& identity);
+
+/// Reads it back into all four. Throws Error(incompatible) naming the first field of model, data or options that
+/// differs from this run's, or a tensor that does not fit, Error(bad_input) for a file that is damaged, and then leaves
+/// the model untouched.
+RunState load_checkpoint(const std::string& path, Model::Impl& model, OptimizerRule& optimizer, Dataset& data,
+                         const nlohmann::json& identity);
+
+}  // namespace penstock::training

@@ -1,0 +1,125 @@
+#include "train/loss.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/check.h"
+#include "nn/elementwise.h"
+#include "nn/exponential.h"
+
+namespace penstock::training {
+
+namespace {
+
+struct RowLoss {
+  double loss;
+  bool correct;
+};
+
+/// One scored row of cross_entropy(); `scale` is 1 / scored.
+RowLoss cross_entropy_row(Index classes, const float* logits, Index label, float scale, float* gradient) {
+  float largest = logits[0];
+  for (Index c = 1; c < classes; ++c) largest = std::max(largest, logits[c]);
+  float sum = 0.0f;
+  if (gradient) {
+    for (Index c = 0; c < classes; ++c) gradient[c] = nn::exponential(logits[c] - largest);
+    sum = nn::fixed_sum<float>(classes, [&](Index c) { return gradient[c]; });
+    const float factor = scale / sum;
+    for (Index c = 0; c < classes; ++c) gradient[c] *= factor;
+    gradient[label] -= scale;
+  } else {
+    sum = nn::fixed_sum<float>(classes, [&](Index c) { return nn::exponential(logits[c] - largest); });
+  }
+  return {std::log(static_cast<double>(sum)) + static_cast<double>(largest) - static_cast<double>(logits[label]),
+          logits[label] == largest};
+}
+
+/// Both regression losses: term(difference) and slope(difference) of one value.
+template <class Term, class Slope>
+LossSum regression(const Execution& execution, Index rows, Index width, const float* y, const float* targets,
+                   const float* weights, float* gradient, nn::Arena& arena, Term term, Slope slope) {
+  const nn::Arena::Scope scope(arena);
+  LossSum result;
+  for (Index r = 0; r < rows; ++r) {
+    const float* const weight = weights + r * width;
+    double row_weight = 0.0;
+    for (Index c = 0; c < width; ++c) row_weight += static_cast<double>(weight[c]);
+    result.weight += row_weight;
+    result.scored += row_weight > 0.0 ? 1 : 0;
+  }
+  const double scale = result.weight > 0.0 ? 1.0 / result.weight : 0.0;
+  double* const row_loss = arena.take<double>(rows);
+  nn::for_rows(execution, rows, width, [&](Index begin, Index end) {
+    for (Index r = begin; r < end; ++r) {
+      row_loss[r] = 0.0;
+      for (Index i = r * width; i < (r + 1) * width; ++i) {
+        if (gradient) gradient[i] = 0.0f;
+        if (weights[i] == 0.0f) continue;
+        const double weight = static_cast<double>(weights[i]);
+        const double difference = static_cast<double>(y[i]) - static_cast<double>(targets[i]);
+        row_loss[r] += weight * term(difference);
+        if (gradient) gradient[i] = static_cast<float>(scale * weight * slope(difference));
+      }
+    }
+  });
+  result.sum = nn::fixed_sum<double>(rows, [&](Index r) { return row_loss[r]; });
+  return result;
+}
+
+}  // namespace
+
+LossSum& LossSum::operator+=(const LossSum& other) {
+  sum += other.sum;
+  weight += other.weight;
+  scored += other.scored;
+  correct += other.correct;
+  return *this;
+}
+
+LossSum cross_entropy(const Execution& execution, Index rows, Index classes, const float* logits,
+                      const std::int32_t* labels, float* gradient, nn::Arena& arena) {
+  const nn::Arena::Scope scope(arena);
+  LossSum result;
+  for (Index r = 0; r < rows; ++r) {
+    require(labels[r] >= -1 && labels[r] < classes, "label {} is outside -1..{}", labels[r], classes - 1);
+    result.scored += labels[r] >= 0 ? 1 : 0;
+  }
+  result.weight = static_cast<double>(result.scored);
+  const float scale = result.scored > 0 ? 1.0f / static_cast<float>(result.scored) : 0.0f;
+  double* const row_loss = arena.take<double>(rows);
+  bool* const row_correct = arena.take<bool>(rows);
+  nn::for_rows(execution, rows, 8 * classes, [&](Index begin, Index end) {
+    for (Index r = begin; r < end; ++r) {
+      float* const row_gradient = gradient ? gradient + r * classes : nullptr;
+      RowLoss row{0.0, false};
+      if (labels[r] >= 0) {
+        row = cross_entropy_row(classes, logits + r * classes, labels[r], scale, row_gradient);
+      } else if (row_gradient) {
+        std::fill_n(row_gradient, classes, 0.0f);
+      }
+      row_loss[r] = row.loss;
+      row_correct[r] = row.correct;
+    }
+  });
+  result.sum = nn::fixed_sum<double>(rows, [&](Index r) { return row_loss[r]; });
+  result.correct = std::count(row_correct, row_correct + rows, true);
+  return result;
+}
+
+LossSum mean_squared_error(const Execution& execution, Index rows, Index width, const float* y, const float* targets,
+                           const float* weights, float* gradient, nn::Arena& arena) {
+  return regression(
+      execution, rows, width, y, targets, weights, gradient, arena, [](double d) { return d * d; },
+      [](double d) { return 2.0 * d; });
+}
+
+LossSum mean_absolute_error(const Execution& execution, Index rows, Index width, const float* y, const float* targets,
+                            const float* weights, float* gradient, nn::Arena& arena) {
+  return regression(
+      execution, rows, width, y, targets, weights, gradient, arena, [](double d) { return std::abs(d); },
+      [](double d) { return d > 0.0   ? 1.0
+                            : d < 0.0 ? -1.0
+                                      : d; });  // NaN stays NaN
+}
+
+}  // namespace penstock::training

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include "penstock/train.h"
+
+namespace penstock::training {
+
+/// Throws Error(invalid_argument) naming the option that is out of range, or limits that never end a run over `data`.
+void check_options(const TrainOptions& options, const Dataset& data);
+
+/// The loss that `automatic` stands for. Throws Error(invalid_argument) if the task has no such loss.
+Loss resolve_loss(Loss loss, Task task);
+
+/// The options that decide which weights come out, for comparison with a checkpoint's. Limits, paths, how often things
+/// happen and the execution are left out: a run may go on for longer, or on another machine.
+nlohmann::json identity(const TrainOptions& options, Task task);
+
+}  // namespace penstock::training

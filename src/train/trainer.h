@@ -1,0 +1,79 @@
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "nn/model_impl.h"
+#include "penstock/train.h"
+#include "train/checkpoint.h"
+#include "train/loss.h"
+#include "train/metrics.h"
+#include "train/optimizer.h"
+
+namespace penstock::training {
+
+/// One run of penstock::train(). The arguments must have been checked.
+class Trainer {
+ public:
+  Trainer(Model::Impl& model, Dataset& data, const TrainOptions& options, const TrainCallbacks& callbacks, bool resume);
+
+  TrainResult run();
+
+ private:
+  /// What one batch came to. `broken` names what was not finite, if anything; then nothing has changed.
+  struct Outcome {
+    LossSum loss;
+    double learning_rate = 0.0;
+    double gradient_norm = 0.0, clipped_norm = 0.0;
+    const char* broken = nullptr;
+    Index scored = 0;  // also of a broken batch, whose loss is not known
+  };
+
+  /// One batch: forward, loss, backward, clip, update. Weights, optimiser and carried state change only if everything
+  /// on the way was finite.
+  Outcome train_batch();
+  /// Fills in what the forward pass and the loss give. False if something was not finite.
+  bool forward(const nn::Pass& pass, float* doutputs, Outcome& outcome);
+  /// The same for gradients and norms.
+  bool backward(const nn::Pass& pass, const float* doutputs, Outcome& outcome);
+
+  void count(const Outcome& outcome);
+  void report(const Outcome& outcome, double seconds);
+  void validate(double seconds);
+  void give_up_if_hopeless(const Outcome& outcome) const;
+  void save();
+
+  double seconds() const;
+  double epoch() const;
+  /// How much of the run is behind us (0..1) when `steps` batches have been counted: the limit that is nearest decides.
+  double fraction(Index steps, double seconds) const;
+  double gradient_norm_of_block(Index block) const;
+  std::string describe_skip(const Outcome& outcome) const;
+
+  Model::Impl& model_;
+  Dataset& data_;
+  TrainOptions options_;
+  const TrainCallbacks& callbacks_;
+  Loss loss_;
+  nlohmann::json identity_;
+  std::unique_ptr<OptimizerRule> optimizer_;
+  MetricsLog metrics_;
+
+  RunState state_;
+  double seconds_before_ = 0.0;  // of earlier runs that this one resumes
+  std::chrono::steady_clock::time_point started_;
+
+  // Reused from batch to batch.
+  Example example_;
+  std::vector<float> next_state_;
+
+  // Since the last report.
+  LossSum reported_loss_;
+  Index reported_places_ = 0;
+  double last_report_ = 0.0, last_validation_ = 0.0, last_checkpoint_ = 0.0;
+  TrainResult result_;
+};
+
+}  // namespace penstock::training
