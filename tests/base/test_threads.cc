@@ -1,0 +1,60 @@
+// Teams, parallel loops and the barrier between two steps.
+
+#include "base/threads.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <stdexcept>
+#include <vector>
+
+#include "support/expect_error.h"
+
+namespace penstock {
+namespace {
+
+TEST(Threads, CoverARangeExactlyOnce) {
+  for (const int threads : {1, 2, 3, 7}) {
+    for (const Index count : {0, 1, 2, 5, 100}) {
+      for (const Index grain : {1, 3, 1000}) {
+        std::vector<std::atomic<int>> seen(count);
+        parallel_for(threads, count, grain, [&](Index begin, Index end) {
+          for (Index i = begin; i < end; ++i) ++seen[i];
+        });
+        for (const auto& times : seen) EXPECT_EQ(times, 1);
+      }
+    }
+  }
+}
+
+TEST(Threads, CarryExceptionsToTheCaller) {
+  EXPECT_THROW(run_team(3, [](int, int) { throw std::runtime_error("inside"); }), std::runtime_error);
+}
+
+TEST(Threads, RefuseImpossibleCounts) {
+  EXPECT_EQ(resolve_threads(3), 3);
+  EXPECT_GE(resolve_threads(0), 1);
+  test::expect_error(ErrorCode::invalid_argument, "threads must be 0 (all cores) to 1024, not -1",
+                     [] { resolve_threads(-1); });
+  test::expect_error(ErrorCode::invalid_argument, "not 100000", [] { resolve_threads(100000); });
+}
+
+TEST(SpinBarrier, HoldsEveryMemberAtEveryStep) {
+  constexpr int steps = 2000;
+  constexpr int members = 3;
+  std::vector<std::atomic<int>> arrivals(steps);
+  SpinBarrier barrier(members);
+  std::atomic<bool> early{false};
+  run_team(members, [&](int, int team) {
+    ASSERT_EQ(team, members);
+    for (int step = 0; step < steps; ++step) {
+      ++arrivals[step];
+      barrier.wait();
+      if (arrivals[step] != members) early = true;
+    }
+  });
+  EXPECT_FALSE(early);
+}
+
+}  // namespace
+}  // namespace penstock
