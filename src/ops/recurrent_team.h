@@ -78,25 +78,30 @@ void RecurrentOp<Real>::run_scan(const Job& job, bool backward, Real* carry, Rea
     const Index slot = task / chunks, chunk = task % chunks;
     return cpu::ScanPart{slot, chunk * plan_.chunk, std::min((chunk + 1) * plan_.chunk, rows.length[slot]), 0, hidden_};
   };
+  const auto count_of = [&](Index slot) { return (rows.length[slot] + plan_.chunk - 1) / plan_.chunk; };
+  // The chunk that is walked last: nothing hangs on its summary.
+  const auto last_of = [&](Index slot) { return backward ? 0 : count_of(slot) - 1; };
   const int threads = plan_.threads();
   parallel_for(threads, rows.rows * chunks, 1, [&](Index begin, Index end) {
     for (Index task = begin; task < end; ++task) {
       const cpu::ScanPart part = part_of(task);
-      if (part.begin < part.end)
-        summary(job, part, at(gains, part.slot, task % chunks), at(offsets, part.slot, task % chunks));
+      const Index chunk = task % chunks;
+      if (part.begin >= part.end || chunk == last_of(part.slot)) continue;
+      summary(job, part, at(gains, part.slot, chunk), at(offsets, part.slot, chunk));
     }
   });
   // From here on `offsets` holds the carry that enters each chunk.
   for (Index slot = 0; slot < rows.rows; ++slot) {
-    const Index count = (rows.length[slot] + plan_.chunk - 1) / plan_.chunk;
+    const Index count = count_of(slot);
     Real* running = carry + slot * hidden_;
     for (Index i = 0; i < count; ++i) {
       const Index chunk = backward ? count - 1 - i : i;
-      Real* gain = at(gains, slot, chunk);
+      const Real* gain = at(gains, slot, chunk);
       Real* offset = at(offsets, slot, chunk);
+      const bool summarised = chunk != last_of(slot);
       for (Index c = 0; c < hidden_; ++c) {
         const Real entering = running[c];
-        running[c] = gain[c] * entering + offset[c];
+        if (summarised) running[c] = gain[c] * entering + offset[c];
         offset[c] = entering;
       }
     }
@@ -107,6 +112,10 @@ void RecurrentOp<Real>::run_scan(const Job& job, bool backward, Real* carry, Rea
       if (part.begin < part.end) run(job, part, at(offsets, part.slot, task % chunks));
     }
   });
+  // What left the last chunk, rather than what the summaries foretold: the state is then the last output itself.
+  for (Index slot = 0; slot < rows.rows; ++slot) {
+    if (count_of(slot) > 0) std::copy_n(at(offsets, slot, last_of(slot)), hidden_, carry + slot * hidden_);
+  }
 }
 
 }  // namespace penstock::ops
