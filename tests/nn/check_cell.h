@@ -99,7 +99,8 @@ Inputs<Real> make_inputs(const Recurrent<Real>& network, const Case& c, std::uin
   }
   const Index positions = oracle::position_count(in.batch());
   if (c.reset) {
-    for (Index p = 0; p < positions; ++p) in.reset.push_back(random.below(4) == 0);
+    // A handful of resets in a row, so that long sequences also have long stretches without.
+    for (Index p = 0; p < positions; ++p) in.reset.push_back(random.below(std::max<Index>(4, c.steps / 8)) == 0);
   }
   in.x = draw<Real>(random, positions * c.input);
   in.dy = draw<Real>(random, positions * network.spec().output_size());

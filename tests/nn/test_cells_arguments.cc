@@ -137,6 +137,13 @@ TEST(CallArguments, AreSoundBeforeTheyAreSpoilt) {
   call.backward();
 }
 
+TEST(CallArguments, ScanIsNotExact) {
+  Call call({.cell = "mingru", .input_size = 2, .hidden_size = 3});
+  call.forward();
+  call.execution = {.algorithm = Algorithm::scan, .exact = true};
+  expect_refused("scan in exact mode", {"algorithm", "scan", "exact"}, [&] { call.forward(); });
+}
+
 TEST(CallArguments, OfAStep) {
   std::vector<float> x(6), y(9), state(9);
   Call call;

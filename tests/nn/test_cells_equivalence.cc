@@ -201,20 +201,26 @@ TEST_P(CellEquivalence, TheSameCallGivesTheSameBits) {
 }
 
 TEST_P(CellEquivalence, ThreadsChangeRoundingOnly) {
-  const Case c{.name = "threads", .input = 7, .hidden = 33, .layers = 2, .rows = 5, .steps = 65, .reset = true};
-  Recurrent<float> network = make_network<float>(cell(), c);
-  const Inputs<float> in = make_inputs(network, c);
-  for (Execution execution : executions(info())) {
-    execution.threads = 1;
-    const Outputs<float> one = run(network, in, execution);
-    for (const int threads : {2, 3}) {
-      SCOPED_TRACE(testing::Message() << threads << " threads, " << to_string(execution.algorithm));
-      execution.threads = threads;
-      const Outputs<float> several = run(network, in, execution);
-      if (execution.exact) {
-        expect_same_bits(several, one);
-      } else {
+  const Case cases[] = {
+      {.name = "many_rows", .input = 7, .hidden = 33, .layers = 2, .rows = 5, .steps = 65, .reset = true},
+      {.name = "uneven_rows", .input = 7, .hidden = 33, .rows = 7, .steps = 33, .form = RowForm::lengths},
+      {.name = "shared_units", .input = 7, .hidden = 301, .rows = 1, .steps = 9, .reset = true},
+      {.name = "shared_units_of_uneven_rows", .input = 3, .hidden = 301, .rows = 2, .form = RowForm::lengths},
+      {.name = "shared_heads", .input = 3, .hidden = 602, .heads = 2, .rows = 1, .steps = 3},
+  };
+  for (const Case& c : cases) {
+    if (!c.applies_to(info())) continue;
+    Recurrent<float> network = make_network<float>(cell(), c);
+    const Inputs<float> in = make_inputs(network, c);
+    for (Execution execution : executions(info())) {
+      execution.threads = 1;
+      const Outputs<float> one = run(network, in, execution);
+      for (const int threads : {2, 3, 4}) {
+        SCOPED_TRACE(testing::Message() << c.name << ", " << threads << " threads, " << to_string(execution.algorithm));
+        execution.threads = threads;
+        const Outputs<float> several = run(network, in, execution);
         expect_close(network.spec(), several, one, tolerances(network, in, c));
+        if (execution.exact) expect_same_bits(several, one);
       }
     }
   }

@@ -39,6 +39,14 @@ TEST_P(CellsAgainstOracle, Layouts) {
   for (const Case& c : layout_cases()) check_cell<double>(info(), c);
 }
 
+TEST_P(CellsAgainstOracle, ChunksOfAScan) {
+  if (!info().scan) GTEST_SKIP() << "knows sequential only";
+  for (const Case& c : chunk_cases()) {
+    check_cell<double>(info(), c);
+    check_cell<float>(info(), c);
+  }
+}
+
 TEST_P(CellsAgainstOracle, VeryLongSequences) {
   // Biases of up to 4 give units that remember a hundred steps beside units that forget at once.
   const Case c{.name = "65537_steps", .input = 1, .hidden = 2, .rows = 1, .steps = 65537, .bias_scale = 2.0};

@@ -75,6 +75,31 @@ inline Case everything() {
           .reset = true};
 }
 
+/// Sequences that a parallel scan cuts into several chunks (of 1,024 steps or less), at and beside their ends.
+inline std::vector<Case> chunk_cases() {
+  return {
+      {.name = "one_chunk", .input = 2, .hidden = 3, .rows = 2, .steps = 1024, .bias_scale = 2.0},
+      {.name = "past_one_chunk", .input = 2, .hidden = 17, .rows = 1, .steps = 1025, .bias_scale = 2.0},
+      {.name = "chunks_of_uneven_rows",
+       .input = 2,
+       .hidden = 3,
+       .direction = Direction::bidirectional,
+       .rows = 4,
+       .steps = 2500,
+       .form = RowForm::lengths,
+       .bias_scale = 2.0},
+      {.name = "chunks_packed_reset",
+       .input = 2,
+       .hidden = 3,
+       .direction = Direction::bidirectional,
+       .rows = 3,
+       .steps = 3100,
+       .form = RowForm::packed,
+       .reset = true,
+       .bias_scale = 2.0},
+  };
+}
+
 /// All layouts, alone and mixed, also where one row or one step leaves a stride without meaning.
 inline std::vector<Case> layout_cases() {
   std::vector<Case> cases;
@@ -105,6 +130,7 @@ inline std::vector<Case> shape_cases() {
       {.name = "past_64_lanes", .input = 1, .hidden = 65, .rows = 2, .steps = 2},
       {.name = "many_rows", .input = 2, .hidden = 5, .rows = 33, .steps = 3},
       {.name = "past_64_steps", .input = 3, .hidden = 5, .rows = 2, .steps = 65},
+      {.name = "units_shared_by_threads", .input = 3, .hidden = 301, .rows = 1, .steps = 2},
       {.name = "past_256_steps", .input = 1, .hidden = 3, .rows = 1, .steps = 257, .bias_scale = 4.0},
   };
 }

@@ -1,0 +1,269 @@
+// The whole model: gradients of every cell, splits, batches, lengths, and what is refused.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numeric>
+
+#include "gradient_check.h"
+#include "nn/model_impl.h"
+#include "nn/model_spec.h"
+#include "penstock/model.h"
+#include "support/expect_error.h"
+#include "support/names.h"
+#include "support/tolerance.h"
+
+namespace penstock {
+namespace {
+
+using test::expect_error;
+using test::expect_gradient;
+using test::random_values;
+using test::same_bits;
+
+DataDescription language(Index vocabulary) {
+  DataDescription data;
+  data.task = Task::language;
+  data.vocabulary = vocabulary;
+  return data;
+}
+
+DataDescription series(Index inputs, Index targets) {
+  DataDescription data;
+  data.task = Task::forecast;
+  for (Index i = 0; i < inputs; ++i) data.inputs.push_back({"in" + std::to_string(i), 0.0, 1.0});
+  for (Index i = 0; i < targets; ++i) data.targets.push_back({"out" + std::to_string(i), 0.0, 1.0});
+  return data;
+}
+
+std::vector<std::string> cell_names() {
+  std::vector<std::string> names;
+  for (const CellInfo& cell : cells()) names.emplace_back(cell.name);
+  return names;
+}
+
+std::vector<std::int32_t> random_tokens(Random& random, Index count, Index vocabulary) {
+  std::vector<std::int32_t> tokens(static_cast<std::size_t>(count));
+  for (auto& token : tokens) token = static_cast<std::int32_t>(random.below(vocabulary));
+  return tokens;
+}
+
+class EveryCell : public testing::TestWithParam<std::string> {
+ protected:
+  /// A model with every part there is, small enough for finite differences.
+  ModelSpec full_spec() const {
+    return {.cell = GetParam(),
+            .width = 4,
+            .blocks = 2,
+            .hidden_size = 6,
+            .heads = find_cell(GetParam()).scan ? 1 : 2,
+            .convolution = 3,
+            .feed_forward = 1.5,
+            .dropout = 0.2};
+  }
+
+  void check_gradients(const DataDescription& data) {
+    constexpr Index rows = 2, steps = 6;
+    const std::vector<Index> lengths = {6, 4};
+    std::vector<std::uint8_t> reset(rows * steps, 0);
+    reset[3] = 1;
+    Random random(11);
+    nn::Network<double> network(full_spec(), data);
+    nn::Parameters<double> parameters(network.layout());
+    parameters.allocate_gradients();
+    network.initialise(parameters.values().data(), 3);
+    for (const nn::ParameterEntry& entry : network.layout().entries()) {
+      for (double& value : parameters.value(entry)) value += 0.1 * random.normal();
+    }
+    nn::Arena arena;
+    const nn::Pass pass{.batch = {.rows = rows, .steps = steps, .lengths = lengths.data(), .reset = reset.data()},
+                        .execution = {.threads = 1},
+                        .arena = &arena,
+                        .training = true,
+                        .dropout_seed = 9};
+    const std::vector<std::int32_t> tokens = random_tokens(random, rows * steps, std::max<Index>(data.vocabulary, 1));
+    const std::vector<double> features = random_values(random, rows * steps * data.input_size());
+    const nn::Input<double> input{.tokens = tokens.data(), .features = features.data()};
+    std::vector<double> weight = random_values(random, rows * steps * network.outputs());
+    std::fill(weight.begin() + (steps + lengths[1]) * network.outputs(), weight.end(), 0.0);  // padding is not scored
+    // A small state, as sLSTM's normaliser must not be negative.
+    std::vector<double> start = random_values(random, rows * network.state_size(), 0.1);
+    for (double& value : start) value = std::abs(value);
+
+    std::vector<double> y(static_cast<std::size_t>(rows * steps * network.outputs()));
+    const auto loss = [&] {
+      arena.reset();
+      std::vector<double> state = start;
+      network.bind(parameters.values().data(), parameters.gradients().data());
+      network.forward(pass, input, y.data(), state.data());
+      return std::inner_product(y.begin(), y.end(), weight.begin(), 0.0);
+    };
+    loss();
+    network.backward(pass, weight.data());
+    const std::vector<double> gradients(parameters.gradients().begin(), parameters.gradients().end());
+    for (const nn::ParameterEntry& entry : network.layout().entries()) {
+      expect_gradient(entry.name, parameters.value(entry), std::span(gradients).subspan(entry.offset, entry.size), loss,
+                      2e-6);
+    }
+  }
+};
+
+TEST_P(EveryCell, GradientsOfATokenModelAgreeWithFiniteDifferences) { check_gradients(language(3)); }
+TEST_P(EveryCell, GradientsOfAFeatureModelAgreeWithFiniteDifferences) { check_gradients(series(2, 3)); }
+
+TEST_P(EveryCell, AnySplitAndAnyBatchIsTheSameToTheBitInExactMode) {
+  constexpr Index rows = 3, steps = 37;
+  ModelSpec spec = full_spec();
+  spec.width = 17;
+  const Model model(spec, language(50), 4);
+  Random random(5);
+  const std::vector<std::int32_t> tokens = random_tokens(random, rows * steps, 50);
+  const Execution exact{.exact = true};
+  std::vector<float> whole(rows * steps * 50);
+  ModelState state = model.state(rows);
+  model.forward(rows, steps, tokens, whole, state, exact);
+
+  for (Index b = 0; b < rows; ++b) {
+    ModelState row_state = model.state(1);
+    std::vector<float> joined;
+    for (const auto& [begin, end] : {std::pair<Index, Index>{0, 1}, {1, 2}, {2, 18}, {18, 18}, {18, 37}}) {
+      std::vector<float> part(static_cast<std::size_t>((end - begin) * 50));
+      const auto first = tokens.begin() + b * steps;
+      model.forward(1, end - begin, std::vector<std::int32_t>(first + begin, first + end), part, row_state, exact);
+      joined.insert(joined.end(), part.begin(), part.end());
+    }
+    const auto first = whole.begin() + b * steps * 50;
+    EXPECT_TRUE(same_bits(joined, std::vector<float>(first, first + steps * 50))) << "row " << b;
+  }
+}
+
+TEST_P(EveryCell, TheStateCarriesTheSequence) {
+  const Model model({.cell = GetParam(), .width = 8, .blocks = 2, .convolution = 4}, series(2, 1), 1);
+  Random random(6);
+  std::vector<float> x;
+  for (const double value : random_values(random, 20 * 2)) x.push_back(static_cast<float>(value));
+  std::vector<float> whole(20), first(12), second(8), forgotten(8);
+  ModelState state = model.state(1);
+  model.forward(1, 20, x, whole, state);
+  state = model.state(1);
+  model.forward(1, 12, std::span(x).first(24), first, state);
+  model.forward(1, 8, std::span(x).last(16), second, state);
+  state = model.state(1);
+  model.forward(1, 8, std::span(x).last(16), forgotten, state);
+  const double tolerance = test::tolerance<float>({.summed = 8, .steps = 20});
+  EXPECT_TRUE(test::close(second, std::vector<float>(whole.begin() + 12, whole.end()), tolerance, 1.0));
+  EXPECT_FALSE(test::close(forgotten, second, tolerance, 1.0)) << "the state makes no difference";
+}
+
+INSTANTIATE_TEST_SUITE_P(Cells, EveryCell, testing::ValuesIn(cell_names()), test::test_name);
+
+TEST(Model, TheSeedDecidesTheWeights) {
+  const auto weights = [](std::uint64_t seed) {
+    const Model model({.width = 8}, language(5), seed);
+    const auto values = model.impl().parameters->values();
+    return std::vector<float>(values.begin(), values.end());
+  };
+  EXPECT_EQ(weights(3), weights(3));
+  EXPECT_NE(weights(3), weights(4));
+}
+
+TEST(Model, CountsItsParameters) {
+  const ModelSpec spec{
+      .cell = "lstm", .width = 8, .blocks = 3, .hidden_size = 6, .heads = 2, .convolution = 4, .feed_forward = 2.0};
+  const DataDescription data = series(3, 2);
+  const Model model(spec, data);
+  const Index block = 8 + (4 + 1) * 8 + 4 * 6 * 8 + 4 * 6 * 3 + 4 * 6 + (6 + 1) * 8 + 8 + (8 + 1) * 32 + (16 + 1) * 8;
+  EXPECT_EQ(model.parameter_count(), (3 + 1) * 8 + 3 * block + 8 + (8 + 1) * 2);
+  EXPECT_EQ(nn::parameter_count(spec, data), model.parameter_count());
+}
+
+TEST(Model, FreshLogitsAreNearGuessing) {
+  for (const std::string& cell : cell_names()) {
+    const Model model({.cell = cell, .width = 64, .blocks = 3}, language(256), 1);
+    Random random(2);
+    const std::vector<std::int32_t> tokens = random_tokens(random, 64, 256);
+    std::vector<float> y(64 * 256);
+    ModelState state = model.state(1);
+    model.forward(1, 64, tokens, y, state);
+    const double mean_square = std::inner_product(y.begin(), y.end(), y.begin(), 0.0) / static_cast<double>(y.size());
+    EXPECT_LT(mean_square, 0.3) << cell;
+    EXPECT_GT(mean_square, 0.01) << cell;
+  }
+}
+
+TEST(Model, RepeatedTrainingStepsTakeNoMoreMemory) {
+  nn::Network<float> network({.cell = "gru", .width = 16, .convolution = 3, .feed_forward = 2.0, .dropout = 0.1},
+                             language(9));
+  nn::Parameters<float> parameters(network.layout());
+  parameters.allocate_gradients();
+  network.initialise(parameters.values().data(), 1);
+  network.bind(parameters.values().data(), parameters.gradients().data());
+  nn::Arena arena;
+  std::vector<float> state(static_cast<std::size_t>(4 * network.state_size()));
+  Random random(1);
+  const std::vector<std::int32_t> tokens = random_tokens(random, 4 * 50, 9);
+  const std::vector<float> dy(4 * 50 * 9, 0.1f);
+  std::size_t capacity = 0;
+  for (int step = 0; step < 3; ++step) {
+    arena.reset();
+    const nn::Pass pass{.batch = {.rows = 4, .steps = 50}, .arena = &arena, .training = true};
+    float* const y = arena.take<float>(4 * 50 * 9);
+    network.forward(pass, {.tokens = tokens.data()}, y, state.data());
+    network.backward(pass, dy.data());
+    if (step == 0) capacity = arena.capacity();
+    EXPECT_EQ(arena.capacity(), capacity);
+  }
+}
+
+TEST(Model, RefusesWhatIsImpossible) {
+  const auto refused = [](const std::string& message, const ModelSpec& spec, const DataDescription& data) {
+    expect_error(ErrorCode::invalid_argument, message, [&] { Model model(spec, data); });
+  };
+  const DataDescription text = language(256);
+  refused("width must be 1 to 65536, not 0", {.width = 0}, text);
+  refused("blocks must be 1 to 1024, not 0", {.blocks = 0}, text);
+  refused("hidden_size must be 0 to 65536, not -1", {.hidden_size = -1}, text);
+  refused("heads must divide the hidden size 256, 3 does not", {.cell = "lstm", .heads = 3}, text);
+  refused("heads must be 1 for cell mingru", {.cell = "mingru", .heads = 2}, text);
+  refused("convolution must be 0 to 1024, not 2000", {.convolution = 2000}, text);
+  refused("feed_forward must be 0 to 64, not -1", {.feed_forward = -1.0}, text);
+  refused("feed_forward must be 0 to 64, not nan", {.feed_forward = std::nan("")}, text);
+  refused("dropout must be in [0, 1), not 1", {.dropout = 1.0}, text);
+  refused("gruu", {.cell = "gruu"}, text);
+  refused("make a model of", {.cell = "lstm", .width = 65536, .blocks = 1024}, text);
+  refused("vocabulary must be at least 1 for a language model", {}, language(0));
+  refused("number of inputs must be 1 to 65536, not 0", {}, series(0, 1));
+  refused("number of targets must be 1 to 65536, not 0", {}, series(1, 0));
+  DataDescription data = series(1, 1);
+  data.inputs[0].scale = 0.0;
+  refused("inputs: scale of column \"in0\" must be positive, not 0", {}, data);
+  data = series(1, 1);
+  data.horizon = 0;
+  refused("horizon must be 1 to 65536, not 0", {}, data);
+  data = language(256);
+  data.task = Task::classify;
+  refused("classes must name at least one label", {}, data);
+}
+
+TEST(Model, RefusesBuffersOfTheWrongSize) {
+  const Model model({.width = 4}, language(10));
+  ModelState state = model.state(2);
+  const std::vector<std::int32_t> tokens(6, 1);
+  std::vector<float> y(60);
+  const auto refused = [](const std::string& message, auto call) {
+    expect_error(ErrorCode::invalid_argument, message, call);
+  };
+  refused("outputs must hold 60 values (rows 2, steps 3, size 10), not 59",
+          [&] { model.forward(2, 3, tokens, std::span(y).first(59), state); });
+  refused("tokens must hold 6 values (rows 2, steps 3), not 5",
+          [&] { model.forward(2, 3, std::span(tokens).first(5), y, state); });
+  refused("state is of 2 rows, the call of 3", [&] { model.forward(3, 2, tokens, y, state); });
+  refused("this model reads tokens, not features", [&] { model.forward(2, 3, std::vector<float>(6), y, state); });
+  refused("rows must be at least 1, not 0", [&] { model.state(0); });
+  const std::vector<std::int32_t> bad = {1, 2, 3, 4, 10, 6};
+  refused("token 10 at row 1, step 1 is outside 0..9", [&] { model.forward(2, 3, bad, y, state); });
+}
+
+}  // namespace
+}  // namespace penstock
