@@ -1,0 +1,153 @@
+#include "answers.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <utility>
+
+#include "describe.h"
+#include "units.h"
+
+namespace penstock::cli {
+namespace {
+
+float largest(std::span<const float> logits) { return *std::max_element(logits.begin(), logits.end()); }
+
+/// Sum of exp(logit - top): 256 of them a byte, which is why this is in float.
+double exponentials(std::span<const float> logits, float top) {
+  double sum = 0.0;
+  for (const float logit : logits) sum += static_cast<double>(std::exp(logit - top));
+  return sum;
+}
+
+/// A field of a CSV row, in quotes where it needs them.
+std::string csv_field(std::string_view text, char delimiter) {
+  const bool plain = std::none_of(text.begin(), text.end(),
+                                  [&](char c) { return c == delimiter || c == '"' || c == '\n' || c == '\r'; });
+  if (plain) return std::string(text);
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return quoted + '"';
+}
+
+}  // namespace
+
+double surprise(std::span<const float> logits, Index token) {
+  const float top = largest(logits);
+  return (std::log(exponentials(logits, top)) - static_cast<double>(logits[token] - top)) / std::numbers::ln2;
+}
+
+Choice likeliest(std::span<const float> logits) {
+  const auto top = std::max_element(logits.begin(), logits.end());
+  return {top - logits.begin(), 1.0 / exponentials(logits, *top)};
+}
+
+std::vector<double> probabilities(std::span<const float> logits) {
+  const float top = largest(logits);
+  const double sum = exponentials(logits, top);
+  std::vector<double> all;
+  for (const float logit : logits) all.push_back(static_cast<double>(std::exp(logit - top)) / sum);
+  return all;
+}
+
+void ByteAnswers::header() {
+  if (style_ == Style::table) output_.write("byte      bits  next    p\n");
+}
+
+void ByteAnswers::answer(unsigned char byte, std::span<const float> logits) {
+  const bool known = !expected_.empty();
+  const double bits = known ? surprise(expected_, byte) : 0.0;
+  bits_ += bits;
+  if (known) ++scored_;
+  expected_.assign(logits.begin(), logits.end());
+  if (style_ == Style::silent) return;
+  const std::string shown = known ? fmt::format("{:.4f}", bits) : "-";
+  if (style_ == Style::bits) {
+    output_.write(shown + "\n");
+    return;
+  }
+  const Choice next = likeliest(logits);
+  if (style_ == Style::table) {
+    output_.write(fmt::format("{:<6} {:>7}  {:<6}  {:.3f}\n", readable_byte(byte), shown,
+                              readable_byte(static_cast<unsigned char>(next.index)), next.probability));
+    return;
+  }
+  Json json = {{"byte", byte}, {"bits", nullptr}, {"next", next.index}, {"probability", next.probability}};
+  if (known) json["bits"] = bits;
+  output_.write(json_line(json));
+}
+
+RowAnswers::RowAnswers(Output& output, const DataDescription& data, std::vector<std::string> kept, bool json)
+    : output_(output), data_(data), kept_(std::move(kept)), json_(json) {}
+
+void RowAnswers::header() {
+  if (json_) return;
+  std::vector<std::string> names;
+  if (data_.task == Task::forecast) {
+    for (Index step = 1; step <= data_.horizon; ++step) {
+      for (const Column& target : data_.targets) names.push_back(fmt::format("{}+{}", target.name, step));
+    }
+  } else {
+    names = {"label", "probability"};
+  }
+  write_row(kept_, names);
+}
+
+void RowAnswers::answer(std::span<const std::string> kept, std::span<const float> outputs) {
+  if (json_) {
+    write_json(kept, outputs);
+  } else {
+    write_row(kept, cells(outputs));
+  }
+}
+
+double RowAnswers::raw(std::span<const float> outputs, Index step, std::size_t target) const {
+  const Column& column = data_.targets[target];
+  const float normalised = outputs[static_cast<std::size_t>(step) * data_.targets.size() + target];
+  return static_cast<double>(normalised) * column.scale + column.mean;
+}
+
+std::vector<std::string> RowAnswers::cells(std::span<const float> outputs) const {
+  std::vector<std::string> texts;
+  if (data_.task == Task::forecast) {
+    for (Index step = 0; step < data_.horizon; ++step) {
+      for (std::size_t target = 0; target < data_.targets.size(); ++target) {
+        // As many digits as a float carries; the rest would be noise.
+        texts.push_back(fmt::format("{}", static_cast<float>(raw(outputs, step, target))));
+      }
+    }
+    return texts;
+  }
+  const Choice choice = likeliest(outputs);
+  return {data_.classes[static_cast<std::size_t>(choice.index)], fmt::format("{:.6f}", choice.probability)};
+}
+
+void RowAnswers::write_row(std::span<const std::string> front, std::span<const std::string> back) {
+  std::vector<std::string> fields;
+  for (const auto& part : {front, back}) {
+    for (const std::string& field : part) fields.push_back(csv_field(field, data_.delimiter));
+  }
+  output_.write(fmt::format("{}\n", fmt::join(fields, std::string_view(&data_.delimiter, 1))));
+}
+
+void RowAnswers::write_json(std::span<const std::string> kept, std::span<const float> outputs) {
+  Json json = Json::object();
+  for (std::size_t i = 0; i < kept.size(); ++i) json["columns"][kept_[i]] = kept[i];
+  if (data_.task == Task::forecast) {
+    for (std::size_t target = 0; target < data_.targets.size(); ++target) {
+      Json& values = json["forecast"][data_.targets[target].name];
+      for (Index step = 0; step < data_.horizon; ++step) values.push_back(raw(outputs, step, target));
+    }
+  } else {
+    const Choice choice = likeliest(outputs);
+    json["label"] = data_.classes[static_cast<std::size_t>(choice.index)];
+    json["probability"] = choice.probability;
+    const auto all = probabilities(outputs);
+    for (std::size_t i = 0; i < all.size(); ++i) json["probabilities"][data_.classes[i]] = all[i];
+  }
+  output_.write(json_line(json));
+}
+
+}  // namespace penstock::cli

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "penstock/data.h"
+#include "terminal.h"
+
+/// What a model says about each step of its input, as text. `predict` and `stream` write the same.
+namespace penstock::cli {
+
+/// -log2 of the probability that the logits give to a token.
+double surprise(std::span<const float> logits, Index token);
+
+struct Choice {
+  Index index = 0;
+  double probability = 0.0;
+};
+/// The likeliest of the logits.
+Choice likeliest(std::span<const float> logits);
+/// Probabilities of all classes.
+std::vector<double> probabilities(std::span<const float> logits);
+
+/// Answers to the bytes of a text: how surprising each one was, and what is expected next. The first byte of a text was
+/// expected by nobody and is not scored.
+class ByteAnswers {
+ public:
+  enum class Style {
+    silent,  ///< Only counts.
+    table,   ///< Aligned columns for a person.
+    bits,    ///< One number a line.
+    json,    ///< JSON lines.
+  };
+
+  ByteAnswers(Output& output, Style style) : output_(output), style_(style) {}
+
+  void header();
+  /// `logits` are the model's for the byte behind this one.
+  void answer(unsigned char byte, std::span<const float> logits);
+  /// The next byte is the first of a new text.
+  void restart() { expected_.clear(); }
+
+  double bits() const { return bits_; }
+  Index scored() const { return scored_; }
+
+ private:
+  Output& output_;
+  Style style_;
+  std::vector<float> expected_;  // logits for the byte to come; empty before the first
+  double bits_ = 0.0;
+  Index scored_ = 0;
+};
+
+/// Answers to rows: forecasts in raw units ("co2+1", "co2+2", ...), or the likeliest label and its probability.
+/// Columns of the input that were asked for (`kept`) stand in front.
+class RowAnswers {
+ public:
+  RowAnswers(Output& output, const DataDescription& data, std::vector<std::string> kept, bool json);
+
+  void header();
+  /// Number of outputs that a step has.
+  Index size() const { return data_.output_size(); }
+  void answer(std::span<const std::string> kept, std::span<const float> outputs);
+
+ private:
+  std::vector<std::string> cells(std::span<const float> outputs) const;
+  void write_row(std::span<const std::string> front, std::span<const std::string> back);
+  void write_json(std::span<const std::string> kept, std::span<const float> outputs);
+  double raw(std::span<const float> outputs, Index step, std::size_t target) const;
+
+  Output& output_;
+  const DataDescription& data_;
+  std::vector<std::string> kept_;
+  bool json_;
+};
+
+}  // namespace penstock::cli

@@ -1,0 +1,85 @@
+#include "describe.h"
+
+#include <fmt/format.h>
+
+#include "penstock/error.h"
+#include "units.h"
+
+namespace penstock::cli {
+namespace {
+
+Json column_names(const std::vector<Column>& columns) {
+  Json names = Json::array();
+  for (const Column& column : columns) names.push_back(column.name);
+  return names;
+}
+
+}  // namespace
+
+const char* to_string(Task task) {
+  switch (task) {
+    case Task::language:
+      return "language";
+    case Task::forecast:
+      return "forecast";
+    case Task::classify:
+      break;
+  }
+  return "classify";
+}
+
+std::string describe_model(const Model& model) {
+  const ModelSpec& spec = model.spec();
+  std::string text =
+      fmt::format("{}, {} block{} of width {}", spec.cell, spec.blocks, spec.blocks == 1 ? "" : "s", spec.width);
+  if (spec.hidden_size != 0) text += fmt::format(", hidden size {}", spec.hidden_size);
+  if (spec.heads > 1) text += fmt::format(", {} heads", spec.heads);
+  if (spec.convolution > 0) text += fmt::format(", convolution of {}", spec.convolution);
+  if (spec.feed_forward > 0.0) text += fmt::format(", feed-forward x {:g}", spec.feed_forward);
+  if (spec.dropout > 0.0) text += fmt::format(", dropout {:g}", spec.dropout);
+  return fmt::format("{}, {} parameters", text, with_commas(model.parameter_count()));
+}
+
+Json model_json(const Model& model) {
+  const ModelSpec& spec = model.spec();
+  const DataDescription& data = model.data();
+  Json json = {{"cell", spec.cell},
+               {"width", spec.width},
+               {"blocks", spec.blocks},
+               {"hidden_size", spec.hidden_size == 0 ? spec.width : spec.hidden_size},
+               {"heads", spec.heads},
+               {"convolution", spec.convolution},
+               {"feed_forward", spec.feed_forward},
+               {"dropout", spec.dropout},
+               {"parameters", model.parameter_count()},
+               {"task", to_string(data.task)}};
+  if (data.vocabulary > 0) json["vocabulary"] = data.vocabulary;
+  if (!data.inputs.empty()) json["inputs"] = column_names(data.inputs);
+  if (data.task == Task::forecast) {
+    json["targets"] = column_names(data.targets);
+    json["horizon"] = data.horizon;
+  }
+  if (!data.classes.empty()) json["classes"] = data.classes;
+  return json;
+}
+
+Json evaluation_json(Task task, const Evaluation& evaluation) {
+  Json json = {{"loss", evaluation.loss}};
+  if (task != Task::forecast) {
+    json[task == Task::language ? "bits_per_byte" : "bits_per_step"] = evaluation.bits_per_step;
+    json["accuracy"] = evaluation.accuracy;
+  }
+  json["scored"] = evaluation.scored;
+  return json;
+}
+
+std::string json_line(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"; }
+
+void require_language(const Model& model, const std::string& path) {
+  if (model.data().task == Task::language) return;
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("MODEL must be a language model, and {} is there to {}: use 'penstock predict'",
+                          printable(path), to_string(model.data().task)));
+}
+
+}  // namespace penstock::cli

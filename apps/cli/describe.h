@@ -1,0 +1,30 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "penstock/model.h"
+#include "penstock/train.h"
+
+/// Models and results in words, for a person and for a program.
+namespace penstock::cli {
+
+using Json = nlohmann::ordered_json;  ///< Keeps the order in which a person would want to read.
+
+/// "language", "forecast", "classify"
+const char* to_string(Task task);
+
+/// "minGRU" is written as its cell is named: "mingru, 2 blocks of width 256, 532,992 parameters"
+std::string describe_model(const Model& model);
+
+Json model_json(const Model& model);
+/// With bits_per_step and accuracy where the task has them.
+Json evaluation_json(Task task, const Evaluation& evaluation);
+
+/// One line, also for texts that are not UTF-8 (their bytes are replaced).
+std::string json_line(const Json& json);
+
+/// Throws Error(invalid_argument) that names the verb for such models, unless the model is for this task.
+void require_language(const Model& model, const std::string& path);
+
+}  // namespace penstock::cli

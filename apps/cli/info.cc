@@ -1,0 +1,133 @@
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "describe.h"
+#include "options.h"
+#include "penstock/penstock.h"
+#include "terminal.h"
+#include "units.h"
+#include "verbs.h"
+
+namespace penstock::cli {
+namespace {
+
+struct InfoArguments {
+  std::string model;
+  bool json = false;
+};
+
+void line(std::string& out, const char* name, const std::string& value) {
+  out += fmt::format("{:<13}{}\n", name, value);
+}
+
+std::string cache_sizes(const SystemInfo& system) {
+  const auto size = [](long bytes) { return bytes > 0 ? fmt::format("{} KiB", with_commas(bytes / 1024)) : "unknown"; };
+  return fmt::format("L1d {}, L2 {}, L3 {}", size(system.l1_data_bytes), size(system.l2_bytes), size(system.l3_bytes));
+}
+
+std::string machine_text() {
+  const SystemInfo system = system_info();
+  std::string out;
+  line(out, "penstock", system.version);
+  line(out, "cpu", system.cpu);
+  line(out, "instructions", fmt::format("{} (of {}; PENSTOCK_ISA chooses)", system.isa, fmt::join(system.isas, ", ")));
+  line(out, "threads", fmt::format("{}", system.threads));
+  line(out, "caches", cache_sizes(system));
+  line(out, "products", system.gemm);
+  line(out, "tasks", fmt::format("task:{}", fmt::join(task_names(), ", task:")));
+  out += "\ncell         kind   gates  states\n";
+  for (const CellInfo& cell : cells()) {
+    out += fmt::format("{:<12} {:<5}  {:>5}  {:>6}  {}\n", cell.name, cell.scan ? "scan" : "dense", cell.gates,
+                       cell.states, cell.description);
+  }
+  return out;
+}
+
+Json machine_json() {
+  const SystemInfo system = system_info();
+  Json all = Json::array();
+  for (const CellInfo& cell : cells()) {
+    all.push_back({{"name", cell.name},
+                   {"kind", cell.scan ? "scan" : "dense"},
+                   {"gates", cell.gates},
+                   {"states", cell.states},
+                   {"description", cell.description}});
+  }
+  return {{"version", system.version},
+          {"cpu", system.cpu},
+          {"isa", system.isa},
+          {"isas", system.isas},
+          {"threads", system.threads},
+          {"l1_data_bytes", system.l1_data_bytes},
+          {"l2_bytes", system.l2_bytes},
+          {"l3_bytes", system.l3_bytes},
+          {"gemm", system.gemm},
+          {"tasks", task_names()},
+          {"cells", all}};
+}
+
+std::string columns_text(const std::vector<Column>& columns) {
+  std::string text;
+  for (const Column& column : columns) {
+    text += fmt::format("{}{} (mean {}, spread {})", text.empty() ? "" : ", ", printable(column.name),
+                        short_number(column.mean), short_number(column.scale));
+  }
+  return text;
+}
+
+Index file_size(const std::string& path) {
+  std::error_code unknown;
+  const auto size = std::filesystem::file_size(path, unknown);
+  return unknown ? 0 : static_cast<Index>(size);
+}
+
+std::string model_text(const std::string& path, const Model& model) {
+  const DataDescription& data = model.data();
+  std::string out;
+  line(out, "file", fmt::format("{}, {}", printable(path), byte_size(static_cast<double>(file_size(path)))));
+  line(out, "model", describe_model(model));
+  line(out, "task", to_string(data.task));
+  if (data.vocabulary > 0) line(out, "reads", fmt::format("tokens below {}", data.vocabulary));
+  if (data.vocabulary == 0) line(out, "reads", columns_text(data.inputs));
+  if (data.task == Task::forecast) {
+    line(out, "predicts", columns_text(data.targets));
+    line(out, "horizon", fmt::format("{} row{}", data.horizon, data.horizon == 1 ? "" : "s"));
+  }
+  if (data.task == Task::classify) line(out, "labels", printable(fmt::format("{}", fmt::join(data.classes, ", "))));
+  return out;
+}
+
+int info(const InfoArguments& arguments) {
+  Output output;
+  if (arguments.model.empty()) {
+    output.write(arguments.json ? json_line(machine_json()) : machine_text());
+  } else {
+    const Model model = Model::load(arguments.model);
+    Json json = {{"file", arguments.model}, {"bytes", file_size(arguments.model)}};
+    json.update(model_json(model));
+    output.write(arguments.json ? json_line(json) : model_text(arguments.model, model));
+  }
+  output.flush();
+  return 0;
+}
+
+}  // namespace
+
+Verb add_info(CLI::App& program) {
+  CLI::App* app = program.add_subcommand("info", "Describe this machine and the cells, or a model");
+  auto arguments = std::make_shared<InfoArguments>();
+  Options options(*app);
+  options.positional("MODEL", arguments->model, "A model or a checkpoint; without one, the machine is described");
+  options.group("Options");
+  options.flag("--json", arguments->json, "Print one JSON object");
+  options.finish(
+      "  penstock info\n"
+      "  penstock info model.safetensors\n"
+      "  penstock info model.safetensors --json | jq .parameters");
+  return {app, [arguments] { return info(*arguments); }};
+}
+
+}  // namespace penstock::cli

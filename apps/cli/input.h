@@ -1,0 +1,36 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace penstock::cli {
+
+/// A file or standard input ("-"), read as it comes: nobody waits for a buffer to fill.
+class Input {
+ public:
+  /// Throws Error(io_failure) naming the path.
+  explicit Input(const std::string& path);
+  ~Input();
+  Input(const Input&) = delete;
+  Input& operator=(const Input&) = delete;
+
+  /// As messages call it: the path, or "-".
+  const std::string& name() const { return name_; }
+
+  /// What is there now, at least one byte; empty at the end, or when the user wants to stop. Valid until the next call.
+  std::string_view read();
+
+  /// The next line without its line end (LF or CRLF); false at the end. The last line needs no line end.
+  /// Throws Error(bad_input) for lines that are too long to be meant.
+  bool line(std::string& line);
+
+ private:
+  std::string name_;
+  int descriptor_;
+  std::vector<char> buffer_;
+  std::string_view waiting_;  // of the buffer, not yet given out as lines
+  long lines_ = 0;
+};
+
+}  // namespace penstock::cli

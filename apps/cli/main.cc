@@ -1,0 +1,121 @@
+#include <fmt/format.h>
+
+#include <clocale>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "options.h"
+#include "penstock/error.h"
+#include "penstock/version.h"
+#include "signals.h"
+#include "terminal.h"
+#include "units.h"
+#include "verbs.h"
+
+namespace penstock::cli {
+namespace {
+
+constexpr const char* examples =
+    "  penstock train book.txt                          one minute, then model.safetensors\n"
+    "  penstock generate model.safetensors --prompt 'In the beginning'\n"
+    "  penstock train sensors.csv --output sensors.safetensors\n"
+    "  tail -f sensors.csv | penstock stream sensors.safetensors\n"
+    "\n"
+    "'penstock VERB --help' shows the options of a verb and more examples.";
+
+/// The verb's name in front, one line, and where to read on if the call was wrong.
+int report(const CLI::App* verb, ErrorCode code, const std::string& message) {
+  const std::string name = verb == nullptr ? "penstock" : "penstock " + verb->get_name();
+  const int status = exit_status(code);
+  say(fmt::format("{}: {}{}\n", name, message, status == 2 ? fmt::format(" (see '{} --help')", name) : ""));
+  return status;
+}
+
+int run_verb(const Verb& verb) {
+  try {
+    refuse_extras(*verb.app);
+    return verb.run();
+  } catch (const ClosedPipe&) {
+    return 0;
+  } catch (const Error& error) {
+    const bool use = error.code() == ErrorCode::invalid_argument;
+    return report(verb.app, error.code(), use ? in_terms_of_options(*verb.app, error.what()) : error.what());
+  } catch (const std::bad_alloc&) {
+    return report(verb.app, ErrorCode::io_failure, "there is not enough memory");
+  } catch (const std::exception& error) {
+    return report(verb.app, ErrorCode::io_failure, printable(error.what()));
+  }
+}
+
+/// Prints to standard output; 0 also when nobody reads it.
+int print(const std::string& text) {
+  try {
+    Output output;
+    output.write(text);
+    output.flush();
+  } catch (const ClosedPipe&) {
+    return 0;
+  } catch (const Error& error) {
+    return report(nullptr, error.code(), error.what());
+  }
+  return 0;
+}
+
+const CLI::App* chosen_verb(const CLI::App& program) {
+  const auto chosen = program.get_subcommands();
+  return chosen.empty() ? nullptr : chosen.front();
+}
+
+/// `penstock help train` is `penstock train --help`.
+std::vector<std::string> arguments(int argc, char** argv) {
+  std::vector<std::string> all(argv + 1, argv + argc);
+  if (!all.empty() && all.front() == "help") {
+    all.erase(all.begin());
+    all.emplace_back("--help");
+  }
+  return {all.rbegin(), all.rend()};  // CLI11 reads them from the back
+}
+
+int run(int argc, char** argv) {
+  CLI::App program("Penstock trains gated recurrent networks and runs them on whole files or on streams.");
+  Options options(program);
+  options.group("Options");
+  program.set_version_flag("--version", "penstock " PENSTOCK_VERSION, "Show the version");
+  const std::vector<Verb> verbs = {add_train(program), add_generate(program), add_predict(program), add_stream(program),
+                                   add_info(program)};
+  options.finish(examples);
+  program.require_subcommand(0, 1);
+
+  if (argc < 2) {
+    say(help_text(program));
+    return 2;
+  }
+  try {
+    program.parse(arguments(argc, argv));
+    const CLI::App* chosen = chosen_verb(program);
+    for (const Verb& verb : verbs) {
+      if (verb.app == chosen) return run_verb(verb);
+    }
+    refuse_extras(program);
+    return report(nullptr, ErrorCode::invalid_argument, "a verb is missing");
+  } catch (const CLI::CallForHelp&) {
+    const CLI::App* chosen = chosen_verb(program);
+    return print(help_text(chosen == nullptr ? program : *chosen));
+  } catch (const CLI::CallForVersion&) {
+    return print("penstock " PENSTOCK_VERSION "\n");
+  } catch (const CLI::ParseError& error) {
+    return report(chosen_verb(program), ErrorCode::invalid_argument, parse_message(error));
+  } catch (const Error& error) {
+    return report(chosen_verb(program), error.code(), error.what());
+  }
+}
+
+}  // namespace
+}  // namespace penstock::cli
+
+int main(int argc, char** argv) {
+  std::setlocale(LC_CTYPE, "");  // whether a bar may be drawn with block characters
+  penstock::cli::ignore_write_signals();
+  return penstock::cli::run(argc, argv);
+}

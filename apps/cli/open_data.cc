@@ -1,0 +1,212 @@
+#include "open_data.h"
+
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+#include <fstream>
+#include <initializer_list>
+
+#include "units.h"
+
+namespace penstock::cli {
+namespace {
+
+constexpr std::string_view task_prefix = "task:";
+
+std::string extension(const std::string& path) {
+  std::string text = std::filesystem::path(path).extension().string();
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text;
+}
+
+/// Whether the first line of a file has a column of this name. Only to tell the kinds apart: what is wrong with the
+/// file, if anything, its reader says better.
+bool has_column(const std::string& path, char delimiter, const std::string& name) {
+  constexpr std::size_t longest_header = 1 << 20;
+  std::ifstream file(path);
+  std::string header;
+  for (char c = 0; header.size() < longest_header && file.get(c) && c != '\n' && c != '\r';) header += c;
+  if (header.starts_with("\xef\xbb\xbf")) header.erase(0, 3);
+  for (std::string field : CLI::detail::split(header, delimiter)) {
+    CLI::detail::trim(field);
+    if (CLI::detail::remove_quotes(field) == name) return true;
+  }
+  return false;
+}
+
+const char* describe(DataKind kind) {
+  switch (kind) {
+    case DataKind::text:
+      return "a text";
+    case DataKind::series:
+      return "a series";
+    case DataKind::labelled:
+      return "labelled sequences";
+    case DataKind::task:
+      break;
+  }
+  return "a built-in task";
+}
+
+std::string held_out(double fraction, const char* what) {
+  if (fraction == 0.0) return "nothing held out";
+  return fmt::format("{} {:.3g} % held out", what, 100.0 * fraction);
+}
+
+std::string column_list(const std::vector<Column>& columns) {
+  constexpr std::size_t shown = 4;
+  if (columns.size() > shown) return fmt::format("{} columns", columns.size());
+  std::vector<std::string> names;
+  for (const Column& column : columns) names.push_back(printable(column.name));
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+OpenedData open_text_file(const DataOptions& options) {
+  TextOptions text;
+  if (options.validation_fraction) text.validation_fraction = *options.validation_fraction;
+  auto dataset = open_text(options.source, text);
+  std::error_code unknown;
+  const auto size = static_cast<Index>(std::filesystem::file_size(options.source, unknown));
+  return {std::move(dataset), DataKind::text,
+          fmt::format("{}text, {}", unknown ? "" : with_commas(size) + " bytes of ",
+                      held_out(text.validation_fraction, "the last"))};
+}
+
+OpenedData open_series_file(const DataOptions& options) {
+  SeriesOptions series;
+  series.inputs = options.columns;
+  series.targets = options.targets;
+  series.horizon = options.horizon;
+  series.delimiter = delimiter_of(options.delimiter, options.source);
+  if (options.validation_fraction) series.validation_fraction = *options.validation_fraction;
+  auto dataset = open_series(options.source, series);
+  const DataDescription& data = dataset->description();
+  const std::string summary =
+      fmt::format("series of {} ({} rows to train on, {}); predicts {}, {} row{} ahead", column_list(data.inputs),
+                  with_commas(dataset->training_steps() + 1), held_out(series.validation_fraction, "the last"),
+                  column_list(data.targets), data.horizon == 1 ? "1" : fmt::format("1 to {}", data.horizon),
+                  data.horizon == 1 ? "" : "s");
+  return {std::move(dataset), DataKind::series, summary};
+}
+
+OpenedData open_labelled_file(const DataOptions& options, std::uint64_t seed) {
+  LabelledOptions labelled;
+  labelled.sequence_column = options.sequence_column;
+  labelled.label_column = options.label_column;
+  labelled.inputs = options.columns;
+  labelled.delimiter = delimiter_of(options.delimiter, options.source);
+  labelled.seed = seed;
+  if (options.validation_fraction) labelled.validation_fraction = *options.validation_fraction;
+  auto dataset = open_labelled(options.source, labelled);
+  const DataDescription& data = dataset->description();
+  const std::string summary =
+      fmt::format("{} sequences to train on, of {}, in {} classes; {}", with_commas(dataset->training_steps()),
+                  column_list(data.inputs), data.classes.size(), held_out(labelled.validation_fraction, "another"));
+  return {std::move(dataset), DataKind::labelled, summary};
+}
+
+OpenedData open_builtin_task(const DataOptions& options, std::uint64_t seed) {
+  TaskOptions task = options.task;
+  task.seed = seed;
+  const std::string name = task_name(options.source);
+  try {
+    auto dataset = open_task(name, task);
+    return {
+        std::move(dataset), DataKind::task,
+        fmt::format("sequences of {} steps without end, validated at {} steps", task.length, task.validation_length)};
+  } catch (const Error& error) {
+    // The task calls it length; on the command line --length is the window of a text.
+    const std::string message = error.what();
+    throw Error(error.code(), message.starts_with("length ") ? "task_" + message : message);
+  }
+}
+
+}  // namespace
+
+void add_data_options(Options& options, DataOptions& data) {
+  options.group("Data");
+  options.choice("--as", data.kind,
+                 {{"text", DataKind::text}, {"series", DataKind::series}, {"labelled", DataKind::labelled}},
+                 "What a file is; the default goes by its name and its header");
+  options.add("--columns", data.columns, "A,B", "Columns to read; all numeric ones if not given");
+  options.add("--target-columns", data.targets, "C,D", "Columns of a series to predict; those read if not given");
+  options.add("--horizon", data.horizon, "K", "Rows ahead that a series model predicts");
+  options.add("--sequence-column", data.sequence_column, "NAME", "Names the sequence that a row belongs to");
+  options.add("--label-column", data.label_column, "NAME", "Holds the label of the sequence");
+  options.add("--delimiter", data.delimiter, "CHAR", "Between the fields of a row, or 'tab' [, or tab in FILE.tsv]");
+  options.add("--validation-fraction", data.validation_fraction, "P", "Part held out [0.05 of a text, 0.2 otherwise]");
+  options.group("Built-in tasks");
+  options.add("--task-length", data.task.length, "T", "Length of the sequences in training");
+  options.add("--validation-length", data.task.validation_length, "T", "Length of the sequences in validation");
+  options.add("--modulus", data.task.modulus, "M", "modular: the arithmetic's modulus");
+  options.add("--copy-tokens", data.task.copy_tokens, "N", "copying: how many tokens to remember");
+}
+
+DataKind kind_of(const DataOptions& options) {
+  if (options.source.starts_with(task_prefix)) return DataKind::task;
+  if (options.kind) return *options.kind;
+  const std::string type = extension(options.source);
+  if (type != ".csv" && type != ".tsv") return DataKind::text;
+  const char delimiter = delimiter_of(options.delimiter, options.source);
+  const bool labelled = has_column(options.source, delimiter, options.sequence_column) &&
+                        has_column(options.source, delimiter, options.label_column);
+  return labelled ? DataKind::labelled : DataKind::series;
+}
+
+void refuse_foreign_options(const CLI::App& app, const DataOptions& options, DataKind kind) {
+  using enum DataKind;
+  struct Scope {
+    const char* option;
+    std::initializer_list<DataKind> kinds;
+  };
+  static const std::initializer_list<Scope> scopes = {
+      {"--as", {text, series, labelled}},
+      {"--columns", {series, labelled}},
+      {"--target-columns", {series}},
+      {"--horizon", {series}},
+      {"--sequence-column", {labelled}},
+      {"--label-column", {labelled}},
+      {"--delimiter", {series, labelled}},
+      {"--validation-fraction", {text, series, labelled}},
+      {"--task-length", {task}},
+      {"--validation-length", {task}},
+      {"--modulus", {task}},
+      {"--copy-tokens", {task}},
+      {"--length", {text, series}},  // the others' sequences are never cut
+      {"--no-carry", {text, series}},
+  };
+  for (const Scope& scope : scopes) {
+    const bool applies = std::find(scope.kinds.begin(), scope.kinds.end(), kind) != scope.kinds.end();
+    if (applies || app.count(scope.option) == 0) continue;
+    throw Error(ErrorCode::invalid_argument, fmt::format("{} does not apply to {}: {} is read as {}", scope.option,
+                                                         describe(kind), printable(options.source), describe(kind)));
+  }
+}
+
+OpenedData open_data(const DataOptions& options, DataKind kind, std::uint64_t seed) {
+  switch (kind) {
+    case DataKind::text:
+      return open_text_file(options);
+    case DataKind::series:
+      return open_series_file(options);
+    case DataKind::labelled:
+      return open_labelled_file(options, seed);
+    case DataKind::task:
+      break;
+  }
+  return open_builtin_task(options, seed);
+}
+
+std::string task_name(const std::string& source) {
+  return source.starts_with(task_prefix) ? source.substr(task_prefix.size()) : "";
+}
+
+char delimiter_of(const std::string& option, const std::string& path) {
+  if (option == "tab" || option == "\\t") return '\t';
+  if (option.size() == 1) return option.front();
+  if (option.empty()) return extension(path) == ".tsv" ? '\t' : ',';
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("--delimiter must be one character or 'tab', not '{}'", printable(option)));
+}
+
+}  // namespace penstock::cli

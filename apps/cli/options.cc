@@ -1,0 +1,225 @@
+#include "options.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <map>
+
+#include "units.h"
+
+namespace penstock::cli {
+namespace {
+
+[[noreturn]] void misuse(const std::string& message) { throw Error(ErrorCode::invalid_argument, message); }
+
+template <class T>
+void parse_number(const std::string& option, const std::string& text, const char* kind, T& value) {
+  T parsed{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), parsed);
+  if (error == std::errc::result_out_of_range) misuse(fmt::format("{} is out of range: {}", option, printable(text)));
+  if (error != std::errc() || end != text.data() + text.size()) {
+    misuse(fmt::format("{} must be {}, not '{}'", option, kind, printable(text)));
+  }
+  value = parsed;
+}
+
+/// Edits (insert, delete, replace, swap of neighbours) that turn a into b.
+std::size_t distance(std::string_view a, std::string_view b) {
+  std::vector<std::vector<std::size_t>> d(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
+  for (std::size_t i = 0; i <= a.size(); ++i) d[i][0] = i;
+  for (std::size_t j = 0; j <= b.size(); ++j) d[0][j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      d[i][j] = std::min({d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1)});
+      const bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+      if (swapped) d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
+    }
+  }
+  return d[a.size()][b.size()];
+}
+
+/// ", did you mean 'x'?" for the closest name, if one is close.
+std::string suggestion(const std::string& text, const std::vector<std::string>& names) {
+  const auto closest = std::min_element(
+      names.begin(), names.end(), [&](const auto& a, const auto& b) { return distance(text, a) < distance(text, b); });
+  const bool close = closest != names.end() && distance(text, *closest) <= std::max<std::size_t>(1, text.size() / 3);
+  return close ? fmt::format(", did you mean '{}'?", *closest) : "";
+}
+
+std::vector<std::string> option_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  return names;
+}
+
+std::vector<const CLI::App*> verbs_of(const CLI::App& app) {
+  return app.get_subcommands([](const CLI::App*) { return true; });
+}
+
+/// Breaks a text into lines of at most `width` characters.
+std::vector<std::string> wrap(const std::string& text, std::size_t width) {
+  std::vector<std::string> lines(1);
+  for (const std::string& word : CLI::detail::split(text, ' ')) {
+    if (!lines.back().empty() && lines.back().size() + 1 + word.size() > width) lines.emplace_back();
+    if (!lines.back().empty()) lines.back() += ' ';
+    lines.back() += word;
+  }
+  return lines;
+}
+
+void list_entry(std::string& out, const std::string& name, const std::string& text) {
+  constexpr std::size_t indent = 26, width = 80;
+  out += "  " + name;
+  std::size_t column = name.size() + 2;
+  if (column + 2 > indent) {
+    out += '\n';
+    column = 0;
+  }
+  for (const std::string& line : wrap(text, width - indent)) {
+    out += std::string(indent - column, ' ') + line + '\n';
+    column = 0;
+  }
+}
+
+std::string usage_line(const CLI::App& app) {
+  if (app.get_parent() == nullptr) return "penstock VERB [options]";
+  std::string line = "penstock " + app.get_name();
+  for (const CLI::Option* option : app.get_options([](const CLI::Option* o) { return o->get_positional(); })) {
+    line += " " + option->get_option_text();
+  }
+  return line + " [options]";
+}
+
+}  // namespace
+
+void parse_value(const std::string& option, const std::string& text, Index& value) {
+  parse_number(option, text, "a whole number", value);
+}
+
+void parse_value(const std::string& option, const std::string& text, int& value) {
+  parse_number(option, text, "a whole number", value);
+}
+
+void parse_value(const std::string& option, const std::string& text, std::uint64_t& value) {
+  parse_number(option, text, "a whole number from 0", value);
+}
+
+void parse_value(const std::string& option, const std::string& text, double& value) {
+  parse_number(option, text, "a number", value);
+  if (!std::isfinite(value)) misuse(fmt::format("{} must be a finite number, not '{}'", option, text));
+}
+
+void parse_value(const std::string&, const std::string& text, std::string& value) { value = text; }
+
+void parse_value(const std::string& option, const std::string& text, std::vector<std::string>& value) {
+  value.clear();
+  for (const std::string& name : CLI::detail::split(text, ',')) {
+    if (name.empty())
+      misuse(fmt::format("{} must be names with commas between them, not '{}'", option, printable(text)));
+    value.push_back(name);
+  }
+  if (value.empty()) misuse(fmt::format("{} must name at least one column", option));
+}
+
+void fail_choice(const std::string& option, const std::string& text, const std::vector<std::string>& names) {
+  misuse(fmt::format("{} must be one of {}, not '{}'", option, fmt::join(names, ", "), printable(text)));
+}
+
+CLI::Option* Options::declare(CLI::Option* option) {
+  // As everywhere else in Unix, the last one counts.
+  return option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)->group(group_);
+}
+
+std::string Options::long_name(const std::string& name) { return name.substr(name.find("--")); }
+
+void Options::positional(const std::string& name, std::string& value, const std::string& help) {
+  app_.add_option(name, value, help)->option_text(name);
+}
+
+void Options::positional(const std::string& name, std::vector<std::string>& values, const std::string& help) {
+  app_.add_option(name, values, help)->option_text(name + "...");
+}
+
+void Options::flag(const std::string& name, bool& value, const std::string& help) {
+  app_.add_flag_callback(
+          name, [&value] { value = true; }, help)
+      ->group(group_);
+}
+
+void Options::finish(const std::string& examples) {
+  app_.set_help_flag("-h,--help", "Show this help")->group(group_);
+  app_.footer("Examples:\n" + examples);
+  app_.allow_extras();  // refuse_extras has better words for them
+}
+
+void require_given(const std::string& value, const std::string& name) {
+  if (value.empty()) misuse(name + " is missing");
+}
+
+std::string help_text(const CLI::App& app) {
+  std::string out = app.get_description() + "\n\nUsage: " + usage_line(app) + "\n";
+  const auto positionals = app.get_options([](const CLI::Option* o) { return o->get_positional(); });
+  if (!positionals.empty()) out += '\n';
+  for (const CLI::Option* option : positionals) list_entry(out, option->get_option_text(), option->get_description());
+  if (const auto verbs = verbs_of(app); !verbs.empty()) {
+    out += "\nVerbs:\n";
+    for (const CLI::App* verb : verbs) list_entry(out, verb->get_name(), verb->get_description());
+  }
+  for (const std::string& group : app.get_groups()) {
+    const auto options = app.get_options(
+        [&](const CLI::Option* option) { return option->get_group() == group && !option->get_positional(); });
+    if (options.empty()) continue;
+    out += "\n" + group + ":\n";
+    for (const CLI::Option* option : options) {
+      const std::string placeholder = option->get_option_text();
+      list_entry(out, option->get_name(false, true) + (placeholder.empty() ? "" : " " + placeholder),
+                 option->get_description());
+    }
+  }
+  return out + "\n" + app.get_footer() + "\n";
+}
+
+void refuse_extras(const CLI::App& app) {
+  const auto extras = app.remaining();
+  if (extras.empty()) return;
+  const auto option = std::find_if(extras.begin(), extras.end(),
+                                   [](const std::string& extra) { return extra.size() > 1 && extra[0] == '-'; });
+  if (option != extras.end()) {
+    const std::string name = option->substr(0, option->find('='));
+    misuse(fmt::format("there is no option '{}'{}", printable(name), suggestion(name, option_names(app))));
+  }
+  if (app.get_parent() != nullptr) misuse(fmt::format("one argument too many: '{}'", printable(extras.front())));
+  std::vector<std::string> verbs;
+  for (const CLI::App* verb : verbs_of(app)) verbs.push_back(verb->get_name());
+  std::string hint = suggestion(extras.front(), verbs);
+  if (hint.empty()) hint = fmt::format(", only {}", fmt::join(verbs, ", "));
+  misuse(fmt::format("there is no verb '{}'{}", printable(extras.front()), hint));
+}
+
+std::string parse_message(const CLI::ParseError& error) {
+  const std::string text = printable(error.what());
+  // "--width: 1 required TEXT missing"
+  if (error.get_name() == "ArgumentMismatch" && text.find(" missing") != std::string::npos) {
+    return text.substr(0, text.find(':')) + " needs a value";
+  }
+  return text;
+}
+
+std::string in_terms_of_options(const CLI::App& app, const std::string& message) {
+  static const std::map<std::string, std::string> other_names = {
+      {"convolution", "--conv"},       {"feed_forward", "--ffn"},     {"inputs", "--columns"},
+      {"targets", "--target-columns"}, {"max_steps", "--steps"},      {"max_seconds", "--seconds"},
+      {"max_epochs", "--epochs"},      {"metrics_path", "--metrics"}, {"checkpoint_path", "--checkpoint"},
+  };
+  const std::string field = message.substr(0, message.find_first_of(" :,"));
+  std::string option = "--" + field;
+  std::replace(option.begin(), option.end(), '_', '-');
+  if (const auto other = other_names.find(field); other != other_names.end()) option = other->second;
+  const auto names = option_names(app);
+  if (std::find(names.begin(), names.end(), option) == names.end()) return message;
+  return option + message.substr(field.size());
+}
+
+}  // namespace penstock::cli

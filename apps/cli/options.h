@@ -1,0 +1,120 @@
+#pragma once
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "penstock/error.h"
+#include "penstock/types.h"
+
+/// The options of a verb: how they are declared, parsed and reported. Ranges are the library's business, which names
+/// its own fields; `in_terms_of_options` turns those names into ours.
+namespace penstock::cli {
+
+// Read the text of an option; throw Error(invalid_argument) "--width must be a whole number, not 'x'".
+void parse_value(const std::string& option, const std::string& text, Index& value);
+void parse_value(const std::string& option, const std::string& text, int& value);
+void parse_value(const std::string& option, const std::string& text, std::uint64_t& value);
+void parse_value(const std::string& option, const std::string& text, double& value);
+void parse_value(const std::string& option, const std::string& text, std::string& value);
+/// "a,b,c"
+void parse_value(const std::string& option, const std::string& text, std::vector<std::string>& value);
+template <class T>
+void parse_value(const std::string& option, const std::string& text, std::optional<T>& value) {
+  T plain{};
+  parse_value(option, text, plain);
+  value = std::move(plain);
+}
+
+/// Throws the Error(invalid_argument) for a value that is none of a list.
+[[noreturn]] void fail_choice(const std::string& option, const std::string& text,
+                              const std::vector<std::string>& names);
+
+template <class T>
+std::string default_text(const T& value) {
+  return fmt::format(" [{}]", value);
+}
+inline std::string default_text(const std::string& value) { return value.empty() ? "" : " [" + value + "]"; }
+inline std::string default_text(const std::vector<std::string>&) { return ""; }
+template <class T>
+std::string default_text(const std::optional<T>&) {
+  return "";
+}
+
+class Options {
+ public:
+  explicit Options(CLI::App& app) : app_(app) {}
+
+  /// The heading under which the help lists the options that follow.
+  void group(std::string name) { group_ = std::move(name); }
+
+  /// An argument without a name; the verb itself checks that it is there (see require_given).
+  void positional(const std::string& name, std::string& value, const std::string& help);
+  void positional(const std::string& name, std::vector<std::string>& values, const std::string& help);
+
+  /// `name` as CLI11 writes it ("-o,--output"); `value` holds the default, which the help shows.
+  template <class T>
+  void add(const std::string& name, T& value, const std::string& placeholder, const std::string& help) {
+    const std::string shown = long_name(name);
+    declare(app_.add_option_function<std::string>(
+                name, [&value, shown](const std::string& text) { parse_value(shown, text, value); },
+                help + default_text(value)))
+        ->option_text(placeholder);
+  }
+
+  /// One of a few names.
+  template <class E>
+  void choice(const std::string& name, E& value,
+              std::initializer_list<std::pair<std::string, std::type_identity_t<E>>> choices, const std::string& help) {
+    const std::vector<std::pair<std::string, E>> all = choices;
+    std::vector<std::string> names;
+    for (const auto& [text, meaning] : all) names.push_back(text);
+    const auto parse = [&value, all, names, shown = long_name(name)](const std::string& text) {
+      for (const auto& [choice, meaning] : all) {
+        if (choice == text) {
+          value = meaning;
+          return;
+        }
+      }
+      fail_choice(shown, text, names);
+    };
+    declare(app_.add_option_function<std::string>(name, parse, help))
+        ->option_text(fmt::format("{}", fmt::join(names, "|")));
+  }
+
+  void flag(const std::string& name, bool& value, const std::string& help);
+
+  /// Ends the list with --help; `examples` are the last lines of the help.
+  void finish(const std::string& examples);
+
+ private:
+  CLI::Option* declare(CLI::Option* option);
+  static std::string long_name(const std::string& name);
+
+  CLI::App& app_;
+  std::string group_ = "Options";
+};
+
+/// Throws Error(invalid_argument) "MODEL is missing" for a positional argument that was not given.
+void require_given(const std::string& value, const std::string& name);
+
+/// The verb's help: what it does, its usage, its options by group, its examples.
+std::string help_text(const CLI::App& app);
+
+/// Throws Error(invalid_argument) for arguments that nobody took, with what may have been meant.
+void refuse_extras(const CLI::App& app);
+
+/// One line, in our words, for what CLI11 found wrong.
+std::string parse_message(const CLI::ParseError& error);
+
+/// The library's message with the name of its field turned into that of the verb's option:
+/// "hidden_size must be ..." into "--hidden-size must be ...".
+std::string in_terms_of_options(const CLI::App& app, const std::string& message);
+
+}  // namespace penstock::cli

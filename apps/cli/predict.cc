@@ -1,0 +1,355 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <numbers>
+#include <string>
+#include <utility>
+
+#include "answers.h"
+#include "describe.h"
+#include "input.h"
+#include "open_data.h"
+#include "options.h"
+#include "penstock/penstock.h"
+#include "rows.h"
+#include "signals.h"
+#include "terminal.h"
+#include "units.h"
+#include "verbs.h"
+
+namespace penstock::cli {
+namespace {
+
+struct PredictArguments {
+  std::string model;
+  std::vector<std::string> data;
+  RowOptions rows;
+  bool per_byte = false, last = false, json = false;
+  TaskOptions task;
+  Execution execution;
+};
+
+/// A model on one sequence that comes in pieces: collects steps and runs them many at a time.
+class Sequence {
+ public:
+  Sequence(const Model& model, const Execution& execution)
+      : model_(model), execution_(execution), state_(model.state(1)) {}
+
+  static constexpr Index piece = 1024;  // steps; bounds the memory, and fills the matrix products
+
+  void add(std::span<const float> features) {
+    features_.insert(features_.end(), features.begin(), features.end());
+    ++steps_;
+  }
+  void add(std::int32_t token) {
+    tokens_.push_back(token);
+    ++steps_;
+  }
+  Index waiting() const { return steps_; }
+
+  /// Outputs [steps, O] for what was added since the last call.
+  std::span<const float> run() {
+    outputs_.resize(static_cast<std::size_t>(steps_ * model_.data().output_size()));
+    if (model_.data().vocabulary > 0) {
+      model_.forward(1, steps_, std::span<const std::int32_t>(tokens_), outputs_, state_, execution_);
+    } else {
+      model_.forward(1, steps_, std::span<const float>(features_), outputs_, state_, execution_);
+    }
+    steps_ = 0;
+    tokens_.clear();
+    features_.clear();
+    return outputs_;
+  }
+
+  void restart() { state_ = model_.state(1); }
+
+ private:
+  const Model& model_;
+  Execution execution_;
+  ModelState state_;
+  Index steps_ = 0;
+  std::vector<std::int32_t> tokens_;
+  std::vector<float> features_;
+  std::vector<float> outputs_;
+};
+
+struct TextScore {
+  std::string file;
+  Index bytes = 0, scored = 0;
+  double bits = 0.0;
+
+  double bits_per_byte() const { return bits / static_cast<double>(scored); }
+  double loss() const { return bits_per_byte() * std::numbers::ln2; }
+};
+
+TextScore score_text(const Model& model, const std::string& path, const Execution& execution, ByteAnswers& answers) {
+  Input input(path);
+  Sequence sequence(model, execution);
+  TextScore score{.file = path};
+  const auto outputs = static_cast<std::size_t>(model.data().output_size());
+  for (std::string_view text = input.read(); !text.empty(); text = input.read()) {
+    score.bytes += static_cast<Index>(text.size());
+    for (; !text.empty(); text.remove_prefix(std::min<std::size_t>(Sequence::piece, text.size()))) {
+      const std::string_view piece = text.substr(0, Sequence::piece);
+      for (const char byte : piece) sequence.add(static_cast<unsigned char>(byte));
+      const auto logits = sequence.run();
+      for (std::size_t i = 0; i < piece.size(); ++i) {
+        answers.answer(static_cast<unsigned char>(piece[i]), logits.subspan(i * outputs, outputs));
+      }
+    }
+  }
+  if (score.bytes == 0 && !interrupted()) {
+    throw Error(ErrorCode::bad_input, fmt::format("{}: the file is empty", printable(path)));
+  }
+  score.bits = answers.bits();
+  score.scored = answers.scored();
+  return score;
+}
+
+Json score_json(const TextScore& score) {
+  Json json = {{"file", score.file}, {"bytes", score.bytes},     {"scored", score.scored},
+               {"bits", score.bits}, {"bits_per_byte", nullptr}, {"loss", nullptr}};
+  if (score.scored > 0) {
+    json["bits_per_byte"] = score.bits_per_byte();
+    json["loss"] = score.loss();
+  }
+  return json;
+}
+
+std::string score_row(const TextScore& score) {
+  const bool known = score.scored > 0;
+  return fmt::format("{:>9}  {:>9}  {:>15}  {}\n", known ? fmt::format("{:.4f}", score.bits_per_byte()) : "-",
+                     known ? fmt::format("{:.4f}", score.loss()) : "-", with_commas(score.bytes), score.file);
+}
+
+class Prediction {
+ public:
+  Prediction(const CLI::App& app, PredictArguments arguments, Model model)
+      : app_(app), arguments_(std::move(arguments)), model_(std::move(model)) {}
+
+  int run() {
+    refuse_foreign();
+    if (!task_name(arguments_.data.front()).empty()) {
+      predict_task();
+    } else if (data().task == Task::language) {
+      predict_texts();
+    } else if (data().vocabulary > 0) {
+      predict_tokens();
+    } else if (data().task == Task::forecast) {
+      forecast();
+    } else {
+      classify();
+    }
+    output_.flush();
+    return interrupted() ? interrupted_status() : 0;
+  }
+
+ private:
+  const DataDescription& data() const { return model_.data(); }
+  const std::string& source() const { return arguments_.data.front(); }
+
+  void refuse_foreign() const {
+    const Task task = data().task;
+    const auto refuse = [&](const char* option, Task only) {
+      if (app_.count(option) == 0 || task == only) return;
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("{} is for {} models, and {} is a {} model", option, to_string(only),
+                              printable(arguments_.model), to_string(task)));
+    };
+    refuse("--per-byte", Task::language);
+    refuse("--last", Task::forecast);
+    refuse("--sequence-column", Task::classify);
+    if (app_.count("--keep") > 0 && data().vocabulary > 0) {
+      throw Error(ErrorCode::invalid_argument, "--keep is for models that read the rows of a CSV file");
+    }
+    const bool many = task == Task::language && !arguments_.per_byte;
+    if (arguments_.data.size() > 1 && !many) {
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("one argument too many: '{}'", printable(arguments_.data[1])));
+    }
+  }
+
+  void predict_texts() {
+    using Style = ByteAnswers::Style;
+    const Style style = !arguments_.per_byte ? Style::silent : arguments_.json ? Style::json : Style::table;
+    Json all = Json::array();
+    if (!arguments_.per_byte && !arguments_.json) output_.write("bits/byte       loss            bytes  file\n");
+    for (const std::string& file : arguments_.data) {
+      ByteAnswers answers(output_, style);
+      answers.header();
+      const TextScore score = score_text(model_, file, arguments_.execution, answers);
+      if (interrupted()) return;
+      if (arguments_.per_byte) continue;
+      if (arguments_.json) all.push_back(score_json(score));
+      if (!arguments_.json) output_.write(score_row(score));
+      if (!arguments_.json) output_.flush();
+    }
+    if (arguments_.json && !arguments_.per_byte) output_.write(json_line({{"files", all}}));
+  }
+
+  void forecast() {
+    Input input(source());
+    Rows rows(input, data(), arguments_.rows);
+    RowAnswers answers(output_, data(), arguments_.rows.keep, arguments_.json);
+    answers.header();
+    Sequence sequence(model_, arguments_.execution);
+    std::vector<std::vector<std::string>> kept;  // of the rows that wait in the sequence
+    const auto size = static_cast<std::size_t>(data().output_size());
+    const auto answer = [&](bool end) {
+      const auto outputs = sequence.run();
+      for (std::size_t i = 0; i < kept.size(); ++i) {
+        const bool wanted = !arguments_.last || (end && i + 1 == kept.size());
+        if (wanted) answers.answer(kept[i], outputs.subspan(i * size, size));
+      }
+      kept.clear();
+    };
+    for (auto kind = rows.next(); kind != Rows::Kind::end; kind = rows.next()) {
+      if (kind == Rows::Kind::blank) continue;
+      if (sequence.waiting() == Sequence::piece) answer(false);
+      sequence.add(rows.features());
+      kept.push_back(rows.kept());
+    }
+    if (kept.empty()) nothing_to_read("rows behind the header");
+    answer(true);
+  }
+
+  /// One answer a sequence: rows of one value in the sequence column, or rows up to a blank line without such a column.
+  void classify() {
+    Input input(source());
+    Rows rows(input, data(), arguments_.rows);
+    LabelWriter writer(*this, arguments_.rows.keep);
+    std::string name;
+    std::vector<std::string> kept;
+    for (auto kind = rows.next(); kind != Rows::Kind::end; kind = rows.next()) {
+      if (kind == Rows::Kind::blank ? !rows.has_sequences() : rows.starts_sequence()) writer.finish(name, kept);
+      if (kind == Rows::Kind::blank) continue;
+      writer.add(rows.features());
+      name = rows.sequence();
+      kept = rows.kept();
+    }
+    writer.finish(name, kept);
+    if (writer.sequences() == 0) nothing_to_read("rows behind the header");
+  }
+
+  /// Tokens with blanks between them, one sequence a line.
+  void predict_tokens() {
+    Input input(source());
+    LabelWriter writer(*this, {});
+    std::string line;
+    for (Index number = 1; input.line(line); ++number) {
+      for (const auto token : parse_tokens(line, data().vocabulary, input.name(), number)) writer.add(token);
+      writer.finish("", {});
+    }
+    if (writer.sequences() == 0) nothing_to_read("tokens");
+  }
+
+  void predict_task() {
+    TaskOptions task = arguments_.task;
+    task.length = task.validation_length;  // nothing is trained here
+    const auto dataset = open_task(task_name(source()), task);
+    TrainOptions options;
+    options.batch = 64;
+    options.validation_batches = 0;
+    options.execution = arguments_.execution;
+    const Evaluation score = evaluate(model_, *dataset, options);
+    if (arguments_.json) {
+      Json json = {{"task", source()}, {"length", task.validation_length}};
+      json.update(evaluation_json(Task::classify, score));
+      output_.write(json_line(json));
+    } else {
+      output_.write(fmt::format("accuracy {:.2f} %, loss {} on {} answers in sequences of {} steps\n",
+                                100.0 * score.accuracy, short_number(score.loss), with_commas(score.scored),
+                                task.validation_length));
+    }
+  }
+
+  /// Collects the steps of one sequence after the other and writes what label each gets behind its last step.
+  class LabelWriter {
+   public:
+    LabelWriter(Prediction& owner, std::vector<std::string> kept)
+        : sequence_(owner.model_, owner.arguments_.execution),
+          answers_(owner.output_, owner.data(), with_name("sequence", kept), owner.arguments_.json) {
+      answers_.header();
+    }
+
+    template <class Step>
+    void add(const Step& step) {
+      if (sequence_.waiting() == Sequence::piece) sequence_.run();
+      sequence_.add(step);
+    }
+
+    /// `name` of the sequence; its number if that is empty.
+    void finish(const std::string& name, const std::vector<std::string>& kept) {
+      if (sequence_.waiting() == 0) return;
+      const auto outputs = sequence_.run();
+      const auto size = static_cast<std::size_t>(answers_.size());
+      ++sequences_;
+      answers_.answer(with_name(name.empty() ? fmt::format("{}", sequences_) : name, kept), outputs.last(size));
+      sequence_.restart();
+    }
+
+    Index sequences() const { return sequences_; }
+
+   private:
+    static std::vector<std::string> with_name(const std::string& name, std::vector<std::string> kept) {
+      kept.insert(kept.begin(), name);
+      return kept;
+    }
+
+    Sequence sequence_;
+    RowAnswers answers_;
+    Index sequences_ = 0;
+  };
+
+  void nothing_to_read(const char* what) const {
+    if (interrupted()) return;
+    throw Error(ErrorCode::bad_input, fmt::format("{}: there are no {}", printable(source()), what));
+  }
+
+  const CLI::App& app_;
+  PredictArguments arguments_;
+  Model model_;
+  Output output_;
+};
+
+int predict(const CLI::App& app, const PredictArguments& arguments) {
+  require_given(arguments.model, "MODEL");
+  require_given(arguments.data.empty() ? "" : arguments.data.front(), "DATA");
+  catch_interrupts();
+  return Prediction(app, arguments, Model::load(arguments.model)).run();
+}
+
+}  // namespace
+
+Verb add_predict(CLI::App& program) {
+  CLI::App* app = program.add_subcommand("predict", "Score a text, forecast a series, label sequences");
+  auto arguments = std::make_shared<PredictArguments>();
+  Options options(*app);
+  options.positional("MODEL", arguments->model, "A trained model, or a checkpoint");
+  options.positional("DATA", arguments->data,
+                     "What suits the model: texts, a CSV file with the columns that it reads, lines of tokens, or "
+                     "task:NAME to measure how well it does a built-in task; '-' is standard input");
+  options.group("Options");
+  options.flag("--per-byte", arguments->per_byte, "A text: what each byte says, as 'penstock stream' prints it");
+  options.flag("--last", arguments->last, "A series: only the forecast behind the last row");
+  options.add("--keep", arguments->rows.keep, "A,B", "Copy these columns of the input to the front of the output");
+  options.add("--sequence-column", arguments->rows.sequence_column, "NAME",
+              "Names the sequence of a row to be labelled");
+  options.add("--length", arguments->task.validation_length, "T", "task:NAME: length of the sequences");
+  options.add("--modulus", arguments->task.modulus, "M", "task:modular: the modulus that was trained");
+  options.add("--copy-tokens", arguments->task.copy_tokens, "N", "task:copying: how many tokens to remember");
+  options.add("--seed", arguments->task.seed, "N", "task:NAME: of its sequences");
+  options.add("--threads", arguments->execution.threads, "N", "0: as many as the machine offers");
+  options.flag("--exact", arguments->execution.exact, "The same bits as 'penstock stream'; slower");
+  options.flag("--json", arguments->json, "JSON, one object for texts, otherwise one a line");
+  options.finish(
+      "  penstock predict book.safetensors chapter1.txt chapter2.txt     bits per byte of each\n"
+      "  penstock predict co2.safetensors co2.csv --keep week > forecast.csv\n"
+      "  penstock predict co2.safetensors co2.csv --last --json\n"
+      "  penstock predict gestures.safetensors new.csv                   one label a sequence\n"
+      "  penstock predict parity.safetensors task:parity --length 1000");
+  return {app, [app, arguments] { return predict(*app, *arguments); }};
+}
+
+}  // namespace penstock::cli

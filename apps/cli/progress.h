@@ -1,0 +1,72 @@
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "penstock/train.h"
+
+namespace penstock::cli {
+
+/// How the loss of a run is shown.
+struct Measures {
+  Task task = Task::language;
+  std::string loss_name = "loss";  ///< "mse", "mae" or "loss" (cross-entropy)
+  std::string unit = "B";          ///< Of throughput: "B" (bytes), "rows", "steps".
+};
+
+/// "2.113 bits/byte", "loss 0.412  acc 87.5 %", "mse 0.0312": the figures that matter for this task.
+std::string shown_loss(const Measures& measures, double loss, double accuracy);
+
+/// "1.24 MB/s", "15.2 k rows/s"
+std::string shown_rate(const Measures& measures, double per_second);
+
+/// Reports of a training run on standard error: a bar that is redrawn in place on a terminal, a line every few
+/// seconds elsewhere, nothing but warnings with `quiet`.
+class ProgressReport {
+ public:
+  ProgressReport(Measures measures, bool quiet);
+  /// Leaves the terminal with a clean line.
+  ~ProgressReport();
+  ProgressReport(const ProgressReport&) = delete;
+  ProgressReport& operator=(const ProgressReport&) = delete;
+
+  void step(const Progress& progress);
+  void validation(const Progress& progress, const Evaluation& evaluation);
+  /// Of time steps (bytes, rows) over the whole run, per second.
+  double mean_rate() const { return seconds_ > 0.0 ? done_ / seconds_ : 0.0; }
+  /// Ends the bar; what follows starts on a fresh line.
+  void finish();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  enum class Style { bar, lines, quiet };
+
+  /// A part of the report that is left out, the least important first, where the terminal is too narrow.
+  struct Field {
+    std::string text;
+    int importance;
+  };
+
+  void measure(const Progress& progress);
+  std::vector<Field> fields(const Progress& progress) const;
+  void draw_bar(const Progress& progress);
+  void print_line(const Progress& progress);
+  void warn(const Progress& progress);
+  void erase_bar();
+
+  Measures measures_;
+  Style style_;
+  bool utf8_;
+  bool drawn_ = false;  // a bar stands on the current line
+  std::optional<Evaluation> validation_;
+  double done_ = 0.0, seconds_ = 0.0;  // time steps in the seconds of this run, without those it resumes
+  std::optional<double> last_seconds_;
+  Clock::time_point started_ = Clock::now();
+  Index skipped_ = 0;
+  std::optional<Clock::time_point> warned_;
+  std::optional<Clock::time_point> reported_;
+};
+
+}  // namespace penstock::cli

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "input.h"
+#include "penstock/data.h"
+
+/// The rows of a CSV stream, and the lines of a stream of tokens, for models that do not read bytes.
+namespace penstock::cli {
+
+/// Which columns of the input matter beside those that the model reads.
+struct RowOptions {
+  std::vector<std::string> keep;             ///< Copied to the output.
+  std::string sequence_column = "sequence";  ///< A change of its value starts a new sequence; it need not be there.
+};
+
+/// Reads the header at once. Throws Error(bad_input) if there is none or it lacks a column, and Error(invalid_argument)
+/// if a column to be kept is not there.
+class Rows {
+ public:
+  Rows(Input& input, const DataDescription& data, const RowOptions& options);
+
+  enum class Kind { row, blank, end };
+  Kind next();
+
+  const std::vector<float>& features() const { return features_; }
+  const std::vector<std::string>& kept() const { return kept_; }
+  /// Of the last row; empty without such a column.
+  const std::string& sequence() const { return sequence_; }
+  bool has_sequences() const { return sequence_position_.has_value(); }
+  /// Whether the last row belongs to another sequence than the one before it.
+  bool starts_sequence() const { return starts_sequence_; }
+
+ private:
+  Input& input_;
+  std::string line_;
+  std::optional<RowReader> reader_;
+  std::vector<std::size_t> kept_positions_;
+  std::optional<std::size_t> sequence_position_;
+  std::vector<float> features_;
+  std::vector<std::string> kept_;
+  std::string sequence_;
+  bool starts_sequence_ = false;
+  bool first_ = true;
+};
+
+/// "0 1 1 0" as tokens below the vocabulary. Throws Error(bad_input) with the place of anything else.
+std::vector<std::int32_t> parse_tokens(const std::string& line, Index vocabulary, const std::string& source,
+                                       Index line_number);
+
+}  // namespace penstock::cli

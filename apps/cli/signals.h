@@ -1,0 +1,16 @@
+#pragma once
+
+/// A wish to stop, from Ctrl-C (SIGINT) or from the system (SIGTERM).
+namespace penstock::cli {
+
+/// From now on the first such signal is only remembered; the second ends the program at once.
+/// System calls that wait return with EINTR.
+void catch_interrupts();
+bool interrupted();
+/// What a program that was told to stop owes its caller: 128 + the signal's number.
+int interrupted_status();
+
+/// Writing to a closed pipe or beyond a size limit becomes an error of that write instead of our death.
+void ignore_write_signals();
+
+}  // namespace penstock::cli

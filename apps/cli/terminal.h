@@ -1,0 +1,39 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+/// Standard output and standard error, without stdio: answers leave when we say so, and failures are seen.
+namespace penstock::cli {
+
+/// Thrown when whoever read our output has gone away, as `head` does; the program then ends quietly.
+struct ClosedPipe {};
+
+/// Standard output. Throws ClosedPipe, or Error(io_failure) when the system refuses to write.
+class Output {
+ public:
+  Output() = default;
+  Output(const Output&) = delete;
+  Output& operator=(const Output&) = delete;
+  /// Whatever was not flushed is dropped: on the way out after an error nobody waits for it.
+  ~Output() = default;
+
+  /// Keeps the text until flush(), or until there is a lot of it.
+  void write(std::string_view text);
+  void flush();
+
+ private:
+  std::string waiting_;
+};
+
+/// Writes to standard error and does not care whether it arrives: a run must not die because its reports are not read.
+void say(std::string_view text);
+
+/// Can this file descriptor show a bar that is redrawn in place?
+bool is_terminal(int descriptor);
+/// Columns of the terminal behind standard error; 80 if it does not say.
+int terminal_width();
+/// Whether the locale's characters are UTF-8.
+bool speaks_utf8();
+
+}  // namespace penstock::cli

@@ -1,0 +1,321 @@
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "describe.h"
+#include "open_data.h"
+#include "options.h"
+#include "output_file.h"
+#include "penstock/penstock.h"
+#include "progress.h"
+#include "signals.h"
+#include "terminal.h"
+#include "units.h"
+#include "verbs.h"
+
+namespace penstock::cli {
+namespace {
+
+/// The architecture as far as it was given; the rest comes from a checkpoint, or from the kind of data.
+struct ModelOptions {
+  std::optional<std::string> cell;
+  std::optional<Index> width, blocks, hidden_size, heads, convolution;
+  std::optional<double> feed_forward, dropout;
+
+  void apply(ModelSpec& spec) const {
+    spec.cell = cell.value_or(spec.cell);
+    spec.width = width.value_or(spec.width);
+    spec.blocks = blocks.value_or(spec.blocks);
+    spec.hidden_size = hidden_size.value_or(spec.hidden_size);
+    spec.heads = heads.value_or(spec.heads);
+    spec.convolution = convolution.value_or(spec.convolution);
+    spec.feed_forward = feed_forward.value_or(spec.feed_forward);
+    spec.dropout = dropout.value_or(spec.dropout);
+  }
+};
+
+struct TrainArguments {
+  DataOptions data;
+  ModelOptions model;
+  TrainOptions train;
+  std::optional<Index> batch, length;
+  std::string output = "model.safetensors";
+  bool no_carry = false, resume = false, force = false, json = false, quiet = false;
+};
+
+/// What suits a kind of data when nothing else is said. A text is long and a minute shows a lot; the others are usually
+/// small, so that passes over them (or, for a task without end, steps) say more than time.
+struct Defaults {
+  Index width, batch, length, steps;
+  double seconds, epochs;
+};
+
+Defaults defaults_for(DataKind kind) {
+  switch (kind) {
+    case DataKind::text:
+      return {.width = 256, .batch = 32, .length = 256, .steps = 0, .seconds = 60.0, .epochs = 0.0};
+    case DataKind::series:
+      return {.width = 64, .batch = 16, .length = 64, .steps = 0, .seconds = 0.0, .epochs = 200.0};
+    case DataKind::labelled:
+      return {.width = 64, .batch = 32, .length = 256, .steps = 0, .seconds = 0.0, .epochs = 30.0};
+    case DataKind::task:
+      break;
+  }
+  return {.width = 64, .batch = 64, .length = 256, .steps = 2000, .seconds = 0.0, .epochs = 0.0};
+}
+
+class TrainingRun {
+ public:
+  TrainingRun(const CLI::App& app, TrainArguments arguments)
+      : app_(app), arguments_(std::move(arguments)), options_(arguments_.train) {}
+
+  int run() {
+    require_given(arguments_.data.source, "DATA");
+    kind_ = kind_of(arguments_.data);
+    refuse_foreign_options(app_, arguments_.data, kind_);
+    complete_options();
+    check_files();
+    data_ = open_data(arguments_.data, kind_, options_.seed);
+    Model model = make_model();
+    catch_interrupts();
+    const TrainResult result = train(model);
+    model.save(arguments_.output);
+    if (!result.interrupted) drop_own_checkpoint();
+    if (arguments_.json) print_json(model, result);
+    if (!arguments_.json) print_summary(model, result);
+    return result.interrupted ? interrupted_status() : 0;
+  }
+
+ private:
+  void complete_options() {
+    const Defaults defaults = defaults_for(kind_);
+    options_.batch = arguments_.batch.value_or(defaults.batch);
+    options_.length = arguments_.length.value_or(defaults.length);
+    options_.carry_state = !arguments_.no_carry;
+    if (options_.max_steps == 0 && options_.max_seconds == 0.0 && options_.max_epochs == 0.0) {
+      options_.max_steps = defaults.steps;
+      options_.max_seconds = defaults.seconds;
+      options_.max_epochs = defaults.epochs;
+    }
+    own_checkpoint_ = options_.checkpoint_path.empty();
+    if (own_checkpoint_) options_.checkpoint_path = arguments_.output + ".checkpoint";
+  }
+
+  /// Finds out now what would otherwise stop us after an hour's training.
+  void check_files() {
+    const std::string& checkpoint = options_.checkpoint_path;
+    if (arguments_.output == checkpoint) {
+      throw Error(ErrorCode::invalid_argument, "--checkpoint and --output must be different files");
+    }
+    check_model_file("--output", arguments_.output, arguments_.force);
+    const bool exists = std::filesystem::exists(checkpoint);
+    if (arguments_.resume && !exists) {
+      throw Error(ErrorCode::io_failure, fmt::format("--resume: there is no checkpoint {}", printable(checkpoint)));
+    }
+    check_model_file("--checkpoint", checkpoint, arguments_.force);
+    replaces_checkpoint_ = exists && !arguments_.resume;
+  }
+
+  Model make_model() const {
+    ModelSpec spec;
+    spec.width = defaults_for(kind_).width;
+    if (arguments_.resume) spec = Model::load(options_.checkpoint_path).spec();
+    arguments_.model.apply(spec);
+    return Model(spec, data_.dataset->description(), options_.seed);
+  }
+
+  void introduce(const Model& model) const {
+    if (arguments_.quiet) return;
+    std::string limits;
+    const auto add = [&](const std::string& limit) { limits += (limits.empty() ? "" : " or ") + limit; };
+    if (options_.max_steps > 0) add(with_commas(options_.max_steps) + " steps");
+    if (options_.max_seconds > 0.0) add(fmt::format("{:g} s", options_.max_seconds));
+    if (options_.max_epochs > 0.0) add(fmt::format("{:g} epochs", options_.max_epochs));
+    const SystemInfo system = system_info();
+    const int threads = options_.execution.threads > 0 ? options_.execution.threads : system.threads;
+    const bool windows = kind_ == DataKind::text || kind_ == DataKind::series;
+    if (replaces_checkpoint_) {
+      say(fmt::format("note   replaces the run in {}; --resume would have gone on with it\n",
+                      printable(options_.checkpoint_path)));
+    }
+    say(fmt::format("data   {}: {}\n", printable(arguments_.data.source), data_.summary));
+    say(fmt::format("model  {}\n", describe_model(model)));
+    say(fmt::format("run    {} in batches of {}{}{}, {} at {:g}\n", limits, options_.batch,
+                    windows ? fmt::format(" x {}", options_.length) : "", windows ? "" : " sequences",
+                    options_.optimizer == Optimizer::adamw ? "AdamW" : "SGD", options_.learning_rate));
+    say(fmt::format("on     {} ({}), {} thread{}\n", system.cpu, system.isa, threads, threads == 1 ? "" : "s"));
+  }
+
+  TrainResult train(Model& model) {
+    Measures measures{.task = model.data().task};
+    if (measures.task == Task::forecast) measures.loss_name = options_.loss == Loss::mae ? "mae" : "mse";
+    if (measures.task != Task::language) measures.unit = kind_ == DataKind::task ? "steps" : "rows";
+    measures_ = measures;
+    ProgressReport report(measures, arguments_.quiet);
+    TrainCallbacks callbacks;
+    // Not before the first step: what is wrong with the options shows until then, and is then all there is to read.
+    bool introduced = false;
+    callbacks.progress = [&](const Progress& progress) {
+      if (!introduced) introduce(model);
+      introduced = true;
+      report.step(progress);
+    };
+    callbacks.validation = [&](const Progress& progress, const Evaluation& evaluation) {
+      report.validation(progress, evaluation);
+    };
+    callbacks.stop = interrupted;
+    TrainResult result = penstock::train(model, *data_.dataset, options_, callbacks, arguments_.resume);
+    mean_rate_ = report.mean_rate();
+    return result;
+  }
+
+  /// A checkpoint that nobody asked for is there for runs that did not reach their end.
+  void drop_own_checkpoint() const {
+    std::error_code ignored;
+    if (own_checkpoint_) std::filesystem::remove(options_.checkpoint_path, ignored);
+  }
+
+  void print_summary(const Model& model, const TrainResult& result) const {
+    if (arguments_.quiet) return;
+    const Progress& last = result.last;
+    std::string text;
+    const auto line = [&](const char* what, const std::string& value) {
+      text += fmt::format("{:<7}{}\n", what, value);
+    };
+    line(result.interrupted ? "stop" : "done",
+         fmt::format("{} steps in {}, {}{}", with_commas(last.step), clock_time(last.seconds),
+                     data_.dataset->training_steps() > 0 ? fmt::format("{:.2f} epochs, ", last.epoch) : "",
+                     shown_rate(measures_, mean_rate_)));
+    if (last.skipped > 0) line("note", fmt::format("{} steps were skipped: NaN or infinity", last.skipped));
+    if (result.validation && result.validation->scored > 0) {
+      std::string value = shown_loss(measures_, result.validation->loss, result.validation->accuracy);
+      if (measures_.task == Task::language) value += fmt::format(" (loss {})", short_number(result.validation->loss));
+      line("valid", fmt::format("{} on {} held-out steps", value, with_commas(result.validation->scored)));
+    }
+    line("saved", saved_text());
+    line(result.interrupted ? "go on" : "next",
+         result.interrupted ? "the same command with --resume" : next_command(model));
+    Output output;
+    output.write(text);
+    output.flush();
+  }
+
+  std::string saved_text() const {
+    std::error_code unknown;
+    const auto size = std::filesystem::file_size(arguments_.output, unknown);
+    std::string text = printable(arguments_.output);
+    if (!unknown) text += fmt::format(" ({})", byte_size(static_cast<double>(size)));
+    if (std::filesystem::exists(options_.checkpoint_path)) {
+      text += ", checkpoint " + printable(options_.checkpoint_path);
+    }
+    return text;
+  }
+
+  std::string next_command(const Model& model) const {
+    const std::string output = shell_word(arguments_.output);
+    if (model.data().task == Task::language) return fmt::format("penstock generate {} --prompt 'The '", output);
+    const std::string source = shell_word(arguments_.data.source);
+    return fmt::format("penstock predict {} {}{}", output, source, kind_ == DataKind::series ? " --last" : "");
+  }
+
+  void print_json(const Model& model, const TrainResult& result) const {
+    const Progress& last = result.last;
+    Json json = {{"data", arguments_.data.source}, {"model", model_json(model)}, {"steps", last.step},
+                 {"seconds", last.seconds},        {"epochs", last.epoch},       {"loss", last.loss},
+                 {"steps_per_second", mean_rate_}, {"skipped", last.skipped},    {"validation", nullptr},
+                 {"output", arguments_.output},    {"checkpoint", nullptr},      {"interrupted", result.interrupted}};
+    if (result.validation && result.validation->scored > 0)
+      json["validation"] = evaluation_json(model.data().task, *result.validation);
+    if (std::filesystem::exists(options_.checkpoint_path)) json["checkpoint"] = options_.checkpoint_path;
+    Output output;
+    output.write(json_line(json));
+    output.flush();
+  }
+
+  const CLI::App& app_;
+  TrainArguments arguments_;
+  TrainOptions options_;
+  DataKind kind_ = DataKind::text;
+  OpenedData data_;
+  Measures measures_;
+  double mean_rate_ = 0.0;
+  bool own_checkpoint_ = false, replaces_checkpoint_ = false;
+};
+
+void add_model_options(Options& options, ModelOptions& model) {
+  std::vector<std::string> names;
+  for (const CellInfo& cell : cells()) names.emplace_back(cell.name);
+  options.group("Model");
+  options.add("--cell", model.cell, "NAME", fmt::format("{} [mingru]", fmt::join(names, ", ")));
+  options.add("--width", model.width, "N", "Channels between the blocks [256 for a text, 64 otherwise]");
+  options.add("--blocks", model.blocks, "N", "Blocks of norm, recurrent layer and residual [2]");
+  options.add("--hidden-size", model.hidden_size, "N", "Size of the recurrent layers [the width]");
+  options.add("--heads", model.heads, "N", "Parts of the recurrent matrix, for cells that have one [1]");
+  options.add("--conv", model.convolution, "N", "Taps of a causal convolution before each recurrent layer [0]");
+  options.add("--ffn", model.feed_forward, "X", "Gated feed-forward of X times the width after it [0]");
+  options.add("--dropout", model.dropout, "P", "On the output of every sub-layer, in training only [0]");
+}
+
+void add_training_options(Options& options, TrainArguments& arguments) {
+  TrainOptions& train = arguments.train;
+  options.group("How long (the first limit that is reached)");
+  options.add("--steps", train.max_steps, "N", "Optimiser steps [2000 for a task]");
+  options.add("--seconds", train.max_seconds, "S", "Time [60 for a text]");
+  options.add("--epochs", train.max_epochs, "E", "Passes over the data [200 for a series, 30 for labelled sequences]");
+  options.group("Training");
+  options.add("--batch", arguments.batch, "B", "Sequences side by side [32; 16 for a series, 64 for a task]");
+  options.add("--length", arguments.length, "T", "Steps that gradients flow back [256; 64 for a series]");
+  options.add("--learning-rate", train.learning_rate, "X", "Its highest value");
+  options.add("--weight-decay", train.weight_decay, "X", "Of matrices");
+  options.add("--warmup", train.warmup, "P", "Part of the run in which the rate rises");
+  options.add("--clip", train.clip, "X", "Largest norm of the gradient; 0: any");
+  options.choice("--optimizer", train.optimizer, {{"adamw", Optimizer::adamw}, {"sgd", Optimizer::sgd}}, "[adamw]");
+  options.choice("--loss", train.loss, {{"cross-entropy", Loss::cross_entropy}, {"mse", Loss::mse}, {"mae", Loss::mae}},
+                 "[cross-entropy; mse for a series]");
+  options.flag("--no-carry", arguments.no_carry, "Start every window of a text or series from a zero state");
+  options.add("--validate-every", train.validate_every, "S", "Seconds between validations; 0: at the end only");
+  options.add("--seed", train.seed, "N", "Of the first weights and of the order of the data");
+  options.add("--threads", train.execution.threads, "N", "0: as many as the machine offers");
+  options.flag("--exact", train.execution.exact, "The same bits for any batch and any cut of a sequence; slower");
+}
+
+void add_output_options(Options& options, TrainArguments& arguments) {
+  options.group("Files and reports");
+  options.add("-o,--output", arguments.output, "FILE", "The trained model");
+  options.add("--checkpoint", arguments.train.checkpoint_path, "FILE",
+              "Keep what --resume needs here [the output's name + .checkpoint, removed at the end]");
+  options.add("--checkpoint-every", arguments.train.checkpoint_every, "S", "Seconds between checkpoints");
+  options.flag("--resume", arguments.resume, "Go on from the checkpoint; give the same options as before");
+  options.flag("--force", arguments.force, "Overwrite files that are no Penstock models");
+  options.add("--metrics", arguments.train.metrics_path, "FILE", "Write all measurements as JSON lines");
+  options.flag("--json", arguments.json, "Print the result as one JSON object");
+  options.flag("-q,--quiet", arguments.quiet, "No reports, only warnings and errors");
+}
+
+}  // namespace
+
+Verb add_train(CLI::App& program) {
+  CLI::App* app = program.add_subcommand("train", "Train a model on a text, a CSV file or a built-in task");
+  auto arguments = std::make_shared<TrainArguments>();
+  arguments->train.validate_every = 30.0;
+  Options options(*app);
+  options.positional("DATA", arguments->data.source,
+                     "A text (any file: its bytes), a CSV file, or a built-in task: " +
+                         fmt::format("task:{}", fmt::join(task_names(), ", task:")));
+  add_training_options(options, *arguments);
+  add_model_options(options, arguments->model);
+  add_data_options(options, arguments->data);
+  add_output_options(options, *arguments);
+  options.finish(
+      "  penstock train book.txt --seconds 90 --output book.safetensors\n"
+      "  penstock train co2.csv --columns co2 --horizon 52 --output co2.safetensors\n"
+      "  penstock train gestures.csv --cell lstm --epochs 50      # columns sequence, label, ...\n"
+      "  penstock train task:parity --cell lstm --steps 3000      # validated at 256 steps\n"
+      "  penstock train book.txt --resume                         # after Ctrl-C");
+  return {app, [app, arguments] { return TrainingRun(*app, *arguments).run(); }};
+}
+
+}  // namespace penstock::cli

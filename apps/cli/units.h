@@ -1,0 +1,28 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "penstock/types.h"
+
+/// Numbers, names and bytes as a person reads them.
+namespace penstock::cli {
+
+/// "4,332,554"
+std::string with_commas(Index value);
+/// "1.24 MB" (powers of 1000), "812 B"
+std::string byte_size(double bytes);
+/// "1.24 M", "812": for rates of things other than bytes
+std::string short_count(double value);
+/// "0:07", "12:30", "1:02:03"; "-" if it is not known.
+std::string clock_time(double seconds);
+/// Four significant digits, never in exponent form where a person can do without: "1.312", "0.05", "123.4".
+std::string short_number(double value);
+/// A byte as one readable token: "'a'", "'\n'", "'\xc3'".
+std::string readable_byte(unsigned char byte);
+/// An argument as it can be pasted into a shell.
+std::string shell_word(std::string_view text);
+/// Text for a message or a terminal: control characters and bytes that are no UTF-8 become "\xNN"; long text is cut.
+std::string printable(std::string_view text);
+
+}  // namespace penstock::cli

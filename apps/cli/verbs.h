@@ -1,0 +1,20 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+
+/// One file a verb; each adds itself to the program.
+namespace penstock::cli {
+
+struct Verb {
+  CLI::App* app;
+  std::function<int()> run;  ///< Returns the exit status; throws Error and ClosedPipe.
+};
+
+Verb add_train(CLI::App& program);
+Verb add_generate(CLI::App& program);
+Verb add_predict(CLI::App& program);
+Verb add_stream(CLI::App& program);
+Verb add_info(CLI::App& program);
+
+}  // namespace penstock::cli
