@@ -32,7 +32,7 @@ BELOW = {
 # Third-party headers by prefix -> the places that may see them.
 THIRD_PARTY = {
     "fmt/": {*BELOW, "apps"},
-    "omp.h": {"base"},
+    "omp.h": {"base", "ops"},  # ops: oneDNN takes its number of threads from OpenMP
     "hwy/": {"backend"},
     "oneapi/": {"backend", "ops"},
     "dnnl": {"backend", "ops"},
@@ -40,8 +40,8 @@ THIRD_PARTY = {
     "CLI/": {"apps"},
 }
 
-# POSIX headers, for what standard C++ cannot do: atomic files, terminals, signals.
-SYSTEM = {"base", "io", "apps"}
+# POSIX headers, for what standard C++ cannot do: atomic files, terminals, signals, the sizes of caches.
+SYSTEM = {"base", "backend", "io", "apps"}
 
 
 # Text that other compilers read as well (every instruction set, CUDA's) -> the places it may include.
