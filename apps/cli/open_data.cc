@@ -82,8 +82,8 @@ OpenedData open_series_file(const DataOptions& options) {
   auto dataset = open_series(options.source, series);
   const DataDescription& data = dataset->description();
   const std::string summary =
-      fmt::format("series of {} ({} rows to train on, {}); predicts {}, {} row{} ahead", column_list(data.inputs),
-                  with_commas(dataset->training_steps() + 1), held_out(series.validation_fraction, "the last"),
+      fmt::format("{} in {} rows, {}; predicts {}, {} row{} ahead", column_list(data.inputs),
+                  with_commas(dataset->training_steps() + 1), held_out(series.validation_fraction, "the next"),
                   column_list(data.targets), data.horizon == 1 ? "1" : fmt::format("1 to {}", data.horizon),
                   data.horizon == 1 ? "" : "s");
   return {std::move(dataset), DataKind::series, summary};
@@ -100,7 +100,7 @@ OpenedData open_labelled_file(const DataOptions& options, std::uint64_t seed) {
   auto dataset = open_labelled(options.source, labelled);
   const DataDescription& data = dataset->description();
   const std::string summary =
-      fmt::format("{} sequences to train on, of {}, in {} classes; {}", with_commas(dataset->training_steps()),
+      fmt::format("{} sequences of {} in {} classes, {}", with_commas(dataset->training_steps()),
                   column_list(data.inputs), data.classes.size(), held_out(labelled.validation_fraction, "another"));
   return {std::move(dataset), DataKind::labelled, summary};
 }

@@ -118,7 +118,8 @@ void ProgressReport::draw_bar(const Progress& progress) {
     all.erase(std::min_element(all.begin(), all.end(),
                                [](const Field& a, const Field& b) { return a.importance < b.importance; }));
   }
-  const std::size_t width = room > used() ? std::min(room - used(), widest) : 0;
+  const std::size_t width = room > used() ? std::min({room - used(), widest, bar_width_}) : 0;
+  bar_width_ = width;
   std::string line = "\r" + percent + bar(progress.fraction, width, utf8_);
   for (const Field& field : all) line += std::string(gap, ' ') + field.text;
   say(line + "\x1b[K");

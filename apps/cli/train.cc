@@ -41,7 +41,8 @@ struct TrainArguments {
   DataOptions data;
   ModelOptions model;
   TrainOptions train;
-  std::optional<Index> batch, length;
+  std::optional<Index> steps, batch, length;
+  std::optional<double> seconds, epochs;
   std::string output = "model.safetensors";
   bool no_carry = false, resume = false, force = false, json = false, quiet = false;
 };
@@ -95,10 +96,12 @@ class TrainingRun {
     options_.batch = arguments_.batch.value_or(defaults.batch);
     options_.length = arguments_.length.value_or(defaults.length);
     options_.carry_state = !arguments_.no_carry;
+    const bool limited = arguments_.steps || arguments_.seconds || arguments_.epochs;
+    options_.max_steps = arguments_.steps.value_or(limited ? 0 : defaults.steps);
+    options_.max_seconds = arguments_.seconds.value_or(limited ? 0.0 : defaults.seconds);
+    options_.max_epochs = arguments_.epochs.value_or(limited ? 0.0 : defaults.epochs);
     if (options_.max_steps == 0 && options_.max_seconds == 0.0 && options_.max_epochs == 0.0) {
-      options_.max_steps = defaults.steps;
-      options_.max_seconds = defaults.seconds;
-      options_.max_epochs = defaults.epochs;
+      throw Error(ErrorCode::invalid_argument, "--steps, --seconds or --epochs must be above 0");
     }
     own_checkpoint_ = options_.checkpoint_path.empty();
     if (own_checkpoint_) options_.checkpoint_path = arguments_.output + ".checkpoint";
@@ -190,10 +193,11 @@ class TrainingRun {
                      data_.dataset->training_steps() > 0 ? fmt::format("{:.2f} epochs, ", last.epoch) : "",
                      shown_rate(measures_, mean_rate_)));
     if (last.skipped > 0) line("note", fmt::format("{} steps were skipped: NaN or infinity", last.skipped));
-    if (result.validation && result.validation->scored > 0) {
+    if (has_validation(result)) {
       std::string value = shown_loss(measures_, result.validation->loss, result.validation->accuracy);
       if (measures_.task == Task::language) value += fmt::format(" (loss {})", short_number(result.validation->loss));
-      line("valid", fmt::format("{} on {} held-out steps", value, with_commas(result.validation->scored)));
+      line("valid",
+           fmt::format("{} on {} held-out {}", value, with_commas(result.validation->scored), scored_things()));
     }
     line("saved", saved_text());
     line(result.interrupted ? "go on" : "next",
@@ -201,6 +205,25 @@ class TrainingRun {
     Output output;
     output.write(text);
     output.flush();
+  }
+
+  /// An interrupted run only knows an earlier one, of other weights.
+  static bool has_validation(const TrainResult& result) {
+    return !result.interrupted && result.validation && result.validation->scored > 0;
+  }
+
+  const char* scored_things() const {
+    switch (kind_) {
+      case DataKind::text:
+        return "bytes";
+      case DataKind::series:
+        return "rows";
+      case DataKind::labelled:
+        return "sequences";
+      case DataKind::task:
+        break;
+    }
+    return "answers";
   }
 
   std::string saved_text() const {
@@ -262,9 +285,9 @@ void add_model_options(Options& options, ModelOptions& model) {
 void add_training_options(Options& options, TrainArguments& arguments) {
   TrainOptions& train = arguments.train;
   options.group("How long (the first limit that is reached)");
-  options.add("--steps", train.max_steps, "N", "Optimiser steps [2000 for a task]");
-  options.add("--seconds", train.max_seconds, "S", "Time [60 for a text]");
-  options.add("--epochs", train.max_epochs, "E", "Passes over the data [200 for a series, 30 for labelled sequences]");
+  options.add("--steps", arguments.steps, "N", "Optimiser steps [2000 for a task]");
+  options.add("--seconds", arguments.seconds, "S", "Time [60 for a text]");
+  options.add("--epochs", arguments.epochs, "E", "Passes over the data [200 for a series, 30 for labelled sequences]");
   options.group("Training");
   options.add("--batch", arguments.batch, "B", "Sequences side by side [32; 16 for a series, 64 for a task]");
   options.add("--length", arguments.length, "T", "Steps that gradients flow back [256; 64 for a series]");
