@@ -65,6 +65,7 @@ class Dataset {
   /// Number of scored training steps in one pass, for progress; 0 when the task is generated without end.
   virtual Index training_steps() const = 0;
   /// Fills `example` with B rows of at most T steps of training data and moves on.
+  /// Labelled sequences and tasks are never cut: there T is the longest sequence of the batch, whatever `steps` says.
   virtual void next(Index rows, Index steps, Example& example) = 0;
   /// The i-th validation batch, the same every time; false (example untouched) when there are no more.
   virtual bool validation(Index i, Index rows, Index steps, Example& example) const = 0;

@@ -31,7 +31,7 @@ data::CsvHeader read_header(const DataDescription& description, const std::strin
 }  // namespace
 
 struct RowReader::Impl {
-  Impl(const DataDescription& description, const std::string& header_line, std::string source)
+  Impl(const DataDescription& description, const std::string& header_line, const std::string& source)
       : header(read_header(description, header_line, source)),
         delimiter(description.delimiter),
         inputs(description.inputs) {}

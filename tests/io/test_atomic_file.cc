@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <thread>
 
@@ -135,6 +136,38 @@ TEST(AtomicFile, AnotherWriterIsNotDisturbed) {
   expect_error(ErrorCode::io_failure, "f': another process is writing it", [&] { write(folder.path("f"), "x"); });
   EXPECT_EQ(folder.read("f.tmp"), "being written");
   ::close(other);
+}
+
+TEST(AtomicFile, WritersAtOnceNeverMix) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path("f");
+  write(path, std::string(1000, 'a'));
+  std::atomic<int> written = 0;
+  std::atomic<bool> done = false;
+  std::vector<std::thread> writers;
+  for (int id = 0; id < 8; ++id) {
+    writers.emplace_back([&, id] {
+      for (int i = 0; i < 1000; ++i) {
+        try {
+          write(path, std::string(1000 + static_cast<std::size_t>(id), static_cast<char>('a' + id)));
+          ++written;
+        } catch (const Error& error) {
+          EXPECT_THAT(error.what(), testing::EndsWith("f': another process is writing it"));
+        }
+      }
+    });
+  }
+  std::thread reader([&] {
+    while (!done) {
+      const std::string content = folder.read("f");
+      ASSERT_EQ(content, std::string(1000 + static_cast<std::size_t>(content[0] - 'a'), content[0]));
+    }
+  });
+  for (auto& writer : writers) writer.join();
+  done = true;
+  reader.join();
+  EXPECT_GT(written, 0);
+  EXPECT_EQ(folder.count(), 1);
 }
 
 /// A process is killed at many moments of a rewrite: there is always one whole version.
