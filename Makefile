@@ -18,7 +18,7 @@ help: ## Say what there is to make
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "  make %-9s %s\n", $$1, $$2 }'
 
 demo: build ## Install what is missing, build, train a model on a text, let it write and stream (about two minutes)
-	@tools/demo.sh build/release/bin/penstock build/demo
+	@tools/demo.sh build/release/penstock build/demo
 
 test: lint check python sanitize ## Install what is missing, then run the linters and every test, also under sanitizers
 
