@@ -12,8 +12,8 @@ namespace penstock::nn {
 /// What all layers share in one call. Sequences are padded and batch-first: a tensor [B, T, C] is B*T contiguous rows
 /// of C channels.
 struct Pass {
-  Batch batch;  // lengths and reset masks as in Recurrent; cu_seqlens is not used here
-  Execution execution;
+  Batch batch = {};  // lengths and reset masks as in Recurrent; cu_seqlens is not used here
+  Execution execution = {};
   Arena* arena = nullptr;
   bool training = false;           // keep what backward() needs, and apply dropout
   std::uint64_t dropout_seed = 0;  // decides every dropout mask of this call

@@ -32,24 +32,17 @@ void check_columns(const char* name, const std::vector<Column>& columns) {
 }
 
 void check_data(const DataDescription& data) {
-  check_range("vocabulary", data.vocabulary, 0, largest_vocabulary);
+  check_range("vocabulary", data.vocabulary, data.task == Task::language ? 1 : 0, largest_vocabulary);
   if (data.vocabulary == 0) {
     check_columns("inputs", data.inputs);
   } else {
     require(data.inputs.empty(), "inputs must be empty for a model of tokens");
   }
-  switch (data.task) {
-    case Task::language:
-      require(data.vocabulary > 0, "vocabulary must be at least 1 for a language model");
-      break;
-    case Task::forecast:
-      check_columns("targets", data.targets);
-      check_range("horizon", data.horizon, 1, largest_horizon);
-      break;
-    case Task::classify:
-      require(!data.classes.empty(), "classes must name at least one label");
-      break;
+  if (data.task == Task::forecast) {
+    check_columns("targets", data.targets);
+    check_range("horizon", data.horizon, 1, largest_horizon);
   }
+  require(data.task != Task::classify || !data.classes.empty(), "classes must name at least one label");
   check_range("size of the output", data.output_size(), 1, largest_output);
 }
 

@@ -68,7 +68,8 @@ class EveryCell : public testing::TestWithParam<std::string> {
     const std::vector<Index> lengths = {6, 4};
     std::vector<std::uint8_t> reset(rows * steps, 0);
     reset[3] = 1;
-    Random random(11);
+    // A seed for which no candidate of a log-space cell lies within a difference of its kink at zero.
+    Random random(12);
     nn::Network<double> network(full_spec(), data);
     nn::Parameters<double> parameters(network.layout());
     parameters.allocate_gradients();
@@ -103,8 +104,8 @@ class EveryCell : public testing::TestWithParam<std::string> {
     network.backward(pass, weight.data());
     const std::vector<double> gradients(parameters.gradients().begin(), parameters.gradients().end());
     for (const nn::ParameterEntry& entry : network.layout().entries()) {
-      expect_gradient(entry.name, parameters.value(entry), std::span(gradients).subspan(entry.offset, entry.size), loss,
-                      2e-6);
+      expect_gradient(entry.name, parameters.value(entry), std::span(gradients).subspan(entry.offset, entry.size),
+                      loss);
     }
   }
 };
@@ -232,7 +233,7 @@ TEST(Model, RefusesWhatIsImpossible) {
   refused("dropout must be in [0, 1), not 1", {.dropout = 1.0}, text);
   refused("gruu", {.cell = "gruu"}, text);
   refused("make a model of", {.cell = "lstm", .width = 65536, .blocks = 1024}, text);
-  refused("vocabulary must be at least 1 for a language model", {}, language(0));
+  refused("vocabulary must be 1 to 1048576, not 0", {}, language(0));
   refused("number of inputs must be 1 to 65536, not 0", {}, series(0, 1));
   refused("number of targets must be 1 to 65536, not 0", {}, series(1, 0));
   DataDescription data = series(1, 1);

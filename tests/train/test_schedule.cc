@@ -1,0 +1,33 @@
+#include <gtest/gtest.h>
+
+#include "train/schedule.h"
+
+namespace penstock::training {
+namespace {
+
+TrainOptions options(double learning_rate, double warmup, double final_rate) {
+  TrainOptions result;
+  result.learning_rate = learning_rate;
+  result.warmup = warmup;
+  result.final_rate = final_rate;
+  return result;
+}
+
+TEST(Schedule, RisesThenFallsAlongACosine) {
+  const TrainOptions usual = options(2.0, 0.2, 0.1);
+  EXPECT_DOUBLE_EQ(scheduled_rate(usual, 0.0), 0.0);
+  EXPECT_DOUBLE_EQ(scheduled_rate(usual, 0.05), 0.5);
+  EXPECT_DOUBLE_EQ(scheduled_rate(usual, 0.2), 2.0);
+  EXPECT_NEAR(scheduled_rate(usual, 0.6), 2.0 * (0.1 + 0.9 * 0.5), 1e-12);  // half way down
+  EXPECT_NEAR(scheduled_rate(usual, 1.0), 0.2, 1e-12);
+  EXPECT_NEAR(scheduled_rate(usual, 7.0), 0.2, 1e-12);
+}
+
+TEST(Schedule, EdgesOfTheOptions) {
+  EXPECT_DOUBLE_EQ(scheduled_rate(options(1.0, 0.0, 0.0), 0.0), 1.0);
+  EXPECT_DOUBLE_EQ(scheduled_rate(options(1.0, 1.0, 0.0), 1.0), 1.0);
+  EXPECT_DOUBLE_EQ(scheduled_rate(options(1.0, 0.0, 1.0), 0.7), 1.0);
+}
+
+}  // namespace
+}  // namespace penstock::training

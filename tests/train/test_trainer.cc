@@ -1,0 +1,402 @@
+// What the training loop promises: it learns, it skips what is not finite, it reports, it clips, it stops.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "nn/model_impl.h"
+#include "penstock/train.h"
+#include "support/expect_error.h"
+#include "support/temporary_folder.h"
+#include "toy_data.h"
+
+namespace penstock {
+namespace {
+
+using test::CopyTask;
+using test::expect_error;
+using test::SumTask;
+using testing::HasSubstr;
+
+TrainOptions steps(Index count) {
+  TrainOptions options;
+  options.max_steps = count;
+  options.batch = 8;
+  options.length = 24;
+  options.learning_rate = 0.01;
+  options.log_every = 0.0;
+  return options;
+}
+
+std::vector<float> weights(const Model& model) {
+  const auto values = model.impl().parameters->values();
+  return {values.begin(), values.end()};
+}
+
+std::vector<nlohmann::json> json_lines(const std::string& text) {
+  std::vector<nlohmann::json> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(nlohmann::json::parse(line));
+  return lines;
+}
+
+TEST(Train, LearnsToRemember) {
+  for (const char* cell : {"mingru", "lstm", "gru"}) {
+    CopyTask data;
+    Model model({.cell = cell, .width = 32, .blocks = 2}, data.description(), 1);
+    const double before = evaluate(model, data, steps(1)).loss;
+    EXPECT_NEAR(before, std::log(4.0), 0.25) << cell;
+    const TrainResult result = train(model, data, steps(200));
+    ASSERT_TRUE(result.validation) << cell;
+    EXPECT_LT(result.validation->loss, 0.1) << cell;
+    EXPECT_GT(result.validation->accuracy, 0.98) << cell;
+    EXPECT_NEAR(result.validation->bits_per_step, result.validation->loss / std::log(2.0), 1e-12);
+    EXPECT_EQ(result.validation->scored, 2 * 8 * 22);
+    EXPECT_FALSE(result.interrupted);
+  }
+}
+
+TEST(Train, LearnsFromNumbersWithEveryLossAndRule) {
+  for (const Loss loss : {Loss::automatic, Loss::mae}) {
+    for (const Optimizer optimizer : {Optimizer::adamw, Optimizer::sgd}) {
+      SumTask data;
+      Model model({.cell = "gru", .width = 16, .blocks = 1}, data.description(), 1);
+      TrainOptions options = steps(300);
+      options.loss = loss;
+      options.optimizer = optimizer;
+      options.learning_rate = optimizer == Optimizer::sgd ? 0.05 : 0.01;
+      const double before = evaluate(model, data, options).loss;
+      const TrainResult result = train(model, data, options);
+      EXPECT_LT(result.validation->loss, 0.35 * before);
+      EXPECT_EQ(result.validation->accuracy, 0.0);
+    }
+  }
+}
+
+/// Trains for 6 batches of which number 3 is spoilt, and checks that it changed nothing.
+void expect_skipped(const std::string& broken, const std::function<void(Example&)>& spoil) {
+  SumTask data;
+  Model model({.cell = "lstm", .width = 8, .blocks = 2}, data.description(), 1);
+  data.spoil = [&](Index batch, Example& example) {
+    if (batch == 3) spoil(example);
+  };
+  std::vector<std::vector<float>> after;
+  std::vector<Progress> reports;
+  TrainCallbacks callbacks;
+  callbacks.progress = [&](const Progress& progress) {
+    reports.push_back(progress);
+    after.push_back(weights(model));
+  };
+  const TrainResult result = train(model, data, steps(6), callbacks);
+  ASSERT_EQ(reports.size(), 6u);
+  EXPECT_EQ(after[3], after[2]) << "the spoilt batch changed the weights";
+  EXPECT_NE(after[4], after[3]);
+  EXPECT_EQ(reports[3].warning, "step 4 skipped: the " + broken + " was not finite (1 in a row, giving up after 10)");
+  EXPECT_EQ(reports[3].skipped, 1);
+  EXPECT_EQ(reports[4].warning, "");
+  EXPECT_EQ(result.last.skipped, 1);
+  EXPECT_TRUE(std::isfinite(result.validation->loss));
+
+  // Nor may it have left a trace in the optimiser: a run to which the batch was never given ends in the same weights,
+  // but for the learning rate, which must not depend on the number of the step here.
+  const auto constant = [&](bool spoilt) {
+    SumTask fresh;
+    Model other({.cell = "lstm", .width = 8, .blocks = 2}, fresh.description(), 1);
+    fresh.spoil = [&](Index batch, Example& example) {
+      if (batch == 3 && spoilt) spoil(example);
+      if (batch == 3 && !spoilt) std::ranges::fill(example.weights, 0.0f);  // nothing scored: no update either
+    };
+    TrainOptions options = steps(6);
+    train(other, fresh, options);
+    return weights(other);
+  };
+  EXPECT_EQ(constant(true), constant(false));
+}
+
+TEST(Train, SkipsABatchWhoseInputIsNotFinite) {
+  expect_skipped("forward output",
+                 [](Example& example) { example.features[37] = std::numeric_limits<float>::quiet_NaN(); });
+  expect_skipped("forward output",
+                 [](Example& example) { example.features[2] = -std::numeric_limits<float>::infinity(); });
+}
+
+TEST(Train, SkipsABatchWhoseTargetIsNotFinite) {
+  expect_skipped("loss", [](Example& example) { example.targets[5] = std::numeric_limits<float>::quiet_NaN(); });
+  expect_skipped("loss", [](Example& example) { example.targets[5] = std::numeric_limits<float>::infinity(); });
+}
+
+TEST(Train, SkipsABatchWhoseGradientOverflows) {
+  // The loss of a target of 3e38 is finite in double; the gradient of the weights is beyond float.
+  expect_skipped("gradient", [](Example& example) { example.targets[5] = 3e38f; });
+}
+
+TEST(Train, TheCarriedStateSurvivesASkippedBatch) {
+  // With a NaN in the state the batches that continue it could never be finite again.
+  CopyTask data;
+  Model model({.cell = "mingru", .width = 8}, data.description(), 1);
+  std::vector<std::string> warnings;
+  TrainCallbacks callbacks;
+  callbacks.progress = [&](const Progress& progress) { warnings.push_back(progress.warning); };
+  // A token cannot be NaN, so a weight is, for one batch.
+  float kept = 0.0f;
+  data.spoil = [&](Index batch, Example&) {
+    float& weight = model.impl().parameters->values()[3];
+    if (batch == 2) kept = std::exchange(weight, std::numeric_limits<float>::quiet_NaN());
+    if (batch == 3) weight = kept;
+  };
+  train(model, data, steps(5), callbacks);
+  EXPECT_THAT(warnings, testing::ElementsAre("", "", HasSubstr("forward output"), "", ""));
+}
+
+TEST(Train, GivesUp) {
+  SumTask data;
+  data.spoil = [](Index batch, Example& example) {
+    if (batch >= 2 && batch != 4) example.features[0] = std::numeric_limits<float>::quiet_NaN();
+  };
+  Model model({.cell = "gru", .width = 8}, data.description(), 1);
+  TrainOptions options = steps(100);
+  options.give_up_after = 3;
+  std::vector<float> last_good;
+  std::vector<std::string> warnings;
+  TrainCallbacks callbacks;
+  callbacks.progress = [&](const Progress& progress) {
+    if (progress.warning.empty()) last_good = weights(model);
+    warnings.push_back(progress.warning);
+  };
+  expect_error(ErrorCode::numerical,
+               "gave up at step 8: the forward output was not finite in 3 steps in a row; lower learning_rate or check "
+               "the data",
+               [&] { train(model, data, options, callbacks); });
+  EXPECT_EQ(weights(model), last_good);
+  EXPECT_THAT(warnings, testing::ElementsAre("", "", HasSubstr("(1 in a row"), HasSubstr("(2 in a row"), "",
+                                             HasSubstr("(1 in a row"), HasSubstr("(2 in a row"),
+                                             HasSubstr("(3 in a row, giving up after 3)")));
+}
+
+TEST(Train, ClipsTheNorm) {
+  const auto norms = [](double clip) {
+    CopyTask data;
+    Model model({.cell = "lstm", .width = 16}, data.description(), 1);
+    TrainOptions options = steps(1);
+    options.clip = clip;
+    const TrainResult result = train(model, data, options);
+    const auto gradients = model.impl().parameters->gradients();
+    double squares = 0.0;
+    for (const float gradient : gradients) squares += static_cast<double>(gradient) * static_cast<double>(gradient);
+    EXPECT_NEAR(result.last.gradient_norm, std::sqrt(squares), 1e-9 * std::sqrt(squares));
+    return std::pair(result.last.gradient_norm, result.last.clipped_norm);
+  };
+  const auto [norm, unclipped] = norms(0.0);
+  EXPECT_GT(norm, 0.05);
+  EXPECT_EQ(unclipped, norm);
+  EXPECT_EQ(norms(0.01), std::pair(norm, 0.01));
+  EXPECT_EQ(norms(1e6), std::pair(norm, norm));
+}
+
+TEST(Train, ClippingScalesTheUpdate) {
+  // With plain SGD and no decay, the weights move by the learning rate times the clipped gradient.
+  CopyTask data;
+  Model model({.cell = "gru", .width = 8}, data.description(), 1);
+  const std::vector<float> before = weights(model);
+  TrainOptions options = steps(1);
+  options.optimizer = Optimizer::sgd;
+  options.weight_decay = 0.0;
+  options.clip = 0.001;
+  options.learning_rate = 1000.0;
+  options.warmup = 0.0;
+  options.final_rate = 1.0;
+  train(model, data, options);
+  const std::vector<float> after = weights(model);
+  double squares = 0.0;
+  for (std::size_t i = 0; i < before.size(); ++i) squares += std::pow(after[i] - before[i], 2.0);
+  EXPECT_NEAR(std::sqrt(squares), 1.0, 1e-3);
+}
+
+TEST(Train, CarriesTheState) {
+  // With windows of two steps the label, two steps back, always lies in an earlier window.
+  const auto accuracy = [](bool carry) {
+    CopyTask data;
+    Model model({.cell = "lstm", .width = 32}, data.description(), 1);
+    TrainOptions options = steps(300);
+    options.length = 2;
+    options.batch = 32;
+    options.carry_state = carry;
+    double reported = 0.0;
+    TrainCallbacks callbacks;
+    callbacks.progress = [&](const Progress& progress) { reported = progress.accuracy; };
+    train(model, data, options, callbacks);
+    return reported;
+  };
+  EXPECT_LT(accuracy(false), 0.5);
+  EXPECT_GT(accuracy(true), 0.55);
+}
+
+TEST(Train, ReportsAndWritesMetrics) {
+  const test::TemporaryFolder folder;
+  CopyTask data;
+  Model model({.cell = "elman", .width = 8, .blocks = 3}, data.description(), 1);
+  TrainOptions options = steps(5);
+  options.metrics_path = folder.path("metrics.jsonl");
+  options.validate_every = 1e-9;
+  std::vector<Progress> reports;
+  int validations = 0;
+  TrainCallbacks callbacks;
+  callbacks.progress = [&](const Progress& progress) { reports.push_back(progress); };
+  callbacks.validation = [&](const Progress&, const Evaluation&) { ++validations; };
+  const TrainResult result = train(model, data, options, callbacks);
+  ASSERT_EQ(reports.size(), 5u);
+  EXPECT_EQ(validations, 5);
+  EXPECT_DOUBLE_EQ(reports[1].fraction, 0.4);
+  EXPECT_EQ(reports[4].fraction, 1.0);
+  EXPECT_EQ(reports[4].seconds_left, 0.0);
+  EXPECT_GT(reports[4].steps_per_second, 0.0);
+  EXPECT_GT(reports[4].first_gradient_ratio, 0.0);
+  EXPECT_GE(reports[4].seconds, reports[3].seconds);
+
+  const auto lines = json_lines(folder.read("metrics.jsonl"));
+  ASSERT_EQ(lines.size(), 11u);
+  for (std::size_t i = 0; i < 5; ++i) {
+    EXPECT_EQ(lines[2 * i]["kind"], "train");
+    EXPECT_EQ(lines[2 * i]["step"], i + 1);
+    EXPECT_EQ(lines[2 * i]["loss"], reports[i].loss);
+    EXPECT_EQ(lines[2 * i]["gradient_norm"], reports[i].gradient_norm);
+    EXPECT_EQ(lines[2 * i]["clipped_norm"], reports[i].clipped_norm);
+    EXPECT_EQ(lines[2 * i + 1]["kind"], "validation");
+  }
+  EXPECT_EQ(lines[10]["kind"], "final");
+  EXPECT_EQ(lines[10]["interrupted"], false);
+  EXPECT_EQ(lines[10]["validation"]["loss"], result.validation->loss);
+}
+
+TEST(Train, CountsSaturatedOutputs) {
+  const auto saturated = [](float bias) {
+    CopyTask data;
+    Model model({.cell = "elman", .width = 8, .blocks = 1}, data.description(), 1);
+    auto& parameters = *model.impl().parameters;
+    for (const auto& entry : parameters.layout().entries()) {
+      if (entry.name != "blocks.0.recurrent.bias_ih") continue;
+      for (Index i = 0; i < 4; ++i) parameters.value(entry)[i] = bias;
+    }
+    return train(model, data, steps(1)).last.saturated;
+  };
+  EXPECT_NEAR(saturated(50.0f), 0.5, 0.1);
+  EXPECT_LT(saturated(0.0f), 0.1);
+}
+
+TEST(Train, WarnsOfAVanishingGradient) {
+  CopyTask data;
+  Model model({.cell = "elman", .width = 8, .blocks = 2}, data.description(), 1);
+  auto& parameters = *model.impl().parameters;
+  for (const auto& entry : parameters.layout().entries()) {
+    // Saturate the first block: the derivative of its tanh is zero to the last digit.
+    if (entry.name == "blocks.0.recurrent.bias_ih") std::ranges::fill(parameters.value(entry), 30.0f);
+  }
+  const TrainResult result = train(model, data, steps(1));
+  EXPECT_LT(result.last.first_gradient_ratio, 1e-4);
+  EXPECT_THAT(result.last.warning, HasSubstr("step 1: the gradient vanishes"));
+}
+
+TEST(Train, StopsWhenAsked) {
+  CopyTask data;
+  Model model({.width = 8}, data.description(), 1);
+  int polls = 0;
+  TrainCallbacks callbacks;
+  callbacks.stop = [&] { return ++polls == 4; };
+  const TrainResult result = train(model, data, steps(100), callbacks);
+  EXPECT_TRUE(result.interrupted);
+  EXPECT_EQ(result.last.step, 4);
+  EXPECT_FALSE(result.validation);
+}
+
+TEST(Train, StopsAtTheFirstLimit) {
+  SumTask data;  // one pass has 1000 steps; a batch scores 8 * 23
+  Model model({.width = 8}, data.description(), 1);
+  TrainOptions options = steps(1000);
+  options.max_epochs = 2.0;
+  EXPECT_EQ(train(model, data, options).last.step, 11);
+  options.max_seconds = 1e-9;
+  EXPECT_LE(train(model, data, options).last.step, 1);
+  options = steps(0);
+  EXPECT_NEAR(train(model, data, options).last.epoch, 10.0, 0.2);
+}
+
+TEST(Train, ForgetsThePaddingOfARow) {
+  // What stands behind a row's length, NaN included, must change nothing.
+  const auto trained = [](float padding) {
+    SumTask data;
+    data.spoil = [&](Index, Example& example) {
+      example.lengths.assign(static_cast<std::size_t>(example.rows), example.steps - 5);
+      for (Index b = 0; b < example.rows; ++b) {
+        for (Index t = example.steps - 5; t < example.steps; ++t) {
+          const Index place = b * example.steps + t;
+          example.features[2 * place] = example.features[2 * place + 1] = example.targets[place] = padding;
+          example.weights[place] = 0.0f;
+        }
+      }
+    };
+    Model model({.cell = "gru", .width = 8, .convolution = 3, .feed_forward = 1.0}, data.description(), 1);
+    train(model, data, steps(3));
+    return weights(model);
+  };
+  EXPECT_EQ(trained(0.0f), trained(std::numeric_limits<float>::quiet_NaN()));
+}
+
+TEST(Train, RefusesBadOptions) {
+  CopyTask data;
+  Model model({.width = 4}, data.description());
+  const auto refused = [&](const std::string& message, auto change) {
+    TrainOptions options = steps(1);
+    change(options);
+    expect_error(ErrorCode::invalid_argument, message, [&] { train(model, data, options); });
+  };
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  refused("max_steps must not be negative, not -1", [](TrainOptions& o) { o.max_steps = -1; });
+  refused("max_steps or max_seconds must be given", [](TrainOptions& o) { o.max_steps = 0; });
+  refused("max_epochs means nothing", [](TrainOptions& o) { o.max_epochs = 1.0; });
+  refused("batch must be at least 1, not 0", [](TrainOptions& o) { o.batch = 0; });
+  refused("length must be at least 1, not 0", [](TrainOptions& o) { o.length = 0; });
+  refused("learning_rate must be positive, not nan", [&](TrainOptions& o) { o.learning_rate = nan; });
+  refused("learning_rate times weight_decay must be below 1, not 2",
+          [](TrainOptions& o) { o.learning_rate = 1.0, o.weight_decay = 2.0; });
+  refused("beta1 must be in [0, 1), not 1", [](TrainOptions& o) { o.beta1 = 1.0; });
+  refused("warmup must be 0 to 1, not 2", [](TrainOptions& o) { o.warmup = 2.0; });
+  refused("clip must not be negative, not -1", [](TrainOptions& o) { o.clip = -1.0; });
+  refused("give_up_after must be at least 1, not 0", [](TrainOptions& o) { o.give_up_after = 0; });
+  refused("threads must be 0 (all cores) to 1024, not -1", [](TrainOptions& o) { o.execution.threads = -1; });
+  refused("loss mse does not fit a task with classes (cross_entropy)", [](TrainOptions& o) { o.loss = Loss::mse; });
+  TrainOptions options = steps(1);
+  expect_error(ErrorCode::invalid_argument, "checkpoint_path must be given to resume",
+               [&] { train(model, data, options, {}, true); });
+  options.metrics_path = "/nonexistent/metrics.jsonl";
+  expect_error(ErrorCode::io_failure, "/nonexistent/metrics.jsonl: cannot write metrics: No such file",
+               [&] { train(model, data, options); });
+}
+
+TEST(Train, RefusesOtherData) {
+  CopyTask data;
+  DataDescription other = data.description();
+  other.classes[2] = "x";
+  Model model({.width = 4}, other);
+  const char* message =
+      "the model was made for other data: data.classes[2] is \"x\" in the model and \"c\" in the dataset";
+  expect_error(ErrorCode::incompatible, message, [&] { train(model, data, steps(1)); });
+  expect_error(ErrorCode::incompatible, message, [&] { evaluate(model, data, steps(1)); });
+}
+
+TEST(Train, RefusesADatasetThatBreaksItsPromise) {
+  CopyTask data;
+  Model model({.width = 4}, data.description());
+  data.spoil = [](Index, Example& example) { example.labels.pop_back(); };
+  expect_error(ErrorCode::invalid_argument, "dataset: labels must hold 192 values, not 191",
+               [&] { train(model, data, steps(1)); });
+  data.spoil = [](Index, Example& example) { example.lengths.assign(8, 25); };
+  expect_error(ErrorCode::invalid_argument, "dataset: a length must be 0 to 24, not 25",
+               [&] { train(model, data, steps(1)); });
+}
+
+}  // namespace
+}  // namespace penstock
