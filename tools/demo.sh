@@ -11,17 +11,26 @@ mkdir -p "$folder"
 
 # Shows a command as one would type it, then runs it.
 show() {
-  printf '\n$ %s\n' "${*/#$penstock/penstock}"
+  local word line=
+  for word in "$@"; do
+    [[ $word == *' '* ]] && word="'$word'"
+    line+=" $word"
+  done
+  printf '\n$%s\n' "${line/ $penstock/ penstock}"
   "$@"
 }
 
-show "$penstock" train "$text" --output "$model" --seconds "${SECONDS_OF_TRAINING:-75}" --metrics "$folder/metrics.jsonl"
+show "$penstock" train "$text" --output "$model" --seconds "${SECONDS_OF_TRAINING:-75}" \
+  --metrics "$folder/metrics.jsonl"
 
 held_out=$(($(stat -c %s "$text") * 5 / 100))
 squeezed=$(tail -c "$held_out" "$text" | gzip -9 | wc -c)
-awk -v a="$squeezed" -v b="$held_out" 'BEGIN { printf "For comparison: gzip -9 needs %.2f bits a byte on the same held-out text.\n", 8 * a / b }'
+awk -v a="$squeezed" -v b="$held_out" 'BEGIN {
+  printf "For comparison: gzip -9 needs %.2f bits a byte on the same held-out text.\n", 8 * a / b }'
 
 show "$penstock" generate "$model" --prompt "In the beginning" --bytes 600
 
-printf '\n$ tail -n 1 %s | penstock stream %s --bits     # how surprised it is by each byte\n' "$text" "$model"
-tail -n 1 "$text" | "$penstock" stream "$model" --bits
+printf '\nEach byte as it comes: how many bits of surprise it was, and which byte is expected next.\n'
+verse='And God said, Let there be light'
+printf "$ printf '%s' | penstock stream %s --stats\n" "$verse" "$model"
+printf '%s' "$verse" | "$penstock" stream "$model" --stats
