@@ -17,7 +17,7 @@ help: ## Say what there is to make
 	@echo 'Penstock: gated recurrent networks. What there is to make:'
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "  make %-9s %s\n", $$1, $$2 }'
 
-demo: build ## Install what is missing, build, train a model on a text, let it write and stream (about two minutes)
+demo: build ## Install what is missing, build, train a model on a text, let it write and stream (a few minutes)
 	@tools/demo.sh build/release/penstock build/demo
 
 test: lint check python sanitize ## Install what is missing, then run the linters and every test, also under sanitizers
