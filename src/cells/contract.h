@@ -1,7 +1,9 @@
 // What a cell must offer, checked where the list is first compiled so that an incomplete cell fails with its name.
 // Include after list.h, in the same namespace.
 //
-// Every cell: name, description, gates G, states S (state 0 is the output h), scan.
+// Every cell: name, description, gates G, states S (state 0 is the output h), scan; for the first values of its biases
+//   keep_gate and overwrite_gate, the gates that make the memory longer or shorter (-1: none), and spread_memory, true
+//   if each channel should begin with a time constant of its own.
 // Dense cells (scan == false): saved N, phases (1 or 2), split_gradients, and
 //   forward(wx[G], rh[G], prev[S], next[S], save[N]): wx = W x + bias_ih, rh = R h + bias_hh;
 //   backward(save[N], prev[S], dnext[S], dwx[G], drh[G], dprev[S]): dprev without the part that flows through rh,
@@ -10,8 +12,20 @@
 // Scan cells: affine(wx[G], a, b) and affine_backward(wx[G], da, db, dwx[G]).
 
 template <class Cell>
+constexpr bool IsGateOrNone(int gate) {
+  return gate >= -1 && gate < Cell::gates;
+}
+
+template <class Cell>
+constexpr bool DeclaresMemory() {
+  return IsGateOrNone<Cell>(Cell::keep_gate) && IsGateOrNone<Cell>(Cell::overwrite_gate) && requires {
+    Cell::spread_memory;
+  };
+}
+
+template <class Cell>
 constexpr bool IsDenseCell() {
-  return !Cell::scan && Cell::gates >= 1 && Cell::states >= 1 && Cell::saved >= 1 &&
+  return DeclaresMemory<Cell>() && !Cell::scan && Cell::gates >= 1 && Cell::states >= 1 && Cell::saved >= 1 &&
          (Cell::phases == 1 || Cell::phases == 2) && requires {
     Cell::split_gradients;
   };
@@ -19,7 +33,7 @@ constexpr bool IsDenseCell() {
 
 template <class Cell>
 constexpr bool IsScanCell() {
-  return Cell::scan && Cell::gates >= 1 && Cell::states == 1;
+  return DeclaresMemory<Cell>() && Cell::scan && Cell::gates >= 1 && Cell::states == 1;
 }
 
 #define PENSTOCK_CHECK_DENSE(Cell) static_assert(IsDenseCell<Cell>(), #Cell " is not a dense cell: see contract.h");

@@ -28,6 +28,9 @@ struct Elman {
   static constexpr int gates = 1;
   static constexpr int states = 1;  // h
   static constexpr int saved = 1;   // h
+  static constexpr int keep_gate = -1;
+  static constexpr int overwrite_gate = -1;
+  static constexpr bool spread_memory = false;
   static constexpr int phases = 1;
   static constexpr bool split_gradients = false;
   static constexpr bool scan = false;

@@ -7,6 +7,9 @@ struct Gru {
   static constexpr int gates = 3;
   static constexpr int states = 1;  // h
   static constexpr int saved = 4;   // r, z, n, R_n h
+  static constexpr int keep_gate = 1;
+  static constexpr int overwrite_gate = -1;
+  static constexpr bool spread_memory = false;
   static constexpr int phases = 1;
   static constexpr bool split_gradients = true;  // r stands between W x and R h: their gradients differ
   static constexpr bool scan = false;
@@ -43,6 +46,9 @@ struct GruResetBefore {
   static constexpr int gates = 3;
   static constexpr int states = 1;  // h
   static constexpr int saved = 3;   // r, z, n
+  static constexpr int keep_gate = 1;
+  static constexpr int overwrite_gate = -1;
+  static constexpr bool spread_memory = false;
   static constexpr int phases = 2;
   static constexpr int first_gates = 2;  // r, z read R h; n reads R operand
   static constexpr bool split_gradients = false;

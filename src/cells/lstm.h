@@ -6,6 +6,9 @@ struct Lstm {
   static constexpr int gates = 4;
   static constexpr int states = 2;  // h, c
   static constexpr int saved = 5;   // i, f, g, o, tanh(c)
+  static constexpr int keep_gate = 1;
+  static constexpr int overwrite_gate = -1;
+  static constexpr bool spread_memory = false;
   static constexpr int phases = 1;
   static constexpr bool split_gradients = false;
   static constexpr bool scan = false;

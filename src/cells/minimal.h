@@ -32,6 +32,9 @@ template <class Candidate>
 struct MinGruOf {
   static constexpr int gates = 2;
   static constexpr int states = 1;
+  static constexpr int keep_gate = -1;
+  static constexpr int overwrite_gate = 0;
+  static constexpr bool spread_memory = true;
   static constexpr bool scan = true;
 
   template <class V>
@@ -55,6 +58,9 @@ template <class Candidate>
 struct MinLstmOf {
   static constexpr int gates = 3;
   static constexpr int states = 1;
+  static constexpr int keep_gate = 0;
+  static constexpr int overwrite_gate = 1;
+  static constexpr bool spread_memory = true;
   static constexpr bool scan = true;
 
   template <class V>

@@ -9,6 +9,9 @@ struct Slstm {
   static constexpr int gates = 4;
   static constexpr int states = 4;  // h, c, n, m
   static constexpr int saved = 5;   // i', f', tanh(z), sigmoid(o), sigmoid(-f)
+  static constexpr int keep_gate = 1;
+  static constexpr int overwrite_gate = -1;
+  static constexpr bool spread_memory = true;
   static constexpr int phases = 1;
   static constexpr bool split_gradients = false;
   static constexpr bool scan = false;

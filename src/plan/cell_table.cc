@@ -19,6 +19,9 @@ CellTraits traits_of(int index) {
   CellTraits traits;
   traits.info = {Cell::name, Cell::description, Cell::gates, Cell::states, Cell::scan};
   traits.index = index;
+  traits.keep_gate = Cell::keep_gate;
+  traits.overwrite_gate = Cell::overwrite_gate;
+  traits.spread_memory = Cell::spread_memory;
   traits.first_gates = Cell::gates;
   if constexpr (!Cell::scan) {
     traits.saved = Cell::saved;

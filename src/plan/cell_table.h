@@ -11,6 +11,9 @@ namespace penstock::plan {
 struct CellTraits {
   CellInfo info;
   int index = 0;                 ///< Position in the list; how the kernels number their cells.
+  int keep_gate = -1;            ///< Gate whose bias makes the memory longer, or -1
+  int overwrite_gate = -1;       ///< Gate whose bias makes it shorter, or -1
+  bool spread_memory = false;    ///< Each channel should begin with a time constant of its own
   int saved = 0;                 ///< N, values kept for the backward pass (dense cells)
   int phases = 1;                ///< 2: the last gates read an operand made by the first ones
   int first_gates = 0;           ///< Gates of the first phase; all of them where phases == 1
