@@ -43,15 +43,15 @@ struct DataDescription {
 
 /// One batch for training or validation. Only the members that the task needs are filled.
 struct Example {
-  Index rows = 0;                          ///< B
-  Index steps = 0;                         ///< T
-  std::vector<std::int32_t> tokens;        ///< [B, T] token inputs
-  std::vector<float> features;             ///< [B, T, I] numeric inputs, normalised
-  std::vector<std::int32_t> labels;        ///< [B, T] class targets, -1: this step is not scored
-  std::vector<float> targets;              ///< [B, T, O] numeric targets, normalised
-  std::vector<float> weights;              ///< [B, T, O] for `targets`: 0 not scored, 1 scored
-  std::vector<Index> lengths;              ///< [B], or empty when all rows have T steps
-  std::vector<std::uint8_t> reset;         ///< [B, T], or empty
+  Index rows = 0;                    ///< B
+  Index steps = 0;                   ///< T
+  std::vector<std::int32_t> tokens;  ///< [B, T] token inputs
+  std::vector<float> features;       ///< [B, T, I] numeric inputs, normalised
+  std::vector<std::int32_t> labels;  ///< [B, T] class targets, -1: this step is not scored
+  std::vector<float> targets;        ///< [B, T, O] numeric targets, normalised
+  std::vector<float> weights;        ///< [B, T, O] for `targets`: 0 not scored, 1 scored
+  std::vector<Index> lengths;        ///< [B], or empty when all rows have T steps
+  std::vector<std::uint8_t> reset;   ///< [B, T], or empty
   /// True when step 0 continues the previous Example of this dataset (truncated back-propagation carries the state).
   bool continues = false;
 };

@@ -53,11 +53,7 @@ struct SequenceView {
   static SequenceView time_first(Real* data, Index rows, Index channels) { return {data, channels, rows * channels}; }
   explicit operator bool() const { return data != nullptr; }
   // Implicit on purpose, as from Real* to const Real*. NOLINTNEXTLINE(google-explicit-constructor)
-  operator SequenceView<const Real>() const
-    requires(!std::is_const_v<Real>)
-  {
-    return {data, row_stride, step_stride};
-  }
+  operator SequenceView<const Real>() const requires(!std::is_const_v<Real>) { return {data, row_stride, step_stride}; }
 };
 
 /// Everything that the backward pass needs from the forward pass. Reused from call to call, it allocates only when

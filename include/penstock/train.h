@@ -18,8 +18,8 @@ struct TrainOptions {
   double max_seconds = 0.0;  ///< Wall time of training, without final validation; 0: no limit.
   double max_epochs = 0.0;   ///< Passes over the data; 0: no limit (10 if no limit is given at all).
 
-  Index batch = 32;     ///< Rows B.
-  Index length = 256;   ///< Steps T of one truncated back-propagation window.
+  Index batch = 32;         ///< Rows B.
+  Index length = 256;       ///< Steps T of one truncated back-propagation window.
   bool carry_state = true;  ///< Windows that continue each other pass their state on (no gradient flows back).
 
   Loss loss = Loss::automatic;  ///< cross_entropy for language and classify, mse for forecast.
@@ -27,17 +27,17 @@ struct TrainOptions {
   double learning_rate = 3e-3;
   double weight_decay = 0.01;  ///< On matrices only.
   double beta1 = 0.9, beta2 = 0.99, epsilon = 1e-8;
-  double momentum = 0.9;        ///< sgd
-  double warmup = 0.05;         ///< Fraction of the run with rising rate.
-  double final_rate = 0.05;     ///< The cosine ends at this fraction of learning_rate.
-  double clip = 1.0;            ///< Greatest global gradient norm; 0: never clip.
-  Index give_up_after = 10;     ///< Skipped (non-finite) steps in a row before Error(numerical).
+  double momentum = 0.9;     ///< sgd
+  double warmup = 0.05;      ///< Fraction of the run with rising rate.
+  double final_rate = 0.05;  ///< The cosine ends at this fraction of learning_rate.
+  double clip = 1.0;         ///< Greatest global gradient norm; 0: never clip.
+  Index give_up_after = 10;  ///< Skipped (non-finite) steps in a row before Error(numerical).
 
   double validate_every = 0.0;  ///< Seconds between validations; 0: at the end only.
   Index validation_batches = 32;
-  double log_every = 0.5;       ///< Seconds between progress reports.
-  std::string metrics_path;     ///< JSON lines; empty: none.
-  std::string checkpoint_path;  ///< Empty: none.
+  double log_every = 0.5;          ///< Seconds between progress reports.
+  std::string metrics_path;        ///< JSON lines; empty: none.
+  std::string checkpoint_path;     ///< Empty: none.
   double checkpoint_every = 30.0;  ///< Seconds.
   std::uint64_t seed = 0;
   Execution execution;
@@ -47,26 +47,26 @@ struct TrainOptions {
 struct Progress {
   Index step = 0;
   double seconds = 0.0;
-  double fraction = 0.0;           ///< Of the run, 0..1.
+  double fraction = 0.0;  ///< Of the run, 0..1.
   double seconds_left = 0.0;
   double epoch = 0.0;
-  double loss = 0.0;               ///< Mean over scored steps; natural units (nats, squared units).
-  double accuracy = 0.0;           ///< Of scored steps, cross-entropy only.
+  double loss = 0.0;      ///< Mean over scored steps; natural units (nats, squared units).
+  double accuracy = 0.0;  ///< Of scored steps, cross-entropy only.
   double learning_rate = 0.0;
-  double gradient_norm = 0.0;      ///< Before clipping.
-  double clipped_norm = 0.0;       ///< After clipping.
-  double steps_per_second = 0.0;   ///< Time steps x rows (bytes, CSV rows) per second.
-  double saturated = 0.0;          ///< Fraction of recurrent outputs with |h| > 0.99.
+  double gradient_norm = 0.0;         ///< Before clipping.
+  double clipped_norm = 0.0;          ///< After clipping.
+  double steps_per_second = 0.0;      ///< Time steps x rows (bytes, CSV rows) per second.
+  double saturated = 0.0;             ///< Fraction of recurrent outputs with |h| > 0.99.
   double first_gradient_ratio = 1.0;  ///< Gradient norm of the first block over that of the last: near 0 = vanishing.
-  Index skipped = 0;               ///< Non-finite steps so far.
-  std::string warning;             ///< Non-empty when this step was skipped or gradients vanish; one line.
+  Index skipped = 0;                  ///< Non-finite steps so far.
+  std::string warning;                ///< Non-empty when this step was skipped or gradients vanish; one line.
 };
 
 struct Evaluation {
   double loss = 0.0;
   double bits_per_step = 0.0;  ///< loss / ln 2, for cross-entropy: bits per byte of a text.
   double accuracy = 0.0;
-  Index scored = 0;            ///< Number of scored steps.
+  Index scored = 0;  ///< Number of scored steps.
 };
 
 struct TrainResult {

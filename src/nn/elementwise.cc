@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "nn/exponential.h"
+#include "backend/cpu/kernels.h"
 
 namespace penstock::nn {
 
@@ -15,11 +15,6 @@ namespace {
 // Rows per partial sum. Fixed, so that the order of a sum does not depend on the number of threads.
 constexpr Index rows_per_part = 256;
 constexpr Index values_per_part = 16384;
-
-template <class Real>
-Real sigmoid(Real x) {
-  return Real(1) / (Real(1) + exponential(-x));
-}
 
 template <class Real>
 bool part_finite(const Real* x, Index begin, Index end) {
@@ -73,30 +68,19 @@ void add(const Execution& execution, Index n, const Real* a, const Real* b, Real
 
 template <class Real>
 void silu_gate(const Execution& execution, Index rows, Index inner, const Real* gv, Real* y) {
+  const cpu::ElementKernels<Real> kernels = cpu::element_kernels<Real>();
   for_rows(execution, rows, 8 * inner, [&](Index begin, Index end) {
-    for (Index r = begin; r < end; ++r) {
-      const Real* const g = gv + 2 * r * inner;
-      const Real* const v = g + inner;
-      Real* const out = y + r * inner;
-      for (Index i = 0; i < inner; ++i) out[i] = g[i] * sigmoid(g[i]) * v[i];
-    }
+    for (Index r = begin; r < end; ++r) kernels.silu_gate(inner, gv + 2 * r * inner, y + r * inner);
   });
 }
 
 template <class Real>
 void silu_gate_backward(const Execution& execution, Index rows, Index inner, const Real* gv, const Real* dy,
                         Real* dgv) {
+  const cpu::ElementKernels<Real> kernels = cpu::element_kernels<Real>();
   for_rows(execution, rows, 8 * inner, [&](Index begin, Index end) {
     for (Index r = begin; r < end; ++r) {
-      const Real* const g = gv + 2 * r * inner;
-      const Real* const d = dy + r * inner;
-      Real* const dg = dgv + 2 * r * inner;
-      for (Index i = 0; i < inner; ++i) {
-        const Real gate = g[i], value = g[inner + i];
-        const Real s = sigmoid(gate);
-        dg[i] = d[i] * value * (s + gate * s * (Real(1) - s));
-        dg[inner + i] = d[i] * gate * s;
-      }
+      kernels.silu_gate_backward(inner, gv + 2 * r * inner, dy + r * inner, dgv + 2 * r * inner);
     }
   });
 }

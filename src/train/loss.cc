@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "backend/cpu/kernels.h"
 #include "base/check.h"
 #include "nn/elementwise.h"
-#include "nn/exponential.h"
 
 namespace penstock::training {
 
@@ -17,18 +17,15 @@ struct RowLoss {
 };
 
 /// One scored row of cross_entropy(); `scale` is 1 / scored.
-RowLoss cross_entropy_row(Index classes, const float* logits, Index label, float scale, float* gradient) {
+RowLoss cross_entropy_row(const cpu::ElementKernels<float>& kernels, Index classes, const float* logits, Index label,
+                          float scale, float* gradient) {
   float largest = logits[0];
   for (Index c = 1; c < classes; ++c) largest = std::max(largest, logits[c]);
-  float sum = 0.0f;
+  const float sum = kernels.exponentials(classes, largest, logits, gradient);
   if (gradient) {
-    for (Index c = 0; c < classes; ++c) gradient[c] = nn::exponential(logits[c] - largest);
-    sum = nn::fixed_sum<float>(classes, [&](Index c) { return gradient[c]; });
     const float factor = scale / sum;
     for (Index c = 0; c < classes; ++c) gradient[c] *= factor;
     gradient[label] -= scale;
-  } else {
-    sum = nn::fixed_sum<float>(classes, [&](Index c) { return nn::exponential(logits[c] - largest); });
   }
   return {std::log(static_cast<double>(sum)) + static_cast<double>(largest) - static_cast<double>(logits[label]),
           logits[label] == largest};
@@ -88,12 +85,13 @@ LossSum cross_entropy(const Execution& execution, Index rows, Index classes, con
   const float scale = result.scored > 0 ? 1.0f / static_cast<float>(result.scored) : 0.0f;
   double* const row_loss = arena.take<double>(rows);
   bool* const row_correct = arena.take<bool>(rows);
+  const cpu::ElementKernels<float> kernels = cpu::element_kernels<float>();
   nn::for_rows(execution, rows, 8 * classes, [&](Index begin, Index end) {
     for (Index r = begin; r < end; ++r) {
       float* const row_gradient = gradient ? gradient + r * classes : nullptr;
       RowLoss row{0.0, false};
       if (labels[r] >= 0) {
-        row = cross_entropy_row(classes, logits + r * classes, labels[r], scale, row_gradient);
+        row = cross_entropy_row(kernels, classes, logits + r * classes, labels[r], scale, row_gradient);
       } else if (row_gradient) {
         std::fill_n(row_gradient, classes, 0.0f);
       }

@@ -103,9 +103,19 @@ ProductKernels<Real> product_kernels() {
   return kernels;
 }
 
+template <class Real>
+ElementKernels<Real> element_kernels() {
+  read_environment();
+  ElementKernels<Real> kernels;
+  FillElements(kernels);
+  return kernels;
+}
+
 template CellKernels<float> cell_kernels<float>(int);
 template CellKernels<double> cell_kernels<double>(int);
 template ProductKernels<float> product_kernels<float>();
 template ProductKernels<double> product_kernels<double>();
+template ElementKernels<float> element_kernels<float>();
+template ElementKernels<double> element_kernels<double>();
 
 }  // namespace penstock::cpu

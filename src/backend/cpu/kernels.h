@@ -150,6 +150,17 @@ struct ProductKernels {
                              const Real* b, Index b_stride, Real beta, Real* c, Index c_stride) = nullptr;
 };
 
+/// Loops with exponentials, a row at a time.
+template <class Real>
+struct ElementKernels {
+  /// y [F] = silu(g) * v of a row gv [2F] that holds g, then v.
+  void (*silu_gate)(Index inner, const Real* gv, Real* y) = nullptr;
+  /// dgv [2F] from dy [F] and gv [2F]; dgv may be gv.
+  void (*silu_gate_backward)(Index inner, const Real* gv, const Real* dy, Real* dgv) = nullptr;
+  /// y [n] = e^(x - shift) unless y is null; returns their sum, whose order depends on n alone.
+  Real (*exponentials)(Index n, Real shift, const Real* x, Real* y) = nullptr;
+};
+
 // Each fills in its own members for the instruction set in use; defined by the file of that engine.
 void FillDenseForward(int cell, CellKernels<float>& kernels);
 void FillDenseForward(int cell, CellKernels<double>& kernels);
@@ -159,12 +170,16 @@ void FillScan(int cell, CellKernels<float>& kernels);
 void FillScan(int cell, CellKernels<double>& kernels);
 void FillProducts(ProductKernels<float>& kernels);
 void FillProducts(ProductKernels<double>& kernels);
+void FillElements(ElementKernels<float>& kernels);
+void FillElements(ElementKernels<double>& kernels);
 
 /// Kernels of the instruction set in use, `cell` as numbered by the list of cells.
 template <class Real>
 CellKernels<Real> cell_kernels(int cell);
 template <class Real>
 ProductKernels<Real> product_kernels();
+template <class Real>
+ElementKernels<Real> element_kernels();
 
 /// Instruction sets that this build and this chip share, best first: "avx512", "avx2", "baseline" (or "neon").
 std::vector<std::string_view> available_isas();

@@ -1,0 +1,51 @@
+// Loops with exponentials for every instruction set.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backend/cpu/elementwise.cc"
+
+#include <algorithm>
+#include <cmath>
+#include <type_traits>
+
+#include "backend/cpu/isa.h"
+#include "backend/cpu/kernels.h"
+
+#include <hwy/foreach_target.h>  // must come before highway.h
+
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace penstock::cpu::HWY_NAMESPACE {
+namespace {
+
+#include "backend/cpu/target.inl"
+
+#include "backend/cpu/elementwise.inl"
+
+template <class Real>
+void Fill(ElementKernels<Real>& kernels) {
+  kernels.silu_gate = &SiluGate<Real>;
+  kernels.silu_gate_backward = &SiluGateBackward<Real>;
+  kernels.exponentials = &Exponentials<Real>;
+}
+
+}  // namespace
+
+void FillElementsFloat(ElementKernels<float>& kernels) { Fill(kernels); }
+#if HWY_ONCE
+// Double serves gradient checks, one lane at a time: the baseline is enough.
+void FillElementsDouble(ElementKernels<double>& kernels) { Fill(kernels); }
+#endif
+
+}  // namespace penstock::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace penstock::cpu {
+
+HWY_EXPORT(FillElementsFloat);
+
+void FillElements(ElementKernels<float>& kernels) { HWY_DYNAMIC_DISPATCH(FillElementsFloat)(kernels); }
+void FillElements(ElementKernels<double>& kernels) { HWY_STATIC_DISPATCH(FillElementsDouble)(kernels); }
+
+}  // namespace penstock::cpu
+#endif  // HWY_ONCE

@@ -1,0 +1,49 @@
+// Loops between the matrix products that need an exponential.
+
+/// y [F] = silu(g) * v of a row gv [2F] that holds g, then v. silu(x) = x sigmoid(x).
+template <class Real>
+void SiluGate(Index inner, const Real* gv, Real* y) {
+  using L = Lanes<Real>;
+  for (Index i = 0; i < inner; i += L::lanes) {
+    const Index count = std::min<Index>(L::lanes, inner - i);
+    const auto g = L::load(gv + i, count);
+    L::store(g * Sigmoid(g) * L::load(gv + inner + i, count), y + i, count);
+  }
+}
+
+/// dgv [2F] from dy [F] and gv [2F]; dgv may be gv.
+template <class Real>
+void SiluGateBackward(Index inner, const Real* gv, const Real* dy, Real* dgv) {
+  using L = Lanes<Real>;
+  using V = typename L::V;
+  for (Index i = 0; i < inner; i += L::lanes) {
+    const Index count = std::min<Index>(L::lanes, inner - i);
+    const V g = L::load(gv + i, count), v = L::load(gv + inner + i, count), d = L::load(dy + i, count);
+    const V s = Sigmoid(g);
+    const V silu = g * s;
+    L::store(d * v * MulAdd(silu, V(1) - s, s), dgv + i, count);
+    L::store(d * silu, dgv + inner + i, count);
+  }
+}
+
+/// y [n] = e^(x - shift) unless y is null; returns their sum, whose order depends on n alone.
+template <class Real>
+Real Exponentials(Index n, Real shift, const Real* x, Real* y) {
+  using L = Lanes<Real>;
+  using V = typename L::V;
+  V sum(0);
+  Real tail = 0;
+  for (Index i = 0; i < n; i += L::lanes) {
+    const Index count = std::min<Index>(L::lanes, n - i);
+    const V e = Exp(L::load(x + i, count) - V(shift));
+    if (y != nullptr) L::store(e, y + i, count);
+    if (count == L::lanes) {
+      sum = sum + e;
+    } else {
+      Real values[L::lanes];
+      L::store(e, values);
+      for (Index lane = 0; lane < count; ++lane) tail += values[lane];
+    }
+  }
+  return L::sum(sum) + tail;
+}
