@@ -1,0 +1,154 @@
+// Model files: the same model comes back, and a file that makes no sense is refused by name.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <limits>
+
+#include "io/model_file.h"
+#include "io/model_json.h"
+#include "penstock/model.h"
+#include "support/expect_error.h"
+#include "support/temporary_folder.h"
+
+namespace penstock {
+namespace {
+
+using test::expect_error;
+
+DataDescription description() {
+  DataDescription data;
+  data.task = Task::forecast;
+  data.inputs = {{"CO₂ \"ppm\"", 337.0539, 1.0 / 3.0}, {"b", -1e-300, 2.5}};
+  data.targets = {{"b", -1e-300, 2.5}};
+  data.horizon = 4;
+  data.delimiter = ';';
+  return data;
+}
+
+const ModelSpec spec{.cell = "slstm",
+                     .width = 6,
+                     .blocks = 2,
+                     .hidden_size = 8,
+                     .heads = 2,
+                     .convolution = 3,
+                     .feed_forward = 1.5,
+                     .dropout = 0.125};
+
+class ModelFile : public testing::Test {
+ protected:
+  using Change = std::function<void(std::vector<io::TensorData>&, io::Metadata&)>;
+
+  /// Saves a model, changes the file, and expects that it is refused.
+  void refused(ErrorCode code, const std::string& message, const Change& change) {
+    const Model model(spec, description(), 3);
+    std::vector<io::TensorData> tensors = io::model_tensors(model.impl());
+    io::Metadata metadata = io::model_metadata(model.spec(), model.data());
+    change(tensors, metadata);
+    io::write_safetensors(path_, tensors, metadata);
+    expect_error(code, path_ + ": " + message, [&] { Model::load(path_); });
+  }
+
+  static Change replace(const std::string& from, const std::string& to) {
+    return [=](std::vector<io::TensorData>&, io::Metadata& metadata) {
+      std::string& text = metadata.at("penstock");
+      ASSERT_NE(text.find(from), std::string::npos) << text;
+      text.replace(text.find(from), from.size(), to);
+    };
+  }
+
+  test::TemporaryFolder folder_;
+  std::string path_ = folder_.path("model.safetensors");
+};
+
+TEST_F(ModelFile, ComesBackToTheBit) {
+  const Model model(spec, description(), 3);
+  model.save(path_);
+  const Model loaded = Model::load(path_);
+  EXPECT_EQ(io::to_json(loaded.spec()), io::to_json(spec));
+  EXPECT_EQ(io::to_json(loaded.data()), io::to_json(description()));
+  EXPECT_EQ(loaded.data().inputs[0].name, "CO₂ \"ppm\"");
+  EXPECT_EQ(loaded.data().inputs[0].scale, 1.0 / 3.0);
+  EXPECT_THAT(loaded.impl().parameters->values(), testing::ElementsAreArray(model.impl().parameters->values()));
+
+  const std::string first = folder_.read("model.safetensors");
+  loaded.save(path_);
+  EXPECT_EQ(folder_.read("model.safetensors"), first);
+}
+
+TEST_F(ModelFile, KeepsEveryTask) {
+  DataDescription language;
+  language.vocabulary = 256;
+  DataDescription classify;
+  classify.task = Task::classify;
+  classify.vocabulary = 3;
+  classify.classes = {"even", "odd"};
+  for (const DataDescription& data : {language, classify, description()}) {
+    Model({.width = 4}, data).save(path_);
+    EXPECT_EQ(io::to_json(Model::load(path_).data()), io::to_json(data));
+  }
+}
+
+TEST_F(ModelFile, NamesTheTensorThatIsWrong) {
+  const ErrorCode incompatible = ErrorCode::incompatible;
+  refused(incompatible, "tensor \"extra\" belongs to no part of this architecture", [](auto& tensors, auto&) {
+    tensors.push_back(tensors.back());
+    tensors.back().name = "extra";
+  });
+  const auto find = [](std::vector<io::TensorData>& tensors, const std::string& name) {
+    return std::ranges::find_if(tensors, [&](const auto& tensor) { return tensor.name == name; });
+  };
+  refused(incompatible, "no tensor \"head.bias\"",
+          [&](auto& tensors, auto&) { tensors.erase(find(tensors, "head.bias")); });
+  refused(incompatible, "tensor \"head.weight\"", [&](auto& tensors, auto&) {
+    find(tensors, "head.weight")->shape = {6, 4};
+  });
+  const float nan[] = {1, std::numeric_limits<float>::quiet_NaN(), 1, 1, 1, 1};
+  refused(ErrorCode::bad_input, "tensor norm.gain holds values that are not finite",
+          [&](auto& tensors, auto&) { find(tensors, "norm.gain")->values = std::as_bytes(std::span(nan)); });
+}
+
+TEST_F(ModelFile, NamesTheFieldThatIsWrong) {
+  const ErrorCode bad = ErrorCode::bad_input;
+  refused(bad, "model.width must be an integer, not \"wide\"", replace("\"width\":6", "\"width\":\"wide\""));
+  refused(bad, "model.width must be an integer, not 6.5", replace("\"width\":6", "\"width\":6.5"));
+  refused(bad, "model.width must be an integer, not 18446744073709551615",
+          replace("\"width\":6", "\"width\":18446744073709551615"));
+  refused(bad, "width must be 1 to 65536, not -6", replace("\"width\":6", "\"width\":-6"));
+  refused(bad, "model.cell is missing", replace("\"cell\"", "\"cells\""));
+  refused(bad, "model has 9 fields, of which this version knows 8", replace("\"width\":6", "\"width\":6,\"new\":1"));
+  refused(bad, "data.task must be language, forecast or classify, not \"f\"", replace("\"forecast\"", "\"f\""));
+  refused(bad, "data.inputs[1].scale must be a number, not null", replace("\"scale\":2.5", "\"scale\":null"));
+  refused(bad, "inputs: scale of column \"b\" must be positive, not -2.5", replace("\"scale\":2.5", "\"scale\":-2.5"));
+  refused(bad, "data.delimiter must be one character, not \";;\"", replace("\";\"", "\";;\""));
+  refused(bad, "metadata \"penstock\" is not a JSON object", replace("{\"data\"", "{\"data"));
+  refused(bad, "metadata \"penstock\" is not a JSON object",
+          [](auto&, auto& metadata) { metadata["penstock"] = std::string(100000, '['); });
+  refused(ErrorCode::incompatible, "format_version is 7, this version of Penstock reads 1",
+          replace("\"format_version\":1", "\"format_version\":7"));
+  refused(ErrorCode::incompatible, "not a Penstock model", [](auto&, auto& metadata) { metadata.clear(); });
+}
+
+TEST_F(ModelFile, RefusesASizeFarBeyondTheFileBeforeAllocatingIt) {
+  refused(ErrorCode::incompatible, "the architecture has",
+          [](auto& tensors, auto& metadata) { replace("\"width\":6", "\"width\":20000")(tensors, metadata); });
+  refused(ErrorCode::incompatible, "the architecture has", [](auto& tensors, auto& metadata) {
+    replace("\"hidden_size\":8", "\"hidden_size\":30000")(tensors, metadata);
+  });
+  refused(ErrorCode::bad_input, "width, blocks and hidden_size make a model of", [](auto& tensors, auto& metadata) {
+    replace("\"width\":6", "\"width\":65536")(tensors, metadata);
+    replace("\"hidden_size\":8", "\"hidden_size\":65536")(tensors, metadata);
+  });
+}
+
+TEST_F(ModelFile, RefusesANameThatIsNotUtf8) {
+  DataDescription data = description();
+  data.inputs[1].name = "caf\xe9";
+  const Model model({.width = 4}, data);
+  expect_error(ErrorCode::bad_input, "names of columns and classes must be UTF-8", [&] { model.save(path_); });
+  EXPECT_EQ(folder_.count(), 0);
+}
+
+}  // namespace
+}  // namespace penstock

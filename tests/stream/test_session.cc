@@ -1,0 +1,187 @@
+// Sessions: the same bits as the whole sequence, and nothing allocated on a step.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <limits>
+#include <new>
+#include <optional>
+
+#include "base/random.h"
+#include "penstock/stream.h"
+#include "support/expect_error.h"
+#include "support/names.h"
+#include "support/tolerance.h"
+
+namespace {
+
+std::atomic<long> allocations{0};
+
+void* counted(std::size_t size, std::size_t alignment) {
+  ++allocations;
+  void* const memory = std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
+  if (!memory) throw std::bad_alloc();
+  return memory;
+}
+
+}  // namespace
+
+// Every allocation of C++ code in this program is counted.
+void* operator new(std::size_t size) { return counted(size, alignof(std::max_align_t)); }
+void* operator new[](std::size_t size) { return counted(size, alignof(std::max_align_t)); }
+void* operator new(std::size_t size, std::align_val_t alignment) {
+  return counted(size, static_cast<std::size_t>(alignment));
+}
+void* operator new[](std::size_t size, std::align_val_t alignment) {
+  return counted(size, static_cast<std::size_t>(alignment));
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete[](void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, std::align_val_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+
+namespace penstock {
+namespace {
+
+using test::expect_error;
+using test::same_bits;
+
+DataDescription text_data() {
+  DataDescription data;
+  data.vocabulary = 50;
+  return data;
+}
+
+DataDescription series_data() {
+  DataDescription data;
+  data.task = Task::forecast;
+  data.inputs = {{"a", 0.0, 1.0}, {"b", 0.0, 1.0}, {"c", 0.0, 1.0}};
+  data.targets = {{"a", 0.0, 1.0}, {"b", 0.0, 1.0}};
+  data.horizon = 3;
+  return data;
+}
+
+ModelSpec full_spec(const std::string& cell) {
+  return {.cell = cell,
+          .width = 33,
+          .blocks = 2,
+          .hidden_size = 40,
+          .heads = find_cell(cell).scan ? 1 : 2,
+          .convolution = 4,
+          .feed_forward = 1.3,
+          .dropout = 0.3};
+}
+
+class EveryCell : public testing::TestWithParam<std::string> {
+ protected:
+  static constexpr Index steps = 60;
+
+  EveryCell() {
+    Random random(3);
+    for (Index i = 0; i < steps; ++i) tokens_.push_back(static_cast<std::int32_t>(random.below(50)));
+    for (Index i = 0; i < steps * 3; ++i) features_.push_back(static_cast<float>(random.normal()));
+  }
+
+  std::vector<std::int32_t> tokens_;
+  std::vector<float> features_;
+};
+
+TEST_P(EveryCell, AnswersWithTheBitsOfTheWholeSequence) {
+  const Model model(full_spec(GetParam()), text_data(), 7);
+  std::vector<float> whole(steps * 50);
+  ModelState state = model.state(1);
+  model.forward(1, steps, tokens_, whole, state, {.exact = true});
+  Session session(model);
+  std::vector<float> streamed;
+  for (const std::int32_t token : tokens_) {
+    const auto logits = session.push(token);
+    streamed.insert(streamed.end(), logits.begin(), logits.end());
+  }
+  EXPECT_TRUE(same_bits(streamed, whole));
+
+  session.reset();
+  const auto first = session.push(tokens_[0]);
+  EXPECT_TRUE(same_bits(std::vector<float>(first.begin(), first.end()), {whole.begin(), whole.begin() + 50}));
+}
+
+TEST_P(EveryCell, FastAnswersAreClose) {
+  const Model model(full_spec(GetParam()), series_data(), 7);
+  std::vector<float> whole(steps * 6), streamed;
+  ModelState state = model.state(1);
+  model.forward(1, steps, features_, whole, state, {.exact = true});
+  Session session(model, false);
+  for (Index t = 0; t < steps; ++t) {
+    const auto y = session.push(std::span<const float>(features_).subspan(static_cast<std::size_t>(3 * t), 3));
+    streamed.insert(streamed.end(), y.begin(), y.end());
+  }
+  EXPECT_TRUE(test::close(streamed, whole, test::tolerance<float>({.summed = 80, .steps = 2 * steps}), 1.0));
+}
+
+TEST_P(EveryCell, AStepAllocatesNothing) {
+  for (const bool exact : {true, false}) {
+    const Model text(full_spec(GetParam()), text_data(), 7), series(full_spec(GetParam()), series_data(), 7);
+    Session tokens(text, exact), features(series, exact);
+    const long before = allocations;
+    float sum = 0.0f;
+    for (Index t = 0; t < steps; ++t) {
+      sum += tokens.push(tokens_[static_cast<std::size_t>(t)])[0];
+      sum += features.push(std::span<const float>(features_).subspan(static_cast<std::size_t>(3 * t), 3))[0];
+      if (t == 30) tokens.reset();
+    }
+    EXPECT_EQ(allocations - before, 0) << (exact ? "exact" : "fast") << ", sum " << sum;
+  }
+}
+
+std::vector<std::string> cell_names() {
+  std::vector<std::string> names;
+  for (const CellInfo& cell : cells()) names.emplace_back(cell.name);
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(Cells, EveryCell, testing::ValuesIn(cell_names()), test::test_name);
+
+TEST(Session, TheCounterCounts) {
+  const long before = allocations;
+  const std::vector<int> made(100);
+  EXPECT_EQ(allocations - before, 1);
+}
+
+TEST(Session, SessionsDoNotSeeEachOther) {
+  const Model model(full_spec("gru"), text_data(), 7);
+  Session a(model), b(model);
+  for (int i = 0; i < 5; ++i) a.push(i);
+  Session fresh(model);
+  const auto from_b = b.push(9), from_fresh = fresh.push(9);
+  EXPECT_TRUE(same_bits(std::vector<float>(from_b.begin(), from_b.end()),
+                        std::vector<float>(from_fresh.begin(), from_fresh.end())));
+}
+
+TEST(Session, OutlivesItsModel) {
+  std::optional<Model> model(std::in_place, full_spec("lstm"), text_data(), 7);
+  Session session(*model), reference(*model);
+  const auto expected = reference.push(3);
+  model.reset();
+  const auto got = session.push(3);
+  EXPECT_TRUE(
+      same_bits(std::vector<float>(got.begin(), got.end()), std::vector<float>(expected.begin(), expected.end())));
+}
+
+TEST(Session, RefusesWrongInput) {
+  const Model text({.width = 4}, text_data()), series({.width = 4}, series_data());
+  Session tokens(text), features(series);
+  expect_error(ErrorCode::invalid_argument, "token 50 at row 0, step 0 is outside 0..49", [&] { tokens.push(50); });
+  expect_error(ErrorCode::invalid_argument, "token -1 at row 0, step 0 is outside 0..49", [&] { tokens.push(-1); });
+  expect_error(ErrorCode::invalid_argument, "this model reads features, not tokens", [&] { features.push(1); });
+  const std::vector<float> two(2);
+  expect_error(ErrorCode::invalid_argument, "features must hold 3 values, not 2", [&] { features.push(two); });
+  expect_error(ErrorCode::invalid_argument, "this model reads tokens, not features", [&] { tokens.push(two); });
+}
+
+}  // namespace
+}  // namespace penstock
