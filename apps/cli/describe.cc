@@ -75,11 +75,10 @@ Json evaluation_json(Task task, const Evaluation& evaluation) {
 
 std::string json_line(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"; }
 
-void require_language(const Model& model, const std::string& path) {
-  if (model.data().task == Task::language) return;
-  throw Error(ErrorCode::invalid_argument,
-              fmt::format("MODEL must be a language model, and {} is there to {}: use 'penstock predict'",
-                          printable(path), to_string(model.data().task)));
+void require_task(const Model& model, const std::string& path, Task task, const std::string& what) {
+  if (model.data().task == task) return;
+  throw Error(ErrorCode::invalid_argument, fmt::format("{} is for {} models, and {} is a {} model", what,
+                                                       to_string(task), printable(path), to_string(model.data().task)));
 }
 
 }  // namespace penstock::cli

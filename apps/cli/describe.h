@@ -24,7 +24,8 @@ Json evaluation_json(Task task, const Evaluation& evaluation);
 /// One line, also for texts that are not UTF-8 (their bytes are replaced).
 std::string json_line(const Json& json);
 
-/// Throws Error(invalid_argument) that names the verb for such models, unless the model is for this task.
-void require_language(const Model& model, const std::string& path);
+/// Throws Error(invalid_argument) unless the model is there for this task: "WHAT is for forecast models, and FILE is a
+/// language model".
+void require_task(const Model& model, const std::string& path, Task task, const std::string& what);
 
 }  // namespace penstock::cli

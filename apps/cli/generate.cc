@@ -71,7 +71,7 @@ int generate(const GenerateArguments& arguments) {
   sample(std::array{0.0f}, arguments.sampling, 0.0);  // refuses impossible options before anything is printed
   const std::string prompt = read_prompt(arguments);
   const Model model = Model::load(arguments.model);
-  require_language(model, arguments.model);
+  require_task(model, arguments.model, Task::language, "this verb");
   const std::uint64_t seed = arguments.seed.value_or(std::random_device()());
 
   catch_interrupts();

@@ -91,8 +91,8 @@ OpenedData open_series_file(const DataOptions& options) {
 
 OpenedData open_labelled_file(const DataOptions& options, std::uint64_t seed) {
   LabelledOptions labelled;
-  labelled.sequence_column = options.sequence_column;
-  labelled.label_column = options.label_column;
+  labelled.sequence_column = options.sequence_column.value_or(labelled.sequence_column);
+  labelled.label_column = options.label_column.value_or(labelled.label_column);
   labelled.inputs = options.columns;
   labelled.delimiter = delimiter_of(options.delimiter, options.source);
   labelled.seed = seed;
@@ -131,8 +131,8 @@ void add_data_options(Options& options, DataOptions& data) {
   options.add("--columns", data.columns, "A,B", "Columns to read; all numeric ones if not given");
   options.add("--target-columns", data.targets, "C,D", "Columns of a series to predict; those read if not given");
   options.add("--horizon", data.horizon, "K", "Rows ahead that a series model predicts");
-  options.add("--sequence-column", data.sequence_column, "NAME", "Names the sequence that a row belongs to");
-  options.add("--label-column", data.label_column, "NAME", "Holds the label of the sequence");
+  options.add("--sequence-column", data.sequence_column, "NAME", "Names the sequence that a row belongs to [sequence]");
+  options.add("--label-column", data.label_column, "NAME", "Holds the label of the sequence [label]");
   options.add("--delimiter", data.delimiter, "CHAR", "Between the fields of a row, or 'tab' [, or tab in FILE.tsv]");
   options.add("--validation-fraction", data.validation_fraction, "P", "Part held out [0.05 of a text, 0.2 otherwise]");
   options.group("Built-in tasks");
@@ -147,9 +147,11 @@ DataKind kind_of(const DataOptions& options) {
   if (options.kind) return *options.kind;
   const std::string type = extension(options.source);
   if (type != ".csv" && type != ".tsv") return DataKind::text;
+  if (options.sequence_column || options.label_column) return DataKind::labelled;
   const char delimiter = delimiter_of(options.delimiter, options.source);
-  const bool labelled = has_column(options.source, delimiter, options.sequence_column) &&
-                        has_column(options.source, delimiter, options.label_column);
+  const LabelledOptions names;
+  const bool labelled = has_column(options.source, delimiter, names.sequence_column) &&
+                        has_column(options.source, delimiter, names.label_column);
   return labelled ? DataKind::labelled : DataKind::series;
 }
 

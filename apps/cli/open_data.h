@@ -18,7 +18,7 @@ struct DataOptions {
   std::optional<DataKind> kind;
   std::vector<std::string> columns, targets;
   Index horizon = 1;
-  std::string sequence_column = "sequence", label_column = "label";
+  std::optional<std::string> sequence_column, label_column;  ///< "sequence" and "label" if not given.
   std::string delimiter;
   std::optional<double> validation_fraction;
   TaskOptions task;

@@ -152,10 +152,7 @@ class Prediction {
   void refuse_foreign() const {
     const Task task = data().task;
     const auto refuse = [&](const char* option, Task only) {
-      if (app_.count(option) == 0 || task == only) return;
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("{} is for {} models, and {} is a {} model", option, to_string(only),
-                              printable(arguments_.model), to_string(task)));
+      if (app_.count(option) > 0) require_task(model_, arguments_.model, only, option);
     };
     refuse("--per-byte", Task::language);
     refuse("--last", Task::forecast);

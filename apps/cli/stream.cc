@@ -31,8 +31,10 @@ class Stream {
  public:
   Stream(const CLI::App& app, StreamArguments arguments)
       : arguments_(std::move(arguments)), model_(Model::load(arguments_.model)), session_(model_), input_("-") {
-    const Task task = model_.data().task;
-    if (arguments_.bits && task != Task::language) require_language(model_, arguments_.model);
+    if (arguments_.bits) require_task(model_, arguments_.model, Task::language, "--bits");
+    if (app.count("--sequence-column") > 0) {
+      require_task(model_, arguments_.model, Task::classify, "--sequence-column");
+    }
     if (app.count("--keep") > 0 && model_.data().vocabulary > 0) {
       throw Error(ErrorCode::invalid_argument, "--keep is for models that read the rows of a CSV file");
     }

@@ -113,6 +113,9 @@ class TrainingRun {
     if (arguments_.output == checkpoint) {
       throw Error(ErrorCode::invalid_argument, "--checkpoint and --output must be different files");
     }
+    check_not_data("--output", arguments_.output);
+    check_not_data("--checkpoint", checkpoint);
+    check_not_data("--metrics", options_.metrics_path);
     check_model_file("--output", arguments_.output, arguments_.force);
     const bool exists = std::filesystem::exists(checkpoint);
     if (arguments_.resume && !exists) {
@@ -120,6 +123,13 @@ class TrainingRun {
     }
     check_model_file("--checkpoint", checkpoint, arguments_.force);
     replaces_checkpoint_ = exists && !arguments_.resume;
+  }
+
+  /// Not even --force should cost anyone their data.
+  void check_not_data(const char* option, const std::string& path) const {
+    std::error_code not_there;
+    if (!std::filesystem::equivalent(path, arguments_.data.source, not_there)) return;
+    throw Error(ErrorCode::invalid_argument, fmt::format("{} {} would overwrite DATA", option, printable(path)));
   }
 
   Model make_model() const {

@@ -1,0 +1,229 @@
+"""What train reports, how it stops, and how it goes on."""
+
+import fcntl
+import json
+import os
+import pathlib
+import pty
+import re
+import signal
+import struct
+import termios
+import time
+
+import pytest
+from conftest import TINY, run, start
+
+
+def test_reports_in_a_pipe_are_plain_lines(models, tmp_path):
+    result = run("train", models / "text.txt", *TINY, "--steps", 30, "--length", 16, cwd=tmp_path)
+    assert "\r" not in result.err and "\x1b" not in result.err
+    lines = result.err.splitlines()
+    assert lines[0].startswith(f"data   {models / 'text.txt'}: 4,380 bytes of text, the last 5 % held out")
+    assert lines[1].startswith("model  mingru, 1 block of width 16, ")
+    assert re.fullmatch(
+        r"100 %  \d\.\d+ bits/byte  val \d\.\d+  [\d.]+ k?B/s  step 30  0:0\d  0:00 left  loss \d\.\d+", lines[-1]
+    )
+    summary = result.out.splitlines()
+    assert [line.split()[0] for line in summary] == ["done", "valid", "saved", "next"]
+    assert "30 steps" in summary[0] and "on 219 held-out bytes" in summary[1]
+    assert summary[3] == "next   penstock generate model.safetensors --prompt 'The '"
+
+
+def read_terminal(columns, *arguments, cwd):
+    """Everything that the program writes to a terminal of this width."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    os.environ["TERM"] = "xterm"
+    process = start(*arguments, cwd=cwd, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    text = b""
+    while True:
+        try:
+            part = os.read(ours, 4096)
+        except OSError:  # how Linux says that the other side is closed
+            break
+        text += part
+    os.close(ours)
+    assert process.wait(60) == 0
+    return text.decode()
+
+
+@pytest.mark.parametrize("columns", [40, 80, 120])
+def test_reports_on_a_terminal_are_one_bar(models, tmp_path, columns):
+    text = read_terminal(columns, "train", models / "text.txt", *TINY, "--seconds", 1.5, "--length", 16, cwd=tmp_path)
+    bars = re.findall(r"\r([^\r\n]*%[^\r\n]*)\x1b\[K", text)
+    assert len(bars) >= 3
+    assert all(len(bar) < columns for bar in bars)
+    assert all("▕" in bar and "bits/byte" in bar for bar in bars)
+    assert bars[-1].startswith("100 % ") and "█" in bars[-1]
+    if columns >= 80:
+        assert "val " in bars[-1] and "left" in bars[-1] and "B/s" in bars[-1]
+    assert "\r\ndone   " in text
+
+
+def test_quiet_says_nothing(models, tmp_path):
+    result = run("train", models / "text.txt", *TINY, "--steps", 3, "--length", 8, "--quiet", cwd=tmp_path)
+    assert (result.out, result.err) == ("", "")
+
+
+@pytest.mark.parametrize(
+    "data, task, measure",
+    [
+        ("text.txt", "language", "bits_per_byte"),
+        ("series.csv", "forecast", "loss"),
+        ("labelled.csv", "classify", "accuracy"),
+        ("task:parity", "classify", "accuracy"),
+    ],
+)
+def test_json_is_one_object(models, tmp_path, data, task, measure):
+    data = data if data.startswith("task:") else models / data
+    result = run("train", data, *TINY, "--steps", 5, "--json", "--metrics", "metrics.jsonl", cwd=tmp_path).json()
+    assert result["steps"] == 5 and result["interrupted"] is False
+    assert result["model"]["task"] == task and result["model"]["parameters"] > 0
+    assert result["validation"][measure] >= 0 and result["validation"]["scored"] > 0
+    assert result["output"] == "model.safetensors" and result["checkpoint"] is None
+    records = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert records[0]["kind"] == "train" and records[-1]["kind"] == "final"
+    assert records[-1]["validation"]["loss"] == pytest.approx(result["validation"]["loss"])
+
+
+@pytest.mark.parametrize(
+    "arguments, shown",
+    [
+        (["labelled.csv"], "sequences of x, y in 2 classes"),
+        (["labelled.csv", "--as", "series", "--columns", "x"], "predicts x, 1 row ahead"),
+        (["labelled.csv", "--as", "text"], "bytes of text"),
+        (["renamed.csv"], "x, y in"),
+        (["renamed.csv", "--sequence-column", "id", "--label-column", "kind"], "sequences of x, y in 2 classes"),
+        (["series.csv", "--columns", "level", "--target-columns", "flow", "--horizon", "3"],
+         "level in 240 rows, the next 20 % held out; predicts flow, 1 to 3 rows ahead"),
+        (["tabs.tsv"], "a, b in 40 rows"),
+        (["semicolons.csv", "--delimiter", ";"], "a, b in 40 rows"),
+        (["UPPER.CSV"], "a, b in 40 rows"),
+    ],
+)  # fmt: skip
+def test_what_the_data_are(models, tmp_path, arguments, shown):
+    for name in ("labelled.csv", "series.csv"):
+        (tmp_path / name).write_bytes((models / name).read_bytes())
+    renamed = (models / "labelled.csv").read_text().replace("sequence,label", "id,kind")
+    (tmp_path / "renamed.csv").write_text(renamed)
+    for name, delimiter in (("tabs.tsv", "\t"), ("semicolons.csv", ";"), ("UPPER.CSV", ",")):
+        rows = [["a", "b"]] + [[str(i % 5), str(i % 7)] for i in range(50)]
+        (tmp_path / name).write_text("".join(delimiter.join(row) + "\n" for row in rows))
+    result = run("train", *arguments, *TINY, "--steps", 2, cwd=tmp_path)
+    assert shown in result.err.splitlines()[0]
+
+
+def test_the_same_seed_trains_the_same_model(models, tmp_path):
+    def model(name, seed):
+        run("train", models / "text.txt", *TINY, "--steps", 5, "--length", 16, "--seed", seed, "-o", name, cwd=tmp_path)
+        return (tmp_path / name).read_bytes()
+
+    assert model("a", 1) == model("b", 1) != model("c", 2)
+
+
+def wait_until(process, happened, seconds=30):
+    end = time.monotonic() + seconds
+    while not happened():
+        assert process.poll() is None and time.monotonic() < end
+        time.sleep(0.01)
+
+
+def catches(process, number):
+    """Whether the process has a handler for a signal, from the mask that Linux shows."""
+    status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
+    return int(re.search(r"SigCgt:\s*(\w+)", status)[1], 16) >> (number - 1) & 1
+
+
+@pytest.mark.parametrize("number, status", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupt_saves_and_says_where_and_the_run_goes_on(models, tmp_path, number, status):
+    command = ["train", models / "text.txt", *TINY, "--length", 16]
+    process = start(*command, "--steps", 100000, cwd=tmp_path)
+    while b" step 1 " not in process.stderr.readline():
+        assert process.poll() is None
+    process.send_signal(number)
+    out, _ = process.communicate(timeout=30)
+    assert process.returncode == status
+    lines = out.decode().splitlines()
+    assert [line[:6].strip() for line in lines] == ["stop", "saved", "go on"]
+    assert "model.safetensors (" in lines[1] and "checkpoint model.safetensors.checkpoint" in lines[1]
+    stopped = int(lines[0].split()[1].replace(",", ""))
+    assert stopped >= 1
+
+    # What was saved works, the checkpoint too.
+    for file in ("model.safetensors", "model.safetensors.checkpoint"):
+        run("generate", file, "--bytes", 5, cwd=tmp_path)
+    result = run(*command, "--steps", stopped + 3, "--resume", "--json", cwd=tmp_path).json()
+    assert result["steps"] == stopped + 3
+    assert [path.name for path in tmp_path.iterdir()] == ["model.safetensors"]
+
+
+def test_a_second_interrupt_kills(models, tmp_path):
+    process = start("train", models / "text.txt", "--width", 512, "--batch", 64, "--length", 2048, cwd=tmp_path)
+    # Its first step takes seconds; both signals come within it.
+    wait_until(process, lambda: catches(process, signal.SIGINT))
+    process.send_signal(signal.SIGINT)
+    wait_until(process, lambda: not catches(process, signal.SIGINT))
+    process.send_signal(signal.SIGINT)
+    assert process.wait(10) == -signal.SIGINT
+
+
+def test_a_killed_run_resumes_to_the_same_bits(models, tmp_path):
+    command = ["train", models / "text.txt", *TINY, "--steps", 1000, "--length", 16, "--quiet"]
+    run(*command, "-o", "straight", cwd=tmp_path)
+    process = start(*command, "-o", "killed", "--checkpoint-every", 0, cwd=tmp_path)
+    wait_until(process, (tmp_path / "killed.checkpoint").exists)
+    time.sleep(0.05)
+    process.kill()
+    process.wait()
+    assert not (tmp_path / "killed").exists()
+    run(*command, "-o", "killed", "--resume", cwd=tmp_path)
+    assert (tmp_path / "killed").read_bytes() == (tmp_path / "straight").read_bytes()
+
+
+@pytest.fixture
+def checkpoint(models, tmp_path):
+    run("train", models / "text.txt", *TINY, "--steps", 3, "--length", 16, "--checkpoint", "run", cwd=tmp_path)
+    return (tmp_path / "run").read_bytes()
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (["--width", 8], "model.width is 16 in the checkpoint and 8 in this run"),
+        (["--cell", "gru"], 'model.cell is "mingru" in the checkpoint and "gru" in this run'),
+        (["--batch", 5], "options.batch is 4 in the checkpoint and 5 in this run"),
+        (["--seed", 9], "options.seed is 0 in the checkpoint and 9 in this run"),
+    ],
+)
+def test_a_checkpoint_of_another_run_is_refused(models, tmp_path, checkpoint, change, message):
+    result = run("train", models / "text.txt", *TINY, "--steps", 9, "--length", 16, *change, "--checkpoint", "run",
+                 "--resume", cwd=tmp_path, expect=1)  # fmt: skip
+    assert result.err == f"penstock train: run: checkpoint of another run: {message}\n"
+    assert (tmp_path / "run").read_bytes() == checkpoint
+
+
+def test_resume_takes_the_architecture_from_the_checkpoint(models, tmp_path, checkpoint):
+    del checkpoint
+    result = run("train", models / "text.txt", "--batch", 4, "--threads", 1, "--steps", 5, "--length", 16,
+                 "--checkpoint", "run", "--resume", "--json", cwd=tmp_path).json()  # fmt: skip
+    assert result["model"]["width"] == 16 and result["steps"] == 5
+
+
+def test_resume_without_a_checkpoint(models, tmp_path):
+    result = run("train", models / "text.txt", "--resume", cwd=tmp_path, expect=1)
+    assert result.err == "penstock train: --resume: there is no checkpoint model.safetensors.checkpoint\n"
+    (tmp_path / "model").write_bytes((models / "text.safetensors").read_bytes())
+    result = run("train", models / "text.txt", "--resume", "--checkpoint", "model", cwd=tmp_path, expect=1)
+    assert "model: a model, not a checkpoint" in result.err
+
+
+def test_a_run_that_only_meets_infinity_gives_up(models, tmp_path):
+    result = run("train", models / "text.txt", *TINY, "--steps", 200, "--length", 16, "--learning-rate", 1e30,
+                 "--weight-decay", 0, "--optimizer", "sgd", "--clip", 0, "--quiet", cwd=tmp_path, expect=1)  # fmt: skip
+    lines = result.err.splitlines()
+    assert lines[-1].startswith("penstock train: gave up at step ")
+    assert all(re.match(r"warning: step \d+ skipped: the .* was not finite", line) for line in lines[:-1])
+    assert len(lines) == 11
+    assert not (tmp_path / "model.safetensors").exists()

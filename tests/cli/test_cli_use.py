@@ -1,0 +1,131 @@
+"""Wrong use: exit status 2 and one line that names the mistake."""
+
+import pytest
+from conftest import TINY, refuses, run
+
+VERBS = ["train", "generate", "predict", "stream", "info"]
+
+
+def test_alone_it_prints_its_help_as_an_error():
+    result = run(expect=2)
+    assert result.out == ""
+    assert result.err.startswith("Penstock trains gated recurrent networks")
+    for verb in VERBS:
+        assert f"\n  {verb} " in result.err
+
+
+def test_help_has_examples_for_every_verb():
+    assert run("--help").out == run(expect=2).err
+    for verb in VERBS:
+        help_text = run(verb, "--help").out
+        assert f"Usage: penstock {verb}" in help_text
+        examples = help_text.split("Examples:\n")[1].splitlines()
+        assert len([line for line in examples if f"penstock {verb} " in line or line.endswith(verb)]) >= 3
+        assert max(map(len, help_text.splitlines())) <= 90
+        assert run("help", verb).out == help_text
+
+
+def test_version():
+    assert run("--version").out.startswith("penstock 0.")
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["trian"], "there is no verb 'trian', did you mean 'train'?"),
+        (["sing"], "there is no verb 'sing', only train, generate, predict, stream, info"),
+        (["--colour"], "there is no option '--colour'"),
+    ],
+)
+def test_misuse_of_the_program(arguments, message):
+    refuses(*arguments, message=message, status=2, verb="")
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ([], "DATA is missing"),
+        (["text.txt", "more.txt"], "one argument too many: 'more.txt'"),
+        (["text.txt", "--widht", 3], "there is no option '--widht', did you mean '--width'?"),
+        (["text.txt", "--width"], "--width needs a value"),
+        (["text.txt", "--width", "wide"], "--width must be a whole number, not 'wide'"),
+        (["text.txt", "--width", "1.5"], "--width must be a whole number, not '1.5'"),
+        (["text.txt", "--width", "99999999999999999999"], "--width is out of range: 99999999999999999999"),
+        (["text.txt", "--width", 0], "--width must be 1 to 65536, not 0"),
+        (["text.txt", "--width", -4], "--width must be 1 to 65536, not -4"),
+        (["text.txt", "--blocks", 0], "--blocks must be 1 to 1024, not 0"),
+        (["text.txt", "--hidden-size", -1], "--hidden-size must be 0 to 65536, not -1"),
+        (["text.txt", "--conv", -1], "--conv must be 0 to 1024, not -1"),
+        (["text.txt", "--ffn", 1000], "--ffn must be 0 to 64, not 1000"),
+        (["text.txt", "--dropout", 1], "--dropout must be in [0, 1), not 1"),
+        (["text.txt", "--learning-rate", "nan"], "--learning-rate must be a finite number, not 'nan'"),
+        (["text.txt", "--learning-rate", -1], "--learning-rate must be positive, not -1"),
+        (["text.txt", "--batch", 0], "--batch must be at least 1, not 0"),
+        (["text.txt", "--length", 0], "--length must be at least 1, not 0"),
+        (["text.txt", "--warmup", 2], "--warmup must be 0 to 1, not 2"),
+        (["text.txt", "--clip", -1], "--clip must not be negative, not -1"),
+        (["text.txt", "--seed", -1], "--seed must be a whole number from 0, not '-1'"),
+        (["text.txt", "--steps", 0], "--steps, --seconds or --epochs must be above 0"),
+        (["text.txt", "--optimizer", "adam"], "--optimizer must be one of adamw, sgd, not 'adam'"),
+        (["text.txt", "--horizon", 3], "--horizon does not apply to a text: text.txt is read as a text"),
+        (["text.txt", "--modulus", 3], "--modulus does not apply to a text: text.txt is read as a text"),
+        (["text.txt", "--validation-fraction", 0.9], "--validation-fraction must be in [0, 0.5], not 0.9"),
+        (["series.csv", "--horizon", 0], "--horizon must be 1 to 1000000, not 0"),
+        (["series.csv", "--delimiter", "::"], "--delimiter must be one character or 'tab', not '::'"),
+        (["labelled.csv", "--length", 9], "--length does not apply to labelled sequences: labelled.csv is read as "
+         "labelled sequences"),
+        (["task:chess"], "there is no task 'chess', only parity, modular, copying"),
+        (["task:parity", "--task-length", 0], "--task-length must be 1 to 16777216, not 0"),
+        (["task:parity", "--epochs", 3], "--epochs means nothing for data that are generated without end"),
+        (["text.txt", "-o", "a", "--checkpoint", "a"], "--checkpoint and --output must be different files"),
+    ],
+)
+def test_misuse_of_train(models, tmp_path, arguments, message):
+    for name in ("text.txt", "series.csv", "labelled.csv"):
+        (tmp_path / name).write_bytes((models / name).read_bytes())
+    before = sorted(tmp_path.iterdir())
+    refuses("train", *arguments, message=message, status=2, verb="train", cwd=tmp_path)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_cell_that_does_not_exist_is_answered_with_the_list(models):
+    result = run("train", "text.txt", "--cell", "lstn", cwd=models, expect=2)
+    assert "lstn" in result.err and "minlstm-log" in result.err and result.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "verb, arguments, message",
+    [
+        ("generate", [], "MODEL is missing"),
+        ("generate", ["text.safetensors", "--bytes", -1], "--bytes must not be negative, not -1"),
+        ("generate", ["text.safetensors", "--temperature", -1], "--temperature must not be negative, not -1"),
+        ("generate", ["text.safetensors", "--top-k", -1], "--top-k must not be negative, not -1"),
+        ("generate", ["text.safetensors", "--top-p", 0], "--top-p must be in (0, 1], not 0"),
+        ("generate", ["text.safetensors", "-p", "a", "--prompt-file", "b"],
+         "--prompt and --prompt-file cannot be given both"),
+        ("generate", ["series.safetensors"],
+         "this verb is for language models, and series.safetensors is a forecast model"),
+        ("predict", ["text.safetensors"], "DATA is missing"),
+        ("predict", ["text.safetensors", "text.txt", "--last"],
+         "--last is for forecast models, and text.safetensors is a language model"),
+        ("predict", ["series.safetensors", "series.csv", "--per-byte"],
+         "--per-byte is for language models, and series.safetensors is a forecast model"),
+        ("predict", ["series.safetensors", "series.csv", "series.csv"], "one argument too many: 'series.csv'"),
+        ("predict", ["text.safetensors", "text.txt", "--keep", "a"],
+         "--keep is for models that read the rows of a CSV file"),
+        ("predict", ["series.safetensors", "series.csv", "--keep", "month"],
+         "--keep: the header of series.csv has no column 'month'"),
+        ("stream", [], "MODEL is missing"),
+        ("stream", ["series.safetensors", "--bits"],
+         "--bits is for language models, and series.safetensors is a forecast model"),
+        ("info", ["a", "b"], "one argument too many: 'b'"),
+    ],
+)
+def test_misuse_of_the_other_verbs(models, verb, arguments, message):
+    refuses(verb, *arguments, message=message, status=2, verb=verb, cwd=models)
+
+
+def test_the_last_of_an_option_given_twice_counts(models, tmp_path):
+    result = run("train", models / "text.txt", "--width", 99, *TINY, "--steps", 1, "--length", 4, "--json",
+                 cwd=tmp_path)
+    assert result.json()["model"]["width"] == 16
