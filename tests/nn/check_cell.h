@@ -67,16 +67,18 @@ Recurrent<Real> make_network(const std::string& cell, const Case& c, std::uint64
   return network;
 }
 
-/// States as a running cell could have left them: n of sLSTM (state 2) is positive, and 0 in an empty row.
+/// States as a running cell could have left them: n of sLSTM (state 2) is positive. In the first of several rows it is
+/// 0, the mark of a row that has seen nothing yet.
 template <class Real>
 std::vector<Real> draw_state(Random& random, const Recurrent<Real>& network, Index rows) {
   std::vector<Real> state;
-  const Index states = find_cell(network.spec().cell).states;
-  for (Index s = 0; s < states; ++s) {
-    const auto values = draw<Real>(random, network.state_size() / states * rows, s == 2 ? 0.5 : -1.0);
+  const RecurrentSpec& spec = network.spec();
+  const Index slabs = spec.layers * spec.directions(), hidden = spec.hidden_size;
+  for (Index s = 0; s < find_cell(spec.cell).states; ++s) {
+    std::vector<Real> values = draw<Real>(random, slabs * rows * hidden, s == 2 ? 0.5 : -1.0);
+    for (Index k = 0; k < slabs && s == 2 && rows > 1; ++k) std::fill_n(&values[k * rows * hidden], hidden, Real(0));
     state.insert(state.end(), values.begin(), values.end());
   }
-  if (states > 2) state[2 * state.size() / static_cast<std::size_t>(states)] = Real(0);
   return state;
 }
 

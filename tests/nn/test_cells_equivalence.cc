@@ -174,8 +174,8 @@ TEST_P(CellEquivalence, ScanIsSequential) {
   if (!info().scan) GTEST_SKIP() << "knows sequential only";
   for (const Index steps : {1, 2, 7, 17, 65, 257, 4099, 65537}) {
     SCOPED_TRACE(steps);
-    Case c{.name = "scan", .input = 3, .hidden = 17, .rows = 2, .steps = steps, .bias_scale = 2.0};
-    if (steps > 1000) c.rows = 1, c.hidden = 5;
+    Case c{.name = "scan", .input = 3, .hidden = 17, .rows = 2, .steps = steps, .bias_scale = 9.0};
+    if (steps > 1000) c.rows = 1, c.hidden = 9;
     Recurrent<float> network = make_network<float>(cell(), c);
     const Inputs<float> in = make_inputs(network, c);
     const Outputs<float> sequential = run(network, in, {.algorithm = Algorithm::sequential});

@@ -16,6 +16,8 @@ BUILD = pathlib.Path(os.environ.get("PENSTOCK_BUILD", pathlib.Path(__file__).par
 PROBE = BUILD / "tests" / "torch_probe"
 TOLERANCE = 1e-5  # of the largest value of each tensor
 
+torch.set_num_threads(1)  # these sizes are too small to share
+
 MODULES = {
     "elman": lambda *sizes, **options: torch.nn.RNN(*sizes, nonlinearity="tanh", **options),
     "elman-relu": lambda *sizes, **options: torch.nn.RNN(*sizes, nonlinearity="relu", **options),

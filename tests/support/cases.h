@@ -75,28 +75,29 @@ inline Case everything() {
           .reset = true};
 }
 
-/// Sequences that a parallel scan cuts into several chunks (of 1,024 steps or less), at and beside their ends.
+/// Sequences that a parallel scan cuts into several chunks (of 1,024 steps or less), at and beside their ends. Biases
+/// up to 9 give some units a memory of thousands of steps, so that a chunk feels what comes in.
 inline std::vector<Case> chunk_cases() {
   return {
-      {.name = "one_chunk", .input = 2, .hidden = 3, .rows = 2, .steps = 1024, .bias_scale = 2.0},
-      {.name = "past_one_chunk", .input = 2, .hidden = 17, .rows = 1, .steps = 1025, .bias_scale = 2.0},
+      {.name = "one_chunk", .input = 2, .hidden = 9, .rows = 2, .steps = 1024, .bias_scale = 9.0},
+      {.name = "past_one_chunk", .input = 2, .hidden = 17, .rows = 1, .steps = 1025, .bias_scale = 9.0},
       {.name = "chunks_of_uneven_rows",
        .input = 2,
-       .hidden = 3,
+       .hidden = 9,
        .direction = Direction::bidirectional,
        .rows = 4,
        .steps = 2500,
        .form = RowForm::lengths,
-       .bias_scale = 2.0},
+       .bias_scale = 9.0},
       {.name = "chunks_packed_reset",
        .input = 2,
-       .hidden = 3,
+       .hidden = 9,
        .direction = Direction::bidirectional,
        .rows = 3,
        .steps = 3100,
        .form = RowForm::packed,
        .reset = true,
-       .bias_scale = 2.0},
+       .bias_scale = 9.0},
   };
 }
 
