@@ -14,7 +14,7 @@ enum class Optimizer { adamw, sgd };
 
 struct TrainOptions {
   // How long: the first limit that is reached ends the run.
-  Index max_steps = 0;       ///< Optimiser steps; 0: no limit.
+  Index max_steps = 0;       ///< Batches, skipped ones included; 0: no limit.
   double max_seconds = 0.0;  ///< Wall time of training, without final validation; 0: no limit.
   double max_epochs = 0.0;   ///< Passes over the data; 0: no limit (10 if no limit is given at all).
 
@@ -33,12 +33,12 @@ struct TrainOptions {
   double clip = 1.0;         ///< Greatest global gradient norm; 0: never clip.
   Index give_up_after = 10;  ///< Skipped (non-finite) steps in a row before Error(numerical).
 
-  double validate_every = 0.0;  ///< Seconds between validations; 0: at the end only.
-  Index validation_batches = 32;
-  double log_every = 0.5;          ///< Seconds between progress reports.
+  double validate_every = 0.0;     ///< Seconds between validations; 0: at the end only.
+  Index validation_batches = 32;   ///< At most; 0: all there are.
+  double log_every = 0.5;          ///< Seconds between reports; 0: after every step. Skipped steps always report.
   std::string metrics_path;        ///< JSON lines; empty: none.
   std::string checkpoint_path;     ///< Empty: none.
-  double checkpoint_every = 30.0;  ///< Seconds.
+  double checkpoint_every = 30.0;  ///< Seconds; 0: after every step. Always at the end.
   std::uint64_t seed = 0;
   Execution execution;
 };
@@ -50,10 +50,10 @@ struct Progress {
   double fraction = 0.0;  ///< Of the run, 0..1.
   double seconds_left = 0.0;
   double epoch = 0.0;
-  double loss = 0.0;      ///< Mean over scored steps; natural units (nats, squared units).
-  double accuracy = 0.0;  ///< Of scored steps, cross-entropy only.
+  double loss = 0.0;      ///< Mean over the steps scored since the last report, in nats or squared units.
+  double accuracy = 0.0;  ///< Of the same steps, cross-entropy only.
   double learning_rate = 0.0;
-  double gradient_norm = 0.0;         ///< Before clipping.
+  double gradient_norm = 0.0;         ///< Of the last step, before clipping.
   double clipped_norm = 0.0;          ///< After clipping.
   double steps_per_second = 0.0;      ///< Time steps x rows (bytes, CSV rows) per second.
   double saturated = 0.0;             ///< Fraction of recurrent outputs with |h| > 0.99.
@@ -83,8 +83,12 @@ struct TrainCallbacks {
 };
 
 /// Trains a model. If `resume` is true, checkpoint_path must exist and the run continues bit for bit: same weights as
-/// if it had never stopped (with a limit in steps; wall-time limits are not reproducible).
-/// Throws Error(numerical) when it gives up, Error(incompatible) when the checkpoint belongs to something else.
+/// if it had never stopped (with a limit in steps, on as many threads; wall-time limits are not reproducible). Limits,
+/// paths, how often things are reported and the execution may differ from those of the run that is continued, nothing
+/// else.
+/// Throws Error(numerical) when it gives up, Error(incompatible) when the model was made for other data or the
+/// checkpoint belongs to something else, Error(io_failure) when a file cannot be written: the model then holds what was
+/// learnt.
 TrainResult train(Model& model, Dataset& data, const TrainOptions& options, const TrainCallbacks& callbacks = {},
                   bool resume = false);
 
