@@ -120,7 +120,7 @@ Verb add_info(CLI::App& program) {
   CLI::App* app = program.add_subcommand("info", "Describe this machine and the cells, or a model");
   auto arguments = std::make_shared<InfoArguments>();
   Options options(*app);
-  options.positional("MODEL", arguments->model, "A model or a checkpoint; without one, the machine is described");
+  options.positional("[MODEL]", arguments->model, "A model or a checkpoint; without one, the machine is described");
   options.group("Options");
   options.flag("--json", arguments->json, "Print one JSON object");
   options.finish(

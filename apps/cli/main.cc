@@ -20,7 +20,7 @@ constexpr const char* examples =
     "  penstock train book.txt                          one minute, then model.safetensors\n"
     "  penstock generate model.safetensors --prompt 'In the beginning'\n"
     "  penstock train sensors.csv --output sensors.safetensors\n"
-    "  tail -f sensors.csv | penstock stream sensors.safetensors\n"
+    "  tail -n +1 -f sensors.csv | penstock stream sensors.safetensors\n"
     "\n"
     "'penstock VERB --help' shows the options of a verb and more examples.";
 
@@ -117,5 +117,12 @@ int run(int argc, char** argv) {
 int main(int argc, char** argv) {
   std::setlocale(LC_CTYPE, "");  // whether a bar may be drawn with block characters
   penstock::cli::ignore_write_signals();
-  return penstock::cli::run(argc, argv);
+  try {
+    return penstock::cli::run(argc, argv);
+  } catch (const std::exception& error) {
+    penstock::cli::say("penstock: ");
+    penstock::cli::say(error.what());
+    penstock::cli::say("\n");
+    return 1;
+  }
 }

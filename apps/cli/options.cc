@@ -135,7 +135,8 @@ CLI::Option* Options::declare(CLI::Option* option) {
 std::string Options::long_name(const std::string& name) { return name.substr(name.find("--")); }
 
 void Options::positional(const std::string& name, std::string& value, const std::string& help) {
-  app_.add_option(name, value, help)->option_text(name);
+  const bool bracketed = name.front() == '[';
+  app_.add_option(bracketed ? name.substr(1, name.size() - 2) : name, value, help)->option_text(name);
 }
 
 void Options::positional(const std::string& name, std::vector<std::string>& values, const std::string& help) {
@@ -174,7 +175,9 @@ std::string help_text(const CLI::App& app) {
     out += "\n" + group + ":\n";
     for (const CLI::Option* option : options) {
       const std::string placeholder = option->get_option_text();
-      list_entry(out, option->get_name(false, true) + (placeholder.empty() ? "" : " " + placeholder),
+      list_entry(out,
+                 fmt::format("{}", fmt::join(CLI::detail::split(option->get_name(false, true), ','), ", ")) +
+                     (placeholder.empty() ? "" : " " + placeholder),
                  option->get_description());
     }
   }
@@ -199,7 +202,7 @@ void refuse_extras(const CLI::App& app) {
 }
 
 std::string parse_message(const CLI::ParseError& error) {
-  const std::string text = printable(error.what());
+  std::string text = printable(error.what());
   // "--width: 1 required TEXT missing"
   if (error.get_name() == "ArgumentMismatch" && text.find(" missing") != std::string::npos) {
     return text.substr(0, text.find(':')) + " needs a value";

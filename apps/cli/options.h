@@ -54,7 +54,8 @@ class Options {
   /// The heading under which the help lists the options that follow.
   void group(std::string name) { group_ = std::move(name); }
 
-  /// An argument without a name; the verb itself checks that it is there (see require_given).
+  /// An argument without a name, "[NAME]" if it may be left out; the verb itself checks that it is there (see
+  /// require_given).
   void positional(const std::string& name, std::string& value, const std::string& help);
   void positional(const std::string& name, std::vector<std::string>& values, const std::string& help);
 

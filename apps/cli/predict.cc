@@ -264,7 +264,7 @@ class Prediction {
   /// Collects the steps of one sequence after the other and writes what label each gets behind its last step.
   class LabelWriter {
    public:
-    LabelWriter(Prediction& owner, std::vector<std::string> kept)
+    LabelWriter(Prediction& owner, const std::vector<std::string>& kept)
         : sequence_(owner.model_, owner.arguments_.execution),
           answers_(owner.output_, owner.data(), with_name("sequence", kept), owner.arguments_.json) {
       answers_.header();

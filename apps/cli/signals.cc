@@ -1,8 +1,7 @@
 #include "signals.h"
 
-#include <signal.h>
-
 #include <atomic>
+#include <csignal>
 
 namespace penstock::cli {
 namespace {

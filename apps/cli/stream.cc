@@ -140,7 +140,7 @@ Verb add_stream(CLI::App& program) {
   options.flag("--stats", arguments->stats, "At the end, print how long the model took for a step");
   options.flag("--json", arguments->json, "Answer in JSON lines");
   options.finish(
-      "  tail -f sensors.csv | penstock stream sensors.safetensors   # the header comes first\n"
+      "  tail -n +1 -f sensors.csv | penstock stream sensors.safetensors\n"
       "  penstock stream book.safetensors < letter.txt               # what each byte says\n"
       "  penstock stream book.safetensors --bits < letter.txt | sort -g | tail\n"
       "  echo '1 0 1 1' | penstock stream parity.safetensors --json");

@@ -49,7 +49,7 @@ std::string short_count(double value) {
 
 std::string clock_time(double seconds) {
   if (!std::isfinite(seconds) || seconds < 0.0 || seconds > 1e9) return "-";
-  const auto whole = static_cast<Index>(seconds + 0.5);
+  const auto whole = static_cast<Index>(std::llround(seconds));
   if (whole < 3600) return fmt::format("{}:{:02}", whole / 60, whole % 60);
   return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
 }

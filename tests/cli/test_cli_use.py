@@ -18,7 +18,7 @@ def test_help_has_examples_for_every_verb():
     assert run("--help").out == run(expect=2).err
     for verb in VERBS:
         help_text = run(verb, "--help").out
-        assert f"Usage: penstock {verb}" in help_text
+        assert f"Usage: penstock {verb} " in help_text
         examples = help_text.split("Examples:\n")[1].splitlines()
         assert len([line for line in examples if f"penstock {verb} " in line or line.endswith(verb)]) >= 3
         assert max(map(len, help_text.splitlines())) <= 90
