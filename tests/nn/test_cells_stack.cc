@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "nn/check_cell.h"
+#include "penstock/system.h"
 
 namespace penstock::test {
 namespace {
@@ -109,6 +110,21 @@ TEST(Stack, ChangedWeightsTakeEffect) {
   }
   network.weights_changed();
   expect_same_bits(run(network, in), want);
+}
+
+TEST(Stack, ANetworkFollowsAChangeOfInstructionSet) {
+  const std::string in_use = system_info().isa;
+  const Case c{.name = "isa", .hidden = 33, .layers = 2};
+  Recurrent<float> network = make_network<float>("gru", c);
+  const Inputs<float> in = make_inputs(network, c);
+  run(network, in);
+  for (const std::string& isa : system_info().isas) {
+    SCOPED_TRACE(isa);
+    select_isa(isa);
+    Recurrent<float> fresh = make_network<float>("gru", c);
+    expect_same_bits(run(network, in), run(fresh, in));
+  }
+  select_isa(in_use);
 }
 
 /// Two layers that pass positive values through unchanged, so that y shows the mask between them.
