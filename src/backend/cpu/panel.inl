@@ -37,7 +37,9 @@ inline int BlockVectors(int gates, Index head_size) {
 /// Rows of the batch whose accumulators fit the register file together with a column of the panel.
 template <class Real>
 constexpr int MaxTileRows() {
-#if HWY_TARGET == HWY_AVX3
+#if defined(__SANITIZE_ADDRESS__)
+  return 2;  // the same code in fewer copies: instrumented, each takes the compiler many seconds
+#elif HWY_TARGET == HWY_AVX3
   return 6;
 #else
   return 3;
