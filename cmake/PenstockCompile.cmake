@@ -27,6 +27,13 @@ function(penstock_layer folder)
     return()
   endif()
   add_library(${objects} OBJECT ${sources})
+  if(PENSTOCK_SANITIZE)
+    # The pointer checks of UBSan make code of SIMD vectors three times slower to compile, and find nothing that
+    # AddressSanitizer does not: vectors are loaded unaligned. (A source's options come after the target's.)
+    set(simd ${sources})
+    list(FILTER simd INCLUDE REGEX "/src/backend/cpu/")
+    set_source_files_properties(${simd} PROPERTIES COMPILE_OPTIONS -fno-sanitize=null,alignment)
+  endif()
   target_include_directories(${objects} PUBLIC ${PROJECT_SOURCE_DIR}/include ${PROJECT_BINARY_DIR}/include
                                                ${PROJECT_SOURCE_DIR}/src)
   target_link_libraries(${objects} PRIVATE penstock_flags PUBLIC ${arg_LINKS})
