@@ -34,7 +34,7 @@ struct TrainOptions {
   Index give_up_after = 10;  ///< Skipped (non-finite) steps in a row before Error(numerical).
 
   double validate_every = 0.0;     ///< Seconds between validations; 0: at the end only.
-  Index validation_batches = 32;   ///< At most; 0: all there are.
+  Index validation_batches = 32;   ///< At most, during the run; 0: all. The last validation always scores all.
   double log_every = 0.5;          ///< Seconds between reports; 0: after every step. Skipped steps always report.
   std::string metrics_path;        ///< JSON lines; empty: none.
   std::string checkpoint_path;     ///< Empty: none.

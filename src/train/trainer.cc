@@ -206,8 +206,10 @@ void Trainer::give_up_if_hopeless(const Outcome& outcome) const {
        state_.step, outcome.broken, state_.skipped_in_a_row);
 }
 
-void Trainer::validate(double seconds) {
-  result_.validation = evaluate_model(model_, data_, options_, loss_);
+void Trainer::validate(double seconds, Index most_batches) {
+  TrainOptions options = options_;
+  options.validation_batches = most_batches;
+  result_.validation = evaluate_model(model_, data_, options, loss_);
   metrics_.validation(result_.last, loss_, *result_.validation);
   if (callbacks_.validation) callbacks_.validation(result_.last, *result_.validation);
   last_validation_ = seconds;
@@ -236,11 +238,13 @@ TrainResult Trainer::run() {
     if (first || last || outcome.broken || now - last_report_ >= options_.log_every) report(outcome, now);
     first = false;
     give_up_if_hopeless(outcome);
-    if (!last && options_.validate_every > 0.0 && now - last_validation_ >= options_.validate_every) validate(now);
+    if (!last && options_.validate_every > 0.0 && now - last_validation_ >= options_.validate_every) {
+      validate(now, options_.validation_batches);
+    }
     if (!last && now - last_checkpoint_ >= options_.checkpoint_every) save();
   }
   save();
-  if (!result_.interrupted) validate(seconds());
+  if (!result_.interrupted) validate(seconds(), 0);  // the figure that is quoted is of all that was held out
   metrics_.final(result_, loss_);
   return result_;
 }

@@ -41,7 +41,8 @@ class Trainer {
 
   void count(const Outcome& outcome);
   void report(const Outcome& outcome, double seconds);
-  void validate(double seconds);
+  /// Scores at most `most_batches` of the held-out batches; 0: all.
+  void validate(double seconds, Index most_batches);
   void give_up_if_hopeless(const Outcome& outcome) const;
   void save();
 
