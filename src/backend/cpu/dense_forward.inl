@@ -86,7 +86,7 @@ template <class Real>
 struct GateGroup {
   const Real* operand;  // [B, H] in slot order
   const Real* panels;
-  bool second;          // second phase of a two-phase cell
+  bool second;  // second phase of a two-phase cell
 };
 
 template <class Real, class Cell, int first_gate, int gate_count, int width, int rows>
@@ -159,7 +159,7 @@ void ForwardGroup(const DenseForward<Real>& job, const GateGroup<Real>& group, c
     const Real* panel = group.panels + block * head_size * gate_count * units;
     ForEachTile<Real>(part.slot_begin, slot_end, [&](auto rows, Index slot) HWY_ATTR {
       ForwardTile<Real, Cell, first_gate, gate_count, width, decltype(rows)::value>(job, group, slot, step, head,
-                                                                                   first_unit, panel);
+                                                                                    first_unit, panel);
     });
   }
 }

@@ -95,8 +95,7 @@ void RowsTimesColumns(Index begin, Index end, Index n_count, Index k, const Real
                                     c_stride);
     }
     for (; n < n_count; n += lanes) {
-      ColumnsTile<Real, r, 1>(k, n_count - n, a_m, a_row, a_col, b + n, b_stride, beta, c + m * c_stride + n,
-                              c_stride);
+      ColumnsTile<Real, r, 1>(k, n_count - n, a_m, a_row, a_col, b + n, b_stride, beta, c + m * c_stride + n, c_stride);
     }
   };
   Index m = begin;
