@@ -1,6 +1,6 @@
 """One recurrent layer against PyTorch: same shapes, same machine, same run.
 
-    bench/layers_torch.py build/release/bench/layer_times > docs/results/layers.md
+    python3 bench/layers_torch.py build/release/bench/layer_times > docs/results/layers.md
 
 Our program checks every timed case against double precision and refuses to print a time otherwise; the error stands in the
 table. Dense cells meet torch.nn, scan cells meet eager PyTorch code for the same maths: the input product, the gates, and the
@@ -104,7 +104,7 @@ def main():
     with open("/proc/cpuinfo") as file:
         cpu = next(line.split(":")[1].strip() for line in file if line.startswith("model name"))
     print("# One layer on a CPU, against PyTorch\n")
-    print(f"    bench/layers_torch.py build/release/bench/layer_times > docs/results/layers.md\n\n"
+    print(f"    python3 bench/layers_torch.py build/release/bench/layer_times > docs/results/layers.md\n\n"
           f"{cpu}, {torch.__version__=}, float32, batch first. Medians, spread beside ours; ratio above 1: we are faster. "
           "Every row is one run of both, and no time is printed unless row 0 of the timed outputs and input gradients agrees "
           "with double precision (gradients: all values but one in a thousand, because positive candidates have a kink).")

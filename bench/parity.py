@@ -1,6 +1,6 @@
 """State tracking: trains cells on the parity of 40 bits and scores them on 256.
 
-    bench/parity.py build/release/penstock > docs/results/parity.md
+    python3 bench/parity.py build/release/penstock > docs/results/parity.md
 """
 
 import json
@@ -52,9 +52,8 @@ whose entries may be negative. Once it has found the two stable states it stays 
 
 In a minimal RNN h_t = a_t h_{t-1} + b_t with a_t between 0 and 1 and a_t, b_t functions of the input alone. The next state
 always *grows* with the last one: whatever the input, of two states the larger stays the larger. No choice of weights makes
-a bit flip. Stacking layers helps up to a length that grows with their number (each can undo a bounded number of flips) and
-learns the training length by heart in part, but it does not generalise. This is the price of gates that look at the
-input only, which is what makes the parallel scan possible: choose minGRU or minLSTM for throughput on long sequences, and
+a bit flip. A second layer, reading the first one's outputs, learns part of the trained length (last row) and does not
+generalise. This is the price of gates that look at the input only, which is what makes the parallel scan possible: choose minGRU or minLSTM for throughput on long sequences, and
 LSTM, GRU or sLSTM where a state has to be tracked.""")
 
 

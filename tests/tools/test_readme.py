@@ -1,0 +1,43 @@
+"""The C++ example of the README compiles against the public headers, and its commands name verbs and options there are."""
+
+import os
+import pathlib
+import re
+import shlex
+import subprocess
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+README = (ROOT / "README.md").read_text()
+BUILD = pathlib.Path.cwd().parent  # CTest runs us in BUILD/tests
+
+
+class Readme(unittest.TestCase):
+    def test_cpp_examples_compile(self):
+        examples = re.findall(r"```cpp\n(.*?)```", README, re.S)
+        self.assertTrue(examples)
+        for example in examples:
+            with tempfile.NamedTemporaryFile("w", suffix=".cc") as source:
+                source.write(example)
+                source.flush()
+                subprocess.run([os.environ.get("CXX", "c++"), "-std=c++20", "-Wall", "-Werror", "-fsyntax-only",
+                                f"-I{ROOT / 'include'}", f"-I{BUILD / 'include'}", source.name], check=True)
+
+    def test_commands_exist(self):
+        program = BUILD / "penstock"
+        commands = re.findall(r"penstock (\w+)([^|\n#]*)", "\n".join(re.findall(r"```console\n(.*?)```", README, re.S)))
+        self.assertGreater(len(commands), 3)
+        for verb, rest in commands:
+            help_text = subprocess.run([program, verb, "--help"], check=True, capture_output=True, text=True).stdout
+            for word in shlex.split(rest):
+                if word.startswith("--"):
+                    self.assertIn(word, help_text, f"penstock {verb}")
+
+    def test_links_lead_somewhere(self):
+        for target in re.findall(r"\]\(([^)#:]+)\)", README):
+            self.assertTrue((ROOT / target).exists(), target)
+
+
+if __name__ == "__main__":
+    unittest.main()
