@@ -15,7 +15,8 @@ struct Simd {
   Raw raw;
 
   HWY_INLINE Simd() = default;
-  HWY_INLINE Simd(Raw r) : raw(r) {}
+  // Implicit, so that Highway's results are values of ours without further ado.
+  HWY_INLINE Simd(Raw r) : raw(r) {}  // NOLINT(google-explicit-constructor)
   HWY_INLINE explicit Simd(float x) : raw(hn::Set(Tag(), x)) {}
 
   friend HWY_INLINE Simd operator+(Simd a, Simd b) { return hn::Add(a.raw, b.raw); }
