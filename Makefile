@@ -8,8 +8,6 @@ PREFIX ?= /usr/local
 CTEST := ctest --no-tests=error --parallel $(JOBS)
 VENV := build/venv
 
-PYTHON_TESTS := $(if $(wildcard tests/python/test_*.py),pytest)
-
 .PHONY: help demo build test check python sanitize lint format install clean setup setup-test configured-test pytest
 .NOTPARALLEL:
 
@@ -30,7 +28,7 @@ check: configured-test ## Build and run the C++ tests
 	@cmake --build --preset test --parallel $(JOBS)
 	@$(CTEST) --preset test
 
-python: $(PYTHON_TESTS) ## Run the Python tests, in a virtual environment in build/
+python: pytest ## Run the Python tests, in a virtual environment in build/
 
 sanitize: setup-test ## Build and run the C++ tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	@$(call configure,sanitize)
@@ -59,7 +57,7 @@ configured-test: setup-test
 	@$(call configure,test)
 
 pytest: $(VENV)/ready check
-	@$(VENV)/bin/python -m pytest tests/python
+	@$(VENV)/bin/python -m pytest -q tests/python tests/cli
 
 $(VENV)/ready: tests/python/requirements.txt | setup-test
 	@echo 'penstock: a virtual environment for the Python tests, in $(VENV)'

@@ -8,7 +8,8 @@ import os
 import select
 
 import pytest
-from conftest import TEXT, run, start
+
+from program import TEXT, run, start
 
 
 def test_generate_repeats_itself_with_a_seed(models):

@@ -4,7 +4,8 @@ import json
 import struct
 
 import pytest
-from conftest import TINY, refuses, run, start
+
+from program import TINY, refuses, run, start
 
 QUICK = [*TINY, "--steps", 2, "--length", 8]
 
@@ -91,7 +92,10 @@ def with_metadata(model, old, new):
         (lambda m: with_offsets(m, "norm.gain", [0, 64]), "overlap"),
         (lambda m: with_metadata(m, '"width":16', '"width":-1'), "width must be 1 to 65536, not -1"),
         (lambda m: with_metadata(m, '"width":16', '"width":17'), "is F32 [256, 16], not F32 [256, 17]"),
-        (lambda m: with_metadata(m, '"width":16', '"width":60000'), "the architecture has 7230960256 parameters, the tensors hold"),
+        (
+            lambda m: with_metadata(m, '"width":16', '"width":60000'),
+            "the architecture has 7230960256 parameters, the tensors hold",
+        ),
         (lambda m: with_metadata(m, '"mingru"', '"gruesome"'), "not 'gruesome'"),
     ],
 )

@@ -12,7 +12,8 @@ import termios
 import time
 
 import pytest
-from conftest import TINY, run, start
+
+from program import TINY, run, start
 
 
 def test_reports_in_a_pipe_are_plain_lines(models, tmp_path):
@@ -34,7 +35,6 @@ def read_terminal(columns, *arguments, cwd):
     """Everything that the program writes to a terminal of this width."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    os.environ["TERM"] = "xterm"
     process = start(*arguments, cwd=cwd, stdout=theirs, stderr=theirs)
     os.close(theirs)
     text = b""

@@ -1,7 +1,8 @@
 """Wrong use: exit status 2 and one line that names the mistake."""
 
 import pytest
-from conftest import TINY, refuses, run
+
+from program import TINY, refuses, run
 
 VERBS = ["train", "generate", "predict", "stream", "info"]
 
@@ -72,8 +73,10 @@ def test_misuse_of_the_program(arguments, message):
         (["text.txt", "--validation-fraction", 0.9], "--validation-fraction must be in [0, 0.5], not 0.9"),
         (["series.csv", "--horizon", 0], "--horizon must be 1 to 1000000, not 0"),
         (["series.csv", "--delimiter", "::"], "--delimiter must be one character or 'tab', not '::'"),
-        (["labelled.csv", "--length", 9], "--length does not apply to labelled sequences: labelled.csv is read as "
-         "labelled sequences"),
+        (
+            ["labelled.csv", "--length", 9],
+            "--length does not apply to labelled sequences: labelled.csv is read as labelled sequences",
+        ),
         (["task:chess"], "there is no task 'chess', only parity, modular, copying"),
         (["task:parity", "--task-length", 0], "--task-length must be 1 to 16777216, not 0"),
         (["task:parity", "--epochs", 3], "--epochs means nothing for data that are generated without end"),
@@ -101,23 +104,44 @@ def test_a_cell_that_does_not_exist_is_answered_with_the_list(models):
         ("generate", ["text.safetensors", "--temperature", -1], "--temperature must not be negative, not -1"),
         ("generate", ["text.safetensors", "--top-k", -1], "--top-k must not be negative, not -1"),
         ("generate", ["text.safetensors", "--top-p", 0], "--top-p must be in (0, 1], not 0"),
-        ("generate", ["text.safetensors", "-p", "a", "--prompt-file", "b"],
-         "--prompt and --prompt-file cannot be given both"),
-        ("generate", ["series.safetensors"],
-         "this verb is for language models, and series.safetensors is a forecast model"),
+        (
+            "generate",
+            ["text.safetensors", "-p", "a", "--prompt-file", "b"],
+            "--prompt and --prompt-file cannot be given both",
+        ),
+        (
+            "generate",
+            ["series.safetensors"],
+            "this verb is for language models, and series.safetensors is a forecast model",
+        ),
         ("predict", ["text.safetensors"], "DATA is missing"),
-        ("predict", ["text.safetensors", "text.txt", "--last"],
-         "--last is for forecast models, and text.safetensors is a language model"),
-        ("predict", ["series.safetensors", "series.csv", "--per-byte"],
-         "--per-byte is for language models, and series.safetensors is a forecast model"),
+        (
+            "predict",
+            ["text.safetensors", "text.txt", "--last"],
+            "--last is for forecast models, and text.safetensors is a language model",
+        ),
+        (
+            "predict",
+            ["series.safetensors", "series.csv", "--per-byte"],
+            "--per-byte is for language models, and series.safetensors is a forecast model",
+        ),
         ("predict", ["series.safetensors", "series.csv", "series.csv"], "one argument too many: 'series.csv'"),
-        ("predict", ["text.safetensors", "text.txt", "--keep", "a"],
-         "--keep is for models that read the rows of a CSV file"),
-        ("predict", ["series.safetensors", "series.csv", "--keep", "month"],
-         "--keep: the header of series.csv has no column 'month'"),
+        (
+            "predict",
+            ["text.safetensors", "text.txt", "--keep", "a"],
+            "--keep is for models that read the rows of a CSV file",
+        ),
+        (
+            "predict",
+            ["series.safetensors", "series.csv", "--keep", "month"],
+            "--keep: the header of series.csv has no column 'month'",
+        ),
         ("stream", [], "MODEL is missing"),
-        ("stream", ["series.safetensors", "--bits"],
-         "--bits is for language models, and series.safetensors is a forecast model"),
+        (
+            "stream",
+            ["series.safetensors", "--bits"],
+            "--bits is for language models, and series.safetensors is a forecast model",
+        ),
         ("info", ["a", "b"], "one argument too many: 'b'"),
     ],
 )
@@ -126,6 +150,7 @@ def test_misuse_of_the_other_verbs(models, verb, arguments, message):
 
 
 def test_the_last_of_an_option_given_twice_counts(models, tmp_path):
-    result = run("train", models / "text.txt", "--width", 99, *TINY, "--steps", 1, "--length", 4, "--json",
-                 cwd=tmp_path)
+    result = run(
+        "train", models / "text.txt", "--width", 99, *TINY, "--steps", 1, "--length", 4, "--json", cwd=tmp_path
+    )
     assert result.json()["model"]["width"] == 16

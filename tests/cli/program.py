@@ -1,0 +1,90 @@
+"""How the tests call the penstock program, and the data that they give it.
+
+The program is PENSTOCK_BIN, or the one in build/release. Without it every test fails; none is skipped.
+"""
+
+import json
+import math
+import os
+import pathlib
+import resource
+import signal
+import subprocess
+
+BIN = pathlib.Path(
+    os.environ.get("PENSTOCK_BIN", pathlib.Path(__file__).parents[2] / "build" / "release" / "penstock")
+).absolute()
+
+# Small enough for a test to take a second, even where the machine is busy.
+TINY = ["--width", "16", "--blocks", "1", "--batch", "4", "--threads", "1"]
+
+
+def environment():
+    return {**os.environ, "LC_ALL": "C.UTF-8", "TERM": "xterm", "OMP_NUM_THREADS": "2"}
+
+
+def start(*arguments, cwd=".", file_size=None, **options):
+    """Starts the program; `file_size` limits what it may write into one file, which then behaves like a full disk."""
+    assert BIN.exists(), f"there is no program {BIN}: build it, or say where it is in PENSTOCK_BIN"
+
+    def prepare():
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell may have had it ignored for all of us
+        if file_size is not None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (file_size, file_size))
+
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+    command = [str(word) for word in (BIN, *arguments)]
+    return subprocess.Popen(command, cwd=cwd, env=environment(), preexec_fn=prepare, **pipes)
+
+
+class Result:
+    def __init__(self, status, out, err):
+        self.status = status
+        self.bytes = out
+        self.out = out.decode(errors="replace")
+        self.err = err.decode()
+
+    def json(self):
+        return json.loads(self.out)
+
+    def json_lines(self):
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+def run(*arguments, cwd=".", stdin=b"", expect=0, **options):
+    """Runs the program to its end and checks its exit status."""
+    data = stdin.encode() if isinstance(stdin, str) else stdin
+    process = start(*arguments, cwd=cwd, stdin=subprocess.PIPE, **options)
+    out, err = process.communicate(data, timeout=60)
+    result = Result(process.returncode, out, err)
+    assert result.status == expect, f"status {result.status}, not {expect}: {result.err}"
+    return result
+
+
+def refuses(*arguments, message, status, verb, **options):
+    """The program must end with this status, print nothing, and say exactly this in one line."""
+    result = run(*arguments, expect=status, **options)
+    hint = f" (see 'penstock{verb and ' ' + verb} --help')" if status == 2 else ""
+    assert result.err == f"penstock{verb and ' ' + verb}: {message}{hint}\n"
+    assert result.out == ""
+    return result
+
+
+TEXT = b"In the beginning was the word, and the word was with the maker of words.\n" * 60
+
+SERIES = "day,level,flow\n" + "".join(
+    f"{i},{10 + 5 * math.sin(i / 3):.3f},{2 + math.cos(i / 3):.3f}\n" for i in range(300)
+)
+
+
+def labelled_csv():
+    """Rising and falling sequences of different lengths."""
+    rows = ["sequence,label,x,y"]
+    for i in range(40):
+        for t in range(4 + i % 5):
+            x = t if i % 2 else -t
+            rows.append(f"s{i},{'up' if i % 2 else 'down'},{x + 0.1 * (i % 3)},{1 + t % 2}")
+    return "\n".join(rows) + "\n"
+
+
+LABELLED = labelled_csv()
