@@ -32,7 +32,8 @@ struct Batch {
   Index steps = 1;  ///< T
   const Index* lengths = nullptr;
   const Index* cu_seqlens = nullptr;
-  /// Padded: [B, T]; packed: [total]. Non-zero: the row's state is set to zero before this step. Null: never.
+  /// Padded: [B, T]; packed: [total]. Non-zero: the row's state is set to zero before this step, in the order in which
+  /// the steps are walked (a reverse layer comes to it from behind). Null: never.
   const std::uint8_t* reset = nullptr;
 };
 
@@ -109,7 +110,7 @@ class Recurrent {
                Real* state_out, RecurrentTape<Real>* tape = nullptr, const Execution& execution = {}) const;
 
   /// Adds to the gradients of all parameters; writes dx [B, T, I] and dstate_in if they are wanted (not null).
-  /// `batch` and `x` are those of the forward call that filled the tape.
+  /// `batch` and `x` are those of the forward call that filled the tape; the y of that call is read too.
   void backward(const Batch& batch, SequenceView<const Real> x, SequenceView<const Real> dy, const Real* dstate_out,
                 SequenceView<Real> dx, Real* dstate_in, RecurrentTape<Real>& tape, const Execution& execution = {});
 
