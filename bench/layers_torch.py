@@ -1,6 +1,6 @@
 """One recurrent layer against PyTorch: same shapes, same machine, same run.
 
-    python3 bench/layers_torch.py build/release/bench/layer_times > docs/results/layers.md
+    python3 bench/layers_torch.py build/release/bench/layer_times [CELL ...] > docs/results/layers.md
 
 Our program checks every timed case against double precision and refuses to print a time otherwise; the error stands in the
 table. Dense cells meet torch.nn, scan cells meet eager PyTorch code for the same maths: the input product, the gates, and the
@@ -108,8 +108,9 @@ def main():
           f"{cpu}, {torch.__version__=}, float32, batch first. Medians, spread beside ours; ratio above 1: we are faster. "
           "Every row is one run of both, and no time is printed unless row 0 of the timed outputs and input gradients agrees "
           "with double precision (gradients: all values but one in a thousand, because positive candidates have a kink).")
-    table(program, "Dense cells against torch.nn", ["lstm", "gru", "elman"], SHAPES)
-    table(program, "Scan cells against eager PyTorch", ["mingru-log", "minlstm-log"], SCAN_SHAPES)
+    wanted = sys.argv[2:] or ["lstm", "gru", "elman", "mingru-log", "minlstm-log"]
+    table(program, "Dense cells against torch.nn", [c for c in wanted if not c.startswith("min")], SHAPES)
+    table(program, "Scan cells against eager PyTorch", [c for c in wanted if c.startswith("min")], SCAN_SHAPES)
 
 
 if __name__ == "__main__":
