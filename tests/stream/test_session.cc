@@ -28,7 +28,10 @@ void* counted(std::size_t size, std::size_t alignment) {
 
 }  // namespace
 
-// Every allocation of C++ code in this program is counted.
+// Every allocation of C++ code in this program is counted. With the sanitizers' instrumentation between them, g++
+// inlines delete but not new, and takes the pair for mismatched.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
 void* operator new(std::size_t size) { return counted(size, alignof(std::max_align_t)); }
 void* operator new[](std::size_t size) { return counted(size, alignof(std::max_align_t)); }
 void* operator new(std::size_t size, std::align_val_t alignment) {
@@ -45,6 +48,7 @@ void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory
 void operator delete[](void* memory, std::align_val_t) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
 void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+#pragma GCC diagnostic pop
 
 namespace penstock {
 namespace {
