@@ -40,7 +40,7 @@ struct RecurrentLayer<Real>::Impl {
   const Real* forward_panels() {
     if (!forward_is_packed) {
       packed_forward.resize(op->packed_forward_size());
-      op->pack_forward(weights.weight_hh, packed_forward.data());
+      op->pack_forward(weights.weight_ih, weights.weight_hh, packed_forward.data());
       forward_is_packed = true;
     }
     return packed_forward.data();
@@ -49,7 +49,7 @@ struct RecurrentLayer<Real>::Impl {
   const Real* backward_panels() {
     if (!backward_is_packed) {
       packed_backward.resize(op->packed_backward_size());
-      op->pack_backward(weights.weight_hh, packed_backward.data());
+      op->pack_backward(weights.weight_ih, weights.weight_hh, packed_backward.data());
       backward_is_packed = true;
     }
     return packed_backward.data();

@@ -134,18 +134,6 @@ HWY_INLINE void ForwardTile(const DenseForward<Real>& job, const GateGroup<Real>
   }
 }
 
-/// Calls tile(std::integral_constant<int, rows>, first slot) until all slots are covered, in the largest tiles.
-template <class Real, class Tile>
-HWY_INLINE void ForEachTile(Index begin, Index end, const Tile& tile) {
-  constexpr int most = MaxTileRows<Real>();
-  for (; end - begin >= most; begin += most) tile(std::integral_constant<int, most>(), begin);
-  if constexpr (most > 4) {
-    if (end - begin >= 4) tile(std::integral_constant<int, 4>(), begin), begin += 4;
-  }
-  if (end - begin >= 2) tile(std::integral_constant<int, 2>(), begin), begin += 2;
-  if (end - begin >= 1) tile(std::integral_constant<int, 1>(), begin);
-}
-
 /// All tiles of one part at one step for one group of gates.
 template <class Real, class Cell, int first_gate, int gate_count, int width>
 void ForwardGroup(const DenseForward<Real>& job, const GateGroup<Real>& group, const DensePart& part, Index slot_end,
@@ -157,7 +145,7 @@ void ForwardGroup(const DenseForward<Real>& job, const GateGroup<Real>& group, c
     const Index head = block / blocks_per_head;
     const Index first_unit = block % blocks_per_head * units;
     const Real* panel = group.panels + block * head_size * gate_count * units;
-    ForEachTile<Real>(part.slot_begin, slot_end, [&](auto rows, Index slot) HWY_ATTR {
+    ForEachTile<MaxTileRows<Real>()>(part.slot_begin, slot_end, [&](auto rows, Index slot) HWY_ATTR {
       ForwardTile<Real, Cell, first_gate, gate_count, width, decltype(rows)::value>(job, group, slot, step, head,
                                                                                     first_unit, panel);
     });

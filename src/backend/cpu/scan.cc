@@ -19,14 +19,29 @@ namespace {
 
 #include "backend/cpu/target.inl"
 
+#include "backend/cpu/panel.inl"
+
 #include "backend/cpu/scan.inl"
+
+#include "backend/cpu/scan_layer.inl"
+
+#include "backend/cpu/scan_gradient.inl"
 
 template <class Real, class Cell>
 void Fill(CellKernels<Real>& kernels) {
+  kernels.lanes = Lanes<Real>::lanes;
+  kernels.scan_panels = &ScanPanels<Real, Cell>;
+  kernels.pack_scan = &PackScan<Real, Cell>;
+  kernels.scan_layer = &RunScanLayer<Real, Cell>;
   kernels.scan_forward = &RunScanForward<Real, Cell>;
   kernels.scan_forward_summary = &RunScanForwardSummary<Real, Cell>;
   kernels.scan_backward = &RunScanBackward<Real, Cell>;
   kernels.scan_backward_summary = &RunScanBackwardSummary<Real, Cell>;
+  kernels.scan_gradient_panels = &ScanGradientPanels<Real>;
+  kernels.pack_scan_gradient = &PackScanGradient<Real>;
+  kernels.pack_scan_input = &PackScanInput<Real>;
+  kernels.scan_input_gradient = &RunScanInputGradient<Real>;
+  kernels.scan_weight_gradient = &RunScanWeightGradient<Real>;
 }
 
 template <class Real>
