@@ -5,6 +5,7 @@
 #include "ops/recurrent.h"
 #include "ops/recurrent_space.h"
 #include "ops/recurrent_team.h"
+#include "ops/scan_chunks.h"
 
 namespace penstock::ops {
 
@@ -53,53 +54,22 @@ cpu::ScanForward<Real> RecurrentOp<Real>::scan_from(const Real* wx) const {
   return job;
 }
 
-/// First each chunk's gates and its effect on any carry, then the carries from chunk to chunk, then all chunks from
-/// their true carries; gains and offsets are [B, chunks, H].
+/// Gates are written, chunk by chunk, and then walked from each chunk's true carry.
 template <class Real>
 void RecurrentOp<Real>::forward_chunks(cpu::ScanLayer<Real>& layer, const ForwardSpace& space) const {
-  const cpu::RowPlan& rows = geometry_.plan();
-  const Index chunks = chunk_count();
-  const auto count_of = [&](Index slot) { return (rows.length[slot] + plan_.chunk - 1) / plan_.chunk; };
-  const auto at = [&](Real* buffer, Index slot, Index chunk) { return buffer + (slot * chunks + chunk) * hidden_; };
-  const auto for_each_chunk = [&](const auto& body) {
-    parallel_for(plan_.threads(), rows.rows * chunks, 1, [&](Index begin, Index end) {
-      for (Index task = begin; task < end; ++task) {
-        const Index slot = task / chunks, chunk = task % chunks;
-        const Index first = chunk * plan_.chunk, last = std::min(first + plan_.chunk, rows.length[slot]);
-        if (first < last) body(cpu::ScanPart{slot, first, last, 0, hidden_}, chunk);
-      }
-    });
-  };
   cpu::ScanForward<Real> job = scan_from(layer.wx);
   job.y = layer.y;
   layer.y.data = nullptr;
-  for_each_chunk([&](const cpu::ScanPart& part, Index chunk) {
-    kernels_.scan_layer(layer, {part.slot, part.slot + 1, part.begin, part.end, 0, channel_vectors()});
-    if (chunk + 1 == count_of(part.slot)) return;  // nothing hangs on the effect of the last one
-    kernels_.scan_forward_summary(job, part, at(space.gains, part.slot, chunk), at(space.offsets, part.slot, chunk));
-  });
-  // From here on `offsets` holds the carry that enters each chunk.
-  for (Index slot = 0; slot < rows.rows; ++slot) {
-    Real* running = layer.carry + slot * hidden_;
-    const Index count = count_of(slot);
-    for (Index chunk = 0; chunk < count; ++chunk) {
-      const Real* gain = at(space.gains, slot, chunk);
-      Real* offset = at(space.offsets, slot, chunk);
-      for (Index c = 0; c < hidden_; ++c) {
-        const Real entering = running[c];
-        if (chunk + 1 < count) running[c] = gain[c] * entering + offset[c];
-        offset[c] = entering;
-      }
-    }
-  }
-  for_each_chunk([&](const cpu::ScanPart& part, Index chunk) {
-    kernels_.scan_forward(job, part, at(space.offsets, part.slot, chunk));
-  });
-  // What left the last chunk, rather than what the summaries foretold: the state is then the last output itself.
-  for (Index slot = 0; slot < rows.rows; ++slot) {
-    const Index count = count_of(slot);
-    if (count > 0) std::copy_n(at(space.offsets, slot, count - 1), hidden_, layer.carry + slot * hidden_);
-  }
+  scan_in_chunks<Real>(
+      layer.plan, geometry_.steps(), hidden_, plan_.chunk, plan_.threads(), false, layer.carry,
+      {space.gains, space.offsets},
+      [&](const cpu::ScanPart& part) {
+        kernels_.scan_layer(layer, {part.slot, part.slot + 1, part.begin, part.end, 0, channel_vectors()});
+      },
+      [&](const cpu::ScanPart& part, Real* gain, Real* offset) {
+        kernels_.scan_forward_summary(job, part, gain, offset);
+      },
+      [&](const cpu::ScanPart& part, Real* carry) { kernels_.scan_forward(job, part, carry); });
 }
 
 /// The gates' gradients of one piece, by a member of the team. A plan in chunks has a single span, whose chunks are

@@ -233,6 +233,13 @@ void FillProducts(ProductKernels<double>& kernels);
 void FillElements(ElementKernels<float>& kernels);
 void FillElements(ElementKernels<double>& kernels);
 
+/// Scans whose terms are given instead of coming from a cell (cells/given.h).
+enum class Given { terms, logs, signed_logs };
+void FillGiven(Given given, CellKernels<float>& kernels);
+void FillGiven(Given given, CellKernels<double>& kernels);
+template <class Real>
+CellKernels<Real> given_kernels(Given given);
+
 /// Kernels of the instruction set in use, `cell` as numbered by the list of cells.
 template <class Real>
 CellKernels<Real> cell_kernels(int cell);
