@@ -26,8 +26,14 @@ RecurrentOp<Real>::RecurrentOp(const plan::CellTraits& cell, Index input, Index 
 }
 
 template <class Real>
+std::size_t RecurrentOp<Real>::input_panels_offset() const {
+  return cell_.info.scan ? 0 : kernels_.forward_panels(hidden_, heads_).size;
+}
+
+template <class Real>
 std::size_t RecurrentOp<Real>::packed_forward_size() const {
-  return cell_.info.scan ? kernels_.scan_panels(input_, hidden_) : kernels_.forward_panels(hidden_, heads_).size;
+  return input_panels_offset() + (cell_.info.scan ? kernels_.scan_panels(input_, hidden_)
+                                                  : kernels_.dense_input_panels(input_, hidden_, heads_));
 }
 
 template <class Real>
@@ -40,6 +46,7 @@ template <class Real>
 void RecurrentOp<Real>::pack_forward(const Real* weight_ih, const Real* weight_hh, Real* packed) const {
   if (cell_.info.scan) return kernels_.pack_scan(input_, hidden_, weight_ih, packed);
   kernels_.pack_forward(hidden_, heads_, weight_hh, packed);
+  kernels_.pack_dense_input(input_, hidden_, heads_, weight_ih, packed + input_panels_offset());
 }
 
 template <class Real>
@@ -90,7 +97,7 @@ typename RecurrentOp<Real>::ForwardSpace RecurrentOp<Real>::forward_space(Real* 
   ForwardSpace space;
   const Index row_state = geometry_.rows() * hidden_;
   space.last = carver.take(S() * row_state);
-  if (!cell_.info.scan || plan_.algorithm == Algorithm::scan) {
+  if (cell_.info.scan ? plan_.algorithm == Algorithm::scan : !input_on_the_way()) {
     space.wx = carver.take(geometry_.cells() * G() * hidden_);
   }
   if (cell_.info.scan) {
@@ -98,7 +105,7 @@ typename RecurrentOp<Real>::ForwardSpace RecurrentOp<Real>::forward_space(Real* 
     space.offsets = carver.take(row_state * chunk_count());
   } else {
     space.zeros = carver.take(G() * hidden_);
-    if (geometry_.gathered()) space.gathered = carver.take(geometry_.cells() * input_);
+    if (geometry_.gathered() && !input_on_the_way()) space.gathered = carver.take(geometry_.cells() * input_);
     for (Real*& h : space.h) h = carver.take(row_state);
     space.state = carver.take((S() - 1) * row_state);
     if (cell_.phases == 2) {
@@ -164,6 +171,29 @@ std::size_t RecurrentOp<Real>::backward_workspace() const {
   std::size_t size = 0;
   backward_space(nullptr, &size);
   return size;
+}
+
+template <class Real>
+std::size_t RecurrentOp<Real>::step_workspace() const {
+  return static_cast<std::size_t>((2 + G() + cell_.saved) * hidden_);
+}
+
+template <class Real>
+cpu::CellStep<Real> RecurrentOp<Real>::step_job(const Weights<Real>& weights, Real* workspace) const {
+  std::fill_n(workspace, step_workspace(), Real(0));
+  cpu::CellStep<Real> job;
+  job.input = input_;
+  job.hidden = hidden_;
+  job.heads = heads_;
+  job.packed = weights.packed;
+  job.packed_input = weights.packed + input_panels_offset();
+  job.next = workspace;
+  job.operand = workspace + hidden_;
+  const Real* zeros = workspace + 2 * hidden_;  // [G, H], stands in for absent biases
+  job.bias_ih = weights.bias_ih != nullptr ? weights.bias_ih : zeros;
+  job.bias_hh = weights.bias_hh != nullptr ? weights.bias_hh : zeros;
+  job.between = workspace + (2 + G()) * hidden_;
+  return job;
 }
 
 template <class Real>

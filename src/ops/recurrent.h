@@ -81,6 +81,12 @@ class RecurrentOp {
   std::size_t forward_workspace() const;
   std::size_t backward_workspace() const;
 
+  /// What step() of the kernels wants, for these weights; x, y and the states are the caller's to set. `workspace`
+  /// [step_workspace()] stays in use.
+  cpu::CellStep<Real> step_job(const Weights<Real>& weights, Real* workspace) const;
+  std::size_t step_workspace() const;
+  void step(const cpu::CellStep<Real>& job) const { kernels_.step(job); }
+
   void forward(const ForwardArguments<Real>& call, Real* workspace);
   void backward(const BackwardArguments<Real>& call, Real* workspace);
 
@@ -91,6 +97,11 @@ class RecurrentOp {
 
   Index G() const { return cell_.info.gates; }
   Index S() const { return cell_.info.states; }
+  /// Dense cells: whether the input product is made step by step beside the recurrent one, in a fixed order, instead of
+  /// for all steps at once before.
+  bool input_on_the_way() const { return execution_.exact || geometry_.steps() == 1; }
+  /// Where the panels of weight_ih begin behind the recurrent ones.
+  std::size_t input_panels_offset() const;
   Index chunk_count() const;
   Index piece_capacity() const;
   Index channel_vectors() const { return (hidden_ + kernels_.lanes - 1) / kernels_.lanes; }

@@ -32,7 +32,7 @@ void RecurrentOp<Real>::forward(const ForwardArguments<Real>& call, Real* worksp
 template <class Real>
 void RecurrentOp<Real>::forward_dense(const ForwardArguments<Real>& call, const ForwardSpace& space) {
   std::fill_n(space.zeros, G() * hidden_, Real(0));
-  input_product(call, space.gathered, space.wx);
+  if (!input_on_the_way()) input_product(call, space.gathered, space.wx);
   cpu::DenseForward<Real> job;
   job.plan = geometry_.plan();
   job.hidden = hidden_;
@@ -41,6 +41,10 @@ void RecurrentOp<Real>::forward_dense(const ForwardArguments<Real>& call, const 
   job.bias_ih = call.weights.bias_ih != nullptr ? call.weights.bias_ih : space.zeros;
   job.bias_hh = call.weights.bias_hh != nullptr ? call.weights.bias_hh : space.zeros;
   job.packed = call.weights.packed;
+  job.input = input_;
+  job.x = call.x.data;
+  job.x_map = geometry_.map(Geometry::input_map, call.x.row_stride, call.x.step_stride);
+  job.packed_input = call.weights.packed + input_panels_offset();
   job.y = call.y.data;
   job.y_map = geometry_.map(Geometry::output_map, call.y.row_stride, call.y.step_stride);
   std::copy(std::begin(space.h), std::end(space.h), job.h);

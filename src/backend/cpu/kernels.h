@@ -41,12 +41,16 @@ struct RowPlan {
 template <class Real>
 struct DenseForward {
   RowPlan plan;
-  Index hidden = 0, heads = 1;    // H, heads; D = H / heads
-  const Real* wx = nullptr;       // [cells, G, H], W x without biases
-  const Real* bias_ih = nullptr;  // [G, H]
-  const Real* bias_hh = nullptr;  // [G, H]
-  const Real* packed = nullptr;   // recurrent panels, see panel.inl
-  Real* y = nullptr;              // output, at y_map
+  Index hidden = 0, heads = 1;  // H, heads; D = H / heads
+  const Real* wx = nullptr;     // [cells, G, H], W x without biases; null: made on the way from x
+  Index input = 0;              // I
+  const Real* x = nullptr;      // at x_map
+  RowMap x_map;
+  const Real* packed_input = nullptr;  // panels of weight_ih
+  const Real* bias_ih = nullptr;       // [G, H]
+  const Real* bias_hh = nullptr;       // [G, H]
+  const Real* packed = nullptr;        // recurrent panels, see panel.inl
+  Real* y = nullptr;                   // output, at y_map
   RowMap y_map;
   Real* h[2] = {nullptr, nullptr};  // [B, H] in slot order: state 0 entering an even and an odd step
   Real* state = nullptr;            // [S - 1, B, H] in slot order: the other states, in place
@@ -55,6 +59,27 @@ struct DenseForward {
   Real* between = nullptr;          // [B, N, H] in slot order, two-phase cells: saved values from phase to phase
   Real* saved = nullptr;            // [cells, N, H] or null in inference
   Real* prev = nullptr;             // [cells, S, H] states entering each step, or null in inference
+};
+
+/// Most states a cell may have.
+constexpr int kMostStates = 4;
+
+/// One step of one row, of either kind of cell: nothing is looked up, nothing is walked. State k enters at state_in[k]
+/// and leaves at state_out[k], which may be the same [H].
+template <class Real>
+struct CellStep {
+  Index input = 0, hidden = 0, heads = 1;  // I, H
+  const Real* packed = nullptr;            // recurrent panels (dense cells)
+  const Real* packed_input = nullptr;      // panels of weight_ih
+  const Real* bias_ih = nullptr;           // [G, H]
+  const Real* bias_hh = nullptr;           // [G, H], dense cells
+  Real* next = nullptr;                    // [H], scratch: the new h until the old one has been read
+  Real* operand = nullptr;                 // [H], scratch of two-phase cells
+  Real* between = nullptr;                 // [N, H], scratch of two-phase cells
+  const Real* x = nullptr;                 // [I]
+  Real* y = nullptr;                       // [H]; may be x
+  const Real* state_in[kMostStates] = {};
+  Real* state_out[kMostStates] = {};
 };
 
 template <class Real>
@@ -178,6 +203,9 @@ struct CellKernels {
   PanelShape (*backward_panels)(Index hidden, Index heads) = nullptr;
   void (*pack_forward)(Index hidden, Index heads, const Real* weight_hh, Real* packed) = nullptr;
   void (*pack_backward)(Index hidden, Index heads, const Real* weight_hh, Real* packed) = nullptr;
+  std::size_t (*dense_input_panels)(Index input, Index hidden, Index heads) = nullptr;
+  void (*pack_dense_input)(Index input, Index hidden, Index heads, const Real* weight_ih, Real* packed) = nullptr;
+  void (*step)(const CellStep<Real>& job) = nullptr;  // scan cells too
   void (*dense_forward)(const DenseForward<Real>& job, const DensePart& part) = nullptr;
   void (*dense_backward)(const DenseBackward<Real>& job, const DensePart& part) = nullptr;
   // Scan cells. `carry` [H] is the state entering the part and then leaving it. The summaries give the part's effect on

@@ -43,6 +43,7 @@ void Fill(CellKernels<Real>& kernels) {
   FillScans<Real, Cell>(kernels);
   kernels.scan_panels = &ScanPanels<Real, Cell>;
   kernels.pack_scan = &PackScan<Real, Cell>;
+  kernels.step = &RunScanStep<Real, Cell>;
   kernels.scan_layer = &RunScanLayer<Real, Cell>;
   kernels.scan_gradient_panels = &ScanGradientPanels<Real>;
   kernels.pack_scan_gradient = &PackScanGradient<Real>;

@@ -100,7 +100,7 @@ HWY_INLINE void ScanTile(const ScanLayer<Real>& job, const ScanSites<Real>& site
 
 /// A single site: several vectors of channels at once.
 template <class Real, class Cell, int blocks>
-HWY_INLINE void ScanSingle(const ScanLayer<Real>& job, const ScanSites<Real>& sites, Index block) {
+HWY_INLINE void ScanSingle(const ScanLayer<Real>& job, const Real* x, const ScanSite<Real>& site, Index block) {
   using L = Lanes<Real>;
   using V = typename L::V;
   constexpr int G = Cell::gates;
@@ -110,11 +110,29 @@ HWY_INLINE void ScanSingle(const ScanLayer<Real>& job, const ScanSites<Real>& si
     const Index channel = (block + p) * L::lanes;
     LoadScanBias<Real, Cell>(job, channel, std::min<Index>(L::lanes, job.hidden - channel), acc[p]);
   }
-  AccumulatePanels<Real, blocks, G>(sites.x, job.input, job.packed + block * panel_size, panel_size, acc);
+  AccumulatePanels<Real, blocks, G>(x, job.input, job.packed + block * panel_size, panel_size, acc);
   for (int p = 0; p < blocks; ++p) {
     const Index channel = (block + p) * L::lanes, count = std::min<Index>(L::lanes, job.hidden - channel);
-    WalkGates<Real, Cell, 1>(sites.site, job.y.data != nullptr, job.hidden, channel, count, &acc[p]);
+    WalkGates<Real, Cell, 1>(&site, job.y.data != nullptr, job.hidden, channel, count, &acc[p]);
   }
+}
+
+/// One step of one row.
+template <class Real, class Cell>
+void RunScanStep(const CellStep<Real>& step) {
+  constexpr Index lanes = Lanes<Real>::lanes;
+  ScanLayer<Real> job;
+  job.input = step.input;
+  job.hidden = step.hidden;
+  job.packed = step.packed_input;
+  job.bias = step.bias_ih;
+  job.y.data = step.next;
+  if (step.state_in[0] != step.state_out[0]) std::copy_n(step.state_in[0], step.hidden, step.state_out[0]);
+  const ScanSite<Real> site{step.next, nullptr, step.state_out[0], false};
+  ForEachTile<4>(0, (step.hidden + lanes - 1) / lanes, [&](auto blocks, Index block) HWY_ATTR {
+    ScanSingle<Real, Cell, decltype(blocks)::value>(job, step.x, site, block);
+  });
+  std::copy_n(step.next, step.hidden, step.y);
 }
 
 template <class Real, class Cell>
@@ -127,7 +145,7 @@ void RunScanLayer(const ScanLayer<Real>& job, const ScanLayerPart& part) {
     if (sites.count == 0) return;
     if (sites.count == 1) {
       ForEachTile<4>(part.block_begin, part.block_end, [&](auto blocks, Index block) HWY_ATTR {
-        ScanSingle<Real, Cell, decltype(blocks)::value>(job, sites, block);
+        ScanSingle<Real, Cell, decltype(blocks)::value>(job, sites.x, sites.site[0], block);
       });
       continue;
     }
