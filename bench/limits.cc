@@ -13,8 +13,6 @@
 namespace penstock::bench {
 namespace {
 
-constexpr double measuring_seconds = 0.05;
-
 double fastest(const std::vector<double>& times) { return *std::ranges::min_element(times); }
 
 /// Adds up `count` floats, a multiple of 128: eight vectors of 16 at a time, so that only the memory is in the way.
@@ -71,12 +69,12 @@ void Limits::refresh() {
   for (auto& [key, rate] : reads_) rate = std::max(rate, measure_reads(key.second, key.first));
 }
 
-double Limits::measure_products(int threads) {
+double Limits::measure_products(int threads) const {
   constexpr Index n = 1024;
   const std::vector<float> a(n * n, 0.5f), b(n * n, 0.25f);
   std::vector<float> c(n * n);
   omp_set_num_threads(threads);
-  const std::vector<double> times = time_calls(measuring_seconds, [&] {
+  const std::vector<double> times = time_calls(seconds_, [&] {
     if (dnnl_sgemm('N', 'N', n, n, n, 1.0f, a.data(), n, b.data(), n, 0.0f, c.data(), n) != dnnl_success) {
       throw Error(ErrorCode::unsupported, "oneDNN refused a product of [1024, 1024] matrices");
     }
@@ -84,7 +82,7 @@ double Limits::measure_products(int threads) {
   return product_flops(n, n, n) / fastest(times);
 }
 
-double Limits::measure_reads(double bytes, int threads) {
+double Limits::measure_reads(double bytes, int threads) const {
   constexpr Index granule = 128;
   const Index share = std::max<Index>(granule, static_cast<Index>(bytes / sizeof(float)) / threads / granule * granule);
   std::vector<std::vector<float>> buffers(static_cast<std::size_t>(threads));
@@ -94,7 +92,7 @@ double Limits::measure_reads(double bytes, int threads) {
   const Index rounds = std::max<Index>(1, static_cast<Index>(4e6 / bytes));
 #pragma omp parallel num_threads(threads)
   buffers[static_cast<std::size_t>(omp_get_thread_num())].assign(static_cast<std::size_t>(share), 1.0f);
-  const std::vector<double> times = time_calls(measuring_seconds, [&] {
+  const std::vector<double> times = time_calls(seconds_, [&] {
 #pragma omp parallel num_threads(threads)
     {
       const auto mine = static_cast<std::size_t>(omp_get_thread_num());

@@ -22,6 +22,9 @@ struct Limit {
 /// What this machine can do, measured when it is first asked for and then kept.
 class Limits {
  public:
+  /// Each figure is the best of repetitions that together take about `seconds`.
+  explicit Limits(double seconds = 0.05) : seconds_(seconds) {}
+
   /// Additions and multiplications a second in a product of [1024, 1024] matrices.
   double product_rate(int threads);
   /// Bytes a second when `bytes` are read over and over.
@@ -37,9 +40,10 @@ class Limits {
   const std::map<std::pair<int, double>, double>& read_rates() const { return reads_; }
 
  private:
-  static double measure_products(int threads);
-  static double measure_reads(double bytes, int threads);
+  double measure_products(int threads) const;
+  double measure_reads(double bytes, int threads) const;
 
+  double seconds_;
   std::map<int, double> products_;
   std::map<std::pair<int, double>, double> reads_;  // by threads and a power of two of bytes
 };

@@ -52,9 +52,7 @@ struct Descriptions {
   memory::desc x, state, y, weights_layer, weights_iter, bias;
 
   Descriptions(const Shape& shape, Index gates, Index biases) {
-    const auto desc = [](memory::dims dims, Tag tag) {
-      return memory::desc(std::move(dims), memory::data_type::f32, tag);
-    };
+    const auto desc = [](const memory::dims& dims, Tag tag) { return memory::desc(dims, memory::data_type::f32, tag); };
     x = desc({shape.steps, shape.rows, shape.inputs}, Tag::tnc);
     y = desc({shape.steps, shape.rows, shape.hidden}, Tag::tnc);
     state = desc({1, 1, shape.rows, shape.hidden}, Tag::ldnc);

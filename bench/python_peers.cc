@@ -17,8 +17,6 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-const std::vector<std::string> all_names = {"torch", "torch-compile", "torch-loop", "onnxruntime", "numpy"};
-
 std::string make_temporary_folder() {
   std::string pattern = (fs::temp_directory_path() / "penstock-bench-XXXXXX").string();
   if (::mkdtemp(pattern.data()) == nullptr) {
@@ -150,8 +148,11 @@ class PythonPeers::Remote : public Contender {
   double looseness_ = 0.0;
 };
 
-PythonPeers::PythonPeers(std::string python, std::string folder)
-    : python_(std::move(python)), folder_(std::move(folder)), temporary_(make_temporary_folder()) {}
+PythonPeers::PythonPeers(std::string python, std::string folder, std::vector<std::string> names)
+    : python_(std::move(python)),
+      folder_(std::move(folder)),
+      temporary_(make_temporary_folder()),
+      names_(std::move(names)) {}
 
 PythonPeers::~PythonPeers() {
   servers_.clear();
@@ -171,7 +172,7 @@ const std::vector<Peer>& PythonPeers::list() {
   std::string reason = "bench/peers is not here";
   if (!folder_.empty()) {
     try {
-      const Json answer = server(1).ask({{"do", "hello"}});
+      const Json answer = server(1).ask({{"do", "hello"}, {"peers", names_}});
       version_ = answer["python"].get<std::string>();
       for (const Json& peer : answer["peers"]) peers_.push_back({peer["name"], peer["version"], peer["missing"]});
       return peers_;
@@ -181,7 +182,7 @@ const std::vector<Peer>& PythonPeers::list() {
     }
   }
   servers_.clear();
-  for (const std::string& name : all_names) peers_.push_back({name, "", reason});
+  for (const std::string& name : names_) peers_.push_back({name, "", reason});
   return peers_;
 }
 

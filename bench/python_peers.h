@@ -13,12 +13,13 @@ namespace penstock::bench {
 class PythonPeers {
  public:
   /// `python` is a path, or a name to look for on the PATH. `folder` with the scripts may be empty: then none are here.
-  PythonPeers(std::string python, std::string folder);
+  /// `names` are those that are wanted: a library is loaded only to see its peers.
+  PythonPeers(std::string python, std::string folder, std::vector<std::string> names);
   ~PythonPeers();
   PythonPeers(const PythonPeers&) = delete;
   PythonPeers& operator=(const PythonPeers&) = delete;
 
-  /// All that the scripts know, here or missing; starts Python on the first call.
+  /// The wanted ones, here or missing; starts Python on the first call.
   const std::vector<Peer>& list();
   /// "3.11.7"; empty if there is none.
   const std::string& python_version() const { return version_; }
@@ -36,6 +37,7 @@ class PythonPeers {
   Server& server(int threads);
 
   std::string python_, folder_, version_, temporary_;
+  std::vector<std::string> names_;
   std::vector<Peer> peers_;
   bool listed_ = false;
   std::vector<std::unique_ptr<Server>> servers_;

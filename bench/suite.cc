@@ -158,11 +158,15 @@ class Runner {
   bool have_problem_ = false;
 };
 
+bool is_wanted(const Settings& settings, const std::string& peer) {
+  return !settings.peers || std::ranges::find(*settings.peers, peer) != settings.peers->end();
+}
+
 /// Ours, then the peers of the table that are wanted.
 std::vector<std::string> contenders(const Table& table, const Settings& settings) {
   std::vector<std::string> names = table.ours;
   for (const std::string& peer : table.peers) {
-    if (!settings.peers || std::ranges::find(*settings.peers, peer) != settings.peers->end()) names.push_back(peer);
+    if (is_wanted(settings, peer)) names.push_back(peer);
   }
   return names;
 }
@@ -229,19 +233,18 @@ Report run(const std::vector<const Table*>& wanted, const Choice& choice, const 
   Report report;
   report.machine = describe_machine();
   report.settings = settings;
-  PythonPeers python(settings.python, settings.peers_folder);
+  report.limits = Limits(std::min(settings.seconds, 0.05));
+  std::vector<std::string> wanted_in_python;
+  for (const std::string& name : peer_names()) {
+    if (name != "onednn" && is_wanted(settings, name)) wanted_in_python.push_back(name);
+  }
+  PythonPeers python(settings.python, settings.peers_folder, wanted_in_python);
   Runner runner(settings, python, report.limits, watcher);
   try {
-    if (!settings.peers || std::ranges::find(*settings.peers, "onednn") != settings.peers->end()) {
-      report.peers.push_back(onednn());
-    }
+    if (is_wanted(settings, "onednn")) report.peers.push_back(onednn());
     if (python_wanted) {
       watcher.at(0, total, "asking for peers");
-      for (const Peer& peer : python.list()) {
-        if (!settings.peers || std::ranges::find(*settings.peers, peer.name) != settings.peers->end()) {
-          report.peers.push_back(peer);
-        }
-      }
+      report.peers.insert(report.peers.end(), python.list().begin(), python.list().end());
       report.python = python.python_version();
     }
     for (std::size_t i = 0; i < wanted.size(); ++i) {

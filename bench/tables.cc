@@ -158,6 +158,14 @@ std::vector<std::string> peer_names() {
 std::vector<Case> cases(const Table& table, const Choice& choice) {
   std::vector<Case> all;
   const std::vector<int> threads = thread_counts(choice.threads);
+  for (const Shape& shape : choice.shapes) {
+    constexpr Index most = Index{1} << 20;  // as the library has it
+    if (std::max(shape.inputs, shape.hidden) > most) {
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("shapes must have an input and a hidden size of at most {} each, not {}", most,
+                              to_string(shape)));
+    }
+  }
   for (const std::string& dtype : choice.dtypes) {
     if (dtype != "f32") throw Error(ErrorCode::invalid_argument, fmt::format("dtypes must be f32, not '{}'", dtype));
   }

@@ -2,7 +2,7 @@
 
 Reads one JSON object a line from standard input and answers each with one line:
 
-    {"do": "hello"}                             -> {"python", "peers": [{"name", "version", "missing"}]}
+    {"do": "hello", "peers": [names]}           -> {"python", "peers": [{"name", "version", "missing"}]}
     {"do": "prepare", "peer", "folder", "case", "rows", "arrays": {name: [sizes]}}
                                                 -> {"looseness"} or {"refused": why}
     {"do": "check" | "last", "peer"}            -> {"arrays": [names]}, written to the folder
@@ -55,11 +55,11 @@ def time_calls(seconds, call):
     return times
 
 
-def hello():
+def hello(names):
     peers = []
-    for name, module in MODULES.items():
+    for name in names:
         try:
-            peers.append({"name": name, "version": importlib.import_module(module).version(), "missing": ""})
+            peers.append({"name": name, "version": importlib.import_module(MODULES[name]).version(), "missing": ""})
         except ImportError as error:
             peers.append({"name": name, "version": "", "missing": str(error)})
     return {"python": sys.version.split()[0], "peers": peers}
@@ -98,7 +98,7 @@ class Server:
     def answer(self, request):
         do, peer = request["do"], request.get("peer")
         if do == "hello":
-            return hello()
+            return hello(request["peers"])
         if do == "prepare":
             return self.prepare(request)
         if do == "check":
