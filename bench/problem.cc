@@ -6,27 +6,17 @@
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
-#include <random>
 
+#include "base/random.h"
 #include "penstock/error.h"
 #include "penstock/recurrent.h"
 
 namespace penstock::bench {
 namespace {
 
-/// Uniform in [0, 1), the same with every standard library.
-class Uniform {
- public:
-  explicit Uniform(std::uint64_t seed) : engine_(seed) {}
-  double operator()() { return static_cast<double>(engine_() >> 11) * 0x1p-53; }
-
- private:
-  std::mt19937_64 engine_;
-};
-
-std::vector<float> uniform(Uniform& random, Index count, double bound) {
+std::vector<float> uniform(Random& random, Index count, double bound) {
   std::vector<float> values(static_cast<std::size_t>(count));
-  for (float& value : values) value = static_cast<float>(bound * (2.0 * random() - 1.0));
+  for (float& value : values) value = static_cast<float>(random.uniform(-bound, bound));
   return values;
 }
 
@@ -45,7 +35,7 @@ Index count(const Array& array) {
 }
 
 /// The weights that the layer says it has, and the head's.
-std::vector<Array> draw_weights(const Case& test, Uniform& random) {
+std::vector<Array> draw_weights(const Case& test, Random& random) {
   const double bound = 1.0 / std::sqrt(static_cast<double>(test.shape.hidden));
   Recurrent<float> layer(
       {.cell = test.cell, .input_size = test.shape.inputs, .hidden_size = test.shape.hidden, .bias = Bias::both});
@@ -63,7 +53,7 @@ std::vector<Array> draw_weights(const Case& test, Uniform& random) {
 
 Problem make_problem(const Case& test, std::uint64_t seed) {
   const auto& [rows, steps, inputs, hidden] = test.shape;
-  Uniform random(seed);
+  Random random(seed);
   Problem problem{.test = test, .weights = draw_weights(test, random), .x = {}, .dy = {}, .rows = {0}};
   const double bound = std::sqrt(3.0);  // a variance of 1
   problem.x = uniform(random, rows * steps * inputs, bound);
