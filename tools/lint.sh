@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Formatting, the order of the layers, and clang-tidy over src/ and apps/ (headers through the sources that use them).
+# Formatting, the order of the layers, and clang-tidy over src/, bench/ and apps/ (headers through the sources that use them).
 #   tools/lint.sh BUILD_DIR     a configured build folder, for its compile_commands.json
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -14,4 +14,4 @@ tidy() {
   clang-tidy --quiet -p "$build" "$1" 2>&1 | sed -E '/^[0-9]+ warnings? (treated|generated)/d' >&2
 }
 export -f tidy
-git ls-files 'src/*.cc' 'apps/*.cc' | xargs -P "$(nproc)" -I{} bash -o pipefail -c 'tidy {}'
+git ls-files 'src/*.cc' 'bench/*.cc' 'apps/*.cc' | xargs -P "$(nproc)" -I{} bash -o pipefail -c 'tidy {}'
