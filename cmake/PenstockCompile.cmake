@@ -6,7 +6,7 @@ add_library(penstock_flags INTERFACE)
 # Contraction would make a product's rounding depend on where the compiler inlined it; we write fused
 # multiply-adds where we mean them, and results stay the same to the bit on every path.
 target_compile_options(penstock_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion
-                       -ffp-contract=off $<$<BOOL:${PENSTOCK_WERROR}>:-Werror>)
+                       -Wunused-const-variable -ffp-contract=off $<$<BOOL:${PENSTOCK_WERROR}>:-Werror>)
 if(PENSTOCK_SANITIZE)
   target_compile_options(penstock_flags INTERFACE -fsanitize=${PENSTOCK_SANITIZE} -fno-sanitize-recover=all
                          -fno-omit-frame-pointer)
