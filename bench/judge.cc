@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "bench/problem.h"
+#include "bench/scan.h"
 #include "oracle/network.h"
 #include "oracle/tolerance.h"
 
@@ -88,6 +89,7 @@ Verdict compare(const std::string& name, const std::vector<float>& got, const st
 }  // namespace
 
 Answers<double> solve(const Problem& problem) {
+  if (is_bare_scan(problem.test.cell)) return solve_scan(problem);
   const auto& [rows, steps, inputs, hidden] = problem.test.shape;
   const RecurrentSpec spec{.cell = problem.test.cell, .input_size = inputs, .hidden_size = hidden};
   const bool training = problem.test.pass == Pass::training;
@@ -121,12 +123,13 @@ Verdict judge(const Problem& problem, const Answers<double>& want, const Answers
               double looseness) {
   const auto& [rows, steps, inputs, hidden] = problem.test.shape;
   const double coarser = coarseness(problem.test.dtype);
-  const oracle::Work forward{.summed = inputs + hidden, .steps = steps};
+  const bool bare = is_bare_scan(problem.test.cell);
+  const oracle::Work forward{.summed = bare ? 1 : inputs + hidden, .steps = steps};
   oracle::Work backward = forward;
   backward.backward = true;
-  backward.summed = find_cell(problem.test.cell).gates * (inputs + hidden);
+  backward.summed = bare ? 1 : find_cell(problem.test.cell).gates * (inputs + hidden);
   oracle::Work weights = backward;
-  weights.summed += static_cast<Index>(problem.rows.size()) * steps;
+  if (!bare) weights.summed += static_cast<Index>(problem.rows.size()) * steps;
   const double spared = has_kink(problem.test.cell) ? 1e-3 : 0.0;
 
   const auto tolerance = [&](const oracle::Work& work) {
@@ -138,7 +141,7 @@ Verdict judge(const Problem& problem, const Answers<double>& want, const Answers
                             const oracle::Work& work) {
     verdict = worse(verdict, compare(name, found, due, tolerance(work), oracle::backward_terms, spared));
   };
-  gradient("dx", got.dx, want.dx, backward);
+  if (!bare) gradient("dx", got.dx, want.dx, backward);
   for (const auto& [name, due] : want.gradients) {
     if (extent == Extent::without_weights) break;
     const auto found = std::ranges::find(got.gradients, name, &std::pair<std::string, std::vector<float>>::first);

@@ -19,10 +19,11 @@ struct Array {
 /// Weights, input and gradient of the output of a case; every contender gets copies of these.
 struct Problem {
   Case test;
-  std::vector<Array> weights;  ///< As Recurrent names them; with a head also "head_weight" [1, H], "head_bias" [1].
-  std::vector<float> x;        ///< [B, T, I]
-  std::vector<float> dy;       ///< [B, T, H]; training only
-  std::vector<Index> rows;     ///< R rows of the batch, whose results are compared in full.
+  /// As Recurrent names them; with a head also "head_weight" [1, H], "head_bias" [1]. Of a bare scan its terms.
+  std::vector<Array> weights;
+  std::vector<float> x;     ///< [B, T, I]
+  std::vector<float> dy;    ///< [B, T, H]; training only
+  std::vector<Index> rows;  ///< R rows of the batch, whose results are compared in full.
 
   /// The weights for one contender. PENSTOCK_BENCH_FAULT=NAME:K in the environment makes the K-th of all values of the
   /// contender of that name wrong by 1/sqrt(H), the size of its range: whoever trusts the checks can test them.

@@ -87,7 +87,7 @@ class PythonPeers::Remote : public Contender {
     const Case& test = problem.test;
     const Shape& shape = test.shape;
     for (const Array& array : problem.weights_for(name_)) put(array.name, array.shape, array.values);
-    put("x", {shape.rows, shape.steps, shape.inputs}, problem.x);
+    if (!problem.x.empty()) put("x", {shape.rows, shape.steps, shape.inputs}, problem.x);
     if (test.pass == Pass::training) {
       put("dy", {shape.rows, shape.steps, shape.hidden}, problem.dy);
       put("masked_dy", {shape.rows, shape.steps, shape.hidden}, problem.masked_dy());

@@ -230,6 +230,11 @@ Report run(const std::vector<const Table*>& wanted, const Choice& choice, const 
     total += plan.back().size();
   }
 
+  if (total == 0) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("cells must be of the kind that the table has, not '{}'", fmt::join(choice.cells, ",")));
+  }
+
   Report report;
   report.machine = describe_machine();
   report.settings = settings;

@@ -24,6 +24,7 @@ MODULES = {
     "torch-compile": "torch_peer",
     "torch-loop": "torch_peer",
     "onnxruntime": "onnxruntime_peer",
+    "numba": "numba_peer",
     "numpy": "numpy_peer",
 }
 GROUP_SECONDS = 20e-6  # calls shorter than this are timed in groups; bench/timing.h has the same rule
