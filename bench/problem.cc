@@ -103,7 +103,7 @@ std::string Problem::checked() const {
   if (test.pass != Pass::training) return text;
   if (is_bare_scan(test.cell)) return text + ": y and the gradients of the terms, with dy = 0 in the other rows";
   text += ": y, dx, and all gradients of weights with dy = 0 in the other rows";
-  if (has_kink(test.cell)) text += "; of gradients one value in a thousand may lie across the kink of the cell";
+  if (has_kink(test.cell)) text += "; of gradients a few values may lie across the kink of the cell";
   return text;
 }
 

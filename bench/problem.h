@@ -64,9 +64,9 @@ enum class Extent {
   without_weights  ///< The same but for the gradients of weights
 };
 
-/// Whatever is missing from `got` is wrong. `looseness` is added to every tolerance.
+/// Whatever is missing from `got` is wrong. `slack`, if above 0, replaces every tolerance.
 Verdict judge(const Problem& problem, const Answers<double>& want, const Answers<float>& got, Extent extent,
-              double looseness = 0.0);
+              double slack = 0.0);
 
 /// The worse of two.
 Verdict worse(const Verdict& a, const Verdict& b);

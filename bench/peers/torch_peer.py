@@ -130,7 +130,7 @@ class Own(torch.nn.Module):
 class Sequence:
     """Whole sequences, forward or training."""
 
-    def __init__(self, compiled, case, arrays):
+    def __init__(self, compiled, case, arrays, twin=False):
         self.case = case
         self.module = module(case, arrays)
         self.run = self.compile(compiled)
@@ -140,9 +140,11 @@ class Sequence:
         if self.training:
             self.x.requires_grad_(not self.bare)
             self.dy, self.masked_dy = torch.from_numpy(arrays["dy"]), torch.from_numpy(arrays["masked_dy"])
-        if case["cell"].endswith("-log"):
-            # Sums of logarithms grow with T, and a sum of size T is rounded to T times the precision.
-            self.looseness = 4 * torch.finfo(torch.float32).eps * case["T"]
+        # Sums of logarithms grow with T, and what is as large as T is rounded to T times the precision; gradients sum
+        # that once more. In double enough is left to see whether the formulas are right.
+        self.in_double = case["cell"].endswith("-log") and not twin
+        self.in_double_check = lambda doubles: Sequence(compiled, case, doubles, twin=True).check()
+        self.arrays = arrays if self.in_double else None
 
     def compile(self, compiled):
         if not compiled:
@@ -169,6 +171,8 @@ class Sequence:
         self.y.backward(dy)
 
     def check(self):
+        if self.in_double:
+            return self.in_double_check({name: array.astype("float64") for name, array in self.arrays.items()})
         if not self.training:
             self.forward()
             return self.last()
