@@ -54,6 +54,8 @@ std::string Case::label() const {
                      threads == 1 ? "" : "s");
 }
 
-bool has_kink(std::string_view cell) { return cell == "elman-relu" || cell.ends_with("-log"); }
+bool is_bare_scan(std::string_view cell) { return cell == "scan" || cell == "scan-log"; }
+
+bool has_kink(std::string_view cell) { return cell == "elman-relu" || cell == "mingru-log" || cell == "minlstm-log"; }
 
 }  // namespace penstock::bench

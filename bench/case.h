@@ -45,6 +45,9 @@ struct Case {
   std::string label() const;
 };
 
+/// "scan" and "scan-log" are no cells but the linear recurrence by itself, see bench/scan.h.
+bool is_bare_scan(std::string_view cell);
+
 /// Cells whose derivative jumps where an argument crosses zero: rounding may put a value on the other side.
 bool has_kink(std::string_view cell);
 

@@ -23,8 +23,9 @@ class Contender {
   virtual Answers<float> last() = 0;
   /// Seconds per call (per step) of timed calls that together take about `seconds`.
   virtual std::vector<double> sample(double seconds) = 0;
-  /// What its way of computing loses beyond the tolerance, as it says itself; 0 for ours.
-  virtual double looseness() const { return 0.0; }
+  /// Its way of computing loses so much to rounding that check() runs it in double: what it computes is compared with
+  /// the oracle as strictly as anybody's, and how well it does so in float is reported. Never ours.
+  virtual bool checks_in_double() const { return false; }
 };
 
 /// Why an implementation does not take part in a case, as part of a sentence: "has no sLSTM".

@@ -106,7 +106,21 @@ double Limits::measure_reads(double bytes, int threads) const {
   return total / fastest(times);
 }
 
+Limit Limits::of_bare_scan(const Case& test) {
+  const double count = static_cast<double>(test.shape.rows) * static_cast<double>(test.shape.steps) *
+                       static_cast<double>(test.shape.hidden);
+  Limit limit;
+  // Forward: a, b, h. Backward: a, b, h, dh, da, db, where b counts only as a logarithm.
+  const double arrays = test.pass == Pass::forward ? 3.0 : test.cell == "scan" ? 8.0 : 9.0;
+  limit.bytes = arrays * sizeof(float) * count;
+  limit.flops = (test.pass == Pass::forward ? 2.0 : 6.0) * count;
+  limit.recurrent = limit.seconds = limit.bytes / read_rate(limit.bytes, test.threads);
+  limit.bound = "memory";
+  return limit;
+}
+
 Limit Limits::of(const Case& test) {
+  if (is_bare_scan(test.cell)) return of_bare_scan(test);
   const CellInfo& cell = find_cell(test.cell);
   const double rows = static_cast<double>(test.shape.rows), steps = static_cast<double>(test.shape.steps);
   const double inputs = static_cast<double>(test.shape.inputs), hidden = static_cast<double>(test.shape.hidden);

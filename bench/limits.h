@@ -16,7 +16,7 @@ struct Limit {
   double input = 0.0;      ///< Seconds of `seconds` that the products of the input take,
   double recurrent = 0.0;  ///< and the recurrence.
   double flops = 0.0;      ///< Of one call: additions and multiplications of all matrix products.
-  double bytes = 0.0;      ///< Of one step of a stream: the weights that it reads.
+  double bytes = 0.0;      ///< Of a step of a stream: the weights that it reads; of a bare scan: all its sequences.
 };
 
 /// What this machine can do, measured when it is first asked for and then kept.
@@ -40,6 +40,7 @@ class Limits {
   const std::map<std::pair<int, double>, double>& read_rates() const { return reads_; }
 
  private:
+  Limit of_bare_scan(const Case& test);
   double measure_products(int threads) const;
   double measure_reads(double bytes, int threads) const;
 

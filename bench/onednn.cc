@@ -382,6 +382,7 @@ Peer onednn() {
 }
 
 std::unique_ptr<Contender> make_onednn(const Problem& problem) {
+  if (is_bare_scan(problem.test.cell)) throw NotOffered{"has no scan"};
   if (problem.test.has_head()) throw NotOffered{"has no dense layer behind a step"};
   if (problem.test.dtype != "f32") throw NotOffered{"is not asked for " + problem.test.dtype};
   gates_of(problem.test.cell);

@@ -5,6 +5,7 @@
 
 #include "bench/contender.h"
 #include "bench/rows.h"
+#include "bench/scan.h"
 #include "bench/timing.h"
 #include "penstock/recurrent.h"
 
@@ -192,8 +193,9 @@ class Stream : public Contender {
 bool is_ours(const std::string& name) { return name.starts_with("penstock"); }
 
 std::unique_ptr<Contender> make_ours(const std::string& name, const Problem& problem) {
-  const bool scan_cell = find_cell(problem.test.cell).scan;
   if (problem.test.dtype != "f32") throw NotOffered{"has no " + problem.test.dtype};
+  if (is_bare_scan(problem.test.cell)) return make_our_scan(name, problem);
+  const bool scan_cell = find_cell(problem.test.cell).scan;
   if (problem.test.pass == Pass::step) {
     if (name != "penstock") throw NotOffered{"is for whole sequences"};
     return std::make_unique<Stream>(name, problem);

@@ -8,6 +8,7 @@
 #include <cstdlib>
 
 #include "base/random.h"
+#include "bench/scan.h"
 #include "penstock/error.h"
 #include "penstock/recurrent.h"
 
@@ -24,6 +25,7 @@ constexpr double oracle_budget = 4e9;  // multiply-adds of one row up to which a
 
 double row_work(const Case& test) {
   const auto& [rows, steps, inputs, hidden] = test.shape;
+  if (is_bare_scan(test.cell)) return static_cast<double>(steps) * static_cast<double>(hidden);
   const double gates = static_cast<double>(find_cell(test.cell).gates);
   return gates * static_cast<double>(steps) * static_cast<double>(hidden) * static_cast<double>(inputs + hidden);
 }
@@ -54,9 +56,14 @@ std::vector<Array> draw_weights(const Case& test, Random& random) {
 Problem make_problem(const Case& test, std::uint64_t seed) {
   const auto& [rows, steps, inputs, hidden] = test.shape;
   Random random(seed);
-  Problem problem{.test = test, .weights = draw_weights(test, random), .x = {}, .dy = {}, .rows = {0}};
+  const bool bare = is_bare_scan(test.cell);
+  Problem problem{.test = test,
+                  .weights = bare ? draw_terms(test, random) : draw_weights(test, random),
+                  .x = {},
+                  .dy = {},
+                  .rows = {0}};
   const double bound = std::sqrt(3.0);  // a variance of 1
-  problem.x = uniform(random, rows * steps * inputs, bound);
+  if (!bare) problem.x = uniform(random, rows * steps * inputs, bound);
   if (test.pass == Pass::training) problem.dy = uniform(random, rows * steps * hidden, bound);
   if (rows > 1 && row_work(test) <= oracle_budget) problem.rows.push_back(rows - 1);
   return problem;
@@ -94,12 +101,14 @@ std::string Problem::checked() const {
                                                                fmt::join(rows, " and "), test.shape.rows);
   std::string text = fmt::format("all {} steps of {}", test.shape.steps, which);
   if (test.pass != Pass::training) return text;
+  if (is_bare_scan(test.cell)) return text + ": y and the gradients of the terms, with dy = 0 in the other rows";
   text += ": y, dx, and all gradients of weights with dy = 0 in the other rows";
-  if (has_kink(test.cell)) text += "; of gradients one value in a thousand may lie across the kink of the cell";
+  if (has_kink(test.cell)) text += "; of gradients a few values may lie across the kink of the cell";
   return text;
 }
 
 double memory_needed(const Case& test, int contenders) {
+  if (is_bare_scan(test.cell)) return scan_memory_needed(test, contenders);
   const auto& [rows, steps, inputs, hidden] = test.shape;
   const double B = static_cast<double>(rows), T = static_cast<double>(steps);
   const double I = static_cast<double>(inputs), H = static_cast<double>(hidden);

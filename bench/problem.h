@@ -19,10 +19,11 @@ struct Array {
 /// Weights, input and gradient of the output of a case; every contender gets copies of these.
 struct Problem {
   Case test;
-  std::vector<Array> weights;  ///< As Recurrent names them; with a head also "head_weight" [1, H], "head_bias" [1].
-  std::vector<float> x;        ///< [B, T, I]
-  std::vector<float> dy;       ///< [B, T, H]; training only
-  std::vector<Index> rows;     ///< R rows of the batch, whose results are compared in full.
+  /// As Recurrent names them; with a head also "head_weight" [1, H], "head_bias" [1]. Of a bare scan its terms.
+  std::vector<Array> weights;
+  std::vector<float> x;     ///< [B, T, I]
+  std::vector<float> dy;    ///< [B, T, H]; training only
+  std::vector<Index> rows;  ///< R rows of the batch, whose results are compared in full.
 
   /// The weights for one contender. PENSTOCK_BENCH_FAULT=NAME:K in the environment makes the K-th of all values of the
   /// contender of that name wrong by 1/sqrt(H), the size of its range: whoever trusts the checks can test them.
@@ -63,9 +64,9 @@ enum class Extent {
   without_weights  ///< The same but for the gradients of weights
 };
 
-/// Whatever is missing from `got` is wrong. `looseness` is added to every tolerance.
+/// Whatever is missing from `got` is wrong. `slack`, if above 0, replaces every tolerance.
 Verdict judge(const Problem& problem, const Answers<double>& want, const Answers<float>& got, Extent extent,
-              double looseness = 0.0);
+              double slack = 0.0);
 
 /// The worse of two.
 Verdict worse(const Verdict& a, const Verdict& b);

@@ -87,7 +87,7 @@ class PythonPeers::Remote : public Contender {
     const Case& test = problem.test;
     const Shape& shape = test.shape;
     for (const Array& array : problem.weights_for(name_)) put(array.name, array.shape, array.values);
-    put("x", {shape.rows, shape.steps, shape.inputs}, problem.x);
+    if (!problem.x.empty()) put("x", {shape.rows, shape.steps, shape.inputs}, problem.x);
     if (test.pass == Pass::training) {
       put("dy", {shape.rows, shape.steps, shape.hidden}, problem.dy);
       put("masked_dy", {shape.rows, shape.steps, shape.hidden}, problem.masked_dy());
@@ -107,7 +107,7 @@ class PythonPeers::Remote : public Contender {
       fs::remove_all(folder_);
       throw NotOffered{answer["refused"].get<std::string>()};
     }
-    looseness_ = answer.value("looseness", 0.0);
+    in_double_ = answer.value("in_double", false);
   }
   ~Remote() override {
     try {
@@ -120,7 +120,7 @@ class PythonPeers::Remote : public Contender {
 
   Answers<float> check() override { return answers("check"); }
   Answers<float> last() override { return answers("last"); }
-  double looseness() const override { return looseness_; }
+  bool checks_in_double() const override { return in_double_; }
 
   std::vector<double> sample(double seconds) override {
     return server_.ask({{"do", "sample"}, {"peer", name_}, {"seconds", seconds}})["seconds"].get<std::vector<double>>();
@@ -145,7 +145,7 @@ class PythonPeers::Remote : public Contender {
 
   Server& server_;
   std::string name_, folder_;
-  double looseness_ = 0.0;
+  bool in_double_ = false;
 };
 
 PythonPeers::PythonPeers(std::string python, std::string folder, std::vector<std::string> names)

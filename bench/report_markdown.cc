@@ -78,12 +78,12 @@ std::string shown_peer(const Line& line, const Entry& entry, const Unit& unit) {
   return text;
 }
 
-/// What we reach of what there is: GFLOP/s of the products, or GB/s of the weights that a step reads.
+/// What we reach of what there is: GFLOP/s of the products, or GB/s where reading and writing is all there is to do.
 std::string shown_rate(const Line& line) {
   const Entry& first = line.entries.front();
   if (!is_timed(&first)) return "-";
   constexpr double giga = 1e9;
-  if (line.test.pass == Pass::step) return digits(line.limit.bytes / first.time.median / giga) + " GB/s";
+  if (line.limit.bytes > 0.0) return digits(line.limit.bytes / first.time.median / giga) + " GB/s";
   return digits(line.limit.flops / first.time.median / giga) + " GFLOP/s";
 }
 

@@ -92,7 +92,9 @@ class Runner {
   }
 
   void judge_candidate(Candidate& candidate, const Answers<float>& got, Extent extent) {
-    const Verdict verdict = judge(problem_, want_, got, extent, candidate.contender->looseness());
+    const bool loose = candidate.contender->checks_in_double() && extent == Extent::without_weights;
+    constexpr double some_likeness = 1.0;  // more than that is no rounding
+    const Verdict verdict = judge(problem_, want_, got, extent, loose ? some_likeness : 0.0);
     Entry& entry = candidate.entry;
     if (verdict.error > entry.error || entry.tolerance == 0.0) {
       entry.error = verdict.error;
@@ -141,8 +143,8 @@ class Runner {
     if (candidate.contender == nullptr) return;
     guarded(candidate, [&] { judge_candidate(candidate, candidate.contender->last(), Extent::without_weights); });
     if (candidate.contender == nullptr) return;
-    if (candidate.contender->looseness() > 0.0) {
-      candidate.entry.note = fmt::format("rounds more than others: held to {:.1g}", candidate.entry.tolerance);
+    if (candidate.contender->checks_in_double()) {
+      candidate.entry.note = "was compared in double; in float its rounding costs digits (see its error in the JSON)";
     }
     candidate.entry.time = spread(std::move(candidate.times));
     if (!ours_right) candidate.entry.outcome = Outcome::untimed;
@@ -228,6 +230,11 @@ Report run(const std::vector<const Table*>& wanted, const Choice& choice, const 
     plan.push_back(cases(*table, choice));
     check_memory(plan.back(), static_cast<int>(names.size()));
     total += plan.back().size();
+  }
+
+  if (total == 0) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("cells must be of the kind that the table has, not '{}'", fmt::join(choice.cells, ",")));
   }
 
   Report report;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "penstock/error.h"
 #include "penstock/system.h"
@@ -44,6 +45,15 @@ std::vector<Table> make_tables() {
        .passes = {Pass::forward, Pass::training},
        .ours = {"penstock"},
        .peers = frameworks},
+      {.name = "scan",
+       .title = "The scan by itself",
+       .about =
+           "h_t = a_t h_{t-1} + b_t from given terms, in linear form and from their logarithms (scan-log); I and H are "
+           "the channels. Training adds the gradients of the terms.",
+       .groups = {{{"scan", "scan-log"}, scan_shapes}},
+       .passes = {Pass::forward, Pass::training},
+       .ours = {"penstock", "penstock-sequential", "penstock-scan"},
+       .peers = {"torch", "numba", "numpy"}},
       {.name = "stream",
        .title = "One step of a stream",
        .about = "A call is one time step, the state carried. Where I is 1, a dense layer from H to 1 stands behind it "
@@ -108,17 +118,22 @@ std::vector<int> thread_counts(const std::vector<int>& wanted) {
 }
 
 /// The table's groups, cut to the cells and shapes that are wanted.
-std::vector<Group> wanted_groups(const Table& table, const Choice& choice) {
-  for (const std::string& cell : choice.cells) find_cell(cell);
+std::vector<Group> wanted_groups(const Table& table, Choice choice) {
+  const bool any_cell = choice.cells.empty(), bare = is_bare_scan(table.groups.front().cells.front());
+  for (const std::string& cell : choice.cells) {
+    if (!is_bare_scan(cell)) find_cell(cell);
+  }
+  std::erase_if(choice.cells, [&](const std::string& cell) { return is_bare_scan(cell) != bare; });
+  if (choice.cells.empty() && !any_cell) return {};
+  if (!any_cell && !choice.shapes.empty()) return {{choice.cells, choice.shapes}};
   std::vector<Group> groups;
-  if (!choice.cells.empty() && !choice.shapes.empty()) return {{choice.cells, choice.shapes}};
   for (Group group : table.groups) {
-    if (!choice.cells.empty()) {
-      const bool scan = find_cell(group.cells.front()).scan;
-      group.cells = choice.cells;
+    if (!any_cell) {
+      const std::vector<std::string> usual = std::exchange(group.cells, choice.cells);
       // A cell that the table has not runs at the shapes of its kind, or at all if there is one group.
-      std::erase_if(group.cells,
-                    [&](const std::string& cell) { return table.groups.size() > 1 && find_cell(cell).scan != scan; });
+      std::erase_if(group.cells, [&](const std::string& cell) {
+        return table.groups.size() > 1 && find_cell(cell).scan != find_cell(usual.front()).scan;
+      });
     }
     if (!choice.shapes.empty()) group.shapes = choice.shapes;
     constexpr std::size_t few = 2;

@@ -44,7 +44,8 @@ struct Choice {
   bool quick = false;        ///< Only the first two shapes of each group.
 };
 
-/// All cases of a table, the number of threads changing fastest. Throws Error(invalid_argument).
+/// All cases of a table, the number of threads changing fastest; none if no wanted cell is of the table's kind (a scan
+/// by itself is no layer). Throws Error(invalid_argument).
 std::vector<Case> cases(const Table& table, const Choice& choice);
 
 }  // namespace penstock::bench

@@ -165,6 +165,7 @@ Verb add_bench(CLI::App& program) {
   options.flag("-q,--quiet", arguments->quiet, "No progress, and no word about peers that are missing");
   options.finish(
       "  penstock bench layer --cells lstm --shapes 16x200x256x256 --threads 1,2\n"
+      "  penstock bench scan --cells scan-log --threads 1\n"
       "  penstock bench stream --python venv/bin/python\n"
       "  penstock bench batch --peers none           speed-up per sequence over B\n"
       "  penstock bench fused --peers torch,torch-loop\n"

@@ -49,7 +49,7 @@ def main():
         axis.grid(axis="x", alpha=0.3)
         axis.set_title(f"{table['title']}: time, in times of penstock's", fontsize=9)
         if axis.get_legend_handles_labels()[0]:
-            axis.legend(fontsize=7)
+            axis.legend(fontsize=7, loc="upper left", bbox_to_anchor=(1.01, 1))
     figure.tight_layout()
     figure.savefig(sys.argv[2])
     return "done"

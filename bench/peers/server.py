@@ -4,7 +4,7 @@ Reads one JSON object a line from standard input and answers each with one line:
 
     {"do": "hello", "peers": [names]}           -> {"python", "peers": [{"name", "version", "missing"}]}
     {"do": "prepare", "peer", "folder", "case", "rows", "arrays": {name: [sizes]}}
-                                                -> {"looseness"} or {"refused": why}
+                                                -> {"in_double"} or {"refused": why}
     {"do": "check" | "last", "peer"}            -> {"arrays": [names]}, written to the folder
     {"do": "sample", "peer", "seconds"}         -> {"seconds": [of each call]}
     {"do": "drop", "peer"}                      -> {}
@@ -24,6 +24,7 @@ MODULES = {
     "torch-compile": "torch_peer",
     "torch-loop": "torch_peer",
     "onnxruntime": "onnxruntime_peer",
+    "numba": "numba_peer",
     "numpy": "numpy_peer",
 }
 GROUP_SECONDS = 20e-6  # calls shorter than this are timed in groups; bench/timing.h has the same rule
@@ -85,7 +86,7 @@ class Server:
             return {"refused": str(why)}
         self.contenders[peer] = contender
         self.folders[peer] = request["folder"]
-        return {"looseness": getattr(contender, "looseness", 0.0)}
+        return {"in_double": getattr(contender, "in_double", False)}
 
     def write(self, peer, answers):
         import numpy

@@ -57,6 +57,32 @@ def positive(x):
     return torch.where(x >= 0, x + 0.5, torch.sigmoid(x))
 
 
+def log_scan(log_a, log_b):
+    """h [B, T, C] with h_t = a_t h_{t-1} + b_t from h = 0, from logarithms, as cumulative sums."""
+    total = log_a.cumsum(dim=1)
+    return (total + torch.logcumsumexp(log_b - total, dim=1)).exp()
+
+
+def linear_scan(a, b):
+    h, answers = torch.zeros_like(a[:, 0]), []
+    for a_t, b_t in zip(a.unbind(1), b.unbind(1)):
+        h = torch.addcmul(b_t, a_t, h)
+        answers.append(h)
+    return torch.stack(answers, dim=1)
+
+
+class BareScan(torch.nn.Module):
+    """The scan by itself; its terms are its parameters, so that gradients are asked for as elsewhere."""
+
+    def __init__(self, cell, arrays):
+        super().__init__()
+        self.a, self.b = (torch.nn.Parameter(torch.from_numpy(arrays[name])) for name in "ab")
+        self.scan = log_scan if cell == "scan-log" else linear_scan
+
+    def forward(self, _):
+        return self.scan(self.a, self.b)
+
+
 class Own(torch.nn.Module):
     """The cells that torch.nn has not; parameters named as in torch.nn.LSTM."""
 
@@ -78,14 +104,9 @@ class Own(torch.nn.Module):
             log_a, log_z = log_gates(self.cell, parts)
             candidate = parts[-1]
             log_candidate = torch.where(candidate >= 0, (torch.relu(candidate) + 0.5).log(), -softplus(-candidate))
-            total = log_a.cumsum(dim=1)
-            return (total + torch.logcumsumexp(log_z + log_candidate - total, dim=1)).exp()
+            return log_scan(log_a, log_z + log_candidate)
         a, z = linear_gates(self.cell, parts)
-        h, answers = torch.zeros_like(a[:, 0]), []
-        for a_t, b_t in zip(a.unbind(1), (z * parts[-1]).unbind(1)):
-            h = torch.addcmul(b_t, a_t, h)
-            answers.append(h)
-        return torch.stack(answers, dim=1)
+        return linear_scan(a, z * parts[-1])
 
     def loop(self, wx):
         state = [torch.zeros_like(wx[:, 0, : wx.shape[-1] // 4])] * 4
@@ -109,18 +130,21 @@ class Own(torch.nn.Module):
 class Sequence:
     """Whole sequences, forward or training."""
 
-    def __init__(self, compiled, case, arrays):
+    def __init__(self, compiled, case, arrays, twin=False):
         self.case = case
         self.module = module(case, arrays)
         self.run = self.compile(compiled)
-        self.x = torch.from_numpy(arrays["x"])
+        self.bare = case["cell"].startswith("scan")
+        self.x = torch.empty(0) if self.bare else torch.from_numpy(arrays["x"])
         self.training = case["pass"] == "training"
         if self.training:
-            self.x.requires_grad_()
+            self.x.requires_grad_(not self.bare)
             self.dy, self.masked_dy = torch.from_numpy(arrays["dy"]), torch.from_numpy(arrays["masked_dy"])
-        if case["cell"].endswith("-log"):
-            # Sums of logarithms grow with T, and a sum of size T is rounded to T times the precision.
-            self.looseness = 4 * torch.finfo(torch.float32).eps * case["T"]
+        # Sums of logarithms grow with T, and what is as large as T is rounded to T times the precision; gradients sum
+        # that once more. In double enough is left to see whether the formulas are right.
+        self.in_double = case["cell"].endswith("-log") and not twin
+        self.in_double_check = lambda doubles: Sequence(compiled, case, doubles, twin=True).check()
+        self.arrays = arrays if self.in_double else None
 
     def compile(self, compiled):
         if not compiled:
@@ -147,16 +171,19 @@ class Sequence:
         self.y.backward(dy)
 
     def check(self):
+        if self.in_double:
+            return self.in_double_check({name: array.astype("float64") for name, array in self.arrays.items()})
         if not self.training:
             self.forward()
             return self.last()
         self.train(self.masked_dy)
-        return {**self.last(), **{name: p.grad.numpy() for name, p in self.module.named_parameters()}}
+        rows = self.case["rows"] if self.bare else slice(None)
+        return {**self.last(), **{name: p.grad.numpy()[rows] for name, p in self.module.named_parameters()}}
 
     def last(self):
         rows = self.case["rows"]
         answers = {"y": self.y.detach().numpy()[rows]}
-        if self.training:
+        if self.training and not self.bare:
             answers["dx"] = self.x.grad.numpy()[rows]
         return answers
 
@@ -252,7 +279,7 @@ def module(case, arrays):
         layer = LAYERS[case["cell"]](case["I"], case["H"], batch_first=True)
         load(layer, arrays, "_l0")
         return layer
-    return Own(case["cell"], arrays)
+    return (BareScan if case["cell"].startswith("scan") else Own)(case["cell"], arrays)
 
 
 def make(name, case, arrays):

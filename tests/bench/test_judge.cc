@@ -31,7 +31,7 @@ class Judge : public testing::Test {
   Answers<double> want = solve(problem);
   Answers<float> got = narrowed(want);
 
-  Verdict verdict(double looseness = 0.0) const { return judge(problem, want, got, Extent::all, looseness); }
+  Verdict verdict(double slack = 0.0) const { return judge(problem, want, got, Extent::all, slack); }
 };
 
 TEST_F(Judge, RoundingIsRight) {
@@ -82,16 +82,22 @@ TEST_F(Judge, NotANumberIsWrongUnlessItIsDue) {
   EXPECT_FALSE(verdict().right);
 }
 
-TEST(JudgeOfKinks, OneGradientInAThousandMayDifferAndNoOutput) {
+TEST(JudgeOfKinks, OneCrossingChangesItsGradientsAndNoOutput) {
   const Problem problem = make_problem({.cell = "mingru-log", .shape = {1, 400, 3, 2}, .pass = Pass::training}, 1);
   const Answers<double> want = solve(problem);
   Answers<float> got = narrowed(want);
-  got.dx[5] += 1.0f;  // of 1,200
+  const Answers<float> right = got;
+  for (Index i = 0; i < 3; ++i) got.dx[30 + i] += 1.0f;                  // one step's
+  for (Index i = 0; i < 3; ++i) got.gradients[0].second[6 + i] += 1.0f;  // one unit's
+  got.gradients[1].second[2] += 1.0f;
   EXPECT_TRUE(judge(problem, want, got, Extent::all).right);
-  got.dx[6] += 1.0f;
-  got.dx[7] += 1.0f;
-  EXPECT_FALSE(judge(problem, want, got, Extent::all).right);
-  got = narrowed(want);
+  for (int tensor = 0; tensor < 3; ++tensor) {
+    got = right;
+    std::vector<float>& values = tensor == 0 ? got.dx : got.gradients[static_cast<std::size_t>(tensor - 1)].second;
+    for (std::size_t i = 0; i < (tensor == 2 ? 2 : 4); ++i) values[i] += 1.0f;
+    EXPECT_FALSE(judge(problem, want, got, Extent::all).right) << tensor;
+  }
+  got = right;
   got.y[5] += 1.0f;
   EXPECT_FALSE(judge(problem, want, got, Extent::all).right);
 }
@@ -128,7 +134,7 @@ TEST(Timing, SpreadIsOfTheSortedTimes) {
 TEST(Timing, ShortCallsAreGroupedAndLongOnesCountAlone) {
   long calls = 0;
   const std::vector<double> times = time_calls(1e-3, [&] { ++calls; });
-  EXPECT_GT(calls, 100 * static_cast<long>(times.size()));
+  EXPECT_GT(calls, 10 * static_cast<long>(times.size()));
   for (const double time : times) EXPECT_LT(time, 1e-5);
   calls = 0;
   EXPECT_EQ(time_calls(1e-12, [&] { ++calls; }).size(), 1u);

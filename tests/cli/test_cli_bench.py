@@ -38,7 +38,7 @@ def test_a_table_for_people():
     assert run("bench", "layer", "--cells", "lstm", "--quiet", *ALONE).err == ""
 
 
-@pytest.mark.parametrize("table", ["layer", "stream", "batch", "fused", "cuda_rnn", "cs179"])
+@pytest.mark.parametrize("table", ["layer", "scan", "stream", "batch", "fused", "cuda_rnn", "cs179"])
 def test_every_table_is_complete(table):
     report = bench(table, *ALONE)
     assert report["all_right"] and not report["interrupted"]
@@ -57,7 +57,7 @@ def test_every_table_is_complete(table):
 def test_all_tables_and_files(tmp_path):
     run("bench", "all", *ALONE, "--cells", "gru", "--json", "all.json", "--markdown", "page.md", cwd=tmp_path)
     report = json.loads((tmp_path / "all.json").read_text())
-    assert len(report["tables"]) == 6
+    assert len([table for table in report["tables"] if table["cases"]]) == 6
     page = (tmp_path / "page.md").read_text()
     assert page.startswith("# Benchmarks on a CPU\n") and page.count("\n## ") == 6
 
@@ -105,6 +105,16 @@ def test_peers_agree_and_stand_beside_us():
     assert by_name["onednn"] == ["timed"] * 2 + ["skipped"] * 2
 
 
+@pytest.mark.parametrize("peer", ["penstock", "numpy", "torch"])
+def test_a_wrong_term_of_a_scan(variables, peer):
+    variables(PENSTOCK_BENCH_FAULT=f"{peer}:15")
+    report = bench("scan", "--python", sys.executable, "--peers", "numpy,torch", "--cells", "scan", "--passes", "forward", *SMALL, expect=1)
+    right = "untimed" if peer == "penstock" else "timed"
+    for entry in results(report):
+        assert entry["outcome"] in ("wrong" if entry["name"] == peer else right, "skipped"), entry
+    assert "wrong" in [entry["outcome"] for entry in results(report)]
+
+
 def test_a_wrong_weight_of_a_peer_in_python(variables):
     variables(PENSTOCK_BENCH_FAULT="numpy:3")
     report = bench("stream", "--cells", "slstm", "--python", sys.executable, "--peers", "numpy", *SMALL, expect=1)
@@ -114,7 +124,7 @@ def test_a_wrong_weight_of_a_peer_in_python(variables):
 def test_missing_peers_are_named():
     result = run("bench", "layer", "--cells", "gru", "--python", "/nowhere/python", "--json", "-", *SMALL)
     report = result.json()
-    assert {peer["name"] for peer in report["missing"]} == {"torch", "torch-compile", "torch-loop", "onnxruntime", "numpy"}
+    assert {peer["name"] for peer in report["missing"]} == {"torch", "torch-compile", "torch-loop", "onnxruntime", "numpy", "numba"}
     for peer in report["missing"]:
         assert peer["reason"] == "cannot start /nowhere/python: No such file or directory"
         assert f"penstock bench: {peer['name']} is left out: cannot start" in result.err
@@ -164,7 +174,7 @@ def test_thread_counts():
     "arguments, message",
     [
         ([], "TABLE is missing"),
-        (["layers"], "TABLE must be one of layer, stream, batch, fused, cuda_rnn, cs179 or all, not 'layers'"),
+        (["layers"], "TABLE must be one of layer, scan, stream, batch, fused, cuda_rnn, cs179 or all, not 'layers'"),
         (["layer", "--threads", 5000], "--threads must be 0 to 1024, not 5000"),
         (["layer", "--threads", "1,-2"], "--threads must be 0 to 1024, not -2"),
         (["layer", "--threads", "many"], "--threads must be a whole number, not 'many'"),
@@ -172,9 +182,10 @@ def test_thread_counts():
         (["layer", "--passes", "step"], "--passes must be among those of the table layer, not 'step'"),
         (["layer", "--passes", "up"], "--passes must be among forward, training and step, not 'up'"),
         (["layer", "--dtypes", "f8"], "--dtypes must be f32, not 'f8'"),
+        (["scan", "--cells", "lstm"], "--cells must be of the kind that the table has, not 'lstm'"),
         (["layer", "--seconds", 0], "--seconds must be above 0 and at most 3600, not 0"),
         (["layer", "--peers", "none,torch"],
-         "--peers must be among torch, torch-compile, onnxruntime, onednn, numpy, torch-loop, or none, not 'none'"),
+         "--peers must be among torch, torch-compile, onnxruntime, onednn, numpy, numba, torch-loop, or none, not 'none'"),
         (["layer", "--shapes", "1x1x9999999x1"],
          "--shapes must have an input and a hidden size of at most 1048576 each, not 1x1x9999999x1"),
     ],
