@@ -312,6 +312,7 @@ void add_training_options(Options& options, TrainArguments& arguments) {
   options.add("--validate-every", train.validate_every, "S", "Seconds between validations; 0: at the end only");
   options.add("--seed", train.seed, "N", "Of the first weights and of the order of the data");
   options.add("--threads", train.execution.threads, "N", "0: as many as the machine offers");
+  options.precision(train.execution.precision);
   options.flag("--exact", train.execution.exact, "The same bits for any batch and any cut of a sequence; slower");
 }
 

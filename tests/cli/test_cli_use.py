@@ -142,6 +142,11 @@ def test_a_cell_that_does_not_exist_is_answered_with_the_list(models):
             ["series.safetensors", "--bits"],
             "--bits is for language models, and series.safetensors is a forecast model",
         ),
+        (
+            "generate",
+            ["text.safetensors", "--precision", "bf8"],
+            "--precision must be one of full, bf16-weights, bf16, not 'bf8'",
+        ),
         ("info", ["a", "b"], "one argument too many: 'b'"),
     ],
 )

@@ -98,20 +98,36 @@ class EveryCell : public testing::TestWithParam<std::string> {
 
 TEST_P(EveryCell, AnswersWithTheBitsOfTheWholeSequence) {
   const Model model(full_spec(GetParam()), text_data(), 7);
-  std::vector<float> whole(steps * 50);
-  ModelState state = model.state(1);
-  model.forward(1, steps, tokens_, whole, state, {.exact = true});
-  Session session(model);
-  std::vector<float> streamed;
-  for (const std::int32_t token : tokens_) {
-    const auto logits = session.push(token);
-    streamed.insert(streamed.end(), logits.begin(), logits.end());
-  }
-  EXPECT_TRUE(same_bits(streamed, whole));
+  for (const Precision precision : {Precision::full, Precision::bf16_weights, Precision::bf16}) {
+    SCOPED_TRACE(to_string(precision));
+    std::vector<float> whole(steps * 50);
+    ModelState state = model.state(1);
+    model.forward(1, steps, tokens_, whole, state, {.exact = true, .precision = precision});
+    Session session(model, true, precision);
+    std::vector<float> streamed;
+    for (const std::int32_t token : tokens_) {
+      const auto logits = session.push(token);
+      streamed.insert(streamed.end(), logits.begin(), logits.end());
+    }
+    EXPECT_TRUE(same_bits(streamed, whole));
 
-  session.reset();
-  const auto first = session.push(tokens_[0]);
-  EXPECT_TRUE(same_bits(std::vector<float>(first.begin(), first.end()), {whole.begin(), whole.begin() + 50}));
+    session.reset();
+    const auto first = session.push(tokens_[0]);
+    EXPECT_TRUE(same_bits(std::vector<float>(first.begin(), first.end()), {whole.begin(), whole.begin() + 50}));
+  }
+}
+
+TEST_P(EveryCell, RoundedWeightsAnswerDifferentlyAndNotMuch) {
+  const Model model(full_spec(GetParam()), text_data(), 7);
+  Session full(model), rounded(model, true, Precision::bf16_weights);
+  std::vector<float> want, got;
+  for (const std::int32_t token : tokens_) {
+    const auto a = full.push(token), b = rounded.push(token);
+    want.insert(want.end(), a.begin(), a.end());
+    got.insert(got.end(), b.begin(), b.end());
+  }
+  EXPECT_FALSE(same_bits(got, want));
+  EXPECT_TRUE(test::close(got, want, 0x1p15 * test::tolerance<float>({.summed = 80, .steps = 2 * steps}), 1.0));
 }
 
 TEST_P(EveryCell, FastAnswersAreClose) {
