@@ -176,6 +176,7 @@ void refuse_foreign_options(const CLI::App& app, const DataOptions& options, Dat
       {"--copy-tokens", {task}},
       {"--length", {text, series}},  // the others' sequences are never cut
       {"--no-carry", {text, series}},
+      {"--no-last", {series}},
   };
   for (const Scope& scope : scopes) {
     const bool applies = std::find(scope.kinds.begin(), scope.kinds.end(), kind) != scope.kinds.end();

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -24,6 +25,7 @@ struct ModelOptions {
   std::optional<std::string> cell;
   std::optional<Index> width, blocks, hidden_size, heads, convolution;
   std::optional<double> feed_forward, dropout;
+  bool no_last = false;
 
   void apply(ModelSpec& spec) const {
     spec.cell = cell.value_or(spec.cell);
@@ -34,6 +36,7 @@ struct ModelOptions {
     spec.convolution = convolution.value_or(spec.convolution);
     spec.feed_forward = feed_forward.value_or(spec.feed_forward);
     spec.dropout = dropout.value_or(spec.dropout);
+    if (no_last) spec.from_last = false;
   }
 };
 
@@ -66,6 +69,12 @@ Defaults defaults_for(DataKind kind) {
       break;
   }
   return {.width = 64, .batch = 64, .length = 256, .steps = 2000, .seconds = 0.0, .epochs = 0.0};
+}
+
+bool forecasts_an_input(const DataDescription& data) {
+  return data.task == Task::forecast && std::ranges::any_of(data.targets, [&](const Column& target) {
+           return std::ranges::find(data.inputs, target.name, &Column::name) != data.inputs.end();
+         });
 }
 
 class TrainingRun {
@@ -135,6 +144,7 @@ class TrainingRun {
   Model make_model() const {
     ModelSpec spec;
     spec.width = defaults_for(kind_).width;
+    spec.from_last = forecasts_an_input(data_.dataset->description());
     if (arguments_.resume) spec = Model::load(options_.checkpoint_path).spec();
     arguments_.model.apply(spec);
     return Model(spec, data_.dataset->description(), options_.seed);
@@ -290,6 +300,7 @@ void add_model_options(Options& options, ModelOptions& model) {
   options.add("--conv", model.convolution, "N", "Taps of a causal convolution before each recurrent layer [0]");
   options.add("--ffn", model.feed_forward, "X", "Gated feed-forward of X times the width after it [0]");
   options.add("--dropout", model.dropout, "P", "On the output of every sub-layer, in training only [0]");
+  options.flag("--no-last", model.no_last, "A series: forecast values, not changes from the last row");
 }
 
 void add_training_options(Options& options, TrainArguments& arguments) {

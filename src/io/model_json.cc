@@ -116,7 +116,8 @@ json to_json(const ModelSpec& spec) {
           {"heads", spec.heads},
           {"convolution", spec.convolution},
           {"feed_forward", spec.feed_forward},
-          {"dropout", spec.dropout}};
+          {"dropout", spec.dropout},
+          {"from_last", spec.from_last}};
 }
 
 ModelSpec model_spec_from_json(const json& object, const std::string& source) {
@@ -130,6 +131,7 @@ ModelSpec model_spec_from_json(const json& object, const std::string& source) {
   spec.convolution = reader.integer("convolution");
   spec.feed_forward = reader.number("feed_forward");
   spec.dropout = reader.number("dropout");
+  spec.from_last = reader.boolean("from_last");
   reader.finish();
   return spec;
 }

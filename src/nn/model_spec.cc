@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/quote.h"
+#include "nn/last_values.h"
 
 namespace penstock::nn {
 
@@ -78,6 +79,8 @@ void check_spec(const ModelSpec& spec, const DataDescription& data) {
           largest_feed_forward, spec.feed_forward);
   require(spec.dropout >= 0.0 && spec.dropout < 1.0, "dropout must be in [0, 1), not {}", spec.dropout);
   check_data(data);
+  require(!spec.from_last || (data.task == Task::forecast && !LastValues(data).empty()),
+          "from_last must be false for a model that forecasts none of its inputs");
   const double parameters = count(spec, data);
   require(parameters <= largest_model,
           "width, blocks and hidden_size make a model of {:.3g} parameters, more than {:.3g}", parameters,

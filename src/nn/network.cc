@@ -25,6 +25,7 @@ Network<Real>::Network(const ModelSpec& spec, const DataDescription& data)
   for (Index i = 0; i < spec.blocks; ++i) blocks_.emplace_back(layout_, spec, i);
   norm_.emplace(layout_, "norm", width_);
   head_.emplace(layout_, "head", width_, data.output_size(), head_scale);
+  if (spec.from_last) last_values_.emplace(data);
 }
 
 template <class Real>
@@ -89,6 +90,7 @@ void Network<Real>::forward(const Pass& pass, const Input<Real>& input, Real* ou
   Real* const normal = pass.arena->take<Real>(size);
   norm_->forward(pass, stream, normal, nullptr);
   head_->forward(pass, normal, outputs, nullptr);
+  if (last_values_) last_values_->add(pass, input.features, outputs);
 }
 
 template <class Real>

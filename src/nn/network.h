@@ -6,6 +6,7 @@
 
 #include "nn/block.h"
 #include "nn/embedding.h"
+#include "nn/last_values.h"
 #include "nn/linear.h"
 
 namespace penstock::nn {
@@ -55,6 +56,7 @@ class Network {
   std::vector<Block<Real>> blocks_;
   std::optional<RmsNorm<Real>> norm_;
   std::optional<Linear<Real>> head_;
+  std::optional<LastValues> last_values_;  // forecasts that start from them
 };
 
 extern template class Network<float>;

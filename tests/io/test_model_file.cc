@@ -34,7 +34,8 @@ const ModelSpec spec{.cell = "slstm",
                      .heads = 2,
                      .convolution = 3,
                      .feed_forward = 1.5,
-                     .dropout = 0.125};
+                     .dropout = 0.125,
+                     .from_last = true};
 
 class ModelFile : public testing::Test {
  protected:

@@ -63,14 +63,14 @@ class EveryCell : public testing::TestWithParam<std::string> {
             .dropout = 0.2};
   }
 
-  void check_gradients(const DataDescription& data) {
+  void check_gradients(const ModelSpec& spec, const DataDescription& data) {
     constexpr Index rows = 2, steps = 6;
     const std::vector<Index> lengths = {6, 4};
     std::vector<std::uint8_t> reset(rows * steps, 0);
     reset[3] = 1;
     // A seed for which no candidate of a log-space cell lies within a difference of its kink at zero.
     Random random(12);
-    nn::Network<double> network(full_spec(), data);
+    nn::Network<double> network(spec, data);
     nn::Parameters<double> parameters(network.layout());
     parameters.allocate_gradients();
     network.initialise(parameters.values().data(), 3);
@@ -110,8 +110,22 @@ class EveryCell : public testing::TestWithParam<std::string> {
   }
 };
 
-TEST_P(EveryCell, GradientsOfATokenModelAgreeWithFiniteDifferences) { check_gradients(language(3)); }
-TEST_P(EveryCell, GradientsOfAFeatureModelAgreeWithFiniteDifferences) { check_gradients(series(2, 3)); }
+TEST_P(EveryCell, GradientsOfATokenModelAgreeWithFiniteDifferences) { check_gradients(full_spec(), language(3)); }
+TEST_P(EveryCell, GradientsOfAFeatureModelAgreeWithFiniteDifferences) { check_gradients(full_spec(), series(2, 3)); }
+
+/// Two inputs, of which the forecasts are the second and a column that is no input, three rows ahead.
+DataDescription shared_series() {
+  DataDescription data = series(2, 2);
+  data.targets[1] = data.inputs[1];
+  data.horizon = 3;
+  return data;
+}
+
+TEST_P(EveryCell, GradientsOfAForecastFromTheLastValueAgreeWithFiniteDifferences) {
+  ModelSpec spec = full_spec();
+  spec.from_last = true;
+  check_gradients(spec, shared_series());
+}
 
 TEST_P(EveryCell, AnySplitAndAnyBatchIsTheSameToTheBitInExactMode) {
   constexpr Index rows = 3, steps = 37;
@@ -193,6 +207,35 @@ TEST(Model, FreshLogitsAreNearGuessing) {
   }
 }
 
+TEST(Model, ForecastsStartFromTheLastValue) {
+  constexpr Index rows = 2, steps = 5, outputs = 6;
+  DataDescription data = shared_series();
+  data.inputs[1] = {"in1", 10.0, 4.0};
+  data.targets[1] = {"in1", 20.0, 2.0};  // as nobody normalises, but may
+  const std::vector<Index> lengths = {5, 3};
+  Random random(7);
+  const std::vector<double> features = random_values(random, rows * steps * 2);
+  const auto forecasts = [&](bool from_last) {
+    nn::Network<double> network({.width = 4, .from_last = from_last}, data);
+    nn::Parameters<double> parameters(network.layout());
+    network.initialise(parameters.values().data(), 3);
+    network.bind(parameters.values().data(), nullptr);
+    nn::Arena arena;
+    std::vector<double> y(rows * steps * outputs), state(static_cast<std::size_t>(rows * network.state_size()));
+    network.forward({.batch = {.rows = rows, .steps = steps, .lengths = lengths.data()}, .arena = &arena},
+                    {.features = features.data()}, y.data(), state.data());
+    return y;
+  };
+  const std::vector<double> values = forecasts(false), from_last = forecasts(true);
+  for (Index b = 0; b < rows; ++b) {
+    for (Index i = b * steps * outputs; i < (b * steps + lengths[b]) * outputs; ++i) {
+      const double raw = 10.0 + 4.0 * features[i / outputs * 2 + 1];
+      const double last = i % 2 == 1 ? (raw - 20.0) / 2.0 : 0.0;  // the first target is no input
+      EXPECT_NEAR(from_last[i], values[i] + last, 1e-12) << i;
+    }
+  }
+}
+
 TEST(Model, RepeatedTrainingStepsTakeNoMoreMemory) {
   nn::Network<float> network({.cell = "gru", .width = 16, .convolution = 3, .feed_forward = 2.0, .dropout = 0.1},
                              language(9));
@@ -231,6 +274,8 @@ TEST(Model, RefusesWhatIsImpossible) {
   refused("feed_forward must be 0 to 64, not -1", {.feed_forward = -1.0}, text);
   refused("feed_forward must be 0 to 64, not nan", {.feed_forward = std::nan("")}, text);
   refused("dropout must be in [0, 1), not 1", {.dropout = 1.0}, text);
+  refused("from_last must be false for a model that forecasts none of its inputs", {.from_last = true}, text);
+  refused("from_last must be false for a model that forecasts none of its inputs", {.from_last = true}, series(2, 1));
   refused("gruu", {.cell = "gruu"}, text);
   refused("make a model of", {.cell = "lstm", .width = 65536, .blocks = 1024}, text);
   refused("vocabulary must be 1 to 1048576, not 0", {}, language(0));
