@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs clang-tidy over the sources of src/ and apps/, and over our headers through them.
+"""Runs clang-tidy over the sources of src/, bench/ and apps/, and over our headers through them.
 
     tools/tidy.py BUILD_DIR
 
@@ -21,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-FOLDERS = ("src", "apps")
+FOLDERS = ("src", "bench", "apps")
 ALONE = "hwy/foreach_target.h"  # includes the source that includes it
 DOES_NOT_PARSE = "[clang-diagnostic-error]"
 
