@@ -77,6 +77,7 @@ OpenedData open_series_file(const DataOptions& options) {
   series.inputs = options.columns;
   series.targets = options.targets;
   series.horizon = options.horizon;
+  series.from_last = options.from_last;
   series.delimiter = delimiter_of(options.delimiter, options.source);
   if (options.validation_fraction) series.validation_fraction = *options.validation_fraction;
   auto dataset = open_series(options.source, series);

@@ -19,7 +19,8 @@ struct ModelSpec {
   Index convolution = 0;  ///< Taps of a causal depthwise convolution before the recurrent layer; 0: none.
   double feed_forward = 0.0;  ///< Inner size of a gated feed-forward after it, as a multiple of width; 0: none.
   double dropout = 0.0;       ///< On the output of every sub-layer, in training only; [0, 1).
-  /// Of forecasts of columns that are inputs too: the layers say the change from the row that was read, not the value.
+  /// Forecasts of columns that are inputs too start from their last value: the layers say the change from the row that
+  /// was read, and read the change from the row before. Goes with SeriesOptions::from_last.
   bool from_last = false;
 };
 
