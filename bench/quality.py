@@ -89,10 +89,10 @@ def series_table(penstock, folder, column, horizon, season):
         print_row(f"penstock {cell}", results, measures)
         if cell == "mingru":
             print_row(f"penstock {cell}, `--no-last`", [ours(cell, seed, "--no-last") for seed in SEEDS], measures)
-        for name, options in (("", []), (", change from the last value", ["--change"])):
+        for name, view in ((", values", "value"), (", change from the last value", "change"), (", treated as ours", "treated")):
             results_of_peer = [
                 peer("torch_series.py", path, column, "--cell", other, "--horizon", horizon, "--parameters",
-                     results[0]["parameters"], "--seed", seed, *options) for seed in SEEDS]
+                     results[0]["parameters"], "--seed", seed, "--view", view) for seed in SEEDS]
             print_row(f"PyTorch nn.{other.upper()}{name}", results_of_peer, measures)
 
 

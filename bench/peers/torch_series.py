@@ -18,16 +18,42 @@ from torch_training import Optimiser, add_options, count, largest
 
 
 class Forecaster(torch.nn.Module):
-    def __init__(self, cell, hidden, layers, horizon, change, dropout):
+    def __init__(self, inputs, hidden, arguments):
         super().__init__()
-        self.change = change
-        network = {"gru": torch.nn.GRU, "lstm": torch.nn.LSTM}[cell]
-        self.network = network(1, hidden, layers, batch_first=True, dropout=dropout)
-        self.head = torch.nn.Sequential(torch.nn.Dropout(dropout), torch.nn.Linear(hidden, horizon))
+        network = {"gru": torch.nn.GRU, "lstm": torch.nn.LSTM}[arguments.cell]
+        self.network = network(inputs, hidden, arguments.layers, batch_first=True, dropout=arguments.dropout)
+        self.head = torch.nn.Sequential(torch.nn.Dropout(arguments.dropout), torch.nn.Linear(hidden, arguments.horizon))
 
     def forward(self, x, state=None):
         output, state = self.network(x, state)
-        return self.head(output) + (x if self.change else 0), state
+        return self.head(output), state
+
+
+class View:
+    """What a network sees of a series [rows], normalised, and what it says: (value - base) / scale.
+
+    value: it reads and says values. change: it says the change from the row that was read. treated: what `penstock train`
+    makes of a series: it reads the bounded value and the change from the row before, and says the change by its own scale.
+    """
+
+    def __init__(self, kind, series, training, horizon):
+        self.features, self.base, self.scale = series[:, None], np.zeros_like(series), 1.0
+        if kind != "value":
+            self.base = series
+        if kind == "treated":
+            seen = series[:training]
+            squares = [(seen[ahead:] - seen[:-ahead]) ** 2 for ahead in range(1, horizon + 1)]
+            self.scale = np.sqrt(np.concatenate(squares).mean())
+            change = np.diff(series, prepend=series[0]) / self.scale * np.sqrt((horizon + 1) / 2)
+            self.features = np.stack([np.tanh(series), change], axis=1)
+        ahead = np.arange(len(series))[:, None] + 1 + np.arange(horizon)
+        known = ahead < training
+        values = series[np.minimum(ahead, len(series) - 1)]
+        # [rows, horizon]; NaN where training may not know it
+        self.targets = np.where(known, (values - self.base[:, None]) / self.scale, np.nan)
+
+    def values(self, outputs):
+        return outputs * self.scale + self.base[:, None]
 
 
 def changed(state, function):
@@ -42,7 +68,7 @@ def without_row(state, row):
 
 
 def run_window(model, x, state, restarts):
-    """Outputs over x [B, T, 1]; restarts: pairs (step, row) at which a row comes to the start of the file again."""
+    """Outputs over x [B, T, I]; restarts: pairs (step, row) at which a row comes to the start of the file again."""
     outputs, begin = [], 0
     for step, row in sorted(restarts):
         if step > begin:
@@ -55,20 +81,18 @@ def run_window(model, x, state, restarts):
     return torch.cat([*outputs, output], dim=1), state
 
 
-def train(model, series, arguments):
-    """series [rows], normalised: the training part alone."""
-    places, horizon = len(series) - 1, arguments.horizon
+def train(model, view, training, arguments):
+    places = training - 1
     rows, length = arguments.batch, arguments.length
     optimiser = Optimiser(model, arguments.learning_rate)
-    padded = np.concatenate([series, np.full(horizon, np.nan)])
     starts = np.array([places * row // rows for row in range(rows)])[:, None]
     steps = math.ceil(arguments.epochs * places / (rows * length))
     state = None
     for step in range(steps):
         index = (starts + step * length + np.arange(length)) % places
         restarts = [(int(t), int(row)) for row, t in zip(*np.nonzero(index == 0))]
-        x = torch.tensor(series[index][..., None], dtype=torch.float32)
-        targets = torch.tensor(padded[index[..., None] + 1 + np.arange(horizon)], dtype=torch.float32)
+        x = torch.tensor(view.features[index], dtype=torch.float32)
+        targets = torch.tensor(view.targets[index], dtype=torch.float32)
         outputs, state = run_window(model, x, state, restarts)
         known = ~torch.isnan(targets)
         optimiser.step(((outputs - targets)[known] ** 2).mean(), (step + 1) / steps)
@@ -81,7 +105,7 @@ def main():
     parser.add_argument("csv")
     parser.add_argument("column")
     parser.add_argument("--horizon", type=int, default=1)
-    parser.add_argument("--change", action="store_true", help="the head says the change from the row that was read")
+    parser.add_argument("--view", choices=["value", "change", "treated"], default="value")
     parser.add_argument("--validation-fraction", type=float, default=0.2)
     add_options(parser, batch=16, length=64, epochs=70.0, dropout=0.2)
     arguments = parser.parse_args()
@@ -91,20 +115,18 @@ def main():
     training = len(series) - int(len(series) * arguments.validation_fraction)
     mean, scale = series[:training].mean(), series[:training].std()
     normal = (series - mean) / scale
-    model, hidden = largest(
-        lambda size: Forecaster(arguments.cell, size, arguments.layers, arguments.horizon, arguments.change,
-                                arguments.dropout),
-        arguments.parameters)
+    view = View(arguments.view, normal, training, arguments.horizon)
+    model, hidden = largest(lambda size: Forecaster(view.features.shape[1], size, arguments), arguments.parameters)
     began = time.process_time()
-    steps = train(model, normal[:training], arguments)
+    steps = train(model, view, training, arguments)
     seconds = time.process_time() - began
     model.eval()
     with torch.inference_mode():
-        outputs, _ = model(torch.tensor(normal[None, :, None], dtype=torch.float32))
+        outputs, _ = model(torch.tensor(view.features[None], dtype=torch.float32))
     print(json.dumps({
         "peer": f"torch {torch.__version__} nn.{arguments.cell.upper()}", "hidden": hidden, "parameters": count(model),
         "steps": steps, "cpu_seconds": round(seconds, 2),
-        **errors(outputs[0].double().numpy() * scale + mean, series, training - 1)}))
+        **errors(view.values(outputs[0].double().numpy()) * scale + mean, series, training - 1)}))
 
 
 if __name__ == "__main__":
