@@ -36,6 +36,7 @@ THIRD_PARTY = {
     "hwy/": {"backend"},
     "oneapi/": {"backend", "ops"},
     "dnnl": {"backend", "ops"},
+    "xxhash.h": {"backend"},
     "nlohmann/": {"io", "train", "apps"},
     "CLI/": {"apps"},
 }
