@@ -1,0 +1,119 @@
+// Every kernel compiles for every generation of chips, without a GPU: no register spilled, and no more shared memory
+// than the plan says. Needs NVRTC.
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <regex>
+
+#include "backend/cuda/nvrtc.h"
+#include "backend/cuda/scan.h"
+#include "penstock/error.h"
+
+namespace penstock::cuda {
+namespace {
+
+using plan::GpuScanProblem;
+using plan::Storage;
+
+/// The numbers that the assembler reports about a kernel.
+struct Report {
+  long stack = -1, spills = -1, registers = -1, shared = 0;
+};
+
+long number_before(const std::string& log, const std::string& words) {
+  std::smatch match;
+  return std::regex_search(log, match, std::regex("(\\d+) " + words)) ? std::stol(match[1]) : -1;
+}
+
+Report report_of(const std::string& log) {
+  Report report;
+  report.stack = number_before(log, "bytes stack frame");
+  report.spills = number_before(log, "bytes spill stores") + number_before(log, "bytes spill loads");
+  report.registers = number_before(log, "registers");
+  report.shared = std::max(0L, number_before(log, "bytes smem"));
+  return report;
+}
+
+std::vector<GpuScanProblem> problems() {
+  std::vector<GpuScanProblem> list;
+  for (const Storage storage : {Storage::f32, Storage::bf16, Storage::f16}) {
+    for (const bool backward : {false, true}) {
+      for (const bool ragged : {false, true}) {
+        for (const Index channels : {1, 6, 1024}) {
+          list.push_back({.storage = storage,
+                          .rows = 2,
+                          .steps = 5000,
+                          .channels = channels,
+                          .backward = backward,
+                          .lengths = ragged,
+                          .reset = ragged});
+        }
+      }
+    }
+  }
+  return list;
+}
+
+/// What the planner has to know of a chip of each generation.
+plan::GpuModel chip(int architecture) {
+  const Index shared = (architecture == 80 ? 164 : 228) << 10;
+  return {.name = fmt::format("a chip of sm_{}", architecture),
+          .compute_major = architecture / 10,
+          .compute_minor = architecture % 10,
+          .multiprocessors = architecture == 80 ? 108 : 132,
+          .threads = 2048,
+          .registers = 65536,
+          .shared_bytes = shared,
+          .block_bytes = shared - 1024};
+}
+
+class EveryChip : public testing::TestWithParam<int> {};
+
+TEST_P(EveryChip, ScansFitTheirPlan) {
+  if (!find_nvrtc().valid()) GTEST_SKIP() << "no NVRTC: " << find_nvrtc().complaint;
+  if (!find_nvrtc().knows(GetParam())) GTEST_SKIP() << find_nvrtc().origin << " is too old for sm_" << GetParam();
+  for (const GpuScanProblem& problem : problems()) {
+    const plan::GpuScanPlan plan = plan_gpu_scan(problem, chip(GetParam()));
+    const Compiled compiled = compile_kernel(scan_source(problem, plan), GetParam());
+    const Report report = report_of(compiled.log);
+    SCOPED_TRACE(plan.explain() + "\n" + compiled.log);
+    EXPECT_EQ(report.stack, 0);
+    EXPECT_EQ(report.spills, 0);
+    EXPECT_GT(report.registers, 0);
+    EXPECT_LE(report.registers * plan.threads() * plan.blocks, 65536);
+    EXPECT_EQ(report.shared, 0) << "beside what the launch gives, which the kernel itself checks";
+    EXPECT_THAT(compiled.log, testing::Not(testing::HasSubstr("warning")));
+    EXPECT_EQ(compiled.cubin.substr(1, 3), "ELF");
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cuda, EveryChip, testing::Values(80, 90, 100),
+                         [](const auto& chip) { return "sm_" + std::to_string(chip.param); });
+
+TEST(CacheName, DependsOnWhatIsCompiled) {
+  const GpuScanProblem problem{.channels = 64};
+  const KernelSource source = scan_source(problem, plan_gpu_scan(problem, chip(90)));
+  KernelSource other = source;
+  EXPECT_EQ(cache_name(source, 90), cache_name(other, 90));
+  EXPECT_NE(cache_name(source, 90), cache_name(other, 80));
+  other.plan += "!";
+  EXPECT_EQ(cache_name(source, 90), cache_name(other, 90));
+  other.constants.back().second = "true";
+  EXPECT_NE(cache_name(source, 90), cache_name(other, 90));
+}
+
+TEST(Compile, SaysWhatIsWrong) {
+  if (!find_nvrtc().valid()) GTEST_SKIP() << "no NVRTC: " << find_nvrtc().complaint;
+  try {
+    compile({"broken", "int x = y;", {}, {"--gpu-architecture=sm_80"}});
+    FAIL() << "nonsense compiles";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::device_failure);
+    EXPECT_THAT(error.what(), testing::HasSubstr("identifier \"y\" is undefined"));
+  }
+}
+
+}  // namespace
+}  // namespace penstock::cuda
