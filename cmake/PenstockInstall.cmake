@@ -9,6 +9,9 @@ install(DIRECTORY include/penstock ${PROJECT_BINARY_DIR}/include/penstock
 install(TARGETS penstock EXPORT PenstockTargets)
 if(TARGET penstock-cli)
   install(TARGETS penstock-cli)
+  # What `penstock bench` runs in Python, where there is one.
+  install(DIRECTORY bench/peers/ DESTINATION ${CMAKE_INSTALL_DATADIR}/penstock/bench FILES_MATCHING
+          PATTERN "server.py" PATTERN "*_peer.py" PATTERN "plot.py" PATTERN "__pycache__" EXCLUDE)
 endif()
 install(EXPORT PenstockTargets NAMESPACE Penstock:: DESTINATION ${package_dir})
 

@@ -31,18 +31,21 @@ BELOW = {
 
 # Third-party headers by prefix -> the places that may see them.
 THIRD_PARTY = {
-    "fmt/": {*BELOW, "apps"},
-    "omp.h": {"base", "ops"},  # ops: oneDNN takes its number of threads from OpenMP
+    "fmt/": {*BELOW, "bench", "apps"},
+    "omp.h": {"base", "ops", "bench"},  # ops: oneDNN takes its number of threads from OpenMP
     "hwy/": {"backend"},
-    "oneapi/": {"backend", "ops"},
-    "dnnl": {"backend", "ops"},
+    "oneapi/": {"backend", "ops", "bench"},
+    "dnnl": {"backend", "ops", "bench"},
     "xxhash.h": {"backend"},
-    "nlohmann/": {"io", "train", "apps"},
+    "nlohmann/": {"io", "train", "bench", "apps"},
     "CLI/": {"apps"},
 }
 
 # POSIX headers, for what standard C++ cannot do: atomic files, terminals, signals, the sizes of caches.
-SYSTEM = {"base", "backend", "io", "apps"}
+SYSTEM = {"base", "backend", "io", "bench", "apps"}
+
+# Folders beside src/ -> those whose headers they may see besides the public ones (and bench base's).
+BESIDE = {"oracle": ["oracle"], "bench": ["bench", "oracle"], "apps": ["bench"]}
 
 
 # Text that other compilers read as well (every instruction set, CUDA's) -> the places it may include.
@@ -61,12 +64,12 @@ def allowed_layers(layer):
 
 
 def place_of(path):
-    """Which rules hold for a file: those of a layer of src/, or of "cell", "kernel", "public" or "apps"."""
+    """Which rules hold for a file: those of a layer of src/ or a folder beside it, or of "cell", "kernel" or "public"."""
     parts = path.parts
     if parts[0] == "include":
         return "public"
-    if parts[0] == "apps":
-        return "apps"
+    if parts[0] in BESIDE:
+        return parts[0]
     if parts[1] == "cells" and path.suffix == ".h":
         return "cell"
     if "kernels" in parts:
@@ -96,15 +99,20 @@ def violation(root, path, quoted, header):
     if place == "public":
         standard = not quoted and is_standard(header)
         return None if standard else "public headers see the standard library and penstock/ only"
+    if quoted and header.split("/")[0] in BESIDE and (root / header).is_file():
+        beside = header.split("/")[0]
+        return None if beside in BESIDE.get(place, []) else f"{place} may not see {beside}"
     if of_project:
-        if place == "apps":
-            return "programs see public headers only"
+        if place == "bench" and header.startswith("base/"):
+            return None
+        if place in BESIDE:
+            return f"{place} sees public headers only"
         layer = header.split("/")[0]
         return None if layer in allowed_layers(place) else f"{place} may not see {layer}"
     if third_party(header):
         return None if place in third_party(header) else f"{place} is not among {sorted(third_party(header))}"
     if quoted:
-        own = place == "apps" and ((root / path.parent / header).is_file() or (root / header).is_file())
+        own = place == "apps" and (root / path.parent / header).is_file()
         return None if own else "there is no such file"
     if is_standard(header) or place in SYSTEM:
         return None
@@ -132,12 +140,12 @@ def check_tree(root):
     """All complaints about the tree under `root`."""
     files = [
         file.relative_to(root)
-        for folder in ("include", "src", "apps")
+        for folder in ("include", "src", *BESIDE)
         for file in sorted((root / folder).rglob("*"))
         if file.suffix in SUFFIXES
     ]
     if not files:
-        return [f"{root}: no sources in include/, src/ and apps/"]
+        return [f"{root}: no sources"]
     return [complaint for file in files for complaint in check_file(root, file)]
 
 

@@ -5,6 +5,7 @@
 #include "penstock/error.h"
 #include "penstock/model.h"
 #include "penstock/recurrent.h"
+#include "penstock/scan.h"
 #include "penstock/stream.h"
 #include "penstock/system.h"
 #include "penstock/train.h"

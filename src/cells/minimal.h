@@ -39,21 +39,23 @@ struct MinGruOf {
 
   template <class V>
   static PENSTOCK_CELL void affine(const V (&wx)[2], V& a, V& b) {
-    a = Sigmoid(V(0.0f) - wx[0]);
-    b = Sigmoid(wx[0]) * Candidate::value(wx[1]);
+    V z;
+    Sigmoids(wx[0], z, a);
+    b = z * Candidate::value(wx[1]);
   }
 
   template <class V>
   static PENSTOCK_CELL void affine_backward(const V (&wx)[2], V da, V db, V (&dwx)[2]) {
-    const V z = Sigmoid(wx[0]);
-    const V slope = z * Sigmoid(V(0.0f) - wx[0]);
-    dwx[0] = slope * (db * Candidate::value(wx[1]) - da);
+    V z, a;
+    Sigmoids(wx[0], z, a);
+    dwx[0] = z * a * (db * Candidate::value(wx[1]) - da);
     dwx[1] = db * z * Candidate::derivative(wx[1]);
   }
 };
 
-/// h = f' h + i' h~ with f' = f / (f + i), i' = i / (f + i). Gates f, i, h~. In logits: f' = sigmoid(d) with
-/// d = log f - log i, which holds where f and i both underflow.
+/// h = f' h + i' h~ with f' = f / (f + i), i' = i / (f + i). Gates f, i, h~. With u = e^-i and v = e^-f (of the
+/// logits), f' = (1 + u) / (2 + u + v), which holds where f and i both underflow. Where Exp saturates, so do the
+/// logits: what lies below -87.3 counts as -87.3.
 template <class Candidate>
 struct MinLstmOf {
   static constexpr int gates = 3;
@@ -64,25 +66,33 @@ struct MinLstmOf {
   static constexpr bool scan = true;
 
   template <class V>
-  static PENSTOCK_CELL V difference(const V (&wx)[3]) {
-    return Softplus(V(0.0f) - wx[1]) - Softplus(V(0.0f) - wx[0]);
+  struct Shares {
+    V keep, take;              // f', i'
+    V keep_slope, take_slope;  // sigmoid(-f), sigmoid(-i) of the logits
+  };
+
+  template <class V>
+  static PENSTOCK_CELL Shares<V> shares(const V (&wx)[3]) {
+    const V u = Exp(V(0.0f) - wx[1]), v = Exp(V(0.0f) - wx[0]);
+    const V of_take = V(1.0f) + u, of_keep = V(1.0f) + v;
+    const V sum = of_take + of_keep;
+    return {of_take / sum, of_keep / sum, v / of_keep, u / of_take};
   }
 
   template <class V>
   static PENSTOCK_CELL void affine(const V (&wx)[3], V& a, V& b) {
-    const V d = difference(wx);
-    a = Sigmoid(d);
-    b = Sigmoid(V(0.0f) - d) * Candidate::value(wx[2]);
+    const Shares<V> share = shares(wx);
+    a = share.keep;
+    b = share.take * Candidate::value(wx[2]);
   }
 
   template <class V>
   static PENSTOCK_CELL void affine_backward(const V (&wx)[3], V da, V db, V (&dwx)[3]) {
-    const V d = difference(wx);
-    const V input = Sigmoid(V(0.0f) - d);
-    const V dd = Sigmoid(d) * input * (da - db * Candidate::value(wx[2]));
-    dwx[0] = dd * Sigmoid(V(0.0f) - wx[0]);
-    dwx[1] = V(0.0f) - dd * Sigmoid(V(0.0f) - wx[1]);
-    dwx[2] = db * input * Candidate::derivative(wx[2]);
+    const Shares<V> share = shares(wx);
+    const V dd = share.keep * share.take * (da - db * Candidate::value(wx[2]));
+    dwx[0] = dd * share.keep_slope;
+    dwx[1] = V(0.0f) - dd * share.take_slope;
+    dwx[2] = db * share.take * Candidate::derivative(wx[2]);
   }
 };
 

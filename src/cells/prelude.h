@@ -18,6 +18,10 @@ PENSTOCK_CELL double SelectZero(double x, double a, double b) { return x == 0 ? 
 PENSTOCK_CELL double Exp(double x) { return std::exp(x); }
 PENSTOCK_CELL double Tanh(double x) { return std::tanh(x); }
 PENSTOCK_CELL double Sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+PENSTOCK_CELL void Sigmoids(double x, double& of_x, double& of_minus_x) {
+  of_x = Sigmoid(x);
+  of_minus_x = Sigmoid(-x);
+}
 PENSTOCK_CELL double Softplus(double x) { return Max(x, 0) + std::log1p(std::exp(-std::fabs(x))); }
 
 /// x = n ln 2 + r with integer n and |r| <= ln 2 / 2; returns e^r - 1. The polynomial interpolates (e^r - 1 - r) / r^2
@@ -35,12 +39,12 @@ PENSTOCK_CELL V ReducedExpm1(V x, V& n) {
   return MulAdd(r * r, q, r);
 }
 
-/// e^x within 2 ULP; saturates at e^-87.3 (the smallest normal float) and e^88 instead of reaching 0 and infinity,
-/// so that no quotient of two results is ever NaN.
+/// e^x within 2 ULP; saturates at e^-87.3 and e^87.3 instead of reaching 0 and infinity, so that no quotient of two
+/// results is ever NaN, and neither a result nor its reciprocal is ever subnormal.
 template <class V>
 PENSTOCK_CELL V Exp(V x) {
   V n;
-  const V p = ReducedExpm1(Clamp(x, V(-87.33f), V(88.0f)), n);
+  const V p = ReducedExpm1(Clamp(x, V(-87.33f), V(87.3f)), n);
   const V scale = Pow2(n);
   return MulAdd(scale, p, scale);
 }
@@ -60,6 +64,15 @@ PENSTOCK_CELL V Tanh(V x) {
 template <class V>
 PENSTOCK_CELL V Sigmoid(V x) {
   return V(1.0f) / (V(1.0f) + Exp(V(0.0f) - x));
+}
+
+/// sigmoid(x) and sigmoid(-x) from one exponential, each within 4 ULP: neither is formed as 1 minus the other, which
+/// would lose its digits near 0.
+template <class V>
+PENSTOCK_CELL void Sigmoids(V x, V& of_x, V& of_minus_x) {
+  const V e = Exp(V(0.0f) - x);
+  of_x = V(1.0f) / (V(1.0f) + e);
+  of_minus_x = e * of_x;
 }
 
 /// log(1 + e^x) = max(x, 0) + log1p(e^-|x|) within 4 ULP. With s = u / (2 + u), log1p(u) = 2 atanh(s).

@@ -9,9 +9,6 @@ namespace penstock::nn {
 
 namespace {
 
-// Rows per partial sum of the weights' gradients; fixed, so that its order does not depend on the number of threads.
-constexpr Index rows_per_part = 256;
-
 /// Whether row b's sequence is restarted at one of the steps t - back + 1 .. t.
 bool restarted(const Batch& batch, Index b, Index t, Index back) {
   if (!batch.reset) return false;

@@ -12,9 +12,7 @@ namespace penstock::nn {
 
 namespace {
 
-// Rows per partial sum. Fixed, so that the order of a sum does not depend on the number of threads.
-constexpr Index rows_per_part = 256;
-constexpr Index values_per_part = 16384;
+constexpr Index values_per_part = 16384;  // of a sum of squares; fixed for the same reason as rows_per_part
 
 template <class Real>
 bool part_finite(const Real* x, Index begin, Index end) {

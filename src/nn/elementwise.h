@@ -13,6 +13,9 @@ namespace penstock::nn {
 /// Values that one thread should at least have, so that waking it pays.
 inline constexpr Index grain_values = 16384;
 
+/// Rows per partial sum of a gradient. Fixed, so that the order of a sum does not depend on the number of threads.
+inline constexpr Index rows_per_part = 256;
+
 /// body(begin, end) over parts of 0..count-1 that hold `width` values each. Allocates nothing.
 template <class Body>
 void for_rows(const Execution& execution, Index count, Index width, const Body& body) {

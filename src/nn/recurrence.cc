@@ -63,6 +63,8 @@ void Recurrence<Real>::forward(const Pass& pass, const Real* x, Real* y, Real* s
     std::copy_n(state, size, kept);
     tape = pass.arena->take<Real>(layer_.tape_size(pass.batch));
     x_ = x, y_ = y, state_in_ = kept, tape_ = tape;
+  } else if (pass.rows() == 1 && pass.batch.lengths == nullptr && pass.batch.reset == nullptr) {
+    return layer_.step(x, y, state, outputs());
   }
   layer_.forward(pass.batch, view(pass, x, inputs()), SequenceView<Real>::batch_first(y, pass.batch.steps, outputs()),
                  state, state, tape, pass.execution);

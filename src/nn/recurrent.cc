@@ -193,6 +193,7 @@ struct Recurrent<Real>::Impl {
     return contiguous(read.data(), batch, spec.output_size(), is_time_first(x));
   }
 
+  std::vector<Real> between;                           // scratch: from layer to layer, one step [H]
   std::vector<Real> state_out, dstate_out, dstate_in;  // scratch: [S, B, H] of one layer and direction
   typename RecurrentTape<Real>::Content inference;     // scratch of forward passes without a tape
 };
@@ -343,6 +344,17 @@ void Recurrent<Real>::step(Index rows, const Real* x, Real* y, Real* state, cons
           "step() needs direction forward, not {}: the end of a stream is "
           "not known",
           to_string(impl_->spec.direction));
+  Impl& impl = *impl_;
+  if (rows == 1) {
+    const Index hidden = impl.spec.hidden_size;
+    impl.between.resize(static_cast<std::size_t>(hidden));
+    for (std::size_t l = 0; l < impl.layers.size(); ++l) {
+      const bool last = l + 1 == impl.layers.size();
+      impl.layers[l].step(l == 0 ? x : impl.between.data(), last ? y : impl.between.data(),
+                          state + static_cast<Index>(l) * hidden, impl.slabs() * hidden);
+    }
+    return;
+  }
   Batch batch;
   batch.rows = rows;
   forward(batch, SequenceView<const Real>::batch_first(x, 1, impl_->spec.input_size),

@@ -15,7 +15,8 @@ struct RecurrentLayer<Real>::Impl {
   std::optional<ops::RecurrentOp<Real>> op;  // made anew when the instruction set changes
   RecurrentWeights<Real> weights;
   // Panels are made on first use, since inference never needs the transposed ones.
-  std::vector<Real> packed_forward, packed_backward, workspace;
+  std::vector<Real> packed_forward, packed_backward, workspace, step_workspace;
+  std::optional<cpu::CellStep<Real>> step;  // made on first use
   bool forward_is_packed = false, backward_is_packed = false;
   unsigned isa_generation = cpu::isa_generation();
 
@@ -28,7 +29,12 @@ struct RecurrentLayer<Real>::Impl {
     if (isa_generation == cpu::isa_generation()) return;
     isa_generation = cpu::isa_generation();
     op.emplace(cell, spec.input_size, spec.hidden_size, spec.heads, spec.reverse);
+    forget_panels();
+  }
+
+  void forget_panels() {
     forward_is_packed = backward_is_packed = false;
+    step.reset();
   }
 
   void prepare(const Batch& batch, SequenceView<const Real> x, const Execution& execution) {
@@ -40,7 +46,7 @@ struct RecurrentLayer<Real>::Impl {
   const Real* forward_panels() {
     if (!forward_is_packed) {
       packed_forward.resize(op->packed_forward_size());
-      op->pack_forward(weights.weight_hh, packed_forward.data());
+      op->pack_forward(weights.weight_ih, weights.weight_hh, packed_forward.data());
       forward_is_packed = true;
     }
     return packed_forward.data();
@@ -49,7 +55,7 @@ struct RecurrentLayer<Real>::Impl {
   const Real* backward_panels() {
     if (!backward_is_packed) {
       packed_backward.resize(op->packed_backward_size());
-      op->pack_backward(weights.weight_hh, packed_backward.data());
+      op->pack_backward(weights.weight_ih, weights.weight_hh, packed_backward.data());
       backward_is_packed = true;
     }
     return packed_backward.data();
@@ -99,7 +105,7 @@ std::vector<typename RecurrentLayer<Real>::ParameterShape> RecurrentLayer<Real>:
 template <class Real>
 void RecurrentLayer<Real>::set_weights(const RecurrentWeights<Real>& weights) {
   impl_->weights = weights;
-  impl_->forward_is_packed = impl_->backward_is_packed = false;
+  impl_->forget_panels();
 }
 
 template <class Real>
@@ -126,6 +132,22 @@ void RecurrentLayer<Real>::forward(const Batch& batch, SequenceView<const Real> 
   call.weights = impl_->weights_with(impl_->forward_panels());
   call.tape = tape;
   impl_->op->forward(call, impl_->space(impl_->op->forward_workspace()));
+}
+
+template <class Real>
+void RecurrentLayer<Real>::step(const Real* x, Real* y, Real* state, Index stride) const {
+  Impl& impl = *impl_;
+  impl.follow_isa();
+  if (!impl.step) {
+    require(impl.weights.weight_ih != nullptr, "set_weights() must come before the first step of a recurrent layer");
+    impl.step_workspace.resize(impl.op->step_workspace());
+    impl.step = impl.op->step_job(impl.weights_with(impl.forward_panels()), impl.step_workspace.data());
+  }
+  cpu::CellStep<Real>& job = *impl.step;
+  job.x = x;
+  job.y = y;
+  for (Index k = 0; k < impl.cell.info.states; ++k) job.state_in[k] = job.state_out[k] = state + k * stride;
+  impl.op->step(job);
 }
 
 template <class Real>

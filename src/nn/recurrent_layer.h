@@ -60,6 +60,9 @@ class RecurrentLayer {
   void forward(const Batch& batch, SequenceView<const Real> x, SequenceView<Real> y, const Real* state_in,
                Real* state_out, Real* tape, const Execution& execution) const;
 
+  /// One step of one row: x [I] -> y [H] (which may be x); state k is at state + k * stride, [H], and is updated.
+  void step(const Real* x, Real* y, Real* state, Index stride) const;
+
   /// Adds to `gradients`; writes dx and dstate_in [S, B, H] unless null. y is what forward() wrote.
   void backward(const Batch& batch, SequenceView<const Real> x, SequenceView<const Real> y, SequenceView<const Real> dy,
                 const Real* state_in, const Real* dstate_out, SequenceView<Real> dx, Real* dstate_in, const Real* tape,

@@ -9,9 +9,6 @@ namespace penstock::nn {
 
 namespace {
 
-// Rows per partial sum of the gain's gradient; fixed, so that its order does not depend on the number of threads.
-constexpr Index rows_per_part = 256;
-
 /// One row of the backward pass. With n = x * inverse: dx = inverse * (gain dy - n mean(gain dy n)), dgain += dy n.
 template <class Real>
 void backward_row(Index width, const Real* x, Real inverse, const Real* gain, const Real* dy, Real* dgain, Real* dx,

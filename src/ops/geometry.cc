@@ -87,7 +87,7 @@ void Geometry::prepare(const Batch& batch, Index x_row_stride, Index x_step_stri
   plan_.reverse = reverse;
 }
 
-cpu::RowMap Geometry::map(Which which, Index row_stride, Index step_stride) {
+cpu::RowMap Geometry::map(int which, Index row_stride, Index step_stride) {
   std::vector<Index>& first = map_first_[which];
   first.resize(rows_);
   for (Index b = 0; b < rows_; ++b) first[b] = packed_ ? start_of_row_[b] * step_stride : b * row_stride;

@@ -26,23 +26,33 @@ RecurrentOp<Real>::RecurrentOp(const plan::CellTraits& cell, Index input, Index 
 }
 
 template <class Real>
-std::size_t RecurrentOp<Real>::packed_forward_size() const {
+std::size_t RecurrentOp<Real>::input_panels_offset() const {
   return cell_.info.scan ? 0 : kernels_.forward_panels(hidden_, heads_).size;
 }
 
 template <class Real>
+std::size_t RecurrentOp<Real>::packed_forward_size() const {
+  return input_panels_offset() + (cell_.info.scan ? kernels_.scan_panels(input_, hidden_)
+                                                  : kernels_.dense_input_panels(input_, hidden_, heads_));
+}
+
+template <class Real>
 std::size_t RecurrentOp<Real>::packed_backward_size() const {
-  return cell_.info.scan ? 0 : kernels_.backward_panels(hidden_, heads_).size;
+  return cell_.info.scan ? kernels_.scan_gradient_panels(G(), input_, hidden_)
+                         : kernels_.backward_panels(hidden_, heads_).size;
 }
 
 template <class Real>
-void RecurrentOp<Real>::pack_forward(const Real* weight_hh, Real* packed) const {
-  if (!cell_.info.scan) kernels_.pack_forward(hidden_, heads_, weight_hh, packed);
+void RecurrentOp<Real>::pack_forward(const Real* weight_ih, const Real* weight_hh, Real* packed) const {
+  if (cell_.info.scan) return kernels_.pack_scan(input_, hidden_, weight_ih, packed);
+  kernels_.pack_forward(hidden_, heads_, weight_hh, packed);
+  kernels_.pack_dense_input(input_, hidden_, heads_, weight_ih, packed + input_panels_offset());
 }
 
 template <class Real>
-void RecurrentOp<Real>::pack_backward(const Real* weight_hh, Real* packed) const {
-  if (!cell_.info.scan) kernels_.pack_backward(hidden_, heads_, weight_hh, packed);
+void RecurrentOp<Real>::pack_backward(const Real* weight_ih, const Real* weight_hh, Real* packed) const {
+  if (cell_.info.scan) return kernels_.pack_scan_gradient(G(), input_, hidden_, weight_ih, packed);
+  kernels_.pack_backward(hidden_, heads_, weight_hh, packed);
 }
 
 template <class Real>
@@ -86,14 +96,16 @@ typename RecurrentOp<Real>::ForwardSpace RecurrentOp<Real>::forward_space(Real* 
   Carver<Real> carver(memory);
   ForwardSpace space;
   const Index row_state = geometry_.rows() * hidden_;
-  space.zeros = carver.take(G() * hidden_);
-  if (geometry_.gathered()) space.gathered = carver.take(geometry_.cells() * input_);
-  space.wx = carver.take(geometry_.cells() * G() * hidden_);
   space.last = carver.take(S() * row_state);
+  if (cell_.info.scan ? plan_.algorithm == Algorithm::scan : !input_on_the_way()) {
+    space.wx = carver.take(geometry_.cells() * G() * hidden_);
+  }
   if (cell_.info.scan) {
     space.gains = carver.take(row_state * chunk_count());
     space.offsets = carver.take(row_state * chunk_count());
   } else {
+    space.zeros = carver.take(G() * hidden_);
+    if (geometry_.gathered() && !input_on_the_way()) space.gathered = carver.take(geometry_.cells() * input_);
     for (Real*& h : space.h) h = carver.take(row_state);
     space.state = carver.take((S() - 1) * row_state);
     if (cell_.phases == 2) {
@@ -105,23 +117,38 @@ typename RecurrentOp<Real>::ForwardSpace RecurrentOp<Real>::forward_space(Real* 
   return space;
 }
 
+/// Rows of a piece: as many as keep their inputs and the gradients of their gates in the second-level cache, but enough
+/// that adding to the weights' gradients, once a piece, costs little.
+template <class Real>
+Index RecurrentOp<Real>::piece_capacity() const {
+  if (plan_.algorithm == Algorithm::scan) return plan_.chunk * plan_.threads();
+  constexpr Index cache = (1 << 20) / sizeof(Real);
+  const Index row = input_ + G() * channel_vectors() * kernels_.lanes;
+  return std::min(std::clamp<Index>(cache / row, 192, 1024), (geometry_.cells() + 11) / 12 * 12);
+}
+
 template <class Real>
 typename RecurrentOp<Real>::BackwardSpace RecurrentOp<Real>::backward_space(Real* memory, std::size_t* size) const {
   Carver<Real> carver(memory);
   BackwardSpace space;
   const Index row_state = geometry_.rows() * hidden_;
   const Index cells = geometry_.cells();
-  space.zeros = carver.take(G() * hidden_);
-  if (geometry_.gathered()) space.gathered = carver.take(cells * input_);
-  space.dx = carver.take(cells * input_);
-  space.dwx = carver.take(cells * G() * hidden_);
-  space.drh = cell_.split_gradients ? carver.take(cells * G() * hidden_) : space.dwx;
-  if (cell_.phases == 2) space.operand = carver.take(cells * hidden_);
   space.dstate = carver.take(S() * row_state);
   if (cell_.info.scan) {
+    const Index capacity = piece_capacity(), width = 2 * kernels_.lanes;
     space.state_in = carver.take(row_state);
-    space.gains = carver.take(row_state * chunk_count());
-    space.offsets = carver.take(row_state * chunk_count());
+    space.dwx = carver.take(capacity * G() * channel_vectors() * kernels_.lanes);
+    space.x_packed = carver.take(capacity * ((input_ + width - 1) / width * width));
+    if (plan_.algorithm == Algorithm::scan) {
+      space.gains = carver.take(plan_.threads() * hidden_);
+      space.offsets = carver.take(plan_.threads() * hidden_);
+    }
+  } else {
+    if (geometry_.gathered()) space.gathered = carver.take(cells * input_);
+    space.dx = carver.take(cells * input_);
+    space.dwx = carver.take(cells * G() * hidden_);
+    space.drh = cell_.split_gradients ? carver.take(cells * G() * hidden_) : space.dwx;
+    if (cell_.phases == 2) space.operand = carver.take(cells * hidden_);
   }
   if (size != nullptr) *size = carver.used();
   return space;
@@ -144,6 +171,29 @@ std::size_t RecurrentOp<Real>::backward_workspace() const {
   std::size_t size = 0;
   backward_space(nullptr, &size);
   return size;
+}
+
+template <class Real>
+std::size_t RecurrentOp<Real>::step_workspace() const {
+  return static_cast<std::size_t>((2 + G() + cell_.saved) * hidden_);
+}
+
+template <class Real>
+cpu::CellStep<Real> RecurrentOp<Real>::step_job(const Weights<Real>& weights, Real* workspace) const {
+  std::fill_n(workspace, step_workspace(), Real(0));
+  cpu::CellStep<Real> job;
+  job.input = input_;
+  job.hidden = hidden_;
+  job.heads = heads_;
+  job.packed = weights.packed;
+  job.packed_input = weights.packed + input_panels_offset();
+  job.next = workspace;
+  job.operand = workspace + hidden_;
+  const Real* zeros = workspace + 2 * hidden_;  // [G, H], stands in for absent biases
+  job.bias_ih = weights.bias_ih != nullptr ? weights.bias_ih : zeros;
+  job.bias_hh = weights.bias_hh != nullptr ? weights.bias_hh : zeros;
+  job.between = workspace + (2 + G()) * hidden_;
+  return job;
 }
 
 template <class Real>

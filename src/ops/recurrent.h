@@ -2,7 +2,9 @@
 
 #include <cstddef>
 
+#include "base/threads.h"
 #include "ops/geometry.h"
+#include "ops/scan_pieces.h"
 #include "penstock/recurrent.h"
 #include "plan/plan.h"
 
@@ -14,7 +16,7 @@ struct Weights {
   const Real* weight_ih = nullptr;  // [G*H, I]
   const Real* bias_ih = nullptr;    // [G*H]
   const Real* bias_hh = nullptr;    // [G*H]
-  const Real* packed = nullptr;     // recurrent panels of pack_forward() or pack_backward(), whichever the call needs
+  const Real* packed = nullptr;     // panels of pack_forward() or pack_backward(), whichever the call needs
 };
 
 template <class Real>
@@ -47,6 +49,16 @@ struct BackwardArguments {
   const Real* tape = nullptr;
 };
 
+/// One thread of a team whose members wait for each other.
+struct Member {
+  int thread = 0, team = 1;
+  SpinBarrier* barrier = nullptr;  // null in a team of one
+
+  void wait() const {
+    if (barrier != nullptr) barrier->wait();
+  }
+};
+
 /// One recurrent layer in one direction as an executable: prepare() checks the problem, makes the plan and states the
 /// sizes; the calls after it allocate nothing and can be repeated for any data of that shape.
 template <class Real>
@@ -54,11 +66,12 @@ class RecurrentOp {
  public:
   RecurrentOp(const plan::CellTraits& cell, Index input, Index hidden, Index heads, bool reverse);
 
-  /// Panels of the recurrent matrix for the instruction set in use; 0 for scan cells.
+  /// Panels, for the instruction set in use, of the matrix that the engines multiply with themselves: the recurrent
+  /// one, or of a scan cell the input's.
   std::size_t packed_forward_size() const;
   std::size_t packed_backward_size() const;
-  void pack_forward(const Real* weight_hh, Real* packed) const;
-  void pack_backward(const Real* weight_hh, Real* packed) const;
+  void pack_forward(const Real* weight_ih, const Real* weight_hh, Real* packed) const;
+  void pack_backward(const Real* weight_ih, const Real* weight_hh, Real* packed) const;
 
   void prepare(const Batch& batch, SequenceView<const Real> x, const Execution& execution);
   const plan::Plan& plan() const { return plan_; }
@@ -67,6 +80,12 @@ class RecurrentOp {
   std::size_t tape_size() const;
   std::size_t forward_workspace() const;
   std::size_t backward_workspace() const;
+
+  /// What step() of the kernels wants, for these weights; x, y and the states are the caller's to set. `workspace`
+  /// [step_workspace()] stays in use.
+  cpu::CellStep<Real> step_job(const Weights<Real>& weights, Real* workspace) const;
+  std::size_t step_workspace() const;
+  void step(const cpu::CellStep<Real>& job) const { kernels_.step(job); }
 
   void forward(const ForwardArguments<Real>& call, Real* workspace);
   void backward(const BackwardArguments<Real>& call, Real* workspace);
@@ -78,7 +97,14 @@ class RecurrentOp {
 
   Index G() const { return cell_.info.gates; }
   Index S() const { return cell_.info.states; }
+  /// Dense cells: whether the input product is made step by step beside the recurrent one, in a fixed order, instead of
+  /// for all steps at once before.
+  bool input_on_the_way() const { return execution_.exact || geometry_.steps() == 1; }
+  /// Where the panels of weight_ih begin behind the recurrent ones.
+  std::size_t input_panels_offset() const;
   Index chunk_count() const;
+  Index piece_capacity() const;
+  Index channel_vectors() const { return (hidden_ + kernels_.lanes - 1) / kernels_.lanes; }
   Tape tape(Real* memory) const;
   ForwardSpace forward_space(Real* memory, std::size_t* size) const;
   BackwardSpace backward_space(Real* memory, std::size_t* size) const;
@@ -92,11 +118,12 @@ class RecurrentOp {
   void backward_scan(const BackwardArguments<Real>& call, const BackwardSpace& space);
   void input_gradients(const BackwardArguments<Real>& call, const BackwardSpace& space);
   void recurrent_gradients(const BackwardArguments<Real>& call, const BackwardSpace& space);
+  cpu::ScanForward<Real> scan_from(const Real* wx) const;
+  void scan_piece(const cpu::ScanBackward<Real>& job, const BackwardSpace& space, const Member& member);
 
   template <class Job, class Run>
   void run_dense(const Job& job, const cpu::PanelShape& shape, Run run) const;
-  template <class Job, class Run, class Summary>
-  void run_scan(const Job& job, bool backward, Real* carry, Real* gains, Real* offsets, Run run, Summary summary) const;
+  void forward_chunks(cpu::ScanLayer<Real>& layer, const ForwardSpace& space) const;
 
   const plan::CellTraits& cell_;
   Index input_, hidden_, heads_;
@@ -105,6 +132,7 @@ class RecurrentOp {
   plan::Problem problem_;
   plan::Plan plan_;
   Geometry geometry_;
+  ScanPieces<Real> pieces_;  // scan cells: how the backward pass cuts the batch
   cpu::CellKernels<Real> kernels_;
   unsigned isa_generation_;
 };

@@ -27,7 +27,6 @@ void add_column_sums(Index rows, Index columns, const Real* matrix, Real* sums, 
 template <class Real>
 void RecurrentOp<Real>::backward(const BackwardArguments<Real>& call, Real* workspace) {
   const BackwardSpace space = backward_space(workspace, nullptr);
-  std::fill_n(space.zeros, G() * hidden_, Real(0));
   const Index row_state = geometry_.rows() * hidden_;
   for (Index k = 0; k < S(); ++k) load_states(call.dstate_out, space.dstate + k * row_state, k);
   if (cell_.info.scan) {
@@ -35,9 +34,9 @@ void RecurrentOp<Real>::backward(const BackwardArguments<Real>& call, Real* work
   } else {
     backward_dense(call, space);
     recurrent_gradients(call, space);
+    input_gradients(call, space);
   }
   for (Index k = 0; k < S(); ++k) store_states(space.dstate + k * row_state, call.dstate_in, k);
-  input_gradients(call, space);
 }
 
 template <class Real>
@@ -57,23 +56,6 @@ void RecurrentOp<Real>::backward_dense(const BackwardArguments<Real>& call, cons
   job.drh = space.drh;
   job.operand = space.operand;
   run_dense(job, kernels_.backward_panels(hidden_, heads_), kernels_.dense_backward);
-}
-
-template <class Real>
-void RecurrentOp<Real>::backward_scan(const BackwardArguments<Real>& call, const BackwardSpace& space) {
-  cpu::ScanBackward<Real> job;
-  job.plan = geometry_.plan();
-  job.hidden = hidden_;
-  job.wx = tape(const_cast<Real*>(call.tape)).wx;
-  job.bias = call.weights.bias_ih != nullptr ? call.weights.bias_ih : space.zeros;
-  job.y = call.y.data;
-  job.y_map = geometry_.map(Geometry::output_map, call.y.row_stride, call.y.step_stride);
-  job.dy = call.dy.data;
-  job.dy_map = geometry_.map(Geometry::gradient_map, call.dy.row_stride, call.dy.step_stride);
-  load_states(call.state_in, space.state_in, 0);
-  job.state_in = space.state_in;
-  job.dwx = space.dwx;
-  run_scan(job, true, space.dstate, space.gains, space.offsets, kernels_.scan_backward, kernels_.scan_backward_summary);
 }
 
 /// From dwx: the gradients of W, of the bias beside it and of x.
@@ -134,7 +116,6 @@ void RecurrentOp<Real>::recurrent_gradients(const BackwardArguments<Real>& call,
 #define PENSTOCK_INSTANTIATE(Real)                                                                        \
   template void RecurrentOp<Real>::backward(const BackwardArguments<Real>&, Real*);                       \
   template void RecurrentOp<Real>::backward_dense(const BackwardArguments<Real>&, const BackwardSpace&);  \
-  template void RecurrentOp<Real>::backward_scan(const BackwardArguments<Real>&, const BackwardSpace&);   \
   template void RecurrentOp<Real>::input_gradients(const BackwardArguments<Real>&, const BackwardSpace&); \
   template void RecurrentOp<Real>::recurrent_gradients(const BackwardArguments<Real>&, const BackwardSpace&);
 PENSTOCK_INSTANTIATE(float)

@@ -21,7 +21,6 @@ void RecurrentOp<Real>::input_product(const ForwardArguments<Real>& call, Real* 
 template <class Real>
 void RecurrentOp<Real>::forward(const ForwardArguments<Real>& call, Real* workspace) {
   const ForwardSpace space = forward_space(workspace, nullptr);
-  std::fill_n(space.zeros, G() * hidden_, Real(0));
   if (cell_.info.scan) {
     forward_scan(call, space);
   } else {
@@ -32,7 +31,8 @@ void RecurrentOp<Real>::forward(const ForwardArguments<Real>& call, Real* worksp
 
 template <class Real>
 void RecurrentOp<Real>::forward_dense(const ForwardArguments<Real>& call, const ForwardSpace& space) {
-  input_product(call, space.gathered, space.wx);
+  std::fill_n(space.zeros, G() * hidden_, Real(0));
+  if (!input_on_the_way()) input_product(call, space.gathered, space.wx);
   cpu::DenseForward<Real> job;
   job.plan = geometry_.plan();
   job.hidden = hidden_;
@@ -41,6 +41,10 @@ void RecurrentOp<Real>::forward_dense(const ForwardArguments<Real>& call, const 
   job.bias_ih = call.weights.bias_ih != nullptr ? call.weights.bias_ih : space.zeros;
   job.bias_hh = call.weights.bias_hh != nullptr ? call.weights.bias_hh : space.zeros;
   job.packed = call.weights.packed;
+  job.input = input_;
+  job.x = call.x.data;
+  job.x_map = geometry_.map(Geometry::input_map, call.x.row_stride, call.x.step_stride);
+  job.packed_input = call.weights.packed + input_panels_offset();
   job.y = call.y.data;
   job.y_map = geometry_.map(Geometry::output_map, call.y.row_stride, call.y.step_stride);
   std::copy(std::begin(space.h), std::end(space.h), job.h);
@@ -69,27 +73,10 @@ void RecurrentOp<Real>::forward_dense(const ForwardArguments<Real>& call, const 
   for (Index k = 0; k < S(); ++k) store_states(job.last + k * row_state, call.state_out, k);
 }
 
-template <class Real>
-void RecurrentOp<Real>::forward_scan(const ForwardArguments<Real>& call, const ForwardSpace& space) {
-  Real* wx = call.tape != nullptr ? tape(call.tape).wx : space.wx;
-  input_product(call, space.gathered, wx);
-  cpu::ScanForward<Real> job;
-  job.plan = geometry_.plan();
-  job.hidden = hidden_;
-  job.wx = wx;
-  job.bias = call.weights.bias_ih != nullptr ? call.weights.bias_ih : space.zeros;
-  job.y = call.y.data;
-  job.y_map = geometry_.map(Geometry::output_map, call.y.row_stride, call.y.step_stride);
-  load_states(call.state_in, space.last, 0);
-  run_scan(job, false, space.last, space.gains, space.offsets, kernels_.scan_forward, kernels_.scan_forward_summary);
-  store_states(space.last, call.state_out, 0);
-}
-
-#define PENSTOCK_INSTANTIATE(Real)                                                                    \
-  template void RecurrentOp<Real>::forward(const ForwardArguments<Real>&, Real*);                     \
-  template void RecurrentOp<Real>::input_product(const ForwardArguments<Real>&, Real*, Real*);        \
-  template void RecurrentOp<Real>::forward_dense(const ForwardArguments<Real>&, const ForwardSpace&); \
-  template void RecurrentOp<Real>::forward_scan(const ForwardArguments<Real>&, const ForwardSpace&);
+#define PENSTOCK_INSTANTIATE(Real)                                                             \
+  template void RecurrentOp<Real>::forward(const ForwardArguments<Real>&, Real*);              \
+  template void RecurrentOp<Real>::input_product(const ForwardArguments<Real>&, Real*, Real*); \
+  template void RecurrentOp<Real>::forward_dense(const ForwardArguments<Real>&, const ForwardSpace&);
 PENSTOCK_INSTANTIATE(float)
 PENSTOCK_INSTANTIATE(double)
 #undef PENSTOCK_INSTANTIATE

@@ -28,7 +28,7 @@ template <class Real>
 struct RecurrentOp<Real>::Tape {
   Real* saved = nullptr;  // dense [cells, N, H]
   Real* prev = nullptr;   // dense [cells, S, H]
-  Real* wx = nullptr;     // scan [cells, G, H]
+  Real* wx = nullptr;     // scan [cells, G, H], with the bias
   std::size_t size = 0;
 };
 
@@ -36,7 +36,7 @@ template <class Real>
 struct RecurrentOp<Real>::ForwardSpace {
   Real* zeros = nullptr;     // [G, H], stands in for absent biases
   Real* gathered = nullptr;  // [cells, I]
-  Real* wx = nullptr;        // [cells, G, H]; scan cells in training keep it on the tape instead
+  Real* wx = nullptr;        // [cells, G, H]; scan cells: in chunks only, and in training on the tape instead
   Real* h[2] = {nullptr, nullptr};
   Real* state = nullptr;  // [S - 1, B, H]
   Real* last = nullptr;   // [S, B, H]; scan: the carry
@@ -48,15 +48,15 @@ struct RecurrentOp<Real>::ForwardSpace {
 
 template <class Real>
 struct RecurrentOp<Real>::BackwardSpace {
-  Real* zeros = nullptr;
   Real* gathered = nullptr;  // [cells, I]
   Real* dx = nullptr;        // [cells, I]
-  Real* dwx = nullptr;       // [cells, G, H]
+  Real* dwx = nullptr;       // [cells, G, H]; scan: of one piece, as scan_gradient.inl lays it out
   Real* drh = nullptr;       // [cells, G, H] or dwx
   Real* operand = nullptr;   // [cells, H], two-phase cells
   Real* dstate = nullptr;    // [S, B, H]
   Real* state_in = nullptr;  // scan [B, H] in slot order
-  Real* gains = nullptr;
+  Real* x_packed = nullptr;  // scan: the input of one piece
+  Real* gains = nullptr;     // scan, in chunks [chunks of a piece, H]
   Real* offsets = nullptr;
 };
 

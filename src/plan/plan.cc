@@ -15,8 +15,8 @@ constexpr Index kChunk = 1024;
 /// threads meet in 0.2 to 0.4 us, in which one of them does some 20,000 multiply-adds.
 constexpr Index kWorthSharing = 40'000;
 
-/// Channels of a scan that one thread should have at least: a cache line per gate and step, four times over.
-constexpr Index kScanChannels = 64;
+/// Channels of a scan that one thread should have at least: a cache line.
+constexpr Index kScanChannels = 16;
 
 Plan plan_dense(const Problem& problem) {
   require(problem.algorithm != Algorithm::scan,

@@ -71,6 +71,31 @@ TEST(Tape, OfEqualsTheFirstIsTheMaximum) {
   EXPECT_EQ(adjoint[b.node()], 0.0);
 }
 
+TEST(Tape, DotProductsDifferentiateAsTheirTermsDo) {
+  constexpr std::size_t count = 19;  // past the partial sums
+  Random random(1);
+  std::vector<double> a(count), b(count);
+  for (double& x : a) x = random.uniform(-1, 1);
+  for (double& x : b) x = random.uniform(-1, 1);
+  oracle::Tape tape;
+  std::vector<Var> va, vb;
+  for (double x : a) va.push_back(tape.leaf(x));
+  for (double x : b) vb.push_back(tape.leaf(x));
+  const std::vector<Var> mixed = {va[1], va[0], 3.0};  // no run of nodes
+  const Var whole = dot(va.data(), vb.data(), count), some = dot(mixed.data(), vb.data(), mixed.size());
+  const Var square = dot(consecutive(mixed).data(), consecutive(mixed).data(), mixed.size());
+  EXPECT_NEAR(whole.value(), std::inner_product(a.begin(), a.end(), b.begin(), 0.0), 1e-14);
+  EXPECT_NEAR(some.value(), a[1] * b[0] + a[0] * b[1] + 3 * b[2], 1e-15);
+  EXPECT_NEAR(square.value(), a[1] * a[1] + a[0] * a[0] + 9, 1e-14);
+  const std::vector<double> adjoint = tape.sweep(whole + some * 2.0 + square);
+  for (std::size_t i = 0; i < count; ++i) {
+    const double by_some = i == 0 ? b[1] : i == 1 ? b[0] : 0.0;
+    const double by_square = i < 2 ? 2 * a[i] : 0.0;
+    EXPECT_NEAR(adjoint[va[i].node()], b[i] + 2 * by_some + by_square, 1e-14) << i;
+    EXPECT_NEAR(adjoint[vb[i].node()], a[i] + (i < 3 ? 2 * mixed[i].value() : 0.0), 1e-14) << i;
+  }
+}
+
 // ---- The equations, in one unit at one step
 
 /// next states of a cell with one unit, gate arguments `wx`, and R_g v = r[g] * v.
@@ -280,6 +305,25 @@ TEST_P(OracleNetwork, AResetStartsANewSequence) {
   Arguments<double> arguments = draw_arguments(spec, whole, random);
   arguments.state_in.clear();
   EXPECT_EQ(oracle::forward(spec, whole, arguments).y, oracle::forward(spec, parts, arguments).y);
+}
+
+TEST_P(OracleNetwork, PiecesGiveWhatTheWholeGives) {
+  const Batch batch{.rows = 1, .steps = 7};
+  const RecurrentSpec spec{.cell = GetParam(), .input_size = 3, .hidden_size = 9};
+  Random random(6);
+  const Arguments<double> arguments = draw_arguments(spec, batch, random);
+  const std::vector<double> dy = draw(random, 7 * 9);
+  const auto whole = oracle::forward(spec, batch, arguments);
+  Arguments<double> want = oracle::gradients(spec, batch, arguments, dy, {});
+  for (const Index piece : {1, 3, 7, 100}) {
+    oracle::Passes got = oracle::in_pieces(spec, 7, arguments, dy, piece);
+    EXPECT_EQ(got.results.y, whole.y);
+    EXPECT_EQ(got.results.state_out, whole.state_out);
+    oracle::for_each_array(got.gradients, want, [&](const std::vector<double>& a, const std::vector<double>& b) {
+      ASSERT_EQ(a.size(), b.size());
+      for (std::size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 1e-12) << piece;
+    });
+  }
 }
 
 std::vector<std::string> names() {

@@ -52,12 +52,12 @@ TEST(Plan, NeverMoreThreadsThanAllowed) {
 
 TEST(Plan, ScansInChunksOnlyWhenRowsAndChannelsAreTooFew) {
   EXPECT_EQ(make_plan(problem("mingru", 8, 65536, 256, 4)).algorithm, Algorithm::sequential);
-  EXPECT_EQ(make_plan(problem("mingru", 1, 65536, 64, 4)).algorithm, Algorithm::scan);
+  EXPECT_EQ(make_plan(problem("mingru", 1, 65536, 64, 8)).algorithm, Algorithm::scan);
   EXPECT_EQ(make_plan(problem("mingru", 1, 100, 64, 4)).algorithm, Algorithm::sequential);
 }
 
 TEST(Plan, ExactModeNeverCutsASequence) {
-  Problem p = problem("minlstm", 1, 65536, 64, 4);
+  Problem p = problem("minlstm", 1, 65536, 64, 8);
   p.exact = true;
   EXPECT_EQ(make_plan(p).algorithm, Algorithm::sequential);
   p.algorithm = Algorithm::scan;
@@ -72,7 +72,7 @@ TEST(Plan, DenseCellsCannotScan) {
 
 TEST(Plan, ExplainsItself) {
   EXPECT_THAT(make_plan(problem("lstm", 16, 100, 256, 4)).explain(), HasSubstr("rows are independent"));
-  EXPECT_THAT(make_plan(problem("mingru", 1, 65536, 64, 4)).explain(), HasSubstr("chunks of 1024"));
+  EXPECT_THAT(make_plan(problem("mingru", 1, 65536, 64, 8)).explain(), HasSubstr("chunks of 1024"));
 }
 
 TEST(Plan, EqualProblemsGetEqualPlans) {

@@ -27,7 +27,9 @@ CLEAN = {
     "src/io/file.h": "",
     "src/train/trainer.h": '#include "io/file.h"\n',
     "src/stream/session.cc": '#include "nn/layer.h"\n',
-    "apps/cli/main.cc": '#include <CLI/CLI.hpp>\n#include "penstock/model.h"\n#include "verbs.h"\n',
+    "oracle/cells.h": '#include "penstock/types.h"\n',
+    "bench/suite.h": '#include "base/check.h"\n#include "oracle/cells.h"\n#include "penstock/model.h"\n',
+    "apps/cli/main.cc": '#include <CLI/CLI.hpp>\n#include "bench/suite.h"\n#include "penstock/model.h"\n#include "verbs.h"\n',
     "apps/cli/verbs.h": "",
 }
 
@@ -69,7 +71,14 @@ class CheckDeps(unittest.TestCase):
             self.check_refused("include/penstock/types.h", line, "public headers see the standard library")
 
     def test_programs_see_public_headers_only(self):
-        self.check_refused("apps/cli/main.cc", '#include "base/check.h"', "programs see public headers only")
+        self.check_refused("apps/cli/main.cc", '#include "base/check.h"', "apps sees public headers only")
+        self.check_refused("bench/suite.h", '#include "nn/layer.h"', "bench sees public headers only")
+
+    def test_the_oracle_knows_nobody_and_only_benchmarks_know_it(self):
+        self.check_refused("oracle/cells.h", '#include "cells/gru.h"', "oracle sees public headers only")
+        self.check_refused("oracle/cells.h", '#include "bench/suite.h"', "oracle may not see bench")
+        self.check_refused("apps/cli/main.cc", '#include "oracle/cells.h"', "apps may not see oracle")
+        self.check_refused("src/nn/layer.h", '#include "oracle/cells.h"', "nn may not see oracle")
 
     def test_third_party_headers_have_their_places(self):
         self.check_refused("src/nn/layer.h", "#include <hwy/highway.h>", "nn is not among ['backend']")

@@ -23,11 +23,16 @@ namespace {
 
 #include "backend/cpu/dense_forward.inl"
 
+#include "backend/cpu/dense_step.inl"
+
 template <class Real, class Cell>
 void Fill(CellKernels<Real>& kernels) {
   kernels.forward_panels = &ForwardPanels<Real, Cell>;
   kernels.pack_forward = &PackForward<Real, Cell>;
+  kernels.dense_input_panels = &DenseInputPanels<Real, Cell>;
+  kernels.pack_dense_input = &PackDenseInput<Real, Cell>;
   kernels.dense_forward = &RunDenseForward<Real, Cell>;
+  kernels.step = &RunDenseStep<Real, Cell>;
 }
 
 template <class Real>

@@ -96,6 +96,14 @@ CellKernels<Real> cell_kernels(int cell) {
 }
 
 template <class Real>
+CellKernels<Real> given_kernels(Given given) {
+  read_environment();
+  CellKernels<Real> kernels;
+  FillGiven(given, kernels);
+  return kernels;
+}
+
+template <class Real>
 ProductKernels<Real> product_kernels() {
   read_environment();
   ProductKernels<Real> kernels;
@@ -113,6 +121,8 @@ ElementKernels<Real> element_kernels() {
 
 template CellKernels<float> cell_kernels<float>(int);
 template CellKernels<double> cell_kernels<double>(int);
+template CellKernels<float> given_kernels<float>(Given);
+template CellKernels<double> given_kernels<double>(Given);
 template ProductKernels<float> product_kernels<float>();
 template ProductKernels<double> product_kernels<double>();
 template ElementKernels<float> element_kernels<float>();

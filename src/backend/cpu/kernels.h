@@ -41,12 +41,16 @@ struct RowPlan {
 template <class Real>
 struct DenseForward {
   RowPlan plan;
-  Index hidden = 0, heads = 1;    // H, heads; D = H / heads
-  const Real* wx = nullptr;       // [cells, G, H], W x without biases
-  const Real* bias_ih = nullptr;  // [G, H]
-  const Real* bias_hh = nullptr;  // [G, H]
-  const Real* packed = nullptr;   // recurrent panels, see panel.inl
-  Real* y = nullptr;              // output, at y_map
+  Index hidden = 0, heads = 1;  // H, heads; D = H / heads
+  const Real* wx = nullptr;     // [cells, G, H], W x without biases; null: made on the way from x
+  Index input = 0;              // I
+  const Real* x = nullptr;      // at x_map
+  RowMap x_map;
+  const Real* packed_input = nullptr;  // panels of weight_ih
+  const Real* bias_ih = nullptr;       // [G, H]
+  const Real* bias_hh = nullptr;       // [G, H]
+  const Real* packed = nullptr;        // recurrent panels, see panel.inl
+  Real* y = nullptr;                   // output, at y_map
   RowMap y_map;
   Real* h[2] = {nullptr, nullptr};  // [B, H] in slot order: state 0 entering an even and an odd step
   Real* state = nullptr;            // [S - 1, B, H] in slot order: the other states, in place
@@ -55,6 +59,27 @@ struct DenseForward {
   Real* between = nullptr;          // [B, N, H] in slot order, two-phase cells: saved values from phase to phase
   Real* saved = nullptr;            // [cells, N, H] or null in inference
   Real* prev = nullptr;             // [cells, S, H] states entering each step, or null in inference
+};
+
+/// Most states a cell may have.
+constexpr int kMostStates = 4;
+
+/// One step of one row, of either kind of cell: nothing is looked up, nothing is walked. State k enters at state_in[k]
+/// and leaves at state_out[k], which may be the same [H].
+template <class Real>
+struct CellStep {
+  Index input = 0, hidden = 0, heads = 1;  // I, H
+  const Real* packed = nullptr;            // recurrent panels (dense cells)
+  const Real* packed_input = nullptr;      // panels of weight_ih
+  const Real* bias_ih = nullptr;           // [G, H]
+  const Real* bias_hh = nullptr;           // [G, H], dense cells
+  Real* next = nullptr;                    // [H], scratch: the new h until the old one has been read
+  Real* operand = nullptr;                 // [H], scratch of two-phase cells
+  Real* between = nullptr;                 // [N, H], scratch of two-phase cells
+  const Real* x = nullptr;                 // [I]
+  Real* y = nullptr;                       // [H]; may be x
+  const Real* state_in[kMostStates] = {};
+  Real* state_out[kMostStates] = {};
 };
 
 template <class Real>
@@ -79,29 +104,45 @@ struct DensePart {
   SpinBarrier* barrier = nullptr;
 };
 
-/// A scan cell over a batch. Gates are recomputed in the backward pass: only `wx` and y are kept.
+/// A value for every step and channel: channel c of step t of a row is data[map.at(row, t) * scale + c].
+template <class Real>
+struct ChannelRows {
+  Real* data = nullptr;
+  RowMap map;
+  Index scale = 1;
+
+  Real* at(Index row, Index t) const { return data + map.at(row, t) * scale; }
+};
+
+/// Where a gradient of gates goes. Vectors of channels lie `vector_stride` apart, so that a step's channels need not be
+/// side by side; `padded` says that the last vector has room for all its lanes.
+template <class Real>
+struct GateSink {
+  ChannelRows<Real> rows;
+  Index vector_stride = 0;
+  bool padded = false;
+};
+
+constexpr int kMostScanGates = 3;
+
+/// h_t = a_t h_{t-1} + b_t from gates that are there, forward.
 template <class Real>
 struct ScanForward {
   RowPlan plan;
-  Index hidden = 0;
-  const Real* wx = nullptr;    // [cells, G, H] without bias
-  const Real* bias = nullptr;  // [G, H]
-  Real* y = nullptr;
-  RowMap y_map;
+  ChannelRows<const Real> gate[kMostScanGates];
+  ChannelRows<Real> y;
 };
 
+/// Backward: a and b are formed from the gates again, so that only gates and y need keeping.
 template <class Real>
 struct ScanBackward {
   RowPlan plan;
   Index hidden = 0;
-  const Real* wx = nullptr;
-  const Real* bias = nullptr;
-  const Real* y = nullptr;  // output of the forward pass
-  RowMap y_map;
+  ChannelRows<const Real> gate[kMostScanGates];
+  ChannelRows<const Real> y;       // output of the forward pass
   const Real* state_in = nullptr;  // [B, H] in slot order
-  const Real* dy = nullptr;
-  RowMap dy_map;
-  Real* dwx = nullptr;  // [cells, G, H]
+  ChannelRows<const Real> dy;
+  GateSink<Real> dgate[kMostScanGates];
 };
 
 /// Steps [begin, end) of one slot and channels [channel_begin, channel_end).
@@ -109,6 +150,41 @@ struct ScanPart {
   Index slot = 0;
   Index begin = 0, end = 0;
   Index channel_begin = 0, channel_end = 0;
+};
+
+/// A layer of a scan cell with its input product, forward. Without y the gates alone are computed.
+template <class Real>
+struct ScanLayer {
+  RowPlan plan;
+  Index input = 0, hidden = 0, gates = 0;  // I, H, G
+  const Real* x = nullptr;                 // at x_map
+  RowMap x_map;
+  const Real* packed = nullptr;  // panels of weight_ih, see scan_layer.inl
+  const Real* bias = nullptr;    // [G, H] or null
+  Real* wx = nullptr;            // [cells, G, H], W x + bias, or null
+  ChannelRows<Real> y;
+  Real* carry = nullptr;  // [B, H] in slot order: the state entering the part, then the one leaving it
+};
+
+/// Steps [begin, end) of slots [slot_begin, slot_end) and vectors of channels [block_begin, block_end).
+struct ScanLayerPart {
+  Index slot_begin = 0, slot_end = 0;
+  Index begin = 0, end = 0;
+  Index block_begin = 0, block_end = 0;
+};
+
+/// A piece of a scan layer's batch on its way back from the gates; layouts in scan_gradient.inl.
+template <class Real>
+struct ScanGradient {
+  Index cells = 0, capacity = 0;                       // rows of the piece, and for how many there is room
+  Index input = 0, hidden = 0, gates = 0, blocks = 0;  // I, H, G, ceil(H / lanes)
+  const Real* dwx = nullptr;
+  Real* x_packed = nullptr;
+  const Real* weight_panels = nullptr;
+  const Real* const* x_row = nullptr;  // [cells], each [I]
+  Real* const* dx_row = nullptr;       // [cells], each [I]
+  Real* weight_gradient = nullptr;     // [G*H, I] or null
+  Real* bias_gradient = nullptr;       // [G*H] or null
 };
 
 /// Shape of the recurrent panels of one cell on one instruction set.
@@ -127,15 +203,27 @@ struct CellKernels {
   PanelShape (*backward_panels)(Index hidden, Index heads) = nullptr;
   void (*pack_forward)(Index hidden, Index heads, const Real* weight_hh, Real* packed) = nullptr;
   void (*pack_backward)(Index hidden, Index heads, const Real* weight_hh, Real* packed) = nullptr;
+  std::size_t (*dense_input_panels)(Index input, Index hidden, Index heads) = nullptr;
+  void (*pack_dense_input)(Index input, Index hidden, Index heads, const Real* weight_ih, Real* packed) = nullptr;
+  void (*step)(const CellStep<Real>& job) = nullptr;  // scan cells too
   void (*dense_forward)(const DenseForward<Real>& job, const DensePart& part) = nullptr;
   void (*dense_backward)(const DenseBackward<Real>& job, const DensePart& part) = nullptr;
   // Scan cells. `carry` [H] is the state entering the part and then leaving it. The summaries give the part's effect on
   // any carry, carry' = gain * carry + offset, without writing outputs; gain and offset [H].
+  Index lanes = 1;  // channels in a vector
+  std::size_t (*scan_panels)(Index input, Index hidden) = nullptr;
+  void (*pack_scan)(Index input, Index hidden, const Real* weight_ih, Real* packed) = nullptr;
+  void (*scan_layer)(const ScanLayer<Real>& job, const ScanLayerPart& part) = nullptr;
   void (*scan_forward)(const ScanForward<Real>& job, const ScanPart& part, Real* carry) = nullptr;
   void (*scan_forward_summary)(const ScanForward<Real>& job, const ScanPart& part, Real* gain, Real* offset) = nullptr;
   void (*scan_backward)(const ScanBackward<Real>& job, const ScanPart& part, Real* carry) = nullptr;
   void (*scan_backward_summary)(const ScanBackward<Real>& job, const ScanPart& part, Real* gain,
                                 Real* offset) = nullptr;
+  std::size_t (*scan_gradient_panels)(Index gates, Index input, Index hidden) = nullptr;
+  void (*pack_scan_gradient)(Index gates, Index input, Index hidden, const Real* weight_ih, Real* packed) = nullptr;
+  void (*pack_scan_input)(const ScanGradient<Real>& job, Index begin, Index end) = nullptr;
+  void (*scan_input_gradient)(const ScanGradient<Real>& job, Index begin, Index end) = nullptr;
+  void (*scan_weight_gradient)(const ScanGradient<Real>& job, Index begin, Index end) = nullptr;
 };
 
 /// Matrix products in a fixed order of summation (over k, or over k in interleaved lanes), the same for every row
@@ -172,6 +260,13 @@ void FillProducts(ProductKernels<float>& kernels);
 void FillProducts(ProductKernels<double>& kernels);
 void FillElements(ElementKernels<float>& kernels);
 void FillElements(ElementKernels<double>& kernels);
+
+/// Scans whose terms are given instead of coming from a cell (cells/given.h).
+enum class Given { terms, logs, signed_logs };
+void FillGiven(Given given, CellKernels<float>& kernels);
+void FillGiven(Given given, CellKernels<double>& kernels);
+template <class Real>
+CellKernels<Real> given_kernels(Given given);
 
 /// Kernels of the instruction set in use, `cell` as numbered by the list of cells.
 template <class Real>

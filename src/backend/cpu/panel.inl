@@ -20,6 +20,43 @@ HWY_INLINE const Real* AccumulatePanel(const Real* const (&a)[rows], Index k_cou
   return panel;
 }
 
+/// The same for rows that lie `stride` apart, which leaves more of them room: one pointer serves three rows.
+template <class Real, int rows, int vectors>
+HWY_INLINE void AccumulateRows(const Real* a, Index stride, Index k_count, const Real* panel,
+                               typename Lanes<Real>::V (&acc)[rows][vectors]) {
+  using L = Lanes<Real>;
+  using V = typename L::V;
+  constexpr int thirds = (rows + 2) / 3;
+  const Real* base[thirds];
+  for (int j = 0; j < thirds; ++j) base[j] = a + 3 * j * stride;
+  for (Index k = 0; k < k_count; ++k, panel += vectors * L::lanes) {
+    V b[vectors];
+    for (int v = 0; v < vectors; ++v) b[v] = L::load(panel + v * L::lanes);
+    for (int m = 0; m < rows; ++m) {
+      const V x(base[m / 3][m % 3 * stride]);
+      for (int v = 0; v < vectors; ++v) acc[m][v] = MulAdd(x, b[v], acc[m][v]);
+    }
+    for (int j = 0; j < thirds; ++j) ++base[j];
+  }
+}
+
+/// The same for one row and several panels, `panel_size` apart: a single row has too few sums to keep the multipliers
+/// busy.
+template <class Real, int panels, int vectors>
+HWY_INLINE void AccumulatePanels(const Real* a, Index k_count, const Real* panel, Index panel_size,
+                                 typename Lanes<Real>::V (&acc)[panels][vectors]) {
+  using L = Lanes<Real>;
+  using V = typename L::V;
+  for (Index k = 0; k < k_count; ++k, panel += vectors * L::lanes) {
+    const V x(a[k]);
+    for (int p = 0; p < panels; ++p) {
+      for (int v = 0; v < vectors; ++v) {
+        acc[p][v] = MulAdd(x, L::load(panel + p * panel_size + v * L::lanes), acc[p][v]);
+      }
+    }
+  }
+}
+
 /// Vectors of units in a block: as many as keep `gates` of them near four accumulators a row, but no more than the head
 /// has use for.
 template <class Real>
@@ -44,6 +81,33 @@ constexpr int MaxTileRows() {
 #else
   return 3;
 #endif
+}
+
+/// Rows of AccumulateRows() whose sums fit the register file beside a column of the panel and one broadcast value.
+template <class Real, int vectors>
+constexpr int MaxStridedRows() {
+#if defined(__SANITIZE_ADDRESS__)
+  return 2;
+#else
+  constexpr int registers = HWY_TARGET == HWY_AVX3 ? 32 : 16;
+  return std::min(12, (registers - 1 - vectors) / vectors);
+#endif
+}
+
+/// Calls tile(std::integral_constant<int, rows>, first) until begin..end-1 is covered, in the largest tiles.
+template <int most, class Tile>
+HWY_INLINE void ForEachTile(Index begin, Index end, const Tile& tile) {
+  for (; end - begin >= most; begin += most) tile(std::integral_constant<int, most>(), begin);
+  if constexpr (most > 8) {
+    if (end - begin >= 8) tile(std::integral_constant<int, 8>(), begin), begin += 8;
+  }
+  if constexpr (most > 4) {
+    if (end - begin >= 4) tile(std::integral_constant<int, 4>(), begin), begin += 4;
+  }
+  if constexpr (most > 2) {
+    if (end - begin >= 2) tile(std::integral_constant<int, 2>(), begin), begin += 2;
+  }
+  if (end - begin >= 1) tile(std::integral_constant<int, 1>(), begin);
 }
 
 /// How the units of all heads fall into blocks whose panels hold `gates` gates with `k_count` inputs each.

@@ -19,14 +19,37 @@ namespace {
 
 #include "backend/cpu/target.inl"
 
+#include "backend/cpu/panel.inl"
+
 #include "backend/cpu/scan.inl"
 
+#include "backend/cpu/scan_layer.inl"
+
+#include "backend/cpu/scan_gradient.inl"
+
+#include "cells/given.h"
+
 template <class Real, class Cell>
-void Fill(CellKernels<Real>& kernels) {
+void FillScans(CellKernels<Real>& kernels) {
+  kernels.lanes = Lanes<Real>::lanes;
   kernels.scan_forward = &RunScanForward<Real, Cell>;
   kernels.scan_forward_summary = &RunScanForwardSummary<Real, Cell>;
   kernels.scan_backward = &RunScanBackward<Real, Cell>;
   kernels.scan_backward_summary = &RunScanBackwardSummary<Real, Cell>;
+}
+
+template <class Real, class Cell>
+void Fill(CellKernels<Real>& kernels) {
+  FillScans<Real, Cell>(kernels);
+  kernels.scan_panels = &ScanPanels<Real, Cell>;
+  kernels.pack_scan = &PackScan<Real, Cell>;
+  kernels.step = &RunScanStep<Real, Cell>;
+  kernels.scan_layer = &RunScanLayer<Real, Cell>;
+  kernels.scan_gradient_panels = &ScanGradientPanels<Real>;
+  kernels.pack_scan_gradient = &PackScanGradient<Real>;
+  kernels.pack_scan_input = &PackScanInput<Real>;
+  kernels.scan_input_gradient = &RunScanInputGradient<Real>;
+  kernels.scan_weight_gradient = &RunScanWeightGradient<Real>;
 }
 
 template <class Real>
@@ -41,12 +64,21 @@ void FillByIndex(int cell, CellKernels<Real>& kernels) {
 #undef PENSTOCK_SKIP
 }
 
+template <class Real>
+void FillGivenKind(Given given, CellKernels<Real>& kernels) {
+  if (given == Given::terms) FillScans<Real, GivenTerms>(kernels);
+  if (given == Given::logs) FillScans<Real, GivenLogs>(kernels);
+  if (given == Given::signed_logs) FillScans<Real, GivenSignedLogs>(kernels);
+}
+
 }  // namespace
 
+void FillGivenFloat(Given given, CellKernels<float>& kernels) { FillGivenKind(given, kernels); }
 void FillScanFloat(int cell, CellKernels<float>& kernels) { FillByIndex(cell, kernels); }
 #if HWY_ONCE
 // Double serves gradient checks, one lane at a time: the baseline is enough.
 void FillScanDouble(int cell, CellKernels<double>& kernels) { FillByIndex(cell, kernels); }
+void FillGivenDouble(Given given, CellKernels<double>& kernels) { FillGivenKind(given, kernels); }
 #endif
 
 }  // namespace penstock::cpu::HWY_NAMESPACE
@@ -56,9 +88,12 @@ HWY_AFTER_NAMESPACE();
 namespace penstock::cpu {
 
 HWY_EXPORT(FillScanFloat);
+HWY_EXPORT(FillGivenFloat);
 
 void FillScan(int cell, CellKernels<float>& kernels) { HWY_DYNAMIC_DISPATCH(FillScanFloat)(cell, kernels); }
 void FillScan(int cell, CellKernels<double>& kernels) { HWY_STATIC_DISPATCH(FillScanDouble)(cell, kernels); }
+void FillGiven(Given given, CellKernels<float>& kernels) { HWY_DYNAMIC_DISPATCH(FillGivenFloat)(given, kernels); }
+void FillGiven(Given given, CellKernels<double>& kernels) { HWY_STATIC_DISPATCH(FillGivenDouble)(given, kernels); }
 
 }  // namespace penstock::cpu
 #endif  // HWY_ONCE

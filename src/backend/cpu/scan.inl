@@ -1,16 +1,18 @@
-// Engines of scan cells: h_t = a_t h_{t-1} + b_t, with a and b from the gates of the same step. Each part of a sequence
-// is walked once, all its channels at a time, so that memory is touched in the order it lies in; the carried row stays
-// in the first-level cache.
+// Engines of scan cells whose gates are in memory: h_t = a_t h_{t-1} + b_t, with a and b from the gates of the same
+// step. Each part of a sequence is walked once, all its channels at a time, so that memory is touched in the order it
+// lies in; the carried row stays in the first-level cache.
 
-/// Gate values of one vector of channels: input product and bias.
-template <class Real, class Cell, class Job>
-HWY_INLINE void LoadScanGates(const Job& job, Index cell, Index channel, Index count,
-                              typename Lanes<Real>::V (&wx)[Cell::gates]) {
-  using L = Lanes<Real>;
-  for (int g = 0; g < Cell::gates; ++g) {
-    wx[g] = L::load(job.wx + (cell * Cell::gates + g) * job.hidden + channel, count) +
-            L::load(job.bias + g * job.hidden + channel, count);
-  }
+/// Gate values of one vector of channels; `rows` are the step's rows of gates.
+template <class Real, class Cell>
+HWY_INLINE void LoadGates(const Real* const (&rows)[Cell::gates], Index channel, Index count,
+                          typename Lanes<Real>::V (&gates)[Cell::gates]) {
+  for (int g = 0; g < Cell::gates; ++g) gates[g] = Lanes<Real>::load(rows[g] + channel, count);
+}
+
+template <class Real, int gates>
+HWY_INLINE void GateRowsAt(const ChannelRows<const Real> (&gate)[kMostScanGates], Index row, Index t,
+                           const Real* (&rows)[gates]) {
+  for (int g = 0; g < gates; ++g) rows[g] = gate[g].at(row, t);
 }
 
 /// Calls body(channel, count) for the vectors of a part.
@@ -30,12 +32,13 @@ void RunScanForward(const ScanForward<Real>& job, const ScanPart& part, Real* ca
   const Index row = plan.row_of[part.slot];
   for (Index step = part.begin; step < part.end; ++step) {
     const Index t = plan.time(part.slot, step);
-    const Index cell = plan.cells.at(row, t);
+    const Real* gates[Cell::gates];
+    GateRowsAt(job.gate, row, t, gates);
     const bool clear = plan.resets(part.slot, step);
-    Real* y = job.y + job.y_map.at(row, t);
+    Real* y = job.y.at(row, t);
     ForEachVector<Real>(part, [&](Index channel, Index count) HWY_ATTR {
       V wx[Cell::gates], a, b;
-      LoadScanGates<Real, Cell>(job, cell, channel, count, wx);
+      LoadGates<Real, Cell>(gates, channel, count, wx);
       Cell::affine(wx, a, b);
       const V before = clear ? V(0) : L::load(carry + channel, count);
       const V h = MulAdd(a, before, b);
@@ -56,11 +59,12 @@ void RunScanForwardSummary(const ScanForward<Real>& job, const ScanPart& part, R
     L::store(V(0), offset + channel, count);
   });
   for (Index step = part.begin; step < part.end; ++step) {
-    const Index cell = plan.cells.at(row, plan.time(part.slot, step));
+    const Real* gates[Cell::gates];
+    GateRowsAt(job.gate, row, plan.time(part.slot, step), gates);
     const bool clear = plan.resets(part.slot, step);
     ForEachVector<Real>(part, [&](Index channel, Index count) HWY_ATTR {
       V wx[Cell::gates], a, b;
-      LoadScanGates<Real, Cell>(job, cell, channel, count, wx);
+      LoadGates<Real, Cell>(gates, channel, count, wx);
       Cell::affine(wx, a, b);
       const V before = clear ? V(0) : L::load(offset + channel, count);
       const V total = clear ? V(0) : L::load(gain + channel, count) * a;
@@ -75,7 +79,7 @@ template <class Real>
 HWY_INLINE const Real* StateBefore(const ScanBackward<Real>& job, Index slot, Index step) {
   const RowPlan& plan = job.plan;
   if (step == 0) return job.state_in + slot * job.hidden;
-  return job.y + job.y_map.at(plan.row_of[slot], plan.time(slot, step - 1));
+  return job.y.at(plan.row_of[slot], plan.time(slot, step - 1));
 }
 
 /// The carry is the gradient of the state that leaves the part; with it the steps are walked backwards:
@@ -88,19 +92,23 @@ void RunScanBackward(const ScanBackward<Real>& job, const ScanPart& part, Real* 
   const Index row = plan.row_of[part.slot];
   for (Index step = part.end - 1; step >= part.begin; --step) {
     const Index t = plan.time(part.slot, step);
-    const Index cell = plan.cells.at(row, t);
+    const Real* gates[Cell::gates];
+    GateRowsAt(job.gate, row, t, gates);
     const bool clear = plan.resets(part.slot, step);
-    const Real* dy = job.dy + job.dy_map.at(row, t);
+    const Real* dy = job.dy.at(row, t);
     const Real* before = StateBefore(job, part.slot, step);
+    Real* out[Cell::gates];
+    for (int g = 0; g < Cell::gates; ++g) out[g] = job.dgate[g].rows.at(row, t);
     ForEachVector<Real>(part, [&](Index channel, Index count) HWY_ATTR {
       V wx[Cell::gates], dwx[Cell::gates], a, b;
-      LoadScanGates<Real, Cell>(job, cell, channel, count, wx);
+      LoadGates<Real, Cell>(gates, channel, count, wx);
       Cell::affine(wx, a, b);
       const V dh = L::load(dy + channel, count) + L::load(carry + channel, count);
       const V previous = clear ? V(0) : L::load(before + channel, count);
       Cell::affine_backward(wx, dh * previous, dh, dwx);
       for (int g = 0; g < Cell::gates; ++g) {
-        L::store(dwx[g], job.dwx + (cell * Cell::gates + g) * job.hidden + channel, count);
+        const GateSink<Real>& sink = job.dgate[g];
+        L::store(dwx[g], out[g] + channel / L::lanes * sink.vector_stride, sink.padded ? L::lanes : count);
       }
       L::store(clear ? V(0) : a * dh, carry + channel, count);
     });
@@ -119,12 +127,13 @@ void RunScanBackwardSummary(const ScanBackward<Real>& job, const ScanPart& part,
   });
   for (Index step = part.end - 1; step >= part.begin; --step) {
     const Index t = plan.time(part.slot, step);
-    const Index cell = plan.cells.at(row, t);
-    const Real* dy = job.dy + job.dy_map.at(row, t);
+    const Real* gates[Cell::gates];
+    GateRowsAt(job.gate, row, t, gates);
+    const Real* dy = job.dy.at(row, t);
     const bool clear = plan.resets(part.slot, step);
     ForEachVector<Real>(part, [&](Index channel, Index count) HWY_ATTR {
       V wx[Cell::gates], a, b;
-      LoadScanGates<Real, Cell>(job, cell, channel, count, wx);
+      LoadGates<Real, Cell>(gates, channel, count, wx);
       Cell::affine(wx, a, b);
       if (clear) a = V(0);
       const V dh = L::load(dy + channel, count) + L::load(offset + channel, count);

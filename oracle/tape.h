@@ -25,17 +25,30 @@ class Tape {
   std::vector<double> sweep(const Var& output) const;
 
   static Tape& current() { return *current_; }
-  int record(int first, double by_first, int second, double by_second) {
+  int record(double value, int first, double by_first, int second, double by_second) {
     nodes_.push_back({by_first, by_second, first, second});
+    values_.push_back(value);
     return static_cast<int>(nodes_.size()) - 1;
   }
+
+  /// sum_i a_i b_i over the `count` nodes from `a` on and those from `b` on: one node, where products and sums would be
+  /// two for every term.
+  Var dot(int a, int b, std::size_t count);
 
  private:
   struct Node {
     double by_first, by_second;  // partial derivatives
     int first, second;           // operands; negative: a constant
   };
+  struct Dot {
+    int a, b;  // first node of each operand
+    std::size_t count;
+  };
+  static constexpr int is_dot = -2;  // as `second` of a node whose place in dots_ stands in by_second
+
   std::vector<Node> nodes_;
+  std::vector<double> values_;  // of every node
+  std::vector<Dot> dots_;
   static thread_local Tape* current_;
 };
 
@@ -59,12 +72,12 @@ inline double value(const Var& x) { return x.value(); }
 
 inline Var unary(const Var& x, double result, double derivative) {
   if (x.node() < 0) return result;
-  return {result, Tape::current().record(x.node(), derivative, -1, 0.0)};
+  return {result, Tape::current().record(result, x.node(), derivative, -1, 0.0)};
 }
 
 inline Var binary(const Var& a, double by_a, const Var& b, double by_b, double result) {
   if (a.node() < 0 && b.node() < 0) return result;
-  return {result, Tape::current().record(a.node(), by_a, b.node(), by_b)};
+  return {result, Tape::current().record(result, a.node(), by_a, b.node(), by_b)};
 }
 
 inline Var operator+(const Var& a, const Var& b) { return binary(a, 1.0, b, 1.0, a.value() + b.value()); }
@@ -88,7 +101,54 @@ inline Var tanh(const Var& x) {
   return unary(x, result, 1.0 - result * result);
 }
 
-inline Var Tape::leaf(double value) { return {value, record(-1, 0.0, -1, 0.0)}; }
+inline Var Tape::leaf(double value) { return {value, record(value, -1, 0.0, -1, 0.0)}; }
+
+/// sum_i a_i b_i. Several partial sums, so that the processor need not wait for one addition before the next.
+inline double dot(const double* a, const double* b, std::size_t count) {
+  constexpr std::size_t lanes = 8;
+  double sums[lanes] = {};
+  std::size_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    for (std::size_t k = 0; k < lanes; ++k) sums[k] += a[i + k] * b[i + k];
+  }
+  for (; i < count; ++i) sums[0] += a[i] * b[i];
+  double total = 0.0;
+  for (const double sum : sums) total += sum;
+  return total;
+}
+
+inline Var Tape::dot(int a, int b, std::size_t count) {
+  const double value = oracle::dot(&values_[static_cast<std::size_t>(a)], &values_[static_cast<std::size_t>(b)], count);
+  dots_.push_back({a, b, count});
+  return {value, record(value, -1, 0.0, is_dot, static_cast<double>(dots_.size() - 1))};
+}
+
+inline bool is_consecutive(const Var* x, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    if (x[i].node() < 0 || x[i].node() != x[0].node() + static_cast<int>(i)) return false;
+  }
+  return true;
+}
+
+inline Var dot(const Var* a, const Var* b, std::size_t count) {
+  if (count > 0 && is_consecutive(a, count) && is_consecutive(b, count)) {
+    return Tape::current().dot(a[0].node(), b[0].node(), count);
+  }
+  Var sum = 0.0;
+  for (std::size_t i = 0; i < count; ++i) sum += a[i] * b[i];
+  return sum;
+}
+
+/// The same values on nodes that follow one another, so that dot products of them are one node each.
+inline const std::vector<double>& consecutive(const std::vector<double>& values) { return values; }
+inline std::vector<Var> consecutive(const std::vector<Var>& values) {
+  std::vector<Var> copies;
+  copies.reserve(values.size());
+  for (const Var& x : values) {
+    copies.emplace_back(x.value(), Tape::current().record(x.value(), x.node(), 1.0, -1, 0.0));
+  }
+  return copies;
+}
 
 inline std::vector<double> Tape::sweep(const Var& output) const {
   std::vector<double> adjoint(nodes_.size(), 0.0);
@@ -97,6 +157,16 @@ inline std::vector<double> Tape::sweep(const Var& output) const {
   for (std::size_t i = nodes_.size(); i-- > 0;) {
     const Node& node = nodes_[i];
     if (adjoint[i] == 0.0) continue;
+    if (node.second == is_dot) {
+      const Dot& product = dots_[static_cast<std::size_t>(node.by_second)];
+      const double* a = &values_[static_cast<std::size_t>(product.a)];
+      const double* b = &values_[static_cast<std::size_t>(product.b)];
+      double* da = &adjoint[static_cast<std::size_t>(product.a)];
+      double* db = &adjoint[static_cast<std::size_t>(product.b)];
+      for (std::size_t k = 0; k < product.count; ++k) da[k] += b[k] * adjoint[i];
+      for (std::size_t k = 0; k < product.count; ++k) db[k] += a[k] * adjoint[i];
+      continue;
+    }
     if (node.first >= 0) adjoint[static_cast<std::size_t>(node.first)] += node.by_first * adjoint[i];
     if (node.second >= 0) adjoint[static_cast<std::size_t>(node.second)] += node.by_second * adjoint[i];
   }

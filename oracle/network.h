@@ -78,9 +78,8 @@ std::vector<Vector<S>> input_products(const Weights<S>& w, Index gates, Index hi
     Vector<S> product;
     for (Index j = 0; j < hidden; ++j) {
       const Index row = g * hidden + j;
-      S sum = w.bias_ih.empty() ? S(0.0) : w.bias_ih[row];
-      for (Index i = 0; i < inputs; ++i) sum += w.weight_ih[row * inputs + i] * x[i];
-      product.push_back(sum);
+      const S sum = dot(&w.weight_ih[row * inputs], x, inputs);
+      product.push_back(w.bias_ih.empty() ? sum : sum + w.bias_ih[row]);
     }
     products.push_back(product);
   }
@@ -91,12 +90,12 @@ std::vector<Vector<S>> input_products(const Weights<S>& w, Index gates, Index hi
 template <class S>
 Vector<S> recurrent_product(const Weights<S>& w, Index gates, Index heads, Index gate, const Vector<S>& v) {
   const Index hidden = static_cast<Index>(v.size()), d = hidden / heads;
+  const Vector<S>& factors = consecutive(v);
   Vector<S> product;
   for (Index j = 0; j < hidden; ++j) {
     const Index head = j / d, row = (head * gates + gate) * d + j % d;
-    S sum = w.bias_hh.empty() ? S(0.0) : w.bias_hh[gate * hidden + j];
-    for (Index e = 0; e < d; ++e) sum += w.weight_hh[row * d + e] * v[head * d + e];
-    product.push_back(sum);
+    const S sum = dot(&w.weight_hh[row * d], &factors[head * d], d);
+    product.push_back(w.bias_hh.empty() ? sum : sum + w.bias_hh[gate * hidden + j]);
   }
   return product;
 }
@@ -178,6 +177,55 @@ inline Arguments<double> gradients(const RecurrentSpec& spec, const Batch& batch
     for (const Var& x : from) to.push_back(adjoint[x.node()]);
   });
   return result;
+}
+
+/// One row of one layer that runs forwards, in pieces of at most `piece` steps: the same results and gradients (of
+/// sum(y * dy)), from a tape that is as long as a piece and not as the sequence.
+struct Passes {
+  Results<double> results;
+  Arguments<double> gradients;
+};
+
+inline Passes in_pieces(const RecurrentSpec& spec, Index steps, const Arguments<double>& arguments,
+                        const std::vector<double>& dy, Index piece) {
+  const Index states = find_cell<double>(spec.cell).states * spec.hidden_size;
+  const auto part = [](const std::vector<double>& all, Index first, Index count) {
+    return std::vector<double>(all.begin() + first, all.begin() + first + count);
+  };
+  Passes passes;
+  std::vector<Arguments<double>> pieces;  // arguments without weights
+  std::vector<double> state = arguments.state_in.empty() ? std::vector<double>(states, 0.0) : arguments.state_in;
+  Arguments<double> current{.weights = arguments.weights, .x = {}, .state_in = {}};
+  for (Index first = 0; first < steps; first += piece) {
+    const Index count = std::min(piece, steps - first);
+    current.x = part(arguments.x, first * spec.input_size, count * spec.input_size);
+    current.state_in = state;
+    const Results<double> results = forward(spec, {.rows = 1, .steps = count}, current);
+    passes.results.y.insert(passes.results.y.end(), results.y.begin(), results.y.end());
+    state = results.state_out;
+    pieces.push_back({.weights = {}, .x = current.x, .state_in = current.state_in});
+  }
+  passes.results.state_out = state;
+  if (dy.empty()) return passes;
+
+  passes.gradients.x.resize(arguments.x.size());
+  std::vector<double> dstate(states, 0.0);
+  for (Index i = static_cast<Index>(pieces.size()); i-- > 0;) {
+    const Index first = i * piece, count = std::min(piece, steps - first);
+    current.x = pieces[i].x;
+    current.state_in = pieces[i].state_in;
+    const Arguments<double> found = gradients(spec, {.rows = 1, .steps = count}, current,
+                                              part(dy, first * spec.hidden_size, count * spec.hidden_size), dstate);
+    std::copy(found.x.begin(), found.x.end(), passes.gradients.x.begin() + first * spec.input_size);
+    dstate = found.state_in;
+    const Arguments<double> weights{.weights = found.weights, .x = {}, .state_in = {}};
+    for_each_array(passes.gradients, weights, [](std::vector<double>& to, const std::vector<double>& from) {
+      if (to.empty()) to.resize(from.size(), 0.0);
+      for (std::size_t k = 0; k < from.size(); ++k) to[k] += from[k];
+    });
+  }
+  passes.gradients.state_in = dstate;
+  return passes;
 }
 
 }  // namespace oracle

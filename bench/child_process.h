@@ -1,0 +1,36 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+namespace penstock::bench {
+
+/// A program that answers one line for each line it gets. Its standard error goes to a file.
+class ChildProcess {
+ public:
+  /// `environment` is added to ours ("NAME=value"). A program that cannot be started has ended at the first ask().
+  ChildProcess(const std::vector<std::string>& command, const std::vector<std::string>& environment,
+               const std::string& error_file);
+  /// Closes its standard input and waits for it; ends it after two seconds.
+  ~ChildProcess();
+  ChildProcess(const ChildProcess&) = delete;
+  ChildProcess& operator=(const ChildProcess&) = delete;
+
+  /// Sends a line and returns the next one. Throws Error(io_failure) if the program has ended, and
+  /// Error(interrupted) if a signal came while we waited.
+  std::string ask(const std::string& line);
+
+  /// The last line that it wrote to its standard error.
+  std::string last_words() const;
+
+ private:
+  [[noreturn]] void fail_ended() const;
+
+  pid_t id_ = -1;
+  int to_ = -1, from_ = -1;
+  std::string error_file_, received_;
+};
+
+}  // namespace penstock::bench

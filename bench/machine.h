@@ -1,0 +1,25 @@
+#pragma once
+
+#include <string>
+
+#include "penstock/system.h"
+
+namespace penstock::bench {
+
+/// What a reader has to know to judge a number, or to repeat it.
+struct Machine {
+  SystemInfo system;
+  std::string kernel;    ///< "Linux 6.1.0"
+  std::string compiler;  ///< That built this program.
+  std::string governor;  ///< Of the first core's clock; empty where the system does not say.
+  double memory_bytes = 0.0;
+  double load = 0.0;  ///< Processes that wanted to run in the last minute, when the benchmark began.
+  std::string date;   ///< UTC, "2025-01-31 12:00"
+};
+
+Machine describe_machine();
+
+/// Bytes that can still be had, by the system or by the limit of our control group; 0: unknown.
+double available_memory();
+
+}  // namespace penstock::bench

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <string>
+
+#include "bench/suite.h"
+
+namespace penstock::bench {
+
+/// One JSON object, with a line break at its end; docs/benchmarks.md lists its fields.
+std::string report_json(const Report& report);
+
+/// A page with the machine, the peers, what is missing, and a table for each table; the same in a terminal.
+std::string report_markdown(const Report& report);
+
+/// Draws the ratios into a file, whose name's ending says in which format, by matplotlib in the Python of the settings.
+/// Returns why there is no picture, or nothing.
+std::string plot(const Report& report, const std::string& path);
+
+}  // namespace penstock::bench

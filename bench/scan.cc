@@ -1,0 +1,143 @@
+#include "bench/scan.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "bench/rows.h"
+#include "bench/timing.h"
+#include "oracle/scan.h"
+#include "penstock/scan.h"
+
+namespace penstock::bench {
+namespace {
+
+bool is_logarithmic(const Case& test) { return test.cell == "scan-log"; }
+
+/// One channel of one row, of an array [B, T, C].
+std::vector<double> channel_of(const Shape& shape, const std::vector<float>& all, Index row, Index channel) {
+  std::vector<double> values;
+  for (Index t = 0; t < shape.steps; ++t) values.push_back(all[(row * shape.steps + t) * shape.hidden + channel]);
+  return values;
+}
+
+/// Penstock's scan as a contender.
+class OurScan : public Contender {
+ public:
+  OurScan(const std::string& name, const Problem& problem, Algorithm algorithm)
+      : problem_(problem),
+        terms_(problem.weights_for(name)),
+        scan_(problem.test.shape.hidden, is_logarithmic(problem.test) ? ScanForm::logarithmic : ScanForm::linear),
+        execution_{.threads = problem.test.threads, .algorithm = algorithm},
+        h_(terms_[0].values.size()),
+        da_(training() ? h_.size() : 0),
+        db_(da_.size()) {}
+
+  Answers<float> check() override {
+    if (training()) {
+      train(problem_.masked_dy());
+    } else {
+      forward();
+    }
+    Answers<float> answers = last();
+    if (training()) {
+      answers.gradients.emplace_back("a", compared_rows(problem_, da_, shape().hidden));
+      answers.gradients.emplace_back("b", compared_rows(problem_, db_, shape().hidden));
+    }
+    return answers;
+  }
+  Answers<float> last() override {
+    return {.y = compared_rows(problem_, h_, shape().hidden), .dx = {}, .gradients = {}};
+  }
+  std::vector<double> sample(double seconds) override {
+    if (training()) return time_calls(seconds, [&] { train(problem_.dy); });
+    return time_calls(seconds, [&] { forward(); });
+  }
+
+ private:
+  bool training() const { return problem_.test.pass == Pass::training; }
+  const Shape& shape() const { return problem_.test.shape; }
+  Batch batch() const { return {.rows = shape().rows, .steps = shape().steps}; }
+  template <class Real>
+  SequenceView<Real> view(Real* data) const {
+    return SequenceView<Real>::batch_first(data, shape().steps, shape().hidden);
+  }
+  Scan<float>::Terms terms() const {
+    return {
+        .a = view<const float>(terms_[0].values.data()), .b = view<const float>(terms_[1].values.data()), .factor = {}};
+  }
+
+  void forward() { scan_.forward(batch(), terms(), view(h_.data()), nullptr, nullptr, execution_); }
+  void train(const std::vector<float>& dh) {
+    forward();
+    scan_.backward(batch(), terms(), view<const float>(h_.data()), nullptr, view(dh.data()), nullptr,
+                   {.a = view(da_.data()), .b = view(db_.data()), .factor = {}}, nullptr, execution_);
+  }
+
+  const Problem& problem_;
+  std::vector<Array> terms_;
+  Scan<float> scan_;
+  Execution execution_;
+  std::vector<float> h_, da_, db_;  // [B, T, C]
+};
+
+}  // namespace
+
+std::vector<Array> draw_terms(const Case& test, Random& random) {
+  const std::vector<Index> shape = {test.shape.rows, test.shape.steps, test.shape.hidden};
+  std::vector<Array> terms = {{"a", shape, {}}, {"b", shape, {}}};
+  const auto count = static_cast<std::size_t>(shape[0] * shape[1] * shape[2]);
+  for (Array& term : terms) {
+    term.values.resize(count);
+    // Everything from forgetting at once to keeping for long; additions of either sign where the form has signs.
+    for (float& value : term.values) {
+      const double positive = 1.0 - random.uniform();
+      value = static_cast<float>(is_logarithmic(test) ? std::log(positive)
+                                 : term.name == "a"   ? positive
+                                                      : 2.0 * positive - 1.0);
+    }
+  }
+  return terms;
+}
+
+double scan_memory_needed(const Case& test, int contenders) {
+  const double count = static_cast<double>(test.shape.rows) * static_cast<double>(test.shape.steps) *
+                       static_cast<double>(test.shape.hidden);
+  const double arrays = test.pass == Pass::training ? 8.0 : 3.0;  // terms and h; dh, its masked copy, gradients, room
+  return sizeof(float) * count * arrays * (contenders + 1) + 200.0 * static_cast<double>(test.shape.steps);
+}
+
+Answers<double> solve_scan(const Problem& problem) {
+  const Shape& shape = problem.test.shape;
+  const bool logarithmic = is_logarithmic(problem.test), training = problem.test.pass == Pass::training;
+  const auto function = [&](const auto& a, const auto& b) {
+    return logarithmic ? oracle::logarithmic_scan(a, b) : oracle::scan(a, b);
+  };
+  const std::size_t row_size = static_cast<std::size_t>(shape.steps * shape.hidden);
+  std::vector<double> y(problem.rows.size() * row_size), da(training ? y.size() : 0), db(da.size());
+  for (std::size_t r = 0; r < problem.rows.size(); ++r) {
+    for (Index c = 0; c < shape.hidden; ++c) {
+      const auto put = [&](std::vector<double>& all, const std::vector<double>& channel) {
+        for (Index t = 0; t < shape.steps; ++t) all[r * row_size + t * shape.hidden + c] = channel[t];
+      };
+      const std::vector<double> a = channel_of(shape, problem.weights[0].values, problem.rows[r], c);
+      const std::vector<double> b = channel_of(shape, problem.weights[1].values, problem.rows[r], c);
+      put(y, function(a, b));
+      if (!training) continue;
+      const auto gradients = oracle::scan_gradients(function, a, b, channel_of(shape, problem.dy, problem.rows[r], c));
+      put(da, gradients.first);
+      put(db, gradients.second);
+    }
+  }
+  Answers<double> answers{.y = std::move(y), .dx = {}, .gradients = {}};
+  if (training) answers.gradients = {{"a", std::move(da)}, {"b", std::move(db)}};
+  return answers;
+}
+
+std::unique_ptr<Contender> make_our_scan(const std::string& name, const Problem& problem) {
+  if (name == "penstock") return std::make_unique<OurScan>(name, problem, Algorithm::automatic);
+  if (name == "penstock-sequential") return std::make_unique<OurScan>(name, problem, Algorithm::sequential);
+  if (name == "penstock-scan") return std::make_unique<OurScan>(name, problem, Algorithm::scan);
+  throw NotOffered{"is for layers"};
+}
+
+}  // namespace penstock::bench

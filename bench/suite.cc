@@ -1,0 +1,277 @@
+#include "bench/suite.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "bench/onednn.h"
+#include "penstock/error.h"
+
+namespace penstock::bench {
+namespace {
+
+using Outcome = Entry::Outcome;
+
+struct Stopped {};
+
+/// Idle threads of one contender's pool spin for a few milliseconds after a call; the next one must not pay for them.
+constexpr auto settling_time = std::chrono::milliseconds(10);
+
+class Runner {
+ public:
+  Runner(const Settings& settings, PythonPeers& python, Limits& limits, Watcher& watcher)
+      : settings_(settings), python_(python), limits_(limits), watcher_(watcher) {}
+
+  Line run(const Case& test, const std::vector<std::string>& names) {
+    prepare(test);
+    problem_.test = test;
+    limits_.of(test);  // measured now, and once more at the end
+    Line line{.test = test, .checked = problem_.checked(), .entries = {}, .limit = {}};
+    std::vector<Candidate> candidates;
+    for (const std::string& name : names) {
+      candidates.emplace_back().entry.name = name;
+      enter(candidates.back());
+    }
+    const bool ours_right = std::ranges::none_of(
+        candidates, [](const Candidate& c) { return is_ours(c.entry.name) && c.entry.outcome == Outcome::wrong; });
+    if (ours_right) race(candidates);
+    for (Candidate& candidate : candidates) {
+      finish(candidate, ours_right);
+      line.entries.push_back(candidate.entry);
+    }
+    return line;
+  }
+
+ private:
+  struct Candidate {
+    Entry entry;
+    std::unique_ptr<Contender> contender;  // null: out
+    std::vector<double> times;
+  };
+
+  /// Numbers and the oracle's answer, kept from case to case as long as only the number of threads changes.
+  void prepare(const Case& test) {
+    Case same = test;
+    same.threads = known_.threads;
+    if (have_problem_ && same.label() == known_.label()) return;
+    problem_ = make_problem(test, settings_.seed);
+    want_ = solve(problem_);
+    known_ = test;
+    have_problem_ = true;
+  }
+
+  std::unique_ptr<Contender> make(const std::string& name) {
+    if (is_ours(name)) return make_ours(name, problem_);
+    if (name == "onednn") return make_onednn(problem_);
+    for (const Peer& peer : python_.list()) {
+      if (peer.name == name && !peer.missing.empty()) throw NotOffered{"is not here"};
+    }
+    return python_.make(name, problem_);
+  }
+
+  /// Runs `work` for a candidate; whatever goes wrong is its outcome and not ours.
+  template <class Work>
+  void guarded(Candidate& candidate, const Work& work) {
+    if (watcher_.stop()) throw Stopped();
+    const auto leave = [&](Outcome outcome, const std::string& note) {
+      candidate.entry.outcome = outcome;
+      candidate.entry.note = note;
+      candidate.contender.reset();
+    };
+    try {
+      work();
+    } catch (const NotOffered& why) {
+      leave(Outcome::skipped, why.reason);
+    } catch (const Error& error) {
+      if (error.code() == ErrorCode::interrupted || watcher_.stop()) throw Stopped();
+      if (is_ours(candidate.entry.name)) throw;
+      leave(Outcome::failed, error.what());
+    }
+  }
+
+  void judge_candidate(Candidate& candidate, const Answers<float>& got, Extent extent) {
+    const bool loose = candidate.contender->checks_in_double() && extent == Extent::without_weights;
+    constexpr double some_likeness = 1.0;  // more than that is no rounding
+    const Verdict verdict = judge(problem_, want_, got, extent, loose ? some_likeness : 0.0);
+    Entry& entry = candidate.entry;
+    if (verdict.error > entry.error || entry.tolerance == 0.0) {
+      entry.error = verdict.error;
+      entry.tolerance = verdict.tolerance;
+    }
+    if (verdict.right) return;
+    entry.outcome = Outcome::wrong;
+    entry.note = verdict.complaint;
+    candidate.contender.reset();
+    candidate.times.clear();
+  }
+
+  void enter(Candidate& candidate) {
+    guarded(candidate, [&] {
+      candidate.contender = make(candidate.entry.name);
+      judge_candidate(candidate, candidate.contender->check(), Extent::all);
+    });
+  }
+
+  /// Everybody in turn, several times over, each time another one first: what the machine does meanwhile (clocks,
+  /// neighbours) falls on all alike.
+  void race(std::vector<Candidate>& candidates) {
+    const double turn = settings_.seconds / settings_.rounds;
+    for (int round = 0; round < settings_.rounds; ++round) {
+      for (std::size_t i = 0; i < candidates.size(); ++i) {
+        Candidate& candidate = candidates[(i + static_cast<std::size_t>(round)) % candidates.size()];
+        if (candidate.contender == nullptr || has_enough(candidate.times)) continue;
+        std::this_thread::sleep_for(settling_time);
+        guarded(candidate, [&] {
+          const std::vector<double> times = candidate.contender->sample(turn);
+          candidate.times.insert(candidate.times.end(), times.begin(), times.end());
+        });
+      }
+    }
+  }
+
+  /// Three calls are enough of somebody who takes ten times the time that was meant for all of them.
+  bool has_enough(const std::vector<double>& times) const {
+    double total = 0.0;
+    for (const double time : times) total += time;
+    return times.size() >= 3 && total > 10.0 * settings_.seconds;
+  }
+
+  /// The results of the timed calls themselves must be right too.
+  void finish(Candidate& candidate, bool ours_right) {
+    if (candidate.contender == nullptr) return;
+    guarded(candidate, [&] { judge_candidate(candidate, candidate.contender->last(), Extent::without_weights); });
+    if (candidate.contender == nullptr) return;
+    if (candidate.contender->checks_in_double()) {
+      candidate.entry.note = "was compared in double; in float its rounding costs digits (see its error in the JSON)";
+    }
+    candidate.entry.time = spread(std::move(candidate.times));
+    if (!ours_right) candidate.entry.outcome = Outcome::untimed;
+  }
+
+  const Settings& settings_;
+  PythonPeers& python_;
+  Limits& limits_;
+  Watcher& watcher_;
+  Problem problem_;
+  Answers<double> want_;
+  Case known_;
+  bool have_problem_ = false;
+};
+
+bool is_wanted(const Settings& settings, const std::string& peer) {
+  return !settings.peers || std::ranges::find(*settings.peers, peer) != settings.peers->end();
+}
+
+/// Ours, then the peers of the table that are wanted.
+std::vector<std::string> contenders(const Table& table, const Settings& settings) {
+  std::vector<std::string> names = table.ours;
+  for (const std::string& peer : table.peers) {
+    if (is_wanted(settings, peer)) names.push_back(peer);
+  }
+  return names;
+}
+
+void check_peers(const Settings& settings) {
+  if (!settings.peers) return;
+  const std::vector<std::string> known = peer_names();
+  for (const std::string& peer : *settings.peers) {
+    if (std::ranges::find(known, peer) == known.end()) {
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("peers must be among {}, or none, not '{}'", fmt::join(known, ", "), peer));
+    }
+  }
+}
+
+void check_memory(const std::vector<Case>& all, int contenders) {
+  const double available = available_memory();
+  for (const Case& test : all) {
+    const double needed = memory_needed(test, contenders);
+    if (available > 0.0 && needed > available) {
+      constexpr double giga = 1e9;
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("shapes: {} needs about {:.1f} GB of memory, and {:.1f} GB are free", test.label(),
+                              needed / giga, available / giga));
+    }
+  }
+}
+
+bool needs_python(const std::vector<std::string>& names) {
+  return std::ranges::any_of(names, [](const std::string& name) { return !is_ours(name) && name != "onednn"; });
+}
+
+}  // namespace
+
+const Entry* Line::find(const std::string& name) const {
+  const auto entry = std::ranges::find(entries, name, &Entry::name);
+  return entry == entries.end() ? nullptr : &*entry;
+}
+
+bool Report::all_right() const {
+  for (const Measured& measured : tables) {
+    for (const Line& line : measured.lines) {
+      for (const Entry& entry : line.entries) {
+        if (entry.outcome == Outcome::wrong || entry.outcome == Outcome::failed) return false;
+      }
+    }
+  }
+  return true;
+}
+
+Report run(const std::vector<const Table*>& wanted, const Choice& choice, const Settings& settings, Watcher& watcher) {
+  check_peers(settings);
+  std::vector<std::vector<Case>> plan;
+  std::size_t total = 0, done = 0;
+  bool python_wanted = false;
+  for (const Table* table : wanted) {
+    const std::vector<std::string> names = contenders(*table, settings);
+    python_wanted = python_wanted || needs_python(names);
+    plan.push_back(cases(*table, choice));
+    check_memory(plan.back(), static_cast<int>(names.size()));
+    total += plan.back().size();
+  }
+
+  if (total == 0) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("cells must be of the kind that the table has, not '{}'", fmt::join(choice.cells, ",")));
+  }
+
+  Report report;
+  report.machine = describe_machine();
+  report.settings = settings;
+  report.limits = Limits(std::min(settings.seconds, 0.05));
+  std::vector<std::string> wanted_in_python;
+  for (const std::string& name : peer_names()) {
+    if (name != "onednn" && is_wanted(settings, name)) wanted_in_python.push_back(name);
+  }
+  PythonPeers python(settings.python, settings.peers_folder, wanted_in_python);
+  Runner runner(settings, python, report.limits, watcher);
+  try {
+    if (is_wanted(settings, "onednn")) report.peers.push_back(onednn());
+    if (python_wanted) {
+      watcher.at(0, total, "asking for peers");
+      report.peers.insert(report.peers.end(), python.list().begin(), python.list().end());
+      report.python = python.python_version();
+    }
+    for (std::size_t i = 0; i < wanted.size(); ++i) {
+      report.tables.push_back({wanted[i], {}});
+      const std::vector<std::string> names = contenders(*wanted[i], settings);
+      for (const Case& test : plan[i]) {
+        watcher.at(done++, total, test.label());
+        if (watcher.stop()) throw Stopped();
+        report.tables.back().lines.push_back(runner.run(test, names));
+      }
+    }
+    watcher.at(total, total, "done");
+  } catch (const Stopped&) {
+    report.interrupted = true;
+  }
+  report.limits.refresh();
+  for (Measured& measured : report.tables) {
+    for (Line& line : measured.lines) line.limit = report.limits.of(line.test);
+  }
+  return report;
+}
+
+}  // namespace penstock::bench

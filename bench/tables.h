@@ -1,0 +1,51 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/case.h"
+
+namespace penstock::bench {
+
+/// Cells that are run at the same shapes.
+struct Group {
+  std::vector<std::string> cells;
+  std::vector<Shape> shapes;
+};
+
+/// What `penstock bench NAME` measures unless it is told otherwise.
+struct Table {
+  std::string name;
+  std::string title;
+  std::string about;  ///< What the numbers are, in a sentence or two.
+  std::vector<Group> groups;
+  std::vector<Pass> passes;
+  std::vector<std::string> ours;   ///< Our ways through a case; ratios refer to the first.
+  std::vector<std::string> peers;  ///< Who else takes part, if here.
+  bool per_sequence = false;       ///< Say how much faster a sequence is than alone.
+};
+
+const std::vector<Table>& tables();
+
+/// Throws Error(invalid_argument) that lists the names there are.
+const Table& find_table(const std::string& name);
+
+/// The peers that any table knows, in the order of the tables.
+std::vector<std::string> peer_names();
+
+/// What a caller wants instead of a table's own lists; empty: the table's.
+struct Choice {
+  std::vector<std::string> cells;
+  std::vector<Shape> shapes;
+  std::vector<Pass> passes;
+  std::vector<std::string> dtypes;
+  std::vector<int> threads;  ///< 0: as many as the machine has.
+  bool quick = false;        ///< Only the first two shapes of each group.
+};
+
+/// All cases of a table, the number of threads changing fastest; none if no wanted cell is of the table's kind (a scan
+/// by itself is no layer). Throws Error(invalid_argument).
+std::vector<Case> cases(const Table& table, const Choice& choice);
+
+}  // namespace penstock::bench

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <memory>
+
+#include "penstock/recurrent.h"
+
+namespace penstock {
+
+/// In which form the terms of a scan are given.
+enum class ScanForm {
+  linear,       ///< h_t = a_t h_{t-1} + b_t.
+  logarithmic,  ///< h_t = e^la_t h_{t-1} + s_t e^lb_t; s_t = 1 where no factors are given.
+};
+
+/// The linear recurrence by itself: what lies inside minGRU, minLSTM, and diagonal state space models.
+///
+/// All tensors are [B, T, C] with free strides of B and T; states are [B, C]. h0 and the terms may have either sign in
+/// both forms. The arithmetic is linear in both: with |a| <= 1 nothing overflows that would not overflow in h itself,
+/// and no logarithm of a state is ever taken (docs/results/scan_precision.md compares). In the logarithmic form
+/// exponents saturate at +-87.3, so la = -inf gives a = 1.2e-38.
+///
+/// An object reuses its memory from call to call and allocates only when a batch is larger than any before. Not safe
+/// for two calls at once. Every call throws Error(invalid_argument) for an impossible batch or a missing tensor.
+template <class Real>
+class Scan {
+ public:
+  /// C channels; `reverse` walks every row from its last step.
+  explicit Scan(Index channels, ScanForm form = ScanForm::linear, bool reverse = false);
+  ~Scan();
+  Scan(Scan&&) noexcept;
+  Scan& operator=(Scan&&) noexcept;
+
+  /// The terms: a and b, or their logarithms and the factor s in {-1, 0, 1} (any real, in fact) or nothing.
+  struct Terms {
+    SequenceView<const Real> a;
+    SequenceView<const Real> b;
+    SequenceView<const Real> factor;
+  };
+
+  /// Gradients of the terms, of the same shapes; `factor` is that of the forward call's factor, or nothing.
+  struct TermGradients {
+    SequenceView<Real> a;
+    SequenceView<Real> b;
+    SequenceView<Real> factor;
+  };
+
+  /// h from the terms; h0 null means zeros, hT null not wanted.
+  void forward(const Batch& batch, const Terms& terms, SequenceView<Real> h, const Real* h0 = nullptr,
+               Real* hT = nullptr, const Execution& execution = {}) const;
+
+  /// Writes the gradients of the terms (of their logarithms in the logarithmic form) and of h0 from those of h and hT.
+  /// h and h0 are those of the forward call. Gradients beyond a row's length are written as zeros.
+  void backward(const Batch& batch, const Terms& terms, SequenceView<const Real> h, const Real* h0,
+                SequenceView<const Real> dh, const Real* dhT, const TermGradients& gradients, Real* dh0 = nullptr,
+                const Execution& execution = {}) const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+extern template class Scan<float>;
+extern template class Scan<double>;
+
+}  // namespace penstock

@@ -1,0 +1,179 @@
+// A scan cell with its input product: a tile of steps x one vector of channels x all gates stays in registers from the
+// product through the gates into the recurrence, so that gates are never written unless training asks for them.
+
+/// Room for steps whose inputs are used for all channels before going on: they stay in the second-level cache.
+constexpr Index kScanSites = 128;
+
+/// Where one step of one row goes.
+template <class Real>
+struct ScanSite {
+  Real* y;      // [H]
+  Real* wx;     // [G, H] or null
+  Real* carry;  // [H] of its row
+  bool clear;   // the state is zero before it
+};
+
+/// Steps whose inputs lie evenly spaced in memory, in the order in which they are walked.
+template <class Real>
+struct ScanSites {
+  const Real* x = nullptr;
+  Index stride = 0, count = 0;
+  ScanSite<Real> site[kScanSites];
+};
+
+/// Collects up to `most` sites from (slot, step) on and moves that position behind them.
+template <class Real>
+void NextSites(const ScanLayer<Real>& job, const ScanLayerPart& part, Index most, Index& slot, Index& step,
+               ScanSites<Real>& sites) {
+  const RowPlan& plan = job.plan;
+  sites.count = 0;
+  while (slot < part.slot_end && sites.count < most) {
+    if (step >= std::min(part.end, plan.length[slot])) {
+      ++slot;
+      step = part.begin;
+      continue;
+    }
+    const Index row = plan.row_of[slot], t = plan.time(slot, step);
+    const Real* x = job.x + job.x_map.at(row, t);
+    if (sites.count == 0) sites.x = x;
+    if (sites.count == 1) sites.stride = x - sites.x;
+    if (x != sites.x + sites.count * sites.stride && sites.count > 0) return;
+    ScanSite<Real>& site = sites.site[sites.count++];
+    site.y = job.y.data == nullptr ? nullptr : job.y.at(row, t);
+    site.wx = job.wx == nullptr ? nullptr : job.wx + plan.cells.at(row, t) * job.gates * job.hidden;
+    site.carry = job.carry + slot * job.hidden;
+    site.clear = plan.resets(slot, step);
+    ++step;
+  }
+}
+
+/// Gates of `rows` sites for one vector of channels: on into the recurrence, and to memory where training wants them.
+template <class Real, class Cell, int rows>
+HWY_INLINE void WalkGates(const ScanSite<Real>* site, bool walk, Index hidden, Index channel, Index count,
+                          const typename Lanes<Real>::V (*gates)[Cell::gates]) {
+  using L = Lanes<Real>;
+  using V = typename L::V;
+  Real* carry = site[0].carry + channel;
+  V h = walk ? L::load(carry, count) : V(0);
+  for (int m = 0; m < rows; ++m) {
+    if (site[m].wx != nullptr) {
+      for (int g = 0; g < Cell::gates; ++g) L::store(gates[m][g], site[m].wx + g * hidden + channel, count);
+    }
+    if (!walk) continue;
+    if (site[m].carry + channel != carry) {
+      L::store(h, carry, count);
+      carry = site[m].carry + channel;
+      h = L::load(carry, count);
+    }
+    V a, b;
+    Cell::affine(gates[m], a, b);
+    h = MulAdd(a, site[m].clear ? V(0) : h, b);
+    L::store(h, site[m].y + channel, count);
+  }
+  if (walk) L::store(h, carry, count);
+}
+
+template <class Real, class Cell>
+HWY_INLINE void LoadScanBias(const ScanLayer<Real>& job, Index channel, Index count,
+                             typename Lanes<Real>::V (&bias)[Cell::gates]) {
+  for (int g = 0; g < Cell::gates; ++g) {
+    bias[g] = job.bias == nullptr ? typename Lanes<Real>::V(0)
+                                  : Lanes<Real>::load(job.bias + g * job.hidden + channel, count);
+  }
+}
+
+template <class Real, class Cell, int rows>
+HWY_INLINE void ScanTile(const ScanLayer<Real>& job, const ScanSites<Real>& sites, Index first, Index block) {
+  using L = Lanes<Real>;
+  using V = typename L::V;
+  constexpr int G = Cell::gates;
+  const Index channel = block * L::lanes, count = std::min<Index>(L::lanes, job.hidden - channel);
+  V bias[G], acc[rows][G];
+  LoadScanBias<Real, Cell>(job, channel, count, bias);
+  for (int m = 0; m < rows; ++m) {
+    for (int g = 0; g < G; ++g) acc[m][g] = bias[g];
+  }
+  AccumulateRows<Real, rows, G>(sites.x + first * sites.stride, sites.stride, job.input,
+                                job.packed + block * job.input * G * L::lanes, acc);
+  WalkGates<Real, Cell, rows>(sites.site + first, job.y.data != nullptr, job.hidden, channel, count, acc);
+}
+
+/// A single site: several vectors of channels at once.
+template <class Real, class Cell, int blocks>
+HWY_INLINE void ScanSingle(const ScanLayer<Real>& job, const Real* x, const ScanSite<Real>& site, Index block) {
+  using L = Lanes<Real>;
+  using V = typename L::V;
+  constexpr int G = Cell::gates;
+  const Index panel_size = job.input * G * L::lanes;
+  V acc[blocks][G];
+  for (int p = 0; p < blocks; ++p) {
+    const Index channel = (block + p) * L::lanes;
+    LoadScanBias<Real, Cell>(job, channel, std::min<Index>(L::lanes, job.hidden - channel), acc[p]);
+  }
+  AccumulatePanels<Real, blocks, G>(x, job.input, job.packed + block * panel_size, panel_size, acc);
+  for (int p = 0; p < blocks; ++p) {
+    const Index channel = (block + p) * L::lanes, count = std::min<Index>(L::lanes, job.hidden - channel);
+    WalkGates<Real, Cell, 1>(&site, job.y.data != nullptr, job.hidden, channel, count, &acc[p]);
+  }
+}
+
+/// One step of one row.
+template <class Real, class Cell>
+void RunScanStep(const CellStep<Real>& step) {
+  constexpr Index lanes = Lanes<Real>::lanes;
+  ScanLayer<Real> job;
+  job.input = step.input;
+  job.hidden = step.hidden;
+  job.packed = step.packed_input;
+  job.bias = step.bias_ih;
+  job.y.data = step.next;
+  if (step.state_in[0] != step.state_out[0]) std::copy_n(step.state_in[0], step.hidden, step.state_out[0]);
+  const ScanSite<Real> site{step.next, nullptr, step.state_out[0], false};
+  ForEachTile<4>(0, (step.hidden + lanes - 1) / lanes, [&](auto blocks, Index block) HWY_ATTR {
+    ScanSingle<Real, Cell, decltype(blocks)::value>(job, step.x, site, block);
+  });
+  std::copy_n(step.next, step.hidden, step.y);
+}
+
+template <class Real, class Cell>
+void RunScanLayer(const ScanLayer<Real>& job, const ScanLayerPart& part) {
+  constexpr int rows = MaxStridedRows<Real, Cell::gates>();
+  ScanSites<Real> sites;
+  Index slot = part.slot_begin, step = part.begin;
+  for (;;) {
+    NextSites(job, part, kScanSites / rows * rows, slot, step, sites);
+    if (sites.count == 0) return;
+    if (sites.count == 1) {
+      ForEachTile<4>(part.block_begin, part.block_end, [&](auto blocks, Index block) HWY_ATTR {
+        ScanSingle<Real, Cell, decltype(blocks)::value>(job, sites.x, sites.site[0], block);
+      });
+      continue;
+    }
+    for (Index block = part.block_begin; block < part.block_end; ++block) {
+      ForEachTile<rows>(0, sites.count, [&](auto tile, Index first) HWY_ATTR {
+        ScanTile<Real, Cell, decltype(tile)::value>(job, sites, first, block);
+      });
+    }
+  }
+}
+
+/// Panels of weight_ih [G*H, I]: for each vector of channels, for each input, the gates side by side.
+template <class Real, class Cell>
+std::size_t ScanPanels(Index input, Index hidden) {
+  constexpr Index lanes = Lanes<Real>::lanes;
+  return static_cast<std::size_t>((hidden + lanes - 1) / lanes * lanes * Cell::gates * input);
+}
+
+template <class Real, class Cell>
+void PackScan(Index input, Index hidden, const Real* weight_ih, Real* packed) {
+  constexpr Index lanes = Lanes<Real>::lanes;
+  for (Index first = 0; first < hidden; first += lanes) {
+    for (Index k = 0; k < input; ++k) {
+      for (int gate = 0; gate < Cell::gates; ++gate) {
+        for (Index c = first; c < first + lanes; ++c) {
+          *packed++ = c < hidden ? weight_ih[(gate * hidden + c) * input + k] : Real(0);
+        }
+      }
+    }
+  }
+}

@@ -1,0 +1,205 @@
+// The public scan over given terms.
+
+#include "penstock/scan.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "base/check.h"
+#include "ops/geometry.h"
+#include "ops/recurrent_team.h"
+#include "ops/scan_chunks.h"
+#include "plan/plan.h"
+
+namespace penstock {
+namespace {
+
+/// What the planner has to know: a scan cell with so many gates.
+plan::CellTraits traits_of(ScanForm form) {
+  plan::CellTraits traits;
+  traits.info = {form == ScanForm::linear ? "scan" : "log-scan", "", 3, 1, true};
+  return traits;
+}
+
+}  // namespace
+
+template <class Real>
+struct Scan<Real>::Impl {
+  enum Map { of_a, of_b, of_factor, of_h, of_dh, of_da, of_db, of_dfactor };
+  static_assert(int{of_dfactor} < int{ops::Geometry::map_count});
+
+  Index channels;
+  ScanForm form;
+  bool reverse;
+  plan::CellTraits traits;
+  mutable ops::Geometry geometry;
+  mutable plan::Plan plan;
+  mutable std::vector<Real> carry, state_in, gains, offsets;
+
+  Impl(Index c, ScanForm f, bool r) : channels(c), form(f), reverse(r), traits(traits_of(f)) {
+    constexpr Index most = Index{1} << 30;
+    require(c >= 1 && c <= most, "channels must be 1 to {}, not {}", most, c);
+  }
+
+  void check(const Terms& terms) const {
+    require(static_cast<bool>(terms.a), "terms.a is missing");
+    require(static_cast<bool>(terms.b), "terms.b is missing");
+    require(form == ScanForm::logarithmic || !terms.factor,
+            "terms.factor belongs to the logarithmic form; the linear one has signs in a and b");
+  }
+
+  void prepare(const Batch& batch, const Terms& terms, const Execution& execution) const {
+    check(terms);
+    geometry.prepare(batch, terms.a.row_stride, terms.a.step_stride, channels, reverse);
+    plan = plan::make_plan({&traits, batch.rows, batch.steps, channels, 1, resolve_threads(execution.threads),
+                            execution.algorithm, execution.exact});
+    const auto states = static_cast<std::size_t>(batch.rows * channels);
+    grow(carry, states);
+    if (plan.chunk > 0) {
+      const auto chunks = static_cast<std::size_t>((batch.steps + plan.chunk - 1) / plan.chunk);
+      grow(gains, states * chunks);
+      grow(offsets, states * chunks);
+    }
+  }
+
+  static void grow(std::vector<Real>& memory, std::size_t size) {
+    if (memory.size() < size) memory.resize(size);
+  }
+
+  template <class Value>
+  cpu::ChannelRows<Value> rows(SequenceView<Value> view, Map map) const {
+    return {view.data, geometry.map(map, view.row_stride, view.step_stride), 1};
+  }
+
+  void describe(const Terms& terms, cpu::ChannelRows<const Real>* gate) const {
+    gate[0] = rows(terms.a, of_a);
+    gate[1] = rows(terms.b, of_b);
+    if (terms.factor) gate[2] = rows(terms.factor, of_factor);
+  }
+
+  cpu::CellKernels<Real> kernels(const Terms& terms) const {
+    return cpu::given_kernels<Real>(form == ScanForm::linear ? cpu::Given::terms
+                                    : terms.factor           ? cpu::Given::signed_logs
+                                                             : cpu::Given::logs);
+  }
+
+  void load(const Real* states, std::vector<Real>& slots) const {
+    const cpu::RowPlan& rows = geometry.plan();
+    for (Index slot = 0; slot < rows.rows; ++slot) {
+      Real* to = slots.data() + slot * channels;
+      if (states == nullptr) {
+        std::fill_n(to, channels, Real(0));
+      } else {
+        std::copy_n(states + rows.row_of[slot] * channels, channels, to);
+      }
+    }
+  }
+
+  void store(Real* states) const {
+    if (states == nullptr) return;
+    const cpu::RowPlan& rows = geometry.plan();
+    for (Index slot = 0; slot < rows.rows; ++slot) {
+      std::copy_n(carry.data() + slot * channels, channels, states + rows.row_of[slot] * channels);
+    }
+  }
+
+  /// Calls run(part, carry), or in chunks summary(part, gain, offset) before it, as the plan has it.
+  template <class Run, class Summary>
+  void walk(bool backward, Index lanes, const Run& run, const Summary& summary) const {
+    const cpu::RowPlan& rows = geometry.plan();
+    if (plan.algorithm == Algorithm::scan) {
+      return ops::scan_in_chunks<Real>(
+          rows, geometry.steps(), channels, plan.chunk, plan.threads(), backward, carry.data(),
+          {gains.data(), offsets.data()}, [](const cpu::ScanPart&) {}, summary, run);
+    }
+    const Index vectors = (channels + lanes - 1) / lanes;
+    run_team(plan.threads(), [&](int thread, int team) {
+      const int channel_parts = team == plan.threads() ? plan.channel_parts : 1;
+      const int row_parts = team / channel_parts;
+      const int row_part = thread / channel_parts, channel_part = thread % channel_parts;
+      const Index begin = vectors * channel_part / channel_parts * lanes;
+      const Index end = std::min(channels, vectors * (channel_part + 1) / channel_parts * lanes);
+      const Index last = ops::slot_boundary(rows, geometry.cells(), row_part + 1, row_parts);
+      for (Index slot = ops::slot_boundary(rows, geometry.cells(), row_part, row_parts); slot < last; ++slot) {
+        run({slot, 0, rows.length[slot], begin, end}, carry.data() + slot * channels);
+      }
+    });
+  }
+
+  cpu::GateSink<Real> sink(SequenceView<Real> view, Map map, Index lanes) const {
+    return {rows(view, map), lanes, false};
+  }
+};
+
+template <class Real>
+Scan<Real>::Scan(Index channels, ScanForm form, bool reverse)
+    : impl_(std::make_unique<Impl>(channels, form, reverse)) {}
+template <class Real>
+Scan<Real>::~Scan() = default;
+template <class Real>
+Scan<Real>::Scan(Scan&&) noexcept = default;
+template <class Real>
+Scan<Real>& Scan<Real>::operator=(Scan&&) noexcept = default;
+
+template <class Real>
+void Scan<Real>::forward(const Batch& batch, const Terms& terms, SequenceView<Real> h, const Real* h0, Real* hT,
+                         const Execution& execution) const {
+  const Impl& impl = *impl_;
+  require(static_cast<bool>(h), "h is missing");
+  impl.prepare(batch, terms, execution);
+  impl.load(h0, impl.carry);
+  const cpu::CellKernels<Real> kernels = impl.kernels(terms);
+  cpu::ScanForward<Real> job;
+  job.plan = impl.geometry.plan();
+  impl.describe(terms, job.gate);
+  job.y = impl.rows(h, Impl::of_h);
+  impl.walk(
+      false, kernels.lanes, [&](const cpu::ScanPart& part, Real* carry) { kernels.scan_forward(job, part, carry); },
+      [&](const cpu::ScanPart& part, Real* gain, Real* offset) {
+        kernels.scan_forward_summary(job, part, gain, offset);
+      });
+  impl.store(hT);
+  impl.geometry.clear_padding(h, impl.channels);
+}
+
+template <class Real>
+void Scan<Real>::backward(const Batch& batch, const Terms& terms, SequenceView<const Real> h, const Real* h0,
+                          SequenceView<const Real> dh, const Real* dhT, const TermGradients& gradients, Real* dh0,
+                          const Execution& execution) const {
+  const Impl& impl = *impl_;
+  require(static_cast<bool>(h), "h is missing");
+  require(static_cast<bool>(dh), "dh is missing");
+  require(static_cast<bool>(gradients.a), "gradients.a is missing");
+  require(static_cast<bool>(gradients.b), "gradients.b is missing");
+  require(static_cast<bool>(gradients.factor) == static_cast<bool>(terms.factor),
+          "gradients.factor must be there exactly when terms.factor is");
+  impl.prepare(batch, terms, execution);
+  Impl::grow(impl.state_in, static_cast<std::size_t>(batch.rows * impl.channels));
+  impl.load(dhT, impl.carry);
+  impl.load(h0, impl.state_in);
+  const cpu::CellKernels<Real> kernels = impl.kernels(terms);
+  cpu::ScanBackward<Real> job;
+  job.plan = impl.geometry.plan();
+  job.hidden = impl.channels;
+  impl.describe(terms, job.gate);
+  job.y = impl.rows(h, Impl::of_h);
+  job.state_in = impl.state_in.data();
+  job.dy = impl.rows(dh, Impl::of_dh);
+  job.dgate[0] = impl.sink(gradients.a, Impl::of_da, kernels.lanes);
+  job.dgate[1] = impl.sink(gradients.b, Impl::of_db, kernels.lanes);
+  if (terms.factor) job.dgate[2] = impl.sink(gradients.factor, Impl::of_dfactor, kernels.lanes);
+  impl.walk(
+      true, kernels.lanes, [&](const cpu::ScanPart& part, Real* carry) { kernels.scan_backward(job, part, carry); },
+      [&](const cpu::ScanPart& part, Real* gain, Real* offset) {
+        kernels.scan_backward_summary(job, part, gain, offset);
+      });
+  impl.store(dh0);
+  impl.geometry.clear_padding(gradients.a, impl.channels);
+  impl.geometry.clear_padding(gradients.b, impl.channels);
+  if (terms.factor) impl.geometry.clear_padding(gradients.factor, impl.channels);
+}
+
+template class Scan<float>;
+template class Scan<double>;
+
+}  // namespace penstock

@@ -1,0 +1,95 @@
+// Denormal and infinite weights: right, and no slower than ordinary ones.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "bench/contender.h"
+#include "bench/timing.h"
+#include "support/names.h"
+
+namespace penstock::bench {
+namespace {
+
+constexpr float infinity = std::numeric_limits<float>::infinity();
+constexpr float denormal = 1e-40f;
+
+class SpecialValues : public testing::TestWithParam<std::string> {
+ protected:
+  Problem problem(const Shape& shape, Pass pass) const {
+    return make_problem({.cell = GetParam(), .shape = shape, .pass = pass}, 5);
+  }
+};
+
+std::vector<float>& find(Problem& problem, const std::string& name) {
+  return std::ranges::find(problem.weights, name, &Array::name)->values;
+}
+
+void make_denormal(Problem& problem, bool all) {
+  for (Array& array : problem.weights) {
+    for (std::size_t i = 0; i < array.values.size(); ++i) {
+      if (all || i % 2 == 0) array.values[i] = std::copysign(denormal, array.values[i]);
+    }
+  }
+}
+
+void expect_right(const Problem& problem) {
+  const Verdict verdict = judge(problem, solve(problem), make_ours("penstock", problem)->check(), Extent::all);
+  EXPECT_TRUE(verdict.right) << problem.test.label() << ": " << verdict.complaint;
+}
+
+TEST_P(SpecialValues, DenormalWeightsAreRight) {
+  for (const bool all : {false, true}) {
+    for (const Pass pass : {Pass::forward, Pass::training}) {
+      Problem test = problem({3, 33, 17, 19}, pass);
+      make_denormal(test, all);
+      expect_right(test);
+    }
+  }
+}
+
+TEST_P(SpecialValues, InfiniteWeightsAreRight) {
+  // An infinite input weight saturates its gate at every step, one way or the other; each in another unit, since a
+  // gate of 0 times an infinite candidate is nothing that could be right.
+  for (const float weight : {infinity, -infinity}) {
+    Problem test = problem({3, 33, 17, 19}, Pass::forward);
+    std::vector<float>& values = find(test, "weight_ih_l0");
+    const std::size_t rows = values.size() / 17, middle = rows / 2 + 1;
+    values[0] = values[middle * 17] = values[values.size() - 1] = weight;
+    expect_right(test);
+    test = problem({1, 9, 1, 33}, Pass::step);
+    find(test, "bias_ih_l0")[5] = weight;
+    expect_right(test);
+  }
+}
+
+double fastest(Contender& contender) { return std::ranges::min(contender.sample(2e-3)); }
+
+TEST_P(SpecialValues, DenormalWeightsAreNotSlow) {
+  for (const Pass pass : {Pass::forward, Pass::training, Pass::step}) {
+    const Problem ordinary = problem({4, 64, 64, 64}, pass);
+    Problem special = ordinary;
+    make_denormal(special, true);
+    const auto usual = make_ours("penstock", ordinary), slow = make_ours("penstock", special);
+    double usual_seconds = 1.0, slow_seconds = 1.0;
+    // The fastest of several turns: neighbours make some of them slow, denormals would make all of them so.
+    for (int turn = 0; turn < 5 || (turn < 50 && slow_seconds > 2.0 * usual_seconds); ++turn) {
+      usual_seconds = std::min(usual_seconds, fastest(*usual));
+      slow_seconds = std::min(slow_seconds, fastest(*slow));
+    }
+    EXPECT_LE(slow_seconds, 2.0 * usual_seconds) << special.test.label();
+  }
+}
+
+std::vector<std::string> cell_names() {
+  std::vector<std::string> names;
+  for (const CellInfo& cell : cells()) names.emplace_back(cell.name);
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(Cells, SpecialValues, testing::ValuesIn(cell_names()), test::test_name);
+
+}  // namespace
+}  // namespace penstock::bench

@@ -1,0 +1,230 @@
+"""penstock bench: what it prints, what it refuses, and that one wrong weight costs it every time."""
+
+import json
+import os
+import re
+import signal
+import sys
+
+import pytest
+
+from program import refuses, run, start
+
+SMALL = ["--shapes", "2x5x3x4", "--threads", 1, "--seconds", 0.002]
+ALONE = ["--peers", "none", *SMALL]
+OUTCOMES = {"timed", "wrong", "skipped", "failed", "untimed"}
+
+
+@pytest.fixture
+def variables(monkeypatch):
+    """Sets variables of the program's environment."""
+    return lambda **values: [monkeypatch.setenv(name, value) for name, value in values.items()]
+
+
+def bench(*arguments, **options):
+    return run("bench", *arguments, "--json", "-", **options).json()
+
+
+def results(report):
+    return [entry for table in report["tables"] for case in table["cases"] for entry in case["results"]]
+
+
+def test_a_table_for_people():
+    result = run("bench", "layer", "--cells", "lstm", *ALONE)
+    assert "## One layer over whole sequences" in result.out
+    row = next(line for line in result.out.splitlines() if line.startswith("| lstm"))
+    assert "2,5,3,4" in row and re.search(r"\d\.\d{3} - ", row)
+    assert result.err == "1/2 lstm 2x5x3x4 forward f32, 1 thread\n2/2 lstm 2x5x3x4 training f32, 1 thread\n"
+    assert run("bench", "layer", "--cells", "lstm", "--quiet", *ALONE).err == ""
+
+
+@pytest.mark.parametrize("table", ["layer", "scan", "stream", "batch", "fused", "cuda_rnn", "cs179"])
+def test_every_table_is_complete(table):
+    report = bench(table, *ALONE)
+    assert report["all_right"] and not report["interrupted"]
+    assert report["command"].startswith(f"penstock bench {table} --peers none")
+    assert {"cpu", "isa", "threads", "kernel", "compiler", "gemm", "date", "load"} <= report["machine"].keys()
+    assert report["tables"][0]["name"] == table
+    for case in report["tables"][0]["cases"]:
+        assert [case[axis] for axis in "BTIH"] == [2, 5, 3, 4]
+        assert case["limit"]["seconds"] > 0 and case["checked"].startswith("all 5 steps of rows 0 and 1 of 2")
+        first = case["results"][0]
+        assert first["name"] == "penstock" and first["outcome"] == "timed" and first["ratio"] == 1
+        assert 0 < first["minimum"] <= first["lower_quartile"] <= first["median"] <= first["maximum"]
+        assert 0 <= first["error"] <= first["tolerance"] < 1e-4
+
+
+def test_all_tables_and_files(tmp_path):
+    run("bench", "all", *ALONE, "--cells", "gru", "--json", "all.json", "--markdown", "page.md", cwd=tmp_path)
+    report = json.loads((tmp_path / "all.json").read_text())
+    assert len([table for table in report["tables"] if table["cases"]]) == 6
+    page = (tmp_path / "page.md").read_text()
+    assert page.startswith("# Benchmarks on a CPU\n") and page.count("\n## ") == 6
+
+
+def test_quick_takes_few_shapes():
+    report = bench("batch", "--quick", "--peers", "none", "--threads", 1, "--cells", "lstm")
+    assert [case["B"] for case in report["tables"][0]["cases"]] == [1, 8]
+
+
+@pytest.mark.parametrize("weight", [0, 40, 127])
+@pytest.mark.parametrize("table", ["layer", "stream"])
+def test_one_wrong_weight_leaves_no_time(variables, table, weight):
+    variables(PENSTOCK_BENCH_FAULT=f"penstock:{weight}")
+    result = run("bench", table, "--cells", "lstm", "--peers", "onednn", *SMALL, "--markdown", "-", expect=1)
+    assert "penstock bench: penstock is wrong in lstm 2x5x3x4" in result.err and "no time: y is off by" in result.err
+    rows = [line for line in result.out.splitlines() if line.startswith("| lstm")]
+    assert rows
+    for row in rows:
+        cells = [cell.strip() for cell in row.split("|")]
+        assert cells[5] == "WRONG" and "not timed" in cells and "x)" not in row and " - " not in row.replace("| -", "")
+    report = json.loads(run("bench", table, "--cells", "lstm", *ALONE, "--json", "-", expect=1).out)
+    assert not report["all_right"]
+    for entry in results(report):
+        assert entry["outcome"] == "wrong" and entry["error"] > entry["tolerance"]
+        assert not {"median", "minimum", "maximum", "ratio"} & entry.keys()
+
+
+def test_a_wrong_peer_has_no_time_and_we_have(variables):
+    variables(PENSTOCK_BENCH_FAULT="onednn:5")
+    report = bench("layer", "--cells", "lstm", "--peers", "onednn", *SMALL, expect=1)
+    for entry in results(report):
+        assert entry["outcome"] == ("timed" if entry["name"] == "penstock" else "wrong")
+
+
+def test_peers_agree_and_stand_beside_us():
+    """Python itself has them where these tests run (tests/python/requirements.txt)."""
+    report = bench("layer", "--cells", "gru,mingru-log", "--python", sys.executable, "--peers", "torch,numpy,onednn", *SMALL)
+    assert {"torch", "numpy", "onednn"} == {peer["name"] for peer in report["peers"]} and report["missing"] == []
+    by_name = {}
+    for entry in results(report):
+        assert entry["outcome"] in ("timed", "skipped"), entry
+        by_name.setdefault(entry["name"], []).append(entry["outcome"])
+    assert by_name["torch"] == ["timed"] * 4
+    assert by_name["numpy"] == ["timed", "skipped"] * 2
+    assert by_name["onednn"] == ["timed"] * 2 + ["skipped"] * 2
+
+
+@pytest.mark.parametrize("peer", ["penstock", "numpy", "torch"])
+def test_a_wrong_term_of_a_scan(variables, peer):
+    variables(PENSTOCK_BENCH_FAULT=f"{peer}:15")
+    report = bench("scan", "--python", sys.executable, "--peers", "numpy,torch", "--cells", "scan", "--passes", "forward", *SMALL, expect=1)
+    right = "untimed" if peer == "penstock" else "timed"
+    for entry in results(report):
+        assert entry["outcome"] in ("wrong" if entry["name"] == peer else right, "skipped"), entry
+    assert "wrong" in [entry["outcome"] for entry in results(report)]
+
+
+def test_a_wrong_weight_of_a_peer_in_python(variables):
+    variables(PENSTOCK_BENCH_FAULT="numpy:3")
+    report = bench("stream", "--cells", "slstm", "--python", sys.executable, "--peers", "numpy", *SMALL, expect=1)
+    assert [entry["outcome"] for entry in results(report)] == ["timed", "wrong"]
+
+
+def test_missing_peers_are_named():
+    result = run("bench", "layer", "--cells", "gru", "--python", "/nowhere/python", "--json", "-", *SMALL)
+    report = result.json()
+    assert {peer["name"] for peer in report["missing"]} == {"torch", "torch-compile", "torch-loop", "onnxruntime", "numpy", "numba"}
+    for peer in report["missing"]:
+        assert peer["reason"] == "cannot start /nowhere/python: No such file or directory"
+        assert f"penstock bench: {peer['name']} is left out: cannot start" in result.err
+    skipped = [entry for entry in results(report) if entry["name"] == "torch"]
+    assert skipped and all(entry["outcome"] == "skipped" and entry["note"] == "is not here" for entry in skipped)
+
+
+def test_without_the_peers_folder(variables):
+    variables(PENSTOCK_BENCH_PEERS="")
+    report = bench("layer", "--cells", "gru", *SMALL)
+    assert {peer["reason"] for peer in report["missing"]} == {"bench/peers is not here"}
+    assert [peer["name"] for peer in report["peers"]] == ["onednn"]
+
+
+def test_a_peer_that_dies_is_named(variables, tmp_path):
+    (tmp_path / "server.py").write_text(
+        "import json, sys\n"
+        "for line in sys.stdin:\n"
+        "    if 'hello' not in line: sys.exit('the end')\n"
+        "    peers = [{'name': 'torch', 'version': '0', 'missing': ''}]\n"
+        "    print(json.dumps({'python': '3', 'peers': peers}), flush=True)\n"
+    )
+    variables(PENSTOCK_BENCH_PEERS=str(tmp_path))
+    result = run("bench", "fused", "--cells", "gru", "--peers", "torch", *SMALL, "--json", "-", expect=1)
+    assert "penstock bench: torch failed in gru 2x5x3x4 forward f32, 1 thread, no time: the end\n" in result.err
+    assert [entry["outcome"] for entry in results(result.json())] == ["timed", "timed", "failed"]
+
+
+def test_a_picture_that_cannot_be_drawn_is_no_failure(tmp_path):
+    result = run("bench", "layer", "--cells", "gru", *ALONE, "--python", "/nowhere/python", "--plot", "p.svg", cwd=tmp_path)
+    assert "penstock bench: there is no plot: cannot start /nowhere/python" in result.err
+
+
+def test_without_wide_vectors(variables):
+    variables(PENSTOCK_ISA="baseline")
+    report = bench("layer", *ALONE)
+    assert report["machine"]["isa"] == "baseline" and report["all_right"]
+
+
+def test_thread_counts():
+    report = bench("fused", "--cells", "gru", "--shapes", "2x5x3x4", "--peers", "none", "--threads", "0,1,64", "--seconds", 0.002)
+    counts = [case["threads"] for case in report["tables"][0]["cases"]]
+    assert counts[0] == report["machine"]["threads"] and counts[-1] == 64
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ([], "TABLE is missing"),
+        (["layers"], "TABLE must be one of layer, scan, stream, batch, fused, cuda_rnn, cs179 or all, not 'layers'"),
+        (["layer", "--threads", 5000], "--threads must be 0 to 1024, not 5000"),
+        (["layer", "--threads", "1,-2"], "--threads must be 0 to 1024, not -2"),
+        (["layer", "--threads", "many"], "--threads must be a whole number, not 'many'"),
+        (["layer", "--shapes", "1x2x3"], "--shapes must be BxTxIxH, such as 16x200x256x256, each at least 1, not '1x2x3'"),
+        (["layer", "--passes", "step"], "--passes must be among those of the table layer, not 'step'"),
+        (["layer", "--passes", "up"], "--passes must be among forward, training and step, not 'up'"),
+        (["layer", "--dtypes", "f8"], "--dtypes must be f32, not 'f8'"),
+        (["scan", "--cells", "lstm"], "--cells must be of the kind that the table has, not 'lstm'"),
+        (["layer", "--seconds", 0], "--seconds must be above 0 and at most 3600, not 0"),
+        (["layer", "--peers", "none,torch"],
+         "--peers must be among torch, torch-compile, onnxruntime, onednn, numpy, numba, torch-loop, or none, not 'none'"),
+        (["layer", "--shapes", "1x1x9999999x1"],
+         "--shapes must have an input and a hidden size of at most 1048576 each, not 1x1x9999999x1"),
+    ],
+)
+def test_misuse(arguments, message):
+    refuses("bench", *arguments, message=message, status=2, verb="bench")
+
+
+def test_shapes_beyond_the_memory():
+    result = run("bench", "layer", "--shapes", "100000x1000000x64x64", expect=2)
+    assert re.fullmatch(
+        r"penstock bench: --shapes: lstm 100000x1000000x64x64 forward f32, 1 thread needs about \d+\.\d GB of memory, "
+        r"and \d+\.\d GB are free \(see 'penstock bench --help'\)\n",
+        result.err,
+    )
+    assert result.out == ""
+
+
+def test_files_that_cannot_be_written():
+    result = run("bench", "layer", "--json", "/nowhere/a.json", expect=1)
+    assert result.err == "penstock bench: --json /nowhere/a.json: cannot write\n"
+
+
+def test_interrupted_it_reports_what_it_has():
+    process = start("bench", "layer", "--cells", "lstm", "--peers", "none", "--threads", 1, "--seconds", 1, "--json", "-")
+    lines = [process.stderr.readline() for _ in range(2)]
+    assert lines[1].startswith(b"2/")
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGINT
+    report = json.loads(out)
+    assert report["interrupted"] and len(report["tables"][0]["cases"]) >= 1
+
+
+def test_nothing_stays_behind(tmp_path):
+    folder = {"TMPDIR": str(tmp_path)}
+    os.environ.update(folder)
+    try:
+        bench("layer", "--cells", "gru", "--python", sys.executable, "--peers", "numpy", *SMALL)
+    finally:
+        del os.environ["TMPDIR"]
+    assert list(tmp_path.glob("penstock*")) == []

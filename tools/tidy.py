@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+"""Runs clang-tidy over the sources of src/, bench/ and apps/, and over our headers through them.
+
+    tools/tidy.py BUILD_DIR
+
+Nine tenths of clang-tidy's time goes into walking the headers of libraries, again for every source. So sources that are
+compiled alike are checked as one unit: a file that includes them all, on which clang-tidy finds what it finds in each.
+Only sources that compile themselves once per instruction set stay alone. A unit that does not parse, because two of its
+files give one name to different things, is checked in halves, which takes longer. Exits with status 1 if there are findings.
+"""
+
+import argparse
+import json
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDERS = ("src", "bench", "apps")
+ALONE = "hwy/foreach_target.h"  # includes the source that includes it
+DOES_NOT_PARSE = "[clang-diagnostic-error]"
+
+
+def flags_of(command):
+    """The compiler's flags in a command of compile_commands.json, without launcher, files and precompiled headers."""
+    words = shlex.split(command)
+    first = next(i for i, word in enumerate(words) if word.startswith("-"))
+    flags, skip = [], False
+    for word, following in zip(words[first:], [*words[first + 1:], ""]):
+        if skip:
+            skip = False
+        elif word in ("-o", "-c") or (word == "-include" and "cmake_pch" in following):
+            skip = True
+        else:
+            flags.append(word)
+    return tuple(flags)
+
+
+def units_of(build):
+    """Pairs of flags and the sources to check with them in one go; the longest first."""
+    alone, together = [], defaultdict(list)
+    for entry in json.loads((build / "compile_commands.json").read_text()):
+        source = Path(entry["directory"], entry["file"]).resolve()
+        if not any(source.is_relative_to(ROOT / folder) for folder in FOLDERS):
+            continue
+        flags = flags_of(entry["command"])
+        if ALONE in source.read_text():
+            alone.append((flags, [source]))
+        else:
+            together[flags].append(source)
+    return sorted(together.items(), key=lambda unit: -len(unit[1])) + alone
+
+
+def tidy(flags, source):
+    """What clang-tidy finds in a source; empty if nothing."""
+    command = ["clang-tidy", "--quiet", f"--config-file={ROOT / '.clang-tidy'}", str(source), "--", *flags]
+    result = subprocess.run(command, capture_output=True, text=True)
+    if result.returncode == 0:
+        return ""
+    return result.stdout or result.stderr or f"{source}: clang-tidy ended with status {result.returncode}\n"
+
+
+def check(unit):
+    flags, sources = unit
+    if len(sources) == 1:
+        return tidy(flags, sources[0])
+    with tempfile.NamedTemporaryFile("w", suffix=".cc") as file:
+        file.writelines(f'#include "{source}"  // NOLINT(bugprone-suspicious-include)\n' for source in sources)
+        file.flush()
+        found = tidy((*flags, "-Wno-shadow"), file.name)  # files do not shadow each other; g++ warns of the rest
+    if DOES_NOT_PARSE not in found:
+        return found
+    reason = next(line for line in found.splitlines() if DOES_NOT_PARSE in line)
+    print(f"tidy.py: {len(sources)} sources do not parse as one, so halves are checked: {reason}", file=sys.stderr)
+    middle = len(sources) // 2
+    return check((flags, sources[:middle])) + check((flags, sources[middle:]))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("build", type=Path, help="a configured build folder, for its compile_commands.json")
+    units = units_of(parser.parse_args().build)
+    known = {source for _, sources in units for source in sources}
+    for source in (path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.cc"))):
+        if source not in known:
+            sys.exit(f"tidy.py: {source} is not in compile_commands.json; is the build folder configured with everything?")
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        findings = "".join(pool.map(check, units))
+    sys.stderr.write(findings)
+    return 1 if findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
