@@ -136,14 +136,13 @@ struct Run {
 
   DeviceSequence sequence(const Buffer& buffer) const { return {buffer.address(), c.steps * c.channels, c.channels}; }
   ScanShape shape() const { return {.storage = c.storage, .rows = c.rows, .steps = c.steps, .channels = c.channels}; }
-  ScanForward forward() const { return {.shape = shape(), .a = sequence(a), .b = sequence(b), .y = sequence(da)}; }
+  ScanForward forward() const { return {.shape = shape(), .terms = {sequence(a), sequence(b)}, .y = sequence(da)}; }
   ScanBackward backward() const {
     return {.shape = shape(),
-            .a = sequence(a),
+            .terms = {sequence(a)},
             .y = sequence(y),
             .dy = sequence(b),
-            .da = sequence(da),
-            .db = sequence(db)};
+            .dterms = {sequence(da), sequence(db)}};
   }
 
   /// Greatest difference over some channels of some rows, relative to the greatest value.
@@ -302,8 +301,7 @@ int first_call() {
     return DeviceSequence{of.address(), c.steps * c.channels, c.channels};
   };
   const ScanForward call{.shape = {.rows = c.rows, .steps = c.steps, .channels = c.channels},
-                         .a = sequence(a),
-                         .b = sequence(b),
+                         .terms = {sequence(a), sequence(b)},
                          .y = sequence(y)};
   const ScanExecutable executable(device, call);
   Buffer workspace(stream, executable.workspace_bytes());

@@ -22,13 +22,21 @@ struct Shape {
 };
 
 Shape best_shape(const GpuScanProblem& problem) {
+  const bool wide = problem.storage == Storage::f32;
   // Where rows end and where they restart takes registers that values would need.
-  if (problem.lengths || problem.reset) return {4, 16, 512, 1, 1};
-  if (problem.backward) return problem.storage == Storage::f32 ? Shape{4, 16, 512, 1, 1} : Shape{4, 32, 256, 1, 1};
+  const bool ragged = problem.lengths || problem.reset;
+  if (problem.computed) {
+    if (problem.backward) return Shape{4, ragged || (wide && problem.gates > 2) ? 16 : 24, 256, 1, 1};
+    return wide && !ragged && problem.gates == 2 ? Shape{4, 32, 512, 1, 1} : Shape{4, 16, ragged ? 256 : 512, 1, 1};
+  }
+  if (ragged) return {4, 16, 512, 1, 1};
+  if (problem.backward) return wide ? Shape{4, 16, 512, 1, 1} : Shape{4, 32, 256, 1, 1};
   return {4, 32, 512, 1, 1};
 }
 
-constexpr int inputs_of(const GpuScanProblem& problem) { return problem.backward ? 3 : 2; }
+constexpr int inputs_of(const GpuScanProblem& problem) {
+  return problem.backward ? problem.read_back + 2 : problem.gates;
+}
 
 /// The widest vector up to the wished one that every address and the number of channels allow.
 int fitting_vector(const GpuScanProblem& problem, int wished) {
@@ -96,6 +104,7 @@ GpuScanPlan plan_gpu_scan(const GpuScanProblem& problem, const GpuModel& gpu) {
   plan.vector = fitting_vector(problem, shape.access_bytes / size_of(problem.storage));
   plan.steps = shape.steps;
   plan.depth = shape.depth;
+  plan.keep = problem.computed && !problem.backward;
   plan.blocks = shape.blocks;
   // Lanes that no channel needs walk over time instead.
   const auto needed = static_cast<std::uint64_t>((problem.channels + plan.vector - 1) / plan.vector);

@@ -30,7 +30,7 @@ struct GpuModel {
   int architecture() const { return compute_major * 10 + compute_minor; }
 };
 
-/// One linear recurrence h_t = a_t h_{t-1} + b_t over [B, T, C] on a GPU.
+/// One linear recurrence h_t = a_t h_{t-1} + b_t over [B, T, C] on a GPU; a and b are read or made of what is read.
 struct GpuScanProblem {
   /// Rows, steps and channels are 32-bit numbers on the GPU, and so is what a chunk or a tile beyond them adds.
   static constexpr Index max_size = (Index{1} << 31) - (Index{1} << 20) - 1;
@@ -40,6 +40,9 @@ struct GpuScanProblem {
   Index steps = 1;     // T
   Index channels = 1;  // C
   bool backward = false;
+  int gates = 2;          ///< Values of a step that a and b are made of: read, and on the way back written.
+  int read_back = 1;      ///< How many of them the way back reads.
+  bool computed = false;  ///< Making a and b takes arithmetic.
   /// Greatest power of two, up to 16 bytes, that divides every address and stride in bytes.
   int alignment = 16;
   bool lengths = false;
@@ -52,17 +55,18 @@ struct GpuScanProblem {
 /// memory: `lanes` threads side by side over channels, `groups` of them one after the other over time. Blocks pass the
 /// state on through memory (decoupled look-back), so that everything is read and written once.
 struct GpuScanPlan {
-  int vector = 1;    ///< Neighbouring channels of one thread.
-  int lanes = 32;    ///< Threads side by side over channels.
-  int groups = 8;    ///< Of such threads, over time.
-  int steps = 16;    ///< Steps of one thread.
-  int depth = 3;     ///< Tiles whose values a block holds or awaits.
-  int piece = 4;     ///< Bytes of one copy to shared memory.
-  int window = 16;   ///< Chunks that a block looks back over at once.
-  int blocks = 1;    ///< Blocks that one multiprocessor holds.
-  Index shared = 0;  ///< Bytes of shared memory of a block.
-  Index tiles = 0;   ///< Of the whole problem.
-  Index grid = 0;    ///< Blocks of the launch.
+  int vector = 1;     ///< Neighbouring channels of one thread.
+  int lanes = 32;     ///< Threads side by side over channels.
+  int groups = 8;     ///< Of such threads, over time.
+  int steps = 16;     ///< Steps of one thread.
+  int depth = 3;      ///< Tiles whose values a block holds or awaits.
+  int piece = 4;      ///< Bytes of one copy to shared memory.
+  bool keep = false;  ///< A block keeps a and b of its tile, as floats, instead of making them twice.
+  int window = 16;    ///< Chunks that a block looks back over at once.
+  int blocks = 1;     ///< Blocks that one multiprocessor holds.
+  Index shared = 0;   ///< Bytes of shared memory of a block.
+  Index tiles = 0;    ///< Of the whole problem.
+  Index grid = 0;     ///< Blocks of the launch.
   std::string why;
 
   int threads() const { return lanes * groups; }

@@ -36,19 +36,28 @@ Report report_of(const std::string& log) {
   return report;
 }
 
-std::vector<GpuScanProblem> problems() {
-  std::vector<GpuScanProblem> list;
-  for (const Storage storage : {Storage::f32, Storage::bf16, Storage::f16}) {
-    for (const bool backward : {false, true}) {
-      for (const bool ragged : {false, true}) {
-        for (const Index channels : {1, 6, 1024}) {
-          list.push_back({.storage = storage,
-                          .rows = 2,
-                          .steps = 5000,
-                          .channels = channels,
-                          .backward = backward,
-                          .lengths = ragged,
-                          .reset = ragged});
+struct Subject {
+  ScanRule rule;
+  GpuScanProblem problem;
+};
+
+std::vector<Subject> subjects() {
+  std::vector<ScanRule> rules{given_terms, given_signed_logs};
+  for (const CellInfo& cell : cells()) {
+    if (cell.scan) rules.push_back(scan_rule(cell.name));
+  }
+  std::vector<Subject> list;
+  for (const ScanRule& rule : rules) {
+    for (const Storage storage : {Storage::f32, Storage::bf16, Storage::f16}) {
+      for (const bool backward : {false, true}) {
+        for (const bool ragged : {false, true}) {
+          for (const Index channels : {6, 1024}) {
+            GpuScanProblem problem{.storage = storage, .rows = 2, .steps = 5000, .channels = channels};
+            problem.backward = backward;
+            problem.gates = rule.gates, problem.read_back = rule.read_back, problem.computed = rule.computed;
+            problem.lengths = problem.reset = ragged;
+            list.push_back({rule, problem});
+          }
         }
       }
     }
@@ -74,9 +83,9 @@ class EveryChip : public testing::TestWithParam<int> {};
 TEST_P(EveryChip, ScansFitTheirPlan) {
   if (!find_nvrtc().valid()) GTEST_SKIP() << "no NVRTC: " << find_nvrtc().complaint;
   if (!find_nvrtc().knows(GetParam())) GTEST_SKIP() << find_nvrtc().origin << " is too old for sm_" << GetParam();
-  for (const GpuScanProblem& problem : problems()) {
+  for (const auto& [rule, problem] : subjects()) {
     const plan::GpuScanPlan plan = plan_gpu_scan(problem, chip(GetParam()));
-    const Compiled compiled = compile_kernel(scan_source(problem, plan), GetParam());
+    const Compiled compiled = compile_kernel(scan_source(rule, problem, plan), GetParam());
     const Report report = report_of(compiled.log);
     SCOPED_TRACE(plan.explain() + "\n" + compiled.log);
     EXPECT_EQ(report.stack, 0);
@@ -94,7 +103,7 @@ INSTANTIATE_TEST_SUITE_P(Cuda, EveryChip, testing::Values(80, 90, 100),
 
 TEST(CacheName, DependsOnWhatIsCompiled) {
   const GpuScanProblem problem{.channels = 64};
-  const KernelSource source = scan_source(problem, plan_gpu_scan(problem, chip(90)));
+  const KernelSource source = scan_source(given_terms, problem, plan_gpu_scan(problem, chip(90)));
   KernelSource other = source;
   EXPECT_EQ(cache_name(source, 90), cache_name(other, 90));
   EXPECT_NE(cache_name(source, 90), cache_name(other, 80));

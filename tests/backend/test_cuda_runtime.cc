@@ -59,7 +59,7 @@ TEST(NoGpu, IsAnErrorThatSaysWhatIsMissing) {
 /// A call that nothing is wrong with, at addresses that nobody reads.
 ScanForward sound_call() {
   const DeviceSequence sequence{1 << 20, 640, 64};
-  return {.shape = {.rows = 3, .steps = 10, .channels = 64}, .a = sequence, .b = sequence, .y = sequence};
+  return {.shape = {.rows = 3, .steps = 10, .channels = 64}, .terms = {sequence, sequence}, .y = sequence};
 }
 
 TEST(ScanArguments, AreChecked) {
@@ -69,12 +69,12 @@ TEST(ScanArguments, AreChecked) {
     test::expect_error(ErrorCode::invalid_argument, text, [&] { problem_of(call); });
   };
   EXPECT_NO_THROW(problem_of(sound_call()));
-  refused("a must be an address on the GPU, not null", [](ScanForward& c) { c.a.data = 0; });
-  refused("b must be aligned to its 4 bytes a value", [](ScanForward& c) { c.b.data += 2; });
+  refused("a must be an address on the GPU, not null", [](ScanForward& c) { c.terms[0].data = 0; });
+  refused("b must be aligned to its 4 bytes a value", [](ScanForward& c) { c.terms[1].data += 2; });
   refused("the step stride of y must be at least the 64 channels, not 63",
           [](ScanForward& c) { c.y.step_stride = 63; });
   refused("the row stride of y must be at least the 64 channels, not 1", [](ScanForward& c) { c.y.row_stride = 1; });
-  refused("reach beyond any memory", [](ScanForward& c) { c.a.row_stride = Index{1} << 60; });
+  refused("reach beyond any memory", [](ScanForward& c) { c.terms[0].row_stride = Index{1} << 60; });
   refused("rows, steps and channels must be at least 1, not 0", [](ScanForward& c) { c.shape.rows = 0; });
   refused("steps must be at most", [](ScanForward& c) { c.shape.steps = Index{1} << 31; });
   refused("lengths and cu_seqlens exclude each other",
@@ -84,7 +84,7 @@ TEST(ScanArguments, AreChecked) {
 TEST(ScanArguments, AlignmentIsWhatAllHaveInCommon) {
   ScanForward call = sound_call();
   EXPECT_EQ(problem_of(call).alignment, 16);
-  call.b.data += 8;
+  call.terms[1].data += 8;
   EXPECT_EQ(problem_of(call).alignment, 8);
   call.y.step_stride = -65;
   EXPECT_EQ(problem_of(call).alignment, 4);
@@ -130,7 +130,7 @@ TEST_F(OnGpu, ScansCanBeCapturedAndReplayed) {
   a.upload(ones.data(), a.bytes());
   state.fill(0);
   const DeviceSequence in{a.address(), steps * channels, channels}, out{y.address(), steps * channels, channels};
-  ScanForward call{.shape = {.rows = 1, .steps = steps, .channels = channels}, .a = in, .b = in, .y = out};
+  ScanForward call{.shape = {.rows = 1, .steps = steps, .channels = channels}, .terms = {in, in}, .y = out};
   call.state_in = call.state_out = state.address();
   const ScanExecutable executable(stream.device(), call);
   Buffer workspace(stream, executable.workspace_bytes());

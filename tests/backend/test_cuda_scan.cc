@@ -203,7 +203,7 @@ TEST_P(ScanTest, ForwardEqualsTheLoop) {
   }
   const Buffer a_gpu = on_device(a), b_gpu = on_device(b), entry_gpu = on_device(entry);
   Buffer y_gpu = poison(), last_gpu(*stream, entry.size() * sizeof(float));
-  ScanForward call{.shape = shape(), .a = sequence(a_gpu), .b = sequence(b_gpu), .y = sequence(y_gpu)};
+  ScanForward call{.shape = shape(), .terms = {sequence(a_gpu), sequence(b_gpu)}, .y = sequence(y_gpu)};
   call.state_in = c.states ? entry_gpu.address() : 0;
   call.state_out = last_gpu.address();
   const ScanExecutable executable(*device, call);
@@ -244,11 +244,10 @@ TEST_P(ScanTest, BackwardEqualsTheLoop) {
   const Buffer entry_gpu = on_device(entry), dlast_gpu = on_device(dlast);
   Buffer da_gpu = poison(), db_gpu = poison(), dentry_gpu(*stream, entry.size() * sizeof(float));
   ScanBackward call{.shape = shape(),
-                    .a = sequence(a_gpu),
+                    .terms = {sequence(a_gpu)},
                     .y = sequence(y_gpu),
                     .dy = sequence(dy_gpu),
-                    .da = sequence(da_gpu),
-                    .db = sequence(db_gpu)};
+                    .dterms = {sequence(da_gpu), sequence(db_gpu)}};
   call.state_in = c.states ? entry_gpu.address() : 0;
   call.dstate_out = c.states ? dlast_gpu.address() : 0;
   call.dstate_in = dentry_gpu.address();

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <numeric>
 #include <string_view>
+#include <vector>
 
 #include "base/check.h"
 
@@ -15,14 +16,25 @@ namespace {
 
 struct NamedSequence {
   std::string_view name;
+  bool gradient;  // of what has that name
   DeviceSequence sequence;
 };
 
-std::array<NamedSequence, 3> sequences_of(const ScanForward& call) {
-  return {{{"a", call.a}, {"b", call.b}, {"y", call.y}}};
+void add_terms(std::vector<NamedSequence>& all, const ScanRule& rule, int count, const ScanTerms& terms,
+               bool gradient) {
+  for (std::size_t g = 0; g < static_cast<std::size_t>(count); ++g) all.push_back({rule.names[g], gradient, terms[g]});
 }
-std::array<NamedSequence, 5> sequences_of(const ScanBackward& call) {
-  return {{{"a", call.a}, {"y", call.y}, {"dy", call.dy}, {"da", call.da}, {"db", call.db}}};
+
+std::vector<NamedSequence> sequences_of(const ScanForward& call) {
+  std::vector<NamedSequence> all{{"y", false, call.y}};
+  add_terms(all, call.shape.rule, call.shape.rule.gates, call.terms, false);
+  return all;
+}
+std::vector<NamedSequence> sequences_of(const ScanBackward& call) {
+  std::vector<NamedSequence> all{{"y", false, call.y}, {"y", true, call.dy}};
+  add_terms(all, call.shape.rule, call.shape.rule.read_back, call.terms, false);
+  add_terms(all, call.shape.rule, call.shape.rule.gates, call.dterms, true);
+  return all;
 }
 
 constexpr bool is_backward(const ScanForward&) { return false; }
@@ -39,20 +51,24 @@ int alignment_of(const DeviceSequence& sequence, Index bytes) {
 }
 
 void check_sequence(const NamedSequence& named, const ScanShape& shape) {
-  const auto& [name, sequence] = named;
-  require(sequence.data != 0, "{} must be an address on the GPU, not null", name);
+  const DeviceSequence& sequence = named.sequence;
+  const std::string_view of = named.gradient ? "the gradient of " : "";
+  const std::string_view name = named.name;
+  require(sequence.data != 0, "{}{} must be an address on the GPU, not null", of, name);
   const Index bytes = plan::size_of(shape.storage);
-  require(sequence.data % static_cast<DeviceAddress>(bytes) == 0, "{} must be aligned to its {} bytes a value", name,
-          bytes);
+  require(sequence.data % static_cast<DeviceAddress>(bytes) == 0, "{}{} must be aligned to its {} bytes a value", of,
+          name, bytes);
   // Steps may lie apart in any order, but the channels of one must not run into another's.
   const auto apart = [&](Index stride, Index count) { return count < 2 || std::abs(stride) >= shape.channels; };
-  require(apart(sequence.step_stride, shape.steps), "the step stride of {} must be at least the {} channels, not {}",
-          name, shape.channels, sequence.step_stride);
+  require(apart(sequence.step_stride, shape.steps), "the step stride of {}{} must be at least the {} channels, not {}",
+          of, name, shape.channels, sequence.step_stride);
   require(shape.cu_seqlens != 0 || apart(sequence.row_stride, shape.rows),
-          "the row stride of {} must be at least the {} channels, not {}", name, shape.channels, sequence.row_stride);
+          "the row stride of {}{} must be at least the {} channels, not {}", of, name, shape.channels,
+          sequence.row_stride);
   constexpr Index limit = Index{1} << 46;  // more bytes than any device has
   require(std::abs(sequence.step_stride) < limit / shape.steps && std::abs(sequence.row_stride) < limit / shape.rows,
-          "the strides of {} ({} and {}) reach beyond any memory", name, sequence.row_stride, sequence.step_stride);
+          "the strides of {}{} ({} and {}) reach beyond any memory", of, name, sequence.row_stride,
+          sequence.step_stride);
 }
 
 template <class Call>
@@ -66,6 +82,9 @@ plan::GpuScanProblem problem_of_call(const Call& call) {
   require(shape.longest >= 0 && shape.longest <= shape.steps, "longest must be 0 to {} (the steps), not {}",
           shape.steps, shape.longest);
   plan::GpuScanProblem problem;
+  problem.gates = shape.rule.gates;
+  problem.read_back = shape.rule.read_back;
+  problem.computed = shape.rule.computed;
   problem.storage = shape.storage;
   problem.rows = shape.rows;
   problem.steps = shape.cu_seqlens != 0 && shape.longest > 0 ? shape.longest : shape.steps;
@@ -89,10 +108,13 @@ ScanTensor tensor_of(const DeviceSequence& sequence, Index bytes) {
   return {device_pointer<char>(sequence.data), sequence.row_stride * bytes, sequence.step_stride * bytes};
 }
 
+void set_all(ScanTensor* tensors, const ScanTerms& terms, int count, Index bytes) {
+  for (int g = 0; g < count; ++g) tensors[g] = tensor_of(terms[static_cast<std::size_t>(g)], bytes);
+}
+
 void set_tensors(ScanArguments& arguments, const ScanForward& call) {
   const Index bytes = plan::size_of(call.shape.storage);
-  arguments.in[0] = tensor_of(call.a, bytes);
-  arguments.in[1] = tensor_of(call.b, bytes);
+  set_all(arguments.in, call.terms, call.shape.rule.gates, bytes);
   arguments.out[0] = tensor_of(call.y, bytes);
   arguments.state_in = device_pointer<const float>(call.state_in);
   arguments.state_out = device_pointer<float>(call.state_out);
@@ -101,11 +123,11 @@ void set_tensors(ScanArguments& arguments, const ScanForward& call) {
 
 void set_tensors(ScanArguments& arguments, const ScanBackward& call) {
   const Index bytes = plan::size_of(call.shape.storage);
-  arguments.in[0] = tensor_of(call.a, bytes);
-  arguments.in[1] = tensor_of(call.y, bytes);
-  arguments.in[2] = tensor_of(call.dy, bytes);
-  arguments.out[0] = tensor_of(call.da, bytes);
-  arguments.out[1] = tensor_of(call.db, bytes);
+  const ScanRule& rule = call.shape.rule;
+  set_all(arguments.in, call.terms, rule.read_back, bytes);
+  arguments.in[rule.read_back] = tensor_of(call.y, bytes);
+  arguments.in[rule.read_back + 1] = tensor_of(call.dy, bytes);
+  set_all(arguments.out, call.dterms, rule.gates, bytes);
   arguments.state_in = device_pointer<const float>(call.dstate_out);
   arguments.state_out = device_pointer<float>(call.dstate_in);
   arguments.entry = device_pointer<const float>(call.state_in);
@@ -136,12 +158,13 @@ std::string_view storage_type(plan::Storage storage) {
 plan::GpuScanProblem problem_of(const ScanForward& call) { return problem_of_call(call); }
 plan::GpuScanProblem problem_of(const ScanBackward& call) { return problem_of_call(call); }
 
-KernelSource scan_source(const plan::GpuScanProblem& problem, const plan::GpuScanPlan& plan) {
+KernelSource scan_source(const ScanRule& rule, const plan::GpuScanProblem& problem, const plan::GpuScanPlan& plan) {
   KernelSource source;
   source.entry = problem.backward ? "ScanBackward" : "ScanForward";
   source.file = fmt::format("backend/cuda/kernels/scan_{}.cuh", problem.backward ? "backward" : "forward");
   const auto constant = [](auto value) { return fmt::format("{}", value); };
   source.constants = {{"using Storage", std::string(storage_type(problem.storage))},
+                      {"using Rule", std::string(rule.type)},
                       {"constexpr int kVector", constant(plan.vector)},
                       {"constexpr int kLanes", constant(plan.lanes)},
                       {"constexpr int kGroups", constant(plan.groups)},
@@ -151,6 +174,9 @@ KernelSource scan_source(const plan::GpuScanProblem& problem, const plan::GpuSca
                       {"constexpr int kWindow", constant(plan.window)},
                       {"constexpr int kBlocks", constant(plan.blocks)},
                       {"constexpr int kSharedBytes", constant(plan.shared)},
+                      problem.backward
+                          ? std::pair<std::string, std::string>{"constexpr int kReadBack", constant(rule.read_back)}
+                          : std::pair<std::string, std::string>{"constexpr bool kKeepTerms", constant(plan.keep)},
                       {"constexpr bool kLengths", constant(problem.lengths)},
                       {"constexpr bool kReset", constant(problem.reset)}};
   source.shared_bytes = static_cast<int>(plan.shared);
@@ -160,10 +186,11 @@ KernelSource scan_source(const plan::GpuScanProblem& problem, const plan::GpuSca
 
 template <class Call>
 void ScanExecutable::prepare(Device& device, const Call& call, const plan::GpuScanPlan& plan) {
+  rule_ = call.shape.rule.type;
   problem_ = problem_of(call);
   plan_ = plan;
   workspace_bytes_ = static_cast<std::size_t>(plan_.workspace_bytes());
-  kernel_ = &Kernel::load(device, scan_source(problem_, plan_));
+  kernel_ = &Kernel::load(device, scan_source(call.shape.rule, problem_, plan_));
 }
 
 ScanExecutable::ScanExecutable(Device& device, const ScanForward& call)
@@ -180,13 +207,13 @@ ScanExecutable::ScanExecutable(Device& device, const ScanBackward& call, const p
 template <class Call>
 void ScanExecutable::launch(const Call& call, DeviceAddress workspace, StreamHandle stream) const {
   const plan::GpuScanProblem problem = problem_of(call);
-  require(
-      problem.storage == problem_.storage && problem.lengths == problem_.lengths && problem.reset == problem_.reset &&
-          problem.alignment >= problem_.alignment && problem.channels == problem_.channels &&
-          problem.rows <= problem_.rows && problem.steps <= problem_.steps,
-      "the call must have the form that was prepared: storage, lengths, reset mask and channels, an alignment of {} "
-      "bytes, and at most {} rows of {} steps",
-      problem_.alignment, problem_.rows, problem_.steps);
+  require(call.shape.rule.type == rule_ && problem.storage == problem_.storage && problem.lengths == problem_.lengths &&
+              problem.reset == problem_.reset && problem.alignment >= problem_.alignment &&
+              problem.channels == problem_.channels && problem.rows <= problem_.rows && problem.steps <= problem_.steps,
+          "the call must have the form that was prepared: rule, storage, lengths, reset mask and channels, an "
+          "alignment of {} "
+          "bytes, and at most {} rows of {} steps",
+          problem_.alignment, problem_.rows, problem_.steps);
   ScanArguments arguments = arguments_of_shape(call.shape, plan_, workspace);
   set_tensors(arguments, call);
   arguments.tiles = static_cast<unsigned>(arguments.chains * plan_.chunks(problem.steps));

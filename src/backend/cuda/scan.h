@@ -1,6 +1,9 @@
 #pragma once
 
+#include <array>
+
 #include "backend/cuda/kernel.h"
+#include "backend/cuda/scan_rule.h"
 #include "plan/gpu.h"
 
 namespace penstock::cuda {
@@ -15,6 +18,7 @@ struct DeviceSequence {
 
 /// What the two passes of a linear recurrence have in common.
 struct ScanShape {
+  ScanRule rule = given_terms;
   plan::Storage storage = plan::Storage::f32;
   Index rows = 1;
   Index steps = 1;  ///< T; packed rows: the steps of all rows together.
@@ -27,19 +31,24 @@ struct ScanShape {
   Index reset_row_stride = 0, reset_step_stride = 0;
 };
 
+/// The values of a step that the rule makes a and b of, in its order; those beyond its `gates` are not looked at.
+using ScanTerms = std::array<DeviceSequence, 3>;
+
 /// y_t = a_t y_{t-1} + b_t. State and arithmetic are float; states are float [B, C] without gaps, or 0.
 struct ScanForward {
   ScanShape shape;
-  DeviceSequence a, b, y;       ///< y may be a or b.
+  ScanTerms terms;
+  DeviceSequence y;             ///< May be one of the terms.
   DeviceAddress state_in = 0;   ///< y before the first step; 0: zeros.
   DeviceAddress state_out = 0;  ///< y after the last step of each row; may be state_in.
 };
 
-/// Its gradients: da and db from dy and from the gradient of the last state.
+/// Its gradients: those of the terms from dy and from the gradient of the last state.
 struct ScanBackward {
   ScanShape shape;
-  DeviceSequence a, y, dy;       ///< As of the forward pass.
-  DeviceSequence da, db;         ///< May be a and dy, but not y.
+  ScanTerms terms;               ///< As of the forward pass; the rule's first `read_back` ones.
+  DeviceSequence y, dy;          ///< As of the forward pass.
+  ScanTerms dterms;              ///< May be the terms and dy, but not y.
   DeviceAddress state_in = 0;    ///< As of the forward pass.
   DeviceAddress dstate_out = 0;  ///< 0: zeros.
   DeviceAddress dstate_in = 0;   ///< Written unless 0; may be dstate_out.
@@ -74,6 +83,7 @@ class ScanExecutable {
   template <class Call>
   void launch(const Call& call, DeviceAddress workspace, StreamHandle stream) const;
 
+  std::string_view rule_;
   plan::GpuScanProblem problem_;
   plan::GpuScanPlan plan_;
   std::size_t workspace_bytes_ = 0;
@@ -85,6 +95,6 @@ plan::GpuScanProblem problem_of(const ScanForward& call);
 plan::GpuScanProblem problem_of(const ScanBackward& call);
 
 /// The kernel for a problem and a plan.
-KernelSource scan_source(const plan::GpuScanProblem& problem, const plan::GpuScanPlan& plan);
+KernelSource scan_source(const ScanRule& rule, const plan::GpuScanProblem& problem, const plan::GpuScanPlan& plan);
 
 }  // namespace penstock::cuda

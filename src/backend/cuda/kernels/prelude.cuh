@@ -78,6 +78,11 @@ struct Vector {
     }
   }
 
+  /// The compiler no longer knows what it made of these values, and keeps none of it.
+  __device__ __forceinline__ void forget() {
+    for (int i = 0; i < words; ++i) asm volatile("" : "+r"(word[i]));
+  }
+
   __device__ __forceinline__ float get(int i) const {
     if constexpr (Storage::bytes == 4) {
       return __uint_as_float(word[i]);

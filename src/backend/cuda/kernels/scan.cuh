@@ -68,12 +68,18 @@ PENSTOCK_DEVICE void CopySteps(const Walk& walk, const ScanTensor& tensor, int c
   }
 }
 
-/// This thread's values of one tensor's part of a tile.
-PENSTOCK_DEVICE void ReadSteps(const char* from, Values (&values)[kSteps]) {
+/// The same of inputs 0 to kCount - 1. Not a loop, for which the compiler keeps more addresses at once than registers
+/// can hold.
+template <int kCount>
+PENSTOCK_DEVICE void CopyInputs(const Walk& walk, const ScanArguments& args, char* to) {
+  if constexpr (kCount > 1) CopyInputs<kCount - 1>(walk, args, to);
+  CopySteps(walk, args.in[kCount - 1], args.channels, 0, to + (kCount - 1) * kTileBytes);
+}
+
+/// This thread's values at its step k of one tensor's part of a tile.
+PENSTOCK_DEVICE Values ReadStep(const char* from, int k) {
   const int lane = threadIdx.x % kLanes, group = threadIdx.x / kLanes;
-  from += group * kSteps * kRowBytes + lane * kVector * Storage::bytes;
-#pragma unroll
-  for (int k = 0; k < kSteps; ++k) values[k] = Values::read(from + k * kRowBytes);
+  return Values::read(from + (group * kSteps + k) * kRowBytes + lane * kVector * Storage::bytes);
 }
 
 /// Writes zeros where a tensor has memory but the row no step.

@@ -18,8 +18,8 @@ struct ScanHeader {
 };
 
 struct ScanArguments {
-  ScanTensor in[4];  // as the kernel's own text says
-  ScanTensor out[4];
+  ScanTensor in[5];  // as the kernel's own text says
+  ScanTensor out[3];
   const float* state_in;        // [B, C] or null for zeros
   float* state_out;             // [B, C] or null
   const float* entry;           // backward passes: [B, C] state that entered the first step, or null for zeros
