@@ -2,8 +2,10 @@
 // channels of the timed outputs against a loop in double. One line of Markdown a case; exit status 1, and no time, for
 // one whose error is above the bound.
 //
-//   cuda_scan [--sweep] [CASE...]       CASE: STORAGE,DIRECTION,B,T,C such as bf16,backward,8,16384,1024
-//   cuda_scan --first                   what the first call of a process costs, and the host's share of later ones
+//   cuda_scan_times [--sweep] [CASE...]  CASE: STORAGE,DIRECTION,B,T,C[,RULE], such as bf16,backward,8,16384,1024;
+//   RULE:
+//                                        terms (the default), mingru or minlstm
+//   cuda_scan_times --first                 what the first call of a process costs, and the host's share of later ones
 //
 // --sweep times other shapes of blocks than the planned one as well.
 
@@ -21,128 +23,75 @@
 
 #include "backend/cuda/driver.h"
 #include "backend/cuda/scan.h"
-#include "base/random.h"
+#include "bench/cuda/measure.h"
 #include "penstock/error.h"
 
 namespace {
 
 using namespace penstock;
-using namespace penstock::cuda;
+using namespace penstock::bench::cuda;
 using plan::GpuScanPlan;
-using plan::Storage;
 
 struct Case {
   Storage storage = Storage::f32;
   bool backward = false;
   Index rows = 1, steps = 1, channels = 1;
+  std::string rule = "terms";
 
+  ScanRule scan() const { return rule == "terms" ? given_terms : scan_rule(rule); }
   Index elements() const { return rows * steps * channels; }
   Index bytes() const { return elements() * size_of(storage); }
-  /// Read and written, at least.
-  double moved() const { return static_cast<double>(bytes()) * (backward ? 5 : 3); }
+  /// Tensors read and written, at least.
+  int tensors() const { return backward ? scan().read_back + 2 + scan().gates : scan().gates + 1; }
+  double moved() const { return static_cast<double>(bytes()) * tensors(); }
 };
-
-/// Numbers as they lie in memory and as double. Tensors repeat a pattern of prime length, so that no two channels and
-/// no two rows are alike.
-struct Pattern {
-  std::vector<std::uint8_t> bytes;
-  std::vector<double> values;
-  double at(Index element) const { return values[static_cast<std::size_t>(element) % values.size()]; }
-};
-
-double read(const std::uint8_t* p, Storage storage) {
-  float single = 0;
-  std::uint16_t half = 0;
-  std::memcpy(storage == Storage::f32 ? static_cast<void*>(&single) : &half, p,
-              static_cast<std::size_t>(size_of(storage)));
-  if (storage == Storage::f32) return single;
-  if (storage == Storage::bf16) return std::bit_cast<float>(static_cast<std::uint32_t>(half) << 16);
-  _Float16 value = 0;
-  std::memcpy(&value, &half, sizeof half);
-  return static_cast<double>(value);
-}
-
-Pattern random_pattern(std::uint64_t seed, double low, double high, Storage storage) {
-  constexpr std::size_t length = 1'000'003;
-  Pattern pattern;
-  pattern.bytes.resize(length * static_cast<std::size_t>(size_of(storage)));
-  Random random(seed);
-  for (std::size_t i = 0; i < length; ++i) {
-    const auto value = static_cast<float>(low + (high - low) * random.uniform());
-    const auto f16 = static_cast<_Float16>(value);
-    std::uint8_t* p = &pattern.bytes[i * static_cast<std::size_t>(size_of(storage))];
-    if (storage == Storage::f32) std::memcpy(p, &value, 4);
-    if (storage == Storage::bf16) std::memcpy(p, reinterpret_cast<const std::uint8_t*>(&value) + 2, 2);
-    if (storage == Storage::f16) std::memcpy(p, &f16, 2);
-    pattern.values.push_back(read(p, storage));
-  }
-  return pattern;
-}
-
-/// A tensor that repeats the pattern.
-Buffer tensor(Stream& stream, const Case& c, const Pattern& pattern) {
-  const auto bytes = static_cast<std::size_t>(c.bytes());
-  Buffer buffer(stream, bytes);
-  std::size_t done = std::min(bytes, pattern.bytes.size());
-  buffer.upload(pattern.bytes.data(), done);
-  while (done < bytes) {
-    const std::size_t more = std::min(done, bytes - done);
-    check(driver().copy_on_device(buffer.address() + done, buffer.address(), more, stream.handle()), "repeating");
-    done += more;
-  }
-  return buffer;
-}
-
-/// Median milliseconds of one call, of 25 after 3 to warm up.
-double time_of(Stream& stream, const std::function<void()>& work) {
-  EventHandle start = nullptr, end = nullptr;
-  check(driver().event_create(&start, event_default), "making an event");
-  check(driver().event_create(&end, event_default), "making an event");
-  std::vector<float> times;
-  for (int i = 0; i < 28; ++i) {
-    float milliseconds = 0;
-    check(driver().event_record(start, stream.handle()), "timing");
-    work();
-    check(driver().event_record(end, stream.handle()), "timing");
-    check(driver().event_synchronize(end), "timing");
-    check(driver().event_elapsed(&milliseconds, start, end), "timing");
-    if (i >= 3) times.push_back(milliseconds);
-  }
-  driver().event_destroy(start);
-  driver().event_destroy(end);
-  std::nth_element(times.begin(), times.begin() + times.size() / 2, times.end());
-  return static_cast<double>(times[times.size() / 2]);
-}
 
 /// The tensors of a case, and what to compare with.
 struct Run {
   Case c;
   Stream& stream;
-  Pattern first, second, third;
-  Buffer a, b, y, da, db, workspace;
+  std::vector<Pattern> values;  // of the terms
+  Pattern y_values, dy_values;
+  std::vector<Buffer> terms, gradients;
+  Buffer y, dy, workspace;
 
   Run(const Case& which, Stream& on)
       : c(which),
         stream(on),
-        first(random_pattern(1, 0.8, 1.0, c.storage)),
-        second(random_pattern(2, -1.0, 1.0, c.storage)),
-        third(random_pattern(3, -1.0, 1.0, c.storage)) {
-    a = tensor(on, c, first);
-    b = tensor(on, c, second);
-    if (c.backward) y = tensor(on, c, third);
-    da = Buffer(on, static_cast<std::size_t>(c.bytes()));
-    if (c.backward) db = Buffer(on, static_cast<std::size_t>(c.bytes()));
+        y_values(random_pattern(11, -1.0, 1.0, c.storage)),
+        dy_values(random_pattern(12, -1.0, 1.0, c.storage)) {
+    const auto room = [&] { return Buffer(on, static_cast<std::size_t>(c.bytes())); };
+    for (int g = 0; g < c.scan().gates; ++g) {
+      const bool gain = c.rule == "terms" && g == 0;
+      values.push_back(random_pattern(static_cast<std::uint64_t>(g + 1), gain ? 0.8 : -1.0, 1.0, c.storage));
+      if (!c.backward || g < c.scan().read_back) terms.push_back(tensor(on, c.elements(), values.back(), c.storage));
+      if (c.backward) gradients.push_back(room());
+    }
+    y = c.backward ? tensor(on, c.elements(), y_values, c.storage) : room();
+    if (c.backward) dy = tensor(on, c.elements(), dy_values, c.storage);
   }
 
   DeviceSequence sequence(const Buffer& buffer) const { return {buffer.address(), c.steps * c.channels, c.channels}; }
-  ScanShape shape() const { return {.storage = c.storage, .rows = c.rows, .steps = c.steps, .channels = c.channels}; }
-  ScanForward forward() const { return {.shape = shape(), .terms = {sequence(a), sequence(b)}, .y = sequence(da)}; }
+  ScanTerms sequences(const std::vector<Buffer>& buffers) const {
+    ScanTerms all;
+    for (std::size_t g = 0; g < buffers.size(); ++g) all[g] = sequence(buffers[g]);
+    return all;
+  }
+  ScanShape shape() const {
+    return {.rule = c.scan(), .storage = c.storage, .rows = c.rows, .steps = c.steps, .channels = c.channels};
+  }
+  ScanForward forward() const { return {.shape = shape(), .terms = sequences(terms), .y = sequence(y)}; }
   ScanBackward backward() const {
-    return {.shape = shape(),
-            .terms = {sequence(a)},
-            .y = sequence(y),
-            .dy = sequence(b),
-            .dterms = {sequence(da), sequence(db)}};
+    ScanBackward call;
+    call.shape = shape();
+    call.terms = sequences(terms);
+    call.y = sequence(y), call.dy = sequence(dy);
+    call.dterms = sequences(gradients);
+    return call;
+  }
+  void poison() {
+    if (!c.backward) y.fill(0xff);
+    for (Buffer& gradient : gradients) gradient.fill(0xff);
   }
 
   /// Greatest difference over some channels of some rows, relative to the greatest value.
@@ -156,22 +105,25 @@ struct Run {
       scale = std::max(scale, std::abs(want));
     };
     for (const Index row : {Index{0}, c.rows - 1}) {
-      const std::vector<std::uint8_t> out = row_of(da, row),
-                                      other = c.backward ? row_of(db, row) : std::vector<std::uint8_t>{};
+      std::vector<std::vector<std::uint8_t>> outputs;
+      if (!c.backward) outputs.push_back(row_of(y, row));
+      for (const Buffer& gradient : gradients) outputs.push_back(row_of(gradient, row));
       for (Index k = 0; k < sampled_channels; ++k) {
         const Index j = k * (c.channels - 1) / (sampled_channels - 1);
         const auto element = [&](Index t) { return (row * c.steps + t) * c.channels + j; };
         double state = 0;
         for (Index s = 0; s < c.steps; ++s) {
+          const Index t = c.backward ? c.steps - 1 - s : s;
+          std::vector<double> gate;
+          for (const Pattern& pattern : values) gate.push_back(pattern.at(element(t)));
           if (!c.backward) {
-            state = first.at(element(s)) * state + second.at(element(s));
-            compare(out, s, j, state);
+            state = textbook_step(c.rule, gate, state).h;
+            compare(outputs[0], t, j, state);
           } else {
-            const Index t = c.steps - 1 - s;
-            const double gradient = second.at(element(t)) + state;
-            compare(other, t, j, gradient);
-            compare(out, t, j, t > 0 ? gradient * third.at(element(t - 1)) : 0.0);
-            state = first.at(element(t)) * gradient;
+            const Step step = textbook_step(c.rule, gate, t > 0 ? y_values.at(element(t - 1)) : 0.0);
+            const double gradient = dy_values.at(element(t)) + state;
+            for (std::size_t g = 0; g < outputs.size(); ++g) compare(outputs[g], t, j, gradient * step.by_gates[g]);
+            state = step.keep * gradient;
           }
         }
       }
@@ -182,29 +134,28 @@ struct Run {
 
   std::vector<std::uint8_t> row_of(const Buffer& buffer, Index row) const {
     const auto bytes = static_cast<std::size_t>(c.bytes() / c.rows);
-    std::vector<std::uint8_t> values(bytes);
-    check(driver().copy_to_host(values.data(), buffer.address() + static_cast<std::size_t>(row) * bytes, bytes,
+    std::vector<std::uint8_t> row_bytes(bytes);
+    check(driver().copy_to_host(row_bytes.data(), buffer.address() + static_cast<std::size_t>(row) * bytes, bytes,
                                 stream.handle()),
           "copying from the GPU");
     stream.synchronize();
-    return values;
+    return row_bytes;
   }
 
   /// Milliseconds of a copy that reads and writes as many bytes as the case does.
-  double copy_time() const {
+  double copy_time(Clock& clock) const {
     const auto half = static_cast<std::size_t>(c.moved() / 2);
     Buffer from(stream, half), to(stream, half);
     from.fill(1);
-    return time_of(stream, [&] {
-      check(driver().copy_on_device(to.address(), from.address(), half, stream.handle()), "copying");
-    });
+    return clock.median(
+        [&] { check(driver().copy_on_device(to.address(), from.address(), half, stream.handle()), "copying"); });
   }
 };
 
 double bound(Storage storage) { return storage == Storage::f32 ? 1e-5 : storage == Storage::bf16 ? 0x1p-8 : 0x1p-10; }
 
 /// Measures one plan; false if it computes something wrong.
-bool measure(Run& run, const std::optional<GpuScanPlan>& chosen, double copy_ms) {
+bool measure(Run& run, Clock& clock, const std::optional<GpuScanPlan>& chosen, double copy_ms) {
   Device& device = run.stream.device();
   const plan::GpuScanProblem problem = run.c.backward ? problem_of(run.backward()) : problem_of(run.forward());
   const GpuScanPlan plan = chosen ? complete(*chosen, problem, device.model()) : plan_gpu_scan(problem, device.model());
@@ -212,8 +163,7 @@ bool measure(Run& run, const std::optional<GpuScanPlan>& chosen, double copy_ms)
       run.c.backward ? ScanExecutable(device, run.backward(), plan) : ScanExecutable(device, run.forward(), plan);
   run.workspace = Buffer(run.stream, executable.workspace_bytes());
   run.workspace.fill(0);
-  run.da.fill(0xff);
-  run.db.fill(0xff);
+  run.poison();
   const auto work = [&] {
     if (run.c.backward) {
       executable.run(run.backward(), run.workspace.address(), run.stream.handle());
@@ -221,41 +171,46 @@ bool measure(Run& run, const std::optional<GpuScanPlan>& chosen, double copy_ms)
       executable.run(run.forward(), run.workspace.address(), run.stream.handle());
     }
   };
-  const double ms = time_of(run.stream, work);
+  const double ms = clock.median(work);
   const double error = run.error();
   const auto [registers, shared, local] = executable.kernel().resources();
-  const std::string form = fmt::format("{} x {} threads, {} steps, {} values, {} tiles, {} blocks", plan.groups,
-                                       plan.lanes, plan.steps, plan.vector, plan.depth, plan.blocks);
+  const std::string form =
+      fmt::format("{} x {} threads, {} steps, {} values, {} tiles, {} blocks{}", plan.groups, plan.lanes, plan.steps,
+                  plan.vector, plan.depth, plan.blocks, plan.keep ? ", kept" : "");
   if (!(error < bound(run.c.storage))) {
-    fmt::print("| {} {} {},{},{} | {} | wrong by {} |\n", to_string(run.c.storage),
+    fmt::print("| {} {} {} {},{},{} | {} | wrong by {} |\n", run.c.rule, to_string(run.c.storage),
                run.c.backward ? "backward" : "forward", run.c.rows, run.c.steps, run.c.channels, form, error);
     return false;
   }
-  fmt::print("| {} {} | {},{},{} | {} | {} | {:.4f} | {:.2f} | {:.4f} | {:.1f} % | {:.1e} |\n",
+  fmt::print("| {} {} {} | {},{},{} | {} | {} | {:.4f} | {:.2f} | {:.4f} | {:.1f} % | {:.1e} |\n", run.c.rule,
              to_string(run.c.storage), run.c.backward ? "backward" : "forward", run.c.rows, run.c.steps, run.c.channels,
              form, registers, ms, run.c.moved() / ms * 1e-9, copy_ms, 100 * copy_ms / ms, error);
   std::fflush(stdout);
   return true;
 }
 
-/// Shapes of blocks worth a look: those that fill much of the shared memory.
-std::vector<GpuScanPlan> other_plans(const Case& c, const plan::GpuModel& gpu) {
+/// Shapes of blocks worth a look: those that fill much of the shared memory or of the registers.
+std::vector<GpuScanPlan> other_plans(const Case& c, const plan::GpuScanProblem& problem, const plan::GpuModel& gpu) {
   std::vector<GpuScanPlan> plans;
-  for (const int words : {1, 2, 4}) {
-    for (const int steps : {8, 16, 32}) {
+  for (const int words : {1, 2}) {
+    for (const int steps : {8, 12, 16, 24, 32}) {
       for (const int groups : {8, 16}) {
-        for (const int depth : {1, 2}) {
-          GpuScanPlan plan;
-          plan.vector = 4 / size_of(c.storage) * words;
-          plan.groups = groups, plan.steps = steps, plan.depth = depth;
-          plan.why = "a sweep";
-          const Index ring = Index{128} * words * steps * groups * depth * (c.backward ? 3 : 2);
-          plan.blocks = static_cast<int>(
-              std::min<Index>(gpu.shared_bytes / (ring + plan.tile_channels() * (groups + 28) * 8), 6));
-          plan.blocks = std::min(plan.blocks, 48 / groups);
-          const bool fits = plan.blocks >= 1 && plan.tile_channels() <= plan.threads() && c.channels % plan.vector == 0;
-          if (fits && plan.blocks * ring > gpu.shared_bytes / 2 && words * steps >= 16 && words * steps <= 32)
-            plans.push_back(plan);
+        for (const int depth : {1, 2, 3}) {
+          for (const int blocks : {1, 2}) {
+            GpuScanPlan plan;
+            plan.vector = 4 / size_of(c.storage) * words;
+            plan.groups = groups, plan.steps = steps, plan.depth = depth, plan.blocks = blocks;
+            plan.keep = c.rule != "terms" && !c.backward;
+            plan.why = "a sweep";
+            const Index ring = Index{128} * words * steps * groups * depth * (c.tensors() - (c.backward ? 2 : 1));
+            const int values = words * steps *
+                               (plan.keep ? 4 / static_cast<int>(size_of(c.storage)) * 2
+                                          : c.tensors() - (c.backward ? c.scan().gates : 1));
+            const bool fits = c.channels % plan.vector == 0 && ring + 24000 < gpu.block_bytes / blocks &&
+                              values < 65536 / (groups * 32 * blocks) - 40;
+            const bool fills = 3 * blocks * ring > gpu.shared_bytes && groups * blocks <= 16;
+            if (fits && fills) plans.push_back(complete(plan, problem, gpu));
+          }
         }
       }
     }
@@ -264,12 +219,14 @@ std::vector<GpuScanPlan> other_plans(const Case& c, const plan::GpuModel& gpu) {
 }
 
 Case parse(const std::string& text) {
-  char storage[8] = {}, direction[16] = {};
+  char storage[8] = {}, direction[16] = {}, rule[16] = "terms";
   long long rows = 0, steps = 0, channels = 0;
-  if (std::sscanf(text.c_str(), "%7[^,],%15[^,],%lld,%lld,%lld", storage, direction, &rows, &steps, &channels) != 5) {
-    throw Error(ErrorCode::invalid_argument, "CASE must be STORAGE,DIRECTION,B,T,C, not '" + text + "'");
+  if (std::sscanf(text.c_str(), "%7[^,],%15[^,],%lld,%lld,%lld,%15s", storage, direction, &rows, &steps, &channels,
+                  rule) < 5) {
+    throw Error(ErrorCode::invalid_argument, "CASE must be STORAGE,DIRECTION,B,T,C[,RULE], not '" + text + "'");
   }
   Case c{.backward = std::string(direction) == "backward", .rows = rows, .steps = steps, .channels = channels};
+  c.rule = rule;
   for (const Storage s : {Storage::f32, Storage::bf16, Storage::f16}) {
     if (storage == std::string(to_string(s))) c.storage = s;
   }
@@ -329,6 +286,7 @@ int first_call() {
 int run(const std::vector<std::string>& cases, bool sweep) {
   Device& device = Device::get(0);
   Stream stream(device);
+  Clock clock(stream);
   bool right = true;
   fmt::print(
       "{}\n\n| scan | B,T,C | block | registers | ms | TB/s | copy ms | of copy | error "
@@ -336,10 +294,13 @@ int run(const std::vector<std::string>& cases, bool sweep) {
       device.model().name);
   for (const std::string& text : cases) {
     Run one(parse(text), stream);
-    const double copy_ms = one.copy_time();
-    right &= measure(one, std::nullopt, copy_ms);
+    const double copy_ms = one.copy_time(clock);
+    right &= measure(one, clock, std::nullopt, copy_ms);
     if (!sweep) continue;
-    for (const GpuScanPlan& plan : other_plans(one.c, device.model())) right &= measure(one, plan, copy_ms);
+    const plan::GpuScanProblem problem = one.c.backward ? problem_of(one.backward()) : problem_of(one.forward());
+    for (const GpuScanPlan& plan : other_plans(one.c, problem, device.model())) {
+      right &= measure(one, clock, plan, copy_ms);
+    }
   }
   return right ? 0 : 1;
 }
@@ -355,7 +316,7 @@ int main(int argc, char** argv) {
     if (cases.front() == "--first") return first_call();
     return run(cases, sweep);
   } catch (const Error& error) {
-    fmt::print(stderr, "cuda_scan: {}\n", error.what());
+    fmt::print(stderr, "cuda_scan_times: {}\n", error.what());
     return exit_status(error.code());
   }
 }

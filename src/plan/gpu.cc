@@ -26,7 +26,8 @@ Shape best_shape(const GpuScanProblem& problem) {
   // Where rows end and where they restart takes registers that values would need.
   const bool ragged = problem.lengths || problem.reset;
   if (problem.computed) {
-    if (problem.backward) return Shape{4, ragged || (wide && problem.gates > 2) ? 16 : 24, 256, 1, 1};
+    if (problem.backward)
+      return Shape{4, ragged ? (problem.gates > 2 ? 8 : 16) : wide && problem.gates > 2 ? 16 : 24, 256, 1, 1};
     return wide && !ragged && problem.gates == 2 ? Shape{4, 32, 512, 1, 1} : Shape{4, 16, ragged ? 256 : 512, 1, 1};
   }
   if (ragged) return {4, 16, 512, 1, 1};

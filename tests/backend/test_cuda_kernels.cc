@@ -9,6 +9,7 @@
 
 #include "backend/cuda/nvrtc.h"
 #include "backend/cuda/scan.h"
+#include "backend/cuda/step.h"
 #include "penstock/error.h"
 
 namespace penstock::cuda {
@@ -41,25 +42,31 @@ struct Subject {
   GpuScanProblem problem;
 };
 
+Subject subject(const ScanRule& rule, Storage storage, bool backward, bool ragged, Index channels) {
+  GpuScanProblem problem{.storage = storage, .rows = 2, .steps = 5000, .channels = channels};
+  problem.backward = backward;
+  problem.gates = rule.gates, problem.read_back = rule.read_back, problem.computed = rule.computed;
+  problem.lengths = problem.reset = ragged;
+  return {rule, problem};
+}
+
+/// Every rule, both ways; what changes little about a kernel (storage of halves, few channels, ragged rows) with the
+/// rule that needs least and the one that needs most.
 std::vector<Subject> subjects() {
+  std::vector<Subject> list;
   std::vector<ScanRule> rules{given_terms, given_signed_logs};
   for (const CellInfo& cell : cells()) {
     if (cell.scan) rules.push_back(scan_rule(cell.name));
   }
-  std::vector<Subject> list;
-  for (const ScanRule& rule : rules) {
-    for (const Storage storage : {Storage::f32, Storage::bf16, Storage::f16}) {
-      for (const bool backward : {false, true}) {
-        for (const bool ragged : {false, true}) {
-          for (const Index channels : {6, 1024}) {
-            GpuScanProblem problem{.storage = storage, .rows = 2, .steps = 5000, .channels = channels};
-            problem.backward = backward;
-            problem.gates = rule.gates, problem.read_back = rule.read_back, problem.computed = rule.computed;
-            problem.lengths = problem.reset = ragged;
-            list.push_back({rule, problem});
-          }
-        }
-      }
+  for (const bool backward : {false, true}) {
+    for (const ScanRule& rule : rules) {
+      list.push_back(subject(rule, Storage::f32, backward, false, 1024));
+      list.push_back(subject(rule, Storage::bf16, backward, false, 1024));
+    }
+    for (const ScanRule& rule : {given_terms, scan_rule("minlstm-log")}) {
+      list.push_back(subject(rule, Storage::f16, backward, true, 1024));
+      list.push_back(subject(rule, Storage::f32, backward, true, 6));
+      list.push_back(subject(rule, Storage::bf16, backward, false, 6));
     }
   }
   return list;
@@ -95,6 +102,28 @@ TEST_P(EveryChip, ScansFitTheirPlan) {
     EXPECT_EQ(report.shared, 0) << "beside what the launch gives, which the kernel itself checks";
     EXPECT_THAT(compiled.log, testing::Not(testing::HasSubstr("warning")));
     EXPECT_EQ(compiled.cubin.substr(1, 3), "ELF");
+  }
+}
+
+TEST_P(EveryChip, StepsFit) {
+  if (!find_nvrtc().valid()) GTEST_SKIP() << "no NVRTC: " << find_nvrtc().complaint;
+  if (!find_nvrtc().knows(GetParam())) GTEST_SKIP() << find_nvrtc().origin << " is too old for sm_" << GetParam();
+  for (const char* cell : {"mingru", "minlstm-log"}) {
+    for (const Storage storage : {Storage::f32, Storage::bf16, Storage::f16}) {
+      for (const Index rows : {1, 100}) {
+        for (const int alignment : {2, 4, 16}) {
+          if (alignment < size_of(storage)) continue;
+          const Compiled compiled =
+              compile_kernel(step_source({.cell = cell, .storage = storage}, rows, alignment), GetParam());
+          const Report report = report_of(compiled.log);
+          SCOPED_TRACE(compiled.log);
+          EXPECT_EQ(report.stack, 0);
+          EXPECT_EQ(report.spills, 0);
+          EXPECT_EQ(report.shared, 0);
+          EXPECT_THAT(compiled.log, testing::Not(testing::HasSubstr("warning")));
+        }
+      }
+    }
   }
 }
 

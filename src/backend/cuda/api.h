@@ -19,6 +19,10 @@ using PoolHandle = struct PoolTag*;
 using GraphHandle = struct GraphTag*;
 using GraphExecHandle = struct GraphExecTag*;
 using ProgramHandle = struct ProgramTag*;
+using BlasHandle = struct BlasTag*;
+using BlasProduct = struct BlasProductTag*;        // cublasLtMatmulDesc_t
+using BlasLayout = struct BlasLayoutTag*;          // cublasLtMatrixLayout_t
+using BlasPreference = struct BlasPreferenceTag*;  // cublasLtMatmulPreference_t
 
 /// Values of CUresult that Penstock tells apart.
 enum : Result {
@@ -53,6 +57,29 @@ enum FunctionAttribute : int {
 enum : unsigned { stream_non_blocking = 1, event_default = 0, event_disable_timing = 2, event_interprocess = 4 };
 enum : int { capture_thread_local = 1 };
 enum : int { pool_release_threshold = 4 };
+
+/// Values of cublasComputeType_t and cudaDataType_t.
+enum : int { blas_compute_f32 = 68, blas_compute_tf32 = 77 };
+enum BlasType : int { blas_f32 = 0, blas_f16 = 2, blas_bf16 = 14 };
+/// Of cublasLtMatmulDescAttributes_t, cublasLtEpilogue_t, cublasOperation_t, cublasLtMatmulPreferenceAttributes_t.
+enum : int { blas_transpose_a = 3, blas_transpose_b = 4, blas_epilogue = 7, blas_bias_pointer = 8 };
+enum : int { blas_epilogue_none = 1, blas_epilogue_bias = 4, blas_epilogue_sum_b = 512 };
+enum : int { blas_as_it_is = 0, blas_transposed = 1 };
+enum : int { blas_max_workspace = 1, blas_alignment_a = 5, blas_alignment_b, blas_alignment_c, blas_alignment_d };
+enum : Result { blas_not_supported = 15 };
+
+/// cublasLtMatmulAlgo_t and cublasLtMatmulHeuristicResult_t.
+struct BlasAlgorithm {
+  std::uint64_t data[8] = {};
+};
+struct BlasChoice {
+  BlasAlgorithm algorithm;
+  std::size_t workspace_bytes = 0;
+  Result state = 0;
+  float waves = 0;
+  int reserved[4] = {};
+};
+static_assert(sizeof(BlasChoice) == 96, "laid out as cuBLASLt expects it");
 
 /// CUmemPoolProps.
 struct PoolProperties {
@@ -124,6 +151,22 @@ static_assert(sizeof(PoolProperties) == 88, "laid out as the driver expects it")
   X(cubin, nvrtcGetCUBIN, (ProgramHandle, char*))                                                                     \
   X(arch_count, nvrtcGetNumSupportedArchs, (int*))                                                                    \
   X(archs, nvrtcGetSupportedArchs, (int*))
+
+#define PENSTOCK_CUDA_BLAS(X)                                                                                         \
+  X(create, cublasLtCreate, (BlasHandle*))                                                                            \
+  X(product_create, cublasLtMatmulDescCreate, (BlasProduct*, int, int))                                               \
+  X(product_destroy, cublasLtMatmulDescDestroy, (BlasProduct))                                                        \
+  X(product_set, cublasLtMatmulDescSetAttribute, (BlasProduct, int, const void*, std::size_t))                        \
+  X(layout_create, cublasLtMatrixLayoutCreate, (BlasLayout*, int, std::uint64_t, std::uint64_t, std::int64_t))        \
+  X(layout_destroy, cublasLtMatrixLayoutDestroy, (BlasLayout))                                                        \
+  X(preference_create, cublasLtMatmulPreferenceCreate, (BlasPreference*))                                             \
+  X(preference_destroy, cublasLtMatmulPreferenceDestroy, (BlasPreference))                                            \
+  X(preference_set, cublasLtMatmulPreferenceSetAttribute, (BlasPreference, int, const void*, std::size_t))            \
+  X(choose, cublasLtMatmulAlgoGetHeuristic, (BlasHandle, BlasProduct, BlasLayout, BlasLayout, BlasLayout, BlasLayout, \
+                                             BlasPreference, int, BlasChoice*, int*))                                 \
+  X(multiply, cublasLtMatmul, (BlasHandle, BlasProduct, const void*, const void*, BlasLayout, const void*, BlasLayout,\
+                               const void*, const void*, BlasLayout, void*, BlasLayout, const BlasAlgorithm*, void*,  \
+                               std::size_t, StreamHandle))
 // clang-format on
 
 #define PENSTOCK_CUDA_MEMBER(member, exported, parameters) Result(*member) parameters = nullptr;
@@ -135,6 +178,10 @@ struct DriverApi {
 
 struct NvrtcApi {
   PENSTOCK_CUDA_NVRTC(PENSTOCK_CUDA_MEMBER)
+};
+
+struct BlasApi {
+  PENSTOCK_CUDA_BLAS(PENSTOCK_CUDA_MEMBER)
 };
 
 #undef PENSTOCK_CUDA_MEMBER

@@ -149,11 +149,11 @@ ScanArguments arguments_of_shape(const ScanShape& shape, const plan::GpuScanPlan
   return arguments;
 }
 
+}  // namespace
+
 std::string_view storage_type(plan::Storage storage) {
   return storage == plan::Storage::f32 ? "F32" : storage == plan::Storage::bf16 ? "Bf16" : "F16";
 }
-
-}  // namespace
 
 plan::GpuScanProblem problem_of(const ScanForward& call) { return problem_of_call(call); }
 plan::GpuScanProblem problem_of(const ScanBackward& call) { return problem_of_call(call); }

@@ -94,6 +94,9 @@ class ScanExecutable {
 plan::GpuScanProblem problem_of(const ScanForward& call);
 plan::GpuScanProblem problem_of(const ScanBackward& call);
 
+/// The struct of kernels/prelude.cuh for a storage.
+std::string_view storage_type(plan::Storage storage);
+
 /// The kernel for a problem and a plan.
 KernelSource scan_source(const ScanRule& rule, const plan::GpuScanProblem& problem, const plan::GpuScanPlan& plan);
 
