@@ -192,24 +192,33 @@ bool measure(Run& run, Clock& clock, const std::optional<GpuScanPlan>& chosen, d
 /// Shapes of blocks worth a look: those that fill much of the shared memory or of the registers.
 std::vector<GpuScanPlan> other_plans(const Case& c, const plan::GpuScanProblem& problem, const plan::GpuModel& gpu) {
   std::vector<GpuScanPlan> plans;
-  for (const int words : {1, 2}) {
-    for (const int steps : {8, 12, 16, 24, 32}) {
-      for (const int groups : {8, 16}) {
-        for (const int depth : {1, 2, 3}) {
-          for (const int blocks : {1, 2}) {
-            GpuScanPlan plan;
-            plan.vector = 4 / size_of(c.storage) * words;
-            plan.groups = groups, plan.steps = steps, plan.depth = depth, plan.blocks = blocks;
-            plan.keep = c.rule != "terms" && !c.backward;
-            plan.why = "a sweep";
-            const Index ring = Index{128} * words * steps * groups * depth * (c.tensors() - (c.backward ? 2 : 1));
-            const int values = words * steps *
-                               (plan.keep ? 4 / static_cast<int>(size_of(c.storage)) * 2
-                                          : c.tensors() - (c.backward ? c.scan().gates : 1));
-            const bool fits = c.channels % plan.vector == 0 && ring + 24000 < gpu.block_bytes / blocks &&
-                              values < 65536 / (groups * 32 * blocks) - 40;
-            const bool fills = 3 * blocks * ring > gpu.shared_bytes && groups * blocks <= 16;
-            if (fits && fills) plans.push_back(complete(plan, problem, gpu));
+  const auto consider = [&](GpuScanPlan plan) {
+    const int size = static_cast<int>(size_of(c.storage)), inputs = c.tensors() - (c.backward ? c.scan().gates : 1);
+    const int values = plan.vector * plan.steps * (plan.keep ? 8 : inputs * size) / 4;  // registers
+    const Index ring = static_cast<Index>(plan.threads()) * plan.vector * plan.steps * plan.depth * inputs * size;
+    if (c.channels % plan.vector != 0 || ring + 16 * 1024 > gpu.block_bytes / plan.blocks) return;
+    if (values > 65536 / (plan.threads() * plan.blocks) - 56 || 4 * plan.blocks * ring < gpu.shared_bytes) return;
+    plan.why = "a sweep";
+    try {
+      plans.push_back(complete(plan, problem, gpu));
+    } catch (const Error&) {
+      return;  // too much shared memory beside the ring
+    }
+  };
+  for (const int lanes : {16, 32}) {
+    for (const int words : {1, 2}) {
+      for (const int steps : {8, 12, 16, 24, 32}) {
+        for (const int threads : {256, 512}) {
+          for (const int depth : {1, 2, 3}) {
+            for (const int blocks : {1, 2}) {
+              GpuScanPlan plan;
+              plan.lanes = lanes, plan.vector = static_cast<int>(4 / size_of(c.storage)) * words;
+              plan.groups = threads / lanes, plan.steps = steps, plan.depth = depth, plan.blocks = blocks;
+              if (threads * blocks > 512) continue;
+              consider(plan);
+              plan.keep = true;
+              if (c.rule != "terms" && !c.backward) consider(plan);
+            }
           }
         }
       }

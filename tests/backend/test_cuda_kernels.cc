@@ -10,6 +10,7 @@
 #include "backend/cuda/nvrtc.h"
 #include "backend/cuda/scan.h"
 #include "backend/cuda/step.h"
+#include "backend/cuda/sum_columns.h"
 #include "penstock/error.h"
 
 namespace penstock::cuda {
@@ -124,6 +125,20 @@ TEST_P(EveryChip, StepsFit) {
         }
       }
     }
+  }
+}
+
+TEST_P(EveryChip, SumsFit) {
+  if (!find_nvrtc().valid()) GTEST_SKIP() << "no NVRTC: " << find_nvrtc().complaint;
+  if (!find_nvrtc().knows(GetParam())) GTEST_SKIP() << find_nvrtc().origin << " is too old for sm_" << GetParam();
+  for (const int alignment : {2, 16}) {
+    const ColumnSums sums{.storage = Storage::bf16, .rows = 1000, .columns = 1000, .alignment = alignment};
+    const Compiled compiled = compile_kernel(sum_columns_source(sums), GetParam());
+    const Report report = report_of(compiled.log);
+    SCOPED_TRACE(compiled.log);
+    EXPECT_EQ(report.spills, 0);
+    EXPECT_LE(report.shared, 16 * 32 * 4 * 4 + 16);
+    EXPECT_THAT(compiled.log, testing::Not(testing::HasSubstr("warning")));
   }
 }
 

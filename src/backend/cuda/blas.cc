@@ -101,6 +101,16 @@ const Blas& find_blas() {
   return found;
 }
 
+bool can_multiply(Device& device, const ProductShape& shape) {
+  try {
+    const Product tried(device, shape);
+    return true;
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::unsupported && find_blas().complaint.empty()) return false;
+    throw;
+  }
+}
+
 Product::Product(Device& device, const ProductShape& shape) : Product() {
   device_ = &device;
   blas_ = handle_on(device);

@@ -39,6 +39,9 @@ struct ProductShape {
   int alignment = 16;  ///< Bytes that every address is a multiple of.
 };
 
+/// Whether cuBLASLt can do it; sums beside products of halves, for instance, need sizes that are multiples of 8.
+bool can_multiply(Device& device, const ProductShape& shape);
+
 /// A product that cuBLASLt has chosen an algorithm for. Not safe for two calls at once.
 class Product {
  public:

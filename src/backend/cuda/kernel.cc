@@ -22,7 +22,6 @@ std::atomic<unsigned long long> launch_count{0};
 /// Hopper's own instructions belong to sm_90a alone, and chips of one generation are all alike in them.
 std::string target_of(int architecture) { return fmt::format("sm_{}{}", architecture, architecture == 90 ? "a" : ""); }
 
-/// Quotients within 2 units in the last place instead of half a one: the gates' are no more exact than that anyway.
 std::vector<std::string> options_for(int architecture) {
   return {"--gpu-architecture=" + target_of(architecture), "--std=c++20", "--prec-div=false",
           "--ptxas-options=--verbose"};
@@ -82,7 +81,8 @@ std::string cubin_for(Device& device, const KernelSource& source) {
 }  // namespace
 
 std::string KernelSource::text() const {
-  std::string text = "#include \"backend/cuda/kernels/prelude.cuh\"\n\n#include \"backend/cuda/kernels/cells.cuh\"\n\n";
+  std::string text = "#include \"backend/cuda/kernels/prelude.cuh\"\n\n";
+  if (!rule.empty()) text += fmt::format("struct {};\nusing Rule = {};\n", rule, rule);
   for (const auto& [declaration, value] : constants) text += fmt::format("{} = {};\n", declaration, value);
   return text + fmt::format("\n#include \"{}\"\n", file);
 }

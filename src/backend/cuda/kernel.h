@@ -15,6 +15,7 @@ struct KernelSource {
   std::string file;   ///< What the program includes, such as "backend/cuda/kernels/scan_forward.cuh".
   /// Declarations by name and value, such as ("constexpr int kLanes", "32"); seen by the text.
   std::vector<std::pair<std::string, std::string>> constants;
+  std::string rule;      ///< The struct of src/cells/ that the text calls Rule, if it does.
   int shared_bytes = 0;  ///< Shared memory that each launch gives a block, beside what the text declares.
   std::string plan;      ///< For people who read what PENSTOCK_DUMP_DIR holds; it changes nothing.
 

@@ -182,15 +182,24 @@ LayerBackwardExecutable::LayerBackwardExecutable(Device& device, const LayerSpec
     : spec_(spec),
       rule_(scan_rule(spec.cell)),
       scan_(device, scan_of(call, spec, rule_)),
-      weight_product_(device, weight_product(call, spec, rule_)),
       scan_bytes_(padded(scan_.workspace_bytes())),
+      own_bytes_(scan_bytes_),
       positions_(positions_of(call.batch, call.x, spec.input).count),
       wants_dx_(call.dx.data != 0) {
+  ProductShape weights = weight_product(call, spec, rule_);
+  if (spec.bias && !can_multiply(device, weights)) {
+    weights.beside = Beside::nothing;
+    ColumnSums sums{.storage = spec.storage, .result = spec.gradients, .rows = weights.k, .columns = weights.m};
+    sums.alignment = alignment_of({call.dgates}, weights.m * plan::size_of(spec.storage));
+    bias_sums_.emplace(device, sums);
+    own_bytes_ += padded(bias_sums_->workspace_bytes());
+  }
+  weight_product_ = Product(device, weights);
   if (wants_dx_) input_product_ = Product(device, input_product(call, spec, rule_));
 }
 
 std::size_t LayerBackwardExecutable::workspace_bytes() const {
-  return scan_bytes_ + std::max(weight_product_.workspace_bytes(), input_product_.workspace_bytes());
+  return own_bytes_ + std::max(weight_product_.workspace_bytes(), input_product_.workspace_bytes());
 }
 
 void LayerBackwardExecutable::run(const LayerBackward& call, DeviceAddress workspace, StreamHandle stream) const {
@@ -198,7 +207,8 @@ void LayerBackwardExecutable::run(const LayerBackward& call, DeviceAddress works
   require(positions_of(call.batch, call.x, spec_.input).count == positions_ && (call.dx.data != 0) == wants_dx_,
           "the call must have the {} positions that were prepared, and {}", positions_, wants_dx_ ? "a dx" : "no dx");
   scan_.run(scan, workspace, stream);
-  const DeviceAddress products = workspace + scan_bytes_;
+  if (bias_sums_) bias_sums_->run(call.dgates, call.gradients.bias, workspace + scan_bytes_, stream);
+  const DeviceAddress products = workspace + own_bytes_;
   weight_product_.run(call.dgates, call.x.data, call.gradients.weight, call.gradients.bias, products, stream);
   if (wants_dx_) input_product_.run(call.dgates, call.weights.weight, call.dx.data, 0, products, stream);
 }

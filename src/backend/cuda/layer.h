@@ -1,9 +1,11 @@
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "backend/cuda/blas.h"
 #include "backend/cuda/scan.h"
+#include "backend/cuda/sum_columns.h"
 
 namespace penstock::cuda {
 
@@ -94,7 +96,8 @@ class LayerBackwardExecutable {
   ScanRule rule_;
   ScanExecutable scan_;
   Product weight_product_, input_product_;
-  std::size_t scan_bytes_;
+  std::optional<SumColumnsExecutable> bias_sums_;  // where the product does not make them
+  std::size_t scan_bytes_, own_bytes_;
   Index positions_;
   bool wants_dx_;
 };

@@ -164,7 +164,6 @@ KernelSource scan_source(const ScanRule& rule, const plan::GpuScanProblem& probl
   source.file = fmt::format("backend/cuda/kernels/scan_{}.cuh", problem.backward ? "backward" : "forward");
   const auto constant = [](auto value) { return fmt::format("{}", value); };
   source.constants = {{"using Storage", std::string(storage_type(problem.storage))},
-                      {"using Rule", std::string(rule.type)},
                       {"constexpr int kVector", constant(plan.vector)},
                       {"constexpr int kLanes", constant(plan.lanes)},
                       {"constexpr int kGroups", constant(plan.groups)},
@@ -179,6 +178,7 @@ KernelSource scan_source(const ScanRule& rule, const plan::GpuScanProblem& probl
                           : std::pair<std::string, std::string>{"constexpr bool kKeepTerms", constant(plan.keep)},
                       {"constexpr bool kLengths", constant(problem.lengths)},
                       {"constexpr bool kReset", constant(problem.reset)}};
+  source.rule = rule.type;
   source.shared_bytes = static_cast<int>(plan.shared);
   source.plan = plan.explain();
   return source;

@@ -59,10 +59,10 @@ KernelSource step_source(const LayerSpec& spec, Index rows, int alignment) {
   source.file = "backend/cuda/kernels/step.cuh";
   const Index vector = std::max<Index>(1, alignment / plan::size_of(spec.storage));
   source.constants = {{"using Storage", std::string(storage_type(spec.storage))},
-                      {"using Rule", std::string(scan_rule(spec.cell).type)},
                       {"constexpr int kVector", fmt::format("{}", vector)},
                       {"constexpr int kWarps", fmt::format("{}", kWarps)},
                       {"constexpr int kRows", fmt::format("{}", std::min(rows, kMaxRows))}};
+  source.rule = scan_rule(spec.cell).type;
   source.plan =
       fmt::format("one step: a warp a channel, {} values an access, {} rows at once", vector, std::min(rows, kMaxRows));
   return source;

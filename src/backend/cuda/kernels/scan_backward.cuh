@@ -6,6 +6,7 @@
 //
 // Constants beside those of scan.cuh: Rule; kReadBack: of the values of a step, how many its gradients depend on.
 
+#include "backend/cuda/kernels/cells.cuh"
 #include "backend/cuda/kernels/scan.cuh"
 
 struct BackwardOp {
@@ -44,7 +45,7 @@ struct BackwardOp {
   __device__ __forceinline__ float gain_of(int k, int i) const {
     float wx[Rule::gates], a, b;
     values_of(k, i, wx);
-    Rule::affine(wx, a, b);
+    Affine<Rule>(wx, a, b);
     return a;
   }
 
@@ -83,7 +84,7 @@ struct BackwardOp {
       const float da = clear ? 0.0f : db * previous;
       float wx[Rule::gates], dwx[Rule::gates];
       values_of(k, i, wx);
-      Rule::affine_backward(wx, da, db, dwx);
+      AffineBackward<Rule>(wx, da, db, dwx);
 #pragma unroll
       for (int g = 0; g < Rule::gates; ++g) gradient[g][i] = dwx[g];
       state[i] = clear ? 0.0f : gain_of(k, i) * db;

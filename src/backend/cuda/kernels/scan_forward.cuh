@@ -4,6 +4,7 @@
 // Constants beside those of scan.cuh: Rule; kKeepTerms: a block keeps a and b of its tile, as floats; otherwise it keeps
 // the values as they lie in memory and makes the terms twice.
 
+#include "backend/cuda/kernels/cells.cuh"
 #include "backend/cuda/kernels/scan.cuh"
 
 /// a and b of one channel from the values of all gates.
@@ -12,7 +13,7 @@ PENSTOCK_DEVICE void TermsOf(const Values (&value)[Rule::gates][kCount], int k, 
   float wx[Rule::gates];
 #pragma unroll
   for (int g = 0; g < Rule::gates; ++g) wx[g] = value[g][k].get(i);
-  Rule::affine(wx, a, b);
+  Affine<Rule>(wx, a, b);
 }
 
 struct KeptTerms {

@@ -3,6 +3,7 @@
 //
 // Constants of the plan: Storage, Rule, kVector (values of one access), kWarps (of a block), kRows.
 
+#include "backend/cuda/kernels/cells.cuh"
 #include "backend/cuda/kernels/step_arguments.h"
 
 using Part = Vector<Storage, kVector>;
@@ -69,7 +70,7 @@ extern "C" __global__ void __launch_bounds__(32 * kWarps, 1) Step(const __grid_c
     const int row = first + lane;
     if (lane >= kRows || row >= args.rows) continue;
     float a, b;
-    Rule::affine(wx, a, b);
+    Affine<Rule>(wx, a, b);
     float* state = args.state + (Index)row * args.hidden + channel;
     const float next[1] = {__fmaf_rn(a, *state, b)};
     *state = next[0];
