@@ -75,10 +75,20 @@ class LayerTest : public testing::TestWithParam<std::tuple<Case, std::string_vie
     arguments.weights.resize(1);
     arguments.weights[0].weight_ih = numbers(width * c.input, 1 / std::sqrt(static_cast<double>(c.input)), storage);
     if (c.bias) arguments.weights[0].bias_ih = numbers(width, 0.5, storage);
+    if (c.bias && cell.ends_with("-log")) keep_off_the_kink();
     arguments.x = numbers(positions() * c.input, 1, storage);
     if (c.states) arguments.state_in = numbers(c.rows * c.hidden, 1, Storage::f32);
     dy = numbers(positions() * c.hidden, 1, storage);
     dstate = numbers(c.rows * c.hidden, 1, Storage::f32);
+  }
+
+  /// A positive candidate has a kink at 0, and sums of halves hit 0 exactly: rounding would choose the side. Here a
+  /// channel stays on one side of it, each of two neighbours on another.
+  void keep_off_the_kink() {
+    for (Index j = 0; j < c.hidden; ++j) {
+      const double far = std::sqrt(static_cast<double>(c.input)) + 0.25;
+      arguments.weights[0].bias_ih[width - c.hidden + j] = test::rounded(j % 2 == 0 ? far : -far, storage);
+    }
   }
 
   RecurrentSpec oracle_spec() const {

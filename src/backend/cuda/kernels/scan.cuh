@@ -54,6 +54,7 @@ constexpr int kTileBytes = kChunk * kRowBytes;              // of one tensor
 /// zero. The threads share the work as copies are widest, not as they will read.
 PENSTOCK_DEVICE void CopySteps(const Walk& walk, const ScanTensor& tensor, int channels, int skip, char* to) {
   constexpr int pieces = kRowBytes / kPiece, rows_at_once = kThreads / pieces;
+  static_assert(kChunk % rows_at_once == 0, "copies end where the tile does");
   const int row = threadIdx.x / pieces, piece = threadIdx.x % pieces;
   const int channel = walk.first_channel + piece * (kPiece / Storage::bytes);
   const int step = walk.chunk_begin + row + skip;
