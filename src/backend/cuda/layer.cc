@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <numeric>
 
+#include "backend/cuda/range.h"
 #include "base/check.h"
 
 namespace penstock::cuda {
@@ -167,6 +168,7 @@ LayerForwardExecutable::LayerForwardExecutable(Device& device, const LayerSpec& 
       positions_(positions_of(call.batch, call.x, spec.input).count) {}
 
 void LayerForwardExecutable::run(const LayerForward& call, DeviceAddress workspace, StreamHandle stream) const {
+  const Range range("penstock layer forward");
   const ScanForward scan = scan_of(call, spec_, rule_);
   require(positions_of(call.batch, call.x, spec_.input).count == positions_,
           "the call must have the {} positions that were prepared", positions_);
@@ -203,6 +205,7 @@ std::size_t LayerBackwardExecutable::workspace_bytes() const {
 }
 
 void LayerBackwardExecutable::run(const LayerBackward& call, DeviceAddress workspace, StreamHandle stream) const {
+  const Range range("penstock layer backward");
   const ScanBackward scan = scan_of(call, spec_, rule_);
   require(positions_of(call.batch, call.x, spec_.input).count == positions_ && (call.dx.data != 0) == wants_dx_,
           "the call must have the {} positions that were prepared, and {}", positions_, wants_dx_ ? "a dx" : "no dx");

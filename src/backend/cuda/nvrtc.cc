@@ -4,6 +4,7 @@
 
 #include "backend/cuda/driver.h"
 #include "backend/cuda/library.h"
+#include "backend/cuda/range.h"
 #include "base/check.h"
 
 namespace penstock::cuda {
@@ -89,6 +90,7 @@ const Nvrtc& nvrtc() {
 }
 
 Compiled compile(const CompileRequest& request) {
+  const Range range("penstock compile");
   const NvrtcApi& api = nvrtc().api;
   std::vector<const char*> names, texts, options;
   for (const auto& [name, text] : request.includes) {

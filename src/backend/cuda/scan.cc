@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "backend/cuda/range.h"
 #include "base/check.h"
 
 namespace penstock::cuda {
@@ -206,6 +207,7 @@ ScanExecutable::ScanExecutable(Device& device, const ScanBackward& call, const p
 
 template <class Call>
 void ScanExecutable::launch(const Call& call, DeviceAddress workspace, StreamHandle stream) const {
+  const Range range(problem_.backward ? "penstock scan backward" : "penstock scan forward");
   const plan::GpuScanProblem problem = problem_of(call);
   require(call.shape.rule.type == rule_ && problem.storage == problem_.storage && problem.lengths == problem_.lengths &&
               problem.reset == problem_.reset && problem.alignment >= problem_.alignment &&

@@ -4,6 +4,7 @@
 #include <limits>
 #include <numeric>
 
+#include "backend/cuda/range.h"
 #include "base/check.h"
 
 namespace penstock::cuda {
@@ -76,6 +77,7 @@ StepExecutable::StepExecutable(Device& device, const LayerSpec& spec, const Laye
 }
 
 void StepExecutable::run(const LayerStep& call, StreamHandle stream) const {
+  const Range range("penstock step");
   check_call(spec_, call);
   require(call.rows == rows_ && alignment_of(spec_, call) >= alignment_,
           "the call must have the {} rows that were prepared, and an alignment of {} bytes", rows_, alignment_);
