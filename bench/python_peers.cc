@@ -15,7 +15,6 @@ namespace penstock::bench {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::json;
 
 std::string make_temporary_folder() {
   std::string pattern = (fs::temp_directory_path() / "penstock-bench-XXXXXX").string();
@@ -52,8 +51,8 @@ class PythonPeers::Server {
   int threads() const { return threads_; }
 
   /// Throws Error(io_failure) with what Python says went wrong.
-  Json ask(const Json& request) {
-    Json answer = Json::parse(process_.ask(request.dump()), nullptr, false);
+  nlohmann::json ask(const nlohmann::json& request) {
+    nlohmann::json answer = nlohmann::json::parse(process_.ask(request.dump()), nullptr, false);
     if (!answer.is_object()) throw Error(ErrorCode::io_failure, "answered something that is no JSON object");
     if (answer.contains("error")) throw Error(ErrorCode::io_failure, answer["error"].get<std::string>());
     return answer;
@@ -79,7 +78,7 @@ class PythonPeers::Remote : public Contender {
   Remote(Server& server, std::string name, std::string folder, const Problem& problem)
       : server_(server), name_(std::move(name)), folder_(std::move(folder)) {
     fs::create_directories(folder_);
-    Json arrays = Json::object();
+    nlohmann::json arrays = nlohmann::json::object();
     const auto put = [&](const std::string& array, const std::vector<Index>& shape, const std::vector<float>& values) {
       write_array(fmt::format("{}/in.{}", folder_, array), values);
       arrays[array] = shape;
@@ -92,17 +91,17 @@ class PythonPeers::Remote : public Contender {
       put("dy", {shape.rows, shape.steps, shape.hidden}, problem.dy);
       put("masked_dy", {shape.rows, shape.steps, shape.hidden}, problem.masked_dy());
     }
-    const Json described = {{"cell", test.cell},       {"pass", to_string(test.pass)},
-                            {"dtype", test.dtype},     {"threads", test.threads},
-                            {"head", test.has_head()}, {"B", shape.rows},
-                            {"T", shape.steps},        {"I", shape.inputs},
-                            {"H", shape.hidden}};
-    const Json answer = server_.ask({{"do", "prepare"},
-                                     {"peer", name_},
-                                     {"folder", folder_},
-                                     {"case", described},
-                                     {"rows", problem.rows},
-                                     {"arrays", arrays}});
+    const nlohmann::json described = {{"cell", test.cell},       {"pass", to_string(test.pass)},
+                                      {"dtype", test.dtype},     {"threads", test.threads},
+                                      {"head", test.has_head()}, {"B", shape.rows},
+                                      {"T", shape.steps},        {"I", shape.inputs},
+                                      {"H", shape.hidden}};
+    const nlohmann::json answer = server_.ask({{"do", "prepare"},
+                                               {"peer", name_},
+                                               {"folder", folder_},
+                                               {"case", described},
+                                               {"rows", problem.rows},
+                                               {"arrays", arrays}});
     if (answer.contains("refused")) {
       fs::remove_all(folder_);
       throw NotOffered{answer["refused"].get<std::string>()};
@@ -112,7 +111,7 @@ class PythonPeers::Remote : public Contender {
   ~Remote() override {
     try {
       server_.ask({{"do", "drop"}, {"peer", name_}});
-    } catch (const Error&) {  // NOLINT(bugprone-empty-catch): a process that has ended holds nothing any more
+    } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): a process that has ended holds nothing any more
     }
     std::error_code ignored;
     fs::remove_all(folder_, ignored);
@@ -128,7 +127,7 @@ class PythonPeers::Remote : public Contender {
 
  private:
   Answers<float> answers(const char* what) {
-    const Json answer = server_.ask({{"do", what}, {"peer", name_}});
+    const nlohmann::json answer = server_.ask({{"do", what}, {"peer", name_}});
     Answers<float> found;
     for (const std::string name : answer["arrays"]) {
       std::vector<float> values = read_array(fmt::format("{}/out.{}", folder_, name));
@@ -172,9 +171,10 @@ const std::vector<Peer>& PythonPeers::list() {
   std::string reason = "bench/peers is not here";
   if (!folder_.empty()) {
     try {
-      const Json answer = server(1).ask({{"do", "hello"}, {"peers", names_}});
+      const nlohmann::json answer = server(1).ask({{"do", "hello"}, {"peers", names_}});
       version_ = answer["python"].get<std::string>();
-      for (const Json& peer : answer["peers"]) peers_.push_back({peer["name"], peer["version"], peer["missing"]});
+      for (const nlohmann::json& peer : answer["peers"])
+        peers_.push_back({peer["name"], peer["version"], peer["missing"]});
       return peers_;
     } catch (const Error& error) {
       if (error.code() == ErrorCode::interrupted) throw;

@@ -13,9 +13,8 @@
 #include "base/random.h"
 #include "penstock/penstock.h"
 
+namespace penstock {
 namespace {
-
-using namespace penstock;
 
 struct Regime {
   const char* name;
@@ -76,9 +75,7 @@ double worst_error(const std::vector<float>& log_a, const std::vector<float>& lo
   return worst;
 }
 
-}  // namespace
-
-int main() {
+void write_page() {
   constexpr std::size_t kSteps = 65536;
   fmt::print(
       "# Digits of a long scan\n\n    build/release/bench/scan_precision > docs/results/scan_precision.md\n\n"
@@ -103,5 +100,12 @@ int main() {
                worst_error(log_a, log_b, by_logarithms(log_a, log_b)),
                worst_error(log_a, log_b, by_cumulative_sums(log_a, log_b)));
   }
+}
+
+}  // namespace
+}  // namespace penstock
+
+int main() {
+  penstock::write_page();
   return 0;
 }

@@ -5,7 +5,8 @@
 // look-up: MulAdd(a, b, c) = a*b + c in one rounding where the machine has it; Max; Abs; Clamp(x, low, high), through
 // which NaN passes; Round to the nearest integer; Pow2(n) = 2^n for integer-valued n in -126..127;
 // SelectPositive(x, a, b) = x >= 0 ? a : b; SelectZero(x, a, b) = x == 0 ? a : b.
-// A V of its own kind (dual numbers) may instead overload Exp, Tanh, Sigmoid and Softplus.
+// A V whose machine has shorter ways may overload PowerOfTwo and Quotient, and a V of its own kind (dual numbers) may
+// instead overload Exp, Tanh, Sigmoid and Softplus.
 
 #ifndef PENSTOCK_CELL
 #define PENSTOCK_CELL inline __attribute__((always_inline))
@@ -24,11 +25,25 @@ PENSTOCK_CELL void Sigmoids(double x, double& of_x, double& of_minus_x) {
 }
 PENSTOCK_CELL double Softplus(double x) { return Max(x, 0) + std::log1p(std::exp(-std::fabs(x))); }
 
-/// x = n ln 2 + r with integer n and |r| <= ln 2 / 2; returns e^r - 1. The polynomial interpolates (e^r - 1 - r) / r^2
-/// at Chebyshev nodes; its error is below 1.1e-8 of e^r, a fifth of half a unit in the last place of float.
+/// n is the integer nearest to x / ln 2, and scale = 2^n.
 template <class V>
-PENSTOCK_CELL V ReducedExpm1(V x, V& n) {
+PENSTOCK_CELL void PowerOfTwo(V x, V& n, V& scale) {
   n = Round(x * V(1.44269504f));
+  scale = Pow2(n);
+}
+
+/// a / b within 2 ULP, for b from 1 to 2^126 and |a| <= b.
+template <class V>
+PENSTOCK_CELL V Quotient(V a, V b) {
+  return a / b;
+}
+
+/// x = n ln 2 + r with integer n and |r| <= ln 2 / 2; returns e^r - 1, and scale = 2^n. The polynomial interpolates
+/// (e^r - 1 - r) / r^2 at Chebyshev nodes; its error is below 1.1e-8 of e^r, a fifth of half a unit in the last place.
+template <class V>
+PENSTOCK_CELL V ReducedExpm1(V x, V& scale) {
+  V n;
+  PowerOfTwo(x, n, scale);
   // ln 2 in two parts: the high one has few enough bits that n * high is exact.
   V r = MulAdd(n, V(-0.693145751953125f), x);
   r = MulAdd(n, V(-1.42860682e-6f), r);
@@ -43,27 +58,25 @@ PENSTOCK_CELL V ReducedExpm1(V x, V& n) {
 /// results is ever NaN, and neither a result nor its reciprocal is ever subnormal.
 template <class V>
 PENSTOCK_CELL V Exp(V x) {
-  V n;
-  const V p = ReducedExpm1(Clamp(x, V(-87.33f), V(87.3f)), n);
-  const V scale = Pow2(n);
+  V scale;
+  const V p = ReducedExpm1(Clamp(x, V(-87.33f), V(87.3f)), scale);
   return MulAdd(scale, p, scale);
 }
 
 /// tanh x = (e^2x - 1) / (e^2x + 1) within 4 ULP, small x included. Beyond 9.02 it rounds to +-1 in float.
 template <class V>
 PENSTOCK_CELL V Tanh(V x) {
-  V n;
+  V scale;
   const V clamped = Clamp(x, V(-9.02f), V(9.02f));
-  const V p = ReducedExpm1(clamped + clamped, n);
-  const V scale = Pow2(n);
+  const V p = ReducedExpm1(clamped + clamped, scale);
   const V expm1 = MulAdd(scale, p, scale - V(1.0f));
-  return expm1 / (expm1 + V(2.0f));
+  return Quotient(expm1, expm1 + V(2.0f));
 }
 
 /// 1 / (1 + e^-x) within 3 ULP, the far negative side included.
 template <class V>
 PENSTOCK_CELL V Sigmoid(V x) {
-  return V(1.0f) / (V(1.0f) + Exp(V(0.0f) - x));
+  return Quotient(V(1.0f), V(1.0f) + Exp(V(0.0f) - x));
 }
 
 /// sigmoid(x) and sigmoid(-x) from one exponential, each within 4 ULP: neither is formed as 1 minus the other, which
@@ -71,7 +84,7 @@ PENSTOCK_CELL V Sigmoid(V x) {
 template <class V>
 PENSTOCK_CELL void Sigmoids(V x, V& of_x, V& of_minus_x) {
   const V e = Exp(V(0.0f) - x);
-  of_x = V(1.0f) / (V(1.0f) + e);
+  of_x = Quotient(V(1.0f), V(1.0f) + e);
   of_minus_x = e * of_x;
 }
 
@@ -79,7 +92,7 @@ PENSTOCK_CELL void Sigmoids(V x, V& of_x, V& of_minus_x) {
 template <class V>
 PENSTOCK_CELL V Softplus(V x) {
   const V u = Exp(V(0.0f) - Abs(x));
-  const V s = u / (u + V(2.0f));
+  const V s = Quotient(u, u + V(2.0f));
   const V w = s * s;
   V q = MulAdd(w, V(2.3224329948425293e-1f), V(2.170657515525818e-1f));
   q = MulAdd(w, q, V(2.85923570394516e-1f));

@@ -97,15 +97,13 @@ typename RecurrentOp<Real>::ForwardSpace RecurrentOp<Real>::forward_space(Real* 
   ForwardSpace space;
   const Index row_state = geometry_.rows() * hidden_;
   space.last = carver.take(S() * row_state);
-  if (cell_.info.scan ? plan_.algorithm == Algorithm::scan : !input_on_the_way()) {
-    space.wx = carver.take(geometry_.cells() * G() * hidden_);
-  }
   if (cell_.info.scan) {
+    if (plan_.algorithm == Algorithm::scan) space.wx = carver.take(geometry_.cells() * G() * hidden_);
     space.gains = carver.take(row_state * chunk_count());
     space.offsets = carver.take(row_state * chunk_count());
   } else {
     space.zeros = carver.take(G() * hidden_);
-    if (geometry_.gathered() && !input_on_the_way()) space.gathered = carver.take(geometry_.cells() * input_);
+    if (!input_on_the_way()) space.wx = carver.take(piece_steps() * row_state * G());
     for (Real*& h : space.h) h = carver.take(row_state);
     space.state = carver.take((S() - 1) * row_state);
     if (cell_.phases == 2) {
@@ -115,6 +113,14 @@ typename RecurrentOp<Real>::ForwardSpace RecurrentOp<Real>::forward_space(Real* 
   }
   if (size != nullptr) *size = carver.used();
   return space;
+}
+
+/// As many steps as leave their input product in the cache that a thread has to itself, or near it.
+template <class Real>
+Index RecurrentOp<Real>::piece_steps() const {
+  constexpr Index cache = (1 << 20) / sizeof(Real);
+  const Index step = geometry_.rows() * G() * hidden_;
+  return std::clamp<Index>(cache * plan_.threads() / step, 1, geometry_.steps());
 }
 
 /// Rows of a piece: as many as keep their inputs and the gradients of their gates in the second-level cache, but enough

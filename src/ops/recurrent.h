@@ -97,9 +97,10 @@ class RecurrentOp {
 
   Index G() const { return cell_.info.gates; }
   Index S() const { return cell_.info.states; }
-  /// Dense cells: whether the input product is made step by step beside the recurrent one, in a fixed order, instead of
-  /// for all steps at once before.
-  bool input_on_the_way() const { return execution_.exact || geometry_.steps() == 1; }
+  /// Dense cells: whether the input product is made step by step beside the recurrent one, instead of for a piece of
+  /// piece_steps() beforehand; the results are the same.
+  bool input_on_the_way() const { return geometry_.steps() == 1; }
+  Index piece_steps() const;
   /// Where the panels of weight_ih begin behind the recurrent ones.
   std::size_t input_panels_offset() const;
   Index chunk_count() const;
@@ -109,7 +110,6 @@ class RecurrentOp {
   ForwardSpace forward_space(Real* memory, std::size_t* size) const;
   BackwardSpace backward_space(Real* memory, std::size_t* size) const;
 
-  void input_product(const ForwardArguments<Real>& call, Real* gathered, Real* wx);
   void load_states(const Real* states, Real* slots, Index state) const;
   void store_states(const Real* slots, Real* states, Index state) const;
   void forward_dense(const ForwardArguments<Real>& call, const ForwardSpace& space);

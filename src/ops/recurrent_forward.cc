@@ -1,22 +1,10 @@
 #include <algorithm>
 
-#include "ops/matmul.h"
 #include "ops/recurrent.h"
 #include "ops/recurrent_space.h"
 #include "ops/recurrent_team.h"
 
 namespace penstock::ops {
-
-template <class Real>
-void RecurrentOp<Real>::input_product(const ForwardArguments<Real>& call, Real* gathered, Real* wx) {
-  Matrix<Real> x{call.x.data, geometry_.input_stride()};
-  if (geometry_.gathered()) {
-    geometry_.gather(call.x, input_, gathered);
-    x = {gathered, input_};
-  }
-  matmul<Real>(geometry_.cells(), G() * hidden_, input_, x, {call.weights.weight_ih, input_, true}, Real(0), wx,
-               G() * hidden_, execution_);
-}
 
 template <class Real>
 void RecurrentOp<Real>::forward(const ForwardArguments<Real>& call, Real* workspace) {
@@ -32,11 +20,11 @@ void RecurrentOp<Real>::forward(const ForwardArguments<Real>& call, Real* worksp
 template <class Real>
 void RecurrentOp<Real>::forward_dense(const ForwardArguments<Real>& call, const ForwardSpace& space) {
   std::fill_n(space.zeros, G() * hidden_, Real(0));
-  if (!input_on_the_way()) input_product(call, space.gathered, space.wx);
   cpu::DenseForward<Real> job;
   job.plan = geometry_.plan();
   job.hidden = hidden_;
   job.heads = heads_;
+  job.piece = piece_steps();
   job.wx = space.wx;
   job.bias_ih = call.weights.bias_ih != nullptr ? call.weights.bias_ih : space.zeros;
   job.bias_hh = call.weights.bias_hh != nullptr ? call.weights.bias_hh : space.zeros;
@@ -73,9 +61,8 @@ void RecurrentOp<Real>::forward_dense(const ForwardArguments<Real>& call, const 
   for (Index k = 0; k < S(); ++k) store_states(job.last + k * row_state, call.state_out, k);
 }
 
-#define PENSTOCK_INSTANTIATE(Real)                                                             \
-  template void RecurrentOp<Real>::forward(const ForwardArguments<Real>&, Real*);              \
-  template void RecurrentOp<Real>::input_product(const ForwardArguments<Real>&, Real*, Real*); \
+#define PENSTOCK_INSTANTIATE(Real)                                                \
+  template void RecurrentOp<Real>::forward(const ForwardArguments<Real>&, Real*); \
   template void RecurrentOp<Real>::forward_dense(const ForwardArguments<Real>&, const ForwardSpace&);
 PENSTOCK_INSTANTIATE(float)
 PENSTOCK_INSTANTIATE(double)

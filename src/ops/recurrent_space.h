@@ -34,9 +34,8 @@ struct RecurrentOp<Real>::Tape {
 
 template <class Real>
 struct RecurrentOp<Real>::ForwardSpace {
-  Real* zeros = nullptr;     // [G, H], stands in for absent biases
-  Real* gathered = nullptr;  // [cells, I]
-  Real* wx = nullptr;        // [cells, G, H]; scan cells: in chunks only, and in training on the tape instead
+  Real* zeros = nullptr;  // [G, H], stands in for absent biases
+  Real* wx = nullptr;     // dense [piece_steps(), B, G, H]; scan [cells, G, H], in chunks only
   Real* h[2] = {nullptr, nullptr};
   Real* state = nullptr;  // [S - 1, B, H]
   Real* last = nullptr;   // [S, B, H]; scan: the carry

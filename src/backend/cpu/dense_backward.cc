@@ -11,6 +11,7 @@
 
 #include <hwy/foreach_target.h>  // must come before highway.h
 
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 HWY_BEFORE_NAMESPACE();
@@ -20,6 +21,8 @@ namespace {
 #include "backend/cpu/target.inl"
 
 #include "backend/cpu/panel.inl"
+
+#include "backend/cpu/dense_input.inl"
 
 #include "backend/cpu/dense_forward.inl"
 

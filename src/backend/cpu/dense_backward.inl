@@ -119,14 +119,14 @@ void BackwardProduct(const DenseBackward<Real>& job, const Real* panels, const D
   const Index units = width * Lanes<Real>::lanes;
   const Index blocks_per_head = (head_size + units - 1) / units;
   constexpr int gate_count = phase_two ? Cell::gates - FirstGroup<Cell>() : FirstGroup<Cell>();
-  for (Index block = part.block_begin; block < part.block_end; ++block) {
+  WalkBlocks(part, step, 1, [&](Index block, Index) HWY_ATTR {
     const Index head = block / blocks_per_head;
     const Index first_unit = block % blocks_per_head * units;
     const Real* panel = panels + block * head_size * gate_count * units;
-    ForEachTile<MaxTileRows<Real>()>(part.slot_begin, slot_end, [&](auto rows, Index slot) HWY_ATTR {
+    ForEachEvenTile<MaxStridedRows<Real, width>()>(part.slot_begin, slot_end, [&](auto rows, Index slot) HWY_ATTR {
       BackwardTile<Real, Cell, width, decltype(rows)::value, phase_two>(job, slot, step, head, first_unit, panel);
     });
-  }
+  });
 }
 
 /// The gates' gradients of a part at one step.

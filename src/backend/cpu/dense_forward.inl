@@ -13,12 +13,11 @@ struct ForwardPointwise {
   static constexpr int G = Cell::gates, S = Cell::states, N = Cell::saved;
   const DenseForward<Real>& job;
 
-  /// Adds the input product where it was made beforehand.
+  /// The input product where it was made beforehand.
   template <int first, int count>
-  HWY_INLINE void add_gates(const Site& at, V (&wx)[G]) const {
-    for (int g = first; g < first + count; ++g) {
-      wx[g] = L::load(job.wx + (at.cell * G + g) * job.hidden + at.unit, at.count) + wx[g];
-    }
+  HWY_INLINE void load_gates(const Site& at, V (&wx)[G]) const {
+    const Real* row = job.wx + job.wx_row(at.slot, at.step) * G * job.hidden + at.unit;
+    for (int g = first; g < first + count; ++g) wx[g] = L::load(row + g * job.hidden, at.count);
   }
 
   HWY_INLINE void load_state(const Site& at, V (&prev)[S]) const {
@@ -88,66 +87,71 @@ struct GateGroup {
   bool second;  // second phase of a two-phase cell
 };
 
-/// Sums begin with their bias: gates [first_gate, first_gate + gate_count) of the units from `first_unit` on.
-template <class Real, int first_gate, int gate_count, int width>
-HWY_INLINE void LoadBias(const Real* bias, Index hidden, Index head_size, Index head, Index first_unit,
-                         typename Lanes<Real>::V (&start)[gate_count * width]) {
-  using L = Lanes<Real>;
-  for (int g = 0; g < gate_count; ++g) {
-    for (int w = 0; w < width; ++w) {
-      const Index unit = first_unit + w * L::lanes;
-      const Index count = std::min<Index>(L::lanes, head_size - unit);
-      start[g * width + w] =
-          count > 0 ? L::load(bias + (first_gate + g) * hidden + head * head_size + unit, count) : typename L::V(0);
-    }
-  }
-}
-
-template <class V, int rows, int vectors>
-HWY_INLINE void Spread(const V (&start)[vectors], V (&acc)[rows][vectors]) {
-  for (int m = 0; m < rows; ++m) {
-    for (int v = 0; v < vectors; ++v) acc[m][v] = start[v];
-  }
-}
-
-template <class Real, class Cell, int first_gate, int gate_count, int width, int rows>
-HWY_INLINE void ForwardTile(const DenseForward<Real>& job, const GateGroup<Real>& group, Index slot, Index step,
-                            Index head, Index first_unit, const Real* panel, const Real* input_panel) {
+/// A tile of `rows` slots and one block of units, or of one slot and `blocks` of them.
+template <class Real, class Cell, int first_gate, int gate_count, int width, int rows, int blocks>
+struct ForwardTile {
   using L = Lanes<Real>;
   using V = typename L::V;
-  constexpr int vectors = gate_count * width;
-  const Index head_size = job.hidden / job.heads;
-  const Real* a[rows];
-  V start[vectors], of_input[rows][vectors], acc[rows][vectors];
-  LoadBias<Real, first_gate, gate_count, width>(job.bias_ih, job.hidden, head_size, head, first_unit, start);
-  Spread(start, of_input);
-  if (job.wx == nullptr) {
-    for (int m = 0; m < rows; ++m) {
-      a[m] = job.x + job.x_map.at(job.plan.row_of[slot + m], job.plan.time(slot + m, step));
-    }
-    AccumulatePanel<Real, rows, vectors>(a, job.input, input_panel, of_input);
-  }
-  for (int m = 0; m < rows; ++m) a[m] = group.operand + (slot + m) * job.hidden + head * head_size;
-  LoadBias<Real, first_gate, gate_count, width>(job.bias_hh, job.hidden, head_size, head, first_unit, start);
-  Spread(start, acc);
-  AccumulatePanel<Real, rows, vectors>(a, head_size, panel, acc);
+  static_assert(rows == 1 || blocks == 1);
+  static constexpr int parts = rows * blocks, vectors = gate_count * width;
+  static constexpr Index units = width * L::lanes;
+  const DenseForward<Real>& job;
+  const GateGroup<Real>& group;
+  Index slot, step, head, first_unit;  // of the first part
 
-  const ForwardPointwise<Real, Cell> pointwise{job};
-  for (int m = 0; m < rows; ++m) {
-    const Index row = job.plan.row_of[slot + m];
-    const Index cell = job.plan.cells.at(row, job.plan.time(slot + m, step));
+  HWY_INLINE Index head_size() const { return job.hidden / job.heads; }
+  HWY_INLINE Index slot_of(int part) const { return rows > 1 ? slot + part : slot; }
+  HWY_INLINE Index unit_of(int part) const { return blocks > 1 ? first_unit + part * units : first_unit; }
+
+  HWY_INLINE void start(const Real* bias, V (&acc)[parts][vectors]) const {
+    for (int b = 0; b < blocks; ++b) {
+      LoadBias<Real, first_gate, gate_count, width>(bias, job.hidden, head_size(), head, unit_of(b), acc[b]);
+    }
+    for (int m = 1; m < rows; ++m) {
+      for (int v = 0; v < vectors; ++v) acc[m][v] = acc[0][v];
+    }
+  }
+
+  HWY_INLINE void add_input(const Real* panel, V (&acc)[parts][vectors]) const {
+    const Real* x[rows];
+    for (int m = 0; m < rows; ++m) {
+      x[m] = job.x + job.x_map.at(job.plan.row_of[slot + m], job.plan.time(slot + m, step));
+    }
+    if constexpr (blocks > 1) {
+      AccumulatePanels<Real, blocks, vectors>(x[0], job.input, panel, job.input * gate_count * units, acc);
+    } else {
+      AccumulatePanel<Real, rows, vectors>(x, job.input, panel, acc);
+    }
+  }
+
+  HWY_INLINE void add_recurrent(const Real* panel, V (&acc)[parts][vectors]) const {
+    const Real* h = group.operand + slot * job.hidden + head * head_size();
+    if constexpr (blocks > 1) {
+      AccumulatePanels<Real, blocks, vectors>(h, head_size(), panel, head_size() * gate_count * units, acc);
+    } else {
+      AccumulateRows<Real, rows, vectors>(h, job.hidden, head_size(), panel, acc);
+    }
+  }
+
+  HWY_INLINE void gates(int part, const V (&of_input)[vectors], const V (&of_state)[vectors]) const {
+    const ForwardPointwise<Real, Cell> pointwise{job};
+    const Index its_slot = slot_of(part);
+    const Index cell = job.plan.cells.at(job.plan.row_of[its_slot], job.plan.time(its_slot, step));
     for (int w = 0; w < width; ++w) {
-      const Index unit = first_unit + w * L::lanes;
-      const Index count = std::min<Index>(L::lanes, head_size - unit);
+      const Index unit = unit_of(part) + w * L::lanes;
+      const Index count = std::min<Index>(L::lanes, head_size() - unit);
       if (count <= 0) break;
-      const Site at{slot + m, step, cell, head * head_size + unit, count};
+      const Site at{its_slot, step, cell, head * head_size() + unit, count};
       V wx[Cell::gates], rh[Cell::gates];
       if constexpr (Cell::phases == 2) {  // the gates of the other phase
         for (int g = 0; g < Cell::gates; ++g) wx[g] = rh[g] = V(0);
       }
-      for (int g = 0; g < gate_count; ++g) rh[first_gate + g] = acc[m][g * width + w];
-      for (int g = 0; g < gate_count; ++g) wx[first_gate + g] = of_input[m][g * width + w];
-      if (job.wx != nullptr) pointwise.template add_gates<first_gate, gate_count>(at, wx);
+      for (int g = 0; g < gate_count; ++g) rh[first_gate + g] = of_state[g * width + w];
+      if (job.wx != nullptr) {
+        pointwise.template load_gates<first_gate, gate_count>(at, wx);
+      } else {
+        for (int g = 0; g < gate_count; ++g) wx[first_gate + g] = of_input[g * width + w];
+      }
       if constexpr (Cell::phases == 1) {
         pointwise.single_phase(at, wx, rh);
       } else if (group.second) {
@@ -157,35 +161,56 @@ HWY_INLINE void ForwardTile(const DenseForward<Real>& job, const GateGroup<Real>
       }
     }
   }
-}
+
+  /// What lies here a line and there a line is asked for before the product, which takes longer than memory does.
+  HWY_INLINE void fetch() const {
+    for (int p = 0; p < parts; ++p) {
+      const Index its_slot = slot_of(p), unit = head * head_size() + unit_of(p);
+      const Index row = job.plan.row_of[its_slot];
+      const Real* y = job.y + job.y_map.at(row, job.plan.time(its_slot, step)) + unit;
+      for (int w = 0; w < width; ++w) hwy::Prefetch(y + w * L::lanes);
+      if (job.wx == nullptr) continue;
+      const Real* wx = job.wx + (job.wx_row(its_slot, step) * Cell::gates + first_gate) * job.hidden + unit;
+      for (int g = 0; g < gate_count; ++g) {
+        for (int w = 0; w < width; ++w) hwy::Prefetch(wx + g * job.hidden + w * L::lanes);
+      }
+    }
+  }
+
+  /// From the panels of the first block.
+  HWY_INLINE void run(const Real* panel, const Real* input_panel) const {
+    fetch();
+    V of_input[parts][vectors], of_state[parts][vectors];
+    start(job.bias_ih, of_input);
+    if (job.wx == nullptr) add_input(input_panel, of_input);
+    start(job.bias_hh, of_state);
+    add_recurrent(panel, of_state);
+    for (int p = 0; p < parts; ++p) gates(p, of_input[p], of_state[p]);
+  }
+};
 
 /// All tiles of one part at one step for one group of gates.
 template <class Real, class Cell, int first_gate, int gate_count, int width>
 void ForwardGroup(const DenseForward<Real>& job, const GateGroup<Real>& group, const DensePart& part, Index slot_end,
                   Index step) {
+  constexpr int vectors = gate_count * width;
+  constexpr Index units = width * Lanes<Real>::lanes;
   const Index head_size = job.hidden / job.heads;
-  const Index units = width * Lanes<Real>::lanes;
   const Index blocks_per_head = (head_size + units - 1) / units;
-  for (Index block = part.block_begin; block < part.block_end; ++block) {
-    const Index head = block / blocks_per_head;
-    const Index first_unit = block % blocks_per_head * units;
-    const Real* panel = group.panels + block * head_size * gate_count * units;
-    const Real* input_panel = group.input_panels + block * job.input * gate_count * units;
-    ForEachTile<MaxTileRows<Real>()>(part.slot_begin, slot_end, [&](auto rows, Index slot) HWY_ATTR {
-      ForwardTile<Real, Cell, first_gate, gate_count, width, decltype(rows)::value>(job, group, slot, step, head,
-                                                                                    first_unit, panel, input_panel);
-    });
-  }
-}
-
-/// Gates that share panels in the forward pass: all, or those of the first phase, whose width both phases use.
-template <class Cell>
-constexpr int FirstGroup() {
-  if constexpr (Cell::phases == 2) {
-    return Cell::first_gates;
-  } else {
-    return Cell::gates;
-  }
+  const auto run = [&](auto rows, auto blocks, Index slot, Index block) HWY_ATTR {
+    ForwardTile<Real, Cell, first_gate, gate_count, width, decltype(rows)::value, decltype(blocks)::value>{
+        job, group, slot, step, block / blocks_per_head, block % blocks_per_head * units}
+        .run(group.panels + block * head_size * vectors * Lanes<Real>::lanes,
+             group.input_panels + block * job.input * vectors * Lanes<Real>::lanes);
+  };
+  constexpr std::integral_constant<int, 1> one;
+  constexpr std::integral_constant<int, 2> two;
+  const bool one_row = slot_end - part.slot_begin == 1;
+  WalkBlocks(part, step, one_row ? blocks_per_head : 1, [&](Index block, Index count) HWY_ATTR {
+    if (count == 2) return run(one, two, part.slot_begin, block);
+    ForEachEvenTile<MaxStridedRows<Real, vectors>()>(
+        part.slot_begin, slot_end, [&](auto rows, Index slot) HWY_ATTR { run(rows, one, slot, block); });
+  });
 }
 
 template <class Real, class Cell, int width>
@@ -199,6 +224,13 @@ void ForwardSteps(const DenseForward<Real>& job, const DensePart& part) {
   Index slot_end = part.slot_end;
   for (Index step = 0; step < job.plan.length[part.slot_begin]; ++step) {
     while (job.plan.length[slot_end - 1] <= step) --slot_end;
+    if (job.wx != nullptr && step % job.piece == 0) {
+      const Index end = std::min(step + job.piece, job.plan.length[part.slot_begin]);
+      InputProduct<Real, Cell, 0, first, width>(job, job.packed_input, part, step, end);
+      if constexpr (Cell::phases == 2) {
+        InputProduct<Real, Cell, first, Cell::gates - first, width>(job, second_input_panels, part, step, end);
+      }
+    }
     ForwardGroup<Real, Cell, 0, first, width>(job, {job.h[step & 1], job.packed, job.packed_input, false}, part,
                                               slot_end, step);
     if constexpr (Cell::phases == 2) {
@@ -221,28 +253,6 @@ void RunDenseForward(const DenseForward<Real>& job, const DensePart& part) {
     if (width == 2) return ForwardSteps<Real, Cell, 2>(job, part);
   }
   if constexpr (most >= 4) return ForwardSteps<Real, Cell, 4>(job, part);
-}
-
-/// The panels of weight_ih, cut into the same blocks: all inputs of a block's units.
-template <class Real, class Cell>
-std::size_t DenseInputPanels(Index input, Index hidden, Index heads) {
-  const PanelShape shape = ShapeOfPanels<Real>(FirstGroup<Cell>(), input, hidden / heads, heads);
-  return static_cast<std::size_t>(shape.blocks * shape.units * input * Cell::gates);
-}
-
-template <class Real, class Cell>
-void PackDenseInput(Index input, Index hidden, Index heads, const Real* weight_ih, Real* packed) {
-  constexpr int first = FirstGroup<Cell>();
-  const Index size = hidden / heads;
-  const PanelShape shape = ShapeOfPanels<Real>(first, input, size, heads);
-  const auto fill = [&](int first_gate, int count) {
-    FillPanels<Real>(shape, count, input, size, heads, packed, [&](Index head, int gate, Index k, Index unit) {
-      return weight_ih[((first_gate + gate) * hidden + head * size + unit) * input + k];
-    });
-    packed += shape.blocks * shape.units * input * count;
-  };
-  fill(0, first);
-  if constexpr (Cell::phases == 2) fill(first, Cell::gates - first);
 }
 
 template <class Real, class Cell>

@@ -37,12 +37,14 @@ struct RowPlan {
   }
 };
 
-/// A dense cell over a batch, forward. The input product is ready in `wx`; each step adds the recurrent product.
+/// A dense cell over a batch, forward. The input product is made for a piece of the sequence at a time, or step by step
+/// on the way.
 template <class Real>
 struct DenseForward {
   RowPlan plan;
   Index hidden = 0, heads = 1;  // H, heads; D = H / heads
-  const Real* wx = nullptr;     // [cells, G, H], W x without biases; null: made on the way from x
+  Index piece = 0;              // steps of a piece
+  Real* wx = nullptr;           // [piece, B, G, H] in slot order, W x + bias of a piece; null: made on the way
   Index input = 0;              // I
   const Real* x = nullptr;      // at x_map
   RowMap x_map;
@@ -59,6 +61,9 @@ struct DenseForward {
   Real* between = nullptr;          // [B, N, H] in slot order, two-phase cells: saved values from phase to phase
   Real* saved = nullptr;            // [cells, N, H] or null in inference
   Real* prev = nullptr;             // [cells, S, H] states entering each step, or null in inference
+
+  /// The row of wx that belongs to a step of a slot.
+  Index wx_row(Index slot, Index step) const { return step % piece * plan.rows + slot; }
 };
 
 /// Most states a cell may have.

@@ -71,18 +71,6 @@ inline int BlockVectors(int gates, Index head_size) {
   return vectors;
 }
 
-/// Rows of the batch whose accumulators fit the register file together with a column of the panel.
-template <class Real>
-constexpr int MaxTileRows() {
-#if defined(__SANITIZE_ADDRESS__)
-  return 2;  // the same code in fewer copies: instrumented, each takes the compiler many seconds
-#elif HWY_TARGET == HWY_AVX3
-  return 6;
-#else
-  return 3;
-#endif
-}
-
 /// Rows of AccumulateRows() whose sums fit the register file beside a column of the panel and one broadcast value.
 template <class Real, int vectors>
 constexpr int MaxStridedRows() {
@@ -108,6 +96,39 @@ HWY_INLINE void ForEachTile(Index begin, Index end, const Tile& tile) {
     if (end - begin >= 2) tile(std::integral_constant<int, 2>(), begin), begin += 2;
   }
   if (end - begin >= 1) tile(std::integral_constant<int, 1>(), begin);
+}
+
+/// Calls tile(std::integral_constant<int, size>) for a size of 1 to `most`.
+template <int most, class Tile>
+HWY_INLINE void WithTileSize(Index size, const Tile& tile) {
+  if constexpr (most > 1) {
+    if (size < most) return WithTileSize<most - 1>(size, tile);
+  }
+  tile(std::integral_constant<int, most>());
+}
+
+/// The same in as few tiles, of sizes that differ by one at most: a small rest would leave the multipliers idle.
+template <int most, class Tile>
+HWY_INLINE void ForEachEvenTile(Index begin, Index end, const Tile& tile) {
+  for (Index left = (end - begin + most - 1) / most; left > 0; --left) {
+    const Index size = (end - begin + left - 1) / left;
+    WithTileSize<most>(size, [&](auto constant) HWY_ATTR { tile(constant, begin); });
+    begin += size;
+  }
+}
+
+/// Calls visit(block, count) for the blocks of a part, two at a time where both lie in one run of `run` blocks. Every
+/// other step walks backwards, so that what the cache still holds of the panels is used before it is gone.
+template <class Visit>
+HWY_INLINE void WalkBlocks(const DensePart& part, Index step, Index run, const Visit& visit) {
+  const bool backwards = step % 2 != 0;
+  const Index blocks = part.block_end - part.block_begin;
+  for (Index done = 0, count = 1; done < blocks; done += count) {
+    const Index first = backwards ? part.block_end - 1 - done : part.block_begin + done;
+    const Index second = backwards ? first - 1 : first + 1;
+    count = done + 1 < blocks && first / run == second / run ? 2 : 1;
+    visit(count == 2 ? std::min(first, second) : first, count);
+  }
 }
 
 /// How the units of all heads fall into blocks whose panels hold `gates` gates with `k_count` inputs each.

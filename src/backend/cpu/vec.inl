@@ -26,18 +26,38 @@ struct Simd {
   friend HWY_INLINE Simd MulAdd(Simd a, Simd b, Simd c) { return hn::MulAdd(a.raw, b.raw, c.raw); }
   friend HWY_INLINE Simd Abs(Simd x) { return hn::Abs(x.raw); }
   friend HWY_INLINE Simd Round(Simd x) { return hn::Round(x.raw); }
-  // On x86 a comparison with NaN is false and min/max return their second operand then; NaN must get through, since
-  // the trainer finds broken weights by it.
-  friend HWY_INLINE Simd Max(Simd a, Simd b) { return hn::IfThenElse(hn::Lt(a.raw, b.raw), b.raw, a.raw); }
-  friend HWY_INLINE Simd Clamp(Simd x, Simd low, Simd high) {
-    const Raw lifted = hn::IfThenElse(hn::Lt(x.raw, low.raw), low.raw, x.raw);
-    return hn::IfThenElse(hn::Gt(lifted, high.raw), high.raw, lifted);
-  }
+  // NaN must get through, since the trainer finds broken weights by it; Highway leaves open what becomes of it. x86
+  // takes the second operand then.
+  friend HWY_INLINE Simd Max(Simd a, Simd b) { return AtLeast(a.raw, b.raw); }
+  friend HWY_INLINE Simd Clamp(Simd x, Simd low, Simd high) { return AtMost(AtLeast(x.raw, low.raw), high.raw); }
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
+  static HWY_INLINE Raw AtLeast(Raw x, Raw bound) { return hn::Max(bound, x); }
+  static HWY_INLINE Raw AtMost(Raw x, Raw bound) { return hn::Min(bound, x); }
+#else
+  static HWY_INLINE Raw AtLeast(Raw x, Raw bound) { return hn::IfThenElse(hn::Lt(x, bound), bound, x); }
+  static HWY_INLINE Raw AtMost(Raw x, Raw bound) { return hn::IfThenElse(hn::Gt(x, bound), bound, x); }
+#endif
   friend HWY_INLINE Simd Pow2(Simd n) {
     const hn::RebindToSigned<Tag> di;
     const auto exponent = hn::Add(hn::ConvertTo(di, n.raw), hn::Set(di, 127));
     return hn::BitCast(Tag(), hn::ShiftLeft<23>(exponent));
   }
+  /// Adding 1.5 * 2^23 rounds to an integer, which then stands in the lowest bits.
+  friend HWY_INLINE void PowerOfTwo(Simd x, Simd& n, Simd& scale) {
+    const hn::RebindToUnsigned<Tag> du;
+    const Raw magic = hn::Set(Tag(), 12582912.0f);
+    const Raw sum = hn::MulAdd(x.raw, hn::Set(Tag(), 1.44269504f), magic);
+    n = hn::Sub(sum, magic);
+    scale = hn::BitCast(Tag(), hn::Add(hn::ShiftLeft<23>(hn::BitCast(du, sum)), hn::Set(du, 127u << 23)));
+  }
+#if HWY_TARGET == HWY_AVX3
+  /// An estimate of 14 bits and one step of Newton's: a division would hold up the multipliers.
+  friend HWY_INLINE Simd Quotient(Simd a, Simd b) {
+    const Raw estimate = hn::ApproximateReciprocal(b.raw);
+    const Raw quotient = hn::Mul(a.raw, estimate);
+    return hn::MulAdd(hn::NegMulAdd(b.raw, quotient, a.raw), estimate, quotient);
+  }
+#endif
   friend HWY_INLINE Simd SelectPositive(Simd x, Simd a, Simd b) {
     return hn::IfThenElse(hn::Ge(x.raw, hn::Zero(Tag())), a.raw, b.raw);
   }

@@ -1,0 +1,116 @@
+// The input product of dense cells, W x + bias: for the steps of a piece at a time, few enough that the recurrence
+// finds them in the cache. Sums run in the order of ForwardTile::add_input, so it does not matter where a sequence is
+// cut.
+
+/// Gates that share panels in the forward pass: all, or those of the first phase, whose width both phases use.
+template <class Cell>
+constexpr int FirstGroup() {
+  if constexpr (Cell::phases == 2) {
+    return Cell::first_gates;
+  } else {
+    return Cell::gates;
+  }
+}
+
+/// Sums begin with their bias: gates [first_gate, first_gate + gate_count) of the units from `first_unit` on.
+template <class Real, int first_gate, int gate_count, int width>
+HWY_INLINE void LoadBias(const Real* bias, Index hidden, Index head_size, Index head, Index first_unit,
+                         typename Lanes<Real>::V (&start)[gate_count * width]) {
+  using L = Lanes<Real>;
+  for (int g = 0; g < gate_count; ++g) {
+    for (int w = 0; w < width; ++w) {
+      const Index unit = first_unit + w * L::lanes;
+      const Index count = std::min<Index>(L::lanes, head_size - unit);
+      start[g * width + w] =
+          count > 0 ? L::load(bias + (first_gate + g) * hidden + head * head_size + unit, count) : typename L::V(0);
+    }
+  }
+}
+
+/// `rows` steps of one slot, or one step of `rows` slots.
+template <class Real, class Cell, int first_gate, int gate_count, int width>
+struct InputTile {
+  using L = Lanes<Real>;
+  using V = typename L::V;
+  static constexpr int vectors = gate_count * width;
+  const DenseForward<Real>& job;
+  Index head, first_unit;
+  const Real* panel;
+
+  template <int rows>
+  HWY_INLINE void run(Index slot, Index step, bool along_steps) const {
+    const Index head_size = job.hidden / job.heads;
+    const Real* x[rows];
+    Real* wx[rows];
+    V acc[rows][vectors];
+    for (int m = 0; m < rows; ++m) {
+      const Index s = along_steps ? slot : slot + m, t = along_steps ? step + m : step;
+      x[m] = job.x + job.x_map.at(job.plan.row_of[s], job.plan.time(s, t));
+      wx[m] = job.wx + (job.wx_row(s, t) * Cell::gates + first_gate) * job.hidden + head * head_size + first_unit;
+    }
+    LoadBias<Real, first_gate, gate_count, width>(job.bias_ih, job.hidden, head_size, head, first_unit, acc[0]);
+    for (int m = 1; m < rows; ++m) {
+      for (int v = 0; v < vectors; ++v) acc[m][v] = acc[0][v];
+    }
+    AccumulatePanel<Real, rows, vectors>(x, job.input, panel, acc);
+    for (int m = 0; m < rows; ++m) {
+      for (int g = 0; g < gate_count; ++g) {
+        for (int w = 0; w < width; ++w) {
+          const Index count = std::min<Index>(L::lanes, head_size - first_unit - w * L::lanes);
+          if (count > 0) L::store(acc[m][g * width + w], wx[m] + g * job.hidden + w * L::lanes, count);
+        }
+      }
+    }
+  }
+};
+
+/// Steps [begin, end) of a part, gates [first_gate, first_gate + gate_count).
+template <class Real, class Cell, int first_gate, int gate_count, int width>
+void InputProduct(const DenseForward<Real>& job, const Real* panels, const DensePart& part, Index begin, Index end) {
+  constexpr int most = MaxStridedRows<Real, gate_count * width>();
+  constexpr Index units = width * Lanes<Real>::lanes;
+  const RowPlan& plan = job.plan;
+  const Index blocks_per_head = (job.hidden / job.heads + units - 1) / units;
+  const bool along_steps = end - begin >= part.slot_end - part.slot_begin;
+  for (Index block = part.block_begin; block < part.block_end; ++block) {
+    const InputTile<Real, Cell, first_gate, gate_count, width> tile{
+        job, block / blocks_per_head, block % blocks_per_head * units, panels + block * job.input * gate_count * units};
+    if (along_steps) {
+      for (Index slot = part.slot_begin; slot < part.slot_end && plan.length[slot] > begin; ++slot) {
+        ForEachEvenTile<most>(begin, std::min(end, plan.length[slot]), [&](auto rows, Index step) HWY_ATTR {
+          tile.template run<decltype(rows)::value>(slot, step, true);
+        });
+      }
+      continue;
+    }
+    Index slot_end = part.slot_end;
+    for (Index step = begin; step < end; ++step) {
+      while (slot_end > part.slot_begin && plan.length[slot_end - 1] <= step) --slot_end;
+      ForEachEvenTile<most>(part.slot_begin, slot_end, [&](auto rows, Index slot) HWY_ATTR {
+        tile.template run<decltype(rows)::value>(slot, step, false);
+      });
+    }
+  }
+}
+
+/// The panels of weight_ih, cut into the same blocks: all inputs of a block's units.
+template <class Real, class Cell>
+std::size_t DenseInputPanels(Index input, Index hidden, Index heads) {
+  const PanelShape shape = ShapeOfPanels<Real>(FirstGroup<Cell>(), input, hidden / heads, heads);
+  return static_cast<std::size_t>(shape.blocks * shape.units * input * Cell::gates);
+}
+
+template <class Real, class Cell>
+void PackDenseInput(Index input, Index hidden, Index heads, const Real* weight_ih, Real* packed) {
+  constexpr int first = FirstGroup<Cell>();
+  const Index size = hidden / heads;
+  const PanelShape shape = ShapeOfPanels<Real>(first, input, size, heads);
+  const auto fill = [&](int first_gate, int count) {
+    FillPanels<Real>(shape, count, input, size, heads, packed, [&](Index head, int gate, Index k, Index unit) {
+      return weight_ih[((first_gate + gate) * hidden + head * size + unit) * input + k];
+    });
+    packed += shape.blocks * shape.units * input * count;
+  };
+  fill(0, first);
+  if constexpr (Cell::phases == 2) fill(first, Cell::gates - first);
+}
