@@ -208,7 +208,7 @@ void ForwardGroup(const DenseForward<Real>& job, const GateGroup<Real>& group, c
   const bool one_row = slot_end - part.slot_begin == 1;
   WalkBlocks(part, step, one_row ? blocks_per_head : 1, [&](Index block, Index count) HWY_ATTR {
     if (count == 2) return run(one, two, part.slot_begin, block);
-    ForEachEvenTile<MaxStridedRows<Real, vectors>()>(
+    ForEachEvenTile<MaxTileRows<Real, vectors>()>(
         part.slot_begin, slot_end, [&](auto rows, Index slot) HWY_ATTR { run(rows, one, slot, block); });
   });
 }

@@ -67,7 +67,7 @@ struct InputTile {
 /// Steps [begin, end) of a part, gates [first_gate, first_gate + gate_count).
 template <class Real, class Cell, int first_gate, int gate_count, int width>
 void InputProduct(const DenseForward<Real>& job, const Real* panels, const DensePart& part, Index begin, Index end) {
-  constexpr int most = MaxStridedRows<Real, gate_count * width>();
+  constexpr int most = MaxTileRows<Real, gate_count * width>();
   constexpr Index units = width * Lanes<Real>::lanes;
   const RowPlan& plan = job.plan;
   const Index blocks_per_head = (job.hidden / job.heads + units - 1) / units;

@@ -82,6 +82,13 @@ constexpr int MaxStridedRows() {
 #endif
 }
 
+/// Rows of a tile of the dense engines, which are compiled for each number up to it. Narrow panels are those of heads of a
+/// vector or two, whose products are not what takes the time.
+template <class Real, int vectors>
+constexpr int MaxTileRows() {
+  return vectors < 3 ? std::min(4, MaxStridedRows<Real, vectors>()) : MaxStridedRows<Real, vectors>();
+}
+
 /// Calls tile(std::integral_constant<int, rows>, first) until begin..end-1 is covered, in the largest tiles.
 template <int most, class Tile>
 HWY_INLINE void ForEachTile(Index begin, Index end, const Tile& tile) {
