@@ -13,8 +13,8 @@
 
 namespace {
 
-using namespace penstock;
-using namespace penstock::bench::cuda;
+using namespace penstock;               // NOLINT(google-build-using-namespace)
+using namespace penstock::bench::cuda;  // NOLINT(google-build-using-namespace)
 
 struct Case {
   LayerSpec spec;

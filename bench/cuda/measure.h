@@ -20,6 +20,18 @@ namespace penstock::bench::cuda {
 using namespace penstock::cuda;  // NOLINT(google-build-using-namespace): these programs are about nothing else
 using plan::Storage;
 
+/// A number of size below 65504 as a half: 10 stored bits of mantissa, exponents from -14 on.
+inline std::uint16_t half_of(double x) {
+  const int exponent = std::max(x == 0 ? -14 : std::ilogb(x), -14);
+  const auto units = static_cast<int>(std::nearbyint(std::ldexp(std::abs(x), 10 - exponent)));  // below 2048
+  return static_cast<std::uint16_t>((x < 0 ? 0x8000 : 0) + ((exponent + 14) << 10) + units);
+}
+
+inline double value_of_half(std::uint16_t half) {
+  const int exponent = half >> 10 & 31, units = (half & 1023) + (exponent > 0 ? 1024 : 0);
+  return (half & 0x8000 ? -1 : 1) * std::ldexp(units, std::max(exponent, 1) - 25);
+}
+
 inline double read(const std::uint8_t* p, Storage storage) {
   float single = 0;
   std::uint16_t half = 0;
@@ -27,9 +39,7 @@ inline double read(const std::uint8_t* p, Storage storage) {
               static_cast<std::size_t>(size_of(storage)));
   if (storage == Storage::f32) return single;
   if (storage == Storage::bf16) return std::bit_cast<float>(static_cast<std::uint32_t>(half) << 16);
-  _Float16 value = 0;
-  std::memcpy(&value, &half, sizeof half);
-  return static_cast<double>(value);
+  return value_of_half(half);
 }
 
 /// Random numbers as they lie in memory and as double. Tensors repeat a pattern of prime length, so that no two
@@ -48,7 +58,7 @@ inline Pattern random_pattern(std::uint64_t seed, double low, double high, Stora
   Random random(seed);
   for (std::size_t i = 0; i < length; ++i) {
     const auto value = static_cast<float>(low + (high - low) * random.uniform());
-    const auto f16 = static_cast<_Float16>(value);
+    const std::uint16_t f16 = half_of(value);
     std::uint8_t* p = &pattern.bytes[i * size];
     if (storage == Storage::f32) std::memcpy(p, &value, 4);
     if (storage == Storage::bf16) std::memcpy(p, reinterpret_cast<const std::uint8_t*>(&value) + 2, 2);

@@ -28,8 +28,8 @@
 
 namespace {
 
-using namespace penstock;
-using namespace penstock::bench::cuda;
+using namespace penstock;               // NOLINT(google-build-using-namespace)
+using namespace penstock::bench::cuda;  // NOLINT(google-build-using-namespace)
 using plan::GpuScanPlan;
 
 struct Case {
@@ -63,7 +63,7 @@ struct Run {
     const auto room = [&] { return Buffer(on, static_cast<std::size_t>(c.bytes())); };
     for (int g = 0; g < c.scan().gates; ++g) {
       const bool gain = c.rule == "terms" && g == 0;
-      values.push_back(random_pattern(static_cast<std::uint64_t>(g + 1), gain ? 0.8 : -1.0, 1.0, c.storage));
+      values.push_back(random_pattern(static_cast<std::uint64_t>(g) + 1, gain ? 0.8 : -1.0, 1.0, c.storage));
       if (!c.backward || g < c.scan().read_back) terms.push_back(tensor(on, c.elements(), values.back(), c.storage));
       if (c.backward) gradients.push_back(room());
     }

@@ -11,13 +11,13 @@
 namespace penstock::cuda {
 namespace {
 
-constexpr const char* kRemedy =
+constexpr const char* kBlasRemedy =
     "install the CUDA toolkit or the Python package nvidia-cublas, or name its folder in PENSTOCK_CUDA_PATH";
 
 /// Enough for every algorithm that splits k on chips of this kind.
 constexpr std::size_t kMaxWorkspace = std::size_t{32} << 20;
 
-Blas load_version(const std::string& file) {
+Blas load_blas_version(const std::string& file) {
   Blas found;
   const Library library = Library::open(file, candidates({file}));
   found.complaint = library.complaint();
@@ -35,12 +35,12 @@ Blas load_version(const std::string& file) {
   return found;
 }
 
-Blas load() {
+Blas load_blas() {
   std::string complaints;
   for (const int major : {13, 12}) {
     const int runs = driver_cuda_version() / 1000;
     if (runs > 0 && major > runs) continue;
-    Blas found = load_version(fmt::format("libcublasLt.so.{}", major));
+    Blas found = load_blas_version(fmt::format("libcublasLt.so.{}", major));
     if (found.complaint.empty()) return found;
     complaints += (complaints.empty() ? "" : "; ") + found.complaint;
   }
@@ -59,7 +59,7 @@ void check_blas(Result result, const char* what) {
 const BlasApi& blas() {
   const Blas& found = find_blas();
   if (!found.complaint.empty()) {
-    fail(ErrorCode::unsupported, "no cuBLASLt for matrix products: {}; {}", found.complaint, kRemedy);
+    fail(ErrorCode::unsupported, "no cuBLASLt for matrix products: {}; {}", found.complaint, kBlasRemedy);
   }
   return found.api;
 }
@@ -90,14 +90,10 @@ BlasLayout layout_of(plan::Storage storage, Index rows, Index columns, Index str
   return layout;
 }
 
-void* pointer(DeviceAddress address) {
-  return reinterpret_cast<void*>(address);  // NOLINT(performance-no-int-to-ptr): an address of the device
-}
-
 }  // namespace
 
 const Blas& find_blas() {
-  static const Blas found = load();
+  static const Blas found = load_blas();
   return found;
 }
 
@@ -183,8 +179,9 @@ void Product::run(DeviceAddress a, DeviceAddress b, DeviceAddress d, DeviceAddre
   device_->make_current();
   if (has_vector_) check_blas(api.product_set(product_, blas_bias_pointer, &vector, sizeof vector), "naming a bias");
   const float one = 1.0f, old = add ? 1.0f : 0.0f;
-  check_blas(api.multiply(blas_, product_, &one, pointer(b), b_, pointer(a), a_, &old, pointer(d), d_, pointer(d), d_,
-                          &choice_.algorithm, pointer(workspace), choice_.workspace_bytes, stream),
+  check_blas(api.multiply(blas_, product_, &one, device_pointer<void>(b), b_, device_pointer<void>(a), a_, &old,
+                          device_pointer<void>(d), d_, device_pointer<void>(d), d_, &choice_.algorithm,
+                          device_pointer<void>(workspace), choice_.workspace_bytes, stream),
              "multiplying");
 }
 

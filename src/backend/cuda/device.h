@@ -9,6 +9,12 @@
 
 namespace penstock::cuda {
 
+/// An address of the device, as kernels and libraries take it; the host cannot read there.
+template <class T>
+T* device_pointer(DeviceAddress address) {
+  return reinterpret_cast<T*>(address);  // NOLINT(performance-no-int-to-ptr)
+}
+
 /// How many GPUs there are; 0 without a driver. Never throws.
 int device_count();
 

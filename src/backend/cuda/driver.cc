@@ -30,7 +30,7 @@ bool resolve(const Library& library, const char* symbol, Function& function) {
   return function != nullptr;
 }
 
-Driver load() {
+Driver load_driver() {
   Driver found;
   const Library library = Library::open("the CUDA driver's libcuda.so.1", candidates({"libcuda.so.1"}));
   if (!library.valid()) {
@@ -66,7 +66,7 @@ Driver load() {
 }
 
 const Driver& the_driver() {
-  static const Driver driver = load();
+  static const Driver driver = load_driver();
   return driver;
 }
 

@@ -10,11 +10,11 @@
 namespace penstock::cuda {
 namespace {
 
-constexpr const char* kRemedy =
+constexpr const char* kNvrtcRemedy =
     "install the CUDA toolkit or the Python package nvidia-cuda-nvrtc, or name its folder in PENSTOCK_CUDA_PATH";
 
 /// The library as found under one file name; invalid if it is not there, incomplete, or too new for the driver.
-Nvrtc load_version(const std::string& file) {
+Nvrtc load_nvrtc_version(const std::string& file) {
   Nvrtc found;
   const Library library = Library::open(file, candidates({file}));
   found.complaint = library.complaint();
@@ -34,10 +34,10 @@ Nvrtc load_version(const std::string& file) {
   return found;
 }
 
-Nvrtc load() {
+Nvrtc load_nvrtc() {
   std::string complaints;
   for (const char* file : {"libnvrtc.so.13", "libnvrtc.so.12"}) {
-    Nvrtc found = load_version(file);
+    Nvrtc found = load_nvrtc_version(file);
     if (found.valid()) return found;
     complaints += (complaints.empty() ? "" : "; ") + found.complaint;
   }
@@ -77,14 +77,14 @@ bool Nvrtc::knows(int architecture) const {
 }
 
 const Nvrtc& find_nvrtc() {
-  static const Nvrtc found = load();
+  static const Nvrtc found = load_nvrtc();
   return found;
 }
 
 const Nvrtc& nvrtc() {
   const Nvrtc& found = find_nvrtc();
   if (!found.valid()) {
-    fail(ErrorCode::unsupported, "no compiler for CUDA kernels: {}; {}", found.complaint, kRemedy);
+    fail(ErrorCode::unsupported, "no compiler for CUDA kernels: {}; {}", found.complaint, kNvrtcRemedy);
   }
   return found;
 }

@@ -12,7 +12,7 @@ struct Nvtx {
   int (*pop)() = nullptr;
 };
 
-Nvtx load() {
+Nvtx load_nvtx() {
   Nvtx found;
   // How a profiler tells its programs that it watches.
   if (std::getenv("NVTX_INJECTION64_PATH") == nullptr) return found;
@@ -24,7 +24,7 @@ Nvtx load() {
 }
 
 const Nvtx& nvtx() {
-  static const Nvtx found = load();
+  static const Nvtx found = load_nvtx();
   return found;
 }
 

@@ -100,11 +100,6 @@ plan::GpuScanProblem problem_of_call(const Call& call) {
   return problem;
 }
 
-template <class T>
-T* device_pointer(DeviceAddress address) {
-  return reinterpret_cast<T*>(address);  // NOLINT(performance-no-int-to-ptr): an address of the device, as the kernel's
-}
-
 ScanTensor tensor_of(const DeviceSequence& sequence, Index bytes) {
   return {device_pointer<char>(sequence.data), sequence.row_stride * bytes, sequence.step_stride * bytes};
 }

@@ -14,11 +14,11 @@ namespace {
 
 constexpr int kWarps = 4;
 constexpr Index kMaxRows = 8;  // of x for each reading of the weights: more sums than registers can hold beside them
-constexpr int kMaxAccess = 16;
+constexpr int kStepAccess = 16;
 
 int alignment_of(const LayerSpec& spec, const LayerStep& call) {
   const Index size = plan::size_of(spec.storage);
-  std::int64_t all = std::gcd<std::int64_t, std::int64_t>(kMaxAccess, spec.input * size);
+  std::int64_t all = std::gcd<std::int64_t, std::int64_t>(kStepAccess, spec.input * size);
   for (const DeviceAddress address : {call.x, call.weights.weight}) {
     all = std::gcd<std::int64_t, std::int64_t>(all, static_cast<std::int64_t>(address));
   }
@@ -45,11 +45,6 @@ void check_call(const LayerSpec& spec, const LayerStep& call) {
   const auto size = static_cast<DeviceAddress>(plan::size_of(spec.storage));
   require((call.x | call.y | call.weights.weight | call.weights.bias) % size == 0,
           "x, y, weight and bias must be aligned to their {} bytes a value", size);
-}
-
-template <class T>
-T* device_pointer(DeviceAddress address) {
-  return reinterpret_cast<T*>(address);  // NOLINT(performance-no-int-to-ptr): an address of the device, as the kernel's
 }
 
 }  // namespace

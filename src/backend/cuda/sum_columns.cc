@@ -12,18 +12,13 @@ namespace {
 
 constexpr int kGroups = 16;
 constexpr Index kRowsOfASlab = 64;  // at least, lest adding up the slabs takes longer than they do
-constexpr int kMaxAccess = 8;
+constexpr int kSumAccess = 8;
 
 int vector_of(const ColumnSums& sums) {
   const int size = plan::size_of(sums.storage);
-  int vector = std::max(1, std::min(sums.alignment, kMaxAccess) / size);
+  int vector = std::max(1, std::min(sums.alignment, kSumAccess) / size);
   while (sums.columns % vector != 0) vector /= 2;
   return vector;
-}
-
-template <class T>
-T* device_pointer(DeviceAddress address) {
-  return reinterpret_cast<T*>(address);  // NOLINT(performance-no-int-to-ptr): an address of the device, as the kernel's
 }
 
 }  // namespace
