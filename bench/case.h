@@ -34,7 +34,7 @@ struct Case {
   std::string cell = "lstm";
   Shape shape;
   Pass pass = Pass::forward;
-  std::string dtype = "f32";  ///< Of weights and sequences.
+  std::string dtype = "f32";  ///< Of weights and sequences: "f32", "bf16", "bf16-weights" (and sequences f32).
   int threads = 1;            ///< At least 1.
 
   /// Streams of one value answer with one value: a dense layer from H to 1 stands behind every step.

@@ -49,16 +49,18 @@ struct Primitives {
 
 /// Plain descriptions of all tensors; weights "any" let the primitive choose.
 struct Descriptions {
-  memory::desc x, state, y, weights_layer, weights_iter, bias;
+  memory::desc x, state, cell_state, y, weights_layer, weights_iter, bias;
 
-  Descriptions(const Shape& shape, Index gates, Index biases) {
-    const auto desc = [](const memory::dims& dims, Tag tag) { return memory::desc(dims, memory::data_type::f32, tag); };
+  /// `type`: of all but biases and LSTM's c, which stay floats.
+  Descriptions(const Shape& shape, Index gates, Index biases, memory::data_type type) {
+    const auto desc = [type](const memory::dims& dims, Tag tag) { return memory::desc(dims, type, tag); };
     x = desc({shape.steps, shape.rows, shape.inputs}, Tag::tnc);
     y = desc({shape.steps, shape.rows, shape.hidden}, Tag::tnc);
     state = desc({1, 1, shape.rows, shape.hidden}, Tag::ldnc);
+    cell_state = memory::desc({1, 1, shape.rows, shape.hidden}, memory::data_type::f32, Tag::ldnc);
     weights_layer = desc({1, 1, shape.inputs, gates, shape.hidden}, Tag::any);
     weights_iter = desc({1, 1, shape.hidden, gates, shape.hidden}, Tag::any);
-    bias = desc({1, 1, biases, shape.hidden}, Tag::ldgo);
+    bias = memory::desc({1, 1, biases, shape.hidden}, memory::data_type::f32, Tag::ldgo);
   }
 };
 
@@ -119,13 +121,13 @@ Primitives build_lstm(const dnnl::engine& engine, const Descriptions& d, bool tr
   using Forward = dnnl::lstm_forward;
   using Backward = dnnl::lstm_backward;
   const prop_kind kind = training ? prop_kind::forward_training : prop_kind::forward_inference;
-  const auto forward = describe<Forward>(engine, kind, left_to_right, d.x, d.state, d.state, d.weights_layer,
-                                         d.weights_iter, d.bias, d.y, d.state, d.state);
+  const auto forward = describe<Forward>(engine, kind, left_to_right, d.x, d.state, d.cell_state, d.weights_layer,
+                                         d.weights_iter, d.bias, d.y, d.state, d.cell_state);
   if (!training) return finish<Forward, Backward>(forward, nullptr);
   const auto backward =
-      describe_backward<Backward>(engine, forward, prop_kind::backward, left_to_right, d.x, d.state, d.state,
-                                  d.weights_layer, d.weights_iter, d.bias, d.y, d.state, d.state, d.x, d.state, d.state,
-                                  d.weights_layer, d.weights_iter, d.bias, d.y, d.state, d.state);
+      describe_backward<Backward>(engine, forward, prop_kind::backward, left_to_right, d.x, d.state, d.cell_state,
+                                  d.weights_layer, d.weights_iter, d.bias, d.y, d.state, d.cell_state, d.x, d.state,
+                                  d.cell_state, d.weights_layer, d.weights_iter, d.bias, d.y, d.state, d.cell_state);
   return finish<Forward, Backward>(forward, &backward);
 }
 
@@ -146,7 +148,8 @@ class OneDnn : public Contender {
     const bool training = problem.test.pass == Pass::training;
     const Shape shape = call_shape();
     const Index G = static_cast<Index>(gates_.order.size());
-    const Descriptions d(shape, G, G + (gates_.second_bias ? 1 : 0));
+    const auto type = problem.test.dtype == "bf16" ? memory::data_type::bf16 : memory::data_type::f32;
+    const Descriptions d(shape, G, G + (gates_.second_bias ? 1 : 0), type);
     primitives_ = build(problem.test.cell, engine_, d, training);
     place(d);
     if (training) place_gradients(d);
@@ -170,7 +173,8 @@ class OneDnn : public Contender {
   Answers<float> last() override {
     if (problem_.test.pass == Pass::step) return stream_from_start();
     Answers<float> answers{
-        .y = compared_rows(problem_, values(arguments_.at(DNNL_ARG_DST_LAYER)), problem_.test.shape.hidden, true),
+        .y = compared_rows(problem_, sequence(arguments_.at(DNNL_ARG_DST_LAYER), problem_.test.shape.hidden),
+                           problem_.test.shape.hidden, true),
         .dx = {},
         .gradients = {}};
     if (problem_.test.pass == Pass::training) {
@@ -206,6 +210,12 @@ class OneDnn : public Contender {
     std::vector<float> copy(m.get_desc().get_size() / sizeof(float));
     std::memcpy(copy.data(), m.get_data_handle(), m.get_desc().get_size());
     return copy;
+  }
+  /// Of a sequence of any type, time first.
+  std::vector<float> sequence(memory m, Index channels) {
+    const Shape shape = call_shape();
+    const memory::desc floats({shape.steps, shape.rows, channels}, memory::data_type::f32, Tag::tnc);
+    return values(reordered(m, floats));
   }
   memory zeros(const memory::desc& desc) {
     memory m(desc, engine_);
@@ -273,14 +283,18 @@ class OneDnn : public Contender {
                   {DNNL_ARG_DST_LAYER, zeros(d.y)},
                   {DNNL_ARG_DST_ITER, zeros(d.state)}};
     if (gates_.has_cell_state) {
-      arguments_.emplace(DNNL_ARG_SRC_ITER_C, zeros(d.state));
-      arguments_.emplace(DNNL_ARG_DST_ITER_C, zeros(d.state));
+      arguments_.emplace(DNNL_ARG_SRC_ITER_C, zeros(d.cell_state));
+      arguments_.emplace(DNNL_ARG_DST_ITER_C, zeros(d.cell_state));
     }
     const std::vector<float> bias = joined_bias(find("bias_ih_l0"), find("bias_hh_l0"));
     std::memcpy(arguments_.at(DNNL_ARG_BIAS).get_data_handle(), bias.data(), bias.size() * sizeof(float));
     x_ = time_first(problem_.test.shape, problem_.x, problem_.test.shape.inputs);
     if (problem_.test.pass != Pass::step) {
-      std::memcpy(arguments_.at(DNNL_ARG_SRC_LAYER).get_data_handle(), x_.data(), x_.size() * sizeof(float));
+      const Shape& shape = problem_.test.shape;
+      const memory::desc floats({shape.steps, shape.rows, shape.inputs}, memory::data_type::f32, Tag::tnc);
+      memory x(floats, engine_, x_.data());
+      dnnl::reorder(x, arguments_.at(DNNL_ARG_SRC_LAYER)).execute(stream_, x, arguments_.at(DNNL_ARG_SRC_LAYER));
+      stream_.wait();
     }
     if (problem_.test.pass != Pass::training) return;
     arguments_.emplace(DNNL_ARG_WORKSPACE, memory(primitives_.workspace, engine_));
@@ -298,8 +312,8 @@ class OneDnn : public Contender {
     backward_arguments_.emplace(DNNL_ARG_DIFF_DST_LAYER, zeros(d.y));
     backward_arguments_.emplace(DNNL_ARG_DIFF_DST_ITER, zeros(d.state));
     if (gates_.has_cell_state) {
-      backward_arguments_.emplace(DNNL_ARG_DIFF_SRC_ITER_C, zeros(d.state));
-      backward_arguments_.emplace(DNNL_ARG_DIFF_DST_ITER_C, zeros(d.state));
+      backward_arguments_.emplace(DNNL_ARG_DIFF_SRC_ITER_C, zeros(d.cell_state));
+      backward_arguments_.emplace(DNNL_ARG_DIFF_DST_ITER_C, zeros(d.cell_state));
     }
     write(DNNL_ARG_DIFF_DST_LAYER, problem_.dy);
   }
@@ -384,7 +398,8 @@ Peer onednn() {
 std::unique_ptr<Contender> make_onednn(const Problem& problem) {
   if (is_bare_scan(problem.test.cell)) throw NotOffered{"has no scan"};
   if (problem.test.has_head()) throw NotOffered{"has no dense layer behind a step"};
-  if (problem.test.dtype != "f32") throw NotOffered{"is not asked for " + problem.test.dtype};
+  const bool forward_in_bf16 = problem.test.dtype == "bf16" && problem.test.pass == Pass::forward;
+  if (problem.test.dtype != "f32" && !forward_in_bf16) throw NotOffered{"is not asked for " + problem.test.dtype};
   gates_of(problem.test.cell);
   try {
     return std::make_unique<OneDnn>(problem);

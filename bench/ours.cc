@@ -24,13 +24,17 @@ Recurrent<float> make_layer(const Problem& problem, const std::vector<Array>& we
   return layer;
 }
 
+Precision precision_of(const Problem& problem) {
+  return problem.test.dtype == "f32" ? Precision::full : parse_precision(problem.test.dtype);
+}
+
 /// Whole sequences, forward or training.
 class Layer : public Contender {
  public:
   Layer(const std::string& name, const Problem& problem, Algorithm algorithm)
       : problem_(problem),
         layer_(make_layer(problem, problem.weights_for(name))),
-        execution_{.threads = problem.test.threads, .algorithm = algorithm},
+        execution_{.threads = problem.test.threads, .algorithm = algorithm, .precision = precision_of(problem)},
         y_(problem.x.size() / problem.test.shape.inputs * problem.test.shape.hidden),
         dx_(training() ? problem.x.size() : 0) {}
 
@@ -115,7 +119,7 @@ class Loop : public Contender {
     std::ranges::fill(state_, 0.0f);
     for (Index t = 0; t < steps; ++t) {
       layer_.step(rows, &x_[t * rows * inputs], &y_[t * rows * hidden], state_.data(),
-                  {.threads = problem_.test.threads});
+                  {.threads = problem_.test.threads, .precision = precision_of(problem_)});
     }
   }
 
@@ -132,6 +136,7 @@ class Stream : public Contender {
       : problem_(problem),
         weights_(problem.weights_for(name)),
         layer_(make_layer(problem, weights_)),
+        execution_{.threads = problem.test.threads, .precision = precision_of(problem)},
         y_(problem.test.shape.rows * problem.test.shape.hidden),
         answer_(problem.test.shape.rows),
         state_(layer_.state_size() * problem.test.shape.rows),
@@ -161,7 +166,7 @@ class Stream : public Contender {
  private:
   void step() {
     const auto& [rows, steps, inputs, hidden] = problem_.test.shape;
-    layer_.step(rows, &x_[next_++ * rows * inputs], y_.data(), state_.data(), {.threads = problem_.test.threads});
+    layer_.step(rows, &x_[next_++ * rows * inputs], y_.data(), state_.data(), execution_);
     for (Index b = 0; problem_.test.has_head() && b < rows; ++b) answer_[b] = through_head(&y_[b * hidden]);
   }
 
@@ -183,6 +188,7 @@ class Stream : public Contender {
   const Problem& problem_;
   std::vector<Array> weights_;
   Recurrent<float> layer_;
+  Execution execution_;
   std::vector<float> y_, answer_, state_;  // [B, H], [B], [S, B, H]
   std::vector<float> x_;                   // [T, B, I]
   Index next_ = 0;
@@ -193,8 +199,10 @@ class Stream : public Contender {
 bool is_ours(const std::string& name) { return name.starts_with("penstock"); }
 
 std::unique_ptr<Contender> make_ours(const std::string& name, const Problem& problem) {
-  if (problem.test.dtype != "f32") throw NotOffered{"has no " + problem.test.dtype};
-  if (is_bare_scan(problem.test.cell)) return make_our_scan(name, problem);
+  if (is_bare_scan(problem.test.cell)) {
+    if (problem.test.dtype != "f32") throw NotOffered{"scans in f32 only"};
+    return make_our_scan(name, problem);
+  }
   const bool scan_cell = find_cell(problem.test.cell).scan;
   if (problem.test.pass == Pass::step) {
     if (name != "penstock") throw NotOffered{"is for whole sequences"};

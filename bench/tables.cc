@@ -182,7 +182,10 @@ std::vector<Case> cases(const Table& table, const Choice& choice) {
     }
   }
   for (const std::string& dtype : choice.dtypes) {
-    if (dtype != "f32") throw Error(ErrorCode::invalid_argument, fmt::format("dtypes must be f32, not '{}'", dtype));
+    if (dtype != "f32" && dtype != "bf16-weights" && dtype != "bf16") {
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("dtypes must be among f32, bf16-weights and bf16, not '{}'", dtype));
+    }
   }
   for (const Pass pass : choice.passes) {
     if ((pass == Pass::step) != (table.passes.front() == Pass::step)) {

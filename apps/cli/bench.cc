@@ -147,7 +147,7 @@ Verb add_bench(CLI::App& program) {
   options.add("--cells", arguments->cells, "NAMES", "Cells, with commas between them [those of the table]");
   options.add("--shapes", arguments->shapes, "BxTxIxH,...", "Rows, steps, input and hidden size [those of the table]");
   options.add("--passes", arguments->passes, "NAMES", "forward, training [those of the table]");
-  options.add("--dtypes", arguments->dtypes, "NAMES", "f32 [f32]");
+  options.add("--dtypes", arguments->dtypes, "NAMES", "f32, bf16-weights, bf16 [f32]");
   options.add("--threads", arguments->threads, "N,...", "Numbers of threads; 0: all that there are [1,0]");
   options.flag("--quick", arguments->quick, "The first two shapes of each cell, for an instant each");
   options.group("Peers");

@@ -37,6 +37,7 @@ std::string describe_model(const Model& model) {
   if (spec.convolution > 0) text += fmt::format(", convolution of {}", spec.convolution);
   if (spec.feed_forward > 0.0) text += fmt::format(", feed-forward x {:g}", spec.feed_forward);
   if (spec.dropout > 0.0) text += fmt::format(", dropout {:g}", spec.dropout);
+  if (spec.from_last) text += ", from the last value";
   return fmt::format("{}, {} parameters", text, with_commas(model.parameter_count()));
 }
 
@@ -51,6 +52,7 @@ Json model_json(const Model& model) {
                {"convolution", spec.convolution},
                {"feed_forward", spec.feed_forward},
                {"dropout", spec.dropout},
+               {"from_last", spec.from_last},
                {"parameters", model.parameter_count()},
                {"task", to_string(data.task)}};
   if (data.vocabulary > 0) json["vocabulary"] = data.vocabulary;

@@ -77,6 +77,7 @@ OpenedData open_series_file(const DataOptions& options) {
   series.inputs = options.columns;
   series.targets = options.targets;
   series.horizon = options.horizon;
+  series.from_last = options.from_last;
   series.delimiter = delimiter_of(options.delimiter, options.source);
   if (options.validation_fraction) series.validation_fraction = *options.validation_fraction;
   auto dataset = open_series(options.source, series);
@@ -176,6 +177,7 @@ void refuse_foreign_options(const CLI::App& app, const DataOptions& options, Dat
       {"--copy-tokens", {task}},
       {"--length", {text, series}},  // the others' sequences are never cut
       {"--no-carry", {text, series}},
+      {"--no-last", {series}},
   };
   for (const Scope& scope : scopes) {
     const bool applies = std::find(scope.kinds.begin(), scope.kinds.end(), kind) != scope.kinds.end();

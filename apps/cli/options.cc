@@ -149,6 +149,12 @@ void Options::flag(const std::string& name, bool& value, const std::string& help
       ->group(group_);
 }
 
+void Options::precision(Precision& value) {
+  choice("--precision", value,
+         {{"full", Precision::full}, {"bf16-weights", Precision::bf16_weights}, {"bf16", Precision::bf16}},
+         "Of the recurrent layers: weights, or all that is multiplied, rounded to 8 bits for speed [full]");
+}
+
 void Options::finish(const std::string& examples) {
   app_.set_help_flag("-h,--help", "Show this help")->group(group_);
   app_.footer("Examples:\n" + examples);

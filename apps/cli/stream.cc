@@ -23,6 +23,7 @@ namespace {
 struct StreamArguments {
   std::string model;
   RowOptions rows;
+  Precision precision = Precision::full;
   bool bits = false, json = false, reset_on_blank_line = false, stats = false;
 };
 
@@ -30,7 +31,10 @@ struct StreamArguments {
 class Stream {
  public:
   Stream(const CLI::App& app, StreamArguments arguments)
-      : arguments_(std::move(arguments)), model_(Model::load(arguments_.model)), session_(model_), input_("-") {
+      : arguments_(std::move(arguments)),
+        model_(Model::load(arguments_.model)),
+        session_(model_, true, arguments_.precision),
+        input_("-") {
     if (arguments_.bits) require_task(model_, arguments_.model, Task::language, "--bits");
     if (app.count("--sequence-column") > 0) {
       require_task(model_, arguments_.model, Task::classify, "--sequence-column");
@@ -131,6 +135,7 @@ Verb add_stream(CLI::App& program) {
   Options options(*app);
   options.positional("MODEL", arguments->model, "A trained model, or a checkpoint");
   options.group("Options");
+  options.precision(arguments->precision);
   options.flag("--bits", arguments->bits, "A text: print only the surprise of each byte, in bits");
   options.add("--keep", arguments->rows.keep, "A,B",
               "Rows: copy these columns of the input to the front of the output");

@@ -127,19 +127,24 @@ class Own(torch.nn.Module):
         return (torch.addcmul(z * candidate, a, state[0]),)
 
 
+def as_array(tensor):
+    return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
+
+
 class Sequence:
     """Whole sequences, forward or training."""
 
     def __init__(self, compiled, case, arrays, twin=False):
         self.case = case
-        self.module = module(case, arrays)
+        kind = torch.bfloat16 if case["dtype"] == "bf16" else None  # None: as the arrays are
+        self.module = module(case, arrays).to(kind)
         self.run = self.compile(compiled)
         self.bare = case["cell"].startswith("scan")
-        self.x = torch.empty(0) if self.bare else torch.from_numpy(arrays["x"])
+        self.x = torch.empty(0) if self.bare else torch.from_numpy(arrays["x"]).to(kind)
         self.training = case["pass"] == "training"
         if self.training:
             self.x.requires_grad_(not self.bare)
-            self.dy, self.masked_dy = torch.from_numpy(arrays["dy"]), torch.from_numpy(arrays["masked_dy"])
+            self.dy, self.masked_dy = (torch.from_numpy(arrays[name]).to(kind) for name in ("dy", "masked_dy"))
         # Sums of logarithms grow with T, and what is as large as T is rounded to T times the precision; gradients sum
         # that once more. In double enough is left to see whether the formulas are right.
         self.in_double = case["cell"].endswith("-log") and not twin
@@ -178,13 +183,13 @@ class Sequence:
             return self.last()
         self.train(self.masked_dy)
         rows = self.case["rows"] if self.bare else slice(None)
-        return {**self.last(), **{name: p.grad.numpy()[rows] for name, p in self.module.named_parameters()}}
+        return {**self.last(), **{name: as_array(p.grad)[rows] for name, p in self.module.named_parameters()}}
 
     def last(self):
         rows = self.case["rows"]
-        answers = {"y": self.y.detach().numpy()[rows]}
+        answers = {"y": as_array(self.y.detach())[rows]}
         if self.training and not self.bare:
-            answers["dx"] = self.x.grad.numpy()[rows]
+            answers["dx"] = as_array(self.x.grad)[rows]
         return answers
 
     def sample(self, seconds, time_calls):
@@ -285,7 +290,7 @@ def module(case, arrays):
 def make(name, case, arrays):
     if case["cell"] == "gru-before":
         raise Refused("has a GRU that resets after the product only")
-    if case["dtype"] != "f32":
+    if case["dtype"] != "f32" and (case["dtype"] != "bf16" or case["pass"] == "step" or name == "torch-loop"):
         raise Refused(f"is not asked for {case['dtype']} here")
     torch.set_num_threads(case["threads"])
     if name == "torch-loop":

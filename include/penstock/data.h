@@ -86,6 +86,9 @@ struct SeriesOptions {
   Index horizon = 1;
   double validation_fraction = 0.2;  ///< The last rows are held out; normalisation sees the first part only.
   char delimiter = ',';
+  /// For a model with ModelSpec::from_last: the scale of a target that is an input too is the root mean square of its
+  /// change over the horizon, so that a mean squared error of 1 is that of forecasting the last value.
+  bool from_last = false;
 };
 /// A CSV file with a header, one step a row. Errors name file, line and column.
 std::unique_ptr<Dataset> open_series(const std::string& path, const SeriesOptions& options = {});

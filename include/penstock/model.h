@@ -19,6 +19,9 @@ struct ModelSpec {
   Index convolution = 0;  ///< Taps of a causal depthwise convolution before the recurrent layer; 0: none.
   double feed_forward = 0.0;  ///< Inner size of a gated feed-forward after it, as a multiple of width; 0: none.
   double dropout = 0.0;       ///< On the output of every sub-layer, in training only; [0, 1).
+  /// Forecasts of columns that are inputs too start from their last value: the layers say the change from the row that
+  /// was read, and read the change from the row before. Goes with SeriesOptions::from_last.
+  bool from_last = false;
 };
 
 /// The state of every row of a model between two calls: allocated by Model::state(), zero means "start".

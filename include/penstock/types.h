@@ -24,12 +24,21 @@ enum class Algorithm {
   scan,        ///< Parallel over fixed chunks of T; cells of kind `scan` only.
 };
 
-/// How an operation runs; it never changes what is computed beyond the rounding of sums.
+/// In how many bits a layer of floats multiplies. Sums, states and gates are floats always.
+enum class Precision {
+  full,          ///< Floats, as they come.
+  bf16_weights,  ///< Weights are rounded to bfloat16 (8 bits of precision), which halves their memory traffic.
+  bf16,          ///< What they are multiplied with is rounded too, where the chip has instructions for that.
+};
+
+/// How an operation runs; nothing but `precision` changes what is computed beyond the rounding of sums.
 struct Execution {
   int threads = 0;  ///< 0: as many as the machine offers.
   Algorithm algorithm = Algorithm::automatic;
   /// Exact mode: results are the same to the bit for any split of a sequence and for any batch a row sits in.
   bool exact = false;
+  /// Of forward passes and steps; gradients are computed in full, at the weights as they are.
+  Precision precision = Precision::full;
 };
 
 /// What a cell of the list looks like from outside.
@@ -50,8 +59,10 @@ const CellInfo& find_cell(std::string_view name);
 std::string_view to_string(Direction direction);
 std::string_view to_string(Bias bias);
 std::string_view to_string(Algorithm algorithm);
+std::string_view to_string(Precision precision);
 Direction parse_direction(std::string_view text);
 Bias parse_bias(std::string_view text);
 Algorithm parse_algorithm(std::string_view text);
+Precision parse_precision(std::string_view text);
 
 }  // namespace penstock

@@ -77,7 +77,8 @@ double ObjectReader::number(const char* field) {
   return value.get<double>();
 }
 
-bool ObjectReader::boolean(const char* field) {
+bool ObjectReader::boolean(const char* field, bool if_missing) {
+  if (!object_.contains(field)) return if_missing;
   const json& value = get(field);
   if (!value.is_boolean()) refuse(field, "must be true or false, not " + brief(value));
   return value.get<bool>();
@@ -116,7 +117,8 @@ json to_json(const ModelSpec& spec) {
           {"heads", spec.heads},
           {"convolution", spec.convolution},
           {"feed_forward", spec.feed_forward},
-          {"dropout", spec.dropout}};
+          {"dropout", spec.dropout},
+          {"from_last", spec.from_last}};
 }
 
 ModelSpec model_spec_from_json(const json& object, const std::string& source) {
@@ -130,6 +132,7 @@ ModelSpec model_spec_from_json(const json& object, const std::string& source) {
   spec.convolution = reader.integer("convolution");
   spec.feed_forward = reader.number("feed_forward");
   spec.dropout = reader.number("dropout");
+  spec.from_last = reader.boolean("from_last", false);
   reader.finish();
   return spec;
 }

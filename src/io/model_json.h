@@ -38,7 +38,8 @@ class ObjectReader {
 
   Index integer(const char* field);
   double number(const char* field);
-  bool boolean(const char* field);
+  /// For a field that was not always written: `if_missing` is what files from before it mean.
+  bool boolean(const char* field, bool if_missing);
   std::string string(const char* field);
   const nlohmann::json& array(const char* field);
   const nlohmann::json& object(const char* field);

@@ -19,7 +19,8 @@ Network<Real>::Network(const ModelSpec& spec, const DataDescription& data)
   if (data.vocabulary > 0) {
     embedding_.emplace(layout_, "embedding", data.vocabulary, width_);
   } else {
-    input_.emplace(layout_, "input", inputs_, width_);
+    if (spec.from_last) changes_.emplace(data);
+    input_.emplace(layout_, "input", changes_ ? changes_->width() : inputs_, width_);
   }
   blocks_.reserve(static_cast<std::size_t>(spec.blocks));
   for (Index i = 0; i < spec.blocks; ++i) blocks_.emplace_back(layout_, spec, i);
@@ -29,7 +30,7 @@ Network<Real>::Network(const ModelSpec& spec, const DataDescription& data)
 
 template <class Real>
 Index Network<Real>::state_size() const {
-  Index size = 0;
+  Index size = changes_ ? changes_->state_size() : 0;
   for (const auto& block : blocks_) size += block.state_size();
   return size;
 }
@@ -54,19 +55,29 @@ void Network<Real>::initialise(Real* values, std::uint64_t seed) const {
 }
 
 template <class Real>
-void Network<Real>::read_features(const Pass& pass, const Real* features, Real* y) {
+const Real* Network<Real>::without_padding(const Pass& pass, const Real* features) const {
   const Batch& batch = pass.batch;
-  if (batch.lengths) {
-    // Padding may hold anything, NaN included, which zero gradients would not keep out of the weights.
-    Real* const clean = pass.arena->take<Real>(pass.rows() * inputs_);
-    for (Index b = 0; b < batch.rows; ++b) {
-      const Index values = row_length(batch, b) * inputs_, row = b * batch.steps * inputs_;
-      std::copy_n(features + row, values, clean + row);
-      std::fill(clean + row + values, clean + row + batch.steps * inputs_, Real(0));
-    }
-    features = clean;
+  if (!batch.lengths) return features;
+  // Padding may hold anything, NaN included, which zero gradients would not keep out of the weights.
+  Real* const clean = pass.arena->take<Real>(pass.rows() * inputs_);
+  for (Index b = 0; b < batch.rows; ++b) {
+    const Index values = row_length(batch, b) * inputs_, row = b * batch.steps * inputs_;
+    std::copy_n(features + row, values, clean + row);
+    std::fill(clean + row + values, clean + row + batch.steps * inputs_, Real(0));
   }
-  input_->forward(pass, features, y, nullptr);
+  return clean;
+}
+
+template <class Real>
+void Network<Real>::read_features(const Pass& pass, const Real* features, Real* y, Real*& state) {
+  if (!changes_) {
+    input_->forward(pass, without_padding(pass, features), y, nullptr);
+    return;
+  }
+  Real* const with_changes = pass.arena->take<Real>(pass.rows() * changes_->width());
+  changes_->read(pass, features, with_changes, state);
+  state += pass.batch.rows * changes_->state_size();
+  input_->forward(pass, with_changes, y, nullptr);
 }
 
 template <class Real>
@@ -78,7 +89,7 @@ void Network<Real>::forward(const Pass& pass, const Input<Real>& input, Real* ou
   if (embedding_) {
     embedding_->forward(pass, input.tokens, stream);
   } else {
-    read_features(pass, input.features, stream);
+    read_features(pass, input.features, stream, state);
   }
   for (auto& block : blocks_) {
     Real* const next = pass.training ? pass.arena->take<Real>(size) : stream;
@@ -89,6 +100,7 @@ void Network<Real>::forward(const Pass& pass, const Input<Real>& input, Real* ou
   Real* const normal = pass.arena->take<Real>(size);
   norm_->forward(pass, stream, normal, nullptr);
   head_->forward(pass, normal, outputs, nullptr);
+  if (changes_) changes_->add_last(pass, input.features, outputs);
 }
 
 template <class Real>

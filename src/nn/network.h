@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "nn/block.h"
+#include "nn/changes.h"
 #include "nn/embedding.h"
 #include "nn/linear.h"
 
@@ -46,7 +47,9 @@ class Network {
   double saturation(const Batch& batch) const;
 
  private:
-  void read_features(const Pass& pass, const Real* features, Real* y);
+  /// y [B, T, width] from features [B, T, I]; moves state on if it is used.
+  void read_features(const Pass& pass, const Real* features, Real* y, Real*& state);
+  const Real* without_padding(const Pass& pass, const Real* features) const;
 
   ParameterLayout layout_;
   Index width_, inputs_;
@@ -55,6 +58,7 @@ class Network {
   std::vector<Block<Real>> blocks_;
   std::optional<RmsNorm<Real>> norm_;
   std::optional<Linear<Real>> head_;
+  std::optional<Changes> changes_;  // series that are read and forecast by them
 };
 
 extern template class Network<float>;

@@ -64,7 +64,7 @@ void Recurrence<Real>::forward(const Pass& pass, const Real* x, Real* y, Real* s
     tape = pass.arena->take<Real>(layer_.tape_size(pass.batch));
     x_ = x, y_ = y, state_in_ = kept, tape_ = tape;
   } else if (pass.rows() == 1 && pass.batch.lengths == nullptr && pass.batch.reset == nullptr) {
-    return layer_.step(x, y, state, outputs());
+    return layer_.step(x, y, state, outputs(), pass.execution.precision);
   }
   layer_.forward(pass.batch, view(pass, x, inputs()), SequenceView<Real>::batch_first(y, pass.batch.steps, outputs()),
                  state, state, tape, pass.execution);

@@ -351,7 +351,7 @@ void Recurrent<Real>::step(Index rows, const Real* x, Real* y, Real* state, cons
     for (std::size_t l = 0; l < impl.layers.size(); ++l) {
       const bool last = l + 1 == impl.layers.size();
       impl.layers[l].step(l == 0 ? x : impl.between.data(), last ? y : impl.between.data(),
-                          state + static_cast<Index>(l) * hidden, impl.slabs() * hidden);
+                          state + static_cast<Index>(l) * hidden, impl.slabs() * hidden, execution.precision);
     }
     return;
   }

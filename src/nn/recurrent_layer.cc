@@ -12,23 +12,27 @@ template <class Real>
 struct RecurrentLayer<Real>::Impl {
   RecurrentLayerSpec spec;
   const plan::CellTraits& cell;
-  std::optional<ops::RecurrentOp<Real>> op;  // made anew when the instruction set changes
+  std::optional<ops::RecurrentOp<Real>> op;  // made anew when the instruction set or the precision changes
   RecurrentWeights<Real> weights;
   // Panels are made on first use, since inference never needs the transposed ones.
   std::vector<Real> packed_forward, packed_backward, workspace, step_workspace;
   std::optional<cpu::CellStep<Real>> step;  // made on first use
   bool forward_is_packed = false, backward_is_packed = false;
   unsigned isa_generation = cpu::isa_generation();
+  Precision precision = Precision::full;
 
-  explicit Impl(const RecurrentLayerSpec& s) : spec(s), cell(plan::cell_traits(s.cell)) {
-    op.emplace(cell, s.input_size, s.hidden_size, s.heads, s.reverse);
+  explicit Impl(const RecurrentLayerSpec& s) : spec(s), cell(plan::cell_traits(s.cell)) { make_op(Precision::full); }
+
+  void make_op(Precision wanted) {
+    op.emplace(cell, spec.input_size, spec.hidden_size, spec.heads, spec.reverse, wanted);
+    isa_generation = cpu::isa_generation();
+    precision = wanted;
   }
 
-  /// Panels and kernels belong to one instruction set.
-  void follow_isa() {
-    if (isa_generation == cpu::isa_generation()) return;
-    isa_generation = cpu::isa_generation();
-    op.emplace(cell, spec.input_size, spec.hidden_size, spec.heads, spec.reverse);
+  /// Panels and kernels belong to one instruction set and one precision.
+  void follow(Precision wanted) {
+    if (isa_generation == cpu::isa_generation() && precision == wanted) return;
+    make_op(wanted);
     forget_panels();
   }
 
@@ -39,7 +43,7 @@ struct RecurrentLayer<Real>::Impl {
 
   void prepare(const Batch& batch, SequenceView<const Real> x, const Execution& execution) {
     require(weights.weight_ih != nullptr, "set_weights() must come before the first call of a recurrent layer");
-    follow_isa();
+    follow(execution.precision);
     op->prepare(batch, x, execution);
   }
 
@@ -115,7 +119,8 @@ Index RecurrentLayer<Real>::states() const {
 
 template <class Real>
 Index RecurrentLayer<Real>::tape_size(const Batch& batch) const {
-  impl_->prepare(batch, SequenceView<const Real>::batch_first(nullptr, batch.steps, impl_->spec.input_size), {});
+  impl_->prepare(batch, SequenceView<const Real>::batch_first(nullptr, batch.steps, impl_->spec.input_size),
+                 {.precision = impl_->precision});
   return static_cast<Index>(impl_->op->tape_size());
 }
 
@@ -135,9 +140,9 @@ void RecurrentLayer<Real>::forward(const Batch& batch, SequenceView<const Real> 
 }
 
 template <class Real>
-void RecurrentLayer<Real>::step(const Real* x, Real* y, Real* state, Index stride) const {
+void RecurrentLayer<Real>::step(const Real* x, Real* y, Real* state, Index stride, Precision precision) const {
   Impl& impl = *impl_;
-  impl.follow_isa();
+  impl.follow(precision);
   if (!impl.step) {
     require(impl.weights.weight_ih != nullptr, "set_weights() must come before the first step of a recurrent layer");
     impl.step_workspace.resize(impl.op->step_workspace());

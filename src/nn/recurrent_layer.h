@@ -29,7 +29,8 @@ struct RecurrentWeights {
 };
 
 /// One layer, one direction, over weights that its owner keeps. Not safe for two calls at once on one object (it
-/// keeps scratch memory and the packed recurrent matrix).
+/// keeps scratch memory and the weights packed for one instruction set and one precision; a call in another packs them
+/// anew).
 template <class Real>
 class RecurrentLayer {
  public:
@@ -61,7 +62,7 @@ class RecurrentLayer {
                Real* state_out, Real* tape, const Execution& execution) const;
 
   /// One step of one row: x [I] -> y [H] (which may be x); state k is at state + k * stride, [H], and is updated.
-  void step(const Real* x, Real* y, Real* state, Index stride) const;
+  void step(const Real* x, Real* y, Real* state, Index stride, Precision precision = Precision::full) const;
 
   /// Adds to `gradients`; writes dx and dstate_in [S, B, H] unless null. y is what forward() wrote.
   void backward(const Batch& batch, SequenceView<const Real> x, SequenceView<const Real> y, SequenceView<const Real> dy,

@@ -64,7 +64,8 @@ struct Member {
 template <class Real>
 class RecurrentOp {
  public:
-  RecurrentOp(const plan::CellTraits& cell, Index input, Index hidden, Index heads, bool reverse);
+  RecurrentOp(const plan::CellTraits& cell, Index input, Index hidden, Index heads, bool reverse,
+              Precision precision = Precision::full);
 
   /// Panels, for the instruction set in use, of the matrix that the engines multiply with themselves: the recurrent
   /// one, or of a scan cell the input's.

@@ -17,6 +17,8 @@ constexpr Names<Direction, 3> kDirections = {
 constexpr Names<Bias, 3> kBiases = {{{Bias::none, "none"}, {Bias::single, "single"}, {Bias::both, "both"}}};
 constexpr Names<Algorithm, 3> kAlgorithms = {
     {{Algorithm::automatic, "automatic"}, {Algorithm::sequential, "sequential"}, {Algorithm::scan, "scan"}}};
+constexpr Names<Precision, 3> kPrecisions = {
+    {{Precision::full, "full"}, {Precision::bf16_weights, "bf16-weights"}, {Precision::bf16, "bf16"}}};
 
 template <class Enum, std::size_t n>
 std::string_view name_of(const Names<Enum, n>& names, Enum value) {
@@ -41,9 +43,11 @@ Enum parse(const Names<Enum, n>& names, std::string_view what, std::string_view 
 std::string_view to_string(Direction direction) { return name_of(kDirections, direction); }
 std::string_view to_string(Bias bias) { return name_of(kBiases, bias); }
 std::string_view to_string(Algorithm algorithm) { return name_of(kAlgorithms, algorithm); }
+std::string_view to_string(Precision precision) { return name_of(kPrecisions, precision); }
 
 Direction parse_direction(std::string_view text) { return parse(kDirections, "direction", text); }
 Bias parse_bias(std::string_view text) { return parse(kBiases, "bias", text); }
 Algorithm parse_algorithm(std::string_view text) { return parse(kAlgorithms, "algorithm", text); }
+Precision parse_precision(std::string_view text) { return parse(kPrecisions, "precision", text); }
 
 }  // namespace penstock

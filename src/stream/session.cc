@@ -9,7 +9,7 @@ namespace penstock {
 
 /// Layers of its own, because layers keep scratch memory; weights shared with the model.
 struct Session::Impl {
-  Impl(const Model::Impl& model, bool exact)
+  Impl(const Model::Impl& model, bool exact, Precision precision)
       : parameters(model.parameters),
         network(model.spec, model.data),
         vocabulary(model.data.vocabulary),
@@ -17,7 +17,7 @@ struct Session::Impl {
         outputs(static_cast<std::size_t>(network.outputs()), 0.0f) {
     network.bind(parameters->values().data(), nullptr);
     pass.batch = {.rows = 1, .steps = 1};
-    pass.execution = {.threads = 1, .exact = exact};
+    pass.execution = {.threads = 1, .exact = exact, .precision = precision};
     pass.arena = &arena;
     // The first step makes every layer and the arena take the memory that all others use.
     const std::vector<float> features(static_cast<std::size_t>(network.inputs()), 0.0f);
@@ -40,7 +40,8 @@ struct Session::Impl {
   std::vector<float> state, outputs;
 };
 
-Session::Session(const Model& model, bool exact) : impl_(std::make_unique<Impl>(model.impl(), exact)) {}
+Session::Session(const Model& model, bool exact, Precision precision)
+    : impl_(std::make_unique<Impl>(model.impl(), exact, precision)) {}
 Session::~Session() = default;
 Session::Session(Session&&) noexcept = default;
 

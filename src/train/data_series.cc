@@ -38,14 +38,23 @@ Series read_series(const CsvTable& table, const std::vector<std::size_t>& used) 
   return series;
 }
 
-/// Normalises the chosen columns over the first `training` rows and lays them out as [rows, columns].
+/// Mean and scale of the chosen columns over the first `training` rows.
+std::vector<Column> fit(const Series& series, const CsvHeader& header, const std::vector<std::size_t>& chosen,
+                        Index training) {
+  std::vector<Column> columns;
+  for (const std::size_t position : chosen) {
+    const auto seen = std::span(series.columns[position]).first(static_cast<std::size_t>(training));
+    columns.push_back(data::fit_column(header.names()[position], seen, header.source()));
+  }
+  return columns;
+}
+
+/// The chosen columns, normalised, as [rows, columns].
 std::vector<float> normalise(const Series& series, const CsvHeader& header, const std::vector<std::size_t>& chosen,
-                             Index training, std::vector<Column>& columns) {
+                             const std::vector<Column>& columns) {
   std::vector<float> values(series.lines.size() * chosen.size());
   for (std::size_t c = 0; c < chosen.size(); ++c) {
     const auto& raw = series.columns[chosen[c]];
-    columns.push_back(data::fit_column(header.names()[chosen[c]],
-                                       std::span(raw).first(static_cast<std::size_t>(training)), header.source()));
     for (std::size_t row = 0; row < raw.size(); ++row) {
       values[row * chosen.size() + c] = data::normalise(raw[row], columns[c], header.source(), series.lines[row]);
     }
@@ -65,8 +74,11 @@ class SeriesDataset final : public Dataset {
     description_.task = Task::forecast;
     description_.horizon = options.horizon;
     description_.delimiter = options.delimiter;
-    inputs_ = normalise(series, table.header(), inputs, training_rows_, description_.inputs);
-    targets_ = normalise(series, table.header(), targets, training_rows_, description_.targets);
+    description_.inputs = fit(series, table.header(), inputs, training_rows_);
+    description_.targets = fit(series, table.header(), targets, training_rows_);
+    if (options.from_last) scale_by_changes(series, inputs, targets);
+    inputs_ = normalise(series, table.header(), inputs, description_.inputs);
+    targets_ = normalise(series, table.header(), targets, description_.targets);
     for (const auto* values : {&inputs_, &targets_}) {
       const auto bytes = std::as_bytes(std::span(*values));
       fingerprint_ = data::fingerprint({reinterpret_cast<const char*>(bytes.data()), bytes.size()},
@@ -99,6 +111,15 @@ class SeriesDataset final : public Dataset {
 
  private:
   static constexpr const char* kind = "series";
+
+  void scale_by_changes(const Series& series, const std::vector<std::size_t>& inputs,
+                        const std::vector<std::size_t>& targets) {
+    for (std::size_t c = 0; c < targets.size(); ++c) {
+      if (std::find(inputs.begin(), inputs.end(), targets[c]) == inputs.end()) continue;
+      const auto seen = std::span(series.columns[targets[c]]).first(static_cast<std::size_t>(training_rows_));
+      data::fit_changes(description_.targets[c], seen, description_.horizon);
+    }
+  }
 
   /// Targets at or behind row `end` are not known (or held out): weight 0.
   void fill(const std::vector<Index>& places, Index end, Example& example) const {

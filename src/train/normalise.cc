@@ -10,15 +10,24 @@
 
 namespace penstock::data {
 
+namespace {
+
+double largest_of(std::span<const double> values) {
+  double largest = 0.0;
+  for (const double value : values) largest = std::max(largest, std::abs(value));
+  return largest;
+}
+
+/// One that never changes gets scale 1, and so does one whose changes are rounding noise.
+double scale_of(double deviation, double largest) { return deviation <= 1e-12 * largest ? 1.0 : deviation; }
+
+}  // namespace
+
 Column fit_column(std::string name, std::span<const double> values, std::string_view source) {
   Column column{std::move(name)};
   const auto count = static_cast<double>(values.size());
   double sum = 0.0;
-  double largest = 0.0;
-  for (const double value : values) {
-    sum += value;
-    largest = std::max(largest, std::abs(value));
-  }
+  for (const double value : values) sum += value;
   column.mean = sum / count;
   double squares = 0.0;
   for (const double value : values) squares += (value - column.mean) * (value - column.mean);
@@ -27,8 +36,23 @@ Column fit_column(std::string name, std::span<const double> values, std::string_
     fail(ErrorCode::bad_input, "{}: column {}: the values are too large for a mean and a spread", source,
          in_quotes(column.name));
   }
-  if (column.scale <= 1e-12 * largest) column.scale = 1.0;
+  column.scale = scale_of(column.scale, largest_of(values));
   return column;
+}
+
+void fit_changes(Column& column, std::span<const double> values, Index horizon) {
+  constexpr Index distances = 32;  // enough for a scale, where every distance would take rows x horizon
+  const auto rows = static_cast<Index>(values.size());
+  const Index step = (horizon + distances - 1) / distances;
+  double squares = 0.0, count = 0.0;
+  for (Index ahead = horizon; ahead > 0; ahead -= step) {
+    for (Index row = 0; row + ahead < rows; ++row) {
+      const double change = (values[row + ahead] - values[row]) / column.scale;  // squares then cannot overflow
+      squares += change * change;
+      ++count;
+    }
+  }
+  column.scale = scale_of(column.scale * std::sqrt(squares / count), largest_of(values));
 }
 
 float normalise(double raw, const Column& column, std::string_view source, Index line) {

@@ -63,11 +63,20 @@ def test_the_bytes_of_a_text_add_up(models):
     assert sum(row["bits"] for row in rows[1:]) == pytest.approx(total["bits"])
 
 
-@pytest.mark.parametrize("style", [[], ["--json"]])
+@pytest.mark.parametrize("style", [[], ["--json"], ["--precision", "bf16"], ["--precision", "bf16-weights"]])
 def test_stream_says_of_a_text_what_predict_says(models, style):
     predicted = run("predict", "text.safetensors", "text.txt", "--per-byte", "--exact", *style, cwd=models)
     streamed = run("stream", "text.safetensors", *style, stdin=TEXT, cwd=models)
     assert streamed.out == predicted.out
+
+
+def test_rounded_weights_cost_a_text_next_to_nothing(models):
+    def bits(*precision):
+        return run("predict", "text.safetensors", "text.txt", "--json", *precision, cwd=models).json()["files"][0]
+
+    full, rounded = (bits(*given)["bits_per_byte"] for given in ([], ["--precision", "bf16-weights"]))
+    assert full != rounded
+    assert rounded == pytest.approx(full, abs=0.05)
 
 
 @pytest.mark.parametrize("style", [[], ["--json"]])

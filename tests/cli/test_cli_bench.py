@@ -181,7 +181,7 @@ def test_thread_counts():
         (["layer", "--shapes", "1x2x3"], "--shapes must be BxTxIxH, such as 16x200x256x256, each at least 1, not '1x2x3'"),
         (["layer", "--passes", "step"], "--passes must be among those of the table layer, not 'step'"),
         (["layer", "--passes", "up"], "--passes must be among forward, training and step, not 'up'"),
-        (["layer", "--dtypes", "f8"], "--dtypes must be f32, not 'f8'"),
+        (["layer", "--dtypes", "f8"], "--dtypes must be among f32, bf16-weights and bf16, not 'f8'"),
         (["scan", "--cells", "lstm"], "--cells must be of the kind that the table has, not 'lstm'"),
         (["layer", "--seconds", 0], "--seconds must be above 0 and at most 3600, not 0"),
         (["layer", "--peers", "none,torch"],

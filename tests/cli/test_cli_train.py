@@ -115,6 +115,33 @@ def test_what_the_data_are(models, tmp_path, arguments, shown):
     assert shown in result.err.splitlines()[0]
 
 
+@pytest.mark.parametrize(
+    "arguments, from_last",
+    [
+        ([], True),
+        (["--no-last"], False),
+        (["--columns", "level,flow", "--target-columns", "flow"], True),
+        (["--columns", "level", "--target-columns", "flow"], False),
+    ],
+)
+def test_forecasts_start_from_the_last_value_of_columns_that_are_read(models, tmp_path, arguments, from_last):
+    command = ["train", models / "series.csv", *TINY, *arguments]
+    result = run(*command, "--steps", 2, "--json", cwd=tmp_path).json()
+    assert result["model"]["from_last"] is from_last
+    shown = run("info", "model.safetensors", cwd=tmp_path).out
+    assert ("from the last value" in shown) is from_last
+
+
+def test_resume_keeps_where_forecasts_start(models, tmp_path):
+    command = ["train", models / "series.csv", *TINY, "--length", 8, "--checkpoint", "run"]
+    run(*command, "--no-last", "--steps", 3, cwd=tmp_path)
+    result = run(*command, "--steps", 5, "--resume", "--json", cwd=tmp_path).json()
+    assert result["model"]["from_last"] is False and result["steps"] == 5
+    run(*command, "--steps", 3, cwd=tmp_path)
+    refused = run(*command, "--no-last", "--steps", 5, "--resume", cwd=tmp_path, expect=1)
+    assert "model.from_last is true in the checkpoint and false in this run" in refused.err
+
+
 def test_the_same_seed_trains_the_same_model(models, tmp_path):
     def model(name, seed):
         run("train", models / "text.txt", *TINY, "--steps", 5, "--length", 16, "--seed", seed, "-o", name, cwd=tmp_path)

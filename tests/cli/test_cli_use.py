@@ -69,6 +69,11 @@ def test_misuse_of_the_program(arguments, message):
         (["text.txt", "--steps", 0], "--steps, --seconds or --epochs must be above 0"),
         (["text.txt", "--optimizer", "adam"], "--optimizer must be one of adamw, sgd, not 'adam'"),
         (["text.txt", "--horizon", 3], "--horizon does not apply to a text: text.txt is read as a text"),
+        (["text.txt", "--no-last"], "--no-last does not apply to a text: text.txt is read as a text"),
+        (
+            ["labelled.csv", "--no-last"],
+            "--no-last does not apply to labelled sequences: labelled.csv is read as labelled sequences",
+        ),
         (["text.txt", "--modulus", 3], "--modulus does not apply to a text: text.txt is read as a text"),
         (["text.txt", "--validation-fraction", 0.9], "--validation-fraction must be in [0, 0.5], not 0.9"),
         (["series.csv", "--horizon", 0], "--horizon must be 1 to 1000000, not 0"),
@@ -141,6 +146,11 @@ def test_a_cell_that_does_not_exist_is_answered_with_the_list(models):
             "stream",
             ["series.safetensors", "--bits"],
             "--bits is for language models, and series.safetensors is a forecast model",
+        ),
+        (
+            "generate",
+            ["text.safetensors", "--precision", "bf8"],
+            "--precision must be one of full, bf16-weights, bf16, not 'bf8'",
         ),
         ("info", ["a", "b"], "one argument too many: 'b'"),
     ],

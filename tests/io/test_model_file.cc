@@ -34,7 +34,8 @@ const ModelSpec spec{.cell = "slstm",
                      .heads = 2,
                      .convolution = 3,
                      .feed_forward = 1.5,
-                     .dropout = 0.125};
+                     .dropout = 0.125,
+                     .from_last = true};
 
 class ModelFile : public testing::Test {
  protected:
@@ -77,6 +78,21 @@ TEST_F(ModelFile, ComesBackToTheBit) {
   EXPECT_EQ(folder_.read("model.safetensors"), first);
 }
 
+TEST_F(ModelFile, FromBeforeForecastsCouldStartFromTheLastValueLoads) {
+  ModelSpec older = spec;
+  older.from_last = false;
+  const Model model(older, description(), 3);
+  io::Metadata metadata = io::model_metadata(model.spec(), model.data());
+  std::string& text = metadata.at("penstock");
+  const std::string field = "\"from_last\":false,";
+  ASSERT_NE(text.find(field), std::string::npos) << text;
+  text.erase(text.find(field), field.size());
+  io::write_safetensors(path_, io::model_tensors(model.impl()), metadata);
+  const Model loaded = Model::load(path_);
+  EXPECT_EQ(io::to_json(loaded.spec()), io::to_json(older));
+  EXPECT_THAT(loaded.impl().parameters->values(), testing::ElementsAreArray(model.impl().parameters->values()));
+}
+
 TEST_F(ModelFile, KeepsEveryTask) {
   DataDescription language;
   language.vocabulary = 256;
@@ -116,8 +132,9 @@ TEST_F(ModelFile, NamesTheFieldThatIsWrong) {
   refused(bad, "model.width must be an integer, not 18446744073709551615",
           replace("\"width\":6", "\"width\":18446744073709551615"));
   refused(bad, "width must be 1 to 65536, not -6", replace("\"width\":6", "\"width\":-6"));
+  refused(bad, "model.from_last must be true or false, not 1", replace("\"from_last\":true", "\"from_last\":1"));
   refused(bad, "model.cell is missing", replace("\"cell\"", "\"cells\""));
-  refused(bad, "model has 9 fields, of which this version knows 8", replace("\"width\":6", "\"width\":6,\"new\":1"));
+  refused(bad, "model has 10 fields, of which this version knows 9", replace("\"width\":6", "\"width\":6,\"new\":1"));
   refused(bad, "data.task must be language, forecast or classify, not \"f\"", replace("\"forecast\"", "\"f\""));
   refused(bad, "data.inputs[1].scale must be a number, not null", replace("\"scale\":2.5", "\"scale\":null"));
   refused(bad, "inputs: scale of column \"b\" must be positive, not -2.5", replace("\"scale\":2.5", "\"scale\":-2.5"));

@@ -3,10 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "gradient_check.h"
+#include "nn/changes.h"
 #include "nn/model_impl.h"
 #include "nn/model_spec.h"
 #include "penstock/model.h"
@@ -63,14 +66,15 @@ class EveryCell : public testing::TestWithParam<std::string> {
             .dropout = 0.2};
   }
 
-  void check_gradients(const DataDescription& data) {
+  void check_gradients(const ModelSpec& spec, const DataDescription& data, std::uint64_t seed = 12) {
     constexpr Index rows = 2, steps = 6;
     const std::vector<Index> lengths = {6, 4};
     std::vector<std::uint8_t> reset(rows * steps, 0);
     reset[3] = 1;
-    // A seed for which no candidate of a log-space cell lies within a difference of its kink at zero.
-    Random random(12);
-    nn::Network<double> network(full_spec(), data);
+    // A seed for which no candidate of a log-space cell lies within a difference of its kink at zero, and some unit of
+    // Elman's with ReLU is alive.
+    Random random(seed);
+    nn::Network<double> network(spec, data);
     nn::Parameters<double> parameters(network.layout());
     parameters.allocate_gradients();
     network.initialise(parameters.values().data(), 3);
@@ -110,8 +114,22 @@ class EveryCell : public testing::TestWithParam<std::string> {
   }
 };
 
-TEST_P(EveryCell, GradientsOfATokenModelAgreeWithFiniteDifferences) { check_gradients(language(3)); }
-TEST_P(EveryCell, GradientsOfAFeatureModelAgreeWithFiniteDifferences) { check_gradients(series(2, 3)); }
+TEST_P(EveryCell, GradientsOfATokenModelAgreeWithFiniteDifferences) { check_gradients(full_spec(), language(3)); }
+TEST_P(EveryCell, GradientsOfAFeatureModelAgreeWithFiniteDifferences) { check_gradients(full_spec(), series(2, 3)); }
+
+/// Two inputs, of which the forecasts are the second and a column that is no input, three rows ahead.
+DataDescription shared_series() {
+  DataDescription data = series(2, 2);
+  data.targets[1] = data.inputs[1];
+  data.horizon = 3;
+  return data;
+}
+
+TEST_P(EveryCell, GradientsOfAForecastFromTheLastValueAgreeWithFiniteDifferences) {
+  ModelSpec spec = full_spec();
+  spec.from_last = true;
+  check_gradients(spec, shared_series(), 13);
+}
 
 TEST_P(EveryCell, AnySplitAndAnyBatchIsTheSameToTheBitInExactMode) {
   constexpr Index rows = 3, steps = 37;
@@ -140,7 +158,9 @@ TEST_P(EveryCell, AnySplitAndAnyBatchIsTheSameToTheBitInExactMode) {
 }
 
 TEST_P(EveryCell, TheStateCarriesTheSequence) {
-  const Model model({.cell = GetParam(), .width = 8, .blocks = 2, .convolution = 4}, series(2, 1), 1);
+  DataDescription data = series(2, 1);
+  data.targets = {data.inputs[1]};
+  const Model model({.cell = GetParam(), .width = 8, .blocks = 2, .convolution = 4, .from_last = true}, data, 1);
   Random random(6);
   std::vector<float> x;
   for (const double value : random_values(random, 20 * 2)) x.push_back(static_cast<float>(value));
@@ -177,6 +197,9 @@ TEST(Model, CountsItsParameters) {
   const Index block = 8 + (4 + 1) * 8 + 4 * 6 * 8 + 4 * 6 * 3 + 4 * 6 + (6 + 1) * 8 + 8 + (8 + 1) * 32 + (16 + 1) * 8;
   EXPECT_EQ(model.parameter_count(), (3 + 1) * 8 + 3 * block + 8 + (8 + 1) * 2);
   EXPECT_EQ(nn::parameter_count(spec, data), model.parameter_count());
+
+  const ModelSpec changes{.width = 8, .from_last = true};
+  EXPECT_EQ(nn::parameter_count(changes, shared_series()), Model(changes, shared_series()).parameter_count());
 }
 
 TEST(Model, FreshLogitsAreNearGuessing) {
@@ -191,6 +214,67 @@ TEST(Model, FreshLogitsAreNearGuessing) {
     EXPECT_LT(mean_square, 0.3) << cell;
     EXPECT_GT(mean_square, 0.01) << cell;
   }
+}
+
+TEST(Model, ForecastsStartFromTheLastValue) {
+  constexpr Index rows = 2, steps = 5, outputs = 6;
+  DataDescription data = shared_series();
+  data.inputs[1] = {"in1", 10.0, 4.0};
+  data.targets[1] = {"in1", 20.0, 2.0};  // as nobody normalises, but may
+  const std::vector<Index> lengths = {5, 3};
+  Random random(7);
+  const std::vector<double> features = random_values(random, rows * steps * 2), bias = random_values(random, outputs);
+  const auto forecasts = [&](bool from_last) {
+    nn::Network<double> network({.width = 4, .from_last = from_last}, data);
+    nn::Parameters<double> parameters(network.layout());
+    network.initialise(parameters.values().data(), 3);
+    // Layers that say the same of every row.
+    for (const nn::ParameterEntry& entry : network.layout().entries()) {
+      if (entry.name == "head.weight") std::ranges::fill(parameters.value(entry), 0.0);
+      if (entry.name == "head.bias") std::ranges::copy(bias, parameters.value(entry).begin());
+    }
+    network.bind(parameters.values().data(), nullptr);
+    nn::Arena arena;
+    std::vector<double> y(rows * steps * outputs), state(static_cast<std::size_t>(rows * network.state_size()));
+    network.forward({.batch = {.rows = rows, .steps = steps, .lengths = lengths.data()}, .arena = &arena},
+                    {.features = features.data()}, y.data(), state.data());
+    return y;
+  };
+  const std::vector<double> values = forecasts(false), from_last = forecasts(true);
+  for (Index b = 0; b < rows; ++b) {
+    for (Index i = b * steps * outputs; i < (b * steps + lengths[b]) * outputs; ++i) {
+      const double raw = 10.0 + 4.0 * features[i / outputs * 2 + 1];
+      const double last = i % 2 == 1 ? (raw - 20.0) / 2.0 : 0.0;  // the first target is no input
+      EXPECT_NEAR(from_last[i], values[i] + last, 1e-12) << i;
+    }
+  }
+}
+
+TEST(Changes, AreThoseFromTheRowBefore) {
+  constexpr Index rows = 3, steps = 4;
+  DataDescription data = shared_series();
+  data.inputs[1] = {"in1", 10.0, 4.0};
+  data.targets[1] = {"in1", 10.0, 1.0};
+  const nn::Changes changes(data);
+  const double unit = 4.0 * std::sqrt(2.0);  // of in1's input in targets, and of a change within a horizon of 3
+  ASSERT_EQ(changes.width(), 3);
+  ASSERT_EQ(changes.state_size(), 2);
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const std::vector<double> x = {0,   1,   0,   3,   0,   -2,  0,   5,    // from a start
+                                 0,   7,   0,   8,   nan, nan, nan, nan,  // goes on behind a 6, and is short
+                                 nan, nan, nan, nan, nan, nan, nan, nan};
+  const std::vector<Index> lengths = {4, 2, 0};
+  const std::vector<std::uint8_t> reset = {0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+  std::vector<double> y(rows * steps * 3, nan), state = {0, 0, 6, 1, -9, 1};
+  changes.read({.batch = {.rows = rows, .steps = steps, .lengths = lengths.data(), .reset = reset.data()}}, x.data(),
+               y.data(), state.data());
+  const std::vector<double> expected = {0, 1, 0,    0, 3, 2 * unit, 0, -2, 0, 0, 5, 7 * unit,  //
+                                        0, 7, unit, 0, 8, unit,     0, 0,  0, 0, 0, 0,         //
+                                        0, 0, 0,    0, 0, 0,        0, 0,  0, 0, 0, 0};
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_NEAR(y[i], i % 3 == 1 ? std::tanh(expected[i]) : expected[i], 1e-12) << i;  // the value is bounded
+  }
+  EXPECT_EQ(state, (std::vector<double>{5, 1, 8, 1, -9, 1}));
 }
 
 TEST(Model, RepeatedTrainingStepsTakeNoMoreMemory) {
@@ -231,6 +315,8 @@ TEST(Model, RefusesWhatIsImpossible) {
   refused("feed_forward must be 0 to 64, not -1", {.feed_forward = -1.0}, text);
   refused("feed_forward must be 0 to 64, not nan", {.feed_forward = std::nan("")}, text);
   refused("dropout must be in [0, 1), not 1", {.dropout = 1.0}, text);
+  refused("from_last must be false for a model that forecasts none of its inputs", {.from_last = true}, text);
+  refused("from_last must be false for a model that forecasts none of its inputs", {.from_last = true}, series(2, 1));
   refused("gruu", {.cell = "gruu"}, text);
   refused("make a model of", {.cell = "lstm", .width = 65536, .blocks = 1024}, text);
   refused("vocabulary must be 1 to 1048576, not 0", {}, language(0));

@@ -82,6 +82,13 @@ ModelSpec full_spec(const std::string& cell) {
           .dropout = 0.3};
 }
 
+/// Forecasts of two of the three inputs, from their last values.
+ModelSpec series_spec(const std::string& cell) {
+  ModelSpec spec = full_spec(cell);
+  spec.from_last = true;
+  return spec;
+}
+
 class EveryCell : public testing::TestWithParam<std::string> {
  protected:
   static constexpr Index steps = 60;
@@ -98,24 +105,40 @@ class EveryCell : public testing::TestWithParam<std::string> {
 
 TEST_P(EveryCell, AnswersWithTheBitsOfTheWholeSequence) {
   const Model model(full_spec(GetParam()), text_data(), 7);
-  std::vector<float> whole(steps * 50);
-  ModelState state = model.state(1);
-  model.forward(1, steps, tokens_, whole, state, {.exact = true});
-  Session session(model);
-  std::vector<float> streamed;
-  for (const std::int32_t token : tokens_) {
-    const auto logits = session.push(token);
-    streamed.insert(streamed.end(), logits.begin(), logits.end());
-  }
-  EXPECT_TRUE(same_bits(streamed, whole));
+  for (const Precision precision : {Precision::full, Precision::bf16_weights, Precision::bf16}) {
+    SCOPED_TRACE(to_string(precision));
+    std::vector<float> whole(steps * 50);
+    ModelState state = model.state(1);
+    model.forward(1, steps, tokens_, whole, state, {.exact = true, .precision = precision});
+    Session session(model, true, precision);
+    std::vector<float> streamed;
+    for (const std::int32_t token : tokens_) {
+      const auto logits = session.push(token);
+      streamed.insert(streamed.end(), logits.begin(), logits.end());
+    }
+    EXPECT_TRUE(same_bits(streamed, whole));
 
-  session.reset();
-  const auto first = session.push(tokens_[0]);
-  EXPECT_TRUE(same_bits(std::vector<float>(first.begin(), first.end()), {whole.begin(), whole.begin() + 50}));
+    session.reset();
+    const auto first = session.push(tokens_[0]);
+    EXPECT_TRUE(same_bits(std::vector<float>(first.begin(), first.end()), {whole.begin(), whole.begin() + 50}));
+  }
+}
+
+TEST_P(EveryCell, RoundedWeightsAnswerDifferentlyAndNotMuch) {
+  const Model model(full_spec(GetParam()), text_data(), 7);
+  Session full(model), rounded(model, true, Precision::bf16_weights);
+  std::vector<float> want, got;
+  for (const std::int32_t token : tokens_) {
+    const auto a = full.push(token), b = rounded.push(token);
+    want.insert(want.end(), a.begin(), a.end());
+    got.insert(got.end(), b.begin(), b.end());
+  }
+  EXPECT_FALSE(same_bits(got, want));
+  EXPECT_TRUE(test::close(got, want, 0x1p15 * test::tolerance<float>({.summed = 80, .steps = 2 * steps}), 1.0));
 }
 
 TEST_P(EveryCell, FastAnswersAreClose) {
-  const Model model(full_spec(GetParam()), series_data(), 7);
+  const Model model(series_spec(GetParam()), series_data(), 7);
   std::vector<float> whole(steps * 6), streamed;
   ModelState state = model.state(1);
   model.forward(1, steps, features_, whole, state, {.exact = true});
@@ -129,7 +152,7 @@ TEST_P(EveryCell, FastAnswersAreClose) {
 
 TEST_P(EveryCell, AStepAllocatesNothing) {
   for (const bool exact : {true, false}) {
-    const Model text(full_spec(GetParam()), text_data(), 7), series(full_spec(GetParam()), series_data(), 7);
+    const Model text(full_spec(GetParam()), text_data(), 7), series(series_spec(GetParam()), series_data(), 7);
     Session tokens(text, exact), features(series, exact);
     const long before = allocations;
     float sum = 0.0f;

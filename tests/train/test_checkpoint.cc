@@ -204,6 +204,21 @@ void rewrite(const std::string& path, const std::function<void(std::vector<io::T
   io::write_safetensors(path, tensors, metadata);
 }
 
+TEST_F(Checkpoint, FromBeforeForecastsCouldStartFromTheLastValueResumes) {
+  const std::vector<float> expected = uninterrupted(options(path_));
+  train_part(options(path_), 5);
+  rewrite(path_, [](std::vector<io::TensorData>&, io::Metadata& metadata) {
+    std::string& text = metadata.at("penstock");
+    const std::string field = "\"from_last\":false,";
+    ASSERT_NE(text.find(field), std::string::npos) << text;
+    text.erase(text.find(field), field.size());
+  });
+  CopyTask data;
+  Model model(spec, data.description(), 5);
+  train(model, data, options(path_), {}, true);
+  EXPECT_TRUE(same_bits(weights(model), expected));
+}
+
 TEST_F(Checkpoint, RefusesDamageAndLeavesTheModelAlone) {
   CopyTask data;
   Model model(spec, data.description(), 9);

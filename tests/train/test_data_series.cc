@@ -41,6 +41,24 @@ TEST(SeriesData, DescriptionHoldsWhatRawDataMean) {
   EXPECT_EQ(data->training_steps(), 7);
 }
 
+TEST(SeriesData, TargetsThatAreReadMayBeScaledByTheirChanges) {
+  const TemporaryFolder folder;
+  const auto scales = [&](Index horizon) {
+    const auto data = open_series(folder.write("s.csv", ramp(100)),
+                                  {.inputs = {"x"}, .targets = {"y", "x"}, .horizon = horizon, .from_last = true});
+    const DataDescription& description = data->description();
+    EXPECT_DOUBLE_EQ(description.inputs[0].scale, std::sqrt((80.0 * 80.0 - 1.0) / 12.0));
+    EXPECT_DOUBLE_EQ(description.targets[0].scale, 2.0 * description.inputs[0].scale) << "is not read";
+    Example example;
+    data->next(1, 2, example);
+    EXPECT_NEAR(raw(example.targets[1], description.targets[1]), 1.0, 1e-5);
+    return description.targets[1].scale;
+  };
+  EXPECT_DOUBLE_EQ(scales(1), 1.0);
+  EXPECT_NEAR(scales(2), std::sqrt((79.0 * 1.0 + 78.0 * 4.0) / (79.0 + 78.0)), 1e-14);  // of 80 training rows
+  EXPECT_GT(scales(20), scales(19));
+}
+
 TEST(SeriesData, TargetsAreTheNextValues) {
   const TemporaryFolder folder;
   const Index horizon = 3;

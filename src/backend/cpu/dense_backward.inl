@@ -192,10 +192,9 @@ void PackBackward(Index hidden, Index heads, const Real* weight_hh, Real* packed
   const Index size = hidden / heads;
   const PanelShape shape = ShapeOfPanels<Real>(1, size, size, heads);
   const auto fill = [&](int first_gate, int count) {
-    FillPanels<Real>(shape, 1, count * size, size, heads, packed, [&](Index head, int, Index k, Index unit) {
+    packed = FillPanels(shape, 1, count * size, size, heads, packed, [&](Index head, int, Index k, Index unit) {
       return weight_hh[((head * Cell::gates + first_gate) * size + k) * size + unit];
     });
-    packed += shape.blocks * shape.units * size * count;
   };
   fill(0, split);
   if constexpr (Cell::phases == 2) fill(split, Cell::gates - split);

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <cstring>
 #include <type_traits>
 
 #include "backend/cpu/isa.h"
@@ -28,31 +30,14 @@ namespace {
 
 #include "backend/cpu/dense_step.inl"
 
-template <class Real, class Cell>
-void Fill(CellKernels<Real>& kernels) {
-  kernels.forward_panels = &ForwardPanels<Real, Cell>;
-  kernels.pack_forward = &PackForward<Real, Cell>;
-  kernels.dense_input_panels = &DenseInputPanels<Real, Cell>;
-  kernels.pack_dense_input = &PackDenseInput<Real, Cell>;
-  kernels.dense_forward = &RunDenseForward<Real, Cell>;
-  kernels.step = &RunDenseStep<Real, Cell>;
-}
-
-template <class Real>
-void FillByIndex(int cell, CellKernels<Real>& kernels) {
-  int index = 0;
-#define PENSTOCK_FILL(Cell) \
-  if (index++ == cell) Fill<Real, Cell>(kernels);
-  PENSTOCK_DENSE_CELLS(PENSTOCK_FILL)
-#undef PENSTOCK_FILL
-}
+#include "backend/cpu/dense_forward_fill.inl"
 
 }  // namespace
 
-void FillDenseForwardFloat(int cell, CellKernels<float>& kernels) { FillByIndex(cell, kernels); }
+void FillDenseForwardFloat(int cell, CellKernels<float>& kernels) { FillDenseForwardAs<float>(cell, kernels); }
 #if HWY_ONCE
 // Double serves gradient checks, one lane at a time: the baseline is enough.
-void FillDenseForwardDouble(int cell, CellKernels<double>& kernels) { FillByIndex(cell, kernels); }
+void FillDenseForwardDouble(int cell, CellKernels<double>& kernels) { FillDenseForwardAs<double>(cell, kernels); }
 #endif
 
 }  // namespace penstock::cpu::HWY_NAMESPACE

@@ -79,24 +79,25 @@ struct ForwardPointwise {
 };
 
 /// Gates [first, first + count) of a cell and how they are computed: from which operand, through which panels.
-template <class Real>
+template <class Panel>
 struct GateGroup {
-  const Real* operand;  // [B, H] in slot order
-  const Real* panels;
-  const Real* input_panels;
+  const RealOf<Panel>* operand;  // [B, H] in slot order
+  const Panel* panels;
+  const Panel* input_panels;
   bool second;  // second phase of a two-phase cell
 };
 
 /// A tile of `rows` slots and one block of units, or of one slot and `blocks` of them.
-template <class Real, class Cell, int first_gate, int gate_count, int width, int rows, int blocks>
+template <class Panel, class Cell, int first_gate, int gate_count, int width, int rows, int blocks>
 struct ForwardTile {
+  using Real = RealOf<Panel>;
   using L = Lanes<Real>;
   using V = typename L::V;
   static_assert(rows == 1 || blocks == 1);
   static constexpr int parts = rows * blocks, vectors = gate_count * width;
   static constexpr Index units = width * L::lanes;
   const DenseForward<Real>& job;
-  const GateGroup<Real>& group;
+  const GateGroup<Panel>& group;
   Index slot, step, head, first_unit;  // of the first part
 
   HWY_INLINE Index head_size() const { return job.hidden / job.heads; }
@@ -112,22 +113,24 @@ struct ForwardTile {
     }
   }
 
-  HWY_INLINE void add_input(const Real* panel, V (&acc)[parts][vectors]) const {
+  HWY_INLINE void add_input(const Panel* panel, V (&acc)[parts][vectors]) const {
     const Real* x[rows];
     for (int m = 0; m < rows; ++m) {
       x[m] = job.x + job.x_map.at(job.plan.row_of[slot + m], job.plan.time(slot + m, step));
     }
     if constexpr (blocks > 1) {
-      AccumulatePanels<Real, blocks, vectors>(x[0], job.input, panel, job.input * gate_count * units, acc);
+      AccumulatePanels<Real, blocks, vectors>(x[0], job.input, panel,
+                                              PanelInputs<Panel>(job.input) * gate_count * units, acc);
     } else {
       AccumulatePanel<Real, rows, vectors>(x, job.input, panel, acc);
     }
   }
 
-  HWY_INLINE void add_recurrent(const Real* panel, V (&acc)[parts][vectors]) const {
+  HWY_INLINE void add_recurrent(const Panel* panel, V (&acc)[parts][vectors]) const {
     const Real* h = group.operand + slot * job.hidden + head * head_size();
     if constexpr (blocks > 1) {
-      AccumulatePanels<Real, blocks, vectors>(h, head_size(), panel, head_size() * gate_count * units, acc);
+      AccumulatePanels<Real, blocks, vectors>(h, head_size(), panel,
+                                              PanelInputs<Panel>(head_size()) * gate_count * units, acc);
     } else {
       AccumulateRows<Real, rows, vectors>(h, job.hidden, head_size(), panel, acc);
     }
@@ -178,7 +181,7 @@ struct ForwardTile {
   }
 
   /// From the panels of the first block.
-  HWY_INLINE void run(const Real* panel, const Real* input_panel) const {
+  HWY_INLINE void run(const Panel* panel, const Panel* input_panel) const {
     fetch();
     V of_input[parts][vectors], of_state[parts][vectors];
     start(job.bias_ih, of_input);
@@ -190,91 +193,93 @@ struct ForwardTile {
 };
 
 /// All tiles of one part at one step for one group of gates.
-template <class Real, class Cell, int first_gate, int gate_count, int width>
-void ForwardGroup(const DenseForward<Real>& job, const GateGroup<Real>& group, const DensePart& part, Index slot_end,
-                  Index step) {
+template <class Panel, class Cell, int first_gate, int gate_count, int width>
+void ForwardGroup(const DenseForward<RealOf<Panel>>& job, const GateGroup<Panel>& group, const DensePart& part,
+                  Index slot_end, Index step) {
+  using Real = RealOf<Panel>;
   constexpr int vectors = gate_count * width;
   constexpr Index units = width * Lanes<Real>::lanes;
   const Index head_size = job.hidden / job.heads;
   const Index blocks_per_head = (head_size + units - 1) / units;
   const auto run = [&](auto rows, auto blocks, Index slot, Index block) HWY_ATTR {
-    ForwardTile<Real, Cell, first_gate, gate_count, width, decltype(rows)::value, decltype(blocks)::value>{
+    ForwardTile<Panel, Cell, first_gate, gate_count, width, decltype(rows)::value, decltype(blocks)::value>{
         job, group, slot, step, block / blocks_per_head, block % blocks_per_head * units}
-        .run(group.panels + block * head_size * vectors * Lanes<Real>::lanes,
-             group.input_panels + block * job.input * vectors * Lanes<Real>::lanes);
+        .run(group.panels + block * PanelInputs<Panel>(head_size) * gate_count * units,
+             group.input_panels + block * PanelInputs<Panel>(job.input) * gate_count * units);
   };
   constexpr std::integral_constant<int, 1> one;
   constexpr std::integral_constant<int, 2> two;
   const bool one_row = slot_end - part.slot_begin == 1;
   WalkBlocks(part, step, one_row ? blocks_per_head : 1, [&](Index block, Index count) HWY_ATTR {
     if (count == 2) return run(one, two, part.slot_begin, block);
-    ForEachEvenTile<MaxTileRows<Real, vectors>()>(
-        part.slot_begin, slot_end, [&](auto rows, Index slot) HWY_ATTR { run(rows, one, slot, block); });
+    ForEachEvenTile<MaxTileRows<Real, vectors>()>(part.slot_begin, slot_end,
+                                                  [&](auto rows, Index slot) HWY_ATTR { run(rows, one, slot, block); });
   });
 }
 
-template <class Real, class Cell, int width>
-void ForwardSteps(const DenseForward<Real>& job, const DensePart& part) {
+template <class Panel, class Cell, int width>
+void ForwardSteps(const DenseForward<RealOf<Panel>>& job, const DensePart& part) {
   constexpr int first = FirstGroup<Cell>();
   const Index head_size = job.hidden / job.heads;
-  const Index units = width * Lanes<Real>::lanes;
+  const Index units = width * Lanes<RealOf<Panel>>::lanes;
   const Index blocks = (head_size + units - 1) / units * job.heads;
-  const Real* second_panels = job.packed + blocks * head_size * first * units;
-  const Real* second_input_panels = job.packed_input + blocks * job.input * first * units;
+  const Panel* const panels = reinterpret_cast<const Panel*>(job.packed);
+  const Panel* const input_panels = reinterpret_cast<const Panel*>(job.packed_input);
+  const Panel* const second_panels = panels + blocks * PanelInputs<Panel>(head_size) * first * units;
+  const Panel* const second_input_panels = input_panels + blocks * PanelInputs<Panel>(job.input) * first * units;
   Index slot_end = part.slot_end;
   for (Index step = 0; step < job.plan.length[part.slot_begin]; ++step) {
     while (job.plan.length[slot_end - 1] <= step) --slot_end;
     if (job.wx != nullptr && step % job.piece == 0) {
       const Index end = std::min(step + job.piece, job.plan.length[part.slot_begin]);
-      InputProduct<Real, Cell, 0, first, width>(job, job.packed_input, part, step, end);
+      InputProduct<Panel, Cell, 0, first, width>(job, input_panels, part, step, end);
       if constexpr (Cell::phases == 2) {
-        InputProduct<Real, Cell, first, Cell::gates - first, width>(job, second_input_panels, part, step, end);
+        InputProduct<Panel, Cell, first, Cell::gates - first, width>(job, second_input_panels, part, step, end);
       }
     }
-    ForwardGroup<Real, Cell, 0, first, width>(job, {job.h[step & 1], job.packed, job.packed_input, false}, part,
-                                              slot_end, step);
+    ForwardGroup<Panel, Cell, 0, first, width>(job, {job.h[step & 1], panels, input_panels, false}, part, slot_end,
+                                               step);
     if constexpr (Cell::phases == 2) {
       if (part.barrier != nullptr) part.barrier->wait();
-      ForwardGroup<Real, Cell, first, Cell::gates - first, width>(
+      ForwardGroup<Panel, Cell, first, Cell::gates - first, width>(
           job, {job.operand, second_panels, second_input_panels, true}, part, slot_end, step);
     }
     if (part.barrier != nullptr) part.barrier->wait();
   }
 }
 
-template <class Real, class Cell>
-void RunDenseForward(const DenseForward<Real>& job, const DensePart& part) {
+template <class Panel, class Cell>
+void RunDenseForward(const DenseForward<RealOf<Panel>>& job, const DensePart& part) {
   if (part.slot_begin >= part.slot_end) return;
   constexpr int gates = FirstGroup<Cell>();
-  constexpr int most = MaxBlockVectors<Real>(gates);
-  const int width = BlockVectors<Real>(gates, job.hidden / job.heads);
-  if (width == 1) return ForwardSteps<Real, Cell, 1>(job, part);
+  constexpr int most = MaxBlockVectors<RealOf<Panel>>(gates);
+  const int width = BlockVectors<RealOf<Panel>>(gates, job.hidden / job.heads);
+  if (width == 1) return ForwardSteps<Panel, Cell, 1>(job, part);
   if constexpr (most >= 2) {
-    if (width == 2) return ForwardSteps<Real, Cell, 2>(job, part);
+    if (width == 2) return ForwardSteps<Panel, Cell, 2>(job, part);
   }
-  if constexpr (most >= 4) return ForwardSteps<Real, Cell, 4>(job, part);
+  if constexpr (most >= 4) return ForwardSteps<Panel, Cell, 4>(job, part);
 }
 
-template <class Real, class Cell>
+template <class Panel, class Cell>
 PanelShape ForwardPanels(Index hidden, Index heads) {
   const Index head_size = hidden / heads;
-  PanelShape shape = ShapeOfPanels<Real>(FirstGroup<Cell>(), head_size, head_size, heads);
-  shape.size = static_cast<std::size_t>(shape.blocks * shape.units * head_size * Cell::gates);
+  PanelShape shape = ShapeOfPanels<Panel>(FirstGroup<Cell>(), head_size, head_size, heads);
+  shape.size = PanelReals<Panel>(shape.blocks * shape.units * PanelInputs<Panel>(head_size) * Cell::gates);
   return shape;
 }
 
-template <class Real, class Cell>
-void PackForward(Index hidden, Index heads, const Real* weight_hh, Real* packed) {
+template <class Panel, class Cell>
+void PackForward(Index hidden, Index heads, const RealOf<Panel>* weight_hh, RealOf<Panel>* packed) {
   constexpr int first = FirstGroup<Cell>();
   const Index size = hidden / heads;
   // A second group uses the width of the first, so that both cut the units into the same blocks.
-  const PanelShape shape = ShapeOfPanels<Real>(first, size, size, heads);
-  const auto fill = [&](int first_gate, int count) {
-    FillPanels<Real>(shape, count, size, size, heads, packed, [&](Index head, int gate, Index k, Index unit) {
+  const PanelShape shape = ShapeOfPanels<Panel>(first, size, size, heads);
+  const auto fill = [&](int first_gate, int count, Panel* panels) {
+    return FillPanels(shape, count, size, size, heads, panels, [&](Index head, int gate, Index k, Index unit) {
       return weight_hh[((head * Cell::gates + first_gate + gate) * size + unit) * size + k];
     });
-    packed += shape.blocks * shape.units * size * count;
   };
-  fill(0, first);
-  if constexpr (Cell::phases == 2) fill(first, Cell::gates - first);
+  Panel* second = fill(0, first, reinterpret_cast<Panel*>(packed));
+  if constexpr (Cell::phases == 2) fill(first, Cell::gates - first, second);
 }

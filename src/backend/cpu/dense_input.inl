@@ -28,14 +28,15 @@ HWY_INLINE void LoadBias(const Real* bias, Index hidden, Index head_size, Index 
 }
 
 /// `rows` steps of one slot, or one step of `rows` slots.
-template <class Real, class Cell, int first_gate, int gate_count, int width>
+template <class Panel, class Cell, int first_gate, int gate_count, int width>
 struct InputTile {
+  using Real = RealOf<Panel>;
   using L = Lanes<Real>;
   using V = typename L::V;
   static constexpr int vectors = gate_count * width;
   const DenseForward<Real>& job;
   Index head, first_unit;
-  const Real* panel;
+  const Panel* panel;
 
   template <int rows>
   HWY_INLINE void run(Index slot, Index step, bool along_steps) const {
@@ -65,16 +66,19 @@ struct InputTile {
 };
 
 /// Steps [begin, end) of a part, gates [first_gate, first_gate + gate_count).
-template <class Real, class Cell, int first_gate, int gate_count, int width>
-void InputProduct(const DenseForward<Real>& job, const Real* panels, const DensePart& part, Index begin, Index end) {
+template <class Panel, class Cell, int first_gate, int gate_count, int width>
+void InputProduct(const DenseForward<RealOf<Panel>>& job, const Panel* panels, const DensePart& part, Index begin,
+                  Index end) {
+  using Real = RealOf<Panel>;
   constexpr int most = MaxTileRows<Real, gate_count * width>();
   constexpr Index units = width * Lanes<Real>::lanes;
   const RowPlan& plan = job.plan;
   const Index blocks_per_head = (job.hidden / job.heads + units - 1) / units;
   const bool along_steps = end - begin >= part.slot_end - part.slot_begin;
   for (Index block = part.block_begin; block < part.block_end; ++block) {
-    const InputTile<Real, Cell, first_gate, gate_count, width> tile{
-        job, block / blocks_per_head, block % blocks_per_head * units, panels + block * job.input * gate_count * units};
+    const InputTile<Panel, Cell, first_gate, gate_count, width> tile{
+        job, block / blocks_per_head, block % blocks_per_head * units,
+        panels + block * PanelInputs<Panel>(job.input) * gate_count * units};
     if (along_steps) {
       for (Index slot = part.slot_begin; slot < part.slot_end && plan.length[slot] > begin; ++slot) {
         ForEachEvenTile<most>(begin, std::min(end, plan.length[slot]), [&](auto rows, Index step) HWY_ATTR {
@@ -94,23 +98,22 @@ void InputProduct(const DenseForward<Real>& job, const Real* panels, const Dense
 }
 
 /// The panels of weight_ih, cut into the same blocks: all inputs of a block's units.
-template <class Real, class Cell>
+template <class Panel, class Cell>
 std::size_t DenseInputPanels(Index input, Index hidden, Index heads) {
-  const PanelShape shape = ShapeOfPanels<Real>(FirstGroup<Cell>(), input, hidden / heads, heads);
-  return static_cast<std::size_t>(shape.blocks * shape.units * input * Cell::gates);
+  const PanelShape shape = ShapeOfPanels<Panel>(FirstGroup<Cell>(), input, hidden / heads, heads);
+  return PanelReals<Panel>(shape.blocks * shape.units * PanelInputs<Panel>(input) * Cell::gates);
 }
 
-template <class Real, class Cell>
-void PackDenseInput(Index input, Index hidden, Index heads, const Real* weight_ih, Real* packed) {
+template <class Panel, class Cell>
+void PackDenseInput(Index input, Index hidden, Index heads, const RealOf<Panel>* weight_ih, RealOf<Panel>* packed) {
   constexpr int first = FirstGroup<Cell>();
   const Index size = hidden / heads;
-  const PanelShape shape = ShapeOfPanels<Real>(first, input, size, heads);
-  const auto fill = [&](int first_gate, int count) {
-    FillPanels<Real>(shape, count, input, size, heads, packed, [&](Index head, int gate, Index k, Index unit) {
+  const PanelShape shape = ShapeOfPanels<Panel>(first, input, size, heads);
+  const auto fill = [&](int first_gate, int count, Panel* panels) {
+    return FillPanels(shape, count, input, size, heads, panels, [&](Index head, int gate, Index k, Index unit) {
       return weight_ih[((first_gate + gate) * hidden + head * size + unit) * input + k];
     });
-    packed += shape.blocks * shape.units * input * count;
   };
-  fill(0, first);
-  if constexpr (Cell::phases == 2) fill(first, Cell::gates - first);
+  Panel* second = fill(0, first, reinterpret_cast<Panel*>(packed));
+  if constexpr (Cell::phases == 2) fill(first, Cell::gates - first, second);
 }

@@ -38,8 +38,9 @@ struct StepPointwise {
   }
 };
 
-template <class Real, class Cell, int first_gate, int gate_count, int width, int blocks>
-HWY_INLINE void StepBlocks(const CellStep<Real>& job, const GateGroup<Real>& group, Index head, Index block) {
+template <class Panel, class Cell, int first_gate, int gate_count, int width, int blocks>
+HWY_INLINE void StepBlocks(const CellStep<RealOf<Panel>>& job, const GateGroup<Panel>& group, Index head, Index block) {
+  using Real = RealOf<Panel>;
   using L = Lanes<Real>;
   using V = typename L::V;
   constexpr int vectors = gate_count * width;
@@ -52,7 +53,8 @@ HWY_INLINE void StepBlocks(const CellStep<Real>& job, const GateGroup<Real>& gro
     LoadBias<Real, first_gate, gate_count, width>(job.bias_ih, job.hidden, head_size, head, first_unit, of_input[p]);
     LoadBias<Real, first_gate, gate_count, width>(job.bias_hh, job.hidden, head_size, head, first_unit, acc[p]);
   }
-  const Index panel_size = head_size * vectors * L::lanes, input_panel_size = job.input * vectors * L::lanes;
+  const Index panel_size = PanelInputs<Panel>(head_size) * vectors * L::lanes;
+  const Index input_panel_size = PanelInputs<Panel>(job.input) * vectors * L::lanes;
   AccumulatePanels<Real, blocks, vectors>(job.x, job.input, group.input_panels + global * input_panel_size,
                                           input_panel_size, of_input);
   AccumulatePanels<Real, blocks, vectors>(group.operand + head * head_size, head_size,
@@ -76,43 +78,46 @@ HWY_INLINE void StepBlocks(const CellStep<Real>& job, const GateGroup<Real>& gro
   }
 }
 
-template <class Real, class Cell, int first_gate, int gate_count, int width>
-HWY_INLINE void StepGroup(const CellStep<Real>& job, const GateGroup<Real>& group) {
-  constexpr Index units = width * Lanes<Real>::lanes;
+template <class Panel, class Cell, int first_gate, int gate_count, int width>
+HWY_INLINE void StepGroup(const CellStep<RealOf<Panel>>& job, const GateGroup<Panel>& group) {
+  constexpr Index units = width * Lanes<RealOf<Panel>>::lanes;
   const Index head_size = job.hidden / job.heads;
   // As many sums as two multipliers of four cycles' latency need, if the registers hold them.
   constexpr int most = gate_count * width >= 6 ? 1 : gate_count * width >= 3 ? 2 : 4;
   for (Index head = 0; head < job.heads; ++head) {
     ForEachTile<most>(0, (head_size + units - 1) / units, [&](auto blocks, Index block) HWY_ATTR {
-      StepBlocks<Real, Cell, first_gate, gate_count, width, decltype(blocks)::value>(job, group, head, block);
+      StepBlocks<Panel, Cell, first_gate, gate_count, width, decltype(blocks)::value>(job, group, head, block);
     });
   }
 }
 
-template <class Real, class Cell, int width>
-HWY_INLINE void StepWidth(const CellStep<Real>& job) {
+template <class Panel, class Cell, int width>
+HWY_INLINE void StepWidth(const CellStep<RealOf<Panel>>& job) {
+  const Panel* const panels = reinterpret_cast<const Panel*>(job.packed);
+  const Panel* const input_panels = reinterpret_cast<const Panel*>(job.packed_input);
   constexpr int first = FirstGroup<Cell>();
-  constexpr Index units = width * Lanes<Real>::lanes;
-  StepGroup<Real, Cell, 0, first, width>(job, {job.state_in[0], job.packed, job.packed_input, false});
+  constexpr Index units = width * Lanes<RealOf<Panel>>::lanes;
+  StepGroup<Panel, Cell, 0, first, width>(job, {job.state_in[0], panels, input_panels, false});
   if constexpr (Cell::phases == 2) {
     const Index head_size = job.hidden / job.heads;
     const Index in_first = (head_size + units - 1) / units * units * job.heads * first;
-    StepGroup<Real, Cell, first, Cell::gates - first, width>(
-        job, {job.operand, job.packed + in_first * head_size, job.packed_input + in_first * job.input, true});
+    StepGroup<Panel, Cell, first, Cell::gates - first, width>(
+        job, {job.operand, panels + in_first * PanelInputs<Panel>(head_size),
+              input_panels + in_first * PanelInputs<Panel>(job.input), true});
   }
 }
 
-template <class Real, class Cell>
-void RunDenseStep(const CellStep<Real>& job) {
+template <class Panel, class Cell>
+void RunDenseStep(const CellStep<RealOf<Panel>>& job) {
   constexpr int gates = FirstGroup<Cell>();
-  constexpr int most = MaxBlockVectors<Real>(gates);
-  const int width = BlockVectors<Real>(gates, job.hidden / job.heads);
-  if (width == 1) StepWidth<Real, Cell, 1>(job);
+  constexpr int most = MaxBlockVectors<RealOf<Panel>>(gates);
+  const int width = BlockVectors<RealOf<Panel>>(gates, job.hidden / job.heads);
+  if (width == 1) StepWidth<Panel, Cell, 1>(job);
   if constexpr (most >= 2) {
-    if (width == 2) StepWidth<Real, Cell, 2>(job);
+    if (width == 2) StepWidth<Panel, Cell, 2>(job);
   }
   if constexpr (most >= 4) {
-    if (width == 4) StepWidth<Real, Cell, 4>(job);
+    if (width == 4) StepWidth<Panel, Cell, 4>(job);
   }
   std::copy_n(job.next, job.hidden, job.y);
   std::copy_n(job.next, job.hidden, job.state_out[0]);

@@ -85,13 +85,28 @@ void use_isa(std::string_view name) {
 
 unsigned isa_generation() { return generation; }
 
+bool has_bf16_products() {
+#if HWY_ARCH_X86
+  static const bool has = __builtin_cpu_supports("avx512bf16") > 0;
+  return has;
+#else
+  return false;
+#endif
+}
+
 template <class Real>
-CellKernels<Real> cell_kernels(int cell) {
+CellKernels<Real> cell_kernels(int cell, Precision precision) {
   read_environment();
   CellKernels<Real> kernels;
   FillDenseForward(cell, kernels);
   FillDenseBackward(cell, kernels);
   FillScan(cell, kernels);
+  if (precision == Precision::full) return kernels;
+  if constexpr (std::is_same_v<Real, float>) {
+    FillBf16(cell, precision, kernels);
+  } else {
+    fail(ErrorCode::unsupported, "precision must be full for layers in double, not {}", to_string(precision));
+  }
   return kernels;
 }
 
@@ -119,8 +134,8 @@ ElementKernels<Real> element_kernels() {
   return kernels;
 }
 
-template CellKernels<float> cell_kernels<float>(int);
-template CellKernels<double> cell_kernels<double>(int);
+template CellKernels<float> cell_kernels<float>(int, Precision);
+template CellKernels<double> cell_kernels<double>(int, Precision);
 template CellKernels<float> given_kernels<float>(Given);
 template CellKernels<double> given_kernels<double>(Given);
 template ProductKernels<float> product_kernels<float>();

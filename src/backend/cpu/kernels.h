@@ -261,6 +261,8 @@ void FillDenseBackward(int cell, CellKernels<float>& kernels);
 void FillDenseBackward(int cell, CellKernels<double>& kernels);
 void FillScan(int cell, CellKernels<float>& kernels);
 void FillScan(int cell, CellKernels<double>& kernels);
+/// Instead of the others' forward passes.
+void FillBf16(int cell, Precision precision, CellKernels<float>& kernels);
 void FillProducts(ProductKernels<float>& kernels);
 void FillProducts(ProductKernels<double>& kernels);
 void FillElements(ElementKernels<float>& kernels);
@@ -273,9 +275,10 @@ void FillGiven(Given given, CellKernels<double>& kernels);
 template <class Real>
 CellKernels<Real> given_kernels(Given given);
 
-/// Kernels of the instruction set in use, `cell` as numbered by the list of cells.
+/// Kernels of the instruction set in use, `cell` as numbered by the list of cells. Throws Error(unsupported) for a
+/// precision that there is not.
 template <class Real>
-CellKernels<Real> cell_kernels(int cell);
+CellKernels<Real> cell_kernels(int cell, Precision precision = Precision::full);
 template <class Real>
 ProductKernels<Real> product_kernels();
 template <class Real>
@@ -286,6 +289,8 @@ std::vector<std::string_view> available_isas();
 std::string_view current_isa();
 /// Changes the set for kernels fetched from now on. Throws Error(unsupported) naming those there are.
 void use_isa(std::string_view name);
+/// Whether the chip multiplies bfloat16 by instructions that the set in use may be extended by (AVX-512 BF16).
+bool has_bf16_products();
 /// Grows whenever use_isa() was called, so that packed weights can be told to be stale.
 unsigned isa_generation();
 

@@ -2,6 +2,48 @@
 // A panel covers one block of `lanes * width` output units for `gates` gates: for each k, gates x width vectors.
 // Columns beyond the units of a head are zero.
 
+// Panels hold floats or doubles, or weights rounded to bfloat16: an element of Bf16Weight is multiplied in float, one
+// of Bf16Product with what it multiplies rounded to bfloat16 too, two products at a time.
+
+struct Bf16Weight {
+  std::uint16_t bits;
+};
+struct Bf16Product {
+  std::uint16_t bits;
+};
+
+template <class Panel>
+struct PanelTraits {
+  using Real = Panel;
+  static constexpr Index group = 1;  // inputs that lie side by side for each unit
+};
+template <>
+struct PanelTraits<Bf16Weight> {
+  using Real = float;
+  static constexpr Index group = 2;
+};
+template <>
+struct PanelTraits<Bf16Product> : PanelTraits<Bf16Weight> {};
+
+template <class Panel>
+using RealOf = typename PanelTraits<Panel>::Real;
+template <class Panel>
+concept Rounded = PanelTraits<Panel>::group == 2;
+
+/// Inputs in a panel for `k_count` of them; what is added is zero.
+template <class Panel>
+constexpr Index PanelInputs(Index k_count) {
+  constexpr Index group = PanelTraits<Panel>::group;
+  return (k_count + group - 1) / group * group;
+}
+
+/// Reals that hold so many elements of panels.
+template <class Panel>
+constexpr std::size_t PanelReals(Index elements) {
+  using Real = RealOf<Panel>;
+  return (static_cast<std::size_t>(elements) * sizeof(Panel) + sizeof(Real) - 1) / sizeof(Real);
+}
+
 /// acc[m][v] += sum over k of a[m][k] * panel[k][v], one k after the other for every m alike, so that a row's result
 /// does not depend on how many rows are computed with it. Returns the panel's end.
 template <class Real, int rows, int vectors>
@@ -82,8 +124,8 @@ constexpr int MaxStridedRows() {
 #endif
 }
 
-/// Rows of a tile of the dense engines, which are compiled for each number up to it. Narrow panels are those of heads of a
-/// vector or two, whose products are not what takes the time.
+/// Rows of a tile of the dense engines, which are compiled for each number up to it. Narrow panels are those of heads
+/// of a vector or two, whose products are not what takes the time.
 template <class Real, int vectors>
 constexpr int MaxTileRows() {
   return vectors < 3 ? std::min(4, MaxStridedRows<Real, vectors>()) : MaxStridedRows<Real, vectors>();
@@ -138,29 +180,54 @@ HWY_INLINE void WalkBlocks(const DensePart& part, Index step, Index run, const V
   }
 }
 
+/// To the nearest bfloat16, ties to even; NaN stays NaN.
+inline std::uint16_t RoundToBf16(float x) {
+  std::uint32_t bits;
+  std::memcpy(&bits, &x, sizeof(bits));
+  if (x != x) return static_cast<std::uint16_t>((bits >> 16) | 0x40u);
+  return static_cast<std::uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+}
+
+template <class Panel>
+inline Panel ToPanel(RealOf<Panel> x) {
+  if constexpr (Rounded<Panel>) {
+    return {RoundToBf16(x)};
+  } else {
+    return x;
+  }
+}
+
 /// How the units of all heads fall into blocks whose panels hold `gates` gates with `k_count` inputs each.
-template <class Real>
+template <class Panel>
 inline PanelShape ShapeOfPanels(int gates, Index k_count, Index head_size, Index heads) {
+  using Real = RealOf<Panel>;
   PanelShape shape;
   const int vectors = BlockVectors<Real>(gates, head_size);
   shape.units = vectors * Lanes<Real>::lanes;
   shape.blocks_per_head = (head_size + shape.units - 1) / shape.units;
   shape.blocks = shape.blocks_per_head * heads;
-  shape.size = static_cast<std::size_t>(shape.blocks * k_count * gates * shape.units);
+  shape.size = PanelReals<Panel>(shape.blocks * PanelInputs<Panel>(k_count) * gates * shape.units);
   return shape;
 }
 
-/// Fills panels, cut into blocks as `shape` says, from element(head, gate, k, unit).
-template <class Real, class Element>
-inline void FillPanels(const PanelShape& shape, int gates, Index k_count, Index head_size, Index heads, Real* packed,
-                       const Element& element) {
+/// Fills panels, cut into blocks as `shape` says, from element(head, gate, k, unit). Returns their end.
+template <class Panel, class Element>
+inline Panel* FillPanels(const PanelShape& shape, int gates, Index k_count, Index head_size, Index heads, Panel* packed,
+                         const Element& element) {
+  constexpr Index group = PanelTraits<Panel>::group;
   for (Index head = 0; head < heads; ++head) {
     for (Index first = 0; first < shape.blocks_per_head * shape.units; first += shape.units) {
-      for (Index k = 0; k < k_count; ++k) {
+      for (Index k = 0; k < k_count; k += group) {
         for (int gate = 0; gate < gates; ++gate) {
-          for (Index u = first; u < first + shape.units; ++u) *packed++ = u < head_size ? element(head, gate, k, u) : 0;
+          for (Index u = first; u < first + shape.units; ++u) {
+            for (Index i = k; i < k + group; ++i) {
+              const bool there = u < head_size && i < k_count;
+              *packed++ = ToPanel<Panel>(there ? element(head, gate, i, u) : RealOf<Panel>(0));
+            }
+          }
         }
       }
     }
   }
+  return packed;
 }

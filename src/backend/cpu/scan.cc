@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <cstring>
 #include <type_traits>
 
 #include "backend/cpu/isa.h"
@@ -41,10 +43,6 @@ void FillScans(CellKernels<Real>& kernels) {
 template <class Real, class Cell>
 void Fill(CellKernels<Real>& kernels) {
   FillScans<Real, Cell>(kernels);
-  kernels.scan_panels = &ScanPanels<Real, Cell>;
-  kernels.pack_scan = &PackScan<Real, Cell>;
-  kernels.step = &RunScanStep<Real, Cell>;
-  kernels.scan_layer = &RunScanLayer<Real, Cell>;
   kernels.scan_gradient_panels = &ScanGradientPanels<Real>;
   kernels.pack_scan_gradient = &PackScanGradient<Real>;
   kernels.pack_scan_input = &PackScanInput<Real>;
@@ -62,6 +60,7 @@ void FillByIndex(int cell, CellKernels<Real>& kernels) {
   PENSTOCK_SCAN_CELLS(PENSTOCK_FILL)
 #undef PENSTOCK_FILL
 #undef PENSTOCK_SKIP
+  FillScanLayersAs<Real>(cell, kernels);
 }
 
 template <class Real>

@@ -82,8 +82,10 @@ HWY_INLINE void LoadScanBias(const ScanLayer<Real>& job, Index channel, Index co
   }
 }
 
-template <class Real, class Cell, int rows>
-HWY_INLINE void ScanTile(const ScanLayer<Real>& job, const ScanSites<Real>& sites, Index first, Index block) {
+template <class Panel, class Cell, int rows>
+HWY_INLINE void ScanTile(const ScanLayer<RealOf<Panel>>& job, const ScanSites<RealOf<Panel>>& sites, Index first,
+                         Index block) {
+  using Real = RealOf<Panel>;
   using L = Lanes<Real>;
   using V = typename L::V;
   constexpr int G = Cell::gates;
@@ -93,24 +95,28 @@ HWY_INLINE void ScanTile(const ScanLayer<Real>& job, const ScanSites<Real>& site
   for (int m = 0; m < rows; ++m) {
     for (int g = 0; g < G; ++g) acc[m][g] = bias[g];
   }
-  AccumulateRows<Real, rows, G>(sites.x + first * sites.stride, sites.stride, job.input,
-                                job.packed + block * job.input * G * L::lanes, acc);
+  AccumulateRows<Real, rows, G>(
+      sites.x + first * sites.stride, sites.stride, job.input,
+      reinterpret_cast<const Panel*>(job.packed) + block * PanelInputs<Panel>(job.input) * G * L::lanes, acc);
   WalkGates<Real, Cell, rows>(sites.site + first, job.y.data != nullptr, job.hidden, channel, count, acc);
 }
 
 /// A single site: several vectors of channels at once.
-template <class Real, class Cell, int blocks>
-HWY_INLINE void ScanSingle(const ScanLayer<Real>& job, const Real* x, const ScanSite<Real>& site, Index block) {
+template <class Panel, class Cell, int blocks>
+HWY_INLINE void ScanSingle(const ScanLayer<RealOf<Panel>>& job, const RealOf<Panel>* x,
+                           const ScanSite<RealOf<Panel>>& site, Index block) {
+  using Real = RealOf<Panel>;
   using L = Lanes<Real>;
   using V = typename L::V;
   constexpr int G = Cell::gates;
-  const Index panel_size = job.input * G * L::lanes;
+  const Index panel_size = PanelInputs<Panel>(job.input) * G * L::lanes;
   V acc[blocks][G];
   for (int p = 0; p < blocks; ++p) {
     const Index channel = (block + p) * L::lanes;
     LoadScanBias<Real, Cell>(job, channel, std::min<Index>(L::lanes, job.hidden - channel), acc[p]);
   }
-  AccumulatePanels<Real, blocks, G>(x, job.input, job.packed + block * panel_size, panel_size, acc);
+  AccumulatePanels<Real, blocks, G>(x, job.input, reinterpret_cast<const Panel*>(job.packed) + block * panel_size,
+                                    panel_size, acc);
   for (int p = 0; p < blocks; ++p) {
     const Index channel = (block + p) * L::lanes, count = std::min<Index>(L::lanes, job.hidden - channel);
     WalkGates<Real, Cell, 1>(&site, job.y.data != nullptr, job.hidden, channel, count, &acc[p]);
@@ -118,8 +124,9 @@ HWY_INLINE void ScanSingle(const ScanLayer<Real>& job, const Real* x, const Scan
 }
 
 /// One step of one row.
-template <class Real, class Cell>
-void RunScanStep(const CellStep<Real>& step) {
+template <class Panel, class Cell>
+void RunScanStep(const CellStep<RealOf<Panel>>& step) {
+  using Real = RealOf<Panel>;
   constexpr Index lanes = Lanes<Real>::lanes;
   ScanLayer<Real> job;
   job.input = step.input;
@@ -130,13 +137,14 @@ void RunScanStep(const CellStep<Real>& step) {
   if (step.state_in[0] != step.state_out[0]) std::copy_n(step.state_in[0], step.hidden, step.state_out[0]);
   const ScanSite<Real> site{step.next, nullptr, step.state_out[0], false};
   ForEachTile<4>(0, (step.hidden + lanes - 1) / lanes, [&](auto blocks, Index block) HWY_ATTR {
-    ScanSingle<Real, Cell, decltype(blocks)::value>(job, step.x, site, block);
+    ScanSingle<Panel, Cell, decltype(blocks)::value>(job, step.x, site, block);
   });
   std::copy_n(step.next, step.hidden, step.y);
 }
 
-template <class Real, class Cell>
-void RunScanLayer(const ScanLayer<Real>& job, const ScanLayerPart& part) {
+template <class Panel, class Cell>
+void RunScanLayer(const ScanLayer<RealOf<Panel>>& job, const ScanLayerPart& part) {
+  using Real = RealOf<Panel>;
   constexpr int rows = MaxStridedRows<Real, Cell::gates>();
   ScanSites<Real> sites;
   Index slot = part.slot_begin, step = part.begin;
@@ -145,35 +153,49 @@ void RunScanLayer(const ScanLayer<Real>& job, const ScanLayerPart& part) {
     if (sites.count == 0) return;
     if (sites.count == 1) {
       ForEachTile<4>(part.block_begin, part.block_end, [&](auto blocks, Index block) HWY_ATTR {
-        ScanSingle<Real, Cell, decltype(blocks)::value>(job, sites.x, sites.site[0], block);
+        ScanSingle<Panel, Cell, decltype(blocks)::value>(job, sites.x, sites.site[0], block);
       });
       continue;
     }
     for (Index block = part.block_begin; block < part.block_end; ++block) {
       ForEachTile<rows>(0, sites.count, [&](auto tile, Index first) HWY_ATTR {
-        ScanTile<Real, Cell, decltype(tile)::value>(job, sites, first, block);
+        ScanTile<Panel, Cell, decltype(tile)::value>(job, sites, first, block);
       });
     }
   }
 }
 
 /// Panels of weight_ih [G*H, I]: for each vector of channels, for each input, the gates side by side.
-template <class Real, class Cell>
+template <class Panel, class Cell>
 std::size_t ScanPanels(Index input, Index hidden) {
-  constexpr Index lanes = Lanes<Real>::lanes;
-  return static_cast<std::size_t>((hidden + lanes - 1) / lanes * lanes * Cell::gates * input);
+  constexpr Index lanes = Lanes<RealOf<Panel>>::lanes;
+  return PanelReals<Panel>((hidden + lanes - 1) / lanes * lanes * Cell::gates * PanelInputs<Panel>(input));
 }
 
-template <class Real, class Cell>
-void PackScan(Index input, Index hidden, const Real* weight_ih, Real* packed) {
-  constexpr Index lanes = Lanes<Real>::lanes;
-  for (Index first = 0; first < hidden; first += lanes) {
-    for (Index k = 0; k < input; ++k) {
-      for (int gate = 0; gate < Cell::gates; ++gate) {
-        for (Index c = first; c < first + lanes; ++c) {
-          *packed++ = c < hidden ? weight_ih[(gate * hidden + c) * input + k] : Real(0);
-        }
-      }
-    }
-  }
+template <class Panel, class Cell>
+void PackScan(Index input, Index hidden, const RealOf<Panel>* weight_ih, RealOf<Panel>* packed) {
+  constexpr Index lanes = Lanes<RealOf<Panel>>::lanes;
+  const PanelShape vectors{.blocks_per_head = (hidden + lanes - 1) / lanes, .units = lanes};
+  FillPanels(vectors, Cell::gates, input, hidden, 1, reinterpret_cast<Panel*>(packed),
+             [&](Index, int gate, Index k, Index c) { return weight_ih[(gate * hidden + c) * input + k]; });
+}
+
+template <class Panel, class Cell>
+void FillScanLayerCell(CellKernels<RealOf<Panel>>& kernels) {
+  kernels.scan_panels = &ScanPanels<Panel, Cell>;
+  kernels.pack_scan = &PackScan<Panel, Cell>;
+  kernels.step = &RunScanStep<Panel, Cell>;
+  kernels.scan_layer = &RunScanLayer<Panel, Cell>;
+}
+
+template <class Panel>
+void FillScanLayersAs(int cell, CellKernels<RealOf<Panel>>& kernels) {
+  int index = 0;
+#define PENSTOCK_SKIP(Cell) ++index;
+#define PENSTOCK_FILL(Cell) \
+  if (index++ == cell) FillScanLayerCell<Panel, Cell>(kernels);
+  PENSTOCK_DENSE_CELLS(PENSTOCK_SKIP)
+  PENSTOCK_SCAN_CELLS(PENSTOCK_FILL)
+#undef PENSTOCK_FILL
+#undef PENSTOCK_SKIP
 }

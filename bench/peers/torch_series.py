@@ -1,0 +1,111 @@
+"""Trains PyTorch's nn.GRU or nn.LSTM on one column of a CSV file: the peer of `penstock train FILE.csv`.
+
+Same held-out part, normalisation, targets (the rows 1 to horizon behind each row), batches that walk through the file
+with their state, optimiser, schedule and clipping. The error is that of every forecast in the held-out part, made with
+the state of all rows before it, in the unit of the column. Prints one JSON object.
+"""
+
+import argparse
+import json
+import math
+import time
+
+import numpy as np
+import torch
+
+from forecasts import errors, read_column
+from torch_training import Optimiser, add_options, count, largest
+
+
+class Forecaster(torch.nn.Module):
+    def __init__(self, cell, hidden, layers, horizon, change, dropout):
+        super().__init__()
+        self.change = change
+        network = {"gru": torch.nn.GRU, "lstm": torch.nn.LSTM}[cell]
+        self.network = network(1, hidden, layers, batch_first=True, dropout=dropout)
+        self.head = torch.nn.Sequential(torch.nn.Dropout(dropout), torch.nn.Linear(hidden, horizon))
+
+    def forward(self, x, state=None):
+        output, state = self.network(x, state)
+        return self.head(output) + (x if self.change else 0), state
+
+
+def changed(state, function):
+    return tuple(map(function, state)) if isinstance(state, tuple) else function(state)
+
+
+def without_row(state, row):
+    """The state [layers, B, H] with one row restarted."""
+    keep = torch.ones(1, (state[0] if isinstance(state, tuple) else state).shape[1], 1)
+    keep[0, row] = 0
+    return changed(state, lambda s: s * keep)
+
+
+def run_window(model, x, state, restarts):
+    """Outputs over x [B, T, 1]; restarts: pairs (step, row) at which a row comes to the start of the file again."""
+    outputs, begin = [], 0
+    for step, row in sorted(restarts):
+        if step > begin:
+            output, state = model(x[:, begin:step], state)
+            outputs.append(output)
+        if state is not None:
+            state = without_row(state, row)
+        begin = step
+    output, state = model(x[:, begin:], state)
+    return torch.cat([*outputs, output], dim=1), state
+
+
+def train(model, series, arguments):
+    """series [rows], normalised: the training part alone."""
+    places, horizon = len(series) - 1, arguments.horizon
+    rows, length = arguments.batch, arguments.length
+    optimiser = Optimiser(model, arguments.learning_rate)
+    padded = np.concatenate([series, np.full(horizon, np.nan)])
+    starts = np.array([places * row // rows for row in range(rows)])[:, None]
+    steps = math.ceil(arguments.epochs * places / (rows * length))
+    state = None
+    for step in range(steps):
+        index = (starts + step * length + np.arange(length)) % places
+        restarts = [(int(t), int(row)) for row, t in zip(*np.nonzero(index == 0))]
+        x = torch.tensor(series[index][..., None], dtype=torch.float32)
+        targets = torch.tensor(padded[index[..., None] + 1 + np.arange(horizon)], dtype=torch.float32)
+        outputs, state = run_window(model, x, state, restarts)
+        known = ~torch.isnan(targets)
+        optimiser.step(((outputs - targets)[known] ** 2).mean(), (step + 1) / steps)
+        state = changed(state, lambda s: s.detach())
+    return steps
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("csv")
+    parser.add_argument("column")
+    parser.add_argument("--horizon", type=int, default=1)
+    parser.add_argument("--change", action="store_true", help="the head says the change from the row that was read")
+    parser.add_argument("--validation-fraction", type=float, default=0.2)
+    add_options(parser, batch=16, length=64, epochs=70.0, dropout=0.2)
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    torch.manual_seed(arguments.seed)
+    series = read_column(arguments.csv, arguments.column)
+    training = len(series) - int(len(series) * arguments.validation_fraction)
+    mean, scale = series[:training].mean(), series[:training].std()
+    normal = (series - mean) / scale
+    model, hidden = largest(
+        lambda size: Forecaster(arguments.cell, size, arguments.layers, arguments.horizon, arguments.change,
+                                arguments.dropout),
+        arguments.parameters)
+    began = time.process_time()
+    steps = train(model, normal[:training], arguments)
+    seconds = time.process_time() - began
+    model.eval()
+    with torch.inference_mode():
+        outputs, _ = model(torch.tensor(normal[None, :, None], dtype=torch.float32))
+    print(json.dumps({
+        "peer": f"torch {torch.__version__} nn.{arguments.cell.upper()}", "hidden": hidden, "parameters": count(model),
+        "steps": steps, "cpu_seconds": round(seconds, 2),
+        **errors(outputs[0].double().numpy() * scale + mean, series, training - 1)}))
+
+
+if __name__ == "__main__":
+    main()

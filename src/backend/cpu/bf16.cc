@@ -1,0 +1,76 @@
+// The forward engines over weights rounded to bfloat16, for every instruction set.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backend/cpu/bf16.cc"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include "backend/cpu/isa.h"
+#include "backend/cpu/kernels.h"
+
+#include <hwy/foreach_target.h>  // must come before highway.h
+
+#include <hwy/cache_control.h>
+#include <hwy/highway.h>
+
+// What AVX-512 multiplies in bfloat16 came after the instruction set that Highway calls so: chips are asked for it.
+#undef PENSTOCK_BF16_PRODUCTS
+#define PENSTOCK_BF16_PRODUCTS (HWY_TARGET == HWY_AVX3)
+
+#if PENSTOCK_BF16_PRODUCTS
+HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",avx512bf16")
+#else
+HWY_BEFORE_NAMESPACE();
+#endif
+namespace penstock::cpu::HWY_NAMESPACE {
+namespace {
+
+#include "backend/cpu/target.inl"
+
+#include "backend/cpu/panel.inl"
+
+#include "backend/cpu/panel_bf16.inl"
+
+#include "backend/cpu/dense_input.inl"
+
+#include "backend/cpu/dense_forward.inl"
+
+#include "backend/cpu/dense_step.inl"
+
+#include "backend/cpu/dense_forward_fill.inl"
+
+#include "backend/cpu/scan_layer.inl"
+
+template <class Panel>
+void FillAs(int cell, CellKernels<float>& kernels) {
+  FillDenseForwardAs<Panel>(cell, kernels);
+  FillScanLayersAs<Panel>(cell, kernels);
+}
+
+}  // namespace
+
+void FillRounded(int cell, Precision precision, CellKernels<float>& kernels) {
+#if PENSTOCK_BF16_PRODUCTS
+  if (precision == Precision::bf16 && has_bf16_products()) return FillAs<Bf16Product>(cell, kernels);
+#endif
+  static_cast<void>(precision);
+  FillAs<Bf16Weight>(cell, kernels);
+}
+
+}  // namespace penstock::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace penstock::cpu {
+
+HWY_EXPORT(FillRounded);
+
+void FillBf16(int cell, Precision precision, CellKernels<float>& kernels) {
+  HWY_DYNAMIC_DISPATCH(FillRounded)(cell, precision, kernels);
+}
+
+}  // namespace penstock::cpu
+#endif  // HWY_ONCE

@@ -1,0 +1,140 @@
+// Weights in 16 bits: the same as floats that bfloat16 has, to the bit; and inputs rounded too, within what that costs.
+
+#include <bit>
+#include <cstring>
+
+#include "nn/check_cell.h"
+#include "penstock/system.h"
+#include "support/expect_error.h"
+
+namespace penstock::test {
+namespace {
+
+class CellsInBf16 : public CellTest {};
+
+/// To the nearest bfloat16, ties to even, by arithmetic alone: 8 bits of precision are left.
+float rounded(float x) {
+  if (x == 0.0f || !std::isfinite(x)) return x;
+  int exponent = 0;
+  const double mantissa = std::frexp(double{x}, &exponent);  // in [0.5, 1)
+  return static_cast<float>(std::ldexp(std::nearbyint(std::ldexp(mantissa, 8)), exponent - 8));
+}
+
+/// The same network with its matrices rounded.
+Recurrent<float> make_rounded_network(const std::string& cell, const Case& c) {
+  Recurrent<float> network = make_network<float>(cell, c);
+  for (auto& parameter : network.parameters()) {
+    if (!parameter.name.starts_with("weight")) continue;
+    for (float& x : parameter.value) x = rounded(x);
+  }
+  network.weights_changed();
+  return network;
+}
+
+std::vector<Case> cases() {
+  std::vector<Case> all = shape_cases();
+  all.push_back(everything());
+  all.push_back({.name = "heads", .input = 7, .hidden = 34, .heads = 2, .rows = 5, .steps = 6});
+  // Wider than what is rounded in one go, and both sizes odd.
+  all.push_back({.name = "wide", .input = 261, .hidden = 263, .rows = 3, .steps = 3});
+  return all;
+}
+
+TEST_P(CellsInBf16, RoundedWeightsAreFloatsToTheBit) {
+  for (const std::string& isa : system_info().isas) {
+    select_isa(isa);
+    for (const Case& c : cases()) {
+      if (!c.applies_to(info())) continue;
+      SCOPED_TRACE(testing::Message() << isa << ", " << c.name);
+      Recurrent<float> network = make_network<float>(cell(), c);
+      Recurrent<float> already = make_rounded_network(cell(), c);
+      const Inputs<float> in = make_inputs(network, c);
+      const Outputs<float> got = run(network, in, {.precision = Precision::bf16_weights});
+      const Outputs<float> want = run(already, in);
+      EXPECT_TRUE(same_bits(got.y, want.y)) << "y";
+      EXPECT_TRUE(same_bits(got.state_out, want.state_out)) << "state out";
+      expect_same_bits(run(already, in, {.precision = Precision::bf16_weights}), want);
+    }
+  }
+  select_isa(system_info().isas.front());
+}
+
+TEST_P(CellsInBf16, RoundedProductsAreAsGoodAsTheirInputs) {
+  for (const Case& c : cases()) {
+    if (!c.applies_to(info())) continue;
+    SCOPED_TRACE(c.name);
+    Recurrent<float> network = make_rounded_network(cell(), c);
+    const Inputs<float> in = make_inputs(network, c);
+    const Outputs<double> want = expected(network, in);
+    const Outputs<float> got = run(network, in, {.precision = Precision::bf16});
+    // An input is wrong by 2^-9 of itself where floats are by 2^-24: the formula for another epsilon.
+    const double tolerance = 0x1p15 * tolerances(network, in, c).forward;
+    EXPECT_TRUE(close(got.y, want.y, tolerance, forward_terms)) << "y";
+    EXPECT_TRUE(close(got.state_out, want.state_out, tolerance, forward_terms)) << "state out";
+  }
+}
+
+TEST_P(CellsInBf16, RoundedInputsLoseNothingMore) {
+  // Scan cells multiply nothing but the input: where it is rounded beforehand, only sums are left to round.
+  if (!info().scan) GTEST_SKIP() << "multiplies its state too";
+  for (const Case& c : cases()) {
+    if (c.layers > 1 || !c.applies_to(info())) continue;
+    SCOPED_TRACE(c.name);
+    Recurrent<float> network = make_rounded_network(cell(), c);
+    Inputs<float> in = make_inputs(network, c);
+    for (float& x : in.x) x = rounded(x);
+    expect_close(network.spec(), run(network, in, {.precision = Precision::bf16}), expected(network, in),
+                 tolerances(network, in, c));
+  }
+}
+
+TEST_P(CellsInBf16, StepsAndRowsMeetTheSequenceToTheBit) {
+  const Case c{.name = "steps", .input = 7, .hidden = 33, .layers = 2, .rows = 5, .steps = 9};
+  Recurrent<float> network = make_network<float>(cell(), c);
+  const Inputs<float> in = make_inputs(network, c);
+  for (const Precision precision : {Precision::bf16_weights, Precision::bf16}) {
+    SCOPED_TRACE(to_string(precision));
+    const Execution execution{.exact = true, .precision = precision};
+    const Outputs<float> want = run(network, in, execution);
+    for (Index b = 0; b < c.rows; ++b) {
+      std::vector<float> state(static_cast<std::size_t>(network.state_size())), y(static_cast<std::size_t>(c.hidden));
+      for (Index k = 0; k < network.state_size() / c.hidden; ++k) {
+        std::copy_n(&in.state_in[(k * c.rows + b) * c.hidden], c.hidden, &state[k * c.hidden]);
+      }
+      for (Index t = 0; t < c.steps; ++t) {
+        network.step(1, &in.x[(b * c.steps + t) * c.input], y.data(), state.data(), execution);
+        const auto from = want.y.begin() + (b * c.steps + t) * c.hidden;
+        ASSERT_TRUE(same_bits(y, std::vector<float>(from, from + c.hidden))) << "row " << b << ", step " << t;
+      }
+    }
+  }
+}
+
+TEST_P(CellsInBf16, NanAndInfinityGetThrough) {
+  const Case c{.name = "nan", .input = 3, .hidden = 5, .rows = 2, .steps = 2, .state = false};
+  for (const Precision precision : {Precision::bf16_weights, Precision::bf16}) {
+    SCOPED_TRACE(to_string(precision));
+    Recurrent<float> network = make_network<float>(cell(), c);
+    Inputs<float> in = make_inputs(network, c);
+    in.x[0] = std::numeric_limits<float>::quiet_NaN();
+    EXPECT_TRUE(std::isnan(run(network, in, {.precision = precision}).y[0]));
+    in.x[0] = 1.0f;
+    // The NaN of which bfloat16 would keep no bit that tells it from infinity.
+    network.parameters()[0].value[0] = std::bit_cast<float>(0x7f800001u);
+    network.weights_changed();
+    EXPECT_TRUE(std::isnan(run(network, in, {.precision = precision}).y[0]));
+  }
+}
+
+TEST_P(CellsInBf16, DoubleHasFullPrecisionOnly) {
+  const Case c{.name = "double", .rows = 1, .steps = 2};
+  Recurrent<double> network = make_network<double>(cell(), c);
+  const Inputs<double> in = make_inputs(network, c);
+  expect_error(ErrorCode::unsupported, "precision must be full for layers in double, not bf16",
+               [&] { run(network, in, {.precision = Precision::bf16}); });
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, CellsInBf16, testing::ValuesIn(cell_names()), test_name);
+
+}  // namespace
+}  // namespace penstock::test
