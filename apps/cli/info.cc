@@ -45,6 +45,9 @@ void add_cuda(std::string& out, const CudaInfo& cuda) {
     line(out, "gpu compiler", fmt::format("NVRTC {}, {}", cuda.compiler, printable(cuda.compiler_at)));
     line(out, "gpu kernels", cuda.cache.empty() ? "not kept on disk" : "kept in " + printable(cuda.cache));
   }
+  if (!cuda.products.empty()) {
+    line(out, "gpu products", fmt::format("cuBLASLt {}, {}", cuda.products, printable(cuda.products_at)));
+  }
 }
 
 Json cuda_json(const CudaInfo& cuda) {
@@ -59,8 +62,10 @@ Json cuda_json(const CudaInfo& cuda) {
                     {"l2_bytes", gpu.l2_bytes},
                     {"memory_bytes", gpu.memory_bytes}});
   }
-  return {{"missing", cuda.missing},         {"driver", cuda.driver}, {"compiler", cuda.compiler},
-          {"compiler_at", cuda.compiler_at}, {"cache", cuda.cache},   {"gpus", gpus}};
+  return {{"missing", cuda.missing},   {"driver", cuda.driver},
+          {"compiler", cuda.compiler}, {"compiler_at", cuda.compiler_at},
+          {"products", cuda.products}, {"products_at", cuda.products_at},
+          {"cache", cuda.cache},       {"gpus", gpus}};
 }
 
 std::string machine_text() {

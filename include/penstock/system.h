@@ -22,6 +22,8 @@ struct CudaInfo {
   std::string driver;       ///< Newest CUDA that the driver runs, "13.0"; empty without a driver.
   std::string compiler;     ///< Version of NVRTC, which compiles kernels; empty if there is none.
   std::string compiler_at;  ///< The file it was loaded from.
+  std::string products;     ///< Version of cuBLASLt, which multiplies matrices; empty if there is none.
+  std::string products_at;  ///< The file it was loaded from.
   std::string cache;        ///< Folder of compiled kernels; empty if they are not kept.
   std::vector<GpuInfo> gpus;
 };

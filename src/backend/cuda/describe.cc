@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "backend/cuda/blas.h"
 #include "backend/cuda/device.h"
 #include "backend/cuda/disk_cache.h"
 #include "backend/cuda/driver.h"
@@ -40,6 +41,9 @@ CudaInfo cuda_info() {
     info.compiler = fmt::format("{}.{}", compiler.major, compiler.minor);
     info.compiler_at = compiler.origin;
   }
+  const Blas& blas = find_blas();
+  info.products = blas.version;
+  info.products_at = blas.origin;
   try {
     for (int i = 0; i < device_count(); ++i) info.gpus.push_back(describe_gpu(describe_device(i)));
     if (info.missing.empty()) nvrtc();  // says what to install
