@@ -8,12 +8,12 @@ PREFIX ?= /usr/local
 CTEST := ctest --no-tests=error --parallel $(JOBS)
 VENV := build/venv
 
-.PHONY: help demo build test check python sanitize lint format install clean setup setup-test configured-test pytest
+.PHONY: help demo build test test-gpu check python sanitize lint format install clean setup setup-test configured-test pytest
 .NOTPARALLEL:
 
 help: ## Say what there is to make
 	@echo 'Penstock: gated recurrent networks. What there is to make:'
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "  make %-9s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "  make %-9s %s\n", $$1, $$2 }'
 
 demo: build ## Install what is missing, build, train a model on a text, let it write and stream (a few minutes)
 	@tools/demo.sh build/release/penstock build/demo
@@ -24,11 +24,15 @@ build: setup ## Build the library and the program into build/release
 	@$(call configure,release)
 	@cmake --build --preset release --parallel $(JOBS)
 
-check: configured-test ## Build and run the C++ tests
+check: configured-test $(VENV)/ready ## Build and run the C++ tests
 	@cmake --build --preset test --parallel $(JOBS)
-	@$(CTEST) --preset test
+	@VIRTUAL_ENV=$(abspath $(VENV)) PENSTOCK_TEST_NVRTC=required $(CTEST) --preset test
 
 python: pytest ## Run the Python tests, in a virtual environment in build/
+
+test-gpu: configured-test ## Run the tests of the GPU on this machine's, also under compute-sanitizer
+	@cmake --build --preset test --parallel $(JOBS) --target gpu_tests
+	@tools/test_gpu.sh build/release/tests
 
 sanitize: setup-test ## Build and run the C++ tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	@$(call configure,sanitize)

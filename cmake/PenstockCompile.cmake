@@ -45,6 +45,17 @@ function(penstock_layer folder)
   target_link_libraries(${target} PUBLIC ${arg_LINKS})
 endfunction()
 
+# penstock_embed_kernels(<layer>): the texts that NVRTC compiles at run time become part of that layer.
+function(penstock_embed_kernels layer)
+  file(GLOB texts CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/backend/cuda/kernels/* ${PROJECT_SOURCE_DIR}/src/cells/*.h)
+  set(output ${PROJECT_BINARY_DIR}/generated/kernel_sources.cc)
+  set(script ${PROJECT_SOURCE_DIR}/cmake/embed_kernels.cmake)
+  add_custom_command(OUTPUT ${output}
+                     COMMAND ${CMAKE_COMMAND} -D root=${PROJECT_SOURCE_DIR}/src -D output=${output} -P ${script}
+                     DEPENDS ${texts} ${script} COMMENT "Embedding the texts of CUDA kernels" VERBATIM)
+  target_sources(penstock_${layer}_objects PRIVATE ${output})
+endfunction()
+
 # penstock_library(LAYERS <folders> LINKS <libraries>): all layers in one library, which shows its users the public
 # headers and nothing else. Static unless BUILD_SHARED_LIBS says otherwise.
 function(penstock_library)

@@ -6,3 +6,5 @@ find_package(CLI11 REQUIRED)
 find_package(OpenMP REQUIRED COMPONENTS CXX)
 find_package(hwy 1.0 REQUIRED)
 find_package(dnnl REQUIRED)
+# Hashes of compiled kernels; only its header is used.
+find_path(XXHASH_INCLUDE_DIR xxhash.h REQUIRED)

@@ -28,6 +28,46 @@ std::string cache_sizes(const SystemInfo& system) {
   return fmt::format("L1d {}, L2 {}, L3 {}", size(system.l1_data_bytes), size(system.l2_bytes), size(system.l3_bytes));
 }
 
+std::string gpu_text(const GpuInfo& gpu) {
+  const auto kib = [](long long bytes) { return with_commas(bytes / 1024); };
+  return fmt::format(
+      "{}, compute capability {}, {} multiprocessors of {} registers and {} KiB shared memory ({} a block), "
+      "L2 {} KiB, memory {}",
+      printable(gpu.name), gpu.compute_capability, gpu.multiprocessors, with_commas(gpu.registers),
+      kib(gpu.shared_bytes), kib(gpu.block_bytes), kib(gpu.l2_bytes), byte_size(static_cast<double>(gpu.memory_bytes)));
+}
+
+void add_cuda(std::string& out, const CudaInfo& cuda) {
+  for (const GpuInfo& gpu : cuda.gpus) line(out, "gpu", gpu_text(gpu));
+  if (!cuda.missing.empty()) line(out, "gpu", "none that can be used: " + printable(cuda.missing));
+  if (!cuda.driver.empty()) line(out, "gpu driver", "runs CUDA " + cuda.driver);
+  if (!cuda.compiler.empty()) {
+    line(out, "gpu compiler", fmt::format("NVRTC {}, {}", cuda.compiler, printable(cuda.compiler_at)));
+    line(out, "gpu kernels", cuda.cache.empty() ? "not kept on disk" : "kept in " + printable(cuda.cache));
+  }
+  if (!cuda.products.empty()) {
+    line(out, "gpu products", fmt::format("cuBLASLt {}, {}", cuda.products, printable(cuda.products_at)));
+  }
+}
+
+Json cuda_json(const CudaInfo& cuda) {
+  Json gpus = Json::array();
+  for (const GpuInfo& gpu : cuda.gpus) {
+    gpus.push_back({{"name", gpu.name},
+                    {"compute_capability", gpu.compute_capability},
+                    {"multiprocessors", gpu.multiprocessors},
+                    {"registers", gpu.registers},
+                    {"shared_bytes", gpu.shared_bytes},
+                    {"block_bytes", gpu.block_bytes},
+                    {"l2_bytes", gpu.l2_bytes},
+                    {"memory_bytes", gpu.memory_bytes}});
+  }
+  return {{"missing", cuda.missing},   {"driver", cuda.driver},
+          {"compiler", cuda.compiler}, {"compiler_at", cuda.compiler_at},
+          {"products", cuda.products}, {"products_at", cuda.products_at},
+          {"cache", cuda.cache},       {"gpus", gpus}};
+}
+
 std::string machine_text() {
   const SystemInfo system = system_info();
   std::string out;
@@ -37,6 +77,7 @@ std::string machine_text() {
   line(out, "threads", fmt::format("{}", system.threads));
   line(out, "caches", cache_sizes(system));
   line(out, "products", system.gemm);
+  add_cuda(out, cuda_info());
   line(out, "tasks", fmt::format("task:{}", fmt::join(task_names(), ", task:")));
   out += "\ncell         kind   gates  states\n";
   for (const CellInfo& cell : cells()) {
@@ -56,17 +97,12 @@ Json machine_json() {
                    {"states", cell.states},
                    {"description", cell.description}});
   }
-  return {{"version", system.version},
-          {"cpu", system.cpu},
-          {"isa", system.isa},
-          {"isas", system.isas},
-          {"threads", system.threads},
-          {"l1_data_bytes", system.l1_data_bytes},
-          {"l2_bytes", system.l2_bytes},
-          {"l3_bytes", system.l3_bytes},
-          {"gemm", system.gemm},
-          {"tasks", task_names()},
-          {"cells", all}};
+  return {{"version", system.version},   {"cpu", system.cpu},
+          {"isa", system.isa},           {"isas", system.isas},
+          {"threads", system.threads},   {"l1_data_bytes", system.l1_data_bytes},
+          {"l2_bytes", system.l2_bytes}, {"l3_bytes", system.l3_bytes},
+          {"gemm", system.gemm},         {"cuda", cuda_json(cuda_info())},
+          {"tasks", task_names()},       {"cells", all}};
 }
 
 std::string columns_text(const std::vector<Column>& columns) {

@@ -14,6 +14,8 @@ enum class ErrorCode {
   numerical,         ///< NaN or infinity where it cannot be skipped any longer.
   unsupported,       ///< Valid, but not available in this build or on this machine.
   interrupted,       ///< The user asked to stop; whatever had to be saved is saved.
+  out_of_memory,     ///< The device has too little free memory; the message says how much was asked for.
+  device_failure,    ///< The device or its driver reported a fault; results since the last synchronisation are lost.
 };
 
 /// The only exception type that Penstock throws on purpose. `what()` is one line for a person.

@@ -225,6 +225,8 @@ def test_readable_bytes(models):
 def test_info(models):
     machine = run("info", "--json").json()
     text = run("info").out
+    assert machine["cuda"]["gpus"] or machine["cuda"]["missing"], "either GPUs or why there are none"
+    assert "\ngpu  " in text
     assert machine["isa"] in machine["isas"] and machine["cpu"] in text
     assert {"lstm", "mingru"} <= {cell["name"] for cell in machine["cells"]}
     for cell in machine["cells"]:

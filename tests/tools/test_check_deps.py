@@ -29,6 +29,7 @@ CLEAN = {
     "src/stream/session.cc": '#include "nn/layer.h"\n',
     "oracle/cells.h": '#include "penstock/types.h"\n',
     "bench/suite.h": '#include "base/check.h"\n#include "oracle/cells.h"\n#include "penstock/model.h"\n',
+    "bench/cuda/times.cc": '#include <fmt/format.h>\n#include "base/check.h"\n#include "bench/suite.h"\n',
     "apps/cli/main.cc": '#include <CLI/CLI.hpp>\n#include "bench/suite.h"\n#include "penstock/model.h"\n#include "verbs.h"\n',
     "apps/cli/verbs.h": "",
 }

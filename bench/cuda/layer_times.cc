@@ -1,0 +1,255 @@
+// Times of minGRU and minLSTM layers on a GPU, each checked in the same run:
+//   cuda_layer_times [CELL,STORAGE,B,T,I,H ...]    STORAGE: f32, bf16, f16, or tf32 (f32, with products in tf32)
+// A wrong result prints no time, and the program exits with status 1.
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstdio>
+
+#include "backend/cuda/layer.h"
+#include "bench/cuda/measure.h"
+#include "penstock/error.h"
+
+namespace {
+
+using namespace penstock;               // NOLINT(google-build-using-namespace)
+using namespace penstock::bench::cuda;  // NOLINT(google-build-using-namespace)
+
+struct Case {
+  LayerSpec spec;
+  Index rows = 1, steps = 1;
+
+  Index positions() const { return rows * steps; }
+  Index width() const { return scan_rule(spec.cell).gates * spec.hidden; }
+};
+
+Case parse(const std::string& text) {
+  char cell[16] = {}, storage[8] = {};
+  long long rows = 0, steps = 0, input = 0, hidden = 0;
+  if (std::sscanf(text.c_str(), "%15[^,],%7[^,],%lld,%lld,%lld,%lld", cell, storage, &rows, &steps, &input, &hidden) !=
+      6) {
+    throw Error(ErrorCode::invalid_argument, "CASE must be CELL,STORAGE,B,T,I,H, not '" + text + "'");
+  }
+  Case c{.spec = {.cell = cell, .input = input, .hidden = hidden}, .rows = rows, .steps = steps};
+  c.spec.tf32 = storage == std::string("tf32");
+  if (c.spec.tf32) c.spec.storage = Storage::f32;
+  for (const Storage s : {Storage::f32, Storage::bf16, Storage::f16}) {
+    if (storage == std::string(to_string(s))) c.spec.storage = s;
+  }
+  return c;
+}
+
+struct Run {
+  const Case& c;
+  Stream& stream;
+  Storage storage;
+  Pattern x_values, w_values, b_values, dy_values;
+  Buffer x, weight, bias, gates, y, dy, dx, dweight, dbias, workspace;
+
+  Run(const Case& which, Stream& on)
+      : c(which),
+        stream(on),
+        storage(c.spec.storage),
+        x_values(random_pattern(1, -1, 1, storage)),
+        w_values(random_pattern(2, -1 / std::sqrt(static_cast<double>(c.spec.input)),
+                                1 / std::sqrt(static_cast<double>(c.spec.input)), storage)),
+        b_values(random_pattern(3, -1, 1, storage)),
+        dy_values(random_pattern(4, -1, 1, storage)) {
+    x = tensor(on, c.positions() * c.spec.input, x_values, storage);
+    weight = tensor(on, c.width() * c.spec.input, w_values, storage);
+    bias = tensor(on, c.width(), b_values, storage);
+    dy = tensor(on, c.positions() * c.spec.hidden, dy_values, storage);
+    const auto room = [&](Index count, Storage of) {
+      Buffer buffer(on, static_cast<std::size_t>(count * size_of(of)));
+      buffer.fill(0xff);
+      return buffer;
+    };
+    gates = room(c.positions() * c.width(), storage);
+    y = room(c.positions() * c.spec.hidden, storage);
+    dx = room(c.positions() * c.spec.input, storage);
+    dweight = room(c.width() * c.spec.input, c.spec.gradients);
+    dbias = room(c.width(), c.spec.gradients);
+  }
+
+  DeviceSequence sequence(const Buffer& buffer, Index channels) const {
+    return {buffer.address(), c.steps * channels, channels};
+  }
+  LayerBatch batch() const { return {.rows = c.rows, .steps = c.steps}; }
+  LayerForward forward() const {
+    LayerForward call;
+    call.batch = batch();
+    call.x = sequence(x, c.spec.input);
+    call.y = sequence(y, c.spec.hidden);
+    call.weights = {weight.address(), bias.address()};
+    call.gates = gates.address();
+    return call;
+  }
+  LayerBackward backward() const {
+    LayerBackward call;
+    call.batch = batch();
+    call.x = sequence(x, c.spec.input);
+    call.y = sequence(y, c.spec.hidden);
+    call.dy = sequence(dy, c.spec.hidden);
+    call.dx = sequence(dx, c.spec.input);
+    call.weights = {weight.address(), 0};
+    call.gradients = {dweight.address(), dbias.address()};
+    call.gates = call.dgates = gates.address();
+    return call;
+  }
+
+  double gate_value(Index position, Index unit) const {
+    double sum = b_values.at(unit);
+    for (Index i = 0; i < c.spec.input; ++i) {
+      sum += x_values.at(position * c.spec.input + i) * w_values.at(unit * c.spec.input + i);
+    }
+    return sum;
+  }
+
+  /// Greatest error of y, of the weights' and the bias' gradients at one unit, and of dx at one position, each relative
+  /// to the greatest value there. `gates` holds their gradients.
+  double error(Index unit) const {
+    const Index G = c.width() / c.spec.hidden;
+    std::vector<std::vector<double>> dw(static_cast<std::size_t>(G), std::vector<double>(c.spec.input, 0.0));
+    std::vector<double> db(static_cast<std::size_t>(G), 0.0);
+    double worst_y = 0, scale_y = 0;
+    for (Index row = 0; row < c.rows; ++row) {
+      std::vector<Step> steps;
+      double h = 0;
+      for (Index t = 0; t < c.steps; ++t) {
+        std::vector<double> gate;
+        for (Index g = 0; g < G; ++g) gate.push_back(gate_value(row * c.steps + t, g * c.spec.hidden + unit));
+        steps.push_back(textbook_step(c.spec.cell, gate, h));
+        h = steps.back().h;
+        scale_y = std::max(scale_y, std::abs(h));
+      }
+      const std::vector<double> got = column(y, row, c.spec.hidden, unit);
+      for (Index t = 0; t < c.steps; ++t) worst_y = std::max(worst_y, off(got[t], steps[t].h));
+      double dh = 0;
+      for (Index t = c.steps - 1; t >= 0; --t) {
+        const Index position = row * c.steps + t;
+        dh += dy_values.at(position * c.spec.hidden + unit);
+        for (std::size_t g = 0; g < db.size(); ++g) {
+          const double gradient = dh * steps[t].by_gates[g];
+          db[g] += gradient;
+          for (Index i = 0; i < c.spec.input; ++i) dw[g][i] += gradient * x_values.at(position * c.spec.input + i);
+        }
+        dh *= steps[t].keep;
+      }
+    }
+    double worst = worst_y / scale_y;
+    for (std::size_t g = 0; g < db.size(); ++g) {
+      const Index row = static_cast<Index>(g) * c.spec.hidden + unit;
+      dw[g].push_back(db[g]);
+      std::vector<double> got = elements(dweight, row * c.spec.input, c.spec.input, c.spec.gradients, stream);
+      got.push_back(elements(dbias, row, 1, c.spec.gradients, stream)[0]);
+      worst = std::max(worst, relative(got, dw[g]));
+    }
+    return std::max(worst, dx_error(c.positions() / 2));
+  }
+
+  /// dx at one position against the product of the gates' gradients that the GPU has there.
+  double dx_error(Index position) const {
+    const std::vector<double> dgates = elements(gates, position * c.width(), c.width(), storage, stream);
+    std::vector<double> want(static_cast<std::size_t>(c.spec.input), 0.0);
+    for (Index unit = 0; unit < c.width(); ++unit) {
+      for (Index i = 0; i < c.spec.input; ++i) want[i] += dgates[unit] * w_values.at(unit * c.spec.input + i);
+    }
+    return relative(elements(dx, position * c.spec.input, c.spec.input, storage, stream), want);
+  }
+
+  static double off(double got, double want) {
+    const double difference = std::abs(got - want);
+    return std::isnan(difference) ? 1e30 : difference;
+  }
+  static double relative(const std::vector<double>& got, const std::vector<double>& want) {
+    double worst = 0, scale = 1e-30;
+    for (std::size_t i = 0; i < want.size(); ++i) {
+      worst = std::max(worst, off(got[i], want[i]));
+      scale = std::max(scale, std::abs(want[i]));
+    }
+    return worst / scale;
+  }
+  std::vector<double> column(const Buffer& buffer, Index row, Index channels, Index unit) const {
+    const std::vector<double> all = elements(buffer, row * c.steps * channels, c.steps * channels, storage, stream);
+    std::vector<double> values;
+    for (Index t = 0; t < c.steps; ++t) values.push_back(all[static_cast<std::size_t>(t * channels + unit)]);
+    return values;
+  }
+};
+
+/// Rounding of x W^T, of the gates and of y, and on the way back of their gradients.
+double bound(Storage storage) { return storage == Storage::f32 ? 1e-4 : storage == Storage::bf16 ? 0x1p-5 : 0x1p-8; }
+
+bool measure(const std::string& text, Stream& stream, Clock& clock) {
+  const Case c = parse(text);
+  Run run(c, stream);
+  Device& device = stream.device();
+  const LayerForwardExecutable forward(device, c.spec, run.forward());
+  const LayerBackwardExecutable backward(device, c.spec, run.backward());
+  run.workspace = Buffer(stream, std::max(forward.workspace_bytes(), backward.workspace_bytes()));
+  run.workspace.fill(0);
+  const DeviceAddress workspace = run.workspace.address();
+  const auto forwards = [&] { forward.run(run.forward(), workspace, stream.handle()); };
+  const auto both = [&] {
+    forwards();
+    backward.run(run.backward(), workspace, stream.handle());
+  };
+  // The first bytes of the workspace are the scans', which the two share.
+  const double forward_ms = clock.median(forwards);
+  const double scan_ms = clock.median([&] { forward.run_scan(run.forward(), workspace, stream.handle()); });
+  const double both_ms = clock.median(both);
+  const double host_us = clock.host(forwards) * 1e3;
+  both();
+  const double error = run.error(c.spec.hidden / 3);
+  if (!(error < bound(c.spec.tf32 ? Storage::f16 : c.spec.storage))) {
+    fmt::print("| {} | wrong by {} |\n", text, error);
+    return false;
+  }
+  fmt::print("| {} | {:.4f} | {:.4f} | {:.4f} | {:.1f} | {:.1e} |\n", text, forward_ms, scan_ms, both_ms, host_us,
+             error);
+  std::fflush(stdout);
+  return true;
+}
+
+constexpr const char* kCases[] = {
+    "mingru,bf16,8,4096,1024,1024",  "mingru,bf16,8,1024,1024,1024", "mingru,bf16,64,512,256,256",
+    "mingru,f32,64,1000,100,100",    "mingru,tf32,64,1000,100,100",  "minlstm,bf16,8,4096,1024,1024",
+    "minlstm,bf16,8,1024,1024,1024", "minlstm,bf16,64,512,256,256",  "minlstm,f32,64,1000,100,100",
+    "minlstm,tf32,64,1000,100,100",  "mingru,f32,1,256,256,256",     "mingru,f32,1,4096,256,256",
+    "mingru,f32,1,65536,256,256",    "minlstm,f32,1,4096,256,256",   "minlstm,f32,1,65536,256,256",
+    "mingru,f32,8,4096,256,256",     "mingru,f32,8,65536,256,256"};
+
+int run(const std::vector<std::string>& cases) {
+  Device& device = Device::get(0);
+  Stream stream(device);
+  Clock clock(stream);
+  bool right = true;
+  fmt::print(
+      "{}\n\n| cell, storage, B, T, I, H | forward ms | of it the recurrence | forward + backward ms | "
+      "host us of a forward call | error |\n"
+      "|---|---|---|---|---|---|\n",
+      device.model().name);
+  for (const std::string& text : cases) {
+    try {
+      right &= measure(text, stream, clock);
+    } catch (const Error& error) {
+      fmt::print("| {} | {} |\n", text, error.what());
+      right = false;
+    }
+  }
+  return right ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::vector<std::string> cases(argv + 1, argv + argc);
+  if (cases.empty()) cases.assign(std::begin(kCases), std::end(kCases));
+  try {
+    return run(cases);
+  } catch (const Error& error) {
+    fmt::print(stderr, "cuda_layer_times: {}\n", error.what());
+    return exit_status(error.code());
+  }
+}

@@ -1,0 +1,171 @@
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "backend/cuda/device.h"
+#include "backend/cuda/driver.h"
+#include "base/random.h"
+#include "plan/gpu.h"
+
+/// What the programs that measure on a GPU share: numbers to measure with, and a clock.
+namespace penstock::bench::cuda {
+
+using namespace penstock::cuda;  // NOLINT(google-build-using-namespace): these programs are about nothing else
+using plan::Storage;
+
+/// A number of size below 65504 as a half: 10 stored bits of mantissa, exponents from -14 on.
+inline std::uint16_t half_of(double x) {
+  const int exponent = std::max(x == 0 ? -14 : std::ilogb(x), -14);
+  const auto units = static_cast<int>(std::nearbyint(std::ldexp(std::abs(x), 10 - exponent)));  // below 2048
+  return static_cast<std::uint16_t>((x < 0 ? 0x8000 : 0) + ((exponent + 14) << 10) + units);
+}
+
+inline double value_of_half(std::uint16_t half) {
+  const int exponent = half >> 10 & 31, units = (half & 1023) + (exponent > 0 ? 1024 : 0);
+  return (half & 0x8000 ? -1 : 1) * std::ldexp(units, std::max(exponent, 1) - 25);
+}
+
+inline double read(const std::uint8_t* p, Storage storage) {
+  float single = 0;
+  std::uint16_t half = 0;
+  std::memcpy(storage == Storage::f32 ? static_cast<void*>(&single) : &half, p,
+              static_cast<std::size_t>(size_of(storage)));
+  if (storage == Storage::f32) return single;
+  if (storage == Storage::bf16) return std::bit_cast<float>(static_cast<std::uint32_t>(half) << 16);
+  return value_of_half(half);
+}
+
+/// Random numbers as they lie in memory and as double. Tensors repeat a pattern of prime length, so that no two
+/// channels and no two rows are alike.
+struct Pattern {
+  std::vector<std::uint8_t> bytes;
+  std::vector<double> values;
+  double at(Index element) const { return values[static_cast<std::size_t>(element) % values.size()]; }
+};
+
+inline Pattern random_pattern(std::uint64_t seed, double low, double high, Storage storage) {
+  constexpr std::size_t length = 1'000'003;
+  const auto size = static_cast<std::size_t>(size_of(storage));
+  Pattern pattern;
+  pattern.bytes.resize(length * size);
+  Random random(seed);
+  for (std::size_t i = 0; i < length; ++i) {
+    const auto value = static_cast<float>(low + (high - low) * random.uniform());
+    const std::uint16_t f16 = half_of(value);
+    std::uint8_t* p = &pattern.bytes[i * size];
+    if (storage == Storage::f32) std::memcpy(p, &value, 4);
+    if (storage == Storage::bf16) std::memcpy(p, reinterpret_cast<const std::uint8_t*>(&value) + 2, 2);
+    if (storage == Storage::f16) std::memcpy(p, &f16, 2);
+    pattern.values.push_back(read(p, storage));
+  }
+  return pattern;
+}
+
+/// A tensor of that many elements that repeats the pattern.
+inline Buffer tensor(Stream& stream, Index elements, const Pattern& pattern, Storage storage) {
+  const auto bytes = static_cast<std::size_t>(elements * size_of(storage));
+  Buffer buffer(stream, bytes);
+  std::size_t done = std::min(bytes, pattern.bytes.size());
+  buffer.upload(pattern.bytes.data(), done);
+  while (done < bytes) {
+    const std::size_t more = std::min(done, bytes - done);
+    check(driver().copy_on_device(buffer.address() + done, buffer.address(), more, stream.handle()), "repeating");
+    done += more;
+  }
+  return buffer;
+}
+
+/// `count` elements of a buffer from `first` on.
+inline std::vector<double> elements(const Buffer& buffer, Index first, Index count, Storage storage, Stream& stream) {
+  const Index size = size_of(storage);
+  std::vector<std::uint8_t> bytes(static_cast<std::size_t>(count * size));
+  check(driver().copy_to_host(bytes.data(), buffer.address() + static_cast<DeviceAddress>(first * size), bytes.size(),
+                              stream.handle()),
+        "copying from the GPU");
+  stream.synchronize();
+  std::vector<double> values;
+  for (Index i = 0; i < count; ++i) values.push_back(read(&bytes[static_cast<std::size_t>(i * size)], storage));
+  return values;
+}
+
+inline double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+
+/// One step of one channel, as a textbook has it: its state and how that depends on what made it.
+struct Step {
+  double h = 0, keep = 0;        // keep: by the state before
+  std::vector<double> by_gates;  // by each gate
+};
+
+inline Step textbook_step(const std::string& rule, const std::vector<double>& gate, double before) {
+  if (rule == "terms") return {gate[0] * before + gate[1], gate[0], {before, 1}};
+  if (rule == "mingru") {
+    const double z = sigmoid(gate[0]);
+    return {(1 - z) * before + z * gate[1], 1 - z, {z * (1 - z) * (gate[1] - before), z}};
+  }
+  const double f = sigmoid(gate[0]), i = sigmoid(gate[1]), sum = f + i, keep = f / sum;
+  const double by_keep = before - gate[2];
+  return {keep * before + i / sum * gate[2],
+          keep,
+          {by_keep * i / (sum * sum) * f * (1 - f), -by_keep * f / (sum * sum) * i * (1 - i), i / sum}};
+}
+
+/// Median milliseconds of a piece of work, of 25 after 3 to warm up. Whatever L2 holds of it is overwritten before
+/// each.
+class Clock {
+ public:
+  explicit Clock(Stream& stream) : stream_(stream), flushed_(stream, std::size_t{256} << 20) {
+    check(driver().event_create(&start_, event_default), "making an event");
+    check(driver().event_create(&end_, event_default), "making an event");
+  }
+  ~Clock() {
+    driver().event_destroy(start_);
+    driver().event_destroy(end_);
+  }
+  Clock(const Clock&) = delete;
+  Clock& operator=(const Clock&) = delete;
+
+  double median(const std::function<void()>& work) {
+    std::vector<float> times;
+    for (int i = 0; i < 28; ++i) {
+      float milliseconds = 0;
+      flushed_.fill(static_cast<unsigned char>(i));
+      check(driver().event_record(start_, stream_.handle()), "timing");
+      work();
+      check(driver().event_record(end_, stream_.handle()), "timing");
+      check(driver().event_synchronize(end_), "timing");
+      check(driver().event_elapsed(&milliseconds, start_, end_), "timing");
+      if (i >= 3) times.push_back(milliseconds);
+    }
+    std::nth_element(times.begin(), times.begin() + times.size() / 2, times.end());
+    return static_cast<double>(times[times.size() / 2]);
+  }
+
+  /// Milliseconds that the host spends on one call, while the GPU is not waited for.
+  double host(const std::function<void()>& work) {
+    using Steady = std::chrono::steady_clock;
+    constexpr int calls = 200;  // as many as the driver's queue holds
+    double best = 1e9;
+    for (int repeat = 0; repeat < 3; ++repeat) {
+      stream_.synchronize();
+      const Steady::time_point begin = Steady::now();
+      for (int i = 0; i < calls; ++i) work();
+      best = std::min(best, std::chrono::duration<double, std::milli>(Steady::now() - begin).count() / calls);
+    }
+    stream_.synchronize();
+    return best;
+  }
+
+ private:
+  Stream& stream_;
+  Buffer flushed_;
+  EventHandle start_ = nullptr, end_ = nullptr;
+};
+
+}  // namespace penstock::bench::cuda

@@ -1,0 +1,188 @@
+#include "backend/cuda/blas.h"
+
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "backend/cuda/driver.h"
+#include "backend/cuda/library.h"
+#include "base/check.h"
+
+namespace penstock::cuda {
+namespace {
+
+constexpr const char* kBlasRemedy =
+    "install the CUDA toolkit or the Python package nvidia-cublas, or name its folder in PENSTOCK_CUDA_PATH";
+
+/// Enough for every algorithm that splits k on chips of this kind.
+constexpr std::size_t kMaxWorkspace = std::size_t{32} << 20;
+
+Blas load_blas_version(const std::string& file) {
+  Blas found;
+  const Library library = Library::open(file, candidates({file}));
+  found.complaint = library.complaint();
+  if (!library.valid()) return found;
+#define PENSTOCK_RESOLVE(member, exported, parameters)                                        \
+  found.api.member = reinterpret_cast<decltype(found.api.member)>(library.symbol(#exported)); \
+  if (found.api.member == nullptr) found.complaint = library.origin() + " lacks " #exported;
+  PENSTOCK_CUDA_BLAS(PENSTOCK_RESOLVE)
+#undef PENSTOCK_RESOLVE
+  const auto version = reinterpret_cast<std::size_t (*)()>(library.symbol("cublasLtGetVersion"));
+  if (version == nullptr || !found.complaint.empty()) return found;
+  const std::size_t number = version();  // 130101, or 12 08 04 as 120804
+  found.version = fmt::format("{}.{}", number / 10000, number / 100 % 100);
+  found.origin = library.origin();
+  return found;
+}
+
+Blas load_blas() {
+  std::string complaints;
+  for (const int major : {13, 12}) {
+    const int runs = driver_cuda_version() / 1000;
+    if (runs > 0 && major > runs) continue;
+    Blas found = load_blas_version(fmt::format("libcublasLt.so.{}", major));
+    if (found.complaint.empty()) return found;
+    complaints += (complaints.empty() ? "" : "; ") + found.complaint;
+  }
+  Blas none;
+  none.complaint = complaints;
+  return none;
+}
+
+/// Throws Error unless the result is success.
+void check_blas(Result result, const char* what) {
+  if (result == result_success) return;
+  if (result == blas_not_supported) fail(ErrorCode::unsupported, "cuBLASLt cannot do {}", what);
+  fail(ErrorCode::device_failure, "{} failed: cuBLASLt's status {}", what, result);
+}
+
+const BlasApi& blas() {
+  const Blas& found = find_blas();
+  if (!found.complaint.empty()) {
+    fail(ErrorCode::unsupported, "no cuBLASLt for matrix products: {}; {}", found.complaint, kBlasRemedy);
+  }
+  return found.api;
+}
+
+/// One handle a device, for the life of the process: making one takes milliseconds.
+BlasHandle handle_on(Device& device) {
+  static std::mutex mutex;
+  static std::map<int, BlasHandle> handles;
+  const std::lock_guard lock(mutex);
+  BlasHandle& handle = handles[device.ordinal()];
+  if (handle == nullptr) {
+    device.make_current();
+    check_blas(blas().create(&handle), "starting cuBLASLt");
+  }
+  return handle;
+}
+
+BlasType type_of(plan::Storage storage) {
+  return storage == plan::Storage::f32 ? blas_f32 : storage == plan::Storage::bf16 ? blas_bf16 : blas_f16;
+}
+
+/// cuBLASLt counts rows within columns: what lies row by row as [rows, columns] is a matrix of `columns` rows to it.
+BlasLayout layout_of(plan::Storage storage, Index rows, Index columns, Index stride) {
+  BlasLayout layout = nullptr;
+  check_blas(blas().layout_create(&layout, type_of(storage), static_cast<std::uint64_t>(columns),
+                                  static_cast<std::uint64_t>(rows), stride),
+             "describing a matrix");
+  return layout;
+}
+
+}  // namespace
+
+const Blas& find_blas() {
+  static const Blas found = load_blas();
+  return found;
+}
+
+bool can_multiply(Device& device, const ProductShape& shape) {
+  try {
+    const Product tried(device, shape);
+    return true;
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::unsupported && find_blas().complaint.empty()) return false;
+    throw;
+  }
+}
+
+Product::Product(Device& device, const ProductShape& shape) : Product() {
+  device_ = &device;
+  blas_ = handle_on(device);
+  require(shape.m >= 1 && shape.n >= 1 && shape.k >= 1, "a product must have sizes of at least 1, not {} x {} x {}",
+          shape.m, shape.n, shape.k);
+  const BlasApi& api = blas();
+  const bool tf32 = shape.tf32 && shape.storage == plan::Storage::f32;
+  check_blas(api.product_create(&product_, tf32 ? blas_compute_tf32 : blas_compute_f32, blas_f32), "a product");
+  const auto set = [&](int attribute, std::int32_t value) {
+    check_blas(api.product_set(product_, attribute, &value, sizeof value), "describing a product");
+  };
+  // The product of the transposed matrices in the other order is the transposed product: B is its first factor.
+  set(blas_transpose_a, shape.b_transposed ? blas_transposed : blas_as_it_is);
+  set(blas_transpose_b, shape.a_transposed ? blas_transposed : blas_as_it_is);
+  set(blas_epilogue, shape.beside == Beside::add_bias      ? blas_epilogue_bias
+                     : shape.beside == Beside::sum_columns ? blas_epilogue_sum_b
+                                                           : blas_epilogue_none);
+  alignment_ = shape.alignment;
+  has_vector_ = shape.beside != Beside::nothing;
+  a_ = layout_of(shape.storage, shape.a_transposed ? shape.k : shape.m, shape.a_transposed ? shape.m : shape.k,
+                 shape.a_stride);
+  b_ = layout_of(shape.storage, shape.b_transposed ? shape.n : shape.k, shape.b_transposed ? shape.k : shape.n,
+                 shape.b_stride);
+  d_ = layout_of(shape.result, shape.m, shape.n, shape.d_stride);
+  BlasPreference preference = nullptr;
+  check_blas(api.preference_create(&preference), "choosing an algorithm");
+  api.preference_set(preference, blas_max_workspace, &kMaxWorkspace, sizeof kMaxWorkspace);
+  const auto alignment = static_cast<std::uint32_t>(shape.alignment);
+  for (const int matrix : {blas_alignment_a, blas_alignment_b, blas_alignment_c, blas_alignment_d}) {
+    api.preference_set(preference, matrix, &alignment, sizeof alignment);
+  }
+  device.make_current();
+  int found = 0;
+  const Result result = api.choose(blas_, product_, b_, a_, d_, d_, preference, 1, &choice_, &found);
+  api.preference_destroy(preference);
+  check_blas(
+      result == result_success && found == 0 ? Result{blas_not_supported} : result,
+      fmt::format("a product of {} x {} x {} in {}", shape.m, shape.n, shape.k, to_string(shape.storage)).c_str());
+}
+
+Product::~Product() {
+  if (product_ == nullptr) return;
+  const BlasApi& api = find_blas().api;
+  for (BlasLayout layout : {a_, b_, d_}) {
+    if (layout != nullptr) api.layout_destroy(layout);
+  }
+  api.product_destroy(product_);
+}
+
+Product::Product(Product&& other) noexcept { *this = std::move(other); }
+
+Product& Product::operator=(Product&& other) noexcept {
+  std::swap(device_, other.device_);
+  std::swap(blas_, other.blas_);
+  std::swap(product_, other.product_);
+  std::swap(a_, other.a_);
+  std::swap(b_, other.b_);
+  std::swap(d_, other.d_);
+  std::swap(choice_, other.choice_);
+  std::swap(alignment_, other.alignment_);
+  std::swap(has_vector_, other.has_vector_);
+  return *this;
+}
+
+void Product::run(DeviceAddress a, DeviceAddress b, DeviceAddress d, DeviceAddress vector, DeviceAddress workspace,
+                  StreamHandle stream, bool add) const {
+  require((a | b | d) % static_cast<DeviceAddress>(alignment_) == 0,
+          "the matrices of a product must be aligned to the {} bytes that were prepared", alignment_);
+  const BlasApi& api = blas();
+  device_->make_current();
+  if (has_vector_) check_blas(api.product_set(product_, blas_bias_pointer, &vector, sizeof vector), "naming a bias");
+  const float one = 1.0f, old = add ? 1.0f : 0.0f;
+  check_blas(api.multiply(blas_, product_, &one, device_pointer<void>(b), b_, device_pointer<void>(a), a_, &old,
+                          device_pointer<void>(d), d_, device_pointer<void>(d), d_, &choice_.algorithm,
+                          device_pointer<void>(workspace), choice_.workspace_bytes, stream),
+             "multiplying");
+}
+
+}  // namespace penstock::cuda

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <string>
+
+#include "backend/cuda/api.h"
+#include "backend/cuda/device.h"
+#include "plan/gpu.h"
+
+namespace penstock::cuda {
+
+/// cuBLASLt, as found on this machine.
+struct Blas {
+  BlasApi api;
+  std::string origin;     ///< Path of the library; empty if there is none.
+  std::string version;    ///< "13.1"
+  std::string complaint;  ///< Why there is none.
+};
+
+/// Found on first use; the generation of CUDA that the driver runs goes first. Never throws.
+const Blas& find_blas();
+
+/// What a product does beside the product.
+enum class Beside {
+  nothing,
+  add_bias,     ///< D's rows get a vector [n] added.
+  sum_columns,  ///< The sums of A's columns over k go to a vector [m]: the gradient of a bias.
+};
+
+/// D [m, n] = A [m, k] B [k, n], all row by row, rows `*_stride` elements apart. Arithmetic is float.
+struct ProductShape {
+  plan::Storage storage = plan::Storage::f32;  ///< Of A, B and the bias.
+  plan::Storage result = plan::Storage::f32;   ///< Of D and of the sums.
+  Index m = 1, n = 1, k = 1;
+  bool a_transposed = false;  ///< A lies in memory as [k, m].
+  bool b_transposed = false;  ///< B lies in memory as [n, k].
+  Index a_stride = 1, b_stride = 1, d_stride = 1;
+  Beside beside = Beside::nothing;
+  bool tf32 = false;   ///< f32 only: factors rounded to 10 bits of mantissa, for the tensor cores.
+  int alignment = 16;  ///< Bytes that every address is a multiple of.
+};
+
+/// Whether cuBLASLt can do it; sums beside products of halves, for instance, need sizes that are multiples of 8.
+bool can_multiply(Device& device, const ProductShape& shape);
+
+/// A product that cuBLASLt has chosen an algorithm for. Not safe for two calls at once.
+class Product {
+ public:
+  Product() = default;
+  /// Throws Error(unsupported) if there is no cuBLASLt or it cannot do this.
+  Product(Device& device, const ProductShape& shape);
+  ~Product();
+  Product(Product&& other) noexcept;
+  Product& operator=(Product&& other) noexcept;
+
+  std::size_t workspace_bytes() const { return choice_.workspace_bytes; }
+  /// `vector`: the bias, or where the sums go. `add`: D += A B instead. Workspace aligned to 256 bytes.
+  void run(DeviceAddress a, DeviceAddress b, DeviceAddress d, DeviceAddress vector, DeviceAddress workspace,
+           StreamHandle stream, bool add = false) const;
+
+ private:
+  Device* device_ = nullptr;
+  BlasHandle blas_ = nullptr;
+  BlasProduct product_ = nullptr;
+  BlasLayout a_ = nullptr, b_ = nullptr, d_ = nullptr;
+  BlasChoice choice_;
+  int alignment_ = 1;
+  bool has_vector_ = false;
+};
+
+}  // namespace penstock::cuda

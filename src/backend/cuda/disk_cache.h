@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace penstock::cuda {
+
+/// Name of a content: 32 hexadecimal digits that differ whenever any of the parts differs.
+class ContentHash {
+ public:
+  ContentHash();
+  ~ContentHash();
+  ContentHash(const ContentHash&) = delete;
+  ContentHash& operator=(const ContentHash&) = delete;
+
+  /// The parts' borders count: ("ab", "c") is not ("a", "bc").
+  void add(std::string_view part);
+  std::string digits() const;
+
+ private:
+  struct State;
+  State* state_;
+};
+
+/// A folder of compiled kernels, shared by any number of processes. Files appear whole or not at all; one that is
+/// damaged is found out by its checksum and compiled again. Nothing here ever throws: a cache that cannot be read or
+/// written is a warning.
+class DiskCache {
+ public:
+  /// An empty folder name: no cache. The oldest entries go once all together exceed `limit` bytes.
+  DiskCache(std::string folder, std::uint64_t limit) : folder_(std::move(folder)), limit_(limit) {}
+
+  /// PENSTOCK_CACHE_DIR (empty: no cache), else penstock/ in XDG_CACHE_HOME or ~/.cache; PENSTOCK_CACHE_MB, else 256.
+  static DiskCache from_environment();
+
+  const std::string& folder() const { return folder_; }
+
+  /// What was put under this name, if it is there and undamaged.
+  std::optional<std::string> get(const std::string& name) const;
+  void put(const std::string& name, std::string_view content) const;
+
+ private:
+  std::string path_of(const std::string& name) const;
+  bool write_temporary(int file, std::string_view content) const;
+  void evict() const;
+
+  std::string folder_;
+  std::uint64_t limit_;
+};
+
+}  // namespace penstock::cuda

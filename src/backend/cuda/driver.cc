@@ -1,0 +1,92 @@
+#include "backend/cuda/driver.h"
+
+#include "backend/cuda/library.h"
+#include "base/check.h"
+
+namespace penstock::cuda {
+namespace {
+
+/// 12.4 is the first whose cubins may hold 128-bit accesses that are one access for other multiprocessors too.
+constexpr int kOldestDriver = 12040;
+
+struct Driver {
+  DriverApi api;
+  std::string complaint;
+  int version = 0;
+};
+
+std::string words_for(const DriverApi& api, Result result) {
+  const char *name = nullptr, *text = nullptr;
+  if (api.error_name == nullptr || api.error_name(result, &name) != result_success || name == nullptr) {
+    return fmt::format("error {}", result);
+  }
+  api.error_text(result, &text);
+  return fmt::format("{} ({})", name, text == nullptr ? "no text" : text);
+}
+
+template <class Function>
+bool resolve(const Library& library, const char* symbol, Function& function) {
+  function = reinterpret_cast<Function>(library.symbol(symbol));
+  return function != nullptr;
+}
+
+Driver load_driver() {
+  Driver found;
+  const Library library = Library::open("the CUDA driver's libcuda.so.1", candidates({"libcuda.so.1"}));
+  if (!library.valid()) {
+    found.complaint = library.complaint() + "; install the NVIDIA driver";
+    return found;
+  }
+  // The version first: a driver too old lacks functions, and should be told so rather than which one.
+  resolve(library, "cuDriverGetVersion", found.api.driver_version);
+  if (found.api.driver_version == nullptr || found.api.driver_version(&found.version) != result_success) {
+    found.complaint = library.origin() + " does not answer";
+    return found;
+  }
+  if (found.version < kOldestDriver) {
+    found.complaint =
+        fmt::format("the NVIDIA driver runs CUDA {}.{} and {}.{} is needed; install a newer driver",
+                    found.version / 1000, found.version % 1000 / 10, kOldestDriver / 1000, kOldestDriver % 1000 / 10);
+    return found;
+  }
+#define PENSTOCK_RESOLVE(member, exported, parameters) \
+  if (!resolve(library, #exported, found.api.member)) found.complaint = library.origin() + " lacks " #exported;
+  PENSTOCK_CUDA_DRIVER(PENSTOCK_RESOLVE)
+#undef PENSTOCK_RESOLVE
+  if (!found.complaint.empty()) return found;
+  int count = 0;
+  Result result = found.api.init(0);
+  if (result == result_success) result = found.api.device_count(&count);
+  if (result == result_no_device || (result == result_success && count == 0)) {
+    found.complaint = "the NVIDIA driver sees no GPU";
+  } else if (result != result_success) {
+    found.complaint = "the NVIDIA driver does not start: " + words_for(found.api, result);
+  }
+  return found;
+}
+
+const Driver& the_driver() {
+  static const Driver driver = load_driver();
+  return driver;
+}
+
+}  // namespace
+
+const std::string& driver_complaint() { return the_driver().complaint; }
+
+const DriverApi& driver() {
+  const Driver& found = the_driver();
+  if (!found.complaint.empty()) fail(ErrorCode::unsupported, "no CUDA device: {}", found.complaint);
+  return found.api;
+}
+
+int driver_cuda_version() { return the_driver().version; }
+
+void check(Result result, const char* what) {
+  if (result == result_success) return;
+  const std::string words = words_for(the_driver().api, result);
+  if (result == result_out_of_memory) fail(ErrorCode::out_of_memory, "{}: the GPU has too little memory left", what);
+  fail(ErrorCode::device_failure, "{} failed: {}", what, words);
+}
+
+}  // namespace penstock::cuda

@@ -1,0 +1,146 @@
+#include "backend/cuda/kernel.h"
+
+#include <atomic>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "backend/cuda/disk_cache.h"
+#include "backend/cuda/driver.h"
+#include "backend/cuda/sources.h"
+#include "base/check.h"
+#include "base/warning.h"
+
+namespace penstock::cuda {
+namespace {
+
+std::atomic<unsigned long long> launch_count{0};
+
+/// Hopper's own instructions belong to sm_90a alone, and chips of one generation are all alike in them.
+std::string target_of(int architecture) { return fmt::format("sm_{}{}", architecture, architecture == 90 ? "a" : ""); }
+
+std::vector<std::string> options_for(int architecture) {
+  return {"--gpu-architecture=" + target_of(architecture), "--std=c++20", "--prec-div=false",
+          "--ptxas-options=--verbose"};
+}
+
+/// Hash of all texts, which no kernel can do without and no run changes.
+const std::string& sources_hash() {
+  static const std::string hash = [] {
+    ContentHash all;
+    for (const auto& [name, text] : kernel_sources()) {
+      all.add(name);
+      all.add(text);
+    }
+    return all.digits();
+  }();
+  return hash;
+}
+
+void write_dump(const std::filesystem::path& path, std::string_view content) {
+  std::ofstream file(path, std::ios::binary);
+  file << content;
+  if (!file.flush()) warn("cannot write {}, which PENSTOCK_DUMP_DIR asks for", path.string());
+}
+
+/// What PENSTOCK_DUMP_DIR asks for: `cuobjdump -sass` shows the instructions of the cubin.
+void dump(const KernelSource& source, const std::string& name, const std::string& cubin, const std::string& log) {
+  const char* folder = std::getenv("PENSTOCK_DUMP_DIR");
+  if (folder == nullptr || *folder == '\0') return;
+  std::error_code ignored;  // writing will say it
+  std::filesystem::create_directories(folder, ignored);
+  const std::string base = fmt::format("{}/{}-{}", folder, source.entry, name.substr(0, 12));
+  write_dump(base + ".cu", source.text());
+  write_dump(base + ".cubin", cubin);
+  write_dump(base + ".plan", source.plan + "\n");
+  if (!log.empty()) write_dump(base + ".log", log);
+  for (const auto& [file, text] : kernel_sources()) {
+    const std::filesystem::path path = std::filesystem::path(folder) / file;
+    std::filesystem::create_directories(path.parent_path(), ignored);
+    write_dump(path, text);
+  }
+}
+
+std::string cubin_for(Device& device, const KernelSource& source) {
+  static const DiskCache cache = DiskCache::from_environment();
+  const int architecture = device.model().architecture();
+  const std::string name = cache_name(source, architecture);
+  if (auto cached = cache.get(name)) {
+    dump(source, name, *cached, "");
+    return std::move(*cached);
+  }
+  Compiled compiled = compile_kernel(source, architecture);
+  dump(source, name, compiled.cubin, compiled.log);
+  cache.put(name, compiled.cubin);
+  return std::move(compiled.cubin);
+}
+
+}  // namespace
+
+std::string KernelSource::text() const {
+  std::string text = "#include \"backend/cuda/kernels/prelude.cuh\"\n\n";
+  if (!rule.empty()) text += fmt::format("struct {};\nusing Rule = {};\n", rule, rule);
+  for (const auto& [declaration, value] : constants) text += fmt::format("{} = {};\n", declaration, value);
+  return text + fmt::format("\n#include \"{}\"\n", file);
+}
+
+Compiled compile_kernel(const KernelSource& source, int architecture) {
+  const Nvrtc& compiler = nvrtc();
+  if (!compiler.knows(architecture)) {
+    fail(ErrorCode::unsupported, "NVRTC {}.{} ({}) cannot compile for sm_{}; install a newer one", compiler.major,
+         compiler.minor, compiler.origin, architecture);
+  }
+  return compile({source.entry, source.text(), kernel_sources(), options_for(architecture)});
+}
+
+std::string cache_name(const KernelSource& source, int architecture) {
+  ContentHash hash;
+  hash.add(sources_hash());
+  hash.add(source.text());
+  for (const std::string& option : options_for(architecture)) hash.add(option);
+  return hash.digits();
+}
+
+const Kernel& Kernel::load(Device& device, const KernelSource& source) {
+  static std::mutex mutex;
+  static std::map<std::pair<int, std::string>, std::unique_ptr<Kernel>> kernels;
+  const std::lock_guard lock(mutex);
+  auto& kernel = kernels[{device.ordinal(), source.text()}];
+  if (!kernel) {
+    // NOLINTNEXTLINE(modernize-make-unique): the constructor is private
+    kernel.reset(new Kernel(device, source, cubin_for(device, source)));
+  }
+  return *kernel;
+}
+
+Kernel::Kernel(Device& device, const KernelSource& source, const std::string& cubin)
+    : device_(device), name_(source.entry), dynamic_bytes_(static_cast<unsigned>(source.shared_bytes)) {
+  device.make_current();
+  ModuleHandle module = nullptr;
+  check(driver().module_load(&module, cubin.data()), ("loading " + name_).c_str());
+  check(driver().module_function(&function_, module, name_.c_str()), ("finding " + name_).c_str());
+  const auto read = [&](int which, int& value) {
+    check(driver().function_get(&value, which, function_), ("asking for the resources of " + name_).c_str());
+  };
+  read(function_registers, resources_.registers);
+  read(function_shared_bytes, resources_.shared_bytes);
+  read(function_local_bytes, resources_.local_bytes);
+  resources_.shared_bytes += source.shared_bytes;
+  check(driver().function_set(function_, function_max_dynamic_shared_bytes, source.shared_bytes),
+        ("giving shared memory to " + name_).c_str());
+}
+
+void Kernel::launch_raw(unsigned blocks, unsigned threads, void** arguments, StreamHandle stream) const {
+  device_.make_current();
+  const Result result =
+      driver().launch(function_, blocks, 1, 1, threads, 1, 1, dynamic_bytes_, stream, arguments, nullptr);
+  if (result != result_success) check(result, ("launching " + name_).c_str());
+  launch_count.fetch_add(1, std::memory_order_relaxed);
+}
+
+unsigned long long Kernel::launches() { return launch_count.load(std::memory_order_relaxed); }
+
+}  // namespace penstock::cuda

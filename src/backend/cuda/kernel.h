@@ -1,0 +1,69 @@
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "backend/cuda/device.h"
+#include "backend/cuda/nvrtc.h"
+
+namespace penstock::cuda {
+
+/// A kernel before it is compiled: the text that holds it and the constants that specialise it.
+struct KernelSource {
+  std::string entry;  ///< Name of the function, such as "ScanForward".
+  std::string file;   ///< What the program includes, such as "backend/cuda/kernels/scan_forward.cuh".
+  /// Declarations by name and value, such as ("constexpr int kLanes", "32"); seen by the text.
+  std::vector<std::pair<std::string, std::string>> constants;
+  std::string rule;      ///< The struct of src/cells/ that the text calls Rule, if it does.
+  int shared_bytes = 0;  ///< Shared memory that each launch gives a block, beside what the text declares.
+  std::string plan;      ///< For people who read what PENSTOCK_DUMP_DIR holds; it changes nothing.
+
+  /// The program: the constants by name, and one include.
+  std::string text() const;
+};
+
+/// What a compiled kernel occupies.
+struct KernelResources {
+  int registers = 0;     ///< Of one thread
+  int shared_bytes = 0;  ///< Of one block, what the launch gives included
+  int local_bytes = 0;   ///< Of one thread: spilled registers, and arrays that did not become registers
+};
+
+/// Compiles for a chip (80: sm_80), without a GPU and without the cache; `log` states the resources of every kernel.
+Compiled compile_kernel(const KernelSource& source, int architecture);
+
+/// Name under which the cache keeps what the kernel compiles to. The compiler's version is no part of it, so that
+/// a process that finds its kernels there never opens the compiler.
+std::string cache_name(const KernelSource& source, int architecture);
+
+/// A kernel on a GPU, ready to be launched.
+class Kernel {
+ public:
+  /// From memory, else from the disk cache, else from the compiler. The reference is good until the process ends. Any
+  /// number of threads may call this. With PENSTOCK_DUMP_DIR set, source, cubin and plan are written there.
+  static const Kernel& load(Device& device, const KernelSource& source);
+
+  const KernelResources& resources() const { return resources_; }
+  /// Parameters as one struct, passed by value to the kernel.
+  template <class Parameters>
+  void launch(unsigned blocks, unsigned threads, const Parameters& parameters, StreamHandle stream) const {
+    void* arguments[] = {const_cast<Parameters*>(&parameters)};
+    launch_raw(blocks, threads, arguments, stream);
+  }
+
+  /// Kernels launched by this process so far.
+  static unsigned long long launches();
+
+ private:
+  Kernel(Device& device, const KernelSource& source, const std::string& cubin);
+  void launch_raw(unsigned blocks, unsigned threads, void** arguments, StreamHandle stream) const;
+
+  Device& device_;
+  std::string name_;
+  FunctionHandle function_ = nullptr;
+  unsigned dynamic_bytes_;
+  KernelResources resources_;
+};
+
+}  // namespace penstock::cuda

@@ -1,0 +1,78 @@
+// The cells as NVRTC sees them: src/cells/ over a float whose quotients and exponentials are the chip's own.
+//
+// Constants of the plan: Storage.
+
+#define PENSTOCK_CELL __device__ __forceinline__
+
+namespace std {
+using ::exp;
+using ::fabs;
+using ::log1p;
+using ::tanh;
+}  // namespace std
+
+/// The value type of the cells.
+struct Real {
+  float value;
+  Real() = default;
+  PENSTOCK_CELL explicit Real(float of) : value(of) {}
+};
+
+PENSTOCK_DEVICE Real operator+(Real a, Real b) { return Real(a.value + b.value); }
+PENSTOCK_DEVICE Real operator-(Real a, Real b) { return Real(a.value - b.value); }
+PENSTOCK_DEVICE Real operator*(Real a, Real b) { return Real(a.value * b.value); }
+/// Within 2 units in the last place, for b whose reciprocal is a normal number, as it is of all sums of exponentials.
+PENSTOCK_DEVICE Real operator/(Real a, Real b) {
+  float inverse;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(b.value));
+  return Real(a.value * inverse);
+}
+
+PENSTOCK_DEVICE Real MulAdd(Real a, Real b, Real c) { return Real(__fmaf_rn(a.value, b.value, c.value)); }
+PENSTOCK_DEVICE Real Max(Real a, Real b) { return Real(fmaxf(a.value, b.value)); }
+PENSTOCK_DEVICE Real Abs(Real x) { return Real(fabsf(x.value)); }
+PENSTOCK_DEVICE Real Round(Real x) { return Real(rintf(x.value)); }
+PENSTOCK_DEVICE Real Pow2(Real n) { return Real(__int_as_float(((int)n.value + 127) << 23)); }
+PENSTOCK_DEVICE Real SelectPositive(Real x, Real a, Real b) { return x.value >= 0.0f ? a : b; }
+PENSTOCK_DEVICE Real SelectZero(Real x, Real a, Real b) { return x.value == 0.0f ? a : b; }
+PENSTOCK_DEVICE Real Clamp(Real x, Real low, Real high) {
+  Real clamped;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(clamped.value) : "f"(x.value), "f"(low.value));
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(clamped.value) : "f"(clamped.value), "f"(high.value));
+  return clamped;
+}
+
+/// The chip's 2^x (2 ULP) instead of a polynomial, with what rounds away in x log2(e) put back where numbers have the
+/// digits to show it. Saturates at e^86: sums of two results and their reciprocals are then normal numbers.
+PENSTOCK_DEVICE Real Exp(Real x) {
+  const float clamped = Clamp(x, Real(-86.0f), Real(86.0f)).value;
+  const float power = clamped * 1.44269504f;
+  float e;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(power));
+  if constexpr (Storage::bytes == 2) return Real(e);
+  const float rest = __fmaf_rn(clamped, 1.92596299e-8f, __fmaf_rn(clamped, 1.44269504f, -power));
+  return Real(__fmaf_rn(e, rest * 0.693147181f, e));
+}
+
+#include "cells/prelude.h"
+
+#include "cells/given.h"
+#include "cells/list.h"
+
+/// a and b of a step from its values.
+template <class Rule>
+PENSTOCK_DEVICE void Affine(const float (&value)[Rule::gates], float& a, float& b) {
+  Real wx[Rule::gates], of_a, of_b;
+  for (int g = 0; g < Rule::gates; ++g) wx[g] = Real(value[g]);
+  Rule::affine(wx, of_a, of_b);
+  a = of_a.value, b = of_b.value;
+}
+
+/// Gradients of a step's values from those of a and b.
+template <class Rule>
+PENSTOCK_DEVICE void AffineBackward(const float (&value)[Rule::gates], float da, float db, float (&dvalue)[Rule::gates]) {
+  Real wx[Rule::gates], dwx[Rule::gates];
+  for (int g = 0; g < Rule::gates; ++g) wx[g] = Real(value[g]);
+  Rule::affine_backward(wx, Real(da), Real(db), dwx);
+  for (int g = 0; g < Rule::gates; ++g) dvalue[g] = dwx[g].value;
+}

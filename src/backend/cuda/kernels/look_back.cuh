@@ -1,0 +1,177 @@
+// One pass over a long recurrence: blocks take chunks of T, and each hands the state on to the next through memory
+// (Merrill and Garland's decoupled look-back). A block publishes the effect of its chunk on whatever state enters it as
+// soon as its loads have arrived, and the state that leaves the chunk once it knows the one that entered. A block that
+// waits looks back over the nearest `kWindow` chunks: the latest state there, carried through the effects after it.
+//
+// The state that leaves a chunk is always gain * state + offset of that chunk, whoever computes it, so results do not
+// depend on how far back a block had to look.
+
+/// A number and what it is, in one access of 8 bytes: other blocks see both or neither.
+struct Tagged {
+  float value;
+  unsigned tag;
+};
+
+PENSTOCK_DEVICE Tagged LoadTagged(const unsigned long long* p) {
+  unsigned long long word;
+  asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(word) : "l"(p) : "memory");
+  return {__uint_as_float((unsigned)word), (unsigned)(word >> 32)};
+}
+
+PENSTOCK_DEVICE void StoreTagged(unsigned long long* p, float value, unsigned tag) {
+  const unsigned long long word = __float_as_uint(value) | (unsigned long long)tag << 32;
+  asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(p), "l"(word) : "memory");
+}
+
+/// A state after a stretch of steps. Gains are products over many steps: they may overflow where the state is still
+/// zero, and are exactly zero after a reset, which forgets even an infinity.
+PENSTOCK_DEVICE float Through(float gain, float offset, float state) {
+  const bool nothing = state == 0.0f || (kReset && gain == 0.0f);
+  return nothing ? offset : __fmaf_rn(gain, state, offset);
+}
+
+constexpr int kTickets = kDepth + 2;
+
+/// The effect of each group's steps on a state, and the state that enters the tile.
+struct Stretches {
+  float gain[kGroups][kTileChannels];
+  float offset[kGroups][kTileChannels];
+  float carry[kTileChannels];
+};
+
+/// What the threads of a block tell each other.
+struct ScanShared {
+  Stretches stretches[2];
+  float window_gain[kWindow][kTileChannels];
+  float window_value[kWindow][kTileChannels];
+  unsigned window_tag[kWindow][kTileChannels];
+  unsigned epoch;
+  unsigned ticket[kTickets];
+};
+
+/// The chunks of one row and one tile of channels. Tags count launches: 2 epoch + 1 marks what a chunk does to a state
+/// that enters it (its offset among the states, its gain among the gains), 2 epoch + 2 the state that leaves it.
+struct Chain {
+  const ScanArguments& args;
+  int number;
+  int chunk;  // of this block
+
+  /// The places of a chunk for its state (or offset) and for its gain.
+  __device__ unsigned long long* state_at(int which, int channel) const {
+    auto* words = (unsigned long long*)(args.header + 1);
+    return words + ((Index)which * args.chains + number) * kTileChannels + channel;
+  }
+  __device__ unsigned long long* gain_at(int which, int channel) const {
+    return state_at(which, channel) + (Index)args.tiles * kTileChannels;
+  }
+
+  /// Where the states [B, C] of the tile's row and channels begin.
+  __device__ Index states() const {
+    return (Index)(number / args.channel_tiles) * args.channels + number % args.channel_tiles * kTileChannels;
+  }
+  /// The state before the first chunk.
+  __device__ float entry(int channel) const {
+    const bool exists = number % args.channel_tiles * kTileChannels + channel < args.channels;
+    return args.state_in != nullptr && exists ? args.state_in[states() + channel] : 0.0f;
+  }
+  /// What is known of the state that enters this block's chunk, before asking for more.
+  __device__ Tagged look(int channel) const {
+    return chunk == 0 ? Tagged{entry(channel), 0} : LoadTagged(state_at(chunk - 1, channel));
+  }
+  /// Whether look() found the state itself.
+  __device__ bool knows(Tagged seen, unsigned epoch_tag) const { return chunk == 0 || seen.tag == epoch_tag + 2; }
+};
+
+/// What this thread reads of the window: places thread, thread + kThreads, ... of [kWindow, kTileChannels].
+struct WindowPart {
+  static constexpr int places = (kWindow * kTileChannels + kThreads - 1) / kThreads;
+  Tagged state[places], gain[places];
+
+  __device__ __forceinline__ void load(const Chain& chain, unsigned epoch_tag) {
+#pragma unroll
+    for (int n = 0; n < places; ++n) {
+      const int place = threadIdx.x + n * kThreads, channel = place % kTileChannels;
+      const int which = chain.chunk - 1 - place / kTileChannels;
+      state[n] = gain[n] = {0.0f, epoch_tag + 2};
+      if (place >= kWindow * kTileChannels) continue;
+      if (which < 0) {
+        state[n].value = chain.entry(channel);
+      } else {
+        // The gain first: it was published first.
+        gain[n] = LoadTagged(chain.gain_at(which, channel));
+        state[n] = LoadTagged(chain.state_at(which, channel));
+      }
+    }
+  }
+
+  /// Shows it to the others. Tag 0: nothing that can be used yet.
+  __device__ __forceinline__ void show(ScanShared& shared, unsigned epoch_tag) const {
+#pragma unroll
+    for (int n = 0; n < places; ++n) {
+      const int place = threadIdx.x + n * kThreads;
+      if (place >= kWindow * kTileChannels) continue;
+      const bool half = state[n].tag == epoch_tag + 1 && gain[n].tag != epoch_tag + 1;
+      shared.window_gain[place / kTileChannels][place % kTileChannels] = gain[n].value;
+      shared.window_value[place / kTileChannels][place % kTileChannels] = state[n].value;
+      shared.window_tag[place / kTileChannels][place % kTileChannels] = half ? 0 : state[n].tag;
+    }
+  }
+};
+
+/// The state that enters this block's chunk at one channel, if the window holds one that is known and all effects after
+/// it.
+PENSTOCK_DEVICE bool FoldWindow(const ScanShared& shared, int channel, unsigned epoch_tag, float& state) {
+  int found = 0;
+  while (found < kWindow && shared.window_tag[found][channel] == epoch_tag + 1) ++found;
+  if (found == kWindow || shared.window_tag[found][channel] != epoch_tag + 2) return false;
+  state = shared.window_value[found][channel];
+  while (--found >= 0) {
+    state = Through(shared.window_gain[found][channel], shared.window_value[found][channel], state);
+  }
+  return true;
+}
+
+/// Every thread of the block calls this once it has written its stretch; `first` is what threads below kTileChannels saw
+/// of the chunk before, at their channel. Leaves the state that enters the chunk in stretches.carry, for all to see.
+/// Calls between() once, behind the first look at the window, if there is one: what is asked for after it does not
+/// delay it.
+template <class Between>
+PENSTOCK_DEVICE void PassOn(ScanShared& shared, Stretches& stretches, const Chain& chain, Tagged first, bool last,
+                            const Between& between) {
+  __syncthreads();
+  const int thread = threadIdx.x;
+  const bool owner = thread < kTileChannels;
+  const unsigned epoch_tag = 2 * shared.epoch;
+  float gain = 1.0f, offset = 0.0f, state = first.value;
+  bool known = true;
+  if (owner) {
+#pragma unroll 4
+    for (int group = 0; group < kGroups; ++group) {
+      offset = Through(stretches.gain[group][thread], stretches.offset[group][thread], offset);
+      gain *= stretches.gain[group][thread];
+    }
+    known = chain.knows(first, epoch_tag);
+    if (!known && !last) {
+      StoreTagged(chain.gain_at(chain.chunk, thread), gain, epoch_tag + 1);
+      StoreTagged(chain.state_at(chain.chunk, thread), offset, epoch_tag + 1);
+    }
+  }
+  bool published = false, looked = false;
+  for (;;) {
+    if (owner && known && !published) {
+      published = true;
+      stretches.carry[thread] = state;
+      if (!last) {
+        StoreTagged(chain.state_at(chain.chunk, thread), Through(gain, offset, state), epoch_tag + 2);
+      }
+    }
+    if (__syncthreads_and(known)) return;
+    WindowPart part;
+    part.load(chain, epoch_tag);
+    if (!looked) between();
+    looked = true;
+    part.show(shared, epoch_tag);
+    __syncthreads();
+    if (owner && !known) known = FoldWindow(shared, thread, epoch_tag, state);
+  }
+}

@@ -1,0 +1,37 @@
+// The parameters of the scan kernels, laid out alike by the host's compiler and by NVRTC. Freestanding, without include
+// guard: each side includes it once, in a namespace of its own.
+
+/// A tensor [B, T, C] with its channels side by side. Strides in bytes.
+struct ScanTensor {
+  char* data;
+  long long row_stride;
+  long long step_stride;
+};
+
+/// What stands before the words that blocks pass on in the workspace. Zero before its first use; every launch leaves it
+/// ready for the next one.
+struct ScanHeader {
+  unsigned epoch;     // launches so far: words of earlier ones count as empty
+  unsigned finished;  // chains (rows x tiles of channels) whose last chunk is done
+  unsigned tickets;   // chunks taken, beyond the first of each block
+  unsigned unused[61];
+};
+
+struct ScanArguments {
+  ScanTensor in[5];  // as the kernel's own text says
+  ScanTensor out[3];
+  const float* state_in;        // [B, C] or null for zeros
+  float* state_out;             // [B, C] or null
+  const float* entry;           // backward passes: [B, C] state that entered the first step, or null for zeros
+  const long long* lengths;     // [B] or null: all rows have T steps
+  const long long* cu_seqlens;  // [B + 1] or null: row b is the steps cu_seqlens[b] .. cu_seqlens[b + 1] of row 0
+  const unsigned char* reset;   // [B, T] or null
+  long long reset_row_stride, reset_step_stride;
+  ScanHeader* header;  // then the states, then the gains of all chunks
+  long long steps;     // T; packed rows: the steps of all rows together
+  int channels;        // C
+  int channel_tiles;
+  int chains;      // B * channel_tiles
+  unsigned tiles;  // chains * chunks
+  int descending;  // walk from the last step to the first
+};

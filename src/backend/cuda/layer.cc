@@ -1,0 +1,219 @@
+#include "backend/cuda/layer.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <numeric>
+
+#include "backend/cuda/range.h"
+#include "base/check.h"
+
+namespace penstock::cuda {
+namespace {
+
+/// The positions of a batch as rows of one matrix: how many, how far apart in x, and how rows and steps of a matrix
+/// without gaps lie in the same order.
+struct Positions {
+  Index count = 1;
+  Index x_stride = 1;
+  Index row_stride = 1, step_stride = 1;  // in positions
+};
+
+Positions positions_of(const LayerBatch& batch, const DeviceSequence& x, Index input) {
+  const Index B = batch.cu_seqlens != 0 ? 1 : batch.rows, T = batch.steps;
+  Positions positions;
+  positions.count = B * T;
+  if (B == 1 || x.row_stride == T * x.step_stride) {
+    positions.x_stride = T == 1 && B > 1 ? x.row_stride : x.step_stride;
+    positions.row_stride = T, positions.step_stride = 1;
+  } else if (T == 1 || x.step_stride == B * x.row_stride) {
+    positions.x_stride = x.row_stride;
+    positions.row_stride = 1, positions.step_stride = B;
+  } else {
+    fail(
+        ErrorCode::invalid_argument,
+        "x must lie row after row or step after step without gaps between them (a row stride of {} or a step stride of "
+        "{}), not with strides {} and {}; copy it into one such tensor",
+        T * x.step_stride, B * x.row_stride, x.row_stride, x.step_stride);
+  }
+  require(positions.x_stride >= input, "the positions of x must be at least its {} channels apart, not {}", input,
+          positions.x_stride);
+  return positions;
+}
+
+LayerBatch completed(LayerBatch batch, const LayerSpec& spec, const ScanRule& rule) {
+  batch.rule = rule;
+  batch.storage = spec.storage;
+  batch.channels = spec.hidden;
+  batch.reverse = spec.reverse;
+  return batch;
+}
+
+/// Gate g of [P, G, H], for each g.
+ScanTerms gate_terms(DeviceAddress gates, const LayerSpec& spec, const ScanRule& rule, const Positions& positions) {
+  ScanTerms terms;
+  const Index width = rule.gates * spec.hidden, size = plan::size_of(spec.storage);
+  for (std::size_t g = 0; g < static_cast<std::size_t>(rule.gates); ++g) {
+    terms[g] = {gates + g * static_cast<DeviceAddress>(spec.hidden * size), positions.row_stride * width,
+                positions.step_stride * width};
+  }
+  return terms;
+}
+
+void check_spec(const LayerSpec& spec) {
+  require(spec.input >= 1 && spec.hidden >= 1, "input and hidden must be at least 1, not {} and {}", spec.input,
+          spec.hidden);
+  require(spec.gradients == spec.storage || spec.gradients == plan::Storage::f32,
+          "gradients must be f32 or {} as the weights are, not {}", to_string(spec.storage), to_string(spec.gradients));
+  require(!spec.tf32 || spec.storage == plan::Storage::f32, "tf32 is for f32 storage, not {}", to_string(spec.storage));
+}
+
+void require_address(DeviceAddress address, const char* name) {
+  require(address != 0, "{} must be an address on the GPU, not null", name);
+}
+
+std::size_t padded(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
+
+int alignment_of(std::initializer_list<DeviceAddress> addresses, Index stride_bytes) {
+  DeviceAddress all = 256 | static_cast<DeviceAddress>(std::abs(stride_bytes));
+  for (const DeviceAddress address : addresses) all |= address;
+  return static_cast<int>(std::min<DeviceAddress>(all & (~all + 1), 256));
+}
+
+ScanForward scan_of(const LayerForward& call, const LayerSpec& spec, const ScanRule& rule) {
+  check_spec(spec);
+  require_address(call.x.data, "x");
+  require_address(call.weights.weight, "weight");
+  require_address(call.gates, "gates");
+  require((call.weights.bias != 0) == spec.bias, "bias must be {}", spec.bias ? "an address on the GPU" : "null");
+  ScanForward scan;
+  scan.shape = completed(call.batch, spec, rule);
+  scan.terms = gate_terms(call.gates, spec, rule, positions_of(call.batch, call.x, spec.input));
+  scan.y = call.y;
+  scan.state_in = call.state_in;
+  scan.state_out = call.state_out;
+  return scan;
+}
+
+ScanBackward scan_of(const LayerBackward& call, const LayerSpec& spec, const ScanRule& rule) {
+  check_spec(spec);
+  require_address(call.x.data, "x");
+  require_address(call.weights.weight, "weight");
+  require_address(call.gates, "gates");
+  require_address(call.dgates, "dgates");
+  require_address(call.gradients.weight, "the gradient of weight");
+  require((call.gradients.bias != 0) == spec.bias, "the gradient of bias must be {}",
+          spec.bias ? "an address on the GPU" : "null");
+  require(call.dx.data == 0 || (call.dx.row_stride == call.x.row_stride && call.dx.step_stride == call.x.step_stride),
+          "dx must be laid out like x, with strides {} and {}, not {} and {}", call.x.row_stride, call.x.step_stride,
+          call.dx.row_stride, call.dx.step_stride);
+  const Positions positions = positions_of(call.batch, call.x, spec.input);
+  ScanBackward scan;
+  scan.shape = completed(call.batch, spec, rule);
+  scan.terms = gate_terms(call.gates, spec, rule, positions);
+  scan.dterms = gate_terms(call.dgates, spec, rule, positions);
+  scan.y = call.y;
+  scan.dy = call.dy;
+  scan.state_in = call.state_in;
+  scan.dstate_out = call.dstate_out;
+  scan.dstate_in = call.dstate_in;
+  return scan;
+}
+
+ProductShape forward_product(const LayerForward& call, const LayerSpec& spec, const ScanRule& rule) {
+  const Positions positions = positions_of(call.batch, call.x, spec.input);
+  const Index size = plan::size_of(spec.storage);
+  ProductShape shape{.storage = spec.storage, .result = spec.storage, .tf32 = spec.tf32};
+  shape.m = positions.count, shape.n = rule.gates * spec.hidden, shape.k = spec.input;
+  shape.b_transposed = true;
+  shape.a_stride = positions.x_stride, shape.b_stride = spec.input, shape.d_stride = shape.n;
+  shape.beside = spec.bias ? Beside::add_bias : Beside::nothing;
+  shape.alignment = alignment_of({call.x.data, call.weights.weight, call.gates}, positions.x_stride * size);
+  return shape;
+}
+
+ProductShape weight_product(const LayerBackward& call, const LayerSpec& spec, const ScanRule& rule) {
+  const Positions positions = positions_of(call.batch, call.x, spec.input);
+  const Index size = plan::size_of(spec.storage);
+  ProductShape shape{.storage = spec.storage, .result = spec.gradients, .tf32 = spec.tf32};
+  shape.m = rule.gates * spec.hidden, shape.n = spec.input, shape.k = positions.count;
+  shape.a_transposed = true;
+  shape.a_stride = shape.m, shape.b_stride = positions.x_stride, shape.d_stride = spec.input;
+  shape.beside = spec.bias ? Beside::sum_columns : Beside::nothing;
+  shape.alignment = alignment_of({call.dgates, call.x.data, call.gradients.weight}, positions.x_stride * size);
+  return shape;
+}
+
+ProductShape input_product(const LayerBackward& call, const LayerSpec& spec, const ScanRule& rule) {
+  const Positions positions = positions_of(call.batch, call.x, spec.input);
+  const Index size = plan::size_of(spec.storage);
+  ProductShape shape{.storage = spec.storage, .result = spec.storage, .tf32 = spec.tf32};
+  shape.m = positions.count, shape.n = spec.input, shape.k = rule.gates * spec.hidden;
+  shape.a_stride = shape.k, shape.b_stride = spec.input, shape.d_stride = positions.x_stride;
+  shape.alignment = alignment_of({call.dgates, call.weights.weight, call.dx.data}, positions.x_stride * size);
+  return shape;
+}
+
+}  // namespace
+
+void check_layer(const LayerSpec& spec, const LayerForward& call) {
+  problem_of(scan_of(call, spec, scan_rule(spec.cell)));
+}
+
+LayerForwardExecutable::LayerForwardExecutable(Device& device, const LayerSpec& spec, const LayerForward& call)
+    : spec_(spec),
+      rule_(scan_rule(spec.cell)),
+      scan_(device, scan_of(call, spec, rule_)),
+      product_(device, forward_product(call, spec, rule_)),
+      scan_bytes_(padded(scan_.workspace_bytes())),
+      positions_(positions_of(call.batch, call.x, spec.input).count) {}
+
+void LayerForwardExecutable::run(const LayerForward& call, DeviceAddress workspace, StreamHandle stream) const {
+  const Range range("penstock layer forward");
+  const ScanForward scan = scan_of(call, spec_, rule_);
+  require(positions_of(call.batch, call.x, spec_.input).count == positions_,
+          "the call must have the {} positions that were prepared", positions_);
+  product_.run(call.x.data, call.weights.weight, call.gates, call.weights.bias, workspace + scan_bytes_, stream);
+  scan_.run(scan, workspace, stream);
+}
+
+void LayerForwardExecutable::run_scan(const LayerForward& call, DeviceAddress workspace, StreamHandle stream) const {
+  scan_.run(scan_of(call, spec_, rule_), workspace, stream);
+}
+
+LayerBackwardExecutable::LayerBackwardExecutable(Device& device, const LayerSpec& spec, const LayerBackward& call)
+    : spec_(spec),
+      rule_(scan_rule(spec.cell)),
+      scan_(device, scan_of(call, spec, rule_)),
+      scan_bytes_(padded(scan_.workspace_bytes())),
+      own_bytes_(scan_bytes_),
+      positions_(positions_of(call.batch, call.x, spec.input).count),
+      wants_dx_(call.dx.data != 0) {
+  ProductShape weights = weight_product(call, spec, rule_);
+  if (spec.bias && !can_multiply(device, weights)) {
+    weights.beside = Beside::nothing;
+    ColumnSums sums{.storage = spec.storage, .result = spec.gradients, .rows = weights.k, .columns = weights.m};
+    sums.alignment = alignment_of({call.dgates}, weights.m * plan::size_of(spec.storage));
+    bias_sums_.emplace(device, sums);
+    own_bytes_ += padded(bias_sums_->workspace_bytes());
+  }
+  weight_product_ = Product(device, weights);
+  if (wants_dx_) input_product_ = Product(device, input_product(call, spec, rule_));
+}
+
+std::size_t LayerBackwardExecutable::workspace_bytes() const {
+  return own_bytes_ + std::max(weight_product_.workspace_bytes(), input_product_.workspace_bytes());
+}
+
+void LayerBackwardExecutable::run(const LayerBackward& call, DeviceAddress workspace, StreamHandle stream) const {
+  const Range range("penstock layer backward");
+  const ScanBackward scan = scan_of(call, spec_, rule_);
+  require(positions_of(call.batch, call.x, spec_.input).count == positions_ && (call.dx.data != 0) == wants_dx_,
+          "the call must have the {} positions that were prepared, and {}", positions_, wants_dx_ ? "a dx" : "no dx");
+  scan_.run(scan, workspace, stream);
+  if (bias_sums_) bias_sums_->run(call.dgates, call.gradients.bias, workspace + scan_bytes_, stream);
+  const DeviceAddress products = workspace + own_bytes_;
+  weight_product_.run(call.dgates, call.x.data, call.gradients.weight, call.gradients.bias, products, stream);
+  if (wants_dx_) input_product_.run(call.dgates, call.weights.weight, call.dx.data, 0, products, stream);
+}
+
+}  // namespace penstock::cuda

@@ -1,0 +1,105 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "backend/cuda/blas.h"
+#include "backend/cuda/scan.h"
+#include "backend/cuda/sum_columns.h"
+
+namespace penstock::cuda {
+
+/// One layer of a scan cell on a GPU: gates [P, G, H] = x W^T + bias for all P positions (steps of all rows) in one
+/// product, then the recurrence over them in one pass.
+struct LayerSpec {
+  std::string cell = "mingru";
+  Index input = 1;                               ///< I
+  Index hidden = 1;                              ///< H
+  plan::Storage storage = plan::Storage::bf16;   ///< Of x, y, weights, gates and their gradients
+  plan::Storage gradients = plan::Storage::f32;  ///< Of the gradients of weight and bias: f32, or as `storage`
+  bool bias = true;
+  bool reverse = false;
+  bool tf32 = false;  ///< f32 storage only: products with factors rounded to 10 bits of mantissa
+};
+
+/// Weights of a layer, [G * H, I] and [G * H], without gaps; the gates in the cell's order.
+struct LayerWeights {
+  DeviceAddress weight = 0;
+  DeviceAddress bias = 0;
+};
+
+/// Which steps there are; what ScanShape says of a rule, of storage, channels and direction is the layer's to set.
+using LayerBatch = ScanShape;
+
+/// x [B, T, I] must be one matrix of P rows: rows after rows or steps after steps, with one stride from each to the
+/// next. It is read beyond the lengths too, where it must hold finite numbers. y [B, T, H] has free strides.
+struct LayerForward {
+  LayerBatch batch;
+  DeviceSequence x, y;
+  LayerWeights weights;
+  DeviceAddress gates = 0;      ///< [P, G * H], written: all that backward() needs beside x and y
+  DeviceAddress state_in = 0;   ///< float [B, H], or 0 for zeros
+  DeviceAddress state_out = 0;  ///< float [B, H], or 0; may be state_in
+};
+
+struct LayerBackward {
+  LayerBatch batch;
+  DeviceSequence x, y, dy;     ///< x and y as of the forward pass
+  DeviceSequence dx;           ///< Laid out like x; no data: not wanted
+  LayerWeights weights;        ///< Only the weight is read
+  LayerWeights gradients;      ///< Written, not added to
+  DeviceAddress gates = 0;     ///< As the forward pass left them
+  DeviceAddress dgates = 0;    ///< [P, G * H], written; may be `gates`
+  DeviceAddress state_in = 0;  ///< As of the forward pass
+  DeviceAddress dstate_out = 0;
+  DeviceAddress dstate_in = 0;  ///< Written unless 0
+};
+
+/// Throws what the executable would, without a GPU.
+void check_layer(const LayerSpec& spec, const LayerForward& call);
+
+/// A forward pass, planned and compiled. Running allocates nothing, waits for nothing, and can be captured. Not safe
+/// for two calls at once.
+class LayerForwardExecutable {
+ public:
+  /// Throws Error: invalid_argument for what does not fit, unsupported without NVRTC or cuBLASLt.
+  LayerForwardExecutable(Device& device, const LayerSpec& spec, const LayerForward& call);
+  /// Bytes of workspace, aligned to 256; zero before its first use, and for one run at a time.
+  std::size_t workspace_bytes() const { return scan_bytes_ + product_.workspace_bytes(); }
+  std::string explain() const { return scan_.plan().explain(); }
+  const ScanExecutable& scan() const { return scan_; }
+  /// A call of the form that was prepared: other addresses, no more rows or steps.
+  void run(const LayerForward& call, DeviceAddress workspace, StreamHandle stream) const;
+  /// The second half alone, from gates that are there: for measurements.
+  void run_scan(const LayerForward& call, DeviceAddress workspace, StreamHandle stream) const;
+
+ private:
+  LayerSpec spec_;
+  ScanRule rule_;
+  ScanExecutable scan_;
+  Product product_;
+  std::size_t scan_bytes_;
+  Index positions_;
+};
+
+/// Gradients of a layer: the recurrence walked back with the gates' maths, then one product for the weights and one for
+/// x. Gates' activations are made again from the gates, which costs less than reading them would.
+class LayerBackwardExecutable {
+ public:
+  LayerBackwardExecutable(Device& device, const LayerSpec& spec, const LayerBackward& call);
+  std::size_t workspace_bytes() const;
+  const ScanExecutable& scan() const { return scan_; }
+  void run(const LayerBackward& call, DeviceAddress workspace, StreamHandle stream) const;
+
+ private:
+  LayerSpec spec_;
+  ScanRule rule_;
+  ScanExecutable scan_;
+  Product weight_product_, input_product_;
+  std::optional<SumColumnsExecutable> bias_sums_;  // where the product does not make them
+  std::size_t scan_bytes_, own_bytes_;
+  Index positions_;
+  bool wants_dx_;
+};
+
+}  // namespace penstock::cuda

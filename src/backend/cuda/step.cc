@@ -1,0 +1,95 @@
+#include "backend/cuda/step.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "backend/cuda/range.h"
+#include "base/check.h"
+
+namespace penstock::cuda {
+namespace {
+
+#include "backend/cuda/kernels/step_arguments.h"
+
+constexpr int kWarps = 4;
+constexpr Index kMaxRows = 8;  // of x for each reading of the weights: more sums than registers can hold beside them
+constexpr int kStepAccess = 16;
+
+int alignment_of(const LayerSpec& spec, const LayerStep& call) {
+  const Index size = plan::size_of(spec.storage);
+  std::int64_t all = std::gcd<std::int64_t, std::int64_t>(kStepAccess, spec.input * size);
+  for (const DeviceAddress address : {call.x, call.weights.weight}) {
+    all = std::gcd<std::int64_t, std::int64_t>(all, static_cast<std::int64_t>(address));
+  }
+  return static_cast<int>(call.rows > 1 ? std::gcd<std::int64_t, std::int64_t>(all, call.x_stride * size) : all);
+}
+
+void check_call(const LayerSpec& spec, const LayerStep& call) {
+  require(call.rows >= 1 && spec.input >= 1 && spec.hidden >= 1,
+          "rows, input and hidden must be at least 1, not {}, {} and {}", call.rows, spec.input, spec.hidden);
+  constexpr Index most = std::numeric_limits<int>::max() / 2;
+  require(std::max({call.rows, spec.input, spec.hidden}) <= most, "rows, input and hidden must each be at most {}",
+          most);
+  const auto given = [](DeviceAddress address, const char* name) {
+    require(address != 0, "{} must be an address on the GPU, not null", name);
+  };
+  given(call.x, "x");
+  given(call.y, "y");
+  given(call.state, "state");
+  given(call.weights.weight, "weight");
+  require((call.weights.bias != 0) == spec.bias, "bias must be {}", spec.bias ? "an address on the GPU" : "null");
+  require(call.rows == 1 || (call.x_stride >= spec.input && call.y_stride >= spec.hidden),
+          "the rows of x and y must be at least {} and {} elements apart, not {} and {}", spec.input, spec.hidden,
+          call.x_stride, call.y_stride);
+  const auto size = static_cast<DeviceAddress>(plan::size_of(spec.storage));
+  require((call.x | call.y | call.weights.weight | call.weights.bias) % size == 0,
+          "x, y, weight and bias must be aligned to their {} bytes a value", size);
+}
+
+}  // namespace
+
+KernelSource step_source(const LayerSpec& spec, Index rows, int alignment) {
+  KernelSource source;
+  source.entry = "Step";
+  source.file = "backend/cuda/kernels/step.cuh";
+  const Index vector = std::max<Index>(1, alignment / plan::size_of(spec.storage));
+  source.constants = {{"using Storage", std::string(storage_type(spec.storage))},
+                      {"constexpr int kVector", fmt::format("{}", vector)},
+                      {"constexpr int kWarps", fmt::format("{}", kWarps)},
+                      {"constexpr int kRows", fmt::format("{}", std::min(rows, kMaxRows))}};
+  source.rule = scan_rule(spec.cell).type;
+  source.plan =
+      fmt::format("one step: a warp a channel, {} values an access, {} rows at once", vector, std::min(rows, kMaxRows));
+  return source;
+}
+
+StepExecutable::StepExecutable(Device& device, const LayerSpec& spec, const LayerStep& call)
+    : spec_(spec), rows_(call.rows) {
+  check_call(spec, call);
+  alignment_ = alignment_of(spec, call);
+  kernel_ = &Kernel::load(device, step_source(spec, rows_, alignment_));
+}
+
+void StepExecutable::run(const LayerStep& call, StreamHandle stream) const {
+  const Range range("penstock step");
+  check_call(spec_, call);
+  require(call.rows == rows_ && alignment_of(spec_, call) >= alignment_,
+          "the call must have the {} rows that were prepared, and an alignment of {} bytes", rows_, alignment_);
+  const Index size = plan::size_of(spec_.storage);
+  StepArguments arguments{};
+  arguments.x = device_pointer<const char>(call.x);
+  arguments.weight = device_pointer<const char>(call.weights.weight);
+  arguments.bias = device_pointer<const char>(call.weights.bias);
+  arguments.state = device_pointer<float>(call.state);
+  arguments.y = device_pointer<char>(call.y);
+  arguments.x_stride = call.x_stride * size;
+  arguments.y_stride = call.y_stride * size;
+  arguments.rows = static_cast<int>(call.rows);
+  arguments.input = static_cast<int>(spec_.input);
+  arguments.hidden = static_cast<int>(spec_.hidden);
+  const auto blocks = static_cast<unsigned>((spec_.hidden + kWarps - 1) / kWarps);
+  kernel_->launch(blocks, 32 * kWarps, arguments, stream);
+}
+
+}  // namespace penstock::cuda

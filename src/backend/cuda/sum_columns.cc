@@ -1,0 +1,64 @@
+#include "backend/cuda/sum_columns.h"
+
+#include <algorithm>
+
+#include "backend/cuda/scan.h"
+#include "base/check.h"
+
+namespace penstock::cuda {
+namespace {
+
+#include "backend/cuda/kernels/sum_columns_arguments.h"
+
+constexpr int kGroups = 16;
+constexpr Index kRowsOfASlab = 64;  // at least, lest adding up the slabs takes longer than they do
+constexpr int kSumAccess = 8;
+
+int vector_of(const ColumnSums& sums) {
+  const int size = plan::size_of(sums.storage);
+  int vector = std::max(1, std::min(sums.alignment, kSumAccess) / size);
+  while (sums.columns % vector != 0) vector /= 2;
+  return vector;
+}
+
+}  // namespace
+
+KernelSource sum_columns_source(const ColumnSums& sums) {
+  KernelSource source;
+  source.entry = "SumColumns";
+  source.file = "backend/cuda/kernels/sum_columns.cuh";
+  source.constants = {{"using Storage", std::string(storage_type(sums.storage))},
+                      {"using Result", std::string(storage_type(sums.result))},
+                      {"constexpr int kVector", fmt::format("{}", vector_of(sums))},
+                      {"constexpr int kGroups", fmt::format("{}", kGroups)}};
+  source.plan = fmt::format("sums of columns: {} columns a thread", vector_of(sums));
+  return source;
+}
+
+SumColumnsExecutable::SumColumnsExecutable(Device& device, const ColumnSums& sums) : sums_(sums) {
+  const Index tile = Index{32} * vector_of(sums);
+  tiles_ = (sums.columns + tile - 1) / tile;
+  const Index wanted = std::max<Index>(1, 2 * device.model().multiprocessors / tiles_);
+  slabs_ = std::clamp<Index>(sums.rows / kRowsOfASlab, 1, wanted);
+  kernel_ = &Kernel::load(device, sum_columns_source(sums));
+}
+
+std::size_t SumColumnsExecutable::workspace_bytes() const {
+  return static_cast<std::size_t>(4 * (tiles_ + slabs_ * sums_.columns));
+}
+
+void SumColumnsExecutable::run(DeviceAddress matrix, DeviceAddress result, DeviceAddress workspace,
+                               StreamHandle stream) const {
+  SumColumnsArguments arguments{};
+  arguments.matrix = device_pointer<const char>(matrix);
+  arguments.sums = device_pointer<char>(result);
+  arguments.finished = device_pointer<unsigned>(workspace);
+  arguments.partial = device_pointer<float>(workspace) + tiles_;
+  arguments.rows = sums_.rows;
+  arguments.stride = sums_.columns * plan::size_of(sums_.storage);
+  arguments.columns = static_cast<int>(sums_.columns);
+  arguments.slabs = static_cast<int>(slabs_);
+  kernel_->launch(static_cast<unsigned>(tiles_ * slabs_), 32 * kGroups, arguments, stream);
+}
+
+}  // namespace penstock::cuda

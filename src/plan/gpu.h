@@ -1,0 +1,89 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "penstock/types.h"
+
+namespace penstock::plan {
+
+/// How numbers lie in a GPU's memory. Arithmetic and states are float whatever this is.
+enum class Storage { f32, bf16, f16 };
+
+constexpr int size_of(Storage storage) { return storage == Storage::f32 ? 4 : 2; }
+std::string_view to_string(Storage storage);
+
+/// A GPU as the planner sees it.
+struct GpuModel {
+  std::string name;
+  int compute_major = 0, compute_minor = 0;
+  int multiprocessors = 0;
+  int threads = 0;                ///< Resident on one multiprocessor, at most
+  int registers = 0;              ///< 32-bit, of one multiprocessor
+  std::int64_t shared_bytes = 0;  ///< Of one multiprocessor
+  std::int64_t block_bytes = 0;   ///< Shared memory of one block, at most
+  std::int64_t l2_bytes = 0;
+  std::int64_t memory_bytes = 0;
+
+  /// As in sm_90: 90.
+  int architecture() const { return compute_major * 10 + compute_minor; }
+};
+
+/// One linear recurrence h_t = a_t h_{t-1} + b_t over [B, T, C] on a GPU; a and b are read or made of what is read.
+struct GpuScanProblem {
+  /// Rows, steps and channels are 32-bit numbers on the GPU, and so is what a chunk or a tile beyond them adds.
+  static constexpr Index max_size = (Index{1} << 31) - (Index{1} << 20) - 1;
+
+  Storage storage = Storage::f32;
+  Index rows = 1;      // B
+  Index steps = 1;     // T
+  Index channels = 1;  // C
+  bool backward = false;
+  int gates = 2;          ///< Values of a step that a and b are made of: read, and on the way back written.
+  int read_back = 1;      ///< How many of them the way back reads.
+  bool computed = false;  ///< Making a and b takes arithmetic.
+  /// Greatest power of two, up to 16 bytes, that divides every address and stride in bytes.
+  int alignment = 16;
+  bool lengths = false;
+  bool reset = false;
+  bool operator==(const GpuScanProblem&) const = default;
+};
+
+/// How it runs. T is cut into chunks; a tile is one chunk of some channels of one row. A block of threads takes tile
+/// after tile, chunk by chunk over all rows and channels, while the values of its next tiles are on their way to shared
+/// memory: `lanes` threads side by side over channels, `groups` of them one after the other over time. Blocks pass the
+/// state on through memory (decoupled look-back), so that everything is read and written once.
+struct GpuScanPlan {
+  int vector = 1;     ///< Neighbouring channels of one thread.
+  int lanes = 32;     ///< Threads side by side over channels.
+  int groups = 8;     ///< Of such threads, over time.
+  int steps = 16;     ///< Steps of one thread.
+  int depth = 3;      ///< Tiles whose values a block holds or awaits.
+  int piece = 4;      ///< Bytes of one copy to shared memory.
+  bool keep = false;  ///< A block keeps a and b of its tile, as floats, instead of making them twice.
+  int window = 16;    ///< Chunks that a block looks back over at once.
+  int blocks = 1;     ///< Blocks that one multiprocessor holds.
+  Index shared = 0;   ///< Bytes of shared memory of a block.
+  Index tiles = 0;    ///< Of the whole problem.
+  Index grid = 0;     ///< Blocks of the launch.
+  std::string why;
+
+  int threads() const { return lanes * groups; }
+  int tile_channels() const { return lanes * vector; }
+  Index chunk() const { return static_cast<Index>(groups) * steps; }
+  Index channel_tiles(Index channels) const { return (channels + tile_channels() - 1) / tile_channels(); }
+  Index chunks(Index T) const { return (T + chunk() - 1) / chunk(); }
+  /// What the blocks pass on to each other.
+  Index workspace_bytes() const;
+  std::string explain() const;
+  bool operator==(const GpuScanPlan&) const = default;
+};
+
+/// Throws Error(invalid_argument) for sizes below one or beyond what one launch can number.
+GpuScanPlan plan_gpu_scan(const GpuScanProblem& problem, const GpuModel& gpu);
+
+/// What follows from the shape of a block (the first members of a plan): pieces, shared memory, tiles, grid.
+GpuScanPlan complete(GpuScanPlan shape, const GpuScanProblem& problem, const GpuModel& gpu);
+
+}  // namespace penstock::plan

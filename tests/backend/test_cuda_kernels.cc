@@ -1,0 +1,183 @@
+// Every kernel compiles for every generation of chips, without a GPU: no register spilled, and no more shared memory
+// than the plan says. Needs NVRTC.
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <regex>
+
+#include "backend/cuda/nvrtc.h"
+#include "backend/cuda/scan.h"
+#include "backend/cuda/step.h"
+#include "backend/cuda/sum_columns.h"
+#include "penstock/error.h"
+
+namespace penstock::cuda {
+namespace {
+
+using plan::GpuScanProblem;
+using plan::Storage;
+
+/// The numbers that the assembler reports about a kernel.
+struct Report {
+  long stack = -1, spills = -1, registers = -1, shared = 0;
+};
+
+long number_before(const std::string& log, const std::string& words) {
+  std::smatch match;
+  return std::regex_search(log, match, std::regex("(\\d+) " + words)) ? std::stol(match[1]) : -1;
+}
+
+Report report_of(const std::string& log) {
+  Report report;
+  report.stack = number_before(log, "bytes stack frame");
+  report.spills = number_before(log, "bytes spill stores") + number_before(log, "bytes spill loads");
+  report.registers = number_before(log, "registers");
+  report.shared = std::max(0L, number_before(log, "bytes smem"));
+  return report;
+}
+
+struct Subject {
+  ScanRule rule;
+  GpuScanProblem problem;
+};
+
+Subject subject(const ScanRule& rule, Storage storage, bool backward, bool ragged, Index channels) {
+  GpuScanProblem problem{.storage = storage, .rows = 2, .steps = 5000, .channels = channels};
+  problem.backward = backward;
+  problem.gates = rule.gates, problem.read_back = rule.read_back, problem.computed = rule.computed;
+  problem.lengths = problem.reset = ragged;
+  return {rule, problem};
+}
+
+/// Every rule, both ways; what changes little about a kernel (storage of halves, few channels, ragged rows) with the
+/// rule that needs least and the one that needs most.
+std::vector<Subject> subjects() {
+  std::vector<Subject> list;
+  std::vector<ScanRule> rules{given_terms, given_signed_logs};
+  for (const CellInfo& cell : cells()) {
+    if (cell.scan) rules.push_back(scan_rule(cell.name));
+  }
+  for (const bool backward : {false, true}) {
+    for (const ScanRule& rule : rules) {
+      list.push_back(subject(rule, Storage::f32, backward, false, 1024));
+      list.push_back(subject(rule, Storage::bf16, backward, false, 1024));
+    }
+    for (const ScanRule& rule : {given_terms, scan_rule("minlstm-log")}) {
+      list.push_back(subject(rule, Storage::f16, backward, true, 1024));
+      list.push_back(subject(rule, Storage::f32, backward, true, 6));
+      list.push_back(subject(rule, Storage::bf16, backward, false, 6));
+    }
+  }
+  return list;
+}
+
+/// What the planner has to know of a chip of each generation.
+plan::GpuModel chip(int architecture) {
+  const Index shared = (architecture == 80 ? 164 : 228) << 10;
+  return {.name = fmt::format("a chip of sm_{}", architecture),
+          .compute_major = architecture / 10,
+          .compute_minor = architecture % 10,
+          .multiprocessors = architecture == 80 ? 108 : 132,
+          .threads = 2048,
+          .registers = 65536,
+          .shared_bytes = shared,
+          .block_bytes = shared - 1024};
+}
+
+/// Skips what cannot compile, unless PENSTOCK_TEST_NVRTC=required says that it must.
+void need_nvrtc(int architecture) {
+  std::string why;
+  if (!find_nvrtc().valid()) why = "no NVRTC: " + find_nvrtc().complaint;
+  if (why.empty() && !find_nvrtc().knows(architecture)) {
+    why = fmt::format("{} does not know sm_{}", find_nvrtc().origin, architecture);
+  }
+  if (why.empty()) return;
+  const char* required = std::getenv("PENSTOCK_TEST_NVRTC");
+  ASSERT_FALSE(required != nullptr && std::string_view(required) == "required") << why;
+  GTEST_SKIP() << why;
+}
+
+class EveryChip : public testing::TestWithParam<int> {
+ protected:
+  void SetUp() override { need_nvrtc(GetParam()); }
+};
+
+TEST_P(EveryChip, ScansFitTheirPlan) {
+  for (const auto& [rule, problem] : subjects()) {
+    const plan::GpuScanPlan plan = plan_gpu_scan(problem, chip(GetParam()));
+    const Compiled compiled = compile_kernel(scan_source(rule, problem, plan), GetParam());
+    const Report report = report_of(compiled.log);
+    SCOPED_TRACE(plan.explain() + "\n" + compiled.log);
+    EXPECT_EQ(report.stack, 0);
+    EXPECT_EQ(report.spills, 0);
+    EXPECT_GT(report.registers, 0);
+    EXPECT_LE(report.registers * plan.threads() * plan.blocks, 65536);
+    EXPECT_EQ(report.shared, 0) << "beside what the launch gives, which the kernel itself checks";
+    EXPECT_THAT(compiled.log, testing::Not(testing::HasSubstr("warning")));
+    EXPECT_EQ(compiled.cubin.substr(1, 3), "ELF");
+  }
+}
+
+TEST_P(EveryChip, StepsFit) {
+  for (const char* cell : {"mingru", "minlstm-log"}) {
+    for (const Storage storage : {Storage::f32, Storage::bf16, Storage::f16}) {
+      for (const Index rows : {1, 100}) {
+        for (const int alignment : {2, 4, 16}) {
+          if (alignment < size_of(storage)) continue;
+          const Compiled compiled =
+              compile_kernel(step_source({.cell = cell, .storage = storage}, rows, alignment), GetParam());
+          const Report report = report_of(compiled.log);
+          SCOPED_TRACE(compiled.log);
+          EXPECT_EQ(report.stack, 0);
+          EXPECT_EQ(report.spills, 0);
+          EXPECT_EQ(report.shared, 0);
+          EXPECT_THAT(compiled.log, testing::Not(testing::HasSubstr("warning")));
+        }
+      }
+    }
+  }
+}
+
+TEST_P(EveryChip, SumsFit) {
+  for (const int alignment : {2, 16}) {
+    const ColumnSums sums{.storage = Storage::bf16, .rows = 1000, .columns = 1000, .alignment = alignment};
+    const Compiled compiled = compile_kernel(sum_columns_source(sums), GetParam());
+    const Report report = report_of(compiled.log);
+    SCOPED_TRACE(compiled.log);
+    EXPECT_EQ(report.spills, 0);
+    EXPECT_LE(report.shared, 16 * 32 * 4 * 4 + 16);
+    EXPECT_THAT(compiled.log, testing::Not(testing::HasSubstr("warning")));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cuda, EveryChip, testing::Values(80, 90, 100),
+                         [](const auto& chip) { return "sm_" + std::to_string(chip.param); });
+
+TEST(CacheName, DependsOnWhatIsCompiled) {
+  const GpuScanProblem problem{.channels = 64};
+  const KernelSource source = scan_source(given_terms, problem, plan_gpu_scan(problem, chip(90)));
+  KernelSource other = source;
+  EXPECT_EQ(cache_name(source, 90), cache_name(other, 90));
+  EXPECT_NE(cache_name(source, 90), cache_name(other, 80));
+  other.plan += "!";
+  EXPECT_EQ(cache_name(source, 90), cache_name(other, 90));
+  other.constants.back().second = "true";
+  EXPECT_NE(cache_name(source, 90), cache_name(other, 90));
+}
+
+TEST(Compile, SaysWhatIsWrong) {
+  if (!find_nvrtc().valid()) GTEST_SKIP() << "no NVRTC: " << find_nvrtc().complaint;
+  try {
+    compile({"broken", "int x = y;", {}, {"--gpu-architecture=sm_80"}});
+    FAIL() << "nonsense compiles";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::device_failure);
+    EXPECT_THAT(error.what(), testing::HasSubstr("identifier \"y\" is undefined"));
+  }
+}
+
+}  // namespace
+}  // namespace penstock::cuda

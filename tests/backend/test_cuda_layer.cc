@@ -1,0 +1,327 @@
+// Layers of scan cells on a GPU against the oracle: forward, backward, step. Skipped where there is no GPU.
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "backend/cuda/driver.h"
+#include "backend/cuda/layer.h"
+#include "backend/cuda/step.h"
+#include "base/random.h"
+#include "oracle/network.h"
+#include "oracle/tolerance.h"
+#include "support/expect_error.h"
+#include "support/half.h"
+#include "support/tolerance.h"
+
+namespace penstock::cuda {
+namespace {
+
+using plan::Storage;
+
+struct Case {
+  std::string name;
+  Index rows = 3, steps = 9, input = 5, hidden = 7;
+  bool reverse = false, lengths = false, packed = false, reset = false, states = true, bias = true, time_first = false;
+};
+
+std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name; }
+
+using Doubles = std::vector<double>;
+
+class LayerTest : public testing::TestWithParam<std::tuple<Case, std::string_view, Storage>> {
+ protected:
+  void SetUp() override {
+    if (!driver_complaint().empty()) GTEST_SKIP() << driver_complaint();
+    stream = std::make_unique<Stream>(Device::get(0));
+    make_batch();
+    make_arguments();
+  }
+
+  Case c = std::get<0>(GetParam());
+  std::string cell{std::get<1>(GetParam())};
+  Storage storage = std::get<2>(GetParam());
+  ScanRule rule = scan_rule(cell);
+  Index width = rule.gates * c.hidden;
+  std::unique_ptr<Stream> stream;
+  Random random{7};
+  std::vector<Index> lengths, bounds;
+  std::vector<std::uint8_t> reset;
+  Batch batch;
+  oracle::Arguments<double> arguments;
+  Doubles dy, dstate;
+  Buffer lengths_gpu, reset_gpu;
+
+  Index positions() const { return c.packed ? c.steps : c.rows * c.steps; }
+
+  void make_batch() {
+    batch = {.rows = c.rows, .steps = c.steps};
+    for (Index b = 0; b < c.rows; ++b) lengths.push_back(b == 0 ? c.steps : b == 1 ? 0 : 1 + 5 * b % c.steps);
+    for (Index b = 0; b <= c.rows; ++b) bounds.push_back(b * c.steps / c.rows);
+    reset.resize(static_cast<std::size_t>(positions()));
+    for (std::uint8_t& r : reset) r = random.uniform() < 0.1 ? 1 : 0;
+    if (c.lengths) batch.lengths = lengths.data();
+    if (c.packed) batch.cu_seqlens = bounds.data();
+    if (c.reset) batch.reset = reset.data();
+  }
+
+  Doubles numbers(Index count, double size, Storage of) {
+    Doubles values;
+    for (Index i = 0; i < count; ++i) values.push_back(test::rounded(size * (2 * random.uniform() - 1), of));
+    return values;
+  }
+
+  void make_arguments() {
+    arguments.weights.resize(1);
+    arguments.weights[0].weight_ih = numbers(width * c.input, 1 / std::sqrt(static_cast<double>(c.input)), storage);
+    if (c.bias) arguments.weights[0].bias_ih = numbers(width, 0.5, storage);
+    if (c.bias && cell.ends_with("-log")) keep_off_the_kink();
+    arguments.x = numbers(positions() * c.input, 1, storage);
+    if (c.states) arguments.state_in = numbers(c.rows * c.hidden, 1, Storage::f32);
+    dy = numbers(positions() * c.hidden, 1, storage);
+    dstate = numbers(c.rows * c.hidden, 1, Storage::f32);
+  }
+
+  /// A positive candidate has a kink at 0, and sums of halves hit 0 exactly: rounding would choose the side. Here a
+  /// channel stays on one side of it, each of two neighbours on another.
+  void keep_off_the_kink() {
+    for (Index j = 0; j < c.hidden; ++j) {
+      const double far = std::sqrt(static_cast<double>(c.input)) + 0.25;
+      arguments.weights[0].bias_ih[width - c.hidden + j] = test::rounded(j % 2 == 0 ? far : -far, storage);
+    }
+  }
+
+  RecurrentSpec oracle_spec() const {
+    return {.cell = cell,
+            .input_size = c.input,
+            .hidden_size = c.hidden,
+            .direction = c.reverse ? Direction::reverse : Direction::forward,
+            .bias = c.bias ? Bias::single : Bias::none};
+  }
+  LayerSpec spec() const {
+    LayerSpec s{.cell = cell, .input = c.input, .hidden = c.hidden, .storage = storage};
+    s.bias = c.bias, s.reverse = c.reverse;
+    return s;
+  }
+
+  /// In memory a time-first tensor has the oracle's positions in another order.
+  Doubles ordered(const Doubles& values, Index channels, bool to_memory) const {
+    if (!c.time_first) return values;
+    Doubles result(values.size());
+    for (Index b = 0; b < c.rows; ++b) {
+      for (Index t = 0; t < c.steps; ++t) {
+        for (Index j = 0; j < channels; ++j) {
+          const auto ours = static_cast<std::size_t>((b * c.steps + t) * channels + j);
+          const auto theirs = static_cast<std::size_t>((t * c.rows + b) * channels + j);
+          if (to_memory) result[theirs] = values[ours];
+          if (!to_memory) result[ours] = values[theirs];
+        }
+      }
+    }
+    return result;
+  }
+  Buffer upload(const Doubles& values, Storage of) {
+    const std::vector<std::uint8_t> bytes = test::to_storage(values, of);
+    Buffer buffer(*stream, bytes.size());
+    buffer.upload(bytes.data(), bytes.size());
+    return buffer;
+  }
+  Buffer poison(Index count, Storage of) {
+    Buffer buffer(*stream, static_cast<std::size_t>(count * plan::size_of(of)));
+    buffer.fill(0xff);
+    return buffer;
+  }
+  Doubles download(const Buffer& buffer, Storage of) {
+    std::vector<std::uint8_t> bytes(buffer.bytes());
+    buffer.download(bytes.data(), bytes.size());
+    return test::from_storage(bytes, of);
+  }
+  Buffer upload_sequence(const Doubles& values, Index channels) {
+    return upload(ordered(values, channels, true), storage);
+  }
+  Doubles download_sequence(const Buffer& buffer, Index channels) {
+    return ordered(download(buffer, storage), channels, false);
+  }
+  DeviceSequence sequence(const Buffer& buffer, Index channels) const {
+    if (c.time_first) return {buffer.address(), channels, c.rows * channels};
+    return {buffer.address(), c.steps * channels, channels};
+  }
+
+  LayerBatch layer_batch() {
+    LayerBatch of{.rows = c.rows, .steps = c.steps};
+    const std::vector<Index>& numbers_of_steps = c.packed ? bounds : lengths;
+    lengths_gpu = Buffer(*stream, numbers_of_steps.size() * sizeof(Index));
+    lengths_gpu.upload(numbers_of_steps.data(), lengths_gpu.bytes());
+    if (c.lengths) of.lengths = lengths_gpu.address();
+    if (c.packed) of.cu_seqlens = lengths_gpu.address();
+    reset_gpu = Buffer(*stream, reset.size());
+    reset_gpu.upload(reset.data(), reset.size());
+    if (c.reset) of.reset = reset_gpu.address();
+    of.reset_row_stride = c.steps, of.reset_step_stride = 1;
+    return of;
+  }
+
+  /// Rounding of the gates and of what stands between them and a result, in halves of a unit of the storage.
+  double allowed(Index summed, double roundings) const {
+    const bool backward = roundings > 4;
+    return oracle::tolerance<float>({.summed = summed, .steps = c.steps, .backward = backward}) +
+           (storage == Storage::f32 ? 0 : roundings * test::half_unit(storage));
+  }
+};
+
+TEST_P(LayerTest, EqualsTheOracle) {
+  const oracle::Results<double> want = oracle::forward(oracle_spec(), batch, arguments);
+  const Buffer x = upload_sequence(arguments.x, c.input), dy_gpu = upload_sequence(dy, c.hidden);
+  const Buffer weight = upload(arguments.weights[0].weight_ih, storage),
+               bias = upload(arguments.weights[0].bias_ih, storage);
+  const Buffer state = upload(arguments.state_in, Storage::f32), dlast = upload(dstate, Storage::f32);
+  Buffer y = poison(positions() * c.hidden, storage), gates = poison(positions() * width, storage);
+  Buffer last = poison(c.rows * c.hidden, Storage::f32);
+  LayerForward forward;
+  forward.batch = layer_batch();
+  forward.x = sequence(x, c.input), forward.y = sequence(y, c.hidden);
+  forward.weights = {weight.address(), bias.address()};
+  forward.gates = gates.address();
+  forward.state_in = state.address(), forward.state_out = last.address();
+  const LayerForwardExecutable executable(stream->device(), spec(), forward);
+  Buffer workspace(*stream, executable.workspace_bytes());
+  workspace.fill(0);
+  executable.run(forward, workspace.address(), stream->handle());
+  EXPECT_TRUE(test::close(download_sequence(y, c.hidden), want.y, allowed(c.input, 4), test::forward_terms));
+  EXPECT_TRUE(test::close(download(last, Storage::f32), want.state_out, allowed(c.input, 4), test::forward_terms));
+
+  const oracle::Arguments<double> gradients = oracle::gradients(oracle_spec(), batch, arguments, dy, dstate);
+  Buffer dx = poison(positions() * c.input, storage), dweight = poison(width * c.input, Storage::f32);
+  Buffer dbias = poison(c.bias ? width : 0, Storage::f32), dfirst = poison(c.rows * c.hidden, Storage::f32);
+  LayerBackward backward;
+  backward.batch = forward.batch;
+  backward.x = forward.x, backward.y = forward.y;
+  backward.dy = sequence(dy_gpu, c.hidden), backward.dx = sequence(dx, c.input);
+  backward.weights = forward.weights;
+  backward.gradients = {dweight.address(), dbias.address()};
+  backward.gates = backward.dgates = gates.address();
+  backward.state_in = state.address();
+  backward.dstate_out = dlast.address(), backward.dstate_in = dfirst.address();
+  const LayerBackwardExecutable back(stream->device(), spec(), backward);
+  Buffer back_workspace(*stream, back.workspace_bytes());
+  back_workspace.fill(0);
+  back.run(backward, back_workspace.address(), stream->handle());
+  const double error = allowed(std::max(positions(), width), 8);
+  EXPECT_TRUE(test::close(download_sequence(dx, c.input), gradients.x, error, test::backward_terms));
+  EXPECT_TRUE(
+      test::close(download(dweight, Storage::f32), gradients.weights[0].weight_ih, error, test::backward_terms));
+  EXPECT_TRUE(test::close(download(dbias, Storage::f32), gradients.weights[0].bias_ih, error, test::backward_terms));
+  if (c.states) {
+    EXPECT_TRUE(test::close(download(dfirst, Storage::f32), gradients.state_in, error, test::backward_terms));
+  }
+
+  const Doubles once = download(dweight, Storage::f32);
+  executable.run(forward, workspace.address(), stream->handle());
+  back.run(backward, back_workspace.address(), stream->handle());
+  EXPECT_EQ(download(dweight, Storage::f32), once) << "not the same bits again";
+}
+
+TEST_P(LayerTest, StepsEqualTheSequence) {
+  if (c.reverse || c.lengths || c.packed || c.reset || c.steps > 100) GTEST_SKIP() << "streams run forwards";
+  const oracle::Results<double> want = oracle::forward(oracle_spec(), batch, arguments);
+  const Buffer x = upload_sequence(arguments.x, c.input);
+  const Buffer weight = upload(arguments.weights[0].weight_ih, storage),
+               bias = upload(arguments.weights[0].bias_ih, storage);
+  Doubles first = arguments.state_in;
+  first.resize(static_cast<std::size_t>(c.rows * c.hidden));
+  Buffer state = upload(first, Storage::f32), y = poison(positions() * c.hidden, storage);
+  const DeviceSequence from = sequence(x, c.input), to = sequence(y, c.hidden);
+  const Index size = plan::size_of(storage);
+  LayerStep call;
+  call.rows = c.rows;
+  call.x = from.data, call.x_stride = from.row_stride;
+  call.y = to.data, call.y_stride = to.row_stride;
+  call.state = state.address();
+  call.weights = {weight.address(), bias.address()};
+  // Steps begin wherever the one before ended: what all of them are aligned to is one channel's size at least.
+  LayerStep anywhere = call;
+  anywhere.x += static_cast<DeviceAddress>(from.step_stride * size);
+  const StepExecutable step(stream->device(), spec(), c.steps > 1 ? anywhere : call);
+  for (Index t = 0; t < c.steps; ++t) {
+    call.x = from.data + static_cast<DeviceAddress>(t * from.step_stride * size);
+    call.y = to.data + static_cast<DeviceAddress>(t * to.step_stride * size);
+    step.run(call, stream->handle());
+  }
+  EXPECT_TRUE(test::close(download_sequence(y, c.hidden), want.y, allowed(c.input, 3), test::forward_terms));
+  EXPECT_TRUE(test::close(download(state, Storage::f32), want.state_out, allowed(c.input, 3), test::forward_terms));
+}
+
+std::vector<Case> cases() {
+  std::vector<Case> list;
+  const auto add = [&](const Case& c) { list.push_back(c); };
+  add({.name = "small"});
+  add({.name = "one", .rows = 1, .steps = 1, .input = 1, .hidden = 1});
+  add({.name = "one_step", .rows = 17, .steps = 1, .input = 8, .hidden = 16});
+  add({.name = "aligned", .rows = 2, .steps = 40, .input = 32, .hidden = 64});
+  add({.name = "chunks", .rows = 2, .steps = 1300, .input = 3, .hidden = 33});
+  add({.name = "time_first", .rows = 4, .steps = 30, .input = 16, .hidden = 24, .time_first = true});
+  add({.name = "reverse_lengths", .rows = 5, .steps = 33, .input = 7, .hidden = 10, .reverse = true, .lengths = true});
+  add({.name = "packed_reset", .rows = 4, .steps = 90, .input = 8, .hidden = 12, .packed = true, .reset = true});
+  add({.name = "nothing_extra", .rows = 2, .steps = 20, .input = 6, .hidden = 9, .states = false, .bias = false});
+  return list;
+}
+
+std::vector<std::string_view> scan_cells() {
+  std::vector<std::string_view> names;
+  for (const CellInfo& cell : cells()) {
+    if (cell.scan) names.push_back(cell.name);
+  }
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(Cuda, LayerTest,
+                         testing::Combine(testing::ValuesIn(cases()), testing::ValuesIn(scan_cells()),
+                                          testing::Values(Storage::f32, Storage::bf16, Storage::f16)),
+                         [](const auto& param) {
+                           std::string name =
+                               fmt::format("{}_{}_{}", std::get<0>(param.param).name, std::get<1>(param.param),
+                                           to_string(std::get<2>(param.param)));
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+/// A call that nothing is wrong with, at addresses that nobody reads.
+LayerForward sound_call() {
+  LayerForward call;
+  call.batch.rows = 3, call.batch.steps = 10;
+  call.x = {1 << 20, 80, 8}, call.y = {1 << 21, 160, 16};
+  call.weights = {1 << 22, 1 << 23};
+  call.gates = 1 << 24;
+  return call;
+}
+
+TEST(LayerArguments, AreChecked) {
+  const LayerSpec sound{.input = 8, .hidden = 16};
+  const auto refused = [&](const std::string& text, const auto& change) {
+    LayerSpec spec = sound;
+    LayerForward call = sound_call();
+    change(spec, call);
+    test::expect_error(ErrorCode::invalid_argument, text, [&] { check_layer(spec, call); });
+  };
+  EXPECT_NO_THROW(check_layer(sound, sound_call()));
+  refused("weight must be an address on the GPU, not null", [](auto&, auto& call) { call.weights.weight = 0; });
+  refused("bias must be an address on the GPU", [](auto&, auto& call) { call.weights.bias = 0; });
+  refused("bias must be null", [](auto& spec, auto&) { spec.bias = false; });
+  refused("gates must be an address on the GPU, not null", [](auto&, auto& call) { call.gates = 0; });
+  refused("x must lie row after row or step after step", [](auto&, auto& call) { call.x.row_stride = 81; });
+  refused("the positions of x must be at least its 8 channels apart, not 7", [](auto&, auto& call) {
+    call.x = {1 << 20, 70, 7};
+  });
+  refused("input and hidden must be at least 1, not 0 and 16", [](auto& spec, auto&) { spec.input = 0; });
+  refused("tf32 is for f32 storage, not bf16", [](auto& spec, auto&) { spec.tf32 = true; });
+  refused("gradients must be f32 or bf16", [](auto& spec, auto&) { spec.gradients = Storage::f16; });
+  refused("cell must be one of", [](auto& spec, auto&) { spec.cell = "nothing"; });
+  test::expect_error(ErrorCode::unsupported, "cell lstm does not run on a GPU yet", [&] {
+    LayerSpec spec = sound;
+    spec.cell = "lstm";
+    check_layer(spec, sound_call());
+  });
+}
+
+}  // namespace
+}  // namespace penstock::cuda
