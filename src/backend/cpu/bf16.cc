@@ -3,6 +3,7 @@
 #define HWY_TARGET_INCLUDE "backend/cpu/bf16.cc"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstring>

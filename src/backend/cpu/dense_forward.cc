@@ -3,9 +3,9 @@
 #define HWY_TARGET_INCLUDE "backend/cpu/dense_forward.cc"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
-#include <cstring>
 #include <type_traits>
 
 #include "backend/cpu/isa.h"

@@ -182,8 +182,7 @@ HWY_INLINE void WalkBlocks(const DensePart& part, Index step, Index run, const V
 
 /// To the nearest bfloat16, ties to even; NaN stays NaN.
 inline std::uint16_t RoundToBf16(float x) {
-  std::uint32_t bits;
-  std::memcpy(&bits, &x, sizeof(bits));
+  const auto bits = std::bit_cast<std::uint32_t>(x);
   if (x != x) return static_cast<std::uint16_t>((bits >> 16) | 0x40u);
   return static_cast<std::uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }

@@ -66,7 +66,7 @@ HWY_INLINE void RoundInputs(const float* x, Index count, std::uint16_t* rounded)
 
 /// sum + the products of two inputs with their weights.
 HWY_INLINE Simd AddPair(const std::uint16_t* inputs, const Bf16Product* weights, Simd sum) {
-  std::int32_t pair;
+  std::int32_t pair = 0;
   std::memcpy(&pair, inputs, sizeof(pair));
   const auto x = reinterpret_cast<__m512bh>(_mm512_set1_epi32(pair));
   const auto b = reinterpret_cast<__m512bh>(_mm512_loadu_epi32(weights));
