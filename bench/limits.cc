@@ -1,11 +1,12 @@
 #include "bench/limits.h"
 
-#include <dnnl.h>
 #include <omp.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <oneapi/dnnl/dnnl.hpp>
+#include <unordered_map>
 
 #include "bench/timing.h"
 #include "penstock/error.h"
@@ -46,14 +47,38 @@ AddUp best_add_up() {
 AddUp best_add_up() { return add_up_baseline; }
 #endif
 
+/// Seconds of products of [n, n] matrices of this type, summed in float, the second one packed beforehand.
+std::vector<double> time_products(double seconds, Index n, dnnl::memory::data_type type) {
+  using dnnl::memory;
+  const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  dnnl::stream stream(engine);
+  const memory::desc a({n, n}, type, memory::format_tag::ab), b({n, n}, type, memory::format_tag::any);
+  const memory::desc c({n, n}, memory::data_type::f32, memory::format_tag::ab);
+#if DNNL_VERSION_MAJOR >= 3
+  const dnnl::matmul::primitive_desc description(engine, a, b, c);
+#else
+  const dnnl::matmul::primitive_desc description(dnnl::matmul::desc(a, b, c), engine);
+#endif
+  const dnnl::matmul product(description);
+  std::unordered_map<int, memory> arguments = {{DNNL_ARG_SRC, memory(a, engine)},
+                                               {DNNL_ARG_WEIGHTS, memory(description.weights_desc(), engine)},
+                                               {DNNL_ARG_DST, memory(c, engine)}};
+  for (auto& [argument, m] : arguments) std::memset(m.get_data_handle(), 0, m.get_desc().get_size());
+  return time_calls(seconds, [&] {
+    product.execute(stream, arguments);
+    stream.wait();
+  });
+}
+
 /// A product's flops: rows of the batch times steps, `outputs` sums of `summed` terms each.
 double product_flops(double rows, double outputs, double summed) { return 2.0 * rows * outputs * summed; }
 
 }  // namespace
 
-double Limits::product_rate(int threads) {
-  const auto known = products_.find(threads);
-  return known != products_.end() ? known->second : products_[threads] = measure_products(threads);
+double Limits::product_rate(int threads, const std::string& dtype) {
+  const std::pair<std::string, int> key{dtype == "bf16" ? "bf16" : "f32", threads};
+  const auto known = products_.find(key);
+  return known != products_.end() ? known->second : products_[key] = measure_products(threads, key.first);
 }
 
 double Limits::read_rate(double bytes, int threads) {
@@ -65,21 +90,21 @@ double Limits::read_rate(double bytes, int threads) {
 }
 
 void Limits::refresh() {
-  for (auto& [threads, rate] : products_) rate = std::max(rate, measure_products(threads));
+  for (auto& [key, rate] : products_) rate = std::max(rate, measure_products(key.second, key.first));
   for (auto& [key, rate] : reads_) rate = std::max(rate, measure_reads(key.second, key.first));
 }
 
-double Limits::measure_products(int threads) const {
+double Limits::measure_products(int threads, const std::string& dtype) const {
   constexpr Index n = 1024;
-  const std::vector<float> a(n * n, 0.5f), b(n * n, 0.25f);
-  std::vector<float> c(n * n);
   omp_set_num_threads(threads);
-  const std::vector<double> times = time_calls(seconds_, [&] {
-    if (dnnl_sgemm('N', 'N', n, n, n, 1.0f, a.data(), n, b.data(), n, 0.0f, c.data(), n) != dnnl_success) {
-      throw Error(ErrorCode::unsupported, "oneDNN refused a product of [1024, 1024] matrices");
-    }
-  });
-  return product_flops(n, n, n) / fastest(times);
+  const double floats = product_flops(n, n, n) / fastest(time_products(seconds_, n, dnnl::memory::data_type::f32));
+  if (dtype != "bf16") return floats;
+  try {
+    const std::vector<double> times = time_products(seconds_, n, dnnl::memory::data_type::bf16);
+    return std::max(floats, product_flops(n, n, n) / fastest(times));
+  } catch (const dnnl::error&) {
+    return floats;  // a chip without such products
+  }
 }
 
 double Limits::measure_reads(double bytes, int threads) const {
@@ -125,11 +150,12 @@ Limit Limits::of(const Case& test) {
   const double rows = static_cast<double>(test.shape.rows), steps = static_cast<double>(test.shape.steps);
   const double inputs = static_cast<double>(test.shape.inputs), hidden = static_cast<double>(test.shape.hidden);
   const double outputs = static_cast<double>(cell.gates) * hidden, width = sizeof(float);
-  const double products = product_rate(test.threads);
-  const double recurrent_bytes = cell.scan ? 0.0 : width * outputs * hidden;
+  const double weight_width = test.dtype == "f32" ? sizeof(float) : 2.0;
+  const double products = product_rate(test.threads, test.dtype);
+  const double recurrent_bytes = cell.scan ? 0.0 : weight_width * outputs * hidden;
   Limit limit;
   if (test.pass == Pass::step) {
-    limit.bytes = recurrent_bytes + width * outputs * inputs;
+    limit.bytes = recurrent_bytes + weight_width * outputs * inputs;
     limit.flops = product_flops(rows, outputs, inputs + (cell.scan ? 0.0 : hidden));
     limit.recurrent = limit.seconds = limit.bytes / read_rate(limit.bytes, test.threads);
     limit.bound = "reading weights";

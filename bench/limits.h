@@ -25,8 +25,9 @@ class Limits {
   /// Each figure is the best of repetitions that together take about `seconds`.
   explicit Limits(double seconds = 0.05) : seconds_(seconds) {}
 
-  /// Additions and multiplications a second in a product of [1024, 1024] matrices.
-  double product_rate(int threads);
+  /// Additions and multiplications a second in a product of [1024, 1024] matrices: of bfloat16 where `dtype` is "bf16"
+  /// and the chip is the faster for it, else of floats.
+  double product_rate(int threads, const std::string& dtype = "f32");
   /// Bytes a second when `bytes` are read over and over.
   double read_rate(double bytes, int threads);
 
@@ -35,17 +36,17 @@ class Limits {
 
   Limit of(const Case& test);
 
-  /// All that was measured: (threads, rate) and ((threads, bytes), rate).
-  const std::map<int, double>& product_rates() const { return products_; }
+  /// All that was measured: ((dtype, threads), rate) and ((threads, bytes), rate).
+  const std::map<std::pair<std::string, int>, double>& product_rates() const { return products_; }
   const std::map<std::pair<int, double>, double>& read_rates() const { return reads_; }
 
  private:
   Limit of_bare_scan(const Case& test);
-  double measure_products(int threads) const;
+  double measure_products(int threads, const std::string& dtype) const;
   double measure_reads(double bytes, int threads) const;
 
   double seconds_;
-  std::map<int, double> products_;
+  std::map<std::pair<std::string, int>, double> products_;
   std::map<std::pair<int, double>, double> reads_;  // by threads and a power of two of bytes
 };
 

@@ -33,8 +33,8 @@ Json machine_json(const Report& report) {
 
 Json limits_json(const Report& report) {
   Json products = Json::array(), reads = Json::array();
-  for (const auto& [threads, rate] : report.limits.product_rates()) {
-    products.push_back({{"threads", threads}, {"flops_per_second", rate}});
+  for (const auto& [key, rate] : report.limits.product_rates()) {
+    products.push_back({{"dtype", key.first}, {"threads", key.second}, {"flops_per_second", rate}});
   }
   for (const auto& [key, rate] : report.limits.read_rates()) {
     reads.push_back({{"threads", key.first}, {"bytes", key.second}, {"bytes_per_second", rate}});

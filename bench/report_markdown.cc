@@ -201,8 +201,8 @@ std::string limits_text(const Report& report) {
   constexpr double giga = 1e9, kibi = 1024;
   std::string text = "\nLimits, measured in the same run: products of [1024, 1024] matrices";
   const char* separator = " at";
-  for (const auto& [threads, rate] : report.limits.product_rates()) {
-    text += fmt::format("{} {} GFLOP/s ({} thr)", separator, digits(rate / giga), threads);
+  for (const auto& [key, rate] : report.limits.product_rates()) {
+    text += fmt::format("{} {} GFLOP/s ({}, {} thr)", separator, digits(rate / giga), key.first, key.second);
     separator = ",";
   }
   text += "; reading";
