@@ -130,7 +130,10 @@ GpuScanPlan plan_gpu_scan(const GpuScanProblem& problem, const GpuModel& gpu) {
   // As measured on one chip: others have less shared memory, or a compiler that needs more registers. Multiples of 4,
   // as copies are up to four times as wide as what a thread reads of a step.
   const auto reduced = [](int steps, int share) { return std::max(4, steps * share / 16 * 4); };
-  if (gpu.architecture() >= kNewerArchitecture) plan.steps = reduced(plan.steps, plan.lanes < 32 ? 1 : 3);
+  if (gpu.architecture() >= kNewerArchitecture) {
+    const bool crowded = shape.keep && shape.threads == 512;  // all registers a thread can have at 24 steps
+    plan.steps = reduced(plan.steps, plan.lanes < 32 ? 1 : crowded ? 2 : 3);
+  }
   while (plan.steps > 4 && shared_bytes(plan, problem) > gpu.block_bytes) plan.steps = reduced(plan.steps, 2);
   plan.why = plan.vector * size_of(problem.storage) == shape.access_bytes
                  ? "as measured fastest for this storage"

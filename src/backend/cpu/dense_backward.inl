@@ -123,7 +123,7 @@ void BackwardProduct(const DenseBackward<Real>& job, const Real* panels, const D
     const Index head = block / blocks_per_head;
     const Index first_unit = block % blocks_per_head * units;
     const Real* panel = panels + block * head_size * gate_count * units;
-    ForEachEvenTile<MaxTileRows<Real, width>()>(part.slot_begin, slot_end, [&](auto rows, Index slot) HWY_ATTR {
+    ForEachTile<MaxTileRows<Real, width>()>(part.slot_begin, slot_end, [&](auto rows, Index slot) HWY_ATTR {
       BackwardTile<Real, Cell, width, decltype(rows)::value, phase_two>(job, slot, step, head, first_unit, panel);
     });
   });

@@ -84,8 +84,51 @@ struct GateGroup {
   const RealOf<Panel>* operand;  // [B, H] in slot order
   const Panel* panels;
   const Panel* input_panels;
-  bool second;  // second phase of a two-phase cell
 };
+
+/// Where a tile begins: units counted within their head.
+struct TilePlace {
+  Index slot, step, head, first_unit;
+};
+
+/// The gates of a tile's parts, of_input and of_state [parts][gate_count * width]. A function of its own, so that it is
+/// compiled once and not for every size of a tile.
+template <class Real, class Cell, int first_gate, int gate_count, int width>
+HWY_NOINLINE void TileGates(const DenseForward<Real>& job, const TilePlace& place, int rows, int blocks,
+                            const typename Lanes<Real>::V* of_input, const typename Lanes<Real>::V* of_state) {
+  using L = Lanes<Real>;
+  using V = typename L::V;
+  const ForwardPointwise<Real, Cell> pointwise{job};
+  const Index head_size = job.hidden / job.heads;
+  for (int p = 0; p < rows * blocks; ++p, of_input += gate_count * width, of_state += gate_count * width) {
+    const Index slot = rows > 1 ? place.slot + p : place.slot;
+    const Index first_unit = blocks > 1 ? place.first_unit + p * width * L::lanes : place.first_unit;
+    const Index cell = job.plan.cells.at(job.plan.row_of[slot], job.plan.time(slot, place.step));
+    for (int w = 0; w < width; ++w) {
+      const Index unit = first_unit + w * L::lanes;
+      const Index count = std::min<Index>(L::lanes, head_size - unit);
+      if (count <= 0) break;
+      const Site at{slot, place.step, cell, place.head * head_size + unit, count};
+      V wx[Cell::gates], rh[Cell::gates];
+      if constexpr (Cell::phases == 2) {  // the gates of the other phase
+        for (int g = 0; g < Cell::gates; ++g) wx[g] = rh[g] = V(0);
+      }
+      for (int g = 0; g < gate_count; ++g) rh[first_gate + g] = of_state[g * width + w];
+      if (job.wx != nullptr) {
+        pointwise.template load_gates<first_gate, gate_count>(at, wx);
+      } else {
+        for (int g = 0; g < gate_count; ++g) wx[first_gate + g] = of_input[g * width + w];
+      }
+      if constexpr (Cell::phases == 1) {
+        pointwise.single_phase(at, wx, rh);
+      } else if constexpr (first_gate > 0) {
+        pointwise.second_phase(at, wx, rh);
+      } else {
+        pointwise.first_phase(at, wx, rh);
+      }
+    }
+  }
+}
 
 /// A tile of `rows` slots and one block of units, or of one slot and `blocks` of them.
 template <class Panel, class Cell, int first_gate, int gate_count, int width, int rows, int blocks>
@@ -136,35 +179,6 @@ struct ForwardTile {
     }
   }
 
-  HWY_INLINE void gates(int part, const V (&of_input)[vectors], const V (&of_state)[vectors]) const {
-    const ForwardPointwise<Real, Cell> pointwise{job};
-    const Index its_slot = slot_of(part);
-    const Index cell = job.plan.cells.at(job.plan.row_of[its_slot], job.plan.time(its_slot, step));
-    for (int w = 0; w < width; ++w) {
-      const Index unit = unit_of(part) + w * L::lanes;
-      const Index count = std::min<Index>(L::lanes, head_size() - unit);
-      if (count <= 0) break;
-      const Site at{its_slot, step, cell, head * head_size() + unit, count};
-      V wx[Cell::gates], rh[Cell::gates];
-      if constexpr (Cell::phases == 2) {  // the gates of the other phase
-        for (int g = 0; g < Cell::gates; ++g) wx[g] = rh[g] = V(0);
-      }
-      for (int g = 0; g < gate_count; ++g) rh[first_gate + g] = of_state[g * width + w];
-      if (job.wx != nullptr) {
-        pointwise.template load_gates<first_gate, gate_count>(at, wx);
-      } else {
-        for (int g = 0; g < gate_count; ++g) wx[first_gate + g] = of_input[g * width + w];
-      }
-      if constexpr (Cell::phases == 1) {
-        pointwise.single_phase(at, wx, rh);
-      } else if (group.second) {
-        pointwise.second_phase(at, wx, rh);
-      } else {
-        pointwise.first_phase(at, wx, rh);
-      }
-    }
-  }
-
   /// What lies here a line and there a line is asked for before the product, which takes longer than memory does.
   HWY_INLINE void fetch() const {
     for (int p = 0; p < parts; ++p) {
@@ -188,7 +202,8 @@ struct ForwardTile {
     if (job.wx == nullptr) add_input(input_panel, of_input);
     start(job.bias_hh, of_state);
     add_recurrent(panel, of_state);
-    for (int p = 0; p < parts; ++p) gates(p, of_input[p], of_state[p]);
+    TileGates<Real, Cell, first_gate, gate_count, width>(job, {slot, step, head, first_unit}, rows, blocks, of_input[0],
+                                                         of_state[0]);
   }
 };
 
@@ -212,8 +227,8 @@ void ForwardGroup(const DenseForward<RealOf<Panel>>& job, const GateGroup<Panel>
   const bool one_row = slot_end - part.slot_begin == 1;
   WalkBlocks(part, step, one_row ? blocks_per_head : 1, [&](Index block, Index count) HWY_ATTR {
     if (count == 2) return run(one, two, part.slot_begin, block);
-    ForEachEvenTile<MaxTileRows<Real, vectors>()>(part.slot_begin, slot_end,
-                                                  [&](auto rows, Index slot) HWY_ATTR { run(rows, one, slot, block); });
+    ForEachTile<MaxTileRows<Panel, vectors>()>(part.slot_begin, slot_end,
+                                               [&](auto rows, Index slot) HWY_ATTR { run(rows, one, slot, block); });
   });
 }
 
@@ -237,12 +252,11 @@ void ForwardSteps(const DenseForward<RealOf<Panel>>& job, const DensePart& part)
         InputProduct<Panel, Cell, first, Cell::gates - first, width>(job, second_input_panels, part, step, end);
       }
     }
-    ForwardGroup<Panel, Cell, 0, first, width>(job, {job.h[step & 1], panels, input_panels, false}, part, slot_end,
-                                               step);
+    ForwardGroup<Panel, Cell, 0, first, width>(job, {job.h[step & 1], panels, input_panels}, part, slot_end, step);
     if constexpr (Cell::phases == 2) {
       if (part.barrier != nullptr) part.barrier->wait();
       ForwardGroup<Panel, Cell, first, Cell::gates - first, width>(
-          job, {job.operand, second_panels, second_input_panels, true}, part, slot_end, step);
+          job, {job.operand, second_panels, second_input_panels}, part, slot_end, step);
     }
     if (part.barrier != nullptr) part.barrier->wait();
   }

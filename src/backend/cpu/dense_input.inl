@@ -70,7 +70,7 @@ template <class Panel, class Cell, int first_gate, int gate_count, int width>
 void InputProduct(const DenseForward<RealOf<Panel>>& job, const Panel* panels, const DensePart& part, Index begin,
                   Index end) {
   using Real = RealOf<Panel>;
-  constexpr int most = MaxTileRows<Real, gate_count * width>();
+  constexpr int most = MaxTileRows<Panel, gate_count * width>();
   constexpr Index units = width * Lanes<Real>::lanes;
   const RowPlan& plan = job.plan;
   const Index blocks_per_head = (job.hidden / job.heads + units - 1) / units;
@@ -81,7 +81,7 @@ void InputProduct(const DenseForward<RealOf<Panel>>& job, const Panel* panels, c
         panels + block * PanelInputs<Panel>(job.input) * gate_count * units};
     if (along_steps) {
       for (Index slot = part.slot_begin; slot < part.slot_end && plan.length[slot] > begin; ++slot) {
-        ForEachEvenTile<most>(begin, std::min(end, plan.length[slot]), [&](auto rows, Index step) HWY_ATTR {
+        ForEachTile<most>(begin, std::min(end, plan.length[slot]), [&](auto rows, Index step) HWY_ATTR {
           tile.template run<decltype(rows)::value>(slot, step, true);
         });
       }
@@ -90,7 +90,7 @@ void InputProduct(const DenseForward<RealOf<Panel>>& job, const Panel* panels, c
     Index slot_end = part.slot_end;
     for (Index step = begin; step < end; ++step) {
       while (slot_end > part.slot_begin && plan.length[slot_end - 1] <= step) --slot_end;
-      ForEachEvenTile<most>(part.slot_begin, slot_end, [&](auto rows, Index slot) HWY_ATTR {
+      ForEachTile<most>(part.slot_begin, slot_end, [&](auto rows, Index slot) HWY_ATTR {
         tile.template run<decltype(rows)::value>(slot, step, false);
       });
     }

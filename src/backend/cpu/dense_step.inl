@@ -97,13 +97,13 @@ HWY_INLINE void StepWidth(const CellStep<RealOf<Panel>>& job) {
   const Panel* const input_panels = reinterpret_cast<const Panel*>(job.packed_input);
   constexpr int first = FirstGroup<Cell>();
   constexpr Index units = width * Lanes<RealOf<Panel>>::lanes;
-  StepGroup<Panel, Cell, 0, first, width>(job, {job.state_in[0], panels, input_panels, false});
+  StepGroup<Panel, Cell, 0, first, width>(job, {job.state_in[0], panels, input_panels});
   if constexpr (Cell::phases == 2) {
     const Index head_size = job.hidden / job.heads;
     const Index in_first = (head_size + units - 1) / units * units * job.heads * first;
     StepGroup<Panel, Cell, first, Cell::gates - first, width>(
         job, {job.operand, panels + in_first * PanelInputs<Panel>(head_size),
-              input_panels + in_first * PanelInputs<Panel>(job.input), true});
+              input_panels + in_first * PanelInputs<Panel>(job.input)});
   }
 }
 

@@ -124,11 +124,14 @@ constexpr int MaxStridedRows() {
 #endif
 }
 
-/// Rows of a tile of the dense engines, which are compiled for each number up to it. Narrow panels are those of heads
-/// of a vector or two, whose products are not what takes the time.
-template <class Real, int vectors>
+/// Rows of a tile of the dense engines. Narrow panels are those of heads of a vector or two, and rounded weights by
+/// themselves are for few rows: neither is worth the compiler's time.
+template <class Panel, int vectors>
 constexpr int MaxTileRows() {
-  return vectors < 3 ? std::min(4, MaxStridedRows<Real, vectors>()) : MaxStridedRows<Real, vectors>();
+  constexpr int rows = MaxStridedRows<RealOf<Panel>, vectors>();
+  if constexpr (vectors < 3) return std::min(4, rows);
+  if constexpr (std::is_same_v<Panel, Bf16Weight>) return std::min(2, rows);
+  return std::min(8, rows);
 }
 
 /// Calls tile(std::integral_constant<int, rows>, first) until begin..end-1 is covered, in the largest tiles.
@@ -145,25 +148,6 @@ HWY_INLINE void ForEachTile(Index begin, Index end, const Tile& tile) {
     if (end - begin >= 2) tile(std::integral_constant<int, 2>(), begin), begin += 2;
   }
   if (end - begin >= 1) tile(std::integral_constant<int, 1>(), begin);
-}
-
-/// Calls tile(std::integral_constant<int, size>) for a size of 1 to `most`.
-template <int most, class Tile>
-HWY_INLINE void WithTileSize(Index size, const Tile& tile) {
-  if constexpr (most > 1) {
-    if (size < most) return WithTileSize<most - 1>(size, tile);
-  }
-  tile(std::integral_constant<int, most>());
-}
-
-/// The same in as few tiles, of sizes that differ by one at most: a small rest would leave the multipliers idle.
-template <int most, class Tile>
-HWY_INLINE void ForEachEvenTile(Index begin, Index end, const Tile& tile) {
-  for (Index left = (end - begin + most - 1) / most; left > 0; --left) {
-    const Index size = (end - begin + left - 1) / left;
-    WithTileSize<most>(size, [&](auto constant) HWY_ATTR { tile(constant, begin); });
-    begin += size;
-  }
 }
 
 /// Calls visit(block, count) for the blocks of a part, two at a time where both lie in one run of `run` blocks. Every
