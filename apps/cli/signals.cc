@@ -1,7 +1,9 @@
 #include "signals.h"
 
+#include <array>
 #include <atomic>
 #include <csignal>
+#include <cstddef>
 
 namespace penstock::cli {
 namespace {
@@ -11,13 +13,24 @@ static_assert(std::atomic<int>::is_always_lock_free, "a signal handler may touch
 
 void remember(int signal) { received = signal; }
 
+/// Generated code, as of oneDNN's products, keeps values farther below the stack pointer than a signal's frame leaves
+/// alone. So the frame goes elsewhere.
+void give_handlers_a_stack() {
+  static std::array<char, std::size_t{1} << 16> memory;  // a frame holds all vector registers
+  stack_t stack = {};
+  stack.ss_sp = memory.data();
+  stack.ss_size = memory.size();
+  sigaltstack(&stack, nullptr);
+}
+
 }  // namespace
 
 void catch_interrupts() {
+  give_handlers_a_stack();
   struct sigaction action = {};
   action.sa_handler = remember;
   sigemptyset(&action.sa_mask);
-  action.sa_flags = static_cast<int>(SA_RESETHAND);  // the second one meets the default action
+  action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_ONSTACK;  // the second one meets the default action
   for (const int signal : {SIGINT, SIGTERM}) {
     struct sigaction current = {};
     sigaction(signal, nullptr, &current);

@@ -16,7 +16,7 @@ constexpr Index kWindowWords = 1024;  // that a block reads when it looks back, 
 constexpr int kNewerArchitecture = 100;
 constexpr Index kReservedBytes = 1024;  // of shared memory, which the system keeps for each block
 
-/// Bytes of one access and of all values of a thread in one tile, as measured (docs/results/cuda.md). Wide enough a
+/// Bytes of one access and of all values of a thread in one tile, as measured (docs/results/gpu.md). Wide enough a
 /// tile that what blocks pass on to each other is little beside it.
 struct Shape {
   int access_bytes, steps, threads;

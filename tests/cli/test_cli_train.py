@@ -186,6 +186,17 @@ def test_an_interrupt_saves_and_says_where_and_the_run_goes_on(models, tmp_path,
     assert [path.name for path in tmp_path.iterdir()] == ["model.safetensors"]
 
 
+def test_no_interrupt_harms_what_it_interrupts(models, tmp_path):
+    # A signal may come while generated code runs, which keeps values where a signal's frame would go.
+    for _ in range(30):
+        process = start("train", models / "text.txt", *TINY, "--length", 16, "--steps", 100000, cwd=tmp_path)
+        while b" step 1 " not in process.stderr.readline():
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        _, complaint = process.communicate(timeout=30)
+        assert process.returncode == 130, complaint
+
+
 def test_a_second_interrupt_kills(models, tmp_path):
     process = start("train", models / "text.txt", "--width", 512, "--batch", 64, "--length", 2048, cwd=tmp_path)
     # Its first step takes seconds; both signals come within it.
