@@ -188,7 +188,7 @@ def test_an_interrupt_saves_and_says_where_and_the_run_goes_on(models, tmp_path,
 
 def test_no_interrupt_harms_what_it_interrupts(models, tmp_path):
     # A signal may come while generated code runs, which keeps values where a signal's frame would go.
-    for _ in range(30):
+    for _ in range(100):
         process = start("train", models / "text.txt", *TINY, "--length", 16, "--steps", 100000, cwd=tmp_path)
         while b" step 1 " not in process.stderr.readline():
             assert process.poll() is None
