@@ -13,8 +13,9 @@ static_assert(std::atomic<int>::is_always_lock_free, "a signal handler may touch
 
 void remember(int signal) { received = signal; }
 
-/// Generated code, as of oneDNN's products, keeps values farther below the stack pointer than a signal's frame leaves
-/// alone. So the frame goes elsewhere.
+/// Handlers on the running stack corrupted the heap in one interrupt of forty, inside oneDNN's products: their
+/// generated code seems to keep values farther below the stack pointer than a signal's frame spares. So the frame goes
+/// elsewhere.
 void give_handlers_a_stack() {
   static std::array<char, std::size_t{1} << 16> memory;  // a frame holds all vector registers
   stack_t stack = {};
