@@ -111,9 +111,21 @@ typename RecurrentOp<Real>::ForwardSpace RecurrentOp<Real>::forward_space(Real* 
       space.operand = carver.take(row_state);
       space.between = carver.take(row_state * cell_.saved);
     }
+    if (kernels_.rounded_inputs != nullptr) {
+      const Index inputs = kernels_.rounded_inputs(input_), states = rounded_states();
+      space.rounded.x = carver.take_rounded((piece_steps() * geometry_.rows() + cpu::kRoundedRows) * inputs);
+      for (std::uint16_t*& h : space.rounded.h) h = carver.take_rounded(states);
+      if (cell_.phases == 2) space.rounded.operand = carver.take_rounded(states);
+    }
   }
   if (size != nullptr) *size = carver.used();
   return space;
+}
+
+/// Values of a state, or of what takes its place in a product, as the rounded operands of all rows.
+template <class Real>
+Index RecurrentOp<Real>::rounded_states() const {
+  return (geometry_.rows() + cpu::kRoundedRows) * heads_ * kernels_.rounded_inputs(hidden_ / heads_);
 }
 
 /// As many steps as leave their input product in the cache that a thread has to itself, or near it.

@@ -102,6 +102,7 @@ class RecurrentOp {
   /// piece_steps() beforehand; the results are the same.
   bool input_on_the_way() const { return geometry_.steps() == 1; }
   Index piece_steps() const;
+  Index rounded_states() const;
   /// Where the panels of weight_ih begin behind the recurrent ones.
   std::size_t input_panels_offset() const;
   Index chunk_count() const;

@@ -17,6 +17,11 @@ class Carver {
     used_ += (static_cast<std::size_t>(count) + 15) / 16 * 16;
     return piece;
   }
+  /// Of 16 bits each.
+  std::uint16_t* take_rounded(Index count) {
+    constexpr Index each = sizeof(Real) / sizeof(std::uint16_t);
+    return reinterpret_cast<std::uint16_t*>(take((count + each - 1) / each));
+  }
   std::size_t used() const { return used_; }
 
  private:
@@ -43,6 +48,7 @@ struct RecurrentOp<Real>::ForwardSpace {
   Real* between = nullptr;
   Real* gains = nullptr;  // [B, chunks, H]
   Real* offsets = nullptr;
+  cpu::RoundedOperands rounded;
 };
 
 template <class Real>

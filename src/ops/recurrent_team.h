@@ -39,6 +39,8 @@ void RecurrentOp<Real>::run_dense(const Job& job, const cpu::PanelShape& shape, 
     part.block_begin = shape.blocks * channel_part / channel_parts;
     part.block_end = shape.blocks * (channel_part + 1) / channel_parts;
     part.barrier = channel_parts > 1 ? &barriers[row_part] : nullptr;
+    part.member = channel_part;
+    part.members = channel_parts;
     run(job, part);
   });
 }

@@ -4,10 +4,12 @@
 /// One vector of units of one slot at one step: which elements they are in every buffer.
 struct Site {
   Index slot, step, cell, unit, count;
+  Index operand = 0;  // of [heads, inputs], where operands are rounded
 };
 
-template <class Real, class Cell>
+template <class Panel, class Cell>
 struct ForwardPointwise {
+  using Real = RealOf<Panel>;
   using L = Lanes<Real>;
   using V = typename L::V;
   static constexpr int G = Cell::gates, S = Cell::states, N = Cell::saved;
@@ -33,6 +35,14 @@ struct ForwardPointwise {
     return job.between + (at.slot * N + i) * job.hidden + at.unit;
   }
 
+  /// What the next product multiplies is kept rounded too, where it is multiplied so.
+  HWY_INLINE void round_operand(const Site& at, V value, std::uint16_t* operands) const {
+    if constexpr (RoundsOperands<Panel>) {
+      const Index row = job.heads * HeadStride<Panel>(job.hidden / job.heads);
+      StoreRounded(value, operands + at.slot * row + at.operand, at.count);
+    }
+  }
+
   /// Writes the output, what training needs, and the state for the next step, cleared if a reset comes before it.
   HWY_INLINE void finish(const Site& at, const V (&prev)[S], const V (&next)[S], const V (&save)[N]) const {
     const RowPlan& plan = job.plan;
@@ -49,8 +59,9 @@ struct ForwardPointwise {
       return;
     }
     const bool clear = plan.resets(at.slot, at.step + 1);
-    const V zero(0);
-    L::store(clear ? zero : next[0], job.h[(at.step + 1) & 1] + at.slot * job.hidden + at.unit, at.count);
+    const V zero(0), h = clear ? zero : next[0];
+    L::store(h, job.h[(at.step + 1) & 1] + at.slot * job.hidden + at.unit, at.count);
+    round_operand(at, h, job.rounded.h[(at.step + 1) & 1]);
     for (int k = 1; k < S; ++k) L::store(clear ? zero : next[k], other_state(at, k), at.count);
   }
 
@@ -66,6 +77,7 @@ struct ForwardPointwise {
     load_state(at, prev);
     Cell::forward_first(wx, rh, prev, operand, save);
     L::store(operand, job.operand + at.slot * job.hidden + at.unit, at.count);
+    round_operand(at, operand, job.rounded.operand);
     for (int i = 0; i < Cell::first_gates; ++i) L::store(save[i], between(at, i), at.count);
   }
 
@@ -79,9 +91,9 @@ struct ForwardPointwise {
 };
 
 /// Gates [first, first + count) of a cell and how they are computed: from which operand, through which panels.
-template <class Panel>
+template <class Panel, class Operand = OperandOf<Panel>>
 struct GateGroup {
-  const RealOf<Panel>* operand;  // [B, H] in slot order
+  const Operand* operand;  // [B, H] or, rounded, [B, heads, inputs] in slot order
   const Panel* panels;
   const Panel* input_panels;
 };
@@ -93,12 +105,13 @@ struct TilePlace {
 
 /// The gates of a tile's parts, of_input and of_state [parts][gate_count * width]. A function of its own, so that it is
 /// compiled once and not for every size of a tile.
-template <class Real, class Cell, int first_gate, int gate_count, int width>
-HWY_NOINLINE void TileGates(const DenseForward<Real>& job, const TilePlace& place, int rows, int blocks,
-                            const typename Lanes<Real>::V* of_input, const typename Lanes<Real>::V* of_state) {
-  using L = Lanes<Real>;
+template <class Panel, class Cell, int first_gate, int gate_count, int width>
+HWY_NOINLINE void TileGates(const DenseForward<RealOf<Panel>>& job, const TilePlace& place, int rows, int blocks,
+                            const typename Lanes<RealOf<Panel>>::V* of_input,
+                            const typename Lanes<RealOf<Panel>>::V* of_state) {
+  using L = Lanes<RealOf<Panel>>;
   using V = typename L::V;
-  const ForwardPointwise<Real, Cell> pointwise{job};
+  const ForwardPointwise<Panel, Cell> pointwise{job};
   const Index head_size = job.hidden / job.heads;
   for (int p = 0; p < rows * blocks; ++p, of_input += gate_count * width, of_state += gate_count * width) {
     const Index slot = rows > 1 ? place.slot + p : place.slot;
@@ -108,7 +121,8 @@ HWY_NOINLINE void TileGates(const DenseForward<Real>& job, const TilePlace& plac
       const Index unit = first_unit + w * L::lanes;
       const Index count = std::min<Index>(L::lanes, head_size - unit);
       if (count <= 0) break;
-      const Site at{slot, place.step, cell, place.head * head_size + unit, count};
+      const Index operand = place.head * HeadStride<Panel>(head_size) + unit;
+      const Site at{slot, place.step, cell, place.head * head_size + unit, count, operand};
       V wx[Cell::gates], rh[Cell::gates];
       if constexpr (Cell::phases == 2) {  // the gates of the other phase
         for (int g = 0; g < Cell::gates; ++g) wx[g] = rh[g] = V(0);
@@ -157,10 +171,8 @@ struct ForwardTile {
   }
 
   HWY_INLINE void add_input(const Panel* panel, V (&acc)[parts][vectors]) const {
-    const Real* x[rows];
-    for (int m = 0; m < rows; ++m) {
-      x[m] = job.x + job.x_map.at(job.plan.row_of[slot + m], job.plan.time(slot + m, step));
-    }
+    const OperandOf<Panel>* x[rows];
+    for (int m = 0; m < rows; ++m) x[m] = InputRow<Panel>(job, slot + m, step);
     if constexpr (blocks > 1) {
       AccumulatePanels<Real, blocks, vectors>(x[0], job.input, panel,
                                               PanelInputs<Panel>(job.input) * gate_count * units, acc);
@@ -170,12 +182,13 @@ struct ForwardTile {
   }
 
   HWY_INLINE void add_recurrent(const Panel* panel, V (&acc)[parts][vectors]) const {
-    const Real* h = group.operand + slot * job.hidden + head * head_size();
+    const Index head_stride = HeadStride<Panel>(head_size()), stride = job.heads * head_stride;
+    const OperandOf<Panel>* h = group.operand + slot * stride + head * head_stride;
     if constexpr (blocks > 1) {
       AccumulatePanels<Real, blocks, vectors>(h, head_size(), panel,
                                               PanelInputs<Panel>(head_size()) * gate_count * units, acc);
     } else {
-      AccumulateRows<Real, rows, vectors>(h, job.hidden, head_size(), panel, acc);
+      AccumulateRows<Real, rows, vectors>(h, stride, head_size(), panel, acc);
     }
   }
 
@@ -202,8 +215,8 @@ struct ForwardTile {
     if (job.wx == nullptr) add_input(input_panel, of_input);
     start(job.bias_hh, of_state);
     add_recurrent(panel, of_state);
-    TileGates<Real, Cell, first_gate, gate_count, width>(job, {slot, step, head, first_unit}, rows, blocks, of_input[0],
-                                                         of_state[0]);
+    TileGates<Panel, Cell, first_gate, gate_count, width>(job, {slot, step, head, first_unit}, rows, blocks,
+                                                          of_input[0], of_state[0]);
   }
 };
 
@@ -232,6 +245,36 @@ void ForwardGroup(const DenseForward<RealOf<Panel>>& job, const GateGroup<Panel>
   });
 }
 
+/// The operand of the products of a step: of the first group of gates, or of the second.
+template <class Panel>
+const OperandOf<Panel>* StateOperand(const DenseForward<RealOf<Panel>>& job, Index step) {
+  if constexpr (RoundsOperands<Panel>) {
+    return job.rounded.h[step & 1];
+  } else {
+    return job.h[step & 1];
+  }
+}
+template <class Panel>
+const OperandOf<Panel>* SecondOperand(const DenseForward<RealOf<Panel>>& job) {
+  if constexpr (RoundsOperands<Panel>) {
+    return job.rounded.operand;
+  } else {
+    return job.operand;
+  }
+}
+
+/// Rounds the states that enter the first step.
+template <class Panel>
+void RoundStates(const DenseForward<RealOf<Panel>>& job, const DensePart& part) {
+  const Index head_size = job.hidden / job.heads, inputs = HeadStride<Panel>(head_size);
+  for (Index slot = part.slot_begin + part.member; slot < part.slot_end; slot += part.members) {
+    for (Index head = 0; head < job.heads; ++head) {
+      RoundRow(job.h[0] + slot * job.hidden + head * head_size, head_size, inputs,
+               job.rounded.h[0] + (slot * job.heads + head) * inputs);
+    }
+  }
+}
+
 template <class Panel, class Cell, int width>
 void ForwardSteps(const DenseForward<RealOf<Panel>>& job, const DensePart& part) {
   constexpr int first = FirstGroup<Cell>();
@@ -242,21 +285,27 @@ void ForwardSteps(const DenseForward<RealOf<Panel>>& job, const DensePart& part)
   const Panel* const input_panels = reinterpret_cast<const Panel*>(job.packed_input);
   const Panel* const second_panels = panels + blocks * PanelInputs<Panel>(head_size) * first * units;
   const Panel* const second_input_panels = input_panels + blocks * PanelInputs<Panel>(job.input) * first * units;
+  const Index steps = job.plan.length[part.slot_begin];
+  if constexpr (RoundsOperands<Panel>) RoundStates<Panel>(job, part);
   Index slot_end = part.slot_end;
-  for (Index step = 0; step < job.plan.length[part.slot_begin]; ++step) {
+  for (Index step = 0; step < steps; ++step) {
     while (job.plan.length[slot_end - 1] <= step) --slot_end;
+    if constexpr (RoundsOperands<Panel>) {
+      if (step % job.piece == 0) RoundPiece<Panel>(job, part, step, std::min(step + job.piece, steps));
+    }
     if (job.wx != nullptr && step % job.piece == 0) {
-      const Index end = std::min(step + job.piece, job.plan.length[part.slot_begin]);
+      const Index end = std::min(step + job.piece, steps);
       InputProduct<Panel, Cell, 0, first, width>(job, input_panels, part, step, end);
       if constexpr (Cell::phases == 2) {
         InputProduct<Panel, Cell, first, Cell::gates - first, width>(job, second_input_panels, part, step, end);
       }
     }
-    ForwardGroup<Panel, Cell, 0, first, width>(job, {job.h[step & 1], panels, input_panels}, part, slot_end, step);
+    ForwardGroup<Panel, Cell, 0, first, width>(job, {StateOperand<Panel>(job, step), panels, input_panels}, part,
+                                               slot_end, step);
     if constexpr (Cell::phases == 2) {
       if (part.barrier != nullptr) part.barrier->wait();
       ForwardGroup<Panel, Cell, first, Cell::gates - first, width>(
-          job, {job.operand, second_panels, second_input_panels}, part, slot_end, step);
+          job, {SecondOperand<Panel>(job), second_panels, second_input_panels}, part, slot_end, step);
     }
     if (part.barrier != nullptr) part.barrier->wait();
   }

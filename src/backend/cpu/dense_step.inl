@@ -39,7 +39,8 @@ struct StepPointwise {
 };
 
 template <class Panel, class Cell, int first_gate, int gate_count, int width, int blocks>
-HWY_INLINE void StepBlocks(const CellStep<RealOf<Panel>>& job, const GateGroup<Panel>& group, Index head, Index block) {
+HWY_INLINE void StepBlocks(const CellStep<RealOf<Panel>>& job, const GateGroup<Panel, RealOf<Panel>>& group, Index head,
+                           Index block) {
   using Real = RealOf<Panel>;
   using L = Lanes<Real>;
   using V = typename L::V;
@@ -79,7 +80,7 @@ HWY_INLINE void StepBlocks(const CellStep<RealOf<Panel>>& job, const GateGroup<P
 }
 
 template <class Panel, class Cell, int first_gate, int gate_count, int width>
-HWY_INLINE void StepGroup(const CellStep<RealOf<Panel>>& job, const GateGroup<Panel>& group) {
+HWY_INLINE void StepGroup(const CellStep<RealOf<Panel>>& job, const GateGroup<Panel, RealOf<Panel>>& group) {
   constexpr Index units = width * Lanes<RealOf<Panel>>::lanes;
   const Index head_size = job.hidden / job.heads;
   // As many sums as two multipliers of four cycles' latency need, if the registers hold them.

@@ -37,6 +37,16 @@ struct RowPlan {
   }
 };
 
+/// Operands of products in bfloat16: rounded once, then read for every block of units. Rows of inputs and of each head
+/// are filled up with zeros to what CellKernels::rounded_inputs() says. Behind the last row there is room for
+/// kRoundedRows more, which tiles read and throw away.
+struct RoundedOperands {
+  std::uint16_t* x = nullptr;                // [piece * B, inputs]
+  std::uint16_t* h[2] = {nullptr, nullptr};  // [B, heads, inputs] of DenseForward::h
+  std::uint16_t* operand = nullptr;          // [B, heads, inputs] of DenseForward::operand
+};
+constexpr Index kRoundedRows = 15;
+
 /// A dense cell over a batch, forward. The input product is made for a piece of the sequence at a time, or step by step
 /// on the way.
 template <class Real>
@@ -61,9 +71,16 @@ struct DenseForward {
   Real* between = nullptr;          // [B, N, H] in slot order, two-phase cells: saved values from phase to phase
   Real* saved = nullptr;            // [cells, N, H] or null in inference
   Real* prev = nullptr;             // [cells, S, H] states entering each step, or null in inference
+  RoundedOperands rounded;          // where panels are multiplied with rounded operands
 
   /// The row of wx that belongs to a step of a slot.
   Index wx_row(Index slot, Index step) const { return step % piece * plan.rows + slot; }
+  /// Whether the steps of a slot follow each other in a tile of the input product, rather than the slots of a step.
+  bool along_steps() const { return piece >= plan.rows; }
+  /// The row of rounded.x: rows of a tile lie one after the other.
+  Index rounded_row(Index slot, Index step) const {
+    return along_steps() ? slot * piece + step % piece : wx_row(slot, step);
+  }
 };
 
 /// Most states a cell may have.
@@ -107,6 +124,7 @@ struct DensePart {
   Index slot_begin = 0, slot_end = 0;
   Index block_begin = 0, block_end = 0;
   SpinBarrier* barrier = nullptr;
+  int member = 0, members = 1;  // of those who share the slots
 };
 
 /// A value for every step and channel: channel c of step t of a row is data[map.at(row, t) * scale + c].
@@ -203,6 +221,8 @@ struct PanelShape {
 /// Entry points for one cell, all of one instruction set.
 template <class Real>
 struct CellKernels {
+  /// To how many inputs a row of rounded operands is filled up; null where panels are multiplied with Reals.
+  Index (*rounded_inputs)(Index inputs) = nullptr;
   // Dense cells.
   PanelShape (*forward_panels)(Index hidden, Index heads) = nullptr;
   PanelShape (*backward_panels)(Index hidden, Index heads) = nullptr;
@@ -261,8 +281,9 @@ void FillDenseBackward(int cell, CellKernels<float>& kernels);
 void FillDenseBackward(int cell, CellKernels<double>& kernels);
 void FillScan(int cell, CellKernels<float>& kernels);
 void FillScan(int cell, CellKernels<double>& kernels);
-/// Instead of the others' forward passes.
+/// Instead of the others' forward passes: for AVX-512 BF16 and anything else, and for AMX.
 void FillBf16(int cell, Precision precision, CellKernels<float>& kernels);
+void FillBf16Tiles(int cell, CellKernels<float>& kernels);
 void FillProducts(ProductKernels<float>& kernels);
 void FillProducts(ProductKernels<double>& kernels);
 void FillElements(ElementKernels<float>& kernels);
@@ -284,13 +305,15 @@ ProductKernels<Real> product_kernels();
 template <class Real>
 ElementKernels<Real> element_kernels();
 
-/// Instruction sets that this build and this chip share, best first: "avx512", "avx2", "baseline" (or "neon").
+/// Instruction sets that this build and this chip share, best first: "amx", "avx512", "avx2", "baseline" (or "neon").
 std::vector<std::string_view> available_isas();
 std::string_view current_isa();
 /// Changes the set for kernels fetched from now on. Throws Error(unsupported) naming those there are.
 void use_isa(std::string_view name);
-/// Whether the chip multiplies bfloat16 by instructions that the set in use may be extended by (AVX-512 BF16).
+/// Whether the chip multiplies bfloat16 by instructions that AVX-512 may be extended by (AVX-512 BF16).
 bool has_bf16_products();
+/// Whether the set in use is "amx": AVX-512 whose products of bfloat16 are made tile by tile.
+bool has_bf16_tiles();
 /// Grows whenever use_isa() was called, so that packed weights can be told to be stale.
 unsigned isa_generation();
 
