@@ -102,6 +102,10 @@ typename RecurrentOp<Real>::ForwardSpace RecurrentOp<Real>::forward_space(Real* 
     if (plan_.algorithm == Algorithm::scan) space.wx = carver.take(geometry_.cells() * G() * hidden_);
     space.gains = carver.take(row_state * chunk_count());
     space.offsets = carver.take(row_state * chunk_count());
+    if (kernels_.rounded_inputs != nullptr) {
+      const Index rows = plan_.threads() * (cpu::kScanSites + cpu::kRoundedRows);
+      space.rounded.x = carver.take_rounded(rows * kernels_.rounded_inputs(input_));
+    }
   } else {
     space.zeros = carver.take(G() * hidden_);
     if (!input_on_the_way()) space.wx = carver.take(piece_steps() * row_state * G());
@@ -128,10 +132,10 @@ Index RecurrentOp<Real>::rounded_states() const {
   return (geometry_.rows() + cpu::kRoundedRows) * heads_ * kernels_.rounded_inputs(hidden_ / heads_);
 }
 
-/// As many steps as leave their input product in the cache that a thread has to itself, or near it.
+/// As many steps as leave room for weights beside their input product in the cache that a thread has to itself.
 template <class Real>
 Index RecurrentOp<Real>::piece_steps() const {
-  constexpr Index cache = (1 << 20) / sizeof(Real);
+  constexpr Index cache = (256 << 10) / sizeof(Real);
   const Index step = geometry_.rows() * G() * hidden_;
   return std::clamp<Index>(cache * plan_.threads() / step, 1, geometry_.steps());
 }

@@ -4,6 +4,7 @@
 /// One vector of units of one slot at one step: which elements they are in every buffer.
 struct Site {
   Index slot, step, cell, unit, count;
+  Index wx_row = 0;   // of the forward pass
   Index operand = 0;  // of [heads, inputs], where operands are rounded
 };
 
@@ -18,7 +19,7 @@ struct ForwardPointwise {
   /// The input product where it was made beforehand.
   template <int first, int count>
   HWY_INLINE void load_gates(const Site& at, V (&wx)[G]) const {
-    const Real* row = job.wx + job.wx_row(at.slot, at.step) * G * job.hidden + at.unit;
+    const Real* row = job.wx + at.wx_row * G * job.hidden + at.unit;
     for (int g = first; g < first + count; ++g) wx[g] = L::load(row + g * job.hidden, at.count);
   }
 
@@ -113,6 +114,7 @@ HWY_NOINLINE void TileGates(const DenseForward<RealOf<Panel>>& job, const TilePl
   using V = typename L::V;
   const ForwardPointwise<Panel, Cell> pointwise{job};
   const Index head_size = job.hidden / job.heads;
+  const Index first_wx_row = job.wx_row(place.slot, place.step);
   for (int p = 0; p < rows * blocks; ++p, of_input += gate_count * width, of_state += gate_count * width) {
     const Index slot = rows > 1 ? place.slot + p : place.slot;
     const Index first_unit = blocks > 1 ? place.first_unit + p * width * L::lanes : place.first_unit;
@@ -122,7 +124,8 @@ HWY_NOINLINE void TileGates(const DenseForward<RealOf<Panel>>& job, const TilePl
       const Index count = std::min<Index>(L::lanes, head_size - unit);
       if (count <= 0) break;
       const Index operand = place.head * HeadStride<Panel>(head_size) + unit;
-      const Site at{slot, place.step, cell, place.head * head_size + unit, count, operand};
+      const Index wx_row = first_wx_row + slot - place.slot;
+      const Site at{slot, place.step, cell, place.head * head_size + unit, count, wx_row, operand};
       V wx[Cell::gates], rh[Cell::gates];
       if constexpr (Cell::phases == 2) {  // the gates of the other phase
         for (int g = 0; g < Cell::gates; ++g) wx[g] = rh[g] = V(0);
@@ -286,6 +289,8 @@ void ForwardSteps(const DenseForward<RealOf<Panel>>& job, const DensePart& part)
   const Panel* const second_panels = panels + blocks * PanelInputs<Panel>(head_size) * first * units;
   const Panel* const second_input_panels = input_panels + blocks * PanelInputs<Panel>(job.input) * first * units;
   const Index steps = job.plan.length[part.slot_begin];
+  PanelUse<Panel> use;
+  use.set_rows(part.slot_end - part.slot_begin);
   if constexpr (RoundsOperands<Panel>) RoundStates<Panel>(job, part);
   Index slot_end = part.slot_end;
   for (Index step = 0; step < steps; ++step) {
@@ -295,17 +300,19 @@ void ForwardSteps(const DenseForward<RealOf<Panel>>& job, const DensePart& part)
     }
     if (job.wx != nullptr && step % job.piece == 0) {
       const Index end = std::min(step + job.piece, steps);
+      use.set_rows((part.slot_end - part.slot_begin) * (end - step));
       InputProduct<Panel, Cell, 0, first, width>(job, input_panels, part, step, end);
       if constexpr (Cell::phases == 2) {
         InputProduct<Panel, Cell, first, Cell::gates - first, width>(job, second_input_panels, part, step, end);
       }
+      use.set_rows(part.slot_end - part.slot_begin);
     }
-    ForwardGroup<Panel, Cell, 0, first, width>(job, {StateOperand<Panel>(job, step), panels, input_panels}, part,
-                                               slot_end, step);
+    ForwardGroup<Panel, Cell, 0, first, width>(
+        job, GateGroup<Panel>{StateOperand<Panel>(job, step), panels, input_panels}, part, slot_end, step);
     if constexpr (Cell::phases == 2) {
       if (part.barrier != nullptr) part.barrier->wait();
       ForwardGroup<Panel, Cell, first, Cell::gates - first, width>(
-          job, {SecondOperand<Panel>(job), second_panels, second_input_panels}, part, slot_end, step);
+          job, GateGroup<Panel>{SecondOperand<Panel>(job), second_panels, second_input_panels}, part, slot_end, step);
     }
     if (part.barrier != nullptr) part.barrier->wait();
   }

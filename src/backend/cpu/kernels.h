@@ -186,14 +186,19 @@ struct ScanLayer {
   const Real* bias = nullptr;    // [G, H] or null
   Real* wx = nullptr;            // [cells, G, H], W x + bias, or null
   ChannelRows<Real> y;
-  Real* carry = nullptr;  // [B, H] in slot order: the state entering the part, then the one leaving it
+  Real* carry = nullptr;             // [B, H] in slot order: the state entering the part, then the one leaving it
+  std::uint16_t* rounded = nullptr;  // [threads, kScanSites + kRoundedRows, rounded_inputs()], scratch, or null
 };
+
+/// Steps of a scan layer whose inputs are used for all channels before going on: they stay in the second-level cache.
+constexpr Index kScanSites = 128;
 
 /// Steps [begin, end) of slots [slot_begin, slot_end) and vectors of channels [block_begin, block_end).
 struct ScanLayerPart {
   Index slot_begin = 0, slot_end = 0;
   Index begin = 0, end = 0;
   Index block_begin = 0, block_end = 0;
+  int thread = 0;  // whose scratch it may use
 };
 
 /// A piece of a scan layer's batch on its way back from the gates; layouts in scan_gradient.inl.

@@ -67,6 +67,13 @@ constexpr std::size_t PanelReals(Index elements) {
   return (static_cast<std::size_t>(elements) * sizeof(Panel) + sizeof(Real) - 1) / sizeof(Real);
 }
 
+/// What products with such panels need of the processor for as long as it exists, which as a rule is nothing.
+template <class Panel>
+struct PanelUse {
+  /// From here on products have at most so many rows.
+  HWY_INLINE void set_rows(Index) {}
+};
+
 /// acc[m][v] += sum over k of a[m][k] * panel[k][v], one k after the other for every m alike, so that a row's result
 /// does not depend on how many rows are computed with it. Returns the panel's end.
 template <class Real, int rows, int vectors>
