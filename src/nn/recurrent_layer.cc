@@ -20,19 +20,25 @@ struct RecurrentLayer<Real>::Impl {
   bool forward_is_packed = false, backward_is_packed = false;
   unsigned isa_generation = cpu::isa_generation();
   Precision precision = Precision::full;
+  bool round_gradients = false;
 
-  explicit Impl(const RecurrentLayerSpec& s) : spec(s), cell(plan::cell_traits(s.cell)) { make_op(Precision::full); }
-
-  void make_op(Precision wanted) {
-    op.emplace(cell, spec.input_size, spec.hidden_size, spec.heads, spec.reverse, wanted);
-    isa_generation = cpu::isa_generation();
-    precision = wanted;
+  explicit Impl(const RecurrentLayerSpec& s) : spec(s), cell(plan::cell_traits(s.cell)) {
+    make_op(Precision::full, false);
   }
 
-  /// Panels and kernels belong to one instruction set and one precision.
-  void follow(Precision wanted) {
-    if (isa_generation == cpu::isa_generation() && precision == wanted) return;
-    make_op(wanted);
+  void make_op(Precision wanted, bool rounds) {
+    op.emplace(cell, spec.input_size, spec.hidden_size, spec.heads, spec.reverse, wanted, rounds);
+    isa_generation = cpu::isa_generation();
+    precision = wanted;
+    round_gradients = rounds;
+  }
+
+  /// Panels and kernels belong to one instruction set and one precision; exact mode has no rounded gradients, which
+  /// oneDNN sums in an order of its own.
+  void follow(Precision wanted, bool exact) {
+    const bool rounds = wanted == Precision::bf16 && !exact;
+    if (isa_generation == cpu::isa_generation() && precision == wanted && round_gradients == rounds) return;
+    make_op(wanted, rounds);
     forget_panels();
   }
 
@@ -43,7 +49,7 @@ struct RecurrentLayer<Real>::Impl {
 
   void prepare(const Batch& batch, SequenceView<const Real> x, const Execution& execution) {
     require(weights.weight_ih != nullptr, "set_weights() must come before the first call of a recurrent layer");
-    follow(execution.precision);
+    follow(execution.precision, execution.exact);
     op->prepare(batch, x, execution);
   }
 
@@ -119,8 +125,7 @@ Index RecurrentLayer<Real>::states() const {
 
 template <class Real>
 Index RecurrentLayer<Real>::tape_size(const Batch& batch) const {
-  impl_->prepare(batch, SequenceView<const Real>::batch_first(nullptr, batch.steps, impl_->spec.input_size),
-                 {.precision = impl_->precision});
+  impl_->op->prepare(batch, SequenceView<const Real>::batch_first(nullptr, batch.steps, impl_->spec.input_size), {});
   return static_cast<Index>(impl_->op->tape_size());
 }
 
@@ -142,7 +147,7 @@ void RecurrentLayer<Real>::forward(const Batch& batch, SequenceView<const Real> 
 template <class Real>
 void RecurrentLayer<Real>::step(const Real* x, Real* y, Real* state, Index stride, Precision precision) const {
   Impl& impl = *impl_;
-  impl.follow(precision);
+  impl.follow(precision, !impl.round_gradients);  // a step has no gradients
   if (!impl.step) {
     require(impl.weights.weight_ih != nullptr, "set_weights() must come before the first step of a recurrent layer");
     impl.step_workspace.resize(impl.op->step_workspace());

@@ -9,13 +9,13 @@ namespace penstock::ops {
 
 template <class Real>
 RecurrentOp<Real>::RecurrentOp(const plan::CellTraits& cell, Index input, Index hidden, Index heads, bool reverse,
-                               Precision precision)
+                               Precision precision, bool round_gradients)
     : cell_(cell),
       input_(input),
       hidden_(hidden),
       heads_(heads),
       reverse_(reverse),
-      kernels_(cpu::cell_kernels<Real>(cell.index, precision)),
+      kernels_(cpu::cell_kernels<Real>(cell.index, precision, round_gradients)),
       isa_generation_(cpu::isa_generation()) {
   // Sizes are multiplied freely from here on; the limits keep every product within an Index.
   constexpr Index most = Index{1} << 20;
@@ -39,8 +39,9 @@ std::size_t RecurrentOp<Real>::packed_forward_size() const {
 
 template <class Real>
 std::size_t RecurrentOp<Real>::packed_backward_size() const {
-  return cell_.info.scan ? kernels_.scan_gradient_panels(G(), input_, hidden_)
-                         : kernels_.backward_panels(hidden_, heads_).size;
+  if (cell_.info.scan) return kernels_.scan_gradient_panels(G(), input_, hidden_);
+  const std::size_t rounded = rounds_gradients() ? Carver<Real>::reals(G() * hidden_ * input_) : 0;
+  return rounded_weight_offset() + rounded;
 }
 
 template <class Real>
@@ -54,6 +55,11 @@ template <class Real>
 void RecurrentOp<Real>::pack_backward(const Real* weight_ih, const Real* weight_hh, Real* packed) const {
   if (cell_.info.scan) return kernels_.pack_scan_gradient(G(), input_, hidden_, weight_ih, packed);
   kernels_.pack_backward(hidden_, heads_, weight_hh, packed);
+  if constexpr (std::is_same_v<Real, float>) {
+    if (!rounds_gradients()) return;
+    const Index count = G() * hidden_ * input_;
+    kernels_.round_row(weight_ih, count, count, reinterpret_cast<std::uint16_t*>(packed + rounded_weight_offset()));
+  }
 }
 
 template <class Real>
@@ -132,6 +138,12 @@ Index RecurrentOp<Real>::rounded_states() const {
   return (geometry_.rows() + cpu::kRoundedRows) * heads_ * kernels_.rounded_inputs(hidden_ / heads_);
 }
 
+/// Gradients of all gates at one step, as rounded operands.
+template <class Real>
+Index RecurrentOp<Real>::rounded_step() const {
+  return (geometry_.rows() + cpu::kRoundedRows) * heads_ * G() * kernels_.rounded_gradients(hidden_ / heads_);
+}
+
 /// As many steps as leave room for weights beside their input product in the cache that a thread has to itself.
 template <class Real>
 Index RecurrentOp<Real>::piece_steps() const {
@@ -166,6 +178,14 @@ typename RecurrentOp<Real>::BackwardSpace RecurrentOp<Real>::backward_space(Real
       space.gains = carver.take(plan_.threads() * hidden_);
       space.offsets = carver.take(plan_.threads() * hidden_);
     }
+  } else if (rounds_gradients()) {
+    space.dx = carver.take(cells * input_);
+    space.rounded_x = carver.take_rounded(cells * input_);
+    space.rounded.dwx = carver.take_rounded(cells * G() * hidden_);
+    space.rounded.drh = cell_.split_gradients ? carver.take_rounded(cells * G() * hidden_) : space.rounded.dwx;
+    space.rounded.h = carver.take_rounded(cells * hidden_);
+    if (cell_.phases == 2) space.rounded.operand = carver.take_rounded(cells * hidden_);
+    for (std::uint16_t*& step : space.rounded.step) step = carver.take_rounded(rounded_step());
   } else {
     if (geometry_.gathered()) space.gathered = carver.take(cells * input_);
     space.dx = carver.take(cells * input_);

@@ -2,6 +2,7 @@
 
 // How RecurrentOp lays out its workspaces and its tape. Private to src/ops.
 
+#include "ops/matmul.h"
 #include "ops/recurrent.h"
 
 namespace penstock::ops {
@@ -19,8 +20,12 @@ class Carver {
   }
   /// Of 16 bits each.
   std::uint16_t* take_rounded(Index count) {
+    return reinterpret_cast<std::uint16_t*>(take(static_cast<Index>(reals(count))));
+  }
+  /// Reals that hold so many values of 16 bits.
+  static constexpr std::size_t reals(Index count) {
     constexpr Index each = sizeof(Real) / sizeof(std::uint16_t);
-    return reinterpret_cast<std::uint16_t*>(take((count + each - 1) / each));
+    return static_cast<std::size_t>((count + each - 1) / each);
   }
   std::size_t used() const { return used_; }
 
@@ -35,6 +40,18 @@ struct RecurrentOp<Real>::Tape {
   Real* prev = nullptr;   // dense [cells, S, H]
   Real* wx = nullptr;     // scan [cells, G, H], with the bias
   std::size_t size = 0;
+};
+
+/// Factors of the products over all cells on the way back: Reals, or bfloat16.
+template <class Real>
+template <class Element>
+struct RecurrentOp<Real>::Factors {
+  const Element* dwx;         // [cells, G, H]
+  const Element* drh;         // [cells, G, H]
+  Matrix<Element> h;          // [cells, H]
+  Matrix<Element> operand;    // [cells, H], two-phase cells
+  Matrix<Element> x;          // [cells, I]
+  Matrix<Element> weight_ih;  // [G, H, I]
 };
 
 template <class Real>
@@ -63,6 +80,8 @@ struct RecurrentOp<Real>::BackwardSpace {
   Real* x_packed = nullptr;  // scan: the input of one piece
   Real* gains = nullptr;     // scan, in chunks [chunks of a piece, H]
   Real* offsets = nullptr;
+  cpu::RoundedGradients rounded;       // instead of dwx, drh and operand
+  std::uint16_t* rounded_x = nullptr;  // [cells, I]
 };
 
 }  // namespace penstock::ops

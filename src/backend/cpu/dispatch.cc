@@ -130,7 +130,7 @@ bool has_bf16_tiles() {
 }
 
 template <class Real>
-CellKernels<Real> cell_kernels(int cell, Precision precision) {
+CellKernels<Real> cell_kernels(int cell, Precision precision, bool round_gradients) {
   read_environment();
   CellKernels<Real> kernels;
   FillDenseForward(cell, kernels);
@@ -142,6 +142,9 @@ CellKernels<Real> cell_kernels(int cell, Precision precision) {
       FillBf16Tiles(cell, kernels);
     } else {
       FillBf16(cell, precision, kernels);
+    }
+    if (precision == Precision::bf16 && round_gradients && kernels.rounded_inputs != nullptr) {
+      FillBf16Backward(cell, tiles_in_use, kernels);
     }
   } else {
     fail(ErrorCode::unsupported, "precision must be full for layers in double, not {}", to_string(precision));
@@ -173,8 +176,8 @@ ElementKernels<Real> element_kernels() {
   return kernels;
 }
 
-template CellKernels<float> cell_kernels<float>(int, Precision);
-template CellKernels<double> cell_kernels<double>(int, Precision);
+template CellKernels<float> cell_kernels<float>(int, Precision, bool);
+template CellKernels<double> cell_kernels<double>(int, Precision, bool);
 template CellKernels<float> given_kernels<float>(Given);
 template CellKernels<double> given_kernels<double>(Given);
 template ProductKernels<float> product_kernels<float>();

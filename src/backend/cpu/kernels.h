@@ -104,6 +104,17 @@ struct CellStep {
   Real* state_out[kMostStates] = {};
 };
 
+/// What a backward pass in bfloat16 leaves for the products over all steps, instead of floats, and multiplies itself.
+struct RoundedGradients {
+  std::uint16_t* dwx = nullptr;      // [cells, G, H]
+  std::uint16_t* drh = nullptr;      // [cells, G, H]; may be dwx itself where they are equal
+  std::uint16_t* h = nullptr;        // [cells, H]: state 0 entering each step
+  std::uint16_t* operand = nullptr;  // [cells, H], two-phase cells
+  /// [B + kRoundedRows, heads, G, inputs] in slot order: drh of an even and of an odd step, since who shares a slot may
+  /// be at the next step already.
+  std::uint16_t* step[2] = {nullptr, nullptr};
+};
+
 template <class Real>
 struct DenseBackward {
   RowPlan plan;
@@ -113,10 +124,11 @@ struct DenseBackward {
   const Real* prev = nullptr;    // [cells, S, H]
   const Real* dy = nullptr;      // at dy_map
   RowMap dy_map;
-  Real* dstate = nullptr;   // [S, B, H] in slot order: gradient of the states after (then before) a step
-  Real* dwx = nullptr;      // [cells, G, H]
-  Real* drh = nullptr;      // [cells, G, H]; may be dwx itself where they are equal
-  Real* operand = nullptr;  // [cells, H] two-phase cells: what the second product multiplied, written anew
+  Real* dstate = nullptr;    // [S, B, H] in slot order: gradient of the states after (then before) a step
+  Real* dwx = nullptr;       // [cells, G, H]
+  Real* drh = nullptr;       // [cells, G, H]; may be dwx itself where they are equal
+  Real* operand = nullptr;   // [cells, H] two-phase cells: what the second product multiplied, written anew
+  RoundedGradients rounded;  // instead of the last three, where panels are multiplied with rounded operands
 };
 
 /// A part of a dense job: slots and unit blocks of one member of a team. Members that share slots share a barrier.
@@ -238,6 +250,9 @@ struct CellKernels {
   void (*step)(const CellStep<Real>& job) = nullptr;  // scan cells too
   void (*dense_forward)(const DenseForward<Real>& job, const DensePart& part) = nullptr;
   void (*dense_backward)(const DenseBackward<Real>& job, const DensePart& part) = nullptr;
+  /// As rounded_inputs(), of the backward pass, whose gradients are rounded where this is not null; and how to round.
+  Index (*rounded_gradients)(Index inputs) = nullptr;
+  void (*round_row)(const Real* x, Index count, Index padded, std::uint16_t* rounded) = nullptr;
   // Scan cells. `carry` [H] is the state entering the part and then leaving it. The summaries give the part's effect on
   // any carry, carry' = gain * carry + offset, without writing outputs; gain and offset [H].
   Index lanes = 1;  // channels in a vector
@@ -289,6 +304,8 @@ void FillScan(int cell, CellKernels<double>& kernels);
 /// Instead of the others' forward passes: for AVX-512 BF16 and anything else, and for AMX.
 void FillBf16(int cell, Precision precision, CellKernels<float>& kernels);
 void FillBf16Tiles(int cell, CellKernels<float>& kernels);
+/// Instead of the others' backward passes, for chips with AVX-512 BF16 or AMX.
+void FillBf16Backward(int cell, bool tiles, CellKernels<float>& kernels);
 void FillProducts(ProductKernels<float>& kernels);
 void FillProducts(ProductKernels<double>& kernels);
 void FillElements(ElementKernels<float>& kernels);
@@ -301,10 +318,10 @@ void FillGiven(Given given, CellKernels<double>& kernels);
 template <class Real>
 CellKernels<Real> given_kernels(Given given);
 
-/// Kernels of the instruction set in use, `cell` as numbered by the list of cells. Throws Error(unsupported) for a
-/// precision that there is not.
+/// Kernels of the instruction set in use, `cell` as numbered by the list of cells; gradients are rounded on request and
+/// where the chip multiplies them so. Throws Error(unsupported) for a precision that there is not.
 template <class Real>
-CellKernels<Real> cell_kernels(int cell, Precision precision = Precision::full);
+CellKernels<Real> cell_kernels(int cell, Precision precision = Precision::full, bool round_gradients = false);
 template <class Real>
 ProductKernels<Real> product_kernels();
 template <class Real>
