@@ -20,25 +20,24 @@ struct RecurrentLayer<Real>::Impl {
   bool forward_is_packed = false, backward_is_packed = false;
   unsigned isa_generation = cpu::isa_generation();
   Precision precision = Precision::full;
-  bool round_gradients = false;
+  bool exact = true;  // whether the kernels are those for exact mode
 
   explicit Impl(const RecurrentLayerSpec& s) : spec(s), cell(plan::cell_traits(s.cell)) {
-    make_op(Precision::full, false);
+    make_op(Precision::full, true);
   }
 
-  void make_op(Precision wanted, bool rounds) {
-    op.emplace(cell, spec.input_size, spec.hidden_size, spec.heads, spec.reverse, wanted, rounds);
+  void make_op(Precision wanted, bool exactly) {
+    op.emplace(cell, spec.input_size, spec.hidden_size, spec.heads, spec.reverse, wanted, exactly);
     isa_generation = cpu::isa_generation();
     precision = wanted;
-    round_gradients = rounds;
+    exact = exactly;
   }
 
-  /// Panels and kernels belong to one instruction set and one precision; exact mode has no rounded gradients, which
-  /// oneDNN sums in an order of its own.
-  void follow(Precision wanted, bool exact) {
-    const bool rounds = wanted == Precision::bf16 && !exact;
-    if (isa_generation == cpu::isa_generation() && precision == wanted && round_gradients == rounds) return;
-    make_op(wanted, rounds);
+  /// Panels and kernels belong to one instruction set and one precision, and in bf16 exact mode has kernels of its own.
+  void follow(Precision wanted, bool exactly) {
+    exactly |= wanted != Precision::bf16;
+    if (isa_generation == cpu::isa_generation() && precision == wanted && exact == exactly) return;
+    make_op(wanted, exactly);
     forget_panels();
   }
 
@@ -147,7 +146,7 @@ void RecurrentLayer<Real>::forward(const Batch& batch, SequenceView<const Real> 
 template <class Real>
 void RecurrentLayer<Real>::step(const Real* x, Real* y, Real* state, Index stride, Precision precision) const {
   Impl& impl = *impl_;
-  impl.follow(precision, !impl.round_gradients);  // a step has no gradients
+  impl.follow(precision, impl.exact);  // a step has one row: both kinds of kernels give the same bits
   if (!impl.step) {
     require(impl.weights.weight_ih != nullptr, "set_weights() must come before the first step of a recurrent layer");
     impl.step_workspace.resize(impl.op->step_workspace());

@@ -9,13 +9,13 @@ namespace penstock::ops {
 
 template <class Real>
 RecurrentOp<Real>::RecurrentOp(const plan::CellTraits& cell, Index input, Index hidden, Index heads, bool reverse,
-                               Precision precision, bool round_gradients)
+                               Precision precision, bool exact)
     : cell_(cell),
       input_(input),
       hidden_(hidden),
       heads_(heads),
       reverse_(reverse),
-      kernels_(cpu::cell_kernels<Real>(cell.index, precision, round_gradients)),
+      kernels_(cpu::cell_kernels<Real>(cell.index, precision, exact)),
       isa_generation_(cpu::isa_generation()) {
   // Sizes are multiplied freely from here on; the limits keep every product within an Index.
   constexpr Index most = Index{1} << 20;

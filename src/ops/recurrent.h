@@ -64,9 +64,9 @@ struct Member {
 template <class Real>
 class RecurrentOp {
  public:
-  /// Gradients are rounded on request and where the chip multiplies them so; there is no exact mode then.
+  /// Only one made for exact mode may be prepared for an exact execution.
   RecurrentOp(const plan::CellTraits& cell, Index input, Index hidden, Index heads, bool reverse,
-              Precision precision = Precision::full, bool round_gradients = false);
+              Precision precision = Precision::full, bool exact = true);
 
   /// Panels, for the instruction set in use, of the matrix that the engines multiply with themselves: the recurrent
   /// one, or of a scan cell the input's.

@@ -159,8 +159,8 @@ HWY_INLINE void BackwardTile(const DenseBackward<RealOf<Panel>>& job, Index slot
 }
 
 template <class Panel, class Cell, int width, bool phase_two>
-void BackwardProduct(const DenseBackward<RealOf<Panel>>& job, const Panel* panels, const DensePart& part,
-                     Index slot_end, Index step) {
+void BackwardTiles(const DenseBackward<RealOf<Panel>>& job, const Panel* panels, const DensePart& part, Index slot_end,
+                   Index step) {
   const Index head_size = job.hidden / job.heads;
   const Index units = width * Lanes<RealOf<Panel>>::lanes;
   const Index blocks_per_head = (head_size + units - 1) / units;
@@ -173,6 +173,13 @@ void BackwardProduct(const DenseBackward<RealOf<Panel>>& job, const Panel* panel
       BackwardTile<Panel, Cell, width, decltype(rows)::value, phase_two>(job, slot, step, head, first_unit, panel);
     });
   });
+}
+
+/// There is another for panels whose products have a way of their own.
+template <class Panel, class Cell, int width, bool phase_two>
+void BackwardProduct(const DenseBackward<RealOf<Panel>>& job, const Panel* panels, const DensePart& part,
+                     Index slot_end, Index step) {
+  BackwardTiles<Panel, Cell, width, phase_two>(job, panels, part, slot_end, step);
 }
 
 /// The gates' gradients of a part at one step.

@@ -3,6 +3,9 @@
 template <std::same_as<Bf16Tile> Panel, class Cell, int width, bool phase_two>
 void BackwardProduct(const DenseBackward<float>& job, const Panel* panels, const DensePart& part, Index slot_end,
                      Index step) {
+  if (slot_end - part.slot_begin == 1) {
+    return BackwardTiles<Panel, Cell, width, phase_two>(job, panels, part, slot_end, step);
+  }
   constexpr Index units = width * Simd::lanes;
   constexpr int split = FirstGroup<Cell>();
   constexpr int first_gate = phase_two ? split : 0, gate_count = phase_two ? Cell::gates - split : split;

@@ -225,7 +225,7 @@ struct ForwardTile {
 
 /// All tiles of one part at one step for one group of gates.
 template <class Panel, class Cell, int first_gate, int gate_count, int width>
-void ForwardGroup(const DenseForward<RealOf<Panel>>& job, const GateGroup<Panel>& group, const DensePart& part,
+void ForwardTiles(const DenseForward<RealOf<Panel>>& job, const GateGroup<Panel>& group, const DensePart& part,
                   Index slot_end, Index step) {
   using Real = RealOf<Panel>;
   constexpr int vectors = gate_count * width;
@@ -246,6 +246,13 @@ void ForwardGroup(const DenseForward<RealOf<Panel>>& job, const GateGroup<Panel>
     ForEachTile<MaxTileRows<Panel, vectors>()>(part.slot_begin, slot_end,
                                                [&](auto rows, Index slot) HWY_ATTR { run(rows, one, slot, block); });
   });
+}
+
+/// There is another for panels whose products have a way of their own.
+template <class Panel, class Cell, int first_gate, int gate_count, int width>
+void ForwardGroup(const DenseForward<RealOf<Panel>>& job, const GateGroup<Panel>& group, const DensePart& part,
+                  Index slot_end, Index step) {
+  ForwardTiles<Panel, Cell, first_gate, gate_count, width>(job, group, part, slot_end, step);
 }
 
 /// The operand of the products of a step: of the first group of gates, or of the second.

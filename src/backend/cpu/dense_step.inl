@@ -110,8 +110,6 @@ HWY_INLINE void StepWidth(const CellStep<RealOf<Panel>>& job) {
 
 template <class Panel, class Cell>
 void RunDenseStep(const CellStep<RealOf<Panel>>& job) {
-  PanelUse<Panel> use;
-  use.set_rows(1);
   constexpr int gates = FirstGroup<Cell>();
   constexpr int most = MaxBlockVectors<RealOf<Panel>>(gates);
   const int width = BlockVectors<RealOf<Panel>>(gates, job.hidden / job.heads);

@@ -79,6 +79,9 @@ void InputProduct(const DenseForward<float>& job, const Panel* panels, const Den
 template <std::same_as<Bf16Tile> Panel, class Cell, int first_gate, int gate_count, int width>
 void ForwardGroup(const DenseForward<float>& job, const GateGroup<Panel>& group, const DensePart& part, Index slot_end,
                   Index step) {
+  if (slot_end - part.slot_begin == 1) {
+    return ForwardTiles<Panel, Cell, first_gate, gate_count, width>(job, group, part, slot_end, step);
+  }
   constexpr int vectors = gate_count * width;
   constexpr Index units = width * Simd::lanes;
   const Index head_size = job.hidden / job.heads, blocks_per_head = (head_size + units - 1) / units;

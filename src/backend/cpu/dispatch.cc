@@ -130,7 +130,7 @@ bool has_bf16_tiles() {
 }
 
 template <class Real>
-CellKernels<Real> cell_kernels(int cell, Precision precision, bool round_gradients) {
+CellKernels<Real> cell_kernels(int cell, Precision precision, bool exact) {
   read_environment();
   CellKernels<Real> kernels;
   FillDenseForward(cell, kernels);
@@ -138,14 +138,13 @@ CellKernels<Real> cell_kernels(int cell, Precision precision, bool round_gradien
   FillScan(cell, kernels);
   if (precision == Precision::full) return kernels;
   if constexpr (std::is_same_v<Real, float>) {
-    if (precision == Precision::bf16 && tiles_in_use) {
+    const bool tiles = precision == Precision::bf16 && tiles_in_use && !exact;
+    if (tiles) {
       FillBf16Tiles(cell, kernels);
     } else {
       FillBf16(cell, precision, kernels);
     }
-    if (precision == Precision::bf16 && round_gradients && kernels.rounded_inputs != nullptr) {
-      FillBf16Backward(cell, tiles_in_use, kernels);
-    }
+    if (!exact && kernels.rounded_inputs != nullptr) FillBf16Backward(cell, tiles, kernels);
   } else {
     fail(ErrorCode::unsupported, "precision must be full for layers in double, not {}", to_string(precision));
   }

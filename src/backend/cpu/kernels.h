@@ -318,10 +318,11 @@ void FillGiven(Given given, CellKernels<double>& kernels);
 template <class Real>
 CellKernels<Real> given_kernels(Given given);
 
-/// Kernels of the instruction set in use, `cell` as numbered by the list of cells; gradients are rounded on request and
-/// where the chip multiplies them so. Throws Error(unsupported) for a precision that there is not.
+/// Kernels of the instruction set in use, `cell` as numbered by the list of cells. Those for exact mode sum the
+/// products of a row in one order, whatever runs beside it, and have no rounded gradients. Throws Error(unsupported)
+/// for a precision that there is not.
 template <class Real>
-CellKernels<Real> cell_kernels(int cell, Precision precision = Precision::full, bool round_gradients = false);
+CellKernels<Real> cell_kernels(int cell, Precision precision = Precision::full, bool exact = true);
 template <class Real>
 ProductKernels<Real> product_kernels();
 template <class Real>

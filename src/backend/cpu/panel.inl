@@ -161,6 +161,7 @@ constexpr int MaxTileRows() {
   constexpr int rows = MaxStridedRows<RealOf<Panel>, vectors>();
   if constexpr (vectors < 3) return std::min(4, rows);
   if constexpr (std::is_same_v<Panel, Bf16Weight>) return std::min(2, rows);
+  if constexpr (std::is_same_v<Panel, Bf16Tile>) return 1;
   return std::min(8, rows);
 }
 

@@ -72,7 +72,8 @@ HWY_INLINE void RoundRow(const float* x, Index count, Index padded, std::uint16_
 }
 
 /// sum + the products of two inputs with their weights.
-HWY_INLINE Simd AddPair(const std::uint16_t* inputs, const Bf16Product* weights, Simd sum) {
+template <class Panel>
+requires RoundsOperands<Panel> HWY_INLINE Simd AddPair(const std::uint16_t* inputs, const Panel* weights, Simd sum) {
   std::int32_t pair = 0;
   std::memcpy(&pair, inputs, sizeof(pair));
   const auto x = reinterpret_cast<__m512bh>(_mm512_set1_epi32(pair));
@@ -80,9 +81,9 @@ HWY_INLINE Simd AddPair(const std::uint16_t* inputs, const Bf16Product* weights,
   return typename Simd::Raw{_mm512_dpbf16_ps(sum.raw.raw, x, b)};
 }
 
-template <class Real, int rows, int vectors>
-HWY_INLINE void AccumulatePanel(const std::uint16_t* const (&a)[rows], Index k_count, const Bf16Product* panel,
-                                Simd (&acc)[rows][vectors]) {
+template <class Real, int rows, int vectors, class Panel>
+requires RoundsOperands<Panel> HWY_INLINE void AccumulatePanel(const std::uint16_t* const (&a)[rows], Index k_count,
+                                                               const Panel* panel, Simd (&acc)[rows][vectors]) {
   for (Index k = 0; k < k_count; k += 2, panel += 2 * vectors * Simd::lanes) {
     for (int m = 0; m < rows; ++m) {
       for (int v = 0; v < vectors; ++v) acc[m][v] = AddPair(a[m] + k, panel + 2 * v * Simd::lanes, acc[m][v]);
@@ -90,9 +91,10 @@ HWY_INLINE void AccumulatePanel(const std::uint16_t* const (&a)[rows], Index k_c
   }
 }
 
-template <class Real, int panels, int vectors>
-HWY_INLINE void AccumulatePanels(const std::uint16_t* a, Index k_count, const Bf16Product* panel, Index panel_size,
-                                 Simd (&acc)[panels][vectors]) {
+template <class Real, int panels, int vectors, class Panel>
+requires RoundsOperands<Panel> HWY_INLINE void AccumulatePanels(const std::uint16_t* a, Index k_count,
+                                                                const Panel* panel, Index panel_size,
+                                                                Simd (&acc)[panels][vectors]) {
   for (Index k = 0; k < k_count; k += 2, panel += 2 * vectors * Simd::lanes) {
     for (int p = 0; p < panels; ++p) {
       for (int v = 0; v < vectors; ++v) {

@@ -150,8 +150,6 @@ template <class Panel, class Cell>
 void RunScanStep(const CellStep<RealOf<Panel>>& step) {
   using Real = RealOf<Panel>;
   constexpr Index lanes = Lanes<Real>::lanes;
-  PanelUse<Panel> use;
-  use.set_rows(1);
   ScanLayer<Real> job;
   job.input = step.input;
   job.hidden = step.hidden;

@@ -113,14 +113,3 @@ struct TileSums {
     MultiplyTileRow<vectors>(a, panel, start, out, vectors * Simd::lanes);
   }
 };
-
-/// One row and several panels.
-template <class Real, int panels, int vectors>
-HWY_INLINE void AccumulatePanels(const std::uint16_t* a, Index k_count, const Bf16Tile* panel, Index panel_size,
-                                 Simd (&acc)[panels][vectors]) {
-  for (int p = 0; p < panels; ++p) {
-    float* out[vectors];
-    for (int v = 0; v < vectors; ++v) out[v] = reinterpret_cast<float*>(&acc[p][v]);
-    MultiplyTileRow<vectors>({a, 0, k_count}, panel + p * panel_size, acc[p], out, 0);
-  }
-}
