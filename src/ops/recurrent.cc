@@ -115,6 +115,7 @@ typename RecurrentOp<Real>::ForwardSpace RecurrentOp<Real>::forward_space(Real* 
   } else {
     space.zeros = carver.take(G() * hidden_);
     if (!input_on_the_way()) space.wx = carver.take(piece_steps() * row_state * G());
+    space.places = carver.template take_items<cpu::RowPlace<Real>>(plan_.channel_parts * geometry_.rows());
     for (Real*& h : space.h) h = carver.take(row_state);
     space.state = carver.take((S() - 1) * row_state);
     if (cell_.phases == 2) {

@@ -18,6 +18,13 @@ class Carver {
     used_ += (static_cast<std::size_t>(count) + 15) / 16 * 16;
     return piece;
   }
+  /// Of any kind that a plain assignment begins.
+  template <class Item>
+  Item* take_items(Index count) {
+    static_assert(std::is_trivially_destructible_v<Item>);
+    return reinterpret_cast<Item*>(
+        take(static_cast<Index>((static_cast<std::size_t>(count) * sizeof(Item) + sizeof(Real) - 1) / sizeof(Real))));
+  }
   /// Of 16 bits each.
   std::uint16_t* take_rounded(Index count) {
     return reinterpret_cast<std::uint16_t*>(take(static_cast<Index>(reals(count))));
@@ -66,6 +73,7 @@ struct RecurrentOp<Real>::ForwardSpace {
   Real* gains = nullptr;  // [B, chunks, H]
   Real* offsets = nullptr;
   cpu::RoundedOperands rounded;
+  cpu::RowPlace<Real>* places = nullptr;  // [channel parts, B]
 };
 
 template <class Real>

@@ -77,10 +77,10 @@ void InputProduct(const DenseForward<float>& job, const Panel* panels, const Den
 }
 
 template <std::same_as<Bf16Tile> Panel, class Cell, int first_gate, int gate_count, int width>
-void ForwardGroup(const DenseForward<float>& job, const GateGroup<Panel>& group, const DensePart& part, Index slot_end,
-                  Index step) {
+void ForwardGroup(const DenseForward<float>& job, const GateGroup<Panel>& group, const RowPlace<float>* places,
+                  const DensePart& part, Index slot_end, Index step) {
   if (slot_end - part.slot_begin == 1) {
-    return ForwardTiles<Panel, Cell, first_gate, gate_count, width>(job, group, part, slot_end, step);
+    return ForwardTiles<Panel, Cell, first_gate, gate_count, width>(job, group, places, part, slot_end, step);
   }
   constexpr int vectors = gate_count * width;
   constexpr Index units = width * Simd::lanes;
@@ -101,8 +101,8 @@ void ForwardGroup(const DenseForward<float>& job, const GateGroup<Panel>& group,
         of_input.multiply(rows, {InputRow<Panel>(job, slot, step), inputs, job.input},
                           group.input_panels + block * inputs * vectors * Simd::lanes, bias_ih);
       }
-      TileGates<Panel, Cell, first_gate, gate_count, width>(job, {slot, step, head, first_unit}, static_cast<int>(rows),
-                                                            1, of_input.sum[0], of_state.sum[0]);
+      TileGates<Panel, Cell, first_gate, gate_count, width>(
+          job, {places + slot, head, first_unit}, static_cast<int>(rows), 1, of_input.sum[0], of_state.sum[0]);
     }
   });
 }

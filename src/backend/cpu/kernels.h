@@ -47,6 +47,25 @@ struct RoundedOperands {
 };
 constexpr Index kRoundedRows = 15;
 
+/// Where a row is at one step: unit 0 in every buffer that its gates touch. Worked out once a step, for all blocks of
+/// units.
+template <class Real>
+struct RowPlace {
+  const Real* wx = nullptr;          // [G, H], or null
+  const Real* h = nullptr;           // [H]: state 0 entering the step
+  const Real* others = nullptr;      // the other states, each [H], B * H apart
+  Real* y = nullptr;                 // [H]
+  Real* next_h = nullptr;            // [H]: where state 0 leaves to
+  Real* next_others = nullptr;       // the other states, as above
+  Real* saved = nullptr;             // [N, H], or null in inference
+  Real* prev = nullptr;              // [S, H], or null in inference
+  Real* operand = nullptr;           // [H], two-phase cells
+  Real* between = nullptr;           // [N, H], two-phase cells
+  std::uint16_t* rounded = nullptr;  // [heads, inputs] of next_h, where operands are rounded
+  std::uint16_t* rounded_operand = nullptr;
+  bool clear = false;  // the state is zero before the next step
+};
+
 /// A dense cell over a batch, forward. The input product is made for a piece of the sequence at a time, or step by step
 /// on the way.
 template <class Real>
@@ -64,14 +83,15 @@ struct DenseForward {
   const Real* packed = nullptr;        // recurrent panels, see panel.inl
   Real* y = nullptr;                   // output, at y_map
   RowMap y_map;
-  Real* h[2] = {nullptr, nullptr};  // [B, H] in slot order: state 0 entering an even and an odd step
-  Real* state = nullptr;            // [S - 1, B, H] in slot order: the other states, in place
-  Real* last = nullptr;             // [S, B, H] in slot order: states after the last step of each row
-  Real* operand = nullptr;          // [B, H] in slot order, two-phase cells: what the second product multiplies
-  Real* between = nullptr;          // [B, N, H] in slot order, two-phase cells: saved values from phase to phase
-  Real* saved = nullptr;            // [cells, N, H] or null in inference
-  Real* prev = nullptr;             // [cells, S, H] states entering each step, or null in inference
-  RoundedOperands rounded;          // where panels are multiplied with rounded operands
+  Real* h[2] = {nullptr, nullptr};   // [B, H] in slot order: state 0 entering an even and an odd step
+  Real* state = nullptr;             // [S - 1, B, H] in slot order: the other states, in place
+  Real* last = nullptr;              // [S, B, H] in slot order: states after the last step of each row
+  Real* operand = nullptr;           // [B, H] in slot order, two-phase cells: what the second product multiplies
+  Real* between = nullptr;           // [B, N, H] in slot order, two-phase cells: saved values from phase to phase
+  Real* saved = nullptr;             // [cells, N, H] or null in inference
+  Real* prev = nullptr;              // [cells, S, H] states entering each step, or null in inference
+  RoundedOperands rounded;           // where panels are multiplied with rounded operands
+  RowPlace<Real>* places = nullptr;  // [members of a part, B] in slot order, scratch
 
   /// The row of wx that belongs to a step of a slot.
   Index wx_row(Index slot, Index step) const { return step % piece * plan.rows + slot; }
