@@ -51,6 +51,11 @@ struct Simd {
     n = hn::Sub(sum, magic);
     scale = hn::BitCast(Tag(), hn::Add(hn::ShiftLeft<23>(hn::BitCast(du, sum)), hn::Set(du, 127u << 23)));
   }
+#if HWY_NATIVE_FMA
+  friend HWY_INLINE Simd NearlyMinusLogs(Simd x, Simd n) {
+    return hn::MulAdd(n.raw, hn::Set(Tag(), -0.693147182f), x.raw);
+  }
+#endif
 #if HWY_TARGET == HWY_AVX3
   /// An estimate of 14 bits and one step of Newton's: a division would hold up the multipliers.
   friend HWY_INLINE Simd Quotient(Simd a, Simd b) {
