@@ -20,11 +20,11 @@ inline StepBlocks BlocksOfStep(int gates, Index head_size) {
   return {vectors, width};
 }
 
-/// Elements of the panel of `vectors` vectors (units x gates) with its biases, which are not rounded.
+/// Elements of the panel of `vectors` vectors (units x gates) with its biases. Those are not rounded: each takes the
+/// room of a group.
 template <class Panel>
 constexpr Index StepPanelSize(Index k_count, Index vectors) {
-  constexpr Index bias = sizeof(RealOf<Panel>) / sizeof(Panel);
-  return (bias + PanelInputs<Panel>(k_count)) * vectors * Lanes<RealOf<Panel>>::lanes;
+  return (PanelTraits<Panel>::group + PanelInputs<Panel>(k_count)) * vectors * Lanes<RealOf<Panel>>::lanes;
 }
 
 /// Calls visit(std::integral_constant<int, vectors>, head, first vector) for every block.
