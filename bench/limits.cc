@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <memory>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <unordered_map>
 
@@ -108,22 +109,32 @@ double Limits::measure_products(int threads, const std::string& dtype) const {
 }
 
 double Limits::measure_reads(double bytes, int threads) const {
-  constexpr Index granule = 128;
+  constexpr Index granule = 128, line = 64;  // floats, bytes
   const Index share = std::max<Index>(granule, static_cast<Index>(bytes / sizeof(float)) / threads / granule * granule);
   std::vector<std::vector<float>> buffers(static_cast<std::size_t>(threads));
   std::vector<float> sums(static_cast<std::size_t>(threads));
   const AddUp add_up = best_add_up();
   // Several rounds in one parallel region: a fork must not look like memory.
   const Index rounds = std::max<Index>(1, static_cast<Index>(4e6 / bytes));
+  // A vector across two cache lines would take the time of both.
+  const auto fill = [&](std::vector<float>& buffer) {
+    buffer.assign(static_cast<std::size_t>(share) + line / sizeof(float), 1.0f);
+  };
+  const auto first_line = [&](std::vector<float>& buffer) {
+    void* start = buffer.data();
+    std::size_t space = buffer.size() * sizeof(float);
+    return static_cast<const float*>(std::align(line, line, start, space));
+  };
 #pragma omp parallel num_threads(threads)
-  buffers[static_cast<std::size_t>(omp_get_thread_num())].assign(static_cast<std::size_t>(share), 1.0f);
+  fill(buffers[static_cast<std::size_t>(omp_get_thread_num())]);
   const std::vector<double> times = time_calls(seconds_, [&] {
 #pragma omp parallel num_threads(threads)
     {
       const auto mine = static_cast<std::size_t>(omp_get_thread_num());
-      if (buffers[mine].empty()) buffers[mine].assign(static_cast<std::size_t>(share), 1.0f);
+      if (buffers[mine].empty()) fill(buffers[mine]);
+      const float* const data = first_line(buffers[mine]);
       float sum = 0.0f;
-      for (Index round = 0; round < rounds; ++round) sum += add_up(buffers[mine].data(), share);
+      for (Index round = 0; round < rounds; ++round) sum += add_up(data, share);
       sums[mine] = sum;
     }
   });

@@ -179,9 +179,11 @@ class Stream : public Contender {
     for (; j + lanes <= weight.size(); j += lanes) {
       for (std::size_t k = 0; k < lanes; ++k) sums[k] += h[j + k] * weight[j + k];
     }
-    float total = bias[0];
+    for (std::size_t half = lanes / 2; half > 0; half /= 2) {
+      for (std::size_t k = 0; k < half; ++k) sums[k] += sums[k + half];
+    }
+    float total = bias[0] + sums[0];
     for (; j < weight.size(); ++j) total += h[j] * weight[j];
-    for (const float sum : sums) total += sum;
     return total;
   }
 

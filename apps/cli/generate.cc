@@ -43,7 +43,7 @@ std::string read_prompt(const GenerateArguments& arguments) {
 class Generator {
  public:
   Generator(const Model& model, const Sampling& sampling, std::uint64_t seed, Precision precision)
-      : session_(model, true, precision), sampling_(sampling), random_(seed) {}
+      : session_(model, precision), sampling_(sampling), random_(seed) {}
 
   void read(std::string_view text) {
     for (const char byte : text) logits_ = session_.push(static_cast<unsigned char>(byte));

@@ -33,7 +33,7 @@ class Stream {
   Stream(const CLI::App& app, StreamArguments arguments)
       : arguments_(std::move(arguments)),
         model_(Model::load(arguments_.model)),
-        session_(model_, true, arguments_.precision),
+        session_(model_, arguments_.precision),
         input_("-") {
     if (arguments_.bits) require_task(model_, arguments_.model, Task::language, "--bits");
     if (app.count("--sequence-column") > 0) {

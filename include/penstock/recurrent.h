@@ -114,7 +114,8 @@ class Recurrent {
   void backward(const Batch& batch, SequenceView<const Real> x, SequenceView<const Real> dy, const Real* dstate_out,
                 SequenceView<Real> dx, Real* dstate_in, RecurrentTape<Real>& tape, const Execution& execution = {});
 
-  /// One step of B rows: x [B, I] -> y [B, H], state updated in place. Forward direction only.
+  /// One step of B rows: x [B, I] -> y [B, H], which overlaps neither x nor the state; the state is updated in place.
+  /// Forward direction only. For one row nothing is allocated but on the first call and the first in another precision.
   void step(Index rows, const Real* x, Real* y, Real* state, const Execution& execution = {}) const;
 
  private:

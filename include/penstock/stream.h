@@ -9,11 +9,11 @@ namespace penstock {
 
 /// A model that answers one step at a time. Everything is allocated on construction; a step allocates nothing, takes
 /// no lock and starts no thread. It shares the model's weights, which stay alive with it: open it anew once the model
-/// has been trained further. With `exact`, the answers equal those of Model::forward on the whole sequence in
-/// exact mode and the same precision, to the bit.
+/// has been trained further. Its answers equal those of Model::forward on the whole sequence in exact mode and the same
+/// precision, to the bit.
 class Session {
  public:
-  explicit Session(const Model& model, bool exact = true, Precision precision = Precision::full);
+  explicit Session(const Model& model, Precision precision = Precision::full);
   ~Session();
   Session(Session&&) noexcept;
 

@@ -20,7 +20,7 @@ struct Gru {
     const V r = Sigmoid(wx[0] + rh[0]);
     const V z = Sigmoid(wx[1] + rh[1]);
     const V n = Tanh(MulAdd(r, rh[2], wx[2]));
-    next[0] = MulAdd(z, prev[0] - n, n);
+    next[0] = MulAdd(V(1.0f) - z, n, z * prev[0]);
     save[0] = r, save[1] = z, save[2] = n, save[3] = rh[2];
   }
 
@@ -67,7 +67,7 @@ struct GruResetBefore {
                                            V (&save)[3]) {
     const V z = save[1];
     const V n = save[2] = Tanh(wx[2] + rh[2]);
-    next[0] = MulAdd(z, prev[0] - n, n);
+    next[0] = MulAdd(V(1.0f) - z, n, z * prev[0]);
   }
 
   template <class V>

@@ -52,6 +52,29 @@ void Residual<Real>::forward(const Pass& pass, const Real* x, Real* y, Real* sta
 }
 
 template <class Real>
+void Residual<Real>::prepare_step(Precision precision) {
+  step_.clear();
+  norm_->prepare_step(precision);
+  step_.emplace_back(norm_->outputs());
+  for (const auto& layer : chain_) {
+    layer->prepare_step(precision);
+    step_.emplace_back(layer->outputs());
+  }
+}
+
+template <class Real>
+Real* Residual<Real>::step(Real* x, Real* state) {
+  norm_->step(x, step_[0].data(), nullptr);
+  for (std::size_t i = 0; i < chain_.size(); ++i) {
+    chain_[i]->step(step_[i].data(), step_[i + 1].data(), state);
+    state += chain_[i]->state_size();
+  }
+  const std::vector<Real>& branch = step_.back();
+  for (std::size_t c = 0; c < branch.size(); ++c) x[c] += branch[c];
+  return state;
+}
+
+template <class Real>
 void Residual<Real>::backward(const Pass& pass, Real* d) {
   const Arena::Scope scope(*pass.arena);
   const Index size = pass.rows() * norm_->inputs();
@@ -133,6 +156,17 @@ void Block<Real>::forward(const Pass& pass, const Real* x, Real* y, Real* state)
     state += pass.batch.rows * residuals_[i].state_size();
     x = out;
   }
+}
+
+template <class Real>
+void Block<Real>::prepare_step(Precision precision) {
+  for (auto& residual : residuals_) residual.prepare_step(precision);
+}
+
+template <class Real>
+Real* Block<Real>::step(Real* x, Real* state) {
+  for (auto& residual : residuals_) state = residual.step(x, state);
+  return state;
 }
 
 template <class Real>

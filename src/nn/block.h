@@ -22,6 +22,9 @@ class Residual {
   void initialise(Real* values, Random& random) const;
   /// As Layer::forward, but y may be x unless the pass is a training one.
   void forward(const Pass& pass, const Real* x, Real* y, Real* state);
+  void prepare_step(Precision precision);
+  /// As Layer::step, but from x [width] to x itself. Returns the end of the state.
+  Real* step(Real* x, Real* state);
   /// d [B, T, width] holds the gradient of y and is turned into that of x.
   void backward(const Pass& pass, Real* d);
 
@@ -29,6 +32,7 @@ class Residual {
   std::unique_ptr<RmsNorm<Real>> norm_;
   std::vector<std::unique_ptr<Layer<Real>>> chain_;
   Dropout dropout_;
+  std::vector<std::vector<Real>> step_;  // what the norm and each layer of the chain say, one step
 };
 
 /// One block of a model: a residual of (convolution,) recurrence (and projection back to the width), then, if the spec
@@ -43,6 +47,8 @@ class Block {
   void initialise(Real* values, Random& random) const;
   /// As Residual. `y` is the block's output; a training pass keeps what lies between.
   void forward(const Pass& pass, const Real* x, Real* y, Real* state);
+  void prepare_step(Precision precision);
+  Real* step(Real* x, Real* state);
   void backward(const Pass& pass, Real* d);
 
   const Recurrence<Real>& recurrence() const { return *recurrence_; }

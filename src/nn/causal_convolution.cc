@@ -71,6 +71,24 @@ void CausalConvolution<Real>::update_state(const Batch& batch, const Real* x, In
 }
 
 template <class Real>
+void CausalConvolution<Real>::weigh(const Batch& batch, const Real* x, const Real* state, Index b, Index t,
+                                    Real* y) const {
+  std::copy_n(bias_, width_, y);
+  for (Index j = 0; j < taps_; ++j) {
+    const Real* const w = weight_ + j * width_;
+    const Real* const in = source(batch, x, state, b, t, j);
+    for (Index c = 0; c < width_; ++c) y[c] += w[c] * in[c];
+  }
+}
+
+template <class Real>
+void CausalConvolution<Real>::step(const Real* x, Real* y, Real* state) {
+  constexpr Batch one;
+  weigh(one, x, state, 0, 0, y);
+  update_state(one, x, 0, state);
+}
+
+template <class Real>
 void CausalConvolution<Real>::forward(const Pass& pass, const Real* x, Real* y, Real* state) {
   const Batch& batch = pass.batch;
   if (pass.training) {
@@ -87,12 +105,7 @@ void CausalConvolution<Real>::forward(const Pass& pass, const Real* x, Real* y, 
         std::fill_n(out, width_, Real(0));
         continue;
       }
-      std::copy_n(bias_, width_, out);
-      for (Index j = 0; j < taps_; ++j) {
-        const Real* const w = weight_ + j * width_;
-        const Real* const in = source(batch, x, state, b, t, j);
-        for (Index c = 0; c < width_; ++c) out[c] += w[c] * in[c];
-      }
+      weigh(batch, x, state, b, t, out);
     }
   });
   for (Index b = 0; b < batch.rows; ++b) update_state(batch, x, b, state);

@@ -20,11 +20,15 @@ class CausalConvolution final : public Layer<Real> {
   void bind(const Real* values, Real* gradients) override;
   void initialise(Real* values, Random& random) const override;
   void forward(const Pass& pass, const Real* x, Real* y, Real* state) override;
+  void prepare_step(Precision) override {}
+  void step(const Real* x, Real* y, Real* state) override;
   void backward(const Pass& pass, const Real* dy, Real* dx) override;
 
  private:
   /// x of row b, `back` steps before step t, or the state that came in, or zeros.
   const Real* source(const Batch& batch, const Real* x, const Real* state, Index b, Index t, Index back) const;
+  /// y [width] of row b, step t.
+  void weigh(const Batch& batch, const Real* x, const Real* state, Index b, Index t, Real* y) const;
   void update_state(const Batch& batch, const Real* x, Index b, Real* state) const;
   void add_weight_gradients(const Pass& pass, const Real* dy) const;
 

@@ -9,13 +9,14 @@ namespace penstock::nn {
 
 namespace {
 
+void check_token(std::int32_t token, Index b, Index t, Index vocabulary) {
+  require(token >= 0 && token < vocabulary, "token {} at row {}, step {} is outside 0..{}", token, b, t,
+          vocabulary - 1);
+}
+
 void check_tokens(const Batch& batch, const std::int32_t* tokens, Index vocabulary) {
   for (Index b = 0; b < batch.rows; ++b) {
-    for (Index t = 0; t < row_length(batch, b); ++t) {
-      const std::int32_t token = tokens[b * batch.steps + t];
-      require(token >= 0 && token < vocabulary, "token {} at row {}, step {} is outside 0..{}", token, b, t,
-              vocabulary - 1);
-    }
+    for (Index t = 0; t < row_length(batch, b); ++t) check_token(tokens[b * batch.steps + t], b, t, vocabulary);
   }
 }
 
@@ -52,6 +53,12 @@ void Embedding<Real>::forward(const Pass& pass, const std::int32_t* tokens, Real
     }
   });
   if (pass.training) tokens_ = tokens;
+}
+
+template <class Real>
+void Embedding<Real>::step(std::int32_t token, Real* y) const {
+  check_token(token, 0, 0, vocabulary_);
+  std::copy_n(table_ + token * width_, width_, y);
 }
 
 template <class Real>

@@ -17,6 +17,8 @@ class Embedding {
   /// y [B, T, width] from tokens [B, T]; steps beyond a row's length are zeros and their tokens are not read.
   /// Throws Error(invalid_argument) naming the place of a token outside 0..vocabulary-1.
   void forward(const Pass& pass, const std::int32_t* tokens, Real* y);
+  /// forward() for one token: y [width].
+  void step(std::int32_t token, Real* y) const;
   void backward(const Pass& pass, const Real* dy);
 
  private:

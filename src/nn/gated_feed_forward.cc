@@ -32,6 +32,23 @@ void GatedFeedForward<Real>::forward(const Pass& pass, const Real* x, Real* y, R
 }
 
 template <class Real>
+void GatedFeedForward<Real>::prepare_step(Precision precision) {
+  up_.prepare_step(precision);
+  down_.prepare_step(precision);
+  kernels_ = cpu::element_kernels<Real>();
+  step_.resize(static_cast<std::size_t>(3 * inner_));
+}
+
+template <class Real>
+void GatedFeedForward<Real>::step(const Real* x, Real* y, Real*) {
+  Real* const gate_value = step_.data();
+  Real* const product = gate_value + 2 * inner_;
+  up_.step(x, gate_value, nullptr);
+  kernels_.silu_gate(inner_, gate_value, product);
+  down_.step(product, y, nullptr);
+}
+
+template <class Real>
 void GatedFeedForward<Real>::backward(const Pass& pass, const Real* dy, Real* dx) {
   const Arena::Scope scope(*pass.arena);
   Real* const dproduct = pass.arena->take<Real>(pass.rows() * inner_);

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <vector>
+
 #include "nn/linear.h"
 
 namespace penstock::nn {
@@ -17,12 +19,16 @@ class GatedFeedForward final : public Layer<Real> {
   void bind(const Real* values, Real* gradients) override;
   void initialise(Real* values, Random& random) const override;
   void forward(const Pass& pass, const Real* x, Real* y, Real* state) override;
+  void prepare_step(Precision precision) override;
+  void step(const Real* x, Real* y, Real* state) override;
   void backward(const Pass& pass, const Real* dy, Real* dx) override;
 
  private:
   Index inner_;
   Linear<Real> up_, down_;
-  Real* gate_value_ = nullptr;  // [B, T, 2F] of the last training forward()
+  Real* gate_value_ = nullptr;         // [B, T, 2F] of the last training forward()
+  cpu::ElementKernels<Real> kernels_;  // of step()
+  std::vector<Real> step_;             // [2F] gate and value, [F] their product
 };
 
 extern template class GatedFeedForward<float>;

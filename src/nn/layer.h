@@ -46,6 +46,11 @@ class Layer {
   /// y [B, T, outputs] from x [B, T, inputs]; state [B * state_size], in a layout of the layer's own, is read and
   /// overwritten. x and y must not overlap.
   virtual void forward(const Pass& pass, const Real* x, Real* y, Real* state) = 0;
+  /// Makes step() ready: what it needs is looked up, packed and allocated now. Call again when values have changed.
+  virtual void prepare_step(Precision precision) = 0;
+  /// What forward() does for one step of one row outside training, to the bit as in exact mode: y [outputs] from
+  /// x [inputs], state [state_size] in and out. Nothing overlaps, and nothing is allocated.
+  virtual void step(const Real* x, Real* y, Real* state) = 0;
   /// Adds to the parameters' gradients; writes dx [B, T, inputs] unless null. dx and dy must not overlap. The state
   /// that came in is a constant: truncated back-propagation ends here.
   virtual void backward(const Pass& pass, const Real* dy, Real* dx) = 0;

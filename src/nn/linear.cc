@@ -1,5 +1,6 @@
 #include "nn/linear.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "nn/elementwise.h"
@@ -38,6 +39,20 @@ void Linear<Real>::forward(const Pass& pass, const Real* x, Real* y, Real*) {
   ops::matmul<Real>(pass.rows(), outputs_, inputs_, {x, inputs_}, {weight_, inputs_, true}, Real(1), y, outputs_,
                     pass.execution);
   if (pass.training) x_ = x;
+}
+
+template <class Real>
+void Linear<Real>::prepare_step(Precision) {
+  kernels_ = cpu::product_kernels<Real>();
+}
+
+template <class Real>
+void Linear<Real>::step(const Real* x, Real* y, Real*) {
+  std::copy_n(bias_, outputs_, y);
+  if (inputs_ == 1) {  // the weights are one row as much as one column, and as a row fill whole vectors
+    return kernels_.rows_times_columns(0, 1, outputs_, 1, x, 1, 1, weight_, outputs_, Real(1), y, outputs_);
+  }
+  kernels_.rows_times_rows(0, 1, outputs_, inputs_, x, inputs_, weight_, inputs_, Real(1), y, outputs_);
 }
 
 template <class Real>

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "backend/cpu/kernels.h"
 #include "nn/layer.h"
 
 namespace penstock::nn {
@@ -17,6 +18,8 @@ class Linear final : public Layer<Real> {
   void bind(const Real* values, Real* gradients) override;
   void initialise(Real* values, Random& random) const override;
   void forward(const Pass& pass, const Real* x, Real* y, Real* state) override;
+  void prepare_step(Precision precision) override;
+  void step(const Real* x, Real* y, Real* state) override;
   void backward(const Pass& pass, const Real* dy, Real* dx) override;
 
  private:
@@ -28,6 +31,7 @@ class Linear final : public Layer<Real> {
   Real* weight_gradient_ = nullptr;
   Real* bias_gradient_ = nullptr;
   const Real* x_ = nullptr;
+  cpu::ProductKernels<Real> kernels_;  // of step()
 };
 
 extern template class Linear<float>;

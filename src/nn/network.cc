@@ -104,6 +104,36 @@ void Network<Real>::forward(const Pass& pass, const Input<Real>& input, Real* ou
 }
 
 template <class Real>
+void Network<Real>::prepare_step(Precision precision) {
+  if (input_) input_->prepare_step(precision);
+  for (auto& block : blocks_) block.prepare_step(precision);
+  norm_->prepare_step(precision);
+  head_->prepare_step(precision);
+  step_features_.resize(static_cast<std::size_t>(changes_ ? changes_->width() : 0));
+  step_stream_.resize(static_cast<std::size_t>(width_));
+  step_normal_.resize(static_cast<std::size_t>(width_));
+}
+
+template <class Real>
+void Network<Real>::step(const Input<Real>& input, Real* outputs, Real* state) {
+  constexpr Pass one = {.execution = {.threads = 1}};
+  Real* const stream = step_stream_.data();
+  if (embedding_) {
+    embedding_->step(*input.tokens, stream);
+  } else if (changes_) {
+    changes_->read(one, input.features, step_features_.data(), state);
+    state += changes_->state_size();
+    input_->step(step_features_.data(), stream, nullptr);
+  } else {
+    input_->step(input.features, stream, nullptr);
+  }
+  for (auto& block : blocks_) state = block.step(stream, state);
+  norm_->step(stream, step_normal_.data(), nullptr);
+  head_->step(step_normal_.data(), outputs, nullptr);
+  if (changes_) changes_->add_last(one, input.features, outputs);
+}
+
+template <class Real>
 void Network<Real>::backward(const Pass& pass, const Real* doutputs) {
   const Arena::Scope scope(*pass.arena);
   Real* const dnormal = pass.arena->take<Real>(pass.rows() * width_);

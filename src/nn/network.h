@@ -40,6 +40,11 @@ class Network {
 
   /// outputs [B, T, O]; state [B * state_size()] in and out.
   void forward(const Pass& pass, const Input<Real>& input, Real* outputs, Real* state);
+  /// Makes step() ready, as Layer has it.
+  void prepare_step(Precision precision);
+  /// One token or the features [I] of one row: outputs [O]; state [state_size()] in and out. The same bits as forward()
+  /// in exact mode.
+  void step(const Input<Real>& input, Real* outputs, Real* state);
   /// Adds to all gradients, for the last training forward().
   void backward(const Pass& pass, const Real* doutputs);
 
@@ -58,7 +63,8 @@ class Network {
   std::vector<Block<Real>> blocks_;
   std::optional<RmsNorm<Real>> norm_;
   std::optional<Linear<Real>> head_;
-  std::optional<Changes> changes_;  // series that are read and forecast by them
+  std::optional<Changes> changes_;                               // series that are read and forecast by them
+  std::vector<Real> step_features_, step_stream_, step_normal_;  // what lies between the layers in a step
 };
 
 extern template class Network<float>;

@@ -71,6 +71,17 @@ void Recurrence<Real>::forward(const Pass& pass, const Real* x, Real* y, Real* s
 }
 
 template <class Real>
+void Recurrence<Real>::prepare_step(Precision precision) {
+  step_precision_ = precision;
+  layer_.prepare_step(precision);
+}
+
+template <class Real>
+void Recurrence<Real>::step(const Real* x, Real* y, Real* state) {
+  layer_.step(x, y, state, outputs(), step_precision_);
+}
+
+template <class Real>
 void Recurrence<Real>::backward(const Pass& pass, const Real* dy, Real* dx) {
   const SequenceView<Real> dx_view =
       dx ? SequenceView<Real>::batch_first(dx, pass.batch.steps, inputs()) : SequenceView<Real>{};

@@ -19,6 +19,8 @@ class Recurrence final : public Layer<Real> {
   /// recurrent matrix a contraction; biases 0 plus add_gate_bias().
   void initialise(Real* values, Random& random) const override;
   void forward(const Pass& pass, const Real* x, Real* y, Real* state) override;
+  void prepare_step(Precision precision) override;
+  void step(const Real* x, Real* y, Real* state) override;
   void backward(const Pass& pass, const Real* dy, Real* dx) override;
 
   /// How many outputs of the last training forward() have |h| > 0.99, and how many there are.
@@ -31,6 +33,7 @@ class Recurrence final : public Layer<Real> {
   SequenceView<const Real> view(const Pass& pass, const Real* data, Index channels) const;
 
   RecurrentLayer<Real> layer_;
+  Precision step_precision_ = Precision::full;
   std::vector<typename RecurrentLayer<Real>::ParameterShape> shapes_;
   std::vector<Index> offsets_;  // of shapes_
   RecurrentWeights<Real> gradients_;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "base/check.h"
 #include "base/random.h"
@@ -58,6 +59,12 @@ void drop(double p, std::uint64_t seed, const std::vector<Real>& outputs, std::v
     mask[i] = random.uniform() < p ? Real(0) : kept;
     inputs[i] = outputs[i] * mask[i];
   }
+}
+
+/// Do a [n] and b [m] have no element in common?
+template <class Real>
+bool are_apart(const Real* a, Index n, const Real* b, Index m) {
+  return std::less_equal<>()(a + n, b) || std::less_equal<>()(b + m, a);
 }
 
 void check(const RecurrentSpec& spec) {
@@ -119,6 +126,8 @@ struct Recurrent<Real>::Impl {
     allocate();
     initialise();
     for (std::size_t i = 0; i < layers.size(); ++i) layers[i].set_weights(weights[i]);
+    row_state = states() * slabs() * spec.hidden_size;
+    for (auto& step : between) step.resize(static_cast<std::size_t>(spec.hidden_size));
   }
 
   void allocate() {
@@ -193,7 +202,26 @@ struct Recurrent<Real>::Impl {
     return contiguous(read.data(), batch, spec.output_size(), is_time_first(x));
   }
 
-  std::vector<Real> between;                           // scratch: from layer to layer, one step [H]
+  /// Can step_row() do that? If not, step() finds out why.
+  bool accepts_row(const Real* x, const Real* y, const Real* state) const {
+    return x != nullptr && y != nullptr && state != nullptr && spec.direction == Direction::forward &&
+           are_apart(y, spec.hidden_size, x, spec.input_size) && are_apart(y, spec.hidden_size, state, row_state);
+  }
+
+  /// x [I] -> y [H], state [S, layers, H].
+  void step_row(const Real* x, Real* y, Real* state, Precision precision) {
+    const Index hidden = spec.hidden_size, stride = spec.layers * hidden;
+    const std::size_t last = layers.size() - 1;
+    for (std::size_t l = 0; l < last; ++l, state += hidden) {
+      Real* const out = between[l % 2].data();
+      layers[l].step(x, out, state, stride, precision);
+      x = out;
+    }
+    layers[last].step(x, y, state, stride, precision);
+  }
+
+  Index row_state;                                     // of all layers and directions: values of one row
+  std::vector<Real> between[2];                        // scratch: from layer to layer, one step [H]
   std::vector<Real> state_out, dstate_out, dstate_in;  // scratch: [S, B, H] of one layer and direction
   typename RecurrentTape<Real>::Content inference;     // scratch of forward passes without a tape
 };
@@ -214,7 +242,7 @@ const RecurrentSpec& Recurrent<Real>::spec() const {
 
 template <class Real>
 Index Recurrent<Real>::state_size() const {
-  return impl_->states() * impl_->slabs() * impl_->spec.hidden_size;
+  return impl_->row_state;
 }
 
 template <class Real>
@@ -337,28 +365,21 @@ void Recurrent<Real>::backward(const Batch& batch, SequenceView<const Real> x, S
 
 template <class Real>
 void Recurrent<Real>::step(Index rows, const Real* x, Real* y, Real* state, const Execution& execution) const {
+  Impl& impl = *impl_;
+  if (rows == 1 && impl.accepts_row(x, y, state)) return impl.step_row(x, y, state, execution.precision);
   require(x != nullptr, "x must not be null");
   require(y != nullptr, "y must not be null");
   require(state != nullptr, "state must not be null");
-  require(impl_->spec.direction == Direction::forward,
-          "step() needs direction forward, not {}: the end of a stream is "
-          "not known",
-          to_string(impl_->spec.direction));
-  Impl& impl = *impl_;
-  if (rows == 1) {
-    const Index hidden = impl.spec.hidden_size;
-    impl.between.resize(static_cast<std::size_t>(hidden));
-    for (std::size_t l = 0; l < impl.layers.size(); ++l) {
-      const bool last = l + 1 == impl.layers.size();
-      impl.layers[l].step(l == 0 ? x : impl.between.data(), last ? y : impl.between.data(),
-                          state + static_cast<Index>(l) * hidden, impl.slabs() * hidden, execution.precision);
-    }
-    return;
-  }
+  const RecurrentSpec& spec = impl.spec;
+  require(spec.direction == Direction::forward,
+          "step() needs direction forward, not {}: the end of a stream is not known", to_string(spec.direction));
   Batch batch;
   batch.rows = rows;
-  forward(batch, SequenceView<const Real>::batch_first(x, 1, impl_->spec.input_size),
-          SequenceView<Real>::batch_first(y, 1, impl_->spec.output_size()), state, state, nullptr, execution);
+  ops::Geometry::check(batch);
+  require(are_apart(y, rows * spec.hidden_size, x, rows * spec.input_size), "y must not overlap x");
+  require(are_apart(y, rows * spec.hidden_size, state, rows * impl.row_state), "y must not overlap state");
+  forward(batch, SequenceView<const Real>::batch_first(x, 1, spec.input_size),
+          SequenceView<Real>::batch_first(y, 1, spec.hidden_size), state, state, nullptr, execution);
 }
 
 template class RecurrentTape<float>;

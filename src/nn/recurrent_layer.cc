@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "backend/cpu/kernels.h"
+#include "base/aligned.h"
 #include "base/check.h"
 #include "ops/recurrent.h"
 
@@ -15,7 +16,7 @@ struct RecurrentLayer<Real>::Impl {
   std::optional<ops::RecurrentOp<Real>> op;  // made anew when the instruction set or the precision changes
   RecurrentWeights<Real> weights;
   // Panels are made on first use, since inference never needs the transposed ones.
-  std::vector<Real> packed_forward, packed_backward, workspace, step_workspace;
+  AlignedVector<Real> packed_forward, packed_backward, packed_step, workspace, step_workspace;
   std::optional<cpu::CellStep<Real>> step;  // made on first use
   bool forward_is_packed = false, backward_is_packed = false;
   unsigned isa_generation = cpu::isa_generation();
@@ -68,6 +69,14 @@ struct RecurrentLayer<Real>::Impl {
       backward_is_packed = true;
     }
     return packed_backward.data();
+  }
+
+  void prepare_step() {
+    require(weights.weight_ih != nullptr, "set_weights() must come before the first step of a recurrent layer");
+    packed_step.resize(op->packed_step_size());
+    op->pack_step({weights.weight_ih, weights.weight_hh, weights.bias_ih, weights.bias_hh}, packed_step.data());
+    step_workspace.resize(op->step_workspace());
+    step = op->step_job(packed_step.data(), step_workspace.data());
   }
 
   Real* space(std::size_t size) {
@@ -144,18 +153,21 @@ void RecurrentLayer<Real>::forward(const Batch& batch, SequenceView<const Real> 
 }
 
 template <class Real>
+void RecurrentLayer<Real>::prepare_step(Precision precision) const {
+  impl_->follow(precision, impl_->exact);
+  impl_->prepare_step();
+}
+
+template <class Real>
 void RecurrentLayer<Real>::step(const Real* x, Real* y, Real* state, Index stride, Precision precision) const {
   Impl& impl = *impl_;
   impl.follow(precision, impl.exact);  // a step has one row: both kinds of kernels give the same bits
-  if (!impl.step) {
-    require(impl.weights.weight_ih != nullptr, "set_weights() must come before the first step of a recurrent layer");
-    impl.step_workspace.resize(impl.op->step_workspace());
-    impl.step = impl.op->step_job(impl.weights_with(impl.forward_panels()), impl.step_workspace.data());
-  }
+  if (!impl.step) impl.prepare_step();
   cpu::CellStep<Real>& job = *impl.step;
+  job.backwards = !job.backwards;
   job.x = x;
   job.y = y;
-  for (Index k = 0; k < impl.cell.info.states; ++k) job.state_in[k] = job.state_out[k] = state + k * stride;
+  for (Index k = 0; k < impl.cell.info.states; ++k) job.state[k] = state + k * stride;
   impl.op->step(job);
 }
 

@@ -61,7 +61,10 @@ class RecurrentLayer {
   void forward(const Batch& batch, SequenceView<const Real> x, SequenceView<Real> y, const Real* state_in,
                Real* state_out, Real* tape, const Execution& execution) const;
 
-  /// One step of one row: x [I] -> y [H] (which may be x); state k is at state + k * stride, [H], and is updated.
+  /// Does now what the first step() in a precision does once: packs the weights, and allocates.
+  void prepare_step(Precision precision) const;
+  /// One step of one row: x [I] -> y [H], which is neither x nor a state; state k is at state + k * stride, [H], and is
+  /// updated.
   void step(const Real* x, Real* y, Real* state, Index stride, Precision precision = Precision::full) const;
 
   /// Adds to `gradients`; writes dx and dstate_in [S, B, H] unless null. y is what forward() wrote.

@@ -41,15 +41,19 @@ void RmsNorm<Real>::initialise(Real* values, Random&) const {
 }
 
 template <class Real>
+Real RmsNorm<Real>::normalise(const Real* x, Real* y) const {
+  const Real squares = fixed_sum<Real>(width_, [&](Index c) { return x[c] * x[c]; });
+  const Real scale = Real(1) / std::sqrt(squares / static_cast<Real>(width_) + static_cast<Real>(epsilon));
+  for (Index c = 0; c < width_; ++c) y[c] = gain_[c] * (x[c] * scale);
+  return scale;
+}
+
+template <class Real>
 void RmsNorm<Real>::forward(const Pass& pass, const Real* x, Real* y, Real*) {
   Real* const inverse = pass.training ? pass.arena->take<Real>(pass.rows()) : nullptr;
   for_rows(pass.execution, pass.rows(), 2 * width_, [&](Index begin, Index end) {
     for (Index r = begin; r < end; ++r) {
-      const Real* const row = x + r * width_;
-      Real* const out = y + r * width_;
-      const Real squares = fixed_sum<Real>(width_, [&](Index c) { return row[c] * row[c]; });
-      const Real scale = Real(1) / std::sqrt(squares / static_cast<Real>(width_) + static_cast<Real>(epsilon));
-      for (Index c = 0; c < width_; ++c) out[c] = gain_[c] * (row[c] * scale);
+      const Real scale = normalise(x + r * width_, y + r * width_);
       if (inverse) inverse[r] = scale;
     }
   });

@@ -17,11 +17,16 @@ class RmsNorm final : public Layer<Real> {
   void bind(const Real* values, Real* gradients) override;
   void initialise(Real* values, Random& random) const override;
   void forward(const Pass& pass, const Real* x, Real* y, Real* state) override;
+  void prepare_step(Precision) override {}
+  void step(const Real* x, Real* y, Real*) override { normalise(x, y); }
   void backward(const Pass& pass, const Real* dy, Real* dx) override { backward(pass, dy, dx, false); }
   /// With `accumulate` the gradient is added to dx, which a residual connection wants.
   void backward(const Pass& pass, const Real* dy, Real* dx, bool accumulate);
 
  private:
+  /// One row; returns 1 / sqrt(mean(x^2) + epsilon).
+  Real normalise(const Real* x, Real* y) const;
+
   Index width_, offset_;
   const Real* gain_ = nullptr;
   Real* gradient_ = nullptr;

@@ -63,6 +63,16 @@ void RecurrentOp<Real>::pack_backward(const Real* weight_ih, const Real* weight_
 }
 
 template <class Real>
+std::size_t RecurrentOp<Real>::packed_step_size() const {
+  return kernels_.step_panels(input_, hidden_, heads_);
+}
+
+template <class Real>
+void RecurrentOp<Real>::pack_step(const cpu::StepWeights<Real>& weights, Real* packed) const {
+  kernels_.pack_step(input_, hidden_, heads_, weights, packed);
+}
+
+template <class Real>
 void RecurrentOp<Real>::prepare(const Batch& batch, SequenceView<const Real> x, const Execution& execution) {
   geometry_.prepare(batch, x.row_stride, x.step_stride, input_, reverse_);
   const int threads = resolve_threads(execution.threads);
@@ -219,24 +229,22 @@ std::size_t RecurrentOp<Real>::backward_workspace() const {
 
 template <class Real>
 std::size_t RecurrentOp<Real>::step_workspace() const {
-  return static_cast<std::size_t>((2 + G() + cell_.saved) * hidden_);
+  return cell_.phases == 2 ? static_cast<std::size_t>((1 + cell_.saved) * hidden_) : 0;
 }
 
 template <class Real>
-cpu::CellStep<Real> RecurrentOp<Real>::step_job(const Weights<Real>& weights, Real* workspace) const {
-  std::fill_n(workspace, step_workspace(), Real(0));
+cpu::CellStep<Real> RecurrentOp<Real>::step_job(const Real* packed, Real* workspace) const {
+  // What a core has to itself on chips of today; beyond it a step waits for the cache that all cores share.
+  constexpr std::size_t own_cache = (std::size_t{2} << 20) / sizeof(Real);
   cpu::CellStep<Real> job;
   job.input = input_;
   job.hidden = hidden_;
   job.heads = heads_;
-  job.packed = weights.packed;
-  job.packed_input = weights.packed + input_panels_offset();
-  job.next = workspace;
-  job.operand = workspace + hidden_;
-  const Real* zeros = workspace + 2 * hidden_;  // [G, H], stands in for absent biases
-  job.bias_ih = weights.bias_ih != nullptr ? weights.bias_ih : zeros;
-  job.bias_hh = weights.bias_hh != nullptr ? weights.bias_hh : zeros;
-  job.between = workspace + (2 + G()) * hidden_;
+  job.head_size = hidden_ / heads_;
+  job.packed = packed;
+  job.far = packed_step_size() > own_cache;
+  job.operand = workspace;
+  job.between = workspace + hidden_;
   return job;
 }
 

@@ -72,8 +72,11 @@ class RecurrentOp {
   /// one, or of a scan cell the input's.
   std::size_t packed_forward_size() const;
   std::size_t packed_backward_size() const;
+  /// Of a step: both matrices and the biases, in an order of its own.
+  std::size_t packed_step_size() const;
   void pack_forward(const Real* weight_ih, const Real* weight_hh, Real* packed) const;
   void pack_backward(const Real* weight_ih, const Real* weight_hh, Real* packed) const;
+  void pack_step(const cpu::StepWeights<Real>& weights, Real* packed) const;
 
   void prepare(const Batch& batch, SequenceView<const Real> x, const Execution& execution);
   const plan::Plan& plan() const { return plan_; }
@@ -83,9 +86,9 @@ class RecurrentOp {
   std::size_t forward_workspace() const;
   std::size_t backward_workspace() const;
 
-  /// What step() of the kernels wants, for these weights; x, y and the states are the caller's to set. `workspace`
-  /// [step_workspace()] stays in use.
-  cpu::CellStep<Real> step_job(const Weights<Real>& weights, Real* workspace) const;
+  /// What step() wants, with panels of pack_step(); x, y, the states and the direction are the caller's to set.
+  /// `workspace` [step_workspace()] stays in use.
+  cpu::CellStep<Real> step_job(const Real* packed, Real* workspace) const;
   std::size_t step_workspace() const;
   void step(const cpu::CellStep<Real>& job) const { kernels_.step(job); }
 

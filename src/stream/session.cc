@@ -9,39 +9,28 @@ namespace penstock {
 
 /// Layers of its own, because layers keep scratch memory; weights shared with the model.
 struct Session::Impl {
-  Impl(const Model::Impl& model, bool exact, Precision precision)
+  Impl(const Model::Impl& model, Precision precision)
       : parameters(model.parameters),
         network(model.spec, model.data),
         vocabulary(model.data.vocabulary),
         state(static_cast<std::size_t>(network.state_size()), 0.0f),
         outputs(static_cast<std::size_t>(network.outputs()), 0.0f) {
     network.bind(parameters->values().data(), nullptr);
-    pass.batch = {.rows = 1, .steps = 1};
-    pass.execution = {.threads = 1, .exact = exact, .precision = precision};
-    pass.arena = &arena;
-    // The first step makes every layer and the arena take the memory that all others use.
-    const std::vector<float> features(static_cast<std::size_t>(network.inputs()), 0.0f);
-    const std::int32_t token = 0;
-    step({.tokens = &token, .features = features.data()});
-    std::ranges::fill(state, 0.0f);
+    network.prepare_step(precision);
   }
 
   std::span<const float> step(const nn::Input<float>& input) {
-    arena.reset();
-    network.forward(pass, input, outputs.data(), state.data());
+    network.step(input, outputs.data(), state.data());
     return outputs;
   }
 
   std::shared_ptr<const nn::Parameters<float>> parameters;
   nn::Network<float> network;
   Index vocabulary;
-  nn::Arena arena;
-  nn::Pass pass;
   std::vector<float> state, outputs;
 };
 
-Session::Session(const Model& model, bool exact, Precision precision)
-    : impl_(std::make_unique<Impl>(model.impl(), exact, precision)) {}
+Session::Session(const Model& model, Precision precision) : impl_(std::make_unique<Impl>(model.impl(), precision)) {}
 Session::~Session() = default;
 Session::Session(Session&&) noexcept = default;
 

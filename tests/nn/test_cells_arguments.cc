@@ -152,6 +152,15 @@ TEST(CallArguments, OfAStep) {
   expect_refused("no x", {"x"}, [&] { call.network.step(3, nullptr, y.data(), state.data()); });
   expect_refused("no y", {"y"}, [&] { call.network.step(3, x.data(), nullptr, state.data()); });
   expect_refused("no state", {"state"}, [&] { call.network.step(3, x.data(), y.data(), nullptr); });
+  for (const Index rows : {1, 3}) {
+    std::vector<float> wide(static_cast<std::size_t>(15 * rows));
+    const Index last = 3 * rows - 1;  // of y
+    expect_refused("y ends in x", {"y", "overlap", "x"},
+                   [&] { call.network.step(rows, wide.data() + last, wide.data(), state.data()); });
+    expect_refused("y is the state", {"y", "overlap", "state"},
+                   [&] { call.network.step(rows, x.data(), wide.data(), wide.data()); });
+    call.network.step(rows, wide.data() + last + 1, wide.data(), state.data());
+  }
   for (const Direction direction : {Direction::reverse, Direction::bidirectional}) {
     Call other({.cell = "gru", .input_size = 2, .hidden_size = 3, .direction = direction});
     expect_refused("a step backwards in time", {"direction", std::string(to_string(direction))},

@@ -121,6 +121,33 @@ TEST_P(CellEquivalence, StepsAreTheSequence) {
   }
 }
 
+TEST_P(CellEquivalence, AStreamOfOneRowIsTheSequenceAtAnySize) {
+  // One unit, around the vectors and the blocks of every instruction set, and beyond the cache of a core.
+  std::vector<Case> all;
+  for (const Index hidden : {1, 4, 7, 8, 9, 15, 16, 17, 31, 32, 33, 47, 48, 49, 65, 80, 112, 129}) {
+    all.push_back({.name = "plain", .input = 1 + hidden % 5, .hidden = hidden, .layers = 1 + hidden % 2});
+  }
+  all.push_back({.name = "heads", .input = 3, .hidden = 102, .heads = 3, .bias = Bias::single});
+  all.push_back({.name = "large", .input = 250, .hidden = 400, .bias = Bias::none});
+  for (Case& c : all) {
+    if (!c.applies_to(info())) continue;
+    c.rows = 1, c.steps = 5;
+    Recurrent<float> network = make_network<float>(cell(), c);
+    const Inputs<float> in = make_inputs(network, c);
+    for (const Precision precision : {Precision::full, Precision::bf16_weights, Precision::bf16}) {
+      SCOPED_TRACE(testing::Message() << "hidden " << c.hidden << ", " << to_string(precision));
+      const Execution execution{.exact = true, .precision = precision};
+      const Outputs<float> whole = run(network, in, execution);
+      std::vector<float> state = in.state_in, y(whole.y.size());
+      for (Index t = 0; t < c.steps; ++t) {
+        network.step(1, &in.x[t * c.input], &y[t * c.hidden], state.data(), execution);
+      }
+      ASSERT_TRUE(same_bits(y, whole.y));
+      ASSERT_TRUE(same_bits(state, whole.state_out));
+    }
+  }
+}
+
 TEST_P(CellEquivalence, ARowAloneIsTheRowInABatch) {
   const Case c{.name = "rows", .input = 7, .hidden = 17, .layers = 2, .rows = 5, .steps = 9};
   Recurrent<float> network = make_network<float>(cell(), c);

@@ -47,9 +47,13 @@ namespace {
 
 #include "backend/cpu/dense_tiles.inl"
 
+#include "backend/cpu/step_panels.inl"
+
 #include "backend/cpu/dense_step.inl"
 
 #include "backend/cpu/dense_forward_fill.inl"
+
+#include "backend/cpu/scan_step.inl"
 
 #include "backend/cpu/scan_layer.inl"
 

@@ -39,9 +39,13 @@ namespace {
 
 #include "backend/cpu/dense_forward.inl"
 
+#include "backend/cpu/step_panels.inl"
+
 #include "backend/cpu/dense_step.inl"
 
 #include "backend/cpu/dense_forward_fill.inl"
+
+#include "backend/cpu/scan_step.inl"
 
 #include "backend/cpu/scan_layer.inl"
 

@@ -28,6 +28,8 @@ namespace {
 
 #include "backend/cpu/dense_forward.inl"
 
+#include "backend/cpu/step_panels.inl"
+
 #include "backend/cpu/dense_step.inl"
 
 #include "backend/cpu/dense_forward_fill.inl"

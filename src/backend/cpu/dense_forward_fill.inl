@@ -8,6 +8,8 @@ void FillDenseForwardCell(CellKernels<RealOf<Panel>>& kernels) {
   kernels.dense_input_panels = &DenseInputPanels<Panel, Cell>;
   kernels.pack_dense_input = &PackDenseInput<Panel, Cell>;
   kernels.dense_forward = &RunDenseForward<Panel, Cell>;
+  kernels.step_panels = &DenseStepPanels<Panel, Cell>;
+  kernels.pack_step = &PackDenseStep<Panel, Cell>;
   kernels.step = &RunDenseStep<Panel, Cell>;
 }
 

@@ -1,5 +1,5 @@
-// One step of one row of a dense cell: input and recurrent product of a few blocks of units at a time, so that the sums
-// of a single row keep the multipliers busy. Sums run in the order of the engine for sequences.
+// One step of one row of a dense cell: the input and the recurrent product of a block of units stay in registers and go
+// straight through the gates.
 
 template <class Real, class Cell>
 struct StepPointwise {
@@ -8,14 +8,16 @@ struct StepPointwise {
   static constexpr int G = Cell::gates, S = Cell::states, N = Cell::saved;
   static_assert(S <= kMostStates);
   const CellStep<Real>& job;
+  bool h_is_read;  // by all who need the old one: the new one may take its place
 
   HWY_INLINE void load_state(Index unit, Index count, V (&prev)[S]) const {
-    for (int k = 0; k < S; ++k) prev[k] = L::load(job.state_in[k] + unit, count);
+    for (int k = 0; k < S; ++k) prev[k] = L::load(job.state[k] + unit, count);
   }
 
   HWY_INLINE void finish(Index unit, Index count, const V (&next)[S]) const {
-    L::store(next[0], job.next + unit, count);
-    for (int k = 1; k < S; ++k) L::store(next[k], job.state_out[k] + unit, count);
+    L::store(next[0], job.y + unit, count);
+    if (h_is_read) L::store(next[0], job.state[0] + unit, count);
+    for (int k = 1; k < S; ++k) L::store(next[k], job.state[k] + unit, count);
   }
 
   template <bool second>
@@ -38,88 +40,92 @@ struct StepPointwise {
   }
 };
 
-template <class Panel, class Cell, int first_gate, int gate_count, int width, int blocks>
-HWY_INLINE void StepBlocks(const CellStep<RealOf<Panel>>& job, const GateGroup<Panel, RealOf<Panel>>& group, Index head,
-                           Index block) {
+/// A block of `width` vectors of units from vector `first` of a head on, gates [first_gate, first_gate + gate_count).
+template <class Panel, class Cell, int first_gate, int gate_count, int width>
+HWY_NOINLINE void StepBlock(const CellStep<RealOf<Panel>>& job, const RealOf<Panel>* operand, const Panel* panel,
+                            Index head, Index first, bool h_is_read) {
   using Real = RealOf<Panel>;
   using L = Lanes<Real>;
   using V = typename L::V;
   constexpr int vectors = gate_count * width;
-  constexpr Index units = width * L::lanes;
-  const Index head_size = job.hidden / job.heads;
-  const Index global = head * ((head_size + units - 1) / units) + block;
-  V of_input[blocks][vectors], acc[blocks][vectors];
-  for (int p = 0; p < blocks; ++p) {
-    const Index first_unit = (block + p) * units;
-    LoadBias<Real, first_gate, gate_count, width>(job.bias_ih, job.hidden, head_size, head, first_unit, of_input[p]);
-    LoadBias<Real, first_gate, gate_count, width>(job.bias_hh, job.hidden, head_size, head, first_unit, acc[p]);
-  }
-  const Index panel_size = PanelInputs<Panel>(head_size) * vectors * L::lanes;
-  const Index input_panel_size = PanelInputs<Panel>(job.input) * vectors * L::lanes;
-  AccumulatePanels<Real, blocks, vectors>(job.x, job.input, group.input_panels + global * input_panel_size,
-                                          input_panel_size, of_input);
-  AccumulatePanels<Real, blocks, vectors>(group.operand + head * head_size, head_size,
-                                          group.panels + global * panel_size, panel_size, acc);
-  const StepPointwise<Real, Cell> pointwise{job};
-  for (int p = 0; p < blocks; ++p) {
-    for (int w = 0; w < width; ++w) {
-      const Index unit = (block + p) * units + w * L::lanes;
-      const Index count = std::min<Index>(L::lanes, head_size - unit);
-      if (count <= 0) break;
-      V wx[Cell::gates], rh[Cell::gates];
-      if constexpr (Cell::phases == 2) {
-        for (int g = 0; g < Cell::gates; ++g) wx[g] = rh[g] = V(0);
-      }
-      for (int g = 0; g < gate_count; ++g) {
-        wx[first_gate + g] = of_input[p][g * width + w];
-        rh[first_gate + g] = acc[p][g * width + w];
-      }
-      pointwise.template gates<(first_gate > 0)>(head * head_size + unit, count, wx, rh);
+  const Index head_size = job.head_size, first_unit = first * L::lanes;
+  V of_input[1][vectors], of_state[1][vectors];
+  StepSums<Panel>(job.x, job.input, panel, job.far, of_input);
+  StepSums<Panel>(operand + head * head_size, head_size, panel + StepPanelSize<Panel>(job.input, vectors), job.far,
+                  of_state);
+  const StepPointwise<Real, Cell> pointwise{job, h_is_read};
+  // Unrolled, so that the sums stay in registers.
+  HWY_UNROLL(8)
+  for (int w = 0; w < width; ++w) {
+    const Index unit = first_unit + w * L::lanes, count = std::min<Index>(L::lanes, head_size - unit);
+    V wx[Cell::gates], rh[Cell::gates];
+    if constexpr (Cell::phases == 2) {  // the gates of the other phase
+      for (int g = 0; g < Cell::gates; ++g) wx[g] = rh[g] = V(0);
     }
+    for (int g = 0; g < gate_count; ++g) {
+      wx[first_gate + g] = of_input[0][g * width + w];
+      rh[first_gate + g] = of_state[0][g * width + w];
+    }
+    pointwise.template gates<(first_gate > 0)>(head * head_size + unit, count, wx, rh);
   }
 }
 
-template <class Panel, class Cell, int first_gate, int gate_count, int width>
-HWY_INLINE void StepGroup(const CellStep<RealOf<Panel>>& job, const GateGroup<Panel, RealOf<Panel>>& group) {
-  constexpr Index units = width * Lanes<RealOf<Panel>>::lanes;
-  const Index head_size = job.hidden / job.heads;
-  // As many sums as two multipliers of four cycles' latency need, if the registers hold them.
-  constexpr int most = gate_count * width >= 6 ? 1 : gate_count * width >= 3 ? 2 : 4;
-  for (Index head = 0; head < job.heads; ++head) {
-    ForEachTile<most>(0, (head_size + units - 1) / units, [&](auto blocks, Index block) HWY_ATTR {
-      StepBlocks<Panel, Cell, first_gate, gate_count, width, decltype(blocks)::value>(job, group, head, block);
-    });
-  }
+/// Elements of the panels of a vector of units.
+template <class Panel>
+constexpr Index DenseStepVectorSize(int gates, Index input, Index head_size) {
+  return StepPanelSize<Panel>(input, gates) + StepPanelSize<Panel>(head_size, gates);
 }
 
-template <class Panel, class Cell, int width>
-HWY_INLINE void StepWidth(const CellStep<RealOf<Panel>>& job) {
-  const Panel* const panels = reinterpret_cast<const Panel*>(job.packed);
-  const Panel* const input_panels = reinterpret_cast<const Panel*>(job.packed_input);
-  constexpr int first = FirstGroup<Cell>();
-  constexpr Index units = width * Lanes<RealOf<Panel>>::lanes;
-  StepGroup<Panel, Cell, 0, first, width>(job, {job.state_in[0], panels, input_panels});
-  if constexpr (Cell::phases == 2) {
-    const Index head_size = job.hidden / job.heads;
-    const Index in_first = (head_size + units - 1) / units * units * job.heads * first;
-    StepGroup<Panel, Cell, first, Cell::gates - first, width>(
-        job, {job.operand, panels + in_first * PanelInputs<Panel>(head_size),
-              input_panels + in_first * PanelInputs<Panel>(job.input)});
-  }
+/// All blocks of one group of gates, from which operand [H], through which panels.
+template <class Panel, class Cell, int first_gate, int gate_count>
+HWY_INLINE void StepGates(const CellStep<RealOf<Panel>>& job, const StepBlocks& blocks, const RealOf<Panel>* operand,
+                          const Panel* panels, bool h_is_read) {
+  const Index size = DenseStepVectorSize<Panel>(gate_count, job.input, job.head_size);
+  WithStepWidth<gate_count>(blocks.width, [&](auto width) HWY_ATTR {
+    WalkStep<decltype(width)::value>(
+        job.heads, blocks, job.backwards, [&](auto vectors, Index head, Index first) HWY_ATTR {
+          StepBlock<Panel, Cell, first_gate, gate_count, decltype(vectors)::value>(
+              job, operand, panels + (head * blocks.vectors + first) * size, head, first, h_is_read);
+        });
+  });
 }
 
 template <class Panel, class Cell>
 void RunDenseStep(const CellStep<RealOf<Panel>>& job) {
-  constexpr int gates = FirstGroup<Cell>();
-  constexpr int most = MaxBlockVectors<RealOf<Panel>>(gates);
-  const int width = BlockVectors<RealOf<Panel>>(gates, job.hidden / job.heads);
-  if (width == 1) StepWidth<Panel, Cell, 1>(job);
-  if constexpr (most >= 2) {
-    if (width == 2) StepWidth<Panel, Cell, 2>(job);
+  using Real = RealOf<Panel>;
+  using L = Lanes<Real>;
+  constexpr int first = FirstGroup<Cell>(), rest = Cell::gates - first;
+  const Panel* const panels = reinterpret_cast<const Panel*>(job.packed);
+  const StepBlocks blocks = BlocksOfStep<Real>(first, job.head_size);
+  if constexpr (Cell::phases == 2) {
+    const Index size = job.heads * blocks.vectors * DenseStepVectorSize<Panel>(first, job.input, job.head_size);
+    StepGates<Panel, Cell, 0, first>(job, blocks, job.state[0], panels, false);
+    StepGates<Panel, Cell, first, rest>(job, BlocksOfStep<Real>(rest, job.head_size), job.operand, panels + size, true);
+    return;
   }
-  if constexpr (most >= 4) {
-    if (width == 4) StepWidth<Panel, Cell, 4>(job);
+  if (job.heads == 1 && blocks.vectors == blocks.width) {  // one block, whose h has been read once its sums are made
+    return WithStepWidth<first>(blocks.width, [&](auto width) HWY_ATTR {
+      StepBlock<Panel, Cell, 0, first, decltype(width)::value>(job, job.state[0], panels, 0, 0, true);
+    });
   }
-  std::copy_n(job.next, job.hidden, job.y);
-  std::copy_n(job.next, job.hidden, job.state_out[0]);
+  StepGates<Panel, Cell, 0, first>(job, blocks, job.state[0], panels, false);
+  for (Index unit = 0; unit < job.hidden; unit += L::lanes) {
+    const Index count = std::min<Index>(L::lanes, job.hidden - unit);
+    L::store(L::load(job.y + unit, count), job.state[0] + unit, count);
+  }
+}
+
+template <class Panel, class Cell>
+std::size_t DenseStepPanels(Index input, Index hidden, Index heads) {
+  const Index vectors = heads * BlocksOfStep<RealOf<Panel>>(Cell::gates, hidden / heads).vectors;
+  return PanelReals<Panel>(vectors * DenseStepVectorSize<Panel>(Cell::gates, input, hidden / heads));
+}
+
+template <class Panel, class Cell>
+void PackDenseStep(Index input, Index hidden, Index heads, const StepWeights<RealOf<Panel>>& weights,
+                   RealOf<Panel>* packed) {
+  constexpr int first = FirstGroup<Cell>(), rest = Cell::gates - first;
+  Panel* const panels = reinterpret_cast<Panel*>(packed);
+  Panel* const second = PackStepGates(input, hidden, heads, Cell::gates, 0, first, weights, panels);
+  if constexpr (rest > 0) PackStepGates(input, hidden, heads, Cell::gates, first, rest, weights, second);
 }

@@ -106,22 +106,28 @@ struct DenseForward {
 /// Most states a cell may have.
 constexpr int kMostStates = 4;
 
-/// One step of one row, of either kind of cell: nothing is looked up, nothing is walked. State k enters at state_in[k]
-/// and leaves at state_out[k], which may be the same [H].
+/// What a step's panels are made of; absent ones are null.
+template <class Real>
+struct StepWeights {
+  const Real* weight_ih = nullptr;  // [G*H, I]
+  const Real* weight_hh = nullptr;  // [G*H, H], heads > 1: [heads, G*D, D]; of dense cells
+  const Real* bias_ih = nullptr;    // [G, H]
+  const Real* bias_hh = nullptr;    // [G, H], of dense cells
+};
+
+/// One step of one row, of a dense or a scan cell; no lengths, no resets.
 template <class Real>
 struct CellStep {
-  Index input = 0, hidden = 0, heads = 1;  // I, H
-  const Real* packed = nullptr;            // recurrent panels (dense cells)
-  const Real* packed_input = nullptr;      // panels of weight_ih
-  const Real* bias_ih = nullptr;           // [G, H]
-  const Real* bias_hh = nullptr;           // [G, H], dense cells
-  Real* next = nullptr;                    // [H], scratch: the new h until the old one has been read
-  Real* operand = nullptr;                 // [H], scratch of two-phase cells
-  Real* between = nullptr;                 // [N, H], scratch of two-phase cells
-  const Real* x = nullptr;                 // [I]
-  Real* y = nullptr;                       // [H]; may be x
-  const Real* state_in[kMostStates] = {};
-  Real* state_out[kMostStates] = {};
+  Index input = 0, hidden = 0;     // I, H
+  Index heads = 1, head_size = 0;  // D = H / heads
+  const Real* packed = nullptr;    // of pack_step()
+  Real* operand = nullptr;         // [H], scratch of two-phase cells
+  Real* between = nullptr;         // [N, H], scratch of two-phase cells
+  bool backwards = false;          // the way through the panels; should change from step to step
+  bool far = false;                // the panels are larger than the caches of a core
+  const Real* x = nullptr;         // [I]
+  Real* y = nullptr;               // [H]; neither x nor a state
+  Real* state[kMostStates] = {};   // [H] each
 };
 
 /// What a backward pass in bfloat16 leaves for the products over all steps, instead of floats, and multiplies itself.
@@ -258,6 +264,9 @@ struct PanelShape {
 /// Entry points for one cell, all of one instruction set.
 template <class Real>
 struct CellKernels {
+  std::size_t (*step_panels)(Index input, Index hidden, Index heads) = nullptr;  // number of Reals
+  void (*pack_step)(Index input, Index hidden, Index heads, const StepWeights<Real>& weights, Real* packed) = nullptr;
+  void (*step)(const CellStep<Real>& job) = nullptr;
   /// To how many inputs a row of rounded operands is filled up; null where panels are multiplied with Reals.
   Index (*rounded_inputs)(Index inputs) = nullptr;
   // Dense cells.
@@ -267,7 +276,6 @@ struct CellKernels {
   void (*pack_backward)(Index hidden, Index heads, const Real* weight_hh, Real* packed) = nullptr;
   std::size_t (*dense_input_panels)(Index input, Index hidden, Index heads) = nullptr;
   void (*pack_dense_input)(Index input, Index hidden, Index heads, const Real* weight_ih, Real* packed) = nullptr;
-  void (*step)(const CellStep<Real>& job) = nullptr;  // scan cells too
   void (*dense_forward)(const DenseForward<Real>& job, const DensePart& part) = nullptr;
   void (*dense_backward)(const DenseBackward<Real>& job, const DensePart& part) = nullptr;
   /// As rounded_inputs(), of the backward pass, whose gradients are rounded where this is not null; and how to round.

@@ -75,14 +75,18 @@ struct PanelUse {
 };
 
 /// acc[m][v] += sum over k of a[m][k] * panel[k][v], one k after the other for every m alike, so that a row's result
-/// does not depend on how many rows are computed with it. Returns the panel's end.
-template <class Real, int rows, int vectors>
+/// does not depend on how many rows are computed with it. Returns the panel's end. What lies `ahead` vectors ahead is
+/// asked for, not to stay in the caches.
+template <class Real, int rows, int vectors, Index ahead = 0>
 HWY_INLINE const Real* AccumulatePanel(const Real* const (&a)[rows], Index k_count, const Real* panel,
                                        typename Lanes<Real>::V (&acc)[rows][vectors]) {
   using L = Lanes<Real>;
   using V = typename L::V;
   for (Index k = 0; k < k_count; ++k, panel += vectors * L::lanes) {
     V b[vectors];
+    if constexpr (ahead > 0) {
+      for (int v = 0; v < vectors; ++v) __builtin_prefetch(panel + (ahead + v) * L::lanes, 0, 0);
+    }
     for (int v = 0; v < vectors; ++v) b[v] = L::load(panel + v * L::lanes);
     for (int m = 0; m < rows; ++m) {
       const V x(a[m][k]);
@@ -224,23 +228,32 @@ inline PanelShape ShapeOfPanels(int gates, Index k_count, Index head_size, Index
   return shape;
 }
 
+/// Fills the panel of the units [first, first + units) of a head from element(gate, k, unit). Returns its end.
+template <class Panel, class Element>
+inline Panel* FillPanel(Index first, Index units, int gates, Index k_count, Index head_size, Panel* packed,
+                        const Element& element) {
+  constexpr Index group = PanelTraits<Panel>::group;
+  for (Index k = 0; k < PanelInputs<Panel>(k_count); k += group) {
+    for (int gate = 0; gate < gates; ++gate) {
+      for (Index u = first; u < first + units; ++u) {
+        for (Index i = k; i < k + group; ++i) {
+          const bool there = u < head_size && i < k_count;
+          *packed++ = ToPanel<Panel>(there ? element(gate, i, u) : RealOf<Panel>(0));
+        }
+      }
+    }
+  }
+  return packed;
+}
+
 /// Fills panels, cut into blocks as `shape` says, from element(head, gate, k, unit). Returns their end.
 template <class Panel, class Element>
 inline Panel* FillPanels(const PanelShape& shape, int gates, Index k_count, Index head_size, Index heads, Panel* packed,
                          const Element& element) {
-  constexpr Index group = PanelTraits<Panel>::group;
   for (Index head = 0; head < heads; ++head) {
     for (Index first = 0; first < shape.blocks_per_head * shape.units; first += shape.units) {
-      for (Index k = 0; k < PanelInputs<Panel>(k_count); k += group) {
-        for (int gate = 0; gate < gates; ++gate) {
-          for (Index u = first; u < first + shape.units; ++u) {
-            for (Index i = k; i < k + group; ++i) {
-              const bool there = u < head_size && i < k_count;
-              *packed++ = ToPanel<Panel>(there ? element(head, gate, i, u) : RealOf<Panel>(0));
-            }
-          }
-        }
-      }
+      packed = FillPanel(first, shape.units, gates, k_count, head_size, packed,
+                         [&](int gate, Index k, Index unit) { return element(head, gate, k, unit); });
     }
   }
   return packed;

@@ -25,6 +25,10 @@ namespace {
 
 #include "backend/cpu/scan.inl"
 
+#include "backend/cpu/step_panels.inl"
+
+#include "backend/cpu/scan_step.inl"
+
 #include "backend/cpu/scan_layer.inl"
 
 #include "backend/cpu/scan_gradient.inl"

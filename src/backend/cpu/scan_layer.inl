@@ -145,25 +145,6 @@ HWY_INLINE void ScanSingle(const ScanLayer<RealOf<Panel>>& job, const RealOf<Pan
   }
 }
 
-/// One step of one row.
-template <class Panel, class Cell>
-void RunScanStep(const CellStep<RealOf<Panel>>& step) {
-  using Real = RealOf<Panel>;
-  constexpr Index lanes = Lanes<Real>::lanes;
-  ScanLayer<Real> job;
-  job.input = step.input;
-  job.hidden = step.hidden;
-  job.packed = step.packed_input;
-  job.bias = step.bias_ih;
-  job.y.data = step.next;
-  if (step.state_in[0] != step.state_out[0]) std::copy_n(step.state_in[0], step.hidden, step.state_out[0]);
-  const ScanSite<Real> site{step.next, nullptr, step.state_out[0], false};
-  ForEachTile<4>(0, (step.hidden + lanes - 1) / lanes, [&](auto blocks, Index block) HWY_ATTR {
-    ScanSingle<Panel, Cell, decltype(blocks)::value>(job, step.x, site, block);
-  });
-  std::copy_n(step.next, step.hidden, step.y);
-}
-
 /// All vectors of channels of a part for sites whose inputs are at `x`.
 template <class Panel, class Cell>
 void WalkSites(const ScanLayer<RealOf<Panel>>& job, const ScanLayerPart& part, const ScanSites<RealOf<Panel>>& sites,
@@ -216,6 +197,8 @@ void FillScanLayerCell(CellKernels<RealOf<Panel>>& kernels) {
   if constexpr (RoundsOperands<Panel>) kernels.rounded_inputs = &PanelInputs<Panel>;
   kernels.scan_panels = &ScanPanels<Panel, Cell>;
   kernels.pack_scan = &PackScan<Panel, Cell>;
+  kernels.step_panels = &ScanStepPanels<Panel, Cell>;
+  kernels.pack_step = &PackScanStep<Panel, Cell>;
   kernels.step = &RunScanStep<Panel, Cell>;
   kernels.scan_layer = &RunScanLayer<Panel, Cell>;
 }

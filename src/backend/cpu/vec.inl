@@ -43,19 +43,26 @@ struct Simd {
     return hn::BitCast(Tag(), hn::ShiftLeft<23>(exponent));
   }
   /// Adding 1.5 * 2^23 rounds to an integer, which then stands in the lowest bits.
+  template <int times>
   friend HWY_INLINE void PowerOfTwo(Simd x, Simd& n, Simd& scale) {
     const hn::RebindToUnsigned<Tag> du;
     const Raw magic = hn::Set(Tag(), 12582912.0f);
-    const Raw sum = hn::MulAdd(x.raw, hn::Set(Tag(), 1.44269504f), magic);
+    const Raw sum = hn::MulAdd(x.raw, hn::Set(Tag(), times * 1.44269504f), magic);
     n = hn::Sub(sum, magic);
     scale = hn::BitCast(Tag(), hn::Add(hn::ShiftLeft<23>(hn::BitCast(du, sum)), hn::Set(du, 127u << 23)));
   }
+#if HWY_NATIVE_FMA
+  friend HWY_INLINE Simd NearlyMinusLogs(Simd x, Simd n) {
+    return hn::MulAdd(n.raw, hn::Set(Tag(), -0.693147182f), x.raw);
+  }
+#endif
 #if HWY_TARGET == HWY_AVX3
   /// An estimate of 14 bits and one step of Newton's: a division would hold up the multipliers.
   friend HWY_INLINE Simd Quotient(Simd a, Simd b) {
     const Raw estimate = hn::ApproximateReciprocal(b.raw);
+    const Raw rest = hn::NegMulAdd(b.raw, estimate, hn::Set(Tag(), 1.0f));
     const Raw quotient = hn::Mul(a.raw, estimate);
-    return hn::MulAdd(hn::NegMulAdd(b.raw, quotient, a.raw), estimate, quotient);
+    return hn::MulAdd(quotient, rest, quotient);
   }
 #endif
   friend HWY_INLINE Simd SelectPositive(Simd x, Simd a, Simd b) {

@@ -54,6 +54,11 @@ PENSTOCK_DEVICE Real Exp(Real x) {
   return Real(__fmaf_rn(e, rest * 0.693147181f, e));
 }
 
+PENSTOCK_DEVICE void ExpAndSum(Real x, Real& e, Real& sum) {
+  e = Exp(x);
+  sum = e + Real(1.0f);
+}
+
 #include "cells/prelude.h"
 
 #include "cells/given.h"

@@ -1,0 +1,45 @@
+// One step of one row of a scan cell: the input product of a block of channels stays in registers and goes straight
+// through the gates into the recurrence.
+
+/// A block of `width` vectors of channels from vector `first` on.
+template <class Panel, class Cell, int width>
+HWY_NOINLINE void ScanStepBlock(const CellStep<RealOf<Panel>>& job, const Panel* panel, Index first) {
+  using Real = RealOf<Panel>;
+  using L = Lanes<Real>;
+  using V = typename L::V;
+  constexpr int G = Cell::gates;
+  V sums[1][G * width];
+  StepSums<Panel>(job.x, job.input, panel, job.far, sums);
+  for (int w = 0; w < width; ++w) {
+    const Index channel = (first + w) * L::lanes, count = std::min<Index>(L::lanes, job.hidden - channel);
+    V gates[G], a, b;
+    for (int g = 0; g < G; ++g) gates[g] = sums[0][g * width + w];
+    Cell::affine(gates, a, b);
+    const V h = MulAdd(a, L::load(job.state[0] + channel, count), b);
+    L::store(h, job.y + channel, count);
+    L::store(h, job.state[0] + channel, count);
+  }
+}
+
+template <class Panel, class Cell>
+void RunScanStep(const CellStep<RealOf<Panel>>& job) {
+  const StepBlocks blocks = BlocksOfStep<RealOf<Panel>>(Cell::gates, job.hidden);
+  const Index size = StepPanelSize<Panel>(job.input, Cell::gates);
+  const Panel* const panels = reinterpret_cast<const Panel*>(job.packed);
+  WithStepWidth<Cell::gates>(blocks.width, [&](auto width) HWY_ATTR {
+    WalkStep<decltype(width)::value>(1, blocks, job.backwards, [&](auto vectors, Index, Index first) HWY_ATTR {
+      ScanStepBlock<Panel, Cell, decltype(vectors)::value>(job, panels + first * size, first);
+    });
+  });
+}
+
+template <class Panel, class Cell>
+std::size_t ScanStepPanels(Index input, Index hidden, Index) {
+  const Index vectors = BlocksOfStep<RealOf<Panel>>(Cell::gates, hidden).vectors;
+  return PanelReals<Panel>(vectors * StepPanelSize<Panel>(input, Cell::gates));
+}
+
+template <class Panel, class Cell>
+void PackScanStep(Index input, Index hidden, Index, const StepWeights<RealOf<Panel>>& weights, RealOf<Panel>* packed) {
+  PackStepGates(input, hidden, 1, Cell::gates, 0, Cell::gates, weights, reinterpret_cast<Panel*>(packed));
+}

@@ -1,0 +1,118 @@
+// Panels of a single step of a single row. Memory is what such a step waits for, so that its panels differ from those
+// of the engines for sequences: blocks of units are wide enough for a single row's sums to keep the multipliers busy,
+// and the panels of a block lie one behind the other, each with its biases before it, so that a step reads one stream,
+// which hardware prefetches best. Every other step walks backwards: what the caches still hold of the panels is used
+// before it is gone. Each sum runs in the order of the engines for sequences.
+
+/// Vectors of units in a block: two multipliers of four cycles' latency want eight sums.
+constexpr int MostStepVectors(int gates) { return gates >= 3 ? 2 : gates == 2 ? 4 : 8; }
+
+/// How the units of a head fall into blocks: `width` vectors each, then single ones.
+struct StepBlocks {
+  Index vectors, width;
+};
+
+template <class Real>
+inline StepBlocks BlocksOfStep(int gates, Index head_size) {
+  const Index vectors = (head_size + Lanes<Real>::lanes - 1) / Lanes<Real>::lanes;
+  Index width = MostStepVectors(gates);
+  while (width > vectors) width /= 2;
+  return {vectors, width};
+}
+
+/// Elements of the panel of `vectors` vectors (units x gates) with its biases. Those are not rounded: each takes the
+/// room of a group.
+template <class Panel>
+constexpr Index StepPanelSize(Index k_count, Index vectors) {
+  return (PanelTraits<Panel>::group + PanelInputs<Panel>(k_count)) * vectors * Lanes<RealOf<Panel>>::lanes;
+}
+
+/// Calls visit(std::integral_constant<int, vectors>, head, first vector) for every block.
+template <int width, class Visit>
+HWY_INLINE void WalkStep(Index heads, const StepBlocks& blocks, bool backwards, const Visit& visit) {
+  const Index wide = blocks.vectors / width, all = wide + blocks.vectors % width;
+  for (Index h = 0; h < heads; ++h) {
+    const Index head = backwards ? heads - 1 - h : h;
+    for (Index i = 0; i < all; ++i) {
+      const Index block = backwards ? all - 1 - i : i;
+      if (width == 1 || block < wide) {
+        visit(std::integral_constant<int, width>(), head, block * width);
+      } else {
+        visit(std::integral_constant<int, 1>(), head, wide * (width - 1) + block);
+      }
+    }
+  }
+}
+
+/// Calls run(std::integral_constant<int, width>) for the width that the blocks have.
+template <int gates, class Run>
+HWY_INLINE void WithStepWidth(Index width, const Run& run) {
+  constexpr int most = MostStepVectors(gates);
+  if constexpr (most >= 8) {
+    if (width == 8) return run(std::integral_constant<int, 8>());
+  }
+  if constexpr (most >= 4) {
+    if (width == 4) return run(std::integral_constant<int, 4>());
+  }
+  if (width == 2) return run(std::integral_constant<int, 2>());
+  run(std::integral_constant<int, 1>());
+}
+
+/// sums = biases + a [k_count] times the panel behind them; one that lies `far` away is asked for ahead of time.
+template <class Panel, int vectors>
+HWY_INLINE void StepSums(const RealOf<Panel>* a, Index k_count, const Panel* panel, bool far,
+                         typename Lanes<RealOf<Panel>>::V (&sums)[1][vectors]) {
+  using Real = RealOf<Panel>;
+  using L = Lanes<Real>;
+  const Real* const bias = reinterpret_cast<const Real*>(panel);
+  for (int v = 0; v < vectors; ++v) sums[0][v] = L::load(bias + v * L::lanes);
+  panel += StepPanelSize<Panel>(0, vectors);
+  const Real* const row[1] = {a};
+  if constexpr (!Rounded<Panel>) {
+    constexpr Index ahead = 64;  // 4 KB: some 40 ns at the speed of a third-level cache
+    if (far) return static_cast<void>(AccumulatePanel<Real, 1, vectors, ahead>(row, k_count, panel, sums));
+  }
+  AccumulatePanel<Real, 1, vectors>(row, k_count, panel, sums);
+}
+
+/// The biases of the units [first, first + units) of a head, from element(gate, unit). Returns their end.
+template <class Panel, class Element>
+Panel* FillStepBias(Index first, Index units, int gates, Index head_size, Panel* packed, const Element& element) {
+  auto* bias = reinterpret_cast<RealOf<Panel>*>(packed);
+  for (int gate = 0; gate < gates; ++gate) {
+    for (Index u = first; u < first + units; ++u) *bias++ = u < head_size ? element(gate, u) : RealOf<Panel>(0);
+  }
+  return reinterpret_cast<Panel*>(bias);
+}
+
+/// Packs gates [first_gate, first_gate + gates) out of all `all_gates`. Returns the panels' end.
+template <class Panel>
+Panel* PackStepGates(Index input, Index hidden, Index heads, int all_gates, int first_gate, int gates,
+                     const StepWeights<RealOf<Panel>>& weights, Panel* packed) {
+  using Real = RealOf<Panel>;
+  const Index size = hidden / heads;
+  const StepBlocks blocks = BlocksOfStep<Real>(gates, size);
+  for (Index head = 0; head < heads; ++head) {
+    const auto bias_of = [&](const Real* bias) {
+      return [=](int gate, Index unit) {
+        return bias == nullptr ? Real(0) : bias[(first_gate + gate) * hidden + head * size + unit];
+      };
+    };
+    const auto of_input = [&](int gate, Index k, Index unit) {
+      return weights.weight_ih[((first_gate + gate) * hidden + head * size + unit) * input + k];
+    };
+    const auto of_state = [&](int gate, Index k, Index unit) {
+      return weights.weight_hh[((head * all_gates + first_gate + gate) * size + unit) * size + k];
+    };
+    for (Index vector = 0, width = 0; vector < blocks.vectors; vector += width) {
+      width = blocks.vectors - vector >= blocks.width ? blocks.width : 1;
+      const Index first = vector * Lanes<Real>::lanes, units = width * Lanes<Real>::lanes;
+      packed = FillStepBias(first, units, gates, size, packed, bias_of(weights.bias_ih));
+      packed = FillPanel(first, units, gates, input, size, packed, of_input);
+      if (weights.weight_hh == nullptr) continue;
+      packed = FillStepBias(first, units, gates, size, packed, bias_of(weights.bias_hh));
+      packed = FillPanel(first, units, gates, size, size, packed, of_state);
+    }
+  }
+  return packed;
+}
