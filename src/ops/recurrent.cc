@@ -124,7 +124,7 @@ typename RecurrentOp<Real>::ForwardSpace RecurrentOp<Real>::forward_space(Real* 
     }
   } else {
     space.zeros = carver.take(G() * hidden_);
-    if (!input_on_the_way()) space.wx = carver.take(piece_steps() * row_state * G());
+    if (!input_on_the_way()) space.wx = carver.take(piece_steps() * geometry_.rows() * wx_stride());
     space.places = carver.template take_items<cpu::RowPlace<Real>>(plan_.channel_parts * geometry_.rows());
     for (Real*& h : space.h) h = carver.take(row_state);
     space.state = carver.take((S() - 1) * row_state);
@@ -153,6 +153,14 @@ Index RecurrentOp<Real>::rounded_states() const {
 template <class Real>
 Index RecurrentOp<Real>::rounded_step() const {
   return (geometry_.rows() + cpu::kRoundedRows) * heads_ * G() * kernels_.rounded_gradients(hidden_ / heads_);
+}
+
+/// Whole lines of the cache, and an odd number of them: rows a power of two apart would all fall into the same few
+/// places of the first-level cache.
+template <class Real>
+Index RecurrentOp<Real>::wx_stride() const {
+  constexpr Index line = 64 / sizeof(Real);
+  return ((G() * hidden_ + line - 1) / line | 1) * line;
 }
 
 /// As many steps as leave room for weights beside their input product in the cache that a thread has to itself.

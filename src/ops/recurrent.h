@@ -108,6 +108,7 @@ class RecurrentOp {
   /// piece_steps() beforehand; the results are the same.
   bool input_on_the_way() const { return geometry_.steps() == 1; }
   Index piece_steps() const;
+  Index wx_stride() const;
   Index rounded_states() const;
   Index rounded_step() const;
   /// Whether the backward pass multiplies in bfloat16.

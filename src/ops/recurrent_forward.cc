@@ -26,6 +26,7 @@ void RecurrentOp<Real>::forward_dense(const ForwardArguments<Real>& call, const 
   job.heads = heads_;
   job.piece = piece_steps();
   job.wx = space.wx;
+  job.wx_stride = wx_stride();
   job.bias_ih = call.weights.bias_ih != nullptr ? call.weights.bias_ih : space.zeros;
   job.bias_hh = call.weights.bias_hh != nullptr ? call.weights.bias_hh : space.zeros;
   job.packed = call.weights.packed;

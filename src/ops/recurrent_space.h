@@ -64,7 +64,7 @@ struct RecurrentOp<Real>::Factors {
 template <class Real>
 struct RecurrentOp<Real>::ForwardSpace {
   Real* zeros = nullptr;  // [G, H], stands in for absent biases
-  Real* wx = nullptr;     // dense [piece_steps(), B, G, H]; scan [cells, G, H], in chunks only
+  Real* wx = nullptr;     // dense [piece_steps(), B, wx_stride()]; scan [cells, G, H], in chunks only
   Real* h[2] = {nullptr, nullptr};
   Real* state = nullptr;  // [S - 1, B, H]
   Real* last = nullptr;   // [S, B, H]; scan: the carry

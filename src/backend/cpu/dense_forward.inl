@@ -87,7 +87,7 @@ void PlaceRows(const DenseForward<RealOf<Panel>>& job, const DensePart& part, In
     const Index row = plan.row_of[slot], time = plan.time(slot, step), offset = slot * H;
     const bool ends = step + 1 == plan.length[slot];
     RowPlace<Real>& place = places[slot];
-    place.wx = job.wx == nullptr ? nullptr : job.wx + job.wx_row(slot, step) * Cell::gates * H;
+    place.wx = job.wx == nullptr ? nullptr : job.wx + job.wx_row(slot, step) * job.wx_stride;
     place.h = job.h[step & 1] + offset;
     place.others = job.state + offset;
     place.y = job.y + job.y_map.at(row, time);

@@ -70,7 +70,7 @@ struct InputTile {
     for (int m = 0; m < rows; ++m) {
       const Index s = along_steps ? slot : slot + m, t = along_steps ? step + m : step;
       x[m] = InputRow<Panel>(job, s, t);
-      wx[m] = job.wx + (job.wx_row(s, t) * Cell::gates + first_gate) * job.hidden + head * head_size + first_unit;
+      wx[m] = job.wx + job.wx_row(s, t) * job.wx_stride + first_gate * job.hidden + head * head_size + first_unit;
     }
     LoadBias<Real, first_gate, gate_count, width>(job.bias_ih, job.hidden, head_size, head, first_unit, acc[0]);
     for (int m = 1; m < rows; ++m) {

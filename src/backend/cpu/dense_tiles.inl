@@ -13,7 +13,7 @@ struct InputTileRows {
   HWY_INLINE Index unit(int w) const { return first_unit + w * Simd::lanes; }
   HWY_INLINE float* out(Index wx_row, int g, int w) const {
     const Index head_size = job.hidden / job.heads;
-    return job.wx + (wx_row * Cell::gates + first_gate + g) * job.hidden + head * head_size + unit(w);
+    return job.wx + wx_row * job.wx_stride + (first_gate + g) * job.hidden + head * head_size + unit(w);
   }
 
   /// From one row to the next, wx moves on by `wx_step`.
@@ -26,7 +26,7 @@ struct InputTileRows {
       if (rows == 2 * kTileRows && unit(width) <= job.hidden / job.heads) {
         float* sums[vectors];
         for (int v = 0; v < vectors; ++v) sums[v] = out(to, v / width, v % width);
-        MultiplyTileRows<vectors>(a, panel, start, sums, wx_step * Cell::gates * job.hidden);
+        MultiplyTileRows<vectors>(a, panel, start, sums, wx_step * job.wx_stride);
       } else {
         TileSums<vectors> sums;
         sums.multiply(rows, a, panel, start);

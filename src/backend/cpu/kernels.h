@@ -73,9 +73,10 @@ struct DenseForward {
   RowPlan plan;
   Index hidden = 0, heads = 1;  // H, heads; D = H / heads
   Index piece = 0;              // steps of a piece
-  Real* wx = nullptr;           // [piece, B, G, H] in slot order, W x + bias of a piece; null: made on the way
-  Index input = 0;              // I
-  const Real* x = nullptr;      // at x_map
+  Real* wx = nullptr;           // [piece, B, wx_stride], each [G, H], in slot order: W x + bias; null: made on the way
+  Index wx_stride = 0;
+  Index input = 0;          // I
+  const Real* x = nullptr;  // at x_map
   RowMap x_map;
   const Real* packed_input = nullptr;  // panels of weight_ih
   const Real* bias_ih = nullptr;       // [G, H]
