@@ -76,33 +76,99 @@ void InputProduct(const DenseForward<float>& job, const Panel* panels, const Den
   }
 }
 
+/// The tiles of a part at one step, 16 rows x one block of units each, in the order in which they are walked. While the
+/// vector units are at the gates of one tile, AMX multiplies the next.
+template <class Cell, int first_gate, int gate_count, int width>
+class ForwardTileWalk {
+ public:
+  using Panel = Bf16Tile;
+  static constexpr int vectors = gate_count * width;
+  static constexpr Index units = width * Simd::lanes;
+
+  HWY_INLINE ForwardTileWalk(const DenseForward<float>& job, const GateGroup<Panel>& group,
+                             const RowPlace<float>* places, const DensePart& part, Index slot_end, Index step)
+      : job_(job),
+        group_(group),
+        places_(places),
+        part_(part),
+        slot_end_(slot_end),
+        step_(step),
+        head_size_(job.hidden / job.heads),
+        blocks_per_head_((head_size_ + units - 1) / units),
+        head_stride_(HeadStride<Panel>(head_size_)),
+        row_tiles_((slot_end - part.slot_begin + kTileRows - 1) / kTileRows) {}
+
+  void run() {
+    const Index tiles = (part_.block_end - part_.block_begin) * row_tiles_;
+    if (tiles == 0) return;
+    start(place_of(0));
+    product_.finish(of_state_[0]);
+    for (Index i = 0; i < tiles; ++i) {
+      if (job_.wx == nullptr) multiply_input(place_of(i));
+      if (i + 1 < tiles) start(place_of(i + 1));
+      gates(place_of(i), of_state_[i % 2]);
+      if (i + 1 < tiles) product_.finish(of_state_[(i + 1) % 2]);
+    }
+  }
+
+ private:
+  struct Place {
+    Index slot, rows, block, head, first_unit;
+  };
+  /// Every other step walks backwards, as WalkBlocks() does.
+  Place place_of(Index i) const {
+    const Index done = i / row_tiles_, slot = part_.slot_begin + i % row_tiles_ * kTileRows;
+    const Index block = step_ % 2 != 0 ? part_.block_end - 1 - done : part_.block_begin + done;
+    return {slot, std::min(kTileRows, slot_end_ - slot), block, block / blocks_per_head_,
+            block % blocks_per_head_ * units};
+  }
+
+  void start(const Place& at) {
+    Simd bias[vectors];
+    LoadBias<float, first_gate, gate_count, width>(job_.bias_hh, job_.hidden, head_size_, at.head, at.first_unit, bias);
+    const Index stride = job_.heads * head_stride_;
+    product_.begin({group_.operand + at.slot * stride + at.head * head_stride_, stride, head_size_},
+                   group_.panels + at.block * head_stride_ * vectors * Simd::lanes, bias);
+  }
+
+  /// A few rows at a time, with a piece of the next tile's product before each.
+  void gates(const Place& at, const Simd (*of_state)[vectors]) {
+    constexpr Index together = 2;
+    const Index pieces = (product_.pieces_left() * together + at.rows - 1) / at.rows;
+    for (Index m = 0; m < at.rows; m += together) {
+      for (Index i = 0; i < pieces; ++i) product_.advance();
+      const int rows = static_cast<int>(std::min(together, at.rows - m));
+      TileGates<Panel, Cell, first_gate, gate_count, width>(job_, {places_ + at.slot + m, at.head, at.first_unit}, rows,
+                                                            1, of_input_[m], of_state[m]);
+    }
+  }
+
+  /// Of a single step, made on the way.
+  void multiply_input(const Place& at) {
+    Simd bias[vectors];
+    LoadBias<float, first_gate, gate_count, width>(job_.bias_ih, job_.hidden, head_size_, at.head, at.first_unit, bias);
+    const Index inputs = PanelInputs<Panel>(job_.input);
+    TileProduct<vectors> product;
+    product.begin({InputRow<Panel>(job_, at.slot, step_), inputs, job_.input},
+                  group_.input_panels + at.block * inputs * vectors * Simd::lanes, bias);
+    product.finish(of_input_);
+  }
+
+  const DenseForward<float>& job_;
+  const GateGroup<Panel>& group_;
+  const RowPlace<float>* const places_;  // in slot order
+  const DensePart& part_;
+  const Index slot_end_, step_, head_size_, blocks_per_head_, head_stride_, row_tiles_;
+  TileProduct<vectors> product_;
+  alignas(64) Simd of_state_[2][kTileRows][vectors];
+  alignas(64) Simd of_input_[kTileRows][vectors];
+};
+
 template <std::same_as<Bf16Tile> Panel, class Cell, int first_gate, int gate_count, int width>
 void ForwardGroup(const DenseForward<float>& job, const GateGroup<Panel>& group, const RowPlace<float>* places,
                   const DensePart& part, Index slot_end, Index step) {
   if (slot_end - part.slot_begin == 1) {
     return ForwardTiles<Panel, Cell, first_gate, gate_count, width>(job, group, places, part, slot_end, step);
   }
-  constexpr int vectors = gate_count * width;
-  constexpr Index units = width * Simd::lanes;
-  const Index head_size = job.hidden / job.heads, blocks_per_head = (head_size + units - 1) / units;
-  const Index head_stride = HeadStride<Panel>(head_size), stride = job.heads * head_stride;
-  const Index inputs = PanelInputs<Panel>(job.input);
-  TileSums<vectors> of_input, of_state;
-  WalkBlocks(part, step, 1, [&](Index block, Index) HWY_ATTR {
-    const Index head = block / blocks_per_head, first_unit = block % blocks_per_head * units;
-    Simd bias_ih[vectors], bias_hh[vectors];
-    LoadBias<float, first_gate, gate_count, width>(job.bias_ih, job.hidden, head_size, head, first_unit, bias_ih);
-    LoadBias<float, first_gate, gate_count, width>(job.bias_hh, job.hidden, head_size, head, first_unit, bias_hh);
-    for (Index slot = part.slot_begin; slot < slot_end; slot += 2 * kTileRows) {
-      const Index rows = std::min(2 * kTileRows, slot_end - slot);
-      of_state.multiply(rows, {group.operand + slot * stride + head * head_stride, stride, head_size},
-                        group.panels + block * head_stride * vectors * Simd::lanes, bias_hh);
-      if (job.wx == nullptr) {
-        of_input.multiply(rows, {InputRow<Panel>(job, slot, step), inputs, job.input},
-                          group.input_panels + block * inputs * vectors * Simd::lanes, bias_ih);
-      }
-      TileGates<Panel, Cell, first_gate, gate_count, width>(
-          job, {places + slot, head, first_unit}, static_cast<int>(rows), 1, of_input.sum[0], of_state.sum[0]);
-    }
-  });
+  ForwardTileWalk<Cell, first_gate, gate_count, width>(job, group, places, part, slot_end, step).run();
 }

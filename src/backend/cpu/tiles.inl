@@ -51,29 +51,51 @@ HWY_INLINE void Unroll(const Body& body) {
 
 /// Up to 16 rows, or 32 in two tiles, of operands by a panel.
 struct TileOperands {
-  const std::uint16_t* rows;  // [rows, PanelInputs(inputs)], `stride` apart; 0: a single one
+  const std::uint16_t* rows;  // [rows, PanelInputs(inputs)], `stride` apart
   Index stride;
   Index inputs;
 };
 
-/// sum[v] = start[v] + rows x panel, v a vector of the panel; rows of sum[v] lie `sum_stride` floats apart.
+/// sums [16 rows][vectors] = start [vectors] + rows x panel, in pieces that can be made beside other work: in between,
+/// the sums are in tiles that nothing else may touch.
 template <int vectors>
-HWY_INLINE void MultiplyTileRow(const TileOperands& a, const Bf16Tile* panel, const Simd* start,
-                                float* const (&sum)[vectors], Index sum_stride) {
+class TileProduct {
+ public:
   static_assert(vectors <= 4);
-  constexpr Index row = 2 * vectors * Simd::lanes;
-  Unroll<vectors>([&](auto v) HWY_ATTR { LoadTile<v>(start + v, 0); });
-  for (Index k = 0; k < a.inputs; k += 32, panel += 16 * row) {
-    LoadTile<4>(a.rows + k, a.stride * 2);
+  HWY_INLINE void begin(const TileOperands& a, const Bf16Tile* panel, const Simd* start) {
+    a_ = a;
+    panel_ = panel;
+    k_ = 0;
+    Unroll<vectors>([&](auto v) HWY_ATTR { LoadTile<v>(start + v, 0); });
+  }
+
+  HWY_INLINE Index pieces_left() const { return (a_.inputs - k_ + 31) / 32; }
+
+  HWY_INLINE void advance() {
+    if (k_ >= a_.inputs) return;
+    constexpr Index row = 2 * vectors * Simd::lanes;
+    LoadTile<4>(a_.rows + k_, a_.stride * 2);
     Unroll<vectors>([&](auto v) HWY_ATTR {
-      LoadTile<6 + v % 2>(panel + 2 * v * Simd::lanes, row * 2);
+      LoadTile<6 + v % 2>(panel_ + 2 * v * Simd::lanes, row * 2);
       MultiplyTile<v, 4, 6 + v % 2>();
     });
+    k_ += 32;
+    panel_ += 16 * row;
   }
-  Unroll<vectors>([&](auto v) HWY_ATTR { StoreTile<v>(sum[v], sum_stride * 4); });
-}
 
-/// The same for 32 rows: two tiles of operands by two of weights, each loaded once for two products.
+  HWY_INLINE void finish(Simd (*sums)[vectors]) {
+    while (k_ < a_.inputs) advance();
+    Unroll<vectors>([&](auto v) HWY_ATTR { StoreTile<v>(&sums[0][v], vectors * Simd::lanes * 4); });
+  }
+
+ private:
+  TileOperands a_{nullptr, 0, 0};
+  const Bf16Tile* panel_ = nullptr;
+  Index k_ = 0;
+};
+
+/// sum[v] = start[v] + rows x panel for 32 rows: two tiles of operands by two of weights, each loaded once for two
+/// products. Rows of sum[v] lie `sum_stride` floats apart.
 template <int vectors>
 HWY_INLINE void MultiplyTileRows(const TileOperands& a, const Bf16Tile* panel, const Simd* start,
                                  float* const (&sum)[vectors], Index sum_stride) {
@@ -107,9 +129,13 @@ struct TileSums {
   alignas(64) Simd sum[2 * kTileRows][vectors];
 
   HWY_INLINE void multiply(Index rows, const TileOperands& a, const Bf16Tile* panel, const Simd* start) {
+    if (rows <= kTileRows) {
+      TileProduct<vectors> product;
+      product.begin(a, panel, start);
+      return product.finish(sum);
+    }
     float* out[vectors];
     for (int v = 0; v < vectors; ++v) out[v] = reinterpret_cast<float*>(&sum[0][v]);
-    if (rows > kTileRows) return MultiplyTileRows<vectors>(a, panel, start, out, vectors * Simd::lanes);
-    MultiplyTileRow<vectors>(a, panel, start, out, vectors * Simd::lanes);
+    MultiplyTileRows<vectors>(a, panel, start, out, vectors * Simd::lanes);
   }
 };
