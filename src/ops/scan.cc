@@ -94,13 +94,11 @@ struct Scan<Real>::Impl {
     }
     const Index vectors = (channels + lanes - 1) / lanes;
     run_team(plan.threads(), [&](int thread, int team) {
-      const int channel_parts = team == plan.threads() ? plan.channel_parts : 1;
-      const int row_parts = team / channel_parts;
-      const int row_part = thread / channel_parts, channel_part = thread % channel_parts;
-      const Index begin = vectors * channel_part / channel_parts * lanes;
-      const Index end = std::min(channels, vectors * (channel_part + 1) / channel_parts * lanes);
-      const Index last = ops::slot_boundary(rows, geometry.cells(), row_part + 1, row_parts);
-      for (Index slot = ops::slot_boundary(rows, geometry.cells(), row_part, row_parts); slot < last; ++slot) {
+      const ops::Share share = ops::share_of(plan.row_parts, plan.channel_parts, thread, team);
+      const Index begin = share.first_of(vectors) * lanes;
+      const Index end = std::min(channels, share.last_of(vectors) * lanes);
+      const Index last = share.last_slot(rows, geometry.cells());
+      for (Index slot = share.first_slot(rows, geometry.cells()); slot < last; ++slot) {
         run({slot, 0, rows.length[slot], begin, end}, carry.data() + slot * channels);
       }
     });
