@@ -51,7 +51,7 @@ struct Primitives {
 struct Descriptions {
   memory::desc x, state, cell_state, y, weights_layer, weights_iter, bias;
 
-  /// `type`: of all but biases and LSTM's c, which stay floats.
+  /// `type`: of all but biases and LSTM's c, which stay floats; gradients are floats altogether.
   Descriptions(const Shape& shape, Index gates, Index biases, memory::data_type type) {
     const auto desc = [type](const memory::dims& dims, Tag tag) { return memory::desc(dims, type, tag); };
     x = desc({shape.steps, shape.rows, shape.inputs}, Tag::tnc);
@@ -104,20 +104,21 @@ typename P::primitive_desc describe_backward(const dnnl::engine& engine, const H
 
 constexpr auto left_to_right = rnn_direction::unidirectional_left2right;
 
-/// `states` is passed as often as the primitive has states.
+/// `d` of the forward pass, `g` of the gradients.
 template <class Forward, class Backward, class... Activation>
-Primitives build_simple(const dnnl::engine& engine, const Descriptions& d, bool training, Activation... activation) {
+Primitives build_simple(const dnnl::engine& engine, const Descriptions& d, const Descriptions& g, bool training,
+                        Activation... activation) {
   const prop_kind kind = training ? prop_kind::forward_training : prop_kind::forward_inference;
   const auto forward = describe<Forward>(engine, kind, activation..., left_to_right, d.x, d.state, d.weights_layer,
                                          d.weights_iter, d.bias, d.y, d.state);
   if (!training) return finish<Forward, Backward>(forward, nullptr);
   const auto backward = describe_backward<Backward>(
       engine, forward, prop_kind::backward, activation..., left_to_right, d.x, d.state, d.weights_layer, d.weights_iter,
-      d.bias, d.y, d.state, d.x, d.state, d.weights_layer, d.weights_iter, d.bias, d.y, d.state);
+      d.bias, d.y, d.state, g.x, g.state, g.weights_layer, g.weights_iter, g.bias, g.y, g.state);
   return finish<Forward, Backward>(forward, &backward);
 }
 
-Primitives build_lstm(const dnnl::engine& engine, const Descriptions& d, bool training) {
+Primitives build_lstm(const dnnl::engine& engine, const Descriptions& d, const Descriptions& g, bool training) {
   using Forward = dnnl::lstm_forward;
   using Backward = dnnl::lstm_backward;
   const prop_kind kind = training ? prop_kind::forward_training : prop_kind::forward_inference;
@@ -126,18 +127,19 @@ Primitives build_lstm(const dnnl::engine& engine, const Descriptions& d, bool tr
   if (!training) return finish<Forward, Backward>(forward, nullptr);
   const auto backward =
       describe_backward<Backward>(engine, forward, prop_kind::backward, left_to_right, d.x, d.state, d.cell_state,
-                                  d.weights_layer, d.weights_iter, d.bias, d.y, d.state, d.cell_state, d.x, d.state,
-                                  d.cell_state, d.weights_layer, d.weights_iter, d.bias, d.y, d.state, d.cell_state);
+                                  d.weights_layer, d.weights_iter, d.bias, d.y, d.state, d.cell_state, g.x, g.state,
+                                  g.cell_state, g.weights_layer, g.weights_iter, g.bias, g.y, g.state, g.cell_state);
   return finish<Forward, Backward>(forward, &backward);
 }
 
-Primitives build(const std::string& cell, const dnnl::engine& engine, const Descriptions& d, bool training) {
+Primitives build(const std::string& cell, const dnnl::engine& engine, const Descriptions& d, const Descriptions& g,
+                 bool training) {
   using dnnl::algorithm;
-  if (cell == "lstm") return build_lstm(engine, d, training);
-  if (cell == "gru") return build_simple<dnnl::lbr_gru_forward, dnnl::lbr_gru_backward>(engine, d, training);
-  if (cell == "gru-before") return build_simple<dnnl::gru_forward, dnnl::gru_backward>(engine, d, training);
+  if (cell == "lstm") return build_lstm(engine, d, g, training);
+  if (cell == "gru") return build_simple<dnnl::lbr_gru_forward, dnnl::lbr_gru_backward>(engine, d, g, training);
+  if (cell == "gru-before") return build_simple<dnnl::gru_forward, dnnl::gru_backward>(engine, d, g, training);
   const algorithm activation = cell == "elman" ? algorithm::eltwise_tanh : algorithm::eltwise_relu;
-  return build_simple<dnnl::vanilla_rnn_forward, dnnl::vanilla_rnn_backward>(engine, d, training, activation);
+  return build_simple<dnnl::vanilla_rnn_forward, dnnl::vanilla_rnn_backward>(engine, d, g, training, activation);
 }
 
 class OneDnn : public Contender {
@@ -149,10 +151,11 @@ class OneDnn : public Contender {
     const Shape shape = call_shape();
     const Index G = static_cast<Index>(gates_.order.size());
     const auto type = problem.test.dtype == "bf16" ? memory::data_type::bf16 : memory::data_type::f32;
-    const Descriptions d(shape, G, G + (gates_.second_bias ? 1 : 0), type);
-    primitives_ = build(problem.test.cell, engine_, d, training);
+    const Index biases = G + (gates_.second_bias ? 1 : 0);
+    const Descriptions d(shape, G, biases, type), g(shape, G, biases, memory::data_type::f32);
+    primitives_ = build(problem.test.cell, engine_, d, g, training);
     place(d);
-    if (training) place_gradients(d);
+    if (training) place_gradients(g);
   }
 
   Answers<float> check() override {
@@ -398,8 +401,8 @@ Peer onednn() {
 std::unique_ptr<Contender> make_onednn(const Problem& problem) {
   if (is_bare_scan(problem.test.cell)) throw NotOffered{"has no scan"};
   if (problem.test.has_head()) throw NotOffered{"has no dense layer behind a step"};
-  const bool forward_in_bf16 = problem.test.dtype == "bf16" && problem.test.pass == Pass::forward;
-  if (problem.test.dtype != "f32" && !forward_in_bf16) throw NotOffered{"is not asked for " + problem.test.dtype};
+  const bool sequences_in_bf16 = problem.test.dtype == "bf16" && problem.test.pass != Pass::step;
+  if (problem.test.dtype != "f32" && !sequences_in_bf16) throw NotOffered{"is not asked for " + problem.test.dtype};
   gates_of(problem.test.cell);
   try {
     return std::make_unique<OneDnn>(problem);

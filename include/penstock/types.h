@@ -28,7 +28,9 @@ enum class Algorithm {
 enum class Precision {
   full,          ///< Floats, as they come.
   bf16_weights,  ///< Weights are rounded to bfloat16 (8 bits of precision), which halves their memory traffic.
-  bf16,          ///< What they are multiplied with is rounded too, where the chip has instructions for that.
+  /// What they are multiplied with is rounded too, where the chip has instructions for that; gradients of gates of
+  /// dense cells as well, on their way back.
+  bf16,
 };
 
 /// How an operation runs; nothing but `precision` changes what is computed beyond the rounding of sums.
@@ -37,7 +39,8 @@ struct Execution {
   Algorithm algorithm = Algorithm::automatic;
   /// Exact mode: results are the same to the bit for any split of a sequence and for any batch a row sits in.
   bool exact = false;
-  /// Of forward passes and steps; gradients are computed in full, at the weights as they are.
+  /// Of forward passes and steps; of gradients `bf16` alone, and not in exact mode: all others are computed in full, at
+  /// the weights as they are.
   Precision precision = Precision::full;
 };
 

@@ -21,19 +21,24 @@ struct RecurrentLayer<Real>::Impl {
   bool forward_is_packed = false, backward_is_packed = false;
   unsigned isa_generation = cpu::isa_generation();
   Precision precision = Precision::full;
+  bool exact = true;  // whether the kernels are those for exact mode
 
-  explicit Impl(const RecurrentLayerSpec& s) : spec(s), cell(plan::cell_traits(s.cell)) { make_op(Precision::full); }
-
-  void make_op(Precision wanted) {
-    op.emplace(cell, spec.input_size, spec.hidden_size, spec.heads, spec.reverse, wanted);
-    isa_generation = cpu::isa_generation();
-    precision = wanted;
+  explicit Impl(const RecurrentLayerSpec& s) : spec(s), cell(plan::cell_traits(s.cell)) {
+    make_op(Precision::full, true);
   }
 
-  /// Panels and kernels belong to one instruction set and one precision.
-  void follow(Precision wanted) {
-    if (isa_generation == cpu::isa_generation() && precision == wanted) return;
-    make_op(wanted);
+  void make_op(Precision wanted, bool exactly) {
+    op.emplace(cell, spec.input_size, spec.hidden_size, spec.heads, spec.reverse, wanted, exactly);
+    isa_generation = cpu::isa_generation();
+    precision = wanted;
+    exact = exactly;
+  }
+
+  /// Panels and kernels belong to one instruction set and one precision, and in bf16 exact mode has kernels of its own.
+  void follow(Precision wanted, bool exactly) {
+    exactly |= wanted != Precision::bf16;
+    if (isa_generation == cpu::isa_generation() && precision == wanted && exact == exactly) return;
+    make_op(wanted, exactly);
     forget_panels();
   }
 
@@ -44,7 +49,7 @@ struct RecurrentLayer<Real>::Impl {
 
   void prepare(const Batch& batch, SequenceView<const Real> x, const Execution& execution) {
     require(weights.weight_ih != nullptr, "set_weights() must come before the first call of a recurrent layer");
-    follow(execution.precision);
+    follow(execution.precision, execution.exact);
     op->prepare(batch, x, execution);
   }
 
@@ -128,8 +133,7 @@ Index RecurrentLayer<Real>::states() const {
 
 template <class Real>
 Index RecurrentLayer<Real>::tape_size(const Batch& batch) const {
-  impl_->prepare(batch, SequenceView<const Real>::batch_first(nullptr, batch.steps, impl_->spec.input_size),
-                 {.precision = impl_->precision});
+  impl_->op->prepare(batch, SequenceView<const Real>::batch_first(nullptr, batch.steps, impl_->spec.input_size), {});
   return static_cast<Index>(impl_->op->tape_size());
 }
 
@@ -150,14 +154,14 @@ void RecurrentLayer<Real>::forward(const Batch& batch, SequenceView<const Real> 
 
 template <class Real>
 void RecurrentLayer<Real>::prepare_step(Precision precision) const {
-  impl_->follow(precision);
+  impl_->follow(precision, impl_->exact);
   impl_->prepare_step();
 }
 
 template <class Real>
 void RecurrentLayer<Real>::step(const Real* x, Real* y, Real* state, Index stride, Precision precision) const {
   Impl& impl = *impl_;
-  impl.follow(precision);
+  impl.follow(precision, impl.exact);  // a step has one row: both kinds of kernels give the same bits
   if (!impl.step) impl.prepare_step();
   cpu::CellStep<Real>& job = *impl.step;
   job.backwards = !job.backwards;

@@ -1,7 +1,7 @@
 #include "ops/matmul.h"
 
-#include <dnnl.h>
 #include <omp.h>
+#include <dnnl.hpp>
 
 #include <type_traits>
 
@@ -78,6 +78,38 @@ void matmul(Index m, Index n, Index k, Matrix<Real> a, Matrix<Real> b, Real beta
     }
   }
   fixed_order_product(m, n, k, a, b, beta, c, c_stride, threads);
+}
+
+void matmul(Index m, Index n, Index k, Matrix<std::uint16_t> a, Matrix<std::uint16_t> b, float beta, float* c,
+            Index c_stride, const Execution& execution) {
+  if (m == 0 || n == 0 || k == 0) return;
+  const LendThreads lend(resolve_threads(execution.threads));
+  using dnnl::memory;
+  const auto layout = [](Index rows, Index columns, const Matrix<std::uint16_t>& matrix) {
+    const memory::dims strides = matrix.transposed ? memory::dims{1, matrix.stride} : memory::dims{matrix.stride, 1};
+    return memory::desc({rows, columns}, memory::data_type::bf16, strides);
+  };
+  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  const memory::desc a_layout = layout(m, k, a), b_layout = layout(k, n, b);
+  const memory::desc c_layout({m, n}, memory::data_type::f32, memory::dims{c_stride, 1});
+  dnnl::primitive_attr attributes;
+  if (beta != 0) {
+    dnnl::post_ops after;
+    after.append_sum(beta);
+    attributes.set_post_ops(after);
+  }
+  // oneDNN keeps primitives it has made before.
+  const dnnl::matmul::primitive_desc description({a_layout, b_layout, c_layout}, attributes, engine);
+  dnnl::stream stream(engine);
+  // Arguments are not const in oneDNN's interface; sources are only read.
+  const auto argument = [&](const memory::desc& of, const void* data) {
+    return memory(of, engine, const_cast<void*>(data));
+  };
+  dnnl::matmul(description)
+      .execute(stream, {{DNNL_ARG_SRC, argument(a_layout, a.data)},
+                        {DNNL_ARG_WEIGHTS, argument(b_layout, b.data)},
+                        {DNNL_ARG_DST, argument(c_layout, c)}});
+  stream.wait();
 }
 
 template void matmul<float>(Index, Index, Index, Matrix<float>, Matrix<float>, float, float*, Index, const Execution&);

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+
 #include "penstock/types.h"
 
 namespace penstock::ops {
@@ -20,6 +22,11 @@ struct Matrix {
 template <class Real>
 void matmul(Index m, Index n, Index k, Matrix<Real> a, Matrix<Real> b, Real beta, Real* c, Index c_stride,
             const Execution& execution);
+
+/// The same of bfloat16 [..], whose products are summed in float by oneDNN in an order of its choice. Needs AVX-512
+/// BF16 or AMX.
+void matmul(Index m, Index n, Index k, Matrix<std::uint16_t> a, Matrix<std::uint16_t> b, float beta, float* c,
+            Index c_stride, const Execution& execution);
 
 extern template void matmul<float>(Index, Index, Index, Matrix<float>, Matrix<float>, float, float*, Index,
                                    const Execution&);

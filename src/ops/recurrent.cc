@@ -9,13 +9,13 @@ namespace penstock::ops {
 
 template <class Real>
 RecurrentOp<Real>::RecurrentOp(const plan::CellTraits& cell, Index input, Index hidden, Index heads, bool reverse,
-                               Precision precision)
+                               Precision precision, bool exact)
     : cell_(cell),
       input_(input),
       hidden_(hidden),
       heads_(heads),
       reverse_(reverse),
-      kernels_(cpu::cell_kernels<Real>(cell.index, precision)),
+      kernels_(cpu::cell_kernels<Real>(cell.index, precision, exact)),
       isa_generation_(cpu::isa_generation()) {
   // Sizes are multiplied freely from here on; the limits keep every product within an Index.
   constexpr Index most = Index{1} << 20;
@@ -39,8 +39,9 @@ std::size_t RecurrentOp<Real>::packed_forward_size() const {
 
 template <class Real>
 std::size_t RecurrentOp<Real>::packed_backward_size() const {
-  return cell_.info.scan ? kernels_.scan_gradient_panels(G(), input_, hidden_)
-                         : kernels_.backward_panels(hidden_, heads_).size;
+  if (cell_.info.scan) return kernels_.scan_gradient_panels(G(), input_, hidden_);
+  const std::size_t rounded = rounds_gradients() ? Carver<Real>::reals(G() * hidden_ * input_) : 0;
+  return rounded_weight_offset() + rounded;
 }
 
 template <class Real>
@@ -54,6 +55,11 @@ template <class Real>
 void RecurrentOp<Real>::pack_backward(const Real* weight_ih, const Real* weight_hh, Real* packed) const {
   if (cell_.info.scan) return kernels_.pack_scan_gradient(G(), input_, hidden_, weight_ih, packed);
   kernels_.pack_backward(hidden_, heads_, weight_hh, packed);
+  if constexpr (std::is_same_v<Real, float>) {
+    if (!rounds_gradients()) return;
+    const Index count = G() * hidden_ * input_;
+    kernels_.round_row(weight_ih, count, count, reinterpret_cast<std::uint16_t*>(packed + rounded_weight_offset()));
+  }
 }
 
 template <class Real>
@@ -112,24 +118,47 @@ typename RecurrentOp<Real>::ForwardSpace RecurrentOp<Real>::forward_space(Real* 
     if (plan_.algorithm == Algorithm::scan) space.wx = carver.take(geometry_.cells() * G() * hidden_);
     space.gains = carver.take(row_state * chunk_count());
     space.offsets = carver.take(row_state * chunk_count());
+    if (kernels_.rounded_inputs != nullptr) {
+      const Index rows = plan_.threads() * (cpu::kScanSites + cpu::kRoundedRows);
+      space.rounded.x = carver.take_rounded(rows * kernels_.rounded_inputs(input_));
+    }
   } else {
     space.zeros = carver.take(G() * hidden_);
     if (!input_on_the_way()) space.wx = carver.take(piece_steps() * row_state * G());
+    space.places = carver.template take_items<cpu::RowPlace<Real>>(plan_.channel_parts * geometry_.rows());
     for (Real*& h : space.h) h = carver.take(row_state);
     space.state = carver.take((S() - 1) * row_state);
     if (cell_.phases == 2) {
       space.operand = carver.take(row_state);
       space.between = carver.take(row_state * cell_.saved);
     }
+    if (kernels_.rounded_inputs != nullptr) {
+      const Index inputs = kernels_.rounded_inputs(input_), states = rounded_states();
+      space.rounded.x = carver.take_rounded((piece_steps() * geometry_.rows() + cpu::kRoundedRows) * inputs);
+      for (std::uint16_t*& h : space.rounded.h) h = carver.take_rounded(states);
+      if (cell_.phases == 2) space.rounded.operand = carver.take_rounded(states);
+    }
   }
   if (size != nullptr) *size = carver.used();
   return space;
 }
 
-/// As many steps as leave their input product in the cache that a thread has to itself, or near it.
+/// Values of a state, or of what takes its place in a product, as the rounded operands of all rows.
+template <class Real>
+Index RecurrentOp<Real>::rounded_states() const {
+  return (geometry_.rows() + cpu::kRoundedRows) * heads_ * kernels_.rounded_inputs(hidden_ / heads_);
+}
+
+/// Gradients of all gates at one step, as rounded operands.
+template <class Real>
+Index RecurrentOp<Real>::rounded_step() const {
+  return (geometry_.rows() + cpu::kRoundedRows) * heads_ * G() * kernels_.rounded_gradients(hidden_ / heads_);
+}
+
+/// As many steps as leave room for weights beside their input product in the cache that a thread has to itself.
 template <class Real>
 Index RecurrentOp<Real>::piece_steps() const {
-  constexpr Index cache = (1 << 20) / sizeof(Real);
+  constexpr Index cache = (256 << 10) / sizeof(Real);
   const Index step = geometry_.rows() * G() * hidden_;
   return std::clamp<Index>(cache * plan_.threads() / step, 1, geometry_.steps());
 }
@@ -160,6 +189,14 @@ typename RecurrentOp<Real>::BackwardSpace RecurrentOp<Real>::backward_space(Real
       space.gains = carver.take(plan_.threads() * hidden_);
       space.offsets = carver.take(plan_.threads() * hidden_);
     }
+  } else if (rounds_gradients()) {
+    space.dx = carver.take(cells * input_);
+    space.rounded_x = carver.take_rounded(cells * input_);
+    space.rounded.dwx = carver.take_rounded(cells * G() * hidden_);
+    space.rounded.drh = cell_.split_gradients ? carver.take_rounded(cells * G() * hidden_) : space.rounded.dwx;
+    space.rounded.h = carver.take_rounded(cells * hidden_);
+    if (cell_.phases == 2) space.rounded.operand = carver.take_rounded(cells * hidden_);
+    for (std::uint16_t*& step : space.rounded.step) step = carver.take_rounded(rounded_step());
   } else {
     if (geometry_.gathered()) space.gathered = carver.take(cells * input_);
     space.dx = carver.take(cells * input_);

@@ -64,8 +64,9 @@ struct Member {
 template <class Real>
 class RecurrentOp {
  public:
+  /// Only one made for exact mode may be prepared for an exact execution.
   RecurrentOp(const plan::CellTraits& cell, Index input, Index hidden, Index heads, bool reverse,
-              Precision precision = Precision::full);
+              Precision precision = Precision::full, bool exact = true);
 
   /// Panels, for the instruction set in use, of the matrix that the engines multiply with themselves: the recurrent
   /// one, or of a scan cell the input's.
@@ -98,6 +99,8 @@ class RecurrentOp {
   struct Tape;
   struct ForwardSpace;
   struct BackwardSpace;
+  template <class Element>
+  struct Factors;
 
   Index G() const { return cell_.info.gates; }
   Index S() const { return cell_.info.states; }
@@ -105,6 +108,12 @@ class RecurrentOp {
   /// piece_steps() beforehand; the results are the same.
   bool input_on_the_way() const { return geometry_.steps() == 1; }
   Index piece_steps() const;
+  Index rounded_states() const;
+  Index rounded_step() const;
+  /// Whether the backward pass multiplies in bfloat16.
+  bool rounds_gradients() const { return kernels_.rounded_gradients != nullptr; }
+  /// Where weight_ih in bfloat16 begins behind the transposed panels.
+  std::size_t rounded_weight_offset() const { return kernels_.backward_panels(hidden_, heads_).size; }
   /// Where the panels of weight_ih begin behind the recurrent ones.
   std::size_t input_panels_offset() const;
   Index chunk_count() const;
@@ -120,8 +129,12 @@ class RecurrentOp {
   void forward_scan(const ForwardArguments<Real>& call, const ForwardSpace& space);
   void backward_dense(const BackwardArguments<Real>& call, const BackwardSpace& space);
   void backward_scan(const BackwardArguments<Real>& call, const BackwardSpace& space);
-  void input_gradients(const BackwardArguments<Real>& call, const BackwardSpace& space);
-  void recurrent_gradients(const BackwardArguments<Real>& call, const BackwardSpace& space);
+  void summed_gradients(const BackwardArguments<Real>& call, const BackwardSpace& space);
+  void round_inputs(const BackwardArguments<Real>& call, std::uint16_t* rounded);
+  template <class Element>
+  void input_gradients(const BackwardArguments<Real>& call, const Factors<Element>& factors, Real* dx);
+  template <class Element>
+  void recurrent_gradients(const BackwardArguments<Real>& call, const Factors<Element>& factors);
   cpu::ScanForward<Real> scan_from(const Real* wx) const;
   void scan_piece(const cpu::ScanBackward<Real>& job, const BackwardSpace& space, const Member& member);
 

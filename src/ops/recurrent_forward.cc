@@ -40,6 +40,11 @@ void RecurrentOp<Real>::forward_dense(const ForwardArguments<Real>& call, const 
   job.last = space.last;
   job.operand = space.operand;
   job.between = space.between;
+  job.rounded = space.rounded;
+  job.places = space.places;
+  for (std::uint16_t* states : {job.rounded.h[0], job.rounded.h[1], job.rounded.operand}) {
+    if (states != nullptr) std::fill_n(states, rounded_states(), std::uint16_t{0});  // what no unit fills is zero
+  }
   if (call.tape != nullptr) {
     const Tape kept = tape(call.tape);
     job.saved = kept.saved;

@@ -23,6 +23,7 @@ void RecurrentOp<Real>::forward_scan(const ForwardArguments<Real>& call, const F
   layer.wx = call.tape != nullptr ? tape(call.tape).wx : nullptr;
   layer.y = {call.y.data, geometry_.map(Geometry::output_map, call.y.row_stride, call.y.step_stride), 1};
   layer.carry = space.last;
+  layer.rounded = space.rounded.x;
   load_states(call.state_in, space.last, 0);
   if (plan_.algorithm == Algorithm::scan) {
     if (layer.wx == nullptr) layer.wx = space.wx;
@@ -35,6 +36,7 @@ void RecurrentOp<Real>::forward_scan(const ForwardArguments<Real>& call, const F
       part.slot_begin = share.first_slot(layer.plan, geometry_.cells());
       part.slot_end = share.last_slot(layer.plan, geometry_.cells());
       part.end = geometry_.steps();
+      part.thread = thread;
       part.block_begin = share.first_of(blocks);
       part.block_end = share.last_of(blocks);
       kernels_.scan_layer(layer, part);
@@ -61,8 +63,8 @@ void RecurrentOp<Real>::forward_chunks(cpu::ScanLayer<Real>& layer, const Forwar
   scan_in_chunks<Real>(
       layer.plan, geometry_.steps(), hidden_, plan_.chunk, plan_.threads(), false, layer.carry,
       {space.gains, space.offsets},
-      [&](const cpu::ScanPart& part) {
-        kernels_.scan_layer(layer, {part.slot, part.slot + 1, part.begin, part.end, 0, channel_vectors()});
+      [&](const cpu::ScanPart& part, int thread) {
+        kernels_.scan_layer(layer, {part.slot, part.slot + 1, part.begin, part.end, 0, channel_vectors(), thread});
       },
       [&](const cpu::ScanPart& part, Real* gain, Real* offset) {
         kernels_.scan_forward_summary(job, part, gain, offset);

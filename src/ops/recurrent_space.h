@@ -2,6 +2,7 @@
 
 // How RecurrentOp lays out its workspaces and its tape. Private to src/ops.
 
+#include "ops/matmul.h"
 #include "ops/recurrent.h"
 
 namespace penstock::ops {
@@ -16,6 +17,22 @@ class Carver {
     // Whole cache lines, so that no two pieces share one.
     used_ += (static_cast<std::size_t>(count) + 15) / 16 * 16;
     return piece;
+  }
+  /// Of any kind that a plain assignment begins.
+  template <class Item>
+  Item* take_items(Index count) {
+    static_assert(std::is_trivially_destructible_v<Item>);
+    return reinterpret_cast<Item*>(
+        take(static_cast<Index>((static_cast<std::size_t>(count) * sizeof(Item) + sizeof(Real) - 1) / sizeof(Real))));
+  }
+  /// Of 16 bits each.
+  std::uint16_t* take_rounded(Index count) {
+    return reinterpret_cast<std::uint16_t*>(take(static_cast<Index>(reals(count))));
+  }
+  /// Reals that hold so many values of 16 bits.
+  static constexpr std::size_t reals(Index count) {
+    constexpr Index each = sizeof(Real) / sizeof(std::uint16_t);
+    return static_cast<std::size_t>((count + each - 1) / each);
   }
   std::size_t used() const { return used_; }
 
@@ -32,6 +49,18 @@ struct RecurrentOp<Real>::Tape {
   std::size_t size = 0;
 };
 
+/// Factors of the products over all cells on the way back: Reals, or bfloat16.
+template <class Real>
+template <class Element>
+struct RecurrentOp<Real>::Factors {
+  const Element* dwx;         // [cells, G, H]
+  const Element* drh;         // [cells, G, H]
+  Matrix<Element> h;          // [cells, H]
+  Matrix<Element> operand;    // [cells, H], two-phase cells
+  Matrix<Element> x;          // [cells, I]
+  Matrix<Element> weight_ih;  // [G, H, I]
+};
+
 template <class Real>
 struct RecurrentOp<Real>::ForwardSpace {
   Real* zeros = nullptr;  // [G, H], stands in for absent biases
@@ -43,6 +72,8 @@ struct RecurrentOp<Real>::ForwardSpace {
   Real* between = nullptr;
   Real* gains = nullptr;  // [B, chunks, H]
   Real* offsets = nullptr;
+  cpu::RoundedOperands rounded;
+  cpu::RowPlace<Real>* places = nullptr;  // [channel parts, B]
 };
 
 template <class Real>
@@ -57,6 +88,8 @@ struct RecurrentOp<Real>::BackwardSpace {
   Real* x_packed = nullptr;  // scan: the input of one piece
   Real* gains = nullptr;     // scan, in chunks [chunks of a piece, H]
   Real* offsets = nullptr;
+  cpu::RoundedGradients rounded;       // instead of dwx, drh and operand
+  std::uint16_t* rounded_x = nullptr;  // [cells, I]
 };
 
 }  // namespace penstock::ops

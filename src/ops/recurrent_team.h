@@ -54,6 +54,8 @@ void RecurrentOp<Real>::run_dense(const Job& job, const cpu::PanelShape& shape, 
     part.block_begin = share.first_of(shape.blocks);
     part.block_end = share.last_of(shape.blocks);
     part.barrier = share.channel_parts > 1 ? &barriers[share.row_part] : nullptr;
+    part.member = share.channel_part;
+    part.members = share.channel_parts;
     run(job, part);
   });
 }

@@ -90,7 +90,7 @@ struct Scan<Real>::Impl {
     if (plan.algorithm == Algorithm::scan) {
       return ops::scan_in_chunks<Real>(
           rows, geometry.steps(), channels, plan.chunk, plan.threads(), backward, carry.data(),
-          {gains.data(), offsets.data()}, [](const cpu::ScanPart&) {}, summary, run);
+          {gains.data(), offsets.data()}, [](const cpu::ScanPart&, int) {}, summary, run);
     }
     const Index vectors = (channels + lanes - 1) / lanes;
     run_team(plan.threads(), [&](int thread, int team) {

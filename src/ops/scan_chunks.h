@@ -16,9 +16,9 @@ struct ChunkSpace {
   Real* offsets = nullptr;  // [B, chunks, C]
 };
 
-/// First prepare(part) for every chunk, and for all but the one that is walked last summary(part, gain, offset), its
-/// effect on any carry; then the carries from chunk to chunk; then run(part, carry) for all chunks, from their true
-/// carries. `carry` [B, C] in slot order is the state entering each row, and then the one leaving it.
+/// First prepare(part, thread) for every chunk, and for all but the one that is walked last summary(part, gain,
+/// offset), its effect on any carry; then the carries from chunk to chunk; then run(part, carry) for all chunks, from
+/// their true carries. `carry` [B, C] in slot order is the state entering each row, and then the one leaving it.
 template <class Real, class Prepare, class Summary, class Run>
 void scan_in_chunks(const cpu::RowPlan& rows, Index steps, Index channels, Index chunk_size, int threads, bool backward,
                     Real* carry, const ChunkSpace<Real>& space, const Prepare& prepare, const Summary& summary,
@@ -28,16 +28,17 @@ void scan_in_chunks(const cpu::RowPlan& rows, Index steps, Index channels, Index
   const auto last_of = [&](Index slot) { return backward ? 0 : count_of(slot) - 1; };
   const auto at = [&](Real* buffer, Index slot, Index chunk) { return buffer + (slot * chunks + chunk) * channels; };
   const auto for_each_chunk = [&](const auto& body) {
-    parallel_for(threads, rows.rows * chunks, 1, [&](Index begin, Index end) {
-      for (Index task = begin; task < end; ++task) {
+    const Index tasks = rows.rows * chunks;
+    run_team(static_cast<int>(std::min<Index>(threads, tasks)), [&](int thread, int team) {
+      for (Index task = tasks * thread / team; task < tasks * (thread + 1) / team; ++task) {
         const Index slot = task / chunks, chunk = task % chunks;
         const Index first = chunk * chunk_size, last = std::min(first + chunk_size, rows.length[slot]);
-        if (first < last) body(cpu::ScanPart{slot, first, last, 0, channels}, chunk);
+        if (first < last) body(cpu::ScanPart{slot, first, last, 0, channels}, chunk, thread);
       }
     });
   };
-  for_each_chunk([&](const cpu::ScanPart& part, Index chunk) {
-    prepare(part);
+  for_each_chunk([&](const cpu::ScanPart& part, Index chunk, int thread) {
+    prepare(part, thread);
     if (chunk == last_of(part.slot)) return;
     summary(part, at(space.gains, part.slot, chunk), at(space.offsets, part.slot, chunk));
   });
@@ -57,7 +58,7 @@ void scan_in_chunks(const cpu::RowPlan& rows, Index steps, Index channels, Index
       }
     }
   }
-  for_each_chunk([&](const cpu::ScanPart& part, Index chunk) { run(part, at(space.offsets, part.slot, chunk)); });
+  for_each_chunk([&](const cpu::ScanPart& part, Index chunk, int) { run(part, at(space.offsets, part.slot, chunk)); });
   // What left the last chunk, rather than what the summaries foretold: the state is then the last output itself.
   for (Index slot = 0; slot < rows.rows; ++slot) {
     if (count_of(slot) > 0) std::copy_n(at(space.offsets, slot, last_of(slot)), channels, carry + slot * channels);

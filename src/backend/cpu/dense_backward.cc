@@ -30,28 +30,12 @@ namespace {
 
 #include "backend/cpu/dense_backward.inl"
 
-template <class Real, class Cell>
-void Fill(CellKernels<Real>& kernels) {
-  kernels.backward_panels = &BackwardPanels<Real, Cell>;
-  kernels.pack_backward = &PackBackward<Real, Cell>;
-  kernels.dense_backward = &RunDenseBackward<Real, Cell>;
-}
-
-template <class Real>
-void FillByIndex(int cell, CellKernels<Real>& kernels) {
-  int index = 0;
-#define PENSTOCK_FILL(Cell) \
-  if (index++ == cell) Fill<Real, Cell>(kernels);
-  PENSTOCK_DENSE_CELLS(PENSTOCK_FILL)
-#undef PENSTOCK_FILL
-}
-
 }  // namespace
 
-void FillDenseBackwardFloat(int cell, CellKernels<float>& kernels) { FillByIndex(cell, kernels); }
+void FillDenseBackwardFloat(int cell, CellKernels<float>& kernels) { FillDenseBackwardAs<float>(cell, kernels); }
 #if HWY_ONCE
 // Double serves gradient checks, one lane at a time: the baseline is enough.
-void FillDenseBackwardDouble(int cell, CellKernels<double>& kernels) { FillByIndex(cell, kernels); }
+void FillDenseBackwardDouble(int cell, CellKernels<double>& kernels) { FillDenseBackwardAs<double>(cell, kernels); }
 #endif
 
 }  // namespace penstock::cpu::HWY_NAMESPACE

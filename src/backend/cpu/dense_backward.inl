@@ -1,42 +1,58 @@
 // Backward engine of dense cells: at each step the gates' gradients, then through the transposed recurrent matrix the
 // gradient of the state before. The weights' gradients are large products over all steps, done by the caller.
 
-template <class Real, class Cell>
+/// One vector of units of one slot at one step: which elements they are in every buffer.
+struct BackwardSite {
+  Index slot, step, cell, unit, count;
+  Index head, unit_of_head;
+};
+
+template <class Panel, class Cell>
 struct BackwardPointwise {
+  using Real = RealOf<Panel>;
   using L = Lanes<Real>;
   using V = typename L::V;
   static constexpr int G = Cell::gates, S = Cell::states, N = Cell::saved;
   const DenseBackward<Real>& job;
 
-  HWY_INLINE void load(const Site& at, V (&save)[N], V (&prev)[S]) const {
+  HWY_INLINE void load(const BackwardSite& at, V (&save)[N], V (&prev)[S]) const {
     for (int i = 0; i < N; ++i) save[i] = L::load(job.saved + (at.cell * N + i) * job.hidden + at.unit, at.count);
     for (int k = 0; k < S; ++k) prev[k] = L::load(job.prev + (at.cell * S + k) * job.hidden + at.unit, at.count);
   }
 
-  HWY_INLINE Real* dstate(const Site& at, int k) const {
+  HWY_INLINE Real* dstate(const BackwardSite& at, int k) const {
     return job.dstate + (k * job.plan.rows + at.slot) * job.hidden + at.unit;
   }
 
-  HWY_INLINE void load_dnext(const Site& at, V (&dnext)[S]) const {
+  HWY_INLINE void load_dnext(const BackwardSite& at, V (&dnext)[S]) const {
     const Index row = job.plan.row_of[at.slot];
     const Real* dy = job.dy + job.dy_map.at(row, job.plan.time(at.slot, at.step)) + at.unit;
     for (int k = 0; k < S; ++k) dnext[k] = L::load(dstate(at, k), at.count);
     dnext[0] = dnext[0] + L::load(dy, at.count);
   }
 
-  HWY_INLINE void store_gate(const Site& at, int g, V dwx, V drh) const {
+  HWY_INLINE void store_gate(const BackwardSite& at, int g, V dwx, V drh) const {
     const Index offset = (at.cell * G + g) * job.hidden + at.unit;
-    L::store(dwx, job.dwx + offset, at.count);
-    if (job.drh != job.dwx) L::store(drh, job.drh + offset, at.count);
+    if constexpr (RoundsOperands<Panel>) {
+      const RoundedGradients& to = job.rounded;
+      StoreRounded(dwx, to.dwx + offset, at.count);
+      if (to.drh != to.dwx) StoreRounded(drh, to.drh + offset, at.count);
+      const Index inputs = PanelInputs<Panel>(job.hidden / job.heads);
+      StoreRounded(drh, to.step[at.step & 1] + ((at.slot * job.heads + at.head) * G + g) * inputs + at.unit_of_head,
+                   at.count);
+    } else {
+      L::store(dwx, job.dwx + offset, at.count);
+      if (job.drh != job.dwx) L::store(drh, job.drh + offset, at.count);
+    }
   }
 
   /// The gradient of the states before the step, as far as it does not pass through the recurrent product.
-  HWY_INLINE void store_dprev(const Site& at, const V (&dprev)[S]) const {
+  HWY_INLINE void store_dprev(const BackwardSite& at, const V (&dprev)[S]) const {
     const bool clear = job.plan.resets(at.slot, at.step);
     for (int k = 0; k < S; ++k) L::store(clear ? V(0) : dprev[k], dstate(at, k), at.count);
   }
 
-  HWY_INLINE void gates(const Site& at) const {
+  HWY_INLINE void gates(const BackwardSite& at) const {
     V save[N], prev[S], dnext[S], dprev[S], dwx[G], drh[G];
     load(at, save, prev);
     load_dnext(at, dnext);
@@ -49,51 +65,67 @@ struct BackwardPointwise {
     }
     for (int g = first; g < G; ++g) store_gate(at, g, dwx[g], drh[g]);
     store_dprev(at, dprev);
+    if constexpr (RoundsOperands<Panel>) {
+      StoreRounded(prev[0], job.rounded.h + at.cell * job.hidden + at.unit, at.count);
+    }
   }
 
-  HWY_INLINE void first_phase(const Site& at, V doperand) const {
+  HWY_INLINE void first_phase(const BackwardSite& at, V doperand) const {
     V save[N], prev[S], dprev[S], dwx[G], drh[G];
     load(at, save, prev);
     for (int k = 0; k < S; ++k) dprev[k] = L::load(dstate(at, k), at.count);
     Cell::backward_first(save, prev, doperand, dwx, drh, dprev);
     store_gate(at, 0, dwx[0], drh[0]);
     store_dprev(at, dprev);
-    L::store(Cell::operand(save, prev), job.operand + at.cell * job.hidden + at.unit, at.count);
+    const V operand = Cell::operand(save, prev);
+    const Index offset = at.cell * job.hidden + at.unit;
+    if constexpr (RoundsOperands<Panel>) {
+      StoreRounded(operand, job.rounded.operand + offset, at.count);
+    } else {
+      L::store(operand, job.operand + offset, at.count);
+    }
   }
 };
 
-/// acc [rows][width] = start + sum over gates [first, end) and units i of drh[gate, i] * R[gate, i][unit].
-template <class Real, class Cell, int width, int rows>
-HWY_INLINE void TransposedProduct(const DenseBackward<Real>& job, Index slot, Index step, Index head, int first_gate,
-                                  int end_gate, const Real* panel, typename Lanes<Real>::V (&acc)[rows][width]) {
+/// The rounded gradients of a slot's gates from `gate` on, [gates, inputs].
+template <class Panel, class Cell>
+HWY_INLINE const std::uint16_t* StepGradients(const DenseBackward<RealOf<Panel>>& job, Index slot, Index step,
+                                              Index head, int gate) {
+  const Index inputs = PanelInputs<Panel>(job.hidden / job.heads);
+  return job.rounded.step[step & 1] + ((slot * job.heads + head) * Cell::gates + gate) * inputs;
+}
+
+/// acc [rows][width] += sum over gates [first, end) and units i of drh[gate, i] * R[gate, i][unit].
+template <class Panel, class Cell, int width, int rows>
+HWY_INLINE void TransposedProduct(const DenseBackward<RealOf<Panel>>& job, Index slot, Index step, Index head,
+                                  int first_gate, int end_gate, const Panel* panel,
+                                  typename Lanes<RealOf<Panel>>::V (&acc)[rows][width]) {
+  using Real = RealOf<Panel>;
   const Index head_size = job.hidden / job.heads;
-  for (int g = first_gate; g < end_gate; ++g) {
-    const Real* a[rows];
-    for (int m = 0; m < rows; ++m) {
-      const Index cell = job.plan.cells.at(job.plan.row_of[slot + m], job.plan.time(slot + m, step));
-      a[m] = job.drh + (cell * Cell::gates + g) * job.hidden + head * head_size;
+  const OperandOf<Panel>* a[rows];
+  if constexpr (RoundsOperands<Panel>) {
+    for (int m = 0; m < rows; ++m) a[m] = StepGradients<Panel, Cell>(job, slot + m, step, head, first_gate);
+    AccumulatePanel<Real, rows, width>(a, (end_gate - first_gate) * PanelInputs<Panel>(head_size), panel, acc);
+  } else {
+    for (int g = first_gate; g < end_gate; ++g) {
+      for (int m = 0; m < rows; ++m) {
+        const Index cell = job.plan.cells.at(job.plan.row_of[slot + m], job.plan.time(slot + m, step));
+        a[m] = job.drh + (cell * Cell::gates + g) * job.hidden + head * head_size;
+      }
+      panel = AccumulatePanel<Real, rows, width>(a, head_size, panel, acc);
     }
-    panel = AccumulatePanel<Real, rows, width>(a, head_size, panel, acc);
   }
 }
 
-/// The product for one tile. `phase_two`: gates [first_gates, G) give the gradient of the operand; otherwise the
-/// gates that read R h add to the gradient of h.
-template <class Real, class Cell, int width, int rows, bool phase_two>
-HWY_INLINE void BackwardTile(const DenseBackward<Real>& job, Index slot, Index step, Index head, Index first_unit,
-                             const Real* panel) {
-  using L = Lanes<Real>;
-  using V = typename L::V;
+/// What becomes of the product of a tile, acc [rows][width]: with `phase_two` it is the gradient of the operand of
+/// gates [first_gates, G), otherwise the gradient of h through the gates that read R h.
+template <class Panel, class Cell, int width, bool phase_two>
+HWY_INLINE void FinishBackward(const DenseBackward<RealOf<Panel>>& job, Index slot, Index rows, Index step, Index head,
+                               Index first_unit, const typename Lanes<RealOf<Panel>>::V (*acc)[width]) {
+  using L = Lanes<RealOf<Panel>>;
   const Index head_size = job.hidden / job.heads;
-  const BackwardPointwise<Real, Cell> pointwise{job};
-  constexpr int split = FirstGroup<Cell>();
-  V acc[rows][width];
-  for (int m = 0; m < rows; ++m) {
-    for (int w = 0; w < width; ++w) acc[m][w] = V(0);
-  }
-  TransposedProduct<Real, Cell, width, rows>(job, slot, step, head, phase_two ? split : 0,
-                                             phase_two ? Cell::gates : split, panel, acc);
-  for (int m = 0; m < rows; ++m) {
+  const BackwardPointwise<Panel, Cell> pointwise{job};
+  for (Index m = 0; m < rows; ++m) {
     const Index row = job.plan.row_of[slot + m];
     const Index cell = job.plan.cells.at(row, job.plan.time(slot + m, step));
     const bool clear = job.plan.resets(slot + m, step);
@@ -101,101 +133,146 @@ HWY_INLINE void BackwardTile(const DenseBackward<Real>& job, Index slot, Index s
       const Index unit = first_unit + w * L::lanes;
       const Index count = std::min<Index>(L::lanes, head_size - unit);
       if (count <= 0) break;
-      const Site at{slot + m, step, cell, head * head_size + unit, count};
+      const BackwardSite at{slot + m, step, cell, head * head_size + unit, count, head, unit};
       if constexpr (phase_two) {
         pointwise.first_phase(at, acc[m][w]);
       } else if (!clear) {
-        Real* dh = pointwise.dstate(at, 0);
+        RealOf<Panel>* dh = pointwise.dstate(at, 0);
         L::store(L::load(dh, count) + acc[m][w], dh, count);
       }
     }
   }
 }
 
-template <class Real, class Cell, int width, bool phase_two>
-void BackwardProduct(const DenseBackward<Real>& job, const Real* panels, const DensePart& part, Index slot_end,
-                     Index step) {
+template <class Panel, class Cell, int width, int rows, bool phase_two>
+HWY_INLINE void BackwardTile(const DenseBackward<RealOf<Panel>>& job, Index slot, Index step, Index head,
+                             Index first_unit, const Panel* panel) {
+  using V = typename Lanes<RealOf<Panel>>::V;
+  constexpr int split = FirstGroup<Cell>();
+  V acc[rows][width];
+  for (int m = 0; m < rows; ++m) {
+    for (int w = 0; w < width; ++w) acc[m][w] = V(0);
+  }
+  TransposedProduct<Panel, Cell, width, rows>(job, slot, step, head, phase_two ? split : 0,
+                                              phase_two ? Cell::gates : split, panel, acc);
+  FinishBackward<Panel, Cell, width, phase_two>(job, slot, rows, step, head, first_unit, acc);
+}
+
+template <class Panel, class Cell, int width, bool phase_two>
+void BackwardTiles(const DenseBackward<RealOf<Panel>>& job, const Panel* panels, const DensePart& part, Index slot_end,
+                   Index step) {
   const Index head_size = job.hidden / job.heads;
-  const Index units = width * Lanes<Real>::lanes;
+  const Index units = width * Lanes<RealOf<Panel>>::lanes;
   const Index blocks_per_head = (head_size + units - 1) / units;
   constexpr int gate_count = phase_two ? Cell::gates - FirstGroup<Cell>() : FirstGroup<Cell>();
   WalkBlocks(part, step, 1, [&](Index block, Index) HWY_ATTR {
     const Index head = block / blocks_per_head;
     const Index first_unit = block % blocks_per_head * units;
-    const Real* panel = panels + block * head_size * gate_count * units;
-    ForEachTile<MaxTileRows<Real, width>()>(part.slot_begin, slot_end, [&](auto rows, Index slot) HWY_ATTR {
-      BackwardTile<Real, Cell, width, decltype(rows)::value, phase_two>(job, slot, step, head, first_unit, panel);
+    const Panel* panel = panels + block * HeadStride<Panel>(head_size) * gate_count * units;
+    ForEachTile<MaxTileRows<Panel, width>()>(part.slot_begin, slot_end, [&](auto rows, Index slot) HWY_ATTR {
+      BackwardTile<Panel, Cell, width, decltype(rows)::value, phase_two>(job, slot, step, head, first_unit, panel);
     });
   });
 }
 
+/// There is another for panels whose products have a way of their own.
+template <class Panel, class Cell, int width, bool phase_two>
+void BackwardProduct(const DenseBackward<RealOf<Panel>>& job, const Panel* panels, const DensePart& part,
+                     Index slot_end, Index step) {
+  BackwardTiles<Panel, Cell, width, phase_two>(job, panels, part, slot_end, step);
+}
+
 /// The gates' gradients of a part at one step.
-template <class Real, class Cell>
-void BackwardGates(const DenseBackward<Real>& job, const DensePart& part, Index slot_end, Index step, Index units) {
-  constexpr Index lanes = Lanes<Real>::lanes;
+template <class Panel, class Cell>
+void BackwardGates(const DenseBackward<RealOf<Panel>>& job, const DensePart& part, Index slot_end, Index step,
+                   Index units) {
+  constexpr Index lanes = Lanes<RealOf<Panel>>::lanes;
   const Index head_size = job.hidden / job.heads;
   const Index blocks_per_head = (head_size + units - 1) / units;
-  const BackwardPointwise<Real, Cell> pointwise{job};
+  const BackwardPointwise<Panel, Cell> pointwise{job};
   for (Index slot = part.slot_begin; slot < slot_end; ++slot) {
     const Index cell = job.plan.cells.at(job.plan.row_of[slot], job.plan.time(slot, step));
     for (Index block = part.block_begin; block < part.block_end; ++block) {
       const Index head = block / blocks_per_head;
       const Index begin = block % blocks_per_head * units;
       for (Index unit = begin; unit < std::min(begin + units, head_size); unit += lanes) {
-        pointwise.gates({slot, step, cell, head * head_size + unit, std::min(lanes, head_size - unit)});
+        pointwise.gates({slot, step, cell, head * head_size + unit, std::min(lanes, head_size - unit), head, unit});
       }
     }
   }
 }
 
-template <class Real, class Cell, int width>
-void BackwardSteps(const DenseBackward<Real>& job, const DensePart& part) {
+template <class Panel, class Cell, int width>
+void BackwardSteps(const DenseBackward<RealOf<Panel>>& job, const DensePart& part) {
   constexpr int split = FirstGroup<Cell>();
   const Index head_size = job.hidden / job.heads;
-  const Index units = width * Lanes<Real>::lanes;
+  const Index units = width * Lanes<RealOf<Panel>>::lanes;
   const Index blocks = (head_size + units - 1) / units * job.heads;
-  const Real* second_panels = job.packed + blocks * head_size * split * units;
+  const Panel* const panels = reinterpret_cast<const Panel*>(job.packed);
+  const Panel* const second_panels = panels + blocks * HeadStride<Panel>(head_size) * split * units;
+  PanelUse<Panel> use;
+  use.set_rows(part.slot_end - part.slot_begin);
   const auto wait = [&] {
     if (part.barrier != nullptr) part.barrier->wait();
   };
   Index slot_end = part.slot_begin;
   for (Index step = job.plan.length[part.slot_begin] - 1; step >= 0; --step) {
     while (slot_end < part.slot_end && job.plan.length[slot_end] > step) ++slot_end;
-    BackwardGates<Real, Cell>(job, part, slot_end, step, units);
+    BackwardGates<Panel, Cell>(job, part, slot_end, step, units);
     wait();
     if constexpr (Cell::phases == 2) {
-      BackwardProduct<Real, Cell, width, true>(job, second_panels, part, slot_end, step);
+      BackwardProduct<Panel, Cell, width, true>(job, second_panels, part, slot_end, step);
       wait();
     }
-    BackwardProduct<Real, Cell, width, false>(job, job.packed, part, slot_end, step);
+    BackwardProduct<Panel, Cell, width, false>(job, panels, part, slot_end, step);
   }
 }
 
-template <class Real, class Cell>
-void RunDenseBackward(const DenseBackward<Real>& job, const DensePart& part) {
+template <class Panel, class Cell>
+void RunDenseBackward(const DenseBackward<RealOf<Panel>>& job, const DensePart& part) {
   if (part.slot_begin >= part.slot_end) return;
-  const int width = BlockVectors<Real>(1, job.hidden / job.heads);
-  if (width == 1) return BackwardSteps<Real, Cell, 1>(job, part);
-  if (width == 2) return BackwardSteps<Real, Cell, 2>(job, part);
-  return BackwardSteps<Real, Cell, 4>(job, part);
+  const int width = BlockVectors<RealOf<Panel>>(1, job.hidden / job.heads);
+  if (width == 1) return BackwardSteps<Panel, Cell, 1>(job, part);
+  if (width == 2) return BackwardSteps<Panel, Cell, 2>(job, part);
+  return BackwardSteps<Panel, Cell, 4>(job, part);
 }
 
-template <class Real, class Cell>
+template <class Panel, class Cell>
 PanelShape BackwardPanels(Index hidden, Index heads) {
   const Index head_size = hidden / heads;
-  return ShapeOfPanels<Real>(1, Cell::gates * head_size, head_size, heads);
+  PanelShape shape = ShapeOfPanels<Panel>(1, head_size, head_size, heads);
+  shape.size = PanelReals<Panel>(shape.blocks * shape.units * HeadStride<Panel>(head_size) * Cell::gates);
+  return shape;
 }
 
-template <class Real, class Cell>
-void PackBackward(Index hidden, Index heads, const Real* weight_hh, Real* packed) {
+template <class Panel, class Cell>
+void PackBackward(Index hidden, Index heads, const RealOf<Panel>* weight_hh, RealOf<Panel>* packed) {
   constexpr int split = FirstGroup<Cell>();
-  const Index size = hidden / heads;
-  const PanelShape shape = ShapeOfPanels<Real>(1, size, size, heads);
-  const auto fill = [&](int first_gate, int count) {
-    packed = FillPanels(shape, 1, count * size, size, heads, packed, [&](Index head, int, Index k, Index unit) {
-      return weight_hh[((head * Cell::gates + first_gate) * size + k) * size + unit];
+  const Index size = hidden / heads, inputs = HeadStride<Panel>(size);
+  const PanelShape shape = ShapeOfPanels<Panel>(1, size, size, heads);
+  const auto fill = [&](int first_gate, int count, Panel* panels) {
+    return FillPanels(shape, 1, count * inputs, size, heads, panels, [&](Index head, int, Index k, Index unit) {
+      const Index gate = first_gate + k / inputs, from = k % inputs;
+      return from < size ? weight_hh[((head * Cell::gates + gate) * size + from) * size + unit] : RealOf<Panel>(0);
     });
   };
-  fill(0, split);
-  if constexpr (Cell::phases == 2) fill(split, Cell::gates - split);
+  Panel* second = fill(0, split, reinterpret_cast<Panel*>(packed));
+  if constexpr (Cell::phases == 2) fill(split, Cell::gates - split, second);
+}
+
+template <class Panel, class Cell>
+void FillDenseBackwardCell(CellKernels<RealOf<Panel>>& kernels) {
+  if constexpr (RoundsOperands<Panel>) kernels.rounded_gradients = &PanelInputs<Panel>;
+  kernels.backward_panels = &BackwardPanels<Panel, Cell>;
+  kernels.pack_backward = &PackBackward<Panel, Cell>;
+  kernels.dense_backward = &RunDenseBackward<Panel, Cell>;
+}
+
+template <class Panel>
+void FillDenseBackwardAs(int cell, CellKernels<RealOf<Panel>>& kernels) {
+  int index = 0;
+#define PENSTOCK_FILL(Cell) \
+  if (index++ == cell) FillDenseBackwardCell<Panel, Cell>(kernels);
+  PENSTOCK_DENSE_CELLS(PENSTOCK_FILL)
+#undef PENSTOCK_FILL
 }

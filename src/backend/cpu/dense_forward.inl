@@ -1,120 +1,158 @@
 // Forward engine of dense cells. The recurrent product of a tile (rows x one unit block x all gates) stays in
 // registers and goes straight through the gates: nothing but wx is read and nothing but results is written.
 
-/// One vector of units of one slot at one step: which elements they are in every buffer.
+/// One vector of units of one row at one step.
+template <class Real>
 struct Site {
-  Index slot, step, cell, unit, count;
+  const RowPlace<Real>& row;
+  Index unit, count;
+  Index operand;  // of [heads, inputs], where operands are rounded
 };
 
-template <class Real, class Cell>
+template <class Panel, class Cell>
 struct ForwardPointwise {
+  using Real = RealOf<Panel>;
   using L = Lanes<Real>;
   using V = typename L::V;
+  using At = Site<Real>;
   static constexpr int G = Cell::gates, S = Cell::states, N = Cell::saved;
-  const DenseForward<Real>& job;
+  Index hidden, state;  // H, B * H
 
   /// The input product where it was made beforehand.
   template <int first, int count>
-  HWY_INLINE void load_gates(const Site& at, V (&wx)[G]) const {
-    const Real* row = job.wx + job.wx_row(at.slot, at.step) * G * job.hidden + at.unit;
-    for (int g = first; g < first + count; ++g) wx[g] = L::load(row + g * job.hidden, at.count);
+  HWY_INLINE void load_gates(const At& at, V (&wx)[G]) const {
+    for (int g = first; g < first + count; ++g) wx[g] = L::load(at.row.wx + g * hidden + at.unit, at.count);
   }
 
-  HWY_INLINE void load_state(const Site& at, V (&prev)[S]) const {
-    prev[0] = L::load(job.h[at.step & 1] + at.slot * job.hidden + at.unit, at.count);
-    for (int k = 1; k < S; ++k) prev[k] = L::load(other_state(at, k), at.count);
+  HWY_INLINE void load_state(const At& at, V (&prev)[S]) const {
+    prev[0] = L::load(at.row.h + at.unit, at.count);
+    for (int k = 1; k < S; ++k) prev[k] = L::load(at.row.others + (k - 1) * state + at.unit, at.count);
   }
 
-  HWY_INLINE Real* other_state(const Site& at, int k) const {
-    return job.state + ((k - 1) * job.plan.rows + at.slot) * job.hidden + at.unit;
-  }
-
-  HWY_INLINE Real* between(const Site& at, int i) const {
-    return job.between + (at.slot * N + i) * job.hidden + at.unit;
+  /// What the next product multiplies is kept rounded too, where it is multiplied so.
+  HWY_INLINE void round_operand(const At& at, V value, std::uint16_t* row) const {
+    if constexpr (RoundsOperands<Panel>) StoreRounded(value, row + at.operand, at.count);
   }
 
   /// Writes the output, what training needs, and the state for the next step, cleared if a reset comes before it.
-  HWY_INLINE void finish(const Site& at, const V (&prev)[S], const V (&next)[S], const V (&save)[N]) const {
-    const RowPlan& plan = job.plan;
-    const Index row = plan.row_of[at.slot];
-    L::store(next[0], job.y + job.y_map.at(row, plan.time(at.slot, at.step)) + at.unit, at.count);
-    if (job.saved != nullptr) {
-      for (int i = 0; i < N; ++i) L::store(save[i], job.saved + (at.cell * N + i) * job.hidden + at.unit, at.count);
-      for (int k = 0; k < S; ++k) L::store(prev[k], job.prev + (at.cell * S + k) * job.hidden + at.unit, at.count);
+  HWY_INLINE void finish(const At& at, const V (&prev)[S], const V (&next)[S], const V (&save)[N]) const {
+    const RowPlace<Real>& row = at.row;
+    L::store(next[0], row.y + at.unit, at.count);
+    if (row.saved != nullptr) {
+      for (int i = 0; i < N; ++i) L::store(save[i], row.saved + i * hidden + at.unit, at.count);
+      for (int k = 0; k < S; ++k) L::store(prev[k], row.prev + k * hidden + at.unit, at.count);
     }
-    if (at.step + 1 == plan.length[at.slot]) {
-      for (int k = 0; k < S; ++k) {
-        L::store(next[k], job.last + (k * plan.rows + at.slot) * job.hidden + at.unit, at.count);
-      }
-      return;
+    const V zero(0), h = row.clear ? zero : next[0];
+    L::store(h, row.next_h + at.unit, at.count);
+    round_operand(at, h, row.rounded);
+    for (int k = 1; k < S; ++k) {
+      L::store(row.clear ? zero : next[k], row.next_others + (k - 1) * state + at.unit, at.count);
     }
-    const bool clear = plan.resets(at.slot, at.step + 1);
-    const V zero(0);
-    L::store(clear ? zero : next[0], job.h[(at.step + 1) & 1] + at.slot * job.hidden + at.unit, at.count);
-    for (int k = 1; k < S; ++k) L::store(clear ? zero : next[k], other_state(at, k), at.count);
   }
 
-  HWY_INLINE void single_phase(const Site& at, const V (&wx)[G], const V (&rh)[G]) const {
+  HWY_INLINE void single_phase(const At& at, const V (&wx)[G], const V (&rh)[G]) const {
     V prev[S], next[S], save[N];
     load_state(at, prev);
     Cell::forward(wx, rh, prev, next, save);
     finish(at, prev, next, save);
   }
 
-  HWY_INLINE void first_phase(const Site& at, const V (&wx)[G], const V (&rh)[G]) const {
+  HWY_INLINE void first_phase(const At& at, const V (&wx)[G], const V (&rh)[G]) const {
     V prev[S], save[N], operand;
     load_state(at, prev);
     Cell::forward_first(wx, rh, prev, operand, save);
-    L::store(operand, job.operand + at.slot * job.hidden + at.unit, at.count);
-    for (int i = 0; i < Cell::first_gates; ++i) L::store(save[i], between(at, i), at.count);
+    L::store(operand, at.row.operand + at.unit, at.count);
+    round_operand(at, operand, at.row.rounded_operand);
+    for (int i = 0; i < Cell::first_gates; ++i) L::store(save[i], at.row.between + i * hidden + at.unit, at.count);
   }
 
-  HWY_INLINE void second_phase(const Site& at, const V (&wx)[G], const V (&rh)[G]) const {
+  HWY_INLINE void second_phase(const At& at, const V (&wx)[G], const V (&rh)[G]) const {
     V prev[S], next[S], save[N];
     load_state(at, prev);
-    for (int i = 0; i < Cell::first_gates; ++i) save[i] = L::load(between(at, i), at.count);
+    for (int i = 0; i < Cell::first_gates; ++i) save[i] = L::load(at.row.between + i * hidden + at.unit, at.count);
     Cell::forward_second(wx, rh, prev, next, save);
     finish(at, prev, next, save);
   }
 };
 
+/// Fills in where the rows of a part are at a step.
+template <class Panel, class Cell>
+void PlaceRows(const DenseForward<RealOf<Panel>>& job, const DensePart& part, Index slot_end, Index step,
+               RowPlace<RealOf<Panel>>* places) {
+  using Real = RealOf<Panel>;
+  const RowPlan& plan = job.plan;
+  const Index H = job.hidden, state = plan.rows * H;
+  const Index rounded = RoundsOperands<Panel> ? job.heads * HeadStride<Panel>(H / job.heads) : 0;
+  for (Index slot = part.slot_begin; slot < slot_end; ++slot) {
+    const Index row = plan.row_of[slot], time = plan.time(slot, step), offset = slot * H;
+    const bool ends = step + 1 == plan.length[slot];
+    RowPlace<Real>& place = places[slot];
+    place.wx = job.wx == nullptr ? nullptr : job.wx + job.wx_row(slot, step) * Cell::gates * H;
+    place.h = job.h[step & 1] + offset;
+    place.others = job.state + offset;
+    place.y = job.y + job.y_map.at(row, time);
+    place.next_h = ends ? job.last + offset : job.h[(step + 1) & 1] + offset;
+    place.next_others = ends ? job.last + state + offset : job.state + offset;
+    place.clear = !ends && plan.resets(slot, step + 1);
+    if (job.saved != nullptr) {
+      const Index cell = plan.cells.at(row, time);
+      place.saved = job.saved + cell * Cell::saved * H;
+      place.prev = job.prev + cell * Cell::states * H;
+    } else {
+      place.saved = place.prev = nullptr;
+    }
+    if constexpr (Cell::phases == 2) {
+      place.operand = job.operand + offset;
+      place.between = job.between + offset * Cell::saved;
+    }
+    if constexpr (RoundsOperands<Panel>) {
+      place.rounded = job.rounded.h[(step + 1) & 1] + slot * rounded;
+      if constexpr (Cell::phases == 2) place.rounded_operand = job.rounded.operand + slot * rounded;
+    }
+  }
+}
+
 /// Gates [first, first + count) of a cell and how they are computed: from which operand, through which panels.
-template <class Panel>
+template <class Panel, class Operand = OperandOf<Panel>>
 struct GateGroup {
-  const RealOf<Panel>* operand;  // [B, H] in slot order
+  const Operand* operand;  // [B, H] or, rounded, [B, heads, inputs] in slot order
   const Panel* panels;
   const Panel* input_panels;
 };
 
 /// Where a tile begins: units counted within their head.
+template <class Real>
 struct TilePlace {
-  Index slot, step, head, first_unit;
+  const RowPlace<Real>* rows;  // from the first slot on
+  Index head, first_unit;
 };
 
 /// The gates of a tile's parts, of_input and of_state [parts][gate_count * width]. A function of its own, so that it is
 /// compiled once and not for every size of a tile.
-template <class Real, class Cell, int first_gate, int gate_count, int width>
-HWY_NOINLINE void TileGates(const DenseForward<Real>& job, const TilePlace& place, int rows, int blocks,
-                            const typename Lanes<Real>::V* of_input, const typename Lanes<Real>::V* of_state) {
-  using L = Lanes<Real>;
+template <class Panel, class Cell, int first_gate, int gate_count, int width>
+HWY_NOINLINE void TileGates(const DenseForward<RealOf<Panel>>& job, const TilePlace<RealOf<Panel>>& place, int rows,
+                            int blocks, const typename Lanes<RealOf<Panel>>::V* of_input,
+                            const typename Lanes<RealOf<Panel>>::V* of_state) {
+  using L = Lanes<RealOf<Panel>>;
   using V = typename L::V;
-  const ForwardPointwise<Real, Cell> pointwise{job};
   const Index head_size = job.hidden / job.heads;
+  const Index head_unit = place.head * head_size, head_operand = place.head * HeadStride<Panel>(head_size);
+  const ForwardPointwise<Panel, Cell> pointwise{job.hidden, job.plan.rows * job.hidden};
+  const bool input_is_there = job.wx != nullptr;
   for (int p = 0; p < rows * blocks; ++p, of_input += gate_count * width, of_state += gate_count * width) {
-    const Index slot = rows > 1 ? place.slot + p : place.slot;
+    const RowPlace<RealOf<Panel>>& row = place.rows[rows > 1 ? p : 0];
     const Index first_unit = blocks > 1 ? place.first_unit + p * width * L::lanes : place.first_unit;
-    const Index cell = job.plan.cells.at(job.plan.row_of[slot], job.plan.time(slot, place.step));
     for (int w = 0; w < width; ++w) {
       const Index unit = first_unit + w * L::lanes;
       const Index count = std::min<Index>(L::lanes, head_size - unit);
       if (count <= 0) break;
-      const Site at{slot, place.step, cell, place.head * head_size + unit, count};
+      const Site<RealOf<Panel>> at{row, head_unit + unit, count, head_operand + unit};
       V wx[Cell::gates], rh[Cell::gates];
       if constexpr (Cell::phases == 2) {  // the gates of the other phase
         for (int g = 0; g < Cell::gates; ++g) wx[g] = rh[g] = V(0);
       }
       for (int g = 0; g < gate_count; ++g) rh[first_gate + g] = of_state[g * width + w];
-      if (job.wx != nullptr) {
+      if (input_is_there) {
         pointwise.template load_gates<first_gate, gate_count>(at, wx);
       } else {
         for (int g = 0; g < gate_count; ++g) wx[first_gate + g] = of_input[g * width + w];
@@ -141,6 +179,7 @@ struct ForwardTile {
   static constexpr Index units = width * L::lanes;
   const DenseForward<Real>& job;
   const GateGroup<Panel>& group;
+  const RowPlace<Real>* places;        // in slot order
   Index slot, step, head, first_unit;  // of the first part
 
   HWY_INLINE Index head_size() const { return job.hidden / job.heads; }
@@ -157,10 +196,8 @@ struct ForwardTile {
   }
 
   HWY_INLINE void add_input(const Panel* panel, V (&acc)[parts][vectors]) const {
-    const Real* x[rows];
-    for (int m = 0; m < rows; ++m) {
-      x[m] = job.x + job.x_map.at(job.plan.row_of[slot + m], job.plan.time(slot + m, step));
-    }
+    const OperandOf<Panel>* x[rows];
+    for (int m = 0; m < rows; ++m) x[m] = InputRow<Panel>(job, slot + m, step);
     if constexpr (blocks > 1) {
       AccumulatePanels<Real, blocks, vectors>(x[0], job.input, panel,
                                               PanelInputs<Panel>(job.input) * gate_count * units, acc);
@@ -170,26 +207,25 @@ struct ForwardTile {
   }
 
   HWY_INLINE void add_recurrent(const Panel* panel, V (&acc)[parts][vectors]) const {
-    const Real* h = group.operand + slot * job.hidden + head * head_size();
+    const Index head_stride = HeadStride<Panel>(head_size()), stride = job.heads * head_stride;
+    const OperandOf<Panel>* h = group.operand + slot * stride + head * head_stride;
     if constexpr (blocks > 1) {
       AccumulatePanels<Real, blocks, vectors>(h, head_size(), panel,
                                               PanelInputs<Panel>(head_size()) * gate_count * units, acc);
     } else {
-      AccumulateRows<Real, rows, vectors>(h, job.hidden, head_size(), panel, acc);
+      AccumulateRows<Real, rows, vectors>(h, stride, head_size(), panel, acc);
     }
   }
 
   /// What lies here a line and there a line is asked for before the product, which takes longer than memory does.
   HWY_INLINE void fetch() const {
     for (int p = 0; p < parts; ++p) {
-      const Index its_slot = slot_of(p), unit = head * head_size() + unit_of(p);
-      const Index row = job.plan.row_of[its_slot];
-      const Real* y = job.y + job.y_map.at(row, job.plan.time(its_slot, step)) + unit;
-      for (int w = 0; w < width; ++w) hwy::Prefetch(y + w * L::lanes);
+      const RowPlace<Real>& row = places[slot_of(p)];
+      const Index unit = head * head_size() + unit_of(p);
+      for (int w = 0; w < width; ++w) hwy::Prefetch(row.y + unit + w * L::lanes);
       if (job.wx == nullptr) continue;
-      const Real* wx = job.wx + (job.wx_row(its_slot, step) * Cell::gates + first_gate) * job.hidden + unit;
-      for (int g = 0; g < gate_count; ++g) {
-        for (int w = 0; w < width; ++w) hwy::Prefetch(wx + g * job.hidden + w * L::lanes);
+      for (int g = first_gate; g < first_gate + gate_count; ++g) {
+        for (int w = 0; w < width; ++w) hwy::Prefetch(row.wx + g * job.hidden + unit + w * L::lanes);
       }
     }
   }
@@ -202,15 +238,15 @@ struct ForwardTile {
     if (job.wx == nullptr) add_input(input_panel, of_input);
     start(job.bias_hh, of_state);
     add_recurrent(panel, of_state);
-    TileGates<Real, Cell, first_gate, gate_count, width>(job, {slot, step, head, first_unit}, rows, blocks, of_input[0],
-                                                         of_state[0]);
+    TileGates<Panel, Cell, first_gate, gate_count, width>(job, {places + slot, head, first_unit}, rows, blocks,
+                                                          of_input[0], of_state[0]);
   }
 };
 
 /// All tiles of one part at one step for one group of gates.
 template <class Panel, class Cell, int first_gate, int gate_count, int width>
-void ForwardGroup(const DenseForward<RealOf<Panel>>& job, const GateGroup<Panel>& group, const DensePart& part,
-                  Index slot_end, Index step) {
+void ForwardTiles(const DenseForward<RealOf<Panel>>& job, const GateGroup<Panel>& group,
+                  const RowPlace<RealOf<Panel>>* places, const DensePart& part, Index slot_end, Index step) {
   using Real = RealOf<Panel>;
   constexpr int vectors = gate_count * width;
   constexpr Index units = width * Lanes<Real>::lanes;
@@ -218,7 +254,7 @@ void ForwardGroup(const DenseForward<RealOf<Panel>>& job, const GateGroup<Panel>
   const Index blocks_per_head = (head_size + units - 1) / units;
   const auto run = [&](auto rows, auto blocks, Index slot, Index block) HWY_ATTR {
     ForwardTile<Panel, Cell, first_gate, gate_count, width, decltype(rows)::value, decltype(blocks)::value>{
-        job, group, slot, step, block / blocks_per_head, block % blocks_per_head * units}
+        job, group, places, slot, step, block / blocks_per_head, block % blocks_per_head * units}
         .run(group.panels + block * PanelInputs<Panel>(head_size) * gate_count * units,
              group.input_panels + block * PanelInputs<Panel>(job.input) * gate_count * units);
   };
@@ -232,6 +268,43 @@ void ForwardGroup(const DenseForward<RealOf<Panel>>& job, const GateGroup<Panel>
   });
 }
 
+/// There is another for panels whose products have a way of their own.
+template <class Panel, class Cell, int first_gate, int gate_count, int width>
+void ForwardGroup(const DenseForward<RealOf<Panel>>& job, const GateGroup<Panel>& group,
+                  const RowPlace<RealOf<Panel>>* places, const DensePart& part, Index slot_end, Index step) {
+  ForwardTiles<Panel, Cell, first_gate, gate_count, width>(job, group, places, part, slot_end, step);
+}
+
+/// The operand of the products of a step: of the first group of gates, or of the second.
+template <class Panel>
+const OperandOf<Panel>* StateOperand(const DenseForward<RealOf<Panel>>& job, Index step) {
+  if constexpr (RoundsOperands<Panel>) {
+    return job.rounded.h[step & 1];
+  } else {
+    return job.h[step & 1];
+  }
+}
+template <class Panel>
+const OperandOf<Panel>* SecondOperand(const DenseForward<RealOf<Panel>>& job) {
+  if constexpr (RoundsOperands<Panel>) {
+    return job.rounded.operand;
+  } else {
+    return job.operand;
+  }
+}
+
+/// Rounds the states that enter the first step.
+template <class Panel>
+void RoundStates(const DenseForward<RealOf<Panel>>& job, const DensePart& part) {
+  const Index head_size = job.hidden / job.heads, inputs = HeadStride<Panel>(head_size);
+  for (Index slot = part.slot_begin + part.member; slot < part.slot_end; slot += part.members) {
+    for (Index head = 0; head < job.heads; ++head) {
+      RoundRow(job.h[0] + slot * job.hidden + head * head_size, head_size, inputs,
+               job.rounded.h[0] + (slot * job.heads + head) * inputs);
+    }
+  }
+}
+
 template <class Panel, class Cell, int width>
 void ForwardSteps(const DenseForward<RealOf<Panel>>& job, const DensePart& part) {
   constexpr int first = FirstGroup<Cell>();
@@ -242,21 +315,34 @@ void ForwardSteps(const DenseForward<RealOf<Panel>>& job, const DensePart& part)
   const Panel* const input_panels = reinterpret_cast<const Panel*>(job.packed_input);
   const Panel* const second_panels = panels + blocks * PanelInputs<Panel>(head_size) * first * units;
   const Panel* const second_input_panels = input_panels + blocks * PanelInputs<Panel>(job.input) * first * units;
+  const Index steps = job.plan.length[part.slot_begin];
+  RowPlace<RealOf<Panel>>* const places = job.places + part.member * job.plan.rows;
+  PanelUse<Panel> use;
+  use.set_rows(part.slot_end - part.slot_begin);
+  if constexpr (RoundsOperands<Panel>) RoundStates<Panel>(job, part);
   Index slot_end = part.slot_end;
-  for (Index step = 0; step < job.plan.length[part.slot_begin]; ++step) {
+  for (Index step = 0; step < steps; ++step) {
     while (job.plan.length[slot_end - 1] <= step) --slot_end;
+    if constexpr (RoundsOperands<Panel>) {
+      if (step % job.piece == 0) RoundPiece<Panel>(job, part, step, std::min(step + job.piece, steps));
+    }
     if (job.wx != nullptr && step % job.piece == 0) {
-      const Index end = std::min(step + job.piece, job.plan.length[part.slot_begin]);
+      const Index end = std::min(step + job.piece, steps);
+      use.set_rows((part.slot_end - part.slot_begin) * (end - step));
       InputProduct<Panel, Cell, 0, first, width>(job, input_panels, part, step, end);
       if constexpr (Cell::phases == 2) {
         InputProduct<Panel, Cell, first, Cell::gates - first, width>(job, second_input_panels, part, step, end);
       }
+      use.set_rows(part.slot_end - part.slot_begin);
     }
-    ForwardGroup<Panel, Cell, 0, first, width>(job, {job.h[step & 1], panels, input_panels}, part, slot_end, step);
+    PlaceRows<Panel, Cell>(job, part, slot_end, step, places);
+    ForwardGroup<Panel, Cell, 0, first, width>(
+        job, GateGroup<Panel>{StateOperand<Panel>(job, step), panels, input_panels}, places, part, slot_end, step);
     if constexpr (Cell::phases == 2) {
       if (part.barrier != nullptr) part.barrier->wait();
       ForwardGroup<Panel, Cell, first, Cell::gates - first, width>(
-          job, {job.operand, second_panels, second_input_panels}, part, slot_end, step);
+          job, GateGroup<Panel>{SecondOperand<Panel>(job), second_panels, second_input_panels}, places, part, slot_end,
+          step);
     }
     if (part.barrier != nullptr) part.barrier->wait();
   }

@@ -27,6 +27,29 @@ HWY_INLINE void LoadBias(const Real* bias, Index hidden, Index head_size, Index 
   }
 }
 
+/// Where the product finds the input of a step.
+template <class Panel>
+HWY_INLINE const OperandOf<Panel>* InputRow(const DenseForward<RealOf<Panel>>& job, Index slot, Index step) {
+  if constexpr (RoundsOperands<Panel>) {
+    return job.rounded.x + job.rounded_row(slot, step) * PanelInputs<Panel>(job.input);
+  } else {
+    return job.x + job.x_map.at(job.plan.row_of[slot], job.plan.time(slot, step));
+  }
+}
+
+/// Rounds the inputs of steps [begin, end) for all who share the slots of a part.
+template <class Panel>
+void RoundPiece(const DenseForward<RealOf<Panel>>& job, const DensePart& part, Index begin, Index end) {
+  for (Index slot = part.slot_begin + part.member; slot < part.slot_end; slot += part.members) {
+    for (Index step = begin; step < std::min(end, job.plan.length[slot]); ++step) {
+      const RealOf<Panel>* x = job.x + job.x_map.at(job.plan.row_of[slot], job.plan.time(slot, step));
+      const Index inputs = PanelInputs<Panel>(job.input);
+      RoundRow(x, job.input, inputs, job.rounded.x + job.rounded_row(slot, step) * inputs);
+    }
+  }
+  if (part.barrier != nullptr) part.barrier->wait();
+}
+
 /// `rows` steps of one slot, or one step of `rows` slots.
 template <class Panel, class Cell, int first_gate, int gate_count, int width>
 struct InputTile {
@@ -41,12 +64,12 @@ struct InputTile {
   template <int rows>
   HWY_INLINE void run(Index slot, Index step, bool along_steps) const {
     const Index head_size = job.hidden / job.heads;
-    const Real* x[rows];
+    const OperandOf<Panel>* x[rows];
     Real* wx[rows];
     V acc[rows][vectors];
     for (int m = 0; m < rows; ++m) {
       const Index s = along_steps ? slot : slot + m, t = along_steps ? step + m : step;
-      x[m] = job.x + job.x_map.at(job.plan.row_of[s], job.plan.time(s, t));
+      x[m] = InputRow<Panel>(job, s, t);
       wx[m] = job.wx + (job.wx_row(s, t) * Cell::gates + first_gate) * job.hidden + head * head_size + first_unit;
     }
     LoadBias<Real, first_gate, gate_count, width>(job.bias_ih, job.hidden, head_size, head, first_unit, acc[0]);
@@ -74,7 +97,7 @@ void InputProduct(const DenseForward<RealOf<Panel>>& job, const Panel* panels, c
   constexpr Index units = width * Lanes<Real>::lanes;
   const RowPlan& plan = job.plan;
   const Index blocks_per_head = (job.hidden / job.heads + units - 1) / units;
-  const bool along_steps = end - begin >= part.slot_end - part.slot_begin;
+  const bool along_steps = job.along_steps();
   for (Index block = part.block_begin; block < part.block_end; ++block) {
     const InputTile<Panel, Cell, first_gate, gate_count, width> tile{
         job, block / blocks_per_head, block % blocks_per_head * units,

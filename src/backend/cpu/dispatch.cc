@@ -4,6 +4,12 @@
 
 #include <hwy/highway.h>
 
+#if HWY_ARCH_X86 && defined(__linux__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
 #include <atomic>
 #include <cstdlib>
 #include <string>
@@ -14,13 +20,32 @@
 namespace penstock::cpu {
 namespace {
 
+/// Whether the chip has AMX for bfloat16 and the system lets this process use it, which has to be asked for once.
+bool amx_is_granted() {
+#if HWY_ARCH_X86 && defined(__linux__)
+  static const bool granted = [] {
+    constexpr unsigned bf16 = 1u << 22, tile = 1u << 24;
+    constexpr int request_permission = 0x1023, tile_data = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+    unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+    if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0) return false;
+    return (edx & bf16) != 0 && (edx & tile) != 0 && has_bf16_products() &&
+           syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
+  }();
+  return granted;
+#else
+  return false;
+#endif
+}
+
 struct Isa {
   std::string_view name;
   std::int64_t targets;
+  bool tiles = false;  // for products of bfloat16 alone: all else runs as without
 };
 
 #if HWY_ARCH_X86
-constexpr Isa kIsas[] = {{"avx512", HWY_AVX3}, {"avx2", HWY_AVX2}, {"baseline", HWY_STATIC_TARGET}};
+constexpr Isa kIsas[] = {
+    {"amx", HWY_AVX3, true}, {"avx512", HWY_AVX3}, {"avx2", HWY_AVX2}, {"baseline", HWY_STATIC_TARGET}};
 #else
 constexpr Isa kIsas[] = {{"neon", HWY_STATIC_TARGET}};
 #endif
@@ -31,14 +56,18 @@ std::int64_t chip_targets() {
   return targets;
 }
 
+bool available(const Isa& isa) { return (isa.targets & chip_targets()) != 0 && (!isa.tiles || amx_is_granted()); }
+
 std::atomic<unsigned> generation{0};
+std::atomic<bool> tiles_in_use{false};
 
 void select(std::string_view name) {
   std::string known;
   for (const Isa& isa : kIsas) {
-    if ((isa.targets & chip_targets()) == 0) continue;
+    if (!available(isa)) continue;
     if (isa.name == name) {
       hwy::SetSupportedTargetsForTest(isa.targets);
+      tiles_in_use = isa.tiles;
       return;
     }
     known += (known.empty() ? "" : ", ") + std::string(isa.name);
@@ -50,6 +79,7 @@ void select(std::string_view name) {
 void read_environment() {
   static const bool done = [] {
     chip_targets();
+    tiles_in_use = available(kIsas[0]) && kIsas[0].tiles;
     const char* wanted = std::getenv("PENSTOCK_ISA");
     if (wanted != nullptr && *wanted != '\0') select(wanted);
     hwy::GetChosenTarget().Update(hwy::SupportedTargets());
@@ -63,7 +93,7 @@ void read_environment() {
 std::vector<std::string_view> available_isas() {
   std::vector<std::string_view> names;
   for (const Isa& isa : kIsas) {
-    if ((isa.targets & chip_targets()) != 0) names.push_back(isa.name);
+    if (available(isa)) names.push_back(isa.name);
   }
   return names;
 }
@@ -71,7 +101,7 @@ std::vector<std::string_view> available_isas() {
 std::string_view current_isa() {
   read_environment();
   for (const Isa& isa : kIsas) {
-    if ((isa.targets & hwy::SupportedTargets()) != 0) return isa.name;
+    if ((isa.targets & hwy::SupportedTargets()) != 0 && isa.tiles <= tiles_in_use) return isa.name;
   }
   return "baseline";
 }
@@ -94,8 +124,13 @@ bool has_bf16_products() {
 #endif
 }
 
+bool has_bf16_tiles() {
+  read_environment();
+  return tiles_in_use;
+}
+
 template <class Real>
-CellKernels<Real> cell_kernels(int cell, Precision precision) {
+CellKernels<Real> cell_kernels(int cell, Precision precision, bool exact) {
   read_environment();
   CellKernels<Real> kernels;
   FillDenseForward(cell, kernels);
@@ -103,7 +138,13 @@ CellKernels<Real> cell_kernels(int cell, Precision precision) {
   FillScan(cell, kernels);
   if (precision == Precision::full) return kernels;
   if constexpr (std::is_same_v<Real, float>) {
-    FillBf16(cell, precision, kernels);
+    const bool tiles = precision == Precision::bf16 && tiles_in_use && !exact;
+    if (tiles) {
+      FillBf16Tiles(cell, kernels);
+    } else {
+      FillBf16(cell, precision, kernels);
+    }
+    if (!exact && kernels.rounded_inputs != nullptr) FillBf16Backward(cell, tiles, kernels);
   } else {
     fail(ErrorCode::unsupported, "precision must be full for layers in double, not {}", to_string(precision));
   }
@@ -134,8 +175,8 @@ ElementKernels<Real> element_kernels() {
   return kernels;
 }
 
-template CellKernels<float> cell_kernels<float>(int, Precision);
-template CellKernels<double> cell_kernels<double>(int, Precision);
+template CellKernels<float> cell_kernels<float>(int, Precision, bool);
+template CellKernels<double> cell_kernels<double>(int, Precision, bool);
 template CellKernels<float> given_kernels<float>(Given);
 template CellKernels<double> given_kernels<double>(Given);
 template ProductKernels<float> product_kernels<float>();

@@ -37,6 +37,35 @@ struct RowPlan {
   }
 };
 
+/// Operands of products in bfloat16: rounded once, then read for every block of units. Rows of inputs and of each head
+/// are filled up with zeros to what CellKernels::rounded_inputs() says. Behind the last row there is room for
+/// kRoundedRows more, which tiles read and throw away.
+struct RoundedOperands {
+  std::uint16_t* x = nullptr;                // [piece * B, inputs]
+  std::uint16_t* h[2] = {nullptr, nullptr};  // [B, heads, inputs] of DenseForward::h
+  std::uint16_t* operand = nullptr;          // [B, heads, inputs] of DenseForward::operand
+};
+constexpr Index kRoundedRows = 15;
+
+/// Where a row is at one step: unit 0 in every buffer that its gates touch. Worked out once a step, for all blocks of
+/// units.
+template <class Real>
+struct RowPlace {
+  const Real* wx = nullptr;          // [G, H], or null
+  const Real* h = nullptr;           // [H]: state 0 entering the step
+  const Real* others = nullptr;      // the other states, each [H], B * H apart
+  Real* y = nullptr;                 // [H]
+  Real* next_h = nullptr;            // [H]: where state 0 leaves to
+  Real* next_others = nullptr;       // the other states, as above
+  Real* saved = nullptr;             // [N, H], or null in inference
+  Real* prev = nullptr;              // [S, H], or null in inference
+  Real* operand = nullptr;           // [H], two-phase cells
+  Real* between = nullptr;           // [N, H], two-phase cells
+  std::uint16_t* rounded = nullptr;  // [heads, inputs] of next_h, where operands are rounded
+  std::uint16_t* rounded_operand = nullptr;
+  bool clear = false;  // the state is zero before the next step
+};
+
 /// A dense cell over a batch, forward. The input product is made for a piece of the sequence at a time, or step by step
 /// on the way.
 template <class Real>
@@ -54,16 +83,24 @@ struct DenseForward {
   const Real* packed = nullptr;        // recurrent panels, see panel.inl
   Real* y = nullptr;                   // output, at y_map
   RowMap y_map;
-  Real* h[2] = {nullptr, nullptr};  // [B, H] in slot order: state 0 entering an even and an odd step
-  Real* state = nullptr;            // [S - 1, B, H] in slot order: the other states, in place
-  Real* last = nullptr;             // [S, B, H] in slot order: states after the last step of each row
-  Real* operand = nullptr;          // [B, H] in slot order, two-phase cells: what the second product multiplies
-  Real* between = nullptr;          // [B, N, H] in slot order, two-phase cells: saved values from phase to phase
-  Real* saved = nullptr;            // [cells, N, H] or null in inference
-  Real* prev = nullptr;             // [cells, S, H] states entering each step, or null in inference
+  Real* h[2] = {nullptr, nullptr};   // [B, H] in slot order: state 0 entering an even and an odd step
+  Real* state = nullptr;             // [S - 1, B, H] in slot order: the other states, in place
+  Real* last = nullptr;              // [S, B, H] in slot order: states after the last step of each row
+  Real* operand = nullptr;           // [B, H] in slot order, two-phase cells: what the second product multiplies
+  Real* between = nullptr;           // [B, N, H] in slot order, two-phase cells: saved values from phase to phase
+  Real* saved = nullptr;             // [cells, N, H] or null in inference
+  Real* prev = nullptr;              // [cells, S, H] states entering each step, or null in inference
+  RoundedOperands rounded;           // where panels are multiplied with rounded operands
+  RowPlace<Real>* places = nullptr;  // [members of a part, B] in slot order, scratch
 
   /// The row of wx that belongs to a step of a slot.
   Index wx_row(Index slot, Index step) const { return step % piece * plan.rows + slot; }
+  /// Whether the steps of a slot follow each other in a tile of the input product, rather than the slots of a step.
+  bool along_steps() const { return piece >= plan.rows; }
+  /// The row of rounded.x: rows of a tile lie one after the other.
+  Index rounded_row(Index slot, Index step) const {
+    return along_steps() ? slot * piece + step % piece : wx_row(slot, step);
+  }
 };
 
 /// Most states a cell may have.
@@ -93,6 +130,17 @@ struct CellStep {
   Real* state[kMostStates] = {};   // [H] each
 };
 
+/// What a backward pass in bfloat16 leaves for the products over all steps, instead of floats, and multiplies itself.
+struct RoundedGradients {
+  std::uint16_t* dwx = nullptr;      // [cells, G, H]
+  std::uint16_t* drh = nullptr;      // [cells, G, H]; may be dwx itself where they are equal
+  std::uint16_t* h = nullptr;        // [cells, H]: state 0 entering each step
+  std::uint16_t* operand = nullptr;  // [cells, H], two-phase cells
+  /// [B + kRoundedRows, heads, G, inputs] in slot order: drh of an even and of an odd step, since who shares a slot may
+  /// be at the next step already.
+  std::uint16_t* step[2] = {nullptr, nullptr};
+};
+
 template <class Real>
 struct DenseBackward {
   RowPlan plan;
@@ -102,10 +150,11 @@ struct DenseBackward {
   const Real* prev = nullptr;    // [cells, S, H]
   const Real* dy = nullptr;      // at dy_map
   RowMap dy_map;
-  Real* dstate = nullptr;   // [S, B, H] in slot order: gradient of the states after (then before) a step
-  Real* dwx = nullptr;      // [cells, G, H]
-  Real* drh = nullptr;      // [cells, G, H]; may be dwx itself where they are equal
-  Real* operand = nullptr;  // [cells, H] two-phase cells: what the second product multiplied, written anew
+  Real* dstate = nullptr;    // [S, B, H] in slot order: gradient of the states after (then before) a step
+  Real* dwx = nullptr;       // [cells, G, H]
+  Real* drh = nullptr;       // [cells, G, H]; may be dwx itself where they are equal
+  Real* operand = nullptr;   // [cells, H] two-phase cells: what the second product multiplied, written anew
+  RoundedGradients rounded;  // instead of the last three, where panels are multiplied with rounded operands
 };
 
 /// A part of a dense job: slots and unit blocks of one member of a team. Members that share slots share a barrier.
@@ -113,6 +162,7 @@ struct DensePart {
   Index slot_begin = 0, slot_end = 0;
   Index block_begin = 0, block_end = 0;
   SpinBarrier* barrier = nullptr;
+  int member = 0, members = 1;  // of those who share the slots
 };
 
 /// A value for every step and channel: channel c of step t of a row is data[map.at(row, t) * scale + c].
@@ -174,14 +224,19 @@ struct ScanLayer {
   const Real* bias = nullptr;    // [G, H] or null
   Real* wx = nullptr;            // [cells, G, H], W x + bias, or null
   ChannelRows<Real> y;
-  Real* carry = nullptr;  // [B, H] in slot order: the state entering the part, then the one leaving it
+  Real* carry = nullptr;             // [B, H] in slot order: the state entering the part, then the one leaving it
+  std::uint16_t* rounded = nullptr;  // [threads, kScanSites + kRoundedRows, rounded_inputs()], scratch, or null
 };
+
+/// Steps of a scan layer whose inputs are used for all channels before going on: they stay in the second-level cache.
+constexpr Index kScanSites = 128;
 
 /// Steps [begin, end) of slots [slot_begin, slot_end) and vectors of channels [block_begin, block_end).
 struct ScanLayerPart {
   Index slot_begin = 0, slot_end = 0;
   Index begin = 0, end = 0;
   Index block_begin = 0, block_end = 0;
+  int thread = 0;  // whose scratch it may use
 };
 
 /// A piece of a scan layer's batch on its way back from the gates; layouts in scan_gradient.inl.
@@ -212,6 +267,8 @@ struct CellKernels {
   std::size_t (*step_panels)(Index input, Index hidden, Index heads) = nullptr;  // number of Reals
   void (*pack_step)(Index input, Index hidden, Index heads, const StepWeights<Real>& weights, Real* packed) = nullptr;
   void (*step)(const CellStep<Real>& job) = nullptr;
+  /// To how many inputs a row of rounded operands is filled up; null where panels are multiplied with Reals.
+  Index (*rounded_inputs)(Index inputs) = nullptr;
   // Dense cells.
   PanelShape (*forward_panels)(Index hidden, Index heads) = nullptr;
   PanelShape (*backward_panels)(Index hidden, Index heads) = nullptr;
@@ -221,6 +278,9 @@ struct CellKernels {
   void (*pack_dense_input)(Index input, Index hidden, Index heads, const Real* weight_ih, Real* packed) = nullptr;
   void (*dense_forward)(const DenseForward<Real>& job, const DensePart& part) = nullptr;
   void (*dense_backward)(const DenseBackward<Real>& job, const DensePart& part) = nullptr;
+  /// As rounded_inputs(), of the backward pass, whose gradients are rounded where this is not null; and how to round.
+  Index (*rounded_gradients)(Index inputs) = nullptr;
+  void (*round_row)(const Real* x, Index count, Index padded, std::uint16_t* rounded) = nullptr;
   // Scan cells. `carry` [H] is the state entering the part and then leaving it. The summaries give the part's effect on
   // any carry, carry' = gain * carry + offset, without writing outputs; gain and offset [H].
   Index lanes = 1;  // channels in a vector
@@ -269,8 +329,11 @@ void FillDenseBackward(int cell, CellKernels<float>& kernels);
 void FillDenseBackward(int cell, CellKernels<double>& kernels);
 void FillScan(int cell, CellKernels<float>& kernels);
 void FillScan(int cell, CellKernels<double>& kernels);
-/// Instead of the others' forward passes.
+/// Instead of the others' forward passes: for AVX-512 BF16 and anything else, and for AMX.
 void FillBf16(int cell, Precision precision, CellKernels<float>& kernels);
+void FillBf16Tiles(int cell, CellKernels<float>& kernels);
+/// Instead of the others' backward passes, for chips with AVX-512 BF16 or AMX.
+void FillBf16Backward(int cell, bool tiles, CellKernels<float>& kernels);
 void FillProducts(ProductKernels<float>& kernels);
 void FillProducts(ProductKernels<double>& kernels);
 void FillElements(ElementKernels<float>& kernels);
@@ -283,22 +346,25 @@ void FillGiven(Given given, CellKernels<double>& kernels);
 template <class Real>
 CellKernels<Real> given_kernels(Given given);
 
-/// Kernels of the instruction set in use, `cell` as numbered by the list of cells. Throws Error(unsupported) for a
-/// precision that there is not.
+/// Kernels of the instruction set in use, `cell` as numbered by the list of cells. Those for exact mode sum the
+/// products of a row in one order, whatever runs beside it, and have no rounded gradients. Throws Error(unsupported)
+/// for a precision that there is not.
 template <class Real>
-CellKernels<Real> cell_kernels(int cell, Precision precision = Precision::full);
+CellKernels<Real> cell_kernels(int cell, Precision precision = Precision::full, bool exact = true);
 template <class Real>
 ProductKernels<Real> product_kernels();
 template <class Real>
 ElementKernels<Real> element_kernels();
 
-/// Instruction sets that this build and this chip share, best first: "avx512", "avx2", "baseline" (or "neon").
+/// Instruction sets that this build and this chip share, best first: "amx", "avx512", "avx2", "baseline" (or "neon").
 std::vector<std::string_view> available_isas();
 std::string_view current_isa();
 /// Changes the set for kernels fetched from now on. Throws Error(unsupported) naming those there are.
 void use_isa(std::string_view name);
-/// Whether the chip multiplies bfloat16 by instructions that the set in use may be extended by (AVX-512 BF16).
+/// Whether the chip multiplies bfloat16 by instructions that AVX-512 may be extended by (AVX-512 BF16).
 bool has_bf16_products();
+/// Whether the set in use is "amx": AVX-512 whose products of bfloat16 are made tile by tile.
+bool has_bf16_tiles();
 /// Grows whenever use_isa() was called, so that packed weights can be told to be stale.
 unsigned isa_generation();
 

@@ -2,8 +2,9 @@
 // A panel covers one block of `lanes * width` output units for `gates` gates: for each k, gates x width vectors.
 // Columns beyond the units of a head are zero.
 
-// Panels hold floats or doubles, or weights rounded to bfloat16: an element of Bf16Weight is multiplied in float, one
-// of Bf16Product with what it multiplies rounded to bfloat16 too, two products at a time.
+// Panels hold floats or doubles, or weights rounded to bfloat16: an element of Bf16Weight is multiplied in float; one
+// of Bf16Product with operands rounded to bfloat16 too, two products at a time; one of Bf16Tile likewise by AMX, which
+// multiplies tiles of 16 rows x 32 inputs with tiles of 32 inputs x 16 units.
 
 struct Bf16Weight {
   std::uint16_t bits;
@@ -11,30 +12,52 @@ struct Bf16Weight {
 struct Bf16Product {
   std::uint16_t bits;
 };
+struct Bf16Tile {
+  std::uint16_t bits;
+};
 
 template <class Panel>
 struct PanelTraits {
   using Real = Panel;
-  static constexpr Index group = 1;  // inputs that lie side by side for each unit
+  using Operand = Panel;               // what the elements are multiplied with
+  static constexpr Index group = 1;    // inputs that lie side by side for each unit
+  static constexpr Index padding = 1;  // panels hold a multiple of so many inputs
 };
 template <>
 struct PanelTraits<Bf16Weight> {
   using Real = float;
-  static constexpr Index group = 2;
+  using Operand = float;
+  static constexpr Index group = 2, padding = 2;
 };
 template <>
-struct PanelTraits<Bf16Product> : PanelTraits<Bf16Weight> {};
+struct PanelTraits<Bf16Product> : PanelTraits<Bf16Weight> {
+  using Operand = std::uint16_t;
+};
+template <>
+struct PanelTraits<Bf16Tile> : PanelTraits<Bf16Product> {
+  static constexpr Index padding = 32;
+};
 
 template <class Panel>
 using RealOf = typename PanelTraits<Panel>::Real;
 template <class Panel>
+using OperandOf = typename PanelTraits<Panel>::Operand;
+template <class Panel>
 concept Rounded = PanelTraits<Panel>::group == 2;
+template <class Panel>
+concept RoundsOperands = !std::is_same_v<OperandOf<Panel>, RealOf<Panel>>;
 
-/// Inputs in a panel for `k_count` of them; what is added is zero.
+/// Inputs in a panel for `k_count` of them, and in a row of operands that were rounded for it; what is added is zero.
 template <class Panel>
 constexpr Index PanelInputs(Index k_count) {
-  constexpr Index group = PanelTraits<Panel>::group;
-  return (k_count + group - 1) / group * group;
+  constexpr Index padding = PanelTraits<Panel>::padding;
+  return (k_count + padding - 1) / padding * padding;
+}
+
+/// From one head's operands to the next head's.
+template <class Panel>
+constexpr Index HeadStride(Index head_size) {
+  return RoundsOperands<Panel> ? PanelInputs<Panel>(head_size) : head_size;
 }
 
 /// Reals that hold so many elements of panels.
@@ -43,6 +66,13 @@ constexpr std::size_t PanelReals(Index elements) {
   using Real = RealOf<Panel>;
   return (static_cast<std::size_t>(elements) * sizeof(Panel) + sizeof(Real) - 1) / sizeof(Real);
 }
+
+/// What products with such panels need of the processor for as long as it exists, which as a rule is nothing.
+template <class Panel>
+struct PanelUse {
+  /// From here on products have at most so many rows.
+  HWY_INLINE void set_rows(Index) {}
+};
 
 /// acc[m][v] += sum over k of a[m][k] * panel[k][v], one k after the other for every m alike, so that a row's result
 /// does not depend on how many rows are computed with it. Returns the panel's end. What lies `ahead` vectors ahead is
@@ -135,6 +165,7 @@ constexpr int MaxTileRows() {
   constexpr int rows = MaxStridedRows<RealOf<Panel>, vectors>();
   if constexpr (vectors < 3) return std::min(4, rows);
   if constexpr (std::is_same_v<Panel, Bf16Weight>) return std::min(2, rows);
+  if constexpr (std::is_same_v<Panel, Bf16Tile>) return 1;
   return std::min(8, rows);
 }
 
@@ -202,7 +233,7 @@ template <class Panel, class Element>
 inline Panel* FillPanel(Index first, Index units, int gates, Index k_count, Index head_size, Panel* packed,
                         const Element& element) {
   constexpr Index group = PanelTraits<Panel>::group;
-  for (Index k = 0; k < k_count; k += group) {
+  for (Index k = 0; k < PanelInputs<Panel>(k_count); k += group) {
     for (int gate = 0; gate < gates; ++gate) {
       for (Index u = first; u < first + units; ++u) {
         for (Index i = k; i < k + group; ++i) {

@@ -53,19 +53,27 @@ HWY_INLINE void AccumulatePanels(const float* a, Index k_count, const Bf16Weight
 
 #if PENSTOCK_BF16_PRODUCTS
 
-/// Inputs that are rounded before they are used: they stay in the first-level cache.
+/// Inputs that are rounded before they are used, where that was not done before: they stay in the first-level cache.
 constexpr Index kRoundedInputs = 256;
 
-/// To the nearest bfloat16; behind the last input comes a zero.
-HWY_INLINE void RoundInputs(const float* x, Index count, std::uint16_t* rounded) {
-  for (Index i = 0; i < count; i += Simd::lanes) {
-    const Simd v = Lanes<float>::load(x + i, std::min<Index>(Simd::lanes, count - i));
-    _mm256_storeu_epi16(rounded + i, reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(v.raw.raw)));
+/// To the nearest bfloat16.
+HWY_INLINE void StoreRounded(Simd v, std::uint16_t* rounded, Index count) {
+  const auto bits = reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(v.raw.raw));
+  if (count >= Simd::lanes) return _mm256_storeu_epi16(rounded, bits);
+  _mm256_mask_storeu_epi16(rounded, static_cast<__mmask16>((1u << count) - 1), bits);
+}
+
+/// A row of inputs, filled up with zeros.
+HWY_INLINE void RoundRow(const float* x, Index count, Index padded, std::uint16_t* rounded) {
+  for (Index i = 0; i < padded; i += Simd::lanes) {
+    const Index there = std::clamp<Index>(count - i, 0, Simd::lanes);
+    StoreRounded(Lanes<float>::load(x + i, there), rounded + i, std::min<Index>(Simd::lanes, padded - i));
   }
 }
 
 /// sum + the products of two inputs with their weights.
-HWY_INLINE Simd AddPair(const std::uint16_t* inputs, const Bf16Product* weights, Simd sum) {
+template <class Panel>
+requires RoundsOperands<Panel> HWY_INLINE Simd AddPair(const std::uint16_t* inputs, const Panel* weights, Simd sum) {
   std::int32_t pair = 0;
   std::memcpy(&pair, inputs, sizeof(pair));
   const auto x = reinterpret_cast<__m512bh>(_mm512_set1_epi32(pair));
@@ -73,47 +81,61 @@ HWY_INLINE Simd AddPair(const std::uint16_t* inputs, const Bf16Product* weights,
   return typename Simd::Raw{_mm512_dpbf16_ps(sum.raw.raw, x, b)};
 }
 
-template <class Real, int rows, int vectors>
-HWY_INLINE void AccumulatePanel(const float* const (&a)[rows], Index k_count, const Bf16Product* panel,
-                                Simd (&acc)[rows][vectors]) {
-  alignas(64) std::uint16_t rounded[rows][kRoundedInputs];
-  for (Index begin = 0; begin < k_count; begin += kRoundedInputs) {
-    const Index count = std::min(kRoundedInputs, k_count - begin);
-    for (int m = 0; m < rows; ++m) RoundInputs(a[m] + begin, count, rounded[m]);
-    for (Index k = 0; k < count; k += 2, panel += 2 * vectors * Simd::lanes) {
-      for (int m = 0; m < rows; ++m) {
-        for (int v = 0; v < vectors; ++v) {
-          acc[m][v] = AddPair(rounded[m] + k, panel + 2 * v * Simd::lanes, acc[m][v]);
-        }
+template <class Real, int rows, int vectors, class Panel>
+requires RoundsOperands<Panel> HWY_INLINE void AccumulatePanel(const std::uint16_t* const (&a)[rows], Index k_count,
+                                                               const Panel* panel, Simd (&acc)[rows][vectors]) {
+  for (Index k = 0; k < k_count; k += 2, panel += 2 * vectors * Simd::lanes) {
+    for (int m = 0; m < rows; ++m) {
+      for (int v = 0; v < vectors; ++v) acc[m][v] = AddPair(a[m] + k, panel + 2 * v * Simd::lanes, acc[m][v]);
+    }
+  }
+}
+
+template <class Real, int panels, int vectors, class Panel>
+requires RoundsOperands<Panel> HWY_INLINE void AccumulatePanels(const std::uint16_t* a, Index k_count,
+                                                                const Panel* panel, Index panel_size,
+                                                                Simd (&acc)[panels][vectors]) {
+  for (Index k = 0; k < k_count; k += 2, panel += 2 * vectors * Simd::lanes) {
+    for (int p = 0; p < panels; ++p) {
+      for (int v = 0; v < vectors; ++v) {
+        acc[p][v] = AddPair(a + k, panel + p * panel_size + 2 * v * Simd::lanes, acc[p][v]);
       }
     }
   }
 }
 
-template <class Real, int panels, int vectors>
-HWY_INLINE void AccumulatePanels(const float* a, Index k_count, const Bf16Product* panel, Index panel_size,
-                                 Simd (&acc)[panels][vectors]) {
+/// Operands that are floats still.
+template <class Real, int rows, int vectors, class Panel>
+requires RoundsOperands<Panel> HWY_INLINE void AccumulatePanel(const float* const (&a)[rows], Index k_count,
+                                                               const Panel* panel, Simd (&acc)[rows][vectors]) {
+  alignas(64) std::uint16_t rounded[rows][kRoundedInputs];
+  const std::uint16_t* row[rows];
+  for (int m = 0; m < rows; ++m) row[m] = rounded[m];
+  for (Index begin = 0; begin < k_count; begin += kRoundedInputs) {
+    const Index count = std::min(kRoundedInputs, k_count - begin);
+    for (int m = 0; m < rows; ++m) RoundRow(a[m] + begin, count, PanelInputs<Panel>(count), rounded[m]);
+    AccumulatePanel<Real, rows, vectors>(row, count, panel + begin * vectors * Simd::lanes, acc);
+  }
+}
+
+template <class Real, int panels, int vectors, class Panel>
+requires RoundsOperands<Panel> HWY_INLINE void AccumulatePanels(const float* a, Index k_count, const Panel* panel,
+                                                                Index panel_size, Simd (&acc)[panels][vectors]) {
   alignas(64) std::uint16_t rounded[kRoundedInputs];
   for (Index begin = 0; begin < k_count; begin += kRoundedInputs) {
     const Index count = std::min(kRoundedInputs, k_count - begin);
-    RoundInputs(a + begin, count, rounded);
-    for (Index k = 0; k < count; k += 2, panel += 2 * vectors * Simd::lanes) {
-      for (int p = 0; p < panels; ++p) {
-        for (int v = 0; v < vectors; ++v) {
-          acc[p][v] = AddPair(rounded + k, panel + p * panel_size + 2 * v * Simd::lanes, acc[p][v]);
-        }
-      }
-    }
+    RoundRow(a + begin, count, PanelInputs<Panel>(count), rounded);
+    AccumulatePanels<Real, panels, vectors>(rounded, count, panel + begin * vectors * Simd::lanes, panel_size, acc);
   }
 }
 
 #endif  // PENSTOCK_BF16_PRODUCTS
 
 /// Rows that lie `stride` apart.
-template <class Real, int rows, int vectors, Rounded Panel>
-HWY_INLINE void AccumulateRows(const float* a, Index stride, Index k_count, const Panel* panel,
+template <class Real, int rows, int vectors, Rounded Panel, class Operand>
+HWY_INLINE void AccumulateRows(const Operand* a, Index stride, Index k_count, const Panel* panel,
                                Simd (&acc)[rows][vectors]) {
-  const float* row[rows];
+  const Operand* row[rows];
   for (int m = 0; m < rows; ++m) row[m] = a + m * stride;
   AccumulatePanel<Real, rows, vectors>(row, k_count, panel, acc);
 }

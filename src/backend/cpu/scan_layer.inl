@@ -1,8 +1,9 @@
 // A scan cell with its input product: a tile of steps x one vector of channels x all gates stays in registers from the
 // product through the gates into the recurrence, so that gates are never written unless training asks for them.
 
-/// Room for steps whose inputs are used for all channels before going on: they stay in the second-level cache.
-constexpr Index kScanSites = 128;
+/// Sites of a tile: a multiple of them is walked at a time.
+template <class Panel, class Cell>
+constexpr int ScanTileRows = PanelTraits<Panel>::padding == 32 ? 32 : MaxStridedRows<RealOf<Panel>, Cell::gates>();
 
 /// Where one step of one row goes.
 template <class Real>
@@ -82,9 +83,30 @@ HWY_INLINE void LoadScanBias(const ScanLayer<Real>& job, Index channel, Index co
   }
 }
 
+/// Where products find the inputs of sites, `stride` apart.
+template <class Panel>
+struct SiteOperands {
+  const OperandOf<Panel>* rows;
+  Index stride;
+};
+
+template <class Panel>
+HWY_INLINE SiteOperands<Panel> OperandsOf(const ScanLayer<RealOf<Panel>>& job, const ScanLayerPart& part,
+                                          const ScanSites<RealOf<Panel>>& sites) {
+  if constexpr (RoundsOperands<Panel>) {
+    const Index inputs = PanelInputs<Panel>(job.input);
+    std::uint16_t* rounded = job.rounded + part.thread * (kScanSites + kRoundedRows) * inputs;
+    for (Index i = 0; i < sites.count; ++i)
+      RoundRow(sites.x + i * sites.stride, job.input, inputs, rounded + i * inputs);
+    return {rounded, inputs};
+  } else {
+    return {sites.x, sites.stride};
+  }
+}
+
 template <class Panel, class Cell, int rows>
-HWY_INLINE void ScanTile(const ScanLayer<RealOf<Panel>>& job, const ScanSites<RealOf<Panel>>& sites, Index first,
-                         Index block) {
+HWY_INLINE void ScanTile(const ScanLayer<RealOf<Panel>>& job, const ScanSites<RealOf<Panel>>& sites,
+                         const SiteOperands<Panel>& x, Index first, Index block) {
   using Real = RealOf<Panel>;
   using L = Lanes<Real>;
   using V = typename L::V;
@@ -96,7 +118,7 @@ HWY_INLINE void ScanTile(const ScanLayer<RealOf<Panel>>& job, const ScanSites<Re
     for (int g = 0; g < G; ++g) acc[m][g] = bias[g];
   }
   AccumulateRows<Real, rows, G>(
-      sites.x + first * sites.stride, sites.stride, job.input,
+      x.rows + first * x.stride, x.stride, job.input,
       reinterpret_cast<const Panel*>(job.packed) + block * PanelInputs<Panel>(job.input) * G * L::lanes, acc);
   WalkGates<Real, Cell, rows>(sites.site + first, job.y.data != nullptr, job.hidden, channel, count, acc);
 }
@@ -123,10 +145,23 @@ HWY_INLINE void ScanSingle(const ScanLayer<RealOf<Panel>>& job, const RealOf<Pan
   }
 }
 
+/// All vectors of channels of a part for sites whose inputs are at `x`.
+template <class Panel, class Cell>
+void WalkSites(const ScanLayer<RealOf<Panel>>& job, const ScanLayerPart& part, const ScanSites<RealOf<Panel>>& sites,
+               const SiteOperands<Panel>& x) {
+  for (Index block = part.block_begin; block < part.block_end; ++block) {
+    ForEachTile<ScanTileRows<Panel, Cell>>(0, sites.count, [&](auto rows, Index first) HWY_ATTR {
+      ScanTile<Panel, Cell, decltype(rows)::value>(job, sites, x, first, block);
+    });
+  }
+}
+
 template <class Panel, class Cell>
 void RunScanLayer(const ScanLayer<RealOf<Panel>>& job, const ScanLayerPart& part) {
   using Real = RealOf<Panel>;
-  constexpr int rows = MaxStridedRows<Real, Cell::gates>();
+  constexpr int rows = ScanTileRows<Panel, Cell>;
+  PanelUse<Panel> use;
+  use.set_rows(kScanSites);
   ScanSites<Real> sites;
   Index slot = part.slot_begin, step = part.begin;
   for (;;) {
@@ -138,11 +173,7 @@ void RunScanLayer(const ScanLayer<RealOf<Panel>>& job, const ScanLayerPart& part
       });
       continue;
     }
-    for (Index block = part.block_begin; block < part.block_end; ++block) {
-      ForEachTile<rows>(0, sites.count, [&](auto tile, Index first) HWY_ATTR {
-        ScanTile<Panel, Cell, decltype(tile)::value>(job, sites, first, block);
-      });
-    }
+    WalkSites<Panel, Cell>(job, part, sites, OperandsOf<Panel>(job, part, sites));
   }
 }
 
@@ -163,6 +194,7 @@ void PackScan(Index input, Index hidden, const RealOf<Panel>* weight_ih, RealOf<
 
 template <class Panel, class Cell>
 void FillScanLayerCell(CellKernels<RealOf<Panel>>& kernels) {
+  if constexpr (RoundsOperands<Panel>) kernels.rounded_inputs = &PanelInputs<Panel>;
   kernels.scan_panels = &ScanPanels<Panel, Cell>;
   kernels.pack_scan = &PackScan<Panel, Cell>;
   kernels.step_panels = &ScanStepPanels<Panel, Cell>;

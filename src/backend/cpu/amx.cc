@@ -1,0 +1,86 @@
+// The forward engines over weights rounded to bfloat16, for AVX-512 with AMX.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backend/cpu/amx.cc"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <concepts>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+#include <utility>
+
+#include "backend/cpu/isa.h"
+#include "backend/cpu/kernels.h"
+
+#include <hwy/foreach_target.h>  // must come before highway.h
+
+#include <hwy/cache_control.h>
+#include <hwy/highway.h>
+
+#undef PENSTOCK_BF16_PRODUCTS
+#define PENSTOCK_BF16_PRODUCTS (HWY_TARGET == HWY_AVX3)
+
+#if PENSTOCK_BF16_PRODUCTS
+HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",avx512bf16,amx-tile,amx-bf16")
+#else
+HWY_BEFORE_NAMESPACE();
+#endif
+namespace penstock::cpu::HWY_NAMESPACE {
+
+#if PENSTOCK_BF16_PRODUCTS
+
+namespace {
+
+#include "backend/cpu/target.inl"
+
+#include "backend/cpu/panel.inl"
+
+#include "backend/cpu/panel_bf16.inl"
+
+#include "backend/cpu/tiles.inl"
+
+#include "backend/cpu/dense_input.inl"
+
+#include "backend/cpu/dense_forward.inl"
+
+#include "backend/cpu/dense_tiles.inl"
+
+#include "backend/cpu/step_panels.inl"
+
+#include "backend/cpu/dense_step.inl"
+
+#include "backend/cpu/dense_forward_fill.inl"
+
+#include "backend/cpu/scan_step.inl"
+
+#include "backend/cpu/scan_layer.inl"
+
+#include "backend/cpu/scan_tiles.inl"
+
+}  // namespace
+
+void FillTiles(int cell, CellKernels<float>& kernels) {
+  FillDenseForwardAs<Bf16Tile>(cell, kernels);
+  FillScanLayersAs<Bf16Tile>(cell, kernels);
+}
+
+#else
+
+void FillTiles(int, CellKernels<float>&) {}  // never called: only AVX-512 is extended by AMX
+
+#endif
+
+}  // namespace penstock::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace penstock::cpu {
+
+HWY_EXPORT(FillTiles);
+
+void FillBf16Tiles(int cell, CellKernels<float>& kernels) { HWY_DYNAMIC_DISPATCH(FillTiles)(cell, kernels); }
+
+}  // namespace penstock::cpu
+#endif  // HWY_ONCE

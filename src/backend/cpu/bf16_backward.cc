@@ -1,0 +1,80 @@
+// The backward engine of dense cells in bfloat16, for AVX-512 with instructions for that, AMX or not.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backend/cpu/bf16_backward.cc"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <concepts>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+#include <utility>
+
+#include "backend/cpu/isa.h"
+#include "backend/cpu/kernels.h"
+
+#include <hwy/foreach_target.h>  // must come before highway.h
+
+#include <hwy/cache_control.h>
+#include <hwy/highway.h>
+
+#undef PENSTOCK_BF16_PRODUCTS
+#define PENSTOCK_BF16_PRODUCTS (HWY_TARGET == HWY_AVX3)
+
+#if PENSTOCK_BF16_PRODUCTS
+HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",avx512bf16,amx-tile,amx-bf16")
+#else
+HWY_BEFORE_NAMESPACE();
+#endif
+namespace penstock::cpu::HWY_NAMESPACE {
+
+#if PENSTOCK_BF16_PRODUCTS
+
+namespace {
+
+#include "backend/cpu/target.inl"
+
+#include "backend/cpu/panel.inl"
+
+#include "backend/cpu/panel_bf16.inl"
+
+#include "backend/cpu/tiles.inl"
+
+#include "backend/cpu/dense_input.inl"
+
+#include "backend/cpu/dense_forward.inl"
+
+#include "backend/cpu/dense_backward.inl"
+
+#include "backend/cpu/dense_backward_tiles.inl"
+
+}  // namespace
+
+void FillRoundedBackward(int cell, bool tiles, CellKernels<float>& kernels) {
+  kernels.round_row = [](const float* x, Index count, Index padded, std::uint16_t* rounded)
+                          HWY_ATTR { RoundRow(x, count, padded, rounded); };
+  if (tiles) return FillDenseBackwardAs<Bf16Tile>(cell, kernels);
+  FillDenseBackwardAs<Bf16Product>(cell, kernels);
+}
+
+#else
+
+void FillRoundedBackward(int, bool, CellKernels<float>&) {}  // never called: only AVX-512 multiplies bfloat16
+
+#endif
+
+}  // namespace penstock::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace penstock::cpu {
+
+HWY_EXPORT(FillRoundedBackward);
+
+void FillBf16Backward(int cell, bool tiles, CellKernels<float>& kernels) {
+  HWY_DYNAMIC_DISPATCH(FillRoundedBackward)(cell, tiles, kernels);
+}
+
+}  // namespace penstock::cpu
+#endif  // HWY_ONCE

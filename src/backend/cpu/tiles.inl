@@ -1,0 +1,115 @@
+// Products by AMX: C += A B with C 16 rows x 16 units of floats, A 16 rows x 32 inputs, B 32 inputs x 16 units, which
+// is how panels of Bf16Tile lie in memory. Within a tile the even and the odd inputs are summed apart, so all products
+// on a chip with AMX are made this way, a single row's too: then a row's result does not depend on what runs beside it.
+
+constexpr Index kTileRows = 16;
+
+struct TileShapes {
+  std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
+  std::uint16_t row_bytes[16] = {};
+  std::uint8_t rows[16] = {};
+};
+static_assert(sizeof(TileShapes) == 64);
+
+// The intrinsics want literal numbers of tiles and do not say that they read memory.
+template <int tile>
+HWY_INLINE void LoadTile(const void* data, Index stride_bytes) {
+  asm volatile("tileloadd (%0,%1,1), %%tmm%c2" : : "r"(data), "r"(stride_bytes), "i"(tile) : "memory");
+}
+template <int tile>
+HWY_INLINE void StoreTile(void* data, Index stride_bytes) {
+  asm volatile("tilestored %%tmm%c2, (%0,%1,1)" : : "r"(data), "r"(stride_bytes), "i"(tile) : "memory");
+}
+template <int sum, int a, int b>
+HWY_INLINE void MultiplyTile() {
+  asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(sum), "i"(a), "i"(b));
+}
+
+/// Tiles 0 to 3 are sums, 4 and 5 rows of operands, 6 and 7 weights.
+template <>
+class PanelUse<Bf16Tile> {
+ public:
+  PanelUse() = default;
+  HWY_INLINE void set_rows(Index rows) {
+    TileShapes shapes;
+    for (int tile = 0; tile < 8; ++tile) {
+      shapes.row_bytes[tile] = 64;
+      shapes.rows[tile] = static_cast<std::uint8_t>(tile < 6 ? std::min(rows, kTileRows) : kTileRows);
+    }
+    asm volatile("ldtilecfg (%0)" : : "r"(&shapes) : "memory");
+  }
+  HWY_INLINE ~PanelUse() { asm volatile("tilerelease"); }
+  PanelUse(const PanelUse&) = delete;
+  PanelUse& operator=(const PanelUse&) = delete;
+};
+
+template <int count, class Body>
+HWY_INLINE void Unroll(const Body& body) {
+  [&]<int... i>(std::integer_sequence<int, i...>) HWY_ATTR { (body(std::integral_constant<int, i>()), ...); }
+  (std::make_integer_sequence<int, count>());
+}
+
+/// Up to 16 rows, or 32 in two tiles, of operands by a panel.
+struct TileOperands {
+  const std::uint16_t* rows;  // [rows, PanelInputs(inputs)], `stride` apart; 0: a single one
+  Index stride;
+  Index inputs;
+};
+
+/// sum[v] = start[v] + rows x panel, v a vector of the panel; rows of sum[v] lie `sum_stride` floats apart.
+template <int vectors>
+HWY_INLINE void MultiplyTileRow(const TileOperands& a, const Bf16Tile* panel, const Simd* start,
+                                float* const (&sum)[vectors], Index sum_stride) {
+  static_assert(vectors <= 4);
+  constexpr Index row = 2 * vectors * Simd::lanes;
+  Unroll<vectors>([&](auto v) HWY_ATTR { LoadTile<v>(start + v, 0); });
+  for (Index k = 0; k < a.inputs; k += 32, panel += 16 * row) {
+    LoadTile<4>(a.rows + k, a.stride * 2);
+    Unroll<vectors>([&](auto v) HWY_ATTR {
+      LoadTile<6 + v % 2>(panel + 2 * v * Simd::lanes, row * 2);
+      MultiplyTile<v, 4, 6 + v % 2>();
+    });
+  }
+  Unroll<vectors>([&](auto v) HWY_ATTR { StoreTile<v>(sum[v], sum_stride * 4); });
+}
+
+/// The same for 32 rows: two tiles of operands by two of weights, each loaded once for two products.
+template <int vectors>
+HWY_INLINE void MultiplyTileRows(const TileOperands& a, const Bf16Tile* panel, const Simd* start,
+                                 float* const (&sum)[vectors], Index sum_stride) {
+  constexpr Index row = 2 * vectors * Simd::lanes;
+  Unroll<(vectors + 1) / 2>([&](auto pair) HWY_ATTR {
+    constexpr int first = 2 * decltype(pair)::value, count = std::min(2, vectors - first);
+    Unroll<count>([&](auto v) HWY_ATTR {
+      LoadTile<2 * v>(start + first + v, 0);
+      LoadTile<2 * v + 1>(start + first + v, 0);
+    });
+    const Bf16Tile* weights = panel + 2 * first * Simd::lanes;
+    for (Index k = 0; k < a.inputs; k += 32, weights += 16 * row) {
+      LoadTile<4>(a.rows + k, a.stride * 2);
+      LoadTile<5>(a.rows + kTileRows * a.stride + k, a.stride * 2);
+      Unroll<count>([&](auto v) HWY_ATTR {
+        LoadTile<6 + v>(weights + 2 * v * Simd::lanes, row * 2);
+        MultiplyTile<2 * v, 4, 6 + v>();
+        MultiplyTile<2 * v + 1, 5, 6 + v>();
+      });
+    }
+    Unroll<count>([&](auto v) HWY_ATTR {
+      StoreTile<2 * v>(sum[first + v], sum_stride * 4);
+      StoreTile<2 * v + 1>(sum[first + v] + kTileRows * sum_stride, sum_stride * 4);
+    });
+  });
+}
+
+/// As many rows as there is room for; those beyond `rows` hold what lay behind the operands.
+template <int vectors>
+struct TileSums {
+  alignas(64) Simd sum[2 * kTileRows][vectors];
+
+  HWY_INLINE void multiply(Index rows, const TileOperands& a, const Bf16Tile* panel, const Simd* start) {
+    float* out[vectors];
+    for (int v = 0; v < vectors; ++v) out[v] = reinterpret_cast<float*>(&sum[0][v]);
+    if (rows > kTileRows) return MultiplyTileRows<vectors>(a, panel, start, out, vectors * Simd::lanes);
+    MultiplyTileRow<vectors>(a, panel, start, out, vectors * Simd::lanes);
+  }
+};
