@@ -47,7 +47,8 @@ def time_calls(seconds, call):
     first = timed(1)
     if first >= seconds:
         return [first]
-    group = min(max(math.ceil(GROUP_SECONDS / max(first, 1e-9)), 1), 100000)
+    warm = max(min(first, timed(1)), 1e-9)
+    group = min(max(math.ceil(GROUP_SECONDS / warm), 1), 100000)
     times, total = [], 0.0
     while total < seconds:
         taken = timed(group)

@@ -124,6 +124,29 @@ void Geometry::clear_padding(SequenceView<Real> tensor, Index channels) const {
   }
 }
 
+template <class Real>
+void Geometry::to_slots(const Real* states, Index channels, Real* slots) const {
+  for (Index slot = 0; slot < rows_; ++slot, slots += channels) {
+    if (states == nullptr) {
+      std::fill_n(slots, channels, Real(0));
+    } else {
+      std::copy_n(states + plan_.row_of[slot] * channels, channels, slots);
+    }
+  }
+}
+
+template <class Real>
+void Geometry::from_slots(const Real* slots, Index channels, Real* states) const {
+  if (states == nullptr) return;
+  for (Index slot = 0; slot < rows_; ++slot, slots += channels) {
+    std::copy_n(slots, channels, states + plan_.row_of[slot] * channels);
+  }
+}
+
+template void Geometry::to_slots<float>(const float*, Index, float*) const;
+template void Geometry::to_slots<double>(const double*, Index, double*) const;
+template void Geometry::from_slots<float>(const float*, Index, float*) const;
+template void Geometry::from_slots<double>(const double*, Index, double*) const;
 template void Geometry::gather<float>(SequenceView<const float>, Index, float*);
 template void Geometry::gather<double>(SequenceView<const double>, Index, double*);
 template void Geometry::scatter<float>(const float*, Index, SequenceView<float>);

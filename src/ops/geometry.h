@@ -38,6 +38,11 @@ class Geometry {
   void gather(SequenceView<const Real> from, Index channels, Real* to);
   template <class Real>
   void scatter(const Real* from, Index channels, SequenceView<Real> to);
+  /// One state [B, C] in the order of rows into that of slots, and back. Null states are zeros, or are not wanted.
+  template <class Real>
+  void to_slots(const Real* states, Index channels, Real* slots) const;
+  template <class Real>
+  void from_slots(const Real* slots, Index channels, Real* states) const;
   /// Zeros the steps of a tensor [B, T, C] beyond each row's length.
   template <class Real>
   void clear_padding(SequenceView<Real> tensor, Index channels) const;

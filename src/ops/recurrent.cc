@@ -258,24 +258,14 @@ cpu::CellStep<Real> RecurrentOp<Real>::step_job(const Real* packed, Real* worksp
 
 template <class Real>
 void RecurrentOp<Real>::load_states(const Real* states, Real* slots, Index state) const {
-  const cpu::RowPlan& rows = geometry_.plan();
-  for (Index slot = 0; slot < rows.rows; ++slot) {
-    Real* to = slots + slot * hidden_;
-    if (states == nullptr) {
-      std::fill_n(to, hidden_, Real(0));
-    } else {
-      std::copy_n(states + (state * rows.rows + rows.row_of[slot]) * hidden_, hidden_, to);
-    }
-  }
+  const Index size = geometry_.rows() * hidden_;
+  geometry_.to_slots(states == nullptr ? nullptr : states + state * size, hidden_, slots);
 }
 
 template <class Real>
 void RecurrentOp<Real>::store_states(const Real* slots, Real* states, Index state) const {
-  if (states == nullptr) return;
-  const cpu::RowPlan& rows = geometry_.plan();
-  for (Index slot = 0; slot < rows.rows; ++slot) {
-    std::copy_n(slots + slot * hidden_, hidden_, states + (state * rows.rows + rows.row_of[slot]) * hidden_);
-  }
+  const Index size = geometry_.rows() * hidden_;
+  geometry_.from_slots(slots, hidden_, states == nullptr ? nullptr : states + state * size);
 }
 
 template class RecurrentOp<float>;

@@ -31,16 +31,14 @@ void RecurrentOp<Real>::forward_scan(const ForwardArguments<Real>& call, const F
   } else {
     const Index blocks = channel_vectors();
     run_team(plan_.threads(), [&](int thread, int team) {
-      const int channel_parts = team == plan_.threads() ? plan_.channel_parts : 1;
-      const int row_parts = team / channel_parts;
-      const int row_part = thread / channel_parts, channel_part = thread % channel_parts;
+      const Share share = share_of(plan_.row_parts, plan_.channel_parts, thread, team);
       cpu::ScanLayerPart part;
-      part.slot_begin = slot_boundary(layer.plan, geometry_.cells(), row_part, row_parts);
-      part.slot_end = slot_boundary(layer.plan, geometry_.cells(), row_part + 1, row_parts);
+      part.slot_begin = share.first_slot(layer.plan, geometry_.cells());
+      part.slot_end = share.last_slot(layer.plan, geometry_.cells());
       part.end = geometry_.steps();
       part.thread = thread;
-      part.block_begin = blocks * channel_part / channel_parts;
-      part.block_end = blocks * (channel_part + 1) / channel_parts;
+      part.block_begin = share.first_of(blocks);
+      part.block_end = share.last_of(blocks);
       kernels_.scan_layer(layer, part);
     });
   }

@@ -17,30 +17,45 @@ inline Index slot_boundary(const cpu::RowPlan& rows, Index cells, Index part, In
   return slot;
 }
 
+/// What one thread of a team does: a part of the rows, and of the channels (or blocks of them).
+struct Share {
+  int row_part, row_parts, channel_part, channel_parts;
+
+  Index first_slot(const cpu::RowPlan& rows, Index cells) const {
+    return slot_boundary(rows, cells, row_part, row_parts);
+  }
+  Index last_slot(const cpu::RowPlan& rows, Index cells) const {
+    return slot_boundary(rows, cells, row_part + 1, row_parts);
+  }
+  Index first_of(Index count) const { return count * channel_part / channel_parts; }
+  Index last_of(Index count) const { return count * (channel_part + 1) / channel_parts; }
+};
+
+/// OpenMP may grant fewer threads than the plan has; then nobody shares channels, and rows are all there is to deal
+/// out.
+inline Share share_of(int row_parts, int channel_parts, int thread, int team) {
+  if (team != row_parts * channel_parts) channel_parts = 1;
+  return {thread / channel_parts, team / channel_parts, thread % channel_parts, channel_parts};
+}
+
 /// Runs a dense job: groups of slots on their own, the members of a group sharing the unit blocks and a barrier.
 template <class Real>
 template <class Job, class Run>
 void RecurrentOp<Real>::run_dense(const Job& job, const cpu::PanelShape& shape, Run run) const {
   if (plan_.threads() == 1) return run(job, {0, geometry_.rows(), 0, shape.blocks, nullptr});
   const int wanted_channels = static_cast<int>(std::min<Index>(plan_.channel_parts, shape.blocks));
-  const int wanted_team = plan_.row_parts * wanted_channels;
   std::deque<SpinBarrier> barriers;
   for (int part = 0; part < plan_.row_parts; ++part) barriers.emplace_back(wanted_channels);
-  run_team(wanted_team, [&](int thread, int team) {
-    // OpenMP may grant fewer threads than the plan has; then nobody shares units, and rows are all there is to deal
-    // out.
-    const int channel_parts = team == wanted_team ? wanted_channels : 1;
-    const int row_parts = team / channel_parts;
-    const int row_part = thread / channel_parts;
-    const int channel_part = thread % channel_parts;
+  run_team(plan_.row_parts * wanted_channels, [&](int thread, int team) {
+    const Share share = share_of(plan_.row_parts, wanted_channels, thread, team);
     cpu::DensePart part;
-    part.slot_begin = slot_boundary(geometry_.plan(), geometry_.cells(), row_part, row_parts);
-    part.slot_end = slot_boundary(geometry_.plan(), geometry_.cells(), row_part + 1, row_parts);
-    part.block_begin = shape.blocks * channel_part / channel_parts;
-    part.block_end = shape.blocks * (channel_part + 1) / channel_parts;
-    part.barrier = channel_parts > 1 ? &barriers[row_part] : nullptr;
-    part.member = channel_part;
-    part.members = channel_parts;
+    part.slot_begin = share.first_slot(geometry_.plan(), geometry_.cells());
+    part.slot_end = share.last_slot(geometry_.plan(), geometry_.cells());
+    part.block_begin = share.first_of(shape.blocks);
+    part.block_end = share.last_of(shape.blocks);
+    part.barrier = share.channel_parts > 1 ? &barriers[share.row_part] : nullptr;
+    part.member = share.channel_part;
+    part.members = share.channel_parts;
     run(job, part);
   });
 }

@@ -83,26 +83,6 @@ struct Scan<Real>::Impl {
                                                              : cpu::Given::logs);
   }
 
-  void load(const Real* states, std::vector<Real>& slots) const {
-    const cpu::RowPlan& rows = geometry.plan();
-    for (Index slot = 0; slot < rows.rows; ++slot) {
-      Real* to = slots.data() + slot * channels;
-      if (states == nullptr) {
-        std::fill_n(to, channels, Real(0));
-      } else {
-        std::copy_n(states + rows.row_of[slot] * channels, channels, to);
-      }
-    }
-  }
-
-  void store(Real* states) const {
-    if (states == nullptr) return;
-    const cpu::RowPlan& rows = geometry.plan();
-    for (Index slot = 0; slot < rows.rows; ++slot) {
-      std::copy_n(carry.data() + slot * channels, channels, states + rows.row_of[slot] * channels);
-    }
-  }
-
   /// Calls run(part, carry), or in chunks summary(part, gain, offset) before it, as the plan has it.
   template <class Run, class Summary>
   void walk(bool backward, Index lanes, const Run& run, const Summary& summary) const {
@@ -114,13 +94,11 @@ struct Scan<Real>::Impl {
     }
     const Index vectors = (channels + lanes - 1) / lanes;
     run_team(plan.threads(), [&](int thread, int team) {
-      const int channel_parts = team == plan.threads() ? plan.channel_parts : 1;
-      const int row_parts = team / channel_parts;
-      const int row_part = thread / channel_parts, channel_part = thread % channel_parts;
-      const Index begin = vectors * channel_part / channel_parts * lanes;
-      const Index end = std::min(channels, vectors * (channel_part + 1) / channel_parts * lanes);
-      const Index last = ops::slot_boundary(rows, geometry.cells(), row_part + 1, row_parts);
-      for (Index slot = ops::slot_boundary(rows, geometry.cells(), row_part, row_parts); slot < last; ++slot) {
+      const ops::Share share = ops::share_of(plan.row_parts, plan.channel_parts, thread, team);
+      const Index begin = share.first_of(vectors) * lanes;
+      const Index end = std::min(channels, share.last_of(vectors) * lanes);
+      const Index last = share.last_slot(rows, geometry.cells());
+      for (Index slot = share.first_slot(rows, geometry.cells()); slot < last; ++slot) {
         run({slot, 0, rows.length[slot], begin, end}, carry.data() + slot * channels);
       }
     });
@@ -147,7 +125,7 @@ void Scan<Real>::forward(const Batch& batch, const Terms& terms, SequenceView<Re
   const Impl& impl = *impl_;
   require(static_cast<bool>(h), "h is missing");
   impl.prepare(batch, terms, execution);
-  impl.load(h0, impl.carry);
+  impl.geometry.to_slots(h0, impl.channels, impl.carry.data());
   const cpu::CellKernels<Real> kernels = impl.kernels(terms);
   cpu::ScanForward<Real> job;
   job.plan = impl.geometry.plan();
@@ -158,7 +136,7 @@ void Scan<Real>::forward(const Batch& batch, const Terms& terms, SequenceView<Re
       [&](const cpu::ScanPart& part, Real* gain, Real* offset) {
         kernels.scan_forward_summary(job, part, gain, offset);
       });
-  impl.store(hT);
+  impl.geometry.from_slots(impl.carry.data(), impl.channels, hT);
   impl.geometry.clear_padding(h, impl.channels);
 }
 
@@ -175,8 +153,8 @@ void Scan<Real>::backward(const Batch& batch, const Terms& terms, SequenceView<c
           "gradients.factor must be there exactly when terms.factor is");
   impl.prepare(batch, terms, execution);
   Impl::grow(impl.state_in, static_cast<std::size_t>(batch.rows * impl.channels));
-  impl.load(dhT, impl.carry);
-  impl.load(h0, impl.state_in);
+  impl.geometry.to_slots(dhT, impl.channels, impl.carry.data());
+  impl.geometry.to_slots(h0, impl.channels, impl.state_in.data());
   const cpu::CellKernels<Real> kernels = impl.kernels(terms);
   cpu::ScanBackward<Real> job;
   job.plan = impl.geometry.plan();
@@ -193,7 +171,7 @@ void Scan<Real>::backward(const Batch& batch, const Terms& terms, SequenceView<c
       [&](const cpu::ScanPart& part, Real* gain, Real* offset) {
         kernels.scan_backward_summary(job, part, gain, offset);
       });
-  impl.store(dh0);
+  impl.geometry.from_slots(impl.carry.data(), impl.channels, dh0);
   impl.geometry.clear_padding(gradients.a, impl.channels);
   impl.geometry.clear_padding(gradients.b, impl.channels);
   if (terms.factor) impl.geometry.clear_padding(gradients.factor, impl.channels);

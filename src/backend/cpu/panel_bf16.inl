@@ -104,6 +104,9 @@ requires RoundsOperands<Panel> HWY_INLINE void AccumulatePanels(const std::uint1
   }
 }
 
+/// As many as fill vectors: what a masked store has written cannot be read again before it has reached the cache.
+constexpr Index WholeVectors(Index count) { return (count + Simd::lanes - 1) / Simd::lanes * Simd::lanes; }
+
 /// Operands that are floats still.
 template <class Real, int rows, int vectors, class Panel>
 requires RoundsOperands<Panel> HWY_INLINE void AccumulatePanel(const float* const (&a)[rows], Index k_count,
@@ -113,7 +116,7 @@ requires RoundsOperands<Panel> HWY_INLINE void AccumulatePanel(const float* cons
   for (int m = 0; m < rows; ++m) row[m] = rounded[m];
   for (Index begin = 0; begin < k_count; begin += kRoundedInputs) {
     const Index count = std::min(kRoundedInputs, k_count - begin);
-    for (int m = 0; m < rows; ++m) RoundRow(a[m] + begin, count, PanelInputs<Panel>(count), rounded[m]);
+    for (int m = 0; m < rows; ++m) RoundRow(a[m] + begin, count, WholeVectors(count), rounded[m]);
     AccumulatePanel<Real, rows, vectors>(row, count, panel + begin * vectors * Simd::lanes, acc);
   }
 }
@@ -124,7 +127,7 @@ requires RoundsOperands<Panel> HWY_INLINE void AccumulatePanels(const float* a, 
   alignas(64) std::uint16_t rounded[kRoundedInputs];
   for (Index begin = 0; begin < k_count; begin += kRoundedInputs) {
     const Index count = std::min(kRoundedInputs, k_count - begin);
-    RoundRow(a + begin, count, PanelInputs<Panel>(count), rounded);
+    RoundRow(a + begin, count, WholeVectors(count), rounded);
     AccumulatePanels<Real, panels, vectors>(rounded, count, panel + begin * vectors * Simd::lanes, panel_size, acc);
   }
 }
