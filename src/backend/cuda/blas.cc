@@ -3,6 +3,7 @@
 #include <map>
 #include <mutex>
 #include <utility>
+#include <vector>
 
 #include "backend/cuda/driver.h"
 #include "backend/cuda/library.h"
@@ -22,11 +23,7 @@ Blas load_blas_version(const std::string& file) {
   const Library library = Library::open(file, candidates({file}));
   found.complaint = library.complaint();
   if (!library.valid()) return found;
-#define PENSTOCK_RESOLVE(member, exported, parameters)                                        \
-  found.api.member = reinterpret_cast<decltype(found.api.member)>(library.symbol(#exported)); \
-  if (found.api.member == nullptr) found.complaint = library.origin() + " lacks " #exported;
-  PENSTOCK_CUDA_BLAS(PENSTOCK_RESOLVE)
-#undef PENSTOCK_RESOLVE
+  library.resolve(found.api, found.complaint);
   const auto version = reinterpret_cast<std::size_t (*)()>(library.symbol("cublasLtGetVersion"));
   if (version == nullptr || !found.complaint.empty()) return found;
   const std::size_t number = version();  // 130101, or 12 08 04 as 120804
@@ -36,17 +33,12 @@ Blas load_blas_version(const std::string& file) {
 }
 
 Blas load_blas() {
-  std::string complaints;
+  std::vector<std::string> files;
   for (const int major : {13, 12}) {
     const int runs = driver_cuda_version() / 1000;
-    if (runs > 0 && major > runs) continue;
-    Blas found = load_blas_version(fmt::format("libcublasLt.so.{}", major));
-    if (found.complaint.empty()) return found;
-    complaints += (complaints.empty() ? "" : "; ") + found.complaint;
+    if (runs == 0 || major <= runs) files.push_back(fmt::format("libcublasLt.so.{}", major));
   }
-  Blas none;
-  none.complaint = complaints;
-  return none;
+  return first_sound(files, load_blas_version);
 }
 
 /// Throws Error unless the result is success.

@@ -29,6 +29,10 @@ int handle_of(int ordinal) {
 
 }  // namespace
 
+void require_address(DeviceAddress address, const char* name) {
+  require(address != 0, "{} must be an address on the GPU, not null", name);
+}
+
 int device_count() {
   int count = 0;
   if (!driver_complaint().empty() || driver().device_count(&count) != result_success) return 0;

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 
 #include "backend/cuda/api.h"
@@ -13,6 +14,16 @@ namespace penstock::cuda {
 template <class T>
 T* device_pointer(DeviceAddress address) {
   return reinterpret_cast<T*>(address);  // NOLINT(performance-no-int-to-ptr)
+}
+
+/// Throws Error(invalid_argument) for an argument of that name that is null.
+void require_address(DeviceAddress address, const char* name);
+
+/// Greatest power of two, up to `most` (one itself), that divides all of some addresses and distances in bytes.
+constexpr int common_alignment(int most, std::initializer_list<std::int64_t> numbers) {
+  std::int64_t all = most;
+  for (const std::int64_t number : numbers) all |= number;
+  return static_cast<int>(all & -all);
 }
 
 /// How many GPUs there are; 0 without a driver. Never throws.

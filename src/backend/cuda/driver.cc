@@ -24,12 +24,6 @@ std::string words_for(const DriverApi& api, Result result) {
   return fmt::format("{} ({})", name, text == nullptr ? "no text" : text);
 }
 
-template <class Function>
-bool resolve(const Library& library, const char* symbol, Function& function) {
-  function = reinterpret_cast<Function>(library.symbol(symbol));
-  return function != nullptr;
-}
-
 Driver load_driver() {
   Driver found;
   const Library library = Library::open("the CUDA driver's libcuda.so.1", candidates({"libcuda.so.1"}));
@@ -38,7 +32,7 @@ Driver load_driver() {
     return found;
   }
   // The version first: a driver too old lacks functions, and should be told so rather than which one.
-  resolve(library, "cuDriverGetVersion", found.api.driver_version);
+  library.resolve("cuDriverGetVersion", found.api.driver_version, found.complaint);
   if (found.api.driver_version == nullptr || found.api.driver_version(&found.version) != result_success) {
     found.complaint = library.origin() + " does not answer";
     return found;
@@ -49,10 +43,7 @@ Driver load_driver() {
                     found.version / 1000, found.version % 1000 / 10, kOldestDriver / 1000, kOldestDriver % 1000 / 10);
     return found;
   }
-#define PENSTOCK_RESOLVE(member, exported, parameters) \
-  if (!resolve(library, #exported, found.api.member)) found.complaint = library.origin() + " lacks " #exported;
-  PENSTOCK_CUDA_DRIVER(PENSTOCK_RESOLVE)
-#undef PENSTOCK_RESOLVE
+  library.resolve(found.api, found.complaint);
   if (!found.complaint.empty()) return found;
   int count = 0;
   Result result = found.api.init(0);

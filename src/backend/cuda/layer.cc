@@ -1,22 +1,12 @@
 #include "backend/cuda/layer.h"
 
 #include <algorithm>
-#include <cstdlib>
-#include <numeric>
 
 #include "backend/cuda/range.h"
 #include "base/check.h"
 
 namespace penstock::cuda {
 namespace {
-
-/// The positions of a batch as rows of one matrix: how many, how far apart in x, and how rows and steps of a matrix
-/// without gaps lie in the same order.
-struct Positions {
-  Index count = 1;
-  Index x_stride = 1;
-  Index row_stride = 1, step_stride = 1;  // in positions
-};
 
 Positions positions_of(const LayerBatch& batch, const DeviceSequence& x, Index input) {
   const Index B = batch.cu_seqlens != 0 ? 1 : batch.rows, T = batch.steps;
@@ -67,16 +57,11 @@ void check_spec(const LayerSpec& spec) {
   require(!spec.tf32 || spec.storage == plan::Storage::f32, "tf32 is for f32 storage, not {}", to_string(spec.storage));
 }
 
-void require_address(DeviceAddress address, const char* name) {
-  require(address != 0, "{} must be an address on the GPU, not null", name);
-}
-
 std::size_t padded(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
 
-int alignment_of(std::initializer_list<DeviceAddress> addresses, Index stride_bytes) {
-  DeviceAddress all = 256 | static_cast<DeviceAddress>(std::abs(stride_bytes));
-  for (const DeviceAddress address : addresses) all |= address;
-  return static_cast<int>(std::min<DeviceAddress>(all & (~all + 1), 256));
+/// As cuBLASLt wants to know it of all matrices together.
+int alignment_of(DeviceAddress addresses, Index stride_bytes) {
+  return common_alignment(256, {static_cast<std::int64_t>(addresses), stride_bytes});
 }
 
 ScanForward scan_of(const LayerForward& call, const LayerSpec& spec, const ScanRule& rule) {
@@ -127,7 +112,7 @@ ProductShape forward_product(const LayerForward& call, const LayerSpec& spec, co
   shape.b_transposed = true;
   shape.a_stride = positions.x_stride, shape.b_stride = spec.input, shape.d_stride = shape.n;
   shape.beside = spec.bias ? Beside::add_bias : Beside::nothing;
-  shape.alignment = alignment_of({call.x.data, call.weights.weight, call.gates}, positions.x_stride * size);
+  shape.alignment = alignment_of(call.x.data | call.weights.weight | call.gates, positions.x_stride * size);
   return shape;
 }
 
@@ -139,7 +124,7 @@ ProductShape weight_product(const LayerBackward& call, const LayerSpec& spec, co
   shape.a_transposed = true;
   shape.a_stride = shape.m, shape.b_stride = positions.x_stride, shape.d_stride = spec.input;
   shape.beside = spec.bias ? Beside::sum_columns : Beside::nothing;
-  shape.alignment = alignment_of({call.dgates, call.x.data, call.gradients.weight}, positions.x_stride * size);
+  shape.alignment = alignment_of(call.dgates | call.x.data | call.gradients.weight, positions.x_stride * size);
   return shape;
 }
 
@@ -149,11 +134,18 @@ ProductShape input_product(const LayerBackward& call, const LayerSpec& spec, con
   ProductShape shape{.storage = spec.storage, .result = spec.storage, .tf32 = spec.tf32};
   shape.m = positions.count, shape.n = spec.input, shape.k = rule.gates * spec.hidden;
   shape.a_stride = shape.k, shape.b_stride = spec.input, shape.d_stride = positions.x_stride;
-  shape.alignment = alignment_of({call.dgates, call.weights.weight, call.dx.data}, positions.x_stride * size);
+  shape.alignment = alignment_of(call.dgates | call.weights.weight | call.dx.data, positions.x_stride * size);
   return shape;
 }
 
 }  // namespace
+
+void Positions::require_of(const LayerBatch& batch, const DeviceSequence& x, Index input) const {
+  const Positions other = positions_of(batch, x, input);
+  require(other.count == count && other.x_stride == x_stride,
+          "the call must have the {} positions of x that were prepared, {} elements apart, not {} that are {} apart",
+          count, x_stride, other.count, other.x_stride);
+}
 
 void check_layer(const LayerSpec& spec, const LayerForward& call) {
   problem_of(scan_of(call, spec, scan_rule(spec.cell)));
@@ -165,13 +157,12 @@ LayerForwardExecutable::LayerForwardExecutable(Device& device, const LayerSpec& 
       scan_(device, scan_of(call, spec, rule_)),
       product_(device, forward_product(call, spec, rule_)),
       scan_bytes_(padded(scan_.workspace_bytes())),
-      positions_(positions_of(call.batch, call.x, spec.input).count) {}
+      positions_(positions_of(call.batch, call.x, spec.input)) {}
 
 void LayerForwardExecutable::run(const LayerForward& call, DeviceAddress workspace, StreamHandle stream) const {
   const Range range("penstock layer forward");
   const ScanForward scan = scan_of(call, spec_, rule_);
-  require(positions_of(call.batch, call.x, spec_.input).count == positions_,
-          "the call must have the {} positions that were prepared", positions_);
+  positions_.require_of(call.batch, call.x, spec_.input);
   product_.run(call.x.data, call.weights.weight, call.gates, call.weights.bias, workspace + scan_bytes_, stream);
   scan_.run(scan, workspace, stream);
 }
@@ -186,13 +177,13 @@ LayerBackwardExecutable::LayerBackwardExecutable(Device& device, const LayerSpec
       scan_(device, scan_of(call, spec, rule_)),
       scan_bytes_(padded(scan_.workspace_bytes())),
       own_bytes_(scan_bytes_),
-      positions_(positions_of(call.batch, call.x, spec.input).count),
+      positions_(positions_of(call.batch, call.x, spec.input)),
       wants_dx_(call.dx.data != 0) {
   ProductShape weights = weight_product(call, spec, rule_);
   if (spec.bias && !can_multiply(device, weights)) {
     weights.beside = Beside::nothing;
     ColumnSums sums{.storage = spec.storage, .result = spec.gradients, .rows = weights.k, .columns = weights.m};
-    sums.alignment = alignment_of({call.dgates}, weights.m * plan::size_of(spec.storage));
+    sums.alignment = alignment_of(call.dgates, weights.m * plan::size_of(spec.storage));
     bias_sums_.emplace(device, sums);
     own_bytes_ += padded(bias_sums_->workspace_bytes());
   }
@@ -207,8 +198,8 @@ std::size_t LayerBackwardExecutable::workspace_bytes() const {
 void LayerBackwardExecutable::run(const LayerBackward& call, DeviceAddress workspace, StreamHandle stream) const {
   const Range range("penstock layer backward");
   const ScanBackward scan = scan_of(call, spec_, rule_);
-  require(positions_of(call.batch, call.x, spec_.input).count == positions_ && (call.dx.data != 0) == wants_dx_,
-          "the call must have the {} positions that were prepared, and {}", positions_, wants_dx_ ? "a dx" : "no dx");
+  positions_.require_of(call.batch, call.x, spec_.input);
+  require((call.dx.data != 0) == wants_dx_, "the call must have {}, as prepared", wants_dx_ ? "a dx" : "no dx");
   scan_.run(scan, workspace, stream);
   if (bias_sums_) bias_sums_->run(call.dgates, call.gradients.bias, workspace + scan_bytes_, stream);
   const DeviceAddress products = workspace + own_bytes_;

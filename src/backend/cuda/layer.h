@@ -55,6 +55,17 @@ struct LayerBackward {
   DeviceAddress dstate_in = 0;  ///< Written unless 0
 };
 
+/// The positions of a batch as rows of one matrix: how many, how far apart in x, and how rows and steps of a matrix
+/// without gaps lie in the same order.
+struct Positions {
+  Index count = 1;
+  Index x_stride = 1;
+  Index row_stride = 1, step_stride = 1;  // in positions
+
+  /// Throws Error(invalid_argument) unless a call's x has as many, as far apart.
+  void require_of(const LayerBatch& batch, const DeviceSequence& x, Index input) const;
+};
+
 /// Throws what the executable would, without a GPU.
 void check_layer(const LayerSpec& spec, const LayerForward& call);
 
@@ -79,7 +90,7 @@ class LayerForwardExecutable {
   ScanExecutable scan_;
   Product product_;
   std::size_t scan_bytes_;
-  Index positions_;
+  Positions positions_;
 };
 
 /// Gradients of a layer: the recurrence walked back with the gates' maths, then one product for the weights and one for
@@ -98,7 +109,7 @@ class LayerBackwardExecutable {
   Product weight_product_, input_product_;
   std::optional<SumColumnsExecutable> bias_sums_;  // where the product does not make them
   std::size_t scan_bytes_, own_bytes_;
-  Index positions_;
+  Positions positions_;
   bool wants_dx_;
 };
 

@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
-#include <numeric>
 #include <string_view>
-#include <vector>
 
 #include "backend/cuda/range.h"
 #include "base/check.h"
@@ -21,34 +19,42 @@ struct NamedSequence {
   DeviceSequence sequence;
 };
 
-void add_terms(std::vector<NamedSequence>& all, const ScanRule& rule, int count, const ScanTerms& terms,
-               bool gradient) {
-  for (std::size_t g = 0; g < static_cast<std::size_t>(count); ++g) all.push_back({rule.names[g], gradient, terms[g]});
-}
+/// All tensors of a call; not on the heap, as every call is checked.
+struct Sequences {
+  std::array<NamedSequence, 8> items;
+  std::size_t count = 0;
 
-std::vector<NamedSequence> sequences_of(const ScanForward& call) {
-  std::vector<NamedSequence> all{{"y", false, call.y}};
-  add_terms(all, call.shape.rule, call.shape.rule.gates, call.terms, false);
+  void add(std::string_view name, bool gradient, const DeviceSequence& sequence) {
+    items[count++] = {name, gradient, sequence};
+  }
+  void add(const ScanRule& rule, int terms, bool gradient, const ScanTerms& sequences) {
+    for (std::size_t g = 0; g < static_cast<std::size_t>(terms); ++g) add(rule.names[g], gradient, sequences[g]);
+  }
+  const NamedSequence* begin() const { return items.data(); }
+  const NamedSequence* end() const { return items.data() + count; }
+};
+
+Sequences sequences_of(const ScanForward& call) {
+  Sequences all;
+  all.add("y", false, call.y);
+  all.add(call.shape.rule, call.shape.rule.gates, false, call.terms);
   return all;
 }
-std::vector<NamedSequence> sequences_of(const ScanBackward& call) {
-  std::vector<NamedSequence> all{{"y", false, call.y}, {"y", true, call.dy}};
-  add_terms(all, call.shape.rule, call.shape.rule.read_back, call.terms, false);
-  add_terms(all, call.shape.rule, call.shape.rule.gates, call.dterms, true);
+Sequences sequences_of(const ScanBackward& call) {
+  Sequences all;
+  all.add("y", false, call.y);
+  all.add("y", true, call.dy);
+  all.add(call.shape.rule, call.shape.rule.read_back, false, call.terms);
+  all.add(call.shape.rule, call.shape.rule.gates, true, call.dterms);
   return all;
 }
 
 constexpr bool is_backward(const ScanForward&) { return false; }
 constexpr bool is_backward(const ScanBackward&) { return true; }
 
-/// Greatest power of two up to 16 that divides a number; 16 for zero.
-int alignment_of(std::int64_t number) {
-  return static_cast<int>(std::gcd<std::int64_t, std::int64_t>(std::abs(number), 16));
-}
-
 int alignment_of(const DeviceSequence& sequence, Index bytes) {
-  return std::min({alignment_of(static_cast<std::int64_t>(sequence.data)), alignment_of(sequence.row_stride * bytes),
-                   alignment_of(sequence.step_stride * bytes)});
+  return common_alignment(
+      16, {static_cast<std::int64_t>(sequence.data), sequence.row_stride * bytes, sequence.step_stride * bytes});
 }
 
 void check_sequence(const NamedSequence& named, const ScanShape& shape) {
