@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "backend/cuda/graph.h"
 #include "backend/cuda/layer.h"
 #include "bench/cuda/measure.h"
 #include "penstock/error.h"
@@ -200,14 +201,18 @@ bool measure(const std::string& text, Stream& stream, Clock& clock) {
   const double scan_ms = clock.median([&] { forward.run_scan(run.forward(), workspace, stream.handle()); });
   const double both_ms = clock.median(both);
   const double host_us = clock.host(forwards) * 1e3;
-  both();
+  const double host_scan_us = clock.host([&] { forward.run_scan(run.forward(), workspace, stream.handle()); }) * 1e3;
+  const Graph graph(stream, forwards), graph_of_both(stream, both);
+  const double graph_us = clock.host([&] { graph.launch(stream.handle()); }) * 1e3;
+  const double graph_of_both_ms = clock.median([&] { graph_of_both.launch(stream.handle()); });
+  graph_of_both.launch(stream.handle());
   const double error = run.error(c.spec.hidden / 3);
   if (!(error < bound(c.spec.tf32 ? Storage::f16 : c.spec.storage))) {
     fmt::print("| {} | wrong by {} |\n", text, error);
     return false;
   }
-  fmt::print("| {} | {:.4f} | {:.4f} | {:.4f} | {:.1f} | {:.1e} |\n", text, forward_ms, scan_ms, both_ms, host_us,
-             error);
+  fmt::print("| {} | {:.4f} | {:.4f} | {:.4f} | {:.4f} | {:.1f} | {:.1f} | {:.1f} | {:.1e} |\n", text, forward_ms,
+             scan_ms, both_ms, graph_of_both_ms, host_us, host_scan_us, graph_us, error);
   std::fflush(stdout);
   return true;
 }
@@ -226,9 +231,9 @@ int run(const std::vector<std::string>& cases) {
   Clock clock(stream);
   bool right = true;
   fmt::print(
-      "{}\n\n| cell, storage, B, T, I, H | forward ms | of it the recurrence | forward + backward ms | "
-      "host us of a forward call | error |\n"
-      "|---|---|---|---|---|---|\n",
+      "{}\n\n| cell, storage, B, T, I, H | forward ms | of it the recurrence | forward + backward ms | as a graph | "
+      "host us of a forward call | of it the recurrence | as a graph | error |\n"
+      "|---|---|---|---|---|---|---|---|---|\n",
       device.model().name);
   for (const std::string& text : cases) {
     try {
