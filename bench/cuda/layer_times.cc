@@ -1,8 +1,11 @@
 // Times of minGRU and minLSTM layers on a GPU, each checked in the same run:
-//   cuda_layer_times [CELL,STORAGE,B,T,I,H ...]    STORAGE: f32, bf16, f16, or tf32 (f32, with products in tf32)
+//   cuda_layer_times [CELL,STORAGE,B,T,I,H[,REGIME] ...]
+//                                         STORAGE: f32, bf16, f16, or tf32 (f32, with products in tf32)
+//   cuda_layer_times --regimes            every regime, forward, over lengths: what the planner's estimates rest on
 // A wrong result prints no time, and the program exits with status 1.
 
 #include <fmt/format.h>
+#include <fmt/printf.h>
 
 #include <cmath>
 #include <cstdio>
@@ -26,14 +29,15 @@ struct Case {
 };
 
 Case parse(const std::string& text) {
-  char cell[16] = {}, storage[8] = {};
+  char cell[16] = {}, storage[8] = {}, regime[16] = "automatic";
   long long rows = 0, steps = 0, input = 0, hidden = 0;
-  if (std::sscanf(text.c_str(), "%15[^,],%7[^,],%lld,%lld,%lld,%lld", cell, storage, &rows, &steps, &input, &hidden) !=
-      6) {
-    throw Error(ErrorCode::invalid_argument, "CASE must be CELL,STORAGE,B,T,I,H, not '" + text + "'");
+  if (std::sscanf(text.c_str(), "%15[^,],%7[^,],%lld,%lld,%lld,%lld,%15s", cell, storage, &rows, &steps, &input,
+                  &hidden, regime) < 6) {
+    throw Error(ErrorCode::invalid_argument, "CASE must be CELL,STORAGE,B,T,I,H[,REGIME], not '" + text + "'");
   }
   Case c{.spec = {.cell = cell, .input = input, .hidden = hidden}, .rows = rows, .steps = steps};
   c.spec.tf32 = storage == std::string("tf32");
+  c.spec.regime = plan::parse_regime(regime);
   if (c.spec.tf32) c.spec.storage = Storage::f32;
   for (const Storage s : {Storage::f32, Storage::bf16, Storage::f16}) {
     if (storage == std::string(to_string(s))) c.spec.storage = s;
@@ -107,6 +111,29 @@ struct Run {
     return sum;
   }
 
+  /// Greatest error of y at one unit, relative to the greatest value there.
+  double forward_error(Index unit) const {
+    double worst = 0, scale = 1e-30;
+    for (Index row = 0; row < c.rows; ++row) {
+      const std::vector<double> got = column(y, row, c.spec.hidden, unit);
+      double h = 0;
+      for (Index t = 0; t < c.steps; ++t) {
+        h = textbook_step(c.spec.cell, gates_of(row * c.steps + t, unit), h).h;
+        scale = std::max(scale, std::abs(h));
+        worst = std::max(worst, off(got[static_cast<std::size_t>(t)], h));
+      }
+    }
+    return worst / scale;
+  }
+
+  std::vector<double> gates_of(Index position, Index unit) const {
+    std::vector<double> gate;
+    for (Index g = 0; g < c.width() / c.spec.hidden; ++g) {
+      gate.push_back(gate_value(position, g * c.spec.hidden + unit));
+    }
+    return gate;
+  }
+
   /// Greatest error of y, of the weights' and the bias' gradients at one unit, and of dx at one position, each relative
   /// to the greatest value there. `gates` holds their gradients.
   double error(Index unit) const {
@@ -118,9 +145,7 @@ struct Run {
       std::vector<Step> steps;
       double h = 0;
       for (Index t = 0; t < c.steps; ++t) {
-        std::vector<double> gate;
-        for (Index g = 0; g < G; ++g) gate.push_back(gate_value(row * c.steps + t, g * c.spec.hidden + unit));
-        steps.push_back(textbook_step(c.spec.cell, gate, h));
+        steps.push_back(textbook_step(c.spec.cell, gates_of(row * c.steps + t, unit), h));
         h = steps.back().h;
         scale_y = std::max(scale_y, std::abs(h));
       }
@@ -198,10 +223,12 @@ bool measure(const std::string& text, Stream& stream, Clock& clock) {
   };
   // The first bytes of the workspace are the scans', which the two share.
   const double forward_ms = clock.median(forwards);
-  const double scan_ms = clock.median([&] { forward.run_scan(run.forward(), workspace, stream.handle()); });
+  const auto second_half = [&] { forward.run_scan(run.forward(), workspace, stream.handle()); };
+  const bool fused = forward.plan().regime == plan::Regime::fused;
+  const double scan_ms = fused ? 0 : clock.median(second_half);
   const double both_ms = clock.median(both);
   const double host_us = clock.host(forwards) * 1e3;
-  const double host_scan_us = clock.host([&] { forward.run_scan(run.forward(), workspace, stream.handle()); }) * 1e3;
+  const double host_scan_us = fused ? 0 : clock.host(second_half) * 1e3;
   const Graph graph(stream, forwards), graph_of_both(stream, both);
   const double graph_us = clock.host([&] { graph.launch(stream.handle()); }) * 1e3;
   const double graph_of_both_ms = clock.median([&] { graph_of_both.launch(stream.handle()); });
@@ -217,6 +244,43 @@ bool measure(const std::string& text, Stream& stream, Clock& clock) {
   return true;
 }
 
+constexpr const char* kForms[] = {"mingru,f32,1,%d,64,128",   "minlstm,f32,1,%d,64,128",   "mingru,f32,1,%d,256,256",
+                                  "mingru,f32,64,%d,100,100", "mingru,bf16,64,%d,256,256", "mingru,f32,8,%d,256,256"};
+constexpr int kLengths[] = {1, 8, 16, 32, 64, 128, 256, 1024, 4096, 16384};
+
+/// Forward times of all regimes side by side, and which one the planner would have chosen.
+bool compare_regimes(Stream& stream, Clock& clock) {
+  fmt::print("| case | direct ms | fused ms | scan ms | chosen | error of each |\n|---|---|---|---|---|---|\n");
+  bool right = true;
+  for (const char* form : kForms) {
+    for (const int length : kLengths) {
+      const std::string text = fmt::sprintf(form, length);
+      if (parse(text).rows * length > (1 << 19)) continue;
+      std::string times, errors;
+      for (const char* regime : {"direct", "fused", "scan", "automatic"}) {
+        const Case c = parse(text + "," + regime);
+        Run run(c, stream);
+        const LayerForwardExecutable forward(stream.device(), c.spec, run.forward());
+        if (regime == std::string("automatic")) {
+          times += fmt::format(" {} |", to_string(forward.plan().regime));
+          continue;
+        }
+        Buffer workspace(stream, forward.workspace_bytes());
+        workspace.fill(0);
+        const double ms = clock.median([&] { forward.run(run.forward(), workspace.address(), stream.handle()); });
+        const double error = run.forward_error(c.spec.hidden / 3);
+        const bool sound = error < bound(c.spec.storage);
+        right &= sound;
+        times += sound ? fmt::format(" {:.4f} |", ms) : " wrong |";
+        errors += fmt::format(" {:.1e}", error);
+      }
+      fmt::print("| {} |{}{} |\n", text, times, errors);
+      std::fflush(stdout);
+    }
+  }
+  return right;
+}
+
 constexpr const char* kCases[] = {
     "mingru,bf16,8,4096,1024,1024",  "mingru,bf16,8,1024,1024,1024", "mingru,bf16,64,512,256,256",
     "mingru,f32,64,1000,100,100",    "mingru,tf32,64,1000,100,100",  "minlstm,bf16,8,4096,1024,1024",
@@ -229,6 +293,7 @@ int run(const std::vector<std::string>& cases) {
   Device& device = Device::get(0);
   Stream stream(device);
   Clock clock(stream);
+  if (cases.front() == "--regimes") return compare_regimes(stream, clock) ? 0 : 1;
   bool right = true;
   fmt::print(
       "{}\n\n| cell, storage, B, T, I, H | forward ms | of it the recurrence | forward + backward ms | as a graph | "

@@ -35,6 +35,7 @@ LayerBatch completed(LayerBatch batch, const LayerSpec& spec, const ScanRule& ru
   batch.storage = spec.storage;
   batch.channels = spec.hidden;
   batch.reverse = spec.reverse;
+  batch.regime = spec.regime;
   return batch;
 }
 
@@ -64,19 +65,33 @@ int alignment_of(DeviceAddress addresses, Index stride_bytes) {
   return common_alignment(256, {static_cast<std::int64_t>(addresses), stride_bytes});
 }
 
+/// Without gates, where nobody keeps them: only the fused regime can do with that.
 ScanForward scan_of(const LayerForward& call, const LayerSpec& spec, const ScanRule& rule) {
   check_spec(spec);
   require_address(call.x.data, "x");
   require_address(call.weights.weight, "weight");
-  require_address(call.gates, "gates");
   require((call.weights.bias != 0) == spec.bias, "bias must be {}", spec.bias ? "an address on the GPU" : "null");
   ScanForward scan;
   scan.shape = completed(call.batch, spec, rule);
-  scan.terms = gate_terms(call.gates, spec, rule, positions_of(call.batch, call.x, spec.input));
+  const Positions positions = positions_of(call.batch, call.x, spec.input);
+  if (call.gates != 0) scan.terms = gate_terms(call.gates, spec, rule, positions);
   scan.y = call.y;
   scan.state_in = call.state_in;
   scan.state_out = call.state_out;
   return scan;
+}
+
+FusedForward fused_of(const LayerForward& call, const LayerSpec& spec, const ScanRule& rule) {
+  return {scan_of(call, spec, rule), spec.input, call.x, call.weights.weight, call.weights.bias};
+}
+
+plan::GpuLayerProblem problem_of(const LayerForward& call, const LayerSpec& spec, const ScanRule& rule) {
+  plan::GpuLayerProblem problem = problem_of(fused_of(call, spec, rule));
+  problem.tf32 = spec.tf32;
+  if (!problem.keep_gates && spec.regime == plan::Regime::automatic) problem.scan.regime = plan::Regime::fused;
+  require(problem.keep_gates || problem.scan.regime == plan::Regime::fused,
+          "gates must be an address on the GPU, not null, in the {} regime", to_string(spec.regime));
+  return problem;
 }
 
 ScanBackward scan_of(const LayerBackward& call, const LayerSpec& spec, const ScanRule& rule) {
@@ -94,6 +109,7 @@ ScanBackward scan_of(const LayerBackward& call, const LayerSpec& spec, const Sca
   const Positions positions = positions_of(call.batch, call.x, spec.input);
   ScanBackward scan;
   scan.shape = completed(call.batch, spec, rule);
+  if (spec.regime == plan::Regime::fused) scan.shape.regime = plan::Regime::automatic;
   scan.terms = gate_terms(call.gates, spec, rule, positions);
   scan.dterms = gate_terms(call.dgates, spec, rule, positions);
   scan.y = call.y;
@@ -147,28 +163,36 @@ void Positions::require_of(const LayerBatch& batch, const DeviceSequence& x, Ind
           count, x_stride, other.count, other.x_stride);
 }
 
-void check_layer(const LayerSpec& spec, const LayerForward& call) {
-  problem_of(scan_of(call, spec, scan_rule(spec.cell)));
-}
+void check_layer(const LayerSpec& spec, const LayerForward& call) { problem_of(call, spec, scan_rule(spec.cell)); }
 
 LayerForwardExecutable::LayerForwardExecutable(Device& device, const LayerSpec& spec, const LayerForward& call)
-    : spec_(spec),
-      rule_(scan_rule(spec.cell)),
-      scan_(device, scan_of(call, spec, rule_)),
-      product_(device, forward_product(call, spec, rule_)),
-      scan_bytes_(padded(scan_.workspace_bytes())),
-      positions_(positions_of(call.batch, call.x, spec.input)) {}
+    : spec_(spec), rule_(scan_rule(spec.cell)), positions_(positions_of(call.batch, call.x, spec.input)) {
+  const plan::GpuScanPlan plan = plan_gpu_layer(problem_of(call, spec, rule_), device.model());
+  if (plan.regime == plan::Regime::fused) {
+    fused_.emplace(device, fused_of(call, spec, rule_), plan);
+    return;
+  }
+  scan_.emplace(device, scan_of(call, spec, rule_), plan);
+  scan_bytes_ = padded(scan_->workspace_bytes());
+  product_ = Product(device, forward_product(call, spec, rule_));
+}
 
 void LayerForwardExecutable::run(const LayerForward& call, DeviceAddress workspace, StreamHandle stream) const {
   const Range range("penstock layer forward");
+  if (fused_) {
+    fused_->run(fused_of(call, spec_, rule_), stream);
+    return;
+  }
+  require_address(call.gates, "gates");
   const ScanForward scan = scan_of(call, spec_, rule_);
   positions_.require_of(call.batch, call.x, spec_.input);
   product_.run(call.x.data, call.weights.weight, call.gates, call.weights.bias, workspace + scan_bytes_, stream);
-  scan_.run(scan, workspace, stream);
+  scan_->run(scan, workspace, stream);
 }
 
 void LayerForwardExecutable::run_scan(const LayerForward& call, DeviceAddress workspace, StreamHandle stream) const {
-  scan_.run(scan_of(call, spec_, rule_), workspace, stream);
+  require(scan_.has_value(), "the fused regime has no second half");
+  scan_->run(scan_of(call, spec_, rule_), workspace, stream);
 }
 
 LayerBackwardExecutable::LayerBackwardExecutable(Device& device, const LayerSpec& spec, const LayerBackward& call)

@@ -4,13 +4,14 @@
 #include <string>
 
 #include "backend/cuda/blas.h"
+#include "backend/cuda/fused.h"
 #include "backend/cuda/scan.h"
 #include "backend/cuda/sum_columns.h"
 
 namespace penstock::cuda {
 
 /// One layer of a scan cell on a GPU: gates [P, G, H] = x W^T + bias for all P positions (steps of all rows) in one
-/// product, then the recurrence over them in one pass.
+/// product, then the recurrence over them in one pass; or all of it in one launch (plan::Regime).
 struct LayerSpec {
   std::string cell = "mingru";
   Index input = 1;                               ///< I
@@ -20,6 +21,9 @@ struct LayerSpec {
   bool bias = true;
   bool reverse = false;
   bool tf32 = false;  ///< f32 storage only: products with factors rounded to 10 bits of mantissa
+  /// Of the forward pass. The way back, which is never fused, is then planned for itself; direct and scan hold for
+  /// both.
+  plan::Regime regime = plan::Regime::automatic;
 };
 
 /// Weights of a layer, [G * H, I] and [G * H], without gaps; the gates in the cell's order.
@@ -37,7 +41,7 @@ struct LayerForward {
   LayerBatch batch;
   DeviceSequence x, y;
   LayerWeights weights;
-  DeviceAddress gates = 0;      ///< [P, G * H], written: all that backward() needs beside x and y
+  DeviceAddress gates = 0;      ///< [P, G * H], written: all that the way back needs beside x and y. 0: fused only
   DeviceAddress state_in = 0;   ///< float [B, H], or 0 for zeros
   DeviceAddress state_out = 0;  ///< float [B, H], or 0; may be state_in
 };
@@ -77,19 +81,19 @@ class LayerForwardExecutable {
   LayerForwardExecutable(Device& device, const LayerSpec& spec, const LayerForward& call);
   /// Bytes of workspace, aligned to 256; zero before its first use, and for one run at a time.
   std::size_t workspace_bytes() const { return scan_bytes_ + product_.workspace_bytes(); }
-  std::string explain() const { return scan_.plan().explain(); }
-  const ScanExecutable& scan() const { return scan_; }
+  const plan::GpuScanPlan& plan() const { return fused_ ? fused_->plan() : scan_->plan(); }
   /// A call of the form that was prepared: other addresses, no more rows or steps.
   void run(const LayerForward& call, DeviceAddress workspace, StreamHandle stream) const;
-  /// The second half alone, from gates that are there: for measurements.
+  /// The second half alone, from gates that are there: for measurements. Not of the fused regime.
   void run_scan(const LayerForward& call, DeviceAddress workspace, StreamHandle stream) const;
 
  private:
   LayerSpec spec_;
   ScanRule rule_;
-  ScanExecutable scan_;
+  std::optional<FusedExecutable> fused_;  // or
+  std::optional<ScanExecutable> scan_;    // and product_
   Product product_;
-  std::size_t scan_bytes_;
+  std::size_t scan_bytes_ = 0;
   Positions positions_;
 };
 
@@ -99,7 +103,7 @@ class LayerBackwardExecutable {
  public:
   LayerBackwardExecutable(Device& device, const LayerSpec& spec, const LayerBackward& call);
   std::size_t workspace_bytes() const;
-  const ScanExecutable& scan() const { return scan_; }
+  const plan::GpuScanPlan& plan() const { return scan_.plan(); }
   void run(const LayerBackward& call, DeviceAddress workspace, StreamHandle stream) const;
 
  private:

@@ -6,12 +6,13 @@
 #include <string_view>
 
 #include "backend/cuda/range.h"
+#include "backend/cuda/scan_fill.h"
 #include "base/check.h"
 
 namespace penstock::cuda {
 namespace {
 
-#include "backend/cuda/kernels/scan_arguments.h"
+using namespace fill;  // NOLINT(google-build-using-namespace): one file's worth of a header
 
 struct NamedSequence {
   std::string_view name;
@@ -99,19 +100,12 @@ plan::GpuScanProblem problem_of_call(const Call& call) {
   problem.backward = is_backward(call);
   problem.lengths = shape.lengths != 0 || shape.cu_seqlens != 0;
   problem.reset = shape.reset != 0;
+  problem.regime = shape.regime;
   for (const NamedSequence& named : sequences_of(call)) {
     check_sequence(named, shape);
     problem.alignment = std::min(problem.alignment, alignment_of(named.sequence, plan::size_of(shape.storage)));
   }
   return problem;
-}
-
-ScanTensor tensor_of(const DeviceSequence& sequence, Index bytes) {
-  return {device_pointer<char>(sequence.data), sequence.row_stride * bytes, sequence.step_stride * bytes};
-}
-
-void set_all(ScanTensor* tensors, const ScanTerms& terms, int count, Index bytes) {
-  for (int g = 0; g < count; ++g) tensors[g] = tensor_of(terms[static_cast<std::size_t>(g)], bytes);
 }
 
 void set_tensors(ScanArguments& arguments, const ScanForward& call) {
@@ -136,21 +130,6 @@ void set_tensors(ScanArguments& arguments, const ScanBackward& call) {
   arguments.descending = call.shape.reverse ? 0 : 1;
 }
 
-ScanArguments arguments_of_shape(const ScanShape& shape, const plan::GpuScanPlan& plan, DeviceAddress workspace) {
-  ScanArguments arguments{};
-  arguments.lengths = device_pointer<const long long>(shape.lengths);
-  arguments.cu_seqlens = device_pointer<const long long>(shape.cu_seqlens);
-  arguments.reset = device_pointer<const unsigned char>(shape.reset);
-  arguments.reset_row_stride = shape.reset_row_stride;
-  arguments.reset_step_stride = shape.reset_step_stride;
-  arguments.header = device_pointer<ScanHeader>(workspace);
-  arguments.steps = shape.steps;
-  arguments.channels = static_cast<int>(shape.channels);
-  arguments.channel_tiles = static_cast<int>(plan.channel_tiles(shape.channels));
-  arguments.chains = static_cast<int>(shape.rows * plan.channel_tiles(shape.channels));
-  return arguments;
-}
-
 }  // namespace
 
 std::string_view storage_type(plan::Storage storage) {
@@ -166,6 +145,7 @@ KernelSource scan_source(const ScanRule& rule, const plan::GpuScanProblem& probl
   source.file = fmt::format("backend/cuda/kernels/scan_{}.cuh", problem.backward ? "backward" : "forward");
   const auto constant = [](auto value) { return fmt::format("{}", value); };
   source.constants = {{"using Storage", std::string(storage_type(problem.storage))},
+                      {"constexpr bool kDirect", constant(plan.regime == plan::Regime::direct)},
                       {"constexpr int kVector", constant(plan.vector)},
                       {"constexpr int kLanes", constant(plan.lanes)},
                       {"constexpr int kGroups", constant(plan.groups)},
@@ -219,8 +199,13 @@ void ScanExecutable::launch(const Call& call, DeviceAddress workspace, StreamHan
           problem_.alignment, problem_.rows, problem_.steps);
   ScanArguments arguments = arguments_of_shape(call.shape, plan_, workspace);
   set_tensors(arguments, call);
-  arguments.tiles = static_cast<unsigned>(arguments.chains * plan_.chunks(problem.steps));
-  const auto blocks = std::min(arguments.tiles, static_cast<unsigned>(plan_.grid));
+  unsigned blocks = 0;
+  if (plan_.regime == plan::Regime::direct) {
+    blocks = static_cast<unsigned>((Index{arguments.chains} + plan_.groups - 1) / plan_.groups);
+  } else {
+    arguments.tiles = static_cast<unsigned>(arguments.chains * plan_.chunks(problem.steps));
+    blocks = std::min(arguments.tiles, static_cast<unsigned>(plan_.grid));
+  }
   kernel_->launch(blocks, static_cast<unsigned>(plan_.threads()), arguments, stream);
 }
 

@@ -1,0 +1,161 @@
+#include "plan/gpu_layer.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "base/check.h"
+
+namespace penstock::plan {
+namespace {
+
+/// What the estimates are made of: an H200's figures, as measured (docs/results/gpu.md), in microseconds.
+constexpr double kMultiprocessors = 132, kCyclesOfMicrosecond = 1700;
+constexpr double kLaunch = 4, kProductLaunch = 5, kLookBack = 4, kStepsAhead = 0.9;
+constexpr double kBytes = 3.3e6;                                      // of memory, per microsecond
+constexpr double kFloatProduct = 25e6, kTf32 = 350e6, kHalves = 7e8;  // multiplications and additions
+/// Of a fused block: multiply-adds of a cycle, as far as they are kept up; what else a chunk takes; a thread's cycles
+/// for bringing one weight, or one copy of x, to shared memory.
+constexpr double kMultiplyAdds = 128 * 0.65, kChunkCycles = 1500, kWeightCycles = 100, kCopyCycles = 20;
+constexpr double kPiece = 16;  // bytes of a copy
+constexpr int kFusedSteps = 8, kMaxFusedThreads = 512, kMaxFusedGroups = 64;
+
+double scaled(const GpuModel& gpu) { return gpu.multiprocessors / kMultiprocessors; }
+
+double flops_of(const GpuLayerProblem& problem) {
+  const GpuScanProblem& scan = problem.scan;
+  return 2.0 * static_cast<double>(scan.rows) * static_cast<double>(scan.steps) *
+         static_cast<double>(scan.gates * scan.channels) * static_cast<double>(problem.input);
+}
+
+double bytes_of(const GpuScanProblem& scan) {
+  return static_cast<double>(scan.rows) * static_cast<double>(scan.steps) * static_cast<double>(scan.channels) *
+         (scan.gates + 1) * size_of(scan.storage);
+}
+
+double product_bytes(const GpuLayerProblem& problem) {
+  const GpuScanProblem& scan = problem.scan;
+  return static_cast<double>(scan.rows) * static_cast<double>(scan.steps) *
+         static_cast<double>(problem.input + scan.gates * scan.channels) * size_of(scan.storage);
+}
+
+/// Microseconds of a product by itself and of the recurrence behind it.
+double separate_time(const GpuLayerProblem& problem, const GpuScanPlan& plan, const GpuModel& gpu) {
+  const double rate = problem.scan.storage != Storage::f32 ? kHalves : problem.tf32 ? kTf32 : kFloatProduct;
+  const double product =
+      kProductLaunch + std::max(flops_of(problem) / rate, product_bytes(problem) / kBytes) / scaled(gpu);
+  const double traffic = bytes_of(problem.scan) / (kBytes * scaled(gpu));
+  const auto steps = static_cast<double>(problem.scan.steps);
+  const double walk =
+      plan.regime == Regime::direct ? std::max(traffic, steps / plan.steps * kStepsAhead) : kLookBack + traffic;
+  return product + kLaunch + walk;
+}
+
+/// Registers of a block, which come by the warp: sums, what a thread reads of x and of the weights, and the rest.
+int fused_registers(const GpuScanPlan& plan, const GpuLayerProblem& problem) {
+  const int sums = plan.steps * plan.vector * std::max(problem.scan.gates, 2);
+  const int of_thread = sums + plan.steps * size_of(problem.scan.storage) + 4 * plan.vector + 64;
+  return (of_thread + 7) / 8 * 8 * ((plan.threads() + 31) / 32 * 32);
+}
+
+/// Groups of threads that have a step at all.
+Index groups_of(const GpuLayerProblem& problem) { return (problem.scan.steps + kFusedSteps - 1) / kFusedSteps; }
+
+double fused_time(const GpuScanPlan& plan, const GpuLayerProblem& problem, const GpuModel& gpu) {
+  const auto chunks = static_cast<double>(plan.chunks(problem.scan.steps));
+  const double columns = static_cast<double>(problem.scan.gates) * plan.tile_channels();
+  const auto input = static_cast<double>(problem.input);
+  const auto busy = static_cast<double>(std::min<Index>(plan.threads(), plan.lanes * groups_of(problem)));
+  const double product = std::max(busy, 128.0) * plan.steps * plan.vector * problem.scan.gates * input / kMultiplyAdds;
+  const double copies = static_cast<double>(plan.chunk()) * input * size_of(problem.scan.storage) / kPiece;
+  const double around = chunks * (kChunkCycles + copies / plan.threads() * kCopyCycles) +
+                        columns * input / plan.threads() * kWeightCycles;
+  const auto waves = static_cast<double>((plan.grid + gpu.multiprocessors - 1) / gpu.multiprocessors);
+  return kLaunch + waves * (chunks * product + around) / kCyclesOfMicrosecond;
+}
+
+std::optional<GpuScanPlan> fused_candidate(const GpuLayerProblem& problem, const GpuModel& gpu, int vector, int lanes,
+                                           int groups) {
+  GpuScanPlan plan;
+  plan.regime = Regime::fused;
+  plan.vector = vector, plan.lanes = lanes, plan.groups = groups, plan.steps = kFusedSteps;
+  plan.depth = plan.window = plan.blocks = 1;
+  plan.tiles = plan.grid = problem.scan.rows * plan.channel_tiles(problem.scan.channels);
+  plan.shared = fused_shared_bytes(plan, problem);
+  if (plan.threads() > kMaxFusedThreads || fused_registers(plan, problem) > gpu.registers) return std::nullopt;
+  if (plan.shared > gpu.block_bytes) return std::nullopt;
+  return plan;
+}
+
+/// The best of all shapes of a block, if any fits.
+std::optional<GpuScanPlan> plan_fused(const GpuLayerProblem& problem, const GpuModel& gpu) {
+  constexpr Index most_blocks = Index{1} << 30;
+  if (problem.scan.rows > most_blocks / problem.scan.channels) return std::nullopt;
+  std::optional<GpuScanPlan> best;
+  double best_time = 0;
+  for (const int vector : {4, 2, 1}) {
+    if (fitting_vector(problem.scan, vector) != vector) continue;
+    for (int lanes = 1; lanes <= 32; ++lanes) {
+      if (lanes > 1 && (lanes - 1) * vector >= problem.scan.channels) break;
+      // Beyond those that have a step only as many as make bringing the weights quick.
+      const auto useful =
+          static_cast<int>(std::min<Index>(kMaxFusedGroups, std::max<Index>(groups_of(problem), 256 / lanes)));
+      for (int groups = 1; groups <= useful; ++groups) {
+        const std::optional<GpuScanPlan> plan = fused_candidate(problem, gpu, vector, lanes, groups);
+        if (!plan) break;
+        const double time = fused_time(*plan, problem, gpu);
+        if (!best || time < best_time) best = plan, best_time = time;
+      }
+    }
+  }
+  return best;
+}
+
+GpuScanPlan asked_for_fused(const GpuLayerProblem& problem, const GpuModel& gpu) {
+  if (problem.scan.backward) return plan_gpu_scan(problem.scan, gpu);  // says why not
+  std::optional<GpuScanPlan> plan = plan_fused(problem, gpu);
+  if (!plan) {
+    fail(
+        ErrorCode::unsupported,
+        "the fused regime keeps the weights of a channel in shared memory: {} gates of {} inputs and a chunk of x need "
+        "more than the {} KB of a block of {}; ask for scan or direct",
+        problem.scan.gates, problem.input, gpu.block_bytes / 1024, gpu.name);
+  }
+  plan->why = "asked for";
+  return *plan;
+}
+
+}  // namespace
+
+Index fused_shared_bytes(const GpuScanPlan& plan, const GpuLayerProblem& problem) {
+  const Index padded = (problem.input + 3) / 4 * 4;
+  const Index columns = static_cast<Index>(problem.scan.gates) * plan.tile_channels();
+  const Index pitch = columns + (columns % 32 == 0 ? plan.vector : 0);
+  const Index weights = (padded * pitch * 4 + 15) / 16 * 16;
+  const Index row = (padded * size_of(problem.scan.storage) + 15) / 16 * 16 + 16;
+  const Index stretches = static_cast<Index>(2 * plan.groups + 2) * plan.tile_channels() * 4;
+  return (weights + 2 * plan.chunk() * row + stretches + 15) / 16 * 16;
+}
+
+GpuScanPlan plan_gpu_layer(const GpuLayerProblem& problem, const GpuModel& gpu) {
+  require(problem.input >= 1 && problem.input <= GpuScanProblem::max_size, "input must be 1 to {}, not {}",
+          GpuScanProblem::max_size, problem.input);
+  if (problem.scan.regime == Regime::fused) return asked_for_fused(problem, gpu);
+  GpuScanPlan separate = plan_gpu_scan(problem.scan, gpu);
+  if (problem.scan.regime != Regime::automatic || problem.scan.backward) return separate;
+  const double time = separate_time(problem, separate, gpu);
+  std::optional<GpuScanPlan> fused = plan_fused(problem, gpu);
+  const double fused_in = fused ? fused_time(*fused, problem, gpu) : 0;
+  if (!fused) {
+    separate.why += "; one launch for all cannot hold the weights";
+  } else if (fused_in < time) {
+    fused->why = fmt::format("estimated at {:.0f} us, and the product by itself with {} at {:.0f}", fused_in,
+                             to_string(separate.regime), time);
+    return *fused;
+  } else {
+    separate.why +=
+        fmt::format("; with the product before it estimated at {:.0f} us, in one launch at {:.0f}", time, fused_in);
+  }
+  return separate;
+}
+
+}  // namespace penstock::plan
