@@ -145,7 +145,8 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) FusedForward(const __g
   LoadWeights(args, walk, shared);
   for (int i = threadIdx.x; i < kTileChannels; i += kThreads) shared.carry[i] = place.entry(i);
 
-  for (int begin = 0, stage = 0;; begin += kChunk, stage ^= 1) {
+  int begin = 0, stage = 0;
+  do {
     walk.move_to(args.scan, begin, group);
     CopyChunk(args, walk, begin + kChunk, shared.x[stage ^ 1]);
     CommitCopies();
@@ -169,6 +170,10 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) FusedForward(const __g
     }
     StoreLast(place, walk, group, state);
     ForwardOp::clear_padding(walk, args.scan);
-    if (begin + kChunk >= (kLengths ? walk.padded : walk.length)) return;
+    begin += kChunk, stage ^= 1;
+  } while (begin < walk.length);
+  for (; kLengths && begin < walk.padded; begin += kChunk) {
+    walk.move_to(args.scan, begin, group);
+    ForwardOp::clear_padding(walk, args.scan);
   }
 }
