@@ -81,13 +81,15 @@ struct Run {
     return {buffer.address(), c.steps * channels, channels};
   }
   LayerBatch batch() const { return {.rows = c.rows, .steps = c.steps}; }
-  LayerForward forward() const {
+  /// `keep`: a way back follows.
+  LayerForward forward(bool keep = true) const {
     LayerForward call;
     call.batch = batch();
     call.x = sequence(x, c.spec.input);
     call.y = sequence(y, c.spec.hidden);
     call.weights = {weight.address(), bias.address()};
     call.gates = gates.address();
+    call.keep_gates = keep;
     return call;
   }
   LayerBackward backward() const {
@@ -212,19 +214,21 @@ bool measure(const std::string& text, Stream& stream, Clock& clock) {
   Run run(c, stream);
   Device& device = stream.device();
   const LayerForwardExecutable forward(device, c.spec, run.forward());
+  const LayerForwardExecutable inference(device, c.spec, run.forward(false));
   const LayerBackwardExecutable backward(device, c.spec, run.backward());
-  run.workspace = Buffer(stream, std::max(forward.workspace_bytes(), backward.workspace_bytes()));
+  run.workspace =
+      Buffer(stream, std::max({forward.workspace_bytes(), inference.workspace_bytes(), backward.workspace_bytes()}));
   run.workspace.fill(0);
   const DeviceAddress workspace = run.workspace.address();
-  const auto forwards = [&] { forward.run(run.forward(), workspace, stream.handle()); };
+  const auto forwards = [&] { inference.run(run.forward(false), workspace, stream.handle()); };
   const auto both = [&] {
-    forwards();
+    forward.run(run.forward(), workspace, stream.handle());
     backward.run(run.backward(), workspace, stream.handle());
   };
   // The first bytes of the workspace are the scans', which the two share.
   const double forward_ms = clock.median(forwards);
-  const auto second_half = [&] { forward.run_scan(run.forward(), workspace, stream.handle()); };
-  const bool fused = forward.plan().regime == plan::Regime::fused;
+  const auto second_half = [&] { inference.run_scan(run.forward(), workspace, stream.handle()); };
+  const bool fused = inference.plan().regime == plan::Regime::fused;
   const double scan_ms = fused ? 0 : clock.median(second_half);
   const double both_ms = clock.median(both);
   const double host_us = clock.host(forwards) * 1e3;
@@ -260,14 +264,14 @@ bool compare_regimes(Stream& stream, Clock& clock) {
       for (const char* regime : {"direct", "fused", "scan", "automatic"}) {
         const Case c = parse(text + "," + regime);
         Run run(c, stream);
-        const LayerForwardExecutable forward(stream.device(), c.spec, run.forward());
+        const LayerForwardExecutable forward(stream.device(), c.spec, run.forward(false));
         if (regime == std::string("automatic")) {
           times += fmt::format(" {} |", to_string(forward.plan().regime));
           continue;
         }
         Buffer workspace(stream, forward.workspace_bytes());
         workspace.fill(0);
-        const double ms = clock.median([&] { forward.run(run.forward(), workspace.address(), stream.handle()); });
+        const double ms = clock.median([&] { forward.run(run.forward(false), workspace.address(), stream.handle()); });
         const double error = run.forward_error(c.spec.hidden / 3);
         const bool sound = error < bound(c.spec.storage);
         right &= sound;

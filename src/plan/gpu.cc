@@ -66,7 +66,7 @@ Index shared_bytes(const GpuScanPlan& plan, const GpuScanProblem& problem) {
 }
 
 /// Up to this many steps a thread is done with a walk sooner than blocks are with looking back.
-constexpr Index kDirectSteps = 32;
+constexpr Index kDirectSteps = 64;
 constexpr int kDirectThreads = 128;
 /// What a thread asks for at once, and how many blocks of such threads a multiprocessor holds.
 constexpr int kDirectAhead = 8, kDirectBlocks = 4;
@@ -93,6 +93,7 @@ GpuScanPlan plan_direct(const GpuScanProblem& problem, std::string why) {
   plan.steps = kDirectAhead;
   plan.depth = 1;
   plan.blocks = kDirectBlocks;
+  plan.piece = size_of(problem.storage);  // there are no copies
   plan.window = 1;
   const Index rows_and_tiles = problem.rows * plan.channel_tiles(problem.channels);
   require(problem.rows <= kMaxTiles / plan.channel_tiles(problem.channels),

@@ -10,12 +10,14 @@ namespace {
 
 /// What the estimates are made of: an H200's figures, as measured (docs/results/gpu.md), in microseconds.
 constexpr double kMultiprocessors = 132, kCyclesOfMicrosecond = 1700;
-constexpr double kLaunch = 4, kProductLaunch = 5, kLookBack = 4, kStepsAhead = 0.9;
-constexpr double kBytes = 3.3e6;                                      // of memory, per microsecond
-constexpr double kFloatProduct = 25e6, kTf32 = 350e6, kHalves = 7e8;  // multiplications and additions
-/// Of a fused block: multiply-adds of a cycle, as far as they are kept up; what else a chunk takes; a thread's cycles
-/// for bringing one weight, or one copy of x, to shared memory.
-constexpr double kMultiplyAdds = 128 * 0.65, kChunkCycles = 1500, kWeightCycles = 100, kCopyCycles = 20;
+constexpr double kLaunch = 3, kProduct = 3, kLookBack = 5, kStepsAhead = 0.65;
+constexpr double kBytes = 3.3e6, kDirectBytes = 0.85e6;         // of memory, per microsecond
+constexpr double kFloats = 45e6, kTf32 = 350e6, kHalves = 7e8;  // multiplications and additions of a product
+constexpr double kShortSums = 50;                               // inputs that a product in float loses at its ends
+constexpr double kInputs = 0.02, kHalfInputs = 0.005;           // of a product, however small it is
+/// Cycles of a fused block: around four inputs of a step; around a chunk, and for each of its groups; of a thread for
+/// bringing a weight, or a copy of x, to shared memory.
+constexpr double kFourInputs = 150, kChunk = 4000, kGroup = 60, kWeight = 120, kCopy = 60;
 constexpr double kPiece = 16;  // bytes of a copy
 constexpr int kFusedSteps = 8, kMaxFusedThreads = 512, kMaxFusedGroups = 64;
 
@@ -40,37 +42,57 @@ double product_bytes(const GpuLayerProblem& problem) {
 
 /// Microseconds of a product by itself and of the recurrence behind it.
 double separate_time(const GpuLayerProblem& problem, const GpuScanPlan& plan, const GpuModel& gpu) {
-  const double rate = problem.scan.storage != Storage::f32 ? kHalves : problem.tf32 ? kTf32 : kFloatProduct;
+  const auto input = static_cast<double>(problem.input);
+  const bool wide = problem.scan.storage == Storage::f32 && !problem.tf32;
+  const double rate = wide ? kFloats * input / (input + kShortSums) : problem.tf32 ? kTf32 : kHalves;
+  const double least = input * (wide ? kInputs : kHalfInputs);
   const double product =
-      kProductLaunch + std::max(flops_of(problem) / rate, product_bytes(problem) / kBytes) / scaled(gpu);
-  const double traffic = bytes_of(problem.scan) / (kBytes * scaled(gpu));
+      std::max({least, flops_of(problem) / (rate * scaled(gpu)), product_bytes(problem) / (kBytes * scaled(gpu))});
+  const double traffic = bytes_of(problem.scan) / scaled(gpu);
   const auto steps = static_cast<double>(problem.scan.steps);
-  const double walk =
-      plan.regime == Regime::direct ? std::max(traffic, steps / plan.steps * kStepsAhead) : kLookBack + traffic;
-  return product + kLaunch + walk;
+  const double walk = plan.regime == Regime::direct ? std::max(traffic / kDirectBytes, steps / plan.steps * kStepsAhead)
+                                                    : kLookBack + traffic / kBytes;
+  return kProduct + product + kLaunch + walk;
 }
 
 /// Registers of a block, which come by the warp: sums, what a thread reads of x and of the weights, and the rest.
 int fused_registers(const GpuScanPlan& plan, const GpuLayerProblem& problem) {
   const int sums = plan.steps * plan.vector * std::max(problem.scan.gates, 2);
-  const int of_thread = sums + plan.steps * size_of(problem.scan.storage) + 4 * plan.vector + 64;
+  const int of_thread =
+      sums + plan.steps * size_of(problem.scan.storage) + 4 * plan.vector + 48 + 8 * problem.scan.gates;
   return (of_thread + 7) / 8 * 8 * ((plan.threads() + 31) / 32 * 32);
 }
 
 /// Groups of threads that have a step at all.
 Index groups_of(const GpuLayerProblem& problem) { return (problem.scan.steps + kFusedSteps - 1) / kFusedSteps; }
 
+/// Cycles of the products of a chunk: arithmetic, shared memory (128 bytes a cycle), or one warp's waiting, whichever
+/// takes longest.
+double chunk_product_cycles(const GpuScanPlan& plan, const GpuLayerProblem& problem) {
+  const Index threads = std::min<Index>(plan.threads(), plan.lanes * groups_of(problem));
+  const auto warps = static_cast<double>((threads + 31) / 32);
+  const int gates = problem.scan.gates;
+  const double arithmetic = 4.0 * plan.steps * plan.vector * gates;
+  const int weight_reads = (std::min(plan.lanes, 32) * plan.vector * 4 + 127) / 128;
+  const double reads = plan.steps + 4.0 * gates * weight_reads;
+  const double issued = (warps + 3) / 4 * (arithmetic + plan.steps + 4.0 * gates);
+  const auto fours = static_cast<double>((problem.input + 3) / 4);
+  return fours * std::max({issued, warps * reads, arithmetic + kFourInputs});
+}
+
 double fused_time(const GpuScanPlan& plan, const GpuLayerProblem& problem, const GpuModel& gpu) {
-  const auto chunks = static_cast<double>(plan.chunks(problem.scan.steps));
-  const double columns = static_cast<double>(problem.scan.gates) * plan.tile_channels();
+  const auto chunks = static_cast<double>(plan.chunks(problem.scan.steps)),
+             threads = static_cast<double>(plan.threads());
   const auto input = static_cast<double>(problem.input);
-  const auto busy = static_cast<double>(std::min<Index>(plan.threads(), plan.lanes * groups_of(problem)));
-  const double product = std::max(busy, 128.0) * plan.steps * plan.vector * problem.scan.gates * input / kMultiplyAdds;
+  const double columns = static_cast<double>(problem.scan.gates) * plan.tile_channels();
   const double copies = static_cast<double>(plan.chunk()) * input * size_of(problem.scan.storage) / kPiece;
-  const double around = chunks * (kChunkCycles + copies / plan.threads() * kCopyCycles) +
-                        columns * input / plan.threads() * kWeightCycles;
+  const double of_chunk =
+      chunk_product_cycles(plan, problem) + kChunk + kGroup * plan.groups + copies / threads * kCopy;
   const auto waves = static_cast<double>((plan.grid + gpu.multiprocessors - 1) / gpu.multiprocessors);
-  return kLaunch + waves * (chunks * product + around) / kCyclesOfMicrosecond;
+  const double cycles = waves * (chunks * of_chunk + columns * input / threads * kWeight);
+  const double written =
+      problem.keep_gates ? bytes_of(problem.scan) : bytes_of(problem.scan) / (problem.scan.gates + 1);
+  return kLaunch + std::max(cycles / kCyclesOfMicrosecond, written / (kBytes * scaled(gpu)));
 }
 
 std::optional<GpuScanPlan> fused_candidate(const GpuLayerProblem& problem, const GpuModel& gpu, int vector, int lanes,
@@ -131,9 +153,10 @@ Index fused_shared_bytes(const GpuScanPlan& plan, const GpuLayerProblem& problem
   const Index columns = static_cast<Index>(problem.scan.gates) * plan.tile_channels();
   const Index pitch = columns + (columns % 32 == 0 ? plan.vector : 0);
   const Index weights = (padded * pitch * 4 + 15) / 16 * 16;
-  const Index row = (padded * size_of(problem.scan.storage) + 15) / 16 * 16 + 16;
+  const Index row = (padded * size_of(problem.scan.storage) + 15) / 16 * 16;
+  const Index group = plan.steps * row + 16;
   const Index stretches = static_cast<Index>(2 * plan.groups + 2) * plan.tile_channels() * 4;
-  return (weights + 2 * plan.chunk() * row + stretches + 15) / 16 * 16;
+  return (weights + 2 * plan.groups * group + stretches + 15) / 16 * 16;
 }
 
 GpuScanPlan plan_gpu_layer(const GpuLayerProblem& problem, const GpuModel& gpu) {

@@ -316,7 +316,11 @@ std::vector<Case> cases() {
 
 INSTANTIATE_TEST_SUITE_P(Cuda, ScanTest,
                          testing::Combine(testing::ValuesIn(cases()),
-                                          testing::Values(Storage::f32, Storage::bf16, Storage::f16)));
+                                          testing::Values(Storage::f32, Storage::bf16, Storage::f16)),
+                         [](const auto& param) {
+                           return fmt::format("{}_{}", std::get<0>(param.param).name,
+                                              to_string(std::get<1>(param.param)));
+                         });
 
 }  // namespace
 }  // namespace penstock::cuda

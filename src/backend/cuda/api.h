@@ -129,6 +129,9 @@ static_assert(sizeof(PoolProperties) == 88, "laid out as the driver expects it")
   X(event_destroy, cuEventDestroy_v2, (EventHandle))                                                                  \
   X(event_record, cuEventRecord, (EventHandle, StreamHandle))                                                         \
   X(event_synchronize, cuEventSynchronize, (EventHandle))                                                             \
+  X(stream_wait, cuStreamWaitEvent, (StreamHandle, EventHandle, unsigned))                                             \
+  X(host_allocate, cuMemHostAlloc, (void**, std::size_t, unsigned))                                                   \
+  X(host_free, cuMemFreeHost, (void*))                                                                                \
   X(event_elapsed, cuEventElapsedTime, (float*, EventHandle, EventHandle))                                            \
   X(pool_create, cuMemPoolCreate, (PoolHandle*, const PoolProperties*))                                               \
   X(pool_set, cuMemPoolSetAttribute, (PoolHandle, int, void*))                                                        \

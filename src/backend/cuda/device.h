@@ -44,6 +44,8 @@ class Device {
   /// Stream-ordered memory. Throws Error(out_of_memory) that says how much was asked for.
   DeviceAddress allocate(std::size_t bytes, StreamHandle stream);
   void free(DeviceAddress address, StreamHandle stream) noexcept;
+  /// Copies from pageable memory of the host, which may be reused at once: the host waits.
+  void upload(DeviceAddress to, const void* from, std::size_t bytes, StreamHandle stream) const;
   /// Free memory in bytes, without what the pool keeps.
   std::size_t free_bytes() const;
 

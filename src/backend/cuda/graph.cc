@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "backend/cuda/driver.h"
+#include "base/check.h"
 
 namespace penstock::cuda {
 namespace {
@@ -34,9 +35,10 @@ class Recording {
 
 }  // namespace
 
-Graph::Graph(Stream& stream, const std::function<void()>& work) : device_(&stream.device()) {
+Graph::Graph(Device& device, StreamHandle stream, const std::function<void()>& work) : device_(&device) {
+  require(stream != nullptr, "stream must not be the default stream, which cannot be recorded");
   device_->make_current();
-  Recording recording(stream.handle());
+  Recording recording(stream);
   work();
   check(driver().graph_instantiate(&recorded_, recording.end(), 0), "making a graph");
 }

@@ -12,7 +12,8 @@ class Graph {
  public:
   /// Records what `work` puts into the stream, which must neither allocate nor wait. Nothing runs yet. Throws what
   /// `work` throws; the stream is then as it was before.
-  Graph(Stream& stream, const std::function<void()>& work);
+  Graph(Device& device, StreamHandle stream, const std::function<void()>& work);
+  Graph(Stream& stream, const std::function<void()>& work) : Graph(stream.device(), stream.handle(), work) {}
   ~Graph();
   Graph(Graph&& other) noexcept;
   Graph& operator=(Graph&& other) noexcept;

@@ -60,6 +60,10 @@ void check_spec(const LayerSpec& spec) {
 
 std::size_t padded(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
 
+WorkspacePlaces one_after_the_other(const WorkspaceParts& parts) {
+  return {0, parts.passed, parts.passed + parts.sums};
+}
+
 /// As cuBLASLt wants to know it of all matrices together.
 int alignment_of(DeviceAddress addresses, Index stride_bytes) {
   return common_alignment(256, {static_cast<std::int64_t>(addresses), stride_bytes});
@@ -82,14 +86,16 @@ ScanForward scan_of(const LayerForward& call, const LayerSpec& spec, const ScanR
 }
 
 FusedForward fused_of(const LayerForward& call, const LayerSpec& spec, const ScanRule& rule) {
-  return {scan_of(call, spec, rule), spec.input, call.x, call.weights.weight, call.weights.bias};
+  FusedForward fused{scan_of(call, spec, rule), spec.input, call.x, call.weights.weight, call.weights.bias};
+  if (!call.keep_gates) fused.scan.terms = {};
+  return fused;
 }
 
 plan::GpuLayerProblem problem_of(const LayerForward& call, const LayerSpec& spec, const ScanRule& rule) {
   plan::GpuLayerProblem problem = problem_of(fused_of(call, spec, rule));
   problem.tf32 = spec.tf32;
-  if (!problem.keep_gates && spec.regime == plan::Regime::automatic) problem.scan.regime = plan::Regime::fused;
-  require(problem.keep_gates || problem.scan.regime == plan::Regime::fused,
+  if (call.gates == 0 && spec.regime == plan::Regime::automatic) problem.scan.regime = plan::Regime::fused;
+  require(call.gates != 0 || problem.scan.regime == plan::Regime::fused,
           "gates must be an address on the GPU, not null, in the {} regime", to_string(spec.regime));
   return problem;
 }
@@ -173,8 +179,12 @@ LayerForwardExecutable::LayerForwardExecutable(Device& device, const LayerSpec& 
     return;
   }
   scan_.emplace(device, scan_of(call, spec, rule_), plan);
-  scan_bytes_ = padded(scan_->workspace_bytes());
   product_ = Product(device, forward_product(call, spec, rule_));
+  places_ = one_after_the_other(parts());
+}
+
+WorkspaceParts LayerForwardExecutable::parts() const {
+  return {padded(scan_ ? scan_->workspace_bytes() : 0), 0, product_.workspace_bytes()};
 }
 
 void LayerForwardExecutable::run(const LayerForward& call, DeviceAddress workspace, StreamHandle stream) const {
@@ -186,21 +196,19 @@ void LayerForwardExecutable::run(const LayerForward& call, DeviceAddress workspa
   require_address(call.gates, "gates");
   const ScanForward scan = scan_of(call, spec_, rule_);
   positions_.require_of(call.batch, call.x, spec_.input);
-  product_.run(call.x.data, call.weights.weight, call.gates, call.weights.bias, workspace + scan_bytes_, stream);
-  scan_->run(scan, workspace, stream);
+  product_.run(call.x.data, call.weights.weight, call.gates, call.weights.bias, workspace + places_.products, stream);
+  scan_->run(scan, workspace + places_.passed, stream);
 }
 
 void LayerForwardExecutable::run_scan(const LayerForward& call, DeviceAddress workspace, StreamHandle stream) const {
   require(scan_.has_value(), "the fused regime has no second half");
-  scan_->run(scan_of(call, spec_, rule_), workspace, stream);
+  scan_->run(scan_of(call, spec_, rule_), workspace + places_.passed, stream);
 }
 
 LayerBackwardExecutable::LayerBackwardExecutable(Device& device, const LayerSpec& spec, const LayerBackward& call)
     : spec_(spec),
       rule_(scan_rule(spec.cell)),
       scan_(device, scan_of(call, spec, rule_)),
-      scan_bytes_(padded(scan_.workspace_bytes())),
-      own_bytes_(scan_bytes_),
       positions_(positions_of(call.batch, call.x, spec.input)),
       wants_dx_(call.dx.data != 0) {
   ProductShape weights = weight_product(call, spec, rule_);
@@ -209,14 +217,15 @@ LayerBackwardExecutable::LayerBackwardExecutable(Device& device, const LayerSpec
     ColumnSums sums{.storage = spec.storage, .result = spec.gradients, .rows = weights.k, .columns = weights.m};
     sums.alignment = alignment_of(call.dgates, weights.m * plan::size_of(spec.storage));
     bias_sums_.emplace(device, sums);
-    own_bytes_ += padded(bias_sums_->workspace_bytes());
   }
   weight_product_ = Product(device, weights);
   if (wants_dx_) input_product_ = Product(device, input_product(call, spec, rule_));
+  places_ = one_after_the_other(parts());
 }
 
-std::size_t LayerBackwardExecutable::workspace_bytes() const {
-  return own_bytes_ + std::max(weight_product_.workspace_bytes(), input_product_.workspace_bytes());
+WorkspaceParts LayerBackwardExecutable::parts() const {
+  return {padded(scan_.workspace_bytes()), padded(bias_sums_ ? bias_sums_->workspace_bytes() : 0),
+          std::max(weight_product_.workspace_bytes(), input_product_.workspace_bytes())};
 }
 
 void LayerBackwardExecutable::run(const LayerBackward& call, DeviceAddress workspace, StreamHandle stream) const {
@@ -224,11 +233,11 @@ void LayerBackwardExecutable::run(const LayerBackward& call, DeviceAddress works
   const ScanBackward scan = scan_of(call, spec_, rule_);
   positions_.require_of(call.batch, call.x, spec_.input);
   require((call.dx.data != 0) == wants_dx_, "the call must have {}, as prepared", wants_dx_ ? "a dx" : "no dx");
-  scan_.run(scan, workspace, stream);
-  if (bias_sums_) bias_sums_->run(call.dgates, call.gradients.bias, workspace + scan_bytes_, stream);
-  const DeviceAddress products = workspace + own_bytes_;
+  scan_.run(scan, workspace + places_.passed, stream);
+  if (bias_sums_) bias_sums_->run(call.dgates, call.gradients.bias, workspace + places_.sums, stream);
+  const DeviceAddress products = workspace + places_.products;
   weight_product_.run(call.dgates, call.x.data, call.gradients.weight, call.gradients.bias, products, stream);
-  if (wants_dx_) input_product_.run(call.dgates, call.weights.weight, call.dx.data, 0, products, stream);
+  if (wants_dx_) input_product_.run(call.dgates, call.weights.weight, call.dx.data, 0, products, stream, call.add_dx);
 }
 
 }  // namespace penstock::cuda

@@ -41,7 +41,8 @@ struct LayerForward {
   LayerBatch batch;
   DeviceSequence x, y;
   LayerWeights weights;
-  DeviceAddress gates = 0;      ///< [P, G * H], written: all that the way back needs beside x and y. 0: fused only
+  DeviceAddress gates = 0;      ///< [P, G * H], all that the way back needs beside x and y. 0: fused only
+  bool keep_gates = true;       ///< They will be wanted; otherwise it depends on the regime what becomes of them.
   DeviceAddress state_in = 0;   ///< float [B, H], or 0 for zeros
   DeviceAddress state_out = 0;  ///< float [B, H], or 0; may be state_in
 };
@@ -50,6 +51,7 @@ struct LayerBackward {
   LayerBatch batch;
   DeviceSequence x, y, dy;     ///< x and y as of the forward pass
   DeviceSequence dx;           ///< Laid out like x; no data: not wanted
+  bool add_dx = false;         ///< Added to what dx holds, instead of replacing it
   LayerWeights weights;        ///< Only the weight is read
   LayerWeights gradients;      ///< Written, not added to
   DeviceAddress gates = 0;     ///< As the forward pass left them
@@ -73,6 +75,19 @@ struct Positions {
 /// Throws what the executable would, without a GPU.
 void check_layer(const LayerSpec& spec, const LayerForward& call);
 
+/// The parts of a workspace, in bytes. What blocks pass on and sums (zero before their first use; every run leaves them
+/// ready) must not be overwritten by what products leave behind: layers that share a workspace share the parts, each
+/// as large as the largest needs it, except `sums`, of which each has its own.
+struct WorkspaceParts {
+  std::size_t passed = 0, sums = 0, products = 0;
+  std::size_t bytes() const { return passed + sums + products; }
+};
+
+/// Where a layer finds the parts in a workspace.
+struct WorkspacePlaces {
+  std::size_t passed = 0, sums = 0, products = 0;
+};
+
 /// A forward pass, planned and compiled. Running allocates nothing, waits for nothing, and can be captured. Not safe
 /// for two calls at once.
 class LayerForwardExecutable {
@@ -80,7 +95,10 @@ class LayerForwardExecutable {
   /// Throws Error: invalid_argument for what does not fit, unsupported without NVRTC or cuBLASLt.
   LayerForwardExecutable(Device& device, const LayerSpec& spec, const LayerForward& call);
   /// Bytes of workspace, aligned to 256; zero before its first use, and for one run at a time.
-  std::size_t workspace_bytes() const { return scan_bytes_ + product_.workspace_bytes(); }
+  std::size_t workspace_bytes() const { return parts().bytes(); }
+  WorkspaceParts parts() const;
+  /// Instead of one part after the other.
+  void place(const WorkspacePlaces& places) { places_ = places; }
   const plan::GpuScanPlan& plan() const { return fused_ ? fused_->plan() : scan_->plan(); }
   /// A call of the form that was prepared: other addresses, no more rows or steps.
   void run(const LayerForward& call, DeviceAddress workspace, StreamHandle stream) const;
@@ -93,8 +111,8 @@ class LayerForwardExecutable {
   std::optional<FusedExecutable> fused_;  // or
   std::optional<ScanExecutable> scan_;    // and product_
   Product product_;
-  std::size_t scan_bytes_ = 0;
   Positions positions_;
+  WorkspacePlaces places_;
 };
 
 /// Gradients of a layer: the recurrence walked back with the gates' maths, then one product for the weights and one for
@@ -102,7 +120,9 @@ class LayerForwardExecutable {
 class LayerBackwardExecutable {
  public:
   LayerBackwardExecutable(Device& device, const LayerSpec& spec, const LayerBackward& call);
-  std::size_t workspace_bytes() const;
+  std::size_t workspace_bytes() const { return parts().bytes(); }
+  WorkspaceParts parts() const;
+  void place(const WorkspacePlaces& places) { places_ = places; }
   const plan::GpuScanPlan& plan() const { return scan_.plan(); }
   void run(const LayerBackward& call, DeviceAddress workspace, StreamHandle stream) const;
 
@@ -112,9 +132,9 @@ class LayerBackwardExecutable {
   ScanExecutable scan_;
   Product weight_product_, input_product_;
   std::optional<SumColumnsExecutable> bias_sums_;  // where the product does not make them
-  std::size_t scan_bytes_, own_bytes_;
   Positions positions_;
   bool wants_dx_;
+  WorkspacePlaces places_;
 };
 
 }  // namespace penstock::cuda

@@ -19,18 +19,23 @@ constexpr int kPadded = (kInput + kFour - 1) / kFour * kFour;     // and all of 
 constexpr int kColumns = Rule::gates * kTileChannels;
 // Neighbouring inputs of a column, which threads write at once, should not lie in one bank.
 constexpr int kColumnPitch = kColumns + (kColumns % 32 == 0 ? kVector : 0);
-constexpr int kRowPitch = (kPadded * Storage::bytes + 15) / 16 * 16 + 16;  // bytes; groups read other rows at once
+constexpr int kRowPitch = (kPadded * Storage::bytes + 15) / 16 * 16;
+// Neighbouring groups read at the same place of their rows at once: each begins four banks on.
+constexpr int kGroupPitch = kSteps * kRowPitch + 16;
 
 using Floats = Vector<F32, kVector>;
 using Four = Vector<Storage, kFour>;
 
 struct FusedShared {
   float weight[kPadded * kColumnPitch];       // [I, G, channels]
-  __align__(16) char x[2][kChunk * kRowPitch];  // [steps, I], of this chunk and of the next one
+  __align__(16) char x[2][kGroups * kGroupPitch];  // [steps, I], of this chunk and of the next one
   Stretches stretches;
   float carry[kTileChannels];  // what this chunk hands to the next one
 };
 static_assert(sizeof(FusedShared) <= kSharedBytes, "the plan knows how much shared memory there is");
+
+/// Where a step of a chunk's x begins.
+PENSTOCK_DEVICE int RowStart(int row) { return row / kSteps * kGroupPitch + row % kSteps * kRowPitch; }
 
 /// Starts copies of a chunk's x. Steps that do not exist become zero.
 PENSTOCK_DEVICE void CopyChunk(const FusedArguments& args, const Walk& walk, int first, char* to) {
@@ -38,7 +43,7 @@ PENSTOCK_DEVICE void CopyChunk(const FusedArguments& args, const Walk& walk, int
   for (int n = threadIdx.x; n < kChunk * pieces; n += kThreads) {
     const int row = n / pieces, piece = n % pieces;
     const bool exists = first + row < walk.length;
-    CopyAsync<kPiece>(to + row * kRowPitch + piece * kPiece,
+    CopyAsync<kPiece>(to + RowStart(row) + piece * kPiece,
                       walk.start(args.x, piece * (kPiece / Storage::bytes), first + row), exists);
   }
 }
@@ -46,8 +51,9 @@ PENSTOCK_DEVICE void CopyChunk(const FusedArguments& args, const Walk& walk, int
 /// Zeros behind the inputs of every step, where copies never write.
 PENSTOCK_DEVICE void ClearTails(FusedShared& shared) {
   constexpr int tail = (kPadded - kInput) * Storage::bytes, wide = tail > 0 ? tail : 1;
-  for (int n = threadIdx.x; n < 2 * kChunk * tail; n += kThreads) {
-    shared.x[0][n / wide * kRowPitch + kInput * Storage::bytes + n % wide] = 0;
+  for (int n = threadIdx.x; n < kChunk * tail; n += kThreads) {
+    const int at = RowStart(n / wide) + kInput * Storage::bytes + n % wide;
+    shared.x[0][at] = shared.x[1][at] = 0;
   }
 }
 
@@ -156,7 +162,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) FusedForward(const __g
     ForwardOp op;
     Gates gates;
     gates.start(args, walk);
-    if (walk.valid > 0) gates.multiply(shared, shared.x[stage] + group * kSteps * kRowPitch, walk.tile_channel);
+    if (walk.valid > 0) gates.multiply(shared, shared.x[stage] + group * kGroupPitch, walk.tile_channel);
     if constexpr (kKeepGates) gates.keep(args.scan, walk);
     gates.make(op.terms);
     shared.stretches.tell(op, walk, group);
