@@ -52,8 +52,8 @@ std::vector<double> with_head(const Problem& problem, const std::vector<double>&
   return answers;
 }
 
-/// bf16 keeps 8 bits of what float keeps 24.
-double coarseness(const std::string& dtype) { return dtype == "f32" ? 1.0 : 0x1p16; }
+/// bf16 keeps 8 bits of what float keeps 24, f16 keeps 11.
+double coarseness(const std::string& dtype) { return dtype == "f32" ? 1.0 : dtype == "f16" ? 0x1p13 : 0x1p16; }
 
 /// |a - b|, where two infinities of one sign and two NaN are equal, and a NaN is infinitely far from a number.
 double distance(double a, double b) {
