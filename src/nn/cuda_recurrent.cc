@@ -257,6 +257,7 @@ struct CudaRecurrent::Impl {
 
 CudaRecurrent::CudaRecurrent(const CudaRecurrentSpec& spec) {
   check_spec(spec);
+  cuda::expect_products();
   impl_ = std::make_unique<Impl>(spec);
 }
 CudaRecurrent::~CudaRecurrent() = default;

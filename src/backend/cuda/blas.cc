@@ -1,7 +1,9 @@
 #include "backend/cuda/blas.h"
 
+#include <future>
 #include <map>
 #include <mutex>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -87,6 +89,16 @@ BlasLayout layout_of(plan::Storage storage, Index rows, Index columns, Index str
 const Blas& find_blas() {
   static const Blas found = load_blas();
   return found;
+}
+
+void expect_products() {
+  static const std::future<void> opening = []() -> std::future<void> {
+    try {
+      return std::async(std::launch::async, [] { find_blas(); });
+    } catch (const std::system_error&) {
+      return {};  // no thread to be had: whoever needs the library opens it
+    }
+  }();
 }
 
 bool can_multiply(Device& device, const ProductShape& shape) {

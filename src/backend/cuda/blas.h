@@ -19,6 +19,10 @@ struct Blas {
 /// Found on first use; the generation of CUDA that the driver runs goes first. Never throws.
 const Blas& find_blas();
 
+/// Begins to open it beside whatever the caller does next: a file of half a gigabyte takes as long as a fourth of the
+/// driver's start.
+void expect_products();
+
 /// What a product does beside the product.
 enum class Beside {
   nothing,

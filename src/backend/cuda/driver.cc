@@ -44,31 +44,36 @@ Driver load_driver() {
     return found;
   }
   library.resolve(found.api, found.complaint);
-  if (!found.complaint.empty()) return found;
-  int count = 0;
-  Result result = found.api.init(0);
-  if (result == result_success) result = found.api.device_count(&count);
-  if (result == result_no_device || (result == result_success && count == 0)) {
-    found.complaint = "the NVIDIA driver sees no GPU";
-  } else if (result != result_success) {
-    found.complaint = "the NVIDIA driver does not start: " + words_for(found.api, result);
-  }
   return found;
 }
 
+/// Opened but not started: its version can be asked for while it starts.
 const Driver& the_driver() {
   static const Driver driver = load_driver();
   return driver;
 }
 
+/// Starts the driver, which takes a tenth of a second; returns why it does not start.
+std::string start_driver() {
+  const Driver& found = the_driver();
+  if (!found.complaint.empty()) return found.complaint;
+  int count = 0;
+  Result result = found.api.init(0);
+  if (result == result_success) result = found.api.device_count(&count);
+  if (result == result_no_device || (result == result_success && count == 0)) return "the NVIDIA driver sees no GPU";
+  return result == result_success ? "" : "the NVIDIA driver does not start: " + words_for(found.api, result);
+}
+
 }  // namespace
 
-const std::string& driver_complaint() { return the_driver().complaint; }
+const std::string& driver_complaint() {
+  static const std::string complaint = start_driver();
+  return complaint;
+}
 
 const DriverApi& driver() {
-  const Driver& found = the_driver();
-  if (!found.complaint.empty()) fail(ErrorCode::unsupported, "no CUDA device: {}", found.complaint);
-  return found.api;
+  if (!driver_complaint().empty()) fail(ErrorCode::unsupported, "no CUDA device: {}", driver_complaint());
+  return the_driver().api;
 }
 
 int driver_cuda_version() { return the_driver().version; }
