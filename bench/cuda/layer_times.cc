@@ -325,5 +325,8 @@ int main(int argc, char** argv) {
   } catch (const Error& error) {
     fmt::print(stderr, "cuda_layer_times: {}\n", error.what());
     return exit_status(error.code());
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "cuda_layer_times: {}\n", error.what());
+    return 1;
   }
 }

@@ -52,7 +52,7 @@ struct CudaScan::Impl {
 
 CudaScan::CudaScan(const CudaScanSpec& spec) {
   require(spec.channels >= 1, "channels must be at least 1, not {}", spec.channels);
-  impl_.reset(new Impl{spec, &cuda::Device::get(spec.device), {}, {}});
+  impl_ = std::make_unique<Impl>(Impl{spec, &cuda::Device::get(spec.device), {}, {}});
 }
 CudaScan::~CudaScan() = default;
 CudaScan::CudaScan(CudaScan&&) noexcept = default;
