@@ -84,7 +84,9 @@ std::string shown_rate(const Line& line) {
   if (!is_timed(&first)) return "-";
   constexpr double giga = 1e9;
   if (line.limit.bytes > 0.0) return digits(line.limit.bytes / first.time.median / giga) + " GB/s";
-  return digits(line.limit.flops / first.time.median / giga) + " GFLOP/s";
+  const double rate = line.limit.flops / first.time.median / giga;
+  constexpr double many = 10000.0, kilo = 1000.0;
+  return rate < many ? digits(rate) + " GFLOP/s" : digits(rate / kilo) + " TFLOP/s";
 }
 
 /// Where our time goes: the products of the input and the recurrence at the speed of the limits; gates, memory, packing

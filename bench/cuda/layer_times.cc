@@ -1,6 +1,7 @@
 // Times of minGRU and minLSTM layers on a GPU, each checked in the same run:
 //   cuda_layer_times [CELL,STORAGE,B,T,I,H[,REGIME] ...]
 //                                         STORAGE: f32, bf16, f16, or tf32 (f32, with products in tf32)
+//   cuda_layer_times --products CASE...   the three products of a layer in each algorithm that cuBLASLt proposes
 //   cuda_layer_times --regimes            every regime, forward, over lengths: what the planner's estimates rest on
 // A wrong result prints no time, and the program exits with status 1.
 
@@ -248,6 +249,52 @@ bool measure(const std::string& text, Stream& stream, Clock& clock) {
   return true;
 }
 
+/// Times of a product with the algorithms of the first ranks, and which of its parts it has.
+void time_product(const char* what, ProductShape shape, Stream& stream, Clock& clock) {
+  constexpr int ranks = 6;
+  const auto room = [&](Index rows, Index stride, Storage storage) {
+    Buffer buffer(stream, static_cast<std::size_t>(rows * stride * size_of(storage)));
+    buffer.fill(0);
+    return buffer;
+  };
+  const Buffer a = room(shape.a_transposed ? shape.k : shape.m, shape.a_stride, shape.storage);
+  const Buffer b = room(shape.b_transposed ? shape.n : shape.k, shape.b_stride, shape.storage);
+  const Buffer d = room(shape.m, shape.d_stride, shape.result), vector = room(shape.m + shape.n, 1, Storage::f32);
+  std::string times;
+  for (int rank = 0; rank < ranks; ++rank) {
+    try {
+      const Product product(stream.device(), shape, rank);
+      const Buffer workspace(stream, product.workspace_bytes());
+      const double ms = clock.median([&] {
+        product.run(a.address(), b.address(), d.address(), vector.address(), workspace.address(), stream.handle());
+      });
+      times += fmt::format(" {:.4f} ({} KB)", ms, product.workspace_bytes() >> 10);
+    } catch (const Error& error) {
+      times += fmt::format(" [{}]", error.what());
+      break;
+    }
+  }
+  fmt::print("{} {} x {} x {}:{}\n", what, shape.m, shape.n, shape.k, times);
+  std::fflush(stdout);
+}
+
+void time_products(const Case& c, Stream& stream, Clock& clock) {
+  const Index P = c.positions(), W = c.width(), I = c.spec.input;
+  ProductShape shape{.storage = c.spec.storage, .result = c.spec.storage, .tf32 = c.spec.tf32};
+  shape.a_alignment = shape.b_alignment = shape.d_alignment = 256;
+  shape.m = P, shape.n = W, shape.k = I, shape.b_transposed = true;
+  shape.a_stride = shape.b_stride = I, shape.d_stride = W;
+  shape.beside = Beside::add_bias;
+  time_product("forward", shape, stream, clock);
+  shape.beside = Beside::nothing, shape.b_transposed = false;
+  shape.n = I, shape.k = W, shape.a_stride = W, shape.d_stride = I;
+  time_product("gradient of x", shape, stream, clock);
+  shape.m = W, shape.k = P, shape.a_transposed = true, shape.result = c.spec.gradients;
+  time_product("gradient of weight alone", shape, stream, clock);
+  shape.beside = Beside::sum_columns;
+  time_product("gradient of weight, sums beside", shape, stream, clock);
+}
+
 constexpr const char* kForms[] = {"mingru,f32,1,%d,64,128",   "minlstm,f32,1,%d,64,128",   "mingru,f32,1,%d,256,256",
                                   "mingru,f32,64,%d,100,100", "mingru,bf16,64,%d,256,256", "mingru,f32,8,%d,256,256"};
 constexpr int kLengths[] = {1, 8, 16, 32, 64, 128, 256, 1024, 4096, 16384};
@@ -297,6 +344,13 @@ int run(const std::vector<std::string>& cases) {
   Device& device = Device::get(0);
   Stream stream(device);
   Clock clock(stream);
+  if (cases.front() == "--products") {
+    for (const std::string& text : std::vector<std::string>(cases.begin() + 1, cases.end())) {
+      fmt::print("{}\n", text);
+      time_products(parse(text), stream, clock);
+    }
+    return 0;
+  }
   if (cases.front() == "--regimes") return compare_regimes(stream, clock) ? 0 : 1;
   bool right = true;
   fmt::print(

@@ -66,13 +66,15 @@ struct CudaRecurrent::Impl {
   };
 
   CudaRecurrentSpec spec;
+  std::future<void> products;  // on their way while the GPU starts and weights are copied
   cuda::Device* device;
   std::vector<Part> parts;
   std::vector<Parameter> parameters;
   Layout weights, gradients;
   Index prepared_places = 0;  // of the largest batch, steps included
 
-  explicit Impl(const CudaRecurrentSpec& of) : spec(of), device(&cuda::Device::get(of.device)) {
+  explicit Impl(const CudaRecurrentSpec& of)
+      : spec(of), products(cuda::start_products(of.device)), device(&cuda::Device::get(of.device)) {
     for (Index layer = 0; layer < spec.layers.layers; ++layer) {
       for (Index direction = 0; direction < spec.layers.directions(); ++direction) add_part(layer, direction);
     }
@@ -257,7 +259,6 @@ struct CudaRecurrent::Impl {
 
 CudaRecurrent::CudaRecurrent(const CudaRecurrentSpec& spec) {
   check_spec(spec);
-  cuda::expect_products();
   impl_ = std::make_unique<Impl>(spec);
 }
 CudaRecurrent::~CudaRecurrent() = default;

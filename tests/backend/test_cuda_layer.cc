@@ -172,7 +172,7 @@ class LayerTest : public testing::TestWithParam<std::tuple<Case, std::string_vie
       if (c.time_first)
         row = position % static_cast<std::size_t>(c.rows) * static_cast<std::size_t>(c.steps) +
               position / static_cast<std::size_t>(c.rows);
-      double want = c.bias ? arguments.weights[0].bias_ih[column] : 0, scale = 1;
+      double want = c.bias ? arguments.weights[0].bias_ih[column] : 0, scale = 1 + std::abs(want);
       for (Index k = 0; k < c.input; ++k) {
         const double product = arguments.weights[0].weight_ih[column * static_cast<std::size_t>(c.input) + k] *
                                arguments.x[row * static_cast<std::size_t>(c.input) + k];

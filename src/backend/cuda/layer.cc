@@ -64,9 +64,11 @@ WorkspacePlaces one_after_the_other(const WorkspaceParts& parts) {
   return {0, parts.passed, parts.passed + parts.sums};
 }
 
-/// As cuBLASLt wants to know it of all matrices together.
-int alignment_of(DeviceAddress addresses, Index stride_bytes) {
-  return common_alignment(256, {static_cast<std::int64_t>(addresses), stride_bytes});
+/// As cuBLASLt wants to know it of an address.
+int alignment_of(DeviceAddress address) { return common_alignment(256, {static_cast<std::int64_t>(address)}); }
+
+void set_alignments(ProductShape& shape, DeviceAddress a, DeviceAddress b, DeviceAddress d) {
+  shape.a_alignment = alignment_of(a), shape.b_alignment = alignment_of(b), shape.d_alignment = alignment_of(d);
 }
 
 /// Without gates, where nobody keeps them: only the fused regime can do with that.
@@ -128,35 +130,32 @@ ScanBackward scan_of(const LayerBackward& call, const LayerSpec& spec, const Sca
 
 ProductShape forward_product(const LayerForward& call, const LayerSpec& spec, const ScanRule& rule) {
   const Positions positions = positions_of(call.batch, call.x, spec.input);
-  const Index size = plan::size_of(spec.storage);
   ProductShape shape{.storage = spec.storage, .result = spec.storage, .tf32 = spec.tf32};
   shape.m = positions.count, shape.n = rule.gates * spec.hidden, shape.k = spec.input;
   shape.b_transposed = true;
   shape.a_stride = positions.x_stride, shape.b_stride = spec.input, shape.d_stride = shape.n;
   shape.beside = spec.bias ? Beside::add_bias : Beside::nothing;
-  shape.alignment = alignment_of(call.x.data | call.weights.weight | call.gates, positions.x_stride * size);
+  set_alignments(shape, call.x.data, call.weights.weight, call.gates);
   return shape;
 }
 
 ProductShape weight_product(const LayerBackward& call, const LayerSpec& spec, const ScanRule& rule) {
   const Positions positions = positions_of(call.batch, call.x, spec.input);
-  const Index size = plan::size_of(spec.storage);
   ProductShape shape{.storage = spec.storage, .result = spec.gradients, .tf32 = spec.tf32};
   shape.m = rule.gates * spec.hidden, shape.n = spec.input, shape.k = positions.count;
   shape.a_transposed = true;
   shape.a_stride = shape.m, shape.b_stride = positions.x_stride, shape.d_stride = spec.input;
   shape.beside = spec.bias ? Beside::sum_columns : Beside::nothing;
-  shape.alignment = alignment_of(call.dgates | call.x.data | call.gradients.weight, positions.x_stride * size);
+  set_alignments(shape, call.dgates, call.x.data, call.gradients.weight);
   return shape;
 }
 
 ProductShape input_product(const LayerBackward& call, const LayerSpec& spec, const ScanRule& rule) {
   const Positions positions = positions_of(call.batch, call.x, spec.input);
-  const Index size = plan::size_of(spec.storage);
   ProductShape shape{.storage = spec.storage, .result = spec.storage, .tf32 = spec.tf32};
   shape.m = positions.count, shape.n = spec.input, shape.k = rule.gates * spec.hidden;
   shape.a_stride = shape.k, shape.b_stride = spec.input, shape.d_stride = positions.x_stride;
-  shape.alignment = alignment_of(call.dgates | call.weights.weight | call.dx.data, positions.x_stride * size);
+  set_alignments(shape, call.dgates, call.weights.weight, call.dx.data);
   return shape;
 }
 
@@ -215,7 +214,8 @@ LayerBackwardExecutable::LayerBackwardExecutable(Device& device, const LayerSpec
   if (spec.bias && !can_multiply(device, weights)) {
     weights.beside = Beside::nothing;
     ColumnSums sums{.storage = spec.storage, .result = spec.gradients, .rows = weights.k, .columns = weights.m};
-    sums.alignment = alignment_of(call.dgates, weights.m * plan::size_of(spec.storage));
+    sums.alignment =
+        common_alignment(256, {static_cast<std::int64_t>(call.dgates), weights.m * plan::size_of(spec.storage)});
     bias_sums_.emplace(device, sums);
   }
   weight_product_ = Product(device, weights);
