@@ -29,7 +29,7 @@ using Four = Vector<Storage, kFour>;
 struct FusedShared {
   float weight[kPadded * kColumnPitch];       // [I, G, channels]
   __align__(16) char x[2][kGroups * kGroupPitch];  // [steps, I], of this chunk and of the next one
-  Stretches stretches;
+  __align__(16) Stretches stretches;
   float carry[kTileChannels];  // what this chunk hands to the next one
 };
 static_assert(sizeof(FusedShared) <= kSharedBytes, "the plan knows how much shared memory there is");
@@ -37,14 +37,21 @@ static_assert(sizeof(FusedShared) <= kSharedBytes, "the plan knows how much shar
 /// Where a step of a chunk's x begins.
 PENSTOCK_DEVICE int RowStart(int row) { return row / kSteps * kGroupPitch + row % kSteps * kRowPitch; }
 
-/// Starts copies of a chunk's x. Steps that do not exist become zero.
+/// Starts copies of a chunk's x. Steps that do not exist become zero. A thread keeps to one piece of the steps, where there
+/// are threads enough.
 PENSTOCK_DEVICE void CopyChunk(const FusedArguments& args, const Walk& walk, int first, char* to) {
   constexpr int pieces = kInput * Storage::bytes / kPiece;
-  for (int n = threadIdx.x; n < kChunk * pieces; n += kThreads) {
-    const int row = n / pieces, piece = n % pieces;
-    const bool exists = first + row < walk.length;
-    CopyAsync<kPiece>(to + RowStart(row) + piece * kPiece,
-                      walk.start(args.x, piece * (kPiece / Storage::bytes), first + row), exists);
+  constexpr int rows_at_once = kThreads >= pieces ? kThreads / pieces : 1;
+  constexpr int busy = kThreads >= pieces ? rows_at_once * pieces : kThreads;
+  if (threadIdx.x >= busy) return;
+  const Index stride = walk.stride(args.x) * rows_at_once;
+  for (int piece = threadIdx.x % pieces; piece < pieces; piece += busy) {
+    int row = threadIdx.x / pieces;
+    const char* from = walk.start(args.x, piece * (kPiece / Storage::bytes), first + row);
+    for (; row < kChunk; row += rows_at_once) {
+      CopyAsync<kPiece>(to + RowStart(row) + piece * kPiece, from, first + row < walk.length);
+      from += stride;
+    }
   }
 }
 
@@ -139,6 +146,18 @@ struct Gates {
   }
 };
 
+/// As Stretches::enter(), reading the channels of a thread at once: there are many groups.
+PENSTOCK_DEVICE void Enter(const Stretches& stretches, const Walk& walk, int group, float (&state)[kVector]) {
+  const auto read = [&](const float* row) { return Floats::read((const char*)(row + walk.tile_channel)); };
+  const Floats carry = read(stretches.carry);
+  for (int i = 0; i < kVector; ++i) state[i] = carry.get(i);
+#pragma unroll 4
+  for (int before = 0; before < group; ++before) {
+    const Floats gain = read(stretches.gain[before]), offset = read(stretches.offset[before]);
+    for (int i = 0; i < kVector; ++i) state[i] = Through(gain.get(i), offset.get(i), state[i]);
+  }
+}
+
 extern "C" __global__ void __launch_bounds__(kThreads, 1) FusedForward(const __grid_constant__ FusedArguments args) {
   extern __shared__ __align__(16) char memory[];
   FusedShared& shared = *(FusedShared*)memory;
@@ -168,7 +187,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1) FusedForward(const __g
     shared.stretches.tell(op, walk, group);
     __syncthreads();
     float state[kVector];
-    shared.stretches.enter(walk, group, state);
+    Enter(shared.stretches, walk, group, state);
     op.start(args.scan, place, walk);
     WalkSteps(op, walk, state);
     if (group == kGroups - 1) {
