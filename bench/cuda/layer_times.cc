@@ -2,7 +2,8 @@
 //   cuda_layer_times [CELL,STORAGE,B,T,I,H[,REGIME] ...]
 //                                         STORAGE: f32, bf16, f16, or tf32 (f32, with products in tf32)
 //   cuda_layer_times --products CASE...   the three products of a layer in each algorithm that cuBLASLt proposes
-//   cuda_layer_times --regimes            every regime, forward, over lengths: what the planner's estimates rest on
+//   cuda_layer_times --fused CASE...      a layer in one launch, forward, in other shapes of blocks than the planned
+//   one cuda_layer_times --regimes            every regime, forward, over lengths: what the planner's estimates rest on
 // A wrong result prints no time, and the program exits with status 1.
 
 #include <fmt/format.h>
@@ -249,6 +250,27 @@ bool measure(const std::string& text, Stream& stream, Clock& clock) {
   return true;
 }
 
+/// Whether all were right.
+bool sweep_fused(const Case& c, Stream& stream, Clock& clock) {
+  constexpr std::size_t most = 24;
+  Run run(c, stream);
+  const plan::GpuModel& gpu = stream.device().model();
+  std::vector<plan::GpuScanPlan> plans = fused_plans(problem_of(run.forward(false), c.spec), gpu);
+  if (plans.size() > most) plans.resize(most);
+  bool right = true;
+  for (const plan::GpuScanPlan& plan : plans) {
+    run.y.fill(0xff);
+    const LayerForwardExecutable forward(stream.device(), c.spec, run.forward(false), plan);
+    const double ms = clock.median([&] { forward.run(run.forward(false), 0, stream.handle()); });
+    const bool sound = run.forward_error(c.spec.hidden / 3) < bound(c.spec.storage);
+    right &= sound;
+    fmt::print("{} ({} values a thread): {}\n", sound ? fmt::format("{:.4f} ms", ms) : "wrong", plan.vector,
+               plan.explain());
+    std::fflush(stdout);
+  }
+  return right;
+}
+
 /// Times of a product with the algorithms of the first ranks, and which of its parts it has.
 void time_product(const char* what, ProductShape shape, Stream& stream, Clock& clock) {
   constexpr int ranks = 6;
@@ -340,18 +362,28 @@ constexpr const char* kCases[] = {
     "mingru,f32,1,65536,256,256",    "minlstm,f32,1,4096,256,256",   "minlstm,f32,1,65536,256,256",
     "mingru,f32,8,4096,256,256",     "mingru,f32,8,65536,256,256"};
 
+/// --fused, --products and --regimes; whether all was right.
+bool measure_parts(const std::vector<std::string>& arguments, Stream& stream, Clock& clock) {
+  if (arguments.front() == "--regimes") return compare_regimes(stream, clock);
+  bool right = true;
+  for (std::size_t i = 1; i < arguments.size(); ++i) {
+    fmt::print("{}\n", arguments[i]);
+    if (arguments.front() == "--fused") {
+      right &= sweep_fused(parse(arguments[i]), stream, clock);
+    } else {
+      time_products(parse(arguments[i]), stream, clock);
+    }
+  }
+  return right;
+}
+
 int run(const std::vector<std::string>& cases) {
   Device& device = Device::get(0);
   Stream stream(device);
   Clock clock(stream);
-  if (cases.front() == "--products") {
-    for (const std::string& text : std::vector<std::string>(cases.begin() + 1, cases.end())) {
-      fmt::print("{}\n", text);
-      time_products(parse(text), stream, clock);
-    }
-    return 0;
+  for (const char* option : {"--fused", "--products", "--regimes"}) {
+    if (cases.front() == option) return measure_parts(cases, stream, clock) ? 0 : 1;
   }
-  if (cases.front() == "--regimes") return compare_regimes(stream, clock) ? 0 : 1;
   bool right = true;
   fmt::print(
       "{}\n\n| cell, storage, B, T, I, H | forward ms | of it the recurrence | forward + backward ms | as a graph | "

@@ -143,8 +143,8 @@ std::string GpuScanPlan::explain() const {
   if (regime == Regime::fused) {
     return fmt::format(
         "fused: product, gates and recurrence in one launch of {} blocks of {} threads ({} x {}), chunks of {} steps x "
-        "{} channels, {} KB of shared memory: {}",
-        grid, threads(), groups, lanes, chunk(), tile_channels(), shared / 1024, why);
+        "{} channels, {} KB of shared memory, {} block{} a multiprocessor: {}",
+        grid, threads(), groups, lanes, chunk(), tile_channels(), shared / 1024, blocks, blocks == 1 ? "" : "s", why);
   }
   return fmt::format(
       "scan with look-back over {} tiles, {} steps x {} channels, in {} blocks of {} threads ({} x {}), {} value{} an "

@@ -1,7 +1,10 @@
 #include "plan/gpu_layer.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
+#include <tuple>
+#include <utility>
 
 #include "base/check.h"
 
@@ -86,9 +89,12 @@ double fused_time(const GpuScanPlan& plan, const GpuLayerProblem& problem, const
   const auto input = static_cast<double>(problem.input);
   const double columns = static_cast<double>(problem.scan.gates) * plan.tile_channels();
   const double copies = static_cast<double>(plan.chunk()) * input * size_of(problem.scan.storage) / kPiece;
-  const double of_chunk =
-      chunk_product_cycles(plan, problem) + kChunk + kGroup * plan.groups + copies / threads * kCopy;
-  const auto waves = static_cast<double>((plan.grid + gpu.multiprocessors - 1) / gpu.multiprocessors);
+  // While one block of a multiprocessor does what stands around a product, the other one multiplies.
+  const double product = chunk_product_cycles(plan, problem);
+  const double around = kChunk + kGroup * plan.groups + copies / threads * kCopy;
+  const double of_chunk = std::max(plan.blocks * product, product + around);
+  const Index at_once = Index{gpu.multiprocessors} * plan.blocks;
+  const auto waves = static_cast<double>((plan.grid + at_once - 1) / at_once);
   const double cycles = waves * (chunks * of_chunk + columns * input / threads * kWeight);
   const double written =
       problem.keep_gates ? bytes_of(problem.scan) : bytes_of(problem.scan) / (problem.scan.gates + 1);
@@ -96,24 +102,25 @@ double fused_time(const GpuScanPlan& plan, const GpuLayerProblem& problem, const
 }
 
 std::optional<GpuScanPlan> fused_candidate(const GpuLayerProblem& problem, const GpuModel& gpu, int vector, int lanes,
-                                           int groups) {
+                                           int groups, int blocks) {
   GpuScanPlan plan;
   plan.regime = Regime::fused;
   plan.vector = vector, plan.lanes = lanes, plan.groups = groups, plan.steps = kFusedSteps;
-  plan.depth = plan.window = plan.blocks = 1;
+  plan.depth = plan.window = 1;
+  plan.blocks = blocks;
   plan.tiles = plan.grid = problem.scan.rows * plan.channel_tiles(problem.scan.channels);
   plan.shared = fused_shared_bytes(plan, problem);
-  if (plan.threads() > kMaxFusedThreads || fused_registers(plan, problem) > gpu.registers) return std::nullopt;
-  if (plan.shared > gpu.block_bytes) return std::nullopt;
+  if (plan.threads() > kMaxFusedThreads || blocks * fused_registers(plan, problem) > gpu.registers) return std::nullopt;
+  constexpr Index reserved = 1024;  // of shared memory, which the system keeps for each block
+  if (plan.shared > gpu.block_bytes || blocks * (plan.shared + reserved) > gpu.shared_bytes) return std::nullopt;
   return plan;
 }
 
-/// The best of all shapes of a block, if any fits.
-std::optional<GpuScanPlan> plan_fused(const GpuLayerProblem& problem, const GpuModel& gpu) {
+/// Calls take(plan, microseconds) for every shape of a block that fits.
+template <class Take>
+void for_each_fused(const GpuLayerProblem& problem, const GpuModel& gpu, const Take& take) {
   constexpr Index most_blocks = Index{1} << 30;
-  if (problem.scan.rows > most_blocks / problem.scan.channels) return std::nullopt;
-  std::optional<GpuScanPlan> best;
-  double best_time = 0;
+  if (problem.scan.rows > most_blocks / problem.scan.channels) return;
   for (const int vector : {4, 2, 1}) {
     if (fitting_vector(problem.scan, vector) != vector) continue;
     for (int lanes = 1; lanes <= 32; ++lanes) {
@@ -121,14 +128,24 @@ std::optional<GpuScanPlan> plan_fused(const GpuLayerProblem& problem, const GpuM
       // Beyond those that have a step only as many as make bringing the weights quick.
       const auto useful =
           static_cast<int>(std::min<Index>(kMaxFusedGroups, std::max<Index>(groups_of(problem), 256 / lanes)));
-      for (int groups = 1; groups <= useful; ++groups) {
-        const std::optional<GpuScanPlan> plan = fused_candidate(problem, gpu, vector, lanes, groups);
-        if (!plan) break;
-        const double time = fused_time(*plan, problem, gpu);
-        if (!best || time < best_time) best = plan, best_time = time;
+      for (const int blocks : {1, 2}) {
+        for (int groups = 1; groups <= useful; ++groups) {
+          const std::optional<GpuScanPlan> plan = fused_candidate(problem, gpu, vector, lanes, groups, blocks);
+          if (!plan) break;
+          take(*plan, fused_time(*plan, problem, gpu));
+        }
       }
     }
   }
+}
+
+/// The best of all shapes of a block, if any fits.
+std::optional<GpuScanPlan> plan_fused(const GpuLayerProblem& problem, const GpuModel& gpu) {
+  std::optional<GpuScanPlan> best;
+  double best_time = 0;
+  for_each_fused(problem, gpu, [&](const GpuScanPlan& plan, double time) {
+    if (!best || time < best_time) best = plan, best_time = time;
+  });
   return best;
 }
 
@@ -147,6 +164,22 @@ GpuScanPlan asked_for_fused(const GpuLayerProblem& problem, const GpuModel& gpu)
 }
 
 }  // namespace
+
+std::vector<GpuScanPlan> fused_plans(const GpuLayerProblem& problem, const GpuModel& gpu) {
+  std::map<std::tuple<int, int, int>, std::pair<double, GpuScanPlan>> best;  // by vector, tiles of channels, blocks
+  for_each_fused(problem, gpu, [&](GpuScanPlan plan, double time) {
+    plan.why = fmt::format("estimated at {:.0f} us", time);
+    const auto tiles = static_cast<int>(plan.channel_tiles(problem.scan.channels));
+    const auto [entry, added] = best.try_emplace({plan.vector, tiles, plan.blocks}, time, plan);
+    if (!added && time < entry->second.first) entry->second = {time, plan};
+  });
+  std::vector<std::pair<double, GpuScanPlan>> sorted;
+  for (const auto& [key, plan] : best) sorted.push_back(plan);
+  std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<GpuScanPlan> plans;
+  for (const auto& [time, plan] : sorted) plans.push_back(plan);
+  return plans;
+}
 
 Index fused_shared_bytes(const GpuScanPlan& plan, const GpuLayerProblem& problem) {
   const Index padded = (problem.input + 3) / 4 * 4;

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <vector>
+
 #include "plan/gpu.h"
 
 namespace penstock::plan {
@@ -16,6 +18,10 @@ struct GpuLayerProblem {
 /// The recurrence's plan; in the fused regime, of the product too. Throws Error: invalid_argument as plan_gpu_scan
 /// does, and unsupported if the regime that was asked for cannot be had, with the reason.
 GpuScanPlan plan_gpu_layer(const GpuLayerProblem& problem, const GpuModel& gpu);
+
+/// Fused plans, one for each number of channels of a thread, of tiles, and of blocks at once, from the one that is
+/// estimated best: for measurements.
+std::vector<GpuScanPlan> fused_plans(const GpuLayerProblem& problem, const GpuModel& gpu);
 
 /// Shared memory of a fused block, as src/backend/cuda/kernels/fused_forward.cuh lays it out.
 Index fused_shared_bytes(const GpuScanPlan& plan, const GpuLayerProblem& problem);

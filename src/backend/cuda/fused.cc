@@ -48,6 +48,7 @@ KernelSource fused_source(const ScanRule& rule, const plan::GpuLayerProblem& pro
                       {"constexpr int kGroups", constant(plan.groups)},
                       {"constexpr int kSteps", constant(plan.steps)},
                       {"constexpr int kPiece", constant(x_alignment)},
+                      {"constexpr int kBlocks", constant(plan.blocks)},
                       {"constexpr int kInput", constant(problem.input)},
                       {"constexpr bool kKeepGates", constant(problem.keep_gates)},
                       {"constexpr int kSharedBytes", constant(plan.shared)},

@@ -168,7 +168,17 @@ void Positions::require_of(const LayerBatch& batch, const DeviceSequence& x, Ind
           count, x_stride, other.count, other.x_stride);
 }
 
-void check_layer(const LayerSpec& spec, const LayerForward& call) { problem_of(call, spec, scan_rule(spec.cell)); }
+plan::GpuLayerProblem problem_of(const LayerForward& call, const LayerSpec& spec) {
+  return problem_of(call, spec, scan_rule(spec.cell));
+}
+
+LayerForwardExecutable::LayerForwardExecutable(Device& device, const LayerSpec& spec, const LayerForward& call,
+                                               const plan::GpuScanPlan& plan)
+    : spec_(spec), rule_(scan_rule(spec.cell)), positions_(positions_of(call.batch, call.x, spec.input)) {
+  fused_.emplace(device, fused_of(call, spec, rule_), plan);
+}
+
+void check_layer(const LayerSpec& spec, const LayerForward& call) { problem_of(call, spec); }
 
 LayerForwardExecutable::LayerForwardExecutable(Device& device, const LayerSpec& spec, const LayerForward& call)
     : spec_(spec), rule_(scan_rule(spec.cell)), positions_(positions_of(call.batch, call.x, spec.input)) {

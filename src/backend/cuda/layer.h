@@ -72,6 +72,9 @@ struct Positions {
   void require_of(const LayerBatch& batch, const DeviceSequence& x, Index input) const;
 };
 
+/// What the planner wants to know of a call. Throws Error(invalid_argument) for what does not fit.
+plan::GpuLayerProblem problem_of(const LayerForward& call, const LayerSpec& spec);
+
 /// Throws what the executable would, without a GPU.
 void check_layer(const LayerSpec& spec, const LayerForward& call);
 
@@ -100,6 +103,9 @@ class LayerForwardExecutable {
   /// Instead of one part after the other.
   void place(const WorkspacePlaces& places) { places_ = places; }
   const plan::GpuScanPlan& plan() const { return fused_ ? fused_->plan() : scan_->plan(); }
+  /// In the fused regime, by a plan of the caller's, for measurements.
+  LayerForwardExecutable(Device& device, const LayerSpec& spec, const LayerForward& call,
+                         const plan::GpuScanPlan& plan);
   /// A call of the form that was prepared: other addresses, no more rows or steps.
   void run(const LayerForward& call, DeviceAddress workspace, StreamHandle stream) const;
   /// The second half alone, from gates that are there: for measurements. Not of the fused regime.

@@ -3,7 +3,7 @@
 // way back will want them. For layers whose product is too small to be worth a launch and a way through memory of its own.
 //
 // Constants beside those of walk.cuh, whose groups of threads here share the steps of a chunk: Rule, kInput (I), kPiece
-// (bytes of one copy of x), kKeepGates, kSharedBytes.
+// (bytes of one copy of x), kKeepGates, kBlocks (of a multiprocessor), kSharedBytes.
 
 #include "backend/cuda/kernels/cells.cuh"
 #include "backend/cuda/kernels/walk.cuh"
@@ -158,7 +158,7 @@ PENSTOCK_DEVICE void Enter(const Stretches& stretches, const Walk& walk, int gro
   }
 }
 
-extern "C" __global__ void __launch_bounds__(kThreads, 1) FusedForward(const __grid_constant__ FusedArguments args) {
+extern "C" __global__ void __launch_bounds__(kThreads, kBlocks) FusedForward(const __grid_constant__ FusedArguments args) {
   extern __shared__ __align__(16) char memory[];
   FusedShared& shared = *(FusedShared*)memory;
   const Place place{args.scan, (int)blockIdx.x};
