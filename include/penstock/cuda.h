@@ -126,7 +126,8 @@ class CudaGraph {
 
 /// Chunks of data on their way through a GPU: while it works on one, the next is copied to it and the one before from
 /// it, through pinned memory of the host and two streams. Works run one after the other, in the order of the chunks, so
-/// that each may go on from the state that the last one left.
+/// that each may go on from the state that the last one left. It pays where chunks are made straight into the memory
+/// that it gives; what lies elsewhere must be copied there first.
 class CudaPipeline {
  public:
   /// Writes the next chunk; false if there is none.

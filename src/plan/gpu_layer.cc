@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 #include <optional>
-#include <tuple>
 #include <utility>
 
 #include "base/check.h"
@@ -89,12 +88,9 @@ double fused_time(const GpuScanPlan& plan, const GpuLayerProblem& problem, const
   const auto input = static_cast<double>(problem.input);
   const double columns = static_cast<double>(problem.scan.gates) * plan.tile_channels();
   const double copies = static_cast<double>(plan.chunk()) * input * size_of(problem.scan.storage) / kPiece;
-  // While one block of a multiprocessor does what stands around a product, the other one multiplies.
-  const double product = chunk_product_cycles(plan, problem);
-  const double around = kChunk + kGroup * plan.groups + copies / threads * kCopy;
-  const double of_chunk = std::max(plan.blocks * product, product + around);
-  const Index at_once = Index{gpu.multiprocessors} * plan.blocks;
-  const auto waves = static_cast<double>((plan.grid + at_once - 1) / at_once);
+  const double of_chunk =
+      chunk_product_cycles(plan, problem) + kChunk + kGroup * plan.groups + copies / threads * kCopy;
+  const auto waves = static_cast<double>((plan.grid + gpu.multiprocessors - 1) / gpu.multiprocessors);
   const double cycles = waves * (chunks * of_chunk + columns * input / threads * kWeight);
   const double written =
       problem.keep_gates ? bytes_of(problem.scan) : bytes_of(problem.scan) / (problem.scan.gates + 1);
@@ -102,17 +98,15 @@ double fused_time(const GpuScanPlan& plan, const GpuLayerProblem& problem, const
 }
 
 std::optional<GpuScanPlan> fused_candidate(const GpuLayerProblem& problem, const GpuModel& gpu, int vector, int lanes,
-                                           int groups, int blocks) {
+                                           int groups) {
   GpuScanPlan plan;
   plan.regime = Regime::fused;
   plan.vector = vector, plan.lanes = lanes, plan.groups = groups, plan.steps = kFusedSteps;
-  plan.depth = plan.window = 1;
-  plan.blocks = blocks;
+  plan.depth = plan.window = plan.blocks = 1;
   plan.tiles = plan.grid = problem.scan.rows * plan.channel_tiles(problem.scan.channels);
   plan.shared = fused_shared_bytes(plan, problem);
-  if (plan.threads() > kMaxFusedThreads || blocks * fused_registers(plan, problem) > gpu.registers) return std::nullopt;
-  constexpr Index reserved = 1024;  // of shared memory, which the system keeps for each block
-  if (plan.shared > gpu.block_bytes || blocks * (plan.shared + reserved) > gpu.shared_bytes) return std::nullopt;
+  if (plan.threads() > kMaxFusedThreads || fused_registers(plan, problem) > gpu.registers) return std::nullopt;
+  if (plan.shared > gpu.block_bytes) return std::nullopt;
   return plan;
 }
 
@@ -121,19 +115,19 @@ template <class Take>
 void for_each_fused(const GpuLayerProblem& problem, const GpuModel& gpu, const Take& take) {
   constexpr Index most_blocks = Index{1} << 30;
   if (problem.scan.rows > most_blocks / problem.scan.channels) return;
-  for (const int vector : {4, 2, 1}) {
+  // Four channels leave registers for too few threads, and two blocks of half the size, of which one multiplies while
+  // the other does the rest, were no quicker than one.
+  for (const int vector : {2, 1}) {
     if (fitting_vector(problem.scan, vector) != vector) continue;
     for (int lanes = 1; lanes <= 32; ++lanes) {
       if (lanes > 1 && (lanes - 1) * vector >= problem.scan.channels) break;
       // Beyond those that have a step only as many as make bringing the weights quick.
       const auto useful =
           static_cast<int>(std::min<Index>(kMaxFusedGroups, std::max<Index>(groups_of(problem), 256 / lanes)));
-      for (const int blocks : {1, 2}) {
-        for (int groups = 1; groups <= useful; ++groups) {
-          const std::optional<GpuScanPlan> plan = fused_candidate(problem, gpu, vector, lanes, groups, blocks);
-          if (!plan) break;
-          take(*plan, fused_time(*plan, problem, gpu));
-        }
+      for (int groups = 1; groups <= useful; ++groups) {
+        const std::optional<GpuScanPlan> plan = fused_candidate(problem, gpu, vector, lanes, groups);
+        if (!plan) break;
+        take(*plan, fused_time(*plan, problem, gpu));
       }
     }
   }
@@ -166,11 +160,11 @@ GpuScanPlan asked_for_fused(const GpuLayerProblem& problem, const GpuModel& gpu)
 }  // namespace
 
 std::vector<GpuScanPlan> fused_plans(const GpuLayerProblem& problem, const GpuModel& gpu) {
-  std::map<std::tuple<int, int, int>, std::pair<double, GpuScanPlan>> best;  // by vector, tiles of channels, blocks
+  std::map<std::pair<int, int>, std::pair<double, GpuScanPlan>> best;  // by vector and tiles of channels
   for_each_fused(problem, gpu, [&](GpuScanPlan plan, double time) {
     plan.why = fmt::format("estimated at {:.0f} us", time);
     const auto tiles = static_cast<int>(plan.channel_tiles(problem.scan.channels));
-    const auto [entry, added] = best.try_emplace({plan.vector, tiles, plan.blocks}, time, plan);
+    const auto [entry, added] = best.try_emplace({plan.vector, tiles}, time, plan);
     if (!added && time < entry->second.first) entry->second = {time, plan};
   });
   std::vector<std::pair<double, GpuScanPlan>> sorted;

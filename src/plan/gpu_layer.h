@@ -19,8 +19,8 @@ struct GpuLayerProblem {
 /// does, and unsupported if the regime that was asked for cannot be had, with the reason.
 GpuScanPlan plan_gpu_layer(const GpuLayerProblem& problem, const GpuModel& gpu);
 
-/// Fused plans, one for each number of channels of a thread, of tiles, and of blocks at once, from the one that is
-/// estimated best: for measurements.
+/// Fused plans, one for each number of channels of a thread and of tiles, from the one that is estimated best: for
+/// measurements.
 std::vector<GpuScanPlan> fused_plans(const GpuLayerProblem& problem, const GpuModel& gpu);
 
 /// Shared memory of a fused block, as src/backend/cuda/kernels/fused_forward.cuh lays it out.

@@ -214,6 +214,18 @@ void LayerForwardExecutable::run_scan(const LayerForward& call, DeviceAddress wo
   scan_->run(scan_of(call, spec_, rule_), workspace + places_.passed, stream);
 }
 
+namespace {
+
+/// Of halves whose rows do not begin at multiples of 16 bytes cuBLASLt sums columns only without cutting k into parts,
+/// which takes some sixty times as long.
+bool rows_are_aligned(const ProductShape& shape) {
+  constexpr Index wide = 16;
+  const Index size = plan::size_of(shape.storage);
+  return size == 4 || (shape.a_stride * size % wide == 0 && shape.b_stride * size % wide == 0);
+}
+
+}  // namespace
+
 LayerBackwardExecutable::LayerBackwardExecutable(Device& device, const LayerSpec& spec, const LayerBackward& call)
     : spec_(spec),
       rule_(scan_rule(spec.cell)),
@@ -221,7 +233,7 @@ LayerBackwardExecutable::LayerBackwardExecutable(Device& device, const LayerSpec
       positions_(positions_of(call.batch, call.x, spec.input)),
       wants_dx_(call.dx.data != 0) {
   ProductShape weights = weight_product(call, spec, rule_);
-  if (spec.bias && !can_multiply(device, weights)) {
+  if (spec.bias && (!rows_are_aligned(weights) || !can_multiply(device, weights))) {
     weights.beside = Beside::nothing;
     ColumnSums sums{.storage = spec.storage, .result = spec.gradients, .rows = weights.k, .columns = weights.m};
     sums.alignment =
