@@ -216,8 +216,8 @@ void LayerForwardExecutable::run_scan(const LayerForward& call, DeviceAddress wo
 
 namespace {
 
-/// Of halves whose rows do not begin at multiples of 16 bytes, products with sums of columns beside them were measured to
-/// take some sixty times as long as others.
+/// Of halves whose rows do not begin at multiples of 16 bytes, products with sums of columns beside them were measured
+/// to take some sixty times as long as others.
 bool rows_are_aligned(const ProductShape& shape) {
   constexpr Index wide = 16;
   const Index size = plan::size_of(shape.storage);
