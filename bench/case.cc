@@ -50,6 +50,7 @@ Shape parse_shape(const std::string& text) {
 }
 
 std::string Case::label() const {
+  if (on_gpu()) return fmt::format("{} {} {} {}, cuda", cell, to_string(shape), to_string(pass), dtype);
   return fmt::format("{} {} {} {}, {} thread{}", cell, to_string(shape), to_string(pass), dtype, threads,
                      threads == 1 ? "" : "s");
 }

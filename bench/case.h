@@ -34,14 +34,17 @@ struct Case {
   std::string cell = "lstm";
   Shape shape;
   Pass pass = Pass::forward;
-  std::string dtype = "f32";  ///< Of weights and sequences: "f32", "bf16", "bf16-weights" (and sequences f32).
-  int threads = 1;            ///< At least 1.
+  std::string dtype = "f32";   ///< Of weights and sequences: "f32", "bf16", "bf16-weights" (and sequences f32), "f16".
+  int threads = 1;             ///< At least 1.
+  std::string device = "cpu";  ///< Or "cuda", where weights and sequences lie in memory in the dtype.
+
+  bool on_gpu() const { return device == "cuda"; }
 
   /// Streams of one value answer with one value: a dense layer from H to 1 stands behind every step.
   bool has_head() const { return pass == Pass::step && shape.inputs == 1; }
   /// Channels C that are compared: h, and with a head its value behind them.
   Index compared() const { return shape.hidden + (has_head() ? 1 : 0); }
-  /// "lstm 16x200x256x256 training f32, 2 threads"
+  /// "lstm 16x200x256x256 training f32, 2 threads", or "..., cuda"
   std::string label() const;
 };
 

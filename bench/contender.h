@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "bench/problem.h"
+#include "penstock/recurrent.h"
 
 namespace penstock::bench {
 
@@ -43,6 +44,12 @@ struct Peer {
 /// Our own ways through a case: "penstock" as a user would call it; "penstock-sequential" and "penstock-scan" with the
 /// algorithm fixed; "penstock-loop", a call for each step. Throws NotOffered.
 std::unique_ptr<Contender> make_ours(const std::string& name, const Problem& problem);
+
+/// The same on a GPU: "penstock", "penstock-direct", "penstock-fused", "penstock-scan", "penstock-loop".
+std::unique_ptr<Contender> make_ours_on_gpu(const std::string& name, const Problem& problem);
+
+/// Our layer of a problem's sizes with these values.
+Recurrent<float> make_layer(const Problem& problem, const std::vector<Array>& weights);
 
 /// Is this a name for make_ours()?
 bool is_ours(const std::string& name);

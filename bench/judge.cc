@@ -55,6 +55,13 @@ std::vector<double> with_head(const Problem& problem, const std::vector<double>&
 /// bf16 keeps 8 bits of what float keeps 24.
 double coarseness(const std::string& dtype) { return dtype == "f32" ? 1.0 : 0x1p16; }
 
+/// On a GPU all arithmetic is float and nothing but what lies in memory is rounded: gates and outputs, and on the way
+/// back their gradients, each by half a unit and a few of them on the way to a result.
+double roundings(const std::string& dtype, bool backward) {
+  const double half_unit = dtype == "f32" ? 0.0 : dtype == "f16" ? 0x1p-11 : 0x1p-8;
+  return (backward ? 8.0 : 4.0) * half_unit;
+}
+
 /// |a - b|, where two infinities of one sign and two NaN are equal, and a NaN is infinitely far from a number.
 double distance(double a, double b) {
   if (a == b || (std::isnan(a) && std::isnan(b))) return 0.0;
@@ -144,7 +151,9 @@ Verdict judge(const Problem& problem, const Answers<double>& want, const Answers
   const Index crossed = crossings(problem);
 
   const auto tolerance = [&](const oracle::Work& work) {
-    return slack > 0.0 ? slack : coarser * oracle::tolerance<float>(work);
+    if (slack > 0.0) return slack;
+    if (problem.test.on_gpu()) return oracle::tolerance<float>(work) + roundings(problem.test.dtype, work.backward);
+    return coarser * oracle::tolerance<float>(work);
   };
   Verdict verdict = compare("y", got.y, want.y, tolerance(forward), oracle::forward_terms, 0);
   if (problem.test.pass != Pass::training) return verdict;

@@ -156,6 +156,7 @@ Limit Limits::of_bare_scan(const Case& test) {
 }
 
 Limit Limits::of(const Case& test) {
+  if (test.on_gpu()) return limit_on_gpu(test);
   if (is_bare_scan(test.cell)) return of_bare_scan(test);
   const CellInfo& cell = find_cell(test.cell);
   const double rows = static_cast<double>(test.shape.rows), steps = static_cast<double>(test.shape.steps);

@@ -19,6 +19,9 @@ struct Limit {
   double bytes = 0.0;      ///< Of a step of a stream: the weights that it reads; of a bare scan: all its sequences.
 };
 
+/// On a GPU: products at cuBLASLt's rate for large ones, and everything that must be read and written at a copy's.
+Limit limit_on_gpu(const Case& test);
+
 /// What this machine can do, measured when it is first asked for and then kept.
 class Limits {
  public:

@@ -14,6 +14,7 @@ struct Machine {
   std::string governor;  ///< Of the first core's clock; empty where the system does not say.
   double memory_bytes = 0.0;
   double load = 0.0;  ///< Processes that wanted to run in the last minute, when the benchmark began.
+  CudaInfo gpu;       ///< Of runs on device cuda.
   std::string date;   ///< UTC, "2025-01-31 12:00"
 };
 

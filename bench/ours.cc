@@ -12,18 +12,6 @@
 namespace penstock::bench {
 namespace {
 
-Recurrent<float> make_layer(const Problem& problem, const std::vector<Array>& weights) {
-  Recurrent<float> layer(
-      {.cell = problem.test.cell, .input_size = problem.test.shape.inputs, .hidden_size = problem.test.shape.hidden});
-  for (auto& parameter : layer.parameters()) {
-    const auto same = std::ranges::find(weights, parameter.name, &Array::name);
-    if (same == weights.end()) throw std::logic_error("no values for " + parameter.name);
-    std::ranges::copy(same->values, parameter.value.begin());
-  }
-  layer.weights_changed();
-  return layer;
-}
-
 Precision precision_of(const Problem& problem) {
   return problem.test.dtype == "f32" ? Precision::full : parse_precision(problem.test.dtype);
 }
@@ -197,6 +185,18 @@ class Stream : public Contender {
 };
 
 }  // namespace
+
+Recurrent<float> make_layer(const Problem& problem, const std::vector<Array>& weights) {
+  Recurrent<float> layer(
+      {.cell = problem.test.cell, .input_size = problem.test.shape.inputs, .hidden_size = problem.test.shape.hidden});
+  for (auto& parameter : layer.parameters()) {
+    const auto same = std::ranges::find(weights, parameter.name, &Array::name);
+    if (same == weights.end()) throw std::logic_error("no values for " + parameter.name);
+    std::ranges::copy(same->values, parameter.value.begin());
+  }
+  layer.weights_changed();
+  return layer;
+}
 
 bool is_ours(const std::string& name) { return name.starts_with("penstock"); }
 

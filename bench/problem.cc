@@ -21,7 +21,8 @@ std::vector<float> uniform(Random& random, Index count, double bound) {
   return values;
 }
 
-constexpr double oracle_budget = 4e9;  // multiply-adds of one row up to which a second row is worth the wait
+/// Multiply-adds of one row up to which a second row is worth the wait: on a GPU the wait is all that there is.
+double oracle_budget(const Case& test) { return test.on_gpu() ? 5e8 : 4e9; }
 
 double row_work(const Case& test) {
   const auto& [rows, steps, inputs, hidden] = test.shape;
@@ -51,6 +52,25 @@ std::vector<Array> draw_weights(const Case& test, Random& random) {
   return weights;
 }
 
+/// To the nearest number that keeps `bits` bits of mantissa; all here are far from the ends of any range.
+void round_all(std::vector<float>& values, int bits) {
+  for (float& value : values) {
+    int exponent = 0;
+    const float fraction = std::frexp(value, &exponent);
+    value = std::ldexp(std::nearbyint(std::ldexp(fraction, bits)), exponent - bits);
+  }
+}
+
+/// On a GPU the numbers lie in memory in the dtype: everybody gets those that it has, so that what is compared is the
+/// arithmetic.
+void round_to_dtype(Problem& problem) {
+  if (!problem.test.on_gpu() || problem.test.dtype == "f32") return;
+  const int bits = problem.test.dtype == "f16" ? 11 : 8;
+  for (Array& array : problem.weights) round_all(array.values, bits);
+  round_all(problem.x, bits);
+  round_all(problem.dy, bits);
+}
+
 }  // namespace
 
 Problem make_problem(const Case& test, std::uint64_t seed) {
@@ -65,7 +85,8 @@ Problem make_problem(const Case& test, std::uint64_t seed) {
   const double bound = std::sqrt(3.0);  // a variance of 1
   if (!bare) problem.x = uniform(random, rows * steps * inputs, bound);
   if (test.pass == Pass::training) problem.dy = uniform(random, rows * steps * hidden, bound);
-  if (rows > 1 && row_work(test) <= oracle_budget) problem.rows.push_back(rows - 1);
+  if (rows > 1 && row_work(test) <= oracle_budget(test)) problem.rows.push_back(rows - 1);
+  round_to_dtype(problem);
   return problem;
 }
 

@@ -28,6 +28,8 @@ Json machine_json(const Report& report) {
           {"compiler", machine.compiler},
           {"gemm", system.gemm},
           {"python", report.python},
+          {"gpu", machine.gpu.gpus.empty() ? "" : machine.gpu.gpus.front().name},
+          {"cuda_driver", machine.gpu.driver},
           {"date", machine.date}};
 }
 
@@ -89,6 +91,7 @@ Json line_json(const Line& line) {
           {"pass", to_string(test.pass)},
           {"dtype", test.dtype},
           {"threads", test.threads},
+          {"device", test.device},
           {"head", test.has_head()},
           {"checked", line.checked},
           {"limit",

@@ -84,7 +84,9 @@ std::string shown_rate(const Line& line) {
   if (!is_timed(&first)) return "-";
   constexpr double giga = 1e9;
   if (line.limit.bytes > 0.0) return digits(line.limit.bytes / first.time.median / giga) + " GB/s";
-  return digits(line.limit.flops / first.time.median / giga) + " GFLOP/s";
+  const double rate = line.limit.flops / first.time.median / giga;
+  constexpr double many = 10000.0, kilo = 1000.0;
+  return rate < many ? digits(rate) + " GFLOP/s" : digits(rate / kilo) + " TFLOP/s";
 }
 
 /// Where our time goes: the products of the input and the recurrence at the speed of the limits; gates, memory, packing
@@ -198,6 +200,7 @@ std::string table_text(const Measured& measured) {
 }
 
 std::string limits_text(const Report& report) {
+  if (report.settings.device == "cuda") return "";
   constexpr double giga = 1e9, kibi = 1024;
   std::string text = "\nLimits, measured in the same run: products of [1024, 1024] matrices";
   const char* separator = " at";
@@ -220,11 +223,17 @@ std::string preamble(const Report& report) {
   const SystemInfo& system = machine.system;
   constexpr double giga = 1e9;
   std::string text = fmt::format(
-      "# Benchmarks on a CPU\n\n    {}\n\nPenstock {} ({}) on {}, {} thread{}, {:.0f} GB, {}; {}; {}; load {:.2f} at "
+      "# Benchmarks on a {}\n\n    {}\n\nPenstock {} ({}) on {}, {} thread{}, {:.0f} GB, {}; {}; {}; load {:.2f} at "
       "the "
       "start; {} UTC.\n",
-      report.command, system.version, system.isa, system.cpu, system.threads, system.threads == 1 ? "" : "s",
-      machine.memory_bytes / giga, machine.kernel, machine.compiler, system.gemm, machine.load, machine.date);
+      report.settings.device == "cuda" ? "GPU" : "CPU", report.command, system.version, system.isa, system.cpu,
+      system.threads, system.threads == 1 ? "" : "s", machine.memory_bytes / giga, machine.kernel, machine.compiler,
+      system.gemm, machine.load, machine.date);
+  if (!machine.gpu.gpus.empty()) {
+    text += fmt::format(
+        "GPU: {}, driver for CUDA {}, NVRTC {}, cuBLASLt {}; CUDA events, L2 overwritten before each call.\n",
+        machine.gpu.gpus.front().name, machine.gpu.driver, machine.gpu.compiler, machine.gpu.products);
+  }
   std::string here, missing;
   for (const Peer& peer : report.peers) {
     std::string& list = peer.missing.empty() ? here : missing;

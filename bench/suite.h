@@ -19,6 +19,7 @@ struct Settings {
   double seconds = 0.3;  ///< Of timed calls, for each contender in each case.
   int rounds = 5;        ///< How often they take turns.
   std::uint64_t seed = 1;
+  std::string device = "cpu";  ///< Or "cuda".
   std::string python = "python3";
   std::string peers_folder;                       ///< With the scripts; empty: none.
   std::optional<std::vector<std::string>> peers;  ///< Nothing: all that the table knows.

@@ -145,24 +145,28 @@ std::vector<Group> wanted_groups(const Table& table, Choice choice) {
 
 }  // namespace
 
-const std::vector<Table>& tables() {
-  static const std::vector<Table> all = make_tables();
-  return all;
+const std::vector<Table>& tables(const std::string& device) {
+  static const std::vector<Table> on_cpu = make_tables(), on_gpu = make_cuda_tables();
+  if (device != "cpu" && device != "cuda") {
+    throw Error(ErrorCode::invalid_argument, fmt::format("device must be cpu or cuda, not '{}'", device));
+  }
+  return device == "cpu" ? on_cpu : on_gpu;
 }
 
-const Table& find_table(const std::string& name) {
+const Table& find_table(const std::string& name, const std::string& device) {
   std::vector<std::string> names;
-  for (const Table& table : tables()) {
+  for (const Table& table : tables(device)) {
     if (table.name == name) return table;
     names.push_back(table.name);
   }
   throw Error(ErrorCode::invalid_argument,
-              fmt::format("TABLE must be one of {} or all, not '{}'", fmt::join(names, ", "), name));
+              fmt::format("TABLE must be one of {} or all{}, not '{}'", fmt::join(names, ", "),
+                          device == "cpu" ? "" : " on device " + device, name));
 }
 
-std::vector<std::string> peer_names() {
+std::vector<std::string> peer_names(const std::string& device) {
   std::vector<std::string> names;
-  for (const Table& table : tables()) {
+  for (const Table& table : tables(device)) {
     for (const std::string& peer : table.peers) {
       if (std::ranges::find(names, peer) == names.end()) names.push_back(peer);
     }
@@ -172,7 +176,11 @@ std::vector<std::string> peer_names() {
 
 std::vector<Case> cases(const Table& table, const Choice& choice) {
   std::vector<Case> all;
-  const std::vector<int> threads = thread_counts(choice.threads);
+  const bool on_gpu = table.device == "cuda";
+  if (on_gpu && !choice.threads.empty()) {
+    throw Error(ErrorCode::invalid_argument, "threads are the CPU's: device cuda has none to choose");
+  }
+  const std::vector<int> threads = on_gpu ? std::vector<int>{1} : thread_counts(choice.threads);
   for (const Shape& shape : choice.shapes) {
     constexpr Index most = Index{1} << 20;  // as the library has it
     if (std::max(shape.inputs, shape.hidden) > most) {
@@ -182,9 +190,10 @@ std::vector<Case> cases(const Table& table, const Choice& choice) {
     }
   }
   for (const std::string& dtype : choice.dtypes) {
-    if (dtype != "f32" && dtype != "bf16-weights" && dtype != "bf16") {
+    const std::string second = on_gpu ? "f16" : "bf16-weights";
+    if (dtype != "f32" && dtype != second && dtype != "bf16") {
       throw Error(ErrorCode::invalid_argument,
-                  fmt::format("dtypes must be among f32, bf16-weights and bf16, not '{}'", dtype));
+                  fmt::format("dtypes must be among f32, {} and bf16, not '{}'", second, dtype));
     }
   }
   for (const Pass pass : choice.passes) {
@@ -195,10 +204,10 @@ std::vector<Case> cases(const Table& table, const Choice& choice) {
   }
   for (const Group& group : wanted_groups(table, choice)) {
     for (const std::string& cell : group.cells) {
-      for (const std::string& dtype : or_else(choice.dtypes, {"f32"})) {
+      for (const std::string& dtype : or_else(choice.dtypes, table.dtypes)) {
         for (const Pass pass : or_else(choice.passes, table.passes)) {
           for (const Shape& shape : group.shapes) {
-            for (const int count : threads) all.push_back({cell, shape, pass, dtype, count});
+            for (const int count : threads) all.push_back({cell, shape, pass, dtype, count, table.device});
           }
         }
       }

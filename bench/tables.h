@@ -24,15 +24,21 @@ struct Table {
   std::vector<std::string> ours;   ///< Our ways through a case; ratios refer to the first.
   std::vector<std::string> peers;  ///< Who else takes part, if here.
   bool per_sequence = false;       ///< Say how much faster a sequence is than alone.
+  std::vector<std::string> dtypes = {"f32"};
+  std::string device = "cpu";
 };
 
-const std::vector<Table>& tables();
+/// Of a device, "cpu" or "cuda"; throws Error(invalid_argument) for another.
+const std::vector<Table>& tables(const std::string& device = "cpu");
 
 /// Throws Error(invalid_argument) that lists the names there are.
-const Table& find_table(const std::string& name);
+const Table& find_table(const std::string& name, const std::string& device = "cpu");
 
-/// The peers that any table knows, in the order of the tables.
-std::vector<std::string> peer_names();
+/// The peers that any table of the device knows, in the order of the tables.
+std::vector<std::string> peer_names(const std::string& device = "cpu");
+
+/// What there is on a GPU (bench/tables_cuda.cc).
+std::vector<Table> make_cuda_tables();
 
 /// What a caller wants instead of a table's own lists; empty: the table's.
 struct Choice {

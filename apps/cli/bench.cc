@@ -36,13 +36,13 @@ bench::Choice choice_of(const BenchArguments& arguments) {
   return choice;
 }
 
-std::vector<const bench::Table*> tables_of(const std::string& name) {
+std::vector<const bench::Table*> tables_of(const std::string& name, const std::string& device) {
   require_given(name, "TABLE");
   std::vector<const bench::Table*> wanted;
-  for (const bench::Table& table : bench::tables()) {
+  for (const bench::Table& table : bench::tables(device)) {
     if (name == "all") wanted.push_back(&table);
   }
-  if (wanted.empty()) wanted.push_back(&bench::find_table(name));
+  if (wanted.empty()) wanted.push_back(&bench::find_table(name, device));
   return wanted;
 }
 
@@ -95,7 +95,7 @@ void say_wrong(const bench::Report& report) {
 }
 
 int bench_verb(const BenchArguments& arguments) {
-  const std::vector<const bench::Table*> wanted = tables_of(arguments.table);
+  const std::vector<const bench::Table*> wanted = tables_of(arguments.table, arguments.settings.device);
   bench::Settings settings = arguments.settings;
   constexpr double quick_seconds = 0.05, longest = 3600.0;
   if (arguments.quick) settings.seconds = std::min(settings.seconds, quick_seconds);
@@ -144,10 +144,12 @@ Verb add_bench(CLI::App& program) {
   for (const bench::Table& table : bench::tables()) names.push_back(table.name);
   options.positional("TABLE", arguments->table, fmt::format("What to measure: {} or all", fmt::join(names, ", ")));
   options.group("Cases");
+  options.add("--device", arguments->settings.device, "DEVICE", "cpu, or cuda: the first GPU; some tables");
   options.add("--cells", arguments->cells, "NAMES", "Cells, with commas between them [those of the table]");
   options.add("--shapes", arguments->shapes, "BxTxIxH,...", "Rows, steps, input and hidden size [those of the table]");
   options.add("--passes", arguments->passes, "NAMES", "forward, training [those of the table]");
-  options.add("--dtypes", arguments->dtypes, "NAMES", "f32, bf16-weights, bf16 [f32]");
+  options.add("--dtypes", arguments->dtypes, "NAMES",
+              "f32, bf16-weights, bf16; cuda: f32, bf16, f16 [f32; cuda: those of the table]");
   options.add("--threads", arguments->threads, "N,...", "Numbers of threads; 0: all that there are [1,0]");
   options.flag("--quick", arguments->quick, "The first two shapes of each cell, for an instant each");
   options.group("Peers");
@@ -171,6 +173,7 @@ Verb add_bench(CLI::App& program) {
       "  penstock bench fused --peers torch,torch-loop\n"
       "  penstock bench cuda_rnn --peers numpy\n"
       "  penstock bench cs179 --cells mingru --shapes 8x4096x256x256\n"
+      "  penstock bench layer --device cuda --python venv/bin/python\n"
       "  penstock bench all --markdown page.md --json all.json --plot all.svg");
   return {app, [arguments] { return bench_verb(*arguments); }};
 }

@@ -132,19 +132,25 @@ class Clock {
   Clock& operator=(const Clock&) = delete;
 
   double median(const std::function<void()>& work) {
-    std::vector<float> times;
+    std::vector<double> times;
     for (int i = 0; i < 28; ++i) {
-      float milliseconds = 0;
-      flushed_.fill(static_cast<unsigned char>(i));
-      check(driver().event_record(start_, stream_.handle()), "timing");
-      work();
-      check(driver().event_record(end_, stream_.handle()), "timing");
-      check(driver().event_synchronize(end_), "timing");
-      check(driver().event_elapsed(&milliseconds, start_, end_), "timing");
+      const double milliseconds = once(work);
       if (i >= 3) times.push_back(milliseconds);
     }
     std::nth_element(times.begin(), times.begin() + times.size() / 2, times.end());
-    return static_cast<double>(times[times.size() / 2]);
+    return times[times.size() / 2];
+  }
+
+  /// Seconds of each of as many calls as together take `seconds`, and of three at least, after one to warm up.
+  std::vector<double> sample(double seconds, const std::function<void()>& work) {
+    constexpr std::size_t fewest = 3, most = 1000;
+    std::vector<double> times;
+    once(work);
+    for (double total = 0; (total < seconds && times.size() < most) || times.size() < fewest;) {
+      times.push_back(once(work) * 1e-3);
+      total += times.back();
+    }
+    return times;
   }
 
   /// Milliseconds that the host spends on one call, while the GPU is not waited for.
@@ -163,6 +169,18 @@ class Clock {
   }
 
  private:
+  /// Milliseconds of one piece of work.
+  double once(const std::function<void()>& work) {
+    float milliseconds = 0;
+    flushed_.fill(0);
+    check(driver().event_record(start_, stream_.handle()), "timing");
+    work();
+    check(driver().event_record(end_, stream_.handle()), "timing");
+    check(driver().event_synchronize(end_), "timing");
+    check(driver().event_elapsed(&milliseconds, start_, end_), "timing");
+    return static_cast<double>(milliseconds);
+  }
+
   Stream& stream_;
   Buffer flushed_;
   EventHandle start_ = nullptr, end_ = nullptr;

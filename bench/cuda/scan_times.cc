@@ -6,6 +6,7 @@
 //   RULE:
 //                                        terms (the default), mingru or minlstm
 //   cuda_scan_times --first                 what the first call of a process costs, and the host's share of later ones
+//   cuda_scan_times --first-layer           the same of a layer, which needs cuBLASLt
 //
 // --sweep times other shapes of blocks than the planned one as well.
 
@@ -22,6 +23,7 @@
 #include <vector>
 
 #include "backend/cuda/driver.h"
+#include "backend/cuda/layer.h"
 #include "backend/cuda/scan.h"
 #include "bench/cuda/measure.h"
 #include "penstock/error.h"
@@ -247,16 +249,54 @@ constexpr const char* kCases[] = {"f32,forward,8,16384,1024",   "f32,backward,8,
                                   "f16,forward,16,16384,1024",  "f32,forward,1,4194304,256",
                                   "f32,forward,64,4096,500",    "bf16,forward,1,1048576,512"};
 
+/// The same of a layer, which needs cuBLASLt as well.
+int first_layer(Stream& stream, std::chrono::steady_clock::time_point start, double driver_started, double context) {
+  const auto since_start = [&] {
+    return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  };
+  constexpr Index rows = 8, steps = 512, inputs = 256, hidden = 256, positions = rows * steps;
+  const LayerSpec spec{.input = inputs, .hidden = hidden, .bias = false, .regime = plan::Regime::scan};
+  Buffer x(stream, positions * inputs * 2), weight(stream, 2 * hidden * inputs * 2),
+      gates(stream, positions * 2 * hidden * 2), y(stream, positions * hidden * 2);
+  x.fill(0), weight.fill(0);
+  LayerForward call;
+  call.batch.rows = rows, call.batch.steps = steps;
+  call.x = {x.address(), steps * inputs, inputs}, call.y = {y.address(), steps * hidden, hidden};
+  call.weights.weight = weight.address(), call.gates = gates.address();
+  find_blas();
+  const double opened = since_start();
+  const Product any(stream.device(), {.m = 128, .n = 128, .k = 128, .a_stride = 128, .b_stride = 128, .d_stride = 128});
+  const double first_product = since_start();
+  const LayerForwardExecutable executable(stream.device(), spec, call);
+  const double prepared = since_start();
+  Buffer workspace(stream, executable.workspace_bytes());
+  workspace.fill(0);
+  executable.run(call, workspace.address(), stream.handle());
+  stream.synchronize();
+  fmt::print(
+      "driver {:.0f} ms, then its context {:.0f} ms, waiting for cuBLASLt to be open {:.0f} ms, for its handle and a "
+      "first "
+      "choice {:.0f} ms, preparing the layer {:.0f} ms, first run {:.0f} ms: first result of a layer after {:.0f} ms\n",
+      driver_started, context - driver_started, opened - context, first_product - opened, prepared - first_product,
+      since_start() - prepared, since_start());
+  return 0;
+}
+
 /// Prints what a process pays before its first result, and what a call costs the host afterwards.
-int first_call() {
+int first_call(bool with_layer) {
   using Clock = std::chrono::steady_clock;
   const auto since = [](Clock::time_point start) {
     return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
   };
   const Clock::time_point start = Clock::now();
+  std::future<void> products;
+  if (with_layer) products = start_products(0);
+  driver();
+  const double driver_started = since(start);
   Device& device = Device::get(0);
   Stream stream(device);
   const double context = since(start);
+  if (with_layer) return first_layer(stream, start, driver_started, context);
   const Case c{.rows = 8, .steps = 64, .channels = 64};
   const auto bytes = static_cast<std::size_t>(c.bytes());
   const std::vector<float> ones(static_cast<std::size_t>(c.elements()), 1.0f);
@@ -287,8 +327,10 @@ int first_call() {
   y.download(out.data(), bytes);
   const float last = out.back();  // a sum of as many ones as there are steps
   fmt::print(
-      "driver and context {:.0f} ms; first result after {:.0f} ms; a call costs the host {:.2f} us; last value {}\n",
-      context, all, best, last);
+      "driver {:.0f} ms, then its context {:.0f} ms; first result after {:.0f} ms; a call costs the host {:.2f} us; "
+      "last "
+      "value {}\n",
+      driver_started, context - driver_started, all, best, last);
   return last == static_cast<float>(c.steps) ? 0 : 1;
 }
 
@@ -322,7 +364,8 @@ int main(int argc, char** argv) {
   if (sweep) cases.erase(cases.begin());
   if (cases.empty()) cases.assign(std::begin(kCases), std::end(kCases));
   try {
-    if (cases.front() == "--first") return first_call();
+    if (cases.front() == "--first") return first_call(false);
+    if (cases.front() == "--first-layer") return first_call(true);
     return run(cases, sweep);
   } catch (const Error& error) {
     fmt::print(stderr, "cuda_scan_times: {}\n", error.what());

@@ -2,6 +2,7 @@
 
 Elman, GRU and LSTM are torch.nn's own layers and cells. What torch.nn has not is eager code as its users write it: the
 sLSTM a loop over steps, the positive minimal cells the published scan in log space, the linear ones a loop of a_t h + b_t.
+On device "cuda" calls are timed by CUDA events, with L2 overwritten before each, as Penstock's are.
 """
 
 import torch
@@ -21,6 +22,9 @@ CELLS = {
     "elman": torch.nn.RNNCell,
     "elman-relu": lambda *sizes: torch.nn.RNNCell(*sizes, nonlinearity="relu"),
 }
+
+
+HALVES = {"bf16": torch.bfloat16, "f16": torch.float16}
 
 
 def version():
@@ -128,7 +132,27 @@ class Own(torch.nn.Module):
 
 
 def as_array(tensor):
-    return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
+    return (tensor.float() if tensor.dtype in HALVES.values() else tensor).cpu().numpy()
+
+
+def sample_on_gpu(seconds, call):
+    """Seconds of each of as many calls as together take `seconds`, and of three at least, after one to warm up."""
+    flushed = torch.empty(256 << 20, dtype=torch.uint8, device="cuda")
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+
+    def once():
+        flushed.zero_()
+        start.record()
+        call()
+        end.record()
+        end.synchronize()
+        return start.elapsed_time(end) * 1e-3
+
+    once()
+    times = []
+    while (sum(times) < seconds and len(times) < 1000) or len(times) < 3:
+        times.append(once())
+    return times
 
 
 class Sequence:
@@ -136,15 +160,18 @@ class Sequence:
 
     def __init__(self, compiled, case, arrays, twin=False):
         self.case = case
-        kind = torch.bfloat16 if case["dtype"] == "bf16" else None  # None: as the arrays are
-        self.module = module(case, arrays).to(kind)
+        kind = None if twin else HALVES.get(case["dtype"])  # None: as the arrays are
+        device = case.get("device", "cpu")
+        self.module = module(case, arrays).to(device).to(kind)
         self.run = self.compile(compiled)
         self.bare = case["cell"].startswith("scan")
-        self.x = torch.empty(0) if self.bare else torch.from_numpy(arrays["x"]).to(kind)
+        self.x = torch.empty(0) if self.bare else torch.from_numpy(arrays["x"]).to(device).to(kind)
         self.training = case["pass"] == "training"
         if self.training:
             self.x.requires_grad_(not self.bare)
-            self.dy, self.masked_dy = (torch.from_numpy(arrays[name]).to(kind) for name in ("dy", "masked_dy"))
+            self.dy, self.masked_dy = (
+                torch.from_numpy(arrays[name]).to(device).to(kind) for name in ("dy", "masked_dy")
+            )
         # Sums of logarithms grow with T, and what is as large as T is rounded to T times the precision; gradients sum
         # that once more. In double enough is left to see whether the formulas are right.
         self.in_double = case["cell"].endswith("-log") and not twin
@@ -193,7 +220,8 @@ class Sequence:
         return answers
 
     def sample(self, seconds, time_calls):
-        return time_calls(seconds, (lambda: self.train(self.dy)) if self.training else self.forward)
+        call = (lambda: self.train(self.dy)) if self.training else self.forward
+        return sample_on_gpu(seconds, call) if self.case.get("device") == "cuda" else time_calls(seconds, call)
 
 
 class CellLoop:
@@ -290,7 +318,10 @@ def module(case, arrays):
 def make(name, case, arrays):
     if case["cell"] == "gru-before":
         raise Refused("has a GRU that resets after the product only")
-    if case["dtype"] != "f32" and (case["dtype"] != "bf16" or case["pass"] == "step" or name == "torch-loop"):
+    if case.get("device") == "cuda" and not torch.cuda.is_available():
+        raise Refused("sees no GPU")
+    halves = HALVES if case.get("device") == "cuda" else ["bf16"]
+    if case["dtype"] != "f32" and (case["dtype"] not in halves or case["pass"] == "step" or name == "torch-loop"):
         raise Refused(f"is not asked for {case['dtype']} here")
     torch.set_num_threads(case["threads"])
     if name == "torch-loop":

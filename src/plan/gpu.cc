@@ -1,8 +1,10 @@
 #include "plan/gpu.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <limits>
+#include <utility>
 
 #include "base/check.h"
 
@@ -48,15 +50,8 @@ constexpr int inputs_of(const GpuScanProblem& problem) {
   return problem.backward ? problem.read_back + 2 : problem.gates;
 }
 
-/// The widest vector up to the wished one that every address and the number of channels allow.
-int fitting_vector(const GpuScanProblem& problem, int wished) {
-  int vector = wished;
-  while (vector > 1 &&
-         (problem.alignment % (vector * size_of(problem.storage)) != 0 || problem.channels % vector != 0)) {
-    vector /= 2;
-  }
-  return vector;
-}
+constexpr std::array<std::pair<Regime, std::string_view>, 4> kRegimes = {
+    {{Regime::automatic, "automatic"}, {Regime::direct, "direct"}, {Regime::fused, "fused"}, {Regime::scan, "scan"}}};
 
 int window_of(const GpuScanPlan& plan) {
   return static_cast<int>(std::clamp<Index>(kWindowWords / plan.tile_channels(), 8, 32));
@@ -70,17 +65,90 @@ Index shared_bytes(const GpuScanPlan& plan, const GpuScanProblem& problem) {
   return ring + 4 * (plan.tile_channels() * (2 * (2 * plan.groups + 1) + 3 * window_of(plan)) + plan.depth + 3);
 }
 
+/// Up to this many steps a thread is done with a walk sooner than blocks are with looking back.
+constexpr Index kDirectSteps = 64;
+constexpr int kDirectThreads = 128;
+/// What a thread asks for at once, and how many blocks of such threads a multiprocessor holds.
+constexpr int kDirectAhead = 8, kDirectBlocks = 4;
+
+/// Why a walk by single threads is chosen, or an empty string.
+std::string why_direct(const GpuScanProblem& problem) {
+  if (problem.regime == Regime::direct) return "asked for";
+  if (problem.regime == Regime::scan || problem.steps > kDirectSteps) return "";
+  return fmt::format("T is at most {}, too short to cut", kDirectSteps);
+}
+
+/// Lanes that no channel needs are given to the groups.
+void share_threads(GpuScanPlan& plan, const GpuScanProblem& problem, int threads) {
+  const auto needed = static_cast<std::uint64_t>((problem.channels + plan.vector - 1) / plan.vector);
+  plan.lanes = static_cast<int>(std::min<std::uint64_t>(32, std::bit_ceil(needed)));
+  plan.groups = threads / plan.lanes;
+}
+
+GpuScanPlan plan_direct(const GpuScanProblem& problem, std::string why) {
+  GpuScanPlan plan;
+  plan.regime = Regime::direct;
+  plan.vector = fitting_vector(problem, 4 / size_of(problem.storage));
+  share_threads(plan, problem, kDirectThreads);
+  plan.steps = kDirectAhead;
+  plan.depth = 1;
+  plan.blocks = kDirectBlocks;
+  plan.piece = size_of(problem.storage);  // there are no copies
+  plan.window = 1;
+  const Index rows_and_tiles = problem.rows * plan.channel_tiles(problem.channels);
+  require(problem.rows <= kMaxTiles / plan.channel_tiles(problem.channels),
+          "rows x channels must fit {} tiles of {} channels; {} x {} needs more", kMaxTiles, plan.tile_channels(),
+          problem.rows, problem.channels);
+  plan.tiles = rows_and_tiles;
+  plan.grid = (rows_and_tiles + plan.groups - 1) / plan.groups;
+  plan.why = std::move(why);
+  return plan;
+}
+
 }  // namespace
+
+int fitting_vector(const GpuScanProblem& problem, int wished) {
+  int vector = wished;
+  while (vector > 1 &&
+         (problem.alignment % (vector * size_of(problem.storage)) != 0 || problem.channels % vector != 0)) {
+    vector /= 2;
+  }
+  return vector;
+}
 
 std::string_view to_string(Storage storage) {
   return storage == Storage::f32 ? "f32" : storage == Storage::bf16 ? "bf16" : "f16";
 }
 
-Index GpuScanPlan::workspace_bytes() const { return kHeaderBytes + tiles * tile_channels() * kPassedBytes; }
+std::string_view to_string(Regime regime) { return kRegimes[static_cast<std::size_t>(regime)].second; }
+
+Regime parse_regime(std::string_view text) {
+  for (const auto& [regime, name] : kRegimes) {
+    if (name == text) return regime;
+  }
+  fail(ErrorCode::invalid_argument, "regime must be one of automatic, direct, fused, scan, not '{}'", text);
+}
+
+Index GpuScanPlan::workspace_bytes() const {
+  return regime == Regime::scan ? kHeaderBytes + tiles * tile_channels() * kPassedBytes : 0;
+}
 
 std::string GpuScanPlan::explain() const {
+  if (regime == Regime::direct) {
+    return fmt::format(
+        "direct: {} tiles of a row and {} channels in {} blocks of {} threads ({} x {}), {} steps asked "
+        "for at once: {}",
+        tiles, tile_channels(), grid, threads(), groups, lanes, steps, why);
+  }
+  if (regime == Regime::fused) {
+    return fmt::format(
+        "fused: product, gates and recurrence in one launch of {} blocks of {} threads ({} x {}), chunks of {} steps x "
+        "{} channels, {} KB of shared memory, {} block{} a multiprocessor: {}",
+        grid, threads(), groups, lanes, chunk(), tile_channels(), shared / 1024, blocks, blocks == 1 ? "" : "s", why);
+  }
   return fmt::format(
-      "look-back scan of {} tiles, {} steps x {} channels, in {} blocks of {} threads ({} x {}), {} value{} an access, "
+      "scan with look-back over {} tiles, {} steps x {} channels, in {} blocks of {} threads ({} x {}), {} value{} an "
+      "access, "
       "{} "
       "tiles under way in {} KB of shared memory, {} block{} a multiprocessor: {}",
       tiles, chunk(), tile_channels(), grid, threads(), groups, lanes, vector, vector == 1 ? "" : "s", depth,
@@ -117,16 +185,18 @@ GpuScanPlan plan_gpu_scan(const GpuScanProblem& problem, const GpuModel& gpu) {
   require(std::max({problem.rows, problem.steps, problem.channels}) <= GpuScanProblem::max_size,
           "rows, steps and channels must each be at most {}, not {}, {} and {}", GpuScanProblem::max_size, problem.rows,
           problem.steps, problem.channels);
+  if (problem.regime == Regime::fused) {
+    fail(ErrorCode::unsupported, "the fused regime is for forward passes of layers: {} has no product to fuse",
+         problem.backward ? "a way back" : "a recurrence by itself");
+  }
+  if (std::string why = why_direct(problem); !why.empty()) return plan_direct(problem, std::move(why));
   const Shape shape = best_shape(problem);
   GpuScanPlan plan;
   plan.vector = fitting_vector(problem, shape.access_bytes / size_of(problem.storage));
   plan.steps = shape.steps;
   plan.keep = shape.keep;
   plan.depth = plan.blocks = 1;
-  // Lanes that no channel needs walk over time instead.
-  const auto needed = static_cast<std::uint64_t>((problem.channels + plan.vector - 1) / plan.vector);
-  plan.lanes = static_cast<int>(std::min<std::uint64_t>(32, std::bit_ceil(needed)));
-  plan.groups = shape.threads / plan.lanes;
+  share_threads(plan, problem, shape.threads);
   // As measured on one chip: others have less shared memory, or a compiler that needs more registers. Multiples of 4,
   // as copies are up to four times as wide as what a thread reads of a step.
   const auto reduced = [](int steps, int share) { return std::max(4, steps * share / 16 * 4); };
@@ -141,6 +211,7 @@ GpuScanPlan plan_gpu_scan(const GpuScanProblem& problem, const GpuModel& gpu) {
                        "narrower accesses than fastest, since addresses and strides are multiples of {} bytes "
                        "and C is {}",
                        problem.alignment, problem.channels);
+  if (problem.regime == Regime::scan) plan.why = "asked for, " + plan.why;
   return complete(plan, problem, gpu);
 }
 

@@ -14,6 +14,18 @@ enum class Storage { f32, bf16, f16 };
 constexpr int size_of(Storage storage) { return storage == Storage::f32 ? 4 : 2; }
 std::string_view to_string(Storage storage);
 
+/// How the recurrence of a layer or a scan runs over T.
+enum class Regime {
+  automatic,  ///< The planner chooses.
+  direct,     ///< A thread walks all steps of its channels: nothing passes between threads. For short T.
+  fused,      ///< Layers, forward: product, gates and recurrence in one launch, without a way through memory.
+  scan,       ///< Blocks take chunks of T side by side and hand the state on from chunk to chunk.
+};
+
+std::string_view to_string(Regime regime);
+/// Throws Error(invalid_argument) that lists the names.
+Regime parse_regime(std::string_view text);
+
 /// A GPU as the planner sees it.
 struct GpuModel {
   std::string name;
@@ -47,17 +59,21 @@ struct GpuScanProblem {
   int alignment = 16;
   bool lengths = false;
   bool reset = false;
+  Regime regime = Regime::automatic;
   bool operator==(const GpuScanProblem&) const = default;
 };
 
-/// How it runs. T is cut into chunks; a tile is one chunk of some channels of one row. A block of threads takes tile
-/// after tile, chunk by chunk over all rows and channels, while the values of its next tiles are on their way to shared
-/// memory: `lanes` threads side by side over channels, `groups` of them one after the other over time. Blocks pass the
-/// state on through memory (decoupled look-back), so that everything is read and written once.
+/// How it runs. Regime::scan: T is cut into chunks; a tile is one chunk of some channels of one row. A block of threads
+/// takes tile after tile, chunk by chunk over all rows and channels, while the values of its next tiles are on their
+/// way to shared memory: `lanes` threads side by side over channels, `groups` of them one after the other over time.
+/// Blocks pass the state on through memory (decoupled look-back), so that everything is read and written once.
+/// Regime::direct: the groups are other rows and tiles of channels, and a thread walks from the first step to the last.
+/// Regime::fused (plan/gpu_layer.h): the groups share a chunk, and a block walks over the chunks of its row.
 struct GpuScanPlan {
+  Regime regime = Regime::scan;
   int vector = 1;     ///< Neighbouring channels of one thread.
   int lanes = 32;     ///< Threads side by side over channels.
-  int groups = 8;     ///< Of such threads, over time.
+  int groups = 8;     ///< Of such threads.
   int steps = 16;     ///< Steps of one thread.
   int depth = 3;      ///< Tiles whose values a block holds or awaits.
   int piece = 4;      ///< Bytes of one copy to shared memory.
@@ -71,7 +87,7 @@ struct GpuScanPlan {
 
   int threads() const { return lanes * groups; }
   int tile_channels() const { return lanes * vector; }
-  Index chunk() const { return static_cast<Index>(groups) * steps; }
+  Index chunk() const { return regime == Regime::direct ? steps : static_cast<Index>(groups) * steps; }
   Index channel_tiles(Index channels) const { return (channels + tile_channels() - 1) / tile_channels(); }
   Index chunks(Index T) const { return (T + chunk() - 1) / chunk(); }
   /// What the blocks pass on to each other.
@@ -80,10 +96,14 @@ struct GpuScanPlan {
   bool operator==(const GpuScanPlan&) const = default;
 };
 
-/// Throws Error(invalid_argument) for sizes below one or beyond what one launch can number.
+/// Throws Error: invalid_argument for sizes below one or beyond what one launch can number, unsupported for
+/// Regime::fused, which is of layers.
 GpuScanPlan plan_gpu_scan(const GpuScanProblem& problem, const GpuModel& gpu);
 
 /// What follows from the shape of a block (the first members of a plan): pieces, shared memory, tiles, grid.
 GpuScanPlan complete(GpuScanPlan shape, const GpuScanProblem& problem, const GpuModel& gpu);
+
+/// The widest vector up to the wished one that every address and the number of channels allow.
+int fitting_vector(const GpuScanProblem& problem, int wished);
 
 }  // namespace penstock::plan

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <regex>
 
+#include "backend/cuda/fused.h"
 #include "backend/cuda/nvrtc.h"
 #include "backend/cuda/scan.h"
 #include "backend/cuda/step.h"
@@ -49,6 +50,7 @@ Subject subject(const ScanRule& rule, Storage storage, bool backward, bool ragge
   problem.backward = backward;
   problem.gates = rule.gates, problem.read_back = rule.read_back, problem.computed = rule.computed;
   problem.lengths = problem.reset = ragged;
+  problem.regime = plan::Regime::scan;
   return {rule, problem};
 }
 
@@ -118,6 +120,52 @@ TEST_P(EveryChip, ScansFitTheirPlan) {
     EXPECT_EQ(report.shared, 0) << "beside what the launch gives, which the kernel itself checks";
     EXPECT_THAT(compiled.log, testing::Not(testing::HasSubstr("warning")));
     EXPECT_EQ(compiled.cubin.substr(1, 3), "ELF");
+  }
+}
+
+/// Compiles without spills, warnings and shared memory beside what the launch gives.
+void expect_sound(const KernelSource& source, int architecture, int threads) {
+  const Compiled compiled = compile_kernel(source, architecture);
+  const Report report = report_of(compiled.log);
+  SCOPED_TRACE(source.plan + "\n" + compiled.log);
+  EXPECT_EQ(report.stack, 0);
+  EXPECT_EQ(report.spills, 0);
+  EXPECT_EQ(report.shared, 0);
+  EXPECT_LE(report.registers * threads, 65536);
+  EXPECT_THAT(compiled.log, testing::Not(testing::HasSubstr("warning")));
+}
+
+TEST_P(EveryChip, WalksOfSingleThreadsFit) {
+  for (Subject& subject : subjects()) {
+    subject.problem.regime = plan::Regime::direct;
+    const plan::GpuScanPlan plan = plan_gpu_scan(subject.problem, chip(GetParam()));
+    expect_sound(scan_source(subject.rule, subject.problem, plan), GetParam(), plan.threads() * plan.blocks);
+  }
+}
+
+TEST_P(EveryChip, LayersInOneLaunchFit) {
+  struct Sizes {
+    const char* cell;
+    Storage storage;
+    Index input, hidden;
+    bool keep, ragged;
+  };
+  const std::vector<Sizes> list = {
+      {"mingru", Storage::f32, 100, 100, true, false},      {"minlstm", Storage::f32, 100, 100, true, false},
+      {"minlstm-log", Storage::f32, 256, 256, false, true}, {"minlstm", Storage::bf16, 256, 256, true, false},
+      {"mingru-log", Storage::f16, 1024, 1024, true, true}, {"mingru", Storage::bf16, 7, 33, true, true},
+      {"minlstm", Storage::f32, 1, 1, true, false}};
+  for (const auto& [cell, storage, input, hidden, keep, ragged] : list) {
+    const ScanRule rule = scan_rule(cell);
+    const Index size = size_of(storage);
+    plan::GpuLayerProblem problem;
+    problem.scan = subject(rule, storage, false, ragged, hidden).problem;
+    problem.scan.rows = 64, problem.scan.steps = 1000;
+    problem.scan.regime = plan::Regime::fused;
+    problem.scan.alignment = common_alignment(16, {hidden * size});
+    problem.input = input, problem.keep_gates = keep;
+    const plan::GpuScanPlan plan = plan_gpu_layer(problem, chip(GetParam()));
+    expect_sound(fused_source(rule, problem, plan, common_alignment(16, {input * size})), GetParam(), plan.threads());
   }
 }
 

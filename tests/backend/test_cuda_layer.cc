@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "backend/cuda/driver.h"
+#include "backend/cuda/graph.h"
 #include "backend/cuda/layer.h"
 #include "backend/cuda/step.h"
 #include "base/random.h"
@@ -17,6 +18,7 @@
 namespace penstock::cuda {
 namespace {
 
+using plan::Regime;
 using plan::Storage;
 
 struct Case {
@@ -161,6 +163,26 @@ class LayerTest : public testing::TestWithParam<std::tuple<Case, std::string_vie
     return of;
   }
 
+  /// Gates of all steps that exist, against the product in double; a fused layer writes no others.
+  void expect_gates(const Doubles& got) const {
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      if (std::isnan(got[i])) continue;
+      const auto column = i % static_cast<std::size_t>(width), position = i / static_cast<std::size_t>(width);
+      std::size_t row = position;
+      if (c.time_first)
+        row = position % static_cast<std::size_t>(c.rows) * static_cast<std::size_t>(c.steps) +
+              position / static_cast<std::size_t>(c.rows);
+      double want = c.bias ? arguments.weights[0].bias_ih[column] : 0, scale = 1 + std::abs(want);
+      for (Index k = 0; k < c.input; ++k) {
+        const double product = arguments.weights[0].weight_ih[column * static_cast<std::size_t>(c.input) + k] *
+                               arguments.x[row * static_cast<std::size_t>(c.input) + k];
+        want += product, scale += std::abs(product);
+      }
+      ASSERT_NEAR(got[i], want, allowed(c.input, 2) * scale) << "gate " << column << " of position " << position;
+    }
+    EXPECT_FALSE(std::all_of(got.begin(), got.end(), [](double gate) { return std::isnan(gate); }));
+  }
+
   /// Rounding of the gates and of what stands between them and a result, in halves of a unit of the storage.
   double allowed(Index summed, double roundings) const {
     const bool backward = roundings > 4;
@@ -216,9 +238,50 @@ TEST_P(LayerTest, EqualsTheOracle) {
   }
 
   const Doubles once = download(dweight, Storage::f32);
-  executable.run(forward, workspace.address(), stream->handle());
-  back.run(backward, back_workspace.address(), stream->handle());
-  EXPECT_EQ(download(dweight, Storage::f32), once) << "not the same bits again";
+  const Graph graph(*stream, [&] {
+    executable.run(forward, workspace.address(), stream->handle());
+    back.run(backward, back_workspace.address(), stream->handle());
+  });
+  for (int repeat = 0; repeat < 2; ++repeat) {
+    dweight.fill(0xff);
+    graph.launch(stream->handle());
+    EXPECT_EQ(download(dweight, Storage::f32), once) << "not the same bits again, as a graph";
+  }
+}
+
+TEST_P(LayerTest, EqualsTheOracleInEveryRegime) {
+  const oracle::Results<double> want = oracle::forward(oracle_spec(), batch, arguments);
+  const Buffer x = upload_sequence(arguments.x, c.input), state = upload(arguments.state_in, Storage::f32);
+  const Buffer weight = upload(arguments.weights[0].weight_ih, storage),
+               bias = upload(arguments.weights[0].bias_ih, storage);
+  Buffer y = poison(positions() * c.hidden, storage), gates = poison(positions() * width, storage);
+  Buffer last = poison(c.rows * c.hidden, Storage::f32);
+  LayerForward forward;
+  forward.batch = layer_batch();
+  forward.x = sequence(x, c.input), forward.y = sequence(y, c.hidden);
+  forward.weights = {weight.address(), bias.address()};
+  forward.state_in = state.address(), forward.state_out = last.address();
+  for (const auto& [regime, keep] : {std::pair{Regime::direct, true},
+                                     {Regime::scan, true},
+                                     {Regime::fused, true},
+                                     {Regime::fused, false},
+                                     {Regime::automatic, false}}) {
+    LayerSpec asked = spec();
+    asked.regime = regime;
+    forward.gates = keep ? gates.address() : 0;
+    y.fill(0xff), gates.fill(0xff), last.fill(0xff);
+    const LayerForwardExecutable executable(stream->device(), asked, forward);
+    SCOPED_TRACE(executable.plan().explain());
+    Buffer workspace(*stream, executable.workspace_bytes());
+    workspace.fill(0);
+    executable.run(forward, workspace.address(), stream->handle());
+    EXPECT_TRUE(test::close(download_sequence(y, c.hidden), want.y, allowed(c.input, 4), test::forward_terms));
+    EXPECT_TRUE(test::close(download(last, Storage::f32), want.state_out, allowed(c.input, 4), test::forward_terms));
+    const Doubles once = download(y, storage);
+    executable.run(forward, workspace.address(), stream->handle());
+    EXPECT_EQ(download(y, storage), once) << "not the same bits again";
+    if (regime == Regime::fused && keep) expect_gates(download(gates, storage));
+  }
 }
 
 TEST_P(LayerTest, StepsEqualTheSequence) {
@@ -242,11 +305,14 @@ TEST_P(LayerTest, StepsEqualTheSequence) {
   LayerStep anywhere = call;
   anywhere.x += static_cast<DeviceAddress>(from.step_stride * size);
   const StepExecutable step(stream->device(), spec(), c.steps > 1 ? anywhere : call);
-  for (Index t = 0; t < c.steps; ++t) {
-    call.x = from.data + static_cast<DeviceAddress>(t * from.step_stride * size);
-    call.y = to.data + static_cast<DeviceAddress>(t * to.step_stride * size);
-    step.run(call, stream->handle());
-  }
+  const Graph graph(*stream, [&] {
+    for (Index t = 0; t < c.steps; ++t) {
+      call.x = from.data + static_cast<DeviceAddress>(t * from.step_stride * size);
+      call.y = to.data + static_cast<DeviceAddress>(t * to.step_stride * size);
+      step.run(call, stream->handle());
+    }
+  });
+  graph.launch(stream->handle());
   EXPECT_TRUE(test::close(download_sequence(y, c.hidden), want.y, allowed(c.input, 3), test::forward_terms));
   EXPECT_TRUE(test::close(download(state, Storage::f32), want.state_out, allowed(c.input, 3), test::forward_terms));
 }
@@ -307,7 +373,10 @@ TEST(LayerArguments, AreChecked) {
   refused("weight must be an address on the GPU, not null", [](auto&, auto& call) { call.weights.weight = 0; });
   refused("bias must be an address on the GPU", [](auto&, auto& call) { call.weights.bias = 0; });
   refused("bias must be null", [](auto& spec, auto&) { spec.bias = false; });
-  refused("gates must be an address on the GPU, not null", [](auto&, auto& call) { call.gates = 0; });
+  refused("gates must be an address on the GPU, not null, in the scan regime", [](auto& spec, auto& call) {
+    spec.regime = plan::Regime::scan;
+    call.gates = 0;
+  });
   refused("x must lie row after row or step after step", [](auto&, auto& call) { call.x.row_stride = 81; });
   refused("the positions of x must be at least its 8 channels apart, not 7", [](auto&, auto& call) {
     call.x = {1 << 20, 70, 7};

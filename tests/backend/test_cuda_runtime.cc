@@ -6,9 +6,11 @@
 #include <cstdlib>
 
 #include "backend/cuda/driver.h"
+#include "backend/cuda/graph.h"
 #include "backend/cuda/library.h"
 #include "backend/cuda/nvrtc.h"
 #include "backend/cuda/scan.h"
+#include "base/check.h"
 #include "penstock/system.h"
 #include "support/expect_error.h"
 #include "support/temporary_folder.h"
@@ -136,19 +138,23 @@ TEST_F(OnGpu, ScansCanBeCapturedAndReplayed) {
   Buffer workspace(stream, executable.workspace_bytes());
   workspace.fill(0);
   const unsigned long long before = Kernel::launches();
-  GraphHandle graph = nullptr;
-  GraphExecHandle replay = nullptr;
-  check(driver().capture_begin(stream.handle(), capture_thread_local), "capturing");
-  executable.run(call, workspace.address(), stream.handle());
-  check(driver().capture_end(stream.handle(), &graph), "capturing");
+  const Graph graph(stream, [&] { executable.run(call, workspace.address(), stream.handle()); });
   EXPECT_EQ(Kernel::launches(), before + 1);
-  check(driver().graph_instantiate(&replay, graph, 0), "making a graph");
-  for (int i = 0; i < 5; ++i) check(driver().graph_launch(replay, stream.handle()), "replaying");
+  for (int i = 0; i < 5; ++i) graph.launch(stream.handle());
   std::vector<float> last(channels);
   state.download(last.data(), state.bytes());
   EXPECT_THAT(last, testing::Each(5.0f * steps)) << "each replay goes on from the state that the last one left";
-  check(driver().graph_exec_destroy(replay), "destroying");
-  check(driver().graph_destroy(graph), "destroying");
+}
+
+TEST_F(OnGpu, ARecordingThatFailsLeavesTheStreamAsItWas) {
+  Stream stream(Device::get(0));
+  test::expect_error(ErrorCode::invalid_argument, "no work",
+                     [&] { const Graph graph(stream, [] { fail(ErrorCode::invalid_argument, "no work"); }); });
+  Buffer buffer(stream, 100);
+  buffer.fill(3);
+  std::vector<unsigned char> bytes(100);
+  buffer.download(bytes.data(), bytes.size());
+  EXPECT_THAT(bytes, testing::Each(3));
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 namespace penstock::cuda {
 namespace {
 
+using plan::Regime;
 using plan::Storage;
 using testing::AssertionResult;
 
@@ -206,17 +207,22 @@ TEST_P(ScanTest, ForwardEqualsTheLoop) {
   ScanForward call{.shape = shape(), .terms = {sequence(a_gpu), sequence(b_gpu)}, .y = sequence(y_gpu)};
   call.state_in = c.states ? entry_gpu.address() : 0;
   call.state_out = last_gpu.address();
-  const ScanExecutable executable(*device, call);
-  SCOPED_TRACE(executable.plan().explain());
-  ASSERT_LE(executable.workspace_bytes(), workspace.bytes());
-  executable.run(call, workspace.address(), stream->handle());
-  expect_tensor("y", y_gpu, y, allowed(false));
-  EXPECT_TRUE(test::close(floats_of(last_gpu), last, allowed(false), test::forward_terms));
-
-  const std::vector<std::uint8_t> once = bytes_of(y_gpu);
-  for (int repeat = 0; repeat < 3; ++repeat) {
+  for (const Regime regime : {Regime::scan, Regime::direct}) {
+    call.shape.regime = regime;
+    y_gpu.fill(0xff), last_gpu.fill(0xff);
+    const ScanExecutable executable(*device, call);
+    SCOPED_TRACE(executable.plan().explain());
+    ASSERT_EQ(executable.plan().regime, regime);
+    ASSERT_LE(executable.workspace_bytes(), workspace.bytes());
     executable.run(call, workspace.address(), stream->handle());
-    EXPECT_EQ(bytes_of(y_gpu), once) << "not the same bits again";
+    expect_tensor("y", y_gpu, y, allowed(false));
+    EXPECT_TRUE(test::close(floats_of(last_gpu), last, allowed(false), test::forward_terms));
+
+    const std::vector<std::uint8_t> once = bytes_of(y_gpu);
+    for (int repeat = 0; repeat < 3; ++repeat) {
+      executable.run(call, workspace.address(), stream->handle());
+      EXPECT_EQ(bytes_of(y_gpu), once) << "not the same bits again";
+    }
   }
 }
 
@@ -251,16 +257,20 @@ TEST_P(ScanTest, BackwardEqualsTheLoop) {
   call.state_in = c.states ? entry_gpu.address() : 0;
   call.dstate_out = c.states ? dlast_gpu.address() : 0;
   call.dstate_in = dentry_gpu.address();
-  const ScanExecutable executable(*device, call);
-  SCOPED_TRACE(executable.plan().explain());
-  executable.run(call, workspace.address(), stream->handle());
-  expect_tensor("da", da_gpu, da, allowed(true));
-  expect_tensor("db", db_gpu, db, allowed(true));
-  EXPECT_TRUE(test::close(floats_of(dentry_gpu), dentry, allowed(true), test::forward_terms));
+  for (const Regime regime : {Regime::scan, Regime::direct}) {
+    call.shape.regime = regime;
+    da_gpu.fill(0xff), db_gpu.fill(0xff), dentry_gpu.fill(0xff);
+    const ScanExecutable executable(*device, call);
+    SCOPED_TRACE(executable.plan().explain());
+    executable.run(call, workspace.address(), stream->handle());
+    expect_tensor("da", da_gpu, da, allowed(true));
+    expect_tensor("db", db_gpu, db, allowed(true));
+    EXPECT_TRUE(test::close(floats_of(dentry_gpu), dentry, allowed(true), test::forward_terms));
 
-  const std::vector<std::uint8_t> once = bytes_of(da_gpu);
-  executable.run(call, workspace.address(), stream->handle());
-  EXPECT_EQ(bytes_of(da_gpu), once) << "not the same bits again";
+    const std::vector<std::uint8_t> once = bytes_of(da_gpu);
+    executable.run(call, workspace.address(), stream->handle());
+    EXPECT_EQ(bytes_of(da_gpu), once) << "not the same bits again";
+  }
 }
 
 std::vector<Case> cases() {
@@ -306,7 +316,11 @@ std::vector<Case> cases() {
 
 INSTANTIATE_TEST_SUITE_P(Cuda, ScanTest,
                          testing::Combine(testing::ValuesIn(cases()),
-                                          testing::Values(Storage::f32, Storage::bf16, Storage::f16)));
+                                          testing::Values(Storage::f32, Storage::bf16, Storage::f16)),
+                         [](const auto& param) {
+                           return fmt::format("{}_{}", std::get<0>(param.param).name,
+                                              to_string(std::get<1>(param.param)));
+                         });
 
 }  // namespace
 }  // namespace penstock::cuda

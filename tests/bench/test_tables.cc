@@ -42,6 +42,36 @@ TEST(Tables, CaseLists) {
   expect_error(misuse, "TABLE must be one of layer, scan, stream", [] { find_table("bar"); });
 }
 
+TEST(Tables, OnAGpu) {
+  for (const Table& table : tables("cuda")) {
+    const auto all = cases(table, {});
+    EXPECT_FALSE(all.empty()) << table.name;
+    for (const Case& c : all) {
+      EXPECT_TRUE(c.on_gpu());
+      EXPECT_EQ(c.threads, 1);
+      EXPECT_TRUE(is_bare_scan(c.cell) || find_cell(c.cell).scan) << "only scan cells run there";
+    }
+  }
+  expect_error(misuse, "TABLE must be one of layer, scan, fused, cuda_rnn, cs179 or all on device cuda, not 'batch'",
+               [] { find_table("batch", "cuda"); });
+  expect_error(misuse, "device must be cpu or cuda, not 'gpu'", [] { tables("gpu"); });
+}
+
+/// What the dtype has not is rounded for everybody, so that rounding numbers is nobody's error.
+TEST(Problems, OnAGpuAreNumbersOfTheDtype) {
+  for (const auto& [dtype, bits] : {std::pair{"bf16", 8}, {"f16", 11}, {"f32", 24}}) {
+    Case test{.cell = "mingru", .shape = {2, 5, 3, 4}, .pass = Pass::training, .dtype = dtype, .device = "cuda"};
+    const Problem problem = make_problem(test, 3);
+    const auto fits = [&, bits = bits](float value) {
+      int exponent = 0;
+      const float units = std::ldexp(std::frexp(value, &exponent), bits);
+      return units == std::nearbyint(units);
+    };
+    for (const Array& array : problem.weights) EXPECT_TRUE(std::ranges::all_of(array.values, fits)) << dtype;
+    EXPECT_TRUE(std::ranges::all_of(problem.x, fits) && std::ranges::all_of(problem.dy, fits)) << dtype;
+  }
+}
+
 TEST(Tables, CellsKeepTheShapesOfTheirKind) {
   Choice choice;
   choice.cells = {"gru-before", "minlstm"};

@@ -186,12 +186,28 @@ def test_thread_counts():
         (["layer", "--seconds", 0], "--seconds must be above 0 and at most 3600, not 0"),
         (["layer", "--peers", "none,torch"],
          "--peers must be among torch, torch-compile, onnxruntime, onednn, numpy, numba, torch-loop, or none, not 'none'"),
+        (["layer", "--device", "tpu"], "--device must be cpu or cuda, not 'tpu'"),
+        (["stream", "--device", "cuda"],
+         "TABLE must be one of layer, scan, fused, cuda_rnn, cs179 or all on device cuda, not 'stream'"),
+        (["layer", "--device", "cuda", "--threads", 2], "--threads are the CPU's: device cuda has none to choose"),
+        (["layer", "--device", "cuda", "--dtypes", "bf16-weights"],
+         "--dtypes must be among f32, f16 and bf16, not 'bf16-weights'"),
+        (["layer", "--device", "cuda", "--peers", "numpy"], "--peers must be among torch, torch-compile, or none, not 'numpy'"),
         (["layer", "--shapes", "1x1x9999999x1"],
          "--shapes must have an input and a hidden size of at most 1048576 each, not 1x1x9999999x1"),
     ],
 )
 def test_misuse(arguments, message):
     refuses("bench", *arguments, message=message, status=2, verb="bench")
+
+
+def test_without_a_gpu_says_what_is_missing():
+    missing = run("info", "--json").json()["cuda"]["missing"]
+    if not missing:
+        pytest.skip("there is a GPU")
+    result = run("bench", "cuda_rnn", "--device", "cuda", *ALONE[:2], expect=1)
+    assert result.err == f"penstock bench: device cuda cannot be used: {missing}\n"
+    assert result.out == ""
 
 
 def test_shapes_beyond_the_memory():

@@ -1,4 +1,5 @@
-"""The C++ example of the README compiles against the public headers, and its commands name verbs and options there are."""
+"""The C++ examples of the README and of docs/cuda.md compile against the public headers, the README's commands name verbs
+and options there are, and links lead somewhere."""
 
 import os
 import pathlib
@@ -10,12 +11,17 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text()
+PAGES = [ROOT / "README.md", ROOT / "docs" / "cuda.md"]
 BUILD = pathlib.Path.cwd().parent  # CTest runs us in BUILD/tests
 
 
 class Readme(unittest.TestCase):
     def test_cpp_examples_compile(self):
-        examples = re.findall(r"```cpp\n(.*?)```", README, re.S)
+        for page in PAGES:
+            self.check_examples(page.read_text())
+
+    def check_examples(self, page):
+        examples = re.findall(r"```cpp\n(.*?)```", page, re.S)
         self.assertTrue(examples)
         for example in examples:
             with tempfile.NamedTemporaryFile("w", suffix=".cc") as source:
@@ -35,8 +41,9 @@ class Readme(unittest.TestCase):
                     self.assertIn(word, help_text, f"penstock {verb}")
 
     def test_links_lead_somewhere(self):
-        for target in re.findall(r"\]\(([^)#:]+)\)", README):
-            self.assertTrue((ROOT / target).exists(), target)
+        for page in PAGES:
+            for target in re.findall(r"\]\(([^)#:]+)", re.sub(r"```.*?```", "", page.read_text(), flags=re.S)):
+                self.assertTrue((page.parent / target).exists(), f"{page.name}: {target}")
 
 
 if __name__ == "__main__":

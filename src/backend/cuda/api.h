@@ -129,6 +129,9 @@ static_assert(sizeof(PoolProperties) == 88, "laid out as the driver expects it")
   X(event_destroy, cuEventDestroy_v2, (EventHandle))                                                                  \
   X(event_record, cuEventRecord, (EventHandle, StreamHandle))                                                         \
   X(event_synchronize, cuEventSynchronize, (EventHandle))                                                             \
+  X(stream_wait, cuStreamWaitEvent, (StreamHandle, EventHandle, unsigned))                                             \
+  X(host_allocate, cuMemHostAlloc, (void**, std::size_t, unsigned))                                                   \
+  X(host_free, cuMemFreeHost, (void*))                                                                                \
   X(event_elapsed, cuEventElapsedTime, (float*, EventHandle, EventHandle))                                            \
   X(pool_create, cuMemPoolCreate, (PoolHandle*, const PoolProperties*))                                               \
   X(pool_set, cuMemPoolSetAttribute, (PoolHandle, int, void*))                                                        \
@@ -170,20 +173,34 @@ static_assert(sizeof(PoolProperties) == 88, "laid out as the driver expects it")
 // clang-format on
 
 #define PENSTOCK_CUDA_MEMBER(member, exported, parameters) Result(*member) parameters = nullptr;
+#define PENSTOCK_CUDA_VISIT(member, exported, parameters) visit(#exported, member);
 
 /// The driver's functions; all of them, or load_driver() has thrown.
 struct DriverApi {
   PENSTOCK_CUDA_DRIVER(PENSTOCK_CUDA_MEMBER)
+  template <class Visit>
+  void for_each(const Visit& visit) {
+    PENSTOCK_CUDA_DRIVER(PENSTOCK_CUDA_VISIT)
+  }
 };
 
 struct NvrtcApi {
   PENSTOCK_CUDA_NVRTC(PENSTOCK_CUDA_MEMBER)
+  template <class Visit>
+  void for_each(const Visit& visit) {
+    PENSTOCK_CUDA_NVRTC(PENSTOCK_CUDA_VISIT)
+  }
 };
 
 struct BlasApi {
   PENSTOCK_CUDA_BLAS(PENSTOCK_CUDA_MEMBER)
+  template <class Visit>
+  void for_each(const Visit& visit) {
+    PENSTOCK_CUDA_BLAS(PENSTOCK_CUDA_VISIT)
+  }
 };
 
 #undef PENSTOCK_CUDA_MEMBER
+#undef PENSTOCK_CUDA_VISIT
 
 }  // namespace penstock::cuda

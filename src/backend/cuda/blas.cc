@@ -2,7 +2,9 @@
 
 #include <map>
 #include <mutex>
+#include <system_error>
 #include <utility>
+#include <vector>
 
 #include "backend/cuda/driver.h"
 #include "backend/cuda/library.h"
@@ -22,11 +24,7 @@ Blas load_blas_version(const std::string& file) {
   const Library library = Library::open(file, candidates({file}));
   found.complaint = library.complaint();
   if (!library.valid()) return found;
-#define PENSTOCK_RESOLVE(member, exported, parameters)                                        \
-  found.api.member = reinterpret_cast<decltype(found.api.member)>(library.symbol(#exported)); \
-  if (found.api.member == nullptr) found.complaint = library.origin() + " lacks " #exported;
-  PENSTOCK_CUDA_BLAS(PENSTOCK_RESOLVE)
-#undef PENSTOCK_RESOLVE
+  library.resolve(found.api, found.complaint);
   const auto version = reinterpret_cast<std::size_t (*)()>(library.symbol("cublasLtGetVersion"));
   if (version == nullptr || !found.complaint.empty()) return found;
   const std::size_t number = version();  // 130101, or 12 08 04 as 120804
@@ -36,17 +34,12 @@ Blas load_blas_version(const std::string& file) {
 }
 
 Blas load_blas() {
-  std::string complaints;
+  std::vector<std::string> files;
   for (const int major : {13, 12}) {
     const int runs = driver_cuda_version() / 1000;
-    if (runs > 0 && major > runs) continue;
-    Blas found = load_blas_version(fmt::format("libcublasLt.so.{}", major));
-    if (found.complaint.empty()) return found;
-    complaints += (complaints.empty() ? "" : "; ") + found.complaint;
+    if (runs == 0 || major <= runs) files.push_back(fmt::format("libcublasLt.so.{}", major));
   }
-  Blas none;
-  none.complaint = complaints;
-  return none;
+  return first_sound(files, load_blas_version);
 }
 
 /// Throws Error unless the result is success.
@@ -97,6 +90,20 @@ const Blas& find_blas() {
   return found;
 }
 
+std::future<void> start_products(int ordinal) {
+  const auto start = [ordinal] {
+    try {
+      if (driver_complaint().empty() && find_blas().complaint.empty()) handle_on(Device::get(ordinal));
+    } catch (const Error&) {  // NOLINT(bugprone-empty-catch): whoever needs it meets the error again
+    }
+  };
+  try {
+    return std::async(std::launch::async, start);
+  } catch (const std::system_error&) {
+    return {};  // no thread to be had: whoever needs cuBLASLt starts it
+  }
+}
+
 bool can_multiply(Device& device, const ProductShape& shape) {
   try {
     const Product tried(device, shape);
@@ -107,7 +114,7 @@ bool can_multiply(Device& device, const ProductShape& shape) {
   }
 }
 
-Product::Product(Device& device, const ProductShape& shape) : Product() {
+Product::Product(Device& device, const ProductShape& shape, int rank) : Product() {
   device_ = &device;
   blas_ = handle_on(device);
   require(shape.m >= 1 && shape.n >= 1 && shape.k >= 1, "a product must have sizes of at least 1, not {} x {} x {}",
@@ -124,7 +131,7 @@ Product::Product(Device& device, const ProductShape& shape) : Product() {
   set(blas_epilogue, shape.beside == Beside::add_bias      ? blas_epilogue_bias
                      : shape.beside == Beside::sum_columns ? blas_epilogue_sum_b
                                                            : blas_epilogue_none);
-  alignment_ = shape.alignment;
+  a_alignment_ = shape.a_alignment, b_alignment_ = shape.b_alignment, d_alignment_ = shape.d_alignment;
   has_vector_ = shape.beside != Beside::nothing;
   a_ = layout_of(shape.storage, shape.a_transposed ? shape.k : shape.m, shape.a_transposed ? shape.m : shape.k,
                  shape.a_stride);
@@ -134,16 +141,23 @@ Product::Product(Device& device, const ProductShape& shape) : Product() {
   BlasPreference preference = nullptr;
   check_blas(api.preference_create(&preference), "choosing an algorithm");
   api.preference_set(preference, blas_max_workspace, &kMaxWorkspace, sizeof kMaxWorkspace);
-  const auto alignment = static_cast<std::uint32_t>(shape.alignment);
-  for (const int matrix : {blas_alignment_a, blas_alignment_b, blas_alignment_c, blas_alignment_d}) {
+  const auto align = [&](int matrix, int bytes) {
+    const auto alignment = static_cast<std::uint32_t>(bytes);
     api.preference_set(preference, matrix, &alignment, sizeof alignment);
-  }
+  };
+  align(blas_alignment_a, b_alignment_);
+  align(blas_alignment_b, a_alignment_);
+  align(blas_alignment_c, d_alignment_);
+  align(blas_alignment_d, d_alignment_);
   device.make_current();
   int found = 0;
-  const Result result = api.choose(blas_, product_, b_, a_, d_, d_, preference, 1, &choice_, &found);
+  std::vector<BlasChoice> choices(static_cast<std::size_t>(rank) + 1);
+  const Result result =
+      api.choose(blas_, product_, b_, a_, d_, d_, preference, static_cast<int>(choices.size()), choices.data(), &found);
+  choice_ = choices.back();
   api.preference_destroy(preference);
   check_blas(
-      result == result_success && found == 0 ? Result{blas_not_supported} : result,
+      result == result_success && found <= rank ? Result{blas_not_supported} : result,
       fmt::format("a product of {} x {} x {} in {}", shape.m, shape.n, shape.k, to_string(shape.storage)).c_str());
 }
 
@@ -166,15 +180,21 @@ Product& Product::operator=(Product&& other) noexcept {
   std::swap(b_, other.b_);
   std::swap(d_, other.d_);
   std::swap(choice_, other.choice_);
-  std::swap(alignment_, other.alignment_);
+  std::swap(a_alignment_, other.a_alignment_);
+  std::swap(b_alignment_, other.b_alignment_);
+  std::swap(d_alignment_, other.d_alignment_);
   std::swap(has_vector_, other.has_vector_);
   return *this;
 }
 
 void Product::run(DeviceAddress a, DeviceAddress b, DeviceAddress d, DeviceAddress vector, DeviceAddress workspace,
                   StreamHandle stream, bool add) const {
-  require((a | b | d) % static_cast<DeviceAddress>(alignment_) == 0,
-          "the matrices of a product must be aligned to the {} bytes that were prepared", alignment_);
+  const auto fits = [](DeviceAddress address, int alignment) {
+    return address % static_cast<DeviceAddress>(alignment) == 0;
+  };
+  require(fits(a, a_alignment_) && fits(b, b_alignment_) && fits(d, d_alignment_),
+          "the matrices of a product must be aligned to the {}, {} and {} bytes that were prepared", a_alignment_,
+          b_alignment_, d_alignment_);
   const BlasApi& api = blas();
   device_->make_current();
   if (has_vector_) check_blas(api.product_set(product_, blas_bias_pointer, &vector, sizeof vector), "naming a bias");

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <future>
 #include <string>
 
 #include "backend/cuda/api.h"
@@ -19,6 +20,11 @@ struct Blas {
 /// Found on first use; the generation of CUDA that the driver runs goes first. Never throws.
 const Blas& find_blas();
 
+/// Begins to start it for a GPU beside whatever the caller does next: opening a file of half a gigabyte and making a
+/// handle take as long as half of the driver's start. Comes after the driver's own start, which it would hold up.
+/// Whoever needs it meanwhile waits for it; nothing is ready only when the future is.
+[[nodiscard]] std::future<void> start_products(int ordinal);
+
 /// What a product does beside the product.
 enum class Beside {
   nothing,
@@ -35,8 +41,9 @@ struct ProductShape {
   bool b_transposed = false;  ///< B lies in memory as [n, k].
   Index a_stride = 1, b_stride = 1, d_stride = 1;
   Beside beside = Beside::nothing;
-  bool tf32 = false;   ///< f32 only: factors rounded to 10 bits of mantissa, for the tensor cores.
-  int alignment = 16;  ///< Bytes that every address is a multiple of.
+  bool tf32 = false;  ///< f32 only: factors rounded to 10 bits of mantissa, for the tensor cores.
+  /// Bytes, powers of two up to 256, that the addresses are multiples of; of the rows cuBLASLt knows from the strides.
+  int a_alignment = 16, b_alignment = 16, d_alignment = 16;
 };
 
 /// Whether cuBLASLt can do it; sums beside products of halves, for instance, need sizes that are multiples of 8.
@@ -46,8 +53,9 @@ bool can_multiply(Device& device, const ProductShape& shape);
 class Product {
  public:
   Product() = default;
-  /// Throws Error(unsupported) if there is no cuBLASLt or it cannot do this.
-  Product(Device& device, const ProductShape& shape);
+  /// Throws Error(unsupported) if there is no cuBLASLt or it cannot do this. `rank`: which of the algorithms that
+  /// cuBLASLt proposes, from the best, for measurements.
+  Product(Device& device, const ProductShape& shape, int rank = 0);
   ~Product();
   Product(Product&& other) noexcept;
   Product& operator=(Product&& other) noexcept;
@@ -63,7 +71,7 @@ class Product {
   BlasProduct product_ = nullptr;
   BlasLayout a_ = nullptr, b_ = nullptr, d_ = nullptr;
   BlasChoice choice_;
-  int alignment_ = 1;
+  int a_alignment_ = 1, b_alignment_ = 1, d_alignment_ = 1;
   bool has_vector_ = false;
 };
 

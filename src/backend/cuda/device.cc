@@ -29,6 +29,10 @@ int handle_of(int ordinal) {
 
 }  // namespace
 
+void require_address(DeviceAddress address, const char* name) {
+  require(address != 0, "{} must be an address on the GPU, not null", name);
+}
+
 int device_count() {
   int count = 0;
   if (!driver_complaint().empty() || driver().device_count(&count) != result_success) return 0;
@@ -106,6 +110,12 @@ void Device::free(DeviceAddress address, StreamHandle stream) noexcept {
   driver().free_async(address, stream);
 }
 
+void Device::upload(DeviceAddress to, const void* from, std::size_t bytes, StreamHandle stream) const {
+  make_current();
+  check(driver().copy_to_device(to, from, bytes, stream), "copying to the GPU");
+  check(driver().stream_synchronize(stream), "waiting for the GPU");
+}
+
 std::size_t Device::free_bytes() const {
   make_current();
   std::size_t free = 0, total = 0;
@@ -151,10 +161,7 @@ void Buffer::fill(unsigned char value) {
 
 void Buffer::upload(const void* from, std::size_t bytes) {
   require(bytes <= bytes_, "bytes must be at most the {} of the buffer, not {}", bytes_, bytes);
-  if (bytes == 0) return;
-  stream_->device().make_current();
-  check(driver().copy_to_device(address_, from, bytes, stream_->handle()), "copying to the GPU");
-  stream_->synchronize();
+  if (bytes > 0) stream_->device().upload(address_, from, bytes, stream_->handle());
 }
 
 void Buffer::download(void* to, std::size_t bytes) const {

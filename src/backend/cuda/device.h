@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 
 #include "backend/cuda/api.h"
@@ -13,6 +14,16 @@ namespace penstock::cuda {
 template <class T>
 T* device_pointer(DeviceAddress address) {
   return reinterpret_cast<T*>(address);  // NOLINT(performance-no-int-to-ptr)
+}
+
+/// Throws Error(invalid_argument) for an argument of that name that is null.
+void require_address(DeviceAddress address, const char* name);
+
+/// Greatest power of two, up to `most` (one itself), that divides all of some addresses and distances in bytes.
+constexpr int common_alignment(int most, std::initializer_list<std::int64_t> numbers) {
+  std::int64_t all = most;
+  for (const std::int64_t number : numbers) all |= number;
+  return static_cast<int>(all & -all);
 }
 
 /// How many GPUs there are; 0 without a driver. Never throws.
@@ -33,6 +44,8 @@ class Device {
   /// Stream-ordered memory. Throws Error(out_of_memory) that says how much was asked for.
   DeviceAddress allocate(std::size_t bytes, StreamHandle stream);
   void free(DeviceAddress address, StreamHandle stream) noexcept;
+  /// Copies from pageable memory of the host, which may be reused at once: the host waits.
+  void upload(DeviceAddress to, const void* from, std::size_t bytes, StreamHandle stream) const;
   /// Free memory in bytes, without what the pool keeps.
   std::size_t free_bytes() const;
 

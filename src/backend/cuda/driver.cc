@@ -24,12 +24,6 @@ std::string words_for(const DriverApi& api, Result result) {
   return fmt::format("{} ({})", name, text == nullptr ? "no text" : text);
 }
 
-template <class Function>
-bool resolve(const Library& library, const char* symbol, Function& function) {
-  function = reinterpret_cast<Function>(library.symbol(symbol));
-  return function != nullptr;
-}
-
 Driver load_driver() {
   Driver found;
   const Library library = Library::open("the CUDA driver's libcuda.so.1", candidates({"libcuda.so.1"}));
@@ -38,7 +32,7 @@ Driver load_driver() {
     return found;
   }
   // The version first: a driver too old lacks functions, and should be told so rather than which one.
-  resolve(library, "cuDriverGetVersion", found.api.driver_version);
+  library.resolve("cuDriverGetVersion", found.api.driver_version, found.complaint);
   if (found.api.driver_version == nullptr || found.api.driver_version(&found.version) != result_success) {
     found.complaint = library.origin() + " does not answer";
     return found;
@@ -49,35 +43,37 @@ Driver load_driver() {
                     found.version / 1000, found.version % 1000 / 10, kOldestDriver / 1000, kOldestDriver % 1000 / 10);
     return found;
   }
-#define PENSTOCK_RESOLVE(member, exported, parameters) \
-  if (!resolve(library, #exported, found.api.member)) found.complaint = library.origin() + " lacks " #exported;
-  PENSTOCK_CUDA_DRIVER(PENSTOCK_RESOLVE)
-#undef PENSTOCK_RESOLVE
-  if (!found.complaint.empty()) return found;
-  int count = 0;
-  Result result = found.api.init(0);
-  if (result == result_success) result = found.api.device_count(&count);
-  if (result == result_no_device || (result == result_success && count == 0)) {
-    found.complaint = "the NVIDIA driver sees no GPU";
-  } else if (result != result_success) {
-    found.complaint = "the NVIDIA driver does not start: " + words_for(found.api, result);
-  }
+  library.resolve(found.api, found.complaint);
   return found;
 }
 
+/// Opened but not started: its version can be asked for while it starts.
 const Driver& the_driver() {
   static const Driver driver = load_driver();
   return driver;
 }
 
+/// Starts the driver, which takes a tenth of a second; returns why it does not start.
+std::string start_driver() {
+  const Driver& found = the_driver();
+  if (!found.complaint.empty()) return found.complaint;
+  int count = 0;
+  Result result = found.api.init(0);
+  if (result == result_success) result = found.api.device_count(&count);
+  if (result == result_no_device || (result == result_success && count == 0)) return "the NVIDIA driver sees no GPU";
+  return result == result_success ? "" : "the NVIDIA driver does not start: " + words_for(found.api, result);
+}
+
 }  // namespace
 
-const std::string& driver_complaint() { return the_driver().complaint; }
+const std::string& driver_complaint() {
+  static const std::string complaint = start_driver();
+  return complaint;
+}
 
 const DriverApi& driver() {
-  const Driver& found = the_driver();
-  if (!found.complaint.empty()) fail(ErrorCode::unsupported, "no CUDA device: {}", found.complaint);
-  return found.api;
+  if (!driver_complaint().empty()) fail(ErrorCode::unsupported, "no CUDA device: {}", driver_complaint());
+  return the_driver().api;
 }
 
 int driver_cuda_version() { return the_driver().version; }

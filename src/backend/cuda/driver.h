@@ -12,7 +12,7 @@ const std::string& driver_complaint();
 /// The driver's functions. Throws Error(unsupported) with driver_complaint().
 const DriverApi& driver();
 
-/// The newest CUDA that the driver runs, as 1000 * major + 10 * minor; 0 without a driver.
+/// The newest CUDA that the driver runs, as 1000 * major + 10 * minor; 0 without a driver. Does not start it.
 int driver_cuda_version();
 
 /// Throws Error unless the result is success: out_of_memory, or device_failure with the driver's own words. `what` says

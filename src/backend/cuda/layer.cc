@@ -1,22 +1,12 @@
 #include "backend/cuda/layer.h"
 
 #include <algorithm>
-#include <cstdlib>
-#include <numeric>
 
 #include "backend/cuda/range.h"
 #include "base/check.h"
 
 namespace penstock::cuda {
 namespace {
-
-/// The positions of a batch as rows of one matrix: how many, how far apart in x, and how rows and steps of a matrix
-/// without gaps lie in the same order.
-struct Positions {
-  Index count = 1;
-  Index x_stride = 1;
-  Index row_stride = 1, step_stride = 1;  // in positions
-};
 
 Positions positions_of(const LayerBatch& batch, const DeviceSequence& x, Index input) {
   const Index B = batch.cu_seqlens != 0 ? 1 : batch.rows, T = batch.steps;
@@ -45,6 +35,7 @@ LayerBatch completed(LayerBatch batch, const LayerSpec& spec, const ScanRule& ru
   batch.storage = spec.storage;
   batch.channels = spec.hidden;
   batch.reverse = spec.reverse;
+  batch.regime = spec.regime;
   return batch;
 }
 
@@ -67,31 +58,48 @@ void check_spec(const LayerSpec& spec) {
   require(!spec.tf32 || spec.storage == plan::Storage::f32, "tf32 is for f32 storage, not {}", to_string(spec.storage));
 }
 
-void require_address(DeviceAddress address, const char* name) {
-  require(address != 0, "{} must be an address on the GPU, not null", name);
-}
-
 std::size_t padded(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
 
-int alignment_of(std::initializer_list<DeviceAddress> addresses, Index stride_bytes) {
-  DeviceAddress all = 256 | static_cast<DeviceAddress>(std::abs(stride_bytes));
-  for (const DeviceAddress address : addresses) all |= address;
-  return static_cast<int>(std::min<DeviceAddress>(all & (~all + 1), 256));
+WorkspacePlaces one_after_the_other(const WorkspaceParts& parts) {
+  return {0, parts.passed, parts.passed + parts.sums};
 }
 
+/// As cuBLASLt wants to know it of an address.
+int alignment_of(DeviceAddress address) { return common_alignment(256, {static_cast<std::int64_t>(address)}); }
+
+void set_alignments(ProductShape& shape, DeviceAddress a, DeviceAddress b, DeviceAddress d) {
+  shape.a_alignment = alignment_of(a), shape.b_alignment = alignment_of(b), shape.d_alignment = alignment_of(d);
+}
+
+/// Without gates, where nobody keeps them: only the fused regime can do with that.
 ScanForward scan_of(const LayerForward& call, const LayerSpec& spec, const ScanRule& rule) {
   check_spec(spec);
   require_address(call.x.data, "x");
   require_address(call.weights.weight, "weight");
-  require_address(call.gates, "gates");
   require((call.weights.bias != 0) == spec.bias, "bias must be {}", spec.bias ? "an address on the GPU" : "null");
   ScanForward scan;
   scan.shape = completed(call.batch, spec, rule);
-  scan.terms = gate_terms(call.gates, spec, rule, positions_of(call.batch, call.x, spec.input));
+  const Positions positions = positions_of(call.batch, call.x, spec.input);
+  if (call.gates != 0) scan.terms = gate_terms(call.gates, spec, rule, positions);
   scan.y = call.y;
   scan.state_in = call.state_in;
   scan.state_out = call.state_out;
   return scan;
+}
+
+FusedForward fused_of(const LayerForward& call, const LayerSpec& spec, const ScanRule& rule) {
+  FusedForward fused{scan_of(call, spec, rule), spec.input, call.x, call.weights.weight, call.weights.bias};
+  if (!call.keep_gates) fused.scan.terms = {};
+  return fused;
+}
+
+plan::GpuLayerProblem problem_of(const LayerForward& call, const LayerSpec& spec, const ScanRule& rule) {
+  plan::GpuLayerProblem problem = problem_of(fused_of(call, spec, rule));
+  problem.tf32 = spec.tf32;
+  if (call.gates == 0 && spec.regime == plan::Regime::automatic) problem.scan.regime = plan::Regime::fused;
+  require(call.gates != 0 || problem.scan.regime == plan::Regime::fused,
+          "gates must be an address on the GPU, not null, in the {} regime", to_string(spec.regime));
+  return problem;
 }
 
 ScanBackward scan_of(const LayerBackward& call, const LayerSpec& spec, const ScanRule& rule) {
@@ -109,6 +117,7 @@ ScanBackward scan_of(const LayerBackward& call, const LayerSpec& spec, const Sca
   const Positions positions = positions_of(call.batch, call.x, spec.input);
   ScanBackward scan;
   scan.shape = completed(call.batch, spec, rule);
+  if (spec.regime == plan::Regime::fused) scan.shape.regime = plan::Regime::automatic;
   scan.terms = gate_terms(call.gates, spec, rule, positions);
   scan.dterms = gate_terms(call.dgates, spec, rule, positions);
   scan.y = call.y;
@@ -121,99 +130,136 @@ ScanBackward scan_of(const LayerBackward& call, const LayerSpec& spec, const Sca
 
 ProductShape forward_product(const LayerForward& call, const LayerSpec& spec, const ScanRule& rule) {
   const Positions positions = positions_of(call.batch, call.x, spec.input);
-  const Index size = plan::size_of(spec.storage);
   ProductShape shape{.storage = spec.storage, .result = spec.storage, .tf32 = spec.tf32};
   shape.m = positions.count, shape.n = rule.gates * spec.hidden, shape.k = spec.input;
   shape.b_transposed = true;
   shape.a_stride = positions.x_stride, shape.b_stride = spec.input, shape.d_stride = shape.n;
   shape.beside = spec.bias ? Beside::add_bias : Beside::nothing;
-  shape.alignment = alignment_of({call.x.data, call.weights.weight, call.gates}, positions.x_stride * size);
+  set_alignments(shape, call.x.data, call.weights.weight, call.gates);
   return shape;
 }
 
 ProductShape weight_product(const LayerBackward& call, const LayerSpec& spec, const ScanRule& rule) {
   const Positions positions = positions_of(call.batch, call.x, spec.input);
-  const Index size = plan::size_of(spec.storage);
   ProductShape shape{.storage = spec.storage, .result = spec.gradients, .tf32 = spec.tf32};
   shape.m = rule.gates * spec.hidden, shape.n = spec.input, shape.k = positions.count;
   shape.a_transposed = true;
   shape.a_stride = shape.m, shape.b_stride = positions.x_stride, shape.d_stride = spec.input;
   shape.beside = spec.bias ? Beside::sum_columns : Beside::nothing;
-  shape.alignment = alignment_of({call.dgates, call.x.data, call.gradients.weight}, positions.x_stride * size);
+  set_alignments(shape, call.dgates, call.x.data, call.gradients.weight);
   return shape;
 }
 
 ProductShape input_product(const LayerBackward& call, const LayerSpec& spec, const ScanRule& rule) {
   const Positions positions = positions_of(call.batch, call.x, spec.input);
-  const Index size = plan::size_of(spec.storage);
   ProductShape shape{.storage = spec.storage, .result = spec.storage, .tf32 = spec.tf32};
   shape.m = positions.count, shape.n = spec.input, shape.k = rule.gates * spec.hidden;
   shape.a_stride = shape.k, shape.b_stride = spec.input, shape.d_stride = positions.x_stride;
-  shape.alignment = alignment_of({call.dgates, call.weights.weight, call.dx.data}, positions.x_stride * size);
+  set_alignments(shape, call.dgates, call.weights.weight, call.dx.data);
   return shape;
 }
 
 }  // namespace
 
-void check_layer(const LayerSpec& spec, const LayerForward& call) {
-  problem_of(scan_of(call, spec, scan_rule(spec.cell)));
+void Positions::require_of(const LayerBatch& batch, const DeviceSequence& x, Index input) const {
+  const Positions other = positions_of(batch, x, input);
+  require(other.count == count && other.x_stride == x_stride,
+          "the call must have the {} positions of x that were prepared, {} elements apart, not {} that are {} apart",
+          count, x_stride, other.count, other.x_stride);
 }
 
+plan::GpuLayerProblem problem_of(const LayerForward& call, const LayerSpec& spec) {
+  return problem_of(call, spec, scan_rule(spec.cell));
+}
+
+LayerForwardExecutable::LayerForwardExecutable(Device& device, const LayerSpec& spec, const LayerForward& call,
+                                               const plan::GpuScanPlan& plan)
+    : spec_(spec), rule_(scan_rule(spec.cell)), positions_(positions_of(call.batch, call.x, spec.input)) {
+  fused_.emplace(device, fused_of(call, spec, rule_), plan);
+}
+
+void check_layer(const LayerSpec& spec, const LayerForward& call) { problem_of(call, spec); }
+
 LayerForwardExecutable::LayerForwardExecutable(Device& device, const LayerSpec& spec, const LayerForward& call)
-    : spec_(spec),
-      rule_(scan_rule(spec.cell)),
-      scan_(device, scan_of(call, spec, rule_)),
-      product_(device, forward_product(call, spec, rule_)),
-      scan_bytes_(padded(scan_.workspace_bytes())),
-      positions_(positions_of(call.batch, call.x, spec.input).count) {}
+    : spec_(spec), rule_(scan_rule(spec.cell)), positions_(positions_of(call.batch, call.x, spec.input)) {
+  const plan::GpuScanPlan plan = plan_gpu_layer(problem_of(call, spec, rule_), device.model());
+  if (plan.regime == plan::Regime::fused) {
+    fused_.emplace(device, fused_of(call, spec, rule_), plan);
+    return;
+  }
+  scan_.emplace(device, scan_of(call, spec, rule_), plan);
+  product_ = Product(device, forward_product(call, spec, rule_));
+  places_ = one_after_the_other(parts());
+}
+
+WorkspaceParts LayerForwardExecutable::parts() const {
+  return {padded(scan_ ? scan_->workspace_bytes() : 0), 0, product_.workspace_bytes()};
+}
 
 void LayerForwardExecutable::run(const LayerForward& call, DeviceAddress workspace, StreamHandle stream) const {
   const Range range("penstock layer forward");
+  if (fused_) {
+    fused_->run(fused_of(call, spec_, rule_), stream);
+    return;
+  }
+  require_address(call.gates, "gates");
   const ScanForward scan = scan_of(call, spec_, rule_);
-  require(positions_of(call.batch, call.x, spec_.input).count == positions_,
-          "the call must have the {} positions that were prepared", positions_);
-  product_.run(call.x.data, call.weights.weight, call.gates, call.weights.bias, workspace + scan_bytes_, stream);
-  scan_.run(scan, workspace, stream);
+  positions_.require_of(call.batch, call.x, spec_.input);
+  product_.run(call.x.data, call.weights.weight, call.gates, call.weights.bias, workspace + places_.products, stream);
+  scan_->run(scan, workspace + places_.passed, stream);
 }
 
 void LayerForwardExecutable::run_scan(const LayerForward& call, DeviceAddress workspace, StreamHandle stream) const {
-  scan_.run(scan_of(call, spec_, rule_), workspace, stream);
+  require(scan_.has_value(), "the fused regime has no second half");
+  scan_->run(scan_of(call, spec_, rule_), workspace + places_.passed, stream);
 }
+
+namespace {
+
+/// Of halves whose rows do not begin at multiples of 16 bytes, products with sums of columns beside them were measured
+/// to take some sixty times as long as others.
+bool rows_are_aligned(const ProductShape& shape) {
+  constexpr Index wide = 16;
+  const Index size = plan::size_of(shape.storage);
+  return size == 4 || (shape.a_stride * size % wide == 0 && shape.b_stride * size % wide == 0);
+}
+
+}  // namespace
 
 LayerBackwardExecutable::LayerBackwardExecutable(Device& device, const LayerSpec& spec, const LayerBackward& call)
     : spec_(spec),
       rule_(scan_rule(spec.cell)),
       scan_(device, scan_of(call, spec, rule_)),
-      scan_bytes_(padded(scan_.workspace_bytes())),
-      own_bytes_(scan_bytes_),
-      positions_(positions_of(call.batch, call.x, spec.input).count),
+      positions_(positions_of(call.batch, call.x, spec.input)),
       wants_dx_(call.dx.data != 0) {
   ProductShape weights = weight_product(call, spec, rule_);
-  if (spec.bias && !can_multiply(device, weights)) {
+  if (spec.bias && (!rows_are_aligned(weights) || !can_multiply(device, weights))) {
     weights.beside = Beside::nothing;
     ColumnSums sums{.storage = spec.storage, .result = spec.gradients, .rows = weights.k, .columns = weights.m};
-    sums.alignment = alignment_of({call.dgates}, weights.m * plan::size_of(spec.storage));
+    sums.alignment =
+        common_alignment(256, {static_cast<std::int64_t>(call.dgates), weights.m * plan::size_of(spec.storage)});
     bias_sums_.emplace(device, sums);
-    own_bytes_ += padded(bias_sums_->workspace_bytes());
   }
   weight_product_ = Product(device, weights);
   if (wants_dx_) input_product_ = Product(device, input_product(call, spec, rule_));
+  places_ = one_after_the_other(parts());
 }
 
-std::size_t LayerBackwardExecutable::workspace_bytes() const {
-  return own_bytes_ + std::max(weight_product_.workspace_bytes(), input_product_.workspace_bytes());
+WorkspaceParts LayerBackwardExecutable::parts() const {
+  return {padded(scan_.workspace_bytes()), padded(bias_sums_ ? bias_sums_->workspace_bytes() : 0),
+          std::max(weight_product_.workspace_bytes(), input_product_.workspace_bytes())};
 }
 
 void LayerBackwardExecutable::run(const LayerBackward& call, DeviceAddress workspace, StreamHandle stream) const {
   const Range range("penstock layer backward");
   const ScanBackward scan = scan_of(call, spec_, rule_);
-  require(positions_of(call.batch, call.x, spec_.input).count == positions_ && (call.dx.data != 0) == wants_dx_,
-          "the call must have the {} positions that were prepared, and {}", positions_, wants_dx_ ? "a dx" : "no dx");
-  scan_.run(scan, workspace, stream);
-  if (bias_sums_) bias_sums_->run(call.dgates, call.gradients.bias, workspace + scan_bytes_, stream);
-  const DeviceAddress products = workspace + own_bytes_;
+  positions_.require_of(call.batch, call.x, spec_.input);
+  require((call.dx.data != 0) == wants_dx_, "the call must have {}, as prepared", wants_dx_ ? "a dx" : "no dx");
+  scan_.run(scan, workspace + places_.passed, stream);
+  if (bias_sums_) bias_sums_->run(call.dgates, call.gradients.bias, workspace + places_.sums, stream);
+  const DeviceAddress products = workspace + places_.products;
   weight_product_.run(call.dgates, call.x.data, call.gradients.weight, call.gradients.bias, products, stream);
-  if (wants_dx_) input_product_.run(call.dgates, call.weights.weight, call.dx.data, 0, products, stream);
+  if (wants_dx_) input_product_.run(call.dgates, call.weights.weight, call.dx.data, 0, products, stream, call.add_dx);
 }
 
 }  // namespace penstock::cuda

@@ -21,6 +21,16 @@ class Library {
   const std::string& complaint() const { return complaint_; }
   /// Address of an exported symbol, or null.
   void* symbol(const char* name) const;
+  /// Sets every function of an Api of api.h; one that is not exported becomes the complaint.
+  template <class Api>
+  void resolve(Api& api, std::string& complaint) const {
+    api.for_each([&](const char* name, auto& function) { resolve(name, function, complaint); });
+  }
+  template <class Function>
+  void resolve(const char* name, Function& function, std::string& complaint) const {
+    function = reinterpret_cast<Function>(symbol(name));
+    if (function == nullptr) complaint = origin_ + " lacks " + name;
+  }
 
  private:
   void* handle_ = nullptr;
@@ -31,5 +41,19 @@ class Library {
 /// looks, CUDA_PATH and CUDA_HOME, /usr/local/cuda, and the folders nvidia/*/lib that PyPI's packages make in the
 /// virtual environment in use and beside the python3 of the PATH. `names` are file names, best first.
 std::vector<std::string> candidates(const std::vector<std::string>& names);
+
+/// The first of a library's versions, given as file names, that load() finds nothing to complain of; otherwise one that
+/// says what was wrong with each.
+template <class Load>
+auto first_sound(const std::vector<std::string>& files, const Load& load) {
+  decltype(load(files.front())) none;
+  if (files.empty()) none.complaint = "no version runs on a driver this old";
+  for (const std::string& file : files) {
+    auto found = load(file);
+    if (found.complaint.empty()) return found;
+    none.complaint += (none.complaint.empty() ? "" : "; ") + found.complaint;
+  }
+  return none;
+}
 
 }  // namespace penstock::cuda

@@ -19,11 +19,7 @@ Nvrtc load_nvrtc_version(const std::string& file) {
   const Library library = Library::open(file, candidates({file}));
   found.complaint = library.complaint();
   if (!library.valid()) return found;
-#define PENSTOCK_RESOLVE(member, exported, parameters)                                        \
-  found.api.member = reinterpret_cast<decltype(found.api.member)>(library.symbol(#exported)); \
-  if (found.api.member == nullptr) found.complaint = library.origin() + " lacks " #exported;
-  PENSTOCK_CUDA_NVRTC(PENSTOCK_RESOLVE)
-#undef PENSTOCK_RESOLVE
+  library.resolve(found.api, found.complaint);
   if (!found.complaint.empty()) return found;
   if (found.api.version(&found.major, &found.minor) != result_success) {
     found.complaint = library.origin() + " does not answer";
@@ -32,18 +28,6 @@ Nvrtc load_nvrtc_version(const std::string& file) {
   }
   found.origin = library.origin();
   return found;
-}
-
-Nvrtc load_nvrtc() {
-  std::string complaints;
-  for (const char* file : {"libnvrtc.so.13", "libnvrtc.so.12"}) {
-    Nvrtc found = load_nvrtc_version(file);
-    if (found.valid()) return found;
-    complaints += (complaints.empty() ? "" : "; ") + found.complaint;
-  }
-  Nvrtc none;
-  none.complaint = complaints;
-  return none;
 }
 
 struct Program {
@@ -77,7 +61,7 @@ bool Nvrtc::knows(int architecture) const {
 }
 
 const Nvrtc& find_nvrtc() {
-  static const Nvrtc found = load_nvrtc();
+  static const Nvrtc found = first_sound({"libnvrtc.so.13", "libnvrtc.so.12"}, load_nvrtc_version);
   return found;
 }
 

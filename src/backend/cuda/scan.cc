@@ -3,17 +3,16 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
-#include <numeric>
 #include <string_view>
-#include <vector>
 
 #include "backend/cuda/range.h"
+#include "backend/cuda/scan_fill.h"
 #include "base/check.h"
 
 namespace penstock::cuda {
 namespace {
 
-#include "backend/cuda/kernels/scan_arguments.h"
+using namespace fill;  // NOLINT(google-build-using-namespace): one file's worth of a header
 
 struct NamedSequence {
   std::string_view name;
@@ -21,34 +20,42 @@ struct NamedSequence {
   DeviceSequence sequence;
 };
 
-void add_terms(std::vector<NamedSequence>& all, const ScanRule& rule, int count, const ScanTerms& terms,
-               bool gradient) {
-  for (std::size_t g = 0; g < static_cast<std::size_t>(count); ++g) all.push_back({rule.names[g], gradient, terms[g]});
-}
+/// All tensors of a call; not on the heap, as every call is checked.
+struct Sequences {
+  std::array<NamedSequence, 8> items;
+  std::size_t count = 0;
 
-std::vector<NamedSequence> sequences_of(const ScanForward& call) {
-  std::vector<NamedSequence> all{{"y", false, call.y}};
-  add_terms(all, call.shape.rule, call.shape.rule.gates, call.terms, false);
+  void add(std::string_view name, bool gradient, const DeviceSequence& sequence) {
+    items[count++] = {name, gradient, sequence};
+  }
+  void add(const ScanRule& rule, int terms, bool gradient, const ScanTerms& sequences) {
+    for (std::size_t g = 0; g < static_cast<std::size_t>(terms); ++g) add(rule.names[g], gradient, sequences[g]);
+  }
+  const NamedSequence* begin() const { return items.data(); }
+  const NamedSequence* end() const { return items.data() + count; }
+};
+
+Sequences sequences_of(const ScanForward& call) {
+  Sequences all;
+  all.add("y", false, call.y);
+  all.add(call.shape.rule, call.shape.rule.gates, false, call.terms);
   return all;
 }
-std::vector<NamedSequence> sequences_of(const ScanBackward& call) {
-  std::vector<NamedSequence> all{{"y", false, call.y}, {"y", true, call.dy}};
-  add_terms(all, call.shape.rule, call.shape.rule.read_back, call.terms, false);
-  add_terms(all, call.shape.rule, call.shape.rule.gates, call.dterms, true);
+Sequences sequences_of(const ScanBackward& call) {
+  Sequences all;
+  all.add("y", false, call.y);
+  all.add("y", true, call.dy);
+  all.add(call.shape.rule, call.shape.rule.read_back, false, call.terms);
+  all.add(call.shape.rule, call.shape.rule.gates, true, call.dterms);
   return all;
 }
 
 constexpr bool is_backward(const ScanForward&) { return false; }
 constexpr bool is_backward(const ScanBackward&) { return true; }
 
-/// Greatest power of two up to 16 that divides a number; 16 for zero.
-int alignment_of(std::int64_t number) {
-  return static_cast<int>(std::gcd<std::int64_t, std::int64_t>(std::abs(number), 16));
-}
-
 int alignment_of(const DeviceSequence& sequence, Index bytes) {
-  return std::min({alignment_of(static_cast<std::int64_t>(sequence.data)), alignment_of(sequence.row_stride * bytes),
-                   alignment_of(sequence.step_stride * bytes)});
+  return common_alignment(
+      16, {static_cast<std::int64_t>(sequence.data), sequence.row_stride * bytes, sequence.step_stride * bytes});
 }
 
 void check_sequence(const NamedSequence& named, const ScanShape& shape) {
@@ -93,19 +100,12 @@ plan::GpuScanProblem problem_of_call(const Call& call) {
   problem.backward = is_backward(call);
   problem.lengths = shape.lengths != 0 || shape.cu_seqlens != 0;
   problem.reset = shape.reset != 0;
+  problem.regime = shape.regime;
   for (const NamedSequence& named : sequences_of(call)) {
     check_sequence(named, shape);
     problem.alignment = std::min(problem.alignment, alignment_of(named.sequence, plan::size_of(shape.storage)));
   }
   return problem;
-}
-
-ScanTensor tensor_of(const DeviceSequence& sequence, Index bytes) {
-  return {device_pointer<char>(sequence.data), sequence.row_stride * bytes, sequence.step_stride * bytes};
-}
-
-void set_all(ScanTensor* tensors, const ScanTerms& terms, int count, Index bytes) {
-  for (int g = 0; g < count; ++g) tensors[g] = tensor_of(terms[static_cast<std::size_t>(g)], bytes);
 }
 
 void set_tensors(ScanArguments& arguments, const ScanForward& call) {
@@ -130,21 +130,6 @@ void set_tensors(ScanArguments& arguments, const ScanBackward& call) {
   arguments.descending = call.shape.reverse ? 0 : 1;
 }
 
-ScanArguments arguments_of_shape(const ScanShape& shape, const plan::GpuScanPlan& plan, DeviceAddress workspace) {
-  ScanArguments arguments{};
-  arguments.lengths = device_pointer<const long long>(shape.lengths);
-  arguments.cu_seqlens = device_pointer<const long long>(shape.cu_seqlens);
-  arguments.reset = device_pointer<const unsigned char>(shape.reset);
-  arguments.reset_row_stride = shape.reset_row_stride;
-  arguments.reset_step_stride = shape.reset_step_stride;
-  arguments.header = device_pointer<ScanHeader>(workspace);
-  arguments.steps = shape.steps;
-  arguments.channels = static_cast<int>(shape.channels);
-  arguments.channel_tiles = static_cast<int>(plan.channel_tiles(shape.channels));
-  arguments.chains = static_cast<int>(shape.rows * plan.channel_tiles(shape.channels));
-  return arguments;
-}
-
 }  // namespace
 
 std::string_view storage_type(plan::Storage storage) {
@@ -160,6 +145,7 @@ KernelSource scan_source(const ScanRule& rule, const plan::GpuScanProblem& probl
   source.file = fmt::format("backend/cuda/kernels/scan_{}.cuh", problem.backward ? "backward" : "forward");
   const auto constant = [](auto value) { return fmt::format("{}", value); };
   source.constants = {{"using Storage", std::string(storage_type(problem.storage))},
+                      {"constexpr bool kDirect", constant(plan.regime == plan::Regime::direct)},
                       {"constexpr int kVector", constant(plan.vector)},
                       {"constexpr int kLanes", constant(plan.lanes)},
                       {"constexpr int kGroups", constant(plan.groups)},
@@ -213,8 +199,13 @@ void ScanExecutable::launch(const Call& call, DeviceAddress workspace, StreamHan
           problem_.alignment, problem_.rows, problem_.steps);
   ScanArguments arguments = arguments_of_shape(call.shape, plan_, workspace);
   set_tensors(arguments, call);
-  arguments.tiles = static_cast<unsigned>(arguments.chains * plan_.chunks(problem.steps));
-  const auto blocks = std::min(arguments.tiles, static_cast<unsigned>(plan_.grid));
+  unsigned blocks = 0;
+  if (plan_.regime == plan::Regime::direct) {
+    blocks = static_cast<unsigned>((Index{arguments.chains} + plan_.groups - 1) / plan_.groups);
+  } else {
+    arguments.tiles = static_cast<unsigned>(arguments.chains * plan_.chunks(problem.steps));
+    blocks = std::min(arguments.tiles, static_cast<unsigned>(plan_.grid));
+  }
   kernel_->launch(blocks, static_cast<unsigned>(plan_.threads()), arguments, stream);
 }
 

@@ -29,6 +29,7 @@ struct ScanShape {
   Index longest = 0;             ///< Packed rows: no row is longer than this; 0: `steps`.
   DeviceAddress reset = 0;       ///< uint8 [B, T] or 0: nonzero clears the state before a step.
   Index reset_row_stride = 0, reset_step_stride = 0;
+  plan::Regime regime = plan::Regime::automatic;  ///< Of what is prepared; a call need not say it.
 };
 
 /// The values of a step that the rule makes a and b of, in its order; those beyond its `gates` are not looked at.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <numeric>
 
 #include "backend/cuda/range.h"
 #include "base/check.h"
@@ -18,11 +17,8 @@ constexpr int kStepAccess = 16;
 
 int alignment_of(const LayerSpec& spec, const LayerStep& call) {
   const Index size = plan::size_of(spec.storage);
-  std::int64_t all = std::gcd<std::int64_t, std::int64_t>(kStepAccess, spec.input * size);
-  for (const DeviceAddress address : {call.x, call.weights.weight}) {
-    all = std::gcd<std::int64_t, std::int64_t>(all, static_cast<std::int64_t>(address));
-  }
-  return static_cast<int>(call.rows > 1 ? std::gcd<std::int64_t, std::int64_t>(all, call.x_stride * size) : all);
+  return common_alignment(kStepAccess, {static_cast<std::int64_t>(call.x | call.weights.weight), spec.input * size,
+                                        call.rows > 1 ? call.x_stride * size : 0});
 }
 
 void check_call(const LayerSpec& spec, const LayerStep& call) {
@@ -31,13 +27,10 @@ void check_call(const LayerSpec& spec, const LayerStep& call) {
   constexpr Index most = std::numeric_limits<int>::max() / 2;
   require(std::max({call.rows, spec.input, spec.hidden}) <= most, "rows, input and hidden must each be at most {}",
           most);
-  const auto given = [](DeviceAddress address, const char* name) {
-    require(address != 0, "{} must be an address on the GPU, not null", name);
-  };
-  given(call.x, "x");
-  given(call.y, "y");
-  given(call.state, "state");
-  given(call.weights.weight, "weight");
+  require_address(call.x, "x");
+  require_address(call.y, "y");
+  require_address(call.state, "state");
+  require_address(call.weights.weight, "weight");
   require((call.weights.bias != 0) == spec.bias, "bias must be {}", spec.bias ? "an address on the GPU" : "null");
   require(call.rows == 1 || (call.x_stride >= spec.input && call.y_stride >= spec.hidden),
           "the rows of x and y must be at least {} and {} elements apart, not {} and {}", spec.input, spec.hidden,

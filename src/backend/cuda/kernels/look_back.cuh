@@ -23,21 +23,7 @@ PENSTOCK_DEVICE void StoreTagged(unsigned long long* p, float value, unsigned ta
   asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(p), "l"(word) : "memory");
 }
 
-/// A state after a stretch of steps. Gains are products over many steps: they may overflow where the state is still
-/// zero, and are exactly zero after a reset, which forgets even an infinity.
-PENSTOCK_DEVICE float Through(float gain, float offset, float state) {
-  const bool nothing = state == 0.0f || (kReset && gain == 0.0f);
-  return nothing ? offset : __fmaf_rn(gain, state, offset);
-}
-
 constexpr int kTickets = kDepth + 2;
-
-/// The effect of each group's steps on a state, and the state that enters the tile.
-struct Stretches {
-  float gain[kGroups][kTileChannels];
-  float offset[kGroups][kTileChannels];
-  float carry[kTileChannels];
-};
 
 /// What the threads of a block tell each other.
 struct ScanShared {
@@ -51,9 +37,7 @@ struct ScanShared {
 
 /// The chunks of one row and one tile of channels. Tags count launches: 2 epoch + 1 marks what a chunk does to a state
 /// that enters it (its offset among the states, its gain among the gains), 2 epoch + 2 the state that leaves it.
-struct Chain {
-  const ScanArguments& args;
-  int number;
+struct Chain : Place {
   int chunk;  // of this block
 
   /// The places of a chunk for its state (or offset) and for its gain.
@@ -65,15 +49,6 @@ struct Chain {
     return state_at(which, channel) + (Index)args.tiles * kTileChannels;
   }
 
-  /// Where the states [B, C] of the tile's row and channels begin.
-  __device__ Index states() const {
-    return (Index)(number / args.channel_tiles) * args.channels + number % args.channel_tiles * kTileChannels;
-  }
-  /// The state before the first chunk.
-  __device__ float entry(int channel) const {
-    const bool exists = number % args.channel_tiles * kTileChannels + channel < args.channels;
-    return args.state_in != nullptr && exists ? args.state_in[states() + channel] : 0.0f;
-  }
   /// What is known of the state that enters this block's chunk, before asking for more.
   __device__ Tagged look(int channel) const {
     return chunk == 0 ? Tagged{entry(channel), 0} : LoadTagged(state_at(chunk - 1, channel));

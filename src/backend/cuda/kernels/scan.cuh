@@ -1,51 +1,12 @@
-// A linear recurrence over [B, T, C], walked once: what all scan kernels share. The text that includes this defines
-// an Op, which says what is loaded at a step, what the step does to a state, and what is stored.
+// A linear recurrence over [B, T, C], walked once by blocks that hand the state on from chunk to chunk of T.
 //
-// Constants of the plan: Storage, kVector (channels of a thread), kLanes (threads over channels), kGroups (threads over
-// time), kSteps (steps of a thread), kDepth (tiles on their way to shared memory), kPiece (bytes of one copy),
-// kWindow, kBlocks (blocks of a multiprocessor), kSharedBytes, kLengths, kReset.
+// Constants beside those of walk.cuh, whose groups of threads here share the steps of a tile: kDepth (tiles on their way to
+// shared memory), kPiece (bytes of one copy), kWindow, kBlocks (blocks of a multiprocessor), kSharedBytes.
 
-constexpr int kThreads = kLanes * kGroups;
-constexpr int kTileChannels = kLanes * kVector;
 constexpr int kChunk = kGroups * kSteps;
 static_assert(kTileChannels <= kThreads, "each channel of a tile has a thread that looks back");
-static_assert(kSteps <= 32, "resets are the bits of a word");
-
-#include "backend/cuda/kernels/scan_arguments.h"
 
 #include "backend/cuda/kernels/look_back.cuh"
-
-using Values = Vector<Storage, kVector>;
-
-/// The steps of one thread. Walk steps count from where the recurrence starts: the last one if it descends.
-struct Walk {
-  int row, first_row_step;    // the row, and where in its tensors it starts (packed rows)
-  int length, padded;         // steps that exist, and that have memory
-  int chunk_begin;            // first walk step of the chunk
-  int begin;                  // and of this thread
-  int first_channel;          // of the tile
-  int channel, tile_channel;  // of C and of the tile: the first one of this thread
-  bool active;                // the channel exists
-  int valid;                  // steps of this thread that exist
-  unsigned resets;            // bit k: the state is cleared before step k
-  bool descending;
-
-  /// Index in T of a walk step; steps beyond the length are padding and count upwards.
-  __device__ int time(int step) const { return descending && step < length ? length - 1 - step : step; }
-
-  __device__ char* start(const ScanTensor& tensor, int from_channel, int step) const {
-    return tensor.data + row * tensor.row_stride + (first_row_step + time(step)) * tensor.step_stride +
-           (Index)from_channel * Storage::bytes;
-  }
-  __device__ char* at(const ScanTensor& tensor, int step) const { return start(tensor, channel, step); }
-  /// From one walk step to the next, where both exist. The compiler may not know that it is the same for every tile:
-  /// it would keep all multiples of it in registers.
-  __device__ Index stride(const ScanTensor& tensor) const {
-    Index stride = descending ? -tensor.step_stride : tensor.step_stride;
-    asm volatile("" : "+l"(stride));
-    return stride;
-  }
-};
 
 constexpr int kRowBytes = kTileChannels * Storage::bytes;  // of one step of a tile
 constexpr int kTileBytes = kChunk * kRowBytes;              // of one tensor
@@ -69,64 +30,26 @@ PENSTOCK_DEVICE void CopySteps(const Walk& walk, const ScanTensor& tensor, int c
   }
 }
 
-/// The same of inputs 0 to kCount - 1. Not a loop, for which the compiler keeps more addresses at once than registers
-/// can hold.
-template <int kCount>
+/// The same of inputs 0 to kCount - 1 of an op. Not a loop, for which the compiler keeps more addresses at once than
+/// registers can hold.
+template <class Op, int kCount>
 PENSTOCK_DEVICE void CopyInputs(const Walk& walk, const ScanArguments& args, char* to) {
-  if constexpr (kCount > 1) CopyInputs<kCount - 1>(walk, args, to);
-  CopySteps(walk, args.in[kCount - 1], args.channels, 0, to + (kCount - 1) * kTileBytes);
+  if constexpr (kCount > 1) CopyInputs<Op, kCount - 1>(walk, args, to);
+  constexpr int skip = kCount - 1 == Op::kAhead ? 1 : 0;
+  CopySteps(walk, args.in[kCount - 1], args.channels, skip, to + (kCount - 1) * kTileBytes);
 }
 
-/// This thread's values at its step k of one tensor's part of a tile.
-PENSTOCK_DEVICE Values ReadStep(const char* from, int k) {
-  const int lane = threadIdx.x % kLanes, group = threadIdx.x / kLanes;
-  return Values::read(from + (group * kSteps + k) * kRowBytes + lane * kVector * Storage::bytes);
-}
+/// A tile's values in shared memory, tensor after tensor.
+struct TileValues {
+  const char* from;
 
-/// Writes zeros where a tensor has memory but the row no step.
-PENSTOCK_DEVICE void ClearPadding(const Walk& walk, const ScanTensor& tensor) {
-  if (!walk.active) return;
-  for (int k = walk.valid; k < kSteps && walk.begin + k < walk.padded; ++k) {
-    Values::zero().store(walk.at(tensor, walk.begin + k));
+  /// This thread's values at its step k of one input.
+  __device__ __forceinline__ Values at(int input, int k) const {
+    const int lane = threadIdx.x % kLanes, group = threadIdx.x / kLanes;
+    return Values::read(from + input * kTileBytes + (group * kSteps + k) * kRowBytes +
+                        lane * kVector * Storage::bytes);
   }
-}
-
-PENSTOCK_DEVICE Walk FindWalk(const ScanArguments& args, int chunk, int chain) {
-  Walk walk;
-  walk.row = chain / args.channel_tiles;
-  walk.first_row_step = 0;
-  walk.length = walk.padded = (int)args.steps;
-  walk.descending = args.descending != 0;
-  if constexpr (kLengths) {
-    if (args.cu_seqlens != nullptr) {
-      // Numbers from outside that nobody could check without waiting for the GPU: no row leaves the tensor.
-      const Index first = min(max(args.cu_seqlens[walk.row], 0ll), args.steps);
-      walk.first_row_step = (int)first;
-      walk.length = (int)min(max(args.cu_seqlens[walk.row + 1] - first, 0ll), args.steps - first);
-      walk.padded = walk.length;
-      walk.row = 0;
-    } else {
-      walk.length = (int)min(max(args.lengths[walk.row], 0ll), args.steps);
-    }
-  }
-  const int lane = threadIdx.x % kLanes, group = threadIdx.x / kLanes;
-  walk.tile_channel = lane * kVector;
-  walk.first_channel = chain % args.channel_tiles * kTileChannels;
-  walk.channel = walk.first_channel + walk.tile_channel;
-  walk.active = walk.channel < args.channels;
-  walk.chunk_begin = chunk * kChunk;
-  walk.begin = walk.chunk_begin + group * kSteps;
-  walk.valid = walk.active ? min(max(walk.length - walk.begin, 0), kSteps) : 0;
-  walk.resets = 0;
-  if constexpr (kReset) {
-    for (int k = 0; k < walk.valid; ++k) {
-      const Index t = walk.first_row_step + walk.time(walk.begin + k);
-      const unsigned char reset = args.reset[walk.row * args.reset_row_stride + t * args.reset_step_stride];
-      walk.resets |= (reset != 0 ? 1u : 0u) << k;
-    }
-  }
-  return walk;
-}
+};
 
 /// A tile: one chunk of one chain, and what can be known of it before its values are there.
 struct Tile {
@@ -137,8 +60,8 @@ struct Tile {
   Tagged entering;  // threads below kTileChannels: what is known of the state that enters
 
   __device__ __forceinline__ Tile(const ScanArguments& args, unsigned which)
-      : chain{args, (int)(which % (unsigned)args.chains), (int)(which / (unsigned)args.chains)},
-        walk(FindWalk(args, chain.chunk, chain.number)) {
+      : chain{{args, (int)(which % (unsigned)args.chains)}, (int)(which / (unsigned)args.chains)},
+        walk(FindWalk(args, chain.number, chain.chunk * kChunk, threadIdx.x / kLanes)) {
     beyond = chain.chunk > 0 && walk.chunk_begin >= walk.length;
     last = walk.length - walk.chunk_begin <= kChunk;
     // Most often this already finds a state, and the block need not look again.
@@ -159,44 +82,16 @@ PENSTOCK_DEVICE void RunTile(const ScanArguments& args, ScanShared& shared, int 
     return;
   }
   Stretches& stretches = shared.stretches[turn];
-  // Steps that do not exist may count here: they come last, and nothing comes after them.
-  float gain[kVector], offset[kVector];
-  for (int i = 0; i < kVector; ++i) gain[i] = 1.0f, offset[i] = 0.0f;
-#pragma unroll
-  for (int k = 0; k < kSteps; ++k) op.compose(walk, k, gain, offset);
   const int group = threadIdx.x / kLanes;
-  for (int i = 0; i < kVector; ++i) {
-    stretches.gain[group][walk.tile_channel + i] = gain[i];
-    stretches.offset[group][walk.tile_channel + i] = offset[i];
-  }
+  stretches.tell(op, walk, group);
   PassOn(shared, stretches, tile.chain, tile.entering, tile.last, between);
 
   float state[kVector];
-  for (int i = 0; i < kVector; ++i) {
-    const int channel = walk.tile_channel + i;
-    state[i] = stretches.carry[channel];
-#pragma unroll 4
-    for (int before = 0; before < group; ++before) {
-      state[i] = Through(stretches.gain[before][channel], stretches.offset[before][channel], state[i]);
-    }
-  }
+  stretches.enter(walk, group, state);
   op.start(args, tile.chain, walk);
-  if (walk.valid == kSteps) {
-#pragma unroll
-    for (int k = 0; k < kSteps; ++k) op.step(walk, k, state);
-  } else {
-#pragma unroll
-    for (int k = 0; k < kSteps; ++k) {
-      if (k < walk.valid) op.step(walk, k, state);
-    }
-  }
+  WalkSteps(op, walk, state);
   if (!tile.last) return;
-  const bool holds_end = walk.valid > 0 ? walk.begin + walk.valid == walk.length
-                                        : walk.length == 0 && group == 0 && walk.active;
-  if (args.state_out != nullptr && holds_end) {
-    float* out = args.state_out + tile.chain.states() + walk.tile_channel;
-    for (int i = 0; i < kVector; ++i) out[i] = state[i];
-  }
+  StoreLast(tile.chain, walk, group, state);
   Op::clear_padding(walk, args);
   // Every block of this launch has read the epoch before its chains could come this far.
   if (threadIdx.x == 0 && atomicAdd(&args.header->finished, 1u) + 1 == (unsigned)args.chains) {
@@ -217,8 +112,9 @@ PENSTOCK_DEVICE unsigned TakeTile(const ScanArguments& args) {
 template <class Op>
 PENSTOCK_DEVICE void CopyTile(const ScanArguments& args, char* ring, int stage, unsigned tile) {
   if (tile < args.tiles) {
-    Op::copy(args, FindWalk(args, tile / (unsigned)args.chains, tile % (unsigned)args.chains),
-             ring + stage * Op::kInputs * kTileBytes);
+    const Walk walk = FindWalk(args, tile % (unsigned)args.chains, (int)(tile / (unsigned)args.chains) * kChunk,
+                               threadIdx.x / kLanes);
+    CopyInputs<Op, Op::kInputs>(walk, args, ring + stage * Op::kInputs * kTileBytes);
   }
   CommitCopies();
 }
@@ -253,7 +149,7 @@ PENSTOCK_DEVICE void RunScan(const ScanArguments& args) {
     WaitForCopies<kDepth - 1>();
     __syncthreads();
     Op op;
-    op.load(memory + stage * Op::kInputs * kTileBytes);
+    op.load(TileValues{memory + stage * Op::kInputs * kTileBytes});
     // The next tile's values are asked for as soon as this one's are out of their way; but not before this block's first
     // look back, which would come to stand behind them in the queue for memory.
     const bool owner = threadIdx.x < kTileChannels && !tile.beyond;

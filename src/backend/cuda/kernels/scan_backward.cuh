@@ -4,33 +4,28 @@
 // gradient of the state before step t: state_in is the gradient of the last state, state_out that of the first, and
 // `entry` the first state itself.
 //
-// Constants beside those of scan.cuh: Rule; kReadBack: of the values of a step, how many its gradients depend on.
+// Constants beside those of run.cuh: Rule; kReadBack: of the values of a step, how many its gradients depend on.
 
 #include "backend/cuda/kernels/cells.cuh"
-#include "backend/cuda/kernels/scan.cuh"
+#include "backend/cuda/kernels/run.cuh"
 
 struct BackwardOp {
   static constexpr int kInputs = kReadBack + 2;
+  static constexpr int kAhead = kReadBack;  // the state before a step is the output of the walk's next one
   Values value[kSteps][kReadBack], before[kSteps], dy[kSteps];
   char* out[Rule::gates];
   Index stride[Rule::gates];
   const float* entry;
   int entry_step;  // the step of this thread that is the first in time, or -1
 
-  PENSTOCK_DEVICE void copy(const ScanArguments& args, const Walk& walk, char* to) {
-    CopyInputs<kReadBack>(walk, args, to);
-    // The state before a step is the output of the walk's next one.
-    CopySteps(walk, args.in[kReadBack], args.channels, 1, to + kReadBack * kTileBytes);
-    CopySteps(walk, args.in[kReadBack + 1], args.channels, 0, to + (kReadBack + 1) * kTileBytes);
-  }
-
-  __device__ __forceinline__ void load(const char* from) {
+  template <class Source>
+  __device__ __forceinline__ void load(const Source& source) {
 #pragma unroll
     for (int k = 0; k < kSteps; ++k) {
 #pragma unroll
-      for (int g = 0; g < kReadBack; ++g) value[k][g] = ReadStep(from + g * kTileBytes, k);
-      before[k] = ReadStep(from + kReadBack * kTileBytes, k);
-      dy[k] = ReadStep(from + (kReadBack + 1) * kTileBytes, k);
+      for (int g = 0; g < kReadBack; ++g) value[k][g] = source.at(g, k);
+      before[k] = source.at(kReadBack, k);
+      dy[k] = source.at(kReadBack + 1, k);
     }
   }
 
@@ -59,7 +54,7 @@ struct BackwardOp {
     }
   }
 
-  __device__ __forceinline__ void start(const ScanArguments& args, const Chain& chain, const Walk& walk) {
+  __device__ __forceinline__ void start(const ScanArguments& args, const Place& place, const Walk& walk) {
     // Gates once more, rather than their results in registers.
 #pragma unroll
     for (int k = 0; k < kSteps; ++k) {
@@ -70,7 +65,7 @@ struct BackwardOp {
       out[g] = walk.at(args.out[g], walk.begin);
       stride[g] = walk.stride(args.out[g]);
     }
-    entry = args.entry == nullptr ? nullptr : args.entry + chain.states() + walk.tile_channel;
+    entry = args.entry == nullptr ? nullptr : args.entry + place.states() + walk.tile_channel;
     entry_step = walk.valid > 0 && walk.begin + walk.valid == walk.length ? walk.valid - 1 : -1;
   }
 
@@ -106,5 +101,5 @@ struct BackwardOp {
 
 extern "C" __global__ void __launch_bounds__(kThreads, kBlocks)
     ScanBackward(const __grid_constant__ ScanArguments args) {
-  RunScan<BackwardOp>(args);
+  Run<BackwardOp>(args);
 }

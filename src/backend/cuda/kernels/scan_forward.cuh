@@ -1,110 +1,13 @@
 // y_t = a_t y_{t-1} + b_t, where a rule (a scan cell, or the terms as they are given) makes a and b of the values of a
 // step. in[g] is value g, out[0] is y, each [B, T, C]; y may be any of the inputs.
 //
-// Constants beside those of scan.cuh: Rule; kKeepTerms: a block keeps a and b of its tile, as floats; otherwise it keeps
-// the values as they lie in memory and makes the terms twice.
+// Constants: those of run.cuh and forward_op.cuh.
 
 #include "backend/cuda/kernels/cells.cuh"
-#include "backend/cuda/kernels/scan.cuh"
+#include "backend/cuda/kernels/run.cuh"
 
-/// a and b of one channel from the values of all gates.
-template <int kCount>
-PENSTOCK_DEVICE void TermsOf(const Values (&value)[Rule::gates][kCount], int k, int i, float& a, float& b) {
-  float wx[Rule::gates];
-#pragma unroll
-  for (int g = 0; g < Rule::gates; ++g) wx[g] = value[g][k].get(i);
-  Affine<Rule>(wx, a, b);
-}
-
-struct KeptTerms {
-  float a[kSteps][kVector], b[kSteps][kVector];
-
-  __device__ __forceinline__ void load(const char* from) {
-#pragma unroll
-    for (int k = 0; k < kSteps; ++k) {
-      Values value[Rule::gates][1];
-#pragma unroll
-      for (int g = 0; g < Rule::gates; ++g) value[g][0] = ReadStep(from + g * kTileBytes, k);
-      for (int i = 0; i < kVector; ++i) TermsOf(value, 0, i, a[k][i], b[k][i]);
-    }
-  }
-  __device__ __forceinline__ void get(int k, int i, float& a_k, float& b_k) const { a_k = a[k][i], b_k = b[k][i]; }
-  __device__ __forceinline__ void forget() {}
-};
-
-struct RemadeTerms {
-  Values value[Rule::gates][kSteps];
-
-  __device__ __forceinline__ void load(const char* from) {
-#pragma unroll
-    for (int g = 0; g < Rule::gates; ++g) {
-#pragma unroll
-      for (int k = 0; k < kSteps; ++k) value[g][k] = ReadStep(from + g * kTileBytes, k);
-    }
-  }
-  __device__ __forceinline__ void get(int k, int i, float& a, float& b) const { TermsOf(value, k, i, a, b); }
-  __device__ __forceinline__ void forget() {
-#pragma unroll
-    for (int k = 0; k < kSteps; ++k) {
-      for (int g = 0; g < Rule::gates; ++g) value[g][k].forget();
-    }
-  }
-};
-
-template <bool kKept>
-struct TermsChoice {
-  using Type = KeptTerms;
-};
-template <>
-struct TermsChoice<false> {
-  using Type = RemadeTerms;
-};
-
-struct ForwardOp {
-  static constexpr int kInputs = Rule::gates;
-  TermsChoice<kKeepTerms>::Type terms;
-  char* out;
-  Index out_stride;
-
-  PENSTOCK_DEVICE void copy(const ScanArguments& args, const Walk& walk, char* to) {
-    CopyInputs<Rule::gates>(walk, args, to);
-  }
-
-  __device__ __forceinline__ void load(const char* from) { terms.load(from); }
-
-  __device__ __forceinline__ void compose(const Walk& walk, int k, float (&gain)[kVector],
-                                          float (&offset)[kVector]) const {
-    const bool clear = kReset && (walk.resets >> k & 1);
-    for (int i = 0; i < kVector; ++i) {
-      float a, b;
-      terms.get(k, i, a, b);
-      offset[i] = clear ? b : __fmaf_rn(a, offset[i], b);
-      gain[i] = clear ? 0.0f : gain[i] * a;
-    }
-  }
-
-  __device__ __forceinline__ void start(const ScanArguments& args, const Chain&, const Walk& walk) {
-    terms.forget();
-    out = walk.at(args.out[0], walk.begin);
-    out_stride = walk.stride(args.out[0]);
-  }
-
-  __device__ __forceinline__ void step(const Walk& walk, int k, float (&state)[kVector]) {
-    const bool clear = kReset && (walk.resets >> k & 1);
-    for (int i = 0; i < kVector; ++i) {
-      float a, b;
-      terms.get(k, i, a, b);
-      state[i] = clear ? b : __fmaf_rn(a, state[i], b);
-    }
-    Values::of(state).store(out);
-    out += out_stride;
-  }
-
-  PENSTOCK_DEVICE void clear_padding(const Walk& walk, const ScanArguments& args) {
-    if constexpr (kLengths) ClearPadding(walk, args.out[0]);
-  }
-};
+#include "backend/cuda/kernels/forward_op.cuh"
 
 extern "C" __global__ void __launch_bounds__(kThreads, kBlocks) ScanForward(const __grid_constant__ ScanArguments args) {
-  RunScan<ForwardOp>(args);
+  Run<ForwardOp>(args);
 }

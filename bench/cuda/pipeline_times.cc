@@ -1,0 +1,171 @@
+// What copying to and from a GPU costs beside its work, and how much of that CudaPipeline hides:
+//   cuda_pipeline_times [T C CHUNKS]    chunks [T, C] of floats through h_t = 0.9 h_(t-1) + x_t, from memory to memory
+// The last states are compared with a loop in double; exit status 1, and no time, if they are wrong.
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+#include "penstock/cuda.h"
+#include "penstock/error.h"
+
+namespace {
+
+using namespace penstock;  // NOLINT(google-build-using-namespace)
+
+struct Work {
+  Index steps, channels;
+  int chunks;
+
+  std::size_t values() const { return static_cast<std::size_t>(steps * channels); }
+  std::size_t bytes() const { return values() * sizeof(float); }
+  /// Of chunk n at step t, the same in all channels: every chunk ends differently.
+  float input(int n, Index t) const { return static_cast<float>(std::sin(0.01 * static_cast<double>(n * steps + t))); }
+};
+
+template <class Call>
+double milliseconds(const Call& call) {
+  using Clock = std::chrono::steady_clock;
+  double best = 1e30;
+  for (int repeat = 0; repeat < 4; ++repeat) {
+    const auto start = Clock::now();
+    call();
+    best = std::min(best, std::chrono::duration<double, std::milli>(Clock::now() - start).count());
+  }
+  return best;
+}
+
+/// The scan over one chunk, its state carried on.
+class Scan {
+ public:
+  Scan(CudaQueue& queue, const Work& work)
+      : work_(work),
+        scan_({.channels = work.channels}),
+        gains_(queue, work.bytes()),
+        state_(queue, static_cast<std::size_t>(work.channels) * sizeof(float)) {
+    const std::vector<float> gains(work.values(), kGain);
+    gains_.upload(gains.data(), gains_.bytes());
+    scan_.prepare(call(gains_.address(), gains_.address()));
+    workspace_ = CudaBuffer(queue, scan_.workspace_bytes());
+    workspace_.clear();
+    reset(queue);
+  }
+
+  void reset(CudaQueue& queue) {
+    state_.clear();
+    queue.synchronize();
+  }
+  void run(CudaAddress in, CudaAddress out, CudaStream stream) {
+    scan_.forward(call(in, out), workspace_.address(), stream);
+  }
+
+  static constexpr float kGain = 0.9f;
+
+ private:
+  CudaScan::Forward call(CudaAddress in, CudaAddress out) const {
+    const auto view = [&](CudaAddress at) { return CudaSequence::batch_first(at, work_.steps, work_.channels); };
+    CudaScan::Forward call{{.rows = 1, .steps = work_.steps}, {view(gains_.address()), view(in), {}}, view(out)};
+    call.h0 = call.hT = state_.address();
+    return call;
+  }
+
+  Work work_;
+  CudaScan scan_;
+  CudaBuffer gains_, state_, workspace_;
+};
+
+/// Greatest difference of the chunks' last values from a loop in double.
+double error(const Work& work, const std::vector<float>& lasts) {
+  double h = 0, worst = 0;
+  for (int n = 0; n < work.chunks; ++n) {
+    for (Index t = 0; t < work.steps; ++t)
+      h = static_cast<double>(Scan::kGain) * h + static_cast<double>(work.input(n, t));
+    worst = std::max(worst, std::abs(static_cast<double>(lasts[static_cast<std::size_t>(n)]) - h));
+  }
+  return worst;
+}
+
+int run(const Work& work) {
+  CudaQueue queue;
+  Scan scan(queue, work);
+  std::vector<std::vector<float>> inputs(static_cast<std::size_t>(work.chunks), std::vector<float>(work.values()));
+  for (int n = 0; n < work.chunks; ++n) {
+    for (Index t = 0; t < work.steps; ++t) {
+      std::fill_n(inputs[static_cast<std::size_t>(n)].begin() + t * work.channels, work.channels, work.input(n, t));
+    }
+  }
+  std::vector<float> output(work.values()), lasts;
+
+  CudaBuffer in(queue, work.bytes()), out(queue, work.bytes());
+  const auto one_after_the_other = [&](bool made) {
+    return milliseconds([&] {
+      scan.reset(queue);
+      std::vector<float> from(made ? work.values() : 0), to(from.size());
+      for (const std::vector<float>& input : inputs) {
+        if (made) std::memcpy(from.data(), input.data(), work.bytes());
+        in.upload(made ? from.data() : input.data(), work.bytes());
+        scan.run(in.address(), out.address(), queue.stream());
+        out.download(made ? to.data() : output.data(), work.bytes());
+        if (made) std::memcpy(output.data(), to.data(), work.bytes());
+      }
+    });
+  };
+  const double in_place = one_after_the_other(false), made = one_after_the_other(true);
+  const double computing = milliseconds([&] {
+    for (int n = 0; n < work.chunks; ++n) scan.run(in.address(), out.address(), queue.stream());
+    queue.synchronize();
+  });
+  CudaPipeline pipeline(work.bytes(), work.bytes());
+  const double piped = milliseconds([&] {
+    scan.reset(queue);
+    lasts.clear();
+    std::size_t next = 0;
+    pipeline.run(
+        [&](void* to) {
+          if (next == inputs.size()) return false;
+          std::memcpy(to, inputs[next++].data(), work.bytes());
+          return true;
+        },
+        [&](CudaAddress from, CudaAddress to, CudaStream stream) { scan.run(from, to, stream); },
+        [&](const void* from) {
+          std::memcpy(output.data(), from, work.bytes());
+          lasts.push_back(output.back());
+        });
+  });
+  const double off = error(work, lasts);
+  if (!(off < 1e-4)) {
+    fmt::print("wrong by {}\n", off);
+    return 1;
+  }
+  constexpr double kilo = 1e3;
+  const double moved = 2.0 * static_cast<double>(work.bytes()) * work.chunks;
+  fmt::print(
+      "{} chunks of {},{}; copied, computed and copied back one after the other: {:.1f} ms ({:.1f} GB/s) where the "
+      "chunks "
+      "lie, {:.1f} ms where each is first written to a buffer and then read from one, as by who makes and uses them; "
+      "of "
+      "it {:.1f} ms of computing. As a pipeline, writing and reading included: {:.1f} ms ({:.1f} GB/s); error {:.1e}\n",
+      work.chunks, work.steps, work.channels, in_place, moved / in_place / kilo / kilo, made, computing, piped,
+      moved / piped / kilo / kilo, off);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Work work{16384, 1024, 12};
+  try {
+    if (argc == 4) work = {std::atoll(argv[1]), std::atoll(argv[2]), std::atoi(argv[3])};
+    return run(work);
+  } catch (const Error& error) {
+    fmt::print(stderr, "cuda_pipeline_times: {}\n", error.what());
+    return exit_status(error.code());
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "cuda_pipeline_times: {}\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,148 @@
+// How recurrences and layers run on a GPU: what the planner chooses, what it refuses, and that it says why.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "plan/gpu_layer.h"
+#include "support/expect_error.h"
+
+namespace penstock::plan {
+namespace {
+
+using testing::HasSubstr;
+
+/// As the driver describes an H200.
+GpuModel h200() {
+  return {.name = "H200",
+          .compute_major = 9,
+          .multiprocessors = 132,
+          .threads = 2048,
+          .registers = 65536,
+          .shared_bytes = 233472,
+          .block_bytes = 232448};
+}
+
+GpuScanProblem scan(Index rows, Index steps, Index channels) {
+  return {.rows = rows, .steps = steps, .channels = channels};
+}
+
+GpuLayerProblem layer(Storage storage, Index rows, Index steps, Index input, Index hidden) {
+  GpuLayerProblem problem;
+  problem.scan = scan(rows, steps, hidden);
+  problem.scan.storage = storage;
+  problem.scan.computed = true;
+  problem.scan.read_back = 2;
+  problem.scan.alignment = hidden % 8 == 0 ? 16 : size_of(storage);
+  problem.input = input;
+  return problem;
+}
+
+TEST(GpuScan, ShortSequencesAreWalkedByThreads) {
+  EXPECT_EQ(plan_gpu_scan(scan(8, 1, 64), h200()).regime, Regime::direct);
+  EXPECT_EQ(plan_gpu_scan(scan(8, 16, 1000), h200()).regime, Regime::direct);
+  EXPECT_EQ(plan_gpu_scan(scan(8, 4096, 1000), h200()).regime, Regime::scan);
+  EXPECT_THAT(plan_gpu_scan(scan(8, 16, 64), h200()).explain(), HasSubstr("too short to cut"));
+}
+
+TEST(GpuScan, RegimesCanBeAskedForByName) {
+  GpuScanProblem problem = scan(3, 5000, 100);
+  problem.regime = parse_regime("direct");
+  const GpuScanPlan direct = plan_gpu_scan(problem, h200());
+  EXPECT_EQ(direct.regime, Regime::direct);
+  EXPECT_EQ(direct.workspace_bytes(), 0);
+  EXPECT_THAT(direct.explain(), HasSubstr("direct: "));
+  EXPECT_THAT(direct.explain(), HasSubstr("asked for"));
+  problem.steps = 2;
+  problem.regime = parse_regime("scan");
+  EXPECT_EQ(plan_gpu_scan(problem, h200()).regime, Regime::scan);
+  test::expect_error(ErrorCode::invalid_argument, "regime must be one of automatic, direct, fused, scan, not 'quick'",
+                     [] { parse_regime("quick"); });
+  for (const Regime regime : {Regime::automatic, Regime::direct, Regime::fused, Regime::scan}) {
+    EXPECT_EQ(parse_regime(to_string(regime)), regime);
+  }
+}
+
+TEST(GpuScan, HasNothingToFuse) {
+  GpuScanProblem problem = scan(3, 50, 100);
+  problem.regime = Regime::fused;
+  test::expect_error(ErrorCode::unsupported, "a recurrence by itself has no product to fuse",
+                     [&] { plan_gpu_scan(problem, h200()); });
+  GpuLayerProblem back = layer(Storage::f32, 3, 50, 10, 100);
+  back.scan.regime = Regime::fused;
+  back.scan.backward = true;
+  test::expect_error(ErrorCode::unsupported, "a way back has no product to fuse",
+                     [&] { plan_gpu_layer(back, h200()); });
+}
+
+/// Every step of every channel belongs to one thread of one block.
+TEST(GpuScan, DirectPlansCoverAllChannels) {
+  for (const Index rows : {1, 3, 1000}) {
+    for (const Index channels : {1, 2, 31, 33, 100, 4096}) {
+      for (const Storage storage : {Storage::f32, Storage::bf16}) {
+        GpuScanProblem problem = scan(rows, 10, channels);
+        problem.storage = storage;
+        const GpuScanPlan plan = plan_gpu_scan(problem, h200());
+        EXPECT_GE(plan.channel_tiles(channels) * plan.tile_channels(), channels);
+        EXPECT_EQ(channels % plan.vector, 0);
+        EXPECT_GE(plan.grid * plan.groups, rows * plan.channel_tiles(channels));
+        EXPECT_LE(plan.threads(), 1024);
+      }
+    }
+  }
+}
+
+TEST(GpuLayer, SmallLayersAreOneLaunch) {
+  const GpuScanPlan plan = plan_gpu_layer(layer(Storage::f32, 1, 64, 64, 128), h200());
+  EXPECT_EQ(plan.regime, Regime::fused);
+  EXPECT_EQ(plan.workspace_bytes(), 0);
+  EXPECT_THAT(plan.explain(), HasSubstr("fused: product, gates and recurrence in one launch"));
+  EXPECT_THAT(plan.explain(), HasSubstr("the product by itself"));
+}
+
+TEST(GpuLayer, LargeProductsAreLeftToTheLibrary) {
+  const GpuScanPlan plan = plan_gpu_layer(layer(Storage::bf16, 8, 4096, 1024, 1024), h200());
+  EXPECT_EQ(plan.regime, Regime::scan);
+  EXPECT_THAT(plan.explain(), HasSubstr("in one launch at"));
+}
+
+TEST(GpuLayer, RegimesCanBeAskedForByName) {
+  for (const Regime regime : {Regime::direct, Regime::fused, Regime::scan}) {
+    GpuLayerProblem problem = layer(Storage::bf16, 8, 300, 96, 64);
+    problem.scan.regime = regime;
+    const GpuScanPlan plan = plan_gpu_layer(problem, h200());
+    EXPECT_EQ(plan.regime, regime);
+    EXPECT_THAT(plan.explain(), HasSubstr("asked for"));
+  }
+}
+
+TEST(GpuLayer, WeightsThatNoBlockCanHoldAreRefused) {
+  GpuLayerProblem problem = layer(Storage::f32, 8, 300, 100'000, 64);
+  problem.scan.regime = Regime::fused;
+  test::expect_error(ErrorCode::unsupported, "2 gates of 100000 inputs and a chunk of x need more than the 227 KB",
+                     [&] { plan_gpu_layer(problem, h200()); });
+  problem.scan.regime = Regime::automatic;
+  EXPECT_THAT(plan_gpu_layer(problem, h200()).explain(), HasSubstr("cannot hold the weights"));
+}
+
+TEST(GpuLayer, FusedBlocksFitTheChip) {
+  for (const Storage storage : {Storage::f32, Storage::bf16, Storage::f16}) {
+    for (const Index input : {1, 7, 100, 256, 1023}) {
+      for (const Index hidden : {1, 33, 100, 1024}) {
+        for (const int gates : {2, 3}) {
+          GpuLayerProblem problem = layer(storage, 5, 777, input, hidden);
+          problem.scan.gates = gates;
+          problem.scan.regime = Regime::fused;
+          const GpuScanPlan plan = plan_gpu_layer(problem, h200());
+          EXPECT_LE(plan.shared, h200().block_bytes);
+          EXPECT_EQ(plan.shared, fused_shared_bytes(plan, problem));
+          EXPECT_LE(plan.threads(), 512);
+          EXPECT_EQ(hidden % plan.vector, 0);
+          EXPECT_GE(plan.channel_tiles(hidden) * plan.tile_channels(), hidden);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace penstock::plan
