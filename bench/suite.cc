@@ -16,8 +16,9 @@ using Outcome = Entry::Outcome;
 
 struct Stopped {};
 
-/// Idle threads of one contender's pool spin for a few milliseconds after a call; the next one must not pay for them.
-constexpr auto settling_time = std::chrono::milliseconds(10);
+/// Idle threads of one contender's pool spin after a call, those of OpenBLAS for some 20 ms; the next one must not pay
+/// for them, least of all where it has use for all cores.
+std::chrono::milliseconds settling_time(int threads) { return std::chrono::milliseconds(threads > 1 ? 60 : 10); }
 
 class Runner {
  public:
@@ -129,7 +130,7 @@ class Runner {
       for (std::size_t i = 0; i < candidates.size(); ++i) {
         Candidate& candidate = candidates[(i + static_cast<std::size_t>(round)) % candidates.size()];
         if (candidate.contender == nullptr || has_enough(candidate.times)) continue;
-        std::this_thread::sleep_for(settling_time);
+        std::this_thread::sleep_for(settling_time(problem_.test.threads));
         guarded(candidate, [&] {
           const std::vector<double> times = candidate.contender->sample(turn);
           candidate.times.insert(candidate.times.end(), times.begin(), times.end());

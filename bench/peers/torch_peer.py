@@ -5,10 +5,15 @@ sLSTM a loop over steps, the positive minimal cells the published scan in log sp
 On device "cuda" calls are timed by CUDA events, with L2 overwritten before each, as Penstock's are.
 """
 
-import torch
-from torch.nn.functional import linear, logsigmoid, softplus
+import os
 
-from server import Refused
+# Compiled by this process alone: helpers would go on working while others are timed.
+os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+
+import torch  # noqa: E402
+from torch.nn.functional import linear, logsigmoid, softplus  # noqa: E402
+
+from server import Refused  # noqa: E402
 
 LAYERS = {
     "lstm": torch.nn.LSTM,
