@@ -10,10 +10,10 @@ import os
 # Compiled by this process alone: helpers would go on working while others are timed.
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 
-import torch  # noqa: E402
-from torch.nn.functional import linear, logsigmoid, softplus  # noqa: E402
+import torch
+from torch.nn.functional import linear, logsigmoid, softplus
 
-from server import Refused  # noqa: E402
+from server import Refused
 
 LAYERS = {
     "lstm": torch.nn.LSTM,
