@@ -85,6 +85,7 @@ ChildProcess::~ChildProcess() {
   close(to_);
   close(from_);
   if (id_ < 0) return;
+  kill(-id_, SIGCONT);
   constexpr int patience = 100;  // times 20 ms
   for (int i = 0; waitpid(id_, nullptr, WNOHANG) == 0; ++i) {
     if (i == patience) kill(id_, SIGKILL);
@@ -98,6 +99,7 @@ void ChildProcess::fail_ended() const {
 }
 
 std::string ChildProcess::ask(const std::string& line) {
+  if (id_ >= 0) kill(-id_, SIGCONT);
   const std::string message = line + "\n";
   for (std::size_t sent = 0; sent < message.size();) {
     const ssize_t written = write(to_, message.data() + sent, message.size() - sent);
@@ -109,6 +111,7 @@ std::string ChildProcess::ask(const std::string& line) {
     if (const std::size_t end = received_.find('\n'); end != std::string::npos) {
       std::string answer = received_.substr(0, end);
       received_.erase(0, end + 1);
+      if (id_ >= 0) kill(-id_, SIGSTOP);
       return answer;
     }
     char buffer[1 << 16];

@@ -7,7 +7,9 @@
 
 namespace penstock::bench {
 
-/// A program that answers one line for each line it gets. Its standard error goes to a file.
+/// A program that answers one line for each line it gets. Its standard error goes to a file. Between an answer and the
+/// next question it is stopped (SIGSTOP), with its helpers: idle threads of libraries spin on, and would be taken for
+/// our time.
 class ChildProcess {
  public:
   /// `environment` is added to ours ("NAME=value"). A program that cannot be started has ended at the first ask().

@@ -61,7 +61,8 @@ class PythonPeers::Server {
  private:
   /// What the libraries below Python read when they start.
   static std::vector<std::string> environment(int threads) {
-    std::vector<std::string> all = {"PYTHONDONTWRITEBYTECODE=1"};
+    // OpenBLAS' idle threads spin for 2^26 ticks unless told otherwise, into the turns of all who share the process.
+    std::vector<std::string> all = {"PYTHONDONTWRITEBYTECODE=1", "OPENBLAS_THREAD_TIMEOUT=20"};
     for (const char* name : {"OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"}) {
       all.push_back(fmt::format("{}={}", name, threads));
     }

@@ -16,9 +16,8 @@ using Outcome = Entry::Outcome;
 
 struct Stopped {};
 
-/// Idle threads of one contender's pool spin after a call, those of OpenBLAS for some 20 ms; the next one must not pay
-/// for them, least of all where it has use for all cores.
-std::chrono::milliseconds settling_time(int threads) { return std::chrono::milliseconds(threads > 1 ? 60 : 10); }
+/// Idle threads of our own pool spin for a few milliseconds after a call; the next contender must not pay for them.
+constexpr auto settling_time = std::chrono::milliseconds(10);
 
 class Runner {
  public:
@@ -130,7 +129,7 @@ class Runner {
       for (std::size_t i = 0; i < candidates.size(); ++i) {
         Candidate& candidate = candidates[(i + static_cast<std::size_t>(round)) % candidates.size()];
         if (candidate.contender == nullptr || has_enough(candidate.times)) continue;
-        std::this_thread::sleep_for(settling_time(problem_.test.threads));
+        std::this_thread::sleep_for(settling_time);
         guarded(candidate, [&] {
           const std::vector<double> times = candidate.contender->sample(turn);
           candidate.times.insert(candidate.times.end(), times.begin(), times.end());
