@@ -19,7 +19,7 @@ constexpr double kShortSums = 50;                               // inputs that a
 constexpr double kInputs = 0.02, kHalfInputs = 0.005;           // of a product, however small it is
 /// Cycles of a fused block: around four inputs of a step; around a chunk, and for each of its groups; of a thread for
 /// bringing a weight, or a copy of x, to shared memory.
-constexpr double kFourInputs = 150, kChunk = 4000, kGroup = 60, kWeight = 120, kCopy = 60;
+constexpr double kFourInputs = 150, kChunkCost = 4000, kGroup = 60, kWeight = 120, kCopy = 60;
 constexpr double kPiece = 16;  // bytes of a copy
 constexpr int kFusedSteps = 8, kMaxFusedThreads = 512, kMaxFusedGroups = 64;
 
@@ -89,7 +89,7 @@ double fused_time(const GpuScanPlan& plan, const GpuLayerProblem& problem, const
   const double columns = static_cast<double>(problem.scan.gates) * plan.tile_channels();
   const double copies = static_cast<double>(plan.chunk()) * input * size_of(problem.scan.storage) / kPiece;
   const double of_chunk =
-      chunk_product_cycles(plan, problem) + kChunk + kGroup * plan.groups + copies / threads * kCopy;
+      chunk_product_cycles(plan, problem) + kChunkCost + kGroup * plan.groups + copies / threads * kCopy;
   const auto waves = static_cast<double>((plan.grid + gpu.multiprocessors - 1) / gpu.multiprocessors);
   const double cycles = waves * (chunks * of_chunk + columns * input / threads * kWeight);
   const double written =
