@@ -31,23 +31,23 @@ void check_spec(const CudaRecurrentSpec& spec) {
   require(!spec.tf32 || spec.type == CudaType::f32, "tf32 is for type f32, not {}", to_string(spec.type));
 }
 
-/// Where parts of a block of memory begin, one after the other.
-class Layout {
- public:
-  std::size_t add(std::size_t bytes) {
-    const std::size_t at = bytes_;
-    bytes_ += padded(bytes);
-    return at;
-  }
-  std::size_t bytes() const { return bytes_; }
-
- private:
-  std::size_t bytes_ = 0;
-};
-
 }  // namespace
 
 struct CudaRecurrent::Impl {
+  /// Where parts of a block of memory begin, one after the other.
+  class Layout {
+   public:
+    std::size_t add(std::size_t bytes) {
+      const std::size_t at = bytes_;
+      bytes_ += padded(bytes);
+      return at;
+    }
+    std::size_t bytes() const { return bytes_; }
+
+   private:
+    std::size_t bytes_ = 0;
+  };
+
   /// One direction of one layer.
   struct Part {
     cuda::LayerSpec spec;
