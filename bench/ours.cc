@@ -118,9 +118,9 @@ class Loop : public Contender {
 };
 
 /// A stream: one call a step, the state carried on for as long as the clock runs; the head is the caller's.
-class Stream : public Contender {
+class StepByStep : public Contender {
  public:
-  Stream(const std::string& name, const Problem& problem)
+  StepByStep(const std::string& name, const Problem& problem)
       : problem_(problem),
         weights_(problem.weights_for(name)),
         layer_(make_layer(problem, weights_)),
@@ -208,7 +208,7 @@ std::unique_ptr<Contender> make_ours(const std::string& name, const Problem& pro
   const bool scan_cell = find_cell(problem.test.cell).scan;
   if (problem.test.pass == Pass::step) {
     if (name != "penstock") throw NotOffered{"is for whole sequences"};
-    return std::make_unique<Stream>(name, problem);
+    return std::make_unique<StepByStep>(name, problem);
   }
   if (name == "penstock") return std::make_unique<Layer>(name, problem, Algorithm::automatic);
   if (name == "penstock-sequential") return std::make_unique<Layer>(name, problem, Algorithm::sequential);
