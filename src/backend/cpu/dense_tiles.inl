@@ -1,5 +1,5 @@
-// The forward engine of dense cells by AMX: tiles of up to 32 rows go through memory, in the first-level cache, on
-// their way to the gates.
+// The forward engine of dense cells by AMX: tiles of 16 rows, of the input product 32, go through memory, in the
+// first-level cache, on their way to the gates.
 
 /// `count` rows of the input product that lie one after the other among the rounded inputs, for one block of units.
 template <class Cell, int first_gate, int gate_count, int width>
