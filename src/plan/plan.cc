@@ -12,8 +12,8 @@ namespace {
 constexpr Index kChunk = 1024;
 
 /// Multiply-adds of one step below which sharing it between threads loses more at the barrier than it gains: two
-/// threads meet in 0.2 to 0.4 us, in which one of them does some 20,000 multiply-adds.
-constexpr Index kWorthSharing = 40'000;
+/// threads meet in 0.2 to 0.4 us, in which one of them does some 20,000 multiply-adds; from twice this on two share it.
+constexpr Index kWorthSharing = 32'000;
 
 /// Rows of a dense layer that one thread should have: with fewer it waits for the recurrent matrix, all of which each
 /// group of rows reads at every step. Below so many multiply-adds of a step for each thread, the barrier costs more.

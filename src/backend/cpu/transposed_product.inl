@@ -114,9 +114,9 @@ void AddTransposed(const TransposedProduct<Real>& job, Index begin, Index end, R
   const Index parts = (end - begin + Blocks::columns - 1) / Blocks::columns;
   const Index share = parts == 0 ? 0 : (end - begin + parts - 1) / parts;
   const Index columns = (share + Blocks::tile - 1) / Blocks::tile * Blocks::tile;
-  for (Index block = 0; block < row_blocks; ++block) {
-    const Index first = job.rows * block / row_blocks, rows = job.rows * (block + 1) / row_blocks - first;
-    for (Index m = begin; m < end; m += columns) {
+  for (Index m = begin; m < end; m += columns) {
+    for (Index block = 0; block < row_blocks; ++block) {
+      const Index first = job.rows * block / row_blocks, rows = job.rows * (block + 1) / row_blocks - first;
       AddTransposedBlock(job, first, rows, m, std::min(m + columns, end), scratch);
     }
   }
