@@ -55,6 +55,13 @@ std::vector<Table> make_tables(const std::string& device, const ListsBySubject& 
 
 }  // namespace
 
+std::vector<Shape> cs179_shapes() {
+  std::vector<Shape> shapes;
+  for (Index steps = 256; steps <= 65536; steps *= 4) shapes.push_back({1, steps, 256, 256});
+  for (Index steps = 256; steps <= 4096; steps *= 4) shapes.push_back({8, steps, 256, 256});
+  return shapes;
+}
+
 const std::vector<Table>& tables(const std::string& device) {
   static const std::vector<Table> on_cpu = make_tables("cpu", cpu_lists()), on_gpu = make_tables("cuda", cuda_lists());
   if (device != "cpu" && device != "cuda") {

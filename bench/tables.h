@@ -51,6 +51,9 @@ using ListsBySubject = std::vector<std::pair<std::string, Lists>>;
 ListsBySubject cpu_lists();
 ListsBySubject cuda_lists();
 
+/// The lengths of the CS179 study: of eight sequences only those whose slowest peers take seconds and not minutes.
+std::vector<Shape> cs179_shapes();
+
 /// What a caller wants instead of a table's own lists; empty: the table's.
 struct Choice {
   std::vector<std::string> cells;

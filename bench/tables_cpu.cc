@@ -20,14 +20,6 @@ const std::vector<Shape> batch_shapes = {
 const std::vector<Shape> cuda_rnn_shapes = {{1, 256, 64, 128}, {1, 512, 64, 128}, {1, 1024, 64, 128},
                                             {1, 256, 64, 256}, {1, 512, 64, 256}, {1, 1024, 64, 256}};
 
-std::vector<Shape> cs179_shapes() {
-  std::vector<Shape> shapes;
-  for (const Index rows : {1, 8}) {
-    for (Index steps = 256; steps <= 65536; steps *= 4) shapes.push_back({rows, steps, 256, 256});
-  }
-  return shapes;
-}
-
 }  // namespace
 
 ListsBySubject cpu_lists() {

@@ -13,13 +13,6 @@ const std::vector<Shape> cuda_rnn_shapes = {{1, 16, 64, 128},  {1, 64, 64, 128},
                                             {1, 512, 64, 128}, {1, 1024, 64, 128}, {1, 256, 64, 256},
                                             {1, 512, 64, 256}, {1, 1024, 64, 256}};
 
-std::vector<Shape> cs179_shapes() {
-  std::vector<Shape> shapes;
-  for (Index steps = 256; steps <= 65536; steps *= 4) shapes.push_back({1, steps, 256, 256});
-  for (Index steps = 256; steps <= 4096; steps *= 4) shapes.push_back({8, steps, 256, 256});
-  return shapes;
-}
-
 }  // namespace
 
 ListsBySubject cuda_lists() {
