@@ -81,11 +81,11 @@ std::vector<Array> draw_terms(const Case& test, Random& random) {
   return terms;
 }
 
-double scan_memory_needed(const Case& test, int contenders) {
+double scan_memory_needed(const Case& test, double shares) {
   const double count = static_cast<double>(test.shape.rows) * static_cast<double>(test.shape.steps) *
                        static_cast<double>(test.shape.hidden);
   const double arrays = test.pass == Pass::training ? 8.0 : 3.0;  // terms and h; dh, its masked copy, gradients, room
-  return sizeof(float) * count * arrays * (contenders + 1) + 200.0 * static_cast<double>(test.shape.steps);
+  return sizeof(float) * count * arrays * shares + 200.0 * static_cast<double>(test.shape.steps);
 }
 
 Answers<double> solve_scan(const Problem& problem) {
