@@ -78,8 +78,9 @@ double product_flops(double rows, double outputs, double summed) { return 2.0 * 
 
 double Limits::product_rate(int threads, const std::string& dtype) {
   const std::pair<std::string, int> key{dtype == "bf16" ? "bf16" : "f32", threads};
-  const auto known = products_.find(key);
-  return known != products_.end() ? known->second : products_[key] = measure_products(threads, key.first);
+  if (const auto known = products_.find(key); known != products_.end()) return known->second;
+  const double measured = measure_products(threads, key.first);
+  return products_[key] = key.first == "f32" ? measured : std::max(measured, product_rate(threads));
 }
 
 double Limits::read_rate(double bytes, int threads) {
@@ -92,19 +93,19 @@ double Limits::read_rate(double bytes, int threads) {
 
 void Limits::refresh() {
   for (auto& [key, rate] : products_) rate = std::max(rate, measure_products(key.second, key.first));
+  for (auto& [key, rate] : products_) rate = std::max(rate, products_.at({"f32", key.second}));
   for (auto& [key, rate] : reads_) rate = std::max(rate, measure_reads(key.second, key.first));
 }
 
 double Limits::measure_products(int threads, const std::string& dtype) const {
   constexpr Index n = 1024;
+  using Type = dnnl::memory::data_type;
   omp_set_num_threads(threads);
-  const double floats = product_flops(n, n, n) / fastest(time_products(seconds_, n, dnnl::memory::data_type::f32));
-  if (dtype != "bf16") return floats;
   try {
-    const std::vector<double> times = time_products(seconds_, n, dnnl::memory::data_type::bf16);
-    return std::max(floats, product_flops(n, n, n) / fastest(times));
+    return product_flops(n, n, n) / fastest(time_products(seconds_, n, dtype == "bf16" ? Type::bf16 : Type::f32));
   } catch (const dnnl::error&) {
-    return floats;  // a chip without such products
+    if (dtype == "bf16") return 0.0;  // a chip without such products
+    throw;
   }
 }
 

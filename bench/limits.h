@@ -45,6 +45,7 @@ class Limits {
 
  private:
   Limit of_bare_scan(const Case& test);
+  /// 0 where the chip has no products of the dtype, "f32" or "bf16".
   double measure_products(int threads, const std::string& dtype) const;
   double measure_reads(double bytes, int threads) const;
 

@@ -7,6 +7,7 @@
 #include "bench/rows.h"
 #include "bench/scan.h"
 #include "bench/timing.h"
+#include "bench/whole_sequences.h"
 #include "penstock/recurrent.h"
 
 namespace penstock::bench {
@@ -16,66 +17,43 @@ Precision precision_of(const Problem& problem) {
   return problem.test.dtype == "f32" ? Precision::full : parse_precision(problem.test.dtype);
 }
 
-/// Whole sequences, forward or training.
-class Layer : public Contender {
+/// A layer from x to y.
+class Layer : public WholeSequences {
  public:
   Layer(const std::string& name, const Problem& problem, Algorithm algorithm)
-      : problem_(problem),
+      : WholeSequences(problem,
+                       {.threads = problem.test.threads, .algorithm = algorithm, .precision = precision_of(problem)}),
         layer_(make_layer(problem, problem.weights_for(name))),
-        execution_{.threads = problem.test.threads, .algorithm = algorithm, .precision = precision_of(problem)},
-        y_(problem.x.size() / problem.test.shape.inputs * problem.test.shape.hidden),
-        dx_(training() ? problem.x.size() : 0) {}
-
-  Answers<float> check() override {
-    if (training()) {
-      train(problem_.masked_dy());
-    } else {
-      forward();
-    }
-    Answers<float> answers = last();
-    for (const auto& parameter : layer_.parameters()) {
-      if (training()) {
-        answers.gradients.emplace_back(parameter.name,
-                                       std::vector<float>(parameter.gradient.begin(), parameter.gradient.end()));
-      }
-    }
-    return answers;
-  }
+        y_(values(shape().hidden)),
+        dx_(training() ? values(shape().inputs) : 0) {}
 
   Answers<float> last() override {
-    Answers<float> answers{.y = compared_rows(problem_, y_, shape().hidden), .dx = {}, .gradients = {}};
-    if (training()) answers.dx = compared_rows(problem_, dx_, shape().inputs);
+    Answers<float> answers{.y = compared_rows(problem(), y_, shape().hidden), .dx = {}, .gradients = {}};
+    if (training()) answers.dx = compared_rows(problem(), dx_, shape().inputs);
     return answers;
-  }
-
-  std::vector<double> sample(double seconds) override {
-    if (training()) return time_calls(seconds, [&] { train(problem_.dy); });
-    return time_calls(seconds, [&] { forward(); });
   }
 
  private:
-  bool training() const { return problem_.test.pass == Pass::training; }
-  const Shape& shape() const { return problem_.test.shape; }
-  Batch batch() const { return {.rows = shape().rows, .steps = shape().steps}; }
-  template <class Real>
-  SequenceView<Real> view(Real* data, Index channels) const {
-    return SequenceView<Real>::batch_first(data, shape().steps, channels);
+  void forward() override { forward(nullptr); }
+  void forward(RecurrentTape<float>* tape) {
+    layer_.forward(batch(), view(problem().x.data(), shape().inputs), view(y_.data(), shape().hidden), nullptr, nullptr,
+                   tape, execution());
   }
-
-  void forward(RecurrentTape<float>* tape = nullptr) {
-    layer_.forward(batch(), view(problem_.x.data(), shape().inputs), view(y_.data(), shape().hidden), nullptr, nullptr,
-                   tape, execution_);
-  }
-  void train(const std::vector<float>& dy) {
+  void train(const std::vector<float>& dy) override {
     for (auto& parameter : layer_.parameters()) std::ranges::fill(parameter.gradient, 0.0f);
     forward(&tape_);
-    layer_.backward(batch(), view(problem_.x.data(), shape().inputs), view(dy.data(), shape().hidden), nullptr,
-                    view(dx_.data(), shape().inputs), nullptr, tape_, execution_);
+    layer_.backward(batch(), view(problem().x.data(), shape().inputs), view(dy.data(), shape().hidden), nullptr,
+                    view(dx_.data(), shape().inputs), nullptr, tape_, execution());
+  }
+  std::vector<std::pair<std::string, std::vector<float>>> gradients() override {
+    std::vector<std::pair<std::string, std::vector<float>>> all;
+    for (const auto& [name, shape, value, gradient] : layer_.parameters()) {
+      all.emplace_back(name, std::vector<float>(gradient.begin(), gradient.end()));
+    }
+    return all;
   }
 
-  const Problem& problem_;
   Recurrent<float> layer_;
-  Execution execution_;
   std::vector<float> y_, dx_;  // [B, T, H], [B, T, I]
   RecurrentTape<float> tape_;
 };

@@ -37,8 +37,8 @@ struct Problem {
 /// Throws Error(invalid_argument) for a cell or a size that the library refuses.
 Problem make_problem(const Case& test, std::uint64_t seed);
 
-/// Bytes that a case needs at its peak; `contenders` run it side by side.
-double memory_needed(const Case& test, int contenders);
+/// Bytes that a case needs at its peak; `here` contenders run it in this process, and `in_python` in that of the peers.
+double memory_needed(const Case& test, int here, int in_python = 0);
 
 /// Results of the compared rows, of `Real` float from a contender and double from the oracle.
 template <class Real>

@@ -16,6 +16,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* no_scripts =
+    "its script is not in share/penstock/bench beside the program, nor does PENSTOCK_BENCH_PEERS say where";
+
 std::string make_temporary_folder() {
   std::string pattern = (fs::temp_directory_path() / "penstock-bench-XXXXXX").string();
   if (::mkdtemp(pattern.data()) == nullptr) {
@@ -169,7 +172,7 @@ PythonPeers::Server& PythonPeers::server(int threads) {
 
 const std::vector<Peer>& PythonPeers::list() {
   if (std::exchange(listed_, true)) return peers_;
-  std::string reason = "bench/peers is not here";
+  std::string reason = no_scripts;
   if (!folder_.empty()) {
     try {
       const nlohmann::json answer = server(1).ask({{"do", "hello"}, {"peers", names_}});
@@ -192,7 +195,7 @@ std::unique_ptr<Contender> PythonPeers::make(const std::string& name, const Prob
 }
 
 std::string PythonPeers::run_script(const std::string& script, const std::string& text, const std::string& path) {
-  if (folder_.empty()) return "bench/peers is not here";
+  if (folder_.empty()) return no_scripts;
   const std::string input = temporary_ + "/text";
   std::ofstream(input) << text;
   try {

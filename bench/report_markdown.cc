@@ -33,13 +33,14 @@ std::string aligned(const Row& head, const std::vector<Row>& rows) {
   return text;
 }
 
-/// Three significant digits.
+/// Three significant digits; of what is less than a tenth, two.
 std::string digits(double value) {
   const double size = std::abs(value);
   return size >= 100.0  ? fmt::format("{:.0f}", value)
          : size >= 10.0 ? fmt::format("{:.1f}", value)
          : size >= 1.0  ? fmt::format("{:.2f}", value)
-                        : fmt::format("{:.3f}", value);
+         : size >= 0.1  ? fmt::format("{:.3f}", value)
+                        : fmt::format("{:.2g}", value);
 }
 
 struct Unit {

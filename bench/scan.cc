@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "bench/rows.h"
-#include "bench/timing.h"
+#include "bench/whole_sequences.h"
 #include "oracle/scan.h"
 #include "penstock/scan.h"
 
@@ -21,62 +21,44 @@ std::vector<double> channel_of(const Shape& shape, const std::vector<float>& all
 }
 
 /// Penstock's scan as a contender.
-class OurScan : public Contender {
+class OurScan : public WholeSequences {
  public:
   OurScan(const std::string& name, const Problem& problem, Algorithm algorithm)
-      : problem_(problem),
+      : WholeSequences(problem, {.threads = problem.test.threads, .algorithm = algorithm}),
         terms_(problem.weights_for(name)),
-        scan_(problem.test.shape.hidden, is_logarithmic(problem.test) ? ScanForm::logarithmic : ScanForm::linear),
-        execution_{.threads = problem.test.threads, .algorithm = algorithm},
-        h_(terms_[0].values.size()),
+        scan_(shape().hidden, is_logarithmic(problem.test) ? ScanForm::logarithmic : ScanForm::linear),
+        h_(values(shape().hidden)),
         da_(training() ? h_.size() : 0),
         db_(da_.size()) {}
 
-  Answers<float> check() override {
-    if (training()) {
-      train(problem_.masked_dy());
-    } else {
-      forward();
-    }
-    Answers<float> answers = last();
-    if (training()) {
-      answers.gradients.emplace_back("a", compared_rows(problem_, da_, shape().hidden));
-      answers.gradients.emplace_back("b", compared_rows(problem_, db_, shape().hidden));
-    }
-    return answers;
-  }
-  Answers<float> last() override {
-    return {.y = compared_rows(problem_, h_, shape().hidden), .dx = {}, .gradients = {}};
-  }
-  std::vector<double> sample(double seconds) override {
-    if (training()) return time_calls(seconds, [&] { train(problem_.dy); });
-    return time_calls(seconds, [&] { forward(); });
-  }
+  Answers<float> last() override { return {.y = rows_of(h_), .dx = {}, .gradients = {}}; }
 
  private:
-  bool training() const { return problem_.test.pass == Pass::training; }
-  const Shape& shape() const { return problem_.test.shape; }
-  Batch batch() const { return {.rows = shape().rows, .steps = shape().steps}; }
+  std::vector<float> rows_of(const std::vector<float>& all) const {
+    return compared_rows(problem(), all, shape().hidden);
+  }
   template <class Real>
-  SequenceView<Real> view(Real* data) const {
-    return SequenceView<Real>::batch_first(data, shape().steps, shape().hidden);
+  SequenceView<Real> channels(Real* data) const {
+    return view(data, shape().hidden);
   }
   Scan<float>::Terms terms() const {
-    return {
-        .a = view<const float>(terms_[0].values.data()), .b = view<const float>(terms_[1].values.data()), .factor = {}};
+    return {.a = channels<const float>(terms_[0].values.data()),
+            .b = channels<const float>(terms_[1].values.data()),
+            .factor = {}};
   }
 
-  void forward() { scan_.forward(batch(), terms(), view(h_.data()), nullptr, nullptr, execution_); }
-  void train(const std::vector<float>& dh) {
+  void forward() override { scan_.forward(batch(), terms(), channels(h_.data()), nullptr, nullptr, execution()); }
+  void train(const std::vector<float>& dh) override {
     forward();
-    scan_.backward(batch(), terms(), view<const float>(h_.data()), nullptr, view(dh.data()), nullptr,
-                   {.a = view(da_.data()), .b = view(db_.data()), .factor = {}}, nullptr, execution_);
+    scan_.backward(batch(), terms(), channels<const float>(h_.data()), nullptr, channels(dh.data()), nullptr,
+                   {.a = channels(da_.data()), .b = channels(db_.data()), .factor = {}}, nullptr, execution());
+  }
+  std::vector<std::pair<std::string, std::vector<float>>> gradients() override {
+    return {{"a", rows_of(da_)}, {"b", rows_of(db_)}};
   }
 
-  const Problem& problem_;
   std::vector<Array> terms_;
   Scan<float> scan_;
-  Execution execution_;
   std::vector<float> h_, da_, db_;  // [B, T, C]
 };
 
@@ -99,11 +81,11 @@ std::vector<Array> draw_terms(const Case& test, Random& random) {
   return terms;
 }
 
-double scan_memory_needed(const Case& test, int contenders) {
+double scan_memory_needed(const Case& test, double shares) {
   const double count = static_cast<double>(test.shape.rows) * static_cast<double>(test.shape.steps) *
                        static_cast<double>(test.shape.hidden);
   const double arrays = test.pass == Pass::training ? 8.0 : 3.0;  // terms and h; dh, its masked copy, gradients, room
-  return sizeof(float) * count * arrays * (contenders + 1) + 200.0 * static_cast<double>(test.shape.steps);
+  return sizeof(float) * count * arrays * shares + 200.0 * static_cast<double>(test.shape.steps);
 }
 
 Answers<double> solve_scan(const Problem& problem) {

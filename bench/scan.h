@@ -11,7 +11,8 @@ namespace penstock::bench {
 
 std::vector<Array> draw_terms(const Case& test, Random& random);
 
-double scan_memory_needed(const Case& test, int contenders);
+/// Bytes, if `shares` times as much is kept as one contender here keeps.
+double scan_memory_needed(const Case& test, double shares);
 
 Answers<double> solve_scan(const Problem& problem);
 

@@ -198,10 +198,13 @@ void check_peers(const Settings& settings) {
   }
 }
 
-void check_memory(const std::vector<Case>& all, int contenders) {
+bool is_in_python(const std::string& name) { return !is_ours(name) && name != "onednn"; }
+
+void check_memory(const std::vector<Case>& all, const std::vector<std::string>& names) {
   const double available = available_memory();
+  const auto in_python = static_cast<int>(std::ranges::count_if(names, is_in_python));
   for (const Case& test : all) {
-    const double needed = memory_needed(test, contenders);
+    const double needed = memory_needed(test, static_cast<int>(names.size()) - in_python, in_python);
     if (available > 0.0 && needed > available) {
       constexpr double giga = 1e9;
       throw Error(ErrorCode::invalid_argument,
@@ -209,10 +212,6 @@ void check_memory(const std::vector<Case>& all, int contenders) {
                               needed / giga, available / giga));
     }
   }
-}
-
-bool needs_python(const std::vector<std::string>& names) {
-  return std::ranges::any_of(names, [](const std::string& name) { return !is_ours(name) && name != "onednn"; });
 }
 
 }  // namespace
@@ -237,12 +236,14 @@ Report run(const std::vector<const Table*>& wanted, const Choice& choice, const 
   check_peers(settings);
   std::vector<std::vector<Case>> plan;
   std::size_t total = 0, done = 0;
-  bool python_wanted = false;
+  std::vector<std::string> in_python;
   for (const Table* table : wanted) {
     const std::vector<std::string> names = contenders(*table, settings);
-    python_wanted = python_wanted || needs_python(names);
+    for (const std::string& name : names) {
+      if (is_in_python(name) && std::ranges::find(in_python, name) == in_python.end()) in_python.push_back(name);
+    }
     plan.push_back(cases(*table, choice));
-    check_memory(plan.back(), static_cast<int>(names.size()));
+    check_memory(plan.back(), names);
     total += plan.back().size();
   }
 
@@ -257,15 +258,11 @@ Report run(const std::vector<const Table*>& wanted, const Choice& choice, const 
   if (settings.device == "cuda") report.machine.gpu = cuda_info();
   report.settings = settings;
   report.limits = Limits(std::min(settings.seconds, 0.05));
-  std::vector<std::string> wanted_in_python;
-  for (const std::string& name : peer_names(settings.device)) {
-    if (name != "onednn" && is_wanted(settings, name)) wanted_in_python.push_back(name);
-  }
-  PythonPeers python(settings.python, settings.peers_folder, wanted_in_python);
+  PythonPeers python(settings.python, settings.peers_folder, in_python);
   Runner runner(settings, python, report.limits, watcher);
   try {
     if (settings.device == "cpu" && is_wanted(settings, "onednn")) report.peers.push_back(onednn());
-    if (python_wanted) {
+    if (!in_python.empty()) {
       watcher.at(0, total, "asking for peers");
       report.peers.insert(report.peers.end(), python.list().begin(), python.list().end());
       report.python = python.python_version();
@@ -282,6 +279,9 @@ Report run(const std::vector<const Table*>& wanted, const Choice& choice, const 
     watcher.at(total, total, "done");
   } catch (const Stopped&) {
     report.interrupted = true;
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::interrupted) throw;
+    report.interrupted = true;  // while Python was asked who is there
   }
   report.limits.refresh();
   for (Measured& measured : report.tables) {

@@ -1,7 +1,7 @@
 #pragma once
 
-#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/case.h"
@@ -14,17 +14,26 @@ struct Group {
   std::vector<Shape> shapes;
 };
 
-/// What `penstock bench NAME` measures unless it is told otherwise.
-struct Table {
+/// What a table is about, the same on every device.
+struct Subject {
   std::string name;
   std::string title;
   std::string about;  ///< What the numbers are, in a sentence or two.
-  std::vector<Group> groups;
   std::vector<Pass> passes;
+  bool per_sequence = false;  ///< Say how much faster a sequence is than alone.
+};
+
+/// What is measured of a subject, and against whom, on one device.
+struct Lists {
+  std::vector<Group> groups;
   std::vector<std::string> ours;   ///< Our ways through a case; ratios refer to the first.
   std::vector<std::string> peers;  ///< Who else takes part, if here.
-  bool per_sequence = false;       ///< Say how much faster a sequence is than alone.
+  std::string who = {};            ///< Contenders whose names do not say what they do, in a sentence.
   std::vector<std::string> dtypes = {"f32"};
+};
+
+/// What `penstock bench NAME` measures unless it is told otherwise.
+struct Table : Subject, Lists {
   std::string device = "cpu";
 };
 
@@ -37,8 +46,13 @@ const Table& find_table(const std::string& name, const std::string& device = "cp
 /// The peers that any table of the device knows, in the order of the tables.
 std::vector<std::string> peer_names(const std::string& device = "cpu");
 
-/// What there is on a GPU (bench/tables_cuda.cc).
-std::vector<Table> make_cuda_tables();
+/// What there is on each device, by the name of the subject.
+using ListsBySubject = std::vector<std::pair<std::string, Lists>>;
+ListsBySubject cpu_lists();
+ListsBySubject cuda_lists();
+
+/// The lengths of the CS179 study: of eight sequences only those whose slowest peers take seconds and not minutes.
+std::vector<Shape> cs179_shapes();
 
 /// What a caller wants instead of a table's own lists; empty: the table's.
 struct Choice {

@@ -28,7 +28,7 @@ void BenchProgress::at(std::size_t done, std::size_t total, const std::string& w
   }
   constexpr std::size_t width = 20;
   const std::string counts = fmt::format(" {}/{}  {} left  ", done, total, clock_time(left));
-  const auto room = static_cast<std::size_t>(std::max(terminal_width() - 1, 40)) - width - 2;
+  const auto room = static_cast<std::size_t>(std::max(terminal_width(), 40) - 1) - width - 2;
   const std::string text = (counts + what).substr(0, room);
   say("\r" + bar(fraction, width, utf8_) + text + "\x1b[K");
   drawn_ = true;

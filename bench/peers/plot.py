@@ -14,7 +14,7 @@ def rows_of(table):
         timed = {entry["name"]: entry["ratio"] for entry in case["results"] if entry["outcome"] == "timed"}
         if case["results"][0]["outcome"] == "timed":
             sizes = ",".join(str(case[axis]) for axis in "BTIH")
-            label = f"{case['cell']} {sizes} {case['pass']}, {case['threads']} thr"
+            label = f"{case['cell']} {sizes} {case['pass']} {case['dtype']}, {case['threads']} thr"
             rows.append((label, dict(list(timed.items())[1:])))
     return rows
 

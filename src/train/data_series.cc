@@ -4,7 +4,7 @@
 #include "base/check.h"
 #include "train/csv_table.h"
 #include "train/normalise.h"
-#include "train/stream_windows.h"
+#include "train/stream_dataset.h"
 
 namespace penstock {
 namespace {
@@ -12,7 +12,6 @@ namespace {
 using data::CsvField;
 using data::CsvHeader;
 using data::CsvTable;
-using data::StreamWindows;
 
 /// The used columns of a file, raw.
 struct Series {
@@ -66,11 +65,13 @@ std::vector<float> normalise(const Series& series, const CsvHeader& header, cons
 /// input of validation. Training walks through the file in windows that carry their state (see StreamWindows) and
 /// not in windows from random places: a deployed forecaster sees one endless stream, and so states far from a
 /// start are what it must know.
-class SeriesDataset final : public Dataset {
+class SeriesDataset final : public data::StreamDataset {
  public:
   SeriesDataset(const CsvTable& table, const Series& series, const std::vector<std::size_t>& inputs,
                 const std::vector<std::size_t>& targets, Index held_out, const SeriesOptions& options)
-      : training_rows_(series.rows() - held_out), rows_(series.rows()), windows_(training_rows_ - 1, held_out) {
+      : StreamDataset("series", series.rows() - held_out - 1, held_out),
+        training_rows_(series.rows() - held_out),
+        rows_(series.rows()) {
     description_.task = Task::forecast;
     description_.horizon = options.horizon;
     description_.delimiter = options.delimiter;
@@ -87,31 +88,7 @@ class SeriesDataset final : public Dataset {
     fingerprint_ += static_cast<std::uint64_t>(held_out);
   }
 
-  const DataDescription& description() const override { return description_; }
-  Index training_steps() const override { return windows_.training(); }
-
-  void next(Index rows, Index steps, Example& example) override {
-    windows_.next(rows, steps, example, places_);
-    fill(places_, training_rows_, example);
-  }
-
-  bool validation(Index i, Index rows, Index steps, Example& example) const override {
-    std::vector<Index> places;
-    if (!windows_.validation(i, rows, steps, example, places)) return false;
-    fill(places, rows_, example);
-    return true;
-  }
-
-  std::string position() const override {
-    return data::to_text({kind, fingerprint_, windows_.positions(), std::nullopt});
-  }
-  void restore(const std::string& position) override {
-    if (!windows_.restore(data::parse_position(position, kind, fingerprint_).numbers)) data::bad_position(kind);
-  }
-
  private:
-  static constexpr const char* kind = "series";
-
   void scale_by_changes(const Series& series, const std::vector<std::size_t>& inputs,
                         const std::vector<std::size_t>& targets) {
     for (std::size_t c = 0; c < targets.size(); ++c) {
@@ -121,8 +98,9 @@ class SeriesDataset final : public Dataset {
     }
   }
 
-  /// Targets at or behind row `end` are not known (or held out): weight 0.
-  void fill(const std::vector<Index>& places, Index end, Example& example) const {
+  /// Targets that are not known, or held out, have weight 0.
+  void fill(const std::vector<Index>& places, Part part, Example& example) const override {
+    const Index end = part == Part::training ? training_rows_ : rows_;
     const auto inputs = static_cast<Index>(description_.inputs.size());
     const auto targets = static_cast<Index>(description_.targets.size());
     const Index outputs = description_.output_size();
@@ -140,14 +118,10 @@ class SeriesDataset final : public Dataset {
     }
   }
 
-  DataDescription description_;
   Index training_rows_;
   Index rows_;
-  StreamWindows windows_;
   std::vector<float> inputs_;   // [rows, I]
   std::vector<float> targets_;  // [rows, targets]
-  std::uint64_t fingerprint_ = 0;
-  std::vector<Index> places_;
 };
 
 }  // namespace

@@ -2,52 +2,26 @@
 
 #include "base/check.h"
 #include "io/read_file.h"
-#include "train/stream_windows.h"
+#include "train/stream_dataset.h"
 
 namespace penstock {
 namespace {
 
-using data::StreamWindows;
-
 /// Step p reads byte p and is asked for byte p + 1; the last training byte is the first input of validation, so every
 /// held-out byte is asked for once.
-class TextDataset final : public Dataset {
+class TextDataset final : public data::StreamDataset {
  public:
   TextDataset(std::string text, Index held_out)
-      : text_(std::move(text)), windows_(static_cast<Index>(text_.size()) - held_out - 1, held_out) {
+      : StreamDataset("text", static_cast<Index>(text.size()) - held_out - 1, held_out), text_(std::move(text)) {
     description_.task = Task::language;
     description_.vocabulary = 256;
     fingerprint_ = data::fingerprint(text_, static_cast<std::uint64_t>(held_out));
   }
 
-  const DataDescription& description() const override { return description_; }
-  Index training_steps() const override { return windows_.training(); }
-
-  void next(Index rows, Index steps, Example& example) override {
-    windows_.next(rows, steps, example, places_);
-    fill(places_, example);
-  }
-
-  bool validation(Index i, Index rows, Index steps, Example& example) const override {
-    std::vector<Index> places;
-    if (!windows_.validation(i, rows, steps, example, places)) return false;
-    fill(places, example);
-    return true;
-  }
-
-  std::string position() const override {
-    return data::to_text({kind, fingerprint_, windows_.positions(), std::nullopt});
-  }
-  void restore(const std::string& position) override {
-    if (!windows_.restore(data::parse_position(position, kind, fingerprint_).numbers)) data::bad_position(kind);
-  }
-
  private:
-  static constexpr const char* kind = "text";
-
   std::int32_t byte(Index i) const { return static_cast<unsigned char>(text_[i]); }
 
-  void fill(const std::vector<Index>& places, Example& example) const {
+  void fill(const std::vector<Index>& places, Part /*part*/, Example& example) const override {
     example.tokens.reserve(places.size());
     example.labels.reserve(places.size());
     for (const Index place : places) {
@@ -56,11 +30,7 @@ class TextDataset final : public Dataset {
     }
   }
 
-  DataDescription description_;
   std::string text_;
-  StreamWindows windows_;
-  std::uint64_t fingerprint_ = 0;
-  std::vector<Index> places_;
 };
 
 }  // namespace

@@ -118,6 +118,7 @@ TEST(Problems, MemoryGrowsWithTheShape) {
   EXPECT_LT(memory_needed(small, 1), 1e6);
   EXPECT_GT(memory_needed(large, 1), 1e13);
   EXPECT_GT(memory_needed(small, 3), memory_needed(small, 1));
+  EXPECT_GT(memory_needed(small, 1, 1), memory_needed(small, 2));
 }
 
 TEST(Timing, SpreadIsOfTheSortedTimes) {

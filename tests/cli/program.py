@@ -3,13 +3,17 @@
 The program is PENSTOCK_BIN, or the one in build/release. Without it every test fails; none is skipped.
 """
 
+import fcntl
 import json
 import math
 import os
 import pathlib
+import pty
 import resource
 import signal
+import struct
 import subprocess
+import termios
 
 BIN = pathlib.Path(
     os.environ.get("PENSTOCK_BIN", pathlib.Path(__file__).parents[2] / "build" / "release" / "penstock")
@@ -51,14 +55,32 @@ class Result:
         return [json.loads(line) for line in self.out.splitlines()]
 
 
-def run(*arguments, cwd=".", stdin=b"", expect=0, **options):
+def run(*arguments, cwd=".", stdin=b"", expect=0, timeout=60, **options):
     """Runs the program to its end and checks its exit status."""
     data = stdin.encode() if isinstance(stdin, str) else stdin
     process = start(*arguments, cwd=cwd, stdin=subprocess.PIPE, **options)
-    out, err = process.communicate(data, timeout=60)
+    out, err = process.communicate(data, timeout=timeout)
     result = Result(process.returncode, out, err)
     assert result.status == expect, f"status {result.status}, not {expect}: {result.err}"
     return result
+
+
+def read_terminal(columns, *arguments, cwd="."):
+    """Everything that the program writes to a terminal of this width."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    process = start(*arguments, cwd=cwd, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    text = b""
+    while True:
+        try:
+            part = os.read(ours, 4096)
+        except OSError:  # how Linux says that the other side is closed
+            break
+        text += part
+    os.close(ours)
+    assert process.wait(60) == 0
+    return text.decode()
 
 
 def refuses(*arguments, message, status, verb, **options):

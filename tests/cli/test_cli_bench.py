@@ -5,10 +5,11 @@ import os
 import re
 import signal
 import sys
+import time
 
 import pytest
 
-from program import refuses, run, start
+from program import read_terminal, refuses, run, start
 
 SMALL = ["--shapes", "2x5x3x4", "--threads", 1, "--seconds", 0.002]
 ALONE = ["--peers", "none", *SMALL]
@@ -33,7 +34,7 @@ def test_a_table_for_people():
     result = run("bench", "layer", "--cells", "lstm", *ALONE)
     assert "## One layer over whole sequences" in result.out
     row = next(line for line in result.out.splitlines() if line.startswith("| lstm"))
-    assert "2,5,3,4" in row and re.search(r"\d\.\d{3} - ", row)
+    assert "2,5,3,4" in row and re.search(r"\| [\d.e-]+ - [\d.e-]+ +\|", row)
     assert result.err == "1/2 lstm 2x5x3x4 forward f32, 1 thread\n2/2 lstm 2x5x3x4 training f32, 1 thread\n"
     assert run("bench", "layer", "--cells", "lstm", "--quiet", *ALONE).err == ""
 
@@ -124,7 +125,7 @@ def test_a_wrong_weight_of_a_peer_in_python(variables):
 def test_missing_peers_are_named():
     result = run("bench", "layer", "--cells", "gru", "--python", "/nowhere/python", "--json", "-", *SMALL)
     report = result.json()
-    assert {peer["name"] for peer in report["missing"]} == {"torch", "torch-compile", "torch-loop", "onnxruntime", "numpy", "numba"}
+    assert {peer["name"] for peer in report["missing"]} == {"torch", "torch-compile", "onnxruntime", "numpy"}  # of this table
     for peer in report["missing"]:
         assert peer["reason"] == "cannot start /nowhere/python: No such file or directory"
         assert f"penstock bench: {peer['name']} is left out: cannot start" in result.err
@@ -135,7 +136,9 @@ def test_missing_peers_are_named():
 def test_without_the_peers_folder(variables):
     variables(PENSTOCK_BENCH_PEERS="")
     report = bench("layer", "--cells", "gru", *SMALL)
-    assert {peer["reason"] for peer in report["missing"]} == {"bench/peers is not here"}
+    assert {peer["reason"] for peer in report["missing"]} == {
+        "its script is not in share/penstock/bench beside the program, nor does PENSTOCK_BENCH_PEERS say where"
+    }
     assert [peer["name"] for peer in report["peers"]] == ["onednn"]
 
 
@@ -153,6 +156,29 @@ def test_a_peer_that_dies_is_named(variables, tmp_path):
     assert [entry["outcome"] for entry in results(result.json())] == ["timed", "timed", "failed"]
 
 
+@pytest.mark.parametrize(
+    "table, peers",
+    [
+        ("stream", {"torch", "torch-compile", "onnxruntime", "onednn", "numpy"}),
+        ("scan", {"torch", "numba", "numpy"}),
+        ("fused", {"torch", "torch-loop"}),
+    ],
+)
+def test_every_peer_agrees(table, peers):
+    """Each somewhere; PyTorch's compiler alone needs several seconds."""
+    report = bench(table, "--cells", "lstm,scan", "--python", sys.executable, *SMALL, timeout=300)
+    assert report["missing"] == [] and peers | {"onednn"} == {peer["name"] for peer in report["peers"]}
+    assert peers <= {entry["name"] for entry in results(report) if entry["outcome"] == "timed"}
+    assert {entry["outcome"] for entry in results(report)} <= {"timed", "skipped"}
+
+
+@pytest.mark.parametrize("name", ["p.svg", "p.png"])
+def test_a_picture(tmp_path, name):
+    result = run("bench", "batch", "--python", sys.executable, "--peers", "onednn", *SMALL, "--plot", name, cwd=tmp_path)
+    assert "no plot" not in result.err
+    assert (tmp_path / name).read_bytes().startswith(b"<?xml" if name == "p.svg" else b"\x89PNG")
+
+
 def test_a_picture_that_cannot_be_drawn_is_no_failure(tmp_path):
     result = run("bench", "layer", "--cells", "gru", *ALONE, "--python", "/nowhere/python", "--plot", "p.svg", cwd=tmp_path)
     assert "penstock bench: there is no plot: cannot start /nowhere/python" in result.err
@@ -165,9 +191,10 @@ def test_without_wide_vectors(variables):
 
 
 def test_thread_counts():
-    report = bench("fused", "--cells", "gru", "--shapes", "2x5x3x4", "--peers", "none", "--threads", "0,1,64", "--seconds", 0.002)
+    report = bench("fused", "--cells", "gru", "--shapes", "2x5x3x4", "--peers", "onednn", "--threads", "0,1,1024", "--seconds", 0.002)
     counts = [case["threads"] for case in report["tables"][0]["cases"]]
-    assert counts[0] == report["machine"]["threads"] and counts[-1] == 64
+    assert counts[0] == report["machine"]["threads"] and counts[-1] == 1024
+    assert report["all_right"]
 
 
 @pytest.mark.parametrize(
@@ -234,6 +261,28 @@ def test_interrupted_it_reports_what_it_has():
     assert process.returncode == 128 + signal.SIGINT
     report = json.loads(out)
     assert report["interrupted"] and len(report["tables"][0]["cases"]) >= 1
+
+
+def test_interrupted_while_peers_are_asked(variables, tmp_path):
+    (tmp_path / "server.py").write_text("import sys, time\nsys.stdin.readline()\ntime.sleep(60)\n")
+    variables(PENSTOCK_BENCH_PEERS=str(tmp_path))
+    process = start("bench", "layer", "--cells", "gru", *SMALL, "--json", "-")
+    assert process.stderr.readline() == b"1/2 asking for peers\n"
+    time.sleep(1)  # until it waits for the answer
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGINT
+    assert json.loads(out)["interrupted"]
+
+
+@pytest.mark.parametrize("columns", [40, 100])
+def test_a_bar_on_a_terminal(columns):
+    text = read_terminal(columns, "bench", "fused", "--cells", "gru,lstm", *ALONE)
+    bars = re.findall(r"\r([^\r\n]+)\x1b\[K", text)
+    assert len(bars) == 3 and all(len(bar) < columns for bar in bars)
+    assert "0/2" in bars[0] and "1/2" in bars[1] and "2/2" in bars[2]
+    assert "left" in bars[1] and "█" in bars[1] and "█" not in bars[0]
+    assert "\r\x1b[K# Benchmarks on a CPU\r\n" in text
 
 
 def test_nothing_stays_behind(tmp_path):

@@ -1,19 +1,14 @@
 """What train reports, how it stops, and how it goes on."""
 
-import fcntl
 import json
-import os
 import pathlib
-import pty
 import re
 import signal
-import struct
-import termios
 import time
 
 import pytest
 
-from program import TINY, run, start
+from program import TINY, read_terminal, run, start
 
 
 def test_reports_in_a_pipe_are_plain_lines(models, tmp_path):
@@ -29,24 +24,6 @@ def test_reports_in_a_pipe_are_plain_lines(models, tmp_path):
     assert [line.split()[0] for line in summary] == ["done", "valid", "saved", "next"]
     assert "30 steps" in summary[0] and "on 219 held-out bytes" in summary[1]
     assert summary[3] == "next   penstock generate model.safetensors --prompt 'The '"
-
-
-def read_terminal(columns, *arguments, cwd):
-    """Everything that the program writes to a terminal of this width."""
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    process = start(*arguments, cwd=cwd, stdout=theirs, stderr=theirs)
-    os.close(theirs)
-    text = b""
-    while True:
-        try:
-            part = os.read(ours, 4096)
-        except OSError:  # how Linux says that the other side is closed
-            break
-        text += part
-    os.close(ours)
-    assert process.wait(60) == 0
-    return text.decode()
 
 
 @pytest.mark.parametrize("columns", [40, 80, 120])

@@ -193,23 +193,12 @@ TEST(Scan, EveryKindOfBatch) {
     for (const Index channels : {1, 15, 16, 17, 67}) {
       for (const bool reverse : {false, true}) {
         check<float>({.B = 3, .T = 29, .C = channels, .given = given, .reverse = reverse});
-        check<float>({.B = 5,
-                      .T = 13,
-                      .C = channels,
-                      .given = given,
-                      .reverse = reverse,
-                      .resets = true,
-                      .ragged = true,
-                      .threads = 2,
-                      .gap = 3});
-        check<float>({.B = 5,
-                      .T = 13,
-                      .C = channels,
-                      .given = given,
-                      .reverse = reverse,
-                      .resets = true,
-                      .packed = true,
-                      .threads = 3});
+        Case uneven{.B = 5, .T = 13, .C = channels, .given = given, .reverse = reverse, .resets = true};
+        uneven.ragged = true, uneven.threads = 2, uneven.gap = 3;
+        check<float>(uneven);
+        uneven.ragged = false, uneven.threads = 3, uneven.gap = 0;
+        uneven.packed = true;
+        check<float>(uneven);
         check<double>({.B = 2, .T = 7, .C = channels, .given = given, .reverse = reverse, .resets = true});
       }
     }

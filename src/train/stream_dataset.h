@@ -1,0 +1,50 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "train/stream_windows.h"
+
+namespace penstock::data {
+
+/// Data that are one long stream, walked through by StreamWindows. What a step holds is for heirs to say.
+class StreamDataset : public Dataset {
+ public:
+  const DataDescription& description() const override { return description_; }
+  Index training_steps() const override { return windows_.training(); }
+
+  void next(Index rows, Index steps, Example& example) override {
+    windows_.next(rows, steps, example, places_);
+    fill(places_, Part::training, example);
+  }
+  bool validation(Index i, Index rows, Index steps, Example& example) const override {
+    std::vector<Index> places;
+    if (!windows_.validation(i, rows, steps, example, places)) return false;
+    fill(places, Part::validation, example);
+    return true;
+  }
+
+  std::string position() const override { return to_text({kind_, fingerprint_, windows_.positions(), std::nullopt}); }
+  void restore(const std::string& position) override {
+    if (!windows_.restore(parse_position(position, kind_, fingerprint_).numbers)) bad_position(kind_);
+  }
+
+ protected:
+  enum class Part { training, validation };
+
+  /// `kind` names the data in positions; the numbers of steps are StreamWindows'.
+  StreamDataset(const char* kind, Index training, Index validation) : windows_(training, validation), kind_(kind) {}
+
+  /// Writes what the steps at `places` show and are asked for; a place below 0 is beyond its row.
+  virtual void fill(const std::vector<Index>& places, Part part, Example& example) const = 0;
+
+  DataDescription description_;
+  std::uint64_t fingerprint_ = 0;
+
+ private:
+  StreamWindows windows_;
+  const char* kind_;
+  std::vector<Index> places_;  // of the last training batch
+};
+
+}  // namespace penstock::data
