@@ -168,6 +168,29 @@ HWY_NOINLINE void TileGates(const DenseForward<RealOf<Panel>>& job, const TilePl
   }
 }
 
+/// What the gates of some rows will touch for one block of units, here a line and there a line, is asked for before the
+/// product, which takes longer than memory does. Not inlined, so that it is compiled once and not for every size of a
+/// tile.
+template <class Cell, int first_gate, int gate_count, int width, class Real>
+HWY_NOINLINE void FetchRows(const RowPlace<Real>* rows, int count, Index hidden, Index first_unit) {
+  constexpr bool last_phase = first_gate + gate_count == Cell::gates;  // the one that writes results
+  for (int m = 0; m < count; ++m) {
+    const RowPlace<Real>& row = rows[m];
+    for (int w = 0; w < width; ++w) {
+      const Index unit = first_unit + w * Lanes<Real>::lanes;
+      for (int g = first_gate; row.wx != nullptr && g < first_gate + gate_count; ++g) {
+        hwy::Prefetch(row.wx + g * hidden + unit);
+      }
+      if constexpr (last_phase) {
+        hwy::Prefetch(row.y + unit);
+        if (row.saved == nullptr) continue;
+        for (int i = 0; i < Cell::saved; ++i) hwy::Prefetch(row.saved + i * hidden + unit);
+        for (int k = 0; k < Cell::states; ++k) hwy::Prefetch(row.prev + k * hidden + unit);
+      }
+    }
+  }
+}
+
 /// A tile of `rows` slots and one block of units, or of one slot and `blocks` of them.
 template <class Panel, class Cell, int first_gate, int gate_count, int width, int rows, int blocks>
 struct ForwardTile {
@@ -217,16 +240,10 @@ struct ForwardTile {
     }
   }
 
-  /// What lies here a line and there a line is asked for before the product, which takes longer than memory does.
   HWY_INLINE void fetch() const {
-    for (int p = 0; p < parts; ++p) {
-      const RowPlace<Real>& row = places[slot_of(p)];
-      const Index unit = head * head_size() + unit_of(p);
-      for (int w = 0; w < width; ++w) hwy::Prefetch(row.y + unit + w * L::lanes);
-      if (job.wx == nullptr) continue;
-      for (int g = first_gate; g < first_gate + gate_count; ++g) {
-        for (int w = 0; w < width; ++w) hwy::Prefetch(row.wx + g * job.hidden + unit + w * L::lanes);
-      }
+    const RowPlace<Real>* from = places + slot;
+    for (int b = 0; b < blocks; ++b) {
+      FetchRows<Cell, first_gate, gate_count, width>(from, rows, job.hidden, head * head_size() + unit_of(b));
     }
   }
 

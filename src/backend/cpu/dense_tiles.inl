@@ -76,16 +76,17 @@ void InputProduct(const DenseForward<float>& job, const Panel* panels, const Den
   }
 }
 
-/// The tiles of a part at one step, 16 rows x one block of units each, in the order in which they are walked. While the
-/// vector units are at the gates of one tile, AMX multiplies the next.
+/// One step of a part: the sums of as many rows and blocks of units as stay in the first-level cache or near it, then
+/// their gates, row after row. Gates beside the next tile's products, both at once, were slower than one after the
+/// other: each pushes what the other reads out of the cache.
 template <class Cell, int first_gate, int gate_count, int width>
-class ForwardTileWalk {
+class ForwardTileStep {
  public:
   using Panel = Bf16Tile;
   static constexpr int vectors = gate_count * width;
   static constexpr Index units = width * Simd::lanes;
 
-  HWY_INLINE ForwardTileWalk(const DenseForward<float>& job, const GateGroup<Panel>& group,
+  HWY_INLINE ForwardTileStep(const DenseForward<float>& job, const GateGroup<Panel>& group,
                              const RowPlace<float>* places, const DensePart& part, Index slot_end, Index step)
       : job_(job),
         group_(group),
@@ -95,73 +96,72 @@ class ForwardTileWalk {
         step_(step),
         head_size_(job.hidden / job.heads),
         blocks_per_head_((head_size_ + units - 1) / units),
-        head_stride_(HeadStride<Panel>(head_size_)),
-        row_tiles_((slot_end - part.slot_begin + kTileRows - 1) / kTileRows) {}
+        head_stride_(HeadStride<Panel>(head_size_)) {}
 
   void run() {
-    const Index tiles = (part_.block_end - part_.block_begin) * row_tiles_;
-    if (tiles == 0) return;
-    start(place_of(0));
-    product_.finish(of_state_[0]);
-    for (Index i = 0; i < tiles; ++i) {
-      if (job_.wx == nullptr) multiply_input(place_of(i));
-      if (i + 1 < tiles) start(place_of(i + 1));
-      gates(place_of(i), of_state_[i % 2]);
-      if (i + 1 < tiles) product_.finish(of_state_[(i + 1) % 2]);
+    for (Index slot = part_.slot_begin; slot < slot_end_; slot += kRows) {
+      const Index rows = std::min(kRows, slot_end_ - slot);
+      const Index together = kTiles * kTileRows / ((rows + kTileRows - 1) / kTileRows * kTileRows);
+      for (Index block = part_.block_begin, count; block < part_.block_end; block += count) {
+        count = std::min({together, part_.block_end - block, blocks_per_head_ - block % blocks_per_head_});
+        run(slot, rows, block, count);
+      }
     }
   }
 
  private:
-  struct Place {
-    Index slot, rows, block, head, first_unit;
+  static constexpr Index kRows = 64;
+  static constexpr Index kTiles = 64 / vectors;  // tiles of 16 rows x a block of units whose sums are kept
+  /// Rows do not lie a power of two apart, which would let all of them fall into the same few places of the cache.
+  struct Sums {
+    alignas(64) Simd vector[kTiles * kTileRows * vectors + kRows];
   };
-  /// Every other step walks backwards, as WalkBlocks() does.
-  Place place_of(Index i) const {
-    const Index done = i / row_tiles_, slot = part_.slot_begin + i % row_tiles_ * kTileRows;
-    const Index block = step_ % 2 != 0 ? part_.block_end - 1 - done : part_.block_begin + done;
-    return {slot, std::min(kTileRows, slot_end_ - slot), block, block / blocks_per_head_,
-            block % blocks_per_head_ * units};
-  }
 
-  void start(const Place& at) {
-    Simd bias[vectors];
-    LoadBias<float, first_gate, gate_count, width>(job_.bias_hh, job_.hidden, head_size_, at.head, at.first_unit, bias);
+  /// `count` blocks of one head.
+  HWY_INLINE void run(Index slot, Index rows, Index block, Index count) {
+    const Index head = block / blocks_per_head_, inputs = PanelInputs<Panel>(job_.input);
     const Index stride = job_.heads * head_stride_;
-    product_.begin({group_.operand + at.slot * stride + at.head * head_stride_, stride, head_size_},
-                   group_.panels + at.block * head_stride_ * vectors * Simd::lanes, bias);
-  }
-
-  /// A few rows at a time, with a piece of the next tile's product before each.
-  void gates(const Place& at, const Simd (*of_state)[vectors]) {
-    constexpr Index together = 2;
-    const Index pieces = (product_.pieces_left() * together + at.rows - 1) / at.rows;
-    for (Index m = 0; m < at.rows; m += together) {
-      for (Index i = 0; i < pieces; ++i) product_.advance();
-      const int rows = static_cast<int>(std::min(together, at.rows - m));
-      TileGates<Panel, Cell, first_gate, gate_count, width>(job_, {places_ + at.slot + m, at.head, at.first_unit}, rows,
-                                                            1, of_input_[m], of_state[m]);
+    multiply({group_.operand + slot * stride + head * head_stride_, stride, head_size_}, group_.panels, job_.bias_hh,
+             rows, block, count, of_state_);
+    if (job_.wx == nullptr) {  // a single step, whose input product is made on the way
+      multiply({InputRow<Panel>(job_, slot, step_), inputs, job_.input}, group_.input_panels, job_.bias_ih, rows, block,
+               count, of_input_);
+    }
+    const Index first_unit = block % blocks_per_head_ * units;
+    for (Index m = 0; m < rows; ++m) {
+      const Index at = m * row_stride(count);
+      TileGates<Panel, Cell, first_gate, gate_count, width>(job_, {places_ + slot + m, head, first_unit}, 1,
+                                                            static_cast<int>(count), of_input_.vector + at,
+                                                            of_state_.vector + at);
     }
   }
 
-  /// Of a single step, made on the way.
-  void multiply_input(const Place& at) {
-    Simd bias[vectors];
-    LoadBias<float, first_gate, gate_count, width>(job_.bias_ih, job_.hidden, head_size_, at.head, at.first_unit, bias);
-    const Index inputs = PanelInputs<Panel>(job_.input);
-    TileProduct<vectors> product;
-    product.begin({InputRow<Panel>(job_, at.slot, step_), inputs, job_.input},
-                  group_.input_panels + at.block * inputs * vectors * Simd::lanes, bias);
-    product.finish(of_input_);
+  static Index row_stride(Index blocks) { return blocks * vectors + 1; }
+
+  /// Every other step walks backwards, as WalkBlocks() does.
+  HWY_INLINE void multiply(const TileOperands& a, const Panel* panels, const float* bias, Index rows, Index block,
+                           Index count, Sums& sums) const {
+    const Index panel_size = PanelInputs<Panel>(a.inputs) * vectors * Simd::lanes, head = block / blocks_per_head_;
+    for (Index i = 0; i < count; ++i) {
+      const Index at = step_ % 2 != 0 ? count - 1 - i : i;
+      Simd start[vectors];
+      LoadBias<float, first_gate, gate_count, width>(bias, job_.hidden, head_size_, head,
+                                                     (block + at) % blocks_per_head_ * units, start);
+      const Panel* panel = panels + (block + at) * panel_size;
+      for (Index row = 0; row < rows; row += 2 * kTileRows) {
+        const TileOperands part{a.rows + row * a.stride, a.stride, a.inputs};
+        Simd* to = sums.vector + row * row_stride(count) + at * vectors;
+        MultiplyRows<vectors>(rows - row, part, panel, start, to, row_stride(count));
+      }
+    }
   }
 
   const DenseForward<float>& job_;
   const GateGroup<Panel>& group_;
   const RowPlace<float>* const places_;  // in slot order
   const DensePart& part_;
-  const Index slot_end_, step_, head_size_, blocks_per_head_, head_stride_, row_tiles_;
-  TileProduct<vectors> product_;
-  alignas(64) Simd of_state_[2][kTileRows][vectors];
-  alignas(64) Simd of_input_[kTileRows][vectors];
+  const Index slot_end_, step_, head_size_, blocks_per_head_, head_stride_;
+  Sums of_state_, of_input_;  // [rows][blocks][vectors]
 };
 
 template <std::same_as<Bf16Tile> Panel, class Cell, int first_gate, int gate_count, int width>
@@ -170,5 +170,5 @@ void ForwardGroup(const DenseForward<float>& job, const GateGroup<Panel>& group,
   if (slot_end - part.slot_begin == 1) {
     return ForwardTiles<Panel, Cell, first_gate, gate_count, width>(job, group, places, part, slot_end, step);
   }
-  ForwardTileWalk<Cell, first_gate, gate_count, width>(job, group, places, part, slot_end, step).run();
+  ForwardTileStep<Cell, first_gate, gate_count, width>(job, group, places, part, slot_end, step).run();
 }

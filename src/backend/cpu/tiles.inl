@@ -57,43 +57,22 @@ struct TileOperands {
   Index inputs;
 };
 
-/// sums [16 rows][vectors] = start [vectors] + rows x panel, in pieces that can be made beside other work: in between,
-/// the sums are in tiles that nothing else may touch.
+/// sum[v] = start[v] + rows x panel for 16 rows, in one tile of operands. Rows of sum[v] lie `sum_stride` floats apart.
 template <int vectors>
-class TileProduct {
- public:
+HWY_INLINE void MultiplyOneTile(const TileOperands& a, const Bf16Tile* panel, const Simd* start,
+                                float* const (&sum)[vectors], Index sum_stride) {
   static_assert(vectors <= 4);
-  HWY_INLINE void begin(const TileOperands& a, const Bf16Tile* panel, const Simd* start) {
-    a_ = a;
-    panel_ = panel;
-    k_ = 0;
-    Unroll<vectors>([&](auto v) HWY_ATTR { LoadTile<v>(start + v, 0); });
-  }
-
-  HWY_INLINE Index pieces_left() const { return (a_.inputs - k_ + 31) / 32; }
-
-  HWY_INLINE void advance() {
-    if (k_ >= a_.inputs) return;
-    constexpr Index row = 2 * vectors * Simd::lanes;
-    LoadTile<4>(a_.rows + k_, a_.stride * 2);
+  constexpr Index row = 2 * vectors * Simd::lanes;
+  Unroll<vectors>([&](auto v) HWY_ATTR { LoadTile<v>(start + v, 0); });
+  for (Index k = 0; k < a.inputs; k += 32, panel += 16 * row) {
+    LoadTile<4>(a.rows + k, a.stride * 2);
     Unroll<vectors>([&](auto v) HWY_ATTR {
-      LoadTile<6 + v % 2>(panel_ + 2 * v * Simd::lanes, row * 2);
+      LoadTile<6 + v % 2>(panel + 2 * v * Simd::lanes, row * 2);
       MultiplyTile<v, 4, 6 + v % 2>();
     });
-    k_ += 32;
-    panel_ += 16 * row;
   }
-
-  HWY_INLINE void finish(Simd (*sums)[vectors]) {
-    while (k_ < a_.inputs) advance();
-    Unroll<vectors>([&](auto v) HWY_ATTR { StoreTile<v>(&sums[0][v], vectors * Simd::lanes * 4); });
-  }
-
- private:
-  TileOperands a_{nullptr, 0, 0};
-  const Bf16Tile* panel_ = nullptr;
-  Index k_ = 0;
-};
+  Unroll<vectors>([&](auto v) HWY_ATTR { StoreTile<v>(sum[v], sum_stride * 4); });
+}
 
 /// sum[v] = start[v] + rows x panel for 32 rows: two tiles of operands by two of weights, each loaded once for two
 /// products. Rows of sum[v] lie `sum_stride` floats apart.
@@ -124,19 +103,23 @@ HWY_INLINE void MultiplyTileRows(const TileOperands& a, const Bf16Tile* panel, c
   });
 }
 
+/// sums [rows][vectors] = start [vectors] + rows x panel for the first 32 rows, in whole tiles: what lies behind the
+/// rows is read, and written to the sums, too. Rows of sums lie `sum_stride` vectors apart.
+template <int vectors>
+HWY_INLINE void MultiplyRows(Index rows, const TileOperands& a, const Bf16Tile* panel, const Simd* start, Simd* sums,
+                             Index sum_stride) {
+  float* sum[vectors];
+  for (int v = 0; v < vectors; ++v) sum[v] = reinterpret_cast<float*>(sums + v);
+  if (rows <= kTileRows) return MultiplyOneTile<vectors>(a, panel, start, sum, sum_stride * Simd::lanes);
+  MultiplyTileRows<vectors>(a, panel, start, sum, sum_stride * Simd::lanes);
+}
+
 /// As many rows as there is room for; those beyond `rows` hold what lay behind the operands.
 template <int vectors>
 struct TileSums {
   alignas(64) Simd sum[2 * kTileRows][vectors];
 
   HWY_INLINE void multiply(Index rows, const TileOperands& a, const Bf16Tile* panel, const Simd* start) {
-    if (rows <= kTileRows) {
-      TileProduct<vectors> product;
-      product.begin(a, panel, start);
-      return product.finish(sum);
-    }
-    float* out[vectors];
-    for (int v = 0; v < vectors; ++v) out[v] = reinterpret_cast<float*>(&sum[0][v]);
-    MultiplyTileRows<vectors>(a, panel, start, out, vectors * Simd::lanes);
+    MultiplyRows<vectors>(rows, a, panel, start, sum[0], vectors);
   }
 };
