@@ -83,6 +83,8 @@ class RecurrentOp {
 
   /// Numbers of Reals, for the batch that was prepared.
   std::size_t tape_size() const;
+  /// Whether a tape holds bfloat16: then a backward pass must be so too.
+  bool rounds_tape() const { return cell_.info.scan && rounds_gradients(); }
   std::size_t forward_workspace() const;
   std::size_t backward_workspace() const;
 
@@ -101,6 +103,8 @@ class RecurrentOp {
   struct BackwardSpace;
   template <class Element>
   struct Factors;
+  template <class Stored>
+  struct PieceSpace;
 
   Index G() const { return cell_.info.gates; }
   Index S() const { return cell_.info.states; }
@@ -113,6 +117,8 @@ class RecurrentOp {
   Index rounded_step() const;
   /// Whether the backward pass multiplies in bfloat16.
   bool rounds_gradients() const { return kernels_.rounded_gradients != nullptr; }
+  /// Channels of all gates in a row of rounded gradients of a scan cell.
+  Index rounded_channels() const { return kernels_.rounded_gradients(G() * channel_vectors() * kernels_.lanes); }
   /// Where weight_ih in bfloat16 begins behind the transposed panels.
   std::size_t rounded_weight_offset() const { return kernels_.backward_panels(hidden_, heads_).size; }
   /// Where the panels of weight_ih begin behind the recurrent ones.
@@ -129,15 +135,21 @@ class RecurrentOp {
   void forward_dense(const ForwardArguments<Real>& call, const ForwardSpace& space);
   void forward_scan(const ForwardArguments<Real>& call, const ForwardSpace& space);
   void backward_dense(const BackwardArguments<Real>& call, const BackwardSpace& space);
-  void backward_scan(const BackwardArguments<Real>& call, const BackwardSpace& space);
+  template <class Stored>
+  void backward_scan(const BackwardArguments<Real>& call, const BackwardSpace& space, const Stored* wx,
+                     const PieceSpace<Stored>& piece);
   void summed_gradients(const BackwardArguments<Real>& call, const BackwardSpace& space);
   void round_inputs(const BackwardArguments<Real>& call, std::uint16_t* rounded);
   template <class Element>
   void input_gradients(const BackwardArguments<Real>& call, const Factors<Element>& factors, Real* dx);
   template <class Element>
   void recurrent_gradients(const BackwardArguments<Real>& call, const Factors<Element>& factors);
-  cpu::ScanForward<Real> scan_from(const Real* wx) const;
-  void scan_piece(const cpu::ScanBackward<Real>& job, const BackwardSpace& space, const Member& member);
+  template <class Stored>
+  void gates_from(const Stored* wx, cpu::ChannelRows<const Stored>* gate) const;
+  template <class Stored>
+  void scan_piece(const cpu::ScanBackward<Real, Stored>& job, const BackwardSpace& space, const Member& member);
+  template <class Stored>
+  const cpu::ScanBackwardKernels<Real, Stored>& scan_backward_kernels() const;
 
   template <class Job, class Run>
   void run_dense(const Job& job, const cpu::PanelShape& shape, Run run) const;

@@ -43,9 +43,10 @@ class Carver {
 
 template <class Real>
 struct RecurrentOp<Real>::Tape {
-  Real* saved = nullptr;  // dense [cells, N, H]
-  Real* prev = nullptr;   // dense [cells, S, H]
-  Real* wx = nullptr;     // scan [cells, G, H], with the bias
+  Real* saved = nullptr;                // dense [cells, N, H]
+  Real* prev = nullptr;                 // dense [cells, S, H]
+  Real* wx = nullptr;                   // scan [cells, G, H], with the bias
+  std::uint16_t* rounded_wx = nullptr;  // instead of wx, where gradients are rounded
   std::size_t size = 0;
 };
 
@@ -59,6 +60,15 @@ struct RecurrentOp<Real>::Factors {
   Matrix<Element> operand;    // [cells, H], two-phase cells
   Matrix<Element> x;          // [cells, I]
   Matrix<Element> weight_ih;  // [G, H, I]
+};
+
+/// What the way back through a scan cell needs for one piece; layouts in scan_gradient.inl and scan_gradient_bf16.inl.
+template <class Real>
+template <class Stored>
+struct RecurrentOp<Real>::PieceSpace {
+  Stored* dwx = nullptr;
+  Stored* x_packed = nullptr;
+  Stored* columns = nullptr;  // [threads, kColumns, column_stride()], of bfloat16 only
 };
 
 template <class Real>
@@ -78,15 +88,16 @@ struct RecurrentOp<Real>::ForwardSpace {
 
 template <class Real>
 struct RecurrentOp<Real>::BackwardSpace {
-  Real* gathered = nullptr;  // [cells, I]
-  Real* dx = nullptr;        // [cells, I]
-  Real* dwx = nullptr;       // [cells, G, H]; scan: of one piece, as scan_gradient.inl lays it out
-  Real* drh = nullptr;       // [cells, G, H] or dwx
-  Real* operand = nullptr;   // [cells, H], two-phase cells
-  Real* dstate = nullptr;    // [S, B, H]
-  Real* state_in = nullptr;  // scan [B, H] in slot order
-  Real* x_packed = nullptr;  // scan: the input of one piece
-  Real* gains = nullptr;     // scan, in chunks [chunks of a piece, H]
+  Real* gathered = nullptr;                 // [cells, I]
+  Real* dx = nullptr;                       // [cells, I]
+  Real* dwx = nullptr;                      // [cells, G, H]
+  Real* drh = nullptr;                      // [cells, G, H] or dwx
+  Real* operand = nullptr;                  // [cells, H], two-phase cells
+  Real* dstate = nullptr;                   // [S, B, H]
+  Real* state_in = nullptr;                 // scan [B, H] in slot order
+  PieceSpace<Real> piece;                   // scan
+  PieceSpace<std::uint16_t> rounded_piece;  // scan, instead, where gradients are rounded
+  Real* gains = nullptr;                    // scan, in chunks [chunks of a piece, H]
   Real* offsets = nullptr;
   cpu::RoundedGradients rounded;       // instead of dwx, drh and operand
   std::uint16_t* rounded_x = nullptr;  // [cells, I]
