@@ -88,6 +88,39 @@ HWY_INLINE const Real* StateBefore(const ScanBackward<Real, Stored>& job, Index 
   return job.y.at(plan.row_of[slot], plan.time(slot, step - 1));
 }
 
+/// Asks for what a step will read, some steps before: processors that run ahead by themselves do so towards higher
+/// addresses rather than lower ones, and hardly across pages.
+template <class Real, class Stored, int gates>
+class StepsAhead {
+ public:
+  StepsAhead(const ScanBackward<Real, Stored>& job, const ScanPart& part)
+      : job_(job),
+        part_(part),
+        ahead_(std::max<Index>(1, kAheadBytes / sizeof(Real) / (part.channel_end - part.channel_begin))) {}
+
+  HWY_INLINE void set_step(Index step) {
+    const Index t = job_.plan.time(part_.slot, std::max<Index>(0, step - ahead_));
+    const Index row = job_.plan.row_of[part_.slot];
+    GateRowsAt(job_.gate, row, t, gates_);
+    dy_ = job_.dy.at(row, t);
+    y_ = job_.y.at(row, t);
+  }
+
+  HWY_INLINE void ask(Index channel) const {
+    for (int g = 0; g < gates; ++g) __builtin_prefetch(gates_[g] + channel);
+    __builtin_prefetch(dy_ + channel);
+    __builtin_prefetch(y_ + channel);
+  }
+
+ private:
+  static constexpr Index kAheadBytes = 4096;  // of a row; from 1 to 8 KB it makes no difference
+  const ScanBackward<Real, Stored>& job_;
+  const ScanPart& part_;
+  Index ahead_;
+  const Stored* gates_[gates];
+  const Real *dy_, *y_;
+};
+
 /// The carry is the gradient of the state that leaves the part; with it the steps are walked backwards:
 /// dh = dy + carry, da = dh h_{t-1}, db = dh, carry = a dh.
 template <class Real, class Cell, class Stored = Real>
@@ -96,7 +129,9 @@ void RunScanBackward(const ScanBackward<Real, Stored>& job, const ScanPart& part
   using V = typename L::V;
   const RowPlan& plan = job.plan;
   const Index row = plan.row_of[part.slot];
+  StepsAhead<Real, Stored, Cell::gates> ahead(job, part);
   for (Index step = part.end - 1; step >= part.begin; --step) {
+    ahead.set_step(step);
     const Index t = plan.time(part.slot, step);
     const Stored* gates[Cell::gates];
     GateRowsAt(job.gate, row, t, gates);
@@ -106,6 +141,7 @@ void RunScanBackward(const ScanBackward<Real, Stored>& job, const ScanPart& part
     Stored* out[Cell::gates];
     for (int g = 0; g < Cell::gates; ++g) out[g] = job.dgate[g].rows.at(row, t);
     ForEachVector<Real>(part, [&](Index channel, Index count) HWY_ATTR {
+      ahead.ask(channel);
       V wx[Cell::gates], dwx[Cell::gates], a, b;
       LoadGates<Real, Cell>(gates, channel, count, wx);
       Cell::affine(wx, a, b);
