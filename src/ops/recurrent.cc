@@ -176,13 +176,15 @@ Index RecurrentOp<Real>::piece_steps() const {
 }
 
 /// Rows of a piece: as many as keep their inputs and the gradients of their gates in the second-level cache, but enough
-/// that adding to the weights' gradients, once a piece, costs little.
+/// that adding to the weights' gradients, once a piece, costs little beside the product; that of bfloat16 is twice as
+/// quick.
 template <class Real>
 Index RecurrentOp<Real>::piece_capacity() const {
   if (plan_.algorithm == Algorithm::scan) return plan_.chunk * plan_.threads();
   const Index cache = (1 << 20) / (rounds_gradients() ? sizeof(std::uint16_t) : sizeof(Real));
   const Index row = input_ + G() * channel_vectors() * kernels_.lanes;
-  return std::min(std::clamp<Index>(cache / row, 192, 1024), (geometry_.cells() + 11) / 12 * 12);
+  const Index fewest = rounds_gradients() ? 512 : 192;
+  return std::min(std::clamp<Index>(cache / row, fewest, 1024), (geometry_.cells() + 11) / 12 * 12);
 }
 
 template <class Real>
