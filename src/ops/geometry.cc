@@ -95,16 +95,6 @@ cpu::RowMap Geometry::map(int which, Index row_stride, Index step_stride) {
 }
 
 template <class Real>
-void Geometry::gather(SequenceView<const Real> from, Index channels, Real* to) {
-  const cpu::RowMap map_from = map(input_map, from.row_stride, from.step_stride);
-  for (Index b = 0; b < rows_; ++b) {
-    for (Index t = 0; t < length_of_row_[b]; ++t) {
-      std::copy_n(from.data + map_from.at(b, t), channels, to + plan_.cells.at(b, t) * channels);
-    }
-  }
-}
-
-template <class Real>
 void Geometry::scatter(const Real* from, Index channels, SequenceView<Real> to) {
   const cpu::RowMap map_to = map(gradient_map, to.row_stride, to.step_stride);
   for (Index b = 0; b < rows_; ++b) {
@@ -147,8 +137,6 @@ template void Geometry::to_slots<float>(const float*, Index, float*) const;
 template void Geometry::to_slots<double>(const double*, Index, double*) const;
 template void Geometry::from_slots<float>(const float*, Index, float*) const;
 template void Geometry::from_slots<double>(const double*, Index, double*) const;
-template void Geometry::gather<float>(SequenceView<const float>, Index, float*);
-template void Geometry::gather<double>(SequenceView<const double>, Index, double*);
 template void Geometry::scatter<float>(const float*, Index, SequenceView<float>);
 template void Geometry::scatter<double>(const double*, Index, SequenceView<double>);
 template void Geometry::clear_padding<float>(SequenceView<float>, Index) const;

@@ -33,9 +33,7 @@ class Geometry {
   enum Which { input_map, output_map, gradient_map, input_gradient_map, map_count = 8 };
   cpu::RowMap map(int which, Index row_stride, Index step_stride);
 
-  /// Copies the valid steps of a tensor [B, T, C] into [cells, C], or back; what does not exist becomes zero there.
-  template <class Real>
-  void gather(SequenceView<const Real> from, Index channels, Real* to);
+  /// Copies [cells, C] to the valid steps of a tensor [B, T, C].
   template <class Real>
   void scatter(const Real* from, Index channels, SequenceView<Real> to);
   /// One state [B, C] in the order of rows into that of slots, and back. Null states are zeros, or are not wanted.

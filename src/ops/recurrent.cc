@@ -16,6 +16,7 @@ RecurrentOp<Real>::RecurrentOp(const plan::CellTraits& cell, Index input, Index 
       heads_(heads),
       reverse_(reverse),
       kernels_(cpu::cell_kernels<Real>(cell.index, precision, exact)),
+      products_(cpu::product_kernels<Real>()),
       isa_generation_(cpu::isa_generation()) {
   // Sizes are multiplied freely from here on; the limits keep every product within an Index.
   constexpr Index most = Index{1} << 20;
@@ -41,8 +42,9 @@ template <class Real>
 std::size_t RecurrentOp<Real>::packed_backward_size() const {
   if (rounds_tape()) return kernels_.rounded_scan_backward.panels(G(), input_, hidden_);
   if (cell_.info.scan) return kernels_.scan_backward.panels(G(), input_, hidden_);
-  const std::size_t rounded = rounds_gradients() ? Carver<Real>::reals(G() * hidden_ * input_) : 0;
-  return rounded_weight_offset() + rounded;
+  const Index gates = G() * hidden_;
+  return input_gradient_offset() +
+         (rounds_gradients() ? Carver<Real>::reals(gates * input_) : products_.product_panels(gates, input_));
 }
 
 template <class Real>
@@ -57,10 +59,11 @@ void RecurrentOp<Real>::pack_backward(const Real* weight_ih, const Real* weight_
   if (rounds_tape()) return kernels_.rounded_scan_backward.pack(G(), input_, hidden_, weight_ih, packed);
   if (cell_.info.scan) return kernels_.scan_backward.pack(G(), input_, hidden_, weight_ih, packed);
   kernels_.pack_backward(hidden_, heads_, weight_hh, packed);
+  const Index gates = G() * hidden_;
+  Real* const input = packed + input_gradient_offset();
+  if (!rounds_gradients()) return products_.pack_product_panels(gates, input_, weight_ih, input_, input);
   if constexpr (std::is_same_v<Real, float>) {
-    if (!rounds_gradients()) return;
-    const Index count = G() * hidden_ * input_;
-    kernels_.round_row(weight_ih, count, count, reinterpret_cast<std::uint16_t*>(packed + rounded_weight_offset()));
+    kernels_.round_row(weight_ih, gates * input_, gates * input_, reinterpret_cast<std::uint16_t*>(input));
   }
 }
 
@@ -128,7 +131,7 @@ typename RecurrentOp<Real>::ForwardSpace RecurrentOp<Real>::forward_space(Real* 
     }
   } else {
     space.zeros = carver.take(G() * hidden_);
-    if (!input_on_the_way()) space.wx = carver.take(piece_steps() * geometry_.rows() * wx_stride());
+    if (!input_on_the_way()) space.wx = carver.take(piece_steps() * geometry_.rows() * gates_stride());
     space.places = carver.template take_items<cpu::RowPlace<Real>>(plan_.channel_parts * geometry_.rows());
     for (Real*& h : space.h) h = carver.take(row_state);
     space.state = carver.take((S() - 1) * row_state);
@@ -162,9 +165,18 @@ Index RecurrentOp<Real>::rounded_step() const {
 /// Whole lines of the cache, and an odd number of them: rows a power of two apart would all fall into the same few
 /// places of the first-level cache.
 template <class Real>
-Index RecurrentOp<Real>::wx_stride() const {
+Index RecurrentOp<Real>::gates_stride() const {
   constexpr Index line = 64 / sizeof(Real);
   return ((G() * hidden_ + line - 1) / line | 1) * line;
+}
+
+/// Steps whose gates' gradients are summed while they are in the cache: of about as many rows as are summed at a time.
+/// In bfloat16 all of them are kept.
+template <class Real>
+Index RecurrentOp<Real>::gradient_steps() const {
+  if (rounds_gradients()) return geometry_.steps();
+  const Index rows = geometry_.rows();
+  return std::clamp<Index>((cpu::kTransposedRows + rows / 2) / rows, 1, geometry_.steps());
 }
 
 /// As many steps as leave room for weights beside their input product in the cache that a thread has to itself.
@@ -219,11 +231,16 @@ typename RecurrentOp<Real>::BackwardSpace RecurrentOp<Real>::backward_space(Real
     if (cell_.phases == 2) space.rounded.operand = carver.take_rounded(cells * hidden_);
     for (std::uint16_t*& step : space.rounded.step) step = carver.take_rounded(rounded_step());
   } else {
-    if (geometry_.gathered()) space.gathered = carver.take(cells * input_);
-    space.dx = carver.take(cells * input_);
-    space.dwx = carver.take(cells * G() * hidden_);
-    space.drh = cell_.split_gradients ? carver.take(cells * G() * hidden_) : space.dwx;
-    if (cell_.phases == 2) space.operand = carver.take(cells * hidden_);
+    const Index steps = gradient_steps(), rows = steps * geometry_.rows();
+    space.dwx = carver.take(rows * gates_stride());
+    space.drh = cell_.split_gradients ? carver.take(rows * gates_stride()) : space.dwx;
+    if (cell_.phases == 2) space.operand = carver.take(rows * hidden_);
+    space.rows.first = carver.template take_items<Index>(steps);
+    for (const Real*** list : {&space.rows.x, &space.rows.h, &space.rows.operand}) {
+      *list = carver.template take_items<const Real*>(rows);
+    }
+    space.rows.dx = carver.template take_items<Real*>(rows);
+    space.scratch = carver.take(plan_.threads() * products_.transposed_scratch);
   }
   if (size != nullptr) *size = carver.used();
   return space;

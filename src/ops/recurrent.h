@@ -100,9 +100,8 @@ class RecurrentOp {
  private:
   struct Tape;
   struct ForwardSpace;
+  struct PieceRows;
   struct BackwardSpace;
-  template <class Element>
-  struct Factors;
   template <class Stored>
   struct PieceSpace;
 
@@ -112,15 +111,16 @@ class RecurrentOp {
   /// piece_steps() beforehand; the results are the same.
   bool input_on_the_way() const { return geometry_.steps() == 1; }
   Index piece_steps() const;
-  Index wx_stride() const;
+  Index gates_stride() const;
+  Index gradient_steps() const;
   Index rounded_states() const;
   Index rounded_step() const;
   /// Whether the backward pass multiplies in bfloat16.
   bool rounds_gradients() const { return kernels_.rounded_gradients != nullptr; }
   /// Channels of all gates in a row of rounded gradients of a scan cell.
   Index rounded_channels() const { return kernels_.rounded_gradients(G() * channel_vectors() * kernels_.lanes); }
-  /// Where weight_ih in bfloat16 begins behind the transposed panels.
-  std::size_t rounded_weight_offset() const { return kernels_.backward_panels(hidden_, heads_).size; }
+  /// Where weight_ih for the gradient of x begins behind the transposed panels: panels, or in bfloat16 its rows.
+  std::size_t input_gradient_offset() const { return kernels_.backward_panels(hidden_, heads_).size; }
   /// Where the panels of weight_ih begin behind the recurrent ones.
   std::size_t input_panels_offset() const;
   Index chunk_count() const;
@@ -134,16 +134,22 @@ class RecurrentOp {
   void store_states(const Real* slots, Real* states, Index state) const;
   void forward_dense(const ForwardArguments<Real>& call, const ForwardSpace& space);
   void forward_scan(const ForwardArguments<Real>& call, const ForwardSpace& space);
-  void backward_dense(const BackwardArguments<Real>& call, const BackwardSpace& space);
+  void backward_dense(const BackwardArguments<Real>& call, BackwardSpace& space);
   template <class Stored>
   void backward_scan(const BackwardArguments<Real>& call, const BackwardSpace& space, const Stored* wx,
                      const PieceSpace<Stored>& piece);
-  void summed_gradients(const BackwardArguments<Real>& call, const BackwardSpace& space);
+  void backward_pieces(const BackwardArguments<Real>& call, const cpu::DenseBackward<Real>& job, BackwardSpace& space);
+  void list_rows(const cpu::DenseBackward<Real>& job, const cpu::RowMap& x, const cpu::RowMap& dx,
+                 const BackwardArguments<Real>& call, BackwardSpace& space) const;
+  void weight_gradients(const BackwardArguments<Real>& call, const BackwardSpace& space, const Member& member) const;
+  void recurrent_gradients(const BackwardArguments<Real>& call, const BackwardSpace& space, Index begin, Index end,
+                           Real* scratch) const;
+  void input_gradients(const BackwardArguments<Real>& call, const BackwardSpace& space, const Member& member) const;
   void round_inputs(const BackwardArguments<Real>& call, std::uint16_t* rounded);
-  template <class Element>
-  void input_gradients(const BackwardArguments<Real>& call, const Factors<Element>& factors, Real* dx);
-  template <class Element>
-  void recurrent_gradients(const BackwardArguments<Real>& call, const Factors<Element>& factors);
+  void rounded_input_gradients(const BackwardArguments<Real>& call, const BackwardSpace& space);
+  void rounded_recurrent_gradients(const BackwardArguments<Real>& call, const BackwardSpace& space);
+  template <class Visit>
+  void for_recurrent_blocks(const Visit& visit) const;
   template <class Stored>
   void gates_from(const Stored* wx, cpu::ChannelRows<const Stored>* gate) const;
   template <class Stored>
@@ -151,8 +157,8 @@ class RecurrentOp {
   template <class Stored>
   const cpu::ScanBackwardKernels<Real, Stored>& scan_backward_kernels() const;
 
-  template <class Job, class Run>
-  void run_dense(const Job& job, const cpu::PanelShape& shape, Run run) const;
+  template <class Body>
+  void run_dense(const cpu::PanelShape& shape, const Body& body) const;
   void forward_chunks(cpu::ScanLayer<Real>& layer, const ForwardSpace& space) const;
 
   const plan::CellTraits& cell_;
@@ -164,6 +170,7 @@ class RecurrentOp {
   Geometry geometry_;
   ScanPieces<Real> pieces_;  // scan cells: how the backward pass cuts the batch
   cpu::CellKernels<Real> kernels_;
+  cpu::ProductKernels<Real> products_;
   unsigned isa_generation_;
 };
 

@@ -26,7 +26,7 @@ void RecurrentOp<Real>::forward_dense(const ForwardArguments<Real>& call, const 
   job.heads = heads_;
   job.piece = piece_steps();
   job.wx = space.wx;
-  job.wx_stride = wx_stride();
+  job.wx_stride = gates_stride();
   job.bias_ih = call.weights.bias_ih != nullptr ? call.weights.bias_ih : space.zeros;
   job.bias_hh = call.weights.bias_hh != nullptr ? call.weights.bias_hh : space.zeros;
   job.packed = call.weights.packed;
@@ -63,7 +63,8 @@ void RecurrentOp<Real>::forward_dense(const ForwardArguments<Real>& call, const 
         std::fill_n(entering + slot * hidden_, hidden_, Real(0));
     }
   }
-  run_dense(job, kernels_.forward_panels(hidden_, heads_), kernels_.dense_forward);
+  run_dense(kernels_.forward_panels(hidden_, heads_),
+            [&](const cpu::DensePart& part, const Member&) { kernels_.dense_forward(job, part); });
   for (Index k = 0; k < S(); ++k) store_states(job.last + k * row_state, call.state_out, k);
 }
 

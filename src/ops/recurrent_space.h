@@ -50,18 +50,6 @@ struct RecurrentOp<Real>::Tape {
   std::size_t size = 0;
 };
 
-/// Factors of the products over all cells on the way back: Reals, or bfloat16.
-template <class Real>
-template <class Element>
-struct RecurrentOp<Real>::Factors {
-  const Element* dwx;         // [cells, G, H]
-  const Element* drh;         // [cells, G, H]
-  Matrix<Element> h;          // [cells, H]
-  Matrix<Element> operand;    // [cells, H], two-phase cells
-  Matrix<Element> x;          // [cells, I]
-  Matrix<Element> weight_ih;  // [G, H, I]
-};
-
 /// What the way back through a scan cell needs for one piece; layouts in scan_gradient.inl and scan_gradient_bf16.inl.
 template <class Real>
 template <class Stored>
@@ -74,7 +62,7 @@ struct RecurrentOp<Real>::PieceSpace {
 template <class Real>
 struct RecurrentOp<Real>::ForwardSpace {
   Real* zeros = nullptr;  // [G, H], stands in for absent biases
-  Real* wx = nullptr;     // dense [piece_steps(), B, wx_stride()]; scan [cells, G, H], in chunks only
+  Real* wx = nullptr;     // dense [piece_steps(), B, gates_stride()]; scan [cells, G, H], in chunks only
   Real* h[2] = {nullptr, nullptr};
   Real* state = nullptr;  // [S - 1, B, H]
   Real* last = nullptr;   // [S, B, H]; scan: the carry
@@ -86,20 +74,33 @@ struct RecurrentOp<Real>::ForwardSpace {
   cpu::RowPlace<Real>* places = nullptr;  // [channel parts, B]
 };
 
+/// Where the rows of a piece of the sequence are, slot after slot of each step.
+template <class Real>
+struct RecurrentOp<Real>::PieceRows {
+  Index count = 0;
+  Index* first = nullptr;          // [gradient_steps()]: that of a step's slot 0
+  const Real** x = nullptr;        // [count], each [I]
+  Real** dx = nullptr;             // [count], each [I]
+  const Real** h = nullptr;        // [count], each [H]: state 0 entering the step
+  const Real** operand = nullptr;  // [count], each [H], two-phase cells
+};
+
 template <class Real>
 struct RecurrentOp<Real>::BackwardSpace {
-  Real* gathered = nullptr;                 // [cells, I]
-  Real* dx = nullptr;                       // [cells, I]
-  Real* dwx = nullptr;                      // [cells, G, H]
-  Real* drh = nullptr;                      // [cells, G, H] or dwx
-  Real* operand = nullptr;                  // [cells, H], two-phase cells
-  Real* dstate = nullptr;                   // [S, B, H]
-  Real* state_in = nullptr;                 // scan [B, H] in slot order
+  // Of one piece of the sequence.
+  Real* dwx = nullptr;                      // [rows, gates_stride()]
+  Real* drh = nullptr;                      // [rows, gates_stride()] or dwx
+  Real* operand = nullptr;                  // [rows, H], two-phase cells
+  PieceRows rows;                           // dense
   PieceSpace<Real> piece;                   // scan
   PieceSpace<std::uint16_t> rounded_piece;  // scan, instead, where gradients are rounded
+  Real* scratch = nullptr;                  // [threads, transposed_scratch]
+  Real* dstate = nullptr;                   // [S, B, H]
+  Real* state_in = nullptr;                 // scan [B, H] in slot order
   Real* gains = nullptr;                    // scan, in chunks [chunks of a piece, H]
   Real* offsets = nullptr;
-  cpu::RoundedGradients rounded;       // instead of dwx, drh and operand
+  cpu::RoundedGradients rounded;       // of all steps, instead of dwx, drh and operand
+  Real* dx = nullptr;                  // [cells, I]
   std::uint16_t* rounded_x = nullptr;  // [cells, I]
 };
 

@@ -12,24 +12,42 @@ namespace {
 constexpr Index kChunk = 1024;
 
 /// Multiply-adds of one step below which sharing it between threads loses more at the barrier than it gains: two
-/// threads meet in 0.2 to 0.4 us, in which one of them does some 20,000 multiply-adds.
-constexpr Index kWorthSharing = 40'000;
+/// threads meet in 0.2 to 0.4 us, in which one of them does some 20,000 multiply-adds; from twice this on two share it.
+constexpr Index kWorthSharing = 32'000;
+
+/// Rows of a dense layer that one thread should have: with fewer it waits for the recurrent matrix, all of which each
+/// group of rows reads at every step. Below so many multiply-adds of a step for each thread, the barrier costs more.
+constexpr Index kRowsEach = 4;
+constexpr Index kWorthGathering = 80'000;
+
+/// Weights of a recurrent matrix, about what a core's own cache holds, from which even two single rows go together.
+constexpr Index kLargeMatrix = Index{1} << 18;
 
 /// Channels of a scan that one thread should have at least: a cache line.
 constexpr Index kScanChannels = 16;
+
+/// Groups of rows that go on their own.
+int dense_row_parts(const Problem& problem) {
+  const Index parts = std::min<Index>(problem.threads, problem.rows);
+  const Index matrix = problem.cell->info.gates * problem.hidden * (problem.hidden / problem.heads);
+  const bool few = parts > 1 && problem.rows < parts * kRowsEach;
+  const bool worth =
+      matrix * problem.rows / problem.threads >= kWorthGathering && (problem.rows > parts || matrix >= kLargeMatrix);
+  return static_cast<int>(few && worth ? std::max<Index>(1, problem.rows / kRowsEach) : parts);
+}
 
 Plan plan_dense(const Problem& problem) {
   require(problem.algorithm != Algorithm::scan,
           "algorithm must be automatic or sequential for cell {}, not scan: its gates depend on the previous state",
           problem.cell->info.name);
   Plan plan;
-  plan.row_parts = static_cast<int>(std::min<Index>(problem.threads, problem.rows));
+  plan.row_parts = dense_row_parts(problem);
   const Index head_size = problem.hidden / problem.heads;
   const Index rows_each = (problem.rows + plan.row_parts - 1) / plan.row_parts;
   const Index step_work = problem.cell->info.gates * problem.hidden * head_size * rows_each;
   const Index spare = problem.threads / plan.row_parts;
   plan.channel_parts = static_cast<int>(std::clamp<Index>(step_work / kWorthSharing, 1, spare));
-  plan.why = plan.channel_parts > 1 ? "fewer rows than threads, and a step large enough to share units at a barrier"
+  plan.why = plan.channel_parts > 1 ? "few rows for each thread, and a step large enough to share units at a barrier"
              : plan.row_parts > 1   ? "rows are independent: no thread waits for another"
                                     : "one row, and a step too small to share";
   return plan;

@@ -34,6 +34,18 @@ TEST(Plan, OneRowOfALargeCellSharesItsUnits) {
   EXPECT_EQ(make_plan(problem("lstm", 1, 100, 64, 2)).channel_parts, 1);
 }
 
+TEST(DensePlan, FewRowsShareALargeMatrix) {
+  for (const Index rows : {2, 3, 7}) {
+    EXPECT_EQ(make_plan(problem("lstm", rows, 100, 512, 2)).row_parts, 1) << rows;
+    EXPECT_EQ(make_plan(problem("lstm", rows, 100, 512, 2)).channel_parts, 2) << rows;
+    EXPECT_EQ(make_plan(problem("lstm", rows, 100, 32, 2)).row_parts, 2) << rows;
+  }
+  EXPECT_EQ(make_plan(problem("lstm", 2, 100, 128, 2)).row_parts, 2);
+  EXPECT_EQ(make_plan(problem("lstm", 8, 100, 512, 2)).row_parts, 2);
+  EXPECT_EQ(make_plan(problem("lstm", 8, 100, 512, 8)).row_parts, 2);
+  EXPECT_EQ(make_plan(problem("lstm", 8, 100, 512, 8)).channel_parts, 4);
+}
+
 TEST(Plan, NeverMoreThreadsThanAllowed) {
   for (const CellTraits& cell : cell_table()) {
     for (const Index rows : {1, 2, 3, 7, 64}) {

@@ -1,5 +1,5 @@
 // Backward engine of dense cells: at each step the gates' gradients, then through the transposed recurrent matrix the
-// gradient of the state before. The weights' gradients are large products over all steps, done by the caller.
+// gradient of the state before. The weights' gradients are sums over all steps, done by the caller piece by piece.
 
 /// One vector of units of one slot at one step: which elements they are in every buffer.
 struct BackwardSite {
@@ -32,8 +32,8 @@ struct BackwardPointwise {
   }
 
   HWY_INLINE void store_gate(const BackwardSite& at, int g, V dwx, V drh) const {
-    const Index offset = (at.cell * G + g) * job.hidden + at.unit;
     if constexpr (RoundsOperands<Panel>) {
+      const Index offset = (at.cell * G + g) * job.hidden + at.unit;
       const RoundedGradients& to = job.rounded;
       StoreRounded(dwx, to.dwx + offset, at.count);
       if (to.drh != to.dwx) StoreRounded(drh, to.drh + offset, at.count);
@@ -41,6 +41,7 @@ struct BackwardPointwise {
       StoreRounded(drh, to.step[at.step & 1] + ((at.slot * job.heads + at.head) * G + g) * inputs + at.unit_of_head,
                    at.count);
     } else {
+      const Index offset = job.row_of(at.slot, at.step) * job.gates_stride + g * job.hidden + at.unit;
       L::store(dwx, job.dwx + offset, at.count);
       if (job.drh != job.dwx) L::store(drh, job.drh + offset, at.count);
     }
@@ -78,11 +79,10 @@ struct BackwardPointwise {
     store_gate(at, 0, dwx[0], drh[0]);
     store_dprev(at, dprev);
     const V operand = Cell::operand(save, prev);
-    const Index offset = at.cell * job.hidden + at.unit;
     if constexpr (RoundsOperands<Panel>) {
-      StoreRounded(operand, job.rounded.operand + offset, at.count);
+      StoreRounded(operand, job.rounded.operand + at.cell * job.hidden + at.unit, at.count);
     } else {
-      L::store(operand, job.operand + offset, at.count);
+      L::store(operand, job.operand + job.row_of(at.slot, at.step) * job.hidden + at.unit, at.count);
     }
   }
 };
@@ -108,10 +108,8 @@ HWY_INLINE void TransposedProduct(const DenseBackward<RealOf<Panel>>& job, Index
     AccumulatePanel<Real, rows, width>(a, (end_gate - first_gate) * PanelInputs<Panel>(head_size), panel, acc);
   } else {
     for (int g = first_gate; g < end_gate; ++g) {
-      for (int m = 0; m < rows; ++m) {
-        const Index cell = job.plan.cells.at(job.plan.row_of[slot + m], job.plan.time(slot + m, step));
-        a[m] = job.drh + (cell * Cell::gates + g) * job.hidden + head * head_size;
-      }
+      const Real* first = job.drh + job.row_of(slot, step) * job.gates_stride + g * job.hidden + head * head_size;
+      for (int m = 0; m < rows; ++m) a[m] = first + m * job.gates_stride;
       panel = AccumulatePanel<Real, rows, width>(a, head_size, panel, acc);
     }
   }
@@ -216,7 +214,7 @@ void BackwardSteps(const DenseBackward<RealOf<Panel>>& job, const DensePart& par
     if (part.barrier != nullptr) part.barrier->wait();
   };
   Index slot_end = part.slot_begin;
-  for (Index step = job.plan.length[part.slot_begin] - 1; step >= 0; --step) {
+  for (Index step = std::min(job.plan.length[part.slot_begin], job.step_end) - 1; step >= job.step_begin; --step) {
     while (slot_end < part.slot_end && job.plan.length[slot_end] > step) ++slot_end;
     BackwardGates<Panel, Cell>(job, part, slot_end, step, units);
     wait();

@@ -151,11 +151,18 @@ struct DenseBackward {
   const Real* prev = nullptr;    // [cells, S, H]
   const Real* dy = nullptr;      // at dy_map
   RowMap dy_map;
-  Real* dstate = nullptr;    // [S, B, H] in slot order: gradient of the states after (then before) a step
-  Real* dwx = nullptr;       // [cells, G, H]
-  Real* drh = nullptr;       // [cells, G, H]; may be dwx itself where they are equal
-  Real* operand = nullptr;   // [cells, H] two-phase cells: what the second product multiplied, written anew
+  Real* dstate = nullptr;  // [S, B, H] in slot order: gradient of the states after (then before) a step
+  // Steps [step_begin, step_end), the last first, are a piece of the sequence; the rows of what it leaves follow each
+  // other step by step.
+  Index step_begin = 0, step_end = 0;
+  const Index* first_row = nullptr;  // [step_end - step_begin]: that of slot 0
+  Real* dwx = nullptr;               // [rows of the piece, gates_stride], each [G, H]
+  Real* drh = nullptr;               // likewise; may be dwx itself where they are equal
+  Index gates_stride = 0;
+  Real* operand = nullptr;   // [rows of the piece, H] two-phase cells: what the second product multiplied, written anew
   RoundedGradients rounded;  // instead of the last three, where panels are multiplied with rounded operands
+
+  Index row_of(Index slot, Index step) const { return first_row[step - step_begin] + slot; }
 };
 
 /// A part of a dense job: slots and unit blocks of one member of a team. Members that share slots share a barrier.
@@ -318,6 +325,38 @@ struct CellKernels {
   ScanBackwardKernels<Real, std::uint16_t> rounded_scan_backward;  // where rounded_gradients is not null
 };
 
+/// One matrix whose products with another are summed over rows: c [M, columns] += a^T b.
+template <class Real>
+struct TransposedFactor {
+  const Real* const* row = nullptr;  // [rows]
+  Index offset = 0, columns = 0;     // row k of b is row[k] + offset, [columns]
+  Real* c = nullptr;                 // row m belongs to column first + m of a
+  Index c_stride = 0, first = 0;
+};
+
+/// a^T b for up to two b, and the sums of a's columns.
+template <class Real>
+struct TransposedProduct {
+  Index rows = 0;           // K
+  const Real* a = nullptr;  // [rows, a_stride]
+  Index a_stride = 0;
+  TransposedFactor<Real> factors[2];   // those without columns are left out
+  Real* sums[2] = {nullptr, nullptr};  // [M] each, added to, or null
+};
+
+/// Rows that are summed at a time: so many, or a few less, are a good number to come at once.
+constexpr Index kTransposedRows = 256;
+
+/// c = a b, b packed.
+template <class Real>
+struct PanelProduct {
+  const Real* a = nullptr;  // [rows, a_stride]
+  Index a_stride = 0;
+  Index inner = 0, columns = 0;  // K, N
+  const Real* panels = nullptr;  // of pack_product_panels()
+  Real* const* c_row = nullptr;  // [rows], each [N]
+};
+
 /// Matrix products in a fixed order of summation (over k, or over k in interleaved lanes), the same for every row
 /// whatever the other rows are. Strides in elements; `a_row` and `a_col` allow either layout of a.
 template <class Real>
@@ -328,6 +367,13 @@ struct ProductKernels {
   /// c [M, N] = op(a) * b, b [K, N] row-major, op(a)[m][k] at a[m * a_row + k * a_col].
   void (*rows_times_columns)(Index begin, Index end, Index n, Index k, const Real* a, Index a_row, Index a_col,
                              const Real* b, Index b_stride, Real beta, Real* c, Index c_stride) = nullptr;
+  /// Adds to what columns [begin, end) of a belong to; scratch [transposed_scratch].
+  void (*add_transposed)(const TransposedProduct<Real>& job, Index begin, Index end, Real* scratch) = nullptr;
+  Index transposed_scratch = 0;
+  /// Panels of b [K, N] for rows_times_panels(), and their number of Reals; rows [begin, end) of the product.
+  std::size_t (*product_panels)(Index k, Index n) = nullptr;
+  void (*pack_product_panels)(Index k, Index n, const Real* b, Index b_stride, Real* packed) = nullptr;
+  void (*rows_times_panels)(const PanelProduct<Real>& job, Index begin, Index end) = nullptr;
 };
 
 /// Loops with exponentials, a row at a time.

@@ -3,7 +3,10 @@
 #define HWY_TARGET_INCLUDE "backend/cpu/product.cc"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdint>
+#include <cstring>
 #include <type_traits>
 
 #include "backend/cpu/isa.h"
@@ -19,12 +22,23 @@ namespace {
 
 #include "backend/cpu/target.inl"
 
+#include "backend/cpu/panel.inl"
+
 #include "backend/cpu/product.inl"
+
+#include "backend/cpu/transposed_product.inl"
+
+#include "backend/cpu/panel_product.inl"
 
 template <class Real>
 void Fill(ProductKernels<Real>& kernels) {
   kernels.rows_times_rows = &RowsTimesRows<Real>;
   kernels.rows_times_columns = &RowsTimesColumns<Real>;
+  kernels.add_transposed = &AddTransposed<Real>;
+  kernels.transposed_scratch = TransposedBlocks<Real>::scratch;
+  kernels.product_panels = &ProductPanels<Real>;
+  kernels.pack_product_panels = &PackProductPanels<Real>;
+  kernels.rows_times_panels = &RowsTimesPanels<Real>;
 }
 
 }  // namespace
