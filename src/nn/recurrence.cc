@@ -61,7 +61,7 @@ void Recurrence<Real>::forward(const Pass& pass, const Real* x, Real* y, Real* s
     const Index size = pass.batch.rows * state_size();
     Real* const kept = pass.arena->take<Real>(size);
     std::copy_n(state, size, kept);
-    tape = pass.arena->take<Real>(layer_.tape_size(pass.batch));
+    tape = pass.arena->take<Real>(layer_.tape_size(pass.batch, pass.execution));
     x_ = x, y_ = y, state_in_ = kept, tape_ = tape;
   } else if (pass.rows() == 1 && pass.batch.lengths == nullptr && pass.batch.reset == nullptr) {
     return layer_.step(x, y, state, outputs(), pass.execution.precision);

@@ -93,6 +93,7 @@ struct RecurrentTape<Real>::Content {
   SequenceView<Real> y;
   Index rows = 0, steps = 0, places = 0;
   bool filled = false;
+  bool rounded = false;      // what layers keep is bfloat16
   std::uint64_t passes = 0;  // seeds the next dropout mask
 };
 
@@ -274,6 +275,7 @@ void Recurrent<Real>::forward(const Batch& batch, SequenceView<const Real> x, Se
   content.steps = batch.steps;
   content.places = places(batch);
   content.filled = false;
+  content.rounded = impl.layers.front().rounds_tape(execution);
   ++content.passes;
 
   for (std::size_t l = 0; l < layers; ++l) {
@@ -285,7 +287,7 @@ void Recurrent<Real>::forward(const Batch& batch, SequenceView<const Real> x, Se
     for (std::size_t d = 0; d < directions; ++d) {
       const std::size_t i = l * directions + d;
       auto& half = content.halves[i];
-      if (tape != nullptr) half.saved.resize(impl.layers[i].tape_size(batch));
+      if (tape != nullptr) half.saved.resize(impl.layers[i].tape_size(batch, execution));
       impl.take_state(state_in, i, batch.rows, half.state);
       impl.state_out.resize(impl.state_values(batch.rows));
       SequenceView<Real> part = output;
@@ -320,6 +322,10 @@ void Recurrent<Real>::backward(const Batch& batch, SequenceView<const Real> x, S
   require(content.rows == batch.rows && content.steps == batch.steps && content.places == places(batch),
           "tape must hold a forward pass of this batch: it has {} rows of {} steps ({} in all), not {} of {} ({})",
           content.rows, content.steps, content.places, batch.rows, batch.steps, places(batch));
+  require(
+      content.rounded == impl.layers.front().rounds_tape(execution),
+      "tape must hold a forward pass in the precision of the backward pass, exact or not as it is: of {} it holds {}",
+      spec.cell, content.rounded ? "bfloat16" : "floats");
   const auto directions = static_cast<std::size_t>(spec.directions());
   const auto layers = static_cast<std::size_t>(spec.layers);
   const bool time_first = is_time_first(x);

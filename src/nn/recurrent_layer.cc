@@ -132,9 +132,17 @@ Index RecurrentLayer<Real>::states() const {
 }
 
 template <class Real>
-Index RecurrentLayer<Real>::tape_size(const Batch& batch) const {
-  impl_->op->prepare(batch, SequenceView<const Real>::batch_first(nullptr, batch.steps, impl_->spec.input_size), {});
+Index RecurrentLayer<Real>::tape_size(const Batch& batch, const Execution& execution) const {
+  impl_->follow(execution.precision, execution.exact);
+  impl_->op->prepare(batch, SequenceView<const Real>::batch_first(nullptr, batch.steps, impl_->spec.input_size),
+                     execution);
   return static_cast<Index>(impl_->op->tape_size());
+}
+
+template <class Real>
+bool RecurrentLayer<Real>::rounds_tape(const Execution& execution) const {
+  impl_->follow(execution.precision, execution.exact);
+  return impl_->op->rounds_tape();
 }
 
 template <class Real>

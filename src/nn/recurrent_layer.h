@@ -54,7 +54,9 @@ class RecurrentLayer {
   /// Number of states S; a row's state is S * H values, a batch's is [S, B, H].
   Index states() const;
   /// Reals that forward() saves for backward() on such a batch.
-  Index tape_size(const Batch& batch) const;
+  Index tape_size(const Batch& batch, const Execution& execution) const;
+  /// Whether they hold bfloat16, which backward() then expects.
+  bool rounds_tape(const Execution& execution) const;
 
   /// y [B, T, H] from x [B, T, I]. state_in / state_out [S, B, H] may be null (zeros / not wanted) or the same memory.
   /// `tape` [tape_size] or null for inference.

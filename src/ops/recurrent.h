@@ -83,6 +83,8 @@ class RecurrentOp {
 
   /// Numbers of Reals, for the batch that was prepared.
   std::size_t tape_size() const;
+  /// Whether a tape holds bfloat16: then a backward pass must be so too.
+  bool rounds_tape() const { return cell_.info.scan && rounds_gradients(); }
   std::size_t forward_workspace() const;
   std::size_t backward_workspace() const;
 
@@ -100,6 +102,9 @@ class RecurrentOp {
   struct ForwardSpace;
   struct PieceRows;
   struct BackwardSpace;
+  template <class Stored>
+  struct PieceSpace;
+
   Index G() const { return cell_.info.gates; }
   Index S() const { return cell_.info.states; }
   /// Dense cells: whether the input product is made step by step beside the recurrent one, instead of for a piece of
@@ -112,6 +117,8 @@ class RecurrentOp {
   Index rounded_step() const;
   /// Whether the backward pass multiplies in bfloat16.
   bool rounds_gradients() const { return kernels_.rounded_gradients != nullptr; }
+  /// Channels of all gates in a row of rounded gradients of a scan cell.
+  Index rounded_channels() const { return kernels_.rounded_gradients(G() * channel_vectors() * kernels_.lanes); }
   /// Where weight_ih for the gradient of x begins behind the transposed panels: panels, or in bfloat16 its rows.
   std::size_t input_gradient_offset() const { return kernels_.backward_panels(hidden_, heads_).size; }
   /// Where the panels of weight_ih begin behind the recurrent ones.
@@ -128,7 +135,9 @@ class RecurrentOp {
   void forward_dense(const ForwardArguments<Real>& call, const ForwardSpace& space);
   void forward_scan(const ForwardArguments<Real>& call, const ForwardSpace& space);
   void backward_dense(const BackwardArguments<Real>& call, BackwardSpace& space);
-  void backward_scan(const BackwardArguments<Real>& call, const BackwardSpace& space);
+  template <class Stored>
+  void backward_scan(const BackwardArguments<Real>& call, const BackwardSpace& space, const Stored* wx,
+                     const PieceSpace<Stored>& piece);
   void backward_pieces(const BackwardArguments<Real>& call, const cpu::DenseBackward<Real>& job, BackwardSpace& space);
   void list_rows(const cpu::DenseBackward<Real>& job, const cpu::RowMap& x, const cpu::RowMap& dx,
                  const BackwardArguments<Real>& call, BackwardSpace& space) const;
@@ -141,8 +150,12 @@ class RecurrentOp {
   void rounded_recurrent_gradients(const BackwardArguments<Real>& call, const BackwardSpace& space);
   template <class Visit>
   void for_recurrent_blocks(const Visit& visit) const;
-  cpu::ScanForward<Real> scan_from(const Real* wx) const;
-  void scan_piece(const cpu::ScanBackward<Real>& job, const BackwardSpace& space, const Member& member);
+  template <class Stored>
+  void gates_from(const Stored* wx, cpu::ChannelRows<const Stored>* gate) const;
+  template <class Stored>
+  void scan_piece(const cpu::ScanBackward<Real, Stored>& job, const BackwardSpace& space, const Member& member);
+  template <class Stored>
+  const cpu::ScanBackwardKernels<Real, Stored>& scan_backward_kernels() const;
 
   template <class Body>
   void run_dense(const cpu::PanelShape& shape, const Body& body) const;

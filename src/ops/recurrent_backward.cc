@@ -31,7 +31,11 @@ void RecurrentOp<Real>::backward(const BackwardArguments<Real>& call, Real* work
   const Index row_state = geometry_.rows() * hidden_;
   for (Index k = 0; k < S(); ++k) load_states(call.dstate_out, space.dstate + k * row_state, k);
   if (cell_.info.scan) {
-    backward_scan(call, space);
+    const Tape kept = tape(const_cast<Real*>(call.tape));
+    if constexpr (std::is_same_v<Real, float>) {
+      if (rounds_tape()) backward_scan(call, space, kept.rounded_wx, space.rounded_piece);
+    }
+    if (!rounds_tape()) backward_scan(call, space, kept.wx, space.piece);
   } else {
     backward_dense(call, space);
   }

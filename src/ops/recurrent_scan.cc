@@ -20,7 +20,11 @@ void RecurrentOp<Real>::forward_scan(const ForwardArguments<Real>& call, const F
   layer.x_map = geometry_.map(Geometry::input_map, call.x.row_stride, call.x.step_stride);
   layer.packed = call.weights.packed;
   layer.bias = call.weights.bias_ih;
-  layer.wx = call.tape != nullptr ? tape(call.tape).wx : nullptr;
+  if (call.tape != nullptr) {
+    const Tape kept = tape(call.tape);
+    layer.wx = kept.wx;
+    layer.rounded_wx = kept.rounded_wx;
+  }
   layer.y = {call.y.data, geometry_.map(Geometry::output_map, call.y.row_stride, call.y.step_stride), 1};
   layer.carry = space.last;
   layer.rounded = space.rounded.x;
@@ -45,19 +49,19 @@ void RecurrentOp<Real>::forward_scan(const ForwardArguments<Real>& call, const F
   store_states(space.last, call.state_out, 0);
 }
 
-/// The job that walks gates [cells, G, H] which are there already.
+/// Where gates [cells, G, H] are found.
 template <class Real>
-cpu::ScanForward<Real> RecurrentOp<Real>::scan_from(const Real* wx) const {
-  cpu::ScanForward<Real> job;
-  job.plan = geometry_.plan();
-  for (Index g = 0; g < G(); ++g) job.gate[g] = {wx + g * hidden_, job.plan.cells, G() * hidden_};
-  return job;
+template <class Stored>
+void RecurrentOp<Real>::gates_from(const Stored* wx, cpu::ChannelRows<const Stored>* gate) const {
+  for (Index g = 0; g < G(); ++g) gate[g] = {wx + g * hidden_, geometry_.plan().cells, G() * hidden_};
 }
 
 /// Gates are written, chunk by chunk, and then walked from each chunk's true carry.
 template <class Real>
 void RecurrentOp<Real>::forward_chunks(cpu::ScanLayer<Real>& layer, const ForwardSpace& space) const {
-  cpu::ScanForward<Real> job = scan_from(layer.wx);
+  cpu::ScanForward<Real> job;
+  job.plan = layer.plan;
+  gates_from<Real>(layer.wx, job.gate);
   job.y = layer.y;
   layer.y.data = nullptr;
   scan_in_chunks<Real>(
@@ -72,11 +76,23 @@ void RecurrentOp<Real>::forward_chunks(cpu::ScanLayer<Real>& layer, const Forwar
       [&](const cpu::ScanPart& part, Real* carry) { kernels_.scan_forward(job, part, carry); });
 }
 
+template <class Real>
+template <class Stored>
+const cpu::ScanBackwardKernels<Real, Stored>& RecurrentOp<Real>::scan_backward_kernels() const {
+  if constexpr (std::is_same_v<Stored, Real>) {
+    return kernels_.scan_backward;
+  } else {
+    return kernels_.rounded_scan_backward;
+  }
+}
+
 /// The gates' gradients of one piece, by a member of the team. A plan in chunks has a single span, whose chunks are
 /// summarised side by side before they are walked side by side.
 template <class Real>
-void RecurrentOp<Real>::scan_piece(const cpu::ScanBackward<Real>& job, const BackwardSpace& space,
+template <class Stored>
+void RecurrentOp<Real>::scan_piece(const cpu::ScanBackward<Real, Stored>& job, const BackwardSpace& space,
                                    const Member& member) {
+  const cpu::ScanBackwardKernels<Real, Stored>& kernels = scan_backward_kernels<Stored>();
   const Index blocks = channel_vectors();
   if (plan_.algorithm != Algorithm::scan) {
     const Index tasks = static_cast<Index>(pieces_.spans().size()) * blocks;
@@ -85,8 +101,8 @@ void RecurrentOp<Real>::scan_piece(const cpu::ScanBackward<Real>& job, const Bac
       const auto& span = pieces_.spans()[static_cast<std::size_t>(task / blocks)];
       const Index begin = task % blocks, end = std::min(blocks, begin + last - task);
       const Index channel_end = std::min(end * kernels_.lanes, hidden_);
-      kernels_.scan_backward(job, {span.slot, span.begin, span.end, begin * kernels_.lanes, channel_end},
-                             space.dstate + span.slot * hidden_);
+      kernels.walk(job, {span.slot, span.begin, span.end, begin * kernels_.lanes, channel_end},
+                   space.dstate + span.slot * hidden_);
       task += end - begin;
     }
     return;
@@ -99,7 +115,7 @@ void RecurrentOp<Real>::scan_piece(const cpu::ScanBackward<Real>& job, const Bac
   };
   const Index mine = chunks * member.thread / member.team, end = chunks * (member.thread + 1) / member.team;
   for (Index chunk = std::max<Index>(mine, 1); chunk < end; ++chunk) {
-    kernels_.scan_backward_summary(job, part_of(chunk), space.gains + chunk * hidden_, space.offsets + chunk * hidden_);
+    kernels.summary(job, part_of(chunk), space.gains + chunk * hidden_, space.offsets + chunk * hidden_);
   }
   member.wait();
   if (member.thread == 0) {
@@ -114,40 +130,48 @@ void RecurrentOp<Real>::scan_piece(const cpu::ScanBackward<Real>& job, const Bac
   }
   member.wait();
   for (Index chunk = mine; chunk < end; ++chunk) {
-    kernels_.scan_backward(job, part_of(chunk), space.offsets + chunk * hidden_);
+    kernels.walk(job, part_of(chunk), space.offsets + chunk * hidden_);
   }
   member.wait();
   if (member.thread == 0) std::copy_n(space.offsets, hidden_, space.dstate + span.slot * hidden_);
 }
 
+/// `wx` is what the forward pass kept of the gates.
 template <class Real>
-void RecurrentOp<Real>::backward_scan(const BackwardArguments<Real>& call, const BackwardSpace& space) {
+template <class Stored>
+void RecurrentOp<Real>::backward_scan(const BackwardArguments<Real>& call, const BackwardSpace& space, const Stored* wx,
+                                      const PieceSpace<Stored>& piece) {
+  const cpu::ScanBackwardKernels<Real, Stored>& kernels = scan_backward_kernels<Stored>();
   const cpu::RowPlan& rows = geometry_.plan();
   const Index capacity = piece_capacity();
   const Index vectors = G() * channel_vectors();
   pieces_.prepare(rows, capacity, plan_.algorithm != Algorithm::scan);
   load_states(call.state_in, space.state_in, 0);
 
-  cpu::ScanBackward<Real> job;
-  const cpu::ScanForward<Real> gates = scan_from(tape(const_cast<Real*>(call.tape)).wx);
+  cpu::ScanBackward<Real, Stored> job;
   job.plan = rows;
   job.hidden = hidden_;
-  std::copy(std::begin(gates.gate), std::end(gates.gate), job.gate);
+  gates_from(wx, job.gate);
   job.y = {call.y.data, geometry_.map(Geometry::output_map, call.y.row_stride, call.y.step_stride), 1};
   job.dy = {call.dy.data, geometry_.map(Geometry::gradient_map, call.dy.row_stride, call.dy.step_stride), 1};
   job.state_in = space.state_in;
+  // Elements from a cell of the piece to the next, and from a vector of channels to the next.
+  constexpr bool rounded = !std::is_same_v<Stored, Real>;
+  const Index cell_stride = rounded ? rounded_channels() : kernels_.lanes;
+  const Index vector_stride = rounded ? kernels_.lanes : capacity * kernels_.lanes;
   for (Index g = 0; g < G(); ++g) {
-    Real* dwx = space.dwx + g * channel_vectors() * capacity * kernels_.lanes;
-    job.dgate[g] = {{dwx, pieces_.map(), kernels_.lanes}, capacity * kernels_.lanes, true};
+    Stored* dwx = piece.dwx + g * channel_vectors() * vector_stride;
+    job.dgate[g] = {{dwx, pieces_.map(), cell_stride}, vector_stride, true};
   }
-  cpu::ScanGradient<Real> gradient;
+  if constexpr (rounded) std::fill_n(piece.dwx, capacity * cell_stride, Stored(0));  // for the padding's sake
+  cpu::ScanGradient<Real, Stored> gradient;
   gradient.capacity = capacity;
   gradient.input = input_;
   gradient.hidden = hidden_;
   gradient.gates = G();
   gradient.blocks = channel_vectors();
-  gradient.dwx = space.dwx;
-  gradient.x_packed = space.x_packed;
+  gradient.dwx = piece.dwx;
+  gradient.x_packed = piece.x_packed;
   gradient.weight_panels = call.weights.packed;
   gradient.x_row = pieces_.x_rows();
   gradient.dx_row = pieces_.dx_rows();
@@ -163,29 +187,38 @@ void RecurrentOp<Real>::backward_scan(const BackwardArguments<Real>& call, const
         gradient.cells = pieces_.cells();
       }
       member.wait();
-      const Index cells = gradient.cells;
-      if (cells == 0) return;
-      const Index begin = cells * member.thread / member.team, end = cells * (member.thread + 1) / member.team;
-      kernels_.pack_scan_input(gradient, begin, end);
+      cpu::ScanGradient<Real, Stored> mine = gradient;
+      if (mine.cells == 0) return;
+      mine.columns = piece.columns + member.thread * cpu::kColumns * cpu::column_stride(capacity);
+      // Two rows make a pair in bfloat16, which nobody may share.
+      const auto first_of = [&](int thread) {
+        return thread == member.team ? mine.cells : mine.cells * thread / member.team / 2 * 2;
+      };
+      const Index begin = first_of(member.thread), end = first_of(member.thread + 1);
+      kernels.pack_input(mine, begin, end);
       scan_piece(job, space, member);
       member.wait();
-      kernels_.scan_weight_gradient(gradient, vectors * member.thread / member.team,
-                                    vectors * (member.thread + 1) / member.team);
-      if (call.dx) kernels_.scan_input_gradient(gradient, begin, end);
+      kernels.weight_gradient(mine, vectors * member.thread / member.team, vectors * (member.thread + 1) / member.team);
+      if (call.dx) kernels.input_gradient(mine, begin, end);
       member.wait();
     }
   });
   if (call.dx) geometry_.clear_padding(call.dx, input_);
 }
 
-#define PENSTOCK_INSTANTIATE(Real)                                                                                  \
-  template void RecurrentOp<Real>::forward_scan(const ForwardArguments<Real>&, const ForwardSpace&);                \
-  template void RecurrentOp<Real>::forward_chunks(cpu::ScanLayer<Real>&, const ForwardSpace&) const;                \
-  template cpu::ScanForward<Real> RecurrentOp<Real>::scan_from(const Real*) const;                                  \
-  template void RecurrentOp<Real>::scan_piece(const cpu::ScanBackward<Real>&, const BackwardSpace&, const Member&); \
-  template void RecurrentOp<Real>::backward_scan(const BackwardArguments<Real>&, const BackwardSpace&);
+#define PENSTOCK_INSTANTIATE(Real)                                                                   \
+  template void RecurrentOp<Real>::forward_scan(const ForwardArguments<Real>&, const ForwardSpace&); \
+  template void RecurrentOp<Real>::forward_chunks(cpu::ScanLayer<Real>&, const ForwardSpace&) const;
 PENSTOCK_INSTANTIATE(float)
 PENSTOCK_INSTANTIATE(double)
+#undef PENSTOCK_INSTANTIATE
+
+#define PENSTOCK_INSTANTIATE(Real, Stored)                                                                            \
+  template void RecurrentOp<Real>::backward_scan(const BackwardArguments<Real>&, const BackwardSpace&, const Stored*, \
+                                                 const PieceSpace<Stored>&);
+PENSTOCK_INSTANTIATE(float, float)
+PENSTOCK_INSTANTIATE(float, std::uint16_t)
+PENSTOCK_INSTANTIATE(double, double)
 #undef PENSTOCK_INSTANTIATE
 
 }  // namespace penstock::ops

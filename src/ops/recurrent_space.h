@@ -43,10 +43,20 @@ class Carver {
 
 template <class Real>
 struct RecurrentOp<Real>::Tape {
-  Real* saved = nullptr;  // dense [cells, N, H]
-  Real* prev = nullptr;   // dense [cells, S, H]
-  Real* wx = nullptr;     // scan [cells, G, H], with the bias
+  Real* saved = nullptr;                // dense [cells, N, H]
+  Real* prev = nullptr;                 // dense [cells, S, H]
+  Real* wx = nullptr;                   // scan [cells, G, H], with the bias
+  std::uint16_t* rounded_wx = nullptr;  // instead of wx, where gradients are rounded
   std::size_t size = 0;
+};
+
+/// What the way back through a scan cell needs for one piece; layouts in scan_gradient.inl and scan_gradient_bf16.inl.
+template <class Real>
+template <class Stored>
+struct RecurrentOp<Real>::PieceSpace {
+  Stored* dwx = nullptr;
+  Stored* x_packed = nullptr;
+  Stored* columns = nullptr;  // [threads, kColumns, column_stride()], of bfloat16 only
 };
 
 template <class Real>
@@ -78,15 +88,16 @@ struct RecurrentOp<Real>::PieceRows {
 template <class Real>
 struct RecurrentOp<Real>::BackwardSpace {
   // Of one piece of the sequence.
-  Real* dwx = nullptr;       // [rows, gates_stride()]; scan: as scan_gradient.inl lays it out
-  Real* drh = nullptr;       // [rows, gates_stride()] or dwx
-  Real* operand = nullptr;   // [rows, H], two-phase cells
-  PieceRows rows;            // dense
-  Real* scratch = nullptr;   // [threads, transposed_scratch]
-  Real* dstate = nullptr;    // [S, B, H]
-  Real* state_in = nullptr;  // scan [B, H] in slot order
-  Real* x_packed = nullptr;  // scan: the input of one piece
-  Real* gains = nullptr;     // scan, in chunks [chunks of a piece, H]
+  Real* dwx = nullptr;                      // [rows, gates_stride()]
+  Real* drh = nullptr;                      // [rows, gates_stride()] or dwx
+  Real* operand = nullptr;                  // [rows, H], two-phase cells
+  PieceRows rows;                           // dense
+  PieceSpace<Real> piece;                   // scan
+  PieceSpace<std::uint16_t> rounded_piece;  // scan, instead, where gradients are rounded
+  Real* scratch = nullptr;                  // [threads, transposed_scratch]
+  Real* dstate = nullptr;                   // [S, B, H]
+  Real* state_in = nullptr;                 // scan [B, H] in slot order
+  Real* gains = nullptr;                    // scan, in chunks [chunks of a piece, H]
   Real* offsets = nullptr;
   cpu::RoundedGradients rounded;       // of all steps, instead of dwx, drh and operand
   Real* dx = nullptr;                  // [cells, I]

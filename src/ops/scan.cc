@@ -167,9 +167,10 @@ void Scan<Real>::backward(const Batch& batch, const Terms& terms, SequenceView<c
   job.dgate[1] = impl.sink(gradients.b, Impl::of_db, kernels.lanes);
   if (terms.factor) job.dgate[2] = impl.sink(gradients.factor, Impl::of_dfactor, kernels.lanes);
   impl.walk(
-      true, kernels.lanes, [&](const cpu::ScanPart& part, Real* carry) { kernels.scan_backward(job, part, carry); },
+      true, kernels.lanes,
+      [&](const cpu::ScanPart& part, Real* carry) { kernels.scan_backward.walk(job, part, carry); },
       [&](const cpu::ScanPart& part, Real* gain, Real* offset) {
-        kernels.scan_backward_summary(job, part, gain, offset);
+        kernels.scan_backward.summary(job, part, gain, offset);
       });
   impl.geometry.from_slots(impl.carry.data(), impl.channels, dh0);
   impl.geometry.clear_padding(gradients.a, impl.channels);

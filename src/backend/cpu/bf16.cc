@@ -17,15 +17,10 @@
 #include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
-// What AVX-512 multiplies in bfloat16 came after the instruction set that Highway calls so: chips are asked for it.
-#undef PENSTOCK_BF16_PRODUCTS
-#define PENSTOCK_BF16_PRODUCTS (HWY_TARGET == HWY_AVX3)
+#undef PENSTOCK_BF16_TILES
+#define PENSTOCK_BF16_TILES 0
+#include "backend/cpu/bf16_begin.inl"
 
-#if PENSTOCK_BF16_PRODUCTS
-HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",avx512bf16")
-#else
-HWY_BEFORE_NAMESPACE();
-#endif
 namespace penstock::cpu::HWY_NAMESPACE {
 namespace {
 

@@ -19,14 +19,10 @@
 #include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
-#undef PENSTOCK_BF16_PRODUCTS
-#define PENSTOCK_BF16_PRODUCTS (HWY_TARGET == HWY_AVX3)
+#undef PENSTOCK_BF16_TILES
+#define PENSTOCK_BF16_TILES 1
+#include "backend/cpu/bf16_begin.inl"
 
-#if PENSTOCK_BF16_PRODUCTS
-HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",avx512bf16,amx-tile,amx-bf16")
-#else
-HWY_BEFORE_NAMESPACE();
-#endif
 namespace penstock::cpu::HWY_NAMESPACE {
 
 #if PENSTOCK_BF16_PRODUCTS

@@ -144,7 +144,10 @@ CellKernels<Real> cell_kernels(int cell, Precision precision, bool exact) {
     } else {
       FillBf16(cell, precision, kernels);
     }
-    if (!exact && kernels.rounded_inputs != nullptr) FillBf16Backward(cell, tiles, kernels);
+    if (!exact && kernels.rounded_inputs != nullptr) {
+      FillBf16Backward(cell, tiles, kernels);
+      FillBf16ScanBackward(cell, tiles, kernels);
+    }
   } else {
     fail(ErrorCode::unsupported, "precision must be full for layers in double, not {}", to_string(precision));
   }

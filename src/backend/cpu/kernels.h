@@ -185,9 +185,9 @@ struct ChannelRows {
 
 /// Where a gradient of gates goes. Vectors of channels lie `vector_stride` apart, so that a step's channels need not be
 /// side by side; `padded` says that the last vector has room for all its lanes.
-template <class Real>
+template <class Stored>
 struct GateSink {
-  ChannelRows<Real> rows;
+  ChannelRows<Stored> rows;
   Index vector_stride = 0;
   bool padded = false;
 };
@@ -202,16 +202,17 @@ struct ScanForward {
   ChannelRows<Real> y;
 };
 
-/// Backward: a and b are formed from the gates again, so that only gates and y need keeping.
-template <class Real>
+/// Backward: a and b are formed from the gates again, so that only gates and y need keeping. Gates and their gradients
+/// are kept as `Stored`: Reals, or bfloat16.
+template <class Real, class Stored = Real>
 struct ScanBackward {
   RowPlan plan;
   Index hidden = 0;
-  ChannelRows<const Real> gate[kMostScanGates];
+  ChannelRows<const Stored> gate[kMostScanGates];
   ChannelRows<const Real> y;       // output of the forward pass
   const Real* state_in = nullptr;  // [B, H] in slot order
   ChannelRows<const Real> dy;
-  GateSink<Real> dgate[kMostScanGates];
+  GateSink<Stored> dgate[kMostScanGates];
 };
 
 /// Steps [begin, end) of one slot and channels [channel_begin, channel_end).
@@ -228,9 +229,10 @@ struct ScanLayer {
   Index input = 0, hidden = 0, gates = 0;  // I, H, G
   const Real* x = nullptr;                 // at x_map
   RowMap x_map;
-  const Real* packed = nullptr;  // panels of weight_ih, see scan_layer.inl
-  const Real* bias = nullptr;    // [G, H] or null
-  Real* wx = nullptr;            // [cells, G, H], W x + bias, or null
+  const Real* packed = nullptr;         // panels of weight_ih, see scan_layer.inl
+  const Real* bias = nullptr;           // [G, H] or null
+  Real* wx = nullptr;                   // [cells, G, H], W x + bias, or null
+  std::uint16_t* rounded_wx = nullptr;  // the same in bfloat16, where operands are rounded, or null
   ChannelRows<Real> y;
   Real* carry = nullptr;             // [B, H] in slot order: the state entering the part, then the one leaving it
   std::uint16_t* rounded = nullptr;  // [threads, kScanSites + kRoundedRows, rounded_inputs()], scratch, or null
@@ -247,13 +249,15 @@ struct ScanLayerPart {
   int thread = 0;  // whose scratch it may use
 };
 
-/// A piece of a scan layer's batch on its way back from the gates; layouts in scan_gradient.inl.
-template <class Real>
+/// A piece of a scan layer's batch on its way back from the gates; layouts in scan_gradient.inl, and of bfloat16 in
+/// scan_gradient_bf16.inl.
+template <class Real, class Stored = Real>
 struct ScanGradient {
   Index cells = 0, capacity = 0;                       // rows of the piece, and for how many there is room
   Index input = 0, hidden = 0, gates = 0, blocks = 0;  // I, H, G, ceil(H / lanes)
-  const Real* dwx = nullptr;
-  Real* x_packed = nullptr;
+  const Stored* dwx = nullptr;
+  Stored* x_packed = nullptr;
+  Stored* columns = nullptr;  // [kColumns, column_stride(capacity)], scratch of a thread, of bfloat16 only
   const Real* weight_panels = nullptr;
   const Real* const* x_row = nullptr;  // [cells], each [I]
   Real* const* dx_row = nullptr;       // [cells], each [I]
@@ -261,12 +265,32 @@ struct ScanGradient {
   Real* bias_gradient = nullptr;       // [G*H] or null
 };
 
+/// Channels whose gradients, turned around, wait for their product over the rows of a piece; and from one to the next,
+/// an odd number of the cache's lines, or they would all fall into the same places of it.
+constexpr Index kColumns = 32;
+constexpr Index column_stride(Index capacity) { return ((capacity + 31) / 32 | 1) * 32; }
+
 /// Shape of the recurrent panels of one cell on one instruction set.
 struct PanelShape {
   Index blocks = 0;  // unit blocks over all heads
   Index blocks_per_head = 0;
   Index units = 0;       // units in a block (the last one of a head may be partly padding)
   std::size_t size = 0;  // Reals
+};
+
+/// The way back through a scan cell whose gates, and the gradients of them, are kept as `Stored`. The summary is that
+/// of CellKernels::scan_forward_summary. Rows and vectors are those of a piece.
+template <class Real, class Stored = Real>
+struct ScanBackwardKernels {
+  using Job = ScanBackward<Real, Stored>;
+  using Piece = ScanGradient<Real, Stored>;
+  void (*walk)(const Job& job, const ScanPart& part, Real* carry) = nullptr;
+  void (*summary)(const Job& job, const ScanPart& part, Real* gain, Real* offset) = nullptr;
+  std::size_t (*panels)(Index gates, Index input, Index hidden) = nullptr;
+  void (*pack)(Index gates, Index input, Index hidden, const Real* weight_ih, Real* packed) = nullptr;
+  void (*pack_input)(const Piece& piece, Index begin, Index end) = nullptr;
+  void (*input_gradient)(const Piece& piece, Index begin, Index end) = nullptr;
+  void (*weight_gradient)(const Piece& piece, Index begin, Index end) = nullptr;
 };
 
 /// Entry points for one cell, all of one instruction set.
@@ -297,14 +321,8 @@ struct CellKernels {
   void (*scan_layer)(const ScanLayer<Real>& job, const ScanLayerPart& part) = nullptr;
   void (*scan_forward)(const ScanForward<Real>& job, const ScanPart& part, Real* carry) = nullptr;
   void (*scan_forward_summary)(const ScanForward<Real>& job, const ScanPart& part, Real* gain, Real* offset) = nullptr;
-  void (*scan_backward)(const ScanBackward<Real>& job, const ScanPart& part, Real* carry) = nullptr;
-  void (*scan_backward_summary)(const ScanBackward<Real>& job, const ScanPart& part, Real* gain,
-                                Real* offset) = nullptr;
-  std::size_t (*scan_gradient_panels)(Index gates, Index input, Index hidden) = nullptr;
-  void (*pack_scan_gradient)(Index gates, Index input, Index hidden, const Real* weight_ih, Real* packed) = nullptr;
-  void (*pack_scan_input)(const ScanGradient<Real>& job, Index begin, Index end) = nullptr;
-  void (*scan_input_gradient)(const ScanGradient<Real>& job, Index begin, Index end) = nullptr;
-  void (*scan_weight_gradient)(const ScanGradient<Real>& job, Index begin, Index end) = nullptr;
+  ScanBackwardKernels<Real> scan_backward;
+  ScanBackwardKernels<Real, std::uint16_t> rounded_scan_backward;  // where rounded_gradients is not null
 };
 
 /// One matrix whose products with another are summed over rows: c [M, columns] += a^T b.
@@ -379,8 +397,9 @@ void FillScan(int cell, CellKernels<double>& kernels);
 /// Instead of the others' forward passes: for AVX-512 BF16 and anything else, and for AMX.
 void FillBf16(int cell, Precision precision, CellKernels<float>& kernels);
 void FillBf16Tiles(int cell, CellKernels<float>& kernels);
-/// Instead of the others' backward passes, for chips with AVX-512 BF16 or AMX.
+/// Instead of the others' backward passes, for chips with AVX-512 BF16 or AMX: of dense and of scan cells.
 void FillBf16Backward(int cell, bool tiles, CellKernels<float>& kernels);
+void FillBf16ScanBackward(int cell, bool tiles, CellKernels<float>& kernels);
 void FillProducts(ProductKernels<float>& kernels);
 void FillProducts(ProductKernels<double>& kernels);
 void FillElements(ElementKernels<float>& kernels);

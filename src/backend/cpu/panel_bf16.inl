@@ -63,6 +63,13 @@ HWY_INLINE void StoreRounded(Simd v, std::uint16_t* rounded, Index count) {
   _mm256_mask_storeu_epi16(rounded, static_cast<__mmask16>((1u << count) - 1), bits);
 }
 
+HWY_INLINE void StoreStored(Simd v, std::uint16_t* rounded, Index count) { StoreRounded(v, rounded, count); }
+HWY_INLINE Simd LoadStored(const std::uint16_t* rounded, Index count) {
+  const auto there = static_cast<__mmask16>((1u << count) - 1);
+  const __m256i bits = count >= Simd::lanes ? _mm256_loadu_epi16(rounded) : _mm256_maskz_loadu_epi16(there, rounded);
+  return typename Simd::Raw{_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16))};
+}
+
 /// A row of inputs, filled up with zeros.
 HWY_INLINE void RoundRow(const float* x, Index count, Index padded, std::uint16_t* rounded) {
   for (Index i = 0; i < padded; i += Simd::lanes) {

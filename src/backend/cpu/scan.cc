@@ -40,18 +40,18 @@ void FillScans(CellKernels<Real>& kernels) {
   kernels.lanes = Lanes<Real>::lanes;
   kernels.scan_forward = &RunScanForward<Real, Cell>;
   kernels.scan_forward_summary = &RunScanForwardSummary<Real, Cell>;
-  kernels.scan_backward = &RunScanBackward<Real, Cell>;
-  kernels.scan_backward_summary = &RunScanBackwardSummary<Real, Cell>;
+  kernels.scan_backward.walk = &RunScanBackward<Real, Cell>;
+  kernels.scan_backward.summary = &RunScanBackwardSummary<Real, Cell>;
 }
 
 template <class Real, class Cell>
 void Fill(CellKernels<Real>& kernels) {
   FillScans<Real, Cell>(kernels);
-  kernels.scan_gradient_panels = &ScanGradientPanels<Real>;
-  kernels.pack_scan_gradient = &PackScanGradient<Real>;
-  kernels.pack_scan_input = &PackScanInput<Real>;
-  kernels.scan_input_gradient = &RunScanInputGradient<Real>;
-  kernels.scan_weight_gradient = &RunScanWeightGradient<Real>;
+  kernels.scan_backward.panels = &ScanGradientPanels<Real>;
+  kernels.scan_backward.pack = &PackScanGradient<Real>;
+  kernels.scan_backward.pack_input = &PackScanInput<Real>;
+  kernels.scan_backward.input_gradient = &RunScanInputGradient<Real>;
+  kernels.scan_backward.weight_gradient = &RunScanWeightGradient<Real>;
 }
 
 template <class Real>

@@ -2,16 +2,22 @@
 // step. Each part of a sequence is walked once, all its channels at a time, so that memory is touched in the order it
 // lies in; the carried row stays in the first-level cache.
 
+// Gates and their gradients are kept as Reals; panel_bf16.inl has the same for bfloat16.
+HWY_INLINE Simd LoadStored(const float* p, Index n) { return Lanes<float>::load(p, n); }
+HWY_INLINE double LoadStored(const double* p, Index n) { return Lanes<double>::load(p, n); }
+HWY_INLINE void StoreStored(Simd v, float* p, Index n) { Lanes<float>::store(v, p, n); }
+HWY_INLINE void StoreStored(double v, double* p, Index n) { Lanes<double>::store(v, p, n); }
+
 /// Gate values of one vector of channels; `rows` are the step's rows of gates.
-template <class Real, class Cell>
-HWY_INLINE void LoadGates(const Real* const (&rows)[Cell::gates], Index channel, Index count,
+template <class Real, class Cell, class Stored>
+HWY_INLINE void LoadGates(const Stored* const (&rows)[Cell::gates], Index channel, Index count,
                           typename Lanes<Real>::V (&gates)[Cell::gates]) {
-  for (int g = 0; g < Cell::gates; ++g) gates[g] = Lanes<Real>::load(rows[g] + channel, count);
+  for (int g = 0; g < Cell::gates; ++g) gates[g] = LoadStored(rows[g] + channel, count);
 }
 
-template <class Real, int gates>
-HWY_INLINE void GateRowsAt(const ChannelRows<const Real> (&gate)[kMostScanGates], Index row, Index t,
-                           const Real* (&rows)[gates]) {
+template <class Stored, int gates>
+HWY_INLINE void GateRowsAt(const ChannelRows<const Stored> (&gate)[kMostScanGates], Index row, Index t,
+                           const Stored* (&rows)[gates]) {
   for (int g = 0; g < gates; ++g) rows[g] = gate[g].at(row, t);
 }
 
@@ -75,31 +81,67 @@ void RunScanForwardSummary(const ScanForward<Real>& job, const ScanPart& part, R
 }
 
 /// The state entering a step, as the forward pass left it in its output.
-template <class Real>
-HWY_INLINE const Real* StateBefore(const ScanBackward<Real>& job, Index slot, Index step) {
+template <class Real, class Stored>
+HWY_INLINE const Real* StateBefore(const ScanBackward<Real, Stored>& job, Index slot, Index step) {
   const RowPlan& plan = job.plan;
   if (step == 0) return job.state_in + slot * job.hidden;
   return job.y.at(plan.row_of[slot], plan.time(slot, step - 1));
 }
 
+/// Asks for what a step will read, some steps before: processors that run ahead by themselves do so towards higher
+/// addresses rather than lower ones, and hardly across pages.
+template <class Real, class Stored, int gates>
+class StepsAhead {
+ public:
+  StepsAhead(const ScanBackward<Real, Stored>& job, const ScanPart& part)
+      : job_(job),
+        part_(part),
+        ahead_(std::max<Index>(1, kAheadBytes / sizeof(Real) / (part.channel_end - part.channel_begin))) {}
+
+  HWY_INLINE void set_step(Index step) {
+    const Index t = job_.plan.time(part_.slot, std::max<Index>(0, step - ahead_));
+    const Index row = job_.plan.row_of[part_.slot];
+    GateRowsAt(job_.gate, row, t, gates_);
+    dy_ = job_.dy.at(row, t);
+    y_ = job_.y.at(row, t);
+  }
+
+  HWY_INLINE void ask(Index channel) const {
+    for (int g = 0; g < gates; ++g) __builtin_prefetch(gates_[g] + channel);
+    __builtin_prefetch(dy_ + channel);
+    __builtin_prefetch(y_ + channel);
+  }
+
+ private:
+  static constexpr Index kAheadBytes = 4096;  // of a row; from 1 to 8 KB it makes no difference
+  const ScanBackward<Real, Stored>& job_;
+  const ScanPart& part_;
+  Index ahead_;
+  const Stored* gates_[gates];
+  const Real *dy_, *y_;
+};
+
 /// The carry is the gradient of the state that leaves the part; with it the steps are walked backwards:
 /// dh = dy + carry, da = dh h_{t-1}, db = dh, carry = a dh.
-template <class Real, class Cell>
-void RunScanBackward(const ScanBackward<Real>& job, const ScanPart& part, Real* carry) {
+template <class Real, class Cell, class Stored = Real>
+void RunScanBackward(const ScanBackward<Real, Stored>& job, const ScanPart& part, Real* carry) {
   using L = Lanes<Real>;
   using V = typename L::V;
   const RowPlan& plan = job.plan;
   const Index row = plan.row_of[part.slot];
+  StepsAhead<Real, Stored, Cell::gates> ahead(job, part);
   for (Index step = part.end - 1; step >= part.begin; --step) {
+    ahead.set_step(step);
     const Index t = plan.time(part.slot, step);
-    const Real* gates[Cell::gates];
+    const Stored* gates[Cell::gates];
     GateRowsAt(job.gate, row, t, gates);
     const bool clear = plan.resets(part.slot, step);
     const Real* dy = job.dy.at(row, t);
     const Real* before = StateBefore(job, part.slot, step);
-    Real* out[Cell::gates];
+    Stored* out[Cell::gates];
     for (int g = 0; g < Cell::gates; ++g) out[g] = job.dgate[g].rows.at(row, t);
     ForEachVector<Real>(part, [&](Index channel, Index count) HWY_ATTR {
+      ahead.ask(channel);
       V wx[Cell::gates], dwx[Cell::gates], a, b;
       LoadGates<Real, Cell>(gates, channel, count, wx);
       Cell::affine(wx, a, b);
@@ -107,16 +149,16 @@ void RunScanBackward(const ScanBackward<Real>& job, const ScanPart& part, Real* 
       const V previous = clear ? V(0) : L::load(before + channel, count);
       Cell::affine_backward(wx, dh * previous, dh, dwx);
       for (int g = 0; g < Cell::gates; ++g) {
-        const GateSink<Real>& sink = job.dgate[g];
-        L::store(dwx[g], out[g] + channel / L::lanes * sink.vector_stride, sink.padded ? L::lanes : count);
+        const GateSink<Stored>& sink = job.dgate[g];
+        StoreStored(dwx[g], out[g] + channel / L::lanes * sink.vector_stride, sink.padded ? L::lanes : count);
       }
       L::store(clear ? V(0) : a * dh, carry + channel, count);
     });
   }
 }
 
-template <class Real, class Cell>
-void RunScanBackwardSummary(const ScanBackward<Real>& job, const ScanPart& part, Real* gain, Real* offset) {
+template <class Real, class Cell, class Stored = Real>
+void RunScanBackwardSummary(const ScanBackward<Real, Stored>& job, const ScanPart& part, Real* gain, Real* offset) {
   using L = Lanes<Real>;
   using V = typename L::V;
   const RowPlan& plan = job.plan;
@@ -127,7 +169,7 @@ void RunScanBackwardSummary(const ScanBackward<Real>& job, const ScanPart& part,
   });
   for (Index step = part.end - 1; step >= part.begin; --step) {
     const Index t = plan.time(part.slot, step);
-    const Real* gates[Cell::gates];
+    const Stored* gates[Cell::gates];
     GateRowsAt(job.gate, row, t, gates);
     const Real* dy = job.dy.at(row, t);
     const bool clear = plan.resets(part.slot, step);

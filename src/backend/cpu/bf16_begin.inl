@@ -1,0 +1,13 @@
+// Opens the region of one instruction set for products in bfloat16: HWY_BEFORE_NAMESPACE() with what AVX-512 may be
+// extended by, which came after the set that Highway calls so, and chips are asked for it. PENSTOCK_BF16_TILES says
+// whether AMX belongs to it. HWY_AFTER_NAMESPACE() closes it.
+#undef PENSTOCK_BF16_PRODUCTS
+#define PENSTOCK_BF16_PRODUCTS (HWY_TARGET == HWY_AVX3)
+
+#if PENSTOCK_BF16_PRODUCTS && PENSTOCK_BF16_TILES
+HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",avx512bf16,amx-tile,amx-bf16")
+#elif PENSTOCK_BF16_PRODUCTS
+HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",avx512bf16")
+#else
+HWY_BEFORE_NAMESPACE();
+#endif

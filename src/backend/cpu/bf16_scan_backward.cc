@@ -1,0 +1,94 @@
+// The way back through scan cells in bfloat16, for AVX-512 with instructions for that, AMX or not.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backend/cpu/bf16_scan_backward.cc"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <concepts>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+#include <utility>
+
+#include "backend/cpu/isa.h"
+#include "backend/cpu/kernels.h"
+
+#include <hwy/foreach_target.h>  // must come before highway.h
+
+#include <hwy/cache_control.h>
+#include <hwy/highway.h>
+
+#undef PENSTOCK_BF16_TILES
+#define PENSTOCK_BF16_TILES 1
+#include "backend/cpu/bf16_begin.inl"
+
+namespace penstock::cpu::HWY_NAMESPACE {
+
+#if PENSTOCK_BF16_PRODUCTS
+
+namespace {
+
+#include "backend/cpu/target.inl"
+
+#include "backend/cpu/panel.inl"
+
+#include "backend/cpu/panel_bf16.inl"
+
+#include "backend/cpu/tiles.inl"
+
+#include "backend/cpu/scan.inl"
+
+#include "backend/cpu/scan_gradient_bf16.inl"
+
+template <class Panel, class Cell>
+void FillScanBackwardCell(CellKernels<float>& kernels) {
+  kernels.rounded_gradients = &PanelInputs<Panel>;
+  kernels.rounded_scan_backward = {&RunScanBackward<float, Cell, std::uint16_t>,
+                                   &RunScanBackwardSummary<float, Cell, std::uint16_t>,
+                                   &ScanGradientPanelsRounded<Panel>,
+                                   &PackScanGradientRounded<Panel>,
+                                   &PackScanInputRounded<Panel>,
+                                   &RunScanInputGradientRounded<Panel>,
+                                   &RunScanWeightGradientRounded<Panel>};
+}
+
+template <class Panel>
+void FillScanBackwardAs(int cell, CellKernels<float>& kernels) {
+  int index = 0;
+#define PENSTOCK_SKIP(Cell) ++index;
+#define PENSTOCK_FILL(Cell) \
+  if (index++ == cell) FillScanBackwardCell<Panel, Cell>(kernels);
+  PENSTOCK_DENSE_CELLS(PENSTOCK_SKIP)
+  PENSTOCK_SCAN_CELLS(PENSTOCK_FILL)
+#undef PENSTOCK_FILL
+#undef PENSTOCK_SKIP
+}
+
+}  // namespace
+
+void FillRoundedScanBackward(int cell, bool tiles, CellKernels<float>& kernels) {
+  if (tiles) return FillScanBackwardAs<Bf16Tile>(cell, kernels);
+  FillScanBackwardAs<Bf16Product>(cell, kernels);
+}
+
+#else
+
+void FillRoundedScanBackward(int, bool, CellKernels<float>&) {}  // never called: only AVX-512 multiplies bfloat16
+
+#endif
+
+}  // namespace penstock::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace penstock::cpu {
+
+HWY_EXPORT(FillRoundedScanBackward);
+
+void FillBf16ScanBackward(int cell, bool tiles, CellKernels<float>& kernels) {
+  HWY_DYNAMIC_DISPATCH(FillRoundedScanBackward)(cell, tiles, kernels);
+}
+
+}  // namespace penstock::cpu
+#endif  // HWY_ONCE
