@@ -176,9 +176,8 @@ bool measure(Run& run, Clock& clock, const std::optional<GpuScanPlan>& chosen, d
   const double ms = clock.median(work);
   const double error = run.error();
   const auto [registers, shared, local] = executable.kernel().resources();
-  const std::string form =
-      fmt::format("{} x {} threads, {} steps, {} values, {} tiles, {} blocks{}", plan.groups, plan.lanes, plan.steps,
-                  plan.vector, plan.depth, plan.blocks, plan.keep ? ", kept" : "");
+  const std::string form = fmt::format("{} x {} threads, {} steps, {} values, {} blocks{}", plan.groups, plan.lanes,
+                                       plan.steps, plan.vector, plan.blocks, plan.keep ? ", kept" : "");
   if (!(error < bound(run.c.storage))) {
     fmt::print("| {} {} {} {},{},{} | {} | wrong by {} |\n", run.c.rule, to_string(run.c.storage),
                run.c.backward ? "backward" : "forward", run.c.rows, run.c.steps, run.c.channels, form, error);
@@ -197,7 +196,7 @@ std::vector<GpuScanPlan> other_plans(const Case& c, const plan::GpuScanProblem& 
   const auto consider = [&](GpuScanPlan plan) {
     const int size = static_cast<int>(size_of(c.storage)), inputs = c.tensors() - (c.backward ? c.scan().gates : 1);
     const int values = plan.vector * plan.steps * (plan.keep ? 8 : inputs * size) / 4;  // registers
-    const Index ring = static_cast<Index>(plan.threads()) * plan.vector * plan.steps * plan.depth * inputs * size;
+    const Index ring = static_cast<Index>(plan.threads()) * plan.vector * plan.steps * inputs * size;
     if (c.channels % plan.vector != 0 || ring + 16 * 1024 > gpu.block_bytes / plan.blocks) return;
     if (values > 65536 / (plan.threads() * plan.blocks) - 56 || 4 * plan.blocks * ring < gpu.shared_bytes) return;
     plan.why = "a sweep";
@@ -211,16 +210,14 @@ std::vector<GpuScanPlan> other_plans(const Case& c, const plan::GpuScanProblem& 
     for (const int words : {1, 2}) {
       for (const int steps : {8, 12, 16, 24, 32}) {
         for (const int threads : {256, 512}) {
-          for (const int depth : {1, 2, 3}) {
-            for (const int blocks : {1, 2}) {
-              GpuScanPlan plan;
-              plan.lanes = lanes, plan.vector = static_cast<int>(4 / size_of(c.storage)) * words;
-              plan.groups = threads / lanes, plan.steps = steps, plan.depth = depth, plan.blocks = blocks;
-              if (threads * blocks > 512) continue;
-              consider(plan);
-              plan.keep = true;
-              if (c.rule != "terms" && !c.backward) consider(plan);
-            }
+          for (const int blocks : {1, 2}) {
+            GpuScanPlan plan;
+            plan.lanes = lanes, plan.vector = static_cast<int>(4 / size_of(c.storage)) * words;
+            plan.groups = threads / lanes, plan.steps = steps, plan.blocks = blocks;
+            if (threads * blocks > 512) continue;
+            consider(plan);
+            plan.keep = true;
+            if (c.rule != "terms" && !c.backward) consider(plan);
           }
         }
       }
