@@ -101,14 +101,6 @@ std::string choice_name(const Device& device, const ProductShape& shape) {
   return hash.digits();
 }
 
-/// What every cuBLASLt can do.
-ProductShape any_product() {
-  constexpr Index size = 16;
-  ProductShape shape{.storage = plan::Storage::bf16, .m = size, .n = size, .k = size};
-  shape.a_stride = shape.b_stride = shape.d_stride = size;
-  return shape;
-}
-
 }  // namespace
 
 const Blas& find_blas() {
@@ -119,8 +111,7 @@ const Blas& find_blas() {
 std::future<void> start_products(int ordinal) {
   const auto start = [ordinal] {
     try {
-      // Whatever it is asked first, cuBLASLt takes tens of milliseconds longer for.
-      if (driver_complaint().empty() && find_blas().complaint.empty()) Product(Device::get(ordinal), any_product());
+      if (driver_complaint().empty() && find_blas().complaint.empty()) handle_on(Device::get(ordinal));
     } catch (const Error&) {  // NOLINT(bugprone-empty-catch): whoever needs it meets the error again
     }
   };

@@ -6,8 +6,13 @@
 
 namespace penstock::cuda {
 
-/// Whether a product runs in kernels of our own: floats that keep their digits. All else is cuBLASLt's.
-constexpr bool in_own_kernels(const ProductShape& shape) { return shape.storage == plan::Storage::f32 && !shape.tf32; }
+/// Whether a product runs in kernels of our own: floats that keep their digits, up to the size from which cuBLASLt's
+/// plain multiplications were measured to be quicker (docs/results/gpu.md). All else is cuBLASLt's.
+constexpr bool in_own_kernels(const ProductShape& shape) {
+  constexpr double most = 1e10;  // multiplications
+  const double size = static_cast<double>(shape.m) * static_cast<double>(shape.n) * static_cast<double>(shape.k);
+  return shape.storage == plan::Storage::f32 && !shape.tf32 && size <= most;
+}
 
 /// A product by whoever does it best. Not safe for two calls at once.
 class MatrixProduct {
