@@ -31,14 +31,17 @@ shards() {
     "$(cat "$logs/$1".* | grep -c '^\[  FAILED  \].*ms)$' || true)" \
     "$(cat "$logs/$1".* | grep -c '^\[  SKIPPED \].*ms)$' || true)"
 }
-for program in test_backend_cuda_runtime test_backend_cuda_scan test_backend_cuda_layer test_nn_cuda_recurrent; do shards "$program"; done
+for program in test_backend_cuda_runtime test_backend_cuda_products test_backend_cuda_scan test_backend_cuda_layer \
+  test_nn_cuda_recurrent; do
+  shards "$program"
+done
 
 # Everything that differs between kernels once: a chain of several blocks, ragged rows, resets, layers, steps.
 scans='*Loop/3x257x33_*:*Loop/1x1009x65_f32:*Loop/packed_reverse_reset_*:*Loop/lengths_reset_bf16:*Loop/misaligned_f16'
 layers='*/small_*bf16:*/packed_reset_min*f32:*/reverse_lengths_minlstm_f16'
 if command -v compute-sanitizer >/dev/null; then
   for tool in memcheck racecheck synccheck; do
-    for part in "backend_cuda_scan --gtest_filter=$scans" "backend_cuda_layer --gtest_filter=$layers" \
+    for part in "backend_cuda_products --gtest_filter=*/forward_*:*/of_w*" "backend_cuda_scan --gtest_filter=$scans" "backend_cuda_layer --gtest_filter=$layers" \
       "nn_cuda_recurrent --gtest_filter=*both_ways*:*Pipeline*"; do
       # shellcheck disable=SC2086: two words on purpose
       compute-sanitizer --tool $tool --error-exitcode 1 ./test_${part} >"$logs/$tool" 2>&1 || {

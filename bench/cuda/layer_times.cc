@@ -1,7 +1,8 @@
 // Times of minGRU and minLSTM layers on a GPU, each checked in the same run:
 //   cuda_layer_times [CELL,STORAGE,B,T,I,H[,REGIME] ...]
 //                                         STORAGE: f32, bf16, f16, or tf32 (f32, with products in tf32)
-//   cuda_layer_times --products CASE...   the three products of a layer in each algorithm that cuBLASLt proposes
+//   cuda_layer_times --products CASE...   the three products of a layer in each algorithm that cuBLASLt proposes,
+//                                         and of floats in kernels of our own, by other plans than the chosen one too
 //   cuda_layer_times --fused CASE...      a layer in one launch, forward, in other shapes of blocks than the planned
 //   one cuda_layer_times --regimes            every regime, forward, over lengths: what the planner's estimates rest on
 // A wrong result prints no time, and the program exits with status 1.
@@ -274,6 +275,7 @@ bool sweep_fused(const Case& c, Stream& stream, Clock& clock) {
 /// Times of a product with the algorithms of the first ranks, and which of its parts it has.
 void time_product(const char* what, ProductShape shape, Stream& stream, Clock& clock) {
   constexpr int ranks = 6;
+  constexpr std::size_t most = 24;
   const auto room = [&](Index rows, Index stride, Storage storage) {
     Buffer buffer(stream, static_cast<std::size_t>(rows * stride * size_of(storage)));
     buffer.fill(0);
@@ -297,6 +299,18 @@ void time_product(const char* what, ProductShape shape, Stream& stream, Clock& c
     }
   }
   fmt::print("{} {} x {} x {}:{}\n", what, shape.m, shape.n, shape.k, times);
+  if (in_own_kernels(shape)) {
+    std::vector<plan::GpuProductPlan> plans = product_plans(problem_of(shape), stream.device().model());
+    if (plans.size() > most) plans.resize(most);
+    for (const plan::GpuProductPlan& plan : plans) {
+      const FloatProduct product(stream.device(), shape, plan);
+      const Buffer workspace(stream, product.workspace_bytes());
+      const double ms = clock.median([&] {
+        product.run(a.address(), b.address(), d.address(), vector.address(), workspace.address(), stream.handle());
+      });
+      fmt::print("  {:.4f} ms: {}\n", ms, plan.explain());
+    }
+  }
   std::fflush(stdout);
 }
 

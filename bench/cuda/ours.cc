@@ -50,12 +50,24 @@ class OnGpu : public Contender {
       : problem_(problem), stream_(Device::get(0)), clock_(stream_), storage_(storage_of(problem.test.dtype)) {}
 
   std::vector<double> sample(double seconds) override {
-    return clock_.sample(seconds, [&] { call(); });
+    return clock_.sample(seconds, [&] { run(dy_); });
+  }
+  Answers<float> check() override {
+    if (!training()) {
+      run(dy_);
+      return last();
+    }
+    run(on_gpu(problem_.masked_dy()));
+    Answers<float> answers = last();
+    add_gradients(answers);
+    return answers;
   }
 
  protected:
-  /// What is timed.
-  virtual void call() = 0;
+  /// What is timed: forward, and training backward from the gradients of the outputs.
+  virtual void run(const Buffer& dy) = 0;
+  /// Those of the last run's training by name, beside dx.
+  virtual void add_gradients(Answers<float>&) {}
 
   bool training() const { return problem_.test.pass == Pass::training; }
   const Shape& shape() const { return problem_.test.shape; }
@@ -92,6 +104,7 @@ class OnGpu : public Contender {
   Stream stream_;
   Clock clock_;
   Storage storage_;
+  Buffer dy_;  // training
 };
 
 CudaRecurrent make_stack(const Recurrent<float>& layer, CudaType type, CudaRegime regime) {
@@ -120,22 +133,6 @@ class GpuLayer : public OnGpu {
     workspace_ = room(stack_.workspace_bytes());
   }
 
-  Answers<float> check() override {
-    if (!training()) {
-      call();
-      return last();
-    }
-    run(on_gpu(problem_.masked_dy()));
-    Answers<float> answers = last();
-    for (const CudaRecurrent::Parameter& parameter : stack_.parameters()) {
-      Index count = 1;
-      for (const Index length : parameter.shape) count *= length;
-      answers.gradients.emplace_back(
-          parameter.name,
-          host(gradients_, static_cast<Index>(parameter.gradient_offset / sizeof(float)), count, Storage::f32));
-    }
-    return answers;
-  }
   Answers<float> last() override {
     Answers<float> answers{.y = rows_of(y_, shape().hidden), .dx = {}, .gradients = {}};
     if (training()) answers.dx = rows_of(dx_, shape().inputs);
@@ -143,11 +140,18 @@ class GpuLayer : public OnGpu {
   }
 
  private:
-  void call() override { run(dy_); }
-
-  void run(const Buffer& dy) {
+  void run(const Buffer& dy) override {
     stack_.forward(forward(), workspace_.address(), stream());
     if (training()) stack_.backward(backward(dy), workspace_.address(), stream());
+  }
+  void add_gradients(Answers<float>& answers) override {
+    for (const CudaRecurrent::Parameter& parameter : stack_.parameters()) {
+      Index count = 1;
+      for (const Index length : parameter.shape) count *= length;
+      answers.gradients.emplace_back(
+          parameter.name,
+          host(gradients_, static_cast<Index>(parameter.gradient_offset / sizeof(float)), count, Storage::f32));
+    }
   }
   CudaRecurrent::Forward forward() const {
     CudaRecurrent::Forward call;
@@ -170,7 +174,7 @@ class GpuLayer : public OnGpu {
 
   Recurrent<float> layer_;
   CudaRecurrent stack_;
-  Buffer weights_, x_, y_, gradients_, tape_, dy_, dx_, workspace_;
+  Buffer weights_, x_, y_, gradients_, tape_, dx_, workspace_;
 };
 
 /// A call for every step, sequences time first.
@@ -188,14 +192,10 @@ class GpuLoop : public OnGpu {
     stack_.prepare(step(shape().steps > 1 ? 1 : 0));  // no step is aligned worse than the second
   }
 
-  Answers<float> check() override {
-    call();
-    return last();
-  }
   Answers<float> last() override { return {.y = rows_of(y_, shape().hidden, true), .dx = {}, .gradients = {}}; }
 
  private:
-  void call() override {
+  void run(const Buffer&) override {
     state_.fill(0);
     for (Index t = 0; t < shape().steps; ++t) stack_.step(step(t), 0, stream());
   }
@@ -229,32 +229,23 @@ class GpuScan : public OnGpu {
     a_ = on_gpu(terms[0].values), b_ = on_gpu(terms[1].values);
     scan_.prepare(forward());
     if (training()) {
-      dh_ = on_gpu(problem.dy);
+      dy_ = on_gpu(problem.dy);
       da_ = room_for(positions() * shape().hidden), db_ = room_for(positions() * shape().hidden);
-      scan_.prepare(backward(dh_));
+      scan_.prepare(backward(dy_));
     }
     workspace_ = room(scan_.workspace_bytes());
   }
 
-  Answers<float> check() override {
-    if (!training()) {
-      call();
-      return last();
-    }
-    run(on_gpu(problem_.masked_dy()));
-    Answers<float> answers = last();
-    answers.gradients.emplace_back("a", rows_of(da_, shape().hidden));
-    answers.gradients.emplace_back("b", rows_of(db_, shape().hidden));
-    return answers;
-  }
   Answers<float> last() override { return {.y = rows_of(h_, shape().hidden), .dx = {}, .gradients = {}}; }
 
  private:
-  void call() override { run(dh_); }
-
-  void run(const Buffer& dh) {
+  void run(const Buffer& dh) override {
     scan_.forward(forward(), workspace_.address(), stream());
     if (training()) scan_.backward(backward(dh), workspace_.address(), stream());
+  }
+  void add_gradients(Answers<float>& answers) override {
+    answers.gradients.emplace_back("a", rows_of(da_, shape().hidden));
+    answers.gradients.emplace_back("b", rows_of(db_, shape().hidden));
   }
   CudaSequence channels(const Buffer& buffer) const { return view(buffer, shape().hidden); }
   CudaScan::Forward forward() const { return {batch(), {channels(a_), channels(b_), {}}, channels(h_)}; }
@@ -263,10 +254,11 @@ class GpuScan : public OnGpu {
   }
 
   CudaScan scan_;
-  Buffer a_, b_, h_, dh_, da_, db_, workspace_;
+  Buffer a_, b_, h_, da_, db_, workspace_;
 };
 
-/// Additions and multiplications a second of a large product.
+/// Additions and multiplications a second of a large product; of floats, a third of what tensor cores make of rounded
+/// ones, as each is made of three.
 double product_rate(const std::string& dtype) {
   static std::map<std::string, double> rates;
   if (const auto known = rates.find(dtype); known != rates.end()) return known->second;
@@ -276,6 +268,7 @@ double product_rate(const std::string& dtype) {
   const Storage storage = storage_of(dtype);
   ProductShape shape{.storage = storage, .result = storage, .m = n, .n = n, .k = n};
   shape.b_transposed = true;
+  shape.tf32 = storage == Storage::f32;
   shape.a_stride = shape.b_stride = shape.d_stride = n;
   const Product product(stream.device(), shape);
   const auto bytes = static_cast<std::size_t>(n * n * size_of(storage));
@@ -283,7 +276,7 @@ double product_rate(const std::string& dtype) {
   a.fill(0), b.fill(0);
   const double ms = clock.median(
       [&] { product.run(a.address(), b.address(), d.address(), 0, workspace.address(), stream.handle()); });
-  return rates[dtype] = 2.0 * n * n * n / (ms * 1e-3);
+  return rates[dtype] = 2.0 * n * n * n / (ms * 1e-3) / (shape.tf32 ? 3 : 1);
 }
 
 /// Bytes a second, read and written together, of a copy.

@@ -6,7 +6,7 @@
 //   RULE:
 //                                        terms (the default), mingru or minlstm
 //   cuda_scan_times --first                 what the first call of a process costs, and the host's share of later ones
-//   cuda_scan_times --first-layer           the same of a layer, which needs cuBLASLt
+//   cuda_scan_times --first-layer [STORAGE] the same of a layer, which needs cuBLASLt unless it is of floats
 //
 // --sweep times other shapes of blocks than the planned one as well.
 
@@ -176,9 +176,8 @@ bool measure(Run& run, Clock& clock, const std::optional<GpuScanPlan>& chosen, d
   const double ms = clock.median(work);
   const double error = run.error();
   const auto [registers, shared, local] = executable.kernel().resources();
-  const std::string form =
-      fmt::format("{} x {} threads, {} steps, {} values, {} tiles, {} blocks{}", plan.groups, plan.lanes, plan.steps,
-                  plan.vector, plan.depth, plan.blocks, plan.keep ? ", kept" : "");
+  const std::string form = fmt::format("{} x {} threads, {} steps, {} values, {} blocks{}", plan.groups, plan.lanes,
+                                       plan.steps, plan.vector, plan.blocks, plan.keep ? ", kept" : "");
   if (!(error < bound(run.c.storage))) {
     fmt::print("| {} {} {} {},{},{} | {} | wrong by {} |\n", run.c.rule, to_string(run.c.storage),
                run.c.backward ? "backward" : "forward", run.c.rows, run.c.steps, run.c.channels, form, error);
@@ -197,7 +196,7 @@ std::vector<GpuScanPlan> other_plans(const Case& c, const plan::GpuScanProblem& 
   const auto consider = [&](GpuScanPlan plan) {
     const int size = static_cast<int>(size_of(c.storage)), inputs = c.tensors() - (c.backward ? c.scan().gates : 1);
     const int values = plan.vector * plan.steps * (plan.keep ? 8 : inputs * size) / 4;  // registers
-    const Index ring = static_cast<Index>(plan.threads()) * plan.vector * plan.steps * plan.depth * inputs * size;
+    const Index ring = static_cast<Index>(plan.threads()) * plan.vector * plan.steps * inputs * size;
     if (c.channels % plan.vector != 0 || ring + 16 * 1024 > gpu.block_bytes / plan.blocks) return;
     if (values > 65536 / (plan.threads() * plan.blocks) - 56 || 4 * plan.blocks * ring < gpu.shared_bytes) return;
     plan.why = "a sweep";
@@ -211,22 +210,27 @@ std::vector<GpuScanPlan> other_plans(const Case& c, const plan::GpuScanProblem& 
     for (const int words : {1, 2}) {
       for (const int steps : {8, 12, 16, 24, 32}) {
         for (const int threads : {256, 512}) {
-          for (const int depth : {1, 2, 3}) {
-            for (const int blocks : {1, 2}) {
-              GpuScanPlan plan;
-              plan.lanes = lanes, plan.vector = static_cast<int>(4 / size_of(c.storage)) * words;
-              plan.groups = threads / lanes, plan.steps = steps, plan.depth = depth, plan.blocks = blocks;
-              if (threads * blocks > 512) continue;
-              consider(plan);
-              plan.keep = true;
-              if (c.rule != "terms" && !c.backward) consider(plan);
-            }
+          for (const int blocks : {1, 2}) {
+            GpuScanPlan plan;
+            plan.lanes = lanes, plan.vector = static_cast<int>(4 / size_of(c.storage)) * words;
+            plan.groups = threads / lanes, plan.steps = steps, plan.blocks = blocks;
+            if (threads * blocks > 512) continue;
+            consider(plan);
+            plan.keep = true;
+            if (c.rule != "terms" && !c.backward) consider(plan);
           }
         }
       }
     }
   }
   return plans;
+}
+
+Storage parse_storage(const std::string& text) {
+  for (const Storage storage : {Storage::f32, Storage::bf16, Storage::f16}) {
+    if (text == to_string(storage)) return storage;
+  }
+  throw Error(ErrorCode::invalid_argument, "STORAGE must be f32, bf16 or f16, not '" + text + "'");
 }
 
 Case parse(const std::string& text) {
@@ -238,9 +242,7 @@ Case parse(const std::string& text) {
   }
   Case c{.backward = std::string(direction) == "backward", .rows = rows, .steps = steps, .channels = channels};
   c.rule = rule;
-  for (const Storage s : {Storage::f32, Storage::bf16, Storage::f16}) {
-    if (storage == std::string(to_string(s))) c.storage = s;
-  }
+  c.storage = parse_storage(storage);
   return c;
 }
 
@@ -249,54 +251,65 @@ constexpr const char* kCases[] = {"f32,forward,8,16384,1024",   "f32,backward,8,
                                   "f16,forward,16,16384,1024",  "f32,forward,1,4194304,256",
                                   "f32,forward,64,4096,500",    "bf16,forward,1,1048576,512"};
 
-/// The same of a layer, which needs cuBLASLt as well.
-int first_layer(Stream& stream, std::chrono::steady_clock::time_point start, double driver_started, double context) {
-  const auto since_start = [&] {
-    return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-  };
+/// What a process pays, milestone after milestone.
+struct Milestones {
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point start = Clock::now(), last = start;
+  std::string text;
+
+  static double since(Clock::time_point then) {
+    return std::chrono::duration<double, std::milli>(Clock::now() - then).count();
+  }
+  void pass(const char* what) {
+    text += fmt::format("{} {:.0f} ms, ", what, since(last));
+    last = Clock::now();
+  }
+};
+
+/// The first result of a layer of halves, whose products are cuBLASLt's, or of floats.
+int first_layer(Stream& stream, Milestones& milestones, Storage storage) {
   constexpr Index rows = 8, steps = 512, inputs = 256, hidden = 256, positions = rows * steps;
-  const LayerSpec spec{.input = inputs, .hidden = hidden, .bias = false, .regime = plan::Regime::scan};
-  Buffer x(stream, positions * inputs * 2), weight(stream, 2 * hidden * inputs * 2),
-      gates(stream, positions * 2 * hidden * 2), y(stream, positions * hidden * 2);
+  const Index size = size_of(storage);
+  const LayerSpec spec{
+      .input = inputs, .hidden = hidden, .storage = storage, .bias = false, .regime = plan::Regime::scan};
+  const auto room = [&](Index count) { return Buffer(stream, static_cast<std::size_t>(count * size)); };
+  Buffer x = room(positions * inputs), weight = room(2 * hidden * inputs), gates = room(positions * 2 * hidden),
+         y = room(positions * hidden);
   x.fill(0), weight.fill(0);
   LayerForward call;
   call.batch.rows = rows, call.batch.steps = steps;
   call.x = {x.address(), steps * inputs, inputs}, call.y = {y.address(), steps * hidden, hidden};
   call.weights.weight = weight.address(), call.gates = gates.address();
-  find_blas();
-  const double opened = since_start();
-  const Product any(stream.device(), {.m = 128, .n = 128, .k = 128, .a_stride = 128, .b_stride = 128, .d_stride = 128});
-  const double first_product = since_start();
+  if (storage != Storage::f32) {
+    find_blas();
+    milestones.pass("waiting for cuBLASLt to be open");
+    start_products(0).wait();
+    milestones.pass("and for its handle");
+  }
   const LayerForwardExecutable executable(stream.device(), spec, call);
-  const double prepared = since_start();
+  milestones.pass("preparing the layer");
   Buffer workspace(stream, executable.workspace_bytes());
   workspace.fill(0);
   executable.run(call, workspace.address(), stream.handle());
   stream.synchronize();
-  fmt::print(
-      "driver {:.0f} ms, then its context {:.0f} ms, waiting for cuBLASLt to be open {:.0f} ms, for its handle and a "
-      "first "
-      "choice {:.0f} ms, preparing the layer {:.0f} ms, first run {:.0f} ms: first result of a layer after {:.0f} ms\n",
-      driver_started, context - driver_started, opened - context, first_product - opened, prepared - first_product,
-      since_start() - prepared, since_start());
+  milestones.pass("first run");
+  fmt::print("{}first result of a layer in {} after {:.0f} ms\n", milestones.text, to_string(storage),
+             Milestones::since(milestones.start));
   return 0;
 }
 
 /// Prints what a process pays before its first result, and what a call costs the host afterwards.
-int first_call(bool with_layer) {
-  using Clock = std::chrono::steady_clock;
-  const auto since = [](Clock::time_point start) {
-    return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-  };
-  const Clock::time_point start = Clock::now();
+int first_call(std::optional<Storage> layer) {
+  using Clock = Milestones::Clock;
+  Milestones milestones;
   std::future<void> products;
-  if (with_layer) products = start_products(0);
+  if (layer && *layer != Storage::f32) products = start_products(0);
   driver();
-  const double driver_started = since(start);
+  milestones.pass("driver");
   Device& device = Device::get(0);
   Stream stream(device);
-  const double context = since(start);
-  if (with_layer) return first_layer(stream, start, driver_started, context);
+  milestones.pass("its context");
+  if (layer) return first_layer(stream, milestones, *layer);
   const Case c{.rows = 8, .steps = 64, .channels = 64};
   const auto bytes = static_cast<std::size_t>(c.bytes());
   const std::vector<float> ones(static_cast<std::size_t>(c.elements()), 1.0f);
@@ -314,23 +327,20 @@ int first_call(bool with_layer) {
   workspace.fill(0);
   executable.run(call, workspace.address(), stream.handle());
   stream.synchronize();
-  const double all = since(start);
+  const double all = Milestones::since(milestones.start);
   constexpr int calls = 1000;  // as many as fit the driver's queue without waiting
   double best = 1e9;
   for (int repeat = 0; repeat < 5; ++repeat) {
     const Clock::time_point begin = Clock::now();
     for (int i = 0; i < calls; ++i) executable.run(call, workspace.address(), stream.handle());
-    best = std::min(best, since(begin) * 1e3 / calls);
+    best = std::min(best, Milestones::since(begin) * 1e3 / calls);
     stream.synchronize();
   }
   std::vector<float> out(ones.size());
   y.download(out.data(), bytes);
   const float last = out.back();  // a sum of as many ones as there are steps
-  fmt::print(
-      "driver {:.0f} ms, then its context {:.0f} ms; first result after {:.0f} ms; a call costs the host {:.2f} us; "
-      "last "
-      "value {}\n",
-      driver_started, context - driver_started, all, best, last);
+  fmt::print("{}first result after {:.0f} ms; a call costs the host {:.2f} us; last value {}\n", milestones.text, all,
+             best, last);
   return last == static_cast<float>(c.steps) ? 0 : 1;
 }
 
@@ -364,8 +374,8 @@ int main(int argc, char** argv) {
   if (sweep) cases.erase(cases.begin());
   if (cases.empty()) cases.assign(std::begin(kCases), std::end(kCases));
   try {
-    if (cases.front() == "--first") return first_call(false);
-    if (cases.front() == "--first-layer") return first_call(true);
+    if (cases.front() == "--first") return first_call(std::nullopt);
+    if (cases.front() == "--first-layer") return first_call(cases.size() > 1 ? parse_storage(cases[1]) : Storage::bf16);
     return run(cases, sweep);
   } catch (const Error& error) {
     fmt::print(stderr, "cuda_scan_times: {}\n", error.what());

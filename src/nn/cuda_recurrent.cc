@@ -73,8 +73,14 @@ struct CudaRecurrent::Impl {
   Layout weights, gradients;
   Index prepared_places = 0;  // of the largest batch, steps included
 
+  /// cuBLASLt, unless all products are floats in kernels of our own.
+  static std::future<void> start_products(const CudaRecurrentSpec& of) {
+    if (of.type == CudaType::f32 && !of.tf32) return {};
+    return cuda::start_products(of.device);
+  }
+
   explicit Impl(const CudaRecurrentSpec& of)
-      : spec(of), products(cuda::start_products(of.device)), device(&cuda::Device::get(of.device)) {
+      : spec(of), products(start_products(of)), device(&cuda::Device::get(of.device)) {
     for (Index layer = 0; layer < spec.layers.layers; ++layer) {
       for (Index direction = 0; direction < spec.layers.directions(); ++direction) add_part(layer, direction);
     }

@@ -11,10 +11,10 @@
 namespace penstock::plan {
 namespace {
 
-constexpr Index kPassedBytes = 16;  // of one channel of one chunk: a state and a gain, with their tags
+constexpr Index kWindowWords = 512;  // that a block reads when it looks back, one or two of each thread
+constexpr Index kPassedBytes = 16;   // of one channel of one chunk: a state and a gain, with their tags
 constexpr Index kHeaderBytes = 256;
 constexpr Index kMaxTiles = std::numeric_limits<std::int32_t>::max();
-constexpr Index kWindowWords = 1024;  // that a block reads when it looks back, a few of each thread
 constexpr int kNewerArchitecture = 100;
 constexpr Index kReservedBytes = 1024;  // of shared memory, which the system keeps for each block
 
@@ -53,16 +53,11 @@ constexpr int inputs_of(const GpuScanProblem& problem) {
 constexpr std::array<std::pair<Regime, std::string_view>, 4> kRegimes = {
     {{Regime::automatic, "automatic"}, {Regime::direct, "direct"}, {Regime::fused, "fused"}, {Regime::scan, "scan"}}};
 
-int window_of(const GpuScanPlan& plan) {
-  return static_cast<int>(std::clamp<Index>(kWindowWords / plan.tile_channels(), 8, 32));
-}
-
-/// The ring of values; then gain and offset of every group and the carry, twice; the window's three numbers; the epoch
-/// and the tickets.
+/// The values of a tile; then gain and offset of every group and the carry, twice; the window's three numbers; the
+/// chunk's effect; the epoch and the tickets.
 Index shared_bytes(const GpuScanPlan& plan, const GpuScanProblem& problem) {
-  const Index ring = static_cast<Index>(plan.depth) * inputs_of(problem) * plan.steps * plan.threads() * plan.vector *
-                     size_of(problem.storage);
-  return ring + 4 * (plan.tile_channels() * (2 * (2 * plan.groups + 1) + 3 * window_of(plan)) + plan.depth + 3);
+  const Index values = inputs_of(problem) * plan.steps * plan.threads() * plan.vector * size_of(problem.storage);
+  return values + 4 * (plan.tile_channels() * (2 * (2 * plan.groups + 1) + 3 * plan.window + 2) + 3);
 }
 
 /// Up to this many steps a thread is done with a walk sooner than blocks are with looking back.
@@ -91,7 +86,6 @@ GpuScanPlan plan_direct(const GpuScanProblem& problem, std::string why) {
   plan.vector = fitting_vector(problem, 4 / size_of(problem.storage));
   share_threads(plan, problem, kDirectThreads);
   plan.steps = kDirectAhead;
-  plan.depth = 1;
   plan.blocks = kDirectBlocks;
   plan.piece = size_of(problem.storage);  // there are no copies
   plan.window = 1;
@@ -148,11 +142,9 @@ std::string GpuScanPlan::explain() const {
   }
   return fmt::format(
       "scan with look-back over {} tiles, {} steps x {} channels, in {} blocks of {} threads ({} x {}), {} value{} an "
-      "access, "
-      "{} "
-      "tiles under way in {} KB of shared memory, {} block{} a multiprocessor: {}",
-      tiles, chunk(), tile_channels(), grid, threads(), groups, lanes, vector, vector == 1 ? "" : "s", depth,
-      shared / 1024, blocks, blocks == 1 ? "" : "s", why);
+      "access, {} KB of shared memory, {} block{} a multiprocessor: {}",
+      tiles, chunk(), tile_channels(), grid, threads(), groups, lanes, vector, vector == 1 ? "" : "s", shared / 1024,
+      blocks, blocks == 1 ? "" : "s", why);
 }
 
 GpuScanPlan complete(GpuScanPlan plan, const GpuScanProblem& problem, const GpuModel& gpu) {
@@ -162,7 +154,7 @@ GpuScanPlan complete(GpuScanPlan plan, const GpuScanProblem& problem, const GpuM
           "rows x steps x channels must fit {} tiles of {} steps x {} channels; {} x {} x {} needs more", kMaxTiles,
           plan.chunk(), plan.tile_channels(), problem.rows, problem.steps, problem.channels);
   plan.tiles = rows_and_channels * chunks;
-  plan.window = window_of(plan);
+  plan.window = static_cast<int>(std::clamp<Index>(kWindowWords / plan.tile_channels(), 8, 16));
   const Index size = size_of(problem.storage);
   plan.piece = 16;
   while (problem.alignment % plan.piece != 0 || problem.channels * size % plan.piece != 0 ||
@@ -195,7 +187,7 @@ GpuScanPlan plan_gpu_scan(const GpuScanProblem& problem, const GpuModel& gpu) {
   plan.vector = fitting_vector(problem, shape.access_bytes / size_of(problem.storage));
   plan.steps = shape.steps;
   plan.keep = shape.keep;
-  plan.depth = plan.blocks = 1;
+  plan.blocks = 1;
   share_threads(plan, problem, shape.threads);
   // As measured on one chip: others have less shared memory, or a compiler that needs more registers. Multiples of 4,
   // as copies are up to four times as wide as what a thread reads of a step.

@@ -75,7 +75,6 @@ struct GpuScanPlan {
   int lanes = 32;     ///< Threads side by side over channels.
   int groups = 8;     ///< Of such threads.
   int steps = 16;     ///< Steps of one thread.
-  int depth = 3;      ///< Tiles whose values a block holds or awaits.
   int piece = 4;      ///< Bytes of one copy to shared memory.
   bool keep = false;  ///< A block keeps a and b of its tile, as floats, instead of making them twice.
   int window = 16;    ///< Chunks that a block looks back over at once.

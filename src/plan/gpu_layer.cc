@@ -102,7 +102,7 @@ std::optional<GpuScanPlan> fused_candidate(const GpuLayerProblem& problem, const
   GpuScanPlan plan;
   plan.regime = Regime::fused;
   plan.vector = vector, plan.lanes = lanes, plan.groups = groups, plan.steps = kFusedSteps;
-  plan.depth = plan.window = plan.blocks = 1;
+  plan.window = plan.blocks = 1;
   plan.tiles = plan.grid = problem.scan.rows * plan.channel_tiles(problem.scan.channels);
   plan.shared = fused_shared_bytes(plan, problem);
   if (plan.threads() > kMaxFusedThreads || fused_registers(plan, problem) > gpu.registers) return std::nullopt;

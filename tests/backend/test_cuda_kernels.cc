@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <regex>
 
+#include "backend/cuda/float_product.h"
 #include "backend/cuda/fused.h"
 #include "backend/cuda/nvrtc.h"
 #include "backend/cuda/scan.h"
@@ -167,6 +168,32 @@ TEST_P(EveryChip, LayersInOneLaunchFit) {
     const plan::GpuScanPlan plan = plan_gpu_layer(problem, chip(GetParam()));
     expect_sound(fused_source(rule, problem, plan, common_alignment(16, {input * size})), GetParam(), plan.threads());
   }
+}
+
+TEST_P(EveryChip, ProductsOfFloatsFit) {
+  struct Sizes {
+    Index m, n, k;
+    bool a_transposed, b_transposed;
+    Beside beside;
+    int alignment;
+  };
+  const std::vector<Sizes> list = {
+      {64'000, 200, 100, false, true, Beside::add_bias, 16},    {64'000, 100, 200, false, false, Beside::nothing, 16},
+      {200, 100, 64'000, true, false, Beside::sum_columns, 16}, {4096, 3072, 1024, false, true, Beside::add_bias, 16},
+      {77, 33, 1001, true, false, Beside::sum_columns, 4},      {1001, 7, 35, false, true, Beside::nothing, 4}};
+  for (const Sizes& sizes : list) {
+    ProductShape shape{.beside = sizes.beside};
+    shape.m = sizes.m, shape.n = sizes.n, shape.k = sizes.k;
+    shape.a_transposed = sizes.a_transposed, shape.b_transposed = sizes.b_transposed;
+    shape.a_stride = sizes.a_transposed ? sizes.m : sizes.k;
+    shape.b_stride = sizes.b_transposed ? sizes.k : sizes.n;
+    shape.d_stride = sizes.n;
+    shape.a_alignment = shape.b_alignment = shape.d_alignment = sizes.alignment;
+    const plan::GpuProductPlan plan = plan_gpu_product(problem_of(shape), chip(GetParam()));
+    expect_sound(float_product_source(shape, plan), GetParam(), plan.threads() * plan.blocks);
+  }
+  const Report sums = report_of(compile_kernel(sum_slabs_source(), GetParam()).log);
+  EXPECT_EQ(sums.spills, 0);
 }
 
 TEST_P(EveryChip, StepsFit) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "plan/gpu_layer.h"
+#include "plan/gpu_product.h"
 #include "support/expect_error.h"
 
 namespace penstock::plan {
@@ -142,6 +143,50 @@ TEST(GpuLayer, FusedBlocksFitTheChip) {
       }
     }
   }
+}
+
+TEST(GpuProduct, PlansCoverTheProductAndFitTheChip) {
+  for (const Index m : {1, 33, 200, 64'000}) {
+    for (const Index n : {1, 100, 513}) {
+      for (const Index k : {1, 100, 65'537}) {
+        for (const bool a_transposed : {false, true}) {
+          GpuProductProblem problem{.m = m, .n = n, .k = k, .a_transposed = a_transposed};
+          problem.b_transposed = !a_transposed;
+          const GpuProductPlan plan = plan_gpu_product(problem, h200());
+          EXPECT_GE(plan.grid_m(m) * plan.tile_m(), m);
+          EXPECT_GE(plan.grid_n(n) * plan.tile_n(), n);
+          EXPECT_GE(plan.slabs * plan.slab, k);
+          EXPECT_LT((plan.slabs - 1) * plan.slab, k) << "no slab is empty";
+          EXPECT_EQ(plan.slab % GpuProductPlan::step, 0);
+          EXPECT_LE(plan.shared, h200().block_bytes);
+          EXPECT_LE(plan.threads(), 256);
+        }
+      }
+    }
+  }
+}
+
+TEST(GpuProduct, LongSumsOfSmallResultsAreCut) {
+  GpuProductProblem problem{.m = 200, .n = 100, .k = 64'000, .a_transposed = true};
+  const GpuProductPlan plan = plan_gpu_product(problem, h200());
+  EXPECT_GT(plan.slabs, 16);
+  EXPECT_THAT(plan.explain(), HasSubstr("floats on tensor cores: tiles of "));
+  EXPECT_THAT(plan.explain(), HasSubstr("estimated at"));
+  problem.one_slab = true;
+  EXPECT_EQ(plan_gpu_product(problem, h200()).slabs, 1);
+  EXPECT_EQ(plan_gpu_product({.m = 64'000, .n = 200, .k = 100}, h200()).slabs, 1);
+}
+
+TEST(GpuProduct, OtherPlansComeBestFirst) {
+  const GpuProductProblem problem{.m = 64'000, .n = 100, .k = 200};
+  const std::vector<GpuProductPlan> plans = product_plans(problem, h200());
+  ASSERT_GT(plans.size(), 20u);
+  EXPECT_EQ(plans.front().why, plan_gpu_product(problem, h200()).why);
+}
+
+TEST(GpuProduct, SizesAreChecked) {
+  test::expect_error(ErrorCode::invalid_argument, "a product must have sizes of at least 1, not 3 x 0 x 5",
+                     [] { plan_gpu_product({.m = 3, .n = 0, .k = 5}, h200()); });
 }
 
 }  // namespace

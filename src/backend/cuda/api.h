@@ -167,6 +167,8 @@ static_assert(sizeof(PoolProperties) == 88, "laid out as the driver expects it")
   X(preference_set, cublasLtMatmulPreferenceSetAttribute, (BlasPreference, int, const void*, std::size_t))            \
   X(choose, cublasLtMatmulAlgoGetHeuristic, (BlasHandle, BlasProduct, BlasLayout, BlasLayout, BlasLayout, BlasLayout, \
                                              BlasPreference, int, BlasChoice*, int*))                                 \
+  X(check_choice, cublasLtMatmulAlgoCheck, (BlasHandle, BlasProduct, BlasLayout, BlasLayout, BlasLayout, BlasLayout,  \
+                                            const BlasAlgorithm*, BlasChoice*))                                       \
   X(multiply, cublasLtMatmul, (BlasHandle, BlasProduct, const void*, const void*, BlasLayout, const void*, BlasLayout,\
                                const void*, const void*, BlasLayout, void*, BlasLayout, const BlasAlgorithm*, void*,  \
                                std::size_t, StreamHandle))

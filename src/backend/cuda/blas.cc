@@ -1,11 +1,13 @@
 #include "backend/cuda/blas.h"
 
+#include <cstring>
 #include <map>
 #include <mutex>
 #include <system_error>
 #include <utility>
 #include <vector>
 
+#include "backend/cuda/disk_cache.h"
 #include "backend/cuda/driver.h"
 #include "backend/cuda/library.h"
 #include "base/check.h"
@@ -28,6 +30,7 @@ Blas load_blas_version(const std::string& file) {
   const auto version = reinterpret_cast<std::size_t (*)()>(library.symbol("cublasLtGetVersion"));
   if (version == nullptr || !found.complaint.empty()) return found;
   const std::size_t number = version();  // 130101, or 12 08 04 as 120804
+  found.build = fmt::format("{}", number);
   found.version = fmt::format("{}.{}", number / 10000, number / 100 % 100);
   found.origin = library.origin();
   return found;
@@ -83,6 +86,21 @@ BlasLayout layout_of(plan::Storage storage, Index rows, Index columns, Index str
   return layout;
 }
 
+/// Name under which the choice for a product is kept: it is good for one version of cuBLASLt on one kind of GPU.
+std::string choice_name(const Device& device, const ProductShape& shape) {
+  const plan::GpuModel& gpu = device.model();
+  ContentHash hash;
+  hash.add("cuBLASLt's choice");
+  hash.add(find_blas().build);
+  hash.add(fmt::format("{} {} {}", gpu.name, gpu.architecture(), gpu.multiprocessors));
+  hash.add(fmt::format("{} {} {} {} {} {} {}", to_string(shape.storage), to_string(shape.result), shape.m, shape.n,
+                       shape.k, shape.a_transposed, shape.b_transposed));
+  hash.add(fmt::format("{} {} {} {} {}", shape.a_stride, shape.b_stride, shape.d_stride, static_cast<int>(shape.beside),
+                       shape.tf32));
+  hash.add(fmt::format("{} {} {}", shape.a_alignment, shape.b_alignment, shape.d_alignment));
+  return hash.digits();
+}
+
 }  // namespace
 
 const Blas& find_blas() {
@@ -119,6 +137,22 @@ Product::Product(Device& device, const ProductShape& shape, int rank) : Product(
   blas_ = handle_on(device);
   require(shape.m >= 1 && shape.n >= 1 && shape.k >= 1, "a product must have sizes of at least 1, not {} x {} x {}",
           shape.m, shape.n, shape.k);
+  describe(shape);
+  device.make_current();
+  if (rank > 0) {
+    choice_ = choose(shape, rank);
+    return;
+  }
+  const std::string name = choice_name(device, shape);
+  if (const std::optional<BlasChoice> kept = recall(name)) {
+    choice_ = *kept;
+    return;
+  }
+  choice_ = choose(shape, 0);
+  DiskCache::of_process().put(name, {reinterpret_cast<const char*>(&choice_.algorithm), sizeof choice_.algorithm});
+}
+
+void Product::describe(const ProductShape& shape) {
   const BlasApi& api = blas();
   const bool tf32 = shape.tf32 && shape.storage == plan::Storage::f32;
   check_blas(api.product_create(&product_, tf32 ? blas_compute_tf32 : blas_compute_f32, blas_f32), "a product");
@@ -138,6 +172,10 @@ Product::Product(Device& device, const ProductShape& shape, int rank) : Product(
   b_ = layout_of(shape.storage, shape.b_transposed ? shape.n : shape.k, shape.b_transposed ? shape.k : shape.n,
                  shape.b_stride);
   d_ = layout_of(shape.result, shape.m, shape.n, shape.d_stride);
+}
+
+BlasChoice Product::choose(const ProductShape& shape, int rank) const {
+  const BlasApi& api = blas();
   BlasPreference preference = nullptr;
   check_blas(api.preference_create(&preference), "choosing an algorithm");
   api.preference_set(preference, blas_max_workspace, &kMaxWorkspace, sizeof kMaxWorkspace);
@@ -149,16 +187,29 @@ Product::Product(Device& device, const ProductShape& shape, int rank) : Product(
   align(blas_alignment_b, a_alignment_);
   align(blas_alignment_c, d_alignment_);
   align(blas_alignment_d, d_alignment_);
-  device.make_current();
   int found = 0;
   std::vector<BlasChoice> choices(static_cast<std::size_t>(rank) + 1);
   const Result result =
       api.choose(blas_, product_, b_, a_, d_, d_, preference, static_cast<int>(choices.size()), choices.data(), &found);
-  choice_ = choices.back();
   api.preference_destroy(preference);
   check_blas(
       result == result_success && found <= rank ? Result{blas_not_supported} : result,
       fmt::format("a product of {} x {} x {} in {}", shape.m, shape.n, shape.k, to_string(shape.storage)).c_str());
+  return choices.back();
+}
+
+std::optional<BlasChoice> Product::recall(const std::string& name) const {
+  const std::optional<std::string> kept = DiskCache::of_process().get(name);
+  BlasAlgorithm algorithm;
+  if (!kept || kept->size() != sizeof algorithm) return std::nullopt;
+  std::memcpy(&algorithm, kept->data(), sizeof algorithm);
+  BlasChoice choice;
+  const Result result = blas().check_choice(blas_, product_, b_, a_, d_, d_, &algorithm, &choice);
+  if (result != result_success || choice.state != result_success || choice.workspace_bytes > kMaxWorkspace) {
+    return std::nullopt;
+  }
+  choice.algorithm = algorithm;
+  return choice;
 }
 
 Product::~Product() {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <future>
+#include <optional>
 #include <string>
 
 #include "backend/cuda/api.h"
@@ -14,6 +15,7 @@ struct Blas {
   BlasApi api;
   std::string origin;     ///< Path of the library; empty if there is none.
   std::string version;    ///< "13.1"
+  std::string build;      ///< "130101"
   std::string complaint;  ///< Why there is none.
 };
 
@@ -49,7 +51,8 @@ struct ProductShape {
 /// Whether cuBLASLt can do it; sums beside products of halves, for instance, need sizes that are multiples of 8.
 bool can_multiply(Device& device, const ProductShape& shape);
 
-/// A product that cuBLASLt has chosen an algorithm for. Not safe for two calls at once.
+/// A product that cuBLASLt has chosen an algorithm for. Its choice takes tens of milliseconds and is kept beside the
+/// compiled kernels. Not safe for two calls at once.
 class Product {
  public:
   Product() = default;
@@ -66,6 +69,12 @@ class Product {
            StreamHandle stream, bool add = false) const;
 
  private:
+  void describe(const ProductShape& shape);
+  /// The algorithm of that rank.
+  BlasChoice choose(const ProductShape& shape, int rank) const;
+  /// The algorithm of an earlier choice, if cuBLASLt finds it fit.
+  std::optional<BlasChoice> recall(const std::string& name) const;
+
   Device* device_ = nullptr;
   BlasHandle blas_ = nullptr;
   BlasProduct product_ = nullptr;

@@ -110,6 +110,11 @@ DiskCache DiskCache::from_environment() {
   return {base.empty() ? "" : base + "/penstock", limit_from_environment()};
 }
 
+const DiskCache& DiskCache::of_process() {
+  static const DiskCache cache = from_environment();
+  return cache;
+}
+
 std::string DiskCache::path_of(const std::string& name) const { return fmt::format("{}/{}{}", folder_, name, kSuffix); }
 
 std::optional<std::string> DiskCache::get(const std::string& name) const {

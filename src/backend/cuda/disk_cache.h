@@ -24,9 +24,9 @@ class ContentHash {
   State* state_;
 };
 
-/// A folder of compiled kernels, shared by any number of processes. Files appear whole or not at all; one that is
-/// damaged is found out by its checksum and compiled again. Nothing here ever throws: a cache that cannot be read or
-/// written is a warning.
+/// A folder of compiled kernels and of cuBLASLt's choices, shared by any number of processes. Files appear whole or not
+/// at all; one that is damaged is found out by its checksum and made again. Nothing here ever throws: a cache that
+/// cannot be read or written is a warning.
 class DiskCache {
  public:
   /// An empty folder name: no cache. The oldest entries go once all together exceed `limit` bytes.
@@ -34,6 +34,8 @@ class DiskCache {
 
   /// PENSTOCK_CACHE_DIR (empty: no cache), else penstock/ in XDG_CACHE_HOME or ~/.cache; PENSTOCK_CACHE_MB, else 256.
   static DiskCache from_environment();
+  /// That one, as it was when it was first asked for.
+  static const DiskCache& of_process();
 
   const std::string& folder() const { return folder_; }
 

@@ -65,7 +65,7 @@ void dump(const KernelSource& source, const std::string& name, const std::string
 }
 
 std::string cubin_for(Device& device, const KernelSource& source) {
-  static const DiskCache cache = DiskCache::from_environment();
+  const DiskCache& cache = DiskCache::of_process();
   const int architecture = device.model().architecture();
   const std::string name = cache_name(source, architecture);
   if (auto cached = cache.get(name)) {

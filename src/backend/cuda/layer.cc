@@ -188,7 +188,7 @@ LayerForwardExecutable::LayerForwardExecutable(Device& device, const LayerSpec& 
     return;
   }
   scan_.emplace(device, scan_of(call, spec, rule_), plan);
-  product_ = Product(device, forward_product(call, spec, rule_));
+  product_ = MatrixProduct(device, forward_product(call, spec, rule_));
   places_ = one_after_the_other(parts());
 }
 
@@ -218,10 +218,12 @@ namespace {
 
 /// Of halves whose rows do not begin at multiples of 16 bytes, products with sums of columns beside them were measured
 /// to take some sixty times as long as others.
-bool rows_are_aligned(const ProductShape& shape) {
+bool sums_well(Device& device, const ProductShape& shape) {
+  if (in_own_kernels(shape)) return true;
   constexpr Index wide = 16;
   const Index size = plan::size_of(shape.storage);
-  return size == 4 || (shape.a_stride * size % wide == 0 && shape.b_stride * size % wide == 0);
+  const bool aligned = shape.a_stride * size % wide == 0 && shape.b_stride * size % wide == 0;
+  return (size == 4 || aligned) && can_multiply(device, shape);
 }
 
 }  // namespace
@@ -233,15 +235,15 @@ LayerBackwardExecutable::LayerBackwardExecutable(Device& device, const LayerSpec
       positions_(positions_of(call.batch, call.x, spec.input)),
       wants_dx_(call.dx.data != 0) {
   ProductShape weights = weight_product(call, spec, rule_);
-  if (spec.bias && (!rows_are_aligned(weights) || !can_multiply(device, weights))) {
+  if (spec.bias && !sums_well(device, weights)) {
     weights.beside = Beside::nothing;
     ColumnSums sums{.storage = spec.storage, .result = spec.gradients, .rows = weights.k, .columns = weights.m};
     sums.alignment =
         common_alignment(256, {static_cast<std::int64_t>(call.dgates), weights.m * plan::size_of(spec.storage)});
     bias_sums_.emplace(device, sums);
   }
-  weight_product_ = Product(device, weights);
-  if (wants_dx_) input_product_ = Product(device, input_product(call, spec, rule_));
+  weight_product_ = MatrixProduct(device, weights);
+  if (wants_dx_) input_product_ = MatrixProduct(device, input_product(call, spec, rule_));
   places_ = one_after_the_other(parts());
 }
 

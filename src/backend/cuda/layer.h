@@ -3,8 +3,8 @@
 #include <optional>
 #include <string>
 
-#include "backend/cuda/blas.h"
 #include "backend/cuda/fused.h"
+#include "backend/cuda/matrix_product.h"
 #include "backend/cuda/scan.h"
 #include "backend/cuda/sum_columns.h"
 
@@ -116,7 +116,7 @@ class LayerForwardExecutable {
   ScanRule rule_;
   std::optional<FusedExecutable> fused_;  // or
   std::optional<ScanExecutable> scan_;    // and product_
-  Product product_;
+  MatrixProduct product_;
   Positions positions_;
   WorkspacePlaces places_;
 };
@@ -136,7 +136,7 @@ class LayerBackwardExecutable {
   LayerSpec spec_;
   ScanRule rule_;
   ScanExecutable scan_;
-  Product weight_product_, input_product_;
+  MatrixProduct weight_product_, input_product_;
   std::optional<SumColumnsExecutable> bias_sums_;  // where the product does not make them
   Positions positions_;
   bool wants_dx_;

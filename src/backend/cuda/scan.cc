@@ -150,7 +150,6 @@ KernelSource scan_source(const ScanRule& rule, const plan::GpuScanProblem& probl
                       {"constexpr int kLanes", constant(plan.lanes)},
                       {"constexpr int kGroups", constant(plan.groups)},
                       {"constexpr int kSteps", constant(plan.steps)},
-                      {"constexpr int kDepth", constant(plan.depth)},
                       {"constexpr int kPiece", constant(plan.piece)},
                       {"constexpr int kWindow", constant(plan.window)},
                       {"constexpr int kBlocks", constant(plan.blocks)},

@@ -23,16 +23,15 @@ PENSTOCK_DEVICE void StoreTagged(unsigned long long* p, float value, unsigned ta
   asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(p), "l"(word) : "memory");
 }
 
-constexpr int kTickets = kDepth + 2;
-
 /// What the threads of a block tell each other.
 struct ScanShared {
   Stretches stretches[2];
   float window_gain[kWindow][kTileChannels];
   float window_value[kWindow][kTileChannels];
   unsigned window_tag[kWindow][kTileChannels];
+  Effect whole[kTileChannels];  // of the chunk
   unsigned epoch;
-  unsigned ticket[kTickets];
+  unsigned ticket[2];
 };
 
 /// The chunks of one row and one tile of channels. Tags count launches: 2 epoch + 1 marks what a chunk does to a state
@@ -62,6 +61,7 @@ struct WindowPart {
   static constexpr int places = (kWindow * kTileChannels + kThreads - 1) / kThreads;
   Tagged state[places], gain[places];
 
+  /// Tag 0: nothing that can be used yet.
   __device__ __forceinline__ void load(const Chain& chain, unsigned epoch_tag) {
 #pragma unroll
     for (int n = 0; n < places; ++n) {
@@ -76,19 +76,35 @@ struct WindowPart {
         gain[n] = LoadTagged(chain.gain_at(which, channel));
         state[n] = LoadTagged(chain.state_at(which, channel));
       }
+      const bool half = state[n].tag == epoch_tag + 1 && gain[n].tag != epoch_tag + 1;
+      if (half || state[n].tag - epoch_tag - 1 > 1u) state[n].tag = 0;
     }
   }
 
-  /// Shows it to the others. Tag 0: nothing that can be used yet.
-  __device__ __forceinline__ void show(ScanShared& shared, unsigned epoch_tag) const {
+  /// Loads again what had nothing to tell until all have.
+  __device__ __forceinline__ void wait(const Chain& chain, unsigned epoch_tag) {
+#pragma unroll
+    for (int n = 0; n < places; ++n) {
+      const int place = threadIdx.x + n * kThreads, channel = place % kTileChannels;
+      const int which = chain.chunk - 1 - place / kTileChannels;
+      while (state[n].tag == 0) {
+        gain[n] = LoadTagged(chain.gain_at(which, channel));
+        state[n] = LoadTagged(chain.state_at(which, channel));
+        const bool half = state[n].tag == epoch_tag + 1 && gain[n].tag != epoch_tag + 1;
+        if (half || state[n].tag - epoch_tag - 1 > 1u) state[n].tag = 0;
+      }
+    }
+  }
+
+  /// Shows it to the others.
+  __device__ __forceinline__ void show(ScanShared& shared) const {
 #pragma unroll
     for (int n = 0; n < places; ++n) {
       const int place = threadIdx.x + n * kThreads;
       if (place >= kWindow * kTileChannels) continue;
-      const bool half = state[n].tag == epoch_tag + 1 && gain[n].tag != epoch_tag + 1;
       shared.window_gain[place / kTileChannels][place % kTileChannels] = gain[n].value;
       shared.window_value[place / kTileChannels][place % kTileChannels] = state[n].value;
-      shared.window_tag[place / kTileChannels][place % kTileChannels] = half ? 0 : state[n].tag;
+      shared.window_tag[place / kTileChannels][place % kTileChannels] = state[n].tag;
     }
   }
 };
@@ -106,47 +122,42 @@ PENSTOCK_DEVICE bool FoldWindow(const ScanShared& shared, int channel, unsigned 
   return true;
 }
 
-/// Every thread of the block calls this once it has written its stretch; `first` is what threads below kTileChannels saw
-/// of the chunk before, at their channel. Leaves the state that enters the chunk in stretches.carry, for all to see.
-/// Calls between() once, behind the first look at the window, if there is one: what is asked for after it does not
-/// delay it.
+/// Every thread of the block calls this once it has written its stretch and met the others at a barrier; `first` is what
+/// threads below kTileChannels saw of the chunk before, at their channel, and `ready` whether all of them saw its state.
+/// Leaves the state that enters the chunk in stretches.carry, for all to see. Calls between() once, behind the first
+/// look at the window, if there is one: what is asked for after it does not delay it.
 template <class Between>
-PENSTOCK_DEVICE void PassOn(ScanShared& shared, Stretches& stretches, const Chain& chain, Tagged first, bool last,
-                            const Between& between) {
-  __syncthreads();
+PENSTOCK_DEVICE void PassOn(ScanShared& shared, Stretches& stretches, const Chain& chain, Tagged first, bool ready,
+                            bool last, const Between& between) {
   const int thread = threadIdx.x;
   const bool owner = thread < kTileChannels;
   const unsigned epoch_tag = 2 * shared.epoch;
-  float gain = 1.0f, offset = 0.0f, state = first.value;
+  float state = first.value;
   bool known = true;
   if (owner) {
-#pragma unroll 4
-    for (int group = 0; group < kGroups; ++group) {
-      offset = Through(stretches.gain[group][thread], stretches.offset[group][thread], offset);
-      gain *= stretches.gain[group][thread];
-    }
+    // Kept where it takes no registers.
+    const Effect whole = shared.whole[thread] = stretches.effect(kGroups, thread);
     known = chain.knows(first, epoch_tag);
     if (!known && !last) {
-      StoreTagged(chain.gain_at(chain.chunk, thread), gain, epoch_tag + 1);
-      StoreTagged(chain.state_at(chain.chunk, thread), offset, epoch_tag + 1);
+      StoreTagged(chain.gain_at(chain.chunk, thread), whole.gain, epoch_tag + 1);
+      StoreTagged(chain.state_at(chain.chunk, thread), whole.offset, epoch_tag + 1);
     }
   }
-  bool published = false, looked = false;
-  for (;;) {
-    if (owner && known && !published) {
-      published = true;
-      stretches.carry[thread] = state;
-      if (!last) {
-        StoreTagged(chain.state_at(chain.chunk, thread), Through(gain, offset, state), epoch_tag + 2);
-      }
+  if (!ready) {
+    for (bool looked = false;; looked = true) {
+      WindowPart part;
+      part.load(chain, epoch_tag);
+      if (!looked) between();
+      part.wait(chain, epoch_tag);
+      part.show(shared);
+      __syncthreads();
+      if (owner && !known) known = FoldWindow(shared, thread, epoch_tag, state);
+      if (__syncthreads_and(known)) break;
     }
-    if (__syncthreads_and(known)) return;
-    WindowPart part;
-    part.load(chain, epoch_tag);
-    if (!looked) between();
-    looked = true;
-    part.show(shared, epoch_tag);
-    __syncthreads();
-    if (owner && !known) known = FoldWindow(shared, thread, epoch_tag, state);
+  }
+  if (owner) {
+    stretches.carry[thread] = state;
+    const Effect whole = shared.whole[thread];
+    if (!last) StoreTagged(chain.state_at(chain.chunk, thread), Through(whole.gain, whole.offset, state), epoch_tag + 2);
   }
 }

@@ -1,7 +1,6 @@
 // A linear recurrence over [B, T, C], walked once by blocks that hand the state on from chunk to chunk of T.
 //
-// Constants beside those of walk.cuh, whose groups of threads here share the steps of a tile: kDepth (tiles on their way to
-// shared memory), kPiece (bytes of one copy), kWindow, kBlocks (blocks of a multiprocessor), kSharedBytes.
+// Constants beside those of walk.cuh, whose groups of threads here share the steps of a tile: kPiece (bytes of one copy), kWindow, kBlocks (blocks of a multiprocessor), kSharedBytes.
 
 constexpr int kChunk = kGroups * kSteps;
 static_assert(kTileChannels <= kThreads, "each channel of a tile has a thread that looks back");
@@ -71,10 +70,10 @@ struct Tile {
 };
 
 /// Has a barrier, whatever the tile. `turn` alternates from tile to tile, as threads that are ahead already write the
-/// next one's stretches. Calls between() if the block has to look back.
+/// next one's stretches. `ready`: the state that enters is known; if not, calls between() behind the first look back.
 template <class Op, class Between>
 PENSTOCK_DEVICE void RunTile(const ScanArguments& args, ScanShared& shared, int turn, const Tile& tile, Op& op,
-                             const Between& between) {
+                             bool ready, const Between& between) {
   const Walk& walk = tile.walk;
   if (tile.beyond) {
     Op::clear_padding(walk, args);
@@ -84,10 +83,16 @@ PENSTOCK_DEVICE void RunTile(const ScanArguments& args, ScanShared& shared, int 
   Stretches& stretches = shared.stretches[turn];
   const int group = threadIdx.x / kLanes;
   stretches.tell(op, walk, group);
-  PassOn(shared, stretches, tile.chain, tile.entering, tile.last, between);
-
+  __syncthreads();
+  // While the owners of channels look back; what is then left is one multiplication.
+  Effect before[kVector];
+  for (int i = 0; i < kVector; ++i) before[i] = stretches.effect(group, walk.tile_channel + i);
+  PassOn(shared, stretches, tile.chain, tile.entering, ready, tile.last, between);
+  __syncthreads();
   float state[kVector];
-  stretches.enter(walk, group, state);
+  for (int i = 0; i < kVector; ++i) {
+    state[i] = Through(before[i].gain, before[i].offset, stretches.carry[walk.tile_channel + i]);
+  }
   op.start(args, tile.chain, walk);
   WalkSteps(op, walk, state);
   if (!tile.last) return;
@@ -101,7 +106,7 @@ PENSTOCK_DEVICE void RunTile(const ScanArguments& args, ScanShared& shared, int 
 }
 
 /// Takes the next tile: those of earlier chunks go first, so that a block only ever waits for tiles that were taken
-/// before its own, by blocks that run. Thread 0 calls this, and not again once it got one beyond the end.
+/// before its own, by blocks that run. One thread calls this, and not again once it got one beyond the end.
 PENSTOCK_DEVICE unsigned TakeTile(const ScanArguments& args) {
   const unsigned taken = atomicAdd(&args.header->tickets, 1u);
   // Each block asks once in vain; this was the last of all.
@@ -110,11 +115,11 @@ PENSTOCK_DEVICE unsigned TakeTile(const ScanArguments& args) {
 }
 
 template <class Op>
-PENSTOCK_DEVICE void CopyTile(const ScanArguments& args, char* ring, int stage, unsigned tile) {
+PENSTOCK_DEVICE void CopyTile(const ScanArguments& args, char* to, unsigned tile) {
   if (tile < args.tiles) {
     const Walk walk = FindWalk(args, tile % (unsigned)args.chains, (int)(tile / (unsigned)args.chains) * kChunk,
                                threadIdx.x / kLanes);
-    CopyInputs<Op, Op::kInputs>(walk, args, ring + stage * Op::kInputs * kTileBytes);
+    CopyInputs<Op, Op::kInputs>(walk, args, to);
   }
   CommitCopies();
 }
@@ -124,44 +129,28 @@ PENSTOCK_DEVICE void CopyTile(const ScanArguments& args, char* ring, int stage, 
 template <class Op>
 PENSTOCK_DEVICE void RunScan(const ScanArguments& args) {
   extern __shared__ __align__(16) char memory[];
-  constexpr int kRing = kDepth * Op::kInputs * kTileBytes;
-  static_assert(kRing + sizeof(ScanShared) <= kSharedBytes, "the plan knows how much shared memory there is");
-  ScanShared& shared = *(ScanShared*)(memory + kRing);
-  CopyTile<Op>(args, memory, 0, blockIdx.x);
-  unsigned next = 0;  // thread 0: the tile taken last
-  if (threadIdx.x == 0) {
-    shared.epoch = args.header->epoch;
-    shared.ticket[0] = next = blockIdx.x;
-    for (int i = 1; i <= kDepth; ++i) {
-      if (next < args.tiles) next = TakeTile(args);
-      shared.ticket[i] = next;
-    }
-    if (next < args.tiles) next = TakeTile(args);
-  }
-  __syncthreads();
-  for (int i = 1; i < kDepth; ++i) CopyTile<Op>(args, memory, i, shared.ticket[i]);
-
-  int turn = 0;
-  for (int stage = 0, place = 0;; stage = (stage + 1) % kDepth, place = (place + 1) % kTickets, turn ^= 1) {
-    const unsigned which = shared.ticket[place];
-    if (which >= args.tiles) return;
+  constexpr int kValues = Op::kInputs * kTileBytes, kTaker = kThreads - 1;
+  static_assert(kValues + sizeof(ScanShared) <= kSharedBytes, "the plan knows how much shared memory there is");
+  ScanShared& shared = *(ScanShared*)(memory + kValues);
+  CopyTile<Op>(args, memory, blockIdx.x);
+  if (threadIdx.x == kTaker) shared.epoch = args.header->epoch;
+  unsigned which = blockIdx.x;
+  for (int turn = 0; which < args.tiles; turn ^= 1) {
+    // As late as the answer is there in time: the longer before its work a block takes a tile, the more often those that
+    // took later ones wait for it.
+    if (threadIdx.x == kTaker) shared.ticket[turn] = TakeTile(args);
     const Tile tile(args, which);
-    WaitForCopies<kDepth - 1>();
+    WaitForCopies<0>();
     __syncthreads();
     Op op;
-    op.load(TileValues{memory + stage * Op::kInputs * kTileBytes});
+    op.load(TileValues{memory});
     // The next tile's values are asked for as soon as this one's are out of their way; but not before this block's first
     // look back, which would come to stand behind them in the queue for memory.
     const bool owner = threadIdx.x < kTileChannels && !tile.beyond;
     const bool ready = __syncthreads_and(!owner || tile.chain.knows(tile.entering, 2 * shared.epoch));
-    const unsigned ahead = shared.ticket[(place + kDepth) % kTickets];
-    const auto copy_ahead = [&] { CopyTile<Op>(args, memory, stage, ahead); };
+    which = shared.ticket[turn];
+    const auto copy_ahead = [&] { CopyTile<Op>(args, memory, which); };
     if (ready) copy_ahead();
-    if (threadIdx.x == 0) {
-      // The place of the tile before is free: RunTile has a barrier.
-      shared.ticket[(place + kDepth + 1) % kTickets] = next;
-      if (next < args.tiles) next = TakeTile(args);
-    }
-    RunTile<Op>(args, shared, turn, tile, op, copy_ahead);
+    RunTile<Op>(args, shared, turn, tile, op, ready, copy_ahead);
   }
 }

@@ -138,6 +138,17 @@ PENSTOCK_DEVICE void StoreLast(const Place& place, const Walk& walk, int group, 
   for (int i = 0; i < kVector; ++i) out[i] = state[i];
 }
 
+/// What steps do to a state.
+struct Effect {
+  float gain = 1.0f, offset = 0.0f;
+
+  /// And then others.
+  __device__ __forceinline__ void append(float next_gain, float next_offset) {
+    offset = Through(next_gain, next_offset, offset);
+    gain = kReset && next_gain == 0.0f ? 0.0f : gain * next_gain;
+  }
+};
+
 /// The effect of each group's steps on a state, and the state that enters before the first group.
 struct Stretches {
   float gain[kGroups][kTileChannels];
@@ -158,15 +169,11 @@ struct Stretches {
     }
   }
 
-  /// The state before this thread's steps.
-  __device__ __forceinline__ void enter(const Walk& walk, int group, float (&state)[kVector]) const {
-    for (int i = 0; i < kVector; ++i) {
-      const int channel = walk.tile_channel + i;
-      state[i] = carry[channel];
+  /// Of the first groups' steps together.
+  __device__ __forceinline__ Effect effect(int groups, int channel) const {
+    Effect all;
 #pragma unroll 4
-      for (int before = 0; before < group; ++before) {
-        state[i] = Through(gain[before][channel], offset[before][channel], state[i]);
-      }
-    }
+    for (int group = 0; group < groups; ++group) all.append(gain[group][channel], offset[group][channel]);
+    return all;
   }
 };

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <variant>
+
+#include "backend/cuda/float_product.h"
+
+namespace penstock::cuda {
+
+/// Whether a product runs in kernels of our own: floats that keep their digits, up to the size from which cuBLASLt's
+/// plain multiplications were measured to be quicker (docs/results/gpu.md). All else is cuBLASLt's.
+constexpr bool in_own_kernels(const ProductShape& shape) {
+  constexpr double most = 1e10;  // multiplications
+  const double size = static_cast<double>(shape.m) * static_cast<double>(shape.n) * static_cast<double>(shape.k);
+  return shape.storage == plan::Storage::f32 && !shape.tf32 && size <= most;
+}
+
+/// A product by whoever does it best. Not safe for two calls at once.
+class MatrixProduct {
+ public:
+  MatrixProduct() = default;
+  /// As Product and FloatProduct.
+  MatrixProduct(Device& device, const ProductShape& shape);
+
+  std::size_t workspace_bytes() const;
+  void run(DeviceAddress a, DeviceAddress b, DeviceAddress d, DeviceAddress vector, DeviceAddress workspace,
+           StreamHandle stream, bool add = false) const;
+
+ private:
+  std::variant<Product, FloatProduct> engine_;
+};
+
+}  // namespace penstock::cuda

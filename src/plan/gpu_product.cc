@@ -1,0 +1,158 @@
+#include "plan/gpu_product.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "base/check.h"
+
+namespace penstock::plan {
+namespace {
+
+constexpr Index kMaxBlocks = std::numeric_limits<std::int32_t>::max();
+constexpr int kMaxWarps = 8;
+constexpr int kWarpThreads = 32, kMaxRegisters = 255;
+constexpr Index kReservedBytes = 1024;  // of shared memory, which the system keeps for each block
+/// Of a multiprocessor and a cycle: products of floats, each made of three; instructions; bytes from the cache that all
+/// share.
+constexpr double kProducts = 640 / 3.0, kInstructions = 4, kBytes = 24;
+/// Of a warp for 16 products of each of its sums, as in SASS: around the factors of its rows, and for each tile over N.
+constexpr double kOfRows = 80, kOfColumns = 38;
+/// Cycles: of a block before its first and after its last product, of a launch; bytes of slabs that the GPU adds in
+/// one.
+constexpr double kAround = 3000, kLaunch = 5000, kAdded = 1500;
+constexpr double kBusyWarps = 8;  // that keep tensor cores busy
+
+Index rounded_up(Index n, Index to) { return (n + to - 1) / to * to; }
+
+/// Of a warp over N. More sums than its threads have registers for; for other generations the compiler needs more.
+int most_tiles(const GpuProductProblem& problem, const GpuModel& gpu) {
+  if (gpu.compute_major != 9) return 8;
+  return problem.b_transposed ? 11 : 13;  // whose factors come four at once, and early
+}
+
+/// Of a thread: its sums, factors and addresses. Measured by the compiler's report.
+int registers_of(const GpuProductPlan& plan, const GpuModel& gpu) {
+  return std::min(kMaxRegisters, 8 * plan.tiles_n + (gpu.compute_major == 9 ? 112 : 136)) / 8 * 8;
+}
+
+/// Bytes of one matrix' part of a step: whole rows of a step, or steps of rows padded to all banks.
+Index part_bytes(int extent, bool along_k) {
+  return 4 * static_cast<Index>(GpuProductPlan::step) * (along_k ? extent : rounded_up(extent, 32));
+}
+
+Index step_bytes(const GpuProductPlan& plan, const GpuProductProblem& problem) {
+  return part_bytes(plan.tile_m(), !problem.a_transposed) + part_bytes(plan.tile_n(), problem.b_transposed);
+}
+
+/// As many steps ahead as leave the room of as many blocks as registers allow.
+bool set_room(GpuProductPlan& plan, const GpuProductProblem& problem, const GpuModel& gpu) {
+  // Each quarter of a multiprocessor has its own registers, for whole warps.
+  const int warps = gpu.registers / 4 / kWarpThreads / registers_of(plan, gpu) * 4;
+  const int by_registers = warps / (plan.warps_m * plan.warps_n);
+  const Index bytes = step_bytes(plan, problem);
+  for (plan.blocks = std::min(by_registers, gpu.threads / plan.threads()); plan.blocks >= 1; --plan.blocks) {
+    for (plan.depth = 3; plan.depth >= 2; --plan.depth) {
+      plan.shared = plan.depth * bytes;
+      if (plan.shared <= gpu.block_bytes && plan.blocks * (plan.shared + kReservedBytes) <= gpu.shared_bytes)
+        return true;
+    }
+  }
+  return false;
+}
+
+/// Of a block that has a multiprocessor's units for itself.
+double block_cycles(const GpuProductPlan& plan, Index inner) {
+  const auto k = static_cast<double>(rounded_up(inner, 16));
+  const double products = plan.tile_m() * plan.tile_n() * k / kProducts;
+  const double issued = plan.threads() / kWarpThreads * k / 16 * (kOfRows + kOfColumns * plan.tiles_n) / kInstructions;
+  const double bytes = 4 * k * (plan.tile_m() + plan.tile_n());
+  return std::max({products, issued, bytes / kBytes});
+}
+
+double cycles_of(const GpuProductPlan& plan, const GpuProductProblem& problem, const GpuModel& gpu) {
+  const Index blocks = plan.grid_m(problem.m) * plan.grid_n(problem.n) * plan.slabs;
+  const Index most = (blocks + gpu.multiprocessors - 1) / gpu.multiprocessors;  // of one multiprocessor
+  const auto at_once = static_cast<double>(std::min<Index>(most, plan.blocks));
+  const double busy = std::min(1.0, at_once * plan.warps_m * plan.warps_n / kBusyWarps);
+  const double slab_bytes = 4.0 * static_cast<double>(plan.slabs * problem.m) * static_cast<double>(problem.n);
+  const double added = plan.slabs == 1 ? 0 : kLaunch + slab_bytes / kAdded;
+  return static_cast<double>(most) * (block_cycles(plan, std::min(plan.slab, problem.k)) / busy + kAround / at_once) +
+         added;
+}
+
+/// Slabs worth a look: one, and as many as fill the GPU once or a few times.
+void set_slabs(GpuProductPlan& plan, const GpuProductProblem& problem, Index wanted) {
+  constexpr Index shortest = 4 * GpuProductPlan::step;
+  const Index most = problem.one_slab ? 1 : std::max<Index>(1, problem.k / shortest);
+  plan.slabs = std::clamp<Index>(wanted, 1, most);
+  plan.slab = rounded_up((problem.k + plan.slabs - 1) / plan.slabs, GpuProductPlan::step);
+  plan.slabs = (problem.k + plan.slab - 1) / plan.slab;
+}
+
+std::string estimated(double cycles) { return fmt::format("estimated at {:.0f} thousand cycles", cycles / 1000); }
+
+/// Calls take(plan, cycles) for every shape of a block that fits.
+template <class Take>
+void for_each_product(const GpuProductProblem& problem, const GpuModel& gpu, const Take& take) {
+  for (int warps_n = 1; warps_n <= 4; warps_n *= 2) {
+    for (int warps_m = 1; warps_m * warps_n <= kMaxWarps; ++warps_m) {
+      for (int tiles_n = 1; tiles_n <= most_tiles(problem, gpu); ++tiles_n) {
+        GpuProductPlan plan;
+        plan.warps_m = warps_m, plan.warps_n = warps_n, plan.tiles_n = tiles_n;
+        if (!set_room(plan, problem, gpu)) continue;
+        const Index tiles = plan.grid_m(problem.m) * plan.grid_n(problem.n);
+        if (tiles > kMaxBlocks / 4) continue;
+        for (const Index rounds : {0, 1, 2}) {
+          set_slabs(plan, problem, rounds * plan.blocks * gpu.multiprocessors / tiles);
+          take(plan, cycles_of(plan, problem, gpu));
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+
+std::string GpuProductPlan::explain() const {
+  return fmt::format(
+      "floats on tensor cores: tiles of {} x {} by {} threads ({} x {} warps of {} x {} sums), {} steps of {} under "
+      "way in "
+      "{} KB of shared memory, {} slab{} of {}, {} block{} a multiprocessor: {}",
+      tile_m(), tile_n(), threads(), warps_m, warps_n, tiles_m * rows, tiles_n * columns, depth, step, shared / 1024,
+      slabs, slabs == 1 ? "" : "s", slab, blocks, blocks == 1 ? "" : "s", why);
+}
+
+GpuProductPlan plan_gpu_product(const GpuProductProblem& problem, const GpuModel& gpu) {
+  require(problem.m >= 1 && problem.n >= 1 && problem.k >= 1,
+          "a product must have sizes of at least 1, not {} x {} x {}", problem.m, problem.n, problem.k);
+  std::optional<GpuProductPlan> best;
+  double best_cycles = 0;
+  for_each_product(problem, gpu, [&](const GpuProductPlan& plan, double cycles) {
+    if (!best || cycles < best_cycles) best = plan, best_cycles = cycles;
+  });
+  require(best.has_value(), "a product of {} x {} x {} needs more blocks than one launch can number", problem.m,
+          problem.n, problem.k);
+  best->why = estimated(best_cycles);
+  return *best;
+}
+
+std::vector<GpuProductPlan> product_plans(const GpuProductProblem& problem, const GpuModel& gpu) {
+  std::map<std::array<int, 3>, std::pair<double, GpuProductPlan>> best;
+  for_each_product(problem, gpu, [&](GpuProductPlan plan, double cycles) {
+    plan.why = estimated(cycles);
+    const auto [entry, added] = best.try_emplace({plan.warps_m, plan.warps_n, plan.tiles_n}, cycles, plan);
+    if (!added && cycles < entry->second.first) entry->second = {cycles, plan};
+  });
+  std::vector<std::pair<double, GpuProductPlan>> sorted;
+  for (const auto& [shape, plan] : best) sorted.push_back(plan);
+  std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<GpuProductPlan> plans;
+  for (auto& [cycles, plan] : sorted) plans.push_back(std::move(plan));
+  return plans;
+}
+
+}  // namespace penstock::plan

@@ -1,0 +1,221 @@
+// Products on a GPU against sums in double: floats by kernels of our own, cuBLASLt's choices kept on disk. Skipped
+// where there is no GPU.
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <vector>
+
+#include "backend/cuda/disk_cache.h"
+#include "backend/cuda/driver.h"
+#include "backend/cuda/matrix_product.h"
+#include "base/random.h"
+#include "support/expect_error.h"
+
+namespace penstock::cuda {
+namespace {
+
+using plan::Storage;
+
+/// What split_product.cuh promises of a sum of K products, relative to the sum of their sizes.
+double allowed(Index k) { return 0x1p-18 + static_cast<double>(k) * 0x1p-28; }
+
+/// Floats of either sign whose sizes are `range` powers of two apart.
+std::vector<float> numbers(Random& random, Index count, int range) {
+  std::vector<float> values;
+  for (Index i = 0; i < count; ++i) {
+    const double size = std::exp2(range * (random.uniform() - 0.5));
+    values.push_back(static_cast<float>(size * (2 * random.uniform() - 1)));
+  }
+  return values;
+}
+
+Buffer upload(Stream& stream, const std::vector<float>& values) {
+  Buffer buffer(stream, values.size() * sizeof(float));
+  buffer.upload(values.data(), buffer.bytes());
+  return buffer;
+}
+
+std::vector<float> download(const Buffer& buffer, Index count) {
+  std::vector<float> values(static_cast<std::size_t>(count));
+  buffer.download(values.data(), values.size() * sizeof(float));
+  return values;
+}
+
+struct Case {
+  const char* name;
+  Index m, n, k;
+  bool a_transposed = false, b_transposed = false, add = false;
+  Beside beside = Beside::nothing;
+  Index gap = 0;  // behind each row
+  int range = 0;  // of the factors' exponents
+};
+
+ProductShape shape_of(const Case& c) {
+  ProductShape shape{.beside = c.beside};
+  shape.m = c.m, shape.n = c.n, shape.k = c.k;
+  shape.a_transposed = c.a_transposed, shape.b_transposed = c.b_transposed;
+  shape.a_stride = (c.a_transposed ? c.m : c.k) + c.gap;
+  shape.b_stride = (c.b_transposed ? c.k : c.n) + c.gap;
+  shape.d_stride = c.n + c.gap;
+  return shape;
+}
+
+class FloatProductTest : public testing::TestWithParam<Case> {
+ protected:
+  void SetUp() override {
+    if (!driver_complaint().empty()) GTEST_SKIP() << driver_complaint();
+    stream = std::make_unique<Stream>(Device::get(0));
+    a = numbers(random, (c.a_transposed ? c.k : c.m) * shape.a_stride, c.range);
+    b = numbers(random, (c.b_transposed ? c.n : c.k) * shape.b_stride, c.range);
+    d = numbers(random, c.m * shape.d_stride, 0);
+    vector = numbers(random, std::max(c.m, c.n), 0);
+  }
+
+  Case c = GetParam();
+  ProductShape shape = shape_of(c);
+  Random random{3};
+  std::unique_ptr<Stream> stream;
+  std::vector<float> a, b, d, vector;
+
+  double a_at(Index row, Index inner) const {
+    return a[static_cast<std::size_t>(c.a_transposed ? inner * shape.a_stride + row : row * shape.a_stride + inner)];
+  }
+  double b_at(Index inner, Index column) const {
+    return b[static_cast<std::size_t>(c.b_transposed ? column * shape.b_stride + inner
+                                                     : inner * shape.b_stride + column)];
+  }
+
+  /// Runs a product; leaves D and the vector behind it.
+  template <class Engine>
+  void run(const Engine& product, std::vector<float>& got, std::vector<float>& got_vector) {
+    const Buffer a_gpu = upload(*stream, a), b_gpu = upload(*stream, b), d_gpu = upload(*stream, d),
+                 vector_gpu = upload(*stream, vector);
+    Buffer workspace(*stream, product.workspace_bytes());
+    workspace.fill(0xff);
+    product.run(a_gpu.address(), b_gpu.address(), d_gpu.address(), vector_gpu.address(), workspace.address(),
+                stream->handle(), c.add);
+    got = download(d_gpu, static_cast<Index>(d.size()));
+    got_vector = download(vector_gpu, static_cast<Index>(vector.size()));
+  }
+
+  void expect_right(const std::vector<float>& got, const std::vector<float>& got_vector) const {
+    double worst = 0;
+    for (Index row = 0; row < c.m; ++row) {
+      for (Index column = 0; column < shape.d_stride; ++column) {
+        const auto at = static_cast<std::size_t>(row * shape.d_stride + column);
+        if (column >= c.n) {
+          ASSERT_EQ(got[at], d[at]) << "row " << row << " beyond its end";
+          continue;
+        }
+        double want = c.beside == Beside::add_bias ? vector[static_cast<std::size_t>(column)] : 0, sizes = 0;
+        if (c.add) want += d[at];
+        sizes = std::abs(want);
+        for (Index inner = 0; inner < c.k; ++inner) {
+          const double product = a_at(row, inner) * b_at(inner, column);
+          want += product;
+          sizes += std::abs(product);
+        }
+        worst = std::max(worst, std::abs(got[at] - want) / sizes);
+        ASSERT_LE(std::abs(got[at] - want), allowed(c.k) * sizes) << "row " << row << ", column " << column;
+      }
+    }
+    RecordProperty("worst", fmt::format("{:.2e}", worst));
+    if (c.beside != Beside::sum_columns) return;
+    for (Index row = 0; row < c.m; ++row) {
+      double want = 0, sizes = 0;
+      for (Index inner = 0; inner < c.k; ++inner) want += a_at(row, inner), sizes += std::abs(a_at(row, inner));
+      ASSERT_LE(std::abs(got_vector[static_cast<std::size_t>(row)] - want), static_cast<double>(c.k) * 0x1p-24 * sizes);
+    }
+  }
+};
+
+TEST_P(FloatProductTest, KeepsWhatItPromises) {
+  std::vector<float> got, got_vector, again, again_vector;
+  const FloatProduct product(stream->device(), shape);
+  run(product, got, got_vector);
+  expect_right(got, got_vector);
+  run(product, again, again_vector);
+  EXPECT_EQ(got, again) << "the same bits when run again";
+  EXPECT_EQ(got_vector, again_vector);
+}
+
+/// Every shape of a block gives a right answer, not only the one that is chosen.
+TEST_P(FloatProductTest, ByOtherPlansToo) {
+  const std::vector<plan::GpuProductPlan> plans = product_plans(problem_of(shape), stream->device().model());
+  for (std::size_t i = 0; i < plans.size(); i += 1 + plans.size() / 4) {
+    SCOPED_TRACE(plans[i].explain());
+    std::vector<float> got, got_vector;
+    run(FloatProduct(stream->device(), shape, plans[i]), got, got_vector);
+    expect_right(got, got_vector);
+  }
+}
+
+std::vector<Case> cases() {
+  std::vector<Case> list = {
+      {.name = "ones", .m = 1, .n = 1, .k = 1},
+      {.name = "forward", .m = 131, .n = 100, .k = 37, .b_transposed = true, .beside = Beside::add_bias},
+      {.name = "forward_aligned", .m = 257, .n = 200, .k = 100, .b_transposed = true, .beside = Beside::add_bias},
+      {.name = "forward_gaps", .m = 65, .n = 33, .k = 31, .b_transposed = true, .beside = Beside::add_bias, .gap = 3},
+      {.name = "of_x", .m = 129, .n = 97, .k = 203},
+      {.name = "of_x_added", .m = 64, .n = 104, .k = 64, .add = true},
+      {.name = "of_weight", .m = 66, .n = 9, .k = 1013, .a_transposed = true, .beside = Beside::sum_columns},
+      {.name = "of_weight_aligned", .m = 200, .n = 100, .k = 2051, .a_transposed = true, .beside = Beside::sum_columns},
+      {.name = "of_weight_added", .m = 17, .n = 5, .k = 700, .a_transposed = true, .add = true},
+      {.name = "both_transposed", .m = 7, .n = 3, .k = 5, .a_transposed = true, .b_transposed = true},
+      {.name = "sizes_far_apart", .m = 40, .n = 24, .k = 80, .b_transposed = true, .range = 40}};
+  return list;
+}
+
+INSTANTIATE_TEST_SUITE_P(Cuda, FloatProductTest, testing::ValuesIn(cases()),
+                         [](const auto& param) { return std::string(param.param.name); });
+
+TEST(FloatProductArguments, AreChecked) {
+  if (!driver_complaint().empty()) GTEST_SKIP() << driver_complaint();
+  Device& device = Device::get(0);
+  test::expect_error(ErrorCode::invalid_argument, "a product of floats must be of f32, not bf16 to f32",
+                     [&] { FloatProduct(device, {.storage = Storage::bf16}); });
+  test::expect_error(ErrorCode::invalid_argument, "a product must have sizes of at least 1, not 0 x 1 x 1",
+                     [&] { FloatProduct(device, {.m = 0}); });
+}
+
+/// A product of halves that are ones, whose result everybody knows.
+void expect_sixteens(Stream& stream) {
+  constexpr Index size = 16;
+  ProductShape shape{.storage = Storage::bf16, .m = size, .n = size, .k = size};
+  shape.a_stride = shape.b_stride = shape.d_stride = size;
+  const Product product(stream.device(), shape);
+  const std::vector<std::uint16_t> ones(size * size, 0x3f80);
+  Buffer factor(stream, ones.size() * sizeof ones[0]), d(stream, size * size * sizeof(float)),
+      workspace(stream, product.workspace_bytes());
+  factor.upload(ones.data(), factor.bytes());
+  product.run(factor.address(), factor.address(), d.address(), 0, workspace.address(), stream.handle());
+  EXPECT_THAT(download(d, size * size), testing::Each(float{size}));
+}
+
+TEST(KeptChoices, AreCheckedBeforeTheyAreUsed) {
+  if (!driver_complaint().empty()) GTEST_SKIP() << driver_complaint();
+  if (!find_blas().complaint.empty()) GTEST_SKIP() << find_blas().complaint;
+  Stream stream(Device::get(0));
+  expect_sixteens(stream);
+  expect_sixteens(stream);  // by the choice that was kept
+  const DiskCache& cache = DiskCache::of_process();
+  if (cache.folder().empty()) GTEST_SKIP() << "PENSTOCK_CACHE_DIR asks for no cache";
+  constexpr std::size_t algorithm = 64;
+  int spoilt = 0;
+  for (const auto& file : std::filesystem::directory_iterator(cache.folder())) {
+    const std::string name = file.path().stem().string();
+    const std::optional<std::string> content = cache.get(name);
+    if (!content || content->size() != algorithm) continue;
+    cache.put(name, std::string(algorithm, '\x5a'));
+    ++spoilt;
+  }
+  EXPECT_GE(spoilt, 1);
+  expect_sixteens(stream);
+}
+
+}  // namespace
+}  // namespace penstock::cuda
