@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "base/check.h"
+#include "base/denormals.h"
 
 namespace penstock {
 
@@ -22,9 +23,11 @@ namespace detail {
 void run_parallel(int team, const std::function<void(int, int)>& body) {
   std::exception_ptr failure;
   std::mutex guard;
+  const DenormalMode mode = DenormalMode::of_this_thread();
   // A nested or limited OpenMP may grant fewer threads than asked for, so the size that was granted is announced.
 #pragma omp parallel num_threads(team)
   {
+    const WithDenormals as_the_caller(mode);
     try {
       body(omp_get_thread_num(), omp_get_num_threads());
     } catch (...) {

@@ -18,8 +18,8 @@ namespace detail {
 void run_parallel(int team, const std::function<void(int thread, int team)>& body);
 }
 
-/// Calls body(thread, team) once on each of `team` threads and waits; exceptions reach the caller. With one thread
-/// this is a plain call: a step on a stream must not pay for a thread pool, nor allocate.
+/// Calls body(thread, team) once on each of `team` threads, in the caller's mode for denormals, and waits; exceptions
+/// reach the caller. With one thread this is a plain call: a step must not pay for a thread pool, nor allocate.
 template <class Body>
 void run_team(int team, const Body& body) {
   if (team <= 1) {

@@ -5,6 +5,7 @@
 #include "backend/cpu/kernels.h"
 #include "base/aligned.h"
 #include "base/check.h"
+#include "base/denormals.h"
 #include "ops/recurrent.h"
 
 namespace penstock::nn {
@@ -21,7 +22,8 @@ struct RecurrentLayer<Real>::Impl {
   bool forward_is_packed = false, backward_is_packed = false;
   unsigned isa_generation = cpu::isa_generation();
   Precision precision = Precision::full;
-  bool exact = true;  // whether the kernels are those for exact mode
+  bool exact = true;                     // whether the kernels are those for exact mode
+  std::optional<bool> denormal_weights;  // not known before the first call with these weights
 
   explicit Impl(const RecurrentLayerSpec& s) : spec(s), cell(plan::cell_traits(s.cell)) {
     make_op(Precision::full, true);
@@ -44,7 +46,30 @@ struct RecurrentLayer<Real>::Impl {
 
   void forget_panels() {
     forward_is_packed = backward_is_packed = false;
+    denormal_weights.reset();
     step.reset();
+  }
+
+  /// Denormal weights count as zeros: with them a layer would be up to a hundred times slower on some processors.
+  bool has_denormal_weights() {
+    if (!denormal_weights) {
+      const Index gates = cell.info.gates * spec.hidden_size;
+      const auto found = [](const Real* values, Index count) {
+        return values != nullptr && has_denormals(values, count);
+      };
+      denormal_weights = found(weights.weight_ih, gates * spec.input_size) ||
+                         found(weights.weight_hh, gates * spec.hidden_size / spec.heads) ||
+                         found(weights.bias_ih, gates) || found(weights.bias_hh, gates);
+    }
+    return *denormal_weights;
+  }
+
+  /// Runs work() in the mode that the weights ask for.
+  template <class Work>
+  void run(const Work& work) {
+    if (!has_denormal_weights()) return work();
+    const WithDenormals as_zeros(DenormalMode::zeros());
+    work();
   }
 
   void prepare(const Batch& batch, SequenceView<const Real> x, const Execution& execution) {
@@ -157,7 +182,7 @@ void RecurrentLayer<Real>::forward(const Batch& batch, SequenceView<const Real> 
   call.state_out = state_out;
   call.weights = impl_->weights_with(impl_->forward_panels());
   call.tape = tape;
-  impl_->op->forward(call, impl_->space(impl_->op->forward_workspace()));
+  impl_->run([&] { impl_->op->forward(call, impl_->space(impl_->op->forward_workspace())); });
 }
 
 template <class Real>
@@ -176,7 +201,7 @@ void RecurrentLayer<Real>::step(const Real* x, Real* y, Real* state, Index strid
   job.x = x;
   job.y = y;
   for (Index k = 0; k < impl.cell.info.states; ++k) job.state[k] = state + k * stride;
-  impl.op->step(job);
+  impl.run([&] { impl.op->step(job); });
 }
 
 template <class Real>
@@ -196,7 +221,7 @@ void RecurrentLayer<Real>::backward(const Batch& batch, SequenceView<const Real>
   call.weights = impl_->weights_with(impl_->backward_panels());
   call.gradients = {gradients.weight_ih, gradients.weight_hh, gradients.bias_ih, gradients.bias_hh};
   call.tape = tape;
-  impl_->op->backward(call, impl_->space(impl_->op->backward_workspace()));
+  impl_->run([&] { impl_->op->backward(call, impl_->space(impl_->op->backward_workspace())); });
 }
 
 template class RecurrentLayer<float>;
