@@ -7,11 +7,11 @@ namespace {
 
 /// Bound by the product, in between, and bound by everything around it; small enough that the oracle, on the CPU, takes
 /// seconds.
-const std::vector<Shape> layer_shapes = {{8, 1024, 512, 512}, {64, 512, 256, 256}, {64, 1000, 100, 100}};
-const std::vector<Shape> scan_shapes = {{8, 4096, 512, 512}, {1, 65536, 128, 128}, {64, 1024, 100, 100}};
-const std::vector<Shape> cuda_rnn_shapes = {{1, 16, 64, 128},  {1, 64, 64, 128},   {1, 256, 64, 128},
-                                            {1, 512, 64, 128}, {1, 1024, 64, 128}, {1, 256, 64, 256},
-                                            {1, 512, 64, 256}, {1, 1024, 64, 256}};
+const std::vector<Shape> gpu_layer_shapes = {{8, 1024, 512, 512}, {64, 512, 256, 256}, {64, 1000, 100, 100}};
+const std::vector<Shape> gpu_scan_shapes = {{8, 4096, 512, 512}, {1, 65536, 128, 128}, {64, 1024, 100, 100}};
+const std::vector<Shape> gpu_cuda_rnn_shapes = {{1, 16, 64, 128},  {1, 64, 64, 128},   {1, 256, 64, 128},
+                                                {1, 512, 64, 128}, {1, 1024, 64, 128}, {1, 256, 64, 256},
+                                                {1, 512, 64, 256}, {1, 1024, 64, 256}};
 
 }  // namespace
 
@@ -22,14 +22,14 @@ ListsBySubject cuda_lists() {
   const std::string who = "As the planner decides (penstock) and in each regime: direct, fused, scan.";
   return {
       {"layer",
-       {.groups = {{logarithmic, layer_shapes}}, .ours = {"penstock"}, .peers = torch, .dtypes = {"bf16", "f32"}}},
-      {"scan", {.groups = {{{"scan", "scan-log"}, scan_shapes}}, .ours = {"penstock"}, .peers = torch}},
+       {.groups = {{logarithmic, gpu_layer_shapes}}, .ours = {"penstock"}, .peers = torch, .dtypes = {"bf16", "f32"}}},
+      {"scan", {.groups = {{{"scan", "scan-log"}, gpu_scan_shapes}}, .ours = {"penstock"}, .peers = torch}},
       {"fused",
        {.groups = {{linear, {{64, 200, 256, 512}, {1, 200, 64, 128}}}},
         .ours = {"penstock", "penstock-loop"},
         .peers = {"torch"},
         .who = "penstock-loop is a loop over steps."}},
-      {"cuda_rnn", {.groups = {{linear, cuda_rnn_shapes}}, .ours = regimes, .peers = {"torch"}, .who = who}},
+      {"cuda_rnn", {.groups = {{linear, gpu_cuda_rnn_shapes}}, .ours = regimes, .peers = {"torch"}, .who = who}},
       {"cs179", {.groups = {{linear, cs179_shapes()}}, .ours = regimes, .peers = {"torch"}, .who = who}},
   };
 }

@@ -16,7 +16,6 @@ constexpr Index kPassedBytes = 16;   // of one channel of one chunk: a state and
 constexpr Index kHeaderBytes = 256;
 constexpr Index kMaxTiles = std::numeric_limits<std::int32_t>::max();
 constexpr int kNewerArchitecture = 100;
-constexpr Index kReservedBytes = 1024;  // of shared memory, which the system keeps for each block
 
 /// Bytes of one access and of all values of a thread in one tile, as measured (docs/results/gpu.md). Wide enough a
 /// tile that what blocks pass on to each other is little beside it.

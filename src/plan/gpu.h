@@ -26,6 +26,9 @@ std::string_view to_string(Regime regime);
 /// Throws Error(invalid_argument) that lists the names.
 Regime parse_regime(std::string_view text);
 
+/// Of shared memory, which the system keeps for each block.
+constexpr Index kReservedBytes = 1024;
+
 /// A GPU as the planner sees it.
 struct GpuModel {
   std::string name;

@@ -15,15 +15,14 @@ namespace {
 constexpr Index kMaxBlocks = std::numeric_limits<std::int32_t>::max();
 constexpr int kMaxWarps = 8;
 constexpr int kWarpThreads = 32, kMaxRegisters = 255;
-constexpr Index kReservedBytes = 1024;  // of shared memory, which the system keeps for each block
 /// Of a multiprocessor and a cycle: products of floats, each made of three; instructions; bytes from the cache that all
 /// share.
-constexpr double kProducts = 640 / 3.0, kInstructions = 4, kBytes = 24;
+constexpr double kProducts = 640 / 3.0, kInstructions = 4, kCachedBytes = 24;
 /// Of a warp for 16 products of each of its sums, as in SASS: around the factors of its rows, and for each tile over N.
 constexpr double kOfRows = 80, kOfColumns = 38;
 /// Cycles: of a block before its first and after its last product, of a launch; bytes of slabs that the GPU adds in
 /// one.
-constexpr double kAround = 3000, kLaunch = 5000, kAdded = 1500;
+constexpr double kAround = 3000, kLaunchCycles = 5000, kAdded = 1500;
 constexpr double kBusyWarps = 8;  // that keep tensor cores busy
 
 Index rounded_up(Index n, Index to) { return (n + to - 1) / to * to; }
@@ -70,7 +69,7 @@ double block_cycles(const GpuProductPlan& plan, Index inner) {
   const double products = plan.tile_m() * plan.tile_n() * k / kProducts;
   const double issued = plan.threads() / kWarpThreads * k / 16 * (kOfRows + kOfColumns * plan.tiles_n) / kInstructions;
   const double bytes = 4 * k * (plan.tile_m() + plan.tile_n());
-  return std::max({products, issued, bytes / kBytes});
+  return std::max({products, issued, bytes / kCachedBytes});
 }
 
 double cycles_of(const GpuProductPlan& plan, const GpuProductProblem& problem, const GpuModel& gpu) {
@@ -79,7 +78,7 @@ double cycles_of(const GpuProductPlan& plan, const GpuProductProblem& problem, c
   const auto at_once = static_cast<double>(std::min<Index>(most, plan.blocks));
   const double busy = std::min(1.0, at_once * plan.warps_m * plan.warps_n / kBusyWarps);
   const double slab_bytes = 4.0 * static_cast<double>(plan.slabs * problem.m) * static_cast<double>(problem.n);
-  const double added = plan.slabs == 1 ? 0 : kLaunch + slab_bytes / kAdded;
+  const double added = plan.slabs == 1 ? 0 : kLaunchCycles + slab_bytes / kAdded;
   return static_cast<double>(most) * (block_cycles(plan, std::min(plan.slab, problem.k)) / busy + kAround / at_once) +
          added;
 }
