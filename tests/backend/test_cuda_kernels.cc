@@ -239,7 +239,7 @@ TEST(CacheName, DependsOnWhatIsCompiled) {
   EXPECT_NE(cache_name(source, 90), cache_name(other, 80));
   other.plan += "!";
   EXPECT_EQ(cache_name(source, 90), cache_name(other, 90));
-  other.constants.back().second = "true";
+  other.constants.back().value = "true";
   EXPECT_NE(cache_name(source, 90), cache_name(other, 90));
 }
 

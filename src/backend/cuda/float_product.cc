@@ -48,24 +48,22 @@ KernelSource float_product_source(const ProductShape& shape, const plan::GpuProd
   KernelSource source;
   source.entry = "FloatProduct";
   source.file = "backend/cuda/kernels/float_product.cuh";
-  const auto constant = [](auto value) { return fmt::format("{}", value); };
   // Slabs go to the workspace, row after row.
   const bool pairs = plan.slabs > 1 ? partial_floats(shape) % 2 == 0 && shape.n % 2 == 0 : vector_of(shape) == 2;
-  source.constants = {{"constexpr int kWarpsM", constant(plan.warps_m)},
-                      {"constexpr int kWarpsN", constant(plan.warps_n)},
-                      {"constexpr int kTilesM", constant(plan.tiles_m)},
-                      {"constexpr int kTilesN", constant(plan.tiles_n)},
-                      {"constexpr int kDepth", constant(plan.depth)},
-                      {"constexpr bool kTransposedA", constant(shape.a_transposed)},
-                      {"constexpr bool kTransposedB", constant(shape.b_transposed)},
-                      {"constexpr int kPieceA",
-                       constant(piece_of(shape.a_alignment, shape.a_stride, shape.a_transposed ? shape.m : shape.k))},
-                      {"constexpr int kPieceB",
-                       constant(piece_of(shape.b_alignment, shape.b_stride, shape.b_transposed ? shape.k : shape.n))},
-                      {"constexpr int kVector", constant(pairs ? 2 : 1)},
-                      {"constexpr bool kBias", constant(shape.beside == Beside::add_bias)},
-                      {"constexpr int kBlocks", constant(plan.blocks)},
-                      {"constexpr int kSharedBytes", constant(plan.shared)}};
+  source.constants = {
+      {"constexpr int kWarpsM", plan.warps_m},
+      {"constexpr int kWarpsN", plan.warps_n},
+      {"constexpr int kTilesM", plan.tiles_m},
+      {"constexpr int kTilesN", plan.tiles_n},
+      {"constexpr int kDepth", plan.depth},
+      {"constexpr bool kTransposedA", shape.a_transposed},
+      {"constexpr bool kTransposedB", shape.b_transposed},
+      {"constexpr int kPieceA", piece_of(shape.a_alignment, shape.a_stride, shape.a_transposed ? shape.m : shape.k)},
+      {"constexpr int kPieceB", piece_of(shape.b_alignment, shape.b_stride, shape.b_transposed ? shape.k : shape.n)},
+      {"constexpr int kVector", pairs ? 2 : 1},
+      {"constexpr bool kBias", shape.beside == Beside::add_bias},
+      {"constexpr int kBlocks", plan.blocks},
+      {"constexpr int kSharedBytes", plan.shared}};
   source.shared_bytes = static_cast<int>(plan.shared);
   source.plan = plan.explain();
   return source;
@@ -75,8 +73,7 @@ KernelSource sum_slabs_source() {
   KernelSource source;
   source.entry = "SumSlabs";
   source.file = "backend/cuda/kernels/sum_slabs.cuh";
-  source.constants = {{"constexpr int kGroups", fmt::format("{}", kSlabGroups)},
-                      {"constexpr int kAcross", fmt::format("{}", kAcross)}};
+  source.constants = {{"constexpr int kGroups", kSlabGroups}, {"constexpr int kAcross", kAcross}};
   source.plan = "sums over slabs of a product";
   return source;
 }

@@ -41,19 +41,18 @@ KernelSource fused_source(const ScanRule& rule, const plan::GpuLayerProblem& pro
   KernelSource source;
   source.entry = "FusedForward";
   source.file = "backend/cuda/kernels/fused_forward.cuh";
-  const auto constant = [](auto value) { return fmt::format("{}", value); };
-  source.constants = {{"using Storage", std::string(storage_type(problem.scan.storage))},
-                      {"constexpr int kVector", constant(plan.vector)},
-                      {"constexpr int kLanes", constant(plan.lanes)},
-                      {"constexpr int kGroups", constant(plan.groups)},
-                      {"constexpr int kSteps", constant(plan.steps)},
-                      {"constexpr int kPiece", constant(x_alignment)},
-                      {"constexpr int kBlocks", constant(plan.blocks)},
-                      {"constexpr int kInput", constant(problem.input)},
-                      {"constexpr bool kKeepGates", constant(problem.keep_gates)},
-                      {"constexpr int kSharedBytes", constant(plan.shared)},
-                      {"constexpr bool kLengths", constant(problem.scan.lengths)},
-                      {"constexpr bool kReset", constant(problem.scan.reset)}};
+  source.constants = {{"using Storage", storage_type(problem.scan.storage)},
+                      {"constexpr int kVector", plan.vector},
+                      {"constexpr int kLanes", plan.lanes},
+                      {"constexpr int kGroups", plan.groups},
+                      {"constexpr int kSteps", plan.steps},
+                      {"constexpr int kPiece", x_alignment},
+                      {"constexpr int kBlocks", plan.blocks},
+                      {"constexpr int kInput", problem.input},
+                      {"constexpr bool kKeepGates", problem.keep_gates},
+                      {"constexpr int kSharedBytes", plan.shared},
+                      {"constexpr bool kLengths", problem.scan.lengths},
+                      {"constexpr bool kReset", problem.scan.reset}};
   source.rule = rule.type;
   source.shared_bytes = static_cast<int>(plan.shared);
   source.plan = plan.explain();

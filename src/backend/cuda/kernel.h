@@ -1,5 +1,7 @@
 #pragma once
 
+#include <fmt/format.h>
+
 #include <string>
 #include <utility>
 #include <vector>
@@ -9,15 +11,22 @@
 
 namespace penstock::cuda {
 
+/// What specialises a kernel, such as "constexpr int kLanes" and 32, or "using Storage" and "F32".
+struct Constant {
+  template <class Value>
+  Constant(std::string what, const Value& is) : declaration(std::move(what)), value(fmt::format("{}", is)) {}
+
+  std::string declaration, value;
+};
+
 /// A kernel before it is compiled: the text that holds it and the constants that specialise it.
 struct KernelSource {
-  std::string entry;  ///< Name of the function, such as "ScanForward".
-  std::string file;   ///< What the program includes, such as "backend/cuda/kernels/scan_forward.cuh".
-  /// Declarations by name and value, such as ("constexpr int kLanes", "32"); seen by the text.
-  std::vector<std::pair<std::string, std::string>> constants;
-  std::string rule;      ///< The struct of src/cells/ that the text calls Rule, if it does.
-  int shared_bytes = 0;  ///< Shared memory that each launch gives a block, beside what the text declares.
-  std::string plan;      ///< For people who read what PENSTOCK_DUMP_DIR holds; it changes nothing.
+  std::string entry;                ///< Name of the function, such as "ScanForward".
+  std::string file;                 ///< What the program includes, such as "backend/cuda/kernels/scan_forward.cuh".
+  std::vector<Constant> constants;  ///< Seen by the text.
+  std::string rule;                 ///< The struct of src/cells/ that the text calls Rule, if it does.
+  int shared_bytes = 0;             ///< Shared memory that each launch gives a block, beside what the text declares.
+  std::string plan;                 ///< For people who read what PENSTOCK_DUMP_DIR holds; it changes nothing.
 
   /// The program: the constants by name, and one include.
   std::string text() const;

@@ -143,22 +143,20 @@ KernelSource scan_source(const ScanRule& rule, const plan::GpuScanProblem& probl
   KernelSource source;
   source.entry = problem.backward ? "ScanBackward" : "ScanForward";
   source.file = fmt::format("backend/cuda/kernels/scan_{}.cuh", problem.backward ? "backward" : "forward");
-  const auto constant = [](auto value) { return fmt::format("{}", value); };
-  source.constants = {{"using Storage", std::string(storage_type(problem.storage))},
-                      {"constexpr bool kDirect", constant(plan.regime == plan::Regime::direct)},
-                      {"constexpr int kVector", constant(plan.vector)},
-                      {"constexpr int kLanes", constant(plan.lanes)},
-                      {"constexpr int kGroups", constant(plan.groups)},
-                      {"constexpr int kSteps", constant(plan.steps)},
-                      {"constexpr int kPiece", constant(plan.piece)},
-                      {"constexpr int kWindow", constant(plan.window)},
-                      {"constexpr int kBlocks", constant(plan.blocks)},
-                      {"constexpr int kSharedBytes", constant(plan.shared)},
-                      problem.backward
-                          ? std::pair<std::string, std::string>{"constexpr int kReadBack", constant(rule.read_back)}
-                          : std::pair<std::string, std::string>{"constexpr bool kKeepTerms", constant(plan.keep)},
-                      {"constexpr bool kLengths", constant(problem.lengths)},
-                      {"constexpr bool kReset", constant(problem.reset)}};
+  source.constants = {{"using Storage", storage_type(problem.storage)},
+                      {"constexpr bool kDirect", plan.regime == plan::Regime::direct},
+                      {"constexpr int kVector", plan.vector},
+                      {"constexpr int kLanes", plan.lanes},
+                      {"constexpr int kGroups", plan.groups},
+                      {"constexpr int kSteps", plan.steps},
+                      {"constexpr int kPiece", plan.piece},
+                      {"constexpr int kWindow", plan.window},
+                      {"constexpr int kBlocks", plan.blocks},
+                      {"constexpr int kSharedBytes", plan.shared},
+                      problem.backward ? Constant{"constexpr int kReadBack", rule.read_back}
+                                       : Constant{"constexpr bool kKeepTerms", plan.keep},
+                      {"constexpr bool kLengths", problem.lengths},
+                      {"constexpr bool kReset", problem.reset}};
   source.rule = rule.type;
   source.shared_bytes = static_cast<int>(plan.shared);
   source.plan = plan.explain();

@@ -47,10 +47,10 @@ KernelSource step_source(const LayerSpec& spec, Index rows, int alignment) {
   source.entry = "Step";
   source.file = "backend/cuda/kernels/step.cuh";
   const Index vector = std::max<Index>(1, alignment / plan::size_of(spec.storage));
-  source.constants = {{"using Storage", std::string(storage_type(spec.storage))},
-                      {"constexpr int kVector", fmt::format("{}", vector)},
-                      {"constexpr int kWarps", fmt::format("{}", kWarps)},
-                      {"constexpr int kRows", fmt::format("{}", std::min(rows, kMaxRows))}};
+  source.constants = {{"using Storage", storage_type(spec.storage)},
+                      {"constexpr int kVector", vector},
+                      {"constexpr int kWarps", kWarps},
+                      {"constexpr int kRows", std::min(rows, kMaxRows)}};
   source.rule = scan_rule(spec.cell).type;
   source.plan =
       fmt::format("one step: a warp a channel, {} values an access, {} rows at once", vector, std::min(rows, kMaxRows));

@@ -27,10 +27,10 @@ KernelSource sum_columns_source(const ColumnSums& sums) {
   KernelSource source;
   source.entry = "SumColumns";
   source.file = "backend/cuda/kernels/sum_columns.cuh";
-  source.constants = {{"using Storage", std::string(storage_type(sums.storage))},
-                      {"using Result", std::string(storage_type(sums.result))},
-                      {"constexpr int kVector", fmt::format("{}", vector_of(sums))},
-                      {"constexpr int kGroups", fmt::format("{}", kGroups)}};
+  source.constants = {{"using Storage", storage_type(sums.storage)},
+                      {"using Result", storage_type(sums.result)},
+                      {"constexpr int kVector", vector_of(sums)},
+                      {"constexpr int kGroups", kGroups}};
   source.plan = fmt::format("sums of columns: {} columns a thread", vector_of(sums));
   return source;
 }
