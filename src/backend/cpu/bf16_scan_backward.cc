@@ -55,14 +55,7 @@ void FillScanBackwardCell(CellKernels<float>& kernels) {
 
 template <class Panel>
 void FillScanBackwardAs(int cell, CellKernels<float>& kernels) {
-  int index = 0;
-#define PENSTOCK_SKIP(Cell) ++index;
-#define PENSTOCK_FILL(Cell) \
-  if (index++ == cell) FillScanBackwardCell<Panel, Cell>(kernels);
-  PENSTOCK_DENSE_CELLS(PENSTOCK_SKIP)
-  PENSTOCK_SCAN_CELLS(PENSTOCK_FILL)
-#undef PENSTOCK_FILL
-#undef PENSTOCK_SKIP
+  WithScanCell(cell, [&](auto tag) { FillScanBackwardCell<Panel, typename decltype(tag)::type>(kernels); });
 }
 
 }  // namespace

@@ -268,9 +268,5 @@ void FillDenseBackwardCell(CellKernels<RealOf<Panel>>& kernels) {
 
 template <class Panel>
 void FillDenseBackwardAs(int cell, CellKernels<RealOf<Panel>>& kernels) {
-  int index = 0;
-#define PENSTOCK_FILL(Cell) \
-  if (index++ == cell) FillDenseBackwardCell<Panel, Cell>(kernels);
-  PENSTOCK_DENSE_CELLS(PENSTOCK_FILL)
-#undef PENSTOCK_FILL
+  WithDenseCell(cell, [&](auto tag) { FillDenseBackwardCell<Panel, typename decltype(tag)::type>(kernels); });
 }

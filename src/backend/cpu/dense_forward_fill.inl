@@ -15,9 +15,5 @@ void FillDenseForwardCell(CellKernels<RealOf<Panel>>& kernels) {
 
 template <class Panel>
 void FillDenseForwardAs(int cell, CellKernels<RealOf<Panel>>& kernels) {
-  int index = 0;
-#define PENSTOCK_FILL(Cell) \
-  if (index++ == cell) FillDenseForwardCell<Panel, Cell>(kernels);
-  PENSTOCK_DENSE_CELLS(PENSTOCK_FILL)
-#undef PENSTOCK_FILL
+  WithDenseCell(cell, [&](auto tag) { FillDenseForwardCell<Panel, typename decltype(tag)::type>(kernels); });
 }

@@ -1,5 +1,5 @@
-// The forward engine of dense cells by AMX: tiles of 16 rows, of the input product 32, go through memory, in the
-// first-level cache, on their way to the gates.
+// The forward engine of dense cells by AMX: tiles of up to 32 rows go through memory, in the caches of a core, on their
+// way to the gates.
 
 /// `count` rows of the input product that lie one after the other among the rounded inputs, for one block of units.
 template <class Cell, int first_gate, int gate_count, int width>
@@ -151,7 +151,7 @@ class ForwardTileStep {
       for (Index row = 0; row < rows; row += 2 * kTileRows) {
         const TileOperands part{a.rows + row * a.stride, a.stride, a.inputs};
         Simd* to = sums.vector + row * row_stride(count) + at * vectors;
-        MultiplyRows<vectors>(rows - row, part, panel, start, to, row_stride(count));
+        MultiplyWholeTiles<vectors>(rows - row, part, panel, start, to, row_stride(count));
       }
     }
   }

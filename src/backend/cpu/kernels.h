@@ -347,12 +347,13 @@ struct TransposedProduct {
 /// Rows that are summed at a time: so many, or a few less, are a good number to come at once.
 constexpr Index kTransposedRows = 256;
 
-/// c = a b, b packed.
+/// c = a b, b packed. K comes in blocks, each of which lies apart in a.
 template <class Real>
 struct PanelProduct {
-  const Real* a = nullptr;  // [rows, a_stride]
+  const Real* a = nullptr;  // [blocks, rows, inner], blocks `block_stride` and rows `a_stride` apart
   Index a_stride = 0;
-  Index inner = 0, columns = 0;  // K, N
+  Index blocks = 1, block_stride = 0;
+  Index inner = 0, columns = 0;  // K / blocks, N
   const Real* panels = nullptr;  // of pack_product_panels()
   Real* const* c_row = nullptr;  // [rows], each [N]
 };

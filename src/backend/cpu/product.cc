@@ -26,6 +26,8 @@ namespace {
 
 #include "backend/cpu/product.inl"
 
+#include "backend/cpu/transposed_tile.inl"
+
 #include "backend/cpu/transposed_product.inl"
 
 #include "backend/cpu/panel_product.inl"

@@ -31,6 +31,10 @@ namespace {
 
 #include "backend/cpu/scan_layer.inl"
 
+#include "backend/cpu/panel_product.inl"
+
+#include "backend/cpu/transposed_tile.inl"
+
 #include "backend/cpu/scan_gradient.inl"
 
 #include "cells/given.h"
@@ -56,14 +60,7 @@ void Fill(CellKernels<Real>& kernels) {
 
 template <class Real>
 void FillByIndex(int cell, CellKernels<Real>& kernels) {
-  int index = 0;
-#define PENSTOCK_SKIP(Cell) ++index;
-#define PENSTOCK_FILL(Cell) \
-  if (index++ == cell) Fill<Real, Cell>(kernels);
-  PENSTOCK_DENSE_CELLS(PENSTOCK_SKIP)
-  PENSTOCK_SCAN_CELLS(PENSTOCK_FILL)
-#undef PENSTOCK_FILL
-#undef PENSTOCK_SKIP
+  WithScanCell(cell, [&](auto tag) { Fill<Real, typename decltype(tag)::type>(kernels); });
   FillScanLayersAs<Real>(cell, kernels);
 }
 

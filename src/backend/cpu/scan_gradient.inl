@@ -24,62 +24,19 @@ void PackScanInput(const ScanGradient<Real>& job, Index begin, Index end) {
   }
 }
 
-/// dx of rows [first, first + rows) for inputs [i, i + 2L).
-template <class Real, int rows>
-HWY_INLINE void InputGradientTile(const ScanGradient<Real>& job, Index first, Index i, const Real* panel) {
-  using L = Lanes<Real>;
-  using V = typename L::V;
-  const Index vectors = job.gates * job.blocks;
-  V acc[rows][2];
-  for (int m = 0; m < rows; ++m) acc[m][0] = acc[m][1] = V(0);
-  const Real* dwx = job.dwx + first * L::lanes;
-  for (Index v = 0; v < vectors; ++v, dwx += job.capacity * L::lanes, panel += L::lanes * kGradientWidth<Real>) {
-    AccumulateRows<Real, rows, 2>(dwx, L::lanes, L::lanes, panel, acc);
-  }
-  for (int m = 0; m < rows; ++m) {
-    for (int w = 0; w < 2; ++w) {
-      const Index at = i + w * L::lanes, count = std::min<Index>(L::lanes, job.input - at);
-      if (count > 0) L::store(acc[m][w], job.dx_row[first + m] + at, count);
-    }
-  }
-}
-
 /// dx = dwx W for rows [begin, end) of the piece.
 template <class Real>
 void RunScanInputGradient(const ScanGradient<Real>& job, Index begin, Index end) {
-  constexpr Index width = kGradientWidth<Real>;
-  const Index panel_size = job.gates * job.blocks * Lanes<Real>::lanes * width;
-  for (Index i = 0; i < job.input; i += width) {
-    const Real* panel = job.weight_panels + i / width * panel_size;
-    ForEachTile<MaxStridedRows<Real, 2>()>(begin, end, [&](auto rows, Index first) HWY_ATTR {
-      InputGradientTile<Real, decltype(rows)::value>(job, first, i, panel);
-    });
-  }
-}
-
-/// Half a vector of channels by 2L inputs of dW += dwx^T x; `dwx` and `x` point at the first row of the piece.
-template <class Real, int rows>
-HWY_INLINE void WeightGradientTile(Index cells, const Real* dwx, const Real* x, Index count, Index input_left,
-                                   Real* gradient, Index input) {
-  using L = Lanes<Real>;
-  using V = typename L::V;
-  V acc[rows][2];
-  for (int m = 0; m < rows; ++m) acc[m][0] = acc[m][1] = V(0);
-  for (Index cell = 0; cell < cells; ++cell, dwx += L::lanes, x += 2 * L::lanes) {
-    const V b[2] = {L::load(x), L::load(x + L::lanes)};
-    for (int m = 0; m < rows; ++m) {
-      const V a(dwx[m]);
-      acc[m][0] = MulAdd(a, b[0], acc[m][0]);
-      acc[m][1] = MulAdd(a, b[1], acc[m][1]);
-    }
-  }
-  for (int m = 0; m < std::min<Index>(rows, count); ++m) {
-    for (int w = 0; w < 2; ++w) {
-      const Index n = std::min<Index>(L::lanes, input_left - w * L::lanes);
-      Real* to = gradient + m * input + w * L::lanes;
-      if (n > 0) L::store(L::load(to, n) + acc[m][w], to, n);
-    }
-  }
+  constexpr Index lanes = Lanes<Real>::lanes;
+  PanelProduct<Real> product;
+  product.a = job.dwx;
+  product.a_stride = product.inner = lanes;
+  product.blocks = job.gates * job.blocks;
+  product.block_stride = job.capacity * lanes;
+  product.columns = job.input;
+  product.panels = job.weight_panels;
+  product.c_row = job.dx_row;
+  RowsTimesPanels(product, begin, end);
 }
 
 /// Adds to the gradients of weights and bias that belong to vectors of channels [begin, end) of G * ceil(H / L).
@@ -103,9 +60,9 @@ void RunScanWeightGradient(const ScanGradient<Real>& job, Index begin, Index end
     for (Index i = 0; i < job.input; i += width) {
       const Real* x = job.x_packed + i * job.capacity;
       for (Index half = 0; half < count; half += rows) {
-        WeightGradientTile<Real, rows>(job.cells, dwx + half, x, count - half, job.input - i,
-                                       job.weight_gradient + (gate * job.hidden + channel + half) * job.input + i,
-                                       job.input);
+        Real* gradient = job.weight_gradient + (gate * job.hidden + channel + half) * job.input + i;
+        TransposedTile<Real, rows>(job.cells, count - half, job.input - i, dwx + half, L::lanes, x, gradient,
+                                   job.input);
       }
     }
   }
@@ -113,21 +70,16 @@ void RunScanWeightGradient(const ScanGradient<Real>& job, Index begin, Index end
 
 template <class Real>
 std::size_t ScanGradientPanels(Index gates, Index input, Index hidden) {
-  constexpr Index lanes = Lanes<Real>::lanes, width = kGradientWidth<Real>;
-  return static_cast<std::size_t>((input + width - 1) / width * width * gates * ((hidden + lanes - 1) / lanes * lanes));
+  constexpr Index lanes = Lanes<Real>::lanes;
+  return ProductPanels<Real>(gates * ((hidden + lanes - 1) / lanes * lanes), input);
 }
 
 template <class Real>
 void PackScanGradient(Index gates, Index input, Index hidden, const Real* weight_ih, Real* packed) {
-  constexpr Index lanes = Lanes<Real>::lanes, width = kGradientWidth<Real>;
+  constexpr Index lanes = Lanes<Real>::lanes;
   const Index padded = (hidden + lanes - 1) / lanes * lanes;
-  for (Index first = 0; first < input; first += width) {
-    for (Index gate = 0; gate < gates; ++gate) {
-      for (Index c = 0; c < padded; ++c) {
-        for (Index i = first; i < first + width; ++i) {
-          *packed++ = c < hidden && i < input ? weight_ih[(gate * hidden + c) * input + i] : Real(0);
-        }
-      }
-    }
-  }
+  FillProductPanels(gates * padded, input, packed, [&](Index k) {
+    const Index gate = k / padded, channel = k % padded;
+    return channel < hidden ? weight_ih + (gate * hidden + channel) * input : nullptr;
+  });
 }

@@ -220,12 +220,5 @@ void FillScanLayerCell(CellKernels<RealOf<Panel>>& kernels) {
 
 template <class Panel>
 void FillScanLayersAs(int cell, CellKernels<RealOf<Panel>>& kernels) {
-  int index = 0;
-#define PENSTOCK_SKIP(Cell) ++index;
-#define PENSTOCK_FILL(Cell) \
-  if (index++ == cell) FillScanLayerCell<Panel, Cell>(kernels);
-  PENSTOCK_DENSE_CELLS(PENSTOCK_SKIP)
-  PENSTOCK_SCAN_CELLS(PENSTOCK_FILL)
-#undef PENSTOCK_FILL
-#undef PENSTOCK_SKIP
+  WithScanCell(cell, [&](auto tag) { FillScanLayerCell<Panel, typename decltype(tag)::type>(kernels); });
 }

@@ -8,3 +8,26 @@
 #include "cells/prelude.h"
 
 #include "cells/list.h"
+
+/// body(std::type_identity<Cell>()) of the cell with that index among all of them, if it is a dense one.
+template <class Body>
+void WithDenseCell(int cell, const Body& body) {
+  int index = 0;
+#define PENSTOCK_CALL(Cell) \
+  if (index++ == cell) body(std::type_identity<Cell>());
+  PENSTOCK_DENSE_CELLS(PENSTOCK_CALL)
+#undef PENSTOCK_CALL
+}
+
+/// The same of a scan cell.
+template <class Body>
+void WithScanCell(int cell, const Body& body) {
+  int index = 0;
+#define PENSTOCK_SKIP(Cell) ++index;
+#define PENSTOCK_CALL(Cell) \
+  if (index++ == cell) body(std::type_identity<Cell>());
+  PENSTOCK_DENSE_CELLS(PENSTOCK_SKIP)
+  PENSTOCK_SCAN_CELLS(PENSTOCK_CALL)
+#undef PENSTOCK_CALL
+#undef PENSTOCK_SKIP
+}

@@ -106,8 +106,8 @@ HWY_INLINE void MultiplyTileRows(const TileOperands& a, const Bf16Tile* panel, c
 /// sums [rows][vectors] = start [vectors] + rows x panel for the first 32 rows, in whole tiles: what lies behind the
 /// rows is read, and written to the sums, too. Rows of sums lie `sum_stride` vectors apart.
 template <int vectors>
-HWY_INLINE void MultiplyRows(Index rows, const TileOperands& a, const Bf16Tile* panel, const Simd* start, Simd* sums,
-                             Index sum_stride) {
+HWY_INLINE void MultiplyWholeTiles(Index rows, const TileOperands& a, const Bf16Tile* panel, const Simd* start,
+                                   Simd* sums, Index sum_stride) {
   float* sum[vectors];
   for (int v = 0; v < vectors; ++v) sum[v] = reinterpret_cast<float*>(sums + v);
   if (rows <= kTileRows) return MultiplyOneTile<vectors>(a, panel, start, sum, sum_stride * Simd::lanes);
@@ -120,6 +120,6 @@ struct TileSums {
   alignas(64) Simd sum[2 * kTileRows][vectors];
 
   HWY_INLINE void multiply(Index rows, const TileOperands& a, const Bf16Tile* panel, const Simd* start) {
-    MultiplyRows<vectors>(rows, a, panel, start, sum[0], vectors);
+    MultiplyWholeTiles<vectors>(rows, a, panel, start, sum[0], vectors);
   }
 };

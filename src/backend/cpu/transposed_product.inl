@@ -55,35 +55,6 @@ void PackColumns(const TransposedFactor<Real>& b, Index first_row, Index rows, I
   }
 }
 
-/// Adds to a tile of c [columns of a, 2L], of which `n` columns exist: a [rows, columns of a], b [rows, 2L].
-template <class Real, int columns>
-HWY_INLINE void TransposedTile(Index rows, Index n, const Real* a, const Real* b, Real* c, Index c_stride) {
-  using L = Lanes<Real>;
-  using V = typename L::V;
-  V acc[columns][2];
-  for (int m = 0; m < columns; ++m) {
-    acc[m][0] = acc[m][1] = V(0);
-    __builtin_prefetch(c + m * c_stride, 1);
-    __builtin_prefetch(c + m * c_stride + L::lanes, 1);
-  }
-  for (Index k = 0; k < rows; ++k, a += columns, b += 2 * L::lanes) {
-    const V b0 = L::load(b), b1 = L::load(b + L::lanes);
-    for (int m = 0; m < columns; ++m) {
-      const V x(a[m]);
-      acc[m][0] = MulAdd(x, b0, acc[m][0]);
-      acc[m][1] = MulAdd(x, b1, acc[m][1]);
-    }
-  }
-  for (int m = 0; m < columns; ++m) {
-    for (int w = 0; w < 2; ++w) {
-      const Index count = std::min<Index>(L::lanes, n - w * L::lanes);
-      if (count <= 0) break;
-      Real* to = c + m * c_stride + w * L::lanes;
-      L::store(L::load(to, count) + acc[m][w], to, count);
-    }
-  }
-}
-
 /// What rows [first_row, first_row + rows) add to what columns [begin, end) of a belong to, no more than are copied at
 /// once.
 template <class Real>
@@ -100,8 +71,9 @@ void AddTransposedBlock(const TransposedProduct<Real>& job, Index first_row, Ind
     for (Index n = 0; n < b.columns; n += Blocks::width) {
       PackColumns(b, first_row, rows, n, packed_b);
       ForEachTile<Blocks::tile>(begin, end, [&](auto columns, Index first) HWY_ATTR {
-        TransposedTile<Real, decltype(columns)::value>(rows, b.columns - n, packed_a + (first - begin) * Blocks::pitch,
-                                                       packed_b, b.c + (first - b.first) * b.c_stride + n, b.c_stride);
+        constexpr int count = decltype(columns)::value;
+        TransposedTile<Real, count>(rows, count, b.columns - n, packed_a + (first - begin) * Blocks::pitch, count,
+                                    packed_b, b.c + (first - b.first) * b.c_stride + n, b.c_stride);
       });
     }
   }
