@@ -299,7 +299,7 @@ void time_product(const char* what, ProductShape shape, Stream& stream, Clock& c
     }
   }
   fmt::print("{} {} x {} x {}:{}\n", what, shape.m, shape.n, shape.k, times);
-  if (in_own_kernels(shape)) {
+  if (in_own_kernels(stream.device().model(), shape)) {
     std::vector<plan::GpuProductPlan> plans = product_plans(problem_of(shape), stream.device().model());
     if (plans.size() > most) plans.resize(most);
     for (const plan::GpuProductPlan& plan : plans) {

@@ -51,7 +51,7 @@ Index step_bytes(const GpuProductPlan& plan, const GpuProductProblem& problem) {
 bool set_room(GpuProductPlan& plan, const GpuProductProblem& problem, const GpuModel& gpu) {
   // Each quarter of a multiprocessor has its own registers, for whole warps.
   const int warps = gpu.registers / 4 / kWarpThreads / registers_of(plan, gpu) * 4;
-  const int by_registers = warps / (plan.warps_m * plan.warps_n);
+  const int by_registers = warps / (plan.teams_m * plan.teams_n);
   const Index bytes = step_bytes(plan, problem);
   for (plan.blocks = std::min(by_registers, gpu.threads / plan.threads()); plan.blocks >= 1; --plan.blocks) {
     for (plan.depth = 3; plan.depth >= 2; --plan.depth) {
@@ -76,7 +76,7 @@ double cycles_of(const GpuProductPlan& plan, const GpuProductProblem& problem, c
   const Index blocks = plan.grid_m(problem.m) * plan.grid_n(problem.n) * plan.slabs;
   const Index most = (blocks + gpu.multiprocessors - 1) / gpu.multiprocessors;  // of one multiprocessor
   const auto at_once = static_cast<double>(std::min<Index>(most, plan.blocks));
-  const double busy = std::min(1.0, at_once * plan.warps_m * plan.warps_n / kBusyWarps);
+  const double busy = std::min(1.0, at_once * plan.teams_m * plan.teams_n / kBusyWarps);
   const double slab_bytes = 4.0 * static_cast<double>(plan.slabs * problem.m) * static_cast<double>(problem.n);
   const double added = plan.slabs == 1 ? 0 : kLaunchCycles + slab_bytes / kAdded;
   return static_cast<double>(most) * (block_cycles(plan, std::min(plan.slab, problem.k)) / busy + kAround / at_once) +
@@ -92,16 +92,83 @@ void set_slabs(GpuProductPlan& plan, const GpuProductProblem& problem, Index wan
   plan.slabs = (problem.k + plan.slab - 1) / plan.slab;
 }
 
+/// Of warpgroups: products of a cycle; what one does alone between its own; a step's split of B, for each column;
+/// rows' beginning and end; memory's bytes in a cycle of all.
+constexpr double kGroupProducts = 1024 / 3.0, kAlone = 700, kSplitColumn = 7, kAroundRows = 700, kMemoryBytes = 2200;
+
+double warpgroup_cycles(const GpuProductPlan& plan, const GpuProductProblem& problem, const GpuModel& gpu) {
+  const double columns = plan.tiles_n * GpuProductPlan::columns;
+  const double group = plan.tiles_m * GpuProductPlan::rows * columns * GpuProductPlan::step / kGroupProducts;
+  const double split = kSplitColumn * plan.tile_n();
+  const double steps = static_cast<double>(rounded_up(std::min(plan.slab, problem.k), 16)) / GpuProductPlan::step;
+  const double step = std::max({2 * group, group + kAlone, plan.resident() ? 0 : split});
+  const Index over_m = plan.blocks_m(problem.m), blocks = over_m * plan.grid_n(problem.n) * plan.slabs;
+  const auto rounds = static_cast<double>((blocks + gpu.multiprocessors - 1) / gpu.multiprocessors);
+  const auto passes = static_cast<double>((plan.grid_m(problem.m) + over_m - 1) / over_m);
+  const double first = kAround + (plan.resident() ? steps * split : 0);
+  const auto m = static_cast<double>(problem.m), n = static_cast<double>(problem.n), k = static_cast<double>(problem.k);
+  const double bytes = 4 * (m * k * static_cast<double>(plan.grid_n(problem.n)) + m * n + n * k);
+  const double added = plan.slabs == 1 ? 0 : kLaunchCycles + 4 * static_cast<double>(plan.slabs) * m * n / kAdded;
+  return rounds * first + std::max(rounds * passes * (steps * step + kAroundRows), bytes / kMemoryBytes) + added;
+}
+
+/// Of B as many stages as there is room for, or as the slab has, beside two or more of A; false if too few.
+bool set_stages(GpuProductPlan& plan, const GpuProductProblem& problem, const GpuModel& gpu) {
+  constexpr Index step = 4 * GpuProductPlan::step;  // bytes of a row or a column
+  constexpr Index aligned = 1024;                   // where the tensor cores' matrices begin
+  constexpr Index most_of_b = 6, most_of_a = 4;     // more do not help
+  const Index of_b = 2 * step * plan.tile_n() + 2 * 8,
+              of_a = 2 * plan.tiles_m * GpuProductPlan::rows * step * (problem.a_transposed ? 3 : 2) / 2;
+  const Index room = gpu.block_bytes - aligned - 4 * plan.tile_n();
+  const Index stages = (plan.slab + GpuProductPlan::step - 1) / GpuProductPlan::step;
+  const bool all = stages * of_b + 2 * of_a <= room;
+  plan.depth = static_cast<int>(all ? stages : std::min(most_of_b, (room - 3 * of_a) / of_b));
+  plan.ahead = static_cast<int>(std::min(most_of_a, (room - plan.depth * of_b) / of_a));
+  plan.shared = plan.depth * of_b + plan.ahead * of_a + 4 * plan.tile_n() + aligned;
+  return all || plan.depth >= 3;
+}
+
+/// Blocks that hold all of their slab of B go on from rows to rows, as many as the GPU has room for at once.
+void set_blocks_over_m(GpuProductPlan& plan, const GpuProductProblem& problem, const GpuModel& gpu) {
+  plan.most_m = plan.grid_m(problem.m);
+  if (!plan.resident()) return;
+  const Index at_once = std::max<Index>(1, gpu.multiprocessors / (plan.grid_n(problem.n) * plan.slabs));
+  const Index passes = (plan.most_m + at_once - 1) / at_once;
+  plan.most_m = (plan.most_m + passes - 1) / passes;
+}
+
+/// for_each_product() of warpgroups.
+template <class Take>
+void for_each_warpgroup_product(const GpuProductProblem& problem, const GpuModel& gpu, const Take& take) {
+  const int most_columns = problem.a_transposed ? 112 : 128;  // whose sums, twice, fit the registers
+  if (!has_warpgroups(gpu)) return;
+  for (const int teams_n : {1, 2}) {
+    for (int tiles_n = 1; tiles_n <= most_columns / GpuProductPlan::columns; ++tiles_n) {
+      GpuProductPlan plan;
+      plan.warpgroups = true, plan.teams_m = 2 / teams_n, plan.teams_n = teams_n;
+      plan.tiles_m = 4, plan.tiles_n = tiles_n;
+      const Index tiles = plan.grid_m(problem.m) * plan.grid_n(problem.n);
+      if (tiles > kMaxBlocks / 16) continue;
+      for (const Index wanted : {Index{1}, Index{2}, Index{3}, Index{4}, Index{8}, gpu.multiprocessors / tiles}) {
+        set_slabs(plan, problem, wanted);
+        if (!set_stages(plan, problem, gpu)) continue;
+        set_blocks_over_m(plan, problem, gpu);
+        take(plan, warpgroup_cycles(plan, problem, gpu));
+      }
+    }
+  }
+}
+
 std::string estimated(double cycles) { return fmt::format("estimated at {:.0f} thousand cycles", cycles / 1000); }
 
 /// Calls take(plan, cycles) for every shape of a block that fits.
 template <class Take>
 void for_each_product(const GpuProductProblem& problem, const GpuModel& gpu, const Take& take) {
-  for (int warps_n = 1; warps_n <= 4; warps_n *= 2) {
-    for (int warps_m = 1; warps_m * warps_n <= kMaxWarps; ++warps_m) {
+  for (int teams_n = 1; teams_n <= 4; teams_n *= 2) {
+    for (int teams_m = 1; teams_m * teams_n <= kMaxWarps; ++teams_m) {
       for (int tiles_n = 1; tiles_n <= most_tiles(problem, gpu); ++tiles_n) {
         GpuProductPlan plan;
-        plan.warps_m = warps_m, plan.warps_n = warps_n, plan.tiles_n = tiles_n;
+        plan.teams_m = teams_m, plan.teams_n = teams_n, plan.tiles_n = tiles_n;
         if (!set_room(plan, problem, gpu)) continue;
         const Index tiles = plan.grid_m(problem.m) * plan.grid_n(problem.n);
         if (tiles > kMaxBlocks / 4) continue;
@@ -117,12 +184,15 @@ void for_each_product(const GpuProductProblem& problem, const GpuModel& gpu, con
 }  // namespace
 
 std::string GpuProductPlan::explain() const {
+  const std::string teams = fmt::format("{} x {} {} of {} x {} sums", teams_m, teams_n,
+                                        warpgroups ? "warpgroups" : "warps", tiles_m * rows, tiles_n * columns);
+  const std::string room = fmt::format("{} steps of {}{} in {} KB of shared memory", depth, step,
+                                       resident() ? ", all there are," : " under way", shared / 1024);
   return fmt::format(
-      "floats on tensor cores: tiles of {} x {} by {} threads ({} x {} warps of {} x {} sums), {} steps of {} under "
-      "way in "
-      "{} KB of shared memory, {} slab{} of {}, {} block{} a multiprocessor: {}",
-      tile_m(), tile_n(), threads(), warps_m, warps_n, tiles_m * rows, tiles_n * columns, depth, step, shared / 1024,
-      slabs, slabs == 1 ? "" : "s", slab, blocks, blocks == 1 ? "" : "s", why);
+      "floats on tensor cores: tiles of {} x {} by {} threads ({}), {}, {} slab{} of {}, {} block{} a "
+      "multiprocessor: {}",
+      tile_m(), tile_n(), threads(), teams, room, slabs, slabs == 1 ? "" : "s", slab, blocks, blocks == 1 ? "" : "s",
+      why);
 }
 
 GpuProductPlan plan_gpu_product(const GpuProductProblem& problem, const GpuModel& gpu) {
@@ -130,9 +200,11 @@ GpuProductPlan plan_gpu_product(const GpuProductProblem& problem, const GpuModel
           "a product must have sizes of at least 1, not {} x {} x {}", problem.m, problem.n, problem.k);
   std::optional<GpuProductPlan> best;
   double best_cycles = 0;
-  for_each_product(problem, gpu, [&](const GpuProductPlan& plan, double cycles) {
+  const auto take = [&](const GpuProductPlan& plan, double cycles) {
     if (!best || cycles < best_cycles) best = plan, best_cycles = cycles;
-  });
+  };
+  for_each_product(problem, gpu, take);
+  for_each_warpgroup_product(problem, gpu, take);
   require(best.has_value(), "a product of {} x {} x {} needs more blocks than one launch can number", problem.m,
           problem.n, problem.k);
   best->why = estimated(best_cycles);
@@ -140,12 +212,15 @@ GpuProductPlan plan_gpu_product(const GpuProductProblem& problem, const GpuModel
 }
 
 std::vector<GpuProductPlan> product_plans(const GpuProductProblem& problem, const GpuModel& gpu) {
-  std::map<std::array<int, 3>, std::pair<double, GpuProductPlan>> best;
-  for_each_product(problem, gpu, [&](GpuProductPlan plan, double cycles) {
+  std::map<std::array<int, 4>, std::pair<double, GpuProductPlan>> best;
+  const auto take = [&](GpuProductPlan plan, double cycles) {
     plan.why = estimated(cycles);
-    const auto [entry, added] = best.try_emplace({plan.warps_m, plan.warps_n, plan.tiles_n}, cycles, plan);
+    const auto [entry, added] =
+        best.try_emplace({plan.warpgroups ? 1 : 0, plan.teams_m, plan.teams_n, plan.tiles_n}, cycles, plan);
     if (!added && cycles < entry->second.first) entry->second = {cycles, plan};
-  });
+  };
+  for_each_product(problem, gpu, take);
+  for_each_warpgroup_product(problem, gpu, take);
   std::vector<std::pair<double, GpuProductPlan>> sorted;
   for (const auto& [shape, plan] : best) sorted.push_back(plan);
   std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.first < b.first; });

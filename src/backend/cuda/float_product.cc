@@ -4,6 +4,7 @@
 
 #include "backend/cuda/range.h"
 #include "backend/cuda/scan.h"
+#include "backend/cuda/warpgroup_multiply.h"
 #include "base/check.h"
 
 namespace penstock::cuda {
@@ -47,12 +48,11 @@ plan::GpuProductProblem problem_of(const ProductShape& shape) {
 KernelSource float_product_source(const ProductShape& shape, const plan::GpuProductPlan& plan) {
   KernelSource source;
   source.entry = "FloatProduct";
-  source.file = "backend/cuda/kernels/float_product.cuh";
   // Slabs go to the workspace, row after row.
   const bool pairs = plan.slabs > 1 ? partial_floats(shape) % 2 == 0 && shape.n % 2 == 0 : vector_of(shape) == 2;
   source.constants = {
-      {"constexpr int kWarpsM", plan.warps_m},
-      {"constexpr int kWarpsN", plan.warps_n},
+      {"constexpr int kTeamsM", plan.teams_m},
+      {"constexpr int kTeamsN", plan.teams_n},
       {"constexpr int kTilesM", plan.tiles_m},
       {"constexpr int kTilesN", plan.tiles_n},
       {"constexpr int kDepth", plan.depth},
@@ -64,6 +64,18 @@ KernelSource float_product_source(const ProductShape& shape, const plan::GpuProd
       {"constexpr bool kBias", shape.beside == Beside::add_bias},
       {"constexpr int kBlocks", plan.blocks},
       {"constexpr int kSharedBytes", plan.shared}};
+  if (plan.warpgroups) {
+    source.file = "backend/cuda/kernels/warpgroup_product.cuh";
+    source.constants.emplace_back("constexpr int kAhead", plan.ahead);
+    source.constants.emplace_back("constexpr bool kSumsOfA", shape.beside == Beside::sum_columns);
+    source.constants.emplace_back("constexpr bool kResident", plan.resident());
+    const Index last = (shape.k - 1) % plan::GpuProductPlan::step + 1;
+    source.constants.emplace_back("constexpr bool kHalfLast",
+                                  plan.slabs == 1 && 2 * last <= plan::GpuProductPlan::step);
+    source.functions = warpgroup_multiply(plan.tiles_n * plan::GpuProductPlan::columns);
+  } else {
+    source.file = "backend/cuda/kernels/float_product.cuh";
+  }
   source.shared_bytes = static_cast<int>(plan.shared);
   source.plan = plan.explain();
   return source;
@@ -115,7 +127,7 @@ void FloatProduct::run(DeviceAddress a, DeviceAddress b, DeviceAddress d, Device
   arguments.d_slab = arguments.sums_slab = partial_floats(shape_);
   arguments.m = shape_.m, arguments.n = shape_.n, arguments.k = shape_.k;
   arguments.slab = plan_.slab;
-  arguments.tiles_m = static_cast<int>(plan_.grid_m(shape_.m));
+  arguments.tiles_m = static_cast<int>(plan_.blocks_m(shape_.m));
   arguments.tiles_n = static_cast<int>(plan_.grid_n(shape_.n));
   arguments.add = whole && add ? 1 : 0;
   const Index blocks = plan_.slabs * arguments.tiles_m * arguments.tiles_n;

@@ -84,7 +84,7 @@ std::string KernelSource::text() const {
   std::string text = "#include \"backend/cuda/kernels/prelude.cuh\"\n\n";
   if (!rule.empty()) text += fmt::format("struct {};\nusing Rule = {};\n", rule, rule);
   for (const auto& [declaration, value] : constants) text += fmt::format("{} = {};\n", declaration, value);
-  return text + fmt::format("\n#include \"{}\"\n", file);
+  return text + functions + fmt::format("\n#include \"{}\"\n", file);
 }
 
 Compiled compile_kernel(const KernelSource& source, int architecture) {

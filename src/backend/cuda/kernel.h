@@ -24,6 +24,7 @@ struct KernelSource {
   std::string entry;                ///< Name of the function, such as "ScanForward".
   std::string file;                 ///< What the program includes, such as "backend/cuda/kernels/scan_forward.cuh".
   std::vector<Constant> constants;  ///< Seen by the text.
+  std::string functions;            ///< Seen by the text: those that only a program can write.
   std::string rule;                 ///< The struct of src/cells/ that the text calls Rule, if it does.
   int shared_bytes = 0;             ///< Shared memory that each launch gives a block, beside what the text declares.
   std::string plan;                 ///< For people who read what PENSTOCK_DUMP_DIR holds; it changes nothing.

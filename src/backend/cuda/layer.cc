@@ -219,7 +219,7 @@ namespace {
 /// Of halves whose rows do not begin at multiples of 16 bytes, products with sums of columns beside them were measured
 /// to take some sixty times as long as others.
 bool sums_well(Device& device, const ProductShape& shape) {
-  if (in_own_kernels(shape)) return true;
+  if (in_own_kernels(device.model(), shape)) return true;
   constexpr Index wide = 16;
   const Index size = plan::size_of(shape.storage);
   const bool aligned = shape.a_stride * size % wide == 0 && shape.b_stride * size % wide == 0;

@@ -3,7 +3,7 @@
 namespace penstock::cuda {
 
 MatrixProduct::MatrixProduct(Device& device, const ProductShape& shape) {
-  if (in_own_kernels(shape)) {
+  if (in_own_kernels(device.model(), shape)) {
     engine_ = FloatProduct(device, shape);
   } else {
     engine_ = Product(device, shape);

@@ -6,12 +6,13 @@
 
 namespace penstock::cuda {
 
-/// Whether a product runs in kernels of our own: floats that keep their digits, up to the size from which cuBLASLt's
-/// plain multiplications were measured to be quicker (docs/results/gpu.md). All else is cuBLASLt's.
-constexpr bool in_own_kernels(const ProductShape& shape) {
+/// Whether a product runs in kernels of our own: floats that keep their digits, of any size by warpgroups, and by warps
+/// up to the size from which cuBLASLt's plain multiplications were measured to be quicker (docs/results/gpu.md). All
+/// else is cuBLASLt's.
+inline bool in_own_kernels(const plan::GpuModel& gpu, const ProductShape& shape) {
   constexpr double most = 1e10;  // multiplications
   const double size = static_cast<double>(shape.m) * static_cast<double>(shape.n) * static_cast<double>(shape.k);
-  return shape.storage == plan::Storage::f32 && !shape.tf32 && size <= most;
+  return shape.storage == plan::Storage::f32 && !shape.tf32 && (has_warpgroups(gpu) || size <= most);
 }
 
 /// A product by whoever does it best. Not safe for two calls at once.

@@ -1,23 +1,23 @@
-// D [M, N] = A [M, K] B [K, N] in floats, with what plain floats keep of them (split_product.cuh). A block makes one tile
-// of D from one slab of K, whose factors come to shared memory a few steps ahead.
+// D [M, N] = A [M, K] B [K, N] in floats, with what plain floats keep of them (split_product.cuh). A block makes one
+// tile of D from one slab of K, whose factors come to shared memory a few steps ahead.
 //
-// Constants of the plan: kWarpsM, kWarpsN (warps of a block over M and N), kTilesM, kTilesN (tiles of a warp), kDepth (steps
-// whose factors a block holds or awaits), kTransposedA, kTransposedB (A lies as [K, M], B as [N, K]), kPieceA, kPieceB
-// (bytes of one copy), kVector (columns of one access to D), kBias,
-// kBlocks (of a multiprocessor), kSharedBytes.
+// Constants of the plan: kTeamsM, kTeamsN (warps of a block over M and N), kTilesM, kTilesN (tiles of a warp), kDepth
+// (steps whose factors a block holds or awaits), kTransposedA, kTransposedB (A lies as [K, M], B as [N, K]), kPieceA,
+// kPieceB (bytes of one copy), kVector (columns of one access to D), kBias, kBlocks (of a multiprocessor),
+// kSharedBytes.
 
 #include "backend/cuda/kernels/split_product.cuh"
 
 #include "backend/cuda/kernels/float_product_arguments.h"
 
-constexpr int kThreads = kWarpsM * kWarpsN * kWarp;
-constexpr int kTileM = kWarpsM * kTilesM * kRows, kTileN = kWarpsN * kTilesN * kColumns;
+constexpr int kThreads = kTeamsM * kTeamsN * kWarp;
+constexpr int kTileM = kTeamsM * kTilesM * kRows, kTileN = kTeamsN * kTilesN * kColumns;
 constexpr int kStep = 2 * kInner;  // of K
 
 using Factors = Vector<F32, 4>;
 
-/// One matrix' part of a step in shared memory: rows of M or N with kStep factors each, or kStep rows of `kExtent`. Which
-/// bank a factor lies in depends on its row, so that the threads of a warp find theirs in different ones.
+/// One matrix' part of a step in shared memory: rows of M or N with kStep factors each, or kStep rows of `kExtent`.
+/// Which bank a factor lies in depends on its row, so that the threads of a warp find theirs in different ones.
 template <bool kAlongK, int kExtent, int kPiece>
 struct Part {
   static constexpr int pitch = kAlongK ? kStep : (kExtent + 31) / 32 * 32;
@@ -63,21 +63,7 @@ struct FloatProductShared {
 };
 static_assert(sizeof(FloatProductShared) <= kSharedBytes, "the plan knows how much shared memory there is");
 
-/// Where a block's tile begins, and its slab of K.
-struct TilePlace {
-  Index m, n, k, k_end;
-  int slab;
-
-  __device__ __forceinline__ explicit TilePlace(const FloatProductArguments& args) {
-    // Tiles that need the same part of A run side by side.
-    const unsigned tiles = (unsigned)args.tiles_m * args.tiles_n, tile = blockIdx.x % tiles;
-    slab = (int)(blockIdx.x / tiles);
-    m = (Index)(tile / args.tiles_n) * kTileM;
-    n = (Index)(tile % args.tiles_n) * kTileN;
-    k = slab * args.slab;
-    k_end = min(k + args.slab, args.k);
-  }
-};
+#include "backend/cuda/kernels/product_place.cuh"
 
 PENSTOCK_DEVICE void CopyStep(const FloatProductArguments& args, const TilePlace& tile, Index k, float* a, float* b) {
   if (k < tile.k_end) {
@@ -195,7 +181,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, kBlocks)
   FloatProductShared& shared = *(FloatProductShared*)memory;
   const TilePlace tile(args);
   const int warp = threadIdx.x / kWarp;
-  const int first_row = warp / kWarpsN * (kTilesM * kRows), first_column = warp % kWarpsN * (kTilesN * kColumns);
+  const int first_row = warp / kTeamsN * (kTilesM * kRows), first_column = warp % kTeamsN * (kTilesN * kColumns);
   const bool adds_factors = args.sums != nullptr && tile.n == 0;
 #pragma unroll
   for (int n = 0; n < kDepth - 1; ++n) CopyStep(args, tile, tile.k + n * kStep, shared.a[n], shared.b[n]);

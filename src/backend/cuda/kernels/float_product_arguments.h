@@ -11,6 +11,6 @@ struct FloatProductArguments {
   long long d_slab, sums_slab;             // from what one slab of K gives to what the next one does
   long long m, n, k;
   long long slab;  // of K, of a block
-  int tiles_m, tiles_n;
+  int tiles_m, tiles_n;  // blocks over M and N
   int add;  // to what D holds
 };

@@ -1,0 +1,68 @@
+// What warpgroups of Hopper do together: 128 threads multiply factors of their registers by a matrix in shared memory,
+// and tell each other by barriers in shared memory what is there. Multiply<> itself is written by the host for the
+// number of columns (warpgroup_multiply.cc).
+
+constexpr int kWarpgroup = 128;
+
+/// Registers that this warpgroup's threads have from now on: the sum over a block stays what the launch gave it.
+template <int kRegisters, bool kMore>
+PENSTOCK_DEVICE void SetRegisters() {
+  if constexpr (kMore) {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
+  } else {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
+  }
+}
+
+/// A barrier in shared memory that goes from phase to phase whenever `arrivals` threads have arrived.
+struct Barrier {
+  unsigned long long word;
+
+  __device__ __forceinline__ unsigned address() const { return (unsigned)__cvta_generic_to_shared(&word); }
+  __device__ __forceinline__ void init(int arrivals) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(address()), "r"(arrivals) : "memory");
+  }
+  __device__ __forceinline__ void arrive() {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address()) : "memory");
+  }
+  /// Until a phase is over: the first one has parity 0, the next one 1, and so on in turns.
+  __device__ __forceinline__ void wait(unsigned parity) const {
+    asm volatile(
+        "{\n.reg .pred over;\nAGAIN: mbarrier.try_wait.parity.shared::cta.b64 over, [%0], %1;\n@over bra DONE;\nbra "
+        "AGAIN;\nDONE:\n}" ::"r"(address()),
+        "r"(parity)
+        : "memory");
+  }
+};
+
+/// What this thread wrote to shared memory is there for the tensor cores, too, once it arrives at a barrier.
+PENSTOCK_DEVICE void ShowTensorCores() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+/// Before the first multiplication after registers were written.
+PENSTOCK_DEVICE void BeginMultiplying() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+PENSTOCK_DEVICE void CommitMultiplying() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+PENSTOCK_DEVICE void WaitForProducts() { asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory"); }
+
+/// Two warpgroups take turns: each waits for its own and passes the other's on.
+PENSTOCK_DEVICE void WaitForTurn(int group) {
+  asm volatile("bar.sync %0, %1;" ::"r"(1 + group), "n"(2 * kWarpgroup) : "memory");
+}
+PENSTOCK_DEVICE void PassTurn(int group) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(1 + group), "n"(2 * kWarpgroup) : "memory");
+}
+
+/// Columns of a matrix in shared memory as the tensor cores read them: 128 bytes of each, column after column, the
+/// pieces of 16 bytes of column n at place p ^ (n % 8). Begins at a multiple of 1,024 bytes.
+struct MatrixOfColumns {
+  static constexpr int bytes = 128;
+
+  /// Where a piece of 16 bytes of a column lies.
+  PENSTOCK_DEVICE int place(int column, int piece) { return column * bytes + ((piece ^ (column & 7)) << 4); }
+
+  /// The description of it from `offset` bytes within the 128 on.
+  PENSTOCK_DEVICE unsigned long long describe(const char* matrix, int offset) {
+    constexpr unsigned long long eight_columns = 8 * bytes / 16, pieces_by_128 = 1;
+    const unsigned address = (unsigned)__cvta_generic_to_shared(matrix) + offset;
+    return (address & 0x3ffff) >> 4 | 1ull << 16 | eight_columns << 32 | pieces_by_128 << 62;
+  }
+};
