@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "plan/gpu_product.h"
 
 namespace penstock::plan {
 namespace {
@@ -13,10 +14,9 @@ namespace {
 /// What the estimates are made of: an H200's figures, as measured (docs/results/gpu.md), in microseconds.
 constexpr double kMultiprocessors = 132, kCyclesOfMicrosecond = 1700;
 constexpr double kLaunch = 3, kProduct = 3, kLookBack = 5, kStepsAhead = 0.65;
-constexpr double kBytes = 3.3e6, kDirectBytes = 0.85e6;         // of memory, per microsecond
-constexpr double kFloats = 45e6, kTf32 = 350e6, kHalves = 7e8;  // multiplications and additions of a product
-constexpr double kShortSums = 50;                               // inputs that a product in float loses at its ends
-constexpr double kInputs = 0.02, kHalfInputs = 0.005;           // of a product, however small it is
+constexpr double kBytes = 3.3e6, kDirectBytes = 0.85e6;  // of memory, per microsecond
+constexpr double kTf32 = 350e6, kHalves = 7e8;           // multiplications and additions of a product
+constexpr double kInputs = 0.005;                        // of a product, however small it is
 /// Cycles of a fused block: around four inputs of a step; around a chunk, and for each of its groups; of a thread for
 /// bringing a weight, or a copy of x, to shared memory.
 constexpr double kFourInputs = 150, kChunkCost = 4000, kGroup = 60, kWeight = 120, kCopy = 60;
@@ -42,19 +42,26 @@ double product_bytes(const GpuLayerProblem& problem) {
          static_cast<double>(problem.input + scan.gates * scan.channels) * size_of(scan.storage);
 }
 
+/// Microseconds of the input's product.
+double product_time(const GpuLayerProblem& problem, const GpuModel& gpu) {
+  const GpuScanProblem& scan = problem.scan;
+  if (scan.storage == Storage::f32 && !problem.tf32) {
+    GpuProductProblem product{.m = scan.rows * scan.steps, .n = scan.gates * scan.channels, .k = problem.input};
+    product.b_transposed = product.one_slab = true;
+    return plan_gpu_product(product, gpu).cycles / kCyclesOfMicrosecond;
+  }
+  const double rate = problem.tf32 ? kTf32 : kHalves;
+  return std::max({static_cast<double>(problem.input) * kInputs, flops_of(problem) / (rate * scaled(gpu)),
+                   product_bytes(problem) / (kBytes * scaled(gpu))});
+}
+
 /// Microseconds of a product by itself and of the recurrence behind it.
 double separate_time(const GpuLayerProblem& problem, const GpuScanPlan& plan, const GpuModel& gpu) {
-  const auto input = static_cast<double>(problem.input);
-  const bool wide = problem.scan.storage == Storage::f32 && !problem.tf32;
-  const double rate = wide ? kFloats * input / (input + kShortSums) : problem.tf32 ? kTf32 : kHalves;
-  const double least = input * (wide ? kInputs : kHalfInputs);
-  const double product =
-      std::max({least, flops_of(problem) / (rate * scaled(gpu)), product_bytes(problem) / (kBytes * scaled(gpu))});
   const double traffic = bytes_of(problem.scan) / scaled(gpu);
   const auto steps = static_cast<double>(problem.scan.steps);
   const double walk = plan.regime == Regime::direct ? std::max(traffic / kDirectBytes, steps / plan.steps * kStepsAhead)
                                                     : kLookBack + traffic / kBytes;
-  return kProduct + product + kLaunch + walk;
+  return kProduct + product_time(problem, gpu) + kLaunch + walk;
 }
 
 /// Registers of a block, which come by the warp: sums, what a thread reads of x and of the weights, and the rest.

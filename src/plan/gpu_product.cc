@@ -17,7 +17,7 @@ constexpr int kMaxWarps = 8;
 constexpr int kWarpThreads = 32, kMaxRegisters = 255;
 /// Of a multiprocessor and a cycle: products of floats, each made of three; instructions; bytes from the cache that all
 /// share.
-constexpr double kProducts = 640 / 3.0, kInstructions = 4, kCachedBytes = 24;
+constexpr double kProducts = 340 / 3.0, kInstructions = 4, kCachedBytes = 24;
 /// Of a warp for 16 products of each of its sums, as in SASS: around the factors of its rows, and for each tile over N.
 constexpr double kOfRows = 80, kOfColumns = 38;
 /// Cycles: of a block before its first and after its last product, of a launch; bytes of slabs that the GPU adds in
@@ -92,20 +92,23 @@ void set_slabs(GpuProductPlan& plan, const GpuProductProblem& problem, Index wan
   plan.slabs = (problem.k + plan.slab - 1) / plan.slab;
 }
 
-/// Of warpgroups: products of a cycle; what one does alone between its own; a step's split of B, for each column;
-/// rows' beginning and end; memory's bytes in a cycle of all.
-constexpr double kGroupProducts = 1024 / 3.0, kAlone = 700, kSplitColumn = 7, kAroundRows = 700, kMemoryBytes = 2200;
+/// Of warpgroups, as measured: products of a cycle, less than two thirds of what Hopper's tensor cores are said to do;
+/// cycles of a block around its work, and around rows; what a warpgroup does alone between its products, and more where
+/// A lies transposed; the split of a step's column; memory's bytes in a cycle of all.
+constexpr double kGroupProducts = 0.65 * 1024 / 3, kGroupAround = 4000, kAroundRows = 700, kAlone = 600,
+                 kTransposed = 350, kSplitColumn = 7, kMemoryBytes = 2200;
 
 double warpgroup_cycles(const GpuProductPlan& plan, const GpuProductProblem& problem, const GpuModel& gpu) {
   const double columns = plan.tiles_n * GpuProductPlan::columns;
   const double group = plan.tiles_m * GpuProductPlan::rows * columns * GpuProductPlan::step / kGroupProducts;
   const double split = kSplitColumn * plan.tile_n();
   const double steps = static_cast<double>(rounded_up(std::min(plan.slab, problem.k), 16)) / GpuProductPlan::step;
-  const double step = std::max({2 * group, group + kAlone, plan.resident() ? 0 : split});
+  const double step =
+      std::max({2 * group, group + kAlone, plan.resident() ? 0 : split}) + (problem.a_transposed ? kTransposed : 0);
   const Index over_m = plan.blocks_m(problem.m), blocks = over_m * plan.grid_n(problem.n) * plan.slabs;
   const auto rounds = static_cast<double>((blocks + gpu.multiprocessors - 1) / gpu.multiprocessors);
   const auto passes = static_cast<double>((plan.grid_m(problem.m) + over_m - 1) / over_m);
-  const double first = kAround + (plan.resident() ? steps * split : 0);
+  const double first = kGroupAround + (plan.resident() ? steps * split : 0);
   const auto m = static_cast<double>(problem.m), n = static_cast<double>(problem.n), k = static_cast<double>(problem.k);
   const double bytes = 4 * (m * k * static_cast<double>(plan.grid_n(problem.n)) + m * n + n * k);
   const double added = plan.slabs == 1 ? 0 : kLaunchCycles + 4 * static_cast<double>(plan.slabs) * m * n / kAdded;
@@ -152,6 +155,7 @@ void for_each_warpgroup_product(const GpuProductProblem& problem, const GpuModel
       for (const Index wanted : {Index{1}, Index{2}, Index{3}, Index{4}, Index{8}, gpu.multiprocessors / tiles}) {
         set_slabs(plan, problem, wanted);
         if (!set_stages(plan, problem, gpu)) continue;
+        if (!plan.resident() && plan.tile_n() > most_columns) continue;  // more than the third has registers for
         set_blocks_over_m(plan, problem, gpu);
         take(plan, warpgroup_cycles(plan, problem, gpu));
       }
@@ -199,22 +203,21 @@ GpuProductPlan plan_gpu_product(const GpuProductProblem& problem, const GpuModel
   require(problem.m >= 1 && problem.n >= 1 && problem.k >= 1,
           "a product must have sizes of at least 1, not {} x {} x {}", problem.m, problem.n, problem.k);
   std::optional<GpuProductPlan> best;
-  double best_cycles = 0;
   const auto take = [&](const GpuProductPlan& plan, double cycles) {
-    if (!best || cycles < best_cycles) best = plan, best_cycles = cycles;
+    if (!best || cycles < best->cycles) best = plan, best->cycles = cycles;
   };
   for_each_product(problem, gpu, take);
   for_each_warpgroup_product(problem, gpu, take);
   require(best.has_value(), "a product of {} x {} x {} needs more blocks than one launch can number", problem.m,
           problem.n, problem.k);
-  best->why = estimated(best_cycles);
+  best->why = estimated(best->cycles);
   return *best;
 }
 
 std::vector<GpuProductPlan> product_plans(const GpuProductProblem& problem, const GpuModel& gpu) {
   std::map<std::array<int, 4>, std::pair<double, GpuProductPlan>> best;
   const auto take = [&](GpuProductPlan plan, double cycles) {
-    plan.why = estimated(cycles);
+    plan.cycles = cycles, plan.why = estimated(cycles);
     const auto [entry, added] =
         best.try_emplace({plan.warpgroups ? 1 : 0, plan.teams_m, plan.teams_n, plan.tiles_n}, cycles, plan);
     if (!added && cycles < entry->second.first) entry->second = {cycles, plan};

@@ -134,6 +134,7 @@ void expect_sound(const KernelSource& source, int architecture, int threads) {
   EXPECT_EQ(report.shared, 0);
   EXPECT_LE(report.registers * threads, 65536);
   EXPECT_THAT(compiled.log, testing::Not(testing::HasSubstr("warning")));
+  EXPECT_THAT(compiled.log, testing::Not(testing::HasSubstr("Potential Performance Loss")));
 }
 
 TEST_P(EveryChip, WalksOfSingleThreadsFit) {
@@ -194,6 +195,26 @@ TEST_P(EveryChip, ProductsOfFloatsFit) {
   }
   const Report sums = report_of(compile_kernel(sum_slabs_source(), GetParam()).log);
   EXPECT_EQ(sums.spills, 0);
+}
+
+/// Up to as many columns as a plan may give a warpgroup, which are as many as its registers hold.
+TEST(Hopper, WarpgroupsFitTheirRegisters) {
+  constexpr int hopper = 90;
+  need_nvrtc(hopper);
+  for (const bool a_transposed : {false, true}) {
+    for (const bool b_transposed : {false, true}) {
+      for (const Index k : {Index{48}, Index{4096}}) {
+        ProductShape shape{.m = 1000, .n = 1000, .k = k, .a_transposed = a_transposed, .b_transposed = b_transposed};
+        shape.a_stride = a_transposed ? shape.m : k, shape.b_stride = b_transposed ? k : shape.n, shape.d_stride = 1000;
+        if (a_transposed) shape.beside = Beside::sum_columns;
+        for (const plan::GpuProductPlan& plan : product_plans(problem_of(shape), chip(hopper))) {
+          const bool first_or_last = plan.tiles_n == 1 || plan.tiles_n >= 13;
+          if (!plan.warpgroups || !first_or_last || (a_transposed && b_transposed)) continue;
+          expect_sound(float_product_source(shape, plan), hopper, plan.threads());
+        }
+      }
+    }
+  }
 }
 
 TEST_P(EveryChip, StepsFit) {

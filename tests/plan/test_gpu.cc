@@ -159,7 +159,8 @@ TEST(GpuProduct, PlansCoverTheProductAndFitTheChip) {
           EXPECT_LT((plan.slabs - 1) * plan.slab, k) << "no slab is empty";
           EXPECT_EQ(plan.slab % GpuProductPlan::step, 0);
           EXPECT_LE(plan.shared, h200().block_bytes);
-          EXPECT_LE(plan.threads(), 256);
+          EXPECT_LE(plan.threads(), plan.warpgroups ? 384 : 256);
+          EXPECT_GT(plan.cycles, 0);
         }
       }
     }
@@ -175,6 +176,22 @@ TEST(GpuProduct, LongSumsOfSmallResultsAreCut) {
   problem.one_slab = true;
   EXPECT_EQ(plan_gpu_product(problem, h200()).slabs, 1);
   EXPECT_EQ(plan_gpu_product({.m = 64'000, .n = 200, .k = 100}, h200()).slabs, 1);
+}
+
+TEST(GpuProduct, WarpgroupsAreOfOneGeneration) {
+  GpuProductProblem problem{.m = 64'000, .n = 200, .k = 100, .b_transposed = true};
+  const GpuProductPlan plan = plan_gpu_product(problem, h200());
+  ASSERT_TRUE(plan.warpgroups);
+  EXPECT_TRUE(plan.resident()) << "64,000 rows, one after the other, by the same weights";
+  EXPECT_LE(plan.blocks_m(problem.m) * plan.grid_n(problem.n), h200().multiprocessors);
+  EXPECT_THAT(plan.explain(), HasSubstr("2 x 1 warpgroups of 64 x 104 sums"));
+  problem.k = 4096;
+  EXPECT_FALSE(plan_gpu_product(problem, h200()).resident()) << "more than shared memory holds";
+  for (const int major : {8, 10}) {
+    GpuModel other = h200();
+    other.compute_major = major;
+    EXPECT_FALSE(plan_gpu_product(problem, other).warpgroups);
+  }
 }
 
 TEST(GpuProduct, OtherPlansComeBestFirst) {
