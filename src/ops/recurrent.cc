@@ -240,7 +240,7 @@ typename RecurrentOp<Real>::BackwardSpace RecurrentOp<Real>::backward_space(Real
       *list = carver.template take_items<const Real*>(rows);
     }
     space.rows.dx = carver.template take_items<Real*>(rows);
-    space.scratch = carver.take(plan_.threads() * products_.transposed_scratch);
+    space.scratch = carver.take(plan_.threads() * products_.transposed_scratch(input_, hidden_));
   }
   if (size != nullptr) *size = carver.used();
   return space;

@@ -118,7 +118,7 @@ void RecurrentOp<Real>::weight_gradients(const BackwardArguments<Real>& call, co
   const Index gates = G() * hidden_;
   const Index begin = gates * member.thread / member.team / line * line;
   const Index end = member.thread + 1 == member.team ? gates : gates * (member.thread + 1) / member.team / line * line;
-  Real* const scratch = space.scratch + member.thread * products_.transposed_scratch;
+  Real* const scratch = space.scratch + member.thread * products_.transposed_scratch(input_, hidden_);
 
   cpu::TransposedProduct<Real> product;
   product.rows = space.rows.count;

@@ -94,7 +94,7 @@ struct RecurrentOp<Real>::BackwardSpace {
   PieceRows rows;                           // dense
   PieceSpace<Real> piece;                   // scan
   PieceSpace<std::uint16_t> rounded_piece;  // scan, instead, where gradients are rounded
-  Real* scratch = nullptr;                  // [threads, transposed_scratch]
+  Real* scratch = nullptr;                  // [threads, transposed_scratch()]
   Real* dstate = nullptr;                   // [S, B, H]
   Real* state_in = nullptr;                 // scan [B, H] in slot order
   Real* gains = nullptr;                    // scan, in chunks [chunks of a piece, H]

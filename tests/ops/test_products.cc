@@ -67,7 +67,7 @@ TEST_P(Transposed, SumsAgainstLoopsInDouble) {
   product.factors[0] = {b.row.data(), 2, n, c.values.data(), c.stride, 0};
   product.factors[1] = {second.row.data(), 0, 3, d.values.data(), d.stride, 0};
   product.sums[0] = sums.values.data();
-  AlignedVector<float> scratch(static_cast<std::size_t>(kernels.transposed_scratch));
+  AlignedVector<float> scratch(static_cast<std::size_t>(kernels.transposed_scratch(n, 3)));
   const Index middle = gates / 3;
   kernels.add_transposed(product, 0, middle, scratch.data());
   kernels.add_transposed(product, middle, gates, scratch.data());
@@ -100,7 +100,7 @@ TEST_P(Transposed, SharesOfColumnsGiveTheSameBits) {
   const cpu::ProductKernels<float> kernels = cpu::product_kernels<float>();
   Rows a(rows, gates, 0, 1), b(rows, n, 0, 2), whole(gates, n, 0, 3);
   Rows parts = whole;
-  AlignedVector<float> scratch(static_cast<std::size_t>(kernels.transposed_scratch));
+  AlignedVector<float> scratch(static_cast<std::size_t>(kernels.transposed_scratch(n, 0)));
   cpu::TransposedProduct<float> product;
   product.rows = rows;
   product.a = a.values.data();

@@ -345,7 +345,7 @@ struct TransposedProduct {
 };
 
 /// Rows that are summed at a time: so many, or a few less, are a good number to come at once.
-constexpr Index kTransposedRows = 256;
+constexpr Index kTransposedRows = 512;
 
 /// c = a b, b packed. K comes in blocks, each of which lies apart in a.
 template <class Real>
@@ -368,9 +368,10 @@ struct ProductKernels {
   /// c [M, N] = op(a) * b, b [K, N] row-major, op(a)[m][k] at a[m * a_row + k * a_col].
   void (*rows_times_columns)(Index begin, Index end, Index n, Index k, const Real* a, Index a_row, Index a_col,
                              const Real* b, Index b_stride, Real beta, Real* c, Index c_stride) = nullptr;
-  /// Adds to what columns [begin, end) of a belong to; scratch [transposed_scratch].
+  /// Adds to what columns [begin, end) of a belong to; scratch of as many Reals as the other says for factors of so
+  /// many columns each.
   void (*add_transposed)(const TransposedProduct<Real>& job, Index begin, Index end, Real* scratch) = nullptr;
-  Index transposed_scratch = 0;
+  Index (*transposed_scratch)(Index first_columns, Index second_columns) = nullptr;
   /// Panels of b [K, N] for rows_times_panels(), and their number of Reals; rows [begin, end) of the product.
   std::size_t (*product_panels)(Index k, Index n) = nullptr;
   void (*pack_product_panels)(Index k, Index n, const Real* b, Index b_stride, Real* packed) = nullptr;

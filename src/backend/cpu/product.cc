@@ -37,7 +37,7 @@ void Fill(ProductKernels<Real>& kernels) {
   kernels.rows_times_rows = &RowsTimesRows<Real>;
   kernels.rows_times_columns = &RowsTimesColumns<Real>;
   kernels.add_transposed = &AddTransposed<Real>;
-  kernels.transposed_scratch = TransposedBlocks<Real>::scratch;
+  kernels.transposed_scratch = &TransposedScratch<Real>;
   kernels.product_panels = &ProductPanels<Real>;
   kernels.pack_product_panels = &PackProductPanels<Real>;
   kernels.rows_times_panels = &RowsTimesPanels<Real>;
