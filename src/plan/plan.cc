@@ -21,7 +21,9 @@ constexpr Index kRowsEach = 4;
 constexpr Index kWorthGathering = 80'000;
 
 /// Weights of a recurrent matrix, about what a core's own cache holds, from which even two single rows go together.
+/// Below so many rows for each of two threads they share it too: two tiles of six hardly pay for reading all of it.
 constexpr Index kLargeMatrix = Index{1} << 18;
+constexpr Index kRowsEachOfLarge = 12;
 
 /// Channels of a scan that one thread should have at least: a cache line.
 constexpr Index kScanChannels = 16;
@@ -31,9 +33,11 @@ int dense_row_parts(const Problem& problem) {
   const Index parts = std::min<Index>(problem.threads, problem.rows);
   const Index matrix = problem.cell->info.gates * problem.hidden * (problem.hidden / problem.heads);
   const bool few = parts > 1 && problem.rows < parts * kRowsEach;
-  const bool worth =
-      matrix * problem.rows / problem.threads >= kWorthGathering && (problem.rows > parts || matrix >= kLargeMatrix);
-  return static_cast<int>(few && worth ? std::max<Index>(1, problem.rows / kRowsEach) : parts);
+  const bool large = matrix >= kLargeMatrix;
+  const bool worth = matrix * problem.rows / problem.threads >= kWorthGathering && (problem.rows > parts || large);
+  if (few) return static_cast<int>(worth ? std::max<Index>(1, problem.rows / kRowsEach) : parts);
+  const bool pairs = large && parts % 2 == 0 && problem.rows < parts * kRowsEachOfLarge;
+  return static_cast<int>(pairs ? parts / 2 : parts);
 }
 
 Plan plan_dense(const Problem& problem) {

@@ -23,7 +23,7 @@ Problem problem(const char* cell, Index rows, Index steps, Index hidden, int thr
 }
 
 TEST(Plan, RowsComeFirst) {
-  const Plan plan = make_plan(problem("lstm", 16, 100, 256, 4));
+  const Plan plan = make_plan(problem("lstm", 16, 100, 128, 4));
   EXPECT_EQ(plan.row_parts, 4);
   EXPECT_EQ(plan.channel_parts, 1);
   EXPECT_EQ(plan.algorithm, Algorithm::sequential);
@@ -41,9 +41,20 @@ TEST(DensePlan, FewRowsShareALargeMatrix) {
     EXPECT_EQ(make_plan(problem("lstm", rows, 100, 32, 2)).row_parts, 2) << rows;
   }
   EXPECT_EQ(make_plan(problem("lstm", 2, 100, 128, 2)).row_parts, 2);
-  EXPECT_EQ(make_plan(problem("lstm", 8, 100, 512, 2)).row_parts, 2);
+  EXPECT_EQ(make_plan(problem("lstm", 8, 100, 128, 2)).row_parts, 2);
   EXPECT_EQ(make_plan(problem("lstm", 8, 100, 512, 8)).row_parts, 2);
   EXPECT_EQ(make_plan(problem("lstm", 8, 100, 512, 8)).channel_parts, 4);
+}
+
+TEST(DensePlan, PairsShareALargeMatrixUntilEachHasRowsEnough) {
+  for (const Index rows : {8, 16, 23}) {
+    EXPECT_EQ(make_plan(problem("lstm", rows, 100, 512, 2)).row_parts, 1) << rows;
+    EXPECT_EQ(make_plan(problem("lstm", rows, 100, 512, 2)).channel_parts, 2) << rows;
+  }
+  EXPECT_EQ(make_plan(problem("lstm", 24, 100, 512, 2)).row_parts, 2);
+  EXPECT_EQ(make_plan(problem("lstm", 16, 100, 512, 4)).row_parts, 2);
+  EXPECT_EQ(make_plan(problem("lstm", 16, 100, 512, 4)).channel_parts, 2);
+  EXPECT_EQ(make_plan(problem("lstm", 15, 100, 512, 3)).row_parts, 3);
 }
 
 TEST(Plan, NeverMoreThreadsThanAllowed) {
@@ -83,7 +94,7 @@ TEST(Plan, DenseCellsCannotScan) {
 }
 
 TEST(Plan, ExplainsItself) {
-  EXPECT_THAT(make_plan(problem("lstm", 16, 100, 256, 4)).explain(), HasSubstr("rows are independent"));
+  EXPECT_THAT(make_plan(problem("lstm", 16, 100, 128, 4)).explain(), HasSubstr("rows are independent"));
   EXPECT_THAT(make_plan(problem("mingru", 1, 65536, 64, 8)).explain(), HasSubstr("chunks of 1024"));
 }
 
