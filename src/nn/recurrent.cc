@@ -6,6 +6,7 @@
 #include <cmath>
 #include <functional>
 
+#include "base/aligned.h"
 #include "base/check.h"
 #include "base/random.h"
 #include "nn/recurrent_layer.h"
@@ -86,7 +87,8 @@ struct RecurrentTape<Real>::Content {
     std::vector<Real> input, output, mask, dinput;
   };
   struct Half {
-    std::vector<Real> saved, state;
+    AlignedVector<Real> saved;
+    std::vector<Real> state;
   };
   std::vector<Layer> layers;
   std::vector<Half> halves;

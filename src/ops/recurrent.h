@@ -132,6 +132,7 @@ class RecurrentOp {
 
   void load_states(const Real* states, Real* slots, Index state) const;
   void store_states(const Real* slots, Real* states, Index state) const;
+  bool streams_tape(const Real* tape) const;
   void forward_dense(const ForwardArguments<Real>& call, const ForwardSpace& space);
   void forward_scan(const ForwardArguments<Real>& call, const ForwardSpace& space);
   void backward_dense(const BackwardArguments<Real>& call, BackwardSpace& space);

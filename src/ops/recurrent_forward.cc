@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstdint>
 
 #include "ops/recurrent.h"
 #include "ops/recurrent_space.h"
@@ -15,6 +16,15 @@ void RecurrentOp<Real>::forward(const ForwardArguments<Real>& call, Real* worksp
     forward_dense(call, space);
   }
   geometry_.clear_padding(call.y, hidden_);
+}
+
+/// Whether what a dense layer keeps is so much that it will have left the caches before it is read: then it need not
+/// pass through them. Units of a head must be whole lines.
+template <class Real>
+bool RecurrentOp<Real>::streams_tape(const Real* tape) const {
+  constexpr std::size_t large = (std::size_t{4} << 20) / sizeof(Real), line = 64;
+  const bool lines = hidden_ / heads_ * sizeof(Real) % line == 0 && reinterpret_cast<std::uintptr_t>(tape) % line == 0;
+  return lines && tape_size() >= large;
 }
 
 template <class Real>
@@ -50,6 +60,7 @@ void RecurrentOp<Real>::forward_dense(const ForwardArguments<Real>& call, const 
     const Tape kept = tape(call.tape);
     job.saved = kept.saved;
     job.prev = kept.prev;
+    job.streams = streams_tape(call.tape);
   }
 
   // Rows without a step keep the state they came with: it goes to `last` first.
@@ -70,6 +81,7 @@ void RecurrentOp<Real>::forward_dense(const ForwardArguments<Real>& call, const 
 
 #define PENSTOCK_INSTANTIATE(Real)                                                \
   template void RecurrentOp<Real>::forward(const ForwardArguments<Real>&, Real*); \
+  template bool RecurrentOp<Real>::streams_tape(const Real*) const;               \
   template void RecurrentOp<Real>::forward_dense(const ForwardArguments<Real>&, const ForwardSpace&);
 PENSTOCK_INSTANTIATE(float)
 PENSTOCK_INSTANTIATE(double)

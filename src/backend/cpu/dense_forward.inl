@@ -9,6 +9,10 @@ struct Site {
   Index operand;  // of [heads, inputs], where operands are rounded
 };
 
+/// Whether a vector is a line of the caches: parts of one that go past them would cost more than they save.
+template <class Real>
+constexpr bool StreamsLines = Lanes<Real>::lanes * sizeof(Real) == 64;
+
 template <class Panel, class Cell>
 struct ForwardPointwise {
   using Real = RealOf<Panel>;
@@ -17,6 +21,7 @@ struct ForwardPointwise {
   using At = Site<Real>;
   static constexpr int G = Cell::gates, S = Cell::states, N = Cell::saved;
   Index hidden, state;  // H, B * H
+  bool streams;
 
   /// The input product where it was made beforehand.
   template <int first, int count>
@@ -34,13 +39,21 @@ struct ForwardPointwise {
     if constexpr (RoundsOperands<Panel>) StoreRounded(value, row + at.operand, at.count);
   }
 
+  /// For the backward pass.
+  HWY_INLINE void keep(const At& at, V value, Real* to) const {
+    if constexpr (StreamsLines<Real>) {
+      if (streams) return L::stream(value, to);
+    }
+    L::store(value, to, at.count);
+  }
+
   /// Writes the output, what training needs, and the state for the next step, cleared if a reset comes before it.
   HWY_INLINE void finish(const At& at, const V (&prev)[S], const V (&next)[S], const V (&save)[N]) const {
     const RowPlace<Real>& row = at.row;
     L::store(next[0], row.y + at.unit, at.count);
     if (row.saved != nullptr) {
-      for (int i = 0; i < N; ++i) L::store(save[i], row.saved + i * hidden + at.unit, at.count);
-      for (int k = 0; k < S; ++k) L::store(prev[k], row.prev + k * hidden + at.unit, at.count);
+      for (int i = 0; i < N; ++i) keep(at, save[i], row.saved + i * hidden + at.unit);
+      for (int k = 0; k < S; ++k) keep(at, prev[k], row.prev + k * hidden + at.unit);
     }
     const V zero(0), h = row.clear ? zero : next[0];
     L::store(h, row.next_h + at.unit, at.count);
@@ -137,7 +150,7 @@ HWY_NOINLINE void TileGates(const DenseForward<RealOf<Panel>>& job, const TilePl
   using V = typename L::V;
   const Index head_size = job.hidden / job.heads;
   const Index head_unit = place.head * head_size, head_operand = place.head * HeadStride<Panel>(head_size);
-  const ForwardPointwise<Panel, Cell> pointwise{job.hidden, job.plan.rows * job.hidden};
+  const ForwardPointwise<Panel, Cell> pointwise{job.hidden, job.plan.rows * job.hidden, job.streams};
   const bool input_is_there = job.wx != nullptr;
   for (int p = 0; p < rows * blocks; ++p, of_input += gate_count * width, of_state += gate_count * width) {
     const RowPlace<RealOf<Panel>>& row = place.rows[rows > 1 ? p : 0];
@@ -172,7 +185,7 @@ HWY_NOINLINE void TileGates(const DenseForward<RealOf<Panel>>& job, const TilePl
 /// product, which takes longer than memory does. Not inlined, so that it is compiled once and not for every size of a
 /// tile.
 template <class Cell, int first_gate, int gate_count, int width, class Real>
-HWY_NOINLINE void FetchRows(const RowPlace<Real>* rows, int count, Index hidden, Index first_unit) {
+HWY_NOINLINE void FetchRows(const RowPlace<Real>* rows, int count, Index hidden, Index first_unit, bool streams) {
   constexpr bool last_phase = first_gate + gate_count == Cell::gates;  // the one that writes results
   for (int m = 0; m < count; ++m) {
     const RowPlace<Real>& row = rows[m];
@@ -183,7 +196,7 @@ HWY_NOINLINE void FetchRows(const RowPlace<Real>* rows, int count, Index hidden,
       }
       if constexpr (last_phase) {
         hwy::Prefetch(row.y + unit);
-        if (row.saved == nullptr) continue;
+        if (row.saved == nullptr || (StreamsLines<Real> && streams)) continue;
         for (int i = 0; i < Cell::saved; ++i) hwy::Prefetch(row.saved + i * hidden + unit);
         for (int k = 0; k < Cell::states; ++k) hwy::Prefetch(row.prev + k * hidden + unit);
       }
@@ -243,7 +256,8 @@ struct ForwardTile {
   HWY_INLINE void fetch() const {
     const RowPlace<Real>* from = places + slot;
     for (int b = 0; b < blocks; ++b) {
-      FetchRows<Cell, first_gate, gate_count, width>(from, rows, job.hidden, head * head_size() + unit_of(b));
+      FetchRows<Cell, first_gate, gate_count, width>(from, rows, job.hidden, head * head_size() + unit_of(b),
+                                                     job.streams);
     }
   }
 
@@ -364,6 +378,7 @@ void ForwardSteps(const DenseForward<RealOf<Panel>>& job, const DensePart& part)
     }
     if (part.barrier != nullptr) part.barrier->wait();
   }
+  if (job.streams) hwy::FlushStream();
 }
 
 template <class Panel, class Cell>

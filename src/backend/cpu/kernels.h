@@ -91,6 +91,7 @@ struct DenseForward {
   Real* between = nullptr;           // [B, N, H] in slot order, two-phase cells: saved values from phase to phase
   Real* saved = nullptr;             // [cells, N, H] or null in inference
   Real* prev = nullptr;              // [cells, S, H] states entering each step, or null in inference
+  bool streams = false;              // both go past the caches, where vectors are lines of those
   RoundedOperands rounded;           // where panels are multiplied with rounded operands
   RowPlace<Real>* places = nullptr;  // [members of a part, B] in slot order, scratch
 

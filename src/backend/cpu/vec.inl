@@ -83,6 +83,8 @@ struct Lanes<float> {
   static constexpr Index lanes = Simd::lanes;
   static HWY_INLINE V load(const float* p) { return hn::LoadU(Simd::Tag(), p); }
   static HWY_INLINE void store(V v, float* p) { hn::StoreU(v.raw, Simd::Tag(), p); }
+  /// Past the caches; p is aligned to the vector.
+  static HWY_INLINE void stream(V v, float* p) { hn::Stream(v.raw, Simd::Tag(), p); }
   static HWY_INLINE V load(const float* p, Index n) {
     if (n == lanes) return load(p);
 #if PENSTOCK_MASKED_MEMORY
