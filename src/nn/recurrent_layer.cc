@@ -22,8 +22,7 @@ struct RecurrentLayer<Real>::Impl {
   bool forward_is_packed = false, backward_is_packed = false;
   unsigned isa_generation = cpu::isa_generation();
   Precision precision = Precision::full;
-  bool exact = true;                     // whether the kernels are those for exact mode
-  std::optional<bool> denormal_weights;  // not known before the first call with these weights
+  bool exact = true;  // whether the kernels are those for exact mode
 
   explicit Impl(const RecurrentLayerSpec& s) : spec(s), cell(plan::cell_traits(s.cell)) {
     make_op(Precision::full, true);
@@ -46,28 +45,13 @@ struct RecurrentLayer<Real>::Impl {
 
   void forget_panels() {
     forward_is_packed = backward_is_packed = false;
-    denormal_weights.reset();
     step.reset();
   }
 
-  /// Denormal weights count as zeros: with them a layer would be up to a hundred times slower on some processors.
-  bool has_denormal_weights() {
-    if (!denormal_weights) {
-      const Index gates = cell.info.gates * spec.hidden_size;
-      const auto found = [](const Real* values, Index count) {
-        return values != nullptr && has_denormals(values, count);
-      };
-      denormal_weights = found(weights.weight_ih, gates * spec.input_size) ||
-                         found(weights.weight_hh, gates * spec.hidden_size / spec.heads) ||
-                         found(weights.bias_ih, gates) || found(weights.bias_hh, gates);
-    }
-    return *denormal_weights;
-  }
-
-  /// Runs work() in the mode that the weights ask for.
+  /// Runs work() with denormal numbers counted as zeros: decaying states and gradients, saturated gates and some
+  /// weights are denormal, and would make a layer up to a hundred times slower on some processors.
   template <class Work>
-  void run(const Work& work) {
-    if (!has_denormal_weights()) return work();
+  static void run(const Work& work) {
     const WithDenormals as_zeros(DenormalMode::zeros());
     work();
   }
@@ -182,7 +166,7 @@ void RecurrentLayer<Real>::forward(const Batch& batch, SequenceView<const Real> 
   call.state_out = state_out;
   call.weights = impl_->weights_with(impl_->forward_panels());
   call.tape = tape;
-  impl_->run([&] { impl_->op->forward(call, impl_->space(impl_->op->forward_workspace())); });
+  Impl::run([&] { impl_->op->forward(call, impl_->space(impl_->op->forward_workspace())); });
 }
 
 template <class Real>
@@ -221,7 +205,7 @@ void RecurrentLayer<Real>::backward(const Batch& batch, SequenceView<const Real>
   call.weights = impl_->weights_with(impl_->backward_panels());
   call.gradients = {gradients.weight_ih, gradients.weight_hh, gradients.bias_ih, gradients.bias_hh};
   call.tape = tape;
-  impl_->run([&] { impl_->op->backward(call, impl_->space(impl_->op->backward_workspace())); });
+  Impl::run([&] { impl_->op->backward(call, impl_->space(impl_->op->backward_workspace())); });
 }
 
 template class RecurrentLayer<float>;

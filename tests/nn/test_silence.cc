@@ -1,0 +1,57 @@
+// What is left of a state after long silence: nothing, rather than denormal numbers, which slow some processors down.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "base/denormals.h"
+#include "penstock/recurrent.h"
+
+namespace penstock {
+namespace {
+
+bool can_count_as_zeros() {
+  const WithDenormals as_zeros(DenormalMode::zeros());
+  volatile float x = 1e-40f;
+  volatile float doubled = x + x;
+  return doubled == 0.0f;
+}
+
+class Silence : public testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    if (!can_count_as_zeros()) GTEST_SKIP() << "this processor knows one mode only";
+  }
+};
+
+/// Without weights each state is half the one before: 2^-126 is the last that is not denormal.
+TEST_P(Silence, EndsInZeros) {
+  constexpr Index steps = 140, hidden = 19;
+  Recurrent<float> network({.cell = GetParam(), .input_size = 1, .hidden_size = hidden});
+  for (auto& parameter : network.parameters()) std::ranges::fill(parameter.value, 0.0f);
+  network.weights_changed();
+  const std::vector<float> x(steps), start(hidden, 1.0f);
+  std::vector<float> y(steps * hidden), end(hidden, -1.0f);
+  network.forward({.rows = 1, .steps = steps}, SequenceView<const float>::batch_first(x.data(), steps, 1),
+                  SequenceView<float>::batch_first(y.data(), steps, hidden), start.data(), end.data());
+  std::vector<float> state = start, step(hidden);
+  for (Index t = 0; t < steps; ++t) {
+    network.step(1, x.data(), step.data(), state.data());
+    const float want = t < 126 ? std::ldexp(1.0f, -static_cast<int>(t) - 1) : 0.0f;
+    for (Index c = 0; c < hidden; ++c) {
+      ASSERT_EQ(y[static_cast<std::size_t>(t * hidden + c)], want) << "step " << t;
+      ASSERT_EQ(step[static_cast<std::size_t>(c)], want) << "step " << t << " of a stream";
+    }
+  }
+  EXPECT_EQ(end, std::vector<float>(hidden, 0.0f));
+  volatile float smallest = 1e-40f;
+  EXPECT_NE(smallest * 2.0f, 0.0f) << "the caller's own arithmetic stays as it was";
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, Silence, testing::Values("mingru", "gru"));
+
+}  // namespace
+}  // namespace penstock
