@@ -116,6 +116,8 @@ class Recurrent {
 
   /// One step of B rows: x [B, I] -> y [B, H], which overlaps neither x nor the state; the state is updated in place.
   /// Forward direction only. For one row nothing is allocated but on the first call and the first in another precision.
+  /// Denormal numbers are what they are on the calling thread, where sequences count them as zeros: threads that take
+  /// many steps had better count them so, too, as audio hosts do. A Session does.
   void step(Index rows, const Real* x, Real* y, Real* state, const Execution& execution = {}) const;
 
  private:

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/denormals.h"
 #include "nn/elementwise.h"
 
 namespace penstock::nn {
@@ -82,6 +83,7 @@ void Network<Real>::read_features(const Pass& pass, const Real* features, Real* 
 
 template <class Real>
 void Network<Real>::forward(const Pass& pass, const Input<Real>& input, Real* outputs, Real* state) {
+  const WithDenormals as_zeros(DenormalMode::zeros());
   const Index size = pass.rows() * width_;
   std::optional<Arena::Scope> temporary;
   if (!pass.training) temporary.emplace(*pass.arena);
@@ -116,6 +118,7 @@ void Network<Real>::prepare_step(Precision precision) {
 
 template <class Real>
 void Network<Real>::step(const Input<Real>& input, Real* outputs, Real* state) {
+  const WithDenormals as_zeros(DenormalMode::zeros());
   constexpr Pass one = {.execution = {.threads = 1}};
   Real* const stream = step_stream_.data();
   if (embedding_) {
@@ -135,6 +138,7 @@ void Network<Real>::step(const Input<Real>& input, Real* outputs, Real* state) {
 
 template <class Real>
 void Network<Real>::backward(const Pass& pass, const Real* doutputs) {
+  const WithDenormals as_zeros(DenormalMode::zeros());
   const Arena::Scope scope(*pass.arena);
   Real* const dnormal = pass.arena->take<Real>(pass.rows() * width_);
   Real* const d = pass.arena->take<Real>(pass.rows() * width_);

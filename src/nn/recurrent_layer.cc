@@ -22,7 +22,8 @@ struct RecurrentLayer<Real>::Impl {
   bool forward_is_packed = false, backward_is_packed = false;
   unsigned isa_generation = cpu::isa_generation();
   Precision precision = Precision::full;
-  bool exact = true;  // whether the kernels are those for exact mode
+  bool exact = true;                     // whether the kernels are those for exact mode
+  std::optional<bool> denormal_weights;  // not known before the first call with these weights
 
   explicit Impl(const RecurrentLayerSpec& s) : spec(s), cell(plan::cell_traits(s.cell)) {
     make_op(Precision::full, true);
@@ -45,15 +46,37 @@ struct RecurrentLayer<Real>::Impl {
 
   void forget_panels() {
     forward_is_packed = backward_is_packed = false;
+    denormal_weights.reset();
     step.reset();
   }
 
-  /// Runs work() with denormal numbers counted as zeros: decaying states and gradients, saturated gates and some
-  /// weights are denormal, and would make a layer up to a hundred times slower on some processors.
+  bool has_denormal_weights() {
+    if (!denormal_weights) {
+      const Index gates = cell.info.gates * spec.hidden_size;
+      const auto found = [](const Real* values, Index count) {
+        return values != nullptr && has_denormals(values, count);
+      };
+      denormal_weights = found(weights.weight_ih, gates * spec.input_size) ||
+                         found(weights.weight_hh, gates * spec.hidden_size / spec.heads) ||
+                         found(weights.bias_ih, gates) || found(weights.bias_hh, gates);
+    }
+    return *denormal_weights;
+  }
+
+  /// Runs work() on sequences with denormal numbers counted as zeros: decaying states and gradients, saturated gates
+  /// and some weights are denormal, and would make a layer up to a hundred times slower on some processors.
   template <class Work>
   static void run(const Work& work) {
     const WithDenormals as_zeros(DenormalMode::zeros());
     work();
+  }
+
+  /// The same of a step, but only if weights are denormal: changing the mode takes half as long as a small step does,
+  /// and callers of many steps do it once.
+  template <class Work>
+  void run_step(const Work& work) {
+    if (!has_denormal_weights()) return work();
+    run(work);
   }
 
   void prepare(const Batch& batch, SequenceView<const Real> x, const Execution& execution) {
@@ -185,7 +208,7 @@ void RecurrentLayer<Real>::step(const Real* x, Real* y, Real* state, Index strid
   job.x = x;
   job.y = y;
   for (Index k = 0; k < impl.cell.info.states; ++k) job.state[k] = state + k * stride;
-  impl.run([&] { impl.op->step(job); });
+  impl.run_step([&] { impl.op->step(job); });
 }
 
 template <class Real>

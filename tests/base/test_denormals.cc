@@ -1,10 +1,11 @@
-// Denormal numbers count as zeros where that was asked for, on every thread of a team.
+// Denormal numbers: found where they are, and counted as zeros where that was asked for, on every thread of a team.
 
 #include "base/denormals.h"
 
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <limits>
 #include <vector>
 
 #include "base/threads.h"
@@ -25,6 +26,23 @@ bool is_zero_here() {
 bool can_be_zeros() {
   const WithDenormals as_zeros(DenormalMode::zeros());
   return is_zero_here();
+}
+
+TEST(Denormals, AreFound) {
+  const float least = std::numeric_limits<float>::min();
+  std::vector<float> values(37, 1.0f);
+  values[5] = 0.0f, values[6] = -0.0f, values[7] = least, values[8] = std::numeric_limits<float>::infinity();
+  values[9] = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_FALSE(has_denormals(values.data(), 37));
+  for (const Index at : {0, 17, 36}) {
+    std::vector<float> one = values;
+    one[static_cast<std::size_t>(at)] = at == 17 ? -kDenormal : kDenormal;
+    EXPECT_TRUE(has_denormals(one.data(), 37)) << at;
+  }
+  EXPECT_FALSE(has_denormals(values.data(), 0));
+  const double small = 1e-310, ordinary = 1e-300;
+  EXPECT_TRUE(has_denormals(&small, 1));
+  EXPECT_FALSE(has_denormals(&ordinary, 1));
 }
 
 TEST(Denormals, CountAsZerosWhileAsked) {
