@@ -10,7 +10,7 @@ struct FloatProductArguments {
   long long a_stride, b_stride, d_stride;  // from row to row as they lie
   long long d_slab, sums_slab;             // from what one slab of K gives to what the next one does
   long long m, n, k;
-  long long slab;  // of K, of a block
+  long long slab;        // of K, of a block
   int tiles_m, tiles_n;  // blocks over M and N
-  int add;  // to what D holds
+  int add;               // to what D holds
 };
