@@ -1,5 +1,5 @@
 // What warpgroups of Hopper do together: 128 threads multiply factors of their registers by a matrix in shared memory,
-// and tell each other by barriers in shared memory what is there. Multiply<> itself is written by the host for the
+// and tell each other by barriers in shared memory what is there. Multiply() itself is written by the host for the
 // number of columns (warpgroup_multiply.cc).
 
 constexpr int kWarpgroup = 128;

@@ -171,8 +171,8 @@ PENSTOCK_DEVICE void Produce(const FloatProductArguments& args, const Share& sha
   }
 }
 
-/// Brings them to shared memory stages before the warp wants them: stage after stage of its rows, then those of the
-/// block's next rows.
+/// Brings factors of A to shared memory stages before a warp wants them: stage after stage of its rows, then those of
+/// the block's next rows.
 struct CopiesOfA {
   static constexpr int wide = kPieceA / 4, pieces = FactorsOfA::line / wide;  // of a line
   static constexpr int lines_at_once = kWarp / pieces;
@@ -254,7 +254,8 @@ struct SplitFactors {
   }
 };
 
-/// Sums of the products of one stage, or of its first sixteen factors: small ones first.
+/// Sums of the products of one stage, or of its first sixteen factors: small ones first. They are added to the others in
+/// plain float arithmetic, which keeps what split_product.cuh promises.
 template <bool kWhole>
 PENSTOCK_DEVICE void MultiplyStage(float (&part)[kSums], const SplitFactors& a, const char* high, const char* low) {
   BeginMultiplying();
