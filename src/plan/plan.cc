@@ -25,9 +25,6 @@ constexpr Index kWorthGathering = 80'000;
 constexpr Index kLargeMatrix = Index{1} << 18;
 constexpr Index kRowsEachOfLarge = 12;
 
-/// Channels of a scan that one thread should have at least: a cache line.
-constexpr Index kScanChannels = 16;
-
 /// Groups of rows that go on their own.
 int dense_row_parts(const Problem& problem) {
   const Index parts = std::min<Index>(problem.threads, problem.rows);
@@ -63,7 +60,7 @@ Plan plan_scan(const Problem& problem) {
       "algorithm must be automatic or sequential in exact mode, not scan: chunks round differently where a sequence "
       "is split");
   Plan plan;
-  const Index groups = std::max<Index>(1, problem.hidden / kScanChannels);
+  const Index groups = std::max<Index>(1, problem.hidden / problem.channels_each);
   const bool enough = problem.rows * groups >= problem.threads;
   const bool long_enough = problem.steps >= 2 * kChunk;
   if (problem.algorithm == Algorithm::scan ||

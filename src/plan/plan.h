@@ -17,6 +17,7 @@ struct Problem {
   int threads = 1;
   Algorithm algorithm = Algorithm::automatic;
   bool exact = false;
+  Index channels_each = 16;  ///< Scan: channels that one thread should have at least; as it stands, a cache line.
 };
 
 /// How it will be executed. Plain data: two equal plans run alike.
