@@ -185,6 +185,12 @@ void for_each_product(const GpuProductProblem& problem, const GpuModel& gpu, con
   }
 }
 
+template <class Take>
+void for_each_plan(const GpuProductProblem& problem, const GpuModel& gpu, const Take& take) {
+  for_each_product(problem, gpu, take);
+  for_each_warpgroup_product(problem, gpu, take);
+}
+
 }  // namespace
 
 std::string GpuProductPlan::explain() const {
@@ -206,8 +212,7 @@ GpuProductPlan plan_gpu_product(const GpuProductProblem& problem, const GpuModel
   const auto take = [&](const GpuProductPlan& plan, double cycles) {
     if (!best || cycles < best->cycles) best = plan, best->cycles = cycles;
   };
-  for_each_product(problem, gpu, take);
-  for_each_warpgroup_product(problem, gpu, take);
+  for_each_plan(problem, gpu, take);
   require(best.has_value(), "a product of {} x {} x {} needs more blocks than one launch can number", problem.m,
           problem.n, problem.k);
   best->why = estimated(best->cycles);
@@ -222,8 +227,7 @@ std::vector<GpuProductPlan> product_plans(const GpuProductProblem& problem, cons
         best.try_emplace({plan.warpgroups ? 1 : 0, plan.teams_m, plan.teams_n, plan.tiles_n}, cycles, plan);
     if (!added && cycles < entry->second.first) entry->second = {cycles, plan};
   };
-  for_each_product(problem, gpu, take);
-  for_each_warpgroup_product(problem, gpu, take);
+  for_each_plan(problem, gpu, take);
   std::vector<std::pair<double, GpuProductPlan>> sorted;
   for (const auto& [shape, plan] : best) sorted.push_back(plan);
   std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.first < b.first; });

@@ -9,24 +9,14 @@
 #include <vector>
 
 #include "base/threads.h"
+#include "support/denormals.h"
 
 namespace penstock {
 namespace {
 
-constexpr float kDenormal = 1e-40f;
-
-/// What this thread makes of a denormal number.
-bool is_zero_here() {
-  volatile float x = kDenormal;
-  volatile float doubled = x + x;
-  return doubled == 0.0f;
-}
-
-/// Whether there is such a mode on this processor.
-bool can_be_zeros() {
-  const WithDenormals as_zeros(DenormalMode::zeros());
-  return is_zero_here();
-}
+using test::can_count_denormals_as_zeros;
+using test::counts_denormals_as_zeros;
+using test::denormal;
 
 TEST(Denormals, AreFound) {
   const float least = std::numeric_limits<float>::min();
@@ -36,7 +26,7 @@ TEST(Denormals, AreFound) {
   EXPECT_FALSE(has_denormals(values.data(), 37));
   for (const Index at : {0, 17, 36}) {
     std::vector<float> one = values;
-    one[static_cast<std::size_t>(at)] = at == 17 ? -kDenormal : kDenormal;
+    one[static_cast<std::size_t>(at)] = at == 17 ? -denormal : denormal;
     EXPECT_TRUE(has_denormals(one.data(), 37)) << at;
   }
   EXPECT_FALSE(has_denormals(values.data(), 0));
@@ -46,22 +36,22 @@ TEST(Denormals, AreFound) {
 }
 
 TEST(Denormals, CountAsZerosWhileAsked) {
-  if (!can_be_zeros()) GTEST_SKIP() << "this processor knows one mode only";
-  EXPECT_FALSE(is_zero_here());
+  if (!can_count_denormals_as_zeros()) GTEST_SKIP() << "this processor knows one mode only";
+  EXPECT_FALSE(counts_denormals_as_zeros());
   {
     const WithDenormals as_zeros(DenormalMode::zeros());
-    EXPECT_TRUE(is_zero_here());
+    EXPECT_TRUE(counts_denormals_as_zeros());
     const WithDenormals again(DenormalMode::zeros());
-    EXPECT_TRUE(is_zero_here());
+    EXPECT_TRUE(counts_denormals_as_zeros());
   }
-  EXPECT_FALSE(is_zero_here());
+  EXPECT_FALSE(counts_denormals_as_zeros());
 }
 
 TEST(Denormals, ATeamDoesAsItsCaller) {
-  if (!can_be_zeros()) GTEST_SKIP() << "this processor knows one mode only";
+  if (!can_count_denormals_as_zeros()) GTEST_SKIP() << "this processor knows one mode only";
   const auto zeros = [] {
     std::atomic<int> count{0};
-    run_team(3, [&](int, int) { count += is_zero_here() ? 1 : 0; });
+    run_team(3, [&](int, int) { count += counts_denormals_as_zeros() ? 1 : 0; });
     return count.load();
   };
   EXPECT_EQ(zeros(), 0);

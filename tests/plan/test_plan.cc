@@ -34,10 +34,15 @@ TEST(Plan, OneRowOfALargeCellSharesItsUnits) {
   EXPECT_EQ(make_plan(problem("lstm", 1, 100, 64, 2)).channel_parts, 1);
 }
 
+void expect_two_share_a_large_matrix(Index rows) {
+  const Plan plan = make_plan(problem("lstm", rows, 100, 512, 2));
+  EXPECT_EQ(plan.row_parts, 1) << rows;
+  EXPECT_EQ(plan.channel_parts, 2) << rows;
+}
+
 TEST(DensePlan, FewRowsShareALargeMatrix) {
   for (const Index rows : {2, 3, 7}) {
-    EXPECT_EQ(make_plan(problem("lstm", rows, 100, 512, 2)).row_parts, 1) << rows;
-    EXPECT_EQ(make_plan(problem("lstm", rows, 100, 512, 2)).channel_parts, 2) << rows;
+    expect_two_share_a_large_matrix(rows);
     EXPECT_EQ(make_plan(problem("lstm", rows, 100, 32, 2)).row_parts, 2) << rows;
   }
   EXPECT_EQ(make_plan(problem("lstm", 2, 100, 128, 2)).row_parts, 2);
@@ -47,10 +52,7 @@ TEST(DensePlan, FewRowsShareALargeMatrix) {
 }
 
 TEST(DensePlan, PairsShareALargeMatrixUntilEachHasRowsEnough) {
-  for (const Index rows : {8, 16, 23}) {
-    EXPECT_EQ(make_plan(problem("lstm", rows, 100, 512, 2)).row_parts, 1) << rows;
-    EXPECT_EQ(make_plan(problem("lstm", rows, 100, 512, 2)).channel_parts, 2) << rows;
-  }
+  for (const Index rows : {8, 16, 23}) expect_two_share_a_large_matrix(rows);
   EXPECT_EQ(make_plan(problem("lstm", 24, 100, 512, 2)).row_parts, 2);
   EXPECT_EQ(make_plan(problem("lstm", 16, 100, 512, 4)).row_parts, 2);
   EXPECT_EQ(make_plan(problem("lstm", 16, 100, 512, 4)).channel_parts, 2);
