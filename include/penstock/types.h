@@ -5,6 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "penstock/device.h"
+
 /// Axis letters mean the same everywhere: T sequence length, B batch (rows), I input size, H hidden size,
 /// G gates of a cell, S states of a cell, D head dimension (H / heads), C any number of channels.
 namespace penstock {
@@ -42,6 +44,7 @@ struct Execution {
   /// Of forward passes and steps; of gradients `bf16` alone, and not in exact mode: all others are computed in full, at
   /// the weights as they are.
   Precision precision = Precision::full;
+  Device device = {};  ///< Of models: where they compute.
 };
 
 /// What a cell of the list looks like from outside.

@@ -5,8 +5,8 @@
 #include "base/check.h"
 #include "base/quote.h"
 #include "io/model_json.h"
-#include "nn/elementwise.h"
 #include "nn/model_spec.h"
+#include "ops/elementwise.h"
 
 namespace penstock {
 
@@ -79,7 +79,7 @@ void read_parameters(const SafetensorsFile& file, nn::Parameters<float>& paramet
   for (const nn::ParameterEntry& entry : parameters.layout().entries()) {
     const std::span<float> value = parameters.value(entry);
     file.read(entry.name, entry.shape, value);
-    if (!nn::all_finite(Execution{}, entry.size, value.data())) {
+    if (!ops::all_finite(0, entry.size, value.data())) {
       fail(ErrorCode::bad_input, "{}: tensor {} holds values that are not finite", file.source(), entry.name);
     }
     known.insert(entry.name);
@@ -99,7 +99,7 @@ Model Model::load(const std::string& path) {
   const io::ModelDescription description = io::read_description(file);
   auto impl = std::make_unique<Impl>(description.spec, description.data);
   io::read_parameters(file, *impl->parameters);
-  impl->network.bind(impl->parameters->values().data(), nullptr);
+  impl->parameters->changed();
   return Model(std::move(impl));
 }
 

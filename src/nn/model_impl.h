@@ -1,9 +1,9 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 
-#include "nn/network.h"
+#include "nn/model_programs.h"
+#include "nn/parameters.h"
 
 namespace penstock {
 
@@ -14,12 +14,14 @@ struct Model::Impl {
 
   ModelSpec spec;
   DataDescription data;
-  /// Its layers keep scratch memory, hence mutable; what it computes does not depend on that.
-  mutable nn::Network<float> network;
   /// Shared with the sessions that were opened on the model, which may outlive it.
   std::shared_ptr<nn::Parameters<float>> parameters;
-  mutable nn::Arena arena;   // of forward() and of training
-  mutable std::mutex guard;  // the network and the arena serve one call at a time
+  Index state_size = 0;  ///< Values of one row's state
+  /// Made when they are first asked for, by any thread.
+  mutable nn::ModelPrograms programs;
+
+  Index inputs() const { return data.input_size(); }
+  Index outputs() const { return data.output_size(); }
 };
 
 }  // namespace penstock

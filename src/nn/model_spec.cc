@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 #include "base/quote.h"
-#include "nn/changes.h"
+#include "nn/model_graph.h"
 
 namespace penstock::nn {
 
@@ -58,7 +58,7 @@ double count(const ModelSpec& spec, const DataDescription& data) {
   if (spec.convolution > 0) block += width * (real(spec.convolution) + 1.0);
   if (hidden_size(spec) != spec.width) block += width * (hidden + 1.0);
   if (inner > 0.0) block += width + 2.0 * inner * (width + 1.0) + width * (inner + 1.0);
-  const Index inputs = spec.from_last ? Changes(data).width() : data.input_size();
+  const Index inputs = spec.from_last ? changes_of(data).width() : data.input_size();
   const double input = data.vocabulary > 0 ? real(data.vocabulary) * width : width * (real(inputs) + 1.0);
   return input + real(spec.blocks) * block + width + outputs * (width + 1.0);
 }
@@ -80,7 +80,7 @@ void check_spec(const ModelSpec& spec, const DataDescription& data) {
           largest_feed_forward, spec.feed_forward);
   require(spec.dropout >= 0.0 && spec.dropout < 1.0, "dropout must be in [0, 1), not {}", spec.dropout);
   check_data(data);
-  require(!spec.from_last || (data.task == Task::forecast && !Changes(data).empty()),
+  require(!spec.from_last || (data.task == Task::forecast && !changes_of(data).columns.empty()),
           "from_last must be false for a model that forecasts none of its inputs");
   const double parameters = count(spec, data);
   require(parameters <= largest_model,

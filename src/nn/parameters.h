@@ -5,9 +5,25 @@
 #include <string>
 #include <vector>
 
+#include "graph/weights.h"
 #include "penstock/types.h"
 
 namespace penstock::nn {
+
+/// What a parameter is before any training.
+struct Initial {
+  enum class Kind {
+    constant,      ///< `amount`
+    normal,        ///< of standard deviation `amount`
+    uniform,       ///< in +-`amount`
+    pass_through,  ///< taps [taps, width]: 1 at the current step, 0 at the older ones, and uniform in +-`amount`
+    gate_bias,     ///< 0, and what add_gate_bias() adds for `cell` of hidden size `amount`
+  };
+
+  Kind kind = Kind::constant;
+  double amount = 0.0;
+  std::string cell;
+};
 
 /// One named tensor in the flat store.
 struct ParameterEntry {
@@ -17,6 +33,7 @@ struct ParameterEntry {
   Index size = 0;      // number of values
   bool decay = false;  // weight decay applies: matrices, not gains, biases or convolution taps
   Index block = -1;    // index of the block it belongs to; -1: input, final norm, head
+  Initial initial;
 };
 
 /// Which parameters a model has and where each lies in the flat store. Plain arithmetic: nothing of the parameters'
@@ -24,7 +41,7 @@ struct ParameterEntry {
 class ParameterLayout {
  public:
   /// Appends a tensor and returns its offset. Each starts on a cache line (in float).
-  Index add(std::string name, std::vector<Index> shape, bool decay);
+  Index add(std::string name, std::vector<Index> shape, bool decay, Initial initial = {});
   /// The block that the next tensors belong to; -1: none.
   void set_block(Index block) { block_ = block; }
 
@@ -39,8 +56,8 @@ class ParameterLayout {
   Index size_ = 0, count_ = 0, block_ = -1;
 };
 
-/// The values of all parameters, and of their gradients while training, each in one contiguous array. Gaps hold zeros
-/// in both and stay so.
+/// The values of all parameters of a model in the host's memory, in one contiguous array that is shared with whoever
+/// computes with them. Gaps hold zeros and stay so.
 template <class Real>
 class Parameters {
  public:
@@ -48,25 +65,20 @@ class Parameters {
   explicit Parameters(ParameterLayout layout);
 
   const ParameterLayout& layout() const { return layout_; }
-  std::span<Real> values() { return {values_.get(), static_cast<std::size_t>(layout_.size())}; }
-  std::span<const Real> values() const { return {values_.get(), static_cast<std::size_t>(layout_.size())}; }
+  const std::shared_ptr<graph::Weights>& weights() const { return weights_; }
+
+  std::span<Real> values() { return {data(), static_cast<std::size_t>(layout_.size())}; }
+  std::span<const Real> values() const { return {data(), static_cast<std::size_t>(layout_.size())}; }
   std::span<Real> value(const ParameterEntry& entry) { return values().subspan(entry.offset, entry.size); }
   std::span<const Real> value(const ParameterEntry& entry) const { return values().subspan(entry.offset, entry.size); }
-
-  /// Empty until allocate_gradients().
-  std::span<Real> gradients() { return {gradients_.get(), gradients_ ? static_cast<std::size_t>(layout_.size()) : 0}; }
-  std::span<Real> gradient(const ParameterEntry& entry) { return gradients().subspan(entry.offset, entry.size); }
-  void allocate_gradients();
-  void zero_gradients();
+  /// To be called whenever values have been written.
+  void changed() { weights_->changed(); }
 
  private:
-  struct Free {
-    void operator()(Real* memory) const;
-  };
-  std::unique_ptr<Real[], Free> allocate() const;
+  Real* data() const { return static_cast<Real*>(weights_->values().data()); }
 
   ParameterLayout layout_;
-  std::unique_ptr<Real[], Free> values_, gradients_;
+  std::shared_ptr<graph::Weights> weights_;
 };
 
 extern template class Parameters<float>;

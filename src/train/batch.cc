@@ -51,18 +51,30 @@ Batch batch_of(const Example& example) {
           .reset = example.reset.empty() ? nullptr : example.reset.data()};
 }
 
-nn::Input<float> input_of(const Example& example) {
-  return {.tokens = example.tokens.data(), .features = example.features.data()};
+ops::Target target_of(const Example& example, const Execution& execution) {
+  return {.rows = example.rows,
+          .steps = example.steps,
+          .lengths = !example.lengths.empty(),
+          .reset = !example.reset.empty(),
+          .execution = execution};
 }
 
-LossSum compute_loss(Loss loss, const Example& example, const Execution& execution, Index outputs, const float* y,
-                     float* gradient, nn::Arena& arena) {
-  const Index rows = example.rows * example.steps;
+void bind_input(const Example& example, graph::Workspace& workspace) {
+  // Programs write only what they say they write.
+  workspace.bind(graph::Home::tokens, const_cast<std::int32_t*>(example.tokens.data()));
+  workspace.bind(graph::Home::features, const_cast<float*>(example.features.data()));
+}
+
+ops::LossSum compute_loss(Loss loss, const Example& example, const Execution& execution, Index outputs, const float* y,
+                          float* gradient, void* scratch) {
+  const Index positions = example.rows * example.steps;
+  const ops::LossScratch places = ops::LossScratch::in(scratch, positions);
   if (loss == Loss::cross_entropy) {
-    return cross_entropy(execution, rows, outputs, y, example.labels.data(), gradient, arena);
+    return ops::cross_entropy(execution.threads, positions, outputs, y, example.labels.data(), gradient, places);
   }
-  const auto regression = loss == Loss::mse ? mean_squared_error : mean_absolute_error;
-  return regression(execution, rows, outputs, y, example.targets.data(), example.weights.data(), gradient, arena);
+  const auto regression = loss == Loss::mse ? ops::mean_squared_error : ops::mean_absolute_error;
+  return regression(execution.threads, positions, outputs, y, example.targets.data(), example.weights.data(), gradient,
+                    places);
 }
 
 void start_state(const Example& example, bool carry, Index carried_rows, std::span<const float> carried,

@@ -2,8 +2,9 @@
 
 #include <string>
 
-#include "nn/network.h"
-#include "train/loss.h"
+#include "nn/model_impl.h"
+#include "ops/loss.h"
+#include "penstock/train.h"
 
 /// From an Example to the arguments of the network and the loss.
 namespace penstock::training {
@@ -17,11 +18,15 @@ void check_same_data(const DataDescription& model, const DataDescription& datase
 
 /// Rows, steps, lengths and resets; points into the example.
 Batch batch_of(const Example& example);
-nn::Input<float> input_of(const Example& example);
+/// What a program for the example is prepared for.
+ops::Target target_of(const Example& example, const Execution& execution);
+/// Says where the model finds its input.
+void bind_input(const Example& example, graph::Workspace& workspace);
 
-/// The loss of outputs [B, T, O], already resolved from `automatic`; `gradient` as in loss.h.
-LossSum compute_loss(Loss loss, const Example& example, const Execution& execution, Index outputs, const float* y,
-                     float* gradient, nn::Arena& arena);
+/// The loss of outputs [B, T, O], already resolved from `automatic`; `gradient` as in ops/loss.h, and
+/// `scratch` of the size that it says.
+ops::LossSum compute_loss(Loss loss, const Example& example, const Execution& execution, Index outputs, const float* y,
+                          float* gradient, void* scratch);
 
 /// Values of the state that the example starts from: those of `carried`, which are for `carried_rows` rows, where it
 /// continues them, else zeros. Resizes and fills `state`.

@@ -5,7 +5,6 @@
 #include "base/check.h"
 #include "io/model_file.h"
 #include "io/model_json.h"
-#include "nn/elementwise.h"
 
 namespace penstock::training {
 
@@ -116,7 +115,7 @@ RunState load_checkpoint(const std::string& path, Model::Impl& model, OptimizerR
   io::read_parameters(file, parameters);
   std::vector<std::vector<float>> slots;
   for (const OptimizerRule::Slot& slot : optimizer.slots()) slots.push_back(read_slot(file, slot, layout));
-  const Index state_size = state.carried_rows * model.network.state_size();
+  const Index state_size = state.carried_rows * model.state_size;
   const io::TensorInfo* const stored = file.find(state_tensor());
   if (state_size > 0 && stored && stored->bytes != state_size * static_cast<Index>(sizeof(float))) {
     reader.refuse("carried_rows", fmt::format("is {}, which does not fit tensor {}", state.carried_rows, stored->name));
@@ -126,6 +125,7 @@ RunState load_checkpoint(const std::string& path, Model::Impl& model, OptimizerR
   data.restore(position);
 
   std::ranges::copy(parameters.values(), model.parameters->values().begin());
+  model.parameters->changed();
   for (std::size_t i = 0; i < slots.size(); ++i) optimizer.slots()[i].values = std::move(slots[i]);
   optimizer.set_updates(updates);
   return state;

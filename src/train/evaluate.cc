@@ -11,23 +11,32 @@ namespace penstock {
 namespace training {
 
 Evaluation evaluate_model(const Model::Impl& model, const Dataset& data, const TrainOptions& options, Loss loss) {
-  const std::lock_guard lock(model.guard);
   Example example;
-  LossSum total;
-  std::vector<float> state;
+  ops::LossSum total;
+  std::vector<float> state, outputs;
+  std::vector<double> scratch;
   Index state_rows = 0;
-  const Index outputs = model.network.outputs();
+  const std::shared_ptr<graph::Weights>& weights = model.parameters->weights();
+  const std::shared_ptr<ops::Queue> queue(weights, &weights->queue());
   for (Index i = 0; options.validation_batches == 0 || i < options.validation_batches; ++i) {
     if (!data.validation(i, options.batch, options.length, example)) break;
     check_example(example, model.data);
     const std::vector<float> before = std::move(state);
-    start_state(example, true, state_rows, before, model.network.state_size(), state);
+    start_state(example, true, state_rows, before, model.state_size, state);
     state_rows = example.rows;
-    model.arena.reset();
-    float* const y = model.arena.take<float>(example.rows * example.steps * outputs);
-    const nn::Pass pass{.batch = batch_of(example), .execution = options.execution, .arena = &model.arena};
-    model.network.forward(pass, input_of(example), y, state.data());
-    total += compute_loss(loss, example, options.execution, outputs, y, nullptr, model.arena);
+    outputs.resize(static_cast<std::size_t>(example.rows * example.steps * model.outputs()));
+    scratch.resize(ops::LossScratch::bytes(example.rows * example.steps) / sizeof(double) + 1);
+    const ops::Target target = target_of(example, options.execution);
+    const auto workspace = model.programs.take(model.spec, model.data, target, queue);
+    workspace->bind(weights);
+    bind_input(example, *workspace);
+    workspace->bind(graph::Home::outputs, outputs.data());
+    workspace->bind(graph::Home::state_in, state.data());
+    workspace->bind(graph::Home::state_out, state.data());
+    const ops::Call call{.batch = batch_of(example), .threads = options.execution.threads};
+    workspace->refresh(call);
+    workspace->run(call);
+    total += compute_loss(loss, example, options.execution, model.outputs(), outputs.data(), nullptr, scratch.data());
   }
   Evaluation result;
   result.loss = total.mean();

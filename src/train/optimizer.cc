@@ -88,17 +88,17 @@ OptimizerRule::OptimizerRule(const nn::ParameterLayout& layout, std::vector<std:
   }
 }
 
-void OptimizerRule::update(nn::Parameters<float>& parameters, double learning_rate, double gradient_scale,
-                           const Execution& execution) {
+void OptimizerRule::update(nn::Parameters<float>& parameters, std::span<const float> gradients, double learning_rate,
+                           double gradient_scale, const Execution& execution) {
   ++updates_;
   begin(learning_rate, gradient_scale);
   float* const values = parameters.values().data();
-  const float* const gradients = parameters.gradients().data();
   parallel_for(resolve_threads(execution.threads), static_cast<Index>(ranges_.size()), 2, [&](Index first, Index last) {
     for (Index i = first; i < last; ++i) {
-      update_range(ranges_[i].begin, ranges_[i].end, ranges_[i].decay, values, gradients);
+      update_range(ranges_[i].begin, ranges_[i].end, ranges_[i].decay, values, gradients.data());
     }
   });
+  parameters.changed();
 }
 
 std::unique_ptr<OptimizerRule> make_optimizer(const TrainOptions& options, const nn::ParameterLayout& layout) {

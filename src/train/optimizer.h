@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,9 +21,10 @@ class OptimizerRule {
 
   virtual ~OptimizerRule() = default;
 
-  /// One update of all values by their gradients, each first multiplied by `gradient_scale` (clipping).
-  void update(nn::Parameters<float>& parameters, double learning_rate, double gradient_scale,
-              const Execution& execution);
+  /// One update of all values by their gradients, in the same layout, each first multiplied by `gradient_scale`
+  /// (clipping).
+  void update(nn::Parameters<float>& parameters, std::span<const float> gradients, double learning_rate,
+              double gradient_scale, const Execution& execution);
 
   std::vector<Slot>& slots() { return slots_; }
   /// Updates so far; a checkpoint restores it.

@@ -6,7 +6,8 @@
 #include <numeric>
 
 #include "base/check.h"
-#include "nn/elementwise.h"
+#include "base/random.h"
+#include "ops/elementwise.h"
 #include "train/batch.h"
 #include "train/evaluate.h"
 #include "train/schedule.h"
@@ -21,6 +22,8 @@ namespace {
 constexpr double default_epochs = 10.0;
 // Below this share of the last block's gradient, the first block learns nothing in any reasonable time.
 constexpr double vanishing_ratio = 1e-4;
+// Batches have one shape, or two where the last of a pass is shorter.
+constexpr std::size_t kept_workspaces = 2;
 
 TrainOptions with_default_limit(TrainOptions options) {
   if (options.max_steps == 0 && options.max_seconds == 0.0 && options.max_epochs == 0.0) {
@@ -53,8 +56,8 @@ Trainer::Trainer(Model::Impl& model, Dataset& data, const TrainOptions& options,
   }
   metrics_ = MetricsLog(options.metrics_path, resume);
   if (resume) metrics_.resume(state_.step);
-  model_.parameters->allocate_gradients();
-  model_.network.bind(model_.parameters->values().data(), model_.parameters->gradients().data());
+  gradients_.assign(static_cast<std::size_t>(model_.parameters->layout().size()), 0.0f);
+  watched_.assign(static_cast<std::size_t>(2 * model_.spec.blocks), 0.0);
 }
 
 double Trainer::seconds() const {
@@ -76,15 +79,51 @@ double Trainer::fraction(Index steps, double seconds) const {
   return std::min(result, 1.0);
 }
 
-bool Trainer::forward(const nn::Pass& pass, float* doutputs, Outcome& outcome) {
-  const Index size = pass.rows() * model_.network.outputs();
-  float* const y = model_.arena.take<float>(size);
-  model_.network.forward(pass, input_of(example_), y, next_state_.data());
-  const bool finite = nn::all_finite(pass.execution, size, y) &&
-                      nn::all_finite(pass.execution, static_cast<Index>(next_state_.size()), next_state_.data());
-  outcome.loss = compute_loss(loss_, example_, pass.execution, model_.network.outputs(), y, doutputs, model_.arena);
+graph::Workspace& Trainer::workspace() {
+  ops::Target target = target_of(example_, options_.execution);
+  target.training = true;
+  const auto fits = [&](const std::unique_ptr<graph::Workspace>& held) {
+    const ops::Target& of = held->program().target();
+    return of.rows == target.rows && of.steps == target.steps && of.lengths == target.lengths &&
+           of.reset == target.reset;
+  };
+  const auto found = std::ranges::find_if(workspaces_, fits);
+  if (found != workspaces_.end()) {
+    std::rotate(workspaces_.begin(), found, found + 1);
+  } else {
+    const std::shared_ptr<graph::Weights>& weights = model_.parameters->weights();
+    if (workspaces_.size() == kept_workspaces) workspaces_.pop_back();
+    workspaces_.insert(workspaces_.begin(),
+                       std::make_unique<graph::Workspace>(nn::training_program(model_.spec, model_.data, target),
+                                                          std::shared_ptr<ops::Queue>(weights, &weights->queue())));
+    workspaces_.front()->bind(weights);
+  }
+  graph::Workspace& workspace = *workspaces_.front();
+  const Index positions = target.positions();
+  outputs_.resize(static_cast<std::size_t>(positions * model_.outputs()));
+  doutputs_.resize(outputs_.size());
+  const auto parts = static_cast<std::size_t>(ops::square_parts(static_cast<Index>(gradients_.size())));
+  scratch_.resize(std::max(ops::LossScratch::bytes(positions) / sizeof(double) + 1, parts));
+  bind_input(example_, workspace);
+  workspace.bind(graph::Home::outputs, outputs_.data());
+  workspace.bind(graph::Home::doutputs, doutputs_.data());
+  workspace.bind(graph::Home::gradients, gradients_.data());
+  workspace.bind(graph::Home::state_in, start_state_.data());
+  workspace.bind(graph::Home::state_out, next_state_.data());
+  workspace.bind(graph::Home::status, watched_.data());
+  return workspace;
+}
+
+bool Trainer::forward(graph::Workspace& workspace, const ops::Call& call, Outcome& outcome) {
+  workspace.refresh(call);
+  workspace.run(graph::Phase::forward, call);
+  const auto finite = [&](const std::vector<float>& values) {
+    return ops::all_finite(call.threads, static_cast<Index>(values.size()), values.data());
+  };
+  outcome.loss = compute_loss(loss_, example_, options_.execution, model_.outputs(), outputs_.data(), doutputs_.data(),
+                              scratch_.data());
   outcome.scored = outcome.loss.scored;
-  if (!finite) {
+  if (!finite(outputs_) || !finite(next_state_)) {
     outcome.broken = "forward output";
   } else if (!std::isfinite(outcome.loss.mean())) {
     outcome.broken = "loss";
@@ -92,12 +131,10 @@ bool Trainer::forward(const nn::Pass& pass, float* doutputs, Outcome& outcome) {
   return outcome.broken == nullptr;
 }
 
-bool Trainer::backward(const nn::Pass& pass, const float* doutputs, Outcome& outcome) {
-  nn::Parameters<float>& parameters = *model_.parameters;
-  parameters.zero_gradients();
-  model_.network.backward(pass, doutputs);
-  const auto size = static_cast<Index>(parameters.gradients().size());
-  const double squares = nn::sum_of_squares(pass.execution, size, parameters.gradients().data(), model_.arena);
+bool Trainer::backward(graph::Workspace& workspace, const ops::Call& call, Outcome& outcome) {
+  workspace.run(graph::Phase::backward, call);
+  const double squares =
+      ops::sum_of_squares(call.threads, static_cast<Index>(gradients_.size()), gradients_.data(), scratch_.data());
   // Squares beyond float would make the second moment infinite, and with it the weight immovable for good.
   if (!(squares <= static_cast<double>(std::numeric_limits<float>::max()))) {
     outcome.broken = "gradient";
@@ -111,23 +148,19 @@ bool Trainer::backward(const nn::Pass& pass, const float* doutputs, Outcome& out
 Trainer::Outcome Trainer::train_batch() {
   data_.next(options_.batch, options_.length, example_);
   check_example(example_, model_.data);
-  start_state(example_, options_.carry_state, state_.carried_rows, state_.carried, model_.network.state_size(),
-              next_state_);
-  model_.arena.reset();
-  const nn::Pass pass{.batch = batch_of(example_),
-                      .execution = options_.execution,
-                      .arena = &model_.arena,
-                      .training = true,
-                      .dropout_seed = Random(options_.seed ^ (0x9e3779b97f4a7c15ULL * (state_.step + 1))).bits()};
-  float* const doutputs = model_.arena.take<float>(pass.rows() * model_.network.outputs());
+  start_state(example_, options_.carry_state, state_.carried_rows, state_.carried, model_.state_size, start_state_);
+  next_state_.resize(start_state_.size());
+  const ops::Call call{.batch = batch_of(example_),
+                       .threads = options_.execution.threads,
+                       .seed = Random(options_.seed ^ (0x9e3779b97f4a7c15ULL * (state_.step + 1))).bits()};
+  graph::Workspace& place = workspace();
   Outcome outcome;
   outcome.learning_rate = scheduled_rate(options_, fraction(state_.step + 1, seconds()));
-  if (!forward(pass, doutputs, outcome)) return outcome;
+  if (!forward(place, call, outcome)) return outcome;
   if (outcome.scored > 0) {
-    if (!backward(pass, doutputs, outcome)) return outcome;
+    if (!backward(place, call, outcome)) return outcome;
     const double scale = outcome.gradient_norm > 0.0 ? outcome.clipped_norm / outcome.gradient_norm : 1.0;
-    optimizer_->update(*model_.parameters, outcome.learning_rate, scale, options_.execution);
-    model_.network.bind(model_.parameters->values().data(), model_.parameters->gradients().data());
+    optimizer_->update(*model_.parameters, gradients_, outcome.learning_rate, scale, options_.execution);
   }
   std::swap(state_.carried, next_state_);
   state_.carried_rows = example_.rows;
@@ -147,14 +180,25 @@ void Trainer::count(const Outcome& outcome) {
   }
 }
 
-double Trainer::gradient_norm_of_block(Index block) const {
-  nn::Parameters<float>& parameters = *model_.parameters;
+double Trainer::gradient_norm_of_block(Index block) {
   double squares = 0.0;
-  for (const nn::ParameterEntry& entry : parameters.layout().entries()) {
+  for (const nn::ParameterEntry& entry : model_.parameters->layout().entries()) {
     if (entry.block != block) continue;
-    squares += nn::sum_of_squares(options_.execution, entry.size, parameters.gradient(entry).data(), model_.arena);
+    squares +=
+        ops::sum_of_squares(options_.execution.threads, entry.size, gradients_.data() + entry.offset, scratch_.data());
   }
   return std::sqrt(squares);
+}
+
+double Trainer::first_gradient_ratio() {
+  const double last = gradient_norm_of_block(model_.spec.blocks - 1);
+  return last > 0.0 ? gradient_norm_of_block(0) / last : 1.0;
+}
+
+double Trainer::saturated() const {
+  double found = 0.0, total = 0.0;
+  for (std::size_t i = 0; i < watched_.size(); i += 2) found += watched_[i], total += watched_[i + 1];
+  return total > 0.0 ? found / total : 0.0;
 }
 
 std::string Trainer::describe_skip(const Outcome& outcome) const {
@@ -183,9 +227,8 @@ void Trainer::report(const Outcome& outcome, double seconds) {
   } else if (outcome.scored > 0) {
     progress.gradient_norm = outcome.gradient_norm;
     progress.clipped_norm = outcome.clipped_norm;
-    progress.saturated = model_.network.saturation(batch_of(example_));
-    const double last = gradient_norm_of_block(model_.spec.blocks - 1);
-    progress.first_gradient_ratio = last > 0.0 ? gradient_norm_of_block(0) / last : 1.0;
+    progress.saturated = saturated();
+    progress.first_gradient_ratio = first_gradient_ratio();
     if (progress.first_gradient_ratio < vanishing_ratio) {
       progress.warning =
           fmt::format("step {}: the gradient vanishes: in the first block its norm is {:.1e} of the last", state_.step,

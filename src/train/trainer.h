@@ -5,10 +5,11 @@
 #include <string>
 #include <vector>
 
+#include "base/aligned.h"
 #include "nn/model_impl.h"
+#include "ops/loss.h"
 #include "penstock/train.h"
 #include "train/checkpoint.h"
-#include "train/loss.h"
 #include "train/metrics.h"
 #include "train/optimizer.h"
 
@@ -24,7 +25,7 @@ class Trainer {
  private:
   /// What one batch came to. `broken` names what was not finite, if anything; then nothing has changed.
   struct Outcome {
-    LossSum loss;
+    ops::LossSum loss;
     double learning_rate = 0.0;
     double gradient_norm = 0.0, clipped_norm = 0.0;
     const char* broken = nullptr;
@@ -34,10 +35,12 @@ class Trainer {
   /// One batch: forward, loss, backward, clip, update. Weights, optimiser and carried state change only if everything
   /// on the way was finite.
   Outcome train_batch();
+  /// A workspace for batches of the example's shape, with everything bound.
+  graph::Workspace& workspace();
   /// Fills in what the forward pass and the loss give. False if something was not finite.
-  bool forward(const nn::Pass& pass, float* doutputs, Outcome& outcome);
+  bool forward(graph::Workspace& workspace, const ops::Call& call, Outcome& outcome);
   /// The same for gradients and norms.
-  bool backward(const nn::Pass& pass, const float* doutputs, Outcome& outcome);
+  bool backward(graph::Workspace& workspace, const ops::Call& call, Outcome& outcome);
 
   void count(const Outcome& outcome);
   void report(const Outcome& outcome, double seconds);
@@ -50,7 +53,9 @@ class Trainer {
   double epoch() const;
   /// How much of the run is behind us (0..1) when `steps` batches have been counted: the limit that is nearest decides.
   double fraction(Index steps, double seconds) const;
-  double gradient_norm_of_block(Index block) const;
+  double gradient_norm_of_block(Index block);
+  double first_gradient_ratio();
+  double saturated() const;
   std::string describe_skip(const Outcome& outcome) const;
 
   Model::Impl& model_;
@@ -68,10 +73,14 @@ class Trainer {
 
   // Reused from batch to batch.
   Example example_;
-  std::vector<float> next_state_;
+  std::vector<float> next_state_, start_state_, outputs_, doutputs_;
+  AlignedVector<float> gradients_;                             // in the layout of the parameters
+  std::vector<double> scratch_;                                // of losses and norms
+  std::vector<double> watched_;                                // two numbers of each recurrent layer (ops/saturation.h)
+  std::vector<std::unique_ptr<graph::Workspace>> workspaces_;  // for the shapes used last, latest first
 
   // Since the last report.
-  LossSum reported_loss_;
+  ops::LossSum reported_loss_;
   Index reported_places_ = 0;
   double last_report_ = 0.0, last_validation_ = 0.0, last_checkpoint_ = 0.0;
   TrainResult result_;

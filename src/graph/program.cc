@@ -1,0 +1,229 @@
+#include "graph/program.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/denormals.h"
+
+namespace penstock::graph {
+
+namespace {
+
+/// Number of an operand among the reads and writes of a node.
+ValueId operand(const Node& node, std::size_t i) {
+  return i < node.reads.size() ? node.reads[i] : node.writes[i - node.reads.size()];
+}
+
+std::size_t operands(const Node& node) { return node.reads.size() + node.writes.size(); }
+
+}  // namespace
+
+Program::Program(Graph graph, const ops::Target& target) : graph_(std::move(graph)), target_(target) {
+  plan(prepare());
+}
+
+Program::Executables Program::prepare() const {
+  Executables executables;
+  executables.reserve(graph_.nodes().size());
+  for (const Node& node : graph_.nodes()) executables.push_back(node.op.prepare(target_));
+  return executables;
+}
+
+std::size_t Program::bytes_of(const Executables& executables, ValueId id) const {
+  const Value& value = graph_.value(id);
+  if (value.width >= 0) return static_cast<std::size_t>(value.count(target_)) * size_of(value.dtype);
+  for (std::size_t n = 0; n < graph_.nodes().size(); ++n) {
+    const std::vector<ValueId>& writes = graph_.nodes()[n].writes;
+    const auto found = std::ranges::find(writes, id);
+    if (found != writes.end()) return executables[n]->opaque_bytes(static_cast<int>(found - writes.begin()));
+  }
+  fail(ErrorCode::invalid_argument, "value {} of a graph is written by no op", value.name);
+}
+
+void Program::plan(const Executables& executables) {
+  const std::size_t values = graph_.values().size(), nodes = graph_.nodes().size();
+  value_bytes_.resize(values);
+  value_offsets_.assign(values, 0);
+  for (std::size_t v = 0; v < values; ++v) {
+    const ValueId id{static_cast<int>(v)};
+    const Value& value = graph_.value(id);
+    value_bytes_[v] = bytes_of(executables, id);
+    const bool placed = value.home == Home::workspace || value.home == Home::derived;
+    if (placed && !value.part_of) continue;
+    const Index elements = value.extent == Extent::fixed ? value.offset : value.offset * target_.rows;
+    value_offsets_[v] = static_cast<std::size_t>(elements) * size_of(value.dtype);
+  }
+
+  // Lifetimes: of values, where several may share one, and behind them of the nodes' scratch.
+  std::vector<Lifetime> lifetimes(values);
+  std::vector<std::size_t> lifetime_of(values);
+  std::iota(lifetime_of.begin(), lifetime_of.end(), std::size_t{0});
+  std::vector<int> last_use(values, -1);
+  const auto planned = [&](ValueId id) {
+    return id && graph_.value(id).home == Home::workspace && !graph_.value(id).part_of;
+  };
+  for (std::size_t n = 0; n < nodes; ++n) {
+    for (std::size_t i = 0; i < operands(graph_.nodes()[n]); ++i) {
+      const ValueId id = operand(graph_.nodes()[n], i);
+      if (planned(id)) last_use[static_cast<std::size_t>(id.index)] = static_cast<int>(n);
+    }
+  }
+  std::vector<bool> born(values, false);
+  for (std::size_t n = 0; n < nodes; ++n) {
+    const Node& node = graph_.nodes()[n];
+    const int now = static_cast<int>(n);
+    for (const auto& [write, read] : node.in_place) {
+      const ValueId to = node.writes[static_cast<std::size_t>(write)],
+                    from = node.reads[static_cast<std::size_t>(read)];
+      if (!planned(to) || !planned(from) || born[static_cast<std::size_t>(to.index)]) continue;
+      const auto t = static_cast<std::size_t>(to.index), f = static_cast<std::size_t>(from.index);
+      if (last_use[f] != now || value_bytes_[t] > lifetimes[lifetime_of[f]].bytes) continue;
+      lifetime_of[t] = lifetime_of[f];
+      born[t] = true;
+    }
+    for (std::size_t i = 0; i < operands(node); ++i) {
+      const ValueId id = operand(node, i);
+      if (!planned(id)) continue;
+      const auto v = static_cast<std::size_t>(id.index);
+      Lifetime& lifetime = lifetimes[lifetime_of[v]];
+      if (!born[v]) {
+        require(i >= node.reads.size(), "value {} of a graph is read by {} before anything writes it",
+                graph_.value(id).name, node.op.name);
+        lifetime = {value_bytes_[v], now, now};
+        born[v] = true;
+      }
+      lifetime.last = std::max(lifetime.last, now);
+    }
+  }
+  node_places_.resize(nodes);
+  for (std::size_t n = 0; n < nodes; ++n) {
+    node_places_[n].persistent = persistent_bytes_;
+    persistent_bytes_ += aligned(executables[n]->persistent_bytes());
+    lifetimes.push_back({executables[n]->scratch_bytes(), static_cast<int>(n), static_cast<int>(n)});
+  }
+  const MemoryPlan plan = plan_memory(lifetimes);
+  for (std::size_t v = 0; v < values; ++v) {
+    if (planned({static_cast<int>(v)})) value_offsets_[v] = persistent_bytes_ + plan.offsets[lifetime_of[v]];
+  }
+  for (std::size_t n = 0; n < nodes; ++n) node_places_[n].scratch = persistent_bytes_ + plan.offsets[values + n];
+  workspace_bytes_ = persistent_bytes_ + plan.bytes;
+  peak_bytes_ = persistent_bytes_ + graph::peak_bytes(lifetimes);
+}
+
+std::string Program::describe() const {
+  std::string text;
+  for (const Node& node : graph_.nodes()) {
+    text += node.op.name;
+    for (const ValueId id : node.writes) {
+      if (!id) continue;
+      const auto v = static_cast<std::size_t>(id.index);
+      text += fmt::format("  {} ({} bytes at {})", graph_.value(id).name, value_bytes_[v], value_offsets_[v]);
+    }
+    text += '\n';
+  }
+  return text;
+}
+
+Workspace::Workspace(std::shared_ptr<const Program> program, std::shared_ptr<ops::Queue> queue)
+    : program_(std::move(program)),
+      queue_(std::move(queue)),
+      memory_(*queue_, program_->workspace_bytes()),
+      executables_(program_->prepare()),
+      derived_(program_->graph_.values().size()) {
+  memory_.zero();
+  std::size_t count = 0;
+  for (const Node& node : program_->graph_.nodes()) {
+    first_operand_.push_back(count);
+    count += operands(node);
+  }
+  operands_.resize(count);
+}
+
+void Workspace::bind(Home home, void* memory) {
+  void*& held = homes_[static_cast<std::size_t>(home)];
+  resolved_ = resolved_ && held == memory;
+  held = memory;
+}
+
+void Workspace::bind(const std::shared_ptr<Weights>& weights) {
+  if (weights_ != weights) std::ranges::fill(derived_, nullptr);
+  weights_ = weights;
+  bind(Home::values, weights->values().data());
+}
+
+void* Workspace::value(ValueId id) const {
+  if (!id) return nullptr;
+  const auto v = static_cast<std::size_t>(id.index);
+  if (const ValueId whole = program_->graph_.value(id).part_of) {
+    void* const memory = value(whole);
+    return memory == nullptr ? nullptr : static_cast<std::byte*>(memory) + program_->value_offsets_[v];
+  }
+  const Home home = program_->graph_.value(id).home;
+  void* base = homes_[static_cast<std::size_t>(home)];
+  if (home == Home::workspace) base = memory_.data();
+  if (home == Home::derived) base = derived_[v] ? derived_[v]->memory.data() : nullptr;
+  return base == nullptr ? nullptr : static_cast<std::byte*>(base) + program_->value_offsets_[v];
+}
+
+void Workspace::resolve() {
+  const std::vector<Node>& nodes = program_->graph_.nodes();
+  for (std::size_t n = 0; n < nodes.size(); ++n) {
+    for (std::size_t i = 0; i < operands(nodes[n]); ++i) operands_[first_operand_[n] + i] = value(operand(nodes[n], i));
+  }
+  resolved_ = true;
+}
+
+void Workspace::run_node(std::size_t node, const ops::Call& call) {
+  auto* const base = static_cast<std::byte*>(memory_.data());
+  const Program::NodePlaces& places = program_->node_places_[node];
+  executables_[node]->run(call,
+                          {operands_.data() + first_operand_[node], base + places.scratch, base + places.persistent});
+}
+
+void Workspace::refresh(const ops::Call& call) {
+  if (weights_ == nullptr) return;
+  const std::lock_guard lock(weights_->making());
+  const std::vector<Node>& nodes = program_->graph_.nodes();
+  bool moved = false;
+  for (std::size_t v = 0; v < derived_.size(); ++v) {
+    const Value& value = program_->graph_.values()[v];
+    if (value.home != Home::derived || value.part_of) continue;
+    std::shared_ptr<Derived> form = weights_->derived(value.key, program_->value_bytes_[v], derived_[v]);
+    moved = moved || form != derived_[v];
+    derived_[v] = std::move(form);
+  }
+  if (moved || !resolved_) resolve();
+  for (std::size_t n = 0; n < nodes.size(); ++n) {
+    if (nodes[n].phase != Phase::weights) continue;
+    bool stale = false;
+    for (const ValueId id : nodes[n].writes) {
+      stale = stale || (id && derived_[static_cast<std::size_t>(id.index)]->version != weights_->version());
+    }
+    if (!stale) continue;
+    run_node(n, call);
+    for (const ValueId id : nodes[n].writes) {
+      if (id) derived_[static_cast<std::size_t>(id.index)]->version = weights_->version();
+    }
+  }
+  queue_->synchronize();  // others may read what was made, from other streams
+}
+
+void Workspace::run(Phase phase, const ops::Call& call) {
+  const WithDenormals as_zeros(DenormalMode::zeros());
+  if (!resolved_) resolve();
+  const std::vector<Node>& nodes = program_->graph_.nodes();
+  for (std::size_t n = 0; n < nodes.size(); ++n) {
+    if (nodes[n].phase == phase) run_node(n, call);
+  }
+}
+
+void Workspace::run(const ops::Call& call) {
+  const WithDenormals as_zeros(DenormalMode::zeros());
+  if (!resolved_) resolve();
+  const std::vector<Node>& nodes = program_->graph_.nodes();
+  for (std::size_t n = 0; n < nodes.size(); ++n) {
+    if (nodes[n].phase != Phase::weights) run_node(n, call);
+  }
+}
+
+}  // namespace penstock::graph

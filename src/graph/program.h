@@ -1,0 +1,92 @@
+#pragma once
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "graph/graph.h"
+#include "graph/memory_plan.h"
+#include "graph/weights.h"
+
+namespace penstock::graph {
+
+/// A graph prepared for a target: its nodes in order and a place for every value, in one workspace. It never changes,
+/// and any number of workspaces, on any threads, run it.
+class Program {
+ public:
+  /// Throws Error: what an op refuses, with its reason.
+  Program(Graph graph, const ops::Target& target);
+
+  const Graph& graph() const { return graph_; }
+  const ops::Target& target() const { return target_; }
+  /// Bytes of a workspace. What it takes when it runs is exactly this.
+  std::size_t workspace_bytes() const { return workspace_bytes_; }
+  /// The most that is needed at one moment, which the plan above comes near to.
+  std::size_t peak_bytes() const { return peak_bytes_; }
+  /// One line per node: its name, what it writes, and bytes.
+  std::string describe() const;
+
+ private:
+  friend class Workspace;
+  using Executables = std::vector<std::unique_ptr<ops::Executable>>;
+
+  /// Where a node's memory for itself lies in the workspace.
+  struct NodePlaces {
+    std::size_t scratch = 0, persistent = 0;
+  };
+
+  Executables prepare() const;
+  std::size_t bytes_of(const Executables& executables, ValueId id) const;
+  void plan(const Executables& executables);
+
+  Graph graph_;
+  ops::Target target_;
+  std::vector<std::size_t> value_bytes_;    // of each value
+  std::vector<std::size_t> value_offsets_;  // from the start of its home
+  std::vector<NodePlaces> node_places_;
+  std::size_t persistent_bytes_ = 0, workspace_bytes_ = 0, peak_bytes_ = 0;
+};
+
+/// The memory of one run of a program at a time, with the executables that work in it.
+class Workspace {
+ public:
+  /// Allocates everything that runs need.
+  Workspace(std::shared_ptr<const Program> program, std::shared_ptr<ops::Queue> queue);
+
+  const Program& program() const { return *program_; }
+  ops::Queue& queue() const { return *queue_; }
+
+  /// Where the values of a home lie from now on, until it is said anew; null: nowhere.
+  void bind(Home home, void* memory);
+  /// The parameters, and what is derived from them.
+  void bind(const std::shared_ptr<Weights>& weights);
+
+  /// Everything but what belongs to an update, or one phase alone. Makes first what is derived from weights, where they
+  /// have changed.
+  void run(const ops::Call& call);
+  void run(Phase phase, const ops::Call& call);
+  /// Makes what is derived from weights now, so that the next run need not.
+  void refresh(const ops::Call& call);
+
+  /// A value of the last run, in the device's memory, if nothing has taken its place since.
+  void* value(ValueId id) const;
+
+ private:
+  void resolve();
+  void run_node(std::size_t node, const ops::Call& call);
+
+  std::shared_ptr<const Program> program_;
+  std::shared_ptr<ops::Queue> queue_;
+  std::shared_ptr<Weights> weights_;
+  ops::Buffer memory_;
+  std::vector<std::unique_ptr<ops::Executable>> executables_;
+  std::array<void*, kHomes> homes_ = {};
+  std::vector<std::shared_ptr<Derived>> derived_;  // of each value that is derived, else null
+  std::vector<void*> operands_;                    // of all nodes, one after the other
+  std::vector<std::size_t> first_operand_;         // of each node
+  bool resolved_ = false;
+};
+
+}  // namespace penstock::graph

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "ops/memory.h"
+
+namespace penstock::graph {
+
+/// Something made of weights, such as their panels: memory, and of which version of the weights it was made.
+struct Derived {
+  ops::Buffer memory;
+  std::uint64_t version = 0;  ///< 0: of none yet
+};
+
+/// The parameters of a model on one device, and what is derived from them. Any number of workspaces share both.
+///
+/// Derived forms are made anew when the values have changed. Who still reads the old form keeps it: a session that was
+/// opened before a training step goes on with the weights that it was opened with, and is not disturbed.
+class Weights {
+ public:
+  /// `count` values of which each has `value_bytes`, all zero.
+  Weights(std::shared_ptr<ops::Queue> queue, std::size_t bytes);
+
+  ops::Queue& queue() const { return *queue_; }
+  ops::Buffer& values() { return values_; }
+  const ops::Buffer& values() const { return values_; }
+
+  /// Counts from 1. To be raised whenever values have been written.
+  std::uint64_t version() const { return version_; }
+  void changed() { ++version_; }
+
+  /// The derived form of that name as its readers see it now, allocated if need be. If it is not of the current
+  /// version, the caller makes it so under `making` and sets its version. `mine`: the form that the caller holds
+  /// already, or null.
+  std::shared_ptr<Derived> derived(const std::string& key, std::size_t bytes, const std::shared_ptr<Derived>& mine);
+  std::mutex& making() { return making_; }
+
+  /// Number and bytes of derived forms that are held.
+  std::size_t derived_count() const { return derived_.size(); }
+  std::size_t derived_bytes() const;
+
+ private:
+  std::shared_ptr<ops::Queue> queue_;
+  ops::Buffer values_;
+  std::uint64_t version_ = 1;
+  std::mutex making_;
+  std::map<std::string, std::shared_ptr<Derived>> derived_;
+};
+
+}  // namespace penstock::graph

@@ -1,0 +1,95 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "graph/graph.h"
+#include "nn/parameters.h"
+#include "ops/causal_convolution.h"
+#include "ops/embedding.h"
+#include "ops/linear.h"
+#include "ops/recurrence.h"
+#include "ops/residual_norm.h"
+#include "ops/series.h"
+#include "ops/silu_gate.h"
+
+namespace penstock::nn {
+
+using graph::ValueId;
+
+/// Writes a model down as a graph of ops, layer by layer: each layer adds its parameters to a layout, its forward nodes
+/// to a graph, and says how its backward nodes follow from the gradient of what it makes.
+class GraphBuilder {
+ public:
+  explicit GraphBuilder(const ops::Target& target);
+
+  /// The graph and the layout of all its parameters, complete.
+  graph::Graph take_graph();
+  const ParameterLayout& layout() const { return layout_; }
+  ParameterLayout& layout() { return layout_; }
+  const ops::Target& target() const { return target_; }
+  /// Values of one row's state, of all layers so far. A batch's state is [B, ...] layer after layer.
+  Index state_size() const { return state_size_; }
+
+  // Layers. Fresh weights are such that the variance of normalised rows is kept.
+  ValueId embedding(const std::string& name, Index vocabulary, Index width);
+  /// y = x W^T + b; `scale` of fresh weights. `x_has_gradient`: false for inputs of the model.
+  ValueId linear(const std::string& name, ValueId x, Index outputs, double scale = 1.0, bool x_has_gradient = true,
+                 graph::Home home = graph::Home::workspace);
+  struct Sum {
+    ValueId normal, sum;
+  };
+  /// The norm of x, or of x + dropout(branch), and that sum.
+  Sum residual_norm(const std::string& name, ValueId x, ValueId branch = {}, const ops::Dropout& dropout = {});
+  ValueId causal_convolution(const std::string& name, ValueId x, Index taps);
+  ValueId recurrence(const std::string& name, ValueId x, const ops::Recurrence& shape, Bias bias);
+  ValueId silu_gate(const std::string& name, ValueId gate_value);
+  ValueId clear_padding(ValueId x);
+  ValueId read_changes(const ops::Changes& changes, ValueId features);
+  /// x in the type of parameters and states, which it may have already.
+  ValueId as_master(ValueId x, graph::Home home);
+  void add_last_values(const ops::Changes& changes, ValueId features, ValueId outputs);
+
+  Index width_of(ValueId id) const { return graph_.value(id).width; }
+  /// An external value.
+  ValueId external(const std::string& name, graph::Home home, graph::Extent extent, Index width, DType dtype,
+                   Index offset = 0);
+  ValueId activation(const std::string& name, Index width);
+  /// Adds a node as it is.
+  void node(ops::Op op, std::vector<ValueId> reads, std::vector<ValueId> writes, graph::Phase phase,
+            std::vector<std::pair<int, int>> in_place = {});
+
+  /// The backward nodes of all layers, from the gradient of one value.
+  void backward(ValueId value, ValueId gradient);
+  /// Outputs of recurrences, for those who watch them.
+  const std::vector<ValueId>& recurrent_outputs() const { return recurrent_outputs_; }
+  /// All weights in the type of activations, where that is not their own; else none.
+  ValueId casts() const { return casts_; }
+
+ private:
+  /// A parameter as it is read by products (in the type of activations) and by everything else, and its gradient.
+  struct Parameter {
+    ValueId master, cast, gradient;
+  };
+  Parameter parameter(const std::string& name, std::vector<Index> shape, bool decay, Initial initial);
+  struct State {
+    ValueId in, out;
+  };
+  State state(const std::string& name, Index width);
+  ValueId panels(const std::string& name, const ops::Recurrence& shape, ops::Panels which,
+                 const std::vector<ValueId>& weights);
+  ValueId& gradient_of(ValueId id);
+  void on_backward(std::function<void()> nodes) { backward_.push_back(std::move(nodes)); }
+
+  ops::Target target_;
+  graph::Graph graph_;
+  ParameterLayout layout_;
+  Index state_size_ = 0;
+  ValueId casts_;
+  std::vector<std::function<void()>> backward_;
+  std::vector<ValueId> gradients_;  // of each value
+  std::vector<ValueId> recurrent_outputs_;
+};
+
+}  // namespace penstock::nn

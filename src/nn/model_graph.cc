@@ -1,0 +1,127 @@
+#include "nn/model_graph.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <string_view>
+#include <unordered_map>
+
+#include "nn/model_spec.h"
+
+namespace penstock::nn {
+
+using graph::Extent;
+using graph::Home;
+
+namespace {
+
+// Fresh logits of this deviation leave the loss at its start near that of guessing.
+constexpr double head_scale = 0.3;
+
+/// The sum of all residuals so far is x + branch, which the next norm makes.
+struct Stream {
+  ValueId x, branch = {};
+  std::uint64_t site = 0;  // of the branch's dropout
+
+  /// The norm of the sum, which becomes x.
+  ValueId normal(GraphBuilder& builder, const std::string& name, double dropout) {
+    const GraphBuilder::Sum sum = builder.residual_norm(name, x, branch, {dropout, site});
+    x = sum.sum;
+    return sum.normal;
+  }
+};
+
+/// The branch of a recurrent residual, from its norm on.
+ValueId recurrent_branch(GraphBuilder& builder, const ModelSpec& spec, const std::string& name, ValueId normal,
+                         double scale) {
+  ValueId x = normal;
+  if (spec.convolution > 0) x = builder.causal_convolution(name + ".convolution", x, spec.convolution);
+  const Index hidden = hidden_size(spec);
+  // bias_hh would add to bias_ih everywhere but inside GRU's reset product.
+  x = builder.recurrence(name + ".recurrent", x,
+                         {.cell = spec.cell, .input = spec.width, .hidden = hidden, .heads = spec.heads}, Bias::single);
+  if (hidden != spec.width) x = builder.linear(name + ".projection", x, spec.width, scale);
+  return x;
+}
+
+void add_block(GraphBuilder& builder, const ModelSpec& spec, Index index, Stream& stream) {
+  const std::string name = fmt::format("blocks.{}", index);
+  const Index inner = feed_forward_size(spec);
+  // What a branch adds is scaled so that the sum over all branches has about unit variance at the start, whatever the
+  // depth (Radford et al. 2019). Only a branch that ends in a matrix can be scaled.
+  const double scale = 1.0 / std::sqrt(static_cast<double>(spec.blocks * (inner > 0 ? 2 : 1)));
+  builder.layout().set_block(index);
+  const ValueId recurrent_normal = stream.normal(builder, name + ".recurrent_norm", spec.dropout);
+  stream.branch = recurrent_branch(builder, spec, name, recurrent_normal, scale);
+  stream.site = static_cast<std::uint64_t>(2 * index);
+  if (inner > 0) {
+    const ValueId normal = stream.normal(builder, name + ".feed_forward_norm", spec.dropout);
+    const ValueId up = builder.linear(name + ".feed_forward.up", normal, 2 * inner);
+    ++stream.site;
+    stream.branch = builder.linear(name + ".feed_forward.down", builder.silu_gate(name + ".feed_forward.gate", up),
+                                   spec.width, scale);
+  }
+  builder.layout().set_block(-1);
+}
+
+ValueId add_input(GraphBuilder& builder, const ModelSpec& spec, const DataDescription& data) {
+  if (data.vocabulary > 0) return builder.embedding("embedding", data.vocabulary, spec.width);
+  const ops::Target& target = builder.target();
+  const ValueId features =
+      builder.external("features", Home::features, Extent::positions, data.input_size(), target.master());
+  ValueId x = features;
+  if (spec.from_last) {
+    x = builder.read_changes(changes_of(data), features);
+  } else if (target.lengths || target.dtype != target.master()) {
+    x = builder.clear_padding(features);
+  }
+  return builder.linear("input", x, spec.width, 1.0, false);
+}
+
+}  // namespace
+
+ops::Changes changes_of(const DataDescription& data) {
+  ops::Changes changes;
+  changes.inputs = static_cast<Index>(data.inputs.size());
+  changes.targets = static_cast<Index>(data.targets.size());
+  changes.horizon = data.horizon;
+  // Targets are scaled by their change over the horizon, and that of a random walk grows with the square root of the
+  // distance: so are the changes of one row of about unit variance, and the layers see them.
+  changes.change_scale = std::sqrt((static_cast<double>(data.horizon) + 1.0) / 2.0);
+  std::unordered_map<std::string_view, Index> positions;
+  for (Index input = 0; input < changes.inputs; ++input) positions.try_emplace(data.inputs[input].name, input);
+  for (Index target = 0; target < changes.targets; ++target) {
+    const Column& to = data.targets[target];
+    const auto found = positions.find(to.name);
+    if (found == positions.end()) continue;
+    const Column& from = data.inputs[found->second];
+    changes.columns.push_back({found->second, target, from.scale / to.scale, (from.mean - to.mean) / to.scale});
+  }
+  return changes;
+}
+
+ModelEnds add_model(GraphBuilder& builder, const ModelSpec& spec, const DataDescription& data, Home outputs) {
+  Stream stream{.x = add_input(builder, spec, data)};
+  for (Index i = 0; i < spec.blocks; ++i) add_block(builder, spec, i, stream);
+  const ValueId normal = stream.normal(builder, "norm", spec.dropout);
+  const ops::Target& target = builder.target();
+  // Logits of a training step stay in the type of activations: they are the largest tensor of a small model.
+  const bool cast = target.dtype != target.master() && (outputs == Home::outputs || spec.from_last);
+  ValueId y = builder.linear("head", normal, data.output_size(), head_scale, true, cast ? Home::workspace : outputs);
+  const ValueId head = y;
+  if (cast) y = builder.as_master(y, outputs);
+  if (spec.from_last) {
+    const ValueId features =
+        builder.external("features", Home::features, Extent::positions, data.input_size(), target.master());
+    builder.add_last_values(changes_of(data), features, y);
+  }
+  return {y, head};
+}
+
+ParameterLayout model_layout(const ModelSpec& spec, const DataDescription& data) {
+  GraphBuilder builder({});
+  add_model(builder, spec, data, Home::outputs);
+  return builder.layout();
+}
+
+}  // namespace penstock::nn

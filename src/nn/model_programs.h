@@ -1,0 +1,64 @@
+#pragma once
+
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "graph/program.h"
+#include "penstock/model.h"
+
+namespace penstock::nn {
+
+/// The program of a model's forward pass: tokens or features and state_in -> outputs and state_out.
+std::shared_ptr<const graph::Program> forward_program(const ModelSpec& spec, const DataDescription& data,
+                                                      const ops::Target& target);
+
+/// The program of a training step: as above, then from doutputs the gradients of all parameters, with dropout, and in
+/// Home::status two doubles for each recurrent layer (ops/saturation.h).
+std::shared_ptr<const graph::Program> training_program(const ModelSpec& spec, const DataDescription& data,
+                                                       const ops::Target& target);
+
+/// The programs of a model's forward passes that were used last, and workspaces for them. Any number of threads may
+/// take one at a time each.
+class ModelPrograms {
+ public:
+  /// A workspace that nobody else has, for as long as it is held.
+  class Lease {
+   public:
+    Lease(ModelPrograms& from, std::string key, std::unique_ptr<graph::Workspace> workspace)
+        : from_(&from), key_(std::move(key)), workspace_(std::move(workspace)) {}
+    ~Lease() { from_->give_back(key_, std::move(workspace_)); }
+    Lease(const Lease&) = delete;
+    Lease& operator=(const Lease&) = delete;
+    graph::Workspace& operator*() const { return *workspace_; }
+    graph::Workspace* operator->() const { return workspace_.get(); }
+
+   private:
+    ModelPrograms* from_;
+    std::string key_;
+    std::unique_ptr<graph::Workspace> workspace_;
+  };
+
+  /// For a forward pass of that target, in memory of the queue's device.
+  Lease take(const ModelSpec& spec, const DataDescription& data, const ops::Target& target,
+             const std::shared_ptr<ops::Queue>& queue);
+  /// The program alone.
+  std::shared_ptr<const graph::Program> program(const ModelSpec& spec, const DataDescription& data,
+                                                const ops::Target& target);
+
+ private:
+  struct Entry {
+    std::string key;
+    std::shared_ptr<const graph::Program> program;
+    std::vector<std::unique_ptr<graph::Workspace>> idle;
+  };
+  Entry& entry(const ModelSpec& spec, const DataDescription& data, const ops::Target& target);
+  void give_back(const std::string& key, std::unique_ptr<graph::Workspace> workspace);
+
+  std::mutex guard_;
+  std::list<Entry> entries_;  // the one used last comes first
+};
+
+}  // namespace penstock::nn

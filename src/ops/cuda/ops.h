@@ -1,0 +1,35 @@
+#pragma once
+
+#include "ops/cast.h"
+#include "ops/causal_convolution.h"
+#include "ops/embedding.h"
+#include "ops/linear.h"
+#include "ops/recurrence.h"
+#include "ops/residual_norm.h"
+#include "ops/series.h"
+#include "ops/silu_gate.h"
+
+/// The ops on a GPU. Each is what its namesake without "cuda_" says, operand by operand.
+namespace penstock::ops {
+
+using Prepared = std::unique_ptr<Executable>;
+
+Prepared cuda_embedding_forward(const Embedding& shape, const Target& target);
+Prepared cuda_embedding_backward(const Embedding& shape, const Target& target);
+Prepared cuda_linear_forward(const Linear& shape, const Target& target);
+Prepared cuda_linear_backward(const Linear& shape, bool wants_dx, const Target& target);
+Prepared cuda_residual_norm_forward(const ResidualNorm& shape, const Target& target);
+Prepared cuda_residual_norm_backward(const ResidualNorm& shape, const Target& target);
+Prepared cuda_silu_gate_forward(const SiluGate& shape, const Target& target);
+Prepared cuda_silu_gate_backward(const SiluGate& shape, const Target& target);
+Prepared cuda_causal_convolution_forward(const CausalConvolution& shape, const Target& target);
+Prepared cuda_causal_convolution_backward(const CausalConvolution& shape, const Target& target);
+Prepared cuda_recurrence_forward(const Recurrence& shape, const Target& target);
+Prepared cuda_recurrence_backward(const Recurrence& shape, const Target& target);
+Prepared cuda_cast(const CastShape& shape, DType from, DType to, const Target& target);
+Prepared cuda_saturation(Index width, const Target& target);
+Prepared cuda_clear_padding(Index width, const Target& target);
+Prepared cuda_read_changes(const Changes& changes, const Target& target);
+Prepared cuda_add_last_values(const Changes& changes, const Target& target);
+
+}  // namespace penstock::ops

@@ -1,0 +1,94 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/dtype.h"
+#include "penstock/device.h"
+#include "penstock/recurrent.h"
+
+/// Ops are the only code that touches numbers. An Op says what is computed; prepared for a Target (a device, a shape, a
+/// precision) it becomes an Executable, which is handed memory and runs.
+namespace penstock::ops {
+
+/// What an op is prepared for.
+struct Target {
+  Device device = {};
+  DType dtype = DType::f32;  ///< Of activations. Parameters and their gradients are f32 (f64 where activations are)
+  Index rows = 1;            ///< B
+  Index steps = 1;           ///< T
+  bool lengths = false;      ///< Calls say how long each row is.
+  bool reset = false;        ///< Calls have a reset mask.
+  bool training = false;     ///< A backward pass follows: dropout applies.
+  bool step = false;         ///< One step of one row, over and over: what can be packed for that is.
+  Execution execution = {};  ///< The number of threads may differ from call to call.
+
+  /// Positions (b, t), those beyond a row's length included.
+  Index positions() const { return rows * steps; }
+  /// Of parameters, gradients and states.
+  DType master() const { return dtype == DType::f64 ? DType::f64 : DType::f32; }
+};
+
+/// What may differ from run to run.
+struct Call {
+  Batch batch = {};            ///< Rows and steps of the target; lengths and resets lie in the device's memory
+  int threads = 0;             ///< As in Execution; CPU only
+  std::uint64_t seed = 0;      ///< Decides every dropout mask.
+  void* stream = nullptr;      ///< CUDA only: where work is put
+  float learning_rate = 0.0f;  ///< Of an update
+};
+
+/// The memory of one run.
+struct Operands {
+  void* const* values;         ///< First what the op reads, then what it writes; null: absent
+  void* scratch = nullptr;     ///< scratch_bytes(), of any content
+  void* persistent = nullptr;  ///< persistent_bytes(), as the last run left it
+
+  template <class T>
+  T* get(int i) const {
+    return static_cast<T*>(values[i]);
+  }
+};
+
+/// An op, ready to run. It keeps nothing from run to run that changes a result, but may keep tables: it serves one
+/// call at a time. Running allocates nothing and waits for nothing on a GPU.
+class Executable {
+ public:
+  virtual ~Executable() = default;
+
+  virtual std::size_t scratch_bytes() const { return 0; }
+  /// Zero before the first run, and left alone by everybody else.
+  virtual std::size_t persistent_bytes() const { return 0; }
+  /// Size of an output whose layout is the op's own affair, such as a tape; `write` counts the outputs from 0.
+  virtual std::size_t opaque_bytes(int write) const;
+  virtual void run(const Call& call, const Operands& memory) = 0;
+};
+
+/// What is computed, apart from where and on how much.
+struct Op {
+  std::string name;  ///< "linear", "linear.backward"
+  std::function<std::unique_ptr<Executable>(const Target&)> prepare;
+};
+
+/// An executable that is one function.
+template <class Run>
+class Simple final : public Executable {
+ public:
+  explicit Simple(Run run, std::size_t scratch = 0) : run_(std::move(run)), scratch_(scratch) {}
+  std::size_t scratch_bytes() const override { return scratch_; }
+  void run(const Call& call, const Operands& memory) override { run_(call, memory); }
+
+ private:
+  Run run_;
+  std::size_t scratch_;
+};
+
+template <class Run>
+std::unique_ptr<Executable> simple(Run run, std::size_t scratch = 0) {
+  return std::make_unique<Simple<Run>>(std::move(run), scratch);
+}
+
+}  // namespace penstock::ops

@@ -1,0 +1,54 @@
+#include "ops/silu_gate.h"
+
+#include "backend/cpu/kernels.h"
+#include "ops/cuda/ops.h"
+#include "ops/elementwise.h"
+
+namespace penstock::ops {
+
+namespace {
+
+template <class Real>
+std::unique_ptr<Executable> forward(const SiluGate& shape) {
+  return simple(
+      [inner = shape.inner, kernels = cpu::element_kernels<Real>()](const Call& call, const Operands& memory) {
+        const auto* const gate_value = memory.get<const Real>(0);
+        auto* const y = memory.get<Real>(1);
+        for_range(call.threads, call.batch.rows * call.batch.steps, 8 * inner, [&](Index begin, Index end) {
+          for (Index r = begin; r < end; ++r) kernels.silu_gate(inner, gate_value + 2 * r * inner, y + r * inner);
+        });
+      });
+}
+
+template <class Real>
+std::unique_ptr<Executable> backward(const SiluGate& shape) {
+  return simple(
+      [inner = shape.inner, kernels = cpu::element_kernels<Real>()](const Call& call, const Operands& memory) {
+        const auto* const gate_value = memory.get<const Real>(0);
+        const auto* const dy = memory.get<const Real>(1);
+        auto* const d = memory.get<Real>(2);
+        for_range(call.threads, call.batch.rows * call.batch.steps, 8 * inner, [&](Index begin, Index end) {
+          for (Index r = begin; r < end; ++r) {
+            kernels.silu_gate_backward(inner, gate_value + 2 * r * inner, dy + r * inner, d + 2 * r * inner);
+          }
+        });
+      });
+}
+
+}  // namespace
+
+Op silu_gate_forward(const SiluGate& shape) {
+  return {"silu_gate", [shape](const Target& target) {
+            if (target.device.is_cuda()) return cuda_silu_gate_forward(shape, target);
+            return with_real(target.dtype, [&](auto real) { return forward<decltype(real)>(shape); });
+          }};
+}
+
+Op silu_gate_backward(const SiluGate& shape) {
+  return {"silu_gate.backward", [shape](const Target& target) {
+            if (target.device.is_cuda()) return cuda_silu_gate_backward(shape, target);
+            return with_real(target.dtype, [&](auto real) { return backward<decltype(real)>(shape); });
+          }};
+}
+
+}  // namespace penstock::ops
