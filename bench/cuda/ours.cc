@@ -47,7 +47,7 @@ CudaRegime regime_of(const std::string& name) {
 class OnGpu : public Contender {
  public:
   explicit OnGpu(const Problem& problem)
-      : problem_(problem), stream_(Device::get(0)), clock_(stream_), storage_(storage_of(problem.test.dtype)) {}
+      : problem_(problem), stream_(cuda::Device::get(0)), clock_(stream_), storage_(storage_of(problem.test.dtype)) {}
 
   std::vector<double> sample(double seconds) override {
     return clock_.sample(seconds, [&] { run(dy_); });
@@ -263,7 +263,7 @@ double product_rate(const std::string& dtype) {
   static std::map<std::string, double> rates;
   if (const auto known = rates.find(dtype); known != rates.end()) return known->second;
   constexpr Index n = 4096;
-  Stream stream(Device::get(0));
+  Stream stream(cuda::Device::get(0));
   Clock clock(stream);
   const Storage storage = storage_of(dtype);
   ProductShape shape{.storage = storage, .result = storage, .m = n, .n = n, .k = n};
@@ -283,7 +283,7 @@ double product_rate(const std::string& dtype) {
 double copy_rate() {
   static const double rate = [] {
     constexpr std::size_t bytes = std::size_t{512} << 20;
-    Stream stream(Device::get(0));
+    Stream stream(cuda::Device::get(0));
     Clock clock(stream);
     Buffer from(stream, bytes), to(stream, bytes);
     from.fill(1);

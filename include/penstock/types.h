@@ -26,13 +26,15 @@ enum class Algorithm {
   scan,        ///< Parallel over fixed chunks of T; cells of kind `scan` only.
 };
 
-/// In how many bits a layer of floats multiplies. Sums, states and gates are floats always.
+/// In how many bits a layer of floats multiplies. Sums and states are floats always. On a GPU bf16 and f16 are also how
+/// activations lie in memory; weights have a float master copy.
 enum class Precision {
   full,          ///< Floats, as they come.
   bf16_weights,  ///< Weights are rounded to bfloat16 (8 bits of precision), which halves their memory traffic.
   /// What they are multiplied with is rounded too, where the chip has instructions for that; gradients of gates as
   /// well, on their way back, and what scan cells keep of their gates until then.
   bf16,
+  f16,  ///< GPUs only: IEEE's halves, with the loss scaled in training. The CPU refuses it.
 };
 
 /// How an operation runs; nothing but `precision` changes what is computed beyond the rounding of sums.

@@ -22,10 +22,11 @@ struct Derived {
 /// opened before a training step goes on with the weights that it was opened with, and is not disturbed.
 class Weights {
  public:
-  /// `count` values of which each has `value_bytes`, all zero.
+  /// All zero.
   Weights(std::shared_ptr<ops::Queue> queue, std::size_t bytes);
 
   ops::Queue& queue() const { return *queue_; }
+  const std::shared_ptr<ops::Queue>& shared_queue() const { return queue_; }
   ops::Buffer& values() { return values_; }
   const ops::Buffer& values() const { return values_; }
 

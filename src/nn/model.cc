@@ -1,6 +1,7 @@
 #include "penstock/model.h"
 
 #include <algorithm>
+#include <array>
 
 #include "base/check.h"
 #include "nn/initialise.h"
@@ -17,20 +18,56 @@ const ModelSpec& checked(const ModelSpec& spec, const DataDescription& data) {
   return spec;
 }
 
-void forward(const Model::Impl& impl, Index rows, Index steps, graph::Home input, const void* values,
+/// The tensors of a forward call as its device finds them: where they are on the CPU, in copies elsewhere.
+class CallMemory {
+ public:
+  CallMemory(ops::Queue& queue, std::span<const std::byte> input, std::span<float> outputs, std::span<float> state)
+      : outputs_(outputs), state_(state), on_cpu_(!queue.device().is_cuda()) {
+    if (on_cpu_) {
+      places_ = {const_cast<std::byte*>(input.data()), outputs.data(), state.data(), state.data()};
+      return;
+    }
+    const std::size_t sizes[] = {input.size(), outputs.size_bytes(), state.size_bytes(), state.size_bytes()};
+    for (std::size_t i = 0; i < places_.size(); ++i) {
+      buffers_[i] = ops::Buffer(queue, sizes[i]);
+      places_[i] = buffers_[i].data();
+    }
+    buffers_[0].upload(input.data(), input.size());
+    buffers_[2].upload(state.data(), state.size_bytes());
+  }
+
+  void bind(graph::Workspace& workspace, graph::Home input) const {
+    workspace.bind(input, places_[0]);
+    workspace.bind(graph::Home::outputs, places_[1]);
+    workspace.bind(graph::Home::state_in, places_[2]);
+    workspace.bind(graph::Home::state_out, places_[3]);
+  }
+  void read_back() const {
+    if (on_cpu_) return;
+    buffers_[1].download(outputs_.data(), outputs_.size_bytes());
+    buffers_[3].download(state_.data(), state_.size_bytes());
+  }
+
+ private:
+  std::span<float> outputs_, state_;
+  bool on_cpu_;
+  std::array<ops::Buffer, 4> buffers_;  // input, outputs, state_in, state_out
+  std::array<void*, 4> places_ = {};
+};
+
+void forward(const Model::Impl& impl, Index rows, Index steps, graph::Home input, std::span<const std::byte> values,
              std::span<float> outputs, ModelState& state, const Execution& execution) {
-  const std::shared_ptr<graph::Weights>& weights = impl.parameters->weights();
-  const ops::Target target{.rows = rows, .steps = steps, .execution = execution};
-  const auto workspace =
-      impl.programs.take(impl.spec, impl.data, target, std::shared_ptr<ops::Queue>(weights, &weights->queue()));
+  const std::shared_ptr<graph::Weights> weights = impl.weights_on(execution.device);
+  const ops::Target target = model_target(rows, steps, execution);
+  const nn::ModelPrograms::Lease workspace = impl.programs.take(impl.spec, impl.data, target, weights->shared_queue());
+  const CallMemory memory(weights->queue(), values, outputs, state.values);
+  const ops::Call call{
+      .batch = {.rows = rows, .steps = steps}, .threads = execution.threads, .stream = weights->queue().stream()};
   workspace->bind(weights);
-  workspace->bind(input, const_cast<void*>(values));  // an op writes only what it says it writes
-  workspace->bind(graph::Home::outputs, outputs.data());
-  workspace->bind(graph::Home::state_in, state.values.data());
-  workspace->bind(graph::Home::state_out, state.values.data());
-  const ops::Call call{.batch = {.rows = rows, .steps = steps}, .threads = execution.threads};
+  memory.bind(*workspace, input);
   workspace->refresh(call);
   workspace->run(call);
+  memory.read_back();
 }
 
 void check_call(const Model::Impl& impl, Index rows, Index steps, std::size_t outputs, const ModelState& state) {
@@ -52,6 +89,57 @@ Model::Impl::Impl(const ModelSpec& spec_, const DataDescription& data_) : spec(c
   nn::add_model(builder, spec, data, graph::Home::outputs);
   parameters = std::make_shared<nn::Parameters<float>>(builder.layout());
   state_size = builder.state_size();
+}
+
+std::shared_ptr<graph::Weights> Model::Impl::weights_on(Device device) const {
+  const std::shared_ptr<graph::Weights>& host = parameters->weights();
+  if (!device.is_cuda()) return host;
+  const std::lock_guard lock(guard_);
+  auto found = std::ranges::find(copies_, device, &Copy::device);
+  if (found == copies_.end()) {
+    auto weights = std::make_shared<graph::Weights>(std::make_shared<ops::Queue>(device), host->values().bytes());
+    copies_.push_back({device, std::move(weights), 0});
+    found = copies_.end() - 1;
+  }
+  if (found->of_version != host->version()) {
+    found->weights->values().upload(host->values().data(), host->values().bytes());
+    found->weights->changed();
+    found->of_version = host->version();
+  }
+  return found->weights;
+}
+
+void Model::Impl::take_weights_from(Device device) {
+  const std::lock_guard lock(guard_);
+  const auto found = std::ranges::find(copies_, device, &Copy::device);
+  if (found == copies_.end()) return;
+  const std::shared_ptr<graph::Weights>& host = parameters->weights();
+  found->weights->values().download(host->values().data(), host->values().bytes());
+  host->changed();
+  found->of_version = host->version();
+}
+
+ops::Target model_target(Index rows, Index steps, const Execution& execution) {
+  ops::Target target{.device = execution.device, .rows = rows, .steps = steps, .execution = execution};
+  if (!execution.device.is_cuda()) return target;
+  require(!execution.exact,
+          "exact mode is of the CPU; on {} results are the same in every run, but depend on the batch",
+          to_string(execution.device));
+  switch (execution.precision) {
+    case Precision::full:
+      target.dtype = DType::f32;
+      break;
+    case Precision::bf16:
+      target.dtype = DType::bf16;
+      break;
+    case Precision::f16:
+      target.dtype = DType::f16;
+      break;
+    case Precision::bf16_weights:
+      fail(ErrorCode::unsupported, "precision bf16-weights is of the CPU; {} has f32, bf16 and f16",
+           to_string(execution.device));
+  }
+  return target;
 }
 
 Model::Model(const ModelSpec& spec, const DataDescription& data, std::uint64_t seed)
@@ -81,7 +169,8 @@ void Model::forward(Index rows, Index steps, std::span<const std::int32_t> token
   require(static_cast<Index>(tokens.size()) == rows * steps, "tokens must hold {} values (rows {}, steps {}), not {}",
           rows * steps, rows, steps, tokens.size());
   if (steps == 0) return;
-  penstock::forward(*impl_, rows, steps, graph::Home::tokens, tokens.data(), outputs, state, execution);
+  ops::check_tokens({.rows = rows, .steps = steps}, tokens.data(), impl_->data.vocabulary);
+  penstock::forward(*impl_, rows, steps, graph::Home::tokens, std::as_bytes(tokens), outputs, state, execution);
 }
 
 void Model::forward(Index rows, Index steps, std::span<const float> features, std::span<float> outputs,
@@ -93,7 +182,7 @@ void Model::forward(Index rows, Index steps, std::span<const float> features, st
           "features must hold {} values (rows {}, steps {}, size {}), not {}", rows * steps * inputs, rows, steps,
           inputs, features.size());
   if (steps == 0) return;
-  penstock::forward(*impl_, rows, steps, graph::Home::features, features.data(), outputs, state, execution);
+  penstock::forward(*impl_, rows, steps, graph::Home::features, std::as_bytes(features), outputs, state, execution);
 }
 
 }  // namespace penstock

@@ -18,6 +18,8 @@ RecurrentOp<Real>::RecurrentOp(const plan::CellTraits& cell, Index input, Index 
       kernels_(cpu::cell_kernels<Real>(cell.index, precision, exact)),
       products_(cpu::product_kernels<Real>()),
       isa_generation_(cpu::isa_generation()) {
+  if (precision == Precision::f16)
+    fail(ErrorCode::unsupported, "precision f16 is of GPUs; a CPU has full, bf16-weights and bf16");
   // Sizes are multiplied freely from here on; the limits keep every product within an Index.
   constexpr Index most = Index{1} << 20;
   require(input >= 1 && input <= most, "input_size must be 1 to {}, not {}", most, input);

@@ -17,8 +17,10 @@ constexpr Names<Direction, 3> kDirections = {
 constexpr Names<Bias, 3> kBiases = {{{Bias::none, "none"}, {Bias::single, "single"}, {Bias::both, "both"}}};
 constexpr Names<Algorithm, 3> kAlgorithms = {
     {{Algorithm::automatic, "automatic"}, {Algorithm::sequential, "sequential"}, {Algorithm::scan, "scan"}}};
-constexpr Names<Precision, 3> kPrecisions = {
-    {{Precision::full, "full"}, {Precision::bf16_weights, "bf16-weights"}, {Precision::bf16, "bf16"}}};
+constexpr Names<Precision, 4> kPrecisions = {{{Precision::full, "full"},
+                                              {Precision::bf16_weights, "bf16-weights"},
+                                              {Precision::bf16, "bf16"},
+                                              {Precision::f16, "f16"}}};
 
 template <class Enum, std::size_t n>
 std::string_view name_of(const Names<Enum, n>& names, Enum value) {

@@ -17,8 +17,7 @@ struct Session::Impl {
         outputs(static_cast<std::size_t>(model.outputs()), 0.0f) {
     const ops::Target target{.step = true, .execution = {.threads = 1, .exact = true, .precision = precision}};
     const std::shared_ptr<graph::Weights>& weights = parameters->weights();
-    workspace.emplace(model.programs.program(model.spec, model.data, target),
-                      std::shared_ptr<ops::Queue>(weights, &weights->queue()));
+    workspace.emplace(model.programs.program(model.spec, model.data, target), weights->shared_queue());
     workspace->bind(weights);
     features.resize(static_cast<std::size_t>(inputs));
     workspace->bind(graph::Home::tokens, &token);

@@ -16,8 +16,7 @@ Evaluation evaluate_model(const Model::Impl& model, const Dataset& data, const T
   std::vector<float> state, outputs;
   std::vector<double> scratch;
   Index state_rows = 0;
-  const std::shared_ptr<graph::Weights>& weights = model.parameters->weights();
-  const std::shared_ptr<ops::Queue> queue(weights, &weights->queue());
+  const std::shared_ptr<graph::Weights> weights = model.weights_on(Device::cpu());
   for (Index i = 0; options.validation_batches == 0 || i < options.validation_batches; ++i) {
     if (!data.validation(i, options.batch, options.length, example)) break;
     check_example(example, model.data);
@@ -27,7 +26,8 @@ Evaluation evaluate_model(const Model::Impl& model, const Dataset& data, const T
     outputs.resize(static_cast<std::size_t>(example.rows * example.steps * model.outputs()));
     scratch.resize(ops::LossScratch::bytes(example.rows * example.steps) / sizeof(double) + 1);
     const ops::Target target = target_of(example, options.execution);
-    const auto workspace = model.programs.take(model.spec, model.data, target, queue);
+    const nn::ModelPrograms::Lease workspace =
+        model.programs.take(model.spec, model.data, target, weights->shared_queue());
     workspace->bind(weights);
     bind_input(example, *workspace);
     workspace->bind(graph::Home::outputs, outputs.data());

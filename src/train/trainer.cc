@@ -95,7 +95,7 @@ graph::Workspace& Trainer::workspace() {
     if (workspaces_.size() == kept_workspaces) workspaces_.pop_back();
     workspaces_.insert(workspaces_.begin(),
                        std::make_unique<graph::Workspace>(nn::training_program(model_.spec, model_.data, target),
-                                                          std::shared_ptr<ops::Queue>(weights, &weights->queue())));
+                                                          weights->shared_queue()));
     workspaces_.front()->bind(weights);
   }
   graph::Workspace& workspace = *workspaces_.front();

@@ -8,9 +8,9 @@
 namespace penstock::cuda {
 namespace {
 
-Positions positions_of(const LayerBatch& batch, const DeviceSequence& x, Index input) {
+MatrixRows positions_of(const LayerBatch& batch, const DeviceSequence& x, Index input) {
   const Index B = batch.cu_seqlens != 0 ? 1 : batch.rows, T = batch.steps;
-  Positions positions;
+  MatrixRows positions;
   positions.count = B * T;
   if (B == 1 || x.row_stride == T * x.step_stride) {
     positions.x_stride = T == 1 && B > 1 ? x.row_stride : x.step_stride;
@@ -40,7 +40,7 @@ LayerBatch completed(LayerBatch batch, const LayerSpec& spec, const ScanRule& ru
 }
 
 /// Gate g of [P, G, H], for each g.
-ScanTerms gate_terms(DeviceAddress gates, const LayerSpec& spec, const ScanRule& rule, const Positions& positions) {
+ScanTerms gate_terms(DeviceAddress gates, const LayerSpec& spec, const ScanRule& rule, const MatrixRows& positions) {
   ScanTerms terms;
   const Index width = rule.gates * spec.hidden, size = plan::size_of(spec.storage);
   for (std::size_t g = 0; g < static_cast<std::size_t>(rule.gates); ++g) {
@@ -64,9 +64,6 @@ WorkspacePlaces one_after_the_other(const WorkspaceParts& parts) {
   return {0, parts.passed, parts.passed + parts.sums};
 }
 
-/// As cuBLASLt wants to know it of an address.
-int alignment_of(DeviceAddress address) { return common_alignment(256, {static_cast<std::int64_t>(address)}); }
-
 void set_alignments(ProductShape& shape, DeviceAddress a, DeviceAddress b, DeviceAddress d) {
   shape.a_alignment = alignment_of(a), shape.b_alignment = alignment_of(b), shape.d_alignment = alignment_of(d);
 }
@@ -79,7 +76,7 @@ ScanForward scan_of(const LayerForward& call, const LayerSpec& spec, const ScanR
   require((call.weights.bias != 0) == spec.bias, "bias must be {}", spec.bias ? "an address on the GPU" : "null");
   ScanForward scan;
   scan.shape = completed(call.batch, spec, rule);
-  const Positions positions = positions_of(call.batch, call.x, spec.input);
+  const MatrixRows positions = positions_of(call.batch, call.x, spec.input);
   if (call.gates != 0) scan.terms = gate_terms(call.gates, spec, rule, positions);
   scan.y = call.y;
   scan.state_in = call.state_in;
@@ -114,7 +111,7 @@ ScanBackward scan_of(const LayerBackward& call, const LayerSpec& spec, const Sca
   require(call.dx.data == 0 || (call.dx.row_stride == call.x.row_stride && call.dx.step_stride == call.x.step_stride),
           "dx must be laid out like x, with strides {} and {}, not {} and {}", call.x.row_stride, call.x.step_stride,
           call.dx.row_stride, call.dx.step_stride);
-  const Positions positions = positions_of(call.batch, call.x, spec.input);
+  const MatrixRows positions = positions_of(call.batch, call.x, spec.input);
   ScanBackward scan;
   scan.shape = completed(call.batch, spec, rule);
   if (spec.regime == plan::Regime::fused) scan.shape.regime = plan::Regime::automatic;
@@ -129,7 +126,7 @@ ScanBackward scan_of(const LayerBackward& call, const LayerSpec& spec, const Sca
 }
 
 ProductShape forward_product(const LayerForward& call, const LayerSpec& spec, const ScanRule& rule) {
-  const Positions positions = positions_of(call.batch, call.x, spec.input);
+  const MatrixRows positions = positions_of(call.batch, call.x, spec.input);
   ProductShape shape{.storage = spec.storage, .result = spec.storage, .tf32 = spec.tf32};
   shape.m = positions.count, shape.n = rule.gates * spec.hidden, shape.k = spec.input;
   shape.b_transposed = true;
@@ -139,30 +136,27 @@ ProductShape forward_product(const LayerForward& call, const LayerSpec& spec, co
   return shape;
 }
 
-ProductShape weight_product(const LayerBackward& call, const LayerSpec& spec, const ScanRule& rule) {
-  const Positions positions = positions_of(call.batch, call.x, spec.input);
-  ProductShape shape{.storage = spec.storage, .result = spec.gradients, .tf32 = spec.tf32};
-  shape.m = rule.gates * spec.hidden, shape.n = spec.input, shape.k = positions.count;
-  shape.a_transposed = true;
-  shape.a_stride = shape.m, shape.b_stride = positions.x_stride, shape.d_stride = spec.input;
-  shape.beside = spec.bias ? Beside::sum_columns : Beside::nothing;
-  set_alignments(shape, call.dgates, call.x.data, call.gradients.weight);
-  return shape;
-}
-
-ProductShape input_product(const LayerBackward& call, const LayerSpec& spec, const ScanRule& rule) {
-  const Positions positions = positions_of(call.batch, call.x, spec.input);
-  ProductShape shape{.storage = spec.storage, .result = spec.storage, .tf32 = spec.tf32};
-  shape.m = positions.count, shape.n = spec.input, shape.k = rule.gates * spec.hidden;
-  shape.a_stride = shape.k, shape.b_stride = spec.input, shape.d_stride = positions.x_stride;
-  set_alignments(shape, call.dgates, call.weights.weight, call.dx.data);
-  return shape;
+GradientShape gradients_of(const LayerBackward& call, const LayerSpec& spec, const ScanRule& rule) {
+  return {.storage = spec.storage,
+          .gradients = spec.gradients,
+          .positions = positions_of(call.batch, call.x, spec.input).count,
+          .inputs = spec.input,
+          .outputs = rule.gates * spec.hidden,
+          .x_stride = positions_of(call.batch, call.x, spec.input).x_stride,
+          .bias = spec.bias,
+          .dx = call.dx.data != 0,
+          .tf32 = spec.tf32,
+          .dy_alignment = alignment_of(call.dgates),
+          .x_alignment = alignment_of(call.x.data),
+          .weight_alignment = alignment_of(call.weights.weight),
+          .dweight_alignment = alignment_of(call.gradients.weight),
+          .dx_alignment = alignment_of(call.dx.data)};
 }
 
 }  // namespace
 
-void Positions::require_of(const LayerBatch& batch, const DeviceSequence& x, Index input) const {
-  const Positions other = positions_of(batch, x, input);
+void MatrixRows::require_of(const LayerBatch& batch, const DeviceSequence& x, Index input) const {
+  const MatrixRows other = positions_of(batch, x, input);
   require(other.count == count && other.x_stride == x_stride,
           "the call must have the {} positions of x that were prepared, {} elements apart, not {} that are {} apart",
           count, x_stride, other.count, other.x_stride);
@@ -214,42 +208,18 @@ void LayerForwardExecutable::run_scan(const LayerForward& call, DeviceAddress wo
   scan_->run(scan_of(call, spec_, rule_), workspace + places_.passed, stream);
 }
 
-namespace {
-
-/// Of halves whose rows do not begin at multiples of 16 bytes, products with sums of columns beside them were measured
-/// to take some sixty times as long as others.
-bool sums_well(Device& device, const ProductShape& shape) {
-  if (in_own_kernels(device.model(), shape)) return true;
-  constexpr Index wide = 16;
-  const Index size = plan::size_of(shape.storage);
-  const bool aligned = shape.a_stride * size % wide == 0 && shape.b_stride * size % wide == 0;
-  return (size == 4 || aligned) && can_multiply(device, shape);
-}
-
-}  // namespace
-
 LayerBackwardExecutable::LayerBackwardExecutable(Device& device, const LayerSpec& spec, const LayerBackward& call)
     : spec_(spec),
       rule_(scan_rule(spec.cell)),
       scan_(device, scan_of(call, spec, rule_)),
       positions_(positions_of(call.batch, call.x, spec.input)),
+      products_(device, gradients_of(call, spec, rule_)),
       wants_dx_(call.dx.data != 0) {
-  ProductShape weights = weight_product(call, spec, rule_);
-  if (spec.bias && !sums_well(device, weights)) {
-    weights.beside = Beside::nothing;
-    ColumnSums sums{.storage = spec.storage, .result = spec.gradients, .rows = weights.k, .columns = weights.m};
-    sums.alignment =
-        common_alignment(256, {static_cast<std::int64_t>(call.dgates), weights.m * plan::size_of(spec.storage)});
-    bias_sums_.emplace(device, sums);
-  }
-  weight_product_ = MatrixProduct(device, weights);
-  if (wants_dx_) input_product_ = MatrixProduct(device, input_product(call, spec, rule_));
   places_ = one_after_the_other(parts());
 }
 
 WorkspaceParts LayerBackwardExecutable::parts() const {
-  return {padded(scan_.workspace_bytes()), padded(bias_sums_ ? bias_sums_->workspace_bytes() : 0),
-          std::max(weight_product_.workspace_bytes(), input_product_.workspace_bytes())};
+  return {padded(scan_.workspace_bytes()), padded(products_.sums_bytes()), products_.products_bytes()};
 }
 
 void LayerBackwardExecutable::run(const LayerBackward& call, DeviceAddress workspace, StreamHandle stream) const {
@@ -258,10 +228,14 @@ void LayerBackwardExecutable::run(const LayerBackward& call, DeviceAddress works
   positions_.require_of(call.batch, call.x, spec_.input);
   require((call.dx.data != 0) == wants_dx_, "the call must have {}, as prepared", wants_dx_ ? "a dx" : "no dx");
   scan_.run(scan, workspace + places_.passed, stream);
-  if (bias_sums_) bias_sums_->run(call.dgates, call.gradients.bias, workspace + places_.sums, stream);
-  const DeviceAddress products = workspace + places_.products;
-  weight_product_.run(call.dgates, call.x.data, call.gradients.weight, call.gradients.bias, products, stream);
-  if (wants_dx_) input_product_.run(call.dgates, call.weights.weight, call.dx.data, 0, products, stream, call.add_dx);
+  products_.run({.x = call.x.data,
+                 .weight = call.weights.weight,
+                 .dy = call.dgates,
+                 .dweight = call.gradients.weight,
+                 .dbias = call.gradients.bias,
+                 .dx = call.dx.data,
+                 .add_dx = call.add_dx},
+                workspace + places_.sums, workspace + places_.products, stream);
 }
 
 }  // namespace penstock::cuda

@@ -4,9 +4,8 @@
 #include <string>
 
 #include "backend/cuda/fused.h"
-#include "backend/cuda/matrix_product.h"
+#include "backend/cuda/gradient_products.h"
 #include "backend/cuda/scan.h"
-#include "backend/cuda/sum_columns.h"
 
 namespace penstock::cuda {
 
@@ -63,7 +62,7 @@ struct LayerBackward {
 
 /// The positions of a batch as rows of one matrix: how many, how far apart in x, and how rows and steps of a matrix
 /// without gaps lie in the same order.
-struct Positions {
+struct MatrixRows {
   Index count = 1;
   Index x_stride = 1;
   Index row_stride = 1, step_stride = 1;  // in positions
@@ -117,7 +116,7 @@ class LayerForwardExecutable {
   std::optional<FusedExecutable> fused_;  // or
   std::optional<ScanExecutable> scan_;    // and product_
   MatrixProduct product_;
-  Positions positions_;
+  MatrixRows positions_;
   WorkspacePlaces places_;
 };
 
@@ -136,9 +135,8 @@ class LayerBackwardExecutable {
   LayerSpec spec_;
   ScanRule rule_;
   ScanExecutable scan_;
-  MatrixProduct weight_product_, input_product_;
-  std::optional<SumColumnsExecutable> bias_sums_;  // where the product does not make them
-  Positions positions_;
+  MatrixRows positions_;
+  GradientProducts products_;
   bool wants_dx_;
   WorkspacePlaces places_;
 };

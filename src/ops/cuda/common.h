@@ -1,0 +1,55 @@
+#pragma once
+
+#include "backend/cuda/device.h"
+#include "backend/cuda/scan.h"
+#include "ops/op.h"
+
+/// From the terms of ops to those of the CUDA backend.
+namespace penstock::ops {
+
+inline plan::Storage storage_of(DType type) {
+  require(type == DType::f32 || type == DType::bf16 || type == DType::f16, "a GPU computes in f32, bf16 or f16, not {}",
+          to_string(type));
+  return type == DType::f32 ? plan::Storage::f32 : type == DType::bf16 ? plan::Storage::bf16 : plan::Storage::f16;
+}
+
+inline cuda::Device& gpu_of(const Target& target) { return cuda::Device::get(target.device.index); }
+
+inline cuda::StreamHandle stream_of(const Call& call) { return static_cast<cuda::StreamHandle>(call.stream); }
+
+inline cuda::DeviceAddress address_of(const void* memory) { return reinterpret_cast<cuda::DeviceAddress>(memory); }
+
+/// The address of an operand, or 0.
+inline cuda::DeviceAddress address_of(const Operands& memory, int i) { return address_of(memory.values[i]); }
+
+/// Stand-ins while an executable is planned, aligned as the memory of programs is: values of the workspace to 256
+/// bytes, parameters in a flat store to 16 of their values.
+inline constexpr cuda::DeviceAddress planned_value = 256;
+inline cuda::DeviceAddress planned_parameter(DType type) { return 16 * size_of(type); }
+
+/// x [B, T, C] without gaps.
+inline cuda::DeviceSequence sequence_of(cuda::DeviceAddress data, const Batch& batch, Index channels) {
+  return {data, batch.steps * channels, channels};
+}
+
+/// Rows, steps, lengths and resets of a batch whose lengths and resets lie on the GPU.
+inline cuda::ScanShape shape_of(const Batch& batch) {
+  cuda::ScanShape shape;
+  shape.rows = batch.rows;
+  shape.steps = batch.steps;
+  shape.lengths = address_of(batch.lengths);
+  shape.reset = address_of(batch.reset);
+  shape.reset_row_stride = batch.steps;
+  shape.reset_step_stride = 1;
+  return shape;
+}
+
+/// The batch that a target is planned for.
+inline Batch planned_batch(const Target& target) {
+  Batch batch{.rows = target.rows, .steps = target.steps};
+  if (target.lengths) batch.lengths = cuda::device_pointer<Index>(planned_value);
+  if (target.reset) batch.reset = cuda::device_pointer<std::uint8_t>(planned_value);
+  return batch;
+}
+
+}  // namespace penstock::ops

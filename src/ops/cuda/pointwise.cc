@@ -1,0 +1,211 @@
+// The ops between products and recurrences on a GPU.
+
+#include "backend/cuda/pointwise/changes.h"
+#include "backend/cuda/pointwise/convolution.h"
+#include "backend/cuda/pointwise/copy.h"
+#include "backend/cuda/pointwise/embedding.h"
+#include "backend/cuda/pointwise/rms_norm.h"
+#include "backend/cuda/pointwise/silu_gate.h"
+#include "ops/cuda/common.h"
+#include "ops/cuda/ops.h"
+#include "ops/cuda/uploaded.h"
+
+namespace penstock::ops {
+
+namespace {
+
+cuda::Positions positions_of(const Target& target) { return {target.rows, target.steps, target.lengths}; }
+
+cuda::DeviceAddress lengths_of(const Call& call) { return address_of(call.batch.lengths); }
+
+cuda::Embedding embedding_of(const Embedding& shape, const Target& target) {
+  return {.positions = positions_of(target),
+          .vocabulary = shape.vocabulary,
+          .width = shape.width,
+          .storage = storage_of(target.dtype),
+          .table = storage_of(target.dtype)};
+}
+
+cuda::RmsNorm norm_of(const ResidualNorm& shape, const Target& target) {
+  cuda::RmsNorm norm{.rows = target.positions(), .width = shape.width, .storage = storage_of(target.dtype)};
+  norm.epsilon = ResidualNorm::epsilon;
+  if (shape.drops(target)) norm.dropout = {shape.dropout.probability, shape.dropout.site};
+  return norm;
+}
+
+cuda::Convolution convolution_of(const CausalConvolution& shape, const Target& target) {
+  return {
+      .positions = positions_of(target), .width = shape.width, .taps = shape.taps, .storage = storage_of(target.dtype)};
+}
+
+cuda::Changes changes_of(const Changes& changes, const Target& target) {
+  cuda::Changes spec{.positions = positions_of(target),
+                     .inputs = changes.inputs,
+                     .horizon = changes.horizon,
+                     .targets = changes.targets};
+  spec.features = storage_of(target.dtype);
+  for (const Changes::Shared& column : changes.columns) {
+    spec.columns.push_back(
+        {column.input, column.target, changes.change_scale * column.factor, column.factor, column.offset});
+  }
+  return spec;
+}
+
+}  // namespace
+
+Prepared cuda_embedding_forward(const Embedding& shape, const Target& target) {
+  return simple([kernel = cuda::EmbeddingForwardExecutable(gpu_of(target), embedding_of(shape, target))](
+                    const Call& call, const Operands& memory) {
+    kernel.run({address_of(memory, 0), lengths_of(call), address_of(memory, 1), address_of(memory, 2)},
+               stream_of(call));
+  });
+}
+
+Prepared cuda_embedding_backward(const Embedding& shape, const Target& target) {
+  const cuda::EmbeddingBackwardExecutable kernel(gpu_of(target), embedding_of(shape, target));
+  return simple(
+      [kernel](const Call& call, const Operands& memory) {
+        kernel.run({address_of(memory, 0), lengths_of(call), address_of(memory, 1), address_of(memory, 2)},
+                   address_of(memory.scratch), stream_of(call));
+      },
+      kernel.workspace_bytes());
+}
+
+Prepared cuda_residual_norm_forward(const ResidualNorm& shape, const Target& target) {
+  cuda::RmsNorm norm = norm_of(shape, target);
+  norm.branch = shape.branch;
+  return simple([kernel = cuda::RmsNormForwardExecutable(gpu_of(target), norm), drops = shape.drops(target)](
+                    const Call& call, const Operands& memory) {
+    kernel.run({.x = address_of(memory, 0),
+                .branch = address_of(memory, 1),
+                .gain = address_of(memory, 2),
+                .sum = address_of(memory, 4),
+                .y = address_of(memory, 3),
+                .inverse = address_of(memory, 5),
+                .seed = drops ? address_of(call.device_seed) : 0},
+               stream_of(call));
+  });
+}
+
+Prepared cuda_residual_norm_backward(const ResidualNorm& shape, const Target& target) {
+  cuda::RmsNorm norm = norm_of(shape, target);
+  norm.branch = shape.drops(target);
+  norm.add_dx = shape.branch;
+  const cuda::RmsNormBackwardExecutable without(gpu_of(target), norm);
+  norm.add_dx = true;
+  const cuda::RmsNormBackwardExecutable with(gpu_of(target), norm);
+  return simple(
+      [with, without, drops = shape.drops(target)](const Call& call, const Operands& memory) {
+        // The last sum of a model has no gradient but that of its norm.
+        const cuda::RmsNormBackwardExecutable& kernel = memory.values[4] != nullptr ? with : without;
+        kernel.run({.x = address_of(memory, 0),
+                    .dy = address_of(memory, 3),
+                    .inverse = address_of(memory, 1),
+                    .gain = address_of(memory, 2),
+                    .d = address_of(memory, 4),
+                    .dx = address_of(memory, 6),
+                    .dbranch = address_of(memory, 7),
+                    .gain_gradient = address_of(memory, 5),
+                    .seed = drops ? address_of(call.device_seed) : 0},
+                   address_of(memory.scratch), stream_of(call));
+      },
+      std::max(with.workspace_bytes(), without.workspace_bytes()));
+}
+
+Prepared cuda_silu_gate_forward(const SiluGate& shape, const Target& target) {
+  const cuda::SiluGate gate{.rows = target.positions(), .width = shape.inner, .storage = storage_of(target.dtype)};
+  return simple([kernel = cuda::SiluGateExecutable(gpu_of(target), gate)](const Call& call, const Operands& memory) {
+    kernel.run({.gv = address_of(memory, 0), .to = address_of(memory, 1)}, stream_of(call));
+  });
+}
+
+Prepared cuda_silu_gate_backward(const SiluGate& shape, const Target& target) {
+  const cuda::SiluGate gate{
+      .rows = target.positions(), .width = shape.inner, .storage = storage_of(target.dtype), .backward = true};
+  return simple([kernel = cuda::SiluGateExecutable(gpu_of(target), gate)](const Call& call, const Operands& memory) {
+    kernel.run({address_of(memory, 0), address_of(memory, 1), address_of(memory, 2)}, stream_of(call));
+  });
+}
+
+Prepared cuda_causal_convolution_forward(const CausalConvolution& shape, const Target& target) {
+  return simple([kernel = cuda::ConvolutionForwardExecutable(gpu_of(target), convolution_of(shape, target))](
+                    const Call& call, const Operands& memory) {
+    kernel.run({.lengths = lengths_of(call),
+                .reset = address_of(call.batch.reset),
+                .x = address_of(memory, 0),
+                .weight = address_of(memory, 2),
+                .bias = address_of(memory, 3),
+                .y = address_of(memory, 4),
+                .state_in = address_of(memory, 1),
+                .state_out = address_of(memory, 5)},
+               stream_of(call));
+  });
+}
+
+Prepared cuda_causal_convolution_backward(const CausalConvolution& shape, const Target& target) {
+  const cuda::ConvolutionBackwardExecutable kernel(gpu_of(target), convolution_of(shape, target));
+  return simple(
+      [kernel](const Call& call, const Operands& memory) {
+        kernel.run({.lengths = lengths_of(call),
+                    .reset = address_of(call.batch.reset),
+                    .x = address_of(memory, 0),
+                    .weight = address_of(memory, 2),
+                    .state_in = address_of(memory, 1),
+                    .dy = address_of(memory, 3),
+                    .dx = address_of(memory, 6),
+                    .weight_gradient = address_of(memory, 4),
+                    .bias_gradient = address_of(memory, 5)},
+                   address_of(memory.scratch), stream_of(call));
+      },
+      kernel.workspace_bytes());
+}
+
+Prepared cuda_cast(const CastShape& shape, DType from, DType to, const Target& target) {
+  const Index size = shape.per_position ? shape.width * target.positions() : shape.width;
+  return simple([kernel = cuda::CastExecutable(gpu_of(target), size, storage_of(from), storage_of(to))](
+                    const Call& call, const Operands& memory) {
+    kernel.run(address_of(memory, 0), address_of(memory, 1), 0, stream_of(call));
+  });
+}
+
+Prepared cuda_clear_padding(Index width, const Target& target) {
+  const cuda::CopyRows rows{.positions = positions_of(target),
+                            .width = width,
+                            .from_stride = width,
+                            .to_stride = width,
+                            .from = storage_of(target.master()),
+                            .to = storage_of(target.dtype)};
+  return simple([kernel = cuda::CopyRowsExecutable(gpu_of(target), rows)](const Call& call, const Operands& memory) {
+    kernel.run({.from = address_of(memory, 0), .to = address_of(memory, 1), .lengths = lengths_of(call)},
+               stream_of(call));
+  });
+}
+
+Prepared cuda_read_changes(const Changes& changes, const Target& target) {
+  const cuda::ChangesExecutable kernel(gpu_of(target), changes_of(changes, target));
+  return simple(
+      [kernel, columns = Uploaded(gpu_of(target), kernel.columns())](const Call& call, const Operands& memory) {
+        kernel.read({.columns = columns.address(),
+                     .features = address_of(memory, 0),
+                     .lengths = lengths_of(call),
+                     .reset = address_of(call.batch.reset),
+                     .state_in = address_of(memory, 1),
+                     .state_out = address_of(memory, 3),
+                     .y = address_of(memory, 2)},
+                    stream_of(call));
+      });
+}
+
+Prepared cuda_add_last_values(const Changes& changes, const Target& target) {
+  const cuda::ChangesExecutable kernel(gpu_of(target), changes_of(changes, target));
+  return simple(
+      [kernel, columns = Uploaded(gpu_of(target), kernel.columns())](const Call& call, const Operands& memory) {
+        kernel.add_last({.columns = columns.address(),
+                         .features = address_of(memory, 0),
+                         .lengths = lengths_of(call),
+                         .outputs = address_of(memory, 2)},
+                        stream_of(call));
+      });
+}
+
+}  // namespace penstock::ops
