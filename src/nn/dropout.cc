@@ -2,27 +2,20 @@
 
 #include <cmath>
 
+#include "base/counter_random.h"
 #include "nn/elementwise.h"
 
 namespace penstock::nn {
 
 namespace {
 
-/// The finaliser of splitmix64, a bijection whose bits look independent of those of its argument.
-std::uint64_t mix(std::uint64_t z) {
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
-  return z ^ (z >> 31);
-}
-
 /// visit(i, kept) for every place of begin..end-1.
 template <class Visit>
 void visit_mask(const Pass& pass, std::uint64_t site, double probability, Index begin, Index end, Visit visit) {
-  const std::uint64_t key = mix(pass.dropout_seed + 0x9e3779b97f4a7c15ULL * (site + 1));
-  const auto threshold = static_cast<std::uint32_t>(std::ldexp(probability, 32));
+  const counter_random::Word key = counter_random::key_of(pass.dropout_seed, site);
+  const auto threshold = static_cast<unsigned>(std::ldexp(probability, 32));
   for (Index i = begin; i < end; ++i) {
-    visit(i, static_cast<std::uint32_t>(mix(key + 0x9e3779b97f4a7c15ULL * static_cast<std::uint64_t>(i)) >> 32) >=
-                 threshold);
+    visit(i, counter_random::keeps(key, static_cast<counter_random::Word>(i), threshold));
   }
 }
 

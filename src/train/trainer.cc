@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "base/counter_random.h"
 #include "nn/elementwise.h"
 #include "train/batch.h"
 #include "train/evaluate.h"
@@ -114,11 +115,12 @@ Trainer::Outcome Trainer::train_batch() {
   start_state(example_, options_.carry_state, state_.carried_rows, state_.carried, model_.network.state_size(),
               next_state_);
   model_.arena.reset();
-  const nn::Pass pass{.batch = batch_of(example_),
-                      .execution = options_.execution,
-                      .arena = &model_.arena,
-                      .training = true,
-                      .dropout_seed = Random(options_.seed ^ (0x9e3779b97f4a7c15ULL * (state_.step + 1))).bits()};
+  const nn::Pass pass{
+      .batch = batch_of(example_),
+      .execution = options_.execution,
+      .arena = &model_.arena,
+      .training = true,
+      .dropout_seed = counter_random::seed_of_step(options_.seed, static_cast<counter_random::Word>(state_.step))};
   float* const doutputs = model_.arena.take<float>(pass.rows() * model_.network.outputs());
   Outcome outcome;
   outcome.learning_rate = scheduled_rate(options_, fraction(state_.step + 1, seconds()));
