@@ -51,7 +51,9 @@ BESIDE = {"oracle": ["oracle"], "bench": ["bench", "oracle"], "apps": ["bench"]}
 
 
 # Text that other compilers read as well (every instruction set, CUDA's) -> the places it may include.
-FREESTANDING = {"cell": ["cell"], "kernel": ["cell", "kernel"]}
+FREESTANDING = {"cell": ["cell"], "counter": [], "kernel": ["cell", "counter", "kernel"]}
+# Random numbers that the host and kernels draw alike.
+COUNTER = Path("src/base/counter_random.h")
 
 
 def allowed_layers(layer):
@@ -78,6 +80,8 @@ def place_of(path):
         return "cell"
     if "kernels" in parts:
         return "kernel"
+    if path == COUNTER:
+        return "counter"
     return parts[1]
 
 

@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "base/check.h"
-#include "base/random.h"
+#include "base/counter_random.h"
 #include "ops/elementwise.h"
 #include "train/batch.h"
 #include "train/evaluate.h"
@@ -152,7 +152,7 @@ Trainer::Outcome Trainer::train_batch() {
   next_state_.resize(start_state_.size());
   const ops::Call call{.batch = batch_of(example_),
                        .threads = options_.execution.threads,
-                       .seed = Random(options_.seed ^ (0x9e3779b97f4a7c15ULL * (state_.step + 1))).bits()};
+                       .seed = counter_random::seed_of_step(options_.seed, static_cast<counter_random::Word>(state_.step))};
   graph::Workspace& place = workspace();
   Outcome outcome;
   outcome.learning_rate = scheduled_rate(options_, fraction(state_.step + 1, seconds()));

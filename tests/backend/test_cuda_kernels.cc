@@ -5,9 +5,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <regex>
-
 #include "backend/cuda/float_product.h"
 #include "backend/cuda/fused.h"
 #include "backend/cuda/nvrtc.h"
@@ -15,31 +12,16 @@
 #include "backend/cuda/step.h"
 #include "backend/cuda/sum_columns.h"
 #include "penstock/error.h"
+#include "support/compiled.h"
 
 namespace penstock::cuda {
 namespace {
 
 using plan::GpuScanProblem;
 using plan::Storage;
-
-/// The numbers that the assembler reports about a kernel.
-struct Report {
-  long stack = -1, spills = -1, registers = -1, shared = 0;
-};
-
-long number_before(const std::string& log, const std::string& words) {
-  std::smatch match;
-  return std::regex_search(log, match, std::regex("(\\d+) " + words)) ? std::stol(match[1]) : -1;
-}
-
-Report report_of(const std::string& log) {
-  Report report;
-  report.stack = number_before(log, "bytes stack frame");
-  report.spills = number_before(log, "bytes spill stores") + number_before(log, "bytes spill loads");
-  report.registers = number_before(log, "registers");
-  report.shared = std::max(0L, number_before(log, "bytes smem"));
-  return report;
-}
+using test::need_nvrtc;
+using test::Report;
+using test::report_of;
 
 struct Subject {
   ScanRule rule;
@@ -88,19 +70,6 @@ plan::GpuModel chip(int architecture) {
           .registers = 65536,
           .shared_bytes = shared,
           .block_bytes = shared - 1024};
-}
-
-/// Skips what cannot compile, unless PENSTOCK_TEST_NVRTC=required says that it must.
-void need_nvrtc(int architecture) {
-  std::string why;
-  if (!find_nvrtc().valid()) why = "no NVRTC: " + find_nvrtc().complaint;
-  if (why.empty() && !find_nvrtc().knows(architecture)) {
-    why = fmt::format("{} does not know sm_{}", find_nvrtc().origin, architecture);
-  }
-  if (why.empty()) return;
-  const char* required = std::getenv("PENSTOCK_TEST_NVRTC");
-  ASSERT_FALSE(required != nullptr && std::string_view(required) == "required") << why;
-  GTEST_SKIP() << why;
 }
 
 class EveryChip : public testing::TestWithParam<int> {

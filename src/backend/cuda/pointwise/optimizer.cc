@@ -1,0 +1,159 @@
+#include "backend/cuda/pointwise/optimizer.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+
+namespace penstock::cuda {
+namespace {
+
+#include "backend/cuda/kernels/pointwise/arguments.h"
+
+constexpr Index kPart = 16384;  // values that a block sums up: fixed, and with it the order of sums
+constexpr Index kRange = 8192;  // values that a block updates
+constexpr int kFinishThreads = 1024;
+
+std::vector<OptimizerRange> ranges_of(const std::vector<OptimizerTensor>& tensors) {
+  std::vector<OptimizerRange> ranges;
+  for (const OptimizerTensor& tensor : tensors) {
+    require(tensor.offset >= 0 && tensor.offset % 4 == 0 && tensor.size >= 0,
+            "tensors must begin at multiples of 4 values and have a size, not at {} with {}", tensor.offset,
+            tensor.size);
+    for (Index begin = 0; begin < tensor.size; begin += kRange) {
+      const auto count = static_cast<int>(std::min(kRange, tensor.size - begin));
+      ranges.push_back({tensor.offset + begin, count, tensor.decay ? 1 : 0});
+    }
+  }
+  return ranges;
+}
+
+}  // namespace
+
+StepState first_state(float loss_scale) {
+  StepState state{};
+  state.loss_scale = loss_scale;
+  return state;
+}
+
+KernelSource begin_step_source() { return pointwise_source("BeginStep", "begin_step", {}); }
+KernelSource decide_source() { return pointwise_source("Decide", "decide", {}); }
+
+KernelSource sum_squares_source(bool finish) {
+  if (finish) {
+    return pointwise_source("FinishSquares", "finish_squares", {{"constexpr int kThreads", kFinishThreads}});
+  }
+  return pointwise_source(
+      "SumSquares", "sum_squares",
+      {{"constexpr int kVector", 4}, {"constexpr int kPart", kPart}, {"constexpr int kThreads", kBlockThreads}});
+}
+
+KernelSource check_finite_source(plan::Storage storage) {
+  return pointwise_source("CheckFinite", "check_finite",
+                          {{"using Storage", storage_type(storage)},
+                           {"constexpr int kVector", kAlignment / plan::size_of(storage)},
+                           {"constexpr int kThreads", kBlockThreads}});
+}
+
+KernelSource optimizer_source(const OptimizerSpec& spec) {
+  return pointwise_source("Optimize", "optimizer",
+                          {{"using Storage", storage_type(spec.storage)},
+                           {"constexpr bool kCopy", spec.copy},
+                           {"constexpr bool kAdam", spec.adam},
+                           {"constexpr int kVector", 4},
+                           {"constexpr int kThreads", kBlockThreads}});
+}
+
+TrainingStepExecutable::TrainingStepExecutable(Device& device)
+    : begin_(&Kernel::load(device, begin_step_source())), decide_(&Kernel::load(device, decide_source())) {}
+
+void TrainingStepExecutable::begin(const StepRules& rules, DeviceAddress state, DeviceAddress time_fraction,
+                                   StreamHandle stream) const {
+  require_aligned(state, alignof(StepState), "state");
+  const TrainingStepArguments arguments{device_pointer<StepState>(state), device_pointer<const double>(time_fraction),
+                                        rules};
+  begin_->launch(1, 1, arguments, stream);
+}
+
+void TrainingStepExecutable::decide(const StepRules& rules, DeviceAddress state, StreamHandle stream) const {
+  require_aligned(state, alignof(StepState), "state");
+  const TrainingStepArguments arguments{device_pointer<StepState>(state), nullptr, rules};
+  decide_->launch(1, 1, arguments, stream);
+}
+
+SumSquaresExecutable::SumSquaresExecutable(Device& device, Index size)
+    : size_(size),
+      parts_(blocks_for(size, kPart)),
+      sum_(&Kernel::load(device, sum_squares_source(false))),
+      finish_(&Kernel::load(device, sum_squares_source(true))) {
+  require(size >= 0, "size must not be negative, not {}", size);
+}
+
+void SumSquaresExecutable::run(DeviceAddress values, DeviceAddress result, DeviceAddress workspace,
+                               StreamHandle stream) const {
+  require_aligned(result, 8, "result");
+  SquaresArguments arguments{};
+  arguments.values = device_pointer<const float>(values);
+  arguments.partial = device_pointer<double>(workspace);
+  arguments.result = device_pointer<double>(result);
+  arguments.size = size_;
+  arguments.parts = static_cast<int>(parts_);
+  if (parts_ > 0) {
+    require_aligned(values, kAlignment, "values");
+    require_aligned(workspace, kAlignment, "workspace");
+    sum_->launch(static_cast<unsigned>(parts_), kBlockThreads, arguments, stream);
+  }
+  finish_->launch(1, kFinishThreads, arguments, stream);
+}
+
+CheckFiniteExecutable::CheckFiniteExecutable(Device& device, Index size, plan::Storage storage)
+    : size_(size),
+      blocks_(blocks_for(size, Index{kBlockThreads} * kAlignment / plan::size_of(storage), resident_blocks(device))),
+      kernel_(&Kernel::load(device, check_finite_source(storage))) {
+  require(size >= 0, "size must not be negative, not {}", size);
+}
+
+void CheckFiniteExecutable::run(DeviceAddress values, DeviceAddress flags, unsigned bit, StreamHandle stream) const {
+  require_aligned(flags, 4, "flags");
+  if (size_ == 0) return;
+  require_aligned(values, kAlignment, "values");
+  const FiniteArguments arguments{device_pointer<const char>(values), device_pointer<unsigned>(flags), size_, bit};
+  kernel_->launch(static_cast<unsigned>(blocks_), kBlockThreads, arguments, stream);
+}
+
+OptimizerExecutable::OptimizerExecutable(Device& device, const OptimizerSpec& spec,
+                                         const std::vector<OptimizerTensor>& tensors)
+    : spec_(spec), kernel_(&Kernel::load(device, optimizer_source(spec))) {
+  const std::vector<OptimizerRange> ranges = ranges_of(tensors);
+  blocks_ = static_cast<unsigned>(ranges.size());
+  ranges_.resize(ranges.size() * sizeof(OptimizerRange));
+  if (!ranges.empty()) std::memcpy(ranges_.data(), ranges.data(), ranges_.size());
+}
+
+void OptimizerExecutable::run(const OptimizerCall& call, StreamHandle stream) const {
+  require((call.second != 0) == spec_.adam, "second must be {}", spec_.adam ? "an address on the GPU" : "null for SGD");
+  require((call.copy != 0) == spec_.copy, "copy must be {}", spec_.copy ? "an address on the GPU" : "null");
+  if (blocks_ == 0) return;
+  require_aligned(call.state, alignof(StepState), "state");
+  require_aligned(call.ranges, alignof(OptimizerRange), "ranges");
+  require_aligned(call.gradients, kAlignment, "gradients");
+  require_aligned(call.values, kAlignment, "values");
+  require_aligned(call.first, kAlignment, "first");
+  require_optional(call.second | call.copy, kAlignment, "second and copy");
+  OptimizerArguments arguments{};
+  arguments.state = device_pointer<const StepState>(call.state);
+  arguments.ranges = device_pointer<const OptimizerRange>(call.ranges);
+  arguments.gradients = device_pointer<const float>(call.gradients);
+  arguments.values = device_pointer<float>(call.values);
+  arguments.first = device_pointer<float>(call.first);
+  arguments.second = device_pointer<float>(call.second);
+  arguments.copy = device_pointer<char>(call.copy);
+  arguments.beta1 = static_cast<float>(spec_.beta1);
+  arguments.rest1 = static_cast<float>(1.0 - spec_.beta1);
+  arguments.beta2 = static_cast<float>(spec_.beta2);
+  arguments.rest2 = static_cast<float>(1.0 - spec_.beta2);
+  arguments.epsilon = static_cast<float>(spec_.epsilon);
+  kernel_->launch(blocks_, kBlockThreads, arguments, stream);
+}
+
+}  // namespace penstock::cuda

@@ -1,0 +1,8 @@
+#pragma once
+
+/// StepState, StepRules and LossSums as kernels see them; the host reads and writes whole structs by copies.
+namespace penstock::cuda {
+
+#include "backend/cuda/kernels/pointwise/step_state.h"
+
+}  // namespace penstock::cuda

@@ -1,0 +1,155 @@
+// Every kernel between matrix products compiles for every generation of chips, without a GPU and without spills. Needs
+// NVRTC.
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "backend/cuda/pointwise/changes.h"
+#include "backend/cuda/pointwise/convolution.h"
+#include "backend/cuda/pointwise/copy.h"
+#include "backend/cuda/pointwise/embedding.h"
+#include "backend/cuda/pointwise/loss.h"
+#include "backend/cuda/pointwise/optimizer.h"
+#include "backend/cuda/pointwise/rms_norm.h"
+#include "backend/cuda/pointwise/sample.h"
+#include "backend/cuda/pointwise/silu_gate.h"
+#include "support/compiled.h"
+
+namespace penstock::cuda {
+namespace {
+
+using plan::Storage;
+
+constexpr Storage all_storages[] = {Storage::f32, Storage::bf16, Storage::f16};
+/// A width that vectors fit, one that they do not, one that several warps share, and ones whose rows registers cannot
+/// hold.
+constexpr Index all_widths[] = {7, 512, 100'000, 100'003};
+
+void add_row_kernels(std::vector<KernelSource>& list, Storage storage, Index width) {
+  const auto add = [&](const KernelSource& source) { list.push_back(source); };
+  add(embedding_forward_source({.width = width, .storage = storage}));
+  for (const bool more : {false, true}) {
+    Embedding embedding{.width = width, .storage = storage};
+    embedding.add = more;
+    add(embedding_backward_source(embedding, false));
+    add(embedding_backward_source(embedding, true));
+    RmsNorm norm{.width = width, .storage = storage, .branch = more, .add_dx = more};
+    add(rms_norm_forward_source(norm));
+    add(rms_norm_backward_source(norm));
+    norm.dropout.probability = more ? 0.1 : 0.0;
+    add(rms_norm_forward_source(norm));
+    add(silu_gate_source({.width = width, .storage = storage, .backward = more}));
+    for (const Storage outputs : {Storage::f32, storage}) {
+      Loss loss{.width = width, .outputs = outputs, .gradients = storage, .gradient = more};
+      add(loss_source(loss, LossPart::loss));
+      loss.kind = more ? LossKind::mse : LossKind::mae;
+      add(loss_source(loss, LossPart::loss));
+      add(loss_source(loss, LossPart::weights));
+    }
+  }
+  add(copy_rows_source({.width = width, .from_stride = width, .to_stride = width, .to = storage}));
+}
+
+void add_convolutions(std::vector<KernelSource>& list, Storage storage) {
+  for (const Index width : {7, 512}) {
+    for (const Index taps : {1, 4, 8, 9, 32, 33}) {
+      const Convolution spec{.width = width, .taps = taps, .storage = storage};
+      list.push_back(convolution_source(spec, ConvolutionPart::forward));
+      list.push_back(convolution_source(spec, ConvolutionPart::backward));
+      if (!is_long(spec)) continue;
+      list.push_back(convolution_source(spec, ConvolutionPart::state));
+      list.push_back(convolution_source(spec, ConvolutionPart::weights));
+    }
+  }
+}
+
+void add_flat_kernels(std::vector<KernelSource>& list, Storage storage) {
+  for (const bool more : {false, true}) {
+    Residual residual{.storage = storage, .add = more};
+    list.push_back(residual_source(residual));
+    residual.dropout.probability = 0.1;
+    list.push_back(residual_source(residual));
+    list.push_back(optimizer_source({.adam = more, .storage = storage}));
+    list.push_back(changes_source(storage, more));
+  }
+  for (const Storage other : all_storages) list.push_back(cast_source(other, storage));
+  list.push_back(fill_source(storage));
+  list.push_back(check_finite_source(storage));
+  for (const Index classes : {1, 300, 2048, 2049}) {
+    list.push_back(sample_source({.classes = classes, .logits = storage}));
+  }
+}
+
+std::vector<KernelSource> other_kernels() {
+  std::vector<KernelSource> list = {begin_step_source(),
+                                    decide_source(),
+                                    sum_squares_source(false),
+                                    sum_squares_source(true),
+                                    sum_parts_source(false),
+                                    sum_parts_source(true),
+                                    optimizer_source({.copy = false}),
+                                    loss_source({}, LossPart::weights),
+                                    loss_source({}, LossPart::finish),
+                                    loss_source({}, LossPart::finish_weights)};
+  for (const int bits : {1, 9, 11}) {
+    for (const bool first : {false, true}) {
+      for (const SortPart part : {SortPart::count, SortPart::scan, SortPart::scatter}) {
+        list.push_back(sort_source(part, first, bits));
+      }
+    }
+  }
+  return list;
+}
+
+void expect_sound(const KernelSource& source, int architecture) {
+  const Compiled compiled = compile_kernel(source, architecture);
+  const test::Report report = test::report_of(compiled.log);
+  SCOPED_TRACE(source.text() + "\n" + compiled.log);
+  EXPECT_EQ(report.stack, 0);
+  EXPECT_EQ(report.spills, 0);
+  EXPECT_GT(report.registers, 0);
+  EXPECT_LE(report.shared, 48 << 10);
+  EXPECT_THAT(compiled.log, testing::Not(testing::HasSubstr("warning")));
+}
+
+class EveryChip : public testing::TestWithParam<int> {
+ protected:
+  void SetUp() override { test::need_nvrtc(GetParam()); }
+};
+
+TEST_P(EveryChip, RowsFitTheirRegisters) {
+  for (const Storage storage : all_storages) {
+    for (const Index width : all_widths) {
+      std::vector<KernelSource> list;
+      add_row_kernels(list, storage, width);
+      for (const KernelSource& source : list) expect_sound(source, GetParam());
+    }
+  }
+}
+
+TEST_P(EveryChip, ConvolutionsFitTheirRegisters) {
+  for (const Storage storage : all_storages) {
+    std::vector<KernelSource> list;
+    add_convolutions(list, storage);
+    for (const KernelSource& source : list) expect_sound(source, GetParam());
+  }
+}
+
+TEST_P(EveryChip, FlatKernelsCompile) {
+  for (const Storage storage : all_storages) {
+    std::vector<KernelSource> list;
+    add_flat_kernels(list, storage);
+    for (const KernelSource& source : list) expect_sound(source, GetParam());
+  }
+}
+
+TEST_P(EveryChip, OthersCompile) {
+  for (const KernelSource& source : other_kernels()) expect_sound(source, GetParam());
+}
+
+INSTANTIATE_TEST_SUITE_P(Cuda, EveryChip, testing::Values(80, 90),
+                         [](const auto& chip) { return "sm_" + std::to_string(chip.param); });
+
+}  // namespace
+}  // namespace penstock::cuda
