@@ -184,7 +184,7 @@ void Workspace::refresh(const ops::Call& call) {
   if (weights_ == nullptr) return;
   const std::lock_guard lock(weights_->making());
   const std::vector<Node>& nodes = program_->graph_.nodes();
-  bool moved = false;
+  bool moved = false, made = false;
   for (std::size_t v = 0; v < derived_.size(); ++v) {
     const Value& value = program_->graph_.values()[v];
     if (value.home != Home::derived || value.part_of) continue;
@@ -193,6 +193,7 @@ void Workspace::refresh(const ops::Call& call) {
     derived_[v] = std::move(form);
   }
   if (moved || !resolved_) resolve();
+  moved_ = moved_ || moved;
   for (std::size_t n = 0; n < nodes.size(); ++n) {
     if (nodes[n].phase != Phase::weights) continue;
     bool stale = false;
@@ -201,11 +202,25 @@ void Workspace::refresh(const ops::Call& call) {
     }
     if (!stale) continue;
     run_node(n, call);
+    made = true;
     for (const ValueId id : nodes[n].writes) {
       if (id) derived_[static_cast<std::size_t>(id.index)]->version = weights_->version();
     }
   }
-  queue_->synchronize();  // others may read what was made, from other streams
+  if (made) queue_->synchronize();  // others may read what was made, from other streams
+}
+
+void Workspace::updated() {
+  const std::lock_guard lock(weights_->making());
+  weights_->changed();
+  for (const Node& node : program_->graph_.nodes()) {
+    if (node.phase != Phase::update) continue;
+    for (const ValueId id : node.writes) {
+      if (id && derived_[static_cast<std::size_t>(id.index)]) {
+        derived_[static_cast<std::size_t>(id.index)]->version = weights_->version();
+      }
+    }
+  }
 }
 
 void Workspace::run(Phase phase, const ops::Call& call) {

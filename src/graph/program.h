@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "graph/graph.h"
@@ -70,6 +71,12 @@ class Workspace {
   /// Makes what is derived from weights now, so that the next run need not.
   void refresh(const ops::Call& call);
 
+  /// To be called when a run has put a step of an optimiser into the queue: the weights are new, and so is what the
+  /// step itself has made of them.
+  void updated();
+  /// Whether refresh() has moved what is derived since the last call: recordings of runs are then no longer good.
+  bool moved() { return std::exchange(moved_, false); }
+
   /// A value of the last run, in the device's memory, if nothing has taken its place since.
   void* value(ValueId id) const;
 
@@ -86,7 +93,7 @@ class Workspace {
   std::vector<std::shared_ptr<Derived>> derived_;  // of each value that is derived, else null
   std::vector<void*> operands_;                    // of all nodes, one after the other
   std::vector<std::size_t> first_operand_;         // of each node
-  bool resolved_ = false;
+  bool resolved_ = false, moved_ = true;
 };
 
 }  // namespace penstock::graph

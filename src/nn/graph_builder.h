@@ -52,6 +52,7 @@ class GraphBuilder {
   void add_last_values(const ops::Changes& changes, ValueId features, ValueId outputs);
 
   Index width_of(ValueId id) const { return graph_.value(id).width; }
+  DType type_of(ValueId id) const { return graph_.value(id).dtype; }
   /// An external value.
   ValueId external(const std::string& name, graph::Home home, graph::Extent extent, Index width, DType dtype,
                    Index offset = 0);

@@ -8,6 +8,10 @@
 
 namespace penstock::nn {
 
+using graph::Extent;
+using graph::Home;
+using graph::Phase;
+
 namespace {
 
 // A reader of files has two shapes, its chunks and the last one; a few more callers may take turns.
@@ -22,6 +26,76 @@ std::string key_of(const ops::Target& target) {
                      to_string(execution.precision), cpu::isa_generation());
 }
 
+/// What passes between the ops of a training step, in Home::status.
+struct StepValues {
+  ValueId state, time_fraction;
+};
+
+StepValues step_values(GraphBuilder& builder) {
+  constexpr auto bytes = static_cast<Index>(sizeof(ops::StepState));
+  return {builder.external("step", Home::status, Extent::fixed, bytes, DType::u8),
+          builder.external("time_fraction", Home::status, Extent::fixed, 1, DType::f64,
+                           ops::StatusLayout::time_fraction / 8)};
+}
+
+/// Counts of saturated outputs of every recurrent layer.
+void add_watches(GraphBuilder& builder) {
+  Index offset = ops::StatusLayout::watched / 8;
+  for (const ValueId y : builder.recurrent_outputs()) {
+    const ValueId counts = builder.external("saturation", Home::status, Extent::fixed, 2, DType::i64, offset);
+    builder.node(ops::saturation(builder.width_of(y)), {y}, {counts}, Phase::forward);
+    offset += 2;
+  }
+}
+
+/// The loss, and its gradient by the last layer's outputs, in training.
+ValueId add_loss(GraphBuilder& builder, ops::LossKind kind, const DataDescription& data, const ModelEnds& ends,
+                 const StepValues& step) {
+  const Index width = data.output_size();
+  const DType master = builder.target().master();
+  const auto given = [&](const char* name, Home home, Index values, DType type) {
+    return builder.external(name, home, Extent::positions, values, type);
+  };
+  const bool training = builder.target().training, labels = kind == ops::LossKind::cross_entropy;
+  const ValueId doutputs = training ? builder.activation("doutputs", width) : ValueId{};
+  builder.node(
+      ops::loss({.kind = kind, .width = width, .outputs = builder.type_of(ends.outputs), .gradient = training}),
+      {ends.outputs, labels ? given("labels", Home::labels, 1, DType::i32) : ValueId{},
+       labels ? ValueId{} : given("targets", Home::targets, width, master),
+       labels ? ValueId{} : given("target_weights", Home::target_weights, width, master)},
+      {doutputs, step.state}, Phase::forward);
+  if (training && builder.state_size() > 0) {
+    const ValueId state = builder.external("state_out", Home::state_out, Extent::rows, builder.state_size(), master);
+    builder.node(ops::check_finite(builder.state_size()), {state}, {step.state}, Phase::forward);
+  }
+  return doutputs;
+}
+
+void add_update(GraphBuilder& builder, const TrainingShape& training, const StepValues& step) {
+  const Index size = builder.layout().size();
+  const DType master = builder.target().master();
+  const auto store = [&](const char* name, Home home) {
+    return builder.external(name, home, Extent::fixed, size, master);
+  };
+  ops::OptimizerShape optimizer = training.optimizer;
+  for (const ParameterEntry& entry : builder.layout().entries()) {
+    optimizer.tensors.push_back({entry.offset, entry.size, entry.decay});
+  }
+  const ValueId gradients = store("gradients", Home::gradients), values = store("weights", Home::values);
+  const ValueId first = store("first_moments", Home::first_moments);
+  const ValueId second = optimizer.adam ? store("second_moments", Home::second_moments) : ValueId{};
+  builder.node(ops::sum_squares(size), {gradients}, {step.state}, Phase::update);
+  builder.node(ops::decide(training.rules), {step.state}, {step.state}, Phase::update);
+  builder.node(ops::optimizer(optimizer), {gradients, step.state, values, first, second},
+               {values, first, second, builder.casts()}, Phase::update);
+  if (builder.state_size() == 0) return;
+  const auto state = [&](const char* name, Home home) {
+    return builder.external(name, home, Extent::rows, builder.state_size(), master);
+  };
+  builder.node(ops::keep_state(builder.state_size()), {state("state_out", Home::state_out), step.state},
+               {state("state_in", Home::state_in)}, Phase::update);
+}
+
 }  // namespace
 
 std::shared_ptr<const graph::Program> forward_program(const ModelSpec& spec, const DataDescription& data,
@@ -32,17 +106,21 @@ std::shared_ptr<const graph::Program> forward_program(const ModelSpec& spec, con
 }
 
 std::shared_ptr<const graph::Program> training_program(const ModelSpec& spec, const DataDescription& data,
-                                                       const ops::Target& target) {
+                                                       const TrainingShape& training, const ops::Target& target) {
   GraphBuilder builder(target);
-  const ModelEnds ends = add_model(builder, spec, data, graph::Home::outputs);
-  Index watched = 0;
-  for (const ValueId y : builder.recurrent_outputs()) {
-    const ValueId counts =
-        builder.external("saturation", graph::Home::status, graph::Extent::fixed, 2, DType::f64, 2 * watched++);
-    builder.node(ops::saturation(builder.width_of(y)), {y}, {counts}, graph::Phase::forward);
-  }
-  builder.backward(ends.head, builder.external("doutputs", graph::Home::doutputs, graph::Extent::positions,
-                                               data.output_size(), target.dtype));
+  const StepValues step = step_values(builder);
+  builder.node(ops::begin_step(training.rules), {step.time_fraction, step.state}, {step.state}, Phase::forward);
+  const ModelEnds ends = add_model(builder, spec, data, Home::workspace);
+  add_watches(builder);
+  builder.backward(ends.head, add_loss(builder, training.loss, data, ends, step));
+  add_update(builder, training, step);
+  return std::make_shared<graph::Program>(builder.take_graph(), target);
+}
+
+std::shared_ptr<const graph::Program> scoring_program(const ModelSpec& spec, const DataDescription& data,
+                                                      ops::LossKind loss, const ops::Target& target) {
+  GraphBuilder builder(target);
+  add_loss(builder, loss, data, add_model(builder, spec, data, Home::workspace), step_values(builder));
   return std::make_shared<graph::Program>(builder.take_graph(), target);
 }
 

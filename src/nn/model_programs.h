@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "graph/program.h"
+#include "ops/training.h"
 #include "penstock/model.h"
 
 namespace penstock::nn {
@@ -15,10 +16,23 @@ namespace penstock::nn {
 std::shared_ptr<const graph::Program> forward_program(const ModelSpec& spec, const DataDescription& data,
                                                       const ops::Target& target);
 
-/// The program of a training step: as above, then from doutputs the gradients of all parameters, with dropout, and in
-/// Home::status two doubles for each recurrent layer (ops/saturation.h).
+/// What a training step does beside the model.
+struct TrainingShape {
+  ops::StepRules rules = {};
+  ops::LossKind loss = ops::LossKind::cross_entropy;
+  ops::OptimizerShape optimizer = {};  ///< Of all parameters; its tensors follow from the model
+};
+
+/// The program of a whole training step, with dropout: the input, labels or targets with their weights, state_in and
+/// Home::status (ops/training.h) as the step before left it -> weights, moments, status, and state_in, which becomes
+/// the state behind the batch if everything was finite. What is not finite changes nothing but the status.
 std::shared_ptr<const graph::Program> training_program(const ModelSpec& spec, const DataDescription& data,
-                                                       const ops::Target& target);
+                                                       const TrainingShape& training, const ops::Target& target);
+
+/// The program of a scored forward pass: input, labels or targets with their weights, state_in -> state_out, and in
+/// Home::status the sums of the loss (StepState::loss).
+std::shared_ptr<const graph::Program> scoring_program(const ModelSpec& spec, const DataDescription& data,
+                                                      ops::LossKind loss, const ops::Target& target);
 
 /// The programs of a model's forward passes that were used last, and workspaces for them. Any number of threads may
 /// take one at a time each.

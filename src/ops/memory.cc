@@ -3,9 +3,12 @@
 #include <cstring>
 #include <new>
 #include <utility>
+#include <vector>
 
 #include "backend/cuda/device.h"
 #include "backend/cuda/driver.h"
+#include "backend/cuda/graph.h"
+#include "backend/cuda/staging.h"
 #include "base/check.h"
 
 namespace penstock::ops {
@@ -87,7 +90,7 @@ void Buffer::zero() {
   cuda::check(cuda::driver().fill_bytes(address(data_), 0, bytes_, stream.handle()), "filling memory of the GPU");
 }
 
-void Buffer::upload(const void* from, std::size_t bytes, std::size_t offset) {
+void Buffer::start_upload(const void* from, std::size_t bytes, std::size_t offset) {
   require(offset <= bytes_ && bytes <= bytes_ - offset, "bytes must be at most the {} of the buffer, not {}", bytes_,
           offset + bytes);
   if (bytes == 0) return;
@@ -95,11 +98,13 @@ void Buffer::upload(const void* from, std::size_t bytes, std::size_t offset) {
     std::memcpy(static_cast<std::byte*>(data_) + offset, from, bytes);
     return;
   }
-  cuda::Stream& stream = queue_->cuda()->stream;
-  stream.device().upload(address(data_) + offset, from, bytes, stream.handle());
+  const cuda::Stream& stream = queue_->cuda()->stream;
+  stream.device().make_current();
+  cuda::check(cuda::driver().copy_to_device(address(data_) + offset, from, bytes, stream.handle()),
+              "copying to the GPU");
 }
 
-void Buffer::download(void* to, std::size_t bytes, std::size_t offset) const {
+void Buffer::start_download(void* to, std::size_t bytes, std::size_t offset) const {
   require(offset <= bytes_ && bytes <= bytes_ - offset, "bytes must be at most the {} of the buffer, not {}", bytes_,
           offset + bytes);
   if (bytes == 0) return;
@@ -107,10 +112,85 @@ void Buffer::download(void* to, std::size_t bytes, std::size_t offset) const {
     std::memcpy(to, static_cast<const std::byte*>(data_) + offset, bytes);
     return;
   }
-  cuda::Stream& stream = queue_->cuda()->stream;
+  const cuda::Stream& stream = queue_->cuda()->stream;
   stream.device().make_current();
   cuda::check(cuda::driver().copy_to_host(to, address(data_) + offset, bytes, stream.handle()), "copying from the GPU");
-  stream.synchronize();
+}
+
+void Buffer::upload(const void* from, std::size_t bytes, std::size_t offset) {
+  start_upload(from, bytes, offset);
+  queue_->synchronize();
+}
+
+void Buffer::download(void* to, std::size_t bytes, std::size_t offset) const {
+  start_download(to, bytes, offset);
+  if (queue_ != nullptr) queue_->synchronize();
+}
+
+struct StagingBuffer::Memory {
+  cuda::PinnedMemory pinned;
+  std::vector<std::byte> plain;
+};
+
+StagingBuffer::StagingBuffer(Queue& queue, std::size_t bytes) : memory_(std::make_unique<Memory>()) {
+  if (queue.cuda() != nullptr) {
+    memory_->pinned = cuda::PinnedMemory(queue.cuda()->stream.device(), bytes);
+  } else {
+    memory_->plain.resize(bytes);
+  }
+}
+StagingBuffer::~StagingBuffer() = default;
+StagingBuffer::StagingBuffer(StagingBuffer&&) noexcept = default;
+StagingBuffer& StagingBuffer::operator=(StagingBuffer&&) noexcept = default;
+
+std::byte* StagingBuffer::data() const {
+  return memory_->pinned.data() != nullptr ? static_cast<std::byte*>(memory_->pinned.data()) : memory_->plain.data();
+}
+std::size_t StagingBuffer::bytes() const {
+  return memory_->pinned.data() != nullptr ? memory_->pinned.bytes() : memory_->plain.size();
+}
+
+struct Marker::Event {
+  explicit Event(cuda::Device& device) : event(device) {}
+  cuda::Event event;
+  bool set = false;
+};
+
+Marker::Marker(Queue& queue) : queue_(&queue) {
+  if (queue.cuda() != nullptr) event_ = std::make_unique<Event>(queue.cuda()->stream.device());
+}
+Marker::~Marker() = default;
+Marker::Marker(Marker&&) noexcept = default;
+Marker& Marker::operator=(Marker&&) noexcept = default;
+
+void Marker::set() {
+  if (!event_) return;
+  event_->event.record(queue_->cuda()->stream.handle());
+  event_->set = true;
+}
+
+void Marker::wait() const {
+  if (event_ && event_->set) event_->event.synchronize();
+}
+
+struct Recording::Graph {
+  Graph(cuda::Stream& stream, const std::function<void()>& work) : graph(stream, work) {}
+  cuda::Graph graph;
+};
+
+Recording::Recording(Queue& queue, std::function<void()> work) : queue_(&queue), work_(std::move(work)) {
+  if (queue.cuda() != nullptr) graph_ = std::make_unique<Graph>(queue.cuda()->stream, work_);
+}
+Recording::~Recording() = default;
+Recording::Recording(Recording&&) noexcept = default;
+Recording& Recording::operator=(Recording&&) noexcept = default;
+
+void Recording::run() const {
+  if (graph_) {
+    graph_->graph.launch(queue_->cuda()->stream.handle());
+  } else {
+    work_();
+  }
 }
 
 }  // namespace penstock::ops

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 
 #include "penstock/device.h"
@@ -48,6 +49,10 @@ class Buffer {
   /// Copies from or to the host's memory and waits for that; `offset` in bytes from the start of the buffer.
   void upload(const void* from, std::size_t bytes, std::size_t offset = 0);
   void download(void* to, std::size_t bytes, std::size_t offset = 0) const;
+  /// The same in the order of the queue, without waiting. The host's memory must be a StagingBuffer's, left alone until
+  /// a Marker behind the copy has been passed.
+  void start_upload(const void* from, std::size_t bytes, std::size_t offset = 0);
+  void start_download(void* to, std::size_t bytes, std::size_t offset = 0) const;
 
  private:
   void release() noexcept;
@@ -55,6 +60,63 @@ class Buffer {
   Queue* queue_ = nullptr;
   void* data_ = nullptr;
   std::size_t bytes_ = 0;
+};
+
+/// Memory of the host that a queue's device copies from and to by itself: page-locked for a GPU.
+class StagingBuffer {
+ public:
+  StagingBuffer(Queue& queue, std::size_t bytes);
+  ~StagingBuffer();
+  StagingBuffer(StagingBuffer&&) noexcept;
+  StagingBuffer& operator=(StagingBuffer&&) noexcept;
+
+  std::byte* data() const;
+  std::size_t bytes() const;
+
+  struct Memory;
+
+ private:
+  std::unique_ptr<Memory> memory_;
+};
+
+/// A point in the work of a queue.
+class Marker {
+ public:
+  explicit Marker(Queue& queue);
+  ~Marker();
+  Marker(Marker&&) noexcept;
+  Marker& operator=(Marker&&) noexcept;
+
+  /// All work so far lies before the point.
+  void set();
+  /// The host waits until the point is passed; at once if it was never set.
+  void wait() const;
+
+  struct Event;
+
+ private:
+  Queue* queue_;
+  std::unique_ptr<Event> event_;
+};
+
+/// Work of a queue that is put into it over and over: on a GPU recorded once as a CUDA graph, so that all its launches
+/// are one call of the host; on the CPU done anew.
+class Recording {
+ public:
+  /// Records what `work` puts into the queue; nothing runs yet on a GPU. `work` must neither allocate nor wait.
+  Recording(Queue& queue, std::function<void()> work);
+  ~Recording();
+  Recording(Recording&&) noexcept;
+  Recording& operator=(Recording&&) noexcept;
+
+  void run() const;
+
+  struct Graph;
+
+ private:
+  Queue* queue_;
+  std::function<void()> work_;
+  std::unique_ptr<Graph> graph_;
 };
 
 }  // namespace penstock::ops

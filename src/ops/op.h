@@ -37,8 +37,8 @@ struct Call {
   Batch batch = {};        ///< Rows and steps of the target; lengths and resets lie in the device's memory
   int threads = 0;         ///< As in Execution; CPU only
   std::uint64_t seed = 0;  ///< Decides every dropout mask.
-  /// CUDA only: the seed in the memory of the device, where it is new in every run of a recorded graph.
-  const std::uint64_t* device_seed = nullptr;
+  /// Instead of `seed`: the same in the memory of the device, where it is new in every run of a recording.
+  const unsigned long long* device_seed = nullptr;
   void* stream = nullptr;  ///< CUDA only: where work is put
 };
 

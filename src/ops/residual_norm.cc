@@ -42,7 +42,7 @@ void forward(const ResidualNorm& shape, bool drops, const Call& call, const Oper
   auto* const normal = memory.get<Real>(3);
   auto* const sum = memory.get<Real>(4);
   auto* const inverse = memory.get<Real>(5);
-  const DropoutMask mask(shape.dropout, call.seed);
+  const DropoutMask mask(shape.dropout, call.device_seed != nullptr ? *call.device_seed : call.seed);
   const Real kept = static_cast<Real>(shape.dropout.scale());
   for_range(call.threads, call.batch.rows * call.batch.steps, (drops ? 5 : 2) * width, [&](Index begin, Index end) {
     for (Index r = begin; r < end; ++r) {
@@ -73,7 +73,7 @@ void backward(const ResidualNorm& shape, bool drops, const Call& call, const Ope
   auto* const dgain = memory.get<Real>(5);
   auto* const dx = memory.get<Real>(6);
   auto* const dbranch = memory.get<Real>(7);
-  const DropoutMask mask(shape.dropout, call.seed);
+  const DropoutMask mask(shape.dropout, call.device_seed != nullptr ? *call.device_seed : call.seed);
   const Real kept = static_cast<Real>(shape.dropout.scale());
   const Index parts = gradient_parts(positions);
   auto* const partial = static_cast<Real*>(memory.scratch);

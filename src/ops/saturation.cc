@@ -15,7 +15,7 @@ Op saturation(Index width) {
               using Real = decltype(real);
               return simple([width](const Call& call, const Operands& memory) {
                 const auto* const y = memory.get<const Real>(0);
-                auto* const counts = memory.get<double>(1);
+                auto* const counts = memory.get<std::int64_t>(1);
                 std::atomic<Index> saturated{0}, total{0};
                 for_range(call.threads, call.batch.rows, call.batch.steps * width, [&](Index begin, Index end) {
                   for (Index b = begin; b < end; ++b) {
@@ -27,8 +27,8 @@ Op saturation(Index width) {
                     total += count;
                   }
                 });
-                counts[0] = static_cast<double>(saturated);
-                counts[1] = static_cast<double>(total);
+                counts[0] = saturated;
+                counts[1] = total;
               });
             });
           }};

@@ -4,7 +4,8 @@
 
 namespace penstock::ops {
 
-/// y [B, T, width] -> f64 [2]: how many of the outputs have |y| > 0.99, and how many there are; padding is left out.
+/// y [B, T, width] -> i64 [2]: how many of the outputs have |y| > 0.99, and how many were looked at. The CPU looks at
+/// all but padding, a GPU at every eighth position, padding included, whose zeros are never saturated.
 Op saturation(Index width);
 
 }  // namespace penstock::ops

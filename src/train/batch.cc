@@ -1,7 +1,10 @@
 #include "train/batch.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 #include "io/model_json.h"
+#include "ops/embedding.h"
 
 namespace penstock::training {
 
@@ -36,6 +39,26 @@ void check_example(const Example& example, const DataDescription& data) {
   for (const Index length : example.lengths) {
     require(length >= 0 && length <= example.steps, "dataset: a length must be 0 to {}, not {}", example.steps, length);
   }
+  // A GPU does not look at what it is given, and finds out too late: so this is where tokens and labels are checked.
+  if (data.vocabulary > 0) ops::check_tokens(batch_of(example), example.tokens.data(), data.vocabulary);
+  const Index classes = data.output_size();
+  for (const std::int32_t label : example.labels) {
+    require(label >= -1 && label < classes, "label {} is outside -1..{}", label, classes - 1);
+  }
+}
+
+Index scored_positions(const Example& example) {
+  if (!example.labels.empty()) {
+    return std::ranges::count_if(example.labels, [](std::int32_t label) { return label >= 0; });
+  }
+  const Index positions = example.rows * example.steps;
+  const auto width = static_cast<Index>(example.weights.size()) / positions;
+  Index scored = 0;
+  for (Index r = 0; r < positions; ++r) {
+    const auto first = example.weights.begin() + r * width;
+    scored += std::any_of(first, first + width, [](float weight) { return weight > 0.0f; }) ? 1 : 0;
+  }
+  return scored;
 }
 
 void check_same_data(const DataDescription& model, const DataDescription& dataset) {
@@ -52,38 +75,10 @@ Batch batch_of(const Example& example) {
 }
 
 ops::Target target_of(const Example& example, const Execution& execution) {
-  return {.rows = example.rows,
-          .steps = example.steps,
-          .lengths = !example.lengths.empty(),
-          .reset = !example.reset.empty(),
-          .execution = execution};
-}
-
-void bind_input(const Example& example, graph::Workspace& workspace) {
-  // Programs write only what they say they write.
-  workspace.bind(graph::Home::tokens, const_cast<std::int32_t*>(example.tokens.data()));
-  workspace.bind(graph::Home::features, const_cast<float*>(example.features.data()));
-}
-
-ops::LossSum compute_loss(Loss loss, const Example& example, const Execution& execution, Index outputs, const float* y,
-                          float* gradient, void* scratch) {
-  const Index positions = example.rows * example.steps;
-  const ops::LossScratch places = ops::LossScratch::in(scratch, positions);
-  if (loss == Loss::cross_entropy) {
-    return ops::cross_entropy(execution.threads, positions, outputs, y, example.labels.data(), gradient, places);
-  }
-  const auto regression = loss == Loss::mse ? ops::mean_squared_error : ops::mean_absolute_error;
-  return regression(execution.threads, positions, outputs, y, example.targets.data(), example.weights.data(), gradient,
-                    places);
-}
-
-void start_state(const Example& example, bool carry, Index carried_rows, std::span<const float> carried,
-                 Index state_size, std::vector<float>& state) {
-  if (carry && example.continues && carried_rows == example.rows) {
-    state.assign(carried.begin(), carried.end());
-  } else {
-    state.assign(static_cast<std::size_t>(example.rows * state_size), 0.0f);
-  }
+  ops::Target target = model_target(example.rows, example.steps, execution);
+  target.lengths = !example.lengths.empty();
+  target.reset = !example.reset.empty();
+  return target;
 }
 
 }  // namespace penstock::training

@@ -3,10 +3,9 @@
 #include <string>
 
 #include "nn/model_impl.h"
-#include "ops/loss.h"
 #include "penstock/train.h"
 
-/// From an Example to the arguments of the network and the loss.
+/// What Examples promise, and what programs need to know of them.
 namespace penstock::training {
 
 /// Throws Error(invalid_argument) if the example that a dataset gave does not have the shape that its description
@@ -20,17 +19,7 @@ void check_same_data(const DataDescription& model, const DataDescription& datase
 Batch batch_of(const Example& example);
 /// What a program for the example is prepared for.
 ops::Target target_of(const Example& example, const Execution& execution);
-/// Says where the model finds its input.
-void bind_input(const Example& example, graph::Workspace& workspace);
-
-/// The loss of outputs [B, T, O], already resolved from `automatic`; `gradient` as in ops/loss.h, and
-/// `scratch` of the size that it says.
-ops::LossSum compute_loss(Loss loss, const Example& example, const Execution& execution, Index outputs, const float* y,
-                          float* gradient, void* scratch);
-
-/// Values of the state that the example starts from: those of `carried`, which are for `carried_rows` rows, where it
-/// continues them, else zeros. Resizes and fills `state`.
-void start_state(const Example& example, bool carry, Index carried_rows, std::span<const float> carried,
-                 Index state_size, std::vector<float>& state);
+/// Positions with a target.
+Index scored_positions(const Example& example);
 
 }  // namespace penstock::training

@@ -15,7 +15,7 @@ using nlohmann::json;
 constexpr const char* metadata_key = "penstock.training";
 constexpr Index format_version = 1;
 
-std::string slot_tensor(const OptimizerRule::Slot& slot, const nn::ParameterEntry& entry) {
+std::string slot_tensor(const OptimizerState::Slot& slot, const nn::ParameterEntry& entry) {
   return std::string(io::training_prefix) + slot.name + "." + entry.name;
 }
 
@@ -26,7 +26,7 @@ void check_same(const std::string& path, const std::string& name, const json& th
   if (!difference.empty()) fail(ErrorCode::incompatible, "{}: checkpoint of another run: {}", path, difference);
 }
 
-std::vector<float> read_slot(const io::SafetensorsFile& file, const OptimizerRule::Slot& slot,
+std::vector<float> read_slot(const io::SafetensorsFile& file, const OptimizerState::Slot& slot,
                              const nn::ParameterLayout& layout) {
   std::vector<float> values(slot.values.size(), 0.0f);
   for (const nn::ParameterEntry& entry : layout.entries()) {
@@ -49,10 +49,10 @@ Index read_count(io::ObjectReader& reader, const char* field, Index largest) {
 
 }  // namespace
 
-void save_checkpoint(const std::string& path, const Model::Impl& model, OptimizerRule& optimizer, const RunState& state,
-                     const Dataset& data, const json& identity) {
+void save_checkpoint(const std::string& path, const Model::Impl& model, const OptimizerState& optimizer,
+                     const RunState& state, const Dataset& data, const json& identity) {
   std::vector<io::TensorData> tensors = io::model_tensors(model);
-  for (const OptimizerRule::Slot& slot : optimizer.slots()) {
+  for (const OptimizerState::Slot& slot : optimizer.slots) {
     for (const nn::ParameterEntry& entry : model.parameters->layout().entries()) {
       const std::span<const float> values(slot.values);
       tensors.push_back(
@@ -64,20 +64,25 @@ void save_checkpoint(const std::string& path, const Model::Impl& model, Optimize
     tensors.push_back(io::tensor_data(state_tensor(), {static_cast<Index>(carried.size())}, carried));
   }
   io::Metadata metadata = io::model_metadata(model.spec, model.data);
-  metadata[metadata_key] = io::to_text({{"format_version", format_version},
-                                        {"options", identity},
-                                        {"step", state.step},
-                                        {"skipped", state.skipped},
-                                        {"skipped_in_a_row", state.skipped_in_a_row},
-                                        {"updates", optimizer.updates()},
-                                        {"scored", state.scored},
-                                        {"seconds", state.seconds},
-                                        {"carried_rows", state.carried_rows},
-                                        {"position", data.position()}});
+  json fields = {{"format_version", format_version},
+                 {"options", identity},
+                 {"step", state.step},
+                 {"skipped", state.skipped},
+                 {"skipped_in_a_row", state.skipped_in_a_row},
+                 {"updates", state.updates},
+                 {"scored", state.scored},
+                 {"seconds", state.seconds},
+                 {"carried_rows", state.carried_rows},
+                 {"position", data.position()}};
+  if (state.loss_scale) {
+    fields["loss_scale"] = *state.loss_scale;
+    fields["good_steps"] = state.good_steps;
+  }
+  metadata[metadata_key] = io::to_text(fields);
   io::write_safetensors(path, tensors, metadata);
 }
 
-RunState load_checkpoint(const std::string& path, Model::Impl& model, OptimizerRule& optimizer, Dataset& data,
+RunState load_checkpoint(const std::string& path, Model::Impl& model, OptimizerState& optimizer, Dataset& data,
                          const json& identity) {
   const io::SafetensorsFile file = io::SafetensorsFile::open(path);
   const io::ModelDescription description = io::read_description(file);
@@ -101,12 +106,17 @@ RunState load_checkpoint(const std::string& path, Model::Impl& model, OptimizerR
   state.step = read_count(reader, "step", any);
   state.skipped = read_count(reader, "skipped", state.step);
   state.skipped_in_a_row = read_count(reader, "skipped_in_a_row", state.skipped);
-  const Index updates = read_count(reader, "updates", state.step);
+  state.updates = read_count(reader, "updates", state.step);
   state.scored = read_count(reader, "scored", any);
   state.seconds = reader.number("seconds");
   if (!(state.seconds >= 0.0)) reader.refuse("seconds", "must not be negative");
   state.carried_rows = read_count(reader, "carried_rows", Index{1} << 32);
   const std::string position = reader.string("position");
+  if (fields.contains("loss_scale")) {
+    state.loss_scale = reader.number("loss_scale");
+    if (!(*state.loss_scale >= 1.0)) reader.refuse("loss_scale", "must be at least 1");
+    state.good_steps = read_count(reader, "good_steps", state.step);
+  }
   reader.finish();
 
   // Everything that can fail comes before the first change.
@@ -114,7 +124,7 @@ RunState load_checkpoint(const std::string& path, Model::Impl& model, OptimizerR
   nn::Parameters<float> parameters(layout);
   io::read_parameters(file, parameters);
   std::vector<std::vector<float>> slots;
-  for (const OptimizerRule::Slot& slot : optimizer.slots()) slots.push_back(read_slot(file, slot, layout));
+  for (const OptimizerState::Slot& slot : optimizer.slots) slots.push_back(read_slot(file, slot, layout));
   const Index state_size = state.carried_rows * model.state_size;
   const io::TensorInfo* const stored = file.find(state_tensor());
   if (state_size > 0 && stored && stored->bytes != state_size * static_cast<Index>(sizeof(float))) {
@@ -126,8 +136,7 @@ RunState load_checkpoint(const std::string& path, Model::Impl& model, OptimizerR
 
   std::ranges::copy(parameters.values(), model.parameters->values().begin());
   model.parameters->changed();
-  for (std::size_t i = 0; i < slots.size(); ++i) optimizer.slots()[i].values = std::move(slots[i]);
-  optimizer.set_updates(updates);
+  for (std::size_t i = 0; i < slots.size(); ++i) optimizer.slots[i].values = std::move(slots[i]);
   return state;
 }
 

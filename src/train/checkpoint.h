@@ -1,6 +1,7 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,7 +16,10 @@ struct RunState {
   Index step = 0;  ///< Batches so far, skipped ones included.
   Index skipped = 0;
   Index skipped_in_a_row = 0;
-  Index scored = 0;  ///< Scored time steps so far.
+  Index scored = 0;                  ///< Scored time steps so far.
+  Index updates = 0;                 ///< Of the optimiser.
+  std::optional<double> loss_scale;  ///< f16 only
+  Index good_steps = 0;              ///< Since the loss scale changed
   double seconds = 0.0;
   Index carried_rows = 0;      ///< Rows of `carried`; 0 before the first batch.
   std::vector<float> carried;  ///< State of the model behind the last good batch.
@@ -23,13 +27,13 @@ struct RunState {
 
 /// Writes everything that a run needs to go on bit for bit, as one safetensors file that replaces `path` as a whole or
 /// not at all. `identity` is that of the options.
-void save_checkpoint(const std::string& path, const Model::Impl& model, OptimizerRule& optimizer, const RunState& state,
-                     const Dataset& data, const nlohmann::json& identity);
+void save_checkpoint(const std::string& path, const Model::Impl& model, const OptimizerState& optimizer,
+                     const RunState& state, const Dataset& data, const nlohmann::json& identity);
 
 /// Reads it back into all four. Throws Error(incompatible) naming the first field of model, data or options that
 /// differs from this run's, or a tensor that does not fit, Error(bad_input) for a file that is damaged, and then leaves
 /// the model untouched.
-RunState load_checkpoint(const std::string& path, Model::Impl& model, OptimizerRule& optimizer, Dataset& data,
+RunState load_checkpoint(const std::string& path, Model::Impl& model, OptimizerState& optimizer, Dataset& data,
                          const nlohmann::json& identity);
 
 }  // namespace penstock::training

@@ -1,45 +1,111 @@
 #include "train/evaluate.h"
 
+#include <array>
 #include <numbers>
+#include <optional>
 
 #include "base/check.h"
 #include "train/batch.h"
+#include "train/device_batch.h"
+#include "train/optimizer.h"
 #include "train/train_options.h"
 
 namespace penstock {
 
 namespace training {
 
+namespace {
+
+/// Programs for the shapes of held-out batches, and the memory that they work in.
+class Scorer {
+ public:
+  Scorer(const Model::Impl& model, ops::LossKind loss, const Execution& execution)
+      : model_(model),
+        loss_(loss),
+        execution_(execution),
+        weights_(model.weights_on(execution.device)),
+        queue_(weights_->queue()),
+        batch_(queue_),
+        status_(queue_, static_cast<std::size_t>(ops::StatusLayout::bytes(0))),
+        copied_(queue_) {
+    const ops::StepState state = ops::first_step_state(1.0f);
+    status_.zero();
+    status_.upload(&state, sizeof state);
+  }
+
+  /// What a batch comes to; goes on from the state of the one before where it continues it.
+  ops::LossSums score(const Example& example) {
+    start_state(example);
+    batch_.reserve(example);
+    batch_.start_upload(example, staging_, copied_);
+    graph::Workspace& workspace = workspace_for(target_of(example, execution_));
+    batch_.bind(workspace);
+    workspace.bind(graph::Home::status, status_.data());
+    workspace.bind(graph::Home::state_in, state_[0].data());
+    workspace.bind(graph::Home::state_out, state_[1].data());
+    const ops::Call call = batch_.call(example, execution_);
+    workspace.refresh(call);
+    workspace.run(call);
+    std::swap(state_[0], state_[1]);
+    ops::StepState state;
+    status_.download(&state, sizeof state);
+    return state.loss;
+  }
+
+ private:
+  void start_state(const Example& example) {
+    const auto bytes = static_cast<std::size_t>(example.rows * model_.state_size) * sizeof(float);
+    const bool continues = example.continues && rows_ == example.rows;
+    if (rows_ != example.rows) {
+      for (ops::Buffer& state : state_) state = ops::Buffer(queue_, bytes);
+    }
+    if (!continues) state_[0].zero();
+    rows_ = example.rows;
+  }
+
+  graph::Workspace& workspace_for(const ops::Target& target) {
+    const bool fits = workspace_ && workspace_->program().target().rows == target.rows &&
+                      workspace_->program().target().steps == target.steps &&
+                      workspace_->program().target().lengths == target.lengths &&
+                      workspace_->program().target().reset == target.reset;
+    if (!fits) {
+      workspace_.emplace(nn::scoring_program(model_.spec, model_.data, loss_, target), weights_->shared_queue());
+      workspace_->bind(weights_);
+    }
+    return *workspace_;
+  }
+
+  const Model::Impl& model_;
+  ops::LossKind loss_;
+  Execution execution_;
+  std::shared_ptr<graph::Weights> weights_;
+  ops::Queue& queue_;
+  DeviceBatch batch_;
+  ops::Buffer status_;
+  std::array<ops::Buffer, 2> state_;
+  std::optional<ops::StagingBuffer> staging_;
+  ops::Marker copied_;
+  std::optional<graph::Workspace> workspace_;
+  Index rows_ = 0;
+};
+
+}  // namespace
+
 Evaluation evaluate_model(const Model::Impl& model, const Dataset& data, const TrainOptions& options, Loss loss) {
   Example example;
-  ops::LossSum total;
-  std::vector<float> state, outputs;
-  std::vector<double> scratch;
-  Index state_rows = 0;
-  const std::shared_ptr<graph::Weights> weights = model.weights_on(Device::cpu());
+  ops::LossSums total = {};
+  Scorer scorer(model, kind_of(loss), options.execution);
   for (Index i = 0; options.validation_batches == 0 || i < options.validation_batches; ++i) {
     if (!data.validation(i, options.batch, options.length, example)) break;
     check_example(example, model.data);
-    const std::vector<float> before = std::move(state);
-    start_state(example, true, state_rows, before, model.state_size, state);
-    state_rows = example.rows;
-    outputs.resize(static_cast<std::size_t>(example.rows * example.steps * model.outputs()));
-    scratch.resize(ops::LossScratch::bytes(example.rows * example.steps) / sizeof(double) + 1);
-    const ops::Target target = target_of(example, options.execution);
-    const nn::ModelPrograms::Lease workspace =
-        model.programs.take(model.spec, model.data, target, weights->shared_queue());
-    workspace->bind(weights);
-    bind_input(example, *workspace);
-    workspace->bind(graph::Home::outputs, outputs.data());
-    workspace->bind(graph::Home::state_in, state.data());
-    workspace->bind(graph::Home::state_out, state.data());
-    const ops::Call call{.batch = batch_of(example), .threads = options.execution.threads};
-    workspace->refresh(call);
-    workspace->run(call);
-    total += compute_loss(loss, example, options.execution, model.outputs(), outputs.data(), nullptr, scratch.data());
+    const ops::LossSums sums = scorer.score(example);
+    total.sum += sums.sum;
+    total.weight += sums.weight;
+    total.scored += sums.scored;
+    total.correct += sums.correct;
   }
   Evaluation result;
-  result.loss = total.mean();
+  result.loss = total.weight > 0.0 ? total.sum / total.weight : 0.0;
   result.scored = total.scored;
   if (loss == Loss::cross_entropy) {
     result.bits_per_step = result.loss / std::numbers::ln2;

@@ -1,109 +1,56 @@
 #include "train/optimizer.h"
 
-#include <algorithm>
-#include <cmath>
-
-#include "base/threads.h"
-
 namespace penstock::training {
 
 namespace {
 
-constexpr Index values_per_range = 16384;
-
-class AdamW final : public OptimizerRule {
- public:
-  AdamW(const TrainOptions& options, const nn::ParameterLayout& layout)
-      : OptimizerRule(layout, {"first_moment", "second_moment"}), options_(options) {}
-
- private:
-  void begin(double learning_rate, double gradient_scale) override {
-    const double updates = static_cast<double>(updates_);
-    const double first_correction = 1.0 - std::pow(options_.beta1, updates);
-    const double second_correction = 1.0 - std::pow(options_.beta2, updates);
-    rate_ = static_cast<float>(learning_rate / first_correction);
-    root_correction_ = static_cast<float>(1.0 / std::sqrt(second_correction));
-    keep_ = static_cast<float>(1.0 - learning_rate * options_.weight_decay);
-    scale_ = static_cast<float>(gradient_scale);
-  }
-
-  void update_range(Index begin, Index end, bool decay, float* values, const float* gradients) override {
-    const float beta1 = static_cast<float>(options_.beta1), beta2 = static_cast<float>(options_.beta2);
-    const float rest1 = static_cast<float>(1.0 - options_.beta1), rest2 = static_cast<float>(1.0 - options_.beta2);
-    const float epsilon = static_cast<float>(options_.epsilon);
-    const float keep = decay ? keep_ : 1.0f;
-    float* const first = slots_[0].values.data();
-    float* const second = slots_[1].values.data();
-    for (Index i = begin; i < end; ++i) {
-      const float g = gradients[i] * scale_;
-      const float m = beta1 * first[i] + rest1 * g;
-      const float v = beta2 * second[i] + rest2 * g * g;
-      first[i] = m;
-      second[i] = v;
-      values[i] = keep * values[i] - rate_ * m / (std::sqrt(v) * root_correction_ + epsilon);
-    }
-  }
-
-  TrainOptions options_;
-  float rate_ = 0.0f, root_correction_ = 0.0f, keep_ = 1.0f, scale_ = 1.0f;
-};
-
-class Sgd final : public OptimizerRule {
- public:
-  Sgd(const TrainOptions& options, const nn::ParameterLayout& layout)
-      : OptimizerRule(layout, {"momentum"}), options_(options) {}
-
- private:
-  void begin(double learning_rate, double gradient_scale) override {
-    rate_ = static_cast<float>(learning_rate);
-    keep_ = static_cast<float>(1.0 - learning_rate * options_.weight_decay);
-    scale_ = static_cast<float>(gradient_scale);
-  }
-
-  void update_range(Index begin, Index end, bool decay, float* values, const float* gradients) override {
-    const float momentum = static_cast<float>(options_.momentum);
-    const float keep = decay ? keep_ : 1.0f;
-    float* const velocity = slots_[0].values.data();
-    for (Index i = begin; i < end; ++i) {
-      velocity[i] = momentum * velocity[i] + gradients[i] * scale_;
-      values[i] = keep * values[i] - rate_ * velocity[i];
-    }
-  }
-
-  TrainOptions options_;
-  float rate_ = 0.0f, keep_ = 1.0f, scale_ = 1.0f;
-};
+/// Halves hold gradients that are 2^16 times as large as the loss makes them in float, and lose the smallest no more.
+/// Where one overflows the scale is halved; it doubles after so many good steps (Micikevicius et al. 2018).
+constexpr double least_loss_scale = 1.0, greatest_loss_scale = 16777216.0;
+constexpr Index loss_scale_growth_steps = 2000;
 
 }  // namespace
 
-OptimizerRule::OptimizerRule(const nn::ParameterLayout& layout, std::vector<std::string> slot_names) {
-  for (std::string& name : slot_names) {
-    slots_.push_back({std::move(name), std::vector<float>(static_cast<std::size_t>(layout.size()), 0.0f)});
-  }
-  for (const nn::ParameterEntry& entry : layout.entries()) {
-    for (Index begin = 0; begin < entry.size; begin += values_per_range) {
-      ranges_.push_back(
-          {entry.offset + begin, entry.offset + std::min(entry.size, begin + values_per_range), entry.decay});
-    }
+OptimizerState::OptimizerState(const TrainOptions& options, const nn::ParameterLayout& layout) {
+  const std::vector<float> zeros(static_cast<std::size_t>(layout.size()), 0.0f);
+  if (options.optimizer == Optimizer::adamw) {
+    slots = {{"first_moment", zeros}, {"second_moment", zeros}};
+  } else {
+    slots = {{"momentum", zeros}};
   }
 }
 
-void OptimizerRule::update(nn::Parameters<float>& parameters, std::span<const float> gradients, double learning_rate,
-                           double gradient_scale, const Execution& execution) {
-  ++updates_;
-  begin(learning_rate, gradient_scale);
-  float* const values = parameters.values().data();
-  parallel_for(resolve_threads(execution.threads), static_cast<Index>(ranges_.size()), 2, [&](Index first, Index last) {
-    for (Index i = first; i < last; ++i) {
-      update_range(ranges_[i].begin, ranges_[i].end, ranges_[i].decay, values, gradients.data());
-    }
-  });
-  parameters.changed();
+ops::LossKind kind_of(Loss resolved) {
+  if (resolved == Loss::cross_entropy) return ops::LossKind::cross_entropy;
+  return resolved == Loss::mse ? ops::LossKind::mse : ops::LossKind::mae;
 }
 
-std::unique_ptr<OptimizerRule> make_optimizer(const TrainOptions& options, const nn::ParameterLayout& layout) {
-  if (options.optimizer == Optimizer::sgd) return std::make_unique<Sgd>(options, layout);
-  return std::make_unique<AdamW>(options, layout);
+nn::TrainingShape training_shape(const TrainOptions& options, Loss loss, Index training_steps) {
+  const bool adam = options.optimizer == Optimizer::adamw;
+  nn::TrainingShape shape;
+  ops::StepRules& rules = shape.rules;
+  rules.learning_rate = options.learning_rate;
+  rules.warmup = options.warmup;
+  rules.final_rate = options.final_rate;
+  rules.max_steps = static_cast<double>(options.max_steps);
+  rules.max_scored = options.max_epochs * static_cast<double>(training_steps);
+  rules.clip = options.clip;
+  rules.weight_decay = options.weight_decay;
+  rules.beta1 = adam ? options.beta1 : 0.0;
+  rules.beta2 = adam ? options.beta2 : 0.0;
+  rules.seed = options.seed;
+  rules.growth = 2.0;
+  rules.backoff = 0.5;
+  rules.least_scale = least_loss_scale;
+  rules.greatest_scale = greatest_loss_scale;
+  rules.growth_steps = options.execution.precision == Precision::f16 ? loss_scale_growth_steps : 0;
+  shape.loss = kind_of(loss);
+  shape.optimizer = {.adam = adam,
+                     .beta1 = adam ? options.beta1 : options.momentum,
+                     .beta2 = options.beta2,
+                     .epsilon = options.epsilon,
+                     .tensors = {}};
+  return shape;
 }
 
 }  // namespace penstock::training

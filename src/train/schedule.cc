@@ -1,17 +1,12 @@
 #include "train/schedule.h"
 
-#include <algorithm>
-#include <cmath>
-#include <numbers>
+#include "ops/training.h"
+#include "train/optimizer.h"
 
 namespace penstock::training {
 
 double scheduled_rate(const TrainOptions& options, double fraction) {
-  fraction = std::clamp(fraction, 0.0, 1.0);
-  if (fraction < options.warmup) return options.learning_rate * fraction / options.warmup;
-  const double place = options.warmup < 1.0 ? (fraction - options.warmup) / (1.0 - options.warmup) : 0.0;
-  const double cosine = 0.5 * (1.0 + std::cos(std::numbers::pi * place));
-  return options.learning_rate * (options.final_rate + (1.0 - options.final_rate) * cosine);
+  return ops::step_rate(training_shape(options, Loss::mse, 0).rules, fraction);
 }
 
 }  // namespace penstock::training

@@ -5,13 +5,12 @@
 #include <string>
 #include <vector>
 
-#include "base/aligned.h"
 #include "nn/model_impl.h"
-#include "ops/loss.h"
 #include "penstock/train.h"
 #include "train/checkpoint.h"
 #include "train/metrics.h"
 #include "train/optimizer.h"
+#include "train/step_runner.h"
 
 namespace penstock::training {
 
@@ -23,40 +22,29 @@ class Trainer {
   TrainResult run();
 
  private:
-  /// What one batch came to. `broken` names what was not finite, if anything; then nothing has changed.
-  struct Outcome {
-    ops::LossSum loss;
-    double learning_rate = 0.0;
-    double gradient_norm = 0.0, clipped_norm = 0.0;
-    const char* broken = nullptr;
-    Index scored = 0;  // also of a broken batch, whose loss is not known
-  };
-
-  /// One batch: forward, loss, backward, clip, update. Weights, optimiser and carried state change only if everything
-  /// on the way was finite.
-  Outcome train_batch();
-  /// A workspace for batches of the example's shape, with everything bound.
-  graph::Workspace& workspace();
-  /// Fills in what the forward pass and the loss give. False if something was not finite.
-  bool forward(graph::Workspace& workspace, const ops::Call& call, Outcome& outcome);
-  /// The same for gradients and norms.
-  bool backward(graph::Workspace& workspace, const ops::Call& call, Outcome& outcome);
-
-  void count(const Outcome& outcome);
-  void report(const Outcome& outcome, double seconds);
+  /// Batches until a limit is reached or somebody stops the run.
+  void train();
+  /// Puts the next batch on its way.
+  void submit();
+  /// What a batch came to: counts, reports, gives up. `last`: no other follows.
+  void handle(const StepResult& result, bool last);
+  void count(const StepResult& result);
+  void report(const StepResult& result, double seconds);
   /// Scores at most `most_batches` of the held-out batches; 0: all.
   void validate(double seconds, Index most_batches);
-  void give_up_if_hopeless(const Outcome& outcome) const;
+  void give_up_if_hopeless(const StepResult& result) const;
+  /// All that is under way is waited for first.
   void save();
 
   double seconds() const;
-  double epoch() const;
-  /// How much of the run is behind us (0..1) when `steps` batches have been counted: the limit that is nearest decides.
-  double fraction(Index steps, double seconds) const;
-  double gradient_norm_of_block(Index block);
-  double first_gradient_ratio();
-  double saturated() const;
-  std::string describe_skip(const Outcome& outcome) const;
+  double epoch(Index scored) const;
+  /// How much of the run is behind us (0..1) when that many steps and scored positions have been counted: the limit
+  /// that is nearest decides.
+  double fraction(Index steps, Index scored, double seconds) const;
+  double time_fraction(double seconds) const;
+  /// Norm of a block's gradients over the last block's, or of the only block's over the head's.
+  double first_gradient_ratio() const;
+  std::string describe_skip(const StepResult& result) const;
 
   Model::Impl& model_;
   Dataset& data_;
@@ -64,24 +52,20 @@ class Trainer {
   const TrainCallbacks& callbacks_;
   Loss loss_;
   nlohmann::json identity_;
-  std::unique_ptr<OptimizerRule> optimizer_;
+  OptimizerState optimizer_;
   MetricsLog metrics_;
 
-  RunState state_;
+  RunState state_;                              // of results that have come in
+  Index submitted_ = 0, submitted_scored_ = 0;  // batches that have been put on their way, and their scored positions
+  std::unique_ptr<StepRunner> runner_;
   double seconds_before_ = 0.0;  // of earlier runs that this one resumes
   std::chrono::steady_clock::time_point started_;
-
-  // Reused from batch to batch.
-  Example example_;
-  std::vector<float> next_state_, start_state_, outputs_, doutputs_;
-  AlignedVector<float> gradients_;                             // in the layout of the parameters
-  std::vector<double> scratch_;                                // of losses and norms
-  std::vector<double> watched_;                                // two numbers of each recurrent layer (ops/saturation.h)
-  std::vector<std::unique_ptr<graph::Workspace>> workspaces_;  // for the shapes used last, latest first
+  Example example_;  // reused from batch to batch
+  bool first_ = true;
 
   // Since the last report.
-  ops::LossSum reported_loss_;
-  Index reported_places_ = 0;
+  ops::LossSums reported_loss_ = {};
+  Index reported_positions_ = 0;
   double last_report_ = 0.0, last_validation_ = 0.0, last_checkpoint_ = 0.0;
   TrainResult result_;
 };

@@ -8,6 +8,7 @@
 #include "ops/residual_norm.h"
 #include "ops/series.h"
 #include "ops/silu_gate.h"
+#include "ops/training.h"
 
 /// The ops on a GPU. Each is what its namesake without "cuda_" says, operand by operand.
 namespace penstock::ops {
@@ -31,5 +32,13 @@ Prepared cuda_saturation(Index width, const Target& target);
 Prepared cuda_clear_padding(Index width, const Target& target);
 Prepared cuda_read_changes(const Changes& changes, const Target& target);
 Prepared cuda_add_last_values(const Changes& changes, const Target& target);
+
+Prepared cuda_begin_step(const StepRules& rules, const Target& target);
+Prepared cuda_loss(const LossShape& shape, const Target& target);
+Prepared cuda_check_finite(Index width, const Target& target);
+Prepared cuda_sum_squares(Index size, const Target& target);
+Prepared cuda_decide(const StepRules& rules, const Target& target);
+Prepared cuda_optimizer(const OptimizerShape& shape, const Target& target);
+Prepared cuda_keep_state(Index width, const Target& target);
 
 }  // namespace penstock::ops

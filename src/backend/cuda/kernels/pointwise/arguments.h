@@ -180,6 +180,12 @@ struct CastArguments {
   long long size;
 };
 
+struct SaturationArguments {
+  const char* values;          // [rows, width], rows `row_stride` values apart
+  unsigned long long* counts;  // [2]: added to
+  long long rows, width, row_stride;
+};
+
 struct FillArguments {
   char* to;
   long long size;

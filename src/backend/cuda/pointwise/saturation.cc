@@ -1,0 +1,36 @@
+#include "backend/cuda/pointwise/saturation.h"
+
+#include "backend/cuda/driver.h"
+#include "backend/cuda/pointwise/step_state.h"
+
+namespace penstock::cuda {
+namespace {
+
+#include "backend/cuda/kernels/pointwise/arguments.h"
+
+}  // namespace
+
+KernelSource saturation_source(plan::Storage storage) {
+  return pointwise_source("Saturation", "saturation",
+                          {{"using Storage", storage_type(storage)}, {"constexpr int kThreads", kBlockThreads}});
+}
+
+SaturationExecutable::SaturationExecutable(Device& device, Index rows, Index width, Index row_stride,
+                                           plan::Storage storage)
+    : device_(&device),
+      rows_(rows),
+      width_(width),
+      row_stride_(row_stride),
+      kernel_(&Kernel::load(device, saturation_source(storage))) {}
+
+void SaturationExecutable::run(DeviceAddress values, DeviceAddress counts, StreamHandle stream) const {
+  require_aligned(counts, 8, "counts");
+  device_->make_current();
+  check(driver().fill_bytes(counts, 0, 16, stream), "clearing counts");
+  const SaturationArguments arguments{device_pointer<const char>(values), device_pointer<unsigned long long>(counts),
+                                      rows_, width_, row_stride_};
+  const unsigned blocks = blocks_for(rows_ * width_, Index{kBlockThreads} * 4, resident_blocks(*device_));
+  if (blocks > 0) kernel_->launch(blocks, kBlockThreads, arguments, stream);
+}
+
+}  // namespace penstock::cuda

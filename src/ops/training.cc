@@ -1,0 +1,205 @@
+#include "ops/training.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/counter_random.h"
+#include "ops/cuda/ops.h"
+#include "ops/elementwise.h"
+#include "ops/loss.h"
+
+namespace penstock::cuda {
+
+// One text for kernels and for the CPU.
+#define PENSTOCK_STEP inline
+#include "backend/cuda/kernels/pointwise/step_rules.h"
+#undef PENSTOCK_STEP
+
+}  // namespace penstock::cuda
+
+namespace penstock::ops {
+
+namespace {
+
+constexpr Index values_per_range = 16384;
+
+/// Updates places begin..end-1 of the store.
+void update_adam(const OptimizerShape& shape, const StepState& state, bool decay, Index begin, Index end,
+                 const float* gradients, float* values, float* first, float* second) {
+  const float beta1 = static_cast<float>(shape.beta1), beta2 = static_cast<float>(shape.beta2);
+  const float rest1 = static_cast<float>(1.0 - shape.beta1), rest2 = static_cast<float>(1.0 - shape.beta2);
+  const float epsilon = static_cast<float>(shape.epsilon);
+  const float keep = decay ? state.decay_factor : 1.0f;
+  for (Index i = begin; i < end; ++i) {
+    const float g = gradients[i] * state.gradient_factor;
+    const float m = beta1 * first[i] + rest1 * g;
+    const float v = beta2 * second[i] + rest2 * g * g;
+    first[i] = m;
+    second[i] = v;
+    values[i] = keep * values[i] - state.rate * m / (std::sqrt(v) * state.root_correction + epsilon);
+  }
+}
+
+void update_sgd(const OptimizerShape& shape, const StepState& state, bool decay, Index begin, Index end,
+                const float* gradients, float* values, float* velocity) {
+  const float momentum = static_cast<float>(shape.beta1);
+  const float keep = decay ? state.decay_factor : 1.0f;
+  for (Index i = begin; i < end; ++i) {
+    velocity[i] = momentum * velocity[i] + gradients[i] * state.gradient_factor;
+    values[i] = keep * values[i] - state.rate * velocity[i];
+  }
+}
+
+/// The store in pieces for the threads.
+std::vector<StoredTensor> pieces_of(const std::vector<StoredTensor>& tensors) {
+  std::vector<StoredTensor> pieces;
+  for (const StoredTensor& tensor : tensors) {
+    for (Index begin = 0; begin < tensor.size; begin += values_per_range) {
+      pieces.push_back({tensor.offset + begin, std::min(values_per_range, tensor.size - begin), tensor.decay});
+    }
+  }
+  return pieces;
+}
+
+void run_optimizer(const OptimizerShape& shape, const std::vector<StoredTensor>& pieces, const Call& call,
+                   const Operands& memory) {
+  const auto* const gradients = memory.get<const float>(0);
+  const StepState& state = *memory.get<const StepState>(1);
+  if (state.apply == 0) return;
+  auto* const values = memory.get<float>(5);
+  auto* const first = memory.get<float>(6);
+  auto* const second = memory.get<float>(7);
+  parallel_for(resolve_threads(call.threads), static_cast<Index>(pieces.size()), 2, [&](Index from, Index to) {
+    for (Index i = from; i < to; ++i) {
+      const StoredTensor& piece = pieces[static_cast<std::size_t>(i)];
+      const Index begin = piece.offset, end = piece.offset + piece.size;
+      if (shape.adam) {
+        update_adam(shape, state, piece.decay, begin, end, gradients, values, first, second);
+      } else {
+        update_sgd(shape, state, piece.decay, begin, end, gradients, values, first);
+      }
+    }
+  });
+}
+
+/// The op on the CPU, where training is in floats.
+template <class Run>
+std::unique_ptr<Executable> on_cpu(const Target& target, Run run, std::size_t scratch = 0) {
+  require(target.dtype == DType::f32, "models are trained in f32 on the CPU, not {}", to_string(target.dtype));
+  return simple(std::move(run), scratch);
+}
+
+}  // namespace
+
+StepState first_step_state(float loss_scale) {
+  StepState state{};
+  state.loss_scale = loss_scale;
+  return state;
+}
+
+double step_rate(const StepRules& rules, double fraction) {
+  return cuda::StepRate(rules, std::clamp(fraction, 0.0, 1.0));
+}
+
+Op begin_step(const StepRules& rules) {
+  return {"begin_step", [rules](const Target& target) {
+            if (target.device.is_cuda()) return cuda_begin_step(rules, target);
+            return on_cpu(target, [rules](const Call&, const Operands& memory) {
+              cuda::BeginStepOf(*memory.get<StepState>(2), rules, *memory.get<const double>(0));
+            });
+          }};
+}
+
+Op loss(const LossShape& shape) {
+  return {"loss", [shape](const Target& target) {
+            if (target.device.is_cuda()) return cuda_loss(shape, target);
+            return on_cpu(
+                target,
+                [shape](const Call& call, const Operands& memory) {
+                  StepState& state = *memory.get<StepState>(5);
+                  const Index positions = call.batch.rows * call.batch.steps;
+                  const auto* const outputs = memory.get<const float>(0);
+                  state.loss = compute_loss(shape, call.threads, positions, outputs, memory.get<const std::int32_t>(1),
+                                            memory.get<const float>(2), memory.get<const float>(3),
+                                            memory.get<float>(4), memory.scratch);
+                  if (!all_finite(call.threads, positions * shape.width, outputs)) {
+                    state.loss.broken |= cuda::kBrokenOutput;
+                  }
+                },
+                loss_scratch_bytes(target.positions()));
+          }};
+}
+
+Op check_finite(Index width) {
+  return {"check_finite", [width](const Target& target) {
+            if (target.device.is_cuda()) return cuda_check_finite(width, target);
+            return on_cpu(target, [width](const Call& call, const Operands& memory) {
+              if (all_finite(call.threads, call.batch.rows * width, memory.get<const float>(0))) return;
+              memory.get<StepState>(1)->broken |= cuda::kBrokenOutput;
+            });
+          }};
+}
+
+Op sum_squares(Index size) {
+  return {"sum_squares", [size](const Target& target) {
+            if (target.device.is_cuda()) return cuda_sum_squares(size, target);
+            return on_cpu(
+                target,
+                [size](const Call& call, const Operands& memory) {
+                  memory.get<StepState>(1)->gradient_squares = sum_of_squares(
+                      call.threads, size, memory.get<const float>(0), static_cast<double*>(memory.scratch));
+                },
+                static_cast<std::size_t>(square_parts(size)) * sizeof(double));
+          }};
+}
+
+Op decide(const StepRules& rules) {
+  return {"decide", [rules](const Target& target) {
+            if (target.device.is_cuda()) return cuda_decide(rules, target);
+            return on_cpu(target, [rules](const Call&, const Operands& memory) {
+              cuda::DecideStep(*memory.get<StepState>(1), rules);
+            });
+          }};
+}
+
+Op optimizer(const OptimizerShape& shape) {
+  return {"optimizer", [shape](const Target& target) {
+            if (target.device.is_cuda()) return cuda_optimizer(shape, target);
+            return on_cpu(target, [shape, pieces = pieces_of(shape.tensors)](const Call& call, const Operands& memory) {
+              run_optimizer(shape, pieces, call, memory);
+            });
+          }};
+}
+
+Op keep_state(Index width) {
+  return {"keep_state", [width](const Target& target) {
+            if (target.device.is_cuda()) return cuda_keep_state(width, target);
+            return on_cpu(target, [width](const Call& call, const Operands& memory) {
+              if (memory.get<const StepState>(1)->keep == 0) return;
+              std::copy_n(memory.get<const float>(0), call.batch.rows * width, memory.get<float>(2));
+            });
+          }};
+}
+
+LossSums compute_loss(const LossShape& shape, int threads, Index positions, const float* outputs,
+                      const std::int32_t* labels, const float* targets, const float* weights, float* gradient,
+                      void* scratch) {
+  const LossScratch places = LossScratch::in(scratch, positions);
+  LossSum sum;
+  if (shape.kind == LossKind::cross_entropy) {
+    sum = cross_entropy(threads, positions, shape.width, outputs, labels, gradient, places);
+  } else {
+    const auto regression = shape.kind == LossKind::mse ? mean_squared_error : mean_absolute_error;
+    sum = regression(threads, positions, shape.width, outputs, targets, weights, gradient, places);
+  }
+  LossSums result{};
+  result.sum = sum.sum;
+  result.weight = sum.weight;
+  result.scored = sum.scored;
+  result.correct = sum.correct;
+  return result;
+}
+
+std::size_t loss_scratch_bytes(Index positions) { return LossScratch::bytes(positions); }
+
+}  // namespace penstock::ops
