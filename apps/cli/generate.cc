@@ -24,7 +24,7 @@ struct GenerateArguments {
   Index bytes = 500;
   Sampling sampling;
   std::optional<std::uint64_t> seed;
-  Precision precision = Precision::full;
+  Execution execution;
   bool json = false;
 };
 
@@ -42,8 +42,8 @@ std::string read_prompt(const GenerateArguments& arguments) {
 /// Draws bytes one after the other.
 class Generator {
  public:
-  Generator(const Model& model, const Sampling& sampling, std::uint64_t seed, Precision precision)
-      : session_(model, precision), sampling_(sampling), random_(seed) {}
+  Generator(const Model& model, const Sampling& sampling, std::uint64_t seed, const Execution& execution)
+      : session_(model, execution), sampling_(sampling), random_(seed) {}
 
   void read(std::string_view text) {
     for (const char byte : text) logits_ = session_.push(static_cast<unsigned char>(byte));
@@ -76,7 +76,7 @@ int generate(const GenerateArguments& arguments) {
   const std::uint64_t seed = arguments.seed.value_or(std::random_device()());
 
   catch_interrupts();
-  Generator generator(model, arguments.sampling, seed, arguments.precision);
+  Generator generator(model, arguments.sampling, seed, arguments.execution);
   // Without a prompt the text starts as if a line had just ended.
   generator.read(prompt.empty() ? "\n" : prompt);
   Output output;
@@ -113,7 +113,7 @@ Verb add_generate(CLI::App& program) {
               "Below 1 is tamer, above wilder; 0: the likeliest");
   options.add("--top-k", arguments->sampling.top_k, "K", "Draw from the K likeliest bytes only; 0: from all");
   options.add("--top-p", arguments->sampling.top_p, "P", "Draw from the likeliest bytes of this total probability");
-  options.precision(arguments->precision);
+  options.device(arguments->execution);
   options.add("--seed", arguments->seed, "N", "The same seed writes the same text [another one every time]");
   options.flag("--json", arguments->json, "Print one JSON object at the end; bytes that are not UTF-8 are replaced");
   options.finish(

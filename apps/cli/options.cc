@@ -149,10 +149,19 @@ void Options::flag(const std::string& name, bool& value, const std::string& help
       ->group(group_);
 }
 
-void Options::precision(Precision& value) {
-  choice("--precision", value,
-         {{"full", Precision::full}, {"bf16-weights", Precision::bf16_weights}, {"bf16", Precision::bf16}},
-         "Of the recurrent layers: weights, or all that is multiplied, rounded to 8 bits for speed [full]");
+void Options::device(Execution& value) {
+  declare(app_.add_option_function<std::string>(
+              "--device", [&value](const std::string& text) { value.device = parse_device(text); },
+              "Where the model computes: the CPU or an NVIDIA GPU, the first one if it has no number [cpu]"))
+      ->option_text("cpu|cuda[:N]");
+  choice("--precision", value.precision,
+         {{"f32", Precision::full},
+          {"full", Precision::full},
+          {"bf16-weights", Precision::bf16_weights},
+          {"bf16", Precision::bf16},
+          {"f16", Precision::f16}},
+         "How numbers are multiplied. CPU: f32, and of the recurrent layers bf16-weights (rounded to 8 bits) or bf16 "
+         "(all factors are). GPU: f32, bf16 or f16, of all layers and of what lies between them [f32]");
 }
 
 void Options::finish(const std::string& examples) {

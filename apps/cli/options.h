@@ -90,8 +90,8 @@ class Options {
   }
 
   void flag(const std::string& name, bool& value, const std::string& help);
-  /// --precision, of the forward passes.
-  void precision(Precision& value);
+  /// --device and --precision.
+  void device(Execution& value);
 
   /// Ends the list with --help; `examples` are the last lines of the help.
   void finish(const std::string& examples);

@@ -338,7 +338,7 @@ Verb add_predict(CLI::App& program) {
   options.add("--copy-tokens", arguments->task.copy_tokens, "N", "task:copying: how many tokens to remember");
   options.add("--seed", arguments->task.seed, "N", "task:NAME: of its sequences");
   options.add("--threads", arguments->execution.threads, "N", "0: as many as the machine offers");
-  options.precision(arguments->execution.precision);
+  options.device(arguments->execution);
   options.flag("--exact", arguments->execution.exact, "The same bits as 'penstock stream'; slower");
   options.flag("--json", arguments->json, "JSON, one object for texts, otherwise one a line");
   options.finish(

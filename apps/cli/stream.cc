@@ -23,7 +23,7 @@ namespace {
 struct StreamArguments {
   std::string model;
   RowOptions rows;
-  Precision precision = Precision::full;
+  Execution execution;
   bool bits = false, json = false, reset_on_blank_line = false, stats = false;
 };
 
@@ -33,7 +33,7 @@ class Stream {
   Stream(const CLI::App& app, StreamArguments arguments)
       : arguments_(std::move(arguments)),
         model_(Model::load(arguments_.model)),
-        session_(model_, arguments_.precision),
+        session_(model_, arguments_.execution),
         input_("-") {
     if (arguments_.bits) require_task(model_, arguments_.model, Task::language, "--bits");
     if (app.count("--sequence-column") > 0) {
@@ -135,7 +135,7 @@ Verb add_stream(CLI::App& program) {
   Options options(*app);
   options.positional("MODEL", arguments->model, "A trained model, or a checkpoint");
   options.group("Options");
-  options.precision(arguments->precision);
+  options.device(arguments->execution);
   options.flag("--bits", arguments->bits, "A text: print only the surprise of each byte, in bits");
   options.add("--keep", arguments->rows.keep, "A,B",
               "Rows: copy these columns of the input to the front of the output");

@@ -173,6 +173,16 @@ class TrainingRun {
     say(fmt::format("run    {} in batches of {}{}{}, {} at {:g}\n", limits, options_.batch,
                     windows ? fmt::format(" x {}", options_.length) : "", windows ? "" : " sequences",
                     options_.optimizer == Optimizer::adamw ? "AdamW" : "SGD", options_.learning_rate));
+    if (options_.execution.device.is_cuda()) {
+      const CudaInfo cuda = cuda_info();
+      const auto index = static_cast<std::size_t>(options_.execution.device.index);
+      if (index < cuda.gpus.size()) {
+        say(fmt::format(
+            "on     {} ({}), {}\n", cuda.gpus[index].name, to_string(options_.execution.device),
+            options_.execution.precision == Precision::full ? "f32" : to_string(options_.execution.precision)));
+      }
+      return;
+    }
     say(fmt::format("on     {} ({}), {} thread{}\n", system.cpu, system.isa, threads, threads == 1 ? "" : "s"));
   }
 
@@ -329,7 +339,7 @@ void add_training_options(Options& options, TrainArguments& arguments) {
   options.add("--validate-every", train.validate_every, "S", "Seconds between validations; 0: at the end only");
   options.add("--seed", train.seed, "N", "Of the first weights and of the order of the data");
   options.add("--threads", train.execution.threads, "N", "0: as many as the machine offers");
-  options.precision(train.execution.precision);
+  options.device(train.execution);
   options.flag("--exact", train.execution.exact, "The same bits for any batch and any cut of a sequence; slower");
 }
 

@@ -14,6 +14,8 @@ namespace penstock {
 class Session {
  public:
   explicit Session(const Model& model, Precision precision = Precision::full);
+  /// On a device: a GPU takes a step in one launch of a recorded graph. Threads and algorithm mean nothing here.
+  Session(const Model& model, const Execution& execution);
   ~Session();
   Session(Session&&) noexcept;
 

@@ -1,0 +1,204 @@
+// Whole models on a GPU: what they compute and learn is what the CPU does, in every type. Needs a GPU.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "backend/cuda/driver.h"
+#include "base/random.h"
+#include "nn/model_impl.h"
+#include "penstock/stream.h"
+#include "penstock/train.h"
+#include "support/expect_error.h"
+#include "toy_data.h"
+
+namespace penstock {
+namespace {
+
+using test::CopyTask;
+using test::SumTask;
+
+class OnGpu : public testing::TestWithParam<Precision> {
+ protected:
+  void SetUp() override {
+    if (!cuda::driver_complaint().empty()) GTEST_SKIP() << cuda::driver_complaint();
+  }
+  Execution gpu() const { return {.precision = GetParam(), .device = Device::cuda()}; }
+  /// How much a number may be off that is the sum of many of the type's: a generous part of the largest.
+  double roundings() const {
+    return GetParam() == Precision::full ? 1e-5 : GetParam() == Precision::bf16 ? 0.05 : 0.01;
+  }
+};
+
+ModelSpec full_spec(const char* cell) {
+  return {.cell = cell, .width = 40, .blocks = 2, .hidden_size = 48, .convolution = 3, .feed_forward = 1.5, .dropout = 0.1};
+}
+
+std::vector<float> weights(const Model& model) {
+  const auto values = model.impl().parameters->values();
+  return {values.begin(), values.end()};
+}
+
+double largest(const std::vector<float>& values) {
+  double most = 0.0;
+  for (const float value : values) most = std::max(most, std::abs(static_cast<double>(value)));
+  return most;
+}
+
+void expect_close(const std::vector<float>& got, const std::vector<float>& want, double allowed, const std::string& of) {
+  ASSERT_EQ(got.size(), want.size());
+  double worst = 0.0;
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    const double error = std::abs(static_cast<double>(got[i]) - static_cast<double>(want[i]));
+    worst = std::max(worst, std::isfinite(error) ? error : INFINITY);
+  }
+  EXPECT_LE(worst, allowed * largest(want)) << of;
+}
+
+TEST_P(OnGpu, ForwardIsTheCpus) {
+  for (const char* cell : {"mingru", "mingru-log", "minlstm", "minlstm-log"}) {
+    DataDescription data;
+    data.task = Task::language;
+    data.vocabulary = 300;
+    const Model model(full_spec(cell), data, 3);
+    constexpr Index rows = 3, steps = 37;
+    Random random(4);
+    std::vector<std::int32_t> tokens(rows * steps);
+    for (auto& token : tokens) token = static_cast<std::int32_t>(random.below(300));
+    std::vector<float> want(rows * steps * 300), got(want.size()), again(want.size());
+    ModelState host = model.state(rows), device = model.state(rows), third = model.state(rows);
+    model.forward(rows, steps, tokens, want, host);
+    model.forward(rows, steps, tokens, got, device, gpu());
+    model.forward(rows, steps, tokens, again, third, gpu());
+    expect_close(got, want, roundings(), cell);
+    expect_close(device.values, host.values, roundings(), cell);
+    EXPECT_EQ(got, again) << cell;
+    // On from the state.
+    model.forward(rows, steps, tokens, want, host);
+    model.forward(rows, steps, tokens, got, device, gpu());
+    expect_close(got, want, roundings(), cell);
+  }
+}
+
+TEST_P(OnGpu, ForecastsFromTheLastValueAreTheCpus) {
+  SumTask data;
+  DataDescription description = data.description();
+  description.targets = {description.inputs.front()};
+  ModelSpec spec = full_spec("mingru");
+  spec.from_last = true;
+  const Model model(spec, description, 3);
+  constexpr Index rows = 2, steps = 21;
+  Random random(4);
+  std::vector<float> features(static_cast<std::size_t>(rows * steps * description.input_size()));
+  for (float& value : features) value = static_cast<float>(random.normal());
+  std::vector<float> want(static_cast<std::size_t>(rows * steps * description.output_size())), got(want.size());
+  ModelState host = model.state(rows), device = model.state(rows);
+  model.forward(rows, steps, features, want, host);
+  model.forward(rows, steps, features, got, device, gpu());
+  expect_close(got, want, roundings(), "outputs");
+  expect_close(device.values, host.values, roundings(), "state");
+}
+
+TEST_P(OnGpu, AStreamIsTheSequence) {
+  DataDescription data;
+  data.task = Task::language;
+  data.vocabulary = 50;
+  const Model model(full_spec("mingru"), data, 3);
+  std::vector<std::int32_t> tokens(20);
+  for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<std::int32_t>(i * 7 % 50);
+  std::vector<float> want(tokens.size() * 50), got;
+  ModelState state = model.state(1);
+  model.forward(1, 20, tokens, want, state);
+  Session session(model, gpu());
+  for (int round = 0; round < 2; ++round) {
+    got.clear();
+    for (const std::int32_t token : tokens) {
+      const auto logits = session.push(token);
+      got.insert(got.end(), logits.begin(), logits.end());
+    }
+    expect_close(got, want, roundings(), "outputs");
+    session.reset();
+  }
+}
+
+TrainOptions plain_steps(Index count) {
+  TrainOptions options;
+  options.max_steps = count;
+  options.batch = 8;
+  options.length = 24;
+  options.optimizer = Optimizer::sgd;  // whose steps are as exact as the gradients
+  options.learning_rate = 0.05;
+  options.log_every = 0.0;
+  return options;
+}
+
+template <class Task>
+void expect_same_training(const ModelSpec& spec, const Execution& gpu, double allowed) {
+  const auto trained = [&](const Execution& execution, double* loss) {
+    Task data;
+    Model model(spec, data.description(), 1);
+    TrainOptions options = plain_steps(5);
+    options.execution = execution;
+    const TrainResult result = train(model, data, options);
+    *loss = result.validation->loss;
+    return weights(model);
+  };
+  Task data;
+  const std::vector<float> before = weights(Model(spec, data.description(), 1));
+  double host_loss = 0.0, gpu_loss = 0.0, again_loss = 0.0;
+  std::vector<float> host = trained({.threads = 1}, &host_loss), device = trained(gpu, &gpu_loss);
+  EXPECT_EQ(trained(gpu, &again_loss), device) << "other bits in a second run";
+  for (std::size_t i = 0; i < before.size(); ++i) host[i] -= before[i], device[i] -= before[i];
+  EXPECT_GT(largest(host), 1e-3);
+  expect_close(device, host, allowed, "steps of the weights");
+  EXPECT_NEAR(gpu_loss, host_loss, allowed * std::abs(host_loss));
+}
+
+TEST_P(OnGpu, TrainingIsTheCpus) {
+  const double allowed = 10 * roundings();  // five steps, each of which goes on from the errors of those before
+  for (const char* cell : {"mingru", "minlstm-log"}) {
+    SCOPED_TRACE(cell);
+    expect_same_training<CopyTask>(full_spec(cell), gpu(), allowed);
+    expect_same_training<SumTask>(full_spec(cell), gpu(), allowed);
+  }
+}
+
+TEST_P(OnGpu, Learns) {
+  CopyTask data;
+  Model model({.cell = "mingru", .width = 32, .blocks = 2, .convolution = 2}, data.description(), 1);
+  TrainOptions options = plain_steps(200);
+  options.optimizer = Optimizer::adamw;
+  options.learning_rate = 0.01;
+  options.execution = gpu();
+  const TrainResult result = train(model, data, options);
+  EXPECT_LT(result.validation->loss, 0.1);
+  EXPECT_EQ(result.last.step, 200);
+  EXPECT_EQ(result.last.skipped, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Cuda, OnGpu, testing::Values(Precision::full, Precision::bf16, Precision::f16),
+                         [](const auto& tested) { return std::string(to_string(tested.param)); });
+
+TEST(CudaModels, SayWhatTheyDoNotHave) {
+  DataDescription data;
+  data.task = Task::language;
+  data.vocabulary = 5;
+  const Model model({.width = 8}, data, 3);
+  std::vector<float> y(5);
+  ModelState state = model.state(1);
+  const std::vector<std::int32_t> tokens = {1};
+  if (!cuda::driver_complaint().empty()) {
+    EXPECT_THROW(model.forward(1, 1, tokens, y, state, {.device = Device::cuda()}), Error);
+    return;
+  }
+  test::expect_error(ErrorCode::unsupported, "bf16-weights", [&] {
+    model.forward(1, 1, tokens, y, state, {.precision = Precision::bf16_weights, .device = Device::cuda()});
+  });
+  test::expect_error(ErrorCode::invalid_argument, "device", [&] {
+    model.forward(1, 1, tokens, y, state, {.device = Device::cuda(99)});
+  });
+}
+
+}  // namespace
+}  // namespace penstock
