@@ -8,7 +8,6 @@
 #include "backend/cuda/driver.h"
 #include "base/random.h"
 #include "nn/model_impl.h"
-#include "penstock/stream.h"
 #include "penstock/train.h"
 #include "support/expect_error.h"
 #include "toy_data.h"
@@ -32,7 +31,8 @@ class OnGpu : public testing::TestWithParam<Precision> {
 };
 
 ModelSpec full_spec(const char* cell) {
-  return {.cell = cell, .width = 40, .blocks = 2, .hidden_size = 48, .convolution = 3, .feed_forward = 1.5, .dropout = 0.1};
+  return {
+      .cell = cell, .width = 40, .blocks = 2, .hidden_size = 48, .convolution = 3, .feed_forward = 1.5, .dropout = 0.1};
 }
 
 std::vector<float> weights(const Model& model) {
@@ -46,7 +46,8 @@ double largest(const std::vector<float>& values) {
   return most;
 }
 
-void expect_close(const std::vector<float>& got, const std::vector<float>& want, double allowed, const std::string& of) {
+void expect_close(const std::vector<float>& got, const std::vector<float>& want, double allowed,
+                  const std::string& of) {
   ASSERT_EQ(got.size(), want.size());
   double worst = 0.0;
   for (std::size_t i = 0; i < got.size(); ++i) {
@@ -98,28 +99,6 @@ TEST_P(OnGpu, ForecastsFromTheLastValueAreTheCpus) {
   model.forward(rows, steps, features, got, device, gpu());
   expect_close(got, want, roundings(), "outputs");
   expect_close(device.values, host.values, roundings(), "state");
-}
-
-TEST_P(OnGpu, AStreamIsTheSequence) {
-  DataDescription data;
-  data.task = Task::language;
-  data.vocabulary = 50;
-  const Model model(full_spec("mingru"), data, 3);
-  std::vector<std::int32_t> tokens(20);
-  for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<std::int32_t>(i * 7 % 50);
-  std::vector<float> want(tokens.size() * 50), got;
-  ModelState state = model.state(1);
-  model.forward(1, 20, tokens, want, state);
-  Session session(model, gpu());
-  for (int round = 0; round < 2; ++round) {
-    got.clear();
-    for (const std::int32_t token : tokens) {
-      const auto logits = session.push(token);
-      got.insert(got.end(), logits.begin(), logits.end());
-    }
-    expect_close(got, want, roundings(), "outputs");
-    session.reset();
-  }
 }
 
 TrainOptions plain_steps(Index count) {
@@ -195,9 +174,8 @@ TEST(CudaModels, SayWhatTheyDoNotHave) {
   test::expect_error(ErrorCode::unsupported, "bf16-weights", [&] {
     model.forward(1, 1, tokens, y, state, {.precision = Precision::bf16_weights, .device = Device::cuda()});
   });
-  test::expect_error(ErrorCode::invalid_argument, "device", [&] {
-    model.forward(1, 1, tokens, y, state, {.device = Device::cuda(99)});
-  });
+  test::expect_error(ErrorCode::invalid_argument, "device",
+                     [&] { model.forward(1, 1, tokens, y, state, {.device = Device::cuda(99)}); });
 }
 
 }  // namespace
