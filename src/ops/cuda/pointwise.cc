@@ -90,7 +90,6 @@ Prepared cuda_residual_norm_forward(const ResidualNorm& shape, const Target& tar
 Prepared cuda_residual_norm_backward(const ResidualNorm& shape, const Target& target) {
   cuda::RmsNorm norm = norm_of(shape, target);
   norm.branch = shape.drops(target);
-  norm.add_dx = shape.branch;
   const cuda::RmsNormBackwardExecutable without(gpu_of(target), norm);
   norm.add_dx = true;
   const cuda::RmsNormBackwardExecutable with(gpu_of(target), norm);
