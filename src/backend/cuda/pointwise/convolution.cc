@@ -13,6 +13,7 @@ namespace {
 constexpr Index kMostTaps = 32;  // whose inputs and weights fit a thread's registers
 constexpr int kGroups = 8;
 constexpr int kForwardRun = 16, kBackwardRun = 32;
+constexpr int kForwardAtOnce = 4, kBackwardAtOnce = 2;
 constexpr int kForwardValues = 64, kBackwardValues = 32;  // taps * channels of a thread
 constexpr int kBackwardBlocks = 2;                        // of a multiprocessor: each leaves partial sums
 
@@ -81,6 +82,7 @@ KernelSource convolution_source(const Convolution& spec, ConvolutionPart part) {
     }
   }
   constants.emplace_back("constexpr int kVector", vector_of(spec, backward));
+  constants.emplace_back("constexpr int kAtOnce", backward ? kBackwardAtOnce : kForwardAtOnce);
   constants.emplace_back("constexpr int kGroups", kGroups);
   constants.emplace_back("constexpr int kRun", backward ? kBackwardRun : kForwardRun);
   return pointwise_source(backward ? "ConvolutionBackward" : "ConvolutionForward",

@@ -14,6 +14,7 @@ namespace {
 constexpr int kChunk = 1024;   // positions of a block that sorts: a thread each
 constexpr int kMostBits = 11;  // of a pass: as many counters as 8 KiB hold
 constexpr int kSegment = 64;   // sorted positions that one thread sums up
+constexpr int kAtOnce = 8;     // of them, which it reads at a time
 
 RowPlan forward_plan(const Embedding& spec) {
   return plan_rows(spec.width, vector_for(spec.width, spec.alignment, {spec.storage, spec.table}));
@@ -21,7 +22,7 @@ RowPlan forward_plan(const Embedding& spec) {
 
 /// Sums of few values, for more threads under way.
 RowPlan backward_plan(const Embedding& spec) {
-  return plan_rows(spec.width, vector_for(spec.width, spec.alignment, {spec.storage, plan::Storage::f32}, 4));
+  return plan_rows(spec.width, vector_for(spec.width, spec.alignment, {spec.storage, plan::Storage::f32}, 4), 1);
 }
 
 /// Of a token, and of the one after the last that stands for what is left out.
@@ -60,6 +61,7 @@ KernelSource embedding_backward_source(const Embedding& spec, bool join) {
       pointwise_source(join ? "EmbeddingJoin" : "EmbeddingSegments", join ? "embedding_join" : "embedding_segments",
                        {{"using Storage", storage_type(spec.storage)},
                         {"constexpr bool kAdd", spec.add},
+                        {"constexpr int kAtOnce", kAtOnce},
                         {"constexpr int kSegment", kSegment}});
   backward_plan(spec).add_to(source);
   return source;
