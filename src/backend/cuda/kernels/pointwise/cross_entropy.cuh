@@ -29,7 +29,7 @@ PENSTOCK_DEVICE float Exponentials(const LossArguments& args, Index row, float l
   return sum;
 }
 
-extern "C" __global__ void __launch_bounds__(kThreads) CrossEntropy(const __grid_constant__ LossArguments args) {
+extern "C" __global__ void __launch_bounds__(kThreads, 1) CrossEntropy(const __grid_constant__ LossArguments args) {
   double loss = 0.0;
   int correct = 0;
   bool broken = false;
@@ -60,7 +60,6 @@ extern "C" __global__ void __launch_bounds__(kThreads) CrossEntropy(const __grid
       correct += of_label == largest ? 1 : 0;
     }
     if constexpr (kGradient) {
-      if (!exists) continue;
       const float factor = scored ? __fdiv_rn(scale, sum) : 0.0f;
 #pragma unroll(kHeld ? kSteps : 1)
       for (int step = 0; step < kSteps; ++step) {
@@ -74,7 +73,7 @@ extern "C" __global__ void __launch_bounds__(kThreads) CrossEntropy(const __grid
         for (int i = 0; i < kVector; ++i) {
           d[i] = scored ? v[kept][i] * factor - (column + i == label ? scale : 0.0f) : 0.0f;
         }
-        Store<Storage>(args.gradient, row * kWidth + column, d);
+        if (exists) Store<Storage>(args.gradient, row * kWidth + column, d);
       }
     }
   }

@@ -21,7 +21,7 @@ PENSTOCK_DEVICE void AddGain(float* partial, const float (&v)[kVector], bool fir
   Store<F32>(partial, 0, sum);
 }
 
-extern "C" __global__ void __launch_bounds__(kThreads)
+extern "C" __global__ void __launch_bounds__(kThreads, 1)
     RmsNormBackward(const __grid_constant__ RmsNormBackwardArguments args) {
   constexpr int kKept = kHeld ? kSteps : 1;
   float* const partial = args.partial + (Index)blockIdx.x * kWidth;
@@ -50,7 +50,6 @@ extern "C" __global__ void __launch_bounds__(kThreads)
       for (int i = 0; i < kVector; ++i) dot = __fmaf_rn(gain[kept][i] * dy[kept].get(i), x[kept].get(i), dot);
     }
     const float pull = SumOfGroup(dot) * inverse * inverse * inverse * (1.0f / kWidth);
-    if (!exists) continue;
 #pragma unroll(kHeld ? kSteps : 1)
     for (int step = 0; step < kSteps; ++step) {
       const int column = ColumnOf(step), kept = kHeld ? step : 0;
@@ -66,14 +65,14 @@ extern "C" __global__ void __launch_bounds__(kThreads)
       for (int i = 0; i < kVector; ++i) {
         dx[i] = inverse * gain[kept][i] * dy[kept].get(i) - pull * x[kept].get(i);
         if constexpr (kAdd) dx[i] += d[kept].get(i);
-        const float of_gain = dy[kept].get(i) * x[kept].get(i) * inverse;
+        const float of_gain = exists ? dy[kept].get(i) * x[kept].get(i) * inverse : 0.0f;
         dgain[kept][i] = kHeld ? dgain[kept][i] + of_gain : of_gain;
       }
-      Store<Storage>(args.dx, at, dx);
+      if (exists) Store<Storage>(args.dx, at, dx);
       if constexpr (kBranch) {
         const Dropout dropout(args.dropout);
         for (int i = 0; i < kVector; ++i) dx[i] = dropout.of(dx[i], at + i);
-        Store<Storage>(args.dbranch, at, dx);
+        if (exists) Store<Storage>(args.dbranch, at, dx);
       }
       if constexpr (!kHeld) AddGain(partial + column, dgain[0], first_row);
     }
