@@ -40,20 +40,18 @@ void add_row_kernels(std::vector<KernelSource>& list, Storage storage, Index wid
     norm.dropout.probability = more ? 0.1 : 0.0;
     add(rms_norm_forward_source(norm));
     add(silu_gate_source({.width = width, .storage = storage, .backward = more}));
-    for (const Storage outputs : {Storage::f32, storage}) {
-      Loss loss{.width = width, .outputs = outputs, .gradients = storage, .gradient = more};
-      add(loss_source(loss, LossPart::loss));
-      loss.kind = more ? LossKind::mse : LossKind::mae;
-      add(loss_source(loss, LossPart::loss));
-      add(loss_source(loss, LossPart::weights));
-    }
+    Loss loss{.width = width, .outputs = more ? Storage::f32 : storage, .gradients = storage, .gradient = more};
+    add(loss_source(loss, LossPart::loss));
+    loss.kind = more ? LossKind::mse : LossKind::mae;
+    add(loss_source(loss, LossPart::loss));
+    add(loss_source(loss, LossPart::weights));
   }
   add(copy_rows_source({.width = width, .from_stride = width, .to_stride = width, .to = storage}));
 }
 
 void add_convolutions(std::vector<KernelSource>& list, Storage storage) {
   for (const Index width : {7, 512}) {
-    for (const Index taps : {1, 4, 8, 9, 32, 33}) {
+    for (const Index taps : {1, 4, 8, 32, 33}) {
       const Convolution spec{.width = width, .taps = taps, .storage = storage};
       list.push_back(convolution_source(spec, ConvolutionPart::forward));
       list.push_back(convolution_source(spec, ConvolutionPart::backward));
@@ -121,6 +119,7 @@ class EveryChip : public testing::TestWithParam<int> {
 TEST_P(EveryChip, RowsFitTheirRegisters) {
   for (const Storage storage : all_storages) {
     for (const Index width : all_widths) {
+      if (storage == Storage::f16 && width != 512) continue;  // it differs from bf16 in one instruction
       std::vector<KernelSource> list;
       add_row_kernels(list, storage, width);
       for (const KernelSource& source : list) expect_sound(source, GetParam());
@@ -129,7 +128,7 @@ TEST_P(EveryChip, RowsFitTheirRegisters) {
 }
 
 TEST_P(EveryChip, ConvolutionsFitTheirRegisters) {
-  for (const Storage storage : all_storages) {
+  for (const Storage storage : {Storage::f32, Storage::bf16}) {
     std::vector<KernelSource> list;
     add_convolutions(list, storage);
     for (const KernelSource& source : list) expect_sound(source, GetParam());

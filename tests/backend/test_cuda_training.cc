@@ -155,8 +155,8 @@ TEST_P(Training, SumsOfSquaresAndWhatIsNotFinite) {
     Buffer workspace = bytes(squares.workspace_bytes());
     repeat([&] { squares.run(values_gpu.address(), result.address(), workspace.address(), stream->handle()); },
            [&] { return get<double>(result); });
-    const double want = std::inner_product(values.begin(), values.end(), values.begin(), 0.0);
-    EXPECT_NEAR(get<double>(result)[0], want, 1e-13 * want);
+    const auto want = static_cast<double>(std::inner_product(values.begin(), values.end(), values.begin(), 0.0L));
+    EXPECT_NEAR(get<double>(result)[0], want, oracle::tolerance<double>({.summed = size}) * want);
     const CheckFiniteExecutable check(device(), size, storage);
     for (const double last : {1.0, infinity, std::nan("")}) {
       Doubles some(values.size(), 1.0);

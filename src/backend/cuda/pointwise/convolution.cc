@@ -10,20 +10,18 @@ namespace {
 
 #include "backend/cuda/kernels/pointwise/arguments.h"
 
+constexpr int kMostVector = 4;
 constexpr Index kMostTaps = 32;  // whose inputs and weights fit a thread's registers
 constexpr int kGroups = 8;
-constexpr int kForwardRun = 16, kBackwardRun = 32;
+constexpr int kForwardRun = 32, kBackwardRun = 64;
+constexpr int kForwardAtOnce = 2, kBackwardAtOnce = 4;
 constexpr int kForwardValues = 64, kBackwardValues = 32;  // taps * channels of a thread
-constexpr int kBackwardBlocks = 2;                        // of a multiprocessor: each leaves partial sums
+constexpr int kBackwardBlocks = 4;                        // of a multiprocessor: each leaves partial sums
 
 int vector_of(const Convolution& spec, bool backward) {
-  const auto most = (backward ? kBackwardValues : kForwardValues) / static_cast<int>(spec.taps);
-  const int vector = backward ? 4 : 8;
-  return vector_for(spec.width, spec.alignment, {spec.storage, plan::Storage::f32},
-                    std::min(vector, most >= 8   ? 8
-                                     : most >= 4 ? 4
-                                     : most >= 2 ? 2
-                                                 : 1));
+  int most = kMostVector;
+  while (most > 1 && most * spec.taps > (backward ? kBackwardValues : kForwardValues)) most /= 2;
+  return vector_for(spec.width, spec.alignment, {spec.storage, plan::Storage::f32}, most);
 }
 
 Index tiles_of(const Convolution& spec, bool backward) {
@@ -81,6 +79,7 @@ KernelSource convolution_source(const Convolution& spec, ConvolutionPart part) {
     }
   }
   constants.emplace_back("constexpr int kVector", vector_of(spec, backward));
+  constants.emplace_back("constexpr int kAtOnce", backward ? kBackwardAtOnce : kForwardAtOnce);
   constants.emplace_back("constexpr int kGroups", kGroups);
   constants.emplace_back("constexpr int kRun", backward ? kBackwardRun : kForwardRun);
   return pointwise_source(backward ? "ConvolutionBackward" : "ConvolutionForward",

@@ -22,7 +22,7 @@ struct ConvolutionForwardCall {
   DeviceAddress bias = 0;       ///< float [W]
   DeviceAddress y = 0;          ///< [B, T, W]; zeros beyond the lengths
   DeviceAddress state_in = 0;   ///< float [B, K - 1, W], or 0 for zeros
-  DeviceAddress state_out = 0;  ///< float [B, K - 1, W], or 0; may be state_in for up to 16 steps
+  DeviceAddress state_out = 0;  ///< float [B, K - 1, W], or 0; may be state_in for up to 32 steps
 };
 
 class ConvolutionForwardExecutable {

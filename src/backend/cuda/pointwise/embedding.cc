@@ -21,8 +21,11 @@ RowPlan forward_plan(const Embedding& spec) {
 
 /// Sums of few values, for more threads under way.
 RowPlan backward_plan(const Embedding& spec) {
-  return plan_rows(spec.width, vector_for(spec.width, spec.alignment, {spec.storage, plan::Storage::f32}, 4));
+  return plan_rows(spec.width, vector_for(spec.width, spec.alignment, {spec.storage, plan::Storage::f32}, 4), 1);
 }
+
+/// Positions that a thread reads at a time: as many as its registers hold.
+int at_once(const Embedding& spec) { return backward_plan(spec).threads > kBlockThreads ? 2 : 8; }
 
 /// Of a token, and of the one after the last that stands for what is left out.
 int bits_of(Index vocabulary) { return static_cast<int>(std::bit_width(static_cast<std::uint64_t>(vocabulary))); }
@@ -60,6 +63,7 @@ KernelSource embedding_backward_source(const Embedding& spec, bool join) {
       pointwise_source(join ? "EmbeddingJoin" : "EmbeddingSegments", join ? "embedding_join" : "embedding_segments",
                        {{"using Storage", storage_type(spec.storage)},
                         {"constexpr bool kAdd", spec.add},
+                        {"constexpr int kAtOnce", at_once(spec)},
                         {"constexpr int kSegment", kSegment}});
   backward_plan(spec).add_to(source);
   return source;

@@ -12,8 +12,8 @@ namespace {
 #include "backend/cuda/kernels/pointwise/arguments.h"
 
 constexpr int kMostThreads = 1024;
-/// Vectors of a thread: as many as leave room for two tensors and their gradients in registers.
-constexpr int kWantedSteps = 2, kMostHeldSteps = 8;
+/// Of a row in a thread: as many as leave room for two tensors and their gradients in registers.
+constexpr int kMostHeldValues = 32;
 
 }  // namespace
 
@@ -29,13 +29,13 @@ int vector_for(Index width, int alignment, std::initializer_list<plan::Storage> 
   return vector;
 }
 
-RowPlan plan_rows(Index width, int vector) {
+RowPlan plan_rows(Index width, int vector, int wanted) {
   RowPlan plan{.width = width, .vector = vector};
   const Index vectors = (width + vector - 1) / vector;
-  while (plan.group < kMostThreads && plan.group * kWantedSteps < vectors) plan.group *= 2;
+  while (plan.group < kMostThreads && plan.group * wanted < vectors) plan.group *= 2;
   plan.steps = static_cast<int>((vectors + plan.group - 1) / plan.group);
   plan.threads = std::max(plan.group, kBlockThreads);
-  plan.held = plan.steps * vector <= kMostHeldSteps * 4;
+  plan.held = plan.steps * vector <= kMostHeldValues;
   return plan;
 }
 
@@ -88,7 +88,7 @@ void require_positions(const Positions& positions) {
 }
 
 void require_lengths(const Positions& positions, DeviceAddress lengths) {
-  require((lengths != 0) == positions.lengths, "lengths must be {}",
+  require((lengths != 0) == positions.lengths || positions.count() == 0, "lengths must be {}",
           positions.lengths ? "an address on the GPU" : "null, as they were when this was prepared");
 }
 

@@ -37,7 +37,8 @@ struct RowPlan {
   void add_to(KernelSource& source) const;
 };
 
-RowPlan plan_rows(Index width, int vector);
+/// `wanted`: vectors of a thread, as far as there are threads.
+RowPlan plan_rows(Index width, int vector, int wanted = 2);
 
 /// Blocks for `items`, so many of them a block, at most `most`; 0 for no items.
 unsigned blocks_for(Index items, Index per_block, Index most = 1 << 30);

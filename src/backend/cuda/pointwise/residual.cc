@@ -39,8 +39,8 @@ ResidualExecutable::ResidualExecutable(Device& device, const Residual& spec) : s
 }
 
 void ResidualExecutable::run(const ResidualCall& call, StreamHandle stream) const {
-  require_seed(spec_.dropout, call.seed);
   if (spec_.size == 0) return;
+  require_seed(spec_.dropout, call.seed);
   if (spec_.add) require_aligned(call.x, spec_.alignment, "x");
   require_aligned(call.branch, spec_.alignment, "branch");
   require_aligned(call.y, spec_.alignment, "y");

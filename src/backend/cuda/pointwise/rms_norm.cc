@@ -56,10 +56,10 @@ RmsNormForwardExecutable::RmsNormForwardExecutable(Device& device, const RmsNorm
 }
 
 void RmsNormForwardExecutable::run(const RmsNormForwardCall& call, StreamHandle stream) const {
+  if (spec_.rows == 0) return;
   require_seed(spec_.dropout, call.seed);
   require((call.branch != 0) == spec_.branch && (call.sum != 0) == spec_.branch, "branch and sum must be {}",
           spec_.branch ? "addresses on the GPU" : "null");
-  if (spec_.rows == 0) return;
   require_aligned(call.x, spec_.alignment, "x");
   require_optional(call.branch | call.sum, spec_.alignment, "branch and sum");
   require_aligned(call.gain, spec_.alignment, "gain");
@@ -88,11 +88,11 @@ RmsNormBackwardExecutable::RmsNormBackwardExecutable(Device& device, const RmsNo
 
 void RmsNormBackwardExecutable::run(const RmsNormBackwardCall& call, DeviceAddress workspace,
                                     StreamHandle stream) const {
-  require((call.d != 0) == spec_.add_dx, "d must be {}", spec_.add_dx ? "an address on the GPU" : "null");
-  require((call.dbranch != 0) == spec_.branch && (call.seed != 0) == spec_.branch, "dbranch and seed must be {}",
-          spec_.branch ? "addresses on the GPU" : "null");
   require_address(call.gain_gradient, "gain_gradient");
   if (spec_.rows > 0) {
+    require((call.d != 0) == spec_.add_dx, "d must be {}", spec_.add_dx ? "an address on the GPU" : "null");
+    require((call.dbranch != 0) == spec_.branch && (call.seed != 0) == spec_.branch, "dbranch and seed must be {}",
+            spec_.branch ? "addresses on the GPU" : "null");
     require_aligned(call.x, spec_.alignment, "x");
     require_aligned(call.dy, spec_.alignment, "dy");
     require_aligned(call.gain, spec_.alignment, "gain");

@@ -29,8 +29,8 @@ SiluGateExecutable::SiluGateExecutable(Device& device, const SiluGate& spec) : s
 }
 
 void SiluGateExecutable::run(const SiluGateCall& call, StreamHandle stream) const {
-  require((call.dy != 0) == spec_.backward, "dy must be {}", spec_.backward ? "an address on the GPU" : "null");
   if (spec_.rows == 0) return;
+  require((call.dy != 0) == spec_.backward, "dy must be {}", spec_.backward ? "an address on the GPU" : "null");
   require_aligned(call.gv, spec_.alignment, "gv");
   require_optional(call.dy, spec_.alignment, "dy");
   require_aligned(call.to, spec_.alignment, "to");

@@ -1,5 +1,5 @@
-// dx_t = the sum over j of weight[j] dy_{t+j}, up to the end of the row or a reset, and the sums over the chunks of a block
-// of the gradients of weight and bias.
+// dx_t = the sum over j of weight[j] dy_{t+j}, up to the end of the row or a reset, and the sums over the chunks of a
+// block of the gradients of weight and bias.
 
 #include "backend/cuda/kernels/pointwise/convolution.cuh"
 
@@ -14,7 +14,6 @@ PENSTOCK_DEVICE void Walk(const ConvolutionArguments& args, const Chunk& chunk, 
   chunk.begin_window(args, column, x);
   dx.clear();
   int since = 0;  // steps since the chunk began, or a reset: those that hear of this one
-  constexpr int kAtOnce = 2;
   for (int first = chunk.begin; first < chunk.end + kBefore; first += kAtOnce) {
     float in[kAtOnce][kVector], out[kAtOnce][kVector];
 #pragma unroll

@@ -22,7 +22,6 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   Window window;
   chunk.begin_window(args, column, window);
   if (args.state_out != nullptr && chunk.begin == 0 && chunk.length == 0) WriteState(args, chunk, column, window);
-  constexpr int kAtOnce = 4;
   for (int first = chunk.begin; first < chunk.end; first += kAtOnce) {
     float x[kAtOnce][kVector];
 #pragma unroll

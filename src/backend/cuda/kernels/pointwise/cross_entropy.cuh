@@ -1,5 +1,5 @@
-// -log softmax(logits)[label] of every row whose label is not -1, and its gradient, (softmax - onehot) * gradient_scale,
-// which may replace the logits where they have the same storage.
+// -log softmax(logits)[label] of every row whose label is not -1, and its gradient, (softmax - onehot) *
+// gradient_scale, which may replace the logits where they have the same storage.
 //
 // Constants: Storage (of the gradient), Logits, kGradient (it is wanted); those of rows.cuh.
 
@@ -14,8 +14,7 @@ constexpr int kKept = kHeld ? kSteps : 1;
 constexpr float kNothing = -3.402823466e38f;
 
 /// The sum of e^(logit - largest) over the thread's part of a row. Where they are held, v becomes the exponentials.
-PENSTOCK_DEVICE float Exponentials(const LossArguments& args, Index row, float largest,
-                                   float (&v)[kKept][kVector]) {
+PENSTOCK_DEVICE float Exponentials(const LossArguments& args, Index row, float largest, float (&v)[kKept][kVector]) {
   float sum = 0.0f;
 #pragma unroll(kHeld ? kSteps : 1)
   for (int step = 0; step < kSteps; ++step) {
@@ -30,11 +29,12 @@ PENSTOCK_DEVICE float Exponentials(const LossArguments& args, Index row, float l
   return sum;
 }
 
-extern "C" __global__ void __launch_bounds__(kThreads) CrossEntropy(const __grid_constant__ LossArguments args) {
+extern "C" __global__ void __launch_bounds__(kThreads, 1) CrossEntropy(const __grid_constant__ LossArguments args) {
   double loss = 0.0;
   int correct = 0;
   bool broken = false;
   const float scale = args.sums->gradient_scale;
+#pragma unroll 1
   for (Index first = (Index)blockIdx.x * kRowsOfBlock; first < args.rows; first += (Index)gridDim.x * kRowsOfBlock) {
     const Index asked = first + threadIdx.x / kGroup, row = min(asked, args.rows - 1);
     const bool exists = asked == row;
@@ -60,7 +60,6 @@ extern "C" __global__ void __launch_bounds__(kThreads) CrossEntropy(const __grid
       correct += of_label == largest ? 1 : 0;
     }
     if constexpr (kGradient) {
-      if (!exists) continue;
       const float factor = scored ? __fdiv_rn(scale, sum) : 0.0f;
 #pragma unroll(kHeld ? kSteps : 1)
       for (int step = 0; step < kSteps; ++step) {
@@ -74,7 +73,7 @@ extern "C" __global__ void __launch_bounds__(kThreads) CrossEntropy(const __grid
         for (int i = 0; i < kVector; ++i) {
           d[i] = scored ? v[kept][i] * factor - (column + i == label ? scale : 0.0f) : 0.0f;
         }
-        Store<Storage>(args.gradient, row * kWidth + column, d);
+        if (exists) Store<Storage>(args.gradient, row * kWidth + column, d);
       }
     }
   }

@@ -36,7 +36,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     float* const to = args.gradient + (Index)token * kWidth + column;
     float sum[kVector], part[kVector];
     Load<F32>(args.partial + (segment * 2 + 1) * kWidth + column, 0, sum);
-#pragma unroll 8
+#pragma unroll kAtOnce
     for (Index other = segment + 1; other <= last; ++other) {
       Load<F32>(args.partial + other * 2 * kWidth + column, 0, part);
       for (int i = 0; i < kVector; ++i) sum[i] += part[i];

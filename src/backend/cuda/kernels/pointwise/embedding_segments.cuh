@@ -1,7 +1,8 @@
 // Sums of dy over runs of equal tokens among sorted positions, for kSegment of them. A run that lies within its segment
 // is a row of the gradient; of one that does not, each segment keeps a part.
 //
-// Constants: Storage (of dy), kAdd (to what the gradient holds), kSegment; those of rows.cuh.
+// Constants: Storage (of dy), kAdd (to what the gradient holds), kSegment, kAtOnce (positions read at a time); those of
+// rows.cuh.
 
 #include "backend/cuda/kernels/pointwise/rows.cuh"
 
@@ -41,13 +42,14 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   const TokenPosition* const items = args.sorted + begin;
   const bool begins_before = begin > 0 && items[-1].token == items[0].token;
   const bool goes_on = begin + count < args.positions && items[count].token == items[count - 1].token;
+#pragma unroll 1
   for (int step = 0; step < kSteps; ++step) {
     const int column = ColumnOf(step);
     if (!IsColumn(column)) break;
     Run run;
     run.clear();
     bool first = begins_before;  // the run is the one that begins before the segment
-    constexpr int kAtOnce = 4;
+#pragma unroll 1
     for (int from = 0; from < count; from += kAtOnce) {
       float v[kAtOnce][kVector];
       int token[kAtOnce + 1];

@@ -1,5 +1,5 @@
-// weight * (y - target)^2 or weight * |y - target| summed by block, and the gradient, which may replace y where it has the
-// same storage. Targets of weight 0 are not read.
+// weight * (y - target)^2 or weight * |y - target| summed by block, and the gradient, which may replace y where it has
+// the same storage. Targets of weight 0 are not read.
 //
 // Constants: Storage (of the gradient), Outputs, kGradient (it is wanted), kSquares, kThreads, kWidth.
 
@@ -13,6 +13,7 @@ extern "C" __global__ void __launch_bounds__(kThreads) Regression(const __grid_c
   const double scale = (double)args.sums->gradient_scale;
   double loss = 0.0;
   bool broken = false;
+#pragma unroll 1
   for (Index at = (Index)blockIdx.x * kThreads + threadIdx.x; at < size; at += (Index)gridDim.x * kThreads) {
     const float y = LoadOne<Outputs>(args.y, at), weight = args.weights[at];
     double slope = 0.0;

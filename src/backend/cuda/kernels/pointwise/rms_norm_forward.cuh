@@ -33,6 +33,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
       if (IsColumn(ColumnOf(step))) Load<F32>(args.gain, ColumnOf(step), gain[step]);
     }
   }
+#pragma unroll 1
   for (Index first = (Index)blockIdx.x * kRowsOfBlock; first < args.rows; first += (Index)gridDim.x * kRowsOfBlock) {
     const Index asked = first + threadIdx.x / kGroup, row = min(asked, args.rows - 1);
     const bool exists = asked == row;

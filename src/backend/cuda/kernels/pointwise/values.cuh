@@ -14,6 +14,23 @@ PENSTOCK_DEVICE void Load(const void* base, Index at, float (&v)[kCount]) {
   }
 }
 
+/// Neighbouring values as they lie in memory: halves take half the registers of floats.
+template <class S, int kCount>
+struct Packed {
+  static constexpr int part = kCount < 16 / S::bytes ? kCount : 16 / S::bytes;
+  Vector<S, part> words[kCount / part];
+
+  PENSTOCK_DEVICE Packed read(const void* base, Index at) {
+    Packed packed;
+#pragma unroll
+    for (int i = 0; i < kCount / part; ++i) {
+      packed.words[i] = Vector<S, part>::read((Bytes)base + (at + i * part) * S::bytes);
+    }
+    return packed;
+  }
+  __device__ __forceinline__ float get(int i) const { return words[i / part].get(i % part); }
+};
+
 /// To where another kernel soon reads it: L2 may keep it.
 template <class S, int kCount>
 PENSTOCK_DEVICE void Write(const Vector<S, kCount>& v, char* p) {
