@@ -59,6 +59,7 @@ void Program::plan(const Executables& executables) {
   std::vector<std::size_t> lifetime_of(values);
   std::iota(lifetime_of.begin(), lifetime_of.end(), std::size_t{0});
   std::vector<int> last_use(values, -1);
+  constexpr int taken = -1;  // by what is written over it
   const auto planned = [&](ValueId id) {
     return id && graph_.value(id).home == Home::workspace && !graph_.value(id).part_of;
   };
@@ -80,6 +81,7 @@ void Program::plan(const Executables& executables) {
       if (last_use[f] != now || value_bytes_[t] > lifetimes[lifetime_of[f]].bytes) continue;
       lifetime_of[t] = lifetime_of[f];
       born[t] = true;
+      last_use[f] = taken;
     }
     for (std::size_t i = 0; i < operands(node); ++i) {
       const ValueId id = operand(node, i);

@@ -125,7 +125,7 @@ GraphBuilder::Sum GraphBuilder::residual_norm(const std::string& name, ValueId x
   node(ops::residual_norm_forward(shape), {x, branch, gain.master}, {normal, shape.branch ? sum : ValueId{}, inverse},
        Phase::forward, {{1, 0}, {1, 1}});
   on_backward([=, this] {
-    const ValueId dsum = shape.branch ? gradient_of(sum) : ValueId{};
+    const ValueId dsum = gradient_of(sum);  // of the next residual connection, unless nothing is added to the sum
     const ValueId dx = activation(name + ".dx", width);
     const ValueId dbranch = shape.drops(target_) ? activation(name + ".dbranch", width) : ValueId{};
     node(ops::residual_norm_backward(shape), {sum, inverse, gain.master, gradient_of(normal), dsum},

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "backend/cpu/kernels.h"
+#include "base/threads.h"
 #include "nn/model_graph.h"
 #include "ops/saturation.h"
 
@@ -20,10 +21,11 @@ constexpr std::size_t kept_programs = 8;
 /// All of a target that a program depends on; kernels of the CPU are chosen when it is made.
 std::string key_of(const ops::Target& target) {
   const Execution& execution = target.execution;
-  return fmt::format("{} {} {}x{} {}{}{}{} {} {} {} {}", to_string(target.device), to_string(target.dtype), target.rows,
-                     target.steps, target.lengths ? "l" : "", target.reset ? "r" : "", target.training ? "t" : "",
-                     target.step ? "s" : "", to_string(execution.algorithm), execution.exact,
-                     to_string(execution.precision), cpu::isa_generation());
+  return fmt::format("{} {} {}x{} {}{}{}{} {} {} {} {} {}", to_string(target.device), to_string(target.dtype),
+                     target.rows, target.steps, target.lengths ? "l" : "", target.reset ? "r" : "",
+                     target.training ? "t" : "", target.step ? "s" : "", execution.threads,
+                     to_string(execution.algorithm), execution.exact, to_string(execution.precision),
+                     cpu::isa_generation());
 }
 
 /// What passes between the ops of a training step, in Home::status.
@@ -124,8 +126,8 @@ std::shared_ptr<const graph::Program> scoring_program(const ModelSpec& spec, con
   return std::make_shared<graph::Program>(builder.take_graph(), target);
 }
 
-ModelPrograms::Entry& ModelPrograms::entry(const ModelSpec& spec, const DataDescription& data,
-                                           const ops::Target& target) {
+ModelPrograms::Entry& ModelPrograms::entry(const ModelSpec& spec, const DataDescription& data, ops::Target target) {
+  target.execution.threads = resolve_threads(target.execution.threads);  // what 0 means may change
   std::string key = key_of(target);
   const auto found = std::ranges::find(entries_, key, &Entry::key);
   if (found != entries_.end()) {

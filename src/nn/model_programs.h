@@ -68,7 +68,7 @@ class ModelPrograms {
     std::shared_ptr<const graph::Program> program;
     std::vector<std::unique_ptr<graph::Workspace>> idle;
   };
-  Entry& entry(const ModelSpec& spec, const DataDescription& data, const ops::Target& target);
+  Entry& entry(const ModelSpec& spec, const DataDescription& data, ops::Target target);
   void give_back(const std::string& key, std::unique_ptr<graph::Workspace> workspace);
 
   std::mutex guard_;

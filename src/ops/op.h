@@ -24,7 +24,7 @@ struct Target {
   bool reset = false;        ///< Calls have a reset mask.
   bool training = false;     ///< A backward pass follows: dropout applies.
   bool step = false;         ///< One step of one row, over and over: what can be packed for that is.
-  Execution execution = {};  ///< The number of threads may differ from call to call.
+  Execution execution = {};  ///< Its number of threads is that of every call: scratch depends on it.
 
   /// Positions (b, t), those beyond a row's length included.
   Index positions() const { return rows * steps; }

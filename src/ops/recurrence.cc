@@ -6,6 +6,8 @@
 
 #include "backend/cpu/kernels.h"
 #include "base/aligned.h"
+#include "base/check.h"
+#include "base/threads.h"
 #include "ops/cuda/ops.h"
 #include "ops/recurrent.h"
 #include "plan/cell_table.h"
@@ -47,15 +49,18 @@ template <class Real>
 class CpuRecurrence : public Executable {
  public:
   CpuRecurrence(const Recurrence& shape, const Target& target)
-      : shape_(shape), execution_(target.execution), op_(make<Real>(shape, target)) {}
+      : shape_(shape), execution_(target.execution), op_(make<Real>(shape, target)) {
+    execution_.threads = resolve_threads(target.execution.threads);
+  }
 
   std::size_t scratch_bytes() const override { return scratch_; }
 
  protected:
   void prepare(const Call& call, const Real* x) {
-    Execution execution = execution_;
-    execution.threads = call.threads;
-    op_.prepare(call.batch, view(x, call, shape_.input), execution);
+    const int threads = resolve_threads(call.threads);
+    require(threads == execution_.threads, "threads must be {}, for which this program was prepared, not {}",
+            execution_.threads, threads);
+    op_.prepare(call.batch, view(x, call, shape_.input), execution_);
   }
   template <class Value>
   static SequenceView<Value> view(Value* data, const Call& call, Index channels) {
