@@ -245,7 +245,7 @@ class Model {
   /// The best solution, or the first one where there is no cost. Of equally good ones the same on every run.
   std::optional<Solution> solve() const;
   std::optional<Solution> first() const;
-  /// At most `most` solutions, ordered by cost, then by their values.
+  /// At most `most` of the best solutions, or any where there is no cost; ordered by cost, then by their values.
   std::vector<Solution> all(Integer most = largest) const;
   /// Calls take(solution) for each solution, in no particular order, until it returns false.
   void for_each(const std::function<bool(const Solution&)>& take) const;

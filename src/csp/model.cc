@@ -30,7 +30,7 @@ Range Box::range(const Expression& a) const { return static_cast<const Search*>(
 
 Integer Solution::operator[](const Expression& a) const {
   if (Access::store(a) == nullptr) return Access::constant(a);
-  require(Access::store(a) == store_.get(), "'{}' belongs to another model", a.text());
+  if (Access::store(a) != store_.get()) refuse_foreign(a);
   store_->check(Access::node(a), "a value of a solution");
   return store_->value(Access::node(a), values_);
 }
@@ -113,20 +113,7 @@ std::optional<Solution> Model::solve() const { return Search(store_).best(); }
 
 std::optional<Solution> Model::first() const { return Search(store_).first(); }
 
-std::vector<Solution> Model::all(Integer most) const {
-  std::vector<Solution> all;
-  if (most <= 0) return all;
-  for_each([&](const Solution& solution) {
-    all.push_back(solution);
-    return static_cast<Integer>(all.size()) < most;
-  });
-  const double sign = store_->maximised && store_->cost >= 0 ? -1 : 1;
-  std::sort(all.begin(), all.end(), [&](const Solution& a, const Solution& b) {
-    if (a.cost() != b.cost()) return sign * a.cost() < sign * b.cost();
-    return a.values() < b.values();
-  });
-  return all;
-}
+std::vector<Solution> Model::all(Integer most) const { return Search(store_).best_of(most); }
 
 void Model::for_each(const std::function<bool(const Solution&)>& take) const {
   Search(store_).each([&](const Solution& solution) { return take(solution); });

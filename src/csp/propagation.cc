@@ -6,7 +6,7 @@ namespace penstock::csp {
 namespace {
 
 /// So many pairs of values are tried one by one.
-constexpr Integer most_pairs = 128;
+constexpr Integer most_pairs = 64;
 /// The group of the bound on the cost, which is always active.
 constexpr int no_group = -1;
 

@@ -57,20 +57,45 @@ std::optional<Solution> Search::first() {
 
 std::optional<Solution> Search::best() {
   if (!store_->has_cost()) return first();
-  std::optional<Solution> result;
-  guided_ = true;
+  std::vector<Solution> found = best_of(1);
+  return found.empty() ? std::nullopt : std::optional(std::move(found.front()));
+}
+
+std::vector<Solution> Search::best_of(Integer most) {
+  struct Ranked {
+    Integer whole;  // what is minimised, if that is a whole number
+    double real;    // otherwise
+    Solution solution;
+  };
+  const auto cheaper = [](const Ranked& a, const Ranked& b) {
+    return a.whole != b.whole ? a.whole < b.whole : a.real < b.real;
+  };
+  std::vector<Ranked> kept;  // a heap, the dearest in front
+  guided_ = store_->has_cost();
   found_ = [&] {
     Solution solution = current();
-    if (store_->cost >= 0) {
-      integer_limit_ = store_->value(store_->cost, solution.values()) - 1;
-    } else {
-      if (result && solution.cost() >= result->cost()) return true;
-      limit_ = solution.cost();
+    const bool whole = store_->cost >= 0;
+    Ranked ranked{whole ? store_->value(store_->cost, solution.values()) : 0, whole ? 0 : solution.cost(), solution};
+    const bool full = static_cast<Integer>(kept.size()) == most;
+    if (full && !cheaper(ranked, kept.front())) return true;
+    kept.push_back(std::move(ranked));
+    std::push_heap(kept.begin(), kept.end(), cheaper);
+    if (full) {
+      std::pop_heap(kept.begin(), kept.end(), cheaper);
+      kept.pop_back();
     }
-    result = std::move(solution);
-    return true;
+    if (static_cast<Integer>(kept.size()) < most) return true;
+    integer_limit_ = whole ? kept.front().whole - 1 : largest;
+    limit_ = whole ? limit_ : kept.front().real;
+    return guided_;  // without a cost these are enough
   };
-  if (start()) descend();
+  if (most > 0 && start()) descend();
+  std::sort(kept.begin(), kept.end(), [&](const Ranked& a, const Ranked& b) {
+    if (cheaper(a, b) || cheaper(b, a)) return cheaper(a, b);
+    return a.solution.values() < b.solution.values();
+  });
+  std::vector<Solution> result;
+  for (Ranked& ranked : kept) result.push_back(std::move(ranked.solution));
   return result;
 }
 
@@ -136,9 +161,35 @@ bool Search::try_choice(int x, Choice choice) {
   bool go_on = true;
   propagation_.limit_cost(integer_limit_);
   const bool possible = propagation_.cut(x, choice.low, choice.high) && propagation_.run();
-  if (possible && (!real || lower_bound() < limit_)) go_on = descend();
+  if (possible && (!real || (lower_bound() < limit_ && shave()))) go_on = descend();
   propagation_.domains().undo(mark);
   return go_on;
+}
+
+/// What the cost is made of is unknown, so its limit reaches the variables by trial: ends of domains that would cost
+/// too much are cut off. False if nothing is left.
+bool Search::shave() {
+  if (limit_ == std::numeric_limits<double>::infinity()) return true;
+  Domains& domains = propagation_.domains();
+  const auto too_dear = [&](int x, Integer index) {
+    const std::size_t mark = domains.mark();
+    domains.cut(x, index, index);
+    const bool dear = lower_bound() >= limit_;
+    domains.undo(mark);
+    return dear;
+  };
+  bool changed = false;
+  for (int x = 0; x < domains.count(); ++x) {
+    if (domains.fixed(x) || domains.size(x) > most_choices) continue;
+    Integer low = domains.first(x), high = domains.last(x);
+    while (low <= high && too_dear(x, low)) low = domains.next(x, low + 1);
+    while (low < high && too_dear(x, high)) high = domains.previous(x, high - 1);
+    if (low > high) return false;
+    if (low == domains.first(x) && high == domains.last(x)) continue;
+    propagation_.cut(x, low, high);
+    changed = true;
+  }
+  return !changed || (propagation_.run() && lower_bound() < limit_);
 }
 
 /// No solution within the present bounds costs less.
@@ -206,7 +257,7 @@ std::vector<int> Search::conflict() {
 
 Range Search::range(const Expression& a) const {
   if (Access::store(a) == nullptr) return {Access::constant(a), Access::constant(a)};
-  require(Access::store(a) == store_.get(), "'{}' belongs to another model", a.text());
+  if (Access::store(a) != store_.get()) refuse_foreign(a);
   return propagation_.range(Access::node(a));
 }
 

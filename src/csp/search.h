@@ -24,6 +24,8 @@ class Search {
   bool satisfiable();
   /// The best solution, or any one if there is no cost.
   std::optional<Solution> best();
+  /// At most `most` of the best ones, or any if there is no cost; sorted by cost, then by their values.
+  std::vector<Solution> best_of(Integer most);
   std::optional<Solution> first();
   /// Until take() returns false.
   void each(const std::function<bool(Solution)>& take);
@@ -32,8 +34,6 @@ class Search {
 
   /// Of the variables as they are now, for Box.
   Range range(const Expression& a) const;
-  /// Assignments of variables so far.
-  Integer steps() const { return steps_; }
 
  private:
   struct Choice {
@@ -46,6 +46,7 @@ class Search {
   int next_variable() const;
   void add_choices(int x);
   bool try_choice(int x, Choice choice);
+  bool shave();
   double lower_bound();
   Solution current() const;
   double cost_of(const Solution& solution) const;

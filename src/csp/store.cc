@@ -125,6 +125,11 @@ class Writer {
     if (is_implication(node)) {
       return write(store_.nodes[node.a].a, 1, depth + 2, true) + " -> " + write(node.b, 0, depth + 1, true);
     }
+    const bool ordered = node.op == Op::less_equal || node.op == Op::less;
+    if (ordered && store_.nodes[node.a].op == Op::constant && store_.nodes[node.b].op != Op::constant) {
+      // "a >= 3" became "3 <= a".
+      return write(node.b, 5, depth + 1) + (node.op == Op::less ? " > " : " >= ") + write(node.a, 5, depth + 1);
+    }
     // Conditions are not chained; operations of one kind go from the left.
     const int left = own == 4 ? 5 : own;
     const bool of_conditions = node.op == Op::conjunction || node.op == Op::disjunction;
@@ -139,8 +144,7 @@ class Writer {
 Store* common_store(const Expression& a, const Expression& b) {
   Store* left = Access::store(a);
   Store* right = Access::store(b);
-  require(left == nullptr || right == nullptr || left == right, "'{}' and '{}' belong to different models", a.text(),
-          b.text());
+  if (left != nullptr && right != nullptr && left != right) refuse_foreign(a);
   return left != nullptr ? left : right;
 }
 
@@ -267,9 +271,13 @@ Integer Store::value(int node, const std::vector<Integer>& values) const {
   return known[node];
 }
 
+void refuse_foreign(const Expression& a) {
+  fail(ErrorCode::invalid_argument, "'{}' belongs to another model", a.text());
+}
+
 int Access::node_in(Store& store, const Expression& a) {
   if (a.store_ == nullptr) return store.add_constant(a.constant_);
-  require(a.store_ == &store, "'{}' belongs to another model", a.text());
+  if (a.store_ != &store) refuse_foreign(a);
   return a.node_;
 }
 

@@ -65,6 +65,9 @@ struct Store {
   Integer value(int node, const std::vector<Integer>& values) const;
 };
 
+/// Throws Error(invalid_argument) for an expression of another model than the one at hand.
+[[noreturn]] void refuse_foreign(const Expression& a);
+
 /// The way from public handles to what is behind them.
 struct Access {
   static Store* store(const Expression& a) { return a.store_; }
