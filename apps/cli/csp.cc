@@ -187,7 +187,7 @@ Verb add_csp(CLI::App& program) {
       "\n"
       "A problem has a statement a line, or several with ';' between them:\n"
       "  warps in {1, 2, 4, 8}                      a variable and its values\n"
-      "  tile in divisors(768)                      also 1..64, 8..64 step 8, powers_of_two(1..64)\n"
+      "  tile in divisors(768)                      or 1..64, 8..64 step 8, powers_of_two(1..64)\n"
       "  let bytes = tile * 768 * 2                 a name for an expression\n"
       "  shared memory fits: bytes <= 99 * 1024     a constraint; its name may be left out\n"
       "  warps == 1 -> tile % 16 == 0               also and, or, not, min, max, ceil_div, if\n"

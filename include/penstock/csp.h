@@ -197,7 +197,8 @@ class Solution {
 struct Alternative {
   std::string variable;
   Integer value = 0;
-  /// A minimal set of constraints that exclude it; empty if there are solutions with it.
+  /// Constraints that exclude it together, none of which is known to be superfluous: where that would take more than
+  /// some milliseconds to find out, a constraint stays in. Empty if there are solutions with this value.
   std::vector<std::string> excluded_by;
   double cost = 0;  ///< Of the best solution with it.
 };

@@ -7,6 +7,9 @@
 namespace penstock::csp {
 namespace {
 
+/// Steps of the search to find out whether a constraint can be left out of a reason: some milliseconds.
+constexpr Integer effort = 500;
+
 /// Indices of the values of a domain but one, the nearest ones first chosen, in rising order.
 std::vector<Integer> neighbours(const Domain& domain, Integer chosen, Integer most) {
   Integer low = chosen, high = chosen;
@@ -74,7 +77,7 @@ Explanation Model::explain(Integer most) const {
       if (const auto solution = search.best()) {
         alternative.cost = solution->cost();
       } else {
-        alternative.excluded_by = names(search.conflict());
+        alternative.excluded_by = names(search.conflict(effort));
       }
       result.alternatives.push_back(std::move(alternative));
     }

@@ -115,7 +115,7 @@ class Parser {
 
   std::string new_name() {
     if (token().kind != Token::Kind::name) fail_at(token(), "a name must follow, not " + shown(token()));
-    const std::string name(token().text);
+    std::string name(token().text);
     if (is_reserved(name)) fail_at(token(), fmt::format("'{}' has a meaning of its own and cannot be a name", name));
     if (names_.contains(name)) fail_at(token(), fmt::format("there is a '{}' already", name));
     ++at_;

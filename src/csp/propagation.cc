@@ -16,6 +16,7 @@ Propagation::Propagation(const Store& store)
     : store_(store),
       of_variable_(store.variables.size()),
       active_(store.groups.size(), true),
+      used_(store.groups.size()),
       weights_(store.variables.size(), 1.0),
       ranges_(store.nodes.size()),
       values_(store.nodes.size()) {
@@ -59,6 +60,7 @@ void Propagation::reset() {
   if (cost_constraint_ >= 0) constraints_[cost_constraint_].target.high = largest;
   queue_.clear();
   std::fill(waiting_.begin(), waiting_.end(), false);
+  std::fill(used_.begin(), used_.end(), false);
   for (std::size_t i = 0; i < constraints_.size(); ++i) {
     const int group = constraints_[i].group;
     if (group != no_group && !active_[group]) continue;
@@ -93,9 +95,13 @@ bool Propagation::run() {
   for (std::size_t done = 0; done < queue_.size(); ++done) {
     const int i = queue_[done];
     waiting_[i] = false;
-    if (revise(constraints_[i])) continue;
-    const Constraint& failed = constraints_[i];
-    for (std::size_t v = failed.variables_begin; v < failed.variables_end; ++v) weights_[variables_[v]] += 1.0;
+    const Constraint& constraint = constraints_[i];
+    const std::size_t before = domains_.mark();
+    const bool possible = revise(constraint);
+    const bool useful = !possible || domains_.mark() != before;
+    if (useful && constraint.group != no_group) used_[constraint.group] = true;
+    if (possible) continue;
+    for (std::size_t v = constraint.variables_begin; v < constraint.variables_end; ++v) weights_[variables_[v]] += 1.0;
     for (std::size_t rest = done; rest < queue_.size(); ++rest) waiting_[queue_[rest]] = false;
     queue_.clear();
     return false;

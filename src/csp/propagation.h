@@ -17,6 +17,8 @@ class Propagation {
   /// Constraints that are not active do nothing; of effect from the next reset() on.
   void set_active(int group, bool active) { active_[group] = active; }
   bool is_active(int group) const { return active_[group]; }
+  /// Whether a constraint of the group has changed anything, or could not hold, since the last reset().
+  bool was_used(int group) const { return used_[group]; }
   /// Number of variables in the constraints of a group.
   int width(int group) const;
 
@@ -62,7 +64,7 @@ class Propagation {
   std::vector<Constraint> constraints_;
   std::vector<int> parts_, variables_;
   std::vector<std::vector<int>> of_variable_;  // constraints
-  std::vector<bool> active_;                   // by group
+  std::vector<bool> active_, used_;            // by group
   int cost_constraint_ = -1;
 
   std::vector<int> queue_;

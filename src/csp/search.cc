@@ -25,6 +25,7 @@ bool Search::start() {
   limit_ = std::numeric_limits<double>::infinity();
   integer_limit_ = largest;
   choices_.clear();
+  gave_up_ = false;
   propagation_.reset();
   return (fixed_ < 0 || propagation_.cut(fixed_, fixed_index_, fixed_index_)) && propagation_.run();
 }
@@ -156,6 +157,10 @@ void Search::add_choices(int x) {
 bool Search::try_choice(int x, Choice choice) {
   const bool real = guided_ && store_->cost < 0;
   if (real && choice.bound >= limit_) return true;
+  if (steps_ >= last_step_) {
+    gave_up_ = true;
+    return false;
+  }
   count_step();
   const std::size_t mark = propagation_.domains().mark();
   bool go_on = true;
@@ -236,19 +241,39 @@ void Search::count_step() {
   }
 }
 
-std::vector<int> Search::conflict() {
+std::vector<int> Search::conflict(Integer effort) {
+  if (satisfiable()) return {};
   std::vector<int> groups;
   for (int group = 0; group < static_cast<int>(store_->groups.size()); ++group) groups.push_back(group);
-  if (satisfiable()) return {};
+  // What changed nothing on the way to a contradiction is not needed for it.
+  const auto keep_used = [&] {
+    for (const int group : groups) propagation_.set_active(group, propagation_.was_used(group));
+  };
+  keep_used();
   // Those of many variables are left out first: what remains is easier to understand.
-  std::stable_sort(groups.begin(), groups.end(),
+  std::vector<int> order = groups;
+  std::stable_sort(order.begin(), order.end(),
                    [&](int a, int b) { return propagation_.width(a) > propagation_.width(b); });
-  for (const int group : groups) {
-    propagation_.set_active(group, false);
-    if (satisfiable()) propagation_.set_active(group, true);
-  }
+  const auto leave_out = [&](const auto& contradictory) {
+    for (const int group : order) {
+      if (!propagation_.is_active(group)) continue;
+      propagation_.set_active(group, false);
+      if (contradictory()) {
+        keep_used();
+      } else {
+        propagation_.set_active(group, true);
+      }
+    }
+  };
+  // First by propagation alone, which is quick and mostly enough; what it leaves makes small problems.
+  if (!start()) leave_out([&] { return !start(); });
+  leave_out([&] {
+    last_step_ = effort < largest ? steps_ + effort : largest;
+    return !satisfiable() && !gave_up_;
+  });
+  last_step_ = largest;
   std::vector<int> needed;
-  for (int group = 0; group < static_cast<int>(store_->groups.size()); ++group) {
+  for (const int group : groups) {
     if (propagation_.is_active(group)) needed.push_back(group);
     propagation_.set_active(group, true);
   }

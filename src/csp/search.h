@@ -30,7 +30,8 @@ class Search {
   /// Until take() returns false.
   void each(const std::function<bool(Solution)>& take);
   /// Groups that cannot hold together with what is fixed, none of which can be left out; none if all can hold.
-  std::vector<int> conflict();
+  /// With a limit of `effort` steps for finding out about each, those that would take longer are kept.
+  std::vector<int> conflict(Integer effort = largest);
 
   /// Of the variables as they are now, for Box.
   Range range(const Expression& a) const;
@@ -61,7 +62,8 @@ class Search {
   Integer integer_limit_ = largest;
   int fixed_ = -1;
   Integer fixed_index_ = 0;
-  Integer steps_ = 0;
+  Integer steps_ = 0, last_step_ = largest;
+  bool gave_up_ = false;  // at the last step
 };
 
 }  // namespace penstock::csp
