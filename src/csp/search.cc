@@ -245,15 +245,27 @@ std::vector<int> Search::conflict(Integer effort) {
   if (satisfiable()) return {};
   std::vector<int> groups;
   for (int group = 0; group < static_cast<int>(store_->groups.size()); ++group) groups.push_back(group);
-  // What changed nothing on the way to a contradiction is not needed for it.
-  const auto keep_used = [&] {
-    for (const int group : groups) propagation_.set_active(group, propagation_.was_used(group));
-  };
-  keep_used();
   // Those of many variables are left out first: what remains is easier to understand.
   std::vector<int> order = groups;
   std::stable_sort(order.begin(), order.end(),
                    [&](int a, int b) { return propagation_.width(a) > propagation_.width(b); });
+  const auto set_all = [&](bool active) {
+    for (const int group : groups) propagation_.set_active(group, active);
+  };
+  // The simplest answer is a constraint that no value at all satisfies, seen at once.
+  set_all(false);
+  const auto alone = std::find_if(order.rbegin(), order.rend(), [&](int group) {
+    propagation_.set_active(group, true);
+    const bool possible = start();
+    propagation_.set_active(group, false);
+    return !possible;
+  });
+  set_all(true);
+  if (alone != order.rend()) return {*alone};
+  // What changed nothing on the way to a contradiction is not needed for it.
+  const auto keep_used = [&] {
+    for (const int group : groups) propagation_.set_active(group, propagation_.was_used(group));
+  };
   const auto leave_out = [&](const auto& contradictory) {
     for (const int group : order) {
       if (!propagation_.is_active(group)) continue;
@@ -275,8 +287,8 @@ std::vector<int> Search::conflict(Integer effort) {
   std::vector<int> needed;
   for (const int group : groups) {
     if (propagation_.is_active(group)) needed.push_back(group);
-    propagation_.set_active(group, true);
   }
+  set_all(true);
   return needed;
 }
 
