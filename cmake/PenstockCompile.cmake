@@ -58,25 +58,25 @@ function(penstock_embed_kernels layer)
   target_sources(penstock_${layer}_objects PRIVATE ${output})
 endfunction()
 
-# penstock_library(LAYERS <folders> LINKS <libraries>): all layers in one library, which shows its users the public
-# headers and nothing else. Static unless BUILD_SHARED_LIBS says otherwise.
-function(penstock_library)
-  cmake_parse_arguments(arg "" "" "LAYERS;LINKS" ${ARGN})
+# penstock_library(<target> EXPORT <name> LAYERS <folders> LINKS <libraries>): some layers in one library, which shows its
+# users the public headers and nothing else, as Penstock::<name>. Static unless BUILD_SHARED_LIBS says otherwise.
+function(penstock_library target)
+  cmake_parse_arguments(arg "" "EXPORT" "LAYERS;LINKS" ${ARGN})
   set(objects "")
   foreach(layer ${arg_LAYERS})
     if(TARGET penstock_${layer}_objects)
       list(APPEND objects $<TARGET_OBJECTS:penstock_${layer}_objects>)
     endif()
   endforeach()
-  add_library(penstock ${objects})
-  add_library(Penstock::penstock ALIAS penstock)
-  set_target_properties(penstock PROPERTIES LINKER_LANGUAGE CXX VERSION ${PROJECT_VERSION}
+  add_library(${target} ${objects})
+  add_library(Penstock::${arg_EXPORT} ALIAS ${target})
+  set_target_properties(${target} PROPERTIES LINKER_LANGUAGE CXX VERSION ${PROJECT_VERSION} EXPORT_NAME ${arg_EXPORT}
                         SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
-  target_compile_features(penstock PUBLIC cxx_std_20)
-  target_include_directories(penstock PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+  target_compile_features(${target} PUBLIC cxx_std_20)
+  target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
                              $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/include> $<INSTALL_INTERFACE:include>)
-  target_link_libraries(penstock PRIVATE ${arg_LINKS})
+  target_link_libraries(${target} PRIVATE ${arg_LINKS})
   if(PENSTOCK_SANITIZE)
-    target_link_options(penstock PUBLIC -fsanitize=${PENSTOCK_SANITIZE})
+    target_link_options(${target} PUBLIC -fsanitize=${PENSTOCK_SANITIZE})
   endif()
 endfunction()

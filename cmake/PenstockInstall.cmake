@@ -1,4 +1,4 @@
-# The installed package: headers, one library, the program, and what find_package(Penstock) reads.
+# The installed package: headers, the library and the solver by itself, the program, and what find_package(Penstock) reads.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
@@ -6,7 +6,7 @@ set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Penstock)
 
 install(DIRECTORY include/penstock ${PROJECT_BINARY_DIR}/include/penstock
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
-install(TARGETS penstock EXPORT PenstockTargets)
+install(TARGETS penstock penstock_solver EXPORT PenstockTargets)
 if(TARGET penstock-cli)
   install(TARGETS penstock-cli)
   # What `penstock bench` runs in Python, where there is one.

@@ -19,8 +19,9 @@ INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^>"]+)[>"]')
 # Layer of src/ -> the layers directly below it; what stands below those is allowed too.
 BELOW = {
     "base": [],
+    "csp": ["base"],
     "cells": ["base"],
-    "plan": ["cells"],
+    "plan": ["cells", "csp"],
     "backend": ["plan"],
     "ops": ["backend"],
     "graph": ["ops"],

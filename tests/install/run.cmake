@@ -12,6 +12,7 @@ run(${CMAKE_COMMAND} -S ${source_dir} -B ${work_dir}/build -G ${generator} -D CM
     -D CMAKE_PREFIX_PATH=${prefix} -D PENSTOCK_VERSION=${version})
 run(${CMAKE_COMMAND} --build ${work_dir}/build)
 run(${work_dir}/build/consumer)
+run(${work_dir}/build/solver)
 
 file(GLOB program ${prefix}/bin/penstock)
 if(program)

@@ -17,6 +17,8 @@ CLEAN = {
     "include/penstock/types.h": '#pragma once\n#include <vector>\n',
     "include/penstock/model.h": '#include "penstock/types.h"\n',
     "src/base/check.h": '#include <fmt/format.h>\n#include "penstock/types.h"\n',
+    "src/csp/search.h": '#include "base/check.h"\n#include "penstock/types.h"\n',
+    "src/plan/rules.h": '#include "csp/search.h"\n',
     "src/cells/prelude.h": "",
     "src/cells/gru.h": "",
     "src/cells/list.h": '#include "cells/gru.h"\n',
@@ -61,6 +63,10 @@ class CheckDeps(unittest.TestCase):
     def test_train_and_stream_do_not_see_each_other(self):
         self.check_refused("src/stream/session.cc", '#include "train/trainer.h"', "stream may not see train")
         self.check_refused("src/stream/session.cc", '#include "io/file.h"', "stream may not see io")
+
+    def test_the_solver_knows_nothing_of_plans(self):
+        self.check_refused("src/csp/search.h", '#include "plan/rules.h"', "csp may not see plan")
+        self.check_refused("src/csp/search.h", '#include "cells/list.h"', "csp may not see cells")
 
     def test_cells_and_kernels_include_nothing_else(self):
         self.check_refused("src/cells/gru.h", "#include <cmath>", "a cell header goes through every compiler")

@@ -1,4 +1,4 @@
-"""The C++ examples of the README and of docs/cuda.md compile against the public headers, the README's commands name verbs
+"""The C++ examples of the README, of docs/cuda.md and of docs/csp.md compile against the public headers, the README's commands name verbs
 and options there are, and links lead somewhere."""
 
 import os
@@ -11,7 +11,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text()
-PAGES = [ROOT / "README.md", ROOT / "docs" / "cuda.md"]
+PAGES = [ROOT / "README.md", ROOT / "docs" / "cuda.md", ROOT / "docs" / "csp.md"]
 BUILD = pathlib.Path.cwd().parent  # CTest runs us in BUILD/tests
 
 

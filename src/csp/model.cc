@@ -1,0 +1,153 @@
+#include <algorithm>
+#include <cctype>
+#include <utility>
+
+#include "base/check.h"
+#include "base/quote.h"
+#include "csp/search.h"
+
+namespace penstock::csp {
+namespace {
+
+/// The search goes one level down for each.
+constexpr std::size_t most_variables = 10'000;
+
+bool is_name(std::string_view text) {
+  const auto letter = [](unsigned char c) { return std::isalpha(c) != 0 || c == '_'; };
+  const auto inside = [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; };
+  return !text.empty() && letter(static_cast<unsigned char>(text.front())) &&
+         std::all_of(text.begin(), text.end(), inside);
+}
+
+}  // namespace
+
+Interval Box::operator()(const Expression& a) const {
+  const Range found = range(a);
+  return {static_cast<double>(found.low), static_cast<double>(found.high)};
+}
+
+Range Box::range(const Expression& a) const { return static_cast<const Search*>(search_)->range(a); }
+
+Integer Solution::operator[](const Expression& a) const {
+  if (Access::store(a) == nullptr) return Access::constant(a);
+  if (Access::store(a) != store_.get()) refuse_foreign(a);
+  store_->check(Access::node(a), "a value of a solution");
+  return store_->value(Access::node(a), values_);
+}
+
+Integer Solution::operator[](std::string_view variable) const {
+  const auto found = store_->variable_numbers.find(std::string(variable));
+  require(found != store_->variable_numbers.end(), "there is no variable {}", in_quotes(variable));
+  return values_[found->second];
+}
+
+std::string Solution::text() const {
+  std::string text;
+  for (std::size_t x = 0; x < values_.size(); ++x) {
+    text += fmt::format("{}{} = {}", x == 0 ? "" : ", ", store_->variables[x].name, values_[x]);
+  }
+  return text;
+}
+
+Model::Model() : store_(std::make_shared<Store>()) {}
+Model::~Model() = default;
+Model::Model(Model&&) noexcept = default;
+Model& Model::operator=(Model&&) noexcept = default;
+
+Expression Model::var(std::string name, Domain domain) {
+  penstock::require(is_name(name), "a variable must be named with letters, digits and '_', not {}", in_quotes(name));
+  penstock::require(store_->variables.size() < most_variables, "a model must have at most {} variables",
+                    most_variables);
+  const int number = static_cast<int>(store_->variables.size());
+  penstock::require(store_->variable_numbers.emplace(name, number).second, "there is a variable '{}' already", name);
+  const int node = static_cast<int>(store_->nodes.size());
+  store_->nodes.push_back({.op = Op::variable, .a = number, .range = domain.bounds()});
+  store_->variables.push_back({std::move(name), std::move(domain), node});
+  return Access::expression(store_.get(), node);
+}
+
+void Model::require(std::string name, const Constraint& constraint) {
+  const int node = Access::node_in(*store_, Access::condition(constraint));
+  store_->check(node, fmt::format("constraint {}", in_quotes(name)));
+  const auto [group, added] = store_->group_numbers.emplace(name, static_cast<int>(store_->groups.size()));
+  if (added) store_->groups.push_back(std::move(name));
+  store_->statements.push_back({group->second, node});
+}
+
+void Model::require(const Constraint& constraint) { require(constraint.text(), constraint); }
+
+void Model::minimise(const Expression& cost) {
+  const int node = Access::node_in(*store_, cost);
+  store_->check(node, "the cost");
+  store_->interval_cost = nullptr;
+  store_->solution_cost = nullptr;
+  store_->bound = nullptr;
+  store_->cost = node;
+  store_->maximised = false;
+}
+
+void Model::maximise(const Expression& value) {
+  minimise(-value);
+  store_->maximised = true;
+}
+
+void Model::minimise(std::function<Interval(const Box&)> cost) {
+  penstock::require(static_cast<bool>(cost), "a cost must be a function, not empty");
+  store_->cost = -1;
+  store_->solution_cost = nullptr;
+  store_->bound = nullptr;
+  store_->interval_cost = std::move(cost);
+}
+
+void Model::minimise(std::function<double(const Solution&)> cost, std::function<double(const Box&)> bound) {
+  penstock::require(static_cast<bool>(cost), "a cost must be a function, not empty");
+  store_->cost = -1;
+  store_->interval_cost = nullptr;
+  store_->solution_cost = std::move(cost);
+  store_->bound = std::move(bound);
+}
+
+void Model::stop_when(std::function<bool()> stop) { store_->stop = std::move(stop); }
+
+std::optional<Solution> Model::solve() const { return Search(store_).best(); }
+
+std::optional<Solution> Model::first() const { return Search(store_).first(); }
+
+std::vector<Solution> Model::all(Integer most) const { return Search(store_).best_of(most); }
+
+void Model::for_each(const std::function<bool(const Solution&)>& take) const {
+  Search(store_).each([&](const Solution& solution) { return take(solution); });
+}
+
+std::vector<std::string> Model::conflict() const {
+  std::vector<std::string> names;
+  for (const int group : Search(store_).conflict()) names.push_back(store_->groups[group]);
+  return names;
+}
+
+std::vector<std::string> Model::variables() const {
+  std::vector<std::string> names;
+  for (const NamedDomain& variable : store_->variables) names.push_back(variable.name);
+  return names;
+}
+
+std::string Model::constraint_text(std::string_view name) const {
+  const auto group = store_->group_numbers.find(std::string(name));
+  penstock::require(group != store_->group_numbers.end(), "there is no constraint {}", in_quotes(name));
+  std::string text;
+  for (const Statement& statement : store_->statements) {
+    if (statement.group != group->second) continue;
+    text += (text.empty() ? "" : "; ") + store_->text(statement.node);
+  }
+  return text;
+}
+
+std::optional<Expression> Model::cost() const {
+  if (store_->cost < 0) return std::nullopt;
+  const int node = store_->maximised ? store_->nodes[store_->cost].b : store_->cost;  // of 0 - value
+  return Access::expression(store_.get(), node);
+}
+
+bool Model::has_cost() const { return store_->has_cost(); }
+
+}  // namespace penstock::csp

@@ -1,0 +1,301 @@
+#include "csp/search.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "base/check.h"
+
+namespace penstock::csp {
+namespace {
+
+/// Longer domains are halved, shorter ones tried value by value.
+constexpr Integer most_choices = 64;
+
+}  // namespace
+
+Search::Search(std::shared_ptr<Store> store) : store_(std::move(store)), propagation_(*store_) {}
+
+void Search::fix(int x, Integer index) {
+  fixed_ = x;
+  fixed_index_ = index;
+}
+
+bool Search::start() {
+  limit_ = std::numeric_limits<double>::infinity();
+  integer_limit_ = largest;
+  choices_.clear();
+  gave_up_ = false;
+  propagation_.reset();
+  return (fixed_ < 0 || propagation_.cut(fixed_, fixed_index_, fixed_index_)) && propagation_.run();
+}
+
+bool Search::satisfiable() {
+  bool any = false;
+  guided_ = false;
+  found_ = [&] {
+    any = true;
+    return false;
+  };
+  if (start()) descend();
+  return any;
+}
+
+void Search::each(const std::function<bool(Solution)>& take) {
+  guided_ = false;
+  found_ = [&] { return take(current()); };
+  if (start()) descend();
+}
+
+std::optional<Solution> Search::first() {
+  std::optional<Solution> result;
+  each([&](Solution solution) {
+    result = std::move(solution);
+    return false;
+  });
+  return result;
+}
+
+std::optional<Solution> Search::best() {
+  if (!store_->has_cost()) return first();
+  std::vector<Solution> found = best_of(1);
+  return found.empty() ? std::nullopt : std::optional(std::move(found.front()));
+}
+
+std::vector<Solution> Search::best_of(Integer most) {
+  struct Ranked {
+    Integer whole;  // what is minimised, if that is a whole number
+    double real;    // otherwise
+    Solution solution;
+  };
+  const auto cheaper = [](const Ranked& a, const Ranked& b) {
+    return a.whole != b.whole ? a.whole < b.whole : a.real < b.real;
+  };
+  std::vector<Ranked> kept;  // a heap, the dearest in front
+  guided_ = store_->has_cost();
+  found_ = [&] {
+    Solution solution = current();
+    const bool whole = store_->cost >= 0;
+    Ranked ranked{whole ? store_->value(store_->cost, solution.values()) : 0, whole ? 0 : solution.cost(), solution};
+    const bool full = static_cast<Integer>(kept.size()) == most;
+    if (full && !cheaper(ranked, kept.front())) return true;
+    kept.push_back(std::move(ranked));
+    std::push_heap(kept.begin(), kept.end(), cheaper);
+    if (full) {
+      std::pop_heap(kept.begin(), kept.end(), cheaper);
+      kept.pop_back();
+    }
+    if (static_cast<Integer>(kept.size()) < most) return true;
+    integer_limit_ = whole ? kept.front().whole - 1 : largest;
+    limit_ = whole ? limit_ : kept.front().real;
+    return guided_;  // without a cost these are enough
+  };
+  if (most > 0 && start()) descend();
+  std::sort(kept.begin(), kept.end(), [&](const Ranked& a, const Ranked& b) {
+    if (cheaper(a, b) || cheaper(b, a)) return cheaper(a, b);
+    return a.solution.values() < b.solution.values();
+  });
+  std::vector<Solution> result;
+  for (Ranked& ranked : kept) result.push_back(std::move(ranked.solution));
+  return result;
+}
+
+/// The variable with the fewest values for the trouble it has made.
+int Search::next_variable() const {
+  const Domains& domains = propagation_.domains();
+  int chosen = -1;
+  double least = 0;
+  for (int x = 0; x < domains.count(); ++x) {
+    if (domains.fixed(x)) continue;
+    const double score = static_cast<double>(domains.size(x)) / propagation_.weight(x);
+    if (chosen < 0 || score < least) {
+      chosen = x;
+      least = score;
+    }
+  }
+  return chosen;
+}
+
+bool Search::descend() {
+  const int x = next_variable();
+  if (x < 0) return found_();
+  const std::size_t begin = choices_.size();
+  add_choices(x);
+  const std::size_t end = choices_.size();
+  for (std::size_t i = begin; i < end; ++i) {
+    if (!try_choice(x, choices_[i])) return false;
+  }
+  choices_.resize(begin);
+  return true;
+}
+
+void Search::add_choices(int x) {
+  Domains& domains = propagation_.domains();
+  const Integer first = domains.first(x), last = domains.last(x);
+  const std::size_t begin = choices_.size();
+  if (domains.size(x) <= most_choices) {
+    for (Integer i = first; i <= last; ++i) {
+      if (domains.alive(x, i)) choices_.push_back({i, i, 0});
+    }
+  } else {
+    const Integer middle = first + (last - first) / 2;
+    choices_.push_back({first, domains.previous(x, middle), 0});
+    choices_.push_back({domains.next(x, middle + 1), last, 0});
+  }
+  if (!guided_) return;
+  for (std::size_t i = begin; i < choices_.size(); ++i) {
+    const std::size_t mark = domains.mark();
+    domains.cut(x, choices_[i].low, choices_[i].high);
+    choices_[i].bound = lower_bound();
+    domains.undo(mark);
+  }
+  std::stable_sort(choices_.begin() + static_cast<std::ptrdiff_t>(begin), choices_.end(),
+                   [](const Choice& a, const Choice& b) { return a.bound < b.bound; });
+}
+
+/// False ends the search.
+bool Search::try_choice(int x, Choice choice) {
+  const bool real = guided_ && store_->cost < 0;
+  if (real && choice.bound >= limit_) return true;
+  if (steps_ >= last_step_) {
+    gave_up_ = true;
+    return false;
+  }
+  count_step();
+  const std::size_t mark = propagation_.domains().mark();
+  bool go_on = true;
+  propagation_.limit_cost(integer_limit_);
+  const bool possible = propagation_.cut(x, choice.low, choice.high) && propagation_.run();
+  if (possible && (!real || (lower_bound() < limit_ && shave()))) go_on = descend();
+  propagation_.domains().undo(mark);
+  return go_on;
+}
+
+/// What the cost is made of is unknown, so its limit reaches the variables by trial: ends of domains that would cost
+/// too much are cut off. False if nothing is left.
+bool Search::shave() {
+  if (limit_ == std::numeric_limits<double>::infinity()) return true;
+  Domains& domains = propagation_.domains();
+  const auto too_dear = [&](int x, Integer index) {
+    const std::size_t mark = domains.mark();
+    domains.cut(x, index, index);
+    const bool dear = lower_bound() >= limit_;
+    domains.undo(mark);
+    return dear;
+  };
+  bool changed = false;
+  for (int x = 0; x < domains.count(); ++x) {
+    if (domains.fixed(x) || domains.size(x) > most_choices) continue;
+    Integer low = domains.first(x), high = domains.last(x);
+    while (low <= high && too_dear(x, low)) low = domains.next(x, low + 1);
+    while (low < high && too_dear(x, high)) high = domains.previous(x, high - 1);
+    if (low > high) return false;
+    if (low == domains.first(x) && high == domains.last(x)) continue;
+    propagation_.cut(x, low, high);
+    changed = true;
+  }
+  return !changed || (propagation_.run() && lower_bound() < limit_);
+}
+
+/// No solution within the present bounds costs less.
+double Search::lower_bound() {
+  propagation_.look_again();
+  double bound = -std::numeric_limits<double>::infinity();
+  if (store_->cost >= 0) return static_cast<double>(propagation_.range(store_->cost).low);
+  if (store_->interval_cost) bound = store_->interval_cost(Access::box(this)).low;
+  if (store_->bound) bound = store_->bound(Access::box(this));
+  return std::isnan(bound) ? -std::numeric_limits<double>::infinity() : bound;
+}
+
+Solution Search::current() const {
+  const Domains& domains = propagation_.domains();
+  std::vector<Integer> values;
+  values.reserve(static_cast<std::size_t>(domains.count()));
+  for (int x = 0; x < domains.count(); ++x) values.push_back(domains.range(x).low);
+  const double cost = store_->has_cost() ? cost_of(Access::solution(store_, values, 0)) : 0;
+  return Access::solution(store_, std::move(values), cost);
+}
+
+double Search::cost_of(const Solution& solution) const {
+  if (store_->cost >= 0) {
+    const Integer cost = store_->value(store_->cost, solution.values());
+    return static_cast<double>(store_->maximised ? -cost : cost);
+  }
+  double cost = 0;
+  if (store_->solution_cost) {
+    cost = store_->solution_cost(solution);
+  } else {
+    propagation_.look_again();
+    const Interval interval = store_->interval_cost(Access::box(this));
+    cost = interval.low;
+    if (interval.low != interval.high) cost = std::nan("");
+  }
+  if (std::isnan(cost)) fail(ErrorCode::numerical, "the cost of {} is not a number", solution.text());
+  return cost;
+}
+
+void Search::count_step() {
+  constexpr Integer between_questions = 1024;
+  if (++steps_ % between_questions == 0 && store_->stop && store_->stop()) {
+    fail(ErrorCode::interrupted, "stopped after {} steps of the search", steps_);
+  }
+}
+
+std::vector<int> Search::conflict(Integer effort) {
+  if (satisfiable()) return {};
+  std::vector<int> groups;
+  for (int group = 0; group < static_cast<int>(store_->groups.size()); ++group) groups.push_back(group);
+  // Those of many variables are left out first: what remains is easier to understand.
+  std::vector<int> order = groups;
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int a, int b) { return propagation_.width(a) > propagation_.width(b); });
+  const auto set_all = [&](bool active) {
+    for (const int group : groups) propagation_.set_active(group, active);
+  };
+  // The simplest answer is a constraint that no value at all satisfies, seen at once.
+  set_all(false);
+  const auto alone = std::find_if(order.rbegin(), order.rend(), [&](int group) {
+    propagation_.set_active(group, true);
+    const bool possible = start();
+    propagation_.set_active(group, false);
+    return !possible;
+  });
+  set_all(true);
+  if (alone != order.rend()) return {*alone};
+  // What changed nothing on the way to a contradiction is not needed for it.
+  const auto keep_used = [&] {
+    for (const int group : groups) propagation_.set_active(group, propagation_.was_used(group));
+  };
+  const auto leave_out = [&](const auto& contradictory) {
+    for (const int group : order) {
+      if (!propagation_.is_active(group)) continue;
+      propagation_.set_active(group, false);
+      if (contradictory()) {
+        keep_used();
+      } else {
+        propagation_.set_active(group, true);
+      }
+    }
+  };
+  // First by propagation alone, which is quick and mostly enough; what it leaves makes small problems.
+  if (!start()) leave_out([&] { return !start(); });
+  leave_out([&] {
+    last_step_ = effort < largest ? steps_ + effort : largest;
+    return !satisfiable() && !gave_up_;
+  });
+  last_step_ = largest;
+  std::vector<int> needed;
+  for (const int group : groups) {
+    if (propagation_.is_active(group)) needed.push_back(group);
+  }
+  set_all(true);
+  return needed;
+}
+
+Range Search::range(const Expression& a) const {
+  if (Access::store(a) == nullptr) return {Access::constant(a), Access::constant(a)};
+  if (Access::store(a) != store_.get()) refuse_foreign(a);
+  return propagation_.range(Access::node(a));
+}
+
+}  // namespace penstock::csp
