@@ -56,6 +56,7 @@ struct CellInfo {
   Index gates;                   ///< G
   Index states;                  ///< S; state 0 is the output h.
   bool scan;                     ///< h_t = a_t h_{t-1} + b_t with a, b of the input alone: no recurrent weights.
+  bool has_kink = false;         ///< Its slope jumps somewhere: there gradients hang on the last digit of a sum.
 };
 
 /// All cells, in the order of the list.
