@@ -27,7 +27,8 @@ enum class Overflow {
 template <class Real>
 bool overflows(const Real* entering, const Real* leaving, Index channels) {
   bool found = false;
-  for (Index c = 0; c < channels; ++c) found |= std::isfinite(entering[c]) && !std::isfinite(leaving[c]);
+  using std::isfinite;  // of numbers; what tests count with has one of its own
+  for (Index c = 0; c < channels; ++c) found |= isfinite(entering[c]) && !isfinite(leaving[c]);
   return found;
 }
 
