@@ -16,7 +16,8 @@ using Index = std::int64_t;
 /// How the time axis is walked. `reverse` starts at the last valid step of every row.
 enum class Direction { forward, reverse, bidirectional };
 
-/// Which bias vectors a recurrent layer has: none, `bias_ih` only, or `bias_ih` and `bias_hh` as PyTorch has.
+/// Which bias vectors a recurrent layer has: none, `bias_ih` only, or `bias_ih` and, of cells with recurrent weights,
+/// `bias_hh` as PyTorch has.
 enum class Bias { none, single, both };
 
 /// How the recurrence over T is executed. Cells with memory mixing (LSTM, GRU, ...) know `sequential` only.
