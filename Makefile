@@ -56,7 +56,7 @@ lint: configured-test ## Check formatting, the order of the layers, and clang-ti
 	@tools/lint.sh build/release
 
 format: setup-test ## Format the C++ sources in place
-	@git ls-files '*.h' '*.cc' '*.inl' | xargs clang-format -i
+	@git ls-files '*.h' '*.cc' '*.inl' '*.cuh' | xargs clang-format -i
 
 install: build ## Install the library, its CMake package and the program under PREFIX (/usr/local)
 	@cmake --install build/release --prefix $(PREFIX)

@@ -79,7 +79,8 @@ PENSTOCK_DEVICE void Affine(const float (&value)[Rule::gates], float& a, float& 
 
 /// Gradients of a step's values from those of a and b.
 template <class Rule>
-PENSTOCK_DEVICE void AffineBackward(const float (&value)[Rule::gates], float da, float db, float (&dvalue)[Rule::gates]) {
+PENSTOCK_DEVICE void AffineBackward(const float (&value)[Rule::gates], float da, float db,
+                                    float (&dvalue)[Rule::gates]) {
   Real wx[Rule::gates], dwx[Rule::gates];
   for (int g = 0; g < Rule::gates; ++g) wx[g] = Real(value[g]);
   Rule::affine_backward(wx, Real(da), Real(db), dwx);

@@ -1,5 +1,5 @@
-// The features of each position, those that are targets too bounded by tanh, and then by how much the latter changed since
-// the position before. Zeros beyond the lengths.
+// The features of each position, those that are targets too bounded by tanh, and then by how much the latter changed
+// since the position before. Zeros beyond the lengths.
 //
 // Constants: Storage (of y), kThreads.
 

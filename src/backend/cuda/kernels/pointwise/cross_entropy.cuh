@@ -1,5 +1,5 @@
-// -log softmax(logits)[label] of every row whose label is not -1, and its gradient, (softmax - onehot) * gradient_scale,
-// which may replace the logits where they have the same storage.
+// -log softmax(logits)[label] of every row whose label is not -1, and its gradient, (softmax - onehot) *
+// gradient_scale, which may replace the logits where they have the same storage.
 //
 // Constants: Storage (of the gradient), Logits, kGradient (it is wanted); those of rows.cuh.
 
@@ -14,8 +14,7 @@ constexpr int kKept = kHeld ? kSteps : 1;
 constexpr float kNothing = -3.402823466e38f;
 
 /// The sum of e^(logit - largest) over the thread's part of a row. Where they are held, v becomes the exponentials.
-PENSTOCK_DEVICE float Exponentials(const LossArguments& args, Index row, float largest,
-                                   float (&v)[kKept][kVector]) {
+PENSTOCK_DEVICE float Exponentials(const LossArguments& args, Index row, float largest, float (&v)[kKept][kVector]) {
   float sum = 0.0f;
 #pragma unroll(kHeld ? kSteps : 1)
   for (int step = 0; step < kSteps; ++step) {

@@ -1,4 +1,5 @@
-// y = the row of the table that belongs to each token; zeros beyond the lengths, NaN for a token that no row belongs to.
+// y = the row of the table that belongs to each token; zeros beyond the lengths, NaN for a token that no row belongs
+// to.
 //
 // Constants: Storage (of y), Table; those of rows.cuh.
 

@@ -25,6 +25,7 @@ struct Value {
   /// The input of step t, which the state holds for t < 0.
   __device__ __forceinline__ float read(const ConvolutionArguments& args, int t) const {
     if (t >= 0) return LoadOne<Storage>(args.x, (first + t) * kWidth + column);
-    return args.state_in == nullptr ? 0.0f : args.state_in[((Index)place.row * kBefore + kBefore + t) * kWidth + column];
+    return args.state_in == nullptr ? 0.0f
+                                    : args.state_in[((Index)place.row * kBefore + kBefore + t) * kWidth + column];
   }
 };

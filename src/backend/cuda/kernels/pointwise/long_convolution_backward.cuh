@@ -11,8 +11,8 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   float dx = 0.0f;
   for (int j = 0; j < kTaps && t + j < at.place.length; ++j) {
     if (j > 0 && at.reset_at(args, t + j)) break;
-    dx = __fmaf_rn(args.weight[(Index)j * kWidth + at.column],
-                   LoadOne<Storage>(args.dy, value + (Index)j * kWidth), dx);
+    dx =
+        __fmaf_rn(args.weight[(Index)j * kWidth + at.column], LoadOne<Storage>(args.dy, value + (Index)j * kWidth), dx);
   }
   StoreOne<Storage>(args.y, value, dx);
 }

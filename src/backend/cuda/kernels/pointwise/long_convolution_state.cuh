@@ -1,5 +1,5 @@
-// The last kBefore inputs of each row, the oldest first. A thread moves one channel of a row, from the oldest on: what it
-// reads of the old state lies behind what it has written.
+// The last kBefore inputs of each row, the oldest first. A thread moves one channel of a row, from the oldest on: what
+// it reads of the old state lies behind what it has written.
 
 #include "backend/cuda/kernels/pointwise/long_convolution.cuh"
 

@@ -1,5 +1,5 @@
-// The sums over some of the rows of the gradients of weight and bias: a thread makes those of one tap, or of the bias, of
-// one channel.
+// The sums over some of the rows of the gradients of weight and bias: a thread makes those of one tap, or of the bias,
+// of one channel.
 
 #include "backend/cuda/kernels/pointwise/long_convolution.cuh"
 

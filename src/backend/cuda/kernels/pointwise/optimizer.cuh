@@ -1,5 +1,5 @@
-// One update of a flat store of parameters, a block a range: AdamW, or SGD with momentum, as the state of the step says.
-// The weights go to a copy in another storage as well.
+// One update of a flat store of parameters, a block a range: AdamW, or SGD with momentum, as the state of the step
+// says. The weights go to a copy in another storage as well.
 //
 // Constants: Storage and kCopy (of the copy), kAdam, kVector, kThreads.
 

@@ -1,5 +1,5 @@
-// weight * (y - target)^2 or weight * |y - target| summed by block, and the gradient, which may replace y where it has the
-// same storage. Targets of weight 0 are not read.
+// weight * (y - target)^2 or weight * |y - target| summed by block, and the gradient, which may replace y where it has
+// the same storage. Targets of weight 0 are not read.
 //
 // Constants: Storage (of the gradient), Outputs, kGradient (it is wanted), kSquares, kThreads, kWidth.
 

@@ -1,5 +1,5 @@
-// With n = x * inverse: dx = d + inverse * (gain dy - n mean(gain dy n)), and the gain's gradient, the sum of dy n over the
-// rows of a block. dbranch = dropout's gradient of dx.
+// With n = x * inverse: dx = d + inverse * (gain dy - n mean(gain dy n)), and the gain's gradient, the sum of dy n over
+// the rows of a block. dbranch = dropout's gradient of dx.
 //
 // Constants: Storage, kAdd (there is a d), kBranch (there is a dbranch); those of rows.cuh.
 
@@ -9,8 +9,8 @@
 
 #include "backend/cuda/kernels/pointwise/dropout.cuh"
 
-/// Row by row, where the values of a row do not fit the registers: those of the gain's gradient are kept in memory, each
-/// by the thread that adds to it.
+/// Row by row, where the values of a row do not fit the registers: those of the gain's gradient are kept in memory,
+/// each by the thread that adds to it.
 PENSTOCK_DEVICE void AddGain(float* partial, const float (&v)[kVector], bool first) {
   float sum[kVector];
   for (int i = 0; i < kVector; ++i) sum[i] = 0.0f;

@@ -1,7 +1,7 @@
 // Rows of kWidth values, each shared by a group of neighbouring threads.
 //
-// Constants of the plan: kWidth, kThreads (of a block), kGroup (threads of a row, a power of two), kVector (neighbouring
-// values of a thread), kSteps (such vectors of a thread), kHeld (they fit its registers).
+// Constants of the plan: kWidth, kThreads (of a block), kGroup (threads of a row, a power of two), kVector
+// (neighbouring values of a thread), kSteps (such vectors of a thread), kHeld (they fit its registers).
 
 #include "backend/cuda/kernels/pointwise/values.cuh"
 

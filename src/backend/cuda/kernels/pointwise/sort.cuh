@@ -1,7 +1,8 @@
 // Positions sorted by token, equal tokens in the order of positions: a radix sort of kBits a pass. Padding, and tokens
 // outside of the vocabulary, count as a token after the last.
 //
-// Constants: kFirst (of the passes: from the tokens themselves), kBits, kThreads (of a block, and positions of a chunk).
+// Constants: kFirst (of the passes: from the tokens themselves), kBits, kThreads (of a block, and positions of a
+// chunk).
 
 #include "backend/cuda/kernels/pointwise/values.cuh"
 

@@ -4,7 +4,8 @@
 
 extern "C" __global__ void __launch_bounds__(kThreads) SortScatter(const __grid_constant__ SortArguments args) {
   __shared__ unsigned next[kBins];
-  for (int bin = threadIdx.x; bin < kBins; bin += kThreads) next[bin] = args.counts[(Index)bin * args.chunks + blockIdx.x];
+  for (int bin = threadIdx.x; bin < kBins; bin += kThreads)
+    next[bin] = args.counts[(Index)bin * args.chunks + blockIdx.x];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const Index at = (Index)blockIdx.x * kThreads + threadIdx.x;
   const bool exists = at < args.positions;
