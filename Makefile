@@ -7,8 +7,10 @@ JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
 CTEST := ctest --no-tests=error --parallel $(JOBS)
 VENV := build/venv
+# One of each kind that an emulator runs in seconds: every cell, the vectors' functions, engines, a stream.
+ARM64_TESTS := test_cells_list test_backend_functions test_ops_scan test_stream_session
 
-.PHONY: help demo build test test-gpu check python sanitize lint format install clean setup setup-test configured-test pytest
+.PHONY: help demo build test test-gpu check python sanitize portable lint format install clean setup setup-test configured-test pytest
 .NOTPARALLEL:
 
 help: ## Say what there is to make
@@ -39,11 +41,22 @@ sanitize: setup-test ## Build and run the C++ tests under AddressSanitizer and U
 	@cmake --build --preset sanitize --parallel $(JOBS)
 	@$(CTEST) --preset sanitize
 
+portable: configured-test ## Compile with clang and fuzz for a while; cross-compile for arm64 and test that under an emulator
+	@tools/setup.sh portable
+	@$(call configure,fuzz)
+	@cmake --build --preset fuzz --parallel $(JOBS) --target penstock fuzzers
+	@tools/fuzz.sh build/fuzz/tests/fuzz 30
+	@tools/arm64_sysroot.sh build/arm64_sysroot
+	@$(call configure,arm64)
+	@cmake --build --preset arm64 --parallel $(JOBS) --target penstock-cli $(ARM64_TESTS)
+	@cmake --build --preset test --parallel $(JOBS) --target penstock-cli
+	@tools/test_arm64.sh build/arm64 build/release/penstock $(ARM64_TESTS)
+
 lint: configured-test ## Check formatting, the order of the layers, and clang-tidy's list
 	@tools/lint.sh build/release
 
 format: setup-test ## Format the C++ sources in place
-	@git ls-files '*.h' '*.cc' '*.inl' | xargs clang-format -i
+	@git ls-files '*.h' '*.cc' '*.inl' '*.cuh' | xargs clang-format -i
 
 install: build ## Install the library, its CMake package and the program under PREFIX (/usr/local)
 	@cmake --install build/release --prefix $(PREFIX)

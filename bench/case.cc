@@ -57,6 +57,6 @@ std::string Case::label() const {
 
 bool is_bare_scan(std::string_view cell) { return cell == "scan" || cell == "scan-log"; }
 
-bool has_kink(std::string_view cell) { return cell == "elman-relu" || cell == "mingru-log" || cell == "minlstm-log"; }
+bool has_kink(std::string_view cell) { return !is_bare_scan(cell) && find_cell(cell).has_kink; }
 
 }  // namespace penstock::bench

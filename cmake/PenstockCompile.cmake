@@ -32,10 +32,14 @@ function(penstock_layer folder)
     # UBSan's checks of pointers and of the sizes behind them, which find nothing that AddressSanitizer does not, as
     # vectors are loaded unaligned; and watching each local vector go out of scope, where no kernel keeps a pointer to one.
     # (A source's options come after the target's.)
+    # Fuzzers read files and run no kernel: there it is enough that clang compiles them.
     set(simd ${sources})
     list(FILTER simd INCLUDE REGEX "/src/backend/cpu/")
     set_source_files_properties(${simd} PROPERTIES COMPILE_OPTIONS
                                 "-O1;-fno-sanitize=null,alignment,pointer-overflow,object-size;-fno-sanitize-address-use-after-scope")
+    if(PENSTOCK_SANITIZE MATCHES "fuzzer")
+      set_source_files_properties(${simd} PROPERTIES COMPILE_OPTIONS "-O0;-fno-sanitize=all")
+    endif()
   endif()
   target_include_directories(${objects} PUBLIC ${PROJECT_SOURCE_DIR}/include ${PROJECT_BINARY_DIR}/include
                                                ${PROJECT_SOURCE_DIR}/src)

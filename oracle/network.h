@@ -157,9 +157,10 @@ Results<S> forward(const RecurrentSpec& spec, const Batch& batch, const Argument
 }
 
 /// Gradients of sum(y * dy) + sum(state_out * dstate_out) by every argument. `dy` is read only where there is a
-/// step; `dstate_out` may be empty for zeros.
+/// step; `dstate_out` may be empty for zeros. With Terms::sizes, sums of the sizes of their terms instead.
 inline Arguments<double> gradients(const RecurrentSpec& spec, const Batch& batch, const Arguments<double>& arguments,
-                                   const std::vector<double>& dy, const std::vector<double>& dstate_out) {
+                                   const std::vector<double>& dy, const std::vector<double>& dstate_out,
+                                   Terms terms = Terms::signed_ones) {
   Tape tape;
   Arguments<Var> variables;
   for_each_array(variables, arguments, [&](std::vector<Var>& to, const std::vector<double>& from) {
@@ -171,7 +172,7 @@ inline Arguments<double> gradients(const RecurrentSpec& spec, const Batch& batch
     if (results.y[i].node() >= 0) loss += results.y[i] * Var(dy[i]);
   }
   for (std::size_t i = 0; i < dstate_out.size(); ++i) loss += results.state_out[i] * Var(dstate_out[i]);
-  const std::vector<double> adjoint = tape.sweep(loss);
+  const std::vector<double> adjoint = tape.sweep(loss, terms);
   Arguments<double> result;
   for_each_array(result, variables, [&](std::vector<double>& to, const std::vector<Var>& from) {
     for (const Var& x : from) to.push_back(adjoint[x.node()]);

@@ -10,6 +10,11 @@ namespace oracle {
 
 class Var;
 
+/// What a sweep adds up: derivatives, or for each the sum of the sizes of its terms, one for each way from the node to
+/// the output. Nothing cancels in the latter: it says by how much a derivative moves when each factor moves by its
+/// share.
+enum class Terms { signed_ones, sizes };
+
 /// Records every operation between Vars while it is alive. One at a time per thread.
 class Tape {
  public:
@@ -22,7 +27,7 @@ class Tape {
   Var leaf(double value);
 
   /// d output / d node for every node up to now, by one sweep backwards.
-  std::vector<double> sweep(const Var& output) const;
+  std::vector<double> sweep(const Var& output, Terms terms = Terms::signed_ones) const;
 
   static Tape& current() { return *current_; }
   int record(double value, int first, double by_first, int second, double by_second) {
@@ -150,7 +155,8 @@ inline std::vector<Var> consecutive(const std::vector<Var>& values) {
   return copies;
 }
 
-inline std::vector<double> Tape::sweep(const Var& output) const {
+inline std::vector<double> Tape::sweep(const Var& output, Terms terms) const {
+  const auto factor = [&](double partial) { return terms == Terms::sizes ? std::abs(partial) : partial; };
   std::vector<double> adjoint(nodes_.size(), 0.0);
   if (output.node() < 0) return adjoint;
   adjoint[static_cast<std::size_t>(output.node())] = 1.0;
@@ -163,12 +169,12 @@ inline std::vector<double> Tape::sweep(const Var& output) const {
       const double* b = &values_[static_cast<std::size_t>(product.b)];
       double* da = &adjoint[static_cast<std::size_t>(product.a)];
       double* db = &adjoint[static_cast<std::size_t>(product.b)];
-      for (std::size_t k = 0; k < product.count; ++k) da[k] += b[k] * adjoint[i];
-      for (std::size_t k = 0; k < product.count; ++k) db[k] += a[k] * adjoint[i];
+      for (std::size_t k = 0; k < product.count; ++k) da[k] += factor(b[k]) * adjoint[i];
+      for (std::size_t k = 0; k < product.count; ++k) db[k] += factor(a[k]) * adjoint[i];
       continue;
     }
-    if (node.first >= 0) adjoint[static_cast<std::size_t>(node.first)] += node.by_first * adjoint[i];
-    if (node.second >= 0) adjoint[static_cast<std::size_t>(node.second)] += node.by_second * adjoint[i];
+    if (node.first >= 0) adjoint[static_cast<std::size_t>(node.first)] += factor(node.by_first) * adjoint[i];
+    if (node.second >= 0) adjoint[static_cast<std::size_t>(node.second)] += factor(node.by_second) * adjoint[i];
   }
   return adjoint;
 }

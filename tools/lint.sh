@@ -19,7 +19,7 @@ echo 'lint: tools/check_deps.py'
 tools/check_deps.py
 if decides clang-format; then
   echo 'lint: clang-format'
-  git ls-files '*.h' '*.cc' '*.inl' | xargs clang-format --dry-run -Werror
+  git ls-files '*.h' '*.cc' '*.inl' '*.cuh' | xargs clang-format --dry-run -Werror
 fi
 if decides clang-tidy; then
   echo 'lint: clang-tidy'

@@ -4,6 +4,7 @@
 #
 #   tools/setup.sh build    what the library and the program need (default)
 #   tools/setup.sh test     that, and what the tests and the linters need
+#   tools/setup.sh portable that, and clang's fuzzer, a cross-compiler for arm64 and an emulator (Debian 12's names)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -12,16 +13,21 @@ packages=(g++ cmake ninja-build libfmt-dev nlohmann-json3-dev libcli11-dev libhw
   ocl-icd-opencl-dev)
 tools=(c++ cmake ninja)
 modules="include($PWD/cmake/PenstockDependencies.cmake)"
-case "${1:-build}" in
+purpose=${1:-build}
+case "$purpose" in
   build) ;;
-  test)
+  test | portable)
     # libomp-dev: clang-tidy reads our OpenMP code and wants clang's <omp.h>.
     packages+=(libgtest-dev libgmock-dev clang-format clang-tidy libomp-dev git python3 python3-venv)
     tools+=(clang-format clang-tidy git python3)
     modules+=$'\nfind_package(GTest REQUIRED)'
+    if [[ $purpose == portable ]]; then
+      packages+=(clang libclang-rt-14-dev g++-aarch64-linux-gnu qemu-user)
+      tools+=(clang++ aarch64-linux-gnu-g++ qemu-aarch64)
+    fi
     ;;
   *)
-    echo "tools/setup.sh: the argument must be build or test, not '$1'" >&2
+    echo "tools/setup.sh: the argument must be build, test or portable, not '$1'" >&2
     exit 2
     ;;
 esac

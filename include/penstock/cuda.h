@@ -151,7 +151,9 @@ class CudaPipeline {
   std::unique_ptr<Content> content_;
 };
 
-/// The linear recurrence by itself on a GPU; Scan says what it computes.
+/// The linear recurrence by itself on a GPU; Scan says what it computes. Here chunks are summed up before the state
+/// that enters them is known: what overflows in a chunk that starts from a state of zero is infinite or NaN from there
+/// on, even where that state would have kept it in range. CudaRegime::direct has no chunks.
 struct CudaScanSpec {
   Index channels = 1;  ///< C
   ScanForm form = ScanForm::linear;

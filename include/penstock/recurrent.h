@@ -78,7 +78,8 @@ class RecurrentTape {
 ///
 /// Weights per layer l and direction (suffix "_reverse"), named as in PyTorch:
 ///   weight_ih_l{l} [G*H, I_l], weight_hh_l{l} [G*H, H] (heads > 1: [heads, G*D, D]; scan cells: none),
-///   bias_ih_l{l} [G*H], bias_hh_l{l} [G*H]; initialised uniformly in +-1/sqrt(H).
+///   bias_ih_l{l} [G*H], bias_hh_l{l} [G*H] (scan cells: none, Bias::both is Bias::single to them);
+///   initialised uniformly in +-1/sqrt(H).
 /// States, in and out, are [S, layers * directions, B, H]; null in means zeros, null out means not wanted.
 template <class Real>
 class Recurrent {

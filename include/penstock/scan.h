@@ -15,9 +15,10 @@ enum class ScanForm {
 /// The linear recurrence by itself: what lies inside minGRU, minLSTM, and diagonal state space models.
 ///
 /// All tensors are [B, T, C] with free strides of B and T; states are [B, C]. h0 and the terms may have either sign in
-/// both forms. The arithmetic is linear in both: with |a| <= 1 nothing overflows that would not overflow in h itself,
-/// and no logarithm of a state is ever taken (docs/results/scan_precision.md compares). In the logarithmic form
-/// exponents saturate at +-87.3, so la = -inf gives a = 1.2e-38.
+/// both forms. The arithmetic is linear in both: nothing overflows that would not overflow step after step (a chunk
+/// that overflows from a state of zero waits for the state that enters it), and no logarithm of a state is ever taken
+/// (docs/results/scan_precision.md compares). In the logarithmic form exponents saturate at +-87.3, in double at +-707,
+/// so la = -inf gives a = 1.2e-38 or 9.0e-308.
 ///
 /// An object reuses its memory from call to call and allocates only when a batch is larger than any before. Not safe
 /// for two calls at once. Every call throws Error(invalid_argument) for an impossible batch or a missing tensor.
@@ -44,7 +45,8 @@ class Scan {
     SequenceView<Real> factor;
   };
 
-  /// h from the terms; h0 null means zeros, hT null not wanted.
+  /// h from the terms; h0 null means zeros, hT null not wanted. Execution::precision must be full: there are no weights
+  /// to round.
   void forward(const Batch& batch, const Terms& terms, SequenceView<Real> h, const Real* h0 = nullptr,
                Real* hT = nullptr, const Execution& execution = {}) const;
 

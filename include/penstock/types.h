@@ -16,7 +16,8 @@ using Index = std::int64_t;
 /// How the time axis is walked. `reverse` starts at the last valid step of every row.
 enum class Direction { forward, reverse, bidirectional };
 
-/// Which bias vectors a recurrent layer has: none, `bias_ih` only, or `bias_ih` and `bias_hh` as PyTorch has.
+/// Which bias vectors a recurrent layer has: none, `bias_ih` only, or `bias_ih` and, of cells with recurrent weights,
+/// `bias_hh` as PyTorch has.
 enum class Bias { none, single, both };
 
 /// How the recurrence over T is executed. Cells with memory mixing (LSTM, GRU, ...) know `sequential` only.
@@ -56,6 +57,7 @@ struct CellInfo {
   Index gates;                   ///< G
   Index states;                  ///< S; state 0 is the output h.
   bool scan;                     ///< h_t = a_t h_{t-1} + b_t with a, b of the input alone: no recurrent weights.
+  bool has_kink = false;         ///< Its slope jumps somewhere: there gradients hang on the last digit of a sum.
 };
 
 /// All cells, in the order of the list.

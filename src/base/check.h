@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <string_view>
+#include <type_traits>
+
 #include "penstock/error.h"
 
 namespace penstock {
@@ -17,6 +20,14 @@ template <class... Args>
 template <class... Args>
 void require(bool condition, fmt::format_string<Args...> format, Args&&... args) {
   if (!condition) fail(ErrorCode::invalid_argument, format, std::forward<Args>(args)...);
+}
+
+/// Requires that `value`, an enumeration's, is one of its values: 0 to `last`.
+template <class Enum>
+void check_enum(std::string_view name, Enum value, Enum last) {
+  const auto number = static_cast<long long>(static_cast<std::underlying_type_t<Enum>>(value));
+  const auto most = static_cast<long long>(static_cast<std::underlying_type_t<Enum>>(last));
+  require(number >= 0 && number <= most, "{} must be a value of its enumeration, 0 to {}, not {}", name, most, number);
 }
 
 }  // namespace penstock

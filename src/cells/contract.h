@@ -1,44 +1,101 @@
-// What a cell must offer, checked where the list is first compiled so that an incomplete cell fails with its name.
-// Include after list.h, in the same namespace.
+// What a cell must offer, checked where the list is first compiled so that an incomplete cell fails with its name and
+// with what it lacks. Include after list.h, in the same namespace.
 //
 // Every cell: name, description, gates G, states S (state 0 is the output h), scan; for the first values of its biases
 //   keep_gate and overwrite_gate, the gates that make the memory longer or shorter (-1: none), and spread_memory, true
-//   if each channel should begin with a time constant of its own.
+//   if each channel should begin with a time constant of its own; has_kink, true if the slope of some function of its
+//   logits jumps, so that tests keep away from there.
 // Dense cells (scan == false): saved N, phases (1 or 2), split_gradients, and
 //   forward(wx[G], rh[G], prev[S], next[S], save[N]): wx = W x + bias_ih, rh = R h + bias_hh;
 //   backward(save[N], prev[S], dnext[S], dwx[G], drh[G], dprev[S]): dprev without the part that flows through rh,
 //   which the engine adds. split_gradients says that drh is not the same as dwx.
 // Two-phase cells have first_gates and forward_first, forward_second, backward_second, backward_first, operand.
 // Scan cells: affine(wx[G], a, b) and affine_backward(wx[G], da, db, dwx[G]).
+//
+// Numbers that are not: a NaN among the arguments must reach the output. An infinite logit must give what the cell
+// tends to as the logit grows, unless that is a share of 0 of an infinite candidate: so weigh terms one by one, as in
+// (1 - z) c + z h, for in c + z (h - c) an infinite c is subtracted from itself.
 
 template <class Cell>
-constexpr bool IsGateOrNone(int gate) {
-  return gate >= -1 && gate < Cell::gates;
-}
+concept DeclaresCell = requires(const char* text, int number, bool flag) {
+  text = Cell::name, text = Cell::description;
+  number = Cell::gates, number = Cell::states, number = Cell::keep_gate, number = Cell::overwrite_gate;
+  flag = Cell::scan, flag = Cell::spread_memory, flag = Cell::has_kink;
+};
 
 template <class Cell>
-constexpr bool DeclaresMemory() {
-  return IsGateOrNone<Cell>(Cell::keep_gate) && IsGateOrNone<Cell>(Cell::overwrite_gate) && requires {
-    Cell::spread_memory;
-  };
-}
+concept CountsAreSound =
+    Cell::gates >= 1 && Cell::states >= 1 && Cell::keep_gate >= -1 &&
+    Cell::keep_gate < Cell::gates&& Cell::overwrite_gate >= -1 && Cell::overwrite_gate < Cell::gates;
 
 template <class Cell>
-constexpr bool IsDenseCell() {
-  return DeclaresMemory<Cell>() && !Cell::scan && Cell::gates >= 1 && Cell::states >= 1 && Cell::saved >= 1 &&
-         (Cell::phases == 1 || Cell::phases == 2) && requires {
-    Cell::split_gradients;
-  };
+concept DeclaresDense = !Cell::scan && requires(int number, bool flag) {
+  number = Cell::saved, number = Cell::phases;
+  flag = Cell::split_gradients;
 }
+&&Cell::saved >= 1 && (Cell::phases == 1 || Cell::phases == 2);
+
+/// What the functions of a dense cell are called with.
+template <class Cell>
+struct DenseArguments {
+  using Gates = double[Cell::gates];
+  using States = double[Cell::states];
+  using Saved = double[Cell::saved];
+};
 
 template <class Cell>
-constexpr bool IsScanCell() {
-  return DeclaresMemory<Cell>() && Cell::scan && Cell::gates >= 1 && Cell::states == 1;
-}
+concept HasOnePhase = Cell::phases == 1 && requires(typename DenseArguments<Cell>::Gates& out,
+                                                    typename DenseArguments<Cell>::Gates& other_out,
+                                                    const typename DenseArguments<Cell>::Gates& wx,
+                                                    const typename DenseArguments<Cell>::Gates& rh,
+                                                    typename DenseArguments<Cell>::States& next,
+                                                    const typename DenseArguments<Cell>::States& prev,
+                                                    typename DenseArguments<Cell>::Saved& save,
+                                                    const typename DenseArguments<Cell>::Saved& saved) {
+  Cell::forward(wx, rh, prev, next, save);
+  Cell::backward(saved, prev, prev, out, other_out, next);
+};
 
-#define PENSTOCK_CHECK_DENSE(Cell) static_assert(IsDenseCell<Cell>(), #Cell " is not a dense cell: see contract.h");
-#define PENSTOCK_CHECK_SCAN(Cell) static_assert(IsScanCell<Cell>(), #Cell " is not a scan cell: see contract.h");
+template <class Cell>
+concept HasTwoPhases = Cell::phases == 2 && Cell::first_gates >= 1 &&
+                       Cell::first_gates < Cell::gates&& requires(typename DenseArguments<Cell>::Gates& out,
+                                                                  typename DenseArguments<Cell>::Gates& other_out,
+                                                                  const typename DenseArguments<Cell>::Gates& wx,
+                                                                  const typename DenseArguments<Cell>::Gates& rh,
+                                                                  typename DenseArguments<Cell>::States& next,
+                                                                  const typename DenseArguments<Cell>::States& prev,
+                                                                  typename DenseArguments<Cell>::Saved& save,
+                                                                  const typename DenseArguments<Cell>::Saved& saved,
+                                                                  double operand) {
+  Cell::forward_first(wx, rh, prev, operand, save);
+  Cell::forward_second(wx, rh, prev, next, save);
+  operand = Cell::operand(saved, prev);
+  Cell::backward_second(saved, prev, prev, out, other_out, next);
+  Cell::backward_first(saved, prev, operand, out, other_out, next);
+};
+
+template <class Cell>
+concept HasAffine = requires(const double (&wx)[Cell::gates], double (&dwx)[Cell::gates], double a, double b) {
+  Cell::affine(wx, a, b);
+  Cell::affine_backward(wx, a, b, dwx);
+};
+
+#define PENSTOCK_CHECK_CELL(Cell)                                                                             \
+  static_assert(DeclaresCell<Cell>, #Cell " lacks something that every cell declares: see cells/contract.h"); \
+  static_assert(CountsAreSound<Cell>, #Cell " has no gates or states, or names a gate that it does not have");
+#define PENSTOCK_CHECK_DENSE(Cell)                                                                                   \
+  PENSTOCK_CHECK_CELL(Cell)                                                                                          \
+  static_assert(DeclaresDense<Cell>, #Cell " lacks something that every dense cell declares: see cells/contract.h"); \
+  static_assert(HasOnePhase<Cell> || HasTwoPhases<Cell>,                                                             \
+                #Cell " lacks a function of dense cells, or it takes other arguments than cells/contract.h says");
+#define PENSTOCK_CHECK_SCAN(Cell)                                                                             \
+  PENSTOCK_CHECK_CELL(Cell)                                                                                   \
+  static_assert(Cell::scan && Cell::states == 1, #Cell " is no scan cell: it needs scan and a single state"); \
+  static_assert(HasAffine<Cell>, #Cell                                                                        \
+                " lacks affine or affine_backward, or they take other arguments than "                        \
+                "cells/contract.h says");
 PENSTOCK_DENSE_CELLS(PENSTOCK_CHECK_DENSE)
 PENSTOCK_SCAN_CELLS(PENSTOCK_CHECK_SCAN)
+#undef PENSTOCK_CHECK_CELL
 #undef PENSTOCK_CHECK_DENSE
 #undef PENSTOCK_CHECK_SCAN

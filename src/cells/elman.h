@@ -1,6 +1,8 @@
 // Elman network: h = act(W x + R h).
 
 struct TanhActivation {
+  static constexpr bool has_kink = false;
+
   template <class V>
   static PENSTOCK_CELL V value(V x) {
     return Tanh(x);
@@ -13,6 +15,8 @@ struct TanhActivation {
 };
 
 struct ReluActivation {
+  static constexpr bool has_kink = true;
+
   template <class V>
   static PENSTOCK_CELL V value(V x) {
     return Max(x, V(0.0f));
@@ -31,6 +35,7 @@ struct Elman {
   static constexpr int keep_gate = -1;
   static constexpr int overwrite_gate = -1;
   static constexpr bool spread_memory = false;
+  static constexpr bool has_kink = Activation::has_kink;
   static constexpr int phases = 1;
   static constexpr bool split_gradients = false;
   static constexpr bool scan = false;

@@ -10,6 +10,7 @@ struct Gru {
   static constexpr int keep_gate = 1;
   static constexpr int overwrite_gate = -1;
   static constexpr bool spread_memory = false;
+  static constexpr bool has_kink = false;
   static constexpr int phases = 1;
   static constexpr bool split_gradients = true;  // r stands between W x and R h: their gradients differ
   static constexpr bool scan = false;
@@ -49,6 +50,7 @@ struct GruResetBefore {
   static constexpr int keep_gate = 1;
   static constexpr int overwrite_gate = -1;
   static constexpr bool spread_memory = false;
+  static constexpr bool has_kink = false;
   static constexpr int phases = 2;
   static constexpr int first_gates = 2;  // r, z read R h; n reads R operand
   static constexpr bool split_gradients = false;

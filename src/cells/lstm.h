@@ -9,6 +9,7 @@ struct Lstm {
   static constexpr int keep_gate = 1;
   static constexpr int overwrite_gate = -1;
   static constexpr bool spread_memory = false;
+  static constexpr bool has_kink = false;
   static constexpr int phases = 1;
   static constexpr bool split_gradients = false;
   static constexpr bool scan = false;

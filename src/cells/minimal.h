@@ -4,6 +4,8 @@
 // 1 - sigmoid, so that neither loses digits near 0 or 1.
 
 struct LinearCandidate {
+  static constexpr bool has_kink = false;
+
   template <class V>
   static PENSTOCK_CELL V value(V x) {
     return x;
@@ -16,6 +18,8 @@ struct LinearCandidate {
 
 /// g(x) = x + 0.5 for x >= 0, sigmoid(x) below.
 struct PositiveCandidate {
+  static constexpr bool has_kink = true;  // the slope jumps from 1/4 to 1
+
   template <class V>
   static PENSTOCK_CELL V value(V x) {
     return SelectPositive(x, x + V(0.5f), Sigmoid(x));
@@ -35,6 +39,7 @@ struct MinGruOf {
   static constexpr int keep_gate = -1;
   static constexpr int overwrite_gate = 0;
   static constexpr bool spread_memory = true;
+  static constexpr bool has_kink = Candidate::has_kink;
   static constexpr bool scan = true;
 
   template <class V>
@@ -54,8 +59,9 @@ struct MinGruOf {
 };
 
 /// h = f' h + i' h~ with f' = f / (f + i), i' = i / (f + i). Gates f, i, h~. With u = e^-i and v = e^-f (of the
-/// logits), f' = (1 + u) / (2 + u + v), which holds where f and i both underflow. Where Exp saturates, so do the
-/// logits: what lies below -87.3 counts as -87.3.
+/// logits), f' = (1 + u) / (2 + u + v), i' = (1 + v) / (2 + u + v). Where both logits are so far below 0 that the ones
+/// no longer count, only their difference does: both are raised alike, so that neither exponential saturates before one
+/// share is as good as nothing. Logits below -1e30 count as that much.
 template <class Candidate>
 struct MinLstmOf {
   static constexpr int gates = 3;
@@ -63,6 +69,7 @@ struct MinLstmOf {
   static constexpr int keep_gate = 0;
   static constexpr int overwrite_gate = 1;
   static constexpr bool spread_memory = true;
+  static constexpr bool has_kink = Candidate::has_kink;
   static constexpr bool scan = true;
 
   template <class V>
@@ -71,12 +78,16 @@ struct MinLstmOf {
     V keep_slope, take_slope;  // sigmoid(-f), sigmoid(-i) of the logits
   };
 
+  /// Sums of exponentials are a quarter of themselves here: as much as a reciprocal can take.
   template <class V>
   static PENSTOCK_CELL Shares<V> shares(const V (&wx)[3]) {
-    const V u = Exp(V(0.0f) - wx[1]), v = Exp(V(0.0f) - wx[0]);
-    const V of_take = V(1.0f) + u, of_keep = V(1.0f) + v;
-    const V sum = of_take + of_keep;
-    return {of_take / sum, of_keep / sum, v / of_keep, u / of_take};
+    const V quarter(0.25f);
+    const V higher = Max(wx[0], wx[1]) + OneVanishesFrom(wx[0]);
+    const V excess = Clamp(higher, V(-1e30f), V(0.0f));
+    const V u = Exp(excess - wx[1]), v = Exp(excess - wx[0]);
+    const V of_take = MulAdd(u, quarter, quarter), of_keep = MulAdd(v, quarter, quarter);
+    const V inverse = Quotient(V(1.0f), of_take + of_keep);
+    return {of_take * inverse, of_keep * inverse, Quotient(v * quarter, of_keep), Quotient(u * quarter, of_take)};
   }
 
   template <class V>

@@ -2,21 +2,22 @@
 // inside every region that compiles cells (a Highway target, a host namespace with <cmath> before it, NVRTC).
 //
 // V is `double` (std:: functions), or any type with + - * /, construction from float, and, found by argument-dependent
-// look-up: MulAdd(a, b, c) = a*b + c in one rounding where the machine has it; Max; Abs; Clamp(x, low, high), through
-// which NaN passes; Round to the nearest integer; Pow2(n) = 2^n for integer-valued n in -126..127;
-// SelectPositive(x, a, b) = x >= 0 ? a : b; SelectZero(x, a, b) = x == 0 ? a : b.
-// A V whose machine has shorter ways may overload PowerOfTwo, NearlyMinusLogs, Quotient, Exp and ExpAndSum, and a V of
-// its own kind (dual numbers) may instead overload Exp, Tanh, Sigmoid and Softplus.
+// look-up: MulAdd(a, b, c) = a*b + c in one rounding where the machine has it; Max(a, b), through which a NaN in a
+// passes; Abs; Clamp(x, low, high), through which NaN passes; Round to the nearest integer; Pow2(n) = 2^n for
+// integer-valued n in -126..127; SelectPositive(x, a, b) = x >= 0 ? a : b; SelectZero(x, a, b) = x == 0 ? a : b. A V
+// whose machine has shorter ways may overload PowerOfTwo, NearlyMinusLogs, Quotient, Exp and ExpAndSum, and a V of its
+// own kind (dual numbers) may instead overload Exp, Tanh, Sigmoid and Softplus.
 
 #ifndef PENSTOCK_CELL
 #define PENSTOCK_CELL inline __attribute__((always_inline))
 #endif
 
 PENSTOCK_CELL double MulAdd(double a, double b, double c) { return a * b + c; }
-PENSTOCK_CELL double Max(double a, double b) { return a > b ? a : b; }
+PENSTOCK_CELL double Max(double a, double b) { return a < b ? b : a; }
+PENSTOCK_CELL double Clamp(double x, double low, double high) { return x < low ? low : x > high ? high : x; }
 PENSTOCK_CELL double SelectPositive(double x, double a, double b) { return x >= 0 ? a : b; }
 PENSTOCK_CELL double SelectZero(double x, double a, double b) { return x == 0 ? a : b; }
-PENSTOCK_CELL double Exp(double x) { return std::exp(x); }
+PENSTOCK_CELL double Exp(double x) { return std::exp(Clamp(x, -707, 707)); }
 PENSTOCK_CELL double Tanh(double x) { return std::tanh(x); }
 PENSTOCK_CELL double Sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 PENSTOCK_CELL void Sigmoids(double x, double& of_x, double& of_minus_x) {
@@ -32,10 +33,17 @@ PENSTOCK_CELL void PowerOfTwo(V x, V& n, V& scale) {
   scale = Pow2(n);
 }
 
-/// a / b within 2 ULP, for b from 1 to 2^126 and |a| <= b.
+/// a / b within 2 ULP, for b from 1/4 to 2^126 and |a| <= 4 b.
 template <class V>
 PENSTOCK_CELL V Quotient(V a, V b) {
   return a / b;
+}
+
+/// x from which on 1 + e^x is e^x, to the last digit.
+PENSTOCK_CELL double OneVanishesFrom(double) { return 40; }
+template <class V>
+PENSTOCK_CELL V OneVanishesFrom(V) {
+  return V(20.0f);
 }
 
 /// e^r - 1 for |r| <= ln 2 / 2. The polynomial interpolates (e^r - 1 - r) / r^2 at Chebyshev nodes; its error is below
@@ -61,8 +69,8 @@ PENSTOCK_CELL V NearlyMinusLogs(V x, V n) {
   return MinusLogs(x, n);
 }
 
-/// e^x within 2 ULP; saturates at e^-87.3 and e^87.3 instead of reaching 0 and infinity, so that no quotient of two
-/// results is ever NaN, and neither a result nor its reciprocal is ever subnormal.
+/// e^x within 2 ULP; saturates at e^-87.3 and e^87.3 (in double at e^-707 and e^707) instead of reaching 0 and
+/// infinity, so that no quotient of two results is ever NaN, and neither a result nor its reciprocal is ever subnormal.
 template <class V>
 PENSTOCK_CELL V Exp(V x) {
   V n, scale;

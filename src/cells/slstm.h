@@ -1,7 +1,10 @@
 // sLSTM of xLSTM (Beck et al. 2024): exponential input gate, normaliser n, stabiliser m. Gates i, f, z, o.
 //   m' = max(i, log sigmoid(f) + m);  i' = e^(i - m');  f' = e^(log sigmoid(f) + m - m')
 //   c' = f' c + i' tanh(z);  n' = f' n + i';  h = sigmoid(o) c' / n'
-// One of i', f' is 1, so from n = 0 on n never falls below 1. n = 0 marks an empty state: then m' = i, f' = 0.
+// One of i', f' is 1, so from n = 0 on n never falls below 1. n = 0 marks an empty state: then m' = i, f' = 0, and
+// nothing else of the state before is read. Gradients follow what is computed: those of c, n and m before such a step
+// are 0. (xLSTM's own code computes the same output but lets f' stay above 0 there, which gives c and n of the first
+// state a gradient that no output follows. An initial state that is to be learnt starts from n > 0.)
 
 struct Slstm {
   static constexpr const char* name = "slstm";
@@ -12,6 +15,7 @@ struct Slstm {
   static constexpr int keep_gate = 1;
   static constexpr int overwrite_gate = -1;
   static constexpr bool spread_memory = true;
+  static constexpr bool has_kink = false;
   static constexpr int phases = 1;
   static constexpr bool split_gradients = false;
   static constexpr bool scan = false;

@@ -22,6 +22,11 @@ std::size_t padded(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
 void check_spec(const CudaRecurrentSpec& spec) {
   const RecurrentSpec& layers = spec.layers;
   cuda::scan_rule(layers.cell);  // says which cells there are
+  check_enum("direction", layers.direction, Direction::bidirectional);
+  check_enum("bias", layers.bias, Bias::both);
+  check_enum("type", spec.type, CudaType::f16);
+  check_enum("gradients", spec.gradients, CudaType::f16);
+  check_enum("regime", spec.regime, CudaRegime::scan);
   require(layers.input_size >= 1, "input_size must be at least 1, not {}", layers.input_size);
   require(layers.hidden_size >= 1, "hidden_size must be at least 1, not {}", layers.hidden_size);
   require(layers.layers >= 1 && layers.layers <= 1024, "layers must be 1 to 1024, not {}", layers.layers);

@@ -33,6 +33,7 @@ void check_columns(const char* name, const std::vector<Column>& columns) {
 }
 
 void check_data(const DataDescription& data) {
+  check_enum("task", data.task, Task::classify);
   check_range("vocabulary", data.vocabulary, data.task == Task::language ? 1 : 0, largest_vocabulary);
   if (data.vocabulary == 0) {
     check_columns("inputs", data.inputs);

@@ -69,6 +69,8 @@ bool are_apart(const Real* a, Index n, const Real* b, Index m) {
 }
 
 void check(const RecurrentSpec& spec) {
+  check_enum("direction", spec.direction, Direction::bidirectional);
+  check_enum("bias", spec.bias, Bias::both);
   constexpr Index most = Index{1} << 20;
   require(spec.input_size >= 1 && spec.input_size <= most, "input_size must be 1 to {}, not {}", most, spec.input_size);
   require(spec.hidden_size >= 1 && spec.hidden_size <= most, "hidden_size must be 1 to {}, not {}", most,

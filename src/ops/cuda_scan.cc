@@ -51,6 +51,9 @@ struct CudaScan::Impl {
 };
 
 CudaScan::CudaScan(const CudaScanSpec& spec) {
+  check_enum("form", spec.form, ScanForm::logarithmic);
+  check_enum("type", spec.type, CudaType::f16);
+  check_enum("regime", spec.regime, CudaRegime::scan);
   require(spec.channels >= 1, "channels must be at least 1, not {}", spec.channels);
   impl_ = std::make_unique<Impl>(Impl{spec, &cuda::Device::get(spec.device), {}, {}});
 }

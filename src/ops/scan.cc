@@ -17,7 +17,7 @@ namespace {
 /// What the planner has to know: a scan cell with so many gates.
 plan::CellTraits traits_of(ScanForm form) {
   plan::CellTraits traits;
-  traits.info = {form == ScanForm::linear ? "scan" : "log-scan", "", 3, 1, true};
+  traits.info = {form == ScanForm::linear ? "scan" : "log-scan", "", 3, 1, true, false};
   return traits;
 }
 
@@ -43,6 +43,7 @@ struct Scan<Real>::Impl {
 
   Impl(Index c, ScanForm f, bool r) : channels(c), form(f), reverse(r), traits(traits_of(f)) {
     constexpr Index most = Index{1} << 30;
+    check_enum("form", f, ScanForm::logarithmic);
     require(c >= 1 && c <= most, "channels must be 1 to {}, not {}", most, c);
   }
 
@@ -55,6 +56,11 @@ struct Scan<Real>::Impl {
 
   void prepare(const Batch& batch, const Terms& terms, const Execution& execution, Index channels_each) const {
     check(terms);
+    check_enum("precision", execution.precision, Precision::bf16);
+    if (execution.precision != Precision::full) {
+      fail(ErrorCode::unsupported, "precision must be full for a scan, which multiplies no weights, not {}",
+           to_string(execution.precision));
+    }
     geometry.prepare(batch, terms.a.row_stride, terms.a.step_stride, channels, reverse);
     plan = plan::make_plan({&traits, batch.rows, batch.steps, channels, 1, resolve_threads(execution.threads),
                             execution.algorithm, execution.exact, channels_each});
@@ -95,7 +101,7 @@ struct Scan<Real>::Impl {
     if (plan.algorithm == Algorithm::scan) {
       return ops::scan_in_chunks<Real>(
           rows, geometry.steps(), channels, plan.chunk, plan.threads(), backward, carry.data(),
-          {gains.data(), offsets.data()}, [](const cpu::ScanPart&, int) {}, summary, run);
+          {gains.data(), offsets.data()}, [](const cpu::ScanPart&, int) {}, summary, run, ops::Overflow::walk_early);
     }
     const Index vectors = (channels + lanes - 1) / lanes;
     run_team(plan.threads(), [&](int thread, int team) {

@@ -17,7 +17,7 @@ namespace {
 template <class Cell>
 CellTraits traits_of(int index) {
   CellTraits traits;
-  traits.info = {Cell::name, Cell::description, Cell::gates, Cell::states, Cell::scan};
+  traits.info = {Cell::name, Cell::description, Cell::gates, Cell::states, Cell::scan, Cell::has_kink};
   traits.index = index;
   traits.keep_gate = Cell::keep_gate;
   traits.overwrite_gate = Cell::overwrite_gate;

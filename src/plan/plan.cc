@@ -90,6 +90,9 @@ std::string Plan::explain() const {
                      channel_parts == 1 ? "" : "s", chunk > 0 ? fmt::format(", chunks of {}", chunk) : "", why);
 }
 
-Plan make_plan(const Problem& problem) { return problem.cell->info.scan ? plan_scan(problem) : plan_dense(problem); }
+Plan make_plan(const Problem& problem) {
+  check_enum("algorithm", problem.algorithm, Algorithm::scan);
+  return problem.cell->info.scan ? plan_scan(problem) : plan_dense(problem);
+}
 
 }  // namespace penstock::plan

@@ -69,11 +69,15 @@ void check_options(const TrainOptions& options, const Dataset& data) {
           options.validation_batches);
   check_not_negative("log_every", options.log_every);
   check_not_negative("checkpoint_every", options.checkpoint_every);
+  check_enum("optimizer", options.optimizer, Optimizer::sgd);
+  check_enum("execution.algorithm", options.execution.algorithm, Algorithm::scan);
+  check_enum("execution.precision", options.execution.precision, Precision::bf16);
   resolve_threads(options.execution.threads);
   resolve_loss(options.loss, data.description().task);
 }
 
 Loss resolve_loss(Loss loss, Task task) {
+  check_enum("loss", loss, Loss::mae);
   const bool forecast = task == Task::forecast;
   if (loss == Loss::automatic) return forecast ? Loss::mse : Loss::cross_entropy;
   require((loss == Loss::cross_entropy) != forecast, "loss {} does not fit a task with {}", name(loss),

@@ -311,6 +311,7 @@ std::vector<Case> cases() {
   add({.name = "long_memory", .rows = 1, .steps = 100003, .channels = 32, .smallest_gain = 0.999});
   add({.name = "one_channel", .rows = 1, .steps = 200003, .channels = 1, .smallest_gain = 0.99});
   add({.name = "many_rows", .rows = 1031, .steps = 37, .channels = 5});
+  add({.name = "many_channels", .rows = 1, .steps = 21, .channels = 100000});
   return list;
 }
 

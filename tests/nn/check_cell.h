@@ -182,14 +182,15 @@ oracle::Arguments<double> oracle_arguments(Recurrent<Real>& network, const Input
   return arguments;
 }
 
-/// What run() should give.
+/// What run() should give; with Terms::sizes, gradients are sums of the sizes of their terms.
 template <class Real>
-Outputs<double> expected(Recurrent<Real>& network, const Inputs<Real>& in) {
+Outputs<double> expected(Recurrent<Real>& network, const Inputs<Real>& in,
+                         oracle::Terms terms = oracle::Terms::signed_ones) {
   const RecurrentSpec& spec = network.spec();
   const oracle::Arguments<double> arguments = oracle_arguments(network, in);
   oracle::Results<double> results = oracle::forward(spec, in.batch(), arguments);
   oracle::Arguments<double> gradients =
-      oracle::gradients(spec, in.batch(), arguments, widen(in.dy), widen(in.dstate_out));
+      oracle::gradients(spec, in.batch(), arguments, widen(in.dy), widen(in.dstate_out), terms);
   Outputs<double> out{.y = std::move(results.y),
                       .state_out = std::move(results.state_out),
                       .dx = gradients.x,

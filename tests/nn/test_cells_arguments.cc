@@ -37,6 +37,12 @@ TEST(SpecArguments, AreRefusedByName) {
       {"dropout 1", {"dropout", "1"}, [](RecurrentSpec& s) { s.dropout = 1.0; }},
       {"dropout -0.1", {"dropout", "-0.1"}, [](RecurrentSpec& s) { s.dropout = -0.1; }},
       {"dropout NaN", {"dropout", "nan"}, [](RecurrentSpec& s) { s.dropout = std::nan(""); }},
+      {"a direction that is none",
+       {"direction must be a value of its enumeration, 0 to 2, not 3"},
+       [](RecurrentSpec& s) { s.direction = Direction{3}; }},
+      {"a bias that is none",
+       {"bias must be a value of its enumeration, 0 to 2, not -1"},
+       [](RecurrentSpec& s) { s.bias = Bias{-1}; }},
       {"weights beyond memory", {"hidden_size"}, [](RecurrentSpec& s) { s.hidden_size = Index{1} << 40; }},
   };
   for (const auto& mistake : mistakes) {
@@ -96,6 +102,12 @@ std::vector<Mistake> batch_mistakes() {
       {"threads -1", {"threads", "-1"}, [](Call& c) { c.execution.threads = -1; }},
       {"threads 1000000", {"threads", "1000000"}, [](Call& c) { c.execution.threads = 1000000; }},
       {"scan of a dense cell", {"scan", "gru"}, [](Call& c) { c.execution.algorithm = Algorithm::scan; }},
+      {"an algorithm that is none",
+       {"algorithm must be a value of its enumeration, 0 to 2, not 7"},
+       [](Call& c) { c.execution.algorithm = Algorithm{7}; }},
+      {"a precision that is none",
+       {"precision must be a value of its enumeration, 0 to 2, not 3"},
+       [](Call& c) { c.execution.precision = Precision{3}; }},
       {"no x", {"x"}, [](Call& c) { c.x = {}; }},
   };
 }

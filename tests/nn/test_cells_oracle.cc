@@ -61,6 +61,21 @@ TEST_P(CellsAgainstOracle, GatesFarOpenAndFarShut) {
   check_cell<float>(info(), c);
 }
 
+template <class Real>
+void expect_nan_gets_through(const std::string& cell) {
+  const Case c{.name = "nan", .input = 3, .hidden = 5, .rows = 1, .steps = 2, .state = false};
+  Recurrent<Real> network = make_network<Real>(cell, c);
+  Inputs<Real> in = make_inputs(network, c);
+  in.x[0] = std::numeric_limits<Real>::quiet_NaN();
+  const std::vector<Real> y = run(network, in).y;
+  for (Index j = 0; j < c.hidden; ++j) EXPECT_TRUE(std::isnan(y[j])) << "unit " << j;
+}
+
+TEST_P(CellsAgainstOracle, NanGetsThrough) {
+  expect_nan_gets_through<double>(cell());
+  expect_nan_gets_through<float>(cell());
+}
+
 TEST_P(CellsAgainstOracle, EveryInstructionSet) {
   const std::string in_use = system_info().isa;
   const Case c{.name = "isa", .input = 17, .hidden = 33, .layers = 2, .rows = 5, .steps = 9};

@@ -275,8 +275,23 @@ TEST(CudaRecurrentSpec, IsChecked) {
   refused(invalid, "hidden_size must be at least 1, not -1", [](auto& spec) { spec.layers.hidden_size = -1; });
   refused(invalid, "layers must be 1 to 1024, not 0", [](auto& spec) { spec.layers.layers = 0; });
   refused(invalid, "dropout must be 0 on a GPU, not 0.5", [](auto& spec) { spec.layers.dropout = 0.5; });
+  refused(invalid, "type must be a value of its", [](auto& spec) { spec.type = CudaType{3}; });
+  refused(invalid, "gradients must be a value of its", [](auto& spec) { spec.gradients = CudaType{-1}; });
+  refused(invalid, "regime must be a value of its", [](auto& spec) { spec.regime = CudaRegime{4}; });
+  refused(invalid, "direction must be a value of its", [](auto& spec) { spec.layers.direction = Direction{3}; });
+  refused(invalid, "bias must be a value of its", [](auto& spec) { spec.layers.bias = Bias{3}; });
   refused(invalid, "tf32 is for type f32, not bf16", [](auto& spec) { spec.type = CudaType::bf16, spec.tf32 = true; });
   refused(invalid, "gradients must be f32 or f32, not f16", [](auto& spec) { spec.gradients = CudaType::f16; });
+}
+
+TEST(CudaScanSpec, IsChecked) {
+  const auto refused = [](const std::string& text, const CudaScanSpec& spec) {
+    test::expect_error(ErrorCode::invalid_argument, text, [&] { const CudaScan scan(spec); });
+  };
+  refused("channels must be at least 1, not 0", {.channels = 0});
+  refused("form must be a value of its enumeration, 0 to 1, not 2", {.form = ScanForm{2}});
+  refused("type must be a value of its enumeration, 0 to 2, not 3", {.type = CudaType{3}});
+  refused("regime must be a value of its enumeration, 0 to 3, not 4", {.regime = CudaRegime{4}});
 }
 
 TEST(CudaRecurrentSpec, WithoutAGpuSaysWhatIsMissing) {

@@ -331,6 +331,8 @@ TEST(Model, RefusesWhatIsImpossible) {
   data = language(256);
   data.task = Task::classify;
   refused("classes must name at least one label", {}, data);
+  data.task = Task{3};
+  refused("task must be a value of its enumeration, 0 to 2, not 3", {}, data);
 }
 
 TEST(Model, RefusesBuffersOfTheWrongSize) {

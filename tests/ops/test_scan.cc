@@ -257,6 +257,83 @@ TEST(Scan, ExtremeLogarithmsStayFinite) {
   }
 }
 
+/// h of one channel, in chunks on two threads or step after step.
+std::vector<float> walk(const std::vector<float>& a, const std::vector<float>& b, float h0, Algorithm algorithm,
+                        bool reverse = false) {
+  const auto T = static_cast<Index>(a.size());
+  std::vector<float> h(a.size());
+  const auto view = [&](auto& v) {
+    return SequenceView<std::remove_reference_t<decltype(v[0])>>::batch_first(v.data(), T, 1);
+  };
+  Scan<float>(1, ScanForm::linear, reverse)
+      .forward({.rows = 1, .steps = T}, {view(a), view(b), {}}, view(h), &h0, nullptr,
+               {.threads = 2, .algorithm = algorithm});
+  return h;
+}
+
+TEST(Scan, ChunksOverflowOnlyWhereStepsDo) {
+  for (const bool reverse : {false, true}) {
+    // Four terms whose sum overflows unless it starts from the state that enters their chunk.
+    std::vector<float> a(4096, 1.0f), b(4096, 0.0f);
+    for (const Index t : {1500, 1501, 1502, 1503}) b[reverse ? 4095 - t : t] = 1.5e38f;
+    EXPECT_EQ(walk(a, b, -3e38f, Algorithm::scan, reverse), walk(a, b, -3e38f, Algorithm::sequential, reverse));
+    // A gain that overflows, of a state that is zero.
+    std::fill(b.begin(), b.end(), 0.0f);
+    std::fill(a.begin() + 2100, a.begin() + 2300, 2.0f);
+    EXPECT_EQ(walk(a, b, 0.0f, Algorithm::scan, reverse), std::vector<float>(4096, 0.0f));
+    // What does overflow, does so in both.
+    const auto big = walk(a, b, 1.0f, Algorithm::scan, reverse);
+    EXPECT_EQ(big, walk(a, b, 1.0f, Algorithm::sequential, reverse));
+    EXPECT_TRUE(std::isinf(big[reverse ? 0 : 4095]));
+  }
+}
+
+TEST(Scan, ChunksOfGradientsOverflowOnlyWhereStepsDo) {
+  constexpr Index T = 4096;
+  std::vector<float> a(T, 1.0f), h(T, 0.0f), dh(T, 0.0f), da(T), db(T), other(T);
+  for (const Index t : {2500, 2501, 2502, 2503}) dh[t] = 1.5e38f;
+  const float dhT = -3e38f;
+  const auto view = [&](auto& v) {
+    return SequenceView<std::remove_reference_t<decltype(v[0])>>::batch_first(v.data(), T, 1);
+  };
+  const auto run = [&](Algorithm algorithm, std::vector<float>& to) {
+    float dh0 = 0;
+    Scan<float>(1).backward({.rows = 1, .steps = T}, {view(std::as_const(a)), view(std::as_const(a)), {}},
+                            view(std::as_const(h)), nullptr, view(std::as_const(dh)), &dhT, {view(da), view(to), {}},
+                            &dh0, {.threads = 2, .algorithm = algorithm});
+    return dh0;
+  };
+  EXPECT_EQ(run(Algorithm::scan, db), run(Algorithm::sequential, other));
+  EXPECT_EQ(db, other);
+  EXPECT_FLOAT_EQ(db[0], 3e38f);
+}
+
+template <class Real>
+void expect_logarithms_saturate(double lowest, double highest) {
+  constexpr Real infinity = std::numeric_limits<Real>::infinity();
+  std::vector<Real> log_a = {-infinity, infinity, 0}, log_b = {0, -infinity, infinity}, h(3);
+  const auto view = [&](auto& v) {
+    return SequenceView<std::remove_reference_t<decltype(v[0])>>::batch_first(v.data(), 1, 3);
+  };
+  const std::vector<Real> h0 = {0, 1, 0};
+  Scan<Real>(3, ScanForm::logarithmic)
+      .forward({.rows = 1, .steps = 1}, {view(std::as_const(log_a)), view(std::as_const(log_b)), {}}, view(h),
+               h0.data());
+  EXPECT_EQ(h[0], 1);
+  EXPECT_NEAR(std::log(h[1]), highest, 0.01 * highest);
+  EXPECT_NEAR(std::log(h[2]), highest, 0.01 * highest);
+  log_b = {-infinity, -infinity, -infinity};
+  Scan<Real>(3, ScanForm::logarithmic)
+      .forward({.rows = 1, .steps = 1}, {view(std::as_const(log_b)), view(std::as_const(log_b)), {}}, view(h),
+               h0.data());
+  for (const Real value : h) EXPECT_GE(std::log(value), lowest * 1.001);
+}
+
+TEST(Scan, LogarithmsSaturate) {
+  expect_logarithms_saturate<float>(-87.34, 87.3);
+  expect_logarithms_saturate<double>(-707, 707);
+}
+
 TEST(Scan, SplitsAreExact) {
   const Case c{.T = 333, .C = 19};
   const Tensors t = make(c);
@@ -294,6 +371,17 @@ TEST(Scan, SaysWhatIsMissing) {
   test::expect_error(ErrorCode::invalid_argument, "terms.factor belongs to the logarithmic form", [&] {
     scan.forward({.rows = 1, .steps = 2}, {view, view, view}, view);
   });
+  test::expect_error(ErrorCode::unsupported, "precision must be full for a scan", [&] {
+    scan.forward({.rows = 1, .steps = 2}, {view, view, {}}, view, nullptr, nullptr, {.precision = Precision::bf16});
+  });
+  test::expect_error(ErrorCode::invalid_argument, "precision must be a value of its enumeration, 0 to 2, not 9", [&] {
+    scan.forward({.rows = 1, .steps = 2}, {view, view, {}}, view, nullptr, nullptr, {.precision = Precision{9}});
+  });
+  test::expect_error(ErrorCode::invalid_argument, "algorithm must be a value of its enumeration, 0 to 2, not -1", [&] {
+    scan.forward({.rows = 1, .steps = 2}, {view, view, {}}, view, nullptr, nullptr, {.algorithm = Algorithm{-1}});
+  });
+  test::expect_error(ErrorCode::invalid_argument, "form must be a value of its enumeration, 0 to 1, not 2",
+                     [] { Scan<float>(3, ScanForm{2}); });
   test::expect_error(ErrorCode::invalid_argument, "batch.steps must be at least 1", [&] {
     scan.forward({.rows = 1, .steps = 0}, {view, view, {}}, view);
   });

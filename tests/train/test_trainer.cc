@@ -364,6 +364,13 @@ TEST(Train, RefusesBadOptions) {
     expect_error(ErrorCode::invalid_argument, message, [&] { train(model, data, options); });
   };
   const double nan = std::numeric_limits<double>::quiet_NaN();
+  refused("loss must be a value of its enumeration, 0 to 3, not 4", [](TrainOptions& o) { o.loss = Loss{4}; });
+  refused("optimizer must be a value of its enumeration, 0 to 1, not 2",
+          [](TrainOptions& o) { o.optimizer = Optimizer{2}; });
+  refused("execution.algorithm must be a value of its enumeration",
+          [](TrainOptions& o) { o.execution.algorithm = Algorithm{3}; });
+  refused("execution.precision must be a value of its enumeration",
+          [](TrainOptions& o) { o.execution.precision = Precision{3}; });
   refused("max_steps must not be negative, not -1", [](TrainOptions& o) { o.max_steps = -1; });
   refused("max_steps or max_seconds must be given", [](TrainOptions& o) { o.max_steps = 0; });
   refused("max_epochs means nothing", [](TrainOptions& o) { o.max_epochs = 1.0; });

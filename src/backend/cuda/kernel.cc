@@ -4,14 +4,13 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <memory>
-#include <mutex>
 
 #include "backend/cuda/disk_cache.h"
 #include "backend/cuda/driver.h"
 #include "backend/cuda/sources.h"
 #include "base/check.h"
+#include "base/once_map.h"
 #include "base/warning.h"
 
 namespace penstock::cuda {
@@ -105,15 +104,11 @@ std::string cache_name(const KernelSource& source, int architecture) {
 }
 
 const Kernel& Kernel::load(Device& device, const KernelSource& source) {
-  static std::mutex mutex;
-  static std::map<std::pair<int, std::string>, std::unique_ptr<Kernel>> kernels;
-  const std::lock_guard lock(mutex);
-  auto& kernel = kernels[{device.ordinal(), source.text()}];
-  if (!kernel) {
-    // NOLINTNEXTLINE(modernize-make-unique): the constructor is private
-    kernel.reset(new Kernel(device, source, cubin_for(device, source)));
-  }
-  return *kernel;
+  static OnceMap<std::pair<int, std::string>, Kernel> kernels;
+  return kernels.get({device.ordinal(), source.text()}, [&] {
+    return std::unique_ptr<Kernel>(
+        new Kernel(device, source, cubin_for(device, source)));  // the constructor is private
+  });
 }
 
 Kernel::Kernel(Device& device, const KernelSource& source, const std::string& cubin)

@@ -51,7 +51,8 @@ std::string cache_name(const KernelSource& source, int architecture);
 class Kernel {
  public:
   /// From memory, else from the disk cache, else from the compiler. The reference is good until the process ends. Any
-  /// number of threads may call this. With PENSTOCK_DUMP_DIR set, source, cubin and plan are written there.
+  /// number of threads may call this: different kernels are compiled side by side, each of them once. With
+  /// PENSTOCK_DUMP_DIR set, source, cubin and plan are written there.
   static const Kernel& load(Device& device, const KernelSource& source);
 
   const KernelResources& resources() const { return resources_; }

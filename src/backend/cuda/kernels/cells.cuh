@@ -29,7 +29,11 @@ PENSTOCK_DEVICE Real operator/(Real a, Real b) {
 }
 
 PENSTOCK_DEVICE Real MulAdd(Real a, Real b, Real c) { return Real(__fmaf_rn(a.value, b.value, c.value)); }
-PENSTOCK_DEVICE Real Max(Real a, Real b) { return Real(fmaxf(a.value, b.value)); }
+PENSTOCK_DEVICE Real Max(Real a, Real b) {
+  Real larger;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(larger.value) : "f"(a.value), "f"(b.value));
+  return larger;
+}
 PENSTOCK_DEVICE Real Abs(Real x) { return Real(fabsf(x.value)); }
 PENSTOCK_DEVICE Real Round(Real x) { return Real(rintf(x.value)); }
 PENSTOCK_DEVICE Real Pow2(Real n) { return Real(__int_as_float(((int)n.value + 127) << 23)); }
@@ -75,7 +79,8 @@ PENSTOCK_DEVICE void Affine(const float (&value)[Rule::gates], float& a, float& 
 
 /// Gradients of a step's values from those of a and b.
 template <class Rule>
-PENSTOCK_DEVICE void AffineBackward(const float (&value)[Rule::gates], float da, float db, float (&dvalue)[Rule::gates]) {
+PENSTOCK_DEVICE void AffineBackward(const float (&value)[Rule::gates], float da, float db,
+                                    float (&dvalue)[Rule::gates]) {
   Real wx[Rule::gates], dwx[Rule::gates];
   for (int g = 0; g < Rule::gates; ++g) wx[g] = Real(value[g]);
   Rule::affine_backward(wx, Real(da), Real(db), dwx);

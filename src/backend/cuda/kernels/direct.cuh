@@ -1,5 +1,5 @@
-// A linear recurrence over [B, T, C] whose threads walk all steps of their channels by themselves: the state never leaves
-// its registers, nothing passes through shared memory, and no thread waits for another.
+// A linear recurrence over [B, T, C] whose threads walk all steps of their channels by themselves: the state never
+// leaves its registers, nothing passes through shared memory, and no thread waits for another.
 //
 // Constants: those of walk.cuh, whose groups of threads here are other rows and tiles of channels.
 

@@ -1,6 +1,7 @@
-// A layer's forward pass in one launch: the gates W x + bias of a chunk of steps, and the recurrence over them, chunk after
-// chunk of one row and one tile of channels. The tile's weights stay in shared memory; gates go to memory only where the
-// way back will want them. For layers whose product is too small to be worth a launch and a way through memory of its own.
+// A layer's forward pass in one launch: the gates W x + bias of a chunk of steps, and the recurrence over them, chunk
+// after chunk of one row and one tile of channels. The tile's weights stay in shared memory; gates go to memory only
+// where the way back will want them. For layers whose product is too small to be worth a launch and a way through
+// memory of its own.
 //
 // Constants beside those of walk.cuh, whose groups of threads here share the steps of a chunk: Rule, kInput (I), kPiece
 // (bytes of one copy of x), kKeepGates, kBlocks (of a multiprocessor), kSharedBytes.
@@ -14,8 +15,8 @@ constexpr bool kKeepTerms = true;
 #include "backend/cuda/kernels/forward_op.cuh"
 
 constexpr int kChunk = kGroups * kSteps;
-constexpr int kFour = 4;                                          // inputs that a thread reads at once
-constexpr int kPadded = (kInput + kFour - 1) / kFour * kFour;     // and all of them, with zeros behind
+constexpr int kFour = 4;                                       // inputs that a thread reads at once
+constexpr int kPadded = (kInput + kFour - 1) / kFour * kFour;  // and all of them, with zeros behind
 constexpr int kColumns = Rule::gates * kTileChannels;
 // Neighbouring inputs of a column, which threads write at once, should not lie in one bank.
 constexpr int kColumnPitch = kColumns + (kColumns % 32 == 0 ? kVector : 0);
@@ -27,7 +28,7 @@ using Floats = Vector<F32, kVector>;
 using Four = Vector<Storage, kFour>;
 
 struct FusedShared {
-  float weight[kPadded * kColumnPitch];       // [I, G, channels]
+  float weight[kPadded * kColumnPitch];            // [I, G, channels]
   __align__(16) char x[2][kGroups * kGroupPitch];  // [steps, I], of this chunk and of the next one
   __align__(16) Stretches stretches;
   float carry[kTileChannels];  // what this chunk hands to the next one
@@ -37,8 +38,8 @@ static_assert(sizeof(FusedShared) <= kSharedBytes, "the plan knows how much shar
 /// Where a step of a chunk's x begins.
 PENSTOCK_DEVICE int RowStart(int row) { return row / kSteps * kGroupPitch + row % kSteps * kRowPitch; }
 
-/// Starts copies of a chunk's x. Steps that do not exist become zero. A thread keeps to one piece of the steps, where there
-/// are threads enough.
+/// Starts copies of a chunk's x. Steps that do not exist become zero. A thread keeps to one piece of the steps, where
+/// there are threads enough.
 PENSTOCK_DEVICE void CopyChunk(const FusedArguments& args, const Walk& walk, int first, char* to) {
   constexpr int pieces = kInput * Storage::bytes / kPiece;
   constexpr int rows_at_once = kThreads >= pieces ? kThreads / pieces : 1;
@@ -87,8 +88,7 @@ struct Gates {
       float bias[kVector];
       for (int i = 0; i < kVector; ++i) bias[i] = 0.0f;
       if (args.bias != nullptr && walk.active) {
-        const Values stored =
-            Values::read(args.bias + ((Index)g * args.scan.channels + walk.channel) * Storage::bytes);
+        const Values stored = Values::read(args.bias + ((Index)g * args.scan.channels + walk.channel) * Storage::bytes);
         for (int i = 0; i < kVector; ++i) bias[i] = stored.get(i);
       }
 #pragma unroll
@@ -109,8 +109,8 @@ struct Gates {
       for (int j = 0; j < kFour; ++j) {
 #pragma unroll
         for (int g = 0; g < Rule::gates; ++g) {
-          const Floats w = Floats::read(
-              (const char*)&shared.weight[(input + j) * kColumnPitch + g * kTileChannels + channel]);
+          const Floats w =
+              Floats::read((const char*)&shared.weight[(input + j) * kColumnPitch + g * kTileChannels + channel]);
 #pragma unroll
           for (int k = 0; k < kSteps; ++k) {
             for (int i = 0; i < kVector; ++i) sum[g][k][i] = __fmaf_rn(w.get(i), in[k].get(j), sum[g][k][i]);
@@ -158,7 +158,8 @@ PENSTOCK_DEVICE void Enter(const Stretches& stretches, const Walk& walk, int gro
   }
 }
 
-extern "C" __global__ void __launch_bounds__(kThreads, kBlocks) FusedForward(const __grid_constant__ FusedArguments args) {
+extern "C" __global__ void __launch_bounds__(kThreads, kBlocks)
+    FusedForward(const __grid_constant__ FusedArguments args) {
   extern __shared__ __align__(16) char memory[];
   FusedShared& shared = *(FusedShared*)memory;
   const Place place{args.scan, (int)blockIdx.x};

@@ -122,10 +122,10 @@ PENSTOCK_DEVICE bool FoldWindow(const ScanShared& shared, int channel, unsigned 
   return true;
 }
 
-/// Every thread of the block calls this once it has written its stretch and met the others at a barrier; `first` is what
-/// threads below kTileChannels saw of the chunk before, at their channel, and `ready` whether all of them saw its state.
-/// Leaves the state that enters the chunk in stretches.carry, for all to see. Calls between() once, behind the first
-/// look at the window, if there is one: what is asked for after it does not delay it.
+/// Every thread of the block calls this once it has written its stretch and met the others at a barrier; `first` is
+/// what threads below kTileChannels saw of the chunk before, at their channel, and `ready` whether all of them saw its
+/// state. Leaves the state that enters the chunk in stretches.carry, for all to see. Calls between() once, behind the
+/// first look at the window, if there is one: what is asked for after it does not delay it.
 template <class Between>
 PENSTOCK_DEVICE void PassOn(ScanShared& shared, Stretches& stretches, const Chain& chain, Tagged first, bool ready,
                             bool last, const Between& between) {
@@ -158,6 +158,7 @@ PENSTOCK_DEVICE void PassOn(ScanShared& shared, Stretches& stretches, const Chai
   if (owner) {
     stretches.carry[thread] = state;
     const Effect whole = shared.whole[thread];
-    if (!last) StoreTagged(chain.state_at(chain.chunk, thread), Through(whole.gain, whole.offset, state), epoch_tag + 2);
+    if (!last)
+      StoreTagged(chain.state_at(chain.chunk, thread), Through(whole.gain, whole.offset, state), epoch_tag + 2);
   }
 }

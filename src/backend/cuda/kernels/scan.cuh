@@ -1,6 +1,7 @@
 // A linear recurrence over [B, T, C], walked once by blocks that hand the state on from chunk to chunk of T.
 //
-// Constants beside those of walk.cuh, whose groups of threads here share the steps of a tile: kPiece (bytes of one copy), kWindow, kBlocks (blocks of a multiprocessor), kSharedBytes.
+// Constants beside those of walk.cuh, whose groups of threads here share the steps of a tile: kPiece (bytes of one
+// copy), kWindow, kBlocks (blocks of a multiprocessor), kSharedBytes.
 
 constexpr int kChunk = kGroups * kSteps;
 static_assert(kTileChannels <= kThreads, "each channel of a tile has a thread that looks back");
@@ -8,7 +9,7 @@ static_assert(kTileChannels <= kThreads, "each channel of a tile has a thread th
 #include "backend/cuda/kernels/look_back.cuh"
 
 constexpr int kRowBytes = kTileChannels * Storage::bytes;  // of one step of a tile
-constexpr int kTileBytes = kChunk * kRowBytes;              // of one tensor
+constexpr int kTileBytes = kChunk * kRowBytes;             // of one tensor
 
 /// Starts copies of one tensor's part of a tile, each step `skip` further on the walk; steps that do not exist become
 /// zero. The threads share the work as copies are widest, not as they will read.
@@ -45,8 +46,7 @@ struct TileValues {
   /// This thread's values at its step k of one input.
   __device__ __forceinline__ Values at(int input, int k) const {
     const int lane = threadIdx.x % kLanes, group = threadIdx.x / kLanes;
-    return Values::read(from + input * kTileBytes + (group * kSteps + k) * kRowBytes +
-                        lane * kVector * Storage::bytes);
+    return Values::read(from + input * kTileBytes + (group * kSteps + k) * kRowBytes + lane * kVector * Storage::bytes);
   }
 };
 
@@ -124,8 +124,8 @@ PENSTOCK_DEVICE void CopyTile(const ScanArguments& args, char* to, unsigned tile
   CommitCopies();
 }
 
-/// The whole kernel. A block holds the values of one tile in registers while those of the next are on their way to shared
-/// memory.
+/// The whole kernel. A block holds the values of one tile in registers while those of the next are on their way to
+/// shared memory.
 template <class Op>
 PENSTOCK_DEVICE void RunScan(const ScanArguments& args) {
   extern __shared__ __align__(16) char memory[];
@@ -136,16 +136,16 @@ PENSTOCK_DEVICE void RunScan(const ScanArguments& args) {
   if (threadIdx.x == kTaker) shared.epoch = args.header->epoch;
   unsigned which = blockIdx.x;
   for (int turn = 0; which < args.tiles; turn ^= 1) {
-    // As late as the answer is there in time: the longer before its work a block takes a tile, the more often those that
-    // took later ones wait for it.
+    // As late as the answer is there in time: the longer before its work a block takes a tile, the more often those
+    // that took later ones wait for it.
     if (threadIdx.x == kTaker) shared.ticket[turn] = TakeTile(args);
     const Tile tile(args, which);
     WaitForCopies<0>();
     __syncthreads();
     Op op;
     op.load(TileValues{memory});
-    // The next tile's values are asked for as soon as this one's are out of their way; but not before this block's first
-    // look back, which would come to stand behind them in the queue for memory.
+    // The next tile's values are asked for as soon as this one's are out of their way; but not before this block's
+    // first look back, which would come to stand behind them in the queue for memory.
     const bool owner = threadIdx.x < kTileChannels && !tile.beyond;
     const bool ready = __syncthreads_and(!owner || tile.chain.knows(tile.entering, 2 * shared.epoch));
     which = shared.ticket[turn];

@@ -8,6 +8,7 @@
 
 #include "backend/cuda/kernels/forward_op.cuh"
 
-extern "C" __global__ void __launch_bounds__(kThreads, kBlocks) ScanForward(const __grid_constant__ ScanArguments args) {
+extern "C" __global__ void __launch_bounds__(kThreads, kBlocks)
+    ScanForward(const __grid_constant__ ScanArguments args) {
   Run<ForwardOp>(args);
 }

@@ -1,8 +1,8 @@
-// Products of floats on tensor cores, which multiply numbers of 11 bits: a float is the sum of two such, high + low and a
-// rest below 2^-22 of it, and the product of two floats the sum of high x high, high x low and low x high. What is left
-// out is below 2^-22 of |a b|, what low loses to 11 bits twice 2^-21; the sum of 16 products is added to the others
-// in plain float arithmetic. All in all a sum of K products is within (2^-18 + K 2^-28) of the sum of their sizes; one
-// multiplication and addition after the other would be within K 2^-24. Infinities become NaN.
+// Products of floats on tensor cores, which multiply numbers of 11 bits: a float is the sum of two such, high + low and
+// a rest below 2^-22 of it, and the product of two floats the sum of high x high, high x low and low x high. What is
+// left out is below 2^-22 of |a b|, what low loses to 11 bits twice 2^-21; the sum of 16 products is added to the
+// others in plain float arithmetic. All in all a sum of K products is within (2^-18 + K 2^-28) of the sum of their
+// sizes; one multiplication and addition after the other would be within K 2^-24. Infinities become NaN.
 
 constexpr int kWarp = 32;
 constexpr int kRows = 16, kColumns = 8;  // of a tile of sums
@@ -22,11 +22,10 @@ struct Split {
   }
 };
 
-/// Adds 8 products to each sum of a tile of 16 x 8. `a` is a thread's part of rows lane / 4 and 8 + lane / 4, `b` of column
-/// lane / 4; both hold factors 2 (lane % 4) and 2 (lane % 4) + 1, as all threads count them alike.
+/// Adds 8 products to each sum of a tile of 16 x 8. `a` is a thread's part of rows lane / 4 and 8 + lane / 4, `b` of
+/// column lane / 4; both hold factors 2 (lane % 4) and 2 (lane % 4) + 1, as all threads count them alike.
 PENSTOCK_DEVICE void MultiplyTile(float (&sum)[4], const unsigned (&a)[2][4], const unsigned (&b)[4], int first) {
-  asm(
-      "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
       "{%0, %1, %2, %3};"
       : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
       : "r"(a[0][first]), "r"(a[1][first]), "r"(a[0][first + 1]), "r"(a[1][first + 1]), "r"(b[first]),
@@ -44,8 +43,8 @@ struct SplitRows {
   }
 };
 
-/// Adds products of high or low factors, two times 8 of each sum. As one multiplication waits for the one before it on the
-/// same tile, all tiles take turns.
+/// Adds products of high or low factors, two times 8 of each sum. As one multiplication waits for the one before it on
+/// the same tile, all tiles take turns.
 template <bool kLowA, bool kLowB, int kM, int kN>
 PENSTOCK_DEVICE void MultiplyTiles(float (&sum)[kM][kN][4], const SplitRows (&a)[kM], const Split (&b)[kN]) {
 #pragma unroll

@@ -1,5 +1,5 @@
-// Adds up what slabs of K gave to a product and to the sums beside it, in the order of the slabs in each of kGroups parts,
-// and then in the order of the parts.
+// Adds up what slabs of K gave to a product and to the sums beside it, in the order of the slabs in each of kGroups
+// parts, and then in the order of the parts.
 //
 // Constants of the plan: kGroups (parts), kAcross (elements of a block).
 

@@ -87,8 +87,8 @@ PENSTOCK_DEVICE void ClearPadding(const Walk& walk, const ScanTensor& tensor) {
   }
 }
 
-/// Where thread `group` over time of a block stands: at a row and a tile of channels, in the chunk that begins with a walk
-/// step.
+/// Where thread `group` over time of a block stands: at a row and a tile of channels, in the chunk that begins with a
+/// walk step.
 PENSTOCK_DEVICE Walk FindWalk(const ScanArguments& args, int number, int chunk_begin, int group) {
   Walk walk;
   walk.row = number / args.channel_tiles;
@@ -131,8 +131,8 @@ PENSTOCK_DEVICE void WalkSteps(Op& op, const Walk& walk, float (&state)[kVector]
 
 /// The state after a row's last step, from the thread that holds it.
 PENSTOCK_DEVICE void StoreLast(const Place& place, const Walk& walk, int group, const float (&state)[kVector]) {
-  const bool holds_end = walk.valid > 0 ? walk.begin + walk.valid == walk.length
-                                        : walk.length == 0 && group == 0 && walk.active;
+  const bool holds_end =
+      walk.valid > 0 ? walk.begin + walk.valid == walk.length : walk.length == 0 && group == 0 && walk.active;
   if (place.args.state_out == nullptr || !holds_end) return;
   float* out = place.args.state_out + place.states() + walk.tile_channel;
   for (int i = 0; i < kVector; ++i) out[i] = state[i];

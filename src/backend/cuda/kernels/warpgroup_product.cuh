@@ -1,13 +1,13 @@
 // D [M, N] = A [M, K] B [K, N] in floats, as float_product.cuh, by Hopper's tensor cores. Two warpgroups multiply, each
-// 64 rows by kGroupColumns columns: factors of A go from shared memory to registers, where they are split, those of B lie
-// split in shared memory. If all of the block's slab of B fits there, all threads split it first, and the block goes on
-// from rows to rows; else a third warpgroup brings and splits stage after stage.
+// 64 rows by kGroupColumns columns: factors of A go from shared memory to registers, where they are split, those of B
+// lie split in shared memory. If all of the block's slab of B fits there, all threads split it first, and the block
+// goes on from rows to rows; else a third warpgroup brings and splits stage after stage.
 //
-// Constants of the plan: kTeamsM, kTeamsN (warpgroups that multiply, over M and N, together two), kTilesM, kTilesN (tiles
-// of a warpgroup), kDepth (stages of 32 of K, of B, that shared memory holds), kResident (that is all of the slab), kAhead
-// (stages of A there), kHalfLast (the last stage has no more than 16), kTransposedA, kTransposedB (A lies as [K, M], B
-// as [N, K]), kPieceA, kPieceB (bytes of one access), kVector (columns of one access to D), kBias, kSumsOfA (over K),
-// kBlocks (of a multiprocessor), kSharedBytes.
+// Constants of the plan: kTeamsM, kTeamsN (warpgroups that multiply, over M and N, together two), kTilesM, kTilesN
+// (tiles of a warpgroup), kDepth (stages of 32 of K, of B, that shared memory holds), kResident (that is all of the
+// slab), kAhead (stages of A there), kHalfLast (the last stage has no more than 16), kTransposedA, kTransposedB (A lies
+// as [K, M], B as [N, K]), kPieceA, kPieceB (bytes of one access), kVector (columns of one access to D), kBias,
+// kSumsOfA (over K), kBlocks (of a multiprocessor), kSharedBytes.
 
 #include "backend/cuda/kernels/split_product.cuh"
 
@@ -254,8 +254,8 @@ struct SplitFactors {
   }
 };
 
-/// Sums of the products of one stage, or of its first sixteen factors: small ones first. They are added to the others in
-/// plain float arithmetic, which keeps what split_product.cuh promises.
+/// Sums of the products of one stage, or of its first sixteen factors: small ones first. They are added to the others
+/// in plain float arithmetic, which keeps what split_product.cuh promises.
 template <bool kWhole>
 PENSTOCK_DEVICE void MultiplyStage(float (&part)[kSums], const SplitFactors& a, const char* high, const char* low) {
   BeginMultiplying();

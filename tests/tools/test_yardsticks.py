@@ -1,4 +1,4 @@
-"""bench/asked.py: the right cases, ratios and verdicts from a report."""
+"""bench/yardsticks.py: the right cases, ratios and verdicts from a report."""
 
 import json
 import pathlib
@@ -7,7 +7,7 @@ import sys
 import tempfile
 import unittest
 
-SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "bench" / "asked.py"
+SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "bench" / "yardsticks.py"
 
 
 def case(cell, kind, hidden, times, rows=16):
@@ -16,7 +16,7 @@ def case(cell, kind, hidden, times, rows=16):
             "limit": {"step_bytes": 0}, "results": results + [{"name": "onnxruntime", "outcome": "skipped"}]}
 
 
-class Asked(unittest.TestCase):
+class Yardsticks(unittest.TestCase):
     def rows(self, *cases):
         with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
             json.dump({"tables": [{"name": "layer", "cases": list(cases)}]}, file)
@@ -31,18 +31,18 @@ class Asked(unittest.TestCase):
         self.assertEqual(rows["LSTM, GRU forward"], "1.5 (lstm 16,200,8,8) to 2.5 x")
         self.assertEqual(rows["streams"], "-")
 
-    def test_what_is_short_says_so(self):
+    def test_what_is_below_says_so(self):
         rows = self.rows(case("gru", "training", 8, {"penstock": 2.0, "torch": 3.0}),
                          case("lstm", "training", 8, {"penstock": 2.0, "onednn": 1.0}),
                          case("lstm", "training", 9, {"onednn": 0.5}))
-        self.assertEqual(rows["GRU training"], "**short**: 1.5 (gru 16,200,8,8) to 1.5 x")
-        self.assertEqual(rows["LSTM, GRU training"], "**short**: 0.5 (lstm 16,200,8,8) to 1.5 x")
+        self.assertEqual(rows["GRU training"], "**below**: 1.5 (gru 16,200,8,8) to 1.5 x")
+        self.assertEqual(rows["LSTM, GRU training"], "**below**: 0.5 (lstm 16,200,8,8) to 1.5 x")
 
     def test_cost_of_a_gate(self):
         rows = self.rows(case("lstm", "forward", 8, {"penstock": 4.0}), case("elman", "forward", 8, {"penstock": 0.8}),
                          case("slstm", "forward", 8, {"penstock": 8.0}))
         self.assertEqual(rows["Elman forward"], "1.25 (elman 16,200,8,8) to 1.25 x")
-        self.assertEqual(rows["sLSTM forward"], "**short**: 0.5 (slstm 16,200,8,8) to 0.5 x")
+        self.assertEqual(rows["sLSTM forward"], "**below**: 0.5 (slstm 16,200,8,8) to 0.5 x")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,12 @@
-"""What was asked of the CPU backend, and what reports of `penstock bench` say of it, as a table in Markdown.
+"""How far the CPU backend is from its yardsticks (peers, limits, figures of its own) by reports of `penstock bench`, as a
+table in Markdown.
 
     penstock bench all --threads 1,2 --json all.json
     penstock bench layer --cells lstm,gru --dtypes bf16 --shapes 16x200x256x256,64x100x128x256,64x200x256x512 --json bf16.json
-    python3 bench/asked.py all.json bf16.json
+    python3 bench/yardsticks.py all.json bf16.json
 
-A figure is the worst and the best of all shapes, with the shape of the worst; "short" where the worst misses what was asked.
+A figure is the worst and the best of all shapes, with the shape of the worst; "below" where the worst misses its
+yardstick.
 """
 
 import json
@@ -76,8 +78,8 @@ def speed_up_of_bf16(case, reports):
 
 
 MINIMAL, GATED = ["mingru-log", "minlstm-log"], ["lstm", "gru"]
-# Work, what was asked, the least value, its unit, the value of a case, and which cases.
-ASKED = [
+# Work, its yardstick, the least value, its unit, the value of a case, and which cases.
+YARDSTICKS = [
     ("minGRU, minLSTM in logarithms, forward", "6 x compiled PyTorch", 6, "x", against("torch-compile"),
      dict(table="layer", cells=MINIMAL, kind="forward")),
     ("the same, training", "5 x compiled PyTorch", 5, "x", against("torch-compile"),
@@ -102,27 +104,24 @@ ASKED = [
 
 
 def shown(reports, least, unit, value, which, threads):
-    """The worst figure, its case and the best one, with "short" before it if the worst is too little."""
+    """The worst figure, its case and the best one, with "below" before it if the worst is too little."""
     found = [(value(case, reports), case) for case in reports.select(threads=threads, **which)]
     found = sorted(((number, case) for number, case in found if number is not None), key=lambda pair: pair[0])
     if not found:
         return "-"
     (worst, case), (best, _) = found[0], found[-1]
     text = f"{worst:.3g} ({case['cell']} {','.join(map(str, sizes(case)))}) to {best:.3g} {unit}"
-    return text if worst >= least else f"**short**: {text}"
+    return text if worst >= least else f"**below**: {text}"
 
 
 def main():
     reports = Reports(sys.argv[1:])
     counts = reports.threads()
-    print("| work | asked |" + "".join(f" {n} thread{'' if n == 1 else 's'} |" for n in counts))
+    print("| work | yardstick |" + "".join(f" {n} thread{'' if n == 1 else 's'} |" for n in counts))
     print("|---|---|" + "---|" * len(counts))
-    for work, asked, least, unit, value, which in ASKED:
+    for work, yardstick, least, unit, value, which in YARDSTICKS:
         figures = [shown(reports, least, unit, value, which, threads) for threads in counts]
-        print(f"| {work} | {asked} | " + " | ".join(figures) + " |")
-    for threads in counts:
-        for case in reports.select("layer", ["lstm"], "forward", threads=threads, shape=(1, 200, 512, 512)):
-            print(f"\nLSTM (1,200,512,512) forward on {threads}: {seconds(case) * 1e3:.3g} ms; 24 on one and 7 on two were asked.")
+        print(f"| {work} | {yardstick} | " + " | ".join(figures) + " |")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# Runs all fuzzers of a folder for a while each, as many at once as there are cores. What they find, they say; the input
+# that did it lies in the folder afterwards.
+#   tools/fuzz.sh FOLDER SECONDS
+set -euo pipefail
+cd "${1:?usage: tools/fuzz.sh FOLDER SECONDS}"
+seconds=${2:?usage: tools/fuzz.sh FOLDER SECONDS}
+
+fuzz() {
+  local name=$1 seconds=$2
+  mkdir -p "corpus/$name"
+  if "./$name" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 "corpus/$name" \
+    >"$name.log" 2>&1; then
+    printf 'fuzz: %-20s %9d inputs in %d seconds, none of them bad\n' "$name" \
+      "$(sed -n 's/^stat::number_of_executed_units: *//p' "$name.log")" "$seconds"
+  else
+    tail -n 60 "$name.log" >&2
+    echo "tools/fuzz.sh: $name has found something; see $PWD/$name.log" >&2
+    return 1
+  fi
+}
+export -f fuzz
+
+mapfile -t fuzzers < <(find . -maxdepth 1 -name 'fuzz_*' -type f -executable -printf '%f\n' | sort)
+((${#fuzzers[@]} > 0)) || { echo "tools/fuzz.sh: no fuzzer in $PWD" >&2; exit 1; }
+printf '%s\n' "${fuzzers[@]}" | xargs -P "$(nproc)" -I {} bash -c 'fuzz {} '"$seconds"
