@@ -115,8 +115,8 @@ Prepared cuda_keep_state(Index width, const Target& target) {
 }
 
 Prepared cuda_saturation(Index width, const Target& target) {
-  // Every eighth position: this must cost nothing beside a step.
-  constexpr Index apart = 8;
+  // One position of 32: this must cost nothing beside a step.
+  constexpr Index apart = 32;
   const Index rows = (target.positions() + apart - 1) / apart;
   const cuda::SaturationExecutable kernel(gpu_of(target), rows, width, apart * width, storage_of(target.dtype));
   return simple([kernel](const Call& call, const Operands& memory) {
