@@ -57,8 +57,9 @@ struct SequenceView {
   operator SequenceView<const Real>() const requires(!std::is_const_v<Real>) { return {data, row_stride, step_stride}; }
 };
 
-/// Everything that the backward pass needs from the forward pass. Reused from call to call, it allocates only when
-/// a batch is larger than any before.
+/// Everything that the backward pass needs from the forward pass: of one network and one batch, by which backward()
+/// knows it. Reused from call to call, it allocates only when a batch is larger than any before. For one call at a
+/// time.
 template <class Real>
 class RecurrentTape {
  public:
@@ -68,7 +69,8 @@ class RecurrentTape {
   RecurrentTape& operator=(RecurrentTape&&) noexcept;
 
   struct Content;
-  Content& content() { return *content_; }
+  /// Throws Error(invalid_argument) if the tape has been moved from.
+  Content& content();
 
  private:
   std::unique_ptr<Content> content_;
@@ -81,6 +83,10 @@ class RecurrentTape {
 ///   bias_ih_l{l} [G*H], bias_hh_l{l} [G*H] (scan cells: none, Bias::both is Bias::single to them);
 ///   initialised uniformly in +-1/sqrt(H).
 /// States, in and out, are [S, layers * directions, B, H]; null in means zeros, null out means not wanted.
+///
+/// Any number of threads may call forward() and step() of one object at once: each has scratch memory of its own, and
+/// all share one set of packed weights. backward() adds to the gradients, so it is for one thread at a time; writing
+/// weights or calling weights_changed() is for when nobody computes.
 template <class Real>
 class Recurrent {
  public:
@@ -105,13 +111,15 @@ class Recurrent {
   std::vector<Parameter>& parameters();
   void weights_changed();
 
-  /// y [B, T, H * directions] from x [B, T, I]. With a tape, backward() can follow (and dropout applies); x and y must
-  /// then stay as they are until it has.
+  /// y [B, T, H * directions] from x [B, T, I], which it must not overlap. With a tape, backward() can follow (and
+  /// dropout applies, with fresh masks in every such call on the network); x and y must then stay as they are until it
+  /// has.
   void forward(const Batch& batch, SequenceView<const Real> x, SequenceView<Real> y, const Real* state_in,
                Real* state_out, RecurrentTape<Real>* tape = nullptr, const Execution& execution = {}) const;
 
-  /// Adds to the gradients of all parameters; writes dx [B, T, I] and dstate_in if they are wanted (not null).
-  /// `batch` and `x` are those of the forward call that filled the tape; the y of that call is read too.
+  /// Adds to the gradients of all parameters; writes dx [B, T, I], which overlaps neither x nor dy, and dstate_in if
+  /// they are wanted (not null). `batch` (its lengths, packed rows and resets included) and `x` are those of the
+  /// forward call that filled the tape; the y of that call is read too.
   void backward(const Batch& batch, SequenceView<const Real> x, SequenceView<const Real> dy, const Real* dstate_out,
                 SequenceView<Real> dx, Real* dstate_in, RecurrentTape<Real>& tape, const Execution& execution = {});
 

@@ -20,8 +20,9 @@ enum class ScanForm {
 /// (docs/results/scan_precision.md compares). In the logarithmic form exponents saturate at +-87.3, in double at +-707,
 /// so la = -inf gives a = 1.2e-38 or 9.0e-308.
 ///
-/// An object reuses its memory from call to call and allocates only when a batch is larger than any before. Not safe
-/// for two calls at once. Every call throws Error(invalid_argument) for an impossible batch or a missing tensor.
+/// Any number of threads may call one object at once: each has memory of its own, which is reused from call to call and
+/// grows only when a batch is larger than any before. Every call throws Error(invalid_argument) for an impossible batch
+/// or a missing tensor.
 template <class Real>
 class Scan {
  public:

@@ -3,11 +3,14 @@
 #include "penstock/recurrent.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <functional>
+#include <limits>
 
 #include "base/aligned.h"
 #include "base/check.h"
+#include "base/per_thread.h"
 #include "base/random.h"
 #include "nn/recurrent_layer.h"
 #include "ops/geometry.h"
@@ -81,6 +84,58 @@ void check(const RecurrentSpec& spec) {
 
 }  // namespace
 
+/// Do two tensors of a batch, of so many channels, share memory? Views that interleave without touching do not.
+template <class Real>
+bool share_memory(const Batch& batch, SequenceView<const Real> a, Index a_channels, SequenceView<const Real> b,
+                  Index b_channels) {
+  const auto reach = [&](const SequenceView<const Real>& view, Index channels) {
+    const bool packed = batch.cu_seqlens != nullptr;
+    const Index rows = packed ? 1 : batch.rows, steps = packed ? batch.cu_seqlens[batch.rows] : batch.steps;
+    const Index row = (rows - 1) * view.row_stride, step = (steps - 1) * view.step_stride;
+    return std::pair(std::min<Index>(0, row) + std::min<Index>(0, step),
+                     std::max<Index>(0, row) + std::max<Index>(0, step) + channels);
+  };
+  if (places(batch) == 0) return false;
+  const auto [a_first, a_end] = reach(a, a_channels);
+  const auto [b_first, b_end] = reach(b, b_channels);
+  if (are_apart(a.data + a_first, a_end - a_first, b.data + b_first, b_end - b_first)) return false;
+  // Channels of one wider tensor, side by side: same strides, and no position of one touches the other's.
+  if (a.row_stride != b.row_stride || a.step_stride != b.step_stride) return true;
+  const Index apart = b.data - a.data;
+  const Index smallest = std::min(batch.rows > 1 ? std::abs(a.row_stride) : std::numeric_limits<Index>::max(),
+                                  batch.steps > 1 ? std::abs(a.step_stride) : std::numeric_limits<Index>::max());
+  return apart >= 0 ? !(apart >= a_channels && apart + b_channels <= smallest)
+                    : !(-apart >= b_channels && -apart + a_channels <= smallest);
+}
+
+/// Throws unless every position of a tensor that is written has a place of its own.
+template <class Real>
+void check_strides(const char* name, const Batch& batch, const SequenceView<Real>& view, Index channels) {
+  const bool packed = batch.cu_seqlens != nullptr;
+  const Index steps = packed ? batch.cu_seqlens[batch.rows] : batch.steps;
+  require(steps <= 1 || std::abs(view.step_stride) >= channels,
+          "{} must have a step stride of at least its {} channels, not {}: batch_first() and time_first() make views",
+          name, channels, view.step_stride);
+  require(packed || batch.rows <= 1 || std::abs(view.row_stride) >= channels,
+          "{} must have a row stride of at least its {} channels, not {}: batch_first() and time_first() make views",
+          name, channels, view.row_stride);
+}
+
+/// A number that tells batches apart whose positions lie elsewhere: of their lengths, packed rows and resets (FNV-1a).
+std::uint64_t shape_of(const Batch& batch) {
+  std::uint64_t hash = 0xcbf29ce484222325ULL;
+  const auto add = [&](std::uint64_t value) { hash = (hash ^ value) * 0x100000001b3ULL; };
+  add(static_cast<std::uint64_t>(batch.rows));
+  add(static_cast<std::uint64_t>(batch.steps));
+  add(batch.lengths != nullptr ? 1 : 0);
+  for (Index b = 0; batch.lengths != nullptr && b < batch.rows; ++b) add(static_cast<std::uint64_t>(batch.lengths[b]));
+  for (Index b = 0; batch.cu_seqlens != nullptr && b <= batch.rows; ++b) {
+    add(static_cast<std::uint64_t>(batch.cu_seqlens[b]));
+  }
+  for (Index i = 0; batch.reset != nullptr && i < places(batch); ++i) add(batch.reset[i] != 0 ? 1 : 2);
+  return hash;
+}
+
 /// What one forward pass leaves behind: per layer what it read and wrote (the first reads the caller's x, the last
 /// writes the caller's y), per layer and direction what it saved and the state it began with.
 template <class Real>
@@ -97,9 +152,16 @@ struct RecurrentTape<Real>::Content {
   SequenceView<Real> y;
   Index rows = 0, steps = 0, places = 0;
   bool filled = false;
-  bool rounded = false;      // what layers keep is bfloat16
-  std::uint64_t passes = 0;  // seeds the next dropout mask
+  bool rounded = false;       // what layers keep is bfloat16
+  std::uint64_t network = 0;  // which network the pass was of
+  std::uint64_t shape = 0;    // of the batch, as shape_of() has it
 };
+
+template <class Real>
+typename RecurrentTape<Real>::Content& RecurrentTape<Real>::content() {
+  require(content_ != nullptr, "tape must not have been moved from");
+  return *content_;
+}
 
 template <class Real>
 RecurrentTape<Real>::RecurrentTape() : content_(std::make_unique<Content>()) {}
@@ -114,25 +176,52 @@ template <class Real>
 struct Recurrent<Real>::Impl {
   RecurrentSpec spec;
   std::uint64_t seed;
-  std::vector<nn::RecurrentLayer<Real>> layers;  // [layers * directions]
+  std::uint64_t identity;                        // of no other network
+  std::vector<nn::RecurrentLayer<Real>> layers;  // [layers * directions], as the next three; never computed with
+  std::vector<std::shared_ptr<nn::SharedPanels<Real>>> panels;
   std::vector<nn::RecurrentWeights<Real>> weights, gradients;
   std::vector<Real> values, gradient_values;
   std::vector<Parameter> parameters;
 
-  Impl(const RecurrentSpec& s, std::uint64_t seed_) : spec(s), seed(seed_) {
+  /// What a call works with beside the weights: every thread has its own.
+  struct Work {
+    std::vector<nn::RecurrentLayer<Real>> layers;
+    std::vector<Real> between[2];                        // from layer to layer, one step [H]
+    std::vector<Real> state_out, dstate_out, dstate_in;  // [S, B, H] of one layer and direction
+    typename RecurrentTape<Real>::Content inference;     // of forward passes without a tape
+  };
+  PerThread<Work> works{[this] { return make_work(); }};
+  std::atomic<std::uint64_t> passes{0};  // training passes so far: each draws dropout masks of its own
+
+  Impl(const RecurrentSpec& s, std::uint64_t seed_) : spec(s), seed(seed_), identity(next_identity()) {
     check(spec);
     for (Index l = 0; l < spec.layers; ++l) {
       for (Index d = 0; d < spec.directions(); ++d) {
         const Index input = l == 0 ? spec.input_size : spec.output_size();
         const bool reverse = spec.direction == Direction::reverse || d == 1;
-        layers.emplace_back(nn::RecurrentLayerSpec{spec.cell, input, spec.hidden_size, spec.heads, spec.bias, reverse});
+        panels.push_back(std::make_shared<nn::SharedPanels<Real>>());
+        layers.emplace_back(nn::RecurrentLayerSpec{spec.cell, input, spec.hidden_size, spec.heads, spec.bias, reverse},
+                            panels.back());
       }
     }
     allocate();
     initialise();
-    for (std::size_t i = 0; i < layers.size(); ++i) layers[i].set_weights(weights[i]);
     row_state = states() * slabs() * spec.hidden_size;
-    for (auto& step : between) step.resize(static_cast<std::size_t>(spec.hidden_size));
+  }
+
+  static std::uint64_t next_identity() {
+    static std::atomic<std::uint64_t> count{0};
+    return ++count;
+  }
+
+  std::unique_ptr<Work> make_work() const {
+    auto work = std::make_unique<Work>();
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+      work->layers.emplace_back(layers[i].spec(), panels[i]);
+      work->layers.back().set_weights(weights[i]);
+    }
+    for (auto& step : work->between) step.resize(static_cast<std::size_t>(spec.hidden_size));
+    return work;
   }
 
   void allocate() {
@@ -214,22 +303,31 @@ struct Recurrent<Real>::Impl {
   }
 
   /// x [I] -> y [H], state [S, layers, H].
-  void step_row(const Real* x, Real* y, Real* state, Precision precision) {
+  void step_row(const Real* x, Real* y, Real* state, Precision precision) const {
+    Work& work = works.get();
     const Index hidden = spec.hidden_size, stride = spec.layers * hidden;
     const std::size_t last = layers.size() - 1;
     for (std::size_t l = 0; l < last; ++l, state += hidden) {
-      Real* const out = between[l % 2].data();
-      layers[l].step(x, out, state, stride, precision);
+      Real* const out = work.between[l % 2].data();
+      work.layers[l].step(x, out, state, stride, precision);
       x = out;
     }
-    layers[last].step(x, y, state, stride, precision);
+    work.layers[last].step(x, y, state, stride, precision);
   }
 
-  Index row_state;                                     // of all layers and directions: values of one row
-  std::vector<Real> between[2];                        // scratch: from layer to layer, one step [H]
-  std::vector<Real> state_out, dstate_out, dstate_in;  // scratch: [S, B, H] of one layer and direction
-  typename RecurrentTape<Real>::Content inference;     // scratch of forward passes without a tape
+  Index row_state = 0;  // of all layers and directions: values of one row
 };
+
+namespace {
+
+/// The network behind a handle that has not been moved from.
+template <class Impl>
+Impl& alive(const std::unique_ptr<Impl>& impl) {
+  require(impl != nullptr, "the network must not have been moved from");
+  return *impl;
+}
+
+}  // namespace
 
 template <class Real>
 Recurrent<Real>::Recurrent(const RecurrentSpec& spec, std::uint64_t seed) : impl_(std::make_unique<Impl>(spec, seed)) {}
@@ -242,22 +340,22 @@ Recurrent<Real>& Recurrent<Real>::operator=(Recurrent&&) noexcept = default;
 
 template <class Real>
 const RecurrentSpec& Recurrent<Real>::spec() const {
-  return impl_->spec;
+  return alive(impl_).spec;
 }
 
 template <class Real>
 Index Recurrent<Real>::state_size() const {
-  return impl_->row_state;
+  return alive(impl_).row_state;
 }
 
 template <class Real>
 std::vector<typename Recurrent<Real>::Parameter>& Recurrent<Real>::parameters() {
-  return impl_->parameters;
+  return alive(impl_).parameters;
 }
 
 template <class Real>
 void Recurrent<Real>::weights_changed() {
-  for (std::size_t i = 0; i < impl_->layers.size(); ++i) impl_->layers[i].set_weights(impl_->weights[i]);
+  for (const auto& panels : alive(impl_).panels) panels->forget();
 }
 
 template <class Real>
@@ -267,9 +365,13 @@ void Recurrent<Real>::forward(const Batch& batch, SequenceView<const Real> x, Se
   ops::Geometry::check(batch);
   require(static_cast<bool>(x), "x must not be null");
   require(static_cast<bool>(y), "y must not be null");
-  Impl& impl = *impl_;
+  Impl& impl = alive(impl_);
   const RecurrentSpec& spec = impl.spec;
-  auto& content = tape != nullptr ? tape->content() : impl.inference;
+  check_strides("y", batch, y, spec.output_size());
+  require(!share_memory(batch, x, spec.input_size, SequenceView<const Real>(y), spec.output_size()),
+          "y must not overlap x");
+  typename Impl::Work& work = impl.works.get();
+  auto& content = tape != nullptr ? tape->content() : work.inference;
   const auto directions = static_cast<std::size_t>(spec.directions());
   const auto layers = static_cast<std::size_t>(spec.layers);
   content.layers.resize(layers);
@@ -279,8 +381,10 @@ void Recurrent<Real>::forward(const Batch& batch, SequenceView<const Real> x, Se
   content.steps = batch.steps;
   content.places = places(batch);
   content.filled = false;
-  content.rounded = impl.layers.front().rounds_tape(execution);
-  ++content.passes;
+  content.rounded = work.layers.front().rounds_tape(execution);
+  content.network = impl.identity;
+  if (tape != nullptr) content.shape = shape_of(batch);
+  const std::uint64_t pass = tape != nullptr && spec.dropout > 0.0 ? ++impl.passes : 0;
 
   for (std::size_t l = 0; l < layers; ++l) {
     SequenceView<Real> output = y;
@@ -291,21 +395,21 @@ void Recurrent<Real>::forward(const Batch& batch, SequenceView<const Real> x, Se
     for (std::size_t d = 0; d < directions; ++d) {
       const std::size_t i = l * directions + d;
       auto& half = content.halves[i];
-      if (tape != nullptr) half.saved.resize(impl.layers[i].tape_size(batch, execution));
+      if (tape != nullptr) half.saved.resize(work.layers[i].tape_size(batch, execution));
       impl.take_state(state_in, i, batch.rows, half.state);
-      impl.state_out.resize(impl.state_values(batch.rows));
+      work.state_out.resize(impl.state_values(batch.rows));
       SequenceView<Real> part = output;
       part.data += static_cast<Index>(d) * spec.hidden_size;
-      impl.layers[i].forward(batch, impl.input_of(content, l, batch, x), part, half.state.data(), impl.state_out.data(),
+      work.layers[i].forward(batch, impl.input_of(content, l, batch, x), part, half.state.data(), work.state_out.data(),
                              tape != nullptr ? half.saved.data() : nullptr, execution);
-      impl.put_state(impl.state_out, i, batch.rows, state_out);
+      impl.put_state(work.state_out, i, batch.rows, state_out);
     }
     if (l + 1 == layers) break;
     auto& next = content.layers[l + 1];
     next.mask.clear();
     if (tape != nullptr && spec.dropout > 0.0) {
-      drop(spec.dropout, impl.seed + 0x9e3779b97f4a7c15ULL * (content.passes * layers + l), content.layers[l].output,
-           next.mask, next.input);
+      drop(spec.dropout, impl.seed + 0x9e3779b97f4a7c15ULL * (pass * layers + l), content.layers[l].output, next.mask,
+           next.input);
     }
   }
   content.filled = tape != nullptr;
@@ -318,16 +422,25 @@ void Recurrent<Real>::backward(const Batch& batch, SequenceView<const Real> x, S
   ops::Geometry::check(batch);
   require(static_cast<bool>(x), "x must not be null");
   require(static_cast<bool>(dy), "dy must not be null");
-  Impl& impl = *impl_;
+  Impl& impl = alive(impl_);
   const RecurrentSpec& spec = impl.spec;
+  typename Impl::Work& work = impl.works.get();
   auto& content = tape.content();
-  require(content.filled && content.halves.size() == impl.layers.size(),
-          "tape must hold a forward pass of this network");
+  require(content.filled && content.network == impl.identity, "tape must hold a forward pass of this network");
   require(content.rows == batch.rows && content.steps == batch.steps && content.places == places(batch),
           "tape must hold a forward pass of this batch: it has {} rows of {} steps ({} in all), not {} of {} ({})",
           content.rows, content.steps, content.places, batch.rows, batch.steps, places(batch));
+  require(content.shape == shape_of(batch),
+          "tape must hold a forward pass of this batch: its lengths, packed rows or resets are others");
+  if (dx) {
+    check_strides("dx", batch, dx, spec.input_size);
+    require(!share_memory(batch, SequenceView<const Real>(dx), spec.input_size, dy, spec.output_size()),
+            "dx must not overlap dy");
+    require(!share_memory(batch, SequenceView<const Real>(dx), spec.input_size, x, spec.input_size),
+            "dx must not overlap x");
+  }
   require(
-      content.rounded == impl.layers.front().rounds_tape(execution),
+      content.rounded == work.layers.front().rounds_tape(execution),
       "tape must hold a forward pass in the precision of the backward pass, exact or not as it is: of {} it holds {}",
       spec.cell, content.rounded ? "bfloat16" : "floats");
   const auto directions = static_cast<std::size_t>(spec.directions());
@@ -355,12 +468,12 @@ void Recurrent<Real>::backward(const Batch& batch, SequenceView<const Real> x, S
       dpart.data += offset;
       SequenceView<Real> dhalf = dinput;  // the second direction writes beside the first; both are added below
       if (dinput && d == 1) dhalf.data += places(batch) * width;
-      impl.take_state(dstate_out, i, batch.rows, impl.dstate_out);
-      impl.dstate_in.resize(impl.state_values(batch.rows));
-      impl.layers[i].backward(batch, impl.input_of(content, l, batch, x), part, dpart, half.state.data(),
-                              impl.dstate_out.data(), dhalf, impl.dstate_in.data(), half.saved.data(),
+      impl.take_state(dstate_out, i, batch.rows, work.dstate_out);
+      work.dstate_in.resize(impl.state_values(batch.rows));
+      work.layers[i].backward(batch, impl.input_of(content, l, batch, x), part, dpart, half.state.data(),
+                              work.dstate_out.data(), dhalf, work.dstate_in.data(), half.saved.data(),
                               impl.gradients[i], execution);
-      impl.put_state(impl.dstate_in, i, batch.rows, dstate_in);
+      impl.put_state(work.dstate_in, i, batch.rows, dstate_in);
     }
     if (!dinput) break;
     const Index size = places(batch) * width;
@@ -375,7 +488,7 @@ void Recurrent<Real>::backward(const Batch& batch, SequenceView<const Real> x, S
 
 template <class Real>
 void Recurrent<Real>::step(Index rows, const Real* x, Real* y, Real* state, const Execution& execution) const {
-  Impl& impl = *impl_;
+  const Impl& impl = alive(impl_);
   if (rows == 1 && impl.accepts_row(x, y, state)) return impl.step_row(x, y, state, execution.precision);
   require(x != nullptr, "x must not be null");
   require(y != nullptr, "y must not be null");

@@ -17,15 +17,19 @@ struct RecurrentLayer<Real>::Impl {
   std::optional<ops::RecurrentOp<Real>> op;  // made anew when the instruction set or the precision changes
   RecurrentWeights<Real> weights;
   // Panels are made on first use, since inference never needs the transposed ones.
-  AlignedVector<Real> packed_forward, packed_backward, packed_step, workspace, step_workspace;
+  using Panels = typename SharedPanels<Real>::Panels;
+  std::shared_ptr<SharedPanels<Real>> shared;
+  Panels packed_forward, packed_backward, packed_step;
+  std::uint64_t version = 0;  // of the shared panels that these are of
+  AlignedVector<Real> workspace, step_workspace;
   std::optional<cpu::CellStep<Real>> step;  // made on first use
-  bool forward_is_packed = false, backward_is_packed = false;
   unsigned isa_generation = cpu::isa_generation();
   Precision precision = Precision::full;
   bool exact = true;                     // whether the kernels are those for exact mode
   std::optional<bool> denormal_weights;  // not known before the first call with these weights
 
-  explicit Impl(const RecurrentLayerSpec& s) : spec(s), cell(plan::cell_traits(s.cell)) {
+  Impl(const RecurrentLayerSpec& s, std::shared_ptr<SharedPanels<Real>> panels)
+      : spec(s), cell(plan::cell_traits(s.cell)), shared(std::move(panels)), version(shared->version()) {
     make_op(Precision::full, true);
   }
 
@@ -38,6 +42,10 @@ struct RecurrentLayer<Real>::Impl {
 
   /// Panels and kernels belong to one instruction set and one precision, and in bf16 exact mode has kernels of its own.
   void follow(Precision wanted, bool exactly) {
+    if (version != shared->version()) {
+      version = shared->version();
+      forget_panels();
+    }
     exactly |= wanted != Precision::bf16;
     if (isa_generation == cpu::isa_generation() && precision == wanted && exact == exactly) return;
     make_op(wanted, exactly);
@@ -45,7 +53,7 @@ struct RecurrentLayer<Real>::Impl {
   }
 
   void forget_panels() {
-    forward_is_packed = backward_is_packed = false;
+    packed_forward = packed_backward = packed_step = nullptr;
     denormal_weights.reset();
     step.reset();
   }
@@ -85,30 +93,39 @@ struct RecurrentLayer<Real>::Impl {
     op->prepare(batch, x, execution);
   }
 
+  /// Panels of that name for the instruction set and the precision of the op, filled by pack(memory).
+  template <class Pack>
+  Panels panels(const char* name, std::size_t size, const Pack& pack) {
+    return shared->get(fmt::format("{} {} {} {}", name, isa_generation, to_string(precision), exact), [&] {
+      AlignedVector<Real> memory(size);
+      pack(memory.data());
+      return memory;
+    });
+  }
+
   const Real* forward_panels() {
-    if (!forward_is_packed) {
-      packed_forward.resize(op->packed_forward_size());
-      op->pack_forward(weights.weight_ih, weights.weight_hh, packed_forward.data());
-      forward_is_packed = true;
+    if (!packed_forward) {
+      packed_forward = panels("forward", op->packed_forward_size(),
+                              [&](Real* memory) { op->pack_forward(weights.weight_ih, weights.weight_hh, memory); });
     }
-    return packed_forward.data();
+    return packed_forward->data();
   }
 
   const Real* backward_panels() {
-    if (!backward_is_packed) {
-      packed_backward.resize(op->packed_backward_size());
-      op->pack_backward(weights.weight_ih, weights.weight_hh, packed_backward.data());
-      backward_is_packed = true;
+    if (!packed_backward) {
+      packed_backward = panels("backward", op->packed_backward_size(),
+                               [&](Real* memory) { op->pack_backward(weights.weight_ih, weights.weight_hh, memory); });
     }
-    return packed_backward.data();
+    return packed_backward->data();
   }
 
   void prepare_step() {
     require(weights.weight_ih != nullptr, "set_weights() must come before the first step of a recurrent layer");
-    packed_step.resize(op->packed_step_size());
-    op->pack_step({weights.weight_ih, weights.weight_hh, weights.bias_ih, weights.bias_hh}, packed_step.data());
+    packed_step = panels("step", op->packed_step_size(), [&](Real* memory) {
+      op->pack_step({weights.weight_ih, weights.weight_hh, weights.bias_ih, weights.bias_hh}, memory);
+    });
     step_workspace.resize(op->step_workspace());
-    step = op->step_job(packed_step.data(), step_workspace.data());
+    step = op->step_job(packed_step->data(), step_workspace.data());
   }
 
   Real* space(std::size_t size) {
@@ -122,7 +139,23 @@ struct RecurrentLayer<Real>::Impl {
 };
 
 template <class Real>
-RecurrentLayer<Real>::RecurrentLayer(const RecurrentLayerSpec& spec) : impl_(std::make_unique<Impl>(spec)) {}
+auto SharedPanels<Real>::get(const std::string& key, const std::function<AlignedVector<Real>()>& make) -> Panels {
+  const std::lock_guard lock(guard_);
+  Panels& held = panels_[key];
+  if (!held) held = std::make_shared<const AlignedVector<Real>>(make());
+  return held;
+}
+
+template <class Real>
+void SharedPanels<Real>::forget() {
+  const std::lock_guard lock(guard_);
+  panels_.clear();
+  version_.fetch_add(1, std::memory_order_release);
+}
+
+template <class Real>
+RecurrentLayer<Real>::RecurrentLayer(const RecurrentLayerSpec& spec, std::shared_ptr<SharedPanels<Real>> panels)
+    : impl_(std::make_unique<Impl>(spec, std::move(panels))) {}
 template <class Real>
 RecurrentLayer<Real>::~RecurrentLayer() = default;
 template <class Real>
@@ -231,6 +264,8 @@ void RecurrentLayer<Real>::backward(const Batch& batch, SequenceView<const Real>
   Impl::run([&] { impl_->op->backward(call, impl_->space(impl_->op->backward_workspace())); });
 }
 
+template class SharedPanels<float>;
+template class SharedPanels<double>;
 template class RecurrentLayer<float>;
 template class RecurrentLayer<double>;
 

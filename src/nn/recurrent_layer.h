@@ -1,9 +1,16 @@
 #pragma once
 
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "base/aligned.h"
 #include "base/random.h"
 #include "penstock/recurrent.h"
 
@@ -28,9 +35,28 @@ struct RecurrentWeights {
   Real* bias_hh = nullptr;    // [G*H]; scan cells: absent
 };
 
-/// One layer, one direction, over weights that its owner keeps. Not safe for two calls at once on one object (it
-/// keeps scratch memory and the weights packed for one instruction set and one precision; a call in another packs them
-/// anew).
+/// Weights of one layer as the engines read them, for each instruction set and precision that was asked for. Shared by
+/// all objects that compute with these weights, on any threads.
+template <class Real>
+class SharedPanels {
+ public:
+  using Panels = std::shared_ptr<const AlignedVector<Real>>;
+
+  /// The panels of that name; made by make() if nobody has yet.
+  Panels get(const std::string& key, const std::function<AlignedVector<Real>()>& make);
+  /// To be called when weights have changed, while nobody computes with them.
+  void forget();
+  /// Raised by forget().
+  std::uint64_t version() const { return version_.load(std::memory_order_acquire); }
+
+ private:
+  std::mutex guard_;
+  std::map<std::string, Panels> panels_;
+  std::atomic<std::uint64_t> version_{0};
+};
+
+/// One layer, one direction, over weights that its owner keeps. Not safe for two calls at once on one object, which
+/// keeps scratch memory; what it packs of the weights is shared by all objects that are given the same panels.
 template <class Real>
 class RecurrentLayer {
  public:
@@ -40,7 +66,7 @@ class RecurrentLayer {
     Real* RecurrentWeights<Real>::*member;
   };
 
-  explicit RecurrentLayer(const RecurrentLayerSpec& spec);
+  RecurrentLayer(const RecurrentLayerSpec& spec, std::shared_ptr<SharedPanels<Real>> panels);
   ~RecurrentLayer();
   RecurrentLayer(RecurrentLayer&&) noexcept;
   RecurrentLayer& operator=(RecurrentLayer&&) noexcept;
@@ -48,7 +74,7 @@ class RecurrentLayer {
   const RecurrentLayerSpec& spec() const;
   /// The parameters this layer has, in the order of the members above.
   std::vector<ParameterShape> parameters() const;
-  /// Points the layer at its weights; call again (with the same or others) whenever their values have changed.
+  /// Points the layer at its weights. When their values change, the panels must forget.
   void set_weights(const RecurrentWeights<Real>& weights);
 
   /// Number of states S; a row's state is S * H values, a batch's is [S, B, H].
@@ -79,6 +105,8 @@ class RecurrentLayer {
   std::unique_ptr<Impl> impl_;
 };
 
+extern template class SharedPanels<float>;
+extern template class SharedPanels<double>;
 extern template class RecurrentLayer<float>;
 extern template class RecurrentLayer<double>;
 

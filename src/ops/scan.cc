@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/per_thread.h"
 #include "ops/geometry.h"
 #include "ops/recurrent_team.h"
 #include "ops/scan_chunks.h"
@@ -21,10 +22,10 @@ plan::CellTraits traits_of(ScanForm form) {
   return traits;
 }
 
-}  // namespace
-
+/// What one call computes with: every thread has its own.
 template <class Real>
-struct Scan<Real>::Impl {
+struct ScanWork {
+  using Terms = typename Scan<Real>::Terms;
   enum Map { of_a, of_b, of_factor, of_h, of_dh, of_da, of_db, of_dfactor };
   static_assert(int{of_dfactor} < int{ops::Geometry::map_count});
 
@@ -37,11 +38,11 @@ struct Scan<Real>::Impl {
   ScanForm form;
   bool reverse;
   plan::CellTraits traits;
-  mutable ops::Geometry geometry;
-  mutable plan::Plan plan;
-  mutable std::vector<Real> carry, state_in, gains, offsets;
+  ops::Geometry geometry;
+  plan::Plan plan;
+  std::vector<Real> carry, state_in, gains, offsets;
 
-  Impl(Index c, ScanForm f, bool r) : channels(c), form(f), reverse(r), traits(traits_of(f)) {
+  ScanWork(Index c, ScanForm f, bool r) : channels(c), form(f), reverse(r), traits(traits_of(f)) {
     constexpr Index most = Index{1} << 30;
     check_enum("form", f, ScanForm::logarithmic);
     require(c >= 1 && c <= most, "channels must be 1 to {}, not {}", most, c);
@@ -54,7 +55,7 @@ struct Scan<Real>::Impl {
             "terms.factor belongs to the logarithmic form; the linear one has signs in a and b");
   }
 
-  void prepare(const Batch& batch, const Terms& terms, const Execution& execution, Index channels_each) const {
+  void prepare(const Batch& batch, const Terms& terms, const Execution& execution, Index channels_each) {
     check(terms);
     check_enum("precision", execution.precision, Precision::bf16);
     if (execution.precision != Precision::full) {
@@ -96,7 +97,7 @@ struct Scan<Real>::Impl {
 
   /// Calls run(part, carry), or in chunks summary(part, gain, offset) before it, as the plan has it.
   template <class Run, class Summary>
-  void walk(bool backward, Index lanes, const Run& run, const Summary& summary) const {
+  void walk(bool backward, Index lanes, const Run& run, const Summary& summary) {
     const cpu::RowPlan& rows = geometry.plan();
     if (plan.algorithm == Algorithm::scan) {
       return ops::scan_in_chunks<Real>(
@@ -120,6 +121,27 @@ struct Scan<Real>::Impl {
   }
 };
 
+}  // namespace
+
+template <class Real>
+struct Scan<Real>::Impl {
+  Impl(Index channels, ScanForm form, bool reverse)
+      : works([=] { return std::make_unique<ScanWork<Real>>(channels, form, reverse); }) {
+    works.get();  // which checks the arguments
+  }
+  PerThread<ScanWork<Real>> works;
+};
+
+namespace {
+
+template <class Impl>
+auto& work_of(const std::unique_ptr<Impl>& impl) {
+  require(impl != nullptr, "the scan must not have been moved from");
+  return impl->works.get();
+}
+
+}  // namespace
+
 template <class Real>
 Scan<Real>::Scan(Index channels, ScanForm form, bool reverse)
     : impl_(std::make_unique<Impl>(channels, form, reverse)) {}
@@ -133,60 +155,60 @@ Scan<Real>& Scan<Real>::operator=(Scan&&) noexcept = default;
 template <class Real>
 void Scan<Real>::forward(const Batch& batch, const Terms& terms, SequenceView<Real> h, const Real* h0, Real* hT,
                          const Execution& execution) const {
-  const Impl& impl = *impl_;
+  ScanWork<Real>& work = work_of(impl_);
   require(static_cast<bool>(h), "h is missing");
-  impl.prepare(batch, terms, execution, Impl::forward_channels);
-  impl.geometry.to_slots(h0, impl.channels, impl.carry.data());
-  const cpu::CellKernels<Real> kernels = impl.kernels(terms);
+  work.prepare(batch, terms, execution, ScanWork<Real>::forward_channels);
+  work.geometry.to_slots(h0, work.channels, work.carry.data());
+  const cpu::CellKernels<Real> kernels = work.kernels(terms);
   cpu::ScanForward<Real> job;
-  job.plan = impl.geometry.plan();
-  impl.describe(terms, job.gate);
-  job.y = impl.rows(h, Impl::of_h);
-  impl.walk(
+  job.plan = work.geometry.plan();
+  work.describe(terms, job.gate);
+  job.y = work.rows(h, ScanWork<Real>::of_h);
+  work.walk(
       false, kernels.lanes, [&](const cpu::ScanPart& part, Real* carry) { kernels.scan_forward(job, part, carry); },
       [&](const cpu::ScanPart& part, Real* gain, Real* offset) {
         kernels.scan_forward_summary(job, part, gain, offset);
       });
-  impl.geometry.from_slots(impl.carry.data(), impl.channels, hT);
-  impl.geometry.clear_padding(h, impl.channels);
+  work.geometry.from_slots(work.carry.data(), work.channels, hT);
+  work.geometry.clear_padding(h, work.channels);
 }
 
 template <class Real>
 void Scan<Real>::backward(const Batch& batch, const Terms& terms, SequenceView<const Real> h, const Real* h0,
                           SequenceView<const Real> dh, const Real* dhT, const TermGradients& gradients, Real* dh0,
                           const Execution& execution) const {
-  const Impl& impl = *impl_;
+  ScanWork<Real>& work = work_of(impl_);
   require(static_cast<bool>(h), "h is missing");
   require(static_cast<bool>(dh), "dh is missing");
   require(static_cast<bool>(gradients.a), "gradients.a is missing");
   require(static_cast<bool>(gradients.b), "gradients.b is missing");
   require(static_cast<bool>(gradients.factor) == static_cast<bool>(terms.factor),
           "gradients.factor must be there exactly when terms.factor is");
-  impl.prepare(batch, terms, execution, Impl::backward_channels);
-  Impl::grow(impl.state_in, static_cast<std::size_t>(batch.rows * impl.channels));
-  impl.geometry.to_slots(dhT, impl.channels, impl.carry.data());
-  impl.geometry.to_slots(h0, impl.channels, impl.state_in.data());
-  const cpu::CellKernels<Real> kernels = impl.kernels(terms);
+  work.prepare(batch, terms, execution, ScanWork<Real>::backward_channels);
+  ScanWork<Real>::grow(work.state_in, static_cast<std::size_t>(batch.rows * work.channels));
+  work.geometry.to_slots(dhT, work.channels, work.carry.data());
+  work.geometry.to_slots(h0, work.channels, work.state_in.data());
+  const cpu::CellKernels<Real> kernels = work.kernels(terms);
   cpu::ScanBackward<Real> job;
-  job.plan = impl.geometry.plan();
-  job.hidden = impl.channels;
-  impl.describe(terms, job.gate);
-  job.y = impl.rows(h, Impl::of_h);
-  job.state_in = impl.state_in.data();
-  job.dy = impl.rows(dh, Impl::of_dh);
-  job.dgate[0] = impl.sink(gradients.a, Impl::of_da, kernels.lanes);
-  job.dgate[1] = impl.sink(gradients.b, Impl::of_db, kernels.lanes);
-  if (terms.factor) job.dgate[2] = impl.sink(gradients.factor, Impl::of_dfactor, kernels.lanes);
-  impl.walk(
+  job.plan = work.geometry.plan();
+  job.hidden = work.channels;
+  work.describe(terms, job.gate);
+  job.y = work.rows(h, ScanWork<Real>::of_h);
+  job.state_in = work.state_in.data();
+  job.dy = work.rows(dh, ScanWork<Real>::of_dh);
+  job.dgate[0] = work.sink(gradients.a, ScanWork<Real>::of_da, kernels.lanes);
+  job.dgate[1] = work.sink(gradients.b, ScanWork<Real>::of_db, kernels.lanes);
+  if (terms.factor) job.dgate[2] = work.sink(gradients.factor, ScanWork<Real>::of_dfactor, kernels.lanes);
+  work.walk(
       true, kernels.lanes,
       [&](const cpu::ScanPart& part, Real* carry) { kernels.scan_backward.walk(job, part, carry); },
       [&](const cpu::ScanPart& part, Real* gain, Real* offset) {
         kernels.scan_backward.summary(job, part, gain, offset);
       });
-  impl.geometry.from_slots(impl.carry.data(), impl.channels, dh0);
-  impl.geometry.clear_padding(gradients.a, impl.channels);
-  impl.geometry.clear_padding(gradients.b, impl.channels);
-  if (terms.factor) impl.geometry.clear_padding(gradients.factor, impl.channels);
+  work.geometry.from_slots(work.carry.data(), work.channels, dh0);
+  work.geometry.clear_padding(gradients.a, work.channels);
+  work.geometry.clear_padding(gradients.b, work.channels);
+  if (terms.factor) work.geometry.clear_padding(gradients.factor, work.channels);
 }
 
 template class Scan<float>;
