@@ -79,11 +79,11 @@ struct ScanWork {
   }
 
   template <class Value>
-  cpu::ChannelRows<Value> rows(SequenceView<Value> view, Map map) const {
+  cpu::ChannelRows<Value> rows(SequenceView<Value> view, Map map) {
     return {view.data, geometry.map(map, view.row_stride, view.step_stride), 1};
   }
 
-  void describe(const Terms& terms, cpu::ChannelRows<const Real>* gate) const {
+  void describe(const Terms& terms, cpu::ChannelRows<const Real>* gate) {
     gate[0] = rows(terms.a, of_a);
     gate[1] = rows(terms.b, of_b);
     if (terms.factor) gate[2] = rows(terms.factor, of_factor);
@@ -116,7 +116,7 @@ struct ScanWork {
     });
   }
 
-  cpu::GateSink<Real> sink(SequenceView<Real> view, Map map, Index lanes) const {
+  cpu::GateSink<Real> sink(SequenceView<Real> view, Map map, Index lanes) {
     return {rows(view, map), lanes, false};
   }
 };

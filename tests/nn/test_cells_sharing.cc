@@ -80,7 +80,7 @@ INSTANTIATE_TEST_SUITE_P(Cells, EveryCell, testing::Values("lstm", "gru", "mingr
                          [](const auto& tested) { return tested.param; });
 
 TEST(Scan, ThreadsShareAnObject) {
-  constexpr Index channels = 33;
+  static constexpr Index channels = 33;
   const Scan<float> scan(channels);
   const auto run = [&](std::uint64_t seed) {
     const Floats a = random_floats(rows * steps * channels, seed), b = random_floats(rows * steps * channels, seed + 1);
