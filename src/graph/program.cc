@@ -167,6 +167,11 @@ void* Workspace::value(ValueId id) const {
   return base == nullptr ? nullptr : static_cast<std::byte*>(base) + program_->value_offsets_[v];
 }
 
+std::span<std::byte> Workspace::planned_memory() const {
+  return {static_cast<std::byte*>(memory_.data()) + program_->persistent_bytes_,
+          program_->workspace_bytes_ - program_->persistent_bytes_};
+}
+
 void Workspace::resolve() {
   const std::vector<Node>& nodes = program_->graph_.nodes();
   for (std::size_t n = 0; n < nodes.size(); ++n) {

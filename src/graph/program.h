@@ -3,6 +3,7 @@
 #include <array>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -64,8 +65,7 @@ class Workspace {
   /// The parameters, and what is derived from them.
   void bind(const std::shared_ptr<Weights>& weights);
 
-  /// Everything but what belongs to an update, or one phase alone. Makes first what is derived from weights, where they
-  /// have changed.
+  /// All phases but that of weights, or one phase alone. What is derived from weights is as the last refresh() left it.
   void run(const ops::Call& call);
   void run(Phase phase, const ops::Call& call);
   /// Makes what is derived from weights now, so that the next run need not.
@@ -79,6 +79,8 @@ class Workspace {
 
   /// A value of the last run, in the device's memory, if nothing has taken its place since.
   void* value(ValueId id) const;
+  /// The memory that values and scratch share by their lifetimes, of which a run reads nothing that it has not written.
+  std::span<std::byte> planned_memory() const;
 
  private:
   void resolve();

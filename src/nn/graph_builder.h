@@ -63,6 +63,11 @@ class GraphBuilder {
 
   /// The backward nodes of all layers, from the gradient of one value.
   void backward(ValueId value, ValueId gradient);
+  /// The gradient of a value, once backward() has been called; none where nobody needs it.
+  ValueId gradient(ValueId id) const {
+    const auto i = static_cast<std::size_t>(id.index);
+    return i < gradients_.size() ? gradients_[i] : ValueId{};
+  }
   /// Outputs of recurrences, for those who watch them.
   const std::vector<ValueId>& recurrent_outputs() const { return recurrent_outputs_; }
   /// All weights in the type of activations, where that is not their own; else none.

@@ -1,39 +1,76 @@
-// Every layer: gradients against finite differences, splits of a sequence, lengths, resets, and what each computes on a
-// small example by hand.
+// Every layer as a graph: gradients against finite differences, splits of a sequence, lengths, resets and steps. What
+// each op computes on a small example by hand: tests/ops/test_layer_ops.cc.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <functional>
-#include <limits>
-#include <memory>
 #include <numeric>
 
 #include "gradient_check.h"
-#include "nn/causal_convolution.h"
-#include "nn/dropout.h"
-#include "nn/elementwise.h"
-#include "nn/embedding.h"
 #include "nn/gate_bias.h"
-#include "nn/gated_feed_forward.h"
-#include "nn/linear.h"
-#include "nn/recurrence.h"
-#include "nn/rms_norm.h"
-#include "support/expect_error.h"
+#include "nn/initialise.h"
+#include "nn/program_run.h"
+#include "support/tolerance.h"
 
 namespace penstock::nn {
 namespace {
 
-using test::expect_error;
+using graph::Home;
+using test::Ends;
 using test::expect_gradient;
+using test::ProgramRun;
 using test::random_values;
+using test::same_bits;
+
+using Values = std::vector<double>;
 
 struct LayerCase {
   std::string name;
-  std::function<std::unique_ptr<Layer<double>>(ParameterLayout&)> make;
+  Index inputs;   // channels of x
+  Index branch;   // of the other input, or 0
+  Index outputs;  // O
+  Index states;   // S: its state is [S, B, H]
+  test::Build build;
 };
 
 std::ostream& operator<<(std::ostream& out, const LayerCase& tested) { return out << tested.name; }
+
+ValueId input(GraphBuilder& builder, Home home, Index width) {
+  return builder.external("input", home, graph::Extent::positions, width, builder.target().dtype);
+}
+
+/// A layer of one input.
+template <class Add>
+LayerCase layer(const std::string& name, Index inputs, Index outputs, const Add& add, Index states = 1) {
+  return {name, inputs, 0, outputs, states, [=](GraphBuilder& builder) {
+            const ValueId x = input(builder, Home::features, inputs);
+            return Ends{add(builder, x), {x}};
+          }};
+}
+
+LayerCase recurrence(const std::string& name, const ops::Recurrence& shape, Index states = 1) {
+  return layer(
+      name, shape.input, shape.hidden,
+      [=](GraphBuilder& builder, ValueId x) { return builder.recurrence("recurrent", x, shape, Bias::both); }, states);
+}
+
+LayerCase residual(const std::string& name, Index width, double dropout) {
+  return {name, width, width, 2 * width, 1, [=](GraphBuilder& builder) {
+            const ValueId x = input(builder, Home::features, width), branch = input(builder, Home::targets, width);
+            const GraphBuilder::Sum first = builder.residual_norm("first", x, branch, {dropout, 4});
+            // The sum is read again, as in a model, so that two gradients meet in it.
+            const GraphBuilder::Sum second = builder.residual_norm("second", first.sum, first.normal, {dropout, 5});
+            return Ends{builder.linear("linear", second.normal, 2 * width), {x, branch}};
+          }};
+}
+
+/// The first norm of a model: what it reads goes on beside it and is added to what comes of it.
+LayerCase skip_connection(Index width) {
+  return layer("SkipConnection", width, width, [=](GraphBuilder& builder, ValueId x) {
+    const GraphBuilder::Sum first = builder.residual_norm("first", x);
+    return builder.residual_norm("second", first.sum, builder.linear("linear", first.normal, width)).normal;
+  });
+}
 
 constexpr Index rows = 3, steps = 5;
 const std::vector<Index> lengths = {5, 3, 0};
@@ -41,268 +78,219 @@ const std::vector<std::uint8_t> reset = {0, 0, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 
 
 class EveryLayer : public testing::TestWithParam<LayerCase> {
  protected:
-  EveryLayer() : layer_(GetParam().make(layout_)), parameters_(layout_) {
-    layer_->initialise(parameters_.values().data(), random_);
+  EveryLayer() : plain_(target(false, false), GetParam().build), parameters_(plain_.parameters()) {
+    initialise(parameters_->layout(), parameters_->values().data(), 7);
     // Gains of one and biases of zero hide errors.
-    for (double& value : parameters_.values()) value += 0.3 * random_.normal();
-    parameters_.allocate_gradients();
-    layer_->bind(parameters_.values().data(), parameters_.gradients().data());
-    x_ = random_values(random_, rows * steps * layer_->inputs());
-    state_ = random_values(random_, rows * layer_->state_size(), 0.5);
-  }
-
-  Pass pass(bool training, bool masks) {
-    Pass pass;
-    pass.batch = {.rows = rows, .steps = steps};
-    if (masks) {
-      pass.batch.lengths = lengths.data();
-      pass.batch.reset = reset.data();
+    for (const ParameterEntry& entry : parameters_->layout().entries()) {
+      for (double& value : parameters_->value(entry)) value += 0.3 * random_.normal();
     }
-    pass.execution = {.threads = 1, .exact = true};
-    pass.arena = &arena_;
-    pass.training = training;
-    return pass;
+    parameters_->changed();
+    x_ = random_values(random_, rows * steps * GetParam().inputs);
+    branch_ = random_values(random_, rows * steps * GetParam().branch);
+    state_ = random_values(random_, std::ssize(plain_.home(Home::state_in)), 0.5);
   }
 
-  std::vector<double> forward(const Pass& pass, const std::vector<double>& x, std::vector<double>& state) {
-    std::vector<double> y(static_cast<std::size_t>(pass.rows() * layer_->outputs()), -7.0);
-    layer_->bind(parameters_.values().data(), parameters_.gradients().data());
-    layer_->forward(pass, x.data(), y.data(), state.data());
-    return y;
+  static ops::Target target(bool training, bool masks) {
+    return {.rows = rows,
+            .steps = steps,
+            .lengths = masks,
+            .reset = masks,
+            .training = training,
+            .execution = {.threads = 1, .exact = true}};
+  }
+  static ops::Target part(Index part_rows, Index part_steps) {
+    return {.rows = part_rows, .steps = part_steps, .execution = {.threads = 1, .exact = true}};
+  }
+
+  ProgramRun<double> open(const ops::Target& target) const { return {target, GetParam().build, parameters_}; }
+  ProgramRun<double> open_whole(bool training, bool masks) const {
+    ProgramRun<double> run = open(target(training, masks));
+    if (masks) {
+      run.call.batch.lengths = lengths.data();
+      run.call.batch.reset = reset.data();
+    }
+    run.call.seed = 9;
+    return run;
+  }
+
+  /// What the steps begin..end-1 of row b, or of all rows for b = -1, hold of a sequence of `width` channels.
+  static Values cut(const Values& from, Index width, Index b, Index begin, Index end) {
+    Values result;
+    for (Index row = b < 0 ? 0 : b; row < (b < 0 ? rows : b + 1); ++row) {
+      const auto first = from.begin() + (row * steps + begin) * width;
+      result.insert(result.end(), first, first + (end - begin) * width);
+    }
+    return result;
+  }
+  Values forward_part(ProgramRun<double>& run, Index b, Index begin, Index end, const Values& state) const {
+    run.fill(Home::features, cut(x_, GetParam().inputs, b, begin, end));
+    run.fill(Home::targets, cut(branch_, GetParam().branch, b, begin, end));
+    run.fill(Home::state_in, state);
+    return run.forward();
+  }
+
+  /// One row's share of states [S, B, H].
+  static Values row_state(const Values& states, Index b) {
+    Values result;
+    const Index hidden = std::ssize(states) / (GetParam().states * rows);
+    for (Index s = 0; s < GetParam().states; ++s) {
+      const auto first = states.begin() + (s * rows + b) * hidden;
+      result.insert(result.end(), first, first + hidden);
+    }
+    return result;
+  }
+
+  Values random_gradient(bool masks) {
+    const Index width = GetParam().outputs;
+    Values weight = random_values(random_, rows * steps * width);
+    for (Index b = 0; b < rows && masks; ++b) {
+      std::fill(weight.begin() + (b * steps + lengths[b]) * width, weight.begin() + (b + 1) * steps * width, 0.0);
+    }
+    return weight;
   }
 
   void check_gradients(bool masks) {
-    const Index outputs = rows * steps * layer_->outputs();
-    std::vector<double> weight = random_values(random_, outputs);  // of each output in the loss
-    if (masks) {
-      for (Index b = 0; b < rows; ++b) {
-        for (Index t = lengths[b]; t < steps; ++t) {
-          std::fill_n(weight.begin() + (b * steps + t) * layer_->outputs(), layer_->outputs(), 0.0);
-        }
-      }
-    }
+    ProgramRun<double> run = open_whole(true, masks);
+    const Values weight = random_gradient(masks);  // of each output in the loss
     const auto loss = [&] {
-      arena_.reset();
-      std::vector<double> state = state_;
-      const std::vector<double> y = forward(pass(false, masks), x_, state);
-      return std::inner_product(y.begin(), y.end(), weight.begin(), 0.0);
+      parameters_->changed();
+      const Values y = forward_part(run, -1, 0, steps, state_);
+      double sum = 0.0;
+      for (std::size_t i = 0; i < y.size(); ++i) sum += weight[i] == 0.0 ? 0.0 : weight[i] * y[i];
+      return sum;
     };
-    arena_.reset();
-    std::vector<double> state = state_;
-    std::vector<double> y(static_cast<std::size_t>(outputs));
-    std::vector<double> dx(x_.size(), -7.0);
-    const Pass training = pass(true, masks);
-    layer_->forward(training, x_.data(), y.data(), state.data());
-    layer_->backward(training, weight.data(), dx.data());
-    const std::vector<double> gradients(parameters_.gradients().begin(), parameters_.gradients().end());
-    for (const ParameterEntry& entry : layout_.entries()) {
-      expect_gradient(entry.name, parameters_.value(entry), std::span(gradients).subspan(entry.offset, entry.size),
+    loss();
+    run.backward(weight);
+    const Values gradients = run.values(Home::gradients), dx = run.input_gradient(0);
+    const Values dbranch = GetParam().branch > 0 ? run.input_gradient(1) : Values{};
+    for (const ParameterEntry& entry : parameters_->layout().entries()) {
+      expect_gradient(entry.name, parameters_->value(entry), std::span(gradients).subspan(entry.offset, entry.size),
                       loss);
     }
     expect_gradient("x", x_, dx, loss);
+    if (GetParam().branch > 0) expect_gradient("branch", branch_, dbranch, loss);
   }
 
   Random random_{7};
-  ParameterLayout layout_;
-  std::unique_ptr<Layer<double>> layer_;
-  Parameters<double> parameters_;
-  Arena arena_;
-  std::vector<double> x_, state_;
+  ProgramRun<double> plain_;
+  std::shared_ptr<Parameters<double>> parameters_;
+  Values x_, branch_, state_;
 };
 
 TEST_P(EveryLayer, GradientsAgreeWithFiniteDifferences) { check_gradients(false); }
 TEST_P(EveryLayer, GradientsAgreeWithLengthsAndResets) { check_gradients(true); }
 
-TEST_P(EveryLayer, BackwardAddsToTheGradients) {
-  std::vector<double> state = state_, y(static_cast<std::size_t>(rows * steps * layer_->outputs()));
-  const std::vector<double> dy = random_values(random_, rows * steps * layer_->outputs());
-  const Pass training = pass(true, false);
-  layer_->forward(training, x_.data(), y.data(), state.data());
-  layer_->backward(training, dy.data(), nullptr);
-  const std::vector<double> once(parameters_.gradients().begin(), parameters_.gradients().end());
-  state = state_;
-  layer_->forward(training, x_.data(), y.data(), state.data());
-  layer_->backward(training, dy.data(), nullptr);
-  for (std::size_t i = 0; i < once.size(); ++i) {
-    EXPECT_NEAR(parameters_.gradients()[i], 2.0 * once[i], 1e-12 * (1.0 + std::abs(once[i])));
+TEST_P(EveryLayer, GradientsAreThoseOfTheLastPassAlone) {
+  ProgramRun<double> run = open_whole(true, false), fresh = open_whole(true, false);
+  const Values dy = random_gradient(false), other = random_gradient(false);
+  forward_part(run, -1, 0, steps, Values(state_.size(), 0.25));
+  run.backward(other);
+  forward_part(run, -1, 0, steps, state_);
+  // Whatever a buffer of gradients held before, here numbers rather than NaN.
+  std::ranges::fill(run.home(Home::gradients), 1e6);
+  run.fill(Home::doutputs, dy);
+  run.workspace().run(graph::Phase::backward, run.call);
+  forward_part(fresh, -1, 0, steps, state_);
+  fresh.backward(dy);
+  for (const ParameterEntry& entry : parameters_->layout().entries()) {
+    const auto got = run.gradient(entry), want = fresh.gradient(entry);
+    EXPECT_TRUE(same_bits(Values(got.begin(), got.end()), Values(want.begin(), want.end()))) << entry.name;
   }
+  EXPECT_TRUE(same_bits(run.input_gradient(0), fresh.input_gradient(0)));
+}
+
+TEST_P(EveryLayer, TheForwardPassOfTrainingIsTheOrdinaryOneButForDropout) {
+  ProgramRun<double> training = open_whole(true, true), ordinary = open_whole(false, true);
+  const Values y = forward_part(training, -1, 0, steps, state_);
+  const bool drops = GetParam().name == "ResidualNormWithDropout";
+  EXPECT_NE(same_bits(y, forward_part(ordinary, -1, 0, steps, state_)), drops);
+  EXPECT_TRUE(same_bits(training.values(Home::state_out), ordinary.values(Home::state_out)));
 }
 
 TEST_P(EveryLayer, AnySplitIsTheWholeToTheBit) {
-  std::vector<double> state = state_;
-  const std::vector<double> whole = forward(pass(false, false), x_, state);
-  const std::vector<double> state_after = state;
-  for (Index cut = 1; cut < steps; ++cut) {
-    state = state_;
-    std::vector<double> joined(whole.size());
-    for (const auto& [begin, end] : {std::pair(Index{0}, cut), std::pair(cut, steps)}) {
-      Pass part = pass(false, false);
-      part.batch.steps = end - begin;
-      std::vector<double> x;
+  const Values whole = forward_part(plain_, -1, 0, steps, state_), state_after = plain_.values(Home::state_out);
+  const Index width = GetParam().outputs;
+  for (Index middle = 1; middle < steps; ++middle) {
+    Values state = state_, joined(whole.size());
+    for (const auto& [begin, end] : {std::pair(Index{0}, middle), std::pair(middle, steps)}) {
+      ProgramRun<double> run = open(part(rows, end - begin));
+      const Values y = forward_part(run, -1, begin, end, state);
       for (Index b = 0; b < rows; ++b) {
-        const auto first = x_.begin() + (b * steps + begin) * layer_->inputs();
-        x.insert(x.end(), first, first + (end - begin) * layer_->inputs());
+        std::copy_n(y.begin() + b * (end - begin) * width, (end - begin) * width,
+                    joined.begin() + (b * steps + begin) * width);
       }
-      const std::vector<double> y = forward(part, x, state);
-      for (Index b = 0; b < rows; ++b) {
-        std::copy_n(y.begin() + b * (end - begin) * layer_->outputs(), (end - begin) * layer_->outputs(),
-                    joined.begin() + (b * steps + begin) * layer_->outputs());
-      }
+      state = run.values(Home::state_out);
     }
-    EXPECT_EQ(joined, whole) << "cut at " << cut;
-    EXPECT_EQ(state, state_after) << "cut at " << cut;
+    EXPECT_TRUE(same_bits(joined, whole)) << "split at " << middle;
+    EXPECT_TRUE(same_bits(state, state_after)) << "split at " << middle;
+  }
+}
+
+TEST_P(EveryLayer, TheNewStateMayGoWhereTheOldOneLies) {
+  for (const bool masks : {false, true}) {
+    ProgramRun<double> apart = open_whole(false, masks), in_place = open_whole(false, masks);
+    in_place.state_in_place = true;
+    EXPECT_TRUE(same_bits(forward_part(in_place, -1, 0, steps, state_), forward_part(apart, -1, 0, steps, state_)));
+    EXPECT_TRUE(same_bits(in_place.values(Home::state_in), apart.values(Home::state_out)));
   }
 }
 
 TEST_P(EveryLayer, ARowWithLengthAndResetsIsThatRowAlone) {
-  const Index width = layer_->outputs(), inputs = layer_->inputs(), size = layer_->state_size();
-  std::vector<double> state = state_;
-  const std::vector<double> y = forward(pass(false, true), x_, state);
+  const Index width = GetParam().outputs;
+  ProgramRun<double> masked = open_whole(false, true), step = open(part(1, 1));
+  const Values y = forward_part(masked, -1, 0, steps, state_), state = masked.values(Home::state_out);
   for (Index b = 0; b < rows; ++b) {
-    // The states of these layers have the rows outermost. Row 2 has no steps: its state must stay.
-    std::vector<double> alone(state_.begin() + b * size, state_.begin() + (b + 1) * size);
+    Values alone = row_state(state_, b);  // row 2 has no steps: its state must stay
     for (Index t = 0; t < lengths[b]; ++t) {
-      const Index place = b * steps + t;
-      if (reset[place]) std::ranges::fill(alone, 0.0);
-      Pass step = pass(false, false);
-      step.batch = {.rows = 1, .steps = 1};
-      const std::vector<double> x(x_.begin() + place * inputs, x_.begin() + (place + 1) * inputs);
-      EXPECT_EQ(forward(step, x, alone),
-                std::vector<double>(y.begin() + place * width, y.begin() + (place + 1) * width))
+      if (reset[b * steps + t]) std::ranges::fill(alone, 0.0);
+      EXPECT_TRUE(same_bits(forward_part(step, b, t, t + 1, alone), cut(y, width, b, t, t + 1)))
           << "row " << b << ", step " << t;
+      alone = step.values(Home::state_out);
     }
-    EXPECT_EQ(alone, std::vector<double>(state.begin() + b * size, state.begin() + (b + 1) * size)) << "row " << b;
+    EXPECT_TRUE(same_bits(alone, row_state(state, b))) << "row " << b;
+  }
+}
+
+TEST_P(EveryLayer, SteppingIsTheSequenceToTheBit) {
+  const Values whole = forward_part(plain_, -1, 0, steps, state_), state_after = plain_.values(Home::state_out);
+  ops::Target target = part(1, 1);
+  target.step = true;
+  for (const bool in_place : {false, true}) {
+    ProgramRun<double> step = open(target);
+    step.state_in_place = in_place;
+    for (Index b = 0; b < rows; ++b) {
+      Values state = row_state(state_, b);
+      for (Index t = 0; t < steps; ++t) {
+        EXPECT_TRUE(same_bits(forward_part(step, b, t, t + 1, state), cut(whole, GetParam().outputs, b, t, t + 1)))
+            << "row " << b << ", step " << t;
+        state = step.values(in_place ? Home::state_in : Home::state_out);
+      }
+      EXPECT_TRUE(same_bits(state, row_state(state_after, b))) << "row " << b;
+    }
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Layers, EveryLayer,
     testing::Values(
-        LayerCase{"Linear",
-                  [](ParameterLayout& layout) { return std::make_unique<Linear<double>>(layout, "linear", 3, 4); }},
-        LayerCase{"RmsNorm",
-                  [](ParameterLayout& layout) { return std::make_unique<RmsNorm<double>>(layout, "norm", 11); }},
-        LayerCase{"GatedFeedForward",
-                  [](ParameterLayout& layout) {
-                    return std::make_unique<GatedFeedForward<double>>(layout, "feed_forward", 4, 5, 1.0);
-                  }},
-        LayerCase{"CausalConvolution",
-                  [](ParameterLayout& layout) {
-                    return std::make_unique<CausalConvolution<double>>(layout, "convolution", 4, 4);
-                  }},
-        LayerCase{"ConvolutionOfOneTap",
-                  [](ParameterLayout& layout) {
-                    return std::make_unique<CausalConvolution<double>>(layout, "convolution", 4, 1);
-                  }},
-        LayerCase{"ConvolutionLongerThanTheWindow",
-                  [](ParameterLayout& layout) {
-                    return std::make_unique<CausalConvolution<double>>(layout, "convolution", 2, 9);
-                  }},
-        LayerCase{"RecurrenceGru",
-                  [](ParameterLayout& layout) {
-                    return std::make_unique<Recurrence<double>>(
-                        layout, "recurrent", RecurrentLayerSpec{"gru", 3, 4, 2, Bias::single, false});
-                  }},
-        LayerCase{"RecurrenceMinGru",
-                  [](ParameterLayout& layout) {
-                    return std::make_unique<Recurrence<double>>(
-                        layout, "recurrent", RecurrentLayerSpec{"mingru", 3, 5, 1, Bias::single, false});
-                  }}),
+        layer("Linear", 3, 4, [](GraphBuilder& builder, ValueId x) { return builder.linear("linear", x, 4); }),
+        layer("RmsNorm", 11, 11,
+              [](GraphBuilder& builder, ValueId x) { return builder.residual_norm("norm", x).normal; }),
+        residual("ResidualNorm", 11, 0.0), residual("ResidualNormWithDropout", 11, 0.4), skip_connection(7),
+        layer("GatedFeedForward", 4, 4,
+              [](GraphBuilder& builder, ValueId x) {
+                return builder.linear("down", builder.silu_gate("gate", builder.linear("up", x, 10)), 4);
+              }),
+        layer("CausalConvolution", 4, 4,
+              [](GraphBuilder& builder, ValueId x) { return builder.causal_convolution("convolution", x, 4); }),
+        layer("ConvolutionOfOneTap", 4, 4,
+              [](GraphBuilder& builder, ValueId x) { return builder.causal_convolution("convolution", x, 1); }),
+        layer("ConvolutionLongerThanTheWindow", 2, 2,
+              [](GraphBuilder& builder, ValueId x) { return builder.causal_convolution("convolution", x, 9); }),
+        recurrence("RecurrenceGru", {.cell = "gru", .input = 3, .hidden = 4, .heads = 2}),
+        recurrence("RecurrenceLstm", {.cell = "lstm", .input = 3, .hidden = 5}, 2),
+        recurrence("RecurrenceMinGru", {.cell = "mingru", .input = 3, .hidden = 5})),
     [](const auto& tested) { return tested.param.name; });
-
-TEST(CausalConvolution, TapsReachBackInOrder) {
-  ParameterLayout layout;
-  CausalConvolution<double> convolution(layout, "c", 1, 3);
-  Parameters<double> parameters(layout);
-  const std::vector<double> taps = {1.0, 10.0, 100.0};
-  std::ranges::copy(taps, parameters.value(layout.entries()[0]).begin());
-  parameters.value(layout.entries()[1])[0] = 0.5;
-  convolution.bind(parameters.values().data(), nullptr);
-  Arena arena;
-  Pass pass{.batch = {.rows = 1, .steps = 4}, .execution = {}, .arena = &arena};
-  const std::vector<double> x = {1, 2, 3, 4};
-  std::vector<double> y(4), state = {7, 8};  // two steps ago, one step ago
-  convolution.forward(pass, x.data(), y.data(), state.data());
-  EXPECT_THAT(y, testing::ElementsAre(0.5 + 1 + 80 + 700, 0.5 + 2 + 10 + 800, 0.5 + 3 + 20 + 100, 0.5 + 4 + 30 + 200));
-  EXPECT_THAT(state, testing::ElementsAre(3, 4));
-}
-
-TEST(RmsNorm, DividesByTheRootMeanSquare) {
-  ParameterLayout layout;
-  RmsNorm<float> norm(layout, "n", 2);
-  Parameters<float> parameters(layout);
-  Random random;
-  norm.initialise(parameters.values().data(), random);
-  parameters.values()[1] = 2.0f;
-  norm.bind(parameters.values().data(), nullptr);
-  Arena arena;
-  Pass pass{.batch = {.rows = 1, .steps = 1}, .execution = {}, .arena = &arena};
-  const float x[] = {3.0f, 4.0f};
-  float y[2];
-  norm.forward(pass, x, y, nullptr);
-  const double root = std::sqrt(12.5);
-  EXPECT_NEAR(y[0], 3.0 / root, 1e-6);
-  EXPECT_NEAR(y[1], 8.0 / root, 1e-6);
-}
-
-TEST(SiluGate, FloatIsCloseToTheLibraryOverTheWholeRange) {
-  std::vector<float> gv;
-  for (double x = -100.0; x <= 100.0; x += 0.01) {
-    gv.push_back(static_cast<float>(x));
-    gv.push_back(1.0f);
-  }
-  const auto count = static_cast<Index>(gv.size()) / 2;
-  std::vector<float> y(static_cast<std::size_t>(count));
-  silu_gate(Execution{}, count, 1, gv.data(), y.data());
-  for (Index i = 0; i < count; ++i) {
-    const double x = gv[static_cast<std::size_t>(2 * i)];
-    const double expected = x / (1.0 + std::exp(-x));
-    EXPECT_NEAR(y[static_cast<std::size_t>(i)], expected, 5e-7 * std::abs(expected) + 1e-35) << x;
-  }
-}
-
-TEST(Embedding, LooksUpAddsAndRefuses) {
-  ParameterLayout layout;
-  Embedding<double> embedding(layout, "e", 3, 2);
-  Parameters<double> parameters(layout);
-  parameters.allocate_gradients();
-  std::iota(parameters.values().begin(), parameters.values().begin() + 6, 0.0);
-  embedding.bind(parameters.values().data(), parameters.gradients().data());
-  Arena arena;
-  const Index length = 2;
-  Pass pass{.batch = {.rows = 1, .steps = 3, .lengths = &length}, .execution = {}, .arena = &arena, .training = true};
-  std::vector<std::int32_t> tokens = {2, 2, 99};  // the last is padding
-  std::vector<double> y(6, -1.0);
-  embedding.forward(pass, tokens.data(), y.data());
-  EXPECT_THAT(y, testing::ElementsAre(4, 5, 4, 5, 0, 0));
-  const std::vector<double> dy = {1, 2, 3, 4, 5, 6};
-  embedding.backward(pass, dy.data());
-  EXPECT_THAT(std::vector<double>(parameters.gradients().begin(), parameters.gradients().begin() + 6),
-              testing::ElementsAre(0, 0, 0, 0, 4, 6));
-  tokens[1] = 3;
-  expect_error(ErrorCode::invalid_argument, "token 3 at row 0, step 1 is outside 0..2",
-               [&] { embedding.forward(pass, tokens.data(), y.data()); });
-}
-
-TEST(Dropout, KeepsTheExpectedShareAndTheSameMaskInBackward) {
-  const Dropout dropout(0.25, 3);
-  constexpr Index n = 100000;
-  const std::vector<double> zeros(n, 0.0), ones(n, 1.0);
-  std::vector<double> y(n), d(n), other(n);
-  Pass pass{.batch = {.rows = 1, .steps = n}, .execution = {}, .training = true, .dropout_seed = 5};
-  dropout.add(pass, n, zeros.data(), ones.data(), y.data());
-  dropout.backward(pass, n, ones.data(), d.data());
-  EXPECT_EQ(y, d);
-  const double kept = static_cast<double>(std::ranges::count(y, 1.0 / 0.75));
-  EXPECT_EQ(std::ranges::count(y, 0.0) + static_cast<long>(kept), n);
-  EXPECT_NEAR(kept / n, 0.75, 0.007);  // five standard deviations
-  pass.dropout_seed = 6;
-  dropout.backward(pass, n, ones.data(), other.data());
-  EXPECT_NE(d, other);
-  pass.training = false;
-  dropout.add(pass, n, zeros.data(), ones.data(), y.data());
-  EXPECT_EQ(y, ones);
-}
 
 TEST(GateBias, SpreadsTimeConstantsAndKnowsTheSign) {
   std::vector<double> bias(2 * 5, 0.0);
@@ -315,57 +303,6 @@ TEST(GateBias, SpreadsTimeConstantsAndKnowsTheSign) {
   std::vector<double> lstm(4 * 2, 0.0);
   add_gate_bias("lstm", 2, lstm.data());
   EXPECT_THAT(lstm, testing::ElementsAre(0, 0, 1, 1, 0, 0, 0, 0));
-}
-
-TEST(Arena, RepeatsAndReleases) {
-  Arena arena;
-  const auto request = [&] {
-    arena.reset();
-    std::vector<void*> taken = {arena.take<float>(10), arena.take<double>(1 << 20), arena.take<float>(3)};
-    return taken;
-  };
-  const auto first = request();
-  const std::size_t capacity = arena.capacity();
-  EXPECT_EQ(request(), first);
-  EXPECT_EQ(arena.capacity(), capacity);
-  for (void* memory : first) EXPECT_EQ(reinterpret_cast<std::uintptr_t>(memory) % 64, 0u);
-  arena.reset();
-  void* inside = nullptr;
-  {
-    const Arena::Scope scope(arena);
-    inside = arena.take<float>(5);
-  }
-  EXPECT_EQ(arena.take<float>(5), inside);
-}
-
-TEST(Elementwise, ColumnSumsDoNotDependOnThreads) {
-  Random random(3);
-  const std::vector<double> wide = random_values(random, 1000 * 33);
-  std::vector<float> x(wide.begin(), wide.end());
-  std::vector<std::vector<float>> results;
-  for (const int threads : {1, 2, 5}) {
-    Arena arena;
-    std::vector<float> sums(33, 0.25f);
-    add_column_sums(Execution{.threads = threads}, 1000, 33, x.data(), sums.data(), arena);
-    results.push_back(sums);
-  }
-  EXPECT_EQ(results[0], results[1]);
-  EXPECT_EQ(results[0], results[2]);
-  double expected = 0.25;
-  for (Index r = 0; r < 1000; ++r) expected += x[static_cast<std::size_t>(r * 33)];
-  EXPECT_NEAR(results[0][0], expected, 1e-4);
-}
-
-TEST(Elementwise, AllFiniteFindsTheOneBadValue) {
-  std::vector<float> x(100000, 1.0f);
-  EXPECT_TRUE(all_finite(Execution{}, static_cast<Index>(x.size()), x.data()));
-  for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
-                          -std::numeric_limits<float>::infinity()}) {
-    x[77777] = bad;
-    EXPECT_FALSE(all_finite(Execution{}, static_cast<Index>(x.size()), x.data()));
-  }
-  x[77777] = std::numeric_limits<float>::max();
-  EXPECT_TRUE(all_finite(Execution{}, static_cast<Index>(x.size()), x.data()));
 }
 
 }  // namespace

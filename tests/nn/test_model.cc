@@ -7,21 +7,27 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <thread>
 
 #include "gradient_check.h"
-#include "nn/changes.h"
+#include "nn/initialise.h"
+#include "nn/model_graph.h"
 #include "nn/model_impl.h"
 #include "nn/model_spec.h"
+#include "nn/program_run.h"
 #include "penstock/model.h"
 #include "support/expect_error.h"
 #include "support/names.h"
+#include "support/run_op.h"
 #include "support/tolerance.h"
 
 namespace penstock {
 namespace {
 
+using graph::Home;
 using test::expect_error;
 using test::expect_gradient;
+using test::ProgramRun;
 using test::random_values;
 using test::same_bits;
 
@@ -52,6 +58,12 @@ std::vector<std::int32_t> random_tokens(Random& random, Index count, Index vocab
   return tokens;
 }
 
+/// A whole model, whose backward pass starts at its outputs.
+test::Build layers(const ModelSpec& spec, const DataDescription& data) {
+  return
+      [=](nn::GraphBuilder& builder) -> test::Ends { return {nn::add_model(builder, spec, data, Home::outputs).head}; };
+}
+
 class EveryCell : public testing::TestWithParam<std::string> {
  protected:
   /// A model with every part there is, small enough for finite differences.
@@ -74,40 +86,41 @@ class EveryCell : public testing::TestWithParam<std::string> {
     // A seed for which no candidate of a log-space cell lies within a difference of its kink at zero, and some unit of
     // Elman's with ReLU is alive.
     Random random(seed);
-    nn::Network<double> network(spec, data);
-    nn::Parameters<double> parameters(network.layout());
-    parameters.allocate_gradients();
-    network.initialise(parameters.values().data(), 3);
-    for (const nn::ParameterEntry& entry : network.layout().entries()) {
+    const ops::Target target{
+        .rows = rows, .steps = steps, .lengths = true, .reset = true, .training = true, .execution = {.threads = 1}};
+    ProgramRun<double> run(target, layers(spec, data));
+    nn::Parameters<double>& parameters = *run.parameters();
+    nn::initialise(run.layout(), parameters.values().data(), 3);
+    for (const nn::ParameterEntry& entry : run.layout().entries()) {
       for (double& value : parameters.value(entry)) value += 0.1 * random.normal();
     }
-    nn::Arena arena;
-    const nn::Pass pass{.batch = {.rows = rows, .steps = steps, .lengths = lengths.data(), .reset = reset.data()},
-                        .execution = {.threads = 1},
-                        .arena = &arena,
-                        .training = true,
-                        .dropout_seed = 9};
+    run.call.batch.lengths = lengths.data();
+    run.call.batch.reset = reset.data();
+    run.call.seed = 9;
+    const Index outputs = data.output_size();
     const std::vector<std::int32_t> tokens = random_tokens(random, rows * steps, std::max<Index>(data.vocabulary, 1));
     const std::vector<double> features = random_values(random, rows * steps * data.input_size());
-    const nn::Input<double> input{.tokens = tokens.data(), .features = features.data()};
-    std::vector<double> weight = random_values(random, rows * steps * network.outputs());
-    std::fill(weight.begin() + (steps + lengths[1]) * network.outputs(), weight.end(), 0.0);  // padding is not scored
+    if (data.vocabulary > 0) {
+      std::ranges::copy(tokens, run.home<std::int32_t>(Home::tokens).begin());
+    } else {
+      run.fill(Home::features, features);
+    }
+    std::vector<double> weight = random_values(random, rows * steps * outputs);
+    std::fill(weight.begin() + (steps + lengths[1]) * outputs, weight.end(), 0.0);  // padding is not scored
     // A small state, as sLSTM's normaliser must not be negative.
-    std::vector<double> start = random_values(random, rows * network.state_size(), 0.1);
+    std::vector<double> start = random_values(random, std::ssize(run.home(Home::state_in)), 0.1);
     for (double& value : start) value = std::abs(value);
+    run.fill(Home::state_in, start);
 
-    std::vector<double> y(static_cast<std::size_t>(rows * steps * network.outputs()));
     const auto loss = [&] {
-      arena.reset();
-      std::vector<double> state = start;
-      network.bind(parameters.values().data(), parameters.gradients().data());
-      network.forward(pass, input, y.data(), state.data());
+      parameters.changed();
+      const std::vector<double> y = run.forward();
       return std::inner_product(y.begin(), y.end(), weight.begin(), 0.0);
     };
     loss();
-    network.backward(pass, weight.data());
-    const std::vector<double> gradients(parameters.gradients().begin(), parameters.gradients().end());
-    for (const nn::ParameterEntry& entry : network.layout().entries()) {
+    run.backward(weight);
+    const std::vector<double> gradients = run.values(Home::gradients);
+    for (const nn::ParameterEntry& entry : run.layout().entries()) {
       expect_gradient(entry.name, parameters.value(entry), std::span(gradients).subspan(entry.offset, entry.size),
                       loss);
     }
@@ -225,20 +238,19 @@ TEST(Model, ForecastsStartFromTheLastValue) {
   Random random(7);
   const std::vector<double> features = random_values(random, rows * steps * 2), bias = random_values(random, outputs);
   const auto forecasts = [&](bool from_last) {
-    nn::Network<double> network({.width = 4, .from_last = from_last}, data);
-    nn::Parameters<double> parameters(network.layout());
-    network.initialise(parameters.values().data(), 3);
+    ProgramRun<double> run({.rows = rows, .steps = steps, .lengths = true},
+                           layers({.width = 4, .from_last = from_last}, data));
+    nn::Parameters<double>& parameters = *run.parameters();
+    nn::initialise(run.layout(), parameters.values().data(), 3);
     // Layers that say the same of every row.
-    for (const nn::ParameterEntry& entry : network.layout().entries()) {
+    for (const nn::ParameterEntry& entry : run.layout().entries()) {
       if (entry.name == "head.weight") std::ranges::fill(parameters.value(entry), 0.0);
       if (entry.name == "head.bias") std::ranges::copy(bias, parameters.value(entry).begin());
     }
-    network.bind(parameters.values().data(), nullptr);
-    nn::Arena arena;
-    std::vector<double> y(rows * steps * outputs), state(static_cast<std::size_t>(rows * network.state_size()));
-    network.forward({.batch = {.rows = rows, .steps = steps, .lengths = lengths.data()}, .arena = &arena},
-                    {.features = features.data()}, y.data(), state.data());
-    return y;
+    run.call.batch.lengths = lengths.data();
+    run.fill(Home::features, features);
+    std::ranges::fill(run.home(Home::state_in), 0.0);
+    return run.forward();
   };
   const std::vector<double> values = forecasts(false), from_last = forecasts(true);
   for (Index b = 0; b < rows; ++b) {
@@ -255,7 +267,7 @@ TEST(Changes, AreThoseFromTheRowBefore) {
   DataDescription data = shared_series();
   data.inputs[1] = {"in1", 10.0, 4.0};
   data.targets[1] = {"in1", 10.0, 1.0};
-  const nn::Changes changes(data);
+  const ops::Changes changes = nn::changes_of(data);
   const double unit = 4.0 * std::sqrt(2.0);  // of in1's input in targets, and of a change within a horizon of 3
   ASSERT_EQ(changes.width(), 3);
   ASSERT_EQ(changes.state_size(), 2);
@@ -266,8 +278,15 @@ TEST(Changes, AreThoseFromTheRowBefore) {
   const std::vector<Index> lengths = {4, 2, 0};
   const std::vector<std::uint8_t> reset = {0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0};
   std::vector<double> y(rows * steps * 3, nan), state = {0, 0, 6, 1, -9, 1};
-  changes.read({.batch = {.rows = rows, .steps = steps, .lengths = lengths.data(), .reset = reset.data()}}, x.data(),
-               y.data(), state.data());
+  const ops::Target target{.dtype = DType::f64, .rows = rows, .steps = steps, .lengths = true, .reset = true};
+  const ops::Call call{.batch = {.rows = rows, .steps = steps, .lengths = lengths.data(), .reset = reset.data()}};
+  const std::vector<double> before = state;
+  std::vector<double> apart(state.size(), nan), same(y.size(), nan);
+  test::run_op(ops::read_changes(changes), target, call, {test::reads(x), state.data(), y.data(), state.data()});
+  test::run_op(ops::read_changes(changes), target, call,
+               {test::reads(x), test::reads(before), same.data(), apart.data()});
+  EXPECT_EQ(apart, state);
+  EXPECT_EQ(same, y);
   const std::vector<double> expected = {0, 1, 0,    0, 3, 2 * unit, 0, -2, 0, 0, 5, 7 * unit,  //
                                         0, 7, unit, 0, 8, unit,     0, 0,  0, 0, 0, 0,         //
                                         0, 0, 0,    0, 0, 0,        0, 0,  0, 0, 0, 0};
@@ -277,28 +296,66 @@ TEST(Changes, AreThoseFromTheRowBefore) {
   EXPECT_EQ(state, (std::vector<double>{5, 1, 8, 1, -9, 1}));
 }
 
-TEST(Model, RepeatedTrainingStepsTakeNoMoreMemory) {
-  nn::Network<float> network({.cell = "gru", .width = 16, .convolution = 3, .feed_forward = 2.0, .dropout = 0.1},
-                             language(9));
-  nn::Parameters<float> parameters(network.layout());
-  parameters.allocate_gradients();
-  network.initialise(parameters.values().data(), 1);
-  network.bind(parameters.values().data(), parameters.gradients().data());
-  nn::Arena arena;
-  std::vector<float> state(static_cast<std::size_t>(4 * network.state_size()));
-  Random random(1);
-  const std::vector<std::int32_t> tokens = random_tokens(random, 4 * 50, 9);
-  const std::vector<float> dy(4 * 50 * 9, 0.1f);
-  std::size_t capacity = 0;
-  for (int step = 0; step < 3; ++step) {
-    arena.reset();
-    const nn::Pass pass{.batch = {.rows = 4, .steps = 50}, .arena = &arena, .training = true};
-    float* const y = arena.take<float>(4 * 50 * 9);
-    network.forward(pass, {.tokens = tokens.data()}, y, state.data());
-    network.backward(pass, dy.data());
-    if (step == 0) capacity = arena.capacity();
-    EXPECT_EQ(arena.capacity(), capacity);
+/// Tokens of some rows and steps, and what a model answers to them.
+struct Question {
+  Index rows, steps;
+  int threads;
+
+  std::vector<float> ask(const Model& model) const {
+    Random random(static_cast<std::uint64_t>(100 * rows + steps));
+    const std::vector<std::int32_t> tokens = random_tokens(random, rows * steps, 50);
+    std::vector<float> y(static_cast<std::size_t>(rows * steps * 50));
+    ModelState state = model.state(rows);
+    model.forward(rows, steps, tokens, y, state, {.threads = threads});
+    y.insert(y.end(), state.values.begin(), state.values.end());
+    return y;
   }
+};
+
+TEST(Model, ThreadsMayAskOneModelAtOnce) {
+  const Model model({.cell = "lstm", .width = 33, .blocks = 2, .convolution = 3, .feed_forward = 1.5}, language(50), 4);
+  // More shapes than a model keeps programs for, so that some are made anew while others run.
+  std::vector<Question> questions;
+  for (Index i = 0; i < 12; ++i) questions.push_back({1 + i % 3, 1 + 5 * i, 1 + static_cast<int>(i % 2)});
+  std::vector<std::vector<float>> want;
+  for (const Question& question : questions) want.push_back(question.ask(Model(model.spec(), model.data(), 4)));
+  std::vector<std::thread> threads;
+  std::vector<int> wrong(4, 0);
+  for (std::size_t t = 0; t < wrong.size(); ++t) {
+    threads.emplace_back([&, t] {
+      for (std::size_t i = 0; i < 4 * questions.size(); ++i) {
+        const std::size_t which = (i * (t + 1) + t) % questions.size();
+        if (!same_bits(questions[which].ask(model), want[which])) ++wrong[t];
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_THAT(wrong, testing::Each(0));
+}
+
+TEST(Model, TheNumberOfThreadsMayDifferFromCallToCall) {
+  // Long sequences of few rows and channels, which scan cells share by chunks where there are threads for them.
+  for (const std::string& cell : cell_names()) {
+    const ModelSpec spec{.cell = cell, .width = 9, .blocks = 1};
+    const Model model(spec, language(50), 4);
+    for (const int threads : {1, 5, 2, 16, 1}) {
+      const Question question{2, 2500, threads};
+      EXPECT_TRUE(same_bits(question.ask(model), question.ask(Model(spec, language(50), 4))))
+          << cell << " on " << threads << " threads";
+    }
+  }
+}
+
+TEST(Model, CallsOfAllShapesShareOneSetOfWeights) {
+  const Model model({.cell = "gru", .width = 16, .blocks = 3}, language(50), 4);
+  const graph::Weights& weights = *model.impl().parameters->weights();
+  EXPECT_EQ(weights.derived_count(), 0u);
+  (void)Question{1, 1, 1}.ask(model);
+  EXPECT_EQ(weights.derived_count(), 3u);
+  const std::size_t bytes = weights.derived_bytes();
+  for (Index i = 1; i < 20; ++i) (void)Question{i, 2 * i, 1}.ask(model);
+  EXPECT_EQ(weights.derived_count(), 3u);
+  EXPECT_EQ(weights.derived_bytes(), bytes);
 }
 
 TEST(Model, RefusesWhatIsImpossible) {

@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "base/random.h"
+#include "nn/model_impl.h"
 #include "penstock/stream.h"
 #include "support/expect_error.h"
 #include "support/names.h"
@@ -204,6 +205,24 @@ TEST(Session, SessionsDoNotSeeEachOther) {
   const auto from_b = b.push(9), from_fresh = fresh.push(9);
   EXPECT_TRUE(same_bits(std::vector<float>(from_b.begin(), from_b.end()),
                         std::vector<float>(from_fresh.begin(), from_fresh.end())));
+}
+
+TEST(Session, AHundredOfAModelShareItsPackedWeights) {
+  for (const char* cell : {"gru", "minlstm"}) {
+    const Model model(full_spec(cell), text_data(), 7);
+    const graph::Weights& weights = *model.impl().parameters->weights();
+    std::vector<Session> sessions;
+    sessions.emplace_back(model);
+    const std::size_t count = weights.derived_count(), bytes = weights.derived_bytes();
+    EXPECT_EQ(count, 2u) << cell << ": panels of each block";
+    EXPECT_GT(bytes, 0u) << cell;
+    for (int i = 1; i < 100; ++i) sessions.emplace_back(model);
+    EXPECT_EQ(weights.derived_count(), count) << cell;
+    EXPECT_EQ(weights.derived_bytes(), bytes) << cell;
+    const auto first = sessions.front().push(9), last = sessions.back().push(9);
+    EXPECT_TRUE(
+        same_bits(std::vector<float>(first.begin(), first.end()), std::vector<float>(last.begin(), last.end())));
+  }
 }
 
 TEST(Session, OutlivesItsModel) {

@@ -1,10 +1,12 @@
 // Two updates worked out by hand for each rule.
 
+#include "train/optimizer.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "train/optimizer.h"
+#include "support/run_op.h"
 
 namespace penstock::training {
 namespace {
@@ -17,75 +19,118 @@ nn::ParameterLayout small_layout() {
   return layout;
 }
 
+/// Its training step from the gradients on.
 struct Small {
-  Small() : parameters(small_layout()) { parameters.allocate_gradients(); }
-  float& value(std::size_t i) { return parameters.value(parameters.layout().entries()[i])[0]; }
-  float& gradient(std::size_t i) { return parameters.gradient(parameters.layout().entries()[i])[0]; }
-  nn::Parameters<float> parameters;
+  explicit Small(const TrainOptions& options)
+      : shape(training_shape(options, Loss::mse, 0)),
+        moments(options, layout),
+        values(static_cast<std::size_t>(layout.size()), 0.0f),
+        gradients(values) {
+    for (const nn::ParameterEntry& entry : layout.entries()) {
+      shape.optimizer.tensors.push_back({entry.offset, entry.size, entry.decay});
+    }
+  }
+
+  float& value(std::size_t i) { return values[static_cast<std::size_t>(layout.entries()[i].offset)]; }
+  float& gradient(std::size_t i) { return gradients[static_cast<std::size_t>(layout.entries()[i].offset)]; }
+
+  /// A batch with one scored position; gradients of a greater norm than `clip` are clipped to that.
+  void update(double learning_rate, double clip = 0.0) {
+    shape.rules.clip = clip;
+    state.learning_rate = learning_rate;
+    state.loss.weight = 1.0;
+    state.loss.scored = 1;
+    state.broken = 0;
+    float* const first = moments.slots[0].values.data();
+    float* const second = moments.slots.size() > 1 ? moments.slots[1].values.data() : nullptr;
+    test::run_op(ops::sum_squares(layout.size()), {}, {}, {gradients.data(), &state});
+    test::run_op(ops::decide(shape.rules), {}, {}, {&state, &state});
+    test::run_op(ops::optimizer(shape.optimizer), {}, {},
+                 {gradients.data(), &state, values.data(), first, second, values.data(), first, second, nullptr});
+  }
+
+  nn::ParameterLayout layout = small_layout();
+  nn::TrainingShape shape;
+  OptimizerState moments;
+  std::vector<float> values, gradients;
+  ops::StepState state = ops::first_step_state(1.0f);
 };
 
 TEST(AdamW, TwoStepsByHand) {
-  Small small;
-  small.value(0) = 1.0f;
-  small.value(1) = -2.0f;
   TrainOptions options;
   options.weight_decay = 0.5;
   options.beta1 = 0.9;
   options.beta2 = 0.99;
   options.epsilon = 1e-8;
-  const auto rule = make_optimizer(options, small.parameters.layout());
+  Small small(options);
+  small.value(0) = 1.0f;
+  small.value(1) = -2.0f;
   // Step 1, rate 0.1: whatever the gradient, m/(1-b1) = g and sqrt(v/(1-b2)) = |g|, so a step of the rate.
   small.gradient(0) = 0.5f;
   small.gradient(1) = -4.0f;
-  rule->update(small.parameters, 0.1, 1.0, Execution{});
+  small.update(0.1);
   EXPECT_NEAR(small.value(0), 1.0 * (1.0 - 0.1 * 0.5) - 0.1, 1e-6);
   EXPECT_NEAR(small.value(1), -2.0 + 0.1, 1e-6);
   // Step 2, rate 0.2, gradients halved by clipping from 2 to 1 and from 1 to 0.5.
   const double before0 = small.value(0), before1 = small.value(1);
   small.gradient(0) = 2.0f;
   small.gradient(1) = 1.0f;
-  rule->update(small.parameters, 0.2, 0.5, Execution{});
+  small.update(0.2, 0.5 * std::sqrt(5.0));
   const double m0 = (0.9 * 0.05 + 0.1 * 1.0) / (1.0 - 0.81);
   const double v0 = (0.99 * 0.0025 + 0.01 * 1.0) / (1.0 - 0.9801);
   EXPECT_NEAR(small.value(0), before0 * (1.0 - 0.2 * 0.5) - 0.2 * m0 / (std::sqrt(v0) + 1e-8), 1e-6);
   const double m1 = (0.9 * -0.4 + 0.1 * 0.5) / (1.0 - 0.81);
   const double v1 = (0.99 * 0.16 + 0.01 * 0.25) / (1.0 - 0.9801);
   EXPECT_NEAR(small.value(1), before1 - 0.2 * m1 / (std::sqrt(v1) + 1e-8), 1e-6);
-  EXPECT_EQ(rule->updates(), 2);
+  EXPECT_EQ(small.state.updates, 2);
+  EXPECT_NEAR(small.state.gradient_norm, std::sqrt(5.0), 1e-12);
+  EXPECT_NEAR(small.state.clipped_norm, 0.5 * std::sqrt(5.0), 1e-12);
 }
 
 TEST(Sgd, TwoStepsByHand) {
-  Small small;
-  small.value(0) = 1.0f;
-  small.value(1) = -2.0f;
   TrainOptions options;
   options.optimizer = Optimizer::sgd;
   options.weight_decay = 0.5;
   options.momentum = 0.8;
-  const auto rule = make_optimizer(options, small.parameters.layout());
+  Small small(options);
+  small.value(0) = 1.0f;
+  small.value(1) = -2.0f;
   small.gradient(0) = 2.0f;
   small.gradient(1) = 3.0f;
-  rule->update(small.parameters, 0.1, 1.0, Execution{});
+  small.update(0.1);
   EXPECT_FLOAT_EQ(small.value(0), 0.95f - 0.2f);
   EXPECT_FLOAT_EQ(small.value(1), -2.3f);
   small.gradient(0) = -1.0f;
   small.gradient(1) = 0.0f;
-  rule->update(small.parameters, 0.1, 1.0, Execution{});
+  small.update(0.1);
   EXPECT_FLOAT_EQ(small.value(0), 0.75f * 0.95f - 0.1f * (0.8f * 2.0f - 1.0f));
   EXPECT_FLOAT_EQ(small.value(1), -2.3f - 0.1f * 2.4f);
 }
 
 TEST(Optimizer, GapsBetweenTensorsStayZero) {
-  Small small;
-  for (float& gradient : small.parameters.gradients()) gradient = 0.0f;
+  Small small({});
   small.gradient(0) = small.gradient(1) = 1.0f;
-  const auto rule = make_optimizer({}, small.parameters.layout());
-  rule->update(small.parameters, 0.1, 1.0, Execution{});
-  for (Index i = 0; i < small.parameters.layout().size(); ++i) {
-    if (i != 0 && i != small.parameters.layout().entries()[1].offset) {
-      EXPECT_EQ(small.parameters.values()[i], 0.0f) << i;
-    }
+  small.update(0.1);
+  for (Index i = 0; i < small.layout.size(); ++i) {
+    const bool gap = i != 0 && i != small.layout.entries()[1].offset;
+    EXPECT_EQ(small.values[static_cast<std::size_t>(i)] == 0.0f, gap) << i;
   }
+}
+
+TEST(Optimizer, WhatIsNotFiniteChangesNothing) {
+  Small small({});
+  small.value(0) = 1.0f;
+  small.gradient(0) = 2.0f;
+  small.update(0.1);
+  const std::vector<float> values = small.values, first = small.moments.slots[0].values;
+  for (const float bad : {std::nanf(""), INFINITY, 1e30f}) {
+    small.gradient(1) = bad;
+    small.update(0.1);
+    EXPECT_EQ(small.values, values) << bad;
+    EXPECT_EQ(small.moments.slots[0].values, first) << bad;
+  }
+  EXPECT_EQ(small.state.updates, 1);
+  EXPECT_EQ(small.state.skipped, 3);
 }
 
 }  // namespace
