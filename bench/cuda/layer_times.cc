@@ -215,7 +215,7 @@ double bound(Storage storage) { return storage == Storage::f32 ? 1e-4 : storage 
 bool measure(const std::string& text, Stream& stream, Clock& clock) {
   const Case c = parse(text);
   Run run(c, stream);
-  Device& device = stream.device();
+  cuda::Device& device = stream.device();
   const LayerForwardExecutable forward(device, c.spec, run.forward());
   const LayerForwardExecutable inference(device, c.spec, run.forward(false));
   const LayerBackwardExecutable backward(device, c.spec, run.backward());
@@ -392,7 +392,7 @@ bool measure_parts(const std::vector<std::string>& arguments, Stream& stream, Cl
 }
 
 int run(const std::vector<std::string>& cases) {
-  Device& device = Device::get(0);
+  cuda::Device& device = cuda::Device::get(0);
   Stream stream(device);
   Clock clock(stream);
   for (const char* option : {"--fused", "--products", "--regimes"}) {

@@ -158,7 +158,7 @@ double bound(Storage storage) { return storage == Storage::f32 ? 1e-5 : storage 
 
 /// Measures one plan; false if it computes something wrong.
 bool measure(Run& run, Clock& clock, const std::optional<GpuScanPlan>& chosen, double copy_ms) {
-  Device& device = run.stream.device();
+  cuda::Device& device = run.stream.device();
   const plan::GpuScanProblem problem = run.c.backward ? problem_of(run.backward()) : problem_of(run.forward());
   const GpuScanPlan plan = chosen ? complete(*chosen, problem, device.model()) : plan_gpu_scan(problem, device.model());
   const ScanExecutable executable =
@@ -306,7 +306,7 @@ int first_call(std::optional<Storage> layer) {
   if (layer && *layer != Storage::f32) products = start_products(0);
   driver();
   milestones.pass("driver");
-  Device& device = Device::get(0);
+  cuda::Device& device = cuda::Device::get(0);
   Stream stream(device);
   milestones.pass("its context");
   if (layer) return first_layer(stream, milestones, *layer);
@@ -345,7 +345,7 @@ int first_call(std::optional<Storage> layer) {
 }
 
 int run(const std::vector<std::string>& cases, bool sweep) {
-  Device& device = Device::get(0);
+  cuda::Device& device = cuda::Device::get(0);
   Stream stream(device);
   Clock clock(stream);
   bool right = true;
