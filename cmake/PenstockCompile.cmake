@@ -48,7 +48,8 @@ endfunction()
 # penstock_embed_kernels(<layer>): the texts that NVRTC compiles at run time become part of that layer.
 function(penstock_embed_kernels layer)
   file(GLOB texts LIST_DIRECTORIES false CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/backend/cuda/kernels/*
-       ${PROJECT_SOURCE_DIR}/src/backend/cuda/kernels/dense/* ${PROJECT_SOURCE_DIR}/src/cells/*.h)
+       ${PROJECT_SOURCE_DIR}/src/backend/cuda/kernels/dense/* ${PROJECT_SOURCE_DIR}/src/plan/kernels/*.h
+       ${PROJECT_SOURCE_DIR}/src/cells/*.h)
   set(output ${PROJECT_BINARY_DIR}/generated/kernel_sources.cc)
   set(script ${PROJECT_SOURCE_DIR}/cmake/embed_kernels.cmake)
   add_custom_command(OUTPUT ${output}

@@ -27,6 +27,7 @@ struct GpuDenseProblem {
   bool training = false;  ///< Forward: what the backward pass needs is kept.
   bool ragged = false;    ///< Rows have lengths of their own.
   bool reset = false;
+  bool reverse = false;
   int alignment = 16;  ///< Greatest power of two, up to 16 bytes, that divides every address, stride and head in bytes.
   DenseAlgorithm algorithm = DenseAlgorithm::automatic;
 

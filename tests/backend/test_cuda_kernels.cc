@@ -1,12 +1,8 @@
 // Every kernel compiles for every generation of chips, without a GPU: no register spilled, and no more shared memory
 // than the plan says. Needs NVRTC.
 
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include <cstdlib>
-#include <regex>
 
 #include "backend/cuda/float_product.h"
 #include "backend/cuda/fused.h"
@@ -15,31 +11,18 @@
 #include "backend/cuda/step.h"
 #include "backend/cuda/sum_columns.h"
 #include "penstock/error.h"
+#include "support/compiled_kernel.h"
 
 namespace penstock::cuda {
 namespace {
 
 using plan::GpuScanProblem;
 using plan::Storage;
-
-/// The numbers that the assembler reports about a kernel.
-struct Report {
-  long stack = -1, spills = -1, registers = -1, shared = 0;
-};
-
-long number_before(const std::string& log, const std::string& words) {
-  std::smatch match;
-  return std::regex_search(log, match, std::regex("(\\d+) " + words)) ? std::stol(match[1]) : -1;
-}
-
-Report report_of(const std::string& log) {
-  Report report;
-  report.stack = number_before(log, "bytes stack frame");
-  report.spills = number_before(log, "bytes spill stores") + number_before(log, "bytes spill loads");
-  report.registers = number_before(log, "registers");
-  report.shared = std::max(0L, number_before(log, "bytes smem"));
-  return report;
-}
+using test::chip;
+using test::expect_sound;
+using test::need_nvrtc;
+using test::Report;
+using test::report_of;
 
 struct Subject {
   ScanRule rule;
@@ -77,32 +60,6 @@ std::vector<Subject> subjects() {
   return list;
 }
 
-/// What the planner has to know of a chip of each generation.
-plan::GpuModel chip(int architecture) {
-  const Index shared = (architecture == 80 ? 164 : 228) << 10;
-  return {.name = fmt::format("a chip of sm_{}", architecture),
-          .compute_major = architecture / 10,
-          .compute_minor = architecture % 10,
-          .multiprocessors = architecture == 80 ? 108 : 132,
-          .threads = 2048,
-          .registers = 65536,
-          .shared_bytes = shared,
-          .block_bytes = shared - 1024};
-}
-
-/// Skips what cannot compile, unless PENSTOCK_TEST_NVRTC=required says that it must.
-void need_nvrtc(int architecture) {
-  std::string why;
-  if (!find_nvrtc().valid()) why = "no NVRTC: " + find_nvrtc().complaint;
-  if (why.empty() && !find_nvrtc().knows(architecture)) {
-    why = fmt::format("{} does not know sm_{}", find_nvrtc().origin, architecture);
-  }
-  if (why.empty()) return;
-  const char* required = std::getenv("PENSTOCK_TEST_NVRTC");
-  ASSERT_FALSE(required != nullptr && std::string_view(required) == "required") << why;
-  GTEST_SKIP() << why;
-}
-
 class EveryChip : public testing::TestWithParam<int> {
  protected:
   void SetUp() override { need_nvrtc(GetParam()); }
@@ -122,19 +79,6 @@ TEST_P(EveryChip, ScansFitTheirPlan) {
     EXPECT_THAT(compiled.log, testing::Not(testing::HasSubstr("warning")));
     EXPECT_EQ(compiled.cubin.substr(1, 3), "ELF");
   }
-}
-
-/// Compiles without spills, warnings and shared memory beside what the launch gives.
-void expect_sound(const KernelSource& source, int architecture, int threads) {
-  const Compiled compiled = compile_kernel(source, architecture);
-  const Report report = report_of(compiled.log);
-  SCOPED_TRACE(source.plan + "\n" + compiled.log);
-  EXPECT_EQ(report.stack, 0);
-  EXPECT_EQ(report.spills, 0);
-  EXPECT_EQ(report.shared, 0);
-  EXPECT_LE(report.registers * threads, 65536);
-  EXPECT_THAT(compiled.log, testing::Not(testing::HasSubstr("warning")));
-  EXPECT_THAT(compiled.log, testing::Not(testing::HasSubstr("Potential Performance Loss")));
 }
 
 TEST_P(EveryChip, WalksOfSingleThreadsFit) {

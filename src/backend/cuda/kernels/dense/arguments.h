@@ -17,7 +17,6 @@ struct DenseRows {
   long long reset_row_stride, reset_step_stride;
   long long steps;  // T; packed rows: the steps of all rows together
   int rows;         // B
-  int descending;   // the recurrence runs from the last step of a row to the first
 };
 
 struct DenseForwardArguments {
@@ -43,8 +42,7 @@ struct DenseBackwardArguments {
   DenseTensor sums, states;  // as the forward pass left them
   DenseTensor dwx;           // [B, T, G, H]
   DenseTensor drh;           // [B, T, G, H], of cells whose gradients are split; else null
-  DenseTensor entering;      // [B, T, H] what the recurrent matrix was multiplied by, or null: not wanted
-  DenseTensor operand;       // the same of the second phase of a cell that has two, or null
+  DenseTensor operand;       // [B, T, H] what the recurrent matrix is multiplied by in a second phase, or null
   const char* recurrent;     // [heads, G, D, D]
   const float* bias_ih;      // [G, H] or null
   const float* state_in;     // [S, B, H] or null for zeros
@@ -54,6 +52,14 @@ struct DenseBackwardArguments {
   int slices;
 };
 
+struct EnteringArguments {
+  DenseRows rows;
+  DenseTensor y;          // [B, T, H]
+  DenseTensor entering;   // [B, T, H]
+  const float* state_in;  // [B, H] or null for zeros
+  int hidden;
+};
+
 struct SortRowsArguments {
   const long long* lengths;     // [B], or null
   const long long* cu_seqlens;  // [B + 1], or null
@@ -61,13 +67,15 @@ struct SortRowsArguments {
   int rows;
 };
 
-/// Gradients of a recurrent matrix of several heads.
+/// Gradients of some gates' part of a recurrent matrix of several heads.
 struct HeadGradientArguments {
-  const char* gates;     // [P, G, H]: gradients of the recurrent products
-  const char* entering;  // [P, H]: what they were products of
-  const char* operand;   // [P, H]: the same for the gates from `first_gates` on
-  float* partial;        // [chunks, heads, G, D, D]
-  long long positions;   // P
+  const char* gates;      // [P, G, H] from the first of the gates on: gradients of the recurrent products
+  const char* operand;    // [P, H]: what they were products of
+  float* partial;         // [chunks, heads, G, D, D] from the first of the gates on
+  long long positions;    // P
+  long long chunk;        // positions of a block
+  long long gate_stride;  // from position to position, in bytes
+  long long operand_stride;
   int hidden, heads;
-  int chunks;  // of the positions
+  int gates_of_all;  // G
 };

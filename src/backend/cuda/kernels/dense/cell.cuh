@@ -22,15 +22,22 @@ PENSTOCK_DEVICE Real Sigmoid(Real x) {
   return Sigmoid<Real>(x);
 }
 
+/// Gates of the first phase of a cell.
+template <class Cell, bool kTwoPhases>
+struct FirstGates {
+  static constexpr int count = Cell::gates;
+};
+template <class Cell>
+struct FirstGates<Cell, true> {
+  static constexpr int count = Cell::first_gates;
+};
+
 struct DenseCell {
   static constexpr int G = Rule::gates, S = Rule::states, N = Rule::saved;
   /// Whether R h enters the cell by itself and not only in a sum with W x.
   static constexpr bool split = Rule::split_gradients;
   static constexpr bool two_phases = Rule::phases == 2;
-  PENSTOCK_DEVICE constexpr int first_gates() {
-    if constexpr (two_phases) return Rule::first_gates;
-    return G;
-  }
+  static constexpr int first_gates = FirstGates<Rule, two_phases>::count;
 
   /// What the backward pass needs of a gate: the sum of both products; of split cells, whose W x is there still, R h.
   PENSTOCK_DEVICE Real kept(Real wx, Real rh) { return split ? rh : wx + rh; }

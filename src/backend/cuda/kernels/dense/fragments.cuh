@@ -45,6 +45,8 @@ struct TwoParts {
   unsigned high, low;
   PENSTOCK_DEVICE TwoParts of(unsigned bits) {
     TwoParts parts;
+    // Made anew each time: a matrix that stays in registers would otherwise be kept in both forms.
+    asm volatile("" : "+r"(bits));
     parts.high = bits + 0x1000u;
     parts.low = __float_as_uint(__uint_as_float(bits) - __uint_as_float(parts.high & 0xffffe000u));
     return parts;
