@@ -52,7 +52,8 @@ endfunction()
 # penstock_embed_kernels(<layer>): the texts that NVRTC compiles at run time become part of that layer.
 function(penstock_embed_kernels layer)
   file(GLOB_RECURSE texts CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/backend/cuda/kernels/*.cuh
-       ${PROJECT_SOURCE_DIR}/src/backend/cuda/kernels/*.h ${PROJECT_SOURCE_DIR}/src/cells/*.h)
+       ${PROJECT_SOURCE_DIR}/src/backend/cuda/kernels/*.h ${PROJECT_SOURCE_DIR}/src/plan/kernels/*.h
+       ${PROJECT_SOURCE_DIR}/src/cells/*.h)
   list(APPEND texts ${PROJECT_SOURCE_DIR}/src/base/counter_random.h)
   set(output ${PROJECT_BINARY_DIR}/generated/kernel_sources.cc)
   set(script ${PROJECT_SOURCE_DIR}/cmake/embed_kernels.cmake)

@@ -15,8 +15,9 @@ namespace {
 #include "cells/contract.h"
 
 template <class Cell>
-CellTraits traits_of(int index) {
+CellTraits traits_of(std::string_view type, int index) {
   CellTraits traits;
+  traits.type = type;
   traits.info = {Cell::name, Cell::description, Cell::gates, Cell::states, Cell::scan, Cell::has_kink};
   traits.index = index;
   traits.keep_gate = Cell::keep_gate;
@@ -37,7 +38,7 @@ CellTraits traits_of(int index) {
 const std::vector<CellTraits>& cell_table() {
   static const std::vector<CellTraits> table = [] {
     std::vector<CellTraits> traits;
-#define PENSTOCK_ADD(Cell) traits.push_back(traits_of<Cell>(static_cast<int>(traits.size())));
+#define PENSTOCK_ADD(Cell) traits.push_back(traits_of<Cell>(#Cell, static_cast<int>(traits.size())));
     PENSTOCK_CELLS(PENSTOCK_ADD)
 #undef PENSTOCK_ADD
     return traits;

@@ -10,6 +10,7 @@ namespace penstock::plan {
 /// A cell of the list as host code sees it: what its header declares, without its maths.
 struct CellTraits {
   CellInfo info;
+  std::string_view type;         ///< Its struct in src/cells/
   int index = 0;                 ///< Position in the list; how the kernels number their cells.
   int keep_gate = -1;            ///< Gate whose bias makes the memory longer, or -1
   int overwrite_gate = -1;       ///< Gate whose bias makes it shorter, or -1

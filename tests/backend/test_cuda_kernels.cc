@@ -1,7 +1,6 @@
 // Every kernel compiles for Hopper, and a third of them for each other generation of chips, without a GPU: no register
 // spilled, and no more shared memory than the plan says. Needs NVRTC.
 
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -14,13 +13,15 @@
 #include "backend/cuda/step.h"
 #include "backend/cuda/sum_columns.h"
 #include "penstock/error.h"
-#include "support/compiled.h"
+#include "support/compiled_kernel.h"
 
 namespace penstock::cuda {
 namespace {
 
 using plan::GpuScanProblem;
 using plan::Storage;
+using test::chip;
+using test::expect_sound;
 using test::need_nvrtc;
 using test::Report;
 using test::report_of;
@@ -82,22 +83,6 @@ std::vector<Subject> subjects() {
 constexpr int hopper = 90;
 const std::vector<int> architectures = {80, 86, 89, 90, 100, 120};
 
-/// What the planner has to know of a chip of each generation.
-plan::GpuModel chip(int architecture) {
-  const bool small = architecture == 86 || architecture == 89 || architecture == 120;  // not of a data centre
-  const Index shared = (small ? 100 : architecture == 80 ? 164 : 228) << 10;
-  return {.name = fmt::format("a chip of sm_{}", architecture),
-          .compute_major = architecture / 10,
-          .compute_minor = architecture % 10,
-          .multiprocessors = small                ? 84
-                             : architecture == 80 ? 108
-                                                  : 132,
-          .threads = small ? 1536 : 2048,
-          .registers = 65536,
-          .shared_bytes = shared,
-          .block_bytes = shared - 1024};
-}
-
 class EveryChip : public testing::TestWithParam<int> {
  protected:
   void SetUp() override { need_nvrtc(GetParam()); }
@@ -128,19 +113,6 @@ TEST_P(EveryChip, ScansFitTheirPlan) {
     EXPECT_THAT(compiled.log, testing::Not(testing::HasSubstr("warning")));
     EXPECT_EQ(compiled.cubin.substr(1, 3), "ELF");
   }
-}
-
-/// Compiles without spills, warnings and shared memory beside what the launch gives.
-void expect_sound(const KernelSource& source, int architecture, int threads) {
-  const Compiled compiled = compile_kernel(source, architecture);
-  const Report report = report_of(compiled.log);
-  SCOPED_TRACE(source.plan + "\n" + compiled.log);
-  EXPECT_EQ(report.stack, 0);
-  EXPECT_EQ(report.spills, 0);
-  EXPECT_EQ(report.shared, 0);
-  EXPECT_LE(report.registers * threads, 65536);
-  EXPECT_THAT(compiled.log, testing::Not(testing::HasSubstr("warning")));
-  EXPECT_THAT(compiled.log, testing::Not(testing::HasSubstr("Potential Performance Loss")));
 }
 
 TEST_P(EveryChip, WalksOfSingleThreadsFit) {

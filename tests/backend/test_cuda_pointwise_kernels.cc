@@ -14,7 +14,7 @@
 #include "backend/cuda/pointwise/rms_norm.h"
 #include "backend/cuda/pointwise/sample.h"
 #include "backend/cuda/pointwise/silu_gate.h"
-#include "support/compiled.h"
+#include "support/compiled_kernel.h"
 
 namespace penstock::cuda {
 namespace {

@@ -42,8 +42,10 @@ enum DeviceAttribute : int {
   attribute_compute_minor = 76,
   attribute_shared_memory_per_multiprocessor = 81,
   attribute_registers_per_multiprocessor = 82,
+  attribute_cooperative_launch = 95,
   attribute_shared_memory_per_block_optin = 97,
   attribute_memory_pools = 115,
+  attribute_cluster_launch = 120,
 };
 
 /// Values of CUfunction_attribute.
@@ -52,7 +54,34 @@ enum FunctionAttribute : int {
   function_local_bytes = 3,
   function_registers = 4,
   function_max_dynamic_shared_bytes = 8,
+  function_any_cluster_size = 14,  // more than the eight blocks that every chip with clusters allows
 };
+
+/// CUlaunchAttribute, as far as Penstock uses it.
+struct LaunchAttribute {
+  int id = 0;  // values of CUlaunchAttributeID: below
+  int unused = 0;
+  unsigned value[16] = {};  // a number, or the three sizes of a cluster
+};
+enum : int { launch_cooperative = 2, launch_cluster = 4 };
+
+/// CUlaunchConfig.
+struct LaunchConfig {
+  unsigned grid[3] = {1, 1, 1}, block[3] = {1, 1, 1};
+  unsigned shared_bytes = 0;
+  StreamHandle stream = nullptr;
+  LaunchAttribute* attributes = nullptr;
+  unsigned attribute_count = 0;
+};
+
+/// CUtensorMap: what a bulk copy knows of a tensor in global memory.
+struct alignas(64) TensorMap {
+  std::uint64_t content[16] = {};
+};
+/// Of CUtensorMapDataType, CUtensorMapSwizzle, CUtensorMapL2promotion.
+enum : int { map_f16 = 6, map_f32 = 7, map_bf16 = 9 };
+enum : int { map_swizzle_none, map_swizzle_32, map_swizzle_64, map_swizzle_128 };
+enum : int { map_promote_none, map_promote_64, map_promote_128, map_promote_256 };
 
 enum : unsigned { stream_non_blocking = 1, event_default = 0, event_disable_timing = 2, event_interprocess = 4 };
 enum : int { capture_thread_local = 1 };
@@ -116,6 +145,12 @@ static_assert(sizeof(PoolProperties) == 88, "laid out as the driver expects it")
   X(function_set, cuFuncSetAttribute, (FunctionHandle, int, int))                                                     \
   X(launch, cuLaunchKernel, (FunctionHandle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,    \
                              StreamHandle, void**, void**))                                                           \
+  X(launch_with, cuLaunchKernelEx, (const LaunchConfig*, FunctionHandle, void**, void**))                             \
+  X(resident_blocks, cuOccupancyMaxActiveBlocksPerMultiprocessor, (int*, FunctionHandle, int, std::size_t))           \
+  X(resident_clusters, cuOccupancyMaxActiveClusters, (int*, FunctionHandle, const LaunchConfig*))                     \
+  X(tensor_map_encode, cuTensorMapEncodeTiled, (TensorMap*, int, unsigned, void*, const std::uint64_t*,               \
+                                                const std::uint64_t*, const unsigned*, const unsigned*, int, int, int,\
+                                                int))                                                                 \
   X(stream_create, cuStreamCreate, (StreamHandle*, unsigned))                                                         \
   X(stream_destroy, cuStreamDestroy_v2, (StreamHandle))                                                               \
   X(stream_synchronize, cuStreamSynchronize, (StreamHandle))                                                          \

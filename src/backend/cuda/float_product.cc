@@ -13,8 +13,6 @@ namespace {
 #include "backend/cuda/kernels/float_product_arguments.h"
 #include "backend/cuda/kernels/sum_slabs_arguments.h"
 
-constexpr int kSlabGroups = 4, kAcross = 64;
-
 /// Bytes of one copy of a matrix' row of `columns` factors.
 int piece_of(int alignment, Index stride, Index columns) {
   return common_alignment(std::min(alignment, 16), {4 * stride, 4 * columns});
@@ -85,7 +83,7 @@ KernelSource sum_slabs_source() {
   KernelSource source;
   source.entry = "SumSlabs";
   source.file = "backend/cuda/kernels/sum_slabs.cuh";
-  source.constants = {{"constexpr int kGroups", kSlabGroups}, {"constexpr int kAcross", kAcross}};
+  source.constants = {{"constexpr int kGroups", kSlabGroups}, {"constexpr int kAcross", kSlabAcross}};
   source.plan = "sums over slabs of a product";
   return source;
 }
@@ -144,8 +142,8 @@ void FloatProduct::add_slabs(DeviceAddress d, DeviceAddress sums, DeviceAddress 
   arguments.d_stride = shape_.d_stride, arguments.m = shape_.m, arguments.n = shape_.n;
   arguments.slabs = static_cast<int>(plan_.slabs);
   arguments.add = add ? 1 : 0;
-  const Index blocks = (partial_floats(shape_) + kAcross - 1) / kAcross;
-  slabs_->launch(static_cast<unsigned>(blocks), kSlabGroups * kAcross, arguments, stream);
+  const Index blocks = (partial_floats(shape_) + kSlabAcross - 1) / kSlabAcross;
+  slabs_->launch(static_cast<unsigned>(blocks), kSlabGroups * kSlabAcross, arguments, stream);
 }
 
 }  // namespace penstock::cuda

@@ -33,6 +33,8 @@ class FloatProduct {
 
 plan::GpuProductProblem problem_of(const ProductShape& shape);
 KernelSource float_product_source(const ProductShape& shape, const plan::GpuProductPlan& plan);
+/// Adds up what slabs gave (kernels/sum_slabs_arguments.h): elements of a block, and the threads that share each.
 KernelSource sum_slabs_source();
+inline constexpr int kSlabAcross = 64, kSlabGroups = 4;
 
 }  // namespace penstock::cuda

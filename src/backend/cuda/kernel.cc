@@ -77,6 +77,34 @@ std::string cubin_for(Device& device, const KernelSource& source) {
   return std::move(compiled.cubin);
 }
 
+/// A launch in the driver's words.
+struct LaunchConfiguration {
+  LaunchAttribute attributes[2];
+  LaunchConfig config;
+
+  LaunchConfiguration(const Launch& how, unsigned shared_bytes, StreamHandle stream) {
+    config.grid[0] = how.grid, config.block[0] = how.block;
+    config.shared_bytes = shared_bytes;
+    config.stream = stream;
+    config.attributes = attributes;
+    if (how.cluster > 1) {
+      LaunchAttribute& cluster = attributes[config.attribute_count++];
+      cluster.id = launch_cluster;
+      cluster.value[0] = how.cluster, cluster.value[1] = cluster.value[2] = 1;
+    }
+    if (how.cooperative) {
+      LaunchAttribute& together = attributes[config.attribute_count++];
+      together.id = launch_cooperative;
+      together.value[0] = 1;
+    }
+  }
+  LaunchConfiguration(const LaunchConfiguration&) = delete;  // the attributes' address is in the configuration
+  LaunchConfiguration& operator=(const LaunchConfiguration&) = delete;
+};
+
+/// The first architecture with clusters.
+constexpr int kHopper = 90;
+
 }  // namespace
 
 std::string KernelSource::text() const {
@@ -126,14 +154,42 @@ Kernel::Kernel(Device& device, const KernelSource& source, const std::string& cu
   resources_.shared_bytes += source.shared_bytes;
   check(driver().function_set(function_, function_max_dynamic_shared_bytes, source.shared_bytes),
         ("giving shared memory to " + name_).c_str());
+  if (device.model().architecture() >= kHopper) {
+    check(driver().function_set(function_, function_any_cluster_size, 1), ("allowing clusters of " + name_).c_str());
+  }
 }
 
-void Kernel::launch_raw(unsigned blocks, unsigned threads, void** arguments, StreamHandle stream) const {
+unsigned Kernel::shared_of(const Launch& how) const {
+  require(how.shared <= dynamic_bytes_, "{} was prepared for {} bytes of shared memory, not for {}", name_,
+          dynamic_bytes_, how.shared);
+  return how.shared == 0 ? dynamic_bytes_ : how.shared;
+}
+
+void Kernel::launch_raw(const Launch& how, void** arguments, StreamHandle stream) const {
   device_.make_current();
-  const Result result =
-      driver().launch(function_, blocks, 1, 1, threads, 1, 1, dynamic_bytes_, stream, arguments, nullptr);
+  Result result = result_success;
+  if (how.cluster == 1 && !how.cooperative) {
+    result = driver().launch(function_, how.grid, 1, 1, how.block, 1, 1, shared_of(how), stream, arguments, nullptr);
+  } else {
+    LaunchConfiguration with(how, shared_of(how), stream);
+    result = driver().launch_with(&with.config, function_, arguments, nullptr);
+  }
   if (result != result_success) check(result, ("launching " + name_).c_str());
   launch_count.fetch_add(1, std::memory_order_relaxed);
+}
+
+int Kernel::resident(const Launch& how) const {
+  device_.make_current();
+  int count = 0;
+  if (how.cluster == 1) {
+    check(driver().resident_blocks(&count, function_, static_cast<int>(how.block), shared_of(how)),
+          ("asking how many blocks run at once of " + name_).c_str());
+  } else {
+    LaunchConfiguration with(how, shared_of(how), nullptr);
+    check(driver().resident_clusters(&count, function_, &with.config),
+          ("asking how many clusters run at once of " + name_).c_str());
+  }
+  return count;
 }
 
 unsigned long long Kernel::launches() { return launch_count.load(std::memory_order_relaxed); }

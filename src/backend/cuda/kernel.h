@@ -47,6 +47,15 @@ Compiled compile_kernel(const KernelSource& source, int architecture);
 /// a process that finds its kernels there never opens the compiler.
 std::string cache_name(const KernelSource& source, int architecture);
 
+/// How a kernel is started. All sizes along one axis.
+struct Launch {
+  unsigned grid = 1;         ///< Blocks, a multiple of `cluster`
+  unsigned block = 1;        ///< Threads of a block
+  unsigned cluster = 1;      ///< Blocks that share their shared memory; more than one from sm_90 on
+  bool cooperative = false;  ///< All blocks run at once, so that they may wait for each other
+  unsigned shared = 0;       ///< Bytes of shared memory of a block: at most KernelSource::shared_bytes, and 0: as many
+};
+
 /// A kernel on a GPU, ready to be launched.
 class Kernel {
  public:
@@ -58,17 +67,26 @@ class Kernel {
   const KernelResources& resources() const { return resources_; }
   /// Parameters as one struct, passed by value to the kernel.
   template <class Parameters>
-  void launch(unsigned blocks, unsigned threads, const Parameters& parameters, StreamHandle stream) const {
+  void launch(const Launch& how, const Parameters& parameters, StreamHandle stream) const {
     void* arguments[] = {const_cast<Parameters*>(&parameters)};
-    launch_raw(blocks, threads, arguments, stream);
+    launch_raw(how, arguments, stream);
   }
+  template <class Parameters>
+  void launch(unsigned blocks, unsigned threads, const Parameters& parameters, StreamHandle stream) const {
+    launch(Launch{.grid = blocks, .block = threads}, parameters, stream);
+  }
+
+  /// How many blocks one multiprocessor, or with clusters how many clusters the whole GPU, runs at once. 0: it cannot
+  /// run one.
+  int resident(const Launch& how) const;
 
   /// Kernels launched by this process so far.
   static unsigned long long launches();
 
  private:
   Kernel(Device& device, const KernelSource& source, const std::string& cubin);
-  void launch_raw(unsigned blocks, unsigned threads, void** arguments, StreamHandle stream) const;
+  void launch_raw(const Launch& how, void** arguments, StreamHandle stream) const;
+  unsigned shared_of(const Launch& how) const;
 
   Device& device_;
   std::string name_;

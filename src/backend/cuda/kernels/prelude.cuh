@@ -63,6 +63,19 @@ struct Vector {
     return v;
   }
 
+  /// To shared memory.
+  __device__ __forceinline__ void put(char* p) const {
+    if constexpr (bytes == 2) {
+      *(unsigned short*)p = (unsigned short)word[0];
+    } else if constexpr (bytes == 4) {
+      *(unsigned*)p = word[0];
+    } else if constexpr (bytes == 8) {
+      *(uint2*)p = make_uint2(word[0], word[1]);
+    } else {
+      *(uint4*)p = make_uint4(word[0], word[1], word[2], word[3]);
+    }
+  }
+
   /// To global memory. Nothing reads it soon: L2 may drop it first.
   __device__ __forceinline__ void store(char* p) const {
     if constexpr (bytes == 2) {

@@ -1,0 +1,128 @@
+#include <algorithm>
+
+#include "backend/cuda/dense/executable.h"
+#include "backend/cuda/dense/fill.h"
+#include "backend/cuda/dense/head.h"
+#include "backend/cuda/driver.h"
+#include "backend/cuda/range.h"
+#include "base/check.h"
+
+namespace penstock::cuda {
+
+using namespace fill;  // NOLINT(google-build-using-namespace): one file's worth of a header
+
+namespace {
+
+std::size_t padded(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
+
+}  // namespace
+
+DenseBackwardExecutable::DenseBackwardExecutable(Device& device, const DenseSpec& spec, const DenseBackward& call)
+    : DenseBackwardExecutable(device, spec, call, plan_gpu_dense(problem_of(call, spec), device.model())) {}
+
+DenseBackwardExecutable::DenseBackwardExecutable(Device& device, const DenseSpec& spec, const DenseBackward& call,
+                                                 const plan::GpuDensePlan& plan)
+    : spec_(spec),
+      problem_(problem_of(call, spec)),
+      plan_(plan),
+      order_(device, call.batch),
+      positions_(call.batch.positions()),
+      wants_weight_(call.gradients.recurrent != 0),
+      two_phases_(plan::cell_traits(spec.cell).phases == 2) {
+  kernel_ = &Kernel::load(device, dense_head_source(problem_, plan_));
+  const Index size = plan::size_of(spec.storage);
+  if (wants_weight_) {
+    entering_vector_ = static_cast<int>(common_alignment(16, {spec.hidden * size, problem_.alignment}) / size);
+    entering_kernel_ = &Kernel::load(device, entering_states_source(spec.storage, spec.reverse, entering_vector_));
+    gradient_.emplace(device, spec, positions_, problem_.alignment);
+  }
+  if (call.gradients.bias_ih != 0 || call.gradients.bias_hh != 0) {
+    ColumnSums sums{.storage = spec.storage, .rows = call.batch.positions()};
+    sums.columns = plan::cell_traits(spec.cell).gates() * spec.hidden;
+    sums.alignment = common_alignment(16, {problem_.alignment, sums.columns * size});
+    bias_sums_.emplace(device, sums);
+  }
+}
+
+DenseBackwardExecutable::Places DenseBackwardExecutable::places() const {
+  const std::size_t matrix = padded(static_cast<std::size_t>(positions_ * spec_.hidden * plan::size_of(spec_.storage)));
+  Places at{};
+  at.sums = order_.workspace_bytes();
+  at.entering = at.sums + padded(bias_sums_ ? bias_sums_->workspace_bytes() : 0);
+  at.operand = at.entering + (wants_weight_ ? matrix : 0);
+  at.products = at.operand + (two_phases_ ? matrix : 0);
+  at.end = at.products + (gradient_ ? gradient_->workspace_bytes() : 0);
+  return at;
+}
+
+std::size_t DenseBackwardExecutable::workspace_bytes() const { return places().end; }
+
+void DenseBackwardExecutable::run_walk(const DenseBackward& call, DeviceAddress workspace, StreamHandle stream) const {
+  const plan::GpuDenseProblem problem = problem_of(call, spec_);
+  require(problem.rows == problem_.rows && call.batch.positions() == positions_ &&
+              problem.alignment >= problem_.alignment && problem.ragged == problem_.ragged &&
+              problem.reset == problem_.reset,
+          "the call must have the {} rows, {} positions and alignment of {} bytes that were prepared, and lengths and "
+          "resets or none as there",
+          problem_.rows, positions_, problem_.alignment);
+  const plan::CellTraits& cell = plan::cell_traits(spec_.cell);
+  const Index size = plan::size_of(spec_.storage), H = spec_.hidden;
+  const DeviceAddress order = order_.run(call.batch, workspace, stream);
+  DenseBackwardArguments arguments{};
+  arguments.rows = dense_rows(call.batch, order);
+  arguments.wx = dense_tensor(call.wx, size);
+  arguments.y = dense_tensor(call.y, size);
+  arguments.dy = dense_tensor(call.dy, size);
+  arguments.sums = gapless_tensor(call.tape.sums, call.batch, cell.gates() * H * size);
+  arguments.states = gapless_tensor(call.tape.states, call.batch, (cell.states() - 1) * H * 4);
+  arguments.dwx = gapless_tensor(call.dwx, call.batch, cell.gates() * H * size);
+  arguments.drh = gapless_tensor(call.drh, call.batch, cell.gates() * H * size);
+  if (two_phases_) arguments.operand = gapless_tensor(workspace + places().operand, call.batch, H * size);
+  arguments.recurrent = device_pointer<const char>(call.weights.recurrent);
+  arguments.bias_ih = device_pointer<const float>(call.weights.bias_ih);
+  arguments.state_in = device_pointer<const float>(call.state_in);
+  arguments.dstate_out = device_pointer<const float>(call.dstate_out);
+  arguments.dstate_in = device_pointer<float>(call.dstate_in);
+  arguments.hidden = static_cast<int>(H), arguments.heads = static_cast<int>(spec_.heads);
+  arguments.slices = static_cast<int>(plan_.slices);
+  kernel_->launch(static_cast<unsigned>(plan_.grid), static_cast<unsigned>(plan_.threads()), arguments, stream);
+}
+
+void DenseBackwardExecutable::run_bias_sums(const DenseBackward& call, DeviceAddress workspace,
+                                            StreamHandle stream) const {
+  const DeviceAddress sums = workspace + places().sums, of_x = call.gradients.bias_ih, of_h = call.gradients.bias_hh;
+  const auto bytes = static_cast<std::size_t>(plan::cell_traits(spec_.cell).gates() * spec_.hidden * 4);
+  if (call.drh != 0) {
+    if (of_x != 0) bias_sums_->run(call.dwx, of_x, sums, stream);
+    if (of_h != 0) bias_sums_->run(call.drh, of_h, sums, stream);
+    return;
+  }
+  bias_sums_->run(call.dwx, of_x != 0 ? of_x : of_h, sums, stream);
+  if (of_x != 0 && of_h != 0)
+    check(driver().copy_on_device(of_h, of_x, bytes, stream), "copying the gradient of a bias");
+}
+
+void DenseBackwardExecutable::run(const DenseBackward& call, DeviceAddress workspace, StreamHandle stream) const {
+  const Range range("penstock dense backward");
+  run_walk(call, workspace, stream);
+  if (bias_sums_) run_bias_sums(call, workspace, stream);
+  require((call.gradients.recurrent != 0) == wants_weight_, "the call must have {}, as prepared",
+          wants_weight_ ? "a gradient of the recurrent matrix" : "no gradient of the recurrent matrix");
+  if (!wants_weight_) return;
+  constexpr Index most_blocks = 64;  // of a row
+  const Places at = places();
+  const Index size = plan::size_of(spec_.storage), H = spec_.hidden;
+  EnteringArguments arguments{};
+  arguments.rows = dense_rows(call.batch, 0);
+  arguments.y = dense_tensor(call.y, size);
+  arguments.entering = gapless_tensor(workspace + at.entering, call.batch, H * size);
+  arguments.state_in = device_pointer<const float>(call.state_in);
+  arguments.hidden = static_cast<int>(H);
+  const Index accesses = problem_.steps * (H / entering_vector_);
+  const Index blocks = std::clamp<Index>(accesses / kEnteringThreads, 1, most_blocks);
+  entering_kernel_->launch(static_cast<unsigned>(blocks * call.batch.rows), kEnteringThreads, arguments, stream);
+  gradient_->run(call.drh != 0 ? call.drh : call.dwx, workspace + at.entering, workspace + at.operand,
+                 call.gradients.recurrent, workspace + at.products, stream);
+}
+
+}  // namespace penstock::cuda

@@ -1,0 +1,124 @@
+#include "backend/cuda/dense/dense.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "base/check.h"
+
+namespace penstock::cuda {
+namespace {
+
+void check_spec(const DenseSpec& spec) {
+  require(spec.hidden >= 1 && spec.heads >= 1 && spec.hidden % spec.heads == 0,
+          "hidden must be at least 1 and heads must divide it, not {} and {}", spec.hidden, spec.heads);
+  const plan::CellTraits& cell = plan::cell_traits(spec.cell);
+  require(!cell.info.scan, "cell must be a dense cell, with a recurrent matrix, not {}", spec.cell);
+}
+
+void check_batch(const DenseBatch& batch) {
+  require(batch.rows >= 1 && batch.steps >= 1, "rows and steps must be at least 1, not {} and {}", batch.rows,
+          batch.steps);
+  require(batch.lengths == 0 || batch.cu_seqlens == 0, "lengths and cu_seqlens exclude each other");
+  require(batch.longest >= 0 && batch.longest <= batch.steps, "longest must be 0 to {} (the steps), not {}",
+          batch.steps, batch.longest);
+}
+
+struct AlignmentOf {
+  plan::Storage storage;
+  Index heads_bytes;  // from head to head
+  int all = 16;
+
+  void add(DeviceAddress address) { all = std::min(all, common_alignment(16, {static_cast<std::int64_t>(address)})); }
+  void add(std::string_view name, const DeviceSequence& sequence, const DenseBatch& batch, Index channels) {
+    const Index bytes = plan::size_of(storage);
+    require(sequence.data != 0, "{} must be an address on the GPU, not null", name);
+    require(sequence.data % static_cast<DeviceAddress>(bytes) == 0, "{} must be aligned to its {} bytes a value", name,
+            bytes);
+    const auto apart = [&](Index stride, Index count) { return count < 2 || std::abs(stride) >= channels; };
+    require(apart(sequence.step_stride, batch.steps), "the step stride of {} must be at least its {} channels, not {}",
+            name, channels, sequence.step_stride);
+    require(batch.cu_seqlens != 0 || apart(sequence.row_stride, batch.rows),
+            "the row stride of {} must be at least its {} channels, not {}", name, channels, sequence.row_stride);
+    constexpr Index limit = Index{1} << 46;  // more bytes than any device has
+    require(std::abs(sequence.step_stride) < limit / batch.steps && std::abs(sequence.row_stride) < limit / batch.rows,
+            "the strides of {} ({} and {}) reach beyond any memory", name, sequence.row_stride, sequence.step_stride);
+    add(sequence.data);
+    all = std::min(all, common_alignment(16, {sequence.step_stride * bytes,
+                                              batch.cu_seqlens != 0 ? 0 : sequence.row_stride * bytes}));
+  }
+};
+
+plan::GpuDenseProblem problem_of(const DenseSpec& spec, const DenseBatch& batch) {
+  check_spec(spec);
+  check_batch(batch);
+  plan::GpuDenseProblem problem;
+  problem.cell = spec.cell;
+  problem.storage = spec.storage;
+  problem.rows = batch.rows;
+  problem.steps = batch.cu_seqlens != 0 && batch.longest > 0 ? batch.longest : batch.steps;
+  problem.hidden = spec.hidden;
+  problem.heads = spec.heads;
+  problem.ragged = batch.ragged();
+  problem.reset = batch.reset != 0;
+  problem.reverse = spec.reverse;
+  problem.algorithm = spec.algorithm;
+  return problem;
+}
+
+AlignmentOf alignment_of(const DenseSpec& spec) {
+  AlignmentOf alignment{spec.storage, 0};
+  alignment.all = common_alignment(16, {spec.hidden / spec.heads * plan::size_of(spec.storage)});
+  return alignment;
+}
+
+}  // namespace
+
+DenseTapeBytes tape_bytes(const DenseSpec& spec, const DenseBatch& batch) {
+  const plan::CellTraits& cell = plan::cell_traits(spec.cell);
+  const Index values = batch.positions() * spec.hidden;
+  return {static_cast<std::size_t>(values * cell.gates() * plan::size_of(spec.storage)),
+          static_cast<std::size_t>(values * (cell.states() - 1) * 4)};
+}
+
+plan::GpuDenseProblem problem_of(const DenseForward& call, const DenseSpec& spec) {
+  plan::GpuDenseProblem problem = problem_of(spec, call.batch);
+  const plan::CellTraits& cell = plan::cell_traits(spec.cell);
+  AlignmentOf alignment = alignment_of(spec);
+  alignment.add("wx", call.wx, call.batch, cell.gates() * spec.hidden);
+  alignment.add("y", call.y, call.batch, spec.hidden);
+  require_address(call.weights.recurrent, "the recurrent matrix");
+  alignment.add(call.weights.recurrent);
+  problem.training = call.tape.sums != 0;
+  alignment.add(call.tape.sums);
+  require(!problem.training || cell.states() == 1 || call.tape.states != 0,
+          "the tape of {} needs states beside the sums, not null", spec.cell);
+  require(call.tape.states % 16 == 0, "the states of the tape must be aligned to 16 bytes");
+  problem.alignment = alignment.all;
+  return problem;
+}
+
+plan::GpuDenseProblem problem_of(const DenseBackward& call, const DenseSpec& spec) {
+  plan::GpuDenseProblem problem = problem_of(spec, call.batch);
+  const plan::CellTraits& cell = plan::cell_traits(spec.cell);
+  const Index width = cell.gates() * spec.hidden;
+  problem.backward = true;
+  AlignmentOf alignment = alignment_of(spec);
+  if (cell.split_gradients) alignment.add("wx", call.wx, call.batch, width);
+  alignment.add("y", call.y, call.batch, spec.hidden);
+  if (call.dy.data != 0) alignment.add("dy", call.dy, call.batch, spec.hidden);
+  require_address(call.weights.recurrent, "the recurrent matrix");
+  require_address(call.tape.sums, "the sums of the tape");
+  require(cell.states() == 1 || call.tape.states != 0, "the tape of {} needs states beside the sums, not null",
+          spec.cell);
+  require(call.tape.states % 16 == 0, "the states of the tape must be aligned to 16 bytes");
+  require_address(call.dwx, "the gradient of wx");
+  require((call.drh != 0) == cell.split_gradients, "the gradient of R h must be {}",
+          cell.split_gradients ? "an address on the GPU" : "null, as that of wx is the same");
+  alignment.add(call.tape.sums);
+  alignment.add(call.dwx);
+  alignment.add(call.drh);
+  problem.alignment = alignment.all;
+  return problem;
+}
+
+}  // namespace penstock::cuda

@@ -1,0 +1,84 @@
+#pragma once
+
+#include <string>
+
+#include "backend/cuda/scan.h"
+#include "plan/cell_table.h"
+#include "plan/gpu_dense.h"
+
+/// Layers of dense cells on a GPU, in one direction: the recurrence h_t = cell(W x_t, R h_{t-1}, state), the product of
+/// the input given. Every algorithm (plan::DenseAlgorithm) answers the same calls.
+namespace penstock::cuda {
+
+struct DenseSpec {
+  std::string cell = "lstm";
+  Index hidden = 1;  ///< H
+  Index heads = 1;   ///< Which divide H into parts of D units.
+  plan::Storage storage = plan::Storage::bf16;
+  bool reverse = false;  ///< The recurrence runs from the last step of a row to the first.
+  plan::DenseAlgorithm algorithm = plan::DenseAlgorithm::automatic;
+};
+
+/// Which steps of which rows exist.
+struct DenseBatch {
+  Index rows = 1;             ///< B
+  Index steps = 1;            ///< T; packed rows: the steps of all rows together.
+  DeviceAddress lengths = 0;  ///< int64 [B] or 0; what lies beyond a row's length is never read, and zero in outputs.
+  DeviceAddress cu_seqlens = 0;  ///< int64 [B + 1] or 0, instead of lengths.
+  Index longest = 0;             ///< Packed rows: no row is longer than this; 0: `steps`.
+  DeviceAddress reset = 0;       ///< uint8 [B, T] or 0: nonzero clears the state before a step.
+  Index reset_row_stride = 0, reset_step_stride = 0;
+
+  bool ragged() const { return lengths != 0 || cu_seqlens != 0; }
+  /// Positions (row, step) that have memory.
+  Index positions() const { return cu_seqlens != 0 ? steps : rows * steps; }
+};
+
+/// [heads, G, D, D] in the storage (of one head: [G * H, H]); biases float [G * H] or 0.
+struct DenseWeights {
+  DeviceAddress recurrent = 0;
+  DeviceAddress bias_ih = 0, bias_hh = 0;
+};
+
+/// What a forward pass keeps for its backward pass, over all positions without gaps, rows after rows. Both written.
+struct DenseTape {
+  /// [P, G, H] in the storage: arguments of the gates, or R h where R h does not enter as a sum with W x alone.
+  DeviceAddress sums = 0;
+  DeviceAddress states = 0;  ///< float [P, S - 1, H]: states but the output that entered each step.
+};
+
+/// wx [B, T, G * H], gate by gate; y [B, T, H]. States are float [S, B, H], or 0 for zeros (in) or if not wanted (out).
+struct DenseForward {
+  DenseBatch batch;
+  DeviceSequence wx, y;
+  DenseWeights weights;
+  DeviceAddress state_in = 0;
+  DeviceAddress state_out = 0;  ///< May be state_in.
+  DenseTape tape;               ///< Both or, where no backward pass follows, neither. `states`: of cells with S > 1.
+};
+
+struct DenseBackward {
+  DenseBatch batch;
+  DeviceSequence wx;     ///< As of the forward pass, of cells whose gradients are split (GRU); others: not read.
+  DeviceSequence y, dy;  ///< y as of the forward pass; dy without data: zeros.
+  DenseWeights weights;
+  DenseTape tape;
+  DeviceAddress dwx = 0;       ///< [P, G * H] without gaps, rows after rows: written, zero beyond lengths.
+  DeviceAddress drh = 0;       ///< The same for R h, of cells whose gradients are split; others: 0, dwx is both.
+  DenseWeights gradients;      ///< float, written: of recurrent, bias_ih and bias_hh; each 0: not wanted.
+  DeviceAddress state_in = 0;  ///< As of the forward pass.
+  DeviceAddress dstate_out = 0;
+  DeviceAddress dstate_in = 0;  ///< Written unless 0.
+};
+
+/// What the planner wants to know of a call. Throws Error(invalid_argument) for what does not fit.
+plan::GpuDenseProblem problem_of(const DenseForward& call, const DenseSpec& spec);
+plan::GpuDenseProblem problem_of(const DenseBackward& call, const DenseSpec& spec);
+
+/// Bytes of both parts of a tape.
+struct DenseTapeBytes {
+  std::size_t sums = 0, states = 0;
+};
+DenseTapeBytes tape_bytes(const DenseSpec& spec, const DenseBatch& batch);
+
+}  // namespace penstock::cuda

@@ -1,0 +1,118 @@
+#pragma once
+
+#include <optional>
+
+#include "backend/cuda/dense/dense.h"
+#include "backend/cuda/matrix_product.h"
+#include "backend/cuda/sum_columns.h"
+
+namespace penstock::cuda {
+
+/// Puts rows in the order of falling length, so that a block's rows end at about the same step and its slots are not
+/// kept by steps that do not exist.
+class RowOrder {
+ public:
+  RowOrder() = default;
+  RowOrder(Device& device, const DenseBatch& batch);
+  std::size_t workspace_bytes() const;
+  /// The address of the order, or 0 if rows need none.
+  DeviceAddress run(const DenseBatch& batch, DeviceAddress workspace, StreamHandle stream) const;
+
+ private:
+  Index rows_ = 0;
+  const Kernel* kernel_ = nullptr;
+};
+
+/// A forward pass of one form, planned, compiled and ready to run. Running allocates nothing, waits for nothing, and
+/// can be captured. Not safe for two calls at once in one workspace.
+class DenseForwardExecutable {
+ public:
+  /// Throws Error: invalid_argument for what does not fit, unsupported for what no algorithm (or not the one asked for)
+  /// can do, and without NVRTC.
+  DenseForwardExecutable(Device& device, const DenseSpec& spec, const DenseForward& call);
+  /// By a plan of the caller's, for measurements.
+  DenseForwardExecutable(Device& device, const DenseSpec& spec, const DenseForward& call,
+                         const plan::GpuDensePlan& plan);
+  const plan::GpuDensePlan& plan() const { return plan_; }
+  const Kernel& kernel() const { return *kernel_; }
+  /// Bytes of workspace, aligned to 256.
+  std::size_t workspace_bytes() const { return order_.workspace_bytes(); }
+  /// A call of the form that was prepared: other addresses of the same alignment or better, as many rows and no more
+  /// steps, lengths, resets and a tape or none as there.
+  void run(const DenseForward& call, DeviceAddress workspace, StreamHandle stream) const;
+
+ private:
+  DenseSpec spec_;
+  plan::GpuDenseProblem problem_;
+  plan::GpuDensePlan plan_;
+  RowOrder order_;
+  const Kernel* kernel_ = nullptr;
+};
+
+/// Gradients of a recurrent matrix from the gradients of the products [P, G, H] and what they were products of [P, H]:
+/// of one head a matrix product, of several a kernel that makes no more than each head's own part; of two-phase cells,
+/// for each group of gates.
+class RecurrentGradient {
+ public:
+  RecurrentGradient() = default;
+  /// `alignment`: bytes that all addresses are multiples of.
+  RecurrentGradient(Device& device, const DenseSpec& spec, Index positions, int alignment);
+  std::size_t workspace_bytes() const;
+  /// `second`: what the gates of the second phase are products of. `gradient`: float [heads, G, D, D].
+  void run(DeviceAddress gates, DeviceAddress entering, DeviceAddress second, DeviceAddress gradient,
+           DeviceAddress workspace, StreamHandle stream) const;
+
+ private:
+  /// Gates first .. first + count - 1.
+  struct Group {
+    Index first = 0, count = 0;
+    MatrixProduct product;           // of one head
+    const Kernel* kernel = nullptr;  // of several
+    unsigned blocks = 0;
+  };
+  void run_group(const Group& group, DeviceAddress gates, DeviceAddress operand, DeviceAddress gradient,
+                 DeviceAddress workspace, StreamHandle stream) const;
+
+  DenseSpec spec_;
+  Index positions_ = 1, gates_ = 1;
+  Index chunk_ = 1, chunks_ = 1;  // of the positions, several heads
+  std::vector<Group> groups_;
+  const Kernel* sum_ = nullptr;  // of chunks
+};
+
+/// Gradients of a layer's recurrence: the walk back, then the products over all positions.
+class DenseBackwardExecutable {
+ public:
+  DenseBackwardExecutable(Device& device, const DenseSpec& spec, const DenseBackward& call);
+  DenseBackwardExecutable(Device& device, const DenseSpec& spec, const DenseBackward& call,
+                          const plan::GpuDensePlan& plan);
+  const plan::GpuDensePlan& plan() const { return plan_; }
+  const Kernel& kernel() const { return *kernel_; }
+  /// Bytes of workspace, aligned to 256; zero before its first use.
+  std::size_t workspace_bytes() const;
+  void run(const DenseBackward& call, DeviceAddress workspace, StreamHandle stream) const;
+  /// The walk alone, without gradients of weights and biases: for measurements.
+  void run_walk(const DenseBackward& call, DeviceAddress workspace, StreamHandle stream) const;
+
+ private:
+  /// Where the parts of a workspace lie.
+  struct Places {
+    std::size_t order, sums, entering, operand, products, end;
+  };
+  Places places() const;
+  void run_bias_sums(const DenseBackward& call, DeviceAddress workspace, StreamHandle stream) const;
+
+  DenseSpec spec_;
+  plan::GpuDenseProblem problem_;
+  plan::GpuDensePlan plan_;
+  RowOrder order_;
+  const Kernel* kernel_ = nullptr;
+  const Kernel* entering_kernel_ = nullptr;
+  int entering_vector_ = 1;
+  Index positions_ = 1;
+  bool wants_weight_ = false, two_phases_ = false;
+  std::optional<RecurrentGradient> gradient_;
+  std::optional<SumColumnsExecutable> bias_sums_;
+};
+
+}  // namespace penstock::cuda

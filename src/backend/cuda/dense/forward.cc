@@ -1,0 +1,69 @@
+#include <algorithm>
+
+#include "backend/cuda/dense/executable.h"
+#include "backend/cuda/dense/fill.h"
+#include "backend/cuda/dense/head.h"
+#include "backend/cuda/range.h"
+#include "base/check.h"
+
+namespace penstock::cuda {
+
+using namespace fill;  // NOLINT(google-build-using-namespace): one file's worth of a header
+
+RowOrder::RowOrder(Device& device, const DenseBatch& batch) {
+  constexpr Index most = 1 << 20;  // each row is compared with every other one
+  if (!batch.ragged() || batch.rows < 2 || batch.rows > most) return;
+  rows_ = batch.rows;
+  kernel_ = &Kernel::load(device, sort_rows_source());
+}
+
+std::size_t RowOrder::workspace_bytes() const { return static_cast<std::size_t>((4 * rows_ + 255) / 256 * 256); }
+
+DeviceAddress RowOrder::run(const DenseBatch& batch, DeviceAddress workspace, StreamHandle stream) const {
+  if (kernel_ == nullptr) return 0;
+  SortRowsArguments arguments{};
+  arguments.lengths = device_pointer<const long long>(batch.lengths);
+  arguments.cu_seqlens = device_pointer<const long long>(batch.cu_seqlens);
+  arguments.order = device_pointer<int>(workspace);
+  arguments.rows = static_cast<int>(rows_);
+  kernel_->launch(static_cast<unsigned>((rows_ + kSortThreads - 1) / kSortThreads), kSortThreads, arguments, stream);
+  return workspace;
+}
+
+DenseForwardExecutable::DenseForwardExecutable(Device& device, const DenseSpec& spec, const DenseForward& call)
+    : DenseForwardExecutable(device, spec, call, plan_gpu_dense(problem_of(call, spec), device.model())) {}
+
+DenseForwardExecutable::DenseForwardExecutable(Device& device, const DenseSpec& spec, const DenseForward& call,
+                                               const plan::GpuDensePlan& plan)
+    : spec_(spec), problem_(problem_of(call, spec)), plan_(plan), order_(device, call.batch) {
+  kernel_ = &Kernel::load(device, dense_head_source(problem_, plan_));
+}
+
+void DenseForwardExecutable::run(const DenseForward& call, DeviceAddress workspace, StreamHandle stream) const {
+  const Range range("penstock dense forward");
+  const plan::GpuDenseProblem problem = problem_of(call, spec_);
+  require(problem.rows == problem_.rows && problem.alignment >= problem_.alignment &&
+              problem.training == problem_.training && problem.ragged == problem_.ragged &&
+              problem.reset == problem_.reset,
+          "the call must have the {} rows and the alignment of {} bytes that were prepared, and lengths, resets and a "
+          "tape or none as there",
+          problem_.rows, problem_.alignment);
+  const Index size = plan::size_of(spec_.storage), gates = plan::cell_traits(spec_.cell).gates();
+  const Index states = plan::cell_traits(spec_.cell).states();
+  DenseForwardArguments arguments{};
+  arguments.rows = dense_rows(call.batch, order_.run(call.batch, workspace, stream));
+  arguments.wx = dense_tensor(call.wx, size);
+  arguments.y = dense_tensor(call.y, size);
+  arguments.recurrent = device_pointer<const char>(call.weights.recurrent);
+  arguments.bias_ih = device_pointer<const float>(call.weights.bias_ih);
+  arguments.bias_hh = device_pointer<const float>(call.weights.bias_hh);
+  arguments.state_in = device_pointer<const float>(call.state_in);
+  arguments.state_out = device_pointer<float>(call.state_out);
+  arguments.sums = gapless_tensor(call.tape.sums, call.batch, gates * spec_.hidden * size);
+  arguments.states = gapless_tensor(call.tape.states, call.batch, (states - 1) * spec_.hidden * 4);
+  arguments.hidden = static_cast<int>(spec_.hidden), arguments.heads = static_cast<int>(spec_.heads);
+  arguments.slices = static_cast<int>(plan_.slices);
+  kernel_->launch(static_cast<unsigned>(plan_.grid), static_cast<unsigned>(plan_.threads()), arguments, stream);
+}
+
+}  // namespace penstock::cuda

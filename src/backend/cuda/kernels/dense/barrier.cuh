@@ -1,0 +1,75 @@
+// Barriers in shared memory, bulk copies and clusters: instructions of sm_90 and later.
+
+/// Goes from phase to phase when all arrivals, and all bytes that were announced, are there.
+struct CopyBarrier {
+  unsigned long long word;
+
+  __device__ __forceinline__ unsigned address() const { return (unsigned)__cvta_generic_to_shared(&word); }
+  __device__ __forceinline__ void init(int arrivals) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(address()), "r"(arrivals) : "memory");
+  }
+  /// Arrives, and says how many bytes of copies the phase waits for besides.
+  __device__ __forceinline__ void expect(int bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address()), "r"(bytes) : "memory");
+  }
+  __device__ __forceinline__ void arrive() {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address()) : "memory");
+  }
+  /// Until a phase is over: the first one has parity 0, the next one 1, and so on in turns. What other blocks of the
+  /// cluster wrote before they arrived is then visible.
+  __device__ __forceinline__ void wait(unsigned parity) const {
+    asm volatile(
+        "{\n.reg .pred over;\nAGAIN:\nmbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 over, [%0], %1;\n"
+        "@over bra DONE;\nbra AGAIN;\nDONE:\n}" ::"r"(address()),
+        "r"(parity)
+        : "memory");
+  }
+};
+
+/// Barriers that were initialised are seen by copies and by the other blocks of the cluster.
+PENSTOCK_DEVICE void ShowBarriers() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+
+/// What ordinary stores wrote to shared memory is there for bulk copies that start afterwards.
+PENSTOCK_DEVICE void ShowCopies() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+/// Starts a copy of `bytes`, a multiple of 16, whose end the barrier counts.
+PENSTOCK_DEVICE void CopyBulk(char* shared, const char* global, int bytes, CopyBarrier& barrier) {
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                   (unsigned)__cvta_generic_to_shared(shared)),
+               "l"(global), "r"(bytes), "r"(barrier.address())
+               : "memory");
+}
+
+/// Starts a copy to global memory, in this thread's current group of copies.
+PENSTOCK_DEVICE void CopyBulkOut(char* global, const char* shared, int bytes) {
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(global),
+               "r"((unsigned)__cvta_generic_to_shared(shared)), "r"(bytes)
+               : "memory");
+}
+PENSTOCK_DEVICE void CommitBulk() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+/// Until at most `kPending` groups of this thread's copies still read shared memory.
+template <int kPending>
+PENSTOCK_DEVICE void WaitForBulkReads() {
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kPending) : "memory");
+}
+
+PENSTOCK_DEVICE unsigned ClusterRank() {
+  unsigned rank;
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+/// The address of a variable of this block in another block of the cluster.
+PENSTOCK_DEVICE unsigned InBlock(unsigned shared_address, unsigned rank) {
+  unsigned address;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(shared_address), "r"(rank));
+  return address;
+}
+PENSTOCK_DEVICE void ClusterArrive() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
+PENSTOCK_DEVICE void ClusterWait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
+/// Stores 16 bytes in another block's shared memory; that block's barrier (address there) counts them.
+PENSTOCK_DEVICE void StoreRemote(unsigned to, const uint4& value, unsigned barrier) {
+  asm volatile(
+      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(to),
+      "r"(value.x), "r"(value.y), "r"(value.z), "r"(value.w), "r"(barrier)
+      : "memory");
+}

@@ -1,0 +1,44 @@
+// A dense cell as the kernels apply it: to one unit of one row at one step, all values in registers.
+//
+// Constants: Storage, Rule (the cell), kTanhUnit (gates by the chip's own tanh, 2^-11 of the value at worst: for
+// bfloat16, whose numbers are 2^-9 apart).
+
+#include "backend/cuda/kernels/cells.cuh"
+
+/// The chip's tanh: one instruction instead of five or six.
+PENSTOCK_DEVICE float TanhOfUnit(float x) {
+  float y;
+  asm("tanh.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+PENSTOCK_DEVICE Real Tanh(Real x) {
+  if constexpr (kTanhUnit) return Real(TanhOfUnit(x.value));
+  return Tanh<Real>(x);
+}
+
+PENSTOCK_DEVICE Real Sigmoid(Real x) {
+  if constexpr (kTanhUnit) return Real(__fmaf_rn(TanhOfUnit(0.5f * x.value), 0.5f, 0.5f));
+  return Sigmoid<Real>(x);
+}
+
+/// Gates of the first phase of a cell.
+template <class Cell, bool kTwoPhases>
+struct FirstGates {
+  static constexpr int count = Cell::gates;
+};
+template <class Cell>
+struct FirstGates<Cell, true> {
+  static constexpr int count = Cell::first_gates;
+};
+
+struct DenseCell {
+  static constexpr int G = Rule::gates, S = Rule::states, N = Rule::saved;
+  /// Whether R h enters the cell by itself and not only in a sum with W x.
+  static constexpr bool split = Rule::split_gradients;
+  static constexpr bool two_phases = Rule::phases == 2;
+  static constexpr int first_gates = FirstGates<Rule, two_phases>::count;
+
+  /// What the backward pass needs of a gate: the sum of both products; of split cells, whose W x is there still, R h.
+  PENSTOCK_DEVICE Real kept(Real wx, Real rh) { return split ? rh : wx + rh; }
+};

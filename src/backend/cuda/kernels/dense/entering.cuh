@@ -1,0 +1,35 @@
+// The outputs that entered each step, what the recurrent matrix was multiplied by, as one matrix [P, H] for the
+// gradient of that matrix: y of the step before; before the first step the initial state; zeros after a reset and
+// beyond lengths.
+//
+// Constants: Storage, kDescending, kVector (channels of a thread), kThreads.
+
+#include "backend/cuda/kernels/dense/rows.cuh"
+
+using Values = Vector<Storage, kVector>;
+
+extern "C" __global__ void __launch_bounds__(kThreads, 1)
+    EnteringStates(const __grid_constant__ EnteringArguments args) {
+  const int groups = args.hidden / kVector;
+  const int blocks = gridDim.x / args.rows.rows;  // of a row
+  const Row row = Row::of_slot(args.rows, blockIdx.x / blocks);
+  for (Index at = (Index)(blockIdx.x % blocks) * kThreads + threadIdx.x; at < (Index)row.padded * groups;
+       at += (Index)blocks * kThreads) {
+    const int step = (int)(at / groups), channel = (int)(at % groups) * kVector;
+    const Index channel_bytes = (Index)channel * Storage::bytes;
+    Values value = Values::zero();
+    bool forgets = step >= row.length;
+    if (!forgets && args.rows.reset != nullptr) {
+      forgets = args.rows.reset[row.memory * args.rows.reset_row_stride +
+                                row.time(step, kDescending) * args.rows.reset_step_stride] != 0;
+    }
+    if (!forgets && step > 0) {
+      value = Values::read(row.at(args.y, step - 1, kDescending) + channel_bytes);
+    } else if (!forgets && args.state_in != nullptr) {
+      float first[kVector];
+      for (int i = 0; i < kVector; ++i) first[i] = args.state_in[(Index)row.number * args.hidden + channel + i];
+      value = Values::of(first);
+    }
+    value.store(row.at(args.entering, step, kDescending) + channel_bytes);
+  }
+}

@@ -1,0 +1,167 @@
+// What the kernels share whose block holds the recurrent matrix of one head and walks over all steps of a slice of the
+// rows. A warp has 16 units and all gates of them, so that a thread has all of a unit's values: units 2 g and 2 g + 1
+// of its warp's, where lane = 4 g + t, of slots in columns 2 t and 2 t + 1 of the products (with eight slots) or in
+// column 2 t (with four, whose odd columns repeat the even ones and are not looked at).
+//
+// Constants of the plan: Storage, Rule, kTanhUnit, kHead (D), kColumns (slots of a thread: 1 or 2), kResident (chunks
+// of the matrix in registers), kStages, kAccess (bytes of one access to tensors), kDescending, kRagged, kReset,
+// kTraining, kSharedBytes.
+
+#include "backend/cuda/kernels/dense/cell.cuh"
+#include "backend/cuda/kernels/dense/fragments.cuh"
+#include "backend/cuda/kernels/dense/rows.cuh"
+#include "plan/kernels/dense_head_layout.h"
+
+constexpr int G = DenseCell::G, S = DenseCell::S;
+constexpr int kSlots = 4 * kColumns;
+constexpr HeadShape kShape = {G,      S,         Rule::phases, DenseCell::split, kHead, Storage::bytes,
+                              kSlots, kResident, kStages,      kTraining};
+constexpr int kWarps = (kHead + kHeadUnits - 1) / kHeadUnits, kThreads = 32 * kWarps, kPadded = kHeadUnits * kWarps;
+constexpr int kGateBytes = kPadded * Storage::bytes;  // of one gate in a tile
+/// Of the float states that are kept.
+constexpr int kStateAccess = kHead % 4 == 0 ? 16 : kHead % 2 == 0 ? 8 : 4;
+static_assert(sizeof(Row) <= kHeadRowBytes);
+
+using Pair = Vector<Storage, 2>;
+
+/// Where a thread stands.
+struct Thread {
+  int warp, g, t;
+  int unit;            // the first of its two, of the head
+  int slot[kColumns];  // of its columns
+  int operand_slot;    // whose operand it reads
+
+  /// Slots are spread over columns such that neither reads nor writes of tiles meet in a bank.
+  PENSTOCK_DEVICE int slot_of_column(int n) {
+    if constexpr (kColumns == 1) return n / 2;
+    return (n & 4) + (((n ^ n >> 2) & 1) << 1) + (n >> 1 & 1);
+  }
+  PENSTOCK_DEVICE Thread here() {
+    Thread at;
+    const int lane = threadIdx.x % 32;
+    at.warp = threadIdx.x / 32, at.g = lane / 4, at.t = lane % 4;
+    at.unit = at.warp * kHeadUnits + 2 * at.g;
+    for (int j = 0; j < kColumns; ++j) at.slot[j] = slot_of_column(2 * at.t + j);
+    at.operand_slot = slot_of_column(at.g);
+    return at;
+  }
+  __device__ __forceinline__ bool exists(int i) const { return kHead % kHeadUnits == 0 || unit + i < kHead; }
+};
+
+/// The part of a product's sums that belongs to unit `i` and column `j` of a thread.
+PENSTOCK_DEVICE constexpr int SumOf(int i, int j) { return 2 * i + j; }
+
+/// Chunks of `kTiles` tiles of the matrix' rows: the first ones in registers, the others in shared memory.
+template <int kTiles, int kChunks>
+struct Matrix {
+  static constexpr int in_registers = kResident < kChunks ? kResident : kChunks;
+  RowFragment held[kTiles][in_registers > 0 ? in_registers : 1];
+  char* shared;  // of this thread: [kChunks - in_registers, kTiles, 2, 32 lanes] of 16 bytes for each warp
+
+  /// load(tile, chunk) gives a thread's fragment.
+  template <class Load>
+  __device__ __forceinline__ void init(char* memory, const Thread& at, const Load& load) {
+    shared = memory + at.warp * ((kChunks - in_registers) * kTiles * 1024) + threadIdx.x % 32 * 16;
+#pragma unroll
+    for (int tile = 0; tile < kTiles; ++tile) {
+#pragma unroll
+      for (int c = 0; c < in_registers; ++c) held[tile][c] = load(tile, c);
+      for (int c = in_registers; c < kChunks; ++c) {
+        const RowFragment fragment = load(tile, c);
+        char* p = shared + ((c - in_registers) * kTiles + tile) * 1024;
+        *(uint4*)p = fragment.upper;
+        *(uint4*)(p + 512) = fragment.lower;
+      }
+    }
+  }
+  __device__ __forceinline__ RowFragment get(int tile, int c) const {
+    if (c < in_registers) return held[tile][c];
+    const char* p = shared + ((c - in_registers) * kTiles + tile) * 1024;
+    return {*(const uint4*)p, *(const uint4*)(p + 512)};
+  }
+
+  /// sum[tile] += tile's rows times the operand of the slots, for tiles first .. first + count - 1. A multiplication
+  /// waits for the one before it on the same sums: with few of them, two parts of each sum take turns.
+  template <int first, int count>
+  __device__ __forceinline__ void multiply(float (&sum)[kTiles][4], const char* operand, const Thread& at) const {
+    constexpr int parts = kWarps > 4 && count > 1 ? 1 : count > 1 ? 2 : 4;
+    float part[count][parts][4] = {};
+#pragma unroll
+    for (int c = 0; c < kChunks; ++c) {
+      const uint4 b = *(const uint4*)(operand + c * kChunkBytes + at.t * 16);
+#pragma unroll
+      for (int tile = 0; tile < count; ++tile) {
+        const RowFragment a = get(first + tile, c);
+        MultiplyHalves(parts == 1 ? sum[first + tile] : part[tile][2 * c % parts], a.upper.x, a.lower.x, a.upper.y,
+                       a.lower.y, b.x, b.y, Storage());
+      }
+#pragma unroll
+      for (int tile = 0; tile < count; ++tile) {
+        const RowFragment a = get(first + tile, c);
+        MultiplyHalves(parts == 1 ? sum[first + tile] : part[tile][(2 * c + 1) % parts], a.upper.z, a.lower.z,
+                       a.upper.w, a.lower.w, b.z, b.w, Storage());
+      }
+    }
+    if constexpr (parts > 1) {
+#pragma unroll
+      for (int tile = 0; tile < count; ++tile) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          float all = part[tile][0][i];
+#pragma unroll
+          for (int p = 1; p < parts; ++p) all += part[tile][p][i];
+          sum[first + tile][i] += all;
+        }
+      }
+    }
+  }
+};
+
+/// Resets of a thread's columns for 32 steps at a time.
+struct Resets {
+  unsigned mask[kColumns];
+
+  /// Steps first .. first + 31. All threads of a warp together.
+  __device__ __forceinline__ void load(const DenseRows& rows, const Row* of_slots, const Thread& at, int first) {
+#pragma unroll
+    for (int slot = 0; slot < kSlots; ++slot) {
+      const Row& row = of_slots[slot];
+      const int step = first + (int)threadIdx.x % 32;
+      bool reset = false;
+      if (step < row.length) {
+        const Index t = row.time(step, kDescending);
+        reset = rows.reset[row.memory * rows.reset_row_stride + t * rows.reset_step_stride] != 0;
+      }
+      const unsigned all = __ballot_sync(0xffffffffu, reset);
+#pragma unroll
+      for (int j = 0; j < kColumns; ++j) mask[j] = at.slot[j] == slot ? all : mask[j];
+    }
+  }
+  __device__ __forceinline__ bool at(int j, int step) const { return (mask[j] >> (step & 31) & 1) != 0; }
+};
+
+/// The block's slice and head; the longest slices begin first.
+struct Slice {
+  int head, first_slot;
+  int steps;  // of its longest row
+
+  PENSTOCK_DEVICE Slice find(const DenseRows& rows, int heads, Row* of_slots) {
+    Slice slice;
+    slice.head = blockIdx.x % heads;
+    slice.first_slot = blockIdx.x / heads * kSlots;
+    if ((int)threadIdx.x < kSlots) of_slots[threadIdx.x] = Row::of_slot(rows, slice.first_slot + threadIdx.x);
+    __syncthreads();
+    slice.steps = 0;
+    for (int slot = 0; slot < kSlots; ++slot) slice.steps = max(slice.steps, of_slots[slot].length);
+    return slice;
+  }
+};
+
+PENSTOCK_DEVICE void ClearShared(char* from, int bytes) {
+  for (int i = threadIdx.x * 16; i < bytes; i += kThreads * 16) *(uint4*)(from + i) = make_uint4(0, 0, 0, 0);
+}
+
+/// A float [G, H] or zeros.
+PENSTOCK_DEVICE float BiasAt(const float* bias, int gate, int hidden, int head, int unit) {
+  return bias == nullptr ? 0.0f : __ldg(bias + (Index)gate * hidden + head * kHead + unit);
+}

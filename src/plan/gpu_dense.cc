@@ -1,0 +1,127 @@
+#include "plan/gpu_dense.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "plan/cell_table.h"
+
+namespace penstock::plan {
+namespace {
+
+#include "plan/kernels/dense_head_layout.h"
+
+/// Registers of a thread beside the matrix: what the compiler was seen to use, and some more.
+constexpr int kForwardRegisters = 112, kTrainingFloats = 144, kBackwardRegisters = 120;
+constexpr int kMostRegisters = 255, kRegistersOfFragment = 8;
+constexpr int kMostWarps = 16;
+
+/// Registers that each thread of a block can have when the block has a multiprocessor to itself.
+int registers_of_thread(const GpuModel& gpu, int threads) {
+  return std::min(kMostRegisters, gpu.registers / threads / 8 * 8);
+}
+
+HeadLayout layout_of(const HeadShape& shape, bool backward) {
+  return backward ? HeadBackwardLayout(shape) : HeadForwardLayout(shape);
+}
+
+/// A block that holds the matrix, with as many stages as fit; `total` is beyond the block's where none does.
+GpuDensePlan head_candidate(const GpuDenseProblem& problem, const GpuModel& gpu, int slots) {
+  constexpr int most_stages = 8, fewest_stages = 2;
+  const CellTraits& cell = cell_traits(problem.cell);
+  HeadShape shape{.gates = cell.gates(),
+                  .states = cell.states(),
+                  .phases = cell.phases,
+                  .split = cell.split_gradients,
+                  .head = static_cast<int>(problem.head_size()),
+                  .bytes = size_of(problem.storage),
+                  .slots = slots,
+                  .resident = 0,
+                  .stages = most_stages,
+                  .training = problem.training};
+  GpuDensePlan plan;
+  plan.slots = slots;
+  plan.warps = (shape.head + kHeadUnits - 1) / kHeadUnits;
+  plan.chunks = layout_of(shape, problem.backward).chunks;
+  const int tiles = problem.backward ? 1 : shape.gates;
+  const bool floats = problem.training && problem.storage == Storage::f32;
+  const int others = problem.backward ? kBackwardRegisters : floats ? kTrainingFloats : kForwardRegisters;
+  const int left = registers_of_thread(gpu, plan.threads()) - others;
+  shape.resident = plan.resident = std::clamp(left / (kRegistersOfFragment * tiles), 0, plan.chunks);
+  plan.stages = most_stages;
+  do {
+    shape.stages = plan.stages;
+    plan.shared = layout_of(shape, problem.backward).total;
+  } while (plan.shared > gpu.block_bytes && plan.stages-- > fewest_stages);
+  plan.slices = (problem.rows + slots - 1) / slots;
+  plan.grid = plan.slices * problem.heads;
+  return plan;
+}
+
+GpuDensePlan plan_head(const GpuDenseProblem& problem, const GpuModel& gpu) {
+  constexpr Index largest = Index{kHeadUnits} * kMostWarps;
+  if (problem.head_size() > largest) {
+    fail(ErrorCode::unsupported, "a block holds the recurrent matrix of a head of at most {} units, not of {}", largest,
+         problem.head_size());
+  }
+  GpuDensePlan plan = head_candidate(problem, gpu, 4);
+  plan.why = problem.rows <= 4 ? "few rows" : "there is room for twice as many blocks of half the rows";
+  if (plan.grid > gpu.multiprocessors && problem.rows > 4) {
+    plan = head_candidate(problem, gpu, 8);
+    plan.why = "as many rows as the tensor cores multiply at once";
+  }
+  if (plan.shared > gpu.block_bytes) {
+    const GpuDensePlan smaller = head_candidate(problem, gpu, 4);
+    if (smaller.shared > gpu.block_bytes) {
+      fail(ErrorCode::unsupported,
+           "the recurrent matrix of a head of {} units of {} in {} needs {} KB of shared memory beside the registers, "
+           "and a block of {} has {}",
+           problem.head_size(), problem.cell, to_string(problem.storage), smaller.shared / 1024, gpu.name,
+           gpu.block_bytes / 1024);
+    }
+    plan = smaller;
+    plan.why = "eight rows would leave no room for the matrix";
+  }
+  return plan;
+}
+
+}  // namespace
+
+std::string_view to_string(DenseAlgorithm algorithm) {
+  switch (algorithm) {
+    case DenseAlgorithm::automatic:
+      return "automatic";
+    case DenseAlgorithm::head:
+      return "head";
+    case DenseAlgorithm::cluster:
+      return "cluster";
+  }
+  return "";
+}
+
+std::string GpuDensePlan::explain() const {
+  return fmt::format(
+      "{}: {} blocks of {} threads and {} KB, each {} rows of a head; {} of {} chunks of the matrix in registers, {} "
+      "steps "
+      "of inputs in shared memory; {}",
+      to_string(algorithm), grid, threads(), shared / 1024, slots, resident, chunks, stages, why);
+}
+
+GpuDensePlan plan_gpu_dense(const GpuDenseProblem& problem, const GpuModel& gpu) {
+  constexpr Index most = GpuScanProblem::max_size;
+  require(problem.rows >= 1 && problem.steps >= 1 && problem.hidden >= 1,
+          "rows, steps and hidden must be at least 1, not {}, {} and {}", problem.rows, problem.steps, problem.hidden);
+  require(std::max({problem.rows, problem.steps, problem.hidden}) <= most,
+          "rows, steps and hidden must each be at most {}", most);
+  require(problem.heads >= 1 && problem.hidden % problem.heads == 0, "heads ({}) must divide hidden ({})",
+          problem.heads, problem.hidden);
+  const CellTraits& cell = cell_traits(problem.cell);
+  require(!cell.info.scan, "{} is a scan cell and has no recurrent matrix", problem.cell);
+  require(problem.hidden * cell.gates() <= most, "the gates of hidden {} must be at most {} values", problem.hidden,
+          most);
+  if (problem.algorithm == DenseAlgorithm::cluster) {
+    fail(ErrorCode::unsupported, "the cluster algorithm is not there for {}", problem.cell);
+  }
+  return plan_head(problem, gpu);
+}
+
+}  // namespace penstock::plan

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <string>
+
+#include "plan/gpu.h"
+
+namespace penstock::plan {
+
+/// How the recurrence of a dense cell runs on a GPU.
+enum class DenseAlgorithm {
+  automatic,  ///< The planner chooses.
+  head,       ///< A block holds a head's recurrent matrix and walks over all steps of a slice of the rows.
+  cluster,    ///< A cluster of blocks shares a recurrent matrix and exchanges the state each step.
+};
+
+std::string_view to_string(DenseAlgorithm algorithm);
+
+/// One recurrence of a dense cell over [B, T, H] on a GPU, the product of the input given.
+struct GpuDenseProblem {
+  std::string cell = "lstm";
+  Storage storage = Storage::bf16;
+  Index rows = 1;    // B
+  Index steps = 1;   // T
+  Index hidden = 1;  // H
+  Index heads = 1;
+  bool backward = false;
+  bool training = false;  ///< Forward: what the backward pass needs is kept.
+  bool ragged = false;    ///< Rows have lengths of their own.
+  bool reset = false;
+  bool reverse = false;
+  int alignment = 16;  ///< Greatest power of two, up to 16 bytes, that divides every address, stride and head in bytes.
+  DenseAlgorithm algorithm = DenseAlgorithm::automatic;
+
+  Index head_size() const { return hidden / heads; }
+  bool operator==(const GpuDenseProblem&) const = default;
+};
+
+/// DenseAlgorithm::head: a block of one warp for every 16 units takes `slots` rows of one head.
+struct GpuDensePlan {
+  DenseAlgorithm algorithm = DenseAlgorithm::head;
+  int slots = 8;     ///< Rows of a block: 8, or 4, where the GPU has room for twice as many blocks.
+  int warps = 1;     ///< Of a block.
+  int resident = 0;  ///< Chunks of 64 bytes of the summed axis that lie in registers; the others in shared memory.
+  int chunks = 0;    ///< All of them.
+  int stages = 4;    ///< Steps of the inputs that a block holds or awaits.
+  Index shared = 0;  ///< Bytes of shared memory of a block.
+  Index slices = 1;  ///< Of the rows.
+  Index grid = 1;    ///< Blocks of the launch.
+  std::string why;
+
+  int threads() const { return 32 * warps; }
+  std::string explain() const;
+  bool operator==(const GpuDensePlan&) const = default;
+};
+
+/// Throws Error: invalid_argument for what never fits, unsupported for an algorithm or a size that this GPU cannot
+/// hold.
+GpuDensePlan plan_gpu_dense(const GpuDenseProblem& problem, const GpuModel& gpu);
+
+}  // namespace penstock::plan

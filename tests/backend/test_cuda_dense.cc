@@ -1,0 +1,361 @@
+// Recurrences of dense cells on a GPU against the oracle, forward and backward. Skipped where there is no GPU.
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "backend/cuda/dense/executable.h"
+#include "backend/cuda/driver.h"
+#include "backend/cuda/graph.h"
+#include "base/random.h"
+#include "oracle/network.h"
+#include "support/expect_error.h"
+#include "support/half.h"
+#include "support/tolerance.h"
+
+namespace penstock::cuda {
+namespace {
+
+using plan::Storage;
+
+struct Case {
+  std::string name;
+  Index rows = 3, steps = 9, heads = 1, head = 16;
+  bool reverse = false, lengths = false, packed = false, reset = false, states = true, bias = true, time_first = false;
+};
+
+std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name; }
+
+using Doubles = std::vector<double>;
+
+class DenseTest : public testing::TestWithParam<std::tuple<Case, std::string_view, Storage>> {
+ protected:
+  void SetUp() override {
+    if (!driver_complaint().empty()) GTEST_SKIP() << driver_complaint();
+    stream = std::make_unique<Stream>(Device::get(0));
+    make_batch();
+    make_arguments();
+  }
+
+  Case c = std::get<0>(GetParam());
+  std::string cell{std::get<1>(GetParam())};
+  Storage storage = std::get<2>(GetParam());
+  const plan::CellTraits& traits = plan::cell_traits(cell);
+  Index H = c.heads * c.head, width = traits.gates() * H, S = traits.states();
+  std::unique_ptr<Stream> stream;
+  Random random{7};
+  std::vector<Index> lengths, bounds;
+  std::vector<std::uint8_t> reset;
+  Batch batch;
+  oracle::Arguments<double> arguments;
+  Doubles dy, dstate;
+  Buffer lengths_gpu, reset_gpu, wx, weight, bias_ih, bias_hh, state, dy_gpu, dlast;
+  Buffer y, last, sums, states, dwx, drh, dweight, dbias_ih, dbias_hh, dfirst;
+
+  Index positions() const { return c.packed ? c.steps : c.rows * c.steps; }
+
+  void make_batch() {
+    batch = {.rows = c.rows, .steps = c.steps};
+    for (Index b = 0; b < c.rows; ++b) lengths.push_back(b == 1 ? c.steps : b == 2 ? 0 : 1 + 5 * b % c.steps);
+    for (Index b = 0; b <= c.rows; ++b) bounds.push_back(b * b * c.steps / (c.rows * c.rows));
+    reset.resize(static_cast<std::size_t>(positions()));
+    for (std::uint8_t& r : reset) r = random.uniform() < 0.15 ? 1 : 0;
+    if (c.lengths) batch.lengths = lengths.data();
+    if (c.packed) batch.cu_seqlens = bounds.data();
+    if (c.reset) batch.reset = reset.data();
+  }
+
+  Doubles numbers(Index count, double size, Storage of) {
+    Doubles values;
+    for (Index i = 0; i < count; ++i) values.push_back(test::rounded(size * (2 * random.uniform() - 1), of));
+    return values;
+  }
+
+  /// The oracle's input is W x itself, its weights of the input are ones on the diagonal.
+  void make_arguments() {
+    oracle::Weights<double> weights;
+    weights.weight_ih.assign(static_cast<std::size_t>(width * width), 0.0);
+    for (Index i = 0; i < width; ++i) weights.weight_ih[static_cast<std::size_t>(i * width + i)] = 1;
+    weights.weight_hh = numbers(width * c.head, 1 / std::sqrt(static_cast<double>(c.head)), storage);
+    if (c.bias)
+      weights.bias_ih = numbers(width, 0.5, Storage::f32), weights.bias_hh = numbers(width, 0.5, Storage::f32);
+    arguments.weights = {weights};
+    arguments.x = numbers(positions() * width, 2, storage);
+    const Index of_state = c.rows * H;
+    dstate = numbers(S * of_state, 1, Storage::f32);
+    // Halves round the gates, and with them which side of sLSTM's max a gradient of the stabiliser takes: there is none
+    // as long as only the output has a gradient.
+    if (S == 4 && storage != Storage::f32) std::fill(dstate.begin() + of_state, dstate.end(), 0.0);
+    if (c.states) {
+      arguments.state_in = numbers(S * of_state, 1, storage);
+      for (Index i = 2 * of_state; S == 4 && i < 3 * of_state; ++i) {
+        arguments.state_in[static_cast<std::size_t>(i)] = 1.5 + arguments.state_in[static_cast<std::size_t>(i)];
+      }
+    }
+    dy = numbers(positions() * H, 1, storage);
+  }
+
+  RecurrentSpec oracle_spec() const {
+    return {.cell = cell,
+            .input_size = width,
+            .hidden_size = H,
+            .heads = c.heads,
+            .direction = c.reverse ? Direction::reverse : Direction::forward,
+            .bias = c.bias ? Bias::both : Bias::none};
+  }
+  DenseSpec spec() const {
+    return {.cell = cell, .hidden = H, .heads = c.heads, .storage = storage, .reverse = c.reverse};
+  }
+
+  /// In memory a time-first tensor has the oracle's positions in another order.
+  Doubles ordered(const Doubles& values, Index channels, bool to_memory) const {
+    if (!c.time_first) return values;
+    Doubles result(values.size());
+    for (Index i = 0; i < c.rows * c.steps * channels; ++i) {
+      const Index b = i / channels / c.steps, t = i / channels % c.steps, j = i % channels;
+      const auto ours = static_cast<std::size_t>(i);
+      const auto theirs = static_cast<std::size_t>((t * c.rows + b) * channels + j);
+      (to_memory ? result[theirs] : result[ours]) = to_memory ? values[ours] : values[theirs];
+    }
+    return result;
+  }
+  Buffer upload(const Doubles& values, Storage of) {
+    const std::vector<std::uint8_t> bytes = test::to_storage(values, of);
+    Buffer buffer(*stream, bytes.size());
+    buffer.upload(bytes.data(), bytes.size());
+    return buffer;
+  }
+  Buffer poison(Index count, Storage of) {
+    Buffer buffer(*stream, static_cast<std::size_t>(count * plan::size_of(of)));
+    buffer.fill(0xff);
+    return buffer;
+  }
+  Doubles download(const Buffer& buffer, Storage of) {
+    std::vector<std::uint8_t> bytes(buffer.bytes());
+    buffer.download(bytes.data(), bytes.size());
+    return test::from_storage(bytes, of);
+  }
+  DeviceSequence sequence(const Buffer& buffer, Index channels) const {
+    if (c.time_first) return {buffer.address(), channels, c.rows * channels};
+    return {buffer.address(), c.steps * channels, channels};
+  }
+  /// NaN where a row has no step: that must not be read.
+  Doubles with_gaps(Doubles values, Index channels) const {
+    if (!c.lengths) return values;
+    for (Index b = 0; b < c.rows; ++b) {
+      const auto from = values.begin() + (b * c.steps + lengths[static_cast<std::size_t>(b)]) * channels;
+      std::fill(from, values.begin() + (b + 1) * c.steps * channels, std::nan(""));
+    }
+    return values;
+  }
+
+  DenseBatch dense_batch() {
+    DenseBatch of{.rows = c.rows, .steps = c.steps};
+    const std::vector<Index>& numbers_of_steps = c.packed ? bounds : lengths;
+    lengths_gpu = Buffer(*stream, numbers_of_steps.size() * sizeof(Index));
+    lengths_gpu.upload(numbers_of_steps.data(), lengths_gpu.bytes());
+    if (c.lengths) of.lengths = lengths_gpu.address();
+    if (c.packed) of.cu_seqlens = lengths_gpu.address();
+    reset_gpu = Buffer(*stream, reset.size());
+    reset_gpu.upload(reset.data(), reset.size());
+    if (c.reset) of.reset = reset_gpu.address();
+    of.reset_row_stride = c.steps, of.reset_step_stride = 1;
+    return of;
+  }
+
+  DenseForward forward_call() {
+    DenseForward call;
+    call.batch = dense_batch();
+    wx = upload(ordered(with_gaps(arguments.x, width), width, true), storage);
+    weight = upload(arguments.weights[0].weight_hh, storage);
+    bias_ih = upload(arguments.weights[0].bias_ih, Storage::f32);
+    bias_hh = upload(arguments.weights[0].bias_hh, Storage::f32);
+    state = upload(arguments.state_in, Storage::f32);
+    y = poison(positions() * H, storage), last = poison(S * c.rows * H, Storage::f32);
+    sums = poison(positions() * width, storage), states = poison(positions() * (S - 1) * H, Storage::f32);
+    call.wx = sequence(wx, width), call.y = sequence(y, H);
+    call.weights = {weight.address(), bias_ih.address(), bias_hh.address()};
+    call.state_in = state.address(), call.state_out = last.address();
+    call.tape = {sums.address(), states.address()};
+    return call;
+  }
+
+  DenseBackward backward_call(const DenseForward& forward) {
+    DenseBackward call;
+    call.batch = forward.batch;
+    dy_gpu = upload(ordered(with_gaps(dy, H), H, true), storage);
+    dlast = upload(dstate, Storage::f32);
+    dwx = poison(positions() * width, storage);
+    drh = poison(traits.split_gradients ? positions() * width : 0, storage);
+    dweight = poison(width * c.head, Storage::f32), dfirst = poison(S * c.rows * H, Storage::f32);
+    dbias_ih = poison(c.bias ? width : 0, Storage::f32), dbias_hh = poison(c.bias ? width : 0, Storage::f32);
+    call.wx = forward.wx, call.y = forward.y, call.dy = sequence(dy_gpu, H);
+    call.weights = forward.weights;
+    call.tape = forward.tape;
+    call.dwx = dwx.address(), call.drh = drh.address();
+    call.gradients = {dweight.address(), dbias_ih.address(), dbias_hh.address()};
+    call.state_in = forward.state_in;
+    call.dstate_out = dlast.address(), call.dstate_in = dfirst.address();
+    return call;
+  }
+
+  /// Rounding of W x, h, the kept sums and results, in halves of a unit of the storage.
+  double allowed(Index summed, double roundings) const {
+    return oracle::tolerance<float>({.summed = summed, .steps = c.steps, .backward = roundings > 4, .logit = 4}) +
+           (storage == Storage::f32 ? 0 : roundings * test::half_unit(storage));
+  }
+
+  void run(const DenseForwardExecutable& executable, const DenseForward& call) {
+    Buffer workspace(*stream, executable.workspace_bytes());
+    workspace.fill(0);
+    executable.run(call, workspace.address(), stream->handle());
+  }
+
+  void expect_forward(const oracle::Results<double>& want) {
+    EXPECT_TRUE(test::close(ordered(download(y, storage), H, false), want.y, allowed(c.head, 4), test::forward_terms));
+    EXPECT_TRUE(test::close(download(last, Storage::f32), want.state_out, allowed(c.head, 4), test::forward_terms));
+  }
+};
+
+TEST_P(DenseTest, EqualsTheOracle) {
+  const oracle::Results<double> want = oracle::forward(oracle_spec(), batch, arguments);
+  const DenseForward forward = forward_call();
+  const DenseForwardExecutable training(stream->device(), spec(), forward);
+  SCOPED_TRACE(training.plan().explain());
+  run(training, forward);
+  expect_forward(want);
+  const Doubles once = download(y, storage);
+  run(training, forward);
+  EXPECT_EQ(download(y, storage), once) << "not the same bits again";
+
+  DenseForward inference = forward;
+  inference.tape = {};
+  y.fill(0xff), last.fill(0xff);
+  run(DenseForwardExecutable(stream->device(), spec(), inference), inference);
+  EXPECT_EQ(download(y, storage), once) << "not the same bits without a tape";
+
+  const oracle::Arguments<double> gradients = oracle::gradients(oracle_spec(), batch, arguments, dy, dstate);
+  const DenseBackward backward = backward_call(forward);
+  const DenseBackwardExecutable back(stream->device(), spec(), backward);
+  SCOPED_TRACE(back.plan().explain());
+  Buffer workspace(*stream, back.workspace_bytes());
+  workspace.fill(0);
+  back.run(backward, workspace.address(), stream->handle());
+  const double error = allowed(std::max(positions(), width), 8);
+  const auto expect = [&](const char* what, const Buffer& got, Storage of, const Doubles& wanted) {
+    EXPECT_TRUE(test::close(download(got, of), wanted, error, test::backward_terms)) << "gradient of " << what;
+  };
+  expect("wx", dwx, storage, gradients.x);
+  expect("R", dweight, Storage::f32, gradients.weights[0].weight_hh);
+  expect("bias_ih", dbias_ih, Storage::f32, gradients.weights[0].bias_ih);
+  expect("bias_hh", dbias_hh, Storage::f32, gradients.weights[0].bias_hh);
+  if (c.states) expect("the state", dfirst, Storage::f32, gradients.state_in);
+
+  const Doubles weights_once = download(dweight, Storage::f32);
+  const Graph graph(*stream, [&] { back.run(backward, workspace.address(), stream->handle()); });
+  dweight.fill(0xff);
+  graph.launch(stream->handle());
+  EXPECT_EQ(download(dweight, Storage::f32), weights_once) << "not the same bits again, as a graph";
+}
+
+/// Both shapes of a block give every result, whichever the planner takes.
+TEST_P(DenseTest, EqualsTheOracleWithEightAndFourRowsABlock) {
+  const oracle::Results<double> want = oracle::forward(oracle_spec(), batch, arguments);
+  const DenseForward forward = forward_call();
+  for (const int multiprocessors : {1, 1 << 20}) {
+    plan::GpuModel gpu = stream->device().model();
+    gpu.multiprocessors = multiprocessors;
+    const plan::GpuDensePlan plan = plan_gpu_dense(problem_of(forward, spec()), gpu);
+    SCOPED_TRACE(plan.explain());
+    y.fill(0xff), last.fill(0xff);
+    run(DenseForwardExecutable(stream->device(), spec(), forward, plan), forward);
+    expect_forward(want);
+    const oracle::Arguments<double> gradients = oracle::gradients(oracle_spec(), batch, arguments, dy, dstate);
+    const DenseBackward backward = backward_call(forward);
+    const DenseBackwardExecutable back(stream->device(), spec(), backward,
+                                       plan_gpu_dense(problem_of(backward, spec()), gpu));
+    Buffer workspace(*stream, back.workspace_bytes());
+    workspace.fill(0);
+    back.run_walk(backward, workspace.address(), stream->handle());
+    EXPECT_TRUE(test::close(download(dwx, storage), gradients.x, allowed(std::max(positions(), width), 8),
+                            test::backward_terms));
+  }
+}
+
+std::vector<Case> cases() {
+  return {{.name = "plain"},
+          {.name = "one", .rows = 1, .steps = 1, .head = 1},
+          {.name = "odd_heads", .rows = 5, .heads = 3, .head = 7},
+          {.name = "past_a_slice", .rows = 9, .steps = 5, .heads = 2, .head = 8},
+          {.name = "past_two_warps", .rows = 2, .steps = 6, .head = 33},
+          {.name = "heads_of_64", .rows = 13, .steps = 7, .heads = 2, .head = 64},
+          {.name = "a_head_of_128", .rows = 9, .steps = 4, .head = 128},
+          {.name = "long", .rows = 2, .steps = 131, .heads = 2, .head = 5},
+          {.name = "lengths", .rows = 11, .steps = 23, .heads = 2, .lengths = true},
+          {.name = "lengths_reverse", .rows = 6, .steps = 13, .head = 24, .reverse = true, .lengths = true},
+          {.name = "packed", .rows = 5, .steps = 60, .head = 12, .packed = true},
+          {.name = "packed_reverse_reset",
+           .rows = 9,
+           .steps = 90,
+           .heads = 2,
+           .head = 10,
+           .reverse = true,
+           .packed = true,
+           .reset = true},
+          {.name = "reset", .rows = 4, .steps = 70, .head = 9, .reset = true},
+          {.name = "reset_reverse_lengths",
+           .rows = 10,
+           .steps = 40,
+           .head = 6,
+           .reverse = true,
+           .lengths = true,
+           .reset = true},
+          {.name = "nothing_extra", .rows = 2, .steps = 20, .head = 16, .states = false, .bias = false},
+          {.name = "time_first", .rows = 3, .steps = 11, .heads = 2, .head = 16, .time_first = true}};
+}
+
+/// Of rectified units in halves, rounding decides on which side of the kink some are: they are tested as floats.
+std::vector<std::tuple<Case, std::string_view, Storage>> parameters() {
+  std::vector<std::tuple<Case, std::string_view, Storage>> list;
+  for (const CellInfo& info : cells()) {
+    for (const Storage storage : {Storage::f32, Storage::bf16, Storage::f16}) {
+      if (info.scan || (info.name == "elman-relu" && storage != Storage::f32)) continue;
+      for (const Case& c : cases()) list.emplace_back(c, info.name, storage);
+    }
+  }
+  return list;
+}
+
+INSTANTIATE_TEST_SUITE_P(Cuda, DenseTest, testing::ValuesIn(parameters()), [](const auto& param) {
+  std::string name = fmt::format("{}_{}_{}", std::get<0>(param.param).name, std::get<1>(param.param),
+                                 to_string(std::get<2>(param.param)));
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+});
+
+TEST(DenseArguments, AreChecked) {
+  const DenseSpec sound{.hidden = 16, .heads = 2};
+  DenseForward sound_call;
+  sound_call.batch.rows = 3, sound_call.batch.steps = 10;
+  sound_call.wx = {1 << 20, 640, 64}, sound_call.y = {1 << 21, 160, 16};
+  sound_call.weights.recurrent = 1 << 22;
+  const auto refused = [&](const std::string& text, const auto& change) {
+    DenseSpec spec = sound;
+    DenseForward call = sound_call;
+    change(spec, call);
+    test::expect_error(ErrorCode::invalid_argument, text, [&] { problem_of(call, spec); });
+  };
+  EXPECT_NO_THROW(problem_of(sound_call, sound));
+  refused("wx must be an address on the GPU, not null", [](auto&, auto& call) { call.wx.data = 0; });
+  refused("the recurrent matrix must be an address", [](auto&, auto& call) { call.weights.recurrent = 0; });
+  refused("heads must divide it, not 16 and 3", [](auto& spec, auto&) { spec.heads = 3; });
+  refused("the step stride of wx must be at least its 64 channels, not 63",
+          [](auto&, auto& call) { call.wx.step_stride = 63; });
+  refused("needs states beside the sums", [](auto&, auto& call) { call.tape.sums = 1 << 23; });
+  refused("cell must be a dense cell", [](auto& spec, auto&) { spec.cell = "mingru"; });
+  refused("lengths and cu_seqlens exclude each other",
+          [](auto&, auto& call) { call.batch.lengths = call.batch.cu_seqlens = 8; });
+}
+
+}  // namespace
+}  // namespace penstock::cuda

@@ -1,0 +1,76 @@
+// How recurrences of dense cells run on a GPU: what the planner chooses, what it refuses, and that it says why.
+
+#include "plan/gpu_dense.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "support/expect_error.h"
+
+namespace penstock::plan {
+namespace {
+
+using testing::HasSubstr;
+
+/// As the driver describes an H200.
+GpuModel h200() {
+  return {.name = "H200",
+          .compute_major = 9,
+          .multiprocessors = 132,
+          .threads = 2048,
+          .registers = 65536,
+          .shared_bytes = 233472,
+          .block_bytes = 232448};
+}
+
+GpuDenseProblem dense(const std::string& cell, Storage storage, Index rows, Index heads, Index head) {
+  GpuDenseProblem problem;
+  problem.cell = cell, problem.storage = storage;
+  problem.rows = rows, problem.steps = 1024;
+  problem.heads = heads, problem.hidden = heads * head;
+  return problem;
+}
+
+TEST(GpuDense, TakesFourRowsABlockWhileThereIsRoom) {
+  const GpuDensePlan few = plan_gpu_dense(dense("lstm", Storage::bf16, 16, 12, 64), h200());
+  EXPECT_EQ(few.slots, 4);
+  EXPECT_EQ(few.grid, 48);
+  EXPECT_EQ(few.threads(), 128);
+  EXPECT_THAT(few.explain(), HasSubstr("room for twice as many blocks"));
+  const GpuDensePlan many = plan_gpu_dense(dense("lstm", Storage::bf16, 256, 12, 64), h200());
+  EXPECT_EQ(many.slots, 8);
+  EXPECT_EQ(many.grid, 384);
+  EXPECT_THAT(many.explain(), HasSubstr("as many rows as the tensor cores multiply at once"));
+}
+
+/// What the registers do not hold of the matrix lies in shared memory.
+TEST(GpuDense, PutsTheRestOfTheMatrixInSharedMemory) {
+  const GpuDensePlan halves = plan_gpu_dense(dense("lstm", Storage::bf16, 16, 4, 128), h200());
+  EXPECT_EQ(halves.resident, halves.chunks);
+  const GpuDensePlan floats = plan_gpu_dense(dense("lstm", Storage::f32, 16, 4, 128), h200());
+  EXPECT_LT(floats.resident, floats.chunks);
+  EXPECT_GT(floats.shared, Index{floats.chunks - floats.resident} * 4 * 8 * 1024);
+  EXPECT_LE(floats.shared, h200().block_bytes);
+}
+
+TEST(GpuDense, RefusesWhatNoBlockHolds) {
+  test::expect_error(ErrorCode::unsupported, "needs",
+                     [] { plan_gpu_dense(dense("lstm", Storage::f32, 16, 1, 256), h200()); });
+  test::expect_error(ErrorCode::unsupported, "cluster", [] {
+    GpuDenseProblem problem = dense("lstm", Storage::f32, 16, 1, 64);
+    problem.algorithm = DenseAlgorithm::cluster;
+    plan_gpu_dense(problem, h200());
+  });
+  test::expect_error(ErrorCode::invalid_argument, "heads (3) must divide hidden (64)", [] {
+    GpuDenseProblem problem = dense("gru", Storage::bf16, 16, 1, 64);
+    problem.heads = 3;
+    plan_gpu_dense(problem, h200());
+  });
+  test::expect_error(ErrorCode::invalid_argument, "mingru is a scan cell",
+                     [] { plan_gpu_dense(dense("mingru", Storage::bf16, 16, 1, 64), h200()); });
+  test::expect_error(ErrorCode::invalid_argument, "must be at least 1",
+                     [] { plan_gpu_dense(dense("lstm", Storage::bf16, 0, 1, 64), h200()); });
+}
+
+}  // namespace
+}  // namespace penstock::plan
