@@ -193,6 +193,10 @@ ValueId GraphBuilder::recurrence(const std::string& name, ValueId x, const ops::
   std::vector<ValueId> weights;
   weights.reserve(parameters.size());
   for (const Parameter& each : parameters) weights.push_back(each.cast);
+  if (!cell.info.scan) {  // whose products have no bias in their epilogue
+    weights[2] = parameters[2].master;
+    weights[3] = parameters[3].master;
+  }
 
   const State carried = state(name, shape.state_size());
   const ValueId y = activation(name, shape.hidden);

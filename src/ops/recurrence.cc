@@ -212,6 +212,8 @@ class CpuPanels final : public Executable {
 
 }  // namespace
 
+bool Recurrence::is_scan() const { return plan::cell_traits(cell).info.scan; }
+
 Index Recurrence::state_size() const { return plan::cell_traits(cell).info.states * hidden; }
 
 bool reads_panels(const Target& target) { return !target.device.is_cuda(); }
@@ -232,7 +234,8 @@ Op recurrence_panels(const Recurrence& shape, Panels panels) {
 
 Op recurrence_forward(const Recurrence& shape) {
   return {shape.cell, [shape](const Target& target) {
-            if (target.device.is_cuda()) return cuda_recurrence_forward(shape, target);
+            if (target.device.is_cuda())
+              return shape.is_scan() ? cuda_scan_forward(shape, target) : cuda_dense_forward(shape, target);
             return with_real(target.dtype, [&](auto real) -> std::unique_ptr<Executable> {
               using Real = decltype(real);
               if (target.step) return std::make_unique<CpuStep<Real>>(shape, target);
@@ -243,7 +246,8 @@ Op recurrence_forward(const Recurrence& shape) {
 
 Op recurrence_backward(const Recurrence& shape) {
   return {shape.cell + ".backward", [shape](const Target& target) {
-            if (target.device.is_cuda()) return cuda_recurrence_backward(shape, target);
+            if (target.device.is_cuda())
+              return shape.is_scan() ? cuda_scan_backward(shape, target) : cuda_dense_backward(shape, target);
             return with_real(target.dtype, [&](auto real) -> std::unique_ptr<Executable> {
               return std::make_unique<CpuBackward<decltype(real)>>(shape, target);
             });

@@ -13,6 +13,8 @@ struct Recurrence {
   Index heads = 1;
   bool reverse = false;
 
+  /// Whether the cell has no recurrent matrix.
+  bool is_scan() const;
   /// Values of a row's state, S*H, laid out [S, B, H] for a batch.
   Index state_size() const;
 };

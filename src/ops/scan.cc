@@ -116,9 +116,7 @@ struct ScanWork {
     });
   }
 
-  cpu::GateSink<Real> sink(SequenceView<Real> view, Map map, Index lanes) {
-    return {rows(view, map), lanes, false};
-  }
+  cpu::GateSink<Real> sink(SequenceView<Real> view, Map map, Index lanes) { return {rows(view, map), lanes, false}; }
 };
 
 }  // namespace

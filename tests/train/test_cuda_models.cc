@@ -58,7 +58,7 @@ void expect_close(const std::vector<float>& got, const std::vector<float>& want,
 }
 
 TEST_P(OnGpu, ForwardIsTheCpus) {
-  for (const char* cell : {"mingru", "mingru-log", "minlstm", "minlstm-log"}) {
+  for (const char* cell : {"mingru", "mingru-log", "minlstm", "minlstm-log", "elman", "gru", "lstm", "slstm"}) {
     DataDescription data;
     data.task = Task::language;
     data.vocabulary = 300;
@@ -136,7 +136,7 @@ void expect_same_training(const ModelSpec& spec, const Execution& gpu, double al
 
 TEST_P(OnGpu, TrainingIsTheCpus) {
   const double allowed = 10 * roundings();  // five steps, each of which goes on from the errors of those before
-  for (const char* cell : {"mingru", "minlstm-log"}) {
+  for (const char* cell : {"mingru", "minlstm-log", "gru", "lstm", "slstm"}) {
     SCOPED_TRACE(cell);
     expect_same_training<CopyTask>(full_spec(cell), gpu(), allowed);
     expect_same_training<SumTask>(full_spec(cell), gpu(), allowed);

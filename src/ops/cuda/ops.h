@@ -25,8 +25,11 @@ Prepared cuda_silu_gate_forward(const SiluGate& shape, const Target& target);
 Prepared cuda_silu_gate_backward(const SiluGate& shape, const Target& target);
 Prepared cuda_causal_convolution_forward(const CausalConvolution& shape, const Target& target);
 Prepared cuda_causal_convolution_backward(const CausalConvolution& shape, const Target& target);
-Prepared cuda_recurrence_forward(const Recurrence& shape, const Target& target);
-Prepared cuda_recurrence_backward(const Recurrence& shape, const Target& target);
+// A recurrence of either kind of cell.
+Prepared cuda_scan_forward(const Recurrence& shape, const Target& target);
+Prepared cuda_scan_backward(const Recurrence& shape, const Target& target);
+Prepared cuda_dense_forward(const Recurrence& shape, const Target& target);
+Prepared cuda_dense_backward(const Recurrence& shape, const Target& target);
 Prepared cuda_cast(const CastShape& shape, DType from, DType to, const Target& target);
 Prepared cuda_saturation(Index width, const Target& target);
 Prepared cuda_clear_padding(Index width, const Target& target);

@@ -125,21 +125,13 @@ class ScanLayerBackward final : public Executable {
   cuda::WorkspaceParts parts_;
 };
 
-void require_scan(const Recurrence& shape) {
-  if (plan::cell_traits(shape.cell).info.scan) return;
-  fail(ErrorCode::unsupported, "cell {} does not run inside a model on a GPU yet; {} do", shape.cell,
-       "minGRU and minLSTM in their linear and log-space forms");
-}
-
 }  // namespace
 
-Prepared cuda_recurrence_forward(const Recurrence& shape, const Target& target) {
-  require_scan(shape);
+Prepared cuda_scan_forward(const Recurrence& shape, const Target& target) {
   return std::make_unique<ScanLayerForward>(shape, target, true);
 }
 
-Prepared cuda_recurrence_backward(const Recurrence& shape, const Target& target) {
-  require_scan(shape);
+Prepared cuda_scan_backward(const Recurrence& shape, const Target& target) {
   return std::make_unique<ScanLayerBackward>(shape, target, true);
 }
 
