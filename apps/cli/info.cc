@@ -16,6 +16,8 @@ namespace {
 
 struct InfoArguments {
   std::string model;
+  std::string shape;
+  Execution execution;
   bool json = false;
 };
 
@@ -136,6 +138,45 @@ std::string model_text(const std::string& path, const Model& model) {
   return out;
 }
 
+/// "64x512": rows and steps.
+std::pair<Index, Index> parse_shape(const std::string& text) {
+  const std::size_t cross = text.find('x');
+  Index rows = 0, steps = 0;
+  if (cross == std::string::npos) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("--shape must be BxT, rows and steps such as 64x512, not '{}'", printable(text)));
+  }
+  parse_value("--shape", text.substr(0, cross), rows);
+  parse_value("--shape", text.substr(cross + 1), steps);
+  return {rows, steps};
+}
+
+Json memory_json(const ModelMemory& memory, Index parameters) {
+  return {{"parameters", parameters},
+          {"weights", memory.weights},
+          {"state", memory.state},
+          {"forward", memory.forward},
+          {"forward_peak", memory.forward_peak},
+          {"training", memory.training},
+          {"training_peak", memory.training_peak},
+          {"optimizer", memory.optimizer}};
+}
+
+std::string memory_text(const ModelMemory& memory, const std::string& shape, const Execution& execution) {
+  const auto size = [](std::size_t bytes) { return byte_size(static_cast<double>(bytes)); };
+  std::string out;
+  line(out, "memory",
+       fmt::format("of {} rows and steps on {}, {}", shape, to_string(execution.device),
+                   to_string(execution.precision)));
+  line(out, "weights", size(memory.weights));
+  line(out, "state", size(memory.state));
+  line(out, "forward", fmt::format("{} planned, {} in use at once", size(memory.forward), size(memory.forward_peak)));
+  line(out, "training",
+       fmt::format("{} planned, {} in use at once, and {} of gradients and moments", size(memory.training),
+                   size(memory.training_peak), size(memory.optimizer)));
+  return out;
+}
+
 int info(const InfoArguments& arguments) {
   Output output;
   if (arguments.model.empty()) {
@@ -144,7 +185,14 @@ int info(const InfoArguments& arguments) {
     const Model model = Model::load(arguments.model);
     Json json = {{"file", arguments.model}, {"bytes", file_size(arguments.model)}};
     json.update(model_json(model));
-    output.write(arguments.json ? json_line(json) : model_text(arguments.model, model));
+    std::string text = model_text(arguments.model, model);
+    if (!arguments.shape.empty()) {
+      const auto [rows, steps] = parse_shape(arguments.shape);
+      const ModelMemory memory = model.memory(rows, steps, arguments.execution);
+      json["memory"] = memory_json(memory, model.parameter_count());
+      text += memory_text(memory, arguments.shape, arguments.execution);
+    }
+    output.write(arguments.json ? json_line(json) : text);
   }
   output.flush();
   return 0;
@@ -159,9 +207,12 @@ Verb add_info(CLI::App& program) {
   options.positional("[MODEL]", arguments->model, "A model or a checkpoint; without one, the machine is described");
   options.group("Options");
   options.flag("--json", arguments->json, "Print one JSON object");
+  options.add("--shape", arguments->shape, "BxT", "Say what the model takes in memory for so many rows and steps");
+  options.device(arguments->execution);
   options.finish(
       "  penstock info\n"
       "  penstock info model.safetensors\n"
+      "  penstock info model.safetensors --shape 64x512 --device cuda --precision bf16\n"
       "  penstock info model.safetensors --json | jq .parameters");
   return {app, [arguments] { return info(*arguments); }};
 }

@@ -24,6 +24,17 @@ struct ModelSpec {
   bool from_last = false;
 };
 
+/// What a model takes in the memory of a device, in bytes: as planned, which is what is allocated.
+struct ModelMemory {
+  std::size_t weights = 0;  ///< Parameters, in float
+  std::size_t state = 0;    ///< Of all rows
+  std::size_t forward = 0;  ///< Of a forward pass: the workspace of its program, beside weights, inputs and outputs
+  std::size_t forward_peak = 0;   ///< The most of it that is in use at one moment
+  std::size_t training = 0;       ///< Of a training step: the workspace of its program
+  std::size_t training_peak = 0;  ///< The most of it that is in use at one moment
+  std::size_t optimizer = 0;      ///< Gradients and the moments of AdamW, which training holds besides
+};
+
 /// The state of every row of a model between two calls: allocated by Model::state(), zero means "start".
 struct ModelState {
   Index rows = 0;
@@ -49,6 +60,10 @@ class Model {
   void save(const std::string& path) const;
 
   ModelState state(Index rows) const;
+
+  /// What calls of that shape would take on that device. Plans and prepares them, as a call would, but runs nothing.
+  /// Throws Error as the calls would: invalid_argument, unsupported without the device.
+  ModelMemory memory(Index rows, Index steps, const Execution& execution = {}) const;
 
   /// outputs [B, T, O] for tokens [B, T] (token models) or features [B, T, I]; the state is carried in and out.
   void forward(Index rows, Index steps, std::span<const std::int32_t> tokens, std::span<float> outputs,

@@ -162,6 +162,26 @@ ModelState Model::state(Index rows) const {
   return {rows, std::vector<float>(static_cast<std::size_t>(rows * impl_->state_size), 0.0f)};
 }
 
+ModelMemory Model::memory(Index rows, Index steps, const Execution& execution) const {
+  require(rows >= 1, "rows must be at least 1, not {}", rows);
+  require(steps >= 1, "steps must be at least 1, not {}", steps);
+  const std::size_t weights = impl_->parameters->weights()->values().bytes();
+  ops::Target target = model_target(rows, steps, execution);
+  const auto forward = impl_->programs.program(impl_->spec, impl_->data, target);
+  target.training = true;
+  const bool regression = impl_->data.task == Task::forecast;
+  nn::TrainingShape shape;
+  shape.loss = regression ? ops::LossKind::mse : ops::LossKind::cross_entropy;
+  const auto training = nn::training_program(impl_->spec, impl_->data, shape, target);
+  return {.weights = weights,
+          .state = static_cast<std::size_t>(rows * impl_->state_size) * sizeof(float),
+          .forward = forward->workspace_bytes(),
+          .forward_peak = forward->peak_bytes(),
+          .training = training->workspace_bytes(),
+          .training_peak = training->peak_bytes(),
+          .optimizer = 3 * weights};
+}
+
 void Model::forward(Index rows, Index steps, std::span<const std::int32_t> tokens, std::span<float> outputs,
                     ModelState& state, const Execution& execution) const {
   require(impl_->data.vocabulary > 0, "this model reads features, not tokens");

@@ -222,6 +222,21 @@ def test_readable_bytes(models):
     assert [row.split()[0] for row in rows] == ["byte", "'a'", "'\\n'", "'\\''", "'\\\\'", "'\\xff'"]
 
 
+def test_info_says_what_a_model_takes(models):
+    memory = run("info", "text.safetensors", "--shape", "4x32", "--json", cwd=models).json()["memory"]
+    assert memory["weights"] >= 4 * memory["parameters"]
+    assert memory["forward"] >= memory["forward_peak"] > 0
+    assert memory["training"] > memory["forward"]
+    assert memory["optimizer"] == 3 * memory["weights"]
+    twice = run("info", "text.safetensors", "--shape", "8x32", "--json", cwd=models).json()["memory"]
+    assert twice["state"] == 2 * memory["state"]
+    assert memory["training"] < twice["training"] <= 2 * memory["training"]
+    text = run("info", "text.safetensors", "--shape", "4x32", cwd=models).out
+    assert "of 4x32 rows and steps on cpu" in text
+    wrong = run("info", "text.safetensors", "--shape", "4", cwd=models, expect=2)
+    assert "--shape must be BxT" in wrong.err
+
+
 def test_info(models):
     machine = run("info", "--json").json()
     text = run("info").out
