@@ -196,7 +196,7 @@ std::string text_of(const Times& t) { return fmt::format("{:.4f} ({:.4f}-{:.4f})
 bool measure(const std::string& text, Stream& stream, Clock& clock) {
   const Case c = parse(text);
   Run run(c, stream);
-  Device& device = stream.device();
+  cuda::Device& device = stream.device();
   plan::GpuModel gpu = device.model();
   if (c.slots != 0) gpu.multiprocessors = c.slots == 8 ? 1 : 1 << 20;
   const auto plan_of = [&](const auto& call) { return plan_gpu_dense(problem_of(call, c.spec), gpu); };
@@ -230,7 +230,7 @@ constexpr const char* kCases[] = {"lstm,bf16,16,1024,12,64", "lstm,bf16,16,1024,
                                   "slstm,bf16,16,1024,4,128"};
 
 int run(const std::vector<std::string>& cases) {
-  Device& device = Device::get(0);
+  cuda::Device& device = cuda::Device::get(0);
   Stream stream(device);
   Clock clock(stream);
   bool right = true;
