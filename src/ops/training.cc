@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 
 #include "base/counter_random.h"
 #include "ops/cuda/ops.h"
@@ -9,6 +10,8 @@
 #include "ops/loss.h"
 
 namespace penstock::cuda {
+
+inline double StepCosPi(double x) { return std::cos(std::numbers::pi * x); }
 
 // One text for kernels and for the CPU.
 #define PENSTOCK_STEP inline

@@ -1,5 +1,6 @@
 // What a training step decides for itself: its learning rate, whether it is taken, and with which factors. One text for
-// the CPU's training and for kernels; whoever includes it says what PENSTOCK_STEP is, and has step_state.h before it.
+// the CPU's training and for kernels; whoever includes it says what PENSTOCK_STEP is and what StepCosPi(x) does, the cosine of
+// pi x, and has step_state.h before it.
 // Freestanding, without include guard, as that is.
 
 /// How much of the run is behind the step: the limit that is nearest decides.
@@ -14,7 +15,7 @@ PENSTOCK_STEP double StepFraction(const StepState& state, const StepRules& rules
 PENSTOCK_STEP double StepRate(const StepRules& rules, double fraction) {
   if (fraction < rules.warmup) return rules.learning_rate * fraction / rules.warmup;
   const double place = rules.warmup < 1.0 ? (fraction - rules.warmup) / (1.0 - rules.warmup) : 0.0;
-  const double cosine = 0.5 * (1.0 + cos(3.14159265358979323846 * place));
+  const double cosine = 0.5 * (1.0 + StepCosPi(place));
   return rules.learning_rate * (rules.final_rate + (1.0 - rules.final_rate) * cosine);
 }
 
