@@ -18,9 +18,9 @@ struct Derived {
 
 /// The parameters of a model on one device, and what is derived from them. Any number of workspaces share both.
 ///
-/// Derived forms are made anew when the values have changed; who still reads an old form keeps it, so that nothing moves
-/// under a running call. Values themselves are read where they lie: a session that is to see new weights, all of them, is
-/// opened anew.
+/// Derived forms are made anew when the values have changed; who still reads an old form keeps it, so that nothing
+/// moves under a running call. Values themselves are read where they lie: a session that is to see new weights, all of
+/// them, is opened anew.
 class Weights {
  public:
   /// All zero.

@@ -24,9 +24,7 @@ class DropoutMask {
       : key_(counter_random::key_of(seed, dropout.site)),
         threshold_(static_cast<std::uint32_t>(std::ldexp(dropout.probability, 32))) {}
 
-  bool keeps(Index i) const {
-    return counter_random::keeps(key_, static_cast<counter_random::Word>(i), threshold_);
-  }
+  bool keeps(Index i) const { return counter_random::keeps(key_, static_cast<counter_random::Word>(i), threshold_); }
 
  private:
   counter_random::Word key_;

@@ -184,7 +184,8 @@ TEST(Train, ClipsTheNorm) {
     Model model({.cell = "lstm", .width = 16}, data.description(), 1);
     TrainOptions options = steps(1);
     options.clip = clip;
-    // Plain gradient descent, so that the step shows the gradient; a long one, beside which weights are not rounded much.
+    // Plain gradient descent, so that the step shows the gradient; a long one, beside which weights are not rounded
+    // much.
     options.learning_rate = 1.0;
     options.optimizer = Optimizer::sgd;
     options.weight_decay = 0.0;

@@ -1,7 +1,6 @@
 // What a training step decides for itself: its learning rate, whether it is taken, and with which factors. One text for
-// the CPU's training and for kernels; whoever includes it says what PENSTOCK_STEP is and what StepCosPi(x) does, the cosine of
-// pi x, and has step_state.h before it.
-// Freestanding, without include guard, as that is.
+// the CPU's training and for kernels; whoever includes it says what PENSTOCK_STEP is and what StepCosPi(x) does, the
+// cosine of pi x, and has step_state.h before it. Freestanding, without include guard, as that is.
 
 /// How much of the run is behind the step: the limit that is nearest decides.
 PENSTOCK_STEP double StepFraction(const StepState& state, const StepRules& rules, double time_fraction) {
