@@ -10,8 +10,8 @@
 
 /// How long the solver takes for problems like those of plans: stated, solved and proved best, in milliseconds.
 ///   csp_times [RUNS]
-using namespace penstock;
-using namespace penstock::csp;
+using namespace penstock;       // NOLINT(google-build-using-namespace)
+using namespace penstock::csp;  // NOLINT(google-build-using-namespace)
 
 namespace {
 

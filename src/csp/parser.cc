@@ -12,7 +12,7 @@ namespace penstock::csp {
 namespace {
 
 /// Each level of brackets is some levels of calls.
-constexpr int most_depth = 200;
+constexpr int most_nesting = 200;
 
 constexpr std::array<std::string_view, 16> reserved = {
     "true", "false", "in",       "and",           "or",       "not",      "let",      "if",
@@ -212,7 +212,7 @@ class Parser {
   class Level {
    public:
     explicit Level(Parser& parser) : parser_(parser) {
-      if (++parser.depth_ > most_depth) fail_at(parser.token(), "this is nested too deeply");
+      if (++parser.depth_ > most_nesting) fail_at(parser.token(), "this is nested too deeply");
     }
     ~Level() { --parser_.depth_; }
     Level(const Level&) = delete;

@@ -1,6 +1,7 @@
 #include "nn/graph_builder.h"
 
 #include <cmath>
+#include <ranges>
 
 #include "ops/cast.h"
 #include "plan/cell_table.h"
@@ -261,7 +262,7 @@ ValueId GraphBuilder::as_master(ValueId x, Home home) {
 
 void GraphBuilder::backward(ValueId value, ValueId gradient) {
   gradient_of(value) = gradient;
-  for (auto nodes = backward_.rbegin(); nodes != backward_.rend(); ++nodes) (*nodes)();
+  for (const std::function<void()>& nodes : std::views::reverse(backward_)) nodes();
 }
 
 }  // namespace penstock::nn

@@ -57,7 +57,7 @@ struct ScanWork {
 
   void prepare(const Batch& batch, const Terms& terms, const Execution& execution, Index channels_each) {
     check(terms);
-    check_enum("precision", execution.precision, Precision::bf16);
+    check_enum("precision", execution.precision, Precision::f16);
     if (execution.precision != Precision::full) {
       fail(ErrorCode::unsupported, "precision must be full for a scan, which multiplies no weights, not {}",
            to_string(execution.precision));

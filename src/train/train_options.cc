@@ -71,7 +71,7 @@ void check_options(const TrainOptions& options, const Dataset& data) {
   check_not_negative("checkpoint_every", options.checkpoint_every);
   check_enum("optimizer", options.optimizer, Optimizer::sgd);
   check_enum("execution.algorithm", options.execution.algorithm, Algorithm::scan);
-  check_enum("execution.precision", options.execution.precision, Precision::bf16);
+  check_enum("execution.precision", options.execution.precision, Precision::f16);
   resolve_threads(options.execution.threads);
   resolve_loss(options.loss, data.description().task);
 }

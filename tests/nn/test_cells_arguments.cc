@@ -106,8 +106,8 @@ std::vector<Mistake> batch_mistakes() {
        {"algorithm must be a value of its enumeration, 0 to 2, not 7"},
        [](Call& c) { c.execution.algorithm = Algorithm{7}; }},
       {"a precision that is none",
-       {"precision must be a value of its enumeration, 0 to 2, not 3"},
-       [](Call& c) { c.execution.precision = Precision{3}; }},
+       {"precision must be a value of its enumeration, 0 to 3, not 4"},
+       [](Call& c) { c.execution.precision = Precision{4}; }},
       {"no x", {"x"}, [](Call& c) { c.x = {}; }},
   };
 }

@@ -131,7 +131,7 @@ bool has_bf16_tiles() {
 
 template <class Real>
 CellKernels<Real> cell_kernels(int cell, Precision precision, bool exact) {
-  check_enum("precision", precision, Precision::bf16);
+  check_enum("precision", precision, Precision::f16);
   read_environment();
   CellKernels<Real> kernels;
   FillDenseForward(cell, kernels);

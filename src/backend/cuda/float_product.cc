@@ -4,6 +4,7 @@
 
 #include "backend/cuda/range.h"
 #include "backend/cuda/scan.h"
+#include "backend/cuda/sum_slabs.h"
 #include "backend/cuda/warpgroup_multiply.h"
 #include "base/check.h"
 
@@ -11,7 +12,6 @@ namespace penstock::cuda {
 namespace {
 
 #include "backend/cuda/kernels/float_product_arguments.h"
-#include "backend/cuda/kernels/sum_slabs_arguments.h"
 
 /// Bytes of one copy of a matrix' row of `columns` factors.
 int piece_of(int alignment, Index stride, Index columns) {

@@ -12,9 +12,7 @@ namespace {
 
 using cuda::DeviceAddress;
 
-constexpr std::size_t padded(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
-
-cuda::DenseSpec spec_of(const Recurrence& shape, const Target& target) {
+cuda::DenseSpec dense_spec(const Recurrence& shape, const Target& target) {
   return {.cell = shape.cell,
           .hidden = shape.hidden,
           .heads = shape.heads,
@@ -35,7 +33,7 @@ cuda::DenseBatch dense_batch(const Batch& batch) {
 struct TapePlaces {
   TapePlaces(const Recurrence& shape, const Target& target) {
     const plan::CellTraits& cell = plan::cell_traits(shape.cell);
-    const cuda::DenseTapeBytes bytes = tape_bytes(spec_of(shape, target), dense_batch(planned_batch(target)));
+    const cuda::DenseTapeBytes bytes = tape_bytes(dense_spec(shape, target), dense_batch(planned_batch(target)));
     gates =
         padded(static_cast<std::size_t>(target.positions() * cell.info.gates * shape.hidden) * size_of(target.dtype));
     split = cell.split_gradients;
@@ -60,7 +58,7 @@ class DenseLayerForward final : public Executable {
         training_(target.training),
         tape_(shape, target),
         product_(gpu_of(target), product_of(shape, target)),
-        recurrence_(gpu_of(target), spec_of(shape, target), planned(shape, target)) {}
+        recurrence_(gpu_of(target), dense_spec(shape, target), planned(shape, target)) {}
 
   std::size_t scratch_bytes() const override { return order_place() + padded(recurrence_.workspace_bytes()); }
   std::size_t opaque_bytes(int) const override { return tape_.end; }
@@ -123,7 +121,7 @@ class DenseLayerBackward final : public Executable {
       : shape_(shape),
         gates_(plan::cell_traits(shape.cell).info.gates * shape.hidden),
         tape_(shape, target),
-        recurrence_(gpu_of(target), spec_of(shape, target), planned(shape, target)),
+        recurrence_(gpu_of(target), dense_spec(shape, target), planned(shape, target)),
         products_(gpu_of(target), products_of(shape, target)) {}
 
   std::size_t scratch_bytes() const override { return products_place() + padded(products_.products_bytes()); }

@@ -8,8 +8,6 @@ namespace penstock::ops {
 
 namespace {
 
-constexpr std::size_t padded(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
-
 class LinearForward final : public Executable {
  public:
   LinearForward(const Linear& shape, const Target& target) : product_(gpu_of(target), product_of(shape, target)) {}

@@ -9,8 +9,6 @@ namespace penstock::ops {
 
 namespace {
 
-constexpr std::size_t padded(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
-
 cuda::LayerSpec spec_of(const Recurrence& shape, const Target& target, bool bias) {
   return {.cell = shape.cell,
           .input = shape.input,

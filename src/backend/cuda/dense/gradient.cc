@@ -4,14 +4,13 @@
 #include "backend/cuda/dense/fill.h"
 #include "backend/cuda/dense/head.h"
 #include "backend/cuda/float_product.h"
+#include "backend/cuda/sum_slabs.h"
 
 namespace penstock::cuda {
 
 using namespace fill;  // NOLINT(google-build-using-namespace): one file's worth of a header
 
 namespace {
-
-#include "backend/cuda/kernels/sum_slabs_arguments.h"
 
 /// Of head_gradient.cuh: units of gates and positions of a block, threads, and values beyond those in shared memory.
 constexpr int kTileM = 256, kStep = 32, kGradientThreads = 256, kGap = 8;

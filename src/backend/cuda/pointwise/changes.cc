@@ -2,13 +2,12 @@
 
 #include <cstring>
 
+#include "backend/cuda/pointwise/arguments.h"
 #include "backend/cuda/pointwise/step_state.h"
 #include "base/check.h"
 
 namespace penstock::cuda {
 namespace {
-
-#include "backend/cuda/kernels/pointwise/arguments.h"
 
 ChangesArguments arguments_of(const Changes& spec) {
   ChangesArguments arguments{};

@@ -2,13 +2,12 @@
 
 #include <algorithm>
 
+#include "backend/cuda/pointwise/arguments.h"
 #include "backend/cuda/pointwise/step_state.h"
 #include "base/check.h"
 
 namespace penstock::cuda {
 namespace {
-
-#include "backend/cuda/kernels/pointwise/arguments.h"
 
 constexpr int kMostVector = 4;
 constexpr Index kMostTaps = 32;  // whose inputs and weights fit a thread's registers

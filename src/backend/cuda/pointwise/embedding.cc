@@ -3,13 +3,12 @@
 #include <bit>
 
 #include "backend/cuda/driver.h"
+#include "backend/cuda/pointwise/arguments.h"
 #include "backend/cuda/pointwise/step_state.h"
 #include "base/check.h"
 
 namespace penstock::cuda {
 namespace {
-
-#include "backend/cuda/kernels/pointwise/arguments.h"
 
 constexpr int kChunk = 1024;   // positions of a block that sorts: a thread each
 constexpr int kMostBits = 11;  // of a pass: as many counters as 8 KiB hold

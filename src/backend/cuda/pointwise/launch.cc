@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <limits>
 
+#include "backend/cuda/pointwise/arguments.h"
 #include "backend/cuda/pointwise/step_state.h"
 #include "base/check.h"
 
 namespace penstock::cuda {
 namespace {
-
-#include "backend/cuda/kernels/pointwise/arguments.h"
 
 constexpr int kMostThreads = 1024;
 /// Of a row in a thread: as many as leave room for two tensors and their gradients in registers.

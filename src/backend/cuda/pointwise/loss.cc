@@ -1,11 +1,10 @@
 #include "backend/cuda/pointwise/loss.h"
 
+#include "backend/cuda/pointwise/arguments.h"
 #include "base/check.h"
 
 namespace penstock::cuda {
 namespace {
-
-#include "backend/cuda/kernels/pointwise/arguments.h"
 
 constexpr int kFinishThreads = 1024;
 constexpr int kLossBlocks = 4;  // of a multiprocessor: each leaves partial sums

@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <cstring>
 
+#include "backend/cuda/pointwise/arguments.h"
 #include "base/check.h"
 
 namespace penstock::cuda {
 namespace {
-
-#include "backend/cuda/kernels/pointwise/arguments.h"
 
 constexpr Index kPart = 16384;  // values that a block sums up: fixed, and with it the order of sums
 constexpr Index kRange = 8192;  // values that a block updates

@@ -1,13 +1,12 @@
 #include "backend/cuda/pointwise/residual.h"
 
+#include "backend/cuda/pointwise/arguments.h"
 #include "backend/cuda/pointwise/dropout_fill.h"
 #include "backend/cuda/pointwise/step_state.h"
 #include "base/check.h"
 
 namespace penstock::cuda {
 namespace {
-
-#include "backend/cuda/kernels/pointwise/arguments.h"
 
 int vector_of(const Residual& spec) { return vector_for(0, spec.alignment, {spec.storage}); }
 

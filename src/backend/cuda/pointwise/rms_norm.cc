@@ -2,14 +2,13 @@
 
 #include <algorithm>
 
+#include "backend/cuda/pointwise/arguments.h"
 #include "backend/cuda/pointwise/dropout_fill.h"
 #include "backend/cuda/pointwise/step_state.h"
 #include "base/check.h"
 
 namespace penstock::cuda {
 namespace {
-
-#include "backend/cuda/kernels/pointwise/arguments.h"
 
 constexpr int kBackwardBlocks = 4;  // of a multiprocessor: each leaves partial sums
 

@@ -4,13 +4,12 @@
 #include <bit>
 #include <cmath>
 
+#include "backend/cuda/pointwise/arguments.h"
 #include "backend/cuda/pointwise/step_state.h"
 #include "base/check.h"
 
 namespace penstock::cuda {
 namespace {
-
-#include "backend/cuda/kernels/pointwise/arguments.h"
 
 constexpr Index kMostShared = 2048;  // classes whose keys and sums fit shared memory
 

@@ -1,15 +1,10 @@
 #include "backend/cuda/pointwise/saturation.h"
 
 #include "backend/cuda/driver.h"
+#include "backend/cuda/pointwise/arguments.h"
 #include "backend/cuda/pointwise/step_state.h"
 
 namespace penstock::cuda {
-namespace {
-
-#include "backend/cuda/kernels/pointwise/arguments.h"
-
-}  // namespace
-
 KernelSource saturation_source(plan::Storage storage) {
   return pointwise_source("Saturation", "saturation",
                           {{"using Storage", storage_type(storage)}, {"constexpr int kThreads", kBlockThreads}});

@@ -1,12 +1,11 @@
 #include "backend/cuda/pointwise/silu_gate.h"
 
+#include "backend/cuda/pointwise/arguments.h"
 #include "backend/cuda/pointwise/step_state.h"
 #include "base/check.h"
 
 namespace penstock::cuda {
 namespace {
-
-#include "backend/cuda/kernels/pointwise/arguments.h"
 
 RowPlan plan_of(const SiluGate& spec) {
   return plan_rows(spec.width, vector_for(spec.width, spec.alignment, {spec.storage}));
