@@ -22,8 +22,8 @@ struct HeadShape {
   bool training;
 };
 
-constexpr int kHeadUnits = 16;  // of a warp
-constexpr int kHeadRowBytes = 32;
+inline constexpr int kHeadUnits = 16;  // of a warp
+inline constexpr int kHeadRowBytes = 32;
 
 /// Bytes from row to row of a tile: 32 beyond a multiple of 128, so that the accesses of four rows fall into other
 /// banks.
