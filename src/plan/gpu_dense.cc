@@ -57,31 +57,42 @@ GpuDensePlan head_candidate(const GpuDenseProblem& problem, const GpuModel& gpu,
   return plan;
 }
 
+/// Where eight rows do not fit but fewer do.
+GpuDensePlan largest_that_fits(const GpuDenseProblem& problem, const GpuModel& gpu) {
+  GpuDensePlan plan = head_candidate(problem, gpu, 4);
+  if (plan.shared > gpu.block_bytes) plan = head_candidate(problem, gpu, 2);
+  plan.why = "more rows would leave no room for the matrix";
+  return plan;
+}
+
 GpuDensePlan plan_head(const GpuDenseProblem& problem, const GpuModel& gpu) {
   constexpr Index largest = Index{kHeadUnits} * kMostWarps;
   if (problem.head_size() > largest) {
     fail(ErrorCode::unsupported, "a block holds the recurrent matrix of a head of at most {} units, not of {}", largest,
          problem.head_size());
   }
-  GpuDensePlan plan = head_candidate(problem, gpu, 4);
-  plan.why = problem.rows <= 4 ? "few rows" : "there is room for twice as many blocks of half the rows";
-  if (plan.grid > gpu.multiprocessors && problem.rows > 4) {
-    plan = head_candidate(problem, gpu, 8);
-    plan.why = "as many rows as the tensor cores multiply at once";
+  // The fewer rows a block has, the shorter is a step; more of them than multiprocessors take turns.
+  require(problem.slots == 0 || problem.slots == 8 || problem.slots == 4 || problem.slots == 2,
+          "slots must be 8, 4, 2 or 0, not {}", problem.slots);
+  for (const int slots : {2, 4, 8}) {
+    if (problem.slots != 0 && slots != problem.slots) continue;
+    GpuDensePlan plan = head_candidate(problem, gpu, slots);
+    if (plan.shared > gpu.block_bytes) break;
+    plan.why = problem.slots != 0 ? "asked for"
+               : slots == 8       ? "as many rows as are multiplied at once"
+                                  : "all run at once";
+    if (problem.slots != 0 || slots == 8 || plan.grid <= gpu.multiprocessors) return plan;
   }
-  if (plan.shared > gpu.block_bytes) {
-    const GpuDensePlan smaller = head_candidate(problem, gpu, 4);
-    if (smaller.shared > gpu.block_bytes) {
-      fail(ErrorCode::unsupported,
-           "the recurrent matrix of a head of {} units of {} in {} needs {} KB of shared memory beside the registers, "
-           "and a block of {} has {}",
-           problem.head_size(), problem.cell, to_string(problem.storage), smaller.shared / 1024, gpu.name,
-           gpu.block_bytes / 1024);
-    }
-    plan = smaller;
-    plan.why = "eight rows would leave no room for the matrix";
+  const GpuDensePlan smallest = head_candidate(problem, gpu, problem.slots != 0 ? problem.slots : 2);
+  if (smallest.shared > gpu.block_bytes) {
+    fail(ErrorCode::unsupported,
+         "the recurrent matrix of a head of {} units of {} in {} needs {} KB of shared memory beside the registers, "
+         "and a "
+         "block of {} has {}",
+         problem.head_size(), problem.cell, to_string(problem.storage), smallest.shared / 1024, gpu.name,
+         gpu.block_bytes / 1024);
   }
-  return plan;
+  return largest_that_fits(problem, gpu);
 }
 
 }  // namespace

@@ -12,7 +12,7 @@ KernelSource dense_head_source(const plan::GpuDenseProblem& problem, const plan:
   source.constants = {{"using Storage", storage_type(problem.storage)},
                       {"constexpr bool kTanhUnit", problem.storage == plan::Storage::bf16},
                       {"constexpr int kHead", problem.head_size()},
-                      {"constexpr int kColumns", plan.slots / 4},
+                      {"constexpr int kSlots", plan.slots},
                       {"constexpr int kResident", plan.resident},
                       {"constexpr int kStages", plan.stages},
                       {"constexpr int kAccess", problem.alignment},
