@@ -24,7 +24,19 @@ HeadLayout layout_of(const HeadShape& shape, bool backward) {
   return backward ? HeadBackwardLayout(shape) : HeadForwardLayout(shape);
 }
 
-/// A block that holds the matrix, with as many stages as fit; `total` is beyond the block's where none does.
+/// Blocks that a multiprocessor can hold without spilling registers, where there are more blocks than multiprocessors.
+int blocks_of(const GpuDenseProblem& problem, const GpuModel& gpu, const GpuDensePlan& plan, int tiles, int states) {
+  constexpr int least = 104, of_more_states = 16, of_ragged_rows = 32;  // registers beside the matrix
+  constexpr Index most = 16;
+  if (problem.storage == Storage::f32 || plan.resident < plan.chunks) return 1;
+  int registers = least + (states > 2 ? of_more_states : 0) + kRegistersOfFragment * tiles * plan.chunks;
+  if (problem.ragged || problem.reset) registers += of_ragged_rows;
+  const Index wanted = (plan.grid + gpu.multiprocessors - 1) / gpu.multiprocessors;
+  const Index held = gpu.registers / (Index{plan.threads()} * registers);
+  return static_cast<int>(std::clamp<Index>(std::min(wanted, held), 1, most));
+}
+
+/// A block that holds the matrix, with as many stages as fit; `shared` is beyond the block's where none does.
 GpuDensePlan head_candidate(const GpuDenseProblem& problem, const GpuModel& gpu, int slots) {
   constexpr int most_stages = 8, fewest_stages = 2;
   const CellTraits& cell = cell_traits(problem.cell);
@@ -41,19 +53,21 @@ GpuDensePlan head_candidate(const GpuDenseProblem& problem, const GpuModel& gpu,
   GpuDensePlan plan;
   plan.slots = slots;
   plan.warps = (shape.head + kHeadUnits - 1) / kHeadUnits;
+  plan.slices = (problem.rows + slots - 1) / slots;
+  plan.grid = plan.slices * problem.heads;
   plan.chunks = layout_of(shape, problem.backward).chunks;
   const int tiles = problem.backward ? 1 : shape.gates;
   const bool floats = problem.training && problem.storage == Storage::f32;
   const int others = problem.backward ? kBackwardRegisters : floats ? kTrainingFloats : kForwardRegisters;
   const int left = registers_of_thread(gpu, plan.threads()) - others;
   shape.resident = plan.resident = std::clamp(left / (kRegistersOfFragment * tiles), 0, plan.chunks);
+  plan.blocks = blocks_of(problem, gpu, plan, tiles, shape.states);
+  const Index room = std::min(gpu.block_bytes, gpu.shared_bytes / plan.blocks - kReservedBytes);
   plan.stages = most_stages;
   do {
     shape.stages = plan.stages;
     plan.shared = layout_of(shape, problem.backward).total;
-  } while (plan.shared > gpu.block_bytes && plan.stages-- > fewest_stages);
-  plan.slices = (problem.rows + slots - 1) / slots;
-  plan.grid = plan.slices * problem.heads;
+  } while (plan.shared > room && plan.stages-- > fewest_stages);
   return plan;
 }
 
@@ -111,10 +125,11 @@ std::string_view to_string(DenseAlgorithm algorithm) {
 
 std::string GpuDensePlan::explain() const {
   return fmt::format(
-      "{}: {} blocks of {} threads and {} KB, each {} rows of a head; {} of {} chunks of the matrix in registers, {} "
+      "{}: {} blocks of {} threads and {} KB, {} at once on a multiprocessor, each {} rows of a head; {} of {} chunks "
+      "of the matrix in registers, {} "
       "steps "
       "of inputs in shared memory; {}",
-      to_string(algorithm), grid, threads(), shared / 1024, slots, resident, chunks, stages, why);
+      to_string(algorithm), grid, threads(), shared / 1024, blocks, slots, resident, chunks, stages, why);
 }
 
 GpuDensePlan plan_gpu_dense(const GpuDenseProblem& problem, const GpuModel& gpu) {

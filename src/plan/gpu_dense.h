@@ -43,6 +43,7 @@ struct GpuDensePlan {
   int warps = 1;     ///< Of a block.
   int resident = 0;  ///< Chunks of 64 bytes of the summed axis that lie in registers; the others in shared memory.
   int chunks = 0;    ///< All of them.
+  int blocks = 1;    ///< Of one multiprocessor.
   int stages = 4;    ///< Steps of the inputs that a block holds or awaits.
   Index shared = 0;  ///< Bytes of shared memory of a block.
   Index slices = 1;  ///< Of the rows.

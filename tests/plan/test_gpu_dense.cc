@@ -41,6 +41,8 @@ TEST(GpuDense, TakesFewRowsABlockWhileAllRunAtOnce) {
   const GpuDensePlan many = plan_gpu_dense(dense("lstm", Storage::bf16, 256, 12, 64), h200());
   EXPECT_EQ(many.slots, 8);
   EXPECT_EQ(many.grid, 384);
+  EXPECT_EQ(many.blocks, 3);
+  EXPECT_LE(many.blocks * (many.shared + kReservedBytes), h200().shared_bytes);
   EXPECT_THAT(many.explain(), HasSubstr("as many rows as are multiplied at once"));
   GpuDenseProblem asked = dense("lstm", Storage::bf16, 16, 12, 64);
   asked.slots = 8;

@@ -15,6 +15,7 @@ KernelSource dense_head_source(const plan::GpuDenseProblem& problem, const plan:
                       {"constexpr int kSlots", plan.slots},
                       {"constexpr int kResident", plan.resident},
                       {"constexpr int kStages", plan.stages},
+                      {"constexpr int kBlocks", plan.blocks},
                       {"constexpr int kAccess", problem.alignment},
                       {"constexpr bool kDescending", problem.reverse},
                       {"constexpr bool kRagged", problem.ragged},

@@ -5,7 +5,8 @@
 // columns each, one unit. The fewer the slots, the shorter a step.
 //
 // Constants of the plan: Storage, Rule, kTanhUnit, kHead (D), kSlots, kResident (chunks of the matrix in registers),
-// kStages, kAccess (bytes of one access to tensors), kDescending, kRagged, kReset, kTraining, kSharedBytes.
+// kStages, kBlocks (of one multiprocessor), kAccess (bytes of one access to tensors), kDescending, kRagged, kReset,
+// kTraining, kSharedBytes.
 
 #include "backend/cuda/kernels/dense/cell.cuh"
 #include "backend/cuda/kernels/dense/fragments.cuh"

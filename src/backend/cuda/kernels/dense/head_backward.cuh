@@ -347,7 +347,7 @@ struct Backward {
   }
 };
 
-extern "C" __global__ void __launch_bounds__(kThreads, 1)
+extern "C" __global__ void __launch_bounds__(kThreads, kBlocks)
     DenseHeadBackward(const __grid_constant__ DenseBackwardArguments args) {
   extern __shared__ __align__(16) char shared[];
   Backward backward{args, shared, Thread::here()};

@@ -311,7 +311,7 @@ struct Forward {
   }
 };
 
-extern "C" __global__ void __launch_bounds__(kThreads, 1)
+extern "C" __global__ void __launch_bounds__(kThreads, kBlocks)
     DenseHeadForward(const __grid_constant__ DenseForwardArguments args) {
   extern __shared__ __align__(16) char shared[];
   Forward forward{args, shared, Thread::here()};
