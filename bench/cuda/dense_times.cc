@@ -1,5 +1,6 @@
 // Times of the recurrence of dense cells on a GPU, W x given, each checked in the same run against the oracle:
-//   cuda_dense_times [CELL,STORAGE,B,T,HEADS,D[,ROWS_OF_A_BLOCK] ...]
+//   cuda_dense_times [CELL,STORAGE,B,T,HEADS,D[,ROWS_OF_A_BLOCK|ragged] ...]
+//                                     ragged: lengths uniform in 1..T
 // Median and, in parentheses, the middle half of the times. Errors are relative to the greatest value: of y and dwx of
 // one row over the first steps.
 
@@ -35,14 +36,15 @@ Case parse(const std::string& text) {
   long long rows = 0, steps = 0, heads = 0, head = 0;
   if (std::sscanf(text.c_str(), "%15[^,],%7[^,],%lld,%lld,%lld,%lld,%15s", cell, storage, &rows, &steps, &heads, &head,
                   more) < 6) {
-    throw Error(ErrorCode::invalid_argument, "CASE must be CELL,STORAGE,B,T,HEADS,D[,4|8|ragged], not '" + text + "'");
+    throw Error(ErrorCode::invalid_argument,
+                "CASE must be CELL,STORAGE,B,T,HEADS,D[,ROWS_OF_A_BLOCK|ragged], not '" + text + "'");
   }
   Case c{.spec = {.cell = cell, .hidden = heads * head, .heads = heads}, .rows = rows, .steps = steps};
   for (const Storage s : {Storage::f32, Storage::bf16, Storage::f16}) {
     if (storage == std::string(to_string(s))) c.spec.storage = s;
   }
   c.ragged = more == std::string("ragged");
-  c.slots = c.ragged ? 0 : std::atoi(more);
+  c.slots = std::atoi(more);
   return c;
 }
 
@@ -197,9 +199,11 @@ bool measure(const std::string& text, Stream& stream, Clock& clock) {
   const Case c = parse(text);
   Run run(c, stream);
   cuda::Device& device = stream.device();
-  plan::GpuModel gpu = device.model();
-  if (c.slots != 0) gpu.multiprocessors = c.slots == 8 ? 1 : 1 << 20;
-  const auto plan_of = [&](const auto& call) { return plan_gpu_dense(problem_of(call, c.spec), gpu); };
+  const auto plan_of = [&](const auto& call) {
+    plan::GpuDenseProblem problem = problem_of(call, c.spec);
+    problem.slots = c.slots;
+    return plan_gpu_dense(problem, device.model());
+  };
   const DenseForwardExecutable inference(device, c.spec, run.forward(false), plan_of(run.forward(false)));
   const DenseForwardExecutable training(device, c.spec, run.forward(true), plan_of(run.forward(true)));
   const DenseBackwardExecutable backward(device, c.spec, run.backward(), plan_of(run.backward()));

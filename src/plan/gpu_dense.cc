@@ -24,7 +24,19 @@ HeadLayout layout_of(const HeadShape& shape, bool backward) {
   return backward ? HeadBackwardLayout(shape) : HeadForwardLayout(shape);
 }
 
-/// A block that holds the matrix, with as many stages as fit; `total` is beyond the block's where none does.
+/// Blocks that a multiprocessor can hold without spilling registers, where there are more blocks than multiprocessors.
+int blocks_of(const GpuDenseProblem& problem, const GpuModel& gpu, const GpuDensePlan& plan, int tiles, int states) {
+  constexpr int least = 104, of_more_states = 16, of_ragged_rows = 32;  // registers beside the matrix
+  constexpr Index most = 16;
+  if (problem.storage == Storage::f32 || plan.resident < plan.chunks) return 1;
+  int registers = least + (states > 2 ? of_more_states : 0) + kRegistersOfFragment * tiles * plan.chunks;
+  if (problem.ragged || problem.reset) registers += of_ragged_rows;
+  const Index wanted = (plan.grid + gpu.multiprocessors - 1) / gpu.multiprocessors;
+  const Index held = gpu.registers / (Index{plan.threads()} * registers);
+  return static_cast<int>(std::clamp<Index>(std::min(wanted, held), 1, most));
+}
+
+/// A block that holds the matrix, with as many stages as fit; `shared` is beyond the block's where none does.
 GpuDensePlan head_candidate(const GpuDenseProblem& problem, const GpuModel& gpu, int slots) {
   constexpr int most_stages = 8, fewest_stages = 2;
   const CellTraits& cell = cell_traits(problem.cell);
@@ -41,19 +53,29 @@ GpuDensePlan head_candidate(const GpuDenseProblem& problem, const GpuModel& gpu,
   GpuDensePlan plan;
   plan.slots = slots;
   plan.warps = (shape.head + kHeadUnits - 1) / kHeadUnits;
+  plan.slices = (problem.rows + slots - 1) / slots;
+  plan.grid = plan.slices * problem.heads;
   plan.chunks = layout_of(shape, problem.backward).chunks;
   const int tiles = problem.backward ? 1 : shape.gates;
   const bool floats = problem.training && problem.storage == Storage::f32;
   const int others = problem.backward ? kBackwardRegisters : floats ? kTrainingFloats : kForwardRegisters;
   const int left = registers_of_thread(gpu, plan.threads()) - others;
   shape.resident = plan.resident = std::clamp(left / (kRegistersOfFragment * tiles), 0, plan.chunks);
+  plan.blocks = blocks_of(problem, gpu, plan, tiles, shape.states);
+  const Index room = std::min(gpu.block_bytes, gpu.shared_bytes / plan.blocks - kReservedBytes);
   plan.stages = most_stages;
   do {
     shape.stages = plan.stages;
     plan.shared = layout_of(shape, problem.backward).total;
-  } while (plan.shared > gpu.block_bytes && plan.stages-- > fewest_stages);
-  plan.slices = (problem.rows + slots - 1) / slots;
-  plan.grid = plan.slices * problem.heads;
+  } while (plan.shared > room && plan.stages-- > fewest_stages);
+  return plan;
+}
+
+/// Where eight rows do not fit but fewer do.
+GpuDensePlan largest_that_fits(const GpuDenseProblem& problem, const GpuModel& gpu) {
+  GpuDensePlan plan = head_candidate(problem, gpu, 4);
+  if (plan.shared > gpu.block_bytes) plan = head_candidate(problem, gpu, 2);
+  plan.why = "more rows would leave no room for the matrix";
   return plan;
 }
 
@@ -63,25 +85,28 @@ GpuDensePlan plan_head(const GpuDenseProblem& problem, const GpuModel& gpu) {
     fail(ErrorCode::unsupported, "a block holds the recurrent matrix of a head of at most {} units, not of {}", largest,
          problem.head_size());
   }
-  GpuDensePlan plan = head_candidate(problem, gpu, 4);
-  plan.why = problem.rows <= 4 ? "few rows" : "there is room for twice as many blocks of half the rows";
-  if (plan.grid > gpu.multiprocessors && problem.rows > 4) {
-    plan = head_candidate(problem, gpu, 8);
-    plan.why = "as many rows as the tensor cores multiply at once";
+  // The fewer rows a block has, the shorter is a step; more of them than multiprocessors take turns.
+  require(problem.slots == 0 || problem.slots == 8 || problem.slots == 4 || problem.slots == 2,
+          "slots must be 8, 4, 2 or 0, not {}", problem.slots);
+  for (const int slots : {2, 4, 8}) {
+    if (problem.slots != 0 && slots != problem.slots) continue;
+    GpuDensePlan plan = head_candidate(problem, gpu, slots);
+    if (plan.shared > gpu.block_bytes) break;
+    plan.why = problem.slots != 0 ? "asked for"
+               : slots == 8       ? "as many rows as are multiplied at once"
+                                  : "all run at once";
+    if (problem.slots != 0 || slots == 8 || plan.grid <= gpu.multiprocessors) return plan;
   }
-  if (plan.shared > gpu.block_bytes) {
-    const GpuDensePlan smaller = head_candidate(problem, gpu, 4);
-    if (smaller.shared > gpu.block_bytes) {
-      fail(ErrorCode::unsupported,
-           "the recurrent matrix of a head of {} units of {} in {} needs {} KB of shared memory beside the registers, "
-           "and a block of {} has {}",
-           problem.head_size(), problem.cell, to_string(problem.storage), smaller.shared / 1024, gpu.name,
-           gpu.block_bytes / 1024);
-    }
-    plan = smaller;
-    plan.why = "eight rows would leave no room for the matrix";
+  const GpuDensePlan smallest = head_candidate(problem, gpu, problem.slots != 0 ? problem.slots : 2);
+  if (smallest.shared > gpu.block_bytes) {
+    fail(ErrorCode::unsupported,
+         "the recurrent matrix of a head of {} units of {} in {} needs {} KB of shared memory beside the registers, "
+         "and a "
+         "block of {} has {}",
+         problem.head_size(), problem.cell, to_string(problem.storage), smallest.shared / 1024, gpu.name,
+         gpu.block_bytes / 1024);
   }
-  return plan;
+  return largest_that_fits(problem, gpu);
 }
 
 }  // namespace
@@ -100,10 +125,11 @@ std::string_view to_string(DenseAlgorithm algorithm) {
 
 std::string GpuDensePlan::explain() const {
   return fmt::format(
-      "{}: {} blocks of {} threads and {} KB, each {} rows of a head; {} of {} chunks of the matrix in registers, {} "
+      "{}: {} blocks of {} threads and {} KB, {} at once on a multiprocessor, each {} rows of a head; {} of {} chunks "
+      "of the matrix in registers, {} "
       "steps "
       "of inputs in shared memory; {}",
-      to_string(algorithm), grid, threads(), shared / 1024, slots, resident, chunks, stages, why);
+      to_string(algorithm), grid, threads(), shared / 1024, blocks, slots, resident, chunks, stages, why);
 }
 
 GpuDensePlan plan_gpu_dense(const GpuDenseProblem& problem, const GpuModel& gpu) {

@@ -30,6 +30,7 @@ struct GpuDenseProblem {
   bool reverse = false;
   int alignment = 16;  ///< Greatest power of two, up to 16 bytes, that divides every address, stride and head in bytes.
   DenseAlgorithm algorithm = DenseAlgorithm::automatic;
+  int slots = 0;  ///< Rows of a block of DenseAlgorithm::head: 8, 4, 2, or 0: the planner chooses.
 
   Index head_size() const { return hidden / heads; }
   bool operator==(const GpuDenseProblem&) const = default;
@@ -38,10 +39,11 @@ struct GpuDenseProblem {
 /// DenseAlgorithm::head: a block of one warp for every 16 units takes `slots` rows of one head.
 struct GpuDensePlan {
   DenseAlgorithm algorithm = DenseAlgorithm::head;
-  int slots = 8;     ///< Rows of a block: 8, or 4, where the GPU has room for twice as many blocks.
+  int slots = 8;     ///< Rows of a block: 8, or 4 or 2, where the GPU has room for more blocks.
   int warps = 1;     ///< Of a block.
   int resident = 0;  ///< Chunks of 64 bytes of the summed axis that lie in registers; the others in shared memory.
   int chunks = 0;    ///< All of them.
+  int blocks = 1;    ///< Of one multiprocessor.
   int stages = 4;    ///< Steps of the inputs that a block holds or awaits.
   Index shared = 0;  ///< Bytes of shared memory of a block.
   Index slices = 1;  ///< Of the rows.

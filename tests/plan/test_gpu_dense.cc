@@ -31,16 +31,25 @@ GpuDenseProblem dense(const std::string& cell, Storage storage, Index rows, Inde
   return problem;
 }
 
-TEST(GpuDense, TakesFourRowsABlockWhileThereIsRoom) {
-  const GpuDensePlan few = plan_gpu_dense(dense("lstm", Storage::bf16, 16, 12, 64), h200());
-  EXPECT_EQ(few.slots, 4);
-  EXPECT_EQ(few.grid, 48);
-  EXPECT_EQ(few.threads(), 128);
-  EXPECT_THAT(few.explain(), HasSubstr("room for twice as many blocks"));
+TEST(GpuDense, TakesFewRowsABlockWhileAllRunAtOnce) {
+  const GpuDensePlan two = plan_gpu_dense(dense("lstm", Storage::bf16, 16, 12, 64), h200());
+  EXPECT_EQ(two.slots, 2);
+  EXPECT_EQ(two.grid, 96);
+  EXPECT_EQ(two.threads(), 128);
+  EXPECT_THAT(two.explain(), HasSubstr("all run at once"));
+  EXPECT_EQ(plan_gpu_dense(dense("lstm", Storage::bf16, 32, 12, 64), h200()).slots, 4);
   const GpuDensePlan many = plan_gpu_dense(dense("lstm", Storage::bf16, 256, 12, 64), h200());
   EXPECT_EQ(many.slots, 8);
   EXPECT_EQ(many.grid, 384);
-  EXPECT_THAT(many.explain(), HasSubstr("as many rows as the tensor cores multiply at once"));
+  EXPECT_EQ(many.blocks, 3);
+  EXPECT_LE(many.blocks * (many.shared + kReservedBytes), h200().shared_bytes);
+  EXPECT_THAT(many.explain(), HasSubstr("as many rows as are multiplied at once"));
+  GpuDenseProblem asked = dense("lstm", Storage::bf16, 16, 12, 64);
+  asked.slots = 8;
+  EXPECT_EQ(plan_gpu_dense(asked, h200()).slots, 8);
+  asked.slots = 3;
+  test::expect_error(ErrorCode::invalid_argument, "slots must be 8, 4, 2 or 0, not 3",
+                     [&] { plan_gpu_dense(asked, h200()); });
 }
 
 /// What the registers do not hold of the matrix lies in shared memory.

@@ -1,10 +1,11 @@
 // What the kernels share whose block holds the recurrent matrix of one head and walks over all steps of a slice of the
-// rows. A warp has 16 units and all gates of them, so that a thread has all of a unit's values: units 2 g and 2 g + 1
-// of its warp's, where lane = 4 g + t, of slots in columns 2 t and 2 t + 1 of the products (with eight slots) or in
-// column 2 t (with four, whose odd columns repeat the even ones and are not looked at).
+// rows. A warp has 16 units and all gates of them, so that a thread has all values of a unit. Of a product, whose lane
+// is 4 g + t, a thread has units 2 g and 2 g + 1 of its warp's in columns 2 t and 2 t + 1. With eight slots it uses all
+// four; with four slots, which each fill two columns, the first column of both units; with two slots, which fill four
+// columns each, one unit. The fewer the slots, the shorter a step.
 //
-// Constants of the plan: Storage, Rule, kTanhUnit, kHead (D), kColumns (slots of a thread: 1 or 2), kResident (chunks
-// of the matrix in registers), kStages, kAccess (bytes of one access to tensors), kDescending, kRagged, kReset,
+// Constants of the plan: Storage, Rule, kTanhUnit, kHead (D), kSlots, kResident (chunks of the matrix in registers),
+// kStages, kBlocks (of one multiprocessor), kAccess (bytes of one access to tensors), kDescending, kRagged, kReset,
 // kTraining, kSharedBytes.
 
 #include "backend/cuda/kernels/dense/cell.cuh"
@@ -13,7 +14,8 @@
 #include "plan/kernels/dense_head_layout.h"
 
 constexpr int G = DenseCell::G, S = DenseCell::S;
-constexpr int kSlots = 4 * kColumns;
+static_assert(kSlots == 8 || kSlots == 4 || kSlots == 2);
+constexpr int kColumns = kSlots == 8 ? 2 : 1, kUnits = kSlots == 2 ? 1 : 2;  // of a thread
 constexpr HeadShape kShape = {G,      S,         Rule::phases, DenseCell::split, kHead, Storage::bytes,
                               kSlots, kResident, kStages,      kTraining};
 constexpr int kWarps = (kHead + kHeadUnits - 1) / kHeadUnits, kThreads = 32 * kWarps, kPadded = kHeadUnits * kWarps;
@@ -22,34 +24,41 @@ constexpr int kGateBytes = kPadded * Storage::bytes;  // of one gate in a tile
 constexpr int kStateAccess = kHead % 4 == 0 ? 16 : kHead % 2 == 0 ? 8 : 4;
 static_assert(sizeof(Row) <= kHeadRowBytes);
 
-using Pair = Vector<Storage, 2>;
+/// Values of a thread's units.
+using Units = Vector<Storage, kUnits>;
 
 /// Where a thread stands.
 struct Thread {
   int warp, g, t;
-  int unit;            // the first of its two, of the head
+  int pair;            // the first of the two units that its products are of, in the head
+  int unit;            // the first one of its own
   int slot[kColumns];  // of its columns
   int operand_slot;    // whose operand it reads
 
   /// Slots are spread over columns such that neither reads nor writes of tiles meet in a bank.
   PENSTOCK_DEVICE int slot_of_column(int n) {
-    if constexpr (kColumns == 1) return n / 2;
+    if constexpr (kSlots == 2) return n / 2 % 2;
+    if constexpr (kSlots == 4) return n / 2;
     return (n & 4) + (((n ^ n >> 2) & 1) << 1) + (n >> 1 & 1);
   }
   PENSTOCK_DEVICE Thread here() {
     Thread at;
     const int lane = threadIdx.x % 32;
     at.warp = threadIdx.x / 32, at.g = lane / 4, at.t = lane % 4;
-    at.unit = at.warp * kHeadUnits + 2 * at.g;
+    at.pair = at.warp * kHeadUnits + 2 * at.g;
+    at.unit = at.pair + (kUnits == 1 ? at.t / 2 : 0);
     for (int j = 0; j < kColumns; ++j) at.slot[j] = slot_of_column(2 * at.t + j);
     at.operand_slot = slot_of_column(at.g);
     return at;
   }
   __device__ __forceinline__ bool exists(int i) const { return kHead % kHeadUnits == 0 || unit + i < kHead; }
-};
 
-/// The part of a product's sums that belongs to unit `i` and column `j` of a thread.
-PENSTOCK_DEVICE constexpr int SumOf(int i, int j) { return 2 * i + j; }
+  /// The value of a product that belongs to the thread's unit `i` and column `j`.
+  __device__ __forceinline__ float of(const float (&sum)[4], int i, int j) const {
+    if constexpr (kUnits == 1) return t >= 2 ? sum[2] : sum[0];
+    return sum[2 * i + j];
+  }
+};
 
 /// Chunks of `kTiles` tiles of the matrix' rows: the first ones in registers, the others in shared memory.
 template <int kTiles, int kChunks>
@@ -90,16 +99,14 @@ struct Matrix {
     for (int c = 0; c < kChunks; ++c) {
       const uint4 b = *(const uint4*)(operand + c * kChunkBytes + at.t * 16);
 #pragma unroll
-      for (int tile = 0; tile < count; ++tile) {
-        const RowFragment a = get(first + tile, c);
-        MultiplyHalves(parts == 1 ? sum[first + tile] : part[tile][2 * c % parts], a.upper.x, a.lower.x, a.upper.y,
-                       a.lower.y, b.x, b.y, Storage());
-      }
+      for (int half = 0; half < 2; ++half) {
 #pragma unroll
-      for (int tile = 0; tile < count; ++tile) {
-        const RowFragment a = get(first + tile, c);
-        MultiplyHalves(parts == 1 ? sum[first + tile] : part[tile][(2 * c + 1) % parts], a.upper.z, a.lower.z,
-                       a.upper.w, a.lower.w, b.z, b.w, Storage());
+        for (int tile = 0; tile < count; ++tile) {
+          const RowFragment a = get(first + tile, c);
+          float(&to)[4] = parts == 1 ? sum[first + tile] : part[tile][(2 * c + half) % parts];
+          if (half == 0) MultiplyHalves(to, a.upper.x, a.lower.x, a.upper.y, a.lower.y, b.x, b.y, Storage());
+          if (half == 1) MultiplyHalves(to, a.upper.z, a.lower.z, a.upper.w, a.lower.w, b.z, b.w, Storage());
+        }
       }
     }
     if constexpr (parts > 1) {

@@ -26,8 +26,8 @@ struct Backward {
   Thread at;
   Slice slice;
   Matrix<1, kChunks> matrix;
-  Real carry[kColumns][2][S];  // gradient of the state that the step before left, but for what flows through R h
-  float input_bias[DenseCell::split ? G : 1][2];
+  Real carry[kColumns][kUnits][S];  // gradient of the state that the step before left, but for what flows through R h
+  float input_bias[DenseCell::split ? G : 1][kUnits];
   int length[kColumns];
   bool forgets[kColumns];  // the step that was walked last began with a reset
   Resets resets;
@@ -54,9 +54,9 @@ struct Backward {
     const int gate = (whole ? begin : first) / kPadded;
     const int of = whole ? begin % kPadded + at.t * values : first % kPadded;
     const char* rows_of_gate =
-        args.recurrent + ((((Index)slice.head * G + gate) * kHead + of) * kHead + at.unit) * Storage::bytes;
+        args.recurrent + ((((Index)slice.head * G + gate) * kHead + of) * kHead + at.pair) * Storage::bytes;
     const auto from = [&](int i) { return rows_of_gate + i * (kHead * Storage::bytes); };
-    const auto exists = [&](int i, int row) { return at.exists(row) && gate < G && of + i < kHead; };
+    const auto exists = [&](int i, int row) { return at.pair + row < kHead && gate < G && of + i < kHead; };
     if constexpr (Storage::bytes == 2 && kHead % 2 == 0 && kAccess >= 4) {
       unsigned both[8];
 #pragma unroll
@@ -79,7 +79,7 @@ struct Backward {
 #pragma unroll
       for (int q = 0; q < G; ++q) {
 #pragma unroll
-        for (int i = 0; i < 2; ++i) {
+        for (int i = 0; i < kUnits; ++i) {
           input_bias[q][i] = at.exists(i) ? BiasAt(args.bias_ih, q, args.hidden, slice.head, at.unit + i) : 0.0f;
         }
       }
@@ -101,7 +101,7 @@ struct Backward {
       length[j] = rows()[at.slot[j]].length;
       forgets[j] = false;
 #pragma unroll
-      for (int i = 0; i < 2; ++i) {
+      for (int i = 0; i < kUnits; ++i) {
 #pragma unroll
         for (int k = 0; k < S; ++k) carry[j][i][k] = Real(state_at(args.dstate_out, k, j, i));
       }
@@ -115,10 +115,10 @@ struct Backward {
     for (int j = 0; j < kColumns; ++j) {
       if (rows()[at.slot[j]].number < 0) continue;
 #pragma unroll
-      for (int i = 0; i < 2; ++i) {
+      for (int i = 0; i < kUnits; ++i) {
 #pragma unroll
         for (int k = 0; k < S; ++k) {
-          const float all = carry[j][i][k].value + (k == 0 ? through[SumOf(i, j)] : 0.0f);
+          const float all = carry[j][i][k].value + (k == 0 ? at.of(through, i, j) : 0.0f);
           if (at.exists(i)) args.dstate_in[state_place(k, j, i)] = forgets[j] ? 0.0f : all;
         }
       }
@@ -132,8 +132,8 @@ struct Backward {
 
   /// The same for both units, as they lie in a stage.
   struct Inputs {
-    Pair gates[G], input[DenseCell::split ? G : 1], dy, before;
-    Vector<F32, 2> states[S > 1 ? S - 1 : 1];
+    Units gates[G], input[DenseCell::split ? G : 1], dy, before;
+    Vector<F32, kUnits> states[S > 1 ? S - 1 : 1];
   };
 
   __device__ __forceinline__ Inputs read(const char* stage, int j) const {
@@ -142,16 +142,16 @@ struct Backward {
 #pragma unroll
     for (int q = 0; q < G; ++q) {
       const int place = slot * kLayout.gates_pitch + q * kGateBytes + unit;
-      in.gates[q] = Pair::read(stage + place);
-      if constexpr (DenseCell::split) in.input[q] = Pair::read(stage + kInputPart + place);
+      in.gates[q] = Units::read(stage + place);
+      if constexpr (DenseCell::split) in.input[q] = Units::read(stage + kInputPart + place);
     }
 #pragma unroll
     for (int k = 1; k < S; ++k) {
-      in.states[k - 1] =
-          Vector<F32, 2>::read(stage + kStatesPart + slot * kLayout.states_pitch + (k - 1) * kPadded * 4 + at.unit * 4);
+      in.states[k - 1] = Vector<F32, kUnits>::read(stage + kStatesPart + slot * kLayout.states_pitch +
+                                                   (k - 1) * kPadded * 4 + at.unit * 4);
     }
-    in.dy = Pair::read(stage + kGradientPart + slot * kLayout.output_pitch + unit);
-    in.before = Pair::read(stage + kOutputPart + slot * kLayout.output_pitch + unit);
+    in.dy = Units::read(stage + kGradientPart + slot * kLayout.output_pitch + unit);
+    in.before = Units::read(stage + kOutputPart + slot * kLayout.output_pitch + unit);
     return in;
   }
 
@@ -175,23 +175,24 @@ struct Backward {
     for (int k = 1; k < S; ++k) kept.prev[k] = Real(in.states[k - 1].get(i));
 #pragma unroll
     for (int k = 0; k < S; ++k) kept.dnext[k] = Real(forgets[j] ? 0.0f : carry[j][i][k].value);
-    kept.dnext[0] = kept.dnext[0] + Real(forgets[j] ? 0.0f : through[SumOf(i, j)]) + Real(in.dy.get(i));
+    kept.dnext[0] = kept.dnext[0] + Real(forgets[j] ? 0.0f : at.of(through, i, j)) + Real(in.dy.get(i));
     return kept;
   }
 
-  __device__ __forceinline__ void write(char* tile, int pitch, int gate, int j, const float (&pair)[2]) const {
-    Pair::of(pair).put(tile + at.slot[j] * pitch + gate * kGateBytes + at.unit * Storage::bytes);
+  __device__ __forceinline__ void write(char* tile, int pitch, int gate, int j, const float (&values)[kUnits]) const {
+    Units::of(values).put(tile + at.slot[j] * pitch + gate * kGateBytes + at.unit * Storage::bytes);
   }
 
   /// Gradients of gates first .. first + count - 1 to a tile; zeros of steps and units that do not exist.
   template <int first, int count>
-  __device__ __forceinline__ void write_gates(char* tile, int pitch, int step, int j, const Real (&of)[2][G]) const {
+  __device__ __forceinline__ void write_gates(char* tile, int pitch, int step, int j,
+                                              const Real (&of)[kUnits][G]) const {
 #pragma unroll
     for (int q = first; q < first + count; ++q) {
-      float pair[2];
+      float values[kUnits];
 #pragma unroll
-      for (int i = 0; i < 2; ++i) pair[i] = step < length[j] && at.exists(i) ? of[i][q].value : 0.0f;
-      write(tile, pitch, q, j, pair);
+      for (int i = 0; i < kUnits; ++i) values[i] = step < length[j] && at.exists(i) ? of[i][q].value : 0.0f;
+      write(tile, pitch, q, j, values);
     }
   }
 
@@ -207,9 +208,9 @@ struct Backward {
 #pragma unroll
     for (int j = 0; j < kColumns; ++j) {
       const Inputs& in = all[j];
-      Real dwx[2][G], drh[2][G];
+      Real dwx[kUnits][G], drh[kUnits][G];
 #pragma unroll
-      for (int i = 0; i < 2; ++i) {
+      for (int i = 0; i < kUnits; ++i) {
         const Kept kept = unpack(in, step, i, j, through);
         Real next[S], save[DenseCell::N], dprev[S];
         Cell::forward(kept.wx, kept.rh, kept.prev, next, save);
@@ -225,14 +226,15 @@ struct Backward {
   template <class Cell>
   __device__ __forceinline__ void two_phases(int step, const Inputs (&all)[kColumns], const float (&through)[4]) {
     constexpr int first = DenseCell::first_gates;
-    Real dwx[kColumns][2][G], drh[kColumns][2][G], dprev[kColumns][2][S], save[kColumns][2][DenseCell::N];
-    Real prev[kColumns][2][S];
+    Real dwx[kColumns][kUnits][G], drh[kColumns][kUnits][G], dprev[kColumns][kUnits][S];
+    Real save[kColumns][kUnits][DenseCell::N];
+    Real prev[kColumns][kUnits][S];
 #pragma unroll
     for (int j = 0; j < kColumns; ++j) {
       const Inputs& in = all[j];
-      float value[2];
+      float value[kUnits];
 #pragma unroll
-      for (int i = 0; i < 2; ++i) {
+      for (int i = 0; i < kUnits; ++i) {
         const Kept kept = unpack(in, step, i, j, through);
         Real of, next[S];
         Cell::forward_first(kept.wx, kept.rh, kept.prev, of, save[j][i]);
@@ -251,8 +253,8 @@ struct Backward {
 #pragma unroll
     for (int j = 0; j < kColumns; ++j) {
 #pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        Cell::backward_first(save[j][i], prev[j][i], Real(of_operand[0][SumOf(i, j)]), dwx[j][i], drh[j][i],
+      for (int i = 0; i < kUnits; ++i) {
+        Cell::backward_first(save[j][i], prev[j][i], Real(at.of(of_operand[0], i, j)), dwx[j][i], drh[j][i],
                              dprev[j][i]);
         advance(step, i, j, dprev[j][i]);
       }
@@ -345,7 +347,7 @@ struct Backward {
   }
 };
 
-extern "C" __global__ void __launch_bounds__(kThreads, 1)
+extern "C" __global__ void __launch_bounds__(kThreads, kBlocks)
     DenseHeadBackward(const __grid_constant__ DenseBackwardArguments args) {
   extern __shared__ __align__(16) char shared[];
   Backward backward{args, shared, Thread::here()};

@@ -19,9 +19,9 @@ struct Forward {
   Thread at;
   Slice slice;
   Matrix<G, kChunks> matrix;
-  Real state[kColumns][2][S];
-  float bias[G][2];                               // of both products where they are only added, else of R h
-  float input_bias[DenseCell::split ? G : 1][2];  // of W x, else
+  Real state[kColumns][kUnits][S];
+  float bias[G][kUnits];                               // of both products where they are only added, else of R h
+  float input_bias[DenseCell::split ? G : 1][kUnits];  // of W x, else
   int length[kColumns];
   Resets resets;
 
@@ -45,12 +45,12 @@ struct Forward {
 
   __device__ __forceinline__ void load_weights() {
     matrix.init(shared + kLayout.matrix, at, [&](int gate, int chunk) {
-      return RowFragment{row_of_matrix(gate, at.unit, chunk), row_of_matrix(gate, at.unit + 1, chunk)};
+      return RowFragment{row_of_matrix(gate, at.pair, chunk), row_of_matrix(gate, at.pair + 1, chunk)};
     });
 #pragma unroll
     for (int q = 0; q < G; ++q) {
 #pragma unroll
-      for (int i = 0; i < 2; ++i) {
+      for (int i = 0; i < kUnits; ++i) {
         const float of_h = at.exists(i) ? BiasAt(args.bias_hh, q, args.hidden, slice.head, at.unit + i) : 0.0f;
         const float of_x = at.exists(i) ? BiasAt(args.bias_ih, q, args.hidden, slice.head, at.unit + i) : 0.0f;
         bias[q][i] = DenseCell::split ? of_h : of_h + of_x;
@@ -70,14 +70,17 @@ struct Forward {
       const bool row_exists = rows()[at.slot[j]].number >= 0;
       length[j] = rows()[at.slot[j]].length;
 #pragma unroll
-      for (int i = 0; i < 2; ++i) {
+      for (int i = 0; i < kUnits; ++i) {
 #pragma unroll
         for (int k = 0; k < S; ++k) {
           const bool given = args.state_in != nullptr && row_exists && at.exists(i);
           state[j][i][k] = Real(given ? args.state_in[state_place(k, j, i)] : 0.0f);
         }
       }
-      write_operand(operand(0), j, state[j][0][0], state[j][1][0]);
+      Real h[kUnits];
+#pragma unroll
+      for (int i = 0; i < kUnits; ++i) h[i] = state[j][i][0];
+      write_operand(operand(0), j, h);
     }
   }
 
@@ -87,7 +90,7 @@ struct Forward {
     for (int j = 0; j < kColumns; ++j) {
       if (rows()[at.slot[j]].number < 0) continue;
 #pragma unroll
-      for (int i = 0; i < 2; ++i) {
+      for (int i = 0; i < kUnits; ++i) {
 #pragma unroll
         for (int k = 0; k < S; ++k) {
           if (at.exists(i)) args.state_out[state_place(k, j, i)] = state[j][i][k].value;
@@ -96,14 +99,16 @@ struct Forward {
     }
   }
 
-  __device__ __forceinline__ void write_operand(char* tile, int j, Real first, Real second) const {
-    const float pair[2] = {at.exists(0) ? first.value : 0.0f, at.exists(1) ? second.value : 0.0f};
-    Pair::of(pair).put(tile + at.slot[j] * kLayout.operand_pitch + at.unit * Storage::bytes);
+  __device__ __forceinline__ void write_operand(char* tile, int j, const Real (&of)[kUnits]) const {
+    float values[kUnits];
+#pragma unroll
+    for (int i = 0; i < kUnits; ++i) values[i] = at.exists(i) ? of[i].value : 0.0f;
+    Units::of(values).put(tile + at.slot[j] * kLayout.operand_pitch + at.unit * Storage::bytes);
   }
 
-  /// W x of the thread's two units.
+  /// W x of the thread's units.
   struct Inputs {
-    Pair gate[kColumns][G];
+    Units gate[kColumns][G];
   };
   __device__ __forceinline__ Inputs inputs(const char* stage) const {
     Inputs in;
@@ -112,18 +117,21 @@ struct Forward {
 #pragma unroll
       for (int q = 0; q < G; ++q) {
         in.gate[j][q] =
-            Pair::read(stage + at.slot[j] * kLayout.gates_pitch + q * kGateBytes + at.unit * Storage::bytes);
+            Units::read(stage + at.slot[j] * kLayout.gates_pitch + q * kGateBytes + at.unit * Storage::bytes);
       }
     }
     return in;
   }
+
+  /// Of the unit that value `v` of a product belongs to; where that is not the thread's, nobody looks at it.
+  __device__ __forceinline__ float bias_of(int gate, int v) const { return bias[gate][kUnits == 2 ? v / 2 : 0]; }
 
   /// Sums start from the biases.
   __device__ __forceinline__ void start(float (&sum)[G][4]) const {
 #pragma unroll
     for (int q = 0; q < G; ++q) {
 #pragma unroll
-      for (int v = 0; v < 4; ++v) sum[q][v] = bias[q][v / 2];
+      for (int v = 0; v < 4; ++v) sum[q][v] = bias_of(q, v);
     }
   }
 
@@ -132,9 +140,14 @@ struct Forward {
     for (int j = 0; j < kColumns; ++j) {
       if (!resets.at(j, step)) continue;
 #pragma unroll
-      for (int i = 0; i < 2; ++i) {
+      for (int q = 0; q < G; ++q) {
 #pragma unroll
-        for (int q = 0; q < G; ++q) sum[q][SumOf(i, j)] = bias[q][i];
+        for (int v = 0; v < 4; ++v) {
+          if (kColumns == 1 || v % 2 == j) sum[q][v] = bias_of(q, v);
+        }
+      }
+#pragma unroll
+      for (int i = 0; i < kUnits; ++i) {
 #pragma unroll
         for (int k = 0; k < S; ++k) state[j][i][k] = Real(0.0f);
       }
@@ -149,27 +162,29 @@ struct Forward {
     return shared + kLayout.kept_states + (step & 1) * kLayout.states_tile;
   }
 
-  __device__ __forceinline__ void keep(int step, int j, const float (&gates)[G][2]) const {
+  __device__ __forceinline__ void keep(int step, int j, const float (&gates)[G][kUnits]) const {
 #pragma unroll
     for (int q = 0; q < G; ++q) {
-      Pair::of(gates[q]).put(kept_gates(step) + at.slot[j] * kLayout.gates_pitch + q * kGateBytes +
-                             at.unit * Storage::bytes);
+      Units::of(gates[q]).put(kept_gates(step) + at.slot[j] * kLayout.gates_pitch + q * kGateBytes +
+                              at.unit * Storage::bytes);
     }
 #pragma unroll
     for (int k = 1; k < S; ++k) {
-      const float pair[2] = {state[j][0][k].value, state[j][1][k].value};
-      Vector<F32, 2>::of(pair).put(kept_states(step) + at.slot[j] * kLayout.states_pitch + (k - 1) * kPadded * 4 +
-                                   at.unit * 4);
+      float values[kUnits];
+#pragma unroll
+      for (int i = 0; i < kUnits; ++i) values[i] = state[j][i][k].value;
+      Vector<F32, kUnits>::of(values).put(kept_states(step) + at.slot[j] * kLayout.states_pitch +
+                                          (k - 1) * kPadded * 4 + at.unit * 4);
     }
   }
 
   /// The products of a thread's unit and column as the cell wants them.
-  __device__ __forceinline__ void gather(const float (&sum)[G][4], const Pair (&x)[G], int i, int j, Real (&wx)[G],
-                                         Real (&rh)[G], float (&gates)[G][2]) const {
+  __device__ __forceinline__ void gather(const float (&sum)[G][4], const Units (&x)[G], int i, int j, Real (&wx)[G],
+                                         Real (&rh)[G], float (&gates)[G][kUnits]) const {
 #pragma unroll
     for (int q = 0; q < G; ++q) {
       wx[q] = Real(x[q].get(i) + (DenseCell::split ? input_bias[DenseCell::split ? q : 0][i] : 0.0f));
-      rh[q] = Real(sum[q][SumOf(i, j)]);
+      rh[q] = Real(at.of(sum[q], i, j));
       gates[q][i] = DenseCell::kept(wx[q], rh[q]).value;
     }
   }
@@ -185,20 +200,20 @@ struct Forward {
   __device__ __forceinline__ void one_phase(int step, const Inputs& in, const float (&sum)[G][4]) {
 #pragma unroll
     for (int j = 0; j < kColumns; ++j) {
-      Real h[2];
-      float gates[G][2];
-      Real next[2][S];
+      Real h[kUnits];
+      float gates[G][kUnits];
+      Real next[kUnits][S];
 #pragma unroll
-      for (int i = 0; i < 2; ++i) {
+      for (int i = 0; i < kUnits; ++i) {
         Real wx[G], rh[G], save[DenseCell::N];
         gather(sum, in.gate[j], i, j, wx, rh, gates);
         Cell::forward(wx, rh, state[j][i], next[i], save);
         h[i] = next[i][0];
       }
-      write_operand(operand(step + 1), j, h[0], h[1]);
+      write_operand(operand(step + 1), j, h);
       if constexpr (kTraining) keep(step, j, gates);
 #pragma unroll
-      for (int i = 0; i < 2; ++i) advance(step, i, j, next[i]);
+      for (int i = 0; i < kUnits; ++i) advance(step, i, j, next[i]);
     }
   }
 
@@ -207,35 +222,36 @@ struct Forward {
   __device__ __forceinline__ void two_phases(int step, const Inputs& in, float (&sum)[G][4]) {
     constexpr int first = DenseCell::first_gates;
     char* between = shared + kLayout.second_operand;
-    Real save[kColumns][2][DenseCell::N];
+    Real save[kColumns][kUnits][DenseCell::N];
 #pragma unroll
     for (int j = 0; j < kColumns; ++j) {
-      Real of[2];
+      Real of[kUnits];
 #pragma unroll
-      for (int i = 0; i < 2; ++i) {
+      for (int i = 0; i < kUnits; ++i) {
         Real wx[G], rh[G];
-        float gates[G][2];
+        float gates[G][kUnits];
         gather(sum, in.gate[j], i, j, wx, rh, gates);
         Cell::forward_first(wx, rh, state[j][i], of[i], save[j][i]);
       }
-      write_operand(between, j, of[0], of[1]);
+      write_operand(between, j, of);
     }
     __syncthreads();
     matrix.template multiply<first, G - first>(sum, between + at.operand_slot * kLayout.operand_pitch, at);
 #pragma unroll
     for (int j = 0; j < kColumns; ++j) {
-      Real next[2][S];
-      float gates[G][2];
+      Real next[kUnits][S], h[kUnits];
+      float gates[G][kUnits];
 #pragma unroll
-      for (int i = 0; i < 2; ++i) {
+      for (int i = 0; i < kUnits; ++i) {
         Real wx[G], rh[G];
         gather(sum, in.gate[j], i, j, wx, rh, gates);
         Cell::forward_second(wx, rh, state[j][i], next[i], save[j][i]);
+        h[i] = next[i][0];
       }
-      write_operand(operand(step + 1), j, next[0][0], next[1][0]);
+      write_operand(operand(step + 1), j, h);
       if constexpr (kTraining) keep(step, j, gates);
 #pragma unroll
-      for (int i = 0; i < 2; ++i) advance(step, i, j, next[i]);
+      for (int i = 0; i < kUnits; ++i) advance(step, i, j, next[i]);
     }
   }
 
@@ -295,7 +311,7 @@ struct Forward {
   }
 };
 
-extern "C" __global__ void __launch_bounds__(kThreads, 1)
+extern "C" __global__ void __launch_bounds__(kThreads, kBlocks)
     DenseHeadForward(const __grid_constant__ DenseForwardArguments args) {
   extern __shared__ __align__(16) char shared[];
   Forward forward{args, shared, Thread::here()};

@@ -160,6 +160,8 @@ struct Mover {
     if constexpr (kept) {
 #pragma unroll
       for (int i = 0; i < count; ++i) held.access[i] = Access::read(tile + shared[i]);
+    } else {
+      held.access[0] = Access::zero();
     }
     return held;
   }
