@@ -124,6 +124,12 @@ std::string_view to_string(DenseAlgorithm algorithm) {
 }
 
 std::string GpuDensePlan::explain() const {
+  if (algorithm == DenseAlgorithm::cluster) {
+    return fmt::format(
+        "cluster: {} clusters of {} blocks of {} threads and {} KB, each {} rows of a head; a block has {} units, shared by {} "
+        "groups of {} warps; {} of {} chunks of the matrix in registers, {} steps of inputs in shared memory; {}",
+        grid / cluster, cluster, threads(), shared / 1024, slots, 8 * blocks, groups, parts, resident, chunks, stages, why);
+  }
   return fmt::format(
       "{}: {} blocks of {} threads and {} KB, {} at once on a multiprocessor, each {} rows of a head; {} of {} chunks "
       "of the matrix in registers, {} "
@@ -144,10 +150,15 @@ GpuDensePlan plan_gpu_dense(const GpuDenseProblem& problem, const GpuModel& gpu)
   require(!cell.info.scan, "{} is a scan cell and has no recurrent matrix", problem.cell);
   require(problem.hidden * cell.gates() <= most, "the gates of hidden {} must be at most {} values", problem.hidden,
           most);
-  if (problem.algorithm == DenseAlgorithm::cluster) {
-    fail(ErrorCode::unsupported, "the cluster algorithm is not there for {}", problem.cell);
+  if (problem.algorithm == DenseAlgorithm::cluster) return plan_dense_cluster(problem, gpu);
+  if (problem.algorithm == DenseAlgorithm::head) return plan_head(problem, gpu);
+  try {
+    return plan_head(problem, gpu);
+  } catch (const Error& too_large) {
+    GpuDensePlan plan = plan_dense_cluster(problem, gpu);
+    plan.why += fmt::format("; {}", too_large.what());
+    return plan;
   }
-  return plan_head(problem, gpu);
 }
 
 }  // namespace penstock::plan

@@ -37,17 +37,23 @@ struct GpuDenseProblem {
 };
 
 /// DenseAlgorithm::head: a block of one warp for every 16 units takes `slots` rows of one head.
+/// DenseAlgorithm::cluster: the blocks of a cluster share the units of a head, and take `slots` rows.
 struct GpuDensePlan {
   DenseAlgorithm algorithm = DenseAlgorithm::head;
-  int slots = 8;     ///< Rows of a block: 8, or 4 or 2, where the GPU has room for more blocks.
+  int slots = 8;     ///< Rows of a block: 8, or 4 or 2, where the GPU has room for more blocks. Of a cluster: up to 16.
   int warps = 1;     ///< Of a block.
-  int resident = 0;  ///< Chunks of 64 bytes of the summed axis that lie in registers; the others in shared memory.
-  int chunks = 0;    ///< All of them.
+  int resident = 0;  ///< Chunks of the summed axis that lie in registers; the others in shared memory.
+  int chunks = 0;    ///< All of them: of 64 bytes; of a cluster of 32, and of a warp's part.
   int blocks = 1;    ///< Of one multiprocessor.
   int stages = 4;    ///< Steps of the inputs that a block holds or awaits.
   Index shared = 0;  ///< Bytes of shared memory of a block.
   Index slices = 1;  ///< Of the rows.
   Index grid = 1;    ///< Blocks of the launch.
+  int cluster = 1;   ///< Blocks of a cluster.
+  int blocks = 0;    ///< Cluster: of 8 units, that a block has.
+  int groups = 1;    ///< Cluster: of warps, that share these units.
+  int parts = 1;     ///< Cluster: warps of a group, that share the sums over h.
+  int left_out = 0;  ///< Cluster, for measurements: a step goes without its exchange (1), products (2) or cell (3).
   std::string why;
 
   int threads() const { return 32 * warps; }
@@ -58,5 +64,8 @@ struct GpuDensePlan {
 /// Throws Error: invalid_argument for what never fits, unsupported for an algorithm or a size that this GPU cannot
 /// hold.
 GpuDensePlan plan_gpu_dense(const GpuDenseProblem& problem, const GpuModel& gpu);
+
+/// By DenseAlgorithm::cluster.
+GpuDensePlan plan_dense_cluster(const GpuDenseProblem& problem, const GpuModel& gpu);
 
 }  // namespace penstock::plan

@@ -3,6 +3,7 @@
 #include "backend/cuda/dense/executable.h"
 #include "backend/cuda/dense/fill.h"
 #include "backend/cuda/dense/head.h"
+#include "backend/cuda/dense/source.h"
 #include "backend/cuda/driver.h"
 #include "backend/cuda/range.h"
 #include "base/check.h"
@@ -29,7 +30,7 @@ DenseBackwardExecutable::DenseBackwardExecutable(Device& device, const DenseSpec
       positions_(call.batch.positions()),
       wants_weight_(call.gradients.recurrent != 0),
       two_phases_(plan::cell_traits(spec.cell).phases == 2) {
-  kernel_ = &Kernel::load(device, dense_head_source(problem_, plan_));
+  kernel_ = &Kernel::load(device, dense_source(problem_, plan_));
   const Index size = plan::size_of(spec.storage);
   if (wants_weight_) {
     entering_vector_ = static_cast<int>(common_alignment(16, {spec.hidden * size, problem_.alignment}) / size);
@@ -85,7 +86,7 @@ void DenseBackwardExecutable::run_walk(const DenseBackward& call, DeviceAddress 
   arguments.dstate_in = device_pointer<float>(call.dstate_in);
   arguments.hidden = static_cast<int>(H), arguments.heads = static_cast<int>(spec_.heads);
   arguments.slices = static_cast<int>(plan_.slices);
-  kernel_->launch(static_cast<unsigned>(plan_.grid), static_cast<unsigned>(plan_.threads()), arguments, stream);
+  kernel_->launch(dense_launch(plan_), arguments, stream);
 }
 
 void DenseBackwardExecutable::run_bias_sums(const DenseBackward& call, DeviceAddress workspace,

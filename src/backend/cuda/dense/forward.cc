@@ -3,6 +3,7 @@
 #include "backend/cuda/dense/executable.h"
 #include "backend/cuda/dense/fill.h"
 #include "backend/cuda/dense/head.h"
+#include "backend/cuda/dense/source.h"
 #include "backend/cuda/range.h"
 #include "base/check.h"
 
@@ -36,7 +37,7 @@ DenseForwardExecutable::DenseForwardExecutable(Device& device, const DenseSpec& 
 DenseForwardExecutable::DenseForwardExecutable(Device& device, const DenseSpec& spec, const DenseForward& call,
                                                const plan::GpuDensePlan& plan)
     : spec_(spec), problem_(problem_of(call, spec)), plan_(plan), order_(device, call.batch) {
-  kernel_ = &Kernel::load(device, dense_head_source(problem_, plan_));
+  kernel_ = &Kernel::load(device, dense_source(problem_, plan_));
 }
 
 void DenseForwardExecutable::run(const DenseForward& call, DeviceAddress workspace, StreamHandle stream) const {
@@ -63,7 +64,7 @@ void DenseForwardExecutable::run(const DenseForward& call, DeviceAddress workspa
   arguments.states = gapless_tensor(call.tape.states, call.batch, (states - 1) * spec_.hidden * 4);
   arguments.hidden = static_cast<int>(spec_.hidden), arguments.heads = static_cast<int>(spec_.heads);
   arguments.slices = static_cast<int>(plan_.slices);
-  kernel_->launch(static_cast<unsigned>(plan_.grid), static_cast<unsigned>(plan_.threads()), arguments, stream);
+  kernel_->launch(dense_launch(plan_), arguments, stream);
 }
 
 }  // namespace penstock::cuda

@@ -16,13 +16,21 @@ struct CopyBarrier {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address()) : "memory");
   }
   /// Until a phase is over: the first one has parity 0, the next one 1, and so on in turns. What other blocks of the
-  /// cluster wrote before they arrived is then visible.
+  /// cluster sent to this one's shared memory, of which no cache has copies, is then visible. A wait that cannot end, of some ten seconds, is an error of the
+  /// launch instead of a GPU that hangs.
   __device__ __forceinline__ void wait(unsigned parity) const {
-    asm volatile(
-        "{\n.reg .pred over;\nAGAIN:\nmbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 over, [%0], %1;\n"
-        "@over bra DONE;\nbra AGAIN;\nDONE:\n}" ::"r"(address()),
-        "r"(parity)
-        : "memory");
+    constexpr int kMost = 1 << 24;
+#pragma unroll 1
+    for (int tries = 0; tries < kMost; ++tries) {
+      unsigned over;
+      asm volatile(
+          "{\n.reg .pred over;\nmbarrier.try_wait.parity.shared::cta.b64 over, [%1], %2;\nselp.u32 %0, 1, 0, over;\n}"
+          : "=r"(over)
+          : "r"(address()), "r"(parity)
+          : "memory");
+      if (over != 0) return;
+    }
+    asm volatile("trap;");
   }
 };
 

@@ -1,0 +1,226 @@
+// What both passes over a cluster of thread blocks share: tiles of R in registers and shared memory, words stored into
+// another block's shared memory, and places of threads.
+//
+// Constants: Storage, Rule, kTanhUnit, kHead (D), kAccess (bytes that every address, stride and head is a multiple of, at
+// most 16), kDescending, kReset; of the plan kCluster, kBlocks, kRows, kGroups, kParts, kResident, kStages, kTraining as
+// ClusterShape has them, kSharedBytes, kLeftOut (for measurements: a stage that a step goes without; 0: none).
+
+#include "backend/cuda/kernels/dense/barrier.cuh"
+#include "backend/cuda/kernels/dense/cell.cuh"
+#include "backend/cuda/kernels/dense/fragments.cuh"
+#include "backend/cuda/kernels/dense/rows.cuh"
+#include "plan/kernels/dense_cluster_shape.h"
+
+constexpr int kGates = Rule::gates, kStates = Rule::states, kSaved = Rule::saved, kBytes = Storage::bytes;
+constexpr ClusterShape kShape = {kGates, kStates, DenseCell::split, kBytes,    kCluster, kBlocks,
+                                 kRows,  kGroups, kParts,           kResident, kStages,  kTraining};
+constexpr int kTilesN = kShape.tiles_n(), kPieces = kShape.pieces(), kPieceValues = 16 / kBytes;
+/// The 8 lanes of a block move its pieces; else each lane moves the values of its own unit.
+constexpr bool kWhole = kAccess == 16 && kHead % 8 == 0;
+static_assert(!DenseCell::two_phases && (kStages & (kStages - 1)) == 0);
+constexpr bool kExchanges = kLeftOut != 1, kMultiplies = kLeftOut != 2, kApplies = kLeftOut != 3;
+using One = Vector<Storage, 1>;
+
+/// A number that stays in its register: the compiler would rather find it anew at each use, step after step.
+PENSTOCK_DEVICE int Held(int number) {
+  asm volatile("" : "+r"(number));
+  return number;
+}
+
+PENSTOCK_DEVICE float LoadOne(const char* p) { return One::read(p).get(0); }
+/// To shared memory.
+PENSTOCK_DEVICE void KeepOne(char* p, float value) {
+  const float values[1] = {value};
+  if constexpr (kBytes == 2) {
+    *(unsigned short*)p = (unsigned short)One::of(values).word[0];
+  } else {
+    *(float*)p = value;
+  }
+}
+PENSTOCK_DEVICE void StoreOne(char* p, float value) {
+  const float values[1] = {value};
+  One::of(values).store(p);
+}
+PENSTOCK_DEVICE void StorePiece(char* p, const uint4& v) {
+  asm volatile("st.global.cs.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(p), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
+}
+
+/// Words of four matrices of 8 rows of 16 bytes; lane l gives the address of row l % 8 of matrix l / 8.
+PENSTOCK_DEVICE void LoadFour(unsigned (&word)[4], unsigned address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(word[0]), "=r"(word[1]), "=r"(word[2]), "=r"(word[3])
+               : "r"(address)
+               : "memory");
+}
+
+/// A warp's part of R, or of its transpose, as tiles A of 16 rows by 32 bytes: some k-tiles in registers, the others in
+/// shared memory in the order of their lanes' words. Lane (g, t) has words t and t + 4 of rows g and g + 8.
+template <int kTilesM, int kTilesK, int kHeld>
+struct Matrix {
+  unsigned held[kHeld > 0 ? kHeld : 1][kTilesM][4];
+  const char* others;
+
+  /// Held and others are spread evenly, so that loads of the others hide behind products of both.
+  PENSTOCK_DEVICE constexpr int held_before(int k) { return k * kHeld / kTilesK; }
+  PENSTOCK_DEVICE constexpr bool is_held(int k) { return held_before(k + 1) > held_before(k); }
+
+  /// word(m, half, piece): this lane's word of row g (half 0) or g + 8 of tile m in one of the 16-byte pieces of k.
+  template <class Word>
+  __device__ __forceinline__ void load(char* shared, const Word& word) {
+    const int lane = threadIdx.x % 32;
+    others = shared + lane * 16;
+#pragma unroll
+    for (int k = 0; k < kTilesK; ++k) {
+#pragma unroll
+      for (int m = 0; m < kTilesM; ++m) {
+        unsigned tile[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) tile[i] = word(m, i % 2, 2 * k + i / 2);
+        if (is_held(k)) {
+          for (int i = 0; i < 4; ++i) held[is_held(k) ? held_before(k) : 0][m][i] = tile[i];
+        } else {
+          *(uint4*)(shared + lane * 16 + ((k - held_before(k)) * kTilesM + m) * ClusterShape::tile_bytes) =
+              make_uint4(tile[0], tile[1], tile[2], tile[3]);
+        }
+      }
+    }
+  }
+
+  __device__ __forceinline__ void get(int k, int m, unsigned (&tile)[4]) const {
+    if (is_held(k)) {
+      for (int i = 0; i < 4; ++i) tile[i] = held[is_held(k) ? held_before(k) : 0][m][i];
+    } else {
+      const uint4 four = *(const uint4*)(others + ((k - held_before(k)) * kTilesM + m) * ClusterShape::tile_bytes);
+      tile[0] = four.x, tile[1] = four.y, tile[2] = four.z, tile[3] = four.w;
+    }
+    // Floats are split into two parts each time: the parts of all of R would not fit into the registers.
+    if constexpr (kBytes == 4) {
+      for (int i = 0; i < 4; ++i) asm volatile("" : "+r"(tile[i]));
+    }
+  }
+};
+
+/// Where a lane reads 16-byte pieces [piece][row] in shared memory; rows beyond the last repeat it.
+struct Pieces {
+  int at[kTilesN];
+
+  PENSTOCK_DEVICE Pieces from(unsigned shared, int lane) {
+    Pieces p;
+#pragma unroll
+    for (int n = 0; n < kTilesN; ++n) {
+      p.at[n] = Held((int)shared + (lane / 8 * kRows + min(8 * n + lane % 8, kRows - 1)) * 16);
+    }
+    return p;
+  }
+};
+
+/// A warp's sums. Several chains of them where there are few, since a product waits long for the one before.
+template <int kTilesM>
+struct Sums {
+  static constexpr int chains = kTilesM * kTilesN >= 4 ? 1 : 2, count = kTilesM * kTilesN * 4;
+  float sum[chains][kTilesM][kTilesN][4];
+
+  /// Times 16-byte pieces `offset` bytes on.
+  template <int kTilesK, int kHeld>
+  __device__ __forceinline__ void multiply(const Matrix<kTilesM, kTilesK, kHeld>& matrix, const Pieces& pieces,
+                                           int offset) {
+    float* const all = &sum[0][0][0][0];
+#pragma unroll
+    for (int i = 0; i < chains * count; ++i) all[i] = 0.0f;
+#pragma unroll
+    for (int k = 0; k < kTilesK; k += 2) {
+      unsigned b[kTilesN][4];
+#pragma unroll
+      for (int n = 0; n < kTilesN; ++n) {
+        // Of an odd number of tiles the last load reads on into what follows, and nobody uses it.
+        LoadFour(b[n], pieces.at[n] + offset + 2 * k * kRows * 16);
+      }
+#pragma unroll
+      for (int j = 0; j < 2 && k + j < kTilesK; ++j) {
+#pragma unroll
+        for (int m = 0; m < kTilesM; ++m) {
+          unsigned a[4];
+          matrix.get(k + j, m, a);
+#pragma unroll
+          for (int n = 0; n < kTilesN; ++n) {
+            MultiplyHalves(sum[(k + j) % chains][m][n], a[0], a[1], a[2], a[3], b[n][2 * j], b[n][2 * j + 1], Storage());
+          }
+        }
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < count; ++i) {
+      if constexpr (chains == 2) all[i] += all[count + i];
+    }
+  }
+
+  /// visit(tile, half, row, sums of rows `row` and `row` + 1 of this lane's unit) for the rows of the cluster.
+  template <class Visit>
+  __device__ __forceinline__ void for_each(int lane, const Visit& visit) const {
+#pragma unroll
+    for (int m = 0; m < kTilesM; ++m) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+#pragma unroll
+        for (int n = 0; n < kTilesN; ++n) {
+          const int row = 8 * n + lane % 4 * 2;
+          if (row < kRows) visit(m, half, row, sum[0][m][n][2 * half], sum[0][m][n][2 * half + 1]);
+        }
+      }
+    }
+  }
+};
+
+/// What 8 lanes, one for each unit of a block, do of a step: the block for one row.
+struct Place {
+  Row row;
+  int slot;     // of the cluster
+  int block;    // of the head
+  int unit;     // of the head: this lane's
+  bool exists;  // the row, the block and the unit do
+
+  PENSTOCK_DEVICE Place of(const DenseRows& rows, int slice, int slot, int block, bool valid) {
+    Place p;
+    p.row = Row::of_slot(rows, valid ? slice * kRows + slot : rows.rows);
+    p.slot = slot, p.block = block;
+    p.unit = block * 8 + threadIdx.x % 8;
+    p.exists = p.row.number >= 0 && p.unit < kHead;
+    if (!p.exists) p.row = Row{-1, 0, 0, 0, 0};
+    return p;
+  }
+  /// Of the channels of all heads: the first one that this lane moves.
+  __device__ __forceinline__ int channel(int head) const { return head * kHead + (kWhole ? block * 8 : unit); }
+};
+
+/// Longest of the cluster's rows.
+PENSTOCK_DEVICE int LongestRow(const DenseRows& rows, int slice) {
+  int steps = 0;
+  for (int slot = 0; slot < kRows; ++slot) steps = max(steps, Row::of_slot(rows, slice * kRows + slot).length);
+  return steps;
+}
+
+PENSTOCK_DEVICE bool ResetsAt(const DenseRows& rows, const Row& row, int step) {
+  if (!kReset || step < 0 || step >= row.length) return false;
+  return rows.reset[row.memory * rows.reset_row_stride + row.time(step, kDescending) * rows.reset_step_stride] != 0;
+}
+
+/// One value of a state [S, B, H], or 0.
+PENSTOCK_DEVICE float ReadState(const float* states, int i, const Place& p, int rows, int hidden, int head) {
+  if (states == nullptr || !p.exists) return 0.0f;
+  return states[((Index)i * rows + p.row.number) * hidden + head * kHead + p.unit];
+}
+
+/// Writes zeros to `values` tensors of storage, `value_stride` bytes apart, where the row has memory but no step.
+PENSTOCK_DEVICE void ClearPadding(const DenseTensor& tensor, const Place& p, int head, int values, Index value_stride) {
+  const int lane = threadIdx.x % 8;
+  for (int step = p.row.length; p.exists && step < p.row.padded; ++step) {
+    char* const at = p.row.at(tensor, step, kDescending) + (Index)p.channel(head) * kBytes;
+    if constexpr (kWhole) {
+      for (int i = lane; i < values * kPieces; i += 8) {
+        StorePiece(at + i / kPieces * value_stride + i % kPieces * 16, make_uint4(0, 0, 0, 0));
+      }
+    } else {
+      for (int v = 0; v < values; ++v) StoreOne(at + v * value_stride, 0.0f);
+    }
+  }
+}

@@ -1,0 +1,322 @@
+// Forward pass of dense cells with R spread over a cluster of thread blocks. A CTA has some units of a head with all
+// their gates: its rows of R stay in registers and shared memory for the whole sequence. A step waits for h_{t-1} in the
+// CTA's own shared memory, multiplies, adds up what the parts of a group of warps have, applies the cell, and stores its
+// units of h_t into every CTA of the cluster. Two buffers of h take turns: a CTA that has all of h_{t-1} knows that
+// everybody has read h_{t-2}, since no unit of h_{t-1} could be sent before.
+
+#include "backend/cuda/kernels/dense/cluster.cuh"
+
+constexpr int kSlots = kShape.slots(), kOwnBlocks = kShape.own_blocks();
+constexpr int kBlockFloats = kShape.block_floats(), kWarpFloats = kShape.own_halves() * kBlockFloats;
+static_assert(kCluster % kParts == 0 && kBlocks % kGroups == 0 && kShape.h_pieces() % (2 * kParts) == 0);
+static_assert((2 * kParts + kGroups) * 8 <= ClusterShape::start);
+static_assert(kShape.shared_bytes() == kSharedBytes, "the plan counts as the kernel does");
+using ForwardMatrix = Matrix<kShape.tiles_m(), kShape.tiles_k(), kResident>;
+
+/// A word of R [D, D] of one gate: `column` is the first of the word's values.
+PENSTOCK_DEVICE unsigned MatrixWord(const char* gate, int row, int column) {
+  if (row >= kHead || column >= kHead) return 0;
+  const char* p = gate + ((Index)row * kHead + column) * kBytes;
+  if constexpr (kBytes == 4 || kWhole) {
+    return *(const unsigned*)p;
+  } else {
+    return LoadBits<Storage>(p) | (column + 1 < kHead ? LoadBits<Storage>(p + kBytes) << 16 : 0);
+  }
+}
+
+/// The piece of its block that a lane holds once the 8 lanes of the block have shared their values: of halves all of
+/// it, of floats the half that the lane's own unit is in.
+template <class Storage>
+PENSTOCK_DEVICE uint4 ShareValues(float value, int lane) {
+  constexpr unsigned all = 0xffffffffu;
+  if constexpr (Storage::bytes == 2) {
+    const float other = __shfl_xor_sync(all, value, 1);
+    const unsigned pair = lane & 1 ? Storage::narrow(other, value) : Storage::narrow(value, other);
+    const unsigned next = __shfl_xor_sync(all, pair, 2);
+    const unsigned low = lane & 2 ? next : pair, high = lane & 2 ? pair : next;
+    const unsigned other_low = __shfl_xor_sync(all, low, 4), other_high = __shfl_xor_sync(all, high, 4);
+    return lane & 4 ? make_uint4(other_low, other_high, low, high) : make_uint4(low, high, other_low, other_high);
+  } else {
+    const unsigned own = __float_as_uint(value), other = __shfl_xor_sync(all, own, 1);
+    const unsigned low = lane & 1 ? other : own, high = lane & 1 ? own : other;
+    const unsigned other_low = __shfl_xor_sync(all, low, 2), other_high = __shfl_xor_sync(all, high, 2);
+    return lane & 2 ? make_uint4(other_low, other_high, low, high) : make_uint4(low, high, other_low, other_high);
+  }
+}
+
+/// What a thread has of one block and row.
+struct Slot {
+  Place place;
+  float state[kStates], bias_ih[kGates], bias_hh[kGates];
+  const char* wx;  // of the step to be loaded next
+  char* y;         // of the step at hand, as `sums` and `states`
+  char* sums;
+  char* states;
+  bool reset;
+
+  __device__ __forceinline__ void init(const DenseForwardArguments& args, int head) {
+    const Row& row = place.row;
+    const int channel = place.channel(head), lane = threadIdx.x % 8;
+    const Index value = kWhole ? (Index)(lane / kPieces) * args.hidden * kBytes + lane % kPieces * 16 : 0;
+    wx = row.at(args.wx, 0, kDescending) + (Index)channel * kBytes + value;
+    y = row.at(args.y, 0, kDescending) + (Index)channel * kBytes + (kWhole ? lane / (8 / kPieces) * 16 : 0);
+    sums = states = nullptr;
+    if (args.sums.data != nullptr) sums = row.at(args.sums, 0, kDescending) + (Index)channel * kBytes + value;
+    if (args.states.data != nullptr) {
+      states = row.at(args.states, 0, kDescending) + (Index)(head * kHead + place.unit) * 4;
+    }
+    reset = ResetsAt(args.rows, row, 0);
+#pragma unroll
+    for (int i = 0; i < kStates; ++i) state[i] = ReadState(args.state_in, i, place, args.rows.rows, args.hidden, head);
+#pragma unroll
+    for (int g = 0; g < kGates; ++g) {
+      const Index at = (Index)g * args.hidden + head * kHead + place.unit;
+      bias_ih[g] = args.bias_ih != nullptr && place.exists ? args.bias_ih[at] : 0.0f;
+      bias_hh[g] = args.bias_hh != nullptr && place.exists ? args.bias_hh[at] : 0.0f;
+      // Where only the sum counts, one register will do.
+      if constexpr (!DenseCell::split) bias_hh[g] += bias_ih[g], bias_ih[g] = 0.0f;
+    }
+  }
+
+  /// Starts to load W x of the next step to load.
+  __device__ __forceinline__ void fetch(char* ring, int lane, bool exists, const DenseForwardArguments& args,
+                                        Index stride) {
+    if constexpr (kWhole) {
+      if (lane % 8 < kGates * kPieces) CopyAsync<16>(ring + lane % 8 * 16, wx, exists);
+    } else {
+      for (int g = 0; g < kGates; ++g) {
+        CopyAsync<kBytes>(ring + (g * 8 + lane % 8) * kBytes, wx + (Index)g * args.hidden * kBytes, exists);
+      }
+    }
+    wx += stride;
+  }
+
+  /// Stores what backward needs; `kept`: 16-byte aligned space of the block's lanes.
+  __device__ __forceinline__ void store_tape(const float (&sum)[kGates], const float (&prev)[kStates], char* kept,
+                                             int lane, bool live, const DenseForwardArguments& args) {
+    const Index gate = (Index)args.hidden * kBytes;
+    if constexpr (kWhole) {
+      __syncwarp();
+#pragma unroll
+      for (int g = 0; g < kGates; ++g) KeepOne(kept + (g * 8 + lane) * kBytes, sum[g]);
+      __syncwarp();
+      if (live && lane < kGates * kPieces) StorePiece(sums, *(const uint4*)(kept + lane * 16));
+    } else if (live) {
+      for (int g = 0; g < kGates; ++g) StoreOne(sums + g * gate, sum[g]);
+    }
+#pragma unroll
+    for (int i = 1; i < kStates; ++i) {
+      if (live) __stcs((float*)states + (Index)(i - 1) * args.hidden, prev[i]);
+    }
+  }
+};
+
+extern "C" __global__ void __launch_bounds__(kShape.threads(), 1)
+    DenseClusterForward(const __grid_constant__ DenseForwardArguments args) {
+  extern __shared__ __align__(128) char shared[];
+  const int lane = Held(threadIdx.x % 32), warp = Held(threadIdx.x / 32);
+  const int group = Held(warp / kParts), part = Held(warp % kParts);
+  const int rank = (int)ClusterRank(), cluster = blockIdx.x / kCluster;
+  const int head = cluster % args.heads, slice = cluster / args.heads;
+  const unsigned base = (unsigned)__cvta_generic_to_shared(shared);
+
+  // Barriers of both buffers of h, for each part of the warps; then one a group: its sums have been read.
+  CopyBarrier* const barriers = (CopyBarrier*)shared;
+  CopyBarrier& has_read = barriers[2 * kParts + group];
+  constexpr int part_bytes = kShape.h_bytes() / kParts;
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < 2 * kParts; ++i) barriers[i].init(1), barriers[i].expect(part_bytes);
+    for (int i = 0; i < kGroups; ++i) barriers[2 * kParts + i].init(kParts);
+    ShowBarriers();
+  }
+
+  const int first_block = rank * kBlocks + group * kOwnBlocks;
+  ForwardMatrix matrix;
+  {
+    const char* const of_head = args.recurrent + (Index)head * kGates * kHead * kHead * kBytes;
+    constexpr int warp_bytes = (kShape.tiles_k() - kResident) * kShape.tiles_m() * ClusterShape::tile_bytes;
+    matrix.load(shared + kShape.matrix_at() + warp * warp_bytes, [&](int m, int half, int piece) {
+      const int q = 2 * m + half;
+      if (q >= kShape.own_halves()) return 0u;
+      return MatrixWord(of_head + (Index)(q % kGates) * kHead * kHead * kBytes, (first_block + q / kGates) * 8 + lane / 4,
+                        ((part * kShape.tiles_k() * 2 + piece) * 4 + lane % 4) * (4 / kBytes));
+    });
+  }
+  // h of step 0, all of it, from memory.
+  for (int i = threadIdx.x; i < kShape.h_bytes() / kBytes; i += kShape.threads()) {
+    const int slot = i / kPieceValues % kRows, unit = i / kPieceValues / kRows * kPieceValues + i % kPieceValues;
+    const Row row = Row::of_slot(args.rows, slice * kRows + slot);
+    float h = 0.0f;
+    if (args.state_in != nullptr && row.number >= 0 && unit < kHead && !ResetsAt(args.rows, row, 0)) {
+      h = args.state_in[(Index)row.number * args.hidden + head * kHead + unit];
+    }
+    KeepOne(shared + ClusterShape::start + i * kBytes, h);
+  }
+
+  const int steps = LongestRow(args.rows, slice);
+  Slot slots[kSlots];
+  const auto place_of = [&](int s) {
+    const int index = (part + kParts * s) * 4 + lane / 8, block = index / kRows;
+    return Place::of(args.rows, slice, index % kRows, first_block + block, block < kOwnBlocks);
+  };
+#pragma unroll
+  for (int s = 0; s < kSlots; ++s) {
+    slots[s].place = place_of(s);
+    slots[s].init(args, head);
+  }
+  // A warp whose lanes have no block in a slot has nothing to do there.
+  const auto works = [&](int s) { return (part + kParts * s) * 4 < kOwnBlocks * kRows; };
+  const auto inside = [&](int s) { return ((part + kParts * s) * 4 + lane / 8) < kOwnBlocks * kRows; };
+  const Index sign = kDescending ? -1 : 1;
+  const Index wx_stride = sign * args.wx.step_stride, y_stride = sign * args.y.step_stride;
+  const Index sums_stride = sign * args.sums.step_stride, states_stride = sign * args.states.step_stride;
+
+  // Loads of W x run some steps ahead, each 8 lanes' for themselves.
+  int ring[kSlots];
+#pragma unroll
+  for (int s = 0; s < kSlots; ++s) {
+    const int index = inside(s) ? group * kOwnBlocks * kRows + (part + kParts * s) * 4 + lane / 8 : 0;
+    ring[s] = Held(kShape.ring_at() + index * kStages * kShape.ring_bytes());
+  }
+  const auto ring_of = [&](int s, int step) { return shared + ring[s] + (step & (kStages - 1)) * kShape.ring_bytes(); };
+  const auto fetch = [&](int step) {
+#pragma unroll
+    for (int s = 0; s < kSlots; ++s) {
+      if (inside(s)) slots[s].fetch(ring_of(s, step), lane, step < slots[s].place.row.length, args, wx_stride);
+    }
+    CommitCopies();
+  };
+  for (int step = 0; step < kStages - 1; ++step) fetch(step);
+
+  // Every piece of h goes to all CTAs; each lane that holds it sends it to some of them.
+  constexpr int senders = 8 / kPieces, sends = (kCluster + senders - 1) / senders;
+  int there[sends], piece_at[kSlots];
+#pragma unroll
+  for (int i = 0; i < sends; ++i) there[i] = Held(InBlock(base, min(lane % senders + i * senders, kCluster - 1)));
+#pragma unroll
+  for (int s = 0; s < kSlots; ++s) {
+    const int number = slots[s].place.block * kPieces + lane % 8 / senders;
+    piece_at[s] = Held(ClusterShape::start + (number * kRows + slots[s].place.slot) * 16);
+  }
+  const int receiver = Held(rank / (kCluster / kParts) * 8);
+  const auto send = [&](int s, const uint4& piece, int parity) {
+    const int at = piece_at[s] + parity * kShape.h_bytes(), barrier = receiver + parity * kParts * 8;
+#pragma unroll
+    for (int i = 0; i < sends; ++i) {
+      if (kCluster % senders != 0 && lane % senders + i * senders >= kCluster) continue;
+      StoreRemote(there[i] + at, piece, there[i] + barrier);
+    }
+  };
+  // Where this lane writes sums, and reads those of its units.
+  const int sums_to = Held(kShape.sums_at() + (warp * kWarpFloats + kShape.place(lane / 4, lane % 4 * 2)) * 4);
+  int sums_from[kSlots];
+#pragma unroll
+  for (int s = 0; s < kSlots; ++s) {
+    const int block = inside(s) ? slots[s].place.block - first_block : 0;
+    sums_from[s] = Held(kShape.sums_at() + (group * kParts * kWarpFloats + block * kGates * kBlockFloats +
+                                            kShape.place(lane % 8, slots[s].place.slot)) * 4);
+  }
+  const int kept_at = Held(kShape.tape_at() + (warp * 4 + lane / 8) * kShape.ring_bytes());
+  const Pieces h_pieces = Pieces::from(base + ClusterShape::start + part * part_bytes, lane);
+
+  ClusterArrive();
+  ClusterWait();
+#pragma unroll 1
+  for (int step = 0; step < steps; ++step) {
+    const int parity = step & 1;
+    // While h is on its way.
+    fetch(step + kStages - 1);
+    WaitForCopies<kStages - 1>();
+    __syncwarp();
+    Real wx[kSlots][kGates];
+#pragma unroll
+    for (int s = 0; s < kSlots; ++s) {
+      if (!works(s)) continue;
+#pragma unroll
+      for (int g = 0; g < kGates; ++g) {
+        wx[s][g] = Real(LoadOne(ring_of(s, step) + (g * 8 + lane % 8) * kBytes) + slots[s].bias_ih[g]);
+      }
+    }
+    if (step > 0) {
+      has_read.wait((step - 1) & 1);
+      // h of this step lies in buffer `parity`, whose barrier ends a phase every second step.
+      if (kExchanges) barriers[parity * kParts + part].wait((step - 1) / 2 & 1);
+    }
+    if (kMultiplies) {
+      Sums<kShape.tiles_m()> own;
+      own.multiply(matrix, h_pieces, parity * kShape.h_bytes());
+      own.for_each(lane, [&](int m, int half, int row, float first, float second) {
+        const int q = 2 * m + half;
+        if (q >= kShape.own_halves()) return;
+        *(float2*)(shared + sums_to + (q * kBlockFloats + row - lane % 4 * 2) * 4) = make_float2(first, second);
+      });
+    }
+    asm volatile("bar.sync %0, %1;" ::"r"(1 + group), "n"(32 * kParts) : "memory");
+    float kept[kSlots][kGates], entered[kSlots][kStates];
+    uint4 piece[kSlots];
+#pragma unroll
+    for (int s = 0; s < kSlots; ++s) {
+      if (!works(s)) continue;
+      Slot& slot = slots[s];
+      const float* const p = (const float*)(shared + sums_from[s]);
+      Real rh[kGates], prev[kStates], next[kStates], save[kSaved];
+#pragma unroll
+      for (int g = 0; g < kGates; ++g) {
+        float sum = p[g * kBlockFloats];
+#pragma unroll
+        for (int i = 1; i < kParts; ++i) sum += p[g * kBlockFloats + i * kWarpFloats];
+        rh[g] = Real((slot.reset ? 0.0f : sum) + slot.bias_hh[g]);
+        kept[s][g] = DenseCell::kept(wx[s][g], rh[g]).value;
+      }
+#pragma unroll
+      for (int i = 0; i < kStates; ++i) entered[s][i] = slot.reset ? 0.0f : slot.state[i], prev[i] = Real(entered[s][i]);
+      if (kApplies) {
+        Rule::forward(wx[s], rh, prev, next, save);
+      } else {
+        for (int i = 0; i < kStates; ++i) next[i] = wx[s][0] + rh[0] + wx[s][kGates - 1] + rh[kGates - 1] + prev[i];
+      }
+      const bool live = step < slot.place.row.length;
+#pragma unroll
+      for (int i = 0; i < kStates; ++i) slot.state[i] = live ? next[i].value : slot.state[i];
+      piece[s] = ShareValues<Storage>(slot.state[0], lane);
+      if (kExchanges && inside(s) && step + 1 < steps) send(s, piece[s], 1 - parity);
+    }
+    // Nobody waits for what follows.
+    __syncwarp();
+    if (lane == 0) {
+      has_read.arrive();
+      if (kExchanges && group == 0 && step > 0) barriers[parity * kParts + part].expect(part_bytes);
+    }
+#pragma unroll
+    for (int s = 0; s < kSlots; ++s) {
+      if (!works(s)) continue;
+      Slot& slot = slots[s];
+      const bool live = step < slot.place.row.length;
+      if (live) {
+        if constexpr (kWhole) {
+          if (lane % senders == 0) StorePiece(slot.y, piece[s]);
+        } else {
+          StoreOne(slot.y, slot.state[0]);
+        }
+      }
+      slot.y += y_stride;
+      if constexpr (kTraining) {
+        slot.store_tape(kept[s], entered[s], shared + kept_at, lane % 8, live, args);
+        slot.sums += sums_stride, slot.states += states_stride;
+      }
+      if constexpr (kReset) slot.reset = ResetsAt(args.rows, slot.place.row, step + 1);
+    }
+  }
+#pragma unroll
+  for (int s = 0; s < kSlots; ++s) {
+    const Place p = place_of(s);  // not kept all the while
+    ClearPadding(args.y, p, head, 1, 0);
+    if (args.state_out == nullptr || !p.exists) continue;
+#pragma unroll
+    for (int i = 0; i < kStates; ++i) {
+      args.state_out[((Index)i * args.rows.rows + p.row.number) * args.hidden + head * kHead + p.unit] = slots[s].state[i];
+    }
+  }
+  ClusterArrive();
+  ClusterWait();
+}

@@ -1,0 +1,83 @@
+// Who does what in the cluster kernels, and where it lies in shared memory: what the host plans with and the kernels run
+// by. Freestanding, without include guard: each side includes it once, in a namespace of its own.
+
+#ifndef PENSTOCK_LAYOUT
+#ifdef __CUDACC__
+#define PENSTOCK_LAYOUT __device__ constexpr
+#else
+#define PENSTOCK_LAYOUT constexpr
+#endif
+#endif
+
+/// The units of a head are cut into blocks of 8, whose 16-byte *pieces* are what CTAs exchange. A CTA of the cluster has
+/// `blocks` of them with all their gates; blocks beyond the head have weights of 0.
+///
+/// Forward, warps are `groups` x `parts`: a group has some of the CTA's blocks, a part some of the terms of their sums.
+/// Backward, all warps share the units of the whole head, and `parts` is 1.
+struct ClusterShape {
+  int gates, states;  // G, S
+  bool split;         // gradients of R h differ from those of W x
+  int bytes;          // of a stored value
+  int cluster;        // CTAs
+  int blocks;         // of 8 units, of a CTA
+  int rows;           // of the batch, of a cluster
+  int groups, parts;  // of warps
+  int resident;       // k-tiles of a warp's R in registers; the others are in shared memory
+  int stages;         // steps that loads run ahead, a power of two
+  bool training;      // forward: what backward needs is kept
+
+  PENSTOCK_LAYOUT int warps() const { return groups * parts; }
+  PENSTOCK_LAYOUT int threads() const { return 32 * warps(); }
+  /// Of a block of 8 stored values, and of 8 floats.
+  PENSTOCK_LAYOUT int pieces() const { return bytes / 2; }
+  static constexpr int float_pieces = 2;
+  /// A block's sums for all rows, [8 units][rows] floats with strides that spread both its writers and its readers over
+  /// the banks of shared memory.
+  PENSTOCK_LAYOUT int unit_floats() const { return rows <= 4 ? 4 : rows <= 8 ? 8 : (rows + 3) / 8 * 8 + 4; }
+  PENSTOCK_LAYOUT int block_floats() const { return 8 * unit_floats() + (unit_floats() == 8 ? 4 : 0); }
+  PENSTOCK_LAYOUT int place(int unit, int row) const {
+    return unit * unit_floats() + row + (unit_floats() == 8 ? unit / 4 * 4 : 0);
+  }
+  PENSTOCK_LAYOUT int tiles_n() const { return (rows + 7) / 8; }
+  static constexpr int tile_bytes = 512;  // 16 rows of 32 bytes
+  static constexpr int start = 256;       // after the barriers
+
+  // Forward.
+  PENSTOCK_LAYOUT int h_pieces() const { return cluster * blocks * pieces(); }
+  PENSTOCK_LAYOUT int own_blocks() const { return blocks / groups; }
+  PENSTOCK_LAYOUT int own_halves() const { return own_blocks() * gates; }
+  PENSTOCK_LAYOUT int tiles_m() const { return (own_halves() + 1) / 2; }
+  PENSTOCK_LAYOUT int tiles_k() const { return h_pieces() / 2 / parts; }
+  PENSTOCK_LAYOUT int slots() const { return (own_blocks() * rows + 4 * parts - 1) / (4 * parts); }
+  PENSTOCK_LAYOUT int h_bytes() const { return h_pieces() * rows * 16; }
+  PENSTOCK_LAYOUT int matrix_at() const { return start + 2 * h_bytes(); }
+  PENSTOCK_LAYOUT int sums_at() const { return matrix_at() + warps() * (tiles_k() - resident) * tiles_m() * tile_bytes; }
+  PENSTOCK_LAYOUT int ring_at() const { return sums_at() + warps() * own_halves() * block_floats() * 4; }
+  PENSTOCK_LAYOUT int ring_bytes() const { return gates * pieces() * 16; }
+  PENSTOCK_LAYOUT int tape_at() const { return ring_at() + blocks * rows * stages * ring_bytes(); }
+  PENSTOCK_LAYOUT int shared_bytes() const { return tape_at() + (training ? 1 : 0) * warps() * 4 * ring_bytes(); }
+
+  // Backward.
+  PENSTOCK_LAYOUT int back_tiles_m() const { return (cluster * blocks / 2 + warps() - 1) / warps(); }
+  /// Pieces of the gates' gradients, an even number.
+  PENSTOCK_LAYOUT int gate_pieces() const { return (gates * blocks * pieces() + 1) / 2 * 2; }
+  PENSTOCK_LAYOUT int back_tiles_k() const { return gate_pieces() / 2; }
+  PENSTOCK_LAYOUT int back_slots() const { return (blocks * rows + 4 * warps() - 1) / (4 * warps()); }
+  PENSTOCK_LAYOUT int gate_bytes() const { return gate_pieces() * rows * 16; }
+  PENSTOCK_LAYOUT int received_bytes() const { return cluster * blocks * block_floats() * 4; }
+  PENSTOCK_LAYOUT int received_at() const { return start + 2 * gate_bytes(); }
+  PENSTOCK_LAYOUT int back_matrix_at() const { return received_at() + 2 * received_bytes(); }
+  PENSTOCK_LAYOUT int back_ring_at() const {
+    return back_matrix_at() + warps() * (back_tiles_k() - resident) * back_tiles_m() * tile_bytes;
+  }
+  /// What a step of backward reads of a block and a row: sums, W x of split cells, states, dy, the h that entered.
+  PENSTOCK_LAYOUT int read_pieces() const {
+    return (gates * (split ? 2 : 1) + 2) * pieces() + (states - 1) * float_pieces;
+  }
+  PENSTOCK_LAYOUT int back_out_at() const {
+    return back_ring_at() + blocks * rows * stages * read_pieces() * 16;
+  }
+  /// What it writes beside what it sends: gradients of W x of split cells.
+  PENSTOCK_LAYOUT int out_pieces() const { return split ? gates * pieces() : 0; }
+  PENSTOCK_LAYOUT int back_shared_bytes() const { return back_out_at() + warps() * 4 * out_pieces() * 16; }
+};
