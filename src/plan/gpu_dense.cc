@@ -126,9 +126,11 @@ std::string_view to_string(DenseAlgorithm algorithm) {
 std::string GpuDensePlan::explain() const {
   if (algorithm == DenseAlgorithm::cluster) {
     return fmt::format(
-        "cluster: {} clusters of {} blocks of {} threads and {} KB, each {} rows of a head; a block has {} units, shared by {} "
+        "cluster: {} clusters of {} blocks of {} threads and {} KB, each {} rows of a head; a block has {} units, "
+        "shared by {} "
         "groups of {} warps; {} of {} chunks of the matrix in registers, {} steps of inputs in shared memory; {}",
-        grid / cluster, cluster, threads(), shared / 1024, slots, 8 * blocks, groups, parts, resident, chunks, stages, why);
+        grid / cluster, cluster, threads(), shared / 1024, slots, 8 * octets, groups, parts, resident, chunks, stages,
+        why);
   }
   return fmt::format(
       "{}: {} blocks of {} threads and {} KB, {} at once on a multiprocessor, each {} rows of a head; {} of {} chunks "
@@ -155,6 +157,7 @@ GpuDensePlan plan_gpu_dense(const GpuDenseProblem& problem, const GpuModel& gpu)
   try {
     return plan_head(problem, gpu);
   } catch (const Error& too_large) {
+    if (too_large.code() != ErrorCode::unsupported) throw;
     GpuDensePlan plan = plan_dense_cluster(problem, gpu);
     plan.why += fmt::format("; {}", too_large.what());
     return plan;

@@ -50,7 +50,7 @@ struct GpuDensePlan {
   Index slices = 1;  ///< Of the rows.
   Index grid = 1;    ///< Blocks of the launch.
   int cluster = 1;   ///< Blocks of a cluster.
-  int blocks = 0;    ///< Cluster: of 8 units, that a block has.
+  int octets = 0;    ///< Cluster: of units, that a block has.
   int groups = 1;    ///< Cluster: of warps, that share these units.
   int parts = 1;     ///< Cluster: warps of a group, that share the sums over h.
   int left_out = 0;  ///< Cluster, for measurements: a step goes without its exchange (1), products (2) or cell (3).

@@ -38,8 +38,8 @@ struct Candidate {
   int shared() const { return backward ? shape.back_shared_bytes() : shape.shared_bytes(); }
 };
 
-/// Clusters that run at once, of blocks that have a multiprocessor to themselves. Those of a cluster belong to one group of
-/// multiprocessors, of which chips have 16 or 18: what does not divide them lies idle.
+/// Clusters that run at once, of blocks that have a multiprocessor to themselves. Those of a cluster belong to one
+/// group of multiprocessors, of which chips have 16 or 18: what does not divide them lies idle.
 Index clusters_at_once(const GpuModel& gpu, int cluster) {
   constexpr int most_of_group = 18;
   if (cluster > most_of_group / 2) return gpu.multiprocessors / most_of_group;
@@ -195,7 +195,8 @@ GpuDensePlan plan_dense_cluster(const GpuDenseProblem& problem, const GpuModel& 
   search.run();
   if (!search.found()) {
     fail(ErrorCode::unsupported,
-         "the recurrent matrix of a head of {} units of {} in {}, spread over 16 blocks, needs {} KB of shared memory of "
+         "the recurrent matrix of a head of {} units of {} in {}, spread over 16 blocks, needs {} KB of shared memory "
+         "of "
          "each beside the registers, and a block of {} has {}",
          problem.head_size(), problem.cell, to_string(problem.storage), search.least_bytes() / 1024, gpu.name,
          gpu.block_bytes / 1024);
@@ -211,7 +212,7 @@ GpuDensePlan plan_dense_cluster(const GpuDenseProblem& problem, const GpuModel& 
   plan.stages = best.shape.stages;
   plan.shared = actual.shared();
   plan.slices = best.slices;
-  plan.cluster = best.shape.cluster, plan.blocks = best.shape.blocks;
+  plan.cluster = best.shape.cluster, plan.octets = best.shape.blocks;
   plan.groups = best.shape.groups, plan.parts = best.shape.parts;
   plan.grid = best.slices * problem.heads * best.shape.cluster;
   plan.why = fmt::format("some {:.0f} ns a step", best.step);

@@ -105,7 +105,12 @@ class DenseTest : public testing::TestWithParam<std::tuple<Case, std::string_vie
             .bias = c.bias ? Bias::both : Bias::none};
   }
   DenseSpec spec() const {
-    return {.cell = cell, .hidden = H, .heads = c.heads, .storage = storage, .reverse = c.reverse, .algorithm = c.algorithm};
+    return {.cell = cell,
+            .hidden = H,
+            .heads = c.heads,
+            .storage = storage,
+            .reverse = c.reverse,
+            .algorithm = c.algorithm};
   }
 
   /// In memory a time-first tensor has the oracle's positions in another order.

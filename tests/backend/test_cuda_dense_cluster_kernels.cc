@@ -41,10 +41,14 @@ TEST_P(ClusterKernels, FitTheirRegisters) {
     Index head, rows;
     bool ragged;
   };
-  for (const auto& [storage, head, rows, ragged] : {Size{Storage::bf16, 768, 16, false}, {Storage::bf16, 512, 16, false},
-                                                    {Storage::bf16, 512, 1, false}, {Storage::bf16, 768, 64, true},
-                                                    {Storage::f16, 301, 13, true}, {Storage::f32, 256, 16, false},
-                                                    {Storage::f32, 132, 100, true}, {Storage::bf16, 1, 1, true}}) {
+  for (const auto& [storage, head, rows, ragged] : {Size{Storage::bf16, 768, 16, false},
+                                                    {Storage::bf16, 512, 16, false},
+                                                    {Storage::bf16, 512, 1, false},
+                                                    {Storage::bf16, 768, 64, true},
+                                                    {Storage::f16, 301, 13, true},
+                                                    {Storage::f32, 256, 16, false},
+                                                    {Storage::f32, 132, 100, true},
+                                                    {Storage::bf16, 1, 1, true}}) {
     GpuDenseProblem problem = problem_of(GetParam(), storage, head, rows);
     problem.ragged = problem.reset = problem.reverse = ragged;
     expect_sound(problem);
@@ -59,7 +63,8 @@ INSTANTIATE_TEST_SUITE_P(Cuda, ClusterKernels, testing::Values("elman", "gru", "
                          [](const auto& of) { return std::string(of.param); });
 
 TEST(ClusterPlan, RefusesWhatCannotRun) {
-  test::expect_error(ErrorCode::unsupported, "clusters of blocks need a chip of sm_90 or later, and a chip of sm_80 is of",
+  test::expect_error(ErrorCode::unsupported,
+                     "clusters of blocks need a chip of sm_90 or later, and a chip of sm_80 is of",
                      [] { plan_gpu_dense(problem_of("lstm", Storage::bf16, 512, 16), test::chip(80)); });
   test::expect_error(ErrorCode::unsupported, "gru-before needs a second exchange",
                      [] { plan_gpu_dense(problem_of("gru-before", Storage::bf16, 512, 16), test::chip(kHopper)); });
@@ -76,7 +81,7 @@ TEST(ClusterPlan, DoesNotDependOnTheTape) {
     const plan::GpuDensePlan training = plan_gpu_dense(problem, test::chip(kHopper));
     EXPECT_EQ(inference.cluster, training.cluster);
     EXPECT_EQ(inference.slots, training.slots);
-    EXPECT_EQ(inference.blocks, training.blocks);
+    EXPECT_EQ(inference.octets, training.octets);
     EXPECT_EQ(inference.parts, training.parts);
     EXPECT_EQ(inference.chunks, training.chunks);
   }
@@ -90,7 +95,8 @@ TEST(ClusterPlan, IsTakenForLargeHeads) {
   EXPECT_EQ(plan.algorithm, plan::DenseAlgorithm::cluster);
   EXPECT_EQ(plan.grid % plan.cluster, 0);
   EXPECT_LE(plan.shared, test::chip(kHopper).block_bytes);
-  test::expect_error(ErrorCode::unsupported, "clusters of blocks need", [&] { plan_gpu_dense(problem, test::chip(80)); });
+  test::expect_error(ErrorCode::unsupported, "clusters of blocks need",
+                     [&] { plan_gpu_dense(problem, test::chip(80)); });
 }
 
 }  // namespace

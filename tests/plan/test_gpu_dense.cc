@@ -63,11 +63,9 @@ TEST(GpuDense, PutsTheRestOfTheMatrixInSharedMemory) {
 }
 
 TEST(GpuDense, RefusesWhatNoBlockHolds) {
-  test::expect_error(ErrorCode::unsupported, "needs",
-                     [] { plan_gpu_dense(dense("lstm", Storage::f32, 16, 1, 256), h200()); });
-  test::expect_error(ErrorCode::unsupported, "cluster", [] {
-    GpuDenseProblem problem = dense("lstm", Storage::f32, 16, 1, 64);
-    problem.algorithm = DenseAlgorithm::cluster;
+  test::expect_error(ErrorCode::unsupported, "needs", [] {
+    GpuDenseProblem problem = dense("lstm", Storage::f32, 16, 1, 256);
+    problem.algorithm = DenseAlgorithm::head;
     plan_gpu_dense(problem, h200());
   });
   test::expect_error(ErrorCode::invalid_argument, "heads (3) must divide hidden (64)", [] {

@@ -1,5 +1,5 @@
-// Who does what in the cluster kernels, and where it lies in shared memory: what the host plans with and the kernels run
-// by. Freestanding, without include guard: each side includes it once, in a namespace of its own.
+// Who does what in the cluster kernels, and where it lies in shared memory: what the host plans with and the kernels
+// run by. Freestanding, without include guard: each side includes it once, in a namespace of its own.
 
 #ifndef PENSTOCK_LAYOUT
 #ifdef __CUDACC__
@@ -9,8 +9,8 @@
 #endif
 #endif
 
-/// The units of a head are cut into blocks of 8, whose 16-byte *pieces* are what CTAs exchange. A CTA of the cluster has
-/// `blocks` of them with all their gates; blocks beyond the head have weights of 0.
+/// The units of a head are cut into blocks of 8, whose 16-byte *pieces* are what CTAs exchange. A CTA of the cluster
+/// has `blocks` of them with all their gates; blocks beyond the head have weights of 0.
 ///
 /// Forward, warps are `groups` x `parts`: a group has some of the CTA's blocks, a part some of the terms of their sums.
 /// Backward, all warps share the units of the whole head, and `parts` is 1.
@@ -51,7 +51,9 @@ struct ClusterShape {
   PENSTOCK_LAYOUT int slots() const { return (own_blocks() * rows + 4 * parts - 1) / (4 * parts); }
   PENSTOCK_LAYOUT int h_bytes() const { return h_pieces() * rows * 16; }
   PENSTOCK_LAYOUT int matrix_at() const { return start + 2 * h_bytes(); }
-  PENSTOCK_LAYOUT int sums_at() const { return matrix_at() + warps() * (tiles_k() - resident) * tiles_m() * tile_bytes; }
+  PENSTOCK_LAYOUT int sums_at() const {
+    return matrix_at() + warps() * (tiles_k() - resident) * tiles_m() * tile_bytes;
+  }
   PENSTOCK_LAYOUT int ring_at() const { return sums_at() + warps() * own_halves() * block_floats() * 4; }
   PENSTOCK_LAYOUT int ring_bytes() const { return gates * pieces() * 16; }
   PENSTOCK_LAYOUT int tape_at() const { return ring_at() + blocks * rows * stages * ring_bytes(); }
@@ -74,9 +76,7 @@ struct ClusterShape {
   PENSTOCK_LAYOUT int read_pieces() const {
     return (gates * (split ? 2 : 1) + 2) * pieces() + (states - 1) * float_pieces;
   }
-  PENSTOCK_LAYOUT int back_out_at() const {
-    return back_ring_at() + blocks * rows * stages * read_pieces() * 16;
-  }
+  PENSTOCK_LAYOUT int back_out_at() const { return back_ring_at() + blocks * rows * stages * read_pieces() * 16; }
   /// What it writes beside what it sends: gradients of W x of split cells.
   PENSTOCK_LAYOUT int out_pieces() const { return split ? gates * pieces() : 0; }
   PENSTOCK_LAYOUT int back_shared_bytes() const { return back_out_at() + warps() * 4 * out_pieces() * 16; }

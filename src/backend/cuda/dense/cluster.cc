@@ -14,7 +14,7 @@ KernelSource dense_cluster_source(const plan::GpuDenseProblem& problem, const pl
                       {"constexpr bool kDescending", problem.reverse},
                       {"constexpr bool kReset", problem.reset},
                       {"constexpr int kCluster", plan.cluster},
-                      {"constexpr int kBlocks", plan.blocks},
+                      {"constexpr int kBlocks", plan.octets},
                       {"constexpr int kRows", plan.slots},
                       {"constexpr int kGroups", plan.groups},
                       {"constexpr int kParts", plan.parts},

@@ -16,8 +16,8 @@ struct CopyBarrier {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address()) : "memory");
   }
   /// Until a phase is over: the first one has parity 0, the next one 1, and so on in turns. What other blocks of the
-  /// cluster sent to this one's shared memory, of which no cache has copies, is then visible. A wait that cannot end, of some ten seconds, is an error of the
-  /// launch instead of a GPU that hangs.
+  /// cluster sent to this one's shared memory, of which no cache has copies, is then visible. A wait that cannot end,
+  /// of some ten seconds, is an error of the launch instead of a GPU that hangs.
   __device__ __forceinline__ void wait(unsigned parity) const {
     constexpr int kMost = 1 << 24;
 #pragma unroll 1

@@ -1,9 +1,10 @@
 // What both passes over a cluster of thread blocks share: tiles of R in registers and shared memory, words stored into
 // another block's shared memory, and places of threads.
 //
-// Constants: Storage, Rule, kTanhUnit, kHead (D), kAccess (bytes that every address, stride and head is a multiple of, at
-// most 16), kDescending, kReset; of the plan kCluster, kBlocks, kRows, kGroups, kParts, kResident, kStages, kTraining as
-// ClusterShape has them, kSharedBytes, kLeftOut (for measurements: a stage that a step goes without; 0: none).
+// Constants: Storage, Rule, kTanhUnit, kHead (D), kAccess (bytes that every address, stride and head is a multiple of,
+// at most 16), kDescending, kReset; of the plan kCluster, kBlocks, kRows, kGroups, kParts, kResident, kStages,
+// kTraining as ClusterShape has them, kSharedBytes, kLeftOut (for measurements: a stage that a step goes without; 0:
+// none).
 
 #include "backend/cuda/kernels/dense/barrier.cuh"
 #include "backend/cuda/kernels/dense/cell.cuh"
@@ -42,7 +43,8 @@ PENSTOCK_DEVICE void StoreOne(char* p, float value) {
   One::of(values).store(p);
 }
 PENSTOCK_DEVICE void StorePiece(char* p, const uint4& v) {
-  asm volatile("st.global.cs.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(p), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
+  asm volatile("st.global.cs.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(p), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
+               : "memory");
 }
 
 /// Words of four matrices of 8 rows of 16 bytes; lane l gives the address of row l % 8 of matrix l / 8.
@@ -143,7 +145,8 @@ struct Sums {
           matrix.get(k + j, m, a);
 #pragma unroll
           for (int n = 0; n < kTilesN; ++n) {
-            MultiplyHalves(sum[(k + j) % chains][m][n], a[0], a[1], a[2], a[3], b[n][2 * j], b[n][2 * j + 1], Storage());
+            MultiplyHalves(sum[(k + j) % chains][m][n], a[0], a[1], a[2], a[3], b[n][2 * j], b[n][2 * j + 1],
+                           Storage());
           }
         }
       }

@@ -1,8 +1,8 @@
 // Backward pass of dense cells with R spread over a cluster of thread blocks as in the forward pass. The gradient of
 // h_{t-1} is R^T times the gradients of all gates of step t. Each CTA multiplies those of its own units by its own rows
-// of R, which gives a term for every unit of the head, and sends each CTA the terms of that one's units, in floats: half
-// the bytes that it would take to give all gradients of four gates to everybody, in bfloat16, and no rounding. Whoever
-// has all terms adds them up in the order of the CTAs, and applies the cell.
+// of R, which gives a term for every unit of the head, and sends each CTA the terms of that one's units, in floats:
+// half the bytes that it would take to give all gradients of four gates to everybody, in bfloat16, and no rounding.
+// Whoever has all terms adds them up in the order of the CTAs, and applies the cell.
 //
 // Terms of step t arrive in one of two buffers in turns: a CTA that has those of step t from everybody knows that
 // everybody has added up those of step t + 1.
@@ -42,19 +42,22 @@ struct Slot {
   bool reset, reset_after;  // before this step, before the one that follows it
 
   /// Where a value lies, of the first unit that this lane moves.
-  __device__ __forceinline__ const char* address(const DenseBackwardArguments& args, int head, int value, int step) const {
+  __device__ __forceinline__ const char* address(const DenseBackwardArguments& args, int head, int value,
+                                                 int step) const {
     const Row& row = place.row;
     const Index channel = place.channel(head), gate = (Index)args.hidden * kBytes;
     if (value < kGates) return row.at(args.sums, step, kDescending) + value * gate + channel * kBytes;
-    if (value < Inputs::states) return row.at(args.wx, step, kDescending) + (value - Inputs::wx) * gate + channel * kBytes;
+    if (value < Inputs::states)
+      return row.at(args.wx, step, kDescending) + (value - Inputs::wx) * gate + channel * kBytes;
     if (value < Inputs::dy) {
       return row.at(args.states, step, kDescending) + ((Index)(value - Inputs::states) * args.hidden + channel) * 4;
     }
-    if (value < Inputs::h) return args.dy.data == nullptr ? nullptr : row.at(args.dy, step, kDescending) + channel * kBytes;
+    if (value < Inputs::h)
+      return args.dy.data == nullptr ? nullptr : row.at(args.dy, step, kDescending) + channel * kBytes;
     return row.at(args.y, step - 1, kDescending) + channel * kBytes;
   }
   PENSTOCK_DEVICE Index step_stride(const DenseBackwardArguments& args, int value) {
-    const DenseTensor& tensor = value < kGates          ? args.sums
+    const DenseTensor& tensor = value < kGates           ? args.sums
                                 : value < Inputs::states ? args.wx
                                 : value < Inputs::dy     ? args.states
                                 : value < Inputs::h      ? args.dy
@@ -225,7 +228,7 @@ extern "C" __global__ void __launch_bounds__(kShape.threads(), 1)
     barrier_there[m] = Held(InBlock(base, min(block / kBlocks, kCluster - 1)));
     there[m] = Held(barrier_there[m] + at);
   }
-  const auto send = [&](int m, int n, const float (&sum)[4], int parity) {
+  const auto send = [&](int m, int n, const float(&sum)[4], int parity) {
     const bool lower = lane % 2 != 0;
     const float first = __shfl_xor_sync(0xffffffffu, lower ? sum[0] : sum[2], 1);
     const float second = __shfl_xor_sync(0xffffffffu, lower ? sum[1] : sum[3], 1);
@@ -240,8 +243,8 @@ extern "C" __global__ void __launch_bounds__(kShape.threads(), 1)
 #pragma unroll
   for (int s = 0; s < kSlots; ++s) {
     const int block = inside(s) ? slots[s].place.block - rank * kBlocks : 0;
-    received_at[s] = Held(kShape.received_at() +
-                          (block * kBlockFloats + kShape.place(lane % 8, slots[s].place.slot)) * 4);
+    received_at[s] =
+        Held(kShape.received_at() + (block * kBlockFloats + kShape.place(lane % 8, slots[s].place.slot)) * 4);
   }
   const auto received = [&](int s, int parity) {
     const float* const p = (const float*)(shared + received_at[s] + parity * kShape.received_bytes());
@@ -282,13 +285,16 @@ extern "C" __global__ void __launch_bounds__(kShape.threads(), 1)
 #pragma unroll
       for (int g = 0; g < kGates; ++g) {
         rh[g] = Real(Slot::read(from, lane % 8, g));
-        wx[g] = Real(DenseCell::split ? Slot::read(from, lane % 8, Inputs::wx + (DenseCell::split ? g : 0)) + slot.bias_ih[g] : 0.0f);
+        wx[g] = Real(DenseCell::split
+                         ? Slot::read(from, lane % 8, Inputs::wx + (DenseCell::split ? g : 0)) + slot.bias_ih[g]
+                         : 0.0f);
       }
       float h = Slot::read(from, lane % 8, Inputs::h);
       if (step == 0) h = ReadState(args.state_in, 0, slot.place, args.rows.rows, args.hidden, head);
       prev[s][0] = Real(slot.reset ? 0.0f : h);
 #pragma unroll
-      for (int k = 1; k < kStates; ++k) prev[s][k] = Real(slot.reset ? 0.0f : Slot::read(from, lane % 8, Inputs::states + k - 1));
+      for (int k = 1; k < kStates; ++k)
+        prev[s][k] = Real(slot.reset ? 0.0f : Slot::read(from, lane % 8, Inputs::states + k - 1));
       dy[s] = Slot::read(from, lane % 8, Inputs::dy);
       Rule::forward(wx, rh, prev[s], next, save[s]);
     }
@@ -348,7 +354,8 @@ extern "C" __global__ void __launch_bounds__(kShape.threads(), 1)
         __syncwarp();
       }
       if (live) {
-        const int first = gates_at[s] + parity * kShape.gate_bytes() - (lane % 8 / kPieceValues * kRows * 16 + lane % kPieceValues * kBytes);
+        const int first = gates_at[s] + parity * kShape.gate_bytes() -
+                          (lane % 8 / kPieceValues * kRows * 16 + lane % kPieceValues * kBytes);
         const auto own_gate = [&](int g, int piece) { return shared + first + g * gate_pitch + piece * kRows * 16; };
         const auto kept = [&](int v, int piece) { return out + (v * kPieces + piece) * 16; };
         if constexpr (DenseCell::split) {
@@ -376,7 +383,8 @@ extern "C" __global__ void __launch_bounds__(kShape.threads(), 1)
     if (steps > 0 && !slot.reset_after) slot.carried[0] += received(s, (steps - 1) & 1);
 #pragma unroll
     for (int i = 0; i < kStates; ++i) {
-      args.dstate_in[((Index)i * args.rows.rows + p.row.number) * args.hidden + head * kHead + p.unit] = slot.carried[i];
+      args.dstate_in[((Index)i * args.rows.rows + p.row.number) * args.hidden + head * kHead + p.unit] =
+          slot.carried[i];
     }
   }
 }

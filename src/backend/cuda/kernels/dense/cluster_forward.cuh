@@ -1,8 +1,8 @@
 // Forward pass of dense cells with R spread over a cluster of thread blocks. A CTA has some units of a head with all
-// their gates: its rows of R stay in registers and shared memory for the whole sequence. A step waits for h_{t-1} in the
-// CTA's own shared memory, multiplies, adds up what the parts of a group of warps have, applies the cell, and stores its
-// units of h_t into every CTA of the cluster. Two buffers of h take turns: a CTA that has all of h_{t-1} knows that
-// everybody has read h_{t-2}, since no unit of h_{t-1} could be sent before.
+// their gates: its rows of R stay in registers and shared memory for the whole sequence. A step waits for h_{t-1} in
+// the CTA's own shared memory, multiplies, adds up what the parts of a group of warps have, applies the cell, and
+// stores its units of h_t into every CTA of the cluster. Two buffers of h take turns: a CTA that has all of h_{t-1}
+// knows that everybody has read h_{t-2}, since no unit of h_{t-1} could be sent before.
 
 #include "backend/cuda/kernels/dense/cluster.cuh"
 
@@ -138,7 +138,8 @@ extern "C" __global__ void __launch_bounds__(kShape.threads(), 1)
     matrix.load(shared + kShape.matrix_at() + warp * warp_bytes, [&](int m, int half, int piece) {
       const int q = 2 * m + half;
       if (q >= kShape.own_halves()) return 0u;
-      return MatrixWord(of_head + (Index)(q % kGates) * kHead * kHead * kBytes, (first_block + q / kGates) * 8 + lane / 4,
+      return MatrixWord(of_head + (Index)(q % kGates) * kHead * kHead * kBytes,
+                        (first_block + q / kGates) * 8 + lane / 4,
                         ((part * kShape.tiles_k() * 2 + piece) * 4 + lane % 4) * (4 / kBytes));
     });
   }
@@ -214,7 +215,8 @@ extern "C" __global__ void __launch_bounds__(kShape.threads(), 1)
   for (int s = 0; s < kSlots; ++s) {
     const int block = inside(s) ? slots[s].place.block - first_block : 0;
     sums_from[s] = Held(kShape.sums_at() + (group * kParts * kWarpFloats + block * kGates * kBlockFloats +
-                                            kShape.place(lane % 8, slots[s].place.slot)) * 4);
+                                            kShape.place(lane % 8, slots[s].place.slot)) *
+                                               4);
   }
   const int kept_at = Held(kShape.tape_at() + (warp * 4 + lane / 8) * kShape.ring_bytes());
   const Pieces h_pieces = Pieces::from(base + ClusterShape::start + part * part_bytes, lane);
@@ -269,7 +271,8 @@ extern "C" __global__ void __launch_bounds__(kShape.threads(), 1)
         kept[s][g] = DenseCell::kept(wx[s][g], rh[g]).value;
       }
 #pragma unroll
-      for (int i = 0; i < kStates; ++i) entered[s][i] = slot.reset ? 0.0f : slot.state[i], prev[i] = Real(entered[s][i]);
+      for (int i = 0; i < kStates; ++i)
+        entered[s][i] = slot.reset ? 0.0f : slot.state[i], prev[i] = Real(entered[s][i]);
       if (kApplies) {
         Rule::forward(wx[s], rh, prev, next, save);
       } else {
@@ -314,7 +317,8 @@ extern "C" __global__ void __launch_bounds__(kShape.threads(), 1)
     if (args.state_out == nullptr || !p.exists) continue;
 #pragma unroll
     for (int i = 0; i < kStates; ++i) {
-      args.state_out[((Index)i * args.rows.rows + p.row.number) * args.hidden + head * kHead + p.unit] = slots[s].state[i];
+      args.state_out[((Index)i * args.rows.rows + p.row.number) * args.hidden + head * kHead + p.unit] =
+          slots[s].state[i];
     }
   }
   ClusterArrive();
