@@ -22,6 +22,7 @@ struct Costs {
   double product = 4;                                // of two tiles, on one of a multiprocessor's four tensor cores
   double shared_bytes = 250;                         // of one multiprocessor, in a nanosecond
   double warp = 15;                                  // what each warp of a tensor core does beside
+  double uneven = 45;                                // rows that do not come in fours meet in banks of shared memory
   double slot = 200;                                 // the cell, for one unit and row of each thread
 };
 
@@ -77,12 +78,14 @@ double step_time(const Candidate& c) {
   const double of_floats = shape.bytes == 4 ? 3 : 1;
   const double others = static_cast<double>(shape.warps()) * (c.tiles_k() - shape.resident) * c.tiles_m();
   const double operand = static_cast<double>(shape.warps()) * c.tiles_k() * shape.tiles_n() / 2;
-  double sums = static_cast<double>(shape.warps()) * shape.own_halves() * shape.block_floats() * 8;
+  // Written, and read by fewer threads one after the other, with nothing to hide behind.
+  constexpr int bytes_of_sum = 24;
+  double sums = static_cast<double>(shape.warps()) * shape.own_halves() * shape.block_floats() * bytes_of_sum;
   if (c.backward) sums = received;
   return (shape.cluster > 8 ? cost.exchange_of_16 : cost.exchange_of_8) + received / cost.received_bytes +
          products * of_floats * cost.product +
          ((others + operand) * ClusterShape::tile_bytes + sums) / cost.shared_bytes + warps_of_core * cost.warp +
-         c.slots() * cost.slot;
+         c.slots() * cost.slot + (shape.rows > 1 && shape.rows % 4 != 0 ? cost.uneven : 0);
 }
 
 ClusterShape shape_of(const GpuDenseProblem& problem) {
