@@ -11,7 +11,7 @@ namespace {
 
 constexpr Index kPart = 16384;  // values that a block sums up: fixed, and with it the order of sums
 constexpr Index kRange = 8192;  // values that a block updates
-constexpr int kFinishThreads = 1024;
+constexpr int kFinishSquaresThreads = 1024;
 
 std::vector<OptimizerRange> ranges_of(const std::vector<OptimizerTensor>& tensors) {
   std::vector<OptimizerRange> ranges;
@@ -40,7 +40,7 @@ KernelSource decide_source() { return pointwise_source("Decide", "decide", {}); 
 
 KernelSource sum_squares_source(bool finish) {
   if (finish) {
-    return pointwise_source("FinishSquares", "finish_squares", {{"constexpr int kThreads", kFinishThreads}});
+    return pointwise_source("FinishSquares", "finish_squares", {{"constexpr int kThreads", kFinishSquaresThreads}});
   }
   return pointwise_source(
       "SumSquares", "sum_squares",
@@ -102,7 +102,7 @@ void SumSquaresExecutable::run(DeviceAddress values, DeviceAddress result, Devic
     require_aligned(workspace, kAlignment, "workspace");
     sum_->launch(static_cast<unsigned>(parts_), kBlockThreads, arguments, stream);
   }
-  finish_->launch(1, kFinishThreads, arguments, stream);
+  finish_->launch(1, kFinishSquaresThreads, arguments, stream);
 }
 
 CheckFiniteExecutable::CheckFiniteExecutable(Device& device, Index size, plan::Storage storage)

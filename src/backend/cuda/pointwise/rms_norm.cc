@@ -10,7 +10,7 @@
 namespace penstock::cuda {
 namespace {
 
-constexpr int kBackwardBlocks = 4;  // of a multiprocessor: each leaves partial sums
+constexpr int kNormBackwardBlocks = 4;  // of a multiprocessor: each leaves partial sums
 
 RowPlan plan_of(const RmsNorm& spec) {
   return plan_rows(spec.width, vector_for(spec.width, spec.alignment, {spec.storage, plan::Storage::f32}));
@@ -79,7 +79,7 @@ void RmsNormForwardExecutable::run(const RmsNormForwardCall& call, StreamHandle 
 RmsNormBackwardExecutable::RmsNormBackwardExecutable(Device& device, const RmsNorm& spec)
     : spec_(spec), plan_(plan_of(spec)) {
   check_spec(spec);
-  const int of_multiprocessor = std::max(1, kBackwardBlocks * kBlockThreads / plan_.threads);
+  const int of_multiprocessor = std::max(1, kNormBackwardBlocks * kBlockThreads / plan_.threads);
   blocks_ = blocks_of(spec, plan_, resident_blocks(device, of_multiprocessor));
   kernel_ = &Kernel::load(device, rms_norm_backward_source(spec));
   sums_ = SumParts(device, blocks_, spec.width, spec.add_gain);
