@@ -11,7 +11,7 @@ namespace {
 
 #include "plan/kernels/dense_cluster_shape.h"
 
-constexpr int kMostRegisters = 255;
+constexpr int kClusterRegisters = 255;
 constexpr int kMostRows = 16;
 constexpr int kBlockUnits = 8;
 
@@ -65,7 +65,7 @@ int other_registers(const Candidate& c, bool reset) {
 
 /// As many k-tiles of R in registers as there is room for.
 void fill_registers(Candidate& c, bool reset, const GpuModel& gpu) {
-  const int all = std::min(kMostRegisters, gpu.registers / c.shape.threads() / 8 * 8);
+  const int all = std::min(kClusterRegisters, gpu.registers / c.shape.threads() / 8 * 8);
   c.shape.resident = std::clamp((all - other_registers(c, reset)) / (4 * c.tiles_m()), 0, c.tiles_k());
 }
 
