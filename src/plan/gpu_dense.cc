@@ -12,6 +12,7 @@ namespace {
 
 /// Registers of a thread beside the matrix: what the compiler was seen to use, and some more.
 constexpr int kForwardRegisters = 112, kTrainingFloats = 144, kBackwardRegisters = 120;
+constexpr int kCrowdedRegisters = 24;  // more, of eight rows that end or begin anew
 constexpr int kMostRegisters = 255, kRegistersOfFragment = 8;
 constexpr int kMostWarps = 16;
 
@@ -59,8 +60,12 @@ GpuDensePlan head_candidate(const GpuDenseProblem& problem, const GpuModel& gpu,
   const int tiles = problem.backward ? 1 : shape.gates;
   const bool floats = problem.training && problem.storage == Storage::f32;
   const int others = problem.backward ? kBackwardRegisters : floats ? kTrainingFloats : kForwardRegisters;
-  const int left = registers_of_thread(gpu, plan.threads()) - others;
-  shape.resident = plan.resident = std::clamp(left / (kRegistersOfFragment * tiles), 0, plan.chunks);
+  const bool crowded = slots == 8 && (problem.ragged || problem.reset) && problem.backward;
+  const int left = registers_of_thread(gpu, plan.threads()) - others - (crowded ? kCrowdedRegisters : 0);
+  plan.resident = std::clamp(left / (kRegistersOfFragment * tiles), 0, plan.chunks);
+  // Floats are multiplied as two numbers each, which a second product would keep of what the first one had split.
+  if (problem.storage == Storage::f32 && problem.backward && cell.phases == 2) plan.resident = plan.chunks / 3;
+  shape.resident = plan.resident;
   plan.blocks = blocks_of(problem, gpu, plan, tiles, shape.states);
   const Index room = std::min(gpu.block_bytes, gpu.shared_bytes / plan.blocks - kReservedBytes);
   plan.stages = most_stages;
@@ -88,14 +93,19 @@ GpuDensePlan plan_head(const GpuDenseProblem& problem, const GpuModel& gpu) {
   // The fewer rows a block has, the shorter is a step; more of them than multiprocessors take turns.
   require(problem.slots == 0 || problem.slots == 8 || problem.slots == 4 || problem.slots == 2,
           "slots must be 8, 4, 2 or 0, not {}", problem.slots);
+  // The gates of eight rows of floats, or all states of eight rows that end or begin anew, would take too many
+  // registers beside a large matrix.
+  const bool crowded =
+      cell_traits(problem.cell).states() > 2 && problem.head_size() > 64 && (problem.ragged || problem.reset);
+  const int most = problem.storage == Storage::f32 || crowded ? 4 : 8;
   for (const int slots : {2, 4, 8}) {
-    if (problem.slots != 0 && slots != problem.slots) continue;
+    if (problem.slots != 0 ? slots != problem.slots : slots > most) continue;
     GpuDensePlan plan = head_candidate(problem, gpu, slots);
     if (plan.shared > gpu.block_bytes) break;
     plan.why = problem.slots != 0 ? "asked for"
-               : slots == 8       ? "as many rows as are multiplied at once"
+               : slots == most    ? "as many rows as are multiplied at once"
                                   : "all run at once";
-    if (problem.slots != 0 || slots == 8 || plan.grid <= gpu.multiprocessors) return plan;
+    if (problem.slots != 0 || slots == most || plan.grid <= gpu.multiprocessors) return plan;
   }
   const GpuDensePlan smallest = head_candidate(problem, gpu, problem.slots != 0 ? problem.slots : 2);
   if (smallest.shared > gpu.block_bytes) {
