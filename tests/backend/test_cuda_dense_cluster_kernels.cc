@@ -62,6 +62,22 @@ TEST_P(ClusterKernels, FitTheirRegisters) {
 INSTANTIATE_TEST_SUITE_P(Cuda, ClusterKernels, testing::Values("elman", "gru", "lstm", "slstm"),
                          [](const auto& of) { return std::string(of.param); });
 
+class LaterChips : public testing::TestWithParam<int> {};
+
+/// They have clusters too.
+TEST_P(LaterChips, CompileAsHopperDoes) {
+  test::need_nvrtc(GetParam());
+  if (IsSkipped()) return;
+  GpuDenseProblem problem = problem_of("lstm", Storage::bf16, 512, 16);
+  for (const bool backward : {false, true}) {
+    problem.backward = backward, problem.training = !backward;
+    const plan::GpuDensePlan plan = plan_gpu_dense(problem, test::chip(GetParam()));
+    test::expect_sound(dense_cluster_source(problem, plan), GetParam(), plan.threads());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cuda, LaterChips, testing::Values(100, 120));
+
 TEST(ClusterPlan, RefusesWhatCannotRun) {
   test::expect_error(ErrorCode::unsupported,
                      "clusters of blocks need a chip of sm_90 or later, and a chip of sm_80 is of",
