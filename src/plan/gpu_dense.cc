@@ -119,6 +119,26 @@ GpuDensePlan plan_head(const GpuDenseProblem& problem, const GpuModel& gpu) {
   return largest_that_fits(problem, gpu);
 }
 
+/// Where the choice is open: a block for a head whose matrix it can hold, else a cluster. Both reasons where neither
+/// can.
+GpuDensePlan plan_either(const GpuDenseProblem& problem, const GpuModel& gpu) {
+  std::string reason;
+  try {
+    return plan_head(problem, gpu);
+  } catch (const Error& refused) {
+    if (refused.code() != ErrorCode::unsupported) throw;
+    reason = refused.what();
+  }
+  try {
+    GpuDensePlan plan = plan_dense_cluster(problem, gpu);
+    plan.why += "; " + reason;
+    return plan;
+  } catch (const Error& refused) {
+    if (refused.code() != ErrorCode::unsupported) throw;
+    fail(ErrorCode::unsupported, "{}; {}", reason, refused.what());
+  }
+}
+
 }  // namespace
 
 std::string_view to_string(DenseAlgorithm algorithm) {
@@ -164,14 +184,7 @@ GpuDensePlan plan_gpu_dense(const GpuDenseProblem& problem, const GpuModel& gpu)
           most);
   if (problem.algorithm == DenseAlgorithm::cluster) return plan_dense_cluster(problem, gpu);
   if (problem.algorithm == DenseAlgorithm::head) return plan_head(problem, gpu);
-  try {
-    return plan_head(problem, gpu);
-  } catch (const Error& too_large) {
-    if (too_large.code() != ErrorCode::unsupported) throw;
-    GpuDensePlan plan = plan_dense_cluster(problem, gpu);
-    plan.why += fmt::format("; {}", too_large.what());
-    return plan;
-  }
+  return plan_either(problem, gpu);
 }
 
 }  // namespace penstock::plan
