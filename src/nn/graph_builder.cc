@@ -1,7 +1,6 @@
 #include "nn/graph_builder.h"
 
 #include <cmath>
-#include <ranges>
 
 #include "ops/cast.h"
 #include "plan/cell_table.h"
@@ -262,7 +261,8 @@ ValueId GraphBuilder::as_master(ValueId x, Home home) {
 
 void GraphBuilder::backward(ValueId value, ValueId gradient) {
   gradient_of(value) = gradient;
-  for (const std::function<void()>& nodes : std::views::reverse(backward_)) nodes();
+  // clang 14 knows no views of this library. NOLINTNEXTLINE(modernize-loop-convert)
+  for (auto nodes = backward_.rbegin(); nodes != backward_.rend(); ++nodes) (*nodes)();
 }
 
 }  // namespace penstock::nn
