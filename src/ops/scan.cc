@@ -22,6 +22,10 @@ plan::CellTraits traits_of(ScanForm form) {
   return traits;
 }
 
+}  // namespace
+
+namespace ops {
+
 /// What one call computes with: every thread has its own.
 template <class Real>
 struct ScanWork {
@@ -119,15 +123,15 @@ struct ScanWork {
   cpu::GateSink<Real> sink(SequenceView<Real> view, Map map, Index lanes) { return {rows(view, map), lanes, false}; }
 };
 
-}  // namespace
+}  // namespace ops
 
 template <class Real>
 struct Scan<Real>::Impl {
   Impl(Index channels, ScanForm form, bool reverse)
-      : works([=] { return std::make_unique<ScanWork<Real>>(channels, form, reverse); }) {
+      : works([=] { return std::make_unique<ops::ScanWork<Real>>(channels, form, reverse); }) {
     works.get();  // which checks the arguments
   }
-  PerThread<ScanWork<Real>> works;
+  PerThread<ops::ScanWork<Real>> works;
 };
 
 namespace {
@@ -153,15 +157,15 @@ Scan<Real>& Scan<Real>::operator=(Scan&&) noexcept = default;
 template <class Real>
 void Scan<Real>::forward(const Batch& batch, const Terms& terms, SequenceView<Real> h, const Real* h0, Real* hT,
                          const Execution& execution) const {
-  ScanWork<Real>& work = work_of(impl_);
+  ops::ScanWork<Real>& work = work_of(impl_);
   require(static_cast<bool>(h), "h is missing");
-  work.prepare(batch, terms, execution, ScanWork<Real>::forward_channels);
+  work.prepare(batch, terms, execution, ops::ScanWork<Real>::forward_channels);
   work.geometry.to_slots(h0, work.channels, work.carry.data());
   const cpu::CellKernels<Real> kernels = work.kernels(terms);
   cpu::ScanForward<Real> job;
   job.plan = work.geometry.plan();
   work.describe(terms, job.gate);
-  job.y = work.rows(h, ScanWork<Real>::of_h);
+  job.y = work.rows(h, ops::ScanWork<Real>::of_h);
   work.walk(
       false, kernels.lanes, [&](const cpu::ScanPart& part, Real* carry) { kernels.scan_forward(job, part, carry); },
       [&](const cpu::ScanPart& part, Real* gain, Real* offset) {
@@ -175,15 +179,15 @@ template <class Real>
 void Scan<Real>::backward(const Batch& batch, const Terms& terms, SequenceView<const Real> h, const Real* h0,
                           SequenceView<const Real> dh, const Real* dhT, const TermGradients& gradients, Real* dh0,
                           const Execution& execution) const {
-  ScanWork<Real>& work = work_of(impl_);
+  ops::ScanWork<Real>& work = work_of(impl_);
   require(static_cast<bool>(h), "h is missing");
   require(static_cast<bool>(dh), "dh is missing");
   require(static_cast<bool>(gradients.a), "gradients.a is missing");
   require(static_cast<bool>(gradients.b), "gradients.b is missing");
   require(static_cast<bool>(gradients.factor) == static_cast<bool>(terms.factor),
           "gradients.factor must be there exactly when terms.factor is");
-  work.prepare(batch, terms, execution, ScanWork<Real>::backward_channels);
-  ScanWork<Real>::grow(work.state_in, static_cast<std::size_t>(batch.rows * work.channels));
+  work.prepare(batch, terms, execution, ops::ScanWork<Real>::backward_channels);
+  ops::ScanWork<Real>::grow(work.state_in, static_cast<std::size_t>(batch.rows * work.channels));
   work.geometry.to_slots(dhT, work.channels, work.carry.data());
   work.geometry.to_slots(h0, work.channels, work.state_in.data());
   const cpu::CellKernels<Real> kernels = work.kernels(terms);
@@ -191,12 +195,12 @@ void Scan<Real>::backward(const Batch& batch, const Terms& terms, SequenceView<c
   job.plan = work.geometry.plan();
   job.hidden = work.channels;
   work.describe(terms, job.gate);
-  job.y = work.rows(h, ScanWork<Real>::of_h);
+  job.y = work.rows(h, ops::ScanWork<Real>::of_h);
   job.state_in = work.state_in.data();
-  job.dy = work.rows(dh, ScanWork<Real>::of_dh);
-  job.dgate[0] = work.sink(gradients.a, ScanWork<Real>::of_da, kernels.lanes);
-  job.dgate[1] = work.sink(gradients.b, ScanWork<Real>::of_db, kernels.lanes);
-  if (terms.factor) job.dgate[2] = work.sink(gradients.factor, ScanWork<Real>::of_dfactor, kernels.lanes);
+  job.dy = work.rows(dh, ops::ScanWork<Real>::of_dh);
+  job.dgate[0] = work.sink(gradients.a, ops::ScanWork<Real>::of_da, kernels.lanes);
+  job.dgate[1] = work.sink(gradients.b, ops::ScanWork<Real>::of_db, kernels.lanes);
+  if (terms.factor) job.dgate[2] = work.sink(gradients.factor, ops::ScanWork<Real>::of_dfactor, kernels.lanes);
   work.walk(
       true, kernels.lanes,
       [&](const cpu::ScanPart& part, Real* carry) { kernels.scan_backward.walk(job, part, carry); },

@@ -26,6 +26,9 @@ constexpr int common_alignment(int most, std::initializer_list<std::int64_t> num
   return static_cast<int>(all & -all);
 }
 
+/// Bytes up to a place where anything may begin, as the driver aligns memory.
+constexpr std::size_t padded(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
+
 /// How many GPUs there are; 0 without a driver. Never throws.
 int device_count();
 

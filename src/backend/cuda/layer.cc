@@ -58,8 +58,6 @@ void check_spec(const LayerSpec& spec) {
   require(!spec.tf32 || spec.storage == plan::Storage::f32, "tf32 is for f32 storage, not {}", to_string(spec.storage));
 }
 
-std::size_t padded(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
-
 WorkspacePlaces one_after_the_other(const WorkspaceParts& parts) {
   return {0, parts.passed, parts.passed + parts.sums};
 }

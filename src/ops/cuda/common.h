@@ -27,8 +27,7 @@ inline cuda::DeviceAddress address_of(const Operands& memory, int i) { return ad
 inline constexpr cuda::DeviceAddress planned_value = 256;
 inline cuda::DeviceAddress planned_parameter(DType type) { return 16 * size_of(type); }
 
-/// Bytes up to a place where anything may begin.
-constexpr std::size_t padded(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
+using cuda::padded;
 
 /// x [B, T, C] without gaps.
 inline cuda::DeviceSequence sequence_of(cuda::DeviceAddress data, const Batch& batch, Index channels) {

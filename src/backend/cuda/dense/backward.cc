@@ -14,8 +14,6 @@ using namespace fill;  // NOLINT(google-build-using-namespace): one file's worth
 
 namespace {
 
-std::size_t padded(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
-
 }  // namespace
 
 DenseBackwardExecutable::DenseBackwardExecutable(Device& device, const DenseSpec& spec, const DenseBackward& call)
