@@ -57,10 +57,13 @@ def torch_model():
             self.gates = nn.Linear(WIDTH, 2 * WIDTH)
 
         def forward(self, x):
-            z, candidate = (part.float() for part in self.gates(x).chunk(2, -1))
-            positive = torch.where(candidate >= 0, (F.relu(candidate) + 0.5).log(), -F.softplus(-candidate))
-            kept = (-F.softplus(z)).cumsum(1)
-            return (kept + torch.logcumsumexp(positive - F.softplus(-z) - kept, 1)).exp().to(x.dtype)
+            # In this order, since PyTorch's code generator fails on others that mean the same.
+            z, candidate = self.gates(x).chunk(2, -1)
+            z, candidate = z.float(), candidate.float()
+            keep, take = -F.softplus(z), -F.softplus(-z)
+            value = take + torch.where(candidate >= 0, (F.relu(candidate) + 0.5).log(), -F.softplus(-candidate))
+            kept = keep.cumsum(1)
+            return (kept + torch.logcumsumexp(value - kept, 1)).exp().to(x.dtype)
 
     class Block(nn.Module):
         def __init__(self):
