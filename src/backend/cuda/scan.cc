@@ -53,7 +53,7 @@ Sequences sequences_of(const ScanBackward& call) {
 constexpr bool is_backward(const ScanForward&) { return false; }
 constexpr bool is_backward(const ScanBackward&) { return true; }
 
-int alignment_of(const DeviceSequence& sequence, Index bytes) {
+int sequence_alignment(const DeviceSequence& sequence, Index bytes) {
   return common_alignment(
       16, {static_cast<std::int64_t>(sequence.data), sequence.row_stride * bytes, sequence.step_stride * bytes});
 }
@@ -103,7 +103,7 @@ plan::GpuScanProblem problem_of_call(const Call& call) {
   problem.regime = shape.regime;
   for (const NamedSequence& named : sequences_of(call)) {
     check_sequence(named, shape);
-    problem.alignment = std::min(problem.alignment, alignment_of(named.sequence, plan::size_of(shape.storage)));
+    problem.alignment = std::min(problem.alignment, sequence_alignment(named.sequence, plan::size_of(shape.storage)));
   }
   return problem;
 }

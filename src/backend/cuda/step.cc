@@ -15,7 +15,7 @@ constexpr int kWarps = 4;
 constexpr Index kMaxRows = 8;  // of x for each reading of the weights: more sums than registers can hold beside them
 constexpr int kStepAccess = 16;
 
-int alignment_of(const LayerSpec& spec, const LayerStep& call) {
+int step_alignment(const LayerSpec& spec, const LayerStep& call) {
   const Index size = plan::size_of(spec.storage);
   return common_alignment(kStepAccess, {static_cast<std::int64_t>(call.x | call.weights.weight), spec.input * size,
                                         call.rows > 1 ? call.x_stride * size : 0});
@@ -60,14 +60,14 @@ KernelSource step_source(const LayerSpec& spec, Index rows, int alignment) {
 StepExecutable::StepExecutable(Device& device, const LayerSpec& spec, const LayerStep& call)
     : spec_(spec), rows_(call.rows) {
   check_call(spec, call);
-  alignment_ = alignment_of(spec, call);
+  alignment_ = step_alignment(spec, call);
   kernel_ = &Kernel::load(device, step_source(spec, rows_, alignment_));
 }
 
 void StepExecutable::run(const LayerStep& call, StreamHandle stream) const {
   const Range range("penstock step");
   check_call(spec_, call);
-  require(call.rows == rows_ && alignment_of(spec_, call) >= alignment_,
+  require(call.rows == rows_ && step_alignment(spec_, call) >= alignment_,
           "the call must have the {} rows that were prepared, and an alignment of {} bytes", rows_, alignment_);
   const Index size = plan::size_of(spec_.storage);
   StepArguments arguments{};

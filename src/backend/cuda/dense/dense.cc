@@ -65,7 +65,7 @@ plan::GpuDenseProblem problem_of(const DenseSpec& spec, const DenseBatch& batch)
   return problem;
 }
 
-AlignmentOf alignment_of(const DenseSpec& spec) {
+AlignmentOf dense_alignment(const DenseSpec& spec) {
   AlignmentOf alignment{spec.storage, 0};
   alignment.all = common_alignment(16, {spec.hidden / spec.heads * plan::size_of(spec.storage)});
   return alignment;
@@ -83,7 +83,7 @@ DenseTapeBytes tape_bytes(const DenseSpec& spec, const DenseBatch& batch) {
 plan::GpuDenseProblem problem_of(const DenseForward& call, const DenseSpec& spec) {
   plan::GpuDenseProblem problem = problem_of(spec, call.batch);
   const plan::CellTraits& cell = plan::cell_traits(spec.cell);
-  AlignmentOf alignment = alignment_of(spec);
+  AlignmentOf alignment = dense_alignment(spec);
   alignment.add("wx", call.wx, call.batch, cell.gates() * spec.hidden);
   alignment.add("y", call.y, call.batch, spec.hidden);
   require_address(call.weights.recurrent, "the recurrent matrix");
@@ -102,7 +102,7 @@ plan::GpuDenseProblem problem_of(const DenseBackward& call, const DenseSpec& spe
   const plan::CellTraits& cell = plan::cell_traits(spec.cell);
   const Index width = cell.gates() * spec.hidden;
   problem.backward = true;
-  AlignmentOf alignment = alignment_of(spec);
+  AlignmentOf alignment = dense_alignment(spec);
   if (cell.split_gradients) alignment.add("wx", call.wx, call.batch, width);
   alignment.add("y", call.y, call.batch, spec.hidden);
   if (call.dy.data != 0) alignment.add("dy", call.dy, call.batch, spec.hidden);
