@@ -10,7 +10,7 @@ namespace {
 
 #include "backend/cuda/kernels/sum_columns_arguments.h"
 
-constexpr int kGroups = 16;
+constexpr int kRowGroups = 16;
 constexpr Index kRowsOfASlab = 64;  // at least, lest adding up the slabs takes longer than they do
 constexpr int kSumAccess = 8;
 
@@ -30,7 +30,7 @@ KernelSource sum_columns_source(const ColumnSums& sums) {
   source.constants = {{"using Storage", storage_type(sums.storage)},
                       {"using Result", storage_type(sums.result)},
                       {"constexpr int kVector", vector_of(sums)},
-                      {"constexpr int kGroups", kGroups}};
+                      {"constexpr int kGroups", kRowGroups}};
   source.plan = fmt::format("sums of columns: {} columns a thread", vector_of(sums));
   return source;
 }
@@ -58,7 +58,7 @@ void SumColumnsExecutable::run(DeviceAddress matrix, DeviceAddress result, Devic
   arguments.stride = sums_.columns * plan::size_of(sums_.storage);
   arguments.columns = static_cast<int>(sums_.columns);
   arguments.slabs = static_cast<int>(slabs_);
-  kernel_->launch(static_cast<unsigned>(tiles_ * slabs_), 32 * kGroups, arguments, stream);
+  kernel_->launch(static_cast<unsigned>(tiles_ * slabs_), 32 * kRowGroups, arguments, stream);
 }
 
 }  // namespace penstock::cuda
