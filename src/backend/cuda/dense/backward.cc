@@ -12,9 +12,7 @@ namespace penstock::cuda {
 
 using namespace fill;  // NOLINT(google-build-using-namespace): one file's worth of a header
 
-namespace {
-
-}  // namespace
+namespace {}  // namespace
 
 DenseBackwardExecutable::DenseBackwardExecutable(Device& device, const DenseSpec& spec, const DenseBackward& call)
     : DenseBackwardExecutable(device, spec, call, plan_gpu_dense(problem_of(call, spec), device.model())) {}
