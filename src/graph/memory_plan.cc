@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 namespace penstock::graph {
 
@@ -16,8 +17,9 @@ MemoryPlan plan_memory(const std::vector<Lifetime>& lifetimes) {
   plan.offsets.assign(lifetimes.size(), 0);
   std::vector<std::size_t> order(lifetimes.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::ranges::stable_sort(order,
-                           [&](std::size_t a, std::size_t b) { return lifetimes[a].bytes > lifetimes[b].bytes; });
+  std::ranges::sort(order, [&](std::size_t a, std::size_t b) {
+    return std::pair(lifetimes[b].bytes, a) < std::pair(lifetimes[a].bytes, b);
+  });
 
   std::vector<std::size_t> placed;  // in rising order of their offsets
   for (const std::size_t i : order) {
