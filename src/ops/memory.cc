@@ -52,8 +52,11 @@ Buffer::Buffer(Queue& queue, std::size_t bytes) : queue_(&queue), bytes_(bytes) 
     data_ = cuda::device_pointer<void>(stream.device().allocate(bytes, stream.handle()));
     return;
   }
-  data_ = ::operator new(bytes, host_alignment, std::nothrow);
-  if (data_ == nullptr) fail(ErrorCode::out_of_memory, "{} MB of memory cannot be had", bytes >> 20);
+  try {
+    data_ = ::operator new(bytes, host_alignment);
+  } catch (const std::bad_alloc&) {
+    fail(ErrorCode::out_of_memory, "{} MB of memory cannot be had", bytes >> 20);
+  }
 }
 
 Buffer::~Buffer() { release(); }
