@@ -85,6 +85,26 @@ void run_optimizer(const OptimizerShape& shape, const std::vector<StoredTensor>&
   });
 }
 
+/// The loss of a batch and its gradient, by ops/loss.h.
+LossSums compute_loss(const LossShape& shape, int threads, Index positions, const float* outputs,
+                      const std::int32_t* labels, const float* targets, const float* weights, float* gradient,
+                      void* scratch) {
+  const LossScratch places = LossScratch::in(scratch, positions);
+  LossSum sum;
+  if (shape.kind == LossKind::cross_entropy) {
+    sum = cross_entropy(threads, positions, shape.width, outputs, labels, gradient, places);
+  } else {
+    const auto regression = shape.kind == LossKind::mse ? mean_squared_error : mean_absolute_error;
+    sum = regression(threads, positions, shape.width, outputs, targets, weights, gradient, places);
+  }
+  LossSums result{};
+  result.sum = sum.sum;
+  result.weight = sum.weight;
+  result.scored = sum.scored;
+  result.correct = sum.correct;
+  return result;
+}
+
 /// The op on the CPU, where training is in floats.
 template <class Run>
 std::unique_ptr<Executable> on_cpu(const Target& target, Run run, std::size_t scratch = 0) {
@@ -129,7 +149,7 @@ Op loss(const LossShape& shape) {
                     state.loss.broken |= cuda::kBrokenOutput;
                   }
                 },
-                loss_scratch_bytes(target.positions()));
+                LossScratch::bytes(target.positions()));
           }};
 }
 
@@ -184,25 +204,6 @@ Op keep_state(Index width) {
           }};
 }
 
-LossSums compute_loss(const LossShape& shape, int threads, Index positions, const float* outputs,
-                      const std::int32_t* labels, const float* targets, const float* weights, float* gradient,
-                      void* scratch) {
-  const LossScratch places = LossScratch::in(scratch, positions);
-  LossSum sum;
-  if (shape.kind == LossKind::cross_entropy) {
-    sum = cross_entropy(threads, positions, shape.width, outputs, labels, gradient, places);
-  } else {
-    const auto regression = shape.kind == LossKind::mse ? mean_squared_error : mean_absolute_error;
-    sum = regression(threads, positions, shape.width, outputs, targets, weights, gradient, places);
-  }
-  LossSums result{};
-  result.sum = sum.sum;
-  result.weight = sum.weight;
-  result.scored = sum.scored;
-  result.correct = sum.correct;
-  return result;
-}
-
-std::size_t loss_scratch_bytes(Index positions) { return LossScratch::bytes(positions); }
+void add_loss(LossSums& total, const LossSums& loss) { cuda::AddLoss(total, loss); }
 
 }  // namespace penstock::ops

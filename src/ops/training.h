@@ -69,10 +69,7 @@ Op optimizer(const OptimizerShape& shape);
 /// from [B, width], state -> to, but only if the step was sound: the state that carries a sequence moves on.
 Op keep_state(Index width);
 
-/// -log softmax(logits)[label] and the regression losses, on the CPU (ops/loss.cc).
-LossSums compute_loss(const LossShape& shape, int threads, Index positions, const float* outputs,
-                      const std::int32_t* labels, const float* targets, const float* weights, float* gradient,
-                      void* scratch);
-std::size_t loss_scratch_bytes(Index positions);
+/// total += loss, the sums of another batch.
+void add_loss(LossSums& total, const LossSums& loss);
 
 }  // namespace penstock::ops

@@ -19,6 +19,9 @@ void check_same_data(const DataDescription& model, const DataDescription& datase
 Batch batch_of(const Example& example);
 /// What a program for the example is prepared for.
 ops::Target target_of(const Example& example, const Execution& execution);
+/// Whether a program for the one serves the other: as many rows and steps, with lengths and resets or without.
+bool same_shape(const ops::Target& a, const ops::Target& b);
+
 /// Positions with a target.
 Index scored_positions(const Example& example);
 

@@ -64,11 +64,7 @@ class Scorer {
   }
 
   graph::Workspace& workspace_for(const ops::Target& target) {
-    const bool fits = workspace_ && workspace_->program().target().rows == target.rows &&
-                      workspace_->program().target().steps == target.steps &&
-                      workspace_->program().target().lengths == target.lengths &&
-                      workspace_->program().target().reset == target.reset;
-    if (!fits) {
+    if (!workspace_ || !same_shape(workspace_->program().target(), target)) {
       workspace_.emplace(nn::scoring_program(model_.spec, model_.data, loss_, target), weights_->shared_queue());
       workspace_->bind(weights_);
     }
@@ -98,11 +94,7 @@ Evaluation evaluate_model(const Model::Impl& model, const Dataset& data, const T
   for (Index i = 0; options.validation_batches == 0 || i < options.validation_batches; ++i) {
     if (!data.validation(i, options.batch, options.length, example)) break;
     check_example(example, model.data);
-    const ops::LossSums sums = scorer.score(example);
-    total.sum += sums.sum;
-    total.weight += sums.weight;
-    total.scored += sums.scored;
-    total.correct += sums.correct;
+    ops::add_loss(total, scorer.score(example));
   }
   Evaluation result;
   result.loss = total.weight > 0.0 ? total.sum / total.weight : 0.0;

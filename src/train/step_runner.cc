@@ -63,11 +63,7 @@ StepRunner::~StepRunner() {
 }
 
 StepRunner::Shape& StepRunner::shape_for(const ops::Target& target) {
-  const auto fits = [&](const Shape& held) {
-    const ops::Target& of = held.workspace->program().target();
-    return of.rows == target.rows && of.steps == target.steps && of.lengths == target.lengths &&
-           of.reset == target.reset;
-  };
+  const auto fits = [&](const Shape& held) { return same_shape(held.workspace->program().target(), target); };
   const auto found = std::ranges::find_if(shapes_, fits);
   if (found != shapes_.end()) {
     std::rotate(shapes_.begin(), found, found + 1);

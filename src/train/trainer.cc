@@ -127,11 +127,7 @@ void Trainer::count(const StepResult& result) {
   if (options_.execution.precision == Precision::f16) state_.loss_scale = static_cast<double>(state.loss_scale);
   state_.good_steps = state.good_steps;
   reported_positions_ += result.positions;
-  if (state.broken != 0) return;
-  reported_loss_.sum += state.loss.sum;
-  reported_loss_.weight += state.loss.weight;
-  reported_loss_.scored += state.loss.scored;
-  reported_loss_.correct += state.loss.correct;
+  if (state.broken == 0) ops::add_loss(reported_loss_, state.loss);
 }
 
 double Trainer::first_gradient_ratio() const {
