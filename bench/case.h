@@ -37,6 +37,7 @@ struct Case {
   std::string dtype = "f32";   ///< Of weights and sequences: "f32", "bf16", "bf16-weights" (and sequences f32), "f16".
   int threads = 1;             ///< At least 1.
   std::string device = "cpu";  ///< Or "cuda", where weights and sequences lie in memory in the dtype.
+  bool each_call = false;      ///< Time every call by itself, for percentiles; else short ones in groups.
 
   bool on_gpu() const { return device == "cuda"; }
 

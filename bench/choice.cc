@@ -92,7 +92,9 @@ std::vector<Case> cases(const Table& table, const Choice& choice) {
       for (const std::string& dtype : or_else(choice.dtypes, table.dtypes)) {
         for (const Pass pass : or_else(choice.passes, table.passes)) {
           for (const Shape& shape : group.shapes) {
-            for (const int count : threads) all.push_back({cell, shape, pass, dtype, count, table.device});
+            for (const int count : threads) {
+              all.push_back({cell, shape, pass, dtype, count, table.device, table.percentiles});
+            }
           }
         }
       }

@@ -197,7 +197,8 @@ class OneDnn : public Contender {
       case Pass::forward:
         break;
     }
-    return time_calls(seconds, [&] { forward(); });
+    return time_calls(
+        seconds, [&] { forward(); }, problem_.test.each_call);
   }
 
  private:

@@ -76,7 +76,8 @@ class Loop : public Contender {
     return {.y = compared_rows(problem_, y_, problem_.test.shape.hidden, true), .dx = {}, .gradients = {}};
   }
   std::vector<double> sample(double seconds) override {
-    return time_calls(seconds, [&] { run(); });
+    return time_calls(
+        seconds, [&] { run(); }, problem_.test.each_call);
   }
 
  private:

@@ -75,6 +75,8 @@ Json entry_json(const Entry& entry, const Line& line) {
   json["median"] = entry.time.median;
   json["upper_quartile"] = entry.time.upper_quartile;
   json["maximum"] = entry.time.maximum;
+  json["percentile_99"] = entry.time.percentile_99;
+  json["percentile_999"] = entry.time.percentile_999;
   json["ratio"] = entry.time.median / line.entries.front().time.median;
   return json;
 }

@@ -48,7 +48,9 @@ struct Unit {
   double per_second;
 };
 
-Unit unit_of(const Table& table) { return table.passes.front() == Pass::step ? Unit{"us", 1e6} : Unit{"ms", 1e3}; }
+Unit unit_of(const Table& table) {
+  return table.percentiles || table.passes.front() == Pass::step ? Unit{"us", 1e6} : Unit{"ms", 1e3};
+}
 
 std::string shown_time(const Entry& entry, const Unit& unit) {
   switch (entry.outcome) {
@@ -68,11 +70,21 @@ std::string shown_time(const Entry& entry, const Unit& unit) {
 
 bool is_timed(const Entry* entry) { return entry != nullptr && entry->outcome == Outcome::timed; }
 
-/// "12.3 (1.84x)": its time, and how many times ours that is.
+/// A percentile of fewer calls than this would be their slowest.
+constexpr Index calls_for_99 = 100, calls_for_999 = 1000;
+
+std::string shown_percentile(const Entry& entry, double seconds, Index fewest, const Unit& unit) {
+  return is_timed(&entry) && entry.time.samples >= fewest ? digits(seconds * unit.per_second) : "-";
+}
+
+/// "12.3 (1.84x)": its time, and how many times ours that is; of a table of percentiles "12.3, p99 15.0 (1.84x)".
 std::string shown_peer(const Line& line, const Entry& entry, const Unit& unit) {
   const Entry& first = line.entries.front();
   std::string text = shown_time(entry, unit);
   if (is_timed(&entry) && is_timed(&first)) {
+    if (line.test.each_call && entry.time.samples >= calls_for_99) {
+      text += ", p99 " + shown_percentile(entry, entry.time.percentile_99, calls_for_99, unit);
+    }
     text += fmt::format(" ({:.2f}x)", entry.time.median / first.time.median);
     if (!entry.note.empty()) text += "*";
   }
@@ -163,7 +175,8 @@ std::string table_text(const Measured& measured) {
   const std::vector<std::string> names = columns(measured);
   const std::string& ours = table.ours.front();
   Row head = {"cell", "B,T,I,H", "pass", "thr", fmt::format("{} {}", ours, unit.name), "min - max"};
-  if (table.per_sequence) head.emplace_back("per sequence");
+  if (table.percentiles) head.insert(head.end(), {"p99", "p99.9"});
+  if (table.per_sequence) head.insert(head.end(), {"sequences/s", "per sequence"});
   for (const char* name : {"rate", "limit", "of limit", "bound by", "input + recurrence + rest"})
     head.emplace_back(name);
   for (const std::string& name : names) {
@@ -182,7 +195,14 @@ std::string table_text(const Measured& measured) {
                is_timed(&first) ? fmt::format("{} - {}", digits(first.time.minimum * unit.per_second),
                                               digits(first.time.maximum * unit.per_second))
                                 : "-"};
-    if (table.per_sequence) row.push_back(shown_speed_up(measured, line));
+    if (table.percentiles) {
+      row.push_back(shown_percentile(first, first.time.percentile_99, calls_for_99, unit));
+      row.push_back(shown_percentile(first, first.time.percentile_999, calls_for_999, unit));
+    }
+    if (table.per_sequence) {
+      row.push_back(is_timed(&first) ? digits(static_cast<double>(s.rows) / first.time.median) : "-");
+      row.push_back(shown_speed_up(measured, line));
+    }
     row.push_back(shown_rate(line));
     row.push_back(digits(line.limit.seconds * unit.per_second));
     row.push_back(is_timed(&first) ? fmt::format("{:.0f} %", 100 * line.limit.seconds / first.time.median) : "-");

@@ -20,7 +20,8 @@ struct Subject {
   std::string title;
   std::string about;  ///< What the numbers are, in a sentence or two.
   std::vector<Pass> passes;
-  bool per_sequence = false;  ///< Say how much faster a sequence is than alone.
+  bool per_sequence = false;  ///< Say how much faster a sequence is than alone, and how many are done in a second.
+  bool percentiles = false;   ///< Time every call by itself and say how long the slow ones take.
 };
 
 /// What is measured of a subject, and against whom, on one device.

@@ -17,6 +17,7 @@ const std::vector<Shape> stream_shapes = {{1, 64, 1, 8},   {1, 64, 1, 16},   {1,
                                           {1, 64, 64, 64}, {1, 64, 64, 128}, {1, 64, 64, 256}, {1, 64, 64, 512}};
 const std::vector<Shape> batch_shapes = {
     {1, 100, 128, 256}, {8, 100, 128, 256}, {32, 100, 128, 256}, {128, 100, 128, 256}};
+const std::vector<Shape> latency_shapes = {{1, 1, 128, 256}, {1, 10, 128, 256}, {1, 100, 128, 256}};
 const std::vector<Shape> cuda_rnn_shapes = {{1, 256, 64, 128}, {1, 512, 64, 128}, {1, 1024, 64, 128},
                                             {1, 256, 64, 256}, {1, 512, 64, 256}, {1, 1024, 64, 256}};
 
@@ -36,6 +37,12 @@ ListsBySubject cpu_lists() {
        {.groups = {{{"scan", "scan-log"}, scan_shapes}}, .ours = algorithms, .peers = {"torch", "numba", "numpy"}}},
       {"stream", {.groups = {{gated, stream_shapes}}, .ours = {"penstock"}, .peers = frameworks}},
       {"batch", {.groups = {{gated, batch_shapes}}, .ours = {"penstock"}, .peers = frameworks}},
+      {"latency",
+       {.groups = {{{"lstm", "gru", "slstm", "mingru"}, latency_shapes}}, .ours = {"penstock"}, .peers = frameworks}},
+      {"throughput",
+       {.groups = {{{"lstm", "gru", "slstm", "elman", "mingru", "minlstm"}, batch_shapes}},
+        .ours = {"penstock"},
+        .peers = frameworks}},
       {"fused",
        {.groups = {{gated, {{64, 200, 256, 512}}}},
         .ours = {"penstock", "penstock-loop"},

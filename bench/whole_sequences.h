@@ -25,8 +25,11 @@ class WholeSequences : public Contender {
   }
 
   std::vector<double> sample(double seconds) override {
-    if (training()) return time_calls(seconds, [&] { train(problem_.dy); });
-    return time_calls(seconds, [&] { forward(); });
+    if (training())
+      return time_calls(
+          seconds, [&] { train(problem_.dy); }, problem_.test.each_call);
+    return time_calls(
+        seconds, [&] { forward(); }, problem_.test.each_call);
   }
 
  protected:

@@ -170,6 +170,7 @@ Verb add_bench(CLI::App& program) {
       "  penstock bench scan --cells scan-log --threads 1\n"
       "  penstock bench stream --python venv/bin/python\n"
       "  penstock bench batch --peers none           speed-up per sequence over B\n"
+      "  penstock bench latency --cells lstm --threads 1    median, p99 and p99.9 of single calls\n"
       "  penstock bench fused --peers torch,torch-loop\n"
       "  penstock bench cuda_rnn --peers numpy\n"
       "  penstock bench cs179 --cells mingru --shapes 8x4096x256x256\n"

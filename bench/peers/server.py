@@ -12,6 +12,7 @@ Reads one JSON object a line from standard input and answers each with one line:
 or with {"error": what happened}. Arrays are raw float32 in files "in.NAME" and "out.NAME" of the folder.
 """
 
+import functools
 import importlib
 import json
 import math
@@ -34,7 +35,7 @@ class Refused(Exception):
     """Why a peer does not take part in a case, as the rest of a sentence: "has no sLSTM"."""
 
 
-def time_calls(seconds, call):
+def time_calls(seconds, call, group_seconds=GROUP_SECONDS):
     """Seconds per call of calls that together take about `seconds`, as time_calls() in bench/timing.h."""
     clock = time.perf_counter
 
@@ -48,7 +49,7 @@ def time_calls(seconds, call):
     if first >= seconds:
         return [first]
     warm = max(min(first, timed(1)), 1e-9)
-    group = min(max(math.ceil(GROUP_SECONDS / warm), 1), 100000)
+    group = min(max(math.ceil(group_seconds / warm), 1), 100000)
     times, total = [], 0.0
     while total < seconds:
         taken = timed(group)
@@ -74,6 +75,7 @@ def hello(names):
 class Server:
     def __init__(self):
         self.contenders = {}
+        self.group_seconds = {}  # of each contender
         self.folders = {}
 
     def prepare(self, request):
@@ -91,6 +93,7 @@ class Server:
             return {"refused": str(why)}
         self.contenders[peer] = contender
         self.folders[peer] = request["folder"]
+        self.group_seconds[peer] = 0.0 if case.get("each_call") else GROUP_SECONDS
         return {"in_double": getattr(contender, "in_double", False)}
 
     def write(self, peer, answers):
@@ -112,7 +115,8 @@ class Server:
         if do == "last":
             return self.write(peer, self.contenders[peer].last())
         if do == "sample":
-            seconds = self.contenders[peer].sample(request["seconds"], time_calls)
+            timer = functools.partial(time_calls, group_seconds=self.group_seconds[peer])
+            seconds = self.contenders[peer].sample(request["seconds"], timer)
             time.sleep(SETTLING_SECONDS)
             return {"seconds": seconds}
         if do == "drop":

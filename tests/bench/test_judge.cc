@@ -132,11 +132,26 @@ TEST(Timing, SpreadIsOfTheSortedTimes) {
   EXPECT_EQ(spread({}).samples, 0);
 }
 
+TEST(Timing, PercentilesAreOfTheSlowCalls) {
+  std::vector<double> times(1001, 1.0);
+  for (int slow = 0; slow < 11; ++slow) times[static_cast<std::size_t>(slow) * 90] = 2.0;
+  times[7] = 9.0;
+  const Spread s = spread(times);
+  EXPECT_EQ(s.median, 1);
+  EXPECT_EQ(s.percentile_99, 2);
+  EXPECT_EQ(s.percentile_999, 2);
+  EXPECT_EQ(s.maximum, 9);
+}
+
 TEST(Timing, ShortCallsAreGroupedAndLongOnesCountAlone) {
   long calls = 0;
   const std::vector<double> times = time_calls(1e-3, [&] { ++calls; });
   EXPECT_GT(calls, 10 * static_cast<long>(times.size()));
   for (const double time : times) EXPECT_LT(time, 1e-5);
+  calls = 0;
+  const std::vector<double> each = time_calls(
+      1e-3, [&] { ++calls; }, true);
+  EXPECT_EQ(calls, static_cast<long>(each.size()) + 2) << "but the two calls that warm up";
   calls = 0;
   EXPECT_EQ(time_calls(1e-12, [&] { ++calls; }).size(), 1u);
   EXPECT_EQ(calls, 1);

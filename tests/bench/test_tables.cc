@@ -52,8 +52,9 @@ TEST(Tables, OnAGpu) {
       EXPECT_TRUE(is_bare_scan(c.cell) || find_cell(c.cell).scan) << "only scan cells run there";
     }
   }
-  expect_error(misuse, "TABLE must be one of layer, scan, fused, cuda_rnn, cs179 or all on device cuda, not 'batch'",
-               [] { find_table("batch", "cuda"); });
+  expect_error(
+      misuse, "TABLE must be one of layer, scan, throughput, fused, cuda_rnn, cs179 or all on device cuda, not 'batch'",
+      [] { find_table("batch", "cuda"); });
   expect_error(misuse, "device must be cpu or cuda, not 'gpu'", [] { tables("gpu"); });
 }
 

@@ -39,7 +39,7 @@ def test_a_table_for_people():
     assert run("bench", "layer", "--cells", "lstm", "--quiet", *ALONE).err == ""
 
 
-@pytest.mark.parametrize("table", ["layer", "scan", "stream", "batch", "fused", "cuda_rnn", "cs179"])
+@pytest.mark.parametrize("table", ["layer", "scan", "stream", "batch", "latency", "throughput", "fused", "cuda_rnn", "cs179"])
 def test_every_table_is_complete(table):
     report = bench(table, *ALONE)
     assert report["all_right"] and not report["interrupted"]
@@ -58,9 +58,9 @@ def test_every_table_is_complete(table):
 def test_all_tables_and_files(tmp_path):
     run("bench", "all", *ALONE, "--cells", "gru", "--json", "all.json", "--markdown", "page.md", cwd=tmp_path)
     report = json.loads((tmp_path / "all.json").read_text())
-    assert len([table for table in report["tables"] if table["cases"]]) == 6
+    assert len([table for table in report["tables"] if table["cases"]]) == 8
     page = (tmp_path / "page.md").read_text()
-    assert page.startswith("# Benchmarks on a CPU\n") and page.count("\n## ") == 6
+    assert page.startswith("# Benchmarks on a CPU\n") and page.count("\n## ") == 8
 
 
 def test_quick_takes_few_shapes():
@@ -201,7 +201,7 @@ def test_thread_counts():
     "arguments, message",
     [
         ([], "TABLE is missing"),
-        (["layers"], "TABLE must be one of layer, scan, stream, batch, fused, cuda_rnn, cs179 or all, not 'layers'"),
+        (["layers"], "TABLE must be one of layer, scan, stream, batch, latency, throughput, fused, cuda_rnn, cs179 or all, not 'layers'"),
         (["layer", "--threads", 5000], "--threads must be 0 to 1024, not 5000"),
         (["layer", "--threads", "1,-2"], "--threads must be 0 to 1024, not -2"),
         (["layer", "--threads", "many"], "--threads must be a whole number, not 'many'"),
@@ -215,7 +215,7 @@ def test_thread_counts():
          "--peers must be among torch, torch-compile, onnxruntime, onednn, numpy, numba, torch-loop, or none, not 'none'"),
         (["layer", "--device", "tpu"], "--device must be cpu or cuda, not 'tpu'"),
         (["stream", "--device", "cuda"],
-         "TABLE must be one of layer, scan, fused, cuda_rnn, cs179 or all on device cuda, not 'stream'"),
+         "TABLE must be one of layer, scan, throughput, fused, cuda_rnn, cs179 or all on device cuda, not 'stream'"),
         (["layer", "--device", "cuda", "--threads", 2], "--threads are the CPU's: device cuda has none to choose"),
         (["layer", "--device", "cuda", "--dtypes", "bf16-weights"],
          "--dtypes must be among f32, f16 and bf16, not 'bf16-weights'"),
