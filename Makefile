@@ -10,7 +10,7 @@ VENV := build/venv
 # One of each kind that an emulator runs in seconds: every cell, the vectors' functions, engines, a stream.
 ARM64_TESTS := test_cells_list test_backend_functions test_ops_scan test_stream_session
 
-.PHONY: help demo build test test-gpu check python sanitize portable lint format install clean setup setup-test configured-test pytest
+.PHONY: help demo build test test-gpu check python wheel sanitize portable lint format install clean setup setup-test configured-test pytest
 .NOTPARALLEL:
 
 help: ## Say what there is to make
@@ -30,7 +30,10 @@ check: configured-test $(VENV)/ready ## Build and run the C++ tests
 	@cmake --build --preset test --parallel $(JOBS)
 	@VIRTUAL_ENV=$(abspath $(VENV)) PENSTOCK_TEST_NVRTC=required $(CTEST) --preset test
 
-python: pytest ## Run the Python tests, in a virtual environment in build/
+python: pytest ## Build the Python package and run the Python tests, in a virtual environment in build/
+
+wheel: setup $(VENV)/ready ## Build the Python package as a wheel, into dist/
+	@tools/wheel.sh $(VENV)/bin/python build/release
 
 test-gpu: configured-test ## Run the tests of the GPU on this machine's, also under compute-sanitizer
 	@cmake --build --preset test --parallel $(JOBS) --target gpu_tests
@@ -73,7 +76,8 @@ setup-test:
 configured-test: setup-test
 	@$(call configure,test)
 
-pytest: $(VENV)/ready check
+pytest: $(VENV)/ready check wheel
+	@$(VENV)/bin/pip install --quiet --force-reinstall --no-deps dist/*.whl
 	@$(VENV)/bin/python -m pytest -q tests/python tests/cli
 
 $(VENV)/ready: tests/python/requirements.txt | setup-test

@@ -63,17 +63,22 @@ function(penstock_embed_kernels layer)
   target_sources(penstock_${layer}_objects PRIVATE ${output})
 endfunction()
 
-# penstock_library(<target> EXPORT <name> LAYERS <folders> LINKS <libraries>): some layers in one library, which shows its
-# users the public headers and nothing else, as Penstock::<name>. Static unless BUILD_SHARED_LIBS says otherwise.
+# penstock_library(<target> [SHARED] EXPORT <name> LAYERS <folders> LINKS <libraries>): some layers in one library, which
+# shows its users the public headers and nothing else, as Penstock::<name>. Static unless SHARED or BUILD_SHARED_LIBS
+# says otherwise.
 function(penstock_library target)
-  cmake_parse_arguments(arg "" "EXPORT" "LAYERS;LINKS" ${ARGN})
+  cmake_parse_arguments(arg "SHARED" "EXPORT" "LAYERS;LINKS" ${ARGN})
+  set(kind "")
+  if(arg_SHARED)
+    set(kind SHARED)
+  endif()
   set(objects "")
   foreach(layer ${arg_LAYERS})
     if(TARGET penstock_${layer}_objects)
       list(APPEND objects $<TARGET_OBJECTS:penstock_${layer}_objects>)
     endif()
   endforeach()
-  add_library(${target} ${objects})
+  add_library(${target} ${kind} ${objects})
   add_library(Penstock::${arg_EXPORT} ALIAS ${target})
   set_target_properties(${target} PROPERTIES LINKER_LANGUAGE CXX VERSION ${PROJECT_VERSION} EXPORT_NAME ${arg_EXPORT}
                         SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})

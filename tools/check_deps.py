@@ -41,6 +41,7 @@ THIRD_PARTY = {
     "xxhash.h": {"backend"},
     "nlohmann/": {"io", "train", "bench", "apps"},
     "CLI/": {"apps"},
+    "nanobind/": {"python"},
 }
 
 # POSIX headers, for what standard C++ cannot do: atomic files, terminals, signals, the sizes of caches.
@@ -48,7 +49,7 @@ SYSTEM = {"base", "backend", "io", "bench", "apps"}
 
 # Folders beside src/ -> those whose headers they may see besides the public ones (and bench base's).
 # bench/cuda, which measures what no public header shows yet, sees the layers up to backend as well.
-BESIDE = {"oracle": ["oracle"], "bench": ["bench", "oracle"], "apps": ["bench"]}
+BESIDE = {"oracle": ["oracle"], "bench": ["bench", "oracle"], "apps": ["bench"], "python": []}
 
 
 # Text that other compilers read as well (every instruction set, CUDA's) -> the places it may include.
@@ -123,7 +124,7 @@ def violation(root, path, quoted, header):
     if third_party(header):
         return None if place in third_party(header) else f"{place} is not among {sorted(third_party(header))}"
     if quoted:
-        own = place == "apps" and (root / path.parent / header).is_file()
+        own = place in ("apps", "python") and (root / path.parent / header).is_file()
         return None if own else "there is no such file"
     if is_standard(header) or place in SYSTEM:
         return None

@@ -34,6 +34,8 @@ CLEAN = {
     "bench/cuda/times.cc": '#include <fmt/format.h>\n#include "base/check.h"\n#include "bench/suite.h"\n',
     "apps/cli/main.cc": '#include <CLI/CLI.hpp>\n#include "bench/suite.h"\n#include "penstock/model.h"\n#include "verbs.h"\n',
     "apps/cli/verbs.h": "",
+    "python/src/module.cc": '#include <nanobind/nanobind.h>\n#include "arrays.h"\n#include "penstock/model.h"\n',
+    "python/src/arrays.h": "",
 }
 
 
@@ -79,6 +81,7 @@ class CheckDeps(unittest.TestCase):
 
     def test_programs_see_public_headers_only(self):
         self.check_refused("apps/cli/main.cc", '#include "base/check.h"', "apps sees public headers only")
+        self.check_refused("python/src/module.cc", '#include "base/check.h"', "python sees public headers only")
         self.check_refused("bench/suite.h", '#include "nn/layer.h"', "bench sees public headers only")
 
     def test_the_oracle_knows_nobody_and_only_benchmarks_know_it(self):

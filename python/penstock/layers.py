@@ -1,0 +1,452 @@
+"""Recurrent cells and stacks of layers on NumPy arrays.
+
+Letters of shapes: ``T`` steps of a sequence, ``B`` rows (batch), ``I`` input size, ``H`` hidden size, ``G`` gates and
+``S`` states of a cell, ``D = H / heads``. Arrays are float32, or float64 for a cell made with ``dtype="float64"``;
+arrays of other libraries (anything with the buffer protocol, ``__array_interface__`` or DLPack in the memory of the
+CPU) are read, and written to, where they lie.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+from . import _core
+
+__all__ = [
+    "Cell",
+    "ElmanCell",
+    "GRUCell",
+    "LSTMCell",
+    "MinGRUCell",
+    "MinLSTMCell",
+    "Recurrent",
+    "SLSTMCell",
+    "Tape",
+]
+
+_NETWORKS = {"float32": _core.NetworkF32, "float64": _core.NetworkF64}
+_TAPES = {"float32": _core.TapeF32, "float64": _core.TapeF64}
+
+
+def _dtype_name(dtype):
+    name = getattr(dtype, "__name__", None) or getattr(dtype, "name", None) or str(dtype)
+    if name not in _NETWORKS:
+        raise ValueError(f"dtype must be 'float32' or 'float64', not {dtype!r}")
+    return name
+
+
+class Tape:
+    """What a backward pass needs of its forward pass: made by :meth:`Recurrent.tape`, filled by ``forward(tape=...)``.
+
+    It keeps the arrays x and y of that call alive, which must not be changed before the backward pass. Used again and
+    again it allocates memory only where a batch is larger than any before.
+    """
+
+    __slots__ = ("_tape", "dtype")
+
+    def __init__(self, dtype="float32"):
+        self.dtype = _dtype_name(dtype)
+        self._tape = _TAPES[self.dtype]()
+
+
+class _Network:
+    """What cells and stacks have in common."""
+
+    _stacked = False
+
+    def __init__(self, cell, input_size, hidden_size, *, layers, direction, heads, bias, dropout, dtype, seed):
+        self.dtype = _dtype_name(dtype)
+        if isinstance(bias, bool):
+            bias = "both" if bias else "none"
+        self._network = _NETWORKS[self.dtype](
+            cell=cell,
+            input_size=input_size,
+            hidden_size=hidden_size,
+            heads=heads,
+            layers=layers,
+            direction=direction,
+            bias=bias,
+            dropout=dropout,
+            seed=seed,
+            stacked=self._stacked,
+        )
+        self.cell = cell
+        self.input_size = input_size
+        self.hidden_size = hidden_size
+        self.heads = heads
+        self.layers = layers
+        self.direction = direction
+        self.bias = bias
+        self.dropout = dropout
+
+    def forward(
+        self,
+        x,
+        h0=None,
+        *,
+        mode="auto",
+        device="auto",
+        lengths=None,
+        cu_seqlens=None,
+        reset_mask=None,
+        layout="batch_first",
+        tape=None,
+        out=None,
+        threads=0,
+        exact=False,
+        precision="full",
+    ):
+        """Runs whole sequences and returns ``(y, state)``.
+
+        Args:
+            x: ``[B, T, I]``, one row ``[T, I]``, or, with ``cu_seqlens``, all rows one after the other ``[total, I]``.
+            h0: The state before the first step, of the shape of :meth:`zero_state`; zeros if it is None. For cells of
+                several states also a tuple of them, ``(h, c)``.
+            mode: How the recurrence runs over T: ``"sequential"``, ``"scan"`` (parallel over chunks of T; minGRU and
+                minLSTM only), or ``"auto"``: what the planner expects to be the fastest.
+            device: ``"cpu"``; ``"auto"`` is where the arrays are.
+            lengths: int64 ``[B]``: how many steps each row has. Later ones are never read and are zero in ``y``.
+            cu_seqlens: int64 ``[B + 1]``: row b has the steps ``cu_seqlens[b]`` to ``cu_seqlens[b + 1] - 1``.
+            reset_mask: bool, ``x``'s shape without channels. True: the state is set to zero before this step.
+            layout: ``"batch_first"``, or ``"time_first"`` for ``[T, B, I]`` in and ``[T, B, H]`` out.
+            tape: From :meth:`tape`, if :meth:`backward` shall follow; dropout then applies.
+            out: Where to write ``y``; a new array if it is None.
+            threads: 0: as many as the machine offers.
+            exact: The same bits for any split of a sequence and any batch around a row; slower.
+            precision: ``"full"``, ``"bf16-weights"`` (rounded to bfloat16) or ``"bf16"`` (what they are multiplied
+                with as well). float32 only.
+
+        Returns:
+            ``y``, with ``H`` channels (``2 H`` if bidirectional), and the state after the last step of each row.
+
+        Raises:
+            InvalidArgument: An argument has the wrong shape or an impossible value.
+            TypeError: An array has another dtype.
+        """
+        return self._network.forward(
+            x,
+            h0,
+            out,
+            None if tape is None else tape._tape,
+            lengths,
+            cu_seqlens,
+            reset_mask,
+            layout,
+            mode,
+            device,
+            threads,
+            exact,
+            precision,
+        )
+
+    def backward(self, dy, dstate=None, *, tape, input_gradient=True):
+        """The backward pass of the ``forward`` call that filled ``tape``. Returns ``(dx, dh0)``.
+
+        Adds to :attr:`gradients`; :meth:`zero_gradients` clears them.
+
+        Args:
+            dy: The gradient of ``y``, in its shape; None: zeros.
+            dstate: The gradient of the state that ``forward`` returned; None: zeros.
+            tape: The tape that ``forward`` filled.
+            input_gradient: False: ``dx`` is not wanted, and is None.
+        """
+        return self._network.backward(dy, dstate, tape._tape, input_gradient)
+
+    def tape(self):
+        """A new :class:`Tape` for this network."""
+        return Tape(self.dtype)
+
+    def zero_state(self, rows=None):
+        """A state of zeros for ``rows`` rows, or for one row without an axis of its own if it is None."""
+        import numpy
+
+        return numpy.zeros(self._network.state_shape(-1 if rows is None else rows), self.dtype)
+
+    @property
+    def parameters(self):
+        """All weights by name, as arrays that cannot be written to: views, not copies.
+
+        They are changed by :meth:`load_state_dict`, or inside ``with network.edit() as parameters:``.
+        """
+        return self._network.parameters(False, False)
+
+    @property
+    def gradients(self):
+        """The gradients of all weights by name, as views: what :meth:`backward` adds to."""
+        return self._network.parameters(True, True)
+
+    def zero_gradients(self):
+        """Sets all gradients to zero."""
+        self._network.zero_gradients()
+
+    @contextlib.contextmanager
+    def edit(self):
+        """A context in which the weights can be written to: its value is what :attr:`parameters` is, but writable.
+
+        Nothing may compute with the network meanwhile.
+        """
+        try:
+            yield self._network.parameters(False, True)
+        finally:
+            self._network.weights_changed()
+
+    def state_dict(self):
+        """Copies of all weights by name, as ``torch.nn.LSTM.state_dict()`` names and shapes them."""
+        return {name: value.copy() for name, value in self.parameters.items()}
+
+    def load_state_dict(self, weights):
+        """Takes all weights from a mapping of names to arrays (or to tensors of the CPU).
+
+        Raises:
+            InvalidArgument: A name is missing or unknown, or a shape is another; no weight has changed then.
+        """
+        own = self.parameters
+        missing, unknown = sorted(own.keys() - weights.keys()), sorted(weights.keys() - own.keys())
+        if missing or unknown:
+            from .errors import InvalidArgument
+
+            raise InvalidArgument(
+                f"weights must have the names {', '.join(own)}; missing: {', '.join(missing) or 'none'}, "
+                f"unknown: {', '.join(unknown) or 'none'}"
+            )
+        self._network.set_parameters(weights)
+
+    def __repr__(self):
+        more = "".join(
+            f", {name}={getattr(self, name)!r}"
+            for name, usual in (("layers", 1), ("direction", "forward"), ("heads", 1), ("dtype", "float32"))
+            if getattr(self, name) != usual
+        )
+        name = f"'{self.cell}', " if self._stacked else ""
+        return f"{type(self).__name__}({name}{self.input_size}, {self.hidden_size}{more})"
+
+
+class Recurrent(_Network):
+    """A stack of recurrent layers, as ``torch.nn.LSTM`` and its siblings are.
+
+    Weights have PyTorch's names, shapes and order of gates: ``weight_ih_l0`` ``[G H, I]``, ``weight_hh_l0``
+    ``[G H, H]`` (several heads: ``[heads, G D, D]``; minGRU and minLSTM have none), ``bias_ih_l0``, ``bias_hh_l0``
+    ``[G H]``, and so on for each layer, with the suffix ``_reverse`` for the other direction. They start uniform in
+    ±1/√H. States are ``[layers * directions, B, H]``; of cells with ``S > 1`` states ``[S, layers * directions, B, H]``.
+
+    Args:
+        cell: A name of :func:`penstock.cells`: ``"lstm"``, ``"gru"``, ``"mingru"``, ...
+        input_size: ``I``.
+        hidden_size: ``H``.
+        layers: How many, one on top of the other.
+        direction: ``"forward"``, ``"reverse"`` or ``"bidirectional"``.
+        heads: Into how many blocks the recurrent matrix falls; divides ``H``.
+        bias: True or ``"both"``, ``"single"`` (``bias_ih`` only), False or ``"none"``.
+        dropout: Probability of zeroing an output between layers, while a tape is kept.
+        dtype: ``"float32"`` or ``"float64"``.
+        seed: Of the first weights.
+
+    >>> import numpy as np, penstock
+    >>> network = penstock.Recurrent("lstm", 3, 5, layers=2)
+    >>> y, (h, c) = network.forward(np.zeros((4, 7, 3), np.float32))
+    >>> y.shape, h.shape
+    ((4, 7, 5), (2, 4, 5))
+    """
+
+    _stacked = True
+
+    def __init__(
+        self,
+        cell,
+        input_size,
+        hidden_size,
+        *,
+        layers=1,
+        direction="forward",
+        heads=1,
+        bias=True,
+        dropout=0.0,
+        dtype="float32",
+        seed=0,
+    ):
+        super().__init__(
+            cell,
+            input_size,
+            hidden_size,
+            layers=layers,
+            direction=direction,
+            heads=heads,
+            bias=bias,
+            dropout=dropout,
+            dtype=dtype,
+            seed=seed,
+        )
+
+    def step(self, x, h=None, *, out=None):
+        """One step of every row: returns ``(y, state)`` from x ``[B, I]`` or ``[I]`` and the state before it.
+
+        ``out``: an array for the new state, which may be ``h`` itself; a new one if it is None. Forward direction only.
+        """
+        return self._network.step(x, h, out)
+
+
+class Cell(_Network):
+    """One recurrent layer in forward direction: the base of all cells.
+
+    Args:
+        input_size: ``I``.
+        hidden_size: ``H``.
+        heads: Into how many blocks of ``D = H / heads`` the recurrent matrix falls. Cells without one have one head.
+        bias: True or ``"both"``, ``"single"`` (``bias_ih`` only), False or ``"none"``.
+        dtype: ``"float32"`` or ``"float64"``.
+        seed: Of the first weights, which are uniform in ±1/√H.
+
+    States are ``[B, H]``, or ``[H]`` of one row; of cells with ``S > 1`` states ``[S, B, H]``, which unpack:
+    ``h, c = state``.
+    """
+
+    def __init__(self, input_size, hidden_size, *, heads=1, bias=True, dtype="float32", seed=0, _cell=None):
+        super().__init__(
+            _cell,
+            input_size,
+            hidden_size,
+            layers=1,
+            direction="forward",
+            heads=heads,
+            bias=bias,
+            dropout=0.0,
+            dtype=dtype,
+            seed=seed,
+        )
+
+    def step(self, x, h=None, *, out=None):
+        """One step: the new state from x ``[B, I]`` or ``[I]`` and the state before it (None: zeros).
+
+        The output is the first state: the state itself of a cell that has one.
+
+        Args:
+            x: The input.
+            h: The state, ``[B, H]`` or ``[H]``; of several states ``[S, B, H]`` or ``[S, H]``, or a tuple of them.
+            out: Where to write the new state, which may be ``h`` itself; a new array if it is None.
+        """
+        return self._network.step(x, h, out)
+
+
+class MinGRUCell(Cell):
+    r"""Minimal GRU: gates of the input alone, so that a sequence is one matrix product and a scan.
+
+    .. math::
+        z_t = \sigma(W_z x_t + b_z), \quad \tilde h_t = g(W_h x_t + b_h), \quad
+        h_t = (1 - z_t) \odot h_{t-1} + z_t \odot \tilde h_t
+
+    with :math:`g(x) = x`, or with ``log_space=True`` the positive :math:`g(x) = x + 0.5` for :math:`x \ge 0` and
+    :math:`\sigma(x)` below. Feng et al., "Were RNNs All We Needed?", 2024, arXiv:2410.01201.
+
+    >>> import numpy as np, penstock
+    >>> cell = penstock.MinGRUCell(2, 3)
+    >>> h = cell.step(np.ones(2, np.float32))
+    >>> y, h_last = cell.forward(np.ones((1, 2), np.float32))
+    >>> bool((y[0] == h).all())
+    True
+    """
+
+    def __init__(self, input_size, hidden_size, *, log_space=False, bias=True, dtype="float32", seed=0):
+        super().__init__(
+            input_size, hidden_size, bias=bias, dtype=dtype, seed=seed, _cell="mingru-log" if log_space else "mingru"
+        )
+        self.log_space = log_space
+
+
+class MinLSTMCell(Cell):
+    r"""Minimal LSTM, whose two gates are shares of one: the state neither grows nor shrinks with time.
+
+    .. math::
+        f_t = \sigma(W_f x_t + b_f), \quad i_t = \sigma(W_i x_t + b_i), \quad \tilde h_t = g(W_h x_t + b_h), \quad
+        h_t = \frac{f_t}{f_t + i_t} \odot h_{t-1} + \frac{i_t}{f_t + i_t} \odot \tilde h_t
+
+    with g as in :class:`MinGRUCell`. Feng et al., "Were RNNs All We Needed?", 2024, arXiv:2410.01201.
+    """
+
+    def __init__(self, input_size, hidden_size, *, log_space=False, bias=True, dtype="float32", seed=0):
+        super().__init__(
+            input_size, hidden_size, bias=bias, dtype=dtype, seed=seed, _cell="minlstm-log" if log_space else "minlstm"
+        )
+        self.log_space = log_space
+
+
+class LSTMCell(Cell):
+    r"""Long short-term memory, with ``torch.nn.LSTM``'s equations and weights. States h, c.
+
+    .. math::
+        i_t = \sigma(W_i x_t + R_i h_{t-1}), \; f_t = \sigma(W_f x_t + R_f h_{t-1}), \;
+        g_t = \tanh(W_g x_t + R_g h_{t-1}), \; o_t = \sigma(W_o x_t + R_o h_{t-1}), \\
+        c_t = f_t \odot c_{t-1} + i_t \odot g_t, \quad h_t = o_t \odot \tanh(c_t)
+
+    (biases left out). Hochreiter and Schmidhuber, "Long Short-Term Memory", Neural Computation 9(8), 1997; with the
+    forget gate of Gers et al., "Learning to Forget", Neural Computation 12(10), 2000.
+
+    >>> import numpy as np, penstock
+    >>> h, c = penstock.LSTMCell(2, 3).step(np.ones((4, 2), np.float32))
+    >>> h.shape
+    (4, 3)
+    """
+
+    def __init__(self, input_size, hidden_size, *, heads=1, bias=True, dtype="float32", seed=0):
+        super().__init__(input_size, hidden_size, heads=heads, bias=bias, dtype=dtype, seed=seed, _cell="lstm")
+
+
+class GRUCell(Cell):
+    r"""Gated recurrent unit, with ``torch.nn.GRU``'s equations and weights.
+
+    .. math::
+        r_t = \sigma(W_r x_t + R_r h_{t-1}), \quad z_t = \sigma(W_z x_t + R_z h_{t-1}), \\
+        n_t = \tanh(W_n x_t + r_t \odot (R_n h_{t-1})), \quad h_t = (1 - z_t) \odot n_t + z_t \odot h_{t-1}
+
+    (biases left out); with ``reset_after=False`` the reset gate comes before the product,
+    :math:`n_t = \tanh(W_n x_t + R_n (r_t \odot h_{t-1}))`, as first published. Cho et al., "Learning Phrase
+    Representations using RNN Encoder-Decoder", EMNLP 2014, arXiv:1406.1078.
+    """
+
+    def __init__(
+        self, input_size, hidden_size, *, reset_after=True, heads=1, bias=True, dtype="float32", seed=0
+    ):
+        super().__init__(
+            input_size,
+            hidden_size,
+            heads=heads,
+            bias=bias,
+            dtype=dtype,
+            seed=seed,
+            _cell="gru" if reset_after else "gru-before",
+        )
+        self.reset_after = reset_after
+
+
+class ElmanCell(Cell):
+    r"""Elman network: :math:`h_t = \phi(W x_t + R h_{t-1})` with tanh or relu.
+
+    Elman, "Finding Structure in Time", Cognitive Science 14(2), 1990.
+    """
+
+    def __init__(
+        self, input_size, hidden_size, *, nonlinearity="tanh", heads=1, bias=True, dtype="float32", seed=0
+    ):
+        cells = {"tanh": "elman", "relu": "elman-relu"}
+        if nonlinearity not in cells:
+            raise ValueError(f"nonlinearity must be 'tanh' or 'relu', not {nonlinearity!r}")
+        super().__init__(
+            input_size, hidden_size, heads=heads, bias=bias, dtype=dtype, seed=seed, _cell=cells[nonlinearity]
+        )
+        self.nonlinearity = nonlinearity
+
+
+class SLSTMCell(Cell):
+    r"""sLSTM of xLSTM: exponential input gate, normaliser n and stabiliser m. States h, c, n, m.
+
+    .. math::
+        m_t = \max(\tilde i_t, \log \sigma(\tilde f_t) + m_{t-1}), \quad i_t = e^{\tilde i_t - m_t}, \quad
+        f_t = e^{\log \sigma(\tilde f_t) + m_{t-1} - m_t}, \\
+        c_t = f_t \odot c_{t-1} + i_t \odot \tanh(\tilde z_t), \quad n_t = f_t \odot n_{t-1} + i_t, \quad
+        h_t = \sigma(\tilde o_t) \odot c_t / n_t
+
+    where each gate with a tilde is :math:`W x_t + R h_{t-1}`; a row whose n is 0 has seen nothing yet, and starts with
+    :math:`m_t = \tilde i_t, f_t = 0`. Beck et al., "xLSTM: Extended Long Short-Term Memory", 2024, arXiv:2405.04517.
+    """
+
+    def __init__(self, input_size, hidden_size, *, heads=1, bias=True, dtype="float32", seed=0):
+        super().__init__(input_size, hidden_size, heads=heads, bias=bias, dtype=dtype, seed=seed, _cell="slstm")

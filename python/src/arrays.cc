@@ -1,0 +1,257 @@
+#include "arrays.h"
+
+#include <cstring>
+#include <utility>
+
+namespace penstock::python {
+namespace {
+
+/// What is asked of NumPy again and again, looked up once. Never released: modules outlive everything.
+struct Numpy {
+  nb::object empty, asarray, ascontiguousarray, from_dlpack;
+  nb::object types[5];
+
+  static const Numpy& get() {
+    static const Numpy* numpy = new Numpy();
+    return *numpy;
+  }
+
+ private:
+  Numpy() {
+    const nb::module_ module = nb::module_::import_("numpy");
+    empty = module.attr("empty");
+    asarray = module.attr("asarray");
+    ascontiguousarray = module.attr("ascontiguousarray");
+    from_dlpack = module.attr("from_dlpack");
+    for (const Scalar scalar : {Scalar::f32, Scalar::f64, Scalar::i32, Scalar::i64, Scalar::u8}) {
+      types[static_cast<int>(scalar)] = module.attr("dtype")(name_of(scalar));
+    }
+  }
+};
+
+/// The item of a buffer of `struct` format `format`, or nothing of ours.
+bool is_item(const char* format, Py_ssize_t size, Scalar scalar) {
+  if (format == nullptr) return scalar == Scalar::u8;
+  if (*format == '@' || *format == '=' || *format == '<') ++format;
+  if (format[0] == '\0' || format[1] != '\0') return false;
+  switch (scalar) {
+    case Scalar::f32:
+      return *format == 'f';
+    case Scalar::f64:
+      return *format == 'd';
+    case Scalar::i32:
+      return (*format == 'i' || *format == 'l') && size == 4;
+    case Scalar::i64:
+      return (*format == 'l' || *format == 'q') && size == 8;
+    case Scalar::u8:
+      break;
+  }
+  return *format == 'B' || *format == '?' || *format == 'b';
+}
+
+/// How Python would name the type of the numbers in a buffer.
+std::string item_name(const Py_buffer& view) {
+  const std::string format = view.format == nullptr ? "B" : view.format;
+  if (format == "e") return "float16";
+  if (format == "f") return "float32";
+  if (format == "d") return "float64";
+  if (format == "?") return "bool";
+  if (format == "Zf") return "complex64";
+  if (format == "Zd") return "complex128";
+  if (format.size() == 1 && std::strchr("bhilq", format[0]) != nullptr)
+    return "int" + std::to_string(8 * view.itemsize);
+  if (format.size() == 1 && std::strchr("BHILQ", format[0]) != nullptr) {
+    return "uint" + std::to_string(8 * view.itemsize);
+  }
+  return "of type '" + format + "'";
+}
+
+/// Whole numbers of any width; what counts steps is small, and copied where it is not int64 already.
+bool is_whole(const Py_buffer& view) {
+  return view.format != nullptr && view.format[1] == '\0' && std::strchr("bhilqBHIL", view.format[0]) != nullptr;
+}
+
+bool has(nb::handle object, const char* attribute) { return nb::hasattr(object, attribute); }
+
+}  // namespace
+
+const char* name_of(Scalar scalar) {
+  switch (scalar) {
+    case Scalar::f32:
+      return "float32";
+    case Scalar::f64:
+      return "float64";
+    case Scalar::i32:
+      return "int32";
+    case Scalar::i64:
+      return "int64";
+    case Scalar::u8:
+      break;
+  }
+  return "uint8";
+}
+
+std::string text_of(std::span<const Index> shape) {
+  std::string text = "(";
+  for (std::size_t i = 0; i < shape.size(); ++i) text += (i > 0 ? ", " : "") + std::to_string(shape[i]);
+  return text + (shape.size() == 1 ? ",)" : ")");
+}
+
+void refuse(const std::string& message) { throw Error(ErrorCode::invalid_argument, message); }
+
+bool Array::acquire(nb::handle object, int flags) {
+  if (PyObject_GetBuffer(object.ptr(), &view_, flags | PyBUF_STRIDES | PyBUF_FORMAT) != 0) {
+    view_.obj = nullptr;
+    return false;
+  }
+  set_shape();
+  return true;
+}
+
+void Array::set_shape() {
+  static_assert(sizeof(Py_ssize_t) == sizeof(Index));
+  shape_ = reinterpret_cast<const Index*>(view_.shape);  // both are 64 bits wide, under two names
+}
+
+Array::Array(nb::handle object, const char* name, Scalar scalar) : name_(name) {
+  if (PyObject_CheckBuffer(object.ptr())) {
+    if (!acquire(object, 0)) throw nb::python_error();
+  } else {
+    const Numpy& numpy = Numpy::get();
+    nb::object array;
+    if (has(object, "__array_interface__")) {
+      array = numpy.asarray(object);
+    } else if (has(object, "__dlpack__")) {
+      array = numpy.from_dlpack(object);
+    } else if (has(object, "__array__")) {
+      array = numpy.asarray(object);
+    } else {
+      // Without a type of its own: halves of an index are refused, not cut off.
+      array =
+          numpy.asarray(object).attr("astype")(numpy.types[static_cast<int>(scalar)], nb::arg("casting") = "same_kind");
+    }
+    if (!acquire(array, 0)) throw nb::python_error();
+  }
+  if (scalar == Scalar::i64 && !is_item(view_.format, view_.itemsize, scalar) && is_whole(view_)) {
+    *this = Array(this->object().attr("astype")("int64"), name, scalar);
+  }
+  check_type(scalar);
+}
+
+Array Array::output(nb::handle object, const char* name, Scalar scalar) {
+  Array array;
+  array.name_ = name;
+  array.output_ = true;
+  nb::object view = nb::borrow(object);
+  if (!PyObject_CheckBuffer(object.ptr())) {
+    const Numpy& numpy = Numpy::get();
+    if (has(object, "__array_interface__")) {
+      view = numpy.asarray(object);
+    } else if (has(object, "__dlpack__")) {
+      view = numpy.from_dlpack(object);
+    } else {
+      const std::string type = nb::cast<std::string>(nb::handle(object.type()).attr("__name__"));
+      throw nb::type_error((std::string(name) + " must be an array to write to, not " + type).c_str());
+    }
+  }
+  if (!array.acquire(view, PyBUF_WRITABLE)) {
+    PyErr_Clear();
+    throw nb::value_error((std::string(name) + " must be writable").c_str());
+  }
+  array.check_type(scalar);
+  return array;
+}
+
+Array Array::empty(std::span<const Index> shape, Scalar scalar) {
+  const Numpy& numpy = Numpy::get();
+  PyObject* sizes = PyTuple_New(static_cast<Py_ssize_t>(shape.size()));
+  if (sizes == nullptr) throw nb::python_error();
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    PyTuple_SetItem(sizes, static_cast<Py_ssize_t>(i), PyLong_FromLongLong(shape[i]));
+  }
+  const nb::object fresh = numpy.empty(nb::steal(sizes), numpy.types[static_cast<int>(scalar)]);
+  Array array;
+  array.output_ = true;
+  if (!array.acquire(fresh, PyBUF_WRITABLE)) throw nb::python_error();
+  return array;
+}
+
+Array::Array(Array&& other) noexcept { *this = std::move(other); }
+
+Array& Array::operator=(Array&& other) noexcept {
+  std::swap(view_, other.view_);
+  // Plain bytes keep shape and strides inside the buffer's own description.
+  for (auto [view, old] : {std::pair{&view_, &other.view_}, std::pair{&other.view_, &view_}}) {
+    if (view->shape == &old->len) view->shape = &view->len;
+    if (view->strides == &old->itemsize) view->strides = &view->itemsize;
+  }
+  set_shape();
+  other.set_shape();
+  std::swap(name_, other.name_);
+  std::swap(output_, other.output_);
+  return *this;
+}
+
+Array::~Array() {
+  if (view_.obj != nullptr) PyBuffer_Release(&view_);
+}
+
+nb::object Array::object() const { return view_.obj == nullptr ? nb::none() : nb::borrow(view_.obj); }
+
+void Array::check_type(Scalar scalar) const {
+  if (is_item(view_.format, view_.itemsize, scalar)) return;
+  const std::string wanted = name_of(scalar);
+  const std::string message = std::string(name_) + " must be " + wanted + ", not " + item_name(view_) +
+                              "; convert it with .astype(numpy." + wanted + ")";
+  throw nb::type_error(message.c_str());
+}
+
+bool Array::is_contiguous() const { return PyBuffer_IsContiguous(&view_, 'C') != 0; }
+
+bool Array::has_whole_rows() const {
+  if (size() == 0 || rank() == 0) return true;
+  const int last = rank() - 1;
+  if (shape_[last] > 1 && view_.strides[last] != view_.itemsize) return false;
+  for (int axis = 0; axis < last; ++axis) {
+    const Index stride = view_.strides[axis];
+    if (shape_[axis] > 1 && (stride <= 0 || stride % view_.itemsize != 0)) return false;
+  }
+  return reinterpret_cast<std::uintptr_t>(view_.buf) % static_cast<std::size_t>(view_.itemsize) == 0;
+}
+
+Array Array::contiguous() && {
+  const bool aligned = reinterpret_cast<std::uintptr_t>(view_.buf) % static_cast<std::size_t>(view_.itemsize) == 0;
+  if (is_contiguous() && aligned) return std::move(*this);
+  if (output_) refuse(std::string(name_) + " must be contiguous");
+  Array copy;
+  copy.name_ = name_;
+  if (!copy.acquire(Numpy::get().ascontiguousarray(object().attr("copy")()), 0)) throw nb::python_error();
+  return copy;
+}
+
+Array Array::with_whole_rows() && {
+  if (has_whole_rows()) return std::move(*this);
+  if (output_) refuse(std::string(name_) + " must have contiguous channels and positive strides");
+  Array copy;
+  copy.name_ = name_;
+  if (!copy.acquire(Numpy::get().ascontiguousarray(object().attr("copy")()), 0)) throw nb::python_error();
+  return copy;
+}
+
+void Array::require_shape(std::span<const Index> wanted, const char* axes) const {
+  bool same = shape().size() == wanted.size();
+  for (std::size_t i = 0; same && i < wanted.size(); ++i) same = wanted[i] < 0 || wanted[i] == shape()[i];
+  if (same) return;
+  std::string sizes = "(";
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    sizes += (i > 0 ? ", " : "") + (wanted[i] < 0 ? std::string("any") : std::to_string(wanted[i]));
+  }
+  sizes += wanted.size() == 1 ? ",)" : ")";
+  refuse(std::string(name_) + " must have the shape " + axes + " = " + sizes + ", not " + text_of(shape()));
+}
+
+Array optional_array(nb::handle object, const char* name, Scalar scalar) {
+  return object.is_none() ? Array() : Array(object, name, scalar);
+}
+
+}  // namespace penstock::python

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <string>
+
+#include "penstock/types.h"
+
+/// One function for each part of the module `_core`.
+namespace penstock::python {
+
+void bind_errors(nanobind::module_& module);
+void bind_machine(nanobind::module_& module);
+void bind_layers(nanobind::module_& module);
+void bind_scans(nanobind::module_& module);
+void bind_models(nanobind::module_& module);
+void bind_training(nanobind::module_& module);
+
+/// How a call computes, from the arguments that every call has: threads, mode ("auto", "sequential", "scan"), exact,
+/// precision and device. Throws Error(invalid_argument) naming the argument.
+Execution execution_from(int threads, const std::string& mode, bool exact, const std::string& precision,
+                         const std::string& device);
+
+}  // namespace penstock::python

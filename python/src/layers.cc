@@ -1,0 +1,300 @@
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+
+#include <algorithm>
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+#include <utility>
+
+#include "bindings.h"
+#include "sequences.h"
+
+namespace penstock::python {
+namespace {
+
+/// What a backward pass reads of its forward pass.
+template <class Real>
+struct Tape {
+  RecurrentTape<Real> content;
+  std::unique_ptr<Rows> rows;
+  Array x, y;
+  Execution execution;
+};
+
+/// The arguments of a forward call that say how it computes.
+struct Options {
+  nb::handle lengths, cu_seqlens, reset_mask;
+  std::string layout;
+  Execution execution;
+};
+
+/// A stack of layers. Calls run without the lock of the interpreter; what changes weights or gradients waits for calls
+/// that compute, and they for it.
+template <class Real>
+class Network {
+ public:
+  Network(const RecurrentSpec& spec, std::uint64_t seed, bool stacked)
+      : network_(spec, seed), states_(find_cell(spec.cell).states), stacked_(stacked) {}
+
+  const RecurrentSpec& spec() const { return network_.spec(); }
+
+  nb::tuple forward(nb::handle x_in, nb::handle state_in, nb::handle out, Tape<Real>* tape, const Options& options) {
+    const Execution& execution = options.execution;
+    if (execution.device.is_cuda()) {
+      throw Error(ErrorCode::unsupported, "device must be 'cpu' for arrays in the memory of the CPU");
+    }
+    Array x = read_sequence(x_in, "x");
+    auto rows = std::make_unique<Rows>(x, parse_layout(options.layout), options.lengths, options.cu_seqlens,
+                                       options.reset_mask);
+    rows->check(x, spec().input_size);
+    const Array h0 = read_state(state_in, *rows, "h0");
+    Array y = out.is_none() ? Array::empty(rows->shape(spec().output_size()), scalar)
+                            : Array::output(out, "out", scalar).with_whole_rows();
+    if (!out.is_none()) rows->check(y, spec().output_size());
+    const Array hT = Array::empty(state_shape(*rows), scalar);
+    {
+      const nb::gil_scoped_release unlocked;
+      const std::shared_lock lock(mutex_);
+      network_.forward(rows->batch(), rows->template view<const Real>(x), rows->template view<Real>(y),
+                       h0 ? h0.as<const Real>() : nullptr, hT.as<Real>(), tape == nullptr ? nullptr : &tape->content,
+                       execution);
+    }
+    const nb::object result = out.is_none() ? y.object() : nb::borrow(out);
+    const nb::object state = hT.object();
+    if (tape != nullptr) {
+      tape->rows = std::move(rows);
+      tape->x = std::move(x);
+      tape->y = std::move(y);
+      tape->execution = execution;
+    }
+    return nb::make_tuple(result, state);
+  }
+
+  nb::tuple backward(nb::handle dy_in, nb::handle dstate_in, Tape<Real>& tape, bool input_gradient) {
+    if (!tape.rows) refuse("tape must have been filled by forward(), and is empty");
+    const Rows& rows = *tape.rows;
+    const Array dy = dy_in.is_none() ? zeros(rows.shape(spec().output_size())) : read_sequence(dy_in, "dy");
+    rows.check(dy, spec().output_size());
+    const Array dhT = read_state(dstate_in, rows, "dstate");
+    const Array dx = input_gradient ? Array::empty(rows.shape(spec().input_size), scalar) : Array();
+    const Array dh0 = Array::empty(state_shape(rows), scalar);
+    {
+      const nb::gil_scoped_release unlocked;
+      const std::unique_lock lock(mutex_);
+      network_.backward(rows.batch(), rows.template view<const Real>(tape.x), rows.template view<const Real>(dy),
+                        dhT ? dhT.as<const Real>() : nullptr, rows.template view<Real>(dx), dh0.as<Real>(),
+                        tape.content, tape.execution);
+    }
+    return nb::make_tuple(dx.object(), dh0.object());
+  }
+
+  /// One step: x [I] or [B, I] and a state to the new state, and h of the last layer if the network is a stack.
+  nb::object step(nb::handle x_in, nb::handle state_in, nb::handle out, const Execution& execution) {
+    const Array x = Array(x_in, "x", scalar).contiguous();
+    const bool one_row = x.rank() == 1;
+    const Index rows = one_row ? 1 : x.rank() == 2 ? x.shape()[0] : -1;
+    if (rows < 0 || x.shape().back() != spec().input_size) {
+      refuse("x must have the shape (I,) or (B, I) with I = " + std::to_string(spec().input_size) + ", not " +
+             text_of(x.shape()));
+    }
+    const Shape shape = state_shape(rows, one_row);
+    const Array state = out.is_none() ? Array::empty(shape, scalar) : Array::output(out, "out", scalar).contiguous();
+    if (!out.is_none()) state.require_shape(shape, state_axes(one_row));
+    fill_state(state_in, shape, one_row, state);
+    const Index width = spec().output_size();
+    Array y;
+    std::vector<Real> unused;
+    Real* h = nullptr;
+    if (stacked_) {
+      y = Array::empty(one_row ? Shape{width} : Shape{rows, width}, scalar);
+      h = y.as<Real>();
+    } else {
+      unused.resize(static_cast<std::size_t>(rows * width));
+      h = unused.data();
+    }
+    {
+      const nb::gil_scoped_release unlocked;
+      const std::shared_lock lock(mutex_);
+      network_.step(rows, x.as<const Real>(), h, state.as<Real>(), execution);
+    }
+    const nb::object result = out.is_none() ? state.object() : nb::borrow(out);
+    if (stacked_) return nb::make_tuple(y.object(), result);
+    return result;
+  }
+
+  /// Views of all weights or gradients by name. They keep `self`, the Python object of this network, alive.
+  nb::dict parameters(nb::handle self, bool gradients, bool writable) {
+    nb::dict all;
+    for (auto& parameter : network_.parameters()) {
+      Real* data = gradients ? parameter.gradient.data() : parameter.value.data();
+      std::vector<std::size_t> shape(parameter.shape.begin(), parameter.shape.end());
+      nb::object array = nb::cast(nb::ndarray<nb::numpy, Real>(data, shape.size(), shape.data(), self));
+      if (!writable) array.attr("flags").attr("writeable") = false;
+      all[parameter.name.c_str()] = array;
+    }
+    return all;
+  }
+
+  /// All weights from a mapping of names to arrays; none is changed if one does not fit.
+  void set_parameters(nb::handle weights) {
+    std::vector<Array> arrays;
+    for (auto& parameter : network_.parameters()) {
+      const nb::object value = weights[parameter.name.c_str()];
+      arrays.push_back(Array(value, parameter.name.c_str(), scalar).contiguous());
+      arrays.back().require_shape(parameter.shape, "of the parameter");
+    }
+    const nb::gil_scoped_release unlocked;
+    const std::unique_lock lock(mutex_);
+    for (std::size_t i = 0; i < arrays.size(); ++i) {
+      std::ranges::copy(arrays[i].template values<Real>(), network_.parameters()[i].value.begin());
+    }
+    network_.weights_changed();
+  }
+
+  void weights_changed() {
+    const nb::gil_scoped_release unlocked;
+    const std::unique_lock lock(mutex_);
+    network_.weights_changed();
+  }
+
+  void zero_gradients() {
+    const nb::gil_scoped_release unlocked;
+    const std::unique_lock lock(mutex_);
+    for (auto& parameter : network_.parameters()) std::ranges::fill(parameter.gradient, Real(0));
+  }
+
+  nb::tuple zero_state_shape(Index rows) const {
+    nb::list sizes;
+    for (const Index size : state_shape(rows < 0 ? 1 : rows, rows < 0)) sizes.append(size);
+    return nb::tuple(sizes);
+  }
+
+ private:
+  static constexpr Scalar scalar = scalar_of<Real>();
+
+  static Array read_sequence(nb::handle object, const char* name) {
+    return Array(object, name, scalar).with_whole_rows();
+  }
+
+  static Array zeros(const Shape& shape) {
+    Array array = Array::empty(shape, scalar);
+    std::fill_n(array.template as<Real>(), array.size(), Real(0));
+    return array;
+  }
+
+  /// [S, layers * directions, B, H]; without S where a cell has one state, without layers where this is one layer, and
+  /// without B for one row.
+  Shape state_shape(Index rows, bool one_row) const {
+    Shape shape;
+    if (states_ > 1) shape.push_back(states_);
+    if (stacked_) shape.push_back(spec().layers * spec().directions());
+    if (!one_row) shape.push_back(rows);
+    shape.push_back(spec().hidden_size);
+    return shape;
+  }
+  Shape state_shape(const Rows& rows) const { return state_shape(rows.batch().rows, rows.one_row()); }
+
+  const char* state_axes(bool one_row) const {
+    if (stacked_) {
+      if (states_ > 1) return one_row ? "(S, layers, H)" : "(S, layers, B, H)";
+      return one_row ? "(layers, H)" : "(layers, B, H)";
+    }
+    if (states_ > 1) return one_row ? "(S, H)" : "(S, B, H)";
+    return one_row ? "(H,)" : "(B, H)";
+  }
+
+  Array read_state(nb::handle object, const Rows& rows, const char* name) const {
+    if (object.is_none()) return {};
+    Array state = Array(object, name, scalar).contiguous();
+    state.require_shape(state_shape(rows), state_axes(rows.one_row()));
+    return state;
+  }
+
+  void fill_state(nb::handle object, const Shape& shape, bool one_row, const Array& state) const {
+    auto* target = state.as<Real>();
+    if (object.is_none()) {
+      std::fill_n(target, state.size(), Real(0));
+      return;
+    }
+    const Array given = Array(object, "h", scalar).contiguous();
+    given.require_shape(shape, state_axes(one_row));
+    if (given.data() != state.data()) std::copy_n(given.as<const Real>(), given.size(), target);
+  }
+
+  Recurrent<Real> network_;
+  Index states_;
+  bool stacked_;
+  std::shared_mutex mutex_;
+};
+
+template <class Real>
+void bind_network(nb::module_& module, const char* name, const char* tape_name) {
+  using Bound = Network<Real>;
+  nb::class_<Tape<Real>>(module, tape_name).def(nb::init<>());
+  nb::class_<Bound>(module, name)
+      .def(
+          "__init__",
+          [](Bound* self, const std::string& cell, Index input_size, Index hidden_size, Index heads, Index layers,
+             const std::string& direction, const std::string& bias, double dropout, std::uint64_t seed, bool stacked) {
+            const RecurrentSpec spec{.cell = cell,
+                                     .input_size = input_size,
+                                     .hidden_size = hidden_size,
+                                     .heads = heads,
+                                     .layers = layers,
+                                     .direction = parse_direction(direction),
+                                     .bias = parse_bias(bias),
+                                     .dropout = dropout};
+            new (self) Bound(spec, seed, stacked);
+          },
+          nb::kw_only(), nb::arg("cell"), nb::arg("input_size"), nb::arg("hidden_size"), nb::arg("heads") = 1,
+          nb::arg("layers") = 1, nb::arg("direction") = "forward", nb::arg("bias") = "both", nb::arg("dropout") = 0.0,
+          nb::arg("seed") = 0, nb::arg("stacked") = false)
+      .def(
+          "forward",
+          [](Bound& self, nb::handle x, nb::handle h0, nb::handle out, nb::handle tape, nb::handle lengths,
+             nb::handle cu_seqlens, nb::handle reset_mask, const std::string& layout, const std::string& mode,
+             const std::string& device, int threads, bool exact, const std::string& precision) {
+            Tape<Real>* kept = tape.is_none() ? nullptr : nb::cast<Tape<Real>*>(tape);
+            return self.forward(
+                x, h0, out, kept,
+                {lengths, cu_seqlens, reset_mask, layout, execution_from(threads, mode, exact, precision, device)});
+          },
+          nb::arg("x"), nb::arg("h0").none(), nb::arg("out").none(), nb::arg("tape").none(), nb::arg("lengths").none(),
+          nb::arg("cu_seqlens").none(), nb::arg("reset_mask").none(), nb::arg("layout"), nb::arg("mode"),
+          nb::arg("device"), nb::arg("threads"), nb::arg("exact"), nb::arg("precision"))
+      .def("backward", &Bound::backward, nb::arg("dy").none(), nb::arg("dstate").none(), nb::arg("tape"),
+           nb::arg("input_gradient"))
+      .def(
+          "step",
+          [](Bound& self, nb::handle x, nb::handle h, nb::handle out) {
+            return self.step(x, h, out, Execution{.threads = 1});
+          },
+          nb::arg("x"), nb::arg("h").none(), nb::arg("out").none())
+      .def(
+          "step_with",
+          [](Bound& self, nb::handle x, nb::handle h, nb::handle out, int threads, const std::string& precision) {
+            return self.step(x, h, out, execution_from(threads, "auto", false, precision, "cpu"));
+          },
+          nb::arg("x"), nb::arg("h").none(), nb::arg("out").none(), nb::arg("threads"), nb::arg("precision"))
+      .def(
+          "parameters",
+          [](nb::handle self, bool gradients, bool writable) {
+            return nb::cast<Bound&>(self).parameters(self, gradients, writable);
+          },
+          nb::arg("gradients"), nb::arg("writable"))
+      .def("set_parameters", &Bound::set_parameters, nb::arg("weights"))
+      .def("weights_changed", &Bound::weights_changed)
+      .def("zero_gradients", &Bound::zero_gradients)
+      .def("state_shape", &Bound::zero_state_shape, nb::arg("rows"));
+}
+
+}  // namespace
+
+void bind_layers(nb::module_& module) {
+  bind_network<float>(module, "NetworkF32", "TapeF32");
+  bind_network<double>(module, "NetworkF64", "TapeF64");
+}
+
+}  // namespace penstock::python

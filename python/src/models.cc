@@ -1,0 +1,5 @@
+#include "bindings.h"
+
+namespace penstock::python {
+void bind_models(nanobind::module_&) {}
+}  // namespace penstock::python

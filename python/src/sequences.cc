@@ -1,0 +1,107 @@
+#include "sequences.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace penstock::python {
+
+Layout parse_layout(const std::string& text) {
+  if (text == "batch_first") return Layout::batch_first;
+  if (text == "time_first") return Layout::time_first;
+  refuse("layout must be 'batch_first' or 'time_first', not '" + text + "'");
+}
+
+Rows::Rows(const Array& x, Layout layout, nb::handle lengths, nb::handle cu_seqlens, nb::handle reset_mask)
+    : layout_(layout) {
+  const auto shape = x.shape();
+  const bool packed = !cu_seqlens.is_none();
+  if (packed) {
+    if (shape.size() != 2)
+      refuse(std::string(x.name()) + " of packed rows must have the shape (total, C), not " + text_of(shape));
+    total_ = shape[0];
+    read_packed(cu_seqlens);
+  } else if (shape.size() == 2) {
+    one_row_ = true;
+    batch_.rows = 1;
+    batch_.steps = shape[0];
+  } else if (shape.size() == 3) {
+    batch_.rows = shape[layout == Layout::time_first ? 1 : 0];
+    batch_.steps = shape[layout == Layout::time_first ? 0 : 1];
+  } else {
+    refuse(std::string(x.name()) + " must have the shape (T, C) or " +
+           (layout == Layout::time_first ? "(T, B, C)" : "(B, T, C)") + ", not " + text_of(shape));
+  }
+  if (!lengths.is_none()) {
+    if (packed) refuse("lengths and cu_seqlens cannot be given both");
+    read_lengths(lengths);
+  }
+  if (!reset_mask.is_none()) read_resets(reset_mask);
+}
+
+void Rows::read_lengths(nb::handle object) {
+  lengths_ = Array(object, "lengths", Scalar::i64).contiguous();
+  lengths_.require_shape(Shape{batch_.rows}, "(B,)");
+  for (const Index length : lengths_.values<Index>()) {
+    if (length < 0 || length > batch_.steps) {
+      refuse("lengths must be 0 to T = " + std::to_string(batch_.steps) + ", not " + std::to_string(length));
+    }
+  }
+  batch_.lengths = lengths_.as<const Index>();
+}
+
+void Rows::read_packed(nb::handle object) {
+  cu_seqlens_ = Array(object, "cu_seqlens", Scalar::i64).contiguous();
+  if (cu_seqlens_.rank() != 1 || cu_seqlens_.size() < 2) {
+    refuse("cu_seqlens must have the shape (B + 1,) with B at least 1, not " + text_of(cu_seqlens_.shape()));
+  }
+  const auto ends = cu_seqlens_.values<Index>();
+  Index longest = 0;
+  if (ends.front() != 0) refuse("cu_seqlens must start at 0, not " + std::to_string(ends.front()));
+  for (std::size_t b = 1; b < ends.size(); ++b) {
+    if (ends[b] < ends[b - 1]) refuse("cu_seqlens must never fall, as it does at " + std::to_string(b));
+    longest = std::max(longest, ends[b] - ends[b - 1]);
+  }
+  if (ends.back() != total_) {
+    refuse("cu_seqlens must end at the number of steps in x, " + std::to_string(total_) + ", not at " +
+           std::to_string(ends.back()));
+  }
+  batch_.rows = static_cast<Index>(ends.size()) - 1;
+  batch_.steps = longest;
+  batch_.cu_seqlens = ends.data();
+}
+
+void Rows::read_resets(nb::handle object) {
+  reset_ = Array(object, "reset_mask", Scalar::u8).contiguous();
+  if (packed() || one_row_) {
+    reset_.require_shape(Shape{packed() ? total_ : batch_.steps}, packed() ? "(total,)" : "(T,)");
+  } else if (layout_ == Layout::batch_first) {
+    reset_.require_shape(Shape{batch_.rows, batch_.steps}, "(B, T)");
+  } else {
+    reset_.require_shape(Shape{batch_.steps, batch_.rows}, "(T, B)");
+    const auto given = reset_.values<std::uint8_t>();
+    transposed_reset_.resize(given.size());
+    for (Index t = 0; t < batch_.steps; ++t) {
+      for (Index b = 0; b < batch_.rows; ++b) transposed_reset_[b * batch_.steps + t] = given[t * batch_.rows + b];
+    }
+    batch_.reset = transposed_reset_.data();
+    return;
+  }
+  batch_.reset = reset_.as<const std::uint8_t>();
+}
+
+Shape Rows::shape(Index channels) const {
+  if (packed()) return {total_, channels};
+  if (one_row_) return {batch_.steps, channels};
+  if (layout_ == Layout::time_first) return {batch_.steps, batch_.rows, channels};
+  return {batch_.rows, batch_.steps, channels};
+}
+
+void Rows::check(const Array& sequence, Index channels) const {
+  const char* axes = packed()                        ? "(total, C)"
+                     : one_row_                      ? "(T, C)"
+                     : layout_ == Layout::time_first ? "(T, B, C)"
+                                                     : "(B, T, C)";
+  sequence.require_shape(shape(channels), axes);
+}
+
+}  // namespace penstock::python

@@ -1,0 +1,5 @@
+#include "bindings.h"
+
+namespace penstock::python {
+void bind_training(nanobind::module_&) {}
+}  // namespace penstock::python

@@ -1,0 +1,91 @@
+"""The wheel of `make wheel`, installed into an empty virtual environment and used as a stranger would use it."""
+
+import pathlib
+import re
+import subprocess
+import sys
+import venv
+import zipfile
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def wheel():
+    wheels = list((ROOT / "dist").glob("penstock-*.whl"))
+    assert len(wheels) == 1, "there must be one wheel in dist/: make wheel"
+    return wheels[0]
+
+
+@pytest.fixture(scope="module")
+def environment(wheel, tmp_path_factory):
+    """The folder bin/ of a virtual environment with the wheel and what it asks for."""
+    folder = tmp_path_factory.mktemp("wheel") / "environment"
+    venv.create(folder, with_pip=True)
+    subprocess.run([folder / "bin" / "pip", "install", "--quiet", "--disable-pip-version-check", wheel], check=True)
+    return folder / "bin"
+
+
+def run(*command, cwd):
+    """Runs a command with no environment of ours, so that nothing is found that is not installed."""
+    result = subprocess.run(list(map(str, command)), cwd=cwd, env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+def test_its_name_says_what_it_runs_on(wheel):
+    own = f"cp{sys.version_info.major}{sys.version_info.minor}"
+    python = "cp312-abi3" if sys.version_info >= (3, 12) else f"{own}-{own}"
+    assert re.fullmatch(rf"penstock-[0-9.]+-{python}-manylinux_2_\d+_\w+\.whl", wheel.name)
+
+
+def test_it_has_its_shared_libraries_inside(wheel):
+    names = zipfile.ZipFile(wheel).namelist()
+    assert any(re.match(r"penstock\.libs/libdnnl-", name) for name in names)
+    assert {"penstock/libpenstock.so", "penstock/bin/penstock", "penstock/py.typed"} <= set(names)
+
+
+def test_it_asks_for_numpy_alone(environment, tmp_path):
+    script = "import sys, penstock; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
+    modules = run(environment / "python", "-c", script, cwd=tmp_path).split()
+    installed = {"matplotlib", "nanobind", "nvidia", "scipy", "torch"}
+    assert "penstock" in modules and not installed & set(modules)
+
+
+def test_cells_compute(environment, tmp_path):
+    script = """
+import numpy as np, penstock
+cell = penstock.LSTMCell(3, 5)
+x = np.random.default_rng(0).standard_normal((2, 7, 3), np.float32)
+y, last = cell.forward(x)
+state = None
+for t in range(7):
+    state = cell.step(x[:, t], state)
+    assert (state[0] == y[:, t]).all()
+assert (state == last).all()
+"""
+    run(environment / "python", "-c", script, cwd=tmp_path)
+
+
+def test_the_program_comes_with_it(environment, tmp_path):
+    assert run(environment / "penstock", "--version", cwd=tmp_path).startswith("penstock ")
+    (tmp_path / "text.txt").write_text("In the beginning was the word. " * 40)
+    run(environment / "penstock", "train", "text.txt", "--steps", 2, "--width", 8, "--blocks", 1, "--quiet", "-o",
+        "model.safetensors", cwd=tmp_path)
+    assert (tmp_path / "model.safetensors").exists()
+
+
+def test_the_source_distribution_has_all_that_a_build_reads(tmp_path):
+    subprocess.run([sys.executable, "-m", "build", "--sdist", "--no-isolation", "--outdir", tmp_path, ROOT],
+                   check=True, capture_output=True)
+    (archive,) = tmp_path.glob("penstock-*.tar.gz")
+    import tarfile
+
+    names = {name.partition("/")[2] for name in tarfile.open(archive).getnames()}
+    for pattern in ("CMakeLists.txt", "cmake/*", "include/**/*.h", "src/**/*.*", "bench/**/*.*", "oracle/*.h",
+                    "apps/**/*.*", "python/**/*.py", "python/src/*"):
+        wanted = {str(path.relative_to(ROOT)) for path in ROOT.glob(pattern) if path.is_file()}
+        wanted = {name for name in wanted if "__pycache__" not in name}
+        assert wanted and wanted <= names, sorted(wanted - names)

@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# Builds the wheel of the Python package, with the shared libraries that it needs inside, into dist/.
+#   tools/wheel.sh PYTHON [BUILD_DIR]
+# PYTHON has what tests/python/requirements.txt names. With a BUILD_DIR of the presets `release` or `test` the library is
+# not compiled again; without one everything is, in a folder of its own.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+python=$(realpath --no-symlinks "${1:?usage: tools/wheel.sh PYTHON [BUILD_DIR]}")
+build=${2:-}
+
+options=()
+if [[ -n $build ]]; then
+  # What is cached there stays: tests that vanish from the build would be compiled again.
+  tests=$(sed -n 's/^PENSTOCK_TESTS:BOOL=//p' "$build/CMakeCache.txt" 2>/dev/null || true)
+  options=(-C build-dir="$build" -C cmake.define.PENSTOCK_TESTS="${tests:-OFF}")
+fi
+raw=$(mktemp -d)
+trap 'rm -rf "$raw"' EXIT
+"$python" -m pip wheel . --quiet --no-deps --no-build-isolation --disable-pip-version-check --wheel-dir "$raw" "${options[@]}"
+rm -rf dist
+# The names of libraries inside get a hash, so that they meet no others of the same process.
+PATH="$(dirname "$python"):$PATH" "$python" -m auditwheel repair --wheel-dir dist "$raw"/*.whl >"$raw/log" 2>&1 || {
+  cat "$raw/log" >&2
+  exit 1
+}
+ls dist/*.whl
