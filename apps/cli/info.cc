@@ -138,19 +138,6 @@ std::string model_text(const std::string& path, const Model& model) {
   return out;
 }
 
-/// "64x512": rows and steps.
-std::pair<Index, Index> parse_shape(const std::string& text) {
-  const std::size_t cross = text.find('x');
-  Index rows = 0, steps = 0;
-  if (cross == std::string::npos) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("--shape must be BxT, rows and steps such as 64x512, not '{}'", printable(text)));
-  }
-  parse_value("--shape", text.substr(0, cross), rows);
-  parse_value("--shape", text.substr(cross + 1), steps);
-  return {rows, steps};
-}
-
 Json memory_json(const ModelMemory& memory, Index parameters) {
   return {{"parameters", parameters},
           {"weights", memory.weights},
@@ -187,7 +174,7 @@ int info(const InfoArguments& arguments) {
     json.update(model_json(model));
     std::string text = model_text(arguments.model, model);
     if (!arguments.shape.empty()) {
-      const auto [rows, steps] = parse_shape(arguments.shape);
+      const auto [rows, steps] = parse_rows_and_steps("--shape", arguments.shape);
       const ModelMemory memory = model.memory(rows, steps, arguments.execution);
       json["memory"] = memory_json(memory, model.parameter_count());
       text += memory_text(memory, arguments.shape, arguments.execution);

@@ -132,6 +132,18 @@ CLI::Option* Options::declare(CLI::Option* option) {
   return option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)->group(group_);
 }
 
+std::pair<Index, Index> parse_rows_and_steps(const std::string& option, const std::string& text) {
+  const std::size_t cross = text.find('x');
+  if (cross == std::string::npos) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("{} must be BxT, rows and steps such as 64x512, not '{}'", option, printable(text)));
+  }
+  Index rows = 0, steps = 0;
+  parse_value(option, text.substr(0, cross), rows);
+  parse_value(option, text.substr(cross + 1), steps);
+  return {rows, steps};
+}
+
 std::string Options::long_name(const std::string& name) { return name.substr(name.find("--")); }
 
 void Options::positional(const std::string& name, std::string& value, const std::string& help) {

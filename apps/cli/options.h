@@ -25,6 +25,8 @@ void parse_value(const std::string& option, const std::string& text, double& val
 void parse_value(const std::string& option, const std::string& text, std::string& value);
 /// "a,b,c"
 void parse_value(const std::string& option, const std::string& text, std::vector<std::string>& value);
+/// "64x512": rows and steps.
+std::pair<Index, Index> parse_rows_and_steps(const std::string& option, const std::string& text);
 template <class T>
 void parse_value(const std::string& option, const std::string& text, std::optional<T>& value) {
   T plain{};

@@ -17,6 +17,7 @@ Verb add_predict(CLI::App& program);
 Verb add_stream(CLI::App& program);
 Verb add_bench(CLI::App& program);
 Verb add_info(CLI::App& program);
+Verb add_profile(CLI::App& program);
 Verb add_csp(CLI::App& program);
 
 }  // namespace penstock::cli

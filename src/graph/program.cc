@@ -185,6 +185,7 @@ void Workspace::run_node(std::size_t node, const ops::Call& call) {
   const Program::NodePlaces& places = program_->node_places_[node];
   executables_[node]->run(call,
                           {operands_.data() + first_operand_[node], base + places.scratch, base + places.persistent});
+  if (observer_ != nullptr) observer_->after(node);
 }
 
 void Workspace::refresh(const ops::Call& call) {
@@ -200,6 +201,7 @@ void Workspace::refresh(const ops::Call& call) {
     derived_[v] = std::move(form);
   }
   if (moved || !resolved_) resolve();
+  if (observer_ != nullptr) observer_->before();
   moved_ = moved_ || moved;
   for (std::size_t n = 0; n < nodes.size(); ++n) {
     if (nodes[n].phase != Phase::weights) continue;
@@ -233,6 +235,7 @@ void Workspace::updated() {
 void Workspace::run(Phase phase, const ops::Call& call) {
   const WithDenormals as_zeros(DenormalMode::zeros());
   if (!resolved_) resolve();
+  if (observer_ != nullptr) observer_->before();
   const std::vector<Node>& nodes = program_->graph_.nodes();
   for (std::size_t n = 0; n < nodes.size(); ++n) {
     if (nodes[n].phase == phase) run_node(n, call);
@@ -242,6 +245,7 @@ void Workspace::run(Phase phase, const ops::Call& call) {
 void Workspace::run(const ops::Call& call) {
   const WithDenormals as_zeros(DenormalMode::zeros());
   if (!resolved_) resolve();
+  if (observer_ != nullptr) observer_->before();
   const std::vector<Node>& nodes = program_->graph_.nodes();
   for (std::size_t n = 0; n < nodes.size(); ++n) {
     if (nodes[n].phase != Phase::weights) run_node(n, call);

@@ -25,6 +25,8 @@ class Program {
   const ops::Target& target() const { return target_; }
   /// Bytes of a workspace. What it takes when it runs is exactly this.
   std::size_t workspace_bytes() const { return workspace_bytes_; }
+  /// Bytes of a value.
+  std::size_t bytes(ValueId id) const { return value_bytes_[static_cast<std::size_t>(id.index)]; }
   /// The most that is needed at one moment, which the plan above comes near to.
   std::size_t peak_bytes() const { return peak_bytes_; }
   /// One line per node: its name, what it writes, and bytes.
@@ -49,6 +51,15 @@ class Program {
   std::vector<std::size_t> value_offsets_;  // from the start of its home
   std::vector<NodePlaces> node_places_;
   std::size_t persistent_bytes_ = 0, workspace_bytes_ = 0, peak_bytes_ = 0;
+};
+
+/// Hears of the nodes of a run, as they are put into the queue.
+class Observer {
+ public:
+  virtual ~Observer() = default;
+  /// Before the first node of a run or of a refresh, and behind each.
+  virtual void before() = 0;
+  virtual void after(std::size_t node) = 0;
 };
 
 /// The memory of one run of a program at a time, with the executables that work in it.
@@ -77,6 +88,9 @@ class Workspace {
   /// Whether refresh() has moved what is derived since the last call: recordings of runs are then no longer good.
   bool moved() { return std::exchange(moved_, false); }
 
+  /// Whoever is to hear of runs from now on; null: nobody.
+  void observe(Observer* observer) { observer_ = observer; }
+
   /// A value of the last run, in the device's memory, if nothing has taken its place since.
   void* value(ValueId id) const;
   /// The memory that values and scratch share by their lifetimes, of which a run reads nothing that it has not written.
@@ -96,6 +110,7 @@ class Workspace {
   std::vector<void*> operands_;                    // of all nodes, one after the other
   std::vector<std::size_t> first_operand_;         // of each node
   bool resolved_ = false, moved_ = true;
+  Observer* observer_ = nullptr;
 };
 
 }  // namespace penstock::graph

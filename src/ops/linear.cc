@@ -66,23 +66,32 @@ std::unique_ptr<Executable> backward(const Linear& shape, const Target& target) 
       scratch);
 }
 
+/// Multiply-adds for each position of `count` products with the weights or of gradients of them.
+double products(const Linear& shape, int count) {
+  return count * static_cast<double>(shape.inputs) * static_cast<double>(shape.outputs);
+}
+
 }  // namespace
 
 Op linear_forward(const Linear& shape) {
-  return {"linear", [shape](const Target& target) {
+  return {"linear",
+          [shape](const Target& target) {
             if (target.device.is_cuda()) return cuda_linear_forward(shape, target);
             return with_real(target.dtype, [&](auto real) {
               using Real = decltype(real);
               return target.step ? step<Real>(shape) : forward<Real>(shape, target);
             });
-          }};
+          },
+          products(shape, 1)};
 }
 
 Op linear_backward(const Linear& shape, bool wants_dx) {
-  return {"linear.backward", [shape, wants_dx](const Target& target) {
+  return {"linear.backward",
+          [shape, wants_dx](const Target& target) {
             if (target.device.is_cuda()) return cuda_linear_backward(shape, wants_dx, target);
             return with_real(target.dtype, [&](auto real) { return backward<decltype(real)>(shape, target); });
-          }};
+          },
+          products(shape, wants_dx ? 2 : 1)};
 }
 
 }  // namespace penstock::ops

@@ -72,6 +72,7 @@ class Executable {
 struct Op {
   std::string name;  ///< "linear", "linear.backward"
   std::function<std::unique_ptr<Executable>(const Target&)> prepare;
+  double products = 0.0;  ///< Multiply-adds of its matrix products for each position
 };
 
 /// An executable that is one function.

@@ -210,6 +210,13 @@ class CpuPanels final : public Executable {
   Panels panels_;
 };
 
+/// Multiply-adds for each position of `count` products with all weights or of gradients of them.
+double products(const Recurrence& shape, int count) {
+  const plan::CellTraits& cell = plan::cell_traits(shape.cell);
+  const Index fan_in = shape.input + (cell.info.scan ? 0 : shape.hidden / shape.heads);
+  return count * static_cast<double>(cell.info.gates * shape.hidden) * static_cast<double>(fan_in);
+}
+
 }  // namespace
 
 bool Recurrence::is_scan() const { return plan::cell_traits(cell).info.scan; }
@@ -233,7 +240,8 @@ Op recurrence_panels(const Recurrence& shape, Panels panels) {
 }
 
 Op recurrence_forward(const Recurrence& shape) {
-  return {shape.cell, [shape](const Target& target) {
+  return {shape.cell,
+          [shape](const Target& target) {
             if (target.device.is_cuda())
               return shape.is_scan() ? cuda_scan_forward(shape, target) : cuda_dense_forward(shape, target);
             return with_real(target.dtype, [&](auto real) -> std::unique_ptr<Executable> {
@@ -241,17 +249,20 @@ Op recurrence_forward(const Recurrence& shape) {
               if (target.step) return std::make_unique<CpuStep<Real>>(shape, target);
               return std::make_unique<CpuForward<Real>>(shape, target);
             });
-          }};
+          },
+          products(shape, 1)};
 }
 
 Op recurrence_backward(const Recurrence& shape) {
-  return {shape.cell + ".backward", [shape](const Target& target) {
+  return {shape.cell + ".backward",
+          [shape](const Target& target) {
             if (target.device.is_cuda())
               return shape.is_scan() ? cuda_scan_backward(shape, target) : cuda_dense_backward(shape, target);
             return with_real(target.dtype, [&](auto real) -> std::unique_ptr<Executable> {
               return std::make_unique<CpuBackward<decltype(real)>>(shape, target);
             });
-          }};
+          },
+          products(shape, 2)};
 }
 
 }  // namespace penstock::ops

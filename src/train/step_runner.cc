@@ -123,9 +123,10 @@ void StepRunner::submit(const Example& example, bool carry, double time_fraction
   ops::Call call = batch_.call(example, execution_);
   call.device_seed = &static_cast<const ops::StepState*>(status_.data())->dropout_seed;
   bind(workspace);
+  workspace.observe(observer_);
   workspace.refresh(call);
   if (workspace.moved()) shape.recording.reset();
-  if (!queue_.device().is_cuda()) {
+  if (!queue_.device().is_cuda() || observer_ != nullptr) {
     workspace.run(call);
   } else {
     if (!shape.recording) shape.recording.emplace(queue_, [&workspace, call] { workspace.run(call); });

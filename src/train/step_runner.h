@@ -40,6 +40,9 @@ class StepRunner {
   const std::vector<float>& carried() const { return carried_; }
   Index carried_rows() const { return carried_rows_; }
 
+  /// Whoever is to hear of the nodes of steps from now on, which are then not recorded; null: nobody.
+  void observe(graph::Observer* observer) { observer_ = observer; }
+
   /// Gradients of the last batch, in the layout of the parameters.
   std::vector<float> gradients() const;
 
@@ -75,6 +78,7 @@ class StepRunner {
   std::deque<std::size_t> under_way_;  // slots, oldest first
   std::vector<float> carried_;
   Index carried_rows_ = 0;
+  graph::Observer* observer_ = nullptr;
 };
 
 }  // namespace penstock::training

@@ -1,0 +1,312 @@
+#include "penstock/profile.h"
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "backend/cuda/kernel.h"
+#include "base/check.h"
+#include "base/random.h"
+#include "ops/moment.h"
+#include "train/batch.h"
+#include "train/step_runner.h"
+#include "train/train_options.h"
+
+namespace penstock {
+
+namespace training {
+
+namespace {
+
+/// Numbers as data has them, every position scored.
+Example made_up(const DataDescription& data, Index rows, Index steps) {
+  Random random(1);
+  const auto positions = static_cast<std::size_t>(rows * steps);
+  const auto draw = [&](Index size, Index below) {
+    std::vector<std::int32_t> values(static_cast<std::size_t>(size));
+    for (std::int32_t& value : values) value = static_cast<std::int32_t>(random.uniform() * static_cast<double>(below));
+    return values;
+  };
+  const auto normal = [&](Index width) {
+    std::vector<float> values(positions * static_cast<std::size_t>(width));
+    for (float& value : values) value = static_cast<float>(2.0 * random.uniform() - 1.0);
+    return values;
+  };
+  Example example;
+  example.rows = rows;
+  example.steps = steps;
+  if (data.vocabulary > 0) {
+    example.tokens = draw(rows * steps, data.vocabulary);
+  } else {
+    example.features = normal(data.input_size());
+  }
+  if (data.task == Task::forecast) {
+    example.targets = normal(data.output_size());
+    example.weights.assign(example.targets.size(), 1.0f);
+  } else {
+    example.labels = draw(rows * steps, data.output_size());
+  }
+  return example;
+}
+
+/// One kind of pass of a model, over and over.
+class Pass {
+ public:
+  Pass() = default;
+  virtual ~Pass() = default;
+  Pass(const Pass&) = delete;
+  Pass& operator=(const Pass&) = delete;
+  virtual const graph::Program& program() = 0;
+  virtual ops::Queue& queue() = 0;
+  virtual void run(graph::Observer* observer) = 0;
+};
+
+class ForwardPass final : public Pass {
+ public:
+  ForwardPass(Model::Impl& model, const Example& example, const Execution& execution)
+      : weights_(model.weights_on(execution.device)),
+        batch_(weights_->queue()),
+        workspace_(model.programs.program(model.spec, model.data, target_of(example, execution)),
+                   weights_->shared_queue()),
+        outputs_(queue(), static_cast<std::size_t>(example.rows * example.steps * model.outputs()) * sizeof(float)),
+        state_(queue(), static_cast<std::size_t>(example.rows * model.state_size) * sizeof(float)) {
+    std::optional<ops::StagingBuffer> staging;
+    ops::Marker copied(queue());
+    batch_.reserve(example);
+    batch_.start_upload(example, staging, copied);
+    copied.wait();
+    state_.zero();
+    batch_.bind(workspace_);
+    workspace_.bind(weights_);
+    workspace_.bind(graph::Home::outputs, outputs_.data());
+    workspace_.bind(graph::Home::state_in, state_.data());
+    workspace_.bind(graph::Home::state_out, state_.data());
+    call_ = batch_.call(example, execution);
+    workspace_.refresh(call_);
+  }
+
+  const graph::Program& program() override { return workspace_.program(); }
+  ops::Queue& queue() override { return weights_->queue(); }
+  void run(graph::Observer* observer) override {
+    workspace_.observe(observer);
+    if (observer != nullptr) return workspace_.run(call_);
+    if (!recording_) recording_.emplace(queue(), [this] { workspace_.run(call_); });
+    recording_->run();
+  }
+
+ private:
+  std::shared_ptr<graph::Weights> weights_;
+  DeviceBatch batch_;
+  graph::Workspace workspace_;
+  ops::Buffer outputs_, state_;
+  ops::Call call_;
+  std::optional<ops::Recording> recording_;
+};
+
+class TrainingPass final : public Pass {
+ public:
+  TrainingPass(Model::Impl& model, Example example, const Execution& execution)
+      : model_(model),
+        example_(std::move(example)),
+        options_(options_for(execution)),
+        shape_(training_shape(options_, resolve_loss(options_.loss, model.data.task), 0)),
+        optimizer_(options_, model.parameters->layout()),
+        runner_(model, shape_, execution, optimizer_, ops::first_step_state(1.0f), {}, 0) {
+    ops::Target target = target_of(example_, execution);
+    target.training = true;
+    program_ = nn::training_program(model.spec, model.data, shape_, target);
+  }
+
+  const graph::Program& program() override { return *program_; }
+  ops::Queue& queue() override { return model_.weights_on(options_.execution.device)->queue(); }
+  void run(graph::Observer* observer) override {
+    runner_.observe(observer);
+    runner_.submit(example_, false, 0.0, {});
+    while (runner_.take(observer != nullptr || !options_.execution.device.is_cuda())) {
+    }
+  }
+
+ private:
+  static TrainOptions options_for(const Execution& execution) {
+    TrainOptions options;
+    options.execution = execution;
+    options.max_steps = 1;
+    return options;
+  }
+
+  Model::Impl& model_;
+  Example example_;
+  TrainOptions options_;
+  nn::TrainingShape shape_;
+  OptimizerState optimizer_;
+  std::shared_ptr<const graph::Program> program_;
+  StepRunner runner_;
+};
+
+/// Notes a moment behind each node of a pass.
+class Stopwatch final : public graph::Observer {
+ public:
+  explicit Stopwatch(ops::Queue& queue) : queue_(queue) {}
+
+  void before() override { note(none); }
+  void after(std::size_t node) override { note(node); }
+
+  /// Adds what each node has taken and launched since the last call.
+  void collect(std::vector<double>& seconds, std::vector<Index>& launches) {
+    for (std::size_t i = 1; i < used_; ++i) {
+      const Note& note = notes_[i];
+      if (note.node == none) continue;
+      seconds[note.node] += note.moment.since(notes_[i - 1].moment);
+      launches[note.node] += static_cast<Index>(note.launches - notes_[i - 1].launches);
+    }
+    used_ = 0;
+  }
+
+ private:
+  static constexpr std::size_t none = static_cast<std::size_t>(-1);
+  struct Note {
+    ops::Moment moment;
+    std::size_t node = none;
+    unsigned long long launches = 0;
+  };
+
+  void note(std::size_t node) {
+    if (used_ == notes_.size()) notes_.push_back({ops::Moment(queue_)});
+    Note& note = notes_[used_++];
+    note.node = node;
+    note.launches = cuda::Kernel::launches();
+    note.moment.set();
+  }
+
+  ops::Queue& queue_;
+  std::vector<Note> notes_;
+  std::size_t used_ = 0;
+};
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::ranges::nth_element(values, middle);
+  return *middle;
+}
+
+/// Bytes of everything that a node reads and writes, each value once.
+double bytes_of(const graph::Program& program, const graph::Node& node) {
+  std::vector<graph::ValueId> all = node.reads;
+  all.insert(all.end(), node.writes.begin(), node.writes.end());
+  double bytes = 0.0;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const bool again = std::find(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(i), all[i]) !=
+                       all.begin() + static_cast<std::ptrdiff_t>(i);
+    if (all[i] && !again) bytes += static_cast<double>(program.bytes(all[i]));
+  }
+  return bytes;
+}
+
+/// Keeps a GPU busy for some milliseconds, in which the host puts a whole pass into its queue: else the time that the
+/// host takes for a launch would count as the op's.
+class Delay {
+ public:
+  explicit Delay(ops::Queue& queue) {
+    constexpr std::size_t bytes = std::size_t{256} << 20;
+    if (queue.device().is_cuda()) buffer_ = ops::Buffer(queue, bytes);
+  }
+  void start() {
+    constexpr int times = 100;
+    if (buffer_.bytes() == 0) return;
+    for (int i = 0; i < times; ++i) buffer_.zero();
+  }
+
+ private:
+  ops::Buffer buffer_;
+};
+
+double usual_seconds(Pass& pass, Index passes) {
+  using Clock = std::chrono::steady_clock;
+  constexpr Index rounds = 5;
+  const Index each = std::max<Index>(1, passes / rounds);
+  std::vector<double> seconds;
+  for (Index round = 0; round < rounds; ++round) {
+    pass.queue().synchronize();
+    const auto start = Clock::now();
+    for (Index i = 0; i < each; ++i) pass.run(nullptr);
+    pass.queue().synchronize();
+    seconds.push_back(std::chrono::duration<double>(Clock::now() - start).count() / static_cast<double>(each));
+  }
+  return median(std::move(seconds));
+}
+
+std::vector<ProfileEntry> entries_of(Pass& pass, Index passes, double positions) {
+  const graph::Program& program = pass.program();
+  const std::vector<graph::Node>& nodes = program.graph().nodes();
+  Stopwatch stopwatch(pass.queue());
+  Delay delay(pass.queue());
+  std::vector<Index> launches(nodes.size());
+  std::map<std::string, std::vector<double>> seconds;  // of each kind of op, pass by pass
+  for (Index i = 0; i < passes; ++i) {
+    std::vector<double> of_nodes(nodes.size());
+    delay.start();
+    pass.run(&stopwatch);
+    stopwatch.collect(of_nodes, launches);
+    for (std::size_t n = 0; n < nodes.size(); ++n) {
+      std::vector<double>& of_kind = seconds[nodes[n].op.name];
+      of_kind.resize(static_cast<std::size_t>(i) + 1);
+      of_kind.back() += of_nodes[n];
+    }
+  }
+  std::map<std::string, ProfileEntry> kinds;
+  for (std::size_t n = 0; n < nodes.size(); ++n) {
+    if (launches[n] == 0 && seconds[nodes[n].op.name] == std::vector<double>(static_cast<std::size_t>(passes)))
+      continue;
+    ProfileEntry& entry = kinds[nodes[n].op.name];
+    entry.op = nodes[n].op.name;
+    ++entry.nodes;
+    entry.launches += launches[n] / passes;
+    entry.bytes += bytes_of(program, nodes[n]);
+    entry.operations += 2.0 * nodes[n].op.products * positions;
+  }
+  std::vector<ProfileEntry> entries;
+  for (auto& [name, entry] : kinds) {
+    entry.seconds = median(seconds[name]);
+    entries.push_back(std::move(entry));
+  }
+  std::ranges::sort(entries, std::ranges::greater{}, &ProfileEntry::seconds);
+  return entries;
+}
+
+}  // namespace
+
+}  // namespace training
+
+Profile profile(const Model& model, Index rows, Index steps, ProfiledPass kind, const Execution& execution,
+                Index passes) {
+  using namespace training;  // NOLINT(google-build-using-namespace)
+  require(rows >= 1, "rows must be at least 1, not {}", rows);
+  require(steps >= 1, "steps must be at least 1, not {}", steps);
+  require(passes >= 1, "passes must be at least 1, not {}", passes);
+  Model copy(model.spec(), model.data());
+  std::ranges::copy(model.impl().parameters->values(), copy.impl().parameters->values().begin());
+  copy.impl().parameters->changed();
+  Example example = made_up(model.data(), rows, steps);
+  const ops::Target target = target_of(example, execution);
+
+  std::unique_ptr<Pass> pass;
+  if (kind == ProfiledPass::training) {
+    pass = std::make_unique<TrainingPass>(copy.impl(), std::move(example), execution);
+  } else {
+    pass = std::make_unique<ForwardPass>(copy.impl(), example, execution);
+  }
+  constexpr int warm_up = 3;
+  for (int i = 0; i < warm_up; ++i) pass->run(nullptr);
+  Profile result;
+  result.seconds = usual_seconds(*pass, passes);
+  result.passes = passes;
+  result.entries = entries_of(*pass, passes, static_cast<double>(rows) * static_cast<double>(steps));
+  const ops::Limits limits = ops::measure_limits(pass->queue(), target);
+  result.copied = limits.copied;
+  result.products = limits.products;
+  return result;
+}
+
+}  // namespace penstock
