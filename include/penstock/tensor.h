@@ -52,6 +52,13 @@ struct Tensor {
   static Tensor time_first(const void* data, DType dtype, Index rows, Index steps, Index channels, Device device = {});
 };
 
+/// Strides of B and T of a sequence [B, T, C], in elements; both 0: no gaps, rows after rows.
+struct SequenceStrides {
+  Index row = 0;
+  Index step = 0;
+  bool operator==(const SequenceStrides&) const = default;
+};
+
 /// Raw memory of a device, such as a workspace or a tape. Aligned to 256 bytes.
 struct Memory {
   void* data = nullptr;
