@@ -20,6 +20,7 @@ struct RecurrentSpec {
 
   Index directions() const { return direction == Direction::bidirectional ? 2 : 1; }
   Index output_size() const { return hidden_size * directions(); }
+  bool operator==(const RecurrentSpec&) const = default;
 };
 
 /// Which steps of which rows exist.

@@ -1,35 +1,12 @@
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
-#include <string_view>
 #include <type_traits>
 
 #include "base/check.h"
+#include "penstock/tensor.h"
 
 namespace penstock {
-
-/// How a number lies in memory.
-enum class DType { f32, f64, bf16, f16, i32, i64, u8 };
-
-constexpr std::size_t size_of(DType type) {
-  switch (type) {
-    case DType::f64:
-    case DType::i64:
-      return 8;
-    case DType::f32:
-    case DType::i32:
-      return 4;
-    case DType::bf16:
-    case DType::f16:
-      return 2;
-    case DType::u8:
-      return 1;
-  }
-  return 0;
-}
-
-std::string_view to_string(DType type);
 
 template <class T>
 constexpr DType dtype_of() {

@@ -34,6 +34,7 @@ enum class Home {
   state_in,        ///< [B, width] of each layer that has a state, layer after layer
   state_out,       ///< The same; may be state_in in programs that only run forward
   status,          ///< What a training step comes to (ops/step_status.h)
+  given,           ///< Each such value by itself, wherever it lies.
   count_,
 };
 constexpr int kHomes = static_cast<int>(Home::count_);

@@ -65,7 +65,7 @@ void Program::plan(const Executables& executables) {
   };
   for (std::size_t n = 0; n < nodes; ++n) {
     for (std::size_t i = 0; i < operands(graph_.nodes()[n]); ++i) {
-      const ValueId id = operand(graph_.nodes()[n], i);
+      const ValueId id = whole_of(operand(graph_.nodes()[n], i));
       if (planned(id)) last_use[static_cast<std::size_t>(id.index)] = static_cast<int>(n);
     }
   }
@@ -84,7 +84,7 @@ void Program::plan(const Executables& executables) {
       last_use[f] = taken;
     }
     for (std::size_t i = 0; i < operands(node); ++i) {
-      const ValueId id = operand(node, i);
+      const ValueId id = whole_of(operand(node, i));
       if (!planned(id)) continue;
       const auto v = static_cast<std::size_t>(id.index);
       Lifetime& lifetime = lifetimes[lifetime_of[v]];
@@ -112,6 +112,11 @@ void Program::plan(const Executables& executables) {
   peak_bytes_ = persistent_bytes_ + graph::peak_bytes(lifetimes);
 }
 
+ValueId Program::whole_of(ValueId id) const {
+  while (id && graph_.value(id).part_of) id = graph_.value(id).part_of;
+  return id;
+}
+
 std::string Program::describe() const {
   std::string text;
   for (const Node& node : graph_.nodes()) {
@@ -127,18 +132,46 @@ std::string Program::describe() const {
 }
 
 Workspace::Workspace(std::shared_ptr<const Program> program, std::shared_ptr<ops::Queue> queue)
-    : program_(std::move(program)),
-      queue_(std::move(queue)),
-      memory_(*queue_, program_->workspace_bytes()),
-      executables_(program_->prepare()),
-      derived_(program_->graph_.values().size()) {
+    : Workspace(std::move(program)) {
+  queue_ = std::move(queue);
+  memory_ = ops::Buffer(*queue_, program_->workspace_bytes());
   memory_.zero();
+  place(memory_.data());
+}
+
+Workspace::Workspace(std::shared_ptr<const Program> program)
+    : program_(std::move(program)),
+      executables_(program_->prepare()),
+      derived_(program_->graph_.values().size()),
+      given_(program_->graph_.values().size()),
+      uses_(program_->graph_.values().size()) {
   std::size_t count = 0;
   for (const Node& node : program_->graph_.nodes()) {
     first_operand_.push_back(count);
-    count += operands(node);
+    for (std::size_t i = 0; i < operands(node); ++i, ++count) {
+      const ValueId id = operand(node, i), whole = program_->whole_of(id);
+      if (!id) continue;
+      const Home home = program_->graph_.value(whole).home;
+      if (home != Home::given && home != Home::derived) continue;
+      const std::size_t offset = id == whole ? 0 : program_->value_offsets_[static_cast<std::size_t>(id.index)];
+      uses_[static_cast<std::size_t>(whole.index)].push_back({count, offset});
+    }
   }
   operands_.resize(count);
+}
+
+void Workspace::place(void* memory) {
+  resolved_ = resolved_ && base_ == memory;
+  base_ = static_cast<std::byte*>(memory);
+}
+
+void Workspace::bind(ValueId id, void* memory) {
+  const auto v = static_cast<std::size_t>(id.index);
+  if (given_[v] == memory) return;
+  given_[v] = memory;
+  for (const Use& use : uses_[v]) {
+    operands_[use.operand] = memory == nullptr ? nullptr : static_cast<std::byte*>(memory) + use.offset;
+  }
 }
 
 void Workspace::bind(Home home, void* memory) {
@@ -162,14 +195,14 @@ void* Workspace::value(ValueId id) const {
   }
   const Home home = program_->graph_.value(id).home;
   void* base = homes_[static_cast<std::size_t>(home)];
-  if (home == Home::workspace) base = memory_.data();
-  if (home == Home::derived) base = derived_[v] ? derived_[v]->memory.data() : nullptr;
+  if (home == Home::workspace) base = base_;
+  if (home == Home::given) base = given_[v];
+  if (home == Home::derived) base = derived_[v] ? derived_[v]->memory.data() : given_[v];
   return base == nullptr ? nullptr : static_cast<std::byte*>(base) + program_->value_offsets_[v];
 }
 
 std::span<std::byte> Workspace::planned_memory() const {
-  return {static_cast<std::byte*>(memory_.data()) + program_->persistent_bytes_,
-          program_->workspace_bytes_ - program_->persistent_bytes_};
+  return {base_ + program_->persistent_bytes_, program_->workspace_bytes_ - program_->persistent_bytes_};
 }
 
 void Workspace::resolve() {
@@ -181,10 +214,9 @@ void Workspace::resolve() {
 }
 
 void Workspace::run_node(std::size_t node, const ops::Call& call) {
-  auto* const base = static_cast<std::byte*>(memory_.data());
   const Program::NodePlaces& places = program_->node_places_[node];
   executables_[node]->run(call,
-                          {operands_.data() + first_operand_[node], base + places.scratch, base + places.persistent});
+                          {operands_.data() + first_operand_[node], base_ + places.scratch, base_ + places.persistent});
   if (observer_ != nullptr) observer_->after(node);
 }
 
@@ -244,6 +276,10 @@ void Workspace::run(Phase phase, const ops::Call& call) {
 
 void Workspace::run(const ops::Call& call) {
   const WithDenormals as_zeros(DenormalMode::zeros());
+  run_as_is(call);
+}
+
+void Workspace::run_as_is(const ops::Call& call) {
   if (!resolved_) resolve();
   if (observer_ != nullptr) observer_->before();
   const std::vector<Node>& nodes = program_->graph_.nodes();

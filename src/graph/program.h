@@ -25,6 +25,8 @@ class Program {
   const ops::Target& target() const { return target_; }
   /// Bytes of a workspace. What it takes when it runs is exactly this.
   std::size_t workspace_bytes() const { return workspace_bytes_; }
+  /// Of these the first ones, which are zero before the first run and left alone between runs.
+  std::size_t persistent_bytes() const { return persistent_bytes_; }
   /// Bytes of a value.
   std::size_t bytes(ValueId id) const { return value_bytes_[static_cast<std::size_t>(id.index)]; }
   /// The most that is needed at one moment, which the plan above comes near to.
@@ -42,6 +44,8 @@ class Program {
   };
 
   Executables prepare() const;
+  /// The value whose memory that of a value is.
+  ValueId whole_of(ValueId id) const;
   std::size_t bytes_of(const Executables& executables, ValueId id) const;
   void plan(const Executables& executables);
 
@@ -67,17 +71,26 @@ class Workspace {
  public:
   /// Allocates everything that runs need.
   Workspace(std::shared_ptr<const Program> program, std::shared_ptr<ops::Queue> queue);
+  /// Works in memory of its caller's, who says with place() where it is.
+  explicit Workspace(std::shared_ptr<const Program> program);
 
   const Program& program() const { return *program_; }
   ops::Queue& queue() const { return *queue_; }
 
+  /// The workspace of the next runs: workspace_bytes() of the program, aligned to 256.
+  void place(void* memory);
   /// Where the values of a home lie from now on, until it is said anew; null: nowhere.
   void bind(Home home, void* memory);
+  /// The same of one value: of Home::given, or a derived one that is not made once for all. Costs as much as there are
+  /// nodes that read or write it.
+  void bind(ValueId id, void* memory);
   /// The parameters, and what is derived from them.
   void bind(const std::shared_ptr<Weights>& weights);
 
   /// All phases but that of weights, or one phase alone. What is derived from weights is as the last refresh() left it.
   void run(const ops::Call& call);
+  /// The same with denormal numbers as they are on the calling thread: for steps so short that changing the mode shows.
+  void run_as_is(const ops::Call& call);
   void run(Phase phase, const ops::Call& call);
   /// Makes what is derived from weights now, so that the next run need not.
   void refresh(const ops::Call& call);
@@ -104,11 +117,18 @@ class Workspace {
   std::shared_ptr<ops::Queue> queue_;
   std::shared_ptr<Weights> weights_;
   ops::Buffer memory_;
+  std::byte* base_ = nullptr;  // of the workspace
   std::vector<std::unique_ptr<ops::Executable>> executables_;
   std::array<void*, kHomes> homes_ = {};
   std::vector<std::shared_ptr<Derived>> derived_;  // of each value that is derived, else null
+  std::vector<void*> given_;                       // of each value that was bound by itself
   std::vector<void*> operands_;                    // of all nodes, one after the other
   std::vector<std::size_t> first_operand_;         // of each node
+  /// Operands that lie in a value's memory, and how far from its start.
+  struct Use {
+    std::size_t operand = 0, offset = 0;
+  };
+  std::vector<std::vector<Use>> uses_;  // of each value that is bound by itself
   bool resolved_ = false, moved_ = true;
   Observer* observer_ = nullptr;
 };

@@ -170,7 +170,8 @@ ValueId GraphBuilder::panels(const std::string& name, const ops::Recurrence& sha
   return id;
 }
 
-ValueId GraphBuilder::recurrence(const std::string& name, ValueId x, const ops::Recurrence& shape, Bias bias) {
+ValueId GraphBuilder::recurrence(const std::string& name, ValueId x, const ops::Recurrence& shape) {
+  const Bias bias = shape.bias;
   const plan::CellTraits& cell = plan::cell_traits(shape.cell);
   const Index gates = cell.info.gates * shape.hidden, head = shape.hidden / shape.heads;
   const double input_deviation = 1.0 / std::sqrt(static_cast<double>(shape.input));
@@ -212,9 +213,11 @@ ValueId GraphBuilder::recurrence(const std::string& name, ValueId x, const ops::
     needs.insert(needs.end(), weights.begin(), weights.end());
     needs.push_back(panels(name, shape, ops::Panels::backward, weights));
     needs.push_back(tape);
+    needs.push_back({});  // the state that goes out has no gradient
     std::vector<ValueId> makes;
     for (const Parameter& each : parameters) makes.push_back(each.gradient);
     makes.push_back(dx);
+    makes.push_back({});
     node(ops::recurrence_backward(shape), std::move(needs), std::move(makes), Phase::backward);
     gradient_of(x) = dx;
   });

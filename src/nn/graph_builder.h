@@ -43,7 +43,7 @@ class GraphBuilder {
   /// The norm of x, or of x + dropout(branch), and that sum.
   Sum residual_norm(const std::string& name, ValueId x, ValueId branch = {}, const ops::Dropout& dropout = {});
   ValueId causal_convolution(const std::string& name, ValueId x, Index taps);
-  ValueId recurrence(const std::string& name, ValueId x, const ops::Recurrence& shape, Bias bias);
+  ValueId recurrence(const std::string& name, ValueId x, const ops::Recurrence& shape);
   ValueId silu_gate(const std::string& name, ValueId gate_value);
   ValueId clear_padding(ValueId x);
   ValueId read_changes(const ops::Changes& changes, ValueId features);

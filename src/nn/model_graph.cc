@@ -38,8 +38,9 @@ ValueId recurrent_branch(GraphBuilder& builder, const ModelSpec& spec, const std
   if (spec.convolution > 0) x = builder.causal_convolution(name + ".convolution", x, spec.convolution);
   const Index hidden = hidden_size(spec);
   // bias_hh would add to bias_ih everywhere but inside GRU's reset product.
-  x = builder.recurrence(name + ".recurrent", x,
-                         {.cell = spec.cell, .input = spec.width, .hidden = hidden, .heads = spec.heads}, Bias::single);
+  x = builder.recurrence(
+      name + ".recurrent", x,
+      {.cell = spec.cell, .input = spec.width, .hidden = hidden, .heads = spec.heads, .bias = Bias::single});
   if (hidden != spec.width) x = builder.linear(name + ".projection", x, spec.width, scale);
   return x;
 }

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "base/counter_random.h"
-#include "penstock/types.h"
+#include "ops/op.h"
 
 namespace penstock::ops {
 
@@ -30,5 +30,8 @@ class DropoutMask {
   counter_random::Word key_;
   std::uint32_t threshold_;
 };
+
+/// x -> y, `width` values a position: the dropout of x, and of a gradient of y what that of x is. y may be x.
+Op dropout(Index width, const Dropout& shape);
 
 }  // namespace penstock::ops

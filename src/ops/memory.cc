@@ -43,6 +43,32 @@ void Queue::synchronize() const {
   if (cuda_) cuda_->stream.synchronize();
 }
 
+void clear_memory(Device device, void* memory, std::size_t bytes, void* stream) {
+  if (bytes == 0) return;
+  if (!device.is_cuda()) {
+    std::memset(memory, 0, bytes);
+    return;
+  }
+  cuda::Device::get(device.index).make_current();
+  cuda::check(cuda::driver().fill_bytes(address(memory), 0, bytes, static_cast<cuda::StreamHandle>(stream)),
+              "filling memory of the GPU");
+}
+
+void write_word(Device device, unsigned long long* to, unsigned long long value, void* stream) {
+  if (!device.is_cuda()) {
+    *to = value;
+    return;
+  }
+  // As fills, which take their value along: a recording would read the host's memory when it is launched.
+  cuda::Device::get(device.index).make_current();
+  for (int half = 0; half < 2; ++half) {
+    cuda::check(cuda::driver().fill_words(address(to) + 4 * static_cast<unsigned>(half),
+                                          static_cast<unsigned>(value >> (32 * half)), 1,
+                                          static_cast<cuda::StreamHandle>(stream)),
+                "writing to memory of the GPU");
+  }
+}
+
 Buffer::Buffer() = default;
 
 Buffer::Buffer(Queue& queue, std::size_t bytes) : queue_(&queue), bytes_(bytes) {

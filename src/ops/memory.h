@@ -32,6 +32,11 @@ class Queue {
   std::unique_ptr<Cuda> cuda_;
 };
 
+/// Sets memory of a device to zero, in the order of a stream of a GPU.
+void clear_memory(Device device, void* memory, std::size_t bytes, void* stream);
+/// Writes one number there.
+void write_word(Device device, unsigned long long* to, unsigned long long value, void* stream);
+
 /// Memory of a device, aligned to 256 bytes; of a GPU, allocated and freed in the order of its queue, which must
 /// outlive it.
 class Buffer {

@@ -19,7 +19,8 @@ struct Target {
   Device device = {};
   DType dtype = DType::f32;  ///< Of activations. Parameters and their gradients are f32 (f64 where activations are)
   Index rows = 1;            ///< B
-  Index steps = 1;           ///< T
+  Index steps = 1;           ///< T; of packed rows, the longest one's
+  Index packed = 0;          ///< Packed rows (Batch::cu_seqlens): steps of all rows together. 0: rows are padded.
   bool lengths = false;      ///< Calls say how long each row is.
   bool reset = false;        ///< Calls have a reset mask.
   bool training = false;     ///< A backward pass follows: dropout applies.
@@ -27,14 +28,14 @@ struct Target {
   Execution execution = {};  ///< Its number of threads is that of every call: scratch depends on it.
 
   /// Positions (b, t), those beyond a row's length included.
-  Index positions() const { return rows * steps; }
+  Index positions() const { return packed > 0 ? packed : rows * steps; }
   /// Of parameters, gradients and states.
   DType master() const { return dtype == DType::f64 ? DType::f64 : DType::f32; }
 };
 
 /// What may differ from run to run.
 struct Call {
-  Batch batch = {};        ///< Rows and steps of the target; lengths and resets lie in the device's memory
+  Batch batch = {};        ///< Rows and steps of the target; lengths, packed rows and resets lie in the device's memory
   int threads = 0;         ///< As in Execution; CPU only
   std::uint64_t seed = 0;  ///< Decides every dropout mask.
   /// Instead of `seed`: the same in the memory of the device, where it is new in every run of a recording.

@@ -25,20 +25,40 @@ RecurrentOp<Real> make(const Recurrence& shape, const Target& target) {
                            target.execution.precision, exact_kernels(target.execution));
 }
 
+template <class Value>
+SequenceView<Value> strided(Value* data, const SequenceStrides& strides, const Batch& batch, Index channels) {
+  if (strides == SequenceStrides{}) return {data, batch.steps * channels, channels};
+  return {data, strides.row, strides.step};
+}
+
+/// Some packed rows of a target: how long each of them is changes no size.
+std::vector<Index> packed_starts(const Target& target) {
+  require(target.packed <= target.rows * target.steps,
+          "positions of packed rows must be at most the {} of {} rows of {} steps, not {}", target.rows * target.steps,
+          target.rows, target.steps, target.packed);
+  std::vector<Index> starts(static_cast<std::size_t>(target.rows) + 1);
+  for (std::size_t b = 0; b + 1 < starts.size(); ++b) {
+    starts[b + 1] = std::min(starts[b] + target.steps, target.packed);
+  }
+  return starts;
+}
+
 /// Memory that a layer's op wants for a batch of the target's rows and steps, whatever their lengths and resets.
 template <class Real, class Size>
 std::size_t most_bytes(RecurrentOp<Real>& op, const Recurrence& shape, const Target& target, const Size& size) {
-  const auto x = SequenceView<const Real>::batch_first(nullptr, target.steps, shape.input);
-  const std::vector<Index> lengths(static_cast<std::size_t>(target.rows), target.steps);
+  const auto rows = static_cast<std::size_t>(target.rows);
+  const std::vector<Index> lengths(target.lengths ? rows : 0, target.steps);
+  const std::vector<Index> starts = target.packed > 0 ? packed_starts(target) : std::vector<Index>();
   const std::vector<std::uint8_t> reset(static_cast<std::size_t>(target.reset ? target.positions() : 0), 0);
   std::size_t most = 0;
   for (const bool ragged : {false, true}) {
     if (ragged && !target.lengths) continue;
-    op.prepare({.rows = target.rows,
-                .steps = target.steps,
-                .lengths = ragged ? lengths.data() : nullptr,
-                .reset = target.reset ? reset.data() : nullptr},
-               x, target.execution);
+    const Batch batch = {.rows = target.rows,
+                         .steps = target.steps,
+                         .lengths = ragged ? lengths.data() : nullptr,
+                         .cu_seqlens = starts.empty() ? nullptr : starts.data(),
+                         .reset = target.reset ? reset.data() : nullptr};
+    op.prepare(batch, strided<const Real>(nullptr, shape.x_strides, batch, shape.input), target.execution);
     most = std::max(most, size());
   }
   return most * sizeof(Real);
@@ -60,11 +80,7 @@ class CpuRecurrence : public Executable {
     const int threads = resolve_threads(call.threads);
     require(threads == execution_.threads, "threads must be {}, for which this program was prepared, not {}",
             execution_.threads, threads);
-    op_.prepare(call.batch, view(x, call, shape_.input), execution_);
-  }
-  template <class Value>
-  static SequenceView<Value> view(Value* data, const Call& call, Index channels) {
-    return data == nullptr ? SequenceView<Value>{} : SequenceView<Value>::batch_first(data, call.batch.steps, channels);
+    op_.prepare(call.batch, strided(x, shape_.x_strides, call.batch, shape_.input), execution_);
   }
 
   Recurrence shape_;
@@ -86,10 +102,11 @@ class CpuForward final : public CpuRecurrence<Real> {
     const auto* const x = memory.get<const Real>(0);
     this->prepare(call, x);
     ForwardArguments<Real> arguments;
-    arguments.x = this->view(x, call, this->shape_.input);
-    arguments.y = this->view(memory.get<Real>(7), call, this->shape_.hidden);
+    arguments.x = strided(x, this->shape_.x_strides, call.batch, this->shape_.input);
+    arguments.y = strided(memory.get<Real>(7), this->shape_.y_strides, call.batch, this->shape_.hidden);
     arguments.state_in = memory.get<const Real>(1);
     arguments.state_out = memory.get<Real>(8);
+    arguments.state_pitch = this->shape_.state_pitch;
     arguments.weights = {memory.get<const Real>(2), memory.get<const Real>(4), memory.get<const Real>(5),
                          memory.get<const Real>(6)};
     arguments.tape = memory.get<Real>(9);
@@ -106,6 +123,7 @@ class CpuStep final : public Executable {
  public:
   CpuStep(const Recurrence& shape, const Target& target)
       : hidden_(shape.hidden),
+        pitch_(shape.state_pitch * shape.hidden),
         op_(make<Real>(shape, target)),
         states_(plan::cell_traits(shape.cell).info.states),
         workspace_(op_.step_workspace()) {}
@@ -121,13 +139,19 @@ class CpuStep final : public Executable {
     job_.y = memory.get<Real>(7);
     auto* const state = memory.get<Real>(8);
     const auto* const state_in = memory.get<const Real>(1);
-    if (state_in != state) std::copy_n(state_in, states_ * hidden_, state);
-    for (Index k = 0; k < states_; ++k) job_.state[k] = state + k * hidden_;
+    for (Index k = 0; k < states_; ++k) {
+      job_.state[k] = state + k * pitch_;
+      if (state_in == nullptr) {
+        std::fill_n(job_.state[k], hidden_, Real(0));
+      } else if (state_in != state) {
+        std::copy_n(state_in + k * pitch_, hidden_, job_.state[k]);
+      }
+    }
     op_.step(job_);
   }
 
  private:
-  Index hidden_;
+  Index hidden_, pitch_;
   RecurrentOp<Real> op_;
   Index states_;
   AlignedVector<Real> workspace_;
@@ -139,27 +163,54 @@ template <class Real>
 class CpuBackward final : public CpuRecurrence<Real> {
  public:
   CpuBackward(const Recurrence& shape, const Target& target) : CpuRecurrence<Real>(shape, target) {
-    this->scratch_ = most_bytes(this->op_, shape, target, [this] { return this->op_.backward_workspace(); });
+    own_ = most_bytes(this->op_, shape, target, [this] { return this->op_.backward_workspace(); });
+    const auto dx = static_cast<std::size_t>(target.positions() * shape.input) * sizeof(Real);
+    this->scratch_ = own_ + (shape.add_dx ? dx : 0);
   }
 
   void run(const Call& call, const Operands& memory) override {
+    const Recurrence& shape = this->shape_;
     const auto* const x = memory.get<const Real>(0);
     this->prepare(call, x);
     BackwardArguments<Real> arguments;
-    arguments.x = this->view(x, call, this->shape_.input);
-    arguments.y = this->view(memory.get<const Real>(1), call, this->shape_.hidden);
-    arguments.dy = this->view(memory.get<const Real>(2), call, this->shape_.hidden);
+    arguments.x = strided(x, shape.x_strides, call.batch, shape.input);
+    arguments.y = strided(memory.get<const Real>(1), shape.y_strides, call.batch, shape.hidden);
+    arguments.dy =
+        strided(memory.get<const Real>(2), strides_or(shape.dy_strides, shape.y_strides), call.batch, shape.hidden);
     arguments.state_in = memory.get<const Real>(3);
     arguments.weights = {memory.get<const Real>(4), memory.get<const Real>(6), memory.get<const Real>(7),
                          memory.get<const Real>(8)};
     arguments.tape = memory.get<const Real>(9);
-    arguments.gradients = {memory.get<Real>(10), memory.get<Real>(11), memory.get<Real>(12), memory.get<Real>(13)};
-    arguments.dx = this->view(memory.get<Real>(14), call, this->shape_.input);
-    clear(arguments.gradients);
-    this->op_.backward(arguments, static_cast<Real*>(memory.scratch));
+    arguments.dstate_out = memory.get<const Real>(10);
+    arguments.gradients = {memory.get<Real>(11), memory.get<Real>(12), memory.get<Real>(13), memory.get<Real>(14)};
+    arguments.dstate_in = memory.get<Real>(16);
+    arguments.state_pitch = shape.state_pitch;
+    if (!shape.add_gradients) clear(arguments.gradients);
+    if (auto* const dx = memory.get<Real>(15)) {
+      arguments.dx = strided(dx, strides_or(shape.dx_strides, shape.x_strides), call.batch, shape.input);
+    }
+    auto* const scratch = static_cast<Real*>(memory.scratch);
+    if (!shape.add_dx || !arguments.dx) return this->op_.backward(arguments, scratch);
+    const SequenceView<Real> sum = arguments.dx;
+    arguments.dx = strided(scratch + own_ / sizeof(Real), {}, call.batch, shape.input);
+    this->op_.backward(arguments, scratch);
+    add(call.batch, arguments.dx, sum);
   }
 
  private:
+  /// to += from [B, T, I], whose padding is zero in both.
+  void add(const Batch& batch, const SequenceView<Real>& from, const SequenceView<Real>& to) const {
+    const bool packed = batch.cu_seqlens != nullptr;
+    const Index rows = packed ? 1 : batch.rows, steps = packed ? batch.cu_seqlens[batch.rows] : batch.steps;
+    parallel_for(this->execution_.threads, rows * steps, kPositionsOfThread, [&](Index begin, Index end) {
+      for (Index i = begin; i < end; ++i) {
+        const Real* const term = from.data + i / steps * from.row_stride + i % steps * from.step_stride;
+        Real* const sum = to.data + i / steps * to.row_stride + i % steps * to.step_stride;
+        for (Index c = 0; c < this->shape_.input; ++c) sum[c] += term[c];
+      }
+    });
+  }
+
   /// Zeros in the gradients, to which the engines add.
   void clear(const Gradients<Real>& gradients) const {
     const Recurrence& shape = this->shape_;
@@ -172,6 +223,9 @@ class CpuBackward final : public CpuRecurrence<Real> {
     zero(gradients.bias_ih, gates);
     zero(gradients.bias_hh, gates);
   }
+
+  static constexpr Index kPositionsOfThread = 64;
+  std::size_t own_ = 0;  // bytes of scratch that the engines use
 };
 
 template <class Real>
@@ -253,11 +307,13 @@ Op recurrence_forward(const Recurrence& shape) {
           products(shape, 1)};
 }
 
-Op recurrence_backward(const Recurrence& shape) {
+Op recurrence_backward(const Recurrence& shape, bool wants_dx) {
   return {shape.cell + ".backward",
-          [shape](const Target& target) {
-            if (target.device.is_cuda())
-              return shape.is_scan() ? cuda_scan_backward(shape, target) : cuda_dense_backward(shape, target);
+          [shape, wants_dx](const Target& target) {
+            if (target.device.is_cuda()) {
+              return shape.is_scan() ? cuda_scan_backward(shape, wants_dx, target)
+                                     : cuda_dense_backward(shape, wants_dx, target);
+            }
             return with_real(target.dtype, [&](auto real) -> std::unique_ptr<Executable> {
               return std::make_unique<CpuBackward<decltype(real)>>(shape, target);
             });

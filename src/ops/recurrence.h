@@ -12,12 +12,26 @@ struct Recurrence {
   Index hidden = 1;  ///< H
   Index heads = 1;
   bool reverse = false;
+  Bias bias = Bias::both;  ///< Which biases there are.
+
+  // How its tensors lie. dx lies like x, and dy like y, unless said otherwise; y may be a part of wider rows.
+  SequenceStrides x_strides = {}, y_strides = {}, dx_strides = {}, dy_strides = {};
+  Index state_pitch = 1;        ///< From state to state of a row, in blocks of [B, H].
+  int alignment = 256;          ///< Bytes that addresses of x, y and their gradients are multiples of.
+  int parameter_alignment = 0;  ///< The same of weights and their gradients; 0: as in a flat store of parameters
+  bool add_dx = false;          ///< The backward pass adds to dx instead of writing it.
+  bool add_gradients = false;   ///< And to the gradients of weights.
 
   /// Whether the cell has no recurrent matrix.
   bool is_scan() const;
   /// Values of a row's state, S*H, laid out [S, B, H] for a batch.
   Index state_size() const;
 };
+
+/// The strides of a gradient, which lies like what it is of unless said otherwise.
+inline const SequenceStrides& strides_or(const SequenceStrides& own, const SequenceStrides& others) {
+  return own == SequenceStrides{} ? others : own;
+}
 
 /// What forward passes, backward passes or steps read instead of the weights, in a layout for this machine.
 enum class Panels { forward, backward, step };
@@ -32,12 +46,14 @@ inline Panels forward_panels(const Target& target) { return target.step ? Panels
 /// weight_ih, weight_hh, bias_ih, bias_hh -> panels, of a size of its own
 Op recurrence_panels(const Recurrence& shape, Panels panels);
 
-/// x [B, T, I], state_in, the four weights, panels or absent -> y [B, T, H], state_out (may be state_in where no
-/// backward pass follows), tape (of a size of its own; absent unless one does). Zeros in y beyond a row's length.
+/// x [B, T, I], state_in or absent, the four weights, panels or absent -> y [B, T, H], state_out (may be state_in where
+/// no backward pass follows) or absent, tape (of a size of its own; absent unless one does). Zeros in y beyond a row's
+/// length, where x is not read.
 Op recurrence_forward(const Recurrence& shape);
 
-/// x, y, dy, state_in, the four weights, panels or absent, tape -> the four gradients, absent where the weight is, and
-/// dx [B, T, I]. The state that came in is a constant: truncated back-propagation ends here.
-Op recurrence_backward(const Recurrence& shape);
+/// x, y, dy, state_in, the four weights, panels or absent, tape, dstate_out or absent -> the four gradients, absent
+/// where the weight is, dx [B, T, I] or absent, dstate_in or absent. The gradient of the state that came in is made
+/// where somebody wants it; otherwise truncated back-propagation ends here. `wants_dx`: whether there is a dx.
+Op recurrence_backward(const Recurrence& shape, bool wants_dx = true);
 
 }  // namespace penstock::ops

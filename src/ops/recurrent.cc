@@ -288,18 +288,6 @@ cpu::CellStep<Real> RecurrentOp<Real>::step_job(const Real* packed, Real* worksp
   return job;
 }
 
-template <class Real>
-void RecurrentOp<Real>::load_states(const Real* states, Real* slots, Index state) const {
-  const Index size = geometry_.rows() * hidden_;
-  geometry_.to_slots(states == nullptr ? nullptr : states + state * size, hidden_, slots);
-}
-
-template <class Real>
-void RecurrentOp<Real>::store_states(const Real* slots, Real* states, Index state) const {
-  const Index size = geometry_.rows() * hidden_;
-  geometry_.from_slots(slots, hidden_, states == nullptr ? nullptr : states + state * size);
-}
-
 template class RecurrentOp<float>;
 template class RecurrentOp<double>;
 

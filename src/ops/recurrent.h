@@ -33,6 +33,7 @@ struct ForwardArguments {
   SequenceView<Real> y;            // [B, T, H]
   const Real* state_in = nullptr;  // [S, B, H] or null
   Real* state_out = nullptr;       // [S, B, H] or null; may be state_in
+  Index state_pitch = 1;           // from state to state, in blocks of [B, H]
   Weights<Real> weights;
   Real* tape = nullptr;  // [tape_size()] or null
 };
@@ -42,6 +43,7 @@ struct BackwardArguments {
   SequenceView<const Real> x, y, dy;
   const Real* state_in = nullptr;
   const Real* dstate_out = nullptr;  // [S, B, H] or null
+  Index state_pitch = 1;             // as of the forward call
   SequenceView<Real> dx;             // or no data
   Real* dstate_in = nullptr;         // [S, B, H] or null
   Weights<Real> weights;             // packed: of pack_backward()
@@ -130,8 +132,14 @@ class RecurrentOp {
   ForwardSpace forward_space(Real* memory, std::size_t* size) const;
   BackwardSpace backward_space(Real* memory, std::size_t* size) const;
 
-  void load_states(const Real* states, Real* slots, Index state) const;
-  void store_states(const Real* slots, Real* states, Index state) const;
+  /// One state from or to the first block of [B, H] of it.
+  void load_state(const Real* block, Real* slots) const { geometry_.to_slots(block, hidden_, slots); }
+  void store_state(const Real* slots, Real* block) const { geometry_.from_slots(slots, hidden_, block); }
+  /// The block [B, H] of a state, or null.
+  template <class Value>
+  Value* state_block(Value* states, Index state, Index pitch) const {
+    return states == nullptr ? nullptr : states + state * pitch * geometry_.rows() * hidden_;
+  }
   bool streams_tape(const Real* tape) const;
   void forward_dense(const ForwardArguments<Real>& call, const ForwardSpace& space);
   void forward_scan(const ForwardArguments<Real>& call, const ForwardSpace& space);

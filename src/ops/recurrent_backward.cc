@@ -29,7 +29,9 @@ template <class Real>
 void RecurrentOp<Real>::backward(const BackwardArguments<Real>& call, Real* workspace) {
   BackwardSpace space = backward_space(workspace, nullptr);
   const Index row_state = geometry_.rows() * hidden_;
-  for (Index k = 0; k < S(); ++k) load_states(call.dstate_out, space.dstate + k * row_state, k);
+  for (Index k = 0; k < S(); ++k) {
+    load_state(state_block(call.dstate_out, k, call.state_pitch), space.dstate + k * row_state);
+  }
   if (cell_.info.scan) {
     const Tape kept = tape(const_cast<Real*>(call.tape));
     if constexpr (std::is_same_v<Real, float>) {
@@ -39,7 +41,9 @@ void RecurrentOp<Real>::backward(const BackwardArguments<Real>& call, Real* work
   } else {
     backward_dense(call, space);
   }
-  for (Index k = 0; k < S(); ++k) store_states(space.dstate + k * row_state, call.dstate_in, k);
+  for (Index k = 0; k < S(); ++k) {
+    store_state(space.dstate + k * row_state, state_block(call.dstate_in, k, call.state_pitch));
+  }
 }
 
 template <class Real>

@@ -67,7 +67,7 @@ void RecurrentOp<Real>::forward_dense(const ForwardArguments<Real>& call, const 
   const Index row_state = geometry_.rows() * hidden_;
   for (Index k = 0; k < S(); ++k) {
     Real* entering = k == 0 ? job.h[0] : job.state + (k - 1) * row_state;
-    load_states(call.state_in, entering, k);
+    load_state(state_block(call.state_in, k, call.state_pitch), entering);
     std::copy_n(entering, row_state, job.last + k * row_state);
     for (Index slot = 0; slot < geometry_.rows(); ++slot) {
       if (job.plan.length[slot] > 0 && job.plan.resets(slot, 0))
@@ -76,7 +76,9 @@ void RecurrentOp<Real>::forward_dense(const ForwardArguments<Real>& call, const 
   }
   run_dense(kernels_.forward_panels(hidden_, heads_),
             [&](const cpu::DensePart& part, const Member&) { kernels_.dense_forward(job, part); });
-  for (Index k = 0; k < S(); ++k) store_states(job.last + k * row_state, call.state_out, k);
+  for (Index k = 0; k < S(); ++k) {
+    store_state(job.last + k * row_state, state_block(call.state_out, k, call.state_pitch));
+  }
 }
 
 #define PENSTOCK_INSTANTIATE(Real)                                                \

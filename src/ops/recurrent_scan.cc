@@ -28,7 +28,7 @@ void RecurrentOp<Real>::forward_scan(const ForwardArguments<Real>& call, const F
   layer.y = {call.y.data, geometry_.map(Geometry::output_map, call.y.row_stride, call.y.step_stride), 1};
   layer.carry = space.last;
   layer.rounded = space.rounded.x;
-  load_states(call.state_in, space.last, 0);
+  load_state(call.state_in, space.last);
   if (plan_.algorithm == Algorithm::scan) {
     if (layer.wx == nullptr) layer.wx = space.wx;
     forward_chunks(layer, space);
@@ -46,7 +46,7 @@ void RecurrentOp<Real>::forward_scan(const ForwardArguments<Real>& call, const F
       kernels_.scan_layer(layer, part);
     });
   }
-  store_states(space.last, call.state_out, 0);
+  store_state(space.last, call.state_out);
 }
 
 /// Where gates [cells, G, H] are found.
@@ -146,7 +146,7 @@ void RecurrentOp<Real>::backward_scan(const BackwardArguments<Real>& call, const
   const Index capacity = piece_capacity();
   const Index vectors = G() * channel_vectors();
   pieces_.prepare(rows, capacity, plan_.algorithm != Algorithm::scan);
-  load_states(call.state_in, space.state_in, 0);
+  load_state(call.state_in, space.state_in);
 
   cpu::ScanBackward<Real, Stored> job;
   job.plan = rows;

@@ -51,7 +51,7 @@ LayerCase layer(const std::string& name, Index inputs, Index outputs, const Add&
 LayerCase recurrence(const std::string& name, const ops::Recurrence& shape, Index states = 1) {
   return layer(
       name, shape.input, shape.hidden,
-      [=](GraphBuilder& builder, ValueId x) { return builder.recurrence("recurrent", x, shape, Bias::both); }, states);
+      [=](GraphBuilder& builder, ValueId x) { return builder.recurrence("recurrent", x, shape); }, states);
 }
 
 LayerCase residual(const std::string& name, Index width, double dropout) {

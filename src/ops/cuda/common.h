@@ -34,14 +34,24 @@ inline cuda::DeviceSequence sequence_of(cuda::DeviceAddress data, const Batch& b
   return {data, batch.steps * channels, channels};
 }
 
-/// Rows, steps, lengths and resets of a batch whose lengths and resets lie on the GPU.
-inline cuda::ScanShape shape_of(const Batch& batch) {
-  cuda::ScanShape shape;
+/// The same with strides; none at all: without gaps.
+inline cuda::DeviceSequence sequence_of(cuda::DeviceAddress data, const SequenceStrides& strides, const Batch& batch,
+                                        Index channels) {
+  if (strides == SequenceStrides{}) return sequence_of(data, batch, channels);
+  return {data, strides.row, strides.step};
+}
+
+/// Rows, steps, lengths and resets of a batch whose lengths and resets lie on the GPU. `packed`: as in Target.
+template <class Shape = cuda::ScanShape>
+Shape shape_of(const Batch& batch, Index packed = 0) {
+  Shape shape;
   shape.rows = batch.rows;
-  shape.steps = batch.steps;
+  shape.steps = packed > 0 ? packed : batch.steps;
   shape.lengths = address_of(batch.lengths);
+  shape.cu_seqlens = address_of(batch.cu_seqlens);
+  if (packed > 0) shape.longest = batch.steps;
   shape.reset = address_of(batch.reset);
-  shape.reset_row_stride = batch.steps;
+  shape.reset_row_stride = shape.steps;
   shape.reset_step_stride = 1;
   return shape;
 }
@@ -50,6 +60,7 @@ inline cuda::ScanShape shape_of(const Batch& batch) {
 inline Batch planned_batch(const Target& target) {
   Batch batch{.rows = target.rows, .steps = target.steps};
   if (target.lengths) batch.lengths = cuda::device_pointer<Index>(planned_value);
+  if (target.packed > 0) batch.cu_seqlens = cuda::device_pointer<Index>(planned_value);
   if (target.reset) batch.reset = cuda::device_pointer<std::uint8_t>(planned_value);
   return batch;
 }

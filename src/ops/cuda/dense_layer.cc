@@ -3,6 +3,7 @@
 #include "backend/cuda/dense/executable.h"
 #include "backend/cuda/gradient_products.h"
 #include "ops/cuda/common.h"
+#include "ops/cuda/layer_memory.h"
 #include "ops/cuda/ops.h"
 #include "plan/cell_table.h"
 
@@ -20,23 +21,28 @@ cuda::DenseSpec dense_spec(const Recurrence& shape, const Target& target) {
           .reverse = shape.reverse};
 }
 
-cuda::DenseBatch dense_batch(const Batch& batch) {
-  return {.rows = batch.rows,
-          .steps = batch.steps,
-          .lengths = address_of(batch.lengths),
-          .reset = address_of(batch.reset),
-          .reset_row_stride = batch.steps,
-          .reset_step_stride = 1};
+Index gates_of(const Recurrence& shape) { return plan::cell_traits(shape.cell).info.gates * shape.hidden; }
+
+/// `time_first`: what lies over all positions lies steps after steps.
+cuda::DenseBatch dense_batch(const Batch& batch, const Target& target, bool time_first) {
+  auto of = ops::shape_of<cuda::DenseBatch>(batch, target.packed);
+  of.time_first = time_first;
+  return of;
+}
+
+/// A tensor over all positions without gaps.
+cuda::DeviceSequence gapless(DeviceAddress data, const cuda::DenseBatch& batch, Index channels) {
+  if (batch.time_first) return {data, channels, batch.rows * channels};
+  return {data, batch.steps * channels, channels};
 }
 
 /// A tape: what the recurrence keeps, and the input product where its backward pass reads that again.
 struct TapePlaces {
   TapePlaces(const Recurrence& shape, const Target& target) {
-    const plan::CellTraits& cell = plan::cell_traits(shape.cell);
-    const cuda::DenseTapeBytes bytes = tape_bytes(dense_spec(shape, target), dense_batch(planned_batch(target)));
-    gates =
-        padded(static_cast<std::size_t>(target.positions() * cell.info.gates * shape.hidden) * size_of(target.dtype));
-    split = cell.split_gradients;
+    const cuda::DenseTapeBytes bytes =
+        tape_bytes(dense_spec(shape, target), dense_batch(planned_batch(target), target, false));
+    gates = padded(static_cast<std::size_t>(target.positions() * gates_of(shape)) * size_of(target.dtype));
+    split = plan::cell_traits(shape.cell).split_gradients;
     states = padded(bytes.sums);
     wx = states + padded(bytes.states);
     end = wx + (split ? gates : 0);
@@ -54,146 +60,171 @@ class DenseLayerForward final : public Executable {
  public:
   DenseLayerForward(const Recurrence& shape, const Target& target)
       : shape_(shape),
-        gates_(plan::cell_traits(shape.cell).info.gates * shape.hidden),
-        training_(target.training),
+        target_(target),
         tape_(shape, target),
-        product_(gpu_of(target), product_of(shape, target)),
-        recurrence_(gpu_of(target), dense_spec(shape, target), planned(shape, target)) {}
+        input_(shape, target, false, false),
+        states_(shape, target),
+        product_(gpu_of(target), input_product()),
+        recurrence_(gpu_of(target), dense_spec(shape, target), planned()) {}
 
-  std::size_t scratch_bytes() const override { return order_place() + padded(recurrence_.workspace_bytes()); }
+  std::size_t scratch_bytes() const override { return state_place() + 2 * states_.scratch_bytes(); }
   std::size_t opaque_bytes(int) const override { return tape_.end; }
 
   void run(const Call& call, const Operands& memory) override {
     const DeviceAddress scratch = address_of(memory.scratch), tape = address_of(memory, 9);
     const DeviceAddress wx = tape != 0 && tape_.split ? tape + tape_.wx : scratch + wx_place();
-    product_.run(address_of(memory, 0), address_of(memory, 2), wx, 0, scratch, stream_of(call));
+    const DeviceAddress entering = scratch + state_place(), leaving = entering + states_.scratch_bytes();
+    const cuda::DeviceSequence x = input_.enter(call, address_of(memory, 0), scratch + input_place());
+    product_.run(x.data, address_of(memory, 2), wx, 0, scratch, stream_of(call));
     cuda::DenseForward forward;
-    forward.batch = dense_batch(call.batch);
-    forward.wx = sequence_of(wx, call.batch, gates_);
-    forward.y = sequence_of(address_of(memory, 7), call.batch, shape_.hidden);
+    forward.batch = dense_batch(call.batch, target_, input_.time_first());
+    forward.wx = gapless(wx, forward.batch, gates_of(shape_));
+    forward.y = sequence_of(address_of(memory, 7), shape_.y_strides, call.batch, shape_.hidden);
     forward.weights = {address_of(memory, 3), address_of(memory, 4), address_of(memory, 5)};
-    forward.state_in = address_of(memory, 1);
-    forward.state_out = address_of(memory, 8);
+    forward.state_in = states_.enter(call, address_of(memory, 1), entering);
+    forward.state_out = states_.place(address_of(memory, 8), leaving);
     if (tape != 0) forward.tape = tape_.at(tape);
     recurrence_.run(forward, scratch + order_place(), stream_of(call));
+    states_.leave(call, address_of(memory, 8), leaving);
   }
 
  private:
   std::size_t wx_place() const { return padded(product_.workspace_bytes()); }
-  std::size_t order_place() const { return wx_place() + (training_ && tape_.split ? 0 : tape_.gates); }
+  std::size_t order_place() const { return wx_place() + (target_.training && tape_.split ? 0 : tape_.gates); }
+  std::size_t input_place() const { return order_place() + padded(recurrence_.workspace_bytes()); }
+  std::size_t state_place() const { return input_place() + input_.scratch_bytes(); }
 
-  static cuda::ProductShape product_of(const Recurrence& shape, const Target& target) {
-    cuda::ProductShape product{.storage = storage_of(target.dtype), .result = storage_of(target.dtype)};
-    product.m = target.positions(), product.k = shape.input;
-    product.n = plan::cell_traits(shape.cell).info.gates * shape.hidden;
+  cuda::ProductShape input_product() const {
+    cuda::ProductShape product{.storage = storage_of(target_.dtype), .result = storage_of(target_.dtype)};
+    product.m = target_.positions(), product.n = gates_of(shape_), product.k = shape_.input;
     product.b_transposed = true;
-    product.a_stride = product.b_stride = shape.input, product.d_stride = product.n;
-    product.a_alignment = product.d_alignment = planned_value;
-    product.b_alignment = static_cast<int>(planned_parameter(target.dtype));
+    product.a_stride = input_.stride(), product.b_stride = shape_.input, product.d_stride = product.n;
+    product.a_alignment = input_.alignment(), product.d_alignment = planned_value;
+    product.b_alignment = static_cast<int>(planned_weight(shape_, target_.dtype));
     return product;
   }
 
-  static cuda::DenseForward planned(const Recurrence& shape, const Target& target) {
-    const Batch batch = planned_batch(target);
-    const TapePlaces tape(shape, target);
+  cuda::DenseForward planned() const {
+    const Batch batch = planned_batch(target_);
     cuda::DenseForward forward;
-    forward.batch = dense_batch(batch);
-    forward.wx = sequence_of(planned_value, batch, plan::cell_traits(shape.cell).info.gates * shape.hidden);
-    forward.y = sequence_of(planned_value, batch, shape.hidden);
-    forward.weights = {planned_parameter(target.dtype), planned_parameter(target.master()), 0};
+    forward.batch = dense_batch(batch, target_, input_.time_first());
+    forward.wx = gapless(planned_value, forward.batch, gates_of(shape_));
+    forward.y = sequence_of(planned_sequence(shape_), shape_.y_strides, batch, shape_.hidden);
+    forward.weights = {planned_weight(shape_, target_.dtype), planned_weight(shape_, target_.master()), 0};
     forward.state_in = forward.state_out = planned_value;
-    if (target.training) forward.tape = tape.at(planned_value);
+    if (target_.training) forward.tape = tape_.at(planned_value);
     return forward;
   }
 
   Recurrence shape_;
-  Index gates_;
-  bool training_;
+  Target target_;
   TapePlaces tape_;
+  InputMatrix input_;
+  StateBlocks states_;
   cuda::MatrixProduct product_;
   cuda::DenseForwardExecutable recurrence_;
 };
 
-/// The operands x, y, dy, state_in, the four weights, panels, tape -> the four gradients, dx.
+/// The operands x, y, dy, state_in, the four weights, panels, tape, dstate_out -> the four gradients, dx, dstate_in.
 class DenseLayerBackward final : public Executable {
  public:
-  DenseLayerBackward(const Recurrence& shape, const Target& target)
+  DenseLayerBackward(const Recurrence& shape, bool wants_dx, const Target& target)
       : shape_(shape),
-        gates_(plan::cell_traits(shape.cell).info.gates * shape.hidden),
+        target_(target),
+        wants_dx_(wants_dx),
         tape_(shape, target),
-        recurrence_(gpu_of(target), dense_spec(shape, target), planned(shape, target)),
-        products_(gpu_of(target), products_of(shape, target)) {}
+        input_(shape, target, true, wants_dx),
+        gradients_(shape, target),
+        states_(shape, target),
+        recurrence_(gpu_of(target), dense_spec(shape, target), planned()),
+        products_(gpu_of(target), input_products()) {}
 
-  std::size_t scratch_bytes() const override { return products_place() + padded(products_.products_bytes()); }
+  std::size_t scratch_bytes() const override { return state_place() + 3 * states_.scratch_bytes(); }
   std::size_t persistent_bytes() const override {
     return padded(recurrence_.workspace_bytes()) + padded(products_.sums_bytes());
   }
 
   void run(const Call& call, const Operands& memory) override {
     const DeviceAddress scratch = address_of(memory.scratch), persistent = address_of(memory.persistent);
-    const DeviceAddress tape = address_of(memory, 9), dwx = scratch;
+    const DeviceAddress tape = address_of(memory, 9), dwx = scratch, sums = scratch + gradients_place();
+    const DeviceAddress copies = scratch + input_place(), states = scratch + state_place();
+    const DeviceAddress dx = address_of(memory, 15), leaving = states + 2 * states_.scratch_bytes();
+    const cuda::DeviceSequence x = input_.enter(call, address_of(memory, 0), copies);
     cuda::DenseBackward backward;
-    backward.batch = dense_batch(call.batch);
-    if (tape_.split) backward.wx = sequence_of(tape + tape_.wx, call.batch, gates_);
-    backward.y = sequence_of(address_of(memory, 1), call.batch, shape_.hidden);
-    backward.dy = sequence_of(address_of(memory, 2), call.batch, shape_.hidden);
+    backward.batch = dense_batch(call.batch, target_, input_.time_first());
+    if (tape_.split) backward.wx = gapless(tape + tape_.wx, backward.batch, gates_of(shape_));
+    backward.y = sequence_of(address_of(memory, 1), shape_.y_strides, call.batch, shape_.hidden);
+    backward.dy = sequence_of(address_of(memory, 2), dy_strides(), call.batch, shape_.hidden);
     backward.weights = {address_of(memory, 5), address_of(memory, 6), address_of(memory, 7)};
     backward.tape = tape_.at(tape);
     backward.dwx = dwx;
     backward.drh = tape_.split ? dwx + tape_.gates : 0;
-    backward.gradients = {address_of(memory, 11), address_of(memory, 12), address_of(memory, 13)};
-    backward.state_in = address_of(memory, 3);
+    backward.gradients = {gradients_.address(memory, 1, sums), gradients_.address(memory, 2, sums),
+                          gradients_.address(memory, 3, sums)};
+    backward.state_in = states_.enter(call, address_of(memory, 3), states);
+    backward.dstate_out = states_.enter(call, address_of(memory, 10), states + states_.scratch_bytes());
+    backward.dstate_in = states_.place(address_of(memory, 16), leaving);
     recurrence_.run(backward, persistent, stream_of(call));
-    products_.run({.x = address_of(memory, 0),
-                   .weight = address_of(memory, 4),
-                   .dy = dwx,
-                   .dweight = address_of(memory, 10),
-                   .dx = address_of(memory, 14)},
-                  persistent + padded(recurrence_.workspace_bytes()), scratch + products_place(), stream_of(call));
+    states_.leave(call, address_of(memory, 16), leaving);
+    cuda::GradientCall products{.x = x.data, .weight = address_of(memory, 4), .dy = dwx};
+    products.dweight = gradients_.address(memory, 0, sums);
+    if (wants_dx_) products.dx = input_.enter_dx(call, dx, copies).data;
+    products.add_dx = shape_.add_dx;
+    products_.run(products, persistent + padded(recurrence_.workspace_bytes()), scratch + products_place(),
+                  stream_of(call));
+    if (wants_dx_) input_.leave_dx(call, dx, copies);
+    gradients_.finish(call, memory, sums);
   }
 
  private:
   std::size_t products_place() const { return tape_.gates * (tape_.split ? 2 : 1); }
+  std::size_t input_place() const { return products_place() + padded(products_.products_bytes()); }
+  std::size_t gradients_place() const { return input_place() + input_.scratch_bytes(); }
+  std::size_t state_place() const { return gradients_place() + gradients_.scratch_bytes(); }
+  const SequenceStrides& dy_strides() const { return strides_or(shape_.dy_strides, shape_.y_strides); }
 
-  static cuda::DenseBackward planned(const Recurrence& shape, const Target& target) {
-    const Batch batch = planned_batch(target);
-    const TapePlaces tape(shape, target);
-    const Index gates = plan::cell_traits(shape.cell).info.gates * shape.hidden;
-    const DeviceAddress gradient = planned_parameter(target.master());
+  cuda::DenseBackward planned() const {
+    const Batch batch = planned_batch(target_);
+    const DeviceAddress gradient = planned_weight(shape_, target_.master());
+    const bool has_bias = shape_.bias != Bias::none, has_both = shape_.bias == Bias::both;
     cuda::DenseBackward backward;
-    backward.batch = dense_batch(batch);
-    if (tape.split) backward.wx = sequence_of(planned_value, batch, gates);
-    backward.y = backward.dy = sequence_of(planned_value, batch, shape.hidden);
-    backward.weights = {planned_parameter(target.dtype), planned_parameter(target.master()), 0};
-    backward.tape = tape.at(planned_value);
+    backward.batch = dense_batch(batch, target_, input_.time_first());
+    if (tape_.split) backward.wx = gapless(planned_value, backward.batch, gates_of(shape_));
+    backward.y = sequence_of(planned_sequence(shape_), shape_.y_strides, batch, shape_.hidden);
+    backward.dy = sequence_of(planned_sequence(shape_), dy_strides(), batch, shape_.hidden);
+    backward.weights = {planned_weight(shape_, target_.dtype), has_bias ? gradient : 0, has_both ? gradient : 0};
+    backward.tape = tape_.at(planned_value);
     backward.dwx = planned_value;
-    backward.drh = tape.split ? planned_value : 0;
-    backward.gradients = {gradient, gradient, 0};
+    backward.drh = tape_.split ? planned_value : 0;
+    backward.gradients = {gradient, has_bias ? gradient : 0, has_both ? gradient : 0};
     backward.state_in = planned_value;
     return backward;
   }
 
   /// Of the input: biases are the recurrence's, which has their sums anyway.
-  static cuda::GradientShape products_of(const Recurrence& shape, const Target& target) {
-    const Index gates = plan::cell_traits(shape.cell).info.gates * shape.hidden;
-    return {.storage = storage_of(target.dtype),
+  cuda::GradientShape input_products() const {
+    return {.storage = storage_of(target_.dtype),
             .gradients = plan::Storage::f32,
-            .positions = target.positions(),
-            .inputs = shape.input,
-            .outputs = gates,
-            .x_stride = shape.input,
+            .positions = target_.positions(),
+            .inputs = shape_.input,
+            .outputs = gates_of(shape_),
+            .x_stride = input_.stride(),
             .bias = false,
-            .dx = true,
+            .dx = wants_dx_,
             .dy_alignment = planned_value,
-            .x_alignment = planned_value,
-            .weight_alignment = static_cast<int>(planned_parameter(target.dtype)),
-            .dweight_alignment = static_cast<int>(planned_parameter(target.master())),
-            .dx_alignment = planned_value};
+            .x_alignment = input_.alignment(),
+            .weight_alignment = static_cast<int>(planned_weight(shape_, target_.dtype)),
+            .dweight_alignment = static_cast<int>(planned_weight(shape_, target_.master())),
+            .dx_alignment = input_.dx_alignment()};
   }
 
   Recurrence shape_;
-  Index gates_;
+  Target target_;
+  bool wants_dx_;
   TapePlaces tape_;
+  InputMatrix input_;
+  LayerGradients gradients_;
+  StateBlocks states_;
   cuda::DenseBackwardExecutable recurrence_;
   cuda::GradientProducts products_;
 };
@@ -204,8 +235,8 @@ Prepared cuda_dense_forward(const Recurrence& shape, const Target& target) {
   return std::make_unique<DenseLayerForward>(shape, target);
 }
 
-Prepared cuda_dense_backward(const Recurrence& shape, const Target& target) {
-  return std::make_unique<DenseLayerBackward>(shape, target);
+Prepared cuda_dense_backward(const Recurrence& shape, bool wants_dx, const Target& target) {
+  return std::make_unique<DenseLayerBackward>(shape, wants_dx, target);
 }
 
 }  // namespace penstock::ops

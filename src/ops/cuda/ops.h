@@ -2,6 +2,7 @@
 
 #include "ops/cast.h"
 #include "ops/causal_convolution.h"
+#include "ops/dropout.h"
 #include "ops/embedding.h"
 #include "ops/linear.h"
 #include "ops/recurrence.h"
@@ -27,9 +28,10 @@ Prepared cuda_causal_convolution_forward(const CausalConvolution& shape, const T
 Prepared cuda_causal_convolution_backward(const CausalConvolution& shape, const Target& target);
 // A recurrence of either kind of cell.
 Prepared cuda_scan_forward(const Recurrence& shape, const Target& target);
-Prepared cuda_scan_backward(const Recurrence& shape, const Target& target);
+Prepared cuda_scan_backward(const Recurrence& shape, bool wants_dx, const Target& target);
 Prepared cuda_dense_forward(const Recurrence& shape, const Target& target);
-Prepared cuda_dense_backward(const Recurrence& shape, const Target& target);
+Prepared cuda_dense_backward(const Recurrence& shape, bool wants_dx, const Target& target);
+Prepared cuda_dropout(Index width, const Dropout& shape, const Target& target);
 Prepared cuda_cast(const CastShape& shape, DType from, DType to, const Target& target);
 Prepared cuda_saturation(Index width, const Target& target);
 Prepared cuda_clear_padding(Index width, const Target& target);

@@ -4,6 +4,7 @@
 #include "backend/cuda/pointwise/convolution.h"
 #include "backend/cuda/pointwise/copy.h"
 #include "backend/cuda/pointwise/embedding.h"
+#include "backend/cuda/pointwise/residual.h"
 #include "backend/cuda/pointwise/rms_norm.h"
 #include "backend/cuda/pointwise/silu_gate.h"
 #include "ops/cuda/common.h"
@@ -109,6 +110,18 @@ Prepared cuda_residual_norm_backward(const ResidualNorm& shape, const Target& ta
                    address_of(memory.scratch), stream_of(call));
       },
       std::max(with.workspace_bytes(), without.workspace_bytes()));
+}
+
+Prepared cuda_dropout(Index width, const Dropout& shape, const Target& target) {
+  const cuda::Residual residual{.size = target.positions() * width,
+                                .storage = storage_of(target.dtype),
+                                .add = false,
+                                .dropout = {shape.probability, shape.site}};
+  return simple(
+      [kernel = cuda::ResidualExecutable(gpu_of(target), residual)](const Call& call, const Operands& memory) {
+        kernel.run({.branch = address_of(memory, 0), .y = address_of(memory, 1), .seed = address_of(call.device_seed)},
+                   stream_of(call));
+      });
 }
 
 Prepared cuda_silu_gate_forward(const SiluGate& shape, const Target& target) {

@@ -2,6 +2,7 @@
 
 #include "backend/cuda/layer.h"
 #include "ops/cuda/common.h"
+#include "ops/cuda/layer_memory.h"
 #include "ops/cuda/ops.h"
 #include "plan/cell_table.h"
 
@@ -9,13 +10,13 @@ namespace penstock::ops {
 
 namespace {
 
-cuda::LayerSpec spec_of(const Recurrence& shape, const Target& target, bool bias) {
+cuda::LayerSpec spec_of(const Recurrence& shape, const Target& target) {
   return {.cell = shape.cell,
           .input = shape.input,
           .hidden = shape.hidden,
           .storage = storage_of(target.dtype),
           .gradients = plan::Storage::f32,
-          .bias = bias,
+          .bias = shape.bias != Bias::none,
           .reverse = shape.reverse};
 }
 
@@ -28,26 +29,27 @@ std::size_t gate_bytes(const Recurrence& shape, const Target& target) {
 /// The operands x, state_in, weight_ih, weight_hh, bias_ih, bias_hh, panels -> y, state_out, tape.
 class ScanLayerForward final : public Executable {
  public:
-  ScanLayerForward(const Recurrence& shape, const Target& target, bool bias)
+  ScanLayerForward(const Recurrence& shape, const Target& target)
       : shape_(shape),
-        training_(target.training),
+        target_(target),
         gate_bytes_(gate_bytes(shape, target)),
-        layer_(gpu_of(target), spec_of(shape, target, bias), planned(shape, target, bias)),
+        input_(shape, target, false, false),
+        layer_(gpu_of(target), spec_of(shape, target), planned()),
         parts_(layer_.parts()) {}
 
-  std::size_t scratch_bytes() const override { return padded(parts_.products) + (training_ ? 0 : gate_bytes_); }
+  std::size_t scratch_bytes() const override { return input_place() + input_.scratch_bytes(); }
   std::size_t persistent_bytes() const override { return padded(parts_.passed) + padded(parts_.sums); }
   std::size_t opaque_bytes(int) const override { return gate_bytes_; }
 
   void run(const Call& call, const Operands& memory) override {
     const cuda::DeviceAddress scratch = address_of(memory.scratch), persistent = address_of(memory.persistent);
     cuda::LayerForward forward;
-    forward.batch = ops::shape_of(call.batch);
-    forward.x = sequence_of(address_of(memory, 0), call.batch, shape_.input);
-    forward.y = sequence_of(address_of(memory, 7), call.batch, shape_.hidden);
+    forward.batch = ops::shape_of(call.batch, target_.packed);
+    forward.x = input_.enter(call, address_of(memory, 0), scratch + input_place());
+    forward.y = sequence_of(address_of(memory, 7), shape_.y_strides, call.batch, shape_.hidden);
     forward.weights = {address_of(memory, 2), address_of(memory, 4)};
-    forward.gates = training_ ? address_of(memory, 9) : scratch + padded(parts_.products);
-    forward.keep_gates = training_;
+    forward.gates = target_.training ? address_of(memory, 9) : scratch + padded(parts_.products);
+    forward.keep_gates = target_.training;
     forward.state_in = address_of(memory, 1);
     forward.state_out = address_of(memory, 8);
     // Memory for itself lies before the scratch, in one workspace.
@@ -56,62 +58,87 @@ class ScanLayerForward final : public Executable {
   }
 
  private:
-  static cuda::LayerForward planned(const Recurrence& shape, const Target& target, bool bias) {
-    const Batch batch = planned_batch(target);
+  std::size_t input_place() const { return padded(parts_.products) + (target_.training ? 0 : gate_bytes_); }
+
+  cuda::LayerForward planned() const {
+    const Batch batch = planned_batch(target_);
+    const cuda::DeviceAddress weight = planned_weight(shape_, target_.dtype);
+    const SequenceStrides& x = input_.strides();
     cuda::LayerForward forward;
-    forward.batch = ops::shape_of(batch);
-    forward.x = sequence_of(planned_value, batch, shape.input);
-    forward.y = sequence_of(planned_value, batch, shape.hidden);
-    forward.weights = {planned_parameter(target.dtype), bias ? planned_parameter(target.dtype) : 0};
+    forward.batch = ops::shape_of(batch, target_.packed);
+    forward.x = {static_cast<cuda::DeviceAddress>(input_.alignment()), x.row, x.step};
+    forward.y = sequence_of(planned_sequence(shape_), shape_.y_strides, batch, shape_.hidden);
+    forward.weights = {weight, shape_.bias != Bias::none ? weight : 0};
     forward.gates = planned_value;
-    forward.keep_gates = target.training;
+    forward.keep_gates = target_.training;
     forward.state_in = forward.state_out = planned_value;
     return forward;
   }
 
   Recurrence shape_;
-  bool training_;
+  Target target_;
   std::size_t gate_bytes_;
+  InputMatrix input_;
   cuda::LayerForwardExecutable layer_;
   cuda::WorkspaceParts parts_;
 };
 
-/// The operands x, y, dy, state_in, the four weights, panels, tape -> the four gradients, dx.
+/// The operands x, y, dy, state_in, the four weights, panels, tape, dstate_out -> the four gradients, dx, dstate_in.
 class ScanLayerBackward final : public Executable {
  public:
-  ScanLayerBackward(const Recurrence& shape, const Target& target, bool bias)
+  ScanLayerBackward(const Recurrence& shape, bool wants_dx, const Target& target)
       : shape_(shape),
-        layer_(gpu_of(target), spec_of(shape, target, bias), planned(shape, target, bias)),
+        target_(target),
+        wants_dx_(wants_dx),
+        input_(shape, target, true, wants_dx),
+        gradients_(shape, target),
+        layer_(gpu_of(target), spec_of(shape, target), planned()),
         parts_(layer_.parts()) {}
 
-  std::size_t scratch_bytes() const override { return padded(parts_.products); }
+  std::size_t scratch_bytes() const override { return gradients_place() + gradients_.scratch_bytes(); }
   std::size_t persistent_bytes() const override { return padded(parts_.passed) + padded(parts_.sums); }
 
   void run(const Call& call, const Operands& memory) override {
     const cuda::DeviceAddress scratch = address_of(memory.scratch), persistent = address_of(memory.persistent);
+    const cuda::DeviceAddress copies = scratch + padded(parts_.products), sums = scratch + gradients_place();
+    const cuda::DeviceAddress dx = address_of(memory, 15);
     cuda::LayerBackward backward;
-    backward.batch = ops::shape_of(call.batch);
-    backward.x = sequence_of(address_of(memory, 0), call.batch, shape_.input);
-    backward.y = sequence_of(address_of(memory, 1), call.batch, shape_.hidden);
-    backward.dy = sequence_of(address_of(memory, 2), call.batch, shape_.hidden);
+    backward.batch = ops::shape_of(call.batch, target_.packed);
+    backward.x = input_.enter(call, address_of(memory, 0), copies);
+    backward.y = sequence_of(address_of(memory, 1), shape_.y_strides, call.batch, shape_.hidden);
+    backward.dy = sequence_of(address_of(memory, 2), dy_strides(), call.batch, shape_.hidden);
     backward.state_in = address_of(memory, 3);
     backward.weights = {address_of(memory, 4), address_of(memory, 6)};
     backward.gates = backward.dgates = address_of(memory, 9);
-    backward.gradients = {address_of(memory, 10), address_of(memory, 12)};
-    backward.dx = sequence_of(address_of(memory, 14), call.batch, shape_.input);
+    backward.dstate_out = address_of(memory, 10);
+    backward.gradients = {gradients_.address(memory, 0, sums), gradients_.address(memory, 2, sums)};
+    if (wants_dx_) backward.dx = input_.enter_dx(call, dx, copies);
+    backward.add_dx = shape_.add_dx;
+    backward.dstate_in = address_of(memory, 16);
     layer_.place({0, padded(parts_.passed), scratch - persistent});
     layer_.run(backward, persistent, stream_of(call));
+    if (wants_dx_) input_.leave_dx(call, dx, copies);
+    gradients_.finish(call, memory, sums);
   }
 
  private:
-  static cuda::LayerBackward planned(const Recurrence& shape, const Target& target, bool bias) {
-    const Batch batch = planned_batch(target);
-    const cuda::DeviceAddress gradient = planned_parameter(target.master());
+  std::size_t gradients_place() const { return padded(parts_.products) + input_.scratch_bytes(); }
+  const SequenceStrides& dy_strides() const { return strides_or(shape_.dy_strides, shape_.y_strides); }
+
+  cuda::LayerBackward planned() const {
+    const Batch batch = planned_batch(target_);
+    const cuda::DeviceAddress weight = planned_weight(shape_, target_.dtype);
+    const cuda::DeviceAddress gradient = planned_weight(shape_, target_.master());
+    const SequenceStrides& x = input_.strides();
+    const bool bias = shape_.bias != Bias::none;
     cuda::LayerBackward backward;
-    backward.batch = ops::shape_of(batch);
-    backward.x = backward.dx = sequence_of(planned_value, batch, shape.input);
-    backward.y = backward.dy = sequence_of(planned_value, batch, shape.hidden);
-    backward.weights = {planned_parameter(target.dtype), bias ? planned_parameter(target.dtype) : 0};
+    backward.batch = ops::shape_of(batch, target_.packed);
+    backward.x = {static_cast<cuda::DeviceAddress>(input_.alignment()), x.row, x.step};
+    if (wants_dx_) backward.dx = {static_cast<cuda::DeviceAddress>(input_.dx_alignment()), x.row, x.step};
+    backward.add_dx = shape_.add_dx;
+    backward.y = sequence_of(planned_sequence(shape_), shape_.y_strides, batch, shape_.hidden);
+    backward.dy = sequence_of(planned_sequence(shape_), dy_strides(), batch, shape_.hidden);
+    backward.weights = {weight, bias ? weight : 0};
     backward.gradients = {gradient, bias ? gradient : 0};
     backward.gates = backward.dgates = planned_value;
     backward.state_in = planned_value;
@@ -119,6 +146,10 @@ class ScanLayerBackward final : public Executable {
   }
 
   Recurrence shape_;
+  Target target_;
+  bool wants_dx_;
+  InputMatrix input_;
+  LayerGradients gradients_;
   cuda::LayerBackwardExecutable layer_;
   cuda::WorkspaceParts parts_;
 };
@@ -126,11 +157,11 @@ class ScanLayerBackward final : public Executable {
 }  // namespace
 
 Prepared cuda_scan_forward(const Recurrence& shape, const Target& target) {
-  return std::make_unique<ScanLayerForward>(shape, target, true);
+  return std::make_unique<ScanLayerForward>(shape, target);
 }
 
-Prepared cuda_scan_backward(const Recurrence& shape, const Target& target) {
-  return std::make_unique<ScanLayerBackward>(shape, target, true);
+Prepared cuda_scan_backward(const Recurrence& shape, bool wants_dx, const Target& target) {
+  return std::make_unique<ScanLayerBackward>(shape, wants_dx, target);
 }
 
 }  // namespace penstock::ops

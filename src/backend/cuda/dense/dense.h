@@ -26,7 +26,9 @@ struct DenseBatch {
   DeviceAddress lengths = 0;  ///< int64 [B] or 0; what lies beyond a row's length is never read, and zero in outputs.
   DeviceAddress cu_seqlens = 0;  ///< int64 [B + 1] or 0, instead of lengths.
   Index longest = 0;             ///< Packed rows: no row is longer than this; 0: `steps`.
-  DeviceAddress reset = 0;       ///< uint8 [B, T] or 0: nonzero clears the state before a step.
+  /// What lies over all positions without gaps (tapes, gradients of products) lies steps after steps, as x does.
+  bool time_first = false;
+  DeviceAddress reset = 0;  ///< uint8 [B, T] or 0: nonzero clears the state before a step.
   Index reset_row_stride = 0, reset_step_stride = 0;
 
   bool ragged() const { return lengths != 0 || cu_seqlens != 0; }
@@ -40,7 +42,7 @@ struct DenseWeights {
   DeviceAddress bias_ih = 0, bias_hh = 0;
 };
 
-/// What a forward pass keeps for its backward pass, over all positions without gaps, rows after rows. Both written.
+/// What a forward pass keeps for its backward pass, over all positions without gaps. Both written.
 struct DenseTape {
   /// [P, G, H] in the storage: arguments of the gates, or R h where R h does not enter as a sum with W x alone.
   DeviceAddress sums = 0;
@@ -63,7 +65,7 @@ struct DenseBackward {
   DeviceSequence y, dy;  ///< y as of the forward pass; dy without data: zeros.
   DenseWeights weights;
   DenseTape tape;
-  DeviceAddress dwx = 0;       ///< [P, G * H] without gaps, rows after rows: written, zero beyond lengths.
+  DeviceAddress dwx = 0;       ///< [P, G * H] without gaps: written, zero beyond lengths.
   DeviceAddress drh = 0;       ///< The same for R h, of cells whose gradients are split; others: 0, dwx is both.
   DenseWeights gradients;      ///< float, written: of recurrent, bias_ih and bias_hh; each 0: not wanted.
   DeviceAddress state_in = 0;  ///< As of the forward pass.

@@ -11,8 +11,9 @@ inline DenseTensor dense_tensor(const DeviceSequence& sequence, Index bytes) {
   return {device_pointer<char>(sequence.data), sequence.row_stride * bytes, sequence.step_stride * bytes};
 }
 
-/// A tensor over all positions without gaps, rows after rows.
+/// A tensor over all positions without gaps.
 inline DenseTensor gapless_tensor(DeviceAddress address, const DenseBatch& batch, Index position_bytes) {
+  if (batch.time_first) return {device_pointer<char>(address), position_bytes, batch.rows * position_bytes};
   return {device_pointer<char>(address), batch.steps * position_bytes, position_bytes};
 }
 

@@ -11,15 +11,19 @@ constexpr int kCastVector = 8;
 
 RowPlan plan_of(const CopyRows& spec) {
   int vector = vector_for(spec.width, spec.alignment, {spec.from, spec.to});
-  while (spec.from_stride % vector != 0 || spec.to_stride % vector != 0) vector /= 2;
+  for (const Index stride : {spec.from_stride, spec.to_stride, spec.from_batch, spec.to_batch}) {
+    while (stride % vector != 0) vector /= 2;
+  }
   return plan_rows(spec.width, vector);
 }
 
 }  // namespace
 
 KernelSource copy_rows_source(const CopyRows& spec) {
-  KernelSource source = pointwise_source(
-      "CopyRows", "copy_rows", {{"using From", storage_type(spec.from)}, {"using To", storage_type(spec.to)}});
+  KernelSource source = pointwise_source("CopyRows", "copy_rows",
+                                         {{"using From", storage_type(spec.from)},
+                                          {"using To", storage_type(spec.to)},
+                                          {"constexpr bool kBatches", spec.batches}});
   plan_of(spec).add_to(source);
   return source;
 }
@@ -42,7 +46,7 @@ KernelSource fill_source(plan::Storage storage) {
 CopyRowsExecutable::CopyRowsExecutable(Device& device, const CopyRows& spec) : spec_(spec), plan_(plan_of(spec)) {
   require_positions(spec.positions);
   require_size(spec.width, 1, "width");
-  require(spec.to_stride >= spec.width && (spec.from_stride >= spec.width || spec.from_stride == 0),
+  require(spec.batches || (spec.to_stride >= spec.width && (spec.from_stride >= spec.width || spec.from_stride == 0)),
           "rows must be at least their width of {} apart, or 0 where they are read, not {} and {}", spec.width,
           spec.from_stride, spec.to_stride);
   kernel_ = &Kernel::load(device, copy_rows_source(spec));
@@ -61,6 +65,8 @@ void CopyRowsExecutable::run(const CopyRowsCall& call, StreamHandle stream) cons
   arguments.rows = spec_.positions.count();
   arguments.from_stride = spec_.from_stride;
   arguments.to_stride = spec_.to_stride;
+  arguments.from_batch = spec_.from_batch;
+  arguments.to_batch = spec_.to_batch;
   arguments.steps = static_cast<int>(spec_.positions.steps);
   kernel_->launch(blocks_for(arguments.rows, plan_.rows_of_block()), static_cast<unsigned>(plan_.threads), arguments,
                   stream);

@@ -1,6 +1,6 @@
 // Rows of kWidth values from one storage to another; beyond the lengths they become zeros.
 //
-// Constants: From, To; those of rows.cuh.
+// Constants: From, To, kBatches (rows of a batch have a distance of their own); those of rows.cuh.
 
 #include "backend/cuda/kernels/pointwise/rows.cuh"
 
@@ -9,6 +9,12 @@
 extern "C" __global__ void __launch_bounds__(kThreads) CopyRows(const __grid_constant__ CopyArguments args) {
   const Index row = (Index)blockIdx.x * kRowsOfBlock + threadIdx.x / kGroup;
   if (row >= args.rows || (args.condition != nullptr && *args.condition == 0)) return;
+  Index from = row * args.from_stride, to = row * args.to_stride;
+  if constexpr (kBatches) {
+    const Index batch = row / args.steps, step = row % args.steps;
+    from = batch * args.from_batch + step * args.from_stride;
+    to = batch * args.to_batch + step * args.to_stride;
+  }
   const bool exists = args.lengths == nullptr || PlaceOf(row, args.steps, args.lengths).exists();
 #pragma unroll(kSteps < 4 ? kSteps : 4)
   for (int step = 0; step < kSteps; ++step) {
@@ -16,7 +22,7 @@ extern "C" __global__ void __launch_bounds__(kThreads) CopyRows(const __grid_con
     if (!IsColumn(column)) continue;
     float v[kVector];
     for (int i = 0; i < kVector; ++i) v[i] = 0.0f;
-    if (exists) Load<From>(args.from, row * args.from_stride + column, v);
-    Store<To>(args.to, row * args.to_stride + column, v);
+    if (exists) Load<From>(args.from, from + column, v);
+    Store<To>(args.to, to + column, v);
   }
 }

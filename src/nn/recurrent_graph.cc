@@ -1,0 +1,414 @@
+#include "nn/recurrent_graph.h"
+
+#include <string>
+
+#include "base/check.h"
+#include "base/threads.h"
+#include "ops/cast.h"
+#include "ops/dropout.h"
+#include "ops/recurrence.h"
+#include "plan/cell_table.h"
+
+namespace penstock::nn {
+
+using graph::Extent;
+using graph::Home;
+using graph::Phase;
+
+namespace {
+
+/// Writes one pass of a stack down as a graph.
+class StackBuilder {
+ public:
+  StackBuilder(const RecurrentSpec& spec, const RecurrentForm& form, const Execution& execution)
+      : spec_(spec), form_(form), target_(stack_target(form, execution)), cell_(plan::cell_traits(spec.cell)) {
+    for (const ParameterShape& parameter : parameter_shapes(spec)) {
+      Index size = 1;
+      for (const Index extent : parameter.shape) size *= extent;
+      pass_.weights.push_back(given(parameter.name, size, form.weights));
+      sizes_.push_back(size);
+    }
+    pass_.x = sequence("x", spec.input_size);
+    pass_.state_in = given("state_in", state_values(), target_.master());
+  }
+
+  StackPass forward() {
+    pass_.y = sequence("y", spec_.output_size());
+    pass_.state_out = given("state_out", state_values(), target_.master());
+    for (Index layer = 0; layer < spec_.layers; ++layer) {
+      const ValueId x = input_of(layer);
+      for (Index direction = 0; direction < spec_.directions(); ++direction) {
+        const Place at{layer, direction};
+        ValueId kept;
+        if (target_.training) {
+          kept = graph_.add({.name = name("tape", at),
+                             .extent = Extent::fixed,
+                             .width = -1,
+                             .dtype = DType::u8,
+                             .home = Home::given});
+          pass_.tape_kept.push_back(kept);
+        }
+        std::vector<ValueId> reads = {x, state_part(pass_.state_in, at)};
+        const std::vector<ValueId> weights = read_weights(at);
+        reads.insert(reads.end(), weights.begin(), weights.end());
+        const ops::Recurrence shape = shape_of(at);
+        reads.push_back(panels(at, shape, ops::forward_panels(target_), weights));
+        node(ops::recurrence_forward(shape), std::move(reads),
+             {part_of(output_of(layer), direction), state_part(pass_.state_out, at), kept});
+      }
+    }
+    return finish([this](StackPass& pass) { place_tape(pass); });
+  }
+
+  StackPass backward(const StackTape& tape) {
+    pass_.y = sequence("y", spec_.output_size());
+    pass_.dy = sequence("dy", spec_.output_size());
+    pass_.dstate_out = given("dstate_out", state_values(), target_.master());
+    pass_.dstate_in = given("dstate_in", state_values(), target_.master());
+    if (form_.input_gradient) pass_.dx = sequence("dx", spec_.input_size);
+    for (std::size_t i = 0; i < pass_.weights.size(); ++i) {
+      pass_.gradients.push_back(given("gradient", sizes_[i], target_.master()));
+    }
+    for (const StackTape::Part& part : tape.kept) {
+      pass_.tape_kept.push_back(given("tape", static_cast<Index>(part.bytes), DType::u8));
+    }
+    ValueId gradient = pass_.dy;
+    for (Index layer = spec_.layers; layer-- > 0;) gradient = backward_layer(layer, gradient);
+    return finish([&](StackPass& pass) { pass.tape = tape; });
+  }
+
+ private:
+  struct Place {
+    Index layer = 0, direction = 0;
+  };
+
+  /// The gradient of what the layer below made, from that of this layer's output.
+  ValueId backward_layer(Index layer, ValueId gradient) {
+    const ValueId x = input_of(layer), y = output_of(layer);
+    const ValueId dx = layer == 0 ? pass_.dx : workspace_sequence("dx", spec_.output_size());
+    for (Index direction = 0; direction < spec_.directions(); ++direction) {
+      const Place at{layer, direction};
+      ops::Recurrence shape = shape_of(at);
+      shape.add_dx = direction == 1;
+      shape.add_gradients = form_.add_gradients;
+      std::vector<ValueId> reads = {x, part_of(y, direction), part_of(gradient, direction),
+                                    state_part(pass_.state_in, at)};
+      const std::vector<ValueId> weights = read_weights(at);
+      reads.insert(reads.end(), weights.begin(), weights.end());
+      reads.push_back(panels(at, shape, ops::Panels::backward, weights));
+      reads.push_back(pass_.tape_kept[index_of(at)]);
+      reads.push_back(state_part(pass_.dstate_out, at));
+      const LayerParameters own = layer_parameters(spec_)[index_of(at)];
+      std::vector<ValueId> writes;
+      for (const int i : {own.weight_ih, own.weight_hh, own.bias_ih, own.bias_hh}) {
+        writes.push_back(i < 0 ? ValueId{} : pass_.gradients[static_cast<std::size_t>(i)]);
+      }
+      writes.push_back(dx);
+      writes.push_back(state_part(pass_.dstate_in, at));
+      node(ops::recurrence_backward(shape, static_cast<bool>(dx)), std::move(reads), std::move(writes));
+    }
+    if (layer == 0 || !drops()) return dx;
+    const ValueId dropped = workspace_sequence("ddropped", spec_.output_size());
+    node(ops::dropout(spec_.output_size(), dropout_behind(layer - 1)), {dx}, {dropped}, {{0, 0}});
+    return dropped;
+  }
+
+  std::size_t index_of(const Place& at) const {
+    return static_cast<std::size_t>(at.layer * spec_.directions() + at.direction);
+  }
+  bool reverse(const Place& at) const { return spec_.direction == Direction::reverse || at.direction == 1; }
+  std::string name(const char* what, const Place& at) const {
+    return fmt::format("{}_l{}{}", what, at.layer, reverse(at) ? "_reverse" : "");
+  }
+  Index state_values() const { return cell_.info.states * slots() * form_.rows * spec_.hidden_size; }
+  Index slots() const { return spec_.layers * spec_.directions(); }
+  bool drops() const { return target_.training && spec_.dropout > 0.0; }
+  ops::Dropout dropout_behind(Index layer) const { return {spec_.dropout, static_cast<std::uint64_t>(layer)}; }
+
+  ValueId given(const std::string& what, Index width, DType type) {
+    return graph_.add({.name = what, .extent = Extent::fixed, .width = width, .dtype = type, .home = Home::given});
+  }
+  ValueId sequence(const std::string& what, Index width) {
+    return graph_.add({.name = what, .width = width, .dtype = target_.dtype, .home = Home::given});
+  }
+  ValueId workspace_sequence(const std::string& what, Index width) {
+    return graph_.add({.name = what, .width = width, .dtype = target_.dtype});
+  }
+  void node(ops::Op op, std::vector<ValueId> reads, std::vector<ValueId> writes,
+            std::vector<std::pair<int, int>> in_place = {}) {
+    graph_.add({std::move(op), std::move(reads), std::move(writes), Phase::forward, std::move(in_place)});
+  }
+
+  /// The output of a layer: the caller's y, the tape's, or memory of the workspace.
+  ValueId output_of(Index layer) {
+    if (layer + 1 == spec_.layers) return pass_.y;
+    while (static_cast<Index>(outputs_.size()) <= layer) outputs_.emplace_back();
+    ValueId& output = outputs_[static_cast<std::size_t>(layer)];
+    if (!output)
+      output = target_.training ? sequence("output", spec_.output_size())
+                                : workspace_sequence("output", spec_.output_size());
+    return output;
+  }
+
+  /// What a layer reads: x, or the output below after its dropout, which a backward pass draws again.
+  ValueId input_of(Index layer) {
+    if (layer == 0) return pass_.x;
+    const ValueId below = output_of(layer - 1);
+    if (!drops()) return below;
+    const ValueId dropped = workspace_sequence("dropped", spec_.output_size());
+    node(ops::dropout(spec_.output_size(), dropout_behind(layer - 1)), {below}, {dropped});
+    return dropped;
+  }
+
+  /// A direction's channels of an output.
+  ValueId part_of(ValueId output, Index direction) {
+    if (spec_.directions() == 1) return output;
+    const graph::Value& whole = graph_.value(output);
+    return graph_.add({.name = whole.name + ".part",
+                       .extent = Extent::fixed,
+                       .width = 0,
+                       .dtype = whole.dtype,
+                       .home = whole.home,
+                       .offset = direction * spec_.hidden_size,
+                       .part_of = output});
+  }
+
+  /// The first [B, H] of a layer and direction among all states.
+  ValueId state_part(ValueId states, const Place& at) {
+    if (slots() == 1) return states;
+    return graph_.add({.name = name("state", at),
+                       .extent = Extent::fixed,
+                       .width = 0,
+                       .dtype = target_.master(),
+                       .home = Home::given,
+                       .offset = static_cast<Index>(index_of(at)) * form_.rows * spec_.hidden_size,
+                       .part_of = states});
+  }
+
+  /// The four weights as ops read them: products in the type of activations; biases of dense cells, whose products have
+  /// none in their epilogue, in that of parameters.
+  std::vector<ValueId> read_weights(const Place& at) {
+    const LayerParameters own = layer_parameters(spec_)[index_of(at)];
+    const DType bias = cell_.info.scan ? target_.dtype : target_.master();
+    return {in_type(own.weight_ih, target_.dtype), in_type(own.weight_hh, target_.dtype), in_type(own.bias_ih, bias),
+            in_type(own.bias_hh, bias)};
+  }
+
+  ValueId in_type(int parameter, DType type) {
+    if (parameter < 0) return {};
+    const auto i = static_cast<std::size_t>(parameter);
+    if (form_.weights == type) return pass_.weights[i];
+    const std::string key = fmt::format("{} {}", graph_.value(pass_.weights[i]).name, to_string(type));
+    const ValueId cast = graph_.add(
+        {.name = key, .extent = Extent::fixed, .width = sizes_[i], .dtype = type, .home = Home::derived, .key = key});
+    graph_.add({ops::cast({.width = sizes_[i]}, form_.weights, type), {pass_.weights[i]}, {cast}, Phase::weights, {}});
+    pass_.derived.push_back(cast);
+    return cast;
+  }
+
+  ValueId panels(const Place& at, const ops::Recurrence& shape, ops::Panels which,
+                 const std::vector<ValueId>& weights) {
+    if (!ops::reads_panels(target_)) return {};
+    const std::string key = name("panels", at) + " " + ops::panels_key(which, target_);
+    const ValueId id = graph_.add(
+        {.name = key, .extent = Extent::fixed, .width = -1, .dtype = target_.dtype, .home = Home::derived, .key = key});
+    graph_.add({ops::recurrence_panels(shape, which), weights, {id}, Phase::weights, {}});
+    pass_.derived.push_back(id);
+    return id;
+  }
+
+  /// Strides of what lies between layers: steps after steps if those of x do, so that one matrix is passed on.
+  SequenceStrides between_strides() const {
+    const Index width = spec_.output_size();
+    if (form_.positions > 0) return {0, width};
+    return form_.x.step > form_.x.row ? SequenceStrides{width, form_.rows * width}
+                                      : SequenceStrides{form_.steps * width, width};
+  }
+
+  ops::Recurrence shape_of(const Place& at) const {
+    const auto whole = [&](const SequenceStrides& strides, Index width) {
+      return strides == SequenceStrides{} ? SequenceStrides{form_.steps * width, width} : strides;
+    };
+    const bool first = at.layer == 0, last = at.layer + 1 == spec_.layers;
+    ops::Recurrence shape{.cell = spec_.cell,
+                          .input = first ? spec_.input_size : spec_.output_size(),
+                          .hidden = spec_.hidden_size,
+                          .heads = spec_.heads,
+                          .reverse = reverse(at),
+                          .bias = spec_.bias};
+    shape.x_strides = first ? whole(form_.x, spec_.input_size) : between_strides();
+    shape.dx_strides = first && form_.dx != SequenceStrides{} ? form_.dx : shape.x_strides;
+    shape.y_strides = last ? whole(form_.y, spec_.output_size()) : between_strides();
+    shape.dy_strides = last && form_.dy != SequenceStrides{} ? form_.dy : shape.y_strides;
+    shape.state_pitch = slots();
+    const Index own = at.direction * spec_.hidden_size * static_cast<Index>(size_of(target_.dtype));
+    shape.alignment = first || last ? form_.alignment : 256;
+    while (own % shape.alignment != 0) shape.alignment /= 2;
+    shape.parameter_alignment = 16;
+    return shape;
+  }
+
+  template <class Tape>
+  StackPass finish(const Tape& set_tape) {
+    pass_.tape_outputs = target_.training ? outputs_ : std::vector<ValueId>();
+    pass_.program = std::make_shared<graph::Program>(std::move(graph_), target_);
+    for (const ValueId id : pass_.derived) pass_.derived_bytes += graph::aligned(pass_.program->bytes(id));
+    set_tape(pass_);
+    return std::move(pass_);
+  }
+
+  static void place_tape(StackPass& pass) {
+    const auto place = [&](ValueId id) {
+      const StackTape::Part part{pass.tape.bytes, pass.program->bytes(id)};
+      pass.tape.bytes += graph::aligned(part.bytes);
+      return part;
+    };
+    for (const ValueId id : pass.tape_kept) pass.tape.kept.push_back(place(id));
+    for (const ValueId id : pass.tape_outputs) pass.tape.outputs.push_back(place(id));
+  }
+
+  const RecurrentSpec& spec_;
+  const RecurrentForm& form_;
+  ops::Target target_;
+  const plan::CellTraits& cell_;
+  graph::Graph graph_;
+  StackPass pass_;
+  std::vector<Index> sizes_;      // of the parameters
+  std::vector<ValueId> outputs_;  // of all layers but the last
+};
+
+}  // namespace
+
+void check_spec(const RecurrentSpec& spec) {
+  check_enum("direction", spec.direction, Direction::bidirectional);
+  check_enum("bias", spec.bias, Bias::both);
+  const CellInfo& cell = find_cell(spec.cell);
+  // Sizes are multiplied freely from here on; the limits keep every product within an Index.
+  constexpr Index most = Index{1} << 20;
+  require(spec.input_size >= 1 && spec.input_size <= most, "input_size must be 1 to {}, not {}", most, spec.input_size);
+  require(spec.hidden_size >= 1 && spec.hidden_size <= most, "hidden_size must be 1 to {}, not {}", most,
+          spec.hidden_size);
+  require(spec.layers >= 1 && spec.layers <= 1024, "layers must be 1 to 1024, not {}", spec.layers);
+  require(spec.heads >= 1 && spec.hidden_size % spec.heads == 0, "heads must divide hidden_size = {}, and {} does not",
+          spec.hidden_size, spec.heads);
+  require(!cell.scan || spec.heads == 1, "heads must be 1 for cell {}, which has no recurrent matrix, not {}",
+          spec.cell, spec.heads);
+  require(spec.dropout >= 0.0 && spec.dropout < 1.0, "dropout must be at least 0 and below 1, not {}", spec.dropout);
+}
+
+void check_form(const RecurrentSpec& spec, const RecurrentForm& form, const Execution& execution) {
+  check_enum("precision", execution.precision, Precision::f16);
+  check_enum("algorithm", execution.algorithm, Algorithm::scan);
+  const bool cuda = execution.device.is_cuda();
+  const auto computes = [&](DType type) {
+    return type == DType::f32 || (cuda ? type == DType::bf16 || type == DType::f16 : type == DType::f64);
+  };
+  if (!computes(form.dtype)) {
+    fail(ErrorCode::unsupported, "dtype must be {} on {}, not {}", cuda ? "f32, bf16 or f16" : "f32 or f64",
+         to_string(execution.device), to_string(form.dtype));
+  }
+  require(form.weights == form.dtype || (cuda && form.weights == DType::f32), "weights must be {}{}, not {}",
+          to_string(form.dtype), cuda ? " or f32" : "", to_string(form.weights));
+  if (form.dtype == DType::f64 && execution.precision != Precision::full) {
+    fail(ErrorCode::unsupported, "precision must be full for f64, not {}", to_string(execution.precision));
+  }
+  if (cuda && execution.precision != Precision::full) {
+    fail(ErrorCode::unsupported, "precision must be full on a GPU, where the form's dtype says it, not {}",
+         to_string(execution.precision));
+  }
+  constexpr Index most = Index{1} << 31;
+  require(form.rows >= 1 && form.rows < most, "rows must be 1 to {}, not {}", most - 1, form.rows);
+  require(form.steps >= 1 && form.steps < most, "steps must be 1 to {}, not {}", most - 1, form.steps);
+  require(form.positions >= 0 && form.positions <= form.rows * form.steps,
+          "positions must be 0 to {} (rows x steps), not {}", form.rows * form.steps, form.positions);
+  require(form.positions == 0 || !form.lengths, "lengths and positions exclude each other: rows are padded or packed");
+  require(form.alignment == 16 || form.alignment == 8 || form.alignment == 4 || form.alignment == 2,
+          "alignment must be 2, 4, 8 or 16, not {}", form.alignment);
+  if (!form.step) return;
+  require(form.rows == 1 && form.steps == 1 && !form.training && form.positions == 0 && !form.lengths && !form.reset,
+          "step is of one row and one step, without a tape, lengths or resets");
+  require(spec.direction == Direction::forward,
+          "a step needs direction forward, not {}: the end of a stream is not known", to_string(spec.direction));
+  if (cuda) fail(ErrorCode::unsupported, "step is of the CPU; on a GPU, steps of many rows are forward calls");
+}
+
+std::vector<LayerParameters> layer_parameters(const RecurrentSpec& spec) {
+  const bool dense = !plan::cell_traits(spec.cell).info.scan;
+  std::vector<LayerParameters> all(static_cast<std::size_t>(spec.layers * spec.directions()));
+  int next = 0;
+  for (LayerParameters& layer : all) {
+    layer.weight_ih = next++;
+    if (dense) layer.weight_hh = next++;
+    if (spec.bias != Bias::none) layer.bias_ih = next++;
+    if (dense && spec.bias == Bias::both) layer.bias_hh = next++;
+  }
+  return all;
+}
+
+ops::Target stack_target(const RecurrentForm& form, const Execution& execution) {
+  ops::Target target;
+  target.device = execution.device;
+  target.dtype = form.dtype;
+  target.rows = form.rows;
+  target.steps = form.steps;
+  target.packed = form.positions;
+  target.lengths = form.lengths;
+  target.reset = form.reset;
+  target.training = form.training;
+  target.step = form.step;
+  target.execution = execution;
+  target.execution.threads = resolve_threads(execution.threads);
+  return target;
+}
+
+StackPass forward_pass(const RecurrentSpec& spec, const RecurrentForm& form, const Execution& execution) {
+  return StackBuilder(spec, form, execution).forward();
+}
+
+StackPass backward_pass(const RecurrentSpec& spec, const RecurrentForm& form, const Execution& execution,
+                        const StackTape& tape) {
+  return StackBuilder(spec, form, execution).backward(tape);
+}
+
+void StackPass::bind_tape(graph::Workspace& workspace, void* tape_memory) const {
+  auto* const base = static_cast<std::byte*>(tape_memory);
+  for (std::size_t i = 0; i < tape_kept.size(); ++i) workspace.bind(tape_kept[i], base + tape.kept[i].offset);
+  for (std::size_t i = 0; i < tape_outputs.size(); ++i) workspace.bind(tape_outputs[i], base + tape.outputs[i].offset);
+}
+
+void StackPass::bind_derived(graph::Workspace& workspace, void* memory) const {
+  auto* at = static_cast<std::byte*>(memory);
+  for (const ValueId id : derived) {
+    workspace.bind(id, at);
+    at += graph::aligned(program->bytes(id));
+  }
+}
+
+}  // namespace penstock::nn
+
+namespace penstock {
+
+std::vector<ParameterShape> parameter_shapes(const RecurrentSpec& spec) {
+  nn::check_spec(spec);
+  const Index gates = find_cell(spec.cell).gates * spec.hidden_size, head = spec.hidden_size / spec.heads;
+  std::vector<ParameterShape> shapes;
+  const std::vector<nn::LayerParameters> layers = nn::layer_parameters(spec);
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    const Index layer = static_cast<Index>(i) / spec.directions(),
+                direction = static_cast<Index>(i) % spec.directions();
+    const bool reverse = spec.direction == Direction::reverse || direction == 1;
+    const auto add = [&](int present, const char* what, std::vector<Index> shape) {
+      if (present < 0) return;
+      shapes.push_back({fmt::format("{}_l{}{}", what, layer, reverse ? "_reverse" : ""), std::move(shape)});
+    };
+    add(layers[i].weight_ih, "weight_ih", {gates, layer == 0 ? spec.input_size : spec.output_size()});
+    add(layers[i].weight_hh, "weight_hh",
+        spec.heads == 1 ? std::vector<Index>{gates, spec.hidden_size}
+                        : std::vector<Index>{spec.heads, gates / spec.heads, head});
+    add(layers[i].bias_ih, "bias_ih", {gates});
+    add(layers[i].bias_hh, "bias_hh", {gates});
+  }
+  return shapes;
+}
+
+}  // namespace penstock

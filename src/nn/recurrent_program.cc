@@ -1,0 +1,419 @@
+// Programs of recurrent stacks, as the public interface shows them, over the graphs of their passes.
+
+#include "penstock/recurrent_program.h"
+
+#include <list>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "backend/cpu/kernels.h"
+#include "base/check.h"
+#include "base/threads.h"
+#include "nn/batch_hash.h"
+#include "nn/recurrent_graph.h"
+#include "nn/tensor_check.h"
+
+namespace penstock {
+namespace {
+
+/// The start of every tape.
+struct TapeHeader {
+  std::uint64_t pass = 0;       // on the CPU: which pass filled it
+  unsigned long long seed = 0;  // of its dropouts
+};
+constexpr std::size_t kTapeHeaderBytes = graph::memory_alignment;
+constexpr std::size_t kKeptPrograms = 256;
+
+/// Two forms whose tapes are alike have one number.
+std::uint64_t fingerprint(const RecurrentSpec& spec, const RecurrentForm& form, const Execution& execution) {
+  nn::Hash hash;
+  hash.add(spec.cell).add(spec.input_size).add(spec.hidden_size).add(spec.heads).add(spec.layers);
+  hash.add(spec.direction).add(spec.bias).add(std::bit_cast<std::uint64_t>(spec.dropout));
+  hash.add(form.dtype).add(form.rows).add(form.steps).add(form.positions).add(form.lengths).add(form.reset);
+  hash.add(form.training).add(form.x.step > form.x.row);
+  hash.add(execution.precision).add(execution.exact).add(execution.device.kind).add(execution.device.index);
+  return hash.value();
+}
+
+}  // namespace
+
+struct RecurrentProgram::Impl {
+  using Workspaces = std::vector<std::unique_ptr<graph::Workspace>>;
+
+  RecurrentSpec spec;
+  RecurrentForm form;
+  Execution execution;
+  std::vector<ParameterShape> parameters;
+  nn::StackPass forward;
+  std::optional<nn::StackPass> backward;
+  std::uint64_t identity;
+  mutable std::mutex guard;                        // of the next
+  mutable Workspaces idle_forward, idle_backward;  // executables that nobody runs at the moment
+
+  Impl(const RecurrentSpec& s, const RecurrentForm& f, const Execution& e)
+      : spec(s),
+        form(f),
+        execution(e),
+        parameters(parameter_shapes(s)),
+        forward(nn::forward_pass(spec, form, execution)),
+        identity(fingerprint(s, f, e)) {
+    if (form.training) backward = nn::backward_pass(spec, form, execution, forward.tape);
+  }
+
+  const nn::StackPass& pass(Pass which) const {
+    require(which == Pass::forward || backward.has_value(),
+            "a backward pass needs a program whose form is of training");
+    return which == Pass::forward ? forward : *backward;
+  }
+
+  static std::size_t bytes_of(const nn::StackPass& pass) {
+    return pass.program->workspace_bytes() + pass.derived_bytes;
+  }
+
+  /// Executables for one call, which go back when it is over.
+  class Lease {
+   public:
+    Lease(const Impl& impl, Pass which)
+        : impl_(impl), idle_(which == Pass::forward ? impl.idle_forward : impl.idle_backward) {
+      {
+        const std::lock_guard lock(impl.guard);
+        if (!idle_.empty()) {
+          workspace_ = std::move(idle_.back());
+          idle_.pop_back();
+        }
+      }
+      if (!workspace_) workspace_ = std::make_unique<graph::Workspace>(impl.pass(which).program);
+    }
+    ~Lease() {
+      const std::lock_guard lock(impl_.guard);
+      idle_.push_back(std::move(workspace_));
+    }
+    Lease(const Lease&) = delete;
+    Lease& operator=(const Lease&) = delete;
+    graph::Workspace* operator->() const { return workspace_.get(); }
+    graph::Workspace& operator*() const { return *workspace_; }
+
+   private:
+    const Impl& impl_;
+    Workspaces& idle_;
+    std::unique_ptr<graph::Workspace> workspace_;
+  };
+
+  nn::SequencePlace place(const Tensor& tensor, Index channels) const {
+    const bool packed = form.positions > 0;
+    return {tensor.data,
+            packed ? 1 : form.rows,
+            packed ? form.positions : form.steps,
+            channels,
+            packed ? SequenceStrides{0, tensor.strides[0]} : SequenceStrides{tensor.strides[0], tensor.strides[1]},
+            size_of(form.dtype)};
+  }
+
+  /// Throws unless a sequence of a call has the form's shape and strides.
+  void check_sequence(const char* name, const Tensor& tensor, Index channels, const SequenceStrides& planned) const {
+    const auto alignment = static_cast<std::size_t>(execution.device.is_cuda() ? form.alignment : 1);
+    nn::require_tensor(name, tensor, form.dtype, execution.device, std::max(alignment, size_of(form.dtype)));
+    const bool packed = form.positions > 0;
+    const std::array<Index, 3> shape = packed ? std::array<Index, 3>{form.positions, channels, 0}
+                                              : std::array<Index, 3>{form.rows, form.steps, channels};
+    const std::size_t rank = packed ? 2 : 3;
+    require(static_cast<std::size_t>(tensor.rank) == rank &&
+                std::equal(shape.begin(), shape.begin() + static_cast<std::ptrdiff_t>(rank), tensor.shape.begin()),
+            "{} must be [{}], not [{}]", name, fmt::join(shape.begin(), shape.begin() + rank, ", "),
+            fmt::join(tensor.shape.begin(), tensor.shape.begin() + tensor.rank, ", "));
+    const nn::SequencePlace at = place(tensor, channels);
+    const SequenceStrides strides =
+        planned == SequenceStrides{} ? SequenceStrides{form.steps * channels, channels} : planned;
+    require((at.rows == 1 || at.strides.row == strides.row) && (at.steps == 1 || at.strides.step == strides.step) &&
+                (channels == 1 || tensor.strides[rank - 1] == 1),
+            "{} must have the strides of the program's form, {} and {} with channels side by side, not [{}]", name,
+            strides.row, strides.step, fmt::join(tensor.strides.begin(), tensor.strides.begin() + tensor.rank, ", "));
+  }
+
+  void check_state(const char* name, const Tensor& state) const {
+    if (!state) return;
+    const DType type = form.dtype == DType::f64 ? DType::f64 : DType::f32;
+    nn::require_tensor(name, state, type, execution.device, size_of(type));
+    nn::require_gapless(name, state,
+                        {find_cell(spec.cell).states, spec.layers * spec.directions(), form.rows, spec.hidden_size});
+  }
+
+  void check_parameters(const char* name, std::span<const Tensor> tensors, DType type) const {
+    require(tensors.size() == parameters.size(), "{} must be the {} tensors of parameters(), not {}", name,
+            parameters.size(), tensors.size());
+    const std::size_t alignment = execution.device.is_cuda() ? 16 : size_of(type);
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      const ParameterShape& parameter = parameters[i];
+      nn::require_tensor(parameter.name.c_str(), tensors[i], type, execution.device, alignment);
+      nn::require_gapless(parameter.name.c_str(), tensors[i], parameter.shape.data(),
+                          static_cast<int>(parameter.shape.size()));
+    }
+  }
+
+  void check_batch(const Batch& batch) const {
+    require(batch.rows == form.rows && batch.steps == form.steps,
+            "batch must have the {} rows and {} steps of the program's form, not {} and {}", form.rows, form.steps,
+            batch.rows, batch.steps);
+    const auto check = [](const void* given, bool wanted, const char* name) {
+      require((given != nullptr) == wanted, "batch.{} must be {} by the program's form", name,
+              wanted ? "there" : "null");
+    };
+    check(batch.lengths, form.lengths, "lengths");
+    check(batch.cu_seqlens, form.positions > 0, "cu_seqlens");
+    check(batch.reset, form.reset, "reset");
+    if (form.positions == 0 || execution.device.is_cuda()) return;
+    require(batch.cu_seqlens[batch.rows] == form.positions,
+            "batch.cu_seqlens must end with the {} positions of the program's form, not {}", form.positions,
+            batch.cu_seqlens[batch.rows]);
+  }
+
+  void check_context(const Context& context) const {
+    require(context.execution.device == execution.device, "context.execution.device must be {}, not {}",
+            to_string(execution.device), to_string(context.execution.device));
+  }
+
+  /// What tells this pass from others. Lengths and resets on a GPU are not for the host to read.
+  std::uint64_t pass_number(const Batch& batch) const {
+    return execution.device.is_cuda() ? identity : nn::Hash(identity).add(nn::hash_of(batch)).value();
+  }
+
+  ops::Call call_of(const Context& context, const Batch& batch) const {
+    ops::Call call;
+    call.batch = batch;
+    call.threads = execution.threads;
+    call.seed = context.seed;
+    call.device_seed = context.device_seed;
+    call.stream = context.stream;
+    return call;
+  }
+
+  /// Seeds of the host go to a GPU by way of the tape.
+  void send_seed(const Context& context, void* tape, ops::Call& call) const {
+    if (!execution.device.is_cuda() || spec.dropout == 0.0 || call.device_seed != nullptr) return;
+    auto* const header = static_cast<TapeHeader*>(tape);
+    ops::write_word(execution.device, &header->seed, context.seed, context.stream);
+    call.device_seed = &header->seed;
+  }
+
+  void bind_parameters(graph::Workspace& workspace, const nn::StackPass& pass, std::span<const Tensor> weights) const {
+    for (std::size_t i = 0; i < weights.size(); ++i) workspace.bind(pass.weights[i], weights[i].data);
+  }
+
+  /// Puts a workspace where the caller's memory is, with the weights packed there or as they are.
+  void place(graph::Workspace& workspace, const nn::StackPass& pass, const Memory& memory, const Memory& packed,
+             const ops::Call& call) const {
+    workspace.place(memory.data);
+    ops::clear_memory(execution.device, memory.data, pass.program->persistent_bytes(), call.stream);
+    if (packed.data != nullptr) {
+      pass.bind_derived(workspace, packed.data);
+    } else if (pass.derived_bytes > 0) {
+      pass.bind_derived(workspace, static_cast<std::byte*>(memory.data) + pass.program->workspace_bytes());
+      workspace.run(graph::Phase::weights, call);
+    }
+  }
+
+  static std::byte* behind_header(void* tape) { return static_cast<std::byte*>(tape) + kTapeHeaderBytes; }
+};
+
+namespace {
+
+/// The programs that were asked for last, each made once by whoever asks first.
+class ProgramCache {
+ public:
+  using Program = std::shared_ptr<const RecurrentProgram>;
+
+  template <class Make>
+  Program get(const RecurrentSpec& spec, const RecurrentForm& form, const Execution& execution, const Make& make) {
+    const std::shared_ptr<Entry> entry = find(spec, form, execution);
+    const std::lock_guard lock(entry->making);
+    if (!entry->program) entry->program = make();
+    return entry->program;
+  }
+
+ private:
+  struct Entry {
+    RecurrentSpec spec;
+    RecurrentForm form;
+    Execution execution;
+    unsigned isa;
+    std::mutex making;
+    Program program;
+  };
+
+  static bool same(const Execution& a, const Execution& b) {
+    return a.threads == b.threads && a.algorithm == b.algorithm && a.exact == b.exact && a.precision == b.precision &&
+           a.device == b.device;
+  }
+
+  std::shared_ptr<Entry> find(const RecurrentSpec& spec, const RecurrentForm& form, const Execution& execution) {
+    const unsigned isa = cpu::isa_generation();
+    const std::lock_guard lock(guard_);
+    for (auto at = entries_.begin(); at != entries_.end(); ++at) {
+      const Entry& held = **at;
+      if (held.isa != isa || !(held.form == form) || !same(held.execution, execution) || !(held.spec == spec)) continue;
+      entries_.splice(entries_.begin(), entries_, at);
+      return entries_.front();
+    }
+    auto entry = std::make_shared<Entry>();
+    entry->spec = spec;
+    entry->form = form;
+    entry->execution = execution;
+    entry->isa = isa;
+    entries_.push_front(std::move(entry));
+    if (entries_.size() > kKeptPrograms) entries_.pop_back();
+    return entries_.front();
+  }
+
+  std::mutex guard_;
+  std::list<std::shared_ptr<Entry>> entries_;
+};
+
+}  // namespace
+
+RecurrentProgram::RecurrentProgram(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+RecurrentProgram::~RecurrentProgram() = default;
+
+std::shared_ptr<const RecurrentProgram> RecurrentProgram::get(const RecurrentSpec& spec, const RecurrentForm& form,
+                                                              const Execution& execution) {
+  static ProgramCache cache;
+  Execution whole = execution;
+  whole.threads = execution.device.is_cuda() ? 1 : resolve_threads(execution.threads);
+  return cache.get(spec, form, whole, [&] {
+    nn::check_spec(spec);
+    nn::check_form(spec, form, whole);
+    // The constructor is private. NOLINTNEXTLINE(modernize-make-shared)
+    return std::shared_ptr<const RecurrentProgram>(new RecurrentProgram(std::make_unique<Impl>(spec, form, whole)));
+  });
+}
+
+const RecurrentSpec& RecurrentProgram::spec() const { return impl_->spec; }
+const RecurrentForm& RecurrentProgram::form() const { return impl_->form; }
+const Execution& RecurrentProgram::execution() const { return impl_->execution; }
+const std::vector<ParameterShape>& RecurrentProgram::parameters() const { return impl_->parameters; }
+
+std::size_t RecurrentProgram::workspace_bytes() const {
+  const std::size_t forward = Impl::bytes_of(impl_->forward);
+  return impl_->backward ? std::max(forward, Impl::bytes_of(*impl_->backward)) : forward;
+}
+
+std::size_t RecurrentProgram::tape_bytes() const {
+  return impl_->form.training ? kTapeHeaderBytes + impl_->forward.tape.bytes : 0;
+}
+
+std::size_t RecurrentProgram::packed_bytes(Pass pass) const { return impl_->pass(pass).derived_bytes; }
+
+std::uint64_t RecurrentProgram::forward(const Context& context, const Forward& given) const {
+  const Impl& impl = *impl_;
+  const RecurrentSpec& spec = impl.spec;
+  impl.check_context(context);
+  impl.check_batch(given.batch);
+  impl.check_parameters("weights", given.weights, impl.form.weights);
+  impl.check_sequence("x", given.x, spec.input_size, impl.form.x);
+  impl.check_sequence("y", given.y, spec.output_size(), impl.form.y);
+  nn::require_apart("y", impl.place(given.y, spec.output_size()));
+  require(!nn::share_memory(impl.place(given.x, spec.input_size), impl.place(given.y, spec.output_size())),
+          "y must not overlap x");
+  impl.check_state("state_in", given.state_in);
+  impl.check_state("state_out", given.state_out);
+  const nn::StackPass& pass = impl.forward;
+  const std::size_t unpacked = given.packed.data != nullptr ? 0 : pass.derived_bytes;
+  nn::require_memory("workspace", given.workspace, pass.program->workspace_bytes() + unpacked);
+  if (given.packed.data != nullptr) nn::require_memory("packed", given.packed, pass.derived_bytes);
+  if (impl.form.training) nn::require_memory("tape", given.tape, tape_bytes());
+  require(!impl.form.step || given.state_out.data != nullptr, "state_out must not be null for a step");
+
+  const Impl::Lease workspace(impl, Pass::forward);
+  ops::Call call = impl.call_of(context, given.batch);
+  const std::uint64_t number = impl.pass_number(given.batch);
+  impl.bind_parameters(*workspace, pass, given.weights);
+  workspace->bind(pass.x, given.x.data);
+  workspace->bind(pass.y, given.y.data);
+  workspace->bind(pass.state_in, given.state_in.data);
+  workspace->bind(pass.state_out, given.state_out.data);
+  if (impl.form.training) {
+    if (!impl.execution.device.is_cuda()) static_cast<TapeHeader*>(given.tape.data)->pass = number;
+    impl.send_seed(context, given.tape.data, call);
+    pass.bind_tape(*workspace, Impl::behind_header(given.tape.data));
+  }
+  impl.place(*workspace, pass, given.workspace, given.packed, call);
+  if (impl.form.step) {
+    workspace->run_as_is(call);
+  } else {
+    workspace->run(call);
+  }
+  return number;
+}
+
+void RecurrentProgram::backward(const Context& context, const Backward& given) const {
+  const Impl& impl = *impl_;
+  const RecurrentSpec& spec = impl.spec;
+  const RecurrentForm& form = impl.form;
+  const nn::StackPass& pass = impl.pass(Pass::backward);
+  const auto own_or = [](const SequenceStrides& own, const SequenceStrides& others) {
+    return own == SequenceStrides{} ? others : own;
+  };
+  impl.check_context(context);
+  impl.check_batch(given.batch);
+  impl.check_parameters("weights", given.weights, form.weights);
+  impl.check_sequence("x", given.x, spec.input_size, form.x);
+  impl.check_sequence("y", given.y, spec.output_size(), form.y);
+  impl.check_sequence("dy", given.dy, spec.output_size(), own_or(form.dy, form.y));
+  require(static_cast<bool>(given.dx) == form.input_gradient, "dx must be {} by the program's form",
+          form.input_gradient ? "there" : "null");
+  if (given.dx) {
+    impl.check_sequence("dx", given.dx, spec.input_size, own_or(form.dx, form.x));
+    const nn::SequencePlace dx = impl.place(given.dx, spec.input_size);
+    nn::require_apart("dx", dx);
+    require(!nn::share_memory(dx, impl.place(given.dy, spec.output_size())), "dx must not overlap dy");
+    require(!nn::share_memory(dx, impl.place(given.x, spec.input_size)), "dx must not overlap x");
+  }
+  impl.check_state("state_in", given.state_in);
+  impl.check_state("dstate_out", given.dstate_out);
+  impl.check_state("dstate_in", given.dstate_in);
+  impl.check_parameters("gradients", given.gradients, form.dtype == DType::f64 ? DType::f64 : DType::f32);
+  const std::size_t unpacked = given.packed.data != nullptr ? 0 : pass.derived_bytes;
+  nn::require_memory("workspace", given.workspace, pass.program->workspace_bytes() + unpacked);
+  if (given.packed.data != nullptr) nn::require_memory("packed", given.packed, pass.derived_bytes);
+  nn::require_memory("tape", given.tape, tape_bytes());
+  const std::uint64_t number = impl.pass_number(given.batch);
+  require(given.pass == 0 || given.pass == number, "tape must hold a forward pass of this program and this batch");
+  require(impl.execution.device.is_cuda() || static_cast<const TapeHeader*>(given.tape.data)->pass == number,
+          "tape must hold a forward pass of this program and this batch");
+
+  const Impl::Lease workspace(impl, Pass::backward);
+  ops::Call call = impl.call_of(context, given.batch);
+  impl.bind_parameters(*workspace, pass, given.weights);
+  workspace->bind(pass.x, given.x.data);
+  workspace->bind(pass.y, given.y.data);
+  workspace->bind(pass.dy, given.dy.data);
+  if (form.input_gradient) workspace->bind(pass.dx, given.dx.data);
+  workspace->bind(pass.state_in, given.state_in.data);
+  workspace->bind(pass.dstate_out, given.dstate_out.data);
+  workspace->bind(pass.dstate_in, given.dstate_in.data);
+  for (std::size_t i = 0; i < given.gradients.size(); ++i) {
+    workspace->bind(pass.gradients[i], given.gradients[i].data);
+  }
+  pass.bind_tape(*workspace, Impl::behind_header(given.tape.data));
+  impl.send_seed(context, given.tape.data, call);
+  impl.place(*workspace, pass, given.workspace, given.packed, call);
+  workspace->run(call);
+}
+
+void RecurrentProgram::pack(const Context& context, std::span<const Tensor> weights, const Memory& packed,
+                            Pass which) const {
+  const Impl& impl = *impl_;
+  const nn::StackPass& pass = impl.pass(which);
+  impl.check_context(context);
+  impl.check_parameters("weights", weights, impl.form.weights);
+  nn::require_memory("packed", packed, pass.derived_bytes);
+  if (pass.derived_bytes == 0) return;
+  const Impl::Lease workspace(impl, which);
+  impl.bind_parameters(*workspace, pass, weights);
+  pass.bind_derived(*workspace, packed.data);
+  workspace->run(graph::Phase::weights, impl.call_of(context, {.rows = impl.form.rows, .steps = impl.form.steps}));
+}
+
+std::string RecurrentProgram::explain() const { return impl_->forward.program->describe(); }
+
+}  // namespace penstock

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+
+#include "penstock/tensor.h"
+
+namespace penstock::nn {
+
+/// A sequence [B, T, C] in memory, for questions about where it lies. Packed rows: one row of all their steps.
+struct SequencePlace {
+  const void* data = nullptr;
+  Index rows = 1, steps = 1, channels = 1;
+  SequenceStrides strides;
+  std::size_t size = 1;  // bytes of a number
+};
+
+/// Do two sequences of the same rows and steps share memory? Views that interleave without touching do not.
+bool share_memory(const SequencePlace& a, const SequencePlace& b);
+
+/// Throws Error(invalid_argument) naming the sequence unless every position of it has a place of its own.
+void require_apart(const char* name, const SequencePlace& place);
+
+/// Throws unless a tensor has that type, lies on that device, and has data aligned so.
+void require_tensor(const char* name, const Tensor& tensor, DType dtype, Device device, std::size_t alignment);
+/// And that shape, without gaps.
+void require_gapless(const char* name, const Tensor& tensor, std::initializer_list<Index> shape);
+void require_gapless(const char* name, const Tensor& tensor, const Index* shape, int rank);
+/// Throws unless memory has so many bytes, aligned to 256.
+void require_memory(const char* name, const Memory& memory, std::size_t bytes);
+
+}  // namespace penstock::nn

@@ -1,0 +1,135 @@
+#include "ops/cuda/layer_memory.h"
+
+#include "backend/cuda/driver.h"
+#include "plan/cell_table.h"
+
+namespace penstock::ops {
+
+namespace {
+
+cuda::CopyRows sequence_copy(const Target& target, Index channels, const SequenceStrides& from,
+                             const SequenceStrides& to, int alignment) {
+  cuda::CopyRows copy{.positions = {target.rows, target.steps, target.lengths}, .width = channels};
+  if (target.packed > 0) copy.positions = {1, target.packed, false};
+  copy.from_stride = from.step, copy.to_stride = to.step;
+  copy.batches = true;
+  if (target.packed == 0) copy.from_batch = from.row, copy.to_batch = to.row;
+  copy.from = copy.to = storage_of(target.dtype);
+  copy.alignment = std::min(alignment, cuda::kAlignment);
+  return copy;
+}
+
+/// Values of the gradients of weight_ih, weight_hh, bias_ih, bias_hh.
+std::array<Index, 4> gradient_sizes(const Recurrence& shape) {
+  const Index gates = plan::cell_traits(shape.cell).info.gates * shape.hidden;
+  const bool dense = !shape.is_scan();
+  return {gates * shape.input, dense ? gates * (shape.hidden / shape.heads) : 0, shape.bias != Bias::none ? gates : 0,
+          dense && shape.bias == Bias::both ? gates : 0};
+}
+
+}  // namespace
+
+SequenceCopy::SequenceCopy(const Target& target, Index channels, const SequenceStrides& from, const SequenceStrides& to,
+                           int alignment)
+    : kernel_(gpu_of(target), sequence_copy(target, channels, from, to, alignment)), lengths_(target.lengths) {}
+
+void SequenceCopy::run(const Call& call, cuda::DeviceAddress from, cuda::DeviceAddress to) const {
+  kernel_.run({.from = from, .to = to, .lengths = lengths_ ? address_of(call.batch.lengths) : 0}, stream_of(call));
+}
+
+InputMatrix::InputMatrix(const Recurrence& shape, const Target& target, bool clean, bool wants_dx)
+    : alignment_(shape.alignment) {
+  const Index rows = target.packed > 0 ? 1 : target.rows;
+  const Index width = shape.input;
+  steps_ = target.packed > 0 ? target.packed : target.steps;
+  const SequenceStrides by_row{steps_ * width, width};
+  const SequenceStrides x = strides_or(shape.x_strides, by_row), dx = strides_or(shape.dx_strides, x);
+  const bool by_rows =
+      (rows == 1 || x.row == steps_ * x.step) && (steps_ == 1 ? rows == 1 || x.row >= width : x.step >= width);
+  const bool by_steps = steps_ > 1 && rows > 1 && x.step == rows * x.row && x.row >= width;
+  const std::size_t bytes = padded(static_cast<std::size_t>(target.positions() * width) * size_of(target.dtype));
+  strides_ = x;
+  time_first_ = !by_rows && by_steps;
+  const bool apart = !by_rows && !by_steps;
+  // Products make dx with the strides of the matrix that they read. A gradient in places of its own has no gaps.
+  const bool dx_apart = wants_dx && (dx != x || apart || (clean && target.lengths));
+  if (apart || dx_apart || (clean && target.lengths)) {
+    strides_ = time_first_ ? SequenceStrides{width, rows * width} : by_row;  // in the order of the forward pass
+    alignment_ = 256;
+    x_bytes_ = bytes;
+    x_in_.emplace(target, width, x, strides_, shape.alignment);
+  }
+  if (!dx_apart) return;
+  dx_bytes_ = bytes;
+  if (shape.add_dx) dx_in_.emplace(target, width, dx, strides_, shape.alignment);
+  dx_out_.emplace(target, width, strides_, dx, shape.alignment);
+}
+
+cuda::DeviceSequence InputMatrix::enter(const Call& call, cuda::DeviceAddress x, cuda::DeviceAddress scratch) const {
+  if (x_in_) x_in_->run(call, x, scratch);
+  return {x_in_ ? scratch : x, strides_.row, strides_.step};
+}
+
+cuda::DeviceSequence InputMatrix::enter_dx(const Call& call, cuda::DeviceAddress dx,
+                                           cuda::DeviceAddress scratch) const {
+  const cuda::DeviceAddress copy = scratch + x_bytes_;
+  if (dx_in_) dx_in_->run(call, dx, copy);
+  return {dx_out_ ? copy : dx, strides_.row, strides_.step};
+}
+
+void InputMatrix::leave_dx(const Call& call, cuda::DeviceAddress dx, cuda::DeviceAddress scratch) const {
+  if (dx_out_) dx_out_->run(call, scratch + x_bytes_, dx);
+}
+
+LayerGradients::LayerGradients(const Recurrence& shape, const Target& target) {
+  if (!shape.add_gradients) return;
+  const std::array<Index, 4> sizes = gradient_sizes(shape);
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    if (sizes[i] == 0) continue;
+    places_[i] = bytes_;
+    bytes_ += padded(static_cast<std::size_t>(sizes[i]) * size_of(target.master()));
+    sums_[i].emplace(gpu_of(target), cuda::Residual{.size = sizes[i], .storage = plan::Storage::f32});
+  }
+}
+
+cuda::DeviceAddress LayerGradients::address(const Operands& memory, int which, cuda::DeviceAddress scratch) const {
+  const auto i = static_cast<std::size_t>(which);
+  const cuda::DeviceAddress wanted = address_of(memory, first_operand + which);
+  return wanted != 0 && sums_[i] ? scratch + places_[i] : wanted;
+}
+
+void LayerGradients::finish(const Call& call, const Operands& memory, cuda::DeviceAddress scratch) const {
+  for (std::size_t i = 0; i < sums_.size(); ++i) {
+    const cuda::DeviceAddress sum = address_of(memory, first_operand + static_cast<int>(i));
+    if (sums_[i] && sum != 0) sums_[i]->run({.x = sum, .branch = scratch + places_[i], .y = sum}, stream_of(call));
+  }
+}
+
+StateBlocks::StateBlocks(const Recurrence& shape, const Target& target)
+    : device_(&gpu_of(target)),
+      states_(plan::cell_traits(shape.cell).info.states),
+      block_(static_cast<std::size_t>(target.rows * shape.hidden) * size_of(target.master())),
+      pitch_(block_ * static_cast<std::size_t>(shape.state_pitch)),
+      copies_(states_ > 1 && shape.state_pitch > 1) {}
+
+cuda::DeviceAddress StateBlocks::enter(const Call& call, cuda::DeviceAddress states,
+                                       cuda::DeviceAddress scratch) const {
+  if (states == 0 || !copies_) return states;
+  copy(call, states, pitch_, scratch, block_);
+  return scratch;
+}
+
+void StateBlocks::leave(const Call& call, cuda::DeviceAddress states, cuda::DeviceAddress scratch) const {
+  if (states != 0 && copies_) copy(call, scratch, block_, states, pitch_);
+}
+
+void StateBlocks::copy(const Call& call, cuda::DeviceAddress from, std::size_t from_pitch, cuda::DeviceAddress to,
+                       std::size_t to_pitch) const {
+  device_->make_current();
+  for (std::size_t k = 0; k < static_cast<std::size_t>(states_); ++k) {
+    cuda::check(cuda::driver().copy_on_device(to + k * to_pitch, from + k * from_pitch, block_, stream_of(call)),
+                "copying states of a layer");
+  }
+}
+
+}  // namespace penstock::ops

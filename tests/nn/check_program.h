@@ -1,0 +1,152 @@
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "base/aligned.h"
+#include "nn/check_cell.h"
+#include "penstock/recurrent_program.h"
+
+/// Programs run as a binding runs them: memory of the caller's on the host, no larger than stated, poisoned before.
+namespace penstock::test {
+
+template <class Real>
+constexpr DType real_type() {
+  return sizeof(Real) == 8 ? DType::f64 : DType::f32;
+}
+
+/// Bytes of no number, with nothing behind them.
+class Poisoned {
+ public:
+  explicit Poisoned(std::size_t bytes) : memory_(bytes / sizeof(double) + 64), bytes_(bytes) {
+    std::memset(memory_.data(), 0xff, memory_.size() * sizeof(double));
+  }
+  Memory memory() {
+    const auto start = reinterpret_cast<std::uintptr_t>(memory_.data());
+    return {reinterpret_cast<std::byte*>(memory_.data()) + (256 - start % 256) % 256, bytes_};
+  }
+
+ private:
+  AlignedVector<double> memory_;
+  std::size_t bytes_;
+};
+
+template <class Real>
+Tensor tensor_of(const Batch& batch, Index channels, const SequenceView<Real>& view) {
+  const DType type = real_type<std::remove_const_t<Real>>();
+  if (batch.cu_seqlens != nullptr) {
+    Tensor tensor = Tensor::contiguous(view.data, type, {batch.cu_seqlens[batch.rows], channels});
+    tensor.strides[0] = view.step_stride;
+    return tensor;
+  }
+  Tensor tensor = Tensor::contiguous(view.data, type, {batch.rows, batch.steps, channels});
+  tensor.strides = {view.row_stride, view.step_stride, 1};
+  return tensor;
+}
+
+template <class Real>
+SequenceStrides strides_of(const SequenceView<Real>& view) {
+  return {view.row_stride, view.step_stride};
+}
+
+/// The form of a call with these inputs, but for strides.
+template <class Real>
+RecurrentForm form_of(const Inputs<Real>& in) {
+  RecurrentForm form;
+  form.dtype = form.weights = real_type<Real>();
+  form.rows = in.rows, form.steps = in.steps;
+  form.positions = in.cu_seqlens.empty() ? 0 : in.cu_seqlens.back();
+  form.lengths = !in.lengths.empty(), form.reset = !in.reset.empty();
+  form.training = true;
+  return form;
+}
+
+template <class Real>
+std::vector<Tensor> values_of(Recurrent<Real>& network) {
+  std::vector<Tensor> tensors;
+  for (const auto& parameter : network.parameters()) {
+    Tensor tensor = Tensor::contiguous(parameter.value.data(), real_type<Real>(), {});
+    Index stride = 1;
+    tensor.rank = static_cast<int>(parameter.shape.size());
+    for (std::size_t axis = parameter.shape.size(); axis-- > 0; stride *= parameter.shape[axis]) {
+      tensor.shape[axis] = parameter.shape[axis];
+      tensor.strides[axis] = stride;
+    }
+    tensors.push_back(tensor);
+  }
+  return tensors;
+}
+
+template <class Real>
+Tensor states_of(const RecurrentSpec& spec, Index rows, const std::vector<Real>& values) {
+  if (values.empty()) return {};
+  return Tensor::contiguous(values.data(), real_type<Real>(),
+                            {find_cell(spec.cell).states, spec.layers * spec.directions(), rows, spec.hidden_size});
+}
+
+/// As run(), by a program.
+template <class Real>
+Outputs<Real> run_program(Recurrent<Real>& network, const Inputs<Real>& in, const Execution& execution = {}) {
+  const RecurrentSpec& spec = network.spec();
+  const Batch batch = in.batch();
+  const Index inputs = spec.input_size, outputs = spec.output_size();
+  const auto layout = [&](int place) { return shifted(in.layout, in.mixed ? place : 0); };
+  Sequence<Real> x(batch, inputs, layout(0)), y(batch, outputs, layout(1));
+  Sequence<Real> dx(batch, inputs, layout(2)), dy(batch, outputs, layout(3));
+  x.fill(in.x);
+  dy.fill(in.dy);
+  RecurrentForm form = form_of(in);
+  form.x = strides_of(x.view()), form.y = strides_of(y.view());
+  form.dx = strides_of(dx.view()), form.dy = strides_of(dy.view());
+  const auto program = RecurrentProgram::get(spec, form, execution);
+
+  Outputs<Real> out;
+  out.state_out.resize(network.state_size() * in.rows);
+  out.dstate_in.resize(in.state_in.size());
+  const std::vector<Tensor> weights = values_of(network);
+  Poisoned tape(program->tape_bytes());
+  const Context context{.execution = execution};
+  std::uint64_t pass = 0;
+  {
+    Poisoned workspace(program->workspace_bytes());
+    pass = program->forward(context, {.weights = weights,
+                                      .batch = batch,
+                                      .x = tensor_of(batch, inputs, x.view()),
+                                      .y = tensor_of(batch, outputs, y.view()),
+                                      .state_in = states_of(spec, in.rows, in.state_in),
+                                      .state_out = states_of(spec, in.rows, out.state_out),
+                                      .workspace = workspace.memory(),
+                                      .tape = tape.memory(),
+                                      .packed = {}});
+  }
+  std::vector<Tensor> gradients = weights;
+  std::vector<AlignedVector<Real>> memory;
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    out.gradients.emplace_back(network.parameters()[i].name, std::vector<Real>(network.parameters()[i].value.size()));
+    gradients[i].data = out.gradients.back().second.data();
+  }
+  Poisoned workspace(program->workspace_bytes());
+  program->backward(context, {.weights = weights,
+                              .batch = batch,
+                              .x = tensor_of(batch, inputs, x.view()),
+                              .y = tensor_of(batch, outputs, y.view()),
+                              .dy = tensor_of(batch, outputs, dy.view()),
+                              .state_in = states_of(spec, in.rows, in.state_in),
+                              .dstate_out = states_of(spec, in.rows, in.dstate_out),
+                              .dx = tensor_of(batch, inputs, dx.view()),
+                              .dstate_in = states_of(spec, in.rows, out.dstate_in),
+                              .gradients = gradients,
+                              .workspace = workspace.memory(),
+                              .tape = tape.memory(),
+                              .pass = pass,
+                              .packed = {}});
+  EXPECT_TRUE(y.was_written_where_due());
+  EXPECT_TRUE(dx.was_written_where_due());
+  out.y = y.values();
+  out.dx = dx.values();
+  return out;
+}
+
+}  // namespace penstock::test

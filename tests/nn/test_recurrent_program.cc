@@ -1,0 +1,320 @@
+// Programs of recurrent stacks over memory of the caller's: against the oracle, and what they refuse.
+
+#include <thread>
+
+#include "nn/check_program.h"
+#include "support/expect_error.h"
+
+namespace penstock::test {
+namespace {
+
+class Programs : public CellTest {};
+
+template <class Real>
+void check_program(const CellInfo& cell, const Case& c) {
+  if (!c.applies_to(cell)) return;
+  Recurrent<Real> network = make_network<Real>(std::string(cell.name), c);
+  const Inputs<Real> in = make_inputs(network, c);
+  SCOPED_TRACE(testing::Message() << cell.name << ", " << c.name << ", " << (sizeof(Real) == 4 ? "float" : "double"));
+  expect_close(network.spec(), run_program(network, in), expected(network, in), tolerances(network, in, c));
+}
+
+TEST_P(Programs, AgreeWithTheOracle) {
+  for (const Case& c : option_cases()) {
+    check_program<double>(info(), c);
+    check_program<float>(info(), c);
+  }
+  for (const Case& c : shape_cases()) check_program<float>(info(), c);
+}
+
+TEST_P(Programs, TakeAnyLayout) {
+  for (const Case& c : layout_cases()) check_program<float>(info(), c);
+}
+
+TEST_P(Programs, AStreamOfStepsIsTheSequence) {
+  const Case c{.name = "stream", .input = 3, .hidden = 17, .layers = 2, .rows = 1, .steps = 9};
+  Recurrent<float> network = make_network<float>(cell(), c);
+  const Inputs<float> in = make_inputs(network, c);
+  const Outputs<float> want = run_program(network, in);
+  const auto program = RecurrentProgram::get(network.spec(), {.step = true});
+  const std::vector<Tensor> weights = values_of(network);
+  Poisoned workspace(program->workspace_bytes()), packed(program->packed_bytes());
+  program->pack({}, weights, packed.memory());
+  std::vector<float> state = in.state_in, y(17);
+  for (Index t = 0; t < c.steps; ++t) {
+    program->forward({}, {.weights = weights,
+                          .batch = {},
+                          .x = Tensor::contiguous(&in.x[t * c.input], DType::f32, {1, 1, c.input}),
+                          .y = Tensor::contiguous(y.data(), DType::f32, {1, 1, c.hidden}),
+                          .state_in = states_of(network.spec(), 1, state),
+                          .state_out = states_of(network.spec(), 1, state),
+                          .workspace = workspace.memory(),
+                          .tape = {},
+                          .packed = packed.memory()});
+    EXPECT_TRUE(same_bits(y, std::vector<float>(&want.y[t * c.hidden], &want.y[(t + 1) * c.hidden]))) << "step " << t;
+  }
+  EXPECT_TRUE(same_bits(state, want.state_out));
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, Programs, testing::ValuesIn(cell_names()), test_name);
+
+/// A small stack of LSTM with all that its calls need.
+struct Stack {
+  Case c{.name = "small", .input = 3, .hidden = 5, .layers = 2, .rows = 2, .steps = 4};
+  double dropout = 0.0;
+  Recurrent<float> network = make_network<float>("lstm", c);
+  Inputs<float> in = make_inputs(network, c);
+  RecurrentSpec spec = network.spec();
+  RecurrentForm form = form_of(in);
+  std::vector<Tensor> weights = values_of(network);
+  std::vector<float> y = std::vector<float>(2 * 4 * 5), dx = std::vector<float>(2 * 4 * 3);
+  std::vector<std::vector<float>> gradient_memory;
+  std::vector<Tensor> gradients = weights;
+  Poisoned workspace{4 << 20}, tape{1 << 20};
+
+  explicit Stack(double p = 0.0) : dropout(p) {
+    spec.dropout = p;
+    for (std::size_t i = 0; i < gradients.size(); ++i) {
+      gradient_memory.emplace_back(network.parameters()[i].value.size());
+      gradients[i].data = gradient_memory.back().data();
+    }
+  }
+  std::shared_ptr<const RecurrentProgram> program() const { return RecurrentProgram::get(spec, form); }
+  RecurrentProgram::Forward forward() {
+    return {.weights = weights,
+            .batch = in.batch(),
+            .x = Tensor::contiguous(in.x.data(), DType::f32, {2, 4, 3}),
+            .y = Tensor::contiguous(y.data(), DType::f32, {2, 4, 5}),
+            .state_in = {},
+            .state_out = {},
+            .workspace = workspace.memory(),
+            .tape = tape.memory(),
+            .packed = {}};
+  }
+  RecurrentProgram::Backward backward() {
+    const RecurrentProgram::Forward as_before = forward();
+    return {.weights = weights,
+            .batch = as_before.batch,
+            .x = as_before.x,
+            .y = as_before.y,
+            .dy = Tensor::contiguous(in.dy.data(), DType::f32, {2, 4, 5}),
+            .state_in = {},
+            .dstate_out = {},
+            .dx = Tensor::contiguous(dx.data(), DType::f32, {2, 4, 3}),
+            .dstate_in = {},
+            .gradients = gradients,
+            .workspace = workspace.memory(),
+            .tape = tape.memory(),
+            .pass = 0,
+            .packed = {}};
+  }
+};
+
+TEST(RecurrentProgram, IsSharedByWhoeverAsksForTheSame) {
+  const Stack stack;
+  EXPECT_EQ(stack.program(), stack.program());
+  RecurrentForm other = stack.form;
+  other.steps = 5;
+  EXPECT_NE(stack.program(), RecurrentProgram::get(stack.spec, other));
+  RecurrentSpec wider = stack.spec;
+  wider.hidden_size = 6;
+  EXPECT_NE(stack.program(), RecurrentProgram::get(wider, stack.form));
+}
+
+TEST(RecurrentProgram, NamesItsParametersAsTheNetworkDoes) {
+  for (const CellInfo& cell : cells()) {
+    for (const Case& c : option_cases()) {
+      if (!c.applies_to(cell)) continue;
+      const RecurrentSpec spec = c.spec(std::string(cell.name));
+      Recurrent<float> network(spec);
+      const std::vector<ParameterShape> shapes = parameter_shapes(spec);
+      ASSERT_EQ(shapes.size(), network.parameters().size());
+      for (std::size_t i = 0; i < shapes.size(); ++i) {
+        EXPECT_EQ(shapes[i].name, network.parameters()[i].name);
+        EXPECT_EQ(shapes[i].shape, network.parameters()[i].shape);
+      }
+    }
+  }
+}
+
+TEST(RecurrentProgram, AddsToGradientsWhereTheFormSaysSo) {
+  Stack stack;
+  stack.program()->forward({}, stack.forward());
+  stack.program()->backward({}, stack.backward());
+  const std::vector<std::vector<float>> once = stack.gradient_memory;
+  stack.form.add_gradients = true;
+  stack.program()->forward({}, stack.forward());
+  stack.program()->backward({}, stack.backward());
+  for (std::size_t i = 0; i < once.size(); ++i) {
+    for (std::size_t j = 0; j < once[i].size(); ++j) {
+      // Sums of four or eight terms in another order: a few roundings of the largest.
+      EXPECT_NEAR(stack.gradient_memory[i][j], 2 * once[i][j], 1e-5) << stack.program()->parameters()[i].name;
+    }
+  }
+}
+
+TEST(RecurrentProgram, DrawsDropoutFromTheSeedOfTheCall) {
+  Stack stack(0.5);
+  const auto run = [&](std::uint64_t seed) {
+    stack.program()->forward({.execution = {}, .stream = nullptr, .seed = seed, .device_seed = nullptr},
+                             stack.forward());
+    return stack.y;
+  };
+  const std::vector<float> first = run(1), second = run(2);
+  EXPECT_NE(first, second);
+  EXPECT_EQ(first, run(1));
+}
+
+TEST(RecurrentProgram, BackwardDrawsTheMaskOfForward) {
+  // The gradient of x along a direction is the difference of the loss along it, at the same seed.
+  Stack stack(0.4);
+  const Context context{.execution = {}, .stream = nullptr, .seed = 7, .device_seed = nullptr};
+  const auto loss = [&] {
+    stack.program()->forward(context, stack.forward());
+    double sum = 0.0;
+    for (std::size_t i = 0; i < stack.y.size(); ++i) sum += double{stack.y[i]} * double{stack.in.dy[i]};
+    return sum;
+  };
+  loss();
+  stack.program()->backward(context, stack.backward());
+  const std::vector<float> dx = stack.dx, x = stack.in.x;
+  constexpr float step = 1e-2F;
+  double slope = 0.0;
+  Random random(3);
+  std::vector<float> along(x.size());
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    along[i] = static_cast<float>(random.uniform(-1.0, 1.0));
+    slope += double{along[i]} * double{dx[i]};
+  }
+  const auto moved = [&](float by) {
+    for (std::size_t i = 0; i < x.size(); ++i) stack.in.x[i] = x[i] + by * along[i];
+    return loss();
+  };
+  const double difference = (moved(step) - moved(-step)) / (2.0 * double{step});
+  EXPECT_NEAR(slope, difference, 1e-3 * (1.0 + std::abs(slope)));  // step^2 of a third derivative near one
+}
+
+TEST(RecurrentProgram, AnyNumberOfThreadsCallOne) {
+  Stack stack;
+  stack.form.training = false;
+  const auto program = stack.program();
+  program->forward({}, stack.forward());
+  const std::vector<float> want = stack.y;
+  std::vector<std::vector<float>> got(4, std::vector<float>(want.size()));
+  std::vector<std::thread> threads;
+  for (auto& y : got) {
+    threads.emplace_back([&] {
+      Poisoned workspace(program->workspace_bytes());
+      for (int i = 0; i < 50; ++i) {
+        RecurrentProgram::Forward call = stack.forward();
+        call.y.data = y.data();
+        call.workspace = workspace.memory();
+        program->forward({}, call);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const auto& y : got) EXPECT_TRUE(same_bits(y, want));
+}
+
+TEST(RecurrentProgram, PackedWeightsChangeNothing) {
+  Stack stack;
+  const auto program = stack.program();
+  program->forward({}, stack.forward());
+  const std::vector<float> y = stack.y;
+  program->backward({}, stack.backward());
+  const std::vector<float> dx = stack.dx;
+  Poisoned forward(program->packed_bytes()), backward(program->packed_bytes(Pass::backward));
+  program->pack({}, stack.weights, forward.memory());
+  program->pack({}, stack.weights, backward.memory(), Pass::backward);
+  RecurrentProgram::Forward there = stack.forward();
+  there.packed = forward.memory();
+  program->forward({}, there);
+  RecurrentProgram::Backward back = stack.backward();
+  back.packed = backward.memory();
+  program->backward({}, back);
+  EXPECT_TRUE(same_bits(stack.y, y));
+  EXPECT_TRUE(same_bits(stack.dx, dx));
+}
+
+using Damage = void (*)(RecurrentProgram::Forward&);
+
+TEST(RecurrentProgram, RefusesCallsThatDoNotFit) {
+  Stack stack;
+  const auto program = stack.program();
+  const auto refuses = [&](const char* what, auto damage) {
+    RecurrentProgram::Forward call = stack.forward();
+    damage(call);
+    expect_error(ErrorCode::invalid_argument, what, [&] { program->forward({}, call); });
+  };
+  refuses("x must not be null", [](auto& call) { call.x = {}; });
+  refuses("x must be f32, not f64", [](auto& call) { call.x.dtype = DType::f64; });
+  refuses("x must be on cpu, not cuda:0", [](auto& call) { call.x.device = Device::cuda(); });
+  refuses("y must be [2, 4, 5], not [2, 4, 6]", [](auto& call) { call.y.shape[2] = 6; });
+  refuses("x must have the strides", [](auto& call) { call.x.strides[1] = 4; });
+  refuses("y must not overlap x", [](auto& call) { call.y.data = call.x.data; });
+  refuses("weights must be the 8 tensors", [](auto& call) { call.weights = call.weights.first(7); });
+  refuses("workspace must have at least", [](auto& call) { call.workspace.bytes = 16; });
+  refuses("workspace must be aligned",
+          [](auto& call) { call.workspace.data = static_cast<std::byte*>(call.workspace.data) + 64; });
+  refuses("workspace must not be null", [](auto& call) { call.workspace = {}; });
+  refuses("tape must have at least", [](auto& call) { call.tape.bytes = 300; });
+  refuses("batch must have the 2 rows", [](auto& call) { call.batch.rows = 3; });
+  const Index lengths[] = {4, 4};
+  refuses("batch.lengths must be null", [&](auto& call) { call.batch.lengths = lengths; });
+  refuses("state_in must be [2, 2, 2, 5]", [&](auto& call) {
+    call.state_in = Tensor::contiguous(lengths, DType::f32, {2, 1, 2, 5});
+  });
+  expect_error(ErrorCode::invalid_argument, "context.execution.device must be cpu, not cuda:1", [&] {
+    program->forward({.execution = {.device = Device::cuda(1)}, .stream = nullptr, .seed = 0, .device_seed = nullptr},
+                     stack.forward());
+  });
+}
+
+TEST(RecurrentProgram, RefusesATapeOfAnotherPass) {
+  Stack stack;
+  const std::uint64_t pass = stack.program()->forward({}, stack.forward());
+  RecurrentProgram::Backward call = stack.backward();
+  call.pass = pass + 1;
+  expect_error(ErrorCode::invalid_argument, "tape must hold a forward pass of this program",
+               [&] { stack.program()->backward({}, call); });
+  Stack other;
+  other.spec.cell = "elman";
+  other.weights.clear();
+  for (const auto& parameter : parameter_shapes(other.spec)) {
+    static std::vector<float> zeros(1000);
+    other.weights.push_back(
+        parameter.shape.size() == 1
+            ? Tensor::contiguous(zeros.data(), DType::f32, {parameter.shape[0]})
+            : Tensor::contiguous(zeros.data(), DType::f32, {parameter.shape[0], parameter.shape[1]}));
+  }
+  other.program()->forward({}, other.forward());
+  call = stack.backward();
+  call.tape = other.tape.memory();
+  expect_error(ErrorCode::invalid_argument, "tape must hold a forward pass of this program",
+               [&] { stack.program()->backward({}, call); });
+}
+
+TEST(RecurrentProgram, RefusesFormsThatCannotBe) {
+  const Stack stack;
+  const auto refuses = [&](ErrorCode code, const char* what, auto damage) {
+    RecurrentForm form = stack.form;
+    Execution execution;
+    damage(form, execution);
+    expect_error(code, what, [&] { RecurrentProgram::get(stack.spec, form, execution); });
+  };
+  constexpr ErrorCode bad = ErrorCode::invalid_argument, no = ErrorCode::unsupported;
+  refuses(no, "dtype must be f32 or f64 on cpu, not bf16", [](auto& form, auto&) { form.dtype = DType::bf16; });
+  refuses(bad, "weights must be f32, not f64", [](auto& form, auto&) { form.weights = DType::f64; });
+  refuses(bad, "rows must be 1 to", [](auto& form, auto&) { form.rows = 0; });
+  refuses(bad, "positions must be 0 to 8", [](auto& form, auto&) { form.positions = 9; });
+  refuses(bad, "alignment must be 2, 4, 8 or 16", [](auto& form, auto&) { form.alignment = 3; });
+  refuses(bad, "step is of one row", [](auto& form, auto&) { form.step = true; });
+  refuses(no, "precision must be full for f64", [](auto& form, auto& execution) {
+    form.dtype = form.weights = DType::f64;
+    execution.precision = Precision::bf16;
+  });
+}
+
+}  // namespace
+}  // namespace penstock::test
