@@ -39,31 +39,6 @@ std::string read_prompt(const GenerateArguments& arguments) {
   return prompt;
 }
 
-/// Draws bytes one after the other.
-class Generator {
- public:
-  Generator(const Model& model, const Sampling& sampling, std::uint64_t seed, const Execution& execution)
-      : session_(model, execution), sampling_(sampling), random_(seed) {}
-
-  void read(std::string_view text) {
-    for (const char byte : text) logits_ = session_.push(static_cast<unsigned char>(byte));
-  }
-
-  char next() {
-    // 53 bits, all that a double in [0, 1) holds; spelt out because std's distributions differ between libraries.
-    const double uniform = static_cast<double>(random_() >> 11) * 0x1p-53;
-    const auto byte = static_cast<char>(static_cast<unsigned char>(sample(logits_, sampling_, uniform)));
-    read({&byte, 1});
-    return byte;
-  }
-
- private:
-  Session session_;
-  Sampling sampling_;
-  std::mt19937_64 random_;
-  std::span<const float> logits_;
-};
-
 int generate(const GenerateArguments& arguments) {
   require_given(arguments.model, "MODEL");
   if (arguments.bytes < 0) {
@@ -77,8 +52,7 @@ int generate(const GenerateArguments& arguments) {
 
   catch_interrupts();
   Generator generator(model, arguments.sampling, seed, arguments.execution);
-  // Without a prompt the text starts as if a line had just ended.
-  generator.read(prompt.empty() ? "\n" : prompt);
+  generator.read(prompt);
   Output output;
   std::string text;
   if (!arguments.json) output.write(prompt);

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <span>
+#include <string_view>
 
 #include "penstock/model.h"
 
@@ -40,5 +41,24 @@ struct Sampling {
 
 /// Draws a token; `random` is uniform in [0, 1).
 std::int32_t sample(std::span<const float> logits, const Sampling& sampling, double random);
+
+/// A language model that writes: it draws a byte, reads it, and draws the next.
+class Generator {
+ public:
+  /// The same seed draws the same bytes, in every program. Throws Error(invalid_argument) for impossible sampling and
+  /// for a model of another task.
+  Generator(const Model& model, const Sampling& sampling, std::uint64_t seed, const Execution& execution = {});
+  ~Generator();
+  Generator(Generator&&) noexcept;
+
+  /// What the text begins with, or goes on with.
+  void read(std::string_view text);
+  /// The next byte. A text of which nothing has been read starts as if a line had just ended.
+  char next();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
 
 }  // namespace penstock

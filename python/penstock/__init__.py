@@ -6,9 +6,11 @@
 >>> y.shape, h.shape
 ((2, 100, 8), (2, 8))
 
-``penstock.torch`` has modules for PyTorch; it is not imported until it is asked for.
+``penstock.torch`` has modules for PyTorch, ``penstock.reference`` every cell in plain NumPy; both are imported when they
+are asked for, as is NumPy itself.
 """
 
+from . import cuda
 from ._core import cells, system_info
 from .errors import (
     BadInput,
@@ -33,5 +35,37 @@ from .layers import (
     SLSTMCell,
     Tape,
 )
-
+from .models import Model, Session
+from .scans import log_scan, log_scan_backward, scan, scan_backward
 __version__ = system_info()["version"]
+
+
+# What is imported when it is first asked for: a service that answers needs none of it.
+_MODULES = ("reference", "torch", "training")
+_TRAINING = (
+    "Dataset",
+    "Evaluation",
+    "Progress",
+    "TrainResult",
+    "evaluate",
+    "open_labelled",
+    "open_series",
+    "open_task",
+    "open_text",
+    "train",
+)
+
+
+def __getattr__(name):
+    import importlib
+
+    if name in _MODULES:
+        return importlib.import_module("." + name, __name__)
+    if name in _TRAINING:
+        value = globals()[name] = getattr(importlib.import_module(".training", __name__), name)
+        return value
+    raise AttributeError(f"module 'penstock' has no attribute '{name}'")
+
+
+def __dir__():
+    return sorted({*globals(), *_MODULES, *_TRAINING})

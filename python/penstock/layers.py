@@ -8,8 +8,6 @@ CPU) are read, and written to, where they lie.
 
 from __future__ import annotations
 
-import contextlib
-
 from . import _core
 
 __all__ = [
@@ -47,6 +45,19 @@ class Tape:
     def __init__(self, dtype="float32"):
         self.dtype = _dtype_name(dtype)
         self._tape = _TAPES[self.dtype]()
+
+
+class _Edit:
+    """Writable weights for as long as the context lasts."""
+
+    def __init__(self, network):
+        self._network = network
+
+    def __enter__(self):
+        return self._network.parameters(False, True)
+
+    def __exit__(self, *_):
+        self._network.weights_changed()
 
 
 class _Network:
@@ -160,7 +171,7 @@ class _Network:
         """A state of zeros for ``rows`` rows, or for one row without an axis of its own if it is None."""
         import numpy
 
-        return numpy.zeros(self._network.state_shape(-1 if rows is None else rows), self.dtype)
+        return numpy.zeros(self._network.state_shape(rows), self.dtype)
 
     @property
     def parameters(self):
@@ -179,16 +190,19 @@ class _Network:
         """Sets all gradients to zero."""
         self._network.zero_gradients()
 
-    @contextlib.contextmanager
     def edit(self):
         """A context in which the weights can be written to: its value is what :attr:`parameters` is, but writable.
 
         Nothing may compute with the network meanwhile.
+
+        >>> import penstock
+        >>> cell = penstock.MinGRUCell(1, 1)
+        >>> with cell.edit() as weights:
+        ...     weights["bias_ih_l0"][:] = 0
+        >>> cell.parameters["bias_ih_l0"].tolist()
+        [0.0, 0.0]
         """
-        try:
-            yield self._network.parameters(False, True)
-        finally:
-            self._network.weights_changed()
+        return _Edit(self._network)
 
     def state_dict(self):
         """Copies of all weights by name, as ``torch.nn.LSTM.state_dict()`` names and shapes them."""

@@ -1,10 +1,12 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <shared_mutex>
 #include <utility>
 
@@ -165,9 +167,11 @@ class Network {
     for (auto& parameter : network_.parameters()) std::ranges::fill(parameter.gradient, Real(0));
   }
 
-  nb::tuple zero_state_shape(Index rows) const {
+  /// Of that many rows, or of one row without an axis of its own.
+  nb::tuple zero_state_shape(std::optional<Index> rows) const {
+    if (rows && *rows < 1) refuse("rows must be at least 1, not " + std::to_string(*rows));
     nb::list sizes;
-    for (const Index size : state_shape(rows < 0 ? 1 : rows, rows < 0)) sizes.append(size);
+    for (const Index size : state_shape(rows.value_or(1), !rows)) sizes.append(size);
     return nb::tuple(sizes);
   }
 
@@ -287,7 +291,7 @@ void bind_network(nb::module_& module, const char* name, const char* tape_name) 
       .def("set_parameters", &Bound::set_parameters, nb::arg("weights"))
       .def("weights_changed", &Bound::weights_changed)
       .def("zero_gradients", &Bound::zero_gradients)
-      .def("state_shape", &Bound::zero_state_shape, nb::arg("rows"));
+      .def("state_shape", &Bound::zero_state_shape, nb::arg("rows").none());
 }
 
 }  // namespace

@@ -1,5 +1,277 @@
+#include "models.h"
+
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <memory>
+#include <mutex>
+#include <string>
+
 #include "bindings.h"
 
 namespace penstock::python {
-void bind_models(nanobind::module_&) {}
+
+namespace {
+
+const char* name_of(Task task) {
+  switch (task) {
+    case Task::language:
+      return "language";
+    case Task::forecast:
+      return "forecast";
+    case Task::classify:
+      break;
+  }
+  return "classify";
+}
+
+nb::list describe(const std::vector<Column>& columns) {
+  nb::list all;
+  for (const Column& column : columns) {
+    nb::dict one;
+    one["name"] = column.name;
+    one["mean"] = column.mean;
+    one["scale"] = column.scale;
+    all.append(one);
+  }
+  return all;
+}
+
+nb::dict describe(const ModelSpec& spec) {
+  nb::dict result;
+  result["cell"] = spec.cell;
+  result["width"] = spec.width;
+  result["blocks"] = spec.blocks;
+  result["hidden_size"] = spec.hidden_size;
+  result["heads"] = spec.heads;
+  result["convolution"] = spec.convolution;
+  result["feed_forward"] = spec.feed_forward;
+  result["dropout"] = spec.dropout;
+  result["from_last"] = spec.from_last;
+  return result;
+}
+
+ModelSpec spec_from(const nb::dict& fields) {
+  ModelSpec spec;
+  const auto read = [&]<class T>(const char* name, T& value) {
+    if (fields.contains(name)) value = nb::cast<T>(fields[name]);
+  };
+  read("cell", spec.cell);
+  read("width", spec.width);
+  read("blocks", spec.blocks);
+  read("hidden_size", spec.hidden_size);
+  read("heads", spec.heads);
+  read("convolution", spec.convolution);
+  read("feed_forward", spec.feed_forward);
+  read("dropout", spec.dropout);
+  read("from_last", spec.from_last);
+  return spec;
+}
+
+/// The state of B rows as an array [values] that shares memory with the library's own form.
+ModelState state_from(const Model& model, Index rows, nb::handle given) {
+  ModelState state = model.state(rows);
+  if (given.is_none()) return state;
+  const Array array = Array(given, "state", Scalar::f32).contiguous();
+  array.require_shape(Shape{static_cast<Index>(state.values.size())}, "(values,)");
+  std::ranges::copy(array.values<float>(), state.values.begin());
+  return state;
+}
+
+Array array_of(const std::vector<float>& values) {
+  Array array = Array::empty(Shape{static_cast<Index>(values.size())}, Scalar::f32);
+  std::ranges::copy(values, array.as<float>());
+  return array;
+}
+
+/// Outputs [..., O] for tokens [...] or features [..., I], of one row or of rows of equal length; and the state.
+nb::tuple forward(SharedModel& shared, nb::handle inputs, nb::handle state_in, const Execution& execution) {
+  const SharedModel::Reading model(shared);
+  const DataDescription& data = model->data();
+  const bool tokens = data.vocabulary > 0;
+  const Array x = Array(inputs, "inputs", tokens ? Scalar::i32 : Scalar::f32).contiguous();
+  const int sequence_rank = x.rank() - (tokens ? 0 : 1);
+  if (sequence_rank < 1 || sequence_rank > 2) {
+    refuse(std::string("inputs must have the shape ") + (tokens ? "(T,) or (B, T)" : "(T, I) or (B, T, I)") + ", not " +
+           text_of(x.shape()));
+  }
+  if (!tokens && x.shape().back() != data.input_size()) {
+    refuse("inputs must have I = " + std::to_string(data.input_size()) + " columns, not " +
+           std::to_string(x.shape().back()));
+  }
+  Shape shape(x.shape().begin(), x.shape().begin() + sequence_rank);
+  const Index rows = sequence_rank == 2 ? shape[0] : 1, steps = shape.back();
+  shape.push_back(data.output_size());
+  if (rows == 0) refuse("inputs must have at least one row, not the shape " + text_of(x.shape()));
+  ModelState state = state_from(*model, rows, state_in);
+  const Array outputs = Array::empty(shape, Scalar::f32);
+  const std::span<float> y(outputs.as<float>(), static_cast<std::size_t>(outputs.size()));
+  if (steps > 0) {
+    const nb::gil_scoped_release unlocked;
+    if (tokens) {
+      model->forward(rows, steps, x.values<std::int32_t>(), y, state, execution);
+    } else {
+      model->forward(rows, steps, x.values<float>(), y, state, execution);
+    }
+  }
+  return nb::make_tuple(outputs.object(), array_of(state.values).object());
+}
+
+/// Draws `count` bytes behind a prompt; `stop` is asked now and then.
+nb::bytes generate(SharedModel& shared, const nb::bytes& prompt, Index count, double temperature, Index top_k,
+                   double top_p, std::uint64_t seed, const Execution& execution) {
+  if (count < 0) refuse("count must not be negative, not " + std::to_string(count));
+  const std::string beginning(prompt.c_str(), prompt.size());
+  std::string text;
+  {
+    const nb::gil_scoped_release unlocked;
+    const SharedModel::Reading model(shared);
+    Generator generator(*model, {.temperature = temperature, .top_k = top_k, .top_p = top_p}, seed, execution);
+    generator.read(beginning);
+    constexpr Index between_signals = 256;
+    for (Index i = 0; i < count; ++i) {
+      text += generator.next();
+      if (i % between_signals != 0) continue;
+      const nb::gil_scoped_acquire locked;
+      if (PyErr_CheckSignals() != 0) throw nb::python_error();
+    }
+  }
+  return nb::bytes(text.data(), text.size());
+}
+
+/// A stream of answers; one call at a time.
+class Stream {
+ public:
+  Stream(SharedModel& shared, const Execution& execution) : session_(open(shared, execution)) {}
+
+  nb::object push(nb::handle input, nb::handle out) {
+    const std::lock_guard lock(mutex_);
+    if (PyLong_Check(input.ptr())) {
+      const auto token = PyLong_AsLongLong(input.ptr());
+      if (token == -1 && PyErr_Occurred() != nullptr) throw nb::python_error();
+      if (token < 0 || token > std::numeric_limits<std::int32_t>::max()) {
+        refuse("token must be below the vocabulary, not " + std::to_string(token));
+      }
+      return answer(session_.push(static_cast<std::int32_t>(token)), out);
+    }
+    const Array features = Array(input, "features", Scalar::f32).contiguous();
+    if (features.rank() != 1) refuse("features must have the shape (I,), not " + text_of(features.shape()));
+    return answer(session_.push(features.values<float>()), out);
+  }
+
+  void reset() {
+    const std::lock_guard lock(mutex_);
+    session_.reset();
+  }
+
+ private:
+  static Session open(SharedModel& shared, const Execution& execution) {
+    const nb::gil_scoped_release unlocked;
+    const SharedModel::Reading model(shared);
+    return Session(*model, execution);
+  }
+
+  static nb::object answer(std::span<const float> outputs, nb::handle out) {
+    const Shape shape = {static_cast<Index>(outputs.size())};
+    if (out.is_none()) {
+      const Array fresh = Array::empty(shape, Scalar::f32);
+      std::ranges::copy(outputs, fresh.as<float>());
+      return fresh.object();
+    }
+    const Array target = Array::output(out, "out", Scalar::f32).contiguous();
+    target.require_shape(shape, "(O,)");
+    std::ranges::copy(outputs, target.as<float>());
+    return nb::borrow(out);
+  }
+
+  Session session_;
+  std::mutex mutex_;
+};
+
+}  // namespace
+
+nb::dict describe(const DataDescription& data) {
+  nb::dict result;
+  result["task"] = name_of(data.task);
+  result["vocabulary"] = data.vocabulary;
+  result["inputs"] = describe(data.inputs);
+  result["targets"] = describe(data.targets);
+  result["horizon"] = data.horizon;
+  result["classes"] = data.classes;
+  result["delimiter"] = std::string(1, data.delimiter);
+  result["input_size"] = data.input_size();
+  result["output_size"] = data.output_size();
+  return result;
+}
+
+void bind_models(nb::module_& module) {
+  nb::class_<SharedModel>(module, "Model")
+      .def_static(
+          "make",
+          [](const nb::dict& spec, SharedDataset& data, std::uint64_t seed) {
+            const SharedDataset::Reading dataset(data);
+            return std::make_unique<SharedModel>(Model(spec_from(spec), (*dataset)->description(), seed), "the model");
+          },
+          nb::arg("spec"), nb::arg("data"), nb::arg("seed"))
+      .def_static(
+          "load",
+          [](const std::string& path) {
+            const nb::gil_scoped_release unlocked;
+            return std::make_unique<SharedModel>(Model::load(path), "the model");
+          },
+          nb::arg("path"))
+      .def(
+          "save",
+          [](SharedModel& self, const std::string& path) {
+            const nb::gil_scoped_release unlocked;
+            SharedModel::Reading(self)->save(path);
+          },
+          nb::arg("path"))
+      .def("spec", [](SharedModel& self) { return describe(SharedModel::Reading(self)->spec()); })
+      .def("data", [](SharedModel& self) { return describe(SharedModel::Reading(self)->data()); })
+      .def("parameter_count", [](SharedModel& self) { return SharedModel::Reading(self)->parameter_count(); })
+      .def(
+          "memory",
+          [](SharedModel& self, Index rows, Index steps, const std::string& device, const std::string& precision) {
+            const ModelMemory memory =
+                SharedModel::Reading(self)->memory(rows, steps, execution_from(0, "auto", false, precision, device));
+            nb::dict result;
+            result["weights"] = memory.weights;
+            result["state"] = memory.state;
+            result["forward"] = memory.forward;
+            result["training"] = memory.training;
+            result["optimizer"] = memory.optimizer;
+            return result;
+          },
+          nb::arg("rows"), nb::arg("steps"), nb::arg("device"), nb::arg("precision"))
+      .def(
+          "forward",
+          [](SharedModel& self, nb::handle inputs, nb::handle state, const std::string& mode, const std::string& device,
+             int threads, bool exact, const std::string& precision) {
+            return forward(self, inputs, state, execution_from(threads, mode, exact, precision, device));
+          },
+          nb::arg("inputs"), nb::arg("state").none(), nb::arg("mode"), nb::arg("device"), nb::arg("threads"),
+          nb::arg("exact"), nb::arg("precision"))
+      .def(
+          "generate",
+          [](SharedModel& self, const nb::bytes& prompt, Index count, double temperature, Index top_k, double top_p,
+             std::uint64_t seed, const std::string& device, const std::string& precision) {
+            return generate(self, prompt, count, temperature, top_k, top_p, seed,
+                            execution_from(0, "auto", false, precision, device));
+          },
+          nb::arg("prompt"), nb::arg("count"), nb::arg("temperature"), nb::arg("top_k"), nb::arg("top_p"),
+          nb::arg("seed"), nb::arg("device"), nb::arg("precision"));
+  nb::class_<Stream>(module, "Session")
+      .def(
+          "__init__",
+          [](Stream* self, SharedModel& model, const std::string& device, const std::string& precision) {
+            new (self) Stream(model, execution_from(1, "auto", false, precision, device));
+          },
+          nb::arg("model"), nb::arg("device"), nb::arg("precision"))
+      .def("push", &Stream::push, nb::arg("input"), nb::arg("out").none())
+      .def("reset", &Stream::reset);
+}
+
 }  // namespace penstock::python

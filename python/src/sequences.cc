@@ -31,6 +31,9 @@ Rows::Rows(const Array& x, Layout layout, nb::handle lengths, nb::handle cu_seql
     refuse(std::string(x.name()) + " must have the shape (T, C) or " +
            (layout == Layout::time_first ? "(T, B, C)" : "(B, T, C)") + ", not " + text_of(shape));
   }
+  if (batch_.rows < 1 || batch_.steps < 1) {
+    refuse(std::string(x.name()) + " must have at least one row and one step, not the shape " + text_of(shape));
+  }
   if (!lengths.is_none()) {
     if (packed) refuse("lengths and cu_seqlens cannot be given both");
     read_lengths(lengths);

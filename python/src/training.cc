@@ -1,5 +1,255 @@
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+
 #include "bindings.h"
+#include "models.h"
 
 namespace penstock::python {
-void bind_training(nanobind::module_&) {}
+namespace {
+
+nb::dict describe(const Progress& progress) {
+  nb::dict result;
+  result["step"] = progress.step;
+  result["seconds"] = progress.seconds;
+  result["fraction"] = progress.fraction;
+  result["seconds_left"] = progress.seconds_left;
+  result["epoch"] = progress.epoch;
+  result["loss"] = progress.loss;
+  result["accuracy"] = progress.accuracy;
+  result["learning_rate"] = progress.learning_rate;
+  result["gradient_norm"] = progress.gradient_norm;
+  result["clipped_norm"] = progress.clipped_norm;
+  result["steps_per_second"] = progress.steps_per_second;
+  result["saturated"] = progress.saturated;
+  result["first_gradient_ratio"] = progress.first_gradient_ratio;
+  result["skipped"] = progress.skipped;
+  result["warning"] = progress.warning;
+  return result;
+}
+
+nb::dict describe(const Evaluation& evaluation) {
+  nb::dict result;
+  result["loss"] = evaluation.loss;
+  result["bits_per_step"] = evaluation.bits_per_step;
+  result["accuracy"] = evaluation.accuracy;
+  result["scored"] = evaluation.scored;
+  return result;
+}
+
+template <class Enum>
+Enum chosen(const char* argument, const std::string& text, std::initializer_list<std::pair<const char*, Enum>> values) {
+  std::string names;
+  for (const auto& [name, value] : values) {
+    if (text == name) return value;
+    names += (names.empty() ? "'" : ", '") + std::string(name) + "'";
+  }
+  refuse(std::string(argument) + " must be one of " + names + ", not '" + text + "'");
+}
+
+/// The fields of TrainOptions that a dictionary has. Throws Error(invalid_argument) for a name that is none.
+TrainOptions options_from(const nb::dict& fields) {
+  TrainOptions options;
+  std::size_t known = 0;
+  const auto read = [&]<class T>(const char* name, T& value) {
+    if (!fields.contains(name)) return;
+    ++known;
+    if (!nb::try_cast<T>(fields[name], value)) {
+      const std::string type = nb::cast<std::string>(nb::handle(nb::object(fields[name]).type()).attr("__name__"));
+      throw nb::type_error((std::string(name) + " must not be of type " + type).c_str());
+    }
+  };
+  read("max_steps", options.max_steps);
+  read("max_seconds", options.max_seconds);
+  read("max_epochs", options.max_epochs);
+  read("batch", options.batch);
+  read("length", options.length);
+  read("carry_state", options.carry_state);
+  read("learning_rate", options.learning_rate);
+  read("weight_decay", options.weight_decay);
+  read("beta1", options.beta1);
+  read("beta2", options.beta2);
+  read("epsilon", options.epsilon);
+  read("momentum", options.momentum);
+  read("warmup", options.warmup);
+  read("final_rate", options.final_rate);
+  read("clip", options.clip);
+  read("give_up_after", options.give_up_after);
+  read("validate_every", options.validate_every);
+  read("validation_batches", options.validation_batches);
+  read("log_every", options.log_every);
+  read("metrics_path", options.metrics_path);
+  read("checkpoint_path", options.checkpoint_path);
+  read("checkpoint_every", options.checkpoint_every);
+  read("seed", options.seed);
+  std::string loss = "automatic", optimizer = "adamw", mode = "auto", precision = "full", device = "auto";
+  int threads = 0;
+  bool exact = false;
+  read("loss", loss);
+  read("optimizer", optimizer);
+  read("mode", mode);
+  read("precision", precision);
+  read("device", device);
+  read("threads", threads);
+  read("exact", exact);
+  if (known != nb::len(fields)) refuse("there is an unknown option of training");
+  options.loss = chosen<Loss>(
+      "loss", loss,
+      {{"automatic", Loss::automatic}, {"cross_entropy", Loss::cross_entropy}, {"mse", Loss::mse}, {"mae", Loss::mae}});
+  options.optimizer = chosen<Optimizer>("optimizer", optimizer, {{"adamw", Optimizer::adamw}, {"sgd", Optimizer::sgd}});
+  options.execution = execution_from(threads, mode, exact, precision, device);
+  return options;
+}
+
+/// Calls of Python from the training, which runs without the interpreter's lock. What a callback raises ends the
+/// training after the step and is raised again when everything is saved; so does Ctrl-C, which is no error: the result
+/// says that training was interrupted.
+class Reports {
+ public:
+  Reports(nb::handle progress, nb::handle validation) : progress_(progress), validation_(validation) {}
+
+  TrainCallbacks callbacks() {
+    TrainCallbacks callbacks;
+    callbacks.progress = [this](const Progress& progress) {
+      call(progress_, [&] { return nb::make_tuple(describe(progress)); });
+    };
+    callbacks.validation = [this](const Progress& progress, const Evaluation& evaluation) {
+      call(validation_, [&] { return nb::make_tuple(describe(progress), describe(evaluation)); });
+    };
+    callbacks.stop = [this] {
+      const nb::gil_scoped_acquire locked;
+      if (!failure_ && PyErr_CheckSignals() != 0) failure_.emplace();
+      return failure_.has_value();
+    };
+    return callbacks;
+  }
+
+  /// Raises what a callback raised.
+  void raise() {
+    if (failure_ && !failure_->matches(PyExc_KeyboardInterrupt)) throw std::move(*failure_);
+  }
+
+ private:
+  template <class Arguments>
+  void call(nb::handle function, const Arguments& arguments) {
+    const nb::gil_scoped_acquire locked;
+    if (function.is_none() || failure_) return;
+    try {
+      const nb::object result = nb::steal(PyObject_CallObject(function.ptr(), arguments().ptr()));
+      if (!result.is_valid()) failure_.emplace();
+    } catch (nb::python_error& error) {
+      failure_.emplace(std::move(error));
+    }
+  }
+
+  nb::handle progress_, validation_;
+  std::optional<nb::python_error> failure_;
+};
+
+nb::dict run_training(SharedModel& shared, SharedDataset& data, const nb::dict& fields, nb::handle progress,
+                      nb::handle validation, bool resume) {
+  const TrainOptions options = options_from(fields);
+  Reports reports(progress, validation);
+  TrainResult result;
+  {
+    const SharedModel::Writing model(shared);
+    const SharedDataset::Writing dataset(data);
+    const nb::gil_scoped_release unlocked;
+    result = penstock::train(*model, **dataset, options, reports.callbacks(), resume);
+  }
+  reports.raise();
+  nb::dict described = describe(result.last);
+  described["interrupted"] = result.interrupted;
+  described["validation"] = result.validation ? nb::object(describe(*result.validation)) : nb::none();
+  return described;
+}
+
+nb::dict run_evaluation(SharedModel& shared, SharedDataset& data, const nb::dict& fields) {
+  const TrainOptions options = options_from(fields);
+  Evaluation evaluation;
+  {
+    const nb::gil_scoped_release unlocked;
+    const SharedModel::Reading model(shared);
+    const SharedDataset::Reading dataset(data);
+    evaluation = penstock::evaluate(*model, **dataset, options);
+  }
+  return describe(evaluation);
+}
+
+std::unique_ptr<SharedDataset> shared(std::unique_ptr<Dataset> dataset) {
+  return std::make_unique<SharedDataset>(std::move(dataset), "the dataset");
+}
+
+char delimiter_from(const std::string& text) {
+  if (text.size() != 1) refuse("delimiter must be one character, not '" + text + "'");
+  return text.front();
+}
+
+}  // namespace
+
+void bind_training(nb::module_& module) {
+  nb::class_<SharedDataset>(module, "Dataset")
+      .def("description", [](SharedDataset& self) { return describe((*SharedDataset::Reading(self))->description()); })
+      .def("training_steps", [](SharedDataset& self) { return (*SharedDataset::Reading(self))->training_steps(); });
+  module.def(
+      "open_text",
+      [](const std::string& path, double validation_fraction) {
+        return shared(open_text(path, {.validation_fraction = validation_fraction}));
+      },
+      nb::arg("path"), nb::arg("validation_fraction"));
+  module.def(
+      "open_series",
+      [](const std::string& path, const std::vector<std::string>& inputs, const std::vector<std::string>& targets,
+         Index horizon, double validation_fraction, const std::string& delimiter, bool from_last) {
+        SeriesOptions options;
+        options.inputs = inputs;
+        options.targets = targets;
+        options.horizon = horizon;
+        options.validation_fraction = validation_fraction;
+        options.delimiter = delimiter_from(delimiter);
+        options.from_last = from_last;
+        return shared(open_series(path, options));
+      },
+      nb::arg("path"), nb::arg("inputs"), nb::arg("targets"), nb::arg("horizon"), nb::arg("validation_fraction"),
+      nb::arg("delimiter"), nb::arg("from_last"));
+  module.def(
+      "open_labelled",
+      [](const std::string& path, const std::string& sequence_column, const std::string& label_column,
+         const std::vector<std::string>& inputs, double validation_fraction, const std::string& delimiter,
+         std::uint64_t seed) {
+        LabelledOptions options;
+        options.sequence_column = sequence_column;
+        options.label_column = label_column;
+        options.inputs = inputs;
+        options.validation_fraction = validation_fraction;
+        options.delimiter = delimiter_from(delimiter);
+        options.seed = seed;
+        return shared(open_labelled(path, options));
+      },
+      nb::arg("path"), nb::arg("sequence_column"), nb::arg("label_column"), nb::arg("inputs"),
+      nb::arg("validation_fraction"), nb::arg("delimiter"), nb::arg("seed"));
+  module.def(
+      "open_task",
+      [](const std::string& name, Index length, Index validation_length, Index modulus, Index copy_tokens,
+         std::uint64_t seed) {
+        TaskOptions options;
+        options.length = length;
+        options.validation_length = validation_length;
+        options.modulus = modulus;
+        options.copy_tokens = copy_tokens;
+        options.seed = seed;
+        return shared(open_task(name, options));
+      },
+      nb::arg("name"), nb::arg("length"), nb::arg("validation_length"), nb::arg("modulus"), nb::arg("copy_tokens"),
+      nb::arg("seed"));
+  module.def("train", &run_training, nb::arg("model"), nb::arg("data"), nb::arg("options"), nb::arg("progress").none(),
+             nb::arg("validation").none(), nb::arg("resume"));
+  module.def("evaluate", &run_evaluation, nb::arg("model"), nb::arg("data"), nb::arg("options"));
+}
+
 }  // namespace penstock::python

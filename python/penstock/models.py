@@ -1,0 +1,232 @@
+"""Sequence models: what ``penstock train`` writes, in Python."""
+
+from __future__ import annotations
+
+import os
+
+from . import _core
+from .errors import InvalidArgument
+
+__all__ = ["Model", "Session"]
+
+
+class Model:
+    """A sequence model: embedding or linear input, blocks of (norm, recurrent layer, residual), norm, linear head.
+
+    Args:
+        data: What it is for: a dataset of :func:`penstock.open_text` and its siblings. The model keeps its description:
+            columns with their normalisation, classes, the vocabulary.
+        cell: A name of :func:`penstock.cells`.
+        width: Channels between the blocks.
+        blocks: How many.
+        hidden_size: ``H`` of the recurrent layers; 0: ``width``.
+        heads: Of the recurrent matrix, for cells that have one.
+        convolution: Taps of a causal depthwise convolution before each recurrent layer; 0: none.
+        feed_forward: Inner size of a gated feed-forward after each recurrent layer, as a multiple of width; 0: none.
+        dropout: On the output of every sub-layer, in training only.
+        from_last: Forecasts start from the last value: for a series that was opened with ``from_last=True``.
+        seed: Of the first weights.
+    """
+
+    def __init__(
+        self,
+        data,
+        *,
+        cell="mingru",
+        width=256,
+        blocks=2,
+        hidden_size=0,
+        heads=1,
+        convolution=0,
+        feed_forward=0.0,
+        dropout=0.0,
+        from_last=False,
+        seed=0,
+    ):
+        spec = {
+            "cell": cell,
+            "width": width,
+            "blocks": blocks,
+            "hidden_size": hidden_size,
+            "heads": heads,
+            "convolution": convolution,
+            "feed_forward": float(feed_forward),
+            "dropout": float(dropout),
+            "from_last": from_last,
+        }
+        self._model = _core.Model.make(spec, data._dataset, seed)
+        self._data = self._model.data()
+
+    @classmethod
+    def load(cls, path):
+        """Reads a model or a checkpoint, as ``penstock train`` writes them.
+
+        Raises:
+            IoFailure: The file cannot be read.
+            BadInput: It is no model of Penstock.
+        """
+        model = cls.__new__(cls)
+        model._model = _core.Model.load(os.fspath(path))
+        model._data = model._model.data()
+        return model
+
+    def save(self, path):
+        """Writes a safetensors file with architecture and data description inside, first under another name."""
+        self._model.save(os.fspath(path))
+
+    @property
+    def spec(self):
+        """The architecture, as a dictionary of the constructor's arguments."""
+        return self._model.spec()
+
+    @property
+    def data(self):
+        """The description of the data: task, columns with mean and scale, classes, vocabulary, horizon."""
+        return dict(self._data)
+
+    @property
+    def task(self):
+        """``"language"``, ``"forecast"`` or ``"classify"``."""
+        return self._data["task"]
+
+    @property
+    def parameter_count(self):
+        """How many weights the model has."""
+        return self._model.parameter_count()
+
+    def memory(self, rows, steps, *, device="cpu", precision="full"):
+        """Bytes that calls with ``rows`` sequences of ``steps`` take on a device: weights, state, forward, training."""
+        return self._model.memory(rows, steps, device, precision)
+
+    def forward(self, inputs, state=None, *, mode="auto", device="cpu", threads=0, exact=False, precision="full"):
+        """The network itself: ``(outputs, state)``.
+
+        Args:
+            inputs: int32 tokens ``[T]`` or ``[B, T]``; or normalised float32 features ``[T, I]`` or ``[B, T, I]``.
+            state: What the call before returned, to go on where it stopped; None: the start.
+            mode: ``"auto"``, ``"sequential"`` or ``"scan"``.
+            device: ``"cpu"``, ``"cuda"`` or ``"cuda:N"``.
+            threads: 0: as many as the machine offers.
+            exact: The same bits as a :class:`Session`; slower.
+            precision: ``"full"``, ``"bf16-weights"``, ``"bf16"``, and on a GPU ``"f16"``.
+
+        Returns:
+            Logits ``[..., T, O]``, or normalised forecasts ``[..., T, horizon * targets]``; and the state, ``[values]``.
+        """
+        return self._model.forward(inputs, state, mode, device, threads, exact, precision)
+
+    def predict(self, inputs, *, mode="auto", device="cpu", threads=0, exact=False, precision="full"):
+        """Answers in the units of the data that the model was trained on.
+
+        ==============  ==================================================  ==========================================
+        task            inputs                                              answer
+        ==============  ==================================================  ==========================================
+        ``forecast``    rows of the model's columns, ``[T, I]``,            ``[T, horizon, targets]``, ``[B, T, ...]``:
+                        ``[B, T, I]``                                       at every step the rows to come
+        ``classify``    such rows, or tokens ``[T]``, ``[B, T]``            probabilities ``[classes]``, ``[B, classes]``
+                                                                            after the last step
+        ``language``    bytes or str                                        probabilities of each next byte ``[T, 256]``
+        ==============  ==================================================  ==========================================
+
+        Answers are float64. The other arguments are those of :meth:`forward`.
+        """
+        import numpy as np
+
+        execution = {"mode": mode, "device": device, "threads": threads, "exact": exact, "precision": precision}
+        if self.task == "language":
+            if isinstance(inputs, str):
+                inputs = inputs.encode()
+            tokens = np.frombuffer(inputs, np.uint8).astype(np.int32)
+        elif self._data["vocabulary"] > 0:
+            tokens = np.asarray(inputs)
+            if tokens.dtype.kind not in "iu":
+                raise TypeError(f"inputs must be tokens, whole numbers, not {tokens.dtype}")
+            if tokens.size and not 0 <= tokens.min() <= tokens.max() < self._data["vocabulary"]:
+                raise InvalidArgument(
+                    f"inputs must be tokens below {self._data['vocabulary']}, not {tokens.min()} to {tokens.max()}"
+                )
+            tokens = tokens.astype(np.int32)
+        else:
+            tokens = self._normalised(np.asarray(inputs, np.float64))
+        outputs, _ = self.forward(tokens, **execution)
+        if self.task == "forecast":
+            return self._in_units(outputs)
+        if self.task == "classify":
+            if outputs.shape[-2] == 0:
+                raise InvalidArgument("inputs must have at least one step to be classified")
+            outputs = outputs[..., -1, :]
+        weights = np.exp(outputs - outputs.max(axis=-1, keepdims=True, initial=-np.inf), dtype=np.float64)
+        return weights / weights.sum(axis=-1, keepdims=True)
+
+    def generate(
+        self, prompt=b"", bytes=500, *, temperature=0.8, top_k=0, top_p=0.95, seed=None, device="cpu", precision="full"
+    ):
+        """Lets a language model write, and returns the bytes behind the prompt: those of ``penstock generate``.
+
+        Args:
+            prompt: What the text begins with, bytes or str. Empty: as if a line had just ended.
+            bytes: How many to write.
+            temperature: Below 1 is tamer, above wilder; 0: always the likeliest.
+            top_k: Draw from the k likeliest bytes only; 0: from all.
+            top_p: Draw from the likeliest bytes of this total probability; (0, 1].
+            seed: The same seed writes the same text; None: another one every time.
+        """
+        if isinstance(prompt, str):
+            prompt = prompt.encode()
+        if seed is None:
+            seed = int.from_bytes(os.urandom(8), "little")
+        return self._model.generate(prompt, bytes, temperature, top_k, top_p, seed, device, precision)
+
+    def _normalised(self, rows):
+        import numpy as np
+
+        columns = self._data["inputs"]
+        if rows.ndim == 0 or rows.shape[-1] != len(columns):
+            names = ", ".join(column["name"] for column in columns)
+            raise InvalidArgument(f"inputs must have the columns {names}, not the shape {rows.shape}")
+        mean = np.array([column["mean"] for column in columns])
+        scale = np.array([column["scale"] for column in columns])
+        values = ((rows - mean) / scale).astype(np.float32)
+        if not np.isfinite(values).all():
+            raise InvalidArgument("inputs must be finite, and not too far from the values that the model is trained on")
+        return values
+
+    def _in_units(self, outputs):
+        import numpy as np
+
+        targets = self._data["targets"]
+        values = outputs.astype(np.float64).reshape(*outputs.shape[:-1], self._data["horizon"], len(targets))
+        scale = np.array([target["scale"] for target in targets])
+        return values * scale + np.array([target["mean"] for target in targets])
+
+    def __repr__(self):
+        spec = self.spec
+        return f"<penstock.Model {self.task}: {spec['blocks']} x {spec['cell']} of width {spec['width']}>"
+
+
+class Session:
+    """A model that answers step by step, with the bits of :meth:`Model.forward` in exact mode.
+
+    A step of the library allocates nothing and takes no lock; in Python only the array of the answer is new, and with
+    ``out`` not even that.
+
+    Args:
+        model: A :class:`Model`, as it is now: what it learns later is for new sessions.
+        device: ``"cpu"``, ``"cuda"`` or ``"cuda:N"``.
+        precision: As of :meth:`Model.forward`.
+    """
+
+    def __init__(self, model, *, device="cpu", precision="full"):
+        self.model = model
+        self._session = _core.Session(model._model, device, precision)
+
+    def push(self, step, *, out=None):
+        """The outputs ``[O]`` after one more step: a token (int), or normalised float32 features ``[I]``.
+
+        ``out``: where to write them, float32 ``[O]``; a new array if it is None.
+        """
+        return self._session.push(step, out)
+
+    def reset(self):
+        """Back to the start of a sequence."""
+        self._session.reset()

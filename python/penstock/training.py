@@ -1,0 +1,351 @@
+"""Datasets, and the training of models on them."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+import sys
+
+from . import _core
+
+__all__ = [
+    "Dataset",
+    "Evaluation",
+    "Progress",
+    "TrainResult",
+    "evaluate",
+    "open_labelled",
+    "open_series",
+    "open_task",
+    "open_text",
+    "train",
+]
+
+
+class Dataset:
+    """Data to train on; made by :func:`open_text`, :func:`open_series`, :func:`open_labelled` and :func:`open_task`."""
+
+    def __init__(self, dataset):
+        self._dataset = dataset
+
+    @property
+    def description(self):
+        """Task, columns with mean and scale, classes, vocabulary, horizon, as a dictionary."""
+        return self._dataset.description()
+
+    @property
+    def training_steps(self):
+        """How many scored training steps one pass has; 0 where there is no end."""
+        return self._dataset.training_steps()
+
+
+def open_text(path, *, validation_fraction=0.05):
+    """Any file as a sequence of bytes, whose last part is held out."""
+    return Dataset(_core.open_text(os.fspath(path), validation_fraction))
+
+
+def open_series(
+    path, *, inputs=(), targets=(), horizon=1, validation_fraction=0.2, delimiter=",", from_last=False
+):
+    """A CSV file with a header, one step a row.
+
+    Args:
+        inputs: Names of columns; none: every numeric one.
+        targets: Names of the columns to forecast; none: the inputs.
+        horizon: How many rows ahead.
+        validation_fraction: The last rows are held out; normalisation sees the first part only.
+        delimiter: Between the fields of a row.
+        from_last: For a model with ``from_last=True``: scaled for forecasts that start from the last value.
+    """
+    return Dataset(
+        _core.open_series(
+            os.fspath(path), list(inputs), list(targets), horizon, validation_fraction, delimiter, from_last
+        )
+    )
+
+
+def open_labelled(
+    path,
+    *,
+    sequence_column="sequence",
+    label_column="label",
+    inputs=(),
+    validation_fraction=0.2,
+    delimiter=",",
+    seed=0,
+):
+    """A CSV file with a header in which each run of one value of ``sequence_column`` is one labelled sequence."""
+    return Dataset(
+        _core.open_labelled(
+            os.fspath(path), sequence_column, label_column, list(inputs), validation_fraction, delimiter, seed
+        )
+    )
+
+
+def open_task(name, *, length=40, validation_length=256, modulus=5, copy_tokens=10, seed=0):
+    """A built-in task, generated without end: ``"parity"``, ``"modular"`` or ``"copying"``."""
+    return Dataset(_core.open_task(name, length, validation_length, modulus, copy_tokens, seed))
+
+
+@dataclasses.dataclass(frozen=True)
+class Progress:
+    """What is known after an optimiser step, or a skipped one."""
+
+    step: int  #: Batches so far.
+    seconds: float  #: Wall time so far.
+    fraction: float  #: Of the run, 0 to 1.
+    seconds_left: float
+    epoch: float  #: Passes over the data.
+    loss: float  #: Mean over the steps since the last report, in nats or squared units.
+    accuracy: float  #: Of the same steps; cross-entropy only.
+    learning_rate: float
+    gradient_norm: float  #: Of the last step, before clipping.
+    clipped_norm: float  #: After it.
+    steps_per_second: float  #: Time steps times rows a second.
+    saturated: float  #: Fraction of recurrent outputs beyond 0.99.
+    first_gradient_ratio: float  #: Norm of the first block's gradient over the last one's: near 0 it vanishes.
+    skipped: int  #: Steps that were not finite, so far.
+    warning: str  #: One line where a step was skipped or gradients vanish; otherwise empty.
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluation:
+    """How well a model does on what was held out."""
+
+    loss: float
+    bits_per_step: float  #: loss / ln 2, for cross-entropy: bits a byte of a text.
+    accuracy: float
+    scored: int  #: Number of scored steps.
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainResult:
+    """How a training ended."""
+
+    last: Progress
+    validation: Evaluation | None
+    interrupted: bool  #: By Ctrl-C, or the notebook's stop button: the model has what was learnt until then.
+
+
+def _limits(steps, seconds, epochs):
+    return {"max_steps": steps or 0, "max_seconds": float(seconds or 0), "max_epochs": float(epochs or 0)}
+
+
+def train(
+    model,
+    data,
+    *,
+    steps=None,
+    seconds=None,
+    epochs=None,
+    batch=32,
+    length=256,
+    learning_rate=3e-3,
+    weight_decay=0.01,
+    warmup=0.05,
+    clip=1.0,
+    carry_state=True,
+    loss="automatic",
+    optimizer="adamw",
+    validate_every=0.0,
+    log_every=0.5,
+    checkpoint=None,
+    checkpoint_every=30.0,
+    resume=False,
+    metrics=None,
+    seed=0,
+    device="cpu",
+    precision="full",
+    threads=0,
+    exact=False,
+    callback=None,
+    progress=True,
+):
+    """Trains a model in place, and returns a :class:`TrainResult`.
+
+    The first of the limits that is reached ends the run; without any it is 10 epochs. Ctrl-C ends it after the current
+    step: the result then says that it was interrupted.
+
+    Args:
+        model: A :class:`Model`, made for this data.
+        data: A :class:`Dataset`.
+        steps: Limit in batches.
+        seconds: Limit in wall time.
+        epochs: Limit in passes over the data.
+        batch: Rows ``B`` of a batch.
+        length: Steps ``T`` of one window of truncated back-propagation.
+        learning_rate: Its highest value; it rises during ``warmup`` of the run, then falls along a cosine.
+        weight_decay: Of matrices.
+        clip: Greatest norm of the gradient; 0: any.
+        carry_state: Windows that continue each other pass their state on.
+        loss: ``"automatic"``, ``"cross_entropy"``, ``"mse"`` or ``"mae"``.
+        optimizer: ``"adamw"`` or ``"sgd"``.
+        validate_every: Seconds between validations; 0: at the end only.
+        log_every: Seconds between reports; 0: after every step.
+        checkpoint: A file from which ``resume=True`` goes on, bit for bit, with the same options.
+        metrics: A file for all measurements, as JSON lines.
+        device: ``"cpu"``, ``"cuda"`` or ``"cuda:N"``.
+        callback: Called with a :class:`Progress` at each report; what it raises ends the training and is raised again.
+        progress: True: a bar on the terminal or in the notebook. False: nothing. Otherwise a stream to write to.
+
+    Raises:
+        InvalidArgument: An option is impossible.
+        Incompatible: The model was made for other data, or the checkpoint belongs to something else.
+        NumericalError: Too many steps in a row were not finite.
+    """
+    options = {
+        **_limits(steps, seconds, epochs),
+        "batch": batch,
+        "length": length,
+        "learning_rate": float(learning_rate),
+        "weight_decay": float(weight_decay),
+        "warmup": float(warmup),
+        "clip": float(clip),
+        "carry_state": carry_state,
+        "loss": loss,
+        "optimizer": optimizer,
+        "validate_every": float(validate_every),
+        "log_every": float(log_every),
+        "checkpoint_path": os.fspath(checkpoint) if checkpoint is not None else "",
+        "checkpoint_every": float(checkpoint_every),
+        "metrics_path": os.fspath(metrics) if metrics is not None else "",
+        "seed": seed,
+        "device": device,
+        "precision": precision,
+        "threads": threads,
+        "exact": exact,
+    }
+    bar = _bar(progress, model.task)
+
+    def report(fields):
+        state = Progress(**fields)
+        bar.show(state)
+        if callback is not None:
+            callback(state)
+
+    def validated(fields, evaluation):
+        bar.validated(Progress(**fields), Evaluation(**evaluation))
+
+    try:
+        result = _core.train(model._model, data._dataset, options, report, validated, resume)
+    finally:
+        bar.close()
+    interrupted, validation = result.pop("interrupted"), result.pop("validation")
+    return TrainResult(Progress(**result), None if validation is None else Evaluation(**validation), interrupted)
+
+
+def evaluate(model, data, *, batch=32, length=256, loss="automatic", device="cpu", precision="full", threads=0):
+    """Scores a model on what the dataset holds out; returns an :class:`Evaluation`."""
+    options = {
+        "batch": batch,
+        "length": length,
+        "validation_batches": 0,
+        "loss": loss,
+        "device": device,
+        "precision": precision,
+        "threads": threads,
+    }
+    return Evaluation(**_core.evaluate(model._model, data._dataset, options))
+
+
+def _duration(seconds):
+    minutes, seconds = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
+
+
+class _NoBar:
+    def show(self, progress):
+        pass
+
+    def validated(self, progress, evaluation):
+        pass
+
+    def close(self):
+        pass
+
+
+class _TextBar:
+    """One line that is written again and again."""
+
+    width = 24
+
+    def __init__(self, stream, task):
+        self._stream = stream
+        self._task = task
+        self._validation = None
+        self._longest = 0
+
+    def line(self, progress):
+        """The text of the bar."""
+        done = int(self.width * min(max(progress.fraction, 0.0), 1.0))
+        fields = [f"{100 * progress.fraction:3.0f} % [{'#' * done}{'.' * (self.width - done)}]", self._loss(progress)]
+        if self._validation is not None:
+            fields.append("val " + self._score(self._validation))
+        fields += [f"step {progress.step}", f"{_duration(progress.seconds)} < {_duration(progress.seconds_left)}"]
+        return "  ".join(fields)
+
+    def _loss(self, progress):
+        if self._task == "language":
+            return f"{progress.loss / math.log(2):.3f} bits/byte"
+        if self._task == "classify":
+            return f"loss {progress.loss:.4g}  acc {100 * progress.accuracy:.1f} %"
+        return f"loss {progress.loss:.4g}"
+
+    def _score(self, evaluation):
+        if self._task == "language":
+            return f"{evaluation.bits_per_step:.3f}"
+        return f"{100 * evaluation.accuracy:.1f} %" if self._task == "classify" else f"{evaluation.loss:.4g}"
+
+    def show(self, progress):
+        text = self.line(progress)
+        self._stream.write("\r" + text.ljust(self._longest))
+        self._stream.flush()
+        self._longest = max(self._longest, len(text))
+        if progress.warning:
+            self._stream.write(f"\nwarning: {progress.warning}\n")
+
+    def validated(self, progress, evaluation):
+        self._validation = evaluation
+        self.show(progress)
+
+    def close(self):
+        if self._longest:
+            self._stream.write("\n")
+            self._stream.flush()
+
+
+class _NotebookBar(_TextBar):
+    """One output of a notebook's cell that is replaced again and again."""
+
+    def __init__(self, display, task):
+        super().__init__(None, task)
+        self._display = display
+        self._handle = None
+        self._warnings = []
+
+    def show(self, progress):
+        if progress.warning:
+            self._warnings.append(f"warning: {progress.warning}")
+        text = "\n".join([*self._warnings[-3:], self.line(progress)])
+        bundle = {"text/plain": text}
+        if self._handle is None:
+            self._handle = self._display(bundle, raw=True, display_id=True)
+        else:
+            self._handle.update(bundle, raw=True)
+
+    def close(self):
+        pass
+
+
+def _bar(progress, task):
+    if progress is False or progress is None:
+        return _NoBar()
+    if progress is not True:
+        return _TextBar(progress, task)
+    if "ipykernel" in sys.modules:
+        from IPython.display import display
+
+        return _NotebookBar(display, task)
+    return _TextBar(sys.stderr, task) if sys.stderr is not None and sys.stderr.isatty() else _NoBar()

@@ -1,0 +1,292 @@
+"""What crosses the border between Python and the library: arrays of all sorts, mistakes, threads. Never a crash."""
+
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as some
+from hypothesis.extra import numpy as arrays
+
+import penstock
+
+pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered in cast")
+F32 = np.float32
+
+
+class Foreign:
+    """An array of another library that speaks one protocol."""
+
+    def __init__(self, array, protocol):
+        self._array = array
+        if protocol == "__array_interface__":
+            self.__array_interface__ = array.__array_interface__
+
+
+class Dlpack:
+    def __init__(self, array):
+        self._array = array
+
+    def __dlpack__(self, **options):
+        return self._array.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self._array.__dlpack_device__()
+
+
+@pytest.mark.parametrize("wrap", [lambda a: Foreign(a, "__array_interface__"), Dlpack, memoryview, lambda a: a.tolist()])
+def test_arrays_of_others(wrap):
+    cell = penstock.MinGRUCell(3, 5)
+    x = np.random.default_rng(0).standard_normal((2, 7, 3)).astype(F32)
+    assert (cell.forward(wrap(x))[0] == cell.forward(x)[0]).all()
+
+
+@pytest.mark.parametrize("wrap", [lambda a: Foreign(a, "__array_interface__"), memoryview])
+def test_results_go_where_others_keep_them(wrap):
+    cell = penstock.MinGRUCell(3, 5)
+    x, out = np.ones((2, 7, 3), F32), np.zeros((2, 7, 5), F32)
+    cell.forward(x, out=wrap(out))
+    assert (out == cell.forward(x)[0]).all()
+
+
+def test_inputs_that_cannot_be_written_to_are_read():
+    cell = penstock.MinGRUCell(3, 5)
+    x = np.ones((2, 7, 3), F32)
+    x.flags.writeable = False
+    y, _ = cell.forward(x)
+    with pytest.raises(ValueError, match="out must be writable"):
+        out = np.zeros_like(y)
+        out.flags.writeable = False
+        cell.forward(x, out=out)
+    assert np.from_dlpack(y).shape == y.__array_interface__["shape"] == (2, 7, 5)
+
+
+def test_arrays_live_as_long_as_they_are_needed():
+    cell = penstock.MinGRUCell(3, 5)
+    x = np.ones((2, 7, 3), F32)
+    before = sys.getrefcount(x)
+    tape = cell.tape()
+    cell.forward(x, tape=tape)
+    assert sys.getrefcount(x) > before
+    for _ in range(100):
+        cell.forward(x, tape=tape)
+        cell.forward(x)
+        cell.step(x[:, 0])
+        with pytest.raises(TypeError):
+            cell.forward(x, out=np.zeros((2, 7, 5)))
+    del tape
+    assert sys.getrefcount(x) == before
+
+
+@pytest.mark.parametrize(
+    "call, kind, message",
+    [
+        (lambda c, x: c.forward(x.astype(np.float64)), TypeError, "x must be float32, not float64; convert it with .ast"),
+        (lambda c, x: c.forward(x.astype(np.float16)), TypeError, "x must be float32, not float16"),
+        (lambda c, x: c.forward(x.astype(">f4")), TypeError, "x must be float32"),
+        (lambda c, x: c.forward(x.astype(complex)), TypeError, "not complex128"),
+        (lambda c, x: c.forward(x.astype(object)), (TypeError, ValueError), "."),
+        (lambda c, x: c.forward(None), (TypeError, ValueError), "."),
+        (lambda c, x: c.forward("text"), (TypeError, ValueError), "."),
+        (lambda c, x: c.forward(b"text"), TypeError, "x must be float32, not uint8"),
+        (lambda c, x: c.forward(x[:, :, :2]), ValueError, r"x must have the shape \(B, T, C\) = \(2, 7, 3\), not \(2, 7, 2\)"),
+        (lambda c, x: c.forward(x[0, 0]), ValueError, r"x must have the shape \(T, C\) or \(B, T, C\), not \(3,\)"),
+        (lambda c, x: c.forward(np.zeros((2, 0, 3), F32)), ValueError, "at least one row and one step"),
+        (lambda c, x: c.forward(np.zeros((0, 7, 3), F32)), ValueError, "at least one row and one step"),
+        (lambda c, x: c.forward(x, np.zeros((3, 5), F32)), ValueError, r"h0 must have the shape \(B, H\) = \(2, 5\), not \(3, 5\)"),
+        (lambda c, x: c.forward(x, out=np.zeros((2, 7, 4), F32)), ValueError, "out must have the shape"),
+        (lambda c, x: c.forward(x, out=np.zeros((2, 7, 10), F32)[:, :, ::2]), ValueError, "out must have contiguous chan"),
+        (lambda c, x: c.forward(x, out=[1.0]), TypeError, "out must be an array to write to, not list"),
+        (lambda c, x: c.forward(x, out=x), ValueError, "."),
+        (lambda c, x: c.forward(x, lengths=[7]), ValueError, r"lengths must have the shape \(B,\) = \(2,\), not \(1,\)"),
+        (lambda c, x: c.forward(x, lengths=[8, 1]), ValueError, "lengths must be 0 to T = 7, not 8"),
+        (lambda c, x: c.forward(x, lengths=[1, -1]), ValueError, "lengths must be 0 to T = 7, not -1"),
+        (lambda c, x: c.forward(x, lengths=[1.5, 1]), TypeError, "."),
+        (lambda c, x: c.forward(x, lengths=np.array([1.5, 1])), TypeError, "lengths must be int64, not float64"),
+        (lambda c, x: c.forward(x[0], cu_seqlens=[0, 8]), ValueError, "cu_seqlens must end at the number of steps"),
+        (lambda c, x: c.forward(x[0], cu_seqlens=[1, 7]), ValueError, "cu_seqlens must start at 0, not 1"),
+        (lambda c, x: c.forward(x[0], cu_seqlens=[0, 9, 7]), ValueError, "cu_seqlens must never fall"),
+        (lambda c, x: c.forward(x[0], cu_seqlens=[0, 7], lengths=[7]), ValueError, "cannot be given both"),
+        (lambda c, x: c.forward(x, reset_mask=np.zeros((2, 6), bool)), ValueError, "reset_mask must have the shape"),
+        (lambda c, x: c.forward(x, layout="BTC"), ValueError, "layout must be 'batch_first' or 'time_first'"),
+        (lambda c, x: c.forward(x, mode="parallel"), ValueError, "mode must be"),
+        (lambda c, x: c.forward(x, device="cuda"), penstock.Unsupported, "."),
+        (lambda c, x: c.forward(x, device="gpu"), ValueError, "gpu"),
+        (lambda c, x: c.forward(x, threads=-1), ValueError, "threads must be at least 0"),
+        (lambda c, x: c.forward(x, precision="f16"), penstock.Error, "f16"),
+        (lambda c, x: c.step(x), ValueError, r"x must have the shape \(I,\) or \(B, I\) with I = 3, not \(2, 7, 3\)"),
+        (lambda c, x: c.step(x[:, 0], np.zeros(5, F32)), ValueError, "h must have the shape"),
+        (lambda c, x: c.step(F32(1)), ValueError, "x must have the shape"),
+        (lambda c, x: c.backward(x, tape=c.tape()), ValueError, "tape must have been filled"),
+        (lambda c, x: c.load_state_dict({"w": x}), ValueError, "missing: bias_hh_l0"),
+        (lambda c, x: c.zero_state(-3), ValueError, "."),
+        (lambda c, x: penstock.GRUCell(0, 5), ValueError, "input_size must be 1 to"),
+        (lambda c, x: penstock.GRUCell(3, 5, heads=2), ValueError, "heads"),
+        (lambda c, x: penstock.GRUCell(3, 5, dtype="float16"), ValueError, "dtype must be 'float32' or 'float64'"),
+        (lambda c, x: penstock.Recurrent("lstn", 3, 5), ValueError, "lstm"),
+        (lambda c, x: penstock.Recurrent("lstm", 3, 5, dropout=2.0), ValueError, "dropout"),
+        (lambda c, x: penstock.scan(x, x[:, :3]), ValueError, "b must have the shape"),
+        (lambda c, x: penstock.scan(x, x.astype(np.float64)), TypeError, "b must be float32"),
+        (lambda c, x: penstock.scan(1.0, 2.0), ValueError, "a must have the shape"),
+    ],
+)
+def test_mistakes_say_what_was_wrong(call, kind, message):
+    with pytest.raises(kind, match=message):
+        call(penstock.GRUCell(3, 5), np.ones((2, 7, 3), F32))
+
+
+def test_a_wrong_state_dict_changes_nothing():
+    cell = penstock.GRUCell(3, 5)
+    weights = cell.state_dict()
+    wrong = dict(weights, bias_hh_l0=np.zeros(3, F32), weight_ih_l0=weights["weight_ih_l0"] + 1)
+    with pytest.raises(ValueError, match=r"bias_hh_l0"):
+        cell.load_state_dict(wrong)
+    assert (cell.parameters["weight_ih_l0"] == weights["weight_ih_l0"]).all()
+
+
+def test_a_tape_of_another_network_is_refused():
+    cell, other = penstock.GRUCell(3, 5), penstock.GRUCell(4, 6)
+    tape = cell.tape()
+    cell.forward(np.ones((2, 7, 3), F32), tape=tape)
+    with pytest.raises(ValueError):
+        other.backward(np.ones((2, 7, 6), F32), tape=tape)
+    with pytest.raises(TypeError):
+        penstock.GRUCell(3, 5, dtype="float64").backward(None, tape=tape)
+
+
+def test_many_threads_share_one_network():
+    network = penstock.Recurrent("lstm", 3, 5, layers=2)
+    x = np.random.default_rng(1).standard_normal((8, 4, 20, 3)).astype(F32)
+    expected = [network.forward(part, threads=1, exact=True)[0] for part in x]
+    wrong = []
+
+    def work(i):
+        for _ in range(20):
+            y, _ = network.forward(x[i], threads=1, exact=True)
+            state = None
+            for t in range(3):
+                step, state = network.step(x[i, :, t], state)
+                if not (step == y[:, t]).all():
+                    wrong.append(i)
+            tape = network.tape()
+            network.forward(x[i], tape=tape, threads=1)
+            network.backward(y, tape=tape)
+            if not (y == expected[i]).all():
+                wrong.append(i)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_importing_opens_nothing_that_is_not_needed():
+    script = "import sys, penstock; print('numpy' in sys.modules, 'torch' in sys.modules, 'dataclasses' in sys.modules)"
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert result.stdout.split() == ["False", "False", "False"]
+
+
+def test_cuda_says_what_is_missing():
+    assert penstock.cuda.is_available() == (penstock.cuda.device_count() > 0) == (not penstock.cuda.why_not())
+    with pytest.raises(IndexError):
+        penstock.cuda.device_name(99)
+
+
+# Anything at all, in any place: a result of the right shape, or an exception.
+DTYPES = some.sampled_from(["f4", "f8", "f2", ">f4", "i4", "i8", "u1", "?", "c8"])
+SHAPES = arrays.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=5)
+
+
+@some.composite
+def any_array(draw):
+    array = draw(arrays.arrays(draw(DTYPES), draw(SHAPES), elements=some.just(0)))
+    if array.ndim and draw(some.booleans()):
+        axes = draw(some.permutations(range(array.ndim)))
+        array = array.transpose(axes)
+        array = array[tuple(slice(None, None, draw(some.sampled_from([1, 2, -1]))) for _ in axes)]
+    if draw(some.booleans()):
+        array = array.view()
+        array.flags.writeable = False
+    return array
+
+
+ANYTHING = some.one_of(
+    any_array(),
+    some.none(),
+    some.integers(-3, 1 << 65),
+    some.floats(),
+    some.text(max_size=3),
+    some.binary(max_size=5),
+    some.lists(some.floats(width=32), max_size=4),
+    some.just(object()),
+)
+ALLOWED = (TypeError, ValueError, OverflowError, BufferError, KeyError, AttributeError, penstock.Error)
+MANY = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+MAYBE = lambda good: some.one_of(some.just(good), ANYTHING)  # noqa: E731
+
+
+@MANY
+@given(
+    x=some.one_of(ANYTHING, some.just(np.ones((2, 4, 3), F32))),
+    h0=MAYBE(None),
+    out=MAYBE(None),
+    lengths=MAYBE(None),
+    cu_seqlens=MAYBE(None),
+    reset_mask=MAYBE(None),
+    layout=some.sampled_from(["batch_first", "time_first", ""]),
+    mode=some.sampled_from(["auto", "sequential", "scan"]),
+)
+def test_fuzz_forward(x, h0, out, lengths, cu_seqlens, reset_mask, layout, mode):
+    cell = penstock.MinGRUCell(3, 2)
+    try:
+        y, state = cell.forward(
+            x, h0, out=out, lengths=lengths, cu_seqlens=cu_seqlens, reset_mask=reset_mask, layout=layout, mode=mode
+        )
+    except ALLOWED:
+        return
+    assert np.asarray(y).shape[-1] == state.shape[-1] == 2
+
+
+@MANY
+@given(x=MAYBE(np.ones((2, 3), F32)), h=MAYBE(None), out=MAYBE(None))
+def test_fuzz_step(x, h, out):
+    try:
+        assert penstock.LSTMCell(3, 2).step(x, h, out=out).shape[-1] == 2
+    except ALLOWED:
+        pass
+
+
+@MANY
+@given(dy=ANYTHING, dstate=MAYBE(None))
+def test_fuzz_backward(dy, dstate):
+    cell = penstock.LSTMCell(3, 2)
+    tape = cell.tape()
+    cell.forward(np.ones((2, 4, 3), F32), tape=tape)
+    try:
+        cell.backward(dy, dstate, tape=tape)
+    except ALLOWED:
+        pass
+
+
+@MANY
+@given(a=MAYBE(np.ones((2, 4, 3), F32)), b=MAYBE(np.ones((2, 4, 3), F32)), h0=MAYBE(None), sign=MAYBE(None))
+def test_fuzz_scans(a, b, h0, sign):
+    for call in (lambda: penstock.scan(a, b, h0), lambda: penstock.log_scan(a, b, h0, sign=sign)):
+        try:
+            call()
+        except ALLOWED:
+            pass
+
+
+@MANY
+@given(size=some.one_of(some.integers(-2, 6), ANYTHING), heads=some.integers(-1, 4), weights=ANYTHING, seed=ANYTHING)
+def test_fuzz_construction(size, heads, weights, seed):
+    try:
+        cell = penstock.GRUCell(size, 4, heads=heads, seed=seed)
+        cell.load_state_dict(dict.fromkeys(cell.parameters, weights))
+    except ALLOWED:
+        pass

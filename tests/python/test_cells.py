@@ -1,0 +1,253 @@
+"""Cells and stacks on NumPy arrays against penstock.reference, in float64."""
+
+import numpy as np
+import pytest
+
+import penstock
+from penstock import reference
+
+EPSILON = np.finfo(np.float64).eps
+NAMES = [cell["name"] for cell in penstock.cells()]
+SCAN = {cell["name"] for cell in penstock.cells() if cell["scan"]}
+
+
+def close(ours, theirs, *, terms, steps):
+    """Sums of `terms` products, over `steps` steps that each pass the error of the one before on."""
+    bound = 8 * EPSILON * (terms + 4) * (steps + 1) * max(1.0, np.abs(theirs).max(initial=0.0))
+    np.testing.assert_allclose(ours, theirs, rtol=0, atol=bound)
+
+
+def normal(seed, *shape, dtype=np.float64):
+    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+
+
+def test_the_reference_has_every_cell():
+    assert set(reference.CELLS) == set(NAMES)
+    for cell in penstock.cells():
+        assert reference.CELLS[cell["name"]][1:] == (cell["gates"], cell["states"])
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("sizes", [(1, 1, 1, 1), (3, 7, 5, 11), (2, 40, 17, 33)])
+def test_every_cell(name, sizes):
+    rows, steps, inputs, hidden = sizes
+    network = penstock.Recurrent(name, inputs, hidden, dtype="float64", seed=3)
+    x = normal(1, rows, steps, inputs)
+    y, last = network.forward(x)
+    y_ref, last_ref = reference.forward(name, network.parameters, x)
+    close(y, y_ref, terms=inputs + hidden, steps=steps)
+    close(last.reshape(last_ref.shape), last_ref, terms=inputs + hidden, steps=steps)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in SCAN])
+@pytest.mark.parametrize("heads", [2, 5])
+def test_heads(name, heads):
+    network = penstock.Recurrent(name, 3, 10, heads=heads, dtype="float64")
+    x = normal(2, 4, 9, 3)
+    close(network.forward(x)[0], reference.forward(name, network.parameters, x, heads=heads)[0], terms=13, steps=9)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("direction", ["reverse", "bidirectional"])
+@pytest.mark.parametrize("bias", ["none", "single", "both"])
+def test_stacks_with_lengths_resets_and_states(name, direction, bias):
+    network = penstock.Recurrent(name, 3, 6, layers=2, direction=direction, bias=bias, dtype="float64")
+    x = normal(3, 4, 8, 3)
+    lengths = np.array([8, 0, 5, 1])
+    for row, length in enumerate(lengths):
+        x[row, length:] = np.nan  # nobody may read it
+    reset_mask = np.random.default_rng(4).random((4, 8)) < 0.2
+    states = reference.CELLS[name][2]
+    directions = 2 if direction == "bidirectional" else 1
+    h0 = normal(5, states, 2 * directions, 4, 6)
+    if name == "slstm":
+        h0[2] = np.abs(h0[2]) + 1  # the normaliser is positive
+    given = h0 if states > 1 else h0[0]
+    y, last = network.forward(x, given, lengths=lengths, reset_mask=reset_mask)
+    y_ref, last_ref = reference.forward(
+        name, network.parameters, x, h0, layers=2, direction=direction, lengths=lengths, reset_mask=reset_mask
+    )
+    close(y, y_ref, terms=18, steps=16)
+    close(last.reshape(last_ref.shape), last_ref, terms=18, steps=16)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_steps_are_the_sequence(name, dtype):
+    network = penstock.Recurrent(name, 3, 5, layers=2, dtype=dtype)
+    x = normal(6, 4, 7, 3, dtype=dtype)
+    y, last = network.forward(x, exact=True)
+    state = None
+    for t in range(7):
+        step, state = network.step(x[:, t], state)
+        assert (step == y[:, t]).all()
+    assert (state == last).all()
+
+
+def test_packed_rows_are_the_rows_alone():
+    cell = penstock.GRUCell(3, 5)
+    lengths = [4, 0, 1, 9]
+    ends = np.concatenate([[0], np.cumsum(lengths)])
+    x = normal(7, ends[-1], 3, dtype=np.float32)
+    h0 = normal(8, 4, 5, dtype=np.float32)
+    y, last = cell.forward(x, h0, cu_seqlens=ends, exact=True)
+    assert y.shape == (14, 5)
+    for row in range(4):
+        part = slice(ends[row], ends[row + 1])
+        if lengths[row] == 0:
+            assert (last[row] == h0[row]).all()
+            continue
+        alone, end = cell.forward(x[part], h0[row], exact=True)
+        assert (y[part] == alone).all() and (last[row] == end).all()
+
+
+def test_layouts_and_strides_change_nothing():
+    cell = penstock.LSTMCell(3, 5)
+    x = normal(9, 4, 7, 3, dtype=np.float32)
+    y, last = cell.forward(x)
+    assert (cell.forward(x.transpose(1, 0, 2), layout="time_first")[0].transpose(1, 0, 2) == y).all()
+    wide = np.zeros((4, 7, 6), np.float32)
+    wide[:, :, ::2] = x  # channels apart: copied
+    assert (cell.forward(wide[:, :, ::2])[0] == y).all()
+    wide[:, :, 2:5] = x  # rows apart: read where they lie
+    assert (cell.forward(wide[:, :, 2:5])[0] == y).all()
+    backwards = np.ascontiguousarray(x[:, ::-1])
+    assert (cell.forward(backwards[:, ::-1])[0] == y).all()
+    out = np.zeros((4, 9, 8), np.float32)
+    result, _ = cell.forward(x, out=out[:, 1:8, 2:7])
+    assert (out[:, 1:8, 2:7] == y).all() and out.sum() == pytest.approx(y.sum(), rel=1e-5)
+    assert np.shares_memory(result, out)
+    state = np.zeros((2, 4, 5), np.float32)
+    assert cell.step(x[:, 0], state, out=state) is state
+    assert (state[0] == y[:, 0]).all()
+    h, c = cell.step(x[:, 1], (state[0], state[1]))
+    assert (h == y[:, 1]).all()
+
+
+@pytest.mark.parametrize("name", sorted(SCAN))
+def test_modes_agree(name):
+    network = penstock.Recurrent(name, 3, 5, dtype="float64")
+    x = normal(10, 2, 1000, 3)
+    one_by_one, chunked = (network.forward(x, mode=mode)[0] for mode in ("sequential", "scan"))
+    close(one_by_one, chunked, terms=4, steps=1)
+
+
+def numeric_gradient(function, array, seed):
+    """The derivative of `function` along a random direction of `array`, and the direction."""
+    direction = normal(seed, *array.shape)
+    before, size = array.copy(), 1e-6
+    values = []
+    for sign in (1, -1):
+        array[...] = before + sign * size * direction
+        values.append(function())
+    array[...] = before
+    return (values[0] - values[1]) / (2 * size), direction
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_gradients_are_slopes(name):
+    network = penstock.Recurrent(name, 3, 4, layers=2, direction="bidirectional", dtype="float64", seed=5)
+    x, weight_y = normal(11, 2, 6, 3), normal(12, 2, 6, 8)
+    h0 = network.zero_state(2)
+    h0[...] = normal(13, *h0.shape)
+    if name == "slstm":
+        h0[2] = np.abs(h0[2]) + 1
+    weight_state = normal(14, *h0.shape)
+    lengths = np.array([6, 4])
+
+    def loss():
+        y, state = network.forward(x, h0, lengths=lengths)
+        return (y * weight_y).sum() + (state * weight_state).sum()
+
+    tape = network.tape()
+    network.forward(x, h0, lengths=lengths, tape=tape)
+    dx, dh0 = network.backward(weight_y, weight_state, tape=tape)
+    # Second differences of numbers near 1: half the digits.
+    for array, gradient, seed in ((x, dx, 15), (h0, dh0, 16)):
+        slope, direction = numeric_gradient(loss, array, seed)
+        assert (gradient * direction).sum() == pytest.approx(slope, rel=1e-5, abs=1e-6)
+    with network.edit() as weights:
+        for seed, (parameter, gradient) in enumerate(network.gradients.items()):
+            array = weights[parameter]
+
+            def changed_loss():
+                network._network.weights_changed()
+                return loss()
+
+            slope, direction = numeric_gradient(changed_loss, array, 100 + seed)
+            assert (gradient * direction).sum() == pytest.approx(slope, rel=1e-5, abs=1e-6)
+
+
+def test_gradients_add_up_until_they_are_cleared():
+    cell = penstock.GRUCell(3, 5)
+    x = normal(17, 2, 4, 3, dtype=np.float32)
+    tape = cell.tape()
+    for _ in range(2):
+        cell.forward(x, tape=tape)
+        dx, _ = cell.backward(np.ones((2, 4, 5), np.float32), tape=tape, input_gradient=False)
+        assert dx is None
+    twice = {name: gradient.copy() for name, gradient in cell.gradients.items()}
+    cell.zero_gradients()
+    cell.forward(x, tape=tape)
+    cell.backward(np.ones((2, 4, 5), np.float32), tape=tape)
+    for name, gradient in cell.gradients.items():
+        np.testing.assert_allclose(2 * gradient, twice[name], rtol=1e-5, atol=1e-6)
+
+
+def test_weights_come_and_go():
+    a, b = (penstock.SLSTMCell(3, 6, heads=2, seed=seed) for seed in (1, 2))
+    x = normal(18, 2, 4, 3, dtype=np.float32)
+    assert not (a.forward(x)[0] == b.forward(x)[0]).all()
+    b.load_state_dict(a.state_dict())
+    assert (a.forward(x)[0] == b.forward(x)[0]).all()
+    assert a.parameters["weight_hh_l0"].shape == (2, 12, 3)
+    with pytest.raises(ValueError, match="read-only"):
+        a.parameters["bias_ih_l0"][:] = 0
+    with a.edit() as weights:
+        for value in weights.values():
+            value[...] = 0
+    assert (a.forward(x)[0] == 0).all()
+
+
+def test_views_of_weights_outlive_their_cell():
+    weights = penstock.LSTMCell(3, 5, seed=1).parameters["weight_ih_l0"]
+    assert (weights == penstock.LSTMCell(3, 5, seed=1).parameters["weight_ih_l0"]).all()
+
+
+def test_scan():
+    a, b = normal(19, 3, 50, 7), normal(20, 3, 50, 7)
+    a /= np.abs(a).max()
+    h0 = normal(21, 3, 7)
+    h, last = penstock.scan(a, b, h0)
+    expected = reference.scan(a, b, h0)
+    close(h, expected, terms=1, steps=50)
+    assert (last == h[:, -1]).all()
+    by_logarithm, _ = penstock.log_scan(np.log(np.abs(a)), np.log(np.abs(b)), h0, sign=np.sign(b))
+    close(by_logarithm, reference.scan(np.abs(a), b, h0), terms=1, steps=50)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_gradients_of_scans(reverse):
+    a, b, h0 = normal(22, 2, 9, 3), normal(23, 2, 9, 3), normal(24, 2, 3)
+    dh, dlast = normal(25, 2, 9, 3), normal(26, 2, 3)
+    sign = normal(27, 2, 9, 3)
+
+    def loss():
+        h, last = penstock.scan(a, b, h0, reverse=reverse)
+        return (h * dh).sum() + (last * dlast).sum()
+
+    h, _ = penstock.scan(a, b, h0, reverse=reverse)
+    gradients = penstock.scan_backward(a, b, h, dh, h0, dlast, reverse=reverse)
+    for seed, (array, gradient) in enumerate(zip((a, b, h0), gradients)):
+        slope, direction = numeric_gradient(loss, array, 200 + seed)
+        assert (gradient * direction).sum() == pytest.approx(slope, rel=1e-5)
+
+    def log_loss():
+        h, last = penstock.log_scan(a, b, h0, sign=sign, reverse=reverse)
+        return (h * dh).sum() + (last * dlast).sum()
+
+    h, _ = penstock.log_scan(a, b, h0, sign=sign, reverse=reverse)
+    gradients = penstock.log_scan_backward(a, b, h, dh, h0, dlast, sign=sign, reverse=reverse)
+    for seed, (array, gradient) in enumerate(zip((a, b, sign, h0), gradients)):
+        slope, direction = numeric_gradient(log_loss, array, 300 + seed)
+        assert (gradient * direction).sum() == pytest.approx(slope, rel=1e-5)

@@ -1,0 +1,264 @@
+"""Models, sessions and training in Python, beside the program's answers."""
+
+import io
+import json
+import os
+import pathlib
+import subprocess
+import threading
+
+import numpy as np
+import pytest
+
+import penstock
+
+PROGRAM = pathlib.Path(
+    os.environ.get("PENSTOCK_BIN", pathlib.Path(__file__).parents[2] / "build" / "release" / "penstock")
+).absolute()
+TEXT = b"In the beginning was the word, and the word was with the maker of words.\n" * 40
+SERIES = "day,level,flow\n" + "".join(
+    f"{day},{5 + np.sin(day / 5):.4f},{20 + 3 * np.cos(day / 7):.4f}\n" for day in range(300)
+)
+LABELLED = "sequence,label,value\n" + "".join(
+    f"{sequence},{'up' if sequence % 2 else 'down'},{(1 if sequence % 2 else -1) * step + sequence / 40:.2f}\n"
+    for sequence in range(40)
+    for step in range(8)
+)
+QUICK = {"batch": 4, "length": 32, "threads": 1, "progress": False}
+SMALL = {"width": 16, "blocks": 1}
+
+
+def program(*arguments, cwd, stdin=b""):
+    command = [str(word) for word in (PROGRAM, *arguments)]
+    return subprocess.run(command, cwd=cwd, input=stdin, capture_output=True, check=True).stdout
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Data of each kind."""
+    folder = tmp_path_factory.mktemp("data")
+    (folder / "text.txt").write_bytes(TEXT)
+    (folder / "series.csv").write_text(SERIES)
+    (folder / "labelled.csv").write_text(LABELLED)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def language(folder):
+    data = penstock.open_text(folder / "text.txt")
+    model = penstock.Model(data, **SMALL)
+    penstock.train(model, data, steps=60, **QUICK)
+    model.save(folder / "text.safetensors")
+    return model
+
+
+@pytest.fixture(scope="module")
+def forecaster(folder):
+    data = penstock.open_series(folder / "series.csv", inputs=["level", "flow"], horizon=2)
+    model = penstock.Model(data, cell="gru", **SMALL)
+    penstock.train(model, data, steps=30, **QUICK)
+    model.save(folder / "series.safetensors")
+    return model
+
+
+@pytest.fixture(scope="module")
+def classifier(folder):
+    data = penstock.open_labelled(folder / "labelled.csv")
+    model = penstock.Model(data, cell="lstm", **SMALL)
+    penstock.train(model, data, steps=60, learning_rate=0.02, **QUICK)
+    model.save(folder / "labels.safetensors")
+    return model
+
+
+def test_the_same_seed_writes_what_the_program_writes(language, folder):
+    for prompt, seed, temperature in ((b"In the", 7, 0.8), (b"", 1, 1.0), (b"\xff\x00", 2, 0.0)):
+        (folder / "prompt").write_bytes(prompt)
+        written = program(
+            "generate", "text.safetensors", "--prompt-file", "prompt", "-n", 200, "--seed", seed, "--temperature",
+            temperature, cwd=folder,
+        )
+        ours = penstock.Model.load(folder / "text.safetensors").generate(
+            prompt, 200, seed=seed, temperature=temperature
+        )
+        assert prompt + ours == written
+    assert language.generate("In the", 50, seed=3) == language.generate(b"In the", 50, seed=3)
+    assert len(language.generate(bytes=5)) == 5
+
+
+def test_forecasts_are_the_programs(forecaster, folder):
+    rows = np.loadtxt(folder / "series.csv", delimiter=",", skiprows=1)[:, 1:]
+    ours = forecaster.predict(rows)
+    assert ours.shape == (300, 2, 2) and ours.dtype == np.float64
+    lines = program("predict", "series.safetensors", "series.csv", "--json", cwd=folder).splitlines()
+    for step, line in enumerate(lines):
+        forecast = json.loads(line)["forecast"]
+        assert forecast["level"] == ours[step, :, 0].tolist() and forecast["flow"] == ours[step, :, 1].tolist()
+    assert len(lines) == 300
+    both = forecaster.predict(np.stack([rows, rows[::-1]]), exact=True)
+    assert (both[0] == forecaster.predict(rows, exact=True)).all()
+
+
+def test_labels_are_the_programs(classifier, folder):
+    values = np.loadtxt(folder / "labelled.csv", delimiter=",", skiprows=1, usecols=2).reshape(40, 8, 1)
+    ours = classifier.predict(values)
+    np.testing.assert_allclose(ours.sum(axis=1), 1)
+    lines = program("predict", "labels.safetensors", "labelled.csv", "--json", cwd=folder).splitlines()
+    for probabilities, line in zip(ours, lines, strict=True):
+        label = json.loads(line)["label"]
+        assert label == classifier.data["classes"][probabilities.argmax()]
+
+
+def test_probabilities_of_bytes(language):
+    p = language.predict(b"In the beginning")
+    assert p.shape == (16, 256)
+    np.testing.assert_allclose(p.sum(axis=1), 1)
+    assert (p == language.predict("In the beginning")).all()
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_a_session_is_the_sequence(language, forecaster, exact):
+    tokens = np.frombuffer(b"In the beginning", np.uint8).astype(np.int32)
+    outputs, _ = language.forward(tokens, exact=exact)
+    session = penstock.Session(language)
+    out = np.empty(256, np.float32)
+    for token, expected in zip(tokens.tolist(), outputs):
+        answer = session.push(token)
+        assert not exact or (answer == expected).all()
+        np.testing.assert_allclose(answer, expected, rtol=1e-4, atol=1e-4)
+    session.reset()
+    assert session.push(int(tokens[0]), out=out) is out
+    np.testing.assert_allclose(out, outputs[0], rtol=1e-4, atol=1e-4)
+    features = np.zeros(2, np.float32)
+    assert penstock.Session(forecaster).push(features).shape == (4,)
+
+
+def test_a_sequence_may_be_split(language):
+    tokens = np.frombuffer(TEXT[:200], np.uint8).astype(np.int32).reshape(2, 100)
+    whole, end = language.forward(tokens, exact=True)
+    first, state = language.forward(tokens[:, :37], exact=True)
+    second, state = language.forward(tokens[:, 37:], state, exact=True)
+    assert (np.concatenate([first, second], axis=1) == whole).all() and (state == end).all()
+
+
+def test_models_come_back_from_files(language, folder, tmp_path):
+    again = penstock.Model.load(str(folder / "text.safetensors"))
+    assert again.spec == language.spec and again.data == language.data and again.task == "language"
+    assert again.parameter_count == language.parameter_count > 1000
+    assert language.memory(1, 16)["weights"] == 4 * language.parameter_count
+    with pytest.raises(penstock.IoFailure, match="none.safetensors"):
+        penstock.Model.load(tmp_path / "none.safetensors")
+    (tmp_path / "bad").write_bytes(b"\x00" * 100)
+    with pytest.raises(penstock.BadInput):
+        penstock.Model.load(tmp_path / "bad")
+    assert issubclass(penstock.IoFailure, OSError) and issubclass(penstock.BadInput, ValueError)
+
+
+def test_training_learns_reports_and_resumes(folder, tmp_path):
+    data = penstock.open_text(folder / "text.txt")
+    options = dict(QUICK, steps=40, log_every=0.0, checkpoint=tmp_path / "c", checkpoint_every=0.0)
+    model = penstock.Model(data, **SMALL)
+    seen = []
+    result = penstock.train(model, data, callback=seen.append, **options)
+    assert [progress.step for progress in seen] == list(range(1, 41))
+    assert seen[-1].loss < seen[0].loss and result.last.step == 40 and not result.interrupted
+    assert result.validation.scored > 0
+    again = penstock.evaluate(model, data, batch=4, length=32)
+    assert again.loss == pytest.approx(result.validation.loss, rel=1e-4)
+
+    class Enough(Exception):
+        pass
+
+    def stop(progress):
+        if progress.step == 20:
+            raise Enough
+
+    data, half = penstock.open_text(folder / "text.txt"), penstock.Model(data, **SMALL)
+    (tmp_path / "c").unlink()
+    with pytest.raises(Enough):
+        penstock.train(half, data, callback=stop, **options)
+    data, resumed = penstock.open_text(folder / "text.txt"), penstock.Model(data, **SMALL)
+    penstock.train(resumed, data, resume=True, **options)
+    tokens = np.arange(50, dtype=np.int32)
+    assert (resumed.forward(tokens)[0] == model.forward(tokens)[0]).all()
+
+
+def test_a_model_in_training_is_not_used(folder):
+    data = penstock.open_text(folder / "text.txt")
+    model = penstock.Model(data, **SMALL)
+    messages = []
+
+    def use(_):
+        for call in (lambda: model.forward(np.zeros(3, np.int32)), lambda: penstock.train(model, data, steps=1)):
+            with pytest.raises(penstock.InvalidArgument) as caught:
+                call()
+            messages.append(str(caught.value))
+
+    penstock.train(model, data, steps=1, log_every=0.0, callback=use, **QUICK)
+    assert messages[0].startswith("the model is being trained") and messages[1].endswith("is in use by another call")
+
+
+def test_the_interpreter_goes_on_while_a_model_trains(folder):
+    data = penstock.open_text(folder / "text.txt")
+    model = penstock.Model(data, **SMALL)
+    turns, running = 0, True
+
+    def count():
+        nonlocal turns
+        while running:
+            turns += 1
+
+    thread = threading.Thread(target=count)
+    thread.start()
+    before = turns
+    penstock.train(model, data, steps=300, log_every=60.0, **QUICK)
+    assert turns > before
+    running = False
+    thread.join()
+
+
+def test_the_progress_bar(folder, monkeypatch):
+    data = penstock.open_task("parity", length=8, validation_length=8)
+    model = penstock.Model(data, cell="lstm", **SMALL)
+    stream = io.StringIO()
+    penstock.train(model, data, steps=5, batch=4, log_every=0.0, threads=1, progress=stream)
+    lines = stream.getvalue().split("\r")
+    assert "100 % [########################]" in lines[-1] and "step 5" in lines[-1] and "acc" in lines[-1]
+
+    from penstock import training
+
+    shown = []
+
+    class Handle:
+        def update(self, bundle, raw):
+            shown.append(bundle["text/plain"])
+
+    def display(bundle, raw, display_id):
+        shown.append(bundle["text/plain"])
+        return Handle()
+
+    monkeypatch.setattr(training, "_bar", lambda progress, task: training._NotebookBar(display, task))
+    penstock.train(model, data, steps=5, batch=4, log_every=0.0, threads=1)
+    assert len(shown) >= 5 and "step 5" in shown[-1]
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (lambda m: m.forward(np.zeros(3, np.float32)), "inputs must be int32, not float32"),
+        (lambda m: m.forward(np.full(3, 256, np.int32)), "256"),
+        (lambda m: m.forward(np.zeros((1, 2, 3), np.int32)), r"inputs must have the shape \(T,\) or \(B, T\)"),
+        (lambda m: m.forward(np.zeros(3, np.int32), np.zeros(3, np.float32)), r"state must have the shape"),
+        (lambda m: m.forward(np.zeros(3, np.int32), mode="fast"), "mode must be 'auto', 'sequential' or 'scan'"),
+        (lambda m: m.forward(np.zeros(3, np.int32), device="tpu"), "tpu"),
+        (lambda m: m.forward(np.zeros(3, np.int32), threads=-1), "threads must be at least 0"),
+        (lambda m: m.generate(bytes=-1), "count must not be negative"),
+        (lambda m: m.generate(top_p=0.0, seed=1), "top_p must be in"),
+        (lambda m: penstock.Session(m).push(256), "256"),
+        (lambda m: penstock.Session(m).push(-1), "-1"),
+        (lambda m: penstock.Session(m).push(np.zeros(2, np.float32)), "reads tokens"),
+        (lambda m: penstock.train(m, penstock.open_task("parity"), steps=1, progress=False), "."),
+    ],
+)
+def test_mistakes(language, call, message):
+    with pytest.raises((penstock.InvalidArgument, penstock.Incompatible, TypeError), match=message):
+        call(language)
