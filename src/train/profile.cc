@@ -71,19 +71,18 @@ class ForwardPass final : public Pass {
         workspace_(model.programs.program(model.spec, model.data, target_of(example, execution)),
                    weights_->shared_queue()),
         outputs_(queue(), static_cast<std::size_t>(example.rows * example.steps * model.outputs()) * sizeof(float)),
-        state_in_(queue(), static_cast<std::size_t>(example.rows * model.state_size) * sizeof(float)),
-        state_out_(queue(), state_in_.bytes()) {
+        state_(queue(), static_cast<std::size_t>(example.rows * model.state_size) * sizeof(float)) {
     std::optional<ops::StagingBuffer> staging;
     ops::Marker copied(queue());
     batch_.reserve(example);
     batch_.start_upload(example, staging, copied);
     copied.wait();
-    state_in_.zero();
+    state_.zero();
     batch_.bind(workspace_);
     workspace_.bind(weights_);
     workspace_.bind(graph::Home::outputs, outputs_.data());
-    workspace_.bind(graph::Home::state_in, state_in_.data());
-    workspace_.bind(graph::Home::state_out, state_out_.data());
+    workspace_.bind(graph::Home::state_in, state_.data());
+    workspace_.bind(graph::Home::state_out, state_.data());
     call_ = batch_.call(example, execution);
     workspace_.refresh(call_);
   }
@@ -101,7 +100,7 @@ class ForwardPass final : public Pass {
   std::shared_ptr<graph::Weights> weights_;
   DeviceBatch batch_;
   graph::Workspace workspace_;
-  ops::Buffer outputs_, state_in_, state_out_;
+  ops::Buffer outputs_, state_;
   ops::Call call_;
   std::optional<ops::Recording> recording_;
 };

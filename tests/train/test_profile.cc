@@ -75,7 +75,6 @@ TEST(Profile, CountsLaunchesOnAGpu) {
     EXPECT_LE(same->launches, 4 * (entry.launches + 1)) << entry.op << ": launches must not grow with T";
   }
   EXPECT_GT(find(short_one, "residual_norm")->launches, 0);
-  EXPECT_FALSE(penstock::profile(model, 1, 512, ProfiledPass::forward, {.device = Device::cuda()}, 3).entries.empty());
 }
 
 TEST(Profile, RefusesWhatThereIsNot) {
