@@ -45,7 +45,7 @@ THIRD_PARTY = {
 }
 
 # POSIX headers, for what standard C++ cannot do: atomic files, terminals, signals, the sizes of caches.
-SYSTEM = {"base", "backend", "io", "bench", "apps"}
+SYSTEM = {"base", "backend", "io", "bench", "apps", "python"}
 
 # Folders beside src/ -> those whose headers they may see besides the public ones (and bench base's).
 # bench/cuda, which measures what no public header shows yet, sees the layers up to backend as well.

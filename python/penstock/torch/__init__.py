@@ -1,0 +1,38 @@
+"""Penstock's recurrent layers for PyTorch: `torch.nn`'s by their names, and those it does not have.
+
+Needs PyTorch 2.10 or later. Changing the import is the whole migration:
+
+>>> import torch
+>>> from penstock.torch import LSTM
+>>> y, (h, c) = LSTM(8, 16, batch_first=True)(torch.zeros(4, 100, 8))
+>>> y.shape
+torch.Size([4, 100, 16])
+
+`convert(model)` swaps the layers of a model that exists.
+"""
+
+from ._cells import GRUCell, LSTMCell, MinGRUCell, MinLSTMCell, RNNCell, SLSTMCell
+from ._convert import convert, convert_back
+from ._library import library_path
+from ._modules import GRU, LSTM, RNN, SLSTM, MinGRU, MinLSTM
+from ._scan import log_scan, scan
+
+__all__ = [
+    "GRU",
+    "LSTM",
+    "RNN",
+    "SLSTM",
+    "GRUCell",
+    "LSTMCell",
+    "MinGRU",
+    "MinGRUCell",
+    "MinLSTM",
+    "MinLSTMCell",
+    "RNNCell",
+    "SLSTMCell",
+    "convert",
+    "convert_back",
+    "library_path",
+    "log_scan",
+    "scan",
+]

@@ -1,0 +1,205 @@
+"""The recurrent layers written in PyTorch's own operations, one step after the other.
+
+They are what second derivatives, which the kernels do not have, are made of, and what runs an LSTM with projections.
+"""
+
+import torch
+from torch.nn import functional
+
+#: What a cell looks like from outside: gates G, states S (state 0 is the output h), whether it has no recurrent matrix.
+CELLS = {
+    "elman": (1, 1, False),
+    "elman-relu": (1, 1, False),
+    "gru": (3, 1, False),
+    "gru-before": (3, 1, False),
+    "lstm": (4, 2, False),
+    "slstm": (4, 4, False),
+    "mingru": (2, 1, True),
+    "mingru-log": (2, 1, True),
+    "minlstm": (3, 1, True),
+    "minlstm-log": (3, 1, True),
+}
+
+
+def _lstm(wx, recurrent, state):
+    h, c = state
+    i, f, g, o = (wx + recurrent(h)).chunk(4, -1)
+    c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+    return torch.sigmoid(o) * torch.tanh(c), c
+
+
+def _gru(wx, recurrent, state):
+    (h,) = state
+    x_r, x_z, x_n = wx.chunk(3, -1)
+    h_r, h_z, h_n = recurrent(h).chunk(3, -1)
+    z = torch.sigmoid(x_z + h_z)
+    n = torch.tanh(x_n + torch.sigmoid(x_r + h_r) * h_n)
+    return ((1 - z) * n + z * h,)
+
+
+def _gru_before(wx, recurrent, state):
+    (h,) = state
+    x_r, x_z, x_n = wx.chunk(3, -1)
+    h_r, h_z, _ = recurrent(h).chunk(3, -1)
+    r, z = torch.sigmoid(x_r + h_r), torch.sigmoid(x_z + h_z)
+    n = torch.tanh(x_n + recurrent(r * h).chunk(3, -1)[2])
+    return ((1 - z) * n + z * h,)
+
+
+def _slstm(wx, recurrent, state):
+    h, c, n, m = state
+    i, f, z, o = (wx + recurrent(h)).chunk(4, -1)
+    carried = m + functional.logsigmoid(f)
+    empty = n == 0
+    m = torch.where(empty, i, torch.maximum(i, carried))
+    i = torch.exp(i - m)
+    f = torch.where(empty, torch.zeros_like(m), torch.exp(torch.where(empty, m, carried) - m))
+    c = f * c + i * torch.tanh(z)
+    n = f * n + i
+    return torch.sigmoid(o) * c / n, c, n, m
+
+
+def _positive(x):
+    return torch.where(x >= 0, x + 0.5, torch.sigmoid(x))
+
+
+def _mingru(candidate):
+    def step(wx, _, state):
+        k, value = wx.chunk(2, -1)
+        return (torch.sigmoid(-k) * state[0] + torch.sigmoid(k) * candidate(value),)
+
+    return step
+
+
+def _minlstm(candidate):
+    def step(wx, _, state):
+        f, i, value = wx.chunk(3, -1)
+        # The share of the forget gate in the sum of both gates, by the logarithm of their ratio.
+        ratio = functional.logsigmoid(f) - functional.logsigmoid(i)
+        return (torch.sigmoid(ratio) * state[0] + torch.sigmoid(-ratio) * candidate(value),)
+
+    return step
+
+
+_STEPS = {
+    "elman": lambda wx, recurrent, state: (torch.tanh(wx + recurrent(state[0])),),
+    "elman-relu": lambda wx, recurrent, state: (torch.relu(wx + recurrent(state[0])),),
+    "gru": _gru,
+    "gru-before": _gru_before,
+    "lstm": _lstm,
+    "slstm": _slstm,
+    "mingru": _mingru(lambda x: x),
+    "mingru-log": _mingru(_positive),
+    "minlstm": _minlstm(lambda x: x),
+    "minlstm-log": _minlstm(_positive),
+}
+
+
+def _recurrent_product(weight, bias):
+    """h [B, H] -> R h + b [B, G * H]; weight [G * H, H], or [heads, G * D, D] for heads of their own."""
+
+    def product(h):
+        if weight.dim() == 2:
+            return functional.linear(h, weight, bias)
+        heads, gates_d, d = weight.shape
+        parts = torch.einsum("bkd,kgd->bkg", h.unflatten(-1, (heads, d)), weight)
+        whole = parts.unflatten(-1, (gates_d // d, d)).transpose(1, 2).flatten(1)
+        return whole if bias is None else whole + bias
+
+    return product
+
+
+def _layer(cell, x, weights, state, valid, reset, reverse):
+    """y [T, B, H] and the last states from x [T, B, I]; valid and reset are bool [T, B] or None."""
+    scans = CELLS[cell][2]
+    weights = list(weights)
+    weight_ih = weights.pop(0)
+    weight_hh = None if scans else weights.pop(0)
+    # With the biases gone, what is left is the projection of an LSTM.
+    bias_ih = weights.pop(0) if weights and weights[0].dim() == 1 else None
+    bias_hh = weights.pop(0) if weights and weights[0].dim() == 1 else None
+    projection = weights.pop(0) if weights else None
+    wx = functional.linear(x, weight_ih, bias_ih)
+    recurrent = None if scans else _recurrent_product(weight_hh, bias_hh)
+    step = _STEPS[cell]
+    if reset is not None and valid is not None:
+        reset = reset & valid
+    outputs = [None] * x.shape[0]
+    for t in reversed(range(x.shape[0])) if reverse else range(x.shape[0]):
+        if reset is not None:
+            keep = (~reset[t]).to(x.dtype).unsqueeze(-1)
+            state = tuple(s * keep for s in state)
+        after = step(wx[t], recurrent, state)
+        if projection is not None:
+            after = (functional.linear(after[0], projection), *after[1:])
+        if valid is None:
+            state, outputs[t] = after, after[0]
+        else:
+            now = valid[t].unsqueeze(-1)
+            state = tuple(torch.where(now, new, old) for new, old in zip(after, state))
+            outputs[t] = torch.where(now, after[0], torch.zeros_like(after[0]))
+    return torch.stack(outputs), state
+
+
+def _packed_places(batch_sizes):
+    """The (step, row) of each position of a PackedSequence: flat indices into [T, B]."""
+    rows = int(batch_sizes[0])
+    steps = torch.repeat_interleave(torch.arange(len(batch_sizes)), batch_sizes)
+    starts = torch.cumsum(batch_sizes, 0) - batch_sizes
+    return steps * rows + torch.arange(len(steps)) - torch.repeat_interleave(starts, batch_sizes), rows
+
+
+def composed(x, weights, states, lengths, batch_sizes, reset, cell, layers, bidirectional, batch_first):
+    """As the op `penstock::recurrent`, with the states as a tuple of [layers * directions, B, H]; returns y and such a
+    tuple."""
+    if batch_sizes is not None:
+        places, rows = _packed_places(batch_sizes.cpu())
+        places = places.to(x.device)
+        steps = len(batch_sizes)
+        padded = x.new_zeros(steps * rows, x.shape[-1]).index_copy(0, places, x).unflatten(0, (steps, rows))
+        valid = torch.zeros(steps * rows, dtype=torch.bool, device=x.device).index_fill(0, places, True)
+        valid = valid.unflatten(0, (steps, rows))
+        if reset is not None:
+            reset = torch.zeros_like(valid).flatten().index_copy(0, places, reset.bool()).view_as(valid)
+    else:
+        padded = x.transpose(0, 1) if batch_first else x
+        valid = None
+        if lengths is not None:
+            valid = torch.arange(padded.shape[0], device=x.device).unsqueeze(1) < lengths
+        if reset is not None:
+            reset = reset.bool().t()
+    directions = 2 if bidirectional else 1
+    each = len(weights) // (layers * directions)
+    last = []
+    for layer in range(layers):
+        outputs = []
+        for direction in range(directions):
+            i = layer * directions + direction
+            y, after = _layer(
+                cell,
+                padded,
+                weights[i * each : (i + 1) * each],
+                tuple(s[i] for s in states),
+                valid,
+                reset,
+                direction == 1,
+            )
+            outputs.append(y)
+            last.append(after)
+        padded = torch.cat(outputs, -1)
+    if batch_sizes is not None:
+        y = padded.flatten(0, 1).index_select(0, places)
+    else:
+        y = padded.transpose(0, 1) if batch_first else padded
+    return y, tuple(torch.stack([after[s] for after in last]) for s in range(len(states)))
+
+
+def composed_scan(a, b, h0, logarithmic, reverse):
+    """As the op `penstock::scan`, with h0 given."""
+    if logarithmic:
+        a, b = torch.exp(a), torch.exp(b)
+    outputs = [None] * a.shape[1]
+    h = h0
+    for t in reversed(range(a.shape[1])) if reverse else range(a.shape[1]):
+        outputs[t] = h = a[:, t] * h + b[:, t]
+    return torch.stack(outputs, 1), h

@@ -1,0 +1,81 @@
+"""Recurrent layers of existing models, swapped in place."""
+
+import warnings
+
+from torch import nn
+
+from ._cells import GRUCell, LSTMCell, RNNCell
+from ._modules import GRU, LSTM, RNN
+
+_OURS = {nn.RNN: RNN, nn.GRU: GRU, nn.LSTM: LSTM, nn.RNNCell: RNNCell, nn.GRUCell: GRUCell, nn.LSTMCell: LSTMCell}
+_THEIRS = {ours: theirs for theirs, ours in _OURS.items()}
+_OPTIONS = ("bias", "nonlinearity", "num_layers", "batch_first", "dropout", "bidirectional")
+_HOOKS = (
+    "_forward_hooks",
+    "_forward_hooks_with_kwargs",
+    "_forward_hooks_always_called",
+    "_forward_pre_hooks",
+    "_forward_pre_hooks_with_kwargs",
+    "_backward_hooks",
+    "_backward_pre_hooks",
+    "_state_dict_hooks",
+    "_state_dict_pre_hooks",
+    "_load_state_dict_pre_hooks",
+    "_load_state_dict_post_hooks",
+)
+
+
+def _other(module, kind):
+    """A module of that kind with the options, the very parameters, the hooks and the mode of another; None if its
+    parameters are not plain ones (weight_norm, pruning)."""
+    options = {name: getattr(module, name) for name in _OPTIONS if hasattr(module, name)}
+    if getattr(module, "proj_size", 0) > 0:
+        options["proj_size"] = module.proj_size
+    with warnings.catch_warnings():  # whatever is odd about the options, the old module's user has been told
+        warnings.simplefilter("ignore")
+        other = kind(module.input_size, module.hidden_size, device="meta", **options)
+    if list(other._parameters) != list(module._parameters) or module._buffers:
+        return None
+    other._parameters.update(module._parameters)
+    if hasattr(other, "_init_flat_weights"):
+        other._init_flat_weights()
+    for hooks in _HOOKS:
+        if hasattr(module, hooks):
+            setattr(other, hooks, getattr(module, hooks))
+    return other.train(module.training)
+
+
+def _swapped(module, kind_of, seen):
+    if module in seen:  # a module that stands in several places stays one
+        return seen[module]
+    kind = kind_of(module)
+    new = None if kind is None else _other(module, kind)
+    seen[module] = new or module
+    for name, child in list(module._modules.items()):
+        if child is not None and new is None:
+            module._modules[name] = _swapped(child, kind_of, seen)
+    return seen[module]
+
+
+def convert(model):
+    """Swaps every nn.RNN, nn.GRU, nn.LSTM and their cells in `model` for Penstock's, in place, and returns the model.
+
+    Parameters stay the very same objects, so optimisers, tied weights and state_dicts are not touched. A model that is
+    itself such a layer comes back as the new one. Subclasses, and layers whose parameters are computed (weight_norm,
+    pruning, parametrizations), are left alone.
+    """
+    return _swapped(model, lambda module: _OURS.get(type(module)), {})
+
+
+def convert_back(model):
+    """The reverse of convert(), for tools that look for torch.nn's own classes.
+
+    Raises ValueError for layers that torch.nn does not have: heads, and GRUs with the reset before the product.
+    """
+
+    def kind(module):
+        if type(module) in _THEIRS and (module.num_heads != 1 or not getattr(module, "reset_after", True)):
+            raise ValueError(f"torch.nn has no such layer: {module}")
+        return _THEIRS.get(type(module))
+
+    return _swapped(model, kind, {})

@@ -1,0 +1,385 @@
+"""Recurrent layers as modules: those of torch.nn by their names, and those that torch.nn does not have."""
+
+import numbers
+import warnings
+
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.nn.parameter import Parameter
+from torch.nn.utils.rnn import PackedSequence
+
+from ._composed import CELLS, composed
+from ._ops import recurrent
+
+
+class Stack(nn.RNNBase):
+    """What all stacks of layers have in common: the way of inputs, states, lengths and packed rows to the op.
+
+    Attributes, parameters and errors are those of torch.nn's recurrent layers.
+    """
+
+    num_heads: int
+
+    def _cell(self):
+        """The cell's name in the library."""
+        raise NotImplementedError
+
+    def flatten_parameters(self):
+        """Does nothing: weights are used where they lie."""
+
+    def forward(self, input, hx=None, *, lengths=None, reset_mask=None):
+        """The outputs and the last states.
+
+        Args:
+            input: [T, B, I], or [B, T, I] with batch_first, [T, I] without rows, or a PackedSequence.
+            hx: The first states [num_layers * directions, B, H], a tuple of them for cells with several; None: zeros.
+            lengths: int64 [B], or None: steps beyond a row's length are not read, and their outputs are zeros.
+            reset_mask: bool, of the first two axes of the input (a PackedSequence for one): where it is true the states
+                are set to zero before that step.
+
+        Returns:
+            The outputs [T, B, directions * H], laid out as the input, and the last states, shaped as hx.
+        """
+        if isinstance(input, PackedSequence):
+            return self._forward_packed(input, hx, lengths, reset_mask)
+        if input.dim() != 3:
+            return self._forward_without_rows(input, hx, lengths, reset_mask)
+        states = self._entering(input, hx, None)
+        if reset_mask is not None and not self.batch_first:
+            reset_mask = reset_mask.t()
+        y, last = self._run(input, states, lengths, None, reset_mask)
+        return y, self._leaving(last, y.dtype)
+
+    def _forward_without_rows(self, input, hx, lengths, reset_mask):
+        name = type(self).__name__
+        if input.dim() != 2:
+            raise ValueError(f"{name}: Expected input to be 2D or 3D, got {input.dim()}D tensor instead")
+        if lengths is not None:
+            raise ValueError(f"{name}: lengths need an input with rows, 3D")
+        if hx is not None:
+            states = self._as_tuple(hx)
+            if any(s.dim() != 2 for s in states):
+                dims = ", ".join(f"{s.dim()}-D" for s in states)
+                raise RuntimeError(f"For unbatched 2-D input, hx should also be 2-D but got {dims} tensor")
+            hx = tuple(s.unsqueeze(1) for s in states)
+        axis = 0 if self.batch_first else 1
+        x = input.unsqueeze(axis)
+        states = self._entering(x, hx, None)
+        y, last = self._run(x, states, None, None, None if reset_mask is None else reset_mask.unsqueeze(0))
+        last = self._leaving(last, y.dtype)
+        last = last.squeeze(1) if isinstance(last, torch.Tensor) else tuple(s.squeeze(1) for s in last)
+        return y.squeeze(axis), last
+
+    def _forward_packed(self, input, hx, lengths, reset_mask):
+        if lengths is not None:
+            raise ValueError(f"{type(self).__name__}: a PackedSequence has its own lengths")
+        data, batch_sizes, sorted_indices, unsorted_indices = input
+        if hx is not None and sorted_indices is not None:
+            hx = tuple(s.index_select(1, sorted_indices) for s in self._as_tuple(hx))
+        if reset_mask is not None:
+            if not isinstance(reset_mask, PackedSequence):
+                raise TypeError("reset_mask must be a PackedSequence, packed as the input is")
+            reset_mask = reset_mask.data
+        states = self._entering(data, hx, batch_sizes)
+        y, last = self._run(data, states, None, batch_sizes, reset_mask)
+        last = self._leaving(last, y.dtype)
+        if unsorted_indices is not None:
+            if isinstance(last, torch.Tensor):
+                last = last.index_select(1, unsorted_indices)
+            else:
+                last = tuple(s.index_select(1, unsorted_indices) for s in last)
+        return PackedSequence(y, batch_sizes, sorted_indices, unsorted_indices), last
+
+    def _as_tuple(self, hx):
+        """The given states, of which a cell with one has no tuple."""
+        count = CELLS[self._cell()][1]
+        states = (hx,) if isinstance(hx, torch.Tensor) else tuple(hx)
+        if len(states) != count or (isinstance(hx, torch.Tensor) and count > 1):
+            raise RuntimeError(f"hx must hold the {count} states of {type(self).__name__}, not {len(states)}")
+        return states
+
+    def _entering(self, x, hx, batch_sizes):
+        """Checks the input and the states; the latter as a tuple, or None."""
+        self.check_input(x, batch_sizes)
+        if hx is None:
+            return None
+        states = self._as_tuple(hx)
+        if batch_sizes is None and any(s.dim() != 3 for s in states):
+            dims = ", ".join(f"{s.dim()}-D" for s in states)
+            raise RuntimeError(f"For batched 3-D input, hx should also be 3-D but got ({dims}) tensors")
+        h_size = self.get_expected_hidden_size(x, batch_sizes)
+        for i, state in enumerate(states):
+            if len(states) == 1:
+                self.check_hidden_size(state, h_size)
+            else:
+                size = h_size if i == 0 else (*h_size[:2], self.hidden_size)
+                self.check_hidden_size(state, size, f"Expected hidden[{i}] size {{}}, got {{}}")
+        return states
+
+    def _leaving(self, last, dtype):
+        """The last states as the caller has them: a tensor, or a tuple of them."""
+        if isinstance(last, torch.Tensor):
+            if last.dtype != dtype:
+                last = last.to(dtype)
+            last = last.unbind(0)
+        return last[0] if len(last) == 1 else last
+
+    def _weights(self):
+        parameters = self._parameters
+        return [parameters[n] if n in parameters else getattr(self, n) for n in self._flat_weights_names]
+
+    def _run(self, x, states, lengths, batch_sizes, reset):
+        """y and the last states: [S, layers * directions, B, H], or a tuple where they are of different widths."""
+        weights = self._weights()
+        if not (self.training and self.dropout > 0 and self.num_layers > 1):
+            form = (self.num_layers, self.batch_first)
+            return self._run_layers(x, weights, states, lengths, batch_sizes, reset, *form)
+        # Dropout is PyTorch's own, between the layers, over steps and then rows: drawn as torch.nn draws it.
+        rows_first = self.batch_first and batch_sizes is None
+        if rows_first:
+            x = x.transpose(0, 1)
+        directions = 2 if self.bidirectional else 1
+        each = len(weights) // self.num_layers
+        last = []
+        for layer in range(self.num_layers):
+            if layer > 0:
+                x = functional.dropout(x, self.dropout, True)
+            slots = slice(layer * directions, (layer + 1) * directions)
+            entering = None if states is None else tuple(s[slots] for s in states)
+            own = weights[layer * each : (layer + 1) * each]
+            x, after = self._run_layers(x, own, entering, lengths, batch_sizes, reset, 1, False)
+            last.append(after)
+        if rows_first:
+            x = x.transpose(0, 1)
+        if isinstance(last[0], torch.Tensor):
+            return x, torch.cat(last, 1)
+        return x, tuple(torch.cat(each) for each in zip(*last))
+
+    def _run_layers(self, x, weights, states, lengths, batch_sizes, reset, layers, batch_first):
+        if self.proj_size > 0:
+            return self._run_composed(x, weights, states, lengths, batch_sizes, reset, layers, batch_first)
+        state = None
+        if states is not None:
+            state = states[0].unsqueeze(0) if len(states) == 1 else torch.stack(states)
+        return recurrent(
+            x, weights, state, lengths, batch_sizes, reset, self._cell(), layers, self.bidirectional, batch_first,
+            torch.is_grad_enabled() and not torch.jit.is_tracing(),
+        )[:2]  # fmt: skip
+
+    def _run_composed(self, x, weights, states, lengths, batch_sizes, reset, layers, batch_first):
+        """Projections are not among what the kernels compute: these layers run step by step, as PyTorch's operations."""
+        if states is None:
+            slots = layers * (2 if self.bidirectional else 1)
+            rows = x.shape[0 if batch_first else 1] if batch_sizes is None else int(batch_sizes[0])
+            states = tuple(x.new_zeros(slots, rows, width) for width in (self.proj_size, self.hidden_size))
+        return composed(
+            x, weights, states, lengths, batch_sizes, reset, self._cell(), layers, self.bidirectional, batch_first
+        )
+
+    def _divide_into_heads(self, num_heads):
+        """The recurrent matrices become block-diagonal, [num_heads, G * D, D] with D = H / num_heads."""
+        self.num_heads = num_heads
+        if not isinstance(num_heads, int):
+            raise TypeError(f"num_heads should be of type int, got: {type(num_heads).__name__}")
+        if num_heads < 1 or self.hidden_size % num_heads != 0:
+            raise ValueError(f"num_heads must divide hidden_size {self.hidden_size}, got {num_heads}")
+        if num_heads == 1:
+            return
+        if self.proj_size > 0:
+            raise ValueError("num_heads and proj_size exclude each other")
+        for name in self._flat_weights_names:
+            if name.startswith("weight_hh"):
+                whole = getattr(self, name)
+                gates, hidden = whole.shape
+                setattr(self, name, Parameter(whole.new_empty(num_heads, gates // num_heads, hidden // num_heads)))
+        self._init_flat_weights()
+        self.reset_parameters()
+
+    def extra_repr(self):
+        heads = f", num_heads={self.num_heads}" if self.num_heads != 1 else ""
+        return super().extra_repr() + heads
+
+
+class RNN(Stack):
+    """Elman network, `torch.nn.RNN` in all it takes and gives; `num_heads` makes its recurrent matrix block-diagonal."""
+
+    def __init__(self, input_size, hidden_size, num_layers=1, nonlinearity="tanh", bias=True, batch_first=False,
+                 dropout=0.0, bidirectional=False, device=None, dtype=None, *, num_heads=1, **others):  # fmt: skip
+        _refuse_projection(others)
+        if nonlinearity not in ("tanh", "relu"):
+            raise ValueError(f"Unknown nonlinearity '{nonlinearity}'. Select from 'tanh' or 'relu'.")
+        self.nonlinearity = nonlinearity
+        super().__init__(
+            f"RNN_{nonlinearity.upper()}", input_size, hidden_size, num_layers, bias, batch_first, dropout,
+            bidirectional, device=device, dtype=dtype,
+        )  # fmt: skip
+        self._divide_into_heads(num_heads)
+
+    def _cell(self):
+        return "elman" if self.nonlinearity == "tanh" else "elman-relu"
+
+
+class GRU(Stack):
+    """Gated recurrent unit, `torch.nn.GRU` in all it takes and gives.
+
+    `num_heads` makes its recurrent matrices block-diagonal; `reset_after=False` applies the reset gate before the
+    product, as first published and as TensorFlow's older models have it.
+    """
+
+    def __init__(self, input_size, hidden_size, num_layers=1, bias=True, batch_first=False, dropout=0.0,
+                 bidirectional=False, device=None, dtype=None, *, num_heads=1, reset_after=True, **others):  # fmt: skip
+        _refuse_projection(others)
+        super().__init__(
+            "GRU", input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, device=device,
+            dtype=dtype,
+        )  # fmt: skip
+        self.reset_after = reset_after
+        self._divide_into_heads(num_heads)
+
+    def _cell(self):
+        return "gru" if self.reset_after else "gru-before"
+
+
+class LSTM(Stack):
+    """Long short-term memory, `torch.nn.LSTM` in all it takes and gives; `num_heads` makes its recurrent matrices
+    block-diagonal. Layers with projections (proj_size > 0) run as PyTorch's own operations."""
+
+    def __init__(self, input_size, hidden_size, num_layers=1, bias=True, batch_first=False, dropout=0.0,
+                 bidirectional=False, proj_size=0, device=None, dtype=None, *, num_heads=1):  # fmt: skip
+        super().__init__(
+            "LSTM", input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, proj_size, device,
+            dtype,
+        )  # fmt: skip
+        self._divide_into_heads(num_heads)
+
+    def _cell(self):
+        return "lstm"
+
+
+def _refuse_projection(others):
+    """Keyword arguments that no layer has, or this one has not."""
+    if "proj_size" in others:
+        raise ValueError("proj_size argument is only supported for LSTM, not RNN or GRU")
+    if others:
+        raise TypeError(f"unexpected keyword argument '{next(iter(others))}'")
+
+
+class _OwnStack(Stack):
+    """A stack that torch.nn does not have, with the same attributes and names of parameters."""
+
+    def __init__(self, input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, num_heads, device,
+                 dtype):  # fmt: skip
+        nn.Module.__init__(self)
+        _check_sizes(input_size, hidden_size, num_layers, bias, batch_first, dropout)
+        self.mode = type(self).__name__
+        self.input_size = input_size
+        self.hidden_size = hidden_size
+        self.num_layers = num_layers
+        self.bias = bias
+        self.batch_first = batch_first
+        self.dropout = float(dropout)
+        self.bidirectional = bidirectional
+        self.proj_size = 0
+        self._flat_weight_refs = []
+        self._flat_weights_names = []
+        self._all_weights = []
+        directions = 2 if bidirectional else 1
+        for layer in range(num_layers):
+            width = input_size if layer == 0 else hidden_size * directions
+            for direction in range(directions):
+                self._add_parameters(f"_l{layer}" + ("_reverse" if direction else ""), width, device, dtype)
+        self._init_flat_weights()
+        self.reset_parameters()
+        self._divide_into_heads(num_heads)
+
+    def _add_parameters(self, suffix, width, device, dtype):
+        gates, _, scans = CELLS[self._cell()]
+        rows = gates * self.hidden_size
+        shapes = {"weight_ih": (rows, width)}
+        if not scans:
+            shapes["weight_hh"] = (rows, self.hidden_size)
+        if self.bias:
+            shapes["bias_ih"] = (rows,)
+            if not scans:
+                shapes["bias_hh"] = (rows,)
+        names = [name + suffix for name in shapes]
+        for name, shape in zip(names, shapes.values()):
+            self.register_parameter(name, Parameter(torch.empty(shape, device=device, dtype=dtype)))
+        self._flat_weights_names.extend(names)
+        self._all_weights.append(names)
+
+
+def _check_sizes(input_size, hidden_size, num_layers, bias, batch_first, dropout):
+    for name, value, kind in [
+        ("input_size", input_size, int),
+        ("hidden_size", hidden_size, int),
+        ("num_layers", num_layers, int),
+        ("bias", bias, bool),
+        ("batch_first", batch_first, bool),
+    ]:
+        if not isinstance(value, kind):
+            raise TypeError(f"{name} should be of type {kind.__name__}, got: {type(value).__name__}")
+        if kind is int and value <= 0:
+            raise ValueError(f"{name} must be greater than zero")
+    if not isinstance(dropout, numbers.Number) or isinstance(dropout, bool) or not 0 <= dropout <= 1:
+        raise ValueError(
+            "dropout should be a number in range [0, 1] representing the probability of an element being zeroed"
+        )
+    if dropout > 0 and num_layers == 1:
+        warnings.warn(
+            "dropout option adds dropout after all but last recurrent layer, so non-zero dropout expects num_layers "
+            f"greater than 1, but got dropout={dropout} and num_layers={num_layers}",
+            stacklevel=4,
+        )
+
+
+class SLSTM(_OwnStack):
+    """sLSTM of xLSTM (Beck et al. 2024): exponential input gate, normaliser and stabiliser. Gates i, f, z, o.
+
+    Its four states are h, c, n, m, each [num_layers * directions, B, H]; a row whose n is 0 starts anew.
+    """
+
+    def __init__(self, input_size, hidden_size, num_layers=1, bias=True, batch_first=False, dropout=0.0,
+                 bidirectional=False, device=None, dtype=None, *, num_heads=1):  # fmt: skip
+        super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, num_heads, device, dtype)
+
+    def _cell(self):
+        return "slstm"
+
+
+class MinGRU(_OwnStack):
+    """minGRU (Feng et al. 2024): h_t = (1 - z_t) h_{t-1} + z_t h~_t, with gates of the input alone.
+
+    Computed as a scan, in parallel over the sequence. `candidate` is "linear" (h~ = W x) or "positive" (h~ = g(W x) with
+    g(x) = x + 0.5 for x >= 0 and sigmoid(x) below, as the paper's log-space form has it).
+    """
+
+    def __init__(self, input_size, hidden_size, num_layers=1, bias=True, batch_first=False, dropout=0.0,
+                 bidirectional=False, device=None, dtype=None, *, candidate="linear"):  # fmt: skip
+        self.candidate = _checked_candidate(candidate)
+        super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, 1, device, dtype)
+
+    def _cell(self):
+        return "mingru" if self.candidate == "linear" else "mingru-log"
+
+
+class MinLSTM(_OwnStack):
+    """minLSTM (Feng et al. 2024): h_t = f_t h_{t-1} + i_t h~_t, where the gates are divided by their sum.
+
+    Computed as a scan, in parallel over the sequence; `candidate` as of MinGRU.
+    """
+
+    def __init__(self, input_size, hidden_size, num_layers=1, bias=True, batch_first=False, dropout=0.0,
+                 bidirectional=False, device=None, dtype=None, *, candidate="linear"):  # fmt: skip
+        self.candidate = _checked_candidate(candidate)
+        super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, 1, device, dtype)
+
+    def _cell(self):
+        return "minlstm" if self.candidate == "linear" else "minlstm-log"
+
+
+def _checked_candidate(candidate):
+    if candidate not in ("linear", "positive"):
+        raise ValueError(f"Unknown candidate '{candidate}'. Select from 'linear' or 'positive'.")
+    return candidate

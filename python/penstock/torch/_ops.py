@@ -1,0 +1,396 @@
+"""What PyTorch must know of the ops besides their kernels: the shapes of results, gradients, and what autocast, vmap
+and second derivatives make of them."""
+
+import torch
+
+from . import _library  # noqa: F401 - registers the ops
+from ._composed import CELLS, composed, composed_scan
+
+_extension = torch.library.Library("penstock", "FRAGMENT")
+
+
+def state_type(dtype):
+    """States are float whatever a sequence is, or double."""
+    return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+# ---- shapes ----------------------------------------------------------------------------------------------------------
+
+
+def _state_shape(x, weights, state, batch_sizes, cell, layers, bidirectional, batch_first):
+    gates, states, _ = CELLS[cell]
+    if batch_sizes is None:
+        rows = x.shape[0 if batch_first else 1]
+    elif state is not None:
+        rows = state.shape[2]
+    else:
+        rows = torch.library.get_ctx().new_dynamic_size()
+    return states, layers * (2 if bidirectional else 1), rows, weights[0].shape[0] // gates
+
+
+@torch.library.register_fake("penstock::recurrent")
+def _(x, weights, state, lengths, batch_sizes, reset, cell, layers, bidirectional, batch_first, keep_tape):
+    shape = _state_shape(x, weights, state, batch_sizes, cell, layers, bidirectional, batch_first)
+    y = x.new_empty(*x.shape[:-1], shape[3] * (2 if bidirectional else 1))
+    return y, x.new_empty(shape, dtype=state_type(x.dtype)), x.new_empty(0, dtype=torch.uint8)
+
+
+@torch.library.register_fake("penstock::recurrent_backward")
+def _(dy, dstate, x, weights, state, lengths, batch_sizes, reset, y, tape, cell, layers, bidirectional, batch_first,
+      want_dx, want_dweights):  # fmt: skip
+    shape = _state_shape(x, weights, state, batch_sizes, cell, layers, bidirectional, batch_first)
+    dx = x.new_empty(x.shape if want_dx else 0)
+    dweights = [torch.empty_like(w, memory_format=torch.contiguous_format) for w in weights] if want_dweights else []
+    return dx, x.new_empty(shape, dtype=state_type(x.dtype)), dweights
+
+
+@torch.library.register_fake("penstock::scan")
+def _(a, b, h0, logarithmic, reverse):
+    return a.new_empty(a.shape), a.new_empty(a.shape[0], a.shape[2])
+
+
+@torch.library.register_fake("penstock::scan_backward")
+def _(dh, dh_last, a, b, h0, h, logarithmic, reverse):
+    return a.new_empty(a.shape), a.new_empty(a.shape), a.new_empty(a.shape[0], a.shape[2])
+
+
+# ---- how an op becomes differentiable --------------------------------------------------------------------------------
+
+
+class _Differentiable:
+    """An op with a formula for its gradients, called as the op is.
+
+    A compiler sees the op itself, whose formula is registered with the dispatcher. Eager calls take a shorter way,
+    an autograd.Function over the op; and torch.func's transforms need a Function of another form, which they can take
+    apart. `lists` says which argument of the op, and which of its results, is a list of tensors; in a Function's
+    arguments and results lists come last.
+    """
+
+    def __init__(self, name, save, gradients, batch, lists=(None, None)):
+        self.op = getattr(torch.ops.penstock, name).default
+        self.save, self.gradients, self.batch = save, gradients, batch
+        self.list_argument, self.list_result = lists
+        torch.library.register_autograd(
+            self.op, gradients, setup_context=lambda ctx, inputs, output: self._save(ctx, inputs, output)
+        )
+        torch.library.register_vmap(self.op, lambda info, dims, *call: batch(self.op, info.batch_size, dims, *call))
+        self.eager, self.transformed = self._functions()
+
+    def __call__(self, *call):
+        if torch.compiler.is_compiling() or torch.jit.is_tracing():
+            return self.op(*call)
+        if torch._C._are_functorch_transforms_active():
+            return self._again(self.transformed.apply(*self._flat(call)))
+        if torch.is_grad_enabled() and torch._C._any_requires_grad(*call):
+            return self._again(self.eager.apply(*self._flat(call)))
+        with torch._C._AutoDispatchBelowAutograd():
+            return self.op(*call)
+
+    def _save(self, ctx, inputs, output):
+        ctx.set_materialize_grads(False)
+        self.save(ctx, inputs, output)
+
+    def _flat(self, call):
+        at = self.list_argument
+        return call if at is None else (*call[:at], *call[at + 1 :], *call[at])
+
+    def _nested(self, flat):
+        at, count = self.list_argument, len(self.op._schema.arguments) - 1
+        return flat if at is None else (*flat[:at], list(flat[count:]), *flat[at:count])
+
+    def _flat_results(self, results):
+        at = self.list_result
+        return results if at is None else (*results[:at], *results[at])
+
+    def _again(self, flat):
+        at = self.list_result
+        return flat if at is None else (*flat[:at], list(flat[at:]))
+
+    def _functions(self):
+        this = self
+
+        def backward(ctx, *gradients):
+            needs = ctx.needs_input_grad
+            ctx_of_op = _NestedContext(ctx, this._nested(needs))
+            return this._flat(this.gradients(ctx_of_op, *this._again(gradients)))
+
+        class Eager(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, *flat):
+                call = this._nested(flat)
+                results = this.op(*call)
+                this._save(ctx, call, results)
+                return this._flat_results(results)
+
+        class Transformed(torch.autograd.Function):
+            @staticmethod
+            def forward(*flat):
+                return this._flat_results(this(*this._nested(flat)))
+
+            @staticmethod
+            def setup_context(ctx, inputs, output):
+                this._save(ctx, this._nested(inputs), this._again(output))
+
+            @staticmethod
+            def vmap(info, in_dims, *flat):
+                results, dims = this.batch(this, info.batch_size, this._nested(in_dims), *this._nested(flat))
+                return this._flat_results(results), this._flat_results(dims)
+
+        Eager.backward = staticmethod(backward)
+        Transformed.backward = staticmethod(backward)
+        return Eager, Transformed
+
+
+class _NestedContext:
+    """A Function's context with the arguments of the op: needs_input_grad holds a list where the op takes one."""
+
+    def __init__(self, ctx, needs_input_grad):
+        self._ctx = ctx
+        self.needs_input_grad = needs_input_grad
+
+    def __getattr__(self, name):
+        return getattr(self._ctx, name)
+
+
+# ---- first derivatives -----------------------------------------------------------------------------------------------
+
+
+def _save_recurrent(ctx, inputs, output):
+    x, weights, state, lengths, batch_sizes, reset, *form, _ = inputs
+    y, _, tape = output
+    ctx.save_for_backward(x, state, lengths, batch_sizes, reset, y, tape, *weights)
+    ctx.form = form
+
+
+def _recurrent_gradients(ctx, dy, dstate, _):
+    x, state, lengths, batch_sizes, reset, y, tape, *weights = ctx.saved_tensors
+    need_x, need_weights, need_state, *_ = ctx.needs_input_grad
+    nothing = [None] * len(weights)
+    if dy is None and dstate is None:
+        return None, nothing, None, *[None] * 8
+    need_weights = any(need_weights)
+    dx, dstate_in, dweights = recurrent_backward(
+        dy, dstate, x, weights, state, lengths, batch_sizes, reset, y, tape, *ctx.form, need_x, need_weights
+    )
+    return (
+        dx if need_x else None,
+        dweights if need_weights else nothing,
+        dstate_in.to(state.dtype) if need_state else None,
+        *[None] * 8,
+    )
+
+
+def _save_scan(ctx, inputs, output):
+    a, b, h0, *ctx.form = inputs
+    ctx.save_for_backward(a, b, h0, output[0])
+
+
+def _scan_gradients(ctx, dh, dh_last):
+    a, b, h0, h = ctx.saved_tensors
+    if dh is None and dh_last is None:
+        return None, None, None, None, None
+    da, db, dh0 = scan_backward(dh, dh_last, a, b, h0, h, *ctx.form)
+    return da, db, dh0.to(h0.dtype) if ctx.needs_input_grad[2] else None, None, None
+
+
+# ---- second derivatives: of the same passes, composed of PyTorch's operations ----------------------------------------
+
+
+def _given(tensors):
+    """The tensors that are there, and what puts others in their places again."""
+    places = [i for i, t in enumerate(tensors) if t is not None]
+
+    def again(present):
+        whole = [None] * len(tensors)
+        for i, t in zip(places, present):
+            whole[i] = t
+        return whole
+
+    return [tensors[i] for i in places], again
+
+
+def _second_order(forward, inputs, doutputs, ddinputs):
+    """Gradients of (doutputs, inputs) from those of forward's vector-Jacobian product.
+
+    `forward` takes the tensors `inputs` to a tuple; doutputs holds None where nothing arrived, ddinputs where nothing
+    was asked for.
+    """
+    given, again = _given(doutputs)
+
+    def first_order(given, inputs):
+        outputs, pull = torch.func.vjp(forward, *inputs)
+        filled = tuple(torch.zeros_like(o) if d is None else d.to(o.dtype) for d, o in zip(again(given), outputs))
+        return pull(filled)
+
+    dinputs, pull = torch.func.vjp(first_order, given, inputs)
+    filled = tuple(torch.zeros_like(d) if dd is None else dd.to(d.dtype) for dd, d in zip(ddinputs, dinputs))
+    dgiven, dinputs = pull(filled)
+    return again(dgiven), dinputs
+
+
+def _save_recurrent_backward(ctx, inputs, output):
+    dy, dstate, x, weights, state, lengths, batch_sizes, reset, _, _, *ctx.form, ctx.want_dx, ctx.want_dw = inputs
+    ctx.save_for_backward(dy, dstate, x, state, lengths, batch_sizes, reset, *weights)
+    ctx.state_shape = output[1].shape
+    ctx.state_dtype = output[1].dtype
+
+
+def _recurrent_second_gradients(ctx, ddx, ddstate, ddweights):
+    dy, dstate, x, state, lengths, batch_sizes, reset, *weights = ctx.saved_tensors
+    form = ctx.form
+
+    def forward(x, state, *weights):
+        wide = [w.to(state.dtype) for w in weights]
+        sequence = x.to(state.dtype)
+        y, last = composed(sequence, wide, tuple(state), lengths, batch_sizes, reset, *form)
+        return y.to(x.dtype), torch.stack(last)
+
+    if state is None:
+        entering = torch.zeros(ctx.state_shape, dtype=ctx.state_dtype, device=x.device)
+    else:
+        entering = state.to(ctx.state_dtype)
+    seconds = [ddx if ctx.want_dx else None, ddstate, *(ddweights if ctx.want_dw else [None] * len(weights))]
+    (ddy, dd_last), (gx, gstate, *gweights) = _second_order(
+        forward, (x, entering, *weights), (dy, dstate), seconds
+    )
+    gstate = None if state is None else gstate.to(state.dtype)
+    return (ddy, dd_last, gx, gweights, gstate) + (None,) * 11
+
+
+def _save_scan_backward(ctx, inputs, output):
+    dh, dh_last, a, b, h0, _, *ctx.form = inputs
+    ctx.save_for_backward(dh, dh_last, a, b, h0)
+
+
+def _scan_second_gradients(ctx, dda, ddb, ddh0):
+    dh, dh_last, a, b, h0 = ctx.saved_tensors
+    form = ctx.form
+    entering = a.new_zeros(a.shape[0], a.shape[2]) if h0 is None else h0
+    (ddh, dd_last), (ga, gb, gh0) = _second_order(
+        lambda a, b, h0: composed_scan(a, b, h0, *form), (a, b, entering), (dh, dh_last), (dda, ddb, ddh0)
+    )
+    return ddh, dd_last, ga, gb, None if h0 is None else gh0, None, None, None
+
+
+# ---- vmap ------------------------------------------------------------------------------------------------------------
+
+
+def _each(size, dims, arguments):
+    """The arguments of each of `size` calls, where dims says along which axis a tensor holds them all."""
+
+    def pick(value, dim, i):
+        if isinstance(value, (list, tuple)) and isinstance(dim, (list, tuple)):
+            return [pick(v, d, i) for v, d in zip(value, dim)]
+        return value if dim is None else value.select(dim, i)
+
+    for i in range(size):
+        yield [pick(value, dim, i) for value, dim in zip(arguments, dims)]
+
+
+def _stacked(results):
+    return tuple(
+        [torch.stack(each) for each in zip(*column)] if isinstance(column[0], list) else torch.stack(column)
+        for column in zip(*results)
+    )
+
+
+def _is_batched(dim):
+    return any(d is not None for d in dim) if isinstance(dim, (list, tuple)) else dim is not None
+
+
+def _fold(tensor, dim, size, axis):
+    """The calls' axis becomes part of the rows, which are at `axis` of one call's tensor."""
+    if tensor is None:
+        return None
+    tensor = tensor.unsqueeze(0).expand(size, *tensor.shape) if dim is None else tensor.movedim(dim, 0)
+    return tensor.movedim(0, axis).flatten(axis, axis + 1)
+
+
+def _batch_recurrent(op, size, dims, x, weights, state, lengths, batch_sizes, reset, cell, layers, bidirectional,
+                     batch_first, keep_tape):  # fmt: skip
+    """Calls that share their weights are rows of one call, with one tape."""
+    form = (cell, layers, bidirectional, batch_first)
+    if _is_batched(dims[1]) or batch_sizes is not None:
+        return _batch_by_loop(op, size, dims, x, weights, state, lengths, batch_sizes, reset, *form, keep_tape)
+    rows = 0 if batch_first else 1
+    y, last, tape = op(
+        _fold(x, dims[0], size, rows),
+        weights,
+        _fold(state, dims[2], size, 2),
+        _fold(lengths, dims[3], size, 0),
+        None,
+        _fold(reset, dims[5], size, 0),
+        *form,
+        keep_tape,
+    )
+    return (y.unflatten(rows, (size, -1)), last.unflatten(2, (size, -1)), tape), (rows, 2, None)
+
+
+def _batch_by_loop(op, size, dims, *call):
+    results = _stacked([op(*each) for each in _each(size, dims, call)])
+    return results, tuple([0] * len(r) if isinstance(r, list) else 0 for r in results)
+
+
+def _batch_recurrent_backward(op, size, dims, dy, dstate, x, weights, state, lengths, batch_sizes, reset, y, tape, cell,
+                              layers, bidirectional, batch_first, want_dx, want_dweights):  # fmt: skip
+    """Each call has gradients of weights of its own. What it kept lies on a tape of all, so it runs forward again."""
+    form = (cell, layers, bidirectional, batch_first)
+    calls = _each(size, dims, (dy, dstate, x, weights, state, lengths, batch_sizes, reset, y, tape))
+    if dims[9] is not None:
+        results = _stacked([op(*call, *form, want_dx, want_dweights) for call in calls])
+    else:
+        results = []
+        for dy_1, dstate_1, *inputs, _, _ in calls:
+            y_1, _, tape_1 = _recurrent(*inputs, *form, True)
+            results.append(op(dy_1, dstate_1, *inputs, y_1, tape_1, *form, want_dx, want_dweights))
+        results = _stacked(results)
+    return results, (0, 0, [0] * len(results[2]))
+
+
+def _batch_scan(op, size, dims, a, b, h0, *form):
+    h, last = op(*[_fold(t, dim, size, 0) for t, dim in zip((a, b, h0), dims)], *form)
+    return (h.unflatten(0, (size, -1)), last.unflatten(0, (size, -1))), (0, 0)
+
+
+def _batch_scan_backward(op, size, dims, dh, dh_last, a, b, h0, h, *form):
+    results = op(*[_fold(t, dim, size, 0) for t, dim in zip((dh, dh_last, a, b, h0, h), dims)], *form)
+    return tuple(g.unflatten(0, (size, -1)) for g in results), (0, 0, 0)
+
+
+# ---- the ops ---------------------------------------------------------------------------------------------------------
+
+recurrent_backward = _Differentiable(
+    "recurrent_backward", _save_recurrent_backward, _recurrent_second_gradients, _batch_recurrent_backward, lists=(3, 2)
+)
+scan_backward = _Differentiable("scan_backward", _save_scan_backward, _scan_second_gradients, _batch_scan_backward)
+scan = _Differentiable("scan", _save_scan, _scan_gradients, _batch_scan)
+_recurrent = _Differentiable("recurrent", _save_recurrent, _recurrent_gradients, _batch_recurrent, lists=(1, None))
+
+
+def recurrent(x, *call):
+    """y, the last states, and the tape: the op `penstock::recurrent`, with gradients, under autocast too."""
+    if torch.is_autocast_enabled(x.device.type):
+        x = _lowered(x, x.device.type)
+    return _recurrent(x, *call)
+
+
+# ---- autocast --------------------------------------------------------------------------------------------------------
+
+
+def _lowered(x, device_type):
+    """Sequences go into the lower precision; weights and states stay, since sums and states are float in any case."""
+    return x if x.dtype == torch.float64 else x.to(torch.get_autocast_dtype(device_type))
+
+
+def _register_autocast(key, device_type):
+    below = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, key))
+
+    def autocast(x, *call):
+        with torch._C._ExcludeDispatchKeyGuard(below):
+            return _recurrent.op(_lowered(x, device_type), *call)
+
+    _extension.impl("recurrent", autocast, key)
+
+
+_register_autocast("AutocastCPU", "cpu")
+_register_autocast("AutocastCUDA", "cuda")

@@ -1,0 +1,172 @@
+#include "torch_call.h"
+
+#include <cstring>
+#include <stdexcept>
+
+namespace penstock::torch_ops {
+namespace {
+
+std::string to_text(const std::vector<Index>& sizes) {
+  std::string text = "[";
+  for (std::size_t i = 0; i < sizes.size(); ++i) text += (i > 0 ? ", " : "") + std::to_string(sizes[i]);
+  return text + "]";
+}
+
+/// Rows of `from` [n, ...], in the order of the index.
+TorchTensor gather(const TorchTensor& from, const std::vector<Index>& index) {
+  if (from.is_cuda()) return from.index_select(from.upload(index));
+  const TorchTensor dense = from.contiguous();
+  TorchTensor to = dense.empty(sizes_of(dense), dense.dtype());
+  if (index.empty()) return to;
+  const std::size_t bytes = dense.bytes() / index.size();
+  const char* const source = dense.data<char>();
+  char* destination = to.data<char>();
+  for (const Index i : index) {
+    std::memcpy(destination, source + static_cast<std::size_t>(i) * bytes, bytes);
+    destination += bytes;
+  }
+  return to;
+}
+
+}  // namespace
+
+void check(bool condition, const std::string& message) {
+  if (!condition) throw std::runtime_error(message);
+}
+
+std::vector<Index> sizes_of(const TorchTensor& tensor) {
+  std::vector<Index> sizes;
+  for (Index d = 0; d < tensor.dim(); ++d) sizes.push_back(tensor.size(d));
+  return sizes;
+}
+
+PackedRows::PackedRows(const TorchTensor& batch_sizes) {
+  check(batch_sizes.dim() == 1 && batch_sizes.dtype() == shim().int64 && !batch_sizes.is_cuda() &&
+            batch_sizes.is_contiguous(),
+        "batch_sizes must be an int64 tensor [T] on the CPU, as a PackedSequence has it");
+  const Index* const sizes = batch_sizes.data<Index>();
+  longest_ = batch_sizes.size(0);
+  check(longest_ > 0 && sizes[0] > 0, "batch_sizes must not be empty");
+  std::vector<Index> lengths(static_cast<std::size_t>(sizes[0]), 0);
+  for (Index t = 0; t < longest_; ++t) {
+    check(sizes[t] > 0 && (t == 0 || sizes[t] <= sizes[t - 1]), "batch_sizes must be positive and never rise");
+    for (Index b = 0; b < sizes[t]; ++b) ++lengths[static_cast<std::size_t>(b)];
+  }
+  cu_seqlens_.assign(1, 0);
+  for (const Index length : lengths) cu_seqlens_.push_back(cu_seqlens_.back() + length);
+  place_.reserve(static_cast<std::size_t>(total()));
+  source_.resize(static_cast<std::size_t>(total()));
+  for (Index t = 0; t < longest_; ++t) {
+    for (Index b = 0; b < sizes[t]; ++b) {
+      const Index place = cu_seqlens_[static_cast<std::size_t>(b)] + t;
+      source_[static_cast<std::size_t>(place)] = static_cast<Index>(place_.size());
+      place_.push_back(place);
+    }
+  }
+}
+
+TorchTensor PackedRows::cu_seqlens(const TorchTensor& like) const { return like.upload(cu_seqlens_); }
+TorchTensor PackedRows::by_rows(const TorchTensor& tensor) const { return gather(tensor, source_); }
+TorchTensor PackedRows::by_steps(const TorchTensor& tensor) const { return gather(tensor, place_); }
+
+void RecurrentCall::take_tensors(Arguments& arguments) {
+  x = arguments.tensor();
+  weights = arguments.tensors();
+  state = arguments.optional_tensor();
+  lengths = arguments.optional_tensor();
+  batch_sizes = arguments.optional_tensor();
+  reset = arguments.optional_tensor();
+}
+
+void RecurrentCall::take_form(Arguments& arguments) {
+  spec.cell = arguments.string();
+  spec.layers = arguments.integer();
+  spec.direction = arguments.boolean() ? Direction::bidirectional : Direction::forward;
+  batch_first = arguments.boolean();
+}
+
+std::vector<Index> RecurrentCall::y_sizes() const {
+  if (packed) return {x.size(0), spec.output_size()};
+  return {x.size(0), x.size(1), spec.output_size()};
+}
+
+void RecurrentCall::validate() {
+  const CellInfo& cell = find_cell(spec.cell);
+  states = cell.states;
+  const std::int32_t type = x.dtype();
+  check(type == shim().float32 || type == shim().float64 || type == shim().bf16 || type == shim().f16,
+        "x must be float32, float64, bfloat16 or float16");
+  if (batch_sizes) packed = std::make_unique<PackedRows>(batch_sizes);
+  check(x.dim() == (packed ? 2 : 3),
+        std::string("x must have ") + (packed ? "2" : "3") + " dimensions, not the shape " + x.shape());
+  rows = packed ? packed->rows() : x.size(batch_first ? 0 : 1);
+  steps = packed ? packed->longest() : x.size(batch_first ? 1 : 0);
+  check(!packed || packed->total() == x.size(0),
+        "batch_sizes must add up to the " + std::to_string(x.size(0)) + " positions of x");
+  check(steps > 0 || rows == 0, "Expected sequence length to be larger than 0 in RNN");
+  spec.input_size = x.size(-1);
+  validate_weights(cell);
+  validate_state();
+  validate_rows();
+  validate_devices();
+}
+
+void RecurrentCall::validate_weights(const CellInfo& cell) {
+  const auto count = static_cast<Index>(weights.size());
+  const Index matrices = cell.scan ? 1 : 2;
+  const bool divides = spec.layers >= 1 && count > 0 && count % slots() == 0;
+  const Index each = divides ? count / slots() : 0;
+  check(divides && each >= matrices && each <= 2 * matrices,
+        "weights must hold weight_ih, weight_hh, bias_ih and bias_hh of every layer and direction, as far as the cell "
+        "has them; there are " +
+            std::to_string(count) + " for " + std::to_string(slots()));
+  spec.bias = each == matrices ? Bias::none : each == matrices + 1 ? Bias::single : Bias::both;
+  check(weights[0].dim() == 2 && weights[0].size(0) > 0 && weights[0].size(0) % cell.gates == 0,
+        "weight_ih_l0 must be [" + std::to_string(cell.gates) + " * H, I], not " + weights[0].shape());
+  spec.hidden_size = weights[0].size(0) / cell.gates;
+  spec.heads = !cell.scan && weights[1].dim() == 3 ? weights[1].size(0) : 1;
+  check(spec.heads > 0 && spec.hidden_size % spec.heads == 0, "heads must divide the hidden size");
+  const Index gates = weights[0].size(0);
+  for (Index i = 0; i < count; ++i) {
+    const Index layer = i / each / spec.directions(), kind = i % each;
+    std::vector<Index> expected{gates};
+    if (kind == 0) expected = {gates, layer == 0 ? spec.input_size : spec.output_size()};
+    if (kind == 1 && !cell.scan) expected = {gates, spec.hidden_size};
+    if (kind == 1 && spec.heads > 1) expected = {spec.heads, gates / spec.heads, spec.hidden_size / spec.heads};
+    const TorchTensor& weight = weights[static_cast<std::size_t>(i)];
+    check(sizes_of(weight) == expected,
+          "weights[" + std::to_string(i) + "] must be " + to_text(expected) + ", not " + weight.shape());
+    check(weight.dtype() == weights[0].dtype(), "weights must be of one dtype");
+  }
+}
+
+void RecurrentCall::validate_state() const {
+  if (!state) return;
+  check(sizes_of(state) == state_sizes(),
+        "state must be [S, layers * directions, B, H] = " + to_text(state_sizes()) + ", not " + state.shape());
+}
+
+void RecurrentCall::validate_rows() const {
+  if (lengths) {
+    check(!packed, "lengths and batch_sizes exclude each other");
+    check(lengths.dim() == 1 && lengths.size(0) == rows && lengths.dtype() == shim().int64,
+          "lengths must be int64 [B] = [" + std::to_string(rows) + "], not " + lengths.shape());
+  }
+  if (!reset) return;
+  const std::vector<Index> expected = packed ? std::vector<Index>{x.size(0)} : std::vector<Index>{rows, steps};
+  check(sizes_of(reset) == expected && (reset.dtype() == shim().boolean || reset.dtype() == shim().uint8),
+        "reset must be bool, of the rows and steps of x, " + to_text(expected) + ", not " + reset.shape());
+}
+
+void RecurrentCall::validate_devices() const {
+  const auto check_device = [&](const TorchTensor& tensor, const char* name) {
+    check(tensor.is_cuda() == x.is_cuda() && (!x.is_cuda() || tensor.device_index() == x.device_index()),
+          std::string("Input and parameter tensors are not at the same device: x is on another than ") + name);
+  };
+  for (const TorchTensor& weight : weights) check_device(weight, "the weights");
+  if (state) check_device(state, "state");
+  if (lengths) check_device(lengths, "lengths");
+  if (reset) check_device(reset, "reset");
+}
+
+}  // namespace penstock::torch_ops

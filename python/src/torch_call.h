@@ -1,0 +1,70 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "penstock/penstock.h"
+#include "torch_shim.h"
+
+namespace penstock::torch_ops {
+
+/// Throws std::runtime_error, which PyTorch makes a RuntimeError, unless the condition holds.
+void check(bool condition, const std::string& message);
+
+std::vector<Index> sizes_of(const TorchTensor& tensor);
+
+/// Where the positions of a PackedSequence (all rows of step 0, all of step 1, ...) lie when rows come one after the
+/// other, as the library has them.
+class PackedRows {
+ public:
+  explicit PackedRows(const TorchTensor& batch_sizes);
+
+  Index rows() const { return static_cast<Index>(cu_seqlens_.size()) - 1; }
+  Index total() const { return cu_seqlens_.back(); }
+  Index longest() const { return longest_; }
+
+  /// int64 [B + 1] on the device of `like`.
+  TorchTensor cu_seqlens(const TorchTensor& like) const;
+  /// [total, ...] in the order of rows from the order of the PackedSequence.
+  TorchTensor by_rows(const TorchTensor& tensor) const;
+  /// The reverse.
+  TorchTensor by_steps(const TorchTensor& tensor) const;
+
+ private:
+  std::vector<Index> cu_seqlens_;  // [B + 1]
+  std::vector<Index> place_;       // [total]: of position p of the PackedSequence, when rows come one after the other
+  std::vector<Index> source_;      // [total]: the reverse
+  Index longest_ = 0;
+};
+
+/// The arguments that forward and backward passes of the op share, and what follows from them.
+struct RecurrentCall {
+  TorchTensor x, state, lengths, batch_sizes, reset;
+  std::vector<TorchTensor> weights;
+  bool batch_first = false;
+  std::unique_ptr<PackedRows> packed;
+  RecurrentSpec spec;
+  Index rows = 0, steps = 0, states = 0;
+
+  void take_tensors(Arguments& arguments);
+  void take_form(Arguments& arguments);
+  /// Checks everything that the library does not see: shapes, types and devices of tensors. Fills in the rest.
+  void validate();
+
+  /// Nothing to compute?
+  bool empty() const { return packed == nullptr && rows == 0; }
+  std::vector<Index> y_sizes() const;
+  std::vector<Index> state_sizes() const { return {states, slots(), rows, spec.hidden_size}; }
+  /// Of states and sums: float, or double if x is.
+  std::int32_t state_type() const { return x.dtype() == shim().float64 ? shim().float64 : shim().float32; }
+
+ private:
+  Index slots() const { return spec.layers * spec.directions(); }
+  void validate_weights(const CellInfo& cell);
+  void validate_state() const;
+  void validate_rows() const;
+  void validate_devices() const;
+};
+
+}  // namespace penstock::torch_ops

@@ -1,0 +1,81 @@
+// The ops of namespace `penstock` in PyTorch: their schemas, and which kernels run them. Gradients, shapes of results
+// and the rules of transforms are added in Python (penstock/torch/ops.py); what is here is all that a C++ program
+// needs to run an exported model.
+
+#include "torch_ops.h"
+
+#include <exception>
+#include <string>
+
+#include "torch_shim.h"
+
+namespace penstock::torch_ops {
+namespace {
+
+// x [B, T, I] or, unless batch_first, [T, B, I]; with batch_sizes [total, I] as a PackedSequence has it. weights: per
+// layer and direction weight_ih, weight_hh, bias_ih, bias_hh, as many of these as the cell and the model have.
+// state [S, layers * directions, B, H]. lengths int64 [B]. reset bool [B, T], or [total] with batch_sizes.
+constexpr const char* recurrent_schema =
+    "recurrent(Tensor x, Tensor[] weights, Tensor? state, Tensor? lengths, Tensor? batch_sizes, Tensor? reset, "
+    "str cell, int layers, bool bidirectional, bool batch_first, bool keep_tape) "
+    "-> (Tensor y, Tensor state_out, Tensor tape)";
+constexpr const char* recurrent_backward_schema =
+    "recurrent_backward(Tensor? dy, Tensor? dstate_out, Tensor x, Tensor[] weights, Tensor? state, Tensor? lengths, "
+    "Tensor? batch_sizes, Tensor? reset, Tensor y, Tensor tape, "
+    "str cell, int layers, bool bidirectional, bool batch_first, bool want_dx, bool want_dweights) "
+    "-> (Tensor dx, Tensor dstate, Tensor[] dweights)";
+// a, b, h [B, T, C]; h0 [B, C].
+constexpr const char* scan_schema =
+    "scan(Tensor a, Tensor b, Tensor? h0, bool logarithmic, bool reverse) -> (Tensor h, Tensor h_last)";
+constexpr const char* scan_backward_schema =
+    "scan_backward(Tensor? dh, Tensor? dh_last, Tensor a, Tensor b, Tensor? h0, Tensor h, bool logarithmic, "
+    "bool reverse) -> (Tensor da, Tensor db, Tensor dh0)";
+
+constexpr std::uint64_t built_against = (std::uint64_t{2} << 56) | (std::uint64_t{10} << 48);
+
+void define(LibraryHandle library, const char* schema) { check_status(shim().library_def(library, schema), schema); }
+
+void implement(const char* key) {
+  LibraryHandle library = nullptr;  // lives as long as the process, as its registrations do
+  check_status(shim().library_init_impl("penstock", key, __FILE__, __LINE__, &library), key);
+  const auto add = [&](const char* name, BoxedKernel kernel) {
+    check_status(shim().library_impl(library, name, kernel, built_against), name);
+  };
+  add("recurrent", recurrent);
+  add("recurrent_backward", recurrent_backward);
+  add("scan", scan);
+  add("scan_backward", scan_backward);
+}
+
+void add_ops() {
+  LibraryHandle library = nullptr;
+  check_status(shim().library_init_fragment("penstock", __FILE__, __LINE__, &library), "the library of ops");
+  define(library, recurrent_schema);
+  define(library, recurrent_backward_schema);
+  define(library, scan_schema);
+  define(library, scan_backward_schema);
+  implement("CPU");
+  implement("CUDA");
+}
+
+/// Registers when the library is loaded, as LibTorch's own extensions do; a failure waits for whoever asks.
+struct Registration {
+  std::string failure;
+
+  Registration() {
+    try {
+      add_ops();
+    } catch (const std::exception& e) {
+      failure = e.what();
+    }
+  }
+} registration;
+
+}  // namespace
+}  // namespace penstock::torch_ops
+
+/// Why the ops are not there: null if they are.
+extern "C" __attribute__((visibility("default"))) const char* penstock_torch_failure() {
+  const std::string& failure = penstock::torch_ops::registration.failure;
+  return failure.empty() ? nullptr : failure.c_str();
+}

@@ -1,0 +1,13 @@
+#pragma once
+
+#include "torch_shim.h"
+
+/// The kernels of the ops that torch_ops.cc registers.
+namespace penstock::torch_ops {
+
+void recurrent(StableValue* stack, std::uint64_t arguments, std::uint64_t results);
+void recurrent_backward(StableValue* stack, std::uint64_t arguments, std::uint64_t results);
+void scan(StableValue* stack, std::uint64_t arguments, std::uint64_t results);
+void scan_backward(StableValue* stack, std::uint64_t arguments, std::uint64_t results);
+
+}  // namespace penstock::torch_ops

@@ -1,0 +1,158 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+/// PyTorch as its stable C interface shows it (libtorch 2.10 and later: torch/csrc/stable/c/shim.h), bound at run time
+/// to the libtorch that this process has loaded. Nothing of PyTorch is needed to build this.
+namespace penstock::torch_ops {
+
+struct TorchTensorOpaque;
+struct LibraryOpaque;
+struct ListOpaque;
+struct StringOpaque;
+struct CudaGuardOpaque;
+using TensorHandle = TorchTensorOpaque*;
+using LibraryHandle = LibraryOpaque*;
+using ListHandle = ListOpaque*;
+using StringHandle = StringOpaque*;
+using CudaGuardHandle = CudaGuardOpaque*;
+using Status = std::int32_t;
+
+/// One value on its way between the dispatcher and a kernel: numbers by value, the rest as handles that the receiver
+/// owns; of optional values a pointer, allocated by `new`, to such a value, or null.
+using StableValue = std::uint64_t;
+/// A kernel takes its arguments from the stack and leaves its results there.
+using BoxedKernel = void (*)(StableValue* stack, std::uint64_t arguments, std::uint64_t results);
+
+/// The functions of the interface that are used here, and what it calls types and devices.
+struct Shim {
+  Status (*library_init_fragment)(const char* name, const char* file, std::uint32_t line, LibraryHandle* library);
+  Status (*library_init_impl)(const char* name, const char* key, const char* file, std::uint32_t line,
+                              LibraryHandle* library);
+  Status (*library_def)(LibraryHandle library, const char* schema);
+  Status (*library_impl)(LibraryHandle library, const char* name, BoxedKernel kernel, std::uint64_t version);
+  Status (*call_dispatcher)(const char* name, const char* overload, StableValue* stack, std::uint64_t version);
+
+  Status (*new_tensor_handle)(TensorHandle from, TensorHandle* to);
+  Status (*delete_tensor)(TensorHandle tensor);
+  Status (*data)(TensorHandle tensor, void** data);
+  Status (*dim)(TensorHandle tensor, std::int64_t* dim);
+  Status (*sizes)(TensorHandle tensor, std::int64_t** sizes);
+  Status (*strides)(TensorHandle tensor, std::int64_t** strides);
+  Status (*dtype)(TensorHandle tensor, std::int32_t* dtype);
+  std::size_t (*element_size)(std::int32_t dtype);
+  Status (*device_type)(TensorHandle tensor, std::int32_t* type);
+  Status (*device_index)(TensorHandle tensor, std::int32_t* index);
+  Status (*empty_strided)(std::int64_t dim, const std::int64_t* sizes, const std::int64_t* strides, std::int32_t dtype,
+                          std::int32_t device_type, std::int32_t device_index, TensorHandle* tensor);
+
+  Status (*empty_pinned)(std::int64_t dim, const std::int64_t* sizes, const std::int64_t* strides, std::int32_t dtype,
+                         std::int32_t device_type, std::int32_t device_index, TensorHandle* tensor);
+
+  Status (*list_size)(ListHandle list, std::size_t* size);
+  Status (*list_get)(ListHandle list, std::size_t index, StableValue* value);
+  Status (*list_new)(std::size_t capacity, ListHandle* list);
+  Status (*list_push)(ListHandle list, StableValue value);
+  Status (*list_delete)(ListHandle list);
+  Status (*string_size)(StringHandle string, std::size_t* size);
+  Status (*string_text)(StringHandle string, const char** text);
+  Status (*string_delete)(StringHandle string);
+  Status (*threads)(std::uint32_t* threads);
+
+  std::int32_t cpu, cuda;                                           ///< Types of devices
+  std::int32_t uint8, boolean, int64, float32, float64, bf16, f16;  ///< Types of elements
+};
+
+/// Throws std::runtime_error that says what is missing, and what to install, where no libtorch 2.10 or later is loaded.
+const Shim& shim();
+
+/// The functions of libtorch_cuda, which is there in PyTorch for CUDA only.
+struct CudaShim {
+  Status (*current_stream)(std::int32_t device, void** stream);
+  Status (*create_guard)(std::int32_t device, CudaGuardHandle* guard);
+  Status (*delete_guard)(CudaGuardHandle guard);
+};
+const CudaShim& cuda_shim();
+
+/// Throws std::runtime_error naming the function unless it succeeded.
+void check_status(Status status, const char* function);
+
+/// A tensor of PyTorch's, owned.
+class TorchTensor {
+ public:
+  TorchTensor() = default;
+  explicit TorchTensor(TensorHandle owned) : handle_(owned) {}
+  TorchTensor(TorchTensor&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  TorchTensor& operator=(TorchTensor&& other) noexcept {
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
+  ~TorchTensor();
+
+  explicit operator bool() const { return handle_ != nullptr; }
+  std::int64_t dim() const;
+  /// Of axis i; negative ones count from the last.
+  std::int64_t size(std::int64_t i) const;
+  std::int64_t stride(std::int64_t i) const;
+  std::int64_t elements() const;
+  std::size_t bytes() const;
+  std::int32_t dtype() const;
+  bool is_cuda() const;
+  std::int32_t device_index() const;
+  /// "[2, 3]", for messages.
+  std::string shape() const;
+  /// Are the elements in order, without gaps?
+  bool is_contiguous() const;
+  template <class T>
+  T* data() const {
+    return static_cast<T*>(address());
+  }
+  void* address() const;
+
+  /// Another handle of the same tensor.
+  TorchTensor share() const;
+  /// The tensor itself if it is contiguous, else a copy that is.
+  TorchTensor contiguous() const;
+  /// The tensor itself if it has that type, else a copy that has.
+  TorchTensor to(std::int32_t dtype) const;
+  void copy_from(const TorchTensor& other);
+  void zero();
+  /// Uninitialised, contiguous, on the device of this one.
+  TorchTensor empty(const std::vector<std::int64_t>& sizes, std::int32_t dtype) const;
+  /// Numbers of the host as an int64 tensor on the device of this one. Of a GPU: in the order of the current stream,
+  /// and the host waits for no more than the copy's start.
+  TorchTensor upload(const std::vector<std::int64_t>& numbers) const;
+  /// Entries along the first axis, by an int64 tensor.
+  TorchTensor index_select(const TorchTensor& index) const;
+
+  /// Gives the tensor away.
+  StableValue release() { return reinterpret_cast<StableValue>(std::exchange(handle_, nullptr)); }
+
+ private:
+  TensorHandle handle_ = nullptr;
+};
+
+/// A kernel's arguments, taken from the stack one after the other. Whoever constructs it owns all of them.
+class Arguments {
+ public:
+  explicit Arguments(StableValue* stack) : stack_(stack) {}
+
+  TorchTensor tensor();
+  TorchTensor optional_tensor();  ///< No tensor: an empty handle
+  std::vector<TorchTensor> tensors();
+  std::string string();
+  std::int64_t integer();
+  bool boolean();
+
+ private:
+  StableValue* stack_;
+};
+
+/// A list of tensors as a result.
+StableValue release(std::vector<TorchTensor>& tensors);
+
+}  // namespace penstock::torch_ops

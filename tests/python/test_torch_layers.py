@@ -1,0 +1,350 @@
+"""penstock.torch's layers beside torch.nn's: results, gradients, states, state_dicts, errors."""
+
+import copy
+import pickle
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+ours = pytest.importorskip("penstock.torch", reason="penstock is not installed")
+
+from torch import nn  # noqa: E402
+from torch.nn.utils.rnn import pack_padded_sequence, pack_sequence, pad_packed_sequence  # noqa: E402
+
+torch.set_num_threads(1)  # these sizes are too small to share
+
+NAMES = ["RNN", "GRU", "LSTM"]
+FORMS = [
+    {},
+    {"num_layers": 2, "bidirectional": True},
+    {"num_layers": 3, "dropout": 0.4, "bias": False},
+    {"batch_first": True, "num_layers": 2, "dropout": 0.4},
+]
+
+
+def pair(name, *sizes, **options):
+    """A layer of torch.nn and ours from the same seed: initialisation is part of what must agree."""
+    torch.manual_seed(3)
+    theirs = getattr(nn, name)(*sizes, **options)
+    torch.manual_seed(3)
+    return theirs, getattr(ours, name)(*sizes, **options)
+
+
+def close(got, expected, dtype=torch.float32, steps=1):
+    """Within sqrt(T) roundings of the largest value."""
+    unit = torch.finfo(dtype).eps * max(1.0, expected.abs().max().item()) if expected.numel() else 0
+    torch.testing.assert_close(got, expected, rtol=0, atol=16 * unit * steps**0.5)
+
+
+def as_list(states):
+    return [states] if isinstance(states, torch.Tensor) else list(states)
+
+
+def results_of(module, x, states, seed=5):
+    """Outputs, last states, and the gradients of a function of both with respect to everything."""
+    module.zero_grad()
+    torch.manual_seed(seed)  # for dropout
+    x = x.detach().clone().requires_grad_()
+    states = [s.detach().clone().requires_grad_() for s in states]
+    y, last = module(x, (tuple(states) if len(states) > 1 else states[0]) if states else None)
+    (y.sin().sum() + sum(s.cos().sum() for s in as_list(last))).backward()
+    return [y, *as_list(last), x.grad, *(s.grad for s in states), *(p.grad for p in module.parameters())]
+
+
+@pytest.mark.parametrize("with_states", [False, True])
+@pytest.mark.parametrize("options", FORMS)
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("rows, steps, inputs, hidden", [(1, 1, 1, 1), (3, 7, 5, 17), (2, 65, 3, 33)])
+def test_results_and_gradients(name, options, with_states, rows, steps, inputs, hidden):
+    theirs, mine = pair(name, inputs, hidden, **options)
+    x = torch.randn((rows, steps, inputs) if options.get("batch_first") else (steps, rows, inputs))
+    slots = theirs.num_layers * (2 if theirs.bidirectional else 1)
+    states = [torch.randn(slots, rows, hidden) for _ in range(2 if name == "LSTM" else 1)] if with_states else []
+    for got, expected in zip(results_of(mine, x, states), results_of(theirs, x, states)):
+        close(got, expected, steps=steps * rows)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_double(name):
+    theirs, mine = pair(name, 4, 6, num_layers=2, dtype=torch.float64)
+    x = torch.randn(9, 2, 4, dtype=torch.float64)
+    for got, expected in zip(results_of(mine, x, []), results_of(theirs, x, [])):
+        close(got, expected, torch.float64, steps=18)
+
+
+@pytest.mark.parametrize("enforce_sorted", [True, False])
+@pytest.mark.parametrize("with_states", [False, True])
+@pytest.mark.parametrize("name", NAMES)
+def test_packed_sequences(name, with_states, enforce_sorted):
+    theirs, mine = pair(name, 5, 7, num_layers=2, bidirectional=True)
+    lengths = [7, 4, 4, 1] if enforce_sorted else [4, 1, 7, 4]
+    rows = [torch.randn(n, 5, requires_grad=True) for n in lengths]
+    states = [torch.randn(4, 4, 7, requires_grad=True) for _ in range(2 if name == "LSTM" else 1)]
+    results = []
+    for module in (mine, theirs):
+        for t in (*rows, *states):
+            t.grad = None
+        hx = (tuple(states) if len(states) > 1 else states[0]) if with_states else None
+        y, last = module(pack_sequence(rows, enforce_sorted=enforce_sorted), hx)
+        (y.data.sin().sum() + sum(s.cos().sum() for s in as_list(last))).backward()
+        padded, padded_lengths = pad_packed_sequence(y)
+        assert padded_lengths.tolist() == lengths
+        grads = [t.grad for t in rows] + ([s.grad for s in states] if with_states else [])
+        results.append([padded, *as_list(last), *grads, *(p.grad for p in module.parameters())])
+    for got, expected in zip(*results):
+        close(got, expected, steps=16)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_input_without_rows(name):
+    theirs, mine = pair(name, 5, 7, bidirectional=True)
+    x = torch.randn(6, 5)
+    for got, expected in zip(results_of(mine, x, []), results_of(theirs, x, [])):
+        assert got.shape == expected.shape
+        close(got, expected, steps=6)
+
+
+@pytest.mark.parametrize("options", [{}, {"num_layers": 2, "bidirectional": True, "dropout": 0.3}])
+def test_projections(options):
+    theirs, mine = pair("LSTM", 5, 8, proj_size=3, **options)
+    x = torch.randn(6, 2, 5)
+    for got, expected in zip(results_of(mine, x, []), results_of(theirs, x, [])):
+        close(got, expected, steps=12)
+    packed = pack_sequence([torch.randn(n, 5) for n in (4, 2)])
+    mine.eval(), theirs.eval()
+    close(mine(packed)[0].data, theirs(packed)[0].data, steps=4)
+
+
+def test_views_with_odd_strides():
+    theirs, mine = pair("LSTM", 5, 7)
+    wide = torch.randn(9, 4, 11)
+    for x in (wide[::2, :, 3:8], wide[:, 1:3, ::2][..., :5], wide[:, :, :5].flip(0), wide[:, :1, :5].expand(9, 6, 5)):
+        close(mine(x)[0], theirs(x)[0], steps=9)
+
+
+def test_lengths_are_what_packing_does():
+    lstm = ours.LSTM(3, 5, batch_first=True, bidirectional=True)
+    lengths = torch.tensor([2, 6, 4])
+    x = torch.randn(3, 6, 3)
+    x[0, 2:] = float("nan")  # never read
+    y, last = lstm(x, lengths=lengths)
+    packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+    expected, expected_last = lstm(packed)
+    close(y, pad_packed_sequence(expected, batch_first=True)[0], steps=6)
+    for got, other in zip(last, expected_last):
+        close(got, other, steps=6)
+
+
+@pytest.mark.parametrize("batch_first", [False, True])
+def test_reset_mask_starts_a_row_anew(batch_first):
+    gru = ours.GRU(3, 5, num_layers=2, batch_first=batch_first)
+    x = torch.randn(2, 9, 3)
+    mask = torch.zeros(2, 9, dtype=torch.bool)
+    mask[:, 4] = True
+    put = (lambda t: t) if batch_first else (lambda t: t.transpose(0, 1))
+    y, last = gru(put(x), torch.randn(2, 2, 5), reset_mask=put(mask))
+    expected, expected_last = gru(put(x[:, 4:]))
+    close(put(y)[:, 4:], put(expected), steps=5)
+    close(last, expected_last, steps=5)
+
+
+def test_reset_masks_of_packed_sequences():
+    lstm = ours.LSTM(3, 5)
+    rows, masks = [torch.randn(n, 3) for n in (3, 6)], [torch.zeros(n, dtype=torch.bool) for n in (3, 6)]
+    masks[1][2] = True
+    y, _ = lstm(pack_sequence(rows, False), reset_mask=pack_sequence(masks, False))
+    close(pad_packed_sequence(y)[0][2:, 1], lstm(rows[1][2:])[0], steps=4)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_state_dicts_are_interchangeable(name):
+    theirs, mine = pair(name, 5, 7, num_layers=2, bidirectional=True)
+    assert list(theirs.state_dict()) == list(mine.state_dict())
+    other = type(theirs)(5, 7, num_layers=2, bidirectional=True)
+    mine.load_state_dict(other.state_dict())
+    x = torch.randn(4, 2, 5)
+    close(mine(x)[0], other(x)[0], steps=4)
+    other.load_state_dict(mine.state_dict())
+    for attribute in ("input_size", "hidden_size", "num_layers", "bias", "batch_first", "dropout", "bidirectional",
+                      "proj_size", "mode"):  # fmt: skip
+        assert getattr(theirs, attribute) == getattr(mine, attribute)
+    assert [[p.shape for p in layer] for layer in mine.all_weights] == [
+        [p.shape for p in layer] for layer in theirs.all_weights
+    ]
+    assert repr(mine) == repr(theirs)
+
+
+def test_copies_and_pickles():
+    for stack in (ours.LSTM(3, 4, 2), ours.SLSTM(3, 4, num_heads=2), ours.MinGRU(3, 4, candidate="positive")):
+        x = torch.randn(5, 2, 3)
+        for other in (copy.deepcopy(stack), pickle.loads(pickle.dumps(stack))):
+            assert torch.equal(other(x)[0], stack(x)[0])
+            with torch.no_grad():
+                next(other.parameters()).add_(1)
+            assert not torch.equal(other(x)[0], stack(x)[0])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_empty_batches(name):
+    theirs, mine = pair(name, 5, 7, bidirectional=True)
+    x = torch.randn(4, 0, 5)
+    for got, expected in zip(results_of(mine, x, []), results_of(theirs, x, [])):
+        assert got.shape == expected.shape
+        close(got, expected)
+
+
+@pytest.mark.parametrize("kind", [ours.GRU, ours.SLSTM, ours.LSTM])
+def test_heads_are_blocks_of_one_matrix(kind):
+    heads = kind(3, 6, num_heads=3)
+    whole = kind(3, 6)
+    gates = whole.weight_hh_l0.shape[0] // 6
+    with torch.no_grad():
+        for name, parameter in heads.named_parameters():
+            if name.startswith("weight_hh"):
+                blocks = parameter.unflatten(1, (gates, 2)).unbind(0)  # [G, D, D] each
+                full = torch.stack([torch.block_diag(*[b[g] for b in blocks]) for g in range(gates)])
+                getattr(whole, name).copy_(full.flatten(0, 1))
+            else:
+                getattr(whole, name).copy_(parameter)
+    x = torch.randn(5, 2, 3)
+    close(heads(x)[0], whole(x)[0], steps=5)
+
+
+@pytest.mark.parametrize("stack", [ours.SLSTM, ours.MinGRU, ours.MinLSTM, ours.LSTM])
+def test_any_split_of_a_sequence(stack):
+    layers = stack(3, 6, num_layers=2)
+    x = torch.randn(11, 2, 3)
+    whole, last = layers(x)
+    first, states = layers(x[:4])
+    second, end = layers(x[4:], states)
+    close(torch.cat([first, second]), whole, steps=11)
+    for got, expected in zip(as_list(end), as_list(last)):
+        close(got, expected, steps=11)
+
+
+# ---- cells -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("name", ["RNNCell", "GRUCell", "LSTMCell"])
+def test_cells(name, bias):
+    theirs, mine = pair(name, 5, 7, bias=bias)
+    assert list(theirs.state_dict()) == list(mine.state_dict())
+    for rows in ((3,), ()):
+        x = torch.randn(*rows, 5)
+        states = [torch.randn(*rows, 7) for _ in range(2 if name == "LSTMCell" else 1)]
+        for hx in (None, tuple(states) if len(states) > 1 else states[0]):
+            for got, expected in zip(as_list(mine(x, hx)), as_list(theirs(x, hx))):
+                assert got.shape == expected.shape
+                close(got, expected)
+
+
+def test_cells_step_as_layers_do():
+    for cell, stack in ((ours.SLSTMCell, ours.SLSTM), (ours.MinGRUCell, ours.MinGRU), (ours.MinLSTMCell, ours.MinLSTM)):
+        step, layers = cell(3, 4), stack(3, 4)
+        layers.load_state_dict({name + "_l0": value for name, value in step.state_dict().items()})
+        x, state, outputs = torch.randn(6, 2, 3), None, []
+        for t in range(6):
+            state = step(x[t], state)
+            outputs.append(as_list(state)[0])
+        close(torch.stack(outputs), layers(x)[0], steps=6)
+
+
+# ---- scans -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("rows, steps, channels", [(1, 1, 1), (3, 65, 5), (2, 1000, 17)])
+def test_scans(rows, steps, channels, reverse):
+    a = torch.rand(rows, steps, channels, dtype=torch.float64) * 0.9 + 0.1
+    b, h0 = torch.rand_like(a) + 0.1, torch.randn(rows, channels, dtype=torch.float64)
+    h, expected = h0, torch.empty_like(a)
+    for t in reversed(range(steps)) if reverse else range(steps):
+        h = expected[:, t] = a[:, t] * h + b[:, t]
+    for got, last in (ours.scan(a, b, h0, reverse=reverse), ours.log_scan(a.log(), b.log(), h0, reverse=reverse)):
+        close(got, expected, torch.float64, steps=steps)
+        close(last, h, torch.float64, steps=steps)
+
+
+# ---- convert ---------------------------------------------------------------------------------------------------------
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.ModuleDict({"a": nn.LSTM(3, 4, proj_size=2), "b": nn.GRU(2, 4, num_layers=2, bidirectional=True)})
+        self.again = self.body["b"]
+        self.cell = nn.RNNCell(8, 4, nonlinearity="relu")
+        self.normed = nn.utils.parametrizations.weight_norm(nn.LSTM(4, 4), "weight_hh_l0")
+
+    def forward(self, x):
+        y, _ = self.body["b"](self.body["a"](x)[0])
+        return self.cell(y[-1])
+
+
+def test_convert_swaps_layers_in_place_and_back():
+    model = Model().eval()
+    x = torch.randn(5, 2, 3)
+    expected, parameters = model(x), list(model.parameters())
+    assert ours.convert(model) is model
+    assert type(model.body["a"]) is ours.LSTM and type(model.body["b"]) is ours.GRU
+    assert type(model.cell) is ours.RNNCell and model.again is model.body["b"]
+    assert isinstance(model.normed, nn.LSTM)
+    assert all(a is b for a, b in zip(model.parameters(), parameters))
+    assert not model.body["b"].training
+    close(model(x), expected, steps=5)
+    ours.convert_back(model)
+    assert type(model.body["a"]) is nn.LSTM and type(model.cell) is nn.RNNCell
+    assert torch.equal(model(x), expected)
+    assert type(ours.convert(nn.GRU(2, 3))) is ours.GRU
+    with pytest.raises(ValueError, match="no such layer"):
+        ours.convert_back(ours.GRU(2, 4, num_heads=2))
+
+
+# ---- errors ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_errors_are_of_the_types_of_torch_nn(name):
+    theirs, mine = pair(name, 5, 7)
+    bad = [
+        lambda m: m(torch.randn(2, 3, 4)),
+        lambda m: m(torch.randn(2, 3, 4, 5)),
+        lambda m: m(torch.randn(5)),
+        lambda m: m(torch.randn(0, 3, 5)),
+        lambda m: m(torch.randn(2, 3, 5).double()),
+        lambda m: m(torch.randn(2, 3, 5), (torch.randn(1, 2, 7),) * 2 if name == "LSTM" else torch.randn(1, 2, 7)),
+        lambda m: m(torch.randn(2, 3, 5), (torch.randn(1, 7),) * 2 if name == "LSTM" else torch.randn(1, 7)),
+        lambda m: m(torch.randn(2, 5), (torch.randn(1, 1, 7),) * 2 if name == "LSTM" else torch.randn(1, 1, 7)),
+        lambda m: type(m)(5, 0),
+        lambda m: type(m)(5.5, 3),
+        lambda m: type(m)(5, 3, num_layers=0),
+        lambda m: type(m)(5, 3, dropout=1.5),
+        lambda m: type(m)(5, 3, bias=1),
+        lambda m: type(m)(5, 3, proj_size=7),
+    ]
+    for i, call in enumerate(bad):
+        with pytest.raises(Exception) as expected:
+            call(theirs)
+        with pytest.raises(type(expected.value)):
+            call(mine)
+            pytest.fail(f"nothing was raised by case {i}")
+
+
+def test_errors_name_the_argument():
+    lstm = ours.LSTM(5, 7)
+    x = torch.randn(4, 3, 5)
+    with pytest.raises(RuntimeError, match="lengths must be"):
+        lstm(x, lengths=torch.tensor([1, 2]))
+    with pytest.raises(RuntimeError, match="lengths"):
+        lstm(x, lengths=torch.tensor([1, 2, 9]))
+    with pytest.raises(RuntimeError, match="reset must be"):
+        lstm(x, reset_mask=torch.zeros(3, 4, dtype=torch.bool))
+    with pytest.raises(ValueError, match="own lengths"):
+        lstm(pack_sequence([x[:, 0]]), lengths=torch.tensor([4]))
+    with pytest.raises(ValueError, match="num_heads must divide"):
+        ours.LSTM(5, 7, num_heads=2)
+    with pytest.raises(ValueError, match="candidate"):
+        ours.MinGRU(5, 7, candidate="cubic")
+    with pytest.raises(ValueError, match="b must be of the shape of a"):
+        ours.scan(torch.zeros(1, 2, 3), torch.zeros(1, 2, 4))

@@ -1,0 +1,254 @@
+"""penstock.torch under PyTorch's transforms: derivatives of both orders, opcheck, compile, export, vmap, autocast."""
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+ours = pytest.importorskip("penstock.torch", reason="penstock is not installed")
+
+from penstock.torch import _ops  # noqa: E402
+from penstock.torch._composed import CELLS, composed  # noqa: E402
+
+torch.set_num_threads(1)  # these sizes are too small to share
+
+STACKS = {
+    "elman": lambda *a, **k: ours.RNN(*a, **k),
+    "elman-relu": lambda *a, **k: ours.RNN(*a, nonlinearity="relu", **k),
+    "gru": lambda *a, **k: ours.GRU(*a, **k),
+    "gru-before": lambda *a, **k: ours.GRU(*a, reset_after=False, **k),
+    "lstm": lambda *a, **k: ours.LSTM(*a, **k),
+    "slstm": lambda *a, **k: ours.SLSTM(*a, **k),
+    "mingru": lambda *a, **k: ours.MinGRU(*a, **k),
+    "mingru-log": lambda *a, **k: ours.MinGRU(*a, candidate="positive", **k),
+    "minlstm": lambda *a, **k: ours.MinLSTM(*a, **k),
+    "minlstm-log": lambda *a, **k: ours.MinLSTM(*a, candidate="positive", **k),
+}
+
+
+def arguments(cell, rows=2, steps=3, inputs=2, hidden=4, layers=1, bidirectional=False, bias=True, heads=1,
+              lengths=None, reset=None, dtype=torch.float64):  # fmt: skip
+    """Those of the op; states of an sLSTM are as a step leaves them, with n >= 1."""
+    generator = torch.Generator().manual_seed(len(cell) + 7 * hidden)
+    gates, states, scans = CELLS[cell]
+    directions = 2 if bidirectional else 1
+
+    def draw(*shape):
+        return torch.empty(shape, dtype=dtype).uniform_(-1, 1, generator=generator)
+
+    weights = []
+    for layer in range(layers):
+        width = inputs if layer == 0 else hidden * directions
+        for _ in range(directions):
+            weights.append(draw(gates * hidden, width))
+            if not scans:
+                weights.append(draw(gates * hidden, hidden) if heads == 1 else
+                               draw(heads, gates * hidden // heads, hidden // heads))  # fmt: skip
+            if bias:
+                weights += [draw(gates * hidden) for _ in range(1 if scans else 2)]
+    state = draw(states, layers * directions, rows, hidden)
+    if cell == "slstm":
+        state[2] = state[2].abs() + 1
+    if lengths is not None:
+        lengths = torch.tensor(lengths)
+    if reset is not None:
+        reset = torch.rand(rows, steps, generator=generator) < reset
+    return [draw(rows, steps, inputs), weights, state, lengths, None, reset, cell, layers, bidirectional, True]
+
+
+def as_function(call):
+    """y and the last states as a function of the tensors that have gradients."""
+    x, weights, state, *rest = call
+
+    def function(x, state, *weights):
+        return _ops.recurrent(x, list(weights), state, *rest, True)[:2]
+
+    return function, [t.clone().requires_grad_() for t in (x, state, *weights)]
+
+
+VARIANTS = [
+    {},
+    {"layers": 2, "bidirectional": True, "rows": 1},
+    {"lengths": [1, 2], "reset": 0.4},
+    {"bias": False, "inputs": 1, "hidden": 1},
+]
+
+
+@pytest.mark.parametrize("variant", range(len(VARIANTS)))
+@pytest.mark.parametrize("cell", STACKS)
+def test_gradcheck(cell, variant):
+    function, inputs = as_function(arguments(cell, **VARIANTS[variant]))
+    assert torch.autograd.gradcheck(function, inputs)
+
+
+@pytest.mark.parametrize("variant", range(3))
+@pytest.mark.parametrize("cell", STACKS)
+def test_gradgradcheck(cell, variant):
+    function, inputs = as_function(arguments(cell, **{"steps": 2, "hidden": 2, **VARIANTS[variant]}))
+    assert torch.autograd.gradgradcheck(function, inputs, fast_mode=True)
+
+
+@pytest.mark.parametrize("cell", [c for c in STACKS if not CELLS[c][2]])
+def test_heads_have_derivatives_of_both_orders(cell):
+    function, inputs = as_function(arguments(cell, heads=2, steps=2))
+    assert torch.autograd.gradcheck(function, inputs)
+    assert torch.autograd.gradgradcheck(function, inputs, fast_mode=True)
+
+
+@pytest.mark.parametrize("options", VARIANTS)
+@pytest.mark.parametrize("cell", STACKS)
+def test_kernels_agree_with_composed_operations(cell, options):
+    x, weights, state, *rest = arguments(cell, **{"steps": 17, "inputs": 3, "hidden": 6, **options} | (
+        {"lengths": [5, 17]} if options.get("lengths") else {}))  # fmt: skip
+    y, last, _ = _ops.recurrent(x, weights, state, *rest, False)
+    expected_y, expected_last = composed(x, weights, tuple(state), *rest)
+    torch.testing.assert_close(y, expected_y)
+    torch.testing.assert_close(last, torch.stack(expected_last))
+
+
+@pytest.mark.parametrize("cell", ["lstm", "gru", "slstm", "mingru"])
+@pytest.mark.parametrize("variant", range(3))
+def test_opcheck(cell, variant):
+    x, weights, state, *rest = arguments(cell, dtype=torch.float32, **VARIANTS[variant])
+    tensors = [t.requires_grad_() for t in (x, state, *weights)]
+    torch.library.opcheck(torch.ops.penstock.recurrent.default, (tensors[0], tensors[2:], tensors[1], *rest, True))
+
+
+def test_opcheck_of_backward():
+    x, weights, state, *rest = arguments("lstm", dtype=torch.float32)
+    y, last, tape = _ops.recurrent(x, weights, state, *rest, True)
+    call = (torch.randn_like(y), torch.randn_like(last), x, weights, state, *rest[:3], y, tape, *rest[3:], True, True)
+    torch.library.opcheck(torch.ops.penstock.recurrent_backward.default, call)
+
+
+@pytest.mark.parametrize("logarithmic", [False, True])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_scan_has_derivatives_of_both_orders(logarithmic, reverse):
+    a, b, h0 = (torch.rand(shape, dtype=torch.float64).requires_grad_() for shape in ((2, 5, 3), (2, 5, 3), (2, 3)))
+    form = (logarithmic, reverse)
+    assert torch.autograd.gradcheck(lambda *t: _ops.scan(*t, *form), (a, b, h0))
+    assert torch.autograd.gradgradcheck(lambda *t: _ops.scan(*t, *form), (a, b, h0))
+    torch.library.opcheck(torch.ops.penstock.scan.default, (a, b, h0, *form))
+
+
+# ---- compile and export ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cell", ["lstm", "gru", "mingru"])
+def test_compiles_to_one_graph_with_gradients(cell):
+    torch.manual_seed(0)
+    stack = STACKS[cell](3, 5, num_layers=2, bidirectional=True, batch_first=True)
+    compiled = torch.compile(stack, fullgraph=True, backend="aot_eager")
+    x = torch.randn(2, 7, 3, requires_grad=True)
+
+    def gradients(module):
+        stack.zero_grad()
+        x.grad = None
+        y, last = module(x)
+        last = last if isinstance(last, torch.Tensor) else torch.cat(last)
+        (y.sin().sum() + last.cos().sum()).backward()
+        return [y, x.grad, *(p.grad for p in stack.parameters())]
+
+    for got, expected in zip(gradients(compiled), gradients(stack)):
+        torch.testing.assert_close(got, expected)
+
+
+def test_compiles_for_sizes_that_vary():
+    stack = ours.LSTM(3, 5)
+    compiled = torch.compile(stack, fullgraph=True, dynamic=True, backend="aot_eager")
+    for steps, rows in [(4, 2), (9, 3), (5, 6)]:
+        x = torch.randn(steps, rows, 3)
+        torch.testing.assert_close(compiled(x)[0], stack(x)[0])
+
+
+def test_compiles_packed_sequences():
+    stack = ours.GRU(3, 5)
+    compiled = torch.compile(stack, fullgraph=True, backend="aot_eager")
+    packed = torch.nn.utils.rnn.pack_sequence([torch.randn(n, 3) for n in (2, 6, 3)], enforce_sorted=False)
+    got, got_last = compiled(packed)
+    expected, expected_last = stack(packed)
+    torch.testing.assert_close(got.data, expected.data)
+    torch.testing.assert_close(got_last, expected_last)
+
+
+def test_exports_and_loads_again(tmp_path):
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.lstm = ours.LSTM(3, 5, num_layers=2, batch_first=True)
+            self.head = torch.nn.Linear(5, 2)
+
+        def forward(self, x):
+            return self.head(self.lstm(x)[0])
+
+    model = Model().eval()
+    x = torch.randn(2, 7, 3)
+    sizes = {"x": {0: torch.export.Dim("rows", max=64), 1: torch.export.Dim("steps", min=2, max=512)}}
+    path = tmp_path / "model.pt2"
+    torch.export.save(torch.export.export(model, (x,), dynamic_shapes=sizes), path)
+    again = torch.export.load(path).module()
+    for other in (x, torch.randn(5, 11, 3)):
+        torch.testing.assert_close(again(other), model(other))
+
+
+def test_traces():
+    lstm = ours.LSTM(3, 5).eval()
+    x = torch.randn(4, 2, 3)
+    traced = torch.jit.trace(lstm, (x,))
+    torch.testing.assert_close(traced(x)[0], lstm(x)[0])
+
+
+# ---- functional transforms -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cell", ["lstm", "mingru"])
+def test_vmap_over_sequences_and_per_sample_gradients(cell):
+    stack = STACKS[cell](3, 4)
+    parameters = dict(stack.named_parameters())
+    x = torch.randn(6, 5, 3)
+
+    def loss(parameters, x):
+        return torch.func.functional_call(stack, parameters, (x,))[0].sin().sum()
+
+    values = torch.func.vmap(loss, in_dims=(None, 0))(parameters, x)
+    torch.testing.assert_close(values, torch.stack([loss(parameters, row) for row in x]))
+    got = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0))(parameters, x)
+    for name in parameters:
+        expected = torch.stack([torch.func.grad(loss)(parameters, row)[name] for row in x])
+        torch.testing.assert_close(got[name], expected)
+
+
+def test_vmap_over_models():
+    stacks = [ours.GRU(3, 4) for _ in range(3)]
+    parameters, _ = torch.func.stack_module_state(stacks)
+    x = torch.randn(5, 2, 3)
+    y = torch.func.vmap(lambda p: torch.func.functional_call(stacks[0], p, (x,))[0])(parameters)
+    torch.testing.assert_close(y, torch.stack([stack(x)[0] for stack in stacks]))
+
+
+def test_hessian_vector_product_through_func():
+    stack = ours.GRU(2, 3).double()
+    x, v = torch.randn(4, 2, 2, dtype=torch.float64), torch.randn(4, 2, 2, dtype=torch.float64)
+
+    def loss(x):
+        return stack(x)[0].sin().sum()
+
+    got = torch.func.vjp(torch.func.grad(loss), x)[1](v)[0]
+    step = 1e-6
+    expected = (torch.func.grad(loss)(x + step * v) - torch.func.grad(loss)(x - step * v)) / (2 * step)
+    torch.testing.assert_close(got, expected, rtol=1e-6, atol=1e-7)
+
+
+# ---- autocast --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cell", ["lstm", "gru", "minlstm"])
+def test_autocast_rounds_sequences_and_keeps_gradients_of_weights_in_float(cell):
+    torch.manual_seed(0)
+    stack = STACKS[cell](8, 16)
+    x = torch.randn(5, 4, 8)
+    y, _ = stack(x)
+    with torch.autocast("cpu", torch.bfloat16):
+        low, last = stack(x)
+    assert low.dtype == torch.bfloat16
+    torch.testing.assert_close(low.float(), y, rtol=0.05, atol=0.05)
+    low.float().sum().backward()
+    assert all(p.grad.dtype == torch.float32 for p in stack.parameters())
