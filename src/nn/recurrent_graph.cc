@@ -7,6 +7,7 @@
 #include "ops/cast.h"
 #include "ops/dropout.h"
 #include "ops/recurrence.h"
+#include "ops/recurrence_stack.h"
 #include "plan/cell_table.h"
 
 namespace penstock::nn {
@@ -35,6 +36,10 @@ class StackBuilder {
   StackPass forward() {
     pass_.y = sequence("y", spec_.output_size());
     pass_.state_out = given("state_out", state_values(), target_.master());
+    if (spec_.layers > 1 && spec_.directions() == 1 && !target_.training && !target_.step) {
+      stack();
+      return finish([](StackPass&) {});
+    }
     for (Index layer = 0; layer < spec_.layers; ++layer) {
       const ValueId x = input_of(layer);
       for (Index direction = 0; direction < spec_.directions(); ++direction) {
@@ -81,6 +86,22 @@ class StackBuilder {
   struct Place {
     Index layer = 0, direction = 0;
   };
+
+  /// All layers as one node, which may run them side by side.
+  void stack() {
+    std::vector<ops::Recurrence> shapes;
+    std::vector<ValueId> reads = {input_of(0)}, writes;
+    for (Index layer = 0; layer < spec_.layers; ++layer) {
+      const Place at{layer, 0};
+      shapes.push_back(shape_of(at));
+      const std::vector<ValueId> weights = read_weights(at);
+      reads.push_back(state_part(pass_.state_in, at));
+      reads.insert(reads.end(), weights.begin(), weights.end());
+      reads.push_back(panels(at, shapes.back(), ops::forward_panels(target_), weights));
+      writes.insert(writes.end(), {output_of(layer), state_part(pass_.state_out, at)});
+    }
+    node(ops::recurrence_stack(shapes), std::move(reads), std::move(writes));
+  }
 
   /// The gradient of what the layer below made, from that of this layer's output.
   ValueId backward_layer(Index layer, ValueId gradient) {

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstdint>
+
+#include "penstock/types.h"
+
+namespace penstock::plan {
+
+/// Layers on top of each other on a CPU: a chunk of steps of one layer can run beside the next chunk of the layer
+/// below.
+struct WavefrontProblem {
+  Index layers = 1;
+  Index rows = 1;   ///< B
+  Index steps = 1;  ///< T
+  int threads = 1;
+  std::int64_t layer_bytes = 0;  ///< Of the recurrent matrix of a layer, which every step reads
+  std::int64_t l2_bytes = 0;     ///< Of the second-level cache of a core; 0: unknown
+};
+
+/// Steps of a chunk, or 0: each layer by itself, on all threads, is as quick.
+Index wavefront_chunk(const WavefrontProblem& problem);
+
+}  // namespace penstock::plan
