@@ -12,7 +12,7 @@
 #include "base/threads.h"
 #include "nn/batch_hash.h"
 #include "nn/recurrent_graph.h"
-#include "nn/tensor_check.h"
+#include "ops/tensor_check.h"
 
 namespace penstock {
 namespace {
@@ -100,7 +100,7 @@ struct RecurrentProgram::Impl {
     std::unique_ptr<graph::Workspace> workspace_;
   };
 
-  nn::SequencePlace place(const Tensor& tensor, Index channels) const {
+  ops::SequencePlace place(const Tensor& tensor, Index channels) const {
     const bool packed = form.positions > 0;
     return {tensor.data,
             packed ? 1 : form.rows,
@@ -113,7 +113,7 @@ struct RecurrentProgram::Impl {
   /// Throws unless a sequence of a call has the form's shape and strides.
   void check_sequence(const char* name, const Tensor& tensor, Index channels, const SequenceStrides& planned) const {
     const auto alignment = static_cast<std::size_t>(execution.device.is_cuda() ? form.alignment : 1);
-    nn::require_tensor(name, tensor, form.dtype, execution.device, std::max(alignment, size_of(form.dtype)));
+    ops::require_tensor(name, tensor, form.dtype, execution.device, std::max(alignment, size_of(form.dtype)));
     const bool packed = form.positions > 0;
     const std::array<Index, 3> shape = packed ? std::array<Index, 3>{form.positions, channels, 0}
                                               : std::array<Index, 3>{form.rows, form.steps, channels};
@@ -122,7 +122,7 @@ struct RecurrentProgram::Impl {
                 std::equal(shape.begin(), shape.begin() + static_cast<std::ptrdiff_t>(rank), tensor.shape.begin()),
             "{} must be [{}], not [{}]", name, fmt::join(shape.begin(), shape.begin() + rank, ", "),
             fmt::join(tensor.shape.begin(), tensor.shape.begin() + tensor.rank, ", "));
-    const nn::SequencePlace at = place(tensor, channels);
+    const ops::SequencePlace at = place(tensor, channels);
     const SequenceStrides strides =
         planned == SequenceStrides{} ? SequenceStrides{form.steps * channels, channels} : planned;
     require((at.rows == 1 || at.strides.row == strides.row) && (at.steps == 1 || at.strides.step == strides.step) &&
@@ -134,9 +134,9 @@ struct RecurrentProgram::Impl {
   void check_state(const char* name, const Tensor& state) const {
     if (!state) return;
     const DType type = form.dtype == DType::f64 ? DType::f64 : DType::f32;
-    nn::require_tensor(name, state, type, execution.device, size_of(type));
-    nn::require_gapless(name, state,
-                        {find_cell(spec.cell).states, spec.layers * spec.directions(), form.rows, spec.hidden_size});
+    ops::require_tensor(name, state, type, execution.device, size_of(type));
+    ops::require_gapless(name, state,
+                         {find_cell(spec.cell).states, spec.layers * spec.directions(), form.rows, spec.hidden_size});
   }
 
   void check_parameters(const char* name, std::span<const Tensor> tensors, DType type) const {
@@ -145,9 +145,9 @@ struct RecurrentProgram::Impl {
     const std::size_t alignment = execution.device.is_cuda() ? 16 : size_of(type);
     for (std::size_t i = 0; i < parameters.size(); ++i) {
       const ParameterShape& parameter = parameters[i];
-      nn::require_tensor(parameter.name.c_str(), tensors[i], type, execution.device, alignment);
-      nn::require_gapless(parameter.name.c_str(), tensors[i], parameter.shape.data(),
-                          static_cast<int>(parameter.shape.size()));
+      ops::require_tensor(parameter.name.c_str(), tensors[i], type, execution.device, alignment);
+      ops::require_gapless(parameter.name.c_str(), tensors[i], parameter.shape.data(),
+                           static_cast<int>(parameter.shape.size()));
     }
   }
 
@@ -311,16 +311,16 @@ std::uint64_t RecurrentProgram::forward(const Context& context, const Forward& g
   impl.check_parameters("weights", given.weights, impl.form.weights);
   impl.check_sequence("x", given.x, spec.input_size, impl.form.x);
   impl.check_sequence("y", given.y, spec.output_size(), impl.form.y);
-  nn::require_apart("y", impl.place(given.y, spec.output_size()));
-  require(!nn::share_memory(impl.place(given.x, spec.input_size), impl.place(given.y, spec.output_size())),
+  ops::require_apart("y", impl.place(given.y, spec.output_size()));
+  require(!ops::share_memory(impl.place(given.x, spec.input_size), impl.place(given.y, spec.output_size())),
           "y must not overlap x");
   impl.check_state("state_in", given.state_in);
   impl.check_state("state_out", given.state_out);
   const nn::StackPass& pass = impl.forward;
   const std::size_t unpacked = given.packed.data != nullptr ? 0 : pass.derived_bytes;
-  nn::require_memory("workspace", given.workspace, pass.program->workspace_bytes() + unpacked);
-  if (given.packed.data != nullptr) nn::require_memory("packed", given.packed, pass.derived_bytes);
-  if (impl.form.training) nn::require_memory("tape", given.tape, tape_bytes());
+  ops::require_memory("workspace", given.workspace, pass.program->workspace_bytes() + unpacked);
+  if (given.packed.data != nullptr) ops::require_memory("packed", given.packed, pass.derived_bytes);
+  if (impl.form.training) ops::require_memory("tape", given.tape, tape_bytes());
   require(!impl.form.step || given.state_out.data != nullptr, "state_out must not be null for a step");
 
   const Impl::Lease workspace(impl, Pass::forward);
@@ -363,19 +363,19 @@ void RecurrentProgram::backward(const Context& context, const Backward& given) c
           form.input_gradient ? "there" : "null");
   if (given.dx) {
     impl.check_sequence("dx", given.dx, spec.input_size, own_or(form.dx, form.x));
-    const nn::SequencePlace dx = impl.place(given.dx, spec.input_size);
-    nn::require_apart("dx", dx);
-    require(!nn::share_memory(dx, impl.place(given.dy, spec.output_size())), "dx must not overlap dy");
-    require(!nn::share_memory(dx, impl.place(given.x, spec.input_size)), "dx must not overlap x");
+    const ops::SequencePlace dx = impl.place(given.dx, spec.input_size);
+    ops::require_apart("dx", dx);
+    require(!ops::share_memory(dx, impl.place(given.dy, spec.output_size())), "dx must not overlap dy");
+    require(!ops::share_memory(dx, impl.place(given.x, spec.input_size)), "dx must not overlap x");
   }
   impl.check_state("state_in", given.state_in);
   impl.check_state("dstate_out", given.dstate_out);
   impl.check_state("dstate_in", given.dstate_in);
   impl.check_parameters("gradients", given.gradients, form.dtype == DType::f64 ? DType::f64 : DType::f32);
   const std::size_t unpacked = given.packed.data != nullptr ? 0 : pass.derived_bytes;
-  nn::require_memory("workspace", given.workspace, pass.program->workspace_bytes() + unpacked);
-  if (given.packed.data != nullptr) nn::require_memory("packed", given.packed, pass.derived_bytes);
-  nn::require_memory("tape", given.tape, tape_bytes());
+  ops::require_memory("workspace", given.workspace, pass.program->workspace_bytes() + unpacked);
+  if (given.packed.data != nullptr) ops::require_memory("packed", given.packed, pass.derived_bytes);
+  ops::require_memory("tape", given.tape, tape_bytes());
   const std::uint64_t number = impl.pass_number(given.batch);
   require(given.pass == 0 || given.pass == number, "tape must hold a forward pass of this program and this batch");
   require(impl.execution.device.is_cuda() || static_cast<const TapeHeader*>(given.tape.data)->pass == number,
@@ -406,7 +406,7 @@ void RecurrentProgram::pack(const Context& context, std::span<const Tensor> weig
   const nn::StackPass& pass = impl.pass(which);
   impl.check_context(context);
   impl.check_parameters("weights", weights, impl.form.weights);
-  nn::require_memory("packed", packed, pass.derived_bytes);
+  ops::require_memory("packed", packed, pass.derived_bytes);
   if (pass.derived_bytes == 0) return;
   const Impl::Lease workspace(impl, which);
   impl.bind_parameters(*workspace, pass, weights);

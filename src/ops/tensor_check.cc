@@ -1,4 +1,4 @@
-#include "nn/tensor_check.h"
+#include "ops/tensor_check.h"
 
 #include <algorithm>
 #include <functional>
@@ -8,7 +8,7 @@
 
 #include "base/check.h"
 
-namespace penstock::nn {
+namespace penstock::ops {
 
 namespace {
 
@@ -88,4 +88,4 @@ void require_memory(const char* name, const Memory& memory, std::size_t bytes) {
   require(reinterpret_cast<std::uintptr_t>(memory.data) % 256 == 0, "{} must be aligned to 256 bytes", name);
 }
 
-}  // namespace penstock::nn
+}  // namespace penstock::ops

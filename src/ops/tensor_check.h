@@ -5,7 +5,7 @@
 
 #include "penstock/tensor.h"
 
-namespace penstock::nn {
+namespace penstock::ops {
 
 /// A sequence [B, T, C] in memory, for questions about where it lies. Packed rows: one row of all their steps.
 struct SequencePlace {
@@ -29,4 +29,4 @@ void require_gapless(const char* name, const Tensor& tensor, const Index* shape,
 /// Throws unless memory has so many bytes, aligned to 256.
 void require_memory(const char* name, const Memory& memory, std::size_t bytes);
 
-}  // namespace penstock::nn
+}  // namespace penstock::ops
