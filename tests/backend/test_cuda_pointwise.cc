@@ -380,8 +380,10 @@ TEST_P(Pointwise, CopiesCastFillAndLeavePaddingOut) {
     const Buffer from_gpu = put(from, Storage::f32), lengths = put(std::vector<std::int64_t>{2, 0});
     Buffer to = room(6 * 8, storage);
     to.fill(0);
-    CopyRowsExecutable(device(), {{2, 3, true}, 7, stride, 8, Storage::f32, storage})
-        .run({from_gpu.address(), to.address(), lengths.address()}, stream->handle());
+    CopyRows rows{.positions = {2, 3, true}, .width = 7, .from_stride = stride, .to_stride = 8};
+    rows.to = storage;
+    rows.from = Storage::f32;
+    CopyRowsExecutable(device(), rows).run({from_gpu.address(), to.address(), lengths.address()}, stream->handle());
     Doubles want(6 * 8, 0.0);
     for (Index r = 0; r < 2; ++r) {
       for (Index c = 0; c < 7; ++c) want[r * 8 + c] = test::rounded(from[r * stride + c], storage);
