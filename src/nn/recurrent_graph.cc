@@ -6,6 +6,7 @@
 #include "base/threads.h"
 #include "ops/cast.h"
 #include "ops/dropout.h"
+#include "ops/program_check.h"
 #include "ops/recurrence.h"
 #include "ops/recurrence_stack.h"
 #include "plan/cell_table.h"
@@ -321,13 +322,7 @@ void check_form(const RecurrentSpec& spec, const RecurrentForm& form, const Exec
   check_enum("precision", execution.precision, Precision::f16);
   check_enum("algorithm", execution.algorithm, Algorithm::scan);
   const bool cuda = execution.device.is_cuda();
-  const auto computes = [&](DType type) {
-    return type == DType::f32 || (cuda ? type == DType::bf16 || type == DType::f16 : type == DType::f64);
-  };
-  if (!computes(form.dtype)) {
-    fail(ErrorCode::unsupported, "dtype must be {} on {}, not {}", cuda ? "f32, bf16 or f16" : "f32 or f64",
-         to_string(execution.device), to_string(form.dtype));
-  }
+  ops::check_dtype(form.dtype, execution.device);
   require(form.weights == form.dtype || (cuda && form.weights == DType::f32), "weights must be {}{}, not {}",
           to_string(form.dtype), cuda ? " or f32" : "", to_string(form.weights));
   if (form.dtype == DType::f64 && execution.precision != Precision::full) {
@@ -337,14 +332,14 @@ void check_form(const RecurrentSpec& spec, const RecurrentForm& form, const Exec
     fail(ErrorCode::unsupported, "precision must be full on a GPU, where the form's dtype says it, not {}",
          to_string(execution.precision));
   }
-  constexpr Index most = Index{1} << 31;
-  require(form.rows >= 1 && form.rows < most, "rows must be 1 to {}, not {}", most - 1, form.rows);
-  require(form.steps >= 1 && form.steps < most, "steps must be 1 to {}, not {}", most - 1, form.steps);
-  require(form.positions >= 0 && form.positions <= form.rows * form.steps,
-          "positions must be 0 to {} (rows x steps), not {}", form.rows * form.steps, form.positions);
-  require(form.positions == 0 || !form.lengths, "lengths and positions exclude each other: rows are padded or packed");
-  require(form.alignment == 16 || form.alignment == 8 || form.alignment == 4 || form.alignment == 2,
-          "alignment must be 2, 4, 8 or 16, not {}", form.alignment);
+  if (cuda && execution.exact) {
+    fail(ErrorCode::unsupported, "exact must be false on a GPU, whose products depend on the batch");
+  }
+  require(execution.algorithm != Algorithm::scan || find_cell(spec.cell).scan,
+          "algorithm must be automatic or sequential for cell {}, not scan: its gates depend on the previous state",
+          spec.cell);
+  ops::check_extent({form.rows, form.steps, form.positions}, form.lengths);
+  ops::check_alignment(form.alignment, form.dtype);
   if (!form.step) return;
   require(form.rows == 1 && form.steps == 1 && !form.training && form.positions == 0 && !form.lengths && !form.reset,
           "step is of one row and one step, without a tape, lengths or resets");

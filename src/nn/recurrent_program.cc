@@ -2,16 +2,17 @@
 
 #include "penstock/recurrent_program.h"
 
-#include <list>
-#include <mutex>
 #include <optional>
 #include <utility>
 
 #include "backend/cpu/kernels.h"
 #include "base/check.h"
+#include "base/pool.h"
+#include "base/recent.h"
 #include "base/threads.h"
 #include "nn/batch_hash.h"
 #include "nn/recurrent_graph.h"
+#include "ops/program_check.h"
 #include "ops/tensor_check.h"
 
 namespace penstock {
@@ -23,7 +24,6 @@ struct TapeHeader {
   unsigned long long seed = 0;  // of its dropouts
 };
 constexpr std::size_t kTapeHeaderBytes = graph::memory_alignment;
-constexpr std::size_t kKeptPrograms = 256;
 
 /// Two forms whose tapes are alike have one number.
 std::uint64_t fingerprint(const RecurrentSpec& spec, const RecurrentForm& form, const Execution& execution) {
@@ -39,7 +39,7 @@ std::uint64_t fingerprint(const RecurrentSpec& spec, const RecurrentForm& form, 
 }  // namespace
 
 struct RecurrentProgram::Impl {
-  using Workspaces = std::vector<std::unique_ptr<graph::Workspace>>;
+  using Workspaces = Pool<graph::Workspace>;  // executables that nobody runs at the moment
 
   RecurrentSpec spec;
   RecurrentForm form;
@@ -48,8 +48,7 @@ struct RecurrentProgram::Impl {
   nn::StackPass forward;
   std::optional<nn::StackPass> backward;
   std::uint64_t identity;
-  mutable std::mutex guard;                        // of the next
-  mutable Workspaces idle_forward, idle_backward;  // executables that nobody runs at the moment
+  mutable Workspaces forward_workspaces, backward_workspaces;
 
   Impl(const RecurrentSpec& s, const RecurrentForm& f, const Execution& e)
       : spec(s),
@@ -57,7 +56,9 @@ struct RecurrentProgram::Impl {
         execution(e),
         parameters(parameter_shapes(s)),
         forward(nn::forward_pass(spec, form, execution)),
-        identity(fingerprint(s, f, e)) {
+        identity(fingerprint(s, f, e)),
+        forward_workspaces([this] { return std::make_unique<graph::Workspace>(forward.program); }),
+        backward_workspaces([this] { return std::make_unique<graph::Workspace>(backward->program); }) {
     if (form.training) backward = nn::backward_pass(spec, form, execution, forward.tape);
   }
 
@@ -67,38 +68,11 @@ struct RecurrentProgram::Impl {
     return which == Pass::forward ? forward : *backward;
   }
 
+  Workspaces& workspaces(Pass which) const { return which == Pass::forward ? forward_workspaces : backward_workspaces; }
+
   static std::size_t bytes_of(const nn::StackPass& pass) {
     return pass.program->workspace_bytes() + pass.derived_bytes;
   }
-
-  /// Executables for one call, which go back when it is over.
-  class Lease {
-   public:
-    Lease(const Impl& impl, Pass which)
-        : impl_(impl), idle_(which == Pass::forward ? impl.idle_forward : impl.idle_backward) {
-      {
-        const std::lock_guard lock(impl.guard);
-        if (!idle_.empty()) {
-          workspace_ = std::move(idle_.back());
-          idle_.pop_back();
-        }
-      }
-      if (!workspace_) workspace_ = std::make_unique<graph::Workspace>(impl.pass(which).program);
-    }
-    ~Lease() {
-      const std::lock_guard lock(impl_.guard);
-      idle_.push_back(std::move(workspace_));
-    }
-    Lease(const Lease&) = delete;
-    Lease& operator=(const Lease&) = delete;
-    graph::Workspace* operator->() const { return workspace_.get(); }
-    graph::Workspace& operator*() const { return *workspace_; }
-
-   private:
-    const Impl& impl_;
-    Workspaces& idle_;
-    std::unique_ptr<graph::Workspace> workspace_;
-  };
 
   ops::SequencePlace place(const Tensor& tensor, Index channels) const {
     const bool packed = form.positions > 0;
@@ -114,22 +88,16 @@ struct RecurrentProgram::Impl {
   void check_sequence(const char* name, const Tensor& tensor, Index channels, const SequenceStrides& planned) const {
     const auto alignment = static_cast<std::size_t>(execution.device.is_cuda() ? form.alignment : 1);
     ops::require_tensor(name, tensor, form.dtype, execution.device, std::max(alignment, size_of(form.dtype)));
-    const bool packed = form.positions > 0;
-    const std::array<Index, 3> shape = packed ? std::array<Index, 3>{form.positions, channels, 0}
-                                              : std::array<Index, 3>{form.rows, form.steps, channels};
-    const std::size_t rank = packed ? 2 : 3;
-    require(static_cast<std::size_t>(tensor.rank) == rank &&
-                std::equal(shape.begin(), shape.begin() + static_cast<std::ptrdiff_t>(rank), tensor.shape.begin()),
-            "{} must be [{}], not [{}]", name, fmt::join(shape.begin(), shape.begin() + rank, ", "),
-            fmt::join(tensor.shape.begin(), tensor.shape.begin() + tensor.rank, ", "));
+    ops::require_sequence(name, tensor, extent(), channels);
     const ops::SequencePlace at = place(tensor, channels);
     const SequenceStrides strides =
         planned == SequenceStrides{} ? SequenceStrides{form.steps * channels, channels} : planned;
-    require((at.rows == 1 || at.strides.row == strides.row) && (at.steps == 1 || at.strides.step == strides.step) &&
-                (channels == 1 || tensor.strides[rank - 1] == 1),
-            "{} must have the strides of the program's form, {} and {} with channels side by side, not [{}]", name,
-            strides.row, strides.step, fmt::join(tensor.strides.begin(), tensor.strides.begin() + tensor.rank, ", "));
+    require((at.rows == 1 || at.strides.row == strides.row) && (at.steps == 1 || at.strides.step == strides.step),
+            "{} must have the strides of the program's form, {} and {}, not {} and {}", name, strides.row, strides.step,
+            at.strides.row, at.strides.step);
   }
+
+  ops::FormExtent extent() const { return {form.rows, form.steps, form.positions}; }
 
   void check_state(const char* name, const Tensor& state) const {
     if (!state) return;
@@ -151,26 +119,9 @@ struct RecurrentProgram::Impl {
     }
   }
 
-  void check_batch(const Batch& batch) const {
-    require(batch.rows == form.rows && batch.steps == form.steps,
-            "batch must have the {} rows and {} steps of the program's form, not {} and {}", form.rows, form.steps,
-            batch.rows, batch.steps);
-    const auto check = [](const void* given, bool wanted, const char* name) {
-      require((given != nullptr) == wanted, "batch.{} must be {} by the program's form", name,
-              wanted ? "there" : "null");
-    };
-    check(batch.lengths, form.lengths, "lengths");
-    check(batch.cu_seqlens, form.positions > 0, "cu_seqlens");
-    check(batch.reset, form.reset, "reset");
-    if (form.positions == 0 || execution.device.is_cuda()) return;
-    require(batch.cu_seqlens[batch.rows] == form.positions,
-            "batch.cu_seqlens must end with the {} positions of the program's form, not {}", form.positions,
-            batch.cu_seqlens[batch.rows]);
-  }
-
-  void check_context(const Context& context) const {
-    require(context.execution.device == execution.device, "context.execution.device must be {}, not {}",
-            to_string(execution.device), to_string(context.execution.device));
+  void check_call(const Context& context, const Batch& batch) const {
+    ops::require_device(context, execution.device);
+    ops::require_batch(batch, extent(), form.lengths, form.reset, execution.device);
   }
 
   /// What tells this pass from others. Lengths and resets on a GPU are not for the host to read.
@@ -218,55 +169,15 @@ struct RecurrentProgram::Impl {
 
 namespace {
 
-/// The programs that were asked for last, each made once by whoever asks first.
-class ProgramCache {
- public:
-  using Program = std::shared_ptr<const RecurrentProgram>;
-
-  template <class Make>
-  Program get(const RecurrentSpec& spec, const RecurrentForm& form, const Execution& execution, const Make& make) {
-    const std::shared_ptr<Entry> entry = find(spec, form, execution);
-    const std::lock_guard lock(entry->making);
-    if (!entry->program) entry->program = make();
-    return entry->program;
+struct ProgramKey {
+  RecurrentSpec spec;
+  RecurrentForm form;
+  Execution execution;
+  unsigned isa;
+  bool operator==(const ProgramKey& other) const {
+    return isa == other.isa && form == other.form && ops::same_execution(execution, other.execution) &&
+           spec == other.spec;
   }
-
- private:
-  struct Entry {
-    RecurrentSpec spec;
-    RecurrentForm form;
-    Execution execution;
-    unsigned isa;
-    std::mutex making;
-    Program program;
-  };
-
-  static bool same(const Execution& a, const Execution& b) {
-    return a.threads == b.threads && a.algorithm == b.algorithm && a.exact == b.exact && a.precision == b.precision &&
-           a.device == b.device;
-  }
-
-  std::shared_ptr<Entry> find(const RecurrentSpec& spec, const RecurrentForm& form, const Execution& execution) {
-    const unsigned isa = cpu::isa_generation();
-    const std::lock_guard lock(guard_);
-    for (auto at = entries_.begin(); at != entries_.end(); ++at) {
-      const Entry& held = **at;
-      if (held.isa != isa || !(held.form == form) || !same(held.execution, execution) || !(held.spec == spec)) continue;
-      entries_.splice(entries_.begin(), entries_, at);
-      return entries_.front();
-    }
-    auto entry = std::make_shared<Entry>();
-    entry->spec = spec;
-    entry->form = form;
-    entry->execution = execution;
-    entry->isa = isa;
-    entries_.push_front(std::move(entry));
-    if (entries_.size() > kKeptPrograms) entries_.pop_back();
-    return entries_.front();
-  }
-
-  std::mutex guard_;
-  std::list<std::shared_ptr<Entry>> entries_;
 };
 
 }  // namespace
@@ -276,10 +187,10 @@ RecurrentProgram::~RecurrentProgram() = default;
 
 std::shared_ptr<const RecurrentProgram> RecurrentProgram::get(const RecurrentSpec& spec, const RecurrentForm& form,
                                                               const Execution& execution) {
-  static ProgramCache cache;
+  static Recent<ProgramKey, const RecurrentProgram> recent(ops::kept_programs);
   Execution whole = execution;
   whole.threads = execution.device.is_cuda() ? 1 : resolve_threads(execution.threads);
-  return cache.get(spec, form, whole, [&] {
+  return recent.get({spec, form, whole, cpu::isa_generation()}, [&] {
     nn::check_spec(spec);
     nn::check_form(spec, form, whole);
     // The constructor is private. NOLINTNEXTLINE(modernize-make-shared)
@@ -306,8 +217,7 @@ std::size_t RecurrentProgram::packed_bytes(Pass pass) const { return impl_->pass
 std::uint64_t RecurrentProgram::forward(const Context& context, const Forward& given) const {
   const Impl& impl = *impl_;
   const RecurrentSpec& spec = impl.spec;
-  impl.check_context(context);
-  impl.check_batch(given.batch);
+  impl.check_call(context, given.batch);
   impl.check_parameters("weights", given.weights, impl.form.weights);
   impl.check_sequence("x", given.x, spec.input_size, impl.form.x);
   impl.check_sequence("y", given.y, spec.output_size(), impl.form.y);
@@ -323,7 +233,7 @@ std::uint64_t RecurrentProgram::forward(const Context& context, const Forward& g
   if (impl.form.training) ops::require_memory("tape", given.tape, tape_bytes());
   require(!impl.form.step || given.state_out.data != nullptr, "state_out must not be null for a step");
 
-  const Impl::Lease workspace(impl, Pass::forward);
+  const Impl::Workspaces::Lease workspace(impl.workspaces(Pass::forward));
   ops::Call call = impl.call_of(context, given.batch);
   const std::uint64_t number = impl.pass_number(given.batch);
   impl.bind_parameters(*workspace, pass, given.weights);
@@ -353,8 +263,7 @@ void RecurrentProgram::backward(const Context& context, const Backward& given) c
   const auto own_or = [](const SequenceStrides& own, const SequenceStrides& others) {
     return own == SequenceStrides{} ? others : own;
   };
-  impl.check_context(context);
-  impl.check_batch(given.batch);
+  impl.check_call(context, given.batch);
   impl.check_parameters("weights", given.weights, form.weights);
   impl.check_sequence("x", given.x, spec.input_size, form.x);
   impl.check_sequence("y", given.y, spec.output_size(), form.y);
@@ -381,7 +290,7 @@ void RecurrentProgram::backward(const Context& context, const Backward& given) c
   require(impl.execution.device.is_cuda() || static_cast<const TapeHeader*>(given.tape.data)->pass == number,
           "tape must hold a forward pass of this program and this batch");
 
-  const Impl::Lease workspace(impl, Pass::backward);
+  const Impl::Workspaces::Lease workspace(impl.workspaces(Pass::backward));
   ops::Call call = impl.call_of(context, given.batch);
   impl.bind_parameters(*workspace, pass, given.weights);
   workspace->bind(pass.x, given.x.data);
@@ -404,11 +313,11 @@ void RecurrentProgram::pack(const Context& context, std::span<const Tensor> weig
                             Pass which) const {
   const Impl& impl = *impl_;
   const nn::StackPass& pass = impl.pass(which);
-  impl.check_context(context);
+  ops::require_device(context, impl.execution.device);
   impl.check_parameters("weights", weights, impl.form.weights);
   ops::require_memory("packed", packed, pass.derived_bytes);
   if (pass.derived_bytes == 0) return;
-  const Impl::Lease workspace(impl, which);
+  const Impl::Workspaces::Lease workspace(impl.workspaces(which));
   impl.bind_parameters(*workspace, pass, weights);
   pass.bind_derived(*workspace, packed.data);
   workspace->run(graph::Phase::weights, impl.call_of(context, {.rows = impl.form.rows, .steps = impl.form.steps}));

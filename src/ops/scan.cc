@@ -1,145 +1,112 @@
-// The public scan over given terms.
+// The public scan over programs: memory and programs that it keeps from call to call.
 
 #include "penstock/scan.h"
 
-#include <algorithm>
-#include <vector>
+#include <array>
 
+#include "base/aligned.h"
 #include "base/check.h"
+#include "base/dtype.h"
 #include "base/per_thread.h"
 #include "ops/geometry.h"
-#include "ops/recurrent_team.h"
-#include "ops/scan_chunks.h"
-#include "plan/plan.h"
+#include "penstock/scan_program.h"
 
 namespace penstock {
 namespace {
 
-/// What the planner has to know: a scan cell with so many gates.
-plan::CellTraits traits_of(ScanForm form) {
-  plan::CellTraits traits;
-  traits.info = {form == ScanForm::linear ? "scan" : "log-scan", "", 3, 1, true, false};
-  return traits;
+constexpr Index kMostChannels = Index{1} << 30;
+
+template <class Real>
+Tensor sequence_tensor(const Batch& batch, Index channels, const SequenceView<Real>& view) {
+  if (!view) return {};
+  const DType type = dtype_of<std::remove_const_t<Real>>();
+  if (batch.cu_seqlens != nullptr) {
+    Tensor tensor = Tensor::contiguous(view.data, type, {batch.cu_seqlens[batch.rows], channels});
+    tensor.strides[0] = view.step_stride;
+    return tensor;
+  }
+  Tensor tensor = Tensor::contiguous(view.data, type, {batch.rows, batch.steps, channels});
+  tensor.strides = {view.row_stride, view.step_stride, 1};
+  return tensor;
+}
+
+template <class Real>
+Tensor state_tensor(const Batch& batch, Index channels, const Real* state) {
+  if (state == nullptr) return {};
+  return Tensor::contiguous(state, dtype_of<Real>(), {batch.rows, channels});
 }
 
 }  // namespace
 
-namespace ops {
-
-/// What one call computes with: every thread has its own.
-template <class Real>
-struct ScanWork {
-  using Terms = typename Scan<Real>::Terms;
-  enum Map { of_a, of_b, of_factor, of_h, of_dh, of_da, of_db, of_dfactor };
-  static_assert(int{of_dfactor} < int{ops::Geometry::map_count});
-
-  /// Channels of one thread, at least. Forward a page of memory: with less, two threads' processors fetch ahead what
-  /// the other one reads and writes, and both take up to three times as long as one alone would. On the way back, which
-  /// they do not foresee, a cache line.
-  static constexpr Index forward_channels = 4096 / sizeof(Real), backward_channels = 16;
-
-  Index channels;
-  ScanForm form;
-  bool reverse;
-  plan::CellTraits traits;
-  ops::Geometry geometry;
-  plan::Plan plan;
-  std::vector<Real> carry, state_in, gains, offsets;
-
-  ScanWork(Index c, ScanForm f, bool r) : channels(c), form(f), reverse(r), traits(traits_of(f)) {
-    constexpr Index most = Index{1} << 30;
-    check_enum("form", f, ScanForm::logarithmic);
-    require(c >= 1 && c <= most, "channels must be 1 to {}, not {}", most, c);
-  }
-
-  void check(const Terms& terms) const {
-    require(static_cast<bool>(terms.a), "terms.a is missing");
-    require(static_cast<bool>(terms.b), "terms.b is missing");
-    require(form == ScanForm::logarithmic || !terms.factor,
-            "terms.factor belongs to the logarithmic form; the linear one has signs in a and b");
-  }
-
-  void prepare(const Batch& batch, const Terms& terms, const Execution& execution, Index channels_each) {
-    check(terms);
-    check_enum("precision", execution.precision, Precision::f16);
-    if (execution.precision != Precision::full) {
-      fail(ErrorCode::unsupported, "precision must be full for a scan, which multiplies no weights, not {}",
-           to_string(execution.precision));
-    }
-    geometry.prepare(batch, terms.a.row_stride, terms.a.step_stride, channels, reverse);
-    plan = plan::make_plan({&traits, batch.rows, batch.steps, channels, 1, resolve_threads(execution.threads),
-                            execution.algorithm, execution.exact, channels_each});
-    const auto states = static_cast<std::size_t>(batch.rows * channels);
-    grow(carry, states);
-    if (plan.chunk > 0) {
-      const auto chunks = static_cast<std::size_t>((batch.steps + plan.chunk - 1) / plan.chunk);
-      grow(gains, states * chunks);
-      grow(offsets, states * chunks);
-    }
-  }
-
-  static void grow(std::vector<Real>& memory, std::size_t size) {
-    if (memory.size() < size) memory.resize(size);
-  }
-
-  template <class Value>
-  cpu::ChannelRows<Value> rows(SequenceView<Value> view, Map map) {
-    return {view.data, geometry.map(map, view.row_stride, view.step_stride), 1};
-  }
-
-  void describe(const Terms& terms, cpu::ChannelRows<const Real>* gate) {
-    gate[0] = rows(terms.a, of_a);
-    gate[1] = rows(terms.b, of_b);
-    if (terms.factor) gate[2] = rows(terms.factor, of_factor);
-  }
-
-  cpu::CellKernels<Real> kernels(const Terms& terms) const {
-    return cpu::given_kernels<Real>(form == ScanForm::linear ? cpu::Given::terms
-                                    : terms.factor           ? cpu::Given::signed_logs
-                                                             : cpu::Given::logs);
-  }
-
-  /// Calls run(part, carry), or in chunks summary(part, gain, offset) before it, as the plan has it.
-  template <class Run, class Summary>
-  void walk(bool backward, Index lanes, const Run& run, const Summary& summary) {
-    const cpu::RowPlan& rows = geometry.plan();
-    if (plan.algorithm == Algorithm::scan) {
-      return ops::scan_in_chunks<Real>(
-          rows, geometry.steps(), channels, plan.chunk, plan.threads(), backward, carry.data(),
-          {gains.data(), offsets.data()}, [](const cpu::ScanPart&, int) {}, summary, run, ops::Overflow::walk_early);
-    }
-    const Index vectors = (channels + lanes - 1) / lanes;
-    run_team(plan.threads(), [&](int thread, int team) {
-      const ops::Share share = ops::share_of(plan.row_parts, plan.channel_parts, thread, team);
-      const Index begin = share.first_of(vectors) * lanes;
-      const Index end = std::min(channels, share.last_of(vectors) * lanes);
-      const Index last = share.last_slot(rows, geometry.cells());
-      for (Index slot = share.first_slot(rows, geometry.cells()); slot < last; ++slot) {
-        run({slot, 0, rows.length[slot], begin, end}, carry.data() + slot * channels);
-      }
-    });
-  }
-
-  cpu::GateSink<Real> sink(SequenceView<Real> view, Map map, Index lanes) { return {rows(view, map), lanes, false}; }
-};
-
-}  // namespace ops
-
 template <class Real>
 struct Scan<Real>::Impl {
-  Impl(Index channels, ScanForm form, bool reverse)
-      : works([=] { return std::make_unique<ops::ScanWork<Real>>(channels, form, reverse); }) {
-    works.get();  // which checks the arguments
+  /// What one thread computes with.
+  struct Work {
+    std::shared_ptr<const ScanProgram> program;  // of its last call
+    AlignedVector<Real> memory;
+
+    Memory workspace() {
+      const std::size_t needed = (program->workspace_bytes() + 256) / sizeof(Real) + 1;
+      if (memory.size() < needed) memory.resize(needed);
+      const auto start = reinterpret_cast<std::uintptr_t>(memory.data());
+      return {reinterpret_cast<std::byte*>(memory.data()) + (256 - start % 256) % 256, program->workspace_bytes()};
+    }
+  };
+
+  ScanCallForm form;
+  PerThread<Work> works{[] { return std::make_unique<Work>(); }};
+
+  Impl(Index channels, ScanForm scan_form, bool reverse) {
+    check_enum("form", scan_form, ScanForm::logarithmic);
+    require(channels >= 1 && channels <= kMostChannels, "channels must be 1 to {}, not {}", kMostChannels, channels);
+    form.channels = channels;
+    form.form = scan_form;
+    form.reverse = reverse;
+    form.dtype = dtype_of<Real>();
+    form.training = true;
   }
-  PerThread<ops::ScanWork<Real>> works;
+
+  /// This thread's work, with the program of a call. `positions`: where packed rows have no step at all, there is
+  /// nothing to do and no program.
+  Work& prepare(const Batch& batch, const Terms& terms, const Execution& execution) {
+    require(static_cast<bool>(terms.a), "terms.a is missing");
+    require(static_cast<bool>(terms.b), "terms.b is missing");
+    require(form.form == ScanForm::logarithmic || !terms.factor,
+            "terms.factor belongs to the logarithmic form; the linear one has signs in a and b");
+    ops::Geometry::check(batch);
+    ScanCallForm wanted = form;
+    wanted.factor = static_cast<bool>(terms.factor);
+    wanted.rows = batch.rows;
+    wanted.steps = batch.steps;
+    wanted.positions = batch.cu_seqlens != nullptr ? batch.cu_seqlens[batch.rows] : 0;
+    wanted.lengths = batch.lengths != nullptr;
+    wanted.reset = batch.reset != nullptr;
+    Work& work = works.get();
+    work.program = ScanProgram::get(wanted, execution);
+    return work;
+  }
+
+  ScanProgram::Terms terms_of(const Batch& batch, const Terms& terms) const {
+    return {sequence_tensor(batch, form.channels, terms.a), sequence_tensor(batch, form.channels, terms.b),
+            sequence_tensor(batch, form.channels, terms.factor)};
+  }
 };
 
 namespace {
 
 template <class Impl>
-auto& work_of(const std::unique_ptr<Impl>& impl) {
+Impl& impl_of(const std::unique_ptr<Impl>& impl) {
   require(impl != nullptr, "the scan must not have been moved from");
-  return impl->works.get();
+  return *impl;
+}
+
+/// Packed rows without a single step: the state goes out as it came in.
+template <class Real>
+bool has_no_steps(const Batch& batch, Index channels, const Real* in, Real* out) {
+  if (batch.cu_seqlens == nullptr || batch.cu_seqlens[batch.rows] > 0) return false;
+  if (out == nullptr) return true;
+  for (Index i = 0; i < batch.rows * channels; ++i) out[i] = in == nullptr ? Real(0) : in[i];
+  return true;
 }
 
 }  // namespace
@@ -157,60 +124,45 @@ Scan<Real>& Scan<Real>::operator=(Scan&&) noexcept = default;
 template <class Real>
 void Scan<Real>::forward(const Batch& batch, const Terms& terms, SequenceView<Real> h, const Real* h0, Real* hT,
                          const Execution& execution) const {
-  ops::ScanWork<Real>& work = work_of(impl_);
+  Impl& impl = impl_of(impl_);
   require(static_cast<bool>(h), "h is missing");
-  work.prepare(batch, terms, execution, ops::ScanWork<Real>::forward_channels);
-  work.geometry.to_slots(h0, work.channels, work.carry.data());
-  const cpu::CellKernels<Real> kernels = work.kernels(terms);
-  cpu::ScanForward<Real> job;
-  job.plan = work.geometry.plan();
-  work.describe(terms, job.gate);
-  job.y = work.rows(h, ops::ScanWork<Real>::of_h);
-  work.walk(
-      false, kernels.lanes, [&](const cpu::ScanPart& part, Real* carry) { kernels.scan_forward(job, part, carry); },
-      [&](const cpu::ScanPart& part, Real* gain, Real* offset) {
-        kernels.scan_forward_summary(job, part, gain, offset);
-      });
-  work.geometry.from_slots(work.carry.data(), work.channels, hT);
-  work.geometry.clear_padding(h, work.channels);
+  const Index channels = impl.form.channels;
+  typename Impl::Work& work = impl.prepare(batch, terms, execution);
+  if (has_no_steps(batch, channels, h0, hT)) return;
+  work.program->forward({.execution = execution}, {.batch = batch,
+                                                   .terms = impl.terms_of(batch, terms),
+                                                   .h = sequence_tensor(batch, channels, h),
+                                                   .h0 = state_tensor(batch, channels, h0),
+                                                   .hT = state_tensor(batch, channels, hT),
+                                                   .workspace = work.workspace()});
 }
 
 template <class Real>
 void Scan<Real>::backward(const Batch& batch, const Terms& terms, SequenceView<const Real> h, const Real* h0,
                           SequenceView<const Real> dh, const Real* dhT, const TermGradients& gradients, Real* dh0,
                           const Execution& execution) const {
-  ops::ScanWork<Real>& work = work_of(impl_);
+  Impl& impl = impl_of(impl_);
   require(static_cast<bool>(h), "h is missing");
   require(static_cast<bool>(dh), "dh is missing");
   require(static_cast<bool>(gradients.a), "gradients.a is missing");
   require(static_cast<bool>(gradients.b), "gradients.b is missing");
   require(static_cast<bool>(gradients.factor) == static_cast<bool>(terms.factor),
           "gradients.factor must be there exactly when terms.factor is");
-  work.prepare(batch, terms, execution, ops::ScanWork<Real>::backward_channels);
-  ops::ScanWork<Real>::grow(work.state_in, static_cast<std::size_t>(batch.rows * work.channels));
-  work.geometry.to_slots(dhT, work.channels, work.carry.data());
-  work.geometry.to_slots(h0, work.channels, work.state_in.data());
-  const cpu::CellKernels<Real> kernels = work.kernels(terms);
-  cpu::ScanBackward<Real> job;
-  job.plan = work.geometry.plan();
-  job.hidden = work.channels;
-  work.describe(terms, job.gate);
-  job.y = work.rows(h, ops::ScanWork<Real>::of_h);
-  job.state_in = work.state_in.data();
-  job.dy = work.rows(dh, ops::ScanWork<Real>::of_dh);
-  job.dgate[0] = work.sink(gradients.a, ops::ScanWork<Real>::of_da, kernels.lanes);
-  job.dgate[1] = work.sink(gradients.b, ops::ScanWork<Real>::of_db, kernels.lanes);
-  if (terms.factor) job.dgate[2] = work.sink(gradients.factor, ops::ScanWork<Real>::of_dfactor, kernels.lanes);
-  work.walk(
-      true, kernels.lanes,
-      [&](const cpu::ScanPart& part, Real* carry) { kernels.scan_backward.walk(job, part, carry); },
-      [&](const cpu::ScanPart& part, Real* gain, Real* offset) {
-        kernels.scan_backward.summary(job, part, gain, offset);
-      });
-  work.geometry.from_slots(work.carry.data(), work.channels, dh0);
-  work.geometry.clear_padding(gradients.a, work.channels);
-  work.geometry.clear_padding(gradients.b, work.channels);
-  if (terms.factor) work.geometry.clear_padding(gradients.factor, work.channels);
+  const Index channels = impl.form.channels;
+  typename Impl::Work& work = impl.prepare(batch, terms, execution);
+  if (has_no_steps(batch, channels, dhT, dh0)) return;
+  const ScanProgram::Terms dterms = {sequence_tensor(batch, channels, gradients.a),
+                                     sequence_tensor(batch, channels, gradients.b),
+                                     sequence_tensor(batch, channels, gradients.factor)};
+  work.program->backward({.execution = execution}, {.batch = batch,
+                                                    .terms = impl.terms_of(batch, terms),
+                                                    .h = sequence_tensor(batch, channels, h),
+                                                    .dh = sequence_tensor(batch, channels, dh),
+                                                    .dterms = dterms,
+                                                    .h0 = state_tensor(batch, channels, h0),
+                                                    .dhT = state_tensor(batch, channels, dhT),
+                                                    .dh0 = state_tensor(batch, channels, dh0),
+                                                    .workspace = work.workspace()});
 }
 
 template class Scan<float>;

@@ -308,7 +308,7 @@ TEST(RecurrentProgram, RefusesFormsThatCannotBe) {
   refuses(bad, "weights must be f32, not f64", [](auto& form, auto&) { form.weights = DType::f64; });
   refuses(bad, "rows must be 1 to", [](auto& form, auto&) { form.rows = 0; });
   refuses(bad, "positions must be 0 to 8", [](auto& form, auto&) { form.positions = 9; });
-  refuses(bad, "alignment must be 2, 4, 8 or 16", [](auto& form, auto&) { form.alignment = 3; });
+  refuses(bad, "alignment must be 4, a power of two, to 16", [](auto& form, auto&) { form.alignment = 3; });
   refuses(bad, "step is of one row", [](auto& form, auto&) { form.step = true; });
   refuses(no, "precision must be full for f64", [](auto& form, auto& execution) {
     form.dtype = form.weights = DType::f64;

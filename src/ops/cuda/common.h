@@ -13,6 +13,19 @@ inline plan::Storage storage_of(DType type) {
   return type == DType::f32 ? plan::Storage::f32 : type == DType::bf16 ? plan::Storage::bf16 : plan::Storage::f16;
 }
 
+/// How a recurrence that knows several ways runs over T: `sequential` is one thread for all steps of its channels.
+inline plan::Regime regime_of(const Execution& execution) {
+  switch (execution.algorithm) {
+    case Algorithm::automatic:
+      return plan::Regime::automatic;
+    case Algorithm::sequential:
+      return plan::Regime::direct;
+    case Algorithm::scan:
+      return plan::Regime::scan;
+  }
+  return plan::Regime::automatic;
+}
+
 inline cuda::Device& gpu_of(const Target& target) { return cuda::Device::get(target.device.index); }
 
 inline cuda::StreamHandle stream_of(const Call& call) { return static_cast<cuda::StreamHandle>(call.stream); }

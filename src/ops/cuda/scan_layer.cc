@@ -17,7 +17,8 @@ cuda::LayerSpec spec_of(const Recurrence& shape, const Target& target) {
           .storage = storage_of(target.dtype),
           .gradients = plan::Storage::f32,
           .bias = shape.bias != Bias::none,
-          .reverse = shape.reverse};
+          .reverse = shape.reverse,
+          .regime = regime_of(target.execution)};
 }
 
 /// [P, G, H]: what the input product makes of all positions.

@@ -1,0 +1,72 @@
+#include "ops/program_check.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace penstock::ops {
+
+void check_dtype(DType dtype, Device device) {
+  const bool cuda = device.is_cuda();
+  const bool computes =
+      dtype == DType::f32 || (cuda ? dtype == DType::bf16 || dtype == DType::f16 : dtype == DType::f64);
+  if (computes) return;
+  fail(ErrorCode::unsupported, "dtype must be {} on {}, not {}", cuda ? "f32, bf16 or f16" : "f32 or f64",
+       to_string(device), to_string(dtype));
+}
+
+void check_extent(const FormExtent& extent, bool lengths) {
+  constexpr Index most = Index{1} << 31;
+  require(extent.rows >= 1 && extent.rows < most, "rows must be 1 to {}, not {}", most - 1, extent.rows);
+  require(extent.steps >= 1 && extent.steps < most, "steps must be 1 to {}, not {}", most - 1, extent.steps);
+  require(extent.positions >= 0 && extent.positions <= extent.rows * extent.steps,
+          "positions must be 0 to {} (rows x steps), not {}", extent.rows * extent.steps, extent.positions);
+  require(extent.positions == 0 || !lengths, "lengths and positions exclude each other: rows are padded or packed");
+}
+
+void check_alignment(int alignment, DType dtype) {
+  const bool power = alignment == 2 || alignment == 4 || alignment == 8 || alignment == 16;
+  require(power && alignment >= static_cast<int>(std::min<std::size_t>(size_of(dtype), 16)),
+          "alignment must be {}, a power of two, to 16, not {}", size_of(dtype), alignment);
+}
+
+bool same_execution(const Execution& a, const Execution& b) {
+  return a.threads == b.threads && a.algorithm == b.algorithm && a.exact == b.exact && a.precision == b.precision &&
+         a.device == b.device;
+}
+
+void require_device(const Context& context, Device device) {
+  require(context.execution.device == device, "context.execution.device must be {}, not {}", to_string(device),
+          to_string(context.execution.device));
+}
+
+void require_batch(const Batch& batch, const FormExtent& extent, bool lengths, bool reset, Device device) {
+  require(batch.rows == extent.rows && batch.steps == extent.steps,
+          "batch must have the {} rows and {} steps of the program's form, not {} and {}", extent.rows, extent.steps,
+          batch.rows, batch.steps);
+  const auto check = [](const void* given, bool wanted, const char* name) {
+    require((given != nullptr) == wanted, "batch.{} must be {} by the program's form", name, wanted ? "there" : "null");
+  };
+  check(batch.lengths, lengths, "lengths");
+  check(batch.cu_seqlens, extent.positions > 0, "cu_seqlens");
+  check(batch.reset, reset, "reset");
+  if (extent.positions == 0 || device.is_cuda()) return;
+  require(batch.cu_seqlens[batch.rows] == extent.positions,
+          "batch.cu_seqlens must end with the {} positions of the program's form, not {}", extent.positions,
+          batch.cu_seqlens[batch.rows]);
+}
+
+void require_sequence(const char* name, const Tensor& tensor, const FormExtent& extent, Index channels) {
+  const bool packed = extent.positions > 0;
+  const std::array<Index, 3> shape = packed ? std::array<Index, 3>{extent.positions, channels, 0}
+                                            : std::array<Index, 3>{extent.rows, extent.steps, channels};
+  const std::size_t rank = packed ? 2 : 3;
+  require(static_cast<std::size_t>(tensor.rank) == rank &&
+              std::equal(shape.begin(), shape.begin() + static_cast<std::ptrdiff_t>(rank), tensor.shape.begin()),
+          "{} must be [{}], not [{}]", name, fmt::join(shape.begin(), shape.begin() + rank, ", "),
+          fmt::join(tensor.shape.begin(), tensor.shape.begin() + tensor.rank, ", "));
+  require(channels == 1 || tensor.strides[rank - 1] == 1, "{} must have its channels side by side, not {} apart", name,
+          tensor.strides[rank - 1]);
+}
+
+}  // namespace penstock::ops

@@ -1,0 +1,29 @@
+#pragma once
+
+#include "penstock/recurrent.h"
+#include "penstock/tensor.h"
+
+/// What programs of all kinds check alike, of their forms and of calls.
+namespace penstock::ops {
+
+/// Programs that are kept of each kind.
+inline constexpr std::size_t kept_programs = 256;
+
+/// Rows and steps of a form; `positions` of packed rows, else 0.
+struct FormExtent {
+  Index rows = 1, steps = 1, positions = 0;
+};
+
+void check_dtype(DType dtype, Device device);
+void check_extent(const FormExtent& extent, bool lengths);
+void check_alignment(int alignment, DType dtype);
+
+bool same_execution(const Execution& a, const Execution& b);
+
+// Of calls. Each throws Error(invalid_argument) naming the argument.
+void require_device(const Context& context, Device device);
+void require_batch(const Batch& batch, const FormExtent& extent, bool lengths, bool reset, Device device);
+/// A sequence [B, T, C], packed [positions, C], with channels side by side.
+void require_sequence(const char* name, const Tensor& tensor, const FormExtent& extent, Index channels);
+
+}  // namespace penstock::ops

@@ -1,0 +1,182 @@
+// Programs of scans, as the public interface shows them.
+
+#include "penstock/scan_program.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "backend/cpu/kernels.h"
+#include "base/check.h"
+#include "base/pool.h"
+#include "base/recent.h"
+#include "base/threads.h"
+#include "ops/given_scan.h"
+#include "ops/program_check.h"
+#include "ops/tensor_check.h"
+
+namespace penstock {
+namespace {
+
+ops::GivenScan given_scan(const ScanCallForm& form) {
+  return {.channels = form.channels,
+          .form = form.form,
+          .factor = form.factor,
+          .reverse = form.reverse,
+          .alignment = form.alignment};
+}
+
+ops::Target scan_target(const ScanCallForm& form, const Execution& execution) {
+  ops::Target target;
+  target.device = execution.device;
+  target.dtype = form.dtype;
+  target.rows = form.rows;
+  target.steps = form.steps;
+  target.packed = form.positions;
+  target.lengths = form.lengths;
+  target.reset = form.reset;
+  target.training = form.training;
+  target.execution = execution;
+  return target;
+}
+
+}  // namespace
+
+struct ScanProgram::Impl {
+  ScanCallForm form;
+  Execution execution;
+  ops::GivenScan shape;
+  ops::Target target;
+  std::size_t bytes = 0;
+  mutable Pool<ops::ScanPass> forward, backward;
+
+  Impl(const ScanCallForm& f, const Execution& e)
+      : form(f),
+        execution(e),
+        shape(given_scan(f)),
+        target(scan_target(f, e)),
+        forward([this] { return ops::prepare_scan(shape, target, false); }),
+        backward([this] { return ops::prepare_scan(shape, target, true); }) {
+    const Pool<ops::ScanPass>::Lease there(forward);
+    bytes = there->workspace_bytes();
+    if (!form.training) return;
+    const Pool<ops::ScanPass>::Lease back(backward);
+    bytes = std::max(bytes, back->workspace_bytes());
+  }
+
+  ops::SequencePlace place(const Tensor& tensor) const {
+    const bool packed = form.positions > 0;
+    return {tensor.data,
+            packed ? 1 : form.rows,
+            packed ? form.positions : form.steps,
+            form.channels,
+            packed ? SequenceStrides{0, tensor.strides[0]} : SequenceStrides{tensor.strides[0], tensor.strides[1]},
+            size_of(form.dtype)};
+  }
+
+  ops::ScanSequence sequence(const char* name, const Tensor& tensor, bool written) const {
+    const auto alignment = static_cast<std::size_t>(execution.device.is_cuda() ? form.alignment : 1);
+    ops::require_tensor(name, tensor, form.dtype, execution.device, std::max(alignment, size_of(form.dtype)));
+    ops::require_sequence(name, tensor, {form.rows, form.steps, form.positions}, form.channels);
+    const ops::SequencePlace at = place(tensor);
+    if (written) ops::require_apart(name, at);
+    return {tensor.data, at.strides};
+  }
+
+  std::array<ops::ScanSequence, 3> terms(const std::array<const char*, 3>& names, const Terms& of, bool written) const {
+    require(static_cast<bool>(of.factor) == form.factor, "{} must be {} by the program's form", names[2],
+            form.factor ? "there" : "null");
+    return {sequence(names[0], of.a, written), sequence(names[1], of.b, written),
+            form.factor ? sequence(names[2], of.factor, written) : ops::ScanSequence{}};
+  }
+
+  void* state(const char* name, const Tensor& state) const {
+    if (!state) return nullptr;
+    const DType type = form.dtype == DType::f64 ? DType::f64 : DType::f32;
+    ops::require_tensor(name, state, type, execution.device, size_of(type));
+    ops::require_gapless(name, state, {form.rows, form.channels});
+    return state.data;
+  }
+
+  ops::Call call(const Context& context, const Batch& batch, const Memory& workspace) const {
+    ops::require_device(context, execution.device);
+    ops::require_batch(batch, {form.rows, form.steps, form.positions}, form.lengths, form.reset, execution.device);
+    ops::require_memory("workspace", workspace, bytes);
+    ops::Call call;
+    call.batch = batch;
+    call.threads = execution.threads;
+    call.stream = context.stream;
+    return call;
+  }
+};
+
+namespace {
+
+struct ScanKey {
+  ScanCallForm form;
+  Execution execution;
+  unsigned isa;
+  bool operator==(const ScanKey& other) const {
+    return isa == other.isa && form == other.form && ops::same_execution(execution, other.execution);
+  }
+};
+
+}  // namespace
+
+ScanProgram::ScanProgram(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+ScanProgram::~ScanProgram() = default;
+
+std::shared_ptr<const ScanProgram> ScanProgram::get(const ScanCallForm& form, const Execution& execution) {
+  static Recent<ScanKey, const ScanProgram> recent(ops::kept_programs);
+  Execution whole = execution;
+  whole.threads = execution.device.is_cuda() ? 1 : resolve_threads(execution.threads);
+  return recent.get({form, whole, cpu::isa_generation()}, [&] {
+    ops::check_dtype(form.dtype, whole.device);
+    ops::check_extent({form.rows, form.steps, form.positions}, form.lengths);
+    ops::check_alignment(form.alignment, form.dtype);
+    // The constructor is private. NOLINTNEXTLINE(modernize-make-shared)
+    return std::shared_ptr<const ScanProgram>(new ScanProgram(std::make_unique<Impl>(form, whole)));
+  });
+}
+
+const ScanCallForm& ScanProgram::form() const { return impl_->form; }
+std::size_t ScanProgram::workspace_bytes() const { return impl_->bytes; }
+
+std::string ScanProgram::explain() const {
+  const Pool<ops::ScanPass>::Lease there(impl_->forward);
+  std::string lines = "forward: " + there->explain();
+  if (!impl_->form.training) return lines;
+  const Pool<ops::ScanPass>::Lease back(impl_->backward);
+  return lines + "\nbackward: " + back->explain();
+}
+
+void ScanProgram::forward(const Context& context, const Forward& given) const {
+  const Impl& impl = *impl_;
+  const ops::Call call = impl.call(context, given.batch, given.workspace);
+  ops::GivenScanForward memory;
+  memory.terms = impl.terms({"terms.a", "terms.b", "terms.factor"}, given.terms, false);
+  memory.h = impl.sequence("h", given.h, true);
+  memory.h0 = impl.state("h0", given.h0);
+  memory.hT = impl.state("hT", given.hT);
+  memory.workspace = given.workspace.data;
+  const Pool<ops::ScanPass>::Lease pass(impl.forward);
+  pass->forward(call, memory);
+}
+
+void ScanProgram::backward(const Context& context, const Backward& given) const {
+  const Impl& impl = *impl_;
+  require(impl.form.training, "a backward pass needs a program whose form is of training");
+  const ops::Call call = impl.call(context, given.batch, given.workspace);
+  ops::GivenScanBackward memory;
+  memory.terms = impl.terms({"terms.a", "terms.b", "terms.factor"}, given.terms, false);
+  memory.h = impl.sequence("h", given.h, false);
+  memory.dh = impl.sequence("dh", given.dh, false);
+  memory.dterms = impl.terms({"dterms.a", "dterms.b", "dterms.factor"}, given.dterms, true);
+  memory.h0 = impl.state("h0", given.h0);
+  memory.dhT = impl.state("dhT", given.dhT);
+  memory.dh0 = impl.state("dh0", given.dh0);
+  memory.workspace = given.workspace.data;
+  const Pool<ops::ScanPass>::Lease pass(impl.backward);
+  pass->backward(call, memory);
+}
+
+}  // namespace penstock
