@@ -25,13 +25,6 @@ struct Tape {
   Execution execution;
 };
 
-/// The arguments of a forward call that say how it computes.
-struct Options {
-  nb::handle lengths, cu_seqlens, reset_mask;
-  std::string layout;
-  Execution execution;
-};
-
 /// A stack of layers. Calls run without the lock of the interpreter; what changes weights or gradients waits for calls
 /// that compute, and they for it.
 template <class Real>
@@ -42,14 +35,14 @@ class Network {
 
   const RecurrentSpec& spec() const { return network_.spec(); }
 
-  nb::tuple forward(nb::handle x_in, nb::handle state_in, nb::handle out, Tape<Real>* tape, const Options& options) {
-    const Execution& execution = options.execution;
+  /// `which`: None, or the tuple (lengths, cu_seqlens, reset_mask).
+  nb::tuple forward(nb::handle x_in, nb::handle state_in, nb::handle out, Tape<Real>* tape, nb::handle which,
+                    bool time_first, const Execution& execution) {
     if (execution.device.is_cuda()) {
       throw Error(ErrorCode::unsupported, "device must be 'cpu' for arrays in the memory of the CPU");
     }
     Array x = read_sequence(x_in, "x");
-    auto rows = std::make_unique<Rows>(x, parse_layout(options.layout), options.lengths, options.cu_seqlens,
-                                       options.reset_mask);
+    auto rows = std::make_unique<Rows>(x, time_first ? Layout::time_first : Layout::batch_first, which);
     rows->check(x, spec().input_size);
     const Array h0 = read_state(state_in, *rows, "h0");
     Array y = out.is_none() ? Array::empty(rows->shape(spec().output_size()), scalar)
@@ -257,17 +250,13 @@ void bind_network(nb::module_& module, const char* name, const char* tape_name) 
           nb::arg("seed") = 0, nb::arg("stacked") = false)
       .def(
           "forward",
-          [](Bound& self, nb::handle x, nb::handle h0, nb::handle out, nb::handle tape, nb::handle lengths,
-             nb::handle cu_seqlens, nb::handle reset_mask, const std::string& layout, const std::string& mode,
-             const std::string& device, int threads, bool exact, const std::string& precision) {
+          [](Bound& self, nb::handle x, nb::handle h0, nb::handle out, nb::handle tape, nb::handle which,
+             bool time_first, const Execution& execution) {
             Tape<Real>* kept = tape.is_none() ? nullptr : nb::cast<Tape<Real>*>(tape);
-            return self.forward(
-                x, h0, out, kept,
-                {lengths, cu_seqlens, reset_mask, layout, execution_from(threads, mode, exact, precision, device)});
+            return self.forward(x, h0, out, kept, which, time_first, execution);
           },
-          nb::arg("x"), nb::arg("h0").none(), nb::arg("out").none(), nb::arg("tape").none(), nb::arg("lengths").none(),
-          nb::arg("cu_seqlens").none(), nb::arg("reset_mask").none(), nb::arg("layout"), nb::arg("mode"),
-          nb::arg("device"), nb::arg("threads"), nb::arg("exact"), nb::arg("precision"))
+          nb::arg("x").none(), nb::arg("h0").none(), nb::arg("out").none(), nb::arg("tape").none(),
+          nb::arg("which").none(), nb::arg("time_first"), nb::arg("execution"))
       .def("backward", &Bound::backward, nb::arg("dy").none(), nb::arg("dstate").none(), nb::arg("tape"),
            nb::arg("input_gradient"))
       .def(
@@ -275,13 +264,7 @@ void bind_network(nb::module_& module, const char* name, const char* tape_name) 
           [](Bound& self, nb::handle x, nb::handle h, nb::handle out) {
             return self.step(x, h, out, Execution{.threads = 1});
           },
-          nb::arg("x"), nb::arg("h").none(), nb::arg("out").none())
-      .def(
-          "step_with",
-          [](Bound& self, nb::handle x, nb::handle h, nb::handle out, int threads, const std::string& precision) {
-            return self.step(x, h, out, execution_from(threads, "auto", false, precision, "cpu"));
-          },
-          nb::arg("x"), nb::arg("h").none(), nb::arg("out").none(), nb::arg("threads"), nb::arg("precision"))
+          nb::arg("x").none(), nb::arg("h").none(), nb::arg("out").none())
       .def(
           "parameters",
           [](nb::handle self, bool gradients, bool writable) {

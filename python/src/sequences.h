@@ -14,9 +14,9 @@ enum class Layout { batch_first, time_first };
 /// Which steps of which rows a call computes, with its arrays kept alive.
 class Rows {
  public:
-  /// From the shape of x and from the arguments `lengths` (int64 [B]), `cu_seqlens` (int64 [B + 1]) and `reset_mask`
-  /// (bool or uint8, [B, T], as x is laid out; packed: [total]). Any of them may be None.
-  Rows(const Array& x, Layout layout, nb::handle lengths, nb::handle cu_seqlens, nb::handle reset_mask);
+  /// From the shape of x and from `which`: None, or the tuple of the arguments `lengths` (int64 [B]), `cu_seqlens`
+  /// (int64 [B + 1]) and `reset_mask` (bool or uint8, [B, T], as x is laid out; packed: [total]), any of them None.
+  Rows(const Array& x, Layout layout, nb::handle which);
 
   const Batch& batch() const { return batch_; }
   /// x is [T, C]: one row without an axis of its own.
@@ -59,8 +59,5 @@ class Rows {
   Array lengths_, cu_seqlens_, reset_;
   std::vector<std::uint8_t> transposed_reset_;
 };
-
-/// "batch_first" or "time_first"; throws Error(invalid_argument).
-Layout parse_layout(const std::string& text);
 
 }  // namespace penstock::python
