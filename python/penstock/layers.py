@@ -139,7 +139,8 @@ class _Network:
                 several states also a tuple of them, ``(h, c)``.
             mode: How the recurrence runs over T: ``"sequential"``, ``"scan"`` (parallel over chunks of T; minGRU and
                 minLSTM only), or ``"auto"``: what the planner expects to be the fastest.
-            device: ``"cpu"``; ``"auto"`` is where the arrays are.
+            device: ``"cpu"``, or ``"cuda"`` or ``"cuda:N"``, to which x is copied and from which y is: without a tape,
+                in float32. ``"auto"`` is where the arrays are: the CPU.
             lengths: int64 ``[B]``: how many steps each row has. Later ones are never read and are zero in ``y``.
             cu_seqlens: int64 ``[B + 1]``: row b has the steps ``cu_seqlens[b]`` to ``cu_seqlens[b + 1] - 1``.
             reset_mask: bool, ``x``'s shape without channels. True: the state is set to zero before this step.
@@ -183,6 +184,29 @@ class _Network:
             input_gradient: False: ``dx`` is not wanted, and is None.
         """
         return self._network.backward(dy, dstate, tape._tape, input_gradient)
+
+    def explain(
+        self,
+        rows: int = 1,
+        steps: int = 256,
+        *,
+        training: bool = False,
+        mode: Mode = "auto",
+        device: str = "cpu",
+        threads: int = 0,
+        exact: bool = False,
+        precision: str = "full",
+    ) -> str:
+        """How sequences of that shape run here, and why: a line for each layer.
+
+        Args:
+            rows: ``B``.
+            steps: ``T``.
+            training: Whether a tape is kept.
+
+        The other arguments are those of :meth:`forward`.
+        """
+        return self._network.explain(rows, steps, training, execution(mode, device, threads, exact, precision))
 
     def tape(self) -> Tape:
         """A new :class:`Tape` for this network."""

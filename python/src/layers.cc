@@ -4,6 +4,7 @@
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -11,6 +12,7 @@
 #include <utility>
 
 #include "bindings.h"
+#include "device_pass.h"
 #include "sequences.h"
 
 namespace penstock::python {
@@ -39,7 +41,9 @@ class Network {
   nb::tuple forward(nb::handle x_in, nb::handle state_in, nb::handle out, Tape<Real>* tape, nb::handle which,
                     bool time_first, const Execution& execution) {
     if (execution.device.is_cuda()) {
-      throw Error(ErrorCode::unsupported, "device must be 'cpu' for arrays in the memory of the CPU");
+      if (tape != nullptr)
+        refuse("tape must be None on a GPU: gradients are computed on the CPU, or by penstock.torch");
+      return forward_on_device(x_in, state_in, out, which, time_first, execution);
     }
     Array x = read_sequence(x_in, "x");
     auto rows = std::make_unique<Rows>(x, time_first ? Layout::time_first : Layout::batch_first, which);
@@ -65,6 +69,39 @@ class Network {
       tape->execution = execution;
     }
     return nb::make_tuple(result, state);
+  }
+
+  /// The same on the device of the execution, for arrays of the host.
+  nb::tuple forward_on_device(nb::handle x_in, nb::handle state_in, nb::handle out, nb::handle which, bool time_first,
+                              const Execution& execution) {
+    const Array x = Array(x_in, "x", scalar).contiguous();
+    const Rows rows(x, time_first ? Layout::time_first : Layout::batch_first, which);
+    rows.check(x, spec().input_size);
+    const Array h0 = read_state(state_in, rows, "h0");
+    const Array y = out.is_none() ? Array::empty(rows.shape(spec().output_size()), scalar)
+                                  : Array::output(out, "out", scalar).contiguous();
+    if (!out.is_none()) rows.check(y, spec().output_size());
+    const Array hT = Array::empty(state_shape(rows), scalar);
+    {
+      const nb::gil_scoped_release unlocked;
+      const std::shared_lock lock(mutex_);
+      pass_on(execution.device)
+          .forward(
+              spec(), network_.parameters(),
+              {&rows, x.as<const Real>(), h0 ? h0.as<const Real>() : nullptr, y.as<Real>(), hT.as<Real>(), execution});
+    }
+    return nb::make_tuple(out.is_none() ? y.object() : nb::borrow(out), hT.object());
+  }
+
+  /// How sequences of that shape would run, and why: a line a layer.
+  std::string explain(Index rows, Index steps, bool training, const Execution& execution) {
+    RecurrentForm form;
+    form.dtype = form.weights = scalar == Scalar::f64 ? DType::f64 : DType::f32;
+    form.rows = rows;
+    form.steps = steps;
+    form.training = training;
+    const nb::gil_scoped_release unlocked;
+    return RecurrentProgram::get(spec(), form, execution)->explain();
   }
 
   nb::tuple backward(nb::handle dy_in, nb::handle dstate_in, Tape<Real>& tape, bool input_gradient) {
@@ -145,13 +182,13 @@ class Network {
     for (std::size_t i = 0; i < arrays.size(); ++i) {
       std::ranges::copy(arrays[i].template values<Real>(), network_.parameters()[i].value.begin());
     }
-    network_.weights_changed();
+    weights_are_new();
   }
 
   void weights_changed() {
     const nb::gil_scoped_release unlocked;
     const std::unique_lock lock(mutex_);
-    network_.weights_changed();
+    weights_are_new();
   }
 
   void zero_gradients() {
@@ -220,7 +257,22 @@ class Network {
     if (given.data() != state.data()) std::copy_n(given.as<const Real>(), given.size(), target);
   }
 
+  /// Under the lock of those who write weights.
+  void weights_are_new() {
+    network_.weights_changed();
+    for (auto& [device, pass] : passes_) pass->forget();
+  }
+
+  DevicePass<Real>& pass_on(Device device) {
+    const std::lock_guard lock(passes_mutex_);
+    auto& pass = passes_[device.is_cuda() ? device.index : -1];
+    if (!pass) pass = std::make_unique<DevicePass<Real>>(device);
+    return *pass;
+  }
+
   Recurrent<Real> network_;
+  std::mutex passes_mutex_;
+  std::map<int, std::unique_ptr<DevicePass<Real>>> passes_;  // by the number of the GPU, -1 for the CPU
   Index states_;
   bool stacked_;
   std::shared_mutex mutex_;
@@ -257,6 +309,9 @@ void bind_network(nb::module_& module, const char* name, const char* tape_name) 
           },
           nb::arg("x").none(), nb::arg("h0").none(), nb::arg("out").none(), nb::arg("tape").none(),
           nb::arg("which").none(), nb::arg("time_first"), nb::arg("execution"))
+      .def("forward_on_device", &Bound::forward_on_device, nb::arg("x"), nb::arg("h0").none(), nb::arg("out").none(),
+           nb::arg("which").none(), nb::arg("time_first"), nb::arg("execution"))
+      .def("explain", &Bound::explain, nb::arg("rows"), nb::arg("steps"), nb::arg("training"), nb::arg("execution"))
       .def("backward", &Bound::backward, nb::arg("dy").none(), nb::arg("dstate").none(), nb::arg("tape"),
            nb::arg("input_gradient"))
       .def(

@@ -105,6 +105,11 @@ auto with_type_of(nb::handle array, const Function& function) {
   return floats_of(array) == Scalar::f64 ? function(double()) : function(float());
 }
 
+void refuse_device(const Execution& execution) {
+  if (!execution.device.is_cuda()) return;
+  throw Error(ErrorCode::unsupported, "device must be 'cpu' for a scan of arrays in the memory of the CPU");
+}
+
 ScanForm form_of(bool logarithmic) { return logarithmic ? ScanForm::logarithmic : ScanForm::linear; }
 
 }  // namespace
@@ -122,6 +127,7 @@ void bind_scans(nb::module_& module) {
       "scan",
       [](nb::handle terms, nb::handle h0, nb::handle out, bool logarithmic, bool reverse, nb::handle which,
          bool time_first, const Execution& execution) {
+        refuse_device(execution);
         const auto [a, b, factor] = nb::cast<Terms>(terms);
         return with_type_of(a, [&]<class Real>(Real) {
           const ScanForm form = form_of(logarithmic);
@@ -135,6 +141,7 @@ void bind_scans(nb::module_& module) {
       "scan_backward",
       [](nb::handle terms, nb::handle h0, nb::handle gradients, bool logarithmic, bool reverse, nb::handle which,
          bool time_first, const Execution& execution) {
+        refuse_device(execution);
         const auto [a, b, factor] = nb::cast<Terms>(terms);
         const auto [h, dh, dlast] = nb::cast<Terms>(gradients);
         return with_type_of(a, [&]<class Real>(Real) {

@@ -23,6 +23,8 @@ class Rows {
   bool one_row() const { return one_row_; }
   bool packed() const { return batch_.cu_seqlens != nullptr; }
   Layout layout() const { return layout_; }
+  /// Steps of all rows together, padding included.
+  Index positions() const { return packed() ? total_ : batch_.rows * batch_.steps; }
   /// The shape of a sequence of these rows with that many channels.
   Shape shape(Index channels) const;
   /// Throws Error(invalid_argument) naming the array unless it has that shape.
