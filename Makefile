@@ -10,7 +10,7 @@ VENV := build/venv
 # One of each kind that an emulator runs in seconds: every cell, the vectors' functions, engines, a stream.
 ARM64_TESTS := test_cells_list test_backend_functions test_ops_scan test_stream_session
 
-.PHONY: help demo build test test-gpu check python wheel sanitize portable lint format install clean setup setup-test configured-test pytest
+.PHONY: help demo build test test-gpu check python wheel docs sanitize portable lint format install clean setup setup-test configured-test pytest
 .NOTPARALLEL:
 
 help: ## Say what there is to make
@@ -20,7 +20,7 @@ help: ## Say what there is to make
 demo: build ## Install what is missing, build, train a model on a text, let it write and stream (a few minutes)
 	@tools/demo.sh build/release/penstock build/demo
 
-test: lint check python sanitize ## Install what is missing, then run the linters and every test, also under sanitizers
+test: lint check python docs sanitize ## Install what is missing, then run the linters and every test, also under sanitizers
 
 build: setup ## Build the library and the program into build/release
 	@$(call configure,release)
@@ -38,6 +38,9 @@ wheel: setup $(VENV)/ready ## Build the Python package as a wheel, into dist/
 test-gpu: configured-test ## Run the tests of the GPU on this machine's, also under compute-sanitizer
 	@cmake --build --preset test --parallel $(JOBS) --target gpu_tests
 	@tools/test_gpu.sh build/release/tests
+
+docs: pytest ## Build the documentation as a site, into build/site; a warning is an error
+	@$(VENV)/bin/python -m sphinx -q -W --keep-going docs build/site
 
 sanitize: setup-test ## Build and run the C++ tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	@$(call configure,sanitize)

@@ -37,6 +37,7 @@ from .layers import (
 )
 from .models import Model, Session
 from .scans import log_scan, log_scan_backward, scan, scan_backward
+
 __version__ = system_info()["version"]
 
 

@@ -6,6 +6,10 @@ import functools
 
 from . import _core
 
+TYPE_CHECKING = False  # what typing.TYPE_CHECKING is, without the import
+if TYPE_CHECKING:
+    from typing import Any
+
 __all__ = ["device_count", "device_name", "info", "is_available", "why_not"]
 
 
@@ -14,7 +18,7 @@ def _found():
     return _core.cuda_info()
 
 
-def info():
+def info() -> dict[str, Any]:
     """Driver, compiler of kernels (NVRTC), products (cuBLASLt), folder of compiled kernels, and GPUs, as a dictionary.
 
     CUDA's libraries are opened by the first call that asks, never by ``import penstock``.
@@ -22,7 +26,7 @@ def info():
     return dict(_found())
 
 
-def is_available():
+def is_available() -> bool:
     """Whether computations can run on a GPU.
 
     >>> import penstock
@@ -32,17 +36,17 @@ def is_available():
     return not _found()["missing"]
 
 
-def why_not():
+def why_not() -> str:
     """What is missing for a GPU to be used, and what to do about it; empty if nothing is."""
     return _found()["missing"]
 
 
-def device_count():
+def device_count() -> int:
     """How many GPUs there are: ``"cuda:0"`` and so on."""
     return len(_found()["gpus"])
 
 
-def device_name(index=0):
+def device_name(index: int = 0) -> str:
     """The name of a GPU, as its driver gives it.
 
     Raises:

@@ -9,6 +9,17 @@ CPU) are read, and written to, where they lie.
 from __future__ import annotations
 
 from . import _core
+from ._execution import execution, is_time_first
+
+TYPE_CHECKING = False  # what typing.TYPE_CHECKING is, without the import
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from contextlib import AbstractContextManager
+    from typing import Any
+
+    from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+    from ._types import Buffer, Layout, Mode, State
 
 __all__ = [
     "Cell",
@@ -42,7 +53,7 @@ class Tape:
 
     __slots__ = ("_tape", "dtype")
 
-    def __init__(self, dtype="float32"):
+    def __init__(self, dtype: DTypeLike = "float32") -> None:
         self.dtype = _dtype_name(dtype)
         self._tape = _TAPES[self.dtype]()
 
@@ -50,13 +61,13 @@ class Tape:
 class _Edit:
     """Writable weights for as long as the context lasts."""
 
-    def __init__(self, network):
+    def __init__(self, network: Any) -> None:
         self._network = network
 
-    def __enter__(self):
+    def __enter__(self) -> dict[str, NDArray]:
         return self._network.parameters(False, True)
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         self._network.weights_changed()
 
 
@@ -65,7 +76,20 @@ class _Network:
 
     _stacked = False
 
-    def __init__(self, cell, input_size, hidden_size, *, layers, direction, heads, bias, dropout, dtype, seed):
+    def __init__(
+        self,
+        cell: str,
+        input_size: int,
+        hidden_size: int,
+        *,
+        layers: int,
+        direction: str,
+        heads: int,
+        bias: bool | str,
+        dropout: float,
+        dtype: DTypeLike,
+        seed: int,
+    ) -> None:
         self.dtype = _dtype_name(dtype)
         if isinstance(bias, bool):
             bias = "both" if bias else "none"
@@ -92,21 +116,21 @@ class _Network:
 
     def forward(
         self,
-        x,
-        h0=None,
+        x: ArrayLike,
+        h0: State | None = None,
         *,
-        mode="auto",
-        device="auto",
-        lengths=None,
-        cu_seqlens=None,
-        reset_mask=None,
-        layout="batch_first",
-        tape=None,
-        out=None,
-        threads=0,
-        exact=False,
-        precision="full",
-    ):
+        mode: Mode = "auto",
+        device: str = "auto",
+        lengths: ArrayLike | None = None,
+        cu_seqlens: ArrayLike | None = None,
+        reset_mask: ArrayLike | None = None,
+        layout: Layout = "batch_first",
+        tape: Tape | None = None,
+        out: Buffer | None = None,
+        threads: int = 0,
+        exact: bool = False,
+        precision: str = "full",
+    ) -> tuple[NDArray, NDArray]:
         """Runs whole sequences and returns ``(y, state)``.
 
         Args:
@@ -115,7 +139,8 @@ class _Network:
                 several states also a tuple of them, ``(h, c)``.
             mode: How the recurrence runs over T: ``"sequential"``, ``"scan"`` (parallel over chunks of T; minGRU and
                 minLSTM only), or ``"auto"``: what the planner expects to be the fastest.
-            device: ``"cpu"``; ``"auto"`` is where the arrays are.
+            device: ``"cpu"``, or ``"cuda"`` or ``"cuda:N"``, to which x is copied and from which y is: without a tape,
+                in float32. ``"auto"`` is where the arrays are: the CPU.
             lengths: int64 ``[B]``: how many steps each row has. Later ones are never read and are zero in ``y``.
             cu_seqlens: int64 ``[B + 1]``: row b has the steps ``cu_seqlens[b]`` to ``cu_seqlens[b + 1] - 1``.
             reset_mask: bool, ``x``'s shape without channels. True: the state is set to zero before this step.
@@ -134,23 +159,20 @@ class _Network:
             InvalidArgument: An argument has the wrong shape or an impossible value.
             TypeError: An array has another dtype.
         """
+        given = lengths is not None or cu_seqlens is not None or reset_mask is not None
         return self._network.forward(
             x,
             h0,
             out,
             None if tape is None else tape._tape,
-            lengths,
-            cu_seqlens,
-            reset_mask,
-            layout,
-            mode,
-            device,
-            threads,
-            exact,
-            precision,
+            (lengths, cu_seqlens, reset_mask) if given else None,
+            is_time_first(layout),
+            execution(mode, device, threads, exact, precision),
         )
 
-    def backward(self, dy, dstate=None, *, tape, input_gradient=True):
+    def backward(
+        self, dy: ArrayLike | None, dstate: State | None = None, *, tape: Tape, input_gradient: bool = True
+    ) -> tuple[NDArray | None, NDArray]:
         """The backward pass of the ``forward`` call that filled ``tape``. Returns ``(dx, dh0)``.
 
         Adds to :attr:`gradients`; :meth:`zero_gradients` clears them.
@@ -163,18 +185,41 @@ class _Network:
         """
         return self._network.backward(dy, dstate, tape._tape, input_gradient)
 
-    def tape(self):
+    def explain(
+        self,
+        rows: int = 1,
+        steps: int = 256,
+        *,
+        training: bool = False,
+        mode: Mode = "auto",
+        device: str = "cpu",
+        threads: int = 0,
+        exact: bool = False,
+        precision: str = "full",
+    ) -> str:
+        """How sequences of that shape run here, and why: a line for each layer.
+
+        Args:
+            rows: ``B``.
+            steps: ``T``.
+            training: Whether a tape is kept.
+
+        The other arguments are those of :meth:`forward`.
+        """
+        return self._network.explain(rows, steps, training, execution(mode, device, threads, exact, precision))
+
+    def tape(self) -> Tape:
         """A new :class:`Tape` for this network."""
         return Tape(self.dtype)
 
-    def zero_state(self, rows=None):
+    def zero_state(self, rows: int | None = None) -> NDArray:
         """A state of zeros for ``rows`` rows, or for one row without an axis of its own if it is None."""
         import numpy
 
         return numpy.zeros(self._network.state_shape(rows), self.dtype)
 
     @property
-    def parameters(self):
+    def parameters(self) -> dict[str, NDArray]:
         """All weights by name, as arrays that cannot be written to: views, not copies.
 
         They are changed by :meth:`load_state_dict`, or inside ``with network.edit() as parameters:``.
@@ -182,15 +227,15 @@ class _Network:
         return self._network.parameters(False, False)
 
     @property
-    def gradients(self):
+    def gradients(self) -> dict[str, NDArray]:
         """The gradients of all weights by name, as views: what :meth:`backward` adds to."""
         return self._network.parameters(True, True)
 
-    def zero_gradients(self):
+    def zero_gradients(self) -> None:
         """Sets all gradients to zero."""
         self._network.zero_gradients()
 
-    def edit(self):
+    def edit(self) -> AbstractContextManager[dict[str, NDArray]]:
         """A context in which the weights can be written to: its value is what :attr:`parameters` is, but writable.
 
         Nothing may compute with the network meanwhile.
@@ -204,11 +249,11 @@ class _Network:
         """
         return _Edit(self._network)
 
-    def state_dict(self):
+    def state_dict(self) -> dict[str, NDArray]:
         """Copies of all weights by name, as ``torch.nn.LSTM.state_dict()`` names and shapes them."""
         return {name: value.copy() for name, value in self.parameters.items()}
 
-    def load_state_dict(self, weights):
+    def load_state_dict(self, weights: Mapping[str, ArrayLike]) -> None:
         """Takes all weights from a mapping of names to arrays (or to tensors of the CPU).
 
         Raises:
@@ -225,7 +270,7 @@ class _Network:
             )
         self._network.set_parameters(weights)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         more = "".join(
             f", {name}={getattr(self, name)!r}"
             for name, usual in (("layers", 1), ("direction", "forward"), ("heads", 1), ("dtype", "float32"))
@@ -266,18 +311,18 @@ class Recurrent(_Network):
 
     def __init__(
         self,
-        cell,
-        input_size,
-        hidden_size,
+        cell: str,
+        input_size: int,
+        hidden_size: int,
         *,
-        layers=1,
-        direction="forward",
-        heads=1,
-        bias=True,
-        dropout=0.0,
-        dtype="float32",
-        seed=0,
-    ):
+        layers: int = 1,
+        direction: str = "forward",
+        heads: int = 1,
+        bias: bool | str = True,
+        dropout: float = 0.0,
+        dtype: DTypeLike = "float32",
+        seed: int = 0,
+    ) -> None:
         super().__init__(
             cell,
             input_size,
@@ -291,7 +336,7 @@ class Recurrent(_Network):
             seed=seed,
         )
 
-    def step(self, x, h=None, *, out=None):
+    def step(self, x: ArrayLike, h: State | None = None, *, out: Buffer | None = None) -> tuple[NDArray, NDArray]:
         """One step of every row: returns ``(y, state)`` from x ``[B, I]`` or ``[I]`` and the state before it.
 
         ``out``: an array for the new state, which may be ``h`` itself; a new one if it is None. Forward direction only.
@@ -314,7 +359,17 @@ class Cell(_Network):
     ``h, c = state``.
     """
 
-    def __init__(self, input_size, hidden_size, *, heads=1, bias=True, dtype="float32", seed=0, _cell=None):
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        *,
+        heads: int = 1,
+        bias: bool | str = True,
+        dtype: DTypeLike = "float32",
+        seed: int = 0,
+        _cell: str = "",
+    ) -> None:
         super().__init__(
             _cell,
             input_size,
@@ -328,7 +383,7 @@ class Cell(_Network):
             seed=seed,
         )
 
-    def step(self, x, h=None, *, out=None):
+    def step(self, x: ArrayLike, h: State | None = None, *, out: Buffer | None = None) -> NDArray:
         """One step: the new state from x ``[B, I]`` or ``[I]`` and the state before it (None: zeros).
 
         The output is the first state: the state itself of a cell that has one.
@@ -359,7 +414,16 @@ class MinGRUCell(Cell):
     True
     """
 
-    def __init__(self, input_size, hidden_size, *, log_space=False, bias=True, dtype="float32", seed=0):
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        *,
+        log_space: bool = False,
+        bias: bool | str = True,
+        dtype: DTypeLike = "float32",
+        seed: int = 0,
+    ) -> None:
         super().__init__(
             input_size, hidden_size, bias=bias, dtype=dtype, seed=seed, _cell="mingru-log" if log_space else "mingru"
         )
@@ -376,7 +440,16 @@ class MinLSTMCell(Cell):
     with g as in :class:`MinGRUCell`. Feng et al., "Were RNNs All We Needed?", 2024, arXiv:2410.01201.
     """
 
-    def __init__(self, input_size, hidden_size, *, log_space=False, bias=True, dtype="float32", seed=0):
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        *,
+        log_space: bool = False,
+        bias: bool | str = True,
+        dtype: DTypeLike = "float32",
+        seed: int = 0,
+    ) -> None:
         super().__init__(
             input_size, hidden_size, bias=bias, dtype=dtype, seed=seed, _cell="minlstm-log" if log_space else "minlstm"
         )
@@ -400,7 +473,16 @@ class LSTMCell(Cell):
     (4, 3)
     """
 
-    def __init__(self, input_size, hidden_size, *, heads=1, bias=True, dtype="float32", seed=0):
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        *,
+        heads: int = 1,
+        bias: bool | str = True,
+        dtype: DTypeLike = "float32",
+        seed: int = 0,
+    ) -> None:
         super().__init__(input_size, hidden_size, heads=heads, bias=bias, dtype=dtype, seed=seed, _cell="lstm")
 
 
@@ -417,8 +499,16 @@ class GRUCell(Cell):
     """
 
     def __init__(
-        self, input_size, hidden_size, *, reset_after=True, heads=1, bias=True, dtype="float32", seed=0
-    ):
+        self,
+        input_size: int,
+        hidden_size: int,
+        *,
+        reset_after: bool = True,
+        heads: int = 1,
+        bias: bool | str = True,
+        dtype: DTypeLike = "float32",
+        seed: int = 0,
+    ) -> None:
         super().__init__(
             input_size,
             hidden_size,
@@ -438,8 +528,16 @@ class ElmanCell(Cell):
     """
 
     def __init__(
-        self, input_size, hidden_size, *, nonlinearity="tanh", heads=1, bias=True, dtype="float32", seed=0
-    ):
+        self,
+        input_size: int,
+        hidden_size: int,
+        *,
+        nonlinearity: str = "tanh",
+        heads: int = 1,
+        bias: bool | str = True,
+        dtype: DTypeLike = "float32",
+        seed: int = 0,
+    ) -> None:
         cells = {"tanh": "elman", "relu": "elman-relu"}
         if nonlinearity not in cells:
             raise ValueError(f"nonlinearity must be 'tanh' or 'relu', not {nonlinearity!r}")
@@ -462,5 +560,14 @@ class SLSTMCell(Cell):
     :math:`m_t = \tilde i_t, f_t = 0`. Beck et al., "xLSTM: Extended Long Short-Term Memory", 2024, arXiv:2405.04517.
     """
 
-    def __init__(self, input_size, hidden_size, *, heads=1, bias=True, dtype="float32", seed=0):
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        *,
+        heads: int = 1,
+        bias: bool | str = True,
+        dtype: DTypeLike = "float32",
+        seed: int = 0,
+    ) -> None:
         super().__init__(input_size, hidden_size, heads=heads, bias=bias, dtype=dtype, seed=seed, _cell="slstm")

@@ -7,6 +7,16 @@ import os
 from . import _core
 from .errors import InvalidArgument
 
+TYPE_CHECKING = False  # what typing.TYPE_CHECKING is, without the import
+if TYPE_CHECKING:
+    import builtins
+    from typing import Any
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from ._types import Buffer, Mode
+    from .training import Dataset
+
 __all__ = ["Model", "Session"]
 
 
@@ -30,19 +40,19 @@ class Model:
 
     def __init__(
         self,
-        data,
+        data: Dataset,
         *,
-        cell="mingru",
-        width=256,
-        blocks=2,
-        hidden_size=0,
-        heads=1,
-        convolution=0,
-        feed_forward=0.0,
-        dropout=0.0,
-        from_last=False,
-        seed=0,
-    ):
+        cell: str = "mingru",
+        width: int = 256,
+        blocks: int = 2,
+        hidden_size: int = 0,
+        heads: int = 1,
+        convolution: int = 0,
+        feed_forward: float = 0.0,
+        dropout: float = 0.0,
+        from_last: bool = False,
+        seed: int = 0,
+    ) -> None:
         spec = {
             "cell": cell,
             "width": width,
@@ -58,7 +68,7 @@ class Model:
         self._data = self._model.data()
 
     @classmethod
-    def load(cls, path):
+    def load(cls, path: str | os.PathLike[str]) -> Model:
         """Reads a model or a checkpoint, as ``penstock train`` writes them.
 
         Raises:
@@ -70,35 +80,45 @@ class Model:
         model._data = model._model.data()
         return model
 
-    def save(self, path):
+    def save(self, path: str | os.PathLike[str]) -> None:
         """Writes a safetensors file with architecture and data description inside, first under another name."""
         self._model.save(os.fspath(path))
 
     @property
-    def spec(self):
+    def spec(self) -> dict[str, Any]:
         """The architecture, as a dictionary of the constructor's arguments."""
         return self._model.spec()
 
     @property
-    def data(self):
+    def data(self) -> dict[str, Any]:
         """The description of the data: task, columns with mean and scale, classes, vocabulary, horizon."""
         return dict(self._data)
 
     @property
-    def task(self):
+    def task(self) -> str:
         """``"language"``, ``"forecast"`` or ``"classify"``."""
         return self._data["task"]
 
     @property
-    def parameter_count(self):
+    def parameter_count(self) -> int:
         """How many weights the model has."""
         return self._model.parameter_count()
 
-    def memory(self, rows, steps, *, device="cpu", precision="full"):
+    def memory(self, rows: int, steps: int, *, device: str = "cpu", precision: str = "full") -> dict[str, int]:
         """Bytes that calls with ``rows`` sequences of ``steps`` take on a device: weights, state, forward, training."""
         return self._model.memory(rows, steps, device, precision)
 
-    def forward(self, inputs, state=None, *, mode="auto", device="cpu", threads=0, exact=False, precision="full"):
+    def forward(
+        self,
+        inputs: Any,
+        state: ArrayLike | None = None,
+        *,
+        mode: Mode = "auto",
+        device: str = "cpu",
+        threads: int = 0,
+        exact: bool = False,
+        precision: str = "full",
+    ) -> tuple[NDArray, NDArray]:
         """The network itself: ``(outputs, state)``.
 
         Args:
@@ -115,7 +135,16 @@ class Model:
         """
         return self._model.forward(inputs, state, mode, device, threads, exact, precision)
 
-    def predict(self, inputs, *, mode="auto", device="cpu", threads=0, exact=False, precision="full"):
+    def predict(
+        self,
+        inputs: Any,
+        *,
+        mode: Mode = "auto",
+        device: str = "cpu",
+        threads: int = 0,
+        exact: bool = False,
+        precision: str = "full",
+    ) -> NDArray:
         """Answers in the units of the data that the model was trained on.
 
         ==============  ==================================================  ==========================================
@@ -159,8 +188,17 @@ class Model:
         return weights / weights.sum(axis=-1, keepdims=True)
 
     def generate(
-        self, prompt=b"", bytes=500, *, temperature=0.8, top_k=0, top_p=0.95, seed=None, device="cpu", precision="full"
-    ):
+        self,
+        prompt: bytes | str = b"",
+        bytes: int = 500,
+        *,
+        temperature: float = 0.8,
+        top_k: int = 0,
+        top_p: float = 0.95,
+        seed: int | None = None,
+        device: str = "cpu",
+        precision: str = "full",
+    ) -> builtins.bytes:
         """Lets a language model write, and returns the bytes behind the prompt: those of ``penstock generate``.
 
         Args:
@@ -199,7 +237,7 @@ class Model:
         scale = np.array([target["scale"] for target in targets])
         return values * scale + np.array([target["mean"] for target in targets])
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         spec = self.spec
         return f"<penstock.Model {self.task}: {spec['blocks']} x {spec['cell']} of width {spec['width']}>"
 
@@ -216,17 +254,17 @@ class Session:
         precision: As of :meth:`Model.forward`.
     """
 
-    def __init__(self, model, *, device="cpu", precision="full"):
+    def __init__(self, model: Model, *, device: str = "cpu", precision: str = "full") -> None:
         self.model = model
         self._session = _core.Session(model._model, device, precision)
 
-    def push(self, step, *, out=None):
+    def push(self, step: int | ArrayLike, *, out: Buffer | None = None) -> NDArray:
         """The outputs ``[O]`` after one more step: a token (int), or normalised float32 features ``[I]``.
 
         ``out``: where to write them, float32 ``[O]``; a new array if it is None.
         """
         return self._session.push(step, out)
 
-    def reset(self):
+    def reset(self) -> None:
         """Back to the start of a sequence."""
         self._session.reset()

@@ -132,6 +132,7 @@ def _layer(cell, weights, suffix, x, state, lengths, reset_mask, reverse, heads)
         if reset_mask is not None:
             restart = reset_mask[:, t, None] & runs
             state = [np.where(restart, 0, s) for s in state]
+
         def recurrent(gate, vector):
             parts = [vector[:, k * size : (k + 1) * size] @ r[k, gate].T for k in range(heads)]
             return np.concatenate(parts, axis=1) + b_hh[gate]
@@ -145,9 +146,7 @@ def _layer(cell, weights, suffix, x, state, lengths, reset_mask, reverse, heads)
     return y, np.stack(state)
 
 
-def forward(
-    cell, weights, x, h0=None, *, layers=1, direction="forward", heads=1, lengths=None, reset_mask=None
-):
+def forward(cell, weights, x, h0=None, *, layers=1, direction="forward", heads=1, lengths=None, reset_mask=None):
     """What ``Recurrent.forward`` computes, in float64.
 
     Args:

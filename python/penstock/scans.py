@@ -3,37 +3,39 @@
 from __future__ import annotations
 
 from . import _core
+from ._execution import execution, is_time_first
+
+TYPE_CHECKING = False  # what typing.TYPE_CHECKING is, without the import
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    from ._types import Buffer, Layout, Mode, State
 
 __all__ = ["log_scan", "log_scan_backward", "scan", "scan_backward"]
 
-_SCANS = {
-    "d": (_core.scan_f64, _core.scan_backward_f64),
-    "f": (_core.scan_f32, _core.scan_backward_f32),
-}
 
-
-def _functions(a):
-    """The functions for arrays of this type. Others than float64 are float32's to refuse by name."""
-    name = str(getattr(a, "dtype", "float32"))
-    return _SCANS["d" if name.endswith("float64") else "f"]
+def _which(lengths, cu_seqlens, reset_mask):
+    if lengths is None and cu_seqlens is None and reset_mask is None:
+        return None
+    return lengths, cu_seqlens, reset_mask
 
 
 def scan(
-    a,
-    b,
-    h0=None,
+    a: ArrayLike,
+    b: ArrayLike,
+    h0: State | None = None,
     *,
-    mode="auto",
-    device="auto",
-    reverse=False,
-    lengths=None,
-    cu_seqlens=None,
-    reset_mask=None,
-    layout="batch_first",
-    out=None,
-    threads=0,
-    exact=False,
-):
+    mode: Mode = "auto",
+    device: str = "auto",
+    reverse: bool = False,
+    lengths: ArrayLike | None = None,
+    cu_seqlens: ArrayLike | None = None,
+    reset_mask: ArrayLike | None = None,
+    layout: Layout = "batch_first",
+    out: Buffer | None = None,
+    threads: int = 0,
+    exact: bool = False,
+) -> tuple[NDArray, NDArray]:
     """The recurrence ``h_t = a_t h_{t-1} + b_t`` over T; returns ``(h, last)``.
 
     Args:
@@ -60,29 +62,35 @@ def scan(
     >>> h[:, 0].tolist(), last.tolist()
     ([1.0, 1.5, 1.75, 1.875], [1.875])
     """
-    call = _functions(a)[0]
-    return call(
-        False, a, b, None, h0, out, reverse, lengths, cu_seqlens, reset_mask, layout, mode, device, threads, exact
+    return _core.scan(
+        (a, b, None),
+        h0,
+        out,
+        False,
+        reverse,
+        _which(lengths, cu_seqlens, reset_mask),
+        is_time_first(layout),
+        execution(mode, device, threads, exact, "full"),
     )
 
 
 def log_scan(
-    log_a,
-    log_b,
-    h0=None,
+    log_a: ArrayLike,
+    log_b: ArrayLike,
+    h0: State | None = None,
     *,
-    sign=None,
-    mode="auto",
-    device="auto",
-    reverse=False,
-    lengths=None,
-    cu_seqlens=None,
-    reset_mask=None,
-    layout="batch_first",
-    out=None,
-    threads=0,
-    exact=False,
-):
+    sign: ArrayLike | None = None,
+    mode: Mode = "auto",
+    device: str = "auto",
+    reverse: bool = False,
+    lengths: ArrayLike | None = None,
+    cu_seqlens: ArrayLike | None = None,
+    reset_mask: ArrayLike | None = None,
+    layout: Layout = "batch_first",
+    out: Buffer | None = None,
+    threads: int = 0,
+    exact: bool = False,
+) -> tuple[NDArray, NDArray]:
     """:func:`scan` of terms given by their logarithms: ``h_t = exp(log_a_t) h_{t-1} + sign_t exp(log_b_t)``.
 
     The state itself is an ordinary number of either sign, before and after: no logarithm of it is ever taken.
@@ -97,30 +105,36 @@ def log_scan(
     >>> bool(np.allclose(h[:, 0], [1, 1.5, 1.75, 1.875]))
     True
     """
-    call = _functions(log_a)[0]
-    return call(
-        True, log_a, log_b, sign, h0, out, reverse, lengths, cu_seqlens, reset_mask, layout, mode, device, threads, exact
+    return _core.scan(
+        (log_a, log_b, sign),
+        h0,
+        out,
+        True,
+        reverse,
+        _which(lengths, cu_seqlens, reset_mask),
+        is_time_first(layout),
+        execution(mode, device, threads, exact, "full"),
     )
 
 
 def scan_backward(
-    a,
-    b,
-    h,
-    dh,
-    h0=None,
-    dlast=None,
+    a: ArrayLike,
+    b: ArrayLike,
+    h: ArrayLike,
+    dh: ArrayLike,
+    h0: State | None = None,
+    dlast: ArrayLike | None = None,
     *,
-    mode="auto",
-    device="auto",
-    reverse=False,
-    lengths=None,
-    cu_seqlens=None,
-    reset_mask=None,
-    layout="batch_first",
-    threads=0,
-    exact=False,
-):
+    mode: Mode = "auto",
+    device: str = "auto",
+    reverse: bool = False,
+    lengths: ArrayLike | None = None,
+    cu_seqlens: ArrayLike | None = None,
+    reset_mask: ArrayLike | None = None,
+    layout: Layout = "batch_first",
+    threads: int = 0,
+    exact: bool = False,
+) -> tuple[NDArray, NDArray, NDArray]:
     """The backward pass of :func:`scan`; returns ``(da, db, dh0)``.
 
     Args:
@@ -130,34 +144,46 @@ def scan_backward(
 
     The other arguments are those of the call of :func:`scan`.
     """
-    call = _functions(a)[1]
-    da, db, _, dh0 = call(
-        False, a, b, None, h0, h, dh, dlast, reverse, lengths, cu_seqlens, reset_mask, layout, mode, device, threads, exact
+    da, db, _, dh0 = _core.scan_backward(
+        (a, b, None),
+        h0,
+        (h, dh, dlast),
+        False,
+        reverse,
+        _which(lengths, cu_seqlens, reset_mask),
+        is_time_first(layout),
+        execution(mode, device, threads, exact, "full"),
     )
     return da, db, dh0
 
 
 def log_scan_backward(
-    log_a,
-    log_b,
-    h,
-    dh,
-    h0=None,
-    dlast=None,
+    log_a: ArrayLike,
+    log_b: ArrayLike,
+    h: ArrayLike,
+    dh: ArrayLike,
+    h0: State | None = None,
+    dlast: ArrayLike | None = None,
     *,
-    sign=None,
-    mode="auto",
-    device="auto",
-    reverse=False,
-    lengths=None,
-    cu_seqlens=None,
-    reset_mask=None,
-    layout="batch_first",
-    threads=0,
-    exact=False,
-):
+    sign: ArrayLike | None = None,
+    mode: Mode = "auto",
+    device: str = "auto",
+    reverse: bool = False,
+    lengths: ArrayLike | None = None,
+    cu_seqlens: ArrayLike | None = None,
+    reset_mask: ArrayLike | None = None,
+    layout: Layout = "batch_first",
+    threads: int = 0,
+    exact: bool = False,
+) -> tuple[NDArray, NDArray, NDArray | None, NDArray]:
     """The backward pass of :func:`log_scan`; returns ``(dlog_a, dlog_b, dsign, dh0)``, ``dsign`` None without a sign."""
-    call = _functions(log_a)[1]
-    return call(
-        True, log_a, log_b, sign, h0, h, dh, dlast, reverse, lengths, cu_seqlens, reset_mask, layout, mode, device, threads, exact
+    return _core.scan_backward(
+        (log_a, log_b, sign),
+        h0,
+        (h, dh, dlast),
+        True,
+        reverse,
+        _which(lengths, cu_seqlens, reset_mask),
+        is_time_first(layout),
+        execution(mode, device, threads, exact, "full"),
     )

@@ -9,6 +9,13 @@ import sys
 
 from . import _core
 
+TYPE_CHECKING = False  # what typing.TYPE_CHECKING is, without the import
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any, TextIO
+
+    from .models import Model
+
 __all__ = [
     "Dataset",
     "Evaluation",
@@ -26,28 +33,35 @@ __all__ = [
 class Dataset:
     """Data to train on; made by :func:`open_text`, :func:`open_series`, :func:`open_labelled` and :func:`open_task`."""
 
-    def __init__(self, dataset):
+    def __init__(self, dataset) -> None:
         self._dataset = dataset
 
     @property
-    def description(self):
+    def description(self) -> dict[str, Any]:
         """Task, columns with mean and scale, classes, vocabulary, horizon, as a dictionary."""
         return self._dataset.description()
 
     @property
-    def training_steps(self):
+    def training_steps(self) -> int:
         """How many scored training steps one pass has; 0 where there is no end."""
         return self._dataset.training_steps()
 
 
-def open_text(path, *, validation_fraction=0.05):
+def open_text(path: str | os.PathLike[str], *, validation_fraction: float = 0.05) -> Dataset:
     """Any file as a sequence of bytes, whose last part is held out."""
     return Dataset(_core.open_text(os.fspath(path), validation_fraction))
 
 
 def open_series(
-    path, *, inputs=(), targets=(), horizon=1, validation_fraction=0.2, delimiter=",", from_last=False
-):
+    path: str | os.PathLike[str],
+    *,
+    inputs: Sequence[str] = (),
+    targets: Sequence[str] = (),
+    horizon: int = 1,
+    validation_fraction: float = 0.2,
+    delimiter: str = ",",
+    from_last: bool = False,
+) -> Dataset:
     """A CSV file with a header, one step a row.
 
     Args:
@@ -66,15 +80,15 @@ def open_series(
 
 
 def open_labelled(
-    path,
+    path: str | os.PathLike[str],
     *,
-    sequence_column="sequence",
-    label_column="label",
-    inputs=(),
-    validation_fraction=0.2,
-    delimiter=",",
-    seed=0,
-):
+    sequence_column: str = "sequence",
+    label_column: str = "label",
+    inputs: Sequence[str] = (),
+    validation_fraction: float = 0.2,
+    delimiter: str = ",",
+    seed: int = 0,
+) -> Dataset:
     """A CSV file with a header in which each run of one value of ``sequence_column`` is one labelled sequence."""
     return Dataset(
         _core.open_labelled(
@@ -83,7 +97,9 @@ def open_labelled(
     )
 
 
-def open_task(name, *, length=40, validation_length=256, modulus=5, copy_tokens=10, seed=0):
+def open_task(
+    name: str, *, length: int = 40, validation_length: int = 256, modulus: int = 5, copy_tokens: int = 10, seed: int = 0
+) -> Dataset:
     """A built-in task, generated without end: ``"parity"``, ``"modular"`` or ``"copying"``."""
     return Dataset(_core.open_task(name, length, validation_length, modulus, copy_tokens, seed))
 
@@ -133,35 +149,35 @@ def _limits(steps, seconds, epochs):
 
 
 def train(
-    model,
-    data,
+    model: Model,
+    data: Dataset,
     *,
-    steps=None,
-    seconds=None,
-    epochs=None,
-    batch=32,
-    length=256,
-    learning_rate=3e-3,
-    weight_decay=0.01,
-    warmup=0.05,
-    clip=1.0,
-    carry_state=True,
-    loss="automatic",
-    optimizer="adamw",
-    validate_every=0.0,
-    log_every=0.5,
-    checkpoint=None,
-    checkpoint_every=30.0,
-    resume=False,
-    metrics=None,
-    seed=0,
-    device="cpu",
-    precision="full",
-    threads=0,
-    exact=False,
-    callback=None,
-    progress=True,
-):
+    steps: int | None = None,
+    seconds: float | None = None,
+    epochs: float | None = None,
+    batch: int = 32,
+    length: int = 256,
+    learning_rate: float = 3e-3,
+    weight_decay: float = 0.01,
+    warmup: float = 0.05,
+    clip: float = 1.0,
+    carry_state: bool = True,
+    loss: str = "automatic",
+    optimizer: str = "adamw",
+    validate_every: float = 0.0,
+    log_every: float = 0.5,
+    checkpoint: str | os.PathLike[str] | None = None,
+    checkpoint_every: float = 30.0,
+    resume: bool = False,
+    metrics: str | os.PathLike[str] | None = None,
+    seed: int = 0,
+    device: str = "cpu",
+    precision: str = "full",
+    threads: int = 0,
+    exact: bool = False,
+    callback: Callable[[Progress], object] | None = None,
+    progress: bool | TextIO = True,
+) -> TrainResult:
     """Trains a model in place, and returns a :class:`TrainResult`.
 
     The first of the limits that is reached ends the run; without any it is 10 epochs. Ctrl-C ends it after the current
@@ -235,7 +251,17 @@ def train(
     return TrainResult(Progress(**result), None if validation is None else Evaluation(**validation), interrupted)
 
 
-def evaluate(model, data, *, batch=32, length=256, loss="automatic", device="cpu", precision="full", threads=0):
+def evaluate(
+    model: Model,
+    data: Dataset,
+    *,
+    batch: int = 32,
+    length: int = 256,
+    loss: str = "automatic",
+    device: str = "cpu",
+    precision: str = "full",
+    threads: int = 0,
+) -> Evaluation:
     """Scores a model on what the dataset holds out; returns an :class:`Evaluation`."""
     options = {
         "batch": batch,
@@ -256,10 +282,10 @@ def _duration(seconds):
 
 
 class _NoBar:
-    def show(self, progress):
+    def show(self, progress: bool | TextIO):
         pass
 
-    def validated(self, progress, evaluation):
+    def validated(self, progress: bool | TextIO, evaluation):
         pass
 
     def close(self):
@@ -271,13 +297,13 @@ class _TextBar:
 
     width = 24
 
-    def __init__(self, stream, task):
+    def __init__(self, stream, task) -> None:
         self._stream = stream
         self._task = task
         self._validation = None
         self._longest = 0
 
-    def line(self, progress):
+    def line(self, progress: bool | TextIO):
         """The text of the bar."""
         done = int(self.width * min(max(progress.fraction, 0.0), 1.0))
         fields = [f"{100 * progress.fraction:3.0f} % [{'#' * done}{'.' * (self.width - done)}]", self._loss(progress)]
@@ -298,7 +324,7 @@ class _TextBar:
             return f"{evaluation.bits_per_step:.3f}"
         return f"{100 * evaluation.accuracy:.1f} %" if self._task == "classify" else f"{evaluation.loss:.4g}"
 
-    def show(self, progress):
+    def show(self, progress: bool | TextIO):
         text = self.line(progress)
         self._stream.write("\r" + text.ljust(self._longest))
         self._stream.flush()
@@ -306,7 +332,7 @@ class _TextBar:
         if progress.warning:
             self._stream.write(f"\nwarning: {progress.warning}\n")
 
-    def validated(self, progress, evaluation):
+    def validated(self, progress: bool | TextIO, evaluation):
         self._validation = evaluation
         self.show(progress)
 
@@ -319,13 +345,13 @@ class _TextBar:
 class _NotebookBar(_TextBar):
     """One output of a notebook's cell that is replaced again and again."""
 
-    def __init__(self, display, task):
+    def __init__(self, display, task) -> None:
         super().__init__(None, task)
         self._display = display
         self._handle = None
         self._warnings = []
 
-    def show(self, progress):
+    def show(self, progress: bool | TextIO):
         if progress.warning:
             self._warnings.append(f"warning: {progress.warning}")
         text = "\n".join([*self._warnings[-3:], self.line(progress)])

@@ -93,6 +93,19 @@ const char* name_of(Scalar scalar) {
   return "uint8";
 }
 
+Scalar floats_of(nb::handle object) {
+  Py_buffer view;
+  if (PyObject_CheckBuffer(object.ptr()) && PyObject_GetBuffer(object.ptr(), &view, PyBUF_FULL_RO) == 0) {
+    const bool wide = is_item(view.format, view.itemsize, Scalar::f64);
+    PyBuffer_Release(&view);
+    return wide ? Scalar::f64 : Scalar::f32;
+  }
+  PyErr_Clear();
+  const nb::object type = nb::getattr(object, "dtype", nb::none());
+  const bool wide = !type.is_none() && nb::cast<std::string>(nb::str(type)).ends_with("float64");
+  return wide ? Scalar::f64 : Scalar::f32;
+}
+
 std::string text_of(std::span<const Index> shape) {
   std::string text = "(";
   for (std::size_t i = 0; i < shape.size(); ++i) text += (i > 0 ? ", " : "") + std::to_string(shape[i]);

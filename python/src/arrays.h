@@ -47,6 +47,9 @@ const char* name_of(Scalar scalar);
 /// "(2, 3)", as NumPy prints a shape.
 std::string text_of(std::span<const Index> shape);
 
+/// What kind of floats an argument holds, f32 or f64: f64 only if it is an array of those.
+Scalar floats_of(nb::handle object);
+
 /// Throws Error(invalid_argument), as `require` of the library does.
 [[noreturn]] void refuse(const std::string& message);
 

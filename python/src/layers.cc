@@ -4,6 +4,7 @@
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -11,6 +12,7 @@
 #include <utility>
 
 #include "bindings.h"
+#include "device_pass.h"
 #include "sequences.h"
 
 namespace penstock::python {
@@ -25,13 +27,6 @@ struct Tape {
   Execution execution;
 };
 
-/// The arguments of a forward call that say how it computes.
-struct Options {
-  nb::handle lengths, cu_seqlens, reset_mask;
-  std::string layout;
-  Execution execution;
-};
-
 /// A stack of layers. Calls run without the lock of the interpreter; what changes weights or gradients waits for calls
 /// that compute, and they for it.
 template <class Real>
@@ -42,14 +37,16 @@ class Network {
 
   const RecurrentSpec& spec() const { return network_.spec(); }
 
-  nb::tuple forward(nb::handle x_in, nb::handle state_in, nb::handle out, Tape<Real>* tape, const Options& options) {
-    const Execution& execution = options.execution;
+  /// `which`: None, or the tuple (lengths, cu_seqlens, reset_mask).
+  nb::tuple forward(nb::handle x_in, nb::handle state_in, nb::handle out, Tape<Real>* tape, nb::handle which,
+                    bool time_first, const Execution& execution) {
     if (execution.device.is_cuda()) {
-      throw Error(ErrorCode::unsupported, "device must be 'cpu' for arrays in the memory of the CPU");
+      if (tape != nullptr)
+        refuse("tape must be None on a GPU: gradients are computed on the CPU, or by penstock.torch");
+      return forward_on_device(x_in, state_in, out, which, time_first, execution);
     }
     Array x = read_sequence(x_in, "x");
-    auto rows = std::make_unique<Rows>(x, parse_layout(options.layout), options.lengths, options.cu_seqlens,
-                                       options.reset_mask);
+    auto rows = std::make_unique<Rows>(x, time_first ? Layout::time_first : Layout::batch_first, which);
     rows->check(x, spec().input_size);
     const Array h0 = read_state(state_in, *rows, "h0");
     Array y = out.is_none() ? Array::empty(rows->shape(spec().output_size()), scalar)
@@ -72,6 +69,39 @@ class Network {
       tape->execution = execution;
     }
     return nb::make_tuple(result, state);
+  }
+
+  /// The same on the device of the execution, for arrays of the host.
+  nb::tuple forward_on_device(nb::handle x_in, nb::handle state_in, nb::handle out, nb::handle which, bool time_first,
+                              const Execution& execution) {
+    const Array x = Array(x_in, "x", scalar).contiguous();
+    const Rows rows(x, time_first ? Layout::time_first : Layout::batch_first, which);
+    rows.check(x, spec().input_size);
+    const Array h0 = read_state(state_in, rows, "h0");
+    const Array y = out.is_none() ? Array::empty(rows.shape(spec().output_size()), scalar)
+                                  : Array::output(out, "out", scalar).contiguous();
+    if (!out.is_none()) rows.check(y, spec().output_size());
+    const Array hT = Array::empty(state_shape(rows), scalar);
+    {
+      const nb::gil_scoped_release unlocked;
+      const std::shared_lock lock(mutex_);
+      pass_on(execution.device)
+          .forward(
+              spec(), network_.parameters(),
+              {&rows, x.as<const Real>(), h0 ? h0.as<const Real>() : nullptr, y.as<Real>(), hT.as<Real>(), execution});
+    }
+    return nb::make_tuple(out.is_none() ? y.object() : nb::borrow(out), hT.object());
+  }
+
+  /// How sequences of that shape would run, and why: a line a layer.
+  std::string explain(Index rows, Index steps, bool training, const Execution& execution) {
+    RecurrentForm form;
+    form.dtype = form.weights = scalar == Scalar::f64 ? DType::f64 : DType::f32;
+    form.rows = rows;
+    form.steps = steps;
+    form.training = training;
+    const nb::gil_scoped_release unlocked;
+    return RecurrentProgram::get(spec(), form, execution)->explain();
   }
 
   nb::tuple backward(nb::handle dy_in, nb::handle dstate_in, Tape<Real>& tape, bool input_gradient) {
@@ -152,13 +182,13 @@ class Network {
     for (std::size_t i = 0; i < arrays.size(); ++i) {
       std::ranges::copy(arrays[i].template values<Real>(), network_.parameters()[i].value.begin());
     }
-    network_.weights_changed();
+    weights_are_new();
   }
 
   void weights_changed() {
     const nb::gil_scoped_release unlocked;
     const std::unique_lock lock(mutex_);
-    network_.weights_changed();
+    weights_are_new();
   }
 
   void zero_gradients() {
@@ -227,7 +257,22 @@ class Network {
     if (given.data() != state.data()) std::copy_n(given.as<const Real>(), given.size(), target);
   }
 
+  /// Under the lock of those who write weights.
+  void weights_are_new() {
+    network_.weights_changed();
+    for (auto& [device, pass] : passes_) pass->forget();
+  }
+
+  DevicePass<Real>& pass_on(Device device) {
+    const std::lock_guard lock(passes_mutex_);
+    auto& pass = passes_[device.is_cuda() ? device.index : -1];
+    if (!pass) pass = std::make_unique<DevicePass<Real>>(device);
+    return *pass;
+  }
+
   Recurrent<Real> network_;
+  std::mutex passes_mutex_;
+  std::map<int, std::unique_ptr<DevicePass<Real>>> passes_;  // by the number of the GPU, -1 for the CPU
   Index states_;
   bool stacked_;
   std::shared_mutex mutex_;
@@ -257,17 +302,16 @@ void bind_network(nb::module_& module, const char* name, const char* tape_name) 
           nb::arg("seed") = 0, nb::arg("stacked") = false)
       .def(
           "forward",
-          [](Bound& self, nb::handle x, nb::handle h0, nb::handle out, nb::handle tape, nb::handle lengths,
-             nb::handle cu_seqlens, nb::handle reset_mask, const std::string& layout, const std::string& mode,
-             const std::string& device, int threads, bool exact, const std::string& precision) {
+          [](Bound& self, nb::handle x, nb::handle h0, nb::handle out, nb::handle tape, nb::handle which,
+             bool time_first, const Execution& execution) {
             Tape<Real>* kept = tape.is_none() ? nullptr : nb::cast<Tape<Real>*>(tape);
-            return self.forward(
-                x, h0, out, kept,
-                {lengths, cu_seqlens, reset_mask, layout, execution_from(threads, mode, exact, precision, device)});
+            return self.forward(x, h0, out, kept, which, time_first, execution);
           },
-          nb::arg("x"), nb::arg("h0").none(), nb::arg("out").none(), nb::arg("tape").none(), nb::arg("lengths").none(),
-          nb::arg("cu_seqlens").none(), nb::arg("reset_mask").none(), nb::arg("layout"), nb::arg("mode"),
-          nb::arg("device"), nb::arg("threads"), nb::arg("exact"), nb::arg("precision"))
+          nb::arg("x").none(), nb::arg("h0").none(), nb::arg("out").none(), nb::arg("tape").none(),
+          nb::arg("which").none(), nb::arg("time_first"), nb::arg("execution"))
+      .def("forward_on_device", &Bound::forward_on_device, nb::arg("x"), nb::arg("h0").none(), nb::arg("out").none(),
+           nb::arg("which").none(), nb::arg("time_first"), nb::arg("execution"))
+      .def("explain", &Bound::explain, nb::arg("rows"), nb::arg("steps"), nb::arg("training"), nb::arg("execution"))
       .def("backward", &Bound::backward, nb::arg("dy").none(), nb::arg("dstate").none(), nb::arg("tape"),
            nb::arg("input_gradient"))
       .def(
@@ -275,13 +319,7 @@ void bind_network(nb::module_& module, const char* name, const char* tape_name) 
           [](Bound& self, nb::handle x, nb::handle h, nb::handle out) {
             return self.step(x, h, out, Execution{.threads = 1});
           },
-          nb::arg("x"), nb::arg("h").none(), nb::arg("out").none())
-      .def(
-          "step_with",
-          [](Bound& self, nb::handle x, nb::handle h, nb::handle out, int threads, const std::string& precision) {
-            return self.step(x, h, out, execution_from(threads, "auto", false, precision, "cpu"));
-          },
-          nb::arg("x"), nb::arg("h").none(), nb::arg("out").none(), nb::arg("threads"), nb::arg("precision"))
+          nb::arg("x").none(), nb::arg("h").none(), nb::arg("out").none())
       .def(
           "parameters",
           [](nb::handle self, bool gradients, bool writable) {

@@ -1,5 +1,10 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+
+#include <map>
+#include <memory>
+#include <tuple>
 
 #include "bindings.h"
 #include "sequences.h"
@@ -7,15 +12,17 @@
 namespace penstock::python {
 namespace {
 
+using Terms = std::tuple<nb::object, nb::object, nb::object>;
+
 /// A scan over arrays of one type, forward and backward.
 template <class Real>
 class ScanCall {
  public:
-  ScanCall(ScanForm form, nb::handle a, nb::handle b, nb::handle factor, nb::handle h0, nb::handle lengths,
-           nb::handle cu_seqlens, nb::handle reset_mask, const std::string& layout)
+  ScanCall(ScanForm form, nb::handle a, nb::handle b, nb::handle factor, nb::handle h0, nb::handle which,
+           bool time_first)
       : a_(read(a, form == ScanForm::linear ? "a" : "log_a")),
         b_(read(b, form == ScanForm::linear ? "b" : "log_b")),
-        rows_(a_, parse_layout(layout), lengths, cu_seqlens, reset_mask) {
+        rows_(a_, time_first ? Layout::time_first : Layout::batch_first, which) {
     rows_.check(b_, channels());
     if (!factor.is_none()) {
       factor_ = read(factor, "sign");
@@ -82,43 +89,69 @@ class ScanCall {
   Rows rows_;
 };
 
+/// Scans that were asked for before: making one takes longer than a short call. Held by the interpreter's lock.
 template <class Real>
-void bind_scan(nb::module_& module, const char* forward, const char* backward) {
-  module.def(
-      forward,
-      [](bool logarithmic, nb::handle a, nb::handle b, nb::handle factor, nb::handle h0, nb::handle out, bool reverse,
-         nb::handle lengths, nb::handle cu_seqlens, nb::handle reset_mask, const std::string& layout,
-         const std::string& mode, const std::string& device, int threads, bool exact) {
-        const ScanForm form = logarithmic ? ScanForm::logarithmic : ScanForm::linear;
-        const ScanCall<Real> call(form, a, b, factor, h0, lengths, cu_seqlens, reset_mask, layout);
-        return call.forward(Scan<Real>(call.channels(), form, reverse), out,
-                            execution_from(threads, mode, exact, "full", device));
-      },
-      nb::arg("logarithmic"), nb::arg("a"), nb::arg("b"), nb::arg("factor").none(), nb::arg("h0").none(),
-      nb::arg("out").none(), nb::arg("reverse"), nb::arg("lengths").none(), nb::arg("cu_seqlens").none(),
-      nb::arg("reset_mask").none(), nb::arg("layout"), nb::arg("mode"), nb::arg("device"), nb::arg("threads"),
-      nb::arg("exact"));
-  module.def(
-      backward,
-      [](bool logarithmic, nb::handle a, nb::handle b, nb::handle factor, nb::handle h0, nb::handle h, nb::handle dh,
-         nb::handle dhT, bool reverse, nb::handle lengths, nb::handle cu_seqlens, nb::handle reset_mask,
-         const std::string& layout, const std::string& mode, const std::string& device, int threads, bool exact) {
-        const ScanForm form = logarithmic ? ScanForm::logarithmic : ScanForm::linear;
-        const ScanCall<Real> call(form, a, b, factor, h0, lengths, cu_seqlens, reset_mask, layout);
-        return call.backward(Scan<Real>(call.channels(), form, reverse), h, dh, dhT,
-                             execution_from(threads, mode, exact, "full", device));
-      },
-      nb::arg("logarithmic"), nb::arg("a"), nb::arg("b"), nb::arg("factor").none(), nb::arg("h0").none(), nb::arg("h"),
-      nb::arg("dh"), nb::arg("dhT").none(), nb::arg("reverse"), nb::arg("lengths").none(), nb::arg("cu_seqlens").none(),
-      nb::arg("reset_mask").none(), nb::arg("layout"), nb::arg("mode"), nb::arg("device"), nb::arg("threads"),
-      nb::arg("exact"));
+std::shared_ptr<const Scan<Real>> scan_of(Index channels, ScanForm form, bool reverse) {
+  static auto* known = new std::map<std::tuple<Index, ScanForm, bool>, std::shared_ptr<const Scan<Real>>>();
+  constexpr std::size_t most = 256;
+  if (known->size() >= most) known->clear();
+  auto& scan = (*known)[{channels, form, reverse}];
+  if (!scan) scan = std::make_shared<const Scan<Real>>(channels, form, reverse);
+  return scan;
 }
+
+template <class Function>
+auto with_type_of(nb::handle array, const Function& function) {
+  return floats_of(array) == Scalar::f64 ? function(double()) : function(float());
+}
+
+void refuse_device(const Execution& execution) {
+  if (!execution.device.is_cuda()) return;
+  throw Error(ErrorCode::unsupported, "device must be 'cpu' for a scan of arrays in the memory of the CPU");
+}
+
+ScanForm form_of(bool logarithmic) { return logarithmic ? ScanForm::logarithmic : ScanForm::linear; }
 
 }  // namespace
 
 void bind_scans(nb::module_& module) {
-  bind_scan<float>(module, "scan_f32", "scan_backward_f32");
-  bind_scan<double>(module, "scan_f64", "scan_backward_f64");
+  nb::class_<Execution>(module, "Execution")
+      .def(
+          "__init__",
+          [](Execution* self, const std::string& mode, const std::string& device, int threads, bool exact,
+             const std::string& precision) {
+            new (self) Execution(execution_from(threads, mode, exact, precision, device));
+          },
+          nb::arg("mode"), nb::arg("device"), nb::arg("threads"), nb::arg("exact"), nb::arg("precision"));
+  module.def(
+      "scan",
+      [](nb::handle terms, nb::handle h0, nb::handle out, bool logarithmic, bool reverse, nb::handle which,
+         bool time_first, const Execution& execution) {
+        refuse_device(execution);
+        const auto [a, b, factor] = nb::cast<Terms>(terms);
+        return with_type_of(a, [&]<class Real>(Real) {
+          const ScanForm form = form_of(logarithmic);
+          const ScanCall<Real> call(form, a, b, factor, h0, which, time_first);
+          return call.forward(*scan_of<Real>(call.channels(), form, reverse), out, execution);
+        });
+      },
+      nb::arg("terms"), nb::arg("h0").none(), nb::arg("out").none(), nb::arg("logarithmic"), nb::arg("reverse"),
+      nb::arg("which").none(), nb::arg("time_first"), nb::arg("execution"));
+  module.def(
+      "scan_backward",
+      [](nb::handle terms, nb::handle h0, nb::handle gradients, bool logarithmic, bool reverse, nb::handle which,
+         bool time_first, const Execution& execution) {
+        refuse_device(execution);
+        const auto [a, b, factor] = nb::cast<Terms>(terms);
+        const auto [h, dh, dlast] = nb::cast<Terms>(gradients);
+        return with_type_of(a, [&]<class Real>(Real) {
+          const ScanForm form = form_of(logarithmic);
+          const ScanCall<Real> call(form, a, b, factor, h0, which, time_first);
+          return call.backward(*scan_of<Real>(call.channels(), form, reverse), h, dh, dlast, execution);
+        });
+      },
+      nb::arg("terms"), nb::arg("h0").none(), nb::arg("gradients"), nb::arg("logarithmic"), nb::arg("reverse"),
+      nb::arg("which").none(), nb::arg("time_first"), nb::arg("execution"));
 }
 
 }  // namespace penstock::python

@@ -1,18 +1,20 @@
 #include "sequences.h"
 
+#include <nanobind/stl/tuple.h>
+
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 namespace penstock::python {
 
-Layout parse_layout(const std::string& text) {
-  if (text == "batch_first") return Layout::batch_first;
-  if (text == "time_first") return Layout::time_first;
-  refuse("layout must be 'batch_first' or 'time_first', not '" + text + "'");
+namespace {
+using Which = std::tuple<nb::object, nb::object, nb::object>;
 }
 
-Rows::Rows(const Array& x, Layout layout, nb::handle lengths, nb::handle cu_seqlens, nb::handle reset_mask)
-    : layout_(layout) {
+Rows::Rows(const Array& x, Layout layout, nb::handle which) : layout_(layout) {
+  nb::object lengths = nb::none(), cu_seqlens = nb::none(), reset_mask = nb::none();
+  if (!which.is_none()) std::tie(lengths, cu_seqlens, reset_mask) = nb::cast<Which>(which);
   const auto shape = x.shape();
   const bool packed = !cu_seqlens.is_none();
   if (packed) {

@@ -14,15 +14,17 @@ enum class Layout { batch_first, time_first };
 /// Which steps of which rows a call computes, with its arrays kept alive.
 class Rows {
  public:
-  /// From the shape of x and from the arguments `lengths` (int64 [B]), `cu_seqlens` (int64 [B + 1]) and `reset_mask`
-  /// (bool or uint8, [B, T], as x is laid out; packed: [total]). Any of them may be None.
-  Rows(const Array& x, Layout layout, nb::handle lengths, nb::handle cu_seqlens, nb::handle reset_mask);
+  /// From the shape of x and from `which`: None, or the tuple of the arguments `lengths` (int64 [B]), `cu_seqlens`
+  /// (int64 [B + 1]) and `reset_mask` (bool or uint8, [B, T], as x is laid out; packed: [total]), any of them None.
+  Rows(const Array& x, Layout layout, nb::handle which);
 
   const Batch& batch() const { return batch_; }
   /// x is [T, C]: one row without an axis of its own.
   bool one_row() const { return one_row_; }
   bool packed() const { return batch_.cu_seqlens != nullptr; }
   Layout layout() const { return layout_; }
+  /// Steps of all rows together, padding included.
+  Index positions() const { return packed() ? total_ : batch_.rows * batch_.steps; }
   /// The shape of a sequence of these rows with that many channels.
   Shape shape(Index channels) const;
   /// Throws Error(invalid_argument) naming the array unless it has that shape.
@@ -59,8 +61,5 @@ class Rows {
   Array lengths_, cu_seqlens_, reset_;
   std::vector<std::uint8_t> transposed_reset_;
 };
-
-/// "batch_first" or "time_first"; throws Error(invalid_argument).
-Layout parse_layout(const std::string& text);
 
 }  // namespace penstock::python

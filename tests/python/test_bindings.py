@@ -36,7 +36,9 @@ class Dlpack:
         return self._array.__dlpack_device__()
 
 
-@pytest.mark.parametrize("wrap", [lambda a: Foreign(a, "__array_interface__"), Dlpack, memoryview, lambda a: a.tolist()])
+@pytest.mark.parametrize(
+    "wrap", [lambda a: Foreign(a, "__array_interface__"), Dlpack, memoryview, lambda a: a.tolist()]
+)
 def test_arrays_of_others(wrap):
     cell = penstock.MinGRUCell(3, 5)
     x = np.random.default_rng(0).standard_normal((2, 7, 3)).astype(F32)
@@ -83,7 +85,11 @@ def test_arrays_live_as_long_as_they_are_needed():
 @pytest.mark.parametrize(
     "call, kind, message",
     [
-        (lambda c, x: c.forward(x.astype(np.float64)), TypeError, "x must be float32, not float64; convert it with .ast"),
+        (
+            lambda c, x: c.forward(x.astype(np.float64)),
+            TypeError,
+            "x must be float32, not float64; convert it with .ast",
+        ),
         (lambda c, x: c.forward(x.astype(np.float16)), TypeError, "x must be float32, not float16"),
         (lambda c, x: c.forward(x.astype(">f4")), TypeError, "x must be float32"),
         (lambda c, x: c.forward(x.astype(complex)), TypeError, "not complex128"),
@@ -91,16 +97,32 @@ def test_arrays_live_as_long_as_they_are_needed():
         (lambda c, x: c.forward(None), (TypeError, ValueError), "."),
         (lambda c, x: c.forward("text"), (TypeError, ValueError), "."),
         (lambda c, x: c.forward(b"text"), TypeError, "x must be float32, not uint8"),
-        (lambda c, x: c.forward(x[:, :, :2]), ValueError, r"x must have the shape \(B, T, C\) = \(2, 7, 3\), not \(2, 7, 2\)"),
+        (
+            lambda c, x: c.forward(x[:, :, :2]),
+            ValueError,
+            r"x must have the shape \(B, T, C\) = \(2, 7, 3\), not \(2, 7, 2\)",
+        ),
         (lambda c, x: c.forward(x[0, 0]), ValueError, r"x must have the shape \(T, C\) or \(B, T, C\), not \(3,\)"),
         (lambda c, x: c.forward(np.zeros((2, 0, 3), F32)), ValueError, "at least one row and one step"),
         (lambda c, x: c.forward(np.zeros((0, 7, 3), F32)), ValueError, "at least one row and one step"),
-        (lambda c, x: c.forward(x, np.zeros((3, 5), F32)), ValueError, r"h0 must have the shape \(B, H\) = \(2, 5\), not \(3, 5\)"),
+        (
+            lambda c, x: c.forward(x, np.zeros((3, 5), F32)),
+            ValueError,
+            r"h0 must have the shape \(B, H\) = \(2, 5\), not \(3, 5\)",
+        ),
         (lambda c, x: c.forward(x, out=np.zeros((2, 7, 4), F32)), ValueError, "out must have the shape"),
-        (lambda c, x: c.forward(x, out=np.zeros((2, 7, 10), F32)[:, :, ::2]), ValueError, "out must have contiguous chan"),
+        (
+            lambda c, x: c.forward(x, out=np.zeros((2, 7, 10), F32)[:, :, ::2]),
+            ValueError,
+            "out must have contiguous chan",
+        ),
         (lambda c, x: c.forward(x, out=[1.0]), TypeError, "out must be an array to write to, not list"),
         (lambda c, x: c.forward(x, out=x), ValueError, "."),
-        (lambda c, x: c.forward(x, lengths=[7]), ValueError, r"lengths must have the shape \(B,\) = \(2,\), not \(1,\)"),
+        (
+            lambda c, x: c.forward(x, lengths=[7]),
+            ValueError,
+            r"lengths must have the shape \(B,\) = \(2,\), not \(1,\)",
+        ),
         (lambda c, x: c.forward(x, lengths=[8, 1]), ValueError, "lengths must be 0 to T = 7, not 8"),
         (lambda c, x: c.forward(x, lengths=[1, -1]), ValueError, "lengths must be 0 to T = 7, not -1"),
         (lambda c, x: c.forward(x, lengths=[1.5, 1]), TypeError, "."),

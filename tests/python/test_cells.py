@@ -251,3 +251,42 @@ def test_gradients_of_scans(reverse):
     for seed, (array, gradient) in enumerate(zip((a, b, sign, h0), gradients)):
         slope, direction = numeric_gradient(log_loss, array, 300 + seed)
         assert (gradient * direction).sum() == pytest.approx(slope, rel=1e-5)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("time_first", [False, True])
+def test_the_way_to_a_device_and_back(name, time_first):
+    """With the CPU as the device: what a GPU computes, tests/nn/test_cuda_recurrent.cc holds to the oracle."""
+    from penstock import _core
+
+    network = penstock.Recurrent(name, 3, 6, layers=2, direction="bidirectional", dtype="float64")
+    x, h0 = normal(30, 4, 7, 3), network.zero_state(4)
+    h0[...] = 0.5 + np.abs(normal(31, *h0.shape))
+    lengths, reset_mask = np.array([7, 2, 5, 1]), np.random.default_rng(32).random((4, 7)) < 0.2
+    execution = _core.Execution("auto", "cpu", 1, False, "full")
+
+    def both(x, h0, which, **options):
+        y, last = network.forward(x, h0, threads=1, **options)
+        by_device, its_last = network._network.forward_on_device(x, h0, None, which, time_first, execution)
+        close(by_device, y, terms=18, steps=7)
+        close(its_last, last, terms=18, steps=7)
+
+    for _ in range(2):
+        if time_first:
+            order = (1, 0, 2)
+            both(x.transpose(order).copy(), h0, (lengths, None, reset_mask.T), layout="time_first", lengths=lengths,
+                 reset_mask=reset_mask.T)  # fmt: skip
+        else:
+            both(x, h0, (lengths, None, reset_mask), lengths=lengths, reset_mask=reset_mask)
+            both(x[0], None, None)
+            both(x[0], h0[..., :2, :].copy(), (None, np.array([0, 3, 7]), None), cu_seqlens=[0, 3, 7])
+        with network.edit() as weights:  # the copy on the device has to follow
+            weights["weight_ih_l0"][...] *= 2
+
+
+def test_plans_explain_themselves():
+    text = penstock.MinGRUCell(16, 32).explain(rows=1, steps=100_000, threads=2)
+    assert "mingru" in text or "scan" in text or "sequential" in text
+    assert penstock.Recurrent("lstm", 3, 5, layers=2).explain().count("\n") >= 1
+    with pytest.raises(penstock.InvalidArgument, match="scan"):
+        penstock.LSTMCell(3, 5).explain(mode="scan")

@@ -74,8 +74,17 @@ def test_the_same_seed_writes_what_the_program_writes(language, folder):
     for prompt, seed, temperature in ((b"In the", 7, 0.8), (b"", 1, 1.0), (b"\xff\x00", 2, 0.0)):
         (folder / "prompt").write_bytes(prompt)
         written = program(
-            "generate", "text.safetensors", "--prompt-file", "prompt", "-n", 200, "--seed", seed, "--temperature",
-            temperature, cwd=folder,
+            "generate",
+            "text.safetensors",
+            "--prompt-file",
+            "prompt",
+            "-n",
+            200,
+            "--seed",
+            seed,
+            "--temperature",
+            temperature,
+            cwd=folder,
         )
         ours = penstock.Model.load(folder / "text.safetensors").generate(
             prompt, 200, seed=seed, temperature=temperature

@@ -30,7 +30,9 @@ def environment(wheel, tmp_path_factory):
 
 def run(*command, cwd):
     """Runs a command with no environment of ours, so that nothing is found that is not installed."""
-    result = subprocess.run(list(map(str, command)), cwd=cwd, env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True)
+    result = subprocess.run(
+        list(map(str, command)), cwd=cwd, env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True
+    )
     assert result.returncode == 0, result.stderr
     return result.stdout
 
@@ -72,20 +74,45 @@ assert (state == last).all()
 def test_the_program_comes_with_it(environment, tmp_path):
     assert run(environment / "penstock", "--version", cwd=tmp_path).startswith("penstock ")
     (tmp_path / "text.txt").write_text("In the beginning was the word. " * 40)
-    run(environment / "penstock", "train", "text.txt", "--steps", 2, "--width", 8, "--blocks", 1, "--quiet", "-o",
-        "model.safetensors", cwd=tmp_path)
+    run(
+        environment / "penstock",
+        "train",
+        "text.txt",
+        "--steps",
+        2,
+        "--width",
+        8,
+        "--blocks",
+        1,
+        "--quiet",
+        "-o",
+        "model.safetensors",
+        cwd=tmp_path,
+    )
     assert (tmp_path / "model.safetensors").exists()
 
 
 def test_the_source_distribution_has_all_that_a_build_reads(tmp_path):
-    subprocess.run([sys.executable, "-m", "build", "--sdist", "--no-isolation", "--outdir", tmp_path, ROOT],
-                   check=True, capture_output=True)
+    subprocess.run(
+        [sys.executable, "-m", "build", "--sdist", "--no-isolation", "--outdir", tmp_path, ROOT],
+        check=True,
+        capture_output=True,
+    )
     (archive,) = tmp_path.glob("penstock-*.tar.gz")
     import tarfile
 
     names = {name.partition("/")[2] for name in tarfile.open(archive).getnames()}
-    for pattern in ("CMakeLists.txt", "cmake/*", "include/**/*.h", "src/**/*.*", "bench/**/*.*", "oracle/*.h",
-                    "apps/**/*.*", "python/**/*.py", "python/src/*"):
+    for pattern in (
+        "CMakeLists.txt",
+        "cmake/*",
+        "include/**/*.h",
+        "src/**/*.*",
+        "bench/**/*.*",
+        "oracle/*.h",
+        "apps/**/*.*",
+        "python/**/*.py",
+        "python/src/*",
+    ):
         wanted = {str(path.relative_to(ROOT)) for path in ROOT.glob(pattern) if path.is_file()}
         wanted = {name for name in wanted if "__pycache__" not in name}
         assert wanted and wanted <= names, sorted(wanted - names)

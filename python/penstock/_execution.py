@@ -1,0 +1,26 @@
+"""How calls compute: made once for each combination of arguments, since making it takes longer than a short call."""
+
+from . import _core
+from .errors import InvalidArgument
+
+_KNOWN = {}
+
+
+def execution(mode, device, threads, exact, precision):
+    """The library's own form of these arguments."""
+    key = (mode, device, threads, exact, precision)
+    known = _KNOWN.get(key)
+    if known is None:
+        if len(_KNOWN) > 1000:
+            _KNOWN.clear()
+        known = _KNOWN[key] = _core.Execution(*key)
+    return known
+
+
+def is_time_first(layout):
+    """Whether sequences are [T, B, C], from the argument ``layout``."""
+    if layout == "batch_first":
+        return False
+    if layout == "time_first":
+        return True
+    raise InvalidArgument(f"layout must be 'batch_first' or 'time_first', not {layout!r}")

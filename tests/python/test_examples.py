@@ -1,0 +1,66 @@
+"""What users read runs: the examples, the Python of the README and of the docs, and the docstrings."""
+
+import doctest
+import importlib
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+import penstock
+
+ROOT = pathlib.Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
+MODULES = ["penstock", *(f"penstock.{name}" for name in ("cuda", "layers", "models", "reference", "scans", "training"))]
+
+
+@pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
+def test_example(example, tmp_path):
+    arguments = ["README.md", "1"] if example.name == "write_text.py" else []
+    if arguments:
+        (tmp_path / "README.md").write_bytes((ROOT / "README.md").read_bytes())
+    result = subprocess.run([sys.executable, example, *arguments], cwd=tmp_path, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+
+
+def snippets():
+    for page in PAGES:
+        for number, code in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.S)):
+            yield pytest.param(code, id=f"{page.name}-{number}")
+
+
+@pytest.mark.parametrize("code", list(snippets()))
+def test_snippet(code, tmp_path, monkeypatch):
+    if "torch" in code:
+        pytest.importorskip("torch", minversion="2.10", reason="penstock.torch needs PyTorch 2.10")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "book.txt").write_bytes((ROOT / "README.md").read_bytes())
+    rows = "".join(f"{i},{i % 7},{i % 5}\n" for i in range(300))
+    (tmp_path / "sensors.csv").write_text("time,level,flow\n" + rows)
+    exec(compile(code, "snippet", "exec"), {"__name__": "snippet"})
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_docstrings(name):
+    module = importlib.import_module(name)
+    failed, tried = doctest.testmod(module)
+    assert failed == 0
+
+
+def test_doctests_are_found():
+    finder = doctest.DocTestFinder()
+    tried = sum(len(test.examples) for name in MODULES for test in finder.find(importlib.import_module(name)))
+    assert tried > 20
+
+
+def test_everything_public_has_a_docstring():
+    for name in dir(penstock):
+        value = getattr(penstock, name) if not name.startswith("_") and name != "torch" else None
+        if not (callable(value) or isinstance(value, type)):
+            continue
+        assert value.__doc__, name
+        for member, attribute in vars(value).items() if isinstance(value, type) else ():
+            if not member.startswith("_") and (callable(attribute) or isinstance(attribute, property)):
+                assert attribute.__doc__, f"{name}.{member}"
