@@ -16,7 +16,7 @@ std::string to_text(const std::vector<Index>& sizes) {
 TorchTensor gather(const TorchTensor& from, const std::vector<Index>& index) {
   if (from.is_cuda()) return from.index_select(from.upload(index));
   const TorchTensor dense = from.contiguous();
-  TorchTensor to = dense.empty(sizes_of(dense), dense.dtype());
+  TorchTensor to = dense.empty(dense.sizes(), dense.dtype());
   if (index.empty()) return to;
   const std::size_t bytes = dense.bytes() / index.size();
   const char* const source = dense.data<char>();
@@ -32,12 +32,6 @@ TorchTensor gather(const TorchTensor& from, const std::vector<Index>& index) {
 
 void check(bool condition, const std::string& message) {
   if (!condition) throw std::runtime_error(message);
-}
-
-std::vector<Index> sizes_of(const TorchTensor& tensor) {
-  std::vector<Index> sizes;
-  for (Index d = 0; d < tensor.dim(); ++d) sizes.push_back(tensor.size(d));
-  return sizes;
 }
 
 PackedRows::PackedRows(const TorchTensor& batch_sizes) {
@@ -134,7 +128,7 @@ void RecurrentCall::validate_weights(const CellInfo& cell) {
     if (kind == 1 && !cell.scan) expected = {gates, spec.hidden_size};
     if (kind == 1 && spec.heads > 1) expected = {spec.heads, gates / spec.heads, spec.hidden_size / spec.heads};
     const TorchTensor& weight = weights[static_cast<std::size_t>(i)];
-    check(sizes_of(weight) == expected,
+    check(weight.sizes() == expected,
           "weights[" + std::to_string(i) + "] must be " + to_text(expected) + ", not " + weight.shape());
     check(weight.dtype() == weights[0].dtype(), "weights must be of one dtype");
   }
@@ -142,7 +136,7 @@ void RecurrentCall::validate_weights(const CellInfo& cell) {
 
 void RecurrentCall::validate_state() const {
   if (!state) return;
-  check(sizes_of(state) == state_sizes(),
+  check(state.sizes() == state_sizes(),
         "state must be [S, layers * directions, B, H] = " + to_text(state_sizes()) + ", not " + state.shape());
 }
 
@@ -154,7 +148,7 @@ void RecurrentCall::validate_rows() const {
   }
   if (!reset) return;
   const std::vector<Index> expected = packed ? std::vector<Index>{x.size(0)} : std::vector<Index>{rows, steps};
-  check(sizes_of(reset) == expected && (reset.dtype() == shim().boolean || reset.dtype() == shim().uint8),
+  check(reset.sizes() == expected && (reset.dtype() == shim().boolean || reset.dtype() == shim().uint8),
         "reset must be bool, of the rows and steps of x, " + to_text(expected) + ", not " + reset.shape());
 }
 

@@ -12,8 +12,6 @@ namespace penstock::torch_ops {
 /// Throws std::runtime_error, which PyTorch makes a RuntimeError, unless the condition holds.
 void check(bool condition, const std::string& message);
 
-std::vector<Index> sizes_of(const TorchTensor& tensor);
-
 /// Where the positions of a PackedSequence (all rows of step 0, all of step 1, ...) lie when rows come one after the
 /// other, as the library has them.
 class PackedRows {
@@ -65,6 +63,15 @@ struct RecurrentCall {
   void validate_state() const;
   void validate_rows() const;
   void validate_devices() const;
+};
+
+/// What decides how large a tape is, by numbers alone, for those who have the shapes of tensors only.
+struct TapeForm {
+  const char* cell;
+  std::int64_t input, hidden, heads, layers, bidirectional, biases;
+  std::int64_t type, weight_type;  // f32, f64, bf16, f16
+  std::int64_t rows, steps, lengths, reset, batch_first;
+  std::int64_t cuda;  // number of the GPU; -1: the CPU
 };
 
 }  // namespace penstock::torch_ops

@@ -1,148 +1,281 @@
-// A stack of recurrent layers as an op, over tensors of PyTorch.
+// A stack of recurrent layers as an op: the library's programs over tensors of PyTorch, where they lie.
 
 #include <algorithm>
-#include <map>
-#include <tuple>
+#include <array>
+#include <cstring>
 
+#include "penstock/recurrent_program.h"
 #include "torch_call.h"
+#include "torch_memory.h"
 #include "torch_ops.h"
 
 namespace penstock::torch_ops {
 namespace {
 
-/// Runs a call on the CPU, in float or double.
-template <class Real>
-class HostCall {
+DType type_of(const TorchTensor& tensor) {
+  const std::int32_t type = tensor.dtype();
+  return type == shim().float64 ? DType::f64
+         : type == shim().bf16  ? DType::bf16
+         : type == shim().f16   ? DType::f16
+                                : DType::f32;
+}
+
+/// One call on its way to a program: the arguments as the program wants them, and its form.
+///
+/// A CPU computes in float or double, so halves are converted there; tensors whose channels do not lie side by side are
+/// copied, and so are packed rows, which PyTorch has step after step.
+class ProgramCall {
  public:
-  HostCall(const RecurrentCall& call, std::int32_t type) : call_(call), type_(type), network_(network(call.spec)) {
-    std::uint32_t threads = 0;
-    check_status(shim().threads(&threads), "torch.get_num_threads");
-    execution_.threads = static_cast<int>(threads);
-    if (call.x.dtype() == shim().bf16) execution_.precision = Precision::bf16;
+  explicit ProgramCall(const RecurrentCall& call) : call_(call) {
+    const TorchTensor& x = call.x;
+    device_ = x.is_cuda() ? Device::cuda(x.device_index()) : Device::cpu();
+    type_ = x.is_cuda() ? x.dtype() : call.state_type();
+    context_.execution.device = device_;
+    if (x.is_cuda()) {
+      check_status(cuda_shim().current_stream(x.device_index(), &context_.stream), "torch.cuda.current_stream");
+    } else {
+      std::uint32_t threads = 0;
+      check_status(shim().threads(&threads), "torch.get_num_threads");
+      context_.execution.threads = static_cast<int>(threads);
+      if (x.dtype() == shim().bf16) context_.execution.precision = Precision::bf16;
+    }
     take_weights();
-    batch_.rows = call.rows;
-    batch_.steps = call.steps;
-    lengths_ = call.lengths ? call.lengths.contiguous() : TorchTensor();
-    if (lengths_) batch_.lengths = lengths_.data<Index>();
-    if (call.packed) {
-      cu_seqlens_ = call.packed->cu_seqlens(call.x);
-      batch_.cu_seqlens = cu_seqlens_.template data<Index>();
-    }
-    if (call.reset) {
-      reset_ = in_rows(call.reset);
-      batch_.reset = reset_.template data<std::uint8_t>();
-    }
-    x_ = sequence(call.x);
-    state_ = real(call.state);
+    take_rows();
+    x_ = ready(x);
+    state_ = call.state ? call.state.to(call.state_type()).contiguous() : TorchTensor();
+    form_.dtype = type_ == shim().float64 ? DType::f64 : type_of_code();
+    form_.x = strides(x_);
   }
 
-  void forward(TorchTensor& y, TorchTensor& state_out) {
-    const TorchTensor out = x_.empty(call_.y_sizes(), type_);
-    network_.forward(batch_, view<const Real>(x_), view<Real>(out), values(state_), values(state_out), nullptr,
-                     execution_);
-    y = result(out, call_.x.dtype());
+  void forward(TorchTensor& y, TorchTensor& state_out, TorchTensor& tape, bool training) {
+    form_.training = training;
+    const TorchTensor out = sequence(call_.y_sizes());
+    form_.y = strides(out);
+    const auto program = get({x_.address(), out.address()});
+    if (training) tape = Tape::allocate(x_, program->tape_bytes());
+    RecurrentProgram::Forward arguments;
+    arguments.weights = weight_views_;
+    arguments.batch = batch_;
+    arguments.x = view(x_);
+    arguments.y = view(out);
+    arguments.state_in = plain(state_);
+    arguments.state_out = plain(state_out);
+    const Workspace workspace(x_, program->workspace_bytes());
+    arguments.workspace = workspace.memory();
+    if (training) arguments.tape = Tape::begin(tape, program->tape_bytes());
+    program->forward(context_, arguments);
+    y = result(out);
   }
 
-  void backward(const TorchTensor& dy_given, const TorchTensor& dstate_out, TorchTensor* dx, TorchTensor& dstate,
+  void backward(const TorchTensor& y, const TorchTensor& tape, const TorchTensor& dy_given,
+                const TorchTensor& dstate_out, TorchTensor* dx, TorchTensor& dstate,
                 std::vector<TorchTensor>& dweights) {
-    // What the forward pass left is made again.
-    RecurrentTape<Real> tape;
-    const TorchTensor y = x_.empty(call_.y_sizes(), type_);
-    const TorchTensor state_out = x_.empty(call_.state_sizes(), type_);
-    network_.forward(batch_, view<const Real>(x_), view<Real>(y), values(state_), values(state_out), &tape, execution_);
-    TorchTensor dy = dy_given ? sequence(dy_given) : x_.empty(call_.y_sizes(), type_);
+    form_.training = true;
+    form_.input_gradient = dx != nullptr;
+    const TorchTensor out = ready(y);
+    TorchTensor dy = dy_given ? ready(dy_given) : sequence(call_.y_sizes());
     if (!dy_given) dy.zero();
-    for (auto& parameter : network_.parameters())
-      std::fill(parameter.gradient.begin(), parameter.gradient.end(), Real(0));
-    const TorchTensor dx_real = dx != nullptr ? x_.empty(sizes_of(call_.x), type_) : TorchTensor();
-    const TorchTensor dlast = real(dstate_out);
-    network_.backward(batch_, view<const Real>(x_), view<const Real>(dy), values(dlast),
-                      dx != nullptr ? view<Real>(dx_real) : SequenceView<Real>(), values(dstate), tape, execution_);
-    if (dx != nullptr) *dx = result(dx_real, call_.x.dtype());
-    give_gradients(dweights);
+    TorchTensor din = dx != nullptr ? sequence(call_.x.sizes()) : TorchTensor();
+    const TorchTensor dlast = dstate_out ? dstate_out.to(call_.state_type()).contiguous() : TorchTensor();
+    form_.y = strides(out);
+    form_.dy = strides(dy);
+    if (din) form_.dx = strides(din);
+    const auto program = get({x_.address(), out.address(), dy.address(), din ? din.address() : nullptr});
+    std::vector<TorchTensor> gradients = make_gradients();
+    RecurrentProgram::Backward arguments;
+    std::vector<penstock::Tensor> gradient_views;
+    for (const TorchTensor& gradient : gradients) gradient_views.push_back(plain(gradient));
+    arguments.weights = weight_views_;
+    arguments.batch = batch_;
+    arguments.x = view(x_);
+    arguments.y = view(out);
+    arguments.dy = view(dy);
+    arguments.state_in = plain(state_);
+    arguments.dstate_out = plain(dlast);
+    if (din) arguments.dx = view(din);
+    arguments.dstate_in = plain(dstate);
+    arguments.gradients = gradient_views;
+    const Workspace workspace(x_, program->workspace_bytes());
+    arguments.workspace = workspace.memory();
+    const TorchTensor kept = kept_tape(tape, program->tape_bytes());
+    arguments.tape = Tape::find(kept, program->tape_bytes());
+    program->backward(context_, arguments);
+    if (dx != nullptr) *dx = result(din);
+    for (std::size_t i = 0; i < gradients.size(); ++i) dweights.push_back(gradients[i].to(call_.weights[i].dtype()));
   }
 
  private:
-  /// One network for each shape and thread, since it works with memory of its own.
-  static Recurrent<Real>& network(const RecurrentSpec& spec) {
-    using Key = std::tuple<std::string, Index, Index, Index, Index, Direction, Bias>;
-    thread_local std::map<Key, Recurrent<Real>> networks;
-    const Key key(spec.cell, spec.input_size, spec.hidden_size, spec.heads, spec.layers, spec.direction, spec.bias);
-    const auto found = networks.find(key);
-    return found != networks.end() ? found->second : networks.emplace(key, Recurrent<Real>(spec)).first->second;
+  DType type_of_code() const {
+    return type_ == shim().bf16 ? DType::bf16 : type_ == shim().f16 ? DType::f16 : DType::f32;
   }
 
-  TorchTensor real(const TorchTensor& tensor) const { return tensor ? tensor.to(type_).contiguous() : TorchTensor(); }
-
-  /// Contiguous, of the type in which the host computes, packed rows one after the other.
-  TorchTensor sequence(const TorchTensor& tensor) const { return in_rows(tensor.to(type_)); }
-
-  TorchTensor in_rows(const TorchTensor& tensor) const {
-    return call_.packed ? call_.packed->by_rows(tensor) : tensor.contiguous();
+  /// The tape of a backward pass: a forward pass that has kept none runs again.
+  TorchTensor kept_tape(const TorchTensor& tape, std::size_t bytes) const {
+    if (tape.elements() == 0) {
+      TorchTensor y, again, state_out = call_.x.empty(call_.state_sizes(), call_.state_type());
+      ProgramCall(call_).forward(y, state_out, again, true);
+      return again;
+    }
+    // A backward pass may use its tape up, and the graph may be kept for another one.
+    const TorchTensor settled = Tape::settled(tape, bytes);
+    return device_.is_cuda() && find_cell(call_.spec.cell).scan ? settled.clone() : settled.share();
   }
-
-  TorchTensor result(const TorchTensor& tensor, std::int32_t type) const {
-    return (call_.packed ? call_.packed->by_steps(tensor) : tensor.share()).to(type);
-  }
-
-  template <class Value>
-  SequenceView<Value> view(const TorchTensor& tensor) const {
-    const Index channels = tensor.size(-1);
-    auto* const data = tensor.data<Value>();
-    if (call_.packed) return {data, 0, channels};
-    return call_.batch_first ? SequenceView<Value>::batch_first(data, call_.steps, channels)
-                             : SequenceView<Value>::time_first(data, call_.rows, channels);
-  }
-
-  static Real* values(const TorchTensor& tensor) { return tensor ? tensor.data<Real>() : nullptr; }
 
   void take_weights() {
-    auto& parameters = network_.parameters();
-    check(parameters.size() == call_.weights.size(), "weights must be as many as the cell has");
-    for (std::size_t i = 0; i < parameters.size(); ++i) {
-      const TorchTensor weight = real(call_.weights[i]);
-      std::copy_n(weight.data<Real>(), parameters[i].value.size(), parameters[i].value.begin());
+    const std::int32_t given = call_.weights.front().dtype();
+    // Of another type than the sequences they may be float only.
+    const std::int32_t type = given == type_ || type_ == shim().float64 ? type_ : shim().float32;
+    form_.weights = type == shim().float64 ? DType::f64 : type == shim().float32 ? DType::f32 : type_of_code();
+    for (const TorchTensor& weight : call_.weights) {
+      weights_.push_back(weight.to(type).contiguous());
+      if (device_.is_cuda() && reinterpret_cast<std::uintptr_t>(weights_.back().address()) % 16 != 0) {
+        weights_.back() = weights_.back().clone();
+      }
+      weight_views_.push_back(plain(weights_.back()));
     }
-    network_.weights_changed();
   }
 
-  void give_gradients(std::vector<TorchTensor>& dweights) {
-    auto& parameters = network_.parameters();
-    for (std::size_t i = 0; i < parameters.size(); ++i) {
-      const TorchTensor& weight = call_.weights[i];
-      std::vector<Index> sizes;
-      for (Index d = 0; d < weight.dim(); ++d) sizes.push_back(weight.size(d));
-      const TorchTensor gradient = weight.empty(sizes, type_);
-      std::copy(parameters[i].gradient.begin(), parameters[i].gradient.end(), gradient.data<Real>());
-      dweights.push_back(gradient.to(weight.dtype()));
+  void take_rows() {
+    form_.rows = batch_.rows = call_.rows;
+    form_.steps = batch_.steps = call_.steps;
+    if (call_.packed) {
+      cu_seqlens_ = call_.packed->cu_seqlens(call_.x);
+      batch_.cu_seqlens = cu_seqlens_.data<Index>();
+      form_.positions = call_.packed->total();
     }
+    if (call_.lengths) {
+      lengths_ = call_.lengths.contiguous();
+      batch_.lengths = lengths_.data<Index>();
+      form_.lengths = true;
+    }
+    if (call_.reset) {
+      reset_ = call_.packed ? call_.packed->by_rows(call_.reset) : call_.reset.contiguous();
+      batch_.reset = reset_.data<std::uint8_t>();
+      form_.reset = true;
+    }
+  }
+
+  /// A sequence of the caller's as a program reads it.
+  TorchTensor ready(const TorchTensor& tensor) const {
+    const TorchTensor converted = tensor.to(type_);
+    if (call_.packed) return call_.packed->by_rows(converted);
+    const Index channels = converted.size(2);
+    const auto apart = [&](Index axis) { return converted.size(axis) == 1 || converted.stride(axis) >= channels; };
+    const bool readable = (channels == 1 || converted.stride(2) == 1) && apart(0) && apart(1);
+    return readable ? converted.share() : converted.contiguous();
+  }
+
+  /// A sequence that a program writes.
+  TorchTensor sequence(const std::vector<Index>& sizes) const { return call_.x.empty(sizes, type_); }
+
+  /// What a program wrote, as the caller wants it.
+  TorchTensor result(const TorchTensor& tensor) const {
+    return (call_.packed ? call_.packed->by_steps(tensor) : tensor.share()).to(call_.x.dtype());
+  }
+
+  SequenceStrides strides(const TorchTensor& tensor) const {
+    if (call_.packed) return {0, tensor.stride(0)};
+    return {tensor.stride(call_.batch_first ? 0 : 1), tensor.stride(call_.batch_first ? 1 : 0)};
+  }
+
+  /// A sequence as [B, T, C], or [positions, C] of packed rows.
+  penstock::Tensor view(const TorchTensor& tensor) const {
+    penstock::Tensor view = empty_view(tensor);
+    const SequenceStrides of_axes = strides(tensor);
+    if (call_.packed) {
+      view.rank = 2;
+      view.shape = {tensor.size(0), tensor.size(1)};
+      view.strides = {of_axes.step, 1};
+    } else {
+      view.rank = 3;
+      view.shape = {call_.rows, call_.steps, tensor.size(2)};
+      view.strides = {of_axes.row, of_axes.step, 1};
+    }
+    return view;
+  }
+
+  /// A tensor without gaps; null if there is none.
+  penstock::Tensor plain(const TorchTensor& tensor) const {
+    if (!tensor) return {};
+    penstock::Tensor view = empty_view(tensor);
+    view.rank = static_cast<int>(tensor.dim());
+    Index stride = 1;
+    for (Index axis = tensor.dim(); axis-- > 0;) {
+      view.shape[static_cast<std::size_t>(axis)] = tensor.size(axis);
+      view.strides[static_cast<std::size_t>(axis)] = stride;
+      stride *= tensor.size(axis);
+    }
+    return view;
+  }
+
+  penstock::Tensor empty_view(const TorchTensor& tensor) const {
+    penstock::Tensor view;
+    view.data = tensor.address();
+    view.dtype = type_of(tensor);
+    view.device = device_;
+    return view;
+  }
+
+  std::vector<TorchTensor> make_gradients() const {
+    std::vector<TorchTensor> gradients;
+    for (const TorchTensor& weight : weights_) gradients.push_back(weight.empty(weight.sizes(), call_.state_type()));
+    return gradients;
+  }
+
+  std::shared_ptr<const RecurrentProgram> get(std::initializer_list<void*> sequences) {
+    std::uintptr_t bits = 16;
+    for (const void* const address : sequences) bits |= reinterpret_cast<std::uintptr_t>(address);
+    form_.alignment = static_cast<int>(bits & (~bits + 1));
+    return RecurrentProgram::get(call_.spec, form_, context_.execution);
   }
 
   const RecurrentCall& call_;
-  std::int32_t type_;
-  Recurrent<Real>& network_;
-  Execution execution_;
+  Device device_;
+  std::int32_t type_;  // of sequences in the program
+  Context context_;
+  RecurrentForm form_;
   Batch batch_;
   TorchTensor x_, state_, lengths_, cu_seqlens_, reset_;
+  std::vector<TorchTensor> weights_;
+  std::vector<penstock::Tensor> weight_views_;
 };
-
-template <class Body>
-void with_type(std::int32_t type, const Body& body) {
-  if (type == shim().float64) {
-    body(double());
-  } else {
-    body(float());
-  }
-}
 
 /// What nothing has flowed through: zeros of the weights' shapes.
 std::vector<TorchTensor> zero_gradients(const RecurrentCall& call) {
   std::vector<TorchTensor> zeros;
   for (const TorchTensor& weight : call.weights) {
-    zeros.push_back(weight.empty(sizes_of(weight), weight.dtype()));
+    zeros.push_back(weight.empty(weight.sizes(), weight.dtype()));
     zeros.back().zero();
   }
   return zeros;
+}
+
+std::int64_t tape_bytes(const TapeForm& asked) {
+  RecurrentSpec spec{.cell = asked.cell,
+                     .input_size = asked.input,
+                     .hidden_size = asked.hidden,
+                     .heads = asked.heads,
+                     .layers = asked.layers};
+  if (asked.bidirectional != 0) spec.direction = Direction::bidirectional;
+  spec.bias = asked.biases == 0 ? Bias::none : asked.biases == 1 ? Bias::single : Bias::both;
+  RecurrentForm form;
+  constexpr std::array types{DType::f32, DType::f64, DType::bf16, DType::f16};
+  form.dtype = types.at(static_cast<std::size_t>(asked.type));
+  form.weights = types.at(static_cast<std::size_t>(asked.weight_type));
+  form.rows = asked.rows, form.steps = asked.steps;
+  form.lengths = asked.lengths != 0, form.reset = asked.reset != 0;
+  form.training = true;
+  if (asked.batch_first == 0) {
+    form.x = {spec.input_size, asked.rows * spec.input_size};
+    form.y = {spec.output_size(), asked.rows * spec.output_size()};
+  }
+  Execution execution;
+  if (asked.cuda >= 0) execution.device = Device::cuda(static_cast<int>(asked.cuda));
+  if (asked.cuda < 0 && form.dtype != DType::f64) {
+    if (form.dtype == DType::bf16) execution.precision = Precision::bf16;
+    form.dtype = form.weights = DType::f32;
+  }
+  return static_cast<std::int64_t>(Tape::tensor_bytes(RecurrentProgram::get(spec, form, execution)->tape_bytes()));
 }
 
 }  // namespace
@@ -152,16 +285,13 @@ void recurrent(StableValue* stack, std::uint64_t, std::uint64_t) {
   RecurrentCall call;
   call.take_tensors(arguments);
   call.take_form(arguments);
-  arguments.boolean();  // keep_tape: the backward pass runs the forward pass again
+  const bool keep_tape = arguments.boolean();
   call.validate();
-  check(!call.x.is_cuda(), "penstock::recurrent has no kernel for CUDA in this build");
-  const std::int32_t type = call.state_type();
+  const DeviceGuard guard(call.x);
   TorchTensor y = call.x.empty(call.y_sizes(), call.x.dtype());
-  TorchTensor state_out = call.x.empty(call.state_sizes(), type);
+  TorchTensor state_out = call.x.empty(call.state_sizes(), call.state_type());
   TorchTensor tape = call.x.empty({0}, shim().uint8);
-  if (!call.empty()) {
-    with_type(type, [&](auto real) { HostCall<decltype(real)>(call, type).forward(y, state_out); });
-  }
+  if (!call.empty()) ProgramCall(call).forward(y, state_out, tape, keep_tape);
   stack[0] = y.release();
   stack[1] = state_out.release();
   stack[2] = tape.release();
@@ -178,22 +308,32 @@ void recurrent_backward(StableValue* stack, std::uint64_t, std::uint64_t) {
   call.take_form(arguments);
   const bool want_dx = arguments.boolean(), want_dweights = arguments.boolean();
   call.validate();
-  check(!call.x.is_cuda(), "penstock::recurrent_backward has no kernel for CUDA in this build");
-  const std::int32_t type = call.state_type();
-  TorchTensor dx = call.x.empty(want_dx ? sizes_of(call.x) : std::vector<Index>{0}, call.x.dtype());
-  TorchTensor dstate = call.x.empty(call.state_sizes(), type);
+  check(y.sizes() == call.y_sizes(), "y must be what the forward pass returned, not of shape " + y.shape());
+  check(!dy || dy.sizes() == call.y_sizes(), "dy must be of the shape of y, not " + (dy ? dy.shape() : ""));
+  check(!dstate_out || dstate_out.sizes() == call.state_sizes(), "dstate_out must be of the shape of the states");
+  const DeviceGuard guard(call.x);
+  TorchTensor dx = call.x.empty(want_dx ? call.x.sizes() : std::vector<Index>{0}, call.x.dtype());
+  TorchTensor dstate = call.x.empty(call.state_sizes(), call.state_type());
   std::vector<TorchTensor> dweights;
   if (call.empty()) {
     dweights = zero_gradients(call);
   } else {
-    with_type(type, [&](auto real) {
-      HostCall<decltype(real)>(call, type).backward(dy, dstate_out, want_dx ? &dx : nullptr, dstate, dweights);
-    });
+    ProgramCall(call).backward(y, tape, dy, dstate_out, want_dx ? &dx : nullptr, dstate, dweights);
   }
+  if (!want_dweights) dweights.clear();
   stack[0] = dx.release();
   stack[1] = dstate.release();
-  if (!want_dweights) dweights.clear();
   stack[2] = release(dweights);
 }
 
 }  // namespace penstock::torch_ops
+
+/// Bytes of the tape that a forward pass of that form returns; -1 if there is no such pass here.
+extern "C" __attribute__((visibility("default"))) std::int64_t penstock_torch_tape_bytes(
+    const penstock::torch_ops::TapeForm* form) {
+  try {
+    return penstock::torch_ops::tape_bytes(*form);
+  } catch (const std::exception&) {
+    return -1;
+  }
+}

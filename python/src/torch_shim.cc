@@ -185,22 +185,25 @@ TorchTensor TorchTensor::share() const {
   return TorchTensor(other);
 }
 
-TorchTensor TorchTensor::contiguous() const {
-  if (is_contiguous()) return share();
-  std::vector<std::int64_t> sizes;
-  for (std::int64_t i = 0; i < dim(); ++i) sizes.push_back(size(i));
-  TorchTensor copy = empty(sizes, dtype());
+TorchTensor TorchTensor::contiguous() const { return is_contiguous() ? share() : clone(); }
+
+TorchTensor TorchTensor::to(std::int32_t dtype_wanted) const {
+  if (dtype() == dtype_wanted) return share();
+  TorchTensor copy = empty(sizes(), dtype_wanted);
   copy.copy_from(*this);
   return copy;
 }
 
-TorchTensor TorchTensor::to(std::int32_t dtype_wanted) const {
-  if (dtype() == dtype_wanted) return share();
-  std::vector<std::int64_t> sizes;
-  for (std::int64_t i = 0; i < dim(); ++i) sizes.push_back(size(i));
-  TorchTensor copy = empty(sizes, dtype_wanted);
+TorchTensor TorchTensor::clone() const {
+  TorchTensor copy = empty(sizes(), dtype());
   copy.copy_from(*this);
   return copy;
+}
+
+std::vector<std::int64_t> TorchTensor::sizes() const {
+  std::int64_t* first = nullptr;
+  check_status(shim().sizes(handle_, &first), "Tensor.size");
+  return {first, first + dim()};
 }
 
 void TorchTensor::copy_from(const TorchTensor& other) {

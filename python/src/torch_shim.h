@@ -98,6 +98,7 @@ class TorchTensor {
   /// Of axis i; negative ones count from the last.
   std::int64_t size(std::int64_t i) const;
   std::int64_t stride(std::int64_t i) const;
+  std::vector<std::int64_t> sizes() const;
   std::int64_t elements() const;
   std::size_t bytes() const;
   std::int32_t dtype() const;
@@ -119,6 +120,8 @@ class TorchTensor {
   TorchTensor contiguous() const;
   /// The tensor itself if it has that type, else a copy that has.
   TorchTensor to(std::int32_t dtype) const;
+  /// A contiguous copy.
+  TorchTensor clone() const;
   void copy_from(const TorchTensor& other);
   void zero();
   /// Uninitialised, contiguous, on the device of this one.

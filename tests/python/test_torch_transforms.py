@@ -109,7 +109,11 @@ def test_kernels_agree_with_composed_operations(cell, options):
 def test_opcheck(cell, variant):
     x, weights, state, *rest = arguments(cell, dtype=torch.float32, **VARIANTS[variant])
     tensors = [t.requires_grad_() for t in (x, state, *weights)]
-    torch.library.opcheck(torch.ops.penstock.recurrent.default, (tensors[0], tensors[2:], tensors[1], *rest, True))
+    op, call = torch.ops.penstock.recurrent.default, (tensors[0], tensors[2:], tensors[1], *rest)
+    torch.library.opcheck(op, (*call, False))
+    # With a tape, whose bytes no two runs have in common: there are gaps in it.
+    tests = ("test_schema", "test_autograd_registration", "test_faketensor")
+    torch.library.opcheck(op, (*call, True), test_utils=tests)
 
 
 def test_opcheck_of_backward():
@@ -252,3 +256,54 @@ def test_autocast_rounds_sequences_and_keeps_gradients_of_weights_in_float(cell)
     torch.testing.assert_close(low.float(), y, rtol=0.05, atol=0.05)
     low.float().sum().backward()
     assert all(p.grad.dtype == torch.float32 for p in stack.parameters())
+
+
+# ---- what is kept between the passes ---------------------------------------------------------------------------------
+
+
+def gradients_of(stack, x):
+    x = x.clone().requires_grad_()
+    stack.zero_grad()
+    stack(x)[0].sin().sum().backward()
+    return [x.grad, *(p.grad for p in stack.parameters())]
+
+
+def test_tapes_may_be_elsewhere_in_the_meantime():
+    stack, x = ours.LSTM(3, 5, num_layers=2), torch.randn(7, 2, 3)
+    expected = gradients_of(stack, x)
+    places = []
+
+    def pack(tensor):
+        if tensor.dtype != torch.uint8:
+            return tensor
+        places.append(torch.empty(64 * len(places) + 64, dtype=torch.uint8))  # so that copies lie elsewhere
+        return tensor.clone()
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
+        got = gradients_of(stack, x)
+    assert places
+    for mine, other in zip(got, expected):
+        assert torch.equal(mine, other)
+
+
+def test_passes_without_a_tape_run_again():
+    x, weights, state, *rest = arguments("gru", steps=5)
+    y, _, tape = _ops.recurrent(x, weights, state, *rest, True)
+    dy = torch.randn_like(y)
+    passes = [
+        _ops.recurrent_backward(dy, None, x, weights, state, *rest[:3], y, t, *rest[3:], True, True)
+        for t in (tape, tape.new_empty(0))
+    ]
+    for with_tape, without in zip(*passes):
+        torch.testing.assert_close(with_tape, without, rtol=0, atol=0)
+    with pytest.raises(RuntimeError, match="tape must be"):
+        _ops.recurrent_backward(dy, None, x, weights, state, *rest[:3], y, tape[1:], *rest[3:], True, True)
+
+
+def test_a_kept_graph_gives_its_gradients_twice():
+    stack = ours.MinGRU(3, 5)
+    y = stack(torch.randn(4, 2, 3))[0].sum()
+    parameters = list(stack.parameters())
+    first = torch.autograd.grad(y, parameters, retain_graph=True)
+    for a, b in zip(first, torch.autograd.grad(y, parameters)):
+        assert torch.equal(a, b)

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from ._composed import CELLS
-from ._ops import recurrent
+from ._ops import keeps_tape, recurrent
 
 
 class _Cell(nn.Module):
@@ -67,7 +67,7 @@ class _Cell(nn.Module):
         state = None if hx is None else self._entering(x, (hx,) if count == 1 else hx, has_rows, count)
         weights = [w for w in (self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh) if w is not None]
         y, last, _ = recurrent(
-            x.unsqueeze(0), weights, state, None, None, None, self._cell(), 1, False, False, torch.is_grad_enabled()
+            x.unsqueeze(0), weights, state, None, None, None, self._cell(), 1, False, False, keeps_tape()
         )
         last = last.to(y.dtype)[:, 0]
         if not has_rows:

@@ -39,3 +39,60 @@ def _load():
 
 
 _loaded = _load()
+
+
+class _TapeForm(ctypes.Structure):
+    _fields_ = [("cell", ctypes.c_char_p)] + [
+        (name, ctypes.c_int64)
+        for name in (
+            "input",
+            "hidden",
+            "heads",
+            "layers",
+            "bidirectional",
+            "biases",
+            "type",
+            "weight_type",
+            "rows",
+            "steps",
+            "lengths",
+            "reset",
+            "batch_first",
+            "cuda",
+        )
+    ]
+
+
+_loaded.penstock_torch_tape_bytes.argtypes = [ctypes.POINTER(_TapeForm)]
+_loaded.penstock_torch_tape_bytes.restype = ctypes.c_int64
+
+_TYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3}
+
+
+def tape_bytes(cell, x, weights, lengths, reset, hidden, scans, layers, bidirectional, batch_first):
+    """Of the tape that a forward pass returns, by the shapes of tensors; None if they are not known, or the device is
+    not here."""
+    rows, steps = x.shape[0 if batch_first else 1], x.shape[1 if batch_first else 0]
+    numbers = (x.shape[-1], hidden, rows, steps)
+    if not all(type(n) is int for n in numbers) or x.device.type not in ("cpu", "cuda"):
+        return None
+    each = len(weights) // (layers * (2 if bidirectional else 1))
+    form = _TapeForm(
+        cell=cell.encode(),
+        input=x.shape[-1],
+        hidden=hidden,
+        heads=weights[1].shape[0] if not scans and weights[1].dim() == 3 else 1,
+        layers=layers,
+        bidirectional=bidirectional,
+        biases=each - (1 if scans else 2),
+        type=_TYPES[x.dtype],
+        weight_type=_TYPES[weights[0].dtype],
+        rows=rows,
+        steps=steps,
+        lengths=lengths is not None,
+        reset=reset is not None,
+        batch_first=batch_first,
+        cuda=-1 if x.device.type == "cpu" else x.device.index or 0,
+    )
+    size = _loaded.penstock_torch_tape_bytes(ctypes.byref(form))
+    return None if size < 0 else size

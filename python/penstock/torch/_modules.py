@@ -10,7 +10,7 @@ from torch.nn.parameter import Parameter
 from torch.nn.utils.rnn import PackedSequence
 
 from ._composed import CELLS, composed
-from ._ops import recurrent
+from ._ops import keeps_tape, recurrent
 
 
 class Stack(nn.RNNBase):
@@ -164,7 +164,7 @@ class Stack(nn.RNNBase):
             state = states[0].unsqueeze(0) if len(states) == 1 else torch.stack(states)
         return recurrent(
             x, weights, state, lengths, batch_sizes, reset, self._cell(), layers, self.bidirectional, batch_first,
-            torch.is_grad_enabled() and not torch.jit.is_tracing(),
+            keeps_tape(),
         )[:2]  # fmt: skip
 
     def _run_composed(self, x, weights, states, lengths, batch_sizes, reset, layers, batch_first):

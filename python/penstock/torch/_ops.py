@@ -3,7 +3,7 @@ and second derivatives make of them."""
 
 import torch
 
-from . import _library  # noqa: F401 - registers the ops
+from ._library import tape_bytes
 from ._composed import CELLS, composed, composed_scan
 
 _extension = torch.library.Library("penstock", "FRAGMENT")
@@ -12,6 +12,12 @@ _extension = torch.library.Library("penstock", "FRAGMENT")
 def state_type(dtype):
     """States are float whatever a sequence is, or double."""
     return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+def keeps_tape():
+    """Whether forward passes keep what backward passes need. Exported models do not: one that is trained all the same
+    runs forward again."""
+    return torch.is_grad_enabled() and not torch.compiler.is_exporting() and not torch.jit.is_tracing()
 
 
 # ---- shapes ----------------------------------------------------------------------------------------------------------
@@ -32,7 +38,15 @@ def _state_shape(x, weights, state, batch_sizes, cell, layers, bidirectional, ba
 def _(x, weights, state, lengths, batch_sizes, reset, cell, layers, bidirectional, batch_first, keep_tape):
     shape = _state_shape(x, weights, state, batch_sizes, cell, layers, bidirectional, batch_first)
     y = x.new_empty(*x.shape[:-1], shape[3] * (2 if bidirectional else 1))
-    return y, x.new_empty(shape, dtype=state_type(x.dtype)), x.new_empty(0, dtype=torch.uint8)
+    size = 0
+    if keep_tape and not (isinstance(shape[2], int) and shape[2] == 0):
+        size = None
+        if batch_sizes is None:
+            form = (shape[3], CELLS[cell][2], layers, bidirectional, batch_first)
+            size = tape_bytes(cell, x, weights, lengths, reset, *form)
+        if size is None:
+            size = torch.library.get_ctx().new_dynamic_size()
+    return y, x.new_empty(shape, dtype=state_type(x.dtype)), x.new_empty(size, dtype=torch.uint8)
 
 
 @torch.library.register_fake("penstock::recurrent_backward")
@@ -333,17 +347,14 @@ def _batch_by_loop(op, size, dims, *call):
 
 def _batch_recurrent_backward(op, size, dims, dy, dstate, x, weights, state, lengths, batch_sizes, reset, y, tape, cell,
                               layers, bidirectional, batch_first, want_dx, want_dweights):  # fmt: skip
-    """Each call has gradients of weights of its own. What it kept lies on a tape of all, so it runs forward again."""
+    """Each call has gradients of weights of its own. What all have kept lies on one tape, so each runs forward again."""
     form = (cell, layers, bidirectional, batch_first)
     calls = _each(size, dims, (dy, dstate, x, weights, state, lengths, batch_sizes, reset, y, tape))
-    if dims[9] is not None:
-        results = _stacked([op(*call, *form, want_dx, want_dweights) for call in calls])
-    else:
-        results = []
-        for dy_1, dstate_1, *inputs, _, _ in calls:
-            y_1, _, tape_1 = _recurrent(*inputs, *form, True)
-            results.append(op(dy_1, dstate_1, *inputs, y_1, tape_1, *form, want_dx, want_dweights))
-        results = _stacked(results)
+    results = []
+    for *inputs, tape_of_call in calls:
+        own = tape_of_call if dims[9] is not None else tape_of_call.new_empty(0)
+        results.append(op(*inputs, own, *form, want_dx, want_dweights))
+    results = _stacked(results)
     return results, (0, 0, [0] * len(results[2]))
 
 

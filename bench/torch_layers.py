@@ -1,0 +1,189 @@
+#!/usr/bin/env python3
+"""Times penstock.torch's layers beside torch.nn's, in one process, on the CPU or a GPU.
+
+    python bench/torch_layers.py [--device cuda] [--threads N] [--overhead] [--seconds S]
+
+On the CPU: forward passes in inference mode, and training passes (forward, backward with a given gradient of the output)
+of LSTM and GRU over single sequences and batches, in float32 and, of modules in bfloat16, in bfloat16. On a GPU: training
+steps in bfloat16 autocast, padded and packed, and inference. --overhead: calls so small that what they cost is the way to
+the kernel. Both take turns; the least and the median of each are printed, and how far results are apart.
+"""
+
+import argparse
+import statistics
+import time
+
+import torch
+from torch.nn.utils.rnn import pack_padded_sequence
+
+import penstock.torch
+
+# Rows, steps, inputs, hidden size.
+CPU_SHAPES = [(1, 200, 64, 64), (1, 200, 256, 256), (1, 200, 512, 512), (16, 200, 256, 256), (64, 100, 128, 256),
+              (64, 200, 256, 512), (1, 1000, 128, 128)]  # fmt: skip
+GPU_CASES = [("LSTM", 64, 512, 1024, 1024, 2), ("GRU", 16, 1024, 256, 256, 1)]
+
+
+class Clock:
+    """Times calls in turn until each has had so many seconds; milliseconds."""
+
+    def __init__(self, device, seconds):
+        self.device, self.seconds = device, seconds
+
+    def once(self, call):
+        if self.device == "cpu":
+            start = time.perf_counter()
+            call()
+            return 1e3 * (time.perf_counter() - start)
+        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        start.record()
+        call()
+        end.record()
+        end.synchronize()
+        return start.elapsed_time(end)
+
+    def compare(self, calls):
+        for call in calls:
+            for _ in range(2):
+                call()
+        times = [[] for _ in calls]
+        while min(sum(t) for t in times) < 1e3 * self.seconds or min(map(len, times)) < 5:
+            for call, own in zip(calls, times):
+                own.append(self.once(call))
+        return [(min(t), statistics.median(t)) for t in times]
+
+
+def pair(name, inputs, hidden, layers, device, dtype=torch.float32):
+    theirs = getattr(torch.nn, name)(inputs, hidden, layers, device=device, dtype=dtype)
+    ours = getattr(penstock.torch, name)(inputs, hidden, layers, device=device, dtype=dtype)
+    ours.load_state_dict(theirs.state_dict())
+    return theirs, ours
+
+
+def distance(got, expected):
+    """Of the largest value."""
+    return ((got.float() - expected.float()).abs().max() / expected.float().abs().max()).item()
+
+
+def training(module, x, gradient, autocast=None):
+    def step():
+        module.zero_grad()
+        x.grad = None
+        if autocast is None:
+            y, _ = module(x)
+        else:
+            with torch.autocast(autocast, torch.bfloat16):
+                y, _ = module(x)
+        y.backward(gradient)
+
+    return step
+
+
+def line(what, pairs, error):
+    (theirs, theirs_median), (ours, ours_median) = pairs
+    print(
+        f"{what:44} torch.nn {theirs:9.3f} / {theirs_median:9.3f}   ours {ours:9.3f} / {ours_median:9.3f} ms"
+        f"   {theirs_median / ours_median:5.2f} x   apart {error:.1e}",
+        flush=True,
+    )
+
+
+def on_the_cpu(clock):
+    for name in ("LSTM", "GRU"):
+        for dtype in (torch.float32, torch.bfloat16):
+            for rows, steps, inputs, hidden in CPU_SHAPES:
+                theirs, ours = pair(name, inputs, hidden, 1, "cpu", dtype)
+                x = torch.randn(steps, rows, inputs, dtype=dtype)
+                what = f"{name} {str(dtype)[6:]} ({rows}, {steps}, {inputs}, {hidden})"
+                with torch.inference_mode():
+                    error = distance(ours(x)[0], theirs(x)[0])
+                    line(what + " forward", clock.compare([lambda: theirs(x), lambda: ours(x)]), error)
+                x = x.requires_grad_()
+                gradient = torch.randn(steps, rows, hidden, dtype=dtype)
+                steps_of = [training(module, x, gradient) for module in (theirs, ours)]
+                grads = []
+                for step in steps_of:
+                    step()
+                    grads.append(x.grad.clone())
+                line(what + " training", clock.compare(steps_of), distance(grads[1], grads[0]))
+
+
+def on_a_gpu(clock):
+    for name, rows, steps, inputs, hidden, layers in GPU_CASES:
+        theirs, ours = pair(name, inputs, hidden, layers, "cuda")
+        what = f"{name} x {layers} ({rows}, {steps}, {inputs}, {hidden}) bf16 autocast"
+        x = torch.randn(steps, rows, inputs, device="cuda", requires_grad=True)
+        gradient = torch.randn(steps, rows, hidden, device="cuda", dtype=torch.bfloat16)
+        with torch.inference_mode(), torch.autocast("cuda", torch.bfloat16):
+            error = distance(ours(x)[0], theirs(x)[0])
+            line(what + " forward", clock.compare([lambda: theirs(x), lambda: ours(x)]), error)
+        steps_of = [training(module, x, gradient, "cuda") for module in (theirs, ours)]
+        grads = []
+        for step in steps_of:
+            step()
+            grads.append([x.grad.clone(), *(p.grad.clone() for p in theirs.parameters())][0])
+        line(what + " training", clock.compare(steps_of), distance(grads[1], grads[0]))
+
+        lengths = torch.randint(steps // 4, steps + 1, (rows,))
+        lengths[0] = steps
+        print(f"  packed: {lengths.sum().item()} of {rows * steps} positions")
+        packed = pack_padded_sequence(x.detach(), lengths, enforce_sorted=False)
+        gradient = torch.randn(packed.data.shape[0], hidden, device="cuda", dtype=torch.bfloat16)
+
+        def packed_step(module):
+            def step():
+                module.zero_grad()
+                with torch.autocast("cuda", torch.bfloat16):
+                    y, _ = module(packed)
+                y.data.backward(gradient)
+
+            return step
+
+        with torch.inference_mode(), torch.autocast("cuda", torch.bfloat16):
+            error = distance(ours(packed)[0].data, theirs(packed)[0].data)
+        line(what + " packed training", clock.compare([packed_step(theirs), packed_step(ours)]), error)
+
+
+def overhead(clock, device):
+    for name in ("LSTM", "GRU"):
+        theirs, ours = pair(name, 1, 8, 1, device)
+        x = torch.randn(1, 1, 1, device=device)
+
+        def many(module, grad):
+            def calls():
+                with torch.set_grad_enabled(grad):
+                    for _ in range(100):
+                        module(x)
+
+            return calls
+
+        for grad in (False, True):
+            times = clock.compare([many(theirs, grad), many(ours, grad)])
+            micros = [[10 * t for t in pair_of] for pair_of in times]
+            print(
+                f"{name} (1, 1, 1, 8) {'with' if grad else 'without'} gradients: torch.nn {micros[0][0]:.1f} /"
+                f" {micros[0][1]:.1f}, ours {micros[1][0]:.1f} / {micros[1][1]:.1f} us a call"
+            )
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--overhead", action="store_true")
+    parser.add_argument("--seconds", type=float, default=0.5)
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    torch.manual_seed(0)
+    clock = Clock(options.device, options.seconds)
+    print(f"PyTorch {torch.__version__}, {options.device}, {options.threads} threads; least / median of each")
+    if options.overhead:
+        overhead(clock, options.device)
+    elif options.device == "cpu":
+        on_the_cpu(clock)
+    else:
+        on_a_gpu(clock)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,176 @@
+"""penstock.torch on a GPU: beside torch.nn, under streams, graphs and the compiler."""
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+if not torch.cuda.is_available():
+    pytest.skip("there is no GPU", allow_module_level=True)
+ours = pytest.importorskip("penstock.torch", reason="penstock is not installed")
+
+from torch import nn  # noqa: E402
+from torch.nn.utils.rnn import pack_sequence  # noqa: E402
+
+NAMES = ["RNN", "GRU", "LSTM"]
+
+
+def pair(name, *sizes, **options):
+    torch.manual_seed(3)
+    theirs = getattr(nn, name)(*sizes, device="cuda", **options)
+    torch.manual_seed(3)
+    return theirs, getattr(ours, name)(*sizes, device="cuda", **options)
+
+
+def close(got, expected, unit, steps):
+    """Within sqrt(T) roundings of the largest value."""
+    torch.testing.assert_close(
+        got.float(), expected.float(), rtol=0, atol=16 * unit * steps**0.5 * max(1.0, expected.abs().max().item())
+    )
+
+
+def as_list(states):
+    return [states] if isinstance(states, torch.Tensor) else list(states)
+
+
+def results_of(module, x, autocast=False):
+    module.zero_grad()
+    leaf = x.data.detach().clone().requires_grad_()
+    given = leaf if isinstance(x, torch.Tensor) else x._replace(data=leaf)
+    with torch.autocast("cuda", torch.bfloat16, enabled=autocast):
+        y, last = module(given)
+    y = y if isinstance(x, torch.Tensor) else y.data
+    (y.float().sin().sum() + sum(s.float().cos().sum() for s in as_list(last))).backward()
+    return [y, *as_list(last), leaf.grad, *(p.grad for p in module.parameters())]
+
+
+@pytest.fixture(autouse=True)
+def exact_products():
+    """cuDNN's and cuBLAS's float products would round to 10 bits."""
+    before = torch.backends.cudnn.rnn.fp32_precision if hasattr(torch.backends.cudnn, "rnn") else None
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    yield
+    del before
+
+
+@pytest.mark.parametrize("options", [{}, {"num_layers": 2, "bidirectional": True, "batch_first": True}])
+@pytest.mark.parametrize("rows, steps, inputs, hidden", [(3, 7, 16, 32), (5, 65, 24, 64)])
+@pytest.mark.parametrize("name", NAMES)
+def test_floats(name, rows, steps, inputs, hidden, options):
+    theirs, mine = pair(name, inputs, hidden, **options)
+    x = torch.randn(rows, steps, inputs, device="cuda")
+    x = x if options.get("batch_first") else x.transpose(0, 1)
+    for got, expected in zip(results_of(mine, x), results_of(theirs, x)):
+        close(got, expected, 2**-21, steps * rows)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_autocast(name):
+    theirs, mine = pair(name, 64, 128, num_layers=2)
+    x = torch.randn(33, 6, 64, device="cuda")
+    got, expected = results_of(mine, x, autocast=True), results_of(theirs, x)
+    assert got[0].dtype == torch.bfloat16 and all(p.grad.dtype == torch.float32 for p in mine.parameters())
+    for a, b in zip(got, expected):
+        close(a, b, 2**-9, 33)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_packed_sequences(name):
+    theirs, mine = pair(name, 16, 32)
+    packed = pack_sequence([torch.randn(n, 16, device="cuda") for n in (4, 19, 7, 1)], enforce_sorted=False)
+    for got, expected in zip(results_of(mine, packed), results_of(theirs, packed)):
+        close(got, expected, 2**-21, 31)
+
+
+def test_lengths_and_resets_lie_on_the_gpu():
+    mine = ours.LSTM(16, 32, batch_first=True, device="cuda")
+    host = ours.LSTM(16, 32, batch_first=True)
+    host.load_state_dict(mine.state_dict())
+    x, lengths = torch.randn(3, 9, 16), torch.tensor([2, 9, 5])
+    mask = torch.rand(3, 9) < 0.3
+    expected, _ = host(x, lengths=lengths, reset_mask=mask)
+    y, _ = mine(x.cuda(), lengths=lengths.cuda(), reset_mask=mask.cuda())
+    close(y.cpu(), expected, 2**-21, 9)
+
+
+@pytest.mark.parametrize("stack", [ours.SLSTM, ours.MinGRU, ours.MinLSTM])
+def test_other_cells_agree_with_the_cpu(stack):
+    host = stack(16, 32)
+    mine = stack(16, 32, device="cuda")
+    mine.load_state_dict(host.state_dict())
+    x = torch.randn(40, 3, 16)
+    for got, expected in zip(results_of(mine, x.cuda()), results_of(host, x)):
+        close(got.cpu(), expected, 2**-20, 120)
+
+
+def test_streams_are_respected():
+    mine = ours.GRU(64, 64, device="cuda")
+    x = torch.randn(256, 8, 64, device="cuda")
+    expected = mine(x)[0]
+    torch.cuda.synchronize()
+    stream = torch.cuda.Stream()
+    late = torch.empty_like(x)
+    with torch.cuda.stream(stream):
+        torch.cuda._sleep(20_000_000)
+        late.copy_(x)
+        got = mine(late)[0]
+    assert not stream.query()  # nobody has waited
+    stream.synchronize()
+    assert torch.equal(got, expected)
+
+
+def test_graphs():
+    mine = ours.LSTM(64, 64, num_layers=2, device="cuda")
+    x = torch.randn(32, 4, 64, device="cuda", requires_grad=True)
+    gradient = torch.randn(32, 4, 64, device="cuda")
+
+    def step():
+        mine.zero_grad(set_to_none=False)
+        y, _ = mine(x)
+        y.backward(gradient)
+        return y
+
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            step()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        y = step()
+    with torch.no_grad():
+        x.copy_(torch.randn_like(x))
+    graph.replay()
+    replayed = [y.clone(), *(p.grad.clone() for p in mine.parameters())]
+    expected = [step(), *(p.grad for p in mine.parameters())]
+    for got, other in zip(replayed, expected):
+        assert torch.equal(got, other)
+
+
+def test_compiles_with_graphs():
+    mine = ours.LSTM(64, 64, device="cuda")
+    compiled = torch.compile(mine, fullgraph=True, mode="reduce-overhead")
+    for _ in range(4):
+        x = torch.randn(32, 4, 64, device="cuda", requires_grad=True)
+        y = compiled(x)[0]
+        y.sum().backward()
+        expected = mine(x)[0]
+        close(y, expected, 2**-21, 32)
+
+
+def test_scaled_gradients():
+    mine = ours.GRU(64, 64, device="cuda")
+    optimizer = torch.optim.SGD(mine.parameters(), 0.1)
+    scaler = torch.amp.GradScaler("cuda")
+    before = [p.detach().clone() for p in mine.parameters()]
+    with torch.autocast("cuda", torch.float16):
+        loss = mine(torch.randn(16, 4, 64, device="cuda"))[0].float().square().mean()
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    assert all(not torch.equal(p, b) for p, b in zip(mine.parameters(), before))
+
+
+def test_devices_are_not_mixed():
+    mine = ours.LSTM(4, 8, device="cuda")
+    with pytest.raises(RuntimeError, match="same device"):
+        mine(torch.randn(3, 2, 4))
