@@ -1,6 +1,6 @@
 // Times of the recurrence of dense cells on a GPU, W x given, each checked in the same run against the oracle:
-//   cuda_dense_times [CELL,STORAGE,B,T,HEADS,D[,ROWS_OF_A_BLOCK|ragged] ...]
-//                                     ragged: lengths uniform in 1..T
+//   cuda_dense_times [CELL,STORAGE,B,T,HEADS,D[,ROWS_OF_A_BLOCK|ragged|cluster|chip[BLOCKS_OF_A_CLUSTER]|step] ...]
+//                                     ragged: lengths uniform in 1..T; a name: by that algorithm
 // Median and, in parentheses, the middle half of the times. Errors are relative to the greatest value: of y and dwx of
 // one row over the first steps.
 
@@ -22,7 +22,7 @@ using namespace penstock::bench::cuda;  // NOLINT(google-build-using-namespace)
 struct Case {
   DenseSpec spec;
   Index rows = 1, steps = 1;
-  int slots = 0;
+  int slots = 0, cluster = 0;
   bool ragged = false;
 
   Index positions() const { return rows * steps; }
@@ -37,7 +37,7 @@ Case parse(const std::string& text) {
   if (std::sscanf(text.c_str(), "%15[^,],%7[^,],%lld,%lld,%lld,%lld,%15s", cell, storage, &rows, &steps, &heads, &head,
                   more) < 6) {
     throw Error(ErrorCode::invalid_argument,
-                "CASE must be CELL,STORAGE,B,T,HEADS,D[,ROWS_OF_A_BLOCK|ragged], not '" + text + "'");
+                "CASE must be CELL,STORAGE,B,T,HEADS,D[,ROWS_OF_A_BLOCK|ragged|ALGORITHM], not '" + text + "'");
   }
   Case c{.spec = {.cell = cell, .hidden = heads * head, .heads = heads}, .rows = rows, .steps = steps};
   for (const Storage s : {Storage::f32, Storage::bf16, Storage::f16}) {
@@ -45,6 +45,13 @@ Case parse(const std::string& text) {
   }
   c.ragged = more == std::string("ragged");
   c.slots = std::atoi(more);
+  for (const auto algorithm :
+       {plan::DenseAlgorithm::cluster, plan::DenseAlgorithm::chip, plan::DenseAlgorithm::step}) {
+    const std::string_view name = to_string(algorithm);
+    if (std::string_view(more).substr(0, name.size()) != name) continue;
+    c.spec.algorithm = algorithm;
+    c.cluster = std::atoi(more + name.size());
+  }
   return c;
 }
 
@@ -201,7 +208,7 @@ bool measure(const std::string& text, Stream& stream, Clock& clock) {
   cuda::Device& device = stream.device();
   const auto plan_of = [&](const auto& call) {
     plan::GpuDenseProblem problem = problem_of(call, c.spec);
-    problem.slots = c.slots;
+    problem.slots = c.slots, problem.cluster = c.cluster;
     return plan_gpu_dense(problem, device.model());
   };
   const DenseForwardExecutable inference(device, c.spec, run.forward(false), plan_of(run.forward(false)));
@@ -221,6 +228,7 @@ bool measure(const std::string& text, Stream& stream, Clock& clock) {
   const Times of_inference = times(clock, infer), of_training = times(clock, train), of_walk = times(clock, walk);
   const Times of_both = times(clock, both);
   const double forward_error = run.forward_error(), backward_error = run.backward_error();
+  fmt::print(stderr, "{}\n{}\n{}\n", text, training.plan().explain(), backward.plan().explain());
   fmt::print("| {} | {} | {} | {} | {} | {:.1e} | {} | {} {} {} regs |\n", text, text_of(of_inference),
              text_of(of_training), text_of(of_walk), text_of(of_both), forward_error,
              backward_error < 0 ? "-" : fmt::format("{:.1e}", backward_error), training.plan().slots,

@@ -1,6 +1,7 @@
 #include "plan/gpu_dense.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "base/check.h"
 #include "plan/cell_table.h"
@@ -119,24 +120,27 @@ GpuDensePlan plan_head(const GpuDenseProblem& problem, const GpuModel& gpu) {
   return largest_that_fits(problem, gpu);
 }
 
-/// Where the choice is open: a block for a head whose matrix it can hold, else a cluster. Both reasons where neither
-/// can.
-GpuDensePlan plan_either(const GpuDenseProblem& problem, const GpuModel& gpu) {
-  std::string reason;
-  try {
-    return plan_head(problem, gpu);
-  } catch (const Error& refused) {
-    if (refused.code() != ErrorCode::unsupported) throw;
-    reason = refused.what();
+/// Where the choice is open: a block for a head whose matrix it can hold, else the quickest of the others, with the
+/// reasons of those that cannot run.
+GpuDensePlan plan_quickest(const GpuDenseProblem& problem, const GpuModel& gpu) {
+  std::string reasons;
+  const auto attempt = [&](auto plan_of) -> std::optional<GpuDensePlan> {
+    try {
+      return plan_of(problem, gpu);
+    } catch (const Error& refused) {
+      if (refused.code() != ErrorCode::unsupported) throw;
+      reasons += fmt::format("; {}", refused.what());
+      return std::nullopt;
+    }
+  };
+  if (const auto head = attempt(plan_head)) return *head;
+  GpuDensePlan best = plan_dense_step(problem, gpu);
+  for (const auto plan_of : {plan_dense_cluster, plan_dense_chip}) {
+    const auto plan = attempt(plan_of);
+    if (plan && plan->microseconds < best.microseconds) best = *plan;
   }
-  try {
-    GpuDensePlan plan = plan_dense_cluster(problem, gpu);
-    plan.why += "; " + reason;
-    return plan;
-  } catch (const Error& refused) {
-    if (refused.code() != ErrorCode::unsupported) throw;
-    fail(ErrorCode::unsupported, "{}; {}", reason, refused.what());
-  }
+  best.why += reasons;
+  return best;
 }
 
 }  // namespace
@@ -149,18 +153,25 @@ std::string_view to_string(DenseAlgorithm algorithm) {
       return "head";
     case DenseAlgorithm::cluster:
       return "cluster";
+    case DenseAlgorithm::chip:
+      return "chip";
+    case DenseAlgorithm::step:
+      return "step";
   }
   return "";
 }
 
 std::string GpuDensePlan::explain() const {
-  if (algorithm == DenseAlgorithm::cluster) {
+  if (algorithm == DenseAlgorithm::step) {
+    return fmt::format("step: a matrix product and {} blocks of {} threads for each step; {}", grid, threads(), why);
+  }
+  if (algorithm == DenseAlgorithm::cluster || algorithm == DenseAlgorithm::chip) {
+    const std::string team = clusters == 1 ? "" : fmt::format(", {} of which share a matrix", clusters);
     return fmt::format(
-        "cluster: {} clusters of {} blocks of {} threads and {} KB, each {} rows of a head; a block has {} units, "
-        "shared by {} "
-        "groups of {} warps; {} of {} chunks of the matrix in registers, {} steps of inputs in shared memory; {}",
-        grid / cluster, cluster, threads(), shared / 1024, slots, 8 * octets, groups, parts, resident, chunks, stages,
-        why);
+        "{}: {} clusters of {} blocks of {} threads and {} KB{}, each {} rows of a head; a block has {} units, shared "
+        "by {} groups of {} warps; {} of {} chunks of the matrix in registers, {} steps of inputs in shared memory; {}",
+        to_string(algorithm), grid / cluster, cluster, threads(), shared / 1024, team, slots, 8 * octets, groups, parts,
+        resident, chunks, stages, why);
   }
   return fmt::format(
       "{}: {} blocks of {} threads and {} KB, {} at once on a multiprocessor, each {} rows of a head; {} of {} chunks "
@@ -182,9 +193,19 @@ GpuDensePlan plan_gpu_dense(const GpuDenseProblem& problem, const GpuModel& gpu)
   require(!cell.info.scan, "{} is a scan cell and has no recurrent matrix", problem.cell);
   require(problem.hidden * cell.gates() <= most, "the gates of hidden {} must be at most {} values", problem.hidden,
           most);
-  if (problem.algorithm == DenseAlgorithm::cluster) return plan_dense_cluster(problem, gpu);
-  if (problem.algorithm == DenseAlgorithm::head) return plan_head(problem, gpu);
-  return plan_either(problem, gpu);
+  switch (problem.algorithm) {
+    case DenseAlgorithm::head:
+      return plan_head(problem, gpu);
+    case DenseAlgorithm::cluster:
+      return plan_dense_cluster(problem, gpu);
+    case DenseAlgorithm::chip:
+      return plan_dense_chip(problem, gpu);
+    case DenseAlgorithm::step:
+      return plan_dense_step(problem, gpu);
+    case DenseAlgorithm::automatic:
+      break;
+  }
+  return plan_quickest(problem, gpu);
 }
 
 }  // namespace penstock::plan

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "plan/gpu.h"
 
@@ -11,6 +12,8 @@ enum class DenseAlgorithm {
   automatic,  ///< The planner chooses.
   head,       ///< A block holds a head's recurrent matrix and walks over all steps of a slice of the rows.
   cluster,    ///< A cluster of blocks shares a recurrent matrix and exchanges the state each step.
+  chip,       ///< Many clusters, up to the whole chip, share one, and exchange the state through the second-level cache.
+  step,       ///< Each step is a matrix product and a launch that applies the cell.
 };
 
 std::string_view to_string(DenseAlgorithm algorithm);
@@ -30,7 +33,8 @@ struct GpuDenseProblem {
   bool reverse = false;
   int alignment = 16;  ///< Greatest power of two, up to 16 bytes, that divides every address, stride and head in bytes.
   DenseAlgorithm algorithm = DenseAlgorithm::automatic;
-  int slots = 0;  ///< Rows of a block of DenseAlgorithm::head: 8, 4, 2, or 0: the planner chooses.
+  int slots = 0;    ///< Rows of a block of DenseAlgorithm::head: 8, 4, 2, or 0: the planner chooses.
+  int cluster = 0;  ///< Blocks of a cluster of DenseAlgorithm::chip: 8, 4, 2, 1, or 0: the planner chooses.
 
   Index head_size() const { return hidden / heads; }
   bool operator==(const GpuDenseProblem&) const = default;
@@ -38,6 +42,8 @@ struct GpuDenseProblem {
 
 /// DenseAlgorithm::head: a block of one warp for every 16 units takes `slots` rows of one head.
 /// DenseAlgorithm::cluster: the blocks of a cluster share the units of a head, and take `slots` rows.
+/// DenseAlgorithm::chip: so do the blocks of `clusters` clusters.
+/// DenseAlgorithm::step: each thread of a launch takes one unit of one row.
 struct GpuDensePlan {
   DenseAlgorithm algorithm = DenseAlgorithm::head;
   int slots = 8;     ///< Rows of a block: 8, or 4 or 2, where the GPU has room for more blocks. Of a cluster: up to 16.
@@ -50,10 +56,14 @@ struct GpuDensePlan {
   Index slices = 1;  ///< Of the rows.
   Index grid = 1;    ///< Blocks of the launch.
   int cluster = 1;   ///< Blocks of a cluster.
-  int octets = 0;    ///< Cluster: of units, that a block has.
-  int groups = 1;    ///< Cluster: of warps, that share these units.
-  int parts = 1;     ///< Cluster: warps of a group, that share the sums over h.
+  int clusters = 1;  ///< Chip: clusters that share the units of a head, a *team*.
+  Index teams = 1;   ///< Chip: of one launch; others take turns.
+  Index exchange = 0;  ///< Chip: bytes of memory by which the teams of a launch exchange the state.
+  int octets = 0;    ///< Cluster, chip: of units, that a block has.
+  int groups = 1;    ///< Cluster, chip: of warps, that share these units; chip: those of all blocks of the cluster.
+  int parts = 1;     ///< Cluster, chip: warps of a group, that share the sums over h.
   int left_out = 0;  ///< Cluster, for measurements: a step goes without its exchange (1), products (2) or cell (3).
+  double microseconds = 0;  ///< As estimated; 0: not estimated.
   std::string why;
 
   int threads() const { return 32 * warps; }
@@ -61,11 +71,19 @@ struct GpuDensePlan {
   bool operator==(const GpuDensePlan&) const = default;
 };
 
+/// Clusters of that many blocks that run at once, each block on a multiprocessor of its own.
+Index clusters_at_once(const GpuModel& gpu, int cluster);
+
+/// The numbers of rows up to `most` that divide a batch into slices as evenly as can be, from the greatest.
+std::vector<int> even_row_counts(Index rows, int most);
+
 /// Throws Error: invalid_argument for what never fits, unsupported for an algorithm or a size that this GPU cannot
 /// hold.
 GpuDensePlan plan_gpu_dense(const GpuDenseProblem& problem, const GpuModel& gpu);
 
-/// By DenseAlgorithm::cluster.
+/// By one algorithm.
 GpuDensePlan plan_dense_cluster(const GpuDenseProblem& problem, const GpuModel& gpu);
+GpuDensePlan plan_dense_chip(const GpuDenseProblem& problem, const GpuModel& gpu);
+GpuDensePlan plan_dense_step(const GpuDenseProblem& problem, const GpuModel& gpu);
 
 }  // namespace penstock::plan

@@ -39,15 +39,6 @@ struct Candidate {
   int shared() const { return backward ? shape.back_shared_bytes() : shape.shared_bytes(); }
 };
 
-/// Clusters that run at once, of blocks that have a multiprocessor to themselves. Those of a cluster belong to one
-/// group of multiprocessors, of which chips have 16 or 18: what does not divide them lies idle.
-Index clusters_at_once(const GpuModel& gpu, int cluster) {
-  constexpr int most_of_group = 18;
-  if (cluster > most_of_group / 2) return gpu.multiprocessors / most_of_group;
-  const Index lost = cluster > 2 ? gpu.multiprocessors / most_of_group / 4 : 0;
-  return gpu.multiprocessors / cluster - lost;
-}
-
 /// Registers of a thread beside the tiles of R: what the compiler was seen to use, and some more.
 int other_registers(const Candidate& c, bool reset) {
   const ClusterShape& shape = c.shape;
@@ -98,17 +89,6 @@ ClusterShape shape_of(const GpuDenseProblem& problem) {
   return shape;
 }
 
-/// The numbers of rows that divide the batch into slices as evenly as can be.
-std::vector<int> row_counts(Index rows) {
-  std::vector<int> counts;
-  for (int most = static_cast<int>(std::min<Index>(rows, kMostRows)); most >= 1; --most) {
-    const Index slices = (rows + most - 1) / most;
-    const int even = static_cast<int>((rows + slices - 1) / slices);
-    if (counts.empty() || counts.back() != even) counts.push_back(even);
-  }
-  return counts;
-}
-
 struct Warps {
   int groups, parts;
 };
@@ -141,11 +121,12 @@ class Search {
 
   void run() {
     for (const int cluster : {2, 4, 8, 16}) {
-      for (const int rows : row_counts(problem_.rows)) {
+      for (const int rows : even_row_counts(problem_.rows, kMostRows)) {
         for (const Warps& warps : warp_counts(problem_.backward)) try_shape(cluster, rows, warps);
       }
     }
   }
+  double time() const { return time_; }
   bool found() const { return time_ < std::numeric_limits<double>::max(); }
   const Candidate& best() const { return best_; }
   /// Of the plans that do not fit, the least bytes of a block.
@@ -184,6 +165,25 @@ class Search {
 
 }  // namespace
 
+// The blocks of a cluster belong to one group of multiprocessors, of which chips have 16 or 18: what does not divide
+// them lies idle.
+Index clusters_at_once(const GpuModel& gpu, int cluster) {
+  constexpr int most_of_group = 18;
+  if (cluster > most_of_group / 2) return gpu.multiprocessors / most_of_group;
+  const Index lost = cluster > 2 ? gpu.multiprocessors / most_of_group / 4 : 0;
+  return gpu.multiprocessors / cluster - lost;
+}
+
+std::vector<int> even_row_counts(Index rows, int limit) {
+  std::vector<int> counts;
+  for (int most = static_cast<int>(std::min<Index>(rows, limit)); most >= 1; --most) {
+    const Index slices = (rows + most - 1) / most;
+    const int even = static_cast<int>((rows + slices - 1) / slices);
+    if (counts.empty() || counts.back() != even) counts.push_back(even);
+  }
+  return counts;
+}
+
 GpuDensePlan plan_dense_cluster(const GpuDenseProblem& problem, const GpuModel& gpu) {
   constexpr int first_with_clusters = 90;
   if (gpu.architecture() < first_with_clusters) {
@@ -218,6 +218,7 @@ GpuDensePlan plan_dense_cluster(const GpuDenseProblem& problem, const GpuModel& 
   plan.cluster = best.shape.cluster, plan.octets = best.shape.blocks;
   plan.groups = best.shape.groups, plan.parts = best.shape.parts;
   plan.grid = best.slices * problem.heads * best.shape.cluster;
+  plan.microseconds = search.time() / 1000 * static_cast<double>(problem.steps);
   plan.why = fmt::format("some {:.0f} ns a step", best.step);
   return plan;
 }

@@ -264,26 +264,29 @@ TEST_P(DenseTest, EqualsTheOracle) {
   EXPECT_EQ(download(dweight, Storage::f32), weights_once) << "not the same bits again, as a graph";
 }
 
-/// Every shape of a block gives every result, whichever the planner takes.
-TEST_P(DenseTest, EqualsTheOracleWithAnyRowsABlock) {
-  if (c.algorithm != plan::DenseAlgorithm::head) GTEST_SKIP() << "the algorithm has no such shapes";
+/// Every shape of a block or a cluster gives every result, whichever the planner takes.
+TEST_P(DenseTest, EqualsTheOracleInAnyShape) {
+  const bool by_blocks = c.algorithm == plan::DenseAlgorithm::head;
+  if (!by_blocks && c.algorithm != plan::DenseAlgorithm::chip) GTEST_SKIP() << "the algorithm has no such shapes";
   const oracle::Results<double> want = oracle::forward(oracle_spec(), batch, arguments);
   const oracle::Arguments<double> gradients = oracle::gradients(oracle_spec(), batch, arguments, dy, dstate);
   const DenseForward forward = forward_call();
-  const auto plan_of = [&](plan::GpuDenseProblem problem, int slots) {
-    problem.slots = slots;
+  const auto plan_of = [&](plan::GpuDenseProblem problem, int shape) {
+    (by_blocks ? problem.slots : problem.cluster) = shape;
     return plan_gpu_dense(problem, stream->device().model());
   };
-  for (const int slots : {8, 4, 2}) {
-    if (slots == 8 && c.head >= 128 && storage == Storage::f32) continue;  // too large for a block
-    const plan::GpuDensePlan plan = plan_of(problem_of(forward, spec()), slots);
+  for (const int shape : {8, 4, 2, 1}) {
+    if (by_blocks && shape == 1) continue;
+    if (by_blocks && shape == 8 && c.head >= 128 && storage == Storage::f32) continue;  // too large for a block
+    if (!by_blocks && shape > 1 && stream->device().model().architecture() < 90) continue;
+    const plan::GpuDensePlan plan = plan_of(problem_of(forward, spec()), shape);
     SCOPED_TRACE(plan.explain());
     y.fill(0xff), last.fill(0xff);
     run(DenseForwardExecutable(stream->device(), spec(), forward, plan), forward);
     expect_forward(want);
     const DenseBackward backward = backward_call(forward);
     const DenseBackwardExecutable back(stream->device(), spec(), backward,
-                                       plan_of(problem_of(backward, spec()), slots));
+                                       plan_of(problem_of(backward, spec()), shape));
     Buffer workspace(*stream, back.workspace_bytes());
     workspace.fill(0);
     back.run_walk(backward, workspace.address(), stream->handle());
@@ -327,12 +330,16 @@ std::vector<Case> cases() {
           {.name = "time_first", .rows = 3, .steps = 11, .heads = 2, .head = 16, .time_first = true}};
 }
 
-/// The same over clusters of blocks, and heads that no block can hold.
-std::vector<Case> cluster_cases() {
+/// The same by another algorithm, and heads that no block can hold.
+std::vector<Case> cases_by(plan::DenseAlgorithm algorithm) {
   std::vector<Case> list = cases();
   list.push_back({.name = "a_head_of_300", .rows = 17, .steps = 5, .head = 300});
   list.push_back({.name = "a_head_of_512", .rows = 6, .steps = 4, .head = 512, .lengths = true});
-  for (Case& c : list) c.algorithm = plan::DenseAlgorithm::cluster, c.name += "_by_clusters";
+  // More rows than all teams of clusters take at once.
+  if (algorithm == plan::DenseAlgorithm::chip) {
+    list.push_back({.name = "taking_turns", .rows = 150, .steps = 3, .heads = 2, .head = 200, .lengths = true});
+  }
+  for (Case& c : list) c.algorithm = algorithm, c.name += fmt::format("_by_{}", to_string(algorithm));
   return list;
 }
 
@@ -343,8 +350,12 @@ std::vector<std::tuple<Case, std::string_view, Storage>> parameters() {
     for (const Storage storage : {Storage::f32, Storage::bf16, Storage::f16}) {
       if (info.scan || (info.name == "elman-relu" && storage != Storage::f32)) continue;
       for (const Case& c : cases()) list.emplace_back(c, info.name, storage);
-      if (plan::cell_traits(info.name).phases > 1) continue;  // which a cluster cannot do
-      for (const Case& c : cluster_cases()) list.emplace_back(c, info.name, storage);
+      for (const auto algorithm :
+           {plan::DenseAlgorithm::step, plan::DenseAlgorithm::cluster, plan::DenseAlgorithm::chip}) {
+        const bool exchanges_once = algorithm != plan::DenseAlgorithm::step;
+        if (plan::cell_traits(info.name).phases > 1 && exchanges_once) continue;
+        for (const Case& c : cases_by(algorithm)) list.emplace_back(c, info.name, storage);
+      }
     }
   }
   return list;

@@ -103,18 +103,5 @@ TEST(ClusterPlan, DoesNotDependOnTheTape) {
   }
 }
 
-/// Where a head's matrix does not fit into one block, and the choice is open, a cluster has it.
-TEST(ClusterPlan, IsTakenForLargeHeads) {
-  GpuDenseProblem problem = problem_of("lstm", Storage::bf16, 512, 16);
-  problem.algorithm = plan::DenseAlgorithm::automatic;
-  const plan::GpuDensePlan plan = plan_gpu_dense(problem, test::chip(kHopper));
-  EXPECT_EQ(plan.algorithm, plan::DenseAlgorithm::cluster);
-  EXPECT_EQ(plan.grid % plan.cluster, 0);
-  EXPECT_LE(plan.shared, test::chip(kHopper).block_bytes);
-  for (const char* reason : {"at most 256 units, not of 512", "clusters of blocks need"}) {
-    test::expect_error(ErrorCode::unsupported, reason, [&] { plan_gpu_dense(problem, test::chip(80)); });
-  }
-}
-
 }  // namespace
 }  // namespace penstock::cuda

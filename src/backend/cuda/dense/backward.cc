@@ -12,8 +12,6 @@ namespace penstock::cuda {
 
 using namespace fill;  // NOLINT(google-build-using-namespace): one file's worth of a header
 
-namespace {}  // namespace
-
 DenseBackwardExecutable::DenseBackwardExecutable(Device& device, const DenseSpec& spec, const DenseBackward& call)
     : DenseBackwardExecutable(device, spec, call, plan_gpu_dense(problem_of(call, spec), device.model())) {}
 
@@ -22,11 +20,13 @@ DenseBackwardExecutable::DenseBackwardExecutable(Device& device, const DenseSpec
     : spec_(spec),
       problem_(problem_of(call, spec)),
       plan_(plan),
-      order_(device, call.batch),
+      order_(row_order(device, call.batch, plan)),
       positions_(call.batch.positions()),
       wants_weight_(call.gradients.recurrent != 0),
       two_phases_(plan::cell_traits(spec.cell).phases == 2) {
   kernel_ = &Kernel::load(device, dense_source(problem_, plan_));
+  if (plan_.algorithm == plan::DenseAlgorithm::step) steps_.emplace(device, problem_, plan_);
+  if (plan_.algorithm == plan::DenseAlgorithm::chip) chip_.emplace(device, problem_, plan_);
   const Index size = plan::size_of(spec.storage);
   if (wants_weight_) {
     entering_vector_ = static_cast<int>(common_alignment(16, {spec.hidden * size, problem_.alignment}) / size);
@@ -47,7 +47,10 @@ DenseBackwardExecutable::Places DenseBackwardExecutable::places() const {
   at.sums = order_.workspace_bytes();
   at.entering = at.sums + padded(bias_sums_ ? bias_sums_->workspace_bytes() : 0);
   at.operand = at.entering + (wants_weight_ ? matrix : 0);
-  at.products = at.operand + (two_phases_ ? matrix : 0);
+  at.walk = at.operand + (two_phases_ ? matrix : 0);
+  at.products = at.walk + (steps_  ? steps_->workspace_bytes()
+                           : chip_ ? chip_->workspace_bytes()
+                                   : std::size_t{0});
   at.end = at.products + (gradient_ ? gradient_->workspace_bytes() : 0);
   return at;
 }
@@ -82,6 +85,8 @@ void DenseBackwardExecutable::run_walk(const DenseBackward& call, DeviceAddress 
   arguments.dstate_in = device_pointer<float>(call.dstate_in);
   arguments.hidden = static_cast<int>(H), arguments.heads = static_cast<int>(spec_.heads);
   arguments.slices = static_cast<int>(plan_.slices);
+  if (steps_) return steps_->run(arguments, problem.steps, workspace + places().walk, stream);
+  if (chip_) return chip_->run(arguments, workspace + places().walk, stream);
   kernel_->launch(dense_launch(plan_), arguments, stream);
 }
 

@@ -2,7 +2,9 @@
 
 #include <optional>
 
+#include "backend/cuda/dense/chip.h"
 #include "backend/cuda/dense/dense.h"
+#include "backend/cuda/dense/steps.h"
 #include "backend/cuda/matrix_product.h"
 #include "backend/cuda/sum_columns.h"
 
@@ -23,6 +25,9 @@ class RowOrder {
   const Kernel* kernel_ = nullptr;
 };
 
+/// The order that a plan wants: none where every step is a launch of all rows.
+RowOrder row_order(Device& device, const DenseBatch& batch, const plan::GpuDensePlan& plan);
+
 /// A forward pass of one form, planned, compiled and ready to run. Running allocates nothing, waits for nothing, and
 /// can be captured. Not safe for two calls at once in one workspace.
 class DenseForwardExecutable {
@@ -36,7 +41,7 @@ class DenseForwardExecutable {
   const plan::GpuDensePlan& plan() const { return plan_; }
   const Kernel& kernel() const { return *kernel_; }
   /// Bytes of workspace, aligned to 256.
-  std::size_t workspace_bytes() const { return order_.workspace_bytes(); }
+  std::size_t workspace_bytes() const;
   /// A call of the form that was prepared: other addresses of the same alignment or better, as many rows and no more
   /// steps, lengths, resets and a tape or none as there.
   void run(const DenseForward& call, DeviceAddress workspace, StreamHandle stream) const;
@@ -47,6 +52,8 @@ class DenseForwardExecutable {
   plan::GpuDensePlan plan_;
   RowOrder order_;
   const Kernel* kernel_ = nullptr;
+  std::optional<StepForward> steps_;
+  std::optional<ChipWalk> chip_;
 };
 
 /// Gradients of a recurrent matrix from the gradients of the products [P, G, H] and what they were products of [P, H]:
@@ -97,7 +104,7 @@ class DenseBackwardExecutable {
  private:
   /// Where the parts of a workspace lie.
   struct Places {
-    std::size_t order, sums, entering, operand, products, end;
+    std::size_t order, sums, entering, operand, walk, products, end;
   };
   Places places() const;
   void run_bias_sums(const DenseBackward& call, DeviceAddress workspace, StreamHandle stream) const;
@@ -111,6 +118,8 @@ class DenseBackwardExecutable {
   int entering_vector_ = 1;
   Index positions_ = 1;
   bool wants_weight_ = false, two_phases_ = false;
+  std::optional<StepBackward> steps_;
+  std::optional<ChipWalk> chip_;
   std::optional<RecurrentGradient> gradient_;
   std::optional<SumColumnsExecutable> bias_sums_;
 };

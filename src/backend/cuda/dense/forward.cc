@@ -31,13 +31,24 @@ DeviceAddress RowOrder::run(const DenseBatch& batch, DeviceAddress workspace, St
   return workspace;
 }
 
+RowOrder row_order(Device& device, const DenseBatch& batch, const plan::GpuDensePlan& plan) {
+  return plan.algorithm == plan::DenseAlgorithm::step ? RowOrder() : RowOrder(device, batch);
+}
+
 DenseForwardExecutable::DenseForwardExecutable(Device& device, const DenseSpec& spec, const DenseForward& call)
     : DenseForwardExecutable(device, spec, call, plan_gpu_dense(problem_of(call, spec), device.model())) {}
 
 DenseForwardExecutable::DenseForwardExecutable(Device& device, const DenseSpec& spec, const DenseForward& call,
                                                const plan::GpuDensePlan& plan)
-    : spec_(spec), problem_(problem_of(call, spec)), plan_(plan), order_(device, call.batch) {
+    : spec_(spec), problem_(problem_of(call, spec)), plan_(plan), order_(row_order(device, call.batch, plan)) {
   kernel_ = &Kernel::load(device, dense_source(problem_, plan_));
+  if (plan_.algorithm == plan::DenseAlgorithm::step) steps_.emplace(device, problem_, plan_);
+  if (plan_.algorithm == plan::DenseAlgorithm::chip) chip_.emplace(device, problem_, plan_);
+}
+
+std::size_t DenseForwardExecutable::workspace_bytes() const {
+  return order_.workspace_bytes() +
+         (steps_ ? steps_->workspace_bytes() : chip_ ? chip_->workspace_bytes() : std::size_t{0});
 }
 
 void DenseForwardExecutable::run(const DenseForward& call, DeviceAddress workspace, StreamHandle stream) const {
@@ -64,6 +75,9 @@ void DenseForwardExecutable::run(const DenseForward& call, DeviceAddress workspa
   arguments.states = gapless_tensor(call.tape.states, call.batch, (states - 1) * spec_.hidden * 4);
   arguments.hidden = static_cast<int>(spec_.hidden), arguments.heads = static_cast<int>(spec_.heads);
   arguments.slices = static_cast<int>(plan_.slices);
+  const DeviceAddress walk = workspace + order_.workspace_bytes();
+  if (steps_) return steps_->run(arguments, problem.steps, walk, stream);
+  if (chip_) return chip_->run(arguments, walk, stream);
   kernel_->launch(dense_launch(plan_), arguments, stream);
 }
 

@@ -1,20 +1,31 @@
 #pragma once
 
+#include "backend/cuda/dense/chip.h"
 #include "backend/cuda/dense/cluster.h"
 #include "backend/cuda/dense/head.h"
+#include "backend/cuda/dense/steps.h"
 
 /// The kernel of a plan, and its launch, for every algorithm.
 namespace penstock::cuda {
 
 inline KernelSource dense_source(const plan::GpuDenseProblem& problem, const plan::GpuDensePlan& plan) {
-  return plan.algorithm == plan::DenseAlgorithm::cluster ? dense_cluster_source(problem, plan)
-                                                         : dense_head_source(problem, plan);
+  switch (plan.algorithm) {
+    case plan::DenseAlgorithm::cluster:
+      return dense_cluster_source(problem, plan);
+    case plan::DenseAlgorithm::chip:
+      return dense_chip_source(problem, plan);
+    case plan::DenseAlgorithm::step:
+      return dense_step_source(problem, plan);
+    default:
+      return dense_head_source(problem, plan);
+  }
 }
 
 inline Launch dense_launch(const plan::GpuDensePlan& plan) {
   return {.grid = static_cast<unsigned>(plan.grid),
           .block = static_cast<unsigned>(plan.threads()),
-          .cluster = static_cast<unsigned>(plan.cluster)};
+          .cluster = static_cast<unsigned>(plan.cluster),
+          .cooperative = plan.algorithm == plan::DenseAlgorithm::chip};
 }
 
 }  // namespace penstock::cuda

@@ -52,6 +52,45 @@ struct DenseBackwardArguments {
   int slices;
 };
 
+/// Passes whose teams of clusters share a recurrent matrix. Team i of the launch takes head and slice `first + i`.
+/// `exchange`: for each of some buffers in turns and each team, 16-byte pieces of what is exchanged; all bits set where
+/// nothing has been sent.
+struct DenseChipForwardArguments {
+  DenseForwardArguments call;
+  char* exchange;
+  int first, teams;
+};
+
+struct DenseChipBackwardArguments {
+  DenseBackwardArguments call;
+  char* exchange;
+  int first, teams;
+};
+
+/// Launches of the kernels below that are of no step.
+enum { kBeforeFirstStep = -1, kAfterLastStep = -2 };
+
+/// One launch of the kernels that apply the cell between the matrix products of a step.
+struct DenseStepForwardArguments {
+  DenseForwardArguments call;
+  const float* products;  // [B, heads, G, D] R h; of the gates of a second phase R times its operand
+  float* state;           // [S, B, H] before the step, and after it
+  char* operand;          // [B, H] in the storage: what the next product multiplies
+  int step;
+  int phase;  // 1: of a cell with two phases, the second one
+};
+
+struct DenseStepBackwardArguments {
+  DenseBackwardArguments call;
+  const float* through;   // [B, H] what flows through R into the h that left the step
+  const float* doperand;  // [B, H] of a cell with two phases: what flows into the operand of the second
+  float* carry;           // [S, B, H] gradients of the states but for what flows through R
+  char* gates;            // [B, heads, G, D] in the storage: gradients of R h, what the next product multiplies
+  int step;
+  int phase;     // 1: of a cell with two phases, what waits for doperand
+  int is_first;  // of the backward pass: nothing has been carried yet
+};
+
 struct EnteringArguments {
   DenseRows rows;
   DenseTensor y;          // [B, T, H]

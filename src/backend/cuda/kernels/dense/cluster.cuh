@@ -174,6 +174,19 @@ struct Sums {
   }
 };
 
+PENSTOCK_DEVICE uint4 Bits(float a, float b, float c, float d) {
+  return make_uint4(__float_as_uint(a), __float_as_uint(b), __float_as_uint(c), __float_as_uint(d));
+}
+
+/// Four rows of one unit, so that one store sends them: even lanes get units of a tile's upper half, odd ones of its
+/// lower half.
+PENSTOCK_DEVICE uint4 FourRows(const float (&sum)[4], int lane) {
+  const bool lower = lane % 2 != 0;
+  const float first = __shfl_xor_sync(0xffffffffu, lower ? sum[0] : sum[2], 1);
+  const float second = __shfl_xor_sync(0xffffffffu, lower ? sum[1] : sum[3], 1);
+  return lower ? Bits(first, second, sum[2], sum[3]) : Bits(sum[0], sum[1], first, second);
+}
+
 /// What 8 lanes, one for each unit of a block, do of a step: the block for one row.
 struct Place {
   Row row;

@@ -1,0 +1,63 @@
+#include "backend/cuda/dense/chip.h"
+
+#include <algorithm>
+
+#include "backend/cuda/dense/source.h"
+#include "backend/cuda/driver.h"
+#include "base/check.h"
+
+namespace penstock::cuda {
+
+using namespace fill;  // NOLINT(google-build-using-namespace): one file's worth of a header
+
+KernelSource dense_chip_source(const plan::GpuDenseProblem& problem, const plan::GpuDensePlan& plan) {
+  KernelSource source = dense_cluster_source(problem, plan);
+  source.entry = problem.backward ? "DenseChipBackward" : "DenseChipForward";
+  source.file =
+      problem.backward ? "backend/cuda/kernels/dense/chip_backward.cuh" : "backend/cuda/kernels/dense/chip_forward.cuh";
+  source.constants.emplace_back("constexpr int kClusters", plan.clusters);
+  return source;
+}
+
+ChipWalk::ChipWalk(Device& device, const plan::GpuDenseProblem& problem, const plan::GpuDensePlan& plan)
+    : plan_(plan),
+      items_(problem.heads * plan.slices),
+      kernel_(&Kernel::load(device, dense_chip_source(problem, plan))) {
+  const Launch launch = dense_launch(plan);
+  const Index resident = kernel_->resident(launch);
+  const Index wanted = launch.cluster > 1 ? plan.grid / plan.cluster : plan.grid;
+  const Index held = launch.cluster > 1 ? resident : resident * device.model().multiprocessors;
+  if (held < wanted) {
+    fail(ErrorCode::unsupported, "{} runs {} clusters of {} blocks of the recurrence at once, not the {} of its plan",
+         device.model().name, held, plan.cluster, wanted);
+  }
+}
+
+std::size_t ChipWalk::workspace_bytes() const { return padded(static_cast<std::size_t>(plan_.exchange)); }
+
+template <class Arguments, class Call>
+void ChipWalk::run_all(const Call& call, DeviceAddress workspace, StreamHandle stream) const {
+  constexpr unsigned char absent = 0xff;
+  Arguments arguments{};
+  arguments.call = call;
+  arguments.exchange = device_pointer<char>(workspace);
+  Launch launch = dense_launch(plan_);
+  for (Index first = 0; first < items_; first += plan_.teams) {
+    const Index teams = std::min(plan_.teams, items_ - first);
+    arguments.first = static_cast<int>(first), arguments.teams = static_cast<int>(teams);
+    launch.grid = static_cast<unsigned>(teams * plan_.clusters * plan_.cluster);
+    check(driver().fill_bytes(workspace, absent, static_cast<std::size_t>(plan_.exchange), stream),
+          "clearing what blocks exchange");
+    kernel_->launch(launch, arguments, stream);
+  }
+}
+
+void ChipWalk::run(const DenseForwardArguments& call, DeviceAddress workspace, StreamHandle stream) const {
+  run_all<DenseChipForwardArguments>(call, workspace, stream);
+}
+
+void ChipWalk::run(const DenseBackwardArguments& call, DeviceAddress workspace, StreamHandle stream) const {
+  run_all<DenseChipBackwardArguments>(call, workspace, stream);
+}
+
+}  // namespace penstock::cuda

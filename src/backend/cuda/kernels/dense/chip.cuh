@@ -1,0 +1,221 @@
+// What both passes over many clusters share: pieces that all CTAs of a team exchange through the second-level cache, and
+// sums that the CTAs of a cluster add up among themselves.
+//
+// A piece is its own flag: 16 bytes of values of which no 32-bit word has all bits set. Whoever waits for it reads it
+// until it is there. Buffers take turns: whoever has all sums of exchange n knows that every CTA of the team has sent
+// exchange n - 1, thus has read exchange n - 2, and may clear its own pieces of that. The next to be sent to the same
+// place is n + 6: a fence every fourth time is enough for everybody to see the place empty before.
+//
+// Constants: those of cluster.cuh, and kClusters. kBackward: which pass it is.
+
+#include "backend/cuda/kernels/dense/cluster.cuh"
+#include "plan/kernels/dense_chip_shape.h"
+
+constexpr ChipShape kChip = {kShape, kClusters};
+constexpr int kThreads = kChip.threads(), kWarps = kChip.warps();
+constexpr int kTilesM = kChip.chip_tiles_m(kBackward), kTilesK = kChip.chip_tiles_k(kBackward);
+constexpr int kHalves = kChip.halves(kBackward), kSummed = kChip.summed_values(kBackward);
+constexpr int kBlockFloats = kChip.block_floats(), kSlots = kChip.cell_slots();
+constexpr int kBuffers = ChipShape::exchanges;
+constexpr unsigned kAbsent = 0xffffffffu;
+static_assert(kChip.chip_shared_bytes(kBackward) == kSharedBytes, "the plan counts as the kernel does");
+
+/// Where a CTA is: its cluster in the team, and its rank in the cluster.
+struct Team {
+  int number, cluster, rank, head, slice;
+
+  PENSTOCK_DEVICE Team here(int first, int heads) {
+    Team t;
+    t.rank = (int)blockIdx.x % kCluster;
+    t.cluster = (int)blockIdx.x / kCluster % kClusters;
+    t.number = (int)blockIdx.x / (kCluster * kClusters);
+    t.head = (first + t.number) % heads, t.slice = (first + t.number) / heads;
+    return t;
+  }
+  /// The first block of units of this CTA, of the head's.
+  __device__ __forceinline__ int first_block() const { return (cluster * kCluster + rank) * kBlocks; }
+};
+
+PENSTOCK_DEVICE uint4 ReadShared(const char* global) {
+  uint4 v;
+  asm volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "l"(global)
+               : "memory");
+  return v;
+}
+PENSTOCK_DEVICE void WriteShared(char* global, const uint4& v) {
+  asm volatile("st.relaxed.gpu.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(global), "r"(v.x), "r"(v.y), "r"(v.z),
+               "r"(v.w)
+               : "memory");
+}
+PENSTOCK_DEVICE bool IsAbsent(const uint4& v) {
+  return v.x == kAbsent || v.y == kAbsent || v.z == kAbsent || v.w == kAbsent;
+}
+/// A float whose bits are all set, which no arithmetic makes, becomes another number that is none.
+PENSTOCK_DEVICE unsigned Sendable(unsigned word) { return kBytes == 4 && word == kAbsent ? 0x7fffffffu : word; }
+
+/// The pieces of one team.
+struct Exchange {
+  static constexpr int bytes = kChip.exchange_bytes(kBackward);
+  static constexpr int gate_bytes = kChip.blocks_of_team() * kPieces * kRows * 16;
+  static constexpr int gathered_gate_bytes = kChip.gathered_blocks() * kPieces * kRows * 16;
+  char* first;  // of the team's first buffer
+  Index apart;  // from buffer to buffer
+
+  PENSTOCK_DEVICE Exchange of(char* exchange, const Team& team, int teams) {
+    return {exchange + (Index)team.number * bytes, (Index)teams * bytes};
+  }
+  __device__ __forceinline__ char* buffer(int number) const { return first + (number & (kBuffers - 1)) * apart; }
+
+  /// Sends a piece, `at` bytes from a buffer's start, as part of exchange `number`.
+  __device__ __forceinline__ void send(int number, int at, const uint4& v) const {
+    WriteShared(buffer(number) + at, make_uint4(Sendable(v.x), Sendable(v.y), Sendable(v.z), Sendable(v.w)));
+  }
+  /// After send() of exchange `number`.
+  __device__ __forceinline__ void clear(int number, int at) const {
+    WriteShared(buffer(number - 2) + at, make_uint4(kAbsent, kAbsent, kAbsent, kAbsent));
+  }
+
+  /// Waits for this CTA's part of an exchange, and lays it into shared memory. Some ten seconds without a piece are an
+  /// error of the launch instead of a GPU that hangs.
+  __device__ __forceinline__ void gather(int number, int rank, char* shared) const {
+    constexpr int all = kChip.gathered_pieces(kBackward) * kRows, at_once = 4, most_tries = 1 << 24;
+    constexpr int of_gate = gathered_gate_bytes / 16;
+    const char* const from = buffer(number) + rank * gathered_gate_bytes;
+    const auto place = [&](int i) { return from + (Index)(i / of_gate) * gate_bytes + i % of_gate * 16; };
+#pragma unroll 1
+    for (int begin = threadIdx.x; begin < all; begin += kThreads * at_once) {
+      uint4 v[at_once];
+#pragma unroll
+      for (int j = 0; j < at_once; ++j) {
+        const int i = begin + j * kThreads;
+        if (i < all) v[j] = ReadShared(place(i));
+      }
+#pragma unroll
+      for (int j = 0; j < at_once; ++j) {
+        const int i = begin + j * kThreads;
+        if (i >= all) continue;
+        int tries = 0;
+#pragma unroll 1
+        while (IsAbsent(v[j])) {
+          if (++tries == most_tries) asm volatile("trap;");
+          v[j] = ReadShared(place(i));
+        }
+        *(uint4*)(shared + i * 16) = v[j];
+      }
+    }
+  }
+};
+
+/// Makes what clear() wrote visible before anything is sent later.
+PENSTOCK_DEVICE void ShowCleared(int number) {
+  if ((number & 3) == 3) asm volatile("fence.acq_rel.gpu;" ::: "memory");
+}
+
+/// Sends a warp's sums to the CTAs whose units they are of, four rows at once. Two buffers take turns.
+struct SumSender {
+  static constexpr int parity_bytes = kChip.sums_floats(kBackward) * 4;
+  /// Of all sources.
+  static constexpr int bytes = kChip.sources() * kBlocks * kSummed * 8 * ((kRows + 3) / 4) * 16;
+  unsigned there[kTilesM], barrier_there[kTilesM];  // 0: nowhere
+
+  __device__ __forceinline__ void init(unsigned base, int group, int part, int rank, int lane) {
+#pragma unroll
+    for (int m = 0; m < kTilesM; ++m) {
+      const int of_group = 2 * m + lane % 2, half = group * kHalves + of_group;
+      const bool exists = of_group < kHalves && half < kChip.blocks_of_cluster() * kSummed;
+      const int block = exists ? half / kSummed : 0, owner = block / kBlocks;
+      const int source = rank * kParts + part;
+      const int floats = ((source * kBlocks + block % kBlocks) * kSummed + half % kSummed) * kBlockFloats +
+                         kShape.place(lane / 4, lane % 4 / 2 * 4);
+      unsigned window = base;
+      if constexpr (kCluster > 1) window = InBlock(base, owner);
+      barrier_there[m] = (unsigned)Held((int)window);
+      there[m] = (unsigned)Held(exists ? (int)window + kChip.chip_sums_at(kBackward) + floats * 4 : 0);
+    }
+  }
+  __device__ __forceinline__ void send(const Sums<kTilesM>& own, int parity, int lane) const {
+#pragma unroll
+    for (int m = 0; m < kTilesM; ++m) {
+#pragma unroll
+      for (int n = 0; n < kTilesN; ++n) {
+        const uint4 rows = FourRows(own.sum[0][m][n], lane);
+        if (there[m] == 0 || 8 * n + lane % 4 / 2 * 4 >= kRows) continue;
+        const unsigned to = there[m] + parity * parity_bytes + n * 32;
+        if constexpr (kCluster > 1) {
+          StoreRemote(to, rows, barrier_there[m] + parity * 8);
+        } else {
+          asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(rows.x), "r"(rows.y), "r"(rows.z),
+                       "r"(rows.w)
+                       : "memory");
+        }
+      }
+    }
+  }
+};
+
+/// Where a lane finds the sums of its unit and row, in floats from the start of shared memory.
+PENSTOCK_DEVICE int SumPlace(int block, int slot) {
+  return kChip.chip_sums_at(kBackward) / 4 + block * kSummed * kBlockFloats +
+         kShape.place((int)threadIdx.x % 8, slot);
+}
+/// What all sources have of one value.
+PENSTOCK_DEVICE float Total(const char* shared, int place, int value, int parity) {
+  const float* const p = (const float*)shared + place + parity * (SumSender::parity_bytes / 4) + value * kBlockFloats;
+  constexpr int chains = kChip.sources() < 4 ? kChip.sources() : 4;
+  float sum[chains];
+#pragma unroll
+  for (int i = 0; i < chains; ++i) sum[i] = p[i * kBlocks * kSummed * kBlockFloats];
+#pragma unroll
+  for (int i = chains; i < kChip.sources(); ++i) sum[i % chains] += p[i * kBlocks * kSummed * kBlockFloats];
+#pragma unroll
+  for (int i = 1; i < chains; ++i) sum[0] += sum[i];
+  return sum[0];
+}
+
+/// The barriers of both buffers of sums; of CTAs that have no others, the block's own barrier does.
+struct SumBarriers {
+  CopyBarrier* barriers;
+
+  PENSTOCK_DEVICE SumBarriers make(char* shared) {
+    SumBarriers b{(CopyBarrier*)shared};
+    if constexpr (kCluster > 1) {
+      if (threadIdx.x < 2) {
+        b.barriers[threadIdx.x].init(1);
+        b.barriers[threadIdx.x].expect(SumSender::bytes);
+        ShowBarriers();
+      }
+    }
+    return b;
+  }
+  /// Everybody's barriers are there, or everybody is done with them.
+  PENSTOCK_DEVICE void meet() {
+    if constexpr (kCluster > 1) {
+      ClusterArrive();
+      ClusterWait();
+    } else {
+      __syncthreads();
+    }
+  }
+  /// For the sums of round 0, 1, ...
+  __device__ __forceinline__ void wait(int round) const {
+    if constexpr (kCluster > 1) {
+      barriers[round & 1].wait(round / 2 & 1);
+      if (threadIdx.x == 0) barriers[round & 1].expect(SumSender::bytes);
+    } else {
+      __syncthreads();
+    }
+  }
+};
+
+/// Which block, row and lanes' unit each slot of a thread is.
+PENSTOCK_DEVICE Place PlaceOfSlot(const DenseRows& rows, const Team& team, int s) {
+  const int index = ((int)threadIdx.x / 32 + kWarps * s) * 4 + (int)threadIdx.x % 32 / 8, block = index / kRows;
+  return Place::of(rows, team.slice, index % kRows, team.first_block() + block, block < kBlocks);
+}
+/// A warp whose lanes have no block in a slot has nothing to do there.
+PENSTOCK_DEVICE bool WarpWorks(int s) { return ((int)threadIdx.x / 32 + kWarps * s) * 4 < kBlocks * kRows; }
+PENSTOCK_DEVICE bool LaneWorks(int s) {
+  return ((int)threadIdx.x / 32 + kWarps * s) * 4 + (int)threadIdx.x % 32 / 8 < kBlocks * kRows;
+}

@@ -1,0 +1,222 @@
+// Backward pass of dense cells with R spread over many clusters of thread blocks, as in the forward pass. A step gathers
+// the CTA's part of the gates' gradients of the step after it from the second-level cache, multiplies them by R^T, sends
+// sums to the CTAs of the cluster whose units they are of, applies the cell's backward pass, and sends the gradients of
+// the gates of its own units.
+
+constexpr bool kBackward = true;
+#include "backend/cuda/kernels/dense/chip.cuh"
+#include "backend/cuda/kernels/dense/cluster_backward_slot.cuh"
+
+using ChipMatrix = Matrix<kTilesM, kTilesK, kResident>;
+
+/// The cell at one unit and row: what it computes anew, and what its backward pass gives.
+struct CellBackward {
+  Real save[kSaved], prev[kStates];
+  float dy;
+
+  /// From what the forward pass kept, in shared memory.
+  __device__ __forceinline__ void redo(const Slot& slot, const char* from, int step, const DenseBackwardArguments& args,
+                                       int head) {
+    const int lane = threadIdx.x % 8;
+    Real wx[kGates], rh[kGates], next[kStates];
+#pragma unroll
+    for (int g = 0; g < kGates; ++g) {
+      rh[g] = Real(Slot::read(from, lane, g));
+      wx[g] = Real(DenseCell::split ? Slot::read(from, lane, Inputs::wx + (DenseCell::split ? g : 0)) + slot.bias_ih[g]
+                                    : 0.0f);
+    }
+    float h = Slot::read(from, lane, Inputs::h);
+    if (step == 0) h = ReadState(args.state_in, 0, slot.place, args.rows.rows, args.hidden, head);
+    prev[0] = Real(slot.reset ? 0.0f : h);
+#pragma unroll
+    for (int k = 1; k < kStates; ++k) {
+      prev[k] = Real(slot.reset ? 0.0f : Slot::read(from, lane, Inputs::states + k - 1));
+    }
+    dy = Slot::read(from, lane, Inputs::dy);
+    Rule::forward(wx, rh, prev, next, save);
+  }
+};
+
+/// visit(gate, piece) for this lane's share of its block's pieces.
+template <class Visit>
+PENSTOCK_DEVICE void ForOwnPieces(int lane, const Visit& visit) {
+  for (int i = lane % 8; i < kGates * kPieces; i += 8) visit(i / kPieces, i % kPieces);
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads, 1)
+    DenseChipBackward(const __grid_constant__ DenseChipBackwardArguments all) {
+  extern __shared__ __align__(128) char shared[];
+  const DenseBackwardArguments& args = all.call;
+  const int lane = Held(threadIdx.x % 32), warp = Held(threadIdx.x / 32);
+  const int group = warp / kParts, part = warp % kParts;
+  const Team team = Team::here(all.first, args.heads);
+  const unsigned base = (unsigned)__cvta_generic_to_shared(shared);
+  const Index gate_stride = (Index)args.hidden * kBytes;
+  const SumBarriers barriers = SumBarriers::make(shared);
+  const Exchange exchange = Exchange::of(all.exchange, team, all.teams);
+
+  ChipMatrix matrix;
+  {
+    const char* const of_head = args.recurrent + (Index)team.head * kGates * kHead * kHead * kBytes;
+    constexpr int warp_bytes = (kTilesK - kResident) * kTilesM * ClusterShape::tile_bytes;
+    constexpr int of_gate = kChip.gathered_blocks() * kPieces;
+    matrix.load(shared + kChip.chip_matrix_at(true) + warp * warp_bytes, [&](int m, int half, int piece) {
+      const int of_group = 2 * m + half, q = group * kHalves + of_group, number = part * kTilesK * 2 + piece;
+      if (of_group >= kHalves || q >= kChip.blocks_of_cluster() || number >= kGates * of_gate) return 0u;
+      const int row = (team.cluster * kChip.blocks_of_cluster() + q) * 8 + lane / 4;
+      const int unit = (team.rank * of_gate + number % of_gate) * kPieceValues + lane % 4 * (4 / kBytes);
+      return TransposedWord(of_head + (Index)(number / of_gate) * kHead * kHead * kBytes, unit, row);
+    });
+  }
+  char* const operand = shared + ClusterShape::start;
+  // Zeros behind the last piece.
+  for (int i = threadIdx.x; i < kChip.operand_bytes(true) / 4; i += kThreads) ((unsigned*)operand)[i] = 0;
+
+  const int steps = LongestRow(args.rows, team.slice);
+  Slot slots[kSlots];
+  int ring[kSlots], sums_at[kSlots], gates_at[kSlots], sent_at[kSlots];
+#pragma unroll
+  for (int s = 0; s < kSlots; ++s) {
+    Slot& slot = slots[s];
+    slot.place = PlaceOfSlot(args.rows, team, s);
+    slot.init(args, team.head, steps - 1);
+    const int index = LaneWorks(s) ? (warp + kWarps * s) * 4 + lane / 8 : 0;
+    const int own = LaneWorks(s) ? slot.place.block - team.first_block() : 0;
+    ring[s] = Held(kChip.chip_ring_at(true) + index * kStages * Inputs::pieces * 16);
+    sums_at[s] = Held(SumPlace(own, slot.place.slot));
+    // The pieces of this lane's block and row: of a gate in shared memory, and in the exchange.
+    gates_at[s] = Held(kChip.chip_gates_at(true) + (own * kPieces * kRows + slot.place.slot) * 16);
+    sent_at[s] = Held((slot.place.block * kPieces * kRows + slot.place.slot) * 16);
+  }
+  constexpr int gate_pitch = kBlocks * kPieces * kRows * 16;
+  const auto own_gate = [&](int s, int g, int piece) {
+    return shared + gates_at[s] + g * gate_pitch + piece * kRows * 16;
+  };
+  const auto ring_of = [&](int s, int step) { return shared + ring[s] + (step & (kStages - 1)) * Inputs::pieces * 16; };
+  const auto fetch = [&](int step) {
+#pragma unroll
+    for (int s = 0; s < kSlots; ++s) {
+      if (LaneWorks(s)) slots[s].fetch(ring_of(s, step), lane % 8, step, args, team.head);
+    }
+    CommitCopies();
+  };
+  for (int step = steps - 1; step > steps - kStages; --step) fetch(step);
+  SumSender sender;
+  sender.init(base, group, part, team.rank, lane);
+  const Pieces pieces = Pieces::from(base + ClusterShape::start + part * (2 * kTilesK * kRows * 16), lane);
+  const Index sign = kDescending ? -1 : 1;
+  const Index dwx_stride = sign * args.dwx.step_stride, drh_stride = sign * args.drh.step_stride;
+  char* const out = shared + Held(kChip.chip_out_at(true) + (warp * 4 + lane / 8) * kShape.out_pieces() * 16);
+  // What flows through R from the gradients of round `i`.
+  const auto multiply = [&](int i) {
+    // All warps have multiplied what was gathered before.
+    __syncthreads();
+    if (kExchanges) exchange.gather(i, team.rank, operand);
+    __syncthreads();
+    if (!kMultiplies) return;
+    Sums<kTilesM> own;
+    own.multiply(matrix, pieces, 0);
+    sender.send(own, i & 1, lane);
+  };
+
+  SumBarriers::meet();
+#pragma unroll 1
+  for (int i = 0; i < steps; ++i) {
+    const int step = steps - 1 - i;
+    fetch(step - (kStages - 1));
+    if (i > 0) multiply(i - 1);
+    // While sums are on their way.
+    WaitForCopies<kStages - 1>();
+    __syncwarp();
+    CellBackward cells[kSlots];
+#pragma unroll
+    for (int s = 0; s < kSlots; ++s) {
+      if (WarpWorks(s)) cells[s].redo(slots[s], ring_of(s, step), step, args, team.head);
+    }
+    if (i > 0 && kMultiplies) barriers.wait(i - 1);
+    float dwxs[kSlots][DenseCell::split ? kGates : 1];
+#pragma unroll
+    for (int s = 0; s < kSlots; ++s) {
+      if (!WarpWorks(s)) continue;
+      Slot& slot = slots[s];
+      const bool live = step < slot.place.row.length;
+      Real dnext[kStates], dwx[kGates], drh[kGates], dprev[kStates];
+#pragma unroll
+      for (int k = 0; k < kStates; ++k) dnext[k] = Real(slot.carried[k]);
+      float through = 0.0f;
+      if (i > 0 && !slot.reset_after) through = Total(shared, sums_at[s], 0, (i - 1) & 1);
+      dnext[0] = Real(slot.carried[0] + through + cells[s].dy);
+      Rule::backward(cells[s].save, cells[s].prev, dnext, dwx, drh, dprev);
+#pragma unroll
+      for (int k = 0; k < kStates; ++k) {
+        if (live) slot.carried[k] = slot.reset ? 0.0f : dprev[k].value;
+      }
+#pragma unroll
+      for (int g = 0; g < kGates; ++g) {
+        if constexpr (DenseCell::split) dwxs[s][g] = dwx[g].value;
+        if (!LaneWorks(s)) continue;
+        KeepOne(own_gate(s, g, lane % 8 / kPieceValues) + lane % kPieceValues * kBytes, live ? drh[g].value : 0.0f);
+      }
+      __syncwarp();
+      if (LaneWorks(s)) {
+        ForOwnPieces(lane, [&](int g, int piece) {
+          exchange.send(i, sent_at[s] + g * Exchange::gate_bytes + piece * kRows * 16,
+                        *(const uint4*)own_gate(s, g, piece));
+        });
+      }
+    }
+    // Nobody waits for what follows.
+#pragma unroll
+    for (int s = 0; s < kSlots; ++s) {
+      if (!WarpWorks(s)) continue;
+      Slot& slot = slots[s];
+      if (LaneWorks(s) && i >= 2) {
+        ForOwnPieces(lane, [&](int g, int piece) {
+          exchange.clear(i, sent_at[s] + g * Exchange::gate_bytes + piece * kRows * 16);
+        });
+      }
+      __syncwarp();
+      if constexpr (DenseCell::split) {
+#pragma unroll
+        for (int g = 0; g < kGates; ++g) KeepOne(out + (g * 8 + lane % 8) * kBytes, dwxs[s][g]);
+        __syncwarp();
+      }
+      if (step < slot.place.row.length) {
+        const auto own = [&](int g, int piece) { return own_gate(s, g, piece); };
+        const auto kept = [&](int v, int piece) { return out + (v * kPieces + piece) * 16; };
+        if constexpr (DenseCell::split) {
+          StoreBlock(slot.dwx, lane % 8, kGates, gate_stride, kept);
+          StoreBlock(slot.drh, lane % 8, kGates, gate_stride, own);
+          slot.drh -= drh_stride;
+        } else {
+          StoreBlock(slot.dwx, lane % 8, kGates, gate_stride, own);
+        }
+        slot.dwx -= dwx_stride;
+      }
+      slot.reset_after = slot.reset;
+      if constexpr (kReset) slot.reset = ResetsAt(args.rows, slot.place.row, step - 1);
+    }
+    ShowCleared(i);
+  }
+  // What flows into the states before the first step.
+  const bool flows = args.dstate_in != nullptr && steps > 0;
+  if (flows) {
+    multiply(steps - 1);
+    if (kMultiplies) barriers.wait(steps - 1);
+  }
+#pragma unroll
+  for (int s = 0; s < kSlots; ++s) {
+    Slot& slot = slots[s];
+    const Place p = PlaceOfSlot(args.rows, team, s);  // not kept all the while
+    ClearPadding(args.dwx, p, team.head, kGates, gate_stride);
+    if constexpr (DenseCell::split) ClearPadding(args.drh, p, team.head, kGates, gate_stride);
+    if (args.dstate_in == nullptr || !p.exists) continue;
+    if (flows && !slot.reset_after) slot.carried[0] += Total(shared, sums_at[s], 0, (steps - 1) & 1);
+#pragma unroll
+    for (int k = 0; k < kStates; ++k) {
+      args.dstate_in[((Index)k * args.rows.rows + p.row.number) * args.hidden + team.head * kHead + p.unit] =
+          slot.carried[k];
+    }
+  }
+  SumBarriers::meet();
+}

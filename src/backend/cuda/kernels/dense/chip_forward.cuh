@@ -1,0 +1,167 @@
+// Forward pass of dense cells with R spread over many clusters of thread blocks, up to the whole chip. R is cut in both
+// directions (dense_chip_shape.h). A step gathers the CTA's part of h_{t-1} from the second-level cache, multiplies,
+// sends sums to the CTAs of the cluster whose units they are of, applies the cell, and sends the CTA's units of h_t.
+
+constexpr bool kBackward = false;
+#include "backend/cuda/kernels/dense/chip.cuh"
+#include "backend/cuda/kernels/dense/cluster_forward_slot.cuh"
+
+using ChipMatrix = Matrix<kTilesM, kTilesK, kResident>;
+
+extern "C" __global__ void __launch_bounds__(kThreads, 1)
+    DenseChipForward(const __grid_constant__ DenseChipForwardArguments all) {
+  extern __shared__ __align__(128) char shared[];
+  const DenseForwardArguments& args = all.call;
+  const int lane = Held(threadIdx.x % 32), warp = Held(threadIdx.x / 32);
+  const int group = warp / kParts, part = warp % kParts;
+  const Team team = Team::here(all.first, args.heads);
+  const unsigned base = (unsigned)__cvta_generic_to_shared(shared);
+  const SumBarriers barriers = SumBarriers::make(shared);
+  const Exchange exchange = Exchange::of(all.exchange, team, all.teams);
+
+  ChipMatrix matrix;
+  {
+    const char* const of_head = args.recurrent + (Index)team.head * kGates * kHead * kHead * kBytes;
+    constexpr int warp_bytes = (kTilesK - kResident) * kTilesM * ClusterShape::tile_bytes;
+    matrix.load(shared + kChip.chip_matrix_at(false) + warp * warp_bytes, [&](int m, int half, int piece) {
+      const int of_group = 2 * m + half, q = group * kHalves + of_group, number = part * kTilesK * 2 + piece;
+      if (of_group >= kHalves || q >= kChip.blocks_of_cluster() * kGates) return 0u;
+      if (number >= kChip.gathered_pieces(false)) return 0u;
+      const int block = team.cluster * kChip.blocks_of_cluster() + q / kGates;
+      const int column = (team.rank * kChip.gathered_pieces(false) + number) * kPieceValues;
+      return MatrixWord(of_head + (Index)(q % kGates) * kHead * kHead * kBytes, block * 8 + lane / 4,
+                        column + lane % 4 * (4 / kBytes));
+    });
+  }
+  // h of step 0 from memory; zeros behind the last piece.
+  char* const operand = shared + ClusterShape::start;
+  for (int i = threadIdx.x; i < kChip.operand_bytes(false) / kBytes; i += kThreads) {
+    const int slot = i / kPieceValues % kRows, number = i / kPieceValues / kRows;
+    const int unit = (team.rank * kChip.gathered_pieces(false) + number) * kPieceValues + i % kPieceValues;
+    const Row row = Row::of_slot(args.rows, team.slice * kRows + slot);
+    float h = 0.0f;
+    if (args.state_in != nullptr && number < kChip.gathered_pieces(false) && row.number >= 0 && unit < kHead) {
+      h = args.state_in[(Index)row.number * args.hidden + team.head * kHead + unit];
+    }
+    KeepOne(operand + i * kBytes, h);
+  }
+
+  const int steps = LongestRow(args.rows, team.slice);
+  Slot slots[kSlots];
+  int ring[kSlots], sums_at[kSlots], sent_at[kSlots];
+#pragma unroll
+  for (int s = 0; s < kSlots; ++s) {
+    Slot& slot = slots[s];
+    slot.place = PlaceOfSlot(args.rows, team, s);
+    slot.init(args, team.head);
+    const int index = LaneWorks(s) ? (warp + kWarps * s) * 4 + lane / 8 : 0;
+    ring[s] = Held(kChip.chip_ring_at(false) + index * kStages * kShape.ring_bytes());
+    sums_at[s] = Held(SumPlace(LaneWorks(s) ? slot.place.block - team.first_block() : 0, slot.place.slot));
+    // Of the 8 lanes of a block, one sends each of its pieces.
+    sent_at[s] = Held(((slot.place.block * kPieces + lane % 8 / (8 / kPieces)) * kRows + slot.place.slot) * 16);
+  }
+  const auto sends = [&](int s) { return LaneWorks(s) && lane % (8 / kPieces) == 0; };
+  const Index sign = kDescending ? -1 : 1;
+  const Index wx_stride = sign * args.wx.step_stride, y_stride = sign * args.y.step_stride;
+  const Index sums_stride = sign * args.sums.step_stride, states_stride = sign * args.states.step_stride;
+  const auto ring_of = [&](int s, int step) { return shared + ring[s] + (step & (kStages - 1)) * kShape.ring_bytes(); };
+  const auto fetch = [&](int step) {
+#pragma unroll
+    for (int s = 0; s < kSlots; ++s) {
+      if (LaneWorks(s)) slots[s].fetch(ring_of(s, step), lane, step < slots[s].place.row.length, args, wx_stride);
+    }
+    CommitCopies();
+  };
+  for (int step = 0; step < kStages - 1; ++step) fetch(step);
+  SumSender sender;
+  sender.init(base, group, part, team.rank, lane);
+  const Pieces pieces = Pieces::from(base + ClusterShape::start + part * (2 * kTilesK * kRows * 16), lane);
+  char* const kept = shared + Held(kChip.chip_out_at(false) + (warp * 4 + lane / 8) * kShape.ring_bytes());
+
+  SumBarriers::meet();
+#pragma unroll 1
+  for (int step = 0; step < steps; ++step) {
+    fetch(step + kStages - 1);
+    if (step > 0) {
+      // All warps have multiplied what was gathered before.
+      __syncthreads();
+      if (kExchanges) exchange.gather(step - 1, team.rank, operand);
+    }
+    __syncthreads();
+    if (kMultiplies) {
+      Sums<kTilesM> own;
+      own.multiply(matrix, pieces, 0);
+      sender.send(own, step & 1, lane);
+    }
+    // While sums are on their way.
+    WaitForCopies<kStages - 1>();
+    __syncwarp();
+    Real wx[kSlots][kGates];
+#pragma unroll
+    for (int s = 0; s < kSlots; ++s) {
+      if (!WarpWorks(s)) continue;
+#pragma unroll
+      for (int g = 0; g < kGates; ++g) {
+        wx[s][g] = Real(LoadOne(ring_of(s, step) + (g * 8 + lane % 8) * kBytes) + slots[s].bias_ih[g]);
+      }
+    }
+    if (kMultiplies) barriers.wait(step);
+    float sums[kSlots][kGates], entered[kSlots][kStates];
+    uint4 piece[kSlots];
+#pragma unroll
+    for (int s = 0; s < kSlots; ++s) {
+      if (!WarpWorks(s)) continue;
+      Slot& slot = slots[s];
+      Real rh[kGates], prev[kStates], next[kStates], save[kSaved];
+#pragma unroll
+      for (int g = 0; g < kGates; ++g) {
+        rh[g] = Real((slot.reset ? 0.0f : Total(shared, sums_at[s], g, step & 1)) + slot.bias_hh[g]);
+        sums[s][g] = DenseCell::kept(wx[s][g], rh[g]).value;
+      }
+#pragma unroll
+      for (int i = 0; i < kStates; ++i) {
+        entered[s][i] = slot.reset ? 0.0f : slot.state[i], prev[i] = Real(entered[s][i]);
+      }
+      Rule::forward(wx[s], rh, prev, next, save);
+      const bool live = step < slot.place.row.length;
+#pragma unroll
+      for (int i = 0; i < kStates; ++i) slot.state[i] = live ? next[i].value : slot.state[i];
+      piece[s] = ShareValues<Storage>(slot.state[0], lane);
+      if (sends(s) && step + 1 < steps) exchange.send(step, sent_at[s], piece[s]);
+    }
+    // Nobody waits for what follows.
+#pragma unroll
+    for (int s = 0; s < kSlots; ++s) {
+      if (!WarpWorks(s)) continue;
+      Slot& slot = slots[s];
+      const bool live = step < slot.place.row.length;
+      if (sends(s) && step >= 2) exchange.clear(step, sent_at[s]);
+      if (live) {
+        if constexpr (kWhole) {
+          if (lane % (8 / kPieces) == 0) StorePiece(slot.y, piece[s]);
+        } else {
+          StoreOne(slot.y, slot.state[0]);
+        }
+      }
+      slot.y += y_stride;
+      if constexpr (kTraining) {
+        slot.store_tape(sums[s], entered[s], kept, lane % 8, live, args);
+        slot.sums += sums_stride, slot.states += states_stride;
+      }
+      if constexpr (kReset) slot.reset = ResetsAt(args.rows, slot.place.row, step + 1);
+    }
+    ShowCleared(step);
+  }
+#pragma unroll
+  for (int s = 0; s < kSlots; ++s) {
+    const Place p = PlaceOfSlot(args.rows, team, s);  // not kept all the while
+    ClearPadding(args.y, p, team.head, 1, 0);
+    if (args.state_out == nullptr || !p.exists) continue;
+#pragma unroll
+    for (int i = 0; i < kStates; ++i) {
+      args.state_out[((Index)i * args.rows.rows + p.row.number) * args.hidden + team.head * kHead + p.unit] =
+          slots[s].state[i];
+    }
+  }
+  SumBarriers::meet();
+}

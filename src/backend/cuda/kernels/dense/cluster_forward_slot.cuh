@@ -1,0 +1,101 @@
+// What a thread has and does of a block of units and a row in forward passes over clusters, whichever way h is exchanged.
+//
+// Needs cluster.cuh.
+
+/// A word of R [D, D] of one gate: `column` is the first of the word's values.
+PENSTOCK_DEVICE unsigned MatrixWord(const char* gate, int row, int column) {
+  if (row >= kHead || column >= kHead) return 0;
+  const char* p = gate + ((Index)row * kHead + column) * kBytes;
+  if constexpr (kBytes == 4 || kWhole) {
+    return *(const unsigned*)p;
+  } else {
+    return LoadBits<Storage>(p) | (column + 1 < kHead ? LoadBits<Storage>(p + kBytes) << 16 : 0);
+  }
+}
+
+/// The piece of its block that a lane holds once the 8 lanes of the block have shared their values: of halves all of
+/// it, of floats the half that the lane's own unit is in.
+template <class Storage>
+PENSTOCK_DEVICE uint4 ShareValues(float value, int lane) {
+  constexpr unsigned all = 0xffffffffu;
+  if constexpr (Storage::bytes == 2) {
+    const float other = __shfl_xor_sync(all, value, 1);
+    const unsigned pair = lane & 1 ? Storage::narrow(other, value) : Storage::narrow(value, other);
+    const unsigned next = __shfl_xor_sync(all, pair, 2);
+    const unsigned low = lane & 2 ? next : pair, high = lane & 2 ? pair : next;
+    const unsigned other_low = __shfl_xor_sync(all, low, 4), other_high = __shfl_xor_sync(all, high, 4);
+    return lane & 4 ? make_uint4(other_low, other_high, low, high) : make_uint4(low, high, other_low, other_high);
+  } else {
+    const unsigned own = __float_as_uint(value), other = __shfl_xor_sync(all, own, 1);
+    const unsigned low = lane & 1 ? other : own, high = lane & 1 ? own : other;
+    const unsigned other_low = __shfl_xor_sync(all, low, 2), other_high = __shfl_xor_sync(all, high, 2);
+    return lane & 2 ? make_uint4(other_low, other_high, low, high) : make_uint4(low, high, other_low, other_high);
+  }
+}
+
+/// What a thread has of one block and row.
+struct Slot {
+  Place place;
+  float state[kStates], bias_ih[kGates], bias_hh[kGates];
+  const char* wx;  // of the step to be loaded next
+  char* y;         // of the step at hand, as `sums` and `states`
+  char* sums;
+  char* states;
+  bool reset;
+
+  __device__ __forceinline__ void init(const DenseForwardArguments& args, int head) {
+    const Row& row = place.row;
+    const int channel = place.channel(head), lane = threadIdx.x % 8;
+    const Index value = kWhole ? (Index)(lane / kPieces) * args.hidden * kBytes + lane % kPieces * 16 : 0;
+    wx = row.at(args.wx, 0, kDescending) + (Index)channel * kBytes + value;
+    y = row.at(args.y, 0, kDescending) + (Index)channel * kBytes + (kWhole ? lane / (8 / kPieces) * 16 : 0);
+    sums = states = nullptr;
+    if (args.sums.data != nullptr) sums = row.at(args.sums, 0, kDescending) + (Index)channel * kBytes + value;
+    if (args.states.data != nullptr) {
+      states = row.at(args.states, 0, kDescending) + (Index)(head * kHead + place.unit) * 4;
+    }
+    reset = ResetsAt(args.rows, row, 0);
+#pragma unroll
+    for (int i = 0; i < kStates; ++i) state[i] = ReadState(args.state_in, i, place, args.rows.rows, args.hidden, head);
+#pragma unroll
+    for (int g = 0; g < kGates; ++g) {
+      const Index at = (Index)g * args.hidden + head * kHead + place.unit;
+      bias_ih[g] = args.bias_ih != nullptr && place.exists ? args.bias_ih[at] : 0.0f;
+      bias_hh[g] = args.bias_hh != nullptr && place.exists ? args.bias_hh[at] : 0.0f;
+      // Where only the sum counts, one register will do.
+      if constexpr (!DenseCell::split) bias_hh[g] += bias_ih[g], bias_ih[g] = 0.0f;
+    }
+  }
+
+  /// Starts to load W x of the next step to load.
+  __device__ __forceinline__ void fetch(char* ring, int lane, bool exists, const DenseForwardArguments& args,
+                                        Index stride) {
+    if constexpr (kWhole) {
+      if (lane % 8 < kGates * kPieces) CopyAsync<16>(ring + lane % 8 * 16, wx, exists);
+    } else {
+      for (int g = 0; g < kGates; ++g) {
+        CopyAsync<kBytes>(ring + (g * 8 + lane % 8) * kBytes, wx + (Index)g * args.hidden * kBytes, exists);
+      }
+    }
+    wx += stride;
+  }
+
+  /// Stores what backward needs; `kept`: 16-byte aligned space of the block's lanes.
+  __device__ __forceinline__ void store_tape(const float (&sum)[kGates], const float (&prev)[kStates], char* kept,
+                                             int lane, bool live, const DenseForwardArguments& args) {
+    const Index gate = (Index)args.hidden * kBytes;
+    if constexpr (kWhole) {
+      __syncwarp();
+#pragma unroll
+      for (int g = 0; g < kGates; ++g) KeepOne(kept + (g * 8 + lane) * kBytes, sum[g]);
+      __syncwarp();
+      if (live && lane < kGates * kPieces) StorePiece(sums, *(const uint4*)(kept + lane * 16));
+    } else if (live) {
+      for (int g = 0; g < kGates; ++g) StoreOne(sums + g * gate, sum[g]);
+    }
+#pragma unroll
+    for (int i = 1; i < kStates; ++i) {
+      if (live) __stcs((float*)states + (Index)(i - 1) * args.hidden, prev[i]);
+    }
+  }
+};

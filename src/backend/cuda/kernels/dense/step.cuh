@@ -1,0 +1,54 @@
+// What both passes share whose steps are a matrix product and this kernel: each thread has one unit of one row.
+//
+// Constants: Storage, Rule, kTanhUnit, kHead (D), kDescending, kReset, kThreads.
+
+#include "backend/cuda/kernels/dense/cell.cuh"
+#include "backend/cuda/kernels/dense/rows.cuh"
+
+constexpr int kGates = Rule::gates, kStates = Rule::states, kSaved = Rule::saved, kBytes = Storage::bytes;
+using One = Vector<Storage, 1>;
+
+PENSTOCK_DEVICE float LoadOne(const char* p) { return One::read(p).get(0); }
+PENSTOCK_DEVICE void StoreOne(char* p, float value) {
+  const float values[1] = {value};
+  One::of(values).store(p);
+}
+
+/// The unit and row of a thread.
+struct Place {
+  Row row;
+  int channel;  // of H
+  int head, unit;
+  Index state;  // in [B, H]
+
+  PENSTOCK_DEVICE Place here(const DenseRows& rows, int hidden) {
+    const Index at = (Index)blockIdx.x * kThreads + threadIdx.x;
+    Place p;
+    const int number = (int)(at / hidden);
+    p.row = Row::of_slot(rows, number);
+    p.channel = (int)(at % hidden);
+    p.head = p.channel / kHead, p.unit = p.channel % kHead;
+    p.state = at;
+    return p;
+  }
+  __device__ __forceinline__ bool exists() const { return row.number >= 0; }
+  /// In [B, heads, G, D].
+  __device__ __forceinline__ Index gate(int g, int hidden) const {
+    return (Index)row.number * kGates * hidden + ((Index)head * kGates + g) * kHead + unit;
+  }
+  /// Of a tensor [B, T, values, H] of halves or floats.
+  __device__ __forceinline__ char* at(const DenseTensor& tensor, int step, int value, int hidden) const {
+    return row.at(tensor, step, kDescending) + ((Index)value * hidden + channel) * kBytes;
+  }
+  __device__ __forceinline__ float* float_at(const DenseTensor& tensor, int step, int value, int hidden) const {
+    return (float*)row.at(tensor, step, kDescending) + (Index)value * hidden + channel;
+  }
+  __device__ __forceinline__ bool resets(const DenseRows& rows, int step) const {
+    if (!kReset || step >= row.length) return false;
+    return rows.reset[row.memory * rows.reset_row_stride + row.time(step, kDescending) * rows.reset_step_stride] != 0;
+  }
+};
+
+PENSTOCK_DEVICE float BiasAt(const float* bias, int gate, int hidden, int channel) {
+  return bias != nullptr ? bias[(Index)gate * hidden + channel] : 0.0f;
+}

@@ -1,0 +1,96 @@
+// Backward pass of dense cells, a launch a step: what flows through R comes from a matrix product before it.
+
+#include "backend/cuda/kernels/dense/step.cuh"
+
+/// What a step computes anew from what the forward pass kept, and the gradients that enter it.
+struct Inputs {
+  Real wx[kGates], rh[kGates], prev[kStates], dnext[kStates];
+
+  PENSTOCK_DEVICE float carried(const DenseStepBackwardArguments& args, const Place& p, int k) {
+    const Index at = (Index)k * args.call.rows.rows * args.call.hidden + p.state;
+    if (!args.is_first) return args.carry[at] + (k == 0 ? args.through[p.state] : 0.0f);
+    return args.call.dstate_out != nullptr ? args.call.dstate_out[at] : 0.0f;
+  }
+
+  PENSTOCK_DEVICE Inputs of(const DenseStepBackwardArguments& args, const Place& p, bool reset) {
+    const DenseBackwardArguments& call = args.call;
+    const int step = args.step, hidden = call.hidden;
+    Inputs in;
+    for (int g = 0; g < kGates; ++g) {
+      in.rh[g] = Real(LoadOne(p.at(call.sums, step, g, hidden)));
+      in.wx[g] = Real(0.0f);
+      if constexpr (DenseCell::split) {
+        in.wx[g] = Real(LoadOne(p.at(call.wx, step, g, hidden)) + BiasAt(call.bias_ih, g, hidden, p.channel));
+      }
+    }
+    float h = 0.0f;
+    if (step > 0) {
+      h = LoadOne(p.at(call.y, step - 1, 0, hidden));
+    } else if (call.state_in != nullptr) {
+      h = call.state_in[p.state];
+    }
+    in.prev[0] = Real(reset ? 0.0f : h);
+    for (int k = 1; k < kStates; ++k) in.prev[k] = Real(*p.float_at(call.states, step, k - 1, hidden));
+    for (int k = 0; k < kStates; ++k) in.dnext[k] = Real(carried(args, p, k));
+    if (call.dy.data != nullptr) in.dnext[0] = in.dnext[0] + Real(LoadOne(p.at(call.dy, step, 0, hidden)));
+    return in;
+  }
+};
+
+struct Gradients {
+  Real dwx[kGates], drh[kGates], dprev[kStates];
+};
+
+/// `args.phase` 0 of a cell with two phases leaves out what waits for the operand's gradient.
+template <class Cell>
+PENSTOCK_DEVICE void Differentiate(const DenseStepBackwardArguments& args, const Place& p, const Inputs& in,
+                                   Gradients& d, Real& operand) {
+  Real save[kSaved], next[kStates];
+  if constexpr (DenseCell::two_phases) {
+    Cell::forward_first(in.wx, in.rh, in.prev, operand, save);
+    Cell::forward_second(in.wx, in.rh, in.prev, next, save);
+    Cell::backward_second(save, in.prev, in.dnext, d.dwx, d.drh, d.dprev);
+    const Real doperand(args.phase == 1 ? args.doperand[p.state] : 0.0f);
+    Cell::backward_first(save, in.prev, doperand, d.dwx, d.drh, d.dprev);
+  } else {
+    Cell::forward(in.wx, in.rh, in.prev, next, save);
+    Cell::backward(save, in.prev, in.dnext, d.dwx, d.drh, d.dprev);
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads)
+    DenseStepBackward(const __grid_constant__ DenseStepBackwardArguments args) {
+  const DenseBackwardArguments& call = args.call;
+  const int hidden = call.hidden, step = args.step;
+  const Place p = Place::here(call.rows, hidden);
+  if (!p.exists()) return;
+  const Index of_state = (Index)call.rows.rows * hidden;
+  if (step == kBeforeFirstStep) {
+    for (int k = 0; k < kStates; ++k) call.dstate_in[k * of_state + p.state] = Inputs::carried(args, p, k);
+    return;
+  }
+  const bool live = step < p.row.length;
+  const bool reset = p.resets(call.rows, step);
+  Gradients d = {};
+  Real operand(0.0f);
+  if (live) {
+    Differentiate<Rule>(args, p, Inputs::of(args, p, reset), d, operand);
+  } else {
+    for (int k = 0; k < kStates; ++k) d.dprev[k] = Real(Inputs::carried(args, p, k));
+  }
+  constexpr int last_phase = DenseCell::two_phases ? 1 : 0;
+  const int begin = args.phase == last_phase ? 0 : DenseCell::first_gates;
+  const int end = args.phase == last_phase ? DenseCell::first_gates : kGates;
+  // What a reset has cut off does not flow on.
+  for (int g = 0; g < kGates; ++g) {
+    if (g >= begin && g < end) StoreOne(args.gates + p.gate(g, hidden) * kBytes, reset ? 0.0f : d.drh[g].value);
+  }
+  if (args.phase != last_phase) return;
+  for (int k = 0; k < kStates; ++k) args.carry[k * of_state + p.state] = reset ? 0.0f : d.dprev[k].value;
+  if (step >= p.row.padded) return;
+  for (int g = 0; g < kGates; ++g) {
+    StoreOne(p.at(call.dwx, step, g, hidden), d.dwx[g].value);
+    if constexpr (DenseCell::split) StoreOne(p.at(call.drh, step, g, hidden), d.drh[g].value);
+  }
+  if constexpr (DenseCell::two_phases) StoreOne(p.at(call.operand, step, 0, hidden), operand.value);
+}

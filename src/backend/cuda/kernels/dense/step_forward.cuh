@@ -1,0 +1,71 @@
+// Forward pass of dense cells, a launch a step: R h comes from a matrix product before it. For recurrent matrices that
+// no part of the chip can hold.
+
+#include "backend/cuda/kernels/dense/step.cuh"
+
+/// The states before the first step, and h as the first product wants it.
+PENSTOCK_DEVICE void Begin(const DenseStepForwardArguments& args, const Place& p) {
+  const Index of_state = (Index)args.call.rows.rows * args.call.hidden;
+  for (int k = 0; k < kStates; ++k) {
+    const float value = args.call.state_in != nullptr ? args.call.state_in[k * of_state + p.state] : 0.0f;
+    args.state[k * of_state + p.state] = value;
+    if (k == 0) StoreOne(args.operand + p.state * kBytes, value);
+  }
+}
+
+PENSTOCK_DEVICE void Finish(const DenseStepForwardArguments& args, const Place& p) {
+  const Index of_state = (Index)args.call.rows.rows * args.call.hidden;
+  for (int k = 0; k < kStates; ++k) args.call.state_out[k * of_state + p.state] = args.state[k * of_state + p.state];
+}
+
+/// What a step keeps for the backward pass.
+PENSTOCK_DEVICE void Keep(const DenseForwardArguments& call, const Place& p, int step, const Real (&wx)[kGates],
+                          const Real (&rh)[kGates], const Real (&prev)[kStates]) {
+  if (call.sums.data == nullptr) return;
+  for (int g = 0; g < kGates; ++g) {
+    StoreOne(p.at(call.sums, step, g, call.hidden), DenseCell::kept(wx[g], rh[g]).value);
+  }
+  for (int k = 1; k < kStates; ++k) *p.float_at(call.states, step, k - 1, call.hidden) = prev[k].value;
+}
+
+template <class Cell>
+PENSTOCK_DEVICE void ApplyCell(const Real (&wx)[kGates], const Real (&rh)[kGates], const Real (&prev)[kStates],
+                               Real (&next)[kStates], Real& operand) {
+  Real save[kSaved];
+  if constexpr (DenseCell::two_phases) {
+    Cell::forward_first(wx, rh, prev, operand, save);
+    Cell::forward_second(wx, rh, prev, next, save);
+  } else {
+    Cell::forward(wx, rh, prev, next, save);
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads)
+    DenseStepForward(const __grid_constant__ DenseStepForwardArguments args) {
+  const DenseForwardArguments& call = args.call;
+  const Place p = Place::here(call.rows, call.hidden);
+  if (!p.exists()) return;
+  const int step = args.step, last_phase = DenseCell::two_phases ? 1 : 0;
+  if (step == kBeforeFirstStep) return Begin(args, p);
+  if (step == kAfterLastStep) return Finish(args, p);
+  if (step >= p.row.length) {
+    if (step < p.row.padded && args.phase == last_phase) StoreOne(p.at(call.y, step, 0, call.hidden), 0.0f);
+    return;
+  }
+  const Index of_state = (Index)call.rows.rows * call.hidden;
+  const bool reset = p.resets(call.rows, step);
+  Real wx[kGates], rh[kGates], prev[kStates], next[kStates], operand;
+  for (int g = 0; g < kGates; ++g) {
+    const bool known = g < DenseCell::first_gates || args.phase == last_phase;
+    const float product = reset || !known ? 0.0f : args.products[p.gate(g, call.hidden)];
+    wx[g] = Real(LoadOne(p.at(call.wx, step, g, call.hidden)) + BiasAt(call.bias_ih, g, call.hidden, p.channel));
+    rh[g] = Real(product + BiasAt(call.bias_hh, g, call.hidden, p.channel));
+  }
+  for (int k = 0; k < kStates; ++k) prev[k] = Real(reset ? 0.0f : args.state[k * of_state + p.state]);
+  ApplyCell<Rule>(wx, rh, prev, next, operand);
+  if (args.phase != last_phase) return StoreOne(args.operand + p.state * kBytes, operand.value);
+  Keep(call, p, step, wx, rh, prev);
+  for (int k = 0; k < kStates; ++k) args.state[k * of_state + p.state] = next[k].value;
+  StoreOne(args.operand + p.state * kBytes, next[0].value);
+  StoreOne(p.at(call.y, step, 0, call.hidden), next[0].value);
+}
