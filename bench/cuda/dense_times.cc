@@ -1,6 +1,7 @@
 // Times of the recurrence of dense cells on a GPU, W x given, each checked in the same run against the oracle:
-//   cuda_dense_times [CELL,STORAGE,B,T,HEADS,D[,ROWS_OF_A_BLOCK|ragged|cluster|chip[BLOCKS_OF_A_CLUSTER]|step] ...]
-//                                     ragged: lengths uniform in 1..T; a name: by that algorithm
+//   cuda_dense_times [CELL,STORAGE,B,T,HEADS,D[,ROWS_OF_A_BLOCK|ragged|cluster|chip[-SHAPE]|step] ...]
+//                       ragged: lengths uniform in 1..T; a name: by that algorithm
+//                       SHAPE: CLUSTER-ROWS-GROUPS-PARTS-LEFT_OUT of plan::GpuDensePlan, each 0: the planner chooses
 // Median and, in parentheses, the middle half of the times. Errors are relative to the greatest value: of y and dwx of
 // one row over the first steps.
 
@@ -22,7 +23,7 @@ using namespace penstock::bench::cuda;  // NOLINT(google-build-using-namespace)
 struct Case {
   DenseSpec spec;
   Index rows = 1, steps = 1;
-  int slots = 0, cluster = 0;
+  int slots = 0, cluster = 0, groups = 0, parts = 0, left_out = 0;
   bool ragged = false;
 
   Index positions() const { return rows * steps; }
@@ -32,9 +33,9 @@ struct Case {
 };
 
 Case parse(const std::string& text) {
-  char cell[16] = {}, storage[8] = {}, more[16] = {};
+  char cell[16] = {}, storage[8] = {}, more[32] = {};
   long long rows = 0, steps = 0, heads = 0, head = 0;
-  if (std::sscanf(text.c_str(), "%15[^,],%7[^,],%lld,%lld,%lld,%lld,%15s", cell, storage, &rows, &steps, &heads, &head,
+  if (std::sscanf(text.c_str(), "%15[^,],%7[^,],%lld,%lld,%lld,%lld,%31s", cell, storage, &rows, &steps, &heads, &head,
                   more) < 6) {
     throw Error(ErrorCode::invalid_argument,
                 "CASE must be CELL,STORAGE,B,T,HEADS,D[,ROWS_OF_A_BLOCK|ragged|ALGORITHM], not '" + text + "'");
@@ -45,12 +46,11 @@ Case parse(const std::string& text) {
   }
   c.ragged = more == std::string("ragged");
   c.slots = std::atoi(more);
-  for (const auto algorithm :
-       {plan::DenseAlgorithm::cluster, plan::DenseAlgorithm::chip, plan::DenseAlgorithm::step}) {
+  for (const auto algorithm : {plan::DenseAlgorithm::cluster, plan::DenseAlgorithm::chip, plan::DenseAlgorithm::step}) {
     const std::string_view name = to_string(algorithm);
     if (std::string_view(more).substr(0, name.size()) != name) continue;
     c.spec.algorithm = algorithm;
-    c.cluster = std::atoi(more + name.size());
+    std::sscanf(more + name.size(), "-%d-%d-%d-%d-%d", &c.cluster, &c.slots, &c.groups, &c.parts, &c.left_out);
   }
   return c;
 }
@@ -209,7 +209,10 @@ bool measure(const std::string& text, Stream& stream, Clock& clock) {
   const auto plan_of = [&](const auto& call) {
     plan::GpuDenseProblem problem = problem_of(call, c.spec);
     problem.slots = c.slots, problem.cluster = c.cluster;
-    return plan_gpu_dense(problem, device.model());
+    problem.groups = c.groups, problem.parts = c.parts;
+    plan::GpuDensePlan plan = plan_gpu_dense(problem, device.model());
+    plan.left_out = c.left_out;
+    return plan;
   };
   const DenseForwardExecutable inference(device, c.spec, run.forward(false), plan_of(run.forward(false)));
   const DenseForwardExecutable training(device, c.spec, run.forward(true), plan_of(run.forward(true)));

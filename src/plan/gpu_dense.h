@@ -12,8 +12,8 @@ enum class DenseAlgorithm {
   automatic,  ///< The planner chooses.
   head,       ///< A block holds a head's recurrent matrix and walks over all steps of a slice of the rows.
   cluster,    ///< A cluster of blocks shares a recurrent matrix and exchanges the state each step.
-  chip,       ///< Many clusters, up to the whole chip, share one, and exchange the state through the second-level cache.
-  step,       ///< Each step is a matrix product and a launch that applies the cell.
+  chip,  ///< Many clusters, up to the whole chip, share one, and exchange the state through the second-level cache.
+  step,  ///< Each step is a matrix product and a launch that applies the cell.
 };
 
 std::string_view to_string(DenseAlgorithm algorithm);
@@ -33,8 +33,10 @@ struct GpuDenseProblem {
   bool reverse = false;
   int alignment = 16;  ///< Greatest power of two, up to 16 bytes, that divides every address, stride and head in bytes.
   DenseAlgorithm algorithm = DenseAlgorithm::automatic;
-  int slots = 0;    ///< Rows of a block of DenseAlgorithm::head: 8, 4, 2, or 0: the planner chooses.
-  int cluster = 0;  ///< Blocks of a cluster of DenseAlgorithm::chip: 8, 4, 2, 1, or 0: the planner chooses.
+  // What is asked of a plan; 0: the planner chooses.
+  int slots = 0;              ///< Rows of a block of DenseAlgorithm::head: 8, 4, 2; of a team of DenseAlgorithm::chip.
+  int cluster = 0;            ///< DenseAlgorithm::chip: blocks of a cluster: 8, 4, 2, 1.
+  int groups = 0, parts = 0;  ///< DenseAlgorithm::chip: of warps.
 
   Index head_size() const { return hidden / heads; }
   bool operator==(const GpuDenseProblem&) const = default;
@@ -59,10 +61,10 @@ struct GpuDensePlan {
   int clusters = 1;  ///< Chip: clusters that share the units of a head, a *team*.
   Index teams = 1;   ///< Chip: of one launch; others take turns.
   Index exchange = 0;  ///< Chip: bytes of memory by which the teams of a launch exchange the state.
-  int octets = 0;    ///< Cluster, chip: of units, that a block has.
-  int groups = 1;    ///< Cluster, chip: of warps, that share these units; chip: those of all blocks of the cluster.
-  int parts = 1;     ///< Cluster, chip: warps of a group, that share the sums over h.
-  int left_out = 0;  ///< Cluster, for measurements: a step goes without its exchange (1), products (2) or cell (3).
+  int octets = 0;      ///< Cluster, chip: of units, that a block has.
+  int groups = 1;      ///< Cluster, chip: of warps, that share these units; chip: those of all blocks of the cluster.
+  int parts = 1;       ///< Cluster, chip: warps of a group, that share the sums over h.
+  int left_out = 0;    ///< Cluster, for measurements: a step goes without its exchange (1), products (2) or cell (3).
   double microseconds = 0;  ///< As estimated; 0: not estimated.
   std::string why;
 

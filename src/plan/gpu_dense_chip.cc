@@ -16,16 +16,17 @@ namespace chip {
 
 /// What a step takes on an H200 (docs/results/gpu.md), in nanoseconds.
 struct ChipCosts {
-  double exchange = 850;         // from a store in one multiprocessor to its sight in another, barriers included
-  double gathered_bytes = 60;    // of one block, in a nanosecond
-  double cached_bytes = 4500;    // of all blocks, in a nanosecond
-  double sums = 330;             // from multiprocessor to multiprocessor of a cluster
-  double block_sums = 60;        // in a block alone
-  double received_bytes = 50;    // of one block, in a nanosecond
-  double product = 4;            // of two tiles, on one of a multiprocessor's four tensor cores
-  double shared_bytes = 250;     // of one multiprocessor, in a nanosecond
-  double warp = 15;              // what each warp of a tensor core does beside
-  double slot = 200;             // the cell, for one unit and row of each thread
+  double exchange = 920;       // from a store in one multiprocessor to its sight in another, barriers included
+  double poll = 400;           // when a thread has more to wait for than it can ask for at once
+  double gathered_bytes = 60;  // of one block, in a nanosecond
+  double cached_bytes = 4500;  // of all blocks, in a nanosecond
+  double sums = 330;           // from multiprocessor to multiprocessor of a cluster
+  double block_sums = 60;      // in a block alone
+  double received_bytes = 50;  // of one block, in a nanosecond
+  double product = 4;          // of two tiles, on one of a multiprocessor's four tensor cores
+  double shared_bytes = 250;   // of one multiprocessor, in a nanosecond
+  double warp = 15;            // what each warp of a tensor core does beside
+  double slot = 200;           // the cell, for one unit and row of each thread
 };
 
 constexpr int kMostTeamRows = 32;
@@ -46,15 +47,17 @@ struct TeamCandidate {
 int registers_beside(const TeamCandidate& c, bool reset) {
   const chip::ChipShape& shape = c.shape;
   const int tiles = c.tiles_m() * shape.tiles_n();
-  const int sums = tiles * 4 * (tiles >= 4 ? 1 : 2) + 2 * c.tiles_m() + 4 * shape.tiles_n();
+  const int products = tiles * 4 * (tiles >= 4 ? 1 : 2) + 4 * shape.tiles_n();
+  const int polled = 5 * chip::ChipShape::polled(shape.gathered_pieces(c.backward) * shape.rows, shape.threads());
+  const int sums = std::max(products, polled) + 2 * c.tiles_m();
   const int of_floats = shape.bytes == 4 ? 24 : 0;  // their parts
   const int of_reset = reset ? 14 : 0;
   if (!c.backward) {
-    const int of_slot = 18 + (shape.split ? 8 : 2) * shape.gates + shape.states + of_reset;
+    const int of_slot = 18 + (shape.split ? 11 : 2) * shape.gates + shape.states + of_reset;
     return 48 + sums + of_floats + of_slot * shape.cell_slots();
   }
   const int loads = (shape.read_pieces() + 7) / 8;
-  const int of_slot = 14 + (shape.split ? 6 : 1) * shape.gates + 2 * shape.states + 4 * loads + of_reset;
+  const int of_slot = 14 + (shape.split ? 8 : 1) * shape.gates + 2 * shape.states + 4 * loads + of_reset;
   return 52 + sums + of_floats + of_slot * shape.cell_slots();
 }
 
@@ -69,11 +72,17 @@ double team_step_time(const TeamCandidate& c) {
   const double of_floats = shape.bytes == 4 ? 3 : 1;
   const double others = static_cast<double>(shape.warps()) * (c.tiles_k() - shape.resident) * c.tiles_m();
   const double operand = static_cast<double>(shape.warps()) * c.tiles_k() * shape.tiles_n() / 2;
-  return cost.exchange + std::max(gathered / cost.gathered_bytes, of_all / cost.cached_bytes) +
-         (shape.cluster > 1 ? cost.sums : cost.block_sums) + received / cost.received_bytes +
+  const int all = shape.gathered_pieces(c.backward) * shape.rows;
+  const int polls = chip::ChipShape::polled(all, shape.threads()) * shape.threads();
+  return cost.exchange + ((all + polls - 1) / polls - 1) * cost.poll +
+         std::max(gathered / cost.gathered_bytes, of_all / cost.cached_bytes) +
+         (shape.cluster > 2    ? cost.sums
+          : shape.cluster == 2 ? cost.sums_of_two
+                               : cost.block_sums) +
+         received / cost.received_bytes +
          std::max(products * of_floats * cost.product,
                   (others + operand) * chip::ClusterShape::tile_bytes / cost.shared_bytes) +
-         warps_of_core * cost.warp + shape.cell_slots() * cost.slot;
+         warps_of_core * cost.warp + shape.cell_slots() * cost.slot + (c.backward ? cost.backward : 0);
 }
 
 /// Plans in every shape that fits, the quickest kept.
@@ -87,6 +96,7 @@ class TeamSearch {
       if (cluster > 1 && gpu_.architecture() < first_with_clusters) break;
       if (problem_.cluster != 0 && cluster != problem_.cluster) continue;
       for (const int rows : even_row_counts(problem_.rows, kMostTeamRows)) {
+        if (problem_.slots != 0 && rows != problem_.slots) continue;
         try_rows(cluster, rows, (problem_.rows + rows - 1) / rows);
       }
     }
@@ -105,7 +115,10 @@ class TeamSearch {
       last_clusters = clusters;
       for (const int groups : {1, 2, 3, 4, 6, 8, 12, 16}) {
         for (const int parts : {1, 2, 4, 8}) {
-          if (groups * parts >= 4 && groups * parts <= 16) try_shape(cluster, clusters, blocks, rows, slices, groups, parts);
+          if (problem_.groups != 0 && (groups != problem_.groups || parts != problem_.parts)) continue;
+          if (groups * parts >= 4 && groups * parts <= 16) {
+            try_shape(cluster, clusters, blocks, rows, slices, groups, parts);
+          }
         }
       }
     }
@@ -178,7 +191,8 @@ GpuDensePlan plan_dense_chip(const GpuDenseProblem& problem, const GpuModel& gpu
   plan.exchange = best.teams * best.shape.exchange_bytes(problem.backward) * chip::ChipShape::exchanges;
   plan.grid = best.teams * best.team();
   plan.microseconds = search.time() / 1000 * static_cast<double>(problem.steps);
-  plan.why = fmt::format("some {:.0f} ns a step, {} times", search.time() / static_cast<double>(best.waves), best.waves);
+  plan.why =
+      fmt::format("some {:.0f} ns a step, {} times", search.time() / static_cast<double>(best.waves), best.waves);
   return plan;
 }
 

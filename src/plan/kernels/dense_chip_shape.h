@@ -23,6 +23,12 @@ struct ChipShape : ClusterShape {
   PENSTOCK_LAYOUT int sent_values(bool backward) const { return backward ? gates : 1; }
   PENSTOCK_LAYOUT int summed_values(bool backward) const { return backward ? 1 : gates; }
 
+  /// Of the pieces that a CTA waits for, those that each thread asks for at once.
+  PENSTOCK_LAYOUT static int polled(int all, int threads) {
+    const int each = (all + threads - 1) / threads, rounds = (each + 7) / 8;
+    return (each + rounds - 1) / rounds;
+  }
+
   /// Halves of tiles: 8 rows of R, of one block and gate.
   PENSTOCK_LAYOUT int halves(bool backward) const {
     return (blocks_of_cluster() * summed_values(backward) + groups - 1) / groups;

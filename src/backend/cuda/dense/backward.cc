@@ -13,7 +13,9 @@ namespace penstock::cuda {
 using namespace fill;  // NOLINT(google-build-using-namespace): one file's worth of a header
 
 DenseBackwardExecutable::DenseBackwardExecutable(Device& device, const DenseSpec& spec, const DenseBackward& call)
-    : DenseBackwardExecutable(device, spec, call, plan_gpu_dense(problem_of(call, spec), device.model())) {}
+    : DenseBackwardExecutable(
+          device, spec, call,
+          ChipWalk::runnable(device, problem_of(call, spec), plan_gpu_dense(problem_of(call, spec), device.model()))) {}
 
 DenseBackwardExecutable::DenseBackwardExecutable(Device& device, const DenseSpec& spec, const DenseBackward& call,
                                                  const plan::GpuDensePlan& plan)
@@ -48,9 +50,7 @@ DenseBackwardExecutable::Places DenseBackwardExecutable::places() const {
   at.entering = at.sums + padded(bias_sums_ ? bias_sums_->workspace_bytes() : 0);
   at.operand = at.entering + (wants_weight_ ? matrix : 0);
   at.walk = at.operand + (two_phases_ ? matrix : 0);
-  at.products = at.walk + (steps_  ? steps_->workspace_bytes()
-                           : chip_ ? chip_->workspace_bytes()
-                                   : std::size_t{0});
+  at.products = at.walk + (steps_ ? steps_->workspace_bytes() : chip_ ? chip_->workspace_bytes() : std::size_t{0});
   at.end = at.products + (gradient_ ? gradient_->workspace_bytes() : 0);
   return at;
 }

@@ -36,7 +36,9 @@ RowOrder row_order(Device& device, const DenseBatch& batch, const plan::GpuDense
 }
 
 DenseForwardExecutable::DenseForwardExecutable(Device& device, const DenseSpec& spec, const DenseForward& call)
-    : DenseForwardExecutable(device, spec, call, plan_gpu_dense(problem_of(call, spec), device.model())) {}
+    : DenseForwardExecutable(
+          device, spec, call,
+          ChipWalk::runnable(device, problem_of(call, spec), plan_gpu_dense(problem_of(call, spec), device.model()))) {}
 
 DenseForwardExecutable::DenseForwardExecutable(Device& device, const DenseSpec& spec, const DenseForward& call,
                                                const plan::GpuDensePlan& plan)
@@ -47,8 +49,9 @@ DenseForwardExecutable::DenseForwardExecutable(Device& device, const DenseSpec& 
 }
 
 std::size_t DenseForwardExecutable::workspace_bytes() const {
-  return order_.workspace_bytes() +
-         (steps_ ? steps_->workspace_bytes() : chip_ ? chip_->workspace_bytes() : std::size_t{0});
+  return order_.workspace_bytes() + (steps_  ? steps_->workspace_bytes()
+                                     : chip_ ? chip_->workspace_bytes()
+                                             : std::size_t{0});
 }
 
 void DenseForwardExecutable::run(const DenseForward& call, DeviceAddress workspace, StreamHandle stream) const {

@@ -1,5 +1,5 @@
-// What both passes over many clusters share: pieces that all CTAs of a team exchange through the second-level cache, and
-// sums that the CTAs of a cluster add up among themselves.
+// What both passes over many clusters share: pieces that all CTAs of a team exchange through the second-level cache,
+// and sums that the CTAs of a cluster add up among themselves.
 //
 // A piece is its own flag: 16 bytes of values of which no 32-bit word has all bits set. Whoever waits for it reads it
 // until it is there. Buffers take turns: whoever has all sums of exchange n knows that every CTA of the team has sent
@@ -80,29 +80,33 @@ struct Exchange {
   /// Waits for this CTA's part of an exchange, and lays it into shared memory. Some ten seconds without a piece are an
   /// error of the launch instead of a GPU that hangs.
   __device__ __forceinline__ void gather(int number, int rank, char* shared) const {
-    constexpr int all = kChip.gathered_pieces(kBackward) * kRows, at_once = 4, most_tries = 1 << 24;
-    constexpr int of_gate = gathered_gate_bytes / 16;
+    constexpr int all = kChip.gathered_pieces(kBackward) * kRows, most_tries = 1 << 24;
+    constexpr int of_gate = gathered_gate_bytes / 16, at_once = ChipShape::polled(all, kThreads);
     const char* const from = buffer(number) + rank * gathered_gate_bytes;
-    const auto place = [&](int i) { return from + (Index)(i / of_gate) * gate_bytes + i % of_gate * 16; };
 #pragma unroll 1
     for (int begin = threadIdx.x; begin < all; begin += kThreads * at_once) {
       uint4 v[at_once];
+      unsigned absent = 0;
 #pragma unroll
       for (int j = 0; j < at_once; ++j) {
-        const int i = begin + j * kThreads;
-        if (i < all) v[j] = ReadShared(place(i));
+        if (begin + j * kThreads < all) absent |= 1u << j;
       }
-#pragma unroll
-      for (int j = 0; j < at_once; ++j) {
-        const int i = begin + j * kThreads;
-        if (i >= all) continue;
-        int tries = 0;
+      int tries = 0;
 #pragma unroll 1
-        while (IsAbsent(v[j])) {
-          if (++tries == most_tries) asm volatile("trap;");
-          v[j] = ReadShared(place(i));
+      while (absent != 0) {
+        // All that is still absent at once: one after the other would each take the time of a read.
+#pragma unroll
+        for (int j = 0; j < at_once; ++j) {
+          const int i = begin + j * kThreads;
+          if (absent >> j & 1) v[j] = ReadShared(from + (Index)(i / of_gate) * gate_bytes + i % of_gate * 16);
         }
-        *(uint4*)(shared + i * 16) = v[j];
+#pragma unroll
+        for (int j = 0; j < at_once; ++j) {
+          if ((absent >> j & 1) == 0 || IsAbsent(v[j])) continue;
+          *(uint4*)(shared + (begin + j * kThreads) * 16) = v[j];
+          absent &= ~(1u << j);
+        }
+        if (++tries == most_tries) asm volatile("trap;");
       }
     }
   }
@@ -157,8 +161,7 @@ struct SumSender {
 
 /// Where a lane finds the sums of its unit and row, in floats from the start of shared memory.
 PENSTOCK_DEVICE int SumPlace(int block, int slot) {
-  return kChip.chip_sums_at(kBackward) / 4 + block * kSummed * kBlockFloats +
-         kShape.place((int)threadIdx.x % 8, slot);
+  return kChip.chip_sums_at(kBackward) / 4 + block * kSummed * kBlockFloats + kShape.place((int)threadIdx.x % 8, slot);
 }
 /// What all sources have of one value.
 PENSTOCK_DEVICE float Total(const char* shared, int place, int value, int parity) {

@@ -1,7 +1,7 @@
-// Backward pass of dense cells with R spread over many clusters of thread blocks, as in the forward pass. A step gathers
-// the CTA's part of the gates' gradients of the step after it from the second-level cache, multiplies them by R^T, sends
-// sums to the CTAs of the cluster whose units they are of, applies the cell's backward pass, and sends the gradients of
-// the gates of its own units.
+// Backward pass of dense cells with R spread over many clusters of thread blocks, as in the forward pass. A step
+// gathers the CTA's part of the gates' gradients of the step after it from the second-level cache, multiplies them by
+// R^T, sends sums to the CTAs of the cluster whose units they are of, applies the cell's backward pass, and sends the
+// gradients of the gates of its own units.
 
 constexpr bool kBackward = true;
 #include "backend/cuda/kernels/dense/chip.cuh"
@@ -146,7 +146,12 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
       float through = 0.0f;
       if (i > 0 && !slot.reset_after) through = Total(shared, sums_at[s], 0, (i - 1) & 1);
       dnext[0] = Real(slot.carried[0] + through + cells[s].dy);
-      Rule::backward(cells[s].save, cells[s].prev, dnext, dwx, drh, dprev);
+      if (kApplies) {
+        Rule::backward(cells[s].save, cells[s].prev, dnext, dwx, drh, dprev);
+      } else {
+        for (int g = 0; g < kGates; ++g) dwx[g] = drh[g] = dnext[0] * cells[s].save[0];
+        for (int k = 0; k < kStates; ++k) dprev[k] = dnext[k];
+      }
 #pragma unroll
       for (int k = 0; k < kStates; ++k) {
         if (live) slot.carried[k] = slot.reset ? 0.0f : dprev[k].value;

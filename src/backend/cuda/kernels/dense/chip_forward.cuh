@@ -122,7 +122,11 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
       for (int i = 0; i < kStates; ++i) {
         entered[s][i] = slot.reset ? 0.0f : slot.state[i], prev[i] = Real(entered[s][i]);
       }
-      Rule::forward(wx[s], rh, prev, next, save);
+      if (kApplies) {
+        Rule::forward(wx[s], rh, prev, next, save);
+      } else {
+        for (int i = 0; i < kStates; ++i) next[i] = wx[s][0] + rh[0] + wx[s][kGates - 1] + rh[kGates - 1] + prev[i];
+      }
       const bool live = step < slot.place.row.length;
 #pragma unroll
       for (int i = 0; i < kStates; ++i) slot.state[i] = live ? next[i].value : slot.state[i];

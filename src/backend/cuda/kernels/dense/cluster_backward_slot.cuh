@@ -1,5 +1,5 @@
-// What a thread has and does of a block of units and a row in backward passes over clusters, whichever way gradients are
-// exchanged.
+// What a thread has and does of a block of units and a row in backward passes over clusters, whichever way gradients
+// are exchanged.
 //
 // Needs cluster.cuh.
 

@@ -1,4 +1,5 @@
-// What a thread has and does of a block of units and a row in forward passes over clusters, whichever way h is exchanged.
+// What a thread has and does of a block of units and a row in forward passes over clusters, whichever way h is
+// exchanged.
 //
 // Needs cluster.cuh.
 
