@@ -20,13 +20,15 @@ struct ChipCosts {
   double poll = 400;           // when a thread has more to wait for than it can ask for at once
   double gathered_bytes = 60;  // of one block, in a nanosecond
   double cached_bytes = 4500;  // of all blocks, in a nanosecond
-  double sums = 330;           // from multiprocessor to multiprocessor of a cluster
+  double sums = 500;           // from multiprocessor to multiprocessor of a cluster
+  double sums_of_two = 420;    // the same of clusters of two
   double block_sums = 60;      // in a block alone
   double received_bytes = 50;  // of one block, in a nanosecond
   double product = 4;          // of two tiles, on one of a multiprocessor's four tensor cores
   double shared_bytes = 250;   // of one multiprocessor, in a nanosecond
   double warp = 15;            // what each warp of a tensor core does beside
   double slot = 200;           // the cell, for one unit and row of each thread
+  double backward = 250;       // more, for a step of a backward pass
 };
 
 constexpr int kMostTeamRows = 32;
