@@ -50,17 +50,17 @@ int registers_beside(const TeamCandidate& c, bool reset) {
   const chip::ChipShape& shape = c.shape;
   const int tiles = c.tiles_m() * shape.tiles_n();
   const int products = tiles * 4 * (tiles >= 4 ? 1 : 2) + 4 * shape.tiles_n();
-  const int polled = 5 * chip::ChipShape::polled(shape.gathered_pieces(c.backward) * shape.rows, shape.threads());
+  const int polled = 7 * chip::ChipShape::polled(shape.gathered_pieces(c.backward) * shape.rows, shape.threads());
   const int sums = std::max(products, polled) + 2 * c.tiles_m();
   const int of_floats = shape.bytes == 4 ? 24 : 0;  // their parts
   const int of_reset = reset ? 14 : 0;
   if (!c.backward) {
     const int of_slot = 18 + (shape.split ? 11 : 2) * shape.gates + shape.states + of_reset;
-    return 48 + sums + of_floats + of_slot * shape.cell_slots();
+    return 52 + sums + of_floats + of_slot * shape.cell_slots();
   }
   const int loads = (shape.read_pieces() + 7) / 8;
   const int of_slot = 14 + (shape.split ? 8 : 1) * shape.gates + 2 * shape.states + 4 * loads + of_reset;
-  return 52 + sums + of_floats + of_slot * shape.cell_slots();
+  return 56 + sums + of_floats + of_slot * shape.cell_slots();
 }
 
 double team_step_time(const TeamCandidate& c) {
