@@ -68,10 +68,17 @@ GraphBuilder::Parameter GraphBuilder::parameter(const std::string& name, std::ve
   return result;
 }
 
-GraphBuilder::State GraphBuilder::state(const std::string& name, Index width) {
-  const State result{
-      external(name + ".state_in", Home::state_in, Extent::rows, width, target_.master(), state_size_),
-      external(name + ".state_out", Home::state_out, Extent::rows, width, target_.master(), state_size_)};
+GraphBuilder::State GraphBuilder::state(const std::string& name, Index width, Index states) {
+  const auto add = [&](const char* suffix, Home home) {
+    return graph_.add({.name = name + suffix,
+                       .extent = Extent::rows,
+                       .width = width,
+                       .dtype = target_.master(),
+                       .home = home,
+                       .offset = state_size_,
+                       .states = states});
+  };
+  const State result{add(".state_in", Home::state_in), add(".state_out", Home::state_out)};
   state_size_ += width;
   return result;
 }
@@ -199,7 +206,7 @@ ValueId GraphBuilder::recurrence(const std::string& name, ValueId x, const ops::
     weights[3] = parameters[3].master;
   }
 
-  const State carried = state(name, shape.state_size());
+  const State carried = state(name, shape.state_size(), cell.info.states);
   const ValueId y = activation(name, shape.hidden);
   const ValueId tape = target_.training ? graph_.add({.name = name + ".tape", .width = -1}) : ValueId{};
   std::vector<ValueId> reads = {x, carried.in};

@@ -82,7 +82,8 @@ class GraphBuilder {
   struct State {
     ValueId in, out;
   };
-  State state(const std::string& name, Index width);
+  /// Laid out [states, B, width / states].
+  State state(const std::string& name, Index width, Index states = 1);
   ValueId panels(const std::string& name, const ops::Recurrence& shape, ops::Panels which,
                  const std::vector<ValueId>& weights);
   ValueId& gradient_of(ValueId id);

@@ -107,6 +107,25 @@ std::shared_ptr<const graph::Program> forward_program(const ModelSpec& spec, con
   return std::make_shared<graph::Program>(builder.take_graph(), target);
 }
 
+std::shared_ptr<const graph::Program> generation_program(const ModelSpec& spec, const DataDescription& data,
+                                                         const Sampling& sampling, Index history,
+                                                         const ops::Target& target) {
+  GraphBuilder builder(target);
+  const Index classes = data.output_size();
+  const auto of_row = [&](const char* name, Home home, Index width, DType type, Index offset = 0) {
+    return builder.external(name, home, Extent::rows, width, type, offset);
+  };
+  const ValueId counters = of_row("counters", Home::draws, 1, DType::i64, 1);
+  builder.node(ops::sample({.classes = classes, .sampling = sampling, .history = history}),
+               {builder.external("outputs", Home::outputs, Extent::positions, classes, target.master()),
+                of_row("keys", Home::draws, 1, DType::i64), counters},
+               {builder.external("tokens", Home::tokens, Extent::positions, 1, DType::i32), counters,
+                of_row("history", Home::history, history, DType::i32)},
+               Phase::forward);
+  add_model(builder, spec, data, Home::outputs);
+  return std::make_shared<graph::Program>(builder.take_graph(), target);
+}
+
 std::shared_ptr<const graph::Program> training_program(const ModelSpec& spec, const DataDescription& data,
                                                        const TrainingShape& training, const ops::Target& target) {
   GraphBuilder builder(target);

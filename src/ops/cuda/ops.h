@@ -7,6 +7,7 @@
 #include "ops/linear.h"
 #include "ops/recurrence.h"
 #include "ops/residual_norm.h"
+#include "ops/sample.h"
 #include "ops/series.h"
 #include "ops/silu_gate.h"
 #include "ops/training.h"
@@ -45,5 +46,6 @@ Prepared cuda_sum_squares(Index size, const Target& target);
 Prepared cuda_decide(const StepRules& rules, const Target& target);
 Prepared cuda_optimizer(const OptimizerShape& shape, const Target& target);
 Prepared cuda_keep_state(Index width, const Target& target);
+Prepared cuda_sample(const Sample& shape, const Target& target);
 
 }  // namespace penstock::ops

@@ -83,6 +83,14 @@ PENSTOCK_DEVICE int Draw(const Key* keys, const double* sums, int count, double 
   return TokenOf(keys[min(FirstSum<true>(sums, kept, random * sums[kept - 1]), kept - 1)]);
 }
 
+PENSTOCK_DEVICE void Keep(const SampleArguments& args, Index stream, Key counter, int token) {
+  args.tokens[stream] = token;
+  if (args.history != nullptr) {
+    args.history[stream * args.history_length + (Index)(counter % (Key)args.history_length)] = token;
+  }
+  args.counters[stream] = counter + 1;
+}
+
 extern "C" __global__ void __launch_bounds__(kThreads) Sample(const __grid_constant__ SampleArguments args) {
   __shared__ Key shared_keys[kShared ? kSize : 1];
   __shared__ double shared_sums[kShared ? kSize : 1];
@@ -104,13 +112,9 @@ extern "C" __global__ void __launch_bounds__(kThreads) Sample(const __grid_const
       const Key counter = args.counters[stream];
       const double random = penstock::counter_random::uniform(args.keys[stream], counter);
       const int token = args.temperature > 0.0 ? Draw(keys, sums, count, args.top_p, random) : TokenOf(keys[0]);
-      args.tokens[stream] = token;
-      if (args.history != nullptr && counter < (Key)args.history_length) {
-        args.history[stream * args.history_length + (Index)counter] = token;
-      }
-      args.counters[stream] = counter + 1;
+      Keep(args, stream, counter, token);
     }
   } else if (threadIdx.x == 0) {
-    args.tokens[stream] = -1;
+    Keep(args, stream, args.counters[stream], -1);
   }
 }
