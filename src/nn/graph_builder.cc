@@ -1,6 +1,8 @@
 #include "nn/graph_builder.h"
 
+#include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "ops/cast.h"
 #include "plan/cell_table.h"
@@ -89,6 +91,12 @@ ValueId& GraphBuilder::gradient_of(ValueId id) {
   return gradients_[i];
 }
 
+ValueId GraphBuilder::take_column_sums(ValueId of) {
+  const auto found =
+      std::ranges::find_if(column_sums_, [&](const std::pair<ValueId, ValueId>& wanted) { return wanted.first == of; });
+  return found == column_sums_.end() ? ValueId{} : std::exchange(found->second, ValueId{});
+}
+
 ValueId GraphBuilder::embedding(const std::string& name, Index vocabulary, Index width) {
   constexpr double deviation = 0.3;
   const ops::Embedding shape{vocabulary, width};
@@ -111,10 +119,12 @@ ValueId GraphBuilder::linear(const std::string& name, ValueId x, Index outputs, 
   const Parameter bias = parameter(name + ".bias", {outputs}, false, {});
   const ValueId y = graph_.add({.name = name, .width = outputs, .dtype = target_.dtype, .home = home});
   node(ops::linear_forward(shape), {x, weight.cast, bias.cast}, {y}, Phase::forward);
+  column_sums_.emplace_back(y, bias.gradient);
   on_backward([=, this] {
     const ValueId dx = x_has_gradient ? activation(name + ".dx", shape.inputs) : ValueId{};
-    node(ops::linear_backward(shape, x_has_gradient), {x, weight.cast, gradient_of(y)},
-         {weight.gradient, bias.gradient, dx}, Phase::backward);
+    const ValueId dbias = take_column_sums(y);
+    node(ops::linear_backward(shape, static_cast<bool>(dbias), x_has_gradient), {x, weight.cast, gradient_of(y)},
+         {weight.gradient, dbias, dx}, Phase::backward);
     gradient_of(x) = dx;
   });
   return y;
@@ -135,8 +145,10 @@ GraphBuilder::Sum GraphBuilder::residual_norm(const std::string& name, ValueId x
     const ValueId dsum = gradient_of(sum);  // of the next residual connection, unless nothing is added to the sum
     const ValueId dx = activation(name + ".dx", width);
     const ValueId dbranch = shape.drops(target_) ? activation(name + ".dbranch", width) : ValueId{};
-    node(ops::residual_norm_backward(shape), {sum, inverse, gain.master, gradient_of(normal), dsum},
-         {gain.gradient, dx, dbranch}, Phase::backward, {{1, 4}});
+    const ValueId sums = shape.branch ? take_column_sums(branch) : ValueId{};
+    node(ops::residual_norm_backward(shape, static_cast<bool>(sums)),
+         {sum, inverse, gain.master, gradient_of(normal), dsum}, {gain.gradient, dx, dbranch, sums}, Phase::backward,
+         {{1, 4}});
     gradient_of(x) = dx;
     if (shape.branch) gradient_of(branch) = dbranch ? dbranch : dx;
   });
@@ -237,7 +249,9 @@ ValueId GraphBuilder::silu_gate(const std::string& name, ValueId gate_value) {
   node(ops::silu_gate_forward(shape), {gate_value}, {y}, Phase::forward);
   on_backward([=, this] {
     const ValueId d = activation(name + ".dx", 2 * shape.inner);
-    node(ops::silu_gate_backward(shape), {gate_value, gradient_of(y)}, {d}, Phase::backward, {{0, 0}});
+    const ValueId sums = take_column_sums(gate_value);
+    node(ops::silu_gate_backward(shape, static_cast<bool>(sums)), {gate_value, gradient_of(y)}, {d, sums},
+         Phase::backward, {{0, 0}});
     gradient_of(gate_value) = d;
   });
   return y;

@@ -37,9 +37,12 @@ void add_row_kernels(std::vector<KernelSource>& list, Storage storage, Index wid
     RmsNorm norm{.width = width, .storage = storage, .branch = more, .add_dx = more};
     add(rms_norm_forward_source(norm));
     add(rms_norm_backward_source(norm));
+    norm.sums = true;
+    add(rms_norm_backward_source(norm));
     norm.dropout.probability = more ? 0.1 : 0.0;
     add(rms_norm_forward_source(norm));
     add(silu_gate_source({.width = width, .storage = storage, .backward = more}));
+    add(silu_gate_source({.width = width, .storage = storage, .backward = true, .sums = true}));
     Loss loss{.width = width, .outputs = more ? Storage::f32 : storage, .gradients = storage, .gradient = more};
     add(loss_source(loss, LossPart::loss));
     loss.kind = more ? LossKind::mse : LossKind::mae;

@@ -20,11 +20,11 @@ using Prepared = std::unique_ptr<Executable>;
 Prepared cuda_embedding_forward(const Embedding& shape, const Target& target);
 Prepared cuda_embedding_backward(const Embedding& shape, const Target& target);
 Prepared cuda_linear_forward(const Linear& shape, const Target& target);
-Prepared cuda_linear_backward(const Linear& shape, bool wants_dx, const Target& target);
+Prepared cuda_linear_backward(const Linear& shape, bool wants_dbias, bool wants_dx, const Target& target);
 Prepared cuda_residual_norm_forward(const ResidualNorm& shape, const Target& target);
-Prepared cuda_residual_norm_backward(const ResidualNorm& shape, const Target& target);
+Prepared cuda_residual_norm_backward(const ResidualNorm& shape, bool wants_sums, const Target& target);
 Prepared cuda_silu_gate_forward(const SiluGate& shape, const Target& target);
-Prepared cuda_silu_gate_backward(const SiluGate& shape, const Target& target);
+Prepared cuda_silu_gate_backward(const SiluGate& shape, bool wants_sums, const Target& target);
 Prepared cuda_causal_convolution_forward(const CausalConvolution& shape, const Target& target);
 Prepared cuda_causal_convolution_backward(const CausalConvolution& shape, const Target& target);
 // A recurrence of either kind of cell.
