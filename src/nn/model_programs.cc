@@ -73,6 +73,24 @@ ValueId add_loss(GraphBuilder& builder, ops::LossKind kind, const DataDescriptio
   return doutputs;
 }
 
+/// The parameters of the first block, and those of the last; of a single one, what lies above it: the last norm and the
+/// head.
+ops::SquareRanges end_blocks(const ParameterLayout& layout) {
+  const auto range_of = [&](Index block, Index after, Index& begin, Index& end) {
+    for (const ParameterEntry& entry : layout.entries()) {
+      if (entry.block != block || entry.offset < after) continue;
+      if (end == 0) begin = entry.offset;
+      end = entry.offset + entry.size;
+    }
+  };
+  Index last = -1;
+  for (const ParameterEntry& entry : layout.entries()) last = std::max(last, entry.block);
+  ops::SquareRanges ranges;
+  range_of(0, 0, ranges.first_begin, ranges.first_end);
+  range_of(last > 0 ? last : -1, ranges.first_end, ranges.last_begin, ranges.last_end);
+  return ranges;
+}
+
 void add_update(GraphBuilder& builder, const TrainingShape& training, const StepValues& step) {
   const Index size = builder.layout().size();
   const DType master = builder.target().master();
@@ -86,7 +104,7 @@ void add_update(GraphBuilder& builder, const TrainingShape& training, const Step
   const ValueId gradients = store("gradients", Home::gradients), values = store("weights", Home::values);
   const ValueId first = store("first_moments", Home::first_moments);
   const ValueId second = optimizer.adam ? store("second_moments", Home::second_moments) : ValueId{};
-  builder.node(ops::sum_squares(size), {gradients}, {step.state}, Phase::update);
+  builder.node(ops::sum_squares(size, end_blocks(builder.layout())), {gradients}, {step.state}, Phase::update);
   builder.node(ops::decide(training.rules), {step.state}, {step.state}, Phase::update);
   builder.node(ops::optimizer(optimizer), {gradients, step.state, values, first, second},
                {values, first, second, builder.casts()}, Phase::update);

@@ -42,7 +42,7 @@ Prepared cuda_add_last_values(const Changes& changes, const Target& target);
 Prepared cuda_begin_step(const StepRules& rules, const Target& target);
 Prepared cuda_loss(const LossShape& shape, const Target& target);
 Prepared cuda_check_finite(Index width, const Target& target);
-Prepared cuda_sum_squares(Index size, const Target& target);
+Prepared cuda_sum_squares(Index size, const SquareRanges& ranges, const Target& target);
 Prepared cuda_decide(const StepRules& rules, const Target& target);
 Prepared cuda_optimizer(const OptimizerShape& shape, const Target& target);
 Prepared cuda_keep_state(Index width, const Target& target);

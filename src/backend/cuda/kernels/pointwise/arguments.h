@@ -128,11 +128,11 @@ struct LossArguments {
 };
 
 struct SquaresArguments {
-  const float* values;  // [size]
-  double* partial;      // [parts]
-  double* result;
-  long long size;
-  int parts;
+  const float* values;  // [bounds[5]]
+  double* partial;      // [first_part[5]]
+  double* result;       // [3]: of all, of the range from bounds[1] to bounds[2], of that from bounds[3] to bounds[4]
+  long long bounds[6];  // of five ranges, one after the other
+  int first_part[6];    // of each range
 };
 
 struct FiniteArguments {
