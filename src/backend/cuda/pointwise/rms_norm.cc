@@ -10,8 +10,6 @@
 namespace penstock::cuda {
 namespace {
 
-constexpr int kNormBackwardBlocks = 4;  // of a multiprocessor: each leaves partial sums
-
 RowPlan plan_of(const RmsNorm& spec) {
   return plan_rows(spec.width, vector_for(spec.width, spec.alignment, {spec.storage, plan::Storage::f32}));
 }
@@ -51,7 +49,7 @@ KernelSource rms_norm_backward_source(const RmsNorm& spec) {
 RmsNormForwardExecutable::RmsNormForwardExecutable(Device& device, const RmsNorm& spec)
     : spec_(spec), plan_(plan_of(spec)) {
   check_spec(spec);
-  blocks_ = blocks_of(spec, plan_, resident_blocks(device, 2048 / plan_.threads));
+  blocks_ = blocks_of(spec, plan_, Index{1} << 30);
   kernel_ = &Kernel::load(device, rms_norm_forward_source(spec));
 }
 
@@ -81,9 +79,9 @@ RmsNormBackwardExecutable::RmsNormBackwardExecutable(Device& device, const RmsNo
     : spec_(spec), plan_(plan_of(spec)) {
   check_spec(spec);
   require(!spec.sums || !spec.add_gain, "sums are not added to what is there, as the gain's gradient is to be");
-  const int of_multiprocessor = std::max(1, kNormBackwardBlocks * kBlockThreads / plan_.threads);
-  blocks_ = blocks_of(spec, plan_, resident_blocks(device, of_multiprocessor));
   kernel_ = &Kernel::load(device, rms_norm_backward_source(spec));
+  // Each block leaves partial sums: no more of them than run at once.
+  blocks_ = blocks_of(spec, plan_, all_resident(device, *kernel_, plan_.threads));
   sums_ = SumParts(device, blocks_, (spec.sums ? 2 : 1) * spec.width, spec.add_gain);
 }
 

@@ -7,8 +7,9 @@
 namespace penstock::cuda {
 namespace {
 
+/// With sums, which take registers, a thread has one vector of a row where there are threads enough.
 RowPlan plan_of(const SiluGate& spec) {
-  return plan_rows(spec.width, vector_for(spec.width, spec.alignment, {spec.storage}));
+  return plan_rows(spec.width, vector_for(spec.width, spec.alignment, {spec.storage}), spec.sums ? 1 : 2);
 }
 
 /// Whether the kernel's threads have registers for the sums of their columns of g and v.
@@ -35,9 +36,9 @@ SiluGateExecutable::SiluGateExecutable(Device& device, const SiluGate& spec) : s
   require(spec.backward || !spec.sums, "sums are of a backward pass");
   kernel_ = &Kernel::load(device, silu_gate_source(spec));
   const bool beside = sums_beside(spec);
-  constexpr int blocks_with_sums = 4;  // of a multiprocessor: each leaves partial sums
-  blocks_ =
-      blocks_for(spec.rows, plan_.rows_of_block(), beside ? resident_blocks(device, blocks_with_sums) : Index{1} << 30);
+  // Each block leaves partial sums: no more of them than run at once.
+  blocks_ = blocks_for(spec.rows, plan_.rows_of_block(),
+                       beside ? all_resident(device, *kernel_, plan_.threads) : Index{1} << 30);
   if (beside) {
     sums_ = SumParts(device, blocks_, 2 * spec.width, false);
   } else if (spec.sums) {

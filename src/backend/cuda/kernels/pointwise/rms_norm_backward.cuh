@@ -27,6 +27,7 @@ PENSTOCK_DEVICE void AddInMemory(float* partial, const float (&v)[kVector], bool
 
 extern "C" __global__ void __launch_bounds__(kThreads, 1)
     RmsNormBackward(const __grid_constant__ RmsNormBackwardArguments args) {
+  WaitForKernelBefore();
   constexpr int kKept = kHeld ? kSteps : 1;
   float* const partial = args.partial + (Index)blockIdx.x * kMany * kWidth;
   auto sums = ColumnSums<kMany>::zero();

@@ -13,9 +13,11 @@ constexpr int kAtOnce = kSums || kSteps < 2 ? kSteps : 2;  // vectors that are r
 
 PENSTOCK_DEVICE void GateBackward(float (&g)[kVector], float (&v)[kVector], const float (&dy)[kVector]) {
   for (int i = 0; i < kVector; ++i) {
-    const float sigmoid = SigmoidOf(g[i]), silu = g[i] * sigmoid;
+    float sigmoid, rest;
+    Sigmoids<Storage>(g[i], sigmoid, rest);
+    const float silu = g[i] * sigmoid;
     // silu' = sigmoid (1 + g (1 - sigmoid))
-    g[i] = dy[i] * v[i] * (sigmoid + silu * SigmoidOf(-g[i]));
+    g[i] = dy[i] * v[i] * (sigmoid + silu * rest);
     v[i] = dy[i] * silu;
   }
 }
@@ -64,6 +66,7 @@ PENSTOCK_DEVICE void RunRow(const GateArguments& args, Index row, const Each& ea
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads) SiluGateBackward(const __grid_constant__ GateArguments args) {
+  WaitForKernelBefore();
   const Index first = (Index)blockIdx.x * kRowsOfBlock + threadIdx.x / kGroup;
   if constexpr (kSums) {
     auto sums = ColumnSums<2>::zero();
