@@ -1,11 +1,15 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <random>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "describe.h"
 #include "input.h"
@@ -24,8 +28,9 @@ struct GenerateArguments {
   Index bytes = 500;
   Sampling sampling;
   std::optional<std::uint64_t> seed;
+  Index streams = 1;
   Execution execution;
-  bool json = false;
+  bool json = false, stats = false;
 };
 
 std::string read_prompt(const GenerateArguments& arguments) {
@@ -39,36 +44,114 @@ std::string read_prompt(const GenerateArguments& arguments) {
   return prompt;
 }
 
-int generate(const GenerateArguments& arguments) {
+/// Texts that are written side by side, stream i as by itself with the seed + i.
+class Writers {
+ public:
+  Writers(const Model& model, const GenerateArguments& arguments, std::uint64_t seed)
+      : batch_(model, arguments.streams, arguments.execution),
+        sampling_(arguments.sampling),
+        texts_(static_cast<std::size_t>(arguments.streams)) {
+    for (Index row = 0; row < batch_.rows(); ++row) batch_.seed(row, seed + static_cast<std::uint64_t>(row));
+  }
+
+  void read(std::string_view text) {
+    std::vector<std::int32_t> tokens(texts_.size());
+    for (const char byte : text) {
+      std::ranges::fill(tokens, static_cast<unsigned char>(byte));
+      batch_.push(tokens);
+    }
+  }
+
+  /// Writes so many bytes more in each stream.
+  void write(Index bytes) {
+    std::vector<std::int32_t> tokens(texts_.size() * static_cast<std::size_t>(bytes));
+    batch_.generate(sampling_, bytes, tokens);
+    auto token = tokens.begin();
+    for (std::string& text : texts_) {
+      for (Index i = 0; i < bytes; ++i) text += static_cast<char>(static_cast<unsigned char>(*token++));
+    }
+  }
+
+  const std::vector<std::string>& texts() const { return texts_; }
+
+ private:
+  SessionBatch batch_;
+  Sampling sampling_;
+  std::vector<std::string> texts_;
+};
+
+/// How many bytes to write before anybody sees them: one by one where each takes a while.
+Index bytes_at_a_time(const GenerateArguments& arguments) {
+  constexpr Index unseen = 64;
+  return arguments.streams == 1 && !arguments.json && !arguments.execution.device.is_cuda() ? 1 : unseen;
+}
+
+void print_text(Output& output, const GenerateArguments& arguments, std::string_view prompt, std::string_view text,
+                std::uint64_t seed, Index stream) {
+  if (arguments.json) {
+    output.write(json_line({{"prompt", prompt}, {"text", text}, {"bytes", text.size()}, {"seed", seed}}));
+    return;
+  }
+  if (stream > 0) output.write("\n");
+  output.write(fmt::format("==> stream {}, seed {} <==\n", stream, seed));
+  output.write(prompt);
+  output.write(text);
+  if (!text.ends_with('\n')) output.write("\n");
+}
+
+/// What many streams came to, for those who watch.
+void print_rate(const GenerateArguments& arguments, Index bytes, double seconds) {
+  const double all = static_cast<double>(bytes * arguments.streams);
+  fmt::print(stderr, "{} bytes in each of {} streams in {:.3f} s: {:.0f} bytes a second\n", bytes, arguments.streams,
+             seconds, seconds > 0.0 ? all / seconds : 0.0);
+}
+
+void check(const GenerateArguments& arguments) {
   require_given(arguments.model, "MODEL");
   if (arguments.bytes < 0) {
     throw Error(ErrorCode::invalid_argument, fmt::format("--bytes must not be negative, not {}", arguments.bytes));
   }
+  if (arguments.streams < 1) {
+    throw Error(ErrorCode::invalid_argument, fmt::format("--streams must be at least 1, not {}", arguments.streams));
+  }
   sample(std::array{0.0f}, arguments.sampling, 0.0);  // refuses impossible options before anything is printed
+}
+
+int generate(const GenerateArguments& arguments) {
+  check(arguments);
   const std::string prompt = read_prompt(arguments);
   const Model model = Model::load(arguments.model);
   require_task(model, arguments.model, Task::language, "this verb");
   const std::uint64_t seed = arguments.seed.value_or(std::random_device()());
 
   catch_interrupts();
-  Generator generator(model, arguments.sampling, seed, arguments.execution);
-  generator.read(prompt);
+  Writers writers(model, arguments, seed);
+  // Without a prompt the text starts as if a line had just ended.
+  writers.read(prompt.empty() ? "\n" : prompt);
   Output output;
-  std::string text;
-  if (!arguments.json) output.write(prompt);
-  if (!arguments.json) output.flush();
-  for (Index i = 0; i < arguments.bytes && !interrupted(); ++i) {
-    text += generator.next();
-    if (arguments.json) continue;
-    output.write({&text.back(), 1});
-    output.flush();
+  const bool one = arguments.streams == 1 && !arguments.json;
+  if (one) output.write(prompt);
+  if (one) output.flush();
+  writers.write(0);  // all that is prepared only once
+  const auto start = std::chrono::steady_clock::now();
+  Index written = 0;
+  while (written < arguments.bytes && !interrupted()) {
+    const Index now = std::min(bytes_at_a_time(arguments), arguments.bytes - written);
+    writers.write(now);
+    if (one) output.write(std::string_view(writers.texts()[0]).substr(static_cast<std::size_t>(written)));
+    if (one) output.flush();
+    written += now;
   }
-  if (arguments.json) {
-    output.write(json_line({{"prompt", prompt}, {"text", text}, {"bytes", text.size()}, {"seed", seed}}));
-  } else if (is_terminal(STDOUT_FILENO) && !text.ends_with('\n')) {
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  if (one && is_terminal(STDOUT_FILENO) && !writers.texts()[0].ends_with('\n')) {
     output.write("\n");  // so that the shell's prompt has a line of its own
   }
+  for (Index stream = 0; !one && stream < arguments.streams; ++stream) {
+    print_text(output, arguments, prompt, writers.texts()[static_cast<std::size_t>(stream)],
+               seed + static_cast<std::uint64_t>(stream), stream);
+  }
   output.flush();
+  if (arguments.stats) print_rate(arguments, written, seconds);
   return interrupted() ? interrupted_status() : 0;
 }
 
@@ -89,10 +172,15 @@ Verb add_generate(CLI::App& program) {
   options.add("--top-p", arguments->sampling.top_p, "P", "Draw from the likeliest bytes of this total probability");
   options.device(arguments->execution);
   options.add("--seed", arguments->seed, "N", "The same seed writes the same text [another one every time]");
-  options.flag("--json", arguments->json, "Print one JSON object at the end; bytes that are not UTF-8 are replaced");
+  options.add("--streams", arguments->streams, "N",
+              "Write N texts at once, each as by itself, with the seeds from --seed on");
+  options.flag("--json", arguments->json,
+               "Print one JSON object a stream at the end; bytes that are not UTF-8 are replaced");
+  options.flag("--stats", arguments->stats, "Print to standard error how long the writing took");
   options.finish(
       "  penstock generate model.safetensors --prompt 'In the beginning'\n"
       "  penstock generate model.safetensors -n 2000 --temperature 1 --seed 7 > text.txt\n"
+      "  penstock generate model.safetensors --streams 100 --json > texts.jsonl\n"
       "  head -c 1000 book.txt | penstock generate model.safetensors --prompt-file -");
   return {app, [arguments] { return generate(*arguments); }};
 }

@@ -8,6 +8,15 @@
 
 namespace penstock {
 
+/// How to draw a token from logits.
+struct Sampling {
+  double temperature = 0.8;  ///< 0: always the likeliest.
+  Index top_k = 0;           ///< Only the k likeliest; 0: all.
+  double top_p = 0.95;       ///< Only the smallest set of this total probability; (0, 1].
+
+  bool operator==(const Sampling&) const = default;
+};
+
 /// A model that answers one step at a time. Everything is allocated on construction; a step allocates nothing, takes
 /// no lock and starts no thread. It shares the model's weights, which stay alive with it: open it anew once the model
 /// has been trained further. Its answers equal those of Model::forward on the whole sequence in exact mode and the same
@@ -32,11 +41,37 @@ class Session {
   std::unique_ptr<Impl> impl_;
 };
 
-/// How to draw a token from logits.
-struct Sampling {
-  double temperature = 0.8;  ///< 0: always the likeliest.
-  Index top_k = 0;           ///< Only the k likeliest; 0: all.
-  double top_p = 0.95;       ///< Only the smallest set of this total probability; (0, 1].
+/// Many streams of one model, which answer one step of all of them at a time. On the CPU each row has the answers of a
+/// Session, to the bit; on a GPU those of a Session but for the roundings of products of another shape. One call at a
+/// time; sessions of one model share its weights.
+class SessionBatch {
+ public:
+  /// Throws Error(invalid_argument) for less than one row; unsupported or out_of_memory as the device has it.
+  SessionBatch(const Model& model, Index rows, const Execution& execution = {});
+  ~SessionBatch();
+  SessionBatch(SessionBatch&&) noexcept;
+  SessionBatch& operator=(SessionBatch&&) noexcept;
+
+  Index rows() const;
+  /// One token of each row [B] in, logits [B, O] out; the span stays valid until the next call.
+  std::span<const float> push(std::span<const std::int32_t> tokens);
+  /// A row of normalised features of each row [B, I] in, outputs [B, O] (normalised) out.
+  std::span<const float> push(std::span<const float> features);
+  /// All rows, or one of them, back to the start of a sequence. Draws go on from where they were.
+  void reset();
+  void reset(Index row);
+
+  /// What a row draws from now on depends on this seed and on how many tokens it has drawn since; at first, on its
+  /// number. The same seed draws the same tokens in any row of any batch.
+  void seed(Index row, std::uint64_t seed);
+  /// Every row draws a token from its last logits and reads it, `steps` times; tokens [B, steps] out. On a GPU nothing
+  /// waits for the host between the steps. Throws Error(numerical) naming a row whose logits are not finite: the rows
+  /// are then to be reset.
+  void generate(const Sampling& sampling, Index steps, std::span<std::int32_t> tokens);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
 };
 
 /// Draws a token; `random` is uniform in [0, 1).

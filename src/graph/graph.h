@@ -33,7 +33,9 @@ enum class Home {
   doutputs,        ///< [B, T, O], the gradient of the loss
   state_in,        ///< [B, width] of each layer that has a state, layer after layer
   state_out,       ///< The same; may be state_in in programs that only run forward
-  status,          ///< What a training step comes to (ops/step_status.h)
+  status,          ///< What a training step comes to (ops/training.h)
+  draws,           ///< i64 [2, B]: keys and counters of rows that draw tokens (ops/sample.h)
+  history,         ///< i32 [B, n]: the tokens drawn last
   given,           ///< Each such value by itself, wherever it lies.
   count_,
 };
@@ -55,6 +57,7 @@ struct Value {
   Index offset = 0;      ///< Elements from the start of its home: of rows, of one row
   std::string key = {};  ///< Home::derived: what it is, the same wherever the same is derived
   ValueId part_of = {};  ///< Another value, in whose memory this one lies from element `offset` on; its home counts
+  Index states = 1;      ///< Extent::rows: it lies as [states, B, width / states]
 
   Index count(const ops::Target& target) const;
 };

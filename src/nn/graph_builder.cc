@@ -1,6 +1,8 @@
 #include "nn/graph_builder.h"
 
+#include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "ops/cast.h"
 #include "plan/cell_table.h"
@@ -68,10 +70,17 @@ GraphBuilder::Parameter GraphBuilder::parameter(const std::string& name, std::ve
   return result;
 }
 
-GraphBuilder::State GraphBuilder::state(const std::string& name, Index width) {
-  const State result{
-      external(name + ".state_in", Home::state_in, Extent::rows, width, target_.master(), state_size_),
-      external(name + ".state_out", Home::state_out, Extent::rows, width, target_.master(), state_size_)};
+GraphBuilder::State GraphBuilder::state(const std::string& name, Index width, Index states) {
+  const auto add = [&](const char* suffix, Home home) {
+    return graph_.add({.name = name + suffix,
+                       .extent = Extent::rows,
+                       .width = width,
+                       .dtype = target_.master(),
+                       .home = home,
+                       .offset = state_size_,
+                       .states = states});
+  };
+  const State result{add(".state_in", Home::state_in), add(".state_out", Home::state_out)};
   state_size_ += width;
   return result;
 }
@@ -80,6 +89,12 @@ ValueId& GraphBuilder::gradient_of(ValueId id) {
   const auto i = static_cast<std::size_t>(id.index);
   if (gradients_.size() <= i) gradients_.resize(i + 1);
   return gradients_[i];
+}
+
+ValueId GraphBuilder::take_column_sums(ValueId of) {
+  const auto found =
+      std::ranges::find_if(column_sums_, [&](const std::pair<ValueId, ValueId>& wanted) { return wanted.first == of; });
+  return found == column_sums_.end() ? ValueId{} : std::exchange(found->second, ValueId{});
 }
 
 ValueId GraphBuilder::embedding(const std::string& name, Index vocabulary, Index width) {
@@ -104,10 +119,12 @@ ValueId GraphBuilder::linear(const std::string& name, ValueId x, Index outputs, 
   const Parameter bias = parameter(name + ".bias", {outputs}, false, {});
   const ValueId y = graph_.add({.name = name, .width = outputs, .dtype = target_.dtype, .home = home});
   node(ops::linear_forward(shape), {x, weight.cast, bias.cast}, {y}, Phase::forward);
+  column_sums_.emplace_back(y, bias.gradient);
   on_backward([=, this] {
     const ValueId dx = x_has_gradient ? activation(name + ".dx", shape.inputs) : ValueId{};
-    node(ops::linear_backward(shape, x_has_gradient), {x, weight.cast, gradient_of(y)},
-         {weight.gradient, bias.gradient, dx}, Phase::backward);
+    const ValueId dbias = take_column_sums(y);
+    node(ops::linear_backward(shape, static_cast<bool>(dbias), x_has_gradient), {x, weight.cast, gradient_of(y)},
+         {weight.gradient, dbias, dx}, Phase::backward);
     gradient_of(x) = dx;
   });
   return y;
@@ -128,8 +145,10 @@ GraphBuilder::Sum GraphBuilder::residual_norm(const std::string& name, ValueId x
     const ValueId dsum = gradient_of(sum);  // of the next residual connection, unless nothing is added to the sum
     const ValueId dx = activation(name + ".dx", width);
     const ValueId dbranch = shape.drops(target_) ? activation(name + ".dbranch", width) : ValueId{};
-    node(ops::residual_norm_backward(shape), {sum, inverse, gain.master, gradient_of(normal), dsum},
-         {gain.gradient, dx, dbranch}, Phase::backward, {{1, 4}});
+    const ValueId sums = shape.branch ? take_column_sums(branch) : ValueId{};
+    node(ops::residual_norm_backward(shape, static_cast<bool>(sums)),
+         {sum, inverse, gain.master, gradient_of(normal), dsum}, {gain.gradient, dx, dbranch, sums}, Phase::backward,
+         {{1, 4}});
     gradient_of(x) = dx;
     if (shape.branch) gradient_of(branch) = dbranch ? dbranch : dx;
   });
@@ -199,7 +218,7 @@ ValueId GraphBuilder::recurrence(const std::string& name, ValueId x, const ops::
     weights[3] = parameters[3].master;
   }
 
-  const State carried = state(name, shape.state_size());
+  const State carried = state(name, shape.state_size(), cell.info.states);
   const ValueId y = activation(name, shape.hidden);
   const ValueId tape = target_.training ? graph_.add({.name = name + ".tape", .width = -1}) : ValueId{};
   std::vector<ValueId> reads = {x, carried.in};
@@ -230,7 +249,9 @@ ValueId GraphBuilder::silu_gate(const std::string& name, ValueId gate_value) {
   node(ops::silu_gate_forward(shape), {gate_value}, {y}, Phase::forward);
   on_backward([=, this] {
     const ValueId d = activation(name + ".dx", 2 * shape.inner);
-    node(ops::silu_gate_backward(shape), {gate_value, gradient_of(y)}, {d}, Phase::backward, {{0, 0}});
+    const ValueId sums = take_column_sums(gate_value);
+    node(ops::silu_gate_backward(shape, static_cast<bool>(sums)), {gate_value, gradient_of(y)}, {d, sums},
+         Phase::backward, {{0, 0}});
     gradient_of(gate_value) = d;
   });
   return y;

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "graph/graph.h"
@@ -82,10 +83,14 @@ class GraphBuilder {
   struct State {
     ValueId in, out;
   };
-  State state(const std::string& name, Index width);
+  /// Laid out [states, B, width / states].
+  State state(const std::string& name, Index width, Index states = 1);
   ValueId panels(const std::string& name, const ops::Recurrence& shape, ops::Panels which,
                  const std::vector<ValueId>& weights);
   ValueId& gradient_of(ValueId id);
+  /// For the node that makes the gradient of a value and can sum its columns beside: where the sums are wanted, if they
+  /// are, and nobody else makes them then.
+  ValueId take_column_sums(ValueId of);
   void on_backward(std::function<void()> nodes) { backward_.push_back(std::move(nodes)); }
 
   ops::Target target_;
@@ -94,7 +99,8 @@ class GraphBuilder {
   Index state_size_ = 0;
   ValueId casts_;
   std::vector<std::function<void()>> backward_;
-  std::vector<ValueId> gradients_;  // of each value
+  std::vector<ValueId> gradients_;                        // of each value
+  std::vector<std::pair<ValueId, ValueId>> column_sums_;  // of the gradient of the first wanted in the second
   std::vector<ValueId> recurrent_outputs_;
 };
 

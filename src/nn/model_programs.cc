@@ -73,6 +73,24 @@ ValueId add_loss(GraphBuilder& builder, ops::LossKind kind, const DataDescriptio
   return doutputs;
 }
 
+/// The parameters of the first block, and those of the last; of a single one, what lies above it: the last norm and the
+/// head.
+ops::SquareRanges end_blocks(const ParameterLayout& layout) {
+  const auto range_of = [&](Index block, Index after, Index& begin, Index& end) {
+    for (const ParameterEntry& entry : layout.entries()) {
+      if (entry.block != block || entry.offset < after) continue;
+      if (end == 0) begin = entry.offset;
+      end = entry.offset + entry.size;
+    }
+  };
+  Index last = -1;
+  for (const ParameterEntry& entry : layout.entries()) last = std::max(last, entry.block);
+  ops::SquareRanges ranges;
+  range_of(0, 0, ranges.first_begin, ranges.first_end);
+  range_of(last > 0 ? last : -1, ranges.first_end, ranges.last_begin, ranges.last_end);
+  return ranges;
+}
+
 void add_update(GraphBuilder& builder, const TrainingShape& training, const StepValues& step) {
   const Index size = builder.layout().size();
   const DType master = builder.target().master();
@@ -86,7 +104,7 @@ void add_update(GraphBuilder& builder, const TrainingShape& training, const Step
   const ValueId gradients = store("gradients", Home::gradients), values = store("weights", Home::values);
   const ValueId first = store("first_moments", Home::first_moments);
   const ValueId second = optimizer.adam ? store("second_moments", Home::second_moments) : ValueId{};
-  builder.node(ops::sum_squares(size), {gradients}, {step.state}, Phase::update);
+  builder.node(ops::sum_squares(size, end_blocks(builder.layout())), {gradients}, {step.state}, Phase::update);
   builder.node(ops::decide(training.rules), {step.state}, {step.state}, Phase::update);
   builder.node(ops::optimizer(optimizer), {gradients, step.state, values, first, second},
                {values, first, second, builder.casts()}, Phase::update);
@@ -104,6 +122,25 @@ std::shared_ptr<const graph::Program> forward_program(const ModelSpec& spec, con
                                                       const ops::Target& target) {
   GraphBuilder builder(target);
   add_model(builder, spec, data, graph::Home::outputs);
+  return std::make_shared<graph::Program>(builder.take_graph(), target);
+}
+
+std::shared_ptr<const graph::Program> generation_program(const ModelSpec& spec, const DataDescription& data,
+                                                         const Sampling& sampling, Index history,
+                                                         const ops::Target& target) {
+  GraphBuilder builder(target);
+  const Index classes = data.output_size();
+  const auto of_row = [&](const char* name, Home home, Index width, DType type, Index offset = 0) {
+    return builder.external(name, home, Extent::rows, width, type, offset);
+  };
+  const ValueId counters = of_row("counters", Home::draws, 1, DType::i64, 1);
+  builder.node(ops::sample({.classes = classes, .sampling = sampling, .history = history}),
+               {builder.external("outputs", Home::outputs, Extent::positions, classes, target.master()),
+                of_row("keys", Home::draws, 1, DType::i64), counters},
+               {builder.external("tokens", Home::tokens, Extent::positions, 1, DType::i32), counters,
+                of_row("history", Home::history, history, DType::i32)},
+               Phase::forward);
+  add_model(builder, spec, data, Home::outputs);
   return std::make_shared<graph::Program>(builder.take_graph(), target);
 }
 

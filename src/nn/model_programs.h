@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "graph/program.h"
+#include "ops/sample.h"
 #include "ops/training.h"
 #include "penstock/model.h"
 
@@ -15,6 +16,13 @@ namespace penstock::nn {
 /// The program of a model's forward pass: tokens or features and state_in -> outputs and state_out.
 std::shared_ptr<const graph::Program> forward_program(const ModelSpec& spec, const DataDescription& data,
                                                       const ops::Target& target);
+
+/// The program of a step of rows that write by themselves: what each draws from Home::outputs is the token that it
+/// reads, and its outputs are what the next run draws from. `history`: draws of a row that Home::history has places
+/// for.
+std::shared_ptr<const graph::Program> generation_program(const ModelSpec& spec, const DataDescription& data,
+                                                         const Sampling& sampling, Index history,
+                                                         const ops::Target& target);
 
 /// What a training step does beside the model.
 struct TrainingShape {

@@ -56,6 +56,13 @@ void fill_rows(int threads, Index rows, Index width, const Real* row, Real* y);
 template <class Real>
 void add_column_sums(int threads, Index rows, Index width, const Real* x, Real* sums, Real* partial);
 
+/// sums [width] = the sum over the rows.
+template <class Real>
+void column_sums(int threads, Index rows, Index width, const Real* x, Real* sums, Real* partial) {
+  std::fill_n(sums, width, Real(0));
+  add_column_sums(threads, rows, width, x, sums, partial);
+}
+
 /// Adds partial sums [parts, width], part by part, to sums [width].
 template <class Real>
 void add_partial_sums(Index parts, Index width, const Real* partial, Real* sums);

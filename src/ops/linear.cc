@@ -56,8 +56,9 @@ std::unique_ptr<Executable> backward(const Linear& shape, const Target& target) 
         auto* const dbias = memory.get<Real>(4);
         matmul<Real>(shape.outputs, shape.inputs, positions, {dy, shape.outputs, true},
                      {memory.get<const Real>(0), shape.inputs}, Real(0), memory.get<Real>(3), shape.inputs, execution);
-        std::fill_n(dbias, shape.outputs, Real(0));
-        add_column_sums(call.threads, positions, shape.outputs, dy, dbias, static_cast<Real*>(memory.scratch));
+        if (dbias != nullptr) {
+          column_sums(call.threads, positions, shape.outputs, dy, dbias, static_cast<Real*>(memory.scratch));
+        }
         if (auto* const dx = memory.get<Real>(5)) {
           matmul<Real>(positions, shape.inputs, shape.outputs, {dy, shape.outputs},
                        {memory.get<const Real>(1), shape.inputs}, Real(0), dx, shape.inputs, execution);
@@ -85,10 +86,10 @@ Op linear_forward(const Linear& shape) {
           products(shape, 1)};
 }
 
-Op linear_backward(const Linear& shape, bool wants_dx) {
+Op linear_backward(const Linear& shape, bool wants_dbias, bool wants_dx) {
   return {"linear.backward",
-          [shape, wants_dx](const Target& target) {
-            if (target.device.is_cuda()) return cuda_linear_backward(shape, wants_dx, target);
+          [shape, wants_dbias, wants_dx](const Target& target) {
+            if (target.device.is_cuda()) return cuda_linear_backward(shape, wants_dbias, wants_dx, target);
             return with_real(target.dtype, [&](auto real) { return backward<decltype(real)>(shape, target); });
           },
           products(shape, wants_dx ? 2 : 1)};

@@ -108,15 +108,18 @@ void Buffer::release() noexcept {
   data_ = nullptr;
 }
 
-void Buffer::zero() {
-  if (bytes_ == 0) return;
+void Buffer::zero(std::size_t bytes, std::size_t offset) {
+  require(offset <= bytes_ && bytes <= bytes_ - offset, "bytes must be at most the {} of the buffer, not {}", bytes_,
+          offset + bytes);
+  if (bytes == 0) return;
   if (queue_->cuda() == nullptr) {
-    std::memset(data_, 0, bytes_);
+    std::memset(static_cast<std::byte*>(data_) + offset, 0, bytes);
     return;
   }
   cuda::Stream& stream = queue_->cuda()->stream;
   stream.device().make_current();
-  cuda::check(cuda::driver().fill_bytes(address(data_), 0, bytes_, stream.handle()), "filling memory of the GPU");
+  cuda::check(cuda::driver().fill_bytes(address(data_) + offset, 0, bytes, stream.handle()),
+              "filling memory of the GPU");
 }
 
 void Buffer::start_upload(const void* from, std::size_t bytes, std::size_t offset) {

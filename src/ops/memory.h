@@ -50,7 +50,9 @@ class Buffer {
 
   void* data() const { return data_; }
   std::size_t bytes() const { return bytes_; }
-  void zero();
+  void zero() { zero(bytes_); }
+  /// Some bytes, from `offset` on.
+  void zero(std::size_t bytes, std::size_t offset = 0);
   /// Copies from or to the host's memory and waits for that; `offset` in bytes from the start of the buffer.
   void upload(const void* from, std::size_t bytes, std::size_t offset = 0);
   void download(void* to, std::size_t bytes, std::size_t offset = 0) const;

@@ -92,6 +92,9 @@ void backward(const ResidualNorm& shape, bool drops, const Call& call, const Ope
   });
   std::fill_n(dgain, width, Real(0));
   add_partial_sums(parts, width, partial, dgain);
+  if (auto* const sums = memory.get<Real>(8)) {
+    column_sums(call.threads, positions, width, drops ? dbranch : dx, sums, partial);
+  }
 }
 
 }  // namespace
@@ -107,9 +110,9 @@ Op residual_norm_forward(const ResidualNorm& shape) {
           }};
 }
 
-Op residual_norm_backward(const ResidualNorm& shape) {
-  return {shape.branch ? "residual_norm.backward" : "norm.backward", [shape](const Target& target) {
-            if (target.device.is_cuda()) return cuda_residual_norm_backward(shape, target);
+Op residual_norm_backward(const ResidualNorm& shape, bool wants_sums) {
+  return {shape.branch ? "residual_norm.backward" : "norm.backward", [shape, wants_sums](const Target& target) {
+            if (target.device.is_cuda()) return cuda_residual_norm_backward(shape, wants_sums, target);
             const auto scratch =
                 static_cast<std::size_t>(gradient_parts(target.positions()) * shape.width) * size_of(target.dtype);
             return with_real(target.dtype, [&](auto real) {

@@ -24,7 +24,8 @@ struct ResidualNorm {
 Op residual_norm_forward(const ResidualNorm& shape);
 
 /// sum, inverse, gain, dnormal, dsum (absent: 0) -> dgain, dx [B, T, width], dbranch [B, T, width] (absent unless there
-/// is dropout: it is dx otherwise). dx may be written over dsum.
-Op residual_norm_backward(const ResidualNorm& shape);
+/// is dropout: it is dx otherwise), and the sums of the columns of the branch's gradient [width], absent unless they
+/// are wanted: the gradient of a bias that ends the branch. dx may be written over dsum.
+Op residual_norm_backward(const ResidualNorm& shape, bool wants_sums);
 
 }  // namespace penstock::ops

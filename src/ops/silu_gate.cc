@@ -21,7 +21,8 @@ std::unique_ptr<Executable> forward(const SiluGate& shape) {
 }
 
 template <class Real>
-std::unique_ptr<Executable> backward(const SiluGate& shape) {
+std::unique_ptr<Executable> backward(const SiluGate& shape, bool wants_sums, const Target& target) {
+  const Index parts = wants_sums ? gradient_parts(target.positions()) : 0;
   return simple(
       [inner = shape.inner, kernels = cpu::element_kernels<Real>()](const Call& call, const Operands& memory) {
         const auto* const gate_value = memory.get<const Real>(0);
@@ -32,7 +33,12 @@ std::unique_ptr<Executable> backward(const SiluGate& shape) {
             kernels.silu_gate_backward(inner, gate_value + 2 * r * inner, dy + r * inner, d + 2 * r * inner);
           }
         });
-      });
+        if (auto* const sums = memory.get<Real>(3)) {
+          column_sums(call.threads, call.batch.rows * call.batch.steps, 2 * inner, d, sums,
+                      static_cast<Real*>(memory.scratch));
+        }
+      },
+      static_cast<std::size_t>(parts * 2 * shape.inner) * sizeof(Real));
 }
 
 }  // namespace
@@ -44,10 +50,11 @@ Op silu_gate_forward(const SiluGate& shape) {
           }};
 }
 
-Op silu_gate_backward(const SiluGate& shape) {
-  return {"silu_gate.backward", [shape](const Target& target) {
-            if (target.device.is_cuda()) return cuda_silu_gate_backward(shape, target);
-            return with_real(target.dtype, [&](auto real) { return backward<decltype(real)>(shape); });
+Op silu_gate_backward(const SiluGate& shape, bool wants_sums) {
+  return {"silu_gate.backward", [shape, wants_sums](const Target& target) {
+            if (target.device.is_cuda()) return cuda_silu_gate_backward(shape, wants_sums, target);
+            return with_real(target.dtype,
+                             [&](auto real) { return backward<decltype(real)>(shape, wants_sums, target); });
           }};
 }
 

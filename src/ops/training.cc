@@ -163,14 +163,22 @@ Op check_finite(Index width) {
           }};
 }
 
-Op sum_squares(Index size) {
-  return {"sum_squares", [size](const Target& target) {
-            if (target.device.is_cuda()) return cuda_sum_squares(size, target);
+Op sum_squares(Index size, const SquareRanges& ranges) {
+  return {"sum_squares", [size, ranges](const Target& target) {
+            if (target.device.is_cuda()) return cuda_sum_squares(size, ranges, target);
             return on_cpu(
                 target,
-                [size](const Call& call, const Operands& memory) {
-                  memory.get<StepState>(1)->gradient_squares = sum_of_squares(
-                      call.threads, size, memory.get<const float>(0), static_cast<double*>(memory.scratch));
+                [size, ranges](const Call& call, const Operands& memory) {
+                  const auto squares = [&](Index begin, Index end) {
+                    return sum_of_squares(call.threads, end - begin, memory.get<const float>(0) + begin,
+                                          static_cast<double*>(memory.scratch));
+                  };
+                  StepState& state = *memory.get<StepState>(1);
+                  state.first_squares = squares(ranges.first_begin, ranges.first_end);
+                  state.last_squares = squares(ranges.last_begin, ranges.last_end);
+                  state.gradient_squares = squares(0, ranges.first_begin) + state.first_squares +
+                                           squares(ranges.first_end, ranges.last_begin) + state.last_squares +
+                                           squares(ranges.last_end, size);
                 },
                 static_cast<std::size_t>(square_parts(size)) * sizeof(double));
           }};

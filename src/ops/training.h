@@ -3,6 +3,7 @@
 #include <span>
 #include <vector>
 
+#include "backend/cuda/pointwise/optimizer.h"
 #include "backend/cuda/pointwise/step_state.h"
 #include "ops/op.h"
 
@@ -11,6 +12,7 @@
 namespace penstock::ops {
 
 using cuda::LossSums;
+using cuda::SquareRanges;
 using cuda::StepRules;
 using cuda::StepState;
 
@@ -59,8 +61,9 @@ Op begin_step(const StepRules& rules);
 Op loss(const LossShape& shape);
 /// values [B, width] -> state, where they are noted if one is not finite.
 Op check_finite(Index width);
-/// gradients [size] -> state: the sum of their squares.
-Op sum_squares(Index size);
+/// gradients [size] -> state: the sum of their squares, and those of two ranges alone, which say whether a gradient
+/// vanishes on its way back.
+Op sum_squares(Index size, const SquareRanges& ranges = {});
 /// state -> state: whether to apply the step.
 Op decide(const StepRules& rules);
 /// gradients, state, values, first moments, second moments (absent for SGD) -> values, first, second, and the values in

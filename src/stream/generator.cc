@@ -1,5 +1,4 @@
 #include <array>
-#include <random>
 
 #include "base/check.h"
 #include "penstock/stream.h"
@@ -7,35 +6,31 @@
 namespace penstock {
 
 struct Generator::Impl {
-  Impl(const Model& model, const Sampling& chosen, std::uint64_t seed, const Execution& execution)
-      : session(model, execution), sampling(chosen), random(seed) {}
-
-  Session session;
+  SessionBatch row;
   Sampling sampling;
-  std::mt19937_64 random;
-  std::span<const float> logits;
+  bool begun = false;
 };
 
 Generator::Generator(const Model& model, const Sampling& sampling, std::uint64_t seed, const Execution& execution) {
   sample(std::array{0.0f}, sampling, 0.0);  // refuses what is impossible before anything is drawn
   require(model.data().task == Task::language, "model must be one of a text: it writes nothing");
-  impl_ = std::make_unique<Impl>(model, sampling, seed, execution);
+  impl_.reset(new Impl{SessionBatch(model, 1, execution), sampling});
+  impl_->row.seed(0, seed);
 }
 
 Generator::~Generator() = default;
 Generator::Generator(Generator&&) noexcept = default;
 
 void Generator::read(std::string_view text) {
-  for (const char byte : text) impl_->logits = impl_->session.push(static_cast<unsigned char>(byte));
+  for (const char byte : text) impl_->row.push(std::array{static_cast<std::int32_t>(static_cast<unsigned char>(byte))});
+  impl_->begun = impl_->begun || !text.empty();
 }
 
 char Generator::next() {
-  if (impl_->logits.empty()) read("\n");
-  // 53 bits, all that a double in [0, 1) holds; spelt out because std's distributions differ between libraries.
-  const double uniform = static_cast<double>(impl_->random() >> 11) * 0x1p-53;
-  const auto byte = static_cast<char>(static_cast<unsigned char>(sample(impl_->logits, impl_->sampling, uniform)));
-  read({&byte, 1});
-  return byte;
+  if (!impl_->begun) read("\n");
+  std::array<std::int32_t, 1> token{};
+  impl_->row.generate(impl_->sampling, 1, token);
+  return static_cast<char>(static_cast<unsigned char>(token[0]));
 }
 
 }  // namespace penstock

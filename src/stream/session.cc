@@ -1,98 +1,90 @@
-#include <cstring>
-#include <optional>
-
 #include "base/check.h"
-#include "nn/model_impl.h"
 #include "ops/embedding.h"
-#include "penstock/stream.h"
+#include "stream/session_rows.h"
 
 namespace penstock {
 
+namespace {
+
+void require_tokens(const DataDescription& data) {
+  require(data.vocabulary > 0, "this model reads features, not tokens");
+}
+
+void require_features(const DataDescription& data, Index rows, std::size_t given) {
+  require(data.vocabulary == 0, "this model reads tokens, not features");
+  require(static_cast<Index>(given) == rows * data.input_size(), "features must hold {} values, not {}",
+          rows * data.input_size(), given);
+}
+
+}  // namespace
+
 struct Session::Impl {
-  Impl(const Model::Impl& model, const Execution& execution)
-      : data(model.data), weights(model.weights_on(execution.device)), queue(weights->queue()) {
-    Execution step = execution;
-    step.threads = 1;
-    step.algorithm = Algorithm::automatic;
-    step.exact = !execution.device.is_cuda();
-    ops::Target target = model_target(1, 1, step);
-    target.step = true;
-    const std::size_t width = data.vocabulary > 0 ? 1 : static_cast<std::size_t>(data.input_size());
-    allocate(width * sizeof(float), static_cast<std::size_t>(data.output_size()) * sizeof(float),
-             static_cast<std::size_t>(model.state_size) * sizeof(float));
-    workspace.emplace(model.programs.program(model.spec, model.data, target), weights->shared_queue());
-    workspace->bind(weights);
-    workspace->bind(data.vocabulary > 0 ? graph::Home::tokens : graph::Home::features, input.data());
-    workspace->bind(graph::Home::outputs, output.data());
-    workspace->bind(graph::Home::state_in, state.data());
-    workspace->bind(graph::Home::state_out, state.data());
-    call.stream = queue.stream();
-    workspace->refresh(call);
-    if (execution.device.is_cuda()) record();
-  }
-
-  void allocate(std::size_t input_bytes, std::size_t output_bytes, std::size_t state_bytes) {
-    staged_input.emplace(queue, input_bytes);
-    staged_output.emplace(queue, output_bytes);
-    input = ops::Buffer(queue, input_bytes);
-    output = ops::Buffer(queue, output_bytes);
-    state = ops::Buffer(queue, state_bytes);
-    state.zero();
-  }
-
-  void record() {
-    recording.emplace(queue, [this] {
-      input.start_upload(staged_input->data(), input.bytes());
-      workspace->run(call);
-      output.start_download(staged_output->data(), output.bytes());
-    });
-  }
-
-  /// What was pushed last is where a step of this device reads it.
-  void* pushed() const { return recording ? staged_input->data() : input.data(); }
-
-  std::span<const float> step() {
-    const auto count = output.bytes() / sizeof(float);
-    if (!recording) {
-      workspace->run(call);
-      return {static_cast<const float*>(output.data()), count};
-    }
-    recording->run();
-    queue.synchronize();
-    return {reinterpret_cast<const float*>(staged_output->data()), count};
-  }
-
-  DataDescription data;
-  ops::Call call{.threads = 1};
-  std::shared_ptr<graph::Weights> weights;
-  ops::Queue& queue;
-  std::optional<ops::StagingBuffer> staged_input, staged_output;  // of a GPU
-  ops::Buffer input, output, state;  // each always at one address, so that a step looks nothing up
-  std::optional<graph::Workspace> workspace;
-  std::optional<ops::Recording> recording;
+  streaming::SessionRows row;
 };
 
-Session::Session(const Model& model, const Execution& execution)
-    : impl_(std::make_unique<Impl>(model.impl(), execution)) {}
+Session::Session(const Model& model, const Execution& execution) : impl_(new Impl{{model.impl(), 1, execution}}) {}
 Session::Session(const Model& model, Precision precision) : Session(model, Execution{.precision = precision}) {}
 Session::~Session() = default;
 Session::Session(Session&&) noexcept = default;
 
 std::span<const float> Session::push(std::int32_t token) {
-  require(impl_->data.vocabulary > 0, "this model reads features, not tokens");
-  ops::check_tokens({}, &token, impl_->data.vocabulary);
-  std::memcpy(impl_->pushed(), &token, sizeof token);
-  return impl_->step();
+  require_tokens(impl_->row.data());
+  ops::check_tokens({}, &token, impl_->row.data().vocabulary);
+  return impl_->row.push(&token);
 }
 
 std::span<const float> Session::push(std::span<const float> features) {
-  require(impl_->data.vocabulary == 0, "this model reads tokens, not features");
-  require(static_cast<Index>(features.size()) == impl_->data.input_size(), "features must hold {} values, not {}",
-          impl_->data.input_size(), features.size());
-  std::memcpy(impl_->pushed(), features.data(), features.size_bytes());
-  return impl_->step();
+  require_features(impl_->row.data(), 1, features.size());
+  return impl_->row.push(features.data());
 }
 
-void Session::reset() { impl_->state.zero(); }
+void Session::reset() { impl_->row.reset(); }
+
+struct SessionBatch::Impl {
+  streaming::SessionRows rows;
+};
+
+namespace {
+
+Index checked_rows(Index rows) {
+  require(rows >= 1, "rows must be at least 1, not {}", rows);
+  return rows;
+}
+
+}  // namespace
+
+SessionBatch::SessionBatch(const Model& model, Index rows, const Execution& execution)
+    : impl_(new Impl{{model.impl(), checked_rows(rows), execution}}) {}
+SessionBatch::~SessionBatch() = default;
+SessionBatch::SessionBatch(SessionBatch&&) noexcept = default;
+SessionBatch& SessionBatch::operator=(SessionBatch&&) noexcept = default;
+
+Index SessionBatch::rows() const { return impl_->rows.rows(); }
+
+std::span<const float> SessionBatch::push(std::span<const std::int32_t> tokens) {
+  require_tokens(impl_->rows.data());
+  require(static_cast<Index>(tokens.size()) == rows(), "tokens must hold {} values, not {}", rows(), tokens.size());
+  ops::check_tokens({.rows = rows(), .steps = 1}, tokens.data(), impl_->rows.data().vocabulary);
+  return impl_->rows.push(tokens.data());
+}
+
+std::span<const float> SessionBatch::push(std::span<const float> features) {
+  require_features(impl_->rows.data(), rows(), features.size());
+  return impl_->rows.push(features.data());
+}
+
+void SessionBatch::reset() { impl_->rows.reset(); }
+void SessionBatch::reset(Index row) { impl_->rows.reset(row); }
+void SessionBatch::seed(Index row, std::uint64_t seed) { impl_->rows.seed(row, seed); }
+
+void SessionBatch::generate(const Sampling& sampling, Index steps, std::span<std::int32_t> tokens) {
+  const DataDescription& data = impl_->rows.data();
+  require_tokens(data);
+  require(data.task == Task::language, "a model generates that was trained to continue a text, not for another task");
+  require(steps >= 0, "steps must not be negative, not {}", steps);
+  require(static_cast<Index>(tokens.size()) == rows() * steps, "tokens must hold {} values (rows {}, steps {}), not {}",
+          rows() * steps, rows(), steps, tokens.size());
+  impl_->rows.generate(sampling, steps, tokens.data());
+}
 
 }  // namespace penstock

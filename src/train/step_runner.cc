@@ -165,10 +165,4 @@ void StepRunner::synchronize() {
   model_.take_weights_from(execution_.device);
 }
 
-std::vector<float> StepRunner::gradients() const {
-  std::vector<float> values(gradients_.bytes() / sizeof(float));
-  gradients_.download(values.data(), gradients_.bytes());
-  return values;
-}
-
 }  // namespace penstock::training

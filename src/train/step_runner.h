@@ -43,9 +43,6 @@ class StepRunner {
   /// Whoever is to hear of the nodes of steps from now on, which are then not recorded; null: nobody.
   void observe(graph::Observer* observer) { observer_ = observer; }
 
-  /// Gradients of the last batch, in the layout of the parameters.
-  std::vector<float> gradients() const;
-
  private:
   /// A program for batches of one shape, with its memory.
   struct Shape {

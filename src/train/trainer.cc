@@ -43,6 +43,11 @@ const char* broken_by(const ops::StepState& state) {
   return nullptr;
 }
 
+/// The norm of the first block's gradient over that of the last.
+double first_gradient_ratio(const ops::StepState& state) {
+  return state.last_squares > 0.0 ? std::sqrt(state.first_squares / state.last_squares) : 1.0;
+}
+
 /// Whether the step was skipped, rather than repeated with another loss scale.
 bool is_skipped(const ops::StepState& state) { return state.broken != 0 && state.last_skipped == state.step; }
 
@@ -130,24 +135,6 @@ void Trainer::count(const StepResult& result) {
   if (state.broken == 0) ops::add_loss(reported_loss_, state.loss);
 }
 
-double Trainer::first_gradient_ratio() const {
-  const std::vector<float> gradients = runner_->gradients();
-  const auto norm_of = [&](Index block) {
-    double squares = 0.0;
-    for (const nn::ParameterEntry& entry : model_.parameters->layout().entries()) {
-      if (entry.block != block) continue;
-      squares += ops::fixed_sum<double>(entry.size, [&](Index i) {
-        const auto value = static_cast<double>(gradients[static_cast<std::size_t>(entry.offset + i)]);
-        return value * value;
-      });
-    }
-    return std::sqrt(squares);
-  };
-  // With one block, what lies above it: the last norm and the head (block -1 holds the input's as well, which is less).
-  const double last = norm_of(model_.spec.blocks > 1 ? model_.spec.blocks - 1 : -1);
-  return last > 0.0 ? norm_of(0) / last : 1.0;
-}
-
 std::string Trainer::describe_skip(const StepResult& result) const {
   return fmt::format("step {} skipped: the {} was not finite ({} in a row, giving up after {})", result.state.step,
                      broken_by(result.state), result.state.skipped_in_a_row, options_.give_up_after);
@@ -181,7 +168,7 @@ void Trainer::report(const StepResult& result, double seconds) {
       watched += static_cast<double>(result.saturation[i + 1]);
     }
     progress.saturated = watched > 0.0 ? saturated / watched : 0.0;
-    progress.first_gradient_ratio = first_gradient_ratio();
+    progress.first_gradient_ratio = first_gradient_ratio(state);
     if (progress.first_gradient_ratio < vanishing_ratio) {
       progress.warning =
           fmt::format("step {}: the gradient vanishes: in the first block its norm is {:.1e} of {}", state.step,

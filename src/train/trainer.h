@@ -42,8 +42,6 @@ class Trainer {
   /// that is nearest decides.
   double fraction(Index steps, Index scored, double seconds) const;
   double time_fraction(double seconds) const;
-  /// Norm of a block's gradients over the last block's, or of the only block's over the head's.
-  double first_gradient_ratio() const;
   std::string describe_skip(const StepResult& result) const;
 
   Model::Impl& model_;

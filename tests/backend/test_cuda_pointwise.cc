@@ -185,6 +185,20 @@ TEST_P(Pointwise, RmsNormWithAndWithoutABranch) {
       EXPECT_TRUE(close(get(dbranch, storage), want_dbranch, allowed(width, 3), largest));
     }
     EXPECT_TRUE(close(get(dgain, Storage::f32), want_dgain, allowed(rows + width, 0), 1.0));
+
+    // The same with sums, which are of what was stored.
+    spec.sums = true;
+    const RmsNormBackwardExecutable summing(device(), spec);
+    Buffer same_dx = room(size, storage), same_dgain = room(width, Storage::f32), sums = room(width, Storage::f32);
+    Buffer more = bytes(summing.workspace_bytes());
+    const Doubles summed = get(branch > 0 ? dbranch : dx, storage);
+    back.dx = same_dx.address(), back.gain_gradient = same_dgain.address(), back.sums = sums.address();
+    repeat([&] { summing.run(back, more.address(), stream->handle()); }, [&] { return get(sums, Storage::f32); });
+    EXPECT_EQ(get(same_dx, storage), get(dx, storage)) << "to the bit";
+    EXPECT_EQ(get(same_dgain, Storage::f32), get(dgain, Storage::f32)) << "to the bit";
+    Doubles want_sums(static_cast<std::size_t>(width), 0.0);
+    for (std::size_t i = 0; i < summed.size(); ++i) want_sums[i % want_sums.size()] += summed[i];
+    EXPECT_TRUE(close(get(sums, Storage::f32), want_sums, oracle::tolerance<float>({.summed = rows}), largest));
   }
 }
 
@@ -317,10 +331,11 @@ TEST_P(Pointwise, SiluGate) {
   for (const auto& [rows, width] : {std::pair<Index, Index>{3, 7}, {1, 1}, {67, 512}, {5, 9001}, {2000, 24}, {0, 4}}) {
     SCOPED_TRACE(testing::Message() << rows << " x " << width);
     const Doubles gv = numbers(rows * 2 * width, 8, storage), dy = numbers(rows * width, 1, storage);
-    Buffer gv_gpu = put(gv, storage), y = room(rows * width, storage);
-    const Buffer dy_gpu = put(dy, storage);
+    const Buffer gv_gpu = put(gv, storage), dy_gpu = put(dy, storage);
+    Buffer y = room(rows * width, storage), back = room(2 * rows * width, storage);
+    Buffer in_place = room(2 * rows * width, storage);
     SiluGateExecutable(device(), {rows, width, storage, false})
-        .run({gv_gpu.address(), 0, y.address()}, stream->handle());
+        .run({gv_gpu.address(), 0, y.address()}, 0, stream->handle());
     Doubles want(dy.size()), want_back(gv.size());
     for (Index r = 0; r < rows; ++r) {
       for (Index c = 0; c < width; ++c) {
@@ -333,8 +348,22 @@ TEST_P(Pointwise, SiluGate) {
     }
     EXPECT_TRUE(close(get(y, storage), want, allowed(1, 2), forward_terms));
     SiluGateExecutable(device(), {rows, width, storage, true})
-        .run({gv_gpu.address(), dy_gpu.address(), gv_gpu.address()}, stream->handle());
-    EXPECT_TRUE(close(get(gv_gpu, storage), want_back, allowed(1, 2), forward_terms));
+        .run({gv_gpu.address(), dy_gpu.address(), back.address()}, 0, stream->handle());
+    EXPECT_TRUE(close(get(back, storage), want_back, allowed(1, 2), forward_terms));
+    const SiluGateExecutable summing(device(), {rows, width, storage, true, true});
+    Buffer sums = room(2 * width, Storage::f32), workspace = bytes(summing.workspace_bytes());
+    workspace.fill(0);
+    repeat(
+        [&] {
+          summing.run({gv_gpu.address(), dy_gpu.address(), in_place.address(), sums.address()}, workspace.address(),
+                      stream->handle());
+        },
+        [&] { return get(sums, Storage::f32); });
+    EXPECT_EQ(get(in_place, storage), get(back, storage)) << "to the bit";
+    const Doubles made = get(back, storage);
+    Doubles want_sums(static_cast<std::size_t>(2 * width), 0.0);
+    for (std::size_t i = 0; i < made.size(); ++i) want_sums[i % want_sums.size()] += made[i];
+    EXPECT_TRUE(close(get(sums, Storage::f32), want_sums, oracle::tolerance<float>({.summed = rows}), forward_terms));
   }
 }
 

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "backend/cuda/few_rows_product.h"
 #include "backend/cuda/pointwise/changes.h"
 #include "backend/cuda/pointwise/convolution.h"
 #include "backend/cuda/pointwise/copy.h"
@@ -14,6 +15,7 @@
 #include "backend/cuda/pointwise/rms_norm.h"
 #include "backend/cuda/pointwise/sample.h"
 #include "backend/cuda/pointwise/silu_gate.h"
+#include "backend/cuda/sources.h"
 #include "support/compiled_kernel.h"
 
 namespace penstock::cuda {
@@ -37,9 +39,12 @@ void add_row_kernels(std::vector<KernelSource>& list, Storage storage, Index wid
     RmsNorm norm{.width = width, .storage = storage, .branch = more, .add_dx = more};
     add(rms_norm_forward_source(norm));
     add(rms_norm_backward_source(norm));
+    norm.sums = true;
+    add(rms_norm_backward_source(norm));
     norm.dropout.probability = more ? 0.1 : 0.0;
     add(rms_norm_forward_source(norm));
     add(silu_gate_source({.width = width, .storage = storage, .backward = more}));
+    add(silu_gate_source({.width = width, .storage = storage, .backward = true, .sums = true}));
     Loss loss{.width = width, .outputs = more ? Storage::f32 : storage, .gradients = storage, .gradient = more};
     add(loss_source(loss, LossPart::loss));
     loss.kind = more ? LossKind::mse : LossKind::mae;
@@ -74,6 +79,13 @@ void add_flat_kernels(std::vector<KernelSource>& list, Storage storage) {
   for (const Storage other : all_storages) list.push_back(cast_source(other, storage));
   list.push_back(fill_source(storage));
   list.push_back(check_finite_source(storage));
+  for (const Index rows : {1, 3, 8}) {
+    for (const Index inner : {7, 40, 512}) {
+      ProductShape shape{.storage = storage, .result = storage, .m = rows, .n = 100, .k = inner, .b_transposed = true};
+      shape.a_stride = shape.b_stride = inner, shape.beside = Beside::add_bias;
+      list.push_back(few_rows_source(shape));
+    }
+  }
   for (const Index classes : {1, 300, 2048, 2049}) {
     list.push_back(sample_source({.classes = classes, .logits = storage}));
   }
@@ -145,6 +157,22 @@ TEST_P(EveryChip, FlatKernelsCompile) {
 
 TEST_P(EveryChip, OthersCompile) {
   for (const KernelSource& source : other_kernels()) expect_sound(source, GetParam());
+}
+
+TEST(EarlyKernels, WaitBeforeAllElse) {
+  int found = 0;
+  for (const auto& [name, text] : kernel_sources()) {
+    const bool early = name.find("kernels/pointwise/") != std::string::npos || name.ends_with("/scan_forward.cuh") ||
+                       name.ends_with("/scan_backward.cuh") || name.ends_with("/sum_columns.cuh") ||
+                       name.ends_with("/few_rows_product.cuh");
+    const std::size_t entry = text.find("extern \"C\" __global__");
+    if (!early || entry == std::string::npos) continue;
+    ++found;
+    EXPECT_EQ(text.find("extern \"C\"", entry + 1), std::string::npos) << name << " has two entries";
+    const std::size_t body = text.find_first_not_of(" \n", text.find('{', entry) + 1);
+    EXPECT_EQ(text.compare(body, 22, "WaitForKernelBefore();"), 0) << name;
+  }
+  EXPECT_GT(found, 30);
 }
 
 INSTANTIATE_TEST_SUITE_P(Cuda, EveryChip, testing::Values(80, 90),

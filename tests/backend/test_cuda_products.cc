@@ -14,6 +14,7 @@
 #include "backend/cuda/matrix_product.h"
 #include "base/random.h"
 #include "support/expect_error.h"
+#include "support/gpu.h"
 
 namespace penstock::cuda {
 namespace {
@@ -190,6 +191,54 @@ TEST(FloatProductArguments, AreChecked) {
   test::expect_error(ErrorCode::invalid_argument, "a product must have sizes of at least 1, not 0 x 1 x 1",
                      [&] { FloatProduct(device, {.m = 0}); });
 }
+
+class FewRows : public test::GpuTest {};
+
+TEST_P(FewRows, AreProductsLikeOthers) {
+  struct Sizes {
+    Index m, n, k, gap;
+  };
+  for (const auto& [m, n, k, gap] : {Sizes{1, 1, 1, 0}, Sizes{1, 257, 128, 0}, Sizes{2, 5, 7, 3}, Sizes{8, 130, 515, 0},
+                                     Sizes{3, 512, 1024, 8}, Sizes{5, 33, 24, 1}}) {
+    for (const Beside beside : {Beside::nothing, Beside::add_bias}) {
+      SCOPED_TRACE(testing::Message() << m << " x " << n << " x " << k << ", gap " << gap);
+      ProductShape shape{.storage = storage, .result = storage, .m = m, .n = n, .k = k, .b_transposed = true};
+      shape.a_stride = shape.b_stride = k + gap, shape.d_stride = n + gap, shape.beside = beside;
+      shape.a_alignment = shape.b_alignment = shape.d_alignment = 16;
+      ASSERT_TRUE(FewRowsProduct::fits(shape));
+      const test::Doubles a = numbers(m * shape.a_stride, 1, storage), b = numbers(n * shape.b_stride, 1, storage);
+      const test::Doubles bias = numbers(n, 1, storage), before = numbers(m * shape.d_stride, 1, storage);
+      const Buffer a_gpu = put(a, storage), b_gpu = put(b, storage), bias_gpu = put(bias, storage);
+      Buffer d = put(before, storage);
+      const MatrixProduct product(device(), shape);
+      EXPECT_EQ(product.workspace_bytes(), 0u);
+      repeat(
+          [&] {
+            product.run(a_gpu.address(), b_gpu.address(), d.address(),
+                        beside == Beside::add_bias ? bias_gpu.address() : 0, 0, stream->handle());
+          },
+          [&] { return get(d, storage); });
+      test::Doubles want = before;
+      for (Index row = 0; row < m; ++row) {
+        for (Index column = 0; column < n; ++column) {
+          double sum = beside == Beside::add_bias ? bias[static_cast<std::size_t>(column)] : 0.0;
+          for (Index inner = 0; inner < k; ++inner) {
+            sum += a[static_cast<std::size_t>(row * shape.a_stride + inner)] *
+                   b[static_cast<std::size_t>(column * shape.b_stride + inner)];
+          }
+          want[static_cast<std::size_t>(row * shape.d_stride + column)] = sum;
+        }
+      }
+      EXPECT_TRUE(test::close(get(d, storage), want, allowed(k, 1), 1.0));
+    }
+  }
+  const ProductShape nine{.m = 9, .b_transposed = true}, as_it_is{.m = 1};
+  EXPECT_FALSE(FewRowsProduct::fits(nine));
+  EXPECT_FALSE(FewRowsProduct::fits(as_it_is));
+}
+
+INSTANTIATE_TEST_SUITE_P(Cuda, FewRows, testing::Values(Storage::f32, Storage::bf16, Storage::f16),
+                         [](const auto& param) { return std::string(to_string(param.param)); });
 
 /// A product of halves that are ones, whose result everybody knows.
 void expect_sixteens(Stream& stream) {

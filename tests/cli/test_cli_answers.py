@@ -35,6 +35,20 @@ def test_generate_as_json_and_from_a_prompt_file(models):
     assert result["bytes"] == 30 and result["seed"] == 3
 
 
+def test_generate_writes_many_streams_each_as_by_itself(models):
+    arguments = ["generate", "text.safetensors", "-p", "and the ", "-n", 90]
+    result = run(*arguments, "--seed", 7, "--streams", 3, "--json", "--stats", cwd=models)
+    lines = result.json_lines()
+    assert [line["seed"] for line in lines] == [7, 8, 9]
+    assert "90 bytes in each of 3 streams in" in result.err
+    for line in lines:
+        assert line == run(*arguments, "--seed", line["seed"], "--json", cwd=models).json()
+    plain = run(*arguments, "--seed", 7, "--streams", 2, cwd=models).out
+    texts = [line["prompt"] + line["text"] for line in lines]
+    parts = [f"==> stream {i}, seed {7 + i} <==\n{texts[i].removesuffix(chr(10))}\n" for i in range(2)]
+    assert plain == "\n".join(parts)
+
+
 def test_generate_ends_quietly_when_nobody_reads_on(models):
     process = start("generate", "text.safetensors", "-n", 10**9, cwd=models)
     assert len(os.read(process.stdout.fileno(), 10)) > 0

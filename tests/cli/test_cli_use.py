@@ -106,6 +106,7 @@ def test_a_cell_that_does_not_exist_is_answered_with_the_list(models):
     [
         ("generate", [], "MODEL is missing"),
         ("generate", ["text.safetensors", "--bytes", -1], "--bytes must not be negative, not -1"),
+        ("generate", ["text.safetensors", "--streams", 0], "--streams must be at least 1, not 0"),
         ("generate", ["text.safetensors", "--temperature", -1], "--temperature must not be negative, not -1"),
         ("generate", ["text.safetensors", "--top-k", -1], "--top-k must not be negative, not -1"),
         ("generate", ["text.safetensors", "--top-p", 0], "--top-p must be in (0, 1], not 0"),

@@ -88,10 +88,12 @@ TEST(Dropout, KeepsTheExpectedShareAndTheSameMaskInBackward) {
   };
   // Where no gradient comes through the norm, that of the sum is that of the branch, but for the mask.
   const auto gradient_of_branch = [&] {
-    std::vector<double> dgain(1), dx(n), dbranch(n);
-    run_op(residual_norm_backward(shape), target, call,
-           {reads(ones), reads(ones), reads(gain), reads(zeros), reads(ones), dgain.data(), dx.data(), dbranch.data()});
+    std::vector<double> dgain(1), dx(n), dbranch(n), sums(1);
+    run_op(residual_norm_backward(shape, true), target, call,
+           {reads(ones), reads(ones), reads(gain), reads(zeros), reads(ones), dgain.data(), dx.data(), dbranch.data(),
+            sums.data()});
     EXPECT_EQ(dx, ones);
+    EXPECT_NEAR(sums[0], std::accumulate(dbranch.begin(), dbranch.end(), 0.0), 1e-9 * n);
     return dbranch;
   };
   const std::vector<double> y = sum_of(), d = gradient_of_branch();

@@ -5,7 +5,9 @@
 
 #include <cmath>
 
+#include "backend/cuda/device.h"
 #include "backend/cuda/driver.h"
+#include "backend/cuda/kernel.h"
 #include "base/random.h"
 #include "nn/model_impl.h"
 #include "penstock/train.h"
@@ -154,6 +156,30 @@ TEST_P(OnGpu, Learns) {
   EXPECT_LT(result.validation->loss, 0.1);
   EXPECT_EQ(result.last.step, 200);
   EXPECT_EQ(result.last.skipped, 0);
+}
+
+TEST_P(OnGpu, MoreStepsAllocateNothingMoreAndWaitForNothingMore) {
+  struct Counts {
+    unsigned long long allocations, synchronizations, launches;
+    bool operator==(const Counts&) const = default;
+  };
+  const auto counted = [&](Index steps) {
+    const Counts before{cuda::Device::allocations(), cuda::Stream::synchronizations(), cuda::Kernel::launches()};
+    CopyTask data;
+    Model model(full_spec("mingru"), data.description(), 1);
+    TrainOptions options = plain_steps(steps);  // each of which is reported
+    options.validation_batches = 1;
+    options.execution = gpu();
+    train(model, data, options);
+    return Counts{cuda::Device::allocations() - before.allocations,
+                  cuda::Stream::synchronizations() - before.synchronizations,
+                  cuda::Kernel::launches() - before.launches};
+  };
+  counted(10);  // which loads what every run needs
+  const Counts few = counted(10), many = counted(60);
+  EXPECT_EQ(many.allocations, few.allocations);
+  EXPECT_EQ(many.synchronizations, few.synchronizations);
+  EXPECT_EQ(many.launches, few.launches) << "beside the one recording";
 }
 
 INSTANTIATE_TEST_SUITE_P(Cuda, OnGpu, testing::Values(Precision::full, Precision::bf16, Precision::f16),

@@ -298,6 +298,37 @@ TEST(Train, CountsSaturatedOutputs) {
   EXPECT_LT(saturated(0.0f), 0.1);
 }
 
+TEST(Train, ComparesTheFirstBlocksGradientWithTheLasts) {
+  for (const Index blocks : {1, 3}) {
+    CopyTask data;
+    Model model({.cell = "mingru", .width = 8, .blocks = blocks}, data.description(), 1);
+    const std::vector<float> before(model.impl().parameters->values().begin(), model.impl().parameters->values().end());
+    TrainOptions options = steps(1);
+    options.optimizer = Optimizer::sgd;
+    options.momentum = 0.0;
+    options.weight_decay = 0.0;
+    options.clip = 0.0;
+    const TrainResult result = train(model, data, options);
+    // A step of plain SGD is the gradient times a number.
+    double first = 0.0, last = 0.0;
+    bool above = false;
+    for (const auto& entry : model.impl().parameters->layout().entries()) {
+      above = above || entry.block == 0;
+      double squares = 0.0;
+      for (Index i = entry.offset; i < entry.offset + entry.size; ++i) {
+        const auto at = static_cast<std::size_t>(i);
+        squares +=
+            std::pow(static_cast<double>(model.impl().parameters->values()[at]) - static_cast<double>(before[at]), 2);
+      }
+      if (entry.block == 0) first += squares;
+      if (blocks > 1 ? entry.block == blocks - 1 : above && entry.block < 0) last += squares;
+    }
+    ASSERT_GT(last, 0.0);
+    EXPECT_NEAR(result.last.first_gradient_ratio, std::sqrt(first / last), 1e-3 * std::sqrt(first / last))
+        << blocks << " blocks";
+  }
+}
+
 TEST(Train, WarnsOfAVanishingGradient) {
   CopyTask data;
   Model model({.cell = "elman", .width = 8, .blocks = 2}, data.description(), 1);

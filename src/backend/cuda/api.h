@@ -63,7 +63,7 @@ struct LaunchAttribute {
   int unused = 0;
   unsigned value[16] = {};  // a number, or the three sizes of a cluster
 };
-enum : int { launch_cooperative = 2, launch_cluster = 4 };
+enum : int { launch_cooperative = 2, launch_cluster = 4, launch_early = 6 };
 
 /// CUlaunchConfig.
 struct LaunchConfig {

@@ -137,6 +137,9 @@ Product::Product(Device& device, const ProductShape& shape, int rank) : Product(
   blas_ = handle_on(device);
   require(shape.m >= 1 && shape.n >= 1 && shape.k >= 1, "a product must have sizes of at least 1, not {} x {} x {}",
           shape.m, shape.n, shape.k);
+  // Programs are prepared by several threads, and nothing is promised of one handle in the hands of two.
+  static std::mutex choosing;
+  const std::lock_guard lock(choosing);
   describe(shape);
   device.make_current();
   if (rank > 0) {

@@ -1,6 +1,7 @@
 #include "backend/cuda/device.h"
 
 #include <array>
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -14,6 +15,8 @@ namespace {
 
 /// Older chips lack the conversion to bf16 that kernels use.
 constexpr int kOldestArchitecture = 80;
+
+std::atomic<unsigned long long> allocation_count{0}, synchronization_count{0};
 
 int attribute(int handle, DeviceAttribute which) {
   int value = 0;
@@ -101,8 +104,11 @@ DeviceAddress Device::allocate(std::size_t bytes, StreamHandle stream) {
          free_bytes() >> 20);
   }
   check(result, "allocating memory of the GPU");
+  allocation_count.fetch_add(1, std::memory_order_relaxed);
   return address;
 }
+
+unsigned long long Device::allocations() { return allocation_count.load(std::memory_order_relaxed); }
 
 void Device::free(DeviceAddress address, StreamHandle stream) noexcept {
   // A failure here is one that the next synchronisation reports as well.
@@ -114,6 +120,7 @@ void Device::upload(DeviceAddress to, const void* from, std::size_t bytes, Strea
   make_current();
   check(driver().copy_to_device(to, from, bytes, stream), "copying to the GPU");
   check(driver().stream_synchronize(stream), "waiting for the GPU");
+  synchronization_count.fetch_add(1, std::memory_order_relaxed);
 }
 
 std::size_t Device::free_bytes() const {
@@ -133,7 +140,10 @@ Stream::~Stream() { driver().stream_destroy(handle_); }
 void Stream::synchronize() const {
   device_.make_current();
   check(driver().stream_synchronize(handle_), "waiting for the GPU");
+  synchronization_count.fetch_add(1, std::memory_order_relaxed);
 }
+
+unsigned long long Stream::synchronizations() { return synchronization_count.load(std::memory_order_relaxed); }
 
 Buffer::Buffer(Stream& stream, std::size_t bytes) : stream_(&stream), bytes_(bytes) {
   if (bytes > 0) address_ = stream.device().allocate(bytes, stream.handle());

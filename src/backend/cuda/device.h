@@ -46,6 +46,8 @@ class Device {
 
   /// Stream-ordered memory. Throws Error(out_of_memory) that says how much was asked for.
   DeviceAddress allocate(std::size_t bytes, StreamHandle stream);
+  /// Allocations by this process so far, on all devices.
+  static unsigned long long allocations();
   void free(DeviceAddress address, StreamHandle stream) noexcept;
   /// Copies from pageable memory of the host, which may be reused at once: the host waits.
   void upload(DeviceAddress to, const void* from, std::size_t bytes, StreamHandle stream) const;
@@ -76,6 +78,8 @@ class Stream {
   StreamHandle handle() const { return handle_; }
   Device& device() const { return device_; }
   void synchronize() const;
+  /// Times that this process has waited for a stream so far.
+  static unsigned long long synchronizations();
 
  private:
   Device& device_;

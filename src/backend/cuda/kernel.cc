@@ -79,10 +79,10 @@ std::string cubin_for(Device& device, const KernelSource& source) {
 
 /// A launch in the driver's words.
 struct LaunchConfiguration {
-  LaunchAttribute attributes[2];
+  LaunchAttribute attributes[3];
   LaunchConfig config;
 
-  LaunchConfiguration(const Launch& how, unsigned shared_bytes, StreamHandle stream) {
+  LaunchConfiguration(const Launch& how, unsigned shared_bytes, bool early, StreamHandle stream) {
     config.grid[0] = how.grid, config.block[0] = how.block;
     config.shared_bytes = shared_bytes;
     config.stream = stream;
@@ -97,12 +97,17 @@ struct LaunchConfiguration {
       together.id = launch_cooperative;
       together.value[0] = 1;
     }
+    if (early) {
+      LaunchAttribute& overlap = attributes[config.attribute_count++];
+      overlap.id = launch_early;
+      overlap.value[0] = 1;
+    }
   }
   LaunchConfiguration(const LaunchConfiguration&) = delete;  // the attributes' address is in the configuration
   LaunchConfiguration& operator=(const LaunchConfiguration&) = delete;
 };
 
-/// The first architecture with clusters.
+/// The first architecture with clusters, and with kernels that start before the one before them has ended.
 constexpr int kHopper = 90;
 
 }  // namespace
@@ -140,7 +145,10 @@ const Kernel& Kernel::load(Device& device, const KernelSource& source) {
 }
 
 Kernel::Kernel(Device& device, const KernelSource& source, const std::string& cubin)
-    : device_(device), name_(source.entry), dynamic_bytes_(static_cast<unsigned>(source.shared_bytes)) {
+    : device_(device),
+      name_(source.entry),
+      early_(source.early && device.model().architecture() >= kHopper),
+      dynamic_bytes_(static_cast<unsigned>(source.shared_bytes)) {
   device.make_current();
   ModuleHandle module = nullptr;
   check(driver().module_load(&module, cubin.data()), ("loading " + name_).c_str());
@@ -168,10 +176,10 @@ unsigned Kernel::shared_of(const Launch& how) const {
 void Kernel::launch_raw(const Launch& how, void** arguments, StreamHandle stream) const {
   device_.make_current();
   Result result = result_success;
-  if (how.cluster == 1 && !how.cooperative) {
+  if (how.cluster == 1 && !how.cooperative && !early_) {
     result = driver().launch(function_, how.grid, 1, 1, how.block, 1, 1, shared_of(how), stream, arguments, nullptr);
   } else {
-    LaunchConfiguration with(how, shared_of(how), stream);
+    LaunchConfiguration with(how, shared_of(how), early_, stream);
     result = driver().launch_with(&with.config, function_, arguments, nullptr);
   }
   if (result != result_success) check(result, ("launching " + name_).c_str());
@@ -185,7 +193,7 @@ int Kernel::resident(const Launch& how) const {
     check(driver().resident_blocks(&count, function_, static_cast<int>(how.block), shared_of(how)),
           ("asking how many blocks run at once of " + name_).c_str());
   } else {
-    LaunchConfiguration with(how, shared_of(how), nullptr);
+    LaunchConfiguration with(how, shared_of(how), false, nullptr);
     check(driver().resident_clusters(&count, function_, &with.config),
           ("asking how many clusters run at once of " + name_).c_str());
   }

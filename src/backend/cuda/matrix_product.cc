@@ -3,7 +3,9 @@
 namespace penstock::cuda {
 
 MatrixProduct::MatrixProduct(Device& device, const ProductShape& shape) {
-  if (in_own_kernels(device.model(), shape)) {
+  if (FewRowsProduct::fits(shape)) {
+    engine_ = FewRowsProduct(device, shape);
+  } else if (in_own_kernels(device.model(), shape)) {
     engine_ = FloatProduct(device, shape);
   } else {
     engine_ = Product(device, shape);

@@ -2,13 +2,14 @@
 
 #include <variant>
 
+#include "backend/cuda/few_rows_product.h"
 #include "backend/cuda/float_product.h"
 
 namespace penstock::cuda {
 
-/// Whether a product runs in kernels of our own: floats that keep their digits, of any size by warpgroups, and by warps
-/// up to the size from which cuBLASLt's plain multiplications were measured to be quicker (docs/results/gpu.md). All
-/// else is cuBLASLt's.
+/// Whether a product of many rows runs in kernels of our own: floats that keep their digits, of any size by warpgroups,
+/// and by warps up to the size from which cuBLASLt's plain multiplications were measured to be quicker
+/// (docs/results/gpu.md). All else is cuBLASLt's.
 inline bool in_own_kernels(const plan::GpuModel& gpu, const ProductShape& shape) {
   constexpr double most = 1e10;  // multiplications
   const double size = static_cast<double>(shape.m) * static_cast<double>(shape.n) * static_cast<double>(shape.k);
@@ -27,7 +28,7 @@ class MatrixProduct {
            StreamHandle stream, bool add = false) const;
 
  private:
-  std::variant<Product, FloatProduct> engine_;
+  std::variant<Product, FloatProduct, FewRowsProduct> engine_;
 };
 
 }  // namespace penstock::cuda

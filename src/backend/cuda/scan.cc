@@ -158,6 +158,7 @@ KernelSource scan_source(const ScanRule& rule, const plan::GpuScanProblem& probl
                       {"constexpr bool kLengths", problem.lengths},
                       {"constexpr bool kReset", problem.reset}};
   source.rule = rule.type;
+  source.early = true;
   source.shared_bytes = static_cast<int>(plan.shared);
   source.plan = plan.explain();
   return source;

@@ -27,6 +27,7 @@ KernelSource sum_columns_source(const ColumnSums& sums) {
   KernelSource source;
   source.entry = "SumColumns";
   source.file = "backend/cuda/kernels/sum_columns.cuh";
+  source.early = true;
   source.constants = {{"using Storage", storage_type(sums.storage)},
                       {"using Result", storage_type(sums.result)},
                       {"constexpr int kVector", vector_of(sums)},

@@ -34,8 +34,8 @@ class LinearForward final : public Executable {
 
 class LinearBackward final : public Executable {
  public:
-  LinearBackward(const Linear& shape, bool wants_dx, const Target& target)
-      : products_(gpu_of(target), shape_of(shape, wants_dx, target)) {}
+  LinearBackward(const Linear& shape, bool wants_dbias, bool wants_dx, const Target& target)
+      : products_(gpu_of(target), shape_of(shape, wants_dbias, wants_dx, target)) {}
   std::size_t scratch_bytes() const override { return products_.products_bytes(); }
   std::size_t persistent_bytes() const override { return padded(products_.sums_bytes()); }
   void run(const Call& call, const Operands& memory) override {
@@ -49,14 +49,14 @@ class LinearBackward final : public Executable {
   }
 
  private:
-  static cuda::GradientShape shape_of(const Linear& shape, bool wants_dx, const Target& target) {
+  static cuda::GradientShape shape_of(const Linear& shape, bool wants_dbias, bool wants_dx, const Target& target) {
     return {.storage = storage_of(target.dtype),
             .gradients = plan::Storage::f32,
             .positions = target.positions(),
             .inputs = shape.inputs,
             .outputs = shape.outputs,
             .x_stride = shape.inputs,
-            .bias = true,
+            .bias = wants_dbias,
             .dx = wants_dx,
             .dy_alignment = planned_value,
             .x_alignment = planned_value,
@@ -74,8 +74,8 @@ Prepared cuda_linear_forward(const Linear& shape, const Target& target) {
   return std::make_unique<LinearForward>(shape, target);
 }
 
-Prepared cuda_linear_backward(const Linear& shape, bool wants_dx, const Target& target) {
-  return std::make_unique<LinearBackward>(shape, wants_dx, target);
+Prepared cuda_linear_backward(const Linear& shape, bool wants_dbias, bool wants_dx, const Target& target) {
+  return std::make_unique<LinearBackward>(shape, wants_dbias, wants_dx, target);
 }
 
 }  // namespace penstock::ops

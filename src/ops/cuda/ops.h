@@ -7,6 +7,7 @@
 #include "ops/linear.h"
 #include "ops/recurrence.h"
 #include "ops/residual_norm.h"
+#include "ops/sample.h"
 #include "ops/series.h"
 #include "ops/silu_gate.h"
 #include "ops/training.h"
@@ -19,11 +20,11 @@ using Prepared = std::unique_ptr<Executable>;
 Prepared cuda_embedding_forward(const Embedding& shape, const Target& target);
 Prepared cuda_embedding_backward(const Embedding& shape, const Target& target);
 Prepared cuda_linear_forward(const Linear& shape, const Target& target);
-Prepared cuda_linear_backward(const Linear& shape, bool wants_dx, const Target& target);
+Prepared cuda_linear_backward(const Linear& shape, bool wants_dbias, bool wants_dx, const Target& target);
 Prepared cuda_residual_norm_forward(const ResidualNorm& shape, const Target& target);
-Prepared cuda_residual_norm_backward(const ResidualNorm& shape, const Target& target);
+Prepared cuda_residual_norm_backward(const ResidualNorm& shape, bool wants_sums, const Target& target);
 Prepared cuda_silu_gate_forward(const SiluGate& shape, const Target& target);
-Prepared cuda_silu_gate_backward(const SiluGate& shape, const Target& target);
+Prepared cuda_silu_gate_backward(const SiluGate& shape, bool wants_sums, const Target& target);
 Prepared cuda_causal_convolution_forward(const CausalConvolution& shape, const Target& target);
 Prepared cuda_causal_convolution_backward(const CausalConvolution& shape, const Target& target);
 // A recurrence of either kind of cell.
@@ -41,9 +42,10 @@ Prepared cuda_add_last_values(const Changes& changes, const Target& target);
 Prepared cuda_begin_step(const StepRules& rules, const Target& target);
 Prepared cuda_loss(const LossShape& shape, const Target& target);
 Prepared cuda_check_finite(Index width, const Target& target);
-Prepared cuda_sum_squares(Index size, const Target& target);
+Prepared cuda_sum_squares(Index size, const SquareRanges& ranges, const Target& target);
 Prepared cuda_decide(const StepRules& rules, const Target& target);
 Prepared cuda_optimizer(const OptimizerShape& shape, const Target& target);
 Prepared cuda_keep_state(Index width, const Target& target);
+Prepared cuda_sample(const Sample& shape, const Target& target);
 
 }  // namespace penstock::ops

@@ -52,6 +52,28 @@ cuda::Changes changes_of(const Changes& changes, const Target& target) {
   return spec;
 }
 
+/// The operands gate_value, dy -> dgate_value, sums.
+class SiluGateBackward final : public Executable {
+ public:
+  SiluGateBackward(const SiluGate& shape, bool wants_sums, const Target& target)
+      : kernel_(gpu_of(target), {.rows = target.positions(),
+                                 .width = shape.inner,
+                                 .storage = storage_of(target.dtype),
+                                 .backward = true,
+                                 .sums = wants_sums}) {}
+  std::size_t persistent_bytes() const override { return kernel_.workspace_bytes(); }
+  void run(const Call& call, const Operands& memory) override {
+    kernel_.run({.gv = address_of(memory, 0),
+                 .dy = address_of(memory, 1),
+                 .to = address_of(memory, 2),
+                 .sums = address_of(memory, 3)},
+                address_of(memory.persistent), stream_of(call));
+  }
+
+ private:
+  cuda::SiluGateExecutable kernel_;
+};
+
 }  // namespace
 
 Prepared cuda_embedding_forward(const Embedding& shape, const Target& target) {
@@ -88,8 +110,9 @@ Prepared cuda_residual_norm_forward(const ResidualNorm& shape, const Target& tar
   });
 }
 
-Prepared cuda_residual_norm_backward(const ResidualNorm& shape, const Target& target) {
+Prepared cuda_residual_norm_backward(const ResidualNorm& shape, bool wants_sums, const Target& target) {
   cuda::RmsNorm norm = norm_of(shape, target);
+  norm.sums = wants_sums;
   norm.branch = shape.drops(target);
   const cuda::RmsNormBackwardExecutable without(gpu_of(target), norm);
   norm.add_dx = true;
@@ -106,6 +129,7 @@ Prepared cuda_residual_norm_backward(const ResidualNorm& shape, const Target& ta
                     .dx = address_of(memory, 6),
                     .dbranch = address_of(memory, 7),
                     .gain_gradient = address_of(memory, 5),
+                    .sums = address_of(memory, 8),
                     .seed = drops ? address_of(call.device_seed) : 0},
                    address_of(memory.scratch), stream_of(call));
       },
@@ -127,16 +151,12 @@ Prepared cuda_dropout(Index width, const Dropout& shape, const Target& target) {
 Prepared cuda_silu_gate_forward(const SiluGate& shape, const Target& target) {
   const cuda::SiluGate gate{.rows = target.positions(), .width = shape.inner, .storage = storage_of(target.dtype)};
   return simple([kernel = cuda::SiluGateExecutable(gpu_of(target), gate)](const Call& call, const Operands& memory) {
-    kernel.run({.gv = address_of(memory, 0), .to = address_of(memory, 1)}, stream_of(call));
+    kernel.run({.gv = address_of(memory, 0), .to = address_of(memory, 1)}, 0, stream_of(call));
   });
 }
 
-Prepared cuda_silu_gate_backward(const SiluGate& shape, const Target& target) {
-  const cuda::SiluGate gate{
-      .rows = target.positions(), .width = shape.inner, .storage = storage_of(target.dtype), .backward = true};
-  return simple([kernel = cuda::SiluGateExecutable(gpu_of(target), gate)](const Call& call, const Operands& memory) {
-    kernel.run({address_of(memory, 0), address_of(memory, 1), address_of(memory, 2)}, stream_of(call));
-  });
+Prepared cuda_silu_gate_backward(const SiluGate& shape, bool wants_sums, const Target& target) {
+  return std::make_unique<SiluGateBackward>(shape, wants_sums, target);
 }
 
 Prepared cuda_causal_convolution_forward(const CausalConvolution& shape, const Target& target) {

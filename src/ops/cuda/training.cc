@@ -63,8 +63,8 @@ Prepared cuda_check_finite(Index width, const Target& target) {
   });
 }
 
-Prepared cuda_sum_squares(Index size, const Target& target) {
-  const cuda::SumSquaresExecutable kernel(gpu_of(target), size);
+Prepared cuda_sum_squares(Index size, const SquareRanges& ranges, const Target& target) {
+  const cuda::SumSquaresExecutable kernel(gpu_of(target), size, ranges);
   return simple(
       [kernel](const Call& call, const Operands& memory) {
         kernel.run(address_of(memory, 0), cuda::device_member(address_of(memory, 1), &StepState::gradient_squares),

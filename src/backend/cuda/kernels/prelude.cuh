@@ -5,6 +5,14 @@
 
 using Index = long long;
 
+/// First of all in a kernel that may be started before the one before it has ended (KernelSource::early): waits until
+/// its results are there, and lets the next kernel's blocks come as soon as there is room for them, to wait likewise.
+PENSTOCK_DEVICE void WaitForKernelBefore() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;\n\tgriddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
 /// How numbers lie in memory. Bits are kept in words until arithmetic needs them, since two halves fit a register.
 struct F32 {
   static constexpr int bytes = 4;

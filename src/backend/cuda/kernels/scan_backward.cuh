@@ -101,5 +101,6 @@ struct BackwardOp {
 
 extern "C" __global__ void __launch_bounds__(kThreads, kBlocks)
     ScanBackward(const __grid_constant__ ScanArguments args) {
+  WaitForKernelBefore();
   Run<BackwardOp>(args);
 }

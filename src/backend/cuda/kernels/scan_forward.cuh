@@ -10,5 +10,6 @@
 
 extern "C" __global__ void __launch_bounds__(kThreads, kBlocks)
     ScanForward(const __grid_constant__ ScanArguments args) {
+  WaitForKernelBefore();
   Run<ForwardOp>(args);
 }

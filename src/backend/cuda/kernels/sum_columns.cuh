@@ -9,6 +9,7 @@ constexpr int kTileColumns = 32 * kVector;
 
 extern "C" __global__ void __launch_bounds__(32 * kGroups, 1)
     SumColumns(const __grid_constant__ SumColumnsArguments args) {
+  WaitForKernelBefore();
   __shared__ float part[kGroups][kTileColumns];
   __shared__ bool last;
   const int lane = threadIdx.x % 32, group = threadIdx.x / 32;

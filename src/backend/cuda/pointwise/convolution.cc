@@ -13,7 +13,7 @@ constexpr int kMostVector = 4;
 constexpr Index kMostTaps = 32;  // whose inputs and weights fit a thread's registers
 constexpr int kGroups = 8;
 constexpr int kForwardRun = 32, kBackwardRun = 64;
-constexpr int kForwardAtOnce = 2, kBackwardAtOnce = 4;
+constexpr int kForwardAtOnce = 4, kBackwardAtOnce = 4;
 constexpr int kForwardValues = 64, kBackwardValues = 32;  // taps * channels of a thread
 constexpr int kBackwardBlocks = 4;                        // of a multiprocessor: each leaves partial sums
 

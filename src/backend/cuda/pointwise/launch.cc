@@ -57,11 +57,16 @@ Index resident_blocks(const Device& device, int of_multiprocessor) {
   return static_cast<Index>(device.model().multiprocessors) * of_multiprocessor;
 }
 
+Index all_resident(const Device& device, const Kernel& kernel, int threads) {
+  return resident_blocks(device, std::max(1, kernel.resident({.block = static_cast<unsigned>(threads)})));
+}
+
 KernelSource pointwise_source(std::string entry, const std::string& file, std::vector<Constant> constants) {
   KernelSource source;
   source.entry = std::move(entry);
   source.file = "backend/cuda/kernels/pointwise/" + file + ".cuh";
   source.constants = std::move(constants);
+  source.early = true;
   source.plan = source.entry;
   return source;
 }

@@ -45,6 +45,9 @@ unsigned blocks_for(Index items, Index per_block, Index most = 1 << 30);
 /// Blocks that run at once, so many of each multiprocessor.
 Index resident_blocks(const Device& device, int of_multiprocessor = 2048 / kBlockThreads);
 
+/// The same for a kernel in blocks of so many threads, as its registers and shared memory allow.
+Index all_resident(const Device& device, const Kernel& kernel, int threads);
+
 /// A kernel of kernels/pointwise/, named like its entry.
 KernelSource pointwise_source(std::string entry, const std::string& file, std::vector<Constant> constants);
 

@@ -80,12 +80,17 @@ void TrainingStepExecutable::decide(const StepRules& rules, DeviceAddress state,
   decide_->launch(1, 1, arguments, stream);
 }
 
-SumSquaresExecutable::SumSquaresExecutable(Device& device, Index size)
-    : size_(size),
-      parts_(blocks_for(size, kPart)),
+SumSquaresExecutable::SumSquaresExecutable(Device& device, Index size, const SquareRanges& ranges)
+    : bounds_{0, ranges.first_begin, ranges.first_end, ranges.last_begin, ranges.last_end, size},
       sum_(&Kernel::load(device, sum_squares_source(false))),
       finish_(&Kernel::load(device, sum_squares_source(true))) {
   require(size >= 0, "size must not be negative, not {}", size);
+  if (ranges.last_end == 0) bounds_ = {0, 0, 0, 0, 0, size};
+  require(std::ranges::is_sorted(bounds_), "ranges must lie one behind the other, in 0..{}", size);
+  for (std::size_t i = 0; i + 1 < bounds_.size(); ++i) {
+    require(bounds_[i] % 4 == 0, "ranges must lie at multiples of 4, not at {}", bounds_[i]);
+    first_part_[i + 1] = first_part_[i] + blocks_for(bounds_[i + 1] - bounds_[i], kPart);
+  }
 }
 
 void SumSquaresExecutable::run(DeviceAddress values, DeviceAddress result, DeviceAddress workspace,
@@ -95,12 +100,14 @@ void SumSquaresExecutable::run(DeviceAddress values, DeviceAddress result, Devic
   arguments.values = device_pointer<const float>(values);
   arguments.partial = device_pointer<double>(workspace);
   arguments.result = device_pointer<double>(result);
-  arguments.size = size_;
-  arguments.parts = static_cast<int>(parts_);
-  if (parts_ > 0) {
+  for (std::size_t i = 0; i < bounds_.size(); ++i) {
+    arguments.bounds[i] = bounds_[i];
+    arguments.first_part[i] = static_cast<int>(first_part_[i]);
+  }
+  if (first_part_.back() > 0) {
     require_aligned(values, kAlignment, "values");
     require_aligned(workspace, kAlignment, "workspace");
-    sum_->launch(static_cast<unsigned>(parts_), kBlockThreads, arguments, stream);
+    sum_->launch(static_cast<unsigned>(first_part_.back()), kBlockThreads, arguments, stream);
   }
   finish_->launch(1, kFinishSquaresThreads, arguments, stream);
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <vector>
 
 #include "backend/cuda/pointwise/launch.h"
@@ -34,16 +35,22 @@ class TrainingStepExecutable {
   const Kernel *begin_, *decide_;
 };
 
-/// The sum of the squares of float [size], in double: not finite if one of them is not.
+/// Where two ranges of a store lie, the one behind the other, each at multiples of 4.
+struct SquareRanges {
+  Index first_begin = 0, first_end = 0, last_begin = 0, last_end = 0;
+};
+
+/// The sum of the squares of float [size], in double: not finite if one of them is not. And those of two ranges alone.
 class SumSquaresExecutable {
  public:
-  SumSquaresExecutable(Device& device, Index size);
-  std::size_t workspace_bytes() const { return static_cast<std::size_t>(8 * parts_); }
-  /// `result`: double, written.
+  SumSquaresExecutable(Device& device, Index size, const SquareRanges& ranges = {});
+  std::size_t workspace_bytes() const { return static_cast<std::size_t>(8 * first_part_.back()); }
+  /// `result`: double [3], written.
   void run(DeviceAddress values, DeviceAddress result, DeviceAddress workspace, StreamHandle stream) const;
 
  private:
-  Index size_, parts_;
+  std::array<Index, 6> bounds_;
+  std::array<Index, 6> first_part_ = {};
   const Kernel *sum_, *finish_;
 };
 

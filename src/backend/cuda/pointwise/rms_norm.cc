@@ -10,8 +10,6 @@
 namespace penstock::cuda {
 namespace {
 
-constexpr int kNormBackwardBlocks = 4;  // of a multiprocessor: each leaves partial sums
-
 RowPlan plan_of(const RmsNorm& spec) {
   return plan_rows(spec.width, vector_for(spec.width, spec.alignment, {spec.storage, plan::Storage::f32}));
 }
@@ -42,7 +40,8 @@ KernelSource rms_norm_backward_source(const RmsNorm& spec) {
   KernelSource source = pointwise_source("RmsNormBackward", "rms_norm_backward",
                                          {{"using Storage", storage_type(spec.storage)},
                                           {"constexpr bool kAdd", spec.add_dx},
-                                          {"constexpr bool kBranch", spec.branch}});
+                                          {"constexpr bool kBranch", spec.branch},
+                                          {"constexpr bool kSums", spec.sums}});
   plan_of(spec).add_to(source);
   return source;
 }
@@ -50,7 +49,7 @@ KernelSource rms_norm_backward_source(const RmsNorm& spec) {
 RmsNormForwardExecutable::RmsNormForwardExecutable(Device& device, const RmsNorm& spec)
     : spec_(spec), plan_(plan_of(spec)) {
   check_spec(spec);
-  blocks_ = blocks_of(spec, plan_, resident_blocks(device, 2048 / plan_.threads));
+  blocks_ = blocks_of(spec, plan_, Index{1} << 30);
   kernel_ = &Kernel::load(device, rms_norm_forward_source(spec));
 }
 
@@ -79,15 +78,17 @@ void RmsNormForwardExecutable::run(const RmsNormForwardCall& call, StreamHandle 
 RmsNormBackwardExecutable::RmsNormBackwardExecutable(Device& device, const RmsNorm& spec)
     : spec_(spec), plan_(plan_of(spec)) {
   check_spec(spec);
-  const int of_multiprocessor = std::max(1, kNormBackwardBlocks * kBlockThreads / plan_.threads);
-  blocks_ = blocks_of(spec, plan_, resident_blocks(device, of_multiprocessor));
+  require(!spec.sums || !spec.add_gain, "sums are not added to what is there, as the gain's gradient is to be");
   kernel_ = &Kernel::load(device, rms_norm_backward_source(spec));
-  sums_ = SumParts(device, blocks_, spec.width, spec.add_gain);
+  // Each block leaves partial sums: no more of them than run at once.
+  blocks_ = blocks_of(spec, plan_, all_resident(device, *kernel_, plan_.threads));
+  sums_ = SumParts(device, blocks_, (spec.sums ? 2 : 1) * spec.width, spec.add_gain);
 }
 
 void RmsNormBackwardExecutable::run(const RmsNormBackwardCall& call, DeviceAddress workspace,
                                     StreamHandle stream) const {
   require_address(call.gain_gradient, "gain_gradient");
+  require((call.sums != 0) == spec_.sums, "sums must be {}", spec_.sums ? "an address on the GPU" : "null");
   if (spec_.rows > 0) {
     require((call.d != 0) == spec_.add_dx, "d must be {}", spec_.add_dx ? "an address on the GPU" : "null");
     require((call.dbranch != 0) == spec_.branch && (call.seed != 0) == spec_.branch, "dbranch and seed must be {}",
@@ -112,7 +113,7 @@ void RmsNormBackwardExecutable::run(const RmsNormBackwardCall& call, DeviceAddre
     arguments.dropout = dropout_arguments<DropoutArguments>(spec_.dropout, call.seed);
     kernel_->launch(static_cast<unsigned>(blocks_), static_cast<unsigned>(plan_.threads), arguments, stream);
   }
-  sums_.run(workspace, call.gain_gradient, spec_.width, 0, stream);
+  sums_.run(workspace, call.gain_gradient, spec_.width, call.sums, stream);
 }
 
 }  // namespace penstock::cuda

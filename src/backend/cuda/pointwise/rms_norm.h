@@ -13,6 +13,7 @@ struct RmsNorm {
   bool branch = false;       ///< Forward: there is one. Backward: its gradient differs from dx, as after a dropout.
   DropoutSite dropout = {};  ///< Of the branch
   bool add_dx = false;       ///< Backward: there is a gradient of the sum from elsewhere to add.
+  bool sums = false;         ///< Backward: the sums of the columns of the branch's gradient are wanted.
   bool add_gain = false;     ///< The gradient of the gain is added to, instead of replaced
   int alignment = kAlignment;
 };
@@ -48,6 +49,7 @@ struct RmsNormBackwardCall {
   DeviceAddress dx = 0;             ///< [rows, W]; may be d or dy
   DeviceAddress dbranch = 0;        ///< [rows, W] = dropout's gradient of dx, or 0 without; may be dy
   DeviceAddress gain_gradient = 0;  ///< float [W]
+  DeviceAddress sums = 0;           ///< float [W]: sums of the columns of dbranch, or of dx without; or 0
   DeviceAddress seed = 0;           ///< As of the forward pass of the branch; 0 without a branch
 };
 

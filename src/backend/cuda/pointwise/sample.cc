@@ -53,6 +53,8 @@ void SampleExecutable::run(const SampleCall& call, DeviceAddress workspace, Stre
   require_address(call.tokens, "tokens");
   require(call.logits_stride >= spec_.classes || spec_.streams == 1,
           "the rows of logits must be at least {} elements apart, not {}", spec_.classes, call.logits_stride);
+  require(call.history == 0 || call.history_length >= 1, "history_length must be at least 1, not {}",
+          call.history_length);
   if (workspace_bytes() > 0) require_aligned(workspace, kAlignment, "workspace");
   SampleArguments arguments{};
   arguments.logits = device_pointer<const char>(call.logits);

@@ -19,8 +19,8 @@ struct SampleCall {
   Index logits_stride = 0;     ///< Elements from row to row
   DeviceAddress keys = 0;      ///< uint64 [streams]: counter_random::key_of(seed, stream)
   DeviceAddress counters = 0;  ///< uint64 [streams]: draws so far, counted up
-  DeviceAddress tokens = 0;    ///< int32 [streams], written; -1 where a logit is not finite, which counts no draw
-  DeviceAddress history = 0;   ///< int32 [streams, history_length], or 0: the token of each draw below history_length
+  DeviceAddress tokens = 0;    ///< int32 [streams], written; -1 where a logit is not finite
+  DeviceAddress history = 0;   ///< int32 [streams, history_length], or 0: the token of draw n at n % history_length
   Index history_length = 0;
 };
 

@@ -72,7 +72,7 @@ struct RmsNormBackwardArguments {
   const char* d;         // [rows, W]: added to dx, or null
   char* dx;              // [rows, W]
   char* dbranch;         // [rows, W] = dropout's gradient of dx, or null
-  float* partial;        // [blocks, W]
+  float* partial;        // [blocks, W], with sums of the branch's gradient [blocks, 2, W]
   long long rows;
   DropoutArguments dropout;
 };
@@ -95,6 +95,7 @@ struct GateArguments {
   const char* gv;  // [rows, 2 W]: gates, then values
   const char* dy;  // [rows, W], backward
   char* to;        // [rows, W]; backward: [rows, 2 W]
+  float* partial;  // [blocks, 2 W], backward: sums of the columns of `to` over a block's rows
   long long rows;
 };
 
@@ -127,11 +128,11 @@ struct LossArguments {
 };
 
 struct SquaresArguments {
-  const float* values;  // [size]
-  double* partial;      // [parts]
-  double* result;
-  long long size;
-  int parts;
+  const float* values;  // [bounds[5]]
+  double* partial;      // [first_part[5]]
+  double* result;       // [3]: of all, of the range from bounds[1] to bounds[2], of that from bounds[3] to bounds[4]
+  long long bounds[6];  // of five ranges, one after the other
+  int first_part[6];    // of each range
 };
 
 struct FiniteArguments {

@@ -3,5 +3,6 @@
 #include "backend/cuda/kernels/pointwise/step_rules.cuh"
 
 extern "C" __global__ void BeginStep(const __grid_constant__ TrainingStepArguments args) {
+  WaitForKernelBefore();
   BeginStepOf(*args.state, args.rules, args.time_fraction == nullptr ? 0.0 : *args.time_fraction);
 }

@@ -7,6 +7,7 @@
 #include "backend/cuda/kernels/pointwise/arguments.cuh"
 
 extern "C" __global__ void __launch_bounds__(kThreads) Cast(const __grid_constant__ CastArguments args) {
+  WaitForKernelBefore();
   if (args.condition != nullptr && *args.condition == 0) return;
   const Index at = ((Index)blockIdx.x * kThreads + threadIdx.x) * kVector;
   if (at + kVector <= args.size) {

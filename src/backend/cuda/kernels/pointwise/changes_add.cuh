@@ -7,6 +7,7 @@
 #include "backend/cuda/kernels/pointwise/arguments.cuh"
 
 extern "C" __global__ void __launch_bounds__(kThreads) ChangesAdd(const __grid_constant__ ChangesArguments args) {
+  WaitForKernelBefore();
   const Index position = (Index)blockIdx.x * kThreads + threadIdx.x;
   if (position >= (Index)args.rows * args.steps || !PlaceOf(position, args.steps, args.lengths).exists()) return;
   for (int i = 0; i < args.shared; ++i) {

@@ -8,6 +8,7 @@
 #include "backend/cuda/kernels/pointwise/arguments.cuh"
 
 extern "C" __global__ void __launch_bounds__(kThreads) ChangesRead(const __grid_constant__ ChangesArguments args) {
+  WaitForKernelBefore();
   const Index position = (Index)blockIdx.x * kThreads + threadIdx.x;
   if (position >= (Index)args.rows * args.steps) return;
   const Place place = PlaceOf(position, args.steps, args.lengths);

@@ -16,6 +16,7 @@ PENSTOCK_DEVICE bool BrokenAt(const FiniteArguments& args, Index at) {
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads) CheckFinite(const __grid_constant__ FiniteArguments args) {
+  WaitForKernelBefore();
   bool broken = false;
   const Index stride = (Index)gridDim.x * kThreads * kVector;
 #pragma unroll 2

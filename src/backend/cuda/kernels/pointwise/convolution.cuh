@@ -2,7 +2,7 @@
 // neighbouring channels, and the last inputs move through its registers.
 //
 // Constants: Storage, kTaps, kWidth, kVector, kGroups (of 32 threads, each at a chunk), kRun (steps of a chunk),
-// kAtOnce (steps whose values are read together).
+// kAtOnce (steps whose values are read together, while those before are worked on).
 
 #include "backend/cuda/kernels/pointwise/values.cuh"
 
@@ -11,6 +11,8 @@
 constexpr int kBefore = kTaps - 1;
 constexpr int kThreads = 32 * kGroups;
 constexpr int kTileColumns = 32 * kVector;
+
+using Values = Packed<Storage, kVector>;
 
 /// The values of the last kTaps steps, the newest first.
 struct Window {
@@ -29,6 +31,11 @@ struct Window {
     }
     for (int i = 0; i < kVector; ++i) v[0][i] = newest[i];
   }
+  __device__ __forceinline__ void push(const Values& newest) {
+    float v[kVector];
+    for (int i = 0; i < kVector; ++i) v[i] = newest.get(i);
+    push(v);
+  }
 };
 
 /// One chunk of a row.
@@ -45,6 +52,14 @@ struct Chunk {
   }
   __device__ __forceinline__ bool reset_at(const ConvolutionArguments& args, int t) const {
     return args.reset != nullptr && t >= 0 && t < length && args.reset[position + t] != 0;
+  }
+  /// kAtOnce steps of a tensor from `first` on; zero from `end` on, and where there is none.
+  __device__ __forceinline__ void read(const char* tensor, int first, int end, int column, Values (&v)[kAtOnce]) const {
+    const int stop = min(end, length);
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      v[i] = first + i < stop ? Values::read(tensor, (position + first + i) * kWidth + column) : Values::zero();
+    }
   }
   /// The input of step t, which the state holds for t < 0.
   __device__ __forceinline__ void read(const ConvolutionArguments& args, int t, int column, float (&v)[kVector]) const {

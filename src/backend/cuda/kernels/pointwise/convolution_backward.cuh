@@ -14,20 +14,22 @@ PENSTOCK_DEVICE void Walk(const ConvolutionArguments& args, const Chunk& chunk, 
   chunk.begin_window(args, column, x);
   dx.clear();
   int since = 0;  // steps since the chunk began, or a reset: those that hear of this one
+  Values in_ahead[kAtOnce], out_ahead[kAtOnce];
+  chunk.read(args.x, chunk.begin, chunk.end, column, in_ahead);
+  chunk.read(args.dy, chunk.begin, chunk.end + kBefore, column, out_ahead);
+#pragma unroll 1
   for (int first = chunk.begin; first < chunk.end + kBefore; first += kAtOnce) {
-    float in[kAtOnce][kVector], out[kAtOnce][kVector];
+    Values in[kAtOnce], of_y[kAtOnce];
 #pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) {
-      const int t = first + i;
-      for (int k = 0; k < kVector; ++k) in[i][k] = out[i][k] = 0.0f;
-      if (t >= chunk.length) continue;
-      if (t < chunk.end + kBefore) Load<Storage>(args.dy, (chunk.position + t) * kWidth + column, out[i]);
-      if (t < chunk.end) Load<Storage>(args.x, (chunk.position + t) * kWidth + column, in[i]);
-    }
+    for (int i = 0; i < kAtOnce; ++i) in[i] = in_ahead[i], of_y[i] = out_ahead[i];
+    chunk.read(args.x, first + kAtOnce, chunk.end, column, in_ahead);
+    chunk.read(args.dy, first + kAtOnce, chunk.end + kBefore, column, out_ahead);
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
       const int t = first + i;
       if (t >= chunk.end + kBefore) break;
+      float out[kVector];
+      for (int k = 0; k < kVector; ++k) out[k] = of_y[i].get(k);
       if (chunk.reset_at(args, t)) {
         x.clear();
         since = 0;
@@ -39,16 +41,16 @@ PENSTOCK_DEVICE void Walk(const ConvolutionArguments& args, const Chunk& chunk, 
 #pragma unroll
         for (int j = 0; j < kTaps; ++j) {
           for (int k = 0; k < kVector; ++k) {
-            sums.weight[j][k] = __fmaf_rn(out[i][k], x.v[j][k], sums.weight[j][k]);
+            sums.weight[j][k] = __fmaf_rn(out[k], x.v[j][k], sums.weight[j][k]);
           }
         }
-        for (int k = 0; k < kVector; ++k) sums.bias[k] += out[i][k];
+        for (int k = 0; k < kVector; ++k) sums.bias[k] += out[k];
       }
 #pragma unroll
       for (int j = 0; j < kTaps; ++j) {
         const bool hears = j <= since;
         for (int k = 0; k < kVector; ++k) {
-          if (hears) dx.v[j][k] = __fmaf_rn(weight[j][k], out[i][k], dx.v[j][k]);
+          if (hears) dx.v[j][k] = __fmaf_rn(weight[j][k], out[k], dx.v[j][k]);
         }
       }
       ++since;
@@ -62,6 +64,7 @@ PENSTOCK_DEVICE void Walk(const ConvolutionArguments& args, const Chunk& chunk, 
 
 extern "C" __global__ void __launch_bounds__(kThreads)
     ConvolutionBackward(const __grid_constant__ ConvolutionArguments args) {
+  WaitForKernelBefore();
   __shared__ float shared[kGroups][kTaps + 1][kTileColumns];
   const int lane = threadIdx.x % 32, group = threadIdx.x / 32;
   const int tile = blockIdx.x % args.tiles, part = blockIdx.x / args.tiles;

@@ -11,6 +11,7 @@ PENSTOCK_DEVICE void WriteState(const ConvolutionArguments& args, const Chunk& c
 
 extern "C" __global__ void __launch_bounds__(kThreads)
     ConvolutionForward(const __grid_constant__ ConvolutionArguments args) {
+  WaitForKernelBefore();
   const int column = (int)(blockIdx.x % args.tiles) * kTileColumns + (int)(threadIdx.x % 32) * kVector;
   const Index number = (Index)(blockIdx.x / args.tiles) * kGroups + threadIdx.x / 32;
   if (number >= (Index)args.rows * args.chunks || column >= kWidth) return;
@@ -22,10 +23,14 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   Window window;
   chunk.begin_window(args, column, window);
   if (args.state_out != nullptr && chunk.begin == 0 && chunk.length == 0) WriteState(args, chunk, column, window);
+  Values ahead[kAtOnce];
+  chunk.read(args.x, chunk.begin, chunk.end, column, ahead);
+#pragma unroll 1
   for (int first = chunk.begin; first < chunk.end; first += kAtOnce) {
-    float x[kAtOnce][kVector];
+    Values x[kAtOnce];
 #pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) chunk.read(args, first + i, column, x[i]);
+    for (int i = 0; i < kAtOnce; ++i) x[i] = ahead[i];
+    chunk.read(args.x, first + kAtOnce, chunk.end, column, ahead);
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
       const int t = first + i;

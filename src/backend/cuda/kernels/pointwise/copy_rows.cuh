@@ -7,6 +7,7 @@
 #include "backend/cuda/kernels/pointwise/arguments.cuh"
 
 extern "C" __global__ void __launch_bounds__(kThreads) CopyRows(const __grid_constant__ CopyArguments args) {
+  WaitForKernelBefore();
   const Index row = (Index)blockIdx.x * kRowsOfBlock + threadIdx.x / kGroup;
   if (row >= args.rows || (args.condition != nullptr && *args.condition == 0)) return;
   Index from = row * args.from_stride, to = row * args.to_stride;

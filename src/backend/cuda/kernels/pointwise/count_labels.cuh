@@ -6,6 +6,7 @@
 #include "backend/cuda/kernels/pointwise/blocks.cuh"
 
 extern "C" __global__ void __launch_bounds__(kThreads) CountLabels(const __grid_constant__ LossArguments args) {
+  WaitForKernelBefore();
   int scored = 0;
 #pragma unroll 8
   for (Index row = threadIdx.x; row < args.rows; row += kThreads) scored += args.labels[row] >= 0 ? 1 : 0;

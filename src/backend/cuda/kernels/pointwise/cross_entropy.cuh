@@ -30,6 +30,7 @@ PENSTOCK_DEVICE float Exponentials(const LossArguments& args, Index row, float l
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads, 1) CrossEntropy(const __grid_constant__ LossArguments args) {
+  WaitForKernelBefore();
   double loss = 0.0;
   int correct = 0;
   bool broken = false;

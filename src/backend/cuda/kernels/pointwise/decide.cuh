@@ -3,5 +3,6 @@
 #include "backend/cuda/kernels/pointwise/step_rules.cuh"
 
 extern "C" __global__ void Decide(const __grid_constant__ TrainingStepArguments args) {
+  WaitForKernelBefore();
   DecideStep(*args.state, args.rules);
 }

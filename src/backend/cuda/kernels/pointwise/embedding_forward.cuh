@@ -9,6 +9,7 @@
 
 extern "C" __global__ void __launch_bounds__(kThreads)
     EmbeddingForward(const __grid_constant__ EmbeddingForwardArguments args) {
+  WaitForKernelBefore();
   const Index position = (Index)blockIdx.x * kRowsOfBlock + threadIdx.x / kGroup;
   if (position >= args.positions) return;
   const bool exists = PlaceOf(position, args.steps, args.lengths).exists();

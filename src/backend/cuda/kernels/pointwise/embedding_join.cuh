@@ -22,6 +22,7 @@ PENSTOCK_DEVICE Index EndOfRun(const EmbeddingBackwardArguments& args, Index low
 
 extern "C" __global__ void __launch_bounds__(kThreads)
     EmbeddingJoin(const __grid_constant__ EmbeddingBackwardArguments args) {
+  WaitForKernelBefore();
   const Index segment = (Index)blockIdx.x * kRowsOfBlock + threadIdx.x / kGroup;
   const Index begin = segment * kSegment, end = begin + kSegment;
   if (end >= args.positions) return;

@@ -35,6 +35,7 @@ struct Run {
 
 extern "C" __global__ void __launch_bounds__(kThreads)
     EmbeddingSegments(const __grid_constant__ EmbeddingBackwardArguments args) {
+  WaitForKernelBefore();
   const Index segment = (Index)blockIdx.x * kRowsOfBlock + threadIdx.x / kGroup;
   if (segment >= args.segments) return;
   const Index begin = segment * kSegment;

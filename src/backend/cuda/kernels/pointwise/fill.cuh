@@ -7,6 +7,7 @@
 #include "backend/cuda/kernels/pointwise/arguments.cuh"
 
 extern "C" __global__ void __launch_bounds__(kThreads) Fill(const __grid_constant__ FillArguments args) {
+  WaitForKernelBefore();
   const Index at = ((Index)blockIdx.x * kThreads + threadIdx.x) * kVector;
   if (at + kVector <= args.size) {
     float v[kVector];

@@ -6,6 +6,7 @@
 #include "backend/cuda/kernels/pointwise/blocks.cuh"
 
 extern "C" __global__ void __launch_bounds__(kThreads) FinishLoss(const __grid_constant__ LossArguments args) {
+  WaitForKernelBefore();
   double sum = 0.0;
   long long count = 0;
   bool broken = false;

@@ -4,6 +4,7 @@
 
 extern "C" __global__ void __launch_bounds__(kThreads)
     LongConvolutionForward(const __grid_constant__ ConvolutionArguments args) {
+  WaitForKernelBefore();
   const Index value = (Index)blockIdx.x * kThreads + threadIdx.x;
   if (value >= (Index)args.rows * args.steps * kWidth) return;
   const Value at(args, value);

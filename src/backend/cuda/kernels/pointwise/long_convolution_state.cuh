@@ -5,6 +5,7 @@
 
 extern "C" __global__ void __launch_bounds__(kThreads)
     LongConvolutionState(const __grid_constant__ ConvolutionArguments args) {
+  WaitForKernelBefore();
   const Index which = (Index)blockIdx.x * kThreads + threadIdx.x;
   if (which >= (Index)args.rows * kWidth) return;
   const Index row = which / kWidth;

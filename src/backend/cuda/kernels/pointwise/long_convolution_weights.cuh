@@ -5,6 +5,7 @@
 
 extern "C" __global__ void __launch_bounds__(kThreads)
     LongConvolutionWeights(const __grid_constant__ ConvolutionArguments args) {
+  WaitForKernelBefore();
   constexpr Index size = (Index)(kTaps + 1) * kWidth;
   const int part = blockIdx.x / args.tiles;
   const Index which = (Index)(blockIdx.x % args.tiles) * kThreads + threadIdx.x;

@@ -36,6 +36,7 @@ PENSTOCK_DEVICE void UpdateAt(const OptimizerArguments& args, const StepState& s
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads) Optimize(const __grid_constant__ OptimizerArguments args) {
+  WaitForKernelBefore();
   const StepState& state = *args.state;
   if (state.apply == 0) return;
   const OptimizerRange range = args.ranges[blockIdx.x];

@@ -9,6 +9,7 @@
 #include "backend/cuda/kernels/pointwise/blocks.cuh"
 
 extern "C" __global__ void __launch_bounds__(kThreads) Regression(const __grid_constant__ LossArguments args) {
+  WaitForKernelBefore();
   const Index size = args.rows * kWidth;
   const double scale = (double)args.sums->gradient_scale;
   double loss = 0.0;

@@ -6,6 +6,7 @@
 #include "backend/cuda/kernels/pointwise/blocks.cuh"
 
 extern "C" __global__ void __launch_bounds__(kThreads) RegressionWeights(const __grid_constant__ LossArguments args) {
+  WaitForKernelBefore();
   double weight = 0.0;
   int scored = 0;
   for (Index row = (Index)blockIdx.x * kThreads + threadIdx.x; row < args.rows; row += (Index)gridDim.x * kThreads) {

@@ -24,6 +24,7 @@ PENSTOCK_DEVICE void AddAt(const ResidualArguments& args, Index at) {
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads) Residual(const __grid_constant__ ResidualArguments args) {
+  WaitForKernelBefore();
   const Index at = ((Index)blockIdx.x * kThreads + threadIdx.x) * kVector;
   if (at + kVector <= args.size) return AddAt<kVector>(args, at);
   for (Index i = at; i < args.size; ++i) AddAt<1>(args, i);

@@ -1,19 +1,23 @@
 // With n = x * inverse: dx = d + inverse * (gain dy - n mean(gain dy n)), and the gain's gradient, the sum of dy n over
-// the rows of a block. dbranch = dropout's gradient of dx.
+// the rows of a block. dbranch = dropout's gradient of dx. With kSums, also the sums of the columns of the branch's
+// gradient, which are the gradient of a bias that ends the branch.
 //
-// Constants: Storage, kAdd (there is a d), kBranch (there is a dbranch); those of rows.cuh.
+// Constants: Storage, kAdd (there is a d), kBranch (there is a dbranch), kSums; those of rows.cuh.
 
 #include "backend/cuda/kernels/pointwise/rows.cuh"
 
 #include "backend/cuda/kernels/pointwise/arguments.cuh"
 
+#include "backend/cuda/kernels/pointwise/column_sums.cuh"
 #include "backend/cuda/kernels/pointwise/dropout.cuh"
 
 using Values = Packed<Storage, kVector>;
 
-/// Row by row, where the values of a row do not fit the registers: those of the gain's gradient are kept in memory,
-/// each by the thread that adds to it.
-PENSTOCK_DEVICE void AddGain(float* partial, const float (&v)[kVector], bool first) {
+constexpr int kMany = kSums ? 2 : 1;  // what is summed: the gain's gradient, and that of the branch
+
+/// Row by row, where the values of a row do not fit the registers: the sums are kept in memory, each by the thread that
+/// adds to it.
+PENSTOCK_DEVICE void AddInMemory(float* partial, const float (&v)[kVector], bool first) {
   float sum[kVector];
   for (int i = 0; i < kVector; ++i) sum[i] = 0.0f;
   if (!first) Load<F32>(partial, 0, sum);
@@ -23,12 +27,14 @@ PENSTOCK_DEVICE void AddGain(float* partial, const float (&v)[kVector], bool fir
 
 extern "C" __global__ void __launch_bounds__(kThreads, 1)
     RmsNormBackward(const __grid_constant__ RmsNormBackwardArguments args) {
+  WaitForKernelBefore();
   constexpr int kKept = kHeld ? kSteps : 1;
-  float* const partial = args.partial + (Index)blockIdx.x * kWidth;
-  float gain[kKept][kVector], dgain[kKept][kVector];
+  float* const partial = args.partial + (Index)blockIdx.x * kMany * kWidth;
+  auto sums = ColumnSums<kMany>::zero();
+  float gain[kKept][kVector];
 #pragma unroll
   for (int step = 0; step < kKept; ++step) {
-    for (int i = 0; i < kVector; ++i) gain[step][i] = dgain[step][i] = 0.0f;
+    for (int i = 0; i < kVector; ++i) gain[step][i] = 0.0f;
     if (kHeld && IsColumn(ColumnOf(step))) Load<F32>(args.gain, ColumnOf(step), gain[step]);
   }
   bool first_row = true;
@@ -61,12 +67,11 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
         if constexpr (kAdd) d[0] = Values::read(args.d, at);
         Load<F32>(args.gain, column, gain[0]);
       }
-      float dx[kVector];
+      float dx[kVector], of_gain[kVector];
       for (int i = 0; i < kVector; ++i) {
         dx[i] = inverse * gain[kept][i] * dy[kept].get(i) - pull * x[kept].get(i);
         if constexpr (kAdd) dx[i] += d[kept].get(i);
-        const float of_gain = exists ? dy[kept].get(i) * x[kept].get(i) * inverse : 0.0f;
-        dgain[kept][i] = kHeld ? dgain[kept][i] + of_gain : of_gain;
+        of_gain[i] = exists ? dy[kept].get(i) * x[kept].get(i) * inverse : 0.0f;
       }
       if (exists) Store<Storage>(args.dx, at, dx);
       if constexpr (kBranch) {
@@ -74,30 +79,15 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
         for (int i = 0; i < kVector; ++i) dx[i] = dropout.of(dx[i], at + i);
         if (exists) Store<Storage>(args.dbranch, at, dx);
       }
-      if constexpr (!kHeld) AddGain(partial + column, dgain[0], first_row);
+      if constexpr (kHeld) sums.add(0, step, of_gain);
+      if constexpr (!kHeld) AddInMemory(partial + column, of_gain, first_row);
+      if constexpr (kSums) {
+        for (int i = 0; i < kVector; ++i) dx[i] = exists ? dx[i] : 0.0f;
+        if constexpr (kHeld) sums.add(1, step, dx);
+        if constexpr (!kHeld) AddInMemory(partial + kWidth + column, dx, first_row);
+      }
     }
     first_row = false;
   }
-  if constexpr (kHeld) {
-    if constexpr (kRowsOfBlock == 1) {
-#pragma unroll
-      for (int step = 0; step < kSteps; ++step) {
-        if (IsColumn(ColumnOf(step))) Store<F32>(partial, ColumnOf(step), dgain[step]);
-      }
-    } else {
-      __shared__ float sums[kRowsOfBlock][kWidth];
-#pragma unroll
-      for (int step = 0; step < kSteps; ++step) {
-        const int column = ColumnOf(step);
-        if (!IsColumn(column)) continue;
-        for (int i = 0; i < kVector; ++i) sums[threadIdx.x / kGroup][column + i] = dgain[step][i];
-      }
-      __syncthreads();
-      for (int column = threadIdx.x; column < kWidth; column += kThreads) {
-        float sum = sums[0][column];
-        for (int other = 1; other < kRowsOfBlock; ++other) sum += sums[other][column];
-        partial[column] = sum;
-      }
-    }
-  }
+  if constexpr (kHeld) sums.store(partial);
 }

@@ -26,6 +26,7 @@ PENSTOCK_DEVICE void MakeSum(const RmsNormForwardArguments& args, Index at, bool
 
 extern "C" __global__ void __launch_bounds__(kThreads)
     RmsNormForward(const __grid_constant__ RmsNormForwardArguments args) {
+  WaitForKernelBefore();
   float gain[kHeld ? kSteps : 1][kVector];
   if constexpr (kHeld) {
 #pragma unroll

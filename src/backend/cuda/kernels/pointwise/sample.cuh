@@ -22,8 +22,8 @@ PENSTOCK_DEVICE float LogitOf(Key key) {
   return __uint_as_float(order & 0x80000000u ? order & 0x7fffffffu : ~order);
 }
 
-/// The greatest first.
-PENSTOCK_DEVICE void Sort(Key* keys) {
+/// The greatest first, by the exchanges of a bitonic network.
+PENSTOCK_DEVICE void SortByExchanges(Key* keys) {
   for (int size = 2; size <= kSize; size *= 2) {
     for (int apart = size / 2; apart > 0; apart /= 2) {
       __syncthreads();
@@ -35,6 +35,41 @@ PENSTOCK_DEVICE void Sort(Key* keys) {
     }
   }
   __syncthreads();
+}
+
+/// The same by counting how many come before each, for as many keys as that is quicker for: two barriers instead of
+/// dozens. Keys differ, but for those beyond kClasses, which come last.
+PENSTOCK_DEVICE void SortByRanks(Key* keys) {
+  constexpr int kMine = (kSize + kThreads - 1) / kThreads;
+  Key mine[kMine];
+  int rank[kMine];
+  __syncthreads();
+#pragma unroll
+  for (int n = 0; n < kMine; ++n) {
+    const int i = n * kThreads + threadIdx.x;
+    mine[n] = i < kSize ? keys[i] : 0;
+    rank[n] = 0;
+  }
+#pragma unroll 8
+  for (int i = 0; i < kClasses; ++i) {
+    const Key other = keys[i];
+#pragma unroll
+    for (int n = 0; n < kMine; ++n) rank[n] += other > mine[n] ? 1 : 0;
+  }
+  __syncthreads();
+#pragma unroll
+  for (int n = 0; n < kMine; ++n) {
+    if (n * kThreads + (int)threadIdx.x < kClasses) keys[rank[n]] = mine[n];
+  }
+  __syncthreads();
+}
+
+PENSTOCK_DEVICE void Sort(Key* keys) {
+  if constexpr (kShared && kSize <= 512) {
+    SortByRanks(keys);
+  } else {
+    SortByExchanges(keys);
+  }
 }
 
 /// sums[i] = the weights of the i + 1 likeliest.
@@ -83,7 +118,16 @@ PENSTOCK_DEVICE int Draw(const Key* keys, const double* sums, int count, double 
   return TokenOf(keys[min(FirstSum<true>(sums, kept, random * sums[kept - 1]), kept - 1)]);
 }
 
+PENSTOCK_DEVICE void Keep(const SampleArguments& args, Index stream, Key counter, int token) {
+  args.tokens[stream] = token;
+  if (args.history != nullptr) {
+    args.history[stream * args.history_length + (Index)(counter % (Key)args.history_length)] = token;
+  }
+  args.counters[stream] = counter + 1;
+}
+
 extern "C" __global__ void __launch_bounds__(kThreads) Sample(const __grid_constant__ SampleArguments args) {
+  WaitForKernelBefore();
   __shared__ Key shared_keys[kShared ? kSize : 1];
   __shared__ double shared_sums[kShared ? kSize : 1];
   const Index stream = blockIdx.x;
@@ -104,13 +148,9 @@ extern "C" __global__ void __launch_bounds__(kThreads) Sample(const __grid_const
       const Key counter = args.counters[stream];
       const double random = penstock::counter_random::uniform(args.keys[stream], counter);
       const int token = args.temperature > 0.0 ? Draw(keys, sums, count, args.top_p, random) : TokenOf(keys[0]);
-      args.tokens[stream] = token;
-      if (args.history != nullptr && counter < (Key)args.history_length) {
-        args.history[stream * args.history_length + (Index)counter] = token;
-      }
-      args.counters[stream] = counter + 1;
+      Keep(args, stream, counter, token);
     }
   } else if (threadIdx.x == 0) {
-    args.tokens[stream] = -1;
+    Keep(args, stream, args.counters[stream], -1);
   }
 }

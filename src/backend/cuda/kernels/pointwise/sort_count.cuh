@@ -3,6 +3,7 @@
 #include "backend/cuda/kernels/pointwise/sort.cuh"
 
 extern "C" __global__ void __launch_bounds__(kThreads) SortCount(const __grid_constant__ SortArguments args) {
+  WaitForKernelBefore();
   __shared__ unsigned count[kBins];
   for (int bin = threadIdx.x; bin < kBins; bin += kThreads) count[bin] = 0;
   __syncthreads();

@@ -3,6 +3,7 @@
 #include "backend/cuda/kernels/pointwise/sort.cuh"
 
 extern "C" __global__ void __launch_bounds__(kThreads) SortScan(const __grid_constant__ SortArguments args) {
+  WaitForKernelBefore();
   __shared__ unsigned of_warp[kThreads / 32];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const Index all = (Index)kBins * args.chunks;

@@ -3,6 +3,7 @@
 #include "backend/cuda/kernels/pointwise/sort.cuh"
 
 extern "C" __global__ void __launch_bounds__(kThreads) SortScatter(const __grid_constant__ SortArguments args) {
+  WaitForKernelBefore();
   __shared__ unsigned next[kBins];
   for (int bin = threadIdx.x; bin < kBins; bin += kThreads)
     next[bin] = args.counts[(Index)bin * args.chunks + blockIdx.x];

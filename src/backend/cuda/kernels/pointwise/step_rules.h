@@ -21,7 +21,7 @@ PENSTOCK_STEP double StepRate(const StepRules& rules, double fraction) {
 /// Clears what a batch leaves in the state of the run, and says what the step is to be: its seed and its learning rate.
 PENSTOCK_STEP void BeginStepOf(StepState& state, const StepRules& rules, double time_fraction) {
   state.loss = LossSums{};
-  state.gradient_squares = 0.0;
+  state.gradient_squares = state.first_squares = state.last_squares = 0.0;
   state.broken = 0;
   state.apply = state.keep = 0;
   state.learning_rate = StepRate(rules, StepFraction(state, rules, time_fraction));

@@ -6,6 +6,7 @@
 #include "backend/cuda/kernels/pointwise/arguments.cuh"
 
 extern "C" __global__ void __launch_bounds__(32 * kGroups) SumParts(const __grid_constant__ SumPartsArguments args) {
+  WaitForKernelBefore();
   __shared__ float sums[kGroups][32];
   const int lane = threadIdx.x % 32, group = threadIdx.x / 32;
   const Index at = (Index)blockIdx.x * 32 + lane;

@@ -28,6 +28,12 @@ struct Packed {
     }
     return packed;
   }
+  PENSTOCK_DEVICE Packed zero() {
+    Packed packed;
+#pragma unroll
+    for (int i = 0; i < kCount / part; ++i) packed.words[i] = Vector<S, part>::zero();
+    return packed;
+  }
   __device__ __forceinline__ float get(int i) const { return words[i / part].get(i % part); }
 };
 
@@ -90,7 +96,22 @@ PENSTOCK_DEVICE bool Finite(double x) { return fabs(x) <= 1.7976931348623157e308
 
 /// e^x within 2 ULP for every x, from 0 to infinity; NaN passes.
 PENSTOCK_DEVICE float Exponential(float x) { return expf(x); }
-PENSTOCK_DEVICE float SigmoidOf(float x) { return __frcp_rn(1.0f + Exponential(-x)); }
+
+/// The sigmoids of x and of -x, each from its own side, with as many digits as the storage can show. Where x is no
+/// number the results are ones, but a product with x is none either.
+template <class S>
+PENSTOCK_DEVICE void Sigmoids(float x, float& of_x, float& of_minus_x) {
+  const float above = fmaxf(x, -80.0f);  // below, the exponential would overflow and the sigmoid is nothing
+  float e;
+  if constexpr (S::bytes == 4) {
+    e = Exponential(-above);
+    of_x = __frcp_rn(1.0f + e);
+  } else {
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(e) : "f"(above * -1.44269504f));
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(of_x) : "f"(1.0f + e));
+  }
+  of_minus_x = e * of_x;
+}
 
 /// The step of [B, T] that a position is, and whether its row has it.
 struct Place {

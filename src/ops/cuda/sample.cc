@@ -1,0 +1,30 @@
+#include "ops/sample.h"
+
+#include "backend/cuda/pointwise/sample.h"
+#include "ops/cuda/common.h"
+#include "ops/cuda/ops.h"
+
+namespace penstock::ops {
+
+Prepared cuda_sample(const Sample& shape, const Target& target) {
+  const cuda::SampleExecutable kernel(gpu_of(target), {.streams = target.rows,
+                                                       .classes = shape.classes,
+                                                       .logits = plan::Storage::f32,
+                                                       .temperature = shape.sampling.temperature,
+                                                       .top_k = shape.sampling.top_k,
+                                                       .top_p = shape.sampling.top_p});
+  return simple(
+      [kernel, shape](const Call& call, const Operands& memory) {
+        kernel.run({.logits = address_of(memory, 0),
+                    .logits_stride = shape.classes,
+                    .keys = address_of(memory, 1),
+                    .counters = address_of(memory, 4),
+                    .tokens = address_of(memory, 3),
+                    .history = address_of(memory, 5),
+                    .history_length = shape.history},
+                   address_of(memory.scratch), stream_of(call));
+      },
+      kernel.workspace_bytes());
+}
+
+}  // namespace penstock::ops

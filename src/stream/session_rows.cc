@@ -1,0 +1,183 @@
+#include "stream/session_rows.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+#include "base/counter_random.h"
+
+namespace penstock::streaming {
+
+namespace {
+
+// Draws of a row between two times that the host reads them: enough that a GPU hardly ever waits for that.
+constexpr Index kHistory = 64;
+// Steps of one recording, so that putting them into the queue is never what takes long.
+constexpr Index kRecordedSteps = 16;
+
+ops::Target step_target(Index rows, const Execution& execution) {
+  Execution step = execution;
+  if (rows == 1) step.threads = 1;
+  step.algorithm = Algorithm::automatic;
+  step.exact = !execution.device.is_cuda();
+  ops::Target target = model_target(rows, 1, step);
+  target.step = rows == 1;
+  return target;
+}
+
+std::size_t floats(Index count) { return static_cast<std::size_t>(count) * sizeof(float); }
+
+}  // namespace
+
+SessionRows::SessionRows(const Model::Impl& model, Index rows, const Execution& execution)
+    : data_(model.data),
+      spec_(model.spec),
+      target_(step_target(rows, execution)),
+      weights_(model.weights_on(execution.device)),
+      queue_(weights_->queue()),
+      staged_input_(queue_, floats(rows * (data_.vocabulary > 0 ? 1 : data_.input_size()))),
+      staged_output_(queue_, floats(rows * data_.output_size())),
+      input_(queue_, staged_input_.bytes()),
+      output_(queue_, staged_output_.bytes()),
+      state_(queue_, floats(rows * model.state_size)) {
+  state_.zero();
+  output_.zero();  // what is drawn before the first step is any token
+  workspace_.emplace(model.programs.program(spec_, data_, target_), weights_->shared_queue());
+  bind(*workspace_);
+  call_ = {.batch = {.rows = rows, .steps = 1}, .threads = target_.execution.threads, .stream = queue_.stream()};
+  workspace_->refresh(call_);
+  if (execution.device.is_cuda()) record();
+  keys_.resize(static_cast<std::size_t>(rows));
+  counters_.resize(static_cast<std::size_t>(rows));
+  for (Index row = 0; row < rows; ++row) seed(row, static_cast<std::uint64_t>(row));
+}
+
+SessionRows::~SessionRows() {
+  try {
+    queue_.synchronize();  // nothing that is under way may outlive its memory
+  } catch (const Error&) {
+    // Whoever waited for a step has been told.
+  }
+}
+
+void SessionRows::bind(graph::Workspace& workspace) {
+  workspace.bind(weights_);
+  workspace.bind(data_.vocabulary > 0 ? graph::Home::tokens : graph::Home::features, input_.data());
+  workspace.bind(graph::Home::outputs, output_.data());
+  workspace.bind(graph::Home::state_in, state_.data());
+  workspace.bind(graph::Home::state_out, state_.data());
+}
+
+void SessionRows::record() {
+  recording_.emplace(queue_, [this] {
+    input_.start_upload(staged_input_.data(), input_.bytes());
+    workspace_->run(call_);
+    output_.start_download(staged_output_.data(), output_.bytes());
+  });
+}
+
+std::span<const float> SessionRows::step() {
+  const auto count = output_.bytes() / sizeof(float);
+  if (!recording_) {
+    workspace_->run(call_);
+    return {static_cast<const float*>(output_.data()), count};
+  }
+  recording_->run();
+  queue_.synchronize();
+  return {reinterpret_cast<const float*>(staged_output_.data()), count};
+}
+
+std::span<const float> SessionRows::push(const std::int32_t* tokens) {
+  std::memcpy(recording_ ? staged_input_.data() : input_.data(), tokens, input_.bytes());
+  return step();
+}
+
+std::span<const float> SessionRows::push(const float* features) {
+  std::memcpy(recording_ ? staged_input_.data() : input_.data(), features, input_.bytes());
+  return step();
+}
+
+void SessionRows::reset(Index row) {
+  require(row >= 0 && row < rows(), "row must be in 0..{}, not {}", rows() - 1, row);
+  for (const graph::Value& value : workspace_->program().graph().values()) {
+    if (value.home != graph::Home::state_in) continue;
+    const Index width = value.width / value.states;
+    for (Index state = 0; state < value.states; ++state) {
+      state_.zero(floats(width), floats(value.offset * rows() + (state * rows() + row) * width));
+    }
+  }
+}
+
+void SessionRows::seed(Index row, std::uint64_t seed) {
+  require(row >= 0 && row < rows(), "row must be in 0..{}, not {}", rows() - 1, row);
+  keys_[static_cast<std::size_t>(row)] = counter_random::key_of(seed, 0);
+  counters_[static_cast<std::size_t>(row)] = 0;
+  seeded_ = true;
+}
+
+SessionRows::Generation& SessionRows::generation_for(const Sampling& sampling) {
+  if (generation_ && generation_->sampling == sampling) return *generation_;
+  generation_.reset();
+  if (draws_.bytes() == 0) {
+    draws_ = ops::Buffer(queue_, 2 * keys_.size() * sizeof(std::uint64_t));
+    history_ = ops::Buffer(queue_, static_cast<std::size_t>(rows() * kHistory) * sizeof(std::int32_t));
+    staged_history_.emplace(queue_, history_.bytes());
+  }
+  Generation& made = generation_.emplace();
+  made.sampling = sampling;
+  made.workspace.emplace(nn::generation_program(spec_, data_, sampling, kHistory, target_), weights_->shared_queue());
+  bind(*made.workspace);
+  made.workspace->bind(graph::Home::draws, draws_.data());
+  made.workspace->bind(graph::Home::history, history_.data());
+  made.workspace->refresh(call_);
+  const auto record = [&](Index steps) {
+    return ops::Recording(queue_, [this, steps, workspace = &*made.workspace] {
+      for (Index i = 0; i < steps; ++i) workspace->run(call_);
+    });
+  };
+  made.one.emplace(record(1));
+  made.several.emplace(record(kRecordedSteps));
+  return made;
+}
+
+void SessionRows::upload_draws() {
+  if (!seeded_) return;
+  const std::size_t bytes = keys_.size() * sizeof(std::uint64_t);
+  draws_.upload(keys_.data(), bytes);
+  draws_.upload(counters_.data(), bytes, bytes);
+  seeded_ = false;
+}
+
+void SessionRows::run(const Generation& generation, Index steps) {
+  for (; steps >= kRecordedSteps; steps -= kRecordedSteps) generation.several->run();
+  for (; steps > 0; --steps) generation.one->run();
+}
+
+void SessionRows::read_history(Index done, Index steps, Index row_stride, std::int32_t* tokens) {
+  history_.start_download(staged_history_->data(), history_.bytes());
+  queue_.synchronize();
+  const auto* const history = reinterpret_cast<const std::int32_t*>(staged_history_->data());
+  for (Index row = 0; row < rows(); ++row) {
+    std::uint64_t& counter = counters_[static_cast<std::size_t>(row)];
+    for (Index i = 0; i < steps; ++i, ++counter) {
+      const std::int32_t token = history[row * kHistory + static_cast<Index>(counter % kHistory)];
+      if (token < 0) fail(ErrorCode::numerical, "row {}: logits are not finite: no token can be drawn", row);
+      tokens[row * row_stride + done + i] = token;
+    }
+  }
+}
+
+void SessionRows::generate(const Sampling& sampling, Index steps, std::int32_t* tokens) {
+  const Generation& generation = generation_for(sampling);
+  upload_draws();
+  for (Index done = 0; done < steps;) {
+    const Index now = std::min(steps - done, kHistory);
+    seeded_ = true;  // unless all that follows goes well, the counters here and there differ
+    run(generation, now);
+    read_history(done, now, steps, tokens);
+    seeded_ = false;
+    done += now;
+  }
+}
+
+}  // namespace penstock::streaming

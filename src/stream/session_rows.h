@@ -1,0 +1,66 @@
+#pragma once
+
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "nn/model_impl.h"
+#include "penstock/stream.h"
+
+/// What stands behind sessions of one row and of many.
+namespace penstock::streaming {
+
+/// Rows that take one step at a time, with all the memory that steps need.
+class SessionRows {
+ public:
+  SessionRows(const Model::Impl& model, Index rows, const Execution& execution);
+  ~SessionRows();
+
+  Index rows() const { return target_.rows; }
+  const DataDescription& data() const { return data_; }
+  /// A token of each row, or its features.
+  std::span<const float> push(const std::int32_t* tokens);
+  std::span<const float> push(const float* features);
+  void reset() { state_.zero(); }
+  void reset(Index row);
+
+  void seed(Index row, std::uint64_t seed);
+  /// tokens [rows, steps]
+  void generate(const Sampling& sampling, Index steps, std::int32_t* tokens);
+
+ private:
+  /// Steps whose tokens the rows draw: the program, and its recordings of one step and of several.
+  struct Generation {
+    Sampling sampling;
+    std::optional<graph::Workspace> workspace;
+    std::optional<ops::Recording> one, several;
+  };
+
+  void bind(graph::Workspace& workspace);
+  void record();
+  std::span<const float> step();
+  Generation& generation_for(const Sampling& sampling);
+  void upload_draws();
+  void run(const Generation& generation, Index steps);
+  void read_history(Index done, Index steps, Index row_stride, std::int32_t* tokens);
+
+  DataDescription data_;
+  ModelSpec spec_;
+  ops::Target target_;
+  ops::Call call_{.threads = 1};
+  std::shared_ptr<graph::Weights> weights_;
+  ops::Queue& queue_;
+  // Each always at one address, so that a step looks nothing up.
+  ops::StagingBuffer staged_input_, staged_output_;
+  ops::Buffer input_, output_, state_;
+  std::optional<graph::Workspace> workspace_;
+  std::optional<ops::Recording> recording_;  // of a GPU
+
+  std::optional<Generation> generation_;
+  ops::Buffer draws_, history_;
+  std::optional<ops::StagingBuffer> staged_history_;
+  std::vector<std::uint64_t> keys_, counters_;  // of each row
+  bool seeded_ = false;                         // since the last step that drew
+};
+
+}  // namespace penstock::streaming
