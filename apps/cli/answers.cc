@@ -106,7 +106,7 @@ void RowAnswers::answer(std::span<const std::string> kept, std::span<const float
 double RowAnswers::raw(std::span<const float> outputs, Index step, std::size_t target) const {
   const Column& column = data_.targets[target];
   const float normalised = outputs[static_cast<std::size_t>(step) * data_.targets.size() + target];
-  return static_cast<double>(normalised) * column.scale + column.mean;
+  return column.raw(static_cast<double>(normalised));
 }
 
 std::vector<std::string> RowAnswers::cells(std::span<const float> outputs) const {

@@ -38,6 +38,7 @@ std::string describe_model(const Model& model) {
   if (spec.feed_forward > 0.0) text += fmt::format(", feed-forward x {:g}", spec.feed_forward);
   if (spec.dropout > 0.0) text += fmt::format(", dropout {:g}", spec.dropout);
   if (spec.from_last) text += ", from the last value";
+  if (spec.lags > 0) text += fmt::format(", beside a linear forecast from {} row{}", spec.lags, spec.lags == 1 ? "" : "s");
   return fmt::format("{}, {} parameters", text, with_commas(model.parameter_count()));
 }
 
@@ -53,6 +54,7 @@ Json model_json(const Model& model) {
                {"feed_forward", spec.feed_forward},
                {"dropout", spec.dropout},
                {"from_last", spec.from_last},
+               {"lags", spec.lags},
                {"parameters", model.parameter_count()},
                {"task", to_string(data.task)}};
   if (data.vocabulary > 0) json["vocabulary"] = data.vocabulary;
@@ -60,6 +62,7 @@ Json model_json(const Model& model) {
   if (data.task == Task::forecast) {
     json["targets"] = column_names(data.targets);
     json["horizon"] = data.horizon;
+    json["season"] = data.season;
   }
   if (!data.classes.empty()) json["classes"] = data.classes;
   return json;

@@ -72,21 +72,37 @@ OpenedData open_text_file(const DataOptions& options) {
                       held_out(text.validation_fraction, "the last"))};
 }
 
+/// What the rows of a series were found to be like.
+std::string findings(const Dataset& dataset) {
+  const DataDescription& data = dataset.description();
+  std::string text;
+  if (data.season > 1) text += fmt::format("; a season of {} rows", data.season);
+  const auto logarithms = std::ranges::count_if(data.targets, [](const Column& target) { return target.logarithm; });
+  if (logarithms > 0) {
+    text += logarithms == static_cast<Index>(data.targets.size()) ? "; by logarithms"
+                                                                  : fmt::format("; {} by logarithms", logarithms);
+  }
+  return text;
+}
+
 OpenedData open_series_file(const DataOptions& options) {
   SeriesOptions series;
   series.inputs = options.columns;
   series.targets = options.targets;
   series.horizon = options.horizon;
   series.from_last = options.from_last;
+  series.autoregression = options.from_last && options.autoregression;
+  series.season = options.season;
+  series.transform = options.transform;
   series.delimiter = delimiter_of(options.delimiter, options.source);
   if (options.validation_fraction) series.validation_fraction = *options.validation_fraction;
   auto dataset = open_series(options.source, series);
   const DataDescription& data = dataset->description();
   const std::string summary =
-      fmt::format("{} in {} rows, {}; predicts {}, {} row{} ahead", column_list(data.inputs),
+      fmt::format("{} in {} rows, {}; predicts {}, {} row{} ahead{}", column_list(data.inputs),
                   with_commas(dataset->training_steps() + 1), held_out(series.validation_fraction, "the next"),
                   column_list(data.targets), data.horizon == 1 ? "1" : fmt::format("1 to {}", data.horizon),
-                  data.horizon == 1 ? "" : "s");
+                  data.horizon == 1 ? "" : "s", findings(*dataset));
   return {std::move(dataset), DataKind::series, summary};
 }
 
@@ -132,6 +148,10 @@ void add_data_options(Options& options, DataOptions& data) {
   options.add("--columns", data.columns, "A,B", "Columns to read; all numeric ones if not given");
   options.add("--target-columns", data.targets, "C,D", "Columns of a series to predict; those read if not given");
   options.add("--horizon", data.horizon, "K", "Rows ahead that a series model predicts");
+  options.add("--season", data.season, "N", "Rows after which a series repeats itself; 1: never, 0: find out");
+  options.choice("--transform", data.transform,
+                 {{"auto", Transform::automatic}, {"none", Transform::none}, {"log", Transform::logarithm}},
+                 "Learn a series as it is or by its logarithm [auto: what forecasts better]");
   options.add("--sequence-column", data.sequence_column, "NAME", "Names the sequence that a row belongs to [sequence]");
   options.add("--label-column", data.label_column, "NAME", "Holds the label of the sequence [label]");
   options.add("--delimiter", data.delimiter, "CHAR", "Between the fields of a row, or 'tab' [, or tab in FILE.tsv]");
@@ -167,6 +187,9 @@ void refuse_foreign_options(const CLI::App& app, const DataOptions& options, Dat
       {"--columns", {series, labelled}},
       {"--target-columns", {series}},
       {"--horizon", {series}},
+      {"--season", {series}},
+      {"--transform", {series}},
+      {"--no-linear", {series}},
       {"--sequence-column", {labelled}},
       {"--label-column", {labelled}},
       {"--delimiter", {series, labelled}},

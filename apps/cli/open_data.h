@@ -21,7 +21,10 @@ struct DataOptions {
   std::optional<std::string> sequence_column, label_column;  ///< "sequence" and "label" if not given.
   std::string delimiter;
   std::optional<double> validation_fraction;
-  bool from_last = false;  ///< A series: scaled for forecasts that start from the last value.
+  Index season = 0;
+  Transform transform = Transform::automatic;
+  bool autoregression = true;  ///< A series: with a linear forecast beside the layers.
+  bool from_last = false;      ///< A series: scaled for forecasts that start from the last value.
   TaskOptions task;
 };
 

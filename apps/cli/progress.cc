@@ -49,16 +49,19 @@ void ProgressReport::step(const Progress& progress) {
   measure(progress);
   if (!progress.warning.empty()) warn(progress);
   if (style_ == Style::bar) draw_bar(progress);
-  if (style_ != Style::lines) return;
+  if (style_ == Style::lines && is_due()) print_line(progress);
+}
+
+bool ProgressReport::is_due() const {
   constexpr auto pause = std::chrono::seconds(5);
-  if (reported_ && Clock::now() - *reported_ < pause) return;
-  print_line(progress);
+  return !reported_ || Clock::now() - *reported_ >= pause;
 }
 
 void ProgressReport::validation(const Progress& progress, const Evaluation& evaluation) {
   validation_ = evaluation;
   if (style_ == Style::bar) draw_bar(progress);
-  if (style_ == Style::lines) print_line(progress);
+  // Validations by steps come many a second where the data are few.
+  if (style_ == Style::lines && (is_due() || progress.fraction >= 1.0)) print_line(progress);
 }
 
 /// A report's rate is that since the report before it; the first one counts from our own start, because the seconds of

@@ -50,6 +50,8 @@ class ProgressReport {
   };
 
   void measure(const Progress& progress);
+  /// Whether the last line is old enough for another.
+  bool is_due() const;
   std::vector<Field> fields(const Progress& progress) const;
   void draw_bar(const Progress& progress);
   void print_line(const Progress& progress);

@@ -25,6 +25,7 @@ class Rows {
   enum class Kind { row, blank, end };
   Kind next();
 
+  const RowReader& reader() const { return *reader_; }
   const std::vector<float>& features() const { return features_; }
   const std::vector<std::string>& kept() const { return kept_; }
   /// Of the last row; empty without such a column.

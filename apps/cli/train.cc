@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,6 +13,7 @@
 #include "output_file.h"
 #include "penstock/penstock.h"
 #include "progress.h"
+#include "score_report.h"
 #include "signals.h"
 #include "terminal.h"
 #include "units.h"
@@ -25,7 +27,7 @@ struct ModelOptions {
   std::optional<std::string> cell;
   std::optional<Index> width, blocks, hidden_size, heads, convolution;
   std::optional<double> feed_forward, dropout;
-  bool no_last = false;
+  bool no_last = false, no_linear = false;
 
   void apply(ModelSpec& spec) const {
     spec.cell = cell.value_or(spec.cell);
@@ -44,32 +46,19 @@ struct TrainArguments {
   DataOptions data;
   ModelOptions model;
   TrainOptions train;
-  std::optional<Index> steps, batch, length;
-  std::optional<double> seconds, epochs;
+  std::optional<Index> steps, batch, length, validate_steps, patience;
+  std::optional<double> seconds, epochs, validate_every;
   std::string output = "model.safetensors";
-  bool no_carry = false, resume = false, force = false, json = false, quiet = false;
+  bool no_carry = false, keep_last = false, resume = false, force = false, json = false, quiet = false;
 };
 
-/// What suits a kind of data when nothing else is said. A text is long and a minute shows a lot; the others are usually
-/// small, so that passes over them (or, for a task without end, steps) say more than time.
-struct Defaults {
-  Index width, batch, length, steps;
-  double seconds, epochs, dropout = 0.0;
-};
-
-Defaults defaults_for(DataKind kind) {
-  switch (kind) {
-    case DataKind::text:
-      return {.width = 256, .batch = 32, .length = 256, .steps = 0, .seconds = 60.0, .epochs = 0.0};
-    case DataKind::series:
-      // A few thousand rows are learnt by heart soon: more passes, or no dropout, forecast what comes next worse.
-      return {.width = 64, .batch = 16, .length = 64, .steps = 0, .seconds = 0.0, .epochs = 70.0, .dropout = 0.2};
-    case DataKind::labelled:
-      return {.width = 64, .batch = 32, .length = 256, .steps = 0, .seconds = 0.0, .epochs = 30.0};
-    case DataKind::task:
-      break;
-  }
-  return {.width = 64, .batch = 64, .length = 256, .steps = 2000, .seconds = 0.0, .epochs = 0.0};
+/// The size of a model that suits a kind of data when nothing else is said.
+ModelSpec default_spec(DataKind kind) {
+  ModelSpec spec;
+  spec.width = kind == DataKind::text ? 256 : 64;
+  // A few thousand rows are learnt by heart soon.
+  spec.dropout = kind == DataKind::series ? 0.2 : 0.0;
+  return spec;
 }
 
 bool forecasts_an_input(const DataDescription& data) {
@@ -87,14 +76,19 @@ class TrainingRun {
     require_given(arguments_.data.source, "DATA");
     kind_ = kind_of(arguments_.data);
     refuse_foreign_options(app_, arguments_.data, kind_);
-    complete_options();
+    own_checkpoint_ = options_.checkpoint_path.empty();
+    if (own_checkpoint_) options_.checkpoint_path = arguments_.output + ".checkpoint";
     check_files();
     if (arguments_.resume) resumed_ = Model::load(options_.checkpoint_path).spec();
     arguments_.data.from_last = !arguments_.model.no_last && (!resumed_ || resumed_->from_last);
+    arguments_.data.autoregression = !arguments_.model.no_linear && (!resumed_ || resumed_->lags > 0);
     data_ = open_data(arguments_.data, kind_, options_.seed);
+    complete_options();
     Model model = make_model();
     catch_interrupts();
     const TrainResult result = train(model);
+    if (has_validation(result)) score_ = score_held_out(model, *result.validation);
+    if (!result.interrupted) refit_autoregression(model, *data_.dataset);
     model.save(arguments_.output);
     if (!result.interrupted) drop_own_checkpoint();
     if (arguments_.json) print_json(model, result);
@@ -104,19 +98,36 @@ class TrainingRun {
 
  private:
   void complete_options() {
-    const Defaults defaults = defaults_for(kind_);
-    options_.batch = arguments_.batch.value_or(defaults.batch);
-    options_.length = arguments_.length.value_or(defaults.length);
+    check_given_limits();
+    const TrainOptions suggested = suggest_options(*data_.dataset);
+    options_.batch = arguments_.batch.value_or(suggested.batch);
+    options_.length = arguments_.length.value_or(suggested.length);
     options_.carry_state = !arguments_.no_carry;
     const bool limited = arguments_.steps || arguments_.seconds || arguments_.epochs;
-    options_.max_steps = arguments_.steps.value_or(limited ? 0 : defaults.steps);
-    options_.max_seconds = arguments_.seconds.value_or(limited ? 0.0 : defaults.seconds);
-    options_.max_epochs = arguments_.epochs.value_or(limited ? 0.0 : defaults.epochs);
-    if (options_.max_steps == 0 && options_.max_seconds == 0.0 && options_.max_epochs == 0.0) {
+    planned_ = !limited && suggested.max_steps > 0 && data_.dataset->training_steps() > 0;
+    options_.max_steps = arguments_.steps.value_or(limited ? 0 : suggested.max_steps);
+    options_.max_seconds = arguments_.seconds.value_or(limited ? 0.0 : suggested.max_seconds);
+    options_.max_epochs = arguments_.epochs.value_or(limited ? 0.0 : suggested.max_epochs);
+    options_.validate_every = arguments_.validate_every.value_or(suggested.validate_every);
+    complete_stopping(suggested);
+  }
+
+  void check_given_limits() const {
+    const bool limited = arguments_.steps || arguments_.seconds || arguments_.epochs;
+    const bool none = arguments_.steps.value_or(0) == 0 && arguments_.seconds.value_or(0.0) == 0.0 &&
+                      arguments_.epochs.value_or(0.0) == 0.0;
+    if (limited && none) {
       throw Error(ErrorCode::invalid_argument, "--steps, --seconds or --epochs must be above 0");
     }
-    own_checkpoint_ = options_.checkpoint_path.empty();
-    if (own_checkpoint_) options_.checkpoint_path = arguments_.output + ".checkpoint";
+  }
+
+  /// Without held-out data there is nothing that could say when to stop.
+  void complete_stopping(const TrainOptions& suggested) {
+    const bool held_out = arguments_.data.validation_fraction.value_or(1.0) > 0.0;
+    options_.validate_steps = arguments_.validate_steps.value_or(held_out ? suggested.validate_steps : 0);
+    const Index patience = options_.validate_steps > 0 ? suggested.patience : 0;
+    options_.patience = arguments_.patience.value_or(held_out ? patience : 0);
+    options_.keep_best = held_out && suggested.keep_best && !arguments_.keep_last;
   }
 
   /// Finds out now what would otherwise stop us after an hour's training.
@@ -145,13 +156,15 @@ class TrainingRun {
   }
 
   Model make_model() const {
-    ModelSpec spec;
-    spec.width = defaults_for(kind_).width;
-    spec.dropout = defaults_for(kind_).dropout;
+    ModelSpec spec = default_spec(kind_);
     spec.from_last = forecasts_an_input(data_.dataset->description());
+    const Autoregression* const linear = data_.dataset->autoregression();
+    if (spec.from_last && linear != nullptr) spec.lags = linear->lags;
     if (resumed_) spec = *resumed_;
     arguments_.model.apply(spec);
-    return Model(spec, data_.dataset->description(), options_.seed);
+    Model model(spec, data_.dataset->description(), options_.seed);
+    fit_autoregression(model, *data_.dataset);
+    return model;
   }
 
   void introduce(const Model& model) const {
@@ -161,6 +174,8 @@ class TrainingRun {
     if (options_.max_steps > 0) add(with_commas(options_.max_steps) + " steps");
     if (options_.max_seconds > 0.0) add(fmt::format("{:g} s", options_.max_seconds));
     if (options_.max_epochs > 0.0) add(fmt::format("{:g} epochs", options_.max_epochs));
+    if (planned_) limits += fmt::format(" ({:.0f} passes over the data)", planned_passes());
+    if (options_.patience > 0) limits = "at most " + limits;
     const SystemInfo system = system_info();
     const int threads = options_.execution.threads > 0 ? options_.execution.threads : system.threads;
     const bool windows = kind_ == DataKind::text || kind_ == DataKind::series;
@@ -173,6 +188,12 @@ class TrainingRun {
     say(fmt::format("run    {} in batches of {}{}{}, {} at {:g}\n", limits, options_.batch,
                     windows ? fmt::format(" x {}", options_.length) : "", windows ? "" : " sequences",
                     options_.optimizer == Optimizer::adamw ? "AdamW" : "SGD", options_.learning_rate));
+    if (options_.patience > 0) {
+      say(fmt::format("stop   when {} validations in a row, one every {}, are no better; the {} model is kept\n",
+                      options_.patience,
+                      options_.validate_steps == 1 ? "step" : with_commas(options_.validate_steps) + " steps",
+                      options_.keep_best ? "best" : "last"));
+    }
     if (options_.execution.device.is_cuda()) {
       const CudaInfo cuda = cuda_info();
       const auto index = static_cast<std::size_t>(options_.execution.device.index);
@@ -184,6 +205,12 @@ class TrainingRun {
       return;
     }
     say(fmt::format("on     {} ({}), {} thread{}\n", system.cpu, system.isa, threads, threads == 1 ? "" : "s"));
+  }
+
+  /// Of the planned steps.
+  double planned_passes() const {
+    const auto positions = static_cast<double>(options_.batch * (kind_ == DataKind::labelled ? 1 : options_.length));
+    return static_cast<double>(options_.max_steps) * positions / static_cast<double>(data_.dataset->training_steps());
   }
 
   TrainResult train(Model& model) {
@@ -226,6 +253,10 @@ class TrainingRun {
          fmt::format("{} steps in {}, {}{}", with_commas(last.step), clock_time(last.seconds),
                      data_.dataset->training_steps() > 0 ? fmt::format("{:.2f} epochs, ", last.epoch) : "",
                      shown_rate(measures_, mean_rate_)));
+    if (options_.keep_best && result.model_step < last.step) {
+      line("best", fmt::format("the model after step {}{}", with_commas(result.model_step),
+                               result.stopped_early ? "; the run ended because nothing better followed" : ""));
+    }
     if (last.skipped > 0) line("note", fmt::format("{} steps were skipped: NaN or infinity", last.skipped));
     if (has_validation(result)) {
       std::string value = shown_loss(measures_, result.validation->loss, result.validation->accuracy);
@@ -233,12 +264,42 @@ class TrainingRun {
       line("valid",
            fmt::format("{} on {} held-out {}", value, with_commas(result.validation->scored), scored_things()));
     }
+    if (score_) text += score_lines(model, *score_, "score  ");
     line("saved", saved_text());
     line(result.interrupted ? "go on" : "next",
          result.interrupted ? "the same command with --resume" : next_command(model));
     Output output;
     output.write(text);
     output.flush();
+  }
+
+  /// In the data's own units, beside what costs nothing.
+  std::optional<Score> score_held_out(const Model& model, const Evaluation& validation) const {
+    switch (kind_) {
+      case DataKind::series:
+        return score_series(model, arguments_.data.source, data_.dataset->training_steps() + 1, options_.execution);
+      case DataKind::labelled:
+        return score_held_out_labels(model, *data_.dataset, options_.execution);
+      case DataKind::text:
+        return score_held_out_text(validation);
+      case DataKind::task:
+        break;
+    }
+    return std::nullopt;
+  }
+
+  Score score_held_out_text(const Evaluation& validation) const {
+    Score score;
+    score.bits_per_byte = validation.bits_per_step;
+    score.bytes = validation.scored;
+    std::ifstream file(arguments_.data.source, std::ios::binary);
+    file.seekg(-static_cast<std::streamoff>(validation.scored), std::ios::end);
+    std::string held_out(static_cast<std::size_t>(validation.scored), '\0');
+    constexpr Index most = 64 << 20;  // beyond that nobody waits for a compressor
+    if (validation.scored <= most && file.read(held_out.data(), validation.scored)) {
+      score.compressors = compress(held_out);
+    }
+    return score;
   }
 
   /// An interrupted run only knows an earlier one, of other weights.
@@ -283,9 +344,11 @@ class TrainingRun {
     Json json = {{"data", arguments_.data.source}, {"model", model_json(model)}, {"steps", last.step},
                  {"seconds", last.seconds},        {"epochs", last.epoch},       {"loss", last.loss},
                  {"steps_per_second", mean_rate_}, {"skipped", last.skipped},    {"validation", nullptr},
-                 {"output", arguments_.output},    {"checkpoint", nullptr},      {"interrupted", result.interrupted}};
+                 {"output", arguments_.output},    {"checkpoint", nullptr},      {"interrupted", result.interrupted},
+                 {"model_step", result.model_step}, {"stopped_early", result.stopped_early}};
     if (result.validation && result.validation->scored > 0)
       json["validation"] = evaluation_json(model.data().task, *result.validation);
+    if (score_) json["score"] = score_json(model, *score_);
     if (std::filesystem::exists(options_.checkpoint_path)) json["checkpoint"] = options_.checkpoint_path;
     Output output;
     output.write(json_line(json));
@@ -298,9 +361,10 @@ class TrainingRun {
   DataKind kind_ = DataKind::text;
   OpenedData data_;
   std::optional<ModelSpec> resumed_;
+  std::optional<Score> score_;
   Measures measures_;
   double mean_rate_ = 0.0;
-  bool own_checkpoint_ = false, replaces_checkpoint_ = false;
+  bool planned_ = false, own_checkpoint_ = false, replaces_checkpoint_ = false;
 };
 
 void add_model_options(Options& options, ModelOptions& model) {
@@ -317,14 +381,19 @@ void add_model_options(Options& options, ModelOptions& model) {
   options.add("--dropout", model.dropout, "P",
               "On the output of every sub-layer, in training only [0; 0.2 for a series]");
   options.flag("--no-last", model.no_last, "A series: read and forecast values, not changes from the last one");
+  options.flag("--no-linear", model.no_linear, "A series: no linear forecast beside the recurrent layers");
 }
 
 void add_training_options(Options& options, TrainArguments& arguments) {
   TrainOptions& train = arguments.train;
   options.group("How long (the first limit that is reached)");
-  options.add("--steps", arguments.steps, "N", "Optimiser steps [2000 for a task]");
+  options.add("--steps", arguments.steps, "N",
+              "Optimiser steps [2000 for a task; of a series or labelled sequences as many as their size asks for]");
   options.add("--seconds", arguments.seconds, "S", "Time [60 for a text]");
-  options.add("--epochs", arguments.epochs, "E", "Passes over the data [70 for a series, 30 for labelled sequences]");
+  options.add("--epochs", arguments.epochs, "E", "Passes over the data");
+  options.add("--patience", arguments.patience, "N",
+              "End after so many validations by steps that are no better; 0: never [10 where the data have an end]");
+  options.flag("--keep-last", arguments.keep_last, "Write the model of the last step, not the one that validated best");
   options.group("Training");
   options.add("--batch", arguments.batch, "B", "Sequences side by side [32; 16 for a series, 64 for a task]");
   options.add("--length", arguments.length, "T", "Steps that gradients flow back [256; 64 for a series]");
@@ -336,7 +405,9 @@ void add_training_options(Options& options, TrainArguments& arguments) {
   options.choice("--loss", train.loss, {{"cross-entropy", Loss::cross_entropy}, {"mse", Loss::mse}, {"mae", Loss::mae}},
                  "[cross-entropy; mse for a series]");
   options.flag("--no-carry", arguments.no_carry, "Start every window of a text or series from a zero state");
-  options.add("--validate-every", train.validate_every, "S", "Seconds between validations; 0: at the end only");
+  options.add("--validate-every", arguments.validate_every, "S", "Seconds between validations; 0: none by time [30]");
+  options.add("--validate-steps", arguments.validate_steps, "N",
+              "Steps between validations; 0: none by steps [a fortieth of the run]");
   options.add("--seed", train.seed, "N", "Of the first weights and of the order of the data");
   options.add("--threads", train.execution.threads, "N", "0: as many as the machine offers");
   options.device(train.execution);
@@ -361,7 +432,6 @@ void add_output_options(Options& options, TrainArguments& arguments) {
 Verb add_train(CLI::App& program) {
   CLI::App* app = program.add_subcommand("train", "Train a model on a text, a CSV file or a built-in task");
   auto arguments = std::make_shared<TrainArguments>();
-  arguments->train.validate_every = 30.0;
   Options options(*app);
   options.positional("DATA", arguments->data.source,
                      "A text (any file: its bytes), a CSV file, or a built-in task: " +

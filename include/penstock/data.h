@@ -18,11 +18,15 @@ enum class Task {
   classify,  ///< One label per sequence, or per step where the task says so: logits over `classes`.
 };
 
-/// One numeric column: normalised value = (raw - mean) / scale.
+/// One numeric column: normalised value = (raw - mean) / scale, or of the logarithm of raw values.
 struct Column {
   std::string name;
   double mean = 0.0;
   double scale = 1.0;
+  bool logarithm = false;  ///< Mean and scale are those of logarithms; all values must be positive.
+
+  double normal(double value) const;    ///< Of a raw value; not a number where a logarithm has none.
+  double raw(double normalised) const;  ///< Back again.
 };
 
 /// Everything that has to travel with a model so that raw data mean the same later as in training.
@@ -32,6 +36,7 @@ struct DataDescription {
   std::vector<Column> inputs;        ///< Input features, in the order the model reads them.
   std::vector<Column> targets;       ///< forecast: the predicted columns.
   Index horizon = 1;                 ///< forecast: steps ahead, output [horizon, targets].
+  Index season = 0;                  ///< forecast: rows after which the series repeats itself; 1: none, 0: not known.
   std::vector<std::string> classes;  ///< classify: names of the labels.
   char delimiter = ',';              ///< Of the CSV rows this model reads.
 
@@ -56,6 +61,14 @@ struct Example {
   bool continues = false;
 };
 
+/// A linear forecast of a series from its last rows, as a dataset has fitted it (ModelSpec::lags): what is added to the
+/// last value x_t is bias + sum_k weights_k x_{t-k}, all normalised as targets.
+struct Autoregression {
+  Index lags = 0;
+  std::vector<float> weights;  ///< [lags, horizon, targets], the current row first
+  std::vector<float> bias;     ///< [horizon, targets]
+};
+
 /// A source of training and validation batches. Its whole state is a short text, so that a resumed run reads on
 /// exactly where it stopped.
 class Dataset {
@@ -69,6 +82,8 @@ class Dataset {
   virtual void next(Index rows, Index steps, Example& example) = 0;
   /// The i-th validation batch, the same every time; false (example untouched) when there are no more.
   virtual bool validation(Index i, Index rows, Index steps, Example& example) const = 0;
+  /// The linear forecast that was fitted to the training part; null if none was.
+  virtual const Autoregression* autoregression() const { return nullptr; }
   /// Position and random state as JSON text, and back. Throws Error(incompatible) for another dataset's text.
   virtual std::string position() const = 0;
   virtual void restore(const std::string& position) = 0;
@@ -80,6 +95,9 @@ struct TextOptions {
 /// Any file as a sequence of bytes. Throws Error(bad_input) if it is empty or too short for one step each.
 std::unique_ptr<Dataset> open_text(const std::string& path, const TextOptions& options = {});
 
+/// Whether a series is learnt as it is or by its logarithm.
+enum class Transform { automatic, none, logarithm };
+
 struct SeriesOptions {
   std::vector<std::string> inputs = {};   ///< Column names; empty: every numeric column.
   std::vector<std::string> targets = {};  ///< Empty: the same as inputs.
@@ -89,6 +107,10 @@ struct SeriesOptions {
   /// For a model with ModelSpec::from_last: the scale of a target that is an input too is the root mean square of its
   /// change over the horizon, so that a mean squared error of 1 is that of forecasting the last value.
   bool from_last = false;
+  /// Fit a linear forecast of the targets that are inputs too, beside which a model learns the rest; needs from_last.
+  bool autoregression = false;
+  Transform transform = Transform::none;  ///< automatic: what forecasts best in the training part, with autoregression.
+  Index season = 0;                       ///< Rows after which the targets repeat themselves; 1: never, 0: find out.
 };
 /// A CSV file with a header, one step a row. Errors name file, line and column.
 std::unique_ptr<Dataset> open_series(const std::string& path, const SeriesOptions& options = {});

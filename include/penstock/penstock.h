@@ -8,6 +8,7 @@
 #include "penstock/model.h"
 #include "penstock/recurrent.h"
 #include "penstock/scan.h"
+#include "penstock/score.h"
 #include "penstock/stream.h"
 #include "penstock/system.h"
 #include "penstock/train.h"

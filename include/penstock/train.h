@@ -34,6 +34,10 @@ struct TrainOptions {
   Index give_up_after = 10;  ///< Skipped (non-finite) steps in a row before Error(numerical).
 
   double validate_every = 0.0;     ///< Seconds between validations; 0: at the end only.
+  Index validate_steps = 0;        ///< Steps between validations, in addition to those; 0: none.
+  Index patience = 0;              ///< Validations by steps without a lower loss, after which the run goes back to the best
+                                   ///< weights, brings the learning rate down in a few steps and ends; 0: never.
+  bool keep_best = false;          ///< The model ends as the best validation found it; the checkpoint keeps the last one.
   Index validation_batches = 32;   ///< At most, during the run; 0: all. The last validation always scores all.
   double log_every = 0.5;          ///< Seconds between reports; 0: after every step. Skipped steps always report.
   std::string metrics_path;        ///< JSON lines; empty: none.
@@ -71,8 +75,10 @@ struct Evaluation {
 
 struct TrainResult {
   Progress last;
-  std::optional<Evaluation> validation;
+  std::optional<Evaluation> validation;  ///< Of the weights that the model ends with.
   bool interrupted = false;
+  bool stopped_early = false;  ///< By TrainOptions::patience.
+  Index model_step = 0;        ///< The weights that the model ends with are those after this step.
 };
 
 /// Called from the training thread.
@@ -91,6 +97,18 @@ struct TrainCallbacks {
 /// learnt.
 TrainResult train(Model& model, Dataset& data, const TrainOptions& options, const TrainCallbacks& callbacks = {},
                   bool resume = false);
+
+/// Gives a model with ModelSpec::lags the linear forecast that the dataset has fitted. Throws Error(incompatible) if the
+/// dataset has none of as many lags.
+void fit_autoregression(Model& model, const Dataset& data);
+/// The same with a linear forecast that is fitted to the held-out part, too: what a model gets once it has been scored,
+/// because the latest rows say most about what follows. Does nothing to a model without lags.
+void refit_autoregression(Model& model, const Dataset& data);
+
+/// What suits a dataset when nothing else is said: batches, how many steps (enough for little data, too), how often to
+/// validate, how patiently, and which model to keep. Limits are caps: a run ends before them where it stops to gain.
+/// The dataset is left as it was.
+TrainOptions suggest_options(Dataset& data);
 
 /// Scores a model on the dataset's validation part.
 Evaluation evaluate(const Model& model, const Dataset& data, const TrainOptions& options);

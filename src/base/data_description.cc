@@ -1,7 +1,16 @@
+#include <cmath>
+
 #include "penstock/data.h"
 
 // In the lowest layer because models, streams and datasets all ask for these sizes.
 namespace penstock {
+
+double Column::normal(double value) const { return ((logarithm ? std::log(value) : value) - mean) / scale; }
+
+double Column::raw(double normalised) const {
+  const double value = normalised * scale + mean;
+  return logarithm ? std::exp(value) : value;
+}
 
 Index DataDescription::output_size() const {
   switch (task) {

@@ -20,6 +20,7 @@ json columns_to_json(const std::vector<Column>& columns) {
   json result = json::array();
   for (const Column& column : columns) {
     result.push_back({{"name", column.name}, {"mean", column.mean}, {"scale", column.scale}});
+    if (column.logarithm) result.back()["logarithm"] = true;
   }
   return result;
 }
@@ -32,6 +33,7 @@ std::vector<Column> columns_from_json(const json& array, const std::string& sour
     column.name = reader.string("name");
     column.mean = reader.number("mean");
     column.scale = reader.number("scale");
+    column.logarithm = reader.boolean("logarithm", false);
     reader.finish();
     result.push_back(std::move(column));
   }
@@ -62,6 +64,10 @@ const json& ObjectReader::get(const char* field) {
   if (found == object_.end()) refuse(field, "is missing");
   ++read_;
   return *found;
+}
+
+Index ObjectReader::integer(const char* field, Index if_missing) {
+  return object_.contains(field) ? integer(field) : if_missing;
 }
 
 Index ObjectReader::integer(const char* field) {
@@ -118,7 +124,8 @@ json to_json(const ModelSpec& spec) {
           {"convolution", spec.convolution},
           {"feed_forward", spec.feed_forward},
           {"dropout", spec.dropout},
-          {"from_last", spec.from_last}};
+          {"from_last", spec.from_last},
+          {"lags", spec.lags}};
 }
 
 ModelSpec model_spec_from_json(const json& object, const std::string& source) {
@@ -133,6 +140,7 @@ ModelSpec model_spec_from_json(const json& object, const std::string& source) {
   spec.feed_forward = reader.number("feed_forward");
   spec.dropout = reader.number("dropout");
   spec.from_last = reader.boolean("from_last", false);
+  spec.lags = reader.integer("lags", 0);
   reader.finish();
   return spec;
 }
@@ -147,6 +155,7 @@ json to_json(const DataDescription& data) {
           {"inputs", columns_to_json(data.inputs)},
           {"targets", columns_to_json(data.targets)},
           {"horizon", data.horizon},
+          {"season", data.season},
           {"classes", data.classes},
           {"delimiter", std::string(1, data.delimiter)}};
 }
@@ -164,6 +173,7 @@ DataDescription data_description_from_json(const json& object, const std::string
   data.inputs = columns_from_json(reader.array("inputs"), source, "data.inputs");
   data.targets = columns_from_json(reader.array("targets"), source, "data.targets");
   data.horizon = reader.integer("horizon");
+  data.season = reader.integer("season", 0);
   for (const json& name : reader.array("classes")) {
     if (!name.is_string()) reader.refuse("classes", "must hold strings, not " + brief(name));
     data.classes.push_back(name.get<std::string>());

@@ -37,6 +37,7 @@ class ObjectReader {
   ObjectReader(const nlohmann::json& object, std::string source, std::string name);
 
   Index integer(const char* field);
+  Index integer(const char* field, Index if_missing);
   double number(const char* field);
   /// For a field that was not always written: `if_missing` is what files from before it mean.
   bool boolean(const char* field, bool if_missing);

@@ -51,6 +51,9 @@ class GraphBuilder {
   /// x in the type of parameters and states, which it may have already.
   ValueId as_master(ValueId x, graph::Home home);
   void add_last_values(const ops::Changes& changes, ValueId features, ValueId outputs);
+  /// Adds to outputs [B, T, horizon, targets], which are masters, a linear forecast from the last `lags` rows. Its
+  /// parameters have no gradient: they are fitted in closed form (train/autoregression.h) and stay as they are.
+  void add_autoregression(const ops::Changes& changes, Index lags, ValueId features, ValueId outputs);
 
   Index width_of(ValueId id) const { return graph_.value(id).width; }
   DType type_of(ValueId id) const { return graph_.value(id).dtype; }
@@ -80,6 +83,8 @@ class GraphBuilder {
     ValueId master, cast, gradient;
   };
   Parameter parameter(const std::string& name, std::vector<Index> shape, bool decay, Initial initial);
+  /// A parameter that no backward pass reaches, as it is stored.
+  ValueId fixed_parameter(const std::string& name, std::vector<Index> shape);
   struct State {
     ValueId in, out;
   };

@@ -108,13 +108,16 @@ ModelEnds add_model(GraphBuilder& builder, const ModelSpec& spec, const DataDesc
   const ops::Target& target = builder.target();
   // Logits of a training step stay in the type of activations: they are the largest tensor of a small model.
   const bool cast = target.dtype != target.master() && (outputs == Home::outputs || spec.from_last);
-  ValueId y = builder.linear("head", normal, data.output_size(), head_scale, true, cast ? Home::workspace : outputs);
+  // What the layers add to a linear forecast that has been fitted is nothing at first.
+  const double scale = spec.lags > 0 ? 0.0 : head_scale;
+  ValueId y = builder.linear("head", normal, data.output_size(), scale, true, cast ? Home::workspace : outputs);
   const ValueId head = y;
   if (cast) y = builder.as_master(y, outputs);
   if (spec.from_last) {
     const ValueId features =
         builder.external("features", Home::features, Extent::positions, data.input_size(), target.master());
     builder.add_last_values(changes_of(data), features, y);
+    if (spec.lags > 0) builder.add_autoregression(changes_of(data), spec.lags, features, y);
   }
   return {y, head};
 }

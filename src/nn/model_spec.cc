@@ -13,6 +13,8 @@ namespace {
 constexpr Index largest_width = 65536;
 constexpr Index largest_blocks = 1024;
 constexpr Index largest_taps = 1024;
+constexpr Index largest_lags = 65536;
+constexpr Index largest_season = Index{1} << 40;
 constexpr double largest_feed_forward = 64.0;
 constexpr Index largest_vocabulary = 1 << 20;
 constexpr Index largest_horizon = 65536;
@@ -43,6 +45,7 @@ void check_data(const DataDescription& data) {
   if (data.task == Task::forecast) {
     check_columns("targets", data.targets);
     check_range("horizon", data.horizon, 1, largest_horizon);
+    check_range("season", data.season, 0, largest_season);
   }
   require(data.task != Task::classify || !data.classes.empty(), "classes must name at least one label");
   check_range("size of the output", data.output_size(), 1, largest_output);
@@ -61,7 +64,8 @@ double count(const ModelSpec& spec, const DataDescription& data) {
   if (inner > 0.0) block += width + 2.0 * inner * (width + 1.0) + width * (inner + 1.0);
   const Index inputs = spec.from_last ? changes_of(data).width() : data.input_size();
   const double input = data.vocabulary > 0 ? real(data.vocabulary) * width : width * (real(inputs) + 1.0);
-  return input + real(spec.blocks) * block + width + outputs * (width + 1.0);
+  const double linear_forecast = spec.lags > 0 ? outputs * (real(spec.lags) + real(data.input_size()) + 2.0) : 0.0;
+  return input + real(spec.blocks) * block + width + outputs * (width + 1.0) + linear_forecast;
 }
 
 }  // namespace
@@ -83,6 +87,8 @@ void check_spec(const ModelSpec& spec, const DataDescription& data) {
   check_data(data);
   require(!spec.from_last || (data.task == Task::forecast && !changes_of(data).columns.empty()),
           "from_last must be false for a model that forecasts none of its inputs");
+  check_range("lags", spec.lags, 0, largest_lags);
+  require(spec.lags == 0 || spec.from_last, "lags must be 0 for a model that does not forecast from the last value");
   const double parameters = count(spec, data);
   require(parameters <= largest_model,
           "width, blocks and hidden_size make a model of {:.3g} parameters, more than {:.3g}", parameters,

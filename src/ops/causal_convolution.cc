@@ -9,6 +9,16 @@ namespace penstock::ops {
 
 namespace {
 
+/// How many steps before step t of row b its sequence began, `most` if that is longer ago.
+Index steps_since_restart(const Batch& batch, Index b, Index t, Index most) {
+  if (!batch.reset) return most;
+  const std::uint8_t* const reset = batch.reset + b * batch.steps;
+  for (Index back = 0; back < most && back <= t; ++back) {
+    if (reset[t - back]) return back;
+  }
+  return most;
+}
+
 /// Whether row b's sequence is restarted at one of the steps t - back + 1 .. t.
 bool restarted(const Batch& batch, Index b, Index t, Index back) {
   if (!batch.reset) return false;
@@ -29,7 +39,10 @@ struct Source {
 
   /// The row `back` steps before step t; null where that lies before a restart.
   const Real* at(Index b, Index t, Index back) const {
-    if (restarted(batch, b, t, back)) return nullptr;
+    return restarted(batch, b, t, back) ? nullptr : before(b, t, back);
+  }
+  /// The same where no restart lies between.
+  const Real* before(Index b, Index t, Index back) const {
     if (t >= back) return x + (b * batch.steps + t - back) * shape.width;
     return state + (b * (shape.taps - 1) + shape.taps - 1 + t - back) * shape.width;
   }
@@ -69,9 +82,9 @@ void forward(const CausalConvolution& shape, const Call& call, const Operands& m
       return;
     }
     std::copy_n(bias, width, out);
-    for (Index j = 0; j < shape.taps; ++j) {
-      const Real* const in = source.at(b, t, j);
-      if (in == nullptr) break;  // what lies further back does too
+    const Index seen = std::min(shape.taps, steps_since_restart(call.batch, b, t, shape.taps) + 1);
+    for (Index j = 0; j < seen; ++j) {
+      const Real* const in = source.before(b, t, j);
       const Real* const w = weight + j * width;
       for (Index c = 0; c < width; ++c) out[c] += w[c] * in[c];
     }
@@ -89,9 +102,9 @@ void add_part(const Source<Real>& source, const Real* dy, Index begin, Index end
     const Index b = r / source.batch.steps, t = r % source.batch.steps;
     if (t >= row_length(source.batch, b)) continue;
     const Real* const d = dy + r * width;
-    for (Index j = 0; j < taps; ++j) {
-      const Real* const in = source.at(b, t, j);
-      if (in == nullptr) break;
+    const Index seen = std::min(taps, steps_since_restart(source.batch, b, t, taps) + 1);
+    for (Index j = 0; j < seen; ++j) {
+      const Real* const in = source.before(b, t, j);
       for (Index c = 0; c < width; ++c) sum[j * width + c] += d[c] * in[c];
     }
     for (Index c = 0; c < width; ++c) sum[taps * width + c] += d[c];

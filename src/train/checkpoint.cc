@@ -26,6 +26,25 @@ void check_same(const std::string& path, const std::string& name, const json& th
   if (!difference.empty()) fail(ErrorCode::incompatible, "{}: checkpoint of another run: {}", path, difference);
 }
 
+/// The best weights, to be written and read as the optimiser's slots are.
+OptimizerState::Slot best_slot(std::vector<float> values) { return {"best", std::move(values)}; }
+
+/// The tensors point into the slot.
+void add_slot(std::vector<io::TensorData>& tensors, const OptimizerState::Slot& slot,
+              const nn::ParameterLayout& layout) {
+  const std::span<const float> values(slot.values);
+  for (const nn::ParameterEntry& entry : layout.entries()) {
+    tensors.push_back(
+        io::tensor_data(slot_tensor(slot, entry), entry.shape, values.subspan(entry.offset, entry.size)));
+  }
+}
+
+json to_json(const ValidationHistory& history) {
+  return {{"best_loss", history.best_loss},           {"best_step", history.best_step},
+          {"without_gain", history.without_gain},     {"cooldown_begin", history.cooldown_begin},
+          {"cooldown_from", history.cooldown_from}};
+}
+
 std::vector<float> read_slot(const io::SafetensorsFile& file, const OptimizerState::Slot& slot,
                              const nn::ParameterLayout& layout) {
   std::vector<float> values(slot.values.size(), 0.0f);
@@ -52,13 +71,9 @@ Index read_count(io::ObjectReader& reader, const char* field, Index largest) {
 void save_checkpoint(const std::string& path, const Model::Impl& model, const OptimizerState& optimizer,
                      const RunState& state, const Dataset& data, const json& identity) {
   std::vector<io::TensorData> tensors = io::model_tensors(model);
-  for (const OptimizerState::Slot& slot : optimizer.slots) {
-    for (const nn::ParameterEntry& entry : model.parameters->layout().entries()) {
-      const std::span<const float> values(slot.values);
-      tensors.push_back(
-          io::tensor_data(slot_tensor(slot, entry), entry.shape, values.subspan(entry.offset, entry.size)));
-    }
-  }
+  for (const OptimizerState::Slot& slot : optimizer.slots) add_slot(tensors, slot, model.parameters->layout());
+  const OptimizerState::Slot best = best_slot(state.best);
+  if (!best.values.empty()) add_slot(tensors, best, model.parameters->layout());
   const std::span<const float> carried(state.carried);
   if (!carried.empty()) {
     tensors.push_back(io::tensor_data(state_tensor(), {static_cast<Index>(carried.size())}, carried));
@@ -78,9 +93,30 @@ void save_checkpoint(const std::string& path, const Model::Impl& model, const Op
     fields["loss_scale"] = *state.loss_scale;
     fields["good_steps"] = state.good_steps;
   }
+  if (state.history.known) fields["validations"] = to_json(state.history);
   metadata[metadata_key] = io::to_text(fields);
   io::write_safetensors(path, tensors, metadata);
 }
+
+namespace {
+
+ValidationHistory read_history(const json& object, const std::string& path, Index step) {
+  io::ObjectReader reader(object, path, std::string(metadata_key) + ".validations");
+  ValidationHistory history;
+  history.known = true;
+  history.best_loss = reader.number("best_loss");
+  history.best_step = read_count(reader, "best_step", step);
+  history.without_gain = read_count(reader, "without_gain", step);
+  history.cooldown_begin = read_count(reader, "cooldown_begin", step);
+  history.cooldown_from = reader.number("cooldown_from");
+  if (!(history.cooldown_from >= 0.0 && history.cooldown_from <= 1.0)) {
+    reader.refuse("cooldown_from", fmt::format("must be 0 to 1, not {}", history.cooldown_from));
+  }
+  reader.finish();
+  return history;
+}
+
+}  // namespace
 
 RunState load_checkpoint(const std::string& path, Model::Impl& model, OptimizerState& optimizer, Dataset& data,
                          const json& identity) {
@@ -117,6 +153,7 @@ RunState load_checkpoint(const std::string& path, Model::Impl& model, OptimizerS
     if (!(*state.loss_scale >= 1.0)) reader.refuse("loss_scale", "must be at least 1");
     state.good_steps = read_count(reader, "good_steps", state.step);
   }
+  if (fields.contains("validations")) state.history = read_history(reader.object("validations"), path, state.step);
   reader.finish();
 
   // Everything that can fail comes before the first change.
@@ -125,6 +162,9 @@ RunState load_checkpoint(const std::string& path, Model::Impl& model, OptimizerS
   io::read_parameters(file, parameters);
   std::vector<std::vector<float>> slots;
   for (const OptimizerState::Slot& slot : optimizer.slots) slots.push_back(read_slot(file, slot, layout));
+  OptimizerState::Slot best = best_slot({});
+  best.values.resize(model.parameters->values().size());
+  if (state.history.known) best.values = read_slot(file, best, layout);
   const Index state_size = state.carried_rows * model.state_size;
   const io::TensorInfo* const stored = file.find(state_tensor());
   if (state_size > 0 && stored && stored->bytes != state_size * static_cast<Index>(sizeof(float))) {
@@ -137,6 +177,7 @@ RunState load_checkpoint(const std::string& path, Model::Impl& model, OptimizerS
   std::ranges::copy(parameters.values(), model.parameters->values().begin());
   model.parameters->changed();
   for (std::size_t i = 0; i < slots.size(); ++i) optimizer.slots[i].values = std::move(slots[i]);
+  if (state.history.known) state.best = std::move(best.values);
   return state;
 }
 

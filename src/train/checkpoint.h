@@ -8,6 +8,7 @@
 #include "nn/model_impl.h"
 #include "penstock/train.h"
 #include "train/optimizer.h"
+#include "train/stopping.h"
 
 namespace penstock::training {
 
@@ -23,6 +24,8 @@ struct RunState {
   double seconds = 0.0;
   Index carried_rows = 0;      ///< Rows of `carried`; 0 before the first batch.
   std::vector<float> carried;  ///< State of the model behind the last good batch.
+  ValidationHistory history;
+  std::vector<float> best;  ///< The weights of the best validation, as the parameters' layout has them; empty: none.
 };
 
 /// Writes everything that a run needs to go on bit for bit, as one safetensors file that replaces `path` as a whole or

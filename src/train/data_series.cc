@@ -1,7 +1,15 @@
 #include <algorithm>
+#include <cmath>
+#include <optional>
 #include <utility>
 
 #include "base/check.h"
+#include "base/quote.h"
+#include "nn/model_graph.h"
+#include "nn/model_impl.h"
+#include "penstock/score.h"
+#include "penstock/train.h"
+#include "train/autoregression.h"
 #include "train/csv_table.h"
 #include "train/normalise.h"
 #include "train/stream_dataset.h"
@@ -37,16 +45,97 @@ Series read_series(const CsvTable& table, const std::vector<std::size_t>& used) 
   return series;
 }
 
-/// Mean and scale of the chosen columns over the first `training` rows.
+/// The first `training` values of a column, or their logarithms.
+std::vector<double> seen_values(const Series& series, std::size_t position, Index training, bool logarithm) {
+  std::vector<double> seen(series.columns[position].begin(), series.columns[position].begin() + training);
+  for (double& value : seen) value = logarithm ? std::log(value) : value;
+  return seen;
+}
+
+/// Mean and scale of the chosen columns over the first `training` rows. `logarithms`: the columns that are read by them.
 std::vector<Column> fit(const Series& series, const CsvHeader& header, const std::vector<std::size_t>& chosen,
-                        Index training) {
+                        Index training, const std::vector<bool>& logarithms) {
   std::vector<Column> columns;
   for (const std::size_t position : chosen) {
-    const auto seen = std::span(series.columns[position]).first(static_cast<std::size_t>(training));
+    const std::vector<double> seen = seen_values(series, position, training, logarithms[position]);
     columns.push_back(data::fit_column(header.names()[position], seen, header.source()));
+    columns.back().logarithm = logarithms[position];
   }
   return columns;
 }
+
+/// How the targets that are inputs too are forecast by straight regressions, and by which of their values.
+struct SeriesPlan {
+  std::vector<bool> logarithms;                              // by position in the header
+  std::vector<std::optional<training::LinearChoice>> linear;  // by target; none: its past is not read
+  Index season = 0;                                          // of the first of those; 0: there are none
+};
+
+/// Values whose mean and spread are 0 and 1.
+std::vector<double> standardised(std::vector<double> values, const Column& column) {
+  for (double& value : values) value = (value - column.mean) / column.scale;
+  return values;
+}
+
+class SeriesPlanner {
+ public:
+  SeriesPlanner(const CsvTable& table, const Series& series, Index training, const SeriesOptions& options)
+      : table_(table), series_(series), training_(training), options_(options) {}
+
+  SeriesPlan plan(const std::vector<std::size_t>& inputs, const std::vector<std::size_t>& targets) const {
+    SeriesPlan result;
+    result.logarithms.assign(series_.columns.size(), false);
+    result.linear.resize(targets.size());
+    for (std::size_t c = 0; c < targets.size(); ++c) {
+      if (std::find(inputs.begin(), inputs.end(), targets[c]) == inputs.end()) continue;
+      auto [choice, logarithm] = choose(targets[c]);
+      result.logarithms[targets[c]] = logarithm;
+      if (result.season == 0) result.season = choice.season;
+      if (options_.autoregression) result.linear[c] = std::move(choice);
+    }
+    return result;
+  }
+
+ private:
+  bool is_positive(std::size_t position) const {
+    return std::ranges::all_of(series_.columns[position], [](double value) { return value > 0.0; });
+  }
+
+  training::LinearChoice choose(std::size_t position, bool logarithm) const {
+    const std::vector<double> seen = seen_values(series_, position, training_, logarithm);
+    const Column column = data::fit_column(table_.header().names()[position], seen, table_.header().source());
+    const Index season = options_.season > 0 ? options_.season : find_season(seen);
+    if (!options_.autoregression) return {.horizon = options_.horizon, .season = season, .error = 0.0, .regressions = {}};
+    const auto raw = [&](double z) {
+      const double value = z * column.scale + column.mean;
+      return logarithm ? std::exp(value) : value;
+    };
+    return training::choose_linear_forecast(standardised(seen, column), options_.horizon, season, raw);
+  }
+
+  /// Logarithms are taken where they forecast clearly better: they cost a forecast that is off upwards dearly.
+  std::pair<training::LinearChoice, bool> choose(std::size_t position) const {
+    constexpr double clearly = 0.95;
+    const bool possible = is_positive(position);
+    if (options_.transform == Transform::logarithm) {
+      if (!possible) {
+        fail(ErrorCode::bad_input, "{}: column {} has values that are not positive, and so have no logarithm",
+             table_.header().source(), in_quotes(table_.header().names()[position]));
+      }
+      return {choose(position, true), true};
+    }
+    training::LinearChoice plain = choose(position, false);
+    if (options_.transform == Transform::none || !options_.autoregression || !possible) return {std::move(plain), false};
+    training::LinearChoice logarithm = choose(position, true);
+    if (!(logarithm.error < clearly * plain.error)) return {std::move(plain), false};
+    return {std::move(logarithm), true};
+  }
+
+  const CsvTable& table_;
+  const Series& series_;
+  Index training_;
+  const SeriesOptions& options_;
+};
 
 /// The chosen columns, normalised, as [rows, columns].
 std::vector<float> normalise(const Series& series, const CsvHeader& header, const std::vector<std::size_t>& chosen,
@@ -71,15 +160,22 @@ class SeriesDataset final : public data::StreamDataset {
                 const std::vector<std::size_t>& targets, Index held_out, const SeriesOptions& options)
       : StreamDataset("series", series.rows() - held_out - 1, held_out),
         training_rows_(series.rows() - held_out),
-        rows_(series.rows()) {
+        rows_(series.rows()),
+        plan_(SeriesPlanner(table, series, training_rows_, options).plan(inputs, targets)) {
     description_.task = Task::forecast;
     description_.horizon = options.horizon;
     description_.delimiter = options.delimiter;
-    description_.inputs = fit(series, table.header(), inputs, training_rows_);
-    description_.targets = fit(series, table.header(), targets, training_rows_);
+    description_.season = plan_.season;
+    description_.inputs = fit(series, table.header(), inputs, training_rows_, plan_.logarithms);
+    description_.targets = fit(series, table.header(), targets, training_rows_, plan_.logarithms);
     if (options.from_last) scale_by_changes(series, inputs, targets);
     inputs_ = normalise(series, table.header(), inputs, description_.inputs);
     targets_ = normalise(series, table.header(), targets, description_.targets);
+    if (options.autoregression) {
+      autoregression_ = fit_linear(training_rows_);
+      constexpr Index past = 128;  // that a state needs to settle
+      lead_ = std::min(training_rows_ - 1, std::max(past, autoregression_->lags));
+    }
     for (const auto* values : {&inputs_, &targets_}) {
       const auto bytes = std::as_bytes(std::span(*values));
       fingerprint_ = data::fingerprint({reinterpret_cast<const char*>(bytes.data()), bytes.size()},
@@ -88,12 +184,77 @@ class SeriesDataset final : public data::StreamDataset {
     fingerprint_ += static_cast<std::uint64_t>(held_out);
   }
 
+  const Autoregression* autoregression() const override { return autoregression_ ? &*autoregression_ : nullptr; }
+
+  /// Fitted to the first rows.
+  Autoregression fit_linear(Index rows) const {
+    const std::size_t targets = description_.targets.size();
+    const Index horizon = description_.horizon, width = description_.output_size();
+    std::vector<training::LinearForecast> forecasts(targets);
+    Autoregression result;
+    for (std::size_t c = 0; c < targets; ++c) {
+      if (!plan_.linear[c]) continue;
+      std::vector<double> z;
+      for (Index row = 0; row < rows; ++row) z.push_back(static_cast<double>(targets_[row * targets + c]));
+      forecasts[c] = training::fit_linear_forecast(z, *plan_.linear[c]);
+      result.lags = std::max(result.lags, forecasts[c].lags);
+    }
+    result.weights.assign(static_cast<std::size_t>(result.lags * width), 0.0f);
+    result.bias.assign(static_cast<std::size_t>(width), 0.0f);
+    for (std::size_t c = 0; c < targets; ++c) {
+      const training::LinearForecast& forecast = forecasts[c];
+      for (Index h = 0; plan_.linear[c] && h < horizon; ++h) {
+        const auto at = static_cast<std::size_t>(h) * targets + c;
+        result.bias[at] = static_cast<float>(forecast.bias[h]);
+        for (Index k = 0; k < forecast.lags; ++k) {
+          const double last = k == 0 ? 1.0 : 0.0;  // which the model adds anyway
+          result.weights[k * width + at] = static_cast<float>(forecast.weights[k * horizon + h] - last);
+        }
+      }
+    }
+    return result;
+  }
+  Index rows() const { return rows_; }
+
+  /// Where a linear forecast reads a past, every row of a batch is led in by what stands before it, and that is not
+  /// scored. Without one, as in a text, rows start without a past.
+  bool validation(Index i, Index rows, Index steps, Example& example) const override {
+    if (lead_ == 0) return StreamDataset::validation(i, rows, steps, example);
+    data::check_batch(rows, steps);
+    const Index held_out = rows_ - training_rows_;
+    rows = std::clamp<Index>(held_out / std::max(steps, lead_), 1, rows);
+    const Index longest = lead_ + (held_out + rows - 1) / rows;
+    if (held_out == 0 || i < 0 || i >= (longest + steps - 1) / steps) return false;
+    const Index begin = i * steps;
+    steps = std::min(steps, longest - begin);
+    data::clear(example, rows, steps);
+    example.continues = i > 0;
+    std::vector<Index> places(static_cast<std::size_t>(rows * steps), -1);
+    std::vector<bool> leads(places.size(), false);
+    for (Index b = 0; b < rows; ++b) {
+      const Index first = held_out * b / rows, count = held_out * (b + 1) / rows - first;
+      const Index length = std::clamp<Index>(lead_ + count - begin, 0, steps);
+      for (Index t = 0; t < length; ++t) {
+        places[b * steps + t] = training_rows_ - 1 + first - lead_ + begin + t;
+        leads[b * steps + t] = begin + t < lead_;
+      }
+      example.lengths.push_back(length);
+    }
+    fill(places, Part::validation, example);
+    const Index outputs = description_.output_size();
+    for (std::size_t place = 0; place < places.size(); ++place) {
+      if (leads[place]) std::fill_n(example.weights.begin() + static_cast<Index>(place) * outputs, outputs, 0.0f);
+    }
+    return true;
+  }
+
  private:
   void scale_by_changes(const Series& series, const std::vector<std::size_t>& inputs,
                         const std::vector<std::size_t>& targets) {
     for (std::size_t c = 0; c < targets.size(); ++c) {
       if (std::find(inputs.begin(), inputs.end(), targets[c]) == inputs.end()) continue;
-      const auto seen = std::span(series.columns[targets[c]]).first(static_cast<std::size_t>(training_rows_));
+      const std::vector<double> seen =
+          seen_values(series, targets[c], training_rows_, plan_.logarithms[targets[c]]);
       data::fit_changes(description_.targets[c], seen, description_.horizon);
     }
   }
@@ -120,6 +281,9 @@ class SeriesDataset final : public data::StreamDataset {
 
   Index training_rows_;
   Index rows_;
+  SeriesPlan plan_;
+  std::optional<Autoregression> autoregression_;
+  Index lead_ = 0;
   std::vector<float> inputs_;   // [rows, I]
   std::vector<float> targets_;  // [rows, targets]
 };
@@ -129,6 +293,9 @@ class SeriesDataset final : public data::StreamDataset {
 std::unique_ptr<Dataset> open_series(const std::string& path, const SeriesOptions& options) {
   data::check_validation_fraction(options.validation_fraction);
   data::check_delimiter(options.delimiter);
+  require(options.from_last || !options.autoregression, "autoregression goes with from_last");
+  require(options.season >= 0, "season must not be negative, not {}", options.season);
+  check_enum("transform", options.transform, Transform::logarithm);
   require(options.horizon >= 1 && options.horizon <= 1'000'000, "horizon must be 1 to 1000000, not {}",
           options.horizon);
   const CsvTable table(path, options.delimiter);
@@ -147,6 +314,50 @@ std::unique_ptr<Dataset> open_series(const std::string& path, const SeriesOption
          options.validation_fraction > 0.0 ? options.horizon : 0);
   }
   return std::make_unique<SeriesDataset>(table, series, inputs, targets, held_out, options);
+}
+
+namespace {
+
+/// What of a target a channel of the forecast reads: its input, normalised as the target.
+void set_linear(Model& model, const Autoregression& linear) {
+  Model::Impl& impl = model.impl();
+  const DataDescription& data = impl.data;
+  const ops::Changes changes = nn::changes_of(data);
+  const Index width = data.output_size(), inputs = data.input_size();
+  for (const nn::ParameterEntry& entry : impl.parameters->layout().entries()) {
+    const std::span<float> values = impl.parameters->value(entry);
+    if (entry.name == "autoregression.weight") std::ranges::copy(linear.weights, values.begin());
+    if (entry.name == "autoregression.bias") std::ranges::copy(linear.bias, values.begin());
+    for (const ops::Changes::Shared& column : changes.columns) {
+      for (Index channel = column.target; channel < width; channel += changes.targets) {
+        if (entry.name == "autoregression.spread.weight") {
+          values[channel * inputs + column.input] = static_cast<float>(column.factor);
+        }
+        if (entry.name == "autoregression.spread.bias") values[channel] = static_cast<float>(column.offset);
+      }
+    }
+  }
+  impl.parameters->changed();
+}
+
+}  // namespace
+
+void fit_autoregression(Model& model, const Dataset& data) {
+  const Autoregression* const linear = data.autoregression();
+  const Index lags = model.spec().lags;
+  if (lags == 0) return;
+  if (linear == nullptr || linear->lags != lags) {
+    fail(ErrorCode::incompatible, "the model's linear forecast has {} lags, that of the data {}", lags,
+         linear == nullptr ? 0 : linear->lags);
+  }
+  set_linear(model, *linear);
+}
+
+void refit_autoregression(Model& model, const Dataset& data) {
+  const auto* const series = dynamic_cast<const SeriesDataset*>(&data);
+  if (model.spec().lags == 0 || series == nullptr || series->autoregression() == nullptr) return;
+  Autoregression linear = series->fit_linear(series->rows());
+  if (linear.lags == model.spec().lags) set_linear(model, linear);
 }
 
 }  // namespace penstock

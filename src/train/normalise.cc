@@ -56,7 +56,11 @@ void fit_changes(Column& column, std::span<const double> values, Index horizon) 
 }
 
 float normalise(double raw, const Column& column, std::string_view source, Index line) {
-  const double value = (raw - column.mean) / column.scale;
+  if (column.logarithm && raw <= 0.0) {
+    fail(ErrorCode::bad_input, "{}:{}: column {}: {} has no logarithm, by which the model reads this column", source,
+         line, in_quotes(column.name), raw);
+  }
+  const double value = column.normal(raw);
   if (!(std::abs(value) <= std::numeric_limits<float>::max())) {
     fail(ErrorCode::bad_input, "{}:{}: column {}: {} is too far from the values that the model is trained on", source,
          line, in_quotes(column.name), raw);

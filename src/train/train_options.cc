@@ -65,6 +65,10 @@ void check_options(const TrainOptions& options, const Dataset& data) {
   check_not_negative("clip", options.clip);
   require(options.give_up_after >= 1, "give_up_after must be at least 1, not {}", options.give_up_after);
   check_not_negative("validate_every", options.validate_every);
+  require(options.validate_steps >= 0, "validate_steps must not be negative, not {}", options.validate_steps);
+  require(options.patience >= 0, "patience must not be negative, not {}", options.patience);
+  require(options.patience == 0 || options.validate_steps > 0,
+          "patience counts validations by steps: validate_steps must be given too");
   require(options.validation_batches >= 0, "validation_batches must not be negative, not {}",
           options.validation_batches);
   check_not_negative("log_every", options.log_every);
@@ -96,6 +100,10 @@ nlohmann::json identity(const TrainOptions& options, Task task) {
                            {"final_rate", options.final_rate},
                            {"clip", options.clip},
                            {"seed", options.seed}};
+  if (options.patience > 0) {  // which changes the weights; without it a run is what it was before there was any
+    result["patience"] = options.patience;
+    result["validate_steps"] = options.validate_steps;
+  }
   if (options.optimizer == Optimizer::adamw) {
     result.update(
         {{"optimizer", "adamw"}, {"beta1", options.beta1}, {"beta2", options.beta2}, {"epsilon", options.epsilon}});

@@ -75,10 +75,12 @@ Trainer::Trainer(Model::Impl& model, Dataset& data, const TrainOptions& options,
       loss_(resolve_loss(options.loss, data.description().task)),
       identity_(identity(options, data.description().task)),
       optimizer_(options, model.parameters->layout()),
-      metrics_("", false) {
+      metrics_("", false),
+      stopping_(options_, {}) {
   if (resume) {
     state_ = load_checkpoint(options.checkpoint_path, model, optimizer_, data, identity_);
     seconds_before_ = state_.seconds;
+    stopping_ = Stopping(options_, state_.history);
   }
   metrics_ = MetricsLog(options.metrics_path, resume);
   if (resume) metrics_.resume(state_.step);
@@ -100,11 +102,12 @@ double Trainer::epoch(Index scored) const {
 }
 
 double Trainer::time_fraction(double seconds) const {
-  return options_.max_seconds > 0.0 ? seconds / options_.max_seconds : 0.0;
+  const double time = options_.max_seconds > 0.0 ? seconds / options_.max_seconds : 0.0;
+  return std::max(time, stopping_.fraction(submitted_));
 }
 
 double Trainer::fraction(Index steps, Index scored, double seconds) const {
-  double result = time_fraction(seconds);
+  double result = std::max(time_fraction(seconds), stopping_.fraction(steps));
   if (options_.max_steps > 0) {
     result = std::max(result, static_cast<double>(steps) / static_cast<double>(options_.max_steps));
   }
@@ -189,18 +192,59 @@ void Trainer::give_up_if_hopeless(const StepResult& result) const {
        result.state.step, broken_by(result.state), result.state.skipped_in_a_row);
 }
 
-void Trainer::validate(double seconds, Index most_batches) {
+Evaluation Trainer::evaluation(Index most_batches) const {
   TrainOptions options = options_;
   options.validation_batches = most_batches;
-  result_.validation = evaluate_model(model_, data_, options, loss_);
+  return evaluate_model(model_, data_, options, loss_);
+}
+
+void Trainer::validate(double seconds, Index most_batches) {
+  result_.validation = evaluation(most_batches);
   metrics_.validation(result_.last, loss_, *result_.validation);
   if (callbacks_.validation) callbacks_.validation(result_.last, *result_.validation);
   last_validation_ = seconds;
 }
 
+void Trainer::judge(double loss, bool by_steps) {
+  if (!options_.keep_best && options_.patience == 0) return;
+  const bool better = stopping_.note(loss, submitted_, by_steps);
+  if (better) {
+    runner_->synchronize();
+    const auto values = model_.parameters->values();
+    state_.best.assign(values.begin(), values.end());
+  }
+  if (by_steps && stopping_.exhausted()) {
+    const double begin = fraction(submitted_, submitted_scored_, seconds());
+    runner_->synchronize();
+    restore_best();
+    stopping_.begin_cooldown(submitted_, begin);
+  }
+  state_.history = stopping_.history();
+}
+
+void Trainer::restore_best() {
+  if (state_.best.empty()) return;
+  std::ranges::copy(state_.best, model_.parameters->values().begin());
+  model_.parameters->changed();
+  model_.weights_on(options_.execution.device);
+}
+
+void Trainer::validate_if_due() {
+  const bool by_steps = stopping_.due(submitted_);
+  const bool by_time = options_.validate_every > 0.0 && seconds() - last_validation_ >= options_.validate_every;
+  if (!by_steps && !by_time) return;
+  handle_all();
+  validate(seconds(), options_.validation_batches);
+  judge(result_.validation->loss, by_steps);
+}
+
+void Trainer::handle_all() {
+  while (const std::optional<StepResult> result = runner_->take(true)) handle(*result, false);
+}
+
 void Trainer::save() {
   if (options_.checkpoint_path.empty()) return;
-  while (const std::optional<StepResult> result = runner_->take(true)) handle(*result, false);
+  handle_all();
   runner_->synchronize();
   state_.seconds = seconds();
   state_.carried = runner_->carried();
@@ -228,9 +272,7 @@ void Trainer::train() {
       if (!result) break;
       handle(*result, false);
     }
-    if (!last && options_.validate_every > 0.0 && now - last_validation_ >= options_.validate_every) {
-      validate(now, options_.validation_batches);
-    }
+    if (!last) validate_if_due();
     if (!last && now - last_checkpoint_ >= options_.checkpoint_every) save();
   }
   std::optional<StepResult> result = runner_->take(true);
@@ -241,6 +283,19 @@ void Trainer::train() {
   }
 }
 
+void Trainer::finish() {
+  result_.stopped_early = stopping_.cooling() && !result_.interrupted;
+  result_.model_step = state_.step;
+  if (options_.keep_best && stopping_.history().known) {
+    if (!result_.interrupted) {  // the last weights are compared by the same held-out batches
+      judge(evaluation(options_.validation_batches).loss, false);
+    }
+    restore_best();
+    result_.model_step = stopping_.history().best_step;
+  }
+  if (!result_.interrupted) validate(seconds(), 0);  // the figure that is quoted is of all that was held out
+}
+
 TrainResult Trainer::run() {
   started_ = std::chrono::steady_clock::now();
   last_report_ = last_validation_ = last_checkpoint_ = seconds_before_;
@@ -248,6 +303,8 @@ TrainResult Trainer::run() {
   result_.last.seconds = seconds_before_;
   result_.last.skipped = state_.skipped;
   try {
+    // A model that begins with a linear forecast may be best as it is.
+    if (state_.step == 0 && model_.spec.lags > 0) judge(evaluation(options_.validation_batches).loss, false);
     train();
     save();
   } catch (...) {
@@ -255,7 +312,7 @@ TrainResult Trainer::run() {
     throw;
   }
   runner_->synchronize();
-  if (!result_.interrupted) validate(seconds(), 0);  // the figure that is quoted is of all that was held out
+  finish();
   metrics_.final(result_, loss_);
   return result_;
 }

@@ -11,6 +11,7 @@
 #include "train/metrics.h"
 #include "train/optimizer.h"
 #include "train/step_runner.h"
+#include "train/stopping.h"
 
 namespace penstock::training {
 
@@ -30,17 +31,29 @@ class Trainer {
   void handle(const StepResult& result, bool last);
   void count(const StepResult& result);
   void report(const StepResult& result, double seconds);
+  /// Validates if it is time to, and acts on what that says.
+  void validate_if_due();
   /// Scores at most `most_batches` of the held-out batches; 0: all.
   void validate(double seconds, Index most_batches);
+  Evaluation evaluation(Index most_batches) const;
+  /// Takes note of a validation of the weights as they are: keeps them if they are the best, or ends the run.
+  void judge(double loss, bool by_steps);
+  /// The model's weights become the best ones, if there are any.
+  void restore_best();
   void give_up_if_hopeless(const StepResult& result) const;
+  void handle_all();
   /// All that is under way is waited for first.
   void save();
+
+  /// Chooses the weights that the model ends with, and scores them.
+  void finish();
 
   double seconds() const;
   double epoch(Index scored) const;
   /// How much of the run is behind us (0..1) when that many steps and scored positions have been counted: the limit
   /// that is nearest decides.
   double fraction(Index steps, Index scored, double seconds) const;
+  /// What of it the steps themselves do not say.
   double time_fraction(double seconds) const;
   std::string describe_skip(const StepResult& result) const;
 
@@ -53,7 +66,8 @@ class Trainer {
   OptimizerState optimizer_;
   MetricsLog metrics_;
 
-  RunState state_;                              // of results that have come in
+  RunState state_;  // of results that have come in
+  Stopping stopping_;
   Index submitted_ = 0, submitted_scored_ = 0;  // batches that have been put on their way, and their scored positions
   std::unique_ptr<StepRunner> runner_;
   double seconds_before_ = 0.0;  // of earlier runs that this one resumes

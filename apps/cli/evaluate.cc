@@ -1,0 +1,93 @@
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "options.h"
+#include "penstock/penstock.h"
+#include "score_report.h"
+#include "signals.h"
+#include "terminal.h"
+#include "units.h"
+#include "verbs.h"
+
+namespace penstock::cli {
+namespace {
+
+struct EvaluateArguments {
+  std::string model;
+  std::vector<std::string> data;
+  RowOptions rows;
+  std::string label_column = "label";
+  Index skip = 0;
+  bool json = false;
+  Execution execution;
+};
+
+Score score_file(const Model& model, const std::string& path, const EvaluateArguments& arguments) {
+  const DataDescription& data = model.data();
+  if (data.task == Task::language) return score_text(model, path, arguments.execution);
+  if (data.vocabulary > 0) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("{} is a model of a built-in task: 'penstock predict' scores those", printable(arguments.model)));
+  }
+  if (data.task == Task::forecast) return score_series(model, path, arguments.skip, arguments.execution);
+  return score_labelled(model, path, arguments.rows, arguments.label_column, arguments.execution);
+}
+
+bool is_empty(const Score& score) {
+  return score.columns.empty() && score.bytes == 0 && (!score.labels || score.labels->scored == 0);
+}
+
+int evaluate_files(const CLI::App& app, const EvaluateArguments& arguments) {
+  require_given(arguments.model, "MODEL");
+  require_given(arguments.data.empty() ? "" : arguments.data.front(), "DATA");
+  const Model model = Model::load(arguments.model);
+  if (app.count("--skip") > 0) require_task(model, arguments.model, Task::forecast, "--skip");
+  if (app.count("--label-column") > 0) require_task(model, arguments.model, Task::classify, "--label-column");
+  if (app.count("--sequence-column") > 0) require_task(model, arguments.model, Task::classify, "--sequence-column");
+  if (arguments.skip < 0) throw Error(ErrorCode::invalid_argument, "--skip must not be negative");
+  catch_interrupts();
+  Output output;
+  Json all = Json::array();
+  for (const std::string& path : arguments.data) {
+    const Score score = score_file(model, path, arguments);
+    if (interrupted()) return interrupted_status();
+    if (is_empty(score)) {
+      throw Error(ErrorCode::bad_input,
+                  fmt::format("{}: there is nothing to score{}", printable(path),
+                              arguments.skip > 0 ? fmt::format(" behind row {}", arguments.skip) : ""));
+    }
+    Json entry = {{"file", path}};
+    entry.update(score_json(model, score));
+    all.push_back(std::move(entry));
+    if (!arguments.json) output.write(score_lines(model, score, arguments.data.size() > 1 ? printable(path) + "  " : ""));
+  }
+  if (arguments.json) output.write(json_line({{"files", all}}));
+  output.flush();
+  return 0;
+}
+
+}  // namespace
+
+Verb add_evaluate(CLI::App& program) {
+  CLI::App* app = program.add_subcommand("evaluate", "Score a model on a file whose answers are known");
+  auto arguments = std::make_shared<EvaluateArguments>();
+  Options options(*app);
+  options.positional("MODEL", arguments->model, "A trained model, or a checkpoint");
+  options.positional("DATA", arguments->data,
+                     "What the model was not trained on: texts, a CSV file of a series, or labelled sequences");
+  options.group("Options");
+  options.add("--skip", arguments->skip, "N", "A series: the first N rows only lead in, and are not scored");
+  options.add("--sequence-column", arguments->rows.sequence_column, "NAME", "Names the sequence of a row");
+  options.add("--label-column", arguments->label_column, "NAME", "Holds the label of the sequence");
+  options.add("--threads", arguments->execution.threads, "N", "0: as many as the machine offers");
+  options.device(arguments->execution);
+  options.flag("--json", arguments->json, "Print one JSON object");
+  options.finish(
+      "  penstock evaluate co2.safetensors co2.csv --skip 1827       RMSE, MAE, MASE, sMAPE; a season ago, drift\n"
+      "  penstock evaluate gestures.safetensors test.csv             accuracy, macro-F1, confusion\n"
+      "  penstock evaluate book.safetensors chapter1.txt             bits a byte; gzip and xz");
+  return {app, [app, arguments] { return evaluate_files(*app, *arguments); }};
+}
+
+}  // namespace penstock::cli

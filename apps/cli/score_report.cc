@@ -1,0 +1,337 @@
+#include "score_report.h"
+
+#include <fmt/format.h>
+#ifdef PENSTOCK_LZMA
+#include <lzma.h>
+#endif
+#ifdef PENSTOCK_ZLIB
+#include <zlib.h>
+#endif
+
+#include <algorithm>
+#include <charconv>
+#include <numbers>
+#include <optional>
+
+#include "answers.h"
+#include "input.h"
+#include "sequence.h"
+#include "units.h"
+
+namespace penstock::cli {
+namespace {
+
+/// Values of the targets in a row, raw: what the model reads of them, or the text of their column where it reads
+/// something else.
+class TargetValues {
+ public:
+  TargetValues(const DataDescription& data, const Rows& rows) : data_(data) {
+    for (const Column& target : data.targets) {
+      const auto input = std::ranges::find(data.inputs, target.name, &Column::name);
+      if (input != data.inputs.end()) {
+        places_.push_back({static_cast<std::size_t>(input - data.inputs.begin()), true});
+        continue;
+      }
+      const auto column = rows.reader().column(target.name);
+      if (!column) {
+        throw Error(ErrorCode::bad_input,
+                    fmt::format("the file has no column '{}', with which forecasts are compared", printable(target.name)));
+      }
+      places_.push_back({*column, false});
+    }
+  }
+
+  std::vector<double> read(const Rows& rows) const {
+    std::vector<double> values;
+    for (const Place& place : places_) {
+      values.push_back(place.is_input ? data_.inputs[place.index].raw(static_cast<double>(rows.features()[place.index]))
+                                      : number(rows.reader().text(place.index)));
+    }
+    return values;
+  }
+
+ private:
+  struct Place {
+    std::size_t index;
+    bool is_input;
+  };
+
+  static double number(std::string_view text) {
+    double value = 0.0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error == std::errc() && end == text.data() + text.size()) return value;
+    throw Error(ErrorCode::bad_input, fmt::format("'{}' is no number to compare a forecast with", printable(text)));
+  }
+
+  const DataDescription& data_;
+  std::vector<Place> places_;
+};
+
+std::size_t best_of(std::span<const float> logits) { return static_cast<std::size_t>(likeliest(logits).index); }
+
+std::string percent(double share) { return fmt::format("{:.1f} %", 100.0 * share); }
+
+/// "31.2", with MASE and sMAPE where they mean something.
+std::string errors_text(const ForecastErrors& errors) {
+  std::string text = fmt::format("RMSE {}, MAE {}", short_number(errors.rmse), short_number(errors.mae));
+  if (errors.mase > 0.0) text += fmt::format(", MASE {:.3f}", errors.mase);
+  return text + fmt::format(", sMAPE {:.1f} %", 100.0 * errors.smape);
+}
+
+/// A sentence that says whether `ours` is below `theirs`, and by how much.
+std::string comparison(double ours, double theirs, const std::string& rival) {
+  if (!(theirs > 0.0)) return fmt::format("as {} is never wrong, no model can be better", rival);
+  const double share = 1.0 - ours / theirs;
+  if (std::abs(share) < 0.005) return fmt::format("no better than {}", rival);
+  return share > 0.0 ? fmt::format("better than {} by {:.0f} %", rival, 100.0 * share)
+                     : fmt::format("WORSE than {}, which costs nothing, by {:.0f} %", rival, -100.0 * share);
+}
+
+std::string rivals_text(const ColumnScore& score) {
+  std::string text;
+  for (const Rival& rival : score.rivals) {
+    text += fmt::format("{}{} {}{}", text.empty() ? "RMSE of " : ", ", rival.name, short_number(rival.errors.rmse),
+                        rival.name == "a season ago" ? fmt::format(" ({} rows)", score.season) : "");
+  }
+  return text;
+}
+
+std::vector<std::string> series_lines(const Score& score) {
+  constexpr std::size_t shown = 8;
+  std::vector<std::string> lines;
+  for (const ColumnScore& column : score.columns) {
+    if (lines.size() >= 3 * shown) break;
+    lines.push_back(fmt::format("{}: {} of {} forecast values", printable(column.column), errors_text(column.model),
+                                with_commas(column.scored)));
+    lines.push_back(rivals_text(column));
+    const Rival& best = column.best_rival();
+    lines.push_back(comparison(column.model.rmse, best.errors.rmse, best.name));
+  }
+  if (score.columns.size() > shown) lines.push_back(fmt::format("... {} columns; --json has all", score.columns.size()));
+  return lines;
+}
+
+std::vector<std::string> label_lines(const DataDescription& data, const LabelScore& score) {
+  const std::string majority = printable(data.classes[static_cast<std::size_t>(score.majority)]);
+  std::vector<std::string> lines = {fmt::format("accuracy {}, macro-F1 {:.3f} on {} sequences", percent(score.accuracy),
+                                                score.macro_f1, with_commas(score.scored))};
+  const double points = 100.0 * (score.accuracy - score.majority_accuracy);
+  lines.push_back(fmt::format("{} than always '{}', which scores {}{}",
+                              points > 0.0 ? fmt::format("better by {:.1f} points", points) : "no better", majority,
+                              percent(score.majority_accuracy), points > 0.0 ? "" : " and costs nothing"));
+  constexpr std::size_t widest = 12;
+  if (data.classes.size() > widest) return lines;
+  std::size_t width = 5;
+  for (const std::string& name : data.classes) width = std::max(width, std::min<std::size_t>(10, printable(name).size()));
+  const auto cell = [&](const std::string& text) { return fmt::format(" {:>{}.{}}", text, width, width); };
+  std::string head = cell("truth") + " |";
+  for (const std::string& name : data.classes) head += cell(printable(name));
+  lines.push_back(head + "   (answers)");
+  for (std::size_t truth = 0; truth < data.classes.size(); ++truth) {
+    std::string line = cell(printable(data.classes[truth])) + " |";
+    for (const Index count : score.confusion[truth]) line += cell(fmt::format("{}", count));
+    lines.push_back(line);
+  }
+  return lines;
+}
+
+std::vector<std::string> text_lines(const Score& score) {
+  std::vector<std::string> lines = {
+      fmt::format("{} bits a byte on {} bytes", short_number(score.bits_per_byte), with_commas(score.bytes))};
+  for (const Compressed& each : score.compressors) {
+    lines.push_back(fmt::format("{} ({} bits)",
+                                comparison(score.bits_per_byte, each.bits_per_byte, each.name + " of these bytes alone"),
+                                short_number(each.bits_per_byte)));
+  }
+  return lines;
+}
+
+double bits_a_byte(std::size_t compressed, std::size_t size) {
+  return 8.0 * static_cast<double>(compressed) / static_cast<double>(size);
+}
+
+Json errors_json(const ForecastErrors& errors) {
+  return {{"rmse", errors.rmse}, {"mae", errors.mae}, {"mase", errors.mase}, {"smape", errors.smape}};
+}
+
+}  // namespace
+
+std::vector<Compressed> compress(std::string_view text) {
+  std::vector<Compressed> all;
+  if (text.empty()) return all;
+#ifdef PENSTOCK_ZLIB
+  std::vector<unsigned char> zipped(compressBound(text.size()));
+  uLongf zipped_size = zipped.size();
+  if (compress2(zipped.data(), &zipped_size, reinterpret_cast<const Bytef*>(text.data()), text.size(), 9) == Z_OK) {
+    all.push_back({"gzip -9", bits_a_byte(zipped_size, text.size())});
+  }
+#endif
+#ifdef PENSTOCK_LZMA
+  std::vector<std::uint8_t> packed(lzma_stream_buffer_bound(text.size()));
+  std::size_t packed_size = 0;
+  if (lzma_easy_buffer_encode(9 | LZMA_PRESET_EXTREME, LZMA_CHECK_CRC64, nullptr,
+                              reinterpret_cast<const std::uint8_t*>(text.data()), text.size(), packed.data(),
+                              &packed_size, packed.size()) == LZMA_OK) {
+    all.push_back({"xz -9e", bits_a_byte(packed_size, text.size())});
+  }
+#endif
+  return all;
+}
+
+Score score_series(const Model& model, const std::string& path, Index lead, const Execution& execution) {
+  const DataDescription& data = model.data();
+  Input input(path);
+  Rows rows(input, data, {});
+  const TargetValues targets(data, rows);
+  ForecastScorer scorer(data);
+  Sequence sequence(model, execution);
+  std::vector<std::vector<double>> waiting;  // values of the rows in the sequence
+  const auto outputs = static_cast<std::size_t>(data.output_size());
+  Index row = 0;
+  std::vector<double> forecasts(outputs);
+  const auto answer = [&] {
+    const auto all = sequence.run();
+    for (std::size_t i = 0; i < waiting.size(); ++i) {
+      const bool counts = ++row >= lead;
+      for (std::size_t j = 0; j < outputs; ++j) {
+        forecasts[j] = data.targets[j % data.targets.size()].raw(static_cast<double>(all[i * outputs + j]));
+      }
+      scorer.add(waiting[i], counts ? std::span<const double>(forecasts) : std::span<const double>());
+    }
+    waiting.clear();
+  };
+  for (auto kind = rows.next(); kind != Rows::Kind::end; kind = rows.next()) {
+    if (kind == Rows::Kind::blank) continue;
+    if (sequence.waiting() == Sequence::piece) answer();
+    sequence.add(rows.features());
+    waiting.push_back(targets.read(rows));
+  }
+  if (!waiting.empty()) answer();
+  Score score;
+  score.columns = scorer.scores();
+  return score;
+}
+
+Score score_labelled(const Model& model, const std::string& path, const RowOptions& options,
+                     const std::string& label_column, const Execution& execution) {
+  const DataDescription& data = model.data();
+  Input input(path);
+  RowOptions with_label = options;
+  with_label.keep = {label_column};
+  Rows rows(input, data, with_label);
+  Sequence sequence(model, execution);
+  std::vector<std::vector<Index>> confusion(data.classes.size(), std::vector<Index>(data.classes.size(), 0));
+  std::string label;
+  const auto finish = [&] {
+    if (sequence.waiting() == 0) return;
+    const auto outputs = sequence.run();
+    const auto truth = std::ranges::find(data.classes, label);
+    if (truth == data.classes.end()) {
+      throw Error(ErrorCode::bad_input,
+                  fmt::format("{}: label '{}' is none that the model knows", input.name(), printable(label)));
+    }
+    ++confusion[static_cast<std::size_t>(truth - data.classes.begin())][best_of(outputs.last(data.classes.size()))];
+    sequence.restart();
+  };
+  for (auto kind = rows.next(); kind != Rows::Kind::end; kind = rows.next()) {
+    if (kind == Rows::Kind::blank ? !rows.has_sequences() : rows.starts_sequence()) finish();
+    if (kind == Rows::Kind::blank) continue;
+    if (sequence.waiting() == Sequence::piece) sequence.run();
+    sequence.add(rows.features());
+    label = rows.kept().front();
+  }
+  finish();
+  Score score;
+  score.labels = score_labels(std::move(confusion));
+  return score;
+}
+
+Score score_held_out_labels(const Model& model, const Dataset& data, const Execution& execution) {
+  const std::size_t classes = model.data().classes.size();
+  const auto inputs = static_cast<std::size_t>(model.data().input_size());
+  std::vector<std::vector<Index>> confusion(classes, std::vector<Index>(classes, 0));
+  Example example;
+  std::vector<float> outputs;
+  for (Index i = 0; data.validation(i, 1, 1, example); ++i) {
+    const Index steps = example.lengths.empty() ? example.steps : example.lengths.front();
+    ModelState state = model.state(1);
+    outputs.resize(static_cast<std::size_t>(steps) * classes);
+    const auto features = std::span<const float>(example.features).first(static_cast<std::size_t>(steps) * inputs);
+    model.forward(1, steps, features, outputs, state, execution);
+    const auto label = static_cast<std::size_t>(example.labels[static_cast<std::size_t>(steps - 1)]);
+    ++confusion[label][best_of(std::span<const float>(outputs).last(classes))];
+  }
+  Score score;
+  score.labels = score_labels(std::move(confusion));
+  return score;
+}
+
+Score score_text(const Model& model, const std::string& path, const Execution& execution) {
+  constexpr std::size_t most_compressed = 64 << 20;  // beyond that nobody waits for a compressor
+  Input input(path);
+  Output output;
+  ByteAnswers answers(output, ByteAnswers::Style::silent);
+  Sequence sequence(model, execution);
+  std::string kept;
+  const auto outputs = static_cast<std::size_t>(model.data().output_size());
+  for (std::string_view text = input.read(); !text.empty(); text = input.read()) {
+    if (kept.size() < most_compressed) kept.append(text.substr(0, most_compressed - kept.size()));
+    for (; !text.empty(); text.remove_prefix(std::min<std::size_t>(Sequence::piece, text.size()))) {
+      const std::string_view part = text.substr(0, Sequence::piece);
+      for (const char byte : part) sequence.add(static_cast<unsigned char>(byte));
+      const auto logits = sequence.run();
+      for (std::size_t i = 0; i < part.size(); ++i) {
+        answers.answer(static_cast<unsigned char>(part[i]), logits.subspan(i * outputs, outputs));
+      }
+    }
+  }
+  Score score;
+  score.bytes = answers.scored();
+  score.bits_per_byte = score.bytes > 0 ? answers.bits() / static_cast<double>(score.bytes) : 0.0;
+  score.compressors = compress(kept);
+  return score;
+}
+
+std::string score_lines(const Model& model, const Score& score, const std::string& first) {
+  std::vector<std::string> lines;
+  if (score.labels) {
+    if (score.labels->scored > 0) lines = label_lines(model.data(), *score.labels);
+  } else if (model.data().task == Task::language) {
+    if (score.bytes > 0) lines = text_lines(score);
+  } else {
+    lines = series_lines(score);
+  }
+  std::string text;
+  for (const std::string& line : lines) {
+    text += (text.empty() ? first : std::string(first.size(), ' ')) + line + "\n";
+  }
+  return text;
+}
+
+Json score_json(const Model& model, const Score& score) {
+  Json json = Json::object();
+  if (score.labels) {
+    const LabelScore& labels = *score.labels;
+    json = {{"scored", labels.scored},
+            {"accuracy", labels.accuracy},
+            {"macro_f1", labels.macro_f1},
+            {"classes", model.data().classes},
+            {"confusion", labels.confusion},
+            {"majority", model.data().classes[static_cast<std::size_t>(labels.majority)]},
+            {"majority_accuracy", labels.majority_accuracy}};
+  } else if (model.data().task == Task::language) {
+    json = {{"bytes", score.bytes}, {"bits_per_byte", score.bits_per_byte}};
+    for (const Compressed& each : score.compressors) json["compressors"][each.name] = each.bits_per_byte;
+  } else {
+    for (const ColumnScore& column : score.columns) {
+      Json entry = {{"scored", column.scored}, {"season", column.season}};
+      entry.update(errors_json(column.model));
+      for (const Rival& rival : column.rivals) entry["rivals"][rival.name] = errors_json(rival.errors);
+      entry["best_rival"] = column.best_rival().name;
+      json["columns"][column.column] = std::move(entry);
+    }
+  }
+  return json;
+}
+
+}  // namespace penstock::cli

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "describe.h"
+#include "penstock/score.h"
+#include "rows.h"
+
+/// How well a model does on a file, beside what costs nothing: computed, in words, and as JSON.
+namespace penstock::cli {
+
+/// Compressors that a model of text has to beat, in bits a byte; those that this program was built with.
+struct Compressed {
+  std::string name;
+  double bits_per_byte = 0.0;
+};
+std::vector<Compressed> compress(std::string_view text);
+
+/// What there is to say about one file: only the part of the model's task is filled.
+struct Score {
+  std::vector<ColumnScore> columns;     // forecast
+  std::optional<LabelScore> labels;     // classify
+  double bits_per_byte = 0.0;           // language ...
+  Index bytes = 0;                      // ... over so many bytes that were scored
+  std::vector<Compressed> compressors;
+};
+
+/// Forecasts behind row `lead` and all later ones (rows count from 1 behind the header; 0: behind every row), compared
+/// with the rows that follow.
+Score score_series(const Model& model, const std::string& path, Index lead, const Execution& execution);
+/// Every sequence of the file by its label column.
+Score score_labelled(const Model& model, const std::string& path, const RowOptions& rows,
+                     const std::string& label_column, const Execution& execution);
+/// The held-out sequences of a dataset.
+Score score_held_out_labels(const Model& model, const Dataset& data, const Execution& execution);
+Score score_text(const Model& model, const std::string& path, const Execution& execution);
+
+/// Lines for a person, each ending in a line end: `first` begins the first one, and as many blanks the others.
+std::string score_lines(const Model& model, const Score& score, const std::string& first);
+Json score_json(const Model& model, const Score& score);
+
+}  // namespace penstock::cli

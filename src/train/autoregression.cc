@@ -1,0 +1,345 @@
+#include "train/autoregression.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <set>
+#include <tuple>
+
+namespace penstock::training {
+
+namespace {
+
+using Numbers = std::vector<double>;
+
+constexpr double penalties[] = {1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0};  // of the mean diagonal of the Gram matrix
+constexpr double beginnings[] = {0.5, 0.65, 0.8};  // of the rows; what follows each scores a choice
+constexpr double scored_share = 0.25;              // of the rows, behind each beginning
+constexpr Index most_origins = 60;                 // that are scored behind each beginning
+constexpr Index most_rows = 8000;                  // that are regressed on, the latest
+constexpr Index fewest_rows = 8;
+constexpr Index longest_lags = 512;
+constexpr double about_as_good = 1.2;
+constexpr double wildest_weight = 1e4;
+
+/// Coefficients p of w_t = sum_j p_j z_{t-j}.
+Numbers difference_polynomial(const RegressionShape& shape, Index season) {
+  Numbers p = {1.0};
+  const auto multiply = [&](Index distance) {
+    Numbers product(p.size() + static_cast<std::size_t>(distance), 0.0);
+    for (std::size_t i = 0; i < p.size(); ++i) {
+      product[i] += p[i];
+      product[i + static_cast<std::size_t>(distance)] -= p[i];
+    }
+    p = std::move(product);
+  };
+  if (shape.difference) multiply(1);
+  if (shape.seasonal) multiply(season);
+  return p;
+}
+
+/// Solves A x = b for symmetric A [n, n] with several right sides b [n, m], in place; false if A is not positive.
+bool solve(Numbers& a, Index n, Numbers& b, Index m) {
+  for (Index j = 0; j < n; ++j) {
+    for (Index i = j; i < n; ++i) {
+      const double* const ri = a.data() + i * n;
+      const double* const rj = a.data() + j * n;
+      const double sum = a[i * n + j] - std::inner_product(ri, ri + j, rj, 0.0);
+      if (i == j && !(sum > 0.0)) return false;
+      a[i * n + j] = i == j ? std::sqrt(sum) : sum / a[j * n + j];
+    }
+  }
+  for (Index i = 0; i < n; ++i) {
+    for (Index k = 0; k < i; ++k) {
+      for (Index c = 0; c < m; ++c) b[i * m + c] -= a[i * n + k] * b[k * m + c];
+    }
+    for (Index c = 0; c < m; ++c) b[i * m + c] /= a[i * n + i];
+  }
+  for (Index i = n - 1; i >= 0; --i) {
+    for (Index k = i + 1; k < n; ++k) {
+      for (Index c = 0; c < m; ++c) b[i * m + c] -= a[k * n + i] * b[k * m + c];
+    }
+    for (Index c = 0; c < m; ++c) b[i * m + c] /= a[i * n + i];
+  }
+  return true;
+}
+
+/// The regressions of one shape on the first rows of a series: all choices that share it.
+class Regression {
+ public:
+  Regression(std::span<const double> z, const RegressionShape& shape, Index horizon, Index season)
+      : z_(z), shape_(shape), horizon_(horizon), p_(difference_polynomial(shape, season)) {
+    rows_ = static_cast<Index>(z.size());
+    const Index order = static_cast<Index>(p_.size()) - 1;
+    reach_ = std::max<Index>(1, shape.lags + order);
+    last_ = rows_ - 1 - horizon;  // the last row whose whole horizon is known
+    first_ = std::max(reach_ - 1, last_ + 1 - most_rows);
+    if (!enough()) return;
+    difference();
+    roll_out_without_news();
+    accumulate();
+  }
+
+  bool enough() const { return last_ - first_ + 1 >= std::max(fewest_rows, shape_.lags / 3); }
+
+  /// False if there is no such forecast, or a wild one.
+  bool fit(bool intercept, std::size_t penalty, bool rolled, LinearForecast& forecast) const {
+    const Index n = shape_.lags, outputs = horizon_;
+    const double count = static_cast<double>(last_ - first_ + 1);
+    Numbers gram = gram_, b = products_;
+    if (intercept) {
+      for (Index i = 0; i < n; ++i) {
+        for (Index j = 0; j < n; ++j) gram[i * n + j] -= sums_[i] * sums_[j] / count;
+        for (Index h = 0; h < outputs; ++h) b[i * outputs + h] -= sums_[i] * target_sums_[h] / count;
+      }
+    }
+    double diagonal = 0.0;
+    for (Index i = 0; i < n; ++i) diagonal += gram[i * n + i] / static_cast<double>(n);
+    if (!(diagonal > 0.0)) return false;
+    for (Index i = 0; i < n; ++i) gram[i * n + i] += penalties[penalty] * diagonal;
+    if (!solve(gram, n, b, outputs)) return false;
+    Numbers constants(static_cast<std::size_t>(outputs), 0.0);
+    for (Index h = 0; intercept && h < outputs; ++h) {
+      double mean = target_sums_[h];
+      for (Index i = 0; i < n; ++i) mean -= sums_[i] * b[i * outputs + h];
+      constants[h] = mean / count;
+    }
+    forecast.lags = reach_;
+    forecast.horizon = outputs;
+    if (rolled) {
+      roll_out(b, constants[0], forecast);
+    } else {
+      regress(b, constants, forecast);
+    }
+    return std::ranges::all_of(forecast.weights, [](double weight) { return std::abs(weight) < wildest_weight; });
+  }
+
+ private:
+  /// w [rows], 0 where it is not known.
+  void difference() {
+    w_.assign(z_.size(), 0.0);
+    for (std::size_t t = p_.size() - 1; t < z_.size(); ++t) {
+      for (std::size_t j = 0; j < p_.size(); ++j) w_[t] += p_[j] * z_[t - j];
+    }
+  }
+
+  /// The forecast [reach, horizon] when all differences to come are zero.
+  void roll_out_without_news() {
+    LinearForecast nothing{.lags = reach_, .horizon = horizon_, .weights = {}, .bias = {}};
+    prior_.clear();
+    roll_out(Numbers(static_cast<std::size_t>(shape_.lags * horizon_), 0.0), 0.0, nothing);
+    prior_ = std::move(nothing.weights);
+  }
+
+  void accumulate() {
+    const Index n = shape_.lags;
+    gram_.assign(static_cast<std::size_t>(n * n), 0.0);
+    products_.assign(static_cast<std::size_t>(n * horizon_), 0.0);
+    sums_.assign(static_cast<std::size_t>(n), 0.0);
+    target_sums_.assign(static_cast<std::size_t>(horizon_), 0.0);
+    Numbers x(static_cast<std::size_t>(n)), y(static_cast<std::size_t>(horizon_));
+    for (Index row = first_; row <= last_; ++row) {
+      for (Index k = 0; k < n; ++k) x[k] = w_[row - k];
+      for (Index h = 0; h < horizon_; ++h) y[h] = z_[row + h + 1];
+      for (Index k = 0; k < reach_; ++k) {
+        for (Index h = 0; h < horizon_; ++h) y[h] -= prior_[k * horizon_ + h] * z_[row - k];
+      }
+      for (Index i = 0; i < n; ++i) {
+        sums_[i] += x[i];
+        for (Index j = 0; j <= i; ++j) gram_[i * n + j] += x[i] * x[j];
+        for (Index h = 0; h < horizon_; ++h) products_[i * horizon_ + h] += x[i] * y[h];
+      }
+      for (Index h = 0; h < horizon_; ++h) target_sums_[h] += y[h];
+    }
+    for (Index i = 0; i < n; ++i) {
+      for (Index j = i + 1; j < n; ++j) gram_[i * n + j] = gram_[j * n + i];
+    }
+  }
+
+  /// Weights of values from weights of differences: column `h` of coefficients [lags, horizon].
+  Numbers on_values(const Numbers& coefficients, Index h) const {
+    Numbers result(static_cast<std::size_t>(reach_), 0.0);
+    for (Index k = 0; k < shape_.lags; ++k) {
+      for (std::size_t j = 0; j < p_.size(); ++j) {
+        result[static_cast<std::size_t>(k) + j] += coefficients[k * horizon_ + h] * p_[j];
+      }
+    }
+    return result;
+  }
+
+  void regress(const Numbers& coefficients, const Numbers& constants, LinearForecast& forecast) const {
+    forecast.weights = prior_;
+    forecast.bias = constants;
+    for (Index h = 0; h < horizon_; ++h) {
+      const Numbers weights = on_values(coefficients, h);
+      for (Index k = 0; k < reach_; ++k) forecast.weights[k * horizon_ + h] += weights[k];
+    }
+  }
+
+  /// The forecast one row ahead, applied over and over to what it said.
+  void roll_out(const Numbers& coefficients, double constant, LinearForecast& forecast) const {
+    Numbers one = on_values(coefficients, 0);
+    for (std::size_t j = 1; j < p_.size(); ++j) one[j - 1] -= p_[j];
+    const auto reach = static_cast<std::size_t>(reach_), width = reach + 1;
+    // What each known or forecast value is of the last `reach` known ones and of the constant, newest first.
+    std::vector<Numbers> values;
+    for (std::size_t k = 0; k < reach; ++k) {
+      values.emplace_back(width, 0.0);
+      values.back()[k] = 1.0;
+    }
+    forecast.weights.assign(reach * static_cast<std::size_t>(horizon_), 0.0);
+    forecast.bias.assign(static_cast<std::size_t>(horizon_), 0.0);
+    for (Index h = 0; h < horizon_; ++h) {
+      Numbers next(width, 0.0);
+      next[reach] = constant;
+      for (std::size_t k = 0; k < reach; ++k) {
+        if (one[k] == 0.0) continue;
+        for (std::size_t i = 0; i < width; ++i) next[i] += one[k] * values[k][i];
+      }
+      for (std::size_t k = 0; k < reach; ++k) forecast.weights[k * static_cast<std::size_t>(horizon_) + h] = next[k];
+      forecast.bias[h] = next[reach];
+      values.pop_back();
+      values.insert(values.begin(), std::move(next));
+    }
+  }
+
+  std::span<const double> z_;
+  RegressionShape shape_;
+  Index horizon_, rows_ = 0, reach_ = 1, first_ = 0, last_ = 0;
+  Numbers p_, w_, prior_;
+  Numbers gram_, products_, sums_, target_sums_;  // [lags, lags], [lags, horizon], [lags], [horizon]
+};
+
+std::vector<RegressionShape> shapes(Index rows, Index horizon, Index season) {
+  const bool seasonal = season > 1;
+  std::set<Index> lags = {1, 2, 4, 8};
+  if (seasonal) lags.insert({season, season + 1, 2 * season + 1});
+  if (!seasonal) lags.insert({12, 24});
+  std::vector<RegressionShape> all;
+  for (const Index n : lags) {
+    for (const bool difference : {false, true}) {
+      for (const bool between_seasons : {false, true}) {
+        const Index order = (difference ? 1 : 0) + (between_seasons ? season : 0);
+        const bool fits = n <= longest_lags && static_cast<double>(n + order + horizon) + fewest_rows <= beginnings[0] * static_cast<double>(rows);
+        if (fits && (seasonal || !between_seasons)) all.push_back({difference, between_seasons, n});
+      }
+    }
+  }
+  return all;
+}
+
+/// Mean square error of forecasts behind the first `begin` rows.
+double error_behind(std::span<const double> z, Index begin, const LinearForecast& forecast,
+                    const std::function<double(double)>& raw) {
+  const auto rows = static_cast<Index>(z.size());
+  const Index first = std::max(begin - 1, forecast.lags - 1);
+  const Index last = std::min(rows - 2, first + static_cast<Index>(scored_share * static_cast<double>(rows)));
+  const Index stride = std::max<Index>(1, (last - first + most_origins) / most_origins);
+  double sum = 0.0, count = 0.0;
+  for (Index row = first; row <= last; row += stride) {
+    for (Index ahead = 1; ahead <= forecast.horizon && row + ahead < rows; ++ahead) {
+      const double error = raw(forecast.at(z, row, ahead)) - raw(z[row + ahead]);
+      sum += error * error;
+      ++count;
+    }
+  }
+  return count > 0.0 ? sum / count : 0.0;
+}
+
+/// The choices of every shape with the errors that they make; those that fail anywhere are left out.
+std::map<RegressionChoice, double> score_choices(std::span<const double> z, Index horizon, Index season,
+                                       const std::function<double(double)>& raw) {
+  const auto rows = static_cast<Index>(z.size());
+  std::map<RegressionChoice, std::pair<double, int>> sums;
+  for (const RegressionShape& shape : shapes(rows, horizon, season)) {
+    for (const double share : beginnings) {
+      const auto begin = static_cast<Index>(share * static_cast<double>(rows));
+      const Regression regression(z.first(static_cast<std::size_t>(begin)), shape, horizon, season);
+      if (!regression.enough()) continue;
+      LinearForecast forecast;
+      for (const bool intercept : {false, true}) {
+        for (std::size_t penalty = 0; penalty < std::size(penalties); ++penalty) {
+          for (const bool rolled : {false, true}) {
+            if (!regression.fit(intercept, penalty, rolled, forecast)) continue;
+            auto& [sum, folds] = sums[{shape, intercept, rolled, penalty}];
+            sum += error_behind(z, begin, forecast, raw);
+            ++folds;
+          }
+        }
+      }
+    }
+  }
+  std::map<RegressionChoice, double> errors;
+  for (const auto& [choice, entry] : sums) {
+    const auto& [sum, folds] = entry;
+    if (folds == static_cast<int>(std::size(beginnings)) && std::isfinite(sum)) errors[choice] = sum / folds;
+  }
+  return errors;
+}
+
+/// The best choice of each kind whose error is about that of the best of all.
+std::vector<std::pair<RegressionChoice, double>> best_of_kinds(const std::map<RegressionChoice, double>& errors) {
+  std::map<std::tuple<bool, bool, bool>, std::pair<RegressionChoice, double>> best;
+  double least = INFINITY;
+  for (const auto& [choice, error] : errors) {
+    const auto kind = std::tuple(choice.shape.difference, choice.shape.seasonal, choice.rolled);
+    const auto found = best.find(kind);
+    if (found == best.end() || error < found->second.second) best[kind] = {choice, error};
+    least = std::min(least, error);
+  }
+  std::vector<std::pair<RegressionChoice, double>> chosen;
+  for (const auto& [kind, entry] : best) {
+    if (entry.second <= about_as_good * least) chosen.push_back(entry);
+  }
+  return chosen;
+}
+
+}  // namespace
+
+double LinearForecast::at(std::span<const double> z, Index row, Index ahead) const {
+  double sum = bias[ahead - 1];
+  for (Index k = 0; k < lags; ++k) sum += weights[k * horizon + ahead - 1] * z[row - k];
+  return sum;
+}
+
+LinearChoice choose_linear_forecast(std::span<const double> z, Index horizon, Index season,
+                                    const std::function<double(double)>& raw) {
+  LinearChoice choice{.horizon = horizon, .season = season, .error = INFINITY, .regressions = {}};
+  double sum = 0.0;
+  for (const auto& [regression, error] : best_of_kinds(score_choices(z, horizon, season, raw))) {
+    choice.regressions.push_back(regression);
+    sum += error;
+  }
+  if (!choice.regressions.empty()) choice.error = sum / static_cast<double>(choice.regressions.size());
+  return choice;
+}
+
+LinearForecast fit_linear_forecast(std::span<const double> z, const LinearChoice& choice) {
+  const Index horizon = choice.horizon;
+  std::vector<LinearForecast> fitted;
+  for (const RegressionChoice& each : choice.regressions) {
+    LinearForecast forecast;
+    const Regression regression(z, each.shape, horizon, choice.season);
+    if (regression.enough() && regression.fit(each.intercept, each.penalty, each.rolled, forecast)) {
+      fitted.push_back(std::move(forecast));
+    }
+  }
+  LinearForecast mean;
+  mean.horizon = horizon;
+  mean.bias.assign(static_cast<std::size_t>(horizon), 0.0);
+  if (fitted.empty()) {
+    mean.weights.assign(static_cast<std::size_t>(horizon), 1.0);  // the last value
+    return mean;
+  }
+  for (const LinearForecast& each : fitted) mean.lags = std::max(mean.lags, each.lags);
+  mean.weights.assign(static_cast<std::size_t>(mean.lags * horizon), 0.0);
+  const double share = 1.0 / static_cast<double>(fitted.size());
+  for (const LinearForecast& each : fitted) {
+    for (std::size_t i = 0; i < each.weights.size(); ++i) mean.weights[i] += share * each.weights[i];
+    for (std::size_t h = 0; h < each.bias.size(); ++h) mean.bias[h] += share * each.bias[h];
+  }
+  return mean;
+}
+
+}  // namespace penstock::training

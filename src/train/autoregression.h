@@ -1,0 +1,52 @@
+#pragma once
+
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "penstock/types.h"
+
+/// Linear forecasts of a series from its own last rows, fitted in closed form: what a recurrent model has to beat, and
+/// what it starts from.
+namespace penstock::training {
+
+/// z_{t+ahead} = bias + sum_k weights_k z_{t-k}, for ahead = 1 .. horizon.
+struct LinearForecast {
+  Index lags = 1, horizon = 1;
+  std::vector<double> weights;  ///< [lags, horizon], the current row first
+  std::vector<double> bias;     ///< [horizon]
+
+  /// The forecast `ahead` (from 1) of row `row`, which has lags - 1 rows before it.
+  double at(std::span<const double> z, Index row, Index ahead) const;
+};
+
+/// What is regressed on: rows, or their differences.
+struct RegressionShape {
+  bool difference = false, seasonal = false;  ///< From the row before, from the season before; may be both.
+  Index lags = 1;                             ///< Of these.
+  auto operator<=>(const RegressionShape&) const = default;
+};
+
+struct RegressionChoice {
+  RegressionShape shape;
+  bool intercept = false;
+  bool rolled = false;      ///< One row ahead, over and over; or else a regression for every distance.
+  std::size_t penalty = 0;  ///< Number of the ridge penalty.
+  auto operator<=>(const RegressionChoice&) const = default;
+};
+
+/// Regressions whose mean is the forecast; none: the last value is.
+struct LinearChoice {
+  Index horizon = 1, season = 1;
+  double error = 0.0;  ///< Mean square error where it was chosen, in the unit of `raw`.
+  std::vector<RegressionChoice> regressions;
+};
+
+/// Chooses differences, the number of lags, a ridge penalty and whether forecasts further ahead are rolled out, by how
+/// well each forecasts what follows three beginnings of the series; takes the best of every kind that is about as good
+/// as the best of all. `raw` turns z into the unit in which errors count.
+LinearChoice choose_linear_forecast(std::span<const double> z, Index horizon, Index season,
+                                    const std::function<double(double)>& raw);
+LinearForecast fit_linear_forecast(std::span<const double> z, const LinearChoice& choice);
+
+}  // namespace penstock::training

@@ -1,0 +1,95 @@
+"""What evaluate says of a model, what train says at its end, and that both say whether the model is worth having."""
+
+import math
+import re
+
+import pytest
+
+from program import TINY, refuses, run
+
+SEASON = 8
+
+
+def season_csv(rows):
+    values = [20 + 0.1 * i + 5 * math.sin(2 * math.pi * i / SEASON) + (i * 7919 % 13 - 6) / 20 for i in range(rows)]
+    return "t,x\n" + "".join(f"{i},{value:.4f}\n" for i, value in enumerate(values))
+
+
+@pytest.fixture
+def seasonal(tmp_path):
+    (tmp_path / "all.csv").write_text(season_csv(160))
+    (tmp_path / "train.csv").write_text(season_csv(130))
+    run("train", "train.csv", *TINY, "--columns", "x", "--horizon", 4, "--steps", 30, "-q", cwd=tmp_path)
+    return tmp_path
+
+
+def test_a_series_beside_what_costs_nothing(seasonal):
+    lines = run("evaluate", "model.safetensors", "all.csv", "--skip", 130, cwd=seasonal).out.splitlines()
+    assert re.fullmatch(r"x: RMSE [\d.]+, MAE [\d.]+, MASE [\d.]+, sMAPE [\d.]+ % of 110 forecast values", lines[0])
+    assert re.fullmatch(
+        r"RMSE of the last value [\d.]+, a season ago [\d.]+ \(8 rows\), drift [\d.]+", lines[1])
+    assert re.fullmatch(r"better than a season ago by \d+ %", lines[2])
+    result = run("evaluate", "model.safetensors", "all.csv", "--skip", 130, "--json", cwd=seasonal).json()
+    column = result["files"][0]["columns"]["x"]
+    assert column["scored"] == 110 and column["season"] == SEASON
+    assert column["best_rival"] == "a season ago"
+    assert column["rmse"] < column["rivals"]["a season ago"]["rmse"] < column["rivals"]["the last value"]["rmse"]
+
+
+def test_the_score_is_that_of_predict(seasonal):
+    rows = [line.split(",") for line in run("predict", "model.safetensors", "all.csv", cwd=seasonal).out.splitlines()[1:]]
+    values = [float(line.split(",")[1]) for line in season_csv(160).splitlines()[1:]]
+    errors = [float(rows[row][ahead]) - values[row + 1 + ahead]
+              for row in range(129, 160) for ahead in range(4) if row + 1 + ahead < 160]
+    said = run("evaluate", "model.safetensors", "all.csv", "--skip", 130, "--json", cwd=seasonal).json()
+    column = said["files"][0]["columns"]["x"]
+    assert column["rmse"] == pytest.approx(math.sqrt(sum(e * e for e in errors) / len(errors)), rel=1e-4)
+    assert column["mae"] == pytest.approx(sum(map(abs, errors)) / len(errors), rel=1e-4)
+
+
+def test_train_ends_with_the_score_of_what_was_held_out(seasonal):
+    result = run("train", "train.csv", *TINY, "--columns", "x", "--horizon", 4, "--steps", 30, "--no-linear",
+                 "--force", "--json", cwd=seasonal).json()
+    held_out = result["score"]["columns"]["x"]
+    assert held_out["scored"] == 26 + 25 + 24 + 23
+    again = run("evaluate", "model.safetensors", "train.csv", "--skip", 104, "--json", cwd=seasonal).json()
+    assert again["files"][0]["columns"]["x"] == held_out
+
+
+def test_labels_with_their_confusion(models):
+    lines = run("evaluate", models / "labelled.safetensors", models / "labelled.csv").out.splitlines()
+    assert re.fullmatch(r"accuracy [\d.]+ %, macro-F1 [\d.]+ on 40 sequences", lines[0])
+    assert "always 'down', which scores 50.0 %" in lines[1]
+    table = [line.split() for line in lines[2:]]
+    assert table[0][:4] == ["truth", "|", "down", "up"]
+    assert sum(int(count) for row in table[1:] for count in row[2:]) == 40
+    result = run("evaluate", models / "labelled.safetensors", models / "labelled.csv", "--json").json()["files"][0]
+    assert sum(result["confusion"][i][i] for i in range(2)) == round(40 * result["accuracy"])
+
+
+def test_a_text_beside_compressors(models):
+    result = run("evaluate", models / "text.safetensors", models / "text.txt", "--json").json()["files"][0]
+    scored = run("predict", models / "text.safetensors", models / "text.txt", "--json").json()["files"][0]
+    assert result["bytes"] == scored["scored"]
+    assert result["bits_per_byte"] == pytest.approx(scored["bits_per_byte"])
+    out = run("evaluate", models / "text.safetensors", models / "text.txt").out
+    assert out.startswith(f"{scored['bits_per_byte']:.3f}"[:4])
+
+
+def test_what_cannot_be_scored(seasonal, models):
+    refuses("evaluate", "model.safetensors", "all.csv", "--skip", 160, cwd=seasonal, status=1, verb="evaluate",
+            message="all.csv: there is nothing to score behind row 160")
+    refuses("evaluate", models / "text.safetensors", "all.csv", "--skip", 3, cwd=seasonal, status=2, verb="evaluate",
+            message=f"--skip is for forecast models, and {models / 'text.safetensors'} is a language model")
+    refuses("evaluate", cwd=seasonal, status=2, verb="evaluate", message="MODEL is missing")
+
+
+def test_few_rows_get_enough_steps_and_a_run_that_gains_nothing_ends(tmp_path):
+    (tmp_path / "all.csv").write_text(season_csv(100))
+    result = run("train", "all.csv", *TINY, "--columns", "x", "--json", cwd=tmp_path)
+    said = result.err.splitlines()
+    assert "a season of 8 rows" in said[0]
+    assert re.match(r"run    at most [\d,]+ steps \([\d,]+ passes over the data\)", said[2])
+    assert re.match(r"stop   when 10 validations in a row, one every [\d,]+ steps, are no better; the best", said[3])
+    assert result.json()["steps"] > 100
+    assert result.json()["model_step"] <= result.json()["steps"]

@@ -1,0 +1,194 @@
+// Linear forecasts: what they find, and that a model with one says what it says.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <numbers>
+
+#include "base/random.h"
+#include "nn/model_impl.h"
+#include "penstock/train.h"
+#include "support/temporary_folder.h"
+#include "train/autoregression.h"
+
+namespace penstock {
+namespace {
+
+using training::choose_linear_forecast;
+using training::fit_linear_forecast;
+using training::LinearForecast;
+
+double same(double value) { return value; }
+
+/// Root mean square of errors of all forecasts behind `first`.
+double error_of(const LinearForecast& forecast, const std::vector<double>& z, Index first) {
+  double squares = 0.0, count = 0.0;
+  for (Index row = first; row < static_cast<Index>(z.size()); ++row) {
+    for (Index ahead = 1; ahead <= forecast.horizon && row + ahead < static_cast<Index>(z.size()); ++ahead) {
+      const double error = forecast.at(z, row, ahead) - z[row + ahead];
+      squares += error * error;
+      ++count;
+    }
+  }
+  return std::sqrt(squares / count);
+}
+
+LinearForecast fitted(const std::vector<double>& z, Index training, Index horizon, Index season) {
+  const auto seen = std::span(z).first(static_cast<std::size_t>(training));
+  return fit_linear_forecast(seen, choose_linear_forecast(seen, horizon, season, same));
+}
+
+TEST(LinearForecast, FollowsARecurrenceThatItCanRepresent) {
+  std::vector<double> z;
+  for (int i = 0; i < 120; ++i) {
+    z.push_back(0.01 * i + std::sin(2.0 * std::numbers::pi * i / 12.0) + 0.3 * std::cos(2.0 * std::numbers::pi * i / 6.0));
+  }
+  EXPECT_LT(error_of(fitted(z, 96, 12, 12), z, 95), 1e-2);
+}
+
+TEST(LinearForecast, OfARandomWalkIsNearItsLastValue) {
+  Random random(5);
+  std::vector<double> z = {0.0};
+  for (int i = 0; i < 400; ++i) z.push_back(z.back() + random.normal());
+  const LinearForecast forecast = fitted(z, 320, 5, 1);
+  LinearForecast last{.lags = 1, .horizon = 5, .weights = std::vector<double>(5, 1.0), .bias = std::vector<double>(5, 0.0)};
+  EXPECT_LT(error_of(forecast, z, 319), 1.1 * error_of(last, z, 319));
+}
+
+TEST(LinearForecast, OfTooFewRowsOrOfAConstantIsTheLastValue) {
+  for (const std::vector<double>& z : {std::vector<double>{1.0, 2.0, 3.0}, std::vector<double>(100, 4.0)}) {
+    const LinearForecast forecast = fitted(z, static_cast<Index>(z.size()), 2, 1);
+    EXPECT_DOUBLE_EQ(forecast.at(z, static_cast<Index>(z.size()) - 1, 1), z.back());
+    EXPECT_DOUBLE_EQ(forecast.at(z, static_cast<Index>(z.size()) - 1, 2), z.back());
+  }
+}
+
+class AutoregressiveModel : public testing::Test {
+ protected:
+  static constexpr Index rows = 150, horizon = 6;
+
+  AutoregressiveModel() {
+    Random random(11);
+    std::ofstream file(path_);
+    file << "a,b\n";
+    for (Index i = 0; i < rows; ++i) {
+      const double angle = 2.0 * std::numbers::pi * static_cast<double>(i) / 8.0;
+      values_.push_back(std::exp(0.01 * static_cast<double>(i)) * (3.0 + std::sin(angle)) + 0.01 * random.normal());
+      file << fmt::format("{},{}\n", values_.back(), random.normal());
+    }
+    file.close();
+    options_ = {.inputs = {"b", "a"}, .targets = {"a"}, .horizon = horizon, .from_last = true, .autoregression = true,
+                .transform = Transform::automatic};
+    data_ = open_series(path_, options_);
+  }
+
+  Model model() const {
+    ModelSpec spec{.cell = "gru", .width = 8, .blocks = 1, .from_last = true, .lags = data_->autoregression()->lags};
+    Model result(spec, data_->description(), 3);
+    fit_autoregression(result, *data_);
+    return result;
+  }
+
+  /// Forecasts [rows, horizon] of the whole series, raw, in pieces of so many steps.
+  std::vector<double> forecasts(const Model& model, Index piece) const {
+    const DataDescription& data = model.data();
+    const RowReader reader(data, "a,b", "test");
+    RowReader rows_of_file(data, "a,b", "test");
+    std::ifstream file(path_);
+    std::string line;
+    std::getline(file, line);
+    std::vector<float> features(static_cast<std::size_t>(rows * 2));
+    for (Index i = 0; i < rows && std::getline(file, line); ++i) {
+      EXPECT_TRUE(rows_of_file.read(line, std::span(features).subspan(static_cast<std::size_t>(2 * i), 2)));
+    }
+    std::vector<float> outputs(static_cast<std::size_t>(rows * horizon));
+    ModelState state = model.state(1);
+    for (Index begin = 0; begin < rows; begin += piece) {
+      const Index steps = std::min(piece, rows - begin);
+      model.forward(1, steps, std::span<const float>(features).subspan(2 * begin, 2 * steps),
+                    std::span(outputs).subspan(horizon * begin, horizon * steps), state);
+    }
+    std::vector<double> raw;
+    for (const float value : outputs) raw.push_back(data.targets[0].raw(static_cast<double>(value)));
+    return raw;
+  }
+
+  test::TemporaryFolder folder_;
+  std::string path_ = folder_.path("series.csv");
+  std::vector<double> values_;
+  SeriesOptions options_;
+  std::unique_ptr<Dataset> data_;
+};
+
+TEST_F(AutoregressiveModel, BeginsAsItsLinearForecast) {
+  EXPECT_EQ(data_->description().season, 8);
+  EXPECT_TRUE(data_->description().targets[0].logarithm) << "its swings grow with it";
+  const Autoregression& linear = *data_->autoregression();
+  const Column& column = data_->description().targets[0];
+  const std::vector<double> said = forecasts(model(), rows);
+  for (Index row = linear.lags; row < rows; ++row) {
+    for (Index h = 0; h < horizon; ++h) {
+      double z = column.normal(values_[row]) + static_cast<double>(linear.bias[h]);
+      for (Index k = 0; k < linear.lags; ++k) {
+        z += static_cast<double>(linear.weights[k * horizon + h]) * column.normal(values_[row - k]);
+      }
+      const double expected = column.raw(z);
+      ASSERT_NEAR(said[row * horizon + h], expected, 1e-4 * std::abs(expected)) << row << " " << h;
+    }
+  }
+}
+
+TEST_F(AutoregressiveModel, SaysTheSameHoweverASequenceIsCut) {
+  const Model trained = model();
+  const std::vector<double> whole = forecasts(trained, rows);
+  for (const Index piece : {1, 7, 64}) {
+    const std::vector<double> cut = forecasts(trained, piece);
+    for (std::size_t i = 0; i < whole.size(); ++i) ASSERT_NEAR(cut[i], whole[i], 1e-4 * std::abs(whole[i]));
+  }
+}
+
+TEST_F(AutoregressiveModel, TrainingIsNoWorseAndLeavesTheLinearForecastAlone) {
+  Model trained = model();
+  TrainOptions options = suggest_options(*data_);
+  options.max_steps = 40;
+  options.validate_steps = 10;
+  options.execution.threads = 1;
+  const double before = evaluate(trained, *data_, options).loss;
+  const TrainResult result = train(trained, *data_, options);
+  EXPECT_LE(result.validation->loss, before);
+  const Model fresh = model();
+  bool found = false;
+  for (const nn::ParameterEntry& entry : trained.impl().parameters->layout().entries()) {
+    if (!entry.name.starts_with("autoregression.")) continue;
+    found = true;
+    const auto now = trained.impl().parameters->value(entry), then = fresh.impl().parameters->value(entry);
+    EXPECT_TRUE(std::ranges::equal(now, then)) << entry.name;
+  }
+  EXPECT_TRUE(found);
+}
+
+TEST_F(AutoregressiveModel, GoesThroughAFile) {
+  const Model trained = model();
+  trained.save(folder_.path("model"));
+  const Model loaded = Model::load(folder_.path("model"));
+  EXPECT_EQ(loaded.spec().lags, trained.spec().lags);
+  EXPECT_EQ(forecasts(loaded, rows), forecasts(trained, rows));
+}
+
+TEST_F(AutoregressiveModel, HeldOutRowsAreLedIn) {
+  Example example;
+  double weight = 0.0;
+  for (Index i = 0; data_->validation(i, 4, 32, example); ++i) {
+    for (const float w : example.weights) weight += static_cast<double>(w);
+  }
+  // Every held-out row is forecast from every row up to `horizon` before it, as far as those are in the held-out part
+  // or the last training row.
+  const Index held_out = 30;
+  double expected = 0.0;
+  for (Index h = 1; h <= horizon; ++h) expected += static_cast<double>(held_out - h + 1);
+  EXPECT_EQ(weight, expected);
+}
+
+}  // namespace
+}  // namespace penstock

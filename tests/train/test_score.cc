@@ -1,0 +1,122 @@
+// Scores in the data's own units, the rivals that cost nothing, and the season that is found for them.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numbers>
+
+#include "base/random.h"
+#include "penstock/score.h"
+
+namespace penstock {
+namespace {
+
+using testing::DoubleNear;
+using testing::ElementsAre;
+
+DataDescription one_column(Index horizon, Index season) {
+  DataDescription data;
+  data.task = Task::forecast;
+  data.inputs = data.targets = {{"x", 0.0, 1.0}};
+  data.horizon = horizon;
+  data.season = season;
+  return data;
+}
+
+std::vector<double> wave(Index rows, Index season, double noise, double trend = 0.0) {
+  Random random(7);
+  std::vector<double> values;
+  for (Index i = 0; i < rows; ++i) {
+    const double angle = 2.0 * std::numbers::pi * static_cast<double>(i) / static_cast<double>(season);
+    values.push_back(std::sin(angle) + 0.5 * std::cos(2.0 * angle) + noise * random.normal() +
+                     trend * static_cast<double>(i));
+  }
+  return values;
+}
+
+TEST(ForecastScore, IsThatOfErrorsCountedByHand) {
+  // Rows 1 2 4 8 16; from the third on, two rows ahead are forecast to be 5 and 9.
+  ForecastScorer scorer(one_column(2, 1));
+  const double values[] = {1.0, 2.0, 4.0, 8.0, 16.0};
+  const double forecast[] = {5.0, 9.0};
+  for (int row = 0; row < 5; ++row) {
+    scorer.add({&values[row], 1}, row < 2 ? std::span<const double>() : std::span<const double>(forecast));
+  }
+  const auto scores = scorer.scores();
+  ASSERT_EQ(scores.size(), 1u);
+  const ColumnScore& score = scores[0];
+  // From 4: 5 for 8 and 9 for 16; from 8: 5 for 16.
+  EXPECT_EQ(score.scored, 3);
+  EXPECT_DOUBLE_EQ(score.model.mae, (3.0 + 7.0 + 11.0) / 3.0);
+  EXPECT_DOUBLE_EQ(score.model.rmse, std::sqrt((9.0 + 49.0 + 121.0) / 3.0));
+  EXPECT_DOUBLE_EQ(score.model.smape, 2.0 * (3.0 / 13.0 + 7.0 / 25.0 + 11.0 / 21.0) / 3.0);
+  EXPECT_DOUBLE_EQ(score.model.mase, score.model.mae / 1.5);  // changes of 1 and 2 up to the first forecast
+  ASSERT_EQ(score.rivals.size(), 2u);
+  EXPECT_EQ(score.rivals[0].name, "the last value");
+  EXPECT_DOUBLE_EQ(score.rivals[0].errors.mae, (4.0 + 12.0 + 8.0) / 3.0);
+  // Drift: 1.5 a row from 4, and 7/3 from 8.
+  EXPECT_DOUBLE_EQ(score.rivals[1].errors.mae, (2.5 + 9.0 + (8.0 - 7.0 / 3.0)) / 3.0);
+  EXPECT_EQ(score.best_rival().name, "drift");
+}
+
+TEST(ForecastScore, ASeasonAgoIsTheLatestRowKnownOfThatSeason) {
+  ForecastScorer scorer(one_column(5, 3));
+  const std::vector<double> forecast(5, 0.0);
+  for (int row = 0; row < 20; ++row) {
+    const double value = static_cast<double>(row % 3);
+    scorer.add({&value, 1}, row < 4 ? std::span<const double>() : std::span<const double>(forecast));
+  }
+  const auto scores = scorer.scores();
+  ASSERT_EQ(scores[0].rivals.size(), 3u);
+  EXPECT_EQ(scores[0].rivals[1].name, "a season ago");
+  EXPECT_EQ(scores[0].rivals[1].errors.rmse, 0.0);
+  EXPECT_EQ(scores[0].model.mase, 0.0) << "nothing changes over a season: there is no scale";
+}
+
+TEST(ForecastScore, NothingThatCouldBeCompared) {
+  ForecastScorer scorer(one_column(2, 1));
+  EXPECT_TRUE(scorer.scores().empty());
+  const double value = 1.0, forecast[] = {1.0, 1.0};
+  scorer.add({&value, 1}, {});
+  EXPECT_TRUE(scorer.scores().empty());
+  scorer.add({&value, 1}, forecast);
+  EXPECT_TRUE(scorer.scores().empty()) << "no row follows the only forecast";
+}
+
+TEST(LabelScore, IsCountedFromTheConfusion) {
+  const LabelScore score = score_labels({{3, 1, 0}, {2, 4, 0}, {0, 0, 0}});
+  EXPECT_EQ(score.scored, 10);
+  EXPECT_DOUBLE_EQ(score.accuracy, 0.7);
+  EXPECT_DOUBLE_EQ(score.macro_f1, (6.0 / 9.0 + 8.0 / 11.0) / 2.0);
+  EXPECT_EQ(score.majority, 1);
+  EXPECT_DOUBLE_EQ(score.majority_accuracy, 0.6);
+  EXPECT_EQ(score_labels({{0, 0}, {0, 0}}).accuracy, 0.0);
+}
+
+TEST(Season, IsFoundUnderNoiseAndTrend) {
+  for (const Index season : {4, 7, 12, 24, 52}) {
+    EXPECT_EQ(find_season(wave(6 * season + 3, season, 0.05)), season);
+    EXPECT_EQ(find_season(wave(10 * season, season, 0.2, 0.05)), season);
+  }
+}
+
+TEST(Season, IsNoneWhereNothingRepeatsItself) {
+  EXPECT_EQ(find_season({}), 1);
+  EXPECT_EQ(find_season(std::vector<double>(200, 3.0)), 1);
+  std::vector<double> line;
+  for (int i = 0; i < 100; ++i) line.push_back(2.0 * i);
+  EXPECT_EQ(find_season(line), 1);
+  EXPECT_EQ(find_season(std::vector<double>{1.0, 2.0, 1.0, 2.0}), 1) << "too few rows to tell";
+  Random random(3);
+  int found = 0;
+  for (int series = 0; series < 40; ++series) {
+    std::vector<double> walk = {0.0};
+    for (int i = 0; i < 200; ++i) walk.push_back(walk.back() + random.normal());
+    found += find_season(walk) > 1 ? 1 : 0;
+  }
+  EXPECT_LE(found, 4) << "of 40 random walks";
+}
+
+}  // namespace
+}  // namespace penstock

@@ -1,0 +1,148 @@
+// When a run ends and which model it leaves: the best one, by validations that its steps decide.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "nn/model_impl.h"
+#include "penstock/train.h"
+#include "support/expect_error.h"
+#include "support/temporary_folder.h"
+#include "toy_data.h"
+#include "train/stopping.h"
+
+namespace penstock {
+namespace {
+
+using test::CopyTask;
+using test::expect_error;
+using training::Stopping;
+
+TrainOptions patient(Index every, Index patience) {
+  TrainOptions options;
+  options.validate_steps = every;
+  options.patience = patience;
+  return options;
+}
+
+TEST(Stopping, CountsValidationsThatAreNoBetter) {
+  Stopping stopping(patient(10, 2), {});
+  EXPECT_TRUE(stopping.due(20));
+  EXPECT_FALSE(stopping.due(21));
+  EXPECT_TRUE(stopping.note(1.0, 10, true));
+  EXPECT_FALSE(stopping.note(1.0, 20, true));
+  EXPECT_FALSE(stopping.exhausted());
+  EXPECT_FALSE(stopping.note(2.0, 25, false)) << "by time: kept out of the count, which must not depend on the machine";
+  EXPECT_FALSE(stopping.exhausted());
+  EXPECT_TRUE(stopping.note(0.5, 30, true));
+  EXPECT_FALSE(stopping.note(std::numeric_limits<double>::quiet_NaN(), 40, true));
+  EXPECT_FALSE(stopping.exhausted());
+  EXPECT_FALSE(stopping.note(0.6, 50, true));
+  EXPECT_TRUE(stopping.exhausted());
+  EXPECT_EQ(stopping.history().best_step, 30);
+}
+
+TEST(Stopping, TheCooldownComesToItsEnd) {
+  Stopping stopping(patient(10, 1), {});
+  stopping.note(1.0, 10, true);
+  stopping.note(2.0, 100, true);
+  EXPECT_EQ(stopping.fraction(100), 0.0);
+  stopping.begin_cooldown(100, 0.3);
+  EXPECT_FALSE(stopping.exhausted()) << "one cooldown is enough";
+  EXPECT_DOUBLE_EQ(stopping.fraction(100), 0.5);
+  EXPECT_DOUBLE_EQ(stopping.fraction(110), 0.75);
+  EXPECT_DOUBLE_EQ(stopping.fraction(120), 1.0);
+  EXPECT_DOUBLE_EQ(stopping.fraction(500), 1.0);
+}
+
+/// A rate at which the network soon gets worse again.
+TrainOptions unsteady(Index steps) {
+  TrainOptions options;
+  options.max_steps = steps;
+  options.batch = 4;
+  options.length = 12;
+  options.learning_rate = 0.3;
+  options.warmup = 0.0;
+  options.log_every = 1e9;
+  options.execution.threads = 1;
+  options.validate_steps = 5;
+  options.keep_best = true;
+  return options;
+}
+
+const ModelSpec spec{.cell = "lstm", .width = 8, .blocks = 1};
+
+TEST(Train, KeepsTheBestModel) {
+  CopyTask data;
+  Model model(spec, data.description(), 1);
+  double best = INFINITY;
+  TrainCallbacks callbacks;
+  callbacks.validation = [&](const Progress&, const Evaluation& evaluation) { best = std::min(best, evaluation.loss); };
+  const TrainOptions options = unsteady(60);
+  const TrainResult result = train(model, data, options, callbacks);
+  EXPECT_EQ(result.validation->loss, best);
+  EXPECT_EQ(evaluate(model, data, options).loss, best);
+  EXPECT_LE(result.model_step, 60);
+  EXPECT_EQ(result.model_step % 5, 0);
+
+  CopyTask again;
+  Model last(spec, again.description(), 1);
+  TrainOptions without = options;
+  without.keep_best = false;
+  EXPECT_GE(train(last, again, without).validation->loss, best);
+}
+
+TEST(Train, EndsWhenNothingGetsBetter) {
+  CopyTask data;
+  Model model(spec, data.description(), 1);
+  TrainOptions options = unsteady(100000);
+  options.patience = 4;
+  const TrainResult result = train(model, data, options);
+  EXPECT_TRUE(result.stopped_early);
+  EXPECT_FALSE(result.interrupted);
+  EXPECT_LT(result.last.step, 100000);
+  EXPECT_LT(result.last.learning_rate, 0.1 * options.learning_rate) << "the rate comes down before the end";
+}
+
+TEST(Train, PatienceIsTheSameBitsAfterAResume) {
+  const test::TemporaryFolder folder;
+  TrainOptions options = unsteady(100000);
+  options.patience = 3;
+  const auto weights = [](const Model& model) {
+    const auto values = model.impl().parameters->values();
+    return std::vector<float>(values.begin(), values.end());
+  };
+  CopyTask data;
+  Model straight(spec, data.description(), 1);
+  const TrainResult whole = train(straight, data, options);
+
+  options.checkpoint_path = folder.path("checkpoint");
+  for (const Index cut : {Index{7}, whole.last.step - 3}) {
+    CopyTask fresh;
+    Model model(spec, fresh.description(), 1);
+    TrainCallbacks callbacks;
+    callbacks.stop = [left = cut]() mutable { return --left == 0; };
+    EXPECT_TRUE(train(model, fresh, options, callbacks).interrupted);
+    CopyTask other;
+    Model resumed(spec, other.description(), 2);
+    const TrainResult result = train(resumed, other, options, {}, true);
+    EXPECT_EQ(result.last.step, whole.last.step);
+    EXPECT_EQ(result.model_step, whole.model_step);
+    EXPECT_EQ(weights(resumed), weights(straight));
+  }
+}
+
+TEST(Train, PatienceNeedsValidationsBySteps) {
+  CopyTask data;
+  Model model(spec, data.description(), 1);
+  TrainOptions options = unsteady(10);
+  options.validate_steps = 0;
+  options.patience = 1;
+  expect_error(ErrorCode::invalid_argument,
+               "patience counts validations by steps: validate_steps must be given too",
+               [&] { train(model, data, options); });
+}
+
+}  // namespace
+}  // namespace penstock
