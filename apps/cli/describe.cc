@@ -38,7 +38,8 @@ std::string describe_model(const Model& model) {
   if (spec.feed_forward > 0.0) text += fmt::format(", feed-forward x {:g}", spec.feed_forward);
   if (spec.dropout > 0.0) text += fmt::format(", dropout {:g}", spec.dropout);
   if (spec.from_last) text += ", from the last value";
-  if (spec.lags > 0) text += fmt::format(", beside a linear forecast from {} row{}", spec.lags, spec.lags == 1 ? "" : "s");
+  if (spec.lags > 0)
+    text += fmt::format(", beside a linear forecast from {} row{}", spec.lags, spec.lags == 1 ? "" : "s");
   return fmt::format("{}, {} parameters", text, with_commas(model.parameter_count()));
 }
 

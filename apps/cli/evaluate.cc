@@ -27,8 +27,9 @@ Score score_file(const Model& model, const std::string& path, const EvaluateArgu
   const DataDescription& data = model.data();
   if (data.task == Task::language) return score_text(model, path, arguments.execution);
   if (data.vocabulary > 0) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("{} is a model of a built-in task: 'penstock predict' scores those", printable(arguments.model)));
+    throw Error(
+        ErrorCode::invalid_argument,
+        fmt::format("{} is a model of a built-in task: 'penstock predict' scores those", printable(arguments.model)));
   }
   if (data.task == Task::forecast) return score_series(model, path, arguments.skip, arguments.execution);
   return score_labelled(model, path, arguments.rows, arguments.label_column, arguments.execution);
@@ -60,7 +61,8 @@ int evaluate_files(const CLI::App& app, const EvaluateArguments& arguments) {
     Json entry = {{"file", path}};
     entry.update(score_json(model, score));
     all.push_back(std::move(entry));
-    if (!arguments.json) output.write(score_lines(model, score, arguments.data.size() > 1 ? printable(path) + "  " : ""));
+    if (!arguments.json)
+      output.write(score_lines(model, score, arguments.data.size() > 1 ? printable(path) + "  " : ""));
   }
   if (arguments.json) output.write(json_line({{"files", all}}));
   output.flush();

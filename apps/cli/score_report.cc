@@ -15,6 +15,7 @@
 
 #include "answers.h"
 #include "input.h"
+#include "penstock/error.h"
 #include "sequence.h"
 #include "units.h"
 
@@ -34,8 +35,8 @@ class TargetValues {
       }
       const auto column = rows.reader().column(target.name);
       if (!column) {
-        throw Error(ErrorCode::bad_input,
-                    fmt::format("the file has no column '{}', with which forecasts are compared", printable(target.name)));
+        throw Error(ErrorCode::bad_input, fmt::format("the file has no column '{}', with which forecasts are compared",
+                                                      printable(target.name)));
       }
       places_.push_back({*column, false});
     }
@@ -107,7 +108,8 @@ std::vector<std::string> series_lines(const Score& score) {
     const Rival& best = column.best_rival();
     lines.push_back(comparison(column.model.rmse, best.errors.rmse, best.name));
   }
-  if (score.columns.size() > shown) lines.push_back(fmt::format("... {} columns; --json has all", score.columns.size()));
+  if (score.columns.size() > shown)
+    lines.push_back(fmt::format("... {} columns; --json has all", score.columns.size()));
   return lines;
 }
 
@@ -122,7 +124,8 @@ std::vector<std::string> label_lines(const DataDescription& data, const LabelSco
   constexpr std::size_t widest = 12;
   if (data.classes.size() > widest) return lines;
   std::size_t width = 5;
-  for (const std::string& name : data.classes) width = std::max(width, std::min<std::size_t>(10, printable(name).size()));
+  for (const std::string& name : data.classes)
+    width = std::max(width, std::min<std::size_t>(10, printable(name).size()));
   const auto cell = [&](const std::string& text) { return fmt::format(" {:>{}.{}}", text, width, width); };
   std::string head = cell("truth") + " |";
   for (const std::string& name : data.classes) head += cell(printable(name));
@@ -139,9 +142,9 @@ std::vector<std::string> text_lines(const Score& score) {
   std::vector<std::string> lines = {
       fmt::format("{} bits a byte on {} bytes", short_number(score.bits_per_byte), with_commas(score.bytes))};
   for (const Compressed& each : score.compressors) {
-    lines.push_back(fmt::format("{} ({} bits)",
-                                comparison(score.bits_per_byte, each.bits_per_byte, each.name + " of these bytes alone"),
-                                short_number(each.bits_per_byte)));
+    lines.push_back(fmt::format(
+        "{} ({} bits)", comparison(score.bits_per_byte, each.bits_per_byte, each.name + " of these bytes alone"),
+        short_number(each.bits_per_byte)));
   }
   return lines;
 }

@@ -38,7 +38,10 @@ struct ModelOptions {
     spec.convolution = convolution.value_or(spec.convolution);
     spec.feed_forward = feed_forward.value_or(spec.feed_forward);
     spec.dropout = dropout.value_or(spec.dropout);
-    if (no_last) spec.from_last = false;
+    if (no_last) {
+      spec.from_last = false;
+      spec.lags = 0;
+    }
   }
 };
 
@@ -254,8 +257,10 @@ class TrainingRun {
                      data_.dataset->training_steps() > 0 ? fmt::format("{:.2f} epochs, ", last.epoch) : "",
                      shown_rate(measures_, mean_rate_)));
     if (options_.keep_best && result.model_step < last.step) {
-      line("best", fmt::format("the model after step {}{}", with_commas(result.model_step),
-                               result.stopped_early ? "; the run ended because nothing better followed" : ""));
+      const std::string which = result.model_step > 0 ? "the model after step " + with_commas(result.model_step)
+                                                      : "the linear forecast as it was before the first step";
+      line("best",
+           fmt::format("{}{}", which, result.stopped_early ? "; the run ended because nothing better followed" : ""));
     }
     if (last.skipped > 0) line("note", fmt::format("{} steps were skipped: NaN or infinity", last.skipped));
     if (has_validation(result)) {
@@ -341,11 +346,20 @@ class TrainingRun {
 
   void print_json(const Model& model, const TrainResult& result) const {
     const Progress& last = result.last;
-    Json json = {{"data", arguments_.data.source}, {"model", model_json(model)}, {"steps", last.step},
-                 {"seconds", last.seconds},        {"epochs", last.epoch},       {"loss", last.loss},
-                 {"steps_per_second", mean_rate_}, {"skipped", last.skipped},    {"validation", nullptr},
-                 {"output", arguments_.output},    {"checkpoint", nullptr},      {"interrupted", result.interrupted},
-                 {"model_step", result.model_step}, {"stopped_early", result.stopped_early}};
+    Json json = {{"data", arguments_.data.source},
+                 {"model", model_json(model)},
+                 {"steps", last.step},
+                 {"seconds", last.seconds},
+                 {"epochs", last.epoch},
+                 {"loss", last.loss},
+                 {"steps_per_second", mean_rate_},
+                 {"skipped", last.skipped},
+                 {"validation", nullptr},
+                 {"output", arguments_.output},
+                 {"checkpoint", nullptr},
+                 {"interrupted", result.interrupted},
+                 {"model_step", result.model_step},
+                 {"stopped_early", result.stopped_early}};
     if (result.validation && result.validation->scored > 0)
       json["validation"] = evaluation_json(model.data().task, *result.validation);
     if (score_) json["score"] = score_json(model, *score_);

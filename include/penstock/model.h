@@ -22,8 +22,8 @@ struct ModelSpec {
   /// Forecasts of columns that are inputs too start from their last value: the layers say the change from the row that
   /// was read, and read the change from the row before. Goes with SeriesOptions::from_last.
   bool from_last = false;
-  /// Rows of the past that a linear forecast reads, which the layers then correct; 0: there is none. Goes with from_last.
-  /// Its weights are fitted (fit_autoregression), not trained.
+  /// Rows of the past that a linear forecast reads, which the layers then correct; 0: there is none. Goes with
+  /// from_last. Its weights are fitted (fit_autoregression), not trained.
   Index lags = 0;
 };
 

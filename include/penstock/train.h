@@ -33,11 +33,11 @@ struct TrainOptions {
   double clip = 1.0;         ///< Greatest global gradient norm; 0: never clip.
   Index give_up_after = 10;  ///< Skipped (non-finite) steps in a row before Error(numerical).
 
-  double validate_every = 0.0;     ///< Seconds between validations; 0: at the end only.
-  Index validate_steps = 0;        ///< Steps between validations, in addition to those; 0: none.
-  Index patience = 0;              ///< Validations by steps without a lower loss, after which the run goes back to the best
-                                   ///< weights, brings the learning rate down in a few steps and ends; 0: never.
-  bool keep_best = false;          ///< The model ends as the best validation found it; the checkpoint keeps the last one.
+  double validate_every = 0.0;  ///< Seconds between validations; 0: at the end only.
+  Index validate_steps = 0;     ///< Steps between validations, in addition to those; 0: none.
+  Index patience = 0;      ///< Validations by steps without a lower loss, after which the run goes back to the best
+                           ///< weights, brings the learning rate down in a few steps and ends; 0: never.
+  bool keep_best = false;  ///< The model ends as the best validation found it; the checkpoint keeps the last one.
   Index validation_batches = 32;   ///< At most, during the run; 0: all. The last validation always scores all.
   double log_every = 0.5;          ///< Seconds between reports; 0: after every step. Skipped steps always report.
   std::string metrics_path;        ///< JSON lines; empty: none.
@@ -98,8 +98,8 @@ struct TrainCallbacks {
 TrainResult train(Model& model, Dataset& data, const TrainOptions& options, const TrainCallbacks& callbacks = {},
                   bool resume = false);
 
-/// Gives a model with ModelSpec::lags the linear forecast that the dataset has fitted. Throws Error(incompatible) if the
-/// dataset has none of as many lags.
+/// Gives a model with ModelSpec::lags the linear forecast that the dataset has fitted. Throws Error(incompatible) if
+/// the dataset has none of as many lags.
 void fit_autoregression(Model& model, const Dataset& data);
 /// The same with a linear forecast that is fitted to the held-out part, too: what a model gets once it has been scored,
 /// because the latest rows say most about what follows. Does nothing to a model without lags.

@@ -13,14 +13,14 @@ namespace {
 
 using Numbers = std::vector<double>;
 
-constexpr double penalties[] = {1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0};  // of the mean diagonal of the Gram matrix
-constexpr double beginnings[] = {0.5, 0.65, 0.8};  // of the rows; what follows each scores a choice
-constexpr double scored_share = 0.25;              // of the rows, behind each beginning
-constexpr Index most_origins = 60;                 // that are scored behind each beginning
-constexpr Index most_rows = 8000;                  // that are regressed on, the latest
+constexpr double penalties[] = {1e-5, 1e-4, 1e-3, 1e-2,
+                                1e-1, 1.0,  10.0, 100.0};  // of the mean diagonal of the Gram matrix
+constexpr double beginnings[] = {0.5, 0.65, 0.8};          // of the rows; what follows each scores a choice
+constexpr double scored_share = 0.25;                      // of the rows, behind each beginning
+constexpr Index most_origins = 60;                         // that are scored behind each beginning
+constexpr Index most_rows = 8000;                          // that are regressed on, the latest
 constexpr Index fewest_rows = 8;
 constexpr Index longest_lags = 512;
-constexpr double about_as_good = 1.2;
 constexpr double wildest_weight = 1e4;
 
 /// Coefficients p of w_t = sum_j p_j z_{t-j}.
@@ -65,15 +65,21 @@ bool solve(Numbers& a, Index n, Numbers& b, Index m) {
   return true;
 }
 
-/// The regressions of one shape on the first rows of a series: all choices that share it.
+/// The regressions of one shape on a series: all choices that share it, of every distance by itself or, rolled out, of
+/// the next row alone, which has more rows to learn from.
 class Regression {
  public:
-  Regression(std::span<const double> z, const RegressionShape& shape, Index horizon, Index season)
-      : z_(z), shape_(shape), horizon_(horizon), p_(difference_polynomial(shape, season)) {
+  Regression(std::span<const double> z, const RegressionShape& shape, bool rolled, Index horizon, Index season)
+      : z_(z),
+        shape_(shape),
+        rolled_(rolled),
+        said_(horizon),
+        horizon_(rolled ? 1 : horizon),
+        p_(difference_polynomial(shape, season)) {
     rows_ = static_cast<Index>(z.size());
     const Index order = static_cast<Index>(p_.size()) - 1;
     reach_ = std::max<Index>(1, shape.lags + order);
-    last_ = rows_ - 1 - horizon;  // the last row whose whole horizon is known
+    last_ = rows_ - 1 - horizon_;  // the last row whose whole horizon is known
     first_ = std::max(reach_ - 1, last_ + 1 - most_rows);
     if (!enough()) return;
     difference();
@@ -84,7 +90,7 @@ class Regression {
   bool enough() const { return last_ - first_ + 1 >= std::max(fewest_rows, shape_.lags / 3); }
 
   /// False if there is no such forecast, or a wild one.
-  bool fit(bool intercept, std::size_t penalty, bool rolled, LinearForecast& forecast) const {
+  bool fit(bool intercept, std::size_t penalty, LinearForecast& forecast) const {
     const Index n = shape_.lags, outputs = horizon_;
     const double count = static_cast<double>(last_ - first_ + 1);
     Numbers gram = gram_, b = products_;
@@ -96,7 +102,7 @@ class Regression {
     }
     double diagonal = 0.0;
     for (Index i = 0; i < n; ++i) diagonal += gram[i * n + i] / static_cast<double>(n);
-    if (!(diagonal > 0.0)) return false;
+    if (n > 0 && !(diagonal > 0.0)) return false;
     for (Index i = 0; i < n; ++i) gram[i * n + i] += penalties[penalty] * diagonal;
     if (!solve(gram, n, b, outputs)) return false;
     Numbers constants(static_cast<std::size_t>(outputs), 0.0);
@@ -106,9 +112,9 @@ class Regression {
       constants[h] = mean / count;
     }
     forecast.lags = reach_;
-    forecast.horizon = outputs;
-    if (rolled) {
-      roll_out(b, constants[0], forecast);
+    forecast.horizon = said_;
+    if (rolled_) {
+      roll_out(b, constants[0], said_, forecast);
     } else {
       regress(b, constants, forecast);
     }
@@ -126,9 +132,8 @@ class Regression {
 
   /// The forecast [reach, horizon] when all differences to come are zero.
   void roll_out_without_news() {
-    LinearForecast nothing{.lags = reach_, .horizon = horizon_, .weights = {}, .bias = {}};
-    prior_.clear();
-    roll_out(Numbers(static_cast<std::size_t>(shape_.lags * horizon_), 0.0), 0.0, nothing);
+    LinearForecast nothing;
+    roll_out(Numbers(static_cast<std::size_t>(shape_.lags * horizon_), 0.0), 0.0, horizon_, nothing);
     prior_ = std::move(nothing.weights);
   }
 
@@ -178,7 +183,7 @@ class Regression {
   }
 
   /// The forecast one row ahead, applied over and over to what it said.
-  void roll_out(const Numbers& coefficients, double constant, LinearForecast& forecast) const {
+  void roll_out(const Numbers& coefficients, double constant, Index horizon, LinearForecast& forecast) const {
     Numbers one = on_values(coefficients, 0);
     for (std::size_t j = 1; j < p_.size(); ++j) one[j - 1] -= p_[j];
     const auto reach = static_cast<std::size_t>(reach_), width = reach + 1;
@@ -188,16 +193,16 @@ class Regression {
       values.emplace_back(width, 0.0);
       values.back()[k] = 1.0;
     }
-    forecast.weights.assign(reach * static_cast<std::size_t>(horizon_), 0.0);
-    forecast.bias.assign(static_cast<std::size_t>(horizon_), 0.0);
-    for (Index h = 0; h < horizon_; ++h) {
+    forecast.weights.assign(reach * static_cast<std::size_t>(horizon), 0.0);
+    forecast.bias.assign(static_cast<std::size_t>(horizon), 0.0);
+    for (Index h = 0; h < horizon; ++h) {
       Numbers next(width, 0.0);
       next[reach] = constant;
       for (std::size_t k = 0; k < reach; ++k) {
         if (one[k] == 0.0) continue;
         for (std::size_t i = 0; i < width; ++i) next[i] += one[k] * values[k][i];
       }
-      for (std::size_t k = 0; k < reach; ++k) forecast.weights[k * static_cast<std::size_t>(horizon_) + h] = next[k];
+      for (std::size_t k = 0; k < reach; ++k) forecast.weights[k * static_cast<std::size_t>(horizon) + h] = next[k];
       forecast.bias[h] = next[reach];
       values.pop_back();
       values.insert(values.begin(), std::move(next));
@@ -206,23 +211,24 @@ class Regression {
 
   std::span<const double> z_;
   RegressionShape shape_;
-  Index horizon_, rows_ = 0, reach_ = 1, first_ = 0, last_ = 0;
+  bool rolled_;
+  Index said_, horizon_;  // distances that forecasts have, and that there are regressions of
+  Index rows_ = 0, reach_ = 1, first_ = 0, last_ = 0;
   Numbers p_, w_, prior_;
   Numbers gram_, products_, sums_, target_sums_;  // [lags, lags], [lags, horizon], [lags], [horizon]
 };
 
-std::vector<RegressionShape> shapes(Index rows, Index horizon, Index season) {
+/// Without lags a shape is what costs nothing: the last value, a season ago, and with an intercept drift or the mean.
+std::vector<RegressionShape> shapes(Index season) {
   const bool seasonal = season > 1;
-  std::set<Index> lags = {1, 2, 4, 8};
+  std::set<Index> lags = {0, 1, 2, 4, 8};
   if (seasonal) lags.insert({season, season + 1, 2 * season + 1});
   if (!seasonal) lags.insert({12, 24});
   std::vector<RegressionShape> all;
   for (const Index n : lags) {
     for (const bool difference : {false, true}) {
       for (const bool between_seasons : {false, true}) {
-        const Index order = (difference ? 1 : 0) + (between_seasons ? season : 0);
-        const bool fits = n <= longest_lags && static_cast<double>(n + order + horizon) + fewest_rows <= beginnings[0] * static_cast<double>(rows);
-        if (fits && (seasonal || !between_seasons)) all.push_back({difference, between_seasons, n});
+        if (n <= longest_lags && (seasonal || !between_seasons)) all.push_back({difference, between_seasons, n});
       }
     }
   }
@@ -249,25 +255,27 @@ double error_behind(std::span<const double> z, Index begin, const LinearForecast
 
 /// The choices of every shape with the errors that they make; those that fail anywhere are left out.
 std::map<RegressionChoice, double> score_choices(std::span<const double> z, Index horizon, Index season,
-                                       const std::function<double(double)>& raw) {
+                                                 const std::function<double(double)>& raw) {
   const auto rows = static_cast<Index>(z.size());
   std::map<RegressionChoice, std::pair<double, int>> sums;
-  for (const RegressionShape& shape : shapes(rows, horizon, season)) {
+  const auto add = [&](const RegressionShape& shape, bool rolled, Index begin) {
+    const Regression regression(z.first(static_cast<std::size_t>(begin)), shape, rolled, horizon, season);
+    if (!regression.enough()) return;
+    LinearForecast forecast;
+    for (const bool intercept : {false, true}) {
+      for (std::size_t penalty = 0; penalty < (shape.lags > 0 ? std::size(penalties) : 1); ++penalty) {
+        if (!regression.fit(intercept, penalty, forecast)) continue;
+        auto& [sum, folds] = sums[{shape, intercept, rolled, penalty}];
+        sum += error_behind(z, begin, forecast, raw);
+        ++folds;
+      }
+    }
+  };
+  for (const RegressionShape& shape : shapes(season)) {
     for (const double share : beginnings) {
       const auto begin = static_cast<Index>(share * static_cast<double>(rows));
-      const Regression regression(z.first(static_cast<std::size_t>(begin)), shape, horizon, season);
-      if (!regression.enough()) continue;
-      LinearForecast forecast;
-      for (const bool intercept : {false, true}) {
-        for (std::size_t penalty = 0; penalty < std::size(penalties); ++penalty) {
-          for (const bool rolled : {false, true}) {
-            if (!regression.fit(intercept, penalty, rolled, forecast)) continue;
-            auto& [sum, folds] = sums[{shape, intercept, rolled, penalty}];
-            sum += error_behind(z, begin, forecast, raw);
-            ++folds;
-          }
-        }
-      }
+      add(shape, true, begin);
+      if (horizon > 1 && shape.lags > 0) add(shape, false, begin);
     }
   }
   std::map<RegressionChoice, double> errors;
@@ -278,21 +286,25 @@ std::map<RegressionChoice, double> score_choices(std::span<const double> z, Inde
   return errors;
 }
 
-/// The best choice of each kind whose error is about that of the best of all.
-std::vector<std::pair<RegressionChoice, double>> best_of_kinds(const std::map<RegressionChoice, double>& errors) {
-  std::map<std::tuple<bool, bool, bool>, std::pair<RegressionChoice, double>> best;
+/// The best choice of each kind, weighted by how its error compares with the best of all.
+std::vector<LinearChoice::Part> best_of_kinds(const std::map<RegressionChoice, double>& errors) {
+  std::map<std::tuple<bool, bool, bool, bool>, LinearChoice::Part> best;
   double least = INFINITY;
   for (const auto& [choice, error] : errors) {
-    const auto kind = std::tuple(choice.shape.difference, choice.shape.seasonal, choice.rolled);
+    const auto kind = std::tuple(choice.shape.difference, choice.shape.seasonal, choice.rolled, choice.shape.lags > 0);
     const auto found = best.find(kind);
-    if (found == best.end() || error < found->second.second) best[kind] = {choice, error};
+    if (found == best.end() || error < found->second.error) best[kind] = {choice, error, 1.0};
     least = std::min(least, error);
   }
-  std::vector<std::pair<RegressionChoice, double>> chosen;
-  for (const auto& [kind, entry] : best) {
-    if (entry.second <= about_as_good * least) chosen.push_back(entry);
+  std::vector<LinearChoice::Part> parts;
+  double sum = 0.0;
+  for (auto& [kind, part] : best) {
+    part.weight = part.error > least ? std::pow(least / part.error, 2.0) : 1.0;
+    sum += part.weight;
+    parts.push_back(part);
   }
-  return chosen;
+  for (LinearChoice::Part& part : parts) part.weight /= sum;
+  return parts;
 }
 
 }  // namespace
@@ -305,39 +317,34 @@ double LinearForecast::at(std::span<const double> z, Index row, Index ahead) con
 
 LinearChoice choose_linear_forecast(std::span<const double> z, Index horizon, Index season,
                                     const std::function<double(double)>& raw) {
-  LinearChoice choice{.horizon = horizon, .season = season, .error = INFINITY, .regressions = {}};
-  double sum = 0.0;
-  for (const auto& [regression, error] : best_of_kinds(score_choices(z, horizon, season, raw))) {
-    choice.regressions.push_back(regression);
-    sum += error;
-  }
-  if (!choice.regressions.empty()) choice.error = sum / static_cast<double>(choice.regressions.size());
+  LinearChoice choice{.horizon = horizon, .season = season, .error = INFINITY, .parts = {}};
+  choice.parts = best_of_kinds(score_choices(z, horizon, season, raw));
+  if (choice.parts.empty()) return choice;
+  choice.error = 0.0;
+  for (const LinearChoice::Part& part : choice.parts) choice.error += part.weight * part.error;
   return choice;
 }
 
 LinearForecast fit_linear_forecast(std::span<const double> z, const LinearChoice& choice) {
   const Index horizon = choice.horizon;
-  std::vector<LinearForecast> fitted;
-  for (const RegressionChoice& each : choice.regressions) {
-    LinearForecast forecast;
-    const Regression regression(z, each.shape, horizon, choice.season);
-    if (regression.enough() && regression.fit(each.intercept, each.penalty, each.rolled, forecast)) {
-      fitted.push_back(std::move(forecast));
-    }
-  }
+  std::vector<std::pair<LinearForecast, double>> fitted;
+  double sum = 0.0;
   LinearForecast mean;
   mean.horizon = horizon;
   mean.bias.assign(static_cast<std::size_t>(horizon), 0.0);
-  if (fitted.empty()) {
-    mean.weights.assign(static_cast<std::size_t>(horizon), 1.0);  // the last value
-    return mean;
+  for (const LinearChoice::Part& part : choice.parts) {
+    const RegressionChoice& each = part.regression;
+    LinearForecast forecast;
+    const Regression regression(z, each.shape, each.rolled, horizon, choice.season);
+    if (!regression.enough() || !regression.fit(each.intercept, each.penalty, forecast)) continue;
+    mean.lags = std::max(mean.lags, forecast.lags);
+    sum += part.weight;
+    fitted.emplace_back(std::move(forecast), part.weight);
   }
-  for (const LinearForecast& each : fitted) mean.lags = std::max(mean.lags, each.lags);
-  mean.weights.assign(static_cast<std::size_t>(mean.lags * horizon), 0.0);
-  const double share = 1.0 / static_cast<double>(fitted.size());
-  for (const LinearForecast& each : fitted) {
-    for (std::size_t i = 0; i < each.weights.size(); ++i) mean.weights[i] += share * each.weights[i];
-    for (std::size_t h = 0; h < each.bias.size(); ++h) mean.bias[h] += share * each.bias[h];
+  mean.weights.assign(static_cast<std::size_t>(mean.lags * horizon), fitted.empty() ? 1.0 : 0.0);  // or the last value
+  for (const auto& [forecast, weight] : fitted) {
+    for (std::size_t i = 0; i < forecast.weights.size(); ++i) mean.weights[i] += weight / sum * forecast.weights[i];
+    for (std::size_t h = 0; h < forecast.bias.size(); ++h) mean.bias[h] += weight / sum * forecast.bias[h];
   }
   return mean;
 }

@@ -35,16 +35,23 @@ struct RegressionChoice {
   auto operator<=>(const RegressionChoice&) const = default;
 };
 
-/// Regressions whose mean is the forecast; none: the last value is.
+/// Regressions whose weighted mean is the forecast; none: the last value is.
 struct LinearChoice {
+  struct Part {
+    RegressionChoice regression;
+    double error = 0.0;  ///< Mean square error where it was chosen, in the unit of `raw`.
+    double weight = 1.0;
+  };
+
   Index horizon = 1, season = 1;
-  double error = 0.0;  ///< Mean square error where it was chosen, in the unit of `raw`.
-  std::vector<RegressionChoice> regressions;
+  double error = 0.0;  ///< Weighted mean of those of the parts.
+  std::vector<Part> parts;
 };
 
 /// Chooses differences, the number of lags, a ridge penalty and whether forecasts further ahead are rolled out, by how
-/// well each forecasts what follows three beginnings of the series; takes the best of every kind that is about as good
-/// as the best of all. `raw` turns z into the unit in which errors count.
+/// well each forecasts what follows three beginnings of the series. The best of every kind takes part, with a weight
+/// that falls with its error: a mean of several is safer than the best of a few thousand choices. `raw` turns z into
+/// the unit in which errors count.
 LinearChoice choose_linear_forecast(std::span<const double> z, Index horizon, Index season,
                                     const std::function<double(double)>& raw);
 LinearForecast fit_linear_forecast(std::span<const double> z, const LinearChoice& choice);

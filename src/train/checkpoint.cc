@@ -34,14 +34,15 @@ void add_slot(std::vector<io::TensorData>& tensors, const OptimizerState::Slot& 
               const nn::ParameterLayout& layout) {
   const std::span<const float> values(slot.values);
   for (const nn::ParameterEntry& entry : layout.entries()) {
-    tensors.push_back(
-        io::tensor_data(slot_tensor(slot, entry), entry.shape, values.subspan(entry.offset, entry.size)));
+    tensors.push_back(io::tensor_data(slot_tensor(slot, entry), entry.shape, values.subspan(entry.offset, entry.size)));
   }
 }
 
 json to_json(const ValidationHistory& history) {
-  return {{"best_loss", history.best_loss},           {"best_step", history.best_step},
-          {"without_gain", history.without_gain},     {"cooldown_begin", history.cooldown_begin},
+  return {{"best_loss", history.best_loss},
+          {"best_step", history.best_step},
+          {"without_gain", history.without_gain},
+          {"cooldown_begin", history.cooldown_begin},
           {"cooldown_from", history.cooldown_from}};
 }
 

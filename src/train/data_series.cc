@@ -52,7 +52,8 @@ std::vector<double> seen_values(const Series& series, std::size_t position, Inde
   return seen;
 }
 
-/// Mean and scale of the chosen columns over the first `training` rows. `logarithms`: the columns that are read by them.
+/// Mean and scale of the chosen columns over the first `training` rows. `logarithms`: the columns that are read by
+/// them.
 std::vector<Column> fit(const Series& series, const CsvHeader& header, const std::vector<std::size_t>& chosen,
                         Index training, const std::vector<bool>& logarithms) {
   std::vector<Column> columns;
@@ -66,9 +67,9 @@ std::vector<Column> fit(const Series& series, const CsvHeader& header, const std
 
 /// How the targets that are inputs too are forecast by straight regressions, and by which of their values.
 struct SeriesPlan {
-  std::vector<bool> logarithms;                              // by position in the header
+  std::vector<bool> logarithms;                               // by position in the header
   std::vector<std::optional<training::LinearChoice>> linear;  // by target; none: its past is not read
-  Index season = 0;                                          // of the first of those; 0: there are none
+  Index season = 0;                                           // of the first of those; 0: there are none
 };
 
 /// Values whose mean and spread are 0 and 1.
@@ -105,7 +106,7 @@ class SeriesPlanner {
     const std::vector<double> seen = seen_values(series_, position, training_, logarithm);
     const Column column = data::fit_column(table_.header().names()[position], seen, table_.header().source());
     const Index season = options_.season > 0 ? options_.season : find_season(seen);
-    if (!options_.autoregression) return {.horizon = options_.horizon, .season = season, .error = 0.0, .regressions = {}};
+    if (!options_.autoregression) return {.horizon = options_.horizon, .season = season, .error = 0.0, .parts = {}};
     const auto raw = [&](double z) {
       const double value = z * column.scale + column.mean;
       return logarithm ? std::exp(value) : value;
@@ -125,7 +126,8 @@ class SeriesPlanner {
       return {choose(position, true), true};
     }
     training::LinearChoice plain = choose(position, false);
-    if (options_.transform == Transform::none || !options_.autoregression || !possible) return {std::move(plain), false};
+    if (options_.transform == Transform::none || !options_.autoregression || !possible)
+      return {std::move(plain), false};
     training::LinearChoice logarithm = choose(position, true);
     if (!(logarithm.error < clearly * plain.error)) return {std::move(plain), false};
     return {std::move(logarithm), true};
@@ -253,8 +255,7 @@ class SeriesDataset final : public data::StreamDataset {
                         const std::vector<std::size_t>& targets) {
     for (std::size_t c = 0; c < targets.size(); ++c) {
       if (std::find(inputs.begin(), inputs.end(), targets[c]) == inputs.end()) continue;
-      const std::vector<double> seen =
-          seen_values(series, targets[c], training_rows_, plan_.logarithms[targets[c]]);
+      const std::vector<double> seen = seen_values(series, targets[c], training_rows_, plan_.logarithms[targets[c]]);
       data::fit_changes(description_.targets[c], seen, description_.horizon);
     }
   }

@@ -55,7 +55,8 @@ void ForecastScorer::add(std::span<const double> values, std::span<const double>
   const auto outputs = static_cast<std::size_t>(data_.output_size());
   require(forecasts.empty() || forecasts.size() == outputs, "forecasts must hold {} values or none, not {}", outputs,
           forecasts.size());
-  require(!forecasts.empty() || forecasts_.empty(), "forecasts must be given of every row behind the first that has any");
+  require(!forecasts.empty() || forecasts_.empty(),
+          "forecasts must be given of every row behind the first that has any");
   if (forecasts_.empty() && !forecasts.empty()) first_ = rows_;
   values_.insert(values_.end(), values.begin(), values.end());
   for (const double value : forecasts) forecasts_.push_back(static_cast<float>(value));

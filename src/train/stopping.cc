@@ -43,8 +43,7 @@ Index Stopping::cooldown_steps() const {
 
 double Stopping::fraction(Index step) const {
   if (!cooling()) return 0.0;
-  const double passed =
-      static_cast<double>(step - history_.cooldown_begin) / static_cast<double>(cooldown_steps());
+  const double passed = static_cast<double>(step - history_.cooldown_begin) / static_cast<double>(cooldown_steps());
   return std::min(1.0, history_.cooldown_from + (1.0 - history_.cooldown_from) * passed);
 }
 

@@ -6,11 +6,11 @@ namespace penstock::training {
 
 /// What the validations of a run have said so far. Part of a checkpoint.
 struct ValidationHistory {
-  bool known = false;         ///< There has been a validation whose loss was finite.
-  double best_loss = 0.0;     ///< The lowest loss of any of them ...
-  Index best_step = 0;        ///< ... and the step after which it was measured.
-  Index without_gain = 0;     ///< Validations by steps since then.
-  Index cooldown_begin = 0;   ///< The step at which the run was brought to its end; 0: it was not.
+  bool known = false;          ///< There has been a validation whose loss was finite.
+  double best_loss = 0.0;      ///< The lowest loss of any of them ...
+  Index best_step = 0;         ///< ... and the step after which it was measured.
+  Index without_gain = 0;      ///< Validations by steps since then.
+  Index cooldown_begin = 0;    ///< The step at which the run was brought to its end; 0: it was not.
   double cooldown_from = 0.0;  ///< How much of the run's schedule was over then.
 };
 

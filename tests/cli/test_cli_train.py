@@ -21,9 +21,9 @@ def test_reports_in_a_pipe_are_plain_lines(models, tmp_path):
         r"100 %  \d\.\d+ bits/byte  val \d\.\d+  [\d.]+ k?B/s  step 30  0:0\d  0:00 left  loss \d\.\d+", lines[-1]
     )
     summary = result.out.splitlines()
-    assert [line.split()[0] for line in summary] == ["done", "valid", "saved", "next"]
+    assert [line.split()[0] for line in summary if line[0] != " "] == ["done", "valid", "score", "saved", "next"]
     assert "30 steps" in summary[0] and "on 219 held-out bytes" in summary[1]
-    assert summary[3] == "next   penstock generate model.safetensors --prompt 'The '"
+    assert summary[-1] == "next   penstock generate model.safetensors --prompt 'The '"
 
 
 @pytest.mark.parametrize("columns", [40, 80, 120])

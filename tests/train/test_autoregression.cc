@@ -42,7 +42,8 @@ LinearForecast fitted(const std::vector<double>& z, Index training, Index horizo
 TEST(LinearForecast, FollowsARecurrenceThatItCanRepresent) {
   std::vector<double> z;
   for (int i = 0; i < 120; ++i) {
-    z.push_back(0.01 * i + std::sin(2.0 * std::numbers::pi * i / 12.0) + 0.3 * std::cos(2.0 * std::numbers::pi * i / 6.0));
+    z.push_back(0.01 * i + std::sin(2.0 * std::numbers::pi * i / 12.0) +
+                0.3 * std::cos(2.0 * std::numbers::pi * i / 6.0));
   }
   EXPECT_LT(error_of(fitted(z, 96, 12, 12), z, 95), 1e-2);
 }
@@ -52,7 +53,8 @@ TEST(LinearForecast, OfARandomWalkIsNearItsLastValue) {
   std::vector<double> z = {0.0};
   for (int i = 0; i < 400; ++i) z.push_back(z.back() + random.normal());
   const LinearForecast forecast = fitted(z, 320, 5, 1);
-  LinearForecast last{.lags = 1, .horizon = 5, .weights = std::vector<double>(5, 1.0), .bias = std::vector<double>(5, 0.0)};
+  LinearForecast last{
+      .lags = 1, .horizon = 5, .weights = std::vector<double>(5, 1.0), .bias = std::vector<double>(5, 0.0)};
   EXPECT_LT(error_of(forecast, z, 319), 1.1 * error_of(last, z, 319));
 }
 
@@ -78,7 +80,11 @@ class AutoregressiveModel : public testing::Test {
       file << fmt::format("{},{}\n", values_.back(), random.normal());
     }
     file.close();
-    options_ = {.inputs = {"b", "a"}, .targets = {"a"}, .horizon = horizon, .from_last = true, .autoregression = true,
+    options_ = {.inputs = {"b", "a"},
+                .targets = {"a"},
+                .horizon = horizon,
+                .from_last = true,
+                .autoregression = true,
                 .transform = Transform::automatic};
     data_ = open_series(path_, options_);
   }

@@ -139,8 +139,7 @@ TEST(Train, PatienceNeedsValidationsBySteps) {
   TrainOptions options = unsteady(10);
   options.validate_steps = 0;
   options.patience = 1;
-  expect_error(ErrorCode::invalid_argument,
-               "patience counts validations by steps: validate_steps must be given too",
+  expect_error(ErrorCode::invalid_argument, "patience counts validations by steps: validate_steps must be given too",
                [&] { train(model, data, options); });
 }
 
