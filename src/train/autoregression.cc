@@ -286,25 +286,49 @@ std::map<RegressionChoice, double> score_choices(std::span<const double> z, Inde
   return errors;
 }
 
-/// The best choice of each kind, weighted by how its error compares with the best of all.
-std::vector<LinearChoice::Part> best_of_kinds(const std::map<RegressionChoice, double>& errors) {
-  std::map<std::tuple<bool, bool, bool, bool>, LinearChoice::Part> best;
-  double least = INFINITY;
-  for (const auto& [choice, error] : errors) {
-    const auto kind = std::tuple(choice.shape.difference, choice.shape.seasonal, choice.rolled, choice.shape.lags > 0);
-    const auto found = best.find(kind);
-    if (found == best.end() || error < found->second.error) best[kind] = {choice, error, 1.0};
-    least = std::min(least, error);
-  }
-  std::vector<LinearChoice::Part> parts;
+/// Sums of errors behind all beginnings.
+double smoothing_error(std::span<const double> z, const Smoothing& smoothing, Index horizon,
+                       const std::function<double(double)>& raw) {
+  const LinearForecast forecast = smooth(smoothing, horizon);
   double sum = 0.0;
-  for (auto& [kind, part] : best) {
-    part.weight = part.error > least ? std::pow(least / part.error, 2.0) : 1.0;
-    sum += part.weight;
+  for (const double share : beginnings) {
+    sum += error_behind(z, static_cast<Index>(share * static_cast<double>(z.size())), forecast, raw);
+  }
+  return sum / static_cast<double>(std::size(beginnings));
+}
+
+/// The best of each kind so far.
+using BestOfKinds = std::map<std::tuple<bool, bool, bool, bool, bool>, LinearChoice::Part>;
+
+void keep_better(BestOfKinds& best, const BestOfKinds::key_type& kind, LinearChoice::Part part) {
+  if (!std::isfinite(part.error)) return;
+  const auto found = best.find(kind);
+  if (found == best.end() || part.error < found->second.error) best[kind] = std::move(part);
+}
+
+/// The parts of a mean, weighted by how their errors compare with the best of all.
+std::vector<LinearChoice::Part> weighted(const BestOfKinds& best) {
+  double least = INFINITY, sum = 0.0;
+  for (const auto& [kind, part] : best) least = std::min(least, part.error);
+  std::vector<LinearChoice::Part> parts;
+  for (const auto& [kind, part] : best) {
     parts.push_back(part);
+    parts.back().weight = part.error > least ? least / part.error : 1.0;
+    sum += parts.back().weight;
   }
   for (LinearChoice::Part& part : parts) part.weight /= sum;
   return parts;
+}
+
+bool fit_part(std::span<const double> z, const LinearChoice::Part& part, const LinearChoice& choice,
+              LinearForecast& forecast) {
+  if (part.smoothing) {
+    forecast = smooth(*part.smoothing, choice.horizon);
+    return true;
+  }
+  const RegressionChoice& each = part.regression;
+  const Regression regression(z, each.shape, each.rolled, choice.horizon, choice.season);
+  return regression.enough() && regression.fit(each.intercept, each.penalty, forecast);
 }
 
 }  // namespace
@@ -318,7 +342,17 @@ double LinearForecast::at(std::span<const double> z, Index row, Index ahead) con
 LinearChoice choose_linear_forecast(std::span<const double> z, Index horizon, Index season,
                                     const std::function<double(double)>& raw) {
   LinearChoice choice{.horizon = horizon, .season = season, .error = INFINITY, .parts = {}};
-  choice.parts = best_of_kinds(score_choices(z, horizon, season, raw));
+  BestOfKinds best;
+  for (const auto& [regression, error] : score_choices(z, horizon, season, raw)) {
+    const RegressionShape& shape = regression.shape;
+    keep_better(best, {false, shape.difference, shape.seasonal, regression.rolled, shape.lags > 0},
+                {.regression = regression, .smoothing = {}, .error = error});
+  }
+  for (const Smoothing& smoothing : smoothings(static_cast<Index>(z.size()), season)) {
+    keep_better(best, {true, smoothing.trend > 0.0, false, false, false},
+                {.regression = {}, .smoothing = smoothing, .error = smoothing_error(z, smoothing, horizon, raw)});
+  }
+  choice.parts = weighted(best);
   if (choice.parts.empty()) return choice;
   choice.error = 0.0;
   for (const LinearChoice::Part& part : choice.parts) choice.error += part.weight * part.error;
@@ -333,10 +367,8 @@ LinearForecast fit_linear_forecast(std::span<const double> z, const LinearChoice
   mean.horizon = horizon;
   mean.bias.assign(static_cast<std::size_t>(horizon), 0.0);
   for (const LinearChoice::Part& part : choice.parts) {
-    const RegressionChoice& each = part.regression;
     LinearForecast forecast;
-    const Regression regression(z, each.shape, each.rolled, horizon, choice.season);
-    if (!regression.enough() || !regression.fit(each.intercept, each.penalty, forecast)) continue;
+    if (!fit_part(z, part, choice, forecast)) continue;
     mean.lags = std::max(mean.lags, forecast.lags);
     sum += part.weight;
     fitted.emplace_back(std::move(forecast), part.weight);

@@ -1,24 +1,16 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
-#include "penstock/types.h"
+#include "train/linear_forecast.h"
+#include "train/smoothing.h"
 
 /// Linear forecasts of a series from its own last rows, fitted in closed form: what a recurrent model has to beat, and
 /// what it starts from.
 namespace penstock::training {
-
-/// z_{t+ahead} = bias + sum_k weights_k z_{t-k}, for ahead = 1 .. horizon.
-struct LinearForecast {
-  Index lags = 1, horizon = 1;
-  std::vector<double> weights;  ///< [lags, horizon], the current row first
-  std::vector<double> bias;     ///< [horizon]
-
-  /// The forecast `ahead` (from 1) of row `row`, which has lags - 1 rows before it.
-  double at(std::span<const double> z, Index row, Index ahead) const;
-};
 
 /// What is regressed on: rows, or their differences.
 struct RegressionShape {
@@ -35,11 +27,12 @@ struct RegressionChoice {
   auto operator<=>(const RegressionChoice&) const = default;
 };
 
-/// Regressions whose weighted mean is the forecast; none: the last value is.
+/// Regressions and smoothings whose weighted mean is the forecast; none: the last value is.
 struct LinearChoice {
   struct Part {
     RegressionChoice regression;
-    double error = 0.0;  ///< Mean square error where it was chosen, in the unit of `raw`.
+    std::optional<Smoothing> smoothing;  ///< Instead of a regression.
+    double error = 0.0;                  ///< Mean square error where it was chosen, in the unit of `raw`.
     double weight = 1.0;
   };
 
@@ -48,10 +41,10 @@ struct LinearChoice {
   std::vector<Part> parts;
 };
 
-/// Chooses differences, the number of lags, a ridge penalty and whether forecasts further ahead are rolled out, by how
-/// well each forecasts what follows three beginnings of the series. The best of every kind takes part, with a weight
-/// that falls with its error: a mean of several is safer than the best of a few thousand choices. `raw` turns z into
-/// the unit in which errors count.
+/// Chooses constants of smoothing, differences, the number of lags, a ridge penalty and whether forecasts further ahead
+/// are rolled out, by how well each forecasts what follows three beginnings of the series. The best of every kind takes
+/// part, with a weight that falls with its error: a mean of several is safer than the best of a few thousand choices.
+/// `raw` turns z into the unit in which errors count.
 LinearChoice choose_linear_forecast(std::span<const double> z, Index horizon, Index season,
                                     const std::function<double(double)>& raw);
 LinearForecast fit_linear_forecast(std::span<const double> z, const LinearChoice& choice);
