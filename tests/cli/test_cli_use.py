@@ -4,7 +4,7 @@ import pytest
 
 from program import TINY, refuses, run
 
-VERBS = ["train", "generate", "predict", "stream", "bench", "info", "csp"]
+VERBS = ["train", "generate", "predict", "evaluate", "stream", "bench", "info", "profile", "csp"]
 
 
 def test_alone_it_prints_its_help_as_an_error():
@@ -34,7 +34,7 @@ def test_version():
     "arguments, message",
     [
         (["trian"], "there is no verb 'trian', did you mean 'train'?"),
-        (["sing"], "there is no verb 'sing', only train, generate, predict, stream, bench, info, csp"),
+        (["sing"], "there is no verb 'sing', only " + ", ".join(VERBS)),
         (["--colour"], "there is no option '--colour'"),
     ],
 )
