@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -47,8 +48,7 @@ struct Tensor {
   std::string name;
   Index count = 0;
   Kind kind = Kind::activation;
-  double size = 1.0;     ///< Values lie in -size..size; tokens in 0..size - 1
-  bool gradient = true;  ///< Of an input: its gradient is made by the backward op
+  double size = 1.0;  ///< Values lie in -size..size; tokens in 0..size - 1
 };
 
 /// An operand of a backward op.
@@ -70,7 +70,6 @@ struct OpCase {
   std::vector<Source> backward_reads = {}, backward_writes = {};
   Index summed = 1;        ///< Terms of the longest sum, backward pass included
   double roundings = 3.0;  ///< To the type of activations, between arguments and results
-  bool padding_is_zero = true;
   /// The op that makes panels of inputs, for targets that read them: input `panels` then is what it makes.
   std::function<std::optional<ops::Op>(const ops::Target&)> panels = {}, backward_panels = {};
   int panels_input = -1;
@@ -161,8 +160,12 @@ class OpRun {
       given_.push_back(tensor.kind == Kind::opaque ? Doubles() : numbers(tensor));
       inputs_.push_back(tensor.kind == Kind::opaque ? nullptr : put(given_.back(), tensor));
     }
-    for (const Tensor& tensor : case_.outputs) {
-      dgiven_.push_back(case_.backward && tensor.kind == Kind::activation ? numbers(tensor) : Doubles());
+    for (std::size_t i = 0; i < case_.outputs.size(); ++i) {
+      const Tensor& tensor = case_.outputs[i];
+      const bool read = std::ranges::any_of(case_.backward_reads, [&](const Source& source) {
+        return source.of == Source::doutput && source.index == static_cast<int>(i);
+      });
+      dgiven_.push_back(read ? numbers(tensor) : Doubles());
       doutputs_.push_back(dgiven_.back().empty() ? nullptr : put(dgiven_.back(), tensor));
     }
     lengths_ = room(case_.shape.lengths.size() * sizeof(Index));

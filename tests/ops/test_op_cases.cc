@@ -231,7 +231,7 @@ void add_recurrences(std::vector<OpCase>& cases, Shape shape) {
   for (const char* const cell : {"mingru", "minlstm-log", "lstm", "gru"}) {
     for (const auto& [inputs, hidden] : {std::pair<Index, Index>{3, 5}, {32, 40}}) {
       if (shape.steps > 100 && hidden > 10) continue;  // the tape would be long
-      const ops::Recurrence op{.cell = cell, .input = inputs, .hidden = hidden};
+      const ops::Recurrence op{.cell = cell, .input = inputs, .hidden = hidden, .bias = Bias::single};
       const bool scan = op.is_scan();
       const Index gates = oracle::find_cell<double>(cell).gates, state = op.state_size();
       const RecurrentSpec spec{.cell = cell, .input_size = inputs, .hidden_size = hidden};
@@ -273,8 +273,10 @@ void add_recurrences(std::vector<OpCase>& cases, Shape shape) {
                               {input, 4},
                               {},
                               {input, 6},
-                              {output, 2}},
-           .backward_writes = {{dinput, 2}, scan ? Source{} : Source{dinput, 3}, {dinput, 4}, {}, {dinput, 0}},
+                              {output, 2},
+                              {doutput, 1}},
+           .backward_writes =
+               {{dinput, 2}, scan ? Source{} : Source{dinput, 3}, {dinput, 4}, {}, {dinput, 0}, {dinput, 1}},
            .summed = shape.positions() + inputs + hidden,
            .roundings = 8.0 * std::log2(1.0 + static_cast<double>(shape.steps)),
            .panels = [op](const ops::Target& target) -> std::optional<ops::Op> {
