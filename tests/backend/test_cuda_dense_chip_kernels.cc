@@ -66,7 +66,8 @@ TEST_P(ChipKernels, FitTheirRegisters) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Cuda, ChipKernels, testing::Values("elman", "gru", "lstm", "slstm"),
+// Elman needs less than all others.
+INSTANTIATE_TEST_SUITE_P(Cuda, ChipKernels, testing::Values("gru", "lstm", "slstm"),
                          [](const auto& of) { return std::string(of.param); });
 
 class DenseChips : public testing::TestWithParam<int> {

@@ -55,6 +55,14 @@ PENSTOCK_DEVICE void LoadFour(unsigned (&word)[4], unsigned address) {
                : "memory");
 }
 
+/// Of two; lane l < 16 gives the address of row l % 8 of matrix l / 8.
+PENSTOCK_DEVICE void LoadTwo(unsigned (&word)[4], unsigned address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
+               : "=r"(word[0]), "=r"(word[1])
+               : "r"(address)
+               : "memory");
+}
+
 /// A warp's part of R, or of its transpose, as tiles A of 16 rows by 32 bytes: some k-tiles in registers, the others in
 /// shared memory in the order of their lanes' words. Lane (g, t) has words t and t + 4 of rows g and g + 8.
 template <int kTilesM, int kTilesK, int kHeld>
@@ -134,8 +142,12 @@ struct Sums {
       unsigned b[kTilesN][4];
 #pragma unroll
       for (int n = 0; n < kTilesN; ++n) {
-        // Of an odd number of tiles the last load reads on into what follows, and nobody uses it.
-        LoadFour(b[n], pieces.at[n] + offset + 2 * k * kRows * 16);
+        const unsigned from = pieces.at[n] + offset + 2 * k * kRows * 16;
+        if (k + 1 < kTilesK) {
+          LoadFour(b[n], from);
+        } else {
+          LoadTwo(b[n], from);
+        }
       }
 #pragma unroll
       for (int j = 0; j < 2 && k + j < kTilesK; ++j) {
