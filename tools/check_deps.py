@@ -39,7 +39,7 @@ THIRD_PARTY = {
     "oneapi/": {"backend", "ops", "bench"},
     "dnnl": {"backend", "ops", "bench"},
     "xxhash.h": {"backend"},
-    "nlohmann/": {"io", "train", "bench", "apps"},
+    "nlohmann/": {"plan", "io", "train", "bench", "apps"},
     "CLI/": {"apps"},
     "nanobind/": {"python"},
 }

@@ -84,7 +84,8 @@ int run(int argc, char** argv) {
   program.set_version_flag("--version", "penstock " PENSTOCK_VERSION, "Show the version");
   const std::vector<Verb> verbs = {add_train(program),    add_generate(program), add_predict(program),
                                    add_evaluate(program), add_stream(program),   add_bench(program),
-                                   add_info(program),     add_profile(program),  add_csp(program)};
+                                   add_info(program),     add_profile(program),  add_csp(program),
+                                   add_plan(program),     add_why(program)};
   options.finish(examples);
   program.require_subcommand(0, 1);
 

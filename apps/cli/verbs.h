@@ -20,5 +20,7 @@ Verb add_bench(CLI::App& program);
 Verb add_info(CLI::App& program);
 Verb add_profile(CLI::App& program);
 Verb add_csp(CLI::App& program);
+Verb add_plan(CLI::App& program);
+Verb add_why(CLI::App& program);
 
 }  // namespace penstock::cli

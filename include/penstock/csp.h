@@ -6,6 +6,7 @@
 #include <initializer_list>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -224,6 +225,12 @@ class Model {
 
   /// Throws Error(invalid_argument) if there is a variable of that name.
   Expression var(std::string name, Domain domain);
+
+  /// What a function of the caller's makes of other numbers, such as the bytes of a layout that a compiler lays out
+  /// too. It must give the same for the same arguments, of which it may have up to 8, and nothing beyond `bounds`: that
+  /// is all that the solver knows of it until they have values. Then, and for the last unknown ones, it calls it.
+  Expression call(std::string name, const std::vector<Expression>& arguments,
+                  std::function<Integer(std::span<const Integer>)> function, Range bounds);
 
   /// `name` stands for the constraint in explanations; constraints of one name count as one. Without a name it is
   /// called by its text.

@@ -6,6 +6,7 @@
 #include "penstock/data.h"
 #include "penstock/error.h"
 #include "penstock/model.h"
+#include "penstock/plan.h"
 #include "penstock/recurrent.h"
 #include "penstock/scan.h"
 #include "penstock/score.h"

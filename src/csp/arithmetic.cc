@@ -200,6 +200,7 @@ Range range_of(Op op, Range a, Range b, Range c) {
       return {a.low | b.low, a.high | b.high};
     case Op::constant:
     case Op::variable:
+    case Op::call:
       break;
   }
   return everything;

@@ -19,6 +19,7 @@ enum class Op : unsigned char {
   minimum,
   maximum,
   select,  ///< Of a (0 or 1), b if it is 1, c if it is 0.
+  call,    ///< Of the function number a (Store::functions), whose arguments are nodes of its own list.
   // From here on the result is 0 or 1.
   equal,
   not_equal,
@@ -80,6 +81,7 @@ inline Integer value_of(Op op, Integer a, Integer b, Integer c) {
       return a | b;
     case Op::constant:
     case Op::variable:
+    case Op::call:
       break;
   }
   return 0;

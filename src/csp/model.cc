@@ -66,6 +66,24 @@ Expression Model::var(std::string name, Domain domain) {
   return Access::expression(store_.get(), node);
 }
 
+Expression Model::call(std::string name, const std::vector<Expression>& arguments,
+                       std::function<Integer(std::span<const Integer>)> function, Range bounds) {
+  penstock::require(is_name(name), "a function must be named with letters, digits and '_', not {}", in_quotes(name));
+  penstock::require(static_cast<bool>(function), "the function '{}' must not be empty", name);
+  penstock::require(!arguments.empty() && arguments.size() <= Function::most_arguments,
+                    "'{}' must have 1 to {} arguments, not {}", name, Function::most_arguments, arguments.size());
+  penstock::require(!bounds.empty() && bounds.low >= -largest && bounds.high <= largest,
+                    "the bounds of '{}' must be within 2^62 - 1, not {} to {}", name, bounds.low, bounds.high);
+  Function added{std::move(name), {}, std::move(function), bounds};
+  for (const Expression& argument : arguments) {
+    const int node = Access::node_in(*store_, argument);
+    store_->check(node, fmt::format("an argument of '{}'", added.name));
+    added.arguments.push_back(node);
+  }
+  store_->functions.push_back(std::move(added));
+  return Access::expression(store_.get(), store_->add_call());
+}
+
 void Model::require(std::string name, const Constraint& constraint) {
   const int node = Access::node_in(*store_, Access::condition(constraint));
   store_->check(node, fmt::format("constraint {}", in_quotes(name)));

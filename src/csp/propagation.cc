@@ -119,6 +119,17 @@ bool Propagation::revise(const Constraint& constraint) {
   return try_values(constraint);
 }
 
+/// The value where all arguments are known, else what was said of all values.
+template <class RangeOf>
+Range Propagation::call_range(const Node& node, const RangeOf& argument_range) const {
+  const Function& function = store_.functions[node.a];
+  for (const int argument : function.arguments) {
+    if (!argument_range(argument).fixed()) return function.bounds;
+  }
+  const Integer value = function([&](int argument) { return argument_range(argument).low; });
+  return {value, value};
+}
+
 /// Ranges of all parts from those of the variables.
 void Propagation::climb(const Constraint& constraint) {
   open_.clear();
@@ -130,6 +141,9 @@ void Propagation::climb(const Constraint& constraint) {
       range = node.range;
     } else if (node.op == Op::variable) {
       range = domains_.range(node.a);
+    } else if (node.op == Op::call) {
+      range = call_range(node, [&](int argument) { return ranges_[argument]; });
+      if (!range.fixed()) open_.push_back(id);
     } else {
       range = range_of(node.op, ranges_[node.a], node.b < 0 ? Range{} : ranges_[node.b],
                        node.c < 0 ? Range{} : ranges_[node.c]);
@@ -147,7 +161,7 @@ bool Propagation::descend(const Constraint& constraint) {
     const Node& node = store_.nodes[id];
     const Range range = ranges_[id];
     if (range.empty()) return false;
-    if (node.op == Op::constant) continue;
+    if (node.op == Op::constant || node.op == Op::call) continue;
     if (node.op != Op::variable) {
       narrow_operands(node.op, range, ranges_[node.a], node.b < 0 ? none : ranges_[node.b],
                       node.c < 0 ? none : ranges_[node.c]);
@@ -164,6 +178,10 @@ bool Propagation::descend(const Constraint& constraint) {
 bool Propagation::holds(const Constraint& constraint) {
   for (const int id : open_) {
     const Node& node = store_.nodes[id];
+    if (node.op == Op::call) {
+      values_[id] = store_.functions[node.a]([&](int argument) { return values_[argument]; });
+      continue;
+    }
     values_[id] =
         value_of(node.op, values_[node.a], node.b < 0 ? 0 : values_[node.b], node.c < 0 ? 0 : values_[node.c]);
   }
@@ -241,6 +259,8 @@ Range Propagation::range(int node) const {
   Range result = part.range;
   if (part.op == Op::variable) {
     result = domains_.range(part.a);
+  } else if (part.op == Op::call) {
+    result = call_range(part, [&](int argument) { return range(argument); });
   } else if (part.op != Op::constant) {
     const Range a = range(part.a), b = part.b < 0 ? Range{} : range(part.b), c = part.c < 0 ? Range{} : range(part.c);
     result = range_of(part.op, a, b, c);

@@ -53,6 +53,8 @@ class Propagation {
   void add(int node, int group, Range target);
   void wake(int x);
   bool revise(const Constraint& constraint);
+  template <class RangeOf>
+  Range call_range(const Node& node, const RangeOf& argument_range) const;
   void climb(const Constraint& constraint);
   bool descend(const Constraint& constraint);
   bool try_values(const Constraint& constraint);

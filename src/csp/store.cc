@@ -19,7 +19,7 @@ bool is_zero_possible(const Store& store, int divisor) {
 }
 
 int operands(Op op) {
-  if (op == Op::constant || op == Op::variable) return 0;
+  if (op == Op::constant || op == Op::variable || op == Op::call) return 0;
   if (op == Op::negation) return 1;
   return op == Op::select ? 3 : 2;
 }
@@ -105,6 +105,14 @@ class Writer {
     return text + ")";
   }
 
+  std::string call_of(const Function& function, int depth) {
+    std::string text = function.name + "(";
+    for (const int argument : function.arguments) {
+      text += (text.ends_with('(') ? "" : ", ") + write(argument, 0, depth + 1);
+    }
+    return text + ")";
+  }
+
   std::string write_open(const Node& node, int own, int depth) {
     switch (node.op) {
       case Op::variable:
@@ -117,6 +125,8 @@ class Writer {
         return call("ceil_div", node, depth);
       case Op::select:
         return call("if", node, depth);
+      case Op::call:
+        return call_of(store_.functions[node.a], depth);
       case Op::negation:
         return "not " + write(node.a, own, depth + 1, true);
       default:
@@ -217,6 +227,20 @@ int Store::add(Op op, int a, int b, int c) {
   return id;
 }
 
+int Store::add_call() {
+  const Function& function = functions.back();
+  int depth = 0;
+  for (const int argument : function.arguments) depth = std::max(depth, nodes[argument].depth + 1);
+  nodes.push_back(
+      {.op = Op::call, .a = static_cast<int>(functions.size()) - 1, .range = function.bounds, .depth = depth});
+  return static_cast<int>(nodes.size()) - 1;
+}
+
+void Function::refuse(Integer result) const {
+  fail(ErrorCode::numerical, "{} gave {}, and was said to give {} to {}", in_quotes(name), result, bounds.low,
+       bounds.high);
+}
+
 std::vector<int> Store::parts_of(int node) const {
   std::vector<bool> seen(static_cast<std::size_t>(node) + 1);
   std::vector<int> parts, open = {node};
@@ -226,6 +250,12 @@ std::vector<int> Store::parts_of(int node) const {
     open.pop_back();
     parts.push_back(id);
     const Node& part = nodes[id];
+    if (part.op == Op::call) {
+      for (const int argument : functions[part.a].arguments) {
+        if (!seen[argument]) open.push_back(argument);
+        seen[argument] = true;
+      }
+    }
     const int all[] = {part.a, part.b, part.c};
     for (int i = 0; i < operands(part.op); ++i) {
       if (!seen[all[i]]) open.push_back(all[i]);
@@ -263,6 +293,8 @@ Integer Store::value(int node, const std::vector<Integer>& values) const {
       known[id] = part.range.low;
     } else if (part.op == Op::variable) {
       known[id] = values[part.a];
+    } else if (part.op == Op::call) {
+      known[id] = functions[part.a]([&](int argument) { return known[argument]; });
     } else {
       const int count = operands(part.op);
       known[id] = value_of(part.op, known[part.a], count > 1 ? known[part.b] : 0, count > 2 ? known[part.c] : 0);

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <array>
 #include <functional>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -31,8 +33,31 @@ struct Statement {
   int node;
 };
 
+/// A function of the caller's, called where all its arguments are known.
+struct Function {
+  std::string name;
+  std::vector<int> arguments;  // nodes
+  std::function<Integer(std::span<const Integer>)> call;
+  Range bounds;
+
+  /// `value_of(node)` is the value of an argument.
+  template <class ValueOf>
+  Integer operator()(const ValueOf& value_of) const {
+    std::array<Integer, 8> values;
+    for (std::size_t i = 0; i < arguments.size(); ++i) values[i] = value_of(arguments[i]);
+    const Integer result = call(std::span(values).first(arguments.size()));
+    if (!bounds.contains(result)) refuse(result);
+    return result;
+  }
+  static constexpr std::size_t most_arguments = 8;
+
+ private:
+  [[noreturn]] void refuse(Integer result) const;
+};
+
 struct Store {
   std::vector<Node> nodes;
+  std::vector<Function> functions;
   std::vector<NamedDomain> variables;
   std::unordered_map<std::string, int> variable_numbers;
   std::vector<Statement> statements;
@@ -56,6 +81,8 @@ struct Store {
   int add_constant(Integer value);
   /// The node of an operation; operands are other nodes, -1 where there are fewer than three.
   int add(Op op, int a, int b = -1, int c = -1);
+  /// The node of a call of the function added last.
+  int add_call();
   /// All nodes that a node is made of, itself last.
   std::vector<int> parts_of(int node) const;
   /// Throws Error(invalid_argument) if a part of the node has a fault; `subject` is "constraint 'x'".

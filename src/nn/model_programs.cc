@@ -118,11 +118,10 @@ void add_update(GraphBuilder& builder, const TrainingShape& training, const Step
 
 }  // namespace
 
-std::shared_ptr<const graph::Program> forward_program(const ModelSpec& spec, const DataDescription& data,
-                                                      const ops::Target& target) {
+graph::Graph forward_graph(const ModelSpec& spec, const DataDescription& data, const ops::Target& target) {
   GraphBuilder builder(target);
   add_model(builder, spec, data, graph::Home::outputs);
-  return std::make_shared<graph::Program>(builder.take_graph(), target);
+  return builder.take_graph();
 }
 
 std::shared_ptr<const graph::Program> generation_program(const ModelSpec& spec, const DataDescription& data,
@@ -144,8 +143,8 @@ std::shared_ptr<const graph::Program> generation_program(const ModelSpec& spec, 
   return std::make_shared<graph::Program>(builder.take_graph(), target);
 }
 
-std::shared_ptr<const graph::Program> training_program(const ModelSpec& spec, const DataDescription& data,
-                                                       const TrainingShape& training, const ops::Target& target) {
+graph::Graph training_graph(const ModelSpec& spec, const DataDescription& data, const TrainingShape& training,
+                            const ops::Target& target) {
   GraphBuilder builder(target);
   const StepValues step = step_values(builder);
   builder.node(ops::begin_step(training.rules), {step.time_fraction, step.state}, {step.state}, Phase::forward);
@@ -153,7 +152,17 @@ std::shared_ptr<const graph::Program> training_program(const ModelSpec& spec, co
   add_watches(builder);
   builder.backward(ends.head, add_loss(builder, training.loss, data, ends, step));
   add_update(builder, training, step);
-  return std::make_shared<graph::Program>(builder.take_graph(), target);
+  return builder.take_graph();
+}
+
+std::shared_ptr<const graph::Program> forward_program(const ModelSpec& spec, const DataDescription& data,
+                                                      const ops::Target& target) {
+  return std::make_shared<graph::Program>(forward_graph(spec, data, target), target);
+}
+
+std::shared_ptr<const graph::Program> training_program(const ModelSpec& spec, const DataDescription& data,
+                                                       const TrainingShape& training, const ops::Target& target) {
+  return std::make_shared<graph::Program>(training_graph(spec, data, training, target), target);
 }
 
 std::shared_ptr<const graph::Program> scoring_program(const ModelSpec& spec, const DataDescription& data,

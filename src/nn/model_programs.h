@@ -37,6 +37,11 @@ struct TrainingShape {
 std::shared_ptr<const graph::Program> training_program(const ModelSpec& spec, const DataDescription& data,
                                                        const TrainingShape& training, const ops::Target& target);
 
+/// What those programs are made of, in their order, for whoever wants to look at it without preparing anything.
+graph::Graph forward_graph(const ModelSpec& spec, const DataDescription& data, const ops::Target& target);
+graph::Graph training_graph(const ModelSpec& spec, const DataDescription& data, const TrainingShape& training,
+                            const ops::Target& target);
+
 /// The program of a scored forward pass: input, labels or targets with their weights, state_in -> state_out, and in
 /// Home::status the sums of the loss (StepState::loss).
 std::shared_ptr<const graph::Program> scoring_program(const ModelSpec& spec, const DataDescription& data,

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "backend/cpu/machine.h"
 #include "base/check.h"
 #include "base/threads.h"
 #include "ops/geometry.h"
@@ -31,9 +32,10 @@ class CpuScan final : public ScanPass {
         reverse_(shape.reverse),
         backward_(backward),
         traits_(traits_of(shape.form)),
-        plan_(plan::make_plan({&traits_, target.rows, target.steps, channels_, 1,
-                               resolve_threads(target.execution.threads), target.execution.algorithm,
-                               target.execution.exact, backward ? backward_channels : forward_channels})) {
+        plan_(plan::make_plan(
+            {&traits_, target.rows, target.steps, channels_, 1, resolve_threads(target.execution.threads),
+             target.execution.algorithm, target.execution.exact, backward ? backward_channels : forward_channels},
+            cpu::machine())) {
     const auto states = static_cast<std::size_t>(target.rows * channels_);
     const std::size_t chunks =
         plan_.chunk == 0 ? 0 : static_cast<std::size_t>((target.steps + plan_.chunk - 1) / plan_.chunk);

@@ -5,6 +5,7 @@
 #include "backend/cpu/kernels.h"
 #include "ops/cuda/ops.h"
 #include "ops/elementwise.h"
+#include "ops/explain.h"
 #include "ops/matmul.h"
 
 namespace penstock::ops {
@@ -83,7 +84,10 @@ Op linear_forward(const Linear& shape) {
               return target.step ? step<Real>(shape) : forward<Real>(shape, target);
             });
           },
-          products(shape, 1)};
+          products(shape, 1),
+          [shape](const Target& target, const plan::Machine& machine) {
+            return explain_linear(shape, false, false, target, machine);
+          }};
 }
 
 Op linear_backward(const Linear& shape, bool wants_dbias, bool wants_dx) {
@@ -92,7 +96,10 @@ Op linear_backward(const Linear& shape, bool wants_dbias, bool wants_dx) {
             if (target.device.is_cuda()) return cuda_linear_backward(shape, wants_dbias, wants_dx, target);
             return with_real(target.dtype, [&](auto real) { return backward<decltype(real)>(shape, target); });
           },
-          products(shape, wants_dx ? 2 : 1)};
+          products(shape, wants_dx ? 2 : 1),
+          [shape, wants_dx](const Target& target, const plan::Machine& machine) {
+            return explain_linear(shape, true, wants_dx, target, machine);
+          }};
 }
 
 }  // namespace penstock::ops

@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "backend/cpu/kernels.h"
+#include "backend/cpu/machine.h"
 #include "base/check.h"
 
 namespace penstock::ops {
@@ -38,14 +39,12 @@ void library_product(Index m, Index n, Index k, const Matrix<float>& a, const Ma
   }
 }
 
-/// Rows below which a thread of its own does not pay, counted in multiply-adds.
-constexpr Index kGrain = 1 << 16;
-
 template <class Real>
 void fixed_order_product(Index m, Index n, Index k, const Matrix<Real>& a, const Matrix<Real>& b, Real beta, Real* c,
                          Index c_stride, int threads) {
   const cpu::ProductKernels<Real> kernels = cpu::product_kernels<Real>();
-  const Index grain = std::max<Index>(1, kGrain / std::max<Index>(1, n * k));
+  const auto of_thread = static_cast<Index>(cpu::machine().costs.product_grain);  // multiply-adds, at least
+  const Index grain = std::max<Index>(1, of_thread / std::max<Index>(1, n * k));
   if (b.transposed) {
     require(!a.transposed, "a product of two transposed matrices has no fixed-order kernel");
     parallel_for(threads, m, grain, [&](Index begin, Index end) {
@@ -62,7 +61,7 @@ void fixed_order_product(Index m, Index n, Index k, const Matrix<Real>& a, const
 
 /// A few rows by a large matrix: bound by reading it, where a call into oneDNN costs more than it saves.
 bool is_small(Index m, Index n, Index k, bool a_transposed) {
-  return !a_transposed && (m <= 4 || m * n * k < (1 << 14));
+  return !a_transposed && (m <= 4 || static_cast<double>(m * n * k) < cpu::machine().costs.library_product);
 }
 
 }  // namespace

@@ -5,10 +5,16 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/dtype.h"
 #include "penstock/device.h"
+#include "penstock/plan.h"
 #include "penstock/recurrent.h"
+
+namespace penstock::plan {
+struct Machine;
+}
 
 /// Ops are the only code that touches numbers. An Op says what is computed; prepared for a Target (a device, a shape, a
 /// precision) it becomes an Executable, which is handed memory and runs.
@@ -74,6 +80,9 @@ struct Op {
   std::string name;  ///< "linear", "linear.backward"
   std::function<std::unique_ptr<Executable>(const Target&)> prepare;
   double products = 0.0;  ///< Multiply-adds of its matrix products for each position
+  /// What the planner would choose for a target on a machine, which need not be there; empty: there is nothing to
+  /// choose.
+  std::function<std::vector<PlanReport>(const Target&, const plan::Machine&)> explain = {};
 };
 
 /// An executable that is one function.

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/threads.h"
 #include "ops/cuda/ops.h"
+#include "ops/explain.h"
 #include "ops/recurrent.h"
 #include "plan/cell_table.h"
 
@@ -304,7 +305,10 @@ Op recurrence_forward(const Recurrence& shape) {
               return std::make_unique<CpuForward<Real>>(shape, target);
             });
           },
-          products(shape, 1)};
+          products(shape, 1),
+          [shape](const Target& target, const plan::Machine& machine) {
+            return explain_recurrence(shape, false, target, machine);
+          }};
 }
 
 Op recurrence_backward(const Recurrence& shape, bool wants_dx) {
@@ -318,7 +322,10 @@ Op recurrence_backward(const Recurrence& shape, bool wants_dx) {
               return std::make_unique<CpuBackward<decltype(real)>>(shape, target);
             });
           },
-          products(shape, 2)};
+          products(shape, 2),
+          [shape](const Target& target, const plan::Machine& machine) {
+            return explain_recurrence(shape, true, target, machine);
+          }};
 }
 
 }  // namespace penstock::ops

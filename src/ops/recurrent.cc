@@ -91,7 +91,7 @@ void RecurrentOp<Real>::prepare(const Batch& batch, SequenceView<const Real> x, 
   if (same) return;
   const plan::Problem problem = {&cell_, batch.rows, batch.steps,         hidden_,
                                  heads_, threads,    execution.algorithm, execution.exact};
-  plan_ = plan::make_plan(problem);  // may refuse; the problem counts as prepared only when it has not
+  plan_ = plan::make_plan(problem, machine_);  // may refuse; the problem counts as prepared only when it has not
   problem_ = problem;
 }
 
@@ -184,7 +184,7 @@ Index RecurrentOp<Real>::gradient_steps() const {
 /// As many steps as leave room for weights beside their input product in the cache that a thread has to itself.
 template <class Real>
 Index RecurrentOp<Real>::piece_steps() const {
-  constexpr Index cache = (256 << 10) / sizeof(Real);
+  const Index cache = machine_.cached(machine_.costs.input_share, sizeof(Real));
   const Index step = geometry_.rows() * G() * hidden_;
   return std::clamp<Index>(cache * plan_.threads() / step, 1, geometry_.steps());
 }
@@ -195,7 +195,8 @@ Index RecurrentOp<Real>::piece_steps() const {
 template <class Real>
 Index RecurrentOp<Real>::piece_capacity() const {
   if (plan_.algorithm == Algorithm::scan) return plan_.chunk * plan_.threads();
-  const Index cache = (1 << 20) / (rounds_gradients() ? sizeof(std::uint16_t) : sizeof(Real));
+  const Index cache =
+      machine_.cached(machine_.costs.gradient_share, rounds_gradients() ? sizeof(std::uint16_t) : sizeof(Real));
   const Index row = input_ + G() * channel_vectors() * kernels_.lanes;
   const Index fewest = rounds_gradients() ? 512 : 192;
   return std::min(std::clamp<Index>(cache / row, fewest, 1024), (geometry_.cells() + 11) / 12 * 12);
@@ -274,8 +275,8 @@ std::size_t RecurrentOp<Real>::step_workspace() const {
 
 template <class Real>
 cpu::CellStep<Real> RecurrentOp<Real>::step_job(const Real* packed, Real* workspace) const {
-  // What a core has to itself on chips of today; beyond it a step waits for the cache that all cores share.
-  constexpr std::size_t own_cache = (std::size_t{2} << 20) / sizeof(Real);
+  // Beyond about what a core has to itself a step waits for the cache that all cores share.
+  const auto own_cache = static_cast<std::size_t>(machine_.cached(machine_.costs.panel_share, sizeof(Real)));
   cpu::CellStep<Real> job;
   job.input = input_;
   job.hidden = hidden_;

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 
+#include "backend/cpu/machine.h"
 #include "base/threads.h"
 #include "ops/geometry.h"
 #include "ops/scan_pieces.h"
@@ -174,6 +175,7 @@ class RecurrentOp {
   Index input_, hidden_, heads_;
   bool reverse_;
   Execution execution_;
+  plan::CpuModel machine_ = cpu::machine();  // as it is when the op is made
   plan::Problem problem_;
   plan::Plan plan_;
   Geometry geometry_;

@@ -22,7 +22,8 @@ void RecurrentOp<Real>::forward(const ForwardArguments<Real>& call, Real* worksp
 /// pass through them. Units of a head must be whole lines.
 template <class Real>
 bool RecurrentOp<Real>::streams_tape(const Real* tape) const {
-  constexpr std::size_t large = (std::size_t{4} << 20) / sizeof(Real), line = 64;
+  constexpr std::size_t line = 64;
+  const auto large = static_cast<std::size_t>(machine_.cached(machine_.costs.streamed_share, sizeof(Real)));
   const bool lines = hidden_ / heads_ * sizeof(Real) % line == 0 && reinterpret_cast<std::uintptr_t>(tape) % line == 0;
   return lines && tape_size() >= large;
 }

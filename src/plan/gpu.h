@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "penstock/types.h"
+#include "plan/machine.h"
 
 namespace penstock::plan {
 
@@ -28,22 +29,6 @@ Regime parse_regime(std::string_view text);
 
 /// Of shared memory, which the system keeps for each block.
 constexpr Index kReservedBytes = 1024;
-
-/// A GPU as the planner sees it.
-struct GpuModel {
-  std::string name;
-  int compute_major = 0, compute_minor = 0;
-  int multiprocessors = 0;
-  int threads = 0;                ///< Resident on one multiprocessor, at most
-  int registers = 0;              ///< 32-bit, of one multiprocessor
-  std::int64_t shared_bytes = 0;  ///< Of one multiprocessor
-  std::int64_t block_bytes = 0;   ///< Shared memory of one block, at most
-  std::int64_t l2_bytes = 0;
-  std::int64_t memory_bytes = 0;
-
-  /// As in sm_90: 90.
-  int architecture() const { return compute_major * 10 + compute_minor; }
-};
 
 /// One linear recurrence h_t = a_t h_{t-1} + b_t over [B, T, C] on a GPU; a and b are read or made of what is read.
 struct GpuScanProblem {
@@ -74,17 +59,18 @@ struct GpuScanProblem {
 /// Regime::fused (plan/gpu_layer.h): the groups share a chunk, and a block walks over the chunks of its row.
 struct GpuScanPlan {
   Regime regime = Regime::scan;
-  int vector = 1;     ///< Neighbouring channels of one thread.
-  int lanes = 32;     ///< Threads side by side over channels.
-  int groups = 8;     ///< Of such threads.
-  int steps = 16;     ///< Steps of one thread.
-  int piece = 4;      ///< Bytes of one copy to shared memory.
-  bool keep = false;  ///< A block keeps a and b of its tile, as floats, instead of making them twice.
-  int window = 16;    ///< Chunks that a block looks back over at once.
-  int blocks = 1;     ///< Blocks that one multiprocessor holds.
-  Index shared = 0;   ///< Bytes of shared memory of a block.
-  Index tiles = 0;    ///< Of the whole problem.
-  Index grid = 0;     ///< Blocks of the launch.
+  int vector = 1;           ///< Neighbouring channels of one thread.
+  int lanes = 32;           ///< Threads side by side over channels.
+  int groups = 8;           ///< Of such threads.
+  int steps = 16;           ///< Steps of one thread.
+  int piece = 4;            ///< Bytes of one copy to shared memory.
+  bool keep = false;        ///< A block keeps a and b of its tile, as floats, instead of making them twice.
+  int window = 16;          ///< Chunks that a block looks back over at once.
+  int blocks = 1;           ///< Blocks that one multiprocessor holds.
+  Index shared = 0;         ///< Bytes of shared memory of a block.
+  Index tiles = 0;          ///< Of the whole problem.
+  Index grid = 0;           ///< Blocks of the launch.
+  double microseconds = 0;  ///< As estimated, the product before it included in layers; 0: not estimated.
   std::string why;
 
   int threads() const { return lanes * groups; }
@@ -104,6 +90,9 @@ GpuScanPlan plan_gpu_scan(const GpuScanProblem& problem, const GpuModel& gpu);
 
 /// What follows from the shape of a block (the first members of a plan): pieces, shared memory, tiles, grid.
 GpuScanPlan complete(GpuScanPlan shape, const GpuScanProblem& problem, const GpuModel& gpu);
+
+/// Of the recurrence by itself, its launch included; with the values that it reads and writes.
+double scan_microseconds(const GpuScanPlan& plan, const GpuScanProblem& problem, const GpuModel& gpu);
 
 /// The widest vector up to the wished one that every address and the number of channels allow.
 int fitting_vector(const GpuScanProblem& problem, int wished);

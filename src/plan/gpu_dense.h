@@ -17,6 +17,8 @@ enum class DenseAlgorithm {
 };
 
 std::string_view to_string(DenseAlgorithm algorithm);
+/// All but automatic, the preferred ones first.
+std::vector<DenseAlgorithm> dense_algorithms();
 
 /// One recurrence of a dense cell over [B, T, H] on a GPU, the product of the input given.
 struct GpuDenseProblem {

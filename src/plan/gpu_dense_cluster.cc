@@ -1,10 +1,9 @@
 #include <algorithm>
-#include <array>
-#include <limits>
+#include <span>
 
 #include "base/check.h"
 #include "plan/cell_table.h"
-#include "plan/gpu_dense.h"
+#include "plan/gpu_dense_rules.h"
 
 namespace penstock::plan {
 namespace {
@@ -14,17 +13,6 @@ namespace {
 constexpr int kClusterRegisters = 255;
 constexpr int kMostRows = 16;
 constexpr int kBlockUnits = 8;
-
-/// What a step takes on an H200 (docs/results/gpu.md), in nanoseconds.
-struct Costs {
-  double exchange_of_8 = 300, exchange_of_16 = 350;  // an all-gather in a cluster, without its bytes
-  double received_bytes = 50;                        // of one block, in a nanosecond
-  double product = 4;                                // of two tiles, on one of a multiprocessor's four tensor cores
-  double shared_bytes = 250;                         // of one multiprocessor, in a nanosecond
-  double warp = 15;                                  // what each warp of a tensor core does beside
-  double uneven = 45;                                // rows that do not come in fours meet in banks of shared memory
-  double slot = 200;                                 // the cell, for one unit and row of each thread
-};
 
 /// A plan in the making: its shape, and how it fares.
 struct Candidate {
@@ -60,8 +48,8 @@ void fill_registers(Candidate& c, bool reset, const GpuModel& gpu) {
   c.shape.resident = std::clamp((all - other_registers(c, reset)) / (4 * c.tiles_m()), 0, c.tiles_k());
 }
 
-double step_time(const Candidate& c) {
-  const Costs cost;
+double step_time(const Candidate& c, const GpuModel& gpu) {
+  const GpuCosts& cost = gpu.costs;
   const ClusterShape& shape = c.shape;
   const double received = c.backward ? shape.received_bytes() : shape.h_bytes();
   const int warps_of_core = (shape.warps() + 3) / 4;
@@ -74,9 +62,10 @@ double step_time(const Candidate& c) {
   double sums = static_cast<double>(shape.warps()) * shape.own_halves() * shape.block_floats() * bytes_of_sum;
   if (c.backward) sums = received;
   return (shape.cluster > 8 ? cost.exchange_of_16 : cost.exchange_of_8) + received / cost.received_bytes +
-         products * of_floats * cost.product +
-         ((others + operand) * ClusterShape::tile_bytes + sums) / cost.shared_bytes + warps_of_core * cost.warp +
-         c.slots() * cost.slot + (shape.rows > 1 && shape.rows % 4 != 0 ? cost.uneven : 0);
+         products * of_floats * cost.tensor_tile +
+         ((others + operand) * ClusterShape::tile_bytes + sums) / cost.shared_bytes +
+         warps_of_core * cost.cluster_warp + c.slots() * cost.cluster_slot +
+         (shape.rows > 1 && shape.rows % 4 != 0 ? cost.uneven_rows : 0);
 }
 
 ClusterShape shape_of(const GpuDenseProblem& problem) {
@@ -89,20 +78,9 @@ ClusterShape shape_of(const GpuDenseProblem& problem) {
   return shape;
 }
 
-struct Warps {
-  int groups, parts;
-};
-
-/// Backward all warps are groups.
-std::vector<Warps> warp_counts(bool backward) {
-  std::vector<Warps> counts;
-  for (const int groups : {1, 2, 3, 4, 6, 8, 12}) {
-    for (const int parts : {1, 2, 4}) {
-      constexpr int most = 12;
-      if (groups * parts <= most && (!backward || parts == 1)) counts.push_back({groups, parts});
-    }
-  }
-  return counts;
+csp::Domain row_counts(Index rows) {
+  const std::vector<int> counts = even_row_counts(rows, kMostRows);
+  return csp::Domain(std::vector<csp::Integer>(counts.begin(), counts.end()));
 }
 
 /// Blocks of units for each CTA, so that warps share them evenly.
@@ -115,53 +93,101 @@ int block_count(const ClusterShape& shape, Index head, bool backward) {
   return blocks;
 }
 
-class Search {
- public:
-  Search(const GpuDenseProblem& problem, const GpuModel& gpu) : problem_(problem), gpu_(gpu) {}
-
-  void run() {
-    for (const int cluster : {2, 4, 8, 16}) {
-      for (const int rows : even_row_counts(problem_.rows, kMostRows)) {
-        for (const Warps& warps : warp_counts(problem_.backward)) try_shape(cluster, rows, warps);
-      }
-    }
-  }
-  double time() const { return time_; }
-  bool found() const { return time_ < std::numeric_limits<double>::max(); }
-  const Candidate& best() const { return best_; }
-  /// Of the plans that do not fit, the least bytes of a block.
-  Index least_bytes() const { return least_bytes_; }
-
- private:
-  void try_shape(int cluster, int rows, const Warps& warps) {
-    Candidate c;
-    c.backward = problem_.backward;
-    c.shape = shape_of(problem_);
-    c.shape.cluster = cluster, c.shape.rows = rows;
-    c.shape.groups = warps.groups, c.shape.parts = warps.parts;
-    if (cluster % warps.parts != 0) return;
-    c.shape.blocks = block_count(c.shape, problem_.head_size(), problem_.backward);
-    c.shape.stages = 4;
-    c.slices = (problem_.rows + rows - 1) / rows;
-    fill_registers(c, problem_.reset, gpu_);
-    if (c.shared() > gpu_.block_bytes) c.shape.stages = 2;
-    if (c.shared() > gpu_.block_bytes) {
-      least_bytes_ = std::min<Index>(least_bytes_, c.shared());
-      return;
-    }
-    const Index at_once = std::max<Index>(1, clusters_at_once(gpu_, cluster));
-    const Index waves = (c.slices * problem_.heads + at_once - 1) / at_once;
-    c.step = step_time(c);
-    const double time = static_cast<double>(waves) * c.step;
-    if (time < time_) time_ = time, best_ = c;
-  }
-
-  const GpuDenseProblem& problem_;
-  const GpuModel& gpu_;
-  Candidate best_;
-  double time_ = std::numeric_limits<double>::max();
-  Index least_bytes_ = std::numeric_limits<Index>::max();
+/// The values of the rule's variables.
+struct ClusterChoice {
+  int cluster, rows, groups, parts, stages;
 };
+
+ClusterChoice choice_of(std::span<const csp::Integer> v) {
+  return {static_cast<int>(v[0]), static_cast<int>(v[1]), static_cast<int>(v[2]), static_cast<int>(v[3]),
+          static_cast<int>(v[4])};
+}
+
+Candidate candidate_of(const GpuDenseProblem& problem, const GpuModel& gpu, const ClusterChoice& choice) {
+  Candidate c;
+  c.backward = problem.backward;
+  c.shape = shape_of(problem);
+  c.shape.cluster = choice.cluster, c.shape.rows = choice.rows;
+  c.shape.groups = choice.groups, c.shape.parts = choice.parts;
+  c.shape.blocks = block_count(c.shape, problem.head_size(), problem.backward);
+  c.shape.stages = choice.stages;
+  c.slices = (problem.rows + choice.rows - 1) / choice.rows;
+  fill_registers(c, problem.reset, gpu);
+  c.step = step_time(c, gpu);
+  return c;
+}
+
+Index turns_of(const GpuDenseProblem& problem, const GpuModel& gpu, Index cluster, Index rows) {
+  const Index at_once = std::max<Index>(1, clusters_at_once(gpu, static_cast<int>(cluster)));
+  return ((problem.rows + rows - 1) / rows * problem.heads + at_once - 1) / at_once;
+}
+
+/// Nanoseconds of a step, of all clusters that take turns.
+double cluster_nanoseconds(const GpuDenseProblem& problem, const GpuModel& gpu, const Candidate& c) {
+  return static_cast<double>(turns_of(problem, gpu, c.shape.cluster, c.shape.rows)) * c.step;
+}
+
+GpuDensePlan cluster_plan(const GpuDenseProblem& problem, const GpuModel& gpu, const Candidate& best) {
+  Candidate actual = best;
+  actual.shape.training = problem.training;
+  GpuDensePlan plan;
+  plan.algorithm = DenseAlgorithm::cluster;
+  plan.slots = best.shape.rows;
+  plan.warps = best.shape.warps();
+  plan.resident = best.shape.resident, plan.chunks = best.tiles_k();
+  plan.stages = best.shape.stages;
+  plan.shared = actual.shared();
+  plan.slices = best.slices;
+  plan.cluster = best.shape.cluster, plan.octets = best.shape.blocks;
+  plan.groups = best.shape.groups, plan.parts = best.shape.parts;
+  plan.grid = best.slices * problem.heads * best.shape.cluster;
+  plan.microseconds =
+      gpu.costs.cluster_overlap * cluster_nanoseconds(problem, gpu, best) / 1000 * static_cast<double>(problem.steps);
+  plan.why = fmt::format("some {:.0f} ns a step", best.step);
+  return plan;
+}
+
+/// The rule, and the bytes of a block that it compares with what there is.
+struct ClusterRule {
+  DenseRule rule{.name = "cluster"};
+  csp::Expression shared = 0;
+};
+
+ClusterRule state_cluster(const GpuDenseProblem& problem, const GpuModel& gpu) {
+  ClusterRule result;
+  DenseRule& rule = result.rule;
+  csp::Model& m = rule.model;
+  const auto cluster = rule.var("cluster", csp::powers_of_two(2, gpu.cluster));
+  const auto rows = rule.var("rows", row_counts(problem.rows));
+  const auto groups = rule.var("groups", {1, 2, 3, 4, 6, 8, 12});
+  // Backward all warps are groups.
+  const auto parts = rule.var("parts", problem.backward ? csp::Domain({1}) : csp::Domain({1, 2, 4}));
+  const auto stages = rule.var("stages", {2, 4});
+  m.require("a block has at most 12 warps", groups * parts <= 12);
+  m.require("parts divide the cluster", cluster % parts == 0);
+  result.shared = m.call(
+      "shared_bytes", {cluster, rows, groups, parts, stages},
+      [=](std::span<const csp::Integer> v) { return csp::Integer{candidate_of(problem, gpu, choice_of(v)).shared()}; },
+      {0, csp::largest});
+  m.minimise(
+      [=](const csp::Solution& solution) {
+        const ClusterChoice choice = choice_of(solution.values());
+        const Candidate c = candidate_of(problem, gpu, choice);
+        // Of equally quick ones: more stages, since loads may then take longer; then fewer blocks.
+        constexpr double fewer_stages = 1e-4, more_slices = 1e-9;
+        return cluster_nanoseconds(problem, gpu, c) + (choice.stages == 2 ? fewer_stages : 0) +
+               more_slices * static_cast<double>(c.slices);
+      },
+      [=](const csp::Box& at) {
+        const csp::Range blocks = at.range(cluster);
+        const double exchange = blocks.low > 8 ? gpu.costs.exchange_of_16 : gpu.costs.exchange_of_8;
+        return static_cast<double>(turns_of(problem, gpu, blocks.low, at.range(rows).high)) * exchange;
+      });
+  rule.plan_of = [=](const csp::Solution& solution) {
+    return cluster_plan(problem, gpu, candidate_of(problem, gpu, choice_of(solution.values())));
+  };
+  return result;
+}
 
 }  // namespace
 
@@ -188,44 +214,34 @@ std::vector<int> even_row_counts(Index rows, int limit) {
   return counts;
 }
 
-GpuDensePlan plan_dense_cluster(const GpuDenseProblem& problem, const GpuModel& gpu) {
-  constexpr int first_with_clusters = 90;
-  if (gpu.architecture() < first_with_clusters) {
-    fail(ErrorCode::unsupported, "clusters of blocks need a chip of sm_{} or later, and {} is of sm_{}",
-         first_with_clusters, gpu.name, gpu.architecture());
+DenseRule dense_cluster_rule(const GpuDenseProblem& problem, const GpuModel& gpu) {
+  DenseRule rule{.name = "cluster"};
+  if (!gpu.has_clusters()) {
+    rule.refused = fmt::format("clusters of blocks need a chip of sm_90 or later, and {} is of sm_{}", gpu.name,
+                               gpu.architecture());
+    return rule;
   }
   if (cell_traits(problem.cell).phases != 1) {
-    fail(ErrorCode::unsupported, "the cluster algorithm exchanges once a step, and {} needs a second exchange",
-         problem.cell);
+    rule.refused =
+        fmt::format("the cluster algorithm exchanges once a step, and {} needs a second exchange", problem.cell);
+    return rule;
   }
-  Search search(problem, gpu);
-  search.run();
-  if (!search.found()) {
-    fail(ErrorCode::unsupported,
-         "the recurrent matrix of a head of {} units of {} in {}, spread over 16 blocks, needs {} KB of shared memory "
-         "of "
-         "each beside the registers, and a block of {} has {}",
-         problem.head_size(), problem.cell, to_string(problem.storage), search.least_bytes() / 1024, gpu.name,
-         gpu.block_bytes / 1024);
-  }
-  const Candidate& best = search.best();
-  Candidate actual = best;
-  actual.shape.training = problem.training;
-  GpuDensePlan plan;
-  plan.algorithm = DenseAlgorithm::cluster;
-  plan.slots = best.shape.rows;
-  plan.warps = best.shape.warps();
-  plan.resident = best.shape.resident, plan.chunks = best.tiles_k();
-  plan.stages = best.shape.stages;
-  plan.shared = actual.shared();
-  plan.slices = best.slices;
-  plan.cluster = best.shape.cluster, plan.octets = best.shape.blocks;
-  plan.groups = best.shape.groups, plan.parts = best.shape.parts;
-  plan.grid = best.slices * problem.heads * best.shape.cluster;
-  constexpr double overlapped = 0.8;  // of what the parts of a step add up to, as measured
-  plan.microseconds = overlapped * search.time() / 1000 * static_cast<double>(problem.steps);
-  plan.why = fmt::format("some {:.0f} ns a step", best.step);
-  return plan;
+  ClusterRule stated = state_cluster(problem, gpu);
+  stated.rule.model.require("shared memory holds what registers do not", stated.shared <= gpu.block_bytes);
+  return std::move(stated.rule);
+}
+
+GpuDensePlan plan_dense_cluster(const GpuDenseProblem& problem, const GpuModel& gpu) {
+  const DenseRule rule = dense_cluster_rule(problem, gpu);
+  if (!rule.refused.empty()) fail(ErrorCode::unsupported, "{}", rule.refused);
+  if (const std::optional<GpuDensePlan> plan = best_plan(rule)) return *plan;
+  ClusterRule least = state_cluster(problem, gpu);
+  least.rule.model.minimise(least.shared);
+  fail(ErrorCode::unsupported,
+       "the recurrent matrix of a head of {} units of {} in {}, spread over {} blocks, needs {} KB of shared memory of "
+       "each beside the registers, and a block of {} has {}",
+       problem.head_size(), problem.cell, to_string(problem.storage), gpu.cluster,
+       static_cast<Index>(least.rule.model.solve()->cost()) / 1024, gpu.name, gpu.block_bytes / 1024);
 }
 
 }  // namespace penstock::plan

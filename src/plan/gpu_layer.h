@@ -13,6 +13,7 @@ struct GpuLayerProblem {
   Index input = 1;         // I
   bool keep_gates = true;  ///< The way back will want them in memory.
   bool tf32 = false;       ///< The product may round its factors, where it is one by itself.
+  bool operator==(const GpuLayerProblem&) const = default;
 };
 
 /// The recurrence's plan; in the fused regime, of the product too. Throws Error: invalid_argument as plan_gpu_scan

@@ -33,6 +33,7 @@ struct GpuProductPlan {
   Index shared = 0;              ///< Bytes of shared memory of a block.
   Index slabs = 1, slab = step;  ///< Of K: how many, and their length.
   double cycles = 0;             ///< As estimated, of the whole product; a launch comes to it.
+  double microseconds = 0;       ///< The same, with the launch.
   std::string why;
 
   int threads() const { return warpgroups ? 128 * (teams_m * teams_n + (resident() ? 0 : 1)) : 32 * teams_m * teams_n; }

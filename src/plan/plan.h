@@ -4,6 +4,7 @@
 
 #include "penstock/types.h"
 #include "plan/cell_table.h"
+#include "plan/machine.h"
 
 namespace penstock::plan {
 
@@ -17,16 +18,19 @@ struct Problem {
   int threads = 1;
   Algorithm algorithm = Algorithm::automatic;
   bool exact = false;
-  Index channels_each = 16;  ///< Scan: channels that one thread should have at least; as it stands, a cache line.
+  Index channels_each = 16;  ///< Scan: channels that one thread should have at least: a cache line.
+  Index input = 0;           // I; 0: there is no product of an input
+  bool operator==(const Problem&) const = default;
 };
 
 /// How it will be executed. Plain data: two equal plans run alike.
 struct Plan {
   Algorithm algorithm = Algorithm::sequential;
-  int row_parts = 1;      ///< Groups of rows that run independently of each other.
-  int channel_parts = 1;  ///< Dense: groups of units that meet at a barrier each step. Scan: independent channels.
-  Index chunk = 0;        ///< Algorithm::scan: steps of a chunk; the last one may be shorter.
-  std::string why;        ///< What decided, and what spoke against the alternative.
+  int row_parts = 1;        ///< Groups of rows that run independently of each other.
+  int channel_parts = 1;    ///< Dense: groups of units that meet at a barrier each step. Scan: independent channels.
+  Index chunk = 0;          ///< Algorithm::scan: steps of a chunk; the last one may be shorter.
+  double microseconds = 0;  ///< As estimated, the product of the input included; 0: not estimated.
+  std::string why;          ///< What decided, and what spoke against the alternative.
 
   int threads() const { return row_parts * channel_parts; }
   /// One line for a person.
@@ -35,6 +39,6 @@ struct Plan {
 };
 
 /// Throws Error(invalid_argument) when the problem asks for an algorithm that the cell or the mode does not allow.
-Plan make_plan(const Problem& problem);
+Plan make_plan(const Problem& problem, const CpuModel& cpu);
 
 }  // namespace penstock::plan

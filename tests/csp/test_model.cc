@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <span>
 
 #include "penstock/csp.h"
 #include "support/expect_error.h"
@@ -86,6 +87,53 @@ TEST(CspModel, IntervalsHoldWhatTheirNumbersGive) {
   expect(max(a, b), 4, 5);
   EXPECT_EQ((b / a).high, std::numeric_limits<double>::infinity());
   EXPECT_EQ((Interval(0) * infinite).low, -std::numeric_limits<double>::infinity());
+}
+
+/// A function of the caller's in place of the expression that says the same.
+TEST(CspModel, CallsFunctions) {
+  const auto solutions = [](bool called) {
+    Model m;
+    const auto a = m.var("a", range(1, 12)), b = m.var("b", {1, 2, 4, 8}), c = m.var("c", range(0, 5));
+    const auto bytes =
+        called ? m.call("bytes", {a, b, c},
+                        [](std::span<const Integer> v) { return v[0] * v[1] + v[2] * v[2] + v[0] / v[1]; }, {0, 1000})
+               : a * b + c * c + a / b;
+    m.require("fits", bytes <= 30);
+    m.require("even", bytes % 2 == 0);
+    m.require("odd sum", (a + b + c) % 2 == 1);
+    m.minimise(100 - bytes);
+    std::vector<std::vector<Integer>> all;
+    for (const Solution& solution : m.all()) {
+      EXPECT_EQ(solution[bytes], 100 - static_cast<Integer>(solution.cost()));
+      all.push_back(solution.values());
+    }
+    return all;
+  };
+  EXPECT_GT(solutions(true).size(), 20u);
+  EXPECT_EQ(solutions(true), solutions(false));
+}
+
+TEST(CspModel, FunctionsTakePartInReasons) {
+  Model m;
+  const auto a = m.var("a", range(1, 9));
+  const auto square = m.call("square", {a + 1}, [](std::span<const Integer> v) { return v[0] * v[0]; }, {0, 100});
+  m.require("small", square <= 3);
+  m.require("some", a >= 1);
+  EXPECT_EQ(m.constraint_text("small"), "square(a + 1) <= 3");
+  EXPECT_EQ(m.conflict(), std::vector<std::string>{"small"});
+  Model wrong;
+  const auto b = wrong.var("b", range(1, 9));
+  wrong.require("c", wrong.call("f", {b}, [](std::span<const Integer>) { return Integer{7}; }, {0, 3}) <= 2);
+  expect_error(ErrorCode::numerical, "\"f\" gave 7, and was said to give 0 to 3", [&] { wrong.solve(); });
+  const auto refused = [](const std::string& text, auto&& state) {
+    expect_error(ErrorCode::invalid_argument, text, state);
+  };
+  const auto one = [](std::span<const Integer>) { return Integer{1}; };
+  refused("'g' must have 1 to 8 arguments, not 0", [&] { m.call("g", {}, one, {0, 1}); });
+  refused("a function must be named", [&] { m.call("two words", {a}, one, {0, 1}); });
+  refused("belongs to another model", [&] { m.call("g", {b}, one, {0, 1}); });
+  refused("the bounds of 'g' must be", [&] { m.call("g", {a}, one, {1, 0}); });
+  refused("'g' must not be empty", [&] { m.call("g", {a}, nullptr, {0, 1}); });
 }
 
 TEST(CspModel, AllSolutionsAreSorted) {

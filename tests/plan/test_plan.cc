@@ -23,19 +23,19 @@ Problem problem(const char* cell, Index rows, Index steps, Index hidden, int thr
 }
 
 TEST(Plan, RowsComeFirst) {
-  const Plan plan = make_plan(problem("lstm", 16, 100, 128, 4));
+  const Plan plan = make_plan(problem("lstm", 16, 100, 128, 4), {});
   EXPECT_EQ(plan.row_parts, 4);
   EXPECT_EQ(plan.channel_parts, 1);
   EXPECT_EQ(plan.algorithm, Algorithm::sequential);
 }
 
 TEST(Plan, OneRowOfALargeCellSharesItsUnits) {
-  EXPECT_EQ(make_plan(problem("lstm", 1, 100, 512, 2)).channel_parts, 2);
-  EXPECT_EQ(make_plan(problem("lstm", 1, 100, 64, 2)).channel_parts, 1);
+  EXPECT_EQ(make_plan(problem("lstm", 1, 100, 512, 2), {}).channel_parts, 2);
+  EXPECT_EQ(make_plan(problem("lstm", 1, 100, 64, 2), {}).channel_parts, 1);
 }
 
 void expect_two_share_a_large_matrix(Index rows) {
-  const Plan plan = make_plan(problem("lstm", rows, 100, 512, 2));
+  const Plan plan = make_plan(problem("lstm", rows, 100, 512, 2), {});
   EXPECT_EQ(plan.row_parts, 1) << rows;
   EXPECT_EQ(plan.channel_parts, 2) << rows;
 }
@@ -43,20 +43,20 @@ void expect_two_share_a_large_matrix(Index rows) {
 TEST(DensePlan, FewRowsShareALargeMatrix) {
   for (const Index rows : {2, 3, 7}) {
     expect_two_share_a_large_matrix(rows);
-    EXPECT_EQ(make_plan(problem("lstm", rows, 100, 32, 2)).row_parts, 2) << rows;
+    EXPECT_EQ(make_plan(problem("lstm", rows, 100, 32, 2), {}).row_parts, 2) << rows;
   }
-  EXPECT_EQ(make_plan(problem("lstm", 2, 100, 128, 2)).row_parts, 2);
-  EXPECT_EQ(make_plan(problem("lstm", 8, 100, 128, 2)).row_parts, 2);
-  EXPECT_EQ(make_plan(problem("lstm", 8, 100, 512, 8)).row_parts, 2);
-  EXPECT_EQ(make_plan(problem("lstm", 8, 100, 512, 8)).channel_parts, 4);
+  EXPECT_EQ(make_plan(problem("lstm", 2, 100, 128, 2), {}).row_parts, 2);
+  EXPECT_EQ(make_plan(problem("lstm", 8, 100, 128, 2), {}).row_parts, 2);
+  EXPECT_EQ(make_plan(problem("lstm", 8, 100, 512, 8), {}).row_parts, 2);
+  EXPECT_EQ(make_plan(problem("lstm", 8, 100, 512, 8), {}).channel_parts, 4);
 }
 
 TEST(DensePlan, PairsShareALargeMatrixUntilEachHasRowsEnough) {
   for (const Index rows : {8, 16, 23}) expect_two_share_a_large_matrix(rows);
-  EXPECT_EQ(make_plan(problem("lstm", 24, 100, 512, 2)).row_parts, 2);
-  EXPECT_EQ(make_plan(problem("lstm", 16, 100, 512, 4)).row_parts, 2);
-  EXPECT_EQ(make_plan(problem("lstm", 16, 100, 512, 4)).channel_parts, 2);
-  EXPECT_EQ(make_plan(problem("lstm", 15, 100, 512, 3)).row_parts, 3);
+  EXPECT_EQ(make_plan(problem("lstm", 24, 100, 512, 2), {}).row_parts, 2);
+  EXPECT_EQ(make_plan(problem("lstm", 16, 100, 512, 4), {}).row_parts, 2);
+  EXPECT_EQ(make_plan(problem("lstm", 16, 100, 512, 4), {}).channel_parts, 2);
+  EXPECT_EQ(make_plan(problem("lstm", 15, 100, 512, 3), {}).row_parts, 3);
 }
 
 TEST(Plan, NeverMoreThreadsThanAllowed) {
@@ -66,7 +66,7 @@ TEST(Plan, NeverMoreThreadsThanAllowed) {
         for (const int threads : {1, 2, 3, 8, 64}) {
           Problem p = problem("lstm", rows, 5000, hidden, threads);
           p.cell = &cell;
-          const Plan plan = make_plan(p);
+          const Plan plan = make_plan(p, {});
           EXPECT_GE(plan.threads(), 1);
           EXPECT_LE(plan.threads(), threads) << plan.explain();
         }
@@ -76,32 +76,32 @@ TEST(Plan, NeverMoreThreadsThanAllowed) {
 }
 
 TEST(Plan, ScansInChunksOnlyWhenRowsAndChannelsAreTooFew) {
-  EXPECT_EQ(make_plan(problem("mingru", 8, 65536, 256, 4)).algorithm, Algorithm::sequential);
-  EXPECT_EQ(make_plan(problem("mingru", 1, 65536, 64, 8)).algorithm, Algorithm::scan);
-  EXPECT_EQ(make_plan(problem("mingru", 1, 100, 64, 4)).algorithm, Algorithm::sequential);
+  EXPECT_EQ(make_plan(problem("mingru", 8, 65536, 256, 4), {}).algorithm, Algorithm::sequential);
+  EXPECT_EQ(make_plan(problem("mingru", 1, 65536, 64, 8), {}).algorithm, Algorithm::scan);
+  EXPECT_EQ(make_plan(problem("mingru", 1, 100, 64, 4), {}).algorithm, Algorithm::sequential);
 }
 
 TEST(Plan, ExactModeNeverCutsASequence) {
   Problem p = problem("minlstm", 1, 65536, 64, 8);
   p.exact = true;
-  EXPECT_EQ(make_plan(p).algorithm, Algorithm::sequential);
+  EXPECT_EQ(make_plan(p, {}).algorithm, Algorithm::sequential);
   p.algorithm = Algorithm::scan;
-  test::expect_error(ErrorCode::invalid_argument, "exact mode", [&] { make_plan(p); });
+  test::expect_error(ErrorCode::invalid_argument, "exact mode", [&] { make_plan(p, {}); });
 }
 
 TEST(Plan, DenseCellsCannotScan) {
   Problem p = problem("gru", 1, 100, 64, 1);
   p.algorithm = Algorithm::scan;
-  test::expect_error(ErrorCode::invalid_argument, "gates depend on the previous state", [&] { make_plan(p); });
+  test::expect_error(ErrorCode::invalid_argument, "gates depend on the previous state", [&] { make_plan(p, {}); });
 }
 
 TEST(Plan, ExplainsItself) {
-  EXPECT_THAT(make_plan(problem("lstm", 16, 100, 128, 4)).explain(), HasSubstr("rows are independent"));
-  EXPECT_THAT(make_plan(problem("mingru", 1, 65536, 64, 8)).explain(), HasSubstr("chunks of 1024"));
+  EXPECT_THAT(make_plan(problem("lstm", 16, 100, 128, 4), {}).explain(), HasSubstr("rows are independent"));
+  EXPECT_THAT(make_plan(problem("mingru", 1, 65536, 64, 8), {}).explain(), HasSubstr("chunks of 1024"));
 }
 
 TEST(Plan, EqualProblemsGetEqualPlans) {
-  EXPECT_EQ(make_plan(problem("slstm", 3, 77, 96, 8)), make_plan(problem("slstm", 3, 77, 96, 8)));
+  EXPECT_EQ(make_plan(problem("slstm", 3, 77, 96, 8), {}), make_plan(problem("slstm", 3, 77, 96, 8), {}));
 }
 
 TEST(CellTable, NamesAreUniqueAndFound) {

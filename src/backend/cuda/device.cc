@@ -59,6 +59,8 @@ plan::GpuModel describe_device(int ordinal) {
   std::size_t memory = 0;
   check(driver().device_memory(&memory, handle), "asking for the memory of the GPU");
   model.memory_bytes = static_cast<std::int64_t>(memory);
+  model.clock_mhz = attribute(handle, attribute_clock_rate) / 1000;
+  fill_in(model);
   return model;
 }
 

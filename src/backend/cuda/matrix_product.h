@@ -11,9 +11,8 @@ namespace penstock::cuda {
 /// and by warps up to the size from which cuBLASLt's plain multiplications were measured to be quicker
 /// (docs/results/gpu.md). All else is cuBLASLt's.
 inline bool in_own_kernels(const plan::GpuModel& gpu, const ProductShape& shape) {
-  constexpr double most = 1e10;  // multiplications
   const double size = static_cast<double>(shape.m) * static_cast<double>(shape.n) * static_cast<double>(shape.k);
-  return shape.storage == plan::Storage::f32 && !shape.tf32 && (has_warpgroups(gpu) || size <= most);
+  return shape.storage == plan::Storage::f32 && !shape.tf32 && (has_warpgroups(gpu) || size <= gpu.costs.own_product);
 }
 
 /// A product by whoever does it best. Not safe for two calls at once.

@@ -1,0 +1,49 @@
+#include "backend/cpu/machine.h"
+
+#include <unistd.h>
+
+#include "backend/cpu/isa.h"
+#include "backend/cpu/kernels.h"
+#include "base/threads.h"
+
+namespace penstock::cpu {
+namespace {
+
+/// Leaves the number as it is where the system does not know.
+[[maybe_unused]] void read_cache(int name, std::int64_t& bytes) {
+  const long known = sysconf(name);
+  if (known > 0) bytes = known;
+}
+
+plan::CpuModel system_model() {
+  plan::CpuModel model;
+#ifdef _SC_LEVEL1_DCACHE_SIZE
+  read_cache(_SC_LEVEL1_DCACHE_SIZE, model.l1_bytes);
+  read_cache(_SC_LEVEL2_CACHE_SIZE, model.l2_bytes);
+  read_cache(_SC_LEVEL3_CACHE_SIZE, model.l3_bytes);
+#endif
+  return model;
+}
+
+plan::CpuModel model_now() {
+  plan::CpuModel model = system_model();
+  model.cores = default_threads();
+  model.isa = current_isa();
+  model.vector_bytes = model.isa == "avx2" ? 32 : model.isa == "avx512" || model.isa == "amx" ? 64 : 16;
+  model.bf16_products = has_bf16_products(), model.bf16_tiles = has_bf16_tiles();
+  return model;
+}
+
+}  // namespace
+
+const plan::CpuModel& machine() {
+  thread_local unsigned generation = isa_generation();
+  thread_local plan::CpuModel model = model_now();
+  if (generation != isa_generation()) {
+    generation = isa_generation();
+    model = model_now();
+  }
+  return model;
+}
+
+}  // namespace penstock::cpu

@@ -1,0 +1,123 @@
+// How layers and models will run, and why.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "backend/cpu/machine.h"
+#include "backend/cuda/device.h"
+#include "base/check.h"
+#include "nn/model_impl.h"
+#include "ops/explain.h"
+#include "penstock/model.h"
+#include "penstock/plan.h"
+
+namespace penstock {
+namespace {
+
+/// The machine that is asked about, and the device on it.
+plan::Machine machine_of(Execution& execution, const std::string& chip) {
+  plan::Machine machine{.cpu = cpu::machine(), .gpu = {}};
+  if (!chip.empty()) {
+    machine.gpu = plan::named_gpu(chip);
+    if (!execution.device.is_cuda()) execution.device = Device::cuda(0);
+  } else if (execution.device.is_cuda()) {
+    machine.gpu = cuda::Device::get(execution.device.index).model();
+  }
+  return machine;
+}
+
+void append(std::vector<PlanReport>& all, std::vector<PlanReport> more) {
+  for (PlanReport& report : more) all.push_back(std::move(report));
+}
+
+std::string time_text(double microseconds) {
+  if (microseconds <= 0) return "";
+  return microseconds < 1000 ? fmt::format("{:.1f} us", microseconds) : fmt::format("{:.2f} ms", microseconds / 1000);
+}
+
+std::string alternative_text(const PlanAlternative& other) {
+  const std::string time = time_text(other.microseconds);
+  return fmt::format("  not {}{}: {}\n", other.name, time.empty() ? "" : " (" + time + ")", other.reason);
+}
+
+/// Every node of a graph, in its order.
+std::vector<PlanReport> explain_nodes(const graph::Graph& graph, const ops::Target& target,
+                                      const plan::Machine& machine) {
+  std::vector<PlanReport> all;
+  for (const graph::Node& node : graph.nodes()) {
+    const std::string writes =
+        node.writes.empty() || !node.writes.front() ? node.op.name : graph.value(node.writes.front()).name;
+    std::vector<PlanReport> reports;
+    if (node.op.explain) reports = node.op.explain(target, machine);
+    if (reports.empty()) {
+      PlanReport report;
+      report.work = node.op.name;
+      report.why = "nothing to choose";
+      reports.push_back(std::move(report));
+    }
+    for (PlanReport& report : reports) report.work = fmt::format("{} ({})", report.work, writes);
+    append(all, std::move(reports));
+  }
+  return all;
+}
+
+}  // namespace
+
+std::vector<std::string> chips() {
+  std::vector<std::string> names;
+  for (const plan::GpuModel& gpu : plan::known_gpus()) names.push_back(gpu.name);
+  return names;
+}
+
+std::vector<PlanReport> explain(const LayerQuestion& question) {
+  find_cell(question.cell);
+  constexpr Index most = Index{1} << 20;
+  require(question.rows >= 1 && question.steps >= 1, "rows and steps must be at least 1, not {} and {}", question.rows,
+          question.steps);
+  require(std::min(question.input, question.hidden) >= 1 && std::max(question.input, question.hidden) <= most,
+          "input and hidden must be 1 to {}, not {} and {}", most, question.input, question.hidden);
+  require(question.heads >= 1 && question.hidden % question.heads == 0, "heads ({}) must divide hidden ({})",
+          question.heads, question.hidden);
+  Execution execution = question.execution;
+  const plan::Machine machine = machine_of(execution, question.chip);
+  ops::Target target = model_target(question.rows, question.steps, execution);
+  target.lengths = question.lengths, target.reset = question.reset, target.training = question.training;
+  const ops::Recurrence shape{
+      .cell = question.cell, .input = question.input, .hidden = question.hidden, .heads = question.heads};
+  std::vector<PlanReport> reports = ops::explain_recurrence(shape, false, target, machine);
+  if (question.training) append(reports, ops::explain_recurrence(shape, true, target, machine));
+  return reports;
+}
+
+std::vector<PlanReport> explain(const Model& model, Index rows, Index steps, bool training, const Execution& execution,
+                                const std::string& chip) {
+  require(rows >= 1 && steps >= 1, "rows and steps must be at least 1, not {} and {}", rows, steps);
+  Execution planned = execution;
+  const plan::Machine machine = machine_of(planned, chip);
+  ops::Target target = model_target(rows, steps, planned);
+  target.training = training;
+  const ModelSpec& spec = model.impl().spec;
+  const DataDescription& data = model.impl().data;
+  if (!training) return explain_nodes(nn::forward_graph(spec, data, target), target, machine);
+  nn::TrainingShape shape;
+  shape.loss = data.task == Task::forecast ? ops::LossKind::mse : ops::LossKind::cross_entropy;
+  return explain_nodes(nn::training_graph(spec, data, shape, target), target, machine);
+}
+
+std::string to_text(const std::vector<PlanReport>& reports) {
+  std::string text;
+  double total = 0;
+  for (const PlanReport& report : reports) {
+    const std::string time = time_text(report.microseconds);
+    text += report.work + "\n";
+    if (!report.plan.empty()) text += fmt::format("  {}{}\n", report.plan, time.empty() ? "" : ", about " + time);
+    if (report.plan.empty()) text += fmt::format("  {}\n", report.why);
+    for (const PlanAlternative& other : report.alternatives) text += alternative_text(other);
+    total += report.microseconds;
+  }
+  if (total > 0) text += fmt::format("all together about {}\n", time_text(total));
+  return text;
+}
+
+}  // namespace penstock

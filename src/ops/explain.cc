@@ -1,0 +1,146 @@
+#include "ops/explain.h"
+
+#include "backend/cuda/matrix_product.h"
+#include "base/threads.h"
+#include "ops/cuda/common.h"
+#include "plan/cell_table.h"
+
+namespace penstock::ops {
+namespace {
+
+/// Of a value that a program has placed, whose rows are so many bytes.
+int row_alignment(Index bytes) { return cuda::common_alignment(16, {bytes}); }
+
+/// By cuBLASLt or in kernels of our own.
+PlanReport product_report(std::string what, const cuda::ProductShape& shape, const plan::GpuModel& gpu) {
+  PlanReport report = in_own_kernels(gpu, shape)
+                          ? plan::explain(problem_of(shape), gpu)
+                          : plan::explain_library_product(shape.m, shape.n, shape.k, shape.storage, shape.tf32, gpu);
+  report.work = std::move(what) + ", " + report.work;
+  return report;
+}
+
+/// y = x W^T over all positions, and its gradients.
+struct InputProducts {
+  Index positions, inputs, outputs;
+  plan::Storage storage;
+  bool bias;
+
+  PlanReport forward(const plan::GpuModel& gpu) const {
+    cuda::ProductShape shape{.storage = storage, .result = storage};
+    shape.m = positions, shape.n = outputs, shape.k = inputs;
+    shape.b_transposed = true;
+    if (bias) shape.beside = cuda::Beside::add_bias;
+    return product_report("input product", shape, gpu);
+  }
+  std::vector<PlanReport> backward(bool wants_dx, const plan::GpuModel& gpu) const {
+    cuda::ProductShape weights{.storage = storage, .result = plan::Storage::f32};
+    weights.m = outputs, weights.n = inputs, weights.k = positions;
+    weights.a_transposed = true;
+    if (bias) weights.beside = cuda::Beside::sum_columns;
+    std::vector<PlanReport> reports = {product_report("gradient of the weights", weights, gpu)};
+    cuda::ProductShape input{.storage = storage, .result = storage};
+    input.m = positions, input.n = inputs, input.k = outputs;
+    if (wants_dx) reports.push_back(product_report("gradient of the input", input, gpu));
+    return reports;
+  }
+};
+
+InputProducts products_of(const Recurrence& shape, const Target& target) {
+  return {target.positions(), shape.input, plan::cell_traits(shape.cell).info.gates * shape.hidden,
+          storage_of(target.dtype), shape.is_scan()};
+}
+
+std::vector<PlanReport> dense_reports(const Recurrence& shape, bool backward, const Target& target,
+                                      const plan::GpuModel& gpu) {
+  const InputProducts products = products_of(shape, target);
+  const PlanReport recurrence = plan::explain(dense_problem(shape, backward, target), gpu);
+  if (!backward) return {products.forward(gpu), recurrence};
+  std::vector<PlanReport> reports = products.backward(true, gpu);
+  reports.insert(reports.begin(), recurrence);
+  return reports;
+}
+
+std::vector<PlanReport> scan_reports(const Recurrence& shape, bool backward, const Target& target,
+                                     const plan::GpuModel& gpu) {
+  const InputProducts products = products_of(shape, target);
+  PlanReport layer = plan::explain(scan_problem(shape, backward, target), gpu);
+  if (backward) {
+    std::vector<PlanReport> reports = products.backward(true, gpu);
+    reports.insert(reports.begin(), std::move(layer));
+    return reports;
+  }
+  if (layer.algorithm == to_string(plan::Regime::fused)) return {std::move(layer)};
+  PlanReport product = products.forward(gpu);  // its time is part of the layer's
+  product.work += " (counted with the layer)";
+  product.microseconds = 0;
+  return {std::move(product), std::move(layer)};
+}
+
+}  // namespace
+
+plan::Problem cpu_problem(const Recurrence& shape, const Target& target) {
+  plan::Problem problem;
+  problem.cell = &plan::cell_traits(shape.cell);
+  problem.rows = target.rows, problem.steps = target.steps;
+  problem.hidden = shape.hidden, problem.heads = shape.heads;
+  problem.threads = target.step ? 1 : resolve_threads(target.execution.threads);
+  problem.algorithm = target.execution.algorithm;
+  problem.exact = target.execution.exact;
+  problem.input = shape.input;
+  return problem;
+}
+
+plan::GpuLayerProblem scan_problem(const Recurrence& shape, bool backward, const Target& target) {
+  plan::GpuLayerProblem problem;
+  plan::GpuScanProblem& scan = problem.scan;
+  scan.storage = storage_of(target.dtype);
+  scan.rows = target.rows, scan.steps = target.steps, scan.channels = shape.hidden;
+  scan.backward = backward;
+  scan.gates = scan.read_back = plan::cell_traits(shape.cell).gates();
+  scan.computed = true;
+  scan.alignment = row_alignment(shape.hidden * plan::size_of(scan.storage));
+  scan.lengths = target.lengths, scan.reset = target.reset;
+  problem.input = shape.input;
+  problem.keep_gates = target.training;
+  return problem;
+}
+
+plan::GpuDenseProblem dense_problem(const Recurrence& shape, bool backward, const Target& target) {
+  plan::GpuDenseProblem problem;
+  problem.cell = shape.cell;
+  problem.storage = storage_of(target.dtype);
+  problem.rows = target.rows, problem.steps = target.steps;
+  problem.hidden = shape.hidden, problem.heads = shape.heads;
+  problem.backward = backward;
+  problem.training = target.training && !backward;
+  problem.ragged = target.lengths, problem.reset = target.reset, problem.reverse = shape.reverse;
+  problem.alignment = row_alignment(shape.hidden / shape.heads * plan::size_of(problem.storage));
+  return problem;
+}
+
+std::vector<PlanReport> explain_recurrence(const Recurrence& shape, bool backward, const Target& target,
+                                           const plan::Machine& machine) {
+  if (target.device.is_cuda()) {
+    return shape.is_scan() ? scan_reports(shape, backward, target, machine.gpu)
+                           : dense_reports(shape, backward, target, machine.gpu);
+  }
+  PlanReport report = plan::explain(cpu_problem(shape, target), machine.cpu);
+  if (backward) {
+    report.work += ", backward";
+    report.microseconds *= 2;  // gradients of weights and of inputs are two products
+    for (PlanAlternative& other : report.alternatives) other.microseconds *= 2;
+  }
+  if (target.step) report.why = "one step of one row, over and over, takes no other thread";
+  return {std::move(report)};
+}
+
+std::vector<PlanReport> explain_linear(const Linear& shape, bool backward, bool wants_dx, const Target& target,
+                                       const plan::Machine& machine) {
+  if (!target.device.is_cuda()) return {};
+  const InputProducts products{target.positions(), shape.inputs, shape.outputs, storage_of(target.dtype), true};
+  if (!backward) return {products.forward(machine.gpu)};
+  return products.backward(wants_dx, machine.gpu);
+}
+
+}  // namespace penstock::ops

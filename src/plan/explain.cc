@@ -1,0 +1,159 @@
+#include "plan/explain.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "plan/cpu_rules.h"
+
+namespace penstock::plan {
+namespace {
+
+std::string pass_of(bool backward) { return backward ? "backward" : "forward"; }
+
+/// What trying one algorithm came to.
+template <class Make>
+PlanAlternative attempt(std::string name, const Make& make) {
+  PlanAlternative alternative{.name = std::move(name)};
+  try {
+    const auto plan = make();
+    alternative.possible = true;
+    alternative.microseconds = plan.microseconds;
+    alternative.text = plan.explain();
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::unsupported) throw;
+    alternative.reason = error.what();
+  }
+  return alternative;
+}
+
+/// How the alternatives fared beside what was chosen.
+void compare(PlanReport& report) {
+  for (PlanAlternative& other : report.alternatives) {
+    if (!other.possible || !other.reason.empty()) continue;
+    if (other.microseconds > 0 && report.microseconds > 0) {
+      const double ratio = other.microseconds / report.microseconds;
+      other.reason = ratio >= 1 ? fmt::format("estimated at {:.2f} times the time", ratio)
+                                : fmt::format("estimated at {:.2f} times the time, but not preferred", ratio);
+    } else {
+      other.reason = "possible, not preferred";
+    }
+  }
+}
+
+template <class Plan>
+void choose(PlanReport& report, std::string algorithm, const Plan& plan) {
+  report.algorithm = std::move(algorithm);
+  report.plan = plan.explain();
+  report.why = plan.why;
+  report.microseconds = plan.microseconds;
+  std::erase_if(report.alternatives, [&](const PlanAlternative& other) { return other.name == report.algorithm; });
+  compare(report);
+}
+
+}  // namespace
+
+std::string describe(const GpuModel& gpu) { return fmt::format("{} (sm_{})", gpu.name, gpu.architecture()); }
+
+std::string describe(const CpuModel& cpu) {
+  return fmt::format("CPU ({}, {} KiB of second-level cache a core)", cpu.isa.empty() ? "baseline" : cpu.isa,
+                     cpu.l2_bytes / 1024);
+}
+
+PlanReport explain(const GpuDenseProblem& problem, const GpuModel& gpu) {
+  PlanReport report;
+  report.work = fmt::format("recurrence of {}, {}{}: B = {}, T = {}, {} x {} units, {}", problem.cell,
+                            pass_of(problem.backward), problem.training ? " with a tape" : "", problem.rows,
+                            problem.steps, problem.heads, problem.head_size(), to_string(problem.storage));
+  report.machine = describe(gpu);
+  for (const DenseAlgorithm algorithm : dense_algorithms()) {
+    GpuDenseProblem one = problem;
+    one.algorithm = algorithm;
+    report.alternatives.push_back(attempt(std::string(to_string(algorithm)), [&] { return plan_gpu_dense(one, gpu); }));
+  }
+  try {
+    const GpuDensePlan plan = plan_gpu_dense(problem, gpu);
+    choose(report, std::string(to_string(plan.algorithm)), plan);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::unsupported) throw;
+    report.why = error.what();
+  }
+  return report;
+}
+
+PlanReport explain(const GpuLayerProblem& problem, const GpuModel& gpu) {
+  const GpuScanProblem& scan = problem.scan;
+  PlanReport report;
+  report.work =
+      fmt::format("{} of a scan cell, {}{}: B = {}, T = {}, {} -> {} units, {}", scan.backward ? "recurrence" : "layer",
+                  pass_of(scan.backward), !scan.backward && problem.keep_gates ? " with a tape" : "", scan.rows,
+                  scan.steps, problem.input, scan.channels, to_string(scan.storage));
+  report.machine = describe(gpu);
+  for (const Regime regime : {Regime::direct, Regime::fused, Regime::scan}) {
+    GpuLayerProblem one = problem;
+    one.scan.regime = regime;
+    report.alternatives.push_back(attempt(std::string(to_string(regime)), [&] { return plan_gpu_layer(one, gpu); }));
+  }
+  const GpuScanPlan plan = plan_gpu_layer(problem, gpu);
+  choose(report, std::string(to_string(plan.regime)), plan);
+  return report;
+}
+
+PlanReport explain(const GpuProductProblem& problem, const GpuModel& gpu) {
+  PlanReport report;
+  report.work = fmt::format("product of floats: {} x {} x {}", problem.m, problem.n, problem.k);
+  report.machine = describe(gpu);
+  for (const GpuProductPlan& plan : product_plans(problem, gpu)) {
+    const std::string name = plan.warpgroups ? "warpgroups" : "warps";
+    if (std::ranges::find(report.alternatives, name, &PlanAlternative::name) != report.alternatives.end()) continue;
+    report.alternatives.push_back(attempt(name, [&] { return plan; }));
+  }
+  if (!has_warpgroups(gpu)) {
+    report.alternatives.push_back(
+        {.name = "warpgroups",
+         .reason = fmt::format("they are of sm_90, and {} is of sm_{}", gpu.name, gpu.architecture())});
+  }
+  const GpuProductPlan plan = plan_gpu_product(problem, gpu);
+  choose(report, plan.warpgroups ? "warpgroups" : "warps", plan);
+  return report;
+}
+
+PlanReport explain_library_product(Index m, Index n, Index k, Storage storage, bool tf32, const GpuModel& gpu) {
+  const auto rows = static_cast<double>(m), columns = static_cast<double>(n), inner = static_cast<double>(k);
+  const double size = size_of(storage);
+  const double rate = storage == Storage::f32 ? (tf32 ? gpu.costs.tf32 : gpu.costs.tf32 / 7) : gpu.costs.halves;
+  PlanReport report;
+  report.work = fmt::format("product: {} x {} x {}, {}", m, n, k, to_string(storage));
+  report.machine = describe(gpu);
+  report.algorithm = report.plan = "cuBLASLt";
+  report.why = "it is the quickest at products of halves, and of floats beyond what our own kernels are for";
+  report.microseconds =
+      gpu.costs.product_launch + std::max({inner * gpu.costs.inputs, 2 * rows * columns * inner / rate,
+                                           size * (rows * inner + inner * columns + rows * columns) / gpu.costs.bytes});
+  return report;
+}
+
+PlanReport explain(const Problem& problem, const CpuModel& cpu) {
+  PlanReport report;
+  report.work = fmt::format("layer of {}: B = {}, T = {}, {} -> {} units", problem.cell->info.name, problem.rows,
+                            problem.steps, problem.input, problem.hidden);
+  if (problem.heads > 1) report.work += fmt::format(" in {} heads", problem.heads);
+  report.machine = fmt::format("{}, {} thread{}", describe(cpu), problem.threads, problem.threads == 1 ? "" : "s");
+  const std::vector<Rule<Plan>> rules = cpu_rules(problem, cpu);
+  for (const Rule<Plan>& rule : rules) {
+    PlanAlternative alternative{.name = rule.name};
+    if (const std::optional<Plan> plan = best_plan(rule)) {
+      alternative.possible = true;
+      alternative.microseconds = plan->microseconds;
+      alternative.text = plan->explain();
+    } else {
+      alternative.conflict = conflict_of(rule);
+      alternative.reason = fmt::format("{}", fmt::join(alternative.conflict, "; "));
+    }
+    report.alternatives.push_back(std::move(alternative));
+  }
+  const Plan plan = make_plan(problem, cpu);
+  choose(report, std::string(to_string(plan.algorithm)), plan);
+  return report;
+}
+
+}  // namespace penstock::plan

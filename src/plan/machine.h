@@ -1,0 +1,208 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "penstock/types.h"
+
+namespace penstock::plan {
+
+struct Tuning;
+
+/// What work takes on one GPU, as far as plans are chosen by it: measured on an H200 (docs/results/gpu.md), carried
+/// over to other chips by their units, clocks and bandwidths, and overwritten by what `tune` measures.
+struct GpuCosts {
+  double launch = 3;          ///< Of a launch, microseconds
+  double product_launch = 3;  ///< Of a product by a library or a kernel of its own, microseconds
+  double look_back = 5;       ///< Of a scan's chunks that wait for each other, microseconds
+  double direct_steps = 64;   ///< Up to so many steps a thread is done with a walk sooner than blocks with looking back
+  double steps_ahead = 0.65;  ///< A thread that walks: of the steps that it asks for at once, microseconds
+
+  double bytes = 3.3e6;          ///< Of memory in a microsecond, by scans and pointwise work
+  double direct_bytes = 0.85e6;  ///< The same, by threads that walk
+  double tf32 = 350e6;           ///< Multiplications and additions of a product in a microsecond
+  double halves = 700e6;         ///< The same, of bf16 and f16
+  double inputs = 0.005;         ///< Of each input of a product, however small it is, microseconds
+
+  double clock = 1700;  ///< Cycles of a microsecond
+
+  // Layers of scan cells in one launch, in cycles of a block.
+  double four_inputs = 150;  ///< Around four inputs of a step
+  double chunk = 4000;       ///< Around a chunk
+  double chunk_group = 60;   ///< Of each of its groups
+  double weight = 120;       ///< Of a thread, for bringing a weight to shared memory
+  double input_copy = 60;    ///< Of a thread, for a copy of 16 bytes of x
+
+  double own_product =
+      1e10;  ///< Multiplications of a product of floats from which a library's are quicker than ours by warps
+
+  // Products of floats by warps; of one multiprocessor and a cycle.
+  double products = 340 / 3.0;  ///< Multiplications of floats, each made of three
+  double instructions = 4;
+  double cached_bytes = 24;     ///< From the cache that all multiprocessors share
+  double product_block = 3000;  ///< Cycles before a block's first and behind its last multiplication
+  double product_pass = 5000;   ///< Cycles of the launch that adds up the parts of a split K
+  double added_bytes = 1500;    ///< That it adds in a cycle
+  double busy_warps = 8;        ///< That keep tensor cores busy
+
+  // Products of floats by warpgroups.
+  double group_products = 0.65 * 1024 / 3;  ///< Of a cycle: two thirds of the data sheet's
+  double group_block = 4000;                ///< Cycles of a block around its work
+  double group_rows = 700;                  ///< Cycles around the rows of a tile
+  double group_alone = 600;                 ///< Cycles of a warpgroup between its products
+  double group_transposed = 350;            ///< More, where A lies transposed
+  double group_split = 7;                   ///< Cycles to split a step's column
+  double group_bytes = 2200;                ///< Of memory in a cycle
+
+  // Recurrences of dense cells over clusters, of a step, in nanoseconds.
+  double exchange_of_8 = 300, exchange_of_16 = 350;  ///< An all-gather in a cluster, without its bytes
+  double received_bytes = 50;                        ///< Of one block, in a nanosecond
+  double tensor_tile = 4;                            ///< Two tiles of 16 x 8 on one tensor core
+  double shared_bytes = 250;                         ///< Of one multiprocessor, in a nanosecond
+  double cluster_warp = 15;                          ///< What each warp of a tensor core does beside
+  double uneven_rows = 45;                           ///< Rows that do not come in fours meet in banks of shared memory
+  double cluster_overlap = 0.8;                      ///< What the parts of a step take together, of their sum
+  double cluster_slot = 200;                         ///< The cell, for one unit and row of each thread
+
+  // Recurrences of dense cells in one block, of a step, in nanoseconds.
+  double head_step = 130;        ///< Barrier, and the chain from a load of h to a store
+  double head_gate = 4;          ///< Each gate
+  double head_state = 15;        ///< Each state but the output
+  double head_rows = 30;         ///< Each two rows of a block but the first
+  double head_product = 4;       ///< One multiplication of 16 x 8 x 16 on one of four tensor cores
+  double head_floats = 10;       ///< The same of floats, in multiplications of halves
+  double head_training = 1.13;   ///< A step that keeps a tape, of one that does not
+  double head_backward = 1.3;    ///< A step of the backward pass, of a forward one
+  double head_neighbour = 0.45;  ///< What each further block on a multiprocessor adds, of one
+
+  bool operator==(const GpuCosts&) const = default;
+};
+
+/// What work takes on one CPU, as far as plans are chosen by it.
+struct CpuCosts {
+  double sharing = 32'000;          ///< Multiply-adds of a step from which one more thread is worth a barrier
+  double gathering = 80'000;        ///< Of a step and thread, from which few rows are gathered in fewer groups
+  double group_rows = 4;            ///< With fewer rows each, groups wait for the recurrent matrix
+  double large_matrix = 262'144;    ///< Weights, about what a core's own cache holds, from which threads share them
+  double large_matrix_rows = 12;    ///< With fewer rows each, pairs of threads share such a matrix
+  double barrier = 0.3;             ///< Of the threads of a group, microseconds
+  double multiply_adds = 25'000;    ///< Of one thread, in a microsecond
+  double gates = 400;               ///< Units and rows whose cell one thread applies in a microsecond
+  double bytes = 10'000;            ///< Of memory, in a microsecond of one thread
+  double chunk_pass = 1.6;          ///< A scan in chunks, of the time of one from first step to last
+  double product_grain = 65'536;    ///< Multiply-adds below which a thread of its own does not pay
+  double library_product = 16'384;  ///< Multiply-adds from which a product is a library's
+  double input_share = 0.25;        ///< Of the second-level cache: the input products of the steps that come
+  double gradient_share = 1;        ///< The same: inputs and gates' gradients of a backward pass
+  double panel_share = 2;           ///< The same: panels of a step that are read as if they lay in it
+  double streamed_share = 4;        ///< The same: tapes from here on go past the caches
+
+  bool operator==(const CpuCosts&) const = default;
+};
+
+/// Calls visit(name, value) for each number of costs, in the order in which files have them.
+template <class Costs, class Visit>
+void visit_gpu_costs(Costs& costs, const Visit& visit);
+template <class Costs, class Visit>
+void visit_cpu_costs(Costs& costs, const Visit& visit);
+
+/// A GPU as the planner sees it.
+struct GpuModel {
+  std::string name;
+  int compute_major = 0, compute_minor = 0;
+  int multiprocessors = 0;
+  int threads = 0;                ///< Resident on one multiprocessor, at most
+  int registers = 0;              ///< 32-bit, of one multiprocessor
+  std::int64_t shared_bytes = 0;  ///< Of one multiprocessor
+  std::int64_t block_bytes = 0;   ///< Shared memory of one block, at most
+  std::int64_t l2_bytes = 0;
+  std::int64_t memory_bytes = 0;
+  int cluster = 16;      ///< Blocks of a cluster, at most, on chips that have clusters
+  int clock_mhz = 0;     ///< 0: unknown
+  double bandwidth = 0;  ///< Of memory, bytes in a second; 0: unknown
+  GpuCosts costs = {};
+  std::shared_ptr<const Tuning> tuned = nullptr;  ///< Plans that were measured to be the quickest (tuning.h)
+
+  /// As in sm_90: 90.
+  int architecture() const { return compute_major * 10 + compute_minor; }
+  bool has_clusters() const { return architecture() >= 90 && cluster > 1; }
+  bool operator==(const GpuModel&) const = default;
+};
+
+/// A CPU as the planner sees it.
+struct CpuModel {
+  std::string name;
+  std::string isa;  ///< Instruction set in use: "avx512"
+  int cores = 1;
+  std::int64_t l1_bytes = 32 << 10, l2_bytes = 1 << 20, l3_bytes = 0;  ///< L1 and L2 of one core
+  int vector_bytes = 16;
+  bool bf16_products = false, bf16_tiles = false;
+  CpuCosts costs = {};
+  std::shared_ptr<const Tuning> tuned = nullptr;
+
+  bool operator==(const CpuModel&) const = default;
+  /// So much of the second-level cache, in values of a size.
+  Index cached(double share, std::size_t value_bytes) const {
+    return static_cast<Index>(share * static_cast<double>(l2_bytes) / static_cast<double>(value_bytes));
+  }
+};
+
+/// What a program may run on.
+struct Machine {
+  CpuModel cpu;
+  GpuModel gpu;
+};
+
+/// The chips that can be planned for without being there.
+const std::vector<GpuModel>& known_gpus();
+/// By a name such as "h100", "rtx 4090" or "sm_90", in any case. Throws Error(invalid_argument) that lists the names.
+GpuModel named_gpu(std::string_view name);
+/// Fills in what a driver does not say, costs among it, from the known chip of that name or of that generation.
+void fill_in(GpuModel& gpu);
+
+/// A JSON object of all costs. Reading leaves costs that the text does not name as they are, and throws
+/// Error(bad_input) that names what is not JSON, unknown, or not a positive number.
+std::string costs_json(const GpuCosts& costs);
+std::string costs_json(const CpuCosts& costs);
+void read_costs(std::string_view json, GpuCosts& costs);
+void read_costs(std::string_view json, CpuCosts& costs);
+
+template <class Costs, class Visit>
+void visit_gpu_costs(Costs& c, const Visit& visit) {
+  visit("launch", c.launch), visit("product_launch", c.product_launch), visit("look_back", c.look_back);
+  visit("direct_steps", c.direct_steps), visit("steps_ahead", c.steps_ahead), visit("bytes", c.bytes),
+      visit("direct_bytes", c.direct_bytes);
+  visit("tf32", c.tf32), visit("halves", c.halves), visit("inputs", c.inputs), visit("clock", c.clock);
+  visit("own_product", c.own_product), visit("four_inputs", c.four_inputs), visit("chunk", c.chunk),
+      visit("chunk_group", c.chunk_group);
+  visit("weight", c.weight), visit("input_copy", c.input_copy), visit("products", c.products);
+  visit("instructions", c.instructions), visit("cached_bytes", c.cached_bytes);
+  visit("product_block", c.product_block), visit("product_pass", c.product_pass);
+  visit("added_bytes", c.added_bytes), visit("busy_warps", c.busy_warps), visit("group_products", c.group_products);
+  visit("group_block", c.group_block), visit("group_rows", c.group_rows), visit("group_alone", c.group_alone);
+  visit("group_transposed", c.group_transposed), visit("group_split", c.group_split);
+  visit("group_bytes", c.group_bytes), visit("exchange_of_8", c.exchange_of_8);
+  visit("exchange_of_16", c.exchange_of_16), visit("received_bytes", c.received_bytes);
+  visit("tensor_tile", c.tensor_tile), visit("shared_bytes", c.shared_bytes), visit("cluster_warp", c.cluster_warp);
+  visit("uneven_rows", c.uneven_rows), visit("cluster_overlap", c.cluster_overlap),
+      visit("cluster_slot", c.cluster_slot), visit("head_step", c.head_step), visit("head_gate", c.head_gate);
+  visit("head_state", c.head_state), visit("head_rows", c.head_rows), visit("head_product", c.head_product);
+  visit("head_floats", c.head_floats), visit("head_training", c.head_training);
+  visit("head_backward", c.head_backward), visit("head_neighbour", c.head_neighbour);
+}
+
+template <class Costs, class Visit>
+void visit_cpu_costs(Costs& c, const Visit& visit) {
+  visit("sharing", c.sharing), visit("gathering", c.gathering), visit("group_rows", c.group_rows);
+  visit("large_matrix", c.large_matrix), visit("large_matrix_rows", c.large_matrix_rows), visit("barrier", c.barrier);
+  visit("multiply_adds", c.multiply_adds), visit("gates", c.gates), visit("bytes", c.bytes);
+  visit("chunk_pass", c.chunk_pass), visit("product_grain", c.product_grain);
+  visit("library_product", c.library_product), visit("input_share", c.input_share);
+  visit("gradient_share", c.gradient_share), visit("panel_share", c.panel_share);
+  visit("streamed_share", c.streamed_share);
+}
+
+}  // namespace penstock::plan

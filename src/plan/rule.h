@@ -1,0 +1,91 @@
+#pragma once
+
+#include <algorithm>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "penstock/csp.h"
+
+namespace penstock::plan {
+
+/// One algorithm for one problem on one machine: variables, constraints and a cost, and what a solution of them means.
+/// An algorithm that is none for the problem, whatever its variables, says so instead.
+template <class Plan>
+struct Rule {
+  std::string name;  ///< "cluster"
+  csp::Model model = {};
+  std::vector<csp::Expression> variables = {};  ///< Of the model, in the order of their declaration
+  std::function<Plan(const csp::Solution&)> plan_of = {};
+  std::string refused = {};  ///< Why there is no plan, whatever the variables; then there is no model
+
+  csp::Expression var(std::string called, csp::Domain domain) {
+    return variables.emplace_back(model.var(std::move(called), std::move(domain)));
+  }
+};
+
+template <class Plan>
+std::optional<Plan> best_plan(const Rule<Plan>& rule) {
+  if (!rule.refused.empty()) return std::nullopt;
+  const std::optional<csp::Solution> best = rule.model.solve();
+  return best ? std::optional(rule.plan_of(*best)) : std::nullopt;
+}
+
+/// The best ones first.
+template <class Plan>
+std::vector<Plan> best_plans(const Rule<Plan>& rule, csp::Integer most) {
+  std::vector<Plan> plans;
+  if (!rule.refused.empty()) return plans;
+  for (const csp::Solution& solution : rule.model.all(most)) plans.push_back(rule.plan_of(solution));
+  return plans;
+}
+
+/// Constraints that cannot hold together, each with its text, for a rule without a plan.
+template <class Plan>
+std::vector<std::string> conflict_of(const Rule<Plan>& rule) {
+  if (!rule.refused.empty()) return {rule.refused};
+  std::vector<std::string> names = rule.model.conflict();
+  for (std::string& name : names) {
+    const std::string text = rule.model.constraint_text(name);
+    if (text != name) name += ": " + text;
+  }
+  return names;
+}
+
+/// The plans that were made last: solving takes a fraction of a millisecond, and calls of one form follow each other.
+template <class Problem, class Model, class Plan>
+class PlanMemo {
+ public:
+  template <class Make>
+  Plan get(const Problem& problem, const Model& machine, const Make& make) {
+    {
+      const std::lock_guard lock(guard_);
+      const auto found = std::ranges::find_if(
+          entries_, [&](const Entry& entry) { return entry.problem == problem && entry.machine == machine; });
+      if (found != entries_.end()) {
+        std::rotate(entries_.begin(), found, found + 1);
+        return entries_.front().plan;
+      }
+    }
+    Entry entry{problem, machine, make()};  // may throw, and takes long
+    const std::lock_guard lock(guard_);
+    if (entries_.size() == most_) entries_.pop_back();
+    entries_.insert(entries_.begin(), entry);
+    return entry.plan;
+  }
+
+ private:
+  struct Entry {
+    Problem problem;
+    Model machine;
+    Plan plan;
+  };
+  static constexpr std::size_t most_ = 64;
+  std::mutex guard_;
+  std::vector<Entry> entries_;  // the one used last comes first
+};
+
+}  // namespace penstock::plan

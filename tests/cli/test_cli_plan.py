@@ -1,0 +1,66 @@
+"""plan and why: what runs, how long it takes, and why not otherwise."""
+
+import pytest
+from program import run
+
+
+def plan(*arguments, **more):
+    return run("plan", *arguments, **more)
+
+
+def test_a_layer_on_a_chip_that_is_not_there():
+    text = plan("--cell", "lstm", "--shape", "16x1024x768x768", "--chip", "h100", "--precision", "bf16").out
+    assert text.startswith("on H100 (sm_90)\n")
+    assert "recurrence of lstm, forward: B = 16, T = 1024, 1 x 768 units, bf16" in text
+    assert "cluster: " in text and "about" in text
+    assert "not head: a block holds the recurrent matrix of a head of at most 256 units, not of 768" in text
+
+    reports = plan(
+        "--cell", "lstm", "--shape", "16x1024x768x768", "--chip", "h100", "--precision", "bf16", "--json"
+    ).json()
+    recurrence = next(report for report in reports if report["work"].startswith("recurrence"))
+    assert recurrence["algorithm"] == "cluster" and recurrence["microseconds"] > 100
+    assert {"head"} <= {other["name"] for other in recurrence["alternatives"]}
+
+
+@pytest.mark.parametrize("chip", ["a100", "rtx 3090", "l4", "h200", "b200", "rtx 5090"])
+def test_every_generation_has_plans(chip):
+    for cell in ("mingru", "minlstm", "lstm", "gru", "slstm", "elman"):
+        reports = plan("--cell", cell, "--shape", "16x256x96x64", "--chip", chip, "--training", "--json").json()
+        assert all(report["plan"] and report["microseconds"] >= 0 for report in reports)
+        assert all(other["reason"] for report in reports for other in report["alternatives"])
+
+
+def test_a_layer_on_this_machine():
+    text = plan("--cell", "mingru", "--shape", "1x100x64x64", "--threads", "2").out
+    assert text.startswith("on CPU (")
+    assert "sequential on 2 threads" in text
+    assert "not scan: T is long enough to cut" in text
+
+
+def test_what_no_plan_can_hold():
+    refused = plan("--cell", "lstm", "--shape", "16x1024x64x300", "--chip", "a100", "--precision", "f32", expect=2)
+    assert "--precision must be" in refused.err
+    text = plan("--cell", "lstm", "--shape", "16x1024x64x257", "--chip", "a100", expect=(0, 1)).out
+    assert "not head: " in text or "head of at most 256 units" in text
+
+
+def test_mistakes_are_named():
+    assert "--shape is missing" in plan(expect=2).err
+    assert "--shape must be BxTxIxH, not '3x4'" in plan("--shape", "3x4", expect=2).err
+    assert "chip must be one of A100 (sm_80)" in plan("--shape", "1x2x3x4", "--chip", "voodoo", expect=2).err
+    assert "heads (3) must divide hidden (4)" in plan("--shape", "1x2x3x4", "--heads", "3", expect=2).err
+    assert "MODEL is missing" in run("why", expect=2).err
+
+
+def test_why_tells_of_every_node(models):
+    here = run("why", "text.safetensors", "--shape", "4x32", cwd=models).out
+    assert here.startswith("on ") and "residual_norm" in here and "nothing to choose" in here
+    assert "sequential on" in here
+    there = run(
+        "why", "text.safetensors", "--shape", "4x32", "--training", "--chip", "h200", "--precision", "bf16", "--json",
+        cwd=models,
+    ).json()
+    works = [report["work"] for report in there]
+    assert any("gradient of the weights" in work for work in works)
+    assert any("optimizer" in work for work in works)

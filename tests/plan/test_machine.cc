@@ -1,0 +1,185 @@
+// Chips that can be planned for, their costs as data, and rules that hold on all of them.
+
+#include "plan/machine.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+
+#include "plan/explain.h"
+#include "plan/gpu_dense_rules.h"
+#include "plan/gpu_layer_rules.h"
+#include "plan/gpu_product_rules.h"
+#include "support/expect_error.h"
+
+namespace penstock::plan {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(Machine, ChipsAreFoundByName) {
+  EXPECT_EQ(named_gpu("h100").architecture(), 90);
+  EXPECT_EQ(named_gpu("RTX 4090").name, named_gpu("rtx-4090").name);
+  EXPECT_EQ(named_gpu("4090").multiprocessors, 128);
+  EXPECT_EQ(named_gpu("sm_120").name, "RTX 5090");
+  for (const int architecture : {80, 86, 89, 90, 100, 120}) {
+    EXPECT_EQ(named_gpu(fmt::format("sm_{}", architecture)).architecture(), architecture);
+  }
+  test::expect_error(ErrorCode::invalid_argument, "chip must be one of A100 (sm_80), RTX 3090 (sm_86)",
+                     [] { named_gpu("gtx 1080"); });
+}
+
+/// The H200 is the chip that costs were measured on: they are the defaults.
+TEST(Machine, CostsFollowTheChip) {
+  EXPECT_EQ(named_gpu("h200").costs, GpuCosts{});
+  const GpuCosts h100 = named_gpu("h100").costs, b200 = named_gpu("b200").costs;
+  EXPECT_NEAR(h100.bytes, GpuCosts{}.bytes * 3.35 / 4.8, 1);
+  EXPECT_EQ(h100.halves, GpuCosts{}.halves);
+  EXPECT_GT(b200.halves, 2 * h100.halves);
+}
+
+TEST(Machine, UnknownChipsAreLikeTheNearest) {
+  GpuModel gpu = named_gpu("a100");
+  gpu.name = "Some GPU", gpu.multiprocessors = 54, gpu.bandwidth = 0, gpu.clock_mhz = 0;
+  gpu.costs = {};
+  fill_in(gpu);
+  EXPECT_NEAR(gpu.bandwidth, named_gpu("a100").bandwidth / 2, 1e6);
+  EXPECT_NEAR(gpu.costs.halves, named_gpu("a100").costs.halves / 2, 1);
+  gpu.name = "NVIDIA H200", gpu.compute_major = 9, gpu.compute_minor = 0;
+  fill_in(gpu);
+  EXPECT_EQ(gpu.costs, GpuCosts{});
+}
+
+TEST(Costs, GoThroughJson) {
+  GpuCosts costs;
+  costs.launch = 2.5, costs.cluster_slot = 123;
+  GpuCosts read;
+  read_costs(costs_json(costs), read);
+  EXPECT_EQ(read, costs);
+  CpuCosts cpu, cpu_read;
+  cpu.barrier = 0.75;
+  read_costs(costs_json(cpu), cpu_read);
+  EXPECT_EQ(cpu_read, cpu);
+  read_costs(R"({"launch": 4})", read);
+  EXPECT_EQ(read.launch, 4);
+  EXPECT_EQ(read.cluster_slot, 123) << "what is not named stays";
+}
+
+TEST(Costs, RefuseWhatIsNone) {
+  GpuCosts costs;
+  test::expect_error(ErrorCode::bad_input, "costs must be one JSON object", [&] { read_costs("[1]", costs); });
+  test::expect_error(ErrorCode::bad_input, "there is no 'lunch'", [&] { read_costs(R"({"lunch": 1})", costs); });
+  test::expect_error(ErrorCode::bad_input, "'launch' must be a positive number, not -1",
+                     [&] { read_costs(R"({"tf32": 1, "launch": -1})", costs); });
+  EXPECT_EQ(costs, GpuCosts{}) << "nothing is taken of a text that is refused";
+}
+
+GpuDenseProblem dense(const char* cell, Index rows, Index heads, Index head) {
+  GpuDenseProblem problem;
+  problem.cell = cell, problem.rows = rows, problem.steps = 1024;
+  problem.heads = heads, problem.hidden = heads * head;
+  return problem;
+}
+
+GpuLayerProblem layer(Index rows, Index steps, Index input, Index hidden) {
+  GpuLayerProblem problem;
+  problem.scan = {.rows = rows, .steps = steps, .channels = hidden, .gates = 2, .read_back = 2, .computed = true};
+  problem.input = input;
+  return problem;
+}
+
+/// Milliseconds of the quickest of some runs: the machine has other work.
+template <class Work>
+double milliseconds(const Work& work) {
+  double least = 1e9;
+  for (int i = 0; i < 5; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    work();
+    least =
+        std::min(least, std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count());
+  }
+  return least;
+}
+
+TEST(Rules, SolveOnEveryChip) {
+  for (const GpuModel& gpu : known_gpus()) {
+    EXPECT_TRUE(best_plan(warp_product_rule({.m = 4096, .n = 512, .k = 256}, gpu))) << gpu.name;
+    EXPECT_EQ(best_plan(warpgroup_product_rule({.m = 4096, .n = 512, .k = 256}, gpu)).has_value(),
+              gpu.architecture() == 90);
+    EXPECT_TRUE(best_plan(fused_layer_rule(layer(1, 64, 64, 128), gpu))) << gpu.name;
+    for (const char* cell : {"elman", "gru", "lstm", "slstm"}) {
+      EXPECT_TRUE(best_plan(dense_head_rule(dense(cell, 16, 12, 64), gpu))) << gpu.name;
+      const DenseRule cluster = dense_cluster_rule(dense(cell, 16, 1, 384), gpu);
+      EXPECT_EQ(best_plan(cluster).has_value(), gpu.has_clusters()) << gpu.name << " " << cell;
+    }
+    for (const Index steps : {16, 4096}) {
+      EXPECT_LE(plan_gpu_scan(layer(8, steps, 64, 1000).scan, gpu).shared, gpu.block_bytes);
+    }
+  }
+}
+
+TEST(Rules, PlansStayWithinTheChip) {
+  for (const GpuModel& gpu : known_gpus()) {
+    const std::optional<GpuDensePlan> cluster = best_plan(dense_cluster_rule(dense("lstm", 16, 1, 512), gpu));
+    if (!cluster) continue;
+    EXPECT_LE(cluster->cluster, gpu.cluster) << gpu.name;
+    EXPECT_LE(cluster->shared, gpu.block_bytes) << gpu.name;
+    EXPECT_EQ(cluster->grid % cluster->cluster, 0);
+  }
+}
+
+/// Plans are made while programs run: a few milliseconds each, also where sanitizers or other work slow them down.
+TEST(Rules, SolveQuickly) {
+  constexpr double most = 50;  // the figures are those of bench/csp_times.cc; this finds searches that explode
+  const GpuModel gpu = named_gpu("h200");
+  EXPECT_LT(milliseconds([&] { best_plan(warp_product_rule({.m = 64'000, .n = 200, .k = 100}, gpu)); }), most);
+  EXPECT_LT(milliseconds([&] { best_plan(warpgroup_product_rule({.m = 64'000, .n = 200, .k = 100}, gpu)); }), most);
+  EXPECT_LT(milliseconds([&] { best_plan(fused_layer_rule(layer(64, 1000, 100, 100), gpu)); }), most);
+  EXPECT_LT(milliseconds([&] { best_plan(dense_head_rule(dense("lstm", 256, 12, 64), gpu)); }), most);
+  EXPECT_LT(milliseconds([&] { best_plan(dense_cluster_rule(dense("lstm", 64, 1, 768), gpu)); }), most);
+}
+
+TEST(Rules, SayWhichConstraintsExcludeEachOther) {
+  const DenseRule large = dense_head_rule(dense("lstm", 16, 1, 256), named_gpu("rtx 3090"));
+  ASSERT_FALSE(best_plan(large));
+  EXPECT_THAT(conflict_of(large), testing::ElementsAre(HasSubstr("shared memory holds what registers do not: ")));
+  const DenseRule none = dense_cluster_rule(dense("lstm", 16, 1, 512), named_gpu("a100"));
+  EXPECT_THAT(conflict_of(none),
+              testing::ElementsAre(HasSubstr("need a chip of sm_90 or later, and A100 is of sm_80")));
+}
+
+TEST(Explain, NamesWhatLostAndWhatCannotBe) {
+  const PlanReport on_h100 = explain(dense("lstm", 16, 1, 768), named_gpu("h100"));
+  EXPECT_EQ(on_h100.algorithm, "cluster");
+  EXPECT_GT(on_h100.microseconds, 500);
+  ASSERT_FALSE(on_h100.alternatives.empty());
+  EXPECT_EQ(on_h100.alternatives[0].name, "head");
+  EXPECT_FALSE(on_h100.alternatives[0].possible);
+  EXPECT_THAT(on_h100.alternatives[0].reason, HasSubstr("at most 256 units, not of 768"));
+  const PlanReport small = explain(layer(1, 1024, 64, 128), named_gpu("h200"));
+  EXPECT_EQ(small.algorithm, "scan");
+  ASSERT_EQ(small.alternatives.size(), 2u);
+  for (const PlanAlternative& other : small.alternatives) {
+    EXPECT_TRUE(other.possible) << other.name;
+    EXPECT_THAT(other.reason, HasSubstr("times the time")) << other.name;
+  }
+  const PlanReport product = explain(GpuProductProblem{.m = 64'000, .n = 200, .k = 100}, named_gpu("a100"));
+  EXPECT_EQ(product.algorithm, "warps");
+  EXPECT_THAT(product.alternatives.at(0).reason, HasSubstr("sm_90, and A100 is of sm_80"));
+}
+
+TEST(Explain, SaysOfCpusWhyAScanIsNotCut) {
+  Problem problem;
+  problem.cell = &cell_traits("mingru");
+  problem.rows = 8, problem.steps = 100, problem.hidden = 256, problem.threads = 4, problem.input = 64;
+  const PlanReport report = explain(problem, CpuModel{});
+  EXPECT_EQ(report.algorithm, "sequential");
+  EXPECT_GT(report.microseconds, 0);
+  ASSERT_EQ(report.alternatives.size(), 1u);
+  EXPECT_EQ(report.alternatives[0].name, "scan");
+  EXPECT_THAT(report.alternatives[0].conflict, testing::Not(testing::IsEmpty()));
+}
+
+}  // namespace
+}  // namespace penstock::plan
