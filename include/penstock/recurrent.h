@@ -53,6 +53,8 @@ struct SequenceView {
   }
   /// data [T, B, C], contiguous.
   static SequenceView time_first(Real* data, Index rows, Index channels) { return {data, channels, rows * channels}; }
+  /// data [total, C]: packed rows one after the other, without gaps.
+  static SequenceView packed(Real* data, Index channels) { return {data, 0, channels}; }
   explicit operator bool() const { return data != nullptr; }
   // Implicit on purpose, as from Real* to const Real*. NOLINTNEXTLINE(google-explicit-constructor)
   operator SequenceView<const Real>() const requires(!std::is_const_v<Real>) { return {data, row_stride, step_stride}; }
@@ -69,11 +71,14 @@ class RecurrentTape {
   RecurrentTape(RecurrentTape&&) noexcept;
   RecurrentTape& operator=(RecurrentTape&&) noexcept;
 
+  /// What the library knows of it.
   struct Content;
-  /// Throws Error(invalid_argument) if the tape has been moved from.
-  Content& content();
 
  private:
+  template <class>
+  friend class Recurrent;
+  /// Throws Error(invalid_argument) if the tape has been moved from.
+  Content& content();
   std::unique_ptr<Content> content_;
 };
 
@@ -111,6 +116,15 @@ class Recurrent {
   /// Views into the layer. Call `weights_changed()` after writing to a value.
   std::vector<Parameter>& parameters();
   void weights_changed();
+  const std::vector<Parameter>& parameters() const;
+  /// The parameter of that name; throws Error(invalid_argument) that lists the names there are.
+  Parameter& parameter(std::string_view name);
+  void zero_gradients();
+
+  /// Writes spec and values as a safetensors file, which replaces `path` whole or not at all. Throws Error(io_failure).
+  void save(const std::string& path) const;
+  /// Throws Error: io_failure; bad_input for a file that is not sound; incompatible for one of something else.
+  static Recurrent load(const std::string& path);
 
   /// y [B, T, H * directions] from x [B, T, I], which it must not overlap. With a tape, backward() can follow (and
   /// dropout applies, with fresh masks in every such call on the network); x and y must then stay as they are until it

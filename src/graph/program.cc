@@ -284,7 +284,7 @@ void Workspace::refresh(const ops::Call& call) {
       if (id) derived_[static_cast<std::size_t>(id.index)]->version = weights_->version();
     }
   }
-  if (made) queue_->synchronize();  // others may read what was made, from other streams
+  if (made) (queue_ ? *queue_ : weights_->queue()).synchronize();  // others may read what was made, from other streams
 }
 
 void Workspace::updated() {

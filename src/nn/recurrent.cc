@@ -1,68 +1,37 @@
-// The public stack of recurrent layers over nn::RecurrentLayer.
+// The stack of recurrent layers that owns its weights, over the passes that programs run.
 
 #include "penstock/recurrent.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cmath>
 #include <functional>
-#include <limits>
+#include <list>
+#include <optional>
 
-#include "base/aligned.h"
+#include "backend/cpu/kernels.h"
 #include "base/check.h"
+#include "base/denormals.h"
+#include "base/dtype.h"
 #include "base/per_thread.h"
 #include "base/random.h"
-#include "nn/recurrent_layer.h"
+#include "base/threads.h"
+#include "nn/batch_hash.h"
+#include "nn/recurrent_graph.h"
 #include "ops/geometry.h"
+#include "ops/program_check.h"
+#include "ops/tensor_check.h"
 
 namespace penstock {
 namespace {
 
-/// A contiguous tensor [B, T, C] in the order of `like`: time-first if that is, so that layers pass it on as one
-/// matrix.
-template <class Real>
-SequenceView<Real> contiguous(Real* data, const Batch& batch, Index channels, bool time_first) {
-  if (batch.cu_seqlens != nullptr) return {data, 0, channels};
-  return time_first ? SequenceView<Real>::time_first(data, batch.rows, channels)
-                    : SequenceView<Real>::batch_first(data, batch.steps, channels);
-}
+/// Passes that a thread keeps ready, of the shapes that it ran last.
+constexpr std::size_t kPreparedPasses = 16;
 
-template <class Real>
-bool is_time_first(const SequenceView<Real>& view) {
-  return view.step_stride > view.row_stride;
-}
-
-/// Number of (row, step) places in a contiguous tensor.
+/// Steps in a batch of either kind.
 Index places(const Batch& batch) {
   return batch.cu_seqlens != nullptr ? batch.cu_seqlens[batch.rows] : batch.rows * batch.steps;
-}
-
-/// Copies a tensor of the same batch and C channels, place by place.
-template <class Real>
-void copy_out(const Batch& batch, SequenceView<const Real> from, SequenceView<Real> to, Index channels) {
-  const bool packed = batch.cu_seqlens != nullptr;
-  const Index rows = packed ? 1 : batch.rows;
-  const Index steps = packed ? batch.cu_seqlens[batch.rows] : batch.steps;
-  for (Index b = 0; b < rows; ++b) {
-    for (Index t = 0; t < steps; ++t) {
-      std::copy_n(from.data + b * from.row_stride + t * from.step_stride, channels,
-                  to.data + b * to.row_stride + t * to.step_stride);
-    }
-  }
-}
-
-/// inputs = outputs * mask, with a fresh mask of 0 or 1 / (1 - p).
-template <class Real>
-void drop(double p, std::uint64_t seed, const std::vector<Real>& outputs, std::vector<Real>& mask,
-          std::vector<Real>& inputs) {
-  Random random(seed);
-  mask.resize(outputs.size());
-  inputs.resize(outputs.size());
-  const Real kept = static_cast<Real>(1.0 / (1.0 - p));
-  for (std::size_t i = 0; i < outputs.size(); ++i) {
-    mask[i] = random.uniform() < p ? Real(0) : kept;
-    inputs[i] = outputs[i] * mask[i];
-  }
 }
 
 /// Do a [n] and b [m] have no element in common?
@@ -71,90 +40,45 @@ bool are_apart(const Real* a, Index n, const Real* b, Index m) {
   return std::less_equal<>()(a + n, b) || std::less_equal<>()(b + m, a);
 }
 
-void check(const RecurrentSpec& spec) {
-  check_enum("direction", spec.direction, Direction::bidirectional);
-  check_enum("bias", spec.bias, Bias::both);
-  constexpr Index most = Index{1} << 20;
-  require(spec.input_size >= 1 && spec.input_size <= most, "input_size must be 1 to {}, not {}", most, spec.input_size);
-  require(spec.hidden_size >= 1 && spec.hidden_size <= most, "hidden_size must be 1 to {}, not {}", most,
-          spec.hidden_size);
-  require(spec.layers >= 1 && spec.layers <= 1024, "layers must be 1 to 1024, not {}", spec.layers);
-  require(spec.dropout >= 0.0 && spec.dropout < 1.0, "dropout must be at least 0 and below 1, not {}", spec.dropout);
+template <class Real>
+SequenceStrides strides_of(const Batch& batch, const SequenceView<Real>& view) {
+  return {batch.cu_seqlens != nullptr ? 0 : view.row_stride, view.step_stride};
 }
+
+template <class Real>
+ops::SequencePlace place_of(const Batch& batch, const SequenceView<Real>& view, Index channels) {
+  const bool packed = batch.cu_seqlens != nullptr;
+  return {view.data, packed ? 1 : batch.rows, packed ? places(batch) : batch.steps,
+          channels,  strides_of(batch, view), sizeof(Real)};
+}
+
+/// Throws unless the view can be told from one that was made from a pointer alone.
+template <class Real>
+void require_strides(const char* name, const Batch& batch, const SequenceView<Real>& view) {
+  require(places(batch) <= 1 || strides_of(batch, view) != SequenceStrides{},
+          "{} must have strides: batch_first() and time_first() make views", name);
+}
+
+/// Forgets what a number is of, so that it can be compared.
+bool same(const Execution& a, const Execution& b) { return ops::same_execution(a, b); }
 
 }  // namespace
 
-/// Do two tensors of a batch, of so many channels, share memory? Views that interleave without touching do not.
-template <class Real>
-bool share_memory(const Batch& batch, SequenceView<const Real> a, Index a_channels, SequenceView<const Real> b,
-                  Index b_channels) {
-  const auto reach = [&](const SequenceView<const Real>& view, Index channels) {
-    const bool packed = batch.cu_seqlens != nullptr;
-    const Index rows = packed ? 1 : batch.rows, steps = packed ? batch.cu_seqlens[batch.rows] : batch.steps;
-    const Index row = (rows - 1) * view.row_stride, step = (steps - 1) * view.step_stride;
-    return std::pair(std::min<Index>(0, row) + std::min<Index>(0, step),
-                     std::max<Index>(0, row) + std::max<Index>(0, step) + channels);
-  };
-  if (places(batch) == 0) return false;
-  const auto [a_first, a_end] = reach(a, a_channels);
-  const auto [b_first, b_end] = reach(b, b_channels);
-  if (are_apart(a.data + a_first, a_end - a_first, b.data + b_first, b_end - b_first)) return false;
-  // Channels of one wider tensor, side by side: same strides, and no position of one touches the other's.
-  if (a.row_stride != b.row_stride || a.step_stride != b.step_stride) return true;
-  const Index apart = b.data - a.data;
-  const Index smallest = std::min(batch.rows > 1 ? std::abs(a.row_stride) : std::numeric_limits<Index>::max(),
-                                  batch.steps > 1 ? std::abs(a.step_stride) : std::numeric_limits<Index>::max());
-  return apart >= 0 ? !(apart >= a_channels && apart + b_channels <= smallest)
-                    : !(-apart >= b_channels && -apart + a_channels <= smallest);
-}
-
-/// Throws unless every position of a tensor that is written has a place of its own.
-template <class Real>
-void check_strides(const char* name, const Batch& batch, const SequenceView<Real>& view, Index channels) {
-  const bool packed = batch.cu_seqlens != nullptr;
-  const Index steps = packed ? batch.cu_seqlens[batch.rows] : batch.steps;
-  require(steps <= 1 || std::abs(view.step_stride) >= channels,
-          "{} must have a step stride of at least its {} channels, not {}: batch_first() and time_first() make views",
-          name, channels, view.step_stride);
-  require(packed || batch.rows <= 1 || std::abs(view.row_stride) >= channels,
-          "{} must have a row stride of at least its {} channels, not {}: batch_first() and time_first() make views",
-          name, channels, view.row_stride);
-}
-
-/// A number that tells batches apart whose positions lie elsewhere: of their lengths, packed rows and resets (FNV-1a).
-std::uint64_t shape_of(const Batch& batch) {
-  std::uint64_t hash = 0xcbf29ce484222325ULL;
-  const auto add = [&](std::uint64_t value) { hash = (hash ^ value) * 0x100000001b3ULL; };
-  add(static_cast<std::uint64_t>(batch.rows));
-  add(static_cast<std::uint64_t>(batch.steps));
-  add(batch.lengths != nullptr ? 1 : 0);
-  for (Index b = 0; batch.lengths != nullptr && b < batch.rows; ++b) add(static_cast<std::uint64_t>(batch.lengths[b]));
-  for (Index b = 0; batch.cu_seqlens != nullptr && b <= batch.rows; ++b) {
-    add(static_cast<std::uint64_t>(batch.cu_seqlens[b]));
-  }
-  for (Index i = 0; batch.reset != nullptr && i < places(batch); ++i) add(batch.reset[i] != 0 ? 1 : 2);
-  return hash;
-}
-
-/// What one forward pass leaves behind: per layer what it read and wrote (the first reads the caller's x, the last
-/// writes the caller's y), per layer and direction what it saved and the state it began with.
+/// What one forward pass leaves behind, in memory laid out by its program, and what it was of.
 template <class Real>
 struct RecurrentTape<Real>::Content {
-  struct Layer {
-    std::vector<Real> input, output, mask, dinput;
-  };
-  struct Half {
-    AlignedVector<Real> saved;
-    std::vector<Real> state;
-  };
-  std::vector<Layer> layers;
-  std::vector<Half> halves;
+  ops::Queue queue{Device::cpu()};
+  ops::Buffer memory;
+  nn::StackTape layout;
+  std::vector<Real> state_in;  // what the rows began with; empty: zeros
   SequenceView<Real> y;
-  Index rows = 0, steps = 0, places = 0;
-  bool filled = false;
-  bool rounded = false;       // what layers keep is bfloat16
+  RecurrentForm form;
+  Index places = 0;
   std::uint64_t network = 0;  // which network the pass was of
-  std::uint64_t shape = 0;    // of the batch, as shape_of() has it
+  std::uint64_t batch = 0;    // its lengths, packed rows and resets
+  std::uint64_t seed = 0;     // of its dropout masks
+  bool rounded = false;       // what layers keep is bfloat16
+  bool filled = false;
 };
 
 template <class Real>
@@ -174,39 +98,41 @@ RecurrentTape<Real>& RecurrentTape<Real>::operator=(RecurrentTape&&) noexcept = 
 
 template <class Real>
 struct Recurrent<Real>::Impl {
+  /// A pass of one form, with executables of its own.
+  struct Prepared {
+    RecurrentForm form;
+    Execution execution;
+    unsigned isa = 0;
+    bool is_backward = false;
+    nn::StackPass pass;
+    std::optional<graph::Workspace> workspace;
+    std::uint64_t version = 0;  // of the weights that its panels are of
+  };
+
+  /// What a thread computes with beside the weights.
+  struct Work {
+    std::list<Prepared> prepared;                  // the last first
+    std::array<std::optional<Prepared>, 4> steps;  // of a stream, by precision
+    ops::Buffer memory;                            // of one call at a time
+    std::uint64_t denormal_version = 0;            // of weights of which the next is known
+    bool denormal_weights = false;
+  };
+
   RecurrentSpec spec;
   std::uint64_t seed;
-  std::uint64_t identity;                        // of no other network
-  std::vector<nn::RecurrentLayer<Real>> layers;  // [layers * directions], as the next three; never computed with
-  std::vector<std::shared_ptr<nn::SharedPanels<Real>>> panels;
-  std::vector<nn::RecurrentWeights<Real>> weights, gradients;
-  std::vector<Real> values, gradient_values;
+  std::uint64_t identity;  // of no other network
+  std::shared_ptr<ops::Queue> queue = std::make_shared<ops::Queue>(Device::cpu());
+  std::shared_ptr<graph::Weights> weights;
+  std::vector<Real> gradients;
   std::vector<Parameter> parameters;
-
-  /// What a call works with beside the weights: every thread has its own.
-  struct Work {
-    std::vector<nn::RecurrentLayer<Real>> layers;
-    std::vector<Real> between[2];                        // from layer to layer, one step [H]
-    std::vector<Real> state_out, dstate_out, dstate_in;  // [S, B, H] of one layer and direction
-    typename RecurrentTape<Real>::Content inference;     // of forward passes without a tape
-  };
-  PerThread<Work> works{[this] { return make_work(); }};
+  PerThread<Work> works{[] { return std::make_unique<Work>(); }};
   std::atomic<std::uint64_t> passes{0};  // training passes so far: each draws dropout masks of its own
+  Index row_state = 0;                   // of all layers and directions: values of one row
 
   Impl(const RecurrentSpec& s, std::uint64_t seed_) : spec(s), seed(seed_), identity(next_identity()) {
-    check(spec);
-    for (Index l = 0; l < spec.layers; ++l) {
-      for (Index d = 0; d < spec.directions(); ++d) {
-        const Index input = l == 0 ? spec.input_size : spec.output_size();
-        const bool reverse = spec.direction == Direction::reverse || d == 1;
-        panels.push_back(std::make_shared<nn::SharedPanels<Real>>());
-        layers.emplace_back(nn::RecurrentLayerSpec{spec.cell, input, spec.hidden_size, spec.heads, spec.bias, reverse},
-                            panels.back());
-      }
-    }
-    allocate();
+    allocate(parameter_shapes(spec));
     initialise();
-    row_state = states() * slabs() * spec.hidden_size;
+    row_state = find_cell(spec.cell).states * spec.layers * spec.directions() * spec.hidden_size;
   }
 
   static std::uint64_t next_identity() {
@@ -214,108 +140,146 @@ struct Recurrent<Real>::Impl {
     return ++count;
   }
 
-  std::unique_ptr<Work> make_work() const {
-    auto work = std::make_unique<Work>();
-    for (std::size_t i = 0; i < layers.size(); ++i) {
-      work->layers.emplace_back(layers[i].spec(), panels[i]);
-      work->layers.back().set_weights(weights[i]);
-    }
-    for (auto& step : work->between) step.resize(static_cast<std::size_t>(spec.hidden_size));
-    return work;
-  }
-
-  void allocate() {
+  void allocate(std::vector<ParameterShape> shapes) {
     std::size_t total = 0;
-    for (const auto& layer : layers) {
-      for (const auto& parameter : layer.parameters()) {
-        std::size_t size = 1;
-        for (const Index extent : parameter.shape) size *= static_cast<std::size_t>(extent);
-        total += size;
-      }
-    }
+    const auto size_of_shape = [](const ParameterShape& parameter) {
+      std::size_t size = 1;
+      for (const Index extent : parameter.shape) size *= static_cast<std::size_t>(extent);
+      return size;
+    };
+    for (const ParameterShape& parameter : shapes) total += size_of_shape(parameter);
     constexpr std::size_t most = std::size_t{1} << 36;
     require(total <= most,
             "hidden_size, input_size and layers must not ask for more than {} weights, but {} are needed", most, total);
-    values.resize(total);
-    gradient_values.resize(total);
-    weights.resize(layers.size());
-    gradients.resize(layers.size());
+    weights = std::make_shared<graph::Weights>(queue, total * sizeof(Real));
+    gradients.resize(total);
     std::size_t offset = 0;
-    for (std::size_t i = 0; i < layers.size(); ++i) {
-      const std::string suffix = "_l" + std::to_string(static_cast<Index>(i) / spec.directions()) +
-                                 (layers[i].spec().reverse ? "_reverse" : "");
-      for (const auto& parameter : layers[i].parameters()) {
-        std::size_t size = 1;
-        for (const Index extent : parameter.shape) size *= static_cast<std::size_t>(extent);
-        weights[i].*parameter.member = values.data() + offset;
-        gradients[i].*parameter.member = gradient_values.data() + offset;
-        parameters.push_back({parameter.name + suffix,
-                              parameter.shape,
-                              {values.data() + offset, size},
-                              {gradient_values.data() + offset, size}});
-        offset += size;
-      }
+    for (ParameterShape& parameter : shapes) {
+      const std::size_t size = size_of_shape(parameter);
+      parameters.push_back({std::move(parameter.name),
+                            std::move(parameter.shape),
+                            {values().data() + offset, size},
+                            {gradients.data() + offset, size}});
+      offset += size;
     }
   }
+
+  std::span<Real> values() const { return {static_cast<Real*>(weights->values().data()), gradients.size()}; }
 
   void initialise() {
     Random random(seed);
     const double bound = 1.0 / std::sqrt(static_cast<double>(spec.hidden_size));
-    for (Real& value : values) value = static_cast<Real>(random.uniform(-bound, bound));
+    for (Real& value : values()) value = static_cast<Real>(random.uniform(-bound, bound));
   }
 
-  Index states() const { return layers.front().states(); }
-  Index slabs() const { return spec.layers * spec.directions(); }
+  /// What a batch says of a form.
+  RecurrentForm form_of(const Batch& batch) const {
+    RecurrentForm form;
+    form.dtype = form.weights = dtype_of<Real>();
+    form.rows = batch.rows;
+    form.steps = batch.steps;
+    form.positions = batch.cu_seqlens != nullptr ? places(batch) : 0;
+    form.lengths = batch.lengths != nullptr;
+    form.reset = batch.reset != nullptr;
+    form.add_gradients = true;
+    return form;
+  }
 
-  Index state_values(Index rows) const { return states() * rows * spec.hidden_size; }
+  static Execution resolved(const Execution& execution) {
+    Execution whole = execution;
+    whole.threads = resolve_threads(execution.threads);
+    whole.device = Device::cpu();
+    return whole;
+  }
 
-  /// [S, B, H] of one layer and direction out of [S, layers * directions, B, H]; zeros if there is no such tensor.
-  void take_state(const Real* all, std::size_t i, Index rows, std::vector<Real>& one) const {
-    const Index slab = rows * spec.hidden_size;
-    one.assign(state_values(rows), Real(0));
-    if (all == nullptr) return;
-    for (Index k = 0; k < states(); ++k) {
-      std::copy_n(all + (k * slabs() + static_cast<Index>(i)) * slab, slab, one.data() + k * slab);
+  void make(Prepared& prepared, const RecurrentForm& form, const Execution& execution,
+            const nn::StackTape* tape) const {
+    nn::check_form(spec, form, execution);
+    prepared.form = form;
+    prepared.execution = execution;
+    prepared.isa = cpu::isa_generation();
+    prepared.is_backward = tape != nullptr;
+    prepared.pass =
+        tape != nullptr ? nn::backward_pass(spec, form, execution, *tape) : nn::forward_pass(spec, form, execution);
+    prepared.workspace.emplace(prepared.pass.program);
+    prepared.workspace->bind(weights);
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      prepared.workspace->bind(prepared.pass.weights[i], parameters[i].value.data());
+      if (tape != nullptr) prepared.workspace->bind(prepared.pass.gradients[i], parameters[i].gradient.data());
     }
   }
-  /// The reverse; nothing if there is no such tensor.
-  void put_state(const std::vector<Real>& one, std::size_t i, Index rows, Real* all) const {
-    if (all == nullptr) return;
-    const Index slab = rows * spec.hidden_size;
-    for (Index k = 0; k < states(); ++k) {
-      std::copy_n(one.data() + k * slab, slab, all + (k * slabs() + static_cast<Index>(i)) * slab);
+
+  /// The pass of that form, as this thread runs it. `tape`: of a backward pass.
+  Prepared& prepare(Work& work, const RecurrentForm& form, const Execution& execution, const nn::StackTape* tape) {
+    const unsigned isa = cpu::isa_generation();
+    auto& all = work.prepared;
+    const auto found = std::ranges::find_if(all, [&](const Prepared& held) {
+      return held.is_backward == (tape != nullptr) && held.isa == isa && held.form == form &&
+             same(held.execution, execution);
+    });
+    if (found != all.end()) {
+      all.splice(all.begin(), all, found);
+    } else {
+      Prepared fresh;
+      make(fresh, form, execution, tape);
+      all.push_front(std::move(fresh));
+      if (all.size() > kPreparedPasses) all.pop_back();
     }
+    refresh(work, all.front());
+    return all.front();
   }
 
-  /// What layer l read in the pass on the tape.
-  SequenceView<const Real> input_of(typename RecurrentTape<Real>::Content& content, std::size_t l, const Batch& batch,
-                                    SequenceView<const Real> x) const {
-    if (l == 0) return x;
-    auto& layer = content.layers[l];
-    const std::vector<Real>& read = layer.mask.empty() ? content.layers[l - 1].output : layer.input;
-    return contiguous(read.data(), batch, spec.output_size(), is_time_first(x));
+  void refresh(Work& work, Prepared& prepared) const {
+    const std::size_t bytes = prepared.pass.program->workspace_bytes();
+    if (work.memory.bytes() < bytes) work.memory = ops::Buffer(*queue, bytes);
+    prepared.workspace->place(work.memory.data());
+    if (prepared.version == weights->version()) return;
+    prepared.workspace->refresh({.threads = prepared.execution.threads});
+    prepared.version = weights->version();
   }
 
   /// Can step_row() do that? If not, step() finds out why.
-  bool accepts_row(const Real* x, const Real* y, const Real* state) const {
+  bool accepts_row(const Real* x, const Real* y, const Real* state, const Execution& execution) const {
     return x != nullptr && y != nullptr && state != nullptr && spec.direction == Direction::forward &&
+           execution.precision < Precision::f16 && execution.precision >= Precision::full &&
            are_apart(y, spec.hidden_size, x, spec.input_size) && are_apart(y, spec.hidden_size, state, row_state);
   }
 
   /// x [I] -> y [H], state [S, layers, H].
-  void step_row(const Real* x, Real* y, Real* state, Precision precision) const {
+  void step_row(const Real* x, Real* y, Real* state, Precision precision) {
     Work& work = works.get();
-    const Index hidden = spec.hidden_size, stride = spec.layers * hidden;
-    const std::size_t last = layers.size() - 1;
-    for (std::size_t l = 0; l < last; ++l, state += hidden) {
-      Real* const out = work.between[l % 2].data();
-      work.layers[l].step(x, out, state, stride, precision);
-      x = out;
+    std::optional<Prepared>& held = work.steps[static_cast<std::size_t>(precision)];
+    if (!held || held->isa != cpu::isa_generation()) {
+      RecurrentForm form;
+      form.dtype = form.weights = dtype_of<Real>();
+      form.step = true;
+      Prepared fresh;  // one row: all kinds of kernels give the same bits
+      make(fresh, form, {.threads = 1, .exact = true, .precision = precision}, nullptr);
+      held = std::move(fresh);
     }
-    work.layers[last].step(x, y, state, stride, precision);
+    refresh(work, *held);
+    graph::Workspace& workspace = *held->workspace;
+    workspace.bind(held->pass.x, const_cast<Real*>(x));
+    workspace.bind(held->pass.y, y);
+    workspace.bind(held->pass.state_in, state);
+    workspace.bind(held->pass.state_out, state);
+    const ops::Call call{.threads = 1};
+    if (has_denormal_weights(work)) {
+      workspace.run(call);
+    } else {
+      workspace.run_as_is(call);
+    }
   }
 
-  Index row_state = 0;  // of all layers and directions: values of one row
+  /// Steps count denormal numbers as zeros only if weights are denormal: changing the mode takes half as long as a
+  /// small step does, and callers of many steps do it once.
+  bool has_denormal_weights(Work& work) const {
+    if (work.denormal_version != weights->version()) {
+      work.denormal_version = weights->version();
+      work.denormal_weights = has_denormals(values().data(), static_cast<Index>(values().size()));
+    }
+    return work.denormal_weights;
+  }
 };
 
 namespace {
@@ -325,6 +289,17 @@ template <class Impl>
 Impl& alive(const std::unique_ptr<Impl>& impl) {
   require(impl != nullptr, "the network must not have been moved from");
   return *impl;
+}
+
+/// What goes out where no row has a step: what came in.
+template <class Real>
+void pass_on(Index count, const Real* from, Real* to) {
+  if (to == nullptr || to == from) return;
+  if (from == nullptr) {
+    std::fill_n(to, count, Real(0));
+  } else {
+    std::copy_n(from, count, to);
+  }
 }
 
 }  // namespace
@@ -354,8 +329,28 @@ std::vector<typename Recurrent<Real>::Parameter>& Recurrent<Real>::parameters() 
 }
 
 template <class Real>
+const std::vector<typename Recurrent<Real>::Parameter>& Recurrent<Real>::parameters() const {
+  return alive(impl_).parameters;
+}
+
+template <class Real>
+typename Recurrent<Real>::Parameter& Recurrent<Real>::parameter(std::string_view name) {
+  std::vector<Parameter>& all = alive(impl_).parameters;
+  const auto found = std::ranges::find(all, name, &Parameter::name);
+  if (found != all.end()) return *found;
+  std::vector<std::string_view> names;
+  for (const Parameter& one : all) names.emplace_back(one.name);
+  fail(ErrorCode::invalid_argument, "name must be one of {}, not {}", fmt::join(names, ", "), name);
+}
+
+template <class Real>
 void Recurrent<Real>::weights_changed() {
-  for (const auto& panels : alive(impl_).panels) panels->forget();
+  alive(impl_).weights->changed();
+}
+
+template <class Real>
+void Recurrent<Real>::zero_gradients() {
+  std::ranges::fill(alive(impl_).gradients, Real(0));
 }
 
 template <class Real>
@@ -367,52 +362,46 @@ void Recurrent<Real>::forward(const Batch& batch, SequenceView<const Real> x, Se
   require(static_cast<bool>(y), "y must not be null");
   Impl& impl = alive(impl_);
   const RecurrentSpec& spec = impl.spec;
-  check_strides("y", batch, y, spec.output_size());
-  require(!share_memory(batch, x, spec.input_size, SequenceView<const Real>(y), spec.output_size()),
+  require_strides("x", batch, x);
+  ops::require_apart("y", place_of(batch, y, spec.output_size()));
+  require(!ops::share_memory(place_of(batch, x, spec.input_size), place_of(batch, y, spec.output_size())),
           "y must not overlap x");
+  RecurrentForm form = impl.form_of(batch);
+  form.training = tape != nullptr;
+  form.x = strides_of(batch, x);
+  form.y = strides_of(batch, y);
   typename Impl::Work& work = impl.works.get();
-  auto& content = tape != nullptr ? tape->content() : work.inference;
-  const auto directions = static_cast<std::size_t>(spec.directions());
-  const auto layers = static_cast<std::size_t>(spec.layers);
-  content.layers.resize(layers);
-  content.halves.resize(impl.layers.size());
-  content.y = y;
-  content.rows = batch.rows;
-  content.steps = batch.steps;
-  content.places = places(batch);
-  content.filled = false;
-  content.rounded = work.layers.front().rounds_tape(execution);
-  content.network = impl.identity;
-  if (tape != nullptr) content.shape = shape_of(batch);
-  const std::uint64_t pass = tape != nullptr && spec.dropout > 0.0 ? ++impl.passes : 0;
-
-  for (std::size_t l = 0; l < layers; ++l) {
-    SequenceView<Real> output = y;
-    if (l + 1 < layers) {
-      content.layers[l].output.resize(places(batch) * spec.output_size());
-      output = contiguous(content.layers[l].output.data(), batch, spec.output_size(), is_time_first(x));
+  typename Impl::Prepared& prepared = impl.prepare(work, form, Impl::resolved(execution), nullptr);
+  graph::Workspace& workspace = *prepared.workspace;
+  ops::Call call{.batch = batch, .threads = prepared.execution.threads};
+  if (tape != nullptr) {
+    auto& content = tape->content();
+    content.filled = false;
+    content.layout = prepared.pass.tape;
+    content.y = y;
+    content.form = form;
+    content.places = places(batch);
+    content.network = impl.identity;
+    content.batch = nn::hash_of(batch);
+    content.rounded = prepared.pass.rounds_tape;
+    content.seed = spec.dropout > 0.0 ? nn::Hash(impl.seed).add(++impl.passes).value() : 0;
+    call.seed = content.seed;
+    const auto states = static_cast<std::size_t>(impl.row_state * batch.rows);
+    content.state_in.assign(state_in, state_in + (state_in == nullptr ? 0 : states));
+    if (content.memory.bytes() < prepared.pass.tape.bytes) {
+      content.memory = ops::Buffer(content.queue, prepared.pass.tape.bytes);
     }
-    for (std::size_t d = 0; d < directions; ++d) {
-      const std::size_t i = l * directions + d;
-      auto& half = content.halves[i];
-      if (tape != nullptr) half.saved.resize(work.layers[i].tape_size(batch, execution));
-      impl.take_state(state_in, i, batch.rows, half.state);
-      work.state_out.resize(impl.state_values(batch.rows));
-      SequenceView<Real> part = output;
-      part.data += static_cast<Index>(d) * spec.hidden_size;
-      work.layers[i].forward(batch, impl.input_of(content, l, batch, x), part, half.state.data(), work.state_out.data(),
-                             tape != nullptr ? half.saved.data() : nullptr, execution);
-      impl.put_state(work.state_out, i, batch.rows, state_out);
-    }
-    if (l + 1 == layers) break;
-    auto& next = content.layers[l + 1];
-    next.mask.clear();
-    if (tape != nullptr && spec.dropout > 0.0) {
-      drop(spec.dropout, impl.seed + 0x9e3779b97f4a7c15ULL * (pass * layers + l), content.layers[l].output, next.mask,
-           next.input);
-    }
+    prepared.pass.bind_tape(workspace, content.memory.data());
+    content.filled = true;
   }
-  content.filled = tape != nullptr;
+  if (batch.cu_seqlens != nullptr && places(batch) == 0) {
+    return pass_on(impl.row_state * batch.rows, state_in, state_out);
+  }
+  workspace.bind(prepared.pass.x, const_cast<Real*>(x.data));
+  workspace.bind(prepared.pass.y, y.data);
+  workspace.bind(prepared.pass.state_in, const_cast<Real*>(state_in));
+  workspace.bind(prepared.pass.state_out, state_out);
+  workspace.run(call);
 }
 
 template <class Real>
@@ -424,72 +413,54 @@ void Recurrent<Real>::backward(const Batch& batch, SequenceView<const Real> x, S
   require(static_cast<bool>(dy), "dy must not be null");
   Impl& impl = alive(impl_);
   const RecurrentSpec& spec = impl.spec;
-  typename Impl::Work& work = impl.works.get();
   auto& content = tape.content();
   require(content.filled && content.network == impl.identity, "tape must hold a forward pass of this network");
-  require(content.rows == batch.rows && content.steps == batch.steps && content.places == places(batch),
+  require(content.form.rows == batch.rows && content.form.steps == batch.steps && content.places == places(batch),
           "tape must hold a forward pass of this batch: it has {} rows of {} steps ({} in all), not {} of {} ({})",
-          content.rows, content.steps, content.places, batch.rows, batch.steps, places(batch));
-  require(content.shape == shape_of(batch),
+          content.form.rows, content.form.steps, content.places, batch.rows, batch.steps, places(batch));
+  require(content.batch == nn::hash_of(batch),
           "tape must hold a forward pass of this batch: its lengths, packed rows or resets are others");
+  require_strides("dy", batch, dy);
+  require(strides_of(batch, x) == content.form.x, "x must lie in memory as in the forward call that filled the tape");
+  RecurrentForm form = impl.form_of(batch);
+  form.training = true;
+  form.x = content.form.x;
+  form.y = content.form.y;
+  form.dy = strides_of(batch, dy);
+  form.input_gradient = static_cast<bool>(dx);
   if (dx) {
-    check_strides("dx", batch, dx, spec.input_size);
-    require(!share_memory(batch, SequenceView<const Real>(dx), spec.input_size, dy, spec.output_size()),
-            "dx must not overlap dy");
-    require(!share_memory(batch, SequenceView<const Real>(dx), spec.input_size, x, spec.input_size),
-            "dx must not overlap x");
+    const ops::SequencePlace place = place_of(batch, dx, spec.input_size);
+    ops::require_apart("dx", place);
+    require(!ops::share_memory(place, place_of(batch, dy, spec.output_size())), "dx must not overlap dy");
+    require(!ops::share_memory(place, place_of(batch, x, spec.input_size)), "dx must not overlap x");
+    form.dx = strides_of(batch, dx);
   }
+  typename Impl::Work& work = impl.works.get();
+  typename Impl::Prepared& prepared = impl.prepare(work, form, Impl::resolved(execution), &content.layout);
+  const nn::StackPass& pass = prepared.pass;
   require(
-      content.rounded == work.layers.front().rounds_tape(execution),
+      content.rounded == pass.rounds_tape,
       "tape must hold a forward pass in the precision of the backward pass, exact or not as it is: of {} it holds {}",
       spec.cell, content.rounded ? "bfloat16" : "floats");
-  const auto directions = static_cast<std::size_t>(spec.directions());
-  const auto layers = static_cast<std::size_t>(spec.layers);
-  const bool time_first = is_time_first(x);
-
-  SequenceView<const Real> gradient = dy;
-  for (std::size_t l = layers; l-- > 0;) {
-    auto& layer = content.layers[l];
-    const Index width = l == 0 ? spec.input_size : spec.output_size();
-    SequenceView<Real> dinput = dx;
-    if (l > 0 || (directions == 2 && dx)) {
-      layer.dinput.resize(places(batch) * width * static_cast<Index>(directions));
-      dinput = contiguous(layer.dinput.data(), batch, width, time_first);
-    }
-    const SequenceView<const Real> output =
-        l + 1 < layers ? contiguous<const Real>(layer.output.data(), batch, spec.output_size(), time_first)
-                       : SequenceView<const Real>(content.y);
-    for (std::size_t d = 0; d < directions; ++d) {
-      const std::size_t i = l * directions + d;
-      auto& half = content.halves[i];
-      const Index offset = static_cast<Index>(d) * spec.hidden_size;
-      SequenceView<const Real> part = output, dpart = gradient;
-      part.data += offset;
-      dpart.data += offset;
-      SequenceView<Real> dhalf = dinput;  // the second direction writes beside the first; both are added below
-      if (dinput && d == 1) dhalf.data += places(batch) * width;
-      impl.take_state(dstate_out, i, batch.rows, work.dstate_out);
-      work.dstate_in.resize(impl.state_values(batch.rows));
-      work.layers[i].backward(batch, impl.input_of(content, l, batch, x), part, dpart, half.state.data(),
-                              work.dstate_out.data(), dhalf, work.dstate_in.data(), half.saved.data(),
-                              impl.gradients[i], execution);
-      impl.put_state(work.dstate_in, i, batch.rows, dstate_in);
-    }
-    if (!dinput) break;
-    const Index size = places(batch) * width;
-    if (directions == 2) {
-      for (Index j = 0; j < size; ++j) layer.dinput[j] += layer.dinput[size + j];
-      if (l == 0) copy_out(batch, SequenceView<const Real>(dinput), dx, width);
-    }
-    for (std::size_t j = 0; j < layer.mask.size(); ++j) layer.dinput[j] *= layer.mask[j];
-    gradient = dinput;
+  if (batch.cu_seqlens != nullptr && places(batch) == 0) {
+    return pass_on(impl.row_state * batch.rows, dstate_out, dstate_in);
   }
+  graph::Workspace& workspace = *prepared.workspace;
+  workspace.bind(pass.x, const_cast<Real*>(x.data));
+  workspace.bind(pass.y, content.y.data);
+  workspace.bind(pass.dy, const_cast<Real*>(dy.data));
+  if (dx) workspace.bind(pass.dx, dx.data);
+  workspace.bind(pass.state_in, content.state_in.empty() ? nullptr : content.state_in.data());
+  workspace.bind(pass.dstate_out, const_cast<Real*>(dstate_out));
+  workspace.bind(pass.dstate_in, dstate_in);
+  pass.bind_tape(workspace, content.memory.data());
+  workspace.run({.batch = batch, .threads = prepared.execution.threads, .seed = content.seed});
 }
 
 template <class Real>
 void Recurrent<Real>::step(Index rows, const Real* x, Real* y, Real* state, const Execution& execution) const {
-  const Impl& impl = alive(impl_);
-  if (rows == 1 && impl.accepts_row(x, y, state)) return impl.step_row(x, y, state, execution.precision);
+  Impl& impl = alive(impl_);
+  if (rows == 1 && impl.accepts_row(x, y, state, execution)) return impl.step_row(x, y, state, execution.precision);
   require(x != nullptr, "x must not be null");
   require(y != nullptr, "y must not be null");
   require(state != nullptr, "state must not be null");

@@ -35,6 +35,7 @@ class StackBuilder {
   }
 
   StackPass forward() {
+    pass_.rounds_tape = ops::rounds_tape(shape_of({}), target_);
     pass_.y = sequence("y", spec_.output_size());
     pass_.state_out = given("state_out", state_values(), target_.master());
     if (spec_.layers > 1 && spec_.directions() == 1 && !target_.training && !target_.step) {
@@ -67,6 +68,7 @@ class StackBuilder {
   }
 
   StackPass backward(const StackTape& tape) {
+    pass_.rounds_tape = ops::rounds_tape(shape_of({}), target_);
     pass_.y = sequence("y", spec_.output_size());
     pass_.dy = sequence("dy", spec_.output_size());
     pass_.dstate_out = given("dstate_out", state_values(), target_.master());
@@ -326,7 +328,7 @@ void check_form(const RecurrentSpec& spec, const RecurrentForm& form, const Exec
   require(form.weights == form.dtype || (cuda && form.weights == DType::f32), "weights must be {}{}, not {}",
           to_string(form.dtype), cuda ? " or f32" : "", to_string(form.weights));
   if (form.dtype == DType::f64 && execution.precision != Precision::full) {
-    fail(ErrorCode::unsupported, "precision must be full for f64, not {}", to_string(execution.precision));
+    fail(ErrorCode::unsupported, "precision must be full for layers in double, not {}", to_string(execution.precision));
   }
   if (cuda && execution.precision != Precision::full) {
     fail(ErrorCode::unsupported, "precision must be full on a GPU, where the form's dtype says it, not {}",

@@ -45,6 +45,7 @@ struct StackPass {
   std::vector<ValueId> derived;                  // panels, and weights in another type
   StackTape tape;                                // of training
   std::size_t derived_bytes = 0;
+  bool rounds_tape = false;  // what the layers keep is bfloat16
 
   /// Tells the tape to the workspace.
   void bind_tape(graph::Workspace& workspace, void* tape_memory) const;

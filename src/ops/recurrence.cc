@@ -278,6 +278,11 @@ bool Recurrence::is_scan() const { return plan::cell_traits(cell).info.scan; }
 
 Index Recurrence::state_size() const { return plan::cell_traits(cell).info.states * hidden; }
 
+bool rounds_tape(const Recurrence& shape, const Target& target) {
+  if (target.device.is_cuda()) return false;
+  return with_real(target.dtype, [&](auto real) { return make<decltype(real)>(shape, target).rounds_tape(); });
+}
+
 bool reads_panels(const Target& target) { return !target.device.is_cuda(); }
 
 std::string panels_key(Panels panels, const Target& target) {

@@ -33,6 +33,9 @@ inline const SequenceStrides& strides_or(const SequenceStrides& own, const Seque
   return own == SequenceStrides{} ? others : own;
 }
 
+/// Whether what a CPU keeps of a forward pass is bfloat16, which its backward pass then expects.
+bool rounds_tape(const Recurrence& shape, const Target& target);
+
 /// What forward passes, backward passes or steps read instead of the weights, in a layout for this machine.
 enum class Panels { forward, backward, step };
 

@@ -11,7 +11,7 @@
 
 namespace penstock::ops {
 
-/// Weights of one layer in one direction; absent ones are null. Shapes as in nn/recurrent_layer.h.
+/// Weights of one layer in one direction; absent ones are null. Shapes as in penstock/recurrent.h.
 template <class Real>
 struct Weights {
   const Real* weight_ih = nullptr;  // [G*H, I]

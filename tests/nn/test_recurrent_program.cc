@@ -310,7 +310,7 @@ TEST(RecurrentProgram, RefusesFormsThatCannotBe) {
   refuses(bad, "positions must be 0 to 8", [](auto& form, auto&) { form.positions = 9; });
   refuses(bad, "alignment must be 4, a power of two, to 16", [](auto& form, auto&) { form.alignment = 3; });
   refuses(bad, "step is of one row", [](auto& form, auto&) { form.step = true; });
-  refuses(no, "precision must be full for f64", [](auto& form, auto& execution) {
+  refuses(no, "precision must be full for layers in double", [](auto& form, auto& execution) {
     form.dtype = form.weights = DType::f64;
     execution.precision = Precision::bf16;
   });

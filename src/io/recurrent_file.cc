@@ -1,0 +1,92 @@
+// Recurrent stacks as safetensors files: their values by name, and in the metadata what the stack is.
+
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+#include "io/model_json.h"
+#include "io/safetensors.h"
+#include "penstock/recurrent_program.h"
+
+namespace penstock {
+namespace {
+
+constexpr const char* kSpecKey = "penstock.recurrent";
+
+std::string text_of(const RecurrentSpec& spec) {
+  return io::to_text(nlohmann::json{{"cell", spec.cell},
+                                    {"input_size", spec.input_size},
+                                    {"hidden_size", spec.hidden_size},
+                                    {"heads", spec.heads},
+                                    {"layers", spec.layers},
+                                    {"direction", std::string(to_string(spec.direction))},
+                                    {"bias", std::string(to_string(spec.bias))},
+                                    {"dropout", spec.dropout}});
+}
+
+/// What somebody wrote into a file; whether it makes a stack is for the stack to say.
+RecurrentSpec spec_from(const io::SafetensorsFile& file) {
+  const auto found = file.metadata().find(kSpecKey);
+  if (found == file.metadata().end()) {
+    fail(ErrorCode::incompatible, "{} holds no recurrent stack: its metadata has no {}", file.source(), kSpecKey);
+  }
+  const nlohmann::json json = io::parse_object(found->second, file.source(), kSpecKey);
+  io::ObjectReader reader(json, file.source(), kSpecKey);
+  RecurrentSpec spec;
+  try {
+    spec.cell = reader.string("cell");
+    spec.input_size = reader.integer("input_size");
+    spec.hidden_size = reader.integer("hidden_size");
+    spec.heads = reader.integer("heads");
+    spec.layers = reader.integer("layers");
+    spec.direction = parse_direction(reader.string("direction"));
+    spec.bias = parse_bias(reader.string("bias"));
+    spec.dropout = reader.number("dropout");
+    reader.finish();
+    parameter_shapes(spec);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::invalid_argument) throw;
+    fail(ErrorCode::bad_input, "{}: {}: {}", file.source(), kSpecKey, error.what());
+  }
+  return spec;
+}
+
+}  // namespace
+
+template <class Real>
+void Recurrent<Real>::save(const std::string& path) const {
+  std::vector<io::TensorData> tensors;
+  for (const Parameter& parameter : parameters()) {
+    tensors.push_back(io::tensor_data<Real>(parameter.name, parameter.shape, std::span<const Real>(parameter.value)));
+  }
+  io::write_safetensors(path, tensors, {{kSpecKey, text_of(spec())}});
+}
+
+template <class Real>
+Recurrent<Real> Recurrent<Real>::load(const std::string& path) {
+  const io::SafetensorsFile file = io::SafetensorsFile::open(path);
+  const RecurrentSpec spec = spec_from(file);
+  // Checked against the file before anything of the parameters' size is allocated.
+  const std::vector<ParameterShape> shapes = parameter_shapes(spec);
+  if (file.tensors().size() != shapes.size()) {
+    fail(ErrorCode::incompatible, "{} holds {} tensors, where its stack has {} parameters", path, file.tensors().size(),
+         shapes.size());
+  }
+  for (const ParameterShape& shape : shapes) {
+    const io::TensorInfo* const found = file.find(shape.name);
+    if (found == nullptr || found->shape != shape.shape) {
+      fail(ErrorCode::incompatible, "{} holds no {} [{}]", path, shape.name, fmt::join(shape.shape, ", "));
+    }
+  }
+  Recurrent network(spec);
+  for (Parameter& parameter : network.parameters()) file.read<Real>(parameter.name, parameter.shape, parameter.value);
+  network.weights_changed();
+  return network;
+}
+
+template void Recurrent<float>::save(const std::string&) const;
+template void Recurrent<double>::save(const std::string&) const;
+template Recurrent<float> Recurrent<float>::load(const std::string&);
+template Recurrent<double> Recurrent<double>::load(const std::string&);
+
+}  // namespace penstock

@@ -1,0 +1,76 @@
+// Stacks on their way through a file.
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "penstock/recurrent.h"
+#include "support/expect_error.h"
+#include "support/temporary_folder.h"
+
+namespace penstock::test {
+namespace {
+
+RecurrentSpec file_spec() {
+  return {.cell = "gru",
+          .input_size = 3,
+          .hidden_size = 6,
+          .heads = 2,
+          .layers = 2,
+          .direction = Direction::bidirectional,
+          .bias = Bias::single,
+          .dropout = 0.25};
+}
+
+template <class Real>
+void expect_survives(const std::string& path) {
+  const Recurrent<Real> network(file_spec(), 11);
+  network.save(path);
+  const Recurrent<Real> again = Recurrent<Real>::load(path);
+  EXPECT_EQ(again.spec(), network.spec());
+  ASSERT_EQ(again.parameters().size(), network.parameters().size());
+  for (std::size_t i = 0; i < again.parameters().size(); ++i) {
+    const auto &got = again.parameters()[i].value, &want = network.parameters()[i].value;
+    EXPECT_EQ(std::vector<Real>(got.begin(), got.end()), std::vector<Real>(want.begin(), want.end()));
+  }
+}
+
+TEST(RecurrentFile, KeepsAStack) {
+  const TemporaryFolder folder;
+  expect_survives<float>(folder.path("float.safetensors"));
+  expect_survives<double>(folder.path("double.safetensors"));
+}
+
+TEST(RecurrentFile, RefusesWhatIsNoStackOfItsType) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path("stack.safetensors");
+  expect_error(ErrorCode::io_failure, path, [&] { Recurrent<float>::load(path); });
+  Recurrent<float>(file_spec()).save(path);
+  expect_error(ErrorCode::incompatible, "F32", [&] { Recurrent<double>::load(path); });
+  std::ifstream in(path, std::ios::binary);
+  const std::string whole((std::istreambuf_iterator<char>(in)), {});
+  const auto spoil = [&](const std::string& from, const std::string& to, ErrorCode code, const std::string& words) {
+    std::string spoilt = whole;
+    const std::size_t at = spoilt.find(from);
+    ASSERT_NE(at, std::string::npos) << from;
+    spoilt.replace(at, from.size(), to);  // as long as it was
+    std::ofstream(path, std::ios::binary) << spoilt;
+    expect_error(code, words, [&] { Recurrent<float>::load(path); });
+  };
+  spoil("penstock.recurrent", "penstock.elsewhere", ErrorCode::incompatible, "holds no recurrent stack");
+  spoil("gru", "grx", ErrorCode::bad_input, "grx");
+  spoil("hidden_size\\\":6", "hidden_size\\\":8", ErrorCode::incompatible, "holds no weight_ih_l0 [24, 3]");
+  spoil("heads\\\":2", "heads\\\":5", ErrorCode::bad_input, "heads must divide hidden_size");
+}
+
+TEST(RecurrentFile, ParametersAreFoundByName) {
+  Recurrent<float> network(file_spec());
+  EXPECT_EQ(network.parameter("weight_ih_l1_reverse").shape, (std::vector<Index>{18, 12}));
+  expect_error(ErrorCode::invalid_argument, "name must be one of weight_ih_l0", [&] { network.parameter("bias"); });
+  network.parameter("bias_ih_l0").gradient[0] = 1;
+  network.zero_gradients();
+  EXPECT_EQ(network.parameter("bias_ih_l0").gradient[0], 0);
+}
+
+}  // namespace
+}  // namespace penstock::test
