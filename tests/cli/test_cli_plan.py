@@ -38,11 +38,9 @@ def test_a_layer_on_this_machine():
     assert "not scan: T is long enough to cut" in text
 
 
-def test_what_no_plan_can_hold():
-    refused = plan("--cell", "lstm", "--shape", "16x1024x64x300", "--chip", "a100", "--precision", "f32", expect=2)
-    assert "--precision must be" in refused.err
-    text = plan("--cell", "lstm", "--shape", "16x1024x64x257", "--chip", "a100", expect=(0, 1)).out
-    assert "not head: " in text or "head of at most 256 units" in text
+def test_types_that_a_gpu_lacks_are_refused():
+    refused = plan("--shape", "16x1024x64x300", "--chip", "a100", "--precision", "bf16-weights", expect=1)
+    assert "bf16-weights is of the CPU" in refused.err
 
 
 def test_mistakes_are_named():

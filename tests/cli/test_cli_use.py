@@ -4,7 +4,7 @@ import pytest
 
 from program import TINY, refuses, run
 
-VERBS = ["train", "generate", "predict", "evaluate", "stream", "bench", "info", "profile", "csp"]
+VERBS = ["train", "generate", "predict", "evaluate", "stream", "bench", "info", "profile", "csp", "plan", "why"]
 
 
 def test_alone_it_prints_its_help_as_an_error():
