@@ -34,7 +34,8 @@ class Model:
         convolution: Taps of a causal depthwise convolution before each recurrent layer; 0: none.
         feed_forward: Inner size of a gated feed-forward after each recurrent layer, as a multiple of width; 0: none.
         dropout: On the output of every sub-layer, in training only.
-        from_last: Forecasts start from the last value: for a series that was opened with ``from_last=True``.
+        from_last: Forecasts start from the last value, or from a linear forecast if one was fitted: for a series that
+            was opened with ``from_last=True``.
         seed: Of the first weights.
     """
 
@@ -176,10 +177,10 @@ class Model:
                 )
             tokens = tokens.astype(np.int32)
         else:
-            tokens = self._normalised(np.asarray(inputs, np.float64))
+            tokens = self._model.normalised(np.asarray(inputs, np.float64))
         outputs, _ = self.forward(tokens, **execution)
         if self.task == "forecast":
-            return self._in_units(outputs)
+            return self._model.in_units(outputs)
         if self.task == "classify":
             if outputs.shape[-2] == 0:
                 raise InvalidArgument("inputs must have at least one step to be classified")
@@ -214,28 +215,6 @@ class Model:
         if seed is None:
             seed = int.from_bytes(os.urandom(8), "little")
         return self._model.generate(prompt, bytes, temperature, top_k, top_p, seed, device, precision)
-
-    def _normalised(self, rows):
-        import numpy as np
-
-        columns = self._data["inputs"]
-        if rows.ndim == 0 or rows.shape[-1] != len(columns):
-            names = ", ".join(column["name"] for column in columns)
-            raise InvalidArgument(f"inputs must have the columns {names}, not the shape {rows.shape}")
-        mean = np.array([column["mean"] for column in columns])
-        scale = np.array([column["scale"] for column in columns])
-        values = ((rows - mean) / scale).astype(np.float32)
-        if not np.isfinite(values).all():
-            raise InvalidArgument("inputs must be finite, and not too far from the values that the model is trained on")
-        return values
-
-    def _in_units(self, outputs):
-        import numpy as np
-
-        targets = self._data["targets"]
-        values = outputs.astype(np.float64).reshape(*outputs.shape[:-1], self._data["horizon"], len(targets))
-        scale = np.array([target["scale"] for target in targets])
-        return values * scale + np.array([target["mean"] for target in targets])
 
     def __repr__(self) -> str:
         spec = self.spec

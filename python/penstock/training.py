@@ -61,6 +61,9 @@ def open_series(
     validation_fraction: float = 0.2,
     delimiter: str = ",",
     from_last: bool = False,
+    autoregression: bool = False,
+    transform: str = "none",
+    season: int = 0,
 ) -> Dataset:
     """A CSV file with a header, one step a row.
 
@@ -71,10 +74,23 @@ def open_series(
         validation_fraction: The last rows are held out; normalisation sees the first part only.
         delimiter: Between the fields of a row.
         from_last: For a model with ``from_last=True``: scaled for forecasts that start from the last value.
+        autoregression: Fit a linear forecast too, beside which a model learns the rest; needs ``from_last``.
+        transform: ``"none"``, ``"logarithm"`` (all values must be positive), or ``"automatic"``: what forecasts best
+            in the training part, with ``autoregression``.
+        season: Rows after which the targets repeat themselves; 1: never, 0: find out.
     """
     return Dataset(
         _core.open_series(
-            os.fspath(path), list(inputs), list(targets), horizon, validation_fraction, delimiter, from_last
+            os.fspath(path),
+            list(inputs),
+            list(targets),
+            horizon,
+            validation_fraction,
+            delimiter,
+            from_last,
+            autoregression,
+            transform,
+            season,
         )
     )
 
@@ -141,11 +157,9 @@ class TrainResult:
 
     last: Progress
     validation: Evaluation | None
+    stopped_early: bool  #: Because nothing better followed.
+    model_step: int  #: The weights that the model ends with are those after this step.
     interrupted: bool  #: By Ctrl-C, or the notebook's stop button: the model has what was learnt until then.
-
-
-def _limits(steps, seconds, epochs):
-    return {"max_steps": steps or 0, "max_seconds": float(seconds or 0), "max_epochs": float(epochs or 0)}
 
 
 def train(
@@ -155,8 +169,8 @@ def train(
     steps: int | None = None,
     seconds: float | None = None,
     epochs: float | None = None,
-    batch: int = 32,
-    length: int = 256,
+    batch: int | None = None,
+    length: int | None = None,
     learning_rate: float = 3e-3,
     weight_decay: float = 0.01,
     warmup: float = 0.05,
@@ -164,7 +178,10 @@ def train(
     carry_state: bool = True,
     loss: str = "automatic",
     optimizer: str = "adamw",
-    validate_every: float = 0.0,
+    validate_every: float | None = None,
+    validate_steps: int | None = None,
+    patience: int | None = None,
+    keep_best: bool | None = None,
     log_every: float = 0.5,
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_every: float = 30.0,
@@ -180,8 +197,9 @@ def train(
 ) -> TrainResult:
     """Trains a model in place, and returns a :class:`TrainResult`.
 
-    The first of the limits that is reached ends the run; without any it is 10 epochs. Ctrl-C ends it after the current
-    step: the result then says that it was interrupted.
+    What is None is what suits the data, as ``penstock train`` has it: limits, sizes of batches, how often to validate,
+    when to stop and which weights to keep. The first of the limits that is reached ends the run. Ctrl-C ends it after
+    the current step: the result then says that it was interrupted.
 
     Args:
         model: A :class:`Model`, made for this data.
@@ -198,6 +216,9 @@ def train(
         loss: ``"automatic"``, ``"cross_entropy"``, ``"mse"`` or ``"mae"``.
         optimizer: ``"adamw"`` or ``"sgd"``.
         validate_every: Seconds between validations; 0: at the end only.
+        validate_steps: Steps between validations, in addition to those; 0: none.
+        patience: So many validations by steps without a lower loss end the run; 0: none do.
+        keep_best: The model ends as the best validation found it.
         log_every: Seconds between reports; 0: after every step.
         checkpoint: A file from which ``resume=True`` goes on, bit for bit, with the same options.
         metrics: A file for all measurements, as JSON lines.
@@ -210,10 +231,21 @@ def train(
         Incompatible: The model was made for other data, or the checkpoint belongs to something else.
         NumericalError: Too many steps in a row were not finite.
     """
-    options = {
-        **_limits(steps, seconds, epochs),
+    options = _core.suggest(data._dataset)
+    if steps is not None or seconds is not None or epochs is not None:
+        options.update(max_steps=steps or 0, max_seconds=float(seconds or 0), max_epochs=float(epochs or 0))
+    given = {
         "batch": batch,
         "length": length,
+        "validate_every": None if validate_every is None else float(validate_every),
+        "validate_steps": validate_steps,
+        "patience": patience,
+        "keep_best": keep_best,
+    }
+    options.update({name: value for name, value in given.items() if value is not None})
+    if not options["validate_steps"]:
+        options["patience"] = 0 if patience is None else patience
+    options |= {
         "learning_rate": float(learning_rate),
         "weight_decay": float(weight_decay),
         "warmup": float(warmup),
@@ -221,7 +253,6 @@ def train(
         "carry_state": carry_state,
         "loss": loss,
         "optimizer": optimizer,
-        "validate_every": float(validate_every),
         "log_every": float(log_every),
         "checkpoint_path": os.fspath(checkpoint) if checkpoint is not None else "",
         "checkpoint_every": float(checkpoint_every),
@@ -247,8 +278,9 @@ def train(
         result = _core.train(model._model, data._dataset, options, report, validated, resume)
     finally:
         bar.close()
-    interrupted, validation = result.pop("interrupted"), result.pop("validation")
-    return TrainResult(Progress(**result), None if validation is None else Evaluation(**validation), interrupted)
+    end = {name: result.pop(name) for name in ("stopped_early", "model_step", "interrupted")}
+    validation = result.pop("validation")
+    return TrainResult(Progress(**result), None if validation is None else Evaluation(**validation), **end)
 
 
 def evaluate(

@@ -134,11 +134,9 @@ Array::Array(nb::handle object, const char* name, Scalar scalar) : name_(name) {
   } else {
     const Numpy& numpy = Numpy::get();
     nb::object array;
-    if (has(object, "__array_interface__")) {
-      array = numpy.asarray(object);
-    } else if (has(object, "__dlpack__")) {
+    if (has(object, "__dlpack__") && !has(object, "__array_interface__")) {
       array = numpy.from_dlpack(object);
-    } else if (has(object, "__array__")) {
+    } else if (has(object, "__array_interface__") || has(object, "__array__")) {
       array = numpy.asarray(object);
     } else {
       // Without a type of its own: halves of an index are refused, not cut off.

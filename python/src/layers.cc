@@ -151,7 +151,7 @@ class Network {
       const std::shared_lock lock(mutex_);
       network_.step(rows, x.as<const Real>(), h, state.as<Real>(), execution);
     }
-    const nb::object result = out.is_none() ? state.object() : nb::borrow(out);
+    nb::object result = out.is_none() ? state.object() : nb::borrow(out);
     if (stacked_) return nb::make_tuple(y.object(), result);
     return result;
   }

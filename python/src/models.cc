@@ -5,6 +5,8 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -34,6 +36,7 @@ nb::list describe(const std::vector<Column>& columns) {
     one["name"] = column.name;
     one["mean"] = column.mean;
     one["scale"] = column.scale;
+    one["logarithm"] = column.logarithm;
     all.append(one);
   }
   return all;
@@ -50,6 +53,7 @@ nb::dict describe(const ModelSpec& spec) {
   result["feed_forward"] = spec.feed_forward;
   result["dropout"] = spec.dropout;
   result["from_last"] = spec.from_last;
+  result["lags"] = spec.lags;
   return result;
 }
 
@@ -68,6 +72,61 @@ ModelSpec spec_from(const nb::dict& fields) {
   read("dropout", spec.dropout);
   read("from_last", spec.from_last);
   return spec;
+}
+
+/// A model of fresh weights, with the linear forecast that a dataset has fitted, if any.
+std::unique_ptr<SharedModel> make_model(const nb::dict& fields, SharedDataset& shared, std::uint64_t seed) {
+  const SharedDataset::Reading dataset(shared);
+  ModelSpec spec = spec_from(fields);
+  const Autoregression* linear = (*dataset)->autoregression();
+  if (spec.from_last && linear != nullptr) spec.lags = linear->lags;
+  Model model(spec, (*dataset)->description(), seed);
+  fit_autoregression(model, **dataset);
+  return std::make_unique<SharedModel>(std::move(model), "the model");
+}
+
+/// Rows of raw values [..., I], float64, as the model reads them.
+nb::object normalised(SharedModel& shared, nb::handle rows) {
+  const SharedModel::Reading model(shared);
+  const std::vector<Column>& columns = model->data().inputs;
+  const Array raw = Array(rows, "inputs", Scalar::f64).contiguous();
+  if (columns.empty() || raw.rank() == 0 || raw.shape().back() != static_cast<Index>(columns.size())) {
+    std::string names;
+    for (const Column& column : columns) names += (names.empty() ? "" : ", ") + column.name;
+    refuse("inputs must have the columns " + names + ", not the shape " + text_of(raw.shape()));
+  }
+  const Array values = Array::empty(raw.shape(), Scalar::f32);
+  const auto from = raw.values<double>();
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    const Column& column = columns[i % columns.size()];
+    const double value = column.normal(from[i]);
+    if (!(std::abs(value) <= static_cast<double>(std::numeric_limits<float>::max()))) {
+      refuse("inputs must be finite and not too far from the values that the model is trained on; column " +
+             column.name + " is " + std::to_string(from[i]));
+    }
+    values.as<float>()[i] = static_cast<float>(value);
+  }
+  return values.object();
+}
+
+/// Forecasts [..., horizon * targets] in the units of the data: [..., horizon, targets], float64.
+nb::object in_units(SharedModel& shared, nb::handle outputs) {
+  const SharedModel::Reading model(shared);
+  const DataDescription& data = model->data();
+  const Array given = Array(outputs, "outputs", Scalar::f32).contiguous();
+  Shape shape(given.shape().begin(), given.shape().end());
+  if (shape.empty() || data.targets.empty() || shape.back() != data.output_size()) {
+    refuse("outputs must have " + std::to_string(data.output_size()) + " columns, not the shape " +
+           text_of(given.shape()));
+  }
+  shape.back() = data.horizon;
+  shape.push_back(static_cast<Index>(data.targets.size()));
+  const Array values = Array::empty(shape, Scalar::f64);
+  const auto from = given.values<float>();
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    values.as<double>()[i] = data.targets[i % data.targets.size()].raw(static_cast<double>(from[i]));
+  }
+  return values.object();
 }
 
 /// The state of B rows as an array [values] that shares memory with the library's own form.
@@ -199,6 +258,7 @@ nb::dict describe(const DataDescription& data) {
   result["inputs"] = describe(data.inputs);
   result["targets"] = describe(data.targets);
   result["horizon"] = data.horizon;
+  result["season"] = data.season;
   result["classes"] = data.classes;
   result["delimiter"] = std::string(1, data.delimiter);
   result["input_size"] = data.input_size();
@@ -208,13 +268,9 @@ nb::dict describe(const DataDescription& data) {
 
 void bind_models(nb::module_& module) {
   nb::class_<SharedModel>(module, "Model")
-      .def_static(
-          "make",
-          [](const nb::dict& spec, SharedDataset& data, std::uint64_t seed) {
-            const SharedDataset::Reading dataset(data);
-            return std::make_unique<SharedModel>(Model(spec_from(spec), (*dataset)->description(), seed), "the model");
-          },
-          nb::arg("spec"), nb::arg("data"), nb::arg("seed"))
+      .def_static("make", &make_model, nb::arg("spec"), nb::arg("data"), nb::arg("seed"))
+      .def("normalised", &normalised, nb::arg("rows"))
+      .def("in_units", &in_units, nb::arg("outputs"))
       .def_static(
           "load",
           [](const std::string& path) {

@@ -81,6 +81,9 @@ TrainOptions options_from(const nb::dict& fields) {
   read("clip", options.clip);
   read("give_up_after", options.give_up_after);
   read("validate_every", options.validate_every);
+  read("validate_steps", options.validate_steps);
+  read("patience", options.patience);
+  read("keep_best", options.keep_best);
   read("validation_batches", options.validation_batches);
   read("log_every", options.log_every);
   read("metrics_path", options.metrics_path);
@@ -161,10 +164,13 @@ nb::dict run_training(SharedModel& shared, SharedDataset& data, const nb::dict& 
     const SharedDataset::Writing dataset(data);
     const nb::gil_scoped_release unlocked;
     result = penstock::train(*model, **dataset, options, reports.callbacks(), resume);
+    if (!result.interrupted) refit_autoregression(*model, **dataset);
   }
   reports.raise();
   nb::dict described = describe(result.last);
   described["interrupted"] = result.interrupted;
+  described["stopped_early"] = result.stopped_early;
+  described["model_step"] = result.model_step;
   described["validation"] = result.validation ? nb::object(describe(*result.validation)) : nb::none();
   return described;
 }
@@ -183,6 +189,26 @@ nb::dict run_evaluation(SharedModel& shared, SharedDataset& data, const nb::dict
 
 std::unique_ptr<SharedDataset> shared(std::unique_ptr<Dataset> dataset) {
   return std::make_unique<SharedDataset>(std::move(dataset), "the dataset");
+}
+
+nb::dict suggest(SharedDataset& data) {
+  TrainOptions options;
+  {
+    const nb::gil_scoped_release unlocked;
+    const SharedDataset::Writing dataset(data);
+    options = suggest_options(**dataset);
+  }
+  nb::dict result;
+  result["max_steps"] = options.max_steps;
+  result["max_seconds"] = options.max_seconds;
+  result["max_epochs"] = options.max_epochs;
+  result["batch"] = options.batch;
+  result["length"] = options.length;
+  result["validate_every"] = options.validate_every;
+  result["validate_steps"] = options.validate_steps;
+  result["patience"] = options.patience;
+  result["keep_best"] = options.keep_best;
+  return result;
 }
 
 char delimiter_from(const std::string& text) {
@@ -205,7 +231,8 @@ void bind_training(nb::module_& module) {
   module.def(
       "open_series",
       [](const std::string& path, const std::vector<std::string>& inputs, const std::vector<std::string>& targets,
-         Index horizon, double validation_fraction, const std::string& delimiter, bool from_last) {
+         Index horizon, double validation_fraction, const std::string& delimiter, bool from_last, bool autoregression,
+         const std::string& transform, Index season) {
         SeriesOptions options;
         options.inputs = inputs;
         options.targets = targets;
@@ -213,10 +240,15 @@ void bind_training(nb::module_& module) {
         options.validation_fraction = validation_fraction;
         options.delimiter = delimiter_from(delimiter);
         options.from_last = from_last;
+        options.autoregression = autoregression;
+        options.transform = chosen<Transform>(
+            "transform", transform,
+            {{"none", Transform::none}, {"automatic", Transform::automatic}, {"logarithm", Transform::logarithm}});
+        options.season = season;
         return shared(open_series(path, options));
       },
       nb::arg("path"), nb::arg("inputs"), nb::arg("targets"), nb::arg("horizon"), nb::arg("validation_fraction"),
-      nb::arg("delimiter"), nb::arg("from_last"));
+      nb::arg("delimiter"), nb::arg("from_last"), nb::arg("autoregression"), nb::arg("transform"), nb::arg("season"));
   module.def(
       "open_labelled",
       [](const std::string& path, const std::string& sequence_column, const std::string& label_column,
@@ -247,6 +279,7 @@ void bind_training(nb::module_& module) {
       },
       nb::arg("name"), nb::arg("length"), nb::arg("validation_length"), nb::arg("modulus"), nb::arg("copy_tokens"),
       nb::arg("seed"));
+  module.def("suggest", &suggest, nb::arg("data"));
   module.def("train", &run_training, nb::arg("model"), nb::arg("data"), nb::arg("options"), nb::arg("progress").none(),
              nb::arg("validation").none(), nb::arg("resume"));
   module.def("evaluate", &run_evaluation, nb::arg("model"), nb::arg("data"), nb::arg("options"));
