@@ -93,9 +93,8 @@ class TeamSearch {
   TeamSearch(const GpuDenseProblem& problem, const GpuModel& gpu) : problem_(problem), gpu_(gpu) {}
 
   void run() {
-    constexpr int first_with_clusters = 90;
     for (const int cluster : {1, 2, 4, 8}) {
-      if (cluster > 1 && gpu_.architecture() < first_with_clusters) break;
+      if (cluster > 1 && (!gpu_.has_clusters() || cluster > gpu_.cluster)) break;
       if (problem_.cluster != 0 && cluster != problem_.cluster) continue;
       for (const int rows : even_row_counts(problem_.rows, kMostTeamRows)) {
         if (problem_.slots != 0 && rows != problem_.slots) continue;
