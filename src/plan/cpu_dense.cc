@@ -75,6 +75,7 @@ std::vector<Rule<Plan>> cpu_dense_rules(const Problem& problem, const CpuModel& 
     plan.microseconds = dense_microseconds(problem, costs, plan);
     plan.why = plan.channel_parts > 1 ? "few rows for each thread, and a step large enough to share units at a barrier"
                : plan.row_parts > 1   ? "rows are independent: no thread waits for another"
+               : problem.threads == 1 ? "there is one thread"
                                       : "one row, and a step too small to share";
     return plan;
   };
