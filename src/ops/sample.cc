@@ -33,7 +33,7 @@ class Ranking {
   Index count_, ordered_ = 0;
 };
 
-std::unique_ptr<Executable> on_cpu(const Sample& shape, const Target& target) {
+std::unique_ptr<Executable> sample_on_cpu(const Sample& shape, const Target& target) {
   return simple(
       [shape](const Call& call, const Operands& memory) {
         const auto* const logits = memory.get<const float>(0);
@@ -105,7 +105,7 @@ Op sample(const Sample& shape) {
   return {"sample", [shape](const Target& target) {
             check_sampling(shape.sampling);
             require(target.steps == 1, "tokens are drawn of one step, not of {}", target.steps);
-            return target.device.is_cuda() ? cuda_sample(shape, target) : on_cpu(shape, target);
+            return target.device.is_cuda() ? cuda_sample(shape, target) : sample_on_cpu(shape, target);
           }};
 }
 

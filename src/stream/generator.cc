@@ -6,6 +6,9 @@
 namespace penstock {
 
 struct Generator::Impl {
+  Impl(const Model& model, const Sampling& chosen, const Execution& execution)
+      : row(model, 1, execution), sampling(chosen) {}
+
   SessionBatch row;
   Sampling sampling;
   bool begun = false;
@@ -14,7 +17,7 @@ struct Generator::Impl {
 Generator::Generator(const Model& model, const Sampling& sampling, std::uint64_t seed, const Execution& execution) {
   sample(std::array{0.0f}, sampling, 0.0);  // refuses what is impossible before anything is drawn
   require(model.data().task == Task::language, "model must be one of a text: it writes nothing");
-  impl_.reset(new Impl{SessionBatch(model, 1, execution), sampling});
+  impl_ = std::make_unique<Impl>(model, sampling, execution);
   impl_->row.seed(0, seed);
 }
 
