@@ -107,6 +107,29 @@ def test_forecasts_are_the_programs(forecaster, folder):
     assert (both[0] == forecaster.predict(rows, exact=True)).all()
 
 
+def test_a_model_that_the_program_trained_answers_alike(folder):
+    """A series that grows: the program learns its logarithm, beside a linear forecast."""
+    values = 100 * np.exp(0.02 * np.arange(200) + 0.1 * np.sin(np.arange(200)))
+    np.savetxt(folder / "growth.csv", values, header="value", comments="", fmt="%.3f")
+    program(
+        "train", "growth.csv", "--steps", 5, "--width", 8, "--blocks", 1, "--quiet", "-o", "g.safetensors", cwd=folder
+    )
+    model = penstock.Model.load(folder / "g.safetensors")
+    assert model.data["inputs"][0]["logarithm"] and model.spec["lags"] > 0
+    ours = model.predict(np.loadtxt(folder / "growth.csv", skiprows=1)[:, None])
+    lines = program("predict", "g.safetensors", "growth.csv", "--json", cwd=folder).splitlines()
+    assert [json.loads(line)["forecast"]["value"] for line in lines] == ours[:, :, 0].tolist()
+
+
+def test_training_takes_what_suits_the_data(folder):
+    data = penstock.open_series(folder / "series.csv", from_last=True, autoregression=True, transform="automatic")
+    model = penstock.Model(data, from_last=True, width=8, blocks=1)
+    assert model.spec["lags"] > 0
+    result = penstock.train(model, data, steps=3, progress=False, threads=1)
+    assert result.last.step == 3 and 0 <= result.model_step <= 3 and not result.interrupted
+    assert np.isfinite(model.predict(np.array([[3.0, 5.0, 20.0]]))).all()
+
+
 def test_labels_are_the_programs(classifier, folder):
     values = np.loadtxt(folder / "labelled.csv", delimiter=",", skiprows=1, usecols=2).reshape(40, 8, 1)
     ours = classifier.predict(values)
