@@ -224,6 +224,9 @@ class Model:
             raise InvalidArgument(f"inputs must have the columns {names}, not the shape {rows.shape}")
         mean = np.array([column["mean"] for column in columns])
         scale = np.array([column["scale"] for column in columns])
+        logarithm = np.array([column["logarithm"] for column in columns])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            rows = np.where(logarithm, np.log(np.where(logarithm, rows, 1.0)), rows)
         values = ((rows - mean) / scale).astype(np.float32)
         if not np.isfinite(values).all():
             raise InvalidArgument("inputs must be finite, and not too far from the values that the model is trained on")
@@ -235,7 +238,9 @@ class Model:
         targets = self._data["targets"]
         values = outputs.astype(np.float64).reshape(*outputs.shape[:-1], self._data["horizon"], len(targets))
         scale = np.array([target["scale"] for target in targets])
-        return values * scale + np.array([target["mean"] for target in targets])
+        values = values * scale + np.array([target["mean"] for target in targets])
+        logarithm = np.array([target["logarithm"] for target in targets])
+        return np.where(logarithm, np.exp(np.where(logarithm, values, 0.0)), values)
 
     def __repr__(self) -> str:
         spec = self.spec

@@ -34,6 +34,7 @@ nb::list describe(const std::vector<Column>& columns) {
     one["name"] = column.name;
     one["mean"] = column.mean;
     one["scale"] = column.scale;
+    one["logarithm"] = column.logarithm;
     all.append(one);
   }
   return all;
@@ -50,6 +51,7 @@ nb::dict describe(const ModelSpec& spec) {
   result["feed_forward"] = spec.feed_forward;
   result["dropout"] = spec.dropout;
   result["from_last"] = spec.from_last;
+  result["lags"] = spec.lags;
   return result;
 }
 
@@ -67,6 +69,7 @@ ModelSpec spec_from(const nb::dict& fields) {
   read("feed_forward", spec.feed_forward);
   read("dropout", spec.dropout);
   read("from_last", spec.from_last);
+  read("lags", spec.lags);
   return spec;
 }
 
@@ -199,6 +202,7 @@ nb::dict describe(const DataDescription& data) {
   result["inputs"] = describe(data.inputs);
   result["targets"] = describe(data.targets);
   result["horizon"] = data.horizon;
+  result["season"] = data.season;
   result["classes"] = data.classes;
   result["delimiter"] = std::string(1, data.delimiter);
   result["input_size"] = data.input_size();
