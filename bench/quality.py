@@ -1,9 +1,15 @@
-"""Forecasts of sunspots and CO2 and labels of handwritten digits: `penstock train` with its defaults beside PyTorch's
-nn.GRU and nn.LSTM of as many parameters and beside forecasts that need no training. Prints the tables as Markdown.
+"""Forecasts and labels of small public data: `penstock train` with its defaults, one command a file, beside what a
+forecaster or a statistician would try first, each tuned by its own automatic procedure. Writes docs/results/quality.md.
 
-    python3 bench/quality.py build/release/penstock data          # a Python that has torch and numpy
+    python3 -m venv build/quality
+    build/quality/bin/pip install numpy scipy pandas statsmodels statsforecast scikit-learn lightgbm aeon sktime
+    build/quality/bin/pip install --no-deps pmdarima                 # its data alone
+    build/quality/bin/python bench/quality.py build/release/penstock docs/results/quality.md
+
+Results of peers are kept in build/quality/peers; remove a file there to have them anew.
 """
 
+import argparse
 import csv
 import io
 import json
@@ -15,14 +21,14 @@ import tempfile
 
 import numpy as np
 
-PEERS = pathlib.Path(__file__).parent / "peers"
-sys.path.insert(0, str(PEERS))
-from forecasts import errors, naive, read_column  # noqa: E402
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE / "peers"))
+from labels import SETS  # noqa: E402
+from public_data import SERIES, origins, rmse, series  # noqa: E402
 
-SEEDS = [0, 1, 2]
-CELLS = [("mingru", "gru"), ("gru", "gru"), ("lstm", "lstm")]  # ours, and PyTorch's beside it
-SERIES = [("sunspots", 1, 132), ("sunspots", 12, 132), ("co2", 1, 52), ("co2", 52, 52)]  # column, horizon, season
-HELD_OUT = 0.2
+STRONG = ["ETS", "AutoARIMA", "ridge on lags"]
+PEERS = ["seasonal naive", *STRONG, "Theta", "LightGBM on lags"]
+CLASSIFIERS = ["1-NN with DTW", "logistic regression", "MiniRocket"]
 
 
 def run(*command):
@@ -31,124 +37,143 @@ def run(*command):
 
 
 def cpu_seconds():
-    """Of all programs that have ended. All train on one thread, and others' work on the machine does not count."""
+    """Of all programs that have ended: others' work on the machine does not count."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
-def peer(script, *arguments):
-    return json.loads(run(sys.executable, PEERS / script, *arguments))
+class Peers:
+    """Results of other programs, from a folder or by asking them."""
+
+    def __init__(self, folder):
+        self.folder = pathlib.Path(folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+
+    def ask(self, script, name):
+        kept = self.folder / f"{pathlib.Path(script).stem}_{name}.json"
+        if not kept.exists():
+            text = run(sys.executable, HERE / "peers" / script, name)
+            kept.write_text(text, encoding="utf-8")
+        return json.loads(kept.read_text(encoding="utf-8"))
 
 
 class Penstock:
-    """The program, with a folder for its models."""
-
     def __init__(self, program, folder):
-        self.program, self.model = program, pathlib.Path(folder) / "model.safetensors"
+        self.program, self.folder = program, pathlib.Path(folder)
+        self.model = self.folder / "model.safetensors"
 
-    def train(self, data, cell, seed, *options):
+    def train(self, data, seed, *options):
         before = cpu_seconds()
-        result = json.loads(run(self.program, "train", data, "--cell", cell, "--seed", seed, "--threads", 1, "--json",
-                                "--quiet", "--output", self.model, *options))
-        return {"parameters": result["model"]["parameters"], "cpu_seconds": cpu_seconds() - before}
+        result = json.loads(run(self.program, "train", data, "--seed", seed, "--threads", 1, "--json", "--quiet",
+                                "--force", "--output", self.model, *options))
+        return {**result, "cpu_seconds": cpu_seconds() - before}
 
-    def predict(self, data, *options):
-        """The rows that `penstock predict` writes, each as a list of fields."""
-        return list(csv.reader(io.StringIO(run(self.program, "predict", self.model, data, *options))))[1:]
+    def forecasts(self, data):
+        rows = csv.reader(io.StringIO(run(self.program, "predict", self.model, data, "--threads", 1)))
+        return np.array(list(rows)[1:], dtype=float)
 
-
-def spread(values, form):
-    return f"{form.format(np.mean(values))} ({form.format(min(values))} – {form.format(max(values))})"
-
-
-def print_row(name, results, measures):
-    cells = [f"{results[0]['parameters']:,}", *(spread([r[m] for r in results], form) for m, form in measures),
-             f"{np.mean([r['cpu_seconds'] for r in results]):.1f}"]
-    print(f"| {name} | {' | '.join(cells)} |", flush=True)
+    def accuracy(self, data):
+        return json.loads(run(self.program, "evaluate", self.model, data, "--threads", 1, "--json"))["files"][0]["accuracy"]
 
 
-def series_table(penstock, folder, column, horizon, season):
-    path = folder / f"{column}.csv"
-    series = read_column(path, column)
-    first = len(series) - int(len(series) * HELD_OUT) - 1
-    form = "{:.2f}" if column == "sunspots" else "{:.3f}"
-    measures = [("rmse", form), ("mae", form)]
-    print(f"\n### {column}, {'1 row' if horizon == 1 else f'1 to {horizon} rows'} ahead\n")
-    print("| | parameters | RMSE | MAE | CPU seconds to train |\n|---|---|---|---|---|")
-    for name, forecasts in naive(series, horizon, season).items():
-        result = errors(forecasts, series, first)
-        print(f"| {name} | | {form.format(result['rmse'])} | {form.format(result['mae'])} | |")
-
-    def ours(cell, seed, *options):
-        result = penstock.train(path, cell, seed, "--columns", column, "--horizon", horizon, *options)
-        forecasts = np.array(penstock.predict(path), dtype=float)
-        return {**result, **errors(forecasts, series, first)}
-
-    for cell, other in CELLS:
-        results = [ours(cell, seed) for seed in SEEDS]
-        print_row(f"penstock {cell}", results, measures)
-        if cell == "mingru":
-            print_row(f"penstock {cell}, `--no-last`", [ours(cell, seed, "--no-last") for seed in SEEDS], measures)
-        for name, view in ((", values", "value"), (", change from the last value", "change"), (", treated as ours", "treated")):
-            results_of_peer = [
-                peer("torch_series.py", path, column, "--cell", other, "--horizon", horizon, "--parameters",
-                     results[0]["parameters"], "--seed", seed, "--view", view) for seed in SEEDS]
-            print_row(f"PyTorch nn.{other.upper()}{name}", results_of_peer, measures)
+def write_series(path, values):
+    path.write_text("value\n" + "".join(f"{value!r}\n" for value in values.tolist()), encoding="ascii")
 
 
-def split_digits(folder, target, seed, pixels):
-    """Writes train.csv and test.csv: a random fifth of the digits is held out. pixels: of one step."""
-    with open(folder / "digits_sequences.csv", newline="", encoding="ascii") as file:
-        rows = list(csv.DictReader(file))
-    digits = [rows[i:i + 8] for i in range(0, len(rows), 8)]
-    order = np.random.default_rng(seed).permutation(len(digits))
-    held_out = int(len(digits) * HELD_OUT)
-    for name, chosen in (("test.csv", order[:held_out]), ("train.csv", order[held_out:])):
-        with open(target / name, "w", newline="", encoding="ascii") as file:
-            writer = csv.writer(file)
-            writer.writerow(["sequence", "label", *(f"p{i}" for i in range(pixels))])
-            for digit in chosen:
-                values = [row[f"p{i}"] for row in digits[digit] for i in range(8)]
-                head = [digits[digit][0]["sequence"], digits[digit][0]["label"]]
-                writer.writerows(head + values[i:i + pixels] for i in range(0, 64, pixels))
+def one_series(penstock, peers, name, seeds):
+    one = series(name)
+    rows = origins(one)
+    write_series(penstock.folder / "train.csv", one.values[:one.training])
+    write_series(penstock.folder / "all.csv", one.values)
+    result = {"ours": [], "cpu_seconds": [], "one": one, "peers": peers.ask("statistical.py", name)}
+    for seed in seeds:
+        trained = penstock.train(penstock.folder / "train.csv", seed, "--horizon", one.horizon)
+        result["ours"].append(rmse(penstock.forecasts(penstock.folder / "all.csv")[rows], one, rows))
+        result["cpu_seconds"].append(trained["cpu_seconds"])
+        result["season"] = trained["model"]["season"]
+    return result
 
 
-def digits_table(penstock, folder, scratch, pixels):
-    print(f"\n### digits, {64 // pixels} steps of {'one pixel' if pixels == 1 else f'{pixels} pixels'}\n")
-    print("| | parameters | accuracy | CPU seconds to train |\n|---|---|---|---|")
-    measures = [("accuracy", "{:.1%}")]
-    train, test = scratch / "train.csv", scratch / "test.csv"
+def short(value):
+    return f"{value:.4g}"
 
-    def ours(cell, seed):
-        split_digits(folder, scratch, seed, pixels)
-        result = penstock.train(train, cell, seed, "--validation-fraction", 0)
-        said = {row[0]: row[1] for row in penstock.predict(test)}
-        with open(test, newline="", encoding="ascii") as file:
-            right = {row["sequence"]: row["label"] for row in csv.DictReader(file)}
-        return {**result, "accuracy": np.mean([said[name] == label for name, label in right.items()])}
 
-    def theirs(cell, seed, parameters):
-        split_digits(folder, scratch, seed, pixels)
-        return peer("torch_labelled.py", train, test, "--cell", cell, "--parameters", parameters, "--seed", seed)
+def series_page(penstock, peers, seeds, out):
+    results = [one_series(penstock, peers, name, seeds) for name in SERIES]
+    out.append("## Series\n\nRMSE over all origins and distances of the held-out part; smaller is better.\n")
+    out.append("| series | rows | season (found) | ahead | penstock | " + " | ".join(PEERS) + " | to the best of three | CPU s |")
+    out.append("|---|" + "---|" * (len(PEERS) + 6))
+    ratios, naive = [], []
+    for result in results:
+        one, theirs = result["one"], result["peers"]
+        ours = float(np.mean(result["ours"]))
+        ratios.append(ours / min(theirs[peer] for peer in STRONG if peer in theirs))
+        naive.append(ours / theirs.get("seasonal naive", theirs["last value"]))
+        spread = f"{short(ours)} ({short(min(result['ours']))} – {short(max(result['ours']))})"
+        cells = [short(theirs[peer]) if peer in theirs else "-" for peer in PEERS]
+        out.append(f"| {one.name} | {one.training} + {len(one.values) - one.training} | {one.season} ({result['season']}) | "
+                   f"{one.horizon} | {spread} | " + " | ".join(cells) +
+                   f" | {ratios[-1]:.3f} | {np.mean(result['cpu_seconds']):.1f} |")
+    out.append(f"\nRatio to the best of ETS, AutoARIMA and ridge: median {np.median(ratios):.3f}, worst {max(ratios):.3f}; "
+               f"ours is the best on {sum(r <= 1 for r in ratios)} of {len(ratios)}. Ratio to the seasonal naive forecast "
+               f"(the last value without a season): median {np.median(naive):.3f}, worst {max(naive):.3f}.\n")
 
-    for cell, other in CELLS:
-        results = [ours(cell, seed) for seed in SEEDS]
-        print_row(f"penstock {cell}", results, measures)
-        print_row(f"PyTorch nn.{other.upper()}", [theirs(other, seed, results[0]["parameters"]) for seed in SEEDS],
-                  measures)
+
+def labels_page(penstock, peers, seeds, out):
+    out.append("## Labelled sequences\n\nAccuracy on the published test part; larger is better.\n")
+    out.append("| set | sequences | steps | classes | penstock | " + " | ".join(CLASSIFIERS) + " | to the better of two | CPU s |")
+    out.append("|---|" + "---|" * (len(CLASSIFIERS) + 6))
+    points, rocket = [], []
+    for name in SETS:
+        theirs = peers.ask("labels.py", name)
+        run(sys.executable, HERE / "peers" / "labels.py", name, "--write", penstock.folder)
+        accuracies, seconds = [], []
+        for seed in seeds:
+            seconds.append(penstock.train(penstock.folder / "train.csv", seed)["cpu_seconds"])
+            accuracies.append(penstock.accuracy(penstock.folder / "test.csv"))
+        ours = float(np.mean(accuracies))
+        points.append(100 * (ours - max(theirs["1-NN with DTW"], theirs["logistic regression"])))
+        rocket.append(100 * (ours - theirs["MiniRocket"]))
+        out.append(f"| {name} | {theirs['sequences']} | {theirs['steps']} | {theirs['classes']} | {ours:.1%} "
+                   f"({min(accuracies):.1%} – {max(accuracies):.1%}) | " +
+                   " | ".join(f"{theirs[peer]:.1%}" for peer in CLASSIFIERS) +
+                   f" | {points[-1]:+.1f} points | {np.mean(seconds):.1f} |")
+    out.append(f"\nAgainst the better of 1-NN with DTW and logistic regression: worst {min(points):+.1f} points, mean "
+               f"{np.mean(points):+.1f}; against MiniRocket: mean {np.mean(rocket):+.1f}.\n")
+
+
+HEAD = """# Forecasts and labels by default
+
+`penstock train FILE.csv` with its defaults (series: `--horizon` alone is given) on small public data, beside what a person would
+try first, each tuned by its own automatic procedure on the training part. One command writes this page:
+
+    build/quality/bin/python bench/quality.py build/release/penstock docs/results/quality.md
+
+*Series*: the last fifth of the rows is held out and never used for a choice. Up to 60 origins in it, evenly spaced, each with
+its whole horizon; parameters are those of the training part, and every forecast knows all rows before it. Peers: statsforecast's
+AutoETS, AutoARIMA and AutoTheta (with a season above 24 rows, MSTL takes it out first), ridge regression and LightGBM on lags
+whose number and penalty a fifth of the training part chooses. Peers are told the season; Penstock finds it. *Labelled sequences*:
+split as published (digits: a fifth, at random). [What training decides](../training.md) describes the defaults;
+[networks](networks.md) compares the recurrent layers alone with PyTorch's.
+"""
 
 
 def main():
-    program, folder = sys.argv[1], pathlib.Path(sys.argv[2])
-    machine = json.loads(run(program, "info", "--json"))
-    print(f"Penstock {machine['version']}, {machine['cpu']}, {machine['isa']}")
-    with tempfile.TemporaryDirectory() as name:
-        scratch = pathlib.Path(name)
-        penstock = Penstock(program, scratch)
-        for column, horizon, season in SERIES:
-            series_table(penstock, folder, column, horizon, season)
-        for pixels in (8, 1):
-            digits_table(penstock, folder, scratch, pixels)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("program")
+    parser.add_argument("page", type=pathlib.Path)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--peers", default=HERE.parent / "build" / "quality" / "peers")
+    arguments = parser.parse_args()
+    machine = json.loads(run(arguments.program, "info", "--json"))
+    out = [HEAD, f"Penstock {machine['version']}, {machine['cpu']}, one thread, {arguments.seeds} seeds: mean (smallest – "
+                 "largest). Seconds are of CPU time for one training.\n"]
+    peers, seeds = Peers(arguments.peers), range(arguments.seeds)
+    with tempfile.TemporaryDirectory() as folder:
+        penstock = Penstock(arguments.program, folder)
+        series_page(penstock, peers, seeds, out)
+        labels_page(penstock, peers, seeds, out)
+    arguments.page.write_text("\n".join(out), encoding="utf-8")
 
 
 if __name__ == "__main__":

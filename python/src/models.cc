@@ -71,6 +71,7 @@ ModelSpec spec_from(const nb::dict& fields) {
   read("feed_forward", spec.feed_forward);
   read("dropout", spec.dropout);
   read("from_last", spec.from_last);
+  read("lags", spec.lags);
   return spec;
 }
 
