@@ -59,7 +59,8 @@ def open_series(
     targets: Sequence[str] = (),
     horizon: int = 1,
     validation_fraction: float = 0.2,
-    delimiter: str = ",",
+    delimiter: str = "",
+    missing: str = "refuse",
     from_last: bool = False,
 ) -> Dataset:
     """A CSV file with a header, one step a row.
@@ -69,12 +70,14 @@ def open_series(
         targets: Names of the columns to forecast; none: the inputs.
         horizon: How many rows ahead.
         validation_fraction: The last rows are held out; normalisation sees the first part only.
-        delimiter: Between the fields of a row.
+        delimiter: Between the fields of a row; found from the file if empty.
+        missing: What becomes of empty values: ``"refuse"`` (an error), ``"carry"`` (the last one), ``"interpolate"`` or
+            ``"mask"`` (the last one, and not scored).
         from_last: For a model with ``from_last=True``: scaled for forecasts that start from the last value.
     """
     return Dataset(
         _core.open_series(
-            os.fspath(path), list(inputs), list(targets), horizon, validation_fraction, delimiter, from_last
+            os.fspath(path), list(inputs), list(targets), horizon, validation_fraction, delimiter, missing, from_last
         )
     )
 
@@ -86,13 +89,14 @@ def open_labelled(
     label_column: str = "label",
     inputs: Sequence[str] = (),
     validation_fraction: float = 0.2,
-    delimiter: str = ",",
+    delimiter: str = "",
+    missing: str = "refuse",
     seed: int = 0,
 ) -> Dataset:
     """A CSV file with a header in which each run of one value of ``sequence_column`` is one labelled sequence."""
     return Dataset(
         _core.open_labelled(
-            os.fspath(path), sequence_column, label_column, list(inputs), validation_fraction, delimiter, seed
+            os.fspath(path), sequence_column, label_column, list(inputs), validation_fraction, delimiter, missing, seed
         )
     )
 
@@ -142,6 +146,7 @@ class TrainResult:
     last: Progress
     validation: Evaluation | None
     interrupted: bool  #: By Ctrl-C, or the notebook's stop button: the model has what was learnt until then.
+    checkpoint_error: str = ""  #: Why the last checkpoint could not be written; empty if it could.
 
 
 def _limits(steps, seconds, epochs):
@@ -248,7 +253,9 @@ def train(
     finally:
         bar.close()
     interrupted, validation = result.pop("interrupted"), result.pop("validation")
-    return TrainResult(Progress(**result), None if validation is None else Evaluation(**validation), interrupted)
+    checkpoint_error = result.pop("checkpoint_error")
+    scores = None if validation is None else Evaluation(**validation)
+    return TrainResult(Progress(**result), scores, interrupted, checkpoint_error)
 
 
 def evaluate(
