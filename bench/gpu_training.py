@@ -28,7 +28,7 @@ def ours(program, text, steps, precision):
         command = [program, "train", text, "--output", Path(folder) / "model", "--device", "cuda"]
         command += ["--precision", precision, "--cell", "mingru-log", "--width", WIDTH, "--blocks", BLOCKS]
         command += ["--conv", TAPS, "--ffn", INNER, "--batch", BATCH, "--length", LENGTH, "--steps", steps]
-        command += ["--learning-rate", RATE, "--validate-every", 0, "--metrics", metrics, "--quiet"]
+        command += ["--force", "--learning-rate", RATE, "--validate-every", 0, "--metrics", metrics, "--quiet"]
         subprocess.run([str(word) for word in command], check=True)
         lines = [json.loads(line) for line in metrics.read_text().splitlines()]
     reports = [line for line in lines if line["kind"] == "train"]

@@ -51,7 +51,7 @@ class Penstock:
     def train(self, data, cell, seed, *options):
         before = cpu_seconds()
         result = json.loads(run(self.program, "train", data, "--cell", cell, "--seed", seed, "--threads", 1, "--json",
-                                "--quiet", "--output", self.model, *options))
+                                "--quiet", "--force", "--output", self.model, *options))
         return {"parameters": result["model"]["parameters"], "cpu_seconds": cpu_seconds() - before}
 
     def predict(self, data, *options):

@@ -18,7 +18,7 @@ DEEPER = ["--width", "64", "--blocks", "2", "--steps", "3000", "--batch", "32", 
 def train(program, cell, seed, length, options):
     with tempfile.TemporaryDirectory() as folder:
         command = [program, "train", "task:parity", "--cell", cell, "--seed", str(seed), "--validation-length",
-                   str(length), "--output", f"{folder}/model.safetensors", "--json", "--quiet", *options]
+                   str(length), "--output", f"{folder}/model.safetensors", "--force", "--json", "--quiet", *options]
         result = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
         return result["validation"]["accuracy"], result["seconds"], result["model"]["parameters"]
 

@@ -6,5 +6,6 @@ find_package(CLI11 REQUIRED)
 find_package(OpenMP REQUIRED COMPONENTS CXX)
 find_package(hwy 1.0 REQUIRED)
 find_package(dnnl REQUIRED)
+find_package(ZLIB REQUIRED)
 # Hashes of compiled kernels; only its header is used.
 find_path(XXHASH_INCLUDE_DIR xxhash.h REQUIRED)

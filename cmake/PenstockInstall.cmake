@@ -13,6 +13,21 @@ if(TARGET penstock-cli)
   install(DIRECTORY bench/peers/ DESTINATION ${CMAKE_INSTALL_DATADIR}/penstock/bench FILES_MATCHING
           PATTERN "server.py" PATTERN "*_peer.py" PATTERN "plot.py" PATTERN "__pycache__" EXCLUDE)
 endif()
+if(TARGET penstock-cli AND NOT CMAKE_CROSSCOMPILING)
+  # The program itself knows its manual and how shells complete its options.
+  install(CODE "
+    set(share \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}\")
+    foreach(folder man/man1 bash-completion/completions zsh/site-functions fish/vendor_completions.d)
+      file(MAKE_DIRECTORY \"\${share}/\${folder}\")
+    endforeach()
+    execute_process(COMMAND $<TARGET_FILE:penstock-cli> man --folder \"\${share}/man/man1\" COMMAND_ERROR_IS_FATAL ANY)
+    foreach(file bash-completion/completions/penstock zsh/site-functions/_penstock
+                 fish/vendor_completions.d/penstock.fish)
+      string(REGEX MATCH \"^[a-z]+\" shell \"\${file}\")
+      execute_process(COMMAND $<TARGET_FILE:penstock-cli> completion \"\${shell}\" OUTPUT_FILE \"\${share}/\${file}\"
+                      COMMAND_ERROR_IS_FATAL ANY)
+    endforeach()")
+endif()
 install(EXPORT PenstockTargets NAMESPACE Penstock:: DESTINATION ${package_dir})
 
 configure_package_config_file(cmake/PenstockConfig.cmake.in ${PROJECT_BINARY_DIR}/PenstockConfig.cmake

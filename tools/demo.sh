@@ -26,7 +26,7 @@ show() {
 
 # A causal convolution before each minGRU and a gated feed-forward after it: of the shapes that fit a minute on two
 # cores, the one that learns most.
-show "$penstock" train "$text" --output "$model" --seconds "${SECONDS_OF_TRAINING:-75}" \
+show "$penstock" train "$text" --force --output "$model" --seconds "${SECONDS_OF_TRAINING:-75}" \
   --width 128 --blocks 3 --conv 4 --ffn 2 --batch "$batch" --learning-rate 0.006 --metrics "$folder/metrics.jsonl" "${place[@]}"
 
 held_out=$(($(stat -c %s "$text") * 5 / 100))

@@ -8,7 +8,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-packages=(g++ cmake ninja-build libfmt-dev nlohmann-json3-dev libcli11-dev libhwy-dev libdnnl-dev libxxhash-dev
+packages=(g++ cmake ninja-build libfmt-dev nlohmann-json3-dev libcli11-dev libhwy-dev libdnnl-dev libxxhash-dev zlib1g-dev
   # Debian's oneDNN looks for the OpenCL headers whenever CMake looks for oneDNN.
   ocl-icd-opencl-dev)
 tools=(c++ cmake ninja)

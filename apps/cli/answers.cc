@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "describe.h"
+#include "penstock/error.h"
 #include "units.h"
 
 namespace penstock::cli {
@@ -77,6 +78,14 @@ void ByteAnswers::answer(unsigned char byte, std::span<const float> logits) {
   Json json = {{"byte", byte}, {"bits", nullptr}, {"next", next.index}, {"probability", next.probability}};
   if (known) json["bits"] = bits;
   output_.write(json_line(json));
+}
+
+void ByteAnswers::expect(std::vector<float> logits) {
+  constexpr std::size_t bytes = 256;
+  if (logits.size() != bytes) {
+    throw Error(ErrorCode::bad_input, fmt::format("expected: {} logits, there are {} bytes", logits.size(), bytes));
+  }
+  expected_ = std::move(logits);
 }
 
 RowAnswers::RowAnswers(Output& output, const DataDescription& data, std::vector<std::string> kept, bool json)

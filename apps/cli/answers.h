@@ -42,6 +42,14 @@ class ByteAnswers {
   /// The next byte is the first of a new text.
   void restart() { expected_.clear(); }
 
+  /// The logits for the byte to come, to go on with elsewhere; empty in front of the first.
+  const std::vector<float>& expected() const { return expected_; }
+  /// Throws Error(bad_input) unless there is one logit a byte.
+  void expect(std::vector<float> logits);
+
+  /// Whether anything is printed.
+  bool writes() const { return style_ != Style::silent; }
+
   double bits() const { return bits_; }
   Index scored() const { return scored_; }
 

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <memory>
@@ -11,6 +12,7 @@
 #include "penstock/penstock.h"
 #include "signals.h"
 #include "terminal.h"
+#include "terminal_table.h"
 #include "units.h"
 #include "verbs.h"
 
@@ -124,7 +126,10 @@ int bench_verb(const BenchArguments& arguments) {
   Output output;
   if (!arguments.json.empty()) write_text(output, "--json", arguments.json, bench::report_json(report));
   if (!arguments.markdown.empty()) write_text(output, "--markdown", arguments.markdown, bench::report_markdown(report));
-  if (arguments.json != "-" && arguments.markdown != "-") output.write(bench::report_markdown(report));
+  if (arguments.json != "-" && arguments.markdown != "-") {
+    const std::string page = bench::report_markdown(report);
+    output.write(is_terminal(STDOUT_FILENO) ? for_terminal(page, static_cast<std::size_t>(terminal_width())) : page);
+  }
   output.flush();
   if (!arguments.plot.empty()) {
     const std::string complaint = bench::plot(report, arguments.plot);
@@ -162,7 +167,8 @@ Verb add_bench(CLI::App& program) {
   options.add("--seed", arguments->settings.seed, "N", "Of weights and inputs");
   options.group("Reports");
   options.add("--json", arguments->json, "FILE", "Everything that was measured; '-' is standard output");
-  options.add("--markdown", arguments->markdown, "FILE", "The tables as a page; '-' is standard output");
+  options.add("--markdown", arguments->markdown, "FILE",
+              "The tables as Markdown; '-' is standard output, where a terminal otherwise gets tables of its width");
   options.add("--plot", arguments->plot, "FILE", "A picture (.svg, .png) of the ratios, by matplotlib");
   options.flag("-q,--quiet", arguments->quiet, "No progress, and no word about peers that are missing");
   options.finish(

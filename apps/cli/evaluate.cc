@@ -86,9 +86,9 @@ Verb add_evaluate(CLI::App& program) {
   options.device(arguments->execution);
   options.flag("--json", arguments->json, "Print one JSON object");
   options.finish(
-      "  penstock evaluate co2.safetensors co2.csv --skip 1827       RMSE, MAE, MASE, sMAPE; a season ago, drift\n"
-      "  penstock evaluate gestures.safetensors test.csv             accuracy, macro-F1, confusion\n"
-      "  penstock evaluate book.safetensors chapter1.txt             bits a byte; gzip and xz");
+      "  penstock evaluate co2.safetensors co2.csv --skip 1827    RMSE, MASE, beside drift\n"
+      "  penstock evaluate gestures.safetensors test.csv          accuracy, confusion\n"
+      "  penstock evaluate book.safetensors chapter1.txt          bits a byte; gzip and xz");
   return {app, [app, arguments] { return evaluate_files(*app, *arguments); }};
 }
 

@@ -30,7 +30,7 @@ struct GenerateArguments {
   std::optional<std::uint64_t> seed;
   Index streams = 1;
   Execution execution;
-  bool json = false, stats = false;
+  bool json = false, stats = false, interactive = false;
 };
 
 std::string read_prompt(const GenerateArguments& arguments) {
@@ -106,8 +106,39 @@ void print_rate(const GenerateArguments& arguments, Index bytes, double seconds)
              seconds, seconds > 0.0 ? all / seconds : 0.0);
 }
 
+/// Every line of standard input goes to the model, which goes on from it up to the end of a paragraph. It remembers
+/// what was said before.
+int converse(const GenerateArguments& arguments, Generator& generator) {
+  Input input("-");
+  Output output;
+  const bool prompts = is_terminal(STDIN_FILENO) && is_terminal(STDOUT_FILENO);
+  const auto ask = [&] {
+    output.write(prompts ? "> " : "");
+    output.flush();
+  };
+  std::string line;
+  for (ask(); input.line(line); ask()) {
+    generator.read(line + "\n");
+    std::string text;
+    while (static_cast<Index>(text.size()) < arguments.bytes && !interrupted() && !text.ends_with("\n\n")) {
+      text += generator.next();
+      output.write({&text.back(), 1});
+      output.flush();
+    }
+    if (!text.ends_with('\n')) output.write("\n");
+    output.flush();
+    if (interrupted()) break;
+  }
+  return interrupted() ? interrupted_status() : 0;
+}
+
 void check(const GenerateArguments& arguments) {
   require_given(arguments.model, "MODEL");
+  if (arguments.interactive && (arguments.json || arguments.streams != 1 || arguments.prompt_file == "-")) {
+    throw Error(
+        ErrorCode::invalid_argument,
+        "--interactive reads standard input line by line and goes with none of --json, --streams and --prompt-file -");
+  }
   if (arguments.bytes < 0) {
     throw Error(ErrorCode::invalid_argument, fmt::format("--bytes must not be negative, not {}", arguments.bytes));
   }
@@ -125,6 +156,11 @@ int generate(const GenerateArguments& arguments) {
   const std::uint64_t seed = arguments.seed.value_or(std::random_device()());
 
   catch_interrupts();
+  if (arguments.interactive) {
+    Generator generator(model, arguments.sampling, seed, arguments.execution);
+    if (!prompt.empty()) generator.read(prompt);
+    return converse(arguments, generator);
+  }
   Writers writers(model, arguments, seed);
   // Without a prompt the text starts as if a line had just ended.
   writers.read(prompt.empty() ? "\n" : prompt);
@@ -165,6 +201,8 @@ Verb add_generate(CLI::App& program) {
   options.group("Options");
   options.add("-p,--prompt", arguments->prompt, "TEXT", "What the text begins with; it is printed first");
   options.add("--prompt-file", arguments->prompt_file, "FILE", "The same from a file, '-' is standard input");
+  options.flag("-i,--interactive", arguments->interactive,
+               "Answer line after line of standard input, each with at most --bytes bytes or a paragraph");
   options.add("-n,--bytes", arguments->bytes, "N", "How many bytes to write behind the prompt");
   options.add("--temperature", arguments->sampling.temperature, "X",
               "Below 1 is tamer, above wilder; 0: the likeliest");
@@ -181,6 +219,7 @@ Verb add_generate(CLI::App& program) {
       "  penstock generate model.safetensors --prompt 'In the beginning'\n"
       "  penstock generate model.safetensors -n 2000 --temperature 1 --seed 7 > text.txt\n"
       "  penstock generate model.safetensors --streams 100 --json > texts.jsonl\n"
+      "  penstock generate model.safetensors -i -n 300\n"
       "  head -c 1000 book.txt | penstock generate model.safetensors --prompt-file -");
   return {app, [arguments] { return generate(*arguments); }};
 }

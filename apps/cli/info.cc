@@ -5,6 +5,7 @@
 #include <string>
 
 #include "describe.h"
+#include "open_data.h"
 #include "options.h"
 #include "penstock/penstock.h"
 #include "terminal.h"
@@ -122,15 +123,38 @@ Index file_size(const std::string& path) {
   return unknown ? 0 : static_cast<Index>(size);
 }
 
-std::string model_text(const std::string& path, const Model& model) {
+/// "a checkpoint at step 120", and where the model comes from.
+void add_origin(std::string& out, const ModelFile& file) {
+  const bool checkpoint = file.kind == ModelFile::Kind::checkpoint;
+  line(out, "is",
+       checkpoint ? fmt::format("a checkpoint, {} steps and {} into a run that --resume goes on with",
+                                with_commas(file.step), clock_time(file.seconds))
+                  : "a model");
+  if (file.history) {
+    line(out, "trained",
+         fmt::format("{}, {} steps, penstock {}", printable(file.history->trained), with_commas(file.history->steps),
+                     printable(file.history->version)));
+    line(out, "on", printable(file.history->data));
+    if (!file.history->score.empty()) line(out, "score", printable(file.history->score));
+  }
+  line(out, "checksum", file.verified ? file.checksum + ", right" : "none: the file is from before there were any");
+}
+
+std::string model_text(const std::string& path, const Model& model, const ModelFile& file) {
   const DataDescription& data = model.data();
   std::string out;
   line(out, "file", fmt::format("{}, {}", printable(path), byte_size(static_cast<double>(file_size(path)))));
+  add_origin(out, file);
   line(out, "model", describe_model(model));
   line(out, "task", to_string(data.task));
-  if (data.vocabulary > 0) line(out, "reads", fmt::format("tokens below {}", data.vocabulary));
+  if (data.task == Task::language) line(out, "reads", "bytes");
+  if (data.task != Task::language && data.vocabulary > 0) {
+    line(out, "reads", fmt::format("tokens, the whole numbers 0 to {}", data.vocabulary - 1));
+  }
   if (data.vocabulary == 0) line(out, "reads", columns_text(data.inputs));
-  if (data.task == Task::forecast) {
+  if (data.sample_rate > 0) {
+    line(out, "sound", fmt::format("one channel at {} Hz in, one out", data.sample_rate));
+  } else if (data.task == Task::forecast) {
     line(out, "predicts", columns_text(data.targets));
     line(out, "horizon", fmt::format("{} row{}", data.horizon, data.horizon == 1 ? "" : "s"));
   }
@@ -164,15 +188,86 @@ std::string memory_text(const ModelMemory& memory, const std::string& shape, con
   return out;
 }
 
+Json origin_json(const ModelFile& file) {
+  Json json = {{"kind", file.kind == ModelFile::Kind::checkpoint ? "checkpoint" : "model"},
+               {"checksum", file.checksum},
+               {"verified", file.verified}};
+  if (file.kind == ModelFile::Kind::checkpoint) {
+    json["step"] = file.step;
+    json["seconds"] = file.seconds;
+  }
+  if (file.history) {
+    json["history"] = {{"trained", file.history->trained},
+                       {"data", file.history->data},
+                       {"score", file.history->score},
+                       {"version", file.history->version},
+                       {"steps", file.history->steps}};
+  }
+  return json;
+}
+
+int describe_sound(const InfoArguments& arguments) {
+  const Sound sound = read_sound(arguments.model);
+  const double seconds = static_cast<double>(sound.samples.size()) / static_cast<double>(sound.sample_rate);
+  Output output;
+  if (arguments.json) {
+    output.write(json_line(
+        {{"file", arguments.model}, {"kind", "sound"}, {"seconds", seconds}, {"sample_rate", sound.sample_rate}}));
+  } else {
+    std::string text;
+    line(text, "file", printable(arguments.model));
+    line(text, "is", fmt::format("sound: {:.3f} s at {} Hz", seconds, sound.sample_rate));
+    line(text, "next", fmt::format("penstock train {} --target FILE", shell_word(arguments.model)));
+    output.write(text);
+  }
+  output.flush();
+  return 0;
+}
+
+/// What a file is that is no model: data are described as `penstock train` would read them.
+int describe_data(const InfoArguments& arguments) {
+  if (is_sound_file(arguments.model)) return describe_sound(arguments);
+  DataOptions data;
+  data.source = arguments.model;
+  data.sources = {arguments.model};
+  const DataKind kind = kind_of(data);
+  const OpenedData opened = open_data(data, kind, 0);
+  Output output;
+  if (arguments.json) {
+    output.write(json_line(
+        {{"file", arguments.model}, {"kind", "data"}, {"summary", opened.summary}, {"reading", opened.reading}}));
+  } else {
+    std::string text;
+    line(text, "file", printable(arguments.model));
+    line(text, "is", "data: " + opened.summary);
+    for (const std::string& finding : opened.reading) line(text, "read", printable(finding));
+    line(text, "next", "penstock train " + shell_word(arguments.model));
+    output.write(text);
+  }
+  output.flush();
+  return 0;
+}
+
+/// A name that models have, or that says so.
+bool should_be_model(const std::string& path) {
+  return path.ends_with(".safetensors") || path.ends_with(".checkpoint");
+}
+
 int info(const InfoArguments& arguments) {
   Output output;
   if (arguments.model.empty()) {
     output.write(arguments.json ? json_line(machine_json()) : machine_text());
   } else {
+    if (std::filesystem::is_directory(arguments.model)) return describe_data(arguments);
+    const ModelFile file = inspect_model_file(arguments.model);
+    if (file.kind == ModelFile::Kind::other && file.checksum.empty() && !should_be_model(arguments.model)) {
+      return describe_data(arguments);
+    }
     const Model model = Model::load(arguments.model);
     Json json = {{"file", arguments.model}, {"bytes", file_size(arguments.model)}};
+    json.update(origin_json(file));
     json.update(model_json(model));
-    std::string text = model_text(arguments.model, model);
+    std::string text = model_text(arguments.model, model, file);
     if (!arguments.shape.empty()) {
       const auto [rows, steps] = parse_rows_and_steps("--shape", arguments.shape);
       const ModelMemory memory = model.memory(rows, steps, arguments.execution);
@@ -188,10 +283,12 @@ int info(const InfoArguments& arguments) {
 }  // namespace
 
 Verb add_info(CLI::App& program) {
-  CLI::App* app = program.add_subcommand("info", "Describe this machine and the cells, or a model");
+  CLI::App* app =
+      program.add_subcommand("info", "Describe this machine and the cells, or a file: a model, a checkpoint, data");
   auto arguments = std::make_shared<InfoArguments>();
   Options options(*app);
-  options.positional("[MODEL]", arguments->model, "A model or a checkpoint; without one, the machine is described");
+  options.positional("[FILE]", arguments->model,
+                     "A model, a checkpoint, or data to train on; without one, the machine is described");
   options.group("Options");
   options.flag("--json", arguments->json, "Print one JSON object");
   options.add("--shape", arguments->shape, "BxT", "Say what the model takes in memory for so many rows and steps");

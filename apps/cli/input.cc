@@ -2,11 +2,13 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 
+#include "penstock/data.h"
 #include "penstock/error.h"
 #include "signals.h"
 #include "units.h"
@@ -20,20 +22,34 @@ namespace {
 
 }  // namespace
 
-Input::Input(const std::string& path)
-    : name_(path),
-      descriptor_(path == "-" ? STDIN_FILENO : open(path.c_str(), O_RDONLY | O_CLOEXEC)),
-      buffer_(1 << 16) {
+Input::Input(const std::string& path) : name_(path), buffer_(1 << 16) {
+  if (path.ends_with(".gz") || path.ends_with(".ts")) {
+    whole_ = read_source(path);
+    return;
+  }
+  descriptor_ = path == "-" ? STDIN_FILENO : open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (descriptor_ < 0) cannot_read(name_);
 }
 
 Input::~Input() {
-  if (descriptor_ != STDIN_FILENO) close(descriptor_);
+  if (descriptor_ > STDIN_FILENO) close(descriptor_);
+}
+
+void Input::show_progress() {
+  struct stat status = {};
+  const bool sized = !whole_ && fstat(descriptor_, &status) == 0 && S_ISREG(status.st_mode);
+  progress_ = std::make_unique<ReadProgress>(sized ? static_cast<std::uint64_t>(status.st_size) : 0);
 }
 
 std::string_view Input::read() {
+  if (whole_) {
+    buffer_.assign(whole_->begin(), whole_->end());
+    whole_->clear();
+    return interrupted() ? std::string_view() : std::string_view(buffer_.data(), buffer_.size());
+  }
   while (!interrupted()) {
     const ssize_t size = ::read(descriptor_, buffer_.data(), buffer_.size());
+    if (size >= 0 && progress_) progress_->add(static_cast<std::uint64_t>(size));
     if (size >= 0) return {buffer_.data(), static_cast<std::size_t>(size)};
     if (errno != EINTR) cannot_read(name_);
   }

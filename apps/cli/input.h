@@ -1,12 +1,17 @@
 #pragma once
 
+#include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "read_progress.h"
+
 namespace penstock::cli {
 
-/// A file or standard input ("-"), read as it comes: nobody waits for a buffer to fill.
+/// A file or standard input ("-"), read as it comes: nobody waits for a buffer to fill. Compressed files and .ts files
+/// are read whole and turned into what they stand for.
 class Input {
  public:
   /// Throws Error(io_failure) naming the path.
@@ -18,6 +23,9 @@ class Input {
   /// As messages call it: the path, or "-".
   const std::string& name() const { return name_; }
 
+  /// From now on shows how far it has come, if that takes a while and standard error is a terminal.
+  void show_progress();
+
   /// What is there now, at least one byte; empty at the end, or when the user wants to stop. Valid until the next call.
   std::string_view read();
 
@@ -27,8 +35,10 @@ class Input {
 
  private:
   std::string name_;
-  int descriptor_;
+  int descriptor_ = -1;
+  std::optional<std::string> whole_;  // instead of a descriptor
   std::vector<char> buffer_;
+  std::unique_ptr<ReadProgress> progress_;
   std::string_view waiting_;  // of the buffer, not yet given out as lines
   long lines_ = 0;
 };

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "configuration.h"
 #include "options.h"
 #include "penstock/error.h"
 #include "penstock/version.h"
@@ -22,7 +23,21 @@ constexpr const char* examples =
     "  penstock train sensors.csv --output sensors.safetensors\n"
     "  tail -n +1 -f sensors.csv | penstock stream sensors.safetensors\n"
     "\n"
-    "'penstock VERB --help' shows the options of a verb and more examples.";
+    "'penstock VERB --help' shows the options of a verb and more examples.\n"
+    "\n"
+    "Exit status:\n"
+    "  0      all went well\n"
+    "  1      something failed: a file that cannot be read or written, data that make no sense\n"
+    "  2      the call was wrong: an option, its value, a file that would be overwritten\n"
+    "  128+N  stopped by signal N (130: Ctrl-C); what was trained until then is saved\n"
+    "\n"
+    "Environment:\n"
+    "  PENSTOCK_ISA          instruction set of the CPU to use: baseline, avx2, avx512, amx, neon\n"
+    "  PENSTOCK_CACHE_DIR    where compiled GPU kernels are kept [~/.cache/penstock]\n"
+    "  PENSTOCK_CACHE_MB     how many megabytes of them are kept\n"
+    "  OMP_NUM_THREADS       threads, where --threads does not say\n"
+    "  SOURCE_DATE_EPOCH     the time noted in models, in seconds since 1970, for files that are\n"
+    "                        the same whenever they are made";
 
 /// The verb's name in front, one line, and where to read on if the call was wrong.
 int report(const CLI::App* verb, ErrorCode code, const std::string& message) {
@@ -30,22 +45,6 @@ int report(const CLI::App* verb, ErrorCode code, const std::string& message) {
   const int status = exit_status(code);
   say(fmt::format("{}: {}{}\n", name, message, status == 2 ? fmt::format(" (see '{} --help')", name) : ""));
   return status;
-}
-
-int run_verb(const Verb& verb) {
-  try {
-    refuse_extras(*verb.app);
-    return verb.run();
-  } catch (const ClosedPipe&) {
-    return 0;
-  } catch (const Error& error) {
-    const bool use = error.code() == ErrorCode::invalid_argument;
-    return report(verb.app, error.code(), use ? in_terms_of_options(*verb.app, error.what()) : error.what());
-  } catch (const std::bad_alloc&) {
-    return report(verb.app, ErrorCode::io_failure, "there is not enough memory");
-  } catch (const std::exception& error) {
-    return report(verb.app, ErrorCode::io_failure, printable(error.what()));
-  }
 }
 
 /// Prints to standard output; 0 also when nobody reads it.
@@ -62,18 +61,37 @@ int print(const std::string& text) {
   return 0;
 }
 
+int run_verb(const Verb& verb) {
+  try {
+    refuse_extras(*verb.app);
+    if (verb.app->count("--print-config") > 0) return print(configuration_text(*verb.app));
+    return verb.run();
+  } catch (const ClosedPipe&) {
+    return 0;
+  } catch (const Error& error) {
+    const bool use = error.code() == ErrorCode::invalid_argument;
+    const bool advises = std::string_view(error.what()).find("the option '") != std::string_view::npos;
+    return report(verb.app, error.code(), use || advises ? in_terms_of_options(*verb.app, error.what()) : error.what());
+  } catch (const std::bad_alloc&) {
+    return report(verb.app, ErrorCode::io_failure, "there is not enough memory");
+  } catch (const std::exception& error) {
+    return report(verb.app, ErrorCode::io_failure, printable(error.what()));
+  }
+}
+
 const CLI::App* chosen_verb(const CLI::App& program) {
   const auto chosen = program.get_subcommands();
   return chosen.empty() ? nullptr : chosen.front();
 }
 
-/// `penstock help train` is `penstock train --help`.
-std::vector<std::string> arguments(int argc, char** argv) {
+/// `penstock help train` is `penstock train --help`. Options from files stand in front.
+std::vector<std::string> arguments(const CLI::App& program, int argc, char** argv) {
   std::vector<std::string> all(argv + 1, argv + argc);
   if (!all.empty() && all.front() == "help") {
     all.erase(all.begin());
     all.emplace_back("--help");
   }
+  all = with_configuration(program, all);
   return {all.rbegin(), all.rend()};  // CLI11 reads them from the back
 }
 
@@ -82,10 +100,10 @@ int run(int argc, char** argv) {
   Options options(program);
   options.group("Options");
   program.set_version_flag("--version", "penstock " PENSTOCK_VERSION, "Show the version");
-  const std::vector<Verb> verbs = {add_train(program),    add_generate(program), add_predict(program),
-                                   add_evaluate(program), add_stream(program),   add_bench(program),
-                                   add_info(program),     add_profile(program),  add_csp(program),
-                                   add_plan(program),     add_why(program)};
+  const std::vector<Verb> verbs = {
+      add_train(program), add_generate(program),   add_predict(program), add_evaluate(program), add_stream(program),
+      add_bench(program), add_info(program),       add_profile(program), add_csp(program),      add_plan(program),
+      add_why(program),   add_completion(program), add_man(program)};
   options.finish(examples);
   program.require_subcommand(0, 1);
 
@@ -94,7 +112,7 @@ int run(int argc, char** argv) {
     return 2;
   }
   try {
-    program.parse(arguments(argc, argv));
+    program.parse(arguments(program, argc, argv));
     const CLI::App* chosen = chosen_verb(program);
     for (const Verb& verb : verbs) {
       if (verb.app == chosen) return run_verb(verb);

@@ -1,38 +1,16 @@
 #include "open_data.h"
 
 #include <algorithm>
-#include <cctype>
 #include <filesystem>
-#include <fstream>
 #include <initializer_list>
 
+#include "penstock/sound.h"
 #include "units.h"
 
 namespace penstock::cli {
 namespace {
 
 constexpr std::string_view task_prefix = "task:";
-
-std::string extension(const std::string& path) {
-  std::string text = std::filesystem::path(path).extension().string();
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
-  return text;
-}
-
-/// Whether the first line of a file has a column of this name. Only to tell the kinds apart: what is wrong with the
-/// file, if anything, its reader says better.
-bool has_column(const std::string& path, char delimiter, const std::string& name) {
-  constexpr std::size_t longest_header = 1 << 20;
-  std::ifstream file(path);
-  std::string header;
-  for (char c = 0; header.size() < longest_header && file.get(c) && c != '\n' && c != '\r';) header += c;
-  if (header.starts_with("\xef\xbb\xbf")) header.erase(0, 3);
-  for (std::string field : CLI::detail::split(header, delimiter)) {
-    CLI::detail::trim(field);
-    if (CLI::detail::remove_quotes(field) == name) return true;
-  }
-  return false;
-}
 
 const char* describe(DataKind kind) {
   switch (kind) {
@@ -42,6 +20,8 @@ const char* describe(DataKind kind) {
       return "a series";
     case DataKind::labelled:
       return "labelled sequences";
+    case DataKind::sound:
+      return "sound";
     case DataKind::task:
       break;
   }
@@ -63,13 +43,14 @@ std::string column_list(const std::vector<Column>& columns) {
 
 OpenedData open_text_file(const DataOptions& options) {
   TextOptions text;
+  text.bytes = options.bytes;
   if (options.validation_fraction) text.validation_fraction = *options.validation_fraction;
-  auto dataset = open_text(options.source, text);
-  std::error_code unknown;
-  const auto size = static_cast<Index>(std::filesystem::file_size(options.source, unknown));
-  return {std::move(dataset), DataKind::text,
-          fmt::format("{}text, {}", unknown ? "" : with_commas(size) + " bytes of ",
-                      held_out(text.validation_fraction, "the last"))};
+  auto dataset = open_text(options.sources, text);
+  const Index size = dataset->training_steps() + 1 + dataset->held_out_steps();
+  return {std::move(dataset),
+          DataKind::text,
+          fmt::format("{} bytes of text, {}", with_commas(size), held_out(text.validation_fraction, "the last")),
+          {}};
 }
 
 /// What the rows of a series were found to be like.
@@ -94,16 +75,17 @@ OpenedData open_series_file(const DataOptions& options) {
   series.autoregression = options.from_last && options.autoregression;
   series.season = options.season;
   series.transform = options.transform;
-  series.delimiter = delimiter_of(options.delimiter, options.source);
+  series.format = options.table.format();
+  series.missing = options.table.missing.value_or(series.missing);
   if (options.validation_fraction) series.validation_fraction = *options.validation_fraction;
-  auto dataset = open_series(options.source, series);
+  auto dataset = open_series(options.sources, series);
   const DataDescription& data = dataset->description();
   const std::string summary =
       fmt::format("{} in {} rows, {}; predicts {}, {} row{} ahead{}", column_list(data.inputs),
                   with_commas(dataset->training_steps() + 1), held_out(series.validation_fraction, "the next"),
                   column_list(data.targets), data.horizon == 1 ? "1" : fmt::format("1 to {}", data.horizon),
                   data.horizon == 1 ? "" : "s", findings(*dataset));
-  return {std::move(dataset), DataKind::series, summary};
+  return {std::move(dataset), DataKind::series, summary, {}};
 }
 
 OpenedData open_labelled_file(const DataOptions& options, std::uint64_t seed) {
@@ -111,15 +93,32 @@ OpenedData open_labelled_file(const DataOptions& options, std::uint64_t seed) {
   labelled.sequence_column = options.sequence_column.value_or(labelled.sequence_column);
   labelled.label_column = options.label_column.value_or(labelled.label_column);
   labelled.inputs = options.columns;
-  labelled.delimiter = delimiter_of(options.delimiter, options.source);
+  labelled.format = options.table.format();
+  labelled.missing = options.table.missing.value_or(labelled.missing);
   labelled.seed = seed;
   if (options.validation_fraction) labelled.validation_fraction = *options.validation_fraction;
-  auto dataset = open_labelled(options.source, labelled);
+  auto dataset = open_labelled(options.sources, labelled);
   const DataDescription& data = dataset->description();
   const std::string summary =
       fmt::format("{} sequences of {} in {} classes, {}", with_commas(dataset->training_steps()),
                   column_list(data.inputs), data.classes.size(), held_out(labelled.validation_fraction, "another"));
-  return {std::move(dataset), DataKind::labelled, summary};
+  return {std::move(dataset), DataKind::labelled, summary, {}};
+}
+
+OpenedData open_sound_files(const DataOptions& options) {
+  require_given(options.target, "--target, the sound that came out of what is to be learnt,");
+  if (options.sources.size() > 1) {
+    throw Error(ErrorCode::invalid_argument, fmt::format("one argument too many: '{}'", printable(options.sources[1])));
+  }
+  SoundOptions sound;
+  if (options.validation_fraction) sound.validation_fraction = *options.validation_fraction;
+  auto dataset = open_sound(options.source, options.target, sound);
+  const auto seconds =
+      static_cast<double>(dataset->training_steps()) / static_cast<double>(dataset->description().sample_rate);
+  const std::string summary =
+      fmt::format("{:.3g} s at {} Hz, {}; to become {}", seconds, dataset->description().sample_rate,
+                  held_out(sound.validation_fraction, "another"), printable(options.target));
+  return {std::move(dataset), DataKind::sound, summary, {}};
 }
 
 OpenedData open_builtin_task(const DataOptions& options, std::uint64_t seed) {
@@ -129,8 +128,10 @@ OpenedData open_builtin_task(const DataOptions& options, std::uint64_t seed) {
   try {
     auto dataset = open_task(name, task);
     return {
-        std::move(dataset), DataKind::task,
-        fmt::format("sequences of {} steps without end, validated at {} steps", task.length, task.validation_length)};
+        std::move(dataset),
+        DataKind::task,
+        fmt::format("sequences of {} steps without end, validated at {} steps", task.length, task.validation_length),
+        {}};
   } catch (const Error& error) {
     // The task calls it length; on the command line --length is the window of a text.
     const std::string message = error.what();
@@ -143,10 +144,14 @@ OpenedData open_builtin_task(const DataOptions& options, std::uint64_t seed) {
 void add_data_options(Options& options, DataOptions& data) {
   options.group("Data");
   options.choice("--as", data.kind,
-                 {{"text", DataKind::text}, {"series", DataKind::series}, {"labelled", DataKind::labelled}},
+                 {{"text", DataKind::text},
+                  {"series", DataKind::series},
+                  {"labelled", DataKind::labelled},
+                  {"sound", DataKind::sound}},
                  "What a file is; the default goes by its name and its header");
   options.add("--columns", data.columns, "A,B", "Columns to read; all numeric ones if not given");
   options.add("--target-columns", data.targets, "C,D", "Columns of a series to predict; those read if not given");
+  options.add("--target", data.target, "FILE", "Sound: what came out of the effect or amplifier that is to be learnt");
   options.add("--horizon", data.horizon, "K", "Rows ahead that a series model predicts");
   options.add("--season", data.season, "N", "Rows after which a series repeats itself; 1: never, 0: find out");
   options.choice("--transform", data.transform,
@@ -154,7 +159,12 @@ void add_data_options(Options& options, DataOptions& data) {
                  "Learn a series as it is or by its logarithm [auto: what forecasts better]");
   options.add("--sequence-column", data.sequence_column, "NAME", "Names the sequence that a row belongs to [sequence]");
   options.add("--label-column", data.label_column, "NAME", "Holds the label of the sequence [label]");
-  options.add("--delimiter", data.delimiter, "CHAR", "Between the fields of a row, or 'tab' [, or tab in FILE.tsv]");
+  add_table_options(options, data.table,
+                    "Empty values: an error, the last value, a straight line, or the last value without being scored "
+                    "[refuse]");
+  options.choice("--header", data.table.header, {{"yes", true}, {"no", false}},
+                 "Whether the first row holds the names of the columns [found from it]");
+  options.flag("--bytes", data.bytes, "A text: read any file, also programs, pictures and archives");
   options.add("--validation-fraction", data.validation_fraction, "P", "Part held out [0.05 of a text, 0.2 otherwise]");
   options.group("Built-in tasks");
   options.add("--task-length", data.task.length, "T", "Length of the sequences in training");
@@ -163,17 +173,45 @@ void add_data_options(Options& options, DataOptions& data) {
   options.add("--copy-tokens", data.task.copy_tokens, "N", "copying: how many tokens to remember");
 }
 
+void add_table_options(Options& options, TableOptions& table, const std::string& missing) {
+  options.add("--delimiter", table.delimiter, "CHAR", "Between the values of a row, or 'tab' [found from the file]");
+  options.choice("--decimal", table.decimal, {{".", '.'}, {",", ','}, {"point", '.'}, {"comma", ','}},
+                 "What starts the fraction of a number [found from the file]");
+  options.choice("--missing", table.missing,
+                 {{"refuse", Missing::refuse},
+                  {"carry", Missing::carry},
+                  {"interpolate", Missing::interpolate},
+                  {"mask", Missing::mask}},
+                 missing);
+}
+
+TableFormat TableOptions::format() const { return {delimiter_of(delimiter), decimal.value_or('\0'), header}; }
+
+RowFormat TableOptions::row_format() const {
+  return {.delimiter = delimiter_of(delimiter), .decimal = decimal.value_or('\0'), .missing = missing};
+}
+
+bool is_sound_file(const std::string& path) {
+  const std::string extension = path.substr(std::min(path.rfind('.'), path.size()));
+  for (const char* known : {".wav", ".WAV", ".aiff", ".aif", ".flac", ".ogg", ".w64"}) {
+    if (extension == known) return true;
+  }
+  return false;
+}
+
 DataKind kind_of(const DataOptions& options) {
   if (options.source.starts_with(task_prefix)) return DataKind::task;
   if (options.kind) return *options.kind;
-  const std::string type = extension(options.source);
-  if (type != ".csv" && type != ".tsv") return DataKind::text;
-  if (options.sequence_column || options.label_column) return DataKind::labelled;
-  const char delimiter = delimiter_of(options.delimiter, options.source);
-  const LabelledOptions names;
-  const bool labelled = has_column(options.source, delimiter, names.sequence_column) &&
-                        has_column(options.source, delimiter, names.label_column);
-  return labelled ? DataKind::labelled : DataKind::series;
+  if (!options.target.empty() || is_sound_file(options.source)) return DataKind::sound;
+  switch (guess_kind(options.sources, options.table.format())) {
+    case SourceKind::text:
+      return DataKind::text;
+    case SourceKind::series:
+      return options.sequence_column || options.label_column ? DataKind::labelled : DataKind::series;
+    case SourceKind::labelled:
+      break;
+  }
+  return DataKind::labelled;
 }
 
 void refuse_foreign_options(const CLI::App& app, const DataOptions& options, DataKind kind) {
@@ -183,7 +221,8 @@ void refuse_foreign_options(const CLI::App& app, const DataOptions& options, Dat
     std::initializer_list<DataKind> kinds;
   };
   static const std::initializer_list<Scope> scopes = {
-      {"--as", {text, series, labelled}},
+      {"--as", {text, series, labelled, sound}},
+      {"--target", {sound}},
       {"--columns", {series, labelled}},
       {"--target-columns", {series}},
       {"--horizon", {series}},
@@ -193,13 +232,17 @@ void refuse_foreign_options(const CLI::App& app, const DataOptions& options, Dat
       {"--sequence-column", {labelled}},
       {"--label-column", {labelled}},
       {"--delimiter", {series, labelled}},
-      {"--validation-fraction", {text, series, labelled}},
+      {"--decimal", {series, labelled}},
+      {"--header", {series, labelled}},
+      {"--missing", {series, labelled}},
+      {"--bytes", {text}},
+      {"--validation-fraction", {text, series, labelled, sound}},
       {"--task-length", {task}},
       {"--validation-length", {task}},
       {"--modulus", {task}},
       {"--copy-tokens", {task}},
-      {"--length", {text, series}},  // the others' sequences are never cut
-      {"--no-carry", {text, series}},
+      {"--length", {text, series, sound}},  // the others' sequences are never cut
+      {"--no-carry", {text, series, sound}},
       {"--no-last", {series}},
   };
   for (const Scope& scope : scopes) {
@@ -211,27 +254,34 @@ void refuse_foreign_options(const CLI::App& app, const DataOptions& options, Dat
 }
 
 OpenedData open_data(const DataOptions& options, DataKind kind, std::uint64_t seed) {
-  switch (kind) {
-    case DataKind::text:
-      return open_text_file(options);
-    case DataKind::series:
-      return open_series_file(options);
-    case DataKind::labelled:
-      return open_labelled_file(options, seed);
-    case DataKind::task:
-      break;
-  }
-  return open_builtin_task(options, seed);
+  const auto open = [&] {
+    switch (kind) {
+      case DataKind::text:
+        return open_text_file(options);
+      case DataKind::series:
+        return open_series_file(options);
+      case DataKind::labelled:
+        return open_labelled_file(options, seed);
+      case DataKind::sound:
+        return open_sound_files(options);
+      case DataKind::task:
+        break;
+    }
+    return open_builtin_task(options, seed);
+  };
+  OpenedData opened = open();
+  opened.reading = opened.dataset->reading();
+  return opened;
 }
 
 std::string task_name(const std::string& source) {
   return source.starts_with(task_prefix) ? source.substr(task_prefix.size()) : "";
 }
 
-char delimiter_of(const std::string& option, const std::string& path) {
+char delimiter_of(const std::string& option) {
+  if (option.empty()) return '\0';
   if (option == "tab" || option == "\\t") return '\t';
   if (option.size() == 1) return option.front();
-  if (option.empty()) return extension(path) == ".tsv" ? '\t' : ',';
   throw Error(ErrorCode::invalid_argument,
               fmt::format("--delimiter must be one character or 'tab', not '{}'", printable(option)));
 }

@@ -10,16 +10,31 @@
 
 namespace penstock::cli {
 
-enum class DataKind { text, series, labelled, task };
+enum class DataKind { text, series, labelled, sound, task };
+
+/// How a table is written, as far as the options say so.
+struct TableOptions {
+  std::string delimiter;
+  std::optional<char> decimal;
+  std::optional<bool> header;
+  std::optional<Missing> missing;
+
+  TableFormat format() const;
+  /// For rows that a model answers.
+  RowFormat row_format() const;
+};
 
 /// What the options say about the data; which of them apply depends on the kind.
 struct DataOptions {
-  std::string source;  ///< A path, or "task:NAME".
+  std::string source;  ///< The first of `sources`, as messages call the data.
+  Sources sources;     ///< Paths, or "task:NAME".
   std::optional<DataKind> kind;
   std::vector<std::string> columns, targets;
   Index horizon = 1;
   std::optional<std::string> sequence_column, label_column;  ///< "sequence" and "label" if not given.
-  std::string delimiter;
+  TableOptions table;
+  bool bytes = false;
+  std::string target;  ///< Sound: what came out.
   std::optional<double> validation_fraction;
   Index season = 0;
   Transform transform = Transform::automatic;
@@ -33,7 +48,11 @@ struct OpenedData {
   DataKind kind = DataKind::text;
   /// For a person: "4,305,367 bytes of text, the last 5 % held out".
   std::string summary;
+  std::vector<std::string> reading;  ///< How the files were read, as far as that was guessed.
 };
+
+/// Declares --delimiter, --decimal and --missing; `missing` is the help of the last.
+void add_table_options(Options& options, TableOptions& table, const std::string& missing);
 
 /// Declares the options in the groups "Data" and "Built-in tasks".
 void add_data_options(Options& options, DataOptions& data);
@@ -47,10 +66,13 @@ void refuse_foreign_options(const CLI::App& app, const DataOptions& options, Dat
 
 OpenedData open_data(const DataOptions& options, DataKind kind, std::uint64_t seed);
 
+/// By the name: WAV, AIFF, FLAC, Ogg.
+bool is_sound_file(const std::string& path);
+
 /// "task:parity" -> "parity"; empty for anything else.
 std::string task_name(const std::string& source);
 
-/// The character meant by --delimiter ("tab", ";"), or by the name of the file if that was not given.
-char delimiter_of(const std::string& option, const std::string& path);
+/// The character meant by --delimiter ("tab", ";"); 0 if it was not given.
+char delimiter_of(const std::string& option);
 
 }  // namespace penstock::cli

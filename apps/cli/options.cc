@@ -23,6 +23,11 @@ void parse_number(const std::string& option, const std::string& text, const char
   value = parsed;
 }
 
+std::map<const CLI::App*, std::vector<OptionEntry>>& tables() {
+  static std::map<const CLI::App*, std::vector<OptionEntry>> all;
+  return all;
+}
+
 /// Edits (insert, delete, replace, swap of neighbours) that turn a into b.
 std::size_t distance(std::string_view a, std::string_view b) {
   std::vector<std::vector<std::size_t>> d(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
@@ -36,37 +41,6 @@ std::size_t distance(std::string_view a, std::string_view b) {
     }
   }
   return d[a.size()][b.size()];
-}
-
-/// ", did you mean 'x'?" for the closest name, if one is close.
-std::string suggestion(const std::string& text, const std::vector<std::string>& names) {
-  const auto closest = std::min_element(
-      names.begin(), names.end(), [&](const auto& a, const auto& b) { return distance(text, a) < distance(text, b); });
-  const bool close = closest != names.end() && distance(text, *closest) <= std::max<std::size_t>(1, text.size() / 3);
-  return close ? fmt::format(", did you mean '{}'?", *closest) : "";
-}
-
-std::vector<std::string> option_names(const CLI::App& app) {
-  std::vector<std::string> names;
-  for (const CLI::Option* option : app.get_options()) {
-    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
-  }
-  return names;
-}
-
-std::vector<const CLI::App*> verbs_of(const CLI::App& app) {
-  return app.get_subcommands([](const CLI::App*) { return true; });
-}
-
-/// Breaks a text into lines of at most `width` characters.
-std::vector<std::string> wrap(const std::string& text, std::size_t width) {
-  std::vector<std::string> lines(1);
-  for (const std::string& word : CLI::detail::split(text, ' ')) {
-    if (!lines.back().empty() && lines.back().size() + 1 + word.size() > width) lines.emplace_back();
-    if (!lines.back().empty()) lines.back() += ' ';
-    lines.back() += word;
-  }
-  return lines;
 }
 
 void list_entry(std::string& out, const std::string& name, const std::string& text) {
@@ -83,6 +57,149 @@ void list_entry(std::string& out, const std::string& name, const std::string& te
   }
 }
 
+/// What people type who know other programs, and what they mean by it here.
+constexpr std::pair<std::string_view, std::string_view> other_words[] = {
+    {"--lr", "--learning-rate"},
+    {"--learning_rate", "--learning-rate"},
+    {"--rate", "--learning-rate"},
+    {"--hidden", "--hidden-size"},
+    {"--hidden_size", "--hidden-size"},
+    {"--units", "--hidden-size"},
+    {"--dim", "--width"},
+    {"--d-model", "--width"},
+    {"--embedding", "--width"},
+    {"--layers", "--blocks"},
+    {"--num-layers", "--blocks"},
+    {"--num_layers", "--blocks"},
+    {"--depth", "--blocks"},
+    {"--batch-size", "--batch"},
+    {"--batch_size", "--batch"},
+    {"--bs", "--batch"},
+    {"--seq-len", "--length"},
+    {"--seq_len", "--length"},
+    {"--bptt", "--length"},
+    {"--window", "--length"},
+    {"--lookback", "--length"},
+    {"--iterations", "--steps"},
+    {"--iters", "--steps"},
+    {"--max-steps", "--steps"},
+    {"--time", "--seconds"},
+    {"--num-epochs", "--epochs"},
+    {"--temp", "--temperature"},
+    {"--gpu", "--device cuda"},
+    {"--cuda", "--device cuda"},
+    {"--cpu", "--device cpu"},
+    {"--dtype", "--precision"},
+    {"--fp16", "--precision f16"},
+    {"--bf16", "--precision bf16"},
+    {"--half", "--precision f16"},
+    {"--out", "--output"},
+    {"--save", "--output"},
+    {"--model", "--cell"},
+    {"--rnn", "--cell"},
+    {"--type", "--cell"},
+    {"--wd", "--weight-decay"},
+    {"--grad-clip", "--clip"},
+    {"--clip-grad", "--clip"},
+    {"--opt", "--optimizer"},
+    {"--optim", "--optimizer"},
+    {"--optimiser", "--optimizer"},
+    {"--sep", "--delimiter"},
+    {"--separator", "--delimiter"},
+    {"--target", "--target-columns"},
+    {"--targets", "--target-columns"},
+    {"--features", "--columns"},
+    {"--inputs", "--columns"},
+    {"--label", "--label-column"},
+    {"--id", "--sequence-column"},
+    {"--forecast", "--horizon"},
+    {"--ahead", "--horizon"},
+    {"--val-split", "--validation-fraction"},
+    {"--validation-split", "--validation-fraction"},
+    {"--val", "--validation-fraction"},
+    {"--max-tokens", "--bytes"},
+    {"--tokens", "--bytes"},
+    {"--num", "--bytes"},
+    {"--chars", "--bytes"},
+    {"--workers", "--threads"},
+    {"--jobs", "--threads"},
+    {"--log", "--metrics"},
+    {"--overwrite", "--force"},
+    {"--continue", "--resume"},
+    {"--restart", "--resume"},
+    {"--random-seed", "--seed"},
+    {"--silent", "--quiet"},
+    {"--na", "--missing"},
+    {"fit", "train"},
+    {"learn", "train"},
+    {"sample", "generate"},
+    {"write", "generate"},
+    {"complete", "generate"},
+    {"forecast", "predict"},
+    {"classify", "predict"},
+    {"infer", "predict"},
+    {"run", "predict"},
+    {"score", "evaluate"},
+    {"test", "evaluate"},
+    {"eval", "evaluate"},
+    {"serve", "stream"},
+    {"benchmark", "bench"},
+    {"show", "info"},
+    {"describe", "info"},
+    {"inspect", "info"},
+    {"list", "info"},
+    {"solve", "csp"},
+    {"completions", "completion"},
+};
+
+}  // namespace
+
+std::string suggestion(const std::string& text, const std::vector<std::string>& names) {
+  const auto has = [&](const std::string& name) { return std::find(names.begin(), names.end(), name) != names.end(); };
+  for (const auto& [typed, meant] : other_words) {
+    if (text == typed && has(std::string(meant.substr(0, meant.find(' '))))) {
+      return fmt::format(", did you mean '{}'?", meant);
+    }
+  }
+  const auto closest = std::min_element(
+      names.begin(), names.end(), [&](const auto& a, const auto& b) { return distance(text, a) < distance(text, b); });
+  const std::size_t dashes = text.starts_with("--") ? 2 : 0;
+  const std::size_t letters = text.size() - dashes;
+  if (closest != names.end() && distance(text, *closest) <= std::max<std::size_t>(1, letters / 3)) {
+    return fmt::format(", did you mean '{}'?", *closest);
+  }
+  // What was typed may be part of the one name that holds it: "--rate" of "--learning-rate".
+  constexpr std::size_t shortest = 3;
+  const std::string part = text.substr(dashes);
+  const auto holds = [&](const std::string& name) { return name.find(part) != name.npos; };
+  if (letters >= shortest && std::count_if(names.begin(), names.end(), holds) == 1) {
+    return fmt::format(", did you mean '{}'?", *std::find_if(names.begin(), names.end(), holds));
+  }
+  return "";
+}
+
+std::vector<std::string> option_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  return names;
+}
+
+std::vector<const CLI::App*> verbs_of(const CLI::App& app) {
+  return app.get_subcommands([](const CLI::App*) { return true; });
+}
+
+std::vector<std::string> wrap(const std::string& text, std::size_t width) {
+  std::vector<std::string> lines(1);
+  for (const std::string& word : CLI::detail::split(text, ' ')) {
+    if (!lines.back().empty() && lines.back().size() + 1 + word.size() > width) lines.emplace_back();
+    if (!lines.back().empty()) lines.back() += ' ';
+    lines.back() += word;
+  }
+  return lines;
+}
+
 std::string usage_line(const CLI::App& app) {
   if (app.get_parent() == nullptr) return "penstock VERB [options]";
   std::string line = "penstock " + app.get_name();
@@ -91,8 +208,6 @@ std::string usage_line(const CLI::App& app) {
   }
   return line + " [options]";
 }
-
-}  // namespace
 
 void parse_value(const std::string& option, const std::string& text, Index& value) {
   parse_number(option, text, "a whole number", value);
@@ -144,6 +259,10 @@ std::pair<Index, Index> parse_rows_and_steps(const std::string& option, const st
   return {rows, steps};
 }
 
+void Options::enter(OptionEntry entry) { tables()[&app_].push_back(std::move(entry)); }
+
+const std::vector<OptionEntry>& option_table(const CLI::App& app) { return tables()[&app]; }
+
 std::string Options::long_name(const std::string& name) { return name.substr(name.find("--")); }
 
 void Options::positional(const std::string& name, std::string& value, const std::string& help) {
@@ -156,16 +275,18 @@ void Options::positional(const std::string& name, std::vector<std::string>& valu
 }
 
 void Options::flag(const std::string& name, bool& value, const std::string& help) {
-  app_.add_flag_callback(
-          name, [&value] { value = true; }, help)
-      ->group(group_);
+  CLI::Option* option = app_.add_flag_callback(
+      name, [&value] { value = true; }, help);
+  option->group(group_);
+  enter({.option = option, .is_flag = true, .value = [&value] { return std::string(value ? "true" : "false"); }});
 }
 
 void Options::device(Execution& value) {
-  declare(app_.add_option_function<std::string>(
-              "--device", [&value](const std::string& text) { value.device = parse_device(text); },
-              "Where the model computes: the CPU or an NVIDIA GPU, the first one if it has no number [cpu]"))
-      ->option_text("cpu|cuda[:N]");
+  CLI::Option* device = declare(app_.add_option_function<std::string>(
+      "--device", [&value](const std::string& text) { value.device = parse_device(text); },
+      "Where the model computes: the CPU or an NVIDIA GPU, the first one if it has no number [cpu]"));
+  device->option_text("cpu|cuda[:N]");
+  enter({.option = device, .choices = {"cpu", "cuda"}, .value = [&value] { return to_string(value.device); }});
   choice("--precision", value.precision,
          {{"f32", Precision::full},
           {"full", Precision::full},
@@ -177,7 +298,20 @@ void Options::device(Execution& value) {
 }
 
 void Options::finish(const std::string& examples) {
-  app_.set_help_flag("-h,--help", "Show this help")->group(group_);
+  if (app_.get_parent() != nullptr) {
+    CLI::Option* file = declare(app_.add_option("--config",
+                                                "Take options from here: lines such as 'width = 64', see "
+                                                "--print-config; what is given as well counts instead"));
+    file->option_text("FILE");
+    enter({.option = file});
+    CLI::Option* print = app_.add_flag_callback(
+        "--print-config", [] {}, "Print the options and their values as such a file, and end");
+    print->group(group_);
+    enter({.option = print, .is_flag = true});
+  }
+  CLI::Option* help = app_.set_help_flag("-h,--help", "Show this help");
+  help->group(group_);
+  enter({.option = help, .is_flag = true});
   app_.footer("Examples:\n" + examples);
   app_.allow_extras();  // refuse_extras has better words for them
 }
@@ -243,11 +377,19 @@ std::string in_terms_of_options(const CLI::App& app, const std::string& message)
       {"targets", "--target-columns"}, {"max_steps", "--steps"},      {"max_seconds", "--seconds"},
       {"max_epochs", "--epochs"},      {"metrics_path", "--metrics"}, {"checkpoint_path", "--checkpoint"},
   };
+  const auto names = option_names(app);
+  constexpr std::string_view mention = "the option '";
+  if (const std::size_t begin = message.find(mention); begin != message.npos) {
+    const std::size_t name = begin + mention.size(), end = message.find('\'', name);
+    const std::string option = "--" + message.substr(name, end - name);
+    if (end != message.npos && std::find(names.begin(), names.end(), option) != names.end()) {
+      return message.substr(0, begin) + option + message.substr(end + 1);
+    }
+  }
   const std::string field = message.substr(0, message.find_first_of(" :,"));
   std::string option = "--" + field;
   std::replace(option.begin(), option.end(), '_', '-');
   if (const auto other = other_names.find(field); other != other_names.end()) option = other->second;
-  const auto names = option_names(app);
   if (std::find(names.begin(), names.end(), option) == names.end()) return message;
   return option + message.substr(field.size());
 }

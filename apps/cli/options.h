@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <optional>
 #include <string>
@@ -49,6 +51,35 @@ std::string default_text(const std::optional<T>&) {
   return "";
 }
 
+// What a configuration file would hold for a value; empty if it is not set.
+template <class T>
+std::string config_text(const T& value) {
+  return fmt::format("{}", value);
+}
+inline std::string config_text(const std::vector<std::string>& value) {
+  return fmt::format("{}", fmt::join(value, ","));
+}
+template <class T>
+std::string config_text(const std::optional<T>& value) {
+  return value ? config_text(*value) : "";
+}
+
+/// An option as completions and configuration files see it.
+struct OptionEntry {
+  const CLI::Option* option;
+  bool is_flag = false;
+  std::vector<std::string> choices = {};    ///< Empty: any value.
+  std::function<std::string()> value = {};  ///< As it is now; nothing for --help and the like.
+
+  /// "learning-rate"
+  std::string name() const { return option->get_lnames().front(); }
+  /// Whether its value is a file.
+  bool is_file() const { return option->get_option_text() == "FILE"; }
+};
+
+/// The options of a verb in the order of its help.
+const std::vector<OptionEntry>& option_table(const CLI::App& app);
+
 class Options {
  public:
   explicit Options(CLI::App& app) : app_(app) {}
@@ -65,10 +96,11 @@ class Options {
   template <class T>
   void add(const std::string& name, T& value, const std::string& placeholder, const std::string& help) {
     const std::string shown = long_name(name);
-    declare(app_.add_option_function<std::string>(
-                name, [&value, shown](const std::string& text) { parse_value(shown, text, value); },
-                help + default_text(value)))
-        ->option_text(placeholder);
+    CLI::Option* option = declare(app_.add_option_function<std::string>(
+        name, [&value, shown](const std::string& text) { parse_value(shown, text, value); },
+        help + default_text(value)));
+    option->option_text(placeholder);
+    enter({.option = option, .value = [&value] { return config_text(value); }});
   }
 
   /// One of a few names.
@@ -87,8 +119,14 @@ class Options {
       }
       fail_choice(shown, text, names);
     };
-    declare(app_.add_option_function<std::string>(name, parse, help))
-        ->option_text(fmt::format("{}", fmt::join(names, "|")));
+    CLI::Option* option = declare(app_.add_option_function<std::string>(name, parse, help));
+    option->option_text(fmt::format("{}", fmt::join(names, "|")));
+    const auto shown_value = [&value, all] {
+      const auto is_it = [&](const auto& choice) { return E(choice.second) == value; };
+      const auto found = std::find_if(all.begin(), all.end(), is_it);
+      return found == all.end() ? std::string() : found->first;
+    };
+    enter({.option = option, .choices = names, .value = shown_value});
   }
 
   void flag(const std::string& name, bool& value, const std::string& help);
@@ -100,6 +138,7 @@ class Options {
 
  private:
   CLI::Option* declare(CLI::Option* option);
+  void enter(OptionEntry entry);
   static std::string long_name(const std::string& name);
 
   CLI::App& app_;
@@ -108,6 +147,16 @@ class Options {
 
 /// Throws Error(invalid_argument) "MODEL is missing" for a positional argument that was not given.
 void require_given(const std::string& value, const std::string& name);
+
+/// ", did you mean 'x'?" for a name that is close to what was typed, or that people mean by it; empty if there is none.
+std::string suggestion(const std::string& text, const std::vector<std::string>& names);
+/// "--width", ... of a verb.
+std::vector<std::string> option_names(const CLI::App& app);
+/// Breaks a text into lines of at most `width` characters.
+std::vector<std::string> wrap(const std::string& text, std::size_t width);
+std::vector<const CLI::App*> verbs_of(const CLI::App& app);
+/// "penstock train DATA... [options]"
+std::string usage_line(const CLI::App& app);
 
 /// The verb's help: what it does, its usage, its options by group, its examples.
 std::string help_text(const CLI::App& app);

@@ -2,14 +2,17 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 
 #include "penstock/error.h"
-#include "penstock/model.h"
+#include "penstock/model_file.h"
 #include "units.h"
 
 namespace penstock::cli {
@@ -21,16 +24,30 @@ namespace fs = std::filesystem;
   throw Error(ErrorCode::io_failure, fmt::format("{} {}: cannot write: {}", option, printable(path), reason));
 }
 
-void check_replaceable(const std::string& option, const std::string& path, bool force) {
-  if (access(path.c_str(), W_OK) != 0) cannot_write(option, path, std::strerror(errno));
-  if (force) return;
-  try {
-    Model::load(path);
-  } catch (const Error& error) {
-    if (error.code() == ErrorCode::io_failure) throw;
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("{} {} is there and is no Penstock model; --force overwrites it", option, printable(path)));
+/// "a model", "a checkpoint", "no Penstock model", for a file that is there.
+const char* kind_of_file(const std::string& path) {
+  switch (inspect_model_file(path).kind) {
+    case ModelFile::Kind::model:
+      return "a model";
+    case ModelFile::Kind::checkpoint:
+      return "a checkpoint";
+    default:
+      return "no Penstock model";
   }
+}
+
+/// Whether the open file is still the one of this name: whoever held the lock before may have removed it.
+bool is_named(int descriptor, const std::string& path) {
+  struct stat open_file = {}, named = {};
+  return fstat(descriptor, &open_file) == 0 && stat(path.c_str(), &named) == 0 && open_file.st_ino == named.st_ino &&
+         open_file.st_dev == named.st_dev;
+}
+
+/// The number that the holder of a lock has written into it.
+std::string holder(int descriptor) {
+  std::array<char, 32> text = {};
+  const ssize_t size = pread(descriptor, text.data(), text.size() - 1, 0);
+  return size > 0 ? fmt::format(" (process {})", std::string(text.data(), static_cast<std::size_t>(size))) : "";
 }
 
 /// Files are replaced by renaming, which is up to the folder.
@@ -45,15 +62,44 @@ void check_folder(const std::string& option, const std::string& path) {
 
 }  // namespace
 
-void check_model_file(const std::string& option, const std::string& path, bool force) {
+void check_writable_file(const std::string& option, const std::string& path) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (status.type() == fs::file_type::none) cannot_write(option, path, error.message());
   if (fs::exists(status)) {
     if (!fs::is_regular_file(status)) cannot_write(option, path, "it is not a regular file");
-    check_replaceable(option, path, force);
+    if (access(path.c_str(), W_OK) != 0) cannot_write(option, path, std::strerror(errno));
   }
   check_folder(option, path);
+}
+
+void check_not_there(const std::string& option, const std::string& path, const std::string& advice) {
+  if (!fs::exists(path)) return;
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("{} {} is there already, {}; {}", option, printable(path), kind_of_file(path), advice));
+}
+
+OutputLock::OutputLock(const std::string& option, const std::string& path) : path_(path + ".lock") {
+  for (;;) {
+    descriptor_ = open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (descriptor_ < 0) cannot_write(option, path_, std::strerror(errno));
+    if (flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
+      const std::string who = holder(descriptor_);
+      close(descriptor_);
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("{} {}: another run{} is writing to it", option, printable(path), who));
+    }
+    if (is_named(descriptor_, path_)) break;
+    close(descriptor_);
+  }
+  // Only for the message of whoever finds the lock taken.
+  const std::string process = fmt::format("{}", getpid());
+  if (ftruncate(descriptor_, 0) != 0 || pwrite(descriptor_, process.data(), process.size(), 0) < 0) return;
+}
+
+OutputLock::~OutputLock() {
+  unlink(path_.c_str());
+  close(descriptor_);
 }
 
 }  // namespace penstock::cli

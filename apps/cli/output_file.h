@@ -4,9 +4,26 @@
 
 namespace penstock::cli {
 
-/// Makes sure, before any work is done, that a model can be written to `path` later. `option` is named in messages.
-/// Throws Error(invalid_argument) if something else than a Penstock model stands there (unless `force`), and
-/// Error(io_failure) if the system will not let us write.
-void check_model_file(const std::string& option, const std::string& path, bool force);
+/// Makes sure, before any work is done, that a file can be written to `path` later. `option` is named in messages.
+/// Throws Error(io_failure) if the system will not let us write.
+void check_writable_file(const std::string& option, const std::string& path);
+
+/// Throws Error(invalid_argument) if something stands at `path`: nothing that was trained is replaced unasked. `advice`
+/// ends the message: which option does what.
+void check_not_there(const std::string& option, const std::string& path, const std::string& advice);
+
+/// Keeps other processes from writing to the same path for as long as it lives, by a lock on `path`.lock.
+class OutputLock {
+ public:
+  /// Throws Error(invalid_argument) if another process holds it, Error(io_failure) if the system refuses.
+  OutputLock(const std::string& option, const std::string& path);
+  ~OutputLock();
+  OutputLock(const OutputLock&) = delete;
+  OutputLock& operator=(const OutputLock&) = delete;
+
+ private:
+  std::string path_;
+  int descriptor_ = -1;
+};
 
 }  // namespace penstock::cli

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <memory>
@@ -26,6 +27,7 @@ struct PredictArguments {
   std::string model;
   std::vector<std::string> data;
   RowOptions rows;
+  TableOptions table;
   bool per_byte = false, last = false, json = false;
   TaskOptions task;
   Execution execution;
@@ -42,6 +44,7 @@ struct TextScore {
 
 TextScore score_text(const Model& model, const std::string& path, const Execution& execution, ByteAnswers& answers) {
   Input input(path);
+  if (!answers.writes() || !is_terminal(STDOUT_FILENO)) input.show_progress();
   Sequence sequence(model, execution);
   TextScore score{.file = path};
   const auto outputs = static_cast<std::size_t>(model.data().output_size());
@@ -83,7 +86,9 @@ std::string score_row(const TextScore& score) {
 class Prediction {
  public:
   Prediction(const CLI::App& app, PredictArguments arguments, Model model)
-      : app_(app), arguments_(std::move(arguments)), model_(std::move(model)) {}
+      : app_(app), arguments_(std::move(arguments)), model_(std::move(model)) {
+    arguments_.rows.format = arguments_.table.row_format();
+  }
 
   int run() {
     refuse_foreign();
@@ -144,6 +149,7 @@ class Prediction {
 
   void forecast() {
     Input input(source());
+    if (!is_terminal(STDOUT_FILENO)) input.show_progress();
     Rows rows(input, data(), arguments_.rows);
     RowAnswers answers(output_, data(), arguments_.rows.keep, arguments_.json);
     answers.header();
@@ -166,11 +172,13 @@ class Prediction {
     }
     if (kept.empty()) nothing_to_read("rows behind the header");
     answer(true);
+    say_replaced(rows);
   }
 
   /// One answer a sequence: rows of one value in the sequence column, or rows up to a blank line without such a column.
   void classify() {
     Input input(source());
+    if (!is_terminal(STDOUT_FILENO)) input.show_progress();
     Rows rows(input, data(), arguments_.rows);
     LabelWriter writer(*this, arguments_.rows.keep);
     std::string name;
@@ -184,11 +192,13 @@ class Prediction {
     }
     writer.finish(name, kept);
     if (writer.sequences() == 0) nothing_to_read("rows behind the header");
+    say_replaced(rows);
   }
 
   /// Tokens with blanks between them, one sequence a line.
   void predict_tokens() {
     Input input(source());
+    if (!is_terminal(STDOUT_FILENO)) input.show_progress();
     LabelWriter writer(*this, {});
     std::string line;
     for (Index number = 1; input.line(line); ++number) {
@@ -282,14 +292,16 @@ Verb add_predict(CLI::App& program) {
   Options options(*app);
   options.positional("MODEL", arguments->model, "A trained model, or a checkpoint");
   options.positional("DATA", arguments->data,
-                     "What suits the model: texts, a CSV file with the columns that it reads, lines of tokens, or "
-                     "task:NAME to measure how well it does a built-in task; '-' is standard input");
+                     "What suits the model: texts, a CSV file with the columns that it reads, a .ts file, lines of "
+                     "tokens, or task:NAME to measure how well it does a built-in task; '-' is standard input");
   options.group("Options");
   options.flag("--per-byte", arguments->per_byte, "A text: what each byte says, as 'penstock stream' prints it");
   options.flag("--last", arguments->last, "A series: only the forecast behind the last row");
   options.add("--keep", arguments->rows.keep, "A,B", "Copy these columns of the input to the front of the output");
   options.add("--sequence-column", arguments->rows.sequence_column, "NAME",
               "Names the sequence of a row to be labelled");
+  add_table_options(options, arguments->table,
+                    "Empty values: an error, or the last value of their column in their place [as in training]");
   options.add("--length", arguments->task.validation_length, "T", "task:NAME: length of the sequences");
   options.add("--modulus", arguments->task.modulus, "M", "task:modular: the modulus that was trained");
   options.add("--copy-tokens", arguments->task.copy_tokens, "N", "task:copying: how many tokens to remember");

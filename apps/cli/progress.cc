@@ -69,6 +69,8 @@ void ProgressReport::validation(const Progress& progress, const Evaluation& eval
 void ProgressReport::measure(const Progress& progress) {
   const double own = std::chrono::duration<double>(Clock::now() - started_).count();
   const double interval = last_seconds_ ? progress.seconds - *last_seconds_ : std::min(own, progress.seconds);
+  if (!last_seconds_) first_step_ = progress.step - 1;
+  last_step_ = progress.step;
   done_ += progress.steps_per_second * interval;
   seconds_ += interval;
   last_seconds_ = progress.seconds;

@@ -13,7 +13,7 @@ namespace penstock::cli {
 struct Measures {
   Task task = Task::language;
   std::string loss_name = "loss";  ///< "mse", "mae" or "loss" (cross-entropy)
-  std::string unit = "B";          ///< Of throughput: "B" (bytes), "rows", "steps".
+  std::string unit = "B";          ///< Of throughput: "B" (bytes), "rows", "time steps".
 };
 
 /// "2.113 bits/byte", "loss 0.412  acc 87.5 %", "mse 0.0312": the figures that matter for this task.
@@ -36,6 +36,8 @@ class ProgressReport {
   void validation(const Progress& progress, const Evaluation& evaluation);
   /// Of time steps (bytes, rows) over the whole run, per second.
   double mean_rate() const { return seconds_ > 0.0 ? done_ / seconds_ : 0.0; }
+  /// Of optimiser steps over the whole run, per second.
+  double step_rate() const { return seconds_ > 0.0 ? static_cast<double>(last_step_ - first_step_) / seconds_ : 0.0; }
   /// Ends the bar; what follows starts on a fresh line.
   void finish();
 
@@ -67,6 +69,7 @@ class ProgressReport {
   std::optional<Evaluation> validation_;
   double done_ = 0.0, seconds_ = 0.0;  // time steps in the seconds of this run, without those it resumes
   std::optional<double> last_seconds_;
+  Index first_step_ = 0, last_step_ = 0;
   Clock::time_point started_ = Clock::now();
   Index skipped_ = 0;
   std::optional<Clock::time_point> warned_;

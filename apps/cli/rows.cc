@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "penstock/error.h"
+#include "terminal.h"
 #include "units.h"
 
 namespace penstock::cli {
@@ -13,7 +14,8 @@ Rows::Rows(Input& input, const DataDescription& data, const RowOptions& options)
   if (!input_.line(line_)) {
     throw Error(ErrorCode::bad_input, fmt::format("{}: there is nothing to read, not even a header", input.name()));
   }
-  reader_.emplace(data, line_, input.name());
+  reader_.emplace(data, line_, input.name(), options.format);
+  waiting_ = !data.header;
   for (const std::string& name : options.keep) {
     const auto position = reader_->column(name);
     if (!position) {
@@ -27,8 +29,16 @@ Rows::Rows(Input& input, const DataDescription& data, const RowOptions& options)
   features_.resize(static_cast<std::size_t>(data.input_size()));
 }
 
+std::string Rows::first_replaced() const {
+  std::string text = reader_->first_replaced();
+  constexpr std::string_view option = "the option 'missing'";
+  if (const std::size_t place = text.find(option); place != text.npos) text.replace(place, option.size(), "--missing");
+  return text;
+}
+
 Rows::Kind Rows::next() {
-  if (!input_.line(line_)) return Kind::end;
+  if (!waiting_ && !input_.line(line_)) return Kind::end;
+  waiting_ = false;
   if (!reader_->read(line_, features_)) return Kind::blank;
   for (std::size_t i = 0; i < kept_.size(); ++i) kept_[i] = reader_->text(kept_positions_[i]);
   if (sequence_position_) {
@@ -38,6 +48,13 @@ Rows::Kind Rows::next() {
   }
   first_ = false;
   return Kind::row;
+}
+
+void say_replaced(const Rows& rows) {
+  const Index count = rows.replaced();
+  if (count == 0) return;
+  say(fmt::format("note: {} value{} replaced by the last of {} column; the first: {}\n", with_commas(count),
+                  count == 1 ? " was" : "s were", count == 1 ? "its" : "their", printable(rows.first_replaced())));
 }
 
 std::vector<std::int32_t> parse_tokens(const std::string& line, Index vocabulary, const std::string& source,

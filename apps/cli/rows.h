@@ -10,10 +10,11 @@
 /// The rows of a CSV stream, and the lines of a stream of tokens, for models that do not read bytes.
 namespace penstock::cli {
 
-/// Which columns of the input matter beside those that the model reads.
+/// Which columns of the input matter beside those that the model reads, and how the rows are written.
 struct RowOptions {
   std::vector<std::string> keep;             ///< Copied to the output.
   std::string sequence_column = "sequence";  ///< A change of its value starts a new sequence; it need not be there.
+  RowFormat format;
 };
 
 /// Reads the header at once. Throws Error(bad_input) if there is none or it lacks a column, and Error(invalid_argument)
@@ -26,6 +27,10 @@ class Rows {
   Kind next();
 
   const RowReader& reader() const { return *reader_; }
+  /// Values that were missing, or could not be read, and were replaced by the last ones.
+  Index replaced() const { return reader_->replaced(); }
+  std::string first_replaced() const;
+
   const std::vector<float>& features() const { return features_; }
   const std::vector<std::string>& kept() const { return kept_; }
   /// Of the last row; empty without such a column.
@@ -45,7 +50,11 @@ class Rows {
   std::string sequence_;
   bool starts_sequence_ = false;
   bool first_ = true;
+  bool waiting_ = false;  // the first line is a row, and not read yet
 };
+
+/// Says on standard error how many values were replaced, if any were.
+void say_replaced(const Rows& rows);
 
 /// "0 1 1 0" as tokens below the vocabulary. Throws Error(bad_input) with the place of anything else.
 std::vector<std::int32_t> parse_tokens(const std::string& line, Index vocabulary, const std::string& source,

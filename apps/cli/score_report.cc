@@ -9,7 +9,6 @@
 #endif
 
 #include <algorithm>
-#include <charconv>
 #include <numbers>
 #include <optional>
 
@@ -46,7 +45,7 @@ class TargetValues {
     std::vector<double> values;
     for (const Place& place : places_) {
       values.push_back(place.is_input ? data_.inputs[place.index].raw(static_cast<double>(rows.features()[place.index]))
-                                      : number(rows.reader().text(place.index)));
+                                      : number(rows, place.index));
     }
     return values;
   }
@@ -57,11 +56,10 @@ class TargetValues {
     bool is_input;
   };
 
-  static double number(std::string_view text) {
-    double value = 0.0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error == std::errc() && end == text.data() + text.size()) return value;
-    throw Error(ErrorCode::bad_input, fmt::format("'{}' is no number to compare a forecast with", printable(text)));
+  static double number(const Rows& rows, std::size_t column) {
+    if (const auto value = rows.reader().number(column)) return *value;
+    throw Error(ErrorCode::bad_input,
+                fmt::format("'{}' is no number to compare a forecast with", printable(rows.reader().text(column))));
   }
 
   const DataDescription& data_;

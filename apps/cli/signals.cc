@@ -32,7 +32,7 @@ void catch_interrupts() {
   action.sa_handler = remember;
   sigemptyset(&action.sa_mask);
   action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_ONSTACK;  // the second one meets the default action
-  for (const int signal : {SIGINT, SIGTERM}) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     struct sigaction current = {};
     sigaction(signal, nullptr, &current);
     // A shell starts background jobs with SIGINT ignored, and nohup is a promise too.

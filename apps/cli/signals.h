@@ -1,6 +1,7 @@
 #pragma once
 
-/// A wish to stop, from Ctrl-C (SIGINT) or from the system (SIGTERM).
+/// A wish to stop, from Ctrl-C (SIGINT), from the system (SIGTERM) or because the terminal went away
+/// (SIGHUP).
 namespace penstock::cli {
 
 /// From now on the first such signal is only remembered; the second ends the program at once.

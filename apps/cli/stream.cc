@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -9,10 +10,12 @@
 #include "describe.h"
 #include "input.h"
 #include "latency.h"
+#include "open_data.h"
 #include "options.h"
 #include "penstock/penstock.h"
 #include "rows.h"
 #include "signals.h"
+#include "stream_state.h"
 #include "terminal.h"
 #include "units.h"
 #include "verbs.h"
@@ -21,9 +24,11 @@ namespace penstock::cli {
 namespace {
 
 struct StreamArguments {
-  std::string model;
+  std::string model, input, output, target;
   RowOptions rows;
   Execution execution;
+  TableOptions table;
+  std::string state;
   bool bits = false, json = false, reset_on_blank_line = false, stats = false;
 };
 
@@ -42,9 +47,17 @@ class Stream {
     if (app.count("--keep") > 0 && model_.data().vocabulary > 0) {
       throw Error(ErrorCode::invalid_argument, "--keep is for models that read the rows of a CSV file");
     }
+    // A stream has no second chance: what cannot be read is replaced and counted, unless it is to be refused.
+    RowFormat& format = arguments_.rows.format;
+    format = arguments_.table.row_format();
+    format.missing = format.missing.value_or(Missing::carry);
+    format.replace_bad = format.missing != Missing::refuse;
+    if (!arguments_.state.empty()) state_.emplace(arguments_.state, arguments_.model);
   }
 
   int run() {
+    if (!arguments_.input.empty()) return answer_sound();
+    if (state_) state_->restore(session_);
     if (model_.data().task == Task::language) {
       answer_bytes();
     } else if (model_.data().vocabulary > 0) {
@@ -52,6 +65,7 @@ class Stream {
     } else {
       answer_rows();
     }
+    if (state_) state_->save(session_);
     if (arguments_.stats) say(latency_.summary() + "\n");
     return interrupted() ? interrupted_status() : 0;
   }
@@ -68,6 +82,7 @@ class Stream {
   void answer_bytes() {
     using Style = ByteAnswers::Style;
     ByteAnswers answers(output_, arguments_.json ? Style::json : arguments_.bits ? Style::bits : Style::table);
+    if (state_ && !state_->expected.empty()) answers.expect(state_->expected);
     answers.header();
     output_.flush();
     char before = '\n';
@@ -83,6 +98,7 @@ class Stream {
         before = c;
       }
     }
+    if (state_) state_->expected = answers.expected();
     if (answers.scored() == 0 || arguments_.json) return;
     say(fmt::format("{:.1f} bits for {} bytes, {:.4f} bits/byte\n", answers.bits(), with_commas(answers.scored()),
                     answers.bits() / static_cast<double>(answers.scored())));
@@ -93,6 +109,7 @@ class Stream {
     RowAnswers answers(output_, model_.data(), arguments_.rows.keep, arguments_.json);
     answers.header();
     output_.flush();
+    bool said = false;
     for (auto kind = rows.next(); kind != Rows::Kind::end; kind = rows.next()) {
       if (kind == Rows::Kind::blank) {
         if (arguments_.reset_on_blank_line) session_.reset();
@@ -101,7 +118,56 @@ class Stream {
       if (rows.starts_sequence()) session_.reset();
       answers.answer(rows.kept(), push(std::span<const float>(rows.features())));
       output_.flush();
+      if (rows.replaced() > 0 && !said)
+        say(fmt::format("note: {}; the last value goes in its place\n", printable(rows.first_replaced())));
+      said = said || rows.replaced() > 0;
     }
+    if (rows.replaced() > 1) say_replaced(rows);
+  }
+
+  /// A file at once, but sample by sample, as a device would: how long that takes says whether it would keep up.
+  int answer_sound() {
+    const Index rate = model_.data().sample_rate;
+    if (rate == 0) {
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("{} is no model of sound: it reads standard input", printable(arguments_.model)));
+    }
+    require_given(arguments_.output, "OUT.wav");
+    const Sound in = read_sound(arguments_.input);
+    if (in.sample_rate != rate) {
+      throw Error(ErrorCode::bad_input, fmt::format("{}: {} Hz, the model was trained at {} Hz",
+                                                    printable(arguments_.input), in.sample_rate, rate));
+    }
+    if (state_) state_->restore(session_);
+    const auto in_scale = static_cast<float>(model_.data().inputs[0].scale);
+    const auto out_scale = static_cast<float>(model_.data().targets[0].scale);
+    Sound out{.sample_rate = rate, .samples = {}};
+    out.samples.reserve(in.samples.size());
+    const auto start = Latency::Clock::now();
+    for (const float sample : in.samples) {
+      if (interrupted()) return interrupted_status();
+      const float value = sample / in_scale;
+      out.samples.push_back(out_scale * push(std::span(&value, 1))[0]);
+    }
+    const double taken = std::chrono::duration<double>(Latency::Clock::now() - start).count();
+    write_sound(arguments_.output, out);
+    if (state_) state_->save(session_);
+    report_sound(out, taken);
+    return 0;
+  }
+
+  void report_sound(const Sound& out, double taken) {
+    const double lasts = static_cast<double>(out.samples.size()) / static_cast<double>(out.sample_rate);
+    std::string text = fmt::format("{}: {:.3f} s of sound in {:.3f} s, real-time factor {:.3f}\n",
+                                   printable(arguments_.output), lasts, taken, lasts > 0.0 ? taken / lasts : 0.0);
+    if (!arguments_.target.empty()) {
+      const SoundError error = compare_sounds(out, read_sound(arguments_.target));
+      text += fmt::format("error-to-signal ratio {}, of which DC {}\n", short_number(error.error_to_signal),
+                          short_number(error.dc));
+    }
+    if (arguments_.stats) text += latency_.summary() + "\n";
+    output_.write(text);
+    output_.flush();
   }
 
   void answer_tokens() {
@@ -122,6 +188,7 @@ class Stream {
   StreamArguments arguments_;
   Model model_;
   Session session_;
+  std::optional<StreamState> state_;
   Input input_;
   Output output_;
   Latency latency_;
@@ -134,6 +201,8 @@ Verb add_stream(CLI::App& program) {
   auto arguments = std::make_shared<StreamArguments>();
   Options options(*app);
   options.positional("MODEL", arguments->model, "A trained model, or a checkpoint");
+  options.positional("[IN.wav]", arguments->input, "Sound: the file to read, instead of standard input");
+  options.positional("[OUT.wav]", arguments->output, "Sound: the file to write");
   options.group("Options");
   options.device(arguments->execution);
   options.flag("--bits", arguments->bits, "A text: print only the surprise of each byte, in bits");
@@ -141,6 +210,12 @@ Verb add_stream(CLI::App& program) {
               "Rows: copy these columns of the input to the front of the output");
   options.add("--sequence-column", arguments->rows.sequence_column, "NAME",
               "Labels: start anew when the value of this column changes");
+  add_table_options(options, arguments->table,
+                    "Rows: values that are empty or cannot be read end the stream (refuse), or the last value of their "
+                    "column goes in their place, and they are counted (all others) [carry]");
+  options.add("--state", arguments->state, "FILE",
+              "Go on from the state in this file, if it is there, and save it at the end");
+  options.add("--target", arguments->target, "FILE", "Sound: say how far the output is from this file");
   options.flag("--reset-on-blank-line", arguments->reset_on_blank_line, "Start anew behind every blank line");
   options.flag("--stats", arguments->stats, "At the end, print how long the model took for a step");
   options.flag("--json", arguments->json, "Answer in JSON lines");
@@ -148,6 +223,7 @@ Verb add_stream(CLI::App& program) {
       "  tail -n +1 -f sensors.csv | penstock stream sensors.safetensors\n"
       "  penstock stream book.safetensors < letter.txt               # what each byte says\n"
       "  penstock stream book.safetensors --bits < letter.txt | sort -g | tail\n"
+      "  penstock stream amplifier.safetensors guitar.wav out.wav      # and the real-time factor\n"
       "  echo '1 0 1 1' | penstock stream parity.safetensors --json");
   return {app, [app, arguments] {
             require_given(arguments->model, "MODEL");

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
@@ -58,7 +57,7 @@ struct TrainArguments {
 /// The size of a model that suits a kind of data when nothing else is said.
 ModelSpec default_spec(DataKind kind) {
   ModelSpec spec;
-  spec.width = kind == DataKind::text ? 256 : 64;
+  spec.width = kind == DataKind::text ? 256 : kind == DataKind::sound ? 16 : 64;
   // A few thousand rows are learnt by heart soon.
   spec.dropout = kind == DataKind::series ? 0.2 : 0.0;
   return spec;
@@ -76,6 +75,7 @@ class TrainingRun {
       : app_(app), arguments_(std::move(arguments)), options_(arguments_.train) {}
 
   int run() {
+    arguments_.data.source = arguments_.data.sources.empty() ? "" : arguments_.data.sources.front();
     require_given(arguments_.data.source, "DATA");
     kind_ = kind_of(arguments_.data);
     refuse_foreign_options(app_, arguments_.data, kind_);
@@ -92,14 +92,31 @@ class TrainingRun {
     const TrainResult result = train(model);
     if (has_validation(result)) score_ = score_held_out(model, *result.validation);
     if (!result.interrupted) refit_autoregression(model, *data_.dataset);
-    model.save(arguments_.output);
+    save_model(model, arguments_.output, history(result));
     if (!result.interrupted) drop_own_checkpoint();
     if (arguments_.json) print_json(model, result);
     if (!arguments_.json) print_summary(model, result);
+    if (!result.checkpoint_error.empty() && (result.interrupted || !own_checkpoint_)) {
+      throw Error(ErrorCode::io_failure, result.checkpoint_error);
+    }
     return result.interrupted ? interrupted_status() : 0;
   }
 
  private:
+  History history(const TrainResult& result) const {
+    History history{.trained = utc_time(),
+                    .data = arguments_.data.source,
+                    .score = {},
+                    .version = PENSTOCK_VERSION,
+                    .steps = result.last.step};
+    if (arguments_.data.sources.size() > 1) {
+      history.data += fmt::format(" and {} more", arguments_.data.sources.size() - 1);
+    }
+    history.data += ": " + data_.summary;
+    if (has_validation(result)) history.score = validation_text(result);
+    return history;
+  }
+
   void complete_options() {
     check_given_limits();
     const TrainOptions suggested = suggest_options(*data_.dataset);
@@ -142,19 +159,42 @@ class TrainingRun {
     check_not_data("--output", arguments_.output);
     check_not_data("--checkpoint", checkpoint);
     check_not_data("--metrics", options_.metrics_path);
-    check_model_file("--output", arguments_.output, arguments_.force);
-    const bool exists = std::filesystem::exists(checkpoint);
-    if (arguments_.resume && !exists) {
+    check_writable_file("--output", arguments_.output);
+    output_lock_.emplace("--output", arguments_.output);
+    if (arguments_.resume && !std::filesystem::exists(checkpoint)) {
       throw Error(ErrorCode::io_failure, fmt::format("--resume: there is no checkpoint {}", printable(checkpoint)));
     }
-    check_model_file("--checkpoint", checkpoint, arguments_.force);
-    replaces_checkpoint_ = exists && !arguments_.resume;
+    check_writable_file("--checkpoint", checkpoint);
+    checkpoint_lock_.emplace("--checkpoint", checkpoint);
+    check_nothing_is_lost(checkpoint);
+  }
+
+  /// What was trained before is replaced by going on with it, or on request.
+  void check_nothing_is_lost(const std::string& checkpoint) const {
+    if (arguments_.force) return;
+    if (arguments_.resume) {
+      if (continues(checkpoint, arguments_.output)) return;
+      check_not_there("--output", arguments_.output,
+                      fmt::format("it does not belong to {}, and --force replaces it", printable(checkpoint)));
+      return;
+    }
+    check_not_there("--checkpoint", checkpoint, "--resume goes on with that run, --force replaces it");
+    check_not_there("--output", arguments_.output, "--force replaces it, -o FILE writes another one");
+  }
+
+  /// Whether a model is of the kind that a run makes: an interrupted one has left it.
+  static bool continues(const std::string& checkpoint, const std::string& output) {
+    if (!std::filesystem::exists(output) || inspect_model_file(output).kind == ModelFile::Kind::other) return false;
+    return describe_model(Model::load(checkpoint)) == describe_model(Model::load(output));
   }
 
   /// Not even --force should cost anyone their data.
   void check_not_data(const char* option, const std::string& path) const {
-    std::error_code not_there;
-    if (!std::filesystem::equivalent(path, arguments_.data.source, not_there)) return;
+    const auto is_it = [&](const std::string& source) {
+      std::error_code not_there;
+      return std::filesystem::equivalent(path, source, not_there);
+    };
+    if (std::ranges::none_of(arguments_.data.sources, is_it) && !is_it(arguments_.data.target)) return;
     throw Error(ErrorCode::invalid_argument, fmt::format("{} {} would overwrite DATA", option, printable(path)));
   }
 
@@ -181,12 +221,11 @@ class TrainingRun {
     if (options_.patience > 0) limits = "at most " + limits;
     const SystemInfo system = system_info();
     const int threads = options_.execution.threads > 0 ? options_.execution.threads : system.threads;
-    const bool windows = kind_ == DataKind::text || kind_ == DataKind::series;
-    if (replaces_checkpoint_) {
-      say(fmt::format("note   replaces the run in {}; --resume would have gone on with it\n",
-                      printable(options_.checkpoint_path)));
-    }
-    say(fmt::format("data   {}: {}\n", printable(arguments_.data.source), data_.summary));
+    const bool windows = kind_ != DataKind::labelled && kind_ != DataKind::task;
+    const std::size_t others = arguments_.data.sources.size() - 1;
+    say(fmt::format("data   {}{}: {}\n", printable(arguments_.data.source),
+                    others > 0 ? fmt::format(" and {} more", others) : "", data_.summary));
+    for (const std::string& finding : data_.reading) say(fmt::format("read   {}\n", printable(finding)));
     say(fmt::format("model  {}\n", describe_model(model)));
     say(fmt::format("run    {} in batches of {}{}{}, {} at {:g}\n", limits, options_.batch,
                     windows ? fmt::format(" x {}", options_.length) : "", windows ? "" : " sequences",
@@ -218,8 +257,14 @@ class TrainingRun {
 
   TrainResult train(Model& model) {
     Measures measures{.task = model.data().task};
-    if (measures.task == Task::forecast) measures.loss_name = options_.loss == Loss::mae ? "mae" : "mse";
-    if (measures.task != Task::language) measures.unit = kind_ == DataKind::task ? "steps" : "rows";
+    if (kind_ == DataKind::sound) {
+      // In units of the target's power a mean squared error is an error-to-signal ratio.
+      measures.loss_name = options_.loss == Loss::mae ? "mae" : "ESR";
+    } else if (measures.task == Task::forecast)
+      measures.loss_name = options_.loss == Loss::mae ? "mae" : "mse";
+    if (measures.task != Task::language) {
+      measures.unit = kind_ == DataKind::task ? "time steps" : kind_ == DataKind::sound ? "samples" : "rows";
+    }
     measures_ = measures;
     ProgressReport report(measures, arguments_.quiet);
     TrainCallbacks callbacks;
@@ -236,6 +281,7 @@ class TrainingRun {
     callbacks.stop = interrupted;
     TrainResult result = penstock::train(model, *data_.dataset, options_, callbacks, arguments_.resume);
     mean_rate_ = report.mean_rate();
+    step_rate_ = report.step_rate();
     return result;
   }
 
@@ -255,7 +301,8 @@ class TrainingRun {
     line(result.interrupted ? "stop" : "done",
          fmt::format("{} steps in {}, {}{}", with_commas(last.step), clock_time(last.seconds),
                      data_.dataset->training_steps() > 0 ? fmt::format("{:.2f} epochs, ", last.epoch) : "",
-                     shown_rate(measures_, mean_rate_)));
+                     shown_rate(measures_, mean_rate_)) +
+             fmt::format(", {} steps/s", short_count(step_rate())));
     if (options_.keep_best && result.model_step < last.step) {
       const std::string which = result.model_step > 0 ? "the model after step " + with_commas(result.model_step)
                                                       : "the linear forecast as it was before the first step";
@@ -264,10 +311,7 @@ class TrainingRun {
     }
     if (last.skipped > 0) line("note", fmt::format("{} steps were skipped: NaN or infinity", last.skipped));
     if (has_validation(result)) {
-      std::string value = shown_loss(measures_, result.validation->loss, result.validation->accuracy);
-      if (measures_.task == Task::language) value += fmt::format(" (loss {})", short_number(result.validation->loss));
-      line("valid",
-           fmt::format("{} on {} held-out {}", value, with_commas(result.validation->scored), scored_things()));
+      line("valid", validation_text(result));
     }
     if (score_) text += score_lines(model, *score_, "score  ");
     line("saved", saved_text());
@@ -282,11 +326,13 @@ class TrainingRun {
   std::optional<Score> score_held_out(const Model& model, const Evaluation& validation) const {
     switch (kind_) {
       case DataKind::series:
+        if (!can_read_again()) break;
         return score_series(model, arguments_.data.source, data_.dataset->training_steps() + 1, options_.execution);
       case DataKind::labelled:
         return score_held_out_labels(model, *data_.dataset, options_.execution);
       case DataKind::text:
         return score_held_out_text(validation);
+      case DataKind::sound:
       case DataKind::task:
         break;
     }
@@ -297,20 +343,40 @@ class TrainingRun {
     Score score;
     score.bits_per_byte = validation.bits_per_step;
     score.bytes = validation.scored;
-    std::ifstream file(arguments_.data.source, std::ios::binary);
-    file.seekg(-static_cast<std::streamoff>(validation.scored), std::ios::end);
-    std::string held_out(static_cast<std::size_t>(validation.scored), '\0');
     constexpr Index most = 64 << 20;  // beyond that nobody waits for a compressor
-    if (validation.scored <= most && file.read(held_out.data(), validation.scored)) {
-      score.compressors = compress(held_out);
-    }
+    if (validation.scored > most || !can_read_again()) return score;
+    const std::string text = read_source(arguments_.data.source);
+    score.compressors =
+        compress(std::string_view(text).substr(text.size() - static_cast<std::size_t>(validation.scored)));
     return score;
+  }
+
+  /// One file, which standard input is not.
+  bool can_read_again() const {
+    return arguments_.data.sources.size() == 1 && arguments_.data.source != "-" &&
+           !std::filesystem::is_directory(arguments_.data.source);
+  }
+
+  std::string validation_text(const TrainResult& result) const {
+    std::string value = shown_loss(measures_, result.validation->loss, result.validation->accuracy);
+    if (measures_.task == Task::language) value += fmt::format(" (loss {})", short_number(result.validation->loss));
+    return fmt::format("{} on {} held-out {}", value, with_commas(result.validation->scored), scored_things());
   }
 
   /// An interrupted run only knows an earlier one, of other weights.
   static bool has_validation(const TrainResult& result) {
     return !result.interrupted && result.validation && result.validation->scored > 0;
   }
+
+  /// "bytes_per_second", "rows_per_second", "time_steps_per_second"
+  const char* rate_name() const {
+    return measures_.unit == "B"         ? "bytes_per_second"
+           : measures_.unit == "rows"    ? "rows_per_second"
+           : measures_.unit == "samples" ? "samples_per_second"
+                                         : "time_steps_per_second";
+  }
+
+  double step_rate() const { return step_rate_; }
 
   const char* scored_things() const {
     switch (kind_) {
@@ -320,6 +386,8 @@ class TrainingRun {
         return "rows";
       case DataKind::labelled:
         return "sequences";
+      case DataKind::sound:
+        return "samples";
       case DataKind::task:
         break;
     }
@@ -341,6 +409,7 @@ class TrainingRun {
     const std::string output = shell_word(arguments_.output);
     if (model.data().task == Task::language) return fmt::format("penstock generate {} --prompt 'The '", output);
     const std::string source = shell_word(arguments_.data.source);
+    if (kind_ == DataKind::sound) return fmt::format("penstock stream {} {} out.wav", output, source);
     return fmt::format("penstock predict {} {}{}", output, source, kind_ == DataKind::series ? " --last" : "");
   }
 
@@ -352,7 +421,8 @@ class TrainingRun {
                  {"seconds", last.seconds},
                  {"epochs", last.epoch},
                  {"loss", last.loss},
-                 {"steps_per_second", mean_rate_},
+                 {rate_name(), mean_rate_},
+                 {"optimizer_steps_per_second", step_rate()},
                  {"skipped", last.skipped},
                  {"validation", nullptr},
                  {"output", arguments_.output},
@@ -377,8 +447,9 @@ class TrainingRun {
   std::optional<ModelSpec> resumed_;
   std::optional<Score> score_;
   Measures measures_;
-  double mean_rate_ = 0.0;
-  bool planned_ = false, own_checkpoint_ = false, replaces_checkpoint_ = false;
+  double mean_rate_ = 0.0, step_rate_ = 0.0;  // time steps of all sequences, and optimiser steps, a second
+  bool planned_ = false, own_checkpoint_ = false;
+  std::optional<OutputLock> output_lock_, checkpoint_lock_;
 };
 
 void add_model_options(Options& options, ModelOptions& model) {
@@ -386,15 +457,17 @@ void add_model_options(Options& options, ModelOptions& model) {
   for (const CellInfo& cell : cells()) names.emplace_back(cell.name);
   options.group("Model");
   options.add("--cell", model.cell, "NAME", fmt::format("{} [mingru]", fmt::join(names, ", ")));
-  options.add("--width", model.width, "N", "Channels between the blocks [256 for a text, 64 otherwise]");
-  options.add("--blocks", model.blocks, "N", "Blocks of norm, recurrent layer and residual [2]");
+  options.add("--width", model.width, "N",
+              "Size of the model: values between its layers [256 for a text, 64 otherwise]");
+  options.add("--blocks", model.blocks, "N", "Layers: each a norm, a recurrent layer and what goes past it [2]");
   options.add("--hidden-size", model.hidden_size, "N", "Size of the recurrent layers [the width]");
   options.add("--heads", model.heads, "N", "Parts of the recurrent matrix, for cells that have one [1]");
   options.add("--conv", model.convolution, "N", "Taps of a causal convolution before each recurrent layer [0]");
   options.add("--ffn", model.feed_forward, "X", "Gated feed-forward of X times the width after it [0]");
   options.add("--dropout", model.dropout, "P",
               "On the output of every sub-layer, in training only [0; 0.2 for a series]");
-  options.flag("--no-last", model.no_last, "A series: read and forecast values, not changes from the last one");
+  options.flag("--no-last", model.no_last,
+               "A series: read and forecast the values themselves, not their changes from one row to the next");
   options.flag("--no-linear", model.no_linear, "A series: no linear forecast beside the recurrent layers");
 }
 
@@ -409,10 +482,12 @@ void add_training_options(Options& options, TrainArguments& arguments) {
               "End after so many validations by steps that are no better; 0: never [10 where the data have an end]");
   options.flag("--keep-last", arguments.keep_last, "Write the model of the last step, not the one that validated best");
   options.group("Training");
-  options.add("--batch", arguments.batch, "B", "Sequences side by side [32; 16 for a series, 64 for a task]");
-  options.add("--length", arguments.length, "T", "Steps that gradients flow back [256; 64 for a series]");
-  options.add("--learning-rate", train.learning_rate, "X", "Its highest value");
-  options.add("--weight-decay", train.weight_decay, "X", "Of matrices");
+  options.add("--batch", arguments.batch, "B",
+              "Sequences learnt from at the same time [32; 16 for a series, 64 for a task]");
+  options.add("--length", arguments.length, "T",
+              "Bytes or rows read at once: how far back learning looks for causes [256; 64 for a series]");
+  options.add("--learning-rate", train.learning_rate, "X", "How far each step changes the weights, at its highest");
+  options.add("--weight-decay", train.weight_decay, "X", "How strongly large weights shrink; of matrices only");
   options.add("--warmup", train.warmup, "P", "Part of the run in which the rate rises");
   options.add("--clip", train.clip, "X", "Largest norm of the gradient; 0: any");
   options.choice("--optimizer", train.optimizer, {{"adamw", Optimizer::adamw}, {"sgd", Optimizer::sgd}}, "[adamw]");
@@ -422,7 +497,7 @@ void add_training_options(Options& options, TrainArguments& arguments) {
   options.add("--validate-every", arguments.validate_every, "S", "Seconds between validations; 0: none by time [30]");
   options.add("--validate-steps", arguments.validate_steps, "N",
               "Steps between validations; 0: none by steps [a fortieth of the run]");
-  options.add("--seed", train.seed, "N", "Of the first weights and of the order of the data");
+  options.add("--seed", train.seed, "N", "Random numbers: of the first weights and of the order of the data");
   options.add("--threads", train.execution.threads, "N", "0: as many as the machine offers");
   options.device(train.execution);
   options.flag("--exact", train.execution.exact, "The same bits for any batch and any cut of a sequence; slower");
@@ -435,7 +510,7 @@ void add_output_options(Options& options, TrainArguments& arguments) {
               "Keep what --resume needs here [the output's name + .checkpoint, removed at the end]");
   options.add("--checkpoint-every", arguments.train.checkpoint_every, "S", "Seconds between checkpoints");
   options.flag("--resume", arguments.resume, "Go on from the checkpoint; give the same options as before");
-  options.flag("--force", arguments.force, "Overwrite files that are no Penstock models");
+  options.flag("--force", arguments.force, "Replace a model or a checkpoint that is there already");
   options.add("--metrics", arguments.train.metrics_path, "FILE", "Write all measurements as JSON lines");
   options.flag("--json", arguments.json, "Print the result as one JSON object");
   options.flag("-q,--quiet", arguments.quiet, "No reports, only warnings and errors");
@@ -447,9 +522,11 @@ Verb add_train(CLI::App& program) {
   CLI::App* app = program.add_subcommand("train", "Train a model on a text, a CSV file or a built-in task");
   auto arguments = std::make_shared<TrainArguments>();
   Options options(*app);
-  options.positional("DATA", arguments->data.source,
-                     "A text (any file: its bytes), a CSV file, or a built-in task: " +
-                         fmt::format("task:{}", fmt::join(task_names(), ", task:")));
+  options.positional(
+      "DATA", arguments->data.sources,
+      "Texts or CSV files, plain or compressed by gzip, folders of them, .ts files of labelled series, '-' "
+      "for standard input (see --as), or a built-in task: " +
+          fmt::format("task:{}", fmt::join(task_names(), ", task:")));
   add_training_options(options, *arguments);
   add_model_options(options, arguments->model);
   add_data_options(options, arguments->data);
@@ -458,6 +535,7 @@ Verb add_train(CLI::App& program) {
       "  penstock train book.txt --seconds 90 --output book.safetensors\n"
       "  penstock train co2.csv --columns co2 --horizon 52 --output co2.safetensors\n"
       "  penstock train gestures.csv --cell lstm --epochs 50      # columns sequence, label, ...\n"
+      "  penstock train in.wav --target out.wav --cell lstm --blocks 1     # sound to sound\n"
       "  penstock train task:parity --cell lstm --steps 3000      # validated at 256 steps\n"
       "  penstock train book.txt --resume                         # after Ctrl-C");
   return {app, [app, arguments] { return TrainingRun(*app, *arguments).run(); }};

@@ -1,10 +1,13 @@
 #include "units.h"
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdlib>
+#include <ctime>
 #include <nlohmann/json.hpp>
 
 namespace penstock::cli {
@@ -45,6 +48,12 @@ std::string short_count(double value) {
   std::string text = scaled(value, "");
   if (text.back() == ' ') text.pop_back();
   return text;
+}
+
+std::string utc_time() {
+  const char* fixed = std::getenv("SOURCE_DATE_EPOCH");
+  const std::time_t now = fixed != nullptr ? static_cast<std::time_t>(std::atoll(fixed)) : std::time(nullptr);
+  return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(now));
 }
 
 std::string clock_time(double seconds) {

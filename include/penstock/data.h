@@ -29,6 +29,25 @@ struct Column {
   double raw(double normalised) const;  ///< Back again.
 };
 
+/// How a table is written. What is not given is found from its first rows, and Dataset::reading() says what was found.
+struct TableFormat {
+  char delimiter = 0;                         ///< Between the fields of a row; 0: found.
+  char decimal = 0;                           ///< '.' or ',': starts the fraction of a number; 0: found.
+  std::optional<bool> header = std::nullopt;  ///< Whether the first row holds the names of the columns.
+};
+
+/// What becomes of values that a table lacks: empty fields, NA, NaN, null, ?.
+enum class Missing {
+  refuse,       ///< An error that says where.
+  carry,        ///< The last value of the column; the first one before that.
+  interpolate,  ///< On a straight line between the values before and after; as carry where there is only one of them.
+  mask,         ///< Read as carry does, but never asked for: forecasts of them are not scored.
+};
+
+std::string_view to_string(Missing missing);
+/// Throws Error(invalid_argument) for anything but "refuse", "carry", "interpolate" and "mask".
+Missing parse_missing(std::string_view text);
+
 /// Everything that has to travel with a model so that raw data mean the same later as in training.
 struct DataDescription {
   Task task = Task::language;
@@ -39,6 +58,10 @@ struct DataDescription {
   Index season = 0;                  ///< forecast: rows after which the series repeats itself; 1: none, 0: not known.
   std::vector<std::string> classes;  ///< classify: names of the labels.
   char delimiter = ',';              ///< Of the CSV rows this model reads.
+  char decimal = '.';                ///< Starts the fraction of their numbers.
+  bool header = true;  ///< Whether a header comes first; without one, columns are "column1", "column2", ...
+  Missing missing = Missing::refuse;  ///< What training made of missing values.
+  Index sample_rate = 0;              ///< > 0: sound, of one channel in and one out at the same moment.
 
   /// Width of the model's output at each step.
   Index output_size() const;
@@ -77,6 +100,8 @@ class Dataset {
   virtual const DataDescription& description() const = 0;
   /// Number of scored training steps in one pass, for progress; 0 when the task is generated without end.
   virtual Index training_steps() const = 0;
+  /// Number of steps that are held out; 0 when the task is generated without end.
+  virtual Index held_out_steps() const { return 0; }
   /// Fills `example` with B rows of at most T steps of training data and moves on.
   /// Labelled sequences and tasks are never cut: there T is the longest sequence of the batch, whatever `steps` says.
   virtual void next(Index rows, Index steps, Example& example) = 0;
@@ -87,12 +112,22 @@ class Dataset {
   /// Position and random state as JSON text, and back. Throws Error(incompatible) for another dataset's text.
   virtual std::string position() const = 0;
   virtual void restore(const std::string& position) = 0;
+  /// How the files were read, as far as that had to be found out, a finding an entry: "separator ';', decimal ','",
+  /// "3 columns read, 1 left out: week (dates)".
+  virtual std::vector<std::string> reading() const { return {}; }
 };
+
+/// Where data come from: files, folders (every file in them, in the order of their names), or "-" for standard input.
+/// What gzip has compressed is decompressed.
+using Sources = std::vector<std::string>;
 
 struct TextOptions {
   double validation_fraction = 0.05;  ///< The last part of the file is held out; [0, 0.5].
+  bool bytes = false;                 ///< Also files that are no texts, such as programs and pictures.
 };
-/// Any file as a sequence of bytes. Throws Error(bad_input) if it is empty or too short for one step each.
+/// Files as one sequence of bytes. Throws Error(bad_input) if it is empty or too short for one step each, or a file is
+/// no text.
+std::unique_ptr<Dataset> open_text(const Sources& sources, const TextOptions& options = {});
 std::unique_ptr<Dataset> open_text(const std::string& path, const TextOptions& options = {});
 
 /// Whether a series is learnt as it is or by its logarithm.
@@ -103,7 +138,8 @@ struct SeriesOptions {
   std::vector<std::string> targets = {};  ///< Empty: the same as inputs.
   Index horizon = 1;
   double validation_fraction = 0.2;  ///< The last rows are held out; normalisation sees the first part only.
-  char delimiter = ',';
+  TableFormat format = {};
+  Missing missing = Missing::refuse;
   /// For a model with ModelSpec::from_last: the scale of a target that is an input too is the root mean square of its
   /// change over the horizon, so that a mean squared error of 1 is that of forecasting the last value.
   bool from_last = false;
@@ -112,7 +148,9 @@ struct SeriesOptions {
   Transform transform = Transform::none;  ///< automatic: what forecasts best in the training part, with autoregression.
   Index season = 0;                       ///< Rows after which the targets repeat themselves; 1: never, 0: find out.
 };
-/// A CSV file with a header, one step a row. Errors name file, line and column.
+/// A table, one step a row. Several files hold the same columns; none goes on where the one before it ended. Errors
+/// name file, line and column.
+std::unique_ptr<Dataset> open_series(const Sources& sources, const SeriesOptions& options = {});
 std::unique_ptr<Dataset> open_series(const std::string& path, const SeriesOptions& options = {});
 
 struct LabelledOptions {
@@ -120,11 +158,22 @@ struct LabelledOptions {
   std::string label_column = "label";        ///< Constant within a sequence.
   std::vector<std::string> inputs = {};      ///< Empty: every other numeric column.
   double validation_fraction = 0.2;          ///< Of the sequences, chosen by the seed.
-  char delimiter = ',';
+  TableFormat format = {};
+  Missing missing = Missing::refuse;
   std::uint64_t seed = 0;
 };
-/// A CSV file with a header in which each run of equal `sequence` values is one labelled sequence.
+/// A table in which each run of equal `sequence` values is one labelled sequence, or a .ts file of the UCR and UEA
+/// archive.
+std::unique_ptr<Dataset> open_labelled(const Sources& sources, const LabelledOptions& options = {});
 std::unique_ptr<Dataset> open_labelled(const std::string& path, const LabelledOptions& options = {});
+
+/// What kind of data a file seems to hold, by its name and its first bytes.
+enum class SourceKind { text, series, labelled };
+SourceKind guess_kind(const Sources& sources, const TableFormat& format = {});
+
+/// The content of a file, or of standard input for "-", as the functions above read it: decompressed, and a .ts file as
+/// the table of its sequences. Throws Error(io_failure | bad_input).
+std::string read_source(const std::string& path);
 
 struct TaskOptions {
   Index length = 40;              ///< Training length T of every sequence.
@@ -137,12 +186,24 @@ struct TaskOptions {
 std::unique_ptr<Dataset> open_task(const std::string& name, const TaskOptions& options = {});
 const std::vector<std::string>& task_names();
 
+/// How rows may differ from those that a model was trained on.
+struct RowFormat {
+  char delimiter = 0;  ///< 0: the model's, or the usual one that shows the model's columns in the header.
+  char decimal = 0;    ///< 0: the model's.
+  /// Missing::refuse makes missing values an error; anything else replaces them by the last value of their column (the
+  /// mean in training before there is one). Nothing: what training did.
+  std::optional<Missing> missing = std::nullopt;
+  bool replace_bad = false;  ///< Fields that are no numbers, and rows of another width, count as missing too.
+};
+
 /// Turns the lines of a CSV stream into a model's inputs, with the normalisation of its DataDescription.
-/// The first line must be a header; columns may stand in any order and others are ignored.
+/// The first line is a header if that of training was; columns may stand in any order then, and others are ignored.
 class RowReader {
  public:
-  /// `source` names the stream in error messages ("-" or a path).
-  RowReader(const DataDescription& description, const std::string& header, std::string source);
+  /// `first` is the first line; `source` names the stream in error messages ("-" or a path). Without a header the first
+  /// line is a row as well, and has to be read.
+  RowReader(const DataDescription& description, const std::string& first, std::string source,
+            const RowFormat& format = {});
   ~RowReader();
   RowReader(RowReader&&) noexcept;
 
@@ -154,6 +215,13 @@ class RowReader {
   std::optional<std::size_t> column(const std::string& name) const;
   /// The text of that column in the last line that was read (not blank); valid until the next read.
   std::string_view text(std::size_t column) const;
+
+  /// That text as a number, written as those of the stream are; nothing if it is none, or missing.
+  std::optional<double> number(std::size_t column) const;
+
+  /// How many values were replaced so far, and what the first of them looked like, as an error would have said it.
+  Index replaced() const;
+  const std::string& first_replaced() const;
 
  private:
   struct Impl;

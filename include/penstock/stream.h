@@ -3,6 +3,7 @@
 #include <memory>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "penstock/model.h"
 
@@ -35,6 +36,11 @@ class Session {
   std::span<const float> push(std::span<const float> features);
   /// Back to the start of a sequence.
   void reset();
+
+  /// What the model remembers of the steps so far, to go on from later or elsewhere. Allocates.
+  std::vector<float> state() const;
+  /// Goes on from there. Throws Error(invalid_argument) unless there are as many values as state() has, all finite.
+  void restore(std::span<const float> state);
 
  private:
   struct Impl;

@@ -79,6 +79,9 @@ struct TrainResult {
   bool interrupted = false;
   bool stopped_early = false;  ///< By TrainOptions::patience.
   Index model_step = 0;        ///< The weights that the model ends with are those after this step.
+  /// Why the last checkpoint could not be written; empty if it could. A failure during the run is a warning, and
+  /// another attempt follows after ten seconds.
+  std::string checkpoint_error;
 };
 
 /// Called from the training thread.
@@ -93,8 +96,8 @@ struct TrainCallbacks {
 /// paths, how often things are reported and the execution may differ from those of the run that is continued, nothing
 /// else.
 /// Throws Error(numerical) when it gives up, Error(incompatible) when the model was made for other data or the
-/// checkpoint belongs to something else, Error(io_failure) when a file cannot be written: the model then holds what was
-/// learnt.
+/// checkpoint belongs to something else, Error(io_failure) when the metrics cannot be written: the model then holds
+/// what was learnt. A checkpoint that cannot be written is TrainResult::checkpoint_error.
 TrainResult train(Model& model, Dataset& data, const TrainOptions& options, const TrainCallbacks& callbacks = {},
                   bool resume = false);
 

@@ -59,7 +59,8 @@ def open_series(
     targets: Sequence[str] = (),
     horizon: int = 1,
     validation_fraction: float = 0.2,
-    delimiter: str = ",",
+    delimiter: str = "",
+    missing: str = "refuse",
     from_last: bool = False,
     autoregression: bool = False,
     transform: str = "none",
@@ -72,7 +73,9 @@ def open_series(
         targets: Names of the columns to forecast; none: the inputs.
         horizon: How many rows ahead.
         validation_fraction: The last rows are held out; normalisation sees the first part only.
-        delimiter: Between the fields of a row.
+        delimiter: Between the fields of a row; found from the file if empty.
+        missing: What becomes of empty values: ``"refuse"`` (an error), ``"carry"`` (the last one), ``"interpolate"`` or
+            ``"mask"`` (the last one, and not scored).
         from_last: For a model with ``from_last=True``: scaled for forecasts that start from the last value.
         autoregression: Fit a linear forecast too, beside which a model learns the rest; needs ``from_last``.
         transform: ``"none"``, ``"logarithm"`` (all values must be positive), or ``"automatic"``: what forecasts best
@@ -87,6 +90,7 @@ def open_series(
             horizon,
             validation_fraction,
             delimiter,
+            missing,
             from_last,
             autoregression,
             transform,
@@ -102,13 +106,14 @@ def open_labelled(
     label_column: str = "label",
     inputs: Sequence[str] = (),
     validation_fraction: float = 0.2,
-    delimiter: str = ",",
+    delimiter: str = "",
+    missing: str = "refuse",
     seed: int = 0,
 ) -> Dataset:
     """A CSV file with a header in which each run of one value of ``sequence_column`` is one labelled sequence."""
     return Dataset(
         _core.open_labelled(
-            os.fspath(path), sequence_column, label_column, list(inputs), validation_fraction, delimiter, seed
+            os.fspath(path), sequence_column, label_column, list(inputs), validation_fraction, delimiter, missing, seed
         )
     )
 
@@ -160,6 +165,7 @@ class TrainResult:
     stopped_early: bool  #: Because nothing better followed.
     model_step: int  #: The weights that the model ends with are those after this step.
     interrupted: bool  #: By Ctrl-C, or the notebook's stop button: the model has what was learnt until then.
+    checkpoint_error: str = ""  #: Why the last checkpoint could not be written; empty if it could.
 
 
 def train(
@@ -278,7 +284,7 @@ def train(
         result = _core.train(model._model, data._dataset, options, report, validated, resume)
     finally:
         bar.close()
-    end = {name: result.pop(name) for name in ("stopped_early", "model_step", "interrupted")}
+    end = {name: result.pop(name) for name in ("stopped_early", "model_step", "interrupted", "checkpoint_error")}
     validation = result.pop("validation")
     return TrainResult(Progress(**result), None if validation is None else Evaluation(**validation), **end)
 

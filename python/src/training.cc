@@ -171,6 +171,7 @@ nb::dict run_training(SharedModel& shared, SharedDataset& data, const nb::dict& 
   described["interrupted"] = result.interrupted;
   described["stopped_early"] = result.stopped_early;
   described["model_step"] = result.model_step;
+  described["checkpoint_error"] = result.checkpoint_error;
   described["validation"] = result.validation ? nb::object(describe(*result.validation)) : nb::none();
   return described;
 }
@@ -212,6 +213,7 @@ nb::dict suggest(SharedDataset& data) {
 }
 
 char delimiter_from(const std::string& text) {
+  if (text.empty()) return '\0';  // found from the file
   if (text.size() != 1) refuse("delimiter must be one character, not '" + text + "'");
   return text.front();
 }
@@ -231,14 +233,15 @@ void bind_training(nb::module_& module) {
   module.def(
       "open_series",
       [](const std::string& path, const std::vector<std::string>& inputs, const std::vector<std::string>& targets,
-         Index horizon, double validation_fraction, const std::string& delimiter, bool from_last, bool autoregression,
-         const std::string& transform, Index season) {
+         Index horizon, double validation_fraction, const std::string& delimiter, const std::string& missing,
+         bool from_last, bool autoregression, const std::string& transform, Index season) {
         SeriesOptions options;
         options.inputs = inputs;
         options.targets = targets;
         options.horizon = horizon;
         options.validation_fraction = validation_fraction;
-        options.delimiter = delimiter_from(delimiter);
+        options.format.delimiter = delimiter_from(delimiter);
+        options.missing = parse_missing(missing);
         options.from_last = from_last;
         options.autoregression = autoregression;
         options.transform = chosen<Transform>(
@@ -248,23 +251,25 @@ void bind_training(nb::module_& module) {
         return shared(open_series(path, options));
       },
       nb::arg("path"), nb::arg("inputs"), nb::arg("targets"), nb::arg("horizon"), nb::arg("validation_fraction"),
-      nb::arg("delimiter"), nb::arg("from_last"), nb::arg("autoregression"), nb::arg("transform"), nb::arg("season"));
+      nb::arg("delimiter"), nb::arg("missing"), nb::arg("from_last"), nb::arg("autoregression"), nb::arg("transform"),
+      nb::arg("season"));
   module.def(
       "open_labelled",
       [](const std::string& path, const std::string& sequence_column, const std::string& label_column,
          const std::vector<std::string>& inputs, double validation_fraction, const std::string& delimiter,
-         std::uint64_t seed) {
+         const std::string& missing, std::uint64_t seed) {
         LabelledOptions options;
         options.sequence_column = sequence_column;
         options.label_column = label_column;
         options.inputs = inputs;
         options.validation_fraction = validation_fraction;
-        options.delimiter = delimiter_from(delimiter);
+        options.format.delimiter = delimiter_from(delimiter);
+        options.missing = parse_missing(missing);
         options.seed = seed;
         return shared(open_labelled(path, options));
       },
       nb::arg("path"), nb::arg("sequence_column"), nb::arg("label_column"), nb::arg("inputs"),
-      nb::arg("validation_fraction"), nb::arg("delimiter"), nb::arg("seed"));
+      nb::arg("validation_fraction"), nb::arg("delimiter"), nb::arg("missing"), nb::arg("seed"));
   module.def(
       "open_task",
       [](const std::string& name, Index length, Index validation_length, Index modulus, Index copy_tokens,

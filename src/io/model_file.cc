@@ -15,7 +15,9 @@ namespace io {
 namespace {
 
 constexpr const char* metadata_key = "penstock";
-constexpr Index format_version = 1;
+// Since version 2 files carry a checksum, so that one without is damaged.
+constexpr Index format_version = 2;
+constexpr Index first_with_checksum = 2;
 
 bool is_training(const TensorInfo& tensor) { return tensor.name.starts_with(training_prefix); }
 
@@ -58,9 +60,12 @@ ModelDescription read_description(const SafetensorsFile& file) {
   const nlohmann::json json = parse_object(text->second, file.source(), fmt::format("metadata \"{}\"", metadata_key));
   ObjectReader reader(json, file.source(), metadata_key);
   const Index version = reader.integer("format_version");
-  if (version != format_version) {
-    fail(ErrorCode::incompatible, "{}: format_version is {}, this version of Penstock reads {}", file.source(), version,
-         format_version);
+  if (version < 1 || version > format_version) {
+    fail(ErrorCode::incompatible, "{}: format_version is {}, this version of Penstock reads 1 to {}", file.source(),
+         version, format_version);
+  }
+  if (version >= first_with_checksum && !file.has_checksum()) {
+    fail(ErrorCode::bad_input, "{}: damaged: files of format_version {} carry a checksum", file.source(), version);
   }
   ModelDescription result{model_spec_from_json(reader.object("model"), file.source()),
                           data_description_from_json(reader.object("data"), file.source())};

@@ -115,6 +115,19 @@ void ObjectReader::finish() const {
   }
 }
 
+namespace {
+
+Missing read_missing(ObjectReader& reader) {
+  const std::string name = reader.string("missing");
+  try {
+    return parse_missing(name);
+  } catch (const Error&) {
+    reader.refuse("missing", "must be refuse, carry, interpolate or mask, not " + in_quotes(name));
+  }
+}
+
+}  // namespace
+
 json to_json(const ModelSpec& spec) {
   return {{"cell", spec.cell},
           {"width", spec.width},
@@ -157,7 +170,11 @@ json to_json(const DataDescription& data) {
           {"horizon", data.horizon},
           {"season", data.season},
           {"classes", data.classes},
-          {"delimiter", std::string(1, data.delimiter)}};
+          {"delimiter", std::string(1, data.delimiter)},
+          {"decimal", std::string(1, data.decimal)},
+          {"header", data.header},
+          {"missing", to_string(data.missing)},
+          {"sample_rate", data.sample_rate}};
 }
 
 DataDescription data_description_from_json(const json& object, const std::string& source) {
@@ -181,6 +198,19 @@ DataDescription data_description_from_json(const json& object, const std::string
   const std::string delimiter = reader.string("delimiter");
   if (delimiter.size() != 1) reader.refuse("delimiter", "must be one character, not " + in_quotes(delimiter));
   data.delimiter = delimiter[0];
+  // Files from before these fields hold tables with a header, points and no gaps.
+  if (object.contains("decimal")) {
+    const std::string decimal = reader.string("decimal");
+    if (decimal != "." && decimal != ",") reader.refuse("decimal", "must be '.' or ',', not " + in_quotes(decimal));
+    data.decimal = decimal[0];
+  }
+  data.header = reader.boolean("header", true);
+  if (object.contains("missing")) data.missing = read_missing(reader);
+  if (object.contains("sample_rate")) data.sample_rate = reader.integer("sample_rate");
+  constexpr Index highest_rate = 10'000'000;
+  if (data.sample_rate < 0 || data.sample_rate > highest_rate) {
+    reader.refuse("sample_rate", fmt::format("must be 0 to {}, not {}", highest_rate, data.sample_rate));
+  }
   reader.finish();
   return data;
 }

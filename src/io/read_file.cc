@@ -28,8 +28,13 @@ void grow(std::string& content, std::uint64_t size, const std::string& path) {
 
 std::string read_file(const std::string& path, std::uint64_t limit) {
   const FileDescriptor file(retry([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC); }));
+  if (!file.valid()) fail_reading(path, errno);
+  return read_open_file(file.get(), path, limit);
+}
+
+std::string read_open_file(int file, const std::string& path, std::uint64_t limit) {
   struct stat status {};
-  if (!file.valid() || ::fstat(file.get(), &status) != 0) fail_reading(path, errno);
+  if (::fstat(file, &status) != 0) fail_reading(path, errno);
   if (S_ISDIR(status.st_mode)) fail_reading(path, EISDIR);
   const auto refuse = [&] { fail(ErrorCode::bad_input, "{}: more than {} bytes", path, limit); };
   // The size is a hint: a pipe has none and a file may grow while it is read.
@@ -39,7 +44,7 @@ std::string read_file(const std::string& path, std::uint64_t limit) {
   std::size_t size = 0;
   for (;;) {
     if (size == content.size()) grow(content, std::max<std::uint64_t>(size + size / 2 + 65536, announced + 1), path);
-    const ssize_t got = retry([&] { return ::read(file.get(), content.data() + size, content.size() - size); });
+    const ssize_t got = retry([&] { return ::read(file, content.data() + size, content.size() - size); });
     if (got < 0) fail_reading(path, errno);
     if (got == 0) break;
     size += static_cast<std::size_t>(got);

@@ -1,6 +1,10 @@
 #include "io/safetensors.h"
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -51,10 +55,30 @@ void check_layout(std::vector<TensorInfo>& tensors, Index size, const std::strin
   }
 }
 
+constexpr std::string_view checksum_key = "penstock.checksum";
+constexpr std::size_t checksum_digits = 16;
+
+/// Where the digits of the checksum stand in a header; npos if there are none.
+std::size_t checksum_place(std::string_view header) {
+  const std::string before = fmt::format("\"{}\":\"", checksum_key);
+  const std::size_t place = header.find(before);
+  if (place == header.npos || header.size() - place - before.size() < checksum_digits) return header.npos;
+  return place + before.size();
+}
+
+/// Of a file's bytes, in one or more parts; the digits of a checksum count as zeros.
+std::string checksum_of(const std::vector<std::span<const std::byte>>& parts) {
+  XXH3_state_t state;
+  XXH3_64bits_reset(&state);
+  for (const std::span<const std::byte> part : parts) XXH3_64bits_update(&state, part.data(), part.size());
+  return fmt::format("{:016x}", XXH3_64bits_digest(&state));
+}
+
 /// The header of a file to be written, padded with spaces so that the data start at a multiple of 8.
 std::string header_text(const std::vector<const TensorData*>& tensors, const Metadata& metadata) {
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
-  if (!metadata.empty()) header["__metadata__"] = metadata;
+  header["__metadata__"] = metadata;
+  header["__metadata__"][std::string(checksum_key)] = std::string(checksum_digits, '0');
   std::size_t offset = 0;
   for (const auto* tensor : tensors) {
     const std::size_t end = offset + tensor->values.size();
@@ -110,8 +134,31 @@ SafetensorsFile SafetensorsFile::parse(std::string content, std::string source) 
   file.metadata_ = std::move(header.metadata);
   file.tensors_ = std::move(header.tensors);
   check_layout(file.tensors_, static_cast<Index>(all.size() - file.data_begin_), file.source_);
+  file.check_sum(length);
   for (std::size_t i = 0; i < file.tensors_.size(); ++i) file.by_name_[file.tensors_[i].name] = i;
   return file;
+}
+
+void SafetensorsFile::check_sum(std::size_t header_length) {
+  const auto carried = metadata_.find(std::string(checksum_key));
+  has_checksum_ = carried != metadata_.end();
+  const std::string_view header = std::string_view(content_).substr(length_bytes, header_length);
+  const std::size_t place = has_checksum_ ? checksum_place(header) : header.npos;
+  const auto all = std::as_bytes(std::span(content_));
+  if (place == header.npos) {
+    checksum_ = checksum_of(std::vector{all});
+  } else {
+    static constexpr std::array<char, checksum_digits> zeros = {'0', '0', '0', '0', '0', '0', '0', '0',
+                                                                '0', '0', '0', '0', '0', '0', '0', '0'};
+    const std::size_t begin = length_bytes + place;
+    checksum_ = checksum_of(std::vector<std::span<const std::byte>>{all.first(begin), std::as_bytes(std::span(zeros)),
+                                                                    all.subspan(begin + checksum_digits)});
+  }
+  if (has_checksum_ && carried->second != checksum_) {
+    fail(ErrorCode::bad_input, "{}: damaged: the checksum is {}, and that of the content {}", source_,
+         in_quotes(carried->second), checksum_);
+  }
+  metadata_.erase(std::string(checksum_key));
 }
 
 const TensorInfo* SafetensorsFile::find(const std::string& name) const {
@@ -143,13 +190,14 @@ void write_safetensors(const std::string& path, std::span<const TensorData> tens
   for (const auto& tensor : tensors) ordered.push_back(&tensor);
   std::stable_sort(ordered.begin(), ordered.end(),
                    [](const TensorData* a, const TensorData* b) { return size_of(a->dtype) > size_of(b->dtype); });
-  const std::string header = header_text(ordered, metadata);
+  std::string header = header_text(ordered, metadata);
   const std::uint64_t length = header.size();
   require(length <= longest_header, "a safetensors header of {} bytes is too long ({} are allowed)", length,
           longest_header);
   std::vector<std::span<const std::byte>> pieces = {std::as_bytes(std::span(&length, 1)),
                                                     std::as_bytes(std::span(header))};
   for (const auto* tensor : ordered) pieces.push_back(tensor->values);
+  header.replace(checksum_place(header), checksum_digits, checksum_of(pieces));
   write_atomically(path, pieces);
 }
 

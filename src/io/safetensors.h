@@ -53,7 +53,7 @@ struct TensorInfo {
 using Metadata = std::map<std::string, std::string>;
 
 /// A safetensors file, read into memory and checked from end to end: after construction every TensorInfo lies inside
-/// the file, no two overlap, and together they cover it.
+/// the file, no two overlap, together they cover it, and a checksum, if there is one, is right.
 class SafetensorsFile {
  public:
   /// Throws Error(io_failure) if the file cannot be read, Error(bad_input) naming file and tensor if it is not sound.
@@ -62,8 +62,12 @@ class SafetensorsFile {
   static SafetensorsFile parse(std::string content, std::string source);
 
   const std::string& source() const { return source_; }
-  /// "__metadata__"; empty if the file has none.
+  /// "__metadata__" but for the checksum; empty if the file has none.
   const Metadata& metadata() const { return metadata_; }
+  /// Of the whole file, 16 hexadecimal digits: the one that the file carries, which was found to be right; computed for
+  /// a file that carries none.
+  const std::string& checksum() const { return checksum_; }
+  bool has_checksum() const { return has_checksum_; }
   /// In the order of their data.
   const std::vector<TensorInfo>& tensors() const { return tensors_; }
   /// Null if there is no such tensor.
@@ -80,6 +84,8 @@ class SafetensorsFile {
 
  private:
   SafetensorsFile() = default;
+  /// Throws Error(bad_input) for a checksum that is not that of the content.
+  void check_sum(std::size_t header_length);
   void read_bytes(const std::string& name, DType dtype, const std::vector<Index>& shape,
                   std::span<std::byte> values) const;
 
@@ -87,6 +93,8 @@ class SafetensorsFile {
   std::string content_;
   std::size_t data_begin_ = 0;
   Metadata metadata_;
+  std::string checksum_;
+  bool has_checksum_ = false;
   std::vector<TensorInfo> tensors_;
   std::unordered_map<std::string, std::size_t> by_name_;
 };
@@ -104,7 +112,8 @@ TensorData tensor_data(std::string name, std::vector<Index> shape, std::span<con
   return {std::move(name), dtype_of<T>(), std::move(shape), std::as_bytes(values)};
 }
 
-/// Writes a file that replaces `path` as a whole or not at all (see write_atomically). Tensors are stored widest dtype
+/// Writes a file that replaces `path` as a whole or not at all (see write_atomically), with a checksum of all its bytes
+/// in the metadata. Tensors are stored widest dtype
 /// first, otherwise in the order given, which aligns each to its type; equal arguments give equal files.
 /// Throws Error(io_failure) if it cannot be written; Error(invalid_argument) for a name that is empty, reserved, used
 /// twice or not UTF-8, or for values that do not fill their shape.

@@ -1,4 +1,5 @@
 #include "base/check.h"
+#include "ops/elementwise.h"
 #include "ops/embedding.h"
 #include "stream/session_rows.h"
 
@@ -39,6 +40,15 @@ std::span<const float> Session::push(std::span<const float> features) {
 }
 
 void Session::reset() { impl_->row.reset(); }
+
+std::vector<float> Session::state() const { return impl_->row.state(); }
+
+void Session::restore(std::span<const float> state) {
+  const Index size = impl_->row.state_size();
+  require(static_cast<Index>(state.size()) == size, "state must hold {} values, not {}", size, state.size());
+  require(ops::all_finite(0, size, state.data()), "state must hold finite values");
+  impl_->row.restore(state);
+}
 
 struct SessionBatch::Impl {
   streaming::SessionRows rows;

@@ -108,6 +108,12 @@ void SessionRows::reset(Index row) {
   }
 }
 
+std::vector<float> SessionRows::state() const {
+  std::vector<float> values(static_cast<std::size_t>(state_size()));
+  state_.download(values.data(), state_.bytes());
+  return values;
+}
+
 void SessionRows::seed(Index row, std::uint64_t seed) {
   require(row >= 0 && row < rows(), "row must be in 0..{}, not {}", rows() - 1, row);
   keys_[static_cast<std::size_t>(row)] = counter_random::key_of(seed, 0);

@@ -23,6 +23,10 @@ class SessionRows {
   std::span<const float> push(const float* features);
   void reset() { state_.zero(); }
   void reset(Index row);
+  /// What all rows remember, as it lies in memory, and back.
+  Index state_size() const { return static_cast<Index>(state_.bytes() / sizeof(float)); }
+  std::vector<float> state() const;
+  void restore(std::span<const float> state) { state_.upload(state.data(), state.size_bytes()); }
 
   void seed(Index row, std::uint64_t seed);
   /// tokens [rows, steps]

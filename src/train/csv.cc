@@ -3,7 +3,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <unordered_set>
@@ -30,19 +29,19 @@ bool is_utf8(const std::string& text) {
   }
 }
 
-/// The whole text as a number; std::errc{} if it is one.
-std::errc parse_number(std::string_view text, double& value) {
-  if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc{} && end != text.data() + text.size() ? std::errc::invalid_argument : error;
-}
+/// pandas writes its index as a first column whose name is empty, and reads it back under such a name.
+bool is_no_name(const std::string& text) { return text.empty() || text.starts_with("Unnamed: "); }
 
 }  // namespace
 
-void check_delimiter(char delimiter) {
+bool can_delimit(char delimiter) {
   constexpr std::string_view forbidden = "\"\r\n+-.0123456789";
   const bool letter = (delimiter >= 'a' && delimiter <= 'z') || (delimiter >= 'A' && delimiter <= 'Z');
-  require(!letter && delimiter != '\0' && forbidden.find(delimiter) == forbidden.npos,
+  return !letter && delimiter != '\0' && forbidden.find(delimiter) == forbidden.npos;
+}
+
+void check_delimiter(char delimiter) {
+  require(can_delimit(delimiter),
           "delimiter must be a character that no number contains (such as ',' ';' or a tab), not {:?}", delimiter);
 }
 
@@ -127,20 +126,26 @@ void CsvReader::end_line() {
 
 Index CsvReader::column() const { return static_cast<Index>(position_ - line_begin_) + 1; }
 
-CsvHeader::CsvHeader(const std::vector<CsvField>& fields, std::string source) : source_(std::move(source)) {
+CsvHeader::CsvHeader(const std::vector<CsvField>& fields, std::string source, char decimal)
+    : CsvHeader(std::move(source), decimal) {
   std::unordered_set<std::string> seen;
   for (const auto& field : fields) {
-    if (field.text.empty()) {
-      fail_at(source_, field.line, field.column, "column {} of the header has no name", &field - fields.data() + 1);
-    }
+    unnamed_.push_back(is_no_name(field.text));
+    names_.push_back(unnamed_.back() ? fmt::format("column{}", names_.size() + 1) : field.text);
     if (!is_utf8(field.text)) {
       fail_at(source_, field.line, field.column, "the column name {} is not UTF-8", in_quotes(field.text));
     }
-    if (!seen.insert(field.text).second) {
-      fail_at(source_, field.line, field.column, "the header has two columns {}", in_quotes(field.text));
+    if (!seen.insert(names_.back()).second) {
+      fail_at(source_, field.line, field.column, "the header has two columns {}", in_quotes(names_.back()));
     }
-    names_.push_back(field.text);
   }
+}
+
+CsvHeader CsvHeader::without_names(std::size_t count, std::string source, char decimal) {
+  CsvHeader header(std::move(source), decimal);
+  for (std::size_t i = 1; i <= count; ++i) header.names_.push_back(fmt::format("column{}", i));
+  header.unnamed_.assign(count, false);
+  return header;
 }
 
 std::optional<std::size_t> CsvHeader::find(std::string_view name) const {
@@ -167,16 +172,31 @@ void CsvHeader::check_width(const std::vector<CsvField>& record) const {
 }
 
 double CsvHeader::number(const std::vector<CsvField>& record, std::size_t column) const {
+  ColumnKind kind = ColumnKind::number;
+  return number(record, column, kind);
+}
+
+double CsvHeader::number(const std::vector<CsvField>& record, std::size_t column, ColumnKind& kind) const {
   const CsvField& field = record[column];
   const auto mistake = [&](std::string_view problem) {
     fail_at(source_, field.line, field.column, "column {}: {}", in_quotes(names_[column]), problem);
   };
-  if (is_missing(field.text)) mistake("the value is missing");
+  if (is_missing(field.text)) {
+    mistake("the value is missing; the option 'missing' (carry, interpolate or mask) deals with such values");
+  }
+  if (kind != ColumnKind::number) {
+    if (const auto truth = parse_boolean(field.text)) {
+      kind = ColumnKind::boolean;
+      return *truth;
+    }
+    if (kind == ColumnKind::boolean) mistake(in_quotes(field.text) + " is neither true nor false");
+  }
   double value = 0.0;
-  const std::errc error = parse_number(field.text, value);
+  const std::errc error = parse_number(field.text, decimal_, value);
   if (error == std::errc::result_out_of_range) mistake(in_quotes(field.text) + " is beyond the range of numbers");
   if (error != std::errc{}) mistake(in_quotes(field.text) + " is not a number");
   if (!std::isfinite(value)) mistake(in_quotes(field.text) + " is not a finite number");
+  kind = ColumnKind::number;
   return value;
 }
 
@@ -192,17 +212,15 @@ const std::string& CsvHeader::label(const std::vector<CsvField>& record, std::si
   return field.text;
 }
 
-bool looks_numeric(std::string_view text) {
+bool CsvHeader::looks_numeric(std::string_view text) const {
   double value = 0.0;
-  return parse_number(text, value) != std::errc::invalid_argument;
+  return parse_number(text, decimal_, value) != std::errc::invalid_argument;
 }
 
 std::optional<double> finite_number(std::string_view text) {
   double value = 0.0;
-  if (parse_number(text, value) != std::errc{} || !std::isfinite(value)) return std::nullopt;
+  if (parse_number(text, '.', value) != std::errc{} || !std::isfinite(value)) return std::nullopt;
   return value;
 }
-
-bool is_missing(std::string_view text) { return text.empty() || text == "NA"; }
 
 }  // namespace penstock::data

@@ -3,15 +3,19 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "penstock/types.h"
+#include "train/number.h"
 
 /// Reading of comma-separated values (RFC 4180) with errors that say where: "file:line:column: what was found".
 /// Lines and columns count from 1, columns in bytes, as compilers do, so that an editor can jump there.
 namespace penstock::data {
 
-/// Throws Error(invalid_argument) for characters that numbers, quotes or line ends need.
+/// False for characters that numbers, quotes or line ends need.
+bool can_delimit(char delimiter);
+/// Throws Error(invalid_argument) unless it can.
 void check_delimiter(char delimiter);
 
 struct CsvField {
@@ -51,14 +55,22 @@ class CsvReader {
   Index line_;
 };
 
-/// The first record: the names of the columns.
+/// What the fields of a column are, as its first value shows.
+enum class ColumnKind { unknown, number, boolean };
+
+/// The columns of a table: their names, and how their fields are read.
 class CsvHeader {
  public:
-  /// Throws Error(bad_input) for a name that is missing, not UTF-8 or there twice.
-  CsvHeader(const std::vector<CsvField>& fields, std::string source);
+  /// `fields` are the first record. A column without a name is called by its place: "column1". `decimal` starts the
+  /// fraction of numbers. Throws Error(bad_input) for a name that is not UTF-8 or there twice.
+  CsvHeader(const std::vector<CsvField>& fields, std::string source, char decimal = '.');
+  /// For a table without names: so many columns, called "column1", "column2", ...
+  static CsvHeader without_names(std::size_t count, std::string source, char decimal = '.');
 
   const std::string& source() const { return source_; }
   const std::vector<std::string>& names() const { return names_; }
+  /// Whether a column had no name of its own, as the one that pandas writes first: "" or "Unnamed: 0".
+  bool is_unnamed(std::size_t column) const { return unnamed_[column]; }
   std::optional<std::size_t> find(std::string_view name) const;
   /// "a, b, c", for messages; long lists are cut.
   std::string list() const;
@@ -66,19 +78,23 @@ class CsvHeader {
   void check_width(const std::vector<CsvField>& record) const;
   /// The field as a finite number; throws Error(bad_input) with the place, the column's name and what was found.
   double number(const std::vector<CsvField>& record, std::size_t column) const;
+  /// The same in a column of truth values too: `kind` is what the column's fields were so far, and is set by the first.
+  double number(const std::vector<CsvField>& record, std::size_t column, ColumnKind& kind) const;
   /// The field as text; throws Error(bad_input) if it is empty or not UTF-8.
   const std::string& label(const std::vector<CsvField>& record, std::size_t column) const;
+  /// Whether a field is written as a number, infinity and those out of range included.
+  bool looks_numeric(std::string_view text) const;
 
  private:
+  explicit CsvHeader(std::string source, char decimal) : source_(std::move(source)), decimal_(decimal) {}
+
   std::string source_;
+  char decimal_;
   std::vector<std::string> names_;
+  std::vector<bool> unnamed_;
 };
 
-/// Whether a field is written as a number, NaN, infinity and those out of range included.
-bool looks_numeric(std::string_view text);
-/// The field as a number if it is a finite one.
+/// The field as a number if it is a finite one, written with a point.
 std::optional<double> finite_number(std::string_view text);
-/// Whether a field stands for a value that is not there: empty, or "NA".
-bool is_missing(std::string_view text);
 
 }  // namespace penstock::data

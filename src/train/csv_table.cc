@@ -1,41 +1,70 @@
 #include "train/csv_table.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 #include "base/check.h"
 #include "base/quote.h"
-#include "io/read_file.h"
+#include "io/data_file.h"
+#include "train/column_choice.h"
 #include "train/dataset.h"
+#include "train/ts_file.h"
 
 namespace penstock::data {
 namespace {
 
-CsvHeader read_header(const std::string& content, char delimiter, const std::string& path) {
+void refuse_binary(const std::string& content, const std::string& path) {
+  const std::string kind = io::binary_kind(content);
+  if (kind.empty()) return;
+  const char* advice = kind.find("Parquet") != kind.npos ? "; pandas turns one into CSV: "
+                                                           "python3 -c \"import pandas; "
+                                                           "pandas.read_parquet('in').to_csv('out.csv')\""
+                                                         : "";
+  fail(ErrorCode::bad_input, "{}: this is {}, not a table in text{}", path, kind, advice);
+}
+
+CsvReader reader_of(const std::string& content, const FoundFormat& format, std::string_view source) {
+  return {std::string_view(content).substr(format.skipped), format.delimiter, source, format.first_line};
+}
+
+CsvHeader read_header(const std::string& content, const FoundFormat& format, const std::string& path) {
   std::vector<CsvField> fields;
-  if (!CsvReader(content, delimiter, path).next(fields)) {
+  if (!reader_of(content, format, path).next(fields)) {
     fail(ErrorCode::bad_input, "{}: the file is empty; it must start with the names of its columns", path);
   }
-  return CsvHeader(fields, path);
+  if (!format.header) return CsvHeader::without_names(fields.size(), path, format.decimal);
+  return {fields, path, format.decimal};
 }
 
 }  // namespace
 
-CsvTable::CsvTable(const std::string& path, char delimiter)
-    : content_(io::read_file(path, largest_file)),
-      delimiter_(delimiter),
-      header_(read_header(content_, delimiter, path)) {}
-
-CsvReader CsvTable::rows() const {
-  CsvReader reader(content_, delimiter_, header_.source());
-  std::vector<CsvField> names;
-  reader.next(names);
-  return reader;
+CsvTable::CsvTable(const Sources& sources, const TableFormat& format) : sources_(io::expand_folders(sources)) {
+  require(!sources_.empty(), "sources must name at least one file");
+  for (const std::string& path : sources_) {
+    std::string content = read_source(path);
+    refuse_binary(content, path);
+    FoundFormat found = find_format(content, format);
+    // One column more or less of a guess would be another table: the first file decides for all.
+    if (!files_.empty()) {
+      const FoundFormat& first = files_.front().format;
+      found = find_format(content, {first.delimiter, first.decimal, first.header});
+    }
+    CsvHeader header = read_header(content, found, path);
+    if (!files_.empty() && header.names() != files_.front().header.names()) {
+      fail(ErrorCode::bad_input, "{}:1:1: the columns are {}, those of {} are {}", path, header.list(),
+           sources_.front(), files_.front().header.list());
+    }
+    files_.push_back({std::move(content), found, std::move(header)});
+  }
 }
 
+TableRows CsvTable::rows() const { return TableRows(*this); }
+
 std::size_t CsvTable::column(const std::string& name, const char* argument) const {
-  const auto found = header_.find(name);
-  require(found.has_value(), "{}: {} has no column {}, only {}", argument, header_.source(), in_quotes(name),
-          header_.list());
+  const auto found = header().find(name);
+  require(found.has_value(), "{}: {} has no column {}, only {}", argument, header().source(), in_quotes(name),
+          header().list());
   return *found;
 }
 
@@ -50,30 +79,55 @@ std::vector<std::size_t> CsvTable::columns(const std::vector<std::string>& names
   return columns;
 }
 
-std::vector<std::size_t> CsvTable::numeric_columns(const std::vector<std::size_t>& excluded) const {
-  enum class Kind { unknown, number, text };
-  std::vector<Kind> kinds(header_.names().size(), Kind::unknown);
-  for (const std::size_t column : excluded) kinds[column] = Kind::text;
-  CsvReader reader = rows();
-  std::vector<CsvField> record;
-  if (!rows().next(record)) {
-    fail(ErrorCode::bad_input, "{}: no rows behind the header", header_.source());
-  }
-  while (std::find(kinds.begin(), kinds.end(), Kind::unknown) != kinds.end() && reader.next(record)) {
-    header_.check_width(record);
-    for (std::size_t i = 0; i < kinds.size(); ++i) {
-      if (kinds[i] != Kind::unknown || is_missing(record[i].text)) continue;
-      kinds[i] = looks_numeric(record[i].text) ? Kind::number : Kind::text;
+CsvTable::Choice CsvTable::numeric_columns(const std::vector<std::size_t>& excluded) const {
+  ColumnChooser chooser(header(), format().decimal, excluded);
+  TableRows rows(*this);
+  if (!rows.next()) fail(ErrorCode::bad_input, "{}: no rows behind the header", header().source());
+  do {
+    chooser.look(rows.fields());
+  } while (!chooser.decided() && rows.next());
+  return chooser.choice();
+}
+
+std::vector<std::string> CsvTable::reading(std::size_t read, const Choice& choice) const {
+  std::vector<std::string> findings;
+  if (const std::string text = describe(format()); !text.empty()) findings.push_back(text);
+  if (!choice.left_out.empty()) {
+    std::vector<std::string> all;
+    for (const LeftOut& column : choice.left_out) {
+      all.push_back(fmt::format("{} ({})", header().names()[column.column], column.reason));
     }
+    constexpr std::size_t shown = 6;
+    const std::size_t more = all.size() > shown ? all.size() - shown : 0;
+    all.resize(all.size() - more);
+    findings.push_back(fmt::format("{} column{} read, {} left out: {}{}", read, read == 1 ? "" : "s",
+                                   choice.left_out.size(), fmt::join(all, ", "),
+                                   more > 0 ? fmt::format(" and {} more", more) : ""));
   }
-  std::vector<std::size_t> columns;
-  for (std::size_t i = 0; i < kinds.size(); ++i) {
-    if (kinds[i] == Kind::number) columns.push_back(i);
+  if (files_.size() > 1) findings.push_back(fmt::format("{} files", files_.size()));
+  return findings;
+}
+
+void TableRows::open(std::size_t file) {
+  const CsvTable::File& opened = table_.files_[file];
+  file_ = file;
+  reader_.emplace(reader_of(opened.content, opened.format, opened.header.source()));
+  if (opened.format.header) reader_->next(fields_);
+  starts_file_ = false;
+}
+
+bool TableRows::next() {
+  const bool first = !reader_.has_value();
+  if (first) open(0);
+  bool opened = first;
+  while (!reader_->next(fields_)) {
+    if (file_ + 1 == table_.files_.size()) return false;
+    open(file_ + 1);
+    opened = true;
   }
-  if (columns.empty()) {
-    fail(ErrorCode::bad_input, "{}: no numeric column to use as input among {}", header_.source(), header_.list());
-  }
-  return columns;
+  starts_file_ = opened;
+  header().check_width(fields_);
+  return true;
 }
 
 }  // namespace penstock::data

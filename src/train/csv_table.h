@@ -4,30 +4,82 @@
 #include <vector>
 
 #include "train/csv.h"
+#include "train/table_format.h"
 
 namespace penstock::data {
 
-/// A CSV file in memory, with its header read.
+/// The rows of a table, file by file.
+class TableRows;
+
+/// CSV files in memory, with their headers read. Several hold the same columns in the same order.
 class CsvTable {
  public:
-  /// Throws Error(io_failure) if the file cannot be read, Error(bad_input) if it is empty or its header is not sound.
-  CsvTable(const std::string& path, char delimiter);
+  /// Throws Error(io_failure) if a file cannot be read, Error(bad_input) if one is empty or no table, its header is not
+  /// sound, or it has other columns than the first.
+  CsvTable(const Sources& sources, const TableFormat& format);
 
-  const CsvHeader& header() const { return header_; }
-  /// A reader that stands at the first row.
-  CsvReader rows() const;
+  /// Of the first file, as is the format.
+  const CsvHeader& header() const { return files_.front().header; }
+  const FoundFormat& format() const { return files_.front().format; }
+  /// Stands before the first row.
+  TableRows rows() const;
   /// Where a column stands. Throws Error(invalid_argument) that lists the columns there are; `argument` is who asks.
   std::size_t column(const std::string& name, const char* argument) const;
   /// Where several columns stand, each asked for once.
   std::vector<std::size_t> columns(const std::vector<std::string>& names, const char* argument) const;
-  /// All columns whose first value that is not missing reads as a number, but for the excluded ones. Later values do
-  /// not count: one bad cell must be an error, not the end of a column. Throws Error(bad_input) if there are none.
-  std::vector<std::size_t> numeric_columns(const std::vector<std::size_t>& excluded) const;
+
+  struct LeftOut {
+    std::size_t column;
+    std::string reason;  ///< "dates", "text", "no values", "always the same", "no name"
+  };
+  struct Choice {
+    std::vector<std::size_t> columns;
+    std::vector<LeftOut> left_out;
+  };
+  /// All columns of numbers or truth values, as the first value that is not missing shows, but for the excluded ones.
+  /// Later values do not count: one bad value must be an error, not the end of a column. Dates, a first column without
+  /// a name and columns that never change are left out. Throws Error(bad_input) if there are none.
+  Choice numeric_columns(const std::vector<std::size_t>& excluded) const;
+
+  /// What Dataset::reading() says; `read` columns were used, and `choice` is empty if they were asked for.
+  std::vector<std::string> reading(std::size_t read, const Choice& choice) const;
+
+  const Sources& sources() const { return sources_; }
 
  private:
-  std::string content_;
-  char delimiter_;
-  CsvHeader header_;
+  friend class TableRows;
+
+  struct File {
+    std::string content;
+    FoundFormat format;
+    CsvHeader header;
+  };
+
+  Sources sources_;
+  std::vector<File> files_;
+};
+
+class TableRows {
+ public:
+  explicit TableRows(const CsvTable& table) : table_(table) {}
+
+  /// False behind the last row of the last file. Throws Error(bad_input) for a row of another width than the header.
+  bool next();
+  const std::vector<CsvField>& fields() const { return fields_; }
+  /// Of the file that the row stands in.
+  const CsvHeader& header() const { return table_.files_[file_].header; }
+  std::size_t file() const { return file_; }
+  /// Whether this is the first row of its file.
+  bool starts_file() const { return starts_file_; }
+
+ private:
+  void open(std::size_t file);
+
+  const CsvTable& table_;
+  std::size_t file_ = 0;
+  std::optional<CsvReader> reader_;
+  std::vector<CsvField> fields_;
+  bool starts_file_ = false;
 };
 
 }  // namespace penstock::data

@@ -9,6 +9,7 @@
 #include "train/csv_table.h"
 #include "train/dataset.h"
 #include "train/normalise.h"
+#include "train/table_values.h"
 
 namespace penstock {
 namespace {
@@ -24,8 +25,7 @@ struct Sequence {
 };
 
 struct LabelledRows {
-  std::vector<Index> lines;                  // of each row, for messages
-  std::vector<std::vector<double>> columns;  // one per input
+  data::TableValues values;  // one column an input
   std::vector<Sequence> sequences;
   std::vector<std::string> classes;
 };
@@ -33,36 +33,33 @@ struct LabelledRows {
 /// Collects rows into sequences and labels into classes, which get their final numbers at the end.
 class LabelledReader {
  public:
-  LabelledReader(const CsvTable& table, std::size_t sequence, std::size_t label, const std::vector<std::size_t>& inputs)
-      : table_(table), sequence_(sequence), label_(label), inputs_(inputs) {
-    rows_.columns.resize(inputs.size());
-  }
+  LabelledReader(const CsvTable& table, std::size_t sequence, std::size_t label, const std::vector<std::size_t>& inputs,
+                 Missing missing)
+      : table_(table), sequence_(sequence), label_(label), values_(table, inputs, missing) {}
 
   LabelledRows read() {
-    auto reader = table_.rows();
-    std::vector<CsvField> record;
-    while (reader.next(record)) add(record);
+    for (auto rows = table_.rows(); rows.next();) add(rows);
     sort_classes();
+    rows_.values = values_.take();
     return std::move(rows_);
   }
 
  private:
-  void add(const std::vector<CsvField>& record) {
-    const CsvHeader& header = table_.header();
-    header.check_width(record);
-    const std::string& sequence = header.label(record, sequence_);
-    const std::string& label = header.label(record, label_);
-    if (rows_.sequences.empty() || sequence != current_sequence_) {
-      rows_.sequences.push_back({static_cast<Index>(rows_.lines.size()), 0, number_of(label)});
+  void add(const data::TableRows& rows) {
+    const CsvHeader& header = rows.header();
+    const std::string& sequence = header.label(rows.fields(), sequence_);
+    const std::string& label = header.label(rows.fields(), label_);
+    if (rows_.sequences.empty() || sequence != current_sequence_ || rows.starts_file()) {
+      rows_.sequences.push_back({count_, 0, number_of(label)});
       current_sequence_ = sequence;
       current_label_ = label;
     } else if (label != current_label_) {
-      const CsvField& field = record[label_];
+      const CsvField& field = rows.fields()[label_];
       fail(ErrorCode::bad_input, "{}:{}:{}: label {} in sequence {}, which began with label {}", header.source(),
            field.line, field.column, in_quotes(label), in_quotes(sequence), in_quotes(current_label_));
     }
-    for (std::size_t i = 0; i < inputs_.size(); ++i) rows_.columns[i].push_back(header.number(record, inputs_[i]));
-    rows_.lines.push_back(record[0].line);
+    values_.add(rows);
+    ++count_;
     ++rows_.sequences.back().length;
   }
 
@@ -88,7 +85,8 @@ class LabelledReader {
 
   const CsvTable& table_;
   std::size_t sequence_, label_;
-  const std::vector<std::size_t>& inputs_;
+  data::ValueReader values_;
+  Index count_ = 0;  // rows
   LabelledRows rows_;
   std::map<std::string, std::int32_t> numbers_;
   std::string current_sequence_, current_label_;
@@ -112,21 +110,27 @@ class LabelledDataset final : public Dataset {
       : sequences_(std::move(rows.sequences)), seed_(options.seed) {
     description_.task = Task::classify;
     description_.classes = std::move(rows.classes);
-    description_.delimiter = options.delimiter;
+    description_.delimiter = table.format().delimiter;
+    description_.decimal = table.format().decimal;
+    description_.header = table.format().header;
+    description_.missing = options.missing;
     const auto order = shuffled(static_cast<Index>(sequences_.size()), seed_, 0);
     validation_.assign(order.begin(), order.begin() + held_out);
     training_.assign(order.begin() + held_out, order.end());
     std::sort(validation_.begin(), validation_.end());
     for (std::size_t i = 0; i < inputs.size(); ++i) {
-      description_.inputs.push_back(fit(table.header(), inputs[i], rows.columns[i]));
+      description_.inputs.push_back(fit(table.header(), inputs[i], rows.values.columns[i]));
     }
-    normalise(table.header(), rows);
+    normalise(rows.values);
     set_fingerprint();
     begin_pass(0);
   }
 
   const DataDescription& description() const override { return description_; }
   Index training_steps() const override { return static_cast<Index>(training_.size()); }
+  Index held_out_steps() const override { return static_cast<Index>(validation_.size()); }
+  std::vector<std::string> reading() const override { return reading_; }
+  void set_reading(std::vector<std::string> findings) { reading_ = std::move(findings); }
 
   void next(Index rows, Index steps, Example& example) override {
     data::check_batch(rows, steps);
@@ -171,11 +175,11 @@ class LabelledDataset final : public Dataset {
     return data::fit_column(header.names()[position], seen, header.source());
   }
 
-  void normalise(const CsvHeader& header, const LabelledRows& rows) {
-    for (std::size_t row = 0; row < rows.lines.size(); ++row) {
+  void normalise(const data::TableValues& values) {
+    for (Index row = 0; row < values.rows(); ++row) {
       for (std::size_t i = 0; i < description_.inputs.size(); ++i) {
         features_.push_back(
-            data::normalise(rows.columns[i][row], description_.inputs[i], header.source(), rows.lines[row]));
+            data::normalise(values.columns[i][row], description_.inputs[i], values.source(row), values.lines[row]));
       }
     }
   }
@@ -221,6 +225,7 @@ class LabelledDataset final : public Dataset {
   std::vector<Index> training_, validation_;
   std::uint64_t seed_;
   std::uint64_t fingerprint_ = 0;
+  std::vector<std::string> reading_;
   std::vector<Index> order_;  // of training_, in this pass
   Index pass_ = 0;
   Index done_ = 0;  // sequences of this pass that were handed out
@@ -229,18 +234,28 @@ class LabelledDataset final : public Dataset {
 }  // namespace
 
 std::unique_ptr<Dataset> open_labelled(const std::string& path, const LabelledOptions& options) {
+  return open_labelled(Sources{path}, options);
+}
+
+std::unique_ptr<Dataset> open_labelled(const Sources& sources, const LabelledOptions& options) {
   data::check_validation_fraction(options.validation_fraction);
-  data::check_delimiter(options.delimiter);
-  const CsvTable table(path, options.delimiter);
+  const CsvTable table(sources, options.format);
+  const std::string& path = table.header().source();
   const std::size_t sequence = table.column(options.sequence_column, "sequence_column");
   const std::size_t label = table.column(options.label_column, "label_column");
   require(sequence != label, "sequence_column and label_column are both {}", in_quotes(options.label_column));
-  const auto inputs =
-      options.inputs.empty() ? table.numeric_columns({sequence, label}) : table.columns(options.inputs, "inputs");
+  CsvTable::Choice choice;
+  if (options.inputs.empty()) choice = table.numeric_columns({sequence, label});
+  const auto inputs = options.inputs.empty() ? choice.columns : table.columns(options.inputs, "inputs");
   require(std::find(inputs.begin(), inputs.end(), label) == inputs.end(),
           "inputs: column {} is the label and cannot be an input too", in_quotes(options.label_column));
 
-  LabelledRows rows = LabelledReader(table, sequence, label, inputs).read();
+  LabelledRows rows = LabelledReader(table, sequence, label, inputs, options.missing).read();
+  std::vector<Index> begins;
+  for (const Sequence& part : rows.sequences) begins.push_back(part.first);
+  std::vector<std::string> names;
+  for (const std::size_t input : inputs) names.push_back(table.header().names()[input]);
+  data::fill_missing(rows.values, begins, options.missing, names);
   const auto count = static_cast<Index>(rows.sequences.size());
   const Index held_out = data::held_out(count, options.validation_fraction);
   if (count - held_out < 1) {
@@ -251,7 +266,13 @@ std::unique_ptr<Dataset> open_labelled(const std::string& path, const LabelledOp
     fail(ErrorCode::bad_input, "{}: every sequence has the label {}; there must be at least two labels", path,
          in_quotes(rows.classes[0]));
   }
-  return std::make_unique<LabelledDataset>(table, std::move(rows), inputs, held_out, options);
+  std::vector<std::string> findings = table.reading(inputs.size(), choice);
+  if (std::string filled = data::describe_filled(rows.values, options.missing); !filled.empty()) {
+    findings.push_back(std::move(filled));
+  }
+  auto dataset = std::make_unique<LabelledDataset>(table, std::move(rows), inputs, held_out, options);
+  dataset->set_reading(std::move(findings));
+  return dataset;
 }
 
 }  // namespace penstock

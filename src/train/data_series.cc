@@ -13,35 +13,45 @@
 #include "train/csv_table.h"
 #include "train/normalise.h"
 #include "train/stream_dataset.h"
+#include "train/table_values.h"
 
 namespace penstock {
 namespace {
 
-using data::CsvField;
 using data::CsvHeader;
 using data::CsvTable;
 
-/// The used columns of a file, raw.
+/// The used columns of the files, raw.
 struct Series {
-  std::vector<Index> lines;                  // of each row, for messages
-  std::vector<std::vector<double>> columns;  // by position in the header; empty if not used
+  std::vector<Index> lines;                        // of each row, for messages
+  std::vector<std::vector<double>> columns;        // by position in the header; empty if not used
+  std::vector<std::vector<std::uint8_t>> unknown;  // the same: 1 where a value is filled in and not to be asked for
+  std::vector<Index> starts;                       // first rows of files, from the second one on
+  data::TableValues values;                        // without columns: where each row came from
   Index rows() const { return static_cast<Index>(lines.size()); }
 };
 
-Series read_series(const CsvTable& table, const std::vector<std::size_t>& used) {
-  Series series;
+Series read_series(const CsvTable& table, std::vector<std::size_t> used, Missing missing) {
+  std::sort(used.begin(), used.end());
+  used.erase(std::unique(used.begin(), used.end()), used.end());
+  data::ValueReader reader(table, used, missing);
+  for (auto rows = table.rows(); rows.next();) reader.add(rows);
+  data::TableValues values = reader.take();
+  std::vector<Index> begins = {0};
+  begins.insert(begins.end(), values.starts.begin(), values.starts.end());
+  std::vector<std::string> names;
+  for (const std::size_t column : used) names.push_back(table.header().names()[column]);
+  data::fill_missing(values, begins, missing, names);
+
+  Series series{.lines = values.lines, .columns = {}, .unknown = {}, .starts = values.starts, .values = {}};
   series.columns.resize(table.header().names().size());
-  std::vector<bool> wanted(series.columns.size(), false);
-  for (const std::size_t column : used) wanted[column] = true;
-  auto reader = table.rows();
-  std::vector<CsvField> record;
-  while (reader.next(record)) {
-    table.header().check_width(record);
-    series.lines.push_back(record[0].line);
-    for (std::size_t i = 0; i < wanted.size(); ++i) {
-      if (wanted[i]) series.columns[i].push_back(table.header().number(record, i));
-    }
+  series.unknown.resize(series.columns.size());
+  for (std::size_t i = 0; i < used.size(); ++i) {
+    series.columns[used[i]] = std::move(values.columns[i]);
+    if (missing == Missing::mask) series.unknown[used[i]] = values.filled[i];
   }
+  values.columns.clear();
+  series.values = std::move(values);
   return series;
 }
 
@@ -140,13 +150,14 @@ class SeriesPlanner {
 };
 
 /// The chosen columns, normalised, as [rows, columns].
-std::vector<float> normalise(const Series& series, const CsvHeader& header, const std::vector<std::size_t>& chosen,
+std::vector<float> normalise(const Series& series, const std::vector<std::size_t>& chosen,
                              const std::vector<Column>& columns) {
   std::vector<float> values(series.lines.size() * chosen.size());
   for (std::size_t c = 0; c < chosen.size(); ++c) {
     const auto& raw = series.columns[chosen[c]];
     for (std::size_t row = 0; row < raw.size(); ++row) {
-      values[row * chosen.size() + c] = data::normalise(raw[row], columns[c], header.source(), series.lines[row]);
+      values[row * chosen.size() + c] =
+          data::normalise(raw[row], columns[c], series.values.source(static_cast<Index>(row)), series.lines[row]);
     }
   }
   return values;
@@ -160,19 +171,23 @@ class SeriesDataset final : public data::StreamDataset {
  public:
   SeriesDataset(const CsvTable& table, const Series& series, const std::vector<std::size_t>& inputs,
                 const std::vector<std::size_t>& targets, Index held_out, const SeriesOptions& options)
-      : StreamDataset("series", series.rows() - held_out - 1, held_out),
+      : StreamDataset("series", series.rows() - held_out - 1, held_out, series.starts),
         training_rows_(series.rows() - held_out),
         rows_(series.rows()),
+        starts_(series.starts),
         plan_(SeriesPlanner(table, series, training_rows_, options).plan(inputs, targets)) {
     description_.task = Task::forecast;
     description_.horizon = options.horizon;
-    description_.delimiter = options.delimiter;
+    description_.delimiter = table.format().delimiter;
+    description_.decimal = table.format().decimal;
+    description_.header = table.format().header;
+    description_.missing = options.missing;
     description_.season = plan_.season;
     description_.inputs = fit(series, table.header(), inputs, training_rows_, plan_.logarithms);
     description_.targets = fit(series, table.header(), targets, training_rows_, plan_.logarithms);
     if (options.from_last) scale_by_changes(series, inputs, targets);
-    inputs_ = normalise(series, table.header(), inputs, description_.inputs);
-    targets_ = normalise(series, table.header(), targets, description_.targets);
+    inputs_ = normalise(series, inputs, description_.inputs);
+    targets_ = normalise(series, targets, description_.targets);
     if (options.autoregression) {
       autoregression_ = fit_linear(training_rows_);
       constexpr Index past = 128;  // that a state needs to settle
@@ -184,6 +199,8 @@ class SeriesDataset final : public data::StreamDataset {
                                        fingerprint_ + static_cast<std::uint64_t>(options.horizon));
     }
     fingerprint_ += static_cast<std::uint64_t>(held_out);
+    for (const Index start : starts_) fingerprint_ = data::fingerprint("start", fingerprint_ + start);
+    keep_unknown(series, targets);
   }
 
   const Autoregression* autoregression() const override { return autoregression_ ? &*autoregression_ : nullptr; }
@@ -242,6 +259,7 @@ class SeriesDataset final : public data::StreamDataset {
       }
       example.lengths.push_back(length);
     }
+    mark_starts(places, example);
     fill(places, Part::validation, example);
     const Index outputs = description_.output_size();
     for (std::size_t place = 0; place < places.size(); ++place) {
@@ -251,6 +269,31 @@ class SeriesDataset final : public data::StreamDataset {
   }
 
  private:
+  /// A file's first row starts anew, wherever a batch meets it.
+  void mark_starts(const std::vector<Index>& places, Example& example) const {
+    for (std::size_t i = 0; i < places.size(); ++i) {
+      if (!std::binary_search(starts_.begin(), starts_.end(), places[i])) continue;
+      example.reset.resize(places.size(), 0);
+      example.reset[i] = 1;
+    }
+  }
+
+  /// [rows, targets], or empty if all targets are known.
+  void keep_unknown(const Series& series, const std::vector<std::size_t>& targets) {
+    for (std::size_t c = 0; c < targets.size(); ++c) {
+      const auto& unknown = series.unknown[targets[c]];
+      if (unknown.empty()) continue;
+      unknown_.resize(series.lines.size() * targets.size(), 0);
+      for (std::size_t row = 0; row < unknown.size(); ++row) unknown_[row * targets.size() + c] = unknown[row];
+    }
+  }
+
+  /// The first row behind `place` that belongs to another file, or `end`.
+  Index end_of_file(Index place, Index end) const {
+    const auto next = std::upper_bound(starts_.begin(), starts_.end(), place);
+    return next == starts_.end() ? end : std::min(*next, end);
+  }
+
   void scale_by_changes(const Series& series, const std::vector<std::size_t>& inputs,
                         const std::vector<std::size_t>& targets) {
     for (std::size_t c = 0; c < targets.size(); ++c) {
@@ -274,14 +317,20 @@ class SeriesDataset final : public data::StreamDataset {
       const Index place = places[i];
       if (place < 0) continue;
       std::copy_n(inputs_.begin() + place * inputs, inputs, example.features.begin() + i * inputs);
-      const Index known = std::min(description_.horizon, end - 1 - place) * targets;
+      const Index known = std::min(description_.horizon, end_of_file(place, end) - 1 - place) * targets;
       std::copy_n(targets_.begin() + (place + 1) * targets, known, example.targets.begin() + i * outputs);
       std::fill_n(example.weights.begin() + i * outputs, known, 1.0f);
+      if (unknown_.empty()) continue;
+      for (Index k = 0; k < known; ++k) {
+        if (unknown_[(place + 1) * targets + k] != 0) example.weights[i * outputs + k] = 0.0f;
+      }
     }
   }
 
   Index training_rows_;
   Index rows_;
+  std::vector<Index> starts_;          // first rows of files, from the second one on
+  std::vector<std::uint8_t> unknown_;  // [rows, targets] or empty: 1 is never asked for
   SeriesPlan plan_;
   std::optional<Autoregression> autoregression_;
   Index lead_ = 0;
@@ -292,19 +341,25 @@ class SeriesDataset final : public data::StreamDataset {
 }  // namespace
 
 std::unique_ptr<Dataset> open_series(const std::string& path, const SeriesOptions& options) {
+  return open_series(Sources{path}, options);
+}
+
+std::unique_ptr<Dataset> open_series(const Sources& sources, const SeriesOptions& options) {
   data::check_validation_fraction(options.validation_fraction);
-  data::check_delimiter(options.delimiter);
   require(options.from_last || !options.autoregression, "autoregression goes with from_last");
   require(options.season >= 0, "season must not be negative, not {}", options.season);
   check_enum("transform", options.transform, Transform::logarithm);
   require(options.horizon >= 1 && options.horizon <= 1'000'000, "horizon must be 1 to 1000000, not {}",
           options.horizon);
-  const CsvTable table(path, options.delimiter);
-  const auto inputs = options.inputs.empty() ? table.numeric_columns({}) : table.columns(options.inputs, "inputs");
+  const CsvTable table(sources, options.format);
+  const std::string& path = table.header().source();
+  CsvTable::Choice choice;
+  if (options.inputs.empty()) choice = table.numeric_columns({});
+  const auto inputs = options.inputs.empty() ? choice.columns : table.columns(options.inputs, "inputs");
   const auto targets = options.targets.empty() ? inputs : table.columns(options.targets, "targets");
   std::vector<std::size_t> used = inputs;
   used.insert(used.end(), targets.begin(), targets.end());
-  const Series series = read_series(table, used);
+  const Series series = read_series(table, used, options.missing);
 
   const Index held_out = data::held_out(series.rows(), options.validation_fraction);
   const Index training = series.rows() - held_out;
@@ -314,7 +369,10 @@ std::unique_ptr<Dataset> open_series(const std::string& path, const SeriesOption
          series.rows(), options.horizon, training, options.horizon + 1, held_out,
          options.validation_fraction > 0.0 ? options.horizon : 0);
   }
-  return std::make_unique<SeriesDataset>(table, series, inputs, targets, held_out, options);
+  auto dataset = std::make_unique<SeriesDataset>(table, series, inputs, targets, held_out, options);
+  dataset->set_reading(table.reading(inputs.size(), choice));
+  dataset->add_reading(data::describe_filled(series.values, options.missing));
+  return dataset;
 }
 
 namespace {

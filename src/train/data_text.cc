@@ -1,7 +1,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "io/read_file.h"
+#include "io/data_file.h"
 #include "train/stream_dataset.h"
 
 namespace penstock {
@@ -36,15 +36,31 @@ class TextDataset final : public data::StreamDataset {
 }  // namespace
 
 std::unique_ptr<Dataset> open_text(const std::string& path, const TextOptions& options) {
+  return open_text(Sources{path}, options);
+}
+
+std::unique_ptr<Dataset> open_text(const Sources& sources, const TextOptions& options) {
   data::check_validation_fraction(options.validation_fraction);
-  std::string text = io::read_file(path, data::largest_file);
+  const Sources files = io::expand_folders(sources);
+  require(!files.empty(), "sources must name at least one file");
+  std::string text;
+  for (const std::string& file : files) {
+    std::string content = io::read_data_file(file, data::largest_file - text.size());
+    const std::string kind = options.bytes ? "" : io::binary_kind(content);
+    if (!kind.empty()) {
+      fail(ErrorCode::bad_input, "{}: this is {}, not a text; the option 'bytes' reads it all the same", file, kind);
+    }
+    if (content.empty()) fail(ErrorCode::bad_input, "{}: the file is empty", file);
+    text = text.empty() ? std::move(content) : text + content;
+  }
   const auto size = static_cast<Index>(text.size());
-  if (size == 0) fail(ErrorCode::bad_input, "{}: the file is empty", path);
   const Index held_out = data::held_out(size, options.validation_fraction);
   if (size - held_out < 2) {
-    fail(ErrorCode::bad_input, "{}: {} bytes are too few: training needs two and validation one", path, size);
+    fail(ErrorCode::bad_input, "{}: {} bytes are too few: training needs two and validation one", files.front(), size);
   }
-  return std::make_unique<TextDataset>(std::move(text), held_out);
+  auto dataset = std::make_unique<TextDataset>(std::move(text), held_out);
+  if (files.size() > 1) dataset->add_reading(fmt::format("{} files, one behind the other", files.size()));
+  return dataset;
 }
 
 }  // namespace penstock

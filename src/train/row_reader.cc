@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <cmath>
+#include <optional>
 #include <utility>
 
 #include "base/check.h"
@@ -8,7 +10,20 @@
 #include "train/normalise.h"
 
 namespace penstock {
+
+namespace data {
+
+/// How a stream is written, and the names of its columns.
+struct StreamOpening {
+  char delimiter, decimal;
+  CsvHeader header;
+};
+
+}  // namespace data
+
 namespace {
+
+using data::StreamOpening;
 
 /// The only record of a line. A quoted line break cannot occur here: the stream was cut at every line end.
 bool read_line(const std::string& line, char delimiter, const std::string& source, Index number,
@@ -20,44 +35,122 @@ bool read_line(const std::string& line, char delimiter, const std::string& sourc
   return true;
 }
 
-data::CsvHeader read_header(const DataDescription& description, const std::string& line, const std::string& source) {
+bool holds_all(const data::CsvHeader& header, const std::vector<Column>& inputs) {
+  return std::all_of(inputs.begin(), inputs.end(), [&](const Column& input) { return header.find(input.name); });
+}
+
+/// Reads the first line under one delimiter. A stream of commas has points in its numbers, whatever the model's files
+/// had.
+StreamOpening open_with(char delimiter, const DataDescription& description, const std::string& line,
+                        const std::string& source, const RowFormat& format) {
   std::vector<data::CsvField> fields;
-  if (!read_line(line, description.delimiter, source, 1, fields)) {
+  if (!read_line(line, delimiter, source, 1, fields)) {
     fail(ErrorCode::bad_input, "{}:1:1: the first line must be a header with the names of the columns", source);
   }
-  return data::CsvHeader(fields, source);
+  const char usual = delimiter == ',' && description.delimiter != ',' ? '.' : description.decimal;
+  const char decimal = format.decimal != 0 ? format.decimal : usual;
+  if (!description.header) {
+    return {delimiter, decimal, data::CsvHeader::without_names(fields.size(), source, decimal)};
+  }
+  return {delimiter, decimal, data::CsvHeader(fields, source, decimal)};
+}
+
+/// Nothing unless the first line, under this delimiter, has all columns that the model reads.
+std::optional<StreamOpening> try_delimiter(char delimiter, const DataDescription& description, const std::string& line,
+                                           const std::string& source, const RowFormat& format) {
+  try {
+    StreamOpening opening = open_with(delimiter, description, line, source, format);
+    if (holds_all(opening.header, description.inputs)) return opening;
+  } catch (const Error&) {
+    // The model's own delimiter has the better message.
+  }
+  return std::nullopt;
+}
+
+StreamOpening open_stream(const DataDescription& description, const std::string& line, const std::string& source,
+                          const RowFormat& format) {
+  if (format.delimiter == 0) {
+    for (const char delimiter : {description.delimiter, ',', ';', '\t', '|'}) {
+      if (auto opening = try_delimiter(delimiter, description, line, source, format)) return *std::move(opening);
+    }
+  }
+  return open_with(format.delimiter != 0 ? format.delimiter : description.delimiter, description, line, source, format);
 }
 
 }  // namespace
 
 struct RowReader::Impl {
-  Impl(const DataDescription& description, const std::string& header_line, const std::string& source)
-      : header(read_header(description, header_line, source)),
-        delimiter(description.delimiter),
-        inputs(description.inputs) {}
+  Impl(const DataDescription& description, const std::string& first, const std::string& source, const RowFormat& format)
+      : opening(open_stream(description, first, source, format)),
+        inputs(description.inputs),
+        missing(format.missing.value_or(description.missing)),
+        replace_bad(format.replace_bad),
+        line(description.header ? 1 : 0),
+        kinds(inputs.size(), data::ColumnKind::unknown),
+        values(inputs.size(), 0.0f) {}
 
-  data::CsvHeader header;
-  char delimiter;
+  const std::string& source() const { return opening.header.source(); }
+
+  /// False for a blank line. A row whose form is wrong is an empty one if that is to be borne.
+  bool parse(const std::string& text) {
+    try {
+      if (!read_line(text, opening.delimiter, source(), line, read)) return false;
+      opening.header.check_width(read);
+    } catch (const Error& error) {
+      if (!replace_bad || error.code() != ErrorCode::bad_input) throw;
+      note(error.what());
+      read.assign(opening.header.names().size(), {"", line, 1});
+    }
+    return true;
+  }
+
+  /// The value that the model reads, or the last one in its place.
+  float value(std::size_t input) {
+    try {
+      const double raw = opening.header.number(read, positions[input], kinds[input]);
+      return data::normalise(raw, inputs[input], source(), line);
+    } catch (const Error& error) {
+      const bool gap = data::is_missing(read[positions[input]].text);
+      const bool borne = gap ? missing != Missing::refuse : replace_bad;
+      if (!borne || error.code() != ErrorCode::bad_input) throw;
+      note(error.what());
+      ++replaced;
+      return values[input];
+    }
+  }
+
+  void note(const char* message) {
+    if (first_replaced.empty()) first_replaced = message;
+  }
+
+  StreamOpening opening;
   std::vector<Column> inputs;
+  Missing missing;
+  bool replace_bad;
   std::vector<std::size_t> positions;  // of the inputs in the header
-  Index line = 1;                      // the one read last
+  Index line;                          // the one read last
   std::vector<data::CsvField> read;    // as it comes in ...
   std::vector<data::CsvField> fields;  // ... and once it was found to be sound
-  std::vector<float> values;
+  std::vector<data::ColumnKind> kinds;
+  std::vector<float> values;  // of the last row; the mean in training before the first
+  std::vector<float> row;
+  Index replaced = 0;
+  std::string first_replaced;
 };
 
-RowReader::RowReader(const DataDescription& description, const std::string& header, std::string source)
-    : impl_(new Impl(description, header, source)) {
+RowReader::RowReader(const DataDescription& description, const std::string& first, std::string source,
+                     const RowFormat& format)
+    : impl_(new Impl(description, first, source, format)) {
   require(description.vocabulary == 0, "this model reads tokens, not rows of a CSV file");
   for (const auto& input : impl_->inputs) {
-    const auto position = impl_->header.find(input.name);
+    const auto position = impl_->opening.header.find(input.name);
     if (!position) {
       fail(ErrorCode::bad_input, "{}:1:1: the model reads a column {}, but the header has only {}", source,
-           in_quotes(input.name), impl_->header.list());
+           in_quotes(input.name), impl_->opening.header.list());
     }
     impl_->positions.push_back(*position);
   }
-  impl_->values.resize(impl_->inputs.size());
+  impl_->row.resize(impl_->inputs.size());
 }
 
 RowReader::~RowReader() = default;
@@ -68,22 +161,30 @@ bool RowReader::read(const std::string& line, std::span<float> features) {
   require(features.size() == self.inputs.size(), "features must have room for {} values, not {}", self.inputs.size(),
           features.size());
   ++self.line;
-  if (!read_line(line, self.delimiter, self.header.source(), self.line, self.read)) return false;
-  self.header.check_width(self.read);
-  for (std::size_t i = 0; i < self.inputs.size(); ++i) {
-    const double value = self.header.number(self.read, self.positions[i]);
-    self.values[i] = data::normalise(value, self.inputs[i], self.header.source(), self.line);
-  }
+  if (!self.parse(line)) return false;
+  for (std::size_t i = 0; i < self.inputs.size(); ++i) self.row[i] = self.value(i);
+  self.values = self.row;
   std::copy(self.values.begin(), self.values.end(), features.begin());
   std::swap(self.fields, self.read);
   return true;
 }
 
-std::optional<std::size_t> RowReader::column(const std::string& name) const { return impl_->header.find(name); }
+std::optional<std::size_t> RowReader::column(const std::string& name) const { return impl_->opening.header.find(name); }
 
 std::string_view RowReader::text(std::size_t column) const {
   require(column < impl_->fields.size(), "column must be below {}, not {}", impl_->fields.size(), column);
   return impl_->fields[column].text;
 }
+
+std::optional<double> RowReader::number(std::size_t column) const {
+  double value = 0.0;
+  const std::string_view field = text(column);
+  if (data::is_missing(field)) return std::nullopt;
+  const bool sound = data::parse_number(field, impl_->opening.decimal, value) == std::errc{} && std::isfinite(value);
+  return sound ? std::optional(value) : data::parse_boolean(field);
+}
+
+Index RowReader::replaced() const { return impl_->replaced; }
+const std::string& RowReader::first_replaced() const { return impl_->first_replaced; }
 
 }  // namespace penstock

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "train/stream_windows.h"
@@ -12,6 +13,7 @@ class StreamDataset : public Dataset {
  public:
   const DataDescription& description() const override { return description_; }
   Index training_steps() const override { return windows_.training(); }
+  Index held_out_steps() const override { return windows_.held_out(); }
 
   void next(Index rows, Index steps, Example& example) override {
     windows_.next(rows, steps, example, places_);
@@ -24,6 +26,13 @@ class StreamDataset : public Dataset {
     return true;
   }
 
+  std::vector<std::string> reading() const override { return reading_; }
+  void set_reading(std::vector<std::string> findings) { reading_ = std::move(findings); }
+  /// Adds a finding unless it is empty.
+  void add_reading(std::string finding) {
+    if (!finding.empty()) reading_.push_back(std::move(finding));
+  }
+
   std::string position() const override { return to_text({kind_, fingerprint_, windows_.positions(), std::nullopt}); }
   void restore(const std::string& position) override {
     if (!windows_.restore(parse_position(position, kind_, fingerprint_).numbers)) bad_position(kind_);
@@ -33,7 +42,8 @@ class StreamDataset : public Dataset {
   enum class Part { training, validation };
 
   /// `kind` names the data in positions; the numbers of steps are StreamWindows'.
-  StreamDataset(const char* kind, Index training, Index validation) : windows_(training, validation), kind_(kind) {}
+  StreamDataset(const char* kind, Index training, Index validation, std::vector<Index> starts = {})
+      : windows_(training, validation, std::move(starts)), kind_(kind) {}
 
   /// Writes what the steps at `places` show and are asked for; a place below 0 is beyond its row.
   virtual void fill(const std::vector<Index>& places, Part part, Example& example) const = 0;
@@ -44,6 +54,7 @@ class StreamDataset : public Dataset {
  private:
   StreamWindows windows_;
   const char* kind_;
+  std::vector<std::string> reading_;
   std::vector<Index> places_;  // of the last training batch
 };
 

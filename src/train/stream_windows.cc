@@ -5,6 +5,15 @@
 
 namespace penstock::data {
 
+bool StreamWindows::starts_at(Index step) const {
+  return step == 0 || std::binary_search(starts_.begin(), starts_.end(), step);
+}
+
+void StreamWindows::mark(Example& example, Index row, Index step) {
+  example.reset.resize(static_cast<std::size_t>(example.rows * example.steps));
+  example.reset[row * example.steps + step] = 1;
+}
+
 void StreamWindows::next(Index rows, Index steps, Example& example, std::vector<Index>& places) {
   check_batch(rows, steps);
   clear(example, rows, steps);
@@ -17,10 +26,7 @@ void StreamWindows::next(Index rows, Index steps, Example& example, std::vector<
   for (Index b = 0; b < rows; ++b) {
     Index& position = positions_[b];
     for (Index t = 0; t < steps; ++t) {
-      if (position == 0 && (t > 0 || example.continues)) {
-        example.reset.resize(places.size());
-        example.reset[b * steps + t] = 1;
-      }
+      if (starts_at(position) && (t > 0 || example.continues)) mark(example, b, t);
       places[b * steps + t] = position;
       position = position + 1 == training_ ? 0 : position + 1;
     }
@@ -41,7 +47,11 @@ bool StreamWindows::validation(Index i, Index rows, Index steps, Example& exampl
   for (Index b = 0; b < rows; ++b) {
     const Index first = validation_ * b / rows + begin;
     const Index length = std::min(steps, validation_ * (b + 1) / rows - first);
-    for (Index t = 0; t < length; ++t) places[b * steps + t] = training_ + first + t;
+    for (Index t = 0; t < length; ++t) {
+      const Index step = training_ + first + t;
+      places[b * steps + t] = step;
+      if (starts_at(step) && (t > 0 || example.continues)) mark(example, b, t);
+    }
     example.lengths.push_back(length);
     full = full && length == steps;
   }

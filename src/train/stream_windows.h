@@ -1,5 +1,6 @@
 #pragma once
 
+#include <utility>
 #include <vector>
 
 #include "train/dataset.h"
@@ -14,13 +15,17 @@ namespace penstock::data {
 /// When B changes, the rows that remain walk on, new ones start at their b/B, and that batch does not continue the one
 /// before.
 ///
+/// The sequence may be several, one behind the other: their first steps, `starts`, are marked by `reset` too.
+///
 /// Validation: cut into B contiguous rows whose lengths differ by at most one step (fewer rows if they would be
 /// shorter than one window, because every row starts without a past), walked side by side, each step once.
 class StreamWindows {
  public:
-  StreamWindows(Index training, Index validation) : training_(training), validation_(validation) {}
+  StreamWindows(Index training, Index validation, std::vector<Index> starts = {})
+      : training_(training), validation_(validation), starts_(std::move(starts)) {}
 
   Index training() const { return training_; }
+  Index held_out() const { return validation_; }
 
   /// Fills shape, lengths, reset and continues of the example, and the step that each of its [B, T] places shows.
   void next(Index rows, Index steps, Example& example, std::vector<Index>& places);
@@ -32,8 +37,12 @@ class StreamWindows {
   bool restore(std::vector<Index> positions);
 
  private:
+  bool starts_at(Index step) const;
+  static void mark(Example& example, Index row, Index step);
+
   Index training_;
   Index validation_;
+  std::vector<Index> starts_;     // rising
   std::vector<Index> positions_;  // next step of each row; empty before the first batch
 };
 

@@ -60,6 +60,12 @@ TrainOptions suggest_options(Dataset& data) {
       break;
     }
     case Task::forecast:
+      if (data.description().sample_rate > 0) {
+        options.length = 1024;
+        options.max_seconds = 60.0;
+        options.keep_best = true;
+        break;
+      }
       options.batch = 16;
       options.length = 64;
       plan_steps(options, data, passes_over_series, static_cast<double>(options.batch * options.length));

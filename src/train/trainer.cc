@@ -249,8 +249,20 @@ void Trainer::save() {
   state_.seconds = seconds();
   state_.carried = runner_->carried();
   state_.carried_rows = runner_->carried_rows();
-  save_checkpoint(options_.checkpoint_path, model_, optimizer_, state_, data_, identity_);
-  last_checkpoint_ = state_.seconds;
+  try {
+    save_checkpoint(options_.checkpoint_path, model_, optimizer_, state_, data_, identity_);
+    last_checkpoint_ = state_.seconds;
+    result_.checkpoint_error.clear();
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::io_failure) throw;
+    // A disk that is full now may have room again; hours of training must not depend on it.
+    constexpr double retry_after = 10.0;
+    last_checkpoint_ = state_.seconds - std::max(0.0, options_.checkpoint_every - retry_after);
+    result_.checkpoint_error = error.what();
+    result_.last.warning = "no checkpoint: " + result_.checkpoint_error;
+    if (callbacks_.progress) callbacks_.progress(result_.last);
+    result_.last.warning.clear();
+  }
 }
 
 void Trainer::handle(const StepResult& result, bool last) {

@@ -24,7 +24,7 @@ TINY = ["--width", "16", "--blocks", "1", "--batch", "4", "--threads", "1"]
 
 
 def environment():
-    return {**os.environ, "LC_ALL": "C.UTF-8", "TERM": "xterm", "OMP_NUM_THREADS": "2"}
+    return {**os.environ, "LC_ALL": "C.UTF-8", "TERM": "xterm", "OMP_NUM_THREADS": "2", "SOURCE_DATE_EPOCH": "0"}
 
 
 def start(*arguments, cwd=".", file_size=None, **options):

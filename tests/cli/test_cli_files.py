@@ -1,5 +1,6 @@
 """Files that cannot be read or written: one line, and nothing lost that was saved before."""
 
+import gzip
 import json
 import struct
 
@@ -8,6 +9,13 @@ import pytest
 from program import TINY, refuses, run, start
 
 QUICK = [*TINY, "--steps", 2, "--length", 8]
+
+
+MISSING = "the value is missing; --missing (carry, interpolate or mask) deals with such values"
+
+
+def damaged(data):
+    return data[:40] + bytes([data[40] ^ 255]) + data[41:]
 
 
 def series(*rows):
@@ -24,9 +32,21 @@ def series(*rows):
         ("missing.csv", series("7"), "missing.csv:22:1: 1 fields, the header has 2"),
         ("extra.csv", series("7,8,9"), "extra.csv:22:5: 3 fields, the header has 2"),
         ("word.csv", series("7,seven"), 'word.csv:22:3: column "b": "seven" is not a number'),
-        ("nan.csv", series("7,NaN"), 'nan.csv:22:3: column "b": "NaN" is not a finite number'),
+        ("nan.csv", series("7,NaN"), f'nan.csv:22:3: column "b": {MISSING}'),
+        ("inf.csv", series("7,-inf"), 'inf.csv:22:3: column "b": "-inf" is not a finite number'),
+        ("constant.csv", "a,b\n1,x\n1,y\n", 'constant.csv: no numeric column changes, so there is nothing to learn from '
+         'among "a", "b"'),
+        ("program.txt", b"ab\0cd" * 99, "program.txt: this is binary data (byte 3 is 0), not a text; --bytes reads it all "
+         "the same"),
+        ("table.csv", b"PAR1" + bytes(99), "table.csv: this is a Parquet file, not a table in text; pandas turns one into "
+         "CSV: python3 -c \"import pandas; pandas.read_parquet('in').to_csv('out.csv')\""),
+        ("cut.csv.gz", gzip.compress(series().encode())[:-9], "cut.csv.gz: damaged gzip data: they end too early"),
+        ("bits.csv.gz", damaged(gzip.compress(series().encode())), None),
+        ("times.ts", "@timeStamps true\n@data\n1:a\n", "times.ts:1: series with time stamps cannot be read"),
+        ("word.ts", "@problemName w\n@data\n1,2:a\n1,x:b\n", 'word.ts:4: "x" is not a number'),
+        ("width.ts", "@problemName w\n@data\n1:2:a\n1:b\n", "width.ts:4: 1 dimensions, the first series has 2"),
         ("huge.csv", series("7,1e999"), 'huge.csv:22:3: column "b": "1e999" is beyond the range of numbers'),
-        ("cell.csv", series("7,"), 'cell.csv:22:3: column "b": the value is missing'),
+        ("cell.csv", series("7,"), f'cell.csv:22:3: column "b": {MISSING}'),
         ("blank.csv", series("", "7,8"), "blank.csv:22:1: blank line between the rows"),
         ("quote.csv", series('7,"8'), "quote.csv:22:3: the quote is never closed"),
         ("name.csv", b"a,\xff\n1,2\n", 'name.csv:1:3: the column name "\\xff" is not UTF-8'),
@@ -41,13 +61,17 @@ def series(*rows):
 )
 def test_bad_training_data(tmp_path, name, content, message):
     (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
-    refuses("train", name, *QUICK[:-2], message=message, status=1, verb="train", cwd=tmp_path)
+    if message is None:
+        assert run("train", name, *QUICK[:-2], cwd=tmp_path, expect=1).err.count("\n") == 1
+    else:
+        refuses("train", name, *QUICK[:-2], message=message, status=1, verb="train", cwd=tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
 def test_a_text_need_not_be_utf8(tmp_path):
     (tmp_path / "bytes").write_bytes(bytes(range(256)) * 4)
-    run("train", "bytes", *QUICK, cwd=tmp_path)
+    run("train", "bytes", "--bytes", *QUICK, cwd=tmp_path)
+    run("train", "bytes", "--bytes", "--force", *QUICK, cwd=tmp_path)
     assert run("predict", "model.safetensors", "bytes", "--json", cwd=tmp_path).json()["files"][0]["bytes"] == 1024
 
 
@@ -62,6 +86,11 @@ def split(model):
 
 
 def joined(header, data, size=None):
+    """A model as before there were checksums, which would be all that is said of damage."""
+    if isinstance(header, dict):
+        header["__metadata__"].pop("penstock.checksum", None)
+        text = header["__metadata__"]["penstock"]
+        header["__metadata__"]["penstock"] = text.replace('"format_version":2', '"format_version":1')
     text = header if isinstance(header, bytes) else json.dumps(header).encode()
     return struct.pack("<Q", len(text) if size is None else size) + text + data
 
@@ -115,7 +144,8 @@ def test_output_that_cannot_be_written_stops_the_run_before_it_starts(models, tm
                 verb="train", cwd=tmp_path)  # fmt: skip
 
     (tmp_path / "notes").write_text("not a model")
-    refused("notes", " is there and is no Penstock model; --force overwrites it", 2)
+    there = " is there already, no Penstock model; --force replaces it, -o FILE writes another one"
+    refused("notes", there, 2)
     refused("no/folder", ": cannot write: No such file or directory", 1)
     refused(".", ": cannot write: it is not a regular file", 1)
     refused("/dev/null", ": cannot write: it is not a regular file", 1)
@@ -131,20 +161,82 @@ def test_metrics_that_cannot_be_written(models, tmp_path):
             cwd=tmp_path)  # fmt: skip
 
 
-def test_a_model_of_ours_is_replaced_without_asking(models, tmp_path):
-    for _ in range(2):
-        run("train", models / "text.txt", *QUICK, cwd=tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["model.safetensors"]
+def content(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_what_was_trained_is_replaced_on_request_only(models, tmp_path):
+    command = ["train", models / "text.txt", *QUICK]
+    run(*command, cwd=tmp_path)
+    before = content(tmp_path)
+    assert set(before) == {"model.safetensors"}
+    message = "--output model.safetensors is there already, a model; --force replaces it, -o FILE writes another one"
+    refuses(*command, "--seed", 1, message=message, status=2, verb="train", cwd=tmp_path)
+    assert content(tmp_path) == before
+    run(*command, "--seed", 1, "--force", cwd=tmp_path)
+    assert set(content(tmp_path)) == set(before) and content(tmp_path) != before
+    run(*command, "--checkpoint", "run", "-o", "other", cwd=tmp_path)
+    message = "--checkpoint run is there already, a checkpoint; --resume goes on with that run, --force replaces it"
+    refuses(*command, "--checkpoint", "run", "-o", "third", message=message, status=2, verb="train", cwd=tmp_path)
+    # What --resume would replace has to be of the same kind.
+    (tmp_path / "third").write_bytes((models / "series.safetensors").read_bytes())
+    message = "--output third is there already, a model; it does not belong to run, and --force replaces it"
+    refuses(*command, "--resume", "--checkpoint", "run", "-o", "third", message=message, status=2, verb="train",
+            cwd=tmp_path)  # fmt: skip
+    run(*command, "--resume", "--checkpoint", "run", "-o", "other", "--steps", 4, cwd=tmp_path)
+
+
+def test_a_second_run_with_the_same_output_is_refused_at_once(models, tmp_path):
+    command = ["train", models / "text.txt", *TINY, "--length", 16, "--steps", 100000]
+    first = start(*command, cwd=tmp_path)
+    while b" step 1 " not in first.stderr.readline():
+        assert first.poll() is None
+    message = f"--output model.safetensors: another run (process {first.pid}) is writing to it"
+    refuses(*command, "--force", message=message, status=2, verb="train", cwd=tmp_path)
+    first.kill()
+    first.communicate()
+    # The lock of a run that was killed stays, and keeps nobody out.
+    assert "model.safetensors.lock" in content(tmp_path)
+    run(*command[:-1], 2, "--force", cwd=tmp_path)
+    assert set(content(tmp_path)) == {"model.safetensors"}
 
 
 def test_a_full_disk_costs_nothing_that_was_saved(models, tmp_path):
     run("train", models / "text.txt", *QUICK, "--checkpoint", "run.checkpoint", cwd=tmp_path)
-    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    before = content(tmp_path)
     assert set(before) == {"model.safetensors", "run.checkpoint"}
     result = run("train", models / "text.txt", *QUICK, "--checkpoint", "run.checkpoint", "--seed", 1, "--quiet",
-                 cwd=tmp_path, file_size=8192, expect=1)  # fmt: skip
-    assert "run.checkpoint" in result.err and "File too large" in result.err and result.err.count("\n") == 1
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+                 "--force", cwd=tmp_path, file_size=8192, expect=1)  # fmt: skip
+    lines = result.err.splitlines()
+    assert lines[0].startswith("warning: no checkpoint: cannot write 'run.checkpoint': File too large")
+    assert lines[1].startswith("penstock train: cannot write 'model.safetensors': File too large") and len(lines) == 2
+    assert content(tmp_path) == before
+
+
+def test_a_disk_that_is_full_for_checkpoints_does_not_end_the_run(models, tmp_path):
+    # The model alone fits, model and moments do not.
+    size = len((models / "text.safetensors").read_bytes())
+    result = run("train", models / "text.txt", *QUICK, "--checkpoint-every", 0, "--quiet", cwd=tmp_path,
+                 file_size=size + 2048)  # fmt: skip
+    assert "warning: no checkpoint: cannot write 'model.safetensors.checkpoint': File too large" in result.err
+    assert set(content(tmp_path)) == {"model.safetensors"}
+    run("info", "model.safetensors", cwd=tmp_path)
+
+
+def test_every_flipped_bit_of_a_model_is_seen(models, tmp_path):
+    model = (models / "series.safetensors").read_bytes()
+    header = 8 + struct.unpack("<Q", model[:8])[0]
+    places = [*range(0, header, 61), *range(header, len(model), len(model) // 20)]
+    for i, place in enumerate(places):
+        bad = model[:place] + bytes([model[place] ^ (1 << i % 8)]) + model[place + 1 :]
+        (tmp_path / "bad.safetensors").write_bytes(bad)
+        assert run("info", "bad.safetensors", cwd=tmp_path, expect=1).err.startswith("penstock info: bad.safetensors: ")
+
+
+def test_models_from_before_checksums_load(models, tmp_path):
+    (tmp_path / "old.safetensors").write_bytes(joined(*split((models / "text.safetensors").read_bytes())))
+    shown = run("info", "old.safetensors", cwd=tmp_path).out
+    assert "checksum     none" in shown
 
 
 @pytest.mark.parametrize(
@@ -166,13 +258,49 @@ def test_standard_output_that_is_full(models, arguments):
         ("flow\n1\n", '-:1:1: the model reads a column "level", but the header has only "flow"'),
         ("level,flow\n1\n", "-:2:1: 1 fields, the header has 2"),
         ("level,flow\n1,2\nx,2\n", '-:3:1: column "level": "x" is not a number'),
-        ("level,flow\n1,nan\n", '-:2:3: column "flow": "nan" is not a finite number'),
+        ("level,flow\n1,inf\n", '-:2:3: column "flow": "inf" is not a finite number'),
+        ("level,flow\n1,nan\n", f'-:2:3: column "flow": {MISSING}'),
     ],
 )
 @pytest.mark.parametrize("verb", ["predict", "stream"])
 def test_bad_rows(models, verb, text, message):
-    result = run(verb, "series.safetensors", *(["-"] if verb == "predict" else []), stdin=text, cwd=models, expect=1)
+    more = ["-"] if verb == "predict" else ["--missing", "refuse"]
+    result = run(verb, "series.safetensors", *more, stdin=text, cwd=models, expect=1)
     assert result.err == f"penstock {verb}: {message}\n"
+
+
+def test_a_stream_survives_bad_rows_and_counts_them(models):
+    good = "level,flow\n10,2\n11,3\n11,3\n11,3\n11,3\n12,2\n"
+    bad = "level,flow\n10,2\n11,3\n,\nx,3\n11\n12,2\n"
+    expected = run("stream", "series.safetensors", stdin=good, cwd=models)
+    result = run("stream", "series.safetensors", stdin=bad, cwd=models)
+    assert result.out == expected.out and expected.err == ""
+    lines = result.err.splitlines()
+    assert lines[0] == f'note: -:4:1: column "level": {MISSING}; the last value goes in its place'
+    assert lines[1].startswith("note: 5 values were replaced by the last of their column; the first: -:4:1: ")
+    assert len(lines) == 2
+    predicted = run("predict", "series.safetensors", "-", "--missing", "carry", stdin="level,flow\n10,2\n,3\n", cwd=models)
+    assert predicted.out == run("predict", "series.safetensors", "-", stdin="level,flow\n10,2\n10,3\n", cwd=models).out
+    assert "note: 1 value was replaced by the last of its column" in predicted.err
+
+
+@pytest.mark.parametrize("model, options", [("text", ["--bits"]), ("series", [])])
+def test_a_stream_goes_on_from_its_state(models, tmp_path, model, options):
+    data = (models / ("text.txt" if model == "text" else "series.csv")).read_text().splitlines(keepends=True)[:41]
+    command = ["stream", models / f"{model}.safetensors", *options]
+    whole = run(*command, stdin="".join(data), cwd=tmp_path).out.splitlines()
+    head = data[:1] if model == "series" else []
+    first = run(*command, "--state", "state", stdin="".join(data[:20]), cwd=tmp_path).out.splitlines()
+    second = run(*command, "--state", "state", stdin="".join(head + data[20:]), cwd=tmp_path).out.splitlines()
+    assert first + second[len(head):] == whole
+    assert [path.name for path in tmp_path.iterdir()] == ["state"]
+    other = models / ("series" if model == "text" else "text")
+    message = f"--state state: this is the state of another model than {other}.safetensors"
+    refused = run("stream", f"{other}.safetensors", "--state", "state", cwd=tmp_path, expect=1)
+    assert refused.err == f"penstock stream: {message}\n"
+    (tmp_path / "state").write_text("{}")
+    refused = run(*command, "--state", "state", cwd=tmp_path, expect=1)
+    assert refused.err == "penstock stream: --state state: this is no state of a stream\n"
 
 
 def test_bad_tokens(models):

@@ -76,6 +76,7 @@ def test_json_is_one_object(models, tmp_path, data, task, measure):
         (["series.csv", "--columns", "level", "--target-columns", "flow", "--horizon", "3"],
          "level in 240 rows, the next 20 % held out; predicts flow, 1 to 3 rows ahead"),
         (["tabs.tsv"], "a, b in 40 rows"),
+        (["semicolons.csv"], "a, b in 40 rows"),
         (["semicolons.csv", "--delimiter", ";"], "a, b in 40 rows"),
         (["UPPER.CSV"], "a, b in 40 rows"),
     ],
@@ -114,7 +115,7 @@ def test_resume_keeps_where_forecasts_start(models, tmp_path):
     run(*command, "--no-last", "--steps", 3, cwd=tmp_path)
     result = run(*command, "--steps", 5, "--resume", "--json", cwd=tmp_path).json()
     assert result["model"]["from_last"] is False and result["steps"] == 5
-    run(*command, "--steps", 3, cwd=tmp_path)
+    run(*command, "--steps", 3, "--force", cwd=tmp_path)
     refused = run(*command, "--no-last", "--steps", 5, "--resume", cwd=tmp_path, expect=1)
     assert "model.from_last is true in the checkpoint and false in this run" in refused.err
 
@@ -140,7 +141,7 @@ def catches(process, number):
     return int(re.search(r"SigCgt:\s*(\w+)", status)[1], 16) >> (number - 1) & 1
 
 
-@pytest.mark.parametrize("number, status", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("number, status", [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_an_interrupt_saves_and_says_where_and_the_run_goes_on(models, tmp_path, number, status):
     command = ["train", models / "text.txt", *TINY, "--length", 16]
     process = start(*command, "--steps", 100000, cwd=tmp_path)
@@ -166,7 +167,7 @@ def test_an_interrupt_saves_and_says_where_and_the_run_goes_on(models, tmp_path,
 def test_no_interrupt_harms_what_it_interrupts(models, tmp_path):
     # A signal may come while generated code runs, which keeps values where a signal's frame would go.
     for _ in range(100):
-        process = start("train", models / "text.txt", *TINY, "--length", 16, "--steps", 100000, cwd=tmp_path)
+        process = start("train", models / "text.txt", *TINY, "--length", 16, "--steps", 100000, "--force", cwd=tmp_path)
         while b" step 1 " not in process.stderr.readline():
             assert process.poll() is None
         process.send_signal(signal.SIGINT)

@@ -4,7 +4,8 @@ import pytest
 
 from program import TINY, refuses, run
 
-VERBS = ["train", "generate", "predict", "evaluate", "stream", "bench", "info", "profile", "csp", "plan", "why"]
+VERBS = ["train", "generate", "predict", "evaluate", "stream", "bench", "info", "profile", "csp", "plan", "why",
+         "completion", "man"]  # fmt: skip
 
 
 def test_alone_it_prints_its_help_as_an_error():
@@ -46,7 +47,6 @@ def test_misuse_of_the_program(arguments, message):
     "arguments, message",
     [
         ([], "DATA is missing"),
-        (["text.txt", "more.txt"], "one argument too many: 'more.txt'"),
         (["text.txt", "--widht", 3], "there is no option '--widht', did you mean '--width'?"),
         (["text.txt", "--width"], "--width needs a value"),
         (["text.txt", "--width", "wide"], "--width must be a whole number, not 'wide'"),

@@ -52,7 +52,7 @@ void read_numbers(std::string_view text) {
     header.check_width(fields);
     for (std::size_t i = 0; i < fields.size(); ++i) {
       test::check(std::isfinite(header.number(fields, i)), "a number that is none");
-      test::check(data::looks_numeric(fields[i].text), "a number that does not look like one");
+      test::check(header.looks_numeric(fields[i].text), "a number that does not look like one");
     }
   }
 }

@@ -142,8 +142,8 @@ TEST_F(ModelFile, NamesTheFieldThatIsWrong) {
   refused(bad, "metadata \"penstock\" is not a JSON object", replace("{\"data\"", "{\"data"));
   refused(bad, "metadata \"penstock\" is not a JSON object",
           [](auto&, auto& metadata) { metadata["penstock"] = std::string(100000, '['); });
-  refused(ErrorCode::incompatible, "format_version is 7, this version of Penstock reads 1",
-          replace("\"format_version\":1", "\"format_version\":7"));
+  refused(ErrorCode::incompatible, "format_version is 7, this version of Penstock reads 1 to 2",
+          replace("\"format_version\":2", "\"format_version\":7"));
   refused(ErrorCode::incompatible, "not a Penstock model", [](auto&, auto& metadata) { metadata.clear(); });
 }
 

@@ -99,7 +99,11 @@ TEST(Csv, Header) {
   EXPECT_EQ(header.find("a,b"), 1u);
   EXPECT_EQ(header.find("b"), std::nullopt);
   EXPECT_EQ(header.list(), "\"time\", \"a,b\", \"näme\"");
-  expect_error(ErrorCode::bad_input, "f.csv:1:3: column 2 of the header has no name", [] { header_of("a,,b"); });
+  const auto unnamed = header_of(",a,Unnamed: 2");
+  EXPECT_EQ(unnamed.names(), (std::vector<std::string>{"column1", "a", "column3"}));
+  EXPECT_TRUE(unnamed.is_unnamed(0) && !unnamed.is_unnamed(1) && unnamed.is_unnamed(2));
+  expect_error(ErrorCode::bad_input, "f.csv:1:9: the header has two columns \"column2\"",
+               [] { header_of("column2,,b"); });
   expect_error(ErrorCode::bad_input, "f.csv:1:5: the header has two columns \"a\"", [] { header_of("a,b,a"); });
   expect_error(ErrorCode::bad_input, R"(f.csv:1:3: the column name "b\xff" is not UTF-8)",
                [] { header_of("a,b\xff"); });
@@ -134,7 +138,7 @@ TEST(Csv, Numbers) {
   refuse("x,+-5,x", "column \"b\": \"+-5\" is not a number");
   refuse("x,\"1,5\",x", "column \"b\": \"1,5\" is not a number");
   refuse("x,1\xff,x", R"(column "b": "1\xff" is not a number)");
-  refuse("x,nan,x", "column \"b\": \"nan\" is not a finite number");
+  refuse("x,nan,x", "column \"b\": the value is missing; the option 'missing' (carry, interpolate or mask) deals with");
   refuse("x,-Inf,x", "column \"b\": \"-Inf\" is not a finite number");
   refuse("x,1e999,x", "column \"b\": \"1e999\" is beyond the range of numbers");
   refuse("1,2", "f.csv:7:3: 2 fields, the header has 3");
@@ -143,11 +147,15 @@ TEST(Csv, Numbers) {
 
 TEST(Csv, Table) {
   const TemporaryFolder folder;
-  const CsvTable table(folder.write("t.csv", "time,x,note,y,late,odd\n2020-01-01,1,a,NA,,nan\n2020-01-02,2,3,4,5,6\n"),
-                       ',');
-  EXPECT_EQ(table.numeric_columns({}), (std::vector<std::size_t>{1, 3, 4, 5}))
-      << "the first value decides; NaN is a number too, to be refused where it is read";
-  EXPECT_EQ(table.numeric_columns({3, 1}), (std::vector<std::size_t>{4, 5}));
+  const CsvTable table({folder.write("t.csv",
+                                     "time,x,note,y,late,odd\n2020-01-01,1,a,NA,,inf\n2020-01-02,2,3,4,5,6\n"
+                                     "2020-01-03,2,3,5,6,6\n")},
+                       {});
+  EXPECT_EQ(table.numeric_columns({}).columns, (std::vector<std::size_t>{1, 3, 4, 5}))
+      << "the first value decides; infinity is a number too, to be refused where it is read";
+  EXPECT_EQ(table.numeric_columns({3, 1}).columns, (std::vector<std::size_t>{4, 5}));
+  EXPECT_EQ(table.reading(4, table.numeric_columns({})),
+            (std::vector<std::string>{"4 columns read, 2 left out: time (dates), note (text)"}));
   EXPECT_EQ(table.columns({"y", "x"}, "inputs"), (std::vector<std::size_t>{3, 1}));
   expect_error(ErrorCode::invalid_argument,
                "inputs: " + folder.path("t.csv") + " has no column \"z\", only \"time\", \"x\", \"note\"",
@@ -157,13 +165,13 @@ TEST(Csv, Table) {
   });
 
   const auto open = [&](std::string_view content) {
-    return [path = folder.write("u.csv", content)] { (void)CsvTable(path, ',').numeric_columns({}); };
+    return [path = folder.write("u.csv", content)] { (void)CsvTable({path}, {}).numeric_columns({}); };
   };
   expect_error(ErrorCode::bad_input, "u.csv: the file is empty; it must start with the names of its columns", open(""));
   expect_error(ErrorCode::bad_input, "u.csv: no rows behind the header", open("a,b\n"));
   expect_error(ErrorCode::bad_input, "u.csv: no numeric column to use as input among \"a\", \"b\"", open("a,b\nx,y\n"));
   expect_error(ErrorCode::bad_input, "u.csv:2:1: 1 fields, the header has 2", open("a,b\n1\n"));
-  expect_error(ErrorCode::io_failure, "No such file or directory", [&] { CsvTable(folder.path("none"), ','); });
+  expect_error(ErrorCode::io_failure, "No such file or directory", [&] { CsvTable({folder.path("none")}, {}); });
 }
 
 TEST(Normalise, MeanAndSpread) {
@@ -231,7 +239,7 @@ TEST(RowReader, MistakesNameLineAndColumn) {
   refuse("1,", "-:3:3: column \"y\": the value is missing");
   refuse("1", "-:4:1: 1 fields, the header has 2");
   refuse("1,2,3", "-:5:5: 3 fields, the header has 2");
-  refuse("nan,2", "-:6:1: column \"x\": \"nan\" is not a finite number");
+  refuse("nan,2", "-:6:1: column \"x\": the value is missing");
   refuse("1,\"2", "-:7:3: the quote is never closed");
   refuse("1,1e300", "-:8: column \"y\": 1e+300 is too far from the values that the model is trained on");
   refuse("1,2\n3,4", "-:9: more than one line in a line");

@@ -141,7 +141,7 @@ TEST(LabelledData, ClassesAreSorted) {
   };
   EXPECT_EQ(classes("sequence,label,x\n1,10,1\n2,9,1\n3,-1,1\n4,2.5,2\n"),
             (std::vector<std::string>{"-1", "2.5", "9", "10"}));
-  EXPECT_EQ(classes("sequence,label,x\n1,b10,1\n2,b9,1\n3,a,1\n4,9,1\n"),
+  EXPECT_EQ(classes("sequence,label,x\n1,b10,1\n2,b9,1\n3,a,1\n4,9,2\n"),
             (std::vector<std::string>{"9", "a", "b10", "b9"}));
 }
 
@@ -187,7 +187,7 @@ TEST(LabelledData, BadFiles) {
   refuse("sequence,label,x\n1,a,1\n1,,2\n", ":3:3: column \"label\": the value is missing");
   refuse("sequence,label,x\n,a,1\n", ":2:1: column \"sequence\": the value is missing");
   refuse("sequence,label,x\n1,a\xff,1\n", R"(:2:3: column "label": "a\xff" is not UTF-8)");
-  refuse("sequence,label,x\n1,a,1\n2,b,\n", ":3:5: column \"x\": the value is missing");
+  refuse("sequence,label,x\n1,a,1\n2,b,\n3,b,2\n", ":3:5: column \"x\": the value is missing");
   refuse("sequence,label,x\n1,a,1\n2,b,inf\n", ":3:5: column \"x\": \"inf\" is not a finite number");
   refuse("sequence,label,x\n1,a,1\n2,b\n", ":3:3: 2 fields, the header has 3");
   refuse("sequence,label,x\n1,a,1\n", ": 1 sequences are too few: training needs one and validation one");
@@ -207,7 +207,7 @@ TEST(LabelledData, BadOptions) {
   refuse({.inputs = {"x", "label"}}, "inputs: column \"label\" is the label and cannot be an input too");
   refuse({.label_column = "sequence"}, "sequence_column and label_column are both \"sequence\"");
   refuse({.validation_fraction = -1.0}, "validation_fraction must be in [0, 0.5], not -1");
-  refuse({.delimiter = '"'}, "delimiter must be a character that no number contains");
+  refuse({.format = {.delimiter = '"'}}, "delimiter must be a character that no number contains");
 }
 
 }  // namespace

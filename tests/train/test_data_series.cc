@@ -118,7 +118,8 @@ TEST(SeriesData, ValidationAsksForEveryHeldOutRow) {
 
 TEST(SeriesData, ConstantColumnIsLeftAlone) {
   const TemporaryFolder folder;
-  const auto data = open_series(folder.write("s.csv", "a,b\n0.1,1\n0.1,2\n0.1,3\n0.1,4\n"), {.validation_fraction = 0});
+  const auto data = open_series(folder.write("s.csv", "a,b\n0.1,1\n0.1,2\n0.1,3\n0.1,4\n"),
+                                {.inputs = {"a", "b"}, .validation_fraction = 0});
   EXPECT_EQ(data->description().inputs[0].scale, 1.0);
   EXPECT_NEAR(data->description().inputs[0].mean, 0.1, 1e-12);
 }
@@ -126,7 +127,7 @@ TEST(SeriesData, ConstantColumnIsLeftAlone) {
 TEST(SeriesData, OtherDelimiterAndLineEnds) {
   const TemporaryFolder folder;
   const auto data = open_series(folder.write("s.csv", "\xef\xbb\xbf\"a\";b\r\n1;2\r\n3;4\r\n5;\"6\"\r\n\r\n"),
-                                {.validation_fraction = 0, .delimiter = ';'});
+                                {.validation_fraction = 0});
   EXPECT_EQ(data->description().delimiter, ';');
   EXPECT_EQ(data->description().inputs[0].name, "a");
   EXPECT_DOUBLE_EQ(data->description().inputs[1].mean, 4.0);
@@ -168,11 +169,12 @@ TEST(SeriesData, BadCells) {
   refuse("", ": the file is empty; it must start with the names of its columns");
   refuse("a,b\n", ": no rows behind the header");
   refuse("a,a\n1,2\n", ":1:3: the header has two columns \"a\"");
-  refuse("a,\n1,2\n", ":1:3: column 2 of the header has no name");
+  refuse("a,b\n1,2\n1,2\n", ": no numeric column changes, so there is nothing to learn from among \"a\", \"b\"");
   refuse("a,b\n1,2\n3,4\n5,x\n", ":4:3: column \"b\": \"x\" is not a number");
   refuse("a,b\n1,2\n3,\n5,6\n", ":3:3: column \"b\": the value is missing");
-  refuse("a,b\n1,2\n,4\n", ":3:1: column \"a\": the value is missing");
-  refuse("a,b\n1,2\nnan,4\n", ":3:1: column \"a\": \"nan\" is not a finite number");
+  refuse("a,b\n1,2\n,4\n3,5\n", ":3:1: column \"a\": the value is missing");
+  refuse("a,b\n1,2\nnan,4\n3,5\n",
+         ":3:1: column \"a\": the value is missing; the option 'missing' (carry, interpolate or");
   refuse("a,b\n1,inf\n3,4\n", ":2:3: column \"b\": \"inf\" is not a finite number");
   refuse("a,b\n1,2\n3\n", ":3:1: 1 fields, the header has 2");
   refuse("a,b\n1,2\n3,4,5\n", ":3:5: 3 fields, the header has 2");
@@ -185,7 +187,7 @@ TEST(SeriesData, BadCells) {
                      "a\0\n\0"
                      "1\0\n\0",
                      10),
-         ":1:1: the column name");
+         ": this is text in UTF-16; save it as UTF-8, not a table in text");
 }
 
 TEST(SeriesData, UnusedColumnsMayHoldAnything) {
@@ -207,7 +209,7 @@ TEST(SeriesData, BadOptions) {
   refuse({.horizon = 0}, use, "horizon must be 1 to 1000000, not 0");
   refuse({.horizon = 1'000'001}, use, "horizon must be 1 to 1000000, not 1000001");
   refuse({.validation_fraction = 0.51}, use, "validation_fraction must be in [0, 0.5], not 0.51");
-  refuse({.delimiter = '.'}, use, "delimiter must be a character that no number contains");
+  refuse({.format = {.delimiter = '.'}}, use, "delimiter must be a character that no number contains");
   refuse({.inputs = {"time"}}, ErrorCode::bad_input, ":2:1: column \"time\": \"d0\" is not a number");
   refuse({.horizon = 5}, ErrorCode::bad_input,
          "20 rows are too few for horizon 5: training gets 16 and needs 6, validation gets 4 and needs 5");

@@ -20,7 +20,7 @@ std::string letters(std::size_t count) {
 }
 
 std::unique_ptr<Dataset> open(const TemporaryFolder& folder, const std::string& text, double validation_fraction) {
-  return open_text(folder.write("text", text), {validation_fraction});
+  return open_text(folder.write("text", text), {validation_fraction, true});
 }
 
 TEST(TextData, StreamsWalkThroughTheTextAndWrap) {
@@ -218,7 +218,11 @@ TEST(TextData, Refusals) {
     refuse("abc", fraction, ErrorCode::invalid_argument, "validation_fraction must be in [0, 0.5], not ");
   }
   expect_error(ErrorCode::io_failure, "No such file or directory", [&] { open_text(folder.path("none")); });
-  expect_error(ErrorCode::io_failure, "Is a directory", [&] { open_text(folder.folder()); });
+  const TemporaryFolder nothing;
+  expect_error(ErrorCode::bad_input, "there are no files in this folder", [&] { open_text(nothing.folder()); });
+  expect_error(ErrorCode::bad_input,
+               "binary: this is binary data (byte 3 is 0), not a text; the option 'bytes' reads it",
+               [&] { open_text(folder.write("binary", std::string("ab\0c", 4))); });
 
   const auto data = open(folder, "abc", 0.1);
   Example example;

@@ -1,0 +1,101 @@
+#include "stream_state.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "penstock/error.h"
+#include "penstock/model_file.h"
+#include "units.h"
+
+namespace penstock::cli {
+namespace {
+
+constexpr const char* state_kind = "penstock stream state";
+
+[[noreturn]] void bad(const std::string& path, const std::string& problem) {
+  throw Error(ErrorCode::bad_input, fmt::format("--state {}: {}", printable(path), problem));
+}
+
+[[noreturn]] void state_not_written(const std::string& path) {
+  throw Error(ErrorCode::io_failure,
+              fmt::format("--state {}: cannot write: {}", printable(path), std::strerror(errno)));
+}
+
+std::vector<float> floats(const nlohmann::json& object, const char* name, const std::string& path) {
+  try {
+    return object.at(name).get<std::vector<float>>();
+  } catch (const nlohmann::json::exception&) {
+    bad(path, fmt::format("\"{}\" is no list of numbers", name));
+  }
+}
+
+/// Writes and syncs; false with errno set if the system refuses.
+bool write_file(const std::string& path, const std::string& text) {
+  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (file < 0) return false;
+  std::size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t written = write(file, text.data() + done, text.size() - done);
+    if (written < 0 && errno != EINTR) break;
+    done += static_cast<std::size_t>(std::max<ssize_t>(written, 0));
+  }
+  const bool synced = done == text.size() && fsync(file) == 0;
+  const int error = errno;
+  close(file);
+  errno = error;
+  return synced;
+}
+
+}  // namespace
+
+StreamState::StreamState(std::string path, const std::string& model)
+    : path_(std::move(path)), checksum_(inspect_model_file(model).checksum) {
+  if (!std::filesystem::exists(path_)) return;
+  std::ifstream file(path_, std::ios::binary);
+  std::stringstream text;
+  text << file.rdbuf();
+  if (!file) bad(path_, "cannot be read");
+  const nlohmann::json object = nlohmann::json::parse(text.str(), nullptr, false);
+  if (!object.is_object() || object.value("kind", nlohmann::json()) != state_kind)
+    bad(path_, "this is no state of a stream");
+  if (object.value("model", nlohmann::json()) != checksum_) {
+    throw Error(ErrorCode::incompatible, fmt::format("--state {}: this is the state of another model than {}",
+                                                     printable(path_), printable(model)));
+  }
+  state_ = floats(object, "state", path_);
+  expected = floats(object, "expected", path_);
+  found_ = true;
+}
+
+void StreamState::restore(Session& session) const {
+  if (!found_) return;
+  try {
+    session.restore(state_);
+  } catch (const Error& error) {
+    bad(path_, error.what());
+  }
+}
+
+void StreamState::save(const Session& session) const {
+  const nlohmann::json object = {
+      {"kind", state_kind}, {"model", checksum_}, {"state", session.state()}, {"expected", expected}};
+  const std::string temporary = path_ + ".tmp";
+  if (!write_file(temporary, object.dump() + "\n") || rename(temporary.c_str(), path_.c_str()) != 0) {
+    const int error = errno;
+    unlink(temporary.c_str());
+    errno = error;
+    state_not_written(path_);
+  }
+}
+
+}  // namespace penstock::cli

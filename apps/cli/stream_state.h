@@ -1,0 +1,34 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "penstock/stream.h"
+
+namespace penstock::cli {
+
+/// The file of `penstock stream --state`: what a model remembers, so that a stream may stop and go on. It belongs to
+/// the weights it was made with.
+class StreamState {
+ public:
+  /// Reads the file if there is one. Throws Error(bad_input) for a file that is no such state, Error(incompatible) for
+  /// that of another model.
+  StreamState(std::string path, const std::string& model);
+
+  /// Whether there was a file.
+  bool found() const { return found_; }
+  void restore(Session& session) const;
+  /// Replaces the file as a whole or not at all. Throws Error(io_failure).
+  void save(const Session& session) const;
+
+  /// What a text's next byte was expected to be; empty at its start.
+  std::vector<float> expected;
+
+ private:
+  std::string path_;
+  std::string checksum_;  // of the model
+  bool found_ = false;
+  std::vector<float> state_;
+};
+
+}  // namespace penstock::cli

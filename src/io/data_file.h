@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+/// Files that people have: texts and tables, perhaps compressed, perhaps several of them, perhaps none of either.
+namespace penstock::io {
+
+/// The content of a file, or of standard input for "-". What gzip has compressed is decompressed, whatever its name.
+/// Throws Error(io_failure) as read_file does, Error(bad_input) for damaged gzip data or more than `limit` bytes.
+std::string read_data_file(const std::string& path, std::uint64_t limit);
+
+/// What gzip has compressed, one file or several one behind the other; `path` names it in messages. Throws as
+/// read_data_file does.
+std::string decompress(std::string_view compressed, const std::string& path, std::uint64_t limit);
+
+/// The first bytes of what read_data_file would give, at most `size`; nothing of standard input, which can be read only
+/// once.
+std::string read_data_head(const std::string& path, std::size_t size);
+
+/// Replaces every folder by the files in it and in its subfolders, ordered by their paths, without hidden ones.
+/// Throws Error(bad_input) for a folder without files.
+std::vector<std::string> expand_folders(const std::vector<std::string>& paths);
+
+/// The name without a trailing ".gz", and of that the extension in lower case: ".csv" for "Data/A.CSV.gz".
+std::string data_extension(const std::string& path);
+
+/// What a file is that is neither text nor table, with its article ("a Parquet file", "a PNG image", "binary data (its
+/// byte 17 is 0)"); empty if it may well be a text. Looks at the first bytes only.
+std::string binary_kind(std::string_view content);
+
+}  // namespace penstock::io

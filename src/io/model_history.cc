@@ -1,0 +1,69 @@
+#include "base/check.h"
+#include "io/model_file.h"
+#include "io/model_json.h"
+#include "penstock/model_file.h"
+
+namespace penstock {
+namespace {
+
+constexpr const char* history_key = "penstock.history";
+constexpr const char* training_key = "penstock.training";  // of checkpoints
+
+History read_history(const std::string& text, const std::string& source) {
+  const nlohmann::json json = io::parse_object(text, source, history_key);
+  History history;
+  const auto take = [&](const char* name, std::string& value) {
+    if (json.contains(name) && json.at(name).is_string()) value = json.at(name).get<std::string>();
+  };
+  take("trained", history.trained);
+  take("data", history.data);
+  take("score", history.score);
+  take("version", history.version);
+  if (json.contains("steps") && json.at("steps").is_number_integer()) history.steps = json.at("steps").get<Index>();
+  return history;
+}
+
+void read_training(const std::string& text, const std::string& source, ModelFile& file) {
+  const nlohmann::json json = io::parse_object(text, source, training_key);
+  if (json.contains("step") && json.at("step").is_number_integer()) file.step = json.at("step").get<Index>();
+  if (json.contains("seconds") && json.at("seconds").is_number()) file.seconds = json.at("seconds").get<double>();
+}
+
+}  // namespace
+
+void save_model(const Model& model, const std::string& path, const History& history) {
+  io::Metadata metadata = io::model_metadata(model.spec(), model.data());
+  metadata[history_key] = io::to_text({{"trained", history.trained},
+                                       {"data", history.data},
+                                       {"score", history.score},
+                                       {"version", history.version},
+                                       {"steps", history.steps}});
+  io::write_safetensors(path, io::model_tensors(model.impl()), metadata);
+}
+
+ModelFile inspect_model_file(const std::string& path) {
+  ModelFile result;
+  try {
+    const io::SafetensorsFile file = io::SafetensorsFile::open(path);
+    result.kind = ModelFile::Kind::safetensors;
+    result.checksum = file.checksum();
+    result.verified = file.has_checksum();
+    result.tensors = file.tensors().size();
+    (void)io::read_description(file);
+    result.kind = ModelFile::Kind::model;
+    const io::Metadata& metadata = file.metadata();
+    if (const auto text = metadata.find(history_key); text != metadata.end()) {
+      result.history = read_history(text->second, path);
+    }
+    if (const auto text = metadata.find(training_key); text != metadata.end()) {
+      result.kind = ModelFile::Kind::checkpoint;
+      read_training(text->second, path, result);
+    }
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::io_failure) throw;
+    result.problem = error.what();
+  }
+  return result;
+}
+
+}  // namespace penstock

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "train/csv_table.h"
+
+namespace penstock::data {
+
+/// Decides from the rows of a table which of its columns a model can read.
+class ColumnChooser {
+ public:
+  ColumnChooser(const CsvHeader& header, char decimal, const std::vector<std::size_t>& excluded);
+
+  void look(const std::vector<CsvField>& row);
+  /// Whether more rows would change nothing.
+  bool decided() const { return undecided_ == 0; }
+  /// Throws Error(bad_input) if there is no column to read.
+  CsvTable::Choice choice() const;
+
+ private:
+  enum class Kind { excluded, unknown, number, boolean, date, text };
+
+  struct Seen {
+    Kind kind = Kind::unknown;
+    std::string first;  // value
+    bool changes = false;
+    std::vector<double> numbers;  // of a column that may hold dates as numbers
+    bool maybe_dates = false;
+    bool done = false;
+  };
+
+  void look(const std::string& text, std::size_t column);
+  std::string reason(std::size_t column) const;
+
+  const CsvHeader& header_;
+  char decimal_;
+  std::vector<Seen> columns_;
+  std::size_t undecided_;
+  Index rows_ = 0;
+};
+
+}  // namespace penstock::data

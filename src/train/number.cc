@@ -1,0 +1,124 @@
+#include "train/number.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <charconv>
+#include <string>
+
+namespace penstock::data {
+namespace {
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+std::string lower(std::string_view text) {
+  std::string result(text);
+  std::transform(result.begin(), result.end(), result.begin(), [](unsigned char c) { return std::tolower(c); });
+  return result;
+}
+
+std::errc parse_plain(std::string_view text, double& value) {
+  if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc{} && end != text.data() + text.size() ? std::errc::invalid_argument : error;
+}
+
+/// The separator of groups that the text starts with; empty if it is none.
+std::string_view group_separator(std::string_view text, char decimal) {
+  // Blank, apostrophe, typographic apostrophe, no-break space, narrow no-break space, thin space.
+  static constexpr std::array<std::string_view, 6> separators = {
+      " ", "'", "\xe2\x80\x99", "\xc2\xa0", "\xe2\x80\xaf", "\xe2\x80\x89"};
+  if (!text.empty() && text[0] == (decimal == '.' ? ',' : '.')) return text.substr(0, 1);
+  for (const std::string_view separator : separators) {
+    if (text.starts_with(separator)) return separator;
+  }
+  return {};
+}
+
+/// Drops the separators of a whole part such as "1,234,567"; false if the groups are not of three digits.
+bool join_groups(std::string_view text, char decimal, std::string& digits) {
+  std::size_t count = 0;
+  while (count < text.size() && is_digit(text[count])) ++count;
+  digits.append(text.substr(0, count));
+  text.remove_prefix(count);
+  if (text.empty()) return true;
+  if (count < 1 || count > 3) return false;
+  const std::string separator(group_separator(text, decimal));
+  while (!text.empty()) {
+    if (separator.empty() || !text.starts_with(separator)) return false;
+    text.remove_prefix(separator.size());
+    if (text.size() < 3 || !std::all_of(text.begin(), text.begin() + 3, is_digit)) return false;
+    digits.append(text.substr(0, 3));
+    text.remove_prefix(3);
+  }
+  return true;
+}
+
+/// As a plain number is written, if the text is one at all.
+std::optional<std::string> plain_form(std::string_view text, char decimal) {
+  std::string plain;
+  if (text.ends_with('%')) {
+    text.remove_suffix(1);
+    while (text.ends_with(' ') || text.ends_with("\xa0")) text.remove_suffix(text.ends_with(' ') ? 1 : 2);
+  }
+  constexpr std::string_view minus = "\xe2\x88\x92";  // the sign that typesetters use
+  if (text.starts_with(minus)) {
+    plain = "-";
+    text.remove_prefix(minus.size());
+  } else if (text.starts_with('-') || text.starts_with('+')) {
+    plain = text[0] == '-' ? "-" : "";
+    text.remove_prefix(1);
+  }
+  const std::size_t whole_end = std::min({text.find(decimal), text.find_first_of("eE"), text.size()});
+  if (!join_groups(text.substr(0, whole_end), decimal, plain)) return std::nullopt;
+  text.remove_prefix(whole_end);
+  if (text.starts_with(decimal)) {
+    plain += '.';
+    text.remove_prefix(1);
+  }
+  if (text.find_first_of(".,") != text.npos) return std::nullopt;
+  plain.append(text);
+  return plain;
+}
+
+}  // namespace
+
+std::errc parse_number(std::string_view text, char decimal, double& value) {
+  // Nearly all numbers of most files are plain ones, and need no second form.
+  if (decimal == '.') {
+    const std::errc error = parse_plain(text, value);
+    if (error != std::errc::invalid_argument) return error;
+  }
+  const std::optional<std::string> plain = plain_form(text, decimal);
+  return plain ? parse_plain(*plain, value) : std::errc::invalid_argument;
+}
+
+std::optional<double> parse_boolean(std::string_view text) {
+  if (text.size() < 2 || text.size() > 5) return std::nullopt;
+  const std::string word = lower(text);
+  if (word == "true" || word == "yes") return 1.0;
+  if (word == "false" || word == "no") return 0.0;
+  return std::nullopt;
+}
+
+bool is_missing(std::string_view text) {
+  if (text.empty()) return true;
+  if (text.size() > 4) return false;
+  static constexpr std::array<std::string_view, 7> words = {"na", "n/a", "nan", "null", "none", "?", "-"};
+  return std::find(words.begin(), words.end(), lower(text)) != words.end();
+}
+
+DecimalHint decimal_hint(std::string_view text) {
+  double value = 0.0;
+  const bool point = parse_number(text, '.', value) == std::errc{};
+  const bool comma = parse_number(text, ',', value) == std::errc{};
+  const bool has_point = text.find('.') != text.npos, has_comma = text.find(',') != text.npos;
+  if (point == comma) {
+    // "1,234" and "1.234": the point is far more often that of a fraction.
+    if (!point || (!has_point && !has_comma)) return DecimalHint::none;
+    return has_comma ? DecimalHint::comma_or_thousands : DecimalHint::point;
+  }
+  return point ? DecimalHint::point : DecimalHint::comma;
+}
+
+}  // namespace penstock::data

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <optional>
+#include <string_view>
+#include <system_error>
+
+/// Numbers as tables hold them.
+namespace penstock::data {
+
+/// The whole text as a number whose fraction starts behind `decimal` ('.' or ','). Digits may stand in groups of three
+/// with one kind of separator between them (a blank, an apostrophe, or the other one of '.' and ','); a percent sign
+/// behind the number is dropped, so that 12.5 % is 12.5. std::errc{} if it is one.
+std::errc parse_number(std::string_view text, char decimal, double& value);
+
+/// "true", "yes", "false", "no", in any case of the letters: 1 or 0.
+std::optional<double> parse_boolean(std::string_view text);
+
+/// Whether a field stands for a value that is not there: empty, or NA, N/A, NaN, NULL, None, ?, - in any case.
+bool is_missing(std::string_view text);
+
+/// "." or ",", as far as this text shows which of them starts a fraction.
+enum class DecimalHint { none, point, comma, comma_or_thousands };
+DecimalHint decimal_hint(std::string_view text);
+
+}  // namespace penstock::data

@@ -1,0 +1,73 @@
+#include <algorithm>
+#include <cctype>
+
+#include "base/check.h"
+#include "io/data_file.h"
+#include "penstock/data.h"
+#include "train/csv.h"
+#include "train/dataset.h"
+#include "train/table_format.h"
+#include "train/ts_file.h"
+
+namespace penstock {
+namespace {
+
+/// The names in the header of a table, as far as its beginning shows them. Only to tell the kinds apart: what is wrong
+/// with the file, if anything, its reader says better.
+std::vector<std::string> column_names(const std::string& path, const TableFormat& format) {
+  constexpr std::size_t enough = std::size_t{1} << 16;
+  std::vector<std::string> names;
+  try {
+    const std::string head = io::read_data_head(path, enough);
+    const data::FoundFormat found = data::find_format(head, format);
+    std::vector<data::CsvField> fields;
+    data::CsvReader(std::string_view(head).substr(found.skipped), found.delimiter, path).next(fields);
+    for (const data::CsvField& field : fields) names.push_back(field.text);
+  } catch (const Error&) {
+    names.clear();
+  }
+  return names;
+}
+
+/// Programs in TypeScript have the same extension as the archive's files.
+bool names_series(std::string_view content) {
+  std::string head(content.substr(0, std::size_t{1} << 16));
+  std::transform(head.begin(), head.end(), head.begin(), [](unsigned char c) { return std::tolower(c); });
+  return head.find("@data") != head.npos || head.find("@problemname") != head.npos;
+}
+
+bool holds_series(const std::string& path) {
+  constexpr std::size_t enough = std::size_t{1} << 16;
+  return names_series(io::read_data_head(path, enough));
+}
+
+bool is_table(const std::string& path) {
+  const std::string extension = io::data_extension(path);
+  return extension == ".csv" || extension == ".tsv" || extension == ".tab" || extension == ".psv";
+}
+
+}  // namespace
+
+std::string read_source(const std::string& path) {
+  std::string content = io::read_data_file(path, data::largest_file);
+  const bool series = io::data_extension(path) == ".ts" && names_series(content);
+  return series ? data::table_of_ts(content, path) : content;
+}
+
+SourceKind guess_kind(const Sources& sources, const TableFormat& format) {
+  Sources files;
+  try {
+    files = io::expand_folders(sources);
+  } catch (const Error&) {
+    return SourceKind::text;  // whoever opens it says what is wrong
+  }
+  if (files.empty()) return SourceKind::text;
+  if (io::data_extension(files.front()) == ".ts" && holds_series(files.front())) return SourceKind::labelled;
+  if (!is_table(files.front())) return SourceKind::text;
+  const LabelledOptions names;
+  const auto columns = column_names(files.front(), format);
+  const auto has = [&](const std::string& name) { return std::ranges::find(columns, name) != columns.end(); };
+  return has(names.sequence_column) && has(names.label_column) ? SourceKind::labelled : SourceKind::series;
+}
+
+}  // namespace penstock

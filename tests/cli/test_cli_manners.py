@@ -1,0 +1,197 @@
+"""Configuration files, pages of the manual, completions, suggestions, conversations."""
+
+import json
+import re
+import shutil
+import struct
+import subprocess
+import wave
+
+import pytest
+
+from program import BIN, TINY, read_terminal, refuses, run, start
+
+VERBS = re.findall(r"^  (\w+) ", run("--help").out.split("Verbs:\n")[1].split("\n\n")[0], re.M)
+
+
+def options_of(verb):
+    return re.findall(r"^  (?:-\w, )?(--[\w-]+)", run(verb, "--help").out.split("Examples:")[0], re.M)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_manual_has_every_option(verb):
+    page = run("man", verb).out.replace("\\-", "-")
+    assert page.startswith(f".TH PENSTOCK-{verb.upper()} 1 ")
+    for option in options_of(verb):
+        assert option in page
+
+
+def test_manual_as_files(tmp_path):
+    run("man", "--folder", tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"penstock.1", *(f"penstock-{verb}.1" for verb in VERBS)}
+    if shutil.which("groff"):
+        for path in tmp_path.iterdir():
+            made = subprocess.run(["groff", "-man", "-Tutf8", "-ww", path], capture_output=True, text=True, check=True)
+            assert made.stderr == "" and "penstock" in made.stdout
+    refuses("man", "sing", message=f"VERB must be one of {', '.join(VERBS)}, not 'sing'", status=2, verb="man")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completions_have_every_option(tmp_path, shell):
+    script = run("completion", shell).out
+    for verb in VERBS:
+        for option in options_of(verb):
+            assert option[2:] in script
+    (tmp_path / "script").write_text(script)
+    if shutil.which(shell):
+        subprocess.run([shell, "-n", tmp_path / "script"], check=True)
+
+
+def completed(words):
+    """What bash would offer for the last word."""
+    line = "COMP_WORDS=({}); COMP_CWORD={}; _penstock; printf '%s\\n' \"${{COMPREPLY[@]}}\"".format(
+        " ".join(f"'{word}'" for word in words), len(words) - 1
+    )
+    script = f"source <('{BIN}' completion bash)\n{line}"
+    return subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True).stdout.split()
+
+
+def test_bash_completes():
+    assert completed(["penstock", "tr"]) == ["train"]
+    assert completed(["penstock", "train", "--learn"]) == ["--learning-rate"]
+    assert completed(["penstock", "train", "--missing", ""]) == ["refuse", "carry", "interpolate", "mask"]
+    assert "--temperature" in completed(["penstock", "generate", "-"])
+
+
+@pytest.mark.parametrize(
+    "verb, typed, meant",
+    [
+        ("train", "--lr", "--learning-rate"),
+        ("train", "--hidden", "--hidden-size"),
+        ("train", "--gpu", "--device cuda"),
+        ("train", "--layers", "--blocks"),
+        ("train", "--batch_size", "--batch"),
+        ("train", "--rate", "--learning-rate"),
+        ("train", "--lenght", "--length"),
+        ("generate", "--temp", "--temperature"),
+        ("predict", "--sep", "--delimiter"),
+    ],
+)
+def test_what_people_type(verb, typed, meant):
+    refuses(verb, "x", typed, "3", message=f"there is no option '{typed}', did you mean '{meant}'?", status=2, verb=verb)
+
+
+def test_options_from_a_file(models, tmp_path):
+    (tmp_path / "run.conf").write_text(
+        "# a run\n[train]\nwidth = 16   # small\nblocks=1\nbatch = 4\nquiet = true\njson = true\nsteps = 3\n"
+        "[generate]\nbytes = 7\n"
+    )
+    command = ["train", models / "text.txt", "--config", "run.conf", "--length", 8]
+    result = run(*command, "--steps", 2, cwd=tmp_path)
+    assert result.json()["steps"] == 2 and result.json()["model"]["width"] == 16
+    assert len(run("generate", "model.safetensors", "--config=run.conf", cwd=tmp_path).bytes) == 7
+    printed = run(*command, "--print-config", cwd=tmp_path).out
+    (tmp_path / "again.conf").write_text(printed)
+    assert run("train", "--config", "again.conf", "--print-config", cwd=tmp_path).out == printed
+    assert "\nsteps = 3 " in printed and "\n#seconds = " in printed and "\nwarmup = 0.05 " in printed
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("widht = 3\n", "1: there is no option 'widht', did you mean '--width'?"),
+        ("\nwidth\n", "2: a line must be NAME = VALUE, not 'width'"),
+        ("[trian]\n", "1: there is no verb '[trian]', did you mean 'train'?"),
+        ("json = maybe\n", "1: json must be true or false, not 'maybe'"),
+        ("help = true\n", "1: there is no option 'help', did you mean '--help'?"),
+    ],
+)
+def test_mistakes_in_a_file_of_options(tmp_path, text, message):
+    (tmp_path / "c").write_text(text)
+    refuses("train", "x", "--config", "c", message=f"--config c:{message}", status=2, verb="", cwd=tmp_path)
+
+
+def test_a_file_of_options_that_is_not_there(tmp_path):
+    refuses("train", "x", "--config", "c", message="--config c: cannot be read", status=1, verb="", cwd=tmp_path)
+
+
+def test_help_says_what_scripts_need():
+    text = run("--help").out
+    assert "Exit status:" in text and "128+N" in text
+    for variable in ("PENSTOCK_ISA", "PENSTOCK_CACHE_DIR", "OMP_NUM_THREADS", "SOURCE_DATE_EPOCH"):
+        assert variable in text
+
+
+def test_standard_input_is_data(models, tmp_path):
+    text = (models / "text.txt").read_bytes()
+    run("train", "-", *TINY, "--steps", 2, "--length", 8, "-o", "a", stdin=text, cwd=tmp_path)
+    result = run("train", "-", "--as", "series", *TINY, "--steps", 2, "-o", "b", "--json", cwd=tmp_path,
+                 stdin=(models / "series.csv").read_bytes())  # fmt: skip
+    assert result.json()["model"]["task"] == "forecast"
+
+
+def test_info_says_what_a_file_is(models, tmp_path):
+    shown = run("info", models / "series.safetensors").out
+    assert "is           a model\n" in shown and "trained      1970-01-01T00:00:00Z, 60 steps" in shown
+    assert "on           series.csv: level, flow in 240 rows" in shown and "score        mse " in shown
+    found = run("info", models / "series.safetensors", "--json").json()
+    assert found["kind"] == "model" and found["verified"] is True and len(found["checksum"]) == 16
+    run("train", models / "text.txt", *TINY, "--steps", 2, "--length", 8, "--checkpoint", "run", cwd=tmp_path)
+    assert "a checkpoint, 2 steps and 0:00 into a run that --resume goes on with" in run("info", tmp_path / "run").out
+    data = run("info", models / "series.csv").out
+    assert "is           data: day, level, flow in 240 rows" in data and "penstock train " in data
+
+
+def test_a_conversation(models):
+    answers = run("generate", "text.safetensors", "-i", "-n", 5, "--seed", 1, stdin="In the\nbeginning\n", cwd=models)
+    assert len(answers.bytes) >= 2 * 5
+    again = run("generate", "text.safetensors", "-i", "-n", 5, "--seed", 1, stdin="In the\nbeginning\n", cwd=models)
+    assert again.bytes == answers.bytes
+
+
+@pytest.mark.parametrize("columns", [60, 100])
+def test_tables_of_bench_fit_the_terminal(columns):
+    text = read_terminal(columns, "bench", "layer", "--cells", "mingru", "--shapes", "1x8x8x8", "--passes", "forward",
+                         "--peers", "none", "--threads", 1, "--seconds", 0.01, "--quiet")  # fmt: skip
+    lines = text.replace("\r", "").splitlines()
+    assert any(line.startswith("mingru  1,8,8,8") for line in lines)
+    assert max(map(len, lines)) <= columns and not any(line.startswith("|") for line in lines)
+
+
+def tone(path, samples, rate=8000):
+    with wave.open(str(path), "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(rate)
+        file.writeframes(b"".join(struct.pack("<h", max(-32768, min(32767, round(32767 * s)))) for s in samples))
+
+
+def test_sound_to_sound(tmp_path):
+    values = [0.5 * ((i * 7919 % 1000) / 500 - 1) for i in range(8000)]
+    tone(tmp_path / "in.wav", values)
+    tone(tmp_path / "target.wav", [0.5 * value for value in values])
+    command = ["train", "in.wav", "--target", "target.wav", "--cell", "lstm", "--blocks", 1, "--width", 8, "--threads", 1,
+               "--batch", 4, "--length", 64]  # fmt: skip
+    result = run(*command, "--steps", 300, "--learning-rate", 0.01, cwd=tmp_path)
+    assert result.err.startswith("data   in.wav: 0.8 s at 8000 Hz, another 20 % held out; to become target.wav\n")
+    assert "valid  ESR 0." in result.out and "penstock stream model.safetensors in.wav out.wav" in result.out
+    shown = run("stream", "model.safetensors", "in.wav", "out.wav", "--target", "target.wav", cwd=tmp_path).out
+    assert re.match(r"out.wav: 1.000 s of sound in \d\.\d{3} s, real-time factor \d\.\d{3}\n", shown)
+    error = float(re.search(r"error-to-signal ratio ([\d.e-]+), of which DC", shown)[1])
+    assert 0 < error < 0.3, "halving is learnt"
+    assert (tmp_path / "out.wav").read_bytes()[:4] == b"RIFF"
+    assert "one channel at 8000 Hz in, one out" in run("info", "model.safetensors", cwd=tmp_path).out
+
+    tone(tmp_path / "short.wav", values[:100])
+    tone(tmp_path / "fast.wav", values, rate=16000)
+    tone(tmp_path / "silence.wav", [0] * 8000)
+    (tmp_path / "none.wav").write_bytes(b"RIFF")
+    for target, message in [
+        ("short.wav", "short.wav: 100 samples, in.wav has 8000; they must begin and end together"),
+        ("fast.wav", "fast.wav: 16000 samples a second, in.wav has 8000"),
+        ("silence.wav", "silence.wav: the part to train on is silent"),
+    ]:
+        refuses("train", "in.wav", "--target", target, "-o", "x", message=message, status=1, verb="train", cwd=tmp_path)
+    assert "none.wav: " in run("train", "none.wav", "--target", "in.wav", "-o", "x", cwd=tmp_path, expect=1).err
+    refuses("stream", "model.safetensors", "fast.wav", "o.wav", status=1, verb="stream", cwd=tmp_path,
+            message="fast.wav: 16000 Hz, the model was trained at 8000 Hz")  # fmt: skip

@@ -1,0 +1,79 @@
+#include <cmath>
+#include <cstdint>
+
+#include "fuzz/refusal.h"
+#include "io/data_file.h"
+#include "train/column_choice.h"
+#include "train/dates.h"
+#include "train/number.h"
+#include "train/table_format.h"
+#include "train/ts_file.h"
+
+using namespace penstock;
+
+namespace {
+
+/// What a field may be read as: nothing but finite numbers and dates within the calendar may come of it.
+void read_field(const std::string& text) {
+  constexpr double farthest = 4e11;  // seconds: years 1 to 9999
+  for (const char decimal : {'.', ','}) {
+    double value = 0.0;
+    if (data::parse_number(text, decimal, value) == std::errc{}) {
+      test::check(!text.empty(), "a number of nothing");
+      test::check(!std::isfinite(value) || !data::is_missing(text), "a number that is missing");
+    }
+  }
+  for (const auto order : {data::DayOrder::month_first, data::DayOrder::day_first}) {
+    const auto date = data::parse_date(text, order);
+    test::check(!date || std::abs(*date) < farthest, "a date beyond the calendar");
+  }
+  (void)data::decimal_hint(text);
+}
+
+/// A table whose form is found must be readable in that form, whatever its columns are then.
+void read_table(const std::string& text) {
+  const data::FoundFormat format = data::find_format(text, {});
+  test::check(data::can_delimit(format.delimiter), "a delimiter that cannot be");
+  test::check(format.skipped <= text.size(), "more skipped than there is");
+  (void)data::describe(format);
+  data::CsvReader reader(std::string_view(text).substr(format.skipped), format.delimiter, "fuzz", format.first_line);
+  std::vector<data::CsvField> fields;
+  if (!reader.next(fields)) return;
+  const data::CsvHeader header = format.header ? data::CsvHeader(fields, "fuzz", format.decimal)
+                                               : data::CsvHeader::without_names(fields.size(), "fuzz", format.decimal);
+  data::ColumnChooser chooser(header, format.decimal, {});
+  while (reader.next(fields)) {
+    header.check_width(fields);
+    chooser.look(fields);
+    for (const auto& field : fields) read_field(field.text);
+  }
+  const auto choice = chooser.choice();
+  test::check(!choice.columns.empty(), "a choice of nothing");
+  test::check(choice.columns.size() + choice.left_out.size() == header.names().size(), "a column that is lost");
+}
+
+/// What becomes of a .ts file is a table that can be read.
+void read_ts(const std::string& text) {
+  const std::string table = data::table_of_ts(text, "fuzz");
+  data::CsvReader reader(table, ',', "fuzz");
+  std::vector<data::CsvField> fields;
+  test::check(reader.next(fields), "a table without a header");
+  const std::size_t width = fields.size();
+  Index rows = 0;
+  while (reader.next(fields)) {
+    test::check(fields.size() == width, "a row of another width");
+    ++rows;
+  }
+  test::check(rows > 0, "a table without rows");
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string text(reinterpret_cast<const char*>(data), size);
+  test::accepted([&] { read_table(text); });
+  test::accepted([&] { read_ts(text); });
+  read_field(text.substr(0, 64));
+  (void)io::binary_kind(text);
+  return 0;
+}

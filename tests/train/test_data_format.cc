@@ -1,0 +1,344 @@
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <zlib.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "penstock/data.h"
+#include "support/expect_error.h"
+#include "support/temporary_folder.h"
+#include "train/dates.h"
+#include "train/number.h"
+#include "train/table_format.h"
+#include "train/ts_file.h"
+
+namespace penstock::data {
+namespace {
+
+using test::expect_error;
+using test::TemporaryFolder;
+
+double number(const char* text, char decimal = '.') {
+  double value = -1.0;
+  return parse_number(text, decimal, value) == std::errc{} ? value : std::nan("");
+}
+
+TEST(Number, FormsOfNumbers) {
+  EXPECT_EQ(number("1234.5"), 1234.5);
+  EXPECT_EQ(number("1,234.5"), 1234.5);
+  EXPECT_EQ(number("1.234,5", ','), 1234.5);
+  EXPECT_EQ(number("-1.234.567,25", ','), -1234567.25);
+  EXPECT_EQ(number("1 234 567,25", ','), 1234567.25);
+  EXPECT_EQ(number("1\xc2\xa0"
+                   "234,5",
+                   ','),
+            1234.5);
+  EXPECT_EQ(number("1'234.5"), 1234.5);
+  EXPECT_EQ(number("0,5e3", ','), 500.0);
+  EXPECT_EQ(number(",5", ','), 0.5);
+  EXPECT_EQ(number("+7", ','), 7.0);
+  EXPECT_EQ(number("12.5 %"), 12.5);
+  EXPECT_EQ(number("12,5\xc2\xa0%", ','), 12.5);
+  EXPECT_EQ(number("\xe2\x88\x92"
+                   "3.5"),
+            -3.5);
+  for (const char* text : {"", "%", "1,23", "12,3456", "1,234,56", "1,234'567", "1..5", "1.5.5", "- 5", "1,", ",123",
+                           "1 2", "--5", "5 kg", "1,234,", "0x10", "1e5,000"}) {
+    EXPECT_TRUE(std::isnan(number(text))) << text;
+  }
+  for (const char* text : {"1,2,3", "1.5", "1,5.5", "1.23", "1,5,"}) EXPECT_TRUE(std::isnan(number(text, ','))) << text;
+}
+
+TEST(Number, MissingAndTruth) {
+  for (const char* text : {"", "NA", "n/a", "NaN", "nan", "NULL", "None", "?", "-"})
+    EXPECT_TRUE(is_missing(text)) << text;
+  for (const char* text : {"0", "nano", "no", "--", "."}) EXPECT_FALSE(is_missing(text)) << text;
+  EXPECT_EQ(parse_boolean("True"), 1.0);
+  EXPECT_EQ(parse_boolean("no"), 0.0);
+  EXPECT_EQ(parse_boolean("1"), std::nullopt);
+}
+
+/// In seconds since 1970.
+constexpr double day = 86400.0, march_4_2020 = 18325.0 * day;
+
+TEST(Dates, UsualForms) {
+  for (const char* text : {"2020-03-04", "2020/03/04", "2020.03.04", "20200304", "03/04/2020", "04.03.2020", "4.3.2020",
+                           "04-03-2020", "4 Mar 2020", "4-Mar-20", "4-mar-2020", "Mar 4, 2020", "March 4, 2020",
+                           "2020-03-04T00:00", "2020-03-04 00:00:00", "2020-03-04T01:00:00+01:00", "2020-Mar-04"}) {
+    EXPECT_EQ(parse_date(text), march_4_2020) << text;
+  }
+  EXPECT_EQ(parse_date("04/03/2020", DayOrder::day_first), march_4_2020);
+  EXPECT_EQ(parse_date("2020-03-04T12:30:15.5Z"), march_4_2020 + 45015.5);
+  EXPECT_EQ(parse_date("03/04/2020 1:05 PM"), march_4_2020 + 13.0 * 3600 + 300);
+  EXPECT_EQ(parse_date("12/31/1969 12:00 AM"), -day);
+  for (const char* text : {"1949-01", "Jan-1949", "January 1949", "1949Q1", "1949-Q1", "1949M01", "1949M1"}) {
+    EXPECT_EQ(parse_date(text), -7670.0 * day) << text;
+  }
+  EXPECT_EQ(parse_date("2020-W10"), march_4_2020 - 2.0 * day) << "its Monday";
+  EXPECT_EQ(parse_date("2021-W01"), 18631.0 * day) << "the first Monday of that year's weeks";
+  EXPECT_EQ(parse_date("2020-02-29"), march_4_2020 - 4.0 * day);
+  for (const char* text :
+       {"", "2019-02-29", "2020-13-01", "2020-00-10", "2020.03", "12345678", "1.5", "12:30", "hello 12", "Marvin 2",
+        "32/01/2020", "2020-03-04x", "2020-03-04 25:00", "99999999", "1.234.567"}) {
+    EXPECT_EQ(parse_date(text), std::nullopt) << text;
+  }
+}
+
+TEST(Dates, OrderOfDayAndMonth) {
+  bool ambiguous = false;
+  const std::vector<std::string> us = {"01/02/2020", "01/25/2020"}, eu = {"01/02/2020", "25/01/2020"};
+  const std::vector<std::string> either = {"01/02/2020", "03/04/2020"};
+  EXPECT_EQ(day_order(us, &ambiguous), DayOrder::month_first);
+  EXPECT_FALSE(ambiguous);
+  EXPECT_EQ(day_order(eu, &ambiguous), DayOrder::day_first);
+  EXPECT_FALSE(ambiguous);
+  EXPECT_EQ(day_order(either, &ambiguous), DayOrder::month_first);
+  EXPECT_TRUE(ambiguous);
+}
+
+TEST(Dates, NumbersThatCountDays) {
+  const std::vector<double> excel = {43894.0, 43895.5}, years = {1949, 1950}, digits = {20200304, 20200305};
+  EXPECT_EQ(dates_from_numbers("Date", excel), (std::vector<double>{march_4_2020, march_4_2020 + 1.5 * day}));
+  EXPECT_EQ(dates_from_numbers("year", years), (std::vector<double>{-7670.0 * day, -7305.0 * day}));
+  EXPECT_EQ(dates_from_numbers("day", digits), (std::vector<double>{march_4_2020, march_4_2020 + day}));
+  EXPECT_EQ(dates_from_numbers("price", excel), std::nullopt) << "of another name";
+  const std::vector<double> falls = {43895.0, 43894.0}, small = {1.0, 2.0};
+  EXPECT_EQ(dates_from_numbers("Date", falls), std::nullopt);
+  EXPECT_EQ(dates_from_numbers("day", small), std::nullopt);
+}
+
+std::string found(const std::string& content, const TableFormat& given = {}) {
+  const FoundFormat format = find_format(content, given);
+  return fmt::format("{}{}{}", delimiter_name(format.delimiter), format.decimal, format.header ? "" : " none");
+}
+
+TEST(TableFormat, IsFoundFromTheFirstRows) {
+  EXPECT_EQ(found("a,b\n1.5,2\n"), "','.");
+  EXPECT_EQ(found("a;b\n1,5;2\n"), "';',");
+  EXPECT_EQ(found("a;b\n1.5;2\n"), "';'.");
+  EXPECT_EQ(found("a\tb\n1,5\t2\n"), "tab,");
+  EXPECT_EQ(found("a|b\n1|2\n"), "'|'.");
+  EXPECT_EQ(found("a;b\n1.234,5;2\n"), "';',");
+  EXPECT_EQ(found("a;b\n1,234;2\n"), "';',") << "a semicolon is written where a comma starts a fraction";
+  EXPECT_EQ(found("a\tb\n1,234\t2\n"), "tab.");
+  EXPECT_EQ(found("\"a\",\"b\"\n\"1,5\",\"2\"\n"), "',',");
+  EXPECT_EQ(found("value\n1,5\n2,7\n"), "';',") << "one column of fractions";
+  EXPECT_EQ(found("value\n1\n2\n"), "','.");
+  EXPECT_EQ(found("\"a;b\",c\n1,2\n"), "','.");
+  EXPECT_EQ(found("1,5;2,5\n3,1;4,2\n"), "';', none");
+  EXPECT_EQ(found("1,2\n3,4\n"), "','. none");
+  EXPECT_EQ(found("2020-01-01,2\n2020-01-02,4\n"), "','. none");
+  EXPECT_EQ(found(",0,1\n0,5,6\n1,7,8\n"), "','.") << "pandas counts columns without names";
+  EXPECT_EQ(found("sep=|\na|b\n1|2\n"), "'|'.");
+  EXPECT_EQ(found(""), "','.");
+  EXPECT_EQ(found("a;b\n1;2\n", {.delimiter = ','}), "','.");
+  EXPECT_EQ(found("1,2\n3,4\n", {.header = true}), "','.");
+  EXPECT_EQ(found("a;b\n1,234;2\n", {.decimal = '.'}), "';'.");
+  expect_error(ErrorCode::invalid_argument, "decimal must be '.' or ',', not ';'",
+               [] { found("a", {.decimal = ';'}); });
+}
+
+TEST(TableFormat, TablesOfMoreKinds) {
+  const TemporaryFolder folder;
+  const auto data = open_series(folder.write("a.csv",
+                                             "\xef\xbb\xbfsep=;\r\nDatum;\"x, y\";an\r\n43894;1.234,5;true\r\n"
+                                             "43895;1.235,5;false\r\n43896;1.236,5;true\r\n"),
+                                {.validation_fraction = 0});
+  const DataDescription& description = data->description();
+  ASSERT_EQ(description.inputs.size(), 2u);
+  EXPECT_EQ(description.inputs[0].name, "x, y");
+  EXPECT_DOUBLE_EQ(description.inputs[0].mean, 1235.5);
+  EXPECT_DOUBLE_EQ(description.inputs[1].mean, 2.0 / 3.0);
+  EXPECT_EQ(description.delimiter, ';');
+  EXPECT_EQ(description.decimal, ',');
+  EXPECT_EQ(data->reading(),
+            (std::vector<std::string>{"separator ';', decimal ','", "2 columns read, 1 left out: Datum (dates)"}));
+  const std::string plain = folder.write("b.csv", "1,5\n2,7\n4,8\n");
+  const auto unnamed = open_series(plain, {.validation_fraction = 0});
+  EXPECT_FALSE(unnamed->description().header);
+  EXPECT_EQ(unnamed->description().inputs[1].name, "column2");
+  EXPECT_EQ(unnamed->training_steps(), 2) << "the first row is a row";
+}
+
+std::string gzip(const std::string& text) {
+  std::string packed(text.size() + 1000, '\0');
+  z_stream stream = {};
+  EXPECT_EQ(deflateInit2(&stream, 6, Z_DEFLATED, 16 + MAX_WBITS, 8, Z_DEFAULT_STRATEGY), Z_OK);
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
+  stream.avail_in = static_cast<uInt>(text.size());
+  stream.next_out = reinterpret_cast<Bytef*>(packed.data());
+  stream.avail_out = static_cast<uInt>(packed.size());
+  EXPECT_EQ(deflate(&stream, Z_FINISH), Z_STREAM_END);
+  packed.resize(packed.size() - stream.avail_out);
+  deflateEnd(&stream);
+  return packed;
+}
+
+TEST(Sources, CompressedFilesAndFolders) {
+  const TemporaryFolder folder;
+  std::string long_text;
+  for (int i = 0; i < 100000; ++i) long_text += std::to_string(i);
+  EXPECT_EQ(read_source(folder.write("a.txt.gz", gzip(long_text))), long_text);
+  EXPECT_EQ(read_source(folder.write("two.gz", gzip("first ") + gzip("second"))), "first second");
+  const std::string cut = gzip(long_text).substr(0, 1000);
+  expect_error(ErrorCode::bad_input, "damaged gzip data: they end too early",
+               [&] { read_source(folder.write("cut.gz", cut)); });
+  std::string bad = gzip(long_text);
+  bad[500] = static_cast<char>(bad[500] ^ 255);
+  expect_error(ErrorCode::bad_input, "bad.gz: damaged gzip data: ", [&] { read_source(folder.write("bad.gz", bad)); });
+
+  const TemporaryFolder books;
+  books.write("b", "2222");
+  books.write("a", "1111");
+  books.write(".hidden", "xxxx");
+  const auto data = open_text(Sources{books.folder(), folder.path("two.gz")}, {.validation_fraction = 0});
+  Example example;
+  data->next(1, 19, example);
+  EXPECT_EQ(std::string(example.tokens.begin(), example.tokens.end()), "11112222first secon");
+}
+
+TEST(Sources, SeveralTables) {
+  const TemporaryFolder folder;
+  const std::string one = folder.write("1.csv", "x\n0\n1\n2\n"), two = folder.write("2.csv", "x\n10\n11\n12\n13\n");
+  const auto data = open_series(Sources{one, two}, {.horizon = 2, .validation_fraction = 0});
+  Example example;
+  data->next(1, 6, example);
+  EXPECT_EQ(example.reset, (std::vector<std::uint8_t>{0, 0, 0, 1, 0, 0})) << "the second file starts anew";
+  EXPECT_EQ(example.weights, (std::vector<float>{1, 1, 1, 0, 0, 0, 1, 1, 1, 1, 1, 0})) << "none forecasts across files";
+  const std::string other = folder.write("3.csv", "y\n1\n2\n");
+  expect_error(ErrorCode::bad_input, "3.csv:1:1: the columns are \"y\", those of " + one + " are \"x\"", [&] {
+    open_series(Sources{one, other});
+  });
+  const auto labelled = open_labelled(Sources{folder.write("4.csv", "sequence,label,x\n1,a,1\n1,a,2\n"),
+                                              folder.write("5.csv", "sequence,label,x\n1,b,3\n1,b,4\n")},
+                                      {.validation_fraction = 0});
+  EXPECT_EQ(labelled->training_steps(), 2) << "a name begins a new sequence in every file";
+}
+
+std::vector<float> raw_features(const Dataset& data, const Example& example) {
+  std::vector<float> values;
+  const Column& column = data.description().inputs[0];
+  for (const float value : example.features) {
+    values.push_back(static_cast<float>(std::round(value * column.scale + column.mean)));
+  }
+  return values;
+}
+
+TEST(MissingValues, EveryPolicy) {
+  const TemporaryFolder folder;
+  const std::string path = folder.write("m.csv", "x,y\n,5\n10,6\nNA,7\n?,8\n40,9\nnan,10\n");
+  const auto read = [&](Missing missing, std::vector<float>* weights = nullptr) {
+    const auto data = open_series(path, {.inputs = {"x"}, .validation_fraction = 0, .missing = missing});
+    EXPECT_EQ(data->description().missing, missing);
+    Example example;
+    data->next(1, 5, example);
+    if (weights != nullptr) *weights = example.weights;
+    return raw_features(*data, example);
+  };
+  EXPECT_EQ(read(Missing::carry), (std::vector<float>{10, 10, 10, 10, 40}));
+  EXPECT_EQ(read(Missing::interpolate), (std::vector<float>{10, 10, 20, 30, 40}));
+  std::vector<float> weights;
+  EXPECT_EQ(read(Missing::mask, &weights), (std::vector<float>{10, 10, 10, 10, 40}));
+  EXPECT_EQ(weights, (std::vector<float>{1, 0, 0, 1, 0}));
+  expect_error(ErrorCode::bad_input, "m.csv:2:1: column \"x\": the value is missing", [&] { read(Missing::refuse); });
+  const std::string none = folder.write("n.csv", "x,y\n,1\n,2\n");
+  expect_error(ErrorCode::bad_input, "n.csv: column \"x\" has no values",
+               [&] { open_series(none, {.inputs = {"x"}, .missing = Missing::carry}); });
+  expect_error(ErrorCode::invalid_argument, "missing must be refuse, carry, interpolate or mask, not 'drop'",
+               [] { parse_missing("drop"); });
+}
+
+TEST(MissingValues, StayWithinTheirSequence) {
+  const TemporaryFolder folder;
+  const auto data = open_labelled(folder.write("l.csv", "sequence,label,x\n1,a,1\n1,a,\n2,b,\n2,b,7\n3,a,\n3,a,\n"),
+                                  {.validation_fraction = 0, .missing = Missing::interpolate});
+  Example example;
+  data->next(3, 2, example);
+  std::vector<float> values = raw_features(*data, example);
+  std::sort(values.begin(), values.end());
+  EXPECT_EQ(values, (std::vector<float>{1, 1, 4, 4, 7, 7})) << "a sequence without any value gets the mean";
+}
+
+TEST(TsFile, BecomesATable) {
+  const std::string table = table_of_ts(
+      "# comment\n@problemName Test\n@timeStamps false\n@classLabel true a b\n@data\n1,2,3:4,5,?:a\r\n6:7:\"b,\" c\n",
+      "t.ts");
+  EXPECT_EQ(table, "sequence,label,dim0,dim1\n1,\"a\",1,4\n1,\"a\",2,5\n1,\"a\",3,?\n2,\"\"\"b,\"\" c\",6,7\n");
+  const auto refuse = [](const char* text, const char* message) {
+    expect_error(ErrorCode::bad_input, message, [&] { table_of_ts(text, "t.ts"); });
+  };
+  refuse("", "t.ts: there are no series behind @data");
+  refuse("@data\n", "t.ts: there are no series behind @data");
+  refuse("1,2:a\n", "t.ts:1: \"1,2:a\" stands in front of @data");
+  refuse("@timestamps TRUE\n", "t.ts:1: series with time stamps cannot be read");
+  refuse("@classLabel false\n", "t.ts:1: the series have no classes to learn");
+  refuse("@targetlabel true\n", "t.ts:1: the series have numbers as targets");
+  refuse("@data\n1,2\n", "t.ts:2: there is no ':' between the values and a class");
+  refuse("@data\n1,2:3:a\n", "t.ts:2: dimension 2 has 1 values, dimension 1 has 2");
+  refuse("@data\n1,2:\n", "t.ts:2: the class is missing");
+  refuse("@data\n1,x:a\n", "t.ts:2: \"x\" is not a number");
+  const TemporaryFolder folder;
+  std::string file = "@problemName T\n@data\n";
+  for (int i = 0; i < 10; ++i) file += i % 2 == 0 ? "1,2,3:up\n" : "3,2:down\n";
+  const auto data = open_labelled(folder.write("T_TRAIN.ts", file));
+  EXPECT_EQ(data->description().classes, (std::vector<std::string>{"down", "up"}));
+  EXPECT_EQ(guess_kind({folder.path("T_TRAIN.ts")}), SourceKind::labelled);
+  EXPECT_EQ(guess_kind({folder.write("program.ts", "const x: number = 1\n")}), SourceKind::text);
+}
+
+DataDescription one_column() {
+  DataDescription description;
+  description.task = Task::forecast;
+  description.inputs = {{"x", 10.0, 2.0}};
+  return description;
+}
+
+TEST(RowFormat, OtherDelimitersAndMissingValues) {
+  std::vector<float> features(1);
+  RowReader semicolons(one_column(), "t;x", "-", {.decimal = ','});
+  EXPECT_TRUE(semicolons.read("1;14,5", features));
+  EXPECT_EQ(features[0], 2.25f);
+  DataDescription german = one_column();
+  german.delimiter = ';';
+  german.decimal = ',';
+  RowReader commas(german, "x,t", "-");
+  EXPECT_TRUE(commas.read("14.5,1", features));
+  EXPECT_EQ(features[0], 2.25f) << "a stream of commas has points";
+
+  DataDescription carries = one_column();
+  carries.missing = Missing::carry;
+  RowReader gaps(carries, "x", "-");
+  EXPECT_TRUE(gaps.read("NA", features));
+  EXPECT_EQ(features[0], 0.0f) << "the mean, before there is a value";
+  EXPECT_TRUE(gaps.read("14", features));
+  EXPECT_TRUE(gaps.read("?", features));
+  EXPECT_EQ(features[0], 2.0f);
+  EXPECT_EQ(gaps.replaced(), 2);
+  EXPECT_THAT(gaps.first_replaced(), testing::StartsWith("-:2:1: column \"x\": the value is missing"));
+  expect_error(ErrorCode::bad_input, "-:5:1: column \"x\": \"fourteen\" is not a number",
+               [&] { gaps.read("fourteen", features); });
+
+  RowReader bears(one_column(), "x,y", "-", {.missing = Missing::carry, .replace_bad = true});
+  EXPECT_TRUE(bears.read("14,1", features));
+  for (const char* row : {"fourteen,1", "1,2,3", "1e300,1", "\"1,2"}) {
+    features[0] = 7.0f;
+    EXPECT_TRUE(bears.read(row, features)) << row;
+    EXPECT_EQ(features[0], 2.0f) << row;
+  }
+  EXPECT_EQ(bears.replaced(), 4);
+
+  DataDescription unnamed = one_column();
+  unnamed.header = false;
+  unnamed.inputs[0].name = "column2";
+  RowReader rows(unnamed, "5,14", "-");
+  EXPECT_TRUE(rows.read("5,14", features)) << "the first line is a row";
+  EXPECT_EQ(features[0], 2.0f);
+  expect_error(ErrorCode::bad_input, "-:2:3: column \"column2\": the value is missing",
+               [&] { rows.read("5,", features); });
+}
+
+}  // namespace
+}  // namespace penstock::data
