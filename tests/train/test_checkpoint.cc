@@ -262,7 +262,15 @@ TEST_F(Checkpoint, AFailedSaveKeepsTheOldOne) {
   std::filesystem::create_directory(folder_.path("run.safetensors.tmp"));  // where the new file would be written
   CopyTask data;
   Model model(spec, data.description(), 1);
-  expect_error(ErrorCode::io_failure, path_, [&] { train(model, data, options(path_), {}, true); });
+  std::vector<std::string> warnings;
+  TrainCallbacks callbacks;
+  callbacks.progress = [&](const Progress& progress) {
+    if (!progress.warning.empty()) warnings.push_back(progress.warning);
+  };
+  const TrainResult result = train(model, data, options(path_), callbacks, true);
+  EXPECT_THAT(result.checkpoint_error, testing::HasSubstr(path_));
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_EQ(warnings[0], "no checkpoint: " + result.checkpoint_error);
   EXPECT_EQ(folder_.read("run.safetensors"), before);
 }
 
