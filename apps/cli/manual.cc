@@ -36,7 +36,7 @@ std::string roff(const std::string& text) {
 std::string with_placeholder(const CLI::Option& option) {
   std::string text = fmt::format(
       "\\fB{}\\fR", roff(fmt::format("{}", fmt::join(CLI::detail::split(option.get_name(false, true), ','), ", "))));
-  const std::string placeholder = option.get_option_text();
+  const std::string& placeholder = option.get_option_text();
   return placeholder.empty() ? text : text + " \\fI" + roff(placeholder) + "\\fR";
 }
 

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <vector>
 
+#include "base/lower_case.h"
+
 namespace penstock::data {
 namespace {
 
@@ -214,12 +216,6 @@ std::optional<double> name_first(Scanner scan) {
   return at(day(scan.digits(4, 4), month, day_of_month), scan);
 }
 
-std::string lower(std::string_view text) {
-  std::string result(text);
-  std::transform(result.begin(), result.end(), result.begin(), [](unsigned char c) { return std::tolower(c); });
-  return result;
-}
-
 }  // namespace
 
 std::optional<double> parse_date(std::string_view text, DayOrder order) {
@@ -246,7 +242,7 @@ DayOrder day_order(std::span<const std::string> texts, bool* ambiguous) {
 }
 
 bool may_name_dates(std::string_view column) {
-  const std::string name = lower(column);
+  const std::string name = lower_case(column);
   for (const char* word : {"date", "time", "day", "datum", "fecha", "jour", "period", "week", "month", "year"}) {
     if (name.find(word) != name.npos) return true;
   }
@@ -254,7 +250,7 @@ bool may_name_dates(std::string_view column) {
 }
 
 std::optional<std::vector<double>> dates_from_numbers(std::string_view column, std::span<const double> values) {
-  const std::string name = lower(column);
+  const std::string name = lower_case(column);
   if (values.size() < 2 || !may_name_dates(name) || !std::is_sorted(values.begin(), values.end()) ||
       values.front() == values.back()) {
     return std::nullopt;

@@ -6,16 +6,12 @@
 #include <charconv>
 #include <string>
 
+#include "base/lower_case.h"
+
 namespace penstock::data {
 namespace {
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
-
-std::string lower(std::string_view text) {
-  std::string result(text);
-  std::transform(result.begin(), result.end(), result.begin(), [](unsigned char c) { return std::tolower(c); });
-  return result;
-}
 
 std::errc parse_plain(std::string_view text, double& value) {
   if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
@@ -95,7 +91,7 @@ std::errc parse_number(std::string_view text, char decimal, double& value) {
 
 std::optional<double> parse_boolean(std::string_view text) {
   if (text.size() < 2 || text.size() > 5) return std::nullopt;
-  const std::string word = lower(text);
+  const std::string word = lower_case(text);
   if (word == "true" || word == "yes") return 1.0;
   if (word == "false" || word == "no") return 0.0;
   return std::nullopt;
@@ -105,7 +101,7 @@ bool is_missing(std::string_view text) {
   if (text.empty()) return true;
   if (text.size() > 4) return false;
   static constexpr std::array<std::string_view, 7> words = {"na", "n/a", "nan", "null", "none", "?", "-"};
-  return std::find(words.begin(), words.end(), lower(text)) != words.end();
+  return std::find(words.begin(), words.end(), lower_case(text)) != words.end();
 }
 
 DecimalHint decimal_hint(std::string_view text) {

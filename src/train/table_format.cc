@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <tuple>
 #include <vector>
 
 #include "base/check.h"
@@ -67,7 +68,10 @@ struct Score {
   int kind = 0;         // 3 several columns throughout, 2 in the first record at least, 1 one column throughout
   double values = 0.0;  // part of the fields that are numbers, dates and the like
   std::size_t columns = 0;
-  auto operator<=>(const Score&) const = default;
+
+  bool operator>(const Score& other) const {
+    return std::tie(kind, values, columns) > std::tie(other.kind, other.values, other.columns);
+  }
 };
 
 Score score(const Records& records, char delimiter) {
@@ -97,7 +101,7 @@ char find_delimiter(std::string_view content) {
   std::optional<Score> best_score;
   for (const char delimiter : {',', ';', '\t', '|'}) {
     const Score found = score(sample(content, delimiter), delimiter);
-    if (best_score && found <= *best_score) continue;
+    if (best_score && !(found > *best_score)) continue;
     best = delimiter;
     best_score = found;
   }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/lower_case.h"
 #include "base/quote.h"
 #include "penstock/types.h"
 #include "train/number.h"
@@ -27,12 +28,6 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
     if (end == text.npos) return parts;
     text.remove_prefix(end + 1);
   }
-}
-
-std::string lower(std::string_view text) {
-  std::string result(text);
-  std::transform(result.begin(), result.end(), result.begin(), [](unsigned char c) { return std::tolower(c); });
-  return result;
 }
 
 std::string quoted(std::string_view text) {
@@ -66,7 +61,7 @@ class TsReader {
     if (line.empty() || line.starts_with('#')) return;
     if (data_) return add_series(line);
     if (!line.starts_with('@')) refuse("{} stands in front of @data", in_quotes(line));
-    const std::string entry = lower(line);
+    const std::string entry = lower_case(line);
     data_ = entry == "@data";
     if (entry.starts_with("@timestamps") && entry.ends_with("true")) refuse("series with time stamps cannot be read");
     if (entry.starts_with("@classlabel") && trimmed(entry.substr(11)).starts_with("false")) {
