@@ -18,7 +18,7 @@ case "$purpose" in
   build) ;;
   test | portable)
     # libomp-dev: clang-tidy reads our OpenMP code and wants clang's <omp.h>.
-    packages+=(libgtest-dev libgmock-dev clang-format clang-tidy libomp-dev git python3 python3-venv)
+    packages+=(libgtest-dev libgmock-dev libsndfile1 clang-format clang-tidy libomp-dev git python3 python3-venv)
     tools+=(clang-format clang-tidy git python3)
     modules+=$'\nfind_package(GTest REQUIRED)'
     if [[ $purpose == portable ]]; then
