@@ -3,6 +3,8 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "torch_views.h"
+
 namespace penstock::torch_ops {
 namespace {
 
@@ -87,9 +89,7 @@ std::vector<Index> RecurrentCall::y_sizes() const {
 void RecurrentCall::validate() {
   const CellInfo& cell = find_cell(spec.cell);
   states = cell.states;
-  const std::int32_t type = x.dtype();
-  check(type == shim().float32 || type == shim().float64 || type == shim().bf16 || type == shim().f16,
-        "x must be float32, float64, bfloat16 or float16");
+  dtype_of(x.dtype());
   if (batch_sizes) packed = std::make_unique<PackedRows>(batch_sizes);
   check(x.dim() == (packed ? 2 : 3),
         std::string("x must have ") + (packed ? "2" : "3") + " dimensions, not the shape " + x.shape());

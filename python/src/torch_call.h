@@ -54,8 +54,6 @@ struct RecurrentCall {
   bool empty() const { return packed == nullptr && rows == 0; }
   std::vector<Index> y_sizes() const;
   std::vector<Index> state_sizes() const { return {states, slots(), rows, spec.hidden_size}; }
-  /// Of states and sums: float, or double if x is.
-  std::int32_t state_type() const { return x.dtype() == shim().float64 ? shim().float64 : shim().float32; }
 
  private:
   Index slots() const { return spec.layers * spec.directions(); }

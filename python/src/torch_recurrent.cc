@@ -8,17 +8,10 @@
 #include "torch_call.h"
 #include "torch_memory.h"
 #include "torch_ops.h"
+#include "torch_views.h"
 
 namespace penstock::torch_ops {
 namespace {
-
-DType type_of(const TorchTensor& tensor) {
-  const std::int32_t type = tensor.dtype();
-  return type == shim().float64 ? DType::f64
-         : type == shim().bf16  ? DType::bf16
-         : type == shim().f16   ? DType::f16
-                                : DType::f32;
-}
 
 /// One call on its way to a program: the arguments as the program wants them, and its form.
 ///
@@ -26,24 +19,15 @@ DType type_of(const TorchTensor& tensor) {
 /// copied, and so are packed rows, which PyTorch has step after step.
 class ProgramCall {
  public:
-  explicit ProgramCall(const RecurrentCall& call) : call_(call) {
-    const TorchTensor& x = call.x;
-    device_ = x.is_cuda() ? Device::cuda(x.device_index()) : Device::cpu();
-    type_ = x.is_cuda() ? x.dtype() : call.state_type();
-    context_.execution.device = device_;
-    if (x.is_cuda()) {
-      check_status(cuda_shim().current_stream(x.device_index(), &context_.stream), "torch.cuda.current_stream");
-    } else {
-      std::uint32_t threads = 0;
-      check_status(shim().threads(&threads), "torch.get_num_threads");
-      context_.execution.threads = static_cast<int>(threads);
-      if (x.dtype() == shim().bf16) context_.execution.precision = Precision::bf16;
-    }
+  explicit ProgramCall(const RecurrentCall& call)
+      : call_(call),
+        type_(computed_type(call.x)),
+        context_(context_of(call.x, call.x.dtype() == shim().bf16 ? Precision::bf16 : Precision::full)) {
     take_weights();
     take_rows();
-    x_ = ready(x);
-    state_ = call.state ? call.state.to(call.state_type()).contiguous() : TorchTensor();
-    form_.dtype = type_ == shim().float64 ? DType::f64 : type_of_code();
+    x_ = ready(call.x);
+    state_ = call.state ? call.state.to(state_type(call.x)).contiguous() : TorchTensor();
+    form_.dtype = dtype_of(type_);
     form_.x = strides(x_);
   }
 
@@ -58,8 +42,8 @@ class ProgramCall {
     arguments.batch = batch_;
     arguments.x = view(x_);
     arguments.y = view(out);
-    arguments.state_in = plain(state_);
-    arguments.state_out = plain(state_out);
+    arguments.state_in = view_of(state_);
+    arguments.state_out = view_of(state_out);
     const Workspace workspace(x_, program->workspace_bytes());
     arguments.workspace = workspace.memory();
     if (training) arguments.tape = Tape::begin(tape, program->tape_bytes());
@@ -76,24 +60,24 @@ class ProgramCall {
     TorchTensor dy = dy_given ? ready(dy_given) : sequence(call_.y_sizes());
     if (!dy_given) dy.zero();
     TorchTensor din = dx != nullptr ? sequence(call_.x.sizes()) : TorchTensor();
-    const TorchTensor dlast = dstate_out ? dstate_out.to(call_.state_type()).contiguous() : TorchTensor();
+    const TorchTensor dlast = dstate_out ? dstate_out.to(state_type(call_.x)).contiguous() : TorchTensor();
     form_.y = strides(out);
     form_.dy = strides(dy);
     if (din) form_.dx = strides(din);
     const auto program = get({x_.address(), out.address(), dy.address(), din ? din.address() : nullptr});
     std::vector<TorchTensor> gradients = make_gradients();
     RecurrentProgram::Backward arguments;
-    std::vector<penstock::Tensor> gradient_views;
-    for (const TorchTensor& gradient : gradients) gradient_views.push_back(plain(gradient));
+    std::vector<Tensor> gradient_views;
+    for (const TorchTensor& gradient : gradients) gradient_views.push_back(view_of(gradient));
     arguments.weights = weight_views_;
     arguments.batch = batch_;
     arguments.x = view(x_);
     arguments.y = view(out);
     arguments.dy = view(dy);
-    arguments.state_in = plain(state_);
-    arguments.dstate_out = plain(dlast);
+    arguments.state_in = view_of(state_);
+    arguments.dstate_out = view_of(dlast);
     if (din) arguments.dx = view(din);
-    arguments.dstate_in = plain(dstate);
+    arguments.dstate_in = view_of(dstate);
     arguments.gradients = gradient_views;
     const Workspace workspace(x_, program->workspace_bytes());
     arguments.workspace = workspace.memory();
@@ -105,33 +89,29 @@ class ProgramCall {
   }
 
  private:
-  DType type_of_code() const {
-    return type_ == shim().bf16 ? DType::bf16 : type_ == shim().f16 ? DType::f16 : DType::f32;
-  }
-
   /// The tape of a backward pass: a forward pass that has kept none runs again.
   TorchTensor kept_tape(const TorchTensor& tape, std::size_t bytes) const {
     if (tape.elements() == 0) {
-      TorchTensor y, again, state_out = call_.x.empty(call_.state_sizes(), call_.state_type());
+      TorchTensor y, again, state_out = call_.x.empty(call_.state_sizes(), state_type(call_.x));
       ProgramCall(call_).forward(y, state_out, again, true);
       return again;
     }
     // A backward pass may use its tape up, and the graph may be kept for another one.
     const TorchTensor settled = Tape::settled(tape, bytes);
-    return device_.is_cuda() && find_cell(call_.spec.cell).scan ? settled.clone() : settled.share();
+    return call_.x.is_cuda() && find_cell(call_.spec.cell).scan ? settled.clone() : settled.share();
   }
 
   void take_weights() {
     const std::int32_t given = call_.weights.front().dtype();
     // Of another type than the sequences they may be float only.
     const std::int32_t type = given == type_ || type_ == shim().float64 ? type_ : shim().float32;
-    form_.weights = type == shim().float64 ? DType::f64 : type == shim().float32 ? DType::f32 : type_of_code();
+    form_.weights = dtype_of(type);
     for (const TorchTensor& weight : call_.weights) {
       weights_.push_back(weight.to(type).contiguous());
-      if (device_.is_cuda() && reinterpret_cast<std::uintptr_t>(weights_.back().address()) % 16 != 0) {
+      if (call_.x.is_cuda() && reinterpret_cast<std::uintptr_t>(weights_.back().address()) % 16 != 0) {
         weights_.back() = weights_.back().clone();
       }
-      weight_views_.push_back(plain(weights_.back()));
+      weight_views_.push_back(view_of(weights_.back()));
     }
   }
 
@@ -179,8 +159,8 @@ class ProgramCall {
   }
 
   /// A sequence as [B, T, C], or [positions, C] of packed rows.
-  penstock::Tensor view(const TorchTensor& tensor) const {
-    penstock::Tensor view = empty_view(tensor);
+  Tensor view(const TorchTensor& tensor) const {
+    Tensor view = view_of(tensor);
     const SequenceStrides of_axes = strides(tensor);
     if (call_.packed) {
       view.rank = 2;
@@ -194,50 +174,25 @@ class ProgramCall {
     return view;
   }
 
-  /// A tensor without gaps; null if there is none.
-  penstock::Tensor plain(const TorchTensor& tensor) const {
-    if (!tensor) return {};
-    penstock::Tensor view = empty_view(tensor);
-    view.rank = static_cast<int>(tensor.dim());
-    Index stride = 1;
-    for (Index axis = tensor.dim(); axis-- > 0;) {
-      view.shape[static_cast<std::size_t>(axis)] = tensor.size(axis);
-      view.strides[static_cast<std::size_t>(axis)] = stride;
-      stride *= tensor.size(axis);
-    }
-    return view;
-  }
-
-  penstock::Tensor empty_view(const TorchTensor& tensor) const {
-    penstock::Tensor view;
-    view.data = tensor.address();
-    view.dtype = type_of(tensor);
-    view.device = device_;
-    return view;
-  }
-
   std::vector<TorchTensor> make_gradients() const {
     std::vector<TorchTensor> gradients;
-    for (const TorchTensor& weight : weights_) gradients.push_back(weight.empty(weight.sizes(), call_.state_type()));
+    for (const TorchTensor& weight : weights_) gradients.push_back(weight.empty(weight.sizes(), state_type(call_.x)));
     return gradients;
   }
 
-  std::shared_ptr<const RecurrentProgram> get(std::initializer_list<void*> sequences) {
-    std::uintptr_t bits = 16;
-    for (const void* const address : sequences) bits |= reinterpret_cast<std::uintptr_t>(address);
-    form_.alignment = static_cast<int>(bits & (~bits + 1));
+  std::shared_ptr<const RecurrentProgram> get(std::initializer_list<const void*> sequences) {
+    form_.alignment = alignment_of(sequences);
     return RecurrentProgram::get(call_.spec, form_, context_.execution);
   }
 
   const RecurrentCall& call_;
-  Device device_;
   std::int32_t type_;  // of sequences in the program
   Context context_;
   RecurrentForm form_;
   Batch batch_;
   TorchTensor x_, state_, lengths_, cu_seqlens_, reset_;
   std::vector<TorchTensor> weights_;
-  std::vector<penstock::Tensor> weight_views_;
+  std::vector<Tensor> weight_views_;
 };
 
 /// What nothing has flowed through: zeros of the weights' shapes.
@@ -289,7 +244,7 @@ void recurrent(StableValue* stack, std::uint64_t, std::uint64_t) {
   call.validate();
   const DeviceGuard guard(call.x);
   TorchTensor y = call.x.empty(call.y_sizes(), call.x.dtype());
-  TorchTensor state_out = call.x.empty(call.state_sizes(), call.state_type());
+  TorchTensor state_out = call.x.empty(call.state_sizes(), state_type(call.x));
   TorchTensor tape = call.x.empty({0}, shim().uint8);
   if (!call.empty()) ProgramCall(call).forward(y, state_out, tape, keep_tape);
   stack[0] = y.release();
@@ -313,7 +268,7 @@ void recurrent_backward(StableValue* stack, std::uint64_t, std::uint64_t) {
   check(!dstate_out || dstate_out.sizes() == call.state_sizes(), "dstate_out must be of the shape of the states");
   const DeviceGuard guard(call.x);
   TorchTensor dx = call.x.empty(want_dx ? call.x.sizes() : std::vector<Index>{0}, call.x.dtype());
-  TorchTensor dstate = call.x.empty(call.state_sizes(), call.state_type());
+  TorchTensor dstate = call.x.empty(call.state_sizes(), state_type(call.x));
   std::vector<TorchTensor> dweights;
   if (call.empty()) {
     dweights = zero_gradients(call);

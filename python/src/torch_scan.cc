@@ -1,92 +1,82 @@
 // The linear recurrence by itself as an op: h_t = a_t h_{t-1} + b_t over tensors of PyTorch.
 
+#include <algorithm>
+
+#include "penstock/scan_program.h"
 #include "torch_call.h"
+#include "torch_memory.h"
 #include "torch_ops.h"
+#include "torch_views.h"
 
 namespace penstock::torch_ops {
 namespace {
 
-struct ScanCall {
+class ScanCall {
+ public:
+  /// Takes the arguments that both passes end with, but `h`, which only the backward pass has.
+  ScanCall(Arguments& arguments, TorchTensor* h) {
+    a = arguments.tensor();
+    b = arguments.tensor();
+    h0 = arguments.optional_tensor();
+    if (h != nullptr) *h = arguments.tensor();
+    logarithmic = arguments.boolean();
+    reverse = arguments.boolean();
+    validate();
+  }
+
   TorchTensor a, b, h0;
-  bool logarithmic = false, reverse = false;
-  Index rows = 0, steps = 0, channels = 0;
+  bool logarithmic, reverse;
 
-  void validate() {
+  bool empty() const { return a.elements() == 0; }
+  std::vector<Index> state_sizes() const { return {a.size(0), a.size(2)}; }
+
+  /// Contiguous, in the type that is computed.
+  TorchTensor ready(const TorchTensor& tensor) const {
+    return tensor ? tensor.to(computed_type(a)).contiguous() : TorchTensor();
+  }
+  TorchTensor ready_state(const TorchTensor& tensor) const {
+    return tensor ? tensor.to(state_type(a)).contiguous() : TorchTensor();
+  }
+  TorchTensor sequence() const { return a.empty(a.sizes(), computed_type(a)); }
+  TorchTensor state() const { return a.empty(state_sizes(), state_type(a)); }
+
+  std::shared_ptr<const ScanProgram> program(const Context& context, bool training,
+                                             std::initializer_list<const void*> addresses) const {
+    ScanCallForm form;
+    form.channels = a.size(2);
+    form.form = logarithmic ? ScanForm::logarithmic : ScanForm::linear;
+    form.reverse = reverse;
+    form.dtype = dtype_of(computed_type(a));
+    form.rows = a.size(0);
+    form.steps = a.size(1);
+    form.training = training;
+    // Rows and steps begin at multiples of the channels' bytes.
+    const auto stride = static_cast<std::size_t>(a.size(2)) * size_of(form.dtype);
+    form.alignment = std::min(alignment_of(addresses), alignment_of({reinterpret_cast<const void*>(stride)}));
+    return ScanProgram::get(form, context.execution);
+  }
+  Batch batch() const { return {.rows = a.size(0), .steps = a.size(1)}; }
+
+ private:
+  void validate() const {
+    dtype_of(a.dtype());
     check(a.dim() == 3, "a must be [B, T, C], not " + a.shape());
-    check(b.shape() == a.shape(), "b must be of the shape of a, " + a.shape() + ", not " + b.shape());
+    check(b.sizes() == a.sizes(), "b must be of the shape of a, " + a.shape() + ", not " + b.shape());
     check(b.dtype() == a.dtype(), "a and b must be of one dtype");
-    check(a.is_cuda() == b.is_cuda(), "a and b must be on one device");
-    rows = a.size(0), steps = a.size(1), channels = a.size(2);
+    check(device_of(b) == device_of(a), "a and b must be on one device");
     if (!h0) return;
-    check(h0.dim() == 2 && h0.size(0) == rows && h0.size(1) == channels,
-          "h0 must be [B, C] = [" + std::to_string(rows) + ", " + std::to_string(channels) + "], not " + h0.shape());
-    check(h0.is_cuda() == a.is_cuda(), "h0 must be on the device of a");
+    check(h0.sizes() == state_sizes(), "h0 must be [B, C] = [" + std::to_string(a.size(0)) + ", " +
+                                           std::to_string(a.size(2)) + "], not " + h0.shape());
+    check(device_of(h0) == device_of(a), "h0 must be on the device of a");
   }
 };
 
-template <class Real>
-struct HostScan {
-  const ScanCall& call;
-  Scan<Real> scan;
-  Batch batch;
-  Execution execution;
-
-  explicit HostScan(const ScanCall& c)
-      : call(c), scan(c.channels, c.logarithmic ? ScanForm::logarithmic : ScanForm::linear, c.reverse) {
-    batch.rows = call.rows;
-    batch.steps = call.steps;
-    std::uint32_t threads = 0;
-    check_status(shim().threads(&threads), "torch.get_num_threads");
-    execution.threads = static_cast<int>(threads);
-  }
-
-  SequenceView<Real> view(const TorchTensor& tensor) const {
-    return SequenceView<Real>::batch_first(tensor.data<Real>(), call.steps, call.channels);
-  }
-  typename Scan<Real>::Terms terms() const { return {view(call.a), view(call.b), {}}; }
-  static Real* values(const TorchTensor& tensor) { return tensor ? tensor.data<Real>() : nullptr; }
-
-  void forward(const TorchTensor& h, const TorchTensor& h_last) {
-    scan.forward(batch, terms(), view(h), values(call.h0), values(h_last), execution);
-  }
-  void backward(const TorchTensor& h, const TorchTensor& dh, const TorchTensor& dh_last, const TorchTensor& da,
-                const TorchTensor& db, const TorchTensor& dh0) {
-    scan.backward(batch, terms(), view(h), values(call.h0), view(dh), values(dh_last), {view(da), view(db), {}},
-                  values(dh0), execution);
-  }
-};
-
-/// Floats for halves, as states and sums are.
-std::int32_t compute_type(const TorchTensor& tensor) {
-  const std::int32_t type = tensor.dtype();
-  check(type == shim().float32 || type == shim().float64 || type == shim().bf16 || type == shim().f16,
-        "tensors must be float32, float64, bfloat16 or float16");
-  return type == shim().float64 ? type : shim().float32;
-}
-
-/// Contiguous and of the type in which the host computes.
-TorchTensor ready(const TorchTensor& tensor, std::int32_t type) {
-  return tensor ? tensor.to(type).contiguous() : TorchTensor();
-}
-
-ScanCall prepared(const ScanCall& call, std::int32_t type) {
-  check(!call.a.is_cuda(), "penstock::scan has no kernel for CUDA in this build");
-  ScanCall host;
-  host.a = ready(call.a, type);
-  host.b = ready(call.b, type);
-  host.h0 = ready(call.h0, type);
-  host.logarithmic = call.logarithmic;
-  host.reverse = call.reverse;
-  host.validate();
-  return host;
-}
-
-template <class Body>
-void with_type(std::int32_t type, const Body& body) {
-  if (type == shim().float64) {
-    body(double());
+/// The last state of a sequence without steps.
+void pass_on(TorchTensor& to, const TorchTensor& from) {
+  if (from) {
+    to.copy_from(from);
   } else {
-    body(float());
+    to.zero();
   }
 }
 
@@ -94,57 +84,57 @@ void with_type(std::int32_t type, const Body& body) {
 
 void scan(StableValue* stack, std::uint64_t, std::uint64_t) {
   Arguments arguments(stack);
-  ScanCall call;
-  call.a = arguments.tensor();
-  call.b = arguments.tensor();
-  call.h0 = arguments.optional_tensor();
-  call.logarithmic = arguments.boolean();
-  call.reverse = arguments.boolean();
-  call.validate();
-  const std::int32_t type = compute_type(call.a);
-  const ScanCall host = prepared(call, type);
-  TorchTensor h = host.a.empty({host.rows, host.steps, host.channels}, type);
-  TorchTensor h_last = host.a.empty({host.rows, host.channels}, type);
-  if (h.elements() > 0) {
-    with_type(type, [&](auto real) { HostScan<decltype(real)>(host).forward(h, h_last); });
-  } else if (host.h0) {
-    h_last.copy_from(host.h0);
+  const ScanCall call(arguments, nullptr);
+  const DeviceGuard guard(call.a);
+  const TorchTensor a = call.ready(call.a), b = call.ready(call.b), h0 = call.ready_state(call.h0);
+  const TorchTensor h = call.sequence();
+  TorchTensor last = call.state();
+  if (call.empty()) {
+    pass_on(last, h0);
   } else {
-    h_last.zero();
+    const Context context = context_of(call.a);
+    const auto program = call.program(context, false, {a.address(), b.address(), h.address()});
+    const Workspace workspace(a, program->workspace_bytes());
+    program->forward(context, {.batch = call.batch(),
+                               .terms = {view_of(a), view_of(b), {}},
+                               .h = view_of(h),
+                               .h0 = view_of(h0),
+                               .hT = view_of(last),
+                               .workspace = workspace.memory()});
   }
   stack[0] = h.to(call.a.dtype()).release();
-  stack[1] = h_last.to(call.a.dtype()).release();
+  stack[1] = last.to(call.a.dtype()).release();
 }
 
 void scan_backward(StableValue* stack, std::uint64_t, std::uint64_t) {
   Arguments arguments(stack);
-  ScanCall call;
-  const TorchTensor dh_given = arguments.optional_tensor();
-  const TorchTensor dh_last_given = arguments.optional_tensor();
-  call.a = arguments.tensor();
-  call.b = arguments.tensor();
-  call.h0 = arguments.optional_tensor();
-  const TorchTensor h_given = arguments.tensor();
-  call.logarithmic = arguments.boolean();
-  call.reverse = arguments.boolean();
-  call.validate();
-  const std::int32_t type = compute_type(call.a);
-  const ScanCall host = prepared(call, type);
-  TorchTensor dh = ready(dh_given, type);
-  if (!dh) {
-    dh = host.a.empty({host.rows, host.steps, host.channels}, type);
-    dh.zero();
-  }
-  const TorchTensor dh_last = ready(dh_last_given, type), h = ready(h_given, type);
-  TorchTensor da = host.a.empty({host.rows, host.steps, host.channels}, type);
-  TorchTensor db = host.a.empty({host.rows, host.steps, host.channels}, type);
-  TorchTensor dh0 = host.a.empty({host.rows, host.channels}, type);
-  if (h.elements() > 0) {
-    with_type(type, [&](auto real) { HostScan<decltype(real)>(host).backward(h, dh, dh_last, da, db, dh0); });
-  } else if (dh_last) {
-    dh0.copy_from(dh_last);
+  const TorchTensor dh_given = arguments.optional_tensor(), dlast_given = arguments.optional_tensor();
+  TorchTensor h_given;
+  const ScanCall call(arguments, &h_given);
+  check(h_given.sizes() == call.a.sizes(), "h must be of the shape of a, not " + h_given.shape());
+  const DeviceGuard guard(call.a);
+  const TorchTensor a = call.ready(call.a), b = call.ready(call.b), h0 = call.ready_state(call.h0);
+  const TorchTensor h = call.ready(h_given), dlast = call.ready_state(dlast_given);
+  TorchTensor dh = dh_given ? call.ready(dh_given) : call.sequence();
+  if (!dh_given) dh.zero();
+  const TorchTensor da = call.sequence(), db = call.sequence();
+  TorchTensor dh0 = call.state();
+  if (call.empty()) {
+    pass_on(dh0, dlast);
   } else {
-    dh0.zero();
+    const Context context = context_of(call.a);
+    const auto program =
+        call.program(context, true, {a.address(), b.address(), h.address(), dh.address(), da.address(), db.address()});
+    const Workspace workspace(a, program->workspace_bytes());
+    program->backward(context, {.batch = call.batch(),
+                                .terms = {view_of(a), view_of(b), {}},
+                                .h = view_of(h),
+                                .dh = view_of(dh),
+                                .dterms = {view_of(da), view_of(db), {}},
+                                .h0 = view_of(h0),
+                                .dhT = view_of(dlast),
+                                .dh0 = view_of(dh0),
+                                .workspace = workspace.memory()});
   }
   stack[0] = da.to(call.a.dtype()).release();
   stack[1] = db.to(call.a.dtype()).release();

@@ -14,8 +14,10 @@ torch.Size([4, 100, 16])
 from ._cells import GRUCell, LSTMCell, MinGRUCell, MinLSTMCell, RNNCell, SLSTMCell
 from ._convert import convert, convert_back
 from ._library import library_path
+from ._model import SequenceModel
 from ._modules import GRU, LSTM, RNN, SLSTM, MinGRU, MinLSTM
 from ._scan import log_scan, scan
+from ._trainer import StableTrainer
 
 __all__ = [
     "GRU",
@@ -30,6 +32,8 @@ __all__ = [
     "MinLSTMCell",
     "RNNCell",
     "SLSTMCell",
+    "SequenceModel",
+    "StableTrainer",
     "convert",
     "convert_back",
     "library_path",

@@ -61,7 +61,7 @@ class _Cell(nn.Module):
         if input.dim() not in (1, 2):
             raise ValueError(f"{name}: Expected input to be 1D or 2D, got {input.dim()}D instead")
         if input.shape[-1] != self.input_size:
-            raise RuntimeError(f"input has inconsistent input_size: got {input.shape[-1]}, expected {self.input_size}")
+            raise RuntimeError(f"input has inconsistent input_size: got {input.shape[-1]} expected {self.input_size}")
         has_rows = input.dim() == 2
         x = input if has_rows else input.unsqueeze(0)
         state = None if hx is None else self._entering(x, (hx,) if count == 1 else hx, has_rows, count)
@@ -83,12 +83,13 @@ class _Cell(nn.Module):
             what = "hidden" if count == 1 else f"hx[{i}]"
             if state.dim() not in (1, 2):
                 raise ValueError(f"{name}: Expected {what} to be 1D or 2D, got {state.dim()}D instead")
-            shape = tuple(state.shape) if has_rows else (1, *state.shape)
-            if shape != (x.shape[0], self.hidden_size):
+            if state.shape[-1] != self.hidden_size:
                 raise RuntimeError(
-                    f"{what} has inconsistent hidden_size or rows: got {list(state.shape)}, "
-                    f"expected {[x.shape[0], self.hidden_size] if has_rows else [self.hidden_size]}"
+                    f"hidden{i} has inconsistent hidden_size: got {state.shape[-1]}, expected {self.hidden_size}"
                 )
+            rows = state.shape[0] if state.dim() == 2 else 1
+            if (state.dim() == 2) != has_rows or rows != x.shape[0]:
+                raise RuntimeError(f"Input batch size {x.shape[0]} doesn't match hidden{i} batch size {rows}")
         stacked = torch.stack(tuple(states))
         return stacked.unsqueeze(1) if has_rows else stacked.unsqueeze(1).unsqueeze(1)
 
@@ -96,7 +97,8 @@ class _Cell(nn.Module):
 class RNNCell(_Cell):
     """One step of an Elman network, as `torch.nn.RNNCell`."""
 
-    def __init__(self, input_size, hidden_size, bias=True, nonlinearity="tanh", device=None, dtype=None, *, num_heads=1):
+    def __init__(self, input_size, hidden_size, bias=True, nonlinearity="tanh", device=None, dtype=None, *,
+                 num_heads=1):  # fmt: skip
         self.nonlinearity = nonlinearity
         super().__init__(input_size, hidden_size, bias, device, dtype, num_heads=num_heads)
 

@@ -168,7 +168,7 @@ class Stack(nn.RNNBase):
         )[:2]  # fmt: skip
 
     def _run_composed(self, x, weights, states, lengths, batch_sizes, reset, layers, batch_first):
-        """Projections are not among what the kernels compute: these layers run step by step, as PyTorch's operations."""
+        """The kernels compute no projections: these layers run step by step, as PyTorch's operations."""
         if states is None:
             slots = layers * (2 if self.bidirectional else 1)
             rows = x.shape[0 if batch_first else 1] if batch_sizes is None else int(batch_sizes[0])
@@ -202,7 +202,8 @@ class Stack(nn.RNNBase):
 
 
 class RNN(Stack):
-    """Elman network, `torch.nn.RNN` in all it takes and gives; `num_heads` makes its recurrent matrix block-diagonal."""
+    """Elman network, `torch.nn.RNN` in all it takes and gives; `num_heads` makes its recurrent matrix
+    block-diagonal."""
 
     def __init__(self, input_size, hidden_size, num_layers=1, nonlinearity="tanh", bias=True, batch_first=False,
                  dropout=0.0, bidirectional=False, device=None, dtype=None, *, num_heads=1, **others):  # fmt: skip
@@ -268,8 +269,8 @@ def _refuse_projection(others):
 class _OwnStack(Stack):
     """A stack that torch.nn does not have, with the same attributes and names of parameters."""
 
-    def __init__(self, input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, num_heads, device,
-                 dtype):  # fmt: skip
+    def __init__(self, input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, num_heads,
+                 device, dtype):  # fmt: skip
         nn.Module.__init__(self)
         _check_sizes(input_size, hidden_size, num_layers, bias, batch_first, dropout)
         self.mode = type(self).__name__
@@ -342,7 +343,8 @@ class SLSTM(_OwnStack):
 
     def __init__(self, input_size, hidden_size, num_layers=1, bias=True, batch_first=False, dropout=0.0,
                  bidirectional=False, device=None, dtype=None, *, num_heads=1):  # fmt: skip
-        super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, num_heads, device, dtype)
+        options = (num_layers, bias, batch_first, dropout, bidirectional, num_heads, device, dtype)
+        super().__init__(input_size, hidden_size, *options)
 
     def _cell(self):
         return "slstm"
@@ -351,14 +353,15 @@ class SLSTM(_OwnStack):
 class MinGRU(_OwnStack):
     """minGRU (Feng et al. 2024): h_t = (1 - z_t) h_{t-1} + z_t h~_t, with gates of the input alone.
 
-    Computed as a scan, in parallel over the sequence. `candidate` is "linear" (h~ = W x) or "positive" (h~ = g(W x) with
-    g(x) = x + 0.5 for x >= 0 and sigmoid(x) below, as the paper's log-space form has it).
+    Computed as a scan, in parallel over the sequence. `candidate` is "linear" (h~ = W x) or "positive" (h~ = g(W x)
+    with g(x) = x + 0.5 for x >= 0 and sigmoid(x) below, as the paper's log-space form has it).
     """
 
     def __init__(self, input_size, hidden_size, num_layers=1, bias=True, batch_first=False, dropout=0.0,
                  bidirectional=False, device=None, dtype=None, *, candidate="linear"):  # fmt: skip
         self.candidate = _checked_candidate(candidate)
-        super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, 1, device, dtype)
+        options = (num_layers, bias, batch_first, dropout, bidirectional, 1, device, dtype)
+        super().__init__(input_size, hidden_size, *options)
 
     def _cell(self):
         return "mingru" if self.candidate == "linear" else "mingru-log"
@@ -373,7 +376,8 @@ class MinLSTM(_OwnStack):
     def __init__(self, input_size, hidden_size, num_layers=1, bias=True, batch_first=False, dropout=0.0,
                  bidirectional=False, device=None, dtype=None, *, candidate="linear"):  # fmt: skip
         self.candidate = _checked_candidate(candidate)
-        super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, 1, device, dtype)
+        options = (num_layers, bias, batch_first, dropout, bidirectional, 1, device, dtype)
+        super().__init__(input_size, hidden_size, *options)
 
     def _cell(self):
         return "minlstm" if self.candidate == "linear" else "minlstm-log"

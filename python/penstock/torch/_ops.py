@@ -347,7 +347,7 @@ def _batch_by_loop(op, size, dims, *call):
 
 def _batch_recurrent_backward(op, size, dims, dy, dstate, x, weights, state, lengths, batch_sizes, reset, y, tape, cell,
                               layers, bidirectional, batch_first, want_dx, want_dweights):  # fmt: skip
-    """Each call has gradients of weights of its own. What all have kept lies on one tape, so each runs forward again."""
+    """Each call has gradients of weights of its own. All have one tape, so each runs forward again."""
     form = (cell, layers, bidirectional, batch_first)
     calls = _each(size, dims, (dy, dstate, x, weights, state, lengths, batch_sizes, reset, y, tape))
     results = []

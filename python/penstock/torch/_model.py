@@ -1,0 +1,253 @@
+"""Models that `penstock train` writes, as modules of PyTorch."""
+
+import json
+import math
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from ._composed import CELLS
+from ._ops import keeps_tape, recurrent
+from ._safetensors import read_safetensors, write_safetensors
+
+_METADATA = "penstock"
+_VERSION = 1
+_EPSILON = 1e-6
+
+
+class _Norm(nn.Module):
+    """x / sqrt(mean(x^2) + epsilon) * gain."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.gain = nn.Parameter(torch.ones(width))
+
+    def forward(self, x):
+        return functional.rms_norm(x, self.gain.shape, self.gain, _EPSILON)
+
+
+class _Convolution(nn.Module):
+    """Causal, of each channel by itself: y_t = bias + sum_j weight_j x_{t-j}; its state is the last taps - 1 inputs."""
+
+    def __init__(self, width, taps):
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(taps, width))
+        self.bias = nn.Parameter(torch.zeros(width))
+
+    def forward(self, x, state):
+        taps = self.weight.shape[0]
+        if state is None:
+            state = x.new_zeros(x.shape[0], taps - 1, x.shape[2])
+        whole = torch.cat([state, x], 1)
+        kernel = self.weight.flip(0).t().unsqueeze(1)  # [C, 1, taps], the oldest first
+        y = functional.conv1d(whole.transpose(1, 2), kernel, self.bias, groups=x.shape[2]).transpose(1, 2)
+        return y, whole[:, whole.shape[1] - (taps - 1) :]
+
+
+class _Recurrence(nn.Module):
+    """One layer with one bias."""
+
+    def __init__(self, cell, inputs, hidden, heads):
+        super().__init__()
+        self.cell = cell
+        gates, _, scans = CELLS[cell]
+        self.weight_ih = nn.Parameter(torch.zeros(gates * hidden, inputs))
+        if not scans:
+            shape = (gates * hidden, hidden) if heads == 1 else (heads, gates * hidden // heads, hidden // heads)
+            self.weight_hh = nn.Parameter(torch.zeros(shape))
+        self.bias_ih = nn.Parameter(torch.zeros(gates * hidden))
+
+    def forward(self, x, state):
+        y, last, _ = recurrent(
+            x, list(self.parameters()), state, None, None, None, self.cell, 1, False, True, keeps_tape()
+        )
+        return y, last
+
+
+class _FeedForward(nn.Module):
+    def __init__(self, width, inner):
+        super().__init__()
+        self.up = nn.Linear(width, 2 * inner)
+        self.down = nn.Linear(inner, width)
+
+    def forward(self, x):
+        gate, value = self.up(x).chunk(2, -1)
+        return self.down(functional.silu(gate) * value)
+
+
+class _Block(nn.Module):
+    def __init__(self, spec):
+        super().__init__()
+        width, hidden = spec["width"], spec["hidden_size"] or spec["width"]
+        self.dropout = spec["dropout"]
+        self.recurrent_norm = _Norm(width)
+        self.convolution = _Convolution(width, spec["convolution"]) if spec["convolution"] > 0 else None
+        self.recurrent = _Recurrence(spec["cell"], width, hidden, spec["heads"])
+        self.projection = nn.Linear(hidden, width) if hidden != width else None
+        inner = max(1, math.floor(spec["feed_forward"] * width + 0.5)) if spec["feed_forward"] else 0
+        self.feed_forward_norm = _Norm(width) if inner else None
+        self.feed_forward = _FeedForward(width, inner) if inner else None
+
+    def forward(self, x, state):
+        """x [B, T, width] and the state after it: that of the convolution, if there is one, and the layer's."""
+        state = dict(state)
+        branch = self.recurrent_norm(x)
+        if self.convolution is not None:
+            branch, state["convolution"] = self.convolution(branch, state.get("convolution"))
+        branch, state["recurrent"] = self.recurrent(branch, state.get("recurrent"))
+        if self.projection is not None:
+            branch = self.projection(branch)
+        x = x + functional.dropout(branch, self.dropout, self.training)
+        if self.feed_forward is not None:
+            branch = self.feed_forward(self.feed_forward_norm(x))
+            x = x + functional.dropout(branch, self.dropout, self.training)
+        return x, state
+
+
+class _LinearForecast(nn.Module):
+    """A forecast from the last rows, fitted beforehand: each channel reads one column."""
+
+    def __init__(self, width, inputs, lags):
+        super().__init__()
+        self.spread = nn.Linear(inputs, width)
+        filter_ = _Convolution(width, lags)
+        self.weight, self.bias = filter_.weight, filter_.bias
+        self._filter = [filter_]  # in a list, so that it is no child: the parameters are this module's
+        self.requires_grad_(False)
+
+    def forward(self, x, state):
+        filter_ = self._filter[0]
+        filter_.weight, filter_.bias = self.weight, self.bias
+        return filter_(self.spread(x), state)
+
+
+class SequenceModel(nn.Module):
+    """A model of `penstock train`: embedding or linear input, blocks of norm, recurrent layer and residual, head.
+
+    `spec` and `data` are the two descriptions that its file has; `state_dict` keys are the names of the file's tensors.
+
+    >>> import penstock.torch
+    >>> model = penstock.torch.SequenceModel.load("model.safetensors")  # doctest: +SKIP
+    >>> logits, state = model(torch.tensor([[72, 105]]))  # doctest: +SKIP
+    """
+
+    def __init__(self, spec, data):
+        super().__init__()
+        self.spec, self.data = dict(spec), dict(data)
+        self.spec.setdefault("from_last", False)
+        self.spec.setdefault("lags", 0)
+        width = spec["width"]
+        inputs, targets = len(data["inputs"]), len(data["targets"])
+        self._columns = _shared_columns(data) if self.spec["from_last"] else []
+        if data["vocabulary"] > 0:
+            self.embedding = nn.Embedding(data["vocabulary"], width)
+        else:
+            self.input = nn.Linear(inputs + len(self._columns), width)
+        self.blocks = nn.ModuleList(_Block(self.spec) for _ in range(spec["blocks"]))
+        self.norm = _Norm(width)
+        outputs = _output_size(data, targets)
+        self.head = nn.Linear(width, outputs)
+        lags = self.spec["lags"] if self.spec["from_last"] else 0
+        self.autoregression = _LinearForecast(outputs, inputs, lags) if lags > 0 else None
+
+    @classmethod
+    def load(cls, path):
+        """Reads a model or a checkpoint. Raises ValueError for files that are none."""
+        tensors, metadata = read_safetensors(path)
+        if _METADATA not in metadata:
+            raise ValueError(f'{path}: not a Penstock model: its metadata have no "{_METADATA}"')
+        description = json.loads(metadata[_METADATA])
+        if description.get("format_version") != _VERSION:
+            raise ValueError(f"{path}: format_version is {description.get('format_version')}, not {_VERSION}")
+        model = cls(description["model"], description["data"])
+        wanted = model.state_dict()
+        # Checkpoints hold the optimiser's tensors besides.
+        model.load_state_dict({name: tensors[name] for name in tensors if name in wanted})
+        return model.eval()
+
+    def save(self, path):
+        """Writes what `penstock predict`, `generate` and `stream` read."""
+        spec = {key: self.spec[key] for key in self.spec}
+        description = {"format_version": _VERSION, "model": spec, "data": self.data}
+        tensors = {name: tensor.float() for name, tensor in self.state_dict().items()}
+        write_safetensors(path, tensors, {_METADATA: json.dumps(description, separators=(",", ":"))})
+
+    def forward(self, x, state=None):
+        """Outputs and the state after them.
+
+        Args:
+            x: Tokens [B, T], or normalised features [B, T, I].
+            state: What the call before returned, to go on where it stopped; None: the start.
+
+        Returns:
+            Logits [B, T, vocabulary], or normalised forecasts [B, T, horizon * targets], or logits of classes; and the
+            state.
+        """
+        state = {} if state is None else dict(state)
+        features = x
+        if self.data["vocabulary"] > 0:
+            x = self.embedding(x)
+        else:
+            x = self.input(self._changes(x, state) if self._columns or self.spec["from_last"] else x)
+        for i, block in enumerate(self.blocks):
+            x, state[i] = block(x, state.get(i, {}))
+        y = self.head(self.norm(x))
+        if self.spec["from_last"]:
+            y = y + self._last_values(features)
+            if self.autoregression is not None:
+                forecast, state["autoregression"] = self.autoregression(features, state.get("autoregression"))
+                y = y + forecast
+        return y, state
+
+    def _changes(self, x, state):
+        """The features, bounded where they are forecast, and their changes from the row before."""
+        if not self._columns:
+            return x
+        scale = math.sqrt((self.data["horizon"] + 1) / 2)
+        index = [c["input"] for c in self._columns]
+        values = x[..., index]
+        factors = x.new_tensor([scale * c["factor"] for c in self._columns])
+        first = state.get("last", values[:, :1])  # nothing known: no change
+        before = torch.cat([first, values[:, :-1]], 1)
+        state["last"] = values[:, -1:]
+        bounded = x.clone()
+        bounded[..., index] = torch.tanh(values)
+        return torch.cat([bounded, factors * (values - before)], -1)
+
+    def _last_values(self, features):
+        """[B, T, horizon * targets]: what forecasts start from."""
+        targets = len(self.data["targets"])
+        last = features.new_zeros(*features.shape[:-1], targets)
+        for column in self._columns:
+            last[..., column["target"]] = column["offset"] + column["factor"] * features[..., column["input"]]
+        return last.repeat(1, 1, self.data["horizon"])
+
+
+def _output_size(data, targets):
+    if data["vocabulary"] > 0 and not data["classes"]:
+        return data["vocabulary"]
+    if data["classes"]:
+        return len(data["classes"])
+    return targets * data["horizon"]
+
+
+def _shared_columns(data):
+    """Columns that are inputs and targets: normalised as a target, an input is offset + factor * input."""
+    inputs = {}
+    for i, column in enumerate(data["inputs"]):
+        inputs.setdefault(column["name"], i)
+    columns = []
+    for target, to in enumerate(data["targets"]):
+        if to["name"] not in inputs:
+            continue
+        source = data["inputs"][inputs[to["name"]]]
+        columns.append(
+            {
+                "input": inputs[to["name"]],
+                "target": target,
+                "factor": source["scale"] / to["scale"],
+                "offset": (source["mean"] - to["mean"]) / to["scale"],
+            }
+        )
+    return columns

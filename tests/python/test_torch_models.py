@@ -1,0 +1,139 @@
+"""Models that Penstock trains as modules of PyTorch: the same outputs, step by step too, and files both ways."""
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+penstock = pytest.importorskip("penstock", reason="penstock is not installed")
+
+from penstock.torch import SequenceModel  # noqa: E402
+from penstock.torch._safetensors import read_safetensors, write_safetensors  # noqa: E402
+
+torch.set_num_threads(1)
+
+TEXT = b"In the beginning was the word, and the word was with the maker of words.\n" * 20
+SERIES = "day,level,flow\n" + "".join(
+    f"{day},{5 + np.sin(day / 5):.4f},{20 + 3 * np.cos(day / 7):.4f}\n" for day in range(200)
+)
+LABELLED = "sequence,label,value\n" + "".join(
+    f"{sequence},{'up' if sequence % 2 else 'down'},{(1 if sequence % 2 else -1) * step + sequence / 40:.2f}\n"
+    for sequence in range(20)
+    for step in range(8)
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data")
+    (folder / "text.txt").write_bytes(TEXT)
+    (folder / "series.csv").write_text(SERIES)
+    (folder / "labelled.csv").write_text(LABELLED)
+    return folder
+
+
+def trained(folder, kind, **spec):
+    """A model after some steps, so that no parameter is zero, and inputs for it."""
+    if kind == "text":
+        data = penstock.open_text(folder / "text.txt")
+        inputs = np.frombuffer(TEXT[:60], np.uint8).astype(np.int32).reshape(2, 30)
+    elif kind == "series":
+        data = penstock.open_series(folder / "series.csv", inputs=["level", "flow"], horizon=2)
+        inputs = np.random.default_rng(1).normal(size=(2, 30, 2)).astype(np.float32)
+    else:
+        data = penstock.open_labelled(folder / "labelled.csv")
+        inputs = np.random.default_rng(1).normal(size=(2, 8, 1)).astype(np.float32)
+    model = penstock.Model(data, **{"width": 12, "blocks": 2, "seed": 3, **spec})
+    penstock.train(model, data, steps=4, batch=4, length=16, threads=1, progress=False)
+    path = folder / "model.safetensors"
+    model.save(path)
+    return model, path, inputs
+
+
+FORMS = [
+    ("text", {"cell": "mingru"}),
+    ("text", {"cell": "gru", "hidden_size": 8, "convolution": 3, "feed_forward": 1.5}),
+    ("text", {"cell": "slstm", "heads": 2, "dropout": 0.1}),
+    ("series", {"cell": "lstm"}),
+    ("series", {"cell": "minlstm-log", "from_last": True, "convolution": 4}),
+    ("labelled", {"cell": "gru-before"}),
+]
+
+
+@pytest.mark.parametrize("kind, spec", FORMS)
+def test_outputs(folder, kind, spec):
+    model, path, inputs = trained(folder, kind, **spec)
+    expected, _ = model.forward(inputs, threads=1)
+    module = SequenceModel.load(path)
+    with torch.no_grad():
+        x = torch.from_numpy(inputs.astype(np.int64) if kind == "text" else inputs)
+        y, _ = module(x)
+        torch.testing.assert_close(y.numpy(), expected, rtol=0, atol=2e-6 * max(1, np.abs(expected).max()))
+        first, state = module(x[:, :3])
+        second, _ = module(x[:, 3:], state)
+        torch.testing.assert_close(torch.cat([first, second], 1), y, rtol=0, atol=2e-5)
+
+
+@pytest.mark.parametrize("kind, spec", FORMS[1::3])
+def test_files_go_both_ways(folder, tmp_path, kind, spec):
+    model, path, inputs = trained(folder, kind, **spec)
+    module = SequenceModel.load(path)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.mul_(1.125)
+    module.save(tmp_path / "changed.safetensors")
+    again = penstock.Model.load(tmp_path / "changed.safetensors")
+    expected, _ = module(torch.from_numpy(inputs.astype(np.int64) if kind == "text" else inputs))
+    got, _ = again.forward(inputs, threads=1)
+    torch.testing.assert_close(torch.from_numpy(got), expected.detach(), rtol=0, atol=1e-5)
+    module.load_state_dict(SequenceModel.load(tmp_path / "changed.safetensors").state_dict())
+
+
+def test_modules_train(folder):
+    _, path, inputs = trained(folder, "text", cell="gru", convolution=2)
+    module = SequenceModel.load(path).train()
+    tokens = torch.from_numpy(inputs.astype(np.int64))
+    optimizer = torch.optim.Adam(module.parameters(), 1e-2)
+    losses = []
+    for _ in range(20):
+        optimizer.zero_grad()
+        loss = torch.nn.functional.cross_entropy(module(tokens[:, :-1])[0].flatten(0, 1), tokens[:, 1:].flatten())
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < 0.8 * losses[0]
+
+
+def test_tensors_in_files(tmp_path):
+    tensors = {
+        "a": torch.randn(3, 4),
+        "b.c": torch.arange(5),
+        "half": torch.randn(2).bfloat16(),
+        "empty": torch.empty(0, 3),
+        "one": torch.tensor(2.0, dtype=torch.float64),
+    }
+    path = tmp_path / "file.safetensors"
+    write_safetensors(path, tensors, {"key": "value"})
+    got, metadata = read_safetensors(path)
+    assert metadata == {"key": "value"} and list(tmp_path.iterdir()) == [path]
+    for name, tensor in tensors.items():
+        assert got[name].dtype == tensor.dtype and torch.equal(got[name], tensor)
+
+
+def test_unsound_files_are_refused(tmp_path):
+    path = tmp_path / "file.safetensors"
+    write_safetensors(path, {"a": torch.randn(3)}, {})
+    sound = path.read_bytes()
+    for content, message in [
+        (b"", "too short"),
+        (b"\xff" * 8 + sound[8:], "longer than the file"),
+        (sound[:-4], "outside the file"),
+        (sound.replace(b"[3]", b"[4]"), "another size"),
+        (sound.replace(b"F32", b"Q32"), "described wrongly"),
+        (sound[:8] + b"x" + sound[9:], "no JSON"),
+    ]:
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=message):
+            read_safetensors(path)
+    path.write_bytes(sound)
+    with pytest.raises(ValueError, match="not a Penstock model"):
+        SequenceModel.load(path)
