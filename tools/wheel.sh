@@ -10,6 +10,11 @@ build=${2:-}
 
 options=()
 if [[ -n $build ]]; then
+  # It would be taken instead of the one that built the folder, whose records it may not read: all would be built again.
+  if "$python" -c 'import ninja' 2>/dev/null; then
+    echo "tools/wheel.sh: $python has a ninja of its own, which cannot go on in $build: pip uninstall ninja" >&2
+    exit 2
+  fi
   # What is cached there stays: tests that vanish from the build would be compiled again.
   tests=$(sed -n 's/^PENSTOCK_TESTS:BOOL=//p' "$build/CMakeCache.txt" 2>/dev/null || true)
   options=(-C build-dir="$build" -C cmake.define.PENSTOCK_TESTS="${tests:-OFF}")

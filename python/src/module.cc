@@ -5,11 +5,11 @@
 // The extension module penstock._core: the public interface of the library for the package's Python code, which checks
 // little itself, since everything here is checked anyway.
 NB_MODULE(_core, module) {
-  using namespace penstock::python;
-  bind_errors(module);
-  bind_machine(module);
-  bind_layers(module);
-  bind_scans(module);
-  bind_models(module);
-  bind_training(module);
+  namespace bindings = penstock::python;
+  bindings::bind_errors(module);
+  bindings::bind_machine(module);
+  bindings::bind_layers(module);
+  bindings::bind_scans(module);
+  bindings::bind_models(module);
+  bindings::bind_training(module);
 }

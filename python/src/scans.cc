@@ -18,13 +18,13 @@ using Terms = std::tuple<nb::object, nb::object, nb::object>;
 template <class Real>
 class ScanCall {
  public:
-  ScanCall(ScanForm form, nb::handle a, nb::handle b, nb::handle factor, nb::handle h0, nb::handle which,
-           bool time_first)
-      : a_(read(a, form == ScanForm::linear ? "a" : "log_a")),
-        b_(read(b, form == ScanForm::linear ? "b" : "log_b")),
+  /// `terms`: a, b and the factor of b or None.
+  ScanCall(ScanForm form, const Terms& terms, nb::handle h0, nb::handle which, bool time_first)
+      : a_(read(std::get<0>(terms), form == ScanForm::linear ? "a" : "log_a")),
+        b_(read(std::get<1>(terms), form == ScanForm::linear ? "b" : "log_b")),
         rows_(a_, time_first ? Layout::time_first : Layout::batch_first, which) {
     rows_.check(b_, channels());
-    if (!factor.is_none()) {
+    if (const nb::object& factor = std::get<2>(terms); !factor.is_none()) {
       factor_ = read(factor, "sign");
       rows_.check(factor_, channels());
     }
@@ -43,9 +43,10 @@ class ScanCall {
     return nb::make_tuple(out.is_none() ? h.object() : nb::borrow(out), hT.object());
   }
 
-  nb::tuple backward(const Scan<Real>& scan, nb::handle h_in, nb::handle dh_in, nb::handle dhT_in,
-                     const Execution& execution) const {
-    const Array h = read(h_in, "h"), dh = read(dh_in, "dh"), dhT = read_state(dhT_in, "dhT");
+  /// `outputs`: h, its gradient, and that of the last state or None.
+  nb::tuple backward(const Scan<Real>& scan, const Terms& outputs, const Execution& execution) const {
+    const Array h = read(std::get<0>(outputs), "h"), dh = read(std::get<1>(outputs), "dh");
+    const Array dhT = read_state(std::get<2>(outputs), "dhT");
     rows_.check(h, channels());
     rows_.check(dh, channels());
     const Shape shape = rows_.shape(channels());
@@ -102,7 +103,8 @@ std::shared_ptr<const Scan<Real>> scan_of(Index channels, ScanForm form, bool re
 
 template <class Function>
 auto with_type_of(nb::handle array, const Function& function) {
-  return floats_of(array) == Scalar::f64 ? function(double()) : function(float());
+  if (floats_of(array) == Scalar::f64) return function(double());
+  return function(float());
 }
 
 void refuse_device(const Execution& execution) {
@@ -128,10 +130,10 @@ void bind_scans(nb::module_& module) {
       [](nb::handle terms, nb::handle h0, nb::handle out, bool logarithmic, bool reverse, nb::handle which,
          bool time_first, const Execution& execution) {
         refuse_device(execution);
-        const auto [a, b, factor] = nb::cast<Terms>(terms);
-        return with_type_of(a, [&]<class Real>(Real) {
+        const Terms given = nb::cast<Terms>(terms);
+        return with_type_of(std::get<0>(given), [&]<class Real>(Real) {
           const ScanForm form = form_of(logarithmic);
-          const ScanCall<Real> call(form, a, b, factor, h0, which, time_first);
+          const ScanCall<Real> call(form, given, h0, which, time_first);
           return call.forward(*scan_of<Real>(call.channels(), form, reverse), out, execution);
         });
       },
@@ -142,12 +144,12 @@ void bind_scans(nb::module_& module) {
       [](nb::handle terms, nb::handle h0, nb::handle gradients, bool logarithmic, bool reverse, nb::handle which,
          bool time_first, const Execution& execution) {
         refuse_device(execution);
-        const auto [a, b, factor] = nb::cast<Terms>(terms);
-        const auto [h, dh, dlast] = nb::cast<Terms>(gradients);
-        return with_type_of(a, [&]<class Real>(Real) {
+        const Terms given = nb::cast<Terms>(terms);
+        const Terms outputs = nb::cast<Terms>(gradients);
+        return with_type_of(std::get<0>(given), [&]<class Real>(Real) {
           const ScanForm form = form_of(logarithmic);
-          const ScanCall<Real> call(form, a, b, factor, h0, which, time_first);
-          return call.backward(*scan_of<Real>(call.channels(), form, reverse), h, dh, dlast, execution);
+          const ScanCall<Real> call(form, given, h0, which, time_first);
+          return call.backward(*scan_of<Real>(call.channels(), form, reverse), outputs, execution);
         });
       },
       nb::arg("terms"), nb::arg("h0").none(), nb::arg("gradients"), nb::arg("logarithmic"), nb::arg("reverse"),
