@@ -98,8 +98,8 @@ def short(value):
     return f"{value:.4g}"
 
 
-def series_page(penstock, peers, seeds, out):
-    results = [one_series(penstock, peers, name, seeds) for name in SERIES]
+def series_page(penstock, peers, names, seeds, out):
+    results = [one_series(penstock, peers, name, seeds) for name in names]
     out.append("## Series\n\nRMSE over all origins and distances of the held-out part; smaller is better.\n")
     out.append("| series | rows | season (found) | ahead | penstock | " + " | ".join(PEERS) + " | to the best of three | CPU s |")
     out.append("|---|" + "---|" * (len(PEERS) + 6))
@@ -119,12 +119,12 @@ def series_page(penstock, peers, seeds, out):
                f"(the last value without a season): median {np.median(naive):.3f}, worst {max(naive):.3f}.\n")
 
 
-def labels_page(penstock, peers, seeds, out):
+def labels_page(penstock, peers, names, seeds, out):
     out.append("## Labelled sequences\n\nAccuracy on the published test part; larger is better.\n")
     out.append("| set | sequences | steps | classes | penstock | " + " | ".join(CLASSIFIERS) + " | to the better of two | CPU s |")
     out.append("|---|" + "---|" * (len(CLASSIFIERS) + 6))
     points, rocket = [], []
-    for name in SETS:
+    for name in names:
         theirs = peers.ask("labels.py", name)
         run(sys.executable, HERE / "peers" / "labels.py", name, "--write", penstock.folder)
         accuracies, seconds = [], []
@@ -163,6 +163,8 @@ def main():
     parser.add_argument("program")
     parser.add_argument("page", type=pathlib.Path)
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--series", default=",".join(SERIES), help="names, or nothing for none")
+    parser.add_argument("--labelled", default=",".join(SETS), help="names, or nothing for none")
     parser.add_argument("--peers", default=HERE.parent / "build" / "quality" / "peers")
     arguments = parser.parse_args()
     machine = json.loads(run(arguments.program, "info", "--json"))
@@ -171,8 +173,9 @@ def main():
     peers, seeds = Peers(arguments.peers), range(arguments.seeds)
     with tempfile.TemporaryDirectory() as folder:
         penstock = Penstock(arguments.program, folder)
-        series_page(penstock, peers, seeds, out)
-        labels_page(penstock, peers, seeds, out)
+        for page, names in ((series_page, arguments.series), (labels_page, arguments.labelled)):
+            if names:
+                page(penstock, peers, names.split(","), seeds, out)
     arguments.page.write_text("\n".join(out), encoding="utf-8")
 
 
