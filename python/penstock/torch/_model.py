@@ -168,8 +168,7 @@ class SequenceModel(nn.Module):
 
     def save(self, path):
         """Writes what `penstock predict`, `generate` and `stream` read."""
-        spec = {key: self.spec[key] for key in self.spec}
-        description = {"format_version": _VERSION, "model": spec, "data": self.data}
+        description = {"format_version": _VERSION, "model": self.spec, "data": self.data}
         tensors = {name: tensor.float() for name, tensor in self.state_dict().items()}
         write_safetensors(path, tensors, {_METADATA: json.dumps(description, separators=(",", ":"))})
 
