@@ -13,7 +13,7 @@ const std::vector<Shape> gpu_cuda_rnn_shapes = {{1, 16, 64, 128},  {1, 64, 64, 1
                                                 {1, 512, 64, 128}, {1, 1024, 64, 128}, {1, 256, 64, 256},
                                                 {1, 512, 64, 256}, {1, 1024, 64, 256}};
 
-const std::vector<Shape> batch_shapes = {
+const std::vector<Shape> gpu_batch_shapes = {
     {1, 100, 128, 256}, {32, 100, 128, 256}, {256, 100, 128, 256}, {1024, 100, 128, 256}};
 
 }  // namespace
@@ -27,7 +27,8 @@ ListsBySubject cuda_lists() {
       {"layer",
        {.groups = {{logarithmic, gpu_layer_shapes}}, .ours = {"penstock"}, .peers = torch, .dtypes = {"bf16", "f32"}}},
       {"scan", {.groups = {{{"scan", "scan-log"}, gpu_scan_shapes}}, .ours = {"penstock"}, .peers = torch}},
-      {"throughput", {.groups = {{linear, batch_shapes}}, .ours = {"penstock"}, .peers = torch, .dtypes = {"bf16"}}},
+      {"throughput",
+       {.groups = {{linear, gpu_batch_shapes}}, .ours = {"penstock"}, .peers = torch, .dtypes = {"bf16"}}},
       {"fused",
        {.groups = {{linear, {{64, 200, 256, 512}, {1, 200, 64, 128}}}},
         .ours = {"penstock", "penstock-loop"},

@@ -20,15 +20,17 @@ CostsJson parsed_costs(std::string_view text) {
 template <class VisitAll>
 void read_numbers(std::string_view text, const VisitAll& visit_all) {
   const CostsJson json = parsed_costs(text);
-  for (const auto& [name, value] : json.items()) {
+  for (const auto& item : json.items()) {
+    const std::string& name = item.key();
+    const CostsJson& value = item.value();
     bool known = false;
     visit_all([&](const char* field, double& number) {
       if (name != field) return;
       known = true;
-      if (!value.is_number() || !(value.template get<double>() > 0)) {
+      if (!value.is_number() || !(value.get<double>() > 0)) {
         fail(ErrorCode::bad_input, "costs: '{}' must be a positive number, not {}", field, value.dump());
       }
-      number = value.template get<double>();
+      number = value.get<double>();
     });
     if (!known) fail(ErrorCode::bad_input, "costs: there is no '{}'", name);
   }

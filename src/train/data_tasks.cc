@@ -11,8 +11,8 @@ namespace penstock {
 namespace {
 
 /// One generated sequence: writes tokens and labels (-1: not scored), both of the sequence's length.
-using Generator = void (*)(const TaskOptions& options, Random& random, std::span<std::int32_t> tokens,
-                           std::span<std::int32_t> labels);
+using TaskWriter = void (*)(const TaskOptions& options, Random& random, std::span<std::int32_t> tokens,
+                            std::span<std::int32_t> labels);
 
 /// Fills vocabulary and classes; throws Error(invalid_argument) for options that are impossible.
 using Describe = void (*)(const TaskOptions& options, DataDescription& description);
@@ -88,7 +88,7 @@ void generate_copying(const TaskOptions& options, Random& random, std::span<std:
 struct TaskEntry {
   const char* name;
   Describe describe;
-  Generator generate;
+  TaskWriter generate;
 };
 
 constexpr std::array<TaskEntry, 3> tasks = {{

@@ -12,7 +12,8 @@ from ._ops import keeps_tape, recurrent
 from ._safetensors import read_safetensors, write_safetensors
 
 _METADATA = "penstock"
-_VERSION = 1
+_WRITTEN = 1  # files of version 2 carry a checksum, which the program writes and verifies
+_NEWEST = 2
 _EPSILON = 1e-6
 
 
@@ -158,8 +159,9 @@ class SequenceModel(nn.Module):
         if _METADATA not in metadata:
             raise ValueError(f'{path}: not a Penstock model: its metadata have no "{_METADATA}"')
         description = json.loads(metadata[_METADATA])
-        if description.get("format_version") != _VERSION:
-            raise ValueError(f"{path}: format_version is {description.get('format_version')}, not {_VERSION}")
+        version = description.get("format_version")
+        if not isinstance(version, int) or not 1 <= version <= _NEWEST:
+            raise ValueError(f"{path}: format_version is {version}, this version of Penstock reads 1 to {_NEWEST}")
         model = cls(description["model"], description["data"])
         wanted = model.state_dict()
         # Checkpoints hold the optimiser's tensors besides.
@@ -168,7 +170,7 @@ class SequenceModel(nn.Module):
 
     def save(self, path):
         """Writes what `penstock predict`, `generate` and `stream` read."""
-        description = {"format_version": _VERSION, "model": self.spec, "data": self.data}
+        description = {"format_version": _WRITTEN, "model": self.spec, "data": self.data}
         tensors = {name: tensor.float() for name, tensor in self.state_dict().items()}
         write_safetensors(path, tensors, {_METADATA: json.dumps(description, separators=(",", ":"))})
 
