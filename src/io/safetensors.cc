@@ -1,6 +1,8 @@
 #include "io/safetensors.h"
 
 #define XXH_INLINE_ALL
+// Its functions insist on being inlined where they are called through pointers, which -Og does not do.
+#define XXH_NO_INLINE_HINTS 1
 #include <xxhash.h>
 
 #include <algorithm>
