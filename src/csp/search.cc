@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 #include <utility>
 
 #include "base/check.h"
@@ -149,8 +150,9 @@ void Search::add_choices(int x) {
     choices_[i].bound = lower_bound();
     domains.undo(mark);
   }
-  std::stable_sort(choices_.begin() + static_cast<std::ptrdiff_t>(begin), choices_.end(),
-                   [](const Choice& a, const Choice& b) { return a.bound < b.bound; });
+  // Among equals the smaller values first, as they stand here already; a stable sort would want memory.
+  std::sort(choices_.begin() + static_cast<std::ptrdiff_t>(begin), choices_.end(),
+            [](const Choice& a, const Choice& b) { return std::tie(a.bound, a.low) < std::tie(b.bound, b.low); });
 }
 
 /// False ends the search.

@@ -52,18 +52,18 @@ Example made_up(const DataDescription& data, Index rows, Index steps) {
 }
 
 /// One kind of pass of a model, over and over.
-class Pass {
+class ProfiledRun {
  public:
-  Pass() = default;
-  virtual ~Pass() = default;
-  Pass(const Pass&) = delete;
-  Pass& operator=(const Pass&) = delete;
+  ProfiledRun() = default;
+  virtual ~ProfiledRun() = default;
+  ProfiledRun(const ProfiledRun&) = delete;
+  ProfiledRun& operator=(const ProfiledRun&) = delete;
   virtual const graph::Program& program() = 0;
   virtual ops::Queue& queue() = 0;
   virtual void run(graph::Observer* observer) = 0;
 };
 
-class ForwardPass final : public Pass {
+class ForwardPass final : public ProfiledRun {
  public:
   ForwardPass(Model::Impl& model, const Example& example, const Execution& execution)
       : weights_(model.weights_on(execution.device)),
@@ -106,7 +106,7 @@ class ForwardPass final : public Pass {
   std::optional<ops::Recording> recording_;
 };
 
-class TrainingPass final : public Pass {
+class TrainingPass final : public ProfiledRun {
  public:
   TrainingPass(Model::Impl& model, Example example, const Execution& execution)
       : model_(model),
@@ -223,7 +223,7 @@ class Delay {
   ops::Buffer buffer_;
 };
 
-double usual_seconds(Pass& pass, Index passes) {
+double usual_seconds(ProfiledRun& pass, Index passes) {
   using Clock = std::chrono::steady_clock;
   constexpr Index rounds = 5;
   const Index each = std::max<Index>(1, passes / rounds);
@@ -238,7 +238,7 @@ double usual_seconds(Pass& pass, Index passes) {
   return median(std::move(seconds));
 }
 
-std::vector<ProfileEntry> entries_of(Pass& pass, Index passes, double positions) {
+std::vector<ProfileEntry> entries_of(ProfiledRun& pass, Index passes, double positions) {
   const graph::Program& program = pass.program();
   const std::vector<graph::Node>& nodes = program.graph().nodes();
   Stopwatch stopwatch(pass.queue());
@@ -292,7 +292,7 @@ Profile profile(const Model& model, Index rows, Index steps, ProfiledPass kind, 
   Example example = made_up(model.data(), rows, steps);
   const ops::Target target = target_of(example, execution);
 
-  std::unique_ptr<Pass> pass;
+  std::unique_ptr<ProfiledRun> pass;
   if (kind == ProfiledPass::training) {
     pass = std::make_unique<TrainingPass>(copy.impl(), std::move(example), execution);
   } else {
