@@ -50,7 +50,8 @@ TEST_P(Programs, AStreamOfStepsIsTheSequence) {
                           .workspace = workspace.memory(),
                           .tape = {},
                           .packed = packed.memory()});
-    EXPECT_TRUE(same_bits(y, std::vector<float>(&want.y[t * c.hidden], &want.y[(t + 1) * c.hidden]))) << "step " << t;
+    EXPECT_TRUE(same_bits(y, std::vector<float>(want.y.data() + t * c.hidden, want.y.data() + (t + 1) * c.hidden)))
+        << "step " << t;
   }
   EXPECT_TRUE(same_bits(state, want.state_out));
 }
