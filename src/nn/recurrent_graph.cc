@@ -64,7 +64,7 @@ class StackBuilder {
              {part_of(output_of(layer), direction), state_part(pass_.state_out, at), kept});
       }
     }
-    return finish([this](StackPass& pass) { place_tape(pass); });
+    return finish([](StackPass& pass) { place_tape(pass); });
   }
 
   StackPass backward(const StackTape& tape) {

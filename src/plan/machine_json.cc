@@ -11,7 +11,7 @@ namespace {
 using CostsJson = nlohmann::ordered_json;
 
 CostsJson parsed_costs(std::string_view text) {
-  const CostsJson json = CostsJson::parse(text, nullptr, false);
+  CostsJson json = CostsJson::parse(text, nullptr, false);
   if (json.is_discarded() || !json.is_object()) fail(ErrorCode::bad_input, "costs must be one JSON object");
   return json;
 }

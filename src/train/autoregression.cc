@@ -303,7 +303,7 @@ using BestOfKinds = std::map<std::tuple<bool, bool, bool, bool, bool>, LinearCho
 void keep_better(BestOfKinds& best, const BestOfKinds::key_type& kind, LinearChoice::Part part) {
   if (!std::isfinite(part.error)) return;
   const auto found = best.find(kind);
-  if (found == best.end() || part.error < found->second.error) best[kind] = std::move(part);
+  if (found == best.end() || part.error < found->second.error) best[kind] = part;
 }
 
 /// The parts of a mean, weighted by how their errors compare with the best of all.

@@ -16,7 +16,7 @@ namespace penstock::training {
 struct RegressionShape {
   bool difference = false, seasonal = false;  ///< From the row before, from the season before; may be both.
   Index lags = 1;                             ///< Of these.
-  auto operator<=>(const RegressionShape&) const = default;
+  auto operator<=>(const RegressionShape&) const = default;  // NOLINT(modernize-use-nullptr): not one in sight
 };
 
 struct RegressionChoice {
@@ -24,7 +24,7 @@ struct RegressionChoice {
   bool intercept = false;
   bool rolled = false;      ///< One row ahead, over and over; or else a regression for every distance.
   std::size_t penalty = 0;  ///< Number of the ridge penalty.
-  auto operator<=>(const RegressionChoice&) const = default;
+  auto operator<=>(const RegressionChoice&) const = default;  // NOLINT(modernize-use-nullptr): not one in sight
 };
 
 /// Regressions and smoothings whose weighted mean is the forecast; none: the last value is.
