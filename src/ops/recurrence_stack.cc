@@ -5,9 +5,9 @@
 #include <optional>
 #include <thread>
 
+#include "backend/cpu/machine.h"
 #include "base/check.h"
 #include "base/threads.h"
-#include "penstock/system.h"
 #include "plan/cell_table.h"
 #include "plan/wavefront.h"
 
@@ -17,6 +17,12 @@ namespace {
 
 constexpr int reads_of_layer = 6;   // state_in, weight_ih, weight_hh, bias_ih, bias_hh, panels
 constexpr int writes_of_layer = 2;  // y, state_out
+
+/// As the memory of programs is aligned, so that what follows is, too.
+std::size_t padded(std::size_t bytes) {
+  constexpr std::size_t alignment = 256;
+  return (bytes + alignment - 1) / alignment * alignment;
+}
 
 /// Where the operands of a layer lie among those of the stack.
 struct LayerOperands {
@@ -44,7 +50,7 @@ class OneByOne final : public Executable {
       layers_.push_back(recurrence_forward(layer).prepare(target));
       persistent_.push_back(persistent_bytes_);
       scratch_bytes_ = std::max(scratch_bytes_, layers_.back()->scratch_bytes());
-      persistent_bytes_ += (layers_.back()->persistent_bytes() + 255) / 256 * 256;
+      persistent_bytes_ += padded(layers_.back()->persistent_bytes());
     }
   }
   std::size_t scratch_bytes() const override { return scratch_bytes_; }
@@ -128,9 +134,8 @@ class Wavefront final : public Executable {
   }
 
   std::size_t take(std::size_t bytes) {
-    constexpr std::size_t alignment = 256;
     const std::size_t at = scratch_bytes_;
-    scratch_bytes_ += (bytes + alignment - 1) / alignment * alignment;
+    scratch_bytes_ += padded(bytes);
     return at;
   }
 
@@ -245,8 +250,8 @@ Index chunk_of(const std::vector<Recurrence>& layers, const Target& target) {
                                 .rows = target.rows,
                                 .steps = target.steps,
                                 .threads = resolve_threads(target.execution.threads),
-                                .layer_bytes = recurrent_bytes(layers.back(), target),
-                                .l2_bytes = system_info().l2_bytes});
+                                .layer_bytes = recurrent_bytes(layers.back(), target)},
+                               cpu::machine());
 }
 
 }  // namespace

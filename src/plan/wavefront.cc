@@ -14,18 +14,16 @@ constexpr Index many_chunks = 16;
 // part of it each. So the matrix has to fit the cache of one core: four LSTM layers of 192 units (0.6 MB) take 0.8 of
 // what they took, of 384 (2.4 MB) a tenth more.
 constexpr double share_of_l2 = 0.8;
-constexpr std::int64_t common_l2 = 1 << 20;
 // The input product of fewer positions reads its weights for too little work, and so does the first step of a chunk.
 constexpr Index fewest_steps = 8;
 
 }  // namespace
 
-Index wavefront_chunk(const WavefrontProblem& problem) {
+Index wavefront_chunk(const WavefrontProblem& problem, const CpuModel& machine) {
   if (problem.layers < 2 || problem.threads < 2) return 0;
   if (problem.rows >= rows_of_a_thread * problem.threads) return 0;
   if (problem.steps < 2 * fewest_steps) return 0;
-  const std::int64_t l2 = problem.l2_bytes > 0 ? problem.l2_bytes : common_l2;
-  if (static_cast<double>(problem.layer_bytes) > share_of_l2 * static_cast<double>(l2)) return 0;
+  if (static_cast<double>(problem.layer_bytes) > share_of_l2 * static_cast<double>(machine.l2_bytes)) return 0;
   return std::max(fewest_steps, (problem.steps + many_chunks - 1) / many_chunks);
 }
 

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "penstock/types.h"
+#include "plan/machine.h"
 
 namespace penstock::plan {
 
@@ -14,10 +14,9 @@ struct WavefrontProblem {
   Index steps = 1;  ///< T
   int threads = 1;
   std::int64_t layer_bytes = 0;  ///< Of the recurrent matrix of a layer, which every step reads
-  std::int64_t l2_bytes = 0;     ///< Of the second-level cache of a core; 0: unknown
 };
 
 /// Steps of a chunk, or 0: each layer by itself, on all threads, is as quick.
-Index wavefront_chunk(const WavefrontProblem& problem);
+Index wavefront_chunk(const WavefrontProblem& problem, const CpuModel& machine);
 
 }  // namespace penstock::plan

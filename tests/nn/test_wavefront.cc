@@ -79,7 +79,7 @@ INSTANTIATE_TEST_SUITE_P(Each, Wavefronts, testing::ValuesIn(cell_names()), test
 TEST(WavefrontPlan, IsMadeWhereItPays) {
   using plan::wavefront_chunk;
   const auto chunk = [](Index layers, Index rows, Index steps, int threads) {
-    return wavefront_chunk({.layers = layers, .rows = rows, .steps = steps, .threads = threads});
+    return wavefront_chunk({.layers = layers, .rows = rows, .steps = steps, .threads = threads}, {});
   };
   EXPECT_GT(chunk(2, 1, 200, 2), 0);
   EXPECT_GT(chunk(4, 16, 100, 2), 0);
@@ -87,10 +87,12 @@ TEST(WavefrontPlan, IsMadeWhereItPays) {
   EXPECT_EQ(chunk(4, 1, 200, 1), 0) << "one thread";
   EXPECT_EQ(chunk(4, 64, 200, 2), 0) << "rows for all threads";
   EXPECT_EQ(chunk(4, 1, 8, 4), 0) << "no chunks to speak of";
-  plan::WavefrontProblem large{.layers = 4, .steps = 200, .threads = 2, .layer_bytes = 4 << 20, .l2_bytes = 1 << 20};
-  EXPECT_EQ(wavefront_chunk(large), 0) << "a matrix that one core's cache does not hold";
-  large.l2_bytes = 8 << 20;
-  EXPECT_GT(wavefront_chunk(large), 0);
+  plan::WavefrontProblem large{.layers = 4, .steps = 200, .threads = 2, .layer_bytes = 4 << 20};
+  plan::CpuModel machine;
+  machine.l2_bytes = 1 << 20;
+  EXPECT_EQ(wavefront_chunk(large, machine), 0) << "a matrix that one core's cache does not hold";
+  machine.l2_bytes = 8 << 20;
+  EXPECT_GT(wavefront_chunk(large, machine), 0);
   for (Index steps = 16; steps < 5000; steps += 7) {
     EXPECT_LE((steps + chunk(4, 1, steps, 2) - 1) / chunk(4, 1, steps, 2), 16);
   }
