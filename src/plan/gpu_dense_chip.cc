@@ -3,7 +3,7 @@
 
 #include "base/check.h"
 #include "plan/cell_table.h"
-#include "plan/gpu_dense.h"
+#include "plan/gpu_dense_shape.h"
 
 namespace penstock::plan {
 namespace {
@@ -176,18 +176,8 @@ GpuDensePlan plan_dense_chip(const GpuDenseProblem& problem, const GpuModel& gpu
          problem.head_size(), problem.cell, to_string(problem.storage), gpu.multiprocessors, gpu.name);
   }
   const TeamCandidate& best = search.best();
-  TeamCandidate actual = best;
-  actual.shape.training = problem.training;
-  GpuDensePlan plan;
-  plan.algorithm = DenseAlgorithm::chip;
-  plan.slots = best.shape.rows;
-  plan.warps = best.shape.warps();
-  plan.resident = best.shape.resident, plan.chunks = best.tiles_k();
-  plan.stages = best.shape.stages;
-  plan.shared = actual.shared();
-  plan.slices = best.slices;
-  plan.cluster = best.shape.cluster, plan.clusters = best.shape.clusters, plan.octets = best.shape.blocks;
-  plan.groups = best.shape.groups, plan.parts = best.shape.parts;
+  GpuDensePlan plan = plan_of_blocks(DenseAlgorithm::chip, best, problem.training);
+  plan.clusters = best.shape.clusters;
   plan.teams = best.teams;
   plan.exchange = best.teams * best.shape.exchange_bytes(problem.backward) * chip::ChipShape::exchanges;
   plan.grid = best.teams * best.team();

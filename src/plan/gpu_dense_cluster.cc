@@ -4,6 +4,7 @@
 #include "base/check.h"
 #include "plan/cell_table.h"
 #include "plan/gpu_dense_rules.h"
+#include "plan/gpu_dense_shape.h"
 
 namespace penstock::plan {
 namespace {
@@ -128,18 +129,7 @@ double cluster_nanoseconds(const GpuDenseProblem& problem, const GpuModel& gpu, 
 }
 
 GpuDensePlan cluster_plan(const GpuDenseProblem& problem, const GpuModel& gpu, const Candidate& best) {
-  Candidate actual = best;
-  actual.shape.training = problem.training;
-  GpuDensePlan plan;
-  plan.algorithm = DenseAlgorithm::cluster;
-  plan.slots = best.shape.rows;
-  plan.warps = best.shape.warps();
-  plan.resident = best.shape.resident, plan.chunks = best.tiles_k();
-  plan.stages = best.shape.stages;
-  plan.shared = actual.shared();
-  plan.slices = best.slices;
-  plan.cluster = best.shape.cluster, plan.octets = best.shape.blocks;
-  plan.groups = best.shape.groups, plan.parts = best.shape.parts;
+  GpuDensePlan plan = plan_of_blocks(DenseAlgorithm::cluster, best, problem.training);
   plan.grid = best.slices * problem.heads * best.shape.cluster;
   plan.microseconds =
       gpu.costs.cluster_overlap * cluster_nanoseconds(problem, gpu, best) / 1000 * static_cast<double>(problem.steps);
