@@ -4,8 +4,8 @@
 
 namespace penstock::plan {
 
-/// What a plan says of the blocks of a cluster, alike for the algorithms whose blocks share the units of a head. Forward
-/// candidates are compared with the memory of a tape; the plan's is with one or without, as the problem says.
+/// What a plan says of the blocks of a cluster, alike for the algorithms whose blocks share the units of a head.
+/// Forward candidates are compared with the memory of a tape; the plan's is with one or without, as the problem says.
 template <class Candidate>
 GpuDensePlan plan_of_blocks(DenseAlgorithm algorithm, const Candidate& candidate, bool training) {
   Candidate actual = candidate;

@@ -53,7 +53,7 @@ TEST(RecurrentFile, RefusesWhatIsNoStackOfItsType) {
     std::string spoilt = whole;
     const std::size_t at = spoilt.find(from);
     ASSERT_NE(at, std::string::npos) << from;
-    spoilt.replace(at, from.size(), to);  // as long as it was
+    spoilt.replace(at, from.size(), to);                                        // as long as it was
     spoilt.replace(spoilt.find("penstock.checksum"), 17, "penstock.unsigned");  // which would see every change
     std::ofstream(path, std::ios::binary) << spoilt;
     expect_error(code, words, [&] { Recurrent<float>::load(path); });
