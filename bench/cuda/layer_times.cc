@@ -13,8 +13,8 @@
 #include <cmath>
 #include <cstdio>
 
-#include "backend/cuda/graph.h"
-#include "backend/cuda/layer.h"
+#include "backend/cuda/runtime/graph.h"
+#include "backend/cuda/scan/layer.h"
 #include "bench/cuda/measure.h"
 #include "penstock/error.h"
 
@@ -84,7 +84,7 @@ struct Run {
     return {buffer.address(), c.steps * channels, channels};
   }
   LayerBatch batch() const { return {.rows = c.rows, .steps = c.steps}; }
-  /// `keep`: a way back follows.
+  /// `keep`: a backward pass follows.
   LayerForward forward(bool keep = true) const {
     LayerForward call;
     call.batch = batch();
@@ -209,7 +209,7 @@ struct Run {
   }
 };
 
-/// Rounding of x W^T, of the gates and of y, and on the way back of their gradients.
+/// Rounding of x W^T, of the gates and of y, and of their gradients in the backward pass.
 double bound(Storage storage) { return storage == Storage::f32 ? 1e-4 : storage == Storage::bf16 ? 0x1p-5 : 0x1p-8; }
 
 bool measure(const std::string& text, Stream& stream, Clock& clock) {
@@ -320,15 +320,15 @@ void time_products(const Case& c, Stream& stream, Clock& clock) {
   shape.a_alignment = shape.b_alignment = shape.d_alignment = 256;
   shape.m = P, shape.n = W, shape.k = I, shape.b_transposed = true;
   shape.a_stride = shape.b_stride = I, shape.d_stride = W;
-  shape.beside = Beside::add_bias;
+  shape.epilogue = Epilogue::add_bias;
   time_product("forward", shape, stream, clock);
-  shape.beside = Beside::nothing, shape.b_transposed = false;
+  shape.epilogue = Epilogue::nothing, shape.b_transposed = false;
   shape.n = I, shape.k = W, shape.a_stride = W, shape.d_stride = I;
   time_product("gradient of x", shape, stream, clock);
   shape.m = W, shape.k = P, shape.a_transposed = true, shape.result = c.spec.gradients;
   time_product("gradient of weight alone", shape, stream, clock);
-  shape.beside = Beside::sum_columns;
-  time_product("gradient of weight, sums beside", shape, stream, clock);
+  shape.epilogue = Epilogue::sum_columns;
+  time_product("gradient of weight, sums of columns", shape, stream, clock);
 }
 
 constexpr const char* kForms[] = {"mingru,f32,1,%d,64,128",   "minlstm,f32,1,%d,64,128",   "mingru,f32,1,%d,256,256",

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "backend/cuda/device.h"
-#include "backend/cuda/driver.h"
+#include "backend/cuda/runtime/device.h"
+#include "backend/cuda/runtime/driver.h"
 #include "base/random.h"
 #include "plan/gpu.h"
 

@@ -4,7 +4,7 @@
 #include <map>
 #include <stdexcept>
 
-#include "backend/cuda/blas.h"
+#include "backend/cuda/runtime/blas.h"
 #include "bench/contender.h"
 #include "bench/cuda/measure.h"
 #include "bench/limits.h"

@@ -22,9 +22,9 @@
 #include <string>
 #include <vector>
 
-#include "backend/cuda/driver.h"
-#include "backend/cuda/layer.h"
-#include "backend/cuda/scan.h"
+#include "backend/cuda/runtime/driver.h"
+#include "backend/cuda/scan/layer.h"
+#include "backend/cuda/scan/scan.h"
 #include "bench/cuda/measure.h"
 #include "penstock/error.h"
 

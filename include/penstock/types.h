@@ -33,7 +33,7 @@ enum class Precision {
   full,          ///< Floats, as they come.
   bf16_weights,  ///< Weights are rounded to bfloat16 (8 bits of precision), which halves their memory traffic.
   /// What they are multiplied with is rounded too, where the chip has instructions for that; gradients of gates as
-  /// well, on their way back, and what scan cells keep of their gates until then.
+  /// well, in their backward pass, and what scan cells keep of their gates until then.
   bf16,
   f16,  ///< GPUs only: IEEE's halves, with the loss scaled in training. The CPU refuses it.
 };

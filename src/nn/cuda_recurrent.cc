@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <optional>
 
-#include "backend/cuda/layer.h"
-#include "backend/cuda/step.h"
+#include "backend/cuda/scan/layer.h"
+#include "backend/cuda/scan/step.h"
 #include "base/check.h"
 #include "ops/cuda_types.h"
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "backend/cpu/machine.h"
-#include "backend/cuda/device.h"
+#include "backend/cuda/runtime/device.h"
 #include "base/check.h"
 #include "nn/model_impl.h"
 #include "ops/explain.h"

@@ -2,8 +2,8 @@
 
 #include <optional>
 
-#include "backend/cuda/graph.h"
-#include "backend/cuda/staging.h"
+#include "backend/cuda/runtime/graph.h"
+#include "backend/cuda/runtime/staging.h"
 #include "ops/cuda_types.h"
 
 namespace penstock {

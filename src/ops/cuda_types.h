@@ -1,6 +1,6 @@
 #pragma once
 
-#include "backend/cuda/scan.h"
+#include "backend/cuda/scan/scan.h"
 #include "penstock/cuda.h"
 
 /// From the public interface to the backend's terms.

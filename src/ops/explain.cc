@@ -1,6 +1,6 @@
 #include "ops/explain.h"
 
-#include "backend/cuda/matrix_product.h"
+#include "backend/cuda/product/matrix_product.h"
 #include "base/threads.h"
 #include "ops/cuda/common.h"
 #include "plan/cell_table.h"
@@ -30,14 +30,14 @@ struct InputProducts {
     cuda::ProductShape shape{.storage = storage, .result = storage};
     shape.m = positions, shape.n = outputs, shape.k = inputs;
     shape.b_transposed = true;
-    if (bias) shape.beside = cuda::Beside::add_bias;
+    if (bias) shape.epilogue = cuda::Epilogue::add_bias;
     return product_report("input product", shape, gpu);
   }
   std::vector<PlanReport> backward(bool wants_dx, const plan::GpuModel& gpu) const {
     cuda::ProductShape weights{.storage = storage, .result = plan::Storage::f32};
     weights.m = outputs, weights.n = inputs, weights.k = positions;
     weights.a_transposed = true;
-    if (bias) weights.beside = cuda::Beside::sum_columns;
+    if (bias) weights.epilogue = cuda::Epilogue::sum_columns;
     std::vector<PlanReport> reports = {product_report("gradient of the weights", weights, gpu)};
     cuda::ProductShape input{.storage = storage, .result = storage};
     input.m = positions, input.n = inputs, input.k = outputs;

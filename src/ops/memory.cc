@@ -5,10 +5,10 @@
 #include <utility>
 #include <vector>
 
-#include "backend/cuda/device.h"
-#include "backend/cuda/driver.h"
-#include "backend/cuda/graph.h"
-#include "backend/cuda/staging.h"
+#include "backend/cuda/runtime/device.h"
+#include "backend/cuda/runtime/driver.h"
+#include "backend/cuda/runtime/graph.h"
+#include "backend/cuda/runtime/staging.h"
 #include "base/check.h"
 
 namespace penstock::ops {

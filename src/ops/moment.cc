@@ -5,8 +5,8 @@
 #include <cstring>
 #include <vector>
 
-#include "backend/cuda/device.h"
-#include "backend/cuda/driver.h"
+#include "backend/cuda/runtime/device.h"
+#include "backend/cuda/runtime/driver.h"
 #include "base/check.h"
 #include "base/threads.h"
 #include "ops/linear.h"

@@ -62,7 +62,7 @@ Op loss(const LossShape& shape);
 /// values [B, width] -> state, where they are noted if one is not finite.
 Op check_finite(Index width);
 /// gradients [size] -> state: the sum of their squares, and those of two ranges alone, which say whether a gradient
-/// vanishes on its way back.
+/// vanishes in the backward pass.
 Op sum_squares(Index size, const SquareRanges& ranges = {});
 /// state -> state: whether to apply the step.
 Op decide(const StepRules& rules);

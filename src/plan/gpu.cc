@@ -122,7 +122,7 @@ GpuScanPlan plan_gpu_scan(const GpuScanProblem& problem, const GpuModel& gpu) {
           problem.steps, problem.channels);
   if (problem.regime == Regime::fused) {
     fail(ErrorCode::unsupported, "the fused regime is for forward passes of layers: {} has no product to fuse",
-         problem.backward ? "a way back" : "a recurrence by itself");
+         problem.backward ? "a backward pass" : "a recurrence by itself");
   }
   static PlanMemo<GpuScanProblem, GpuModel, GpuScanPlan> memo;
   return memo.get(problem, gpu, [&] {

@@ -29,7 +29,7 @@ double product_time(const GpuLayerProblem& problem, const GpuModel& gpu) {
   const GpuScanProblem& scan = problem.scan;
   if (scan.storage == Storage::f32 && !problem.tf32) {
     GpuProductProblem product{.m = scan.rows * scan.steps, .n = scan.gates * scan.channels, .k = problem.input};
-    product.b_transposed = product.one_slab = true;
+    product.b_transposed = product.one_split = true;
     return plan_gpu_product(product, gpu).cycles / gpu.costs.clock;
   }
   const double rate = problem.tf32 ? gpu.costs.tf32 : gpu.costs.halves;

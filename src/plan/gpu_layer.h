@@ -11,7 +11,7 @@ namespace penstock::plan {
 struct GpuLayerProblem {
   GpuScanProblem scan;
   Index input = 1;         // I
-  bool keep_gates = true;  ///< The way back will want them in memory.
+  bool keep_gates = true;  ///< The backward pass will want them in memory.
   bool tf32 = false;       ///< The product may round its factors, where it is one by itself.
   bool operator==(const GpuLayerProblem&) const = default;
 };
@@ -24,7 +24,7 @@ GpuScanPlan plan_gpu_layer(const GpuLayerProblem& problem, const GpuModel& gpu);
 /// measurements.
 std::vector<GpuScanPlan> fused_plans(const GpuLayerProblem& problem, const GpuModel& gpu);
 
-/// Shared memory of a fused block, as src/backend/cuda/kernels/fused_forward.cuh lays it out.
+/// Shared memory of a fused block, as src/backend/cuda/kernels/scan/fused_forward.cuh lays it out.
 Index fused_shared_bytes(const GpuScanPlan& plan, const GpuLayerProblem& problem);
 
 }  // namespace penstock::plan

@@ -37,10 +37,10 @@ std::string GpuProductPlan::explain() const {
   const std::string room = fmt::format("{} steps of {}{} in {} KB of shared memory", depth, step,
                                        resident() ? ", all there are," : " under way", shared / 1024);
   return fmt::format(
-      "floats on tensor cores: tiles of {} x {} by {} threads ({}), {}, {} slab{} of {}, {} block{} a "
+      "floats on tensor cores: tiles of {} x {} by {} threads ({}), {}, {} split{} of {}, {} block{} a "
       "multiprocessor: {}",
-      tile_m(), tile_n(), threads(), teams, room, slabs, slabs == 1 ? "" : "s", slab, blocks, blocks == 1 ? "" : "s",
-      why);
+      tile_m(), tile_n(), threads(), teams, room, splits, splits == 1 ? "" : "s", split_k, blocks,
+      blocks == 1 ? "" : "s", why);
 }
 
 GpuProductPlan plan_gpu_product(const GpuProductProblem& problem, const GpuModel& gpu) {

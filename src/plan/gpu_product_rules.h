@@ -21,19 +21,19 @@ constexpr Index kMaxProductBlocks = Index{0x7fffffff};
 
 constexpr Index rounded_up(Index n, Index to) { return (n + to - 1) / to * to; }
 
-/// K in `wanted` slabs of whole steps, or in fewer where they would be short.
-inline void set_slabs(GpuProductPlan& plan, const GpuProductProblem& problem, Index wanted) {
+/// K in `wanted` splits of whole steps, or in fewer where they would be short.
+inline void set_splits(GpuProductPlan& plan, const GpuProductProblem& problem, Index wanted) {
   constexpr Index shortest = 4 * GpuProductPlan::step;
-  const Index most = problem.one_slab ? 1 : std::max<Index>(1, problem.k / shortest);
-  plan.slabs = std::clamp<Index>(wanted, 1, most);
-  plan.slab = rounded_up((problem.k + plan.slabs - 1) / plan.slabs, GpuProductPlan::step);
-  plan.slabs = (problem.k + plan.slab - 1) / plan.slab;
+  const Index most = problem.one_split ? 1 : std::max<Index>(1, problem.k / shortest);
+  plan.splits = std::clamp<Index>(wanted, 1, most);
+  plan.split_k = rounded_up((problem.k + plan.splits - 1) / plan.splits, GpuProductPlan::step);
+  plan.splits = (problem.k + plan.split_k - 1) / plan.split_k;
 }
 
-/// Cycles to add up what the slabs give.
+/// Cycles to add up what the splits give.
 inline double added_cycles(const GpuProductPlan& plan, const GpuProductProblem& problem, const GpuCosts& costs) {
-  if (plan.slabs == 1) return 0;
-  const double bytes = 4.0 * static_cast<double>(plan.slabs * problem.m) * static_cast<double>(problem.n);
+  if (plan.splits == 1) return 0;
+  const double bytes = 4.0 * static_cast<double>(plan.splits * problem.m) * static_cast<double>(problem.n);
   return costs.product_pass + bytes / costs.added_bytes;
 }
 

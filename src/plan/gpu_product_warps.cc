@@ -59,12 +59,12 @@ double block_cycles(const GpuProductPlan& plan, Index inner, const GpuCosts& cos
 
 double warp_cycles(const GpuProductPlan& plan, const GpuProductProblem& problem, const GpuModel& gpu) {
   const GpuCosts& costs = gpu.costs;
-  const Index blocks = plan.grid_m(problem.m) * plan.grid_n(problem.n) * plan.slabs;
+  const Index blocks = plan.grid_m(problem.m) * plan.grid_n(problem.n) * plan.splits;
   const Index most = (blocks + gpu.multiprocessors - 1) / gpu.multiprocessors;  // of one multiprocessor
   const auto at_once = static_cast<double>(std::min<Index>(most, plan.blocks));
   const double busy = std::min(1.0, at_once * plan.teams_m * plan.teams_n / costs.busy_warps);
   return static_cast<double>(most) *
-             (block_cycles(plan, std::min(plan.slab, problem.k), costs) / busy + costs.product_block / at_once) +
+             (block_cycles(plan, std::min(plan.split_k, problem.k), costs) / busy + costs.product_block / at_once) +
          added_cycles(plan, problem, costs);
 }
 
@@ -76,7 +76,7 @@ ProductRule warp_product_rule(const GpuProductProblem& problem, const GpuModel& 
   const auto teams_n = rule.var("warps_n", {1, 2, 4});
   const auto teams_m = rule.var("warps_m", csp::range(1, kMaxProductWarps));
   const auto tiles_n = rule.var("tiles_n", csp::range(1, most_tiles(problem, gpu)));
-  rule.var("rounds", {0, 1, 2});  // that slabs fill the GPU; 0: one slab
+  rule.var("rounds", {0, 1, 2});  // that splits fill the GPU; 0: one split
   const auto shape_of = [=](csp::Integer warps_n, csp::Integer warps_m, csp::Integer tiles) {
     GpuProductPlan plan;
     plan.teams_n = static_cast<int>(warps_n), plan.teams_m = static_cast<int>(warps_m);
@@ -97,7 +97,7 @@ ProductRule warp_product_rule(const GpuProductProblem& problem, const GpuModel& 
     const std::vector<csp::Integer>& v = solution.values();
     GpuProductPlan plan = shape_of(v[0], v[1], v[2]);
     const Index of_plan = plan.grid_m(problem.m) * plan.grid_n(problem.n);
-    set_slabs(plan, problem, v[3] * plan.blocks * gpu.multiprocessors / of_plan);
+    set_splits(plan, problem, v[3] * plan.blocks * gpu.multiprocessors / of_plan);
     return estimated(plan, warp_cycles(plan, problem, gpu), gpu.costs);
   };
   m.minimise([=](const csp::Solution& solution) { return plan_of(solution).cycles; });

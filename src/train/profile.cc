@@ -6,7 +6,7 @@
 #include <memory>
 #include <utility>
 
-#include "backend/cuda/kernel.h"
+#include "backend/cuda/runtime/kernel.h"
 #include "base/check.h"
 #include "base/random.h"
 #include "ops/moment.h"

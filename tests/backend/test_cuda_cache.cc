@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "backend/cuda/disk_cache.h"
+#include "backend/cuda/runtime/disk_cache.h"
 #include "support/temporary_folder.h"
 
 namespace penstock::cuda {

@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "backend/cuda/dense/executable.h"
-#include "backend/cuda/driver.h"
-#include "backend/cuda/graph.h"
+#include "backend/cuda/runtime/driver.h"
+#include "backend/cuda/runtime/graph.h"
 #include "base/random.h"
 #include "oracle/network.h"
 #include "support/expect_error.h"

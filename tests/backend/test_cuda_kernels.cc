@@ -6,12 +6,12 @@
 
 #include <algorithm>
 
-#include "backend/cuda/float_product.h"
-#include "backend/cuda/fused.h"
-#include "backend/cuda/nvrtc.h"
-#include "backend/cuda/scan.h"
-#include "backend/cuda/step.h"
-#include "backend/cuda/sum_columns.h"
+#include "backend/cuda/product/float_product.h"
+#include "backend/cuda/product/sum_columns.h"
+#include "backend/cuda/runtime/nvrtc.h"
+#include "backend/cuda/scan/fused.h"
+#include "backend/cuda/scan/scan.h"
+#include "backend/cuda/scan/step.h"
 #include "penstock/error.h"
 #include "support/compiled_kernel.h"
 
@@ -156,16 +156,18 @@ TEST_P(EveryChip, ProductsOfFloatsFit) {
   struct Sizes {
     Index m, n, k;
     bool a_transposed, b_transposed;
-    Beside beside;
+    Epilogue epilogue;
     int alignment;
   };
-  const std::vector<Sizes> list = {
-      {64'000, 200, 100, false, true, Beside::add_bias, 16},    {64'000, 100, 200, false, false, Beside::nothing, 16},
-      {200, 100, 64'000, true, false, Beside::sum_columns, 16}, {4096, 3072, 1024, false, true, Beside::add_bias, 16},
-      {77, 33, 1001, true, false, Beside::sum_columns, 4},      {1001, 7, 35, false, true, Beside::nothing, 4}};
+  const std::vector<Sizes> list = {{64'000, 200, 100, false, true, Epilogue::add_bias, 16},
+                                   {64'000, 100, 200, false, false, Epilogue::nothing, 16},
+                                   {200, 100, 64'000, true, false, Epilogue::sum_columns, 16},
+                                   {4096, 3072, 1024, false, true, Epilogue::add_bias, 16},
+                                   {77, 33, 1001, true, false, Epilogue::sum_columns, 4},
+                                   {1001, 7, 35, false, true, Epilogue::nothing, 4}};
   for (const Sizes& sizes : list) {
     if (!takes_next()) continue;
-    ProductShape shape{.beside = sizes.beside};
+    ProductShape shape{.epilogue = sizes.epilogue};
     shape.m = sizes.m, shape.n = sizes.n, shape.k = sizes.k;
     shape.a_transposed = sizes.a_transposed, shape.b_transposed = sizes.b_transposed;
     shape.a_stride = sizes.a_transposed ? sizes.m : sizes.k;
@@ -175,7 +177,7 @@ TEST_P(EveryChip, ProductsOfFloatsFit) {
     const plan::GpuProductPlan plan = plan_gpu_product(problem_of(shape), chip(GetParam()));
     expect_sound(float_product_source(shape, plan), GetParam(), plan.threads() * plan.blocks);
   }
-  const Report sums = report_of(compile_kernel(sum_slabs_source(), GetParam()).log);
+  const Report sums = report_of(compile_kernel(sum_splits_source(), GetParam()).log);
   EXPECT_EQ(sums.spills, 0);
 }
 
@@ -187,7 +189,7 @@ TEST(Hopper, WarpgroupsFitTheirRegisters) {
       for (const Index k : {Index{48}, Index{4096}}) {
         ProductShape shape{.m = 1000, .n = 1000, .k = k, .a_transposed = a_transposed, .b_transposed = b_transposed};
         shape.a_stride = a_transposed ? shape.m : k, shape.b_stride = b_transposed ? k : shape.n, shape.d_stride = 1000;
-        if (a_transposed) shape.beside = Beside::sum_columns;
+        if (a_transposed) shape.epilogue = Epilogue::sum_columns;
         for (const plan::GpuProductPlan& plan : product_plans(problem_of(shape), chip(hopper))) {
           const bool first_or_last = plan.tiles_n == 1 || plan.tiles_n >= 13;
           if (!plan.warpgroups || !first_or_last || (a_transposed && b_transposed)) continue;

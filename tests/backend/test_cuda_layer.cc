@@ -4,10 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "backend/cuda/driver.h"
-#include "backend/cuda/graph.h"
-#include "backend/cuda/layer.h"
-#include "backend/cuda/step.h"
+#include "backend/cuda/runtime/driver.h"
+#include "backend/cuda/runtime/graph.h"
+#include "backend/cuda/scan/layer.h"
+#include "backend/cuda/scan/step.h"
 #include "base/random.h"
 #include "oracle/network.h"
 #include "oracle/tolerance.h"

@@ -5,7 +5,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "backend/cuda/few_rows_product.h"
 #include "backend/cuda/pointwise/changes.h"
 #include "backend/cuda/pointwise/convolution.h"
 #include "backend/cuda/pointwise/copy.h"
@@ -15,7 +14,8 @@
 #include "backend/cuda/pointwise/rms_norm.h"
 #include "backend/cuda/pointwise/sample.h"
 #include "backend/cuda/pointwise/silu_gate.h"
-#include "backend/cuda/sources.h"
+#include "backend/cuda/product/few_rows_product.h"
+#include "backend/cuda/runtime/sources.h"
 #include "support/compiled_kernel.h"
 
 namespace penstock::cuda {
@@ -82,7 +82,7 @@ void add_flat_kernels(std::vector<KernelSource>& list, Storage storage) {
   for (const Index rows : {1, 3, 8}) {
     for (const Index inner : {7, 40, 512}) {
       ProductShape shape{.storage = storage, .result = storage, .m = rows, .n = 100, .k = inner, .b_transposed = true};
-      shape.a_stride = shape.b_stride = inner, shape.beside = Beside::add_bias;
+      shape.a_stride = shape.b_stride = inner, shape.epilogue = Epilogue::add_bias;
       list.push_back(few_rows_source(shape));
     }
   }

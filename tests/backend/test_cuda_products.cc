@@ -9,9 +9,9 @@
 #include <filesystem>
 #include <vector>
 
-#include "backend/cuda/disk_cache.h"
-#include "backend/cuda/driver.h"
-#include "backend/cuda/matrix_product.h"
+#include "backend/cuda/product/matrix_product.h"
+#include "backend/cuda/runtime/disk_cache.h"
+#include "backend/cuda/runtime/driver.h"
 #include "base/random.h"
 #include "support/expect_error.h"
 #include "support/gpu.h"
@@ -50,13 +50,13 @@ struct Case {
   const char* name;
   Index m, n, k;
   bool a_transposed = false, b_transposed = false, add = false;
-  Beside beside = Beside::nothing;
+  Epilogue epilogue = Epilogue::nothing;
   Index gap = 0;  // behind each row
   int range = 0;  // of the factors' exponents
 };
 
 ProductShape shape_of(const Case& c) {
-  ProductShape shape{.beside = c.beside};
+  ProductShape shape{.epilogue = c.epilogue};
   shape.m = c.m, shape.n = c.n, shape.k = c.k;
   shape.a_transposed = c.a_transposed, shape.b_transposed = c.b_transposed;
   shape.a_stride = (c.a_transposed ? c.m : c.k) + c.gap;
@@ -112,7 +112,7 @@ class FloatProductTest : public testing::TestWithParam<Case> {
           ASSERT_EQ(got[at], d[at]) << "row " << row << " beyond its end";
           continue;
         }
-        double want = c.beside == Beside::add_bias ? vector[static_cast<std::size_t>(column)] : 0, sizes = 0;
+        double want = c.epilogue == Epilogue::add_bias ? vector[static_cast<std::size_t>(column)] : 0, sizes = 0;
         if (c.add) want += d[at];
         sizes = std::abs(want);
         for (Index inner = 0; inner < c.k; ++inner) {
@@ -125,7 +125,7 @@ class FloatProductTest : public testing::TestWithParam<Case> {
       }
     }
     RecordProperty("worst", fmt::format("{:.2e}", worst));
-    if (c.beside != Beside::sum_columns) return;
+    if (c.epilogue != Epilogue::sum_columns) return;
     for (Index row = 0; row < c.m; ++row) {
       double want = 0, sizes = 0;
       for (Index inner = 0; inner < c.k; ++inner) want += a_at(row, inner), sizes += std::abs(a_at(row, inner));
@@ -158,16 +158,27 @@ TEST_P(FloatProductTest, ByOtherPlansToo) {
 std::vector<Case> cases() {
   std::vector<Case> list = {
       {.name = "ones", .m = 1, .n = 1, .k = 1},
-      {.name = "forward", .m = 131, .n = 100, .k = 37, .b_transposed = true, .beside = Beside::add_bias},
-      {.name = "forward_aligned", .m = 257, .n = 200, .k = 100, .b_transposed = true, .beside = Beside::add_bias},
-      {.name = "forward_gaps", .m = 65, .n = 33, .k = 31, .b_transposed = true, .beside = Beside::add_bias, .gap = 3},
+      {.name = "forward", .m = 131, .n = 100, .k = 37, .b_transposed = true, .epilogue = Epilogue::add_bias},
+      {.name = "forward_aligned", .m = 257, .n = 200, .k = 100, .b_transposed = true, .epilogue = Epilogue::add_bias},
+      {.name = "forward_gaps",
+       .m = 65,
+       .n = 33,
+       .k = 31,
+       .b_transposed = true,
+       .epilogue = Epilogue::add_bias,
+       .gap = 3},
       {.name = "of_x", .m = 129, .n = 97, .k = 203},
       {.name = "of_x_added", .m = 64, .n = 104, .k = 64, .add = true},
-      {.name = "of_weight", .m = 66, .n = 9, .k = 1013, .a_transposed = true, .beside = Beside::sum_columns},
-      {.name = "of_weight_aligned", .m = 200, .n = 100, .k = 2051, .a_transposed = true, .beside = Beside::sum_columns},
+      {.name = "of_weight", .m = 66, .n = 9, .k = 1013, .a_transposed = true, .epilogue = Epilogue::sum_columns},
+      {.name = "of_weight_aligned",
+       .m = 200,
+       .n = 100,
+       .k = 2051,
+       .a_transposed = true,
+       .epilogue = Epilogue::sum_columns},
       {.name = "of_weight_added", .m = 17, .n = 5, .k = 700, .a_transposed = true, .add = true},
       {.name = "both_transposed", .m = 7, .n = 3, .k = 5, .a_transposed = true, .b_transposed = true},
-      {.name = "many_tiles", .m = 700, .n = 333, .k = 517, .b_transposed = true, .beside = Beside::add_bias},
+      {.name = "many_tiles", .m = 700, .n = 333, .k = 517, .b_transposed = true, .epilogue = Epilogue::add_bias},
       {.name = "many_tiles_of_x", .m = 1025, .n = 260, .k = 400},
       {.name = "many_tiles_of_weight",
        .m = 260,
@@ -175,7 +186,7 @@ std::vector<Case> cases() {
        .k = 4097,
        .a_transposed = true,
        .add = true,
-       .beside = Beside::sum_columns},
+       .epilogue = Epilogue::sum_columns},
       {.name = "sizes_far_apart", .m = 40, .n = 24, .k = 80, .b_transposed = true, .range = 40}};
   return list;
 }
@@ -200,10 +211,10 @@ TEST_P(FewRows, AreProductsLikeOthers) {
   };
   for (const auto& [m, n, k, gap] : {Sizes{1, 1, 1, 0}, Sizes{1, 257, 128, 0}, Sizes{2, 5, 7, 3}, Sizes{8, 130, 515, 0},
                                      Sizes{3, 512, 1024, 8}, Sizes{5, 33, 24, 1}}) {
-    for (const Beside beside : {Beside::nothing, Beside::add_bias}) {
+    for (const Epilogue epilogue : {Epilogue::nothing, Epilogue::add_bias}) {
       SCOPED_TRACE(testing::Message() << m << " x " << n << " x " << k << ", gap " << gap);
       ProductShape shape{.storage = storage, .result = storage, .m = m, .n = n, .k = k, .b_transposed = true};
-      shape.a_stride = shape.b_stride = k + gap, shape.d_stride = n + gap, shape.beside = beside;
+      shape.a_stride = shape.b_stride = k + gap, shape.d_stride = n + gap, shape.epilogue = epilogue;
       shape.a_alignment = shape.b_alignment = shape.d_alignment = 16;
       ASSERT_TRUE(FewRowsProduct::fits(shape));
       const test::Doubles a = numbers(m * shape.a_stride, 1, storage), b = numbers(n * shape.b_stride, 1, storage);
@@ -215,13 +226,13 @@ TEST_P(FewRows, AreProductsLikeOthers) {
       repeat(
           [&] {
             product.run(a_gpu.address(), b_gpu.address(), d.address(),
-                        beside == Beside::add_bias ? bias_gpu.address() : 0, 0, stream->handle());
+                        epilogue == Epilogue::add_bias ? bias_gpu.address() : 0, 0, stream->handle());
           },
           [&] { return get(d, storage); });
       test::Doubles want = before;
       for (Index row = 0; row < m; ++row) {
         for (Index column = 0; column < n; ++column) {
-          double sum = beside == Beside::add_bias ? bias[static_cast<std::size_t>(column)] : 0.0;
+          double sum = epilogue == Epilogue::add_bias ? bias[static_cast<std::size_t>(column)] : 0.0;
           for (Index inner = 0; inner < k; ++inner) {
             sum += a[static_cast<std::size_t>(row * shape.a_stride + inner)] *
                    b[static_cast<std::size_t>(column * shape.b_stride + inner)];

@@ -5,11 +5,11 @@
 
 #include <cstdlib>
 
-#include "backend/cuda/driver.h"
-#include "backend/cuda/graph.h"
-#include "backend/cuda/library.h"
-#include "backend/cuda/nvrtc.h"
-#include "backend/cuda/scan.h"
+#include "backend/cuda/runtime/driver.h"
+#include "backend/cuda/runtime/graph.h"
+#include "backend/cuda/runtime/library.h"
+#include "backend/cuda/runtime/nvrtc.h"
+#include "backend/cuda/scan/scan.h"
 #include "base/check.h"
 #include "penstock/system.h"
 #include "support/expect_error.h"

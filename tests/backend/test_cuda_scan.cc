@@ -5,8 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "backend/cuda/driver.h"
-#include "backend/cuda/scan.h"
+#include "backend/cuda/runtime/driver.h"
+#include "backend/cuda/scan/scan.h"
 #include "base/random.h"
 #include "support/expect_error.h"
 #include "support/half.h"

@@ -73,10 +73,10 @@ template <class Real>
 std::vector<Real> draw_state(Random& random, const Recurrent<Real>& network, Index rows) {
   std::vector<Real> state;
   const RecurrentSpec& spec = network.spec();
-  const Index slabs = spec.layers * spec.directions(), hidden = spec.hidden_size;
+  const Index states = spec.layers * spec.directions(), hidden = spec.hidden_size;
   for (Index s = 0; s < find_cell(spec.cell).states; ++s) {
-    std::vector<Real> values = draw<Real>(random, slabs * rows * hidden, s == 2 ? 0.5 : -1.0);
-    for (Index k = 0; k < slabs && s == 2 && rows > 1; ++k) std::fill_n(&values[k * rows * hidden], hidden, Real(0));
+    std::vector<Real> values = draw<Real>(random, states * rows * hidden, s == 2 ? 0.5 : -1.0);
+    for (Index k = 0; k < states && s == 2 && rows > 1; ++k) std::fill_n(&values[k * rows * hidden], hidden, Real(0));
     state.insert(state.end(), values.begin(), values.end());
   }
   return state;

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "backend/cuda/driver.h"
+#include "backend/cuda/runtime/driver.h"
 #include "op_cases.h"
 #include "ops/cast.h"
 #include "ops/causal_convolution.h"

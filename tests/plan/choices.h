@@ -49,13 +49,13 @@ inline std::vector<GpuModel> chips() {
 
 inline Choice choice_of(const GpuProductProblem& problem, const GpuModel& gpu) {
   const GpuProductPlan p = plan_gpu_product(problem, gpu);
-  return {
-      fmt::format("product {} {}x{}x{}{}{}{}", gpu.name, problem.m, problem.n, problem.k,
-                  problem.a_transposed ? " at" : "", problem.b_transposed ? " bt" : "", problem.one_slab ? " one" : ""),
-      fmt::format("{} {}x{} {}x{} depth {} blocks {} ahead {} most_m {} shared {} slabs {} of {}",
-                  p.warpgroups ? "warpgroups" : "warps", p.teams_m, p.teams_n, p.tiles_m, p.tiles_n, p.depth, p.blocks,
-                  p.ahead, p.most_m, p.shared, p.slabs, p.slab),
-      p.cycles};
+  return {fmt::format("product {} {}x{}x{}{}{}{}", gpu.name, problem.m, problem.n, problem.k,
+                      problem.a_transposed ? " at" : "", problem.b_transposed ? " bt" : "",
+                      problem.one_split ? " one" : ""),
+          fmt::format("{} {}x{} {}x{} depth {} blocks {} ahead {} most_m {} shared {} splits {} of {}",
+                      p.warpgroups ? "warpgroups" : "warps", p.teams_m, p.teams_n, p.tiles_m, p.tiles_n, p.depth,
+                      p.blocks, p.ahead, p.most_m, p.shared, p.splits, p.split_k),
+          p.cycles};
 }
 
 inline std::string text_of(const GpuScanPlan& p) {
@@ -115,7 +115,7 @@ inline void add_products(std::vector<Choice>& all) {
   for (const GpuModel& gpu : chips()) {
     for (GpuProductProblem p : products) {
       for (const int form : {0, 1, 2}) {
-        p.a_transposed = form == 2, p.b_transposed = p.one_slab = form == 1;
+        p.a_transposed = form == 2, p.b_transposed = p.one_split = form == 1;
         all.push_back(choice_of(p, gpu));
       }
     }

@@ -71,7 +71,7 @@ TEST(GpuScan, HasNothingToFuse) {
   GpuLayerProblem back = layer(Storage::f32, 3, 50, 10, 100);
   back.scan.regime = Regime::fused;
   back.scan.backward = true;
-  test::expect_error(ErrorCode::unsupported, "a way back has no product to fuse",
+  test::expect_error(ErrorCode::unsupported, "a backward pass has no product to fuse",
                      [&] { plan_gpu_layer(back, h200()); });
 }
 
@@ -155,9 +155,9 @@ TEST(GpuProduct, PlansCoverTheProductAndFitTheChip) {
           const GpuProductPlan plan = plan_gpu_product(problem, h200());
           EXPECT_GE(plan.grid_m(m) * plan.tile_m(), m);
           EXPECT_GE(plan.grid_n(n) * plan.tile_n(), n);
-          EXPECT_GE(plan.slabs * plan.slab, k);
-          EXPECT_LT((plan.slabs - 1) * plan.slab, k) << "no slab is empty";
-          EXPECT_EQ(plan.slab % GpuProductPlan::step, 0);
+          EXPECT_GE(plan.splits * plan.split_k, k);
+          EXPECT_LT((plan.splits - 1) * plan.split_k, k) << "no split is empty";
+          EXPECT_EQ(plan.split_k % GpuProductPlan::step, 0);
           EXPECT_LE(plan.shared, h200().block_bytes);
           EXPECT_LE(plan.threads(), plan.warpgroups ? 384 : 256);
           EXPECT_GT(plan.cycles, 0);
@@ -170,12 +170,12 @@ TEST(GpuProduct, PlansCoverTheProductAndFitTheChip) {
 TEST(GpuProduct, LongSumsOfSmallResultsAreCut) {
   GpuProductProblem problem{.m = 200, .n = 100, .k = 64'000, .a_transposed = true};
   const GpuProductPlan plan = plan_gpu_product(problem, h200());
-  EXPECT_GT(plan.slabs, 16);
+  EXPECT_GT(plan.splits, 16);
   EXPECT_THAT(plan.explain(), HasSubstr("floats on tensor cores: tiles of "));
   EXPECT_THAT(plan.explain(), HasSubstr("estimated at"));
-  problem.one_slab = true;
-  EXPECT_EQ(plan_gpu_product(problem, h200()).slabs, 1);
-  EXPECT_EQ(plan_gpu_product({.m = 64'000, .n = 200, .k = 100}, h200()).slabs, 1);
+  problem.one_split = true;
+  EXPECT_EQ(plan_gpu_product(problem, h200()).splits, 1);
+  EXPECT_EQ(plan_gpu_product({.m = 64'000, .n = 200, .k = 100}, h200()).splits, 1);
 }
 
 TEST(GpuProduct, WarpgroupsAreOfOneGeneration) {

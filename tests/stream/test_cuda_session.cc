@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "backend/cuda/driver.h"
+#include "backend/cuda/runtime/driver.h"
 #include "penstock/stream.h"
 
 namespace penstock {

@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <regex>
 
-#include "backend/cuda/kernel.h"
+#include "backend/cuda/runtime/kernel.h"
 
 /// What tests ask of kernels without a GPU: that they compile, and what the assembler says they occupy.
 namespace penstock::test {

@@ -6,8 +6,8 @@
 #include <memory>
 #include <vector>
 
-#include "backend/cuda/device.h"
-#include "backend/cuda/driver.h"
+#include "backend/cuda/runtime/device.h"
+#include "backend/cuda/runtime/driver.h"
 #include "base/random.h"
 #include "oracle/tolerance.h"
 #include "support/half.h"

@@ -5,9 +5,9 @@
 
 #include <cmath>
 
-#include "backend/cuda/device.h"
-#include "backend/cuda/driver.h"
-#include "backend/cuda/kernel.h"
+#include "backend/cuda/runtime/device.h"
+#include "backend/cuda/runtime/driver.h"
+#include "backend/cuda/runtime/kernel.h"
 #include "base/random.h"
 #include "nn/model_impl.h"
 #include "penstock/train.h"

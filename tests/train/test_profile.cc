@@ -7,7 +7,7 @@
 #include <numeric>
 #include <set>
 
-#include "backend/cuda/driver.h"
+#include "backend/cuda/runtime/driver.h"
 #include "nn/model_impl.h"
 #include "support/expect_error.h"
 #include "toy_data.h"

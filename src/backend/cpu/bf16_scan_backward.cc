@@ -1,4 +1,4 @@
-// The way back through scan cells in bfloat16, for AVX-512 with instructions for that, AMX or not.
+// The backward pass through scan cells in bfloat16, for AVX-512 with instructions for that, AMX or not.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backend/cpu/bf16_scan_backward.cc"
 

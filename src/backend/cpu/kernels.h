@@ -250,8 +250,8 @@ struct ScanLayerPart {
   int thread = 0;  // whose scratch it may use
 };
 
-/// A piece of a scan layer's batch on its way back from the gates; layouts in scan_gradient.inl, and of bfloat16 in
-/// scan_gradient_bf16.inl.
+/// A piece of a scan layer's batch in its backward pass from the gates; layouts in scan_gradient.inl, and of bfloat16
+/// in scan_gradient_bf16.inl.
 template <class Real, class Stored = Real>
 struct ScanGradient {
   Index cells = 0, capacity = 0;                       // rows of the piece, and for how many there is room
@@ -279,8 +279,8 @@ struct PanelShape {
   std::size_t size = 0;  // Reals
 };
 
-/// The way back through a scan cell whose gates, and the gradients of them, are kept as `Stored`. The summary is that
-/// of CellKernels::scan_forward_summary. Rows and vectors are those of a piece.
+/// The backward pass through a scan cell whose gates, and the gradients of them, are kept as `Stored`. The summary is
+/// that of CellKernels::scan_forward_summary. Rows and vectors are those of a piece.
 template <class Real, class Stored = Real>
 struct ScanBackwardKernels {
   using Job = ScanBackward<Real, Stored>;

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "backend/cuda/device.h"
-#include "backend/cuda/scan.h"
+#include "backend/cuda/runtime/device.h"
+#include "backend/cuda/scan/scan.h"
 #include "ops/op.h"
 
 /// From the terms of ops to those of the CUDA backend.

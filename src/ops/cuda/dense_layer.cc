@@ -1,7 +1,7 @@
 // Recurrent layers of dense cells on a GPU: the input product of all positions, then the recurrence over it.
 
 #include "backend/cuda/dense/executable.h"
-#include "backend/cuda/gradient_products.h"
+#include "backend/cuda/product/gradient_products.h"
 #include "ops/cuda/common.h"
 #include "ops/cuda/layer_memory.h"
 #include "ops/cuda/ops.h"

@@ -1,6 +1,6 @@
 // y = x W^T + b on a GPU, and its gradients.
 
-#include "backend/cuda/gradient_products.h"
+#include "backend/cuda/product/gradient_products.h"
 #include "ops/cuda/common.h"
 #include "ops/cuda/ops.h"
 
@@ -23,7 +23,7 @@ class LinearForward final : public Executable {
     product.m = target.positions(), product.n = shape.outputs, product.k = shape.inputs;
     product.b_transposed = true;
     product.a_stride = shape.inputs, product.b_stride = shape.inputs, product.d_stride = shape.outputs;
-    product.beside = cuda::Beside::add_bias;
+    product.epilogue = cuda::Epilogue::add_bias;
     product.a_alignment = product.d_alignment = planned_value;
     product.b_alignment = static_cast<int>(planned_parameter(target.dtype));
     return product;

@@ -1,6 +1,6 @@
 // Recurrent layers of scan cells on a GPU.
 
-#include "backend/cuda/layer.h"
+#include "backend/cuda/scan/layer.h"
 #include "ops/cuda/common.h"
 #include "ops/cuda/layer_memory.h"
 #include "ops/cuda/ops.h"

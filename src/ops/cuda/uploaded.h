@@ -3,7 +3,7 @@
 #include <memory>
 #include <vector>
 
-#include "backend/cuda/device.h"
+#include "backend/cuda/runtime/device.h"
 
 namespace penstock::ops {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "backend/cuda/dense/source.h"
-#include "backend/cuda/driver.h"
+#include "backend/cuda/runtime/driver.h"
 #include "base/check.h"
 
 namespace penstock::cuda {

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "backend/cuda/scan.h"
+#include "backend/cuda/scan/scan.h"
 #include "plan/cell_table.h"
 #include "plan/gpu_dense.h"
 

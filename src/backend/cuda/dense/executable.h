@@ -5,8 +5,8 @@
 #include "backend/cuda/dense/chip.h"
 #include "backend/cuda/dense/dense.h"
 #include "backend/cuda/dense/steps.h"
-#include "backend/cuda/matrix_product.h"
-#include "backend/cuda/sum_columns.h"
+#include "backend/cuda/product/matrix_product.h"
+#include "backend/cuda/product/sum_columns.h"
 
 namespace penstock::cuda {
 

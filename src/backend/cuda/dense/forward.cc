@@ -4,7 +4,7 @@
 #include "backend/cuda/dense/fill.h"
 #include "backend/cuda/dense/head.h"
 #include "backend/cuda/dense/source.h"
-#include "backend/cuda/range.h"
+#include "backend/cuda/runtime/range.h"
 #include "base/check.h"
 
 namespace penstock::cuda {

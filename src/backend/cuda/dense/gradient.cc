@@ -3,8 +3,8 @@
 #include "backend/cuda/dense/executable.h"
 #include "backend/cuda/dense/fill.h"
 #include "backend/cuda/dense/head.h"
-#include "backend/cuda/float_product.h"
-#include "backend/cuda/sum_slabs.h"
+#include "backend/cuda/product/float_product.h"
+#include "backend/cuda/product/sum_splits.h"
 
 namespace penstock::cuda {
 
@@ -80,7 +80,7 @@ RecurrentGradient::RecurrentGradient(Device& device, const DenseSpec& spec, Inde
     group.kernel = &Kernel::load(device, head_gradient_source(spec, group.count, alignment));
     group.blocks = static_cast<unsigned>(tiles_of(spec, group.count) * chunks_);
   }
-  if (chunks_ > 1) sum_ = &Kernel::load(device, sum_slabs_source());
+  if (chunks_ > 1) sum_ = &Kernel::load(device, sum_splits_source());
 }
 
 std::size_t RecurrentGradient::workspace_bytes() const {
@@ -117,13 +117,13 @@ void RecurrentGradient::run(DeviceAddress gates, DeviceAddress entering, DeviceA
     run_group(group, gates, group.first == 0 ? entering : second, gradient, workspace, stream);
   }
   if (sum_ == nullptr) return;
-  SumSlabsArguments arguments{};
+  SumSplitsArguments arguments{};
   arguments.partial = device_pointer<const float>(workspace);
   arguments.d = device_pointer<float>(gradient);
   arguments.m = gates_ * spec_.hidden, arguments.n = arguments.d_stride = spec_.hidden / spec_.heads;
-  arguments.slabs = static_cast<int>(chunks_);
-  const Index blocks = blocks_of(arguments.m * arguments.n, kSlabAcross);
-  sum_->launch(static_cast<unsigned>(blocks), kSlabGroups * kSlabAcross, arguments, stream);
+  arguments.splits = static_cast<int>(chunks_);
+  const Index blocks = blocks_of(arguments.m * arguments.n, kSplitAcross);
+  sum_->launch(static_cast<unsigned>(blocks), kSplitGroups * kSplitAcross, arguments, stream);
 }
 
 }  // namespace penstock::cuda

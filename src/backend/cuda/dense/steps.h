@@ -2,7 +2,7 @@
 
 #include "backend/cuda/dense/dense.h"
 #include "backend/cuda/dense/fill.h"
-#include "backend/cuda/matrix_product.h"
+#include "backend/cuda/product/matrix_product.h"
 
 /// Recurrences whose every step is a matrix product and a launch that applies the cell (plan::DenseAlgorithm::step):
 /// for recurrent matrices that no part of the chip can hold.

@@ -2,9 +2,9 @@
 
 #include <bit>
 
-#include "backend/cuda/driver.h"
 #include "backend/cuda/pointwise/arguments.h"
 #include "backend/cuda/pointwise/step_state.h"
+#include "backend/cuda/runtime/driver.h"
 #include "base/check.h"
 
 namespace penstock::cuda {

@@ -2,8 +2,8 @@
 
 #include <initializer_list>
 
-#include "backend/cuda/kernel.h"
-#include "backend/cuda/scan.h"
+#include "backend/cuda/runtime/kernel.h"
+#include "backend/cuda/scan/scan.h"
 
 /// What the kernels between matrix products have in common. All of them read and write tensors without gaps, batch
 /// first; every run() allocates nothing, waits for nothing, can be captured, and gives the same bits every time.

@@ -1,8 +1,8 @@
 #include "backend/cuda/pointwise/saturation.h"
 
-#include "backend/cuda/driver.h"
 #include "backend/cuda/pointwise/arguments.h"
 #include "backend/cuda/pointwise/step_state.h"
+#include "backend/cuda/runtime/driver.h"
 
 namespace penstock::cuda {
 KernelSource saturation_source(plan::Storage storage) {

@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "backend/cuda/pointwise/launch.h"
-#include "backend/cuda/sum_columns.h"
+#include "backend/cuda/product/sum_columns.h"
 
 namespace penstock::cuda {
 

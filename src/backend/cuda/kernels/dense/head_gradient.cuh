@@ -1,6 +1,6 @@
 // Gradients of the recurrent matrices of several heads: for each head the product of the gates' gradients, transposed,
 // with what the matrix was multiplied by, over a chunk of all positions. A block makes a tile of one head's matrix; the
-// chunks are added up by a launch of their own (sum_slabs.cuh).
+// chunks are added up by a launch of their own (sum_splits.cuh).
 //
 // Constants of the plan: Storage, kHead (D), kGates (how many), kTileN (columns of a tile), kAccess, kStages,
 // kSharedBytes.

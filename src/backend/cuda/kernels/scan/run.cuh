@@ -1,0 +1,20 @@
+// Runs an op over [B, T, C] in the plan's regime. An op says what is loaded at a step, what the step does to a state,
+// and what is stored.
+//
+// Constants: kDirect; those of walk.cuh, direct.cuh and scan.cuh.
+
+#include "backend/cuda/kernels/scan/walk.cuh"
+
+#include "backend/cuda/kernels/product/direct.cuh"
+#include "backend/cuda/kernels/scan/scan.cuh"
+
+static_assert(!kDirect || kSharedBytes == 0, "threads that walk by themselves share nothing");
+
+template <class Op>
+PENSTOCK_DEVICE void Run(const ScanArguments& args) {
+  if constexpr (kDirect) {
+    RunDirect<Op>(args);
+  } else {
+    RunScan<Op>(args);
+  }
+}

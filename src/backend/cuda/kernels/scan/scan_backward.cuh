@@ -1,0 +1,106 @@
+// Gradients of y_t = a_t y_{t-1} + b_t, walked against the forward direction, down to those of the values of which a
+// rule makes a and b. in[g] is value g, in[kReadBack] is y, in[kReadBack + 1] is dy; out[g] becomes the gradient of
+// value g; each [B, T, C]. Outputs may be the values or dy, but not y. The state that is carried is a_t db_t, the
+// gradient of the state before step t: state_in is the gradient of the last state, state_out that of the first, and
+// `entry` the first state itself.
+//
+// Constants beside those of run.cuh: Rule; kReadBack: of the values of a step, how many its gradients depend on.
+
+#include "backend/cuda/kernels/cells.cuh"
+#include "backend/cuda/kernels/scan/run.cuh"
+
+struct BackwardOp {
+  static constexpr int kInputs = kReadBack + 2;
+  static constexpr int kAhead = kReadBack;  // the state before a step is the output of the walk's next one
+  Values value[kSteps][kReadBack], before[kSteps], dy[kSteps];
+  char* out[Rule::gates];
+  Index stride[Rule::gates];
+  const float* entry;
+  int entry_step;  // the step of this thread that is the first in time, or -1
+
+  template <class Source>
+  __device__ __forceinline__ void load(const Source& source) {
+#pragma unroll
+    for (int k = 0; k < kSteps; ++k) {
+#pragma unroll
+      for (int g = 0; g < kReadBack; ++g) value[k][g] = source.at(g, k);
+      before[k] = source.at(kReadBack, k);
+      dy[k] = source.at(kReadBack + 1, k);
+    }
+  }
+
+  /// The values of a step; those that gradients do not depend on are zero.
+  __device__ __forceinline__ void values_of(int k, int i, float (&wx)[Rule::gates]) const {
+#pragma unroll
+    for (int g = 0; g < Rule::gates; ++g) wx[g] = 0.0f;
+#pragma unroll
+    for (int g = 0; g < kReadBack; ++g) wx[g] = value[k][g].get(i);
+  }
+
+  __device__ __forceinline__ float gain_of(int k, int i) const {
+    float wx[Rule::gates], a, b;
+    values_of(k, i, wx);
+    Affine<Rule>(wx, a, b);
+    return a;
+  }
+
+  __device__ __forceinline__ void compose(const Walk& walk, int k, float (&gain)[kVector],
+                                          float (&offset)[kVector]) const {
+    const bool clear = kReset && (walk.resets >> k & 1);
+    for (int i = 0; i < kVector; ++i) {
+      const float a = gain_of(k, i);
+      offset[i] = clear ? 0.0f : a * (dy[k].get(i) + offset[i]);
+      gain[i] = clear ? 0.0f : gain[i] * a;
+    }
+  }
+
+  __device__ __forceinline__ void start(const ScanArguments& args, const Place& place, const Walk& walk) {
+    // Gates once more, rather than their results in registers.
+#pragma unroll
+    for (int k = 0; k < kSteps; ++k) {
+      for (int g = 0; g < kReadBack; ++g) value[k][g].forget();
+    }
+#pragma unroll
+    for (int g = 0; g < Rule::gates; ++g) {
+      out[g] = walk.at(args.out[g], walk.begin);
+      stride[g] = walk.stride(args.out[g]);
+    }
+    entry = args.entry == nullptr ? nullptr : args.entry + place.states() + walk.tile_channel;
+    entry_step = walk.valid > 0 && walk.begin + walk.valid == walk.length ? walk.valid - 1 : -1;
+  }
+
+  __device__ __forceinline__ void step(const Walk& walk, int k, float (&state)[kVector]) {
+    const bool clear = kReset && (walk.resets >> k & 1);
+    float gradient[Rule::gates][kVector];
+    for (int i = 0; i < kVector; ++i) {
+      float previous = before[k].get(i);
+      if (k == entry_step && entry != nullptr) previous = entry[i];
+      const float db = dy[k].get(i) + state[i];
+      const float da = clear ? 0.0f : db * previous;
+      float wx[Rule::gates], dwx[Rule::gates];
+      values_of(k, i, wx);
+      AffineBackward<Rule>(wx, da, db, dwx);
+#pragma unroll
+      for (int g = 0; g < Rule::gates; ++g) gradient[g][i] = dwx[g];
+      state[i] = clear ? 0.0f : gain_of(k, i) * db;
+    }
+#pragma unroll
+    for (int g = 0; g < Rule::gates; ++g) {
+      Values::of(gradient[g]).store(out[g]);
+      out[g] += stride[g];
+    }
+  }
+
+  PENSTOCK_DEVICE void clear_padding(const Walk& walk, const ScanArguments& args) {
+    if constexpr (kLengths) {
+#pragma unroll
+      for (int g = 0; g < Rule::gates; ++g) ClearPadding(walk, args.out[g]);
+    }
+  }
+};
+
+extern "C" __global__ void __launch_bounds__(kThreads, kBlocks)
+    ScanBackward(const __grid_constant__ ScanArguments args) {
+  WaitForKernelBefore();
+  Run<BackwardOp>(args);
+}

@@ -1,0 +1,179 @@
+// Where a thread stands in a linear recurrence over [B, T, C], and what it does there: what all kernels of it share.
+//
+// Constants of the plan: Storage, kVector (channels of a thread), kLanes (threads over channels), kGroups (of such
+// threads), kSteps (steps of a thread at once), kLengths, kReset.
+
+constexpr int kThreads = kLanes * kGroups;
+constexpr int kTileChannels = kLanes * kVector;
+static_assert(kSteps <= 32, "resets are the bits of a word");
+
+#include "backend/cuda/kernels/scan/scan_arguments.h"
+
+using Values = Vector<Storage, kVector>;
+
+/// A state after a stretch of steps. Gains are products over many steps: they may overflow where the state is still
+/// zero, and are exactly zero after a reset, which forgets even an infinity.
+PENSTOCK_DEVICE float Through(float gain, float offset, float state) {
+  const bool nothing = state == 0.0f || (kReset && gain == 0.0f);
+  return nothing ? offset : __fmaf_rn(gain, state, offset);
+}
+
+/// One row and one tile of its channels.
+struct Place {
+  const ScanArguments& args;
+  int number;
+
+  /// Where the states [B, C] of the row and the channels begin.
+  __device__ Index states() const {
+    return (Index)(number / args.channel_tiles) * args.channels + number % args.channel_tiles * kTileChannels;
+  }
+  /// The state before the first step.
+  __device__ float entry(int channel) const {
+    const bool exists = number % args.channel_tiles * kTileChannels + channel < args.channels;
+    return args.state_in != nullptr && exists ? args.state_in[states() + channel] : 0.0f;
+  }
+};
+
+/// The steps of one thread. Walk steps count from where the recurrence starts: the last one if it descends.
+struct Walk {
+  int row, first_row_step;    // the row, and where in its tensors it starts (packed rows)
+  int length, padded;         // steps that exist, and that have memory
+  int chunk_begin;            // first walk step of the chunk
+  int begin;                  // and of this thread
+  int first_channel;          // of the tile
+  int channel, tile_channel;  // of C and of the tile: the first one of this thread
+  bool active;                // the channel exists
+  int valid;                  // steps of this thread that exist
+  unsigned resets;            // bit k: the state is cleared before step k
+  bool descending;
+
+  /// Sets what depends on the chunk.
+  __device__ __forceinline__ void move_to(const ScanArguments& args, int first, int group) {
+    chunk_begin = first;
+    begin = chunk_begin + group * kSteps;
+    valid = active ? min(max(length - begin, 0), kSteps) : 0;
+    resets = 0;
+    if constexpr (kReset) {
+      for (int k = 0; k < valid; ++k) {
+        const Index t = first_row_step + time(begin + k);
+        const unsigned char reset = args.reset[row * args.reset_row_stride + t * args.reset_step_stride];
+        resets |= (reset != 0 ? 1u : 0u) << k;
+      }
+    }
+  }
+
+  /// Index in T of a walk step; steps beyond the length are padding and count upwards.
+  __device__ int time(int step) const { return descending && step < length ? length - 1 - step : step; }
+
+  __device__ char* start(const ScanTensor& tensor, int from_channel, int step) const {
+    return tensor.data + row * tensor.row_stride + (first_row_step + time(step)) * tensor.step_stride +
+           (Index)from_channel * Storage::bytes;
+  }
+  __device__ char* at(const ScanTensor& tensor, int step) const { return start(tensor, channel, step); }
+  /// From one walk step to the next, where both exist. The compiler may not know that it is the same for every tile:
+  /// it would keep all multiples of it in registers.
+  __device__ Index stride(const ScanTensor& tensor) const {
+    Index stride = descending ? -tensor.step_stride : tensor.step_stride;
+    asm volatile("" : "+l"(stride));
+    return stride;
+  }
+};
+
+/// Writes zeros where a tensor has memory but the row no step.
+PENSTOCK_DEVICE void ClearPadding(const Walk& walk, const ScanTensor& tensor) {
+  if (!walk.active) return;
+  for (int k = walk.valid; k < kSteps && walk.begin + k < walk.padded; ++k) {
+    Values::zero().store(walk.at(tensor, walk.begin + k));
+  }
+}
+
+/// Where thread `group` over time of a block stands: at a row and a tile of channels, in the chunk that begins with a
+/// walk step.
+PENSTOCK_DEVICE Walk FindWalk(const ScanArguments& args, int number, int chunk_begin, int group) {
+  Walk walk;
+  walk.row = number / args.channel_tiles;
+  walk.first_row_step = 0;
+  walk.length = walk.padded = (int)args.steps;
+  walk.descending = args.descending != 0;
+  if constexpr (kLengths) {
+    if (args.cu_seqlens != nullptr) {
+      // Numbers from outside that nobody could check without waiting for the GPU: no row leaves the tensor.
+      const Index first = min(max(args.cu_seqlens[walk.row], 0ll), args.steps);
+      walk.first_row_step = (int)first;
+      walk.length = (int)min(max(args.cu_seqlens[walk.row + 1] - first, 0ll), args.steps - first);
+      walk.padded = walk.length;
+      walk.row = 0;
+    } else {
+      walk.length = (int)min(max(args.lengths[walk.row], 0ll), args.steps);
+    }
+  }
+  walk.tile_channel = (int)threadIdx.x % kLanes * kVector;
+  walk.first_channel = number % args.channel_tiles * kTileChannels;
+  walk.channel = walk.first_channel + walk.tile_channel;
+  walk.active = walk.channel < args.channels;
+  walk.move_to(args, chunk_begin, group);
+  return walk;
+}
+
+/// An op's steps of this thread, from the state before them to the one after.
+template <class Op>
+PENSTOCK_DEVICE void WalkSteps(Op& op, const Walk& walk, float (&state)[kVector]) {
+  if (walk.valid == kSteps) {
+#pragma unroll
+    for (int k = 0; k < kSteps; ++k) op.step(walk, k, state);
+  } else {
+#pragma unroll
+    for (int k = 0; k < kSteps; ++k) {
+      if (k < walk.valid) op.step(walk, k, state);
+    }
+  }
+}
+
+/// The state after a row's last step, from the thread that holds it.
+PENSTOCK_DEVICE void StoreLast(const Place& place, const Walk& walk, int group, const float (&state)[kVector]) {
+  const bool holds_end =
+      walk.valid > 0 ? walk.begin + walk.valid == walk.length : walk.length == 0 && group == 0 && walk.active;
+  if (place.args.state_out == nullptr || !holds_end) return;
+  float* out = place.args.state_out + place.states() + walk.tile_channel;
+  for (int i = 0; i < kVector; ++i) out[i] = state[i];
+}
+
+/// What steps do to a state.
+struct Effect {
+  float gain = 1.0f, offset = 0.0f;
+
+  /// And then others.
+  __device__ __forceinline__ void append(float next_gain, float next_offset) {
+    offset = Through(next_gain, next_offset, offset);
+    gain = kReset && next_gain == 0.0f ? 0.0f : gain * next_gain;
+  }
+};
+
+/// The effect of each group's steps on a state, and the state that enters before the first group.
+struct Stretches {
+  float gain[kGroups][kTileChannels];
+  float offset[kGroups][kTileChannels];
+  float carry[kTileChannels];
+
+  /// What this thread's steps do, for the others to see behind a barrier. Steps that do not exist may count: they come
+  /// last, and nothing comes after them.
+  template <class Op>
+  __device__ __forceinline__ void tell(const Op& op, const Walk& walk, int group) {
+    float of_gain[kVector], of_offset[kVector];
+    for (int i = 0; i < kVector; ++i) of_gain[i] = 1.0f, of_offset[i] = 0.0f;
+#pragma unroll
+    for (int k = 0; k < kSteps; ++k) op.compose(walk, k, of_gain, of_offset);
+    for (int i = 0; i < kVector; ++i) {
+      gain[group][walk.tile_channel + i] = of_gain[i];
+      offset[group][walk.tile_channel + i] = of_offset[i];
+    }
+  }
+
+  /// Of the first groups' steps together.
+  __device__ __forceinline__ Effect effect(int groups, int channel) const {
+    Effect all;
+#pragma unroll 4
+    for (int group = 0; group < groups; ++group) all.append(gain[group][channel], offset[group][channel]);
+    return all;
+  }
+};

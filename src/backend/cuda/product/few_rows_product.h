@@ -1,0 +1,30 @@
+#pragma once
+
+#include "backend/cuda/runtime/blas.h"
+#include "backend/cuda/runtime/kernel.h"
+
+namespace penstock::cuda {
+
+/// A product of a few rows, as steps of a few streams have them: reading B is all it takes, and a launch of a large
+/// product takes longer than that. Running allocates nothing and can be captured.
+class FewRowsProduct {
+ public:
+  static constexpr Index most_rows = 8;
+
+  /// Whether a product is one: A of few rows as they lie, B transposed, at most a bias beside.
+  static bool fits(const ProductShape& shape);
+
+  FewRowsProduct(Device& device, const ProductShape& shape);
+  std::size_t workspace_bytes() const { return 0; }
+  /// As Product::run(), but nothing is added to D.
+  void run(DeviceAddress a, DeviceAddress b, DeviceAddress d, DeviceAddress vector, DeviceAddress workspace,
+           StreamHandle stream, bool add = false) const;
+
+ private:
+  ProductShape shape_;
+  const Kernel* kernel_;
+};
+
+KernelSource few_rows_source(const ProductShape& shape);
+
+}  // namespace penstock::cuda

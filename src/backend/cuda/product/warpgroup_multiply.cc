@@ -1,0 +1,40 @@
+#include "backend/cuda/product/warpgroup_multiply.h"
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+
+namespace penstock::cuda {
+namespace {
+
+/// "%0, %1, ..." or "+f"(sum[0]), "+f"(sum[1]), ...: one text for each of `count` numbers.
+template <class TextOf>
+std::string list(int count, const TextOf& text_of) {
+  std::string all;
+  for (int i = 0; i < count; ++i) all += (i == 0 ? "" : ", ") + text_of(i);
+  return all;
+}
+
+std::string multiply(int columns, bool first) {
+  const int sums = columns / 2;
+  const std::string registers = list(sums, [](int i) { return fmt::format("%{}", i); });
+  const std::string factors = list(4, [&](int i) { return fmt::format("%{}", sums + i); });
+  const std::string results = list(sums, [&](int i) { return fmt::format("\"{}f\"(sum[{}])", first ? '=' : '+', i); });
+  return fmt::format(
+      "PENSTOCK_DEVICE void Multiply{}(float (&sum)[{}], const unsigned (&a)[4], unsigned long long b) {{\n"
+      "  asm volatile(\"{{\\n.reg .pred add;\\nsetp.ne.b32 add, {}, 0;\\n\"\n"
+      "      \"wgmma.mma_async.sync.aligned.m64n{}k8.f32.tf32.tf32 {{{}}}, {{{}}}, %{}, add, 1, 1;\\n}}\"\n"
+      "      : {}\n"
+      "      : \"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3]), \"l\"(b));\n}}\n",
+      first ? "First" : "", sums, first ? 0 : 1, columns, registers, factors, sums + 4, results);
+}
+
+}  // namespace
+
+std::string warpgroup_multiply(int columns) {
+  require(columns >= 8 && columns <= 256 && columns % 8 == 0,
+          "a multiplication of a warpgroup has 8 to 256 columns, a multiple of 8, not {}", columns);
+  return multiply(columns, false) + multiply(columns, true);
+}
+
+}  // namespace penstock::cuda

@@ -1,0 +1,87 @@
+#pragma once
+
+#include <future>
+#include <optional>
+#include <string>
+
+#include "backend/cuda/runtime/api.h"
+#include "backend/cuda/runtime/device.h"
+#include "plan/gpu.h"
+
+namespace penstock::cuda {
+
+/// cuBLASLt, as found on this machine.
+struct Blas {
+  BlasApi api;
+  std::string origin;     ///< Path of the library; empty if there is none.
+  std::string version;    ///< "13.1"
+  std::string build;      ///< "130101"
+  std::string complaint;  ///< Why there is none.
+};
+
+/// Found on first use; the generation of CUDA that the driver runs goes first. Never throws.
+const Blas& find_blas();
+
+/// Begins to start it for a GPU beside whatever the caller does next: opening a file of half a gigabyte and making a
+/// handle take as long as half of the driver's start. Comes after the driver's own start, which it would hold up.
+/// Whoever needs it meanwhile waits for it; nothing is ready only when the future is.
+[[nodiscard]] std::future<void> start_products(int ordinal);
+
+/// What is done to a product, or with its factors, before it is written.
+enum class Epilogue {
+  nothing,
+  add_bias,     ///< D's rows get a vector [n] added.
+  sum_columns,  ///< The sums of A's columns over k go to a vector [m]: the gradient of a bias.
+};
+
+/// D [m, n] = A [m, k] B [k, n], all row by row, rows `*_stride` elements apart. Arithmetic is float.
+struct ProductShape {
+  plan::Storage storage = plan::Storage::f32;  ///< Of A, B and the bias.
+  plan::Storage result = plan::Storage::f32;   ///< Of D and of the sums.
+  Index m = 1, n = 1, k = 1;
+  bool a_transposed = false;  ///< A lies in memory as [k, m].
+  bool b_transposed = false;  ///< B lies in memory as [n, k].
+  Index a_stride = 1, b_stride = 1, d_stride = 1;
+  Epilogue epilogue = Epilogue::nothing;
+  bool tf32 = false;  ///< f32 only: factors rounded to 10 bits of mantissa, for the tensor cores.
+  /// Bytes, powers of two up to 256, that the addresses are multiples of; of the rows cuBLASLt knows from the strides.
+  int a_alignment = 16, b_alignment = 16, d_alignment = 16;
+};
+
+/// Whether cuBLASLt can do it; sums beside products of halves, for instance, need sizes that are multiples of 8.
+bool can_multiply(Device& device, const ProductShape& shape);
+
+/// A product that cuBLASLt has chosen an algorithm for. Its choice takes tens of milliseconds and is kept beside the
+/// compiled kernels. Not safe for two calls at once.
+class Product {
+ public:
+  Product() = default;
+  /// Throws Error(unsupported) if there is no cuBLASLt or it cannot do this. `rank`: which of the algorithms that
+  /// cuBLASLt proposes, from the best, for measurements.
+  Product(Device& device, const ProductShape& shape, int rank = 0);
+  ~Product();
+  Product(Product&& other) noexcept;
+  Product& operator=(Product&& other) noexcept;
+
+  std::size_t workspace_bytes() const { return choice_.workspace_bytes; }
+  /// `vector`: the bias, or where the sums go. `add`: D += A B instead. Workspace aligned to 256 bytes.
+  void run(DeviceAddress a, DeviceAddress b, DeviceAddress d, DeviceAddress vector, DeviceAddress workspace,
+           StreamHandle stream, bool add = false) const;
+
+ private:
+  void describe(const ProductShape& shape);
+  /// The algorithm of that rank.
+  BlasChoice choose(const ProductShape& shape, int rank) const;
+  /// The algorithm of an earlier choice, if cuBLASLt finds it fit.
+  std::optional<BlasChoice> recall(const std::string& name) const;
+
+  Device* device_ = nullptr;
+  BlasHandle blas_ = nullptr;
+  BlasProduct product_ = nullptr;
+  BlasLayout a_ = nullptr, b_ = nullptr, d_ = nullptr;
+  BlasChoice choice_;
+  int a_alignment_ = 1, b_alignment_ = 1, d_alignment_ = 1;
+  bool has_vector_ = false;
+};
+
+}  // namespace penstock::cuda

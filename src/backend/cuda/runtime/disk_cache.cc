@@ -1,0 +1,189 @@
+#include "backend/cuda/runtime/disk_cache.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define XXH_INLINE_ALL
+// Its functions insist on being inlined where they are called through pointers, which -Og does not do.
+#define XXH_NO_INLINE_HINTS 1
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <vector>
+
+#include "base/warning.h"
+
+namespace penstock::cuda {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kSuffix = ".cubin";
+constexpr std::uint64_t kDefaultMegabytes = 256;
+
+/// What precedes the content of a file.
+struct Header {
+  char magic[8] = {'p', 'e', 'n', 's', 't', 'o', 'c', '1'};
+  std::uint64_t bytes = 0;
+  std::uint64_t checksum = 0;
+};
+
+Header header_of(std::string_view content) {
+  Header header;
+  header.bytes = content.size();
+  header.checksum = XXH3_64bits(content.data(), content.size());
+  return header;
+}
+
+/// Removes the file again if anything went wrong before it got its final name.
+struct TemporaryFile {
+  std::string path;
+  int file;
+
+  explicit TemporaryFile(const std::string& pattern) : path(pattern), file(::mkostemp(path.data(), O_CLOEXEC)) {}
+  ~TemporaryFile() {
+    if (file >= 0) ::close(file);
+    if (!path.empty()) ::unlink(path.c_str());
+  }
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+};
+
+bool write_all(int file, const void* bytes, std::size_t size) {
+  const char* next = static_cast<const char*>(bytes);
+  while (size > 0) {
+    const ssize_t written = ::write(file, next, size);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return false;
+    next += written;
+    size -= static_cast<std::size_t>(written);
+  }
+  return true;
+}
+
+std::uint64_t limit_from_environment() {
+  const char* text = std::getenv("PENSTOCK_CACHE_MB");
+  if (text == nullptr) return kDefaultMegabytes << 20;
+  char* end = nullptr;
+  const std::uint64_t megabytes = std::strtoull(text, &end, 10);
+  if (end != text && *end == '\0' && megabytes < (1u << 30)) return megabytes << 20;
+  warn("PENSTOCK_CACHE_MB must be a number of megabytes, not '{}'; using {}", text, kDefaultMegabytes);
+  return kDefaultMegabytes << 20;
+}
+
+}  // namespace
+
+struct ContentHash::State {
+  XXH3_state_t* hash = XXH3_createState();
+};
+
+ContentHash::ContentHash() : state_(new State) { XXH3_128bits_reset(state_->hash); }
+
+ContentHash::~ContentHash() {
+  XXH3_freeState(state_->hash);
+  delete state_;
+}
+
+void ContentHash::add(std::string_view part) {
+  const std::uint64_t size = part.size();
+  XXH3_128bits_update(state_->hash, &size, sizeof size);
+  XXH3_128bits_update(state_->hash, part.data(), part.size());
+}
+
+std::string ContentHash::digits() const {
+  const XXH128_hash_t hash = XXH3_128bits_digest(state_->hash);
+  return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
+}
+
+DiskCache DiskCache::from_environment() {
+  const auto variable = [](const char* name) { return std::string(std::getenv(name) ? std::getenv(name) : ""); };
+  if (const char* chosen = std::getenv("PENSTOCK_CACHE_DIR")) return {chosen, limit_from_environment()};
+  std::string base = variable("XDG_CACHE_HOME");
+  if (const std::string home = variable("HOME"); base.empty() && !home.empty()) base = home + "/.cache";
+  return {base.empty() ? "" : base + "/penstock", limit_from_environment()};
+}
+
+const DiskCache& DiskCache::of_process() {
+  static const DiskCache cache = from_environment();
+  return cache;
+}
+
+std::string DiskCache::path_of(const std::string& name) const { return fmt::format("{}/{}{}", folder_, name, kSuffix); }
+
+std::optional<std::string> DiskCache::get(const std::string& name) const {
+  if (folder_.empty()) return std::nullopt;
+  const std::string path = path_of(name);
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return std::nullopt;
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  if (text.size() >= sizeof(Header)) {
+    const std::string_view content = std::string_view(text).substr(sizeof(Header));
+    const Header expected = header_of(content);
+    if (std::memcmp(text.data(), &expected, sizeof expected) == 0) {
+      ::utimensat(AT_FDCWD, path.c_str(), nullptr, 0);  // evict() removes what was unused for longest
+      return std::string(content);
+    }
+  }
+  warn("the cached kernel {} is damaged; compiling it again", path);
+  return std::nullopt;
+}
+
+bool DiskCache::write_temporary(int file, std::string_view content) const {
+  const Header header = header_of(content);
+  // No fsync: after a power cut the checksum finds what is torn, and compiling again is cheap.
+  return write_all(file, &header, sizeof header) && write_all(file, content.data(), content.size()) &&
+         ::fchmod(file, 0644) == 0;
+}
+
+void DiskCache::put(const std::string& name, std::string_view content) const {
+  if (folder_.empty()) return;
+  std::error_code error;
+  fs::create_directories(folder_, error);
+  if (!error) {
+    TemporaryFile temporary(folder_ + "/.new-XXXXXX");
+    if (temporary.file >= 0 && write_temporary(temporary.file, content) &&
+        ::rename(temporary.path.c_str(), path_of(name).c_str()) == 0) {
+      temporary.path.clear();
+      evict();
+      return;
+    }
+    error = std::error_code(errno, std::generic_category());
+    if (temporary.file < 0) temporary.path.clear();
+  }
+  warn("cannot keep compiled kernels in '{}': {}; set PENSTOCK_CACHE_DIR to another folder", folder_, error.message());
+}
+
+void DiskCache::evict() const {
+  struct Entry {
+    fs::file_time_type used;
+    std::uint64_t bytes;
+    fs::path path;
+  };
+  std::vector<Entry> entries;
+  std::uint64_t total = 0;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder_, error), end; !error && entry != end; entry.increment(error)) {
+    if (entry->path().extension() != kSuffix) continue;
+    std::error_code vanished;  // another process may evict at the same time
+    const std::uint64_t bytes = entry->file_size(vanished);
+    const fs::file_time_type used = entry->last_write_time(vanished);
+    if (vanished) continue;
+    entries.push_back({used, bytes, entry->path()});
+    total += bytes;
+  }
+  std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.used < b.used; });
+  for (const Entry& entry : entries) {
+    if (total <= limit_) break;
+    fs::remove(entry.path, error);
+    total -= entry.bytes;
+  }
+}
+
+}  // namespace penstock::cuda

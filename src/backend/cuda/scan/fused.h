@@ -1,0 +1,46 @@
+#pragma once
+
+#include "backend/cuda/scan/scan.h"
+#include "plan/gpu_layer.h"
+
+namespace penstock::cuda {
+
+/// A layer's forward pass in one launch.
+struct FusedForward {
+  /// The recurrence; its terms are where the gates go, or have no data if nobody wants them.
+  ScanForward scan;
+  Index input = 1;           ///< I
+  DeviceSequence x;          ///< [B, T, I], of the recurrence's storage; not y
+  DeviceAddress weight = 0;  ///< [G * H, I] without gaps
+  DeviceAddress bias = 0;    ///< [G * H] or 0
+};
+
+/// What plan_gpu_layer() wants to know of a call. Throws Error(invalid_argument) for what never fits.
+plan::GpuLayerProblem problem_of(const FusedForward& call);
+
+/// A fused forward pass, compiled. Needs no workspace; running allocates nothing and waits for nothing, and any number
+/// of calls may be under way.
+class FusedExecutable {
+ public:
+  /// For a call of that form: `plan` is of its problem, in the fused regime.
+  FusedExecutable(Device& device, const FusedForward& call, const plan::GpuScanPlan& plan);
+
+  const plan::GpuScanPlan& plan() const { return plan_; }
+  const Kernel& kernel() const { return *kernel_; }
+  /// A call of the form that was prepared: other addresses and strides of the same alignment or better, any number of
+  /// rows and steps. Throws Error(invalid_argument) otherwise.
+  void run(const FusedForward& call, StreamHandle stream) const;
+
+ private:
+  std::string_view rule_;
+  plan::GpuLayerProblem problem_;
+  plan::GpuScanPlan plan_;
+  const Kernel* kernel_ = nullptr;
+  int x_alignment_ = 1;
+};
+
+/// The kernel for a problem and its plan; `x_alignment`: of x, its strides and the bytes of its steps.
+KernelSource fused_source(const ScanRule& rule, const plan::GpuLayerProblem& problem, const plan::GpuScanPlan& plan,
+                          int x_alignment);
+
+}  // namespace penstock::cuda

@@ -1,0 +1,16 @@
+#include "backend/cuda/scan/scan_rule.h"
+
+#include "base/check.h"
+#include "plan/cell_table.h"
+
+namespace penstock::cuda {
+ScanRule scan_rule(std::string_view cell) {
+  const plan::CellTraits& traits = plan::cell_traits(cell);
+  if (!traits.info.scan) fail(ErrorCode::unsupported, "cell {} does not run on a GPU yet; scan cells do", cell);
+  ScanRule rule;
+  rule.type = traits.type;
+  rule.gates = rule.read_back = traits.gates();
+  return rule;
+}
+
+}  // namespace penstock::cuda

@@ -1,0 +1,88 @@
+#include "backend/cuda/scan/step.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "backend/cuda/runtime/range.h"
+#include "base/check.h"
+
+namespace penstock::cuda {
+namespace {
+
+#include "backend/cuda/kernels/scan/step_arguments.h"
+
+constexpr int kWarps = 4;
+constexpr Index kMaxRows = 8;  // of x for each reading of the weights: more sums than registers can hold beside them
+constexpr int kStepAccess = 16;
+
+int step_alignment(const LayerSpec& spec, const LayerStep& call) {
+  const Index size = plan::size_of(spec.storage);
+  return common_alignment(kStepAccess, {static_cast<std::int64_t>(call.x | call.weights.weight), spec.input * size,
+                                        call.rows > 1 ? call.x_stride * size : 0});
+}
+
+void check_call(const LayerSpec& spec, const LayerStep& call) {
+  require(call.rows >= 1 && spec.input >= 1 && spec.hidden >= 1,
+          "rows, input and hidden must be at least 1, not {}, {} and {}", call.rows, spec.input, spec.hidden);
+  constexpr Index most = std::numeric_limits<int>::max() / 2;
+  require(std::max({call.rows, spec.input, spec.hidden}) <= most, "rows, input and hidden must each be at most {}",
+          most);
+  require_address(call.x, "x");
+  require_address(call.y, "y");
+  require_address(call.state, "state");
+  require_address(call.weights.weight, "weight");
+  require((call.weights.bias != 0) == spec.bias, "bias must be {}", spec.bias ? "an address on the GPU" : "null");
+  require(call.rows == 1 || (call.x_stride >= spec.input && call.y_stride >= spec.hidden),
+          "the rows of x and y must be at least {} and {} elements apart, not {} and {}", spec.input, spec.hidden,
+          call.x_stride, call.y_stride);
+  const auto size = static_cast<DeviceAddress>(plan::size_of(spec.storage));
+  require((call.x | call.y | call.weights.weight | call.weights.bias) % size == 0,
+          "x, y, weight and bias must be aligned to their {} bytes a value", size);
+}
+
+}  // namespace
+
+KernelSource step_source(const LayerSpec& spec, Index rows, int alignment) {
+  KernelSource source;
+  source.entry = "Step";
+  source.file = "backend/cuda/kernels/scan/step.cuh";
+  const Index vector = std::max<Index>(1, alignment / plan::size_of(spec.storage));
+  source.constants = {{"using Storage", storage_type(spec.storage)},
+                      {"constexpr int kVector", vector},
+                      {"constexpr int kWarps", kWarps},
+                      {"constexpr int kRows", std::min(rows, kMaxRows)}};
+  source.rule = scan_rule(spec.cell).type;
+  source.plan =
+      fmt::format("one step: a warp a channel, {} values an access, {} rows at once", vector, std::min(rows, kMaxRows));
+  return source;
+}
+
+StepExecutable::StepExecutable(Device& device, const LayerSpec& spec, const LayerStep& call)
+    : spec_(spec), rows_(call.rows) {
+  check_call(spec, call);
+  alignment_ = step_alignment(spec, call);
+  kernel_ = &Kernel::load(device, step_source(spec, rows_, alignment_));
+}
+
+void StepExecutable::run(const LayerStep& call, StreamHandle stream) const {
+  const Range range("penstock step");
+  check_call(spec_, call);
+  require(call.rows == rows_ && step_alignment(spec_, call) >= alignment_,
+          "the call must have the {} rows that were prepared, and an alignment of {} bytes", rows_, alignment_);
+  const Index size = plan::size_of(spec_.storage);
+  StepArguments arguments{};
+  arguments.x = device_pointer<const char>(call.x);
+  arguments.weight = device_pointer<const char>(call.weights.weight);
+  arguments.bias = device_pointer<const char>(call.weights.bias);
+  arguments.state = device_pointer<float>(call.state);
+  arguments.y = device_pointer<char>(call.y);
+  arguments.x_stride = call.x_stride * size;
+  arguments.y_stride = call.y_stride * size;
+  arguments.rows = static_cast<int>(call.rows);
+  arguments.input = static_cast<int>(spec_.input);
+  arguments.hidden = static_cast<int>(spec_.hidden);
+  const auto blocks = static_cast<unsigned>((spec_.hidden + kWarps - 1) / kWarps);
+  kernel_->launch(blocks, 32 * kWarps, arguments, stream);
+}
+
+}  // namespace penstock::cuda
