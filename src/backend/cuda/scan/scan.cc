@@ -142,7 +142,7 @@ plan::GpuScanProblem problem_of(const ScanBackward& call) { return problem_of_ca
 KernelSource scan_source(const ScanRule& rule, const plan::GpuScanProblem& problem, const plan::GpuScanPlan& plan) {
   KernelSource source;
   source.entry = problem.backward ? "ScanBackward" : "ScanForward";
-  source.file = fmt::format("backend/cuda/kernels/scan_{}.cuh", problem.backward ? "backward" : "forward");
+  source.file = fmt::format("backend/cuda/kernels/scan/scan_{}.cuh", problem.backward ? "backward" : "forward");
   source.constants = {{"using Storage", storage_type(problem.storage)},
                       {"constexpr bool kDirect", plan.regime == plan::Regime::direct},
                       {"constexpr int kVector", plan.vector},
