@@ -10,7 +10,7 @@ namespace {
 
 Json column_names(const std::vector<Column>& columns) {
   Json names = Json::array();
-  for (const Column& column : columns) names.push_back(column.name);
+  for (const Column& column : columns) names.push_back(column.title());
   return names;
 }
 

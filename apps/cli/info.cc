@@ -111,8 +111,9 @@ Json machine_json() {
 std::string columns_text(const std::vector<Column>& columns) {
   std::string text;
   for (const Column& column : columns) {
-    text += fmt::format("{}{} (mean {}, spread {})", text.empty() ? "" : ", ", printable(column.name),
-                        short_number(column.mean), short_number(column.scale));
+    text += fmt::format("{}{}", text.empty() ? "" : ", ", printable(column.title()));
+    if (column.feature != Feature::value) continue;
+    text += fmt::format(" (mean {}, spread {})", short_number(column.mean), short_number(column.scale));
   }
   return text;
 }

@@ -35,9 +35,11 @@ std::string held_out(double fraction, const char* what) {
 
 std::string column_list(const std::vector<Column>& columns) {
   constexpr std::size_t shown = 4;
-  if (columns.size() > shown) return fmt::format("{} columns", columns.size());
   std::vector<std::string> names;
-  for (const Column& column : columns) names.push_back(printable(column.name));
+  for (const Column& column : columns) {
+    if (column.feature == Feature::value) names.push_back(printable(column.name));
+  }
+  if (names.size() > shown) return fmt::format("{} columns", names.size());
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
@@ -66,6 +68,26 @@ std::string findings(const Dataset& dataset) {
   return text;
 }
 
+CalendarOptions calendar_of(const DataOptions& options) {
+  CalendarOptions calendar{.read = true, .column = options.date_column};
+  for (const std::string& word : options.calendar) {
+    if (word == "day") {
+      calendar.cycles.push_back(Cycle::day);
+    } else if (word == "week") {
+      calendar.cycles.push_back(Cycle::week);
+    } else if (word == "year") {
+      calendar.cycles.push_back(Cycle::year);
+    } else if (word == "none" && options.calendar.size() == 1) {
+      calendar.read = false;
+    } else if (word != "auto" || options.calendar.size() > 1) {
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("--calendar must be auto, none, or some of day,week,year, not '{}'",
+                              printable(fmt::format("{}", fmt::join(options.calendar, ",")))));
+    }
+  }
+  return calendar;
+}
+
 OpenedData open_series_file(const DataOptions& options) {
   SeriesOptions series;
   series.inputs = options.columns;
@@ -75,6 +97,7 @@ OpenedData open_series_file(const DataOptions& options) {
   series.autoregression = options.from_last && options.autoregression;
   series.season = options.season;
   series.transform = options.transform;
+  series.calendar = calendar_of(options);
   series.format = options.table.format();
   series.missing = options.table.missing.value_or(series.missing);
   if (options.validation_fraction) series.validation_fraction = *options.validation_fraction;
@@ -157,6 +180,10 @@ void add_data_options(Options& options, DataOptions& data) {
   options.choice("--transform", data.transform,
                  {{"auto", Transform::automatic}, {"none", Transform::none}, {"log", Transform::logarithm}},
                  "Learn a series as it is or by its logarithm [auto: what forecasts better]");
+  options.add("--calendar", data.calendar, "auto|none|day,week,year",
+              "Read where a row's date stands in the day, the week or the year, from a column of dates [auto: what the "
+              "rows show twice]");
+  options.add("--date-column", data.date_column, "NAME", "Holds the dates of a series' rows [the first that does]");
   options.add("--sequence-column", data.sequence_column, "NAME", "Names the sequence that a row belongs to [sequence]");
   options.add("--label-column", data.label_column, "NAME", "Holds the label of the sequence [label]");
   add_table_options(options, data.table,
@@ -228,6 +255,8 @@ void refuse_foreign_options(const CLI::App& app, const DataOptions& options, Dat
       {"--horizon", {series}},
       {"--season", {series}},
       {"--transform", {series}},
+      {"--calendar", {series}},
+      {"--date-column", {series}},
       {"--no-linear", {series}},
       {"--sequence-column", {labelled}},
       {"--label-column", {labelled}},

@@ -38,6 +38,8 @@ struct DataOptions {
   std::optional<double> validation_fraction;
   Index season = 0;
   Transform transform = Transform::automatic;
+  std::vector<std::string> calendar = {"auto"};  ///< A series: cycles to read of its dates, "auto" or "none".
+  std::string date_column;
   bool autoregression = true;  ///< A series: with a linear forecast beside the layers.
   bool from_last = false;      ///< A series: scaled for forecasts that start from the last value.
   TaskOptions task;

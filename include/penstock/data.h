@@ -18,15 +18,51 @@ enum class Task {
   classify,  ///< One label per sequence, or per step where the task says so: logits over `classes`.
 };
 
-/// One numeric column: normalised value = (raw - mean) / scale, or of the logarithm of raw values.
+/// How a column writes dates: in a form of words and digits, or as a number.
+enum class DateForm {
+  month_first,   ///< 2020-03-04, 4 Mar 2020, 2020Q1 and the like; 03/04/2020 is in March.
+  day_first,     ///< The same, but 03/04/2020 is in April.
+  excel,         ///< Days, as Excel counts them.
+  year,          ///< 2020
+  digits,        ///< 20200304
+  seconds,       ///< Since the start of 1970.
+  milliseconds,  ///< Since the start of 1970.
+};
+
+/// What an input is, of the field of its column.
+enum class Feature {
+  value,        ///< The number in it.
+  missing,      ///< 1 where there is none, otherwise 0.
+  day_sine,     ///< Where its date stands between midnight and midnight,
+  day_cosine,   ///< as the sine and cosine of an angle;
+  week_sine,    ///< from Monday to Monday;
+  week_cosine,  ///<
+  year_sine,    ///< from the first of January to the next.
+  year_cosine,
+};
+
+std::string_view to_string(Feature feature);
+/// Throws Error(invalid_argument) that lists the names there are.
+Feature parse_feature(std::string_view text);
+std::string_view to_string(DateForm form);
+DateForm parse_date_form(std::string_view text);
+
+/// One column: normalised value = (raw - mean) / scale, or of the logarithm of raw values.
 struct Column {
   std::string name;
   double mean = 0.0;
   double scale = 1.0;
   bool logarithm = false;  ///< Mean and scale are those of logarithms; all values must be positive.
+  Feature feature = Feature::value;
+  DateForm dates = DateForm::month_first;  ///< Of a feature of dates.
 
-  double normal(double value) const;    ///< Of a raw value; not a number where a logarithm has none.
-  double raw(double normalised) const;  ///< Back again.
+  /// Of a raw value; not a number where a logarithm has none. Dates are raw as seconds since the start of 1970.
+  double normal(double value) const;
+  double raw(double normalised) const;  ///< Of values: back again.
+  /// Whether this is a feature of dates.
+  bool reads_dates() const { return feature > Feature::missing; }
+  /// The name, and the feature of it if it is no plain value: "date (year_sine)".
+  std::string title() const;
 };
 
 /// How a table is written. What is not given is found from its first rows, and Dataset::reading() says what was found.
@@ -41,7 +77,7 @@ enum class Missing {
   refuse,       ///< An error that says where.
   carry,        ///< The last value of the column; the first one before that.
   interpolate,  ///< On a straight line between the values before and after; as carry where there is only one of them.
-  mask,         ///< Read as carry does, but never asked for: forecasts of them are not scored.
+  mask,         ///< Read as carry does, and as Feature::missing; never asked for: forecasts of them are not scored.
 };
 
 std::string_view to_string(Missing missing);
@@ -130,6 +166,16 @@ struct TextOptions {
 std::unique_ptr<Dataset> open_text(const Sources& sources, const TextOptions& options = {});
 std::unique_ptr<Dataset> open_text(const std::string& path, const TextOptions& options = {});
 
+/// After how long dates come round again.
+enum class Cycle { day, week, year };
+
+/// Which cycles of its rows' dates a series model reads, each as a sine and a cosine.
+struct CalendarOptions {
+  bool read = false;
+  std::string column = {};         ///< That holds the dates; empty: the first column that does, if any.
+  std::vector<Cycle> cycles = {};  ///< Empty: those longer than two rows that the training part shows at least twice.
+};
+
 /// Whether a series is learnt as it is or by its logarithm.
 enum class Transform { automatic, none, logarithm };
 
@@ -147,6 +193,7 @@ struct SeriesOptions {
   bool autoregression = false;
   Transform transform = Transform::none;  ///< automatic: what forecasts best in the training part, with autoregression.
   Index season = 0;                       ///< Rows after which the targets repeat themselves; 1: never, 0: find out.
+  CalendarOptions calendar = {};
 };
 /// A table, one step a row. Several files hold the same columns; none goes on where the one before it ended. Errors
 /// name file, line and column.

@@ -20,6 +20,14 @@ if TYPE_CHECKING:
 __all__ = ["Model", "Session"]
 
 
+def _numbers(rows: Any) -> NDArray:
+    """Rows as float64; NumPy's dates as seconds since the start of 1970."""
+    array = np.asarray(rows)
+    if array.dtype.kind == "M":
+        return array.astype("datetime64[ns]").astype(np.float64) / 1e9
+    return array.astype(np.float64, copy=False)
+
+
 class Model:
     """A sequence model: embedding or linear input, blocks of (norm, recurrent layer, residual), norm, linear head.
 
@@ -151,8 +159,8 @@ class Model:
         ==============  ==================================================  ==========================================
         task            inputs                                              answer
         ==============  ==================================================  ==========================================
-        ``forecast``    rows of the model's columns, ``[T, I]``,            ``[T, horizon, targets]``, ``[B, T, ...]``:
-                        ``[B, T, I]``                                       at every step the rows to come
+        ``forecast``    rows of the columns that the model reads,           ``[T, horizon, targets]``, ``[B, T, ...]``:
+                        ``[T, C]``, ``[B, T, C]``                           at every step the rows to come
         ``classify``    such rows, or tokens ``[T]``, ``[B, T]``            probabilities ``[classes]``, ``[B, classes]``
                                                                             after the last step
         ``language``    bytes or str                                        probabilities of each next byte ``[T, 256]``
@@ -177,7 +185,7 @@ class Model:
                 )
             tokens = tokens.astype(np.int32)
         else:
-            tokens = self._model.normalised(np.asarray(inputs, np.float64))
+            tokens = self._model.normalised(_numbers(inputs))
         outputs, _ = self.forward(tokens, **execution)
         if self.task == "forecast":
             return self._model.in_units(outputs)

@@ -65,6 +65,8 @@ def open_series(
     autoregression: bool = False,
     transform: str = "none",
     season: int = 0,
+    calendar: str | Sequence[str] = "none",
+    date_column: str = "",
 ) -> Dataset:
     """A CSV file with a header, one step a row.
 
@@ -81,6 +83,9 @@ def open_series(
         transform: ``"none"``, ``"logarithm"`` (all values must be positive), or ``"automatic"``: what forecasts best
             in the training part, with ``autoregression``.
         season: Rows after which the targets repeat themselves; 1: never, 0: find out.
+        calendar: Also read where a row's date stands in these cycles: some of ``"day"``, ``"week"`` and ``"year"``, or
+            ``"auto"``: those that the training part shows twice.
+        date_column: Holds the dates; the first column that does if empty.
     """
     return Dataset(
         _core.open_series(
@@ -95,6 +100,8 @@ def open_series(
             autoregression,
             transform,
             season,
+            [calendar] if isinstance(calendar, str) else list(calendar),
+            date_column,
         )
     )
 

@@ -37,6 +37,7 @@ nb::list describe(const std::vector<Column>& columns) {
     one["mean"] = column.mean;
     one["scale"] = column.scale;
     one["logarithm"] = column.logarithm;
+    one["feature"] = std::string(to_string(column.feature));
     all.append(one);
   }
   return all;
@@ -86,24 +87,42 @@ std::unique_ptr<SharedModel> make_model(const nb::dict& fields, SharedDataset& s
   return std::make_unique<SharedModel>(std::move(model), "the model");
 }
 
-/// Rows of raw values [..., I], float64, as the model reads them.
+/// The columns that a model's inputs are made of, each once.
+std::vector<std::string> raw_columns(const std::vector<Column>& inputs) {
+  std::vector<std::string> names;
+  for (const Column& input : inputs) {
+    if (std::ranges::find(names, input.name) == names.end()) names.push_back(input.name);
+  }
+  return names;
+}
+
+/// Rows of raw values [..., C], float64, of the columns that the inputs are made of, as the model reads them: [..., I].
+/// A date is a number of seconds since the start of 1970.
 nb::object normalised(SharedModel& shared, nb::handle rows) {
   const SharedModel::Reading model(shared);
-  const std::vector<Column>& columns = model->data().inputs;
+  const std::vector<Column>& inputs = model->data().inputs;
+  const std::vector<std::string> names = raw_columns(inputs);
   const Array raw = Array(rows, "inputs", Scalar::f64).contiguous();
-  if (columns.empty() || raw.rank() == 0 || raw.shape().back() != static_cast<Index>(columns.size())) {
-    std::string names;
-    for (const Column& column : columns) names += (names.empty() ? "" : ", ") + column.name;
-    refuse("inputs must have the columns " + names + ", not the shape " + text_of(raw.shape()));
+  if (inputs.empty() || raw.rank() == 0 || raw.shape().back() != static_cast<Index>(names.size())) {
+    std::string all;
+    for (const std::string& name : names) all += (all.empty() ? "" : ", ") + name;
+    refuse("inputs must have the columns " + all + ", not the shape " + text_of(raw.shape()));
   }
-  const Array values = Array::empty(raw.shape(), Scalar::f32);
+  std::vector<std::size_t> places;
+  for (const Column& input : inputs) {
+    places.push_back(static_cast<std::size_t>(std::ranges::find(names, input.name) - names.begin()));
+  }
+  auto shape = raw.shape();
+  shape.back() = static_cast<Index>(inputs.size());
+  const Array values = Array::empty(shape, Scalar::f32);
   const auto from = raw.values<double>();
-  for (std::size_t i = 0; i < from.size(); ++i) {
-    const Column& column = columns[i % columns.size()];
-    const double value = column.normal(from[i]);
+  for (std::size_t i = 0; i < from.size() / names.size() * inputs.size(); ++i) {
+    const std::size_t input = i % inputs.size();
+    const double given = from[i / inputs.size() * names.size() + places[input]];
+    const double value = inputs[input].normal(given);
     if (!(std::abs(value) <= static_cast<double>(std::numeric_limits<float>::max()))) {
       refuse("inputs must be finite and not too far from the values that the model is trained on; column " +
-             column.name + " is " + std::to_string(from[i]));
+             inputs[input].name + " is " + std::to_string(given));
     }
     values.as<float>()[i] = static_cast<float>(value);
   }

@@ -234,8 +234,15 @@ void bind_training(nb::module_& module) {
       "open_series",
       [](const std::string& path, const std::vector<std::string>& inputs, const std::vector<std::string>& targets,
          Index horizon, double validation_fraction, const std::string& delimiter, const std::string& missing,
-         bool from_last, bool autoregression, const std::string& transform, Index season) {
+         bool from_last, bool autoregression, const std::string& transform, Index season,
+         const std::vector<std::string>& calendar, const std::string& date_column) {
         SeriesOptions options;
+        options.calendar = {.read = calendar != std::vector<std::string>{"none"}, .column = date_column};
+        for (const std::string& cycle : calendar) {
+          if (calendar.size() == 1 && (cycle == "none" || cycle == "auto")) break;
+          options.calendar.cycles.push_back(
+              chosen<Cycle>("calendar", cycle, {{"day", Cycle::day}, {"week", Cycle::week}, {"year", Cycle::year}}));
+        }
         options.inputs = inputs;
         options.targets = targets;
         options.horizon = horizon;
@@ -252,7 +259,7 @@ void bind_training(nb::module_& module) {
       },
       nb::arg("path"), nb::arg("inputs"), nb::arg("targets"), nb::arg("horizon"), nb::arg("validation_fraction"),
       nb::arg("delimiter"), nb::arg("missing"), nb::arg("from_last"), nb::arg("autoregression"), nb::arg("transform"),
-      nb::arg("season"));
+      nb::arg("season"), nb::arg("calendar"), nb::arg("date_column"));
   module.def(
       "open_labelled",
       [](const std::string& path, const std::string& sequence_column, const std::string& label_column,

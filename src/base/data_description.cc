@@ -1,13 +1,73 @@
+#include <fmt/ranges.h>
+
+#include <algorithm>
 #include <array>
+#include <chrono>
 #include <cmath>
+#include <limits>
+#include <numbers>
 
 #include "base/check.h"
+#include "base/quote.h"
 #include "penstock/data.h"
 
 // In the lowest layer because models, streams and datasets all ask for these sizes.
 namespace penstock {
 
-double Column::normal(double value) const { return ((logarithm ? std::log(value) : value) - mean) / scale; }
+namespace {
+
+constexpr std::array<std::string_view, 8> feature_names = {"value",     "missing",     "day_sine",  "day_cosine",
+                                                           "week_sine", "week_cosine", "year_sine", "year_cosine"};
+constexpr std::array<std::string_view, 7> date_form_names = {"month-first", "day-first", "excel",       "year",
+                                                             "digits",      "seconds",   "milliseconds"};
+
+template <typename Enum, std::size_t count>
+Enum parse_name(const char* what, const std::array<std::string_view, count>& names, std::string_view text) {
+  const auto found = std::find(names.begin(), names.end(), text);
+  if (found == names.end()) {
+    fail(ErrorCode::invalid_argument, "{} must be one of {}, not {}", what, fmt::join(names, ", "), in_quotes(text));
+  }
+  return static_cast<Enum>(found - names.begin());
+}
+
+/// Which part of its cycle has passed at a date, from 0 to 1.
+double phase(Feature feature, double seconds) {
+  using namespace std::chrono;
+  constexpr double day = 86400.0, week = 7.0 * day, monday = 4.0 * day;  // the first of 1970 was a Thursday
+  const auto within = [](double value, double cycle) { return value / cycle - std::floor(value / cycle); };
+  if (feature == Feature::day_sine || feature == Feature::day_cosine) return within(seconds, day);
+  if (feature == Feature::week_sine || feature == Feature::week_cosine) return within(seconds - monday, week);
+  const sys_days date{days{static_cast<int>(std::floor(seconds / day))}};
+  const year of_date = year_month_day{date}.year();
+  const sys_days first{of_date / January / 1}, next{(of_date + years{1}) / January / 1};
+  const double passed = seconds - static_cast<double>(first.time_since_epoch().count()) * day;
+  return passed / (static_cast<double>((next - first).count()) * day);
+}
+
+double feature_of(Feature feature, double value) {
+  if (feature == Feature::missing) return std::isnan(value) ? 1.0 : 0.0;
+  constexpr double farthest = 1e14;  // seconds: three million years, within what dates can count
+  if (!(std::abs(value) < farthest)) return std::numeric_limits<double>::quiet_NaN();
+  const double angle = 2.0 * std::numbers::pi * phase(feature, value);
+  const bool sine = feature == Feature::day_sine || feature == Feature::week_sine || feature == Feature::year_sine;
+  return sine ? std::sin(angle) : std::cos(angle);
+}
+
+}  // namespace
+
+std::string_view to_string(Feature feature) { return feature_names[static_cast<std::size_t>(feature)]; }
+Feature parse_feature(std::string_view text) { return parse_name<Feature>("feature", feature_names, text); }
+std::string_view to_string(DateForm form) { return date_form_names[static_cast<std::size_t>(form)]; }
+DateForm parse_date_form(std::string_view text) { return parse_name<DateForm>("dates", date_form_names, text); }
+
+std::string Column::title() const {
+  return feature == Feature::value ? name : fmt::format("{} ({})", name, to_string(feature));
+}
+
+double Column::normal(double value) const {
+  if (feature != Feature::value) value = feature_of(feature, value);
+  return ((logarithm ? std::log(value) : value) - mean) / scale;
+}
 
 double Column::raw(double normalised) const {
   const double value = normalised * scale + mean;
@@ -38,7 +98,7 @@ Missing parse_missing(std::string_view text) {
   for (std::size_t i = 0; i < missing_names.size(); ++i) {
     if (text == missing_names[i]) return static_cast<Missing>(i);
   }
-  fail(ErrorCode::invalid_argument, "missing must be refuse, carry, interpolate or mask, not '{}'", text);
+  fail(ErrorCode::invalid_argument, "missing must be refuse, carry, interpolate or mask, not {}", in_quotes(text));
 }
 
 Index DataDescription::input_size() const { return vocabulary > 0 ? 1 : static_cast<Index>(inputs.size()); }

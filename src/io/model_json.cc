@@ -21,6 +21,8 @@ json columns_to_json(const std::vector<Column>& columns) {
   for (const Column& column : columns) {
     result.push_back({{"name", column.name}, {"mean", column.mean}, {"scale", column.scale}});
     if (column.logarithm) result.back()["logarithm"] = true;
+    if (column.feature != Feature::value) result.back()["feature"] = to_string(column.feature);
+    if (column.reads_dates()) result.back()["dates"] = to_string(column.dates);
   }
   return result;
 }
@@ -34,6 +36,8 @@ std::vector<Column> columns_from_json(const json& array, const std::string& sour
     column.mean = reader.number("mean");
     column.scale = reader.number("scale");
     column.logarithm = reader.boolean("logarithm", false);
+    if (item.contains("feature")) column.feature = reader.parsed("feature", parse_feature);
+    if (item.contains("dates")) column.dates = reader.parsed("dates", parse_date_form);
     reader.finish();
     result.push_back(std::move(column));
   }
@@ -115,19 +119,6 @@ void ObjectReader::finish() const {
   }
 }
 
-namespace {
-
-Missing read_missing(ObjectReader& reader) {
-  const std::string name = reader.string("missing");
-  try {
-    return parse_missing(name);
-  } catch (const Error&) {
-    reader.refuse("missing", "must be refuse, carry, interpolate or mask, not " + in_quotes(name));
-  }
-}
-
-}  // namespace
-
 json to_json(const ModelSpec& spec) {
   return {{"cell", spec.cell},
           {"width", spec.width},
@@ -205,7 +196,7 @@ DataDescription data_description_from_json(const json& object, const std::string
     data.decimal = decimal[0];
   }
   data.header = reader.boolean("header", true);
-  if (object.contains("missing")) data.missing = read_missing(reader);
+  if (object.contains("missing")) data.missing = reader.parsed("missing", parse_missing);
   if (object.contains("sample_rate")) data.sample_rate = reader.integer("sample_rate");
   constexpr Index highest_rate = 10'000'000;
   if (data.sample_rate < 0 || data.sample_rate > highest_rate) {

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "penstock/error.h"
 #include "penstock/model.h"
 
 /// The architecture of a model and the description of its data as JSON, and back.
@@ -42,6 +43,16 @@ class ObjectReader {
   /// For a field that was not always written: `if_missing` is what files from before it mean.
   bool boolean(const char* field, bool if_missing);
   std::string string(const char* field);
+  /// A name that `parse` understands, which throws Error(invalid_argument) "<field> must be ..." otherwise.
+  template <typename Parse>
+  auto parsed(const char* field, const Parse& parse) {
+    const std::string name = string(field);
+    try {
+      return parse(name);
+    } catch (const Error& error) {
+      refuse(field, std::string(error.what()).substr(std::string_view(field).size() + 1));
+    }
+  }
   const nlohmann::json& array(const char* field);
   const nlohmann::json& object(const char* field);
   /// Call last: refuses fields that nobody asked for, which a newer version may have added for a reason.

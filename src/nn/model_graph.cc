@@ -90,7 +90,9 @@ ops::Changes changes_of(const DataDescription& data) {
   // distance: so are the changes of one row of about unit variance, and the layers see them.
   changes.change_scale = std::sqrt((static_cast<double>(data.horizon) + 1.0) / 2.0);
   std::unordered_map<std::string_view, Index> positions;
-  for (Index input = 0; input < changes.inputs; ++input) positions.try_emplace(data.inputs[input].name, input);
+  for (Index input = 0; input < changes.inputs; ++input) {
+    if (data.inputs[input].feature == Feature::value) positions.try_emplace(data.inputs[input].name, input);
+  }
   for (Index target = 0; target < changes.targets; ++target) {
     const Column& to = data.targets[target];
     const auto found = positions.find(to.name);

@@ -31,6 +31,8 @@ void check_columns(const char* name, const std::vector<Column>& columns) {
     require(std::isfinite(column.mean), "{}: mean of column {} must be finite", name, in_quotes(column.name));
     require(std::isfinite(column.scale) && column.scale > 0.0, "{}: scale of column {} must be positive, not {}", name,
             in_quotes(column.name), column.scale);
+    check_enum("feature", column.feature, Feature::year_cosine);
+    check_enum("dates", column.dates, DateForm::milliseconds);
   }
 }
 
@@ -44,6 +46,9 @@ void check_data(const DataDescription& data) {
   }
   if (data.task == Task::forecast) {
     check_columns("targets", data.targets);
+    for (const Column& target : data.targets) {
+      require(target.feature == Feature::value, "targets: {} is no value that could be forecast", target.title());
+    }
     check_range("horizon", data.horizon, 1, largest_horizon);
     check_range("season", data.season, 0, largest_season);
   }

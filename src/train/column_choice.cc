@@ -50,7 +50,7 @@ std::string ColumnChooser::reason(std::size_t column) const {
   if (seen.kind == Kind::unknown) return "no values";
   if (seen.kind == Kind::date) return "dates";
   if (seen.kind == Kind::text) return "text";
-  if (seen.maybe_dates && dates_from_numbers(header_.names()[column], seen.numbers)) return "dates";
+  if (seen.maybe_dates && number_form(header_.names()[column], seen.numbers)) return "dates";
   return seen.changes || rows_ == 1 ? "" : "always the same";
 }
 

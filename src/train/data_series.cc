@@ -10,6 +10,7 @@
 #include "penstock/score.h"
 #include "penstock/train.h"
 #include "train/autoregression.h"
+#include "train/calendar.h"
 #include "train/csv_table.h"
 #include "train/normalise.h"
 #include "train/stream_dataset.h"
@@ -188,6 +189,7 @@ class SeriesDataset final : public data::StreamDataset {
     if (options.from_last) scale_by_changes(series, inputs, targets);
     inputs_ = normalise(series, inputs, description_.inputs);
     targets_ = normalise(series, targets, description_.targets);
+    add_features(table, series, inputs, options);
     if (options.autoregression) {
       autoregression_ = fit_linear(training_rows_);
       constexpr Index past = 128;  // that a state needs to settle
@@ -294,6 +296,39 @@ class SeriesDataset final : public data::StreamDataset {
     return next == starts_.end() ? end : std::min(*next, end);
   }
 
+  /// Inputs that are no values: where a date stands in its cycles, and whether a value was missing.
+  void add_features(const CsvTable& table, const Series& series, const std::vector<std::size_t>& inputs,
+                    const SeriesOptions& options) {
+    const auto& names = table.header().names();
+    std::vector<std::vector<double>> raw;
+    if (options.calendar.read) {
+      if (const auto calendar = data::find_calendar(table, options.calendar, inputs, training_rows_)) {
+        for (const Feature feature : calendar->features) {
+          description_.inputs.push_back({.name = names[calendar->column], .feature = feature, .dates = calendar->form});
+          raw.push_back(calendar->seconds);
+        }
+        add_reading(calendar->describe(names[calendar->column]));
+      }
+    }
+    for (const std::size_t input : inputs) {
+      const auto& unknown = series.unknown[input];
+      if (std::ranges::find(unknown, 1) == unknown.end()) continue;
+      description_.inputs.push_back({.name = names[input], .feature = Feature::missing});
+      raw.emplace_back();
+      for (const std::uint8_t missing : unknown) raw.back().push_back(missing != 0 ? std::nan("") : 0.0);
+    }
+    if (raw.empty()) return;
+    std::vector<float> widened;
+    for (Index row = 0; row < rows_; ++row) {
+      const auto first = inputs_.begin() + row * static_cast<Index>(inputs.size());
+      widened.insert(widened.end(), first, first + static_cast<Index>(inputs.size()));
+      for (std::size_t i = 0; i < raw.size(); ++i) {
+        widened.push_back(static_cast<float>(description_.inputs[inputs.size() + i].normal(raw[i][row])));
+      }
+    }
+    inputs_ = std::move(widened);
+  }
+
   void scale_by_changes(const Series& series, const std::vector<std::size_t>& inputs,
                         const std::vector<std::size_t>& targets) {
     for (std::size_t c = 0; c < targets.size(); ++c) {
@@ -370,7 +405,15 @@ std::unique_ptr<Dataset> open_series(const Sources& sources, const SeriesOptions
          options.validation_fraction > 0.0 ? options.horizon : 0);
   }
   auto dataset = std::make_unique<SeriesDataset>(table, series, inputs, targets, held_out, options);
-  dataset->set_reading(table.reading(inputs.size(), choice));
+  const auto is_read = [&](const CsvTable::LeftOut& column) {
+    return std::ranges::any_of(dataset->description().inputs, [&](const Column& input) {
+      return input.name == table.header().names()[column.column];
+    });
+  };
+  std::erase_if(choice.left_out, is_read);
+  std::vector<std::string> reading = table.reading(inputs.size(), choice);
+  for (std::string& finding : dataset->reading()) reading.push_back(std::move(finding));
+  dataset->set_reading(std::move(reading));
   dataset->add_reading(data::describe_filled(series.values, options.missing));
   return dataset;
 }

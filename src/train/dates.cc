@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/lower_case.h"
+#include "train/number.h"
 
 namespace penstock::data {
 namespace {
@@ -183,7 +184,7 @@ std::optional<double> year_first(Scanner scan) {
 }
 
 /// 04.03.2020, 03/04/2020, 04-03-2020, 4 Mar 2020, 4-Mar-20.
-std::optional<double> day_or_month_first(Scanner scan, DayOrder order) {
+std::optional<double> day_or_month_first(Scanner scan, DateForm form) {
   const int first = scan.digits(1, 2);
   if (first < 0) return std::nullopt;
   const char separator = scan.peek();
@@ -197,7 +198,7 @@ std::optional<double> day_or_month_first(Scanner scan, DayOrder order) {
   scan.skip_blanks();
   int year = scan.digits(4, 4);
   if (year < 0) year = separator == ' ' ? -1 : full_year(scan.digits(2, 2), true);
-  const bool month_first = named == 0 && separator == '/' && order == DayOrder::month_first;
+  const bool month_first = named == 0 && separator == '/' && form == DateForm::month_first;
   return at(month_first ? day(year, first, second) : day(year, second, first), scan);
 }
 
@@ -218,27 +219,27 @@ std::optional<double> name_first(Scanner scan) {
 
 }  // namespace
 
-std::optional<double> parse_date(std::string_view text, DayOrder order) {
+std::optional<double> parse_date(std::string_view text, DateForm form) {
   constexpr std::size_t shortest = 6, longest = 40;
   if (text.size() < shortest || text.size() > longest) return std::nullopt;
   const Scanner scan(text);
   if (const auto date = year_first(scan)) return date;
-  if (const auto date = day_or_month_first(scan, order)) return date;
+  if (const auto date = day_or_month_first(scan, form)) return date;
   return name_first(scan);
 }
 
-DayOrder day_order(std::span<const std::string> texts, bool* ambiguous) {
-  const auto all = [&](DayOrder order) {
-    return std::all_of(texts.begin(), texts.end(), [&](const auto& text) { return parse_date(text, order); });
+DateForm text_form(std::span<const std::string> texts, bool* ambiguous) {
+  const auto all = [&](DateForm form) {
+    return std::all_of(texts.begin(), texts.end(), [&](const auto& text) { return parse_date(text, form); });
   };
   const auto same = [](const std::string& text) {
-    return parse_date(text, DayOrder::month_first) == parse_date(text, DayOrder::day_first);
+    return parse_date(text, DateForm::month_first) == parse_date(text, DateForm::day_first);
   };
-  const bool month_first = all(DayOrder::month_first), day_first = all(DayOrder::day_first);
+  const bool month_first = all(DateForm::month_first), day_first = all(DateForm::day_first);
   if (ambiguous != nullptr) {
     *ambiguous = month_first && day_first && !std::all_of(texts.begin(), texts.end(), same);
   }
-  return day_first && !month_first ? DayOrder::day_first : DayOrder::month_first;
+  return day_first && !month_first ? DateForm::day_first : DateForm::month_first;
 }
 
 bool may_name_dates(std::string_view column) {
@@ -249,36 +250,53 @@ bool may_name_dates(std::string_view column) {
   return name == "ds" || name == "ts" || name == "zeit" || name == "tag" || name == "jahr";
 }
 
-std::optional<std::vector<double>> dates_from_numbers(std::string_view column, std::span<const double> values) {
+std::optional<double> date_from_number(double value, DateForm form) {
+  constexpr double excels_1970 = 25569.0;  // days
+  const bool whole = value == std::floor(value);
+  switch (form) {
+    case DateForm::excel:
+      if (!(value >= 10000.0 && value <= 80000.0)) return std::nullopt;  // 1927 to 2119
+      return (value - excels_1970) * seconds_a_day;
+    case DateForm::year:
+      if (!whole || !(value >= 1000.0 && value <= 2999.0)) return std::nullopt;
+      return days_from(static_cast<int>(value), 1, 1) * seconds_a_day;
+    case DateForm::digits: {
+      if (!whole || !(value >= 19000101.0 && value <= 21001231.0)) return std::nullopt;
+      const int digits = static_cast<int>(value);
+      return day(digits / 10000, digits / 100 % 100, digits % 100);
+    }
+    case DateForm::seconds:
+      return value >= 1e8 && value <= 5e9 ? std::optional(value) : std::nullopt;
+    case DateForm::milliseconds:
+      return whole && value >= 1e11 && value <= 5e12 ? std::optional(value / 1000.0) : std::nullopt;
+    case DateForm::month_first:
+    case DateForm::day_first:
+      break;
+  }
+  return std::nullopt;
+}
+
+std::optional<DateForm> number_form(std::string_view column, std::span<const double> values) {
   const std::string name = lower_case(column);
   if (values.size() < 2 || !may_name_dates(name) || !std::is_sorted(values.begin(), values.end()) ||
       values.front() == values.back()) {
     return std::nullopt;
   }
-  const auto within = [&](double least, double most) { return values.front() >= least && values.back() <= most; };
-  const bool whole = std::all_of(values.begin(), values.end(), [](double v) { return v == std::floor(v); });
-  std::vector<double> seconds;
-  const auto convert = [&](const auto& function) {
-    for (const double value : values) seconds.push_back(function(value));
-    return seconds;
-  };
-  if (whole && within(1000.0, 2999.0) && (name.find("year") != name.npos || name == "jahr" || name == "date")) {
-    return convert([](double year) { return days_from(static_cast<int>(year), 1, 1) * seconds_a_day; });
+  const bool of_years = name.find("year") != name.npos || name == "jahr" || name == "date";
+  for (const DateForm form :
+       {DateForm::year, DateForm::excel, DateForm::digits, DateForm::seconds, DateForm::milliseconds}) {
+    if (form == DateForm::year && !of_years) continue;
+    const auto is_date = [&](double value) { return date_from_number(value, form).has_value(); };
+    if (std::all_of(values.begin(), values.end(), is_date)) return form;
   }
-  if (within(10000.0, 80000.0)) {  // 1927 to 2119; Excel's day 25569 is the first of 1970
-    return convert([](double serial) { return (serial - 25569.0) * seconds_a_day; });
-  }
-  const auto from_digits = [](double value) {
-    const int digits = static_cast<int>(value);
-    return day(digits / 10000, digits / 100 % 100, digits % 100);
-  };
-  if (whole && within(19000101.0, 21001231.0) &&
-      std::all_of(values.begin(), values.end(), [&](double v) { return from_digits(v).has_value(); })) {
-    return convert([&](double value) { return *from_digits(value); });
-  }
-  if (within(1e8, 5e9)) return convert([](double second) { return second; });
-  if (whole && within(1e11, 5e12)) return convert([](double millisecond) { return millisecond / 1000.0; });
   return std::nullopt;
+}
+
+std::optional<double> read_date(std::string_view field, DateForm form, char decimal) {
+  if (form == DateForm::month_first || form == DateForm::day_first) return parse_date(field, form);
+  double value = 0.0;
+  if (parse_number(field, decimal, value) != std::errc{}) return std::nullopt;
+  return date_from_number(value, form);
 }
 
 }  // namespace penstock::data

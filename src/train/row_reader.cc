@@ -7,6 +7,7 @@
 #include "base/quote.h"
 #include "penstock/data.h"
 #include "train/csv.h"
+#include "train/dates.h"
 #include "train/normalise.h"
 
 namespace penstock {
@@ -104,9 +105,34 @@ struct RowReader::Impl {
     return true;
   }
 
+  /// Seconds since the start of 1970.
+  double date(const data::CsvField& field, const Column& column) const {
+    if (data::is_missing(field.text)) {
+      fail(ErrorCode::bad_input, "{}:{}:{}: column {}: the date is missing", source(), field.line, field.column,
+           in_quotes(column.name));
+    }
+    const auto seconds = data::read_date(field.text, column.dates, opening.decimal);
+    if (!seconds) {
+      fail(ErrorCode::bad_input, "{}:{}:{}: column {}: {} is no date as in training", source(), field.line,
+           field.column, in_quotes(column.name), in_quotes(field.text));
+    }
+    return *seconds;
+  }
+
+  bool is_known(const data::CsvField& field, std::size_t input) const {
+    if (data::is_missing(field.text)) return false;
+    double number = 0.0;
+    return !replace_bad || kinds[input] == data::ColumnKind::boolean || data::parse_boolean(field.text) ||
+           data::parse_number(field.text, opening.decimal, number) == std::errc{};
+  }
+
   /// The value that the model reads, or the last one in its place.
   float value(std::size_t input) {
+    const Column& column = inputs[input];
+    const data::CsvField& field = read[positions[input]];
+    if (column.feature == Feature::missing) return is_known(field, input) ? 0.0f : 1.0f;
     try {
+      if (column.reads_dates()) return static_cast<float>(column.normal(date(field, column)));
       const double raw = opening.header.number(read, positions[input], kinds[input]);
       return data::normalise(raw, inputs[input], source(), line);
     } catch (const Error& error) {
@@ -114,7 +140,9 @@ struct RowReader::Impl {
       const bool borne = gap ? missing != Missing::refuse : replace_bad;
       if (!borne || error.code() != ErrorCode::bad_input) throw;
       note(error.what());
-      ++replaced;
+      // A field of dates may make several inputs.
+      const auto first = std::ranges::find(positions, positions[input]) - positions.begin();
+      if (first == static_cast<std::ptrdiff_t>(input)) ++replaced;
       return values[input];
     }
   }

@@ -70,7 +70,7 @@ TEST(Dates, UsualForms) {
                            "2020-03-04T00:00", "2020-03-04 00:00:00", "2020-03-04T01:00:00+01:00", "2020-Mar-04"}) {
     EXPECT_EQ(parse_date(text), march_4_2020) << text;
   }
-  EXPECT_EQ(parse_date("04/03/2020", DayOrder::day_first), march_4_2020);
+  EXPECT_EQ(parse_date("04/03/2020", DateForm::day_first), march_4_2020);
   EXPECT_EQ(parse_date("2020-03-04T12:30:15.5Z"), march_4_2020 + 45015.5);
   EXPECT_EQ(parse_date("03/04/2020 1:05 PM"), march_4_2020 + 13.0 * 3600 + 300);
   EXPECT_EQ(parse_date("12/31/1969 12:00 AM"), -day);
@@ -91,23 +91,33 @@ TEST(Dates, OrderOfDayAndMonth) {
   bool ambiguous = false;
   const std::vector<std::string> us = {"01/02/2020", "01/25/2020"}, eu = {"01/02/2020", "25/01/2020"};
   const std::vector<std::string> either = {"01/02/2020", "03/04/2020"};
-  EXPECT_EQ(day_order(us, &ambiguous), DayOrder::month_first);
+  EXPECT_EQ(text_form(us, &ambiguous), DateForm::month_first);
   EXPECT_FALSE(ambiguous);
-  EXPECT_EQ(day_order(eu, &ambiguous), DayOrder::day_first);
+  EXPECT_EQ(text_form(eu, &ambiguous), DateForm::day_first);
   EXPECT_FALSE(ambiguous);
-  EXPECT_EQ(day_order(either, &ambiguous), DayOrder::month_first);
+  EXPECT_EQ(text_form(either, &ambiguous), DateForm::month_first);
   EXPECT_TRUE(ambiguous);
 }
 
 TEST(Dates, NumbersThatCountDays) {
   const std::vector<double> excel = {43894.0, 43895.5}, years = {1949, 1950}, digits = {20200304, 20200305};
-  EXPECT_EQ(dates_from_numbers("Date", excel), (std::vector<double>{march_4_2020, march_4_2020 + 1.5 * day}));
-  EXPECT_EQ(dates_from_numbers("year", years), (std::vector<double>{-7670.0 * day, -7305.0 * day}));
-  EXPECT_EQ(dates_from_numbers("day", digits), (std::vector<double>{march_4_2020, march_4_2020 + day}));
-  EXPECT_EQ(dates_from_numbers("price", excel), std::nullopt) << "of another name";
+  EXPECT_EQ(number_form("Date", excel), DateForm::excel);
+  EXPECT_EQ(date_from_number(43895.5, DateForm::excel), march_4_2020 + 1.5 * day);
+  EXPECT_EQ(number_form("year", years), DateForm::year);
+  EXPECT_EQ(date_from_number(1949, DateForm::year), -7670.0 * day);
+  EXPECT_EQ(number_form("day", digits), DateForm::digits);
+  EXPECT_EQ(date_from_number(20200304, DateForm::digits), march_4_2020);
+  EXPECT_EQ(date_from_number(20200230, DateForm::digits), std::nullopt);
+  const std::vector<double> seconds = {march_4_2020, march_4_2020 + day}, milliseconds = {1e3 * march_4_2020, 2e12};
+  EXPECT_EQ(number_form("time", seconds), DateForm::seconds);
+  EXPECT_EQ(number_form("time", milliseconds), DateForm::milliseconds);
+  EXPECT_EQ(number_form("price", excel), std::nullopt) << "of another name";
   const std::vector<double> falls = {43895.0, 43894.0}, small = {1.0, 2.0};
-  EXPECT_EQ(dates_from_numbers("Date", falls), std::nullopt);
-  EXPECT_EQ(dates_from_numbers("day", small), std::nullopt);
+  EXPECT_EQ(number_form("Date", falls), std::nullopt);
+  EXPECT_EQ(number_form("day", small), std::nullopt);
+  EXPECT_EQ(read_date("43.894", DateForm::excel, ','), march_4_2020);
+  EXPECT_EQ(read_date("04/03/2020", DateForm::day_first, '.'), march_4_2020);
+  EXPECT_EQ(read_date("soon", DateForm::seconds, '.'), std::nullopt);
 }
 
 std::string found(const std::string& content, const TableFormat& given = {}) {
@@ -218,11 +228,12 @@ TEST(Sources, SeveralTables) {
   EXPECT_EQ(labelled->training_steps(), 2) << "a name begins a new sequence in every file";
 }
 
+/// Of the first input.
 std::vector<float> raw_features(const Dataset& data, const Example& example) {
   std::vector<float> values;
   const Column& column = data.description().inputs[0];
-  for (const float value : example.features) {
-    values.push_back(static_cast<float>(std::round(value * column.scale + column.mean)));
+  for (std::size_t i = 0; i < example.features.size(); i += data.description().inputs.size()) {
+    values.push_back(static_cast<float>(std::round(example.features[i] * column.scale + column.mean)));
   }
   return values;
 }
@@ -247,7 +258,7 @@ TEST(MissingValues, EveryPolicy) {
   const std::string none = folder.write("n.csv", "x,y\n,1\n,2\n");
   expect_error(ErrorCode::bad_input, "n.csv: column \"x\" has no values",
                [&] { open_series(none, {.inputs = {"x"}, .missing = Missing::carry}); });
-  expect_error(ErrorCode::invalid_argument, "missing must be refuse, carry, interpolate or mask, not 'drop'",
+  expect_error(ErrorCode::invalid_argument, "missing must be refuse, carry, interpolate or mask, not \"drop\"",
                [] { parse_missing("drop"); });
 }
 

@@ -1,0 +1,203 @@
+#include "train/calendar.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+
+#include "base/check.h"
+#include "base/quote.h"
+#include "train/dates.h"
+#include "train/number.h"
+
+namespace penstock::data {
+namespace {
+
+constexpr double hour = 3600.0, one_day = 24.0 * hour, month = 30.44 * one_day, one_year = 365.25 * one_day;
+
+struct CycleShape {
+  Cycle cycle;
+  const char* name;
+  double seconds;
+  Feature sine, cosine;
+};
+constexpr CycleShape cycle_shapes[] = {
+    {Cycle::day, "the time of day", one_day, Feature::day_sine, Feature::day_cosine},
+    {Cycle::week, "the day of the week", 7.0 * one_day, Feature::week_sine, Feature::week_cosine},
+    {Cycle::year, "the day of the year", one_year, Feature::year_sine, Feature::year_cosine},
+};
+
+/// "a day", "15 minutes", "a month"; months and years are as long as they are.
+std::string describe_step(double seconds) {
+  struct Unit {
+    const char* name;
+    double seconds;
+  };
+  constexpr Unit units[] = {{"year", one_year}, {"month", month}, {"week", 7.0 * one_day}, {"day", one_day},
+                            {"hour", hour},     {"minute", 60.0}, {"second", 1.0}};
+  for (const Unit& unit : units) {
+    const double count = seconds / unit.seconds, whole = std::round(count);
+    const double tolerance = unit.seconds > 8.0 * one_day ? 0.1 : 1e-6;
+    if (whole < 1.0 || std::abs(count - whole) > tolerance) continue;
+    if (whole > 1.0) return fmt::format("{} {}s", whole, unit.name);
+    return fmt::format("{} {}", unit.name == std::string("hour") ? "an" : "a", unit.name);
+  }
+  return fmt::format("{:.3g} seconds", seconds);
+}
+
+/// The fields of one column, and where each stands.
+struct DateTexts {
+  std::vector<std::string> texts;
+  std::vector<std::pair<std::string, Index>> places;  // source and line
+  std::vector<std::size_t> starts;                    // first rows of files
+};
+
+DateTexts read_column(const CsvTable& table, std::size_t column) {
+  DateTexts result;
+  for (auto rows = table.rows(); rows.next();) {
+    if (rows.starts_file()) result.starts.push_back(result.texts.size());
+    result.texts.push_back(rows.fields()[column].text);
+    result.places.emplace_back(rows.header().source(), rows.fields()[column].line);
+  }
+  return result;
+}
+
+class CalendarFinder {
+ public:
+  CalendarFinder(const CsvTable& table, const CalendarOptions& options, Index training)
+      : table_(table), options_(options), training_(training) {}
+
+  /// Nothing if the column's fields are no dates.
+  std::optional<Calendar> look(std::size_t column) const {
+    const DateTexts read = read_column(table_, column);
+    Calendar calendar;
+    calendar.column = column;
+    if (!find_form(read, calendar)) return std::nullopt;
+    for (const std::string& text : read.texts) {
+      const auto date = read_date(text, calendar.form, table_.format().decimal);
+      if (!date) return std::nullopt;
+      calendar.seconds.push_back(*date);
+    }
+    if (!find_step(read.starts, calendar)) return std::nullopt;
+    choose_cycles(calendar);
+    return calendar;
+  }
+
+  /// Why look() found none.
+  [[noreturn]] void refuse(std::size_t column) const {
+    const std::string name = in_quotes(table_.header().names()[column]);
+    const DateTexts read = read_column(table_, column);
+    Calendar calendar;
+    calendar.column = column;
+    find_form(read, calendar);
+    for (std::size_t row = 0; row < read.texts.size(); ++row) {
+      if (read_date(read.texts[row], calendar.form, table_.format().decimal)) continue;
+      fail(ErrorCode::bad_input, "{}:{}: column {}: {} is no date", read.places[row].first, read.places[row].second,
+           name, in_quotes(read.texts[row]));
+    }
+    fail(ErrorCode::bad_input, "{}: the dates of column {} do not rise", table_.header().source(), name);
+  }
+
+ private:
+  bool find_form(const DateTexts& read, Calendar& calendar) const {
+    std::vector<double> numbers;
+    for (const std::string& text : read.texts) {
+      double value = 0.0;
+      if (parse_number(text, table_.format().decimal, value) != std::errc{}) break;
+      numbers.push_back(value);
+    }
+    if (numbers.size() < read.texts.size()) {
+      calendar.form = text_form(read.texts, &calendar.ambiguous);
+      return !read.texts.empty();
+    }
+    // Files may each begin anew, so that only the first one tells.
+    const std::size_t first = read.starts.size() > 1 ? read.starts[1] : numbers.size();
+    const auto form = number_form(table_.header().names()[calendar.column], std::span(numbers).first(first));
+    calendar.form = form.value_or(calendar.form);
+    return form.has_value();
+  }
+
+  /// False unless the dates rise within each file.
+  static bool find_step(const std::vector<std::size_t>& starts, Calendar& calendar) {
+    std::vector<double> steps;
+    for (std::size_t row = 1; row < calendar.seconds.size(); ++row) {
+      if (std::binary_search(starts.begin(), starts.end(), row)) continue;
+      steps.push_back(calendar.seconds[row] - calendar.seconds[row - 1]);
+      if (steps.back() < 0.0) return false;
+    }
+    if (steps.empty()) return false;
+    std::vector<double> sorted = steps;
+    const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
+    std::nth_element(sorted.begin(), middle, sorted.end());
+    calendar.step = *middle;
+    if (calendar.step <= 0.0) return false;
+    // Months and years differ in length, and clocks are put forward.
+    const double tolerance = calendar.step < one_day         ? 1.5
+                             : calendar.step > 8.0 * one_day ? 0.12 * calendar.step
+                                                             : 4000.0;
+    calendar.uneven =
+        std::ranges::count_if(steps, [&](double step) { return std::abs(step - calendar.step) > tolerance; });
+    return true;
+  }
+
+  void choose_cycles(Calendar& calendar) const {
+    const auto last =
+        static_cast<std::size_t>(std::clamp<Index>(training_ - 1, 0, static_cast<Index>(calendar.seconds.size()) - 1));
+    const double span = calendar.seconds[last] - calendar.seconds[0] + calendar.step;
+    for (const CycleShape& shape : cycle_shapes) {
+      const bool fits = 2.0 * calendar.step < shape.seconds;
+      if (options_.cycles.empty() ? !fits || span < 2.0 * shape.seconds : !asked_for(shape.cycle)) continue;
+      require(fits, "calendar: rows are {} apart, too far for {}", describe_step(calendar.step), shape.name);
+      calendar.features.push_back(shape.sine);
+      calendar.features.push_back(shape.cosine);
+    }
+  }
+
+  bool asked_for(Cycle cycle) const { return std::ranges::find(options_.cycles, cycle) != options_.cycles.end(); }
+
+  const CsvTable& table_;
+  const CalendarOptions& options_;
+  Index training_;
+};
+
+}  // namespace
+
+std::string Calendar::describe(const std::string& name) const {
+  const std::string apart = describe_step(step);
+  std::string text = fmt::format("{}: a row {}{}", name, apart.starts_with('a') ? "" : "every ", apart);
+  if (uneven > 0) text += fmt::format(", {} of them not", uneven);
+  if (ambiguous) text += ", read as month/day/year";
+  std::vector<std::string> cycles;
+  for (const CycleShape& shape : cycle_shapes) {
+    if (std::ranges::find(features, shape.sine) != features.end()) cycles.emplace_back(shape.name);
+  }
+  if (!cycles.empty()) text += fmt::format("; {} as input", fmt::join(cycles, ", "));
+  return text;
+}
+
+std::optional<Calendar> find_calendar(const CsvTable& table, const CalendarOptions& options,
+                                      const std::vector<std::size_t>& taken, Index training) {
+  for (const Cycle cycle : options.cycles) check_enum("cycle", cycle, Cycle::year);
+  const CalendarFinder finder(table, options, training);
+  if (!options.column.empty()) {
+    const std::size_t column = table.column(options.column, "calendar");
+    auto found = finder.look(column);
+    if (!found) finder.refuse(column);
+    return found;
+  }
+  auto first = table.rows();
+  if (!first.next()) return std::nullopt;
+  const auto& names = table.header().names();
+  for (std::size_t column = 0; column < names.size(); ++column) {
+    if (std::ranges::find(taken, column) != taken.end()) continue;
+    const std::string& text = first.fields()[column].text;
+    if (!parse_date(text) && !(may_name_dates(names[column]) && table.header().looks_numeric(text))) continue;
+    if (auto found = finder.look(column)) return found;
+  }
+  require(options.cycles.empty(), "calendar: {} has no column of dates that rise among {}", table.header().source(),
+          table.header().list());
+  return std::nullopt;
+}
+
+}  // namespace penstock::data
