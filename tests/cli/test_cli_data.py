@@ -31,8 +31,11 @@ TS = "@problemName T\n@timeStamps false\n@data\n" + "".join(
 @pytest.mark.parametrize(
     "name, content, more, columns, said",
     [
-        ("de.csv", GERMAN, [], ["Menge, brutto", "offen"],
+        ("de.csv", GERMAN, ["--calendar", "none"], ["Menge, brutto", "offen"],
          ["separator ';', decimal ','", "2 columns read, 2 left out: Datum (dates), Ort (text)"]),
+        ("de.csv", GERMAN, [], ["Menge, brutto", "offen", "Datum (week_sine)", "Datum (week_cosine)"],
+         ["separator ';', decimal ','", "2 columns read, 1 left out: Ort (text)",
+          "Datum: a row a day, 2 of them not; the day of the week as input"]),
         ("pandas.csv", PANDAS, [], ["x"], ["1 column read, 2 left out: column1 (no name), date (dates)"]),
         ("pandas.csv", PANDAS, ["--columns", "column1,x"], ["column1", "x"], []),
         ("bare.csv", "".join(f"{v:.2f}|{i % 5}\n" for i, (_, v, _) in enumerate(rows())), [], ["column1", "column2"],
@@ -53,7 +56,7 @@ def test_what_is_found_is_said(tmp_path, name, content, more, columns, said):
 
 def test_forecasts_read_what_training_read(tmp_path):
     (tmp_path / "de.csv").write_bytes(GERMAN.encode())
-    run("train", "de.csv", *QUICK, cwd=tmp_path)
+    run("train", "de.csv", "--calendar", "none", *QUICK, cwd=tmp_path)
     whole = run("predict", "model.safetensors", "de.csv", cwd=tmp_path).out
     (tmp_path / "de.csv.gz").write_bytes(gzip.compress(GERMAN.encode()))
     assert run("predict", "model.safetensors", "de.csv.gz", cwd=tmp_path).out == whole
