@@ -5,7 +5,8 @@
 
 On the CPU: forward passes in inference mode, and training passes (forward, backward with a given gradient of the output)
 of LSTM and GRU over single sequences and batches, in float32 and, of modules in bfloat16, in bfloat16. On a GPU: training
-steps in bfloat16 autocast, padded and packed, and inference. --overhead: calls so small that what they cost is the way to
+steps in bfloat16 autocast, padded and packed, and inference; and a minGRU layer in bfloat16 beside one in PyTorch's
+operations, as torch.compile makes it. --overhead: calls so small that what they cost is the way to
 the kernel. Both take turns; the least and the median of each are printed, and how far results are apart.
 """
 
@@ -22,6 +23,24 @@ import penstock.torch
 CPU_SHAPES = [(1, 200, 64, 64), (1, 200, 256, 256), (1, 200, 512, 512), (16, 200, 256, 256), (64, 100, 128, 256),
               (64, 200, 256, 512), (1, 1000, 128, 128)]  # fmt: skip
 GPU_CASES = [("GRU", 16, 1024, 256, 256, 1), ("LSTM", 64, 512, 512, 512, 2), ("LSTM", 64, 512, 1024, 1024, 2)]
+
+
+MINGRU_SHAPE = (8, 4096, 1024)  # rows, steps, inputs and hidden size
+
+
+class LogSpaceMinGRU(torch.nn.Module):
+    """minGRU as it is written in PyTorch (Feng et al. 2024, appendix B): the scan by sums of logarithms."""
+
+    def __init__(self, size):
+        super().__init__()
+        self.to_gates = torch.nn.Linear(size, 2 * size, bias=False)
+
+    def forward(self, x):
+        softplus = torch.nn.functional.softplus
+        k, value = self.to_gates(x).chunk(2, -1)
+        log_candidate = torch.where(value >= 0, (value.relu() + 0.5).log(), -softplus(-value))
+        decay = torch.cumsum(-softplus(k), 1)
+        return (decay + torch.logcumsumexp(log_candidate - softplus(-k) - decay, 1)).exp()
 
 
 class Clock:
@@ -150,6 +169,41 @@ def on_a_gpu(clock):
         line(what + " packed training", clock.compare([packed_step(theirs), packed_step(ours)]), error)
 
 
+def mingru_on_a_gpu(clock):
+    rows, steps, size = MINGRU_SHAPE
+    options = {"device": "cuda", "dtype": torch.bfloat16}
+    theirs = LogSpaceMinGRU(size).to(**options)
+    ours = penstock.torch.MinGRU(size, size, bias=False, batch_first=True, candidate="positive", **options)
+    with torch.no_grad():
+        ours.weight_ih_l0.copy_(theirs.to_gates.weight)
+    x = torch.randn(rows, steps, size, requires_grad=True, **options)
+    gradient = torch.randn(rows, steps, size, **options)
+    exact = LogSpaceMinGRU(size).to("cuda", torch.float64)
+    exact.load_state_dict(theirs.state_dict())
+    with torch.inference_mode():
+        reference = exact(x[:1].double())
+        apart = [distance(y[:1], reference) for y in (theirs(x), ours(x)[0])]
+    print(f"MinGRU {MINGRU_SHAPE} bf16: off float64 by {apart[0]:.1e} in PyTorch's operations, ours {apart[1]:.1e}")
+    compiled = torch.compile(theirs)
+
+    def steps_of(module, take):
+        def forward():
+            with torch.inference_mode():
+                module(x)
+
+        def both():
+            module.zero_grad()
+            x.grad = None
+            take(module(x)).backward(gradient)
+
+        return forward, both
+
+    for what, *calls in zip(
+        ("forward", "training"), steps_of(compiled, lambda y: y), steps_of(ours, lambda result: result[0])
+    ):
+        line(f"MinGRU {MINGRU_SHAPE} bf16 {what}, compiled", clock.compare(calls), apart[1])
+
+
 def overhead(clock, device):
     for name in ("LSTM", "GRU"):
         theirs, ours = pair(name, 1, 8, 1, device)
@@ -189,6 +243,7 @@ def main():
         on_the_cpu(clock)
     else:
         on_a_gpu(clock)
+        mingru_on_a_gpu(clock)
 
 
 if __name__ == "__main__":

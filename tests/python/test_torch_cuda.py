@@ -101,6 +101,38 @@ def test_other_cells_agree_with_the_cpu(stack):
         close(got.cpu(), expected, 2**-20, 120)
 
 
+UNITS = {torch.float32: 2**-23, torch.bfloat16: 2**-8, torch.float16: 2**-10}
+
+
+@pytest.mark.parametrize("scan", [ours.scan, ours.log_scan])
+@pytest.mark.parametrize("dtype", UNITS)
+@pytest.mark.parametrize("shape", [(1, 1, 1), (3, 7, 5), (2, 1025, 33), (1, 4099, 64)])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_scans(scan, dtype, shape, reverse):
+    """Against double precision on the CPU, from the same rounded terms."""
+    torch.manual_seed(5)
+    a, b = torch.rand(shape) * 0.9 + 0.05, torch.randn(shape)
+    terms = [a, b] if scan is ours.scan else [a.log(), b.abs().log()]
+    leaves = [t.to(dtype) for t in (*terms, torch.randn(shape[0], shape[2]))]
+
+    def results(*leaves):
+        leaves = [leaf.detach().requires_grad_() for leaf in leaves]
+        h, last = scan(*leaves, reverse=reverse)
+        (h.double().sin().sum() + last.double().cos().sum()).backward()
+        return [h, last, *(leaf.grad for leaf in leaves)]
+
+    for got, expected in zip(results(*(leaf.cuda() for leaf in leaves)), results(*(leaf.double() for leaf in leaves))):
+        # Each state is a sum in which what is 1 / (1 - a) = 20 steps back still counts.
+        bound = 20 * UNITS[dtype] * max(1.0, expected.abs().max().item())
+        torch.testing.assert_close(got.cpu().double(), expected, rtol=0, atol=bound)
+
+
+def test_scans_of_doubles_are_the_cpus():
+    a = torch.rand(1, 3, 2, dtype=torch.float64, device="cuda")
+    with pytest.raises(RuntimeError, match="f64"):
+        ours.scan(a, a)
+
+
 def test_streams_are_respected():
     mine = ours.GRU(64, 64, device="cuda")
     x = torch.randn(256, 8, 64, device="cuda")
