@@ -30,6 +30,13 @@ constexpr const char* scan_schema =
 constexpr const char* scan_backward_schema =
     "scan_backward(Tensor? dh, Tensor? dh_last, Tensor a, Tensor b, Tensor? h0, Tensor h, bool logarithmic, "
     "bool reverse) -> (Tensor da, Tensor db, Tensor dh0)";
+// The same with results in tensors of the caller's, of any strides and floating types: states may be wider than terms.
+constexpr const char* scan_out_schema =
+    "scan_out(Tensor a, Tensor b, Tensor? h0, bool logarithmic, bool reverse, *, Tensor(a!) h, Tensor(b!) h_last) "
+    "-> ()";
+constexpr const char* scan_backward_out_schema =
+    "scan_backward_out(Tensor? dh, Tensor? dh_last, Tensor a, Tensor b, Tensor? h0, Tensor h, bool logarithmic, "
+    "bool reverse, *, Tensor(a!) da, Tensor(b!) db, Tensor(c!) dh0) -> ()";
 
 constexpr std::uint64_t built_against = (std::uint64_t{2} << 56) | (std::uint64_t{10} << 48);
 
@@ -44,7 +51,9 @@ void implement(const char* key) {
   add("recurrent", recurrent);
   add("recurrent_backward", recurrent_backward);
   add("scan", scan);
+  add("scan_out", scan_out);
   add("scan_backward", scan_backward);
+  add("scan_backward_out", scan_backward_out);
 }
 
 void add_ops() {
@@ -53,7 +62,9 @@ void add_ops() {
   define(library, recurrent_schema);
   define(library, recurrent_backward_schema);
   define(library, scan_schema);
+  define(library, scan_out_schema);
   define(library, scan_backward_schema);
+  define(library, scan_backward_out_schema);
   implement("CPU");
   implement("CUDA");
 }

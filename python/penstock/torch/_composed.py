@@ -64,19 +64,36 @@ def _positive(x):
 
 
 def _mingru(candidate):
-    def step(wx, _, state):
+    def terms(wx):
         k, value = wx.chunk(2, -1)
-        return (torch.sigmoid(-k) * state[0] + torch.sigmoid(k) * candidate(value),)
+        return torch.sigmoid(-k), torch.sigmoid(k) * candidate(value)
 
-    return step
+    return terms
 
 
 def _minlstm(candidate):
-    def step(wx, _, state):
+    def terms(wx):
         f, i, value = wx.chunk(3, -1)
         # The share of the forget gate in the sum of both gates, by the logarithm of their ratio.
         ratio = functional.logsigmoid(f) - functional.logsigmoid(i)
-        return (torch.sigmoid(ratio) * state[0] + torch.sigmoid(-ratio) * candidate(value),)
+        return torch.sigmoid(ratio), torch.sigmoid(-ratio) * candidate(value)
+
+    return terms
+
+
+#: a and b of h_t = a_t h_{t-1} + b_t, from W x + bias [..., G * H], of the cells that are such a recurrence.
+TERMS = {
+    "mingru": _mingru(lambda x: x),
+    "mingru-log": _mingru(_positive),
+    "minlstm": _minlstm(lambda x: x),
+    "minlstm-log": _minlstm(_positive),
+}
+
+
+def _scanned(terms):
+    def step(wx, _, state):
+        a, b = terms(wx)
+        return (a * state[0] + b,)
 
     return step
 
@@ -88,10 +105,7 @@ _STEPS = {
     "gru-before": _gru_before,
     "lstm": _lstm,
     "slstm": _slstm,
-    "mingru": _mingru(lambda x: x),
-    "mingru-log": _mingru(_positive),
-    "minlstm": _minlstm(lambda x: x),
-    "minlstm-log": _minlstm(_positive),
+    **{cell: _scanned(terms) for cell, terms in TERMS.items()},
 }
 
 

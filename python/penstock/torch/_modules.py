@@ -9,8 +9,9 @@ from torch.nn import functional
 from torch.nn.parameter import Parameter
 from torch.nn.utils.rnn import PackedSequence
 
-from ._composed import CELLS, composed
+from ._composed import CELLS, TERMS, composed
 from ._ops import keeps_tape, recurrent
+from ._sequence_parallel import parallel_scan
 
 
 class Stack(nn.RNNBase):
@@ -350,40 +351,119 @@ class SLSTM(_OwnStack):
         return "slstm"
 
 
-class MinGRU(_OwnStack):
+class _Shared:
+    """A process group, which copies of a module share."""
+
+    def __init__(self, group):
+        self.group = group
+
+    def __deepcopy__(self, memo):
+        return self
+
+
+class _ScanStack(_OwnStack):
+    """A stack of cells whose recurrence is linear: no recurrent matrix, and scans over what several processes hold."""
+
+    def __init__(self, input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, device, dtype,
+                 candidate, process_group):  # fmt: skip
+        if candidate not in ("linear", "positive"):
+            raise ValueError(f"Unknown candidate '{candidate}'. Select from 'linear' or 'positive'.")
+        self.candidate = candidate
+        super().__init__(
+            input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, 1, device, dtype
+        )
+        self._process_group = _Shared(process_group)
+
+    @property
+    def process_group(self):
+        return self._process_group.group
+
+    def _run_layers(self, x, weights, states, lengths, batch_sizes, reset, layers, batch_first):
+        if self.process_group is None:
+            return super()._run_layers(x, weights, states, lengths, batch_sizes, reset, layers, batch_first)
+        if batch_sizes is not None:
+            raise ValueError(f"{type(self).__name__}: a PackedSequence and process_group exclude each other")
+        if not batch_first:
+            x = x.transpose(0, 1)
+        directions = 2 if self.bidirectional else 1
+        each = len(weights) // (layers * directions)
+        kept, zeroed = _masks(x, lengths, reset)
+        last = []
+        for layer in range(layers):
+            outputs = []
+            for direction in range(directions):
+                slot = layer * directions + direction
+                own = weights[slot * each : (slot + 1) * each]
+                h0 = None if states is None else states[0][slot]
+                y, after = self._run_parallel(x, own, h0, kept, zeroed, direction == 1)
+                outputs.append(y)
+                last.append(after)
+            x = torch.cat(outputs, -1) if directions == 2 else outputs[0]
+        return x if batch_first else x.transpose(0, 1), (torch.stack(last),)
+
+    def _run_parallel(self, x, weights, h0, kept, zeroed, reverse):
+        """y [B, T, H] and the state after this process's chunk x [B, T, I]. Terms and states are float: a decay close
+        to one needs more digits than halves have."""
+        wx = functional.linear(x, *weights)
+        dtype = wx.dtype
+        if dtype in (torch.bfloat16, torch.float16):
+            wx = wx.float()
+        a, b = TERMS[self._cell()](wx)
+        if zeroed is not None:
+            a = a.masked_fill(zeroed, 0)
+        if kept is not None:
+            a, b = a.masked_fill(kept, 1), b.masked_fill(kept, 0)
+        y, last = parallel_scan(a, b, h0, False, reverse, self.process_group, _GROUPS)
+        if kept is not None:
+            y = y.masked_fill(kept, 0)
+        return y.to(dtype), last
+
+
+_GROUPS = 16  # of rows and channels, as scan() has it
+
+
+def _masks(x, lengths, reset):
+    """[B, T, 1], where states stay as they are, and where they are forgotten; None where nothing is."""
+    kept = zeroed = None
+    if lengths is not None:
+        kept = (torch.arange(x.shape[1], device=x.device) >= lengths.unsqueeze(1)).unsqueeze(-1)
+    if reset is not None:
+        zeroed = reset.bool().unsqueeze(-1)
+    return kept, zeroed
+
+
+class MinGRU(_ScanStack):
     """minGRU (Feng et al. 2024): h_t = (1 - z_t) h_{t-1} + z_t h~_t, with gates of the input alone.
 
     Computed as a scan, in parallel over the sequence. `candidate` is "linear" (h~ = W x) or "positive" (h~ = g(W x)
     with g(x) = x + 0.5 for x >= 0 and sigmoid(x) below, as the paper's log-space form has it).
+
+    With a `process_group` of torch.distributed each of its processes has one chunk of T, in the order of ranks; B is the
+    same. The process where a direction begins reads hx, `lengths` count the steps of the chunk, and last states are those
+    after it. Each process runs the backward pass; gradients of parameters are those of its chunk, to be summed.
     """
 
     def __init__(self, input_size, hidden_size, num_layers=1, bias=True, batch_first=False, dropout=0.0,
-                 bidirectional=False, device=None, dtype=None, *, candidate="linear"):  # fmt: skip
-        self.candidate = _checked_candidate(candidate)
-        options = (num_layers, bias, batch_first, dropout, bidirectional, 1, device, dtype)
+                 bidirectional=False, device=None, dtype=None, *, candidate="linear",
+                 process_group=None):  # fmt: skip
+        options = (num_layers, bias, batch_first, dropout, bidirectional, device, dtype, candidate, process_group)
         super().__init__(input_size, hidden_size, *options)
 
     def _cell(self):
         return "mingru" if self.candidate == "linear" else "mingru-log"
 
 
-class MinLSTM(_OwnStack):
+class MinLSTM(_ScanStack):
     """minLSTM (Feng et al. 2024): h_t = f_t h_{t-1} + i_t h~_t, where the gates are divided by their sum.
 
-    Computed as a scan, in parallel over the sequence; `candidate` as of MinGRU.
+    Computed as a scan, in parallel over the sequence; `candidate` and `process_group` as of MinGRU.
     """
 
     def __init__(self, input_size, hidden_size, num_layers=1, bias=True, batch_first=False, dropout=0.0,
-                 bidirectional=False, device=None, dtype=None, *, candidate="linear"):  # fmt: skip
-        self.candidate = _checked_candidate(candidate)
-        options = (num_layers, bias, batch_first, dropout, bidirectional, 1, device, dtype)
+                 bidirectional=False, device=None, dtype=None, *, candidate="linear",
+                 process_group=None):  # fmt: skip
+        options = (num_layers, bias, batch_first, dropout, bidirectional, device, dtype, candidate, process_group)
         super().__init__(input_size, hidden_size, *options)
 
     def _cell(self):
         return "minlstm" if self.candidate == "linear" else "minlstm-log"
-
-
-def _checked_candidate(candidate):
-    if candidate not in ("linear", "positive"):
-        raise ValueError(f"Unknown candidate '{candidate}'. Select from 'linear' or 'positive'.")
-    return candidate

@@ -1,0 +1,179 @@
+"""What one of several processes does for test_torch_distributed.py, under torchrun: each case runs in all of them, and
+compares with what one process computes in double precision."""
+
+import copy
+
+import torch
+from torch import distributed, nn
+
+import penstock.torch as ours
+
+TOLERANCE = 2.0**-40  # of doubles that went through some hundred roundings
+
+
+def close(got, expected):
+    torch.testing.assert_close(got, expected, rtol=TOLERANCE, atol=TOLERANCE)
+
+
+def chunk_of(steps, group):
+    """This process's part of so many steps: unequal ones, of one step where it must be."""
+    rank, size = distributed.get_rank(group), distributed.get_world_size(group)
+    ends = [0, *(max(i, steps * i * i // size**2) for i in range(1, size)), steps]
+    return slice(ends[rank], ends[rank + 1])
+
+
+def is_first(reverse, group):
+    return distributed.get_rank(group) == (distributed.get_world_size(group) - 1 if reverse else 0)
+
+
+def is_last(reverse, group):
+    return is_first(not reverse, group)
+
+
+def leaves_of(*tensors):
+    return [None if t is None else t.detach().clone().requires_grad_() for t in tensors]
+
+
+def scans(group, scan, rows, steps, channels, with_h0, reverse, groups):
+    torch.manual_seed(steps)
+    a, b = torch.rand(2, rows, steps, channels, dtype=torch.float64) + 0.01
+    h0 = torch.randn(rows, channels, dtype=torch.float64) if with_h0 else None
+    whole = leaves_of(a, b, h0)
+    h, last = scan(*whole, reverse=reverse)
+    (h.sin().sum() + last.cos().sum()).backward()
+
+    own = chunk_of(steps, group)
+    mine = leaves_of(a[:, own], b[:, own], h0)
+    h_mine, last_mine = scan(*mine, reverse=reverse, process_group=group, groups=groups)
+    close(h_mine, h[:, own])
+    if is_last(reverse, group):
+        close(last_mine, last)
+    loss = h_mine.sin().sum()
+    (loss + last_mine.cos().sum() if is_last(reverse, group) else loss).backward()
+    close(mine[0].grad, whole[0].grad[:, own])
+    close(mine[1].grad, whole[1].grad[:, own])
+    if with_h0 and is_first(reverse, group):
+        close(mine[2].grad, whole[2].grad)
+    if with_h0 and not is_first(reverse, group):
+        assert mine[2].grad is None
+
+
+def halves_carry_floats(group):
+    """States between chunks are not rounded: as one process that goes chunk by chunk in the same precision."""
+    torch.manual_seed(1)
+    a, b = torch.rand(2, 2, 40, 64).bfloat16()
+    h, last = ours.scan(a.float(), b.float())
+    own = chunk_of(40, group)
+    got, _ = ours.scan(a[:, own], b[:, own], process_group=group)
+    assert (got.float() - h[:, own]).abs().max() <= 2**-8 * h.abs().max()
+
+
+def layers(group, kind, candidate, batch_first):
+    torch.manual_seed(7)
+    options = {"num_layers": 2, "bidirectional": True, "candidate": candidate, "dtype": torch.float64}
+    one = kind(3, 5, batch_first=batch_first, **options)
+    mine = kind(3, 5, batch_first=batch_first, process_group=group, **options)
+    mine.load_state_dict(one.state_dict())
+    assert copy.deepcopy(mine).process_group is mine.process_group
+    rows, steps = 4, 13
+    x = torch.randn(rows, steps, 3, dtype=torch.float64)
+    hx = torch.randn(4, rows, 5, dtype=torch.float64)
+    lengths, reset = torch.tensor([13, 1, 6, 9]), torch.rand(rows, steps) < 0.2
+    own = chunk_of(steps, group)
+
+    def turned(tensor):
+        return tensor if batch_first else tensor.transpose(0, 1)
+
+    whole = leaves_of(x, hx)
+    y, last = one(turned(whole[0]), whole[1], lengths=lengths, reset_mask=turned(reset))
+    y = turned(y)
+    (y.sin().sum() + last.cos().sum()).backward()
+
+    own_lengths = (lengths - own.start).clamp(0, own.stop - own.start)
+    leaves = leaves_of(x[:, own], hx)
+    y_mine, last_mine = mine(turned(leaves[0]), leaves[1], lengths=own_lengths, reset_mask=turned(reset[:, own]))
+    y_mine = turned(y_mine)
+    close(y_mine, y[:, own])
+    loss = y_mine.sin().sum()
+    for slot in range(4):
+        if is_last(slot % 2 == 1, group):
+            close(last_mine[slot], last[slot])
+            loss = loss + last_mine[slot].cos().sum()
+    loss.backward()
+    close(leaves[0].grad, whole[0].grad[:, own])
+    for slot in range(4):
+        if is_first(slot % 2 == 1, group):
+            close(leaves[1].grad[slot], whole[1].grad[slot])
+    for p, expected in zip(mine.parameters(), one.parameters()):
+        distributed.all_reduce(p.grad, group=group)
+        close(p.grad, expected.grad)
+
+
+class Tagger(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder = ours.LSTM(3, 8, num_layers=2, batch_first=True, dtype=torch.float64)
+        self.mixer = ours.GRU(8, 5, batch_first=True, num_heads=1, dtype=torch.float64)
+        self.head = nn.Linear(5, 2, dtype=torch.float64)
+
+    def forward(self, x):
+        return self.head(self.mixer(self.encoder(x)[0])[0])
+
+
+def wrapped(wrap):
+    """Three steps of training with the batch divided, beside one process that has all of it."""
+    size, rank = distributed.get_world_size(), distributed.get_rank()
+    torch.manual_seed(11)
+    one = Tagger()
+    model, whole_state = wrap(copy.deepcopy(one))
+    optimizers = [torch.optim.SGD(m.parameters(), 0.1) for m in (one, model)]
+    for _ in range(3):
+        x = torch.randn(2 * size, 9, 3, dtype=torch.float64)
+        for m, optimizer, given in zip((one, model), optimizers, (x, x[2 * rank : 2 * rank + 2])):
+            optimizer.zero_grad()
+            m(given).square().mean().backward()
+            optimizer.step()
+    got = whole_state(model)
+    for name, value in one.state_dict().items():
+        close(got[name], value)
+
+
+def data_parallel(model):
+    return nn.parallel.DistributedDataParallel(model), lambda m: m.module.state_dict()
+
+
+def fully_sharded(model):
+    from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
+    from torch.distributed.fsdp import fully_shard
+
+    mesh = distributed.init_device_mesh("cpu", (distributed.get_world_size(),))
+    for module in (model.encoder, model.mixer, model):
+        fully_shard(module, mesh=mesh)
+    return model, lambda m: get_model_state_dict(m, options=StateDictOptions(full_state_dict=True))
+
+
+def sequence_parallel(group):
+    for reverse in (False, True):
+        scans(group, ours.scan, 1, 3, 1, True, reverse, groups=1)
+        scans(group, ours.scan, 2, 131, 70, False, reverse, groups=16)
+        scans(group, ours.log_scan, 5, 64, 33, True, reverse, groups=3)
+    halves_carry_floats(group)
+    layers(group, ours.MinGRU, "linear", True)
+    layers(group, ours.MinLSTM, "positive", False)
+
+
+def main():
+    distributed.init_process_group("gloo")
+    size = distributed.get_world_size()
+    sequence_parallel(distributed.group.WORLD)
+    pair = distributed.new_group([size - 2, size - 1])
+    if distributed.get_rank() >= size - 2:
+        sequence_parallel(pair)
+    wrapped(data_parallel)
+    wrapped(fully_sharded)
+    distributed.barrier()
+    distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,44 @@
+"""penstock.torch in several processes under torchrun, which talk through gloo."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+ours = pytest.importorskip("penstock.torch", reason="penstock is not installed")
+if not torch.distributed.is_available():
+    pytest.skip("this PyTorch has no torch.distributed", allow_module_level=True)
+
+from penstock.torch import _sequence_parallel  # noqa: E402
+
+WORKER = pathlib.Path(__file__).with_name("distributed_worker.py")
+
+
+def test_processes():
+    """Scans and layers over chunks of one sequence, in three processes and in two of them; DistributedDataParallel,
+    fully_shard."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=3", WORKER]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+@pytest.mark.parametrize("rows, channels, wanted", [(1, 1, 16), (3, 5, 16), (1, 1000, 16), (4, 64, 16), (100, 7, 16)])
+def test_groups_hold_everything_once(rows, channels, wanted):
+    count = torch.zeros(rows, channels, dtype=torch.int64)
+    groups = _sequence_parallel.groups_of(rows, channels, wanted)
+    for r, c in groups:
+        assert count[r, c].numel() > 0
+        count[r, c] += 1
+    assert (count == 1).all() and len(groups) <= wanted + rows
+
+
+def test_a_process_group_needs_processes():
+    a = torch.ones(1, 3, 2)
+    with pytest.raises(RuntimeError, match="init_process_group"):
+        ours.scan(a, a, process_group=object())
+    with pytest.raises(RuntimeError, match="init_process_group"):
+        ours.MinGRU(2, 3, process_group=object())(a)
