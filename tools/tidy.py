@@ -21,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-FOLDERS = ("src", "bench", "apps")
+FOLDERS = ("src", "bench", "apps", "python/src")
 ALONE = "hwy/foreach_target.h"  # includes the source that includes it
 DOES_NOT_PARSE = "[clang-diagnostic-error]"
 

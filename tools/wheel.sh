@@ -28,4 +28,5 @@ PATH="$(dirname "$python"):$PATH" "$python" -m auditwheel repair --wheel-dir dis
   cat "$raw/log" >&2
   exit 1
 }
+PATH="$(dirname "$python"):$PATH" "$python" tools/one_openmp.py dist/*.whl
 ls dist/*.whl

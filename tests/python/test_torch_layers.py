@@ -2,6 +2,8 @@
 
 import copy
 import pickle
+import subprocess
+import sys
 
 import pytest
 
@@ -348,3 +350,21 @@ def test_errors_name_the_argument():
         ours.MinGRU(5, 7, candidate="cubic")
     with pytest.raises(ValueError, match="b must be of the shape of a"):
         ours.scan(torch.zeros(1, 2, 3), torch.zeros(1, 2, 4))
+
+
+# ---- one process -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("first, second", [("penstock", "torch"), ("torch", "penstock")])
+def test_openmp_is_there_once(first, second):
+    """Two libraries of it would be two pools of threads, which wait actively for each other."""
+    script = f"""
+import {first}, {second}, penstock.torch
+import numpy as np, penstock, torch
+penstock.LSTMCell(8, 8).forward(np.zeros((2, 3, 8), np.float32))
+torch.zeros(64, 64).matmul(torch.zeros(64, 64))
+paths = {{line.split()[-1] for line in open("/proc/self/maps") if "libgomp" in line or "libomp" in line}}
+assert len(paths) == 1, paths
+"""
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
