@@ -58,7 +58,8 @@ portable: configured-test ## Compile with clang and fuzz for a while; cross-comp
 	@cmake --build --preset test --parallel $(JOBS) --target penstock-cli
 	@tools/test_arm64.sh build/arm64 build/release/penstock $(ARM64_TESTS)
 
-lint: configured-test ## Check formatting, the order of the layers, and clang-tidy's list
+lint: configured-test $(VENV)/ready ## Check formatting, the order of the layers, and clang-tidy's list
+	@cmake --preset test -D PENSTOCK_PYTHON=ON -D Python_EXECUTABLE=$(abspath $(VENV))/bin/python >build/test.log 2>&1 || { cat build/test.log; exit 1; }
 	@tools/lint.sh build/release
 
 format: setup-test ## Format the C++ sources in place

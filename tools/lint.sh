@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Formatting, the order of the layers, and clang-tidy over src/ and apps/ (headers through the sources that use them).
+# Formatting, the order of the layers, and clang-tidy over all our sources but tests (headers through those that use them).
 #   tools/lint.sh BUILD_DIR     a configured build folder, for its compile_commands.json
 set -euo pipefail
 cd "$(dirname "$0")/.."

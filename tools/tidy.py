@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs clang-tidy over the sources of src/, bench/ and apps/, and over our headers through them.
+"""Runs clang-tidy over the sources of src/, bench/, apps/ and python/src/, and over our headers through them.
 
     tools/tidy.py BUILD_DIR
 

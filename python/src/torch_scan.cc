@@ -166,10 +166,10 @@ struct ScanCall {
     form.training = training;
     for (const TorchTensor* const sequence : sequences) {
       const Tensor view = sequence_view(*sequence);
-      const auto bytes = [&](std::size_t axis) {
-        return reinterpret_cast<const void*>(static_cast<std::size_t>(view.strides[axis]) * size_of(form.dtype));
-      };
-      form.alignment = std::min(form.alignment, alignment_of({view.data, bytes(0), bytes(1)}));
+      const auto bytes = [&](Index elements) { return static_cast<std::uintptr_t>(elements) * size_of(form.dtype); };
+      const auto address = reinterpret_cast<std::uintptr_t>(view.data);
+      form.alignment =
+          std::min(form.alignment, alignment_of({address, bytes(view.strides[0]), bytes(view.strides[1])}));
     }
     return ScanProgram::get(form, context.execution);
   }

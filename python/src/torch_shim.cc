@@ -86,7 +86,13 @@ CudaShim bind_cuda_shim() {
   return s;
 }
 
-TensorHandle tensor_of(StableValue value) { return reinterpret_cast<TensorHandle>(value); }
+/// What a handle or an optional value points to: the interface passes pointers as integers.
+template <class Pointer>
+Pointer pointer_in(StableValue value) {
+  return reinterpret_cast<Pointer>(value);  // NOLINT(performance-no-int-to-ptr)
+}
+
+TensorHandle tensor_of(StableValue value) { return pointer_in<TensorHandle>(value); }
 
 /// An op of PyTorch's, by name, on a stack that holds its arguments; the result is a tensor.
 TorchTensor call_op(const char* name, StableValue* stack) {
@@ -255,12 +261,12 @@ TorchTensor TorchTensor::index_select(const TorchTensor& index) const {
 TorchTensor Arguments::tensor() { return TorchTensor(tensor_of(*stack_++)); }
 
 TorchTensor Arguments::optional_tensor() {
-  const std::unique_ptr<StableValue> value(reinterpret_cast<StableValue*>(*stack_++));
+  const std::unique_ptr<StableValue> value(pointer_in<StableValue*>(*stack_++));
   return value != nullptr ? TorchTensor(tensor_of(*value)) : TorchTensor();
 }
 
 std::vector<TorchTensor> Arguments::tensors() {
-  const ListHandle list = reinterpret_cast<ListHandle>(*stack_++);
+  const ListHandle list = pointer_in<ListHandle>(*stack_++);
   const std::unique_ptr<ListOpaque, Status (*)(ListHandle)> owned(list, shim().list_delete);
   std::size_t size = 0;
   check_status(shim().list_size(list, &size), "a list's size");
@@ -274,7 +280,7 @@ std::vector<TorchTensor> Arguments::tensors() {
 }
 
 std::string Arguments::string() {
-  const StringHandle string = reinterpret_cast<StringHandle>(*stack_++);
+  const StringHandle string = pointer_in<StringHandle>(*stack_++);
   const std::unique_ptr<StringOpaque, Status (*)(StringHandle)> owned(string, shim().string_delete);
   std::size_t size = 0;
   const char* text = nullptr;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <initializer_list>
 
 #include "penstock/tensor.h"
@@ -24,7 +25,8 @@ Context context_of(const TorchTensor& tensor, Precision precision = Precision::f
 /// A contiguous tensor; null if there is none.
 Tensor view_of(const TorchTensor& contiguous);
 
-/// The largest of 16, 8, 4, 2 that divides every address.
+/// The largest of 16, 8, 4, 2 that divides every number of bytes, or every address.
+int alignment_of(std::initializer_list<std::uintptr_t> bytes);
 int alignment_of(std::initializer_list<const void*> addresses);
 
 }  // namespace penstock::torch_ops
