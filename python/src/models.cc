@@ -112,7 +112,7 @@ nb::object normalised(SharedModel& shared, nb::handle rows) {
   for (const Column& input : inputs) {
     places.push_back(static_cast<std::size_t>(std::ranges::find(names, input.name) - names.begin()));
   }
-  auto shape = raw.shape();
+  std::vector<Index> shape(raw.shape().begin(), raw.shape().end());
   shape.back() = static_cast<Index>(inputs.size());
   const Array values = Array::empty(shape, Scalar::f32);
   const auto from = raw.values<double>();
