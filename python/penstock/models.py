@@ -22,6 +22,8 @@ __all__ = ["Model", "Session"]
 
 def _numbers(rows: Any) -> NDArray:
     """Rows as float64; NumPy's dates as seconds since the start of 1970."""
+    import numpy as np
+
     array = np.asarray(rows)
     if array.dtype.kind == "M":
         return array.astype("datetime64[ns]").astype(np.float64) / 1e9

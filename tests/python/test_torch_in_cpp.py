@@ -70,5 +70,6 @@ def test_runs_without_python(kind, program, tmp_path):
 
 def test_says_what_is_wrong(program, tmp_path):
     for library, reason in ((tmp_path / "nothing.so", b"nothing.so"), (ours.library_path, b"model.pt")):
-        result = subprocess.run([program, library, tmp_path / "model.pt", "1", "1", "1"], input=bytes(4), capture_output=True)
+        command = [program, library, tmp_path / "model.pt", "1", "1", "1"]
+        result = subprocess.run(command, input=bytes(4), capture_output=True)
         assert result.returncode == 2 and reason in result.stderr
