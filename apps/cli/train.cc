@@ -226,6 +226,7 @@ class TrainingRun {
     say(fmt::format("data   {}{}: {}\n", printable(arguments_.data.source),
                     others > 0 ? fmt::format(" and {} more", others) : "", data_.summary));
     for (const std::string& finding : data_.reading) say(fmt::format("read   {}\n", printable(finding)));
+    if (const std::string note = few_held_out(); !note.empty()) say("note   " + note + "\n");
     say(fmt::format("model  {}\n", describe_model(model)));
     say(fmt::format("run    {} in batches of {}{}{}, {} at {:g}\n", limits, options_.batch,
                     windows ? fmt::format(" x {}", options_.length) : "", windows ? "" : " sequences",
@@ -247,6 +248,15 @@ class TrainingRun {
       return;
     }
     say(fmt::format("on     {} ({}), {} thread{}\n", system.cpu, system.isa, threads, threads == 1 ? "" : "s"));
+  }
+
+  /// What a score of so little is worth; empty if there is enough.
+  std::string few_held_out() const {
+    const Index count = data_.dataset->held_out_steps();
+    const bool labelled = kind_ == DataKind::labelled;
+    if ((!labelled && kind_ != DataKind::series) || count == 0 || count >= (labelled ? 10 : 12)) return {};
+    return fmt::format("{} {}{} held out: too few for a score to mean much, or to tell when to stop", count,
+                       labelled ? "sequence" : "row", count == 1 ? " is" : "s are");
   }
 
   /// Of the planned steps.

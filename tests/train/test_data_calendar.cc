@@ -155,6 +155,14 @@ TEST(Calendar, MaskedValuesAreMarked) {
   EXPECT_EQ(features[2], 1.0f);
 }
 
+TEST(Season, MustShowTwiceInTraining) {
+  const TemporaryFolder folder;
+  const std::string path = folder.write("s.csv", days(27));
+  expect_error(ErrorCode::bad_input, "a season of 12 rows does not show in 22 rows of training: it takes 24 or more",
+               [&] { open_series(path, {.season = 12}); });
+  EXPECT_EQ(open_series(path, {.season = 11})->training_steps(), 21);
+}
+
 TEST(Calendar, FeaturesOfDates) {
   const Column year{.name = "d", .feature = Feature::year_cosine};
   EXPECT_NEAR(year.normal(0.0), 1.0, 1e-12);
