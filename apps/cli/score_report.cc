@@ -179,7 +179,8 @@ std::vector<Compressed> compress(std::string_view text) {
   return all;
 }
 
-Score score_series(const Model& model, const std::string& path, Index lead, const Execution& execution) {
+Score score_series(const Model& model, const std::string& path, Index lead, const Execution& execution,
+                   const ForecastWatcher& watch) {
   const DataDescription& data = model.data();
   Input input(path);
   Rows rows(input, data, {});
@@ -197,7 +198,9 @@ Score score_series(const Model& model, const std::string& path, Index lead, cons
       for (std::size_t j = 0; j < outputs; ++j) {
         forecasts[j] = data.targets[j % data.targets.size()].raw(static_cast<double>(all[i * outputs + j]));
       }
-      scorer.add(waiting[i], counts ? std::span<const double>(forecasts) : std::span<const double>());
+      const auto counted = counts ? std::span<const double>(forecasts) : std::span<const double>();
+      scorer.add(waiting[i], counted);
+      if (watch) watch(waiting[i], counted);
     }
     waiting.clear();
   };

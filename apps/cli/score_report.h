@@ -1,6 +1,8 @@
 #pragma once
 
+#include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -27,9 +29,13 @@ struct Score {
   std::vector<Compressed> compressors;
 };
 
+/// Sees each row of a series as ForecastScorer::add() does: its values, and what was forecast from it.
+using ForecastWatcher = std::function<void(std::span<const double> values, std::span<const double> forecasts)>;
+
 /// Forecasts behind row `lead` and all later ones (rows count from 1 behind the header; 0: behind every row), compared
 /// with the rows that follow.
-Score score_series(const Model& model, const std::string& path, Index lead, const Execution& execution);
+Score score_series(const Model& model, const std::string& path, Index lead, const Execution& execution,
+                   const ForecastWatcher& watch = {});
 /// Every sequence of the file by its label column.
 Score score_labelled(const Model& model, const std::string& path, const RowOptions& rows,
                      const std::string& label_column, const Execution& execution);

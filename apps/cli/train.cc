@@ -12,6 +12,7 @@
 #include "output_file.h"
 #include "penstock/penstock.h"
 #include "progress.h"
+#include "report/outcome.h"
 #include "score_report.h"
 #include "signals.h"
 #include "terminal.h"
@@ -94,6 +95,7 @@ class TrainingRun {
     if (!result.interrupted) refit_autoregression(model, *data_.dataset);
     save_model(model, arguments_.output, history(result));
     if (!result.interrupted) drop_own_checkpoint();
+    if (has_validation(result)) record_outcome(model);
     if (arguments_.json) print_json(model, result);
     if (!arguments_.json) print_summary(model, result);
     if (!result.checkpoint_error.empty() && (result.interrupted || !own_checkpoint_)) {
@@ -115,6 +117,30 @@ class TrainingRun {
     history.data += ": " + data_.summary;
     if (has_validation(result)) history.score = validation_text(result);
     return history;
+  }
+
+  /// What the metrics say of the run beside its numbers, so that `penstock report` needs nothing else.
+  std::string metrics_note(const Model& model) const {
+    return Json{{"model", arguments_.output},
+                {"data", arguments_.data.sources},
+                {"summary", data_.summary},
+                {"description", describe_model(model)},
+                {"task", to_string(model.data().task)},
+                {"loss_name", measures_.loss_name},
+                {"unit", measures_.unit},
+                {"started", utc_time()},
+                {"version", PENSTOCK_VERSION}}
+        .dump(-1, ' ', false, Json::error_handler_t::replace);
+  }
+
+  /// What the finished model does, behind the metrics.
+  void record_outcome(const Model& model) const {
+    if (options_.metrics_path.empty()) return;
+    std::vector<Json> records;
+    if (trace_) records = trace_->records();
+    if (score_) records.push_back(reporting::score_record(model, *score_, arguments_.data.source));
+    if (model.data().task == Task::language) records.push_back(reporting::sample_record(model, options_.execution));
+    reporting::append_records(options_.metrics_path, records);
   }
 
   void complete_options() {
@@ -289,6 +315,7 @@ class TrainingRun {
       report.validation(progress, evaluation);
     };
     callbacks.stop = interrupted;
+    options_.metrics_note = metrics_note(model);
     TrainResult result = penstock::train(model, *data_.dataset, options_, callbacks, arguments_.resume);
     mean_rate_ = report.mean_rate();
     step_rate_ = report.step_rate();
@@ -333,11 +360,13 @@ class TrainingRun {
   }
 
   /// In the data's own units, beside what costs nothing.
-  std::optional<Score> score_held_out(const Model& model, const Evaluation& validation) const {
+  std::optional<Score> score_held_out(const Model& model, const Evaluation& validation) {
     switch (kind_) {
       case DataKind::series:
         if (!can_read_again()) break;
-        return score_series(model, arguments_.data.source, data_.dataset->training_steps() + 1, options_.execution);
+        trace_.emplace(model.data());
+        return score_series(model, arguments_.data.source, data_.dataset->training_steps() + 1, options_.execution,
+                            [&](auto values, auto forecasts) { trace_->add(values, forecasts); });
       case DataKind::labelled:
         return score_held_out_labels(model, *data_.dataset, options_.execution);
       case DataKind::text:
@@ -456,6 +485,7 @@ class TrainingRun {
   OpenedData data_;
   std::optional<ModelSpec> resumed_;
   std::optional<Score> score_;
+  std::optional<reporting::ForecastTrace> trace_;  // of the rows that were held out
   Measures measures_;
   double mean_rate_ = 0.0, step_rate_ = 0.0;  // time steps of all sequences, and optimiser steps, a second
   bool planned_ = false, own_checkpoint_ = false;
@@ -521,7 +551,9 @@ void add_output_options(Options& options, TrainArguments& arguments) {
   options.add("--checkpoint-every", arguments.train.checkpoint_every, "S", "Seconds between checkpoints");
   options.flag("--resume", arguments.resume, "Go on from the checkpoint; give the same options as before");
   options.flag("--force", arguments.force, "Replace a model or a checkpoint that is there already");
-  options.add("--metrics", arguments.train.metrics_path, "FILE", "Write all measurements as JSON lines");
+  options.add("--metrics", arguments.train.metrics_path, "FILE",
+              "Write all measurements as JSON lines, for 'penstock report'");
+  options.add("--tensorboard", arguments.train.tensorboard_path, "FOLDER", "Write them as events for TensorBoard");
   options.flag("--json", arguments.json, "Print the result as one JSON object");
   options.flag("-q,--quiet", arguments.quiet, "No reports, only warnings and errors");
 }

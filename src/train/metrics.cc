@@ -6,6 +6,7 @@
 #include <numbers>
 
 #include "base/check.h"
+#include "io/model_json.h"
 
 namespace penstock::training {
 
@@ -48,39 +49,71 @@ Json evaluation_fields(const Evaluation& evaluation, Loss loss) {
 
 }  // namespace
 
-MetricsLog::MetricsLog(const std::string& path, bool append) : path_(path) {
+MetricsLog::MetricsLog(const std::string& path, const std::string& tensorboard_path, bool append)
+    : path_(path), events_(tensorboard_path) {
   if (path.empty()) return;
   file_.reset(std::fopen(path.c_str(), append ? "a" : "w"));
   if (!file_) fail(ErrorCode::io_failure, "{}: cannot write metrics: {}", path, std::strerror(errno));
 }
 
 void MetricsLog::write(const std::string& line) {
+  if (!file_) return;
   if (std::fputs((line + "\n").c_str(), file_.get()) < 0 || std::fflush(file_.get()) != 0) {
     fail(ErrorCode::io_failure, "{}: cannot write metrics: {}", path_, std::strerror(errno));
   }
 }
 
+void MetricsLog::run(const Model::Impl& model, const nlohmann::json& identity, const std::string& note) {
+  Json record = {{"kind", "run"},
+                 {"architecture", io::to_json(model.spec)},
+                 {"parameters", model.parameters->layout().count()},
+                 {"options", identity}};
+  if (!note.empty()) record.update(io::parse_object(note, "metrics_note", "the note on the metrics"));
+  write(record.dump(-1, ' ', false, Json::error_handler_t::replace));
+}
+
 void MetricsLog::train(const Progress& progress, Loss loss) {
-  if (file_) write(progress_fields("train", progress, loss).dump());
+  write(progress_fields("train", progress, loss).dump());
+  std::vector<Scalar> values = {{"loss/train", progress.loss},
+                                {"optimizer/learning_rate", progress.learning_rate},
+                                {"optimizer/gradient_norm", progress.gradient_norm},
+                                {"optimizer/clipped_norm", progress.clipped_norm},
+                                {"optimizer/skipped_steps", static_cast<double>(progress.skipped)},
+                                {"throughput/positions_per_second", progress.steps_per_second},
+                                {"network/saturated", progress.saturated},
+                                {"network/first_gradient_ratio", progress.first_gradient_ratio}};
+  if (loss == Loss::cross_entropy) values.emplace_back("accuracy/train", progress.accuracy);
+  events_.scalars(progress.step, values);
+}
+
+void MetricsLog::scored(Index step, Loss loss, const Evaluation& evaluation) {
+  std::vector<Scalar> values = {{"loss/validation", evaluation.loss}};
+  if (loss == Loss::cross_entropy) {
+    values.emplace_back("accuracy/validation", evaluation.accuracy);
+    values.emplace_back("bits_per_step/validation", evaluation.bits_per_step);
+  }
+  events_.scalars(step, values);
 }
 
 void MetricsLog::validation(const Progress& progress, Loss loss, const Evaluation& evaluation) {
-  if (!file_) return;
   Json record = {{"kind", "validation"}, {"step", progress.step}, {"seconds", progress.seconds}};
   record.update(evaluation_fields(evaluation, loss));
   write(record.dump());
+  scored(progress.step, loss, evaluation);
 }
 
 void MetricsLog::final(const TrainResult& result, Loss loss) {
-  if (!file_) return;
   Json record = progress_fields("final", result.last, loss);
   record["interrupted"] = result.interrupted;
+  record["stopped_early"] = result.stopped_early;
+  record["model_step"] = result.model_step;
   if (result.validation) record["validation"] = evaluation_fields(*result.validation, loss);
   write(record.dump());
 }
 
 void MetricsLog::resume(Index step) {
-  if (file_) write(Json{{"kind", "resume"}, {"step", step}}.dump());
+  write(Json{{"kind", "resume"}, {"step", step}}.dump());
+  events_.restart(step);
 }
 
 }  // namespace penstock::training

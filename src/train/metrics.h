@@ -2,19 +2,25 @@
 
 #include <cstdio>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 
+#include "nn/model_impl.h"
 #include "penstock/train.h"
+#include "train/event_file.h"
 
 namespace penstock::training {
 
 /// A file of JSON lines: one object a report, each written through at once, so that a reader can follow the run. Every
-/// object has a "kind": "train", "validation", "final", and "resume" where a resumed run goes on.
+/// object has a "kind": "run" comes first, then "train" and "validation", "final" in the end, and "resume" where a
+/// resumed run goes on. The same numbers go to a folder of TensorBoard's.
 class MetricsLog {
  public:
-  /// An empty path writes nothing. Throws Error(io_failure) naming the path, now or at any record.
-  MetricsLog(const std::string& path, bool append);
+  /// Empty paths write nothing. Throws Error(io_failure) naming the path, now or at any record.
+  MetricsLog(const std::string& path, const std::string& tensorboard_path, bool append);
 
+  /// What is trained, and how; `note` is TrainOptions::metrics_note.
+  void run(const Model::Impl& model, const nlohmann::json& identity, const std::string& note);
   void train(const Progress& progress, Loss loss);
   void validation(const Progress& progress, Loss loss, const Evaluation& evaluation);
   void final(const TrainResult& result, Loss loss);
@@ -22,12 +28,14 @@ class MetricsLog {
 
  private:
   void write(const std::string& line);
+  void scored(Index step, Loss loss, const Evaluation& evaluation);
 
   struct Close {
     void operator()(std::FILE* file) const { std::fclose(file); }
   };
   std::string path_;
   std::unique_ptr<std::FILE, Close> file_;
+  EventFile events_;
 };
 
 }  // namespace penstock::training

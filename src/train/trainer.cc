@@ -75,14 +75,15 @@ Trainer::Trainer(Model::Impl& model, Dataset& data, const TrainOptions& options,
       loss_(resolve_loss(options.loss, data.description().task)),
       identity_(identity(options, data.description().task)),
       optimizer_(options, model.parameters->layout()),
-      metrics_("", false),
+      metrics_("", "", false),
       stopping_(options_, {}) {
   if (resume) {
     state_ = load_checkpoint(options.checkpoint_path, model, optimizer_, data, identity_);
     seconds_before_ = state_.seconds;
     stopping_ = Stopping(options_, state_.history);
   }
-  metrics_ = MetricsLog(options.metrics_path, resume);
+  metrics_ = MetricsLog(options.metrics_path, options.tensorboard_path, resume);
+  metrics_.run(model, identity_, options.metrics_note);
   if (resume) metrics_.resume(state_.step);
   submitted_ = state_.step;
   submitted_scored_ = state_.scored;

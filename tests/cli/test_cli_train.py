@@ -61,8 +61,16 @@ def test_json_is_one_object(models, tmp_path, data, task, measure):
     assert result["validation"][measure] >= 0 and result["validation"]["scored"] > 0
     assert result["output"] == "model.safetensors" and result["checkpoint"] is None
     records = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
-    assert records[0]["kind"] == "train" and records[-1]["kind"] == "final"
-    assert records[-1]["validation"]["loss"] == pytest.approx(result["validation"]["loss"])
+    kinds = [record["kind"] for record in records]
+    assert kinds[:2] == ["run", "train"] and kinds.count("final") == 1
+    final = records[kinds.index("final")]
+    assert final["validation"]["loss"] == pytest.approx(result["validation"]["loss"])
+    assert records[0]["task"] == task and records[0]["model"] == "model.safetensors"
+    behind = {"language": ["score", "sample"], "forecast": 3 * ["forecast"] + ["score"]}
+    expected = [] if str(data).startswith("task:") else behind.get(task, ["score"])
+    assert kinds[kinds.index("final") + 1 :] == expected
+    if "score" in result:
+        assert next(record for record in records if record["kind"] == "score")["score"] == result["score"]
 
 
 @pytest.mark.parametrize(

@@ -125,7 +125,8 @@ TEST_F(Checkpoint, CountsGoOn) {
   EXPECT_EQ(result.last.step, 20);
   EXPECT_EQ(result.last.skipped, 1);
   const std::string metrics = folder_.read("metrics.jsonl");
-  EXPECT_EQ(std::ranges::count(metrics, '\n'), 5 + 1 + 1 + 15 + 2);  // train, final; resume, train, validation, final
+  // run, train, final; run, resume, train, validation, final
+  EXPECT_EQ(std::ranges::count(metrics, '\n'), 1 + 5 + 1 + 1 + 1 + 15 + 2);
   EXPECT_THAT(metrics, testing::HasSubstr("{\"kind\":\"resume\",\"step\":5}\n"));
 }
 

@@ -252,6 +252,7 @@ TEST(Train, ReportsAndWritesMetrics) {
   Model model({.cell = "elman", .width = 8, .blocks = 3}, data.description(), 1);
   TrainOptions options = steps(5);
   options.metrics_path = folder.path("metrics.jsonl");
+  options.metrics_note = R"({"model": "elman.safetensors"})";
   options.validate_every = 1e-9;
   std::vector<Progress> reports;
   int validations = 0;
@@ -269,18 +270,24 @@ TEST(Train, ReportsAndWritesMetrics) {
   EXPECT_GE(reports[4].seconds, reports[3].seconds);
 
   const auto lines = json_lines(folder.read("metrics.jsonl"));
-  ASSERT_EQ(lines.size(), 11u);
+  ASSERT_EQ(lines.size(), 12u);
+  EXPECT_EQ(lines[0]["kind"], "run");
+  EXPECT_EQ(lines[0]["architecture"]["cell"], "elman");
+  EXPECT_EQ(lines[0]["parameters"], model.parameter_count());
+  EXPECT_EQ(lines[0]["options"]["batch"], options.batch);
+  EXPECT_EQ(lines[0]["model"], "elman.safetensors");
   for (std::size_t i = 0; i < 5; ++i) {
-    EXPECT_EQ(lines[2 * i]["kind"], "train");
-    EXPECT_EQ(lines[2 * i]["step"], i + 1);
-    EXPECT_EQ(lines[2 * i]["loss"], reports[i].loss);
-    EXPECT_EQ(lines[2 * i]["gradient_norm"], reports[i].gradient_norm);
-    EXPECT_EQ(lines[2 * i]["clipped_norm"], reports[i].clipped_norm);
-    EXPECT_EQ(lines[2 * i + 1]["kind"], "validation");
+    EXPECT_EQ(lines[2 * i + 1]["kind"], "train");
+    EXPECT_EQ(lines[2 * i + 1]["step"], i + 1);
+    EXPECT_EQ(lines[2 * i + 1]["loss"], reports[i].loss);
+    EXPECT_EQ(lines[2 * i + 1]["gradient_norm"], reports[i].gradient_norm);
+    EXPECT_EQ(lines[2 * i + 1]["clipped_norm"], reports[i].clipped_norm);
+    EXPECT_EQ(lines[2 * i + 2]["kind"], "validation");
   }
-  EXPECT_EQ(lines[10]["kind"], "final");
-  EXPECT_EQ(lines[10]["interrupted"], false);
-  EXPECT_EQ(lines[10]["validation"]["loss"], result.validation->loss);
+  EXPECT_EQ(lines[11]["kind"], "final");
+  EXPECT_EQ(lines[11]["interrupted"], false);
+  EXPECT_EQ(lines[11]["model_step"], 5);
+  EXPECT_EQ(lines[11]["validation"]["loss"], result.validation->loss);
 }
 
 TEST(Train, CountsSaturatedOutputs) {

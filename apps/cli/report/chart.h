@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "../describe.h"
+
+namespace penstock::cli::reporting {
+
+/// Numbers over numbers; a y that is not finite is a gap.
+struct Line {
+  enum class Style {
+    solid,
+    faint,    ///< Thinner and lighter: what jumps about.
+    dashed,   ///< What has not happened yet.
+    neutral,  ///< In the colour of text: the truth.
+  };
+  std::string name;
+  std::size_t colour = 0;  ///< Number of the run, or of the line.
+  Style style = Style::solid;
+  std::vector<double> x, y;
+};
+
+/// The space between two lines.
+struct Band {
+  std::string name;
+  std::size_t colour = 0;
+  std::vector<double> x, low, high;
+};
+
+struct Chart {
+  std::string id;     ///< "gradient-norm": the name of its picture.
+  std::string title;  ///< "Gradient norm"
+  std::string note;   ///< A sentence on how to read it; may be empty.
+  std::string x_name, y_name;
+  bool logarithmic = false;
+  bool wide = false;  ///< Deserves the width of the page.
+  std::vector<Line> lines;
+  std::vector<Band> bands;
+
+  bool empty() const { return lines.empty(); }
+};
+
+/// Where an axis has its labels.
+struct Axis {
+  double from = 0.0, to = 1.0;
+  bool logarithmic = false;
+  std::vector<double> ticks;
+
+  /// 0 at `from`, 1 at `to`.
+  double place(double value) const;
+};
+
+/// The axes that hold all finite numbers of a chart.
+Axis x_axis(const Chart& chart);
+Axis y_axis(const Chart& chart);
+/// "0.05", "12 k", "1e-06"
+std::string tick_text(double value);
+
+/// Of what can be seen in so many points: the least and the greatest of each of `buckets` parts. Gaps stay.
+Line thinned(const Line& line, std::size_t buckets);
+
+/// An <svg> of that size, which takes its colours from the page's style.
+std::string svg(const Chart& chart, int width, int height);
+
+/// For a program that draws.
+Json chart_json(const Chart& chart);
+
+}  // namespace penstock::cli::reporting

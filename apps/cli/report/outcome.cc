@@ -1,0 +1,77 @@
+#include "outcome.h"
+
+#include <fmt/format.h>
+
+#include <fstream>
+
+#include "../units.h"
+#include "penstock/error.h"
+#include "penstock/stream.h"
+
+namespace penstock::cli::reporting {
+
+void ForecastTrace::add(std::span<const double> values, std::span<const double> forecasts) {
+  const std::size_t targets = values.size();
+  Row row{.values = {values.begin(), values.end()}, .next = {}, .last = {}};
+  if (!forecasts.empty()) {
+    const auto next = forecasts.first(targets), last = forecasts.last(targets);
+    row.next.assign(next.begin(), next.end());
+    row.last.assign(last.begin(), last.end());
+  }
+  latest_.assign(forecasts.begin(), forecasts.end());
+  rows_.push_back(std::move(row));
+  ++seen_;
+  // Forecasts of the first row that is shown come from rows before it.
+  if (rows_.size() > most_rows + static_cast<std::size_t>(data_.horizon)) rows_.pop_front();
+}
+
+Json ForecastTrace::ahead(std::size_t target, Index steps) const {
+  Json values = Json::array();
+  const std::size_t shown = std::min(rows_.size(), most_rows), distance = static_cast<std::size_t>(steps);
+  for (std::size_t i = rows_.size() - shown; i < rows_.size(); ++i) {
+    const bool known = i >= distance && !rows_[i - distance].next.empty();
+    if (!known) values.push_back(nullptr);
+    if (known) values.push_back((steps == 1 ? rows_[i - 1].next : rows_[i - distance].last)[target]);
+  }
+  return values;
+}
+
+std::vector<Json> ForecastTrace::records() const {
+  std::vector<Json> all;
+  const std::size_t shown = std::min(rows_.size(), most_rows), targets = data_.targets.size();
+  for (std::size_t target = 0; target < targets && shown > 0; ++target) {
+    Json truth = Json::array(), to_come = Json::array();
+    for (std::size_t i = rows_.size() - shown; i < rows_.size(); ++i) truth.push_back(rows_[i].values[target]);
+    for (std::size_t i = target; i < latest_.size(); i += targets) to_come.push_back(latest_[i]);
+    Json forecasts = {{"1", ahead(target, 1)}};
+    if (data_.horizon > 1) forecasts[fmt::format("{}", data_.horizon)] = ahead(target, data_.horizon);
+    all.push_back({{"kind", "forecast"},
+                   {"column", data_.targets[target].name},
+                   {"first_row", seen_ - static_cast<Index>(shown) + 1},
+                   {"truth", std::move(truth)},
+                   {"ahead", std::move(forecasts)},
+                   {"to_come", std::move(to_come)}});
+  }
+  return all;
+}
+
+Json score_record(const Model& model, const Score& score, const std::string& data) {
+  return {{"kind", "score"}, {"data", data}, {"score", score_json(model, score)}};
+}
+
+Json sample_record(const Model& model, const Execution& execution) {
+  constexpr int bytes = 800;
+  Generator generator(model, {}, 0, execution);
+  std::string text;
+  for (int i = 0; i < bytes; ++i) text += generator.next();
+  return {{"kind", "sample"}, {"text", text}};
+}
+
+void append_records(const std::string& path, const std::vector<Json>& records) {
+  std::ofstream file(path, std::ios::app);
+  for (const Json& record : records) file << json_line(record);
+  file.close();
+  if (!file) throw Error(ErrorCode::io_failure, fmt::format("{}: cannot write metrics", printable(path)));
+}
+
+}  // namespace penstock::cli::reporting

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <limits>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "../describe.h"
+#include "../score_report.h"
+
+/// What a trained model does, as records beside its metrics: the score, forecasts beside what came, a text.
+namespace penstock::cli::reporting {
+
+/// The last rows of a series with what was forecast of them.
+class ForecastTrace {
+ public:
+  explicit ForecastTrace(const DataDescription& data) : data_(data) {}
+
+  /// As ForecastScorer::add().
+  void add(std::span<const double> values, std::span<const double> forecasts);
+
+  /// One a target: {"kind": "forecast", "column", "first_row" of the file, "truth", "ahead": {"1": ..., horizon: ...}
+  /// by how many rows before each the forecast was made, null where there is none, "to_come": what follows the last
+  /// row}.
+  std::vector<Json> records() const;
+
+ private:
+  static constexpr std::size_t most_rows = 400;  // more cannot be told apart in a picture
+
+  struct Row {
+    std::vector<double> values;      // [targets]
+    std::vector<double> next, last;  // [targets] forecasts from it, one row and the horizon ahead; empty without one
+  };
+  Json ahead(std::size_t target, Index steps) const;
+
+  const DataDescription& data_;
+  std::deque<Row> rows_;
+  std::vector<double> latest_;  // [horizon, targets] from the last row
+  Index seen_ = 0;
+};
+
+/// {"kind": "score", "score": ...}
+Json score_record(const Model& model, const Score& score, const std::string& data);
+/// What a language model writes: {"kind": "sample", "text"}.
+Json sample_record(const Model& model, const Execution& execution);
+
+/// Adds records to a file of metrics. Throws Error(io_failure) naming it.
+void append_records(const std::string& path, const std::vector<Json>& records);
+
+}  // namespace penstock::cli::reporting

@@ -1,0 +1,285 @@
+#include "page.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "../units.h"
+#include "penstock/version.h"
+#include "run_charts.h"
+
+namespace penstock::cli::reporting {
+namespace {
+
+constexpr std::size_t colours = 8;
+
+std::string number(double value) { return std::isfinite(value) ? short_number(value) : "-"; }
+
+std::string list_entry(const char* name, const std::string& value) {
+  return value.empty() ? "" : fmt::format("<dt>{}</dt><dd>{}</dd>", name, html(value));
+}
+
+/// The figure that people compare runs by.
+std::string headline(const Run& run) {
+  const Json validation = run.ended() ? run.end.value("validation", Json()) : Json();
+  double loss = NAN, accuracy = NAN;
+  if (validation.is_object()) {
+    loss = number_of(validation, "loss");
+    accuracy = number_of(validation, "accuracy");
+  } else if (!run.validations.empty()) {
+    loss = run.validations.back().loss;
+    accuracy = run.validations.back().accuracy;
+  }
+  const std::string task = text_of(run.about, "task");
+  if (task == "classify" && std::isfinite(accuracy)) return fmt::format("{:.1f} % right", 100.0 * accuracy);
+  if (!std::isfinite(loss)) return "";
+  return fmt::format("{} {}", number(task == "language" ? loss / std::numbers::ln2 : loss), loss_name(run));
+}
+
+std::string state_of(const Run& run) {
+  if (!run.ended()) return run.measurements.empty() ? "" : "goes on, or ended without a word";
+  if (run.end.value("interrupted", Json(false)) == true) return "interrupted";
+  return run.end.value("stopped_early", Json(false)) == true ? "ended because nothing better followed" : "ended";
+}
+
+std::string steps_of(const Run& run) {
+  if (run.measurements.empty()) return "";
+  const Measurement& last = run.measurements.back();
+  return fmt::format("{} in {}", with_commas(static_cast<Index>(last.step)), clock_time(last.seconds));
+}
+
+std::string rate_of(const Run& run) {
+  std::vector<double> rates;
+  for (const Measurement& each : run.measurements) {
+    if (std::isfinite(each.rate)) rates.push_back(each.rate);
+  }
+  if (rates.empty()) return "";
+  const auto middle = rates.begin() + static_cast<std::ptrdiff_t>(rates.size() / 2);
+  std::ranges::nth_element(rates, middle);
+  const std::string unit = text_of(run.about, "unit");
+  if (unit == "B") return byte_size(*middle) + "/s";
+  return fmt::format("{} {}/s", short_count(*middle), unit.empty() ? "positions" : unit);
+}
+
+std::string skipped_of(const Run& run) {
+  if (run.measurements.empty()) return "";
+  const double skipped = run.measurements.back().skipped;
+  return skipped > 0.0 ? with_commas(static_cast<Index>(skipped)) : "none";
+}
+
+/// Which model was written, where that is not the last one.
+std::string kept_of(const Run& run) {
+  const double step = run.ended() ? number_of(run.end, "model_step") : NAN;
+  if (!(step < number_of(run.end, "step"))) return "";
+  return step > 0.0 ? fmt::format("the model of step {}, the best", with_commas(static_cast<Index>(step)))
+                    : "the model as it was before the first step, the best";
+}
+
+std::string run_card(const Run& run, std::size_t index) {
+  const std::string score = headline(run);
+  std::string out = fmt::format(R"html(<section class="card run" style="--run: var(--c{})"><h3>{}</h3>)html",
+                                index % colours, html(run.name));
+  if (!score.empty()) out += fmt::format(R"(<p class="score">{} <span class="note">held out</span></p>)", html(score));
+  out += "<dl>";
+  out += list_entry("model", text_of(run.about, "description"));
+  out += list_entry("data", text_of(run.about, "summary"));
+  out += list_entry("steps", steps_of(run));
+  out += list_entry("rate", rate_of(run));
+  out += list_entry("skipped", skipped_of(run));
+  out += list_entry("kept", kept_of(run));
+  out += list_entry("state", state_of(run));
+  return out + "</dl></section>";
+}
+
+std::string legend(const Chart& chart) {
+  if (chart.lines.size() + chart.bands.size() < 2) return "";
+  std::string out = R"(<ul class="legend">)";
+  const auto entry = [&](const std::string& shape, const std::string& name) {
+    out += fmt::format(R"(<li><svg viewBox="0 0 22 11" aria-hidden="true">{}</svg>{}</li>)", shape, html(name));
+  };
+  for (const Line& line : chart.lines) {
+    const char* style = line.style == Line::Style::faint     ? " faint"
+                        : line.style == Line::Style::dashed  ? " dashed"
+                        : line.style == Line::Style::neutral ? " neutral"
+                                                             : "";
+    entry(fmt::format(R"(<line class="line c{}{}{}" x1="1" y1="6" x2="21" y2="6"/>)", line.colour % colours, style,
+                      line.colour >= colours ? " dotted" : ""),
+          line.name);
+  }
+  for (const Band& band : chart.bands) {
+    entry(fmt::format(R"(<rect class="band c{}" width="22" height="11"/>)", band.colour % colours), band.name);
+  }
+  return out + "</ul>";
+}
+
+std::string chart_card(const Chart& chart) {
+  std::string out =
+      fmt::format(R"(<section class="card{}"><h3>{}{}</h3>)", chart.wide ? " wide" : "", html(chart.title),
+                  chart.y_name.empty() ? "" : fmt::format(R"( <span class="unit">{}</span>)", html(chart.y_name)));
+  if (!chart.note.empty()) out += fmt::format(R"(<p class="note">{}</p>)", html(chart.note));
+  out += legend(chart);
+  if (!chart.wide) return out + svg(chart, 420, 270) + "</section>";
+  return out + fmt::format(R"(<div class="wide-only">{}</div><div class="narrow-only">{}</div></section>)",
+                           svg(chart, 1000, 300), svg(chart, 420, 300));
+}
+
+std::string error_row(const std::string& name, const Json& errors, bool ours) {
+  const auto value = [&](const char* field) { return number(number_of(errors, field)); };
+  const double smape = number_of(errors, "smape");
+  return fmt::format("<tr{}><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+                     ours ? " class=\"ours\"" : "", html(name), value("rmse"), value("mae"), value("mase"),
+                     std::isfinite(smape) ? fmt::format("{:.1f} %", 100.0 * smape) : "-");
+}
+
+std::string series_tables(const Run& run) {
+  const Json columns = run.score.value("columns", Json::object());
+  if (!columns.is_object()) return "";
+  std::string out;
+  for (const auto& [column, entry] : columns.items()) {
+    if (!entry.is_object()) continue;
+    out += fmt::format(R"(<section class="card"><h3>{}: {}</h3><div class="scroll"><table><tr><th></th><th>RMSE</th>)",
+                       html(run.name), html(printable(column)));
+    out += "<th>MAE</th><th>MASE</th><th>sMAPE</th></tr>" + error_row("the model", entry, true);
+    const Json rivals = entry.value("rivals", Json::object());
+    if (rivals.is_object()) {
+      for (const auto& [name, errors] : rivals.items()) {
+        if (errors.is_object()) out += error_row(name, errors, false);
+      }
+    }
+    out += "</table></div></section>";
+  }
+  return out;
+}
+
+std::string text_table(const Run& run) {
+  const double bits = number_of(run.score, "bits_per_byte");
+  if (!std::isfinite(bits)) return "";
+  std::string out = fmt::format(
+      R"(<section class="card"><h3>{}</h3><div class="scroll"><table><tr><th></th><th>bits a byte</th></tr>)"
+      R"(<tr class="ours"><td>the model</td><td>{}</td></tr>)",
+      html(run.name), number(bits));
+  const Json rivals = run.score.value("compressors", Json::object());
+  if (rivals.is_object()) {
+    for (const auto& [name, value] : rivals.items()) {
+      out += fmt::format("<tr><td>{} of these bytes alone</td><td>{}</td></tr>", html(name),
+                         value.is_number() ? number(value.get<double>()) : "-");
+    }
+  }
+  return out + "</table></div></section>";
+}
+
+/// Rows are the truth; the deeper a field, the larger its share of the row.
+std::string confusion_table(const Run& run) {
+  constexpr std::size_t widest_beside_others = 6;  // classes
+  const Json classes = run.score.value("classes", Json::array()), counts = run.score.value("confusion", Json::array());
+  std::string out = fmt::format(
+      R"(<section class="card{}"><h3>{}</h3><p class="note">Rows: the truth. Columns: the answers. {:.1f} % right, macro-F1 )"
+      R"({}; always "{}" scores {:.1f} %.</p><div class="scroll"><table class="confusion"><tr><th></th>)",
+      classes.size() > widest_beside_others ? " wide" : "", html(run.name), 100.0 * number_of(run.score, "accuracy"),
+      number(number_of(run.score, "macro_f1")), html(printable(text_of(run.score, "majority"))),
+      100.0 * number_of(run.score, "majority_accuracy"));
+  for (const Json& name : classes) out += fmt::format("<th>{}</th>", html(printable(name.get<std::string>())));
+  out += "</tr>";
+  for (std::size_t truth = 0; truth < classes.size(); ++truth) {
+    double sum = 0.0;
+    for (const Json& count : counts[truth]) sum += count.get<double>();
+    out += fmt::format("<tr><th>{}</th>", html(printable(classes[truth].get<std::string>())));
+    for (const Json& count : counts[truth]) {
+      const double share = sum > 0.0 ? count.get<double>() / sum : 0.0;
+      out += fmt::format(R"(<td{} style="--share:{:.3f}">{}</td>)",
+                         share > 0.5    ? " class=\"deep\""
+                         : share == 0.0 ? " class=\"zero\""
+                                        : "",
+                         share, with_commas(static_cast<Index>(count.get<double>())));
+    }
+    out += "</tr>";
+  }
+  return out + "</table></div></section>";
+}
+
+std::string section(const char* title, const char* kind, const std::string& content) {
+  if (content.empty()) return "";
+  return fmt::format(R"(<h2>{}</h2><div class="{}">{}</div>)", title, kind, content);
+}
+
+std::string warnings_card(const Run& run) {
+  constexpr std::size_t shown = 20;
+  if (run.warnings.empty()) return "";
+  std::string out = fmt::format(R"(<section class="card"><h3>{}</h3><ul class="warnings">)", html(run.name));
+  for (std::size_t i = 0; i < std::min(shown, run.warnings.size()); ++i) {
+    out += fmt::format("<li>{}</li>", html(printable(run.warnings[i])));
+  }
+  if (run.warnings.size() > shown) out += fmt::format("<li>and {} more</li>", run.warnings.size() - shown);
+  return out + "</ul></section>";
+}
+
+}  // namespace
+
+const std::string_view page_begin = "<!DOCTYPE html>\n<html lang=\"en\">\n<meta name=\"generator\" content=\"penstock";
+
+std::string html(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    switch (c) {
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      default:
+        // Of the control characters a page may have these two.
+        out += static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t' ? ' ' : c;
+    }
+  }
+  return out;
+}
+
+std::string page(const std::vector<Run>& runs, const std::vector<Chart>& training,
+                 const std::vector<std::vector<Chart>>& forecasts) {
+  std::string cards, charts, ahead, scores, confusions, samples, warnings;
+  for (std::size_t i = 0; i < runs.size(); ++i) cards += run_card(runs[i], i);
+  for (const Chart& chart : training) charts += chart_card(chart);
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const Run& run = runs[i];
+    if (!forecasts[i].empty() && runs.size() > 1) ahead += fmt::format(R"(<h3 class="wide">{}</h3>)", html(run.name));
+    for (const Chart& chart : forecasts[i]) ahead += chart_card(chart);
+    if (run.score.is_object()) {
+      scores += series_tables(run) + text_table(run);
+      if (run.score.contains("confusion")) confusions += confusion_table(run);
+    }
+    for (const std::string& sample : run.samples) {
+      samples +=
+          fmt::format(R"(<section class="card"><h3>{}</h3><pre>{}</pre></section>)", html(run.name), html(sample));
+    }
+    warnings += warnings_card(run);
+  }
+  std::string out(page_begin);
+  out += fmt::format(
+      " {}\">\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+      "<title>{}</title>\n<style>\n{}</style>\n<body>\n<header><h1>{}</h1><p>{}</p></header>\n<main>",
+      PENSTOCK_VERSION, runs.size() == 1 ? html(runs[0].name) + ": training report" : "Training report", style_text,
+      runs.size() == 1 ? "Training report" : fmt::format("Training report: {} runs side by side", runs.size()),
+      html(utc_time()));
+  out += fmt::format(R"(<h2>Runs</h2><div class="runs">{}</div>)", cards);
+  out += section("Training", "charts", charts);
+  out += section("Forecasts beside what came", "charts", ahead);
+  out += section("Scores beside what costs nothing", "charts", scores);
+  out += section("Confusion", "charts", confusions);
+  out += section("Samples", "charts", samples);
+  out += section("Warnings", "charts", warnings);
+  out +=
+      fmt::format("</main>\n<footer><p>Written by penstock {}.</p></footer>\n<script>\n{}</script>\n</body>\n</html>\n",
+                  PENSTOCK_VERSION, script_text);
+  return out;
+}
+
+}  // namespace penstock::cli::reporting

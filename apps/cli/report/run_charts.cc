@@ -1,0 +1,271 @@
+#include "run_charts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <numbers>
+
+#include "../units.h"
+
+namespace penstock::cli::reporting {
+namespace {
+
+bool is_text(const Run& run) { return text_of(run.about, "task") == "language"; }
+
+double shown_loss_of(const Run& run, double loss) { return is_text(run) ? loss / std::numbers::ln2 : loss; }
+
+bool is_known(double value) { return std::isfinite(value); }
+
+/// A unit of time in which a run can be read off an axis.
+struct TimeUnit {
+  const char* name = "seconds";
+  double seconds = 1.0;
+};
+TimeUnit time_unit(const std::vector<Run>& runs) {
+  double longest = 0.0;
+  for (const Run& run : runs) {
+    for (const Measurement& each : run.measurements)
+      longest = std::max(longest, is_known(each.seconds) ? each.seconds : 0.0);
+  }
+  if (longest > 3.0 * 3600.0) return {"hours", 3600.0};
+  return longest > 300.0 ? TimeUnit{"minutes", 60.0} : TimeUnit{};
+}
+
+using Get = std::function<double(const Measurement&)>;
+
+void add_measured(Chart& chart, const std::vector<Run>& runs, const Get& x, const Get& y, Line::Style style) {
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    Line line{.name = runs[i].name, .colour = i, .style = style, .x = {}, .y = {}};
+    for (const Measurement& each : runs[i].measurements) {
+      if (!is_known(x(each))) continue;
+      line.x.push_back(x(each));
+      line.y.push_back(y(each));
+    }
+    if (std::ranges::any_of(line.y, is_known)) chart.lines.push_back(std::move(line));
+  }
+}
+
+/// From the smallest to the largest number above zero.
+double ratio_of(const Chart& chart) {
+  double least = std::numeric_limits<double>::infinity(), greatest = 0.0;
+  for (const Line& line : chart.lines) {
+    for (const double value : line.y) {
+      if (!is_known(value)) continue;
+      if (value <= 0.0) return 0.0;
+      least = std::min(least, value);
+      greatest = std::max(greatest, value);
+    }
+  }
+  return greatest > 0.0 ? greatest / least : 0.0;
+}
+
+/// Runs whose losses are the same kind of number.
+std::vector<std::string> loss_names(const std::vector<Run>& runs) {
+  std::vector<std::string> names;
+  for (const Run& run : runs) {
+    if (std::ranges::find(names, loss_name(run)) == names.end()) names.push_back(loss_name(run));
+  }
+  return names;
+}
+
+/// What a loss of 1 means, where it means the same in all runs.
+std::string loss_note(const std::vector<Run>& runs, const std::string& name) {
+  const bool from_last = name == "mse" && std::ranges::all_of(runs, [&](const Run& run) {
+                           const Json architecture = run.about.value("architecture", Json::object());
+                           return loss_name(run) != name || architecture.value("from_last", Json(false)) == true;
+                         });
+  return from_last ? "1 is what forecasting the last value scores." : "";
+}
+
+Chart loss_chart(const std::vector<Run>& runs, const std::string& name, const TimeUnit* unit) {
+  Chart chart;
+  chart.title = fmt::format("Loss over {}", unit != nullptr ? "time" : "steps");
+  chart.id = fmt::format("loss-{}{}", unit != nullptr ? "time" : "steps",
+                         loss_names(runs).size() > 1 ? "-" + name.substr(0, name.find(' ')) : "");
+  chart.x_name = unit != nullptr ? unit->name : "steps";
+  chart.y_name = name;
+  chart.note = loss_note(runs, name);
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const Run& run = runs[i];
+    if (loss_name(run) != name) continue;
+    const auto place = [&](const auto& each) { return unit != nullptr ? each.seconds / unit->seconds : each.step; };
+    Line training{.name = run.name + ", training", .colour = i, .style = Line::Style::faint, .x = {}, .y = {}};
+    for (const Measurement& each : run.measurements) {
+      training.x.push_back(place(each));
+      training.y.push_back(shown_loss_of(run, each.loss));
+    }
+    Line held_out{.name = run.name + ", held out", .colour = i, .style = Line::Style::solid, .x = {}, .y = {}};
+    for (const Validation& each : run.validations) {
+      held_out.x.push_back(place(each));
+      held_out.y.push_back(shown_loss_of(run, each.loss));
+    }
+    for (Line* line : {&training, &held_out}) {
+      if (std::ranges::any_of(line->y, is_known)) chart.lines.push_back(std::move(*line));
+    }
+  }
+  chart.logarithmic = ratio_of(chart) > 30.0;
+  return chart;
+}
+
+Chart accuracy_chart(const std::vector<Run>& runs) {
+  Chart chart{.id = "accuracy",
+              .title = "Accuracy",
+              .note = "Of what was held out.",
+              .x_name = "steps",
+              .y_name = "%",
+              .logarithmic = false,
+              .wide = false,
+              .lines = {},
+              .bands = {}};
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    Line line{.name = runs[i].name, .colour = i, .style = Line::Style::solid, .x = {}, .y = {}};
+    for (const Validation& each : runs[i].validations) {
+      line.x.push_back(each.step);
+      line.y.push_back(100.0 * each.accuracy);
+    }
+    if (std::ranges::any_of(line.y, is_known)) chart.lines.push_back(std::move(line));
+  }
+  return chart;
+}
+
+Chart step_chart(const std::vector<Run>& runs, const char* id, const char* title, const char* unit, const char* note,
+                 const Get& get) {
+  Chart chart{.id = id,
+              .title = title,
+              .note = note,
+              .x_name = "steps",
+              .y_name = unit,
+              .logarithmic = false,
+              .wide = false,
+              .lines = {},
+              .bands = {}};
+  add_measured(
+      chart, runs, [](const Measurement& each) { return each.step; }, get, Line::Style::solid);
+  return chart;
+}
+
+bool has_nonzero(const Chart& chart) {
+  return std::ranges::any_of(chart.lines, [](const Line& line) {
+    return std::ranges::any_of(line.y, [](double value) { return is_known(value) && value != 0.0; });
+  });
+}
+
+/// Numbers of a JSON list; null is a gap.
+std::vector<double> numbers(const Json& list) {
+  std::vector<double> all;
+  for (const Json& each : list) {
+    all.push_back(each.is_number() ? each.get<double>() : std::numeric_limits<double>::quiet_NaN());
+  }
+  return all;
+}
+
+std::vector<double> counting_from(double first, std::size_t count) {
+  std::vector<double> all(count);
+  for (std::size_t i = 0; i < count; ++i) all[i] = first + static_cast<double>(i);
+  return all;
+}
+
+/// Between the outermost quantiles that were forecast.
+void add_band(Chart& chart, const Json& record, const std::vector<double>& rows) {
+  const Json quantiles = record.value("quantiles", Json::object());
+  if (quantiles.size() < 2) return;
+  std::vector<std::pair<double, std::string>> names;
+  for (const auto& [name, list] : quantiles.items()) names.emplace_back(std::strtod(name.c_str(), nullptr), name);
+  std::ranges::sort(names);
+  chart.bands.push_back(
+      {.name = fmt::format("{:g} to {:g} % quantile", 100.0 * names.front().first, 100.0 * names.back().first),
+       .colour = 1,
+       .x = rows,
+       .low = numbers(quantiles[names.front().second]),
+       .high = numbers(quantiles[names.back().second])});
+}
+
+Chart forecast_chart(const Json& record, const std::string& id) {
+  const std::string column = text_of(record, "column");
+  Chart chart{.id = id,
+              .title = printable(column),
+              .note = "",
+              .x_name = "row",
+              .y_name = "",
+              .logarithmic = false,
+              .wide = true,
+              .lines = {},
+              .bands = {}};
+  const std::vector<double> truth = numbers(record["truth"]);
+  const double first = std::max(1.0, number_of(record, "first_row"));
+  const std::vector<double> rows = counting_from(first, truth.size());
+  add_band(chart, record, rows);
+  std::size_t colour = 0;
+  const Json forecasts = record.value("ahead", Json::object());
+  for (const auto& [ahead, list] : forecasts.items()) {
+    Line line{.name = fmt::format("forecast {} row{} ahead", ahead, ahead == "1" ? "" : "s"),
+              .colour = colour++,
+              .style = Line::Style::solid,
+              .x = rows,
+              .y = numbers(list)};
+    if (std::ranges::any_of(line.y, is_known)) chart.lines.push_back(std::move(line));
+  }
+  const std::vector<double> to_come = numbers(record.value("to_come", Json::array()));
+  if (!to_come.empty() && !truth.empty()) {
+    Line line{.name = "to come",
+              .colour = colour > 1 ? std::size_t{1} : std::size_t{0},
+              .style = Line::Style::dashed,
+              .x = counting_from(rows.back(), to_come.size() + 1),
+              .y = {truth.back()}};
+    line.y.insert(line.y.end(), to_come.begin(), to_come.end());
+    chart.lines.push_back(std::move(line));
+  }
+  chart.lines.push_back({.name = "what came", .colour = 0, .style = Line::Style::neutral, .x = rows, .y = truth});
+  return chart;
+}
+
+}  // namespace
+
+std::string loss_name(const Run& run) {
+  if (is_text(run)) return "bits a byte";
+  const std::string name = text_of(run.about, "loss_name");
+  return name.empty() || name == "loss" ? "cross-entropy" : name;
+}
+
+std::vector<Chart> training_charts(const std::vector<Run>& runs) {
+  std::vector<Chart> charts;
+  const TimeUnit unit = time_unit(runs);
+  for (const std::string& name : loss_names(runs)) {
+    charts.push_back(loss_chart(runs, name, nullptr));
+    charts.push_back(loss_chart(runs, name, &unit));
+  }
+  charts.push_back(accuracy_chart(runs));
+  charts.push_back(step_chart(runs, "gradient-norm", "Gradient norm", "", "Before clipping.",
+                              [](const Measurement& each) { return each.gradient_norm; }));
+  charts.back().logarithmic = ratio_of(charts.back()) > 30.0;
+  charts.push_back(step_chart(runs, "learning-rate", "Learning rate", "", "",
+                              [](const Measurement& each) { return each.learning_rate; }));
+  charts.push_back(step_chart(runs, "throughput", "Throughput", "positions a second",
+                              "A position is a byte, a row or a sample of one sequence.",
+                              [](const Measurement& each) { return each.rate; }));
+  Chart skipped = step_chart(runs, "skipped", "Skipped steps", "steps so far",
+                             "Steps that were not taken because something was not finite.",
+                             [](const Measurement& each) { return each.skipped; });
+  if (has_nonzero(skipped)) charts.push_back(std::move(skipped));
+  Chart saturated = step_chart(runs, "saturated", "Saturated outputs", "%",
+                               "Share of recurrent outputs beyond 0.99, where little gradient passes.",
+                               [](const Measurement& each) { return 100.0 * each.saturated; });
+  if (has_nonzero(saturated)) charts.push_back(std::move(saturated));
+  std::erase_if(charts, [](const Chart& chart) { return chart.empty(); });
+  return charts;
+}
+
+std::vector<Chart> forecast_charts(const Run& run) {
+  constexpr std::size_t most = 8;
+  std::vector<Chart> charts;
+  for (const Json& record : run.forecasts) {
+    if (charts.size() == most) break;
+    charts.push_back(forecast_chart(record, fmt::format("forecast-{}-{}", run.name, charts.size() + 1)));
+  }
+  return charts;
+}
+
+}  // namespace penstock::cli::reporting

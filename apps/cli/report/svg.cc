@@ -1,0 +1,138 @@
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "chart.h"
+#include "page.h"
+
+namespace penstock::cli::reporting {
+namespace {
+
+constexpr std::size_t colours = 8;  // that the style knows; beyond them lines are dotted
+constexpr int margin_left = 52, margin_right = 14, margin_top = 10, margin_bottom = 38;
+
+/// The rectangle that lines are drawn in, and the numbers at its edges.
+struct Frame {
+  double left, top, width, height;
+  Axis x, y;
+
+  double across(double value) const { return left + width * x.place(value); }
+  double down(double value) const { return top + height * (1.0 - y.place(value)); }
+};
+
+std::string line_class(const Line& line) {
+  const char* style = line.style == Line::Style::faint     ? " faint"
+                      : line.style == Line::Style::dashed  ? " dashed"
+                      : line.style == Line::Style::neutral ? " neutral"
+                                                           : "";
+  return fmt::format("line c{}{}{}", line.colour % colours, style, line.colour >= colours ? " dotted" : "");
+}
+
+/// "12.5,30" of every point, with a blank between them.
+std::string points(const Frame& frame, const std::vector<double>& x, const std::vector<double>& y, std::size_t begin,
+                   std::size_t end) {
+  std::string text;
+  for (std::size_t i = begin; i < end; ++i) {
+    text += fmt::format("{}{:.1f},{:.1f}", i == begin ? "" : " ", frame.across(x[i]), frame.down(y[i]));
+  }
+  return text;
+}
+
+/// The runs of points between gaps.
+std::string polylines(const Frame& frame, const Line& line) {
+  std::string out;
+  const auto drawable = [&](std::size_t i) { return std::isfinite(frame.y.place(line.y[i])); };
+  for (std::size_t begin = 0; begin < line.x.size();) {
+    if (!drawable(begin)) {
+      ++begin;
+      continue;
+    }
+    std::size_t end = begin + 1;
+    while (end < line.x.size() && drawable(end)) ++end;
+    if (end - begin == 1) {
+      out += fmt::format(R"(<circle class="dot c{}" cx="{:.1f}" cy="{:.1f}" r="3"/>)", line.colour % colours,
+                         frame.across(line.x[begin]), frame.down(line.y[begin]));
+    }
+    out += fmt::format(R"(<polyline class="{}" data-name="{}" points="{}"/>)", line_class(line), html(line.name),
+                       points(frame, line.x, line.y, begin, end));
+    begin = end;
+  }
+  return out;
+}
+
+std::string band_shape(const Frame& frame, const Band& band) {
+  std::string out;
+  const auto drawable = [&](std::size_t i) { return std::isfinite(band.low[i]) && std::isfinite(band.high[i]); };
+  for (std::size_t begin = 0; begin < band.x.size();) {
+    std::size_t end = begin;
+    while (end < band.x.size() && drawable(end)) ++end;
+    if (end > begin) {
+      std::string shape = points(frame, band.x, band.high, begin, end);
+      for (std::size_t i = end; i-- > begin;) {
+        shape += fmt::format(" {:.1f},{:.1f}", frame.across(band.x[i]), frame.down(band.low[i]));
+      }
+      out += fmt::format(R"(<polygon class="band c{}" points="{}"/>)", band.colour % colours, shape);
+    }
+    begin = end + 1;
+  }
+  return out;
+}
+
+std::string grid(const Frame& frame) {
+  std::string out;
+  const double right = frame.left + frame.width, bottom = frame.top + frame.height;
+  for (const double tick : frame.y.ticks) {
+    const double y = frame.down(tick);
+    out +=
+        fmt::format(R"(<line class="grid" x1="{:.1f}" y1="{:.1f}" x2="{:.1f}" y2="{:.1f}"/>)", frame.left, y, right, y);
+    out += fmt::format(R"(<text class="tick end" x="{:.1f}" y="{:.1f}">{}</text>)", frame.left - 6, y + 4,
+                       tick_text(tick));
+  }
+  for (const double tick : frame.x.ticks) {
+    const double x = frame.across(tick);
+    out += fmt::format(R"(<text class="tick middle" x="{:.1f}" y="{:.1f}">{}</text>)", x, bottom + 16, tick_text(tick));
+  }
+  return out + fmt::format(R"(<line class="axis" x1="{:.1f}" y1="{:.1f}" x2="{:.1f}" y2="{:.1f}"/>)", frame.left,
+                           bottom, right, bottom);
+}
+
+}  // namespace
+
+std::string svg(const Chart& chart, int width, int height) {
+  const Frame frame{.left = margin_left,
+                    .top = margin_top,
+                    .width = static_cast<double>(width - margin_left - margin_right),
+                    .height = static_cast<double>(height - margin_top - margin_bottom),
+                    .x = x_axis(chart),
+                    .y = y_axis(chart)};
+  std::string out = fmt::format(R"(<svg viewBox="0 0 {} {}" role="img" aria-label="{}" data-frame="{} {} {} {}" )",
+                                width, height, html(chart.title), frame.left, frame.top, frame.width, frame.height);
+  out += fmt::format(R"(data-x="{} {}" data-y="{} {} {}" data-xname="{}">)", frame.x.from, frame.x.to, frame.y.from,
+                     frame.y.to, frame.y.logarithmic ? "log" : "linear", html(chart.x_name));
+  out += grid(frame);
+  for (const Band& band : chart.bands) out += band_shape(frame, band);
+  for (const Line& line : chart.lines) out += polylines(frame, thinned(line, static_cast<std::size_t>(width)));
+  out += fmt::format(R"(<text class="name middle" x="{:.1f}" y="{}">{}</text>)", frame.left + frame.width / 2,
+                     height - 4, html(chart.x_name));
+  return out + "</svg>";
+}
+
+Json chart_json(const Chart& chart) {
+  Json lines = Json::array(), bands = Json::array();
+  for (const Line& line : chart.lines) {
+    const char* style = line.style == Line::Style::faint     ? "faint"
+                        : line.style == Line::Style::dashed  ? "dashed"
+                        : line.style == Line::Style::neutral ? "neutral"
+                                                             : "solid";
+    lines.push_back({{"name", line.name}, {"colour", line.colour}, {"style", style}, {"x", line.x}, {"y", line.y}});
+  }
+  for (const Band& band : chart.bands) {
+    bands.push_back(
+        {{"name", band.name}, {"colour", band.colour}, {"x", band.x}, {"low", band.low}, {"high", band.high}});
+  }
+  return {{"id", chart.id},         {"title", chart.title},      {"note", chart.note},
+          {"x_name", chart.x_name}, {"y_name", chart.y_name},    {"log", chart.logarithmic},
+          {"wide", chart.wide},     {"lines", std::move(lines)}, {"bands", std::move(bands)}};
+}
+
+}  // namespace penstock::cli::reporting

@@ -1,0 +1,145 @@
+#include "train/event_file.h"
+
+#include <array>
+#include <bit>
+#include <cerrno>
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <random>
+
+#include "base/check.h"
+
+namespace penstock::training {
+
+namespace {
+
+/// Numbers of a TFRecord are little-endian, whatever the machine.
+template <class Unsigned>
+void append_little_endian(std::string& out, Unsigned value) {
+  for (std::size_t i = 0; i < sizeof value; ++i) out += static_cast<char>((value >> (8 * i)) & 0xff);
+}
+
+/// Fields of a protocol buffer, of the three kinds that events have.
+class Message {
+ public:
+  void integer(int field, std::uint64_t value) {
+    key(field, 0);
+    varint(value);
+  }
+  void number(int field, double value) {
+    key(field, 1);
+    append_little_endian(bytes_, std::bit_cast<std::uint64_t>(value));
+  }
+  void number(int field, float value) {
+    key(field, 5);
+    append_little_endian(bytes_, std::bit_cast<std::uint32_t>(value));
+  }
+  void text(int field, std::string_view value) {
+    key(field, 2);
+    varint(value.size());
+    bytes_ += value;
+  }
+  const std::string& bytes() const { return bytes_; }
+
+ private:
+  void key(int field, int wire_type) { varint(static_cast<std::uint64_t>(field << 3 | wire_type)); }
+  void varint(std::uint64_t value) {
+    for (; value >= 0x80; value >>= 7) bytes_ += static_cast<char>(value | 0x80);
+    bytes_ += static_cast<char>(value);
+  }
+
+  std::string bytes_;
+};
+
+double wall_time() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+// Numbers of the fields in TensorFlow's event.proto and summary.proto.
+constexpr int event_wall_time = 1, event_step = 2, event_file_version = 3, event_summary = 5, event_session_log = 7;
+constexpr int summary_value = 1, value_tag = 1, value_simple = 2;
+constexpr int session_status = 1, session_start = 1;
+
+Message new_event(Index step) {
+  Message event;
+  event.number(event_wall_time, wall_time());
+  if (step > 0) event.integer(event_step, static_cast<std::uint64_t>(step));
+  return event;
+}
+
+std::uint32_t masked_crc(std::string_view bytes) {
+  constexpr std::uint32_t mask = 0xa282ead8;  // TFRecord's, so that checksums of checksums stay apart
+  return std::rotr(crc32c(bytes), 15) + mask;
+}
+
+constexpr std::array<std::uint32_t, 256> crc32c_table() {
+  constexpr std::uint32_t polynomial = 0x82f63b78;  // Castagnoli's, bits reversed
+  std::array<std::uint32_t, 256> table = {};
+  for (std::uint32_t i = 0; i < table.size(); ++i) {
+    std::uint32_t value = i;
+    for (int bit = 0; bit < 8; ++bit) value = (value >> 1) ^ ((value & 1) != 0 ? polynomial : 0);
+    table[i] = value;
+  }
+  return table;
+}
+
+}  // namespace
+
+std::uint32_t crc32c(std::string_view bytes) {
+  static constexpr std::array<std::uint32_t, 256> table = crc32c_table();
+  std::uint32_t crc = ~std::uint32_t{0};
+  for (const char byte : bytes) crc = (crc >> 8) ^ table[(crc ^ static_cast<unsigned char>(byte)) & 0xff];
+  return ~crc;
+}
+
+EventFile::EventFile(const std::string& folder) {
+  if (folder.empty()) return;
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) fail(ErrorCode::io_failure, "{}: cannot write events: {}", folder, error.message());
+  // TensorBoard reads the files of a folder in the order of their names, and knows them by the part in the middle.
+  path_ = fmt::format("{}/events.out.tfevents.{:010.0f}.penstock.{:08x}", folder, wall_time(), std::random_device()());
+  file_.reset(std::fopen(path_.c_str(), "wbx"));
+  if (!file_) fail(ErrorCode::io_failure, "{}: cannot write events: {}", path_, std::strerror(errno));
+  Message event = new_event(0);
+  event.text(event_file_version, "brain.Event:2");
+  write(event.bytes());
+}
+
+void EventFile::write(const std::string& event) {
+  std::string record;
+  append_little_endian(record, static_cast<std::uint64_t>(event.size()));
+  append_little_endian(record, masked_crc(record));
+  record += event;
+  append_little_endian(record, masked_crc(event));
+  if (std::fwrite(record.data(), 1, record.size(), file_.get()) != record.size() || std::fflush(file_.get()) != 0) {
+    fail(ErrorCode::io_failure, "{}: cannot write events: {}", path_, std::strerror(errno));
+  }
+}
+
+void EventFile::scalars(Index step, const std::vector<Scalar>& values) {
+  if (!file_) return;
+  Message summary;
+  for (const auto& [name, number] : values) {
+    Message value;
+    value.text(value_tag, name);
+    value.number(value_simple, static_cast<float>(number));
+    summary.text(summary_value, value.bytes());
+  }
+  Message event = new_event(step);
+  event.text(event_summary, summary.bytes());
+  write(event.bytes());
+}
+
+void EventFile::restart(Index step) {
+  if (!file_) return;
+  Message log;
+  log.integer(session_status, session_start);
+  Message event = new_event(step);
+  event.text(event_session_log, log.bytes());
+  write(event.bytes());
+}
+
+}  // namespace penstock::training

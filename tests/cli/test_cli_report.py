@@ -1,0 +1,269 @@
+"""The page of `penstock report`, and TensorBoard's events: what runs measured, as people look at it."""
+
+import html.parser
+import json
+import re
+import struct
+import sys
+
+import pytest
+
+from program import TINY, refuses, run
+
+
+@pytest.fixture(scope="module")
+def runs(models, tmp_path_factory):
+    """Metrics of a run of each kind."""
+    folder = tmp_path_factory.mktemp("runs")
+    for data in ("text.txt", "series.csv", "labelled.csv"):
+        name = data.split(".")[0]
+        more = {"series": ["--columns", "level,flow", "--horizon", 3, "--length", 16], "text": ["--length", 16]}
+        run("train", models / data, *TINY, *more.get(name, []), "--steps", 12, "--validate-steps", 4, "--quiet",
+            "--metrics", f"{name}.jsonl", "--tensorboard", f"events/{name}", "-o", f"{name}.safetensors", cwd=folder)
+    return folder
+
+
+class Page(html.parser.HTMLParser):
+    """Elements of a page that is well-formed: every one that is opened is closed, in order."""
+
+    EMPTY = {"meta", "line", "circle", "polyline", "polygon", "rect", "html"}
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.elements, self.words = [], [], []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attributes):
+        self.elements.append((tag, dict(attributes)))
+        if tag not in self.EMPTY:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.elements.append((tag, dict(attributes)))
+
+    def handle_endtag(self, tag):
+        if tag not in self.EMPTY:
+            assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] not in ("style", "script"):
+            self.words.append(data)
+
+    def lines(self, name):
+        """Points of the lines of that name, in the order of the charts."""
+        found = [a["points"] for tag, a in self.elements if tag == "polyline" and a["data-name"] == name]
+        return [[tuple(map(float, point.split(","))) for point in points.split()] for points in found]
+
+
+def report(folder, *arguments):
+    run("report", *arguments, cwd=folder)
+    return Page((folder / "report.html").read_text())
+
+
+def test_one_page_with_everything_in_it(runs):
+    result = run("report", "text.jsonl", "series.jsonl", "labelled.jsonl", cwd=runs)
+    assert re.fullmatch(r"saved  report.html \([\d.]+ kB\), 3 runs\n", result.out)
+    text = (runs / "report.html").read_text()
+    page = Page(text)
+    words = " ".join(page.words)
+    for expected in ("Loss over steps", "Loss over time", "Accuracy", "Gradient norm", "Learning rate", "Throughput",
+                     "Forecasts beside what came", "level", "flow", "a season ago", "Confusion", "Samples",
+                     "forecast 3 rows ahead"):  # fmt: skip
+        assert expected in words
+    assert "prefers-color-scheme: dark" in text
+    assert not [a for _, a in page.elements if re.search(r"\b(nan|inf)", " ".join(filter(None, a.values())))]
+    # Nothing comes from elsewhere.
+    assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", text)
+    assert not [tag for tag, a in page.elements if tag in ("link", "img", "iframe") or "src" in a]
+
+
+def test_lines_go_through_what_was_measured(runs):
+    records = [json.loads(line) for line in (runs / "series.jsonl").read_text().splitlines()]
+    steps = [record for record in records if record["kind"] == "train"]
+    page = report(runs, "series.jsonl")
+    chart = next(a for tag, a in page.elements if tag == "svg" and a.get("aria-label") == "Learning rate")
+    left, top, width, height = map(float, chart["data-frame"].split())
+    (from_x, to_x), (from_y, to_y) = map(float, chart["data-x"].split()), map(float, chart["data-y"].split()[:2])
+    # Of the lines called "series": gradient norm, learning rate, throughput.
+    points = page.lines("series")[1]
+    assert len(points) == len(steps)
+    for record, (x, y) in zip(steps, points):
+        assert left + width * (record["step"] - from_x) / (to_x - from_x) == pytest.approx(x, abs=0.06)
+        assert top + height * (1 - (record["learning_rate"] - from_y) / (to_y - from_y)) == pytest.approx(y, abs=0.06)
+
+
+def records_of(path, kind):
+    return [record for record in map(json.loads, path.read_text().splitlines()) if record["kind"] == kind]
+
+
+def test_forecasts_are_those_of_predict(runs, models):
+    record = records_of(runs / "series.jsonl", "forecast")[0]
+    assert record["column"] == "level"
+    values = [float(line.split(",")[1]) for line in (models / "series.csv").read_text().splitlines()[1:]]
+    first = record["first_row"] - 1
+    assert record["truth"] == pytest.approx(values[first:], rel=1e-6)
+    assert len(record["truth"]) == len(record["ahead"]["1"]) == len(record["ahead"]["3"])
+    run("train", models / "series.csv", *TINY, "--columns", "level,flow", "--horizon", 3, "--steps", 12, "--length", 16,
+        "--no-linear", "--quiet", "--metrics", "plain.jsonl", "-o", "plain.safetensors", "--force", cwd=runs)
+    record = records_of(runs / "plain.jsonl", "forecast")[0]
+    answers = run("predict", "plain.safetensors", models / "series.csv", cwd=runs).out.splitlines()[1:]
+    forecasts = [[float(field) for field in line.split(",")] for line in answers]
+    checked = 0
+    for ahead, field in ((1, 0), (3, 4)):
+        for i, value in enumerate(record["ahead"][str(ahead)]):
+            made_at = record["first_row"] - 1 + i - ahead
+            if value is not None:
+                assert value == pytest.approx(forecasts[made_at][field], rel=1e-5)
+                checked += 1
+    assert checked > 80
+    assert record["to_come"] == pytest.approx([forecasts[-1][field] for field in (0, 2, 4)], rel=1e-5)
+
+
+def test_a_model_on_other_data(runs, models):
+    words = " ".join(report(runs, "labelled.safetensors", "--data", models / "labelled.csv").words)
+    scored = run("evaluate", "labelled.safetensors", models / "labelled.csv", "--json", cwd=runs).json()["files"][0]
+    assert f"{100 * scored['accuracy']:.1f} % right" in words
+    # The model that metrics name, also where they have moved to together.
+    moved = runs / "moved"
+    moved.mkdir()
+    for name in ("series.jsonl", "series.safetensors"):
+        (moved / name).write_bytes((runs / name).read_bytes())
+    (moved / "new.csv").write_text("\n".join((models / "series.csv").read_text().splitlines()[:60]) + "\n")
+    run("report", moved / "series.jsonl", "--data", moved / "new.csv", "-o", moved / "page.html", cwd=runs.parent)
+    assert (moved / "page.html").exists()
+
+
+def test_a_run_that_goes_on_or_was_resumed(runs, tmp_path):
+    lines = (runs / "series.jsonl").read_text().splitlines()
+    begun = [line for line in lines if json.loads(line)["kind"] in ("run", "train")]
+    assert len(begun) >= 3
+    (tmp_path / "a.jsonl").write_text("\n".join(begun) + "\n" + lines[-1][:20])
+    page = report(tmp_path, "a.jsonl")
+    assert "goes on, or ended without a word" in page.words
+    (line,) = set(map(tuple, page.lines("a")[1:2]))
+    assert len(line) == len(begun) - 1
+    # What had been reported beyond the checkpoint is done again, and drawn once.
+    (tmp_path / "a.jsonl").write_text("\n".join(begun) + '\n{"kind":"resume","step":1}\n' + begun[-1] + "\n")
+    page = report(tmp_path, "a.jsonl")
+    assert len(page.lines("a")[1]) == 2
+
+
+def test_hostile_names_stay_text(runs, tmp_path):
+    text = (runs / "series.jsonl").read_text()
+    (tmp_path / "a.jsonl").write_text(text.replace('"level"', '"<script>alert(1)</script>\\u0001&\\""'))
+    page = report(tmp_path, "a.jsonl")
+    assert len([tag for tag, _ in page.elements if tag == "script"]) == 1
+    assert any("<script>alert(1)</script>" in word for word in page.words)
+
+
+@pytest.mark.parametrize(
+    "content, problem",
+    [
+        ("", "a.jsonl: there are no metrics of a run in it"),
+        ("hello\n", "a.jsonl:1: this is no record of metrics: 'hello'"),
+        ('{"kind":"run"}\n{"kind"\n{"kind":"run"}\n', """a.jsonl:2: this is no record of metrics: '{"kind"'"""),
+        ("[1]\n", "a.jsonl:1: this is no record of metrics"),
+        ('{"step":1}\n', "a.jsonl:1: kind must be a text"),
+        ('{"kind":"train","step":"x"}\n', "a.jsonl:1: step must be a number"),
+        ('{"kind":"forecast","column":"x","truth":[1,"a"]}\n', "a.jsonl:1: truth must be a list of numbers"),
+        ('{"kind":"forecast","column":"x","truth":[1],"ahead":{"1":[1,2]}}\n',
+         "a.jsonl:1: ahead has 2 values, and there are 1 rows"),
+        ('{"kind":"score","score":{"classes":["a"],"confusion":[[1,2]]}}\n',
+         "a.jsonl:1: confusion must be a square of counts, a row a class"),
+    ],
+)  # fmt: skip
+def test_what_is_no_run(tmp_path, content, problem):
+    (tmp_path / "a.jsonl").write_text(content)
+    refuses("report", "a.jsonl", message=problem, status=1, verb="report", cwd=tmp_path)
+
+
+def test_what_is_refused(runs, models, tmp_path):
+    refuses("report", message="RUN is missing", status=2, verb="report")
+    refuses("report", *["text.jsonl"] * 17, message="at most 16 runs can be told apart on a page, not 17", status=2,
+            verb="report", cwd=runs)
+    (tmp_path / "kept.txt").write_text("dear diary")
+    refuses("report", "text.jsonl", "-o", tmp_path / "kept.txt", status=2, verb="report", cwd=runs,
+            message=f"--output {tmp_path / 'kept.txt'} is there already, and is no report; --force replaces it")
+    assert (tmp_path / "kept.txt").read_text() == "dear diary"
+    (tmp_path / "a.jsonl").write_bytes((runs / "series.jsonl").read_bytes())
+    refuses("report", "a.jsonl", "--data", models / "series.csv", status=1, verb="report", cwd=tmp_path,
+            message="a.jsonl: its model 'series.safetensors' is neither there nor beside it; give the model itself as RUN")
+
+
+def test_pictures(runs, tmp_path):
+    said = run("report", "series.jsonl", "-o", tmp_path / "page.html", "--png", tmp_path / "png", "--json",
+               "--python", sys.executable, cwd=runs).json()
+    names = {path.name for path in (tmp_path / "png").iterdir()}
+    assert {"loss-steps.png", "learning-rate.png", "forecast-series-1.png"} <= names
+    assert {path.rsplit("/", 1)[1] for path in said["png"]} == names and said["runs"] == ["series"]
+    for path in (tmp_path / "png").iterdir():
+        assert path.read_bytes().startswith(b"\x89PNG\r\n")
+    refuses("report", "text.jsonl", "-o", tmp_path / "page.html", "--png", tmp_path / "png", "--python", "no-such-python",
+            message="--png: 'no-such-python' cannot be started, or ended without an answer", status=1, verb="report",
+            cwd=runs)
+
+
+def crc32c(data):
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    return crc ^ 0xFFFFFFFF
+
+
+def fields(message):
+    """(number, value) of a protocol buffer's fields."""
+    at = 0
+
+    def varint():
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = message[at]
+            at += 1
+            value |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return value
+
+    while at < len(message):
+        key = varint()
+        kind = key & 7
+        if kind == 0:
+            yield key >> 3, varint()
+            continue
+        size = {1: 8, 5: 4}[kind] if kind != 2 else varint()
+        yield key >> 3, message[at : at + size]
+        at += size
+
+
+def scalars(path):
+    data, at, found = path.read_bytes(), 0, {}
+    while at < len(data):
+        (size,) = struct.unpack_from("<Q", data, at)
+        event = data[at + 12 : at + 12 + size]
+        (checksum,) = struct.unpack_from("<I", data, at + 12 + size)
+        crc = crc32c(event)
+        assert checksum == ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+        content = dict(fields(event))
+        for _, value in fields(content.get(5, b"")):
+            entry = dict(fields(value))
+            found.setdefault(entry[1].decode(), []).append((content.get(2, 0), struct.unpack("<f", entry[2])[0]))
+        at += 16 + size
+    return found
+
+
+def test_events_say_what_the_metrics_say(runs):
+    (path,) = (runs / "events" / "labelled").iterdir()
+    assert path.name.startswith("events.out.tfevents.")
+    found = scalars(path)
+    records = [json.loads(line) for line in (runs / "labelled.jsonl").read_text().splitlines()]
+    for kind, field, name in [("train", "loss", "loss/train"), ("train", "gradient_norm", "optimizer/gradient_norm"),
+                              ("validation", "loss", "loss/validation"),
+                              ("validation", "accuracy", "accuracy/validation")]:  # fmt: skip
+        expected = [(record["step"], record[field]) for record in records if record["kind"] == kind]
+        assert [step for step, _ in found[name]] == [step for step, _ in expected]
+        assert [value for _, value in found[name]] == pytest.approx([value for _, value in expected], rel=1e-6)
