@@ -54,6 +54,7 @@ template <class S>
 struct Results {
   std::vector<S> y;          // [positions, H * directions], zero where there is no step
   std::vector<S> state_out;  // [S, layers * directions, B, H]
+  std::vector<S> states;     // [positions, directions, S - 1, H] of the last layer: states but the output of each step
 };
 
 /// Calls visit(array of `to`, array of `from`) for every array of two Arguments.
@@ -101,10 +102,12 @@ Vector<S> recurrent_product(const Weights<S>& w, Index gates, Index heads, Index
 }
 
 /// One layer in one direction: writes channels `channel` .. channel + H - 1 of `out` [positions, width].
-/// `state` is read at the row's start and holds the row's end afterwards.
+/// `state` is read at the row's start and holds the row's end afterwards. `others` [positions, directions, S - 1, H]
+/// receives the other states of direction `channel` / H.
 template <class S>
 void run_row(const RecurrentSpec& spec, const Batch& batch, Index b, bool reverse, const Weights<S>& w,
-             const std::vector<S>& in, Index inputs, State<S>& state, std::vector<S>& out, Index width, Index channel) {
+             const std::vector<S>& in, Index inputs, State<S>& state, std::vector<S>& out, Index width, Index channel,
+             std::vector<S>& others) {
   const Cell<S>& cell = find_cell<S>(spec.cell);
   const Span span = row_span(batch, b);
   for (Index s = 0; s < span.length; ++s) {
@@ -112,13 +115,19 @@ void run_row(const RecurrentSpec& spec, const Batch& batch, Index b, bool revers
     if (batch.reset && batch.reset[position]) {
       for (Vector<S>& values : state) std::fill(values.begin(), values.end(), S(0.0));
     }
+    for (S& h : state[0]) h = limited(h, spec.gradient_clip);
     Inputs<S> step;
     step.wx = input_products(w, cell.gates, spec.hidden_size, &in[position * inputs], inputs);
     step.recurrent = [&](Index gate, const Vector<S>& v) {
       return recurrent_product(w, cell.gates, spec.heads, gate, v);
     };
     state = cell.step(step, state);
-    for (Index j = 0; j < spec.hidden_size; ++j) out[position * width + channel + j] = state[0][j];
+    for (Index j = 0; j < spec.hidden_size; ++j) {
+      out[position * width + channel + j] = state[0][j];
+      for (Index k = 1; k < cell.states; ++k) {
+        others[(position * width + channel) * (cell.states - 1) + (k - 1) * spec.hidden_size + j] = state[k][j];
+      }
+    }
   }
 }
 
@@ -133,6 +142,7 @@ Results<S> forward(const RecurrentSpec& spec, const Batch& batch, const Argument
   Index inputs = spec.input_size;
   for (Index layer = 0; layer < spec.layers; ++layer) {
     std::vector<S> out(position_count(batch) * hidden * directions, S(0.0));
+    results.states.assign(out.size() * (cell.states - 1), S(0.0));
     for (Index k = 0; k < directions; ++k) {
       const bool reverse = spec.direction == penstock::Direction::reverse || k == 1;
       const Index sublayer = layer * directions + k;
@@ -143,7 +153,7 @@ Results<S> forward(const RecurrentSpec& spec, const Batch& batch, const Argument
           for (Index j = 0; j < hidden; ++j) state[s][j] = arguments.state_in[place(s, j)];
         }
         run_row(spec, batch, b, reverse, arguments.weights[sublayer], in, inputs, state, out, hidden * directions,
-                k * hidden);
+                k * hidden, results.states);
         for (Index s = 0; s < cell.states; ++s) {
           for (Index j = 0; j < hidden; ++j) results.state_out[place(s, j)] = state[s][j];
         }
@@ -156,11 +166,12 @@ Results<S> forward(const RecurrentSpec& spec, const Batch& batch, const Argument
   return results;
 }
 
-/// Gradients of sum(y * dy) + sum(state_out * dstate_out) by every argument. `dy` is read only where there is a
-/// step; `dstate_out` may be empty for zeros. With Terms::sizes, sums of the sizes of their terms instead.
+/// Gradients of sum(y * dy) + sum(state_out * dstate_out) + sum(states * dstates) by every argument. `dy` and `dstates`
+/// are read only where there is a step; `dstate_out` and `dstates` may be empty for zeros. With Terms::sizes, sums of
+/// the sizes of their terms instead.
 inline Arguments<double> gradients(const RecurrentSpec& spec, const Batch& batch, const Arguments<double>& arguments,
                                    const std::vector<double>& dy, const std::vector<double>& dstate_out,
-                                   Terms terms = Terms::signed_ones) {
+                                   Terms terms = Terms::signed_ones, const std::vector<double>& dstates = {}) {
   Tape tape;
   Arguments<Var> variables;
   for_each_array(variables, arguments, [&](std::vector<Var>& to, const std::vector<double>& from) {
@@ -172,6 +183,9 @@ inline Arguments<double> gradients(const RecurrentSpec& spec, const Batch& batch
     if (results.y[i].node() >= 0) loss += results.y[i] * Var(dy[i]);
   }
   for (std::size_t i = 0; i < dstate_out.size(); ++i) loss += results.state_out[i] * Var(dstate_out[i]);
+  for (std::size_t i = 0; i < dstates.size(); ++i) {
+    if (results.states[i].node() >= 0) loss += results.states[i] * Var(dstates[i]);
+  }
   const std::vector<double> adjoint = tape.sweep(loss, terms);
   Arguments<double> result;
   for_each_array(result, variables, [&](std::vector<double>& to, const std::vector<Var>& from) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <vector>
@@ -36,6 +37,9 @@ class Tape {
     return static_cast<int>(nodes_.size()) - 1;
   }
 
+  /// A node of the same value whose derivative has a limit.
+  int record_limit(double value, int node, double limit) { return record(value, node, limit, is_limit, 0.0); }
+
   /// sum_i a_i b_i over the `count` nodes from `a` on and those from `b` on: one node, where products and sums would be
   /// two for every term.
   Var dot(int a, int b, std::size_t count);
@@ -49,7 +53,8 @@ class Tape {
     int a, b;  // first node of each operand
     std::size_t count;
   };
-  static constexpr int is_dot = -2;  // as `second` of a node whose place in dots_ stands in by_second
+  static constexpr int is_dot = -2;    // as `second` of a node whose place in dots_ stands in by_second
+  static constexpr int is_limit = -3;  // as `second` of a node whose limit stands in by_first
 
   std::vector<Node> nodes_;
   std::vector<double> values_;  // of every node
@@ -104,6 +109,16 @@ inline Var log1p(const Var& x) { return unary(x, std::log1p(x.value()), 1.0 / (1
 inline Var tanh(const Var& x) {
   const double result = std::tanh(x.value());
   return unary(x, result, 1.0 - result * result);
+}
+
+/// x itself, whose derivative is limited to -limit .. limit on its way back, whatever becomes of it; 0: as it is.
+template <class S>
+const S& limited(const S& x, double) {
+  return x;
+}
+inline Var limited(const Var& x, double limit) {
+  if (x.node() < 0 || limit == 0.0) return x;
+  return {x.value(), Tape::current().record_limit(x.value(), x.node(), limit)};
 }
 
 inline Var Tape::leaf(double value) { return {value, record(value, -1, 0.0, -1, 0.0)}; }
@@ -163,6 +178,11 @@ inline std::vector<double> Tape::sweep(const Var& output, Terms terms) const {
   for (std::size_t i = nodes_.size(); i-- > 0;) {
     const Node& node = nodes_[i];
     if (adjoint[i] == 0.0) continue;
+    if (node.second == is_limit) {
+      const double most = terms == Terms::sizes ? adjoint[i] : node.by_first;  // sizes have none
+      adjoint[static_cast<std::size_t>(node.first)] += std::clamp(adjoint[i], -most, most);
+      continue;
+    }
     if (node.second == is_dot) {
       const Dot& product = dots_[static_cast<std::size_t>(node.by_second)];
       const double* a = &values_[static_cast<std::size_t>(product.a)];

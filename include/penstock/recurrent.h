@@ -17,6 +17,10 @@ struct RecurrentSpec {
   Direction direction = Direction::forward;
   Bias bias = Bias::both;
   double dropout = 0.0;  ///< Probability of zeroing an output between layers, in training only; [0, 1).
+  /// Limit of the gradient that a step passes to the output of the step before it, each element by itself, in training
+  /// only; 0: none. The last step's is limited only by where it comes from (dstate_out); that of the initial output is
+  /// limited too, so that a sequence cut into chunks has the same gradients. Dense cells only.
+  double gradient_clip = 0.0;
 
   Index directions() const { return direction == Direction::bidirectional ? 2 : 1; }
   Index output_size() const { return hidden_size * directions(); }
@@ -129,14 +133,20 @@ class Recurrent {
   /// y [B, T, H * directions] from x [B, T, I], which it must not overlap. With a tape, backward() can follow (and
   /// dropout applies, with fresh masks in every such call on the network); x and y must then stay as they are until it
   /// has.
+  ///
+  /// `states` [B, T, directions * (S - 1) * H], unless without data: the states but the output of the last layer after
+  /// each step, direction by direction and state by state; c_t of an LSTM. Cells with more than one state only.
   void forward(const Batch& batch, SequenceView<const Real> x, SequenceView<Real> y, const Real* state_in,
-               Real* state_out, RecurrentTape<Real>* tape = nullptr, const Execution& execution = {}) const;
+               Real* state_out, RecurrentTape<Real>* tape = nullptr, const Execution& execution = {},
+               SequenceView<Real> states = {}) const;
 
   /// Adds to the gradients of all parameters; writes dx [B, T, I], which overlaps neither x nor dy, and dstate_in if
   /// they are wanted (not null). `batch` (its lengths, packed rows and resets included) and `x` are those of the
-  /// forward call that filled the tape; the y of that call is read too.
+  /// forward call that filled the tape; the y of that call is read too. `dstates`: gradients of every state, as above;
+  /// without data: zeros.
   void backward(const Batch& batch, SequenceView<const Real> x, SequenceView<const Real> dy, const Real* dstate_out,
-                SequenceView<Real> dx, Real* dstate_in, RecurrentTape<Real>& tape, const Execution& execution = {});
+                SequenceView<Real> dx, Real* dstate_in, RecurrentTape<Real>& tape, const Execution& execution = {},
+                SequenceView<const Real> dstates = {});
 
   /// One step of B rows: x [B, I] -> y [B, H], which overlaps neither x nor the state; the state is updated in place.
   /// Forward direction only. For one row nothing is allocated but on the first call and the first in another precision.

@@ -24,9 +24,11 @@ struct RecurrentForm {
   bool training = false;       ///< A forward pass fills a tape, a backward pass follows, and dropout applies.
   bool input_gradient = true;  ///< The backward pass makes dx.
   bool add_gradients = false;  ///< It adds to the gradients of weights, instead of writing them.
+  bool every_state = false;    ///< Calls have Forward::states; cells with more than one state only.
   bool step = false;           ///< One step of one row, over and over, as of a stream. CPU only; rows and steps are 1.
   /// Layouts. Packed rows use `step` alone. dx lies like x, and dy like y, unless said otherwise.
   SequenceStrides x = {}, y = {}, dx = {}, dy = {};
+  SequenceStrides states = {};  ///< Of Forward::states and Backward::dstates.
   /// GPUs: bytes that the addresses of sequences are multiples of: 16, or 2, 4, 8 where one begins anywhere. Weights
   /// and their gradients begin at multiples of 16 there.
   int alignment = 16;
@@ -84,6 +86,10 @@ class RecurrentProgram {
     Memory workspace;
     Memory tape;    ///< Training only: written.
     Memory packed;  ///< What pack() made of these very weights; without data, they are packed in the workspace.
+    /// Where the form has every state: [B, T, directions * (S - 1) * H] (packed: [positions, C]) of f32 (f64 where x
+    /// is): the states but the output of the last layer after each step, direction by direction and state by state; c_t
+    /// of an LSTM. Zeros beyond a row's length.
+    Tensor states = {};
   };
   /// Fills y, beyond a row's length with zeros. x is not read there. Returns a number that tells this pass from those
   /// of other programs and, on a CPU, of other lengths and resets: for Backward::pass.
@@ -102,6 +108,7 @@ class RecurrentProgram {
     Memory tape;             ///< As the forward call left it; may be used up.
     std::uint64_t pass = 0;  ///< What the forward call returned; 0: not known. (On a CPU the tape knows, too.)
     Memory packed;           ///< As of Forward, for Pass::backward.
+    Tensor dstates = {};     ///< Gradients of Forward::states; no data: zeros.
   };
   void backward(const Context& context, const Backward& call) const;
 

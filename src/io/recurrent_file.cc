@@ -14,14 +14,16 @@ namespace {
 constexpr const char* kSpecKey = "penstock.recurrent";
 
 std::string text_of(const RecurrentSpec& spec) {
-  return io::to_text(nlohmann::json{{"cell", spec.cell},
-                                    {"input_size", spec.input_size},
-                                    {"hidden_size", spec.hidden_size},
-                                    {"heads", spec.heads},
-                                    {"layers", spec.layers},
-                                    {"direction", std::string(to_string(spec.direction))},
-                                    {"bias", std::string(to_string(spec.bias))},
-                                    {"dropout", spec.dropout}});
+  nlohmann::json json{{"cell", spec.cell},
+                      {"input_size", spec.input_size},
+                      {"hidden_size", spec.hidden_size},
+                      {"heads", spec.heads},
+                      {"layers", spec.layers},
+                      {"direction", std::string(to_string(spec.direction))},
+                      {"bias", std::string(to_string(spec.bias))},
+                      {"dropout", spec.dropout}};
+  if (spec.gradient_clip != 0.0) json["gradient_clip"] = spec.gradient_clip;
+  return io::to_text(json);
 }
 
 /// What somebody wrote into a file; whether it makes a stack is for the stack to say.
@@ -42,6 +44,7 @@ RecurrentSpec spec_from(const io::SafetensorsFile& file) {
     spec.direction = parse_direction(reader.string("direction"));
     spec.bias = parse_bias(reader.string("bias"));
     spec.dropout = reader.number("dropout");
+    if (json.contains("gradient_clip")) spec.gradient_clip = reader.number("gradient_clip");
     reader.finish();
     parameter_shapes(spec);
   } catch (const Error& error) {

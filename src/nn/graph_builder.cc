@@ -240,6 +240,7 @@ ValueId GraphBuilder::recurrence(const std::string& name, ValueId x, const ops::
     needs.push_back(panels(name, shape, ops::Panels::backward, weights));
     needs.push_back(tape);
     needs.push_back({});  // the state that goes out has no gradient
+    needs.push_back({});  // nor have those behind each step
     std::vector<ValueId> makes;
     for (const Parameter& each : parameters) makes.push_back(each.gradient);
     makes.push_back(dx);

@@ -185,6 +185,17 @@ struct Recurrent<Real>::Impl {
     return form;
   }
 
+  /// Every state, where the caller has memory for it.
+  template <class Value>
+  void set_states(RecurrentForm& form, const char* name, const Batch& batch, const SequenceView<Value>& states) const {
+    if (!states) return;
+    require_strides(name, batch, states);
+    const Index others = (find_cell(spec.cell).states - 1) * spec.output_size();
+    if constexpr (!std::is_const_v<Value>) ops::require_apart(name, place_of(batch, states, others));
+    form.every_state = true;
+    form.states = strides_of(batch, states);
+  }
+
   static Execution resolved(const Execution& execution) {
     Execution whole = execution;
     whole.threads = resolve_threads(execution.threads);
@@ -356,7 +367,7 @@ void Recurrent<Real>::zero_gradients() {
 template <class Real>
 void Recurrent<Real>::forward(const Batch& batch, SequenceView<const Real> x, SequenceView<Real> y,
                               const Real* state_in, Real* state_out, RecurrentTape<Real>* tape,
-                              const Execution& execution) const {
+                              const Execution& execution, SequenceView<Real> states) const {
   ops::Geometry::check(batch);
   require(static_cast<bool>(x), "x must not be null");
   require(static_cast<bool>(y), "y must not be null");
@@ -368,6 +379,7 @@ void Recurrent<Real>::forward(const Batch& batch, SequenceView<const Real> x, Se
           "y must not overlap x");
   RecurrentForm form = impl.form_of(batch);
   form.training = tape != nullptr;
+  impl.set_states(form, "states", batch, states);
   form.x = strides_of(batch, x);
   form.y = strides_of(batch, y);
   typename Impl::Work& work = impl.works.get();
@@ -386,8 +398,8 @@ void Recurrent<Real>::forward(const Batch& batch, SequenceView<const Real> x, Se
     content.rounded = prepared.pass.rounds_tape;
     content.seed = spec.dropout > 0.0 ? nn::Hash(impl.seed).add(++impl.passes).value() : 0;
     call.seed = content.seed;
-    const auto states = static_cast<std::size_t>(impl.row_state * batch.rows);
-    content.state_in.assign(state_in, state_in + (state_in == nullptr ? 0 : states));
+    const auto state_values = static_cast<std::size_t>(impl.row_state * batch.rows);
+    content.state_in.assign(state_in, state_in + (state_in == nullptr ? 0 : state_values));
     if (content.memory.bytes() < prepared.pass.tape.bytes) {
       content.memory = ops::Buffer(content.queue, prepared.pass.tape.bytes);
     }
@@ -401,13 +413,15 @@ void Recurrent<Real>::forward(const Batch& batch, SequenceView<const Real> x, Se
   workspace.bind(prepared.pass.y, y.data);
   workspace.bind(prepared.pass.state_in, const_cast<Real*>(state_in));
   workspace.bind(prepared.pass.state_out, state_out);
+  if (states) workspace.bind(prepared.pass.states, states.data);
   workspace.run(call);
 }
 
 template <class Real>
 void Recurrent<Real>::backward(const Batch& batch, SequenceView<const Real> x, SequenceView<const Real> dy,
                                const Real* dstate_out, SequenceView<Real> dx, Real* dstate_in,
-                               RecurrentTape<Real>& tape, const Execution& execution) {
+                               RecurrentTape<Real>& tape, const Execution& execution,
+                               SequenceView<const Real> dstates) {
   ops::Geometry::check(batch);
   require(static_cast<bool>(x), "x must not be null");
   require(static_cast<bool>(dy), "dy must not be null");
@@ -427,6 +441,7 @@ void Recurrent<Real>::backward(const Batch& batch, SequenceView<const Real> x, S
   form.x = content.form.x;
   form.y = content.form.y;
   form.dy = strides_of(batch, dy);
+  impl.set_states(form, "dstates", batch, dstates);
   form.input_gradient = static_cast<bool>(dx);
   if (dx) {
     const ops::SequencePlace place = place_of(batch, dx, spec.input_size);
@@ -453,6 +468,7 @@ void Recurrent<Real>::backward(const Batch& batch, SequenceView<const Real> x, S
   workspace.bind(pass.state_in, content.state_in.empty() ? nullptr : content.state_in.data());
   workspace.bind(pass.dstate_out, const_cast<Real*>(dstate_out));
   workspace.bind(pass.dstate_in, dstate_in);
+  if (dstates) workspace.bind(pass.dstates, const_cast<Real*>(dstates.data));
   pass.bind_tape(workspace, content.memory.data());
   workspace.run({.batch = batch, .threads = prepared.execution.threads, .seed = content.seed});
 }

@@ -1,5 +1,6 @@
 #include "nn/recurrent_graph.h"
 
+#include <cmath>
 #include <string>
 
 #include "base/check.h"
@@ -38,7 +39,8 @@ class StackBuilder {
     pass_.rounds_tape = ops::rounds_tape(shape_of({}), target_);
     pass_.y = sequence("y", spec_.output_size());
     pass_.state_out = given("state_out", state_values(), target_.master());
-    if (spec_.layers > 1 && spec_.directions() == 1 && !target_.training && !target_.step) {
+    if (form_.every_state) pass_.states = every_state("states");
+    if (spec_.layers > 1 && spec_.directions() == 1 && !target_.training && !target_.step && !form_.every_state) {
       stack();
       return finish([](StackPass&) {});
     }
@@ -61,7 +63,8 @@ class StackBuilder {
         const ops::Recurrence shape = shape_of(at);
         reads.push_back(panels(at, shape, ops::forward_panels(target_), weights));
         node(ops::recurrence_forward(shape), std::move(reads),
-             {part_of(output_of(layer), direction), state_part(pass_.state_out, at), kept});
+             {part_of(output_of(layer), direction), state_part(pass_.state_out, at), kept,
+              states_part(pass_.states, at)});
       }
     }
     return finish([](StackPass& pass) { place_tape(pass); });
@@ -73,6 +76,7 @@ class StackBuilder {
     pass_.dy = sequence("dy", spec_.output_size());
     pass_.dstate_out = given("dstate_out", state_values(), target_.master());
     pass_.dstate_in = given("dstate_in", state_values(), target_.master());
+    if (form_.every_state) pass_.dstates = every_state("dstates");
     if (form_.input_gradient) pass_.dx = sequence("dx", spec_.input_size);
     for (std::size_t i = 0; i < pass_.weights.size(); ++i) {
       pass_.gradients.push_back(given("gradient", sizes_[i], target_.master()));
@@ -122,6 +126,7 @@ class StackBuilder {
       reads.push_back(panels(at, shape, ops::Panels::backward, weights));
       reads.push_back(pass_.tape_kept[index_of(at)]);
       reads.push_back(state_part(pass_.dstate_out, at));
+      reads.push_back(states_part(pass_.dstates, at));
       const LayerParameters own = layer_parameters(spec_)[index_of(at)];
       std::vector<ValueId> writes;
       for (const int i : {own.weight_ih, own.weight_hh, own.bias_ih, own.bias_hh}) {
@@ -155,6 +160,12 @@ class StackBuilder {
   ValueId sequence(const std::string& what, Index width) {
     return graph_.add({.name = what, .width = width, .dtype = target_.dtype, .home = Home::given});
   }
+  Index other_states() const { return (cell_.info.states - 1) * spec_.hidden_size; }
+  /// The states but h of the last layer, all directions side by side.
+  ValueId every_state(const std::string& what) {
+    return graph_.add(
+        {.name = what, .width = spec_.directions() * other_states(), .dtype = target_.master(), .home = Home::given});
+  }
   ValueId workspace_sequence(const std::string& what, Index width) {
     return graph_.add({.name = what, .width = width, .dtype = target_.dtype});
   }
@@ -185,7 +196,8 @@ class StackBuilder {
   }
 
   /// A direction's channels of an output.
-  ValueId part_of(ValueId output, Index direction) {
+  ValueId part_of(ValueId output, Index direction) { return part_of(output, direction, spec_.hidden_size); }
+  ValueId part_of(ValueId output, Index direction, Index channels) {
     if (spec_.directions() == 1) return output;
     const graph::Value& whole = graph_.value(output);
     return graph_.add({.name = whole.name + ".part",
@@ -193,8 +205,13 @@ class StackBuilder {
                        .width = 0,
                        .dtype = whole.dtype,
                        .home = whole.home,
-                       .offset = direction * spec_.hidden_size,
+                       .offset = direction * channels,
                        .part_of = output});
+  }
+  /// The same of every state, which only the last layer has.
+  ValueId states_part(ValueId states, const Place& at) {
+    if (!states || at.layer + 1 < spec_.layers) return {};
+    return part_of(states, at.direction, other_states());
   }
 
   /// The first [B, H] of a layer and direction among all states.
@@ -265,6 +282,9 @@ class StackBuilder {
     shape.y_strides = last ? whole(form_.y, spec_.output_size()) : between_strides();
     shape.dy_strides = last && form_.dy != SequenceStrides{} ? form_.dy : shape.y_strides;
     shape.state_pitch = slots();
+    shape.gradient_clip = spec_.gradient_clip;
+    shape.every_state = form_.every_state && last;
+    shape.state_strides = whole(form_.states, spec_.directions() * other_states());
     const Index own = at.direction * spec_.hidden_size * static_cast<Index>(size_of(target_.dtype));
     shape.alignment = first || last ? form_.alignment : 256;
     while (own % shape.alignment != 0) shape.alignment /= 2;
@@ -318,6 +338,11 @@ void check_spec(const RecurrentSpec& spec) {
   require(!cell.scan || spec.heads == 1, "heads must be 1 for cell {}, which has no recurrent matrix, not {}",
           spec.cell, spec.heads);
   require(spec.dropout >= 0.0 && spec.dropout < 1.0, "dropout must be at least 0 and below 1, not {}", spec.dropout);
+  require(spec.gradient_clip >= 0.0 && std::isfinite(spec.gradient_clip),
+          "gradient_clip must be 0 or a positive number, not {}", spec.gradient_clip);
+  require(!cell.scan || spec.gradient_clip == 0.0,
+          "gradient_clip must be 0 for cell {}, whose gradients pass through no recurrent matrix, not {}", spec.cell,
+          spec.gradient_clip);
 }
 
 void check_form(const RecurrentSpec& spec, const RecurrentForm& form, const Execution& execution) {
@@ -342,6 +367,9 @@ void check_form(const RecurrentSpec& spec, const RecurrentForm& form, const Exec
           spec.cell);
   ops::check_extent({form.rows, form.steps, form.positions}, form.lengths);
   ops::check_alignment(form.alignment, form.dtype);
+  require(!form.every_state || find_cell(spec.cell).states > 1,
+          "every_state must be false for cell {}, which has no state but its output", spec.cell);
+  require(!form.every_state || !form.step, "every_state must be false for steps, which give their state as it is");
   if (!form.step) return;
   require(form.rows == 1 && form.steps == 1 && !form.training && form.positions == 0 && !form.lengths && !form.reset,
           "step is of one row and one step, without a tape, lengths or resets");

@@ -40,6 +40,7 @@ struct StackTape {
 struct StackPass {
   std::shared_ptr<const graph::Program> program;
   ValueId x, y, dy, dx, state_in, state_out, dstate_out, dstate_in;
+  ValueId states, dstates;                       // of forms with every state
   std::vector<ValueId> weights, gradients;       // in the order of parameter_shapes()
   std::vector<ValueId> tape_kept, tape_outputs;  // in the order of StackTape
   std::vector<ValueId> derived;                  // panels, and weights in another type

@@ -31,7 +31,7 @@ std::uint64_t fingerprint(const RecurrentSpec& spec, const RecurrentForm& form, 
   hash.add(spec.cell).add(spec.input_size).add(spec.hidden_size).add(spec.heads).add(spec.layers);
   hash.add(spec.direction).add(spec.bias).add(std::bit_cast<std::uint64_t>(spec.dropout));
   hash.add(form.dtype).add(form.rows).add(form.steps).add(form.positions).add(form.lengths).add(form.reset);
-  hash.add(form.training).add(form.x.step > form.x.row);
+  hash.add(form.training).add(form.x.step > form.x.row).add(form.every_state);
   hash.add(execution.precision).add(execution.exact).add(execution.device.kind).add(execution.device.index);
   return hash.value();
 }
@@ -88,6 +88,10 @@ struct RecurrentProgram::Impl {
   void check_sequence(const char* name, const Tensor& tensor, Index channels, const SequenceStrides& planned) const {
     const auto alignment = static_cast<std::size_t>(execution.device.is_cuda() ? form.alignment : 1);
     ops::require_tensor(name, tensor, form.dtype, execution.device, std::max(alignment, size_of(form.dtype)));
+    check_strides(name, tensor, channels, planned);
+  }
+
+  void check_strides(const char* name, const Tensor& tensor, Index channels, const SequenceStrides& planned) const {
     ops::require_sequence(name, tensor, extent(), channels);
     const ops::SequencePlace at = place(tensor, channels);
     const SequenceStrides strides =
@@ -99,9 +103,18 @@ struct RecurrentProgram::Impl {
 
   ops::FormExtent extent() const { return {form.rows, form.steps, form.positions}; }
 
+  DType type_of_states() const { return form.dtype == DType::f64 ? DType::f64 : DType::f32; }
+  /// Channels of every state but the output.
+  Index other_states() const { return (find_cell(spec.cell).states - 1) * spec.output_size(); }
+
+  void check_every_state(const char* name, const Tensor& states) const {
+    ops::require_tensor(name, states, type_of_states(), execution.device, size_of(type_of_states()));
+    check_strides(name, states, other_states(), form.states);
+  }
+
   void check_state(const char* name, const Tensor& state) const {
     if (!state) return;
-    const DType type = form.dtype == DType::f64 ? DType::f64 : DType::f32;
+    const DType type = type_of_states();
     ops::require_tensor(name, state, type, execution.device, size_of(type));
     ops::require_gapless(name, state,
                          {find_cell(spec.cell).states, spec.layers * spec.directions(), form.rows, spec.hidden_size});
@@ -226,6 +239,12 @@ std::uint64_t RecurrentProgram::forward(const Context& context, const Forward& g
           "y must not overlap x");
   impl.check_state("state_in", given.state_in);
   impl.check_state("state_out", given.state_out);
+  require(static_cast<bool>(given.states) == impl.form.every_state, "states must be {} by the program's form",
+          impl.form.every_state ? "there" : "null");
+  if (given.states) {
+    impl.check_every_state("states", given.states);
+    ops::require_apart("states", impl.place(given.states, impl.other_states()));
+  }
   const nn::StackPass& pass = impl.forward;
   const std::size_t unpacked = given.packed.data != nullptr ? 0 : pass.derived_bytes;
   ops::require_memory("workspace", given.workspace, pass.program->workspace_bytes() + unpacked);
@@ -241,6 +260,7 @@ std::uint64_t RecurrentProgram::forward(const Context& context, const Forward& g
   workspace->bind(pass.y, given.y.data);
   workspace->bind(pass.state_in, given.state_in.data);
   workspace->bind(pass.state_out, given.state_out.data);
+  if (impl.form.every_state) workspace->bind(pass.states, given.states.data);
   if (impl.form.training) {
     if (!impl.execution.device.is_cuda()) static_cast<TapeHeader*>(given.tape.data)->pass = number;
     impl.send_seed(context, given.tape.data, call);
@@ -280,6 +300,9 @@ void RecurrentProgram::backward(const Context& context, const Backward& given) c
   impl.check_state("state_in", given.state_in);
   impl.check_state("dstate_out", given.dstate_out);
   impl.check_state("dstate_in", given.dstate_in);
+  require(form.every_state || !given.dstates,
+          "dstates must be null, as the program's form has no states after each step");
+  if (given.dstates) impl.check_every_state("dstates", given.dstates);
   impl.check_parameters("gradients", given.gradients, form.dtype == DType::f64 ? DType::f64 : DType::f32);
   const std::size_t unpacked = given.packed.data != nullptr ? 0 : pass.derived_bytes;
   ops::require_memory("workspace", given.workspace, pass.program->workspace_bytes() + unpacked);
@@ -300,6 +323,7 @@ void RecurrentProgram::backward(const Context& context, const Backward& given) c
   workspace->bind(pass.state_in, given.state_in.data);
   workspace->bind(pass.dstate_out, given.dstate_out.data);
   workspace->bind(pass.dstate_in, given.dstate_in.data);
+  if (form.every_state) workspace->bind(pass.dstates, given.dstates.data);
   for (std::size_t i = 0; i < given.gradients.size(); ++i) {
     workspace->bind(pass.gradients[i], given.gradients[i].data);
   }

@@ -30,7 +30,7 @@ class Geometry {
   const cpu::RowPlan& plan() const { return plan_; }
 
   /// Where the steps of each row lie in a tensor of these strides. Valid until the next call with the same `which`.
-  enum Which { input_map, output_map, gradient_map, input_gradient_map, map_count = 8 };
+  enum Which { input_map, output_map, gradient_map, input_gradient_map, states_map, map_count = 8 };
   cpu::RowMap map(int which, Index row_stride, Index step_stride);
 
   /// Copies [cells, C] to the valid steps of a tensor [B, T, C].

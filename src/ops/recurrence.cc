@@ -111,6 +111,10 @@ class CpuForward final : public CpuRecurrence<Real> {
     arguments.weights = {memory.get<const Real>(2), memory.get<const Real>(4), memory.get<const Real>(5),
                          memory.get<const Real>(6)};
     arguments.tape = memory.get<Real>(9);
+    if (this->shape_.every_state) {
+      arguments.every_state =
+          strided(memory.get<Real>(10), this->shape_.state_strides, call.batch, this->shape_.other_states_size());
+    }
     this->op_.forward(arguments, static_cast<Real*>(memory.scratch));
   }
 
@@ -183,11 +187,13 @@ class CpuBackward final : public CpuRecurrence<Real> {
                          memory.get<const Real>(8)};
     arguments.tape = memory.get<const Real>(9);
     arguments.dstate_out = memory.get<const Real>(10);
-    arguments.gradients = {memory.get<Real>(11), memory.get<Real>(12), memory.get<Real>(13), memory.get<Real>(14)};
-    arguments.dstate_in = memory.get<Real>(16);
+    arguments.dstates = strided(memory.get<const Real>(11), shape.state_strides, call.batch, shape.other_states_size());
+    arguments.clip = static_cast<Real>(shape.gradient_clip);
+    arguments.gradients = {memory.get<Real>(12), memory.get<Real>(13), memory.get<Real>(14), memory.get<Real>(15)};
+    arguments.dstate_in = memory.get<Real>(17);
     arguments.state_pitch = shape.state_pitch;
     if (!shape.add_gradients) clear(arguments.gradients);
-    if (auto* const dx = memory.get<Real>(15)) {
+    if (auto* const dx = memory.get<Real>(16)) {
       arguments.dx = strided(dx, strides_or(shape.dx_strides, shape.x_strides), call.batch, shape.input);
     }
     auto* const scratch = static_cast<Real*>(memory.scratch);

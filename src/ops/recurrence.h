@@ -22,10 +22,17 @@ struct Recurrence {
   bool add_dx = false;          ///< The backward pass adds to dx instead of writing it.
   bool add_gradients = false;   ///< And to the gradients of weights.
 
+  // Of dense cells.
+  double gradient_clip = 0.0;  ///< Limit of the gradient that a step passes to the h before it; 0: none.
+  bool every_state = false;    ///< Forward passes write the states but h after each step; those have gradients then.
+  SequenceStrides state_strides = {};  ///< Of what they write, [B, T, (S - 1) * H], and of its gradient.
+
   /// Whether the cell has no recurrent matrix.
   bool is_scan() const;
   /// Values of a row's state, S*H, laid out [S, B, H] for a batch.
   Index state_size() const;
+  /// Values of a row's states but h, (S - 1) * H.
+  Index other_states_size() const { return state_size() - hidden; }
 };
 
 /// The strides of a gradient, which lies like what it is of unless said otherwise.
@@ -50,13 +57,15 @@ inline Panels forward_panels(const Target& target) { return target.step ? Panels
 Op recurrence_panels(const Recurrence& shape, Panels panels);
 
 /// x [B, T, I], state_in or absent, the four weights, panels or absent -> y [B, T, H], state_out (may be state_in where
-/// no backward pass follows) or absent, tape (of a size of its own; absent unless one does). Zeros in y beyond a row's
-/// length, where x is not read.
+/// no backward pass follows) or absent, tape (of a size of its own; absent unless one does), and of a recurrence with
+/// every_state the states but h after each step [B, T, (S - 1) * H], in the type of states. Zeros in y and in these
+/// beyond a row's length, where x is not read.
 Op recurrence_forward(const Recurrence& shape);
 
-/// x, y, dy, state_in, the four weights, panels or absent, tape, dstate_out or absent -> the four gradients, absent
-/// where the weight is, dx [B, T, I] or absent, dstate_in or absent. The gradient of the state that came in is made
-/// where somebody wants it; otherwise truncated back-propagation ends here. `wants_dx`: whether there is a dx.
+/// x, y, dy, state_in, the four weights, panels or absent, tape, dstate_out or absent, the gradient of every state or
+/// absent -> the four gradients, absent where the weight is, dx [B, T, I] or absent, dstate_in or absent. The gradient
+/// of the state that came in is made where somebody wants it; otherwise truncated back-propagation ends here.
+/// `wants_dx`: whether there is a dx.
 Op recurrence_backward(const Recurrence& shape, bool wants_dx = true);
 
 }  // namespace penstock::ops

@@ -36,7 +36,8 @@ struct ForwardArguments {
   Real* state_out = nullptr;       // [S, B, H] or null; may be state_in
   Index state_pitch = 1;           // from state to state, in blocks of [B, H]
   Weights<Real> weights;
-  Real* tape = nullptr;  // [tape_size()] or null
+  Real* tape = nullptr;            // [tape_size()] or null
+  SequenceView<Real> every_state;  // [B, T, (S - 1) * H] states but h after each step, of dense cells; or no data
 };
 
 template <class Real>
@@ -50,6 +51,8 @@ struct BackwardArguments {
   Weights<Real> weights;             // packed: of pack_backward()
   Gradients<Real> gradients;         // added to; null members are skipped
   const Real* tape = nullptr;
+  SequenceView<const Real> dstates;  // [B, T, (S - 1) * H] gradients of every_state, or no data
+  Real clip = 0;                     // limit of the gradient that a step passes to the h before it; 0: none
 };
 
 /// One thread of a team whose members wait for each other.

@@ -58,6 +58,11 @@ void RecurrentOp<Real>::backward_dense(const BackwardArguments<Real>& call, Back
   job.prev = kept.prev;
   job.dy = call.dy.data;
   job.dy_map = geometry_.map(Geometry::gradient_map, call.dy.row_stride, call.dy.step_stride);
+  if (call.dstates) {
+    job.dstates = call.dstates.data;
+    job.dstates_map = geometry_.map(Geometry::states_map, call.dstates.row_stride, call.dstates.step_stride);
+  }
+  job.clip = call.clip;
   job.dstate = space.dstate;
   job.step_end = geometry_.steps();
   job.first_row = space.rows.first;

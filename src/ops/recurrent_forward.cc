@@ -16,6 +16,7 @@ void RecurrentOp<Real>::forward(const ForwardArguments<Real>& call, Real* worksp
     forward_dense(call, space);
   }
   geometry_.clear_padding(call.y, hidden_);
+  if (call.every_state) geometry_.clear_padding(call.every_state, (S() - 1) * hidden_);
 }
 
 /// Whether what a dense layer keeps is so much that it will have left the caches before it is read: then it need not
@@ -50,6 +51,11 @@ void RecurrentOp<Real>::forward_dense(const ForwardArguments<Real>& call, const 
   std::copy(std::begin(space.h), std::end(space.h), job.h);
   job.state = space.state;
   job.last = space.last;
+  if (call.every_state) {
+    job.every_state = call.every_state.data;
+    job.every_state_map =
+        geometry_.map(Geometry::states_map, call.every_state.row_stride, call.every_state.step_stride);
+  }
   job.operand = space.operand;
   job.between = space.between;
   job.rounded = space.rounded;

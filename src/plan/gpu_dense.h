@@ -32,6 +32,8 @@ struct GpuDenseProblem {
   bool training = false;  ///< Forward: what the backward pass needs is kept.
   bool ragged = false;    ///< Rows have lengths of their own.
   bool reset = false;
+  bool every_state = false;  ///< Forward: the states but h are written each step; backward: those have gradients.
+  bool clipped = false;      ///< Backward: the gradient that passes from step to step has a limit.
   bool reverse = false;
   int alignment = 16;  ///< Greatest power of two, up to 16 bytes, that divides every address, stride and head in bytes.
   DenseAlgorithm algorithm = DenseAlgorithm::automatic;

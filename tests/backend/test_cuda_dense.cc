@@ -23,6 +23,8 @@ struct Case {
   Index rows = 3, steps = 9, heads = 1, head = 16;
   bool reverse = false, lengths = false, packed = false, reset = false, states = true, bias = true, time_first = false;
   plan::DenseAlgorithm algorithm = plan::DenseAlgorithm::head;
+  float clip = 0;
+  bool every_state = false;  // of cells that have other states than their output
 };
 
 std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name; }
@@ -49,11 +51,12 @@ class DenseTest : public testing::TestWithParam<std::tuple<Case, std::string_vie
   std::vector<std::uint8_t> reset;
   Batch batch;
   oracle::Arguments<double> arguments;
-  Doubles dy, dstate;
+  Doubles dy, dstate, dothers;
   Buffer lengths_gpu, reset_gpu, wx, weight, bias_ih, bias_hh, state, dy_gpu, dlast;
-  Buffer y, last, sums, states, dwx, drh, dweight, dbias_ih, dbias_hh, dfirst;
+  Buffer y, last, sums, states, dwx, drh, dweight, dbias_ih, dbias_hh, dfirst, others, dothers_gpu;
 
   Index positions() const { return c.packed ? c.steps : c.rows * c.steps; }
+  bool every_state() const { return c.every_state && S > 1; }
 
   void make_batch() {
     batch = {.rows = c.rows, .steps = c.steps};
@@ -94,6 +97,9 @@ class DenseTest : public testing::TestWithParam<std::tuple<Case, std::string_vie
       }
     }
     dy = numbers(positions() * H, 1, storage);
+    if (!every_state()) return;
+    dothers = numbers(positions() * (S - 1) * H, 1, Storage::f32);
+    if (S == 4 && storage != Storage::f32) std::fill(dothers.begin(), dothers.end(), 0.0);
   }
 
   RecurrentSpec oracle_spec() const {
@@ -102,7 +108,8 @@ class DenseTest : public testing::TestWithParam<std::tuple<Case, std::string_vie
             .hidden_size = H,
             .heads = c.heads,
             .direction = c.reverse ? Direction::reverse : Direction::forward,
-            .bias = c.bias ? Bias::both : Bias::none};
+            .bias = c.bias ? Bias::both : Bias::none,
+            .gradient_clip = c.clip};
   }
   DenseSpec spec() const {
     return {.cell = cell,
@@ -183,6 +190,10 @@ class DenseTest : public testing::TestWithParam<std::tuple<Case, std::string_vie
     call.weights = {weight.address(), bias_ih.address(), bias_hh.address()};
     call.state_in = state.address(), call.state_out = last.address();
     call.tape = {sums.address(), states.address()};
+    if (every_state()) {
+      others = poison(positions() * (S - 1) * H, Storage::f32);
+      call.every_state = sequence(others, (S - 1) * H);
+    }
     return call;
   }
 
@@ -202,6 +213,12 @@ class DenseTest : public testing::TestWithParam<std::tuple<Case, std::string_vie
     call.gradients = {dweight.address(), dbias_ih.address(), dbias_hh.address()};
     call.state_in = forward.state_in;
     call.dstate_out = dlast.address(), call.dstate_in = dfirst.address();
+    call.clip = c.clip;
+    if (every_state()) {
+      const Index channels = (S - 1) * H;
+      dothers_gpu = upload(ordered(with_gaps(dothers, channels), channels, true), Storage::f32);
+      call.dstates = sequence(dothers_gpu, channels);
+    }
     return call;
   }
 
@@ -209,6 +226,10 @@ class DenseTest : public testing::TestWithParam<std::tuple<Case, std::string_vie
   double allowed(Index summed, double roundings) const {
     return oracle::tolerance<float>({.summed = summed, .steps = c.steps, .backward = roundings > 4, .logit = 4}) +
            (storage == Storage::f32 ? 0 : roundings * test::half_unit(storage));
+  }
+
+  oracle::Arguments<double> oracle_gradients() const {
+    return oracle::gradients(oracle_spec(), batch, arguments, dy, dstate, oracle::Terms::signed_ones, dothers);
   }
 
   void run(const DenseForwardExecutable& executable, const DenseForward& call) {
@@ -220,6 +241,9 @@ class DenseTest : public testing::TestWithParam<std::tuple<Case, std::string_vie
   void expect_forward(const oracle::Results<double>& want) {
     EXPECT_TRUE(test::close(ordered(download(y, storage), H, false), want.y, allowed(c.head, 4), test::forward_terms));
     EXPECT_TRUE(test::close(download(last, Storage::f32), want.state_out, allowed(c.head, 4), test::forward_terms));
+    if (!every_state()) return;
+    const Doubles got = ordered(download(others, Storage::f32), (S - 1) * H, false);
+    EXPECT_TRUE(test::close(got, want.states, allowed(c.head, 4), test::forward_terms));
   }
 };
 
@@ -237,10 +261,12 @@ TEST_P(DenseTest, EqualsTheOracle) {
   DenseForward inference = forward;
   inference.tape = {};
   y.fill(0xff), last.fill(0xff);
+  if (every_state()) others.fill(0xff);
   run(DenseForwardExecutable(stream->device(), spec(), inference), inference);
   EXPECT_EQ(download(y, storage), once) << "not the same bits without a tape";
+  expect_forward(want);
 
-  const oracle::Arguments<double> gradients = oracle::gradients(oracle_spec(), batch, arguments, dy, dstate);
+  const oracle::Arguments<double> gradients = oracle_gradients();
   const DenseBackward backward = backward_call(forward);
   const DenseBackwardExecutable back(stream->device(), spec(), backward);
   SCOPED_TRACE(back.plan().explain());
@@ -269,7 +295,7 @@ TEST_P(DenseTest, EqualsTheOracleInAnyShape) {
   const bool by_blocks = c.algorithm == plan::DenseAlgorithm::head;
   if (!by_blocks && c.algorithm != plan::DenseAlgorithm::chip) GTEST_SKIP() << "the algorithm has no such shapes";
   const oracle::Results<double> want = oracle::forward(oracle_spec(), batch, arguments);
-  const oracle::Arguments<double> gradients = oracle::gradients(oracle_spec(), batch, arguments, dy, dstate);
+  const oracle::Arguments<double> gradients = oracle_gradients();
   const DenseForward forward = forward_call();
   const auto plan_of = [&](plan::GpuDenseProblem problem, int shape) {
     (by_blocks ? problem.slots : problem.cluster) = shape;
@@ -327,7 +353,19 @@ std::vector<Case> cases() {
            .lengths = true,
            .reset = true},
           {.name = "nothing_extra", .rows = 2, .steps = 20, .head = 16, .states = false, .bias = false},
-          {.name = "time_first", .rows = 3, .steps = 11, .heads = 2, .head = 16, .time_first = true}};
+          {.name = "time_first", .rows = 3, .steps = 11, .heads = 2, .head = 16, .time_first = true},
+          {.name = "clipped", .rows = 9, .steps = 21, .heads = 2, .head = 24, .clip = 0.3f},
+          {.name = "every_state", .rows = 3, .steps = 11, .head = 33, .time_first = true, .every_state = true},
+          {.name = "clipped_every_state",
+           .rows = 10,
+           .steps = 40,
+           .heads = 2,
+           .head = 7,
+           .reverse = true,
+           .lengths = true,
+           .reset = true,
+           .clip = 0.3f,
+           .every_state = true}};
 }
 
 /// The same by another algorithm, and heads that no block can hold.
@@ -387,6 +425,10 @@ TEST(DenseArguments, AreChecked) {
   refused("the step stride of wx must be at least its 64 channels, not 63",
           [](auto&, auto& call) { call.wx.step_stride = 63; });
   refused("needs states beside the sums", [](auto&, auto& call) { call.tape.sums = 1 << 23; });
+  refused("every_state must be null for gru, which has no state but its output", [](auto& spec, auto& call) {
+    spec.cell = "gru", call.every_state = {1 << 23, 160, 16};
+    call.wx = {1 << 20, 480, 48};
+  });
   refused("cell must be a dense cell", [](auto& spec, auto&) { spec.cell = "mingru"; });
   refused("lengths and cu_seqlens exclude each other",
           [](auto&, auto& call) { call.batch.lengths = call.batch.cu_seqlens = 8; });

@@ -51,10 +51,12 @@ TEST_P(ClusterKernels, FitTheirRegisters) {
                                                     {Storage::bf16, 1, 1, true}}) {
     GpuDenseProblem problem = problem_of(GetParam(), storage, head, rows);
     problem.ragged = problem.reset = problem.reverse = ragged;
+    problem.every_state = ragged && plan::cell_traits(GetParam()).states() > 1;
     expect_sound(problem);
     problem.training = true;
     expect_sound(problem);
     problem.training = false, problem.backward = true;
+    problem.clipped = ragged;
     expect_sound(problem);
   }
 }

@@ -29,6 +29,8 @@ struct Inputs {
   bool mixed = false;
   std::vector<Real> x = {}, dy = {};
   std::vector<Real> state_in = {}, dstate_out = {};  // empty: none
+  bool every_state = false;
+  std::vector<Real> dstates = {};  // empty: none
 
   Batch batch() const {
     return {.rows = rows,
@@ -43,6 +45,7 @@ struct Inputs {
 template <class Real>
 struct Outputs {
   std::vector<Real> y = {}, state_out = {}, dx = {}, dstate_in = {};
+  std::vector<Real> states = {};                                          // of every step, where they are asked for
   std::vector<std::pair<std::string, std::vector<Real>>> gradients = {};  // of each parameter
 };
 
@@ -89,6 +92,9 @@ inline std::vector<Index> uneven_lengths(Index rows, Index steps) {
   return lengths;
 }
 
+/// Channels of the states but the output of the last layer.
+inline Index other_states(const RecurrentSpec& spec) { return (find_cell(spec.cell).states - 1) * spec.output_size(); }
+
 template <class Real>
 Inputs<Real> make_inputs(const Recurrent<Real>& network, const Case& c, std::uint64_t seed = 2) {
   Random random(seed);
@@ -106,6 +112,10 @@ Inputs<Real> make_inputs(const Recurrent<Real>& network, const Case& c, std::uin
   }
   in.x = draw<Real>(random, positions * c.input);
   in.dy = draw<Real>(random, positions * network.spec().output_size());
+  if (c.every_state) {
+    in.every_state = true;
+    in.dstates = draw<Real>(random, positions * other_states(network.spec()));
+  }
   if (c.state) {
     in.state_in = draw_state(random, network, c.rows);
     in.dstate_out = draw<Real>(random, static_cast<Index>(in.state_in.size()));
@@ -131,16 +141,24 @@ Outputs<Real> run(Recurrent<Real>& network, const Inputs<Real>& in, const Execut
   const auto layout = [&](int place) { return shifted(in.layout, in.mixed ? place : 0); };
   Sequence<Real> x(batch, inputs, layout(0)), y(batch, outputs, layout(1));
   Sequence<Real> dx(batch, inputs, layout(2)), dy(batch, outputs, layout(3));
+  Sequence<Real> states(batch, other_states(network.spec()), layout(4)), dstates = states;
   x.fill(in.x);
   dy.fill(in.dy);
+  if (in.every_state) dstates.fill(in.dstates);
   Outputs<Real> out;
   out.state_out.resize(network.state_size() * in.rows);
   out.dstate_in.resize(in.state_in.size());
   RecurrentTape<Real> tape;
-  network.forward(batch, x.view(), y.view(), pointer_or_null(in.state_in), out.state_out.data(), &tape, execution);
+  network.forward(batch, x.view(), y.view(), pointer_or_null(in.state_in), out.state_out.data(), &tape, execution,
+                  in.every_state ? states.view() : SequenceView<Real>());
   zero_gradients(network);
   network.backward(batch, x.view(), dy.view(), pointer_or_null(in.dstate_out), dx.view(),
-                   in.state_in.empty() ? nullptr : out.dstate_in.data(), tape, execution);
+                   in.state_in.empty() ? nullptr : out.dstate_in.data(), tape, execution,
+                   in.every_state ? dstates.view() : SequenceView<Real>());
+  if (in.every_state) {
+    EXPECT_TRUE(states.was_written_where_due());
+    out.states = states.values();
+  }
   EXPECT_TRUE(y.was_written_where_due());
   EXPECT_TRUE(dx.was_written_where_due());
   out.y = y.values();
@@ -190,11 +208,12 @@ Outputs<double> expected(Recurrent<Real>& network, const Inputs<Real>& in,
   const oracle::Arguments<double> arguments = oracle_arguments(network, in);
   oracle::Results<double> results = oracle::forward(spec, in.batch(), arguments);
   oracle::Arguments<double> gradients =
-      oracle::gradients(spec, in.batch(), arguments, widen(in.dy), widen(in.dstate_out), terms);
+      oracle::gradients(spec, in.batch(), arguments, widen(in.dy), widen(in.dstate_out), terms, widen(in.dstates));
   Outputs<double> out{.y = std::move(results.y),
                       .state_out = std::move(results.state_out),
                       .dx = gradients.x,
                       .dstate_in = gradients.state_in,
+                      .states = in.every_state ? std::move(results.states) : std::vector<double>(),
                       .gradients = {}};
   for (const auto& parameter : network.parameters()) {
     out.gradients.emplace_back(parameter.name, find_array(gradients, spec, parameter.name));
@@ -230,6 +249,7 @@ template <class Got, class Want>
 void expect_close(const RecurrentSpec& spec, const Outputs<Got>& got, const Outputs<Want>& want, const Tolerances& t) {
   EXPECT_TRUE(close(got.y, want.y, t.forward, forward_terms)) << "y";
   EXPECT_TRUE(close(got.dx, want.dx, t.backward, backward_terms)) << "dx";
+  EXPECT_TRUE(close(got.states, want.states, t.forward, forward_terms)) << "states";
   const Index states = find_cell(spec.cell).states;
   for (Index s = 0; s < states; ++s) {
     EXPECT_TRUE(

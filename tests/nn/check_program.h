@@ -95,13 +95,20 @@ Outputs<Real> run_program(Recurrent<Real>& network, const Inputs<Real>& in, cons
   const auto layout = [&](int place) { return shifted(in.layout, in.mixed ? place : 0); };
   Sequence<Real> x(batch, inputs, layout(0)), y(batch, outputs, layout(1));
   Sequence<Real> dx(batch, inputs, layout(2)), dy(batch, outputs, layout(3));
+  Sequence<Real> states(batch, other_states(spec), layout(4)), dstates = states;
   x.fill(in.x);
   dy.fill(in.dy);
+  if (in.every_state) dstates.fill(in.dstates);
   RecurrentForm form = form_of(in);
   form.x = strides_of(x.view()), form.y = strides_of(y.view());
   form.dx = strides_of(dx.view()), form.dy = strides_of(dy.view());
+  form.every_state = in.every_state;
+  form.states = strides_of(states.view());
   const auto program = RecurrentProgram::get(spec, form, execution);
 
+  const auto every_state = [&](Sequence<Real>& of) {
+    return in.every_state ? tensor_of(batch, other_states(spec), of.view()) : Tensor();
+  };
   Outputs<Real> out;
   out.state_out.resize(network.state_size() * in.rows);
   out.dstate_in.resize(in.state_in.size());
@@ -119,7 +126,8 @@ Outputs<Real> run_program(Recurrent<Real>& network, const Inputs<Real>& in, cons
                                       .state_out = states_of(spec, in.rows, out.state_out),
                                       .workspace = workspace.memory(),
                                       .tape = tape.memory(),
-                                      .packed = {}});
+                                      .packed = {},
+                                      .states = every_state(states)});
   }
   std::vector<Tensor> gradients = weights;
   std::vector<AlignedVector<Real>> memory;
@@ -141,7 +149,12 @@ Outputs<Real> run_program(Recurrent<Real>& network, const Inputs<Real>& in, cons
                               .workspace = workspace.memory(),
                               .tape = tape.memory(),
                               .pass = pass,
-                              .packed = {}});
+                              .packed = {},
+                              .dstates = every_state(dstates)});
+  if (in.every_state) {
+    EXPECT_TRUE(states.was_written_where_due());
+    out.states = states.values();
+  }
   EXPECT_TRUE(y.was_written_where_due());
   EXPECT_TRUE(dx.was_written_where_due());
   out.y = y.values();

@@ -35,6 +35,13 @@ TEST_P(CellsAgainstOracle, OptionsInFloat) {
   for (const Case& c : option_cases()) check_cell<float>(info(), c);
 }
 
+TEST_P(CellsAgainstOracle, LimitedGradientsAndEveryState) {
+  for (const Case& c : gradient_cases()) {
+    check_cell<double>(info(), c);
+    check_cell<float>(info(), c);
+  }
+}
+
 TEST_P(CellsAgainstOracle, Layouts) {
   for (const Case& c : layout_cases()) check_cell<double>(info(), c);
 }

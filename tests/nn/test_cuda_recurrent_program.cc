@@ -56,6 +56,13 @@ std::vector<GpuCase> gpu_cases() {
   };
 }
 
+/// What scan cells have nothing of: limits of gradients, states beside the output.
+std::vector<GpuCase> gradient_gpu_cases() {
+  std::vector<GpuCase> cases;
+  for (const Case& c : gradient_cases()) cases.push_back({.c = c});
+  return cases;
+}
+
 /// A sequence on the GPU; whatever belongs to no step is no number.
 class GpuSequence {
  public:
@@ -201,6 +208,7 @@ void CudaPrograms::check(const GpuCase& of) {
   // as long as only the output has a gradient.
   if (info.states == 4 && storage != plan::Storage::f32) {
     std::fill(in.dstate_out.begin() + static_cast<std::ptrdiff_t>(in.dstate_out.size() / 4), in.dstate_out.end(), 0.0);
+    std::ranges::fill(in.dstates, 0.0);
   }
   const Outputs<double> want = expected(network, in);
   const RecurrentSpec& spec = network.spec();
@@ -215,7 +223,10 @@ void CudaPrograms::check(const GpuCase& of) {
   GpuSequence x(*stream, host, spec.input_size, layout(0), type), y(*stream, host, spec.output_size(), layout(1), type);
   GpuSequence dx(*stream, host, spec.input_size, layout(2), type);
   GpuSequence dy(*stream, host, spec.output_size(), layout(3), type);
+  GpuSequence every(*stream, host, other_states(spec), layout(4), DType::f32);
+  GpuSequence devery(*stream, host, other_states(spec), layout(4), DType::f32);
   x.put(in.x), dy.put(in.dy);
+  if (in.every_state) devery.put(in.dstates);
   RecurrentForm form{.dtype = type,
                      .weights = of.master ? DType::f32 : type,
                      .rows = in.rows,
@@ -226,6 +237,7 @@ void CudaPrograms::check(const GpuCase& of) {
                      .training = true,
                      .add_gradients = of.add_gradients};
   form.x = x.strides(), form.y = y.strides(), form.dx = dx.strides(), form.dy = dy.strides();
+  form.every_state = in.every_state, form.states = every.strides();
   form.alignment = of.aligned ? 16 : static_cast<int>(size_of(type));
   const Execution execution{.device = Device::cuda()};
   const auto program = RecurrentProgram::get(spec, form, execution);
@@ -266,7 +278,8 @@ void CudaPrograms::check(const GpuCase& of) {
                                             .state_out = state_out,
                                             .workspace = workspace,
                                             .tape = tape,
-                                            .packed = {}};
+                                            .packed = {},
+                                            .states = in.every_state ? every.tensor() : Tensor{}};
     const std::uint64_t pass = program->forward(context, forward);
     program->backward(context, {.weights = weights,
                                 .batch = batch,
@@ -281,8 +294,10 @@ void CudaPrograms::check(const GpuCase& of) {
                                 .workspace = workspace,
                                 .tape = tape,
                                 .pass = pass,
-                                .packed = {}});
+                                .packed = {},
+                                .dstates = in.every_state ? devery.tensor() : Tensor{}});
     out = {.y = y.get(), .state_out = get(state_out.data, static_cast<Index>(no_states.size())), .dx = dx.get()};
+    if (in.every_state) out.states = every.get();
     if (dstate_in) out.dstate_in = get(dstate_in.data, static_cast<Index>(no_states.size()));
     for (std::size_t i = 0; i < gradients.size(); ++i) {
       const auto& parameter = network.parameters()[i];
@@ -315,6 +330,7 @@ void CudaPrograms::check(const GpuCase& of) {
 
 TEST_P(CudaPrograms, AgreeWithTheOracle) {
   for (const GpuCase& of : gpu_cases()) check(of);
+  for (const GpuCase& of : gradient_gpu_cases()) check(of);
 }
 
 std::string program_name(const testing::TestParamInfo<std::tuple<std::string, DType>>& of) {

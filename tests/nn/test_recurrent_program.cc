@@ -26,6 +26,13 @@ TEST_P(Programs, AgreeWithTheOracle) {
   }
 }
 
+TEST_P(Programs, LimitGradientsAndGiveEveryState) {
+  for (const Case& c : gradient_cases()) {
+    check_program<double>(info(), c);
+    check_program<float>(info(), c);
+  }
+}
+
 TEST_P(Programs, TakeAnyLayout) {
   for (const Case& c : layout_cases()) check_program<float>(info(), c);
 }

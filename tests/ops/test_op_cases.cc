@@ -274,7 +274,8 @@ void add_recurrences(std::vector<OpCase>& cases, Shape shape) {
                               {},
                               {input, 6},
                               {output, 2},
-                              {doutput, 1}},
+                              {doutput, 1},
+                              {}},
            .backward_writes =
                {{dinput, 2}, scan ? Source{} : Source{dinput, 3}, {dinput, 4}, {}, {dinput, 0}, {dinput, 1}},
            .summed = shape.positions() + inputs + hidden,

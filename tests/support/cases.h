@@ -45,6 +45,8 @@ struct Case {
   bool reset = false;
   bool state = true;        ///< Random states in and random gradients into the states out; else neither.
   double bias_scale = 0.3;  ///< Biases are uniform in +- this. Large: gates that are open, shut or slow.
+  double gradient_clip = 0.0;
+  bool every_state = false;  ///< States but the output of each step, and random gradients of them.
 
   RecurrentSpec spec(const std::string& cell) const {
     return {.cell = cell,
@@ -53,9 +55,12 @@ struct Case {
             .heads = heads,
             .layers = layers,
             .direction = direction,
-            .bias = bias};
+            .bias = bias,
+            .gradient_clip = gradient_clip};
   }
-  bool applies_to(const CellInfo& cell) const { return heads == 1 || !cell.scan; }
+  bool applies_to(const CellInfo& cell) const {
+    return ((heads == 1 && gradient_clip == 0.0) || !cell.scan) && (!every_state || cell.states > 1);
+  }
 };
 
 inline std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name; }
@@ -133,6 +138,25 @@ inline std::vector<Case> shape_cases() {
       {.name = "past_64_steps", .input = 3, .hidden = 5, .rows = 2, .steps = 65},
       {.name = "units_shared_by_threads", .input = 3, .hidden = 301, .rows = 1, .steps = 2},
       {.name = "past_256_steps", .input = 1, .hidden = 3, .rows = 1, .steps = 257, .bias_scale = 4.0},
+  };
+}
+
+/// Limits that about a third of the gradients which pass from step to step exceed, and states of every step.
+inline std::vector<Case> gradient_cases() {
+  Case all = everything(), packed = everything();
+  all.name = "everything_clipped", all.gradient_clip = 0.3;
+  packed.name = "every_state_packed", packed.form = RowForm::packed, packed.every_state = true;
+  Case both = everything();
+  both.name = "every_state_clipped", both.gradient_clip = 0.3, both.every_state = true;
+  return {
+      {.name = "clipped", .hidden = 17, .rows = 5, .steps = 11, .gradient_clip = 0.4},
+      {.name = "clipped_heads", .hidden = 34, .heads = 2, .direction = Direction::reverse, .gradient_clip = 0.2},
+      {.name = "every_state", .hidden = 17, .every_state = true},
+      {.name = "every_state_of_layers", .hidden = 9, .layers = 3, .every_state = true},
+      {.name = "every_state_of_one", .hidden = 1, .rows = 1, .steps = 1, .every_state = true},
+      all,
+      packed,
+      both,
   };
 }
 

@@ -26,9 +26,13 @@ struct BackwardPointwise {
 
   HWY_INLINE void load_dnext(const BackwardSite& at, V (&dnext)[S]) const {
     const Index row = job.plan.row_of[at.slot];
-    const Real* dy = job.dy + job.dy_map.at(row, job.plan.time(at.slot, at.step)) + at.unit;
+    const Index time = job.plan.time(at.slot, at.step);
+    const Real* dy = job.dy + job.dy_map.at(row, time) + at.unit;
     for (int k = 0; k < S; ++k) dnext[k] = L::load(dstate(at, k), at.count);
     dnext[0] = dnext[0] + L::load(dy, at.count);
+    if (S == 1 || job.dstates == nullptr) return;
+    const Real* dstates = job.dstates + job.dstates_map.at(row, time) + at.unit;
+    for (int k = 1; k < S; ++k) dnext[k] = dnext[k] + L::load(dstates + (k - 1) * job.hidden, at.count);
   }
 
   HWY_INLINE void store_gate(const BackwardSite& at, int g, V dwx, V drh) const {
@@ -136,7 +140,9 @@ HWY_INLINE void FinishBackward(const DenseBackward<RealOf<Panel>>& job, Index sl
         pointwise.first_phase(at, acc[m][w]);
       } else if (!clear) {
         RealOf<Panel>* dh = pointwise.dstate(at, 0);
-        L::store(L::load(dh, count) + acc[m][w], dh, count);
+        typename L::V gradient = L::load(dh, count) + acc[m][w];
+        if (job.clip > 0) gradient = Clamp(gradient, typename L::V(-job.clip), typename L::V(job.clip));
+        L::store(gradient, dh, count);
       }
     }
   }

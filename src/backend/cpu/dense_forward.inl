@@ -55,6 +55,11 @@ struct ForwardPointwise {
       for (int i = 0; i < N; ++i) keep(at, save[i], row.saved + i * hidden + at.unit);
       for (int k = 0; k < S; ++k) keep(at, prev[k], row.prev + k * hidden + at.unit);
     }
+    if constexpr (S > 1) {
+      for (int k = 1; k < S && row.every_state != nullptr; ++k) {
+        L::store(next[k], row.every_state + (k - 1) * hidden + at.unit, at.count);
+      }
+    }
     const V zero(0), h = row.clear ? zero : next[0];
     L::store(h, row.next_h + at.unit, at.count);
     round_operand(at, h, row.rounded);
@@ -114,6 +119,7 @@ void PlaceRows(const DenseForward<RealOf<Panel>>& job, const DensePart& part, In
     } else {
       place.saved = place.prev = nullptr;
     }
+    place.every_state = job.every_state == nullptr ? nullptr : job.every_state + job.every_state_map.at(row, time);
     if constexpr (Cell::phases == 2) {
       place.operand = job.operand + offset;
       place.between = job.between + offset * Cell::saved;

@@ -59,6 +59,7 @@ struct RowPlace {
   Real* next_others = nullptr;       // the other states, as above
   Real* saved = nullptr;             // [N, H], or null in inference
   Real* prev = nullptr;              // [S, H], or null in inference
+  Real* every_state = nullptr;       // [S - 1, H]: states but h after the step, or null
   Real* operand = nullptr;           // [H], two-phase cells
   Real* between = nullptr;           // [N, H], two-phase cells
   std::uint16_t* rounded = nullptr;  // [heads, inputs] of next_h, where operands are rounded
@@ -84,9 +85,11 @@ struct DenseForward {
   const Real* packed = nullptr;        // recurrent panels, see panel.inl
   Real* y = nullptr;                   // output, at y_map
   RowMap y_map;
-  Real* h[2] = {nullptr, nullptr};   // [B, H] in slot order: state 0 entering an even and an odd step
-  Real* state = nullptr;             // [S - 1, B, H] in slot order: the other states, in place
-  Real* last = nullptr;              // [S, B, H] in slot order: states after the last step of each row
+  Real* h[2] = {nullptr, nullptr};  // [B, H] in slot order: state 0 entering an even and an odd step
+  Real* state = nullptr;            // [S - 1, B, H] in slot order: the other states, in place
+  Real* last = nullptr;             // [S, B, H] in slot order: states after the last step of each row
+  Real* every_state = nullptr;      // [S - 1, H] at every_state_map: states but h after each step, or null
+  RowMap every_state_map;
   Real* operand = nullptr;           // [B, H] in slot order, two-phase cells: what the second product multiplies
   Real* between = nullptr;           // [B, N, H] in slot order, two-phase cells: saved values from phase to phase
   Real* saved = nullptr;             // [cells, N, H] or null in inference
@@ -152,6 +155,9 @@ struct DenseBackward {
   const Real* prev = nullptr;    // [cells, S, H]
   const Real* dy = nullptr;      // at dy_map
   RowMap dy_map;
+  const Real* dstates = nullptr;  // [S - 1, H] at dstates_map: gradients of the states but h after each step, or null
+  RowMap dstates_map;
+  Real clip = 0;           // limit of the gradient that a step passes to the h before it; 0: none
   Real* dstate = nullptr;  // [S, B, H] in slot order: gradient of the states after (then before) a step
   // Steps [step_begin, step_end), the last first, are a piece of the sequence; the rows of what it leaves follow each
   // other step by step.

@@ -36,6 +36,11 @@ cuda::DeviceSequence gapless(DeviceAddress data, const cuda::DenseBatch& batch, 
   return {data, batch.steps * channels, channels};
 }
 
+/// The states but h after each step, or their gradients.
+cuda::DeviceSequence other_states(const Recurrence& shape, const Batch& batch, DeviceAddress data) {
+  return sequence_of(data, shape.state_strides, batch, shape.other_states_size());
+}
+
 /// A tape: what the recurrence keeps, and the input product where its backward pass reads that again.
 struct TapePlaces {
   TapePlaces(const Recurrence& shape, const Target& target) {
@@ -55,7 +60,7 @@ struct TapePlaces {
   bool split, has_states;
 };
 
-/// The operands x, state_in, weight_ih, weight_hh, bias_ih, bias_hh, panels -> y, state_out, tape.
+/// The operands x, state_in, weight_ih, weight_hh, bias_ih, bias_hh, panels -> y, state_out, tape, every state.
 class DenseLayerForward final : public Executable {
  public:
   DenseLayerForward(const Recurrence& shape, const Target& target)
@@ -84,6 +89,7 @@ class DenseLayerForward final : public Executable {
     forward.state_in = states_.enter(call, address_of(memory, 1), entering);
     forward.state_out = states_.place(address_of(memory, 8), leaving);
     if (tape != 0) forward.tape = tape_.at(tape);
+    if (shape_.every_state) forward.every_state = other_states(shape_, call.batch, address_of(memory, 10));
     recurrence_.run(forward, scratch + order_place(), stream_of(call));
     states_.leave(call, address_of(memory, 8), leaving);
   }
@@ -113,6 +119,7 @@ class DenseLayerForward final : public Executable {
     forward.weights = {planned_weight(shape_, target_.dtype), planned_weight(shape_, target_.master()), 0};
     forward.state_in = forward.state_out = planned_value;
     if (target_.training) forward.tape = tape_.at(planned_value);
+    if (shape_.every_state) forward.every_state = other_states(shape_, batch, planned_value);
     return forward;
   }
 
@@ -125,7 +132,8 @@ class DenseLayerForward final : public Executable {
   cuda::DenseForwardExecutable recurrence_;
 };
 
-/// The operands x, y, dy, state_in, the four weights, panels, tape, dstate_out -> the four gradients, dx, dstate_in.
+/// The operands x, y, dy, state_in, the four weights, panels, tape, dstate_out, dstates -> the four gradients, dx,
+/// dstate_in.
 class DenseLayerBackward final : public Executable {
  public:
   DenseLayerBackward(const Recurrence& shape, bool wants_dx, const Target& target)
@@ -148,7 +156,7 @@ class DenseLayerBackward final : public Executable {
     const DeviceAddress scratch = address_of(memory.scratch), persistent = address_of(memory.persistent);
     const DeviceAddress tape = address_of(memory, 9), dwx = scratch, sums = scratch + gradients_place();
     const DeviceAddress copies = scratch + input_place(), states = scratch + state_place();
-    const DeviceAddress dx = address_of(memory, 15), leaving = states + 2 * states_.scratch_bytes();
+    const DeviceAddress dx = address_of(memory, 16), leaving = states + 2 * states_.scratch_bytes();
     const cuda::DeviceSequence x = input_.enter(call, address_of(memory, 0), copies);
     cuda::DenseBackward backward;
     backward.batch = dense_batch(call.batch, target_, input_.time_first());
@@ -163,9 +171,11 @@ class DenseLayerBackward final : public Executable {
                           gradients_.address(memory, 3, sums)};
     backward.state_in = states_.enter(call, address_of(memory, 3), states);
     backward.dstate_out = states_.enter(call, address_of(memory, 10), states + states_.scratch_bytes());
-    backward.dstate_in = states_.place(address_of(memory, 16), leaving);
+    backward.dstate_in = states_.place(address_of(memory, 17), leaving);
+    if (shape_.every_state) backward.dstates = other_states(shape_, call.batch, address_of(memory, 11));
+    backward.clip = static_cast<float>(shape_.gradient_clip);
     recurrence_.run(backward, persistent, stream_of(call));
-    states_.leave(call, address_of(memory, 16), leaving);
+    states_.leave(call, address_of(memory, 17), leaving);
     cuda::GradientCall products{.x = x.data, .weight = address_of(memory, 4), .dy = dwx};
     products.dweight = gradients_.address(memory, 0, sums);
     if (wants_dx_) products.dx = input_.enter_dx(call, dx, copies).data;
@@ -198,6 +208,8 @@ class DenseLayerBackward final : public Executable {
     backward.drh = tape_.split ? planned_value : 0;
     backward.gradients = {gradient, has_bias ? gradient : 0, has_both ? gradient : 0};
     backward.state_in = planned_value;
+    if (shape_.every_state) backward.dstates = other_states(shape_, batch, planned_value);
+    backward.clip = static_cast<float>(shape_.gradient_clip);
     return backward;
   }
 

@@ -66,7 +66,7 @@ class LayerGradients {
   void finish(const Call& call, const Operands& memory, cuda::DeviceAddress scratch) const;
 
   /// Number of weight_ih's gradient among the operands of a backward pass.
-  static constexpr int first_operand = 11;
+  static constexpr int first_operand = 12;
 
  private:
   std::array<std::size_t, 4> places_ = {};

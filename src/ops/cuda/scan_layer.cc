@@ -102,7 +102,7 @@ class ScanLayerBackward final : public Executable {
   void run(const Call& call, const Operands& memory) override {
     const cuda::DeviceAddress scratch = address_of(memory.scratch), persistent = address_of(memory.persistent);
     const cuda::DeviceAddress copies = scratch + padded(parts_.products), sums = scratch + gradients_place();
-    const cuda::DeviceAddress dx = address_of(memory, 15);
+    const cuda::DeviceAddress dx = address_of(memory, 16);
     cuda::LayerBackward backward;
     backward.batch = ops::shape_of(call.batch, target_.packed);
     backward.x = input_.enter(call, address_of(memory, 0), copies);
@@ -115,7 +115,7 @@ class ScanLayerBackward final : public Executable {
     backward.gradients = {gradients_.address(memory, 0, sums), gradients_.address(memory, 2, sums)};
     if (wants_dx_) backward.dx = input_.enter_dx(call, dx, copies);
     backward.add_dx = shape_.add_dx;
-    backward.dstate_in = address_of(memory, 16);
+    backward.dstate_in = address_of(memory, 17);
     layer_.place({0, padded(parts_.passed), scratch - persistent});
     layer_.run(backward, persistent, stream_of(call));
     if (wants_dx_) input_.leave_dx(call, dx, copies);

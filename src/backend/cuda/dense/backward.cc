@@ -61,9 +61,10 @@ void DenseBackwardExecutable::run_walk(const DenseBackward& call, DeviceAddress 
   const plan::GpuDenseProblem problem = problem_of(call, spec_);
   require(problem.rows == problem_.rows && call.batch.positions() == positions_ &&
               problem.alignment >= problem_.alignment && problem.ragged == problem_.ragged &&
-              problem.reset == problem_.reset,
-          "the call must have the {} rows, {} positions and alignment of {} bytes that were prepared, and lengths and "
-          "resets or none as there",
+              problem.reset == problem_.reset && (problem_.every_state || !problem.every_state) &&
+              problem.clipped == problem_.clipped,
+          "the call must have the {} rows, {} positions and alignment of {} bytes that were prepared, and lengths, "
+          "resets, gradients of every state and a limit of gradients or none as there",
           problem_.rows, positions_, problem_.alignment);
   const plan::CellTraits& cell = plan::cell_traits(spec_.cell);
   const Index size = plan::size_of(spec_.storage), H = spec_.hidden;
@@ -83,6 +84,8 @@ void DenseBackwardExecutable::run_walk(const DenseBackward& call, DeviceAddress 
   arguments.state_in = device_pointer<const float>(call.state_in);
   arguments.dstate_out = device_pointer<const float>(call.dstate_out);
   arguments.dstate_in = device_pointer<float>(call.dstate_in);
+  arguments.dstates = dense_tensor(call.dstates, 4);
+  arguments.clip = call.clip;
   arguments.hidden = static_cast<int>(H), arguments.heads = static_cast<int>(spec_.heads);
   arguments.slices = static_cast<int>(plan_.slices);
   if (steps_) return steps_->run(arguments, problem.steps, workspace + places().walk, stream);

@@ -21,6 +21,8 @@ KernelSource dense_cluster_source(const plan::GpuDenseProblem& problem, const pl
                       {"constexpr int kResident", plan.resident},
                       {"constexpr int kStages", plan.stages},
                       {"constexpr bool kTraining", problem.training},
+                      {"constexpr bool kEveryState", problem.every_state},
+                      {"constexpr bool kClip", problem.clipped},
                       {"constexpr int kSharedBytes", plan.shared},
                       {"constexpr int kLeftOut", plan.left_out}};
   source.rule = plan::cell_traits(problem.cell).type;

@@ -65,6 +65,15 @@ plan::GpuDenseProblem problem_of(const DenseSpec& spec, const DenseBatch& batch)
   return problem;
 }
 
+/// Whether there is such a tensor of float states; throws for what it cannot be.
+bool check_states(std::string_view name, const DeviceSequence& states, const DenseSpec& spec, const DenseBatch& batch) {
+  if (states.data == 0) return false;
+  const Index others = plan::cell_traits(spec.cell).states() - 1;
+  require(others > 0, "{} must be null for {}, which has no state but its output", name, spec.cell);
+  AlignmentOf{plan::Storage::f32, 0}.add(name, states, batch, others * spec.hidden);
+  return true;
+}
+
 AlignmentOf dense_alignment(const DenseSpec& spec) {
   AlignmentOf alignment{spec.storage, 0};
   alignment.all = common_alignment(16, {spec.hidden / spec.heads * plan::size_of(spec.storage)});
@@ -93,6 +102,7 @@ plan::GpuDenseProblem problem_of(const DenseForward& call, const DenseSpec& spec
   require(!problem.training || cell.states() == 1 || call.tape.states != 0,
           "the tape of {} needs states beside the sums, not null", spec.cell);
   require(call.tape.states % 16 == 0, "the states of the tape must be aligned to 16 bytes");
+  problem.every_state = check_states("every_state", call.every_state, spec, call.batch);
   problem.alignment = alignment.all;
   return problem;
 }
@@ -114,6 +124,9 @@ plan::GpuDenseProblem problem_of(const DenseBackward& call, const DenseSpec& spe
   require_address(call.dwx, "the gradient of wx");
   require((call.drh != 0) == cell.split_gradients, "the gradient of R h must be {}",
           cell.split_gradients ? "an address on the GPU" : "null, as that of wx is the same");
+  problem.every_state = check_states("dstates", call.dstates, spec, call.batch);
+  require(call.clip >= 0, "clip must be 0 or greater, not {}", call.clip);
+  problem.clipped = call.clip > 0;
   alignment.add(call.tape.sums);
   alignment.add(call.dwx);
   alignment.add(call.drh);

@@ -57,6 +57,8 @@ struct DenseForward {
   DeviceAddress state_in = 0;
   DeviceAddress state_out = 0;  ///< May be state_in.
   DenseTape tape;               ///< Both or, where no backward pass follows, neither. `states`: of cells with S > 1.
+  /// float [B, T, (S - 1) * H]: the states but the output after each step, zeros beyond lengths; no data: not wanted.
+  DeviceSequence every_state;
 };
 
 struct DenseBackward {
@@ -71,6 +73,10 @@ struct DenseBackward {
   DeviceAddress state_in = 0;  ///< As of the forward pass.
   DeviceAddress dstate_out = 0;
   DeviceAddress dstate_in = 0;  ///< Written unless 0.
+  DeviceSequence dstates;       ///< float [B, T, (S - 1) * H], gradients of DenseForward::every_state; no data: zeros.
+  /// The gradient that a step passes to the output before it is limited to -clip .. clip, each element by itself; 0: as
+  /// it is.
+  float clip = 0;
 };
 
 /// What the planner wants to know of a call. Throws Error(invalid_argument) for what does not fit.

@@ -57,12 +57,13 @@ std::size_t DenseForwardExecutable::workspace_bytes() const {
 void DenseForwardExecutable::run(const DenseForward& call, DeviceAddress workspace, StreamHandle stream) const {
   const Range range("penstock dense forward");
   const plan::GpuDenseProblem problem = problem_of(call, spec_);
-  require(problem.rows == problem_.rows && problem.alignment >= problem_.alignment &&
-              problem.training == problem_.training && problem.ragged == problem_.ragged &&
-              problem.reset == problem_.reset,
-          "the call must have the {} rows and the alignment of {} bytes that were prepared, and lengths, resets and a "
-          "tape or none as there",
-          problem_.rows, problem_.alignment);
+  require(
+      problem.rows == problem_.rows && problem.alignment >= problem_.alignment &&
+          problem.training == problem_.training && problem.ragged == problem_.ragged &&
+          problem.reset == problem_.reset && problem.every_state == problem_.every_state,
+      "the call must have the {} rows and the alignment of {} bytes that were prepared, and lengths, resets, a tape "
+      "and every state or none as there",
+      problem_.rows, problem_.alignment);
   const Index size = plan::size_of(spec_.storage), gates = plan::cell_traits(spec_.cell).gates();
   const Index states = plan::cell_traits(spec_.cell).states();
   DenseForwardArguments arguments{};
@@ -76,6 +77,7 @@ void DenseForwardExecutable::run(const DenseForward& call, DeviceAddress workspa
   arguments.state_out = device_pointer<float>(call.state_out);
   arguments.sums = gapless_tensor(call.tape.sums, call.batch, gates * spec_.hidden * size);
   arguments.states = gapless_tensor(call.tape.states, call.batch, (states - 1) * spec_.hidden * 4);
+  arguments.every_state = dense_tensor(call.every_state, 4);
   arguments.hidden = static_cast<int>(spec_.hidden), arguments.heads = static_cast<int>(spec_.heads);
   arguments.slices = static_cast<int>(plan_.slices);
   const DeviceAddress walk = workspace + order_.workspace_bytes();

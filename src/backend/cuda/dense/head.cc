@@ -21,6 +21,8 @@ KernelSource dense_head_source(const plan::GpuDenseProblem& problem, const plan:
                       {"constexpr bool kRagged", problem.ragged},
                       {"constexpr bool kReset", problem.reset},
                       {"constexpr bool kTraining", problem.training},
+                      {"constexpr bool kEveryState", problem.every_state},
+                      {"constexpr bool kClip", problem.clipped},
                       {"constexpr int kSharedBytes", plan.shared}};
   source.rule = plan::cell_traits(problem.cell).type;
   source.shared_bytes = static_cast<int>(plan.shared);

@@ -55,6 +55,7 @@ KernelSource dense_step_source(const plan::GpuDenseProblem& problem, const plan:
                       {"constexpr int kHead", problem.head_size()},
                       {"constexpr bool kDescending", problem.reverse},
                       {"constexpr bool kReset", problem.reset},
+                      {"constexpr bool kClip", problem.clipped},
                       {"constexpr int kThreads", plan.threads()}};
   source.rule = plan::cell_traits(problem.cell).type;
   source.plan = plan.explain();

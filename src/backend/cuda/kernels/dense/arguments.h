@@ -21,17 +21,18 @@ struct DenseRows {
 
 struct DenseForwardArguments {
   DenseRows rows;
-  DenseTensor wx;         // [B, T, G, H]
-  DenseTensor y;          // [B, T, H]
-  const char* recurrent;  // [heads, G, D, D]
-  const float* bias_ih;   // [G, H] or null
-  const float* bias_hh;   // [G, H] or null
-  const float* state_in;  // [S, B, H] or null for zeros
-  float* state_out;       // [S, B, H] or null
-  DenseTensor sums;       // [B, T, G, H] for the backward pass, or null
-  DenseTensor states;     // float [B, T, S - 1, H], which entered a step, for the backward pass, or null
-  int hidden, heads;      // H and its parts
-  int slices;             // of the rows
+  DenseTensor wx;           // [B, T, G, H]
+  DenseTensor y;            // [B, T, H]
+  const char* recurrent;    // [heads, G, D, D]
+  const float* bias_ih;     // [G, H] or null
+  const float* bias_hh;     // [G, H] or null
+  const float* state_in;    // [S, B, H] or null for zeros
+  float* state_out;         // [S, B, H] or null
+  DenseTensor sums;         // [B, T, G, H] for the backward pass, or null
+  DenseTensor states;       // float [B, T, S - 1, H], which entered a step, for the backward pass, or null
+  DenseTensor every_state;  // float [B, T, S - 1, H], states but h after each step, or null
+  int hidden, heads;        // H and its parts
+  int slices;               // of the rows
 };
 
 struct DenseBackwardArguments {
@@ -48,6 +49,8 @@ struct DenseBackwardArguments {
   const float* state_in;     // [S, B, H] or null for zeros
   const float* dstate_out;   // [S, B, H] or null for zeros
   float* dstate_in;          // [S, B, H] or null
+  DenseTensor dstates;       // float [B, T, S - 1, H]: gradients of the states but h after each step, or null for zeros
+  float clip;                // limit of the gradient that a step passes to the h before it, where there is one
   int hidden, heads;
   int slices;
 };

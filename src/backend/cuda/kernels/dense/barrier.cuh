@@ -5,6 +5,8 @@ struct CopyBarrier {
   unsigned long long word;
 
   __device__ __forceinline__ unsigned address() const { return (unsigned)__cvta_generic_to_shared(&word); }
+  /// Whoever initialises a barrier may announce bytes at once; all others wait for their block or cluster first.
+  /// (racecheck warns of the two accesses, since it takes the first one for all of the warp's.)
   __device__ __forceinline__ void init(int arrivals) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(address()), "r"(arrivals) : "memory");
   }

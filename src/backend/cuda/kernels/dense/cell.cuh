@@ -1,7 +1,7 @@
 // A dense cell as the kernels apply it: to one unit of one row at one step, all values in registers.
 //
 // Constants: Storage, Rule (the cell), kTanhUnit (gates by the chip's own tanh, 2^-11 of the value at worst: for
-// bfloat16, whose numbers are 2^-9 apart).
+// bfloat16, whose numbers are 2^-9 apart), kClip (backward: gradients that pass from step to step have a limit).
 
 #include "backend/cuda/kernels/cells.cuh"
 
@@ -51,3 +51,9 @@ struct DenseCell {
   /// What the backward pass needs of a gate: the sum of both products; of split cells, whose W x is there still, R h.
   PENSTOCK_DEVICE Real kept(Real wx, Real rh) { return split ? rh : wx + rh; }
 };
+
+/// A gradient within -limit .. limit; what is no number stays so.
+PENSTOCK_DEVICE float Clipped(float gradient, float limit) {
+  if constexpr (!kClip) return gradient;
+  return gradient > limit ? limit : gradient < -limit ? -limit : gradient;
+}

@@ -9,34 +9,6 @@ constexpr bool kBackward = true;
 
 using ChipMatrix = Matrix<kTilesM, kTilesK, kResident>;
 
-/// The cell at one unit and row: what it computes anew, and what its backward pass gives.
-struct CellBackward {
-  Real save[kSaved], prev[kStates];
-  float dy;
-
-  /// From what the forward pass kept, in shared memory.
-  __device__ __forceinline__ void redo(const Slot& slot, const char* from, int step, const DenseBackwardArguments& args,
-                                       int head) {
-    const int lane = threadIdx.x % 8;
-    Real wx[kGates], rh[kGates], next[kStates];
-#pragma unroll
-    for (int g = 0; g < kGates; ++g) {
-      rh[g] = Real(Slot::read(from, lane, g));
-      wx[g] = Real(DenseCell::split ? Slot::read(from, lane, Inputs::wx + (DenseCell::split ? g : 0)) + slot.bias_ih[g]
-                                    : 0.0f);
-    }
-    float h = Slot::read(from, lane, Inputs::h);
-    if (step == 0) h = ReadState(args.state_in, 0, slot.place, args.rows.rows, args.hidden, head);
-    prev[0] = Real(slot.reset ? 0.0f : h);
-#pragma unroll
-    for (int k = 1; k < kStates; ++k) {
-      prev[k] = Real(slot.reset ? 0.0f : Slot::read(from, lane, Inputs::states + k - 1));
-    }
-    dy = Slot::read(from, lane, Inputs::dy);
-    Rule::forward(wx, rh, prev, next, save);
-  }
-};
-
 /// visit(gate, piece) for this lane's share of its block's pieces.
 template <class Visit>
 PENSTOCK_DEVICE void ForOwnPieces(int lane, const Visit& visit) {
@@ -51,7 +23,6 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   const int group = warp / kParts, part = warp % kParts;
   const Team team = Team::here(all.first, args.heads);
   const unsigned base = (unsigned)__cvta_generic_to_shared(shared);
-  const Index gate_stride = (Index)args.hidden * kBytes;
   const SumBarriers barriers = SumBarriers::make(shared);
   const Exchange exchange = Exchange::of(all.exchange, team, all.teams);
 
@@ -104,8 +75,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   SumSender sender;
   sender.init(base, group, part, team.rank, lane);
   const Pieces pieces = Pieces::from(base + ClusterShape::start + part * (2 * kTilesK * kRows * 16), lane);
-  const Index sign = kDescending ? -1 : 1;
-  const Index dwx_stride = sign * args.dwx.step_stride, drh_stride = sign * args.drh.step_stride;
+  const BackwardStrides strides = BackwardStrides::of(args);
   char* const out = shared + Held(kChip.chip_out_at(true) + (warp * 4 + lane / 8) * kShape.out_pieces() * 16);
   // What flows through R from the gradients of round `i`.
   const auto multiply = [&](int i) {
@@ -131,36 +101,20 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     CellBackward cells[kSlots];
 #pragma unroll
     for (int s = 0; s < kSlots; ++s) {
-      if (WarpWorks(s)) cells[s].redo(slots[s], ring_of(s, step), step, args, team.head);
+      if (WarpWorks(s)) cells[s] = slots[s].redo(ring_of(s, step), step, lane, team.head, args);
     }
     if (i > 0 && kMultiplies) barriers.wait(i - 1);
-    float dwxs[kSlots][DenseCell::split ? kGates : 1];
+    Real dwx[kSlots][kGates];
 #pragma unroll
     for (int s = 0; s < kSlots; ++s) {
       if (!WarpWorks(s)) continue;
-      Slot& slot = slots[s];
-      const bool live = step < slot.place.row.length;
-      Real dnext[kStates], dwx[kGates], drh[kGates], dprev[kStates];
-#pragma unroll
-      for (int k = 0; k < kStates; ++k) dnext[k] = Real(slot.carried[k]);
-      float through = 0.0f;
-      if (i > 0 && !slot.reset_after) through = Total(shared, sums_at[s], 0, (i - 1) & 1);
-      dnext[0] = Real(slot.carried[0] + through + cells[s].dy);
-      if (kApplies) {
-        Rule::backward(cells[s].save, cells[s].prev, dnext, dwx, drh, dprev);
-      } else {
-        for (int g = 0; g < kGates; ++g) dwx[g] = drh[g] = dnext[0] * cells[s].save[0];
-        for (int k = 0; k < kStates; ++k) dprev[k] = dnext[k];
-      }
-#pragma unroll
-      for (int k = 0; k < kStates; ++k) {
-        if (live) slot.carried[k] = slot.reset ? 0.0f : dprev[k].value;
-      }
+      Real drh[kGates];
+      const float through = i > 0 ? Total(shared, sums_at[s], 0, (i - 1) & 1) : 0.0f;
+      slots[s].differentiate(cells[s], through, step, args, dwx[s], drh);
 #pragma unroll
       for (int g = 0; g < kGates; ++g) {
-        if constexpr (DenseCell::split) dwxs[s][g] = dwx[g].value;
         if (!LaneWorks(s)) continue;
-        KeepOne(own_gate(s, g, lane % 8 / kPieceValues) + lane % kPieceValues * kBytes, live ? drh[g].value : 0.0f);
+        KeepOne(own_gate(s, g, lane % 8 / kPieceValues) + lane % kPieceValues * kBytes, drh[g].value);
       }
       __syncwarp();
       if (LaneWorks(s)) {
@@ -174,32 +128,13 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
 #pragma unroll
     for (int s = 0; s < kSlots; ++s) {
       if (!WarpWorks(s)) continue;
-      Slot& slot = slots[s];
       if (LaneWorks(s) && i >= 2) {
         ForOwnPieces(lane, [&](int g, int piece) {
           exchange.clear(i, sent_at[s] + g * Exchange::gate_bytes + piece * kRows * 16);
         });
       }
-      __syncwarp();
-      if constexpr (DenseCell::split) {
-#pragma unroll
-        for (int g = 0; g < kGates; ++g) KeepOne(out + (g * 8 + lane % 8) * kBytes, dwxs[s][g]);
-        __syncwarp();
-      }
-      if (step < slot.place.row.length) {
-        const auto own = [&](int g, int piece) { return own_gate(s, g, piece); };
-        const auto kept = [&](int v, int piece) { return out + (v * kPieces + piece) * 16; };
-        if constexpr (DenseCell::split) {
-          StoreBlock(slot.dwx, lane % 8, kGates, gate_stride, kept);
-          StoreBlock(slot.drh, lane % 8, kGates, gate_stride, own);
-          slot.drh -= drh_stride;
-        } else {
-          StoreBlock(slot.dwx, lane % 8, kGates, gate_stride, own);
-        }
-        slot.dwx -= dwx_stride;
-      }
-      slot.reset_after = slot.reset;
-      if constexpr (kReset) slot.reset = ResetsAt(args.rows, slot.place.row, step - 1);
+      const auto own = [&](int g, int piece) { return own_gate(s, g, piece); };
+      slots[s].store(dwx[s], step, out, lane, own, args, strides);
     }
     ShowCleared(i);
   }
@@ -211,17 +146,9 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   }
 #pragma unroll
   for (int s = 0; s < kSlots; ++s) {
-    Slot& slot = slots[s];
-    const Place p = PlaceOfSlot(args.rows, team, s);  // not kept all the while
-    ClearPadding(args.dwx, p, team.head, kGates, gate_stride);
-    if constexpr (DenseCell::split) ClearPadding(args.drh, p, team.head, kGates, gate_stride);
-    if (args.dstate_in == nullptr || !p.exists) continue;
-    if (flows && !slot.reset_after) slot.carried[0] += Total(shared, sums_at[s], 0, (steps - 1) & 1);
-#pragma unroll
-    for (int k = 0; k < kStates; ++k) {
-      args.dstate_in[((Index)k * args.rows.rows + p.row.number) * args.hidden + team.head * kHead + p.unit] =
-          slot.carried[k];
-    }
+    // Places are found anew: they are not kept all the while.
+    slots[s].finish(PlaceOfSlot(args.rows, team, s), team.head, args,
+                    [&] { return flows ? Total(shared, sums_at[s], 0, (steps - 1) & 1) : 0.0f; });
   }
   SumBarriers::meet();
 }

@@ -61,14 +61,12 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     sent_at[s] = Held(((slot.place.block * kPieces + lane % 8 / (8 / kPieces)) * kRows + slot.place.slot) * 16);
   }
   const auto sends = [&](int s) { return LaneWorks(s) && lane % (8 / kPieces) == 0; };
-  const Index sign = kDescending ? -1 : 1;
-  const Index wx_stride = sign * args.wx.step_stride, y_stride = sign * args.y.step_stride;
-  const Index sums_stride = sign * args.sums.step_stride, states_stride = sign * args.states.step_stride;
+  const ForwardStrides strides = ForwardStrides::of(args);
   const auto ring_of = [&](int s, int step) { return shared + ring[s] + (step & (kStages - 1)) * kShape.ring_bytes(); };
   const auto fetch = [&](int step) {
 #pragma unroll
     for (int s = 0; s < kSlots; ++s) {
-      if (LaneWorks(s)) slots[s].fetch(ring_of(s, step), lane, step < slots[s].place.row.length, args, wx_stride);
+      if (LaneWorks(s)) slots[s].fetch(ring_of(s, step), lane, step < slots[s].place.row.length, args, strides.wx);
     }
     CommitCopies();
   };
@@ -99,73 +97,29 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     Real wx[kSlots][kGates];
 #pragma unroll
     for (int s = 0; s < kSlots; ++s) {
-      if (!WarpWorks(s)) continue;
-#pragma unroll
-      for (int g = 0; g < kGates; ++g) {
-        wx[s][g] = Real(LoadOne(ring_of(s, step) + (g * 8 + lane % 8) * kBytes) + slots[s].bias_ih[g]);
-      }
+      if (WarpWorks(s)) slots[s].read_input(ring_of(s, step), lane, wx[s]);
     }
     if (kMultiplies) barriers.wait(step);
-    float sums[kSlots][kGates], entered[kSlots][kStates];
-    uint4 piece[kSlots];
+    CellForward made[kSlots];
 #pragma unroll
     for (int s = 0; s < kSlots; ++s) {
       if (!WarpWorks(s)) continue;
-      Slot& slot = slots[s];
-      Real rh[kGates], prev[kStates], next[kStates], save[kSaved];
-#pragma unroll
-      for (int g = 0; g < kGates; ++g) {
-        rh[g] = Real((slot.reset ? 0.0f : Total(shared, sums_at[s], g, step & 1)) + slot.bias_hh[g]);
-        sums[s][g] = DenseCell::kept(wx[s][g], rh[g]).value;
-      }
-#pragma unroll
-      for (int i = 0; i < kStates; ++i) {
-        entered[s][i] = slot.reset ? 0.0f : slot.state[i], prev[i] = Real(entered[s][i]);
-      }
-      if (kApplies) {
-        Rule::forward(wx[s], rh, prev, next, save);
-      } else {
-        for (int i = 0; i < kStates; ++i) next[i] = wx[s][0] + rh[0] + wx[s][kGates - 1] + rh[kGates - 1] + prev[i];
-      }
-      const bool live = step < slot.place.row.length;
-#pragma unroll
-      for (int i = 0; i < kStates; ++i) slot.state[i] = live ? next[i].value : slot.state[i];
-      piece[s] = ShareValues<Storage>(slot.state[0], lane);
-      if (sends(s) && step + 1 < steps) exchange.send(step, sent_at[s], piece[s]);
+      made[s] = slots[s].apply(wx[s], step, lane, [&](int g) { return Total(shared, sums_at[s], g, step & 1); });
+      if (sends(s) && step + 1 < steps) exchange.send(step, sent_at[s], made[s].piece);
     }
     // Nobody waits for what follows.
 #pragma unroll
     for (int s = 0; s < kSlots; ++s) {
       if (!WarpWorks(s)) continue;
-      Slot& slot = slots[s];
-      const bool live = step < slot.place.row.length;
       if (sends(s) && step >= 2) exchange.clear(step, sent_at[s]);
-      if (live) {
-        if constexpr (kWhole) {
-          if (lane % (8 / kPieces) == 0) StorePiece(slot.y, piece[s]);
-        } else {
-          StoreOne(slot.y, slot.state[0]);
-        }
-      }
-      slot.y += y_stride;
-      if constexpr (kTraining) {
-        slot.store_tape(sums[s], entered[s], kept, lane % 8, live, args);
-        slot.sums += sums_stride, slot.states += states_stride;
-      }
-      if constexpr (kReset) slot.reset = ResetsAt(args.rows, slot.place.row, step + 1);
+      slots[s].store(made[s], step, kept, lane, team.head, args, strides);
     }
     ShowCleared(step);
   }
 #pragma unroll
   for (int s = 0; s < kSlots; ++s) {
-    const Place p = PlaceOfSlot(args.rows, team, s);  // not kept all the while
-    ClearPadding(args.y, p, team.head, 1, 0);
-    if (args.state_out == nullptr || !p.exists) continue;
-#pragma unroll
-    for (int i = 0; i < kStates; ++i) {
-      args.state_out[((Index)i * args.rows.rows + p.row.number) * args.hidden + team.head * kHead + p.unit] =
-          slots[s].state[i];
-    }
+    // Places are found anew: they are not kept all the while.
+    slots[s].finish(PlaceOfSlot(args.rows, team, s), team.head, args);
   }
   SumBarriers::meet();
 }

@@ -2,9 +2,9 @@
 // another block's shared memory, and places of threads.
 //
 // Constants: Storage, Rule, kTanhUnit, kHead (D), kAccess (bytes that every address, stride and head is a multiple of,
-// at most 16), kDescending, kReset; of the plan kCluster, kBlocks, kRows, kGroups, kParts, kResident, kStages,
-// kTraining as ClusterShape has them, kSharedBytes, kLeftOut (for measurements: a stage that a step goes without; 0:
-// none).
+// at most 16), kDescending, kReset, kEveryState (forward: every state is written; backward: has a gradient), kClip; of
+// the plan kCluster, kBlocks, kRows, kGroups, kParts, kResident, kStages, kTraining as ClusterShape has them,
+// kSharedBytes, kLeftOut (for measurements: a stage that a step goes without; 0: none).
 
 #include "backend/cuda/kernels/dense/barrier.cuh"
 #include "backend/cuda/kernels/dense/cell.cuh"

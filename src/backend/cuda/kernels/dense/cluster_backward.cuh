@@ -23,7 +23,6 @@ extern "C" __global__ void __launch_bounds__(kShape.threads(), 1)
   const int rank = (int)ClusterRank(), cluster = blockIdx.x / kCluster;
   const int head = cluster % args.heads, slice = cluster / args.heads;
   const unsigned base = (unsigned)__cvta_generic_to_shared(shared);
-  const Index gate_stride = (Index)args.hidden * kBytes;
 
   // A barrier for each buffer of terms, of four rows at once.
   CopyBarrier* const barriers = (CopyBarrier*)shared;
@@ -118,8 +117,7 @@ extern "C" __global__ void __launch_bounds__(kShape.threads(), 1)
     gates_at[s] = Held(ClusterShape::start + (piece * kRows + slots[s].place.slot) * 16 + lane % kPieceValues * kBytes);
   }
   const Pieces gate_pieces = Pieces::from(base + ClusterShape::start, lane);
-  const Index sign = kDescending ? -1 : 1;
-  const Index dwx_stride = sign * args.dwx.step_stride, drh_stride = sign * args.drh.step_stride;
+  const BackwardStrides strides = BackwardStrides::of(args);
   ClusterArrive();
   ClusterWait();
   constexpr int gate_pitch = kBlocks * kPieces * kRows * 16;
@@ -131,60 +129,22 @@ extern "C" __global__ void __launch_bounds__(kShape.threads(), 1)
     fetch(step - (kStages - 1));
     WaitForCopies<kStages - 1>();
     __syncwarp();
-    Real save[kSlots][kSaved], prev[kSlots][kStates];
-    float dy[kSlots];
+    CellBackward cells[kSlots];
 #pragma unroll
     for (int s = 0; s < kSlots; ++s) {
-      if (!works(s)) continue;
-      const Slot& slot = slots[s];
-      const char* const from = ring_of(s, step);
-      Real wx[kGates], rh[kGates], next[kStates];
-#pragma unroll
-      for (int g = 0; g < kGates; ++g) {
-        rh[g] = Real(Slot::read(from, lane % 8, g));
-        wx[g] = Real(DenseCell::split
-                         ? Slot::read(from, lane % 8, Inputs::wx + (DenseCell::split ? g : 0)) + slot.bias_ih[g]
-                         : 0.0f);
-      }
-      float h = Slot::read(from, lane % 8, Inputs::h);
-      if (step == 0) h = ReadState(args.state_in, 0, slot.place, args.rows.rows, args.hidden, head);
-      prev[s][0] = Real(slot.reset ? 0.0f : h);
-#pragma unroll
-      for (int k = 1; k < kStates; ++k)
-        prev[s][k] = Real(slot.reset ? 0.0f : Slot::read(from, lane % 8, Inputs::states + k - 1));
-      dy[s] = Slot::read(from, lane % 8, Inputs::dy);
-      Rule::forward(wx, rh, prev[s], next, save[s]);
+      if (works(s)) cells[s] = slots[s].redo(ring_of(s, step), step, lane, head, args);
     }
     if (kExchanges && i > 0) barriers[1 - parity].wait((i - 1) / 2 & 1);
-    float dwxs[kSlots][DenseCell::split ? kGates : 1];
+    Real dwx[kSlots][kGates];
 #pragma unroll
     for (int s = 0; s < kSlots; ++s) {
       if (!works(s)) continue;
-      Slot& slot = slots[s];
-      const bool live = step < slot.place.row.length;
-      Real dnext[kStates], dwx[kGates], drh[kGates], dprev[kStates];
-#pragma unroll
-      for (int k = 0; k < kStates; ++k) dnext[k] = Real(slot.carried[k]);
-      if (i > 0) dnext[0] = Real(slot.carried[0] + (slot.reset_after ? 0.0f : received(s, 1 - parity)));
-      dnext[0] = dnext[0] + Real(dy[s]);
-      if (kApplies) {
-        Rule::backward(save[s], prev[s], dnext, dwx, drh, dprev);
-      } else {
-        for (int g = 0; g < kGates; ++g) dwx[g] = drh[g] = dnext[0] * save[s][0];
-        for (int k = 0; k < kStates; ++k) dprev[k] = dnext[k];
-      }
-#pragma unroll
-      for (int k = 0; k < kStates; ++k) {
-        if (live) slot.carried[k] = slot.reset ? 0.0f : dprev[k].value;
-      }
-#pragma unroll
-      for (int g = 0; g < kGates; ++g) {
-        if constexpr (DenseCell::split) dwxs[s][g] = dwx[g].value;
-      }
+      Real drh[kGates];
+      slots[s].differentiate(cells[s], i > 0 ? received(s, 1 - parity) : 0.0f, step, args, dwx[s], drh);
       if (!inside(s)) continue;
 #pragma unroll
       for (int g = 0; g < kGates; ++g) {
-        KeepOne(shared + gates_at[s] + parity * kShape.gate_bytes() + g * gate_pitch, live ? drh[g].value : 0.0f);
+        KeepOne(shared + gates_at[s] + parity * kShape.gate_bytes() + g * gate_pitch, drh[g].value);
       }
     }
     __syncthreads();
@@ -202,46 +162,17 @@ extern "C" __global__ void __launch_bounds__(kShape.threads(), 1)
 #pragma unroll
     for (int s = 0; s < kSlots; ++s) {
       if (!works(s)) continue;
-      Slot& slot = slots[s];
-      const bool live = step < slot.place.row.length;
-      __syncwarp();
-      if constexpr (DenseCell::split) {
-#pragma unroll
-        for (int g = 0; g < kGates; ++g) KeepOne(out + (g * 8 + lane % 8) * kBytes, dwxs[s][g]);
-        __syncwarp();
-      }
-      if (live) {
-        const int first = gates_at[s] + parity * kShape.gate_bytes() -
-                          (lane % 8 / kPieceValues * kRows * 16 + lane % kPieceValues * kBytes);
-        const auto own_gate = [&](int g, int piece) { return shared + first + g * gate_pitch + piece * kRows * 16; };
-        const auto kept = [&](int v, int piece) { return out + (v * kPieces + piece) * 16; };
-        if constexpr (DenseCell::split) {
-          StoreBlock(slot.dwx, lane % 8, kGates, gate_stride, kept);
-          StoreBlock(slot.drh, lane % 8, kGates, gate_stride, own_gate);
-          slot.drh -= drh_stride;
-        } else {
-          StoreBlock(slot.dwx, lane % 8, kGates, gate_stride, own_gate);
-        }
-        slot.dwx -= dwx_stride;
-      }
-      slot.reset_after = slot.reset;
-      if constexpr (kReset) slot.reset = ResetsAt(args.rows, slot.place.row, step - 1);
+      const int first = gates_at[s] + parity * kShape.gate_bytes() -
+                        (lane % 8 / kPieceValues * kRows * 16 + lane % kPieceValues * kBytes);
+      const auto own_gate = [&](int g, int piece) { return shared + first + g * gate_pitch + piece * kRows * 16; };
+      slots[s].store(dwx[s], step, out, lane, own_gate, args, strides);
     }
   }
   // The others' last terms.
   if (kExchanges && steps > 0) barriers[(steps - 1) & 1].wait((steps - 1) / 2 & 1);
 #pragma unroll
   for (int s = 0; s < kSlots; ++s) {
-    Slot& slot = slots[s];
-    const Place p = place_of(s);  // not kept all the while
-    ClearPadding(args.dwx, p, head, kGates, gate_stride);
-    if constexpr (DenseCell::split) ClearPadding(args.drh, p, head, kGates, gate_stride);
-    if (args.dstate_in == nullptr || !p.exists) continue;
-    if (steps > 0 && !slot.reset_after) slot.carried[0] += received(s, (steps - 1) & 1);
-#pragma unroll
-    for (int i = 0; i < kStates; ++i) {
-      args.dstate_in[((Index)i * args.rows.rows + p.row.number) * args.hidden + head * kHead + p.unit] =
-          slot.carried[i];
-    }
+    // Places are found anew: they are not kept all the while.
+    slots[s].finish(place_of(s), head, args, [&] { return steps > 0 ? received(s, (steps - 1) & 1) : 0.0f; });
   }
 }

@@ -30,6 +30,36 @@ struct Inputs {
 };
 static_assert(Inputs::first_piece(Inputs::count) == kShape.read_pieces());
 
+/// Bytes from a step to the one after it.
+struct BackwardStrides {
+  Index dwx, drh;
+
+  PENSTOCK_DEVICE BackwardStrides of(const DenseBackwardArguments& args) {
+    const Index sign = kDescending ? -1 : 1;
+    return {sign * args.dwx.step_stride, sign * args.drh.step_stride};
+  }
+};
+
+/// The cell at one unit and row: what it computes anew of the forward pass, and the gradients that come from above.
+struct CellBackward {
+  Real save[kSaved], prev[kStates];
+  float dy, dstates[kStates];  // of the states but h, in their order, from 1 on
+};
+
+/// Writes values of a block, `stride` bytes apart; source(value, piece): its 16 bytes in shared memory.
+template <class Source>
+PENSTOCK_DEVICE void StoreBlock(char* to, int lane, int values, Index stride, const Source& source) {
+  if constexpr (kWhole) {
+    for (int i = lane; i < values * kPieces; i += 8) {
+      StorePiece(to + i / kPieces * stride + i % kPieces * 16, *(const uint4*)source(i / kPieces, i % kPieces));
+    }
+  } else {
+    for (int v = 0; v < values; ++v) {
+      StoreOne(to + v * stride, LoadOne(source(v, lane / kPieceValues) + lane % kPieceValues * kBytes));
+    }
+  }
+}
+
 /// What a thread has of one block and row.
 struct Slot {
   Place place;
@@ -131,18 +161,109 @@ struct Slot {
     const char* const p = ring + Inputs::first_piece(value) * 16;
     return Inputs::is_state(value) ? ((const float*)p)[lane] : LoadOne(p + lane * kBytes);
   }
-};
 
-/// Writes values of a block, `stride` bytes apart; source(value, piece): its 16 bytes in shared memory.
-template <class Source>
-PENSTOCK_DEVICE void StoreBlock(char* to, int lane, int values, Index stride, const Source& source) {
-  if constexpr (kWhole) {
-    for (int i = lane; i < values * kPieces; i += 8) {
-      StorePiece(to + i / kPieces * stride + i % kPieces * 16, *(const uint4*)source(i / kPieces, i % kPieces));
+  /// The forward pass of a step anew, from what fetch() has laid there.
+  __device__ __forceinline__ CellBackward redo(const char* ring, int step, int lane, int head,
+                                               const DenseBackwardArguments& args) const {
+    CellBackward cell;
+    Real wx[kGates], rh[kGates], next[kStates];
+#pragma unroll
+    for (int g = 0; g < kGates; ++g) {
+      rh[g] = Real(read(ring, lane % 8, g));
+      wx[g] =
+          Real(DenseCell::split ? read(ring, lane % 8, Inputs::wx + (DenseCell::split ? g : 0)) + bias_ih[g] : 0.0f);
     }
-  } else {
-    for (int v = 0; v < values; ++v) {
-      StoreOne(to + v * stride, LoadOne(source(v, lane / kPieceValues) + lane % kPieceValues * kBytes));
+    float h = read(ring, lane % 8, Inputs::h);
+    if (step == 0) h = ReadState(args.state_in, 0, place, args.rows.rows, args.hidden, head);
+    cell.prev[0] = Real(reset ? 0.0f : h);
+#pragma unroll
+    for (int k = 1; k < kStates; ++k) {
+      cell.prev[k] = Real(reset ? 0.0f : read(ring, lane % 8, Inputs::states + k - 1));
+      cell.dstates[k] = 0.0f;
+    }
+    if constexpr (kEveryState) {
+      if (args.dstates.data != nullptr && step < place.row.length) {
+        const float* const from = (const float*)place.row.at(args.dstates, step, kDescending) + head * kHead;
+        for (int k = 1; k < kStates; ++k) cell.dstates[k] = from[(Index)(k - 1) * args.hidden + place.unit];
+      }
+    }
+    cell.dy = read(ring, lane % 8, Inputs::dy);
+    Rule::forward(wx, rh, cell.prev, next, cell.save);
+    return cell;
+  }
+
+  /// What a step passes on to the h before it; `through`: what flows through R of it.
+  __device__ __forceinline__ float passed_on(float through, int step, const DenseBackwardArguments& args) const {
+    const float all = carried[0] + (reset_after ? 0.0f : through);
+    return step < place.row.length ? Clipped(all, args.clip) : all;
+  }
+
+  /// The cell's backward pass. `through`: what flows through R of the step after this one.
+  __device__ __forceinline__ void differentiate(const CellBackward& cell, float through, int step,
+                                                const DenseBackwardArguments& args, Real (&dwx)[kGates],
+                                                Real (&drh)[kGates]) {
+    const bool live = step < place.row.length;
+    Real dnext[kStates], dprev[kStates];
+    dnext[0] = Real(passed_on(through, step + 1, args) + cell.dy);
+#pragma unroll
+    for (int k = 1; k < kStates; ++k) dnext[k] = Real(kEveryState ? carried[k] + cell.dstates[k] : carried[k]);
+    if (kApplies) {
+      Rule::backward(cell.save, cell.prev, dnext, dwx, drh, dprev);
+    } else {
+      for (int g = 0; g < kGates; ++g) dwx[g] = drh[g] = dnext[0] * cell.save[0];
+      for (int k = 0; k < kStates; ++k) dprev[k] = dnext[k];
+    }
+#pragma unroll
+    for (int k = 0; k < kStates; ++k) {
+      if (live) carried[k] = reset ? 0.0f : dprev[k].value;
+    }
+#pragma unroll
+    for (int g = 0; g < kGates; ++g) {
+      if (!live) drh[g] = Real(0.0f);
     }
   }
-}
+
+  /// Writes the gradients of a step, and goes on to the one before it. own_gate(gate, piece): where the block's
+  /// gradients of R h lie in shared memory; `out`: space for those of W x, where they differ.
+  template <class OwnGate>
+  __device__ __forceinline__ void store(const Real (&dwxs)[kGates], int step, char* out, int lane,
+                                        const OwnGate& own_gate, const DenseBackwardArguments& args,
+                                        const BackwardStrides& strides) {
+    const Index gate_stride = (Index)args.hidden * kBytes;
+    __syncwarp();
+    if constexpr (DenseCell::split) {
+#pragma unroll
+      for (int g = 0; g < kGates; ++g) KeepOne(out + (g * 8 + lane % 8) * kBytes, dwxs[g].value);
+      __syncwarp();
+    }
+    if (step < place.row.length) {
+      const auto kept = [&](int v, int piece) { return out + (v * kPieces + piece) * 16; };
+      if constexpr (DenseCell::split) {
+        StoreBlock(dwx, lane % 8, kGates, gate_stride, kept);
+        StoreBlock(drh, lane % 8, kGates, gate_stride, own_gate);
+        drh -= strides.drh;
+      } else {
+        StoreBlock(dwx, lane % 8, kGates, gate_stride, own_gate);
+      }
+      dwx -= strides.dwx;
+    }
+    reset_after = reset;
+    if constexpr (kReset) reset = ResetsAt(args.rows, place.row, step - 1);
+  }
+
+  /// After the first step: zeros beyond the row's length, and the gradients of the states that came in. `p` is this
+  /// slot's place; `through`: what flows through R of the first step.
+  template <class Through>
+  __device__ __forceinline__ void finish(const Place& p, int head, const DenseBackwardArguments& args,
+                                         const Through& through) {
+    const Index gate_stride = (Index)args.hidden * kBytes;
+    ClearPadding(args.dwx, p, head, kGates, gate_stride);
+    if constexpr (DenseCell::split) ClearPadding(args.drh, p, head, kGates, gate_stride);
+    if (args.dstate_in == nullptr || !p.exists) return;
+    carried[0] = passed_on(through(), 0, args);
+#pragma unroll
+    for (int i = 0; i < kStates; ++i) {
+      args.dstate_in[((Index)i * args.rows.rows + p.row.number) * args.hidden + head * kHead + p.unit] = carried[i];
+    }
+  }
+};

@@ -23,7 +23,9 @@ extern "C" __global__ void __launch_bounds__(kShape.threads(), 1)
   const int head = cluster % args.heads, slice = cluster / args.heads;
   const unsigned base = (unsigned)__cvta_generic_to_shared(shared);
 
-  // Barriers of both buffers of h, for each part of the warps; then one a group: its sums have been read.
+  // Barriers of both buffers of h, for each part of the warps; then one a group: its sums have been read. One lane
+  // arrives there for its warp, behind a __syncwarp() that orders the reads of the others before it: what racecheck,
+  // which does not follow such a barrier, reports between these reads and the writes of the next step cannot happen.
   CopyBarrier* const barriers = (CopyBarrier*)shared;
   CopyBarrier& has_read = barriers[2 * kParts + group];
   constexpr int part_bytes = kShape.h_bytes() / kParts;
@@ -71,9 +73,7 @@ extern "C" __global__ void __launch_bounds__(kShape.threads(), 1)
   // A warp whose lanes have no block in a slot has nothing to do there.
   const auto works = [&](int s) { return (part + kParts * s) * 4 < kOwnBlocks * kRows; };
   const auto inside = [&](int s) { return ((part + kParts * s) * 4 + lane / 8) < kOwnBlocks * kRows; };
-  const Index sign = kDescending ? -1 : 1;
-  const Index wx_stride = sign * args.wx.step_stride, y_stride = sign * args.y.step_stride;
-  const Index sums_stride = sign * args.sums.step_stride, states_stride = sign * args.states.step_stride;
+  const ForwardStrides strides = ForwardStrides::of(args);
 
   // Loads of W x run some steps ahead, each 8 lanes' for themselves.
   int ring[kSlots];
@@ -86,7 +86,7 @@ extern "C" __global__ void __launch_bounds__(kShape.threads(), 1)
   const auto fetch = [&](int step) {
 #pragma unroll
     for (int s = 0; s < kSlots; ++s) {
-      if (inside(s)) slots[s].fetch(ring_of(s, step), lane, step < slots[s].place.row.length, args, wx_stride);
+      if (inside(s)) slots[s].fetch(ring_of(s, step), lane, step < slots[s].place.row.length, args, strides.wx);
     }
     CommitCopies();
   };
@@ -136,11 +136,7 @@ extern "C" __global__ void __launch_bounds__(kShape.threads(), 1)
     Real wx[kSlots][kGates];
 #pragma unroll
     for (int s = 0; s < kSlots; ++s) {
-      if (!works(s)) continue;
-#pragma unroll
-      for (int g = 0; g < kGates; ++g) {
-        wx[s][g] = Real(LoadOne(ring_of(s, step) + (g * 8 + lane % 8) * kBytes) + slots[s].bias_ih[g]);
-      }
+      if (works(s)) slots[s].read_input(ring_of(s, step), lane, wx[s]);
     }
     if (step > 0) {
       has_read.wait((step - 1) & 1);
@@ -157,35 +153,18 @@ extern "C" __global__ void __launch_bounds__(kShape.threads(), 1)
       });
     }
     asm volatile("bar.sync %0, %1;" ::"r"(1 + group), "n"(32 * kParts) : "memory");
-    float kept[kSlots][kGates], entered[kSlots][kStates];
-    uint4 piece[kSlots];
+    CellForward made[kSlots];
 #pragma unroll
     for (int s = 0; s < kSlots; ++s) {
       if (!works(s)) continue;
-      Slot& slot = slots[s];
       const float* const p = (const float*)(shared + sums_from[s]);
-      Real rh[kGates], prev[kStates], next[kStates], save[kSaved];
-#pragma unroll
-      for (int g = 0; g < kGates; ++g) {
+      made[s] = slots[s].apply(wx[s], step, lane, [&](int g) {
         float sum = p[g * kBlockFloats];
 #pragma unroll
         for (int i = 1; i < kParts; ++i) sum += p[g * kBlockFloats + i * kWarpFloats];
-        rh[g] = Real((slot.reset ? 0.0f : sum) + slot.bias_hh[g]);
-        kept[s][g] = DenseCell::kept(wx[s][g], rh[g]).value;
-      }
-#pragma unroll
-      for (int i = 0; i < kStates; ++i)
-        entered[s][i] = slot.reset ? 0.0f : slot.state[i], prev[i] = Real(entered[s][i]);
-      if (kApplies) {
-        Rule::forward(wx[s], rh, prev, next, save);
-      } else {
-        for (int i = 0; i < kStates; ++i) next[i] = wx[s][0] + rh[0] + wx[s][kGates - 1] + rh[kGates - 1] + prev[i];
-      }
-      const bool live = step < slot.place.row.length;
-#pragma unroll
-      for (int i = 0; i < kStates; ++i) slot.state[i] = live ? next[i].value : slot.state[i];
-      piece[s] = ShareValues<Storage>(slot.state[0], lane);
-      if (kExchanges && inside(s) && step + 1 < steps) send(s, piece[s], 1 - parity);
+        return sum;
+      });
+      if (kExchanges && inside(s) && step + 1 < steps) send(s, made[s].piece, 1 - parity);
     }
     // Nobody waits for what follows.
     __syncwarp();
@@ -195,34 +174,12 @@ extern "C" __global__ void __launch_bounds__(kShape.threads(), 1)
     }
 #pragma unroll
     for (int s = 0; s < kSlots; ++s) {
-      if (!works(s)) continue;
-      Slot& slot = slots[s];
-      const bool live = step < slot.place.row.length;
-      if (live) {
-        if constexpr (kWhole) {
-          if (lane % senders == 0) StorePiece(slot.y, piece[s]);
-        } else {
-          StoreOne(slot.y, slot.state[0]);
-        }
-      }
-      slot.y += y_stride;
-      if constexpr (kTraining) {
-        slot.store_tape(kept[s], entered[s], shared + kept_at, lane % 8, live, args);
-        slot.sums += sums_stride, slot.states += states_stride;
-      }
-      if constexpr (kReset) slot.reset = ResetsAt(args.rows, slot.place.row, step + 1);
+      if (works(s)) slots[s].store(made[s], step, shared + kept_at, lane, head, args, strides);
     }
   }
 #pragma unroll
   for (int s = 0; s < kSlots; ++s) {
-    const Place p = place_of(s);  // not kept all the while
-    ClearPadding(args.y, p, head, 1, 0);
-    if (args.state_out == nullptr || !p.exists) continue;
-#pragma unroll
-    for (int i = 0; i < kStates; ++i) {
-      args.state_out[((Index)i * args.rows.rows + p.row.number) * args.hidden + head * kHead + p.unit] =
-          slots[s].state[i];
-    }
+    slots[s].finish(place_of(s), head, args);  // places are found anew: they are not kept all the while
   }
   ClusterArrive();
   ClusterWait();

@@ -34,6 +34,23 @@ PENSTOCK_DEVICE uint4 ShareValues(float value, int lane) {
   }
 }
 
+/// Bytes from a step to the one after it.
+struct ForwardStrides {
+  Index wx, y, sums, states;
+
+  PENSTOCK_DEVICE ForwardStrides of(const DenseForwardArguments& args) {
+    const Index sign = kDescending ? -1 : 1;
+    return {sign * args.wx.step_stride, sign * args.y.step_stride, sign * args.sums.step_stride,
+            sign * args.states.step_stride};
+  }
+};
+
+/// What the cell makes of a step at one unit and row, beside its states.
+struct CellForward {
+  float kept[kGates], entered[kStates];  // for the backward pass
+  uint4 piece;                           // of h of the block, as ShareValues() gives it
+};
+
 /// What a thread has of one block and row.
 struct Slot {
   Place place;
@@ -81,22 +98,101 @@ struct Slot {
     wx += stride;
   }
 
-  /// Stores what backward needs; `kept`: 16-byte aligned space of the block's lanes.
-  __device__ __forceinline__ void store_tape(const float (&sum)[kGates], const float (&prev)[kStates], char* kept,
-                                             int lane, bool live, const DenseForwardArguments& args) {
+  /// W x of a step, which fetch() has laid there.
+  __device__ __forceinline__ void read_input(const char* ring, int lane, Real (&wx)[kGates]) const {
+#pragma unroll
+    for (int g = 0; g < kGates; ++g) wx[g] = Real(LoadOne(ring + (g * 8 + lane % 8) * kBytes) + bias_ih[g]);
+  }
+
+  /// Applies the cell to the states; product(gate): R h.
+  template <class Product>
+  __device__ __forceinline__ CellForward apply(const Real (&wx)[kGates], int step, int lane, const Product& product) {
+    CellForward result;
+    Real rh[kGates], prev[kStates], next[kStates], save[kSaved];
+#pragma unroll
+    for (int g = 0; g < kGates; ++g) {
+      rh[g] = Real((reset ? 0.0f : product(g)) + bias_hh[g]);
+      result.kept[g] = DenseCell::kept(wx[g], rh[g]).value;
+    }
+#pragma unroll
+    for (int i = 0; i < kStates; ++i) {
+      result.entered[i] = reset ? 0.0f : state[i], prev[i] = Real(result.entered[i]);
+    }
+    if (kApplies) {
+      Rule::forward(wx, rh, prev, next, save);
+    } else {
+      for (int i = 0; i < kStates; ++i) next[i] = wx[0] + rh[0] + wx[kGates - 1] + rh[kGates - 1] + prev[i];
+    }
+    const bool live = step < place.row.length;
+#pragma unroll
+    for (int i = 0; i < kStates; ++i) state[i] = live ? next[i].value : state[i];
+    result.piece = ShareValues<Storage>(state[0], lane);
+    return result;
+  }
+
+  /// Writes what a step has made, and goes on to the next one. `kept`: 16-byte aligned space of the block's lanes.
+  __device__ __forceinline__ void store(const CellForward& made, int step, char* kept, int lane, int head,
+                                        const DenseForwardArguments& args, const ForwardStrides& strides) {
+    const bool live = step < place.row.length;
+    if (live) {
+      if constexpr (kWhole) {
+        if (lane % (8 / kPieces) == 0) StorePiece(y, made.piece);
+      } else {
+        StoreOne(y, state[0]);
+      }
+    }
+    y += strides.y;
+    if constexpr (kTraining) {
+      store_tape(made, kept, lane % 8, live, args);
+      sums += strides.sums, states += strides.states;
+    }
+    if constexpr (kEveryState) {
+      if (live) {
+        float* const to = every_state(place, step, head, args);
+#pragma unroll
+        for (int i = 1; i < kStates; ++i) __stcs(to + (Index)(i - 1) * args.hidden, state[i]);
+      }
+    }
+    if constexpr (kReset) reset = ResetsAt(args.rows, place.row, step + 1);
+  }
+
+  /// After the last step: zeros beyond the row's length, and the last states. `p` is this slot's place.
+  __device__ __forceinline__ void finish(const Place& p, int head, const DenseForwardArguments& args) const {
+    ClearPadding(args.y, p, head, 1, 0);
+    if constexpr (kEveryState) {
+      for (int step = p.row.length; p.exists && step < p.row.padded; ++step) {
+        float* const to = every_state(p, step, head, args);
+        for (int i = 1; i < kStates; ++i) to[(Index)(i - 1) * args.hidden] = 0.0f;
+      }
+    }
+    if (args.state_out == nullptr || !p.exists) return;
+#pragma unroll
+    for (int i = 0; i < kStates; ++i) {
+      args.state_out[((Index)i * args.rows.rows + p.row.number) * args.hidden + head * kHead + p.unit] = state[i];
+    }
+  }
+
+ private:
+  PENSTOCK_DEVICE float* every_state(const Place& p, int step, int head, const DenseForwardArguments& args) {
+    return (float*)p.row.at(args.every_state, step, kDescending) + head * kHead + p.unit;
+  }
+
+  /// Stores what the backward pass needs.
+  __device__ __forceinline__ void store_tape(const CellForward& made, char* kept, int lane, bool live,
+                                             const DenseForwardArguments& args) {
     const Index gate = (Index)args.hidden * kBytes;
     if constexpr (kWhole) {
       __syncwarp();
 #pragma unroll
-      for (int g = 0; g < kGates; ++g) KeepOne(kept + (g * 8 + lane) * kBytes, sum[g]);
+      for (int g = 0; g < kGates; ++g) KeepOne(kept + (g * 8 + lane) * kBytes, made.kept[g]);
       __syncwarp();
       if (live && lane < kGates * kPieces) StorePiece(sums, *(const uint4*)(kept + lane * 16));
     } else if (live) {
-      for (int g = 0; g < kGates; ++g) StoreOne(sums + g * gate, sum[g]);
+      for (int g = 0; g < kGates; ++g) StoreOne(sums + g * gate, made.kept[g]);
     }
 #pragma unroll
     for (int i = 1; i < kStates; ++i) {
-      if (live) __stcs((float*)states + (Index)(i - 1) * args.hidden, prev[i]);
+      if (live) __stcs((float*)states + (Index)(i - 1) * args.hidden, made.entered[i]);
     }
   }
 };

@@ -6,7 +6,7 @@
 //
 // Constants of the plan: Storage, Rule, kTanhUnit, kHead (D), kSlots, kResident (chunks of the matrix in registers),
 // kStages, kBlocks (of one multiprocessor), kAccess (bytes of one access to tensors), kDescending, kRagged, kReset,
-// kTraining, kSharedBytes.
+// kTraining, kEveryState (forward: every state is written; backward: has a gradient), kClip, kSharedBytes.
 
 #include "backend/cuda/kernels/dense/cell.cuh"
 #include "backend/cuda/kernels/dense/fragments.cuh"

@@ -108,6 +108,12 @@ struct Backward {
     }
   }
 
+  /// What a step passes on to the h before it. `through`: what flows through R h of it.
+  __device__ __forceinline__ float passed_on(int step, int i, int j, const float (&through)[4]) const {
+    const float all = forgets[j] ? 0.0f : carry[j][i][0].value + at.of(through, i, j);
+    return step < length[j] ? Clipped(all, args.clip) : all;
+  }
+
   /// `through`: what flows through R h.
   __device__ __forceinline__ void store_gradient(const float (&through)[4]) const {
     if (args.dstate_in == nullptr) return;
@@ -118,8 +124,8 @@ struct Backward {
       for (int i = 0; i < kUnits; ++i) {
 #pragma unroll
         for (int k = 0; k < S; ++k) {
-          const float all = carry[j][i][k].value + (k == 0 ? at.of(through, i, j) : 0.0f);
-          if (at.exists(i)) args.dstate_in[state_place(k, j, i)] = forgets[j] ? 0.0f : all;
+          const float all = k == 0 ? passed_on(0, i, j, through) : forgets[j] ? 0.0f : carry[j][i][k].value;
+          if (at.exists(i)) args.dstate_in[state_place(k, j, i)] = all;
         }
       }
     }
@@ -174,8 +180,16 @@ struct Backward {
 #pragma unroll
     for (int k = 1; k < S; ++k) kept.prev[k] = Real(in.states[k - 1].get(i));
 #pragma unroll
-    for (int k = 0; k < S; ++k) kept.dnext[k] = Real(forgets[j] ? 0.0f : carry[j][i][k].value);
-    kept.dnext[0] = kept.dnext[0] + Real(forgets[j] ? 0.0f : at.of(through, i, j)) + Real(in.dy.get(i));
+    for (int k = 1; k < S; ++k) kept.dnext[k] = Real(forgets[j] ? 0.0f : carry[j][i][k].value);
+    kept.dnext[0] = Real(passed_on(step + 1, i, j, through) + in.dy.get(i));
+    if constexpr (kEveryState) {
+      if (args.dstates.data != nullptr && step < length[j] && at.exists(i)) {
+        const float* const from = (const float*)rows()[at.slot[j]].at(args.dstates, step, kDescending) +
+                                  (Index)slice.head * kHead + at.unit + i;
+#pragma unroll
+        for (int k = 1; k < S; ++k) kept.dnext[k] = kept.dnext[k] + Real(from[(Index)(k - 1) * args.hidden]);
+      }
+    }
     return kept;
   }
 

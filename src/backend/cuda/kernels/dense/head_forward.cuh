@@ -194,6 +194,28 @@ struct Forward {
     for (int k = 0; k < S; ++k) {
       if (!kRagged || step < length[j]) state[j][i][k] = next[k];
     }
+    if constexpr (kEveryState) {
+      if (step >= length[j] || !at.exists(i)) return;
+      float* const to = every_state(rows()[at.slot[j]], step) + at.unit + i;
+#pragma unroll
+      for (int k = 1; k < S; ++k) __stcs(to + (Index)(k - 1) * args.hidden, next[k].value);
+    }
+  }
+
+  /// Where the states of the head's first unit go.
+  __device__ __forceinline__ float* every_state(const Row& row, int step) const {
+    return (float*)row.at(args.every_state, step, kDescending) + (Index)slice.head * kHead;
+  }
+  /// Zeros beyond the rows' lengths.
+  __device__ __forceinline__ void clear_states() const {
+    for (int slot = 0; slot < kSlots; ++slot) {
+      const Row& row = rows()[slot];
+      for (int step = row.length; step < row.padded; ++step) {
+        for (int i = threadIdx.x; i < (S - 1) * kHead; i += kThreads) {
+          every_state(row, step)[(Index)(i / kHead) * args.hidden + i % kHead] = 0.0f;
+        }
+      }
+    }
   }
 
   template <class Cell>
@@ -308,6 +330,7 @@ struct Forward {
     }
     store_state();
     if constexpr (kRagged) outputs.clear_padding();
+    if constexpr (kRagged && kEveryState) clear_states();
   }
 };
 

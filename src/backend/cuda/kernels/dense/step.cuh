@@ -1,6 +1,6 @@
 // What both passes share whose steps are a matrix product and this kernel: each thread has one unit of one row.
 //
-// Constants: Storage, Rule, kTanhUnit, kHead (D), kDescending, kReset, kThreads.
+// Constants: Storage, Rule, kTanhUnit, kHead (D), kDescending, kReset, kClip, kThreads.
 
 #include "backend/cuda/kernels/dense/cell.cuh"
 #include "backend/cuda/kernels/dense/rows.cuh"

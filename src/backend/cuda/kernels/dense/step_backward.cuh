@@ -6,10 +6,13 @@
 struct Inputs {
   Real wx[kGates], rh[kGates], prev[kStates], dnext[kStates];
 
-  PENSTOCK_DEVICE float carried(const DenseStepBackwardArguments& args, const Place& p, int k) {
+  /// What step `from` passes on to state k before it, or what came from behind the row's end.
+  PENSTOCK_DEVICE float carried(const DenseStepBackwardArguments& args, const Place& p, int k, int from) {
     const Index at = (Index)k * args.call.rows.rows * args.call.hidden + p.state;
-    if (!args.is_first) return args.carry[at] + (k == 0 ? args.through[p.state] : 0.0f);
-    return args.call.dstate_out != nullptr ? args.call.dstate_out[at] : 0.0f;
+    if (args.is_first) return args.call.dstate_out != nullptr ? args.call.dstate_out[at] : 0.0f;
+    if (k > 0) return args.carry[at];
+    const float all = args.carry[at] + args.through[p.state];
+    return from < p.row.length ? Clipped(all, args.call.clip) : all;
   }
 
   PENSTOCK_DEVICE Inputs of(const DenseStepBackwardArguments& args, const Place& p, bool reset) {
@@ -31,7 +34,10 @@ struct Inputs {
     }
     in.prev[0] = Real(reset ? 0.0f : h);
     for (int k = 1; k < kStates; ++k) in.prev[k] = Real(*p.float_at(call.states, step, k - 1, hidden));
-    for (int k = 0; k < kStates; ++k) in.dnext[k] = Real(carried(args, p, k));
+    for (int k = 0; k < kStates; ++k) in.dnext[k] = Real(carried(args, p, k, step + 1));
+    for (int k = 1; k < kStates && call.dstates.data != nullptr; ++k) {
+      in.dnext[k] = in.dnext[k] + Real(*p.float_at(call.dstates, step, k - 1, hidden));
+    }
     if (call.dy.data != nullptr) in.dnext[0] = in.dnext[0] + Real(LoadOne(p.at(call.dy, step, 0, hidden)));
     return in;
   }
@@ -66,7 +72,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   if (!p.exists()) return;
   const Index of_state = (Index)call.rows.rows * hidden;
   if (step == kBeforeFirstStep) {
-    for (int k = 0; k < kStates; ++k) call.dstate_in[k * of_state + p.state] = Inputs::carried(args, p, k);
+    for (int k = 0; k < kStates; ++k) call.dstate_in[k * of_state + p.state] = Inputs::carried(args, p, k, 0);
     return;
   }
   const bool live = step < p.row.length;
@@ -76,7 +82,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   if (live) {
     Differentiate<Rule>(args, p, Inputs::of(args, p, reset), d, operand);
   } else {
-    for (int k = 0; k < kStates; ++k) d.dprev[k] = Real(Inputs::carried(args, p, k));
+    for (int k = 0; k < kStates; ++k) d.dprev[k] = Real(Inputs::carried(args, p, k, step + 1));
   }
   constexpr int last_phase = DenseCell::two_phases ? 1 : 0;
   const int begin = args.phase == last_phase ? 0 : DenseCell::first_gates;

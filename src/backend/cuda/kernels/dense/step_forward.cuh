@@ -28,6 +28,13 @@ PENSTOCK_DEVICE void Keep(const DenseForwardArguments& call, const Place& p, int
   for (int k = 1; k < kStates; ++k) *p.float_at(call.states, step, k - 1, call.hidden) = prev[k].value;
 }
 
+/// The states but h after a step, where somebody wants them.
+template <class State>
+PENSTOCK_DEVICE void WriteStates(const DenseForwardArguments& call, const Place& p, int step, const State& state) {
+  if (call.every_state.data == nullptr) return;
+  for (int k = 1; k < kStates; ++k) *p.float_at(call.every_state, step, k - 1, call.hidden) = state(k);
+}
+
 template <class Cell>
 PENSTOCK_DEVICE void ApplyCell(const Real (&wx)[kGates], const Real (&rh)[kGates], const Real (&prev)[kStates],
                                Real (&next)[kStates], Real& operand) {
@@ -49,7 +56,9 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   if (step == kBeforeFirstStep) return Begin(args, p);
   if (step == kAfterLastStep) return Finish(args, p);
   if (step >= p.row.length) {
-    if (step < p.row.padded && args.phase == last_phase) StoreOne(p.at(call.y, step, 0, call.hidden), 0.0f);
+    if (step >= p.row.padded || args.phase != last_phase) return;
+    StoreOne(p.at(call.y, step, 0, call.hidden), 0.0f);
+    WriteStates(call, p, step, [](int) { return 0.0f; });
     return;
   }
   const Index of_state = (Index)call.rows.rows * call.hidden;
@@ -68,4 +77,5 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   for (int k = 0; k < kStates; ++k) args.state[k * of_state + p.state] = next[k].value;
   StoreOne(args.operand + p.state * kBytes, next[0].value);
   StoreOne(p.at(call.y, step, 0, call.hidden), next[0].value);
+  WriteStates(call, p, step, [&](int k) { return next[k].value; });
 }
