@@ -12,6 +12,8 @@
 
 constexpr int kSlots = kShape.back_slots(), kWarps = kShape.warps(), kTilesM = kShape.back_tiles_m();
 constexpr int kBlockFloats = kShape.block_floats();
+/// Terms come of products: a measurement without these waits for none.
+constexpr bool kSends = kExchanges && kMultiplies;
 static_assert(kCluster * kBlocks % 2 == 0);
 static_assert(kShape.back_shared_bytes() == kSharedBytes, "the plan counts as the kernel does");
 using BackwardMatrix = Matrix<kTilesM, kShape.back_tiles_k(), kResident>;
@@ -134,7 +136,7 @@ extern "C" __global__ void __launch_bounds__(kShape.threads(), 1)
     for (int s = 0; s < kSlots; ++s) {
       if (works(s)) cells[s] = slots[s].redo(ring_of(s, step), step, lane, head, args);
     }
-    if (kExchanges && i > 0) barriers[1 - parity].wait((i - 1) / 2 & 1);
+    if (kSends && i > 0) barriers[1 - parity].wait((i - 1) / 2 & 1);
     Real dwx[kSlots][kGates];
 #pragma unroll
     for (int s = 0; s < kSlots; ++s) {
@@ -158,7 +160,7 @@ extern "C" __global__ void __launch_bounds__(kShape.threads(), 1)
       }
     }
     // Nobody waits for what follows.
-    if (kExchanges && i > 0 && threadIdx.x == 0) barriers[1 - parity].expect(term_bytes);
+    if (kSends && i > 0 && threadIdx.x == 0) barriers[1 - parity].expect(term_bytes);
 #pragma unroll
     for (int s = 0; s < kSlots; ++s) {
       if (!works(s)) continue;
@@ -169,7 +171,7 @@ extern "C" __global__ void __launch_bounds__(kShape.threads(), 1)
     }
   }
   // The others' last terms.
-  if (kExchanges && steps > 0) barriers[(steps - 1) & 1].wait((steps - 1) / 2 & 1);
+  if (kSends && steps > 0) barriers[(steps - 1) & 1].wait((steps - 1) / 2 & 1);
 #pragma unroll
   for (int s = 0; s < kSlots; ++s) {
     // Places are found anew: they are not kept all the while.
