@@ -23,7 +23,7 @@ void read_field(const std::string& text) {
       test::check(!std::isfinite(value) || !data::is_missing(text), "a number that is missing");
     }
   }
-  for (const auto order : {data::DayOrder::month_first, data::DayOrder::day_first}) {
+  for (const auto order : {DateForm::month_first, DateForm::day_first}) {
     const auto date = data::parse_date(text, order);
     test::check(!date || std::abs(*date) < farthest, "a date beyond the calendar");
   }
