@@ -42,7 +42,7 @@ __version__ = system_info()["version"]
 
 
 # What is imported when it is first asked for: a service that answers needs none of it.
-_MODULES = ("reference", "torch", "training")
+_MODULES = ("interchange", "reference", "torch", "training")
 _TRAINING = (
     "Dataset",
     "Evaluation",

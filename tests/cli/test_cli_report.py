@@ -18,8 +18,24 @@ def runs(models, tmp_path_factory):
     for data in ("text.txt", "series.csv", "labelled.csv"):
         name = data.split(".")[0]
         more = {"series": ["--columns", "level,flow", "--horizon", 3, "--length", 16], "text": ["--length", 16]}
-        run("train", models / data, *TINY, *more.get(name, []), "--steps", 12, "--validate-steps", 4, "--quiet",
-            "--metrics", f"{name}.jsonl", "--tensorboard", f"events/{name}", "-o", f"{name}.safetensors", cwd=folder)
+        run(
+            "train",
+            models / data,
+            *TINY,
+            *more.get(name, []),
+            "--steps",
+            12,
+            "--validate-steps",
+            4,
+            "--quiet",
+            "--metrics",
+            f"{name}.jsonl",
+            "--tensorboard",
+            f"events/{name}",
+            "-o",
+            f"{name}.safetensors",
+            cwd=folder,
+        )
     return folder
 
 
@@ -105,8 +121,27 @@ def test_forecasts_are_those_of_predict(runs, models):
     first = record["first_row"] - 1
     assert record["truth"] == pytest.approx(values[first:], rel=1e-6)
     assert len(record["truth"]) == len(record["ahead"]["1"]) == len(record["ahead"]["3"])
-    run("train", models / "series.csv", *TINY, "--columns", "level,flow", "--horizon", 3, "--steps", 12, "--length", 16,
-        "--no-linear", "--quiet", "--metrics", "plain.jsonl", "-o", "plain.safetensors", "--force", cwd=runs)
+    run(
+        "train",
+        models / "series.csv",
+        *TINY,
+        "--columns",
+        "level,flow",
+        "--horizon",
+        3,
+        "--steps",
+        12,
+        "--length",
+        16,
+        "--no-linear",
+        "--quiet",
+        "--metrics",
+        "plain.jsonl",
+        "-o",
+        "plain.safetensors",
+        "--force",
+        cwd=runs,
+    )
     record = records_of(runs / "plain.jsonl", "forecast")[0]
     answers = run("predict", "plain.safetensors", models / "series.csv", cwd=runs).out.splitlines()[1:]
     forecasts = [[float(field) for field in line.split(",")] for line in answers]
@@ -181,28 +216,71 @@ def test_what_is_no_run(tmp_path, content, problem):
 
 def test_what_is_refused(runs, models, tmp_path):
     refuses("report", message="RUN is missing", status=2, verb="report")
-    refuses("report", *["text.jsonl"] * 17, message="at most 16 runs can be told apart on a page, not 17", status=2,
-            verb="report", cwd=runs)
+    refuses(
+        "report",
+        *["text.jsonl"] * 17,
+        message="at most 16 runs can be told apart on a page, not 17",
+        status=2,
+        verb="report",
+        cwd=runs,
+    )
     (tmp_path / "kept.txt").write_text("dear diary")
-    refuses("report", "text.jsonl", "-o", tmp_path / "kept.txt", status=2, verb="report", cwd=runs,
-            message=f"--output {tmp_path / 'kept.txt'} is there already, and is no report; --force replaces it")
+    refuses(
+        "report",
+        "text.jsonl",
+        "-o",
+        tmp_path / "kept.txt",
+        status=2,
+        verb="report",
+        cwd=runs,
+        message=f"--output {tmp_path / 'kept.txt'} is there already, and is no report; --force replaces it",
+    )
     assert (tmp_path / "kept.txt").read_text() == "dear diary"
     (tmp_path / "a.jsonl").write_bytes((runs / "series.jsonl").read_bytes())
-    refuses("report", "a.jsonl", "--data", models / "series.csv", status=1, verb="report", cwd=tmp_path,
-            message="a.jsonl: its model 'series.safetensors' is neither there nor beside it; give the model itself as RUN")
+    refuses(
+        "report",
+        "a.jsonl",
+        "--data",
+        models / "series.csv",
+        status=1,
+        verb="report",
+        cwd=tmp_path,
+        message="a.jsonl: its model 'series.safetensors' is neither there nor beside it; give the model itself as RUN",
+    )
 
 
 def test_pictures(runs, tmp_path):
-    said = run("report", "series.jsonl", "-o", tmp_path / "page.html", "--png", tmp_path / "png", "--json",
-               "--python", sys.executable, cwd=runs).json()
+    said = run(
+        "report",
+        "series.jsonl",
+        "-o",
+        tmp_path / "page.html",
+        "--png",
+        tmp_path / "png",
+        "--json",
+        "--python",
+        sys.executable,
+        cwd=runs,
+    ).json()
     names = {path.name for path in (tmp_path / "png").iterdir()}
     assert {"loss-steps.png", "learning-rate.png", "forecast-series-1.png"} <= names
     assert {path.rsplit("/", 1)[1] for path in said["png"]} == names and said["runs"] == ["series"]
     for path in (tmp_path / "png").iterdir():
         assert path.read_bytes().startswith(b"\x89PNG\r\n")
-    refuses("report", "text.jsonl", "-o", tmp_path / "page.html", "--png", tmp_path / "png", "--python", "no-such-python",
-            message="--png: 'no-such-python' cannot be started, or ended without an answer", status=1, verb="report",
-            cwd=runs)
+    refuses(
+        "report",
+        "text.jsonl",
+        "-o",
+        tmp_path / "page.html",
+        "--png",
+        tmp_path / "png",
+        "--python",
+        "no-such-python",
+        message="--png: 'no-such-python' cannot be started, or ended without an answer",
+        status=1,
+        verb="report",
+        cwd=runs,
+    )
 
 
 def crc32c(data):

@@ -1,6 +1,7 @@
 // Runs a recurrent network forwards and backwards on numbers from standard input, for tests/python/test_torch.py.
 //
 //   torch_probe CELL INPUT HIDDEN LAYERS DIRECTION BIAS ROWS STEPS
+//   torch_probe FILE ROWS STEPS    a stack from a file: reads x, writes y; for tests/python/test_interchange.py
 //
 // Reads float32, in this order: the parameters (for each layer, for each direction: weight_ih, weight_hh, bias_ih,
 // bias_hh as far as they exist), x [B, T, I], state_in, dy [B, T, H * directions], dstate_out.
@@ -76,14 +77,29 @@ void probe(const penstock::RecurrentSpec& spec, const penstock::Batch& batch) {
   for (const auto& parameter : parameters) write(parameter.gradient.data(), parameter.gradient.size());
 }
 
+void probe_file(const std::string& path, const penstock::Batch& batch) {
+  const auto network = Recurrent<float>::load(path);
+  const penstock::RecurrentSpec& spec = network.spec();
+  const Index positions = batch.rows * batch.steps;
+  const std::vector<float> x = read(positions * spec.input_size);
+  std::vector<float> y(static_cast<std::size_t>(positions * spec.output_size()));
+  network.forward(batch, SequenceView<const float>::batch_first(x.data(), batch.steps, spec.input_size),
+                  SequenceView<float>::batch_first(y.data(), batch.steps, spec.output_size()), nullptr, nullptr);
+  write(y.data(), y.size());
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 9) {
-    std::fputs("usage: torch_probe CELL INPUT HIDDEN LAYERS DIRECTION BIAS ROWS STEPS\n", stderr);
+  if (argc != 9 && argc != 4) {
+    std::fputs("usage: torch_probe CELL INPUT HIDDEN LAYERS DIRECTION BIAS ROWS STEPS | FILE ROWS STEPS\n", stderr);
     return 2;
   }
   try {
+    if (argc == 4) {
+      probe_file(argv[1], {.rows = std::stol(argv[2]), .steps = std::stol(argv[3])});
+      return 0;
+    }
     const penstock::RecurrentSpec spec{.cell = argv[1],
                                        .input_size = std::stol(argv[2]),
                                        .hidden_size = std::stol(argv[3]),

@@ -21,11 +21,17 @@ def draw(pyplot, chart, path):
     figure, axis = pyplot.subplots(figsize=(11, 4) if chart["wide"] else (6, 4), dpi=150, layout="constrained")
     for band in chart["bands"]:
         colour = COLOURS[band["colour"] % len(COLOURS)]
-        axis.fill_between(band["x"], gaps(band["low"]), gaps(band["high"]), color=colour, alpha=0.18, linewidth=0, label=band["name"])
+        axis.fill_between(
+            band["x"], gaps(band["low"]), gaps(band["high"]), color=colour, alpha=0.18, linewidth=0, label=band["name"]
+        )
     for line in chart["lines"]:
         colour = COLOURS[line["colour"] % len(COLOURS)]
         marker = "o" if len(line["x"]) == 1 else None
-        axis.plot(line["x"], gaps(line["y"]), **{"color": colour, "marker": marker, "label": line["name"], **STYLES[line["style"]]})
+        axis.plot(
+            line["x"],
+            gaps(line["y"]),
+            **{"color": colour, "marker": marker, "label": line["name"], **STYLES[line["style"]]},
+        )
     if chart["log"]:
         axis.set_yscale("log")
     axis.set_title(chart["title"], loc="left", fontsize=11)

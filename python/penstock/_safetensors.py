@@ -1,0 +1,199 @@
+"""Files of named arrays with text beside them (safetensors), one file or many shards with an index, on NumPy alone.
+
+Nothing in them is trusted: every length is checked against the file before anything of that size is made.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import pathlib
+import struct
+import tempfile
+
+import numpy as np
+
+from .errors import BadInput, InvalidArgument, IoFailure
+
+#: Bytes of an element of each type of the format.
+_BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U8": 1, "BOOL": 1}
+_ARRAYS = {
+    "F64": "<f8",
+    "F32": "<f4",
+    "F16": "<f2",
+    "I64": "<i8",
+    "I32": "<i4",
+    "I16": "<i2",
+    "I8": "i1",
+    "U8": "u1",
+    "BOOL": "?",
+}
+_NAMES = {np.dtype(code): name for name, code in _ARRAYS.items()}
+_MOST_HEADER = 100 << 20  # bytes; the format's own limit
+_INDEX = ".safetensors.index.json"
+
+
+def _read_bytes(path):
+    try:
+        return pathlib.Path(path).read_bytes()
+    except OSError as error:
+        raise IoFailure(f"{path}: cannot read: {error.strerror}") from error
+
+
+def _entry(path, name, entry, data):
+    """(type, shape, bytes) of one entry of the header."""
+
+    def refuse(problem):
+        raise BadInput(f"{path}: tensor '{name}' {problem}")
+
+    if not isinstance(entry, dict) or not isinstance(entry.get("dtype"), str):
+        refuse("is described wrongly: it has no type")
+    kind, shape, offsets = entry["dtype"], entry.get("shape"), entry.get("data_offsets")
+    if kind not in _BYTES:
+        refuse(f"is described wrongly: its type {kind} is none of {', '.join(_BYTES)}")
+    if any(not isinstance(each, list) or any(type(i) is not int or i < 0 for i in each) for each in (shape, offsets)):
+        refuse("is described wrongly: its shape and its offsets must be lists of whole numbers")
+    if len(offsets) != 2 or not offsets[0] <= offsets[1] <= len(data):
+        refuse(f"lies outside the file: at {offsets} of {len(data)} bytes")
+    size = math.prod(shape) * _BYTES[kind]
+    if offsets[1] - offsets[0] != size:
+        refuse(f"has another size than its shape: {offsets[1] - offsets[0]} bytes, and {shape} of {kind} take {size}")
+    return kind, shape, data[offsets[0] : offsets[1]]
+
+
+def read_entries(path):
+    """{name: (type, shape, bytes)} of one file, and its metadata."""
+    content = _read_bytes(path)
+    if len(content) < 8:
+        raise BadInput(f"{path}: too short for a safetensors file")
+    (size,) = struct.unpack_from("<Q", content)
+    if size > min(len(content) - 8, _MOST_HEADER):
+        raise BadInput(f"{path}: no safetensors file: a header of {size} bytes is longer than the file")
+    try:
+        header = json.loads(content[8 : 8 + size])
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"{path}: no safetensors file: its header is no JSON") from error
+    if not isinstance(header, dict) or not isinstance(header.get("__metadata__", {}), dict):
+        raise BadInput(f"{path}: no safetensors file: its header is no object")
+    metadata = header.pop("__metadata__", {})
+    data = memoryview(content)[8 + size :]
+    return {name: _entry(path, name, entry, data) for name, entry in header.items()}, metadata
+
+
+def _array(kind, shape, data):
+    if kind == "BF16":  # which NumPy does not have: float32 holds every one of its values
+        return (np.frombuffer(data, "<u2").astype(np.uint32) << 16).view(np.float32).reshape(shape)
+    return np.frombuffer(data, _ARRAYS[kind]).reshape(shape).copy()
+
+
+def read_file(path):
+    """The arrays of one file by their names, and its metadata."""
+    entries, metadata = read_entries(path)
+    return {name: _array(*entry) for name, entry in entries.items()}, metadata
+
+
+def _shards(path):
+    """The files that an index names, each with the names of its tensors."""
+    try:
+        index = json.loads(_read_bytes(path))
+        places = index["weight_map"].items()
+    except (ValueError, RecursionError, TypeError, KeyError, AttributeError) as error:
+        raise BadInput(f"{path}: no index of shards: it has no object 'weight_map'") from error
+    shards = {}
+    for name, file in places:
+        if not isinstance(file, str) or file != os.path.basename(file) or not file.endswith(".safetensors"):
+            raise BadInput(f"{path}: tensor '{name}' lies in {file!r}, which is no file beside the index")
+        shards.setdefault(file, []).append(name)
+    return shards
+
+
+def read(path):
+    """The arrays of a file, of the shards of an index, or of a folder with either, and the metadata of a single
+    file."""
+    path = pathlib.Path(path)
+    if path.is_dir():
+        found = sorted(path.glob("*" + _INDEX)) or sorted(path.glob("*.safetensors"))
+        if len(found) != 1:
+            raise BadInput(f"{path}: a folder must hold one .safetensors file or one index, not {len(found)}")
+        path = found[0]
+    if not path.name.endswith(_INDEX):
+        return read_file(path)
+    tensors = {}
+    for file, names in _shards(path).items():
+        part, _ = read_file(path.parent / file)
+        for name in names:
+            if name not in part:
+                raise BadInput(f"{path}: {file} has no tensor '{name}'")
+            tensors[name] = part[name]
+    return tensors, {}
+
+
+def _write_whole(path, write):
+    """Calls write(file) on a new file that takes the place of `path` once it is complete."""
+    path = pathlib.Path(path)
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=path.name, delete=False) as file:
+        try:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+            os.replace(file.name, path)
+        except BaseException:
+            os.unlink(file.name)
+            raise
+
+
+def write_entries(path, entries, metadata=None):
+    """Writes {name: (type, shape, bytes)} as one file, whole or not at all."""
+    header, offset = {"__metadata__": metadata} if metadata else {}, 0
+    for name in sorted(entries):
+        kind, shape, data = entries[name]
+        header[name] = {"dtype": kind, "shape": list(shape), "data_offsets": [offset, offset + len(data)]}
+        offset += len(data)
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+
+    def write(file):
+        file.write(struct.pack("<Q", len(text)) + text)
+        for name in sorted(entries):
+            file.write(entries[name][2])
+
+    _write_whole(path, write)
+
+
+def write_file(path, tensors, metadata=None):
+    """Writes arrays as one file, whole or not at all."""
+    entries = {}
+    for name, array in tensors.items():
+        array = np.asarray(array)
+        dtype = array.dtype.newbyteorder("<")
+        if dtype not in _NAMES:
+            raise InvalidArgument(f"tensor '{name}' is of type {array.dtype}, which safetensors files do not have")
+        entries[name] = (_NAMES[dtype], array.shape, array.astype(dtype, copy=False).tobytes())
+    write_entries(path, entries, metadata)
+
+
+def write(path, tensors, metadata=None, max_shard_bytes=None):
+    """Writes one file, or, where that would be larger than max_shard_bytes, shards and their index beside it."""
+    path = pathlib.Path(path)
+    sizes = {name: np.asarray(array).nbytes for name, array in tensors.items()}
+    if max_shard_bytes is None or sum(sizes.values()) <= max_shard_bytes:
+        write_file(path, tensors, metadata)
+        return
+    if path.suffix != ".safetensors":
+        raise InvalidArgument(f"the name of a file in shards must end in .safetensors, not '{path.name}'")
+    shards, room = [], 0
+    for name in sorted(tensors):
+        if not shards or sizes[name] > room:
+            shards.append({})
+            room = max_shard_bytes
+        shards[-1][name] = tensors[name]
+        room -= sizes[name]
+    places = {}
+    for i, shard in enumerate(shards):
+        file = f"{path.stem}-{i + 1:05d}-of-{len(shards):05d}.safetensors"
+        write_file(path.parent / file, shard, metadata)
+        places |= dict.fromkeys(shard, file)
+    index = {"metadata": {"total_size": sum(sizes.values())}, "weight_map": places}
+    text = json.dumps(index, indent=2).encode()
+    _write_whole(path.with_name(path.stem + _INDEX), lambda file: file.write(text))

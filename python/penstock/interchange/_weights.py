@@ -1,0 +1,229 @@
+"""The weights of recurrent layers as Penstock names and shapes them: every format is read into and written from
+these."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+import numpy as np
+
+from ..errors import BadInput, InvalidArgument
+
+#: Gates of each cell, and whether it has a recurrent matrix.
+GATES = {
+    "elman": (1, True),
+    "elman-relu": (1, True),
+    "gru": (3, True),
+    "gru-before": (3, True),
+    "lstm": (4, True),
+    "slstm": (4, True),
+    "mingru": (2, False),
+    "mingru-log": (2, False),
+    "minlstm": (3, False),
+    "minlstm-log": (3, False),
+}
+_NAME = re.compile(r"(weight_ih|weight_hh|bias_ih|bias_hh)_l(0|[1-9][0-9]{0,3})(_reverse)?")
+
+
+def floats(name, array):
+    """An array as it is computed with: float64 stays, halves become float32."""
+    array = np.asarray(array)
+    if array.dtype.kind != "f":
+        raise BadInput(f"weights: tensor '{name}' is of type {array.dtype}, expected floats")
+    return array if array.dtype == np.float64 else array.astype(np.float32, copy=False)
+
+
+def shape_text(shape):
+    return "[" + ", ".join(map(str, shape)) + "]"
+
+
+def take(tensors, name, source, *shape):
+    """An array of floats by its name. `shape` has numbers, None for whatever there is, and -1 for "any axes behind"."""
+    if name not in tensors:
+        raise BadInput(f"{source}: there is no tensor '{name}'")
+    array = np.asarray(tensors[name])
+    if array.dtype.kind != "f":
+        raise BadInput(f"{source}: tensor '{name}' is of type {array.dtype}, expected floats")
+    fits = len(array.shape) == len(shape) and all(e is None or e == a for e, a in zip(shape, array.shape))
+    if not fits:
+        expected = "[" + ", ".join("any" if extent is None else str(extent) for extent in shape) + "]"
+        raise BadInput(f"{source}: tensor '{name}' is {shape_text(array.shape)}, expected {expected}")
+    return array if array.dtype == np.float64 else array.astype(np.float32, copy=False)
+
+
+def refuse_others(tensors, known, source):
+    """Nothing is dropped without a word: a tensor that nobody asked for may change what the layer computes."""
+    others = sorted(set(tensors) - set(known))
+    if others:
+        raise BadInput(
+            f"{source}: tensor '{others[0]}' is not known" + (f", nor {len(others) - 1} more" if others[1:] else "")
+        )
+
+
+def whole_number_of(count, unit, name, source, what):
+    """How often `unit` goes into `count`; an error that names the tensor where it does not."""
+    if unit <= 0 or count <= 0 or count % unit != 0:
+        raise BadInput(f"{source}: tensor '{name}' has {count} {what}, expected a multiple of {unit}")
+    return count // unit
+
+
+def reordered(array, order, axis=-1):
+    """The gates of an axis in another order: gate i of the result is gate order[i] of the array."""
+    parts = np.split(array, len(order), axis=axis)
+    return np.ascontiguousarray(np.concatenate([parts[gate] for gate in order], axis=axis))
+
+
+def inverse(order):
+    return [list(order).index(i) for i in range(len(order))]
+
+
+@dataclasses.dataclass
+class RecurrentWeights:
+    """A stack of recurrent layers, or one layer: its cell and its weights.
+
+    Attributes:
+        cell: A name of :func:`penstock.cells`.
+        tensors: By PyTorch's names, shapes and order of gates, as :attr:`penstock.Recurrent.parameters` has them:
+            ``weight_ih_l0`` ``[G H, I]``, ``weight_hh_l0`` ``[G H, H]`` (several heads: ``[heads, G D, D]``),
+            ``bias_ih_l0`` and ``bias_hh_l0`` ``[G H]``, and so on, with ``_reverse`` for the other direction.
+        extra: What the format it was read from has around the recurrence, by that format's names.
+    """
+
+    cell: str
+    tensors: dict[str, np.ndarray]
+    extra: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self):
+        if self.cell not in GATES:
+            raise InvalidArgument(f"cell must be one of {', '.join(GATES)}, not '{self.cell}'")
+        self.tensors = {name: floats(name, array) for name, array in self.tensors.items()}
+        self._check()
+
+    def _check(self):
+        for name in self.tensors:
+            if _NAME.fullmatch(name) is None:
+                raise InvalidArgument(f"'{name}' is no name of a weight, such as weight_ih_l0")
+        source, gates, (_, recurrent) = f"weights of {self.cell}", self.gates, GATES[self.cell]
+        first = take(self.tensors, f"weight_ih_l0{self.suffixes[0]}", source, None, None)
+        hidden = whole_number_of(first.shape[0], gates, f"weight_ih_l0{self.suffixes[0]}", source, "rows")
+        known, inputs = [], first.shape[1]
+        for layer in range(self.layers):
+            for suffix in self.suffixes:
+                end = f"_l{layer}{suffix}"
+                take(self.tensors, "weight_ih" + end, source, gates * hidden, inputs)
+                known.append("weight_ih" + end)
+                if recurrent:
+                    shape = (gates * hidden, hidden)
+                    if self.heads > 1:
+                        shape = (self.heads, gates * hidden // self.heads, hidden // self.heads)
+                    take(self.tensors, "weight_hh" + end, source, *shape)
+                    known.append("weight_hh" + end)
+                for bias in self._biases:
+                    take(self.tensors, bias + end, source, gates * hidden)
+                    known.append(bias + end)
+            inputs = hidden * len(self.suffixes)
+        refuse_others(self.tensors, known, source)
+
+    @property
+    def gates(self):
+        return GATES[self.cell][0]
+
+    @property
+    def suffixes(self):
+        """Of the names, one a direction: "" forward, "_reverse"."""
+        return [s for s in ("", "_reverse") if f"weight_ih_l0{s}" in self.tensors] or [""]
+
+    @property
+    def direction(self):
+        return {1: "reverse" if self.suffixes == ["_reverse"] else "forward", 2: "bidirectional"}[len(self.suffixes)]
+
+    @property
+    def layers(self):
+        numbers = [int(_NAME.fullmatch(name)[2]) for name in self.tensors if name.startswith("weight_ih")]
+        return 1 + max(numbers, default=0)
+
+    @property
+    def heads(self):
+        matrix = self.tensors.get(f"weight_hh_l0{self.suffixes[0]}")
+        return matrix.shape[0] if matrix is not None and matrix.ndim == 3 else 1
+
+    @property
+    def hidden_size(self):
+        return self.tensors[f"weight_ih_l0{self.suffixes[0]}"].shape[0] // self.gates
+
+    @property
+    def input_size(self):
+        return self.tensors[f"weight_ih_l0{self.suffixes[0]}"].shape[1]
+
+    @property
+    def bias(self):
+        """ "both", "single" (the input's alone) or "none", as :class:`penstock.Recurrent` has it."""
+        return {(): "none", ("bias_ih",): "single", ("bias_ih", "bias_hh"): "both"}[tuple(self._biases)]
+
+    @property
+    def _biases(self):
+        return [b for b in ("bias_ih", "bias_hh") if f"{b}_l0{self.suffixes[0]}" in self.tensors]
+
+    def layer(self, layer=0, suffix=""):
+        """One layer in one direction: weight_ih, weight_hh or None, and the two biases, zeros where there are none."""
+        end = f"_l{layer}{suffix}"
+        zeros = np.zeros(self.gates * self.hidden_size, self.tensors["weight_ih" + end].dtype)
+        biases = [self.tensors.get(name + end, zeros) for name in ("bias_ih", "bias_hh")]
+        return self.tensors["weight_ih" + end], self.tensors.get("weight_hh" + end), *biases
+
+    def single_layer(self, target):
+        """The same for a format that has one layer in one direction."""
+        if self.layers != 1 or self.direction != "forward":
+            raise InvalidArgument(
+                f"{target} has one layer that runs forward, not {self.layers} that run {self.direction}; split() them"
+            )
+        return self.layer()
+
+    def split(self):
+        """Each layer in each direction by itself, in PyTorch's order."""
+        parts = []
+        for layer in range(self.layers):
+            for suffix in self.suffixes:
+                end = f"_l{layer}{suffix}"
+                own = {name: array for name, array in self.tensors.items() if name.endswith(end)}
+                parts.append(RecurrentWeights(self.cell, {n.removesuffix(end) + "_l0": a for n, a in own.items()}))
+        return parts
+
+    def to_numpy(self, dtype=None):
+        """The stack as a :class:`penstock.Recurrent`, in float32 unless a weight is float64."""
+        from ..layers import Recurrent
+
+        dtype = dtype or np.result_type(*self.tensors.values()).name
+        network = Recurrent(
+            self.cell,
+            self.input_size,
+            self.hidden_size,
+            layers=self.layers,
+            direction=self.direction,
+            heads=self.heads,
+            bias=self.bias,
+            dtype=dtype,
+        )
+        network.load_state_dict({n: np.ascontiguousarray(a, dtype) for n, a in self.tensors.items()})
+        return network
+
+    @classmethod
+    def from_numpy(cls, network):
+        """The weights of a :class:`penstock.Recurrent` or of one cell, copied."""
+        parameters = {name: np.array(array) for name, array in network.parameters.items()}
+        named = {name if "_l" in name else name + "_l0": array for name, array in parameters.items()}
+        return cls(network.cell, named)
+
+    def to_torch(self, batch_first=True):
+        """The stack as a module of :mod:`penstock.torch`, batch first."""
+        from ._modules import module_of
+
+        return module_of(self, batch_first)
+
+    @classmethod
+    def from_torch(cls, module):
+        """The weights of a module of ``torch.nn`` or :mod:`penstock.torch`, copied to the CPU."""
+        from ._modules import weights_of
+
+        return weights_of(module)

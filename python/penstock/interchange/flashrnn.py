@@ -1,0 +1,66 @@
+"""Weights of FlashRNN's functions: ``R`` ``[G, heads, D, D]``, the last axis that of h_{t-1}, and ``b`` ``[G, heads,
+D]``, in its default layouts "GHDP" and "GHD", beside the projection W that the caller makes W x with, ``[G H, I]`` in
+the order of its gates.
+
+LSTM and sLSTM have gates i, f, z, o, the tanh network one. The GRU's ``R`` has three (what is reset, r, z), its W
+three (r, z, n), and its ``b`` four, of which the first goes with R alone and the last with W alone.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..errors import BadInput, InvalidArgument
+from ._weights import RecurrentWeights, refuse_others, take
+
+#: Its names of functions, ours, and the gates of R, W and b.
+_FUNCTIONS = {
+    "lstm": ("lstm", 4, 4, 4),
+    "slstm": ("slstm", 4, 4, 4),
+    "gru": ("gru", 3, 3, 4),
+    "elman": ("elman", 1, 1, 1),
+}
+
+
+def from_flashrnn(tensors, *, function, source="FlashRNN"):
+    """A layer from "R", "b" and "W"; `function` is what FlashRNN was called with: "lstm", "slstm", "gru" or "elman"."""
+    if function not in _FUNCTIONS:
+        raise InvalidArgument(f"function must be one of {', '.join(_FUNCTIONS)}, not '{function}'")
+    cell, of_r, of_w, of_b = _FUNCTIONS[function]
+    recurrent = take(tensors, "R", source, of_r, None, None, None)
+    _, heads, size, previous = recurrent.shape
+    if size != previous or heads * size == 0:
+        raise BadInput(f"{source}: tensor 'R' is {list(recurrent.shape)}, expected [{of_r}, heads, D, D]")
+    hidden = heads * size
+    bias = take(tensors, "b", source, of_b, heads, size).reshape(of_b, hidden)
+    weight_ih = take(tensors, "W", source, of_w * hidden, None)
+    refuse_others(tensors, ["R", "b", "W"], source)
+    named = {"weight_ih_l0": weight_ih}
+    if cell == "gru":
+        recurrent = recurrent[[1, 2, 0]]  # ours: r, z, n
+        zeros = np.zeros_like(bias[0])
+        named["bias_ih_l0"] = np.concatenate([bias[1], bias[2], bias[3]])
+        named["bias_hh_l0"] = np.concatenate([zeros, zeros, bias[0]])
+    else:
+        named["bias_ih_l0"] = bias.reshape(-1)
+    # [heads, G D, D], of one head [G D, D]
+    matrix = recurrent.transpose(1, 0, 2, 3).reshape(heads, of_r * size, size)
+    named["weight_hh_l0"] = np.ascontiguousarray(matrix if heads > 1 else matrix[0])
+    return RecurrentWeights(cell, named)
+
+
+def to_flashrnn(weights):
+    """The arrays "R", "b" and "W" for a layer of FlashRNN."""
+    functions = [function for function, (cell, *_) in _FUNCTIONS.items() if cell == weights.cell]
+    if not functions:
+        raise InvalidArgument(f"FlashRNN has {', '.join(_FUNCTIONS)}, not '{weights.cell}'")
+    weight_ih, weight_hh, bias_ih, bias_hh = weights.single_layer("FlashRNN")
+    heads, gates = weights.heads, weights.gates
+    size = weights.hidden_size // heads
+    recurrent = weight_hh.reshape(heads, gates, size, size).transpose(1, 0, 2, 3)
+    bias = (bias_ih + bias_hh).reshape(gates, heads, size)
+    if weights.cell == "gru":
+        recurrent = recurrent[[2, 0, 1]]
+        reset, new = (b.reshape(gates, heads, size)[2] for b in (bias_hh, bias_ih))
+        bias = np.stack([reset, bias[0], bias[1], new])
+    return {"R": np.ascontiguousarray(recurrent), "b": bias, "W": weight_ih}
