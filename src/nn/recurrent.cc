@@ -185,13 +185,14 @@ struct Recurrent<Real>::Impl {
     return form;
   }
 
+  /// Channels of every state but the output.
+  Index other_states() const { return (find_cell(spec.cell).states - 1) * spec.output_size(); }
+
   /// Every state, where the caller has memory for it.
   template <class Value>
   void set_states(RecurrentForm& form, const char* name, const Batch& batch, const SequenceView<Value>& states) const {
     if (!states) return;
     require_strides(name, batch, states);
-    const Index others = (find_cell(spec.cell).states - 1) * spec.output_size();
-    if constexpr (!std::is_const_v<Value>) ops::require_apart(name, place_of(batch, states, others));
     form.every_state = true;
     form.states = strides_of(batch, states);
   }
@@ -380,6 +381,12 @@ void Recurrent<Real>::forward(const Batch& batch, SequenceView<const Real> x, Se
   RecurrentForm form = impl.form_of(batch);
   form.training = tape != nullptr;
   impl.set_states(form, "states", batch, states);
+  if (states) {
+    const ops::SequencePlace place = place_of(batch, states, impl.other_states());
+    ops::require_apart("states", place);
+    require(!ops::share_memory(place, place_of(batch, x, spec.input_size)), "states must not overlap x");
+    require(!ops::share_memory(place, place_of(batch, y, spec.output_size())), "states must not overlap y");
+  }
   form.x = strides_of(batch, x);
   form.y = strides_of(batch, y);
   typename Impl::Work& work = impl.works.get();

@@ -81,7 +81,7 @@ struct RecurrentProgram::Impl {
             packed ? form.positions : form.steps,
             channels,
             packed ? SequenceStrides{0, tensor.strides[0]} : SequenceStrides{tensor.strides[0], tensor.strides[1]},
-            size_of(form.dtype)};
+            size_of(tensor.dtype)};
   }
 
   /// Throws unless a sequence of a call has the form's shape and strides.
@@ -243,7 +243,10 @@ std::uint64_t RecurrentProgram::forward(const Context& context, const Forward& g
           impl.form.every_state ? "there" : "null");
   if (given.states) {
     impl.check_every_state("states", given.states);
-    ops::require_apart("states", impl.place(given.states, impl.other_states()));
+    const ops::SequencePlace states = impl.place(given.states, impl.other_states());
+    ops::require_apart("states", states);
+    require(!ops::share_memory(states, impl.place(given.x, spec.input_size)), "states must not overlap x");
+    require(!ops::share_memory(states, impl.place(given.y, spec.output_size())), "states must not overlap y");
   }
   const nn::StackPass& pass = impl.forward;
   const std::size_t unpacked = given.packed.data != nullptr ? 0 : pass.derived_bytes;

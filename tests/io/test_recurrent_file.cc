@@ -19,7 +19,8 @@ RecurrentSpec file_spec() {
           .layers = 2,
           .direction = Direction::bidirectional,
           .bias = Bias::single,
-          .dropout = 0.25};
+          .dropout = 0.25,
+          .gradient_clip = 0.1};
 }
 
 template <class Real>

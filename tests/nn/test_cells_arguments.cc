@@ -37,6 +37,11 @@ TEST(SpecArguments, AreRefusedByName) {
       {"dropout 1", {"dropout", "1"}, [](RecurrentSpec& s) { s.dropout = 1.0; }},
       {"dropout -0.1", {"dropout", "-0.1"}, [](RecurrentSpec& s) { s.dropout = -0.1; }},
       {"dropout NaN", {"dropout", "nan"}, [](RecurrentSpec& s) { s.dropout = std::nan(""); }},
+      {"gradient_clip -1", {"gradient_clip", "-1"}, [](RecurrentSpec& s) { s.gradient_clip = -1.0; }},
+      {"gradient_clip NaN", {"gradient_clip", "nan"}, [](RecurrentSpec& s) { s.gradient_clip = std::nan(""); }},
+      {"gradient_clip of a scan cell",
+       {"gradient_clip", "0", "mingru"},
+       [](RecurrentSpec& s) { s.cell = "mingru", s.gradient_clip = 1.0; }},
       {"a direction that is none",
        {"direction must be a value of its enumeration, 0 to 2, not 3"},
        [](RecurrentSpec& s) { s.direction = Direction{3}; }},
@@ -120,6 +125,21 @@ TEST(CallArguments, AreRefusedForwards) {
     mistake.spoil(call);
     expect_refused(mistake.what, mistake.words, [&] { call.forward(); });
   }
+}
+
+TEST(CallArguments, EveryState) {
+  std::vector<float> memory(3 * 5 * 3);
+  const auto states = SequenceView<float>::batch_first(memory.data(), 5, 3);
+  Call call;
+  const auto forward = [&](const SequenceView<float>& to) {
+    call.network.forward(call.batch, call.x, call.y, nullptr, nullptr, nullptr, call.execution, to);
+  };
+  expect_refused("every state of a GRU", {"every_state", "gru"}, [&] { forward(states); });
+  call.network = Recurrent<float>({.cell = "lstm", .input_size = 2, .hidden_size = 3});
+  forward(states);
+  expect_refused("states without strides", {"states", "strides"}, [&] { forward({memory.data(), 0, 0}); });
+  expect_refused("states that overlap", {"states", "step stride", "3", "2"}, [&] { forward({memory.data(), 15, 2}); });
+  expect_refused("states in y", {"states", "overlap", "y"}, [&] { forward(call.y); });
 }
 
 TEST(CallArguments, AreRefusedBackwards) {

@@ -269,6 +269,7 @@ TEST(RecurrentProgram, RefusesCallsThatDoNotFit) {
   refuses("batch must have the 2 rows", [](auto& call) { call.batch.rows = 3; });
   const Index lengths[] = {4, 4};
   refuses("batch.lengths must be null", [&](auto& call) { call.batch.lengths = lengths; });
+  refuses("states must be null by the program's form", [](auto& call) { call.states = call.y; });
   refuses("state_in must be [2, 2, 2, 5]", [&](auto& call) {
     call.state_in = Tensor::contiguous(lengths, DType::f32, {2, 1, 2, 5});
   });
@@ -276,6 +277,28 @@ TEST(RecurrentProgram, RefusesCallsThatDoNotFit) {
     program->forward({.execution = {.device = Device::cuda(1)}, .stream = nullptr, .seed = 0, .device_seed = nullptr},
                      stack.forward());
   });
+}
+
+TEST(RecurrentProgram, RefusesStatesThatDoNotFit) {
+  Stack stack;
+  std::vector<float> memory(2 * 4 * 5);
+  RecurrentProgram::Backward backward = stack.backward();
+  backward.dstates = Tensor::contiguous(memory.data(), DType::f32, {2, 4, 5});
+  stack.program()->forward({}, stack.forward());
+  expect_error(ErrorCode::invalid_argument, "dstates must be null", [&] { stack.program()->backward({}, backward); });
+  stack.form.every_state = true;
+  const auto refuses = [&](const char* what, auto damage) {
+    RecurrentProgram::Forward call = stack.forward();
+    call.states = Tensor::contiguous(memory.data(), DType::f32, {2, 4, 5});
+    damage(call);
+    expect_error(ErrorCode::invalid_argument, what, [&] { stack.program()->forward({}, call); });
+  };
+  refuses("states must be there by the program's form", [](auto& call) { call.states = {}; });
+  refuses("states must be f32, not f64", [](auto& call) { call.states.dtype = DType::f64; });
+  refuses("states must be [2, 4, 5], not [2, 4, 6]", [](auto& call) { call.states.shape[2] = 6; });
+  refuses("states must have the strides", [](auto& call) { call.states.strides[1] = 6; });
+  refuses("states must not overlap y", [](auto& call) { call.states.data = call.y.data; });
+  refuses("states must not overlap x", [](auto& call) { call.states.data = call.x.data; });
 }
 
 TEST(RecurrentProgram, RefusesATapeOfAnotherPass) {
@@ -317,6 +340,12 @@ TEST(RecurrentProgram, RefusesFormsThatCannotBe) {
   refuses(bad, "positions must be 0 to 8", [](auto& form, auto&) { form.positions = 9; });
   refuses(bad, "alignment must be 4, a power of two, to 16", [](auto& form, auto&) { form.alignment = 3; });
   refuses(bad, "step is of one row", [](auto& form, auto&) { form.step = true; });
+  refuses(bad, "every_state must be false for steps",
+          [](auto& form, auto&) { form = {.every_state = true, .step = true}; });
+  RecurrentSpec gru = stack.spec;
+  gru.cell = "gru";
+  expect_error(bad, "every_state must be false for cell gru",
+               [&] { RecurrentProgram::get(gru, {.rows = 2, .steps = 4, .every_state = true}); });
   refuses(no, "precision must be full for layers in double", [](auto& form, auto& execution) {
     form.dtype = form.weights = DType::f64;
     execution.precision = Precision::bf16;
