@@ -185,6 +185,28 @@ def test_a_run_that_goes_on_or_was_resumed(runs, tmp_path):
     assert len(page.lines("a")[1]) == 2
 
 
+def test_bands_of_quantiles(runs, tmp_path):
+    records = [json.loads(line) for line in (runs / "series.jsonl").read_text().splitlines()]
+    forecast = next(record for record in records if record["kind"] == "forecast")
+    rows = len(forecast["truth"])
+    shifted = {level: [None, *(value + by for value in forecast["truth"][1:])] for level, by in (("0.9", 1), ("0.1", -1))}
+    forecast["quantiles"] = shifted
+    score = next(record for record in records if record["kind"] == "score")
+    score["score"]["columns"]["level"]["quantiles"] = {"levels": [0.1, 0.9], "coverage": 0.75, "pinball": 0.5}
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    page = report(tmp_path, "a.jsonl")
+    bands = [a["points"].split() for tag, a in page.elements if tag == "polygon"]
+    assert [len(points) for points in bands] == [2 * (rows - 1)] * 2  # on wide and on narrow screens
+    for points in bands:
+        high, low = points[: rows - 1], points[rows - 1 :][::-1]
+        for above, below in zip(high, low):
+            (x, top), (same_x, bottom) = (map(float, point.split(",")) for point in (above, below))
+            assert x == same_x and top < bottom
+    words = " ".join(page.words)
+    assert "10 to 90 % quantile" in words
+    assert "75 % lay between the quantiles 0.1 and 0.9, which promise 80 %. Pinball loss 0.5" in words
+
+
 def test_hostile_names_stay_text(runs, tmp_path):
     text = (runs / "series.jsonl").read_text()
     (tmp_path / "a.jsonl").write_text(text.replace('"level"', '"<script>alert(1)</script>\\u0001&\\""'))

@@ -133,6 +133,19 @@ std::string error_row(const std::string& name, const Json& errors, bool ours) {
                      std::isfinite(smape) ? fmt::format("{:.1f} %", 100.0 * smape) : "-");
 }
 
+/// How often the truth lay where the model said that it would.
+std::string coverage_note(const Json& entry) {
+  const Json quantiles = entry.value("quantiles", Json());
+  if (!quantiles.is_object()) return "";
+  const Json levels = quantiles.value("levels", Json());
+  if (!levels.is_array() || levels.size() < 2 || !levels.front().is_number() || !levels.back().is_number()) return "";
+  const double low = levels.front().get<double>(), high = levels.back().get<double>();
+  return fmt::format(
+      R"(<p class="note">{:.0f} % lay between the quantiles {:g} and {:g}, which promise {:.0f} %. Pinball loss {}.</p>)",
+      100.0 * number_of(quantiles, "coverage"), low, high, 100.0 * (high - low),
+      number(number_of(quantiles, "pinball")));
+}
+
 std::string series_tables(const Run& run) {
   const Json columns = run.score.value("columns", Json::object());
   if (!columns.is_object()) return "";
@@ -148,7 +161,7 @@ std::string series_tables(const Run& run) {
         if (errors.is_object()) out += error_row(name, errors, false);
       }
     }
-    out += "</table></div></section>";
+    out += "</table></div>" + coverage_note(entry) + "</section>";
   }
   return out;
 }
