@@ -20,7 +20,7 @@ help: ## Say what there is to make
 demo: build ## Install what is missing, build, train a model on a text, let it write and stream (a few minutes)
 	@tools/demo.sh build/release/penstock build/demo
 
-test: lint check python docs sanitize ## Install what is missing, then run the linters and every test, also under sanitizers
+test: lint check python docs ## Install what is missing, then run the linters and every test, and build the documentation
 
 build: setup ## Build the library and the program into build/release
 	@$(call configure,release)
@@ -50,7 +50,7 @@ sanitize: setup-test ## Build and run the C++ tests under AddressSanitizer and U
 portable: configured-test ## Compile with clang and fuzz for a while; cross-compile for arm64 and test that under an emulator
 	@tools/setup.sh portable
 	@$(call configure,fuzz)
-	@cmake --build --preset fuzz --parallel $(JOBS) --target penstock fuzzers
+	@cmake --build --preset fuzz --parallel $(JOBS) --target penstock_stream fuzzers
 	@tools/fuzz.sh build/fuzz/tests/fuzz 30
 	@tools/arm64_sysroot.sh build/arm64_sysroot
 	@$(call configure,arm64)
