@@ -81,9 +81,13 @@ void RecurrentCall::take_form(Arguments& arguments) {
   batch_first = arguments.boolean();
 }
 
-std::vector<Index> RecurrentCall::y_sizes() const {
-  if (packed) return {x.size(0), spec.output_size()};
-  return {x.size(0), x.size(1), spec.output_size()};
+std::vector<Index> RecurrentCall::sequence_sizes(Index channels) const {
+  if (packed) return {x.size(0), channels};
+  return {x.size(0), x.size(1), channels};
+}
+
+std::vector<Index> RecurrentCall::every_state_sizes() const {
+  return every_state ? sequence_sizes((states - 1) * spec.output_size()) : std::vector<Index>{0};
 }
 
 void RecurrentCall::validate() {
@@ -100,6 +104,7 @@ void RecurrentCall::validate() {
   check(steps > 0 || rows == 0, "Expected sequence length to be larger than 0 in RNN");
   spec.input_size = x.size(-1);
   validate_weights(cell);
+  check(!every_state || states > 1, "every_state is for cells with more states than the output, not for " + spec.cell);
   validate_state();
   validate_rows();
   validate_devices();

@@ -40,7 +40,7 @@ class PackedRows {
 struct RecurrentCall {
   TorchTensor x, state, lengths, batch_sizes, reset;
   std::vector<TorchTensor> weights;
-  bool batch_first = false;
+  bool batch_first = false, every_state = false;
   std::unique_ptr<PackedRows> packed;
   RecurrentSpec spec;
   Index rows = 0, steps = 0, states = 0;
@@ -52,10 +52,13 @@ struct RecurrentCall {
 
   /// Nothing to compute?
   bool empty() const { return packed == nullptr && rows == 0; }
-  std::vector<Index> y_sizes() const;
+  std::vector<Index> y_sizes() const { return sequence_sizes(spec.output_size()); }
+  /// Of all states but the output; of no elements unless they are asked for.
+  std::vector<Index> every_state_sizes() const;
   std::vector<Index> state_sizes() const { return {states, slots(), rows, spec.hidden_size}; }
 
  private:
+  std::vector<Index> sequence_sizes(Index channels) const;
   Index slots() const { return spec.layers * spec.directions(); }
   void validate_weights(const CellInfo& cell);
   void validate_state() const;
@@ -68,7 +71,7 @@ struct TapeForm {
   const char* cell;
   std::int64_t input, hidden, heads, layers, bidirectional, biases;
   std::int64_t type, weight_type;  // f32, f64, bf16, f16
-  std::int64_t rows, steps, lengths, reset, batch_first;
+  std::int64_t rows, steps, lengths, reset, batch_first, every_state;
   std::int64_t cuda;  // number of the GPU; -1: the CPU
 };
 

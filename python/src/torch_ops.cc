@@ -14,15 +14,16 @@ namespace {
 
 // x [B, T, I] or, unless batch_first, [T, B, I]; with batch_sizes [total, I] as a PackedSequence has it. weights: per
 // layer and direction weight_ih, weight_hh, bias_ih, bias_hh, as many of these as the cell and the model have.
-// state [S, layers * directions, B, H]. lengths int64 [B]. reset bool [B, T], or [total] with batch_sizes.
+// state [S, layers * directions, B, H]. lengths int64 [B]. reset bool [B, T], or [total] with batch_sizes. With
+// every_state, states are laid out as y, with directions * (S - 1) * H channels: the last layer's but the output.
 constexpr const char* recurrent_schema =
     "recurrent(Tensor x, Tensor[] weights, Tensor? state, Tensor? lengths, Tensor? batch_sizes, Tensor? reset, "
-    "str cell, int layers, bool bidirectional, bool batch_first, bool keep_tape) "
-    "-> (Tensor y, Tensor state_out, Tensor tape)";
+    "str cell, int layers, bool bidirectional, bool batch_first, bool keep_tape, bool every_state) "
+    "-> (Tensor y, Tensor state_out, Tensor tape, Tensor states)";
 constexpr const char* recurrent_backward_schema =
-    "recurrent_backward(Tensor? dy, Tensor? dstate_out, Tensor x, Tensor[] weights, Tensor? state, Tensor? lengths, "
-    "Tensor? batch_sizes, Tensor? reset, Tensor y, Tensor tape, "
-    "str cell, int layers, bool bidirectional, bool batch_first, bool want_dx, bool want_dweights) "
+    "recurrent_backward(Tensor? dy, Tensor? dstate_out, Tensor? dstates, Tensor x, Tensor[] weights, Tensor? state, "
+    "Tensor? lengths, Tensor? batch_sizes, Tensor? reset, Tensor y, Tensor tape, "
+    "str cell, int layers, bool bidirectional, bool batch_first, bool every_state, bool want_dx, bool want_dweights) "
     "-> (Tensor dx, Tensor dstate, Tensor[] dweights)";
 // a, b, h [B, T, C]; h0 [B, C].
 constexpr const char* scan_schema =

@@ -29,12 +29,16 @@ class ProgramCall {
     state_ = call.state ? call.state.to(state_type(call.x)).contiguous() : TorchTensor();
     form_.dtype = dtype_of(type_);
     form_.x = strides(x_);
+    form_.every_state = call.every_state;
   }
 
-  void forward(TorchTensor& y, TorchTensor& state_out, TorchTensor& tape, bool training) {
+  void forward(TorchTensor& y, TorchTensor& state_out, TorchTensor& tape, TorchTensor& states, bool training) {
     form_.training = training;
     const TorchTensor out = sequence(call_.y_sizes());
     form_.y = strides(out);
+    const TorchTensor every =
+        call_.every_state ? call_.x.empty(call_.every_state_sizes(), state_type(call_.x)) : TorchTensor();
+    if (every) form_.states = strides(every);
     const auto program = get({x_.address(), out.address()});
     if (training) tape = Tape::allocate(x_, program->tape_bytes());
     RecurrentProgram::Forward arguments;
@@ -44,15 +48,17 @@ class ProgramCall {
     arguments.y = view(out);
     arguments.state_in = view_of(state_);
     arguments.state_out = view_of(state_out);
+    if (every) arguments.states = view(every);
     const Workspace workspace(x_, program->workspace_bytes());
     arguments.workspace = workspace.memory();
     if (training) arguments.tape = Tape::begin(tape, program->tape_bytes());
     program->forward(context_, arguments);
     y = result(out);
+    if (every) states = as_given(every);
   }
 
   void backward(const TorchTensor& y, const TorchTensor& tape, const TorchTensor& dy_given,
-                const TorchTensor& dstate_out, TorchTensor* dx, TorchTensor& dstate,
+                const TorchTensor& dstate_out, const TorchTensor& dstates_given, TorchTensor* dx, TorchTensor& dstate,
                 std::vector<TorchTensor>& dweights) {
     form_.training = true;
     form_.input_gradient = dx != nullptr;
@@ -64,6 +70,13 @@ class ProgramCall {
     form_.y = strides(out);
     form_.dy = strides(dy);
     if (din) form_.dx = strides(din);
+    // The forward pass laid its states out so; their gradients lie alike.
+    TorchTensor dstates;
+    if (call_.every_state) {
+      const TorchTensor like = call_.x.empty(call_.every_state_sizes(), state_type(call_.x));
+      form_.states = strides(like);
+      if (dstates_given) dstates = by_rows(dstates_given.to(state_type(call_.x)).contiguous());
+    }
     const auto program = get({x_.address(), out.address(), dy.address(), din ? din.address() : nullptr});
     std::vector<TorchTensor> gradients = make_gradients();
     RecurrentProgram::Backward arguments;
@@ -77,6 +90,7 @@ class ProgramCall {
     arguments.state_in = view_of(state_);
     arguments.dstate_out = view_of(dlast);
     if (din) arguments.dx = view(din);
+    if (dstates) arguments.dstates = view(dstates);
     arguments.dstate_in = view_of(dstate);
     arguments.gradients = gradient_views;
     const Workspace workspace(x_, program->workspace_bytes());
@@ -92,8 +106,8 @@ class ProgramCall {
   /// The tape of a backward pass: a forward pass that has kept none runs again.
   TorchTensor kept_tape(const TorchTensor& tape, std::size_t bytes) const {
     if (tape.elements() == 0) {
-      TorchTensor y, again, state_out = call_.x.empty(call_.state_sizes(), state_type(call_.x));
-      ProgramCall(call_).forward(y, state_out, again, true);
+      TorchTensor y, again, states, state_out = call_.x.empty(call_.state_sizes(), state_type(call_.x));
+      ProgramCall(call_).forward(y, state_out, again, states, true);
       return again;
     }
     // A backward pass may use its tape up, and the graph may be kept for another one.
@@ -138,7 +152,7 @@ class ProgramCall {
   /// A sequence of the caller's as a program reads it.
   TorchTensor ready(const TorchTensor& tensor) const {
     const TorchTensor converted = tensor.to(type_);
-    if (call_.packed) return call_.packed->by_rows(converted);
+    if (call_.packed) return by_rows(converted);
     const Index channels = converted.size(2);
     const auto apart = [&](Index axis) { return converted.size(axis) == 1 || converted.stride(axis) >= channels; };
     const bool readable = (channels == 1 || converted.stride(2) == 1) && apart(0) && apart(1);
@@ -148,10 +162,17 @@ class ProgramCall {
   /// A sequence that a program writes.
   TorchTensor sequence(const std::vector<Index>& sizes) const { return call_.x.empty(sizes, type_); }
 
-  /// What a program wrote, as the caller wants it.
-  TorchTensor result(const TorchTensor& tensor) const {
-    return (call_.packed ? call_.packed->by_steps(tensor) : tensor.share()).to(call_.x.dtype());
+  /// A packed sequence in the order of rows; others as they are.
+  TorchTensor by_rows(const TorchTensor& tensor) const {
+    return call_.packed ? call_.packed->by_rows(tensor) : tensor.share();
   }
+
+  /// What a program wrote, in the caller's order.
+  TorchTensor as_given(const TorchTensor& tensor) const {
+    return call_.packed ? call_.packed->by_steps(tensor) : tensor.share();
+  }
+  /// And in the caller's type.
+  TorchTensor result(const TorchTensor& tensor) const { return as_given(tensor).to(call_.x.dtype()); }
 
   SequenceStrides strides(const TorchTensor& tensor) const {
     if (call_.packed) return {0, tensor.stride(0)};
@@ -220,9 +241,14 @@ std::int64_t tape_bytes(const TapeForm& asked) {
   form.rows = asked.rows, form.steps = asked.steps;
   form.lengths = asked.lengths != 0, form.reset = asked.reset != 0;
   form.training = true;
+  form.every_state = asked.every_state != 0;
   if (asked.batch_first == 0) {
     form.x = {spec.input_size, asked.rows * spec.input_size};
     form.y = {spec.output_size(), asked.rows * spec.output_size()};
+    if (form.every_state) {
+      const Index channels = (find_cell(spec.cell).states - 1) * spec.output_size();
+      form.states = {channels, asked.rows * channels};
+    }
   }
   Execution execution;
   if (asked.cuda >= 0) execution.device = Device::cuda(static_cast<int>(asked.cuda));
@@ -241,15 +267,18 @@ void recurrent(StableValue* stack, std::uint64_t, std::uint64_t) {
   call.take_tensors(arguments);
   call.take_form(arguments);
   const bool keep_tape = arguments.boolean();
+  call.every_state = arguments.boolean();
   call.validate();
   const DeviceGuard guard(call.x);
   TorchTensor y = call.x.empty(call.y_sizes(), call.x.dtype());
   TorchTensor state_out = call.x.empty(call.state_sizes(), state_type(call.x));
   TorchTensor tape = call.x.empty({0}, shim().uint8);
-  if (!call.empty()) ProgramCall(call).forward(y, state_out, tape, keep_tape);
+  TorchTensor states = call.x.empty(call.every_state_sizes(), state_type(call.x));
+  if (!call.empty()) ProgramCall(call).forward(y, state_out, tape, states, keep_tape);
   stack[0] = y.release();
   stack[1] = state_out.release();
   stack[2] = tape.release();
+  stack[3] = states.release();
 }
 
 void recurrent_backward(StableValue* stack, std::uint64_t, std::uint64_t) {
@@ -257,15 +286,19 @@ void recurrent_backward(StableValue* stack, std::uint64_t, std::uint64_t) {
   RecurrentCall call;
   const TorchTensor dy = arguments.optional_tensor();
   const TorchTensor dstate_out = arguments.optional_tensor();
+  const TorchTensor dstates = arguments.optional_tensor();
   call.take_tensors(arguments);
   const TorchTensor y = arguments.tensor();
   const TorchTensor tape = arguments.tensor();
   call.take_form(arguments);
+  call.every_state = arguments.boolean();
   const bool want_dx = arguments.boolean(), want_dweights = arguments.boolean();
   call.validate();
   check(y.sizes() == call.y_sizes(), "y must be what the forward pass returned, not of shape " + y.shape());
   check(!dy || dy.sizes() == call.y_sizes(), "dy must be of the shape of y, not " + (dy ? dy.shape() : ""));
   check(!dstate_out || dstate_out.sizes() == call.state_sizes(), "dstate_out must be of the shape of the states");
+  check(!dstates || (call.every_state && dstates.sizes() == call.every_state_sizes()),
+        "dstates must be of the shape of the states, with every_state");
   const DeviceGuard guard(call.x);
   TorchTensor dx = call.x.empty(want_dx ? call.x.sizes() : std::vector<Index>{0}, call.x.dtype());
   TorchTensor dstate = call.x.empty(call.state_sizes(), state_type(call.x));
@@ -273,7 +306,7 @@ void recurrent_backward(StableValue* stack, std::uint64_t, std::uint64_t) {
   if (call.empty()) {
     dweights = zero_gradients(call);
   } else {
-    ProgramCall(call).backward(y, tape, dy, dstate_out, want_dx ? &dx : nullptr, dstate, dweights);
+    ProgramCall(call).backward(y, tape, dy, dstate_out, dstates, want_dx ? &dx : nullptr, dstate, dweights);
   }
   if (!want_dweights) dweights.clear();
   stack[0] = dx.release();

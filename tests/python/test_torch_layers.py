@@ -352,6 +352,52 @@ def test_errors_name_the_argument():
         ours.scan(torch.zeros(1, 2, 3), torch.zeros(1, 2, 4))
 
 
+# ---- every state -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("batch_first", [False, True])
+@pytest.mark.parametrize("kind, options", [
+    (ours.LSTM, {}), (ours.LSTM, {"num_layers": 2, "bidirectional": True}), (ours.LSTM, {"proj_size": 2}),
+    (ours.SLSTM, {"num_layers": 2}),
+])  # fmt: skip
+def test_every_state_is_the_last_one_of_each_prefix(kind, options, batch_first):
+    stack = kind(3, 5, batch_first=batch_first, dtype=torch.float64, **options)
+    x = torch.randn(2, 6, 3, dtype=torch.float64)
+    x = x if batch_first else x.transpose(0, 1)
+    y, last, states = stack(x, every_state=True)
+    torch.testing.assert_close(y, stack(x)[0])
+    assert len(states) == len(last) - 1
+    for t in range(6):
+        _, after = stack(x[:, : t + 1] if batch_first else x[: t + 1])
+        for state, expected in zip(states, after[1:]):
+            got = state[:, t] if batch_first else state[t]
+            if stack.bidirectional:  # the other direction has begun elsewhere
+                got, expected = got[..., :5], expected[:-1]
+            torch.testing.assert_close(got, expected[-1])
+    if stack.bidirectional:
+        first = states[0][:, 0] if batch_first else states[0][0]
+        torch.testing.assert_close(first[..., 5:], last[1][-1])
+
+
+def test_every_state_of_packed_rows_of_dropout_and_without_rows():
+    rows = [torch.randn(n, 3) for n in (2, 6, 3)]
+    stack = ours.LSTM(3, 5, num_layers=2, dropout=0.5)
+    y, last, (c,) = stack.eval()(pack_sequence(rows, enforce_sorted=False), every_state=True)
+    padded, _ = pad_packed_sequence(c)
+    assert torch.equal(c.batch_sizes, y.batch_sizes)
+    for b, row in enumerate(rows):
+        _, _, (alone,) = stack(row, every_state=True)
+        torch.testing.assert_close(padded[: len(row), b], alone)
+        torch.testing.assert_close(alone[-1], last[1][-1, b])
+    lengths = torch.tensor([2, 6, 3])
+    x = nn.utils.rnn.pad_sequence(rows)
+    torch.testing.assert_close(stack(x, lengths=lengths, every_state=True)[2][0], padded)
+    _, last, (c,) = stack.train()(x, every_state=True)
+    torch.testing.assert_close(c[-1], last[1][-1])
+    with pytest.raises(ValueError, match="every_state"):
+        ours.GRU(3, 5)(x, every_state=True)
+
+
 # ---- one process -----------------------------------------------------------------------------------------------------
 
 

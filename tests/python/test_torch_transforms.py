@@ -54,12 +54,13 @@ def arguments(cell, rows=2, steps=3, inputs=2, hidden=4, layers=1, bidirectional
     return [draw(rows, steps, inputs), weights, state, lengths, None, reset, cell, layers, bidirectional, True]
 
 
-def as_function(call):
-    """y and the last states as a function of the tensors that have gradients."""
+def as_function(call, every_state=False):
+    """y, the last states and, where asked for, every state as a function of the tensors that have gradients."""
     x, weights, state, *rest = call
 
     def function(x, state, *weights):
-        return _ops.recurrent(x, list(weights), state, *rest, True)[:2]
+        y, last, _, states = _ops.recurrent(x, list(weights), state, *rest, True, every_state)
+        return (y, last, states) if every_state else (y, last)
 
     return function, [t.clone().requires_grad_() for t in (x, state, *weights)]
 
@@ -93,15 +94,27 @@ def test_heads_have_derivatives_of_both_orders(cell):
     assert torch.autograd.gradgradcheck(function, inputs, fast_mode=True)
 
 
+@pytest.mark.parametrize("variant", range(3))
+@pytest.mark.parametrize("cell", ["lstm", "slstm"])
+def test_every_state_has_derivatives_of_both_orders(cell, variant):
+    options = {"hidden": 2, **VARIANTS[variant], "steps": 3 if variant < 2 else 2}
+    function, inputs = as_function(arguments(cell, **options), every_state=True)
+    assert torch.autograd.gradcheck(function, inputs, fast_mode=True)
+    assert torch.autograd.gradgradcheck(function, inputs, fast_mode=True)
+
+
 @pytest.mark.parametrize("options", VARIANTS)
 @pytest.mark.parametrize("cell", STACKS)
 def test_kernels_agree_with_composed_operations(cell, options):
     x, weights, state, *rest = arguments(cell, **{"steps": 17, "inputs": 3, "hidden": 6, **options} | (
         {"lengths": [5, 17]} if options.get("lengths") else {}))  # fmt: skip
-    y, last, _ = _ops.recurrent(x, weights, state, *rest, False)
-    expected_y, expected_last = composed(x, weights, tuple(state), *rest)
+    every_state = CELLS[cell][1] > 1
+    y, last, _, states = _ops.recurrent(x, weights, state, *rest, False, every_state)
+    expected_y, expected_last, expected_states = composed(x, weights, tuple(state), *rest, every_state)
     torch.testing.assert_close(y, expected_y)
     torch.testing.assert_close(last, torch.stack(expected_last))
+    if every_state:
+        torch.testing.assert_close(states, expected_states)
 
 
 @pytest.mark.parametrize("cell", ["lstm", "gru", "slstm", "mingru"])
@@ -110,16 +123,20 @@ def test_opcheck(cell, variant):
     x, weights, state, *rest = arguments(cell, dtype=torch.float32, **VARIANTS[variant])
     tensors = [t.requires_grad_() for t in (x, state, *weights)]
     op, call = torch.ops.penstock.recurrent.default, (tensors[0], tensors[2:], tensors[1], *rest)
-    torch.library.opcheck(op, (*call, False))
+    torch.library.opcheck(op, (*call, False, False))
+    if CELLS[cell][1] > 1:
+        torch.library.opcheck(op, (*call, False, True), test_utils=("test_schema", "test_faketensor"))
     # With a tape, whose bytes no two runs have in common: there are gaps in it.
     tests = ("test_schema", "test_autograd_registration", "test_faketensor")
-    torch.library.opcheck(op, (*call, True), test_utils=tests)
+    torch.library.opcheck(op, (*call, True, False), test_utils=tests)
 
 
-def test_opcheck_of_backward():
+@pytest.mark.parametrize("every_state", [False, True])
+def test_opcheck_of_backward(every_state):
     x, weights, state, *rest = arguments("lstm", dtype=torch.float32)
-    y, last, tape = _ops.recurrent(x, weights, state, *rest, True)
-    call = (torch.randn_like(y), torch.randn_like(last), x, weights, state, *rest[:3], y, tape, *rest[3:], True, True)
+    y, last, tape, states = _ops.recurrent(x, weights, state, *rest, True, every_state)
+    gradients = (torch.randn_like(y), torch.randn_like(last), torch.randn_like(states) if every_state else None)
+    call = (*gradients, x, weights, state, *rest[:3], y, tape, *rest[3:], every_state, True, True)
     torch.library.opcheck(torch.ops.penstock.recurrent_backward.default, call)
 
 
@@ -288,16 +305,16 @@ def test_tapes_may_be_elsewhere_in_the_meantime():
 
 def test_passes_without_a_tape_run_again():
     x, weights, state, *rest = arguments("gru", steps=5)
-    y, _, tape = _ops.recurrent(x, weights, state, *rest, True)
+    y, _, tape, _ = _ops.recurrent(x, weights, state, *rest, True, False)
     dy = torch.randn_like(y)
     passes = [
-        _ops.recurrent_backward(dy, None, x, weights, state, *rest[:3], y, t, *rest[3:], True, True)
+        _ops.recurrent_backward(dy, None, None, x, weights, state, *rest[:3], y, t, *rest[3:], False, True, True)
         for t in (tape, tape.new_empty(0))
     ]
     for with_tape, without in zip(*passes):
         torch.testing.assert_close(with_tape, without, rtol=0, atol=0)
     with pytest.raises(RuntimeError, match="tape must be"):
-        _ops.recurrent_backward(dy, None, x, weights, state, *rest[:3], y, tape[1:], *rest[3:], True, True)
+        _ops.recurrent_backward(dy, None, None, x, weights, state, *rest[:3], y, tape[1:], *rest[3:], False, True, True)
 
 
 def test_a_kept_graph_gives_its_gradients_twice():

@@ -66,8 +66,8 @@ class _Cell(nn.Module):
         x = input if has_rows else input.unsqueeze(0)
         state = None if hx is None else self._entering(x, (hx,) if count == 1 else hx, has_rows, count)
         weights = [w for w in (self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh) if w is not None]
-        y, last, _ = recurrent(
-            x.unsqueeze(0), weights, state, None, None, None, self._cell(), 1, False, False, keeps_tape()
+        y, last, *_ = recurrent(
+            x.unsqueeze(0), weights, state, None, None, None, self._cell(), 1, False, False, keeps_tape(), False
         )
         last = last.to(y.dtype)[:, 0]
         if not has_rows:

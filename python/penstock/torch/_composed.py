@@ -124,7 +124,8 @@ def _recurrent_product(weight, bias):
 
 
 def _layer(cell, x, weights, state, valid, reset, reverse):
-    """y [T, B, H] and the last states from x [T, B, I]; valid and reset are bool [T, B] or None."""
+    """All states after each step, a list of T tuples, and the last ones, from x [T, B, I]; valid and reset are bool
+    [T, B] or None. Beyond a row's length outputs are zeros, and so is all else that is asked of a step there."""
     scans = CELLS[cell][2]
     weights = list(weights)
     weight_ih = weights.pop(0)
@@ -147,12 +148,12 @@ def _layer(cell, x, weights, state, valid, reset, reverse):
         if projection is not None:
             after = (functional.linear(after[0], projection), *after[1:])
         if valid is None:
-            state, outputs[t] = after, after[0]
+            state, outputs[t] = after, after
         else:
             now = valid[t].unsqueeze(-1)
             state = tuple(torch.where(now, new, old) for new, old in zip(after, state))
-            outputs[t] = torch.where(now, after[0], torch.zeros_like(after[0]))
-    return torch.stack(outputs), state
+            outputs[t] = tuple(torch.where(now, new, torch.zeros_like(new)) for new in after)
+    return outputs, state
 
 
 def _packed_places(batch_sizes):
@@ -163,9 +164,10 @@ def _packed_places(batch_sizes):
     return steps * rows + torch.arange(len(steps)) - torch.repeat_interleave(starts, batch_sizes), rows
 
 
-def composed(x, weights, states, lengths, batch_sizes, reset, cell, layers, bidirectional, batch_first):
-    """As the op `penstock::recurrent`, with the states as a tuple of [layers * directions, B, H]; returns y and such a
-    tuple."""
+def composed(x, weights, states, lengths, batch_sizes, reset, cell, layers, bidirectional, batch_first,
+             every_state=False):  # fmt: skip
+    """As the op `penstock::recurrent`, with the states as a tuple of [layers * directions, B, H]; returns y, such a
+    tuple, and every state of the last layer, or None."""
     if batch_sizes is not None:
         places, rows = _packed_places(batch_sizes.cpu())
         places = places.to(x.device)
@@ -186,10 +188,10 @@ def composed(x, weights, states, lengths, batch_sizes, reset, cell, layers, bidi
     each = len(weights) // (layers * directions)
     last = []
     for layer in range(layers):
-        outputs = []
+        outputs, others = [], []
         for direction in range(directions):
             i = layer * directions + direction
-            y, after = _layer(
+            steps, after = _layer(
                 cell,
                 padded,
                 weights[i * each : (i + 1) * each],
@@ -198,14 +200,19 @@ def composed(x, weights, states, lengths, batch_sizes, reset, cell, layers, bidi
                 reset,
                 direction == 1,
             )
-            outputs.append(y)
+            outputs.append(torch.stack([step[0] for step in steps]))
+            if every_state and layer == layers - 1:
+                others += [torch.stack([step[s] for step in steps]) for s in range(1, len(states))]
             last.append(after)
         padded = torch.cat(outputs, -1)
-    if batch_sizes is not None:
-        y = padded.flatten(0, 1).index_select(0, places)
-    else:
-        y = padded.transpose(0, 1) if batch_first else padded
-    return y, tuple(torch.stack([after[s] for after in last]) for s in range(len(states)))
+
+    def as_given(padded):
+        if batch_sizes is not None:
+            return padded.flatten(0, 1).index_select(0, places)
+        return padded.transpose(0, 1) if batch_first else padded
+
+    last = tuple(torch.stack([after[s] for after in last]) for s in range(len(states)))
+    return as_given(padded), last, as_given(torch.cat(others, -1)) if every_state else None
 
 
 def composed_scan(a, b, h0, logarithmic, reverse):

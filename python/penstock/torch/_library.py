@@ -58,6 +58,7 @@ class _TapeForm(ctypes.Structure):
             "lengths",
             "reset",
             "batch_first",
+            "every_state",
             "cuda",
         )
     ]
@@ -69,7 +70,7 @@ _loaded.penstock_torch_tape_bytes.restype = ctypes.c_int64
 _TYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3}
 
 
-def tape_bytes(cell, x, weights, lengths, reset, hidden, scans, layers, bidirectional, batch_first):
+def tape_bytes(cell, x, weights, lengths, reset, hidden, scans, layers, bidirectional, batch_first, every_state):
     """Of the tape that a forward pass returns, by the shapes of tensors; None if they are not known, or the device is
     not here."""
     rows, steps = x.shape[0 if batch_first else 1], x.shape[1 if batch_first else 0]
@@ -92,6 +93,7 @@ def tape_bytes(cell, x, weights, lengths, reset, hidden, scans, layers, bidirect
         lengths=lengths is not None,
         reset=reset is not None,
         batch_first=batch_first,
+        every_state=every_state,
         cuda=-1 if x.device.type == "cpu" else x.device.index or 0,
     )
     size = _loaded.penstock_torch_tape_bytes(ctypes.byref(form))

@@ -60,8 +60,8 @@ class _Recurrence(nn.Module):
         self.bias_ih = nn.Parameter(torch.zeros(gates * hidden))
 
     def forward(self, x, state):
-        y, last, _ = recurrent(
-            x, list(self.parameters()), state, None, None, None, self.cell, 1, False, True, keeps_tape()
+        y, last, *_ = recurrent(
+            x, list(self.parameters()), state, None, None, None, self.cell, 1, False, True, keeps_tape(), False
         )
         return y, last
 

@@ -29,7 +29,7 @@ class Stack(nn.RNNBase):
     def flatten_parameters(self):
         """Does nothing: weights are used where they lie."""
 
-    def forward(self, input, hx=None, *, lengths=None, reset_mask=None):
+    def forward(self, input, hx=None, *, lengths=None, reset_mask=None, every_state=False):
         """The outputs and the last states.
 
         Args:
@@ -38,21 +38,34 @@ class Stack(nn.RNNBase):
             lengths: int64 [B], or None: steps beyond a row's length are not read, and their outputs are zeros.
             reset_mask: bool, of the first two axes of the input (a PackedSequence for one): where it is true the states
                 are set to zero before that step.
+            every_state: Also return the states of the last layer that are not the output, after each step.
 
         Returns:
-            The outputs [T, B, directions * H], laid out as the input, and the last states, shaped as hx.
+            The outputs [T, B, directions * H], laid out as the input, and the last states, shaped as hx; with
+            `every_state` also a tuple of the other states, each laid out as the outputs: (c,) of an LSTM, (c, n, m) of
+            an sLSTM.
         """
+        if every_state and CELLS[self._cell()][1] == 1:
+            raise ValueError(f"{type(self).__name__}: the outputs are every_state there is")
         if isinstance(input, PackedSequence):
-            return self._forward_packed(input, hx, lengths, reset_mask)
+            return self._forward_packed(input, hx, lengths, reset_mask, every_state)
         if input.dim() != 3:
-            return self._forward_without_rows(input, hx, lengths, reset_mask)
+            return self._forward_without_rows(input, hx, lengths, reset_mask, every_state)
         states = self._entering(input, hx, None)
         if reset_mask is not None and not self.batch_first:
             reset_mask = reset_mask.t()
-        y, last = self._run(input, states, lengths, None, reset_mask)
-        return y, self._leaving(last, y.dtype)
+        y, last, every = self._run(input, states, lengths, None, reset_mask, every_state)
+        last = self._leaving(last, y.dtype)
+        return (y, last, self._divided(every, y.dtype)) if every_state else (y, last)
 
-    def _forward_without_rows(self, input, hx, lengths, reset_mask):
+    def _divided(self, every, dtype):
+        """The states [..., directions * (S - 1) * H] one by one."""
+        directions, count = 2 if self.bidirectional else 1, CELLS[self._cell()][1] - 1
+        if every.dtype != dtype:
+            every = every.to(dtype)
+        return tuple(s.flatten(-2) for s in every.unflatten(-1, (directions, count, self.hidden_size)).unbind(-2))
+
+    def _forward_without_rows(self, input, hx, lengths, reset_mask, every_state):
         name = type(self).__name__
         if input.dim() != 2:
             raise ValueError(f"{name}: Expected input to be 2D or 3D, got {input.dim()}D tensor instead")
@@ -67,12 +80,15 @@ class Stack(nn.RNNBase):
         axis = 0 if self.batch_first else 1
         x = input.unsqueeze(axis)
         states = self._entering(x, hx, None)
-        y, last = self._run(x, states, None, None, None if reset_mask is None else reset_mask.unsqueeze(0))
+        reset_mask = None if reset_mask is None else reset_mask.unsqueeze(0)
+        y, last, every = self._run(x, states, None, None, reset_mask, every_state)
         last = self._leaving(last, y.dtype)
         last = last.squeeze(1) if isinstance(last, torch.Tensor) else tuple(s.squeeze(1) for s in last)
-        return y.squeeze(axis), last
+        if not every_state:
+            return y.squeeze(axis), last
+        return y.squeeze(axis), last, tuple(s.squeeze(axis) for s in self._divided(every, y.dtype))
 
-    def _forward_packed(self, input, hx, lengths, reset_mask):
+    def _forward_packed(self, input, hx, lengths, reset_mask, every_state):
         if lengths is not None:
             raise ValueError(f"{type(self).__name__}: a PackedSequence has its own lengths")
         data, batch_sizes, sorted_indices, unsorted_indices = input
@@ -83,14 +99,17 @@ class Stack(nn.RNNBase):
                 raise TypeError("reset_mask must be a PackedSequence, packed as the input is")
             reset_mask = reset_mask.data
         states = self._entering(data, hx, batch_sizes)
-        y, last = self._run(data, states, None, batch_sizes, reset_mask)
+        y, last, every = self._run(data, states, None, batch_sizes, reset_mask, every_state)
         last = self._leaving(last, y.dtype)
         if unsorted_indices is not None:
             if isinstance(last, torch.Tensor):
                 last = last.index_select(1, unsorted_indices)
             else:
                 last = tuple(s.index_select(1, unsorted_indices) for s in last)
-        return PackedSequence(y, batch_sizes, sorted_indices, unsorted_indices), last
+        form = (batch_sizes, sorted_indices, unsorted_indices)
+        if not every_state:
+            return PackedSequence(y, *form), last
+        return PackedSequence(y, *form), last, tuple(PackedSequence(s, *form) for s in self._divided(every, y.dtype))
 
     def _as_tuple(self, hx):
         """The given states, of which a cell with one has no tuple."""
@@ -130,12 +149,13 @@ class Stack(nn.RNNBase):
         parameters = self._parameters
         return [parameters[n] if n in parameters else getattr(self, n) for n in self._flat_weights_names]
 
-    def _run(self, x, states, lengths, batch_sizes, reset):
-        """y and the last states: [S, layers * directions, B, H], or a tuple where they are of different widths."""
+    def _run(self, x, states, lengths, batch_sizes, reset, every_state):
+        """y, the last states, [S, layers * directions, B, H] or a tuple where they are of different widths, and all
+        others of the last layer, as the op has them, if they are wanted."""
         weights = self._weights()
         if not (self.training and self.dropout > 0 and self.num_layers > 1):
             form = (self.num_layers, self.batch_first)
-            return self._run_layers(x, weights, states, lengths, batch_sizes, reset, *form)
+            return self._run_layers(x, weights, states, lengths, batch_sizes, reset, *form, every_state)
         # Dropout is PyTorch's own, between the layers, over steps and then rows: drawn as torch.nn draws it.
         rows_first = self.batch_first and batch_sizes is None
         if rows_first:
@@ -149,34 +169,40 @@ class Stack(nn.RNNBase):
             slots = slice(layer * directions, (layer + 1) * directions)
             entering = None if states is None else tuple(s[slots] for s in states)
             own = weights[layer * each : (layer + 1) * each]
-            x, after = self._run_layers(x, own, entering, lengths, batch_sizes, reset, 1, False)
+            wanted = every_state and layer == self.num_layers - 1
+            x, after, every = self._run_layers(x, own, entering, lengths, batch_sizes, reset, 1, False, wanted)
             last.append(after)
         if rows_first:
             x = x.transpose(0, 1)
+            every = every.transpose(0, 1) if every_state else None
         if isinstance(last[0], torch.Tensor):
-            return x, torch.cat(last, 1)
-        return x, tuple(torch.cat(each) for each in zip(*last))
+            return x, torch.cat(last, 1), every
+        return x, tuple(torch.cat(each) for each in zip(*last)), every
 
-    def _run_layers(self, x, weights, states, lengths, batch_sizes, reset, layers, batch_first):
+    def _run_layers(self, x, weights, states, lengths, batch_sizes, reset, layers, batch_first, every_state):
         if self.proj_size > 0:
-            return self._run_composed(x, weights, states, lengths, batch_sizes, reset, layers, batch_first)
+            return self._run_composed(
+                x, weights, states, lengths, batch_sizes, reset, layers, batch_first, every_state
+            )
         state = None
         if states is not None:
             state = states[0].unsqueeze(0) if len(states) == 1 else torch.stack(states)
-        return recurrent(
+        y, last, _, every = recurrent(
             x, weights, state, lengths, batch_sizes, reset, self._cell(), layers, self.bidirectional, batch_first,
-            keeps_tape(),
-        )[:2]  # fmt: skip
+            keeps_tape(), every_state,
+        )  # fmt: skip
+        return y, last, every
 
-    def _run_composed(self, x, weights, states, lengths, batch_sizes, reset, layers, batch_first):
+    def _run_composed(self, x, weights, states, lengths, batch_sizes, reset, layers, batch_first, every_state):
         """The kernels compute no projections: these layers run step by step, as PyTorch's operations."""
         if states is None:
             slots = layers * (2 if self.bidirectional else 1)
             rows = x.shape[0 if batch_first else 1] if batch_sizes is None else int(batch_sizes[0])
             states = tuple(x.new_zeros(slots, rows, width) for width in (self.proj_size, self.hidden_size))
         return composed(
-            x, weights, states, lengths, batch_sizes, reset, self._cell(), layers, self.bidirectional, batch_first
-        )
+            x, weights, states, lengths, batch_sizes, reset, self._cell(), layers, self.bidirectional, batch_first,
+            every_state,
+        )  # fmt: skip
 
     def _divide_into_heads(self, num_heads):
         """The recurrent matrices become block-diagonal, [num_heads, G * D, D] with D = H / num_heads."""
@@ -378,9 +404,11 @@ class _ScanStack(_OwnStack):
     def process_group(self):
         return self._process_group.group
 
-    def _run_layers(self, x, weights, states, lengths, batch_sizes, reset, layers, batch_first):
+    def _run_layers(self, x, weights, states, lengths, batch_sizes, reset, layers, batch_first, every_state):
         if self.process_group is None:
-            return super()._run_layers(x, weights, states, lengths, batch_sizes, reset, layers, batch_first)
+            return super()._run_layers(
+                x, weights, states, lengths, batch_sizes, reset, layers, batch_first, every_state
+            )
         if batch_sizes is not None:
             raise ValueError(f"{type(self).__name__}: a PackedSequence and process_group exclude each other")
         if not batch_first:
@@ -399,7 +427,7 @@ class _ScanStack(_OwnStack):
                 outputs.append(y)
                 last.append(after)
             x = torch.cat(outputs, -1) if directions == 2 else outputs[0]
-        return x if batch_first else x.transpose(0, 1), (torch.stack(last),)
+        return x if batch_first else x.transpose(0, 1), (torch.stack(last),), None
 
     def _run_parallel(self, x, weights, h0, kept, zeroed, reverse):
         """y [B, T, H] and the state after this process's chunk x [B, T, I]. Terms and states are float: a decay close

@@ -35,23 +35,26 @@ def _state_shape(x, weights, state, batch_sizes, cell, layers, bidirectional, ba
 
 
 @torch.library.register_fake("penstock::recurrent")
-def _(x, weights, state, lengths, batch_sizes, reset, cell, layers, bidirectional, batch_first, keep_tape):
+def _(x, weights, state, lengths, batch_sizes, reset, cell, layers, bidirectional, batch_first, keep_tape,
+      every_state):  # fmt: skip
     shape = _state_shape(x, weights, state, batch_sizes, cell, layers, bidirectional, batch_first)
-    y = x.new_empty(*x.shape[:-1], shape[3] * (2 if bidirectional else 1))
+    width = shape[3] * (2 if bidirectional else 1)
+    y = x.new_empty(*x.shape[:-1], width)
+    states = x.new_empty((*x.shape[:-1], (shape[0] - 1) * width) if every_state else 0, dtype=state_type(x.dtype))
     size = 0
     if keep_tape and not (isinstance(shape[2], int) and shape[2] == 0):
         size = None
         if batch_sizes is None:
-            form = (shape[3], CELLS[cell][2], layers, bidirectional, batch_first)
+            form = (shape[3], CELLS[cell][2], layers, bidirectional, batch_first, every_state)
             size = tape_bytes(cell, x, weights, lengths, reset, *form)
         if size is None:
             size = torch.library.get_ctx().new_dynamic_size()
-    return y, x.new_empty(shape, dtype=state_type(x.dtype)), x.new_empty(size, dtype=torch.uint8)
+    return y, x.new_empty(shape, dtype=state_type(x.dtype)), x.new_empty(size, dtype=torch.uint8), states
 
 
 @torch.library.register_fake("penstock::recurrent_backward")
-def _(dy, dstate, x, weights, state, lengths, batch_sizes, reset, y, tape, cell, layers, bidirectional, batch_first,
-      want_dx, want_dweights):  # fmt: skip
+def _(dy, dstate, dstates, x, weights, state, lengths, batch_sizes, reset, y, tape, cell, layers, bidirectional,
+      batch_first, every_state, want_dx, want_dweights):  # fmt: skip
     shape = _state_shape(x, weights, state, batch_sizes, cell, layers, bidirectional, batch_first)
     dx = x.new_empty(x.shape if want_dx else 0)
     dweights = [torch.empty_like(w, memory_format=torch.contiguous_format) for w in weights] if want_dweights else []
@@ -180,27 +183,29 @@ class _NestedContext:
 
 
 def _save_recurrent(ctx, inputs, output):
-    x, weights, state, lengths, batch_sizes, reset, *form, _ = inputs
-    y, _, tape = output
+    x, weights, state, lengths, batch_sizes, reset, *form, _, every_state = inputs
+    y, _, tape, _ = output
     ctx.save_for_backward(x, state, lengths, batch_sizes, reset, y, tape, *weights)
-    ctx.form = form
+    ctx.form = (*form, every_state)
 
 
-def _recurrent_gradients(ctx, dy, dstate, _):
+def _recurrent_gradients(ctx, dy, dstate, _, dstates):
     x, state, lengths, batch_sizes, reset, y, tape, *weights = ctx.saved_tensors
     need_x, need_weights, need_state, *_ = ctx.needs_input_grad
     nothing = [None] * len(weights)
-    if dy is None and dstate is None:
-        return None, nothing, None, *[None] * 8
+    if not ctx.form[-1]:
+        dstates = None  # of the empty tensor
+    if dy is None and dstate is None and dstates is None:
+        return None, nothing, None, *[None] * 9
     need_weights = any(need_weights)
     dx, dstate_in, dweights = recurrent_backward(
-        dy, dstate, x, weights, state, lengths, batch_sizes, reset, y, tape, *ctx.form, need_x, need_weights
+        dy, dstate, dstates, x, weights, state, lengths, batch_sizes, reset, y, tape, *ctx.form, need_x, need_weights
     )
     return (
         dx if need_x else None,
         dweights if need_weights else nothing,
         dstate_in.to(state.dtype) if need_state else None,
-        *[None] * 8,
+        *[None] * 9,
     )
 
 
@@ -253,32 +258,34 @@ def _second_order(forward, inputs, doutputs, ddinputs):
 
 
 def _save_recurrent_backward(ctx, inputs, output):
-    dy, dstate, x, weights, state, lengths, batch_sizes, reset, _, _, *ctx.form, ctx.want_dx, ctx.want_dw = inputs
-    ctx.save_for_backward(dy, dstate, x, state, lengths, batch_sizes, reset, *weights)
+    dy, dstate, dstates, x, weights, state, lengths, batch_sizes, reset, _, _, *form = inputs
+    *ctx.form, ctx.want_dx, ctx.want_dw = form
+    ctx.save_for_backward(dy, dstate, dstates, x, state, lengths, batch_sizes, reset, *weights)
     ctx.state_shape = output[1].shape
     ctx.state_dtype = output[1].dtype
 
 
 def _recurrent_second_gradients(ctx, ddx, ddstate, ddweights):
-    dy, dstate, x, state, lengths, batch_sizes, reset, *weights = ctx.saved_tensors
-    form = ctx.form
+    dy, dstate, dstates, x, state, lengths, batch_sizes, reset, *weights = ctx.saved_tensors
+    *form, every_state = ctx.form
 
     def forward(x, state, *weights):
         wide = [w.to(state.dtype) for w in weights]
         sequence = x.to(state.dtype)
-        y, last = composed(sequence, wide, tuple(state), lengths, batch_sizes, reset, *form)
-        return y.to(x.dtype), torch.stack(last)
+        y, last, states = composed(sequence, wide, tuple(state), lengths, batch_sizes, reset, *form, every_state)
+        return (y.to(x.dtype), torch.stack(last)) + ((states,) if every_state else ())
 
     if state is None:
         entering = torch.zeros(ctx.state_shape, dtype=ctx.state_dtype, device=x.device)
     else:
         entering = state.to(ctx.state_dtype)
     seconds = [ddx if ctx.want_dx else None, ddstate, *(ddweights if ctx.want_dw else [None] * len(weights))]
-    (ddy, dd_last), (gx, gstate, *gweights) = _second_order(
-        forward, (x, entering, *weights), (dy, dstate), seconds
+    given = (dy, dstate, dstates) if every_state else (dy, dstate)
+    (ddy, dd_last, *dd_states), (gx, gstate, *gweights) = _second_order(
+        forward, (x, entering, *weights), given, seconds
     )
     gstate = None if state is None else gstate.to(state.dtype)
-    return (ddy, dd_last, gx, gweights, gstate) + (None,) * 11
+    return (ddy, dd_last, *(dd_states or [None]), gx, gweights, gstate) + (None,) * 12
 
 
 def _save_scan_backward(ctx, inputs, output):
@@ -330,14 +337,13 @@ def _fold(tensor, dim, size, axis):
     return tensor.movedim(0, axis).flatten(axis, axis + 1)
 
 
-def _batch_recurrent(op, size, dims, x, weights, state, lengths, batch_sizes, reset, cell, layers, bidirectional,
-                     batch_first, keep_tape):  # fmt: skip
+def _batch_recurrent(op, size, dims, x, weights, state, lengths, batch_sizes, reset, *form):
     """Calls that share their weights are rows of one call, with one tape."""
-    form = (cell, layers, bidirectional, batch_first)
     if _is_batched(dims[1]) or batch_sizes is not None:
-        return _batch_by_loop(op, size, dims, x, weights, state, lengths, batch_sizes, reset, *form, keep_tape)
+        return _batch_by_loop(op, size, dims, x, weights, state, lengths, batch_sizes, reset, *form)
+    _, _, _, batch_first, _, every_state = form
     rows = 0 if batch_first else 1
-    y, last, tape = op(
+    y, last, tape, states = op(
         _fold(x, dims[0], size, rows),
         weights,
         _fold(state, dims[2], size, 2),
@@ -345,9 +351,11 @@ def _batch_recurrent(op, size, dims, x, weights, state, lengths, batch_sizes, re
         None,
         _fold(reset, dims[5], size, 0),
         *form,
-        keep_tape,
     )
-    return (y.unflatten(rows, (size, -1)), last.unflatten(2, (size, -1)), tape), (rows, 2, None)
+    if every_state:
+        states = states.unflatten(rows, (size, -1))
+    y, last = y.unflatten(rows, (size, -1)), last.unflatten(2, (size, -1))
+    return (y, last, tape, states), (rows, 2, None, rows if every_state else None)
 
 
 def _batch_by_loop(op, size, dims, *call):
@@ -355,15 +363,13 @@ def _batch_by_loop(op, size, dims, *call):
     return results, tuple([0] * len(r) if isinstance(r, list) else 0 for r in results)
 
 
-def _batch_recurrent_backward(op, size, dims, dy, dstate, x, weights, state, lengths, batch_sizes, reset, y, tape, cell,
-                              layers, bidirectional, batch_first, want_dx, want_dweights):  # fmt: skip
+def _batch_recurrent_backward(op, size, dims, *call):
     """Each call has gradients of weights of its own. All have one tape, so each runs forward again."""
-    form = (cell, layers, bidirectional, batch_first)
-    calls = _each(size, dims, (dy, dstate, x, weights, state, lengths, batch_sizes, reset, y, tape))
+    tape = 10
     results = []
-    for *inputs, tape_of_call in calls:
-        own = tape_of_call if dims[9] is not None else tape_of_call.new_empty(0)
-        results.append(op(*inputs, own, *form, want_dx, want_dweights))
+    for *inputs, tape_of_call in _each(size, dims, call[: tape + 1]):
+        own = tape_of_call if dims[tape] is not None else tape_of_call.new_empty(0)
+        results.append(op(*inputs, own, *call[tape + 1 :]))
     results = _stacked(results)
     return results, (0, 0, [0] * len(results[2]))
 
@@ -381,7 +387,7 @@ def _batch_scan_backward(op, size, dims, dh, dh_last, a, b, h0, h, *form):
 # ---- the ops ---------------------------------------------------------------------------------------------------------
 
 recurrent_backward = _Differentiable(
-    "recurrent_backward", _save_recurrent_backward, _recurrent_second_gradients, _batch_recurrent_backward, lists=(3, 2)
+    "recurrent_backward", _save_recurrent_backward, _recurrent_second_gradients, _batch_recurrent_backward, lists=(4, 2)
 )
 scan_backward = _Differentiable("scan_backward", _save_scan_backward, _scan_second_gradients, _batch_scan_backward)
 scan = _Differentiable("scan", _save_scan, _scan_gradients, _batch_scan)
@@ -389,7 +395,7 @@ _recurrent = _Differentiable("recurrent", _save_recurrent, _recurrent_gradients,
 
 
 def recurrent(x, *call):
-    """y, the last states, and the tape: the op `penstock::recurrent`, with gradients, under autocast too."""
+    """y, the last states, the tape, every state: the op `penstock::recurrent`, with gradients, under autocast too."""
     if torch.is_autocast_enabled(x.device.type):
         x = _lowered(x, x.device.type)
     return _recurrent(x, *call)
