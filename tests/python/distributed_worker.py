@@ -15,11 +15,16 @@ def close(got, expected):
     torch.testing.assert_close(got, expected, rtol=TOLERANCE, atol=TOLERANCE)
 
 
-def chunk_of(steps, group):
-    """This process's part of so many steps: unequal ones, of one step where it must be."""
-    rank, size = distributed.get_rank(group), distributed.get_world_size(group)
+def chunks_of(steps, group):
+    """Unequal parts of so many steps, one for each process; of one step where it must be."""
+    size = distributed.get_world_size(group)
     ends = [0, *(max(i, steps * i * i // size**2) for i in range(1, size)), steps]
-    return slice(ends[rank], ends[rank + 1])
+    return [slice(begin, end) for begin, end in zip(ends, ends[1:])]
+
+
+def chunk_of(steps, group):
+    """This process's."""
+    return chunks_of(steps, group)[distributed.get_rank(group)]
 
 
 def is_first(reverse, group):
@@ -34,17 +39,27 @@ def leaves_of(*tensors):
     return [None if t is None else t.detach().clone().requires_grad_() for t in tensors]
 
 
-def scans(group, scan, rows, steps, channels, with_h0, reverse, groups):
+def scans(group, scan, rows, steps, channels, with_h0, reverse, groups, forgets=False):
+    """With `forgets`, one of the first decays of each chunk, and one of the last, are zero; or all nearly."""
     torch.manual_seed(steps)
+    own = chunk_of(steps, group)
     a, b = torch.rand(2, rows, steps, channels, dtype=torch.float64) + 0.01
+    if forgets:
+        for chunk in chunks_of(steps, group):
+            length = -(-(chunk.stop - chunk.start) // 64)
+            for begin in (chunk.start, chunk.stop - length):
+                if scan is ours.log_scan:
+                    a[:, begin : begin + length] = -1e4
+                else:
+                    a.scatter_(1, torch.randint(begin, begin + length, (rows, 1, channels)), 0.0)
     h0 = torch.randn(rows, channels, dtype=torch.float64) if with_h0 else None
     whole = leaves_of(a, b, h0)
     h, last = scan(*whole, reverse=reverse)
     (h.sin().sum() + last.cos().sum()).backward()
 
-    own = chunk_of(steps, group)
     mine = leaves_of(a[:, own], b[:, own], h0)
     h_mine, last_mine = scan(*mine, reverse=reverse, process_group=group, groups=groups)
+    assert (h_mine.grad_fn.forgetful is not None) == forgets
     close(h_mine, h[:, own])
     if is_last(reverse, group):
         close(last_mine, last)
@@ -157,6 +172,9 @@ def sequence_parallel(group):
         scans(group, ours.scan, 1, 3, 1, True, reverse, groups=1)
         scans(group, ours.scan, 2, 131, 70, False, reverse, groups=16)
         scans(group, ours.log_scan, 5, 64, 33, True, reverse, groups=3)
+        scans(group, ours.scan, 2, 5, 3, True, reverse, groups=4, forgets=True)
+        scans(group, ours.scan, 3, 1000, 5, False, reverse, groups=4, forgets=True)
+        scans(group, ours.log_scan, 1, 2000, 7, True, reverse, groups=4, forgets=True)
     halves_carry_floats(group)
     layers(group, ours.MinGRU, "linear", True)
     layers(group, ours.MinLSTM, "positive", False)
