@@ -44,6 +44,8 @@ def scans(group, scan, rows, steps, channels, with_h0, reverse, groups, forgets=
     torch.manual_seed(steps)
     own = chunk_of(steps, group)
     a, b = torch.rand(2, rows, steps, channels, dtype=torch.float64) + 0.01
+    if scan is ours.log_scan:
+        a, b = a.log(), b.log()
     if forgets:
         for chunk in chunks_of(steps, group):
             length = -(-(chunk.stop - chunk.start) // 64)

@@ -357,7 +357,7 @@ def test_errors_name_the_argument():
 
 @pytest.mark.parametrize("batch_first", [False, True])
 @pytest.mark.parametrize("kind, options", [
-    (ours.LSTM, {}), (ours.LSTM, {"num_layers": 2, "bidirectional": True}), (ours.LSTM, {"proj_size": 2}),
+    (ours.LSTM, {"num_layers": 2}), (ours.LSTM, {"bidirectional": True}), (ours.LSTM, {"proj_size": 2}),
     (ours.SLSTM, {"num_layers": 2}),
 ])  # fmt: skip
 def test_every_state_is_the_last_one_of_each_prefix(kind, options, batch_first):
