@@ -101,6 +101,23 @@ def test_other_cells_agree_with_the_cpu(stack):
         close(got.cpu(), expected, 2**-20, 120)
 
 
+@pytest.mark.parametrize("stack", [ours.LSTM, ours.SLSTM])
+def test_every_state_agrees_with_the_cpu(stack):
+    host = stack(16, 32, num_layers=2, bidirectional=True)
+    mine = stack(16, 32, num_layers=2, bidirectional=True, device="cuda")
+    mine.load_state_dict(host.state_dict())
+    x, lengths = torch.randn(40, 3, 16), torch.tensor([40, 1, 17])
+
+    def results(module, x, lengths):
+        x = x.requires_grad_()
+        _, _, states = module(x, lengths=lengths, every_state=True)
+        sum(s.sin().sum() for s in states).backward()
+        return [*states, x.grad, *(p.grad for p in module.parameters())]
+
+    for got, expected in zip(results(mine, x.cuda(), lengths.cuda()), results(host, x, lengths)):
+        close(got.cpu(), expected, 2**-20, 120)
+
+
 UNITS = {torch.float32: 2**-23, torch.bfloat16: 2**-8, torch.float16: 2**-10}
 
 

@@ -466,9 +466,9 @@ class MinGRU(_ScanStack):
     Computed as a scan, in parallel over the sequence. `candidate` is "linear" (h~ = W x) or "positive" (h~ = g(W x)
     with g(x) = x + 0.5 for x >= 0 and sigmoid(x) below, as the paper's log-space form has it).
 
-    With a `process_group` of torch.distributed each of its processes has one chunk of T, in the order of ranks; B is the
-    same. The process where a direction begins reads hx, `lengths` count the steps of the chunk, and last states are those
-    after it. Each process runs the backward pass; gradients of parameters are those of its chunk, to be summed.
+    With a `process_group` of torch.distributed each of its processes has a chunk of T, in the order of ranks; B is the
+    same. The process where a direction begins reads hx, `lengths` count the steps of the chunk, and last states are
+    those after it. Each process runs the backward pass; gradients of parameters are those of its chunk, to be summed.
     """
 
     def __init__(self, input_size, hidden_size, num_layers=1, bias=True, batch_first=False, dropout=0.0,
