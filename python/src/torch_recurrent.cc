@@ -270,11 +270,15 @@ void recurrent(StableValue* stack, std::uint64_t, std::uint64_t) {
   call.every_state = arguments.boolean();
   call.validate();
   const DeviceGuard guard(call.x);
-  TorchTensor y = call.x.empty(call.y_sizes(), call.x.dtype());
   TorchTensor state_out = call.x.empty(call.state_sizes(), state_type(call.x));
-  TorchTensor tape = call.x.empty({0}, shim().uint8);
-  TorchTensor states = call.x.empty(call.every_state_sizes(), state_type(call.x));
-  if (!call.empty()) ProgramCall(call).forward(y, state_out, tape, states, keep_tape);
+  TorchTensor y, tape, states;
+  if (call.empty()) {
+    y = call.x.empty(call.y_sizes(), call.x.dtype());
+  } else {
+    ProgramCall(call).forward(y, state_out, tape, states, keep_tape);
+  }
+  if (!tape) tape = call.x.empty({0}, shim().uint8);
+  if (!states) states = call.x.empty(call.every_state_sizes(), state_type(call.x));
   stack[0] = y.release();
   stack[1] = state_out.release();
   stack[2] = tape.release();
