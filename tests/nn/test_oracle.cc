@@ -71,6 +71,41 @@ TEST(Tape, OfEqualsTheFirstIsTheMaximum) {
   EXPECT_EQ(adjoint[b.node()], 0.0);
 }
 
+TEST(Tape, LimitedDerivativesAreCutWhereTheyPass) {
+  oracle::Tape tape;
+  const Var a = tape.leaf(0.5);
+  const Var b = oracle::limited(3.0 * a, 0.25), c = oracle::limited(a * a, 0.25);
+  EXPECT_EQ(b.value(), 1.5);
+  // Of b all but a quarter is cut, from either side; 0.2 of c is within the limit.
+  EXPECT_DOUBLE_EQ(tape.sweep(2.0 * b + 0.2 * c)[a.node()], 3 * 0.25 + 0.2 * 2 * 0.5);
+  EXPECT_DOUBLE_EQ(tape.sweep(-2.0 * b + 0.2 * c)[a.node()], -3 * 0.25 + 0.2 * 2 * 0.5);
+  EXPECT_DOUBLE_EQ(tape.sweep(2.0 * oracle::limited(a, 0.0))[a.node()], 2.0);
+}
+
+/// By hand, for a single unit.
+TEST(OracleNetworkOfOne, LimitsWhatAStepPassesToTheOneBefore) {
+  const double w = 0.7, r = 2.5, limit = 0.3;
+  const std::vector<double> x = {0.1, -0.2, 0.15, 0.05}, dy = {1, -2, 0.5, 1.5};
+  const RecurrentSpec spec{
+      .cell = "elman", .input_size = 1, .hidden_size = 1, .bias = Bias::none, .gradient_clip = limit};
+  const Batch batch{.rows = 1, .steps = 4};
+  Arguments<double> arguments;
+  arguments.weights = {{{w}, {r}, {}, {}}};
+  arguments.x = x, arguments.state_in = {0.2};
+  std::vector<double> h = {0.2};
+  for (const double input : x) h.push_back(std::tanh(w * input + r * h.back()));
+  double passed = 0.9, cut = 0;  // what came behind the last step is not limited
+  const Arguments<double> found = oracle::gradients(spec, batch, arguments, dy, {passed});
+  for (std::size_t t = 4; t-- > 0;) {
+    const double gate = (passed + dy[t]) * (1 - h[t + 1] * h[t + 1]);
+    EXPECT_NEAR(found.x[t], gate * w, 1e-15) << "step " << t;
+    passed = std::clamp(gate * r, -limit, limit);
+    cut += passed != gate * r;
+  }
+  EXPECT_NEAR(found.state_in[0], passed, 1e-15);
+  EXPECT_GE(cut, 2);
+}
+
 TEST(Tape, DotProductsDifferentiateAsTheirTermsDo) {
   constexpr std::size_t count = 19;  // past the partial sums
   Random random(1);
