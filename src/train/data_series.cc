@@ -405,8 +405,8 @@ std::unique_ptr<Dataset> open_series(const Sources& sources, const SeriesOptions
          options.validation_fraction > 0.0 ? options.horizon : 0);
   }
   if (options.season > 1 && training < 2 * options.season) {
-    fail(ErrorCode::bad_input, "{}: a season of {} rows does not show in {} rows of training: it takes {} or more", path,
-         options.season, training, 2 * options.season);
+    fail(ErrorCode::bad_input, "{}: a season of {} rows does not show in {} rows of training: it takes {} or more",
+         path, options.season, training, 2 * options.season);
   }
   auto dataset = std::make_unique<SeriesDataset>(table, series, inputs, targets, held_out, options);
   const auto is_read = [&](const CsvTable::LeftOut& column) {
