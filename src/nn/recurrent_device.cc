@@ -245,7 +245,7 @@ void Recurrent<Real>::step(const Tensor& x, const Tensor& y, const Tensor& state
   template void Recurrent<Real>::write(std::string_view, std::span<const Real>);                                    \
   template void Recurrent<Real>::Impl::forward_copied(const Batch&, SequenceView<const Real>, SequenceView<Real>,   \
                                                       const Real*, Real*, typename RecurrentTape<Real>::Content*,   \
-                                                      const Execution&);                                            \
+                                                      const Execution&, SequenceView<Real>);                        \
   template void Recurrent<Real>::Impl::backward_copied(                                                             \
       const Batch&, SequenceView<const Real>, const Real*, SequenceView<Real>, Real*,                               \
       typename RecurrentTape<Real>::Content&, const Execution&, SequenceView<const Real>);                          \
