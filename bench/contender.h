@@ -45,7 +45,8 @@ struct Peer {
 /// algorithm fixed; "penstock-loop", a call for each step. Throws NotOffered.
 std::unique_ptr<Contender> make_ours(const std::string& name, const Problem& problem);
 
-/// The same on a GPU: "penstock", "penstock-direct", "penstock-fused", "penstock-scan", "penstock-loop".
+/// The same on a GPU, where the data are: "penstock", "penstock-direct", "penstock-scan", "penstock-loop"; from and to
+/// the host's memory: "penstock-copied"; and beside them the CPU, "penstock-cpu".
 std::unique_ptr<Contender> make_ours_on_gpu(const std::string& name, const Problem& problem);
 
 /// Our layer of a problem's sizes with these values.

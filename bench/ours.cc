@@ -1,6 +1,7 @@
 // Penstock's own layers as contenders, through the public interface.
 
 #include <algorithm>
+#include <optional>
 #include <stdexcept>
 
 #include "bench/contender.h"
@@ -17,15 +18,19 @@ Precision precision_of(const Problem& problem) {
   return problem.test.dtype == "f32" ? Precision::full : parse_precision(problem.test.dtype);
 }
 
-/// A layer from x to y.
+/// A layer from x to y, both in the host's memory; on a GPU they are copied there and back.
 class Layer : public WholeSequences {
  public:
-  Layer(const std::string& name, const Problem& problem, Algorithm algorithm)
+  Layer(const std::string& name, const Problem& problem, Algorithm algorithm, Device device = Device::cpu())
       : WholeSequences(problem,
                        {.threads = problem.test.threads, .algorithm = algorithm, .precision = precision_of(problem)}),
         layer_(make_layer(problem, problem.weights_for(name))),
         y_(values(shape().hidden)),
-        dx_(training() ? values(shape().inputs) : 0) {}
+        dx_(training() ? values(shape().inputs) : 0) {
+    if (!device.is_cuda()) return;
+    stream_.emplace(device);
+    layer_.move_to(*stream_);
+  }
 
   Answers<float> last() override {
     Answers<float> answers{.y = compared_rows(problem(), y_, shape().hidden), .dx = {}, .gradients = {}};
@@ -40,19 +45,24 @@ class Layer : public WholeSequences {
                    tape, execution());
   }
   void train(const std::vector<float>& dy) override {
-    for (auto& parameter : layer_.parameters()) std::ranges::fill(parameter.gradient, 0.0f);
+    layer_.zero_gradients();
     forward(&tape_);
     layer_.backward(batch(), view(problem().x.data(), shape().inputs), view(dy.data(), shape().hidden), nullptr,
                     view(dx_.data(), shape().inputs), nullptr, tape_, execution());
   }
   std::vector<std::pair<std::string, std::vector<float>>> gradients() override {
     std::vector<std::pair<std::string, std::vector<float>>> all;
-    for (const auto& [name, shape, value, gradient] : layer_.parameters()) {
-      all.emplace_back(name, std::vector<float>(gradient.begin(), gradient.end()));
+    for (const auto& parameter : layer_.parameters()) {
+      Index size = 1;
+      for (const Index extent : parameter.shape) size *= extent;
+      std::vector<float> gradient(static_cast<std::size_t>(size));
+      layer_.read_gradient(parameter.name, gradient);
+      all.emplace_back(parameter.name, std::move(gradient));
     }
     return all;
   }
 
+  std::optional<Stream> stream_;  // a GPU's
   Recurrent<float> layer_;
   std::vector<float> y_, dx_;  // [B, T, H], [B, T, I]
   RecurrentTape<float> tape_;
@@ -189,7 +199,13 @@ std::unique_ptr<Contender> make_ours(const std::string& name, const Problem& pro
     if (name != "penstock") throw NotOffered{"is for whole sequences"};
     return std::make_unique<StepByStep>(name, problem);
   }
-  if (name == "penstock") return std::make_unique<Layer>(name, problem, Algorithm::automatic);
+  if (name == "penstock" || name == "penstock-cpu") {
+    return std::make_unique<Layer>(name, problem, Algorithm::automatic);
+  }
+  if (name == "penstock-copied") {
+    if (problem.test.dtype != "f32") throw NotOffered{"copies floats"};
+    return std::make_unique<Layer>(name, problem, Algorithm::automatic, Device::cuda());
+  }
   if (name == "penstock-sequential") return std::make_unique<Layer>(name, problem, Algorithm::sequential);
   if (name == "penstock-scan") {
     if (!scan_cell) throw NotOffered{"is for scan cells"};

@@ -9,9 +9,9 @@ namespace {
 /// seconds.
 const std::vector<Shape> gpu_layer_shapes = {{8, 1024, 512, 512}, {64, 512, 256, 256}, {64, 1000, 100, 100}};
 const std::vector<Shape> gpu_scan_shapes = {{8, 4096, 512, 512}, {1, 65536, 128, 128}, {64, 1024, 100, 100}};
-const std::vector<Shape> gpu_cuda_rnn_shapes = {{1, 16, 64, 128},  {1, 64, 64, 128},   {1, 256, 64, 128},
-                                                {1, 512, 64, 128}, {1, 1024, 64, 128}, {1, 256, 64, 256},
-                                                {1, 512, 64, 256}, {1, 1024, 64, 256}};
+const std::vector<Shape> gpu_cuda_rnn_shapes = {
+    {1, 16, 64, 128},  {1, 64, 64, 128},  {1, 256, 64, 128},  {1, 512, 64, 128},  {1, 1024, 64, 128},
+    {1, 256, 64, 256}, {1, 512, 64, 256}, {1, 1024, 64, 256}, {1, 8192, 64, 128}, {1, 65536, 64, 128}};
 
 const std::vector<Shape> gpu_batch_shapes = {
     {1, 100, 128, 256}, {32, 100, 128, 256}, {256, 100, 128, 256}, {1024, 100, 128, 256}};
@@ -20,9 +20,10 @@ const std::vector<Shape> gpu_batch_shapes = {
 
 ListsBySubject cuda_lists() {
   const std::vector<std::string> linear = {"mingru", "minlstm"}, logarithmic = {"mingru-log", "minlstm-log"};
-  const std::vector<std::string> regimes = {"penstock", "penstock-direct", "penstock-fused", "penstock-scan"};
+  const std::vector<std::string> regimes = {"penstock", "penstock-direct", "penstock-scan"};
   const std::vector<std::string> torch = {"torch", "torch-compile"};
-  const std::string who = "As the planner decides (penstock) and in each regime: direct, fused, scan.";
+  const std::string who =
+      "As the planner decides (penstock), a thread for all steps of its channels (direct), and in chunks (scan).";
   return {
       {"layer",
        {.groups = {{logarithmic, gpu_layer_shapes}}, .ours = {"penstock"}, .peers = torch, .dtypes = {"bf16", "f32"}}},
@@ -34,7 +35,11 @@ ListsBySubject cuda_lists() {
         .ours = {"penstock", "penstock-loop"},
         .peers = {"torch"},
         .who = "penstock-loop is a loop over steps."}},
-      {"cuda_rnn", {.groups = {{linear, gpu_cuda_rnn_shapes}}, .ours = regimes, .peers = {"torch"}, .who = who}},
+      {"cuda_rnn",
+       {.groups = {{linear, gpu_cuda_rnn_shapes}},
+        .ours = {"penstock", "penstock-copied", "penstock-cpu", "penstock-direct", "penstock-scan"},
+        .peers = {"torch"},
+        .who = "Data on the GPU (penstock), copied there and back (copied), or on the CPU (cpu). " + who}},
       {"cs179", {.groups = {{linear, cs179_shapes()}}, .ours = regimes, .peers = {"torch"}, .who = who}},
   };
 }

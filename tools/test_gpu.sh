@@ -32,7 +32,7 @@ shards() {
     "$(cat "$logs/$1".* | grep -c '^\[  SKIPPED \].*ms)$' || true)"
 }
 for program in test_backend_cuda_runtime test_backend_cuda_products test_backend_cuda_scan test_backend_cuda_layer \
-  test_backend_cuda_pointwise test_backend_cuda_training test_nn_cuda_recurrent test_nn_cuda_recurrent_program test_train_cuda_models \
+  test_backend_cuda_pointwise test_backend_cuda_training test_nn_cuda_recurrent_program test_nn_cuda_streams test_train_cuda_models \
   test_train_profile test_stream_cuda_session test_backend_cuda_dense test_ops_op_cases; do
   shards "$program"
 done
@@ -43,7 +43,7 @@ layers='*/small_*bf16:*/packed_reset_min*f32:*/reverse_lengths_minlstm_f16'
 if command -v compute-sanitizer >/dev/null; then
   for tool in memcheck racecheck synccheck; do
     for part in "backend_cuda_products --gtest_filter=*/forward_*:*/of_w*" "backend_cuda_scan --gtest_filter=$scans" "backend_cuda_layer --gtest_filter=$layers" \
-      "nn_cuda_recurrent --gtest_filter=*both_ways*:*Pipeline*"; do
+      "nn_cuda_recurrent_program --gtest_filter=*mingru_bf16:*lstm_f16" "nn_cuda_streams"; do
       # shellcheck disable=SC2086: two words on purpose
       compute-sanitizer --tool $tool --error-exitcode 1 ./test_${part} >"$logs/$tool" 2>&1 || {
         status=1

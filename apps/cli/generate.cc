@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "describe.h"
+#include "device_choice.h"
 #include "input.h"
 #include "options.h"
 #include "penstock/penstock.h"
@@ -30,6 +31,7 @@ struct GenerateArguments {
   std::optional<std::uint64_t> seed;
   Index streams = 1;
   Execution execution;
+  bool automatic = false;  // the device
   bool json = false, stats = false, interactive = false;
 };
 
@@ -148,11 +150,17 @@ void check(const GenerateArguments& arguments) {
   sample(std::array{0.0f}, arguments.sampling, 0.0);  // refuses impossible options before anything is printed
 }
 
-int generate(const GenerateArguments& arguments) {
+int generate(GenerateArguments arguments) {
   check(arguments);
   const std::string prompt = read_prompt(arguments);
   const Model model = Model::load(arguments.model);
   require_task(model, arguments.model, Task::language, "this verb");
+  // Tokens are drawn where the model computes, and fetched many at once.
+  settle_device(arguments.automatic, arguments.execution, model,
+                {.rows = arguments.streams,
+                 .calls = std::max<Index>(1, arguments.bytes),
+                 .copied_every = arguments.interactive ? 1 : 64,
+                 .start = true});
   const std::uint64_t seed = arguments.seed.value_or(std::random_device()());
 
   catch_interrupts();
@@ -208,7 +216,7 @@ Verb add_generate(CLI::App& program) {
               "Below 1 is tamer, above wilder; 0: the likeliest");
   options.add("--top-k", arguments->sampling.top_k, "K", "Draw from the K likeliest bytes only; 0: from all");
   options.add("--top-p", arguments->sampling.top_p, "P", "Draw from the likeliest bytes of this total probability");
-  options.device(arguments->execution);
+  options.device(arguments->execution, &arguments->automatic);
   options.add("--seed", arguments->seed, "N", "The same seed writes the same text [another one every time]");
   options.add("--streams", arguments->streams, "N",
               "Write N texts at once, each as by itself, with the seeds from --seed on");

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "describe.h"
+#include "device_choice.h"
 #include "open_data.h"
 #include "options.h"
 #include "penstock/penstock.h"
@@ -19,6 +20,7 @@ struct InfoArguments {
   std::string model;
   std::string shape;
   Execution execution;
+  bool automatic = false;  // the device
   bool json = false;
 };
 
@@ -254,7 +256,7 @@ bool should_be_model(const std::string& path) {
   return path.ends_with(".safetensors") || path.ends_with(".checkpoint");
 }
 
-int info(const InfoArguments& arguments) {
+int info(InfoArguments arguments) {
   Output output;
   if (arguments.model.empty()) {
     output.write(arguments.json ? json_line(machine_json()) : machine_text());
@@ -271,6 +273,7 @@ int info(const InfoArguments& arguments) {
     std::string text = model_text(arguments.model, model, file);
     if (!arguments.shape.empty()) {
       const auto [rows, steps] = parse_rows_and_steps("--shape", arguments.shape);
+      settle_device(arguments.automatic, arguments.execution, model, {.rows = rows, .steps = steps});
       const ModelMemory memory = model.memory(rows, steps, arguments.execution);
       json["memory"] = memory_json(memory, model.parameter_count());
       text += memory_text(memory, arguments.shape, arguments.execution);
@@ -293,7 +296,7 @@ Verb add_info(CLI::App& program) {
   options.group("Options");
   options.flag("--json", arguments->json, "Print one JSON object");
   options.add("--shape", arguments->shape, "BxT", "Say what the model takes in memory for so many rows and steps");
-  options.device(arguments->execution);
+  options.device(arguments->execution, &arguments->automatic);
   options.finish(
       "  penstock info\n"
       "  penstock info model.safetensors\n"

@@ -281,12 +281,22 @@ void Options::flag(const std::string& name, bool& value, const std::string& help
   enter({.option = option, .is_flag = true, .value = [&value] { return std::string(value ? "true" : "false"); }});
 }
 
-void Options::device(Execution& value) {
-  CLI::Option* device = declare(app_.add_option_function<std::string>(
-      "--device", [&value](const std::string& text) { value.device = parse_device(text); },
-      "Where the model computes: the CPU or an NVIDIA GPU, the first one if it has no number [cpu]"));
-  device->option_text("cpu|cuda[:N]");
-  enter({.option = device, .choices = {"cpu", "cuda"}, .value = [&value] { return to_string(value.device); }});
+void Options::device(Execution& value, bool* automatic) {
+  const auto parse = [&value, automatic](const std::string& text) {
+    const bool is_auto = automatic != nullptr && text == "auto";
+    if (automatic != nullptr) *automatic = is_auto;
+    value.device = is_auto ? Device::cpu() : parse_device(text);
+  };
+  std::string help = "Where the model computes: the CPU or an NVIDIA GPU, the first one if it has no number";
+  if (automatic != nullptr) help += "; auto: where it takes less time by estimate, which a line explains";
+  CLI::Option* device = declare(app_.add_option_function<std::string>("--device", parse, help + " [cpu]"));
+  device->option_text(automatic != nullptr ? "cpu|cuda[:N]|auto" : "cpu|cuda[:N]");
+  std::vector<std::string> choices = {"cpu", "cuda"};
+  if (automatic != nullptr) choices.emplace_back("auto");
+  const auto shown = [&value, automatic] {
+    return automatic != nullptr && *automatic ? std::string("auto") : to_string(value.device);
+  };
+  enter({.option = device, .choices = std::move(choices), .value = shown});
   choice("--precision", value.precision,
          {{"f32", Precision::full},
           {"full", Precision::full},

@@ -130,8 +130,9 @@ class Options {
   }
 
   void flag(const std::string& name, bool& value, const std::string& help);
-  /// --device and --precision.
-  void device(Execution& value);
+  /// --device and --precision. `automatic`: becomes true with --device auto, which the verb decides once it knows the
+  /// work (settle_device); null: it does not know it.
+  void device(Execution& value, bool* automatic = nullptr);
 
   /// Ends the list with --help; `examples` are the last lines of the help.
   void finish(const std::string& examples);

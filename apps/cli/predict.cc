@@ -9,6 +9,7 @@
 
 #include "answers.h"
 #include "describe.h"
+#include "device_choice.h"
 #include "input.h"
 #include "open_data.h"
 #include "options.h"
@@ -31,6 +32,7 @@ struct PredictArguments {
   bool per_byte = false, last = false, json = false;
   TaskOptions task;
   Execution execution;
+  bool automatic = false;  // the device
 };
 
 struct TextScore {
@@ -92,6 +94,7 @@ class Prediction {
 
   int run() {
     refuse_foreign();
+    settle_device(arguments_.automatic, arguments_.execution, model_, work());
     if (!task_name(arguments_.data.front()).empty()) {
       predict_task();
     } else if (data().task == Task::language) {
@@ -108,6 +111,16 @@ class Prediction {
   }
 
  private:
+  /// As far as it is known before anything is read: bytes of texts; of other data, at least a piece.
+  DeviceQuestion work() const {
+    if (!task_name(source()).empty()) return {.rows = 64, .steps = arguments_.task.validation_length, .start = true};
+    DeviceQuestion question{.steps = Sequence::piece, .start = true};
+    const Index bytes = data().task == Task::language ? bytes_of_files(arguments_.data) : 0;
+    if (bytes > 0) question.steps = std::min(bytes, Sequence::piece);
+    question.calls = std::max<Index>(1, bytes / Sequence::piece);
+    return question;
+  }
+
   const DataDescription& data() const { return model_.data(); }
   const std::string& source() const { return arguments_.data.front(); }
 
@@ -307,7 +320,7 @@ Verb add_predict(CLI::App& program) {
   options.add("--copy-tokens", arguments->task.copy_tokens, "N", "task:copying: how many tokens to remember");
   options.add("--seed", arguments->task.seed, "N", "task:NAME: of its sequences");
   options.add("--threads", arguments->execution.threads, "N", "0: as many as the machine offers");
-  options.device(arguments->execution);
+  options.device(arguments->execution, &arguments->automatic);
   options.flag("--exact", arguments->execution.exact, "The same bits as 'penstock stream'; slower");
   options.flag("--json", arguments->json, "JSON, one object for texts, otherwise one a line");
   options.finish(

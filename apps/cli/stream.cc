@@ -8,6 +8,7 @@
 
 #include "answers.h"
 #include "describe.h"
+#include "device_choice.h"
 #include "input.h"
 #include "latency.h"
 #include "open_data.h"
@@ -27,6 +28,7 @@ struct StreamArguments {
   std::string model, input, output, target;
   RowOptions rows;
   Execution execution;
+  bool automatic = false;  // the device
   TableOptions table;
   std::string state;
   bool bits = false, json = false, reset_on_blank_line = false, stats = false;
@@ -38,7 +40,7 @@ class Stream {
   Stream(const CLI::App& app, StreamArguments arguments)
       : arguments_(std::move(arguments)),
         model_(Model::load(arguments_.model)),
-        session_(model_, arguments_.execution),
+        session_(model_, settled_execution()),
         input_("-") {
     if (arguments_.bits) require_task(model_, arguments_.model, Task::language, "--bits");
     if (app.count("--sequence-column") > 0) {
@@ -71,6 +73,12 @@ class Stream {
   }
 
  private:
+  /// Nobody knows how long a stream goes on: one step decides.
+  const Execution& settled_execution() {
+    settle_device(arguments_.automatic, arguments_.execution, model_, {});
+    return arguments_.execution;
+  }
+
   template <class Step>
   std::span<const float> push(const Step& step) {
     const auto start = Latency::Clock::now();
@@ -204,7 +212,7 @@ Verb add_stream(CLI::App& program) {
   options.positional("[IN.wav]", arguments->input, "Sound: the file to read, instead of standard input");
   options.positional("[OUT.wav]", arguments->output, "Sound: the file to write");
   options.group("Options");
-  options.device(arguments->execution);
+  options.device(arguments->execution, &arguments->automatic);
   options.flag("--bits", arguments->bits, "A text: print only the surprise of each byte, in bits");
   options.add("--keep", arguments->rows.keep, "A,B",
               "Rows: copy these columns of the input to the front of the output");

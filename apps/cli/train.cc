@@ -7,6 +7,7 @@
 #include <string>
 
 #include "describe.h"
+#include "device_choice.h"
 #include "open_data.h"
 #include "options.h"
 #include "output_file.h"
@@ -51,6 +52,7 @@ struct TrainArguments {
   TrainOptions train;
   std::optional<Index> steps, batch, length, validate_steps, patience;
   std::optional<double> seconds, epochs, validate_every;
+  bool automatic = false;  // the device
   std::string output = "model.safetensors";
   bool no_carry = false, keep_last = false, resume = false, force = false, json = false, quiet = false;
 };
@@ -89,6 +91,7 @@ class TrainingRun {
     data_ = open_data(arguments_.data, kind_, options_.seed);
     complete_options();
     Model model = make_model();
+    settle_device(arguments_.automatic, options_.execution, model, work(), arguments_.quiet);
     catch_interrupts();
     const TrainResult result = train(model);
     if (has_validation(result)) score_ = score_held_out(model, *result.validation);
@@ -222,6 +225,15 @@ class TrainingRun {
     };
     if (std::ranges::none_of(arguments_.data.sources, is_it) && !is_it(arguments_.data.target)) return;
     throw Error(ErrorCode::invalid_argument, fmt::format("{} {} would overwrite DATA", option, printable(path)));
+  }
+
+  /// The steps of training that are planned; one where only the time is, which decides nothing.
+  DeviceQuestion work() const {
+    DeviceQuestion question{.rows = options_.batch, .steps = options_.length, .training = true};
+    if (kind_ == DataKind::task) question.steps = arguments_.data.task.length;
+    question.calls = std::max<Index>(1, options_.max_steps);
+    question.start = options_.max_steps > 0;
+    return question;
   }
 
   Model make_model() const {
@@ -539,7 +551,7 @@ void add_training_options(Options& options, TrainArguments& arguments) {
               "Steps between validations; 0: none by steps [a fortieth of the run]");
   options.add("--seed", train.seed, "N", "Random numbers: of the first weights and of the order of the data");
   options.add("--threads", train.execution.threads, "N", "0: as many as the machine offers");
-  options.device(train.execution);
+  options.device(train.execution, &arguments.automatic);
   options.flag("--exact", train.execution.exact, "The same bits for any batch and any cut of a sequence; slower");
 }
 

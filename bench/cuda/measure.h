@@ -18,6 +18,8 @@
 namespace penstock::bench::cuda {
 
 using namespace penstock::cuda;  // NOLINT(google-build-using-namespace): these programs are about nothing else
+using penstock::cuda::Buffer;    // not those of any device
+using penstock::cuda::Stream;
 using plan::Storage;
 
 /// A number of size below 65504 as a half: 10 stored bits of mantissa, exponents from -14 on.

@@ -10,8 +10,8 @@
 #include "bench/limits.h"
 #include "bench/rows.h"
 #include "bench/scan.h"
-#include "penstock/cuda.h"
 #include "penstock/error.h"
+#include "penstock/scan_program.h"
 
 namespace penstock::bench {
 namespace {
@@ -37,10 +37,10 @@ Storage storage_of(const std::string& dtype) {
   return dtype == "f32" ? Storage::f32 : dtype == "bf16" ? Storage::bf16 : Storage::f16;
 }
 
-CudaRegime regime_of(const std::string& name) {
-  const std::size_t dash = name.find('-');
-  return dash == std::string::npos || name == "penstock-loop" ? CudaRegime::automatic
-                                                              : parse_cuda_regime(name.substr(dash + 1));
+/// "penstock-direct" and "penstock-scan" name how a recurrence runs over T.
+Algorithm algorithm_of(const std::string& name) {
+  if (name == "penstock-direct") return Algorithm::sequential;
+  return name == "penstock-scan" ? Algorithm::scan : Algorithm::automatic;
 }
 
 /// What every contender on the GPU has: a stream, a clock, and memory filled in the dtype.
@@ -71,10 +71,17 @@ class OnGpu : public Contender {
 
   bool training() const { return problem_.test.pass == Pass::training; }
   const Shape& shape() const { return problem_.test.shape; }
-  CudaBatch batch() const { return {.rows = shape().rows, .steps = shape().steps}; }
+  Batch batch() const { return {.rows = shape().rows, .steps = shape().steps}; }
   Index positions() const { return shape().rows * shape().steps; }
-  CudaType type() const { return parse_cuda_type(to_string(storage_)); }
-  CudaStream stream() const { return stream_.handle(); }
+  DType type() const {
+    return storage_ == Storage::f32 ? DType::f32 : storage_ == Storage::bf16 ? DType::bf16 : DType::f16;
+  }
+  Context context(Algorithm algorithm = Algorithm::automatic) const {
+    Context context;
+    context.execution = {.algorithm = algorithm, .device = penstock::Device::cuda()};
+    context.stream = stream_.handle();
+    return context;
+  }
 
   Buffer room(std::size_t bytes) {
     Buffer buffer(stream_, bytes);
@@ -96,8 +103,27 @@ class OnGpu : public Contender {
   std::vector<float> rows_of(const Buffer& buffer, Index channels, bool time_first = false) {
     return compared_rows(problem_, host(buffer, 0, positions() * channels, storage_), channels, time_first);
   }
-  CudaSequence view(const Buffer& buffer, Index channels) const {
-    return CudaSequence::batch_first(buffer.address(), shape().steps, channels);
+  static void* data(const Buffer& buffer) { return device_pointer<void>(buffer.address()); }
+  static Memory memory(const Buffer& buffer) { return {data(buffer), buffer.bytes()}; }
+  Tensor sequence(const Buffer& buffer, Index channels) const {
+    return Tensor::contiguous(data(buffer), type(), {shape().rows, shape().steps, channels}, penstock::Device::cuda());
+  }
+  /// Every tensor of a layer in memory of its own, and views of all.
+  std::vector<Tensor> parameters(const Recurrent<float>& layer, DType as, bool zeros, std::vector<Buffer>& held) {
+    std::vector<Tensor> tensors;
+    for (const auto& parameter : layer.parameters()) {
+      const std::vector<float> values(zeros ? std::vector<float>(parameter.value.size())
+                                            : std::vector<float>(parameter.value.begin(), parameter.value.end()));
+      const std::vector<std::uint8_t> bytes = stored(values, as == DType::f32 ? Storage::f32 : storage_);
+      held.emplace_back(stream_, bytes.size());
+      held.back().upload(bytes.data(), bytes.size());
+      const auto& extents = parameter.shape;
+      tensors.push_back(
+          extents.size() == 1
+              ? Tensor::contiguous(data(held.back()), as, {extents[0]}, penstock::Device::cuda())
+              : Tensor::contiguous(data(held.back()), as, {extents[0], extents[1]}, penstock::Device::cuda()));
+    }
+    return tensors;
   }
 
   const Problem& problem_;
@@ -107,30 +133,23 @@ class OnGpu : public Contender {
   Buffer dy_;  // training
 };
 
-CudaRecurrent make_stack(const Recurrent<float>& layer, CudaType type, CudaRegime regime) {
-  return CudaRecurrent({.layers = layer.spec(), .type = type, .regime = regime});
-}
-
 /// Whole sequences, forward or training.
 class GpuLayer : public OnGpu {
  public:
   GpuLayer(const std::string& name, const Problem& problem)
       : OnGpu(problem),
         layer_(make_layer(problem, problem.weights_for(name))),
-        stack_(make_stack(layer_, type(), regime_of(name))),
-        weights_(room(stack_.weight_bytes())),
+        context_(context(algorithm_of(name))),
+        program_(RecurrentProgram::get(layer_.spec(), form(), context_.execution)),
+        weights_(parameters(layer_, type(), false, held_)),
         x_(on_gpu(problem.x)),
-        y_(room_for(positions() * shape().hidden)) {
-    stack_.upload(layer_, weights_.address(), stream());
-    if (training()) {
-      gradients_ = room(stack_.gradient_bytes());
-      tape_ = room(stack_.tape_bytes(batch()));
-      dy_ = on_gpu(problem.dy);
-      dx_ = room_for(positions() * shape().inputs);
-      stack_.prepare(backward(dy_));
-    }
-    stack_.prepare(forward());
-    workspace_ = room(stack_.workspace_bytes());
+        y_(room_for(positions() * shape().hidden)),
+        workspace_(room(program_->workspace_bytes())) {
+    if (!training()) return;
+    gradients_ = parameters(layer_, DType::f32, true, held_gradients_);
+    tape_ = room(program_->tape_bytes());
+    dy_ = on_gpu(problem.dy);
+    dx_ = room_for(positions() * shape().inputs);
   }
 
   Answers<float> last() override {
@@ -140,41 +159,47 @@ class GpuLayer : public OnGpu {
   }
 
  private:
+  RecurrentForm form() const {
+    RecurrentForm form;
+    form.dtype = form.weights = type();
+    form.rows = shape().rows, form.steps = shape().steps;
+    form.training = training();
+    const Index width = static_cast<Index>(size_of(type()));
+    while (shape().inputs * width % form.alignment != 0 || shape().hidden * width % form.alignment != 0) {
+      form.alignment /= 2;
+    }
+    return form;
+  }
   void run(const Buffer& dy) override {
-    stack_.forward(forward(), workspace_.address(), stream());
-    if (training()) stack_.backward(backward(dy), workspace_.address(), stream());
+    RecurrentProgram::Forward forward;
+    forward.weights = weights_;
+    forward.batch = batch();
+    forward.x = sequence(x_, shape().inputs), forward.y = sequence(y_, shape().hidden);
+    forward.workspace = memory(workspace_), forward.tape = memory(tape_);
+    program_->forward(context_, forward);
+    if (!training()) return;
+    RecurrentProgram::Backward backward;
+    backward.weights = weights_, backward.gradients = gradients_;
+    backward.batch = batch();
+    backward.x = forward.x, backward.y = forward.y;
+    backward.dy = sequence(dy, shape().hidden), backward.dx = sequence(dx_, shape().inputs);
+    backward.workspace = memory(workspace_), backward.tape = memory(tape_);
+    program_->backward(context_, backward);
   }
   void add_gradients(Answers<float>& answers) override {
-    for (const CudaRecurrent::Parameter& parameter : stack_.parameters()) {
-      Index count = 1;
-      for (const Index length : parameter.shape) count *= length;
+    for (std::size_t i = 0; i < held_gradients_.size(); ++i) {
+      const auto& parameter = layer_.parameters()[i];
       answers.gradients.emplace_back(
-          parameter.name,
-          host(gradients_, static_cast<Index>(parameter.gradient_offset / sizeof(float)), count, Storage::f32));
+          parameter.name, host(held_gradients_[i], 0, static_cast<Index>(parameter.value.size()), Storage::f32));
     }
-  }
-  CudaRecurrent::Forward forward() const {
-    CudaRecurrent::Forward call;
-    call.batch = batch();
-    call.x = view(x_, shape().inputs);
-    call.y = view(y_, shape().hidden);
-    call.weights = weights_.address();
-    call.tape = tape_.address();
-    return call;
-  }
-  CudaRecurrent::Backward backward(const Buffer& dy) const {
-    CudaRecurrent::Backward call;
-    call.batch = batch();
-    call.x = view(x_, shape().inputs), call.y = view(y_, shape().hidden);
-    call.dy = view(dy, shape().hidden), call.dx = view(dx_, shape().inputs);
-    call.weights = weights_.address(), call.gradients = gradients_.address();
-    call.tape = tape_.address();
-    return call;
   }
 
   Recurrent<float> layer_;
-  CudaRecurrent stack_;
-  Buffer weights_, x_, y_, gradients_, tape_, dx_, workspace_;
+  Context context_;
+  std::shared_ptr<const RecurrentProgram> program_;
+  std::vector<Buffer> held_, held_gradients_;
+  std::vector<Tensor> weights_, gradients_;
+  Buffer x_, y_, tape_, dx_, workspace_;
 };
 
 /// A call for every step, sequences time first.
@@ -183,36 +208,55 @@ class GpuLoop : public OnGpu {
   GpuLoop(const std::string& name, const Problem& problem)
       : OnGpu(problem),
         layer_(make_layer(problem, problem.weights_for(name))),
-        stack_(make_stack(layer_, type(), CudaRegime::automatic)),
-        weights_(room(stack_.weight_bytes())),
+        context_(context()),
+        program_(RecurrentProgram::get(layer_.spec(), form(), context_.execution)),
+        weights_(parameters(layer_, type(), false, held_)),
         x_(on_gpu(time_first(shape(), problem.x, shape().inputs))),
         y_(room_for(positions() * shape().hidden)),
-        state_(room(static_cast<std::size_t>(shape().rows * shape().hidden) * sizeof(float))) {
-    stack_.upload(layer_, weights_.address(), stream());
-    stack_.prepare(step(shape().steps > 1 ? 1 : 0));  // no step is aligned worse than the second
-  }
+        state_(room(static_cast<std::size_t>(shape().rows * shape().hidden) * sizeof(float))),
+        workspace_(room(program_->workspace_bytes())) {}
 
   Answers<float> last() override { return {.y = rows_of(y_, shape().hidden, true), .dx = {}, .gradients = {}}; }
 
  private:
+  RecurrentForm form() const {
+    RecurrentForm form;
+    form.dtype = form.weights = type();
+    form.rows = shape().rows;
+    form.step = true;
+    // No step is aligned worse than the second.
+    const Index width = shape().rows * static_cast<Index>(size_of(type()));
+    while (shape().inputs * width % form.alignment != 0 || shape().hidden * width % form.alignment != 0) {
+      form.alignment /= 2;
+    }
+    return form;
+  }
   void run(const Buffer&) override {
     state_.fill(0);
-    for (Index t = 0; t < shape().steps; ++t) stack_.step(step(t), 0, stream());
+    for (Index t = 0; t < shape().steps; ++t) step(t);
   }
-  CudaRecurrent::Step step(Index t) const {
-    const Index size = size_of(storage_);
-    CudaRecurrent::Step call;
-    call.rows = shape().rows;
-    call.x = x_.address() + static_cast<CudaAddress>(t * shape().rows * shape().inputs * size);
-    call.y = y_.address() + static_cast<CudaAddress>(t * shape().rows * shape().hidden * size);
-    call.weights = weights_.address();
-    call.state = state_.address();
-    return call;
+  void step(Index t) const {
+    const auto at = [&](const Buffer& buffer, Index channels) {
+      auto* const first = static_cast<std::byte*>(data(buffer)) + t * shape().rows * channels * size_of(storage_);
+      return Tensor::contiguous(first, type(), {shape().rows, 1, channels}, penstock::Device::cuda());
+    };
+    const Tensor state =
+        Tensor::contiguous(data(state_), DType::f32, {1, 1, shape().rows, shape().hidden}, penstock::Device::cuda());
+    RecurrentProgram::Forward call;
+    call.weights = weights_;
+    call.batch = {.rows = shape().rows, .steps = 1};
+    call.x = at(x_, shape().inputs), call.y = at(y_, shape().hidden);
+    call.state_in = call.state_out = state;
+    call.workspace = memory(workspace_);
+    program_->forward(context_, call);
   }
 
   Recurrent<float> layer_;
-  CudaRecurrent stack_;
-  Buffer weights_, x_, y_, state_;
+  Context context_;
+  std::shared_ptr<const RecurrentProgram> program_;
+  std::vector<Buffer> held_;
+  std::vector<Tensor> weights_;
+  Buffer x_, y_, state_, workspace_;
 };
 
 /// The scan by itself; its terms are its weights.
@@ -220,40 +264,55 @@ class GpuScan : public OnGpu {
  public:
   GpuScan(const std::string& name, const Problem& problem)
       : OnGpu(problem),
-        scan_({.channels = problem.test.shape.hidden,
-               .form = problem.test.cell == "scan-log" ? ScanForm::logarithmic : ScanForm::linear,
-               .type = type(),
-               .regime = regime_of(name)}),
-        h_(room_for(positions() * shape().hidden)) {
+        context_(context(algorithm_of(name))),
+        program_(ScanProgram::get(form(problem), context_.execution)),
+        h_(room_for(positions() * shape().hidden)),
+        workspace_(room(program_->workspace_bytes())) {
     const std::vector<Array> terms = problem.weights_for(name);
     a_ = on_gpu(terms[0].values), b_ = on_gpu(terms[1].values);
-    scan_.prepare(forward());
-    if (training()) {
-      dy_ = on_gpu(problem.dy);
-      da_ = room_for(positions() * shape().hidden), db_ = room_for(positions() * shape().hidden);
-      scan_.prepare(backward(dy_));
-    }
-    workspace_ = room(scan_.workspace_bytes());
+    if (!training()) return;
+    dy_ = on_gpu(problem.dy);
+    da_ = room_for(positions() * shape().hidden), db_ = room_for(positions() * shape().hidden);
   }
 
   Answers<float> last() override { return {.y = rows_of(h_, shape().hidden), .dx = {}, .gradients = {}}; }
 
  private:
+  ScanCallForm form(const Problem& problem) const {
+    ScanCallForm form;
+    form.channels = shape().hidden;
+    form.form = problem.test.cell == "scan-log" ? ScanForm::logarithmic : ScanForm::linear;
+    form.dtype = type();
+    form.rows = shape().rows, form.steps = shape().steps;
+    form.training = training();
+    const Index width = shape().hidden * static_cast<Index>(size_of(type()));
+    while (width % form.alignment != 0) form.alignment /= 2;
+    return form;
+  }
   void run(const Buffer& dh) override {
-    scan_.forward(forward(), workspace_.address(), stream());
-    if (training()) scan_.backward(backward(dh), workspace_.address(), stream());
+    const ScanProgram::Terms terms{channels(a_), channels(b_), {}};
+    program_->forward(
+        context_,
+        {.batch = batch(), .terms = terms, .h = channels(h_), .h0 = {}, .hT = {}, .workspace = memory(workspace_)});
+    if (!training()) return;
+    program_->backward(context_, {.batch = batch(),
+                                  .terms = terms,
+                                  .h = channels(h_),
+                                  .dh = channels(dh),
+                                  .dterms = {channels(da_), channels(db_), {}},
+                                  .h0 = {},
+                                  .dhT = {},
+                                  .dh0 = {},
+                                  .workspace = memory(workspace_)});
   }
   void add_gradients(Answers<float>& answers) override {
     answers.gradients.emplace_back("a", rows_of(da_, shape().hidden));
     answers.gradients.emplace_back("b", rows_of(db_, shape().hidden));
   }
-  CudaSequence channels(const Buffer& buffer) const { return view(buffer, shape().hidden); }
-  CudaScan::Forward forward() const { return {batch(), {channels(a_), channels(b_), {}}, channels(h_)}; }
-  CudaScan::Backward backward(const Buffer& dh) const {
-    return {batch(), {channels(a_), channels(b_), {}}, channels(h_), channels(dh), {channels(da_), channels(db_), {}}};
-  }
+  Tensor channels(const Buffer& buffer) const { return sequence(buffer, shape().hidden); }
 
-  CudaScan scan_;
+  Context context_;
+  std::shared_ptr<const ScanProgram> program_;
   Buffer a_, b_, h_, da_, db_, workspace_;
 };
 
@@ -297,6 +356,7 @@ double copy_rate() {
 }  // namespace
 
 std::unique_ptr<Contender> make_ours_on_gpu(const std::string& name, const Problem& problem) {
+  if (name == "penstock-copied" || name == "penstock-cpu") return make_ours(name, problem);
   if (is_bare_scan(problem.test.cell)) return std::make_unique<GpuScan>(name, problem);
   if (name == "penstock-loop") return std::make_unique<GpuLoop>(name, problem);
   try {

@@ -10,8 +10,12 @@
 #include <cstring>
 #include <vector>
 
+#include "backend/cuda/runtime/device.h"
+#include "backend/cuda/runtime/driver.h"
+#include "backend/cuda/runtime/staging.h"
 #include "penstock/cuda.h"
 #include "penstock/error.h"
+#include "penstock/scan_program.h"
 
 namespace {
 
@@ -42,40 +46,45 @@ double milliseconds(const Call& call) {
 /// The scan over one chunk, its state carried on.
 class Scan {
  public:
-  Scan(CudaQueue& queue, const Work& work)
+  Scan(Stream& stream, const Work& work)
       : work_(work),
-        scan_({.channels = work.channels}),
-        gains_(queue, work.bytes()),
-        state_(queue, static_cast<std::size_t>(work.channels) * sizeof(float)) {
+        program_(ScanProgram::get({.channels = work.channels, .rows = 1, .steps = work.steps, .alignment = 4},
+                                  {.device = Device::cuda()})),
+        gains_(stream, work.bytes()),
+        state_(stream, static_cast<std::size_t>(work.channels) * sizeof(float)),
+        workspace_(stream, program_->workspace_bytes()) {
     const std::vector<float> gains(work.values(), kGain);
     gains_.upload(gains.data(), gains_.bytes());
-    scan_.prepare(call(gains_.address(), gains_.address()));
-    workspace_ = CudaBuffer(queue, scan_.workspace_bytes());
-    workspace_.clear();
-    reset(queue);
+    reset(stream);
   }
 
-  void reset(CudaQueue& queue) {
+  void reset(Stream& stream) {
     state_.clear();
-    queue.synchronize();
+    stream.synchronize();
   }
-  void run(CudaAddress in, CudaAddress out, CudaStream stream) {
-    scan_.forward(call(in, out), workspace_.address(), stream);
+  void run(void* in, void* out, void* stream) {
+    Context context;
+    context.execution.device = Device::cuda();
+    context.stream = stream;
+    const Tensor state = Tensor::contiguous(state_.data(), DType::f32, {1, work_.channels}, Device::cuda());
+    program_->forward(context, {.batch = {.rows = 1, .steps = work_.steps},
+                                .terms = {chunk(gains_.data()), chunk(in), {}},
+                                .h = chunk(out),
+                                .h0 = state,
+                                .hT = state,
+                                .workspace = workspace_.memory()});
   }
 
   static constexpr float kGain = 0.9f;
 
  private:
-  CudaScan::Forward call(CudaAddress in, CudaAddress out) const {
-    const auto view = [&](CudaAddress at) { return CudaSequence::batch_first(at, work_.steps, work_.channels); };
-    CudaScan::Forward call{{.rows = 1, .steps = work_.steps}, {view(gains_.address()), view(in), {}}, view(out)};
-    call.h0 = call.hT = state_.address();
-    return call;
+  Tensor chunk(void* at) const {
+    return Tensor::contiguous(at, DType::f32, {1, work_.steps, work_.channels}, Device::cuda());
   }
 
   Work work_;
-  CudaScan scan_;
-  CudaBuffer gains_, state_, workspace_;
+  std::shared_ptr<const ScanProgram> program_;
+  Buffer gains_, state_, workspace_;
 };
 
 /// Greatest difference of the chunks' last values from a loop in double.
@@ -89,9 +98,29 @@ double error(const Work& work, const std::vector<float>& lasts) {
   return worst;
 }
 
+/// Copies to the GPU and back, from memory as the system gives it and from page-locked memory.
+void print_copies() {
+  constexpr std::size_t bytes = std::size_t{64} << 20;
+  Stream stream(Device::cuda());
+  Buffer there(stream, bytes);
+  std::vector<std::byte> plain(bytes, std::byte{1});
+  const cuda::PinnedMemory pinned(cuda::Device::get(0), bytes);
+  std::memset(pinned.data(), 1, bytes);
+  const auto rate = [&](const auto& copy) { return static_cast<double>(bytes) / milliseconds(copy) / 1e6; };
+  const double plain_up = rate([&] { there.upload(plain.data(), bytes); });
+  const double plain_down = rate([&] { there.download(plain.data(), bytes); });
+  const double pinned_up = rate([&] { there.upload(pinned.data(), bytes); });
+  const double pinned_down = rate([&] { there.download(pinned.data(), bytes); });
+  const double word = milliseconds([&] { there.upload(plain.data(), 4); }) * 1e3;
+  fmt::print(
+      "64 MB, pageable: {:.1f} GB/s to the GPU, {:.1f} back; pinned: {:.1f} and {:.1f}, {:.2f} and {:.2f} times as "
+      "fast. A copy of 4 bytes that is waited for: {:.1f} us\n",
+      plain_up, plain_down, pinned_up, pinned_down, pinned_up / plain_up, pinned_down / plain_down, word);
+}
+
 int run(const Work& work) {
-  CudaQueue queue;
-  Scan scan(queue, work);
+  Stream stream(Device::cuda());
+  Scan scan(stream, work);
   std::vector<std::vector<float>> inputs(static_cast<std::size_t>(work.chunks), std::vector<float>(work.values()));
   for (int n = 0; n < work.chunks; ++n) {
     for (Index t = 0; t < work.steps; ++t) {
@@ -100,15 +129,15 @@ int run(const Work& work) {
   }
   std::vector<float> output(work.values()), lasts;
 
-  CudaBuffer in(queue, work.bytes()), out(queue, work.bytes());
+  Buffer in(stream, work.bytes()), out(stream, work.bytes());
   const auto one_after_the_other = [&](bool made) {
     return milliseconds([&] {
-      scan.reset(queue);
+      scan.reset(stream);
       std::vector<float> from(made ? work.values() : 0), to(from.size());
       for (const std::vector<float>& input : inputs) {
         if (made) std::memcpy(from.data(), input.data(), work.bytes());
         in.upload(made ? from.data() : input.data(), work.bytes());
-        scan.run(in.address(), out.address(), queue.stream());
+        scan.run(in.data(), out.data(), stream.handle());
         out.download(made ? to.data() : output.data(), work.bytes());
         if (made) std::memcpy(output.data(), to.data(), work.bytes());
       }
@@ -116,12 +145,12 @@ int run(const Work& work) {
   };
   const double in_place = one_after_the_other(false), made = one_after_the_other(true);
   const double computing = milliseconds([&] {
-    for (int n = 0; n < work.chunks; ++n) scan.run(in.address(), out.address(), queue.stream());
-    queue.synchronize();
+    for (int n = 0; n < work.chunks; ++n) scan.run(in.data(), out.data(), stream.handle());
+    stream.synchronize();
   });
   CudaPipeline pipeline(work.bytes(), work.bytes());
   const double piped = milliseconds([&] {
-    scan.reset(queue);
+    scan.reset(stream);
     lasts.clear();
     std::size_t next = 0;
     pipeline.run(
@@ -130,7 +159,7 @@ int run(const Work& work) {
           std::memcpy(to, inputs[next++].data(), work.bytes());
           return true;
         },
-        [&](CudaAddress from, CudaAddress to, CudaStream stream) { scan.run(from, to, stream); },
+        [&](void* from, void* to, void* on) { scan.run(from, to, on); },
         [&](const void* from) {
           std::memcpy(output.data(), from, work.bytes());
           lasts.push_back(output.back());
@@ -160,6 +189,7 @@ int main(int argc, char** argv) {
   Work work{16384, 1024, 12};
   try {
     if (argc == 4) work = {std::atoll(argv[1]), std::atoll(argv[2]), std::atoi(argv[3])};
+    print_copies();
     return run(work);
   } catch (const Error& error) {
     fmt::print(stderr, "cuda_pipeline_times: {}\n", error.what());

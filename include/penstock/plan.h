@@ -10,6 +10,8 @@
 namespace penstock {
 
 class Model;
+struct DataDescription;
+struct ModelSpec;
 
 /// What became of another way to do the same work.
 struct PlanAlternative {
@@ -56,6 +58,29 @@ std::vector<PlanReport> explain(const LayerQuestion& question);
 /// of a training step. Nodes that leave nothing to choose have reports without a plan.
 std::vector<PlanReport> explain(const Model& model, Index rows, Index steps, bool training = false,
                                 const Execution& execution = {}, const std::string& chip = {});
+
+/// Calls of a model, for which a device is to be chosen.
+struct DeviceQuestion {
+  Index rows = 1, steps = 1;  ///< B, T of each
+  Index calls = 1;
+  Index copied_every = 1;    ///< So many calls leave their results on a GPU, to be fetched at once
+  bool training = false;     ///< Steps of training; otherwise forward passes
+  bool start = false;        ///< What a GPU takes once to start counts, too: a process that does nothing else before
+  Execution execution = {};  ///< Precision, threads, exact; the number of a GPU
+  std::string chip = {};     ///< A GPU that need not be there, by a name of chips()
+};
+
+struct DeviceChoice {
+  Device device = {};
+  double cpu_microseconds = 0, gpu_microseconds = 0;  ///< Of all calls, as estimated; 0: not possible there
+  double copy_microseconds = 0;                       ///< Of these on the GPU, for copies from and to the host
+  std::string why;                                    ///< One line
+};
+
+/// The device that needs less time by the planner's estimate, copies between the host and the GPU counted; the CPU
+/// where there is no GPU. Throws Error(unsupported) where neither can.
+DeviceChoice choose_device(const Model& model, const DeviceQuestion& question);
+DeviceChoice choose_device(const ModelSpec& spec, const DataDescription& data, const DeviceQuestion& question);
 
 /// The reports as text for a person.
 std::string to_text(const std::vector<PlanReport>& reports);

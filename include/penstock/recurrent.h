@@ -3,7 +3,7 @@
 #include <memory>
 #include <span>
 
-#include "penstock/types.h"
+#include "penstock/tensor.h"
 
 namespace penstock {
 
@@ -86,13 +86,19 @@ class RecurrentTape {
   std::unique_ptr<Content> content_;
 };
 
-/// A trainable stack of recurrent layers in float or double.
+/// A trainable stack of recurrent layers in float or double (a GPU computes in float and in halves).
+///
+/// A network lives on one device: on the CPU, or on that of a stream, where its weights, their gradients and all
+/// scratch stay and every call is put into the stream. Calls with memory of the host work on every device: for a GPU
+/// they copy what goes in and what comes out, and wait. Calls with tensors of the device copy nothing, and on a GPU
+/// neither wait nor, of a shape that they had before, allocate.
 ///
 /// Weights per layer l and direction (suffix "_reverse"), named as in PyTorch:
 ///   weight_ih_l{l} [G*H, I_l], weight_hh_l{l} [G*H, H] (heads > 1: [heads, G*D, D]; scan cells: none),
 ///   bias_ih_l{l} [G*H], bias_hh_l{l} [G*H] (scan cells: none, Bias::both is Bias::single to them);
 ///   initialised uniformly in +-1/sqrt(H).
-/// States, in and out, are [S, layers * directions, B, H]; null in means zeros, null out means not wanted.
+/// States, in and out, are [S, layers * directions, B, H]; null in means zeros, null out means not wanted. On a GPU
+/// they are floats whatever x is, as weights and gradients are.
 ///
 /// Any number of threads may call forward() and step() of one object at once: each has scratch memory of its own, and
 /// all share one set of packed weights. backward() adds to the gradients, so it is for one thread at a time; writing
@@ -103,17 +109,26 @@ class Recurrent {
   struct Parameter {
     std::string name;
     std::vector<Index> shape;
-    std::span<Real> value;
-    std::span<Real> gradient;
+    /// In the host's memory; empty on a GPU, where read() and write() copy.
+    std::span<Real> value, gradient;
+    /// The same in the device's memory.
+    Tensor value_tensor, gradient_tensor;
   };
 
   /// Throws Error(invalid_argument) naming the field that is impossible.
   explicit Recurrent(const RecurrentSpec& spec, std::uint64_t seed = 0);
+  /// The same network, weight for weight, on the device of a stream. Throws Error(unsupported) for a network in double
+  /// on a GPU.
+  Recurrent(const RecurrentSpec& spec, Stream& stream, std::uint64_t seed = 0);
   ~Recurrent();
   Recurrent(Recurrent&&) noexcept;
   Recurrent& operator=(Recurrent&&) noexcept;
 
   const RecurrentSpec& spec() const;
+  Device device() const;
+  /// Weights and gradients go to the device of another stream, and with them all calls from now on. Tapes of before are
+  /// of no use any more.
+  void move_to(Stream& stream);
   /// Number of values in one row's state: S * layers * directions * H.
   Index state_size() const;
 
@@ -124,11 +139,18 @@ class Recurrent {
   /// The parameter of that name; throws Error(invalid_argument) that lists the names there are.
   Parameter& parameter(std::string_view name);
   void zero_gradients();
+  /// Copies of a parameter by its name, to or from the host's memory, from or to any device, and waits for that. Sizes
+  /// must be the parameter's.
+  void read(std::string_view name, std::span<Real> value) const;
+  void read_gradient(std::string_view name, std::span<Real> gradient) const;
+  /// What was written takes effect as after weights_changed().
+  void write(std::string_view name, std::span<const Real> value);
 
   /// Writes spec and values as a safetensors file, which replaces `path` whole or not at all. Throws Error(io_failure).
   void save(const std::string& path) const;
   /// Throws Error: io_failure; bad_input for a file that is not sound; incompatible for one of something else.
   static Recurrent load(const std::string& path);
+  static Recurrent load(const std::string& path, Stream& stream);
 
   /// y [B, T, H * directions] from x [B, T, I], which it must not overlap. With a tape, backward() can follow (and
   /// dropout applies, with fresh masks in every such call on the network); x and y must then stay as they are until it
@@ -140,6 +162,12 @@ class Recurrent {
                Real* state_out, RecurrentTape<Real>* tape = nullptr, const Execution& execution = {},
                SequenceView<Real> states = {}) const;
 
+  /// The same for tensors of the network's device: x [B, T, I] and y, of packed rows [positions, C], in the network's
+  /// type, on a GPU in bf16 or f16 too: what is multiplied is then rounded so. The batch's arrays lie on the device as
+  /// well, and `steps` of packed rows may be more than the longest has.
+  void forward(const Batch& batch, const Tensor& x, const Tensor& y, const Tensor& state_in, const Tensor& state_out,
+               RecurrentTape<Real>* tape = nullptr, const Execution& execution = {}, const Tensor& states = {}) const;
+
   /// Adds to the gradients of all parameters; writes dx [B, T, I], which overlaps neither x nor dy, and dstate_in if
   /// they are wanted (not null). `batch` (its lengths, packed rows and resets included) and `x` are those of the
   /// forward call that filled the tape; the y of that call is read too. `dstates`: gradients of every state, as above;
@@ -147,12 +175,19 @@ class Recurrent {
   void backward(const Batch& batch, SequenceView<const Real> x, SequenceView<const Real> dy, const Real* dstate_out,
                 SequenceView<Real> dx, Real* dstate_in, RecurrentTape<Real>& tape, const Execution& execution = {},
                 SequenceView<const Real> dstates = {});
+  /// The same for tensors of the network's device. A tape on a GPU serves one backward pass, and `dstates` belong to a
+  /// forward call that had `states`.
+  void backward(const Batch& batch, const Tensor& x, const Tensor& dy, const Tensor& dstate_out, const Tensor& dx,
+                const Tensor& dstate_in, RecurrentTape<Real>& tape, const Execution& execution = {},
+                const Tensor& dstates = {});
 
   /// One step of B rows: x [B, I] -> y [B, H], which overlaps neither x nor the state; the state is updated in place.
   /// Forward direction only. For one row nothing is allocated but on the first call and the first in another precision.
   /// Denormal numbers are what they are on the calling thread, where sequences count them as zeros: threads that take
   /// many steps had better count them so, too, as audio hosts do. A Session does.
   void step(Index rows, const Real* x, Real* y, Real* state, const Execution& execution = {}) const;
+  /// The same for tensors of the network's device: x [B, I], y [B, H] and the state.
+  void step(const Tensor& x, const Tensor& y, const Tensor& state, const Execution& execution = {}) const;
 
  private:
   struct Impl;

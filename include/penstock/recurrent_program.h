@@ -25,7 +25,8 @@ struct RecurrentForm {
   bool input_gradient = true;  ///< The backward pass makes dx.
   bool add_gradients = false;  ///< It adds to the gradients of weights, instead of writing them.
   bool every_state = false;    ///< Calls have Forward::states; cells with more than one state only.
-  bool step = false;           ///< One step of one row, over and over, as of a stream. CPU only; rows and steps are 1.
+  bool step = false;  ///< One step over and over, as of a stream: on a CPU of one row, on a GPU of scan cells, any
+                      ///< number of rows in one launch (whose gates are never rounded to `dtype`).
   /// Layouts. Packed rows use `step` alone. dx lies like x, and dy like y, unless said otherwise.
   SequenceStrides x = {}, y = {}, dx = {}, dy = {};
   SequenceStrides states = {};  ///< Of Forward::states and Backward::dstates.

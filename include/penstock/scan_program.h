@@ -36,6 +36,7 @@ class ScanProgram {
   ~ScanProgram();
 
   const ScanCallForm& form() const;
+  const Execution& execution() const;
   /// Of a forward or a backward call, whichever needs more; of any content, for one call at a time.
   std::size_t workspace_bytes() const;
 

@@ -12,6 +12,10 @@
 /// Memory of any device, seen and owned, and what goes with every call.
 namespace penstock {
 
+namespace ops {
+class Queue;
+}
+
 /// How a number lies in memory.
 enum class DType { f32, f64, bf16, f16, i32, i64, u8 };
 
@@ -91,15 +95,14 @@ class Stream {
   /// The host waits until all work of the stream is done.
   void synchronize() const;
 
-  struct Content;
-  Content& content() const { return *content_; }
-
  private:
+  friend const std::shared_ptr<ops::Queue>& queue_of(const Stream& stream);
+  struct Content;
   std::unique_ptr<Content> content_;
 };
 
-/// Memory of a device, aligned to 256 bytes; of a GPU, allocated and freed in the order of its stream, which must
-/// outlive it.
+/// Memory of a device, aligned to 256 bytes; of a GPU, allocated and freed in the order of its stream, which lasts as
+/// long as anything that was made on it.
 class Buffer {
  public:
   Buffer();

@@ -1,5 +1,7 @@
 // Recurrent stacks as safetensors files: their values by name, and in the metadata what the stack is.
 
+#include <functional>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -59,8 +61,15 @@ RecurrentSpec spec_from(const io::SafetensorsFile& file) {
 template <class Real>
 void Recurrent<Real>::save(const std::string& path) const {
   std::vector<io::TensorData> tensors;
+  std::vector<std::vector<Real>> copied;  // of what lies on a GPU
   for (const Parameter& parameter : parameters()) {
-    tensors.push_back(io::tensor_data<Real>(parameter.name, parameter.shape, std::span<const Real>(parameter.value)));
+    std::span<const Real> value = parameter.value;
+    if (value.empty()) {
+      const auto size = std::accumulate(parameter.shape.begin(), parameter.shape.end(), Index{1}, std::multiplies<>());
+      read(parameter.name, copied.emplace_back(static_cast<std::size_t>(size)));
+      value = copied.back();
+    }
+    tensors.push_back(io::tensor_data<Real>(parameter.name, parameter.shape, value));
   }
   io::write_safetensors(path, tensors, {{kSpecKey, text_of(spec())}});
 }
@@ -87,9 +96,18 @@ Recurrent<Real> Recurrent<Real>::load(const std::string& path) {
   return network;
 }
 
+template <class Real>
+Recurrent<Real> Recurrent<Real>::load(const std::string& path, Stream& stream) {
+  Recurrent network = load(path);
+  network.move_to(stream);
+  return network;
+}
+
 template void Recurrent<float>::save(const std::string&) const;
 template void Recurrent<double>::save(const std::string&) const;
 template Recurrent<float> Recurrent<float>::load(const std::string&);
 template Recurrent<double> Recurrent<double>::load(const std::string&);
+template Recurrent<float> Recurrent<float>::load(const std::string&, Stream&);
+template Recurrent<double> Recurrent<double>::load(const std::string&, Stream&);
 
 }  // namespace penstock

@@ -289,6 +289,7 @@ class StackBuilder {
     shape.alignment = first || last ? form_.alignment : 256;
     while (own % shape.alignment != 0) shape.alignment /= 2;
     shape.parameter_alignment = 16;
+    shape.one_launch = form_.step && target_.device.is_cuda();
     return shape;
   }
 
@@ -371,11 +372,14 @@ void check_form(const RecurrentSpec& spec, const RecurrentForm& form, const Exec
           "every_state must be false for cell {}, which has no state but its output", spec.cell);
   require(!form.every_state || !form.step, "every_state must be false for steps, which give their state as it is");
   if (!form.step) return;
-  require(form.rows == 1 && form.steps == 1 && !form.training && form.positions == 0 && !form.lengths && !form.reset,
-          "step is of one row and one step, without a tape, lengths or resets");
+  require(form.steps == 1 && !form.training && form.positions == 0 && !form.lengths && !form.reset,
+          "step is of one step, without a tape, lengths or resets");
+  require(cuda || form.rows == 1, "rows must be 1 for a step on the CPU, not {}", form.rows);
   require(spec.direction == Direction::forward,
           "a step needs direction forward, not {}: the end of a stream is not known", to_string(spec.direction));
-  if (cuda) fail(ErrorCode::unsupported, "step is of the CPU; on a GPU, steps of many rows are forward calls");
+  if (cuda && !find_cell(spec.cell).scan) {
+    fail(ErrorCode::unsupported, "step on a GPU is of scan cells, not of {}, whose steps are forward calls", spec.cell);
+  }
 }
 
 std::vector<LayerParameters> layer_parameters(const RecurrentSpec& spec) {

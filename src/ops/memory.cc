@@ -54,6 +54,18 @@ void clear_memory(Device device, void* memory, std::size_t bytes, void* stream) 
               "filling memory of the GPU");
 }
 
+void copy_memory(Device device, void* to, const void* from, std::size_t bytes, void* stream) {
+  if (bytes == 0) return;
+  if (!device.is_cuda()) {
+    std::memmove(to, from, bytes);
+    return;
+  }
+  cuda::Device::get(device.index).make_current();
+  cuda::check(cuda::driver().copy_on_device(address(to), reinterpret_cast<cuda::DeviceAddress>(from), bytes,
+                                            static_cast<cuda::StreamHandle>(stream)),
+              "copying within the GPU");
+}
+
 void write_word(Device device, unsigned long long* to, unsigned long long value, void* stream) {
   if (!device.is_cuda()) {
     *to = value;
@@ -217,9 +229,11 @@ Recording::~Recording() = default;
 Recording::Recording(Recording&&) noexcept = default;
 Recording& Recording::operator=(Recording&&) noexcept = default;
 
-void Recording::run() const {
+void Recording::run() const { launch(queue_->stream()); }
+
+void Recording::launch(void* stream) const {
   if (graph_) {
-    graph_->graph.launch(queue_->cuda()->stream.handle());
+    graph_->graph.launch(static_cast<cuda::StreamHandle>(stream));
   } else {
     work_();
   }

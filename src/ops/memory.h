@@ -34,6 +34,8 @@ class Queue {
 
 /// Sets memory of a device to zero, in the order of a stream of a GPU.
 void clear_memory(Device device, void* memory, std::size_t bytes, void* stream);
+/// Copies between places of one device, in the order of a stream of a GPU.
+void copy_memory(Device device, void* to, const void* from, std::size_t bytes, void* stream);
 /// Writes one number there.
 void write_word(Device device, unsigned long long* to, unsigned long long value, void* stream);
 
@@ -117,6 +119,8 @@ class Recording {
   Recording& operator=(Recording&&) noexcept;
 
   void run() const;
+  /// The same into another stream of the GPU.
+  void launch(void* stream) const;
 
   struct Graph;
 

@@ -19,6 +19,7 @@ struct Recurrence {
   Index state_pitch = 1;        ///< From state to state of a row, in blocks of [B, H].
   int alignment = 256;          ///< Bytes that addresses of x, y and their gradients are multiples of.
   int parameter_alignment = 0;  ///< The same of weights and their gradients; 0: as in a flat store of parameters
+  bool one_launch = false;      ///< GPUs, scan cells: a step of all rows is one launch.
   bool add_dx = false;          ///< The backward pass adds to dx instead of writing it.
   bool add_gradients = false;   ///< And to the gradients of weights.
 

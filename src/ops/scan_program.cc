@@ -139,6 +139,7 @@ std::shared_ptr<const ScanProgram> ScanProgram::get(const ScanCallForm& form, co
 }
 
 const ScanCallForm& ScanProgram::form() const { return impl_->form; }
+const Execution& ScanProgram::execution() const { return impl_->execution; }
 std::size_t ScanProgram::workspace_bytes() const { return impl_->bytes; }
 
 std::string ScanProgram::explain() const {

@@ -1,31 +1,34 @@
 // Streams and memory of any device, as the public interface shows them.
 
+#include "ops/stream_queue.h"
+
 #include "base/check.h"
-#include "ops/memory.h"
-#include "penstock/tensor.h"
 
 namespace penstock {
 
 struct Stream::Content {
-  explicit Content(Device device) : queue(device) {}
-  ops::Queue queue;
+  explicit Content(Device device) : queue(std::make_shared<ops::Queue>(device)) {}
+  std::shared_ptr<ops::Queue> queue;
 };
+
+const std::shared_ptr<ops::Queue>& queue_of(const Stream& stream) { return stream.content_->queue; }
 
 Stream::Stream(Device device) : content_(std::make_unique<Content>(device)) {}
 Stream::~Stream() = default;
 Stream::Stream(Stream&&) noexcept = default;
 Stream& Stream::operator=(Stream&&) noexcept = default;
-Device Stream::device() const { return content_->queue.device(); }
-void* Stream::handle() const { return content_->queue.stream(); }
-void Stream::synchronize() const { content_->queue.synchronize(); }
+Device Stream::device() const { return content_->queue->device(); }
+void* Stream::handle() const { return content_->queue->stream(); }
+void Stream::synchronize() const { content_->queue->synchronize(); }
 
 struct Buffer::Content {
+  std::shared_ptr<ops::Queue> queue;
   ops::Buffer buffer;
 };
 
 Buffer::Buffer() = default;
 Buffer::Buffer(Stream& stream, std::size_t bytes)
-    : content_(std::make_unique<Content>(Content{ops::Buffer(stream.content().queue, bytes)})) {}
+    : content_(std::make_unique<Content>(Content{queue_of(stream), ops::Buffer(*queue_of(stream), bytes)})) {}
 Buffer::~Buffer() = default;
 Buffer::Buffer(Buffer&&) noexcept = default;
 Buffer& Buffer::operator=(Buffer&&) noexcept = default;

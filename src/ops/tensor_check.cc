@@ -88,4 +88,16 @@ void require_memory(const char* name, const Memory& memory, std::size_t bytes) {
   require(reinterpret_cast<std::uintptr_t>(memory.data) % 256 == 0, "{} must be aligned to 256 bytes", name);
 }
 
+int alignment_of(const Tensor& sequence) {
+  auto multiple = static_cast<std::size_t>(16);
+  if (!sequence) return static_cast<int>(multiple);
+  const std::size_t size = size_of(sequence.dtype);
+  std::size_t all = reinterpret_cast<std::uintptr_t>(sequence.data);
+  for (std::size_t axis = 0; axis + 1 < static_cast<std::size_t>(sequence.rank); ++axis) {
+    if (sequence.shape[axis] > 1) all |= static_cast<std::size_t>(std::abs(sequence.strides[axis])) * size;
+  }
+  while (multiple > size && all % multiple != 0) multiple /= 2;
+  return static_cast<int>(multiple);
+}
+
 }  // namespace penstock::ops

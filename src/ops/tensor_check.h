@@ -29,4 +29,8 @@ void require_gapless(const char* name, const Tensor& tensor, const Index* shape,
 /// Throws unless memory has so many bytes, aligned to 256.
 void require_memory(const char* name, const Memory& memory, std::size_t bytes);
 
+/// Bytes, 16 at most, that a sequence's address and the addresses of all its positions are multiples of; 16 without
+/// data.
+int alignment_of(const Tensor& sequence);
+
 }  // namespace penstock::ops

@@ -9,7 +9,7 @@ import select
 
 import pytest
 
-from program import TEXT, run, start
+from program import TEXT, refuses, run, start
 
 
 def test_generate_repeats_itself_with_a_seed(models):
@@ -267,3 +267,32 @@ def test_info(models):
     labels = run("info", "labelled.safetensors", cwd=models).out
     assert "labels       down, up" in labels
     assert json.loads(run("info", "text.safetensors", "--json", cwd=models).out)["vocabulary"] == 256
+
+
+AUTO = [
+    ("generate", "text.safetensors", "-n", 5, "--seed", 1),
+    ("predict", "text.safetensors", "text.txt"),
+    ("stream", "series.safetensors"),
+    ("info", "text.safetensors", "--shape", "8x64"),
+    ("train", "text.txt", "--steps", 2, "--length", 16, "--output", "auto.safetensors", "--force"),
+]
+
+
+@pytest.mark.parametrize("arguments", AUTO, ids=[case[0] for case in AUTO])
+def test_device_auto_says_why(models, arguments):
+    """Without a GPU it is the CPU, and a line names what is missing; the answers are the CPU's."""
+    missing = run("info", "--json").json()["cuda"]["missing"]
+    rows = (models / "series.csv").read_text() if arguments[0] == "stream" else ""
+    result = run(*arguments, "--device", "auto", cwd=models, stdin=rows)
+    if missing:
+        assert f"device cpu: there is no GPU: {missing}\n" in result.err
+        if arguments[0] != "train":
+            assert result.out == run(*arguments, "--device", "cpu", cwd=models, stdin=rows).out
+    else:
+        assert "device c" in result.err and ": by estimate " in result.err
+
+
+def test_device_auto_is_for_verbs_that_know_their_work(models):
+    assert "--device cpu|cuda[:N]|auto" in run("generate", "--help").out
+    refuses("profile", "text.safetensors", "--device", "auto", message="device must be cpu, cuda or cuda:N with the number of a GPU, not 'auto'",
+            status=2, verb="profile", cwd=models)

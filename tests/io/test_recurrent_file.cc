@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "penstock/recurrent.h"
+#include "penstock/system.h"
 #include "support/expect_error.h"
 #include "support/temporary_folder.h"
 
@@ -40,6 +41,27 @@ TEST(RecurrentFile, KeepsAStack) {
   const TemporaryFolder folder;
   expect_survives<float>(folder.path("float.safetensors"));
   expect_survives<double>(folder.path("double.safetensors"));
+}
+
+TEST(RecurrentFile, OpensOnAStream) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path("stack.safetensors");
+  for (const Device device : {Device::cpu(), Device::cuda()}) {
+    if (device.is_cuda() && !cuda_info().missing.empty()) continue;
+    Stream stream(device);
+    const Recurrent<float> home(file_spec(), 11), there(file_spec(), stream, 11);
+    there.save(path);
+    const Recurrent<float> back = Recurrent<float>::load(path), again = Recurrent<float>::load(path, stream);
+    EXPECT_EQ(again.device(), device);
+    for (const auto& parameter : home.parameters()) {
+      std::vector<float> value(parameter.value.size());
+      const std::vector<float> want(parameter.value.begin(), parameter.value.end());
+      for (const Recurrent<float>* const network : {&back, &again}) {
+        network->read(parameter.name, value);
+        EXPECT_EQ(value, want) << parameter.name << " on " << to_string(device);
+      }
+    }
+  }
 }
 
 TEST(RecurrentFile, RefusesWhatIsNoStackOfItsType) {

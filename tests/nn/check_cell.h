@@ -125,7 +125,17 @@ Inputs<Real> make_inputs(const Recurrent<Real>& network, const Case& c, std::uin
 
 template <class Real>
 void zero_gradients(Recurrent<Real>& network) {
-  for (auto& parameter : network.parameters()) std::ranges::fill(parameter.gradient, Real(0));
+  network.zero_gradients();
+}
+
+/// Of a parameter, wherever it lies.
+template <class Real>
+std::vector<Real> read_gradient(const Recurrent<Real>& network, const typename Recurrent<Real>::Parameter& parameter) {
+  std::size_t size = 1;
+  for (const Index extent : parameter.shape) size *= static_cast<std::size_t>(extent);
+  std::vector<Real> values(size);
+  network.read_gradient(parameter.name, values);
+  return values;
 }
 
 template <class Real>
@@ -164,7 +174,7 @@ Outputs<Real> run(Recurrent<Real>& network, const Inputs<Real>& in, const Execut
   out.y = y.values();
   out.dx = dx.values();
   for (const auto& parameter : network.parameters()) {
-    out.gradients.emplace_back(parameter.name, std::vector<Real>(parameter.gradient.begin(), parameter.gradient.end()));
+    out.gradients.emplace_back(parameter.name, read_gradient(network, parameter));
   }
   return out;
 }

@@ -1,9 +1,12 @@
 // Recurrent layers of scan cells on a GPU.
 
+#include "backend/cuda/runtime/driver.h"
 #include "backend/cuda/scan/layer.h"
+#include "backend/cuda/scan/step.h"
 #include "ops/cuda/common.h"
 #include "ops/cuda/layer_memory.h"
 #include "ops/cuda/ops.h"
+#include "ops/memory.h"
 #include "plan/cell_table.h"
 
 namespace penstock::ops {
@@ -155,9 +158,55 @@ class ScanLayerBackward final : public Executable {
   cuda::WorkspaceParts parts_;
 };
 
+/// One step of all rows, of the operands of a forward pass.
+class ScanLayerStep final : public Executable {
+ public:
+  ScanLayerStep(const Recurrence& shape, const Target& target)
+      : shape_(shape), target_(target), layer_(gpu_of(target), spec_of(shape, target), planned()) {}
+
+  std::size_t scratch_bytes() const override { return padded(state_bytes()); }
+
+  void run(const Call& call, const Operands& memory) override {
+    const cuda::DeviceAddress before = address_of(memory, 1), after = address_of(memory, 8);
+    cuda::LayerStep step = planned();
+    step.x = address_of(memory, 0), step.y = address_of(memory, 7);
+    step.state = after != 0 ? after : address_of(memory.scratch);
+    step.weights = {address_of(memory, 2), address_of(memory, 4)};
+    if (before == 0) {
+      clear_memory(target_.device, cuda::device_pointer<void>(step.state), state_bytes(), call.stream);
+    } else if (before != step.state) {
+      gpu_of(target_).make_current();
+      cuda::check(cuda::driver().copy_on_device(step.state, before, state_bytes(), stream_of(call)),
+                  "copying the state of a layer");
+    }
+    layer_.run(step, stream_of(call));
+  }
+
+ private:
+  std::size_t state_bytes() const {
+    return static_cast<std::size_t>(target_.rows * shape_.hidden) * size_of(target_.master());
+  }
+  cuda::LayerStep planned() const {
+    const auto stride = [](const SequenceStrides& of, Index width) { return of == SequenceStrides{} ? width : of.row; };
+    const cuda::DeviceAddress weight = planned_weight(shape_, target_.dtype);
+    return {.rows = target_.rows,
+            .x = planned_sequence(shape_),
+            .x_stride = stride(shape_.x_strides, shape_.input),
+            .y = planned_sequence(shape_),
+            .y_stride = stride(shape_.y_strides, shape_.hidden),
+            .state = planned_value,
+            .weights = {weight, shape_.bias != Bias::none ? weight : 0}};
+  }
+
+  Recurrence shape_;
+  Target target_;
+  cuda::StepExecutable layer_;
+};
+
 }  // namespace
 
 Prepared cuda_scan_forward(const Recurrence& shape, const Target& target) {
+  if (shape.one_launch) return std::make_unique<ScanLayerStep>(shape, target);
   return std::make_unique<ScanLayerForward>(shape, target);
 }
 

@@ -1,0 +1,119 @@
+// Where a model had better run: on machines that are given, whatever this one is.
+
+#include "nn/device_choice.h"
+
+#include <gtest/gtest.h>
+
+#include "support/expect_error.h"
+
+namespace penstock::test {
+namespace {
+
+/// Two threads with vectors of 64 bytes, and an H200.
+plan::Machine both() {
+  plan::Machine machine;
+  machine.cpu.isa = "avx512", machine.cpu.cores = 2, machine.cpu.vector_bytes = 64;
+  machine.cpu.costs.multiply_adds = 105'000, machine.cpu.costs.gates = 860;
+  machine.gpu = plan::named_gpu("h200");
+  return machine;
+}
+
+DataDescription text() {
+  DataDescription data;
+  data.task = Task::language;
+  data.vocabulary = 256;
+  return data;
+}
+
+DeviceChoice choose(const ModelSpec& spec, const DeviceQuestion& question, const plan::Machine& machine = both()) {
+  return nn::choose_device(spec, text(), question, machine, "");
+}
+
+DeviceQuestion question(Index rows, Index steps, bool training = false) {
+  DeviceQuestion question{.rows = rows, .steps = steps, .training = training};
+  question.execution.threads = 2;
+  return question;
+}
+
+TEST(DeviceChoice, ShortSequencesBelongOnTheCpuAndLongOnesOnTheGpu) {
+  for (const char* const cell : {"mingru", "lstm"}) {
+    SCOPED_TRACE(cell);
+    const ModelSpec spec{.cell = cell, .width = 128};
+    EXPECT_EQ(choose(spec, question(1, 1)).device, Device::cpu());
+    EXPECT_EQ(choose(spec, question(64, 4096)).device, Device::cuda());
+    // Once the GPU has caught up it stays ahead.
+    bool on_gpu = false;
+    for (Index steps = 1; steps <= 65'536; steps *= 4) {
+      const bool now = choose(spec, question(8, steps)).device.is_cuda();
+      EXPECT_TRUE(now || !on_gpu) << steps;
+      on_gpu = now;
+    }
+    EXPECT_TRUE(on_gpu);
+  }
+}
+
+TEST(DeviceChoice, TheChosenDeviceIsTheOneOfLessTimeAndTheLineSaysSo) {
+  const DeviceChoice choice = choose({.width = 64}, question(64, 512, true));
+  ASSERT_GT(choice.cpu_microseconds, 0);
+  ASSERT_GT(choice.gpu_microseconds, 0);
+  EXPECT_EQ(choice.device.is_cuda(), choice.gpu_microseconds < choice.cpu_microseconds);
+  for (const char* const words :
+       {"a step of 64 x 512: by estimate ", " on H200 (", " of them to copy)", " on the CPU"}) {
+    EXPECT_NE(choice.why.find(words), std::string::npos) << words << " in: " << choice.why;
+  }
+}
+
+TEST(DeviceChoice, CopiesAndTheStartOfAGpuCount) {
+  const ModelSpec spec{.width = 128};
+  DeviceQuestion asked = question(16, 2048);
+  const DeviceChoice usual = choose(spec, asked);
+  ASSERT_TRUE(usual.device.is_cuda());
+  nn::HostCosts slow;
+  slow.copied_bytes = 1;  // a megabyte a second
+  const DeviceChoice copying = nn::choose_device(spec, text(), asked, both(), "", slow);
+  EXPECT_EQ(copying.device, Device::cpu());
+  // Tokens go there and logits come back, 4 bytes each.
+  const double bytes = 16 * 2048 * (1 + 256) * 4.0;
+  EXPECT_NEAR(copying.copy_microseconds, bytes + 2 * slow.copy, 1);
+
+  asked.start = true;
+  EXPECT_EQ(choose(spec, asked).device, Device::cpu());
+  asked.calls = 100'000;  // which many calls make up for
+  EXPECT_EQ(choose(spec, asked).device, Device::cuda());
+}
+
+TEST(DeviceChoice, FollowsWhatADeviceCannot) {
+  const ModelSpec spec{.width = 128};
+  DeviceQuestion exact = question(64, 4096);
+  exact.execution.exact = true;
+  EXPECT_EQ(choose(spec, exact).device, Device::cpu());
+  EXPECT_EQ(choose(spec, exact).why, "exact results are the CPU's, since a GPU's products depend on the batch");
+
+  DeviceQuestion halves = question(1, 1);
+  halves.execution.precision = Precision::f16;
+  EXPECT_EQ(choose(spec, halves).device, Device::cuda());
+  EXPECT_NE(choose(spec, halves).why.find("f16"), std::string::npos) << choose(spec, halves).why;
+
+  halves.execution.exact = true;
+  expect_error(ErrorCode::unsupported, "neither device can: ", [&] { choose(spec, halves); });
+  expect_error(ErrorCode::invalid_argument, "rows, steps, calls and copied_every must be at least 1, not 0, 1, 1 and 1",
+               [&] { choose(spec, question(0, 1)); });
+}
+
+TEST(DeviceChoice, WithoutAGpuSaysWhy) {
+  const DeviceChoice choice = nn::choose_device({.width = 128}, text(), question(64, 4096), both(), "no driver");
+  EXPECT_EQ(choice.device, Device::cpu());
+  EXPECT_EQ(choice.why, "there is no GPU: no driver");
+}
+
+TEST(DeviceChoice, OfAModelOnANamedChip) {
+  const Model model({.width = 32, .blocks = 1}, text(), 1);
+  DeviceQuestion asked = question(1, 16);
+  asked.chip = "h100";
+  EXPECT_EQ(choose_device(model, asked).device, Device::cpu());
+  asked.rows = 256, asked.steps = 65'536;
+  EXPECT_EQ(choose_device(model, asked).device, Device::cuda());
+}
+
+}  // namespace
+}  // namespace penstock::test
