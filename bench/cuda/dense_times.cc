@@ -19,6 +19,7 @@ namespace {
 
 using namespace penstock;               // NOLINT(google-build-using-namespace)
 using namespace penstock::bench::cuda;  // NOLINT(google-build-using-namespace)
+using penstock::cuda::Buffer, penstock::cuda::Stream;
 
 struct Case {
   DenseSpec spec;
