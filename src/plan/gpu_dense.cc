@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "plan/cell_table.h"
 #include "plan/gpu_dense_rules.h"
+#include "plan/tuning.h"
 
 namespace penstock::plan {
 namespace {
@@ -118,11 +119,16 @@ std::vector<DenseRule> dense_rules(const GpuDenseProblem& problem, const GpuMode
 
 GpuDensePlan plan_gpu_dense(const GpuDenseProblem& problem, const GpuModel& gpu) {
   check_dense_problem(problem);
+  const auto make = [&] {
+    if (problem.algorithm != DenseAlgorithm::automatic) return plan_by(problem.algorithm, problem, gpu);
+    const bool anything = problem.slots == 0 && problem.cluster == 0 && problem.groups == 0 && problem.parts == 0;
+    const auto ranked = [&] { return plan_quickest(problem, gpu); };
+    if (!anything) return ranked();
+    return plan_as_measured<GpuDensePlan>(
+        problem, gpu.tuned.get(), [&] { return dense_rules(problem, gpu); }, ranked);
+  };
   static PlanMemo<GpuDenseProblem, GpuModel, GpuDensePlan> memo;
-  return memo.get(problem, gpu, [&] {
-    return problem.algorithm == DenseAlgorithm::automatic ? plan_quickest(problem, gpu)
-                                                          : plan_by(problem.algorithm, problem, gpu);
-  });
+  return trials_under_way() ? make() : memo.get(problem, gpu, make);
 }
 
 }  // namespace penstock::plan

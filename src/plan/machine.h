@@ -141,6 +141,7 @@ struct GpuModel {
   int cluster = 16;      ///< Blocks of a cluster, at most, on chips that have clusters
   int clock_mhz = 0;     ///< 0: unknown
   double bandwidth = 0;  ///< Of memory, bytes in a second; 0: unknown
+  int driver = 0;        ///< CUDA version of the driver: 12080; 0: there is none
   GpuCosts costs = {};
   std::shared_ptr<const Tuning> tuned = nullptr;  ///< Plans that were measured to be the quickest (tuning.h)
 
