@@ -140,10 +140,10 @@ GpuScanPlan plan_gpu_scan(const GpuScanProblem& problem, const GpuModel& gpu) {
   const auto make = [&] {
     if (problem.regime != Regime::automatic) return ranked();
     return plan_as_measured<GpuScanPlan>(
-        problem, gpu.tuned.get(), [&] { return scan_rules(problem, gpu); }, ranked);
+        problem, gpu, [&] { return scan_rules(problem, gpu); }, ranked);
   };
   static PlanMemo<GpuScanProblem, GpuModel, GpuScanPlan> memo;
-  return trials_under_way() ? make() : memo.get(problem, gpu, make);
+  return measuring() ? make() : memo.get(problem, gpu, make);
 }
 
 std::vector<ScanRegimeRule> scan_rules(const GpuScanProblem& problem, const GpuModel& gpu) {

@@ -125,10 +125,10 @@ GpuDensePlan plan_gpu_dense(const GpuDenseProblem& problem, const GpuModel& gpu)
     const auto ranked = [&] { return plan_quickest(problem, gpu); };
     if (!anything) return ranked();
     return plan_as_measured<GpuDensePlan>(
-        problem, gpu.tuned.get(), [&] { return dense_rules(problem, gpu); }, ranked);
+        problem, gpu, [&] { return dense_rules(problem, gpu); }, ranked);
   };
   static PlanMemo<GpuDenseProblem, GpuModel, GpuDensePlan> memo;
-  return trials_under_way() ? make() : memo.get(problem, gpu, make);
+  return measuring() ? make() : memo.get(problem, gpu, make);
 }
 
 }  // namespace penstock::plan

@@ -118,10 +118,10 @@ GpuScanPlan plan_gpu_layer(const GpuLayerProblem& problem, const GpuModel& gpu) 
   const auto make = [&] {
     if (problem.scan.regime != Regime::automatic || problem.scan.backward) return ranked();
     return plan_as_measured<GpuScanPlan>(
-        problem, gpu.tuned.get(), [&] { return layer_rules(problem, gpu); }, ranked);
+        problem, gpu, [&] { return layer_rules(problem, gpu); }, ranked);
   };
   static PlanMemo<GpuLayerProblem, GpuModel, GpuScanPlan> memo;
-  return trials_under_way() ? make() : memo.get(problem, gpu, make);
+  return measuring() ? make() : memo.get(problem, gpu, make);
 }
 
 }  // namespace penstock::plan

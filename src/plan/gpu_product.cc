@@ -57,10 +57,10 @@ GpuProductPlan plan_gpu_product(const GpuProductProblem& problem, const GpuModel
   };
   const auto make = [&] {
     return plan_as_measured<GpuProductPlan>(
-        problem, gpu.tuned.get(), [&] { return product_rules(problem, gpu); }, ranked);
+        problem, gpu, [&] { return product_rules(problem, gpu); }, ranked);
   };
   static PlanMemo<GpuProductProblem, GpuModel, GpuProductPlan> memo;
-  return trials_under_way() ? make() : memo.get(problem, gpu, make);
+  return measuring() ? make() : memo.get(problem, gpu, make);
 }
 
 std::vector<GpuProductPlan> product_plans(const GpuProductProblem& problem, const GpuModel& gpu) {

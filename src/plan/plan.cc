@@ -54,9 +54,9 @@ Plan make_plan(const Problem& problem, const CpuModel& cpu) {
   const auto make = [&] {
     if (problem.algorithm != Algorithm::automatic) return ranked();
     return plan_as_measured<Plan>(
-        problem, cpu.tuned.get(), [&] { return possible_cpu_rules(problem, cpu); }, ranked);
+        problem, cpu, [&] { return possible_cpu_rules(problem, cpu); }, ranked);
   };
-  return trials_under_way() ? make() : memo.get(question_of(problem), cpu, make);
+  return measuring() ? make() : memo.get(question_of(problem), cpu, make);
 }
 
 }  // namespace penstock::plan

@@ -31,6 +31,11 @@ Trials& trials() {
   return all;
 }
 
+Recording*& current_recording() {
+  thread_local Recording* current = nullptr;
+  return current;
+}
+
 /// "forward ragged reset", without what is not.
 std::string form_of(bool backward, bool lengths, bool reset) {
   return fmt::format("{}{}{}", backward ? "backward" : "forward", lengths ? " lengths" : "", reset ? " reset" : "");
@@ -92,9 +97,8 @@ std::string work_of(const Problem& problem) {
 }
 
 std::string work_of(const GpuDenseProblem& problem) {
-  return fmt::format("{} {} B={} H={} heads={} {} aligned={}", problem.cell, to_string(problem.storage), problem.rows,
-                     problem.hidden, problem.heads, form_of(problem.backward, problem.ragged, problem.reset),
-                     problem.alignment);
+  return fmt::format("{} {} B={} H={} heads={} {}", problem.cell, to_string(problem.storage), problem.rows,
+                     problem.hidden, problem.heads, form_of(problem.backward, problem.ragged, problem.reset));
 }
 
 std::string work_of(const GpuScanProblem& problem) {
@@ -128,6 +132,8 @@ std::string plan_file() {
   const std::string folder = cache_folder();
   return folder.empty() ? "" : folder + "/plans.json";
 }
+
+void check_plan_file(const std::string& text, const std::string& file) { parsed_plans(text, file); }
 
 Tuning read_tuning(const std::string& text, const std::string& file, const std::string& identity) {
   const PlansJson json = parsed_plans(text, file);
@@ -184,6 +190,8 @@ std::string add_to_tuning(const std::string& text, const std::string& identity,
   PlansJson& works = json["machines"][identity];
   if (!works.is_object()) works = PlansJson::object();
   for (const auto& [work, tuned] : plans) {
+    works.erase(work);
+    if (tuned.choice.rule.empty()) continue;  // the planner's own
     PlansJson variables = PlansJson::object();
     for (const auto& [name, value] : tuned.choice.variables) variables[name] = value;
     works[work] = {{"rule", tuned.choice.rule}, {"variables", variables}, {"microseconds", tuned.microseconds}};
@@ -197,7 +205,21 @@ Trial::Trial(std::string work, std::optional<PlanChoice> choice) : work_(std::mo
 
 Trial::~Trial() { trials().erase(work_); }
 
-bool trials_under_way() { return !trials().empty(); }
+bool measuring() { return !trials().empty() || recording() != nullptr; }
+
+Recording* recording() { return current_recording(); }
+
+Recording::Recording() { current_recording() = this; }
+
+Recording::~Recording() { current_recording() = nullptr; }
+
+void Recording::add(AskedPlan plan) {
+  if (std::ranges::find(asked_, plan.work, &AskedPlan::work) == asked_.end()) asked_.push_back(std::move(plan));
+}
+
+Unrecorded::Unrecorded() : before_(std::exchange(current_recording(), nullptr)) {}
+
+Unrecorded::~Unrecorded() { current_recording() = before_; }
 
 const std::optional<PlanChoice>* trial_of(const std::string& work) {
   const auto found = trials().find(work);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -54,11 +55,13 @@ std::string plan_file();
 /// The plans for that machine in a text of plan_file(). Throws Error: bad_input naming what is wrong, incompatible for
 /// another version, or where there are plans of other machines alone.
 Tuning read_tuning(const std::string& text, const std::string& file, const std::string& identity);
-/// The same from plan_file(), read once a process; null where there is none. What is wrong with the file is a warning,
-/// since everything can be planned without it.
+/// Throws Error(bad_input) for a text that is no file of plans, of whatever version or machine.
+void check_plan_file(const std::string& text, const std::string& file);
+/// What read_tuning() gives of plan_file(), read once a process; null where there is none. What is wrong with the file
+/// is a warning, since everything can be planned without it.
 std::shared_ptr<const Tuning> load_tuning(const std::string& identity);
-/// `text` (empty: none yet) with these plans of a machine in the place of those of the same work. Plans of another
-/// version are left out.
+/// `text` (empty: none yet) with these plans of a machine in the place of those of the same work; one without a rule
+/// leaves the work to the planner. Plans of another version are left out.
 std::string add_to_tuning(const std::string& text, const std::string& identity,
                           const std::map<std::string, TunedPlan, std::less<>>& plans);
 
@@ -75,10 +78,56 @@ class Trial {
   std::string work_;
 };
 
-/// Of this thread.
-bool trials_under_way();
 /// The trial of a work; null: there is none.
 const std::optional<PlanChoice>* trial_of(const std::string& work);
+
+/// A plan to measure.
+struct Candidate {
+  PlanChoice choice;
+  std::string text;         ///< As for a person
+  double microseconds = 0;  ///< As estimated; 0: not estimated
+};
+
+/// A plan that was asked for.
+struct AskedPlan {
+  std::string work;
+  std::string text;         ///< As it is chosen without measurements
+  double microseconds = 0;  ///< As estimated; 0: not estimated
+  /// Of each algorithm the best ones, at most so many.
+  std::function<std::vector<Candidate>(std::size_t most)> candidates;
+};
+
+/// Hears of the plans that this thread asks for while it lives; of each work once. One at a time.
+class Recording {
+ public:
+  Recording();
+  ~Recording();
+  Recording(const Recording&) = delete;
+  Recording& operator=(const Recording&) = delete;
+
+  std::vector<AskedPlan> take() { return std::move(asked_); }
+  void add(AskedPlan plan);
+
+ private:
+  std::vector<AskedPlan> asked_;
+};
+
+/// This thread's; null: there is none.
+Recording* recording();
+/// What is planned while it lives is not recorded: it is asked for by the planner itself.
+class Unrecorded {
+ public:
+  Unrecorded();
+  ~Unrecorded();
+  Unrecorded(const Unrecorded&) = delete;
+  Unrecorded& operator=(const Unrecorded&) = delete;
+
+ private:
+  Recording* before_;
+};
+
+/// Whether this thread's plans must not come from the memory of plans.
+bool measuring();
 
 /// Throws Error(unsupported): a trial's choice is no plan of the work.
 [[noreturn]] void fail_trial(const std::string& work, const PlanChoice& choice);
@@ -101,12 +150,26 @@ std::optional<Plan> plan_of_choice(const PlanChoice& choice, std::vector<Rule<Pl
   return std::nullopt;
 }
 
+std::vector<Candidate> candidates(const Problem& problem, const CpuModel& cpu, std::size_t most);
+std::vector<Candidate> candidates(const GpuDenseProblem& problem, const GpuModel& gpu, std::size_t most);
+std::vector<Candidate> candidates(const GpuScanProblem& problem, const GpuModel& gpu, std::size_t most);
+std::vector<Candidate> candidates(const GpuLayerProblem& problem, const GpuModel& gpu, std::size_t most);
+std::vector<Candidate> candidates(const GpuProductProblem& problem, const GpuModel& gpu, std::size_t most);
+
 /// The plan that a trial asks for, or that was measured, or else the one that `ranked` makes. `possible` gives the
 /// rules of the problem with everything that can run.
-template <class Plan, class Problem, class Possible, class Ranked>
-Plan plan_as_measured(const Problem& problem, const Tuning* tuned, const Possible& possible, const Ranked& ranked) {
-  if (tuned == nullptr && !trials_under_way()) return ranked();
+template <class Plan, class Problem, class Machine, class Possible, class Ranked>
+Plan plan_as_measured(const Problem& problem, const Machine& machine, const Possible& possible, const Ranked& ranked) {
+  const Tuning* const tuned = machine.tuned.get();
+  if (tuned == nullptr && !measuring()) return ranked();
   const std::string work = work_of(problem);
+  if (Recording* const to = recording()) {
+    const Unrecorded within;
+    Plan plan = ranked();
+    to->add({work, plan.explain(), plan.microseconds,
+             [problem, machine](std::size_t most) { return candidates(problem, machine, most); }});
+    return plan;
+  }
   if (const std::optional<PlanChoice>* trial = trial_of(work)) {
     if (!*trial) return ranked();
     std::optional<Plan> plan = plan_of_choice(**trial, possible());
@@ -122,16 +185,9 @@ Plan plan_as_measured(const Problem& problem, const Tuning* tuned, const Possibl
     return *plan;
   }
   Plan plan = ranked();
-  plan.why += "; what was measured (" + tuned->file + ") does not fit these rules any more";
+  plan.why += "; what was measured (" + tuned->file + ") is none of the plans that are possible here";
   return plan;
 }
-
-/// A plan to measure.
-struct Candidate {
-  PlanChoice choice;
-  std::string text;         ///< As for a person
-  double microseconds = 0;  ///< As estimated; 0: not estimated
-};
 
 /// Of each rule the best solutions, at most `most`, no two of them alike in all but `detail`, a variable that hardly
 /// matters.
@@ -162,11 +218,5 @@ std::vector<Candidate> candidates_of(const std::vector<Rule<Plan>>& rules, std::
   }
   return all;
 }
-
-std::vector<Candidate> candidates(const Problem& problem, const CpuModel& cpu, std::size_t most);
-std::vector<Candidate> candidates(const GpuDenseProblem& problem, const GpuModel& gpu, std::size_t most);
-std::vector<Candidate> candidates(const GpuScanProblem& problem, const GpuModel& gpu, std::size_t most);
-std::vector<Candidate> candidates(const GpuLayerProblem& problem, const GpuModel& gpu, std::size_t most);
-std::vector<Candidate> candidates(const GpuProductProblem& problem, const GpuModel& gpu, std::size_t most);
 
 }  // namespace penstock::plan

@@ -1,0 +1,300 @@
+// Plans by measurement: each node of a graph that leaves something to choose runs by itself, with one plan after the
+// other.
+
+#include "penstock/tune.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "backend/cpu/machine.h"
+#include "backend/cuda/runtime/device.h"
+#include "base/check.h"
+#include "base/timing.h"
+#include "nn/model_impl.h"
+#include "nn/model_programs.h"
+#include "nn/recurrent_graph.h"
+#include "ops/moment.h"
+#include "penstock/model.h"
+#include "plan/tuning.h"
+
+namespace penstock {
+namespace {
+
+std::string machine_identity(const Device& device) {
+  return device.is_cuda() ? identity_of(cuda::Device::get(device.index).model()) : identity_of(cpu::machine());
+}
+
+/// One node with memory of its own, full of small numbers.
+class NodeRun {
+ public:
+  NodeRun(const graph::Program& program, const graph::Node& node, ops::Queue& queue)
+      : target_(program.target()), node_(node), queue_(queue) {
+    std::vector<graph::ValueId> ids = node.reads;
+    ids.insert(ids.end(), node.writes.begin(), node.writes.end());
+    for (const graph::ValueId id : ids) {
+      memory_.push_back(id ? filled(program.bytes(id)) : ops::Buffer());
+      operands_.push_back(id ? memory_.back().data() : nullptr);
+    }
+    batch_ = {.rows = target_.rows, .steps = target_.steps};
+    if (target_.lengths) set_lengths();
+    if (target_.reset) {
+      reset_ = ops::Buffer(queue_, static_cast<std::size_t>(target_.positions()));
+      reset_.zero();
+      batch_.reset = static_cast<const std::uint8_t*>(reset_.data());
+    }
+    prepare();
+  }
+
+  /// By the plans that this thread makes now. Throws Error(unsupported) where one of them cannot be had.
+  void prepare() {
+    executable_ = node_.op.prepare(target_);
+    scratch_ = ops::Buffer(queue_, executable_->scratch_bytes());
+    persistent_ = ops::Buffer(queue_, executable_->persistent_bytes());
+    persistent_.zero();
+  }
+
+  /// Seconds of runs that together take about that long.
+  std::vector<double> sample(double seconds) {
+    const ops::Call call{.batch = batch_, .threads = target_.execution.threads, .stream = queue_.stream()};
+    const auto run = [&] { executable_->run(call, {operands_.data(), scratch_.data(), persistent_.data()}); };
+    if (!queue_.device().is_cuda()) return time_calls(seconds, run);
+    ops::Moment start(queue_), end(queue_);
+    return sample_calls(seconds, [&] {
+      start.set();
+      run();
+      end.set();
+      return end.since(start);
+    });
+  }
+
+  const std::string& name() const { return node_.op.name; }
+
+ private:
+  ops::Buffer filled(std::size_t bytes) {
+    constexpr std::uint8_t small = 0x3c;  // 0.01 as float and as bf16, 1 as half
+    ops::Buffer buffer(queue_, bytes);
+    const std::vector<std::uint8_t> numbers(bytes, small);
+    buffer.upload(numbers.data(), bytes);
+    return buffer;
+  }
+
+  /// Spread over 1..T.
+  void set_lengths() {
+    constexpr Index step = 7919;  // a prime
+    std::vector<Index> lengths;
+    for (Index b = 0; b < target_.rows; ++b) lengths.push_back(target_.steps - b * step % target_.steps);
+    const std::size_t bytes = lengths.size() * sizeof(Index);
+    lengths_ = ops::Buffer(queue_, bytes);
+    lengths_.upload(lengths.data(), bytes);
+    batch_.lengths = static_cast<const Index*>(lengths_.data());
+  }
+
+  const ops::Target& target_;
+  const graph::Node& node_;
+  ops::Queue& queue_;
+  Batch batch_;
+  std::vector<ops::Buffer> memory_;
+  std::vector<void*> operands_;
+  ops::Buffer lengths_, reset_, scratch_, persistent_;
+  std::unique_ptr<ops::Executable> executable_;
+};
+
+/// A work, and the nodes whose time depends on its plan.
+struct Work {
+  plan::AskedPlan asked;
+  std::vector<NodeRun*> nodes;
+};
+
+class Tuner {
+ public:
+  Tuner(const std::vector<std::shared_ptr<const graph::Program>>& programs, const TuneOptions& options)
+      : programs_(programs), options_(options), queue_(programs.front()->target().device) {
+    machine_ = machine_identity(queue_.device());
+    for (const auto& program : programs_) find_works(*program);
+  }
+
+  std::vector<TunedWork> run() {
+    for (Work& work : works_) {
+      candidates_.push_back(work.asked.candidates(static_cast<std::size_t>(options_.candidates)));
+      total_ += static_cast<Index>(candidates_.back().size()) + 1;
+    }
+    std::vector<TunedWork> results;
+    for (std::size_t i = 0; i < works_.size(); ++i) results.push_back(tune_work(works_[i], candidates_[i]));
+    return results;
+  }
+
+ private:
+  /// What each node asks the planner for. Of nodes that are alike the first one stands for all.
+  void find_works(const graph::Program& program) {
+    for (const graph::Node& node : program.graph().nodes()) {
+      plan::Recording recording;
+      node.op.prepare(program.target());
+      std::vector<plan::AskedPlan> asked = recording.take();
+      if (asked.empty()) continue;
+      std::string key = node.op.name;
+      for (const plan::AskedPlan& one : asked) key += "\n" + one.work;
+      if (!seen_.emplace(key, true).second) continue;
+      nodes_.push_back(std::make_unique<NodeRun>(program, node, queue_));
+      for (plan::AskedPlan& one : asked) {
+        const auto found = std::ranges::find_if(works_, [&](const Work& w) { return w.asked.work == one.work; });
+        if (found == works_.end()) {
+          works_.push_back({std::move(one), {nodes_.back().get()}});
+        } else if (std::ranges::find(found->nodes, nodes_.back().get()) == found->nodes.end()) {
+          found->nodes.push_back(nodes_.back().get());
+        }
+      }
+    }
+  }
+
+  void report(const std::string& work) {
+    if (options_.at && !options_.at(work, done_, total_)) fail(ErrorCode::interrupted, "tuning was interrupted");
+    ++done_;
+  }
+
+  /// With the plans that hold on this thread, of all nodes of a work together; microseconds.
+  Spread measure(const Work& work, double seconds) {
+    Spread sum;
+    for (NodeRun* node : work.nodes) {
+      const Spread one = spread(node->sample(seconds / static_cast<double>(work.nodes.size())));
+      sum.median += one.median * 1e6;
+      sum.lower_quartile += one.lower_quartile * 1e6, sum.upper_quartile += one.upper_quartile * 1e6;
+    }
+    return sum;
+  }
+
+  /// By a choice, or as the planner chooses. None where it cannot be had.
+  std::optional<Spread> attempt(const Work& work, const std::optional<plan::PlanChoice>& choice, double seconds) {
+    const plan::Trial trial(work.asked.work, choice);
+    try {
+      for (NodeRun* node : work.nodes) node->prepare();
+      return measure(work, seconds);
+    } catch (const Error& error) {
+      if (!choice || error.code() != ErrorCode::unsupported) throw;
+      return std::nullopt;
+    }
+  }
+
+  static void set_times(MeasuredPlan& plan, const Spread& times) {
+    plan.microseconds = times.median, plan.low = times.lower_quartile, plan.high = times.upper_quartile;
+  }
+
+  TunedWork tune_work(const Work& work, const std::vector<plan::Candidate>& candidates) {
+    TunedWork result;
+    result.work = work.asked.work, result.machine = machine_;
+    for (const NodeRun* node : work.nodes) result.node += (result.node.empty() ? "" : ", ") + node->name();
+    result.planned.text = work.asked.text;
+    result.planned.estimated = work.asked.microseconds;
+    report(result.work);
+    set_times(result.planned, *attempt(work, std::nullopt, options_.seconds));
+    std::optional<std::size_t> quickest;
+    double least = result.planned.microseconds;
+    for (std::size_t i = 0; i < candidates.size(); ++i) {
+      report(result.work);
+      const std::optional<Spread> times = attempt(work, candidates[i].choice, options_.seconds);
+      if (!times) continue;
+      ++result.tried;
+      if (times->median < least) least = times->median, quickest = i;
+    }
+    if (quickest) compare(work, candidates[*quickest], result);
+    if (result.best.rule.empty()) result.best = result.planned;
+    if (!result.best.rule.empty()) keep(work, result.best);
+    return result;
+  }
+
+  /// The quickest of many was also lucky: it and the planner's plan are measured once more, by turns.
+  void compare(const Work& work, const plan::Candidate& candidate, TunedWork& result) {
+    constexpr int turns = 3;
+    std::vector<Spread> planned, other;
+    for (int turn = 0; turn < turns; ++turn) {
+      planned.push_back(*attempt(work, std::nullopt, options_.seconds));
+      other.push_back(*attempt(work, candidate.choice, options_.seconds));
+    }
+    const auto middle = [](std::vector<Spread>& all) {
+      std::ranges::sort(all, {}, &Spread::median);
+      return all[all.size() / 2];
+    };
+    set_times(result.planned, middle(planned));
+    MeasuredPlan best;
+    best.text = candidate.text, best.estimated = candidate.microseconds;
+    set_times(best, middle(other));
+    if (best.microseconds >= result.planned.microseconds * (1 - options_.margin)) return;
+    best.rule = candidate.choice.rule;
+    for (const auto& [name, value] : candidate.choice.variables) best.variables.emplace_back(name, value);
+    result.best = best;
+  }
+
+  /// For the works that are measured after it.
+  void keep(const Work& work, const MeasuredPlan& best) {
+    plan::PlanChoice choice{.rule = best.rule, .variables = {}};
+    for (const auto& [name, value] : best.variables) choice.variables.emplace_back(name, value);
+    kept_.push_back(std::make_unique<plan::Trial>(work.asked.work, choice));
+    for (NodeRun* node : work.nodes) node->prepare();
+  }
+
+  const std::vector<std::shared_ptr<const graph::Program>>& programs_;
+  const TuneOptions& options_;
+  ops::Queue queue_;
+  std::string machine_;
+  std::map<std::string, bool> seen_;
+  std::vector<std::unique_ptr<NodeRun>> nodes_;
+  std::vector<Work> works_;
+  std::vector<std::vector<plan::Candidate>> candidates_;
+  std::vector<std::unique_ptr<plan::Trial>> kept_;
+  Index done_ = 0, total_ = 0;
+};
+
+void check_tuning(const TuneOptions& options) {
+  constexpr int most = 1000;
+  constexpr double longest = 3600;
+  require(options.seconds > 0 && options.seconds <= longest, "seconds must be above 0 and at most {}, not {}", longest,
+          options.seconds);
+  require(options.candidates >= 1 && options.candidates <= most, "candidates must be 1 to {}, not {}", most,
+          options.candidates);
+  require(options.margin >= 0 && options.margin < 1, "margin must be 0 to 1, not {}", options.margin);
+}
+
+}  // namespace
+
+std::vector<TunedWork> tune(const LayerQuestion& question, const TuneOptions& options) {
+  check_tuning(options);
+  require(question.chip.empty(), "chip must be empty, not '{}': what is measured must be there", question.chip);
+  explain(question);  // refuses what is impossible
+  RecurrentSpec spec{.cell = question.cell, .input_size = question.input, .hidden_size = question.hidden};
+  spec.heads = question.heads;
+  RecurrentForm form;
+  form.dtype = model_target(question.rows, question.steps, question.execution).dtype;
+  form.rows = question.rows, form.steps = question.steps;
+  form.lengths = question.lengths, form.reset = question.reset, form.training = question.training;
+  nn::check_spec(spec);
+  nn::check_form(spec, form, question.execution);
+  const nn::StackPass forward = nn::forward_pass(spec, form, question.execution);
+  std::vector<std::shared_ptr<const graph::Program>> programs = {forward.program};
+  if (question.training) {
+    programs.push_back(nn::backward_pass(spec, form, question.execution, forward.tape).program);
+  }
+  return Tuner(programs, options).run();
+}
+
+std::vector<TunedWork> tune(const Model& model, Index rows, Index steps, bool training, const Execution& execution,
+                            const TuneOptions& options) {
+  check_tuning(options);
+  require(rows >= 1 && steps >= 1, "rows and steps must be at least 1, not {} and {}", rows, steps);
+  ops::Target target = model_target(rows, steps, execution);
+  target.training = training;
+  const ModelSpec& spec = model.impl().spec;
+  const DataDescription& data = model.impl().data;
+  nn::TrainingShape shape;
+  shape.loss = data.task == Task::forecast ? ops::LossKind::mse : ops::LossKind::cross_entropy;
+  graph::Graph graph = training ? nn::training_graph(spec, data, shape, target) : nn::forward_graph(spec, data, target);
+  const std::vector<std::shared_ptr<const graph::Program>> programs = {
+      std::make_shared<const graph::Program>(std::move(graph), target)};
+  return Tuner(programs, options).run();
+}
+
+std::string plans_path() { return plan::plan_file(); }
+
+}  // namespace penstock
