@@ -147,7 +147,14 @@ void print(const std::string& markdown) {
   output.flush();
 }
 
-/// Works of all layers, each once.
+void add_new(std::vector<TunedWork>& all, std::vector<TunedWork> more) {
+  for (TunedWork& work : more) {
+    const bool known = std::ranges::find(all, work.work, &TunedWork::work) != all.end();
+    if (!known) all.push_back(std::move(work));
+  }
+}
+
+/// Works of all layers, each once; of those that were done before somebody interrupted it.
 std::vector<TunedWork> tune_layers(const std::vector<LayerQuestion>& questions, const TuneOptions& options,
                                    BenchProgress& progress) {
   std::vector<TunedWork> all;
@@ -157,9 +164,11 @@ std::vector<TunedWork> tune_layers(const std::vector<LayerQuestion>& questions, 
       progress.at(i, questions.size(), work);
       return !interrupted();
     };
-    for (TunedWork& work : tune(questions[i], one)) {
-      const bool known = std::ranges::find(all, work.work, &TunedWork::work) != all.end();
-      if (!known) all.push_back(std::move(work));
+    try {
+      add_new(all, tune(questions[i], one));
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::interrupted) throw;
+      break;
     }
   }
   return all;
@@ -185,6 +194,7 @@ std::vector<TunedWork> tune_asked(const TuneArguments& arguments, BenchProgress&
 }
 
 int run_tune(const TuneArguments& arguments) {
+  catch_interrupts();
   BenchProgress progress(arguments.quiet);
   const std::vector<TunedWork> works = tune_asked(arguments, progress);
   progress.finish();
@@ -195,17 +205,17 @@ int run_tune(const TuneArguments& arguments) {
     Output output;
     output.write(json_line({{"file", file}, {"works", works_json(works)}}));
     output.flush();
-    return 0;
+    return interrupted() ? interrupted_status() : 0;
   }
   if (works.empty()) {
     print("There is nothing to choose.\n");
-    return 0;
+    return interrupted() ? interrupted_status() : 0;
   }
   std::string text = fmt::format("On {}; medians and the middle half of the times\n\n", works.front().machine);
   text += work_table(works) + "\n" + summary(works);
   if (!file.empty()) text += fmt::format("\nKept in {}\n", file);
   print(text);
-  return 0;
+  return interrupted() ? interrupted_status() : 0;
 }
 
 }  // namespace

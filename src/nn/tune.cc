@@ -6,6 +6,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -13,7 +17,9 @@
 #include "backend/cpu/machine.h"
 #include "backend/cuda/runtime/device.h"
 #include "base/check.h"
+#include "base/random.h"
 #include "base/timing.h"
+#include "base/warning.h"
 #include "nn/model_impl.h"
 #include "nn/model_programs.h"
 #include "nn/recurrent_graph.h"
@@ -28,6 +34,62 @@ std::string machine_identity(const Device& device) {
   return device.is_cuda() ? identity_of(cuda::Device::get(device.index).model()) : identity_of(cpu::machine());
 }
 
+float value_of_half(std::uint16_t half) {
+  const int exponent = half >> 10 & 31, units = (half & 1023) + (exponent > 0 ? 1024 : 0);
+  constexpr int unit_exponent = 25;
+  return std::ldexp(half >> 15 != 0 ? -static_cast<float>(units) : static_cast<float>(units),
+                    std::max(exponent, 1) - unit_exponent);
+}
+
+float value_of_bf16(std::uint16_t bits) { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
+
+/// Numbers of a type as they lie in memory; of others (what ops keep in layouts of their own) floats.
+class Numbers {
+ public:
+  explicit Numbers(DType type) : type_(type) {}
+
+  static bool known(DType type) { return type == DType::f32 || type == DType::bf16 || type == DType::f16; }
+
+  std::vector<std::uint8_t> random(std::size_t bytes) {
+    std::vector<std::uint8_t> memory(bytes);
+    const std::size_t size = is_short() ? 2 : 4;
+    for (std::size_t at = 0; at + size <= bytes; at += size) {
+      constexpr float range = 0.03f;  // sums over some thousand of them do not saturate a gate
+      const auto value = static_cast<float>(2 * random_.uniform() - 1) * range;
+      const auto bits = std::bit_cast<std::uint32_t>(value);
+      const auto high = static_cast<std::uint16_t>(type_ == DType::f16 ? random_half() : bits >> 16);
+      if (is_short()) std::memcpy(&memory[at], &high, size);
+      if (!is_short()) std::memcpy(&memory[at], &bits, size);
+    }
+    return memory;
+  }
+
+  std::vector<float> read(const std::vector<std::uint8_t>& memory) const {
+    std::vector<float> values;
+    const std::size_t size = is_short() ? 2 : 4;
+    for (std::size_t at = 0; at + size <= memory.size(); at += size) {
+      float value = 0;
+      std::uint16_t half = 0;
+      std::memcpy(is_short() ? static_cast<void*>(&half) : &value, &memory[at], size);
+      if (is_short()) value = type_ == DType::f16 ? value_of_half(half) : value_of_bf16(half);
+      values.push_back(value);
+    }
+    return values;
+  }
+
+ private:
+  bool is_short() const { return type_ == DType::bf16 || type_ == DType::f16; }
+  /// Of size 2^-10 to 2^-6.
+  std::uint64_t random_half() {
+    constexpr std::uint64_t smallest = 5, exponents = 4, mantissa = 1023, sign = 0x8000;
+    const std::uint64_t bits = random_.bits();
+    return (bits & sign) | (smallest + (bits >> 20) % exponents) << 10 | (bits >> 40 & mantissa);
+  }
+
+  DType type_;
+  Random random_{7};
+};
+
 /// One node with memory of its own, full of small numbers.
 class NodeRun {
  public:
@@ -36,7 +98,10 @@ class NodeRun {
     std::vector<graph::ValueId> ids = node.reads;
     ids.insert(ids.end(), node.writes.begin(), node.writes.end());
     for (const graph::ValueId id : ids) {
-      memory_.push_back(id ? filled(program.bytes(id)) : ops::Buffer());
+      const graph::Value& value = program.graph().value(id ? id : graph::ValueId{0});
+      types_.push_back(value.dtype);
+      opaque_.push_back(!id || value.width < 0 || !Numbers::known(value.dtype));
+      memory_.push_back(id ? filled(program.bytes(id), value.dtype) : ops::Buffer());
       operands_.push_back(id ? memory_.back().data() : nullptr);
     }
     batch_ = {.rows = target_.rows, .steps = target_.steps};
@@ -59,8 +124,8 @@ class NodeRun {
 
   /// Seconds of runs that together take about that long.
   std::vector<double> sample(double seconds) {
-    const ops::Call call{.batch = batch_, .threads = target_.execution.threads, .stream = queue_.stream()};
-    const auto run = [&] { executable_->run(call, {operands_.data(), scratch_.data(), persistent_.data()}); };
+    const ops::Call now = call();
+    const auto run = [&] { executable_->run(now, {operands_.data(), scratch_.data(), persistent_.data()}); };
     if (!queue_.device().is_cuda()) return time_calls(seconds, run);
     ops::Moment start(queue_), end(queue_);
     return sample_calls(seconds, [&] {
@@ -71,16 +136,36 @@ class NodeRun {
     });
   }
 
+  /// The beginning and the end of each result of a run.
+  std::vector<std::vector<float>> results() {
+    executable_->run(call(), {operands_.data(), scratch_.data(), persistent_.data()});
+    std::vector<std::vector<float>> all;
+    for (std::size_t i = node_.reads.size(); i < memory_.size(); ++i) {
+      if (opaque_[i] || memory_[i].bytes() == 0) continue;
+      constexpr std::size_t most = std::size_t{1} << 18;
+      const std::size_t bytes = memory_[i].bytes(), part = std::min(bytes, most);
+      std::vector<std::uint8_t> first(part), last(part);
+      memory_[i].download(first.data(), part);
+      memory_[i].download(last.data(), part, bytes - part);
+      all.push_back(Numbers(types_[i]).read(first));
+      all.push_back(Numbers(types_[i]).read(last));
+    }
+    return all;
+  }
+
   const std::string& name() const { return node_.op.name; }
+  /// Whether numbers of its results have 8 to 11 bits.
+  bool is_rounded() const { return target_.dtype == DType::bf16 || target_.dtype == DType::f16; }
 
  private:
-  ops::Buffer filled(std::size_t bytes) {
-    constexpr std::uint8_t small = 0x3c;  // 0.01 as float and as bf16, 1 as half
+  ops::Buffer filled(std::size_t bytes, DType type) {
     ops::Buffer buffer(queue_, bytes);
-    const std::vector<std::uint8_t> numbers(bytes, small);
+    const std::vector<std::uint8_t> numbers = Numbers(type).random(bytes);
     buffer.upload(numbers.data(), bytes);
     return buffer;
   }
+
+  ops::Call call() const { return {.batch = batch_, .threads = target_.execution.threads, .stream = queue_.stream()}; }
 
   /// Spread over 1..T.
   void set_lengths() {
@@ -98,10 +183,29 @@ class NodeRun {
   ops::Queue& queue_;
   Batch batch_;
   std::vector<ops::Buffer> memory_;
+  std::vector<DType> types_;  // of each operand
+  std::vector<bool> opaque_;  // whether nobody but the op knows what lies there
   std::vector<void*> operands_;
   ops::Buffer lengths_, reset_, scratch_, persistent_;
   std::unique_ptr<ops::Executable> executable_;
 };
+
+using Results = std::vector<std::vector<float>>;
+
+/// Plans differ in the order of their sums and in what they round on the way, and in nothing else.
+bool are_alike(const Results& a, const Results& b, bool rounded) {
+  const float tolerance = rounded ? 0x1p-4f : 0x1p-10f;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    float scale = 0, off = 0;
+    for (std::size_t j = 0; j < a[i].size(); ++j) {
+      scale = std::max(scale, std::abs(a[i][j]));
+      const float difference = std::abs(a[i][j] - b[i][j]);
+      off = std::isnan(difference) ? std::numeric_limits<float>::infinity() : std::max(off, difference);
+    }
+    if (off > tolerance * scale) return false;
+  }
+  return true;
+}
 
 /// A work, and the nodes whose time depends on its plan.
 struct Work {
@@ -166,11 +270,26 @@ class Tuner {
     return sum;
   }
 
+  /// The planner's plans say what is right; one that computes something else is none, however quick it is.
+  bool agrees(const Work& work, bool on_trial) {
+    for (NodeRun* node : work.nodes) {
+      Results results = node->results();
+      if (!on_trial) {
+        expected_[node] = std::move(results);
+      } else if (!are_alike(expected_[node], results, node->is_rounded())) {
+        warn("a plan on trial for {} computes something else than the planner's; it is left out", work.asked.work);
+        return false;
+      }
+    }
+    return true;
+  }
+
   /// By a choice, or as the planner chooses. None where it cannot be had.
   std::optional<Spread> attempt(const Work& work, const std::optional<plan::PlanChoice>& choice, double seconds) {
     const plan::Trial trial(work.asked.work, choice);
     try {
       for (NodeRun* node : work.nodes) node->prepare();
+      if (!agrees(work, choice.has_value())) return std::nullopt;
       return measure(work, seconds);
     } catch (const Error& error) {
       if (!choice || error.code() != ErrorCode::unsupported) throw;
@@ -240,6 +359,7 @@ class Tuner {
   ops::Queue queue_;
   std::string machine_;
   std::map<std::string, bool> seen_;
+  std::map<const NodeRun*, Results> expected_;
   std::vector<std::unique_ptr<NodeRun>> nodes_;
   std::vector<Work> works_;
   std::vector<std::vector<plan::Candidate>> candidates_;
