@@ -26,7 +26,7 @@ std::string text_before(const std::string& path) {
 }  // namespace
 
 std::string save_plans(const std::vector<TunedWork>& works, const std::string& path) {
-  const std::string file = path.empty() ? plans_path() : path;
+  std::string file = path.empty() ? plans_path() : path;
   require(!file.empty(), "path must be given: there is no folder for plans (set PENSTOCK_CACHE_DIR or HOME)");
   std::map<std::string, std::map<std::string, plan::TunedPlan, std::less<>>> by_machine;
   for (const TunedWork& work : works) {
