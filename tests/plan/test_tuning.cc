@@ -119,8 +119,8 @@ TEST(Tuning, WhatWasMeasuredDecides) {
 TEST(Tuning, AChoiceThatIsNoPlanAnyMoreIsReplacedAndSaidSo) {
   GpuModel gpu = named_gpu("h200");
   const std::string work = work_of(lstm_768()), identity = identity_of(gpu);
-  for (PlanChoice choice : {PlanChoice{.rule = "cluster", .variables = {{"cluster", 5}}},
-                            PlanChoice{.rule = "gone", .variables = {}}}) {
+  for (PlanChoice choice :
+       {PlanChoice{.rule = "cluster", .variables = {{"cluster", 5}}}, PlanChoice{.rule = "gone", .variables = {}}}) {
     gpu.tuned = std::make_shared<const Tuning>(read_tuning(plans_text(identity, work, choice), "p.json", identity));
     const GpuDensePlan plan = plan_gpu_dense(lstm_768(), gpu);
     EXPECT_EQ(plan.algorithm, DenseAlgorithm::cluster);
