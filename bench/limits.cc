@@ -9,7 +9,7 @@
 #include <oneapi/dnnl/dnnl.hpp>
 #include <unordered_map>
 
-#include "bench/timing.h"
+#include "base/timing.h"
 #include "penstock/error.h"
 
 namespace penstock::bench {

@@ -13,7 +13,7 @@
 #include <unordered_map>
 
 #include "bench/rows.h"
-#include "bench/timing.h"
+#include "base/timing.h"
 
 namespace penstock::bench {
 namespace {

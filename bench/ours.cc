@@ -7,7 +7,7 @@
 #include "bench/contender.h"
 #include "bench/rows.h"
 #include "bench/scan.h"
-#include "bench/timing.h"
+#include "base/timing.h"
 #include "bench/whole_sequences.h"
 #include "penstock/recurrent.h"
 

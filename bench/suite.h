@@ -11,7 +11,7 @@
 #include "bench/machine.h"
 #include "bench/python_peers.h"
 #include "bench/tables.h"
-#include "bench/timing.h"
+#include "base/timing.h"
 
 namespace penstock::bench {
 

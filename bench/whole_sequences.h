@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "bench/contender.h"
-#include "bench/timing.h"
+#include "base/timing.h"
 #include "penstock/recurrent.h"
 
 namespace penstock::bench {

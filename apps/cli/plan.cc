@@ -10,6 +10,7 @@
 #include "describe.h"
 #include "options.h"
 #include "penstock/penstock.h"
+#include "sizes.h"
 #include "terminal.h"
 #include "units.h"
 #include "verbs.h"
@@ -28,22 +29,6 @@ struct WhyArguments {
   Execution execution;
   bool training = false, json = false;
 };
-
-/// "16x1024x256x512": `names` say what the numbers are.
-std::vector<Index> parse_sizes(const std::string& text, const std::string& names) {
-  std::vector<Index> sizes;
-  std::size_t at = 0;
-  while (at != std::string::npos) {
-    const std::size_t cross = text.find('x', at);
-    parse_value("--shape", text.substr(at, cross == std::string::npos ? cross : cross - at), sizes.emplace_back());
-    at = cross == std::string::npos ? cross : cross + 1;
-  }
-  const auto wanted = static_cast<std::size_t>(std::count(names.begin(), names.end(), 'x')) + 1;
-  if (sizes.size() != wanted) {
-    throw Error(ErrorCode::invalid_argument, fmt::format("--shape must be {}, not '{}'", names, printable(text)));
-  }
-  return sizes;
-}
 
 Json alternative_json(const PlanAlternative& other) {
   Json json = {{"name", other.name}, {"possible", other.possible}, {"reason", other.reason}};

@@ -23,6 +23,7 @@ Verb add_profile(CLI::App& program);
 Verb add_csp(CLI::App& program);
 Verb add_plan(CLI::App& program);
 Verb add_why(CLI::App& program);
+Verb add_tune(CLI::App& program);
 Verb add_completion(CLI::App& program);
 Verb add_man(CLI::App& program);
 

@@ -12,6 +12,7 @@
 #include "backend/cuda/runtime/device.h"
 #include "backend/cuda/runtime/driver.h"
 #include "base/random.h"
+#include "base/timing.h"
 #include "plan/gpu.h"
 
 /// What the programs that measure on a GPU share: numbers to measure with, and a clock.
@@ -145,14 +146,7 @@ class Clock {
 
   /// Seconds of each of as many calls as together take `seconds`, and of three at least, after one to warm up.
   std::vector<double> sample(double seconds, const std::function<void()>& work) {
-    constexpr std::size_t fewest = 3, most = 1000;
-    std::vector<double> times;
-    once(work);
-    for (double total = 0; (total < seconds && times.size() < most) || times.size() < fewest;) {
-      times.push_back(once(work) * 1e-3);
-      total += times.back();
-    }
-    return times;
+    return sample_calls(seconds, [&] { return once(work) * 1e-3; });
   }
 
   /// Milliseconds that the host spends on one call, while the GPU is not waited for.

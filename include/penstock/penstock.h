@@ -18,5 +18,6 @@
 #include "penstock/system.h"
 #include "penstock/tensor.h"
 #include "penstock/train.h"
+#include "penstock/tune.h"
 #include "penstock/types.h"
 #include "penstock/version.h"

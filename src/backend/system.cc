@@ -4,23 +4,13 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <fstream>
-
 #include "backend/cpu/kernels.h"
+#include "backend/cpu/machine.h"
 #include "base/threads.h"
 #include "penstock/version.h"
 
 namespace penstock {
 namespace {
-
-std::string cpu_name() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);) {
-    const auto colon = line.find(": ");
-    if (line.rfind("model name", 0) == 0 && colon != std::string::npos) return line.substr(colon + 2);
-  }
-  return "unknown";
-}
 
 long cache_bytes(int name) {
   const long bytes = sysconf(name);
@@ -32,7 +22,8 @@ long cache_bytes(int name) {
 SystemInfo system_info() {
   SystemInfo info;
   info.version = PENSTOCK_VERSION;
-  info.cpu = cpu_name();
+  info.cpu = cpu::processor_name();
+  if (info.cpu.empty()) info.cpu = "unknown";
   info.threads = default_threads();
   info.isa = cpu::current_isa();
   for (const std::string_view isa : cpu::available_isas()) info.isas.emplace_back(isa);

@@ -38,7 +38,10 @@ std::string time_text(double microseconds) {
 
 std::string alternative_text(const PlanAlternative& other) {
   const std::string time = time_text(other.microseconds);
-  return fmt::format("  not {}{}: {}\n", other.name, time.empty() ? "" : " (" + time + ")", other.reason);
+  std::string text = fmt::format("  not {}{}: {}\n", other.name, time.empty() ? "" : " (" + time + ")", other.reason);
+  if (other.reason.find(other.conflict.empty() ? "" : other.conflict.front()) != std::string::npos) return text;
+  for (const std::string& constraint : other.conflict) text += fmt::format("    cannot hold: {}\n", constraint);
+  return text;
 }
 
 /// Every node of a graph, in its order.

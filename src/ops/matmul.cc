@@ -61,7 +61,9 @@ void fixed_order_product(Index m, Index n, Index k, const Matrix<Real>& a, const
 
 /// A few rows by a large matrix: bound by reading it, where a call into oneDNN costs more than it saves.
 bool is_small(Index m, Index n, Index k, bool a_transposed) {
-  return !a_transposed && (m <= 4 || static_cast<double>(m * n * k) < cpu::machine().costs.library_product);
+  const plan::CpuCosts& costs = cpu::machine().costs;
+  return !a_transposed &&
+         (static_cast<double>(m) <= costs.product_rows || static_cast<double>(m * n * k) < costs.library_product);
 }
 
 }  // namespace

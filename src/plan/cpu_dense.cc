@@ -8,6 +8,8 @@
 namespace penstock::plan {
 namespace {
 
+constexpr Index kFewestUnits = 16;  // of one thread: a vector of floats
+
 Index recurrent_weights(const Problem& problem) {
   return problem.cell->info.gates * problem.hidden * (problem.hidden / problem.heads);
 }
@@ -47,7 +49,7 @@ double dense_microseconds(const Problem& problem, const CpuCosts& costs, const P
 
 }  // namespace
 
-std::vector<Rule<Plan>> cpu_dense_rules(const Problem& problem, const CpuModel& cpu) {
+std::vector<Rule<Plan>> cpu_dense_rules(const Problem& problem, const CpuModel& cpu, Scope scope) {
   require(problem.algorithm != Algorithm::scan,
           "algorithm must be automatic or sequential for cell {}, not scan: its gates depend on the previous state",
           problem.cell->info.name);
@@ -58,14 +60,19 @@ std::vector<Rule<Plan>> cpu_dense_rules(const Problem& problem, const CpuModel& 
   const auto row_parts = rule.var("row_parts", csp::range(1, facts.parts));
   const auto channel_parts = rule.var("channel_parts", csp::range(1, problem.threads));
   m.require("there are so many threads", row_parts * channel_parts <= problem.threads);
-  if (facts.few && facts.worth) {
+  const bool all = scope == Scope::possible;
+  if (facts.few && facts.worth && !all) {
     m.require("groups have rows enough not to wait for the matrix",
               row_parts <= std::max<Index>(1, problem.rows / static_cast<Index>(costs.group_rows)));
   }
-  if (facts.pairs) m.require("pairs of threads share a large matrix", row_parts <= facts.parts / 2);
+  if (facts.pairs && !all) m.require("pairs of threads share a large matrix", row_parts <= facts.parts / 2);
   const auto step_work = csp::ceil_div(problem.rows, row_parts) * facts.matrix;
-  m.require("a share of a step is worth a barrier",
-            channel_parts == 1 || channel_parts * static_cast<Index>(costs.sharing) <= step_work);
+  if (all) {
+    m.require("each thread has units", channel_parts * kFewestUnits <= std::max(problem.hidden, kFewestUnits));
+  } else {
+    m.require("a share of a step is worth a barrier",
+              channel_parts == 1 || channel_parts * static_cast<Index>(costs.sharing) <= step_work);
+  }
   // Groups wait for nobody, so there are as many as may be; then threads of a group.
   m.maximise(row_parts * (problem.threads + 1) + channel_parts);
   rule.plan_of = [problem, costs, row_parts, channel_parts](const csp::Solution& solution) {

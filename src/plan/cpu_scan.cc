@@ -21,7 +21,7 @@ double scan_microseconds(const Problem& problem, const CpuCosts& costs, Index th
   return (products + values / costs.gates) / static_cast<double>(threads);
 }
 
-Rule<Plan> in_chunks(const Problem& problem, const CpuCosts& costs) {
+Rule<Plan> in_chunks(const Problem& problem, const CpuCosts& costs, Scope scope) {
   Rule<Plan> rule{.name = "scan"};
   if (problem.exact) {
     rule.refused = "chunks round differently where a sequence is split, which exact mode forbids";
@@ -34,7 +34,7 @@ Rule<Plan> in_chunks(const Problem& problem, const CpuCosts& costs) {
   csp::Model& m = rule.model;
   // Chunks are taken by whichever thread is free, so rows need no parts of their own.
   const auto threads = rule.var("threads", csp::range(1, problem.threads));
-  if (problem.algorithm != Algorithm::scan) {
+  if (problem.algorithm != Algorithm::scan && scope == Scope::worthwhile) {
     m.require("rows and channels leave threads idle",
               csp::Expression(problem.rows * channel_groups(problem)) < threads);
     m.require("T is long enough to cut", csp::Expression(problem.steps) >= 2 * kChunk);
@@ -87,13 +87,13 @@ Rule<Plan> from_first_to_last(const Problem& problem, const CpuCosts& costs) {
 
 }  // namespace
 
-std::vector<Rule<Plan>> cpu_scan_rules(const Problem& problem, const CpuModel& cpu) {
+std::vector<Rule<Plan>> cpu_scan_rules(const Problem& problem, const CpuModel& cpu, Scope scope) {
   require(
       problem.algorithm != Algorithm::scan || !problem.exact,
       "algorithm must be automatic or sequential in exact mode, not scan: chunks round differently where a sequence "
       "is split");
   std::vector<Rule<Plan>> rules;
-  rules.push_back(in_chunks(problem, cpu.costs));
+  rules.push_back(in_chunks(problem, cpu.costs, scope));
   rules.push_back(from_first_to_last(problem, cpu.costs));
   return rules;
 }

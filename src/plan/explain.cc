@@ -4,6 +4,9 @@
 
 #include "base/check.h"
 #include "plan/cpu_rules.h"
+#include "plan/gpu_dense_rules.h"
+#include "plan/gpu_layer_rules.h"
+#include "plan/gpu_product_rules.h"
 
 namespace penstock::plan {
 namespace {
@@ -22,6 +25,20 @@ PlanAlternative attempt(std::string name, const Make& make) {
   } catch (const Error& error) {
     if (error.code() != ErrorCode::unsupported) throw;
     alternative.reason = error.what();
+  }
+  return alternative;
+}
+
+template <class Plan>
+PlanAlternative attempt(const Rule<Plan>& rule) {
+  PlanAlternative alternative{.name = rule.name};
+  if (const std::optional<Plan> plan = best_plan(rule)) {
+    alternative.possible = true;
+    alternative.microseconds = plan->microseconds;
+    alternative.text = plan->explain();
+  } else {
+    if (rule.refused.empty()) alternative.conflict = conflict_of(rule);
+    alternative.reason = reason_of(rule);
   }
   return alternative;
 }
@@ -65,11 +82,7 @@ PlanReport explain(const GpuDenseProblem& problem, const GpuModel& gpu) {
                             pass_of(problem.backward), problem.training ? " with a tape" : "", problem.rows,
                             problem.steps, problem.heads, problem.head_size(), to_string(problem.storage));
   report.machine = describe(gpu);
-  for (const DenseAlgorithm algorithm : dense_algorithms()) {
-    GpuDenseProblem one = problem;
-    one.algorithm = algorithm;
-    report.alternatives.push_back(attempt(std::string(to_string(algorithm)), [&] { return plan_gpu_dense(one, gpu); }));
-  }
+  for (const DenseRule& rule : dense_rules(problem, gpu)) report.alternatives.push_back(attempt(rule));
   try {
     const GpuDensePlan plan = plan_gpu_dense(problem, gpu);
     choose(report, std::string(to_string(plan.algorithm)), plan);
@@ -92,6 +105,8 @@ PlanReport explain(const GpuLayerProblem& problem, const GpuModel& gpu) {
     GpuLayerProblem one = problem;
     one.scan.regime = regime;
     report.alternatives.push_back(attempt(std::string(to_string(regime)), [&] { return plan_gpu_layer(one, gpu); }));
+    if (regime != Regime::fused || scan.backward || report.alternatives.back().possible) continue;
+    report.alternatives.back().conflict = conflict_of(fused_layer_rule(problem, gpu));
   }
   const GpuScanPlan plan = plan_gpu_layer(problem, gpu);
   choose(report, std::string(to_string(plan.regime)), plan);
@@ -102,16 +117,7 @@ PlanReport explain(const GpuProductProblem& problem, const GpuModel& gpu) {
   PlanReport report;
   report.work = fmt::format("product of floats: {} x {} x {}", problem.m, problem.n, problem.k);
   report.machine = describe(gpu);
-  for (const GpuProductPlan& plan : product_plans(problem, gpu)) {
-    const std::string name = plan.warpgroups ? "warpgroups" : "warps";
-    if (std::ranges::find(report.alternatives, name, &PlanAlternative::name) != report.alternatives.end()) continue;
-    report.alternatives.push_back(attempt(name, [&] { return plan; }));
-  }
-  if (!has_warpgroups(gpu)) {
-    report.alternatives.push_back(
-        {.name = "warpgroups",
-         .reason = fmt::format("they are of sm_90, and {} is of sm_{}", gpu.name, gpu.architecture())});
-  }
+  for (const ProductRule& rule : product_rules(problem, gpu)) report.alternatives.push_back(attempt(rule));
   const GpuProductPlan plan = plan_gpu_product(problem, gpu);
   choose(report, plan.warpgroups ? "warpgroups" : "warps", plan);
   return report;
@@ -138,19 +144,7 @@ PlanReport explain(const Problem& problem, const CpuModel& cpu) {
                             problem.steps, problem.input, problem.hidden);
   if (problem.heads > 1) report.work += fmt::format(" in {} heads", problem.heads);
   report.machine = fmt::format("{}, {} thread{}", describe(cpu), problem.threads, problem.threads == 1 ? "" : "s");
-  const std::vector<Rule<Plan>> rules = cpu_rules(problem, cpu);
-  for (const Rule<Plan>& rule : rules) {
-    PlanAlternative alternative{.name = rule.name};
-    if (const std::optional<Plan> plan = best_plan(rule)) {
-      alternative.possible = true;
-      alternative.microseconds = plan->microseconds;
-      alternative.text = plan->explain();
-    } else {
-      alternative.conflict = conflict_of(rule);
-      alternative.reason = fmt::format("{}", fmt::join(alternative.conflict, "; "));
-    }
-    report.alternatives.push_back(std::move(alternative));
-  }
+  for (const Rule<Plan>& rule : cpu_rules(problem, cpu)) report.alternatives.push_back(attempt(rule));
   const Plan plan = make_plan(problem, cpu);
   choose(report, std::string(to_string(plan.algorithm)), plan);
   return report;

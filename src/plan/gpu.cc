@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "plan/gpu_scan_rules.h"
+#include "plan/tuning.h"
 
 namespace penstock::plan {
 namespace {
@@ -124,8 +125,7 @@ GpuScanPlan plan_gpu_scan(const GpuScanProblem& problem, const GpuModel& gpu) {
     fail(ErrorCode::unsupported, "the fused regime is for forward passes of layers: {} has no product to fuse",
          problem.backward ? "a backward pass" : "a recurrence by itself");
   }
-  static PlanMemo<GpuScanProblem, GpuModel, GpuScanPlan> memo;
-  return memo.get(problem, gpu, [&] {
+  const auto ranked = [&] {
     std::vector<Rule<GpuScanPlan>> rules;
     rules.push_back(direct_scan_rule(problem, gpu));
     rules.push_back(chunked_scan_rule(problem, gpu));
@@ -136,7 +136,23 @@ GpuScanPlan plan_gpu_scan(const GpuScanProblem& problem, const GpuModel& gpu) {
     }
     fail(ErrorCode::invalid_argument, "there is no plan for {} rows, {} steps and {} channels on {}{}", problem.rows,
          problem.steps, problem.channels, gpu.name, reasons);
-  });
+  };
+  const auto make = [&] {
+    if (problem.regime != Regime::automatic) return ranked();
+    return plan_as_measured<GpuScanPlan>(
+        problem, gpu, [&] { return scan_rules(problem, gpu); }, ranked);
+  };
+  static PlanMemo<GpuScanProblem, GpuModel, GpuScanPlan> memo;
+  return measuring() ? make() : memo.get(problem, gpu, make);
+}
+
+std::vector<ScanRegimeRule> scan_rules(const GpuScanProblem& problem, const GpuModel& gpu) {
+  GpuScanProblem direct = problem, chunked = problem;
+  direct.regime = Regime::direct, chunked.regime = Regime::scan;
+  std::vector<ScanRegimeRule> rules;
+  rules.push_back(direct_scan_rule(direct, gpu));
+  rules.push_back(chunked_scan_rule(chunked, gpu));
+  return rules;
 }
 
 }  // namespace penstock::plan

@@ -6,27 +6,62 @@
 #include "base/check.h"
 #include "plan/cell_table.h"
 #include "plan/gpu_dense_rules.h"
+#include "plan/tuning.h"
 
 namespace penstock::plan {
 namespace {
+
+void check_dense_problem(const GpuDenseProblem& problem) {
+  constexpr Index most = GpuScanProblem::max_size;
+  require(problem.rows >= 1 && problem.steps >= 1 && problem.hidden >= 1,
+          "rows, steps and hidden must be at least 1, not {}, {} and {}", problem.rows, problem.steps, problem.hidden);
+  require(std::max({problem.rows, problem.steps, problem.hidden}) <= most,
+          "rows, steps and hidden must each be at most {}", most);
+  require(problem.heads >= 1 && problem.hidden % problem.heads == 0, "heads ({}) must divide hidden ({})",
+          problem.heads, problem.hidden);
+  const CellTraits& cell = cell_traits(problem.cell);
+  require(!cell.info.scan, "{} is a scan cell and has no recurrent matrix", problem.cell);
+  require(problem.hidden * cell.gates() <= most, "the gates of hidden {} must be at most {} values", problem.hidden,
+          most);
+}
+
+using MakeDenseRule = DenseRule (*)(const GpuDenseProblem&, const GpuModel&);
+
+MakeDenseRule dense_rule_of(DenseAlgorithm algorithm) {
+  switch (algorithm) {
+    case DenseAlgorithm::head:
+      return dense_head_rule;
+    case DenseAlgorithm::cluster:
+      return dense_cluster_rule;
+    case DenseAlgorithm::chip:
+      return dense_chip_rule;
+    case DenseAlgorithm::step:
+    case DenseAlgorithm::automatic:
+      break;
+  }
+  return dense_step_rule;
+}
+
+GpuDensePlan plan_by(DenseAlgorithm algorithm, const GpuDenseProblem& problem, const GpuModel& gpu) {
+  const DenseRule rule = dense_rule_of(algorithm)(problem, gpu);
+  if (const std::optional<GpuDensePlan> plan = best_plan(rule)) return *plan;
+  fail(ErrorCode::unsupported, "{}", reason_of(rule));
+}
 
 /// Where the choice is open: a block for a head whose matrix it can hold, else the quickest of the others, with the
 /// reasons of those that cannot run.
 GpuDensePlan plan_quickest(const GpuDenseProblem& problem, const GpuModel& gpu) {
   std::string reasons;
-  const auto attempt = [&](auto plan_of) -> std::optional<GpuDensePlan> {
-    try {
-      return plan_of(problem, gpu);
-    } catch (const Error& refused) {
-      if (refused.code() != ErrorCode::unsupported) throw;
-      reasons += fmt::format("; {}", refused.what());
-      return std::nullopt;
-    }
+  const auto attempt = [&](DenseAlgorithm algorithm) {
+    const DenseRule rule = dense_rule_of(algorithm)(problem, gpu);
+    std::optional<GpuDensePlan> plan = best_plan(rule);
+    if (!plan) reasons += "; " + reason_of(rule);
+    return plan;
   };
-  if (const auto head = attempt(plan_dense_head)) return *head;
-  GpuDensePlan best = plan_dense_step(problem, gpu);
-  for (const auto plan_of : {plan_dense_cluster, plan_dense_chip}) {
-    const auto plan = attempt(plan_of);
+  if (const auto head = attempt(DenseAlgorithm::head)) return *head;
+  GpuDensePlan best = plan_by(DenseAlgorithm::step, problem, gpu);
+  for (const DenseAlgorithm algorithm : {DenseAlgorithm::cluster, DenseAlgorithm::chip}) {
+    const auto plan = attempt(algorithm);
     if (plan && plan->microseconds < best.microseconds) best = *plan;
   }
   best.why += reasons;
@@ -75,31 +110,25 @@ std::string GpuDensePlan::explain() const {
       to_string(algorithm), grid, threads(), shared / 1024, blocks, slots, resident, chunks, stages, why);
 }
 
+std::vector<DenseRule> dense_rules(const GpuDenseProblem& problem, const GpuModel& gpu) {
+  check_dense_problem(problem);
+  std::vector<DenseRule> rules;
+  for (const DenseAlgorithm algorithm : dense_algorithms()) rules.push_back(dense_rule_of(algorithm)(problem, gpu));
+  return rules;
+}
+
 GpuDensePlan plan_gpu_dense(const GpuDenseProblem& problem, const GpuModel& gpu) {
-  constexpr Index most = GpuScanProblem::max_size;
-  require(problem.rows >= 1 && problem.steps >= 1 && problem.hidden >= 1,
-          "rows, steps and hidden must be at least 1, not {}, {} and {}", problem.rows, problem.steps, problem.hidden);
-  require(std::max({problem.rows, problem.steps, problem.hidden}) <= most,
-          "rows, steps and hidden must each be at most {}", most);
-  require(problem.heads >= 1 && problem.hidden % problem.heads == 0, "heads ({}) must divide hidden ({})",
-          problem.heads, problem.hidden);
-  const CellTraits& cell = cell_traits(problem.cell);
-  require(!cell.info.scan, "{} is a scan cell and has no recurrent matrix", problem.cell);
-  require(problem.hidden * cell.gates() <= most, "the gates of hidden {} must be at most {} values", problem.hidden,
-          most);
-  switch (problem.algorithm) {
-    case DenseAlgorithm::head:
-      return plan_dense_head(problem, gpu);
-    case DenseAlgorithm::cluster:
-      return plan_dense_cluster(problem, gpu);
-    case DenseAlgorithm::chip:
-      return plan_dense_chip(problem, gpu);
-    case DenseAlgorithm::step:
-      return plan_dense_step(problem, gpu);
-    case DenseAlgorithm::automatic:
-      break;
-  }
-  return plan_quickest(problem, gpu);
+  check_dense_problem(problem);
+  const auto make = [&] {
+    if (problem.algorithm != DenseAlgorithm::automatic) return plan_by(problem.algorithm, problem, gpu);
+    const bool anything = problem.slots == 0 && problem.cluster == 0 && problem.groups == 0 && problem.parts == 0;
+    const auto ranked = [&] { return plan_quickest(problem, gpu); };
+    if (!anything) return ranked();
+    return plan_as_measured<GpuDensePlan>(
+        problem, gpu, [&] { return dense_rules(problem, gpu); }, ranked);
+  };
+  static PlanMemo<GpuDenseProblem, GpuModel, GpuDensePlan> memo;
+  return measuring() ? make() : memo.get(problem, gpu, make);
 }
 
 }  // namespace penstock::plan

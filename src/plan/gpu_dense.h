@@ -87,9 +87,4 @@ std::vector<int> even_row_counts(Index rows, int most);
 /// hold.
 GpuDensePlan plan_gpu_dense(const GpuDenseProblem& problem, const GpuModel& gpu);
 
-/// By one algorithm.
-GpuDensePlan plan_dense_cluster(const GpuDenseProblem& problem, const GpuModel& gpu);
-GpuDensePlan plan_dense_chip(const GpuDenseProblem& problem, const GpuModel& gpu);
-GpuDensePlan plan_dense_step(const GpuDenseProblem& problem, const GpuModel& gpu);
-
 }  // namespace penstock::plan

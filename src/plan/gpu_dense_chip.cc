@@ -1,8 +1,12 @@
+// Recurrences of dense cells whose recurrent matrix is spread over many clusters.
+
 #include <algorithm>
-#include <limits>
+#include <array>
+#include <span>
 
 #include "base/check.h"
 #include "plan/cell_table.h"
+#include "plan/gpu_dense_rules.h"
 #include "plan/gpu_dense_shape.h"
 
 namespace penstock::plan {
@@ -14,59 +18,92 @@ namespace chip {
 #include "plan/kernels/dense_chip_shape.h"
 }  // namespace chip
 
-/// What a step takes on an H200 (docs/results/gpu.md), in nanoseconds.
-struct ChipCosts {
-  double exchange = 920;       // from a store in one multiprocessor to its sight in another, barriers included
-  double poll = 400;           // when a thread has more to wait for than it can ask for at once
-  double gathered_bytes = 60;  // of one block, in a nanosecond
-  double cached_bytes = 4500;  // of all blocks, in a nanosecond
-  double sums = 500;           // from multiprocessor to multiprocessor of a cluster
-  double sums_of_two = 420;    // the same of clusters of two
-  double block_sums = 60;      // in a block alone
-  double received_bytes = 50;  // of one block, in a nanosecond
-  double product = 4;          // of two tiles, on one of a multiprocessor's four tensor cores
-  double shared_bytes = 250;   // of one multiprocessor, in a nanosecond
-  double warp = 15;            // what each warp of a tensor core does beside
-  double slot = 200;           // the cell, for one unit and row of each thread
-  double backward = 250;       // more, for a step of a backward pass
-};
-
-constexpr int kMostTeamRows = 32;
+constexpr int kMostTeamRows = 32, kMostTeamBlocks = 16, kMostTeamCluster = 8;
+constexpr OtherRegisters kTeamForward{.thread = 52, .slot = 18, .gate = 2, .split_gate = 11, .tile_m = 2, .tile_n = 4};
+constexpr OtherRegisters kTeamBackward{.thread = 56, .slot = 14, .gate = 1, .split_gate = 8, .tile_m = 2, .tile_n = 4};
 
 struct TeamCandidate {
   chip::ChipShape shape{};
   bool backward = false;
   Index slices = 1, teams = 1, waves = 1;
+  int resident = 0;  // tiles in registers; below 0: there are too few for the rest of the work
 
   int tiles_m() const { return shape.chip_tiles_m(backward); }
   int tiles_k() const { return shape.chip_tiles_k(backward); }
+  int slots() const { return shape.cell_slots(); }
   int shared() const { return shape.chip_shared_bytes(backward); }
+  int gathered_pieces() const { return shape.gathered_pieces(backward) * shape.rows; }
+  int polled_registers() const { return 7 * chip::ChipShape::polled(gathered_pieces(), shape.threads()); }
   /// Blocks of a team.
   int team() const { return shape.clusters * shape.cluster; }
 };
 
-/// Registers of a thread beside the tiles of R: what the compiler was seen to use, and some more.
-int registers_beside(const TeamCandidate& c, bool reset) {
-  const chip::ChipShape& shape = c.shape;
-  const int tiles = c.tiles_m() * shape.tiles_n();
-  const int products = tiles * 4 * (tiles >= 4 ? 1 : 2) + 4 * shape.tiles_n();
-  const int polled = 7 * chip::ChipShape::polled(shape.gathered_pieces(c.backward) * shape.rows, shape.threads());
-  const int sums = std::max(products, polled) + 2 * c.tiles_m();
-  const int of_floats = shape.bytes == 4 ? 24 : 0;  // their parts
-  const int of_reset = reset ? 14 : 0;
-  if (!c.backward) {
-    const int of_slot = 18 + (shape.split ? 11 : 2) * shape.gates + shape.states + of_reset;
-    return 52 + sums + of_floats + of_slot * shape.cell_slots();
-  }
-  const int loads = (shape.read_pieces() + 7) / 8;
-  const int of_slot = 14 + (shape.split ? 8 : 1) * shape.gates + 2 * shape.states + 4 * loads + of_reset;
-  return 56 + sums + of_floats + of_slot * shape.cell_slots();
+/// The values of the rule's variables.
+struct TeamChoice {
+  int cluster, rows, blocks, groups, parts;
+};
+
+TeamChoice team_choice(std::span<const csp::Integer> v) {
+  return {static_cast<int>(v[0]), static_cast<int>(v[1]), static_cast<int>(v[2]), static_cast<int>(v[3]),
+          static_cast<int>(v[4])};
 }
 
-double team_step_time(const TeamCandidate& c) {
-  const ChipCosts cost;
+Index octets_of_head(const GpuDenseProblem& problem) { return (problem.head_size() + 7) / 8; }
+
+/// What candidates for one problem have in common, looked up once.
+class TeamFacts {
+ public:
+  TeamFacts(const GpuDenseProblem& problem, const GpuModel& gpu)
+      : rows_(problem.rows), heads_(problem.heads), octets_(octets_of_head(problem)), reset_(problem.reset) {
+    const CellTraits& cell = cell_traits(problem.cell);
+    common_.backward = problem.backward;
+    common_.shape.gates = cell.gates(), common_.shape.states = cell.states();
+    common_.shape.split = cell.split_gradients, common_.shape.bytes = size_of(problem.storage);
+    // With and without a tape a forward pass has one shape, and gives one result.
+    common_.shape.training = !problem.backward;
+    registers_ = gpu.registers, block_bytes_ = gpu.block_bytes;
+    for (int cluster = 1; cluster <= kMostTeamCluster; ++cluster) {
+      at_once_[static_cast<std::size_t>(cluster)] = clusters_at_once(gpu, cluster);
+    }
+  }
+
+  Index at_once(csp::Integer cluster) const { return at_once_[static_cast<std::size_t>(cluster)]; }
+
+  TeamCandidate candidate(const TeamChoice& choice) const {
+    const int of_cluster = choice.cluster * choice.blocks;
+    TeamCandidate c = common_;
+    c.shape.cluster = choice.cluster, c.shape.blocks = choice.blocks, c.shape.rows = choice.rows;
+    c.shape.clusters = static_cast<int>((octets_ + of_cluster - 1) / of_cluster);
+    c.shape.groups = choice.groups, c.shape.parts = choice.parts;
+    c.slices = (rows_ + choice.rows - 1) / choice.rows;
+    const Index items = c.slices * heads_;
+    c.teams = std::clamp<Index>(at_once(choice.cluster) / c.shape.clusters, 1, items);
+    c.waves = (items + c.teams - 1) / c.teams;
+    c.resident = resident_tiles(c, other_registers(c, c.backward ? kTeamBackward : kTeamForward, reset_), registers_);
+    c.shape.resident = std::max(0, c.resident);
+    c.shape.stages = most_stages_;
+    if (c.shared() > block_bytes_) c.shape.stages = most_stages_ / 2;
+    return c;
+  }
+
+ private:
+  TeamCandidate common_;
+  Index rows_, heads_, octets_;
+  bool reset_;
+  int registers_ = 0;
+  Index block_bytes_ = 0;
+  static constexpr int most_stages_ = 4;
+  std::array<Index, kMostTeamCluster + 1> at_once_{};
+};
+
+double sums_time(const GpuCosts& cost, int cluster) {
+  return cluster > 2 ? cost.chip_sums : cluster == 2 ? cost.pair_sums : cost.block_sums;
+}
+
+double team_step_time(const TeamCandidate& c, const GpuCosts& cost) {
   const chip::ChipShape& shape = c.shape;
-  const double gathered = shape.gathered_pieces(c.backward) * shape.rows * 16.0;
+  const int pieces = c.gathered_pieces();
+  const double gathered = pieces * 16.0;
   const double of_all = gathered * c.team() * static_cast<double>(c.teams);
   const double received = shape.sums_floats(c.backward) * 4.0;
   const int warps_of_core = (shape.warps() + 3) / 4;
@@ -74,117 +111,142 @@ double team_step_time(const TeamCandidate& c) {
   const double of_floats = shape.bytes == 4 ? 3 : 1;
   const double others = static_cast<double>(shape.warps()) * (c.tiles_k() - shape.resident) * c.tiles_m();
   const double operand = static_cast<double>(shape.warps()) * c.tiles_k() * shape.tiles_n() / 2;
-  const int all = shape.gathered_pieces(c.backward) * shape.rows;
-  const int polls = chip::ChipShape::polled(all, shape.threads()) * shape.threads();
-  return cost.exchange + ((all + polls - 1) / polls - 1) * cost.poll +
-         std::max(gathered / cost.gathered_bytes, of_all / cost.cached_bytes) +
-         (shape.cluster > 2    ? cost.sums
-          : shape.cluster == 2 ? cost.sums_of_two
-                               : cost.block_sums) +
+  const int polls = chip::ChipShape::polled(pieces, shape.threads()) * shape.threads();
+  return cost.chip_exchange + ((pieces + polls - 1) / polls - 1) * cost.chip_poll +
+         std::max(gathered / cost.gathered_bytes, of_all / cost.l2_bytes) + sums_time(cost, shape.cluster) +
          received / cost.received_bytes +
-         std::max(products * of_floats * cost.product,
+         std::max(products * of_floats * cost.tensor_tile,
                   (others + operand) * chip::ClusterShape::tile_bytes / cost.shared_bytes) +
-         warps_of_core * cost.warp + shape.cell_slots() * cost.slot + (c.backward ? cost.backward : 0);
+         warps_of_core * cost.cluster_warp + c.slots() * cost.cluster_slot + (c.backward ? cost.chip_backward : 0);
 }
 
-/// Plans in every shape that fits, the quickest kept.
-class TeamSearch {
+/// Nanoseconds that a step takes at least, of all teams that take turns, while not all variables have values.
+class TeamBound {
  public:
-  TeamSearch(const GpuDenseProblem& problem, const GpuModel& gpu) : problem_(problem), gpu_(gpu) {}
-
-  void run() {
-    for (const int cluster : {1, 2, 4, 8}) {
-      if (cluster > 1 && (!gpu_.has_clusters() || cluster > gpu_.cluster)) break;
-      if (problem_.cluster != 0 && cluster != problem_.cluster) continue;
-      for (const int rows : even_row_counts(problem_.rows, kMostTeamRows)) {
-        if (problem_.slots != 0 && rows != problem_.slots) continue;
-        try_rows(cluster, rows, (problem_.rows + rows - 1) / rows);
-      }
-    }
+  TeamBound(const GpuDenseProblem& problem, const GpuModel& gpu)
+      : cost_(gpu.costs), octets_(octets_of_head(problem)), heads_(problem.heads), rows_(problem.rows) {
+    const CellTraits& cell = cell_traits(problem.cell);
+    multiprocessors_ = gpu.multiprocessors;
+    pieces_ = size_of(problem.storage) / 2;
+    sent_ = problem.backward ? cell.gates() : 1, summed_ = problem.backward ? 1 : cell.gates();
+    of_floats_ = problem.storage == Storage::f32 ? 3 : 1;
+    backward_ = problem.backward ? cost_.chip_backward : 0;
   }
-  bool found() const { return time_ < std::numeric_limits<double>::max(); }
-  double time() const { return time_; }
-  const TeamCandidate& best() const { return best_; }
+
+  double operator()(csp::Range cluster, csp::Range rows, csp::Range blocks, csp::Range parts, csp::Range warps) const {
+    const Index team = (octets_ + blocks.high - 1) / blocks.high;  // of blocks, at least
+    const Index items = (rows_ + rows.high - 1) / rows.high * heads_;
+    const Index teams = std::max<Index>(1, multiprocessors_ / team);
+    const double gathered = 16.0 * static_cast<double>(sent_ * pieces_ * rows.low) *
+                            static_cast<double>((octets_ + cluster.high - 1) / cluster.high);
+    const auto products = static_cast<double>(blocks.low * summed_ * sent_ * octets_ * pieces_ * ((rows.low + 7) / 8));
+    const auto received = static_cast<double>(cluster.low * parts.low * blocks.low * summed_ * 8 * 4 * rows.low);
+    double sums = sums_time(cost_, static_cast<int>(cluster.high));
+    for (csp::Integer c = cluster.low; c < cluster.high; c *= 2) {
+      sums = std::min(sums, sums_time(cost_, static_cast<int>(c)));
+    }
+    const auto slots = static_cast<double>((blocks.low * rows.low + 4 * warps.high - 1) / (4 * warps.high));
+    const double step =
+        cost_.chip_exchange +
+        std::max(gathered / cost_.gathered_bytes, gathered * static_cast<double>(team) / cost_.l2_bytes) + sums +
+        received / cost_.received_bytes + products / 16 * of_floats_ * cost_.tensor_tile +
+        static_cast<double>((warps.low + 3) / 4) * cost_.cluster_warp + slots * cost_.cluster_slot + backward_;
+    return static_cast<double>((items + teams - 1) / teams) * step;
+  }
 
  private:
-  void try_rows(int cluster, int rows, Index slices) {
-    const Index all = (problem_.head_size() + 7) / 8, at_once = clusters_at_once(gpu_, cluster);
-    int last_clusters = 0;
-    for (int blocks = 1; blocks <= most_blocks_; ++blocks) {
-      const auto clusters = static_cast<int>((all + cluster * blocks - 1) / (cluster * blocks));
-      if (clusters > at_once || clusters == last_clusters) continue;
-      last_clusters = clusters;
-      for (const int groups : {1, 2, 3, 4, 6, 8, 12, 16}) {
-        for (const int parts : {1, 2, 4, 8}) {
-          if (problem_.groups != 0 && (groups != problem_.groups || parts != problem_.parts)) continue;
-          if (groups * parts >= 4 && groups * parts <= 16) {
-            try_shape(cluster, clusters, blocks, rows, slices, groups, parts);
-          }
-        }
-      }
-    }
-  }
-
-  void try_shape(int cluster, int clusters, int blocks, int rows, Index slices, int groups, int parts) {
-    const CellTraits& cell = cell_traits(problem_.cell);
-    TeamCandidate c;
-    c.backward = problem_.backward;
-    c.shape.gates = cell.gates(), c.shape.states = cell.states(), c.shape.split = cell.split_gradients;
-    c.shape.bytes = size_of(problem_.storage);
-    c.shape.cluster = cluster, c.shape.clusters = clusters, c.shape.blocks = blocks, c.shape.rows = rows;
-    c.shape.groups = groups, c.shape.parts = parts;
-    // With and without a tape a forward pass has one shape, and gives one result.
-    c.shape.training = !problem_.backward;
-    c.slices = slices;
-    const Index items = slices * problem_.heads;
-    c.teams = std::min(items, clusters_at_once(gpu_, cluster) / clusters);
-    c.waves = (items + c.teams - 1) / c.teams;
-    // Sums of many rows of R and many of the batch would take the registers of R.
-    if (c.tiles_m() * c.shape.tiles_n() > most_tiles_ || c.tiles_m() * c.tiles_k() > most_unrolled_) return;
-    const int room = std::min(kMostThreadRegisters, gpu_.registers / c.shape.threads() / 8 * 8);
-    const int left = room - registers_beside(c, problem_.reset);
-    if (left < 0) return;
-    c.shape.resident = std::clamp(left / (4 * c.tiles_m()), 0, c.tiles_k());
-    c.shape.stages = 4;
-    if (c.shared() > gpu_.block_bytes) c.shape.stages = 2;
-    if (c.shared() > gpu_.block_bytes) return;
-    const double time = static_cast<double>(c.waves) * team_step_time(c);
-    if (time < time_) time_ = time, best_ = c;
-  }
-
-  static constexpr int kMostThreadRegisters = 255;
-  static constexpr int most_blocks_ = 16, most_tiles_ = 16, most_unrolled_ = 160;
-  const GpuDenseProblem& problem_;
-  const GpuModel& gpu_;
-  TeamCandidate best_;
-  double time_ = std::numeric_limits<double>::max();
+  GpuCosts cost_;
+  Index octets_, heads_, rows_, multiprocessors_ = 0, pieces_ = 0, sent_ = 0, summed_ = 0;
+  double of_floats_ = 1, backward_ = 0;
 };
 
-}  // namespace
+csp::Domain team_rows(const GpuDenseProblem& problem) {
+  if (problem.slots != 0) return csp::Domain({csp::Integer{problem.slots}});
+  const std::vector<int> counts = even_row_counts(problem.rows, kMostTeamRows);
+  return csp::Domain(std::vector<csp::Integer>(counts.begin(), counts.end()));
+}
 
-GpuDensePlan plan_dense_chip(const GpuDenseProblem& problem, const GpuModel& gpu) {
-  if (cell_traits(problem.cell).phases != 1) {
-    fail(ErrorCode::unsupported, "the chip algorithm exchanges once a step, and {} needs a second exchange",
-         problem.cell);
-  }
-  TeamSearch search(problem, gpu);
-  search.run();
-  if (!search.found()) {
-    fail(ErrorCode::unsupported,
-         "the recurrent matrix of a head of {} units of {} in {} does not fit into the registers and shared memory of "
-         "the {} multiprocessors of {}",
-         problem.head_size(), problem.cell, to_string(problem.storage), gpu.multiprocessors, gpu.name);
-  }
-  const TeamCandidate& best = search.best();
+csp::Domain asked_or(int asked, csp::Domain otherwise) {
+  return asked != 0 ? csp::Domain({csp::Integer{asked}}) : std::move(otherwise);
+}
+
+GpuDensePlan chip_plan(const GpuDenseProblem& problem, const GpuModel& gpu, const TeamCandidate& best) {
+  const double step = team_step_time(best, gpu.costs);
   GpuDensePlan plan = plan_of_blocks(DenseAlgorithm::chip, best, problem.training);
   plan.clusters = best.shape.clusters;
   plan.teams = best.teams;
   plan.exchange = best.teams * best.shape.exchange_bytes(problem.backward) * chip::ChipShape::exchanges;
   plan.grid = best.teams * best.team();
-  plan.microseconds = search.time() / 1000 * static_cast<double>(problem.steps);
-  plan.why =
-      fmt::format("some {:.0f} ns a step, {} times", search.time() / static_cast<double>(best.waves), best.waves);
+  plan.microseconds = static_cast<double>(best.waves) * step / 1000 * static_cast<double>(problem.steps);
+  plan.why = fmt::format("some {:.0f} ns a step, {} times", step, best.waves);
   return plan;
+}
+
+/// What the registers hold of sums and of the unrolled products, in tiles.
+constexpr int kMostSumTiles = 16, kMostUnrolled = 160;
+
+}  // namespace
+
+DenseRule dense_chip_rule(const GpuDenseProblem& problem, const GpuModel& gpu) {
+  DenseRule rule{.name = "chip"};
+  if (cell_traits(problem.cell).phases != 1) {
+    rule.refused =
+        fmt::format("the chip algorithm exchanges once a step, and {} needs a second exchange", problem.cell);
+    return rule;
+  }
+  csp::Model& m = rule.model;
+  const TeamFacts facts(problem, gpu);
+  const int most_cluster = gpu.has_clusters() ? std::min(gpu.cluster, kMostTeamCluster) : 1;
+  const auto cluster = rule.var("cluster", asked_or(problem.cluster, csp::powers_of_two(1, most_cluster)));
+  const auto rows = rule.var("rows", team_rows(problem));
+  const auto blocks = rule.var("blocks", csp::range(1, kMostTeamBlocks));
+  const auto groups = rule.var("groups", asked_or(problem.groups, {1, 2, 3, 4, 6, 8, 12, 16}));
+  const auto parts = rule.var("parts", asked_or(problem.parts, {1, 2, 4, 8}));
+  const std::vector<csp::Expression> all = {cluster, rows, blocks, groups, parts};
+  const auto of_shape = [&](const char* name, csp::Range bounds, const auto& number) {
+    return m.call(
+        name, all,
+        [=](std::span<const csp::Integer> v) { return csp::Integer{number(facts.candidate(team_choice(v)))}; }, bounds);
+  };
+  const csp::Expression octets = octets_of_head(problem);
+  const auto clusters = csp::ceil_div(octets, cluster * blocks);
+  const auto at_once =
+      m.call("clusters_at_once", {cluster}, [=](std::span<const csp::Integer> v) { return facts.at_once(v[0]); },
+             {0, gpu.multiprocessors});
+  const auto warps = groups * parts;
+  m.require("a cluster has at most as many blocks as the chip allows", cluster <= most_cluster);
+  m.require("a block has 4 to 16 warps", warps >= 4 && warps <= 16);
+  m.require("the clusters of a team run at once", clusters <= at_once);
+  m.require("no fewer units a block would do for these clusters", blocks == csp::ceil_div(octets, cluster * clusters));
+  m.require("sums of a warp fit its registers", of_shape("sum_tiles", {0, csp::largest}, [](const TeamCandidate& c) {
+                                                  return c.tiles_m() * c.shape.tiles_n();
+                                                }) <= kMostSumTiles);
+  m.require("products of a warp can be unrolled",
+            of_shape("unrolled_tiles", {0, csp::largest},
+                     [](const TeamCandidate& c) { return c.tiles_m() * c.tiles_k(); }) <= kMostUnrolled);
+  m.require("registers hold what is not of the matrix",
+            of_shape("resident_tiles", {-1, csp::largest}, [](const TeamCandidate& c) { return c.resident; }) >= 0);
+  m.require("shared memory holds what registers do not",
+            of_shape("shared_bytes", {0, csp::largest}, [](const TeamCandidate& c) { return c.shared(); }) <=
+                gpu.block_bytes);
+  const auto candidate = [=](const csp::Solution& solution) { return facts.candidate(team_choice(solution.values())); };
+  m.minimise(
+      [=, costs = gpu.costs](const csp::Solution& solution) {
+        const TeamCandidate c = candidate(solution);
+        constexpr double more_slices = 1e-9;  // of equally quick ones fewer blocks
+        return static_cast<double>(c.waves) * team_step_time(c, costs) + more_slices * static_cast<double>(c.slices);
+      },
+      [=, bound = TeamBound(problem, gpu)](const csp::Box& at) {
+        return bound(at.range(cluster), at.range(rows), at.range(blocks), at.range(parts), at.range(warps));
+      });
+  rule.shortage = [problem, gpu] {
+    return fmt::format(
+        "the recurrent matrix of a head of {} units of {} in {} does not fit into the registers and shared memory of "
+        "the {} multiprocessors of {}",
+        problem.head_size(), problem.cell, to_string(problem.storage), gpu.multiprocessors, gpu.name);
+  };
+  rule.plan_of = [=](const csp::Solution& solution) { return chip_plan(problem, gpu, candidate(solution)); };
+  return rule;
 }
 
 }  // namespace penstock::plan

@@ -11,7 +11,6 @@ namespace {
 
 #include "plan/kernels/dense_cluster_shape.h"
 
-constexpr int kClusterRegisters = 255;
 constexpr int kMostRows = 16;
 constexpr int kBlockUnits = 8;
 
@@ -26,28 +25,11 @@ struct Candidate {
   int tiles_k() const { return backward ? shape.back_tiles_k() : shape.tiles_k(); }
   int slots() const { return backward ? shape.back_slots() : shape.slots(); }
   int shared() const { return backward ? shape.back_shared_bytes() : shape.shared_bytes(); }
+  static constexpr int polled_registers() { return 0; }
 };
 
-/// Registers of a thread beside the tiles of R: what the compiler was seen to use, and some more.
-int other_registers(const Candidate& c, bool reset) {
-  const ClusterShape& shape = c.shape;
-  const int sums = c.tiles_m() * shape.tiles_n() * 4 * (c.tiles_m() * shape.tiles_n() >= 4 ? 1 : 2);
-  const int of_floats = shape.bytes == 4 ? 24 : 0;  // their parts
-  const int of_reset = reset ? 14 : 0;
-  if (!c.backward) {
-    const int of_slot = 14 + (shape.split ? 8 : 2) * shape.gates + shape.states + of_reset;
-    return 38 + sums + of_floats + of_slot * c.slots();
-  }
-  const int loads = (shape.read_pieces() + 7) / 8;
-  const int of_slot = 8 + (shape.split ? 3 : 2) * shape.gates + 2 * shape.states + 4 * loads + of_reset;
-  return 48 + sums + of_floats + 2 * c.tiles_m() + of_slot * c.slots();
-}
-
-/// As many k-tiles of R in registers as there is room for.
-void fill_registers(Candidate& c, bool reset, const GpuModel& gpu) {
-  const int all = std::min(kClusterRegisters, gpu.registers / c.shape.threads() / 8 * 8);
-  c.shape.resident = std::clamp((all - other_registers(c, reset)) / (4 * c.tiles_m()), 0, c.tiles_k());
-}
+constexpr OtherRegisters kForwardUse{.thread = 38, .slot = 14, .gate = 2, .split_gate = 8, .tile_m = 0, .tile_n = 0};
+constexpr OtherRegisters kBackwardUse{.thread = 48, .slot = 8, .gate = 2, .split_gate = 3, .tile_m = 2, .tile_n = 0};
 
 double step_time(const Candidate& c, const GpuModel& gpu) {
   const GpuCosts& cost = gpu.costs;
@@ -113,7 +95,8 @@ Candidate candidate_of(const GpuDenseProblem& problem, const GpuModel& gpu, cons
   c.shape.blocks = block_count(c.shape, problem.head_size(), problem.backward);
   c.shape.stages = choice.stages;
   c.slices = (problem.rows + choice.rows - 1) / choice.rows;
-  fill_registers(c, problem.reset, gpu);
+  const int other = other_registers(c, problem.backward ? kBackwardUse : kForwardUse, problem.reset);
+  c.shape.resident = std::max(0, resident_tiles(c, other, gpu.registers));
   c.step = step_time(c, gpu);
   return c;
 }
@@ -218,20 +201,16 @@ DenseRule dense_cluster_rule(const GpuDenseProblem& problem, const GpuModel& gpu
   }
   ClusterRule stated = state_cluster(problem, gpu);
   stated.rule.model.require("shared memory holds what registers do not", stated.shared <= gpu.block_bytes);
+  stated.rule.shortage = [problem, gpu] {
+    ClusterRule least = state_cluster(problem, gpu);
+    least.rule.model.minimise(least.shared);
+    return fmt::format(
+        "the recurrent matrix of a head of {} units of {} in {}, spread over {} blocks, needs {} KB of shared memory "
+        "of each beside the registers, and a block of {} has {}",
+        problem.head_size(), problem.cell, to_string(problem.storage), gpu.cluster,
+        static_cast<Index>(least.rule.model.solve()->cost()) / 1024, gpu.name, gpu.block_bytes / 1024);
+  };
   return std::move(stated.rule);
-}
-
-GpuDensePlan plan_dense_cluster(const GpuDenseProblem& problem, const GpuModel& gpu) {
-  const DenseRule rule = dense_cluster_rule(problem, gpu);
-  if (!rule.refused.empty()) fail(ErrorCode::unsupported, "{}", rule.refused);
-  if (const std::optional<GpuDensePlan> plan = best_plan(rule)) return *plan;
-  ClusterRule least = state_cluster(problem, gpu);
-  least.rule.model.minimise(least.shared);
-  fail(ErrorCode::unsupported,
-       "the recurrent matrix of a head of {} units of {} in {}, spread over {} blocks, needs {} KB of shared memory of "
-       "each beside the registers, and a block of {} has {}",
-       problem.head_size(), problem.cell, to_string(problem.storage), gpu.cluster,
-       static_cast<Index>(least.rule.model.solve()->cost()) / 1024, gpu.name, gpu.block_bytes / 1024);
 }
 
 }  // namespace penstock::plan

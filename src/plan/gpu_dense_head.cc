@@ -141,6 +141,14 @@ DenseRule dense_head_rule(const GpuDenseProblem& problem, const GpuModel& gpu) {
       m.call("room", {slots, stages}, [=](std::span<const csp::Integer> v) { return room_of(gpu, candidate(v)); },
              {-kReservedBytes, gpu.block_bytes});
   m.require("shared memory holds what registers do not", shared <= room);
+  rule.shortage = [=] {
+    const GpuDensePlan smallest = head_candidate(problem, gpu, problem.slots != 0 ? problem.slots : 2, 2);
+    return fmt::format(
+        "the recurrent matrix of a head of {} units of {} in {} needs {} KB of shared memory beside the registers, and "
+        "a block of {} has {}",
+        problem.head_size(), problem.cell, to_string(problem.storage), smallest.shared / 1024, gpu.name,
+        gpu.block_bytes / 1024);
+  };
   rule.plan_of = [=](const csp::Solution& solution) {
     GpuDensePlan plan = candidate(solution.values());
     plan.microseconds = head_microseconds(problem, gpu, plan);
@@ -149,18 +157,6 @@ DenseRule dense_head_rule(const GpuDenseProblem& problem, const GpuModel& gpu) {
   };
   m.minimise([=](const csp::Solution& solution) { return preference(gpu, candidate(solution.values())); });
   return rule;
-}
-
-GpuDensePlan plan_dense_head(const GpuDenseProblem& problem, const GpuModel& gpu) {
-  const DenseRule rule = dense_head_rule(problem, gpu);
-  if (!rule.refused.empty()) fail(ErrorCode::unsupported, "{}", rule.refused);
-  if (const std::optional<GpuDensePlan> plan = best_plan(rule)) return *plan;
-  const GpuDensePlan smallest = head_candidate(problem, gpu, problem.slots != 0 ? problem.slots : 2, 2);
-  fail(ErrorCode::unsupported,
-       "the recurrent matrix of a head of {} units of {} in {} needs {} KB of shared memory beside the registers, and "
-       "a block of {} has {}",
-       problem.head_size(), problem.cell, to_string(problem.storage), smallest.shared / 1024, gpu.name,
-       gpu.block_bytes / 1024);
 }
 
 }  // namespace penstock::plan

@@ -10,8 +10,11 @@ using DenseRule = Rule<GpuDensePlan>;
 // Recurrences of dense cells. One file each.
 DenseRule dense_head_rule(const GpuDenseProblem& problem, const GpuModel& gpu);
 DenseRule dense_cluster_rule(const GpuDenseProblem& problem, const GpuModel& gpu);
+DenseRule dense_chip_rule(const GpuDenseProblem& problem, const GpuModel& gpu);
+DenseRule dense_step_rule(const GpuDenseProblem& problem, const GpuModel& gpu);
 
-/// By DenseAlgorithm::head. Throws Error(unsupported) as plan_gpu_dense() does.
-GpuDensePlan plan_dense_head(const GpuDenseProblem& problem, const GpuModel& gpu);
+/// All of them, the preferred ones first, as dense_algorithms() has them. Throws Error(invalid_argument) as
+/// plan_gpu_dense() does.
+std::vector<DenseRule> dense_rules(const GpuDenseProblem& problem, const GpuModel& gpu);
 
 }  // namespace penstock::plan

@@ -8,6 +8,8 @@
 #include "base/check.h"
 #include "plan/gpu_layer_rules.h"
 #include "plan/gpu_product.h"
+#include "plan/gpu_scan_rules.h"
+#include "plan/tuning.h"
 
 namespace penstock::plan {
 namespace {
@@ -97,9 +99,29 @@ GpuScanPlan choose_regime(const GpuLayerProblem& problem, const GpuModel& gpu) {
 
 }  // namespace
 
+std::vector<Rule<GpuScanPlan>> layer_rules(const GpuLayerProblem& problem, const GpuModel& gpu) {
+  std::vector<Rule<GpuScanPlan>> rules;
+  rules.push_back(fused_layer_rule(problem, gpu));
+  for (Rule<GpuScanPlan>& rule : scan_rules(problem.scan, gpu)) {
+    rule.plan_of = [problem, gpu, recurrence = rule.plan_of](const csp::Solution& solution) {
+      GpuScanPlan plan = recurrence(solution);
+      plan.microseconds = separate_time(problem, plan, gpu);
+      return plan;
+    };
+    rules.push_back(std::move(rule));
+  }
+  return rules;
+}
+
 GpuScanPlan plan_gpu_layer(const GpuLayerProblem& problem, const GpuModel& gpu) {
+  const auto ranked = [&] { return choose_regime(problem, gpu); };
+  const auto make = [&] {
+    if (problem.scan.regime != Regime::automatic || problem.scan.backward) return ranked();
+    return plan_as_measured<GpuScanPlan>(
+        problem, gpu, [&] { return layer_rules(problem, gpu); }, ranked);
+  };
   static PlanMemo<GpuLayerProblem, GpuModel, GpuScanPlan> memo;
-  return memo.get(problem, gpu, [&] { return choose_regime(problem, gpu); });
+  return measuring() ? make() : memo.get(problem, gpu, make);
 }
 
 }  // namespace penstock::plan

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "plan/gpu_product_rules.h"
+#include "plan/tuning.h"
 
 namespace penstock::plan {
 namespace {
@@ -45,8 +46,7 @@ std::string GpuProductPlan::explain() const {
 
 GpuProductPlan plan_gpu_product(const GpuProductProblem& problem, const GpuModel& gpu) {
   check(problem);
-  static PlanMemo<GpuProductProblem, GpuModel, GpuProductPlan> memo;
-  return memo.get(problem, gpu, [&] {
+  const auto ranked = [&] {
     std::optional<GpuProductPlan> best;
     for (const ProductRule& rule : product_rules(problem, gpu)) {
       const std::optional<GpuProductPlan> plan = best_plan(rule);
@@ -54,7 +54,13 @@ GpuProductPlan plan_gpu_product(const GpuProductProblem& problem, const GpuModel
     }
     if (!best) refuse_size(problem);
     return *best;
-  });
+  };
+  const auto make = [&] {
+    return plan_as_measured<GpuProductPlan>(
+        problem, gpu, [&] { return product_rules(problem, gpu); }, ranked);
+  };
+  static PlanMemo<GpuProductProblem, GpuModel, GpuProductPlan> memo;
+  return measuring() ? make() : memo.get(problem, gpu, make);
 }
 
 std::vector<GpuProductPlan> product_plans(const GpuProductProblem& problem, const GpuModel& gpu) {

@@ -13,6 +13,9 @@ using ScanRegimeRule = Rule<GpuScanPlan>;
 ScanRegimeRule direct_scan_rule(const GpuScanProblem& problem, const GpuModel& gpu);
 ScanRegimeRule chunked_scan_rule(const GpuScanProblem& problem, const GpuModel& gpu);
 
+/// Both, whether they are expected to pay or not.
+std::vector<ScanRegimeRule> scan_rules(const GpuScanProblem& problem, const GpuModel& gpu);
+
 /// Tiles that one launch can number.
 constexpr Index kMaxScanTiles = Index{0x7fffffff};
 

@@ -55,11 +55,14 @@ GpuCosts carried_over(const Sheet& to) {
   costs.group_bytes *= bandwidth / clock;
   for (double* nanoseconds :
        {&costs.exchange_of_8, &costs.exchange_of_16, &costs.cluster_warp, &costs.uneven_rows, &costs.cluster_slot,
-        &costs.head_step, &costs.head_gate, &costs.head_state, &costs.head_rows}) {
+        &costs.head_step, &costs.head_gate, &costs.head_state, &costs.head_rows, &costs.chip_exchange, &costs.chip_poll,
+        &costs.chip_sums, &costs.pair_sums, &costs.block_sums, &costs.chip_backward}) {
     *nanoseconds /= clock;
   }
   costs.tensor_tile /= clock * of_cycle, costs.head_product /= clock * of_cycle;
-  costs.received_bytes *= clock, costs.shared_bytes *= clock;
+  costs.received_bytes *= clock, costs.shared_bytes *= clock, costs.gathered_bytes *= clock;
+  costs.l2_bytes *= clock * to.multiprocessors / from.multiprocessors;
+  costs.step_halves *= halves, costs.step_floats *= halves;
   return costs;
 }
 

@@ -67,6 +67,23 @@ struct GpuCosts {
   double cluster_overlap = 0.8;                      ///< What the parts of a step take together, of their sum
   double cluster_slot = 200;                         ///< The cell, for one unit and row of each thread
 
+  // Recurrences of dense cells over the whole chip, of a step, in nanoseconds; what they share with clusters is above.
+  double chip_exchange = 920;  ///< From a store in one multiprocessor to its sight in another, barriers included
+  double chip_poll = 400;      ///< When a thread has more to wait for than it can ask for at once
+  double gathered_bytes = 60;  ///< Of one block, in a nanosecond
+  double chip_sums = 500;      ///< Sums exchanged among the blocks of a cluster
+  double pair_sums = 420;      ///< The same of clusters of two
+  double block_sums = 60;      ///< The same in a block alone
+  double chip_backward = 250;  ///< More, for a step of a backward pass
+
+  // Recurrences of dense cells by a product and a launch for each step.
+  double step_launch = 5000;     ///< From a small kernel's start to the next one's, in nanoseconds
+  double step_halves = 400e6;    ///< Multiplications of a product of few rows in a microsecond
+  double step_floats = 60e6;     ///< The same of floats
+  double step_warps = 4;         ///< Of a block that applies the cell
+  double l2_bytes = 4500;        ///< Of the second-level cache, by all multiprocessors in a nanosecond
+  double resident_share = 0.75;  ///< Of that cache, up to which a matrix stays there from step to step
+
   // Recurrences of dense cells in one block, of a step, in nanoseconds.
   double head_step = 130;        ///< Barrier, and the chain from a load of h to a store
   double head_gate = 4;          ///< Each gate
@@ -95,6 +112,7 @@ struct CpuCosts {
   double chunk_pass = 1.6;          ///< A scan in chunks, of the time of one from first step to last
   double product_grain = 65'536;    ///< Multiply-adds below which a thread of its own does not pay
   double library_product = 16'384;  ///< Multiply-adds from which a product is a library's
+  double product_rows = 4;          ///< Rows up to which it is not: reading the matrix is all there is to it
   double input_share = 0.25;        ///< Of the second-level cache: the input products of the steps that come
   double gradient_share = 1;        ///< The same: inputs and gates' gradients of a backward pass
   double panel_share = 2;           ///< The same: panels of a step that are read as if they lay in it
@@ -129,6 +147,7 @@ struct GpuModel {
   int cluster = 16;      ///< Blocks of a cluster, at most, on chips that have clusters
   int clock_mhz = 0;     ///< 0: unknown
   double bandwidth = 0;  ///< Of memory, bytes in a second; 0: unknown
+  int driver = 0;        ///< CUDA version of the driver: 12080; 0: there is none
   GpuCosts costs = {};
   std::shared_ptr<const Tuning> tuned = nullptr;  ///< Plans that were measured to be the quickest (tuning.h)
 
@@ -198,6 +217,11 @@ void visit_gpu_costs(Costs& c, const Visit& visit) {
   visit("head_state", c.head_state), visit("head_rows", c.head_rows), visit("head_product", c.head_product);
   visit("head_floats", c.head_floats), visit("head_training", c.head_training);
   visit("head_backward", c.head_backward), visit("head_neighbour", c.head_neighbour);
+  visit("chip_exchange", c.chip_exchange), visit("chip_poll", c.chip_poll);
+  visit("gathered_bytes", c.gathered_bytes), visit("chip_sums", c.chip_sums), visit("pair_sums", c.pair_sums);
+  visit("block_sums", c.block_sums), visit("chip_backward", c.chip_backward), visit("step_launch", c.step_launch);
+  visit("step_halves", c.step_halves), visit("step_floats", c.step_floats), visit("step_warps", c.step_warps);
+  visit("l2_bytes", c.l2_bytes), visit("resident_share", c.resident_share);
 }
 
 template <class Costs, class Visit>
@@ -206,7 +230,8 @@ void visit_cpu_costs(Costs& c, const Visit& visit) {
   visit("large_matrix", c.large_matrix), visit("large_matrix_rows", c.large_matrix_rows), visit("barrier", c.barrier);
   visit("multiply_adds", c.multiply_adds), visit("gates", c.gates), visit("bytes", c.bytes);
   visit("chunk_pass", c.chunk_pass), visit("product_grain", c.product_grain);
-  visit("library_product", c.library_product), visit("input_share", c.input_share);
+  visit("library_product", c.library_product), visit("product_rows", c.product_rows);
+  visit("input_share", c.input_share);
   visit("gradient_share", c.gradient_share), visit("panel_share", c.panel_share);
   visit("streamed_share", c.streamed_share);
   visit("wave_matrix_share", c.wave_matrix_share), visit("wave_rows", c.wave_rows);

@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "plan/cpu_rules.h"
+#include "plan/tuning.h"
 
 namespace penstock::plan {
 namespace {
@@ -31,18 +32,31 @@ std::string Plan::explain() const {
 
 std::vector<Rule<Plan>> cpu_rules(const Problem& problem, const CpuModel& cpu) {
   check_enum("algorithm", problem.algorithm, Algorithm::scan);
-  return problem.cell->info.scan ? cpu_scan_rules(problem, cpu) : cpu_dense_rules(problem, cpu);
+  return problem.cell->info.scan ? cpu_scan_rules(problem, cpu, Scope::worthwhile)
+                                 : cpu_dense_rules(problem, cpu, Scope::worthwhile);
+}
+
+std::vector<Rule<Plan>> possible_cpu_rules(const Problem& problem, const CpuModel& cpu) {
+  check_enum("algorithm", problem.algorithm, Algorithm::scan);
+  return problem.cell->info.scan ? cpu_scan_rules(problem, cpu, Scope::possible)
+                                 : cpu_dense_rules(problem, cpu, Scope::possible);
 }
 
 Plan make_plan(const Problem& problem, const CpuModel& cpu) {
   static PlanMemo<CpuQuestion, CpuModel, Plan> memo;
-  return memo.get(question_of(problem), cpu, [&] {
+  const auto ranked = [&] {
     for (const Rule<Plan>& rule : cpu_rules(problem, cpu)) {
       if (const std::optional<Plan> plan = best_plan(rule)) return *plan;
     }
     fail(ErrorCode::unsupported, "there is no plan for {} rows of {} units of {} on {} threads", problem.rows,
          problem.hidden, problem.cell->info.name, problem.threads);
-  });
+  };
+  const auto make = [&] {
+    if (problem.algorithm != Algorithm::automatic) return ranked();
+    return plan_as_measured<Plan>(
+        problem, cpu, [&] { return possible_cpu_rules(problem, cpu); }, ranked);
+  };
+  return measuring() ? make() : memo.get(question_of(problem), cpu, make);
 }
 
 }  // namespace penstock::plan

@@ -21,6 +21,8 @@ struct Rule {
   std::vector<csp::Expression> variables = {};  ///< Of the model, in the order of their declaration
   std::function<Plan(const csp::Solution&)> plan_of = {};
   std::string refused = {};  ///< Why there is no plan, whatever the variables; then there is no model
+  /// Where the model has no solution: what a plan would need, and what there is of it. None: the conflict says it.
+  std::function<std::string()> shortage = {};
 
   csp::Expression var(std::string called, csp::Domain domain) {
     return variables.emplace_back(model.var(std::move(called), std::move(domain)));
@@ -53,6 +55,16 @@ std::vector<std::string> conflict_of(const Rule<Plan>& rule) {
     if (text != name) name += ": " + text;
   }
   return names;
+}
+
+/// Why a rule has no plan, for a person.
+template <class Plan>
+std::string reason_of(const Rule<Plan>& rule) {
+  if (!rule.refused.empty()) return rule.refused;
+  if (rule.shortage) return rule.shortage();
+  std::string reason;
+  for (const std::string& name : conflict_of(rule)) reason += (reason.empty() ? "" : "; ") + name;
+  return reason;
 }
 
 /// The plans that were made last: solving takes a fraction of a millisecond, and calls of one form follow each other.

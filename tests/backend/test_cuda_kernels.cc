@@ -209,7 +209,7 @@ TEST_P(EveryChip, StepsFit) {
         for (const std::string& cell : {widest_cell(), names[turn++ % names.size()]}) {
           if (alignment < size_of(storage) || !takes_next()) continue;
           const Compiled compiled =
-              compile_kernel(step_source({.cell = cell, .storage = storage}, rows, alignment), GetParam());
+              compile_kernel(step_source({.cell = cell, .storage = storage}, rows, alignment, 4), GetParam());
           const Report report = report_of(compiled.log);
           SCOPED_TRACE(compiled.log);
           EXPECT_EQ(report.stack, 0);

@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "bench/problem.h"
-#include "bench/timing.h"
+#include "base/timing.h"
 
 namespace penstock::bench {
 namespace {

@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "bench/contender.h"
-#include "bench/timing.h"
+#include "base/timing.h"
 #include "penstock/error.h"
 #include "support/names.h"
 

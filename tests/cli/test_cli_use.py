@@ -4,7 +4,7 @@ import pytest
 
 from program import TINY, refuses, run
 
-VERBS = ["train", "generate", "predict", "evaluate", "stream", "bench", "info", "profile", "csp", "plan", "why",
+VERBS = ["train", "generate", "predict", "evaluate", "stream", "bench", "info", "profile", "csp", "plan", "why", "tune",
          "completion", "man"]  # fmt: skip
 
 

@@ -22,6 +22,17 @@ struct Choice {
   double cost = 0;  ///< As estimated, in whatever the planner counts; 0: it chose by rules alone
 };
 
+/// One of so many of the problems that nested loops go through. The number has no divisor in common with the length of
+/// any of the loops, so that every value of each of them takes part, and with most values of the others.
+class OneOf {
+ public:
+  explicit OneOf(int all) : all_(all) {}
+  bool next() { return seen_++ % all_ == 0; }
+
+ private:
+  int all_, seen_ = 0;
+};
+
 /// As the driver describes an H200, an A100 and an RTX 5090.
 inline std::vector<GpuModel> chips() {
   return {{.name = "H200",
@@ -107,6 +118,7 @@ inline Choice choice_of(const Problem& problem) {
 }
 
 inline void add_products(std::vector<Choice>& all) {
+  OneOf selection(7);
   const std::vector<GpuProductProblem> products = {
       {64'000, 200, 100},  {64'000, 100, 200}, {200, 100, 64'000}, {4096, 512, 256},   {4096, 256, 512},
       {512, 256, 4096},    {32'768, 512, 256}, {512, 256, 32'768}, {8192, 2048, 1024}, {2048, 1024, 8192},
@@ -116,13 +128,14 @@ inline void add_products(std::vector<Choice>& all) {
     for (GpuProductProblem p : products) {
       for (const int form : {0, 1, 2}) {
         p.a_transposed = form == 2, p.b_transposed = p.one_split = form == 1;
-        all.push_back(choice_of(p, gpu));
+        if (selection.next()) all.push_back(choice_of(p, gpu));
       }
     }
   }
 }
 
 inline void add_scans(std::vector<Choice>& all) {
+  OneOf selection(7);
   for (const GpuModel& gpu : chips()) {
     for (const Storage storage : {Storage::f32, Storage::bf16}) {
       for (const Index steps : {16, 4096}) {
@@ -133,7 +146,7 @@ inline void add_scans(std::vector<Choice>& all) {
             p.gates = form >= 4 ? 3 : 2, p.read_back = p.computed ? p.gates : 1;
             p.lengths = form >= 3 && steps == 4096;
             p.alignment = channels % 8 == 0 ? 16 : channels % 4 == 0 ? 4 : size_of(storage);
-            all.push_back(choice_of(p, gpu));
+            if (selection.next()) all.push_back(choice_of(p, gpu));
           }
         }
       }
@@ -142,6 +155,7 @@ inline void add_scans(std::vector<Choice>& all) {
 }
 
 inline void add_layers(std::vector<Choice>& all) {
+  OneOf selection(7);
   const std::vector<std::array<Index, 4>> shapes = {
       {1, 1, 64, 128},       {1, 16, 64, 128},    {1, 128, 64, 128},    {1, 1024, 64, 128}, {1, 16'384, 64, 128},
       {64, 16, 100, 100},    {64, 128, 100, 100}, {64, 1000, 100, 100}, {64, 64, 256, 256}, {8, 1024, 1024, 1024},
@@ -155,7 +169,7 @@ inline void add_layers(std::vector<Choice>& all) {
           p.scan.computed = true, p.scan.gates = p.scan.read_back = gates;
           p.scan.alignment = hidden % 8 == 0 ? 16 : size_of(storage);
           p.input = input, p.keep_gates = keep;
-          all.push_back(choice_of(p, chips()[0]));
+          if (selection.next()) all.push_back(choice_of(p, chips()[0]));
         }
       }
     }
@@ -163,6 +177,7 @@ inline void add_layers(std::vector<Choice>& all) {
 }
 
 inline void add_dense(std::vector<Choice>& all) {
+  OneOf selection(7);
   const std::vector<std::array<Index, 3>> shapes = {
       // rows, heads, D
       {16, 12, 64}, {16, 6, 128}, {256, 12, 64}, {1, 1, 64},    {7, 3, 33},   {16, 1, 256}, {16, 1, 512}, {1, 1, 512},
@@ -175,9 +190,11 @@ inline void add_dense(std::vector<Choice>& all) {
           p.cell = cell, p.storage = form == 3 ? Storage::f32 : Storage::bf16;
           p.rows = rows, p.steps = 1024, p.heads = heads, p.hidden = heads * head;
           p.training = form == 1, p.backward = form == 2 || form == 3, p.ragged = form == 2;
-          for (const DenseAlgorithm algorithm : {DenseAlgorithm::automatic, DenseAlgorithm::cluster}) {
+          for (const DenseAlgorithm algorithm :
+               {DenseAlgorithm::automatic, DenseAlgorithm::cluster, DenseAlgorithm::chip}) {
             p.algorithm = algorithm;
-            if (algorithm == DenseAlgorithm::automatic || gpu.compute_major == 9) all.push_back(choice_of(p, gpu));
+            const bool apart = algorithm == DenseAlgorithm::automatic || gpu.compute_major == 9;
+            if (apart && selection.next()) all.push_back(choice_of(p, gpu));
           }
         }
       }
@@ -186,6 +203,7 @@ inline void add_dense(std::vector<Choice>& all) {
 }
 
 inline void add_cpu(std::vector<Choice>& all) {
+  OneOf selection(11);
   for (const char* cell : {"elman", "lstm", "mingru"}) {
     for (const Index rows : {1, 2, 5, 15, 16, 23, 64}) {
       for (const Index hidden : {32, 96, 512}) {
@@ -194,7 +212,7 @@ inline void add_cpu(std::vector<Choice>& all) {
           p.cell = &cell_traits(cell), p.rows = rows, p.steps = rows % 2 == 0 ? 100 : 5000;
           p.hidden = hidden, p.threads = threads, p.heads = hidden == 96 ? 3 : 1;
           p.exact = rows == 23;
-          all.push_back(choice_of(p));
+          if (selection.next()) all.push_back(choice_of(p));
         }
       }
     }

@@ -112,6 +112,8 @@ TEST(Rules, SolveOnEveryChip) {
       EXPECT_TRUE(best_plan(dense_head_rule(dense(cell, 16, 12, 64), gpu))) << gpu.name;
       const DenseRule cluster = dense_cluster_rule(dense(cell, 16, 1, 384), gpu);
       EXPECT_EQ(best_plan(cluster).has_value(), gpu.has_clusters()) << gpu.name << " " << cell;
+      EXPECT_TRUE(best_plan(dense_chip_rule(dense(cell, 16, 1, 384), gpu))) << gpu.name << " " << cell;
+      EXPECT_TRUE(best_plan(dense_step_rule(dense(cell, 16, 1, 4096), gpu))) << gpu.name << " " << cell;
     }
     for (const Index steps : {16, 4096}) {
       EXPECT_LE(plan_gpu_scan(layer(8, steps, 64, 1000).scan, gpu).shared, gpu.block_bytes);
@@ -138,6 +140,7 @@ TEST(Rules, SolveQuickly) {
   EXPECT_LT(milliseconds([&] { best_plan(fused_layer_rule(layer(64, 1000, 100, 100), gpu)); }), most);
   EXPECT_LT(milliseconds([&] { best_plan(dense_head_rule(dense("lstm", 256, 12, 64), gpu)); }), most);
   EXPECT_LT(milliseconds([&] { best_plan(dense_cluster_rule(dense("lstm", 64, 1, 768), gpu)); }), most);
+  EXPECT_LT(milliseconds([&] { best_plan(dense_chip_rule(dense("lstm", 64, 1, 1500), gpu)); }), most);
 }
 
 TEST(Rules, SayWhichConstraintsExcludeEachOther) {
@@ -147,6 +150,17 @@ TEST(Rules, SayWhichConstraintsExcludeEachOther) {
   const DenseRule none = dense_cluster_rule(dense("lstm", 16, 1, 512), named_gpu("a100"));
   EXPECT_THAT(conflict_of(none),
               testing::ElementsAre(HasSubstr("need a chip of sm_90 or later, and A100 is of sm_80")));
+}
+
+TEST(Rules, ChipsAreRefusedWithTheConstraintThatBroke) {
+  const DenseRule large = dense_chip_rule(dense("lstm", 16, 1, 4096), named_gpu("rtx 3090"));
+  ASSERT_FALSE(best_plan(large));
+  EXPECT_THAT(reason_of(large), HasSubstr("does not fit into the registers and shared memory of the 82"));
+  EXPECT_FALSE(conflict_of(large).empty());
+  const PlanReport report = explain(dense("lstm", 16, 1, 4096), named_gpu("rtx 3090"));
+  EXPECT_EQ(report.algorithm, "step");
+  EXPECT_EQ(report.alternatives[2].name, "chip");
+  EXPECT_EQ(report.alternatives[2].conflict, conflict_of(large));
 }
 
 TEST(Explain, NamesWhatLostAndWhatCannotBe) {

@@ -2,9 +2,13 @@
 
 #include <unistd.h>
 
+#include <fstream>
+#include <string>
+
 #include "backend/cpu/isa.h"
 #include "backend/cpu/kernels.h"
 #include "base/threads.h"
+#include "plan/tuning.h"
 
 namespace penstock::cpu {
 namespace {
@@ -16,7 +20,9 @@ namespace {
 }
 
 plan::CpuModel system_model() {
+  static const std::string name = processor_name();
   plan::CpuModel model;
+  model.name = name;
 #ifdef _SC_LEVEL1_DCACHE_SIZE
   read_cache(_SC_LEVEL1_DCACHE_SIZE, model.l1_bytes);
   read_cache(_SC_LEVEL2_CACHE_SIZE, model.l2_bytes);
@@ -35,10 +41,20 @@ plan::CpuModel model_now() {
   constexpr double multiply_adds = 105'000, gates = 860;
   const double share = model.vector_bytes / 64.0;
   model.costs.multiply_adds = multiply_adds * share, model.costs.gates = gates * share;
+  model.tuned = plan::load_tuning(identity_of(model));
   return model;
 }
 
 }  // namespace
+
+std::string processor_name() {
+  std::ifstream information("/proc/cpuinfo");
+  for (std::string line; std::getline(information, line);) {
+    const std::size_t colon = line.find(": ");
+    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
+  }
+  return "";
+}
 
 const plan::CpuModel& machine() {
   thread_local unsigned generation = isa_generation();

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string>
+
 #include "plan/machine.h"
 
 namespace penstock::cpu {
@@ -7,5 +9,8 @@ namespace penstock::cpu {
 /// This machine's CPU, as the system and the chip describe it, with the instruction set in use. Stays as it is until
 /// the same thread asks again.
 const plan::CpuModel& machine();
+
+/// As Linux tells it; elsewhere empty.
+std::string processor_name();
 
 }  // namespace penstock::cpu

@@ -9,6 +9,7 @@
 
 #include "backend/cuda/runtime/driver.h"
 #include "base/check.h"
+#include "plan/tuning.h"
 
 namespace penstock::cuda {
 namespace {
@@ -60,7 +61,9 @@ plan::GpuModel describe_device(int ordinal) {
   check(driver().device_memory(&memory, handle), "asking for the memory of the GPU");
   model.memory_bytes = static_cast<std::int64_t>(memory);
   model.clock_mhz = attribute(handle, attribute_clock_rate) / 1000;
+  model.driver = driver_cuda_version();
   fill_in(model);
+  model.tuned = plan::load_tuning(identity_of(model));
   return model;
 }
 

@@ -18,6 +18,7 @@
 #include <iterator>
 #include <vector>
 
+#include "base/cache_folder.h"
 #include "base/warning.h"
 
 namespace penstock::cuda {
@@ -102,13 +103,7 @@ std::string ContentHash::digits() const {
   return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
 }
 
-DiskCache DiskCache::from_environment() {
-  const auto variable = [](const char* name) { return std::string(std::getenv(name) ? std::getenv(name) : ""); };
-  if (const char* chosen = std::getenv("PENSTOCK_CACHE_DIR")) return {chosen, limit_from_environment()};
-  std::string base = variable("XDG_CACHE_HOME");
-  if (const std::string home = variable("HOME"); base.empty() && !home.empty()) base = home + "/.cache";
-  return {base.empty() ? "" : base + "/penstock", limit_from_environment()};
-}
+DiskCache DiskCache::from_environment() { return {cache_folder(), limit_from_environment()}; }
 
 const DiskCache& DiskCache::of_process() {
   static const DiskCache cache = from_environment();

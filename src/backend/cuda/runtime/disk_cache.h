@@ -32,7 +32,7 @@ class DiskCache {
   /// An empty folder name: no cache. The oldest entries go once all together exceed `limit` bytes.
   DiskCache(std::string folder, std::uint64_t limit) : folder_(std::move(folder)), limit_(limit) {}
 
-  /// PENSTOCK_CACHE_DIR (empty: no cache), else penstock/ in XDG_CACHE_HOME or ~/.cache; PENSTOCK_CACHE_MB, else 256.
+  /// In cache_folder(); PENSTOCK_CACHE_MB, else 256.
   static DiskCache from_environment();
   /// That one, as it was when it was first asked for.
   static const DiskCache& of_process();

@@ -11,7 +11,6 @@ namespace {
 
 #include "backend/cuda/kernels/scan/step_arguments.h"
 
-constexpr int kWarps = 4;
 constexpr Index kMaxRows = 8;  // of x for each reading of the weights: more sums than registers can hold beside them
 constexpr int kStepAccess = 16;
 
@@ -40,16 +39,22 @@ void check_call(const LayerSpec& spec, const LayerStep& call) {
           "x, y, weight and bias must be aligned to their {} bytes a value", size);
 }
 
+/// Of a block.
+int step_warps(const plan::GpuModel& gpu) {
+  constexpr double most = 32;
+  return static_cast<int>(std::clamp(gpu.costs.step_warps, 1.0, most));
+}
+
 }  // namespace
 
-KernelSource step_source(const LayerSpec& spec, Index rows, int alignment) {
+KernelSource step_source(const LayerSpec& spec, Index rows, int alignment, int warps) {
   KernelSource source;
   source.entry = "Step";
   source.file = "backend/cuda/kernels/scan/step.cuh";
   const Index vector = std::max<Index>(1, alignment / plan::size_of(spec.storage));
   source.constants = {{"using Storage", storage_type(spec.storage)},
                       {"constexpr int kVector", vector},
-                      {"constexpr int kWarps", kWarps},
+                      {"constexpr int kWarps", warps},
                       {"constexpr int kRows", std::min(rows, kMaxRows)}};
   source.rule = scan_rule(spec.cell).type;
   source.plan =
@@ -61,7 +66,8 @@ StepExecutable::StepExecutable(Device& device, const LayerSpec& spec, const Laye
     : spec_(spec), rows_(call.rows) {
   check_call(spec, call);
   alignment_ = step_alignment(spec, call);
-  kernel_ = &Kernel::load(device, step_source(spec, rows_, alignment_));
+  warps_ = step_warps(device.model());
+  kernel_ = &Kernel::load(device, step_source(spec, rows_, alignment_, warps_));
 }
 
 void StepExecutable::run(const LayerStep& call, StreamHandle stream) const {
@@ -81,8 +87,8 @@ void StepExecutable::run(const LayerStep& call, StreamHandle stream) const {
   arguments.rows = static_cast<int>(call.rows);
   arguments.input = static_cast<int>(spec_.input);
   arguments.hidden = static_cast<int>(spec_.hidden);
-  const auto blocks = static_cast<unsigned>((spec_.hidden + kWarps - 1) / kWarps);
-  kernel_->launch(blocks, 32 * kWarps, arguments, stream);
+  const auto blocks = static_cast<unsigned>((spec_.hidden + warps_ - 1) / warps_);
+  kernel_->launch(blocks, static_cast<unsigned>(32 * warps_), arguments, stream);
 }
 
 }  // namespace penstock::cuda

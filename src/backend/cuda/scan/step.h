@@ -29,10 +29,11 @@ class StepExecutable {
   LayerSpec spec_;
   Index rows_;
   int alignment_;
+  int warps_ = 1;  // of a block
   const Kernel* kernel_;
 };
 
-/// The kernel for rows that are multiples of `alignment` bytes apart.
-KernelSource step_source(const LayerSpec& spec, Index rows, int alignment);
+/// The kernel for rows that are multiples of `alignment` bytes apart, in blocks of `warps`.
+KernelSource step_source(const LayerSpec& spec, Index rows, int alignment, int warps);
 
 }  // namespace penstock::cuda

@@ -7,7 +7,7 @@
 
 #include "penstock/types.h"
 
-namespace penstock::bench {
+namespace penstock {
 
 /// Seconds per call of `call`, from calls that together take about `seconds`; at least one value.
 ///
@@ -36,6 +36,20 @@ std::vector<double> time_calls(double seconds, const Call& call, bool each_call 
   return times;
 }
 
+/// Seconds of calls that `once` makes and times itself, one after another: of as many as together take about `seconds`,
+/// of `fewest` at least, after one to warm up.
+template <class Once>
+std::vector<double> sample_calls(double seconds, const Once& once, std::size_t fewest = 3) {
+  constexpr std::size_t most = 1000;
+  std::vector<double> times;
+  once();
+  for (double total = 0; (total < seconds && times.size() < most) || times.size() < fewest;) {
+    times.push_back(once());
+    total += times.back();
+  }
+  return times;
+}
+
 /// What many timed calls of one contender look like; seconds per call.
 struct Spread {
   double minimum = 0.0, lower_quartile = 0.0, median = 0.0, upper_quartile = 0.0, maximum = 0.0;
@@ -59,4 +73,4 @@ inline Spread spread(std::vector<double> times) {
           .samples = static_cast<Index>(times.size())};
 }
 
-}  // namespace penstock::bench
+}  // namespace penstock

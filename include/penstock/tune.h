@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "penstock/plan.h"
+
+/// Plans by measurement instead of by estimate. What was the quickest is kept in a file (PENSTOCK_PLANS, else
+/// plans.json in the folder of compiled kernels), which every later process reads: it holds for one chip, its driver,
+/// and one version of Penstock.
+namespace penstock {
+
+struct TuneOptions {
+  double seconds = 0.05;  ///< That each plan is measured for
+  int candidates = 4;     ///< Plans of each algorithm, those that are estimated best
+  double margin = 0.02;   ///< A plan replaces the planner's where it takes less time by more than this share.
+  /// Called before each measurement; false ends the tuning with Error(interrupted).
+  std::function<bool(const std::string& work, Index done, Index total)> at = {};
+};
+
+/// A plan, measured: medians of the time of the op that it is a part of, with the middle half of the times.
+struct MeasuredPlan {
+  std::string rule = {};  ///< "cluster"
+  std::vector<std::pair<std::string, std::int64_t>> variables = {};
+  std::string text = {};  ///< How it runs, one line
+  double microseconds = 0, low = 0, high = 0;
+  double estimated = 0;  ///< Microseconds; 0: not estimated.
+};
+
+/// What came of one work: everything that is planned in one way.
+struct TunedWork {
+  std::string work;      ///< Names it in the file.
+  std::string machine;   ///< The same for the machine.
+  std::string node;      ///< "lstm", "lstm.backward": the op that was timed; of several, one after the other
+  MeasuredPlan planned;  ///< What the planner chooses without measurements; its rule stays empty.
+  MeasuredPlan best;     ///< The quickest, measured by turns with the planner's; without a rule: the planner's own.
+  Index tried = 0;       ///< Other plans that were measured.
+
+  double gain() const { return best.microseconds > 0 ? planned.microseconds / best.microseconds : 1; }
+};
+
+/// Measures plans of everything that a layer is made of on its device; or of a model's forward pass of B rows and T
+/// steps, or of its training step. Throws Error as explain() and the passes would; invalid_argument for a chip that is
+/// not there.
+std::vector<TunedWork> tune(const LayerQuestion& question, const TuneOptions& options = {});
+std::vector<TunedWork> tune(const Model& model, Index rows, Index steps, bool training = false,
+                            const Execution& execution = {}, const TuneOptions& options = {});
+
+/// The file that plans are read from; empty where there is no such folder.
+std::string plans_path();
+/// Writes what was tuned beside what the file holds of other works and machines; empty: to plans_path(). Returns the
+/// path. Throws Error: io_failure, bad_input for a file that holds something else, invalid_argument without a path.
+std::string save_plans(const std::vector<TunedWork>& works, const std::string& path = "");
+
+}  // namespace penstock

@@ -1,0 +1,46 @@
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <map>
+#include <span>
+
+#include "base/check.h"
+#include "base/quote.h"
+#include "io/atomic_file.h"
+#include "io/read_file.h"
+#include "penstock/tune.h"
+#include "plan/tuning.h"
+
+namespace penstock {
+namespace {
+
+constexpr std::uint64_t kMostPlanBytes = std::uint64_t{64} << 20;
+
+std::string text_before(const std::string& path) {
+  if (!std::filesystem::exists(path)) return "";
+  std::string text = io::read_file(path, kMostPlanBytes);
+  if (!text.empty()) plan::check_plan_file(text, path);
+  return text;
+}
+
+}  // namespace
+
+std::string save_plans(const std::vector<TunedWork>& works, const std::string& path) {
+  std::string file = path.empty() ? plans_path() : path;
+  require(!file.empty(), "path must be given: there is no folder for plans (set PENSTOCK_CACHE_DIR or HOME)");
+  std::map<std::string, std::map<std::string, plan::TunedPlan, std::less<>>> by_machine;
+  for (const TunedWork& work : works) {
+    plan::TunedPlan tuned{.choice = {.rule = work.best.rule, .variables = {}}, .microseconds = work.best.microseconds};
+    for (const auto& [name, value] : work.best.variables) tuned.choice.variables.emplace_back(name, value);
+    by_machine[work.machine][work.work] = std::move(tuned);
+  }
+  std::string text = text_before(file);
+  for (const auto& [machine, plans] : by_machine) text = plan::add_to_tuning(text, machine, plans);
+  const std::filesystem::path folder = std::filesystem::path(file).parent_path();
+  if (!folder.empty()) std::filesystem::create_directories(folder);
+  const auto bytes = std::as_bytes(std::span(text));
+  io::write_atomically(file, std::span(&bytes, 1));
+  return file;
+}
+
+}  // namespace penstock

@@ -1,0 +1,420 @@
+// Plans by measurement: each node of a graph that leaves something to choose runs by itself, with one plan after the
+// other.
+
+#include "penstock/tune.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "backend/cpu/machine.h"
+#include "backend/cuda/runtime/device.h"
+#include "base/check.h"
+#include "base/random.h"
+#include "base/timing.h"
+#include "base/warning.h"
+#include "nn/model_impl.h"
+#include "nn/model_programs.h"
+#include "nn/recurrent_graph.h"
+#include "ops/moment.h"
+#include "penstock/model.h"
+#include "plan/tuning.h"
+
+namespace penstock {
+namespace {
+
+std::string machine_identity(const Device& device) {
+  return device.is_cuda() ? identity_of(cuda::Device::get(device.index).model()) : identity_of(cpu::machine());
+}
+
+float value_of_half(std::uint16_t half) {
+  const int exponent = half >> 10 & 31, units = (half & 1023) + (exponent > 0 ? 1024 : 0);
+  constexpr int unit_exponent = 25;
+  return std::ldexp(half >> 15 != 0 ? -static_cast<float>(units) : static_cast<float>(units),
+                    std::max(exponent, 1) - unit_exponent);
+}
+
+float value_of_bf16(std::uint16_t bits) { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
+
+/// Numbers of a type as they lie in memory; of others (what ops keep in layouts of their own) floats.
+class Numbers {
+ public:
+  explicit Numbers(DType type) : type_(type) {}
+
+  static bool known(DType type) { return type == DType::f32 || type == DType::bf16 || type == DType::f16; }
+
+  std::vector<std::uint8_t> random(std::size_t bytes) {
+    std::vector<std::uint8_t> memory(bytes);
+    const std::size_t size = is_short() ? 2 : 4;
+    for (std::size_t at = 0; at + size <= bytes; at += size) {
+      constexpr float range = 0.03f;  // sums over some thousand of them do not saturate a gate
+      const auto value = static_cast<float>(2 * random_.uniform() - 1) * range;
+      const auto bits = std::bit_cast<std::uint32_t>(value);
+      const auto high = static_cast<std::uint16_t>(type_ == DType::f16 ? random_half() : bits >> 16);
+      if (is_short()) std::memcpy(&memory[at], &high, size);
+      if (!is_short()) std::memcpy(&memory[at], &bits, size);
+    }
+    return memory;
+  }
+
+  std::vector<float> read(const std::vector<std::uint8_t>& memory) const {
+    std::vector<float> values;
+    const std::size_t size = is_short() ? 2 : 4;
+    for (std::size_t at = 0; at + size <= memory.size(); at += size) {
+      float value = 0;
+      std::uint16_t half = 0;
+      std::memcpy(is_short() ? static_cast<void*>(&half) : &value, &memory[at], size);
+      if (is_short()) value = type_ == DType::f16 ? value_of_half(half) : value_of_bf16(half);
+      values.push_back(value);
+    }
+    return values;
+  }
+
+ private:
+  bool is_short() const { return type_ == DType::bf16 || type_ == DType::f16; }
+  /// Of size 2^-10 to 2^-6.
+  std::uint64_t random_half() {
+    constexpr std::uint64_t smallest = 5, exponents = 4, mantissa = 1023, sign = 0x8000;
+    const std::uint64_t bits = random_.bits();
+    return (bits & sign) | (smallest + (bits >> 20) % exponents) << 10 | (bits >> 40 & mantissa);
+  }
+
+  DType type_;
+  Random random_{7};
+};
+
+/// One node with memory of its own, full of small numbers.
+class NodeRun {
+ public:
+  NodeRun(const graph::Program& program, const graph::Node& node, ops::Queue& queue)
+      : target_(program.target()), node_(node), queue_(queue) {
+    std::vector<graph::ValueId> ids = node.reads;
+    ids.insert(ids.end(), node.writes.begin(), node.writes.end());
+    for (const graph::ValueId id : ids) {
+      const graph::Value& value = program.graph().value(id ? id : graph::ValueId{0});
+      types_.push_back(value.dtype);
+      opaque_.push_back(!id || value.width < 0 || !Numbers::known(value.dtype));
+      memory_.push_back(id ? filled(program.bytes(id), value.dtype) : ops::Buffer());
+      operands_.push_back(id ? memory_.back().data() : nullptr);
+    }
+    batch_ = {.rows = target_.rows, .steps = target_.steps};
+    if (target_.lengths) set_lengths();
+    if (target_.reset) {
+      reset_ = ops::Buffer(queue_, static_cast<std::size_t>(target_.positions()));
+      reset_.zero();
+      batch_.reset = static_cast<const std::uint8_t*>(reset_.data());
+    }
+    prepare();
+  }
+
+  /// By the plans that this thread makes now. Throws Error(unsupported) where one of them cannot be had.
+  void prepare() {
+    executable_ = node_.op.prepare(target_);
+    scratch_ = ops::Buffer(queue_, executable_->scratch_bytes());
+    persistent_ = ops::Buffer(queue_, executable_->persistent_bytes());
+    persistent_.zero();
+  }
+
+  /// Seconds of runs that together take about that long.
+  std::vector<double> sample(double seconds) {
+    const ops::Call now = call();
+    const auto run = [&] { executable_->run(now, {operands_.data(), scratch_.data(), persistent_.data()}); };
+    if (!queue_.device().is_cuda()) return time_calls(seconds, run);
+    ops::Moment start(queue_), end(queue_);
+    return sample_calls(seconds, [&] {
+      start.set();
+      run();
+      end.set();
+      return end.since(start);
+    });
+  }
+
+  /// The beginning and the end of each result of a run.
+  std::vector<std::vector<float>> results() {
+    executable_->run(call(), {operands_.data(), scratch_.data(), persistent_.data()});
+    std::vector<std::vector<float>> all;
+    for (std::size_t i = node_.reads.size(); i < memory_.size(); ++i) {
+      if (opaque_[i] || memory_[i].bytes() == 0) continue;
+      constexpr std::size_t most = std::size_t{1} << 18;
+      const std::size_t bytes = memory_[i].bytes(), part = std::min(bytes, most);
+      std::vector<std::uint8_t> first(part), last(part);
+      memory_[i].download(first.data(), part);
+      memory_[i].download(last.data(), part, bytes - part);
+      all.push_back(Numbers(types_[i]).read(first));
+      all.push_back(Numbers(types_[i]).read(last));
+    }
+    return all;
+  }
+
+  const std::string& name() const { return node_.op.name; }
+  /// Whether numbers of its results have 8 to 11 bits.
+  bool is_rounded() const { return target_.dtype == DType::bf16 || target_.dtype == DType::f16; }
+
+ private:
+  ops::Buffer filled(std::size_t bytes, DType type) {
+    ops::Buffer buffer(queue_, bytes);
+    const std::vector<std::uint8_t> numbers = Numbers(type).random(bytes);
+    buffer.upload(numbers.data(), bytes);
+    return buffer;
+  }
+
+  ops::Call call() const { return {.batch = batch_, .threads = target_.execution.threads, .stream = queue_.stream()}; }
+
+  /// Spread over 1..T.
+  void set_lengths() {
+    constexpr Index step = 7919;  // a prime
+    std::vector<Index> lengths;
+    for (Index b = 0; b < target_.rows; ++b) lengths.push_back(target_.steps - b * step % target_.steps);
+    const std::size_t bytes = lengths.size() * sizeof(Index);
+    lengths_ = ops::Buffer(queue_, bytes);
+    lengths_.upload(lengths.data(), bytes);
+    batch_.lengths = static_cast<const Index*>(lengths_.data());
+  }
+
+  const ops::Target& target_;
+  const graph::Node& node_;
+  ops::Queue& queue_;
+  Batch batch_;
+  std::vector<ops::Buffer> memory_;
+  std::vector<DType> types_;  // of each operand
+  std::vector<bool> opaque_;  // whether nobody but the op knows what lies there
+  std::vector<void*> operands_;
+  ops::Buffer lengths_, reset_, scratch_, persistent_;
+  std::unique_ptr<ops::Executable> executable_;
+};
+
+using Results = std::vector<std::vector<float>>;
+
+/// Plans differ in the order of their sums and in what they round on the way, and in nothing else.
+bool are_alike(const Results& a, const Results& b, bool rounded) {
+  const float tolerance = rounded ? 0x1p-4f : 0x1p-10f;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    float scale = 0, off = 0;
+    for (std::size_t j = 0; j < a[i].size(); ++j) {
+      scale = std::max(scale, std::abs(a[i][j]));
+      const float difference = std::abs(a[i][j] - b[i][j]);
+      off = std::isnan(difference) ? std::numeric_limits<float>::infinity() : std::max(off, difference);
+    }
+    if (off > tolerance * scale) return false;
+  }
+  return true;
+}
+
+/// A work, and the nodes whose time depends on its plan.
+struct Work {
+  plan::AskedPlan asked;
+  std::vector<NodeRun*> nodes;
+};
+
+class Tuner {
+ public:
+  Tuner(const std::vector<std::shared_ptr<const graph::Program>>& programs, const TuneOptions& options)
+      : programs_(programs), options_(options), queue_(programs.front()->target().device) {
+    machine_ = machine_identity(queue_.device());
+    for (const auto& program : programs_) find_works(*program);
+  }
+
+  std::vector<TunedWork> run() {
+    for (Work& work : works_) {
+      candidates_.push_back(work.asked.candidates(static_cast<std::size_t>(options_.candidates)));
+      total_ += static_cast<Index>(candidates_.back().size()) + 1;
+    }
+    std::vector<TunedWork> results;
+    for (std::size_t i = 0; i < works_.size(); ++i) results.push_back(tune_work(works_[i], candidates_[i]));
+    return results;
+  }
+
+ private:
+  /// What each node asks the planner for. Of nodes that are alike the first one stands for all.
+  void find_works(const graph::Program& program) {
+    for (const graph::Node& node : program.graph().nodes()) {
+      plan::Recording recording;
+      node.op.prepare(program.target());
+      std::vector<plan::AskedPlan> asked = recording.take();
+      if (asked.empty()) continue;
+      std::string key = node.op.name;
+      for (const plan::AskedPlan& one : asked) key += "\n" + one.work;
+      if (!seen_.emplace(key, true).second) continue;
+      nodes_.push_back(std::make_unique<NodeRun>(program, node, queue_));
+      for (plan::AskedPlan& one : asked) {
+        const auto found = std::ranges::find_if(works_, [&](const Work& w) { return w.asked.work == one.work; });
+        if (found == works_.end()) {
+          works_.push_back({std::move(one), {nodes_.back().get()}});
+        } else if (std::ranges::find(found->nodes, nodes_.back().get()) == found->nodes.end()) {
+          found->nodes.push_back(nodes_.back().get());
+        }
+      }
+    }
+  }
+
+  void report(const std::string& work) {
+    if (options_.at && !options_.at(work, done_, total_)) fail(ErrorCode::interrupted, "tuning was interrupted");
+    ++done_;
+  }
+
+  /// With the plans that hold on this thread, of all nodes of a work together; microseconds.
+  Spread measure(const Work& work, double seconds) {
+    Spread sum;
+    for (NodeRun* node : work.nodes) {
+      const Spread one = spread(node->sample(seconds / static_cast<double>(work.nodes.size())));
+      sum.median += one.median * 1e6;
+      sum.lower_quartile += one.lower_quartile * 1e6, sum.upper_quartile += one.upper_quartile * 1e6;
+    }
+    return sum;
+  }
+
+  /// The planner's plans say what is right; one that computes something else is none, however quick it is.
+  bool agrees(const Work& work, bool on_trial) {
+    for (NodeRun* node : work.nodes) {
+      Results results = node->results();
+      if (!on_trial) {
+        expected_[node] = std::move(results);
+      } else if (!are_alike(expected_[node], results, node->is_rounded())) {
+        warn("a plan on trial for {} computes something else than the planner's; it is left out", work.asked.work);
+        return false;
+      }
+    }
+    return true;
+  }
+
+  /// By a choice, or as the planner chooses. None where it cannot be had.
+  std::optional<Spread> attempt(const Work& work, const std::optional<plan::PlanChoice>& choice, double seconds) {
+    const plan::Trial trial(work.asked.work, choice);
+    try {
+      for (NodeRun* node : work.nodes) node->prepare();
+      if (!agrees(work, choice.has_value())) return std::nullopt;
+      return measure(work, seconds);
+    } catch (const Error& error) {
+      if (!choice || error.code() != ErrorCode::unsupported) throw;
+      return std::nullopt;
+    }
+  }
+
+  static void set_times(MeasuredPlan& plan, const Spread& times) {
+    plan.microseconds = times.median, plan.low = times.lower_quartile, plan.high = times.upper_quartile;
+  }
+
+  TunedWork tune_work(const Work& work, const std::vector<plan::Candidate>& candidates) {
+    TunedWork result;
+    result.work = work.asked.work, result.machine = machine_;
+    for (const NodeRun* node : work.nodes) result.node += (result.node.empty() ? "" : ", ") + node->name();
+    result.planned.text = work.asked.text;
+    result.planned.estimated = work.asked.microseconds;
+    report(result.work);
+    set_times(result.planned, *attempt(work, std::nullopt, options_.seconds));
+    std::optional<std::size_t> quickest;
+    double least = result.planned.microseconds;
+    for (std::size_t i = 0; i < candidates.size(); ++i) {
+      report(result.work);
+      const std::optional<Spread> times = attempt(work, candidates[i].choice, options_.seconds);
+      if (!times) continue;
+      ++result.tried;
+      if (times->median < least) least = times->median, quickest = i;
+    }
+    if (quickest) compare(work, candidates[*quickest], result);
+    if (result.best.rule.empty()) result.best = result.planned;
+    if (!result.best.rule.empty()) keep(work, result.best);
+    return result;
+  }
+
+  /// The quickest of many was also lucky: it and the planner's plan are measured once more, by turns.
+  void compare(const Work& work, const plan::Candidate& candidate, TunedWork& result) {
+    constexpr int turns = 3;
+    std::vector<Spread> planned, other;
+    for (int turn = 0; turn < turns; ++turn) {
+      planned.push_back(*attempt(work, std::nullopt, options_.seconds));
+      other.push_back(*attempt(work, candidate.choice, options_.seconds));
+    }
+    const auto middle = [](std::vector<Spread>& all) {
+      std::ranges::sort(all, {}, &Spread::median);
+      return all[all.size() / 2];
+    };
+    set_times(result.planned, middle(planned));
+    MeasuredPlan best;
+    best.text = candidate.text, best.estimated = candidate.microseconds;
+    set_times(best, middle(other));
+    if (best.microseconds >= result.planned.microseconds * (1 - options_.margin)) return;
+    best.rule = candidate.choice.rule;
+    for (const auto& [name, value] : candidate.choice.variables) best.variables.emplace_back(name, value);
+    result.best = best;
+  }
+
+  /// For the works that are measured after it.
+  void keep(const Work& work, const MeasuredPlan& best) {
+    plan::PlanChoice choice{.rule = best.rule, .variables = {}};
+    for (const auto& [name, value] : best.variables) choice.variables.emplace_back(name, value);
+    kept_.push_back(std::make_unique<plan::Trial>(work.asked.work, choice));
+    for (NodeRun* node : work.nodes) node->prepare();
+  }
+
+  const std::vector<std::shared_ptr<const graph::Program>>& programs_;
+  const TuneOptions& options_;
+  ops::Queue queue_;
+  std::string machine_;
+  std::map<std::string, bool> seen_;
+  std::map<const NodeRun*, Results> expected_;
+  std::vector<std::unique_ptr<NodeRun>> nodes_;
+  std::vector<Work> works_;
+  std::vector<std::vector<plan::Candidate>> candidates_;
+  std::vector<std::unique_ptr<plan::Trial>> kept_;
+  Index done_ = 0, total_ = 0;
+};
+
+void check_tuning(const TuneOptions& options) {
+  constexpr int most = 1000;
+  constexpr double longest = 3600;
+  require(options.seconds > 0 && options.seconds <= longest, "seconds must be above 0 and at most {}, not {}", longest,
+          options.seconds);
+  require(options.candidates >= 1 && options.candidates <= most, "candidates must be 1 to {}, not {}", most,
+          options.candidates);
+  require(options.margin >= 0 && options.margin < 1, "margin must be 0 to 1, not {}", options.margin);
+}
+
+}  // namespace
+
+std::vector<TunedWork> tune(const LayerQuestion& question, const TuneOptions& options) {
+  check_tuning(options);
+  require(question.chip.empty(), "chip must be empty, not '{}': what is measured must be there", question.chip);
+  explain(question);  // refuses what is impossible
+  RecurrentSpec spec{.cell = question.cell, .input_size = question.input, .hidden_size = question.hidden};
+  spec.heads = question.heads;
+  RecurrentForm form;
+  form.dtype = model_target(question.rows, question.steps, question.execution).dtype;
+  form.rows = question.rows, form.steps = question.steps;
+  form.lengths = question.lengths, form.reset = question.reset, form.training = question.training;
+  nn::check_spec(spec);
+  nn::check_form(spec, form, question.execution);
+  const nn::StackPass forward = nn::forward_pass(spec, form, question.execution);
+  std::vector<std::shared_ptr<const graph::Program>> programs = {forward.program};
+  if (question.training) {
+    programs.push_back(nn::backward_pass(spec, form, question.execution, forward.tape).program);
+  }
+  return Tuner(programs, options).run();
+}
+
+std::vector<TunedWork> tune(const Model& model, Index rows, Index steps, bool training, const Execution& execution,
+                            const TuneOptions& options) {
+  check_tuning(options);
+  require(rows >= 1 && steps >= 1, "rows and steps must be at least 1, not {} and {}", rows, steps);
+  ops::Target target = model_target(rows, steps, execution);
+  target.training = training;
+  const ModelSpec& spec = model.impl().spec;
+  const DataDescription& data = model.impl().data;
+  nn::TrainingShape shape;
+  shape.loss = data.task == Task::forecast ? ops::LossKind::mse : ops::LossKind::cross_entropy;
+  graph::Graph graph = training ? nn::training_graph(spec, data, shape, target) : nn::forward_graph(spec, data, target);
+  const std::vector<std::shared_ptr<const graph::Program>> programs = {
+      std::make_shared<const graph::Program>(std::move(graph), target)};
+  return Tuner(programs, options).run();
+}
+
+std::string plans_path() { return plan::plan_file(); }
+
+}  // namespace penstock

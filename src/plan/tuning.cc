@@ -1,0 +1,253 @@
+#include "plan/tuning.h"
+
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <mutex>
+#include <nlohmann/json.hpp>
+
+#include "base/cache_folder.h"
+#include "base/check.h"
+#include "base/quote.h"
+#include "base/warning.h"
+#include "penstock/version.h"
+#include "plan/cpu_rules.h"
+#include "plan/gpu_dense_rules.h"
+#include "plan/gpu_layer_rules.h"
+#include "plan/gpu_product_rules.h"
+#include "plan/gpu_scan_rules.h"
+
+namespace penstock::plan {
+namespace {
+
+using PlansJson = nlohmann::ordered_json;
+
+constexpr const char* kPlansFormat = "penstock plans";
+
+using Trials = std::map<std::string, std::optional<PlanChoice>, std::less<>>;
+
+Trials& trials() {
+  thread_local Trials all;
+  return all;
+}
+
+Recording*& current_recording() {
+  thread_local Recording* current = nullptr;
+  return current;
+}
+
+/// "forward ragged reset", without what is not.
+std::string form_of(bool backward, bool lengths, bool reset) {
+  return fmt::format("{}{}{}", backward ? "backward" : "forward", lengths ? " lengths" : "", reset ? " reset" : "");
+}
+
+[[noreturn]] void fail_plans(const std::string& file, const std::string& what) {
+  fail(ErrorCode::bad_input, "{}: {}", file, what);
+}
+
+const PlansJson& member(const PlansJson& object, const char* name, const std::string& file) {
+  if (!object.is_object() || !object.contains(name)) fail_plans(file, fmt::format("there is no '{}'", name));
+  return object[name];
+}
+
+std::string text_member(const PlansJson& object, const char* name, const std::string& file) {
+  const PlansJson& value = member(object, name, file);
+  if (!value.is_string()) fail_plans(file, fmt::format("'{}' must be a text", name));
+  return value.get<std::string>();
+}
+
+PlansJson parsed_plans(const std::string& text, const std::string& file) {
+  PlansJson json = PlansJson::parse(text, nullptr, false);
+  if (json.is_discarded() || !json.is_object()) fail_plans(file, "plans must be one JSON object");
+  if (text_member(json, "format", file) != kPlansFormat) fail_plans(file, "this is no file of plans");
+  if (!member(json, "machines", file).is_object()) fail_plans(file, "'machines' must be an object");
+  return json;
+}
+
+TunedPlan parsed_plan(const PlansJson& json, const std::string& file) {
+  TunedPlan tuned;
+  tuned.choice.rule = text_member(json, "rule", file);
+  const PlansJson& variables = member(json, "variables", file);
+  if (!variables.is_object()) fail_plans(file, "'variables' must be an object");
+  for (const auto& item : variables.items()) {
+    if (!item.value().is_number_integer()) {
+      fail_plans(file, fmt::format("{} must be a whole number", in_quotes(item.key())));
+    }
+    tuned.choice.variables.emplace_back(item.key(), item.value().get<csp::Integer>());
+  }
+  const PlansJson& time = member(json, "microseconds", file);
+  if (!time.is_number() || !(time.get<double>() > 0)) fail_plans(file, "'microseconds' must be a positive number");
+  tuned.microseconds = time.get<double>();
+  return tuned;
+}
+
+std::string text_of_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return file ? std::string{std::istreambuf_iterator<char>(file), {}} : "";
+}
+
+}  // namespace
+
+std::string work_of(const Problem& problem) {
+  const CellInfo& cell = problem.cell->info;
+  std::string work = fmt::format("{} B={} H={} heads={} threads={}", cell.name, problem.rows, problem.hidden,
+                                 problem.heads, problem.threads);
+  if (cell.scan) work += fmt::format(" T={}", problem.steps);
+  return work + (problem.exact ? " exact" : "");
+}
+
+std::string work_of(const GpuDenseProblem& problem) {
+  return fmt::format("{} {} B={} H={} heads={} {}", problem.cell, to_string(problem.storage), problem.rows,
+                     problem.hidden, problem.heads, form_of(problem.backward, problem.ragged, problem.reset));
+}
+
+std::string work_of(const GpuScanProblem& problem) {
+  return fmt::format("scan {} B={} T={} C={} gates={} reads={}{} {} aligned={}", to_string(problem.storage),
+                     problem.rows, problem.steps, problem.channels, problem.gates, problem.read_back,
+                     problem.computed ? " computed" : "", form_of(problem.backward, problem.lengths, problem.reset),
+                     problem.alignment);
+}
+
+std::string work_of(const GpuLayerProblem& problem) {
+  return fmt::format("layer of {} I={}{}{}", work_of(problem.scan), problem.input,
+                     problem.keep_gates ? " keeps gates" : "", problem.tf32 ? " tf32" : "");
+}
+
+std::string work_of(const GpuProductProblem& problem) {
+  return fmt::format("product {}x{}x{}{}{}{}", problem.m, problem.n, problem.k, problem.a_transposed ? " A^T" : "",
+                     problem.b_transposed ? " B^T" : "", problem.one_split ? " whole" : "");
+}
+
+std::string identity_of(const GpuModel& gpu) {
+  return fmt::format("{}, sm_{}, {} multiprocessors, driver {}.{}", gpu.name, gpu.architecture(), gpu.multiprocessors,
+                     gpu.driver / 1000, gpu.driver % 1000 / 10);
+}
+
+std::string identity_of(const CpuModel& cpu) {
+  return fmt::format("{}, {}, {} cores", cpu.name.empty() ? "CPU" : cpu.name, cpu.isa, cpu.cores);
+}
+
+std::string plan_file() {
+  if (const char* chosen = std::getenv("PENSTOCK_PLANS")) return chosen;
+  const std::string folder = cache_folder();
+  return folder.empty() ? "" : folder + "/plans.json";
+}
+
+void check_plan_file(const std::string& text, const std::string& file) { parsed_plans(text, file); }
+
+Tuning read_tuning(const std::string& text, const std::string& file, const std::string& identity) {
+  const PlansJson json = parsed_plans(text, file);
+  const std::string version = text_member(json, "version", file);
+  if (version != PENSTOCK_VERSION) {
+    fail(ErrorCode::incompatible, "{}: its plans were measured with Penstock {}, and this is {}", file,
+         in_quotes(version), PENSTOCK_VERSION);
+  }
+  const PlansJson& machines = json["machines"];
+  if (!machines.contains(identity)) {
+    std::string others;
+    for (const auto& item : machines.items()) others += (others.empty() ? "" : "; ") + in_quotes(item.key());
+    fail(ErrorCode::incompatible, "{}: its plans were measured on {}, and this is '{}'", file,
+         others.empty() ? "nothing" : others, identity);
+  }
+  Tuning tuning{.file = file, .plans = {}};
+  const PlansJson& works = machines[identity];
+  if (!works.is_object()) fail_plans(file, "the plans of a machine must be an object");
+  for (const auto& item : works.items()) tuning.plans[item.key()] = parsed_plan(item.value(), file);
+  return tuning;
+}
+
+std::shared_ptr<const Tuning> load_tuning(const std::string& identity) {
+  static std::mutex guard;
+  static std::map<std::string, std::shared_ptr<const Tuning>> loaded;
+  const std::lock_guard lock(guard);
+  const auto [entry, is_new] = loaded.try_emplace(identity);
+  if (!is_new) return entry->second;
+  const std::string file = plan_file();
+  const std::string text = file.empty() ? "" : text_of_file(file);
+  const bool asked_for = std::getenv("PENSTOCK_PLANS") != nullptr && !file.empty();
+  if (text.empty()) {
+    if (asked_for) warn("PENSTOCK_PLANS: there is nothing to read in {}; plans are made by estimates", in_quotes(file));
+    return nullptr;
+  }
+  try {
+    entry->second = std::make_shared<const Tuning>(read_tuning(text, file, identity));
+  } catch (const Error& error) {
+    // Machines share a home, so plans of others alone are nothing to tell unless the file was asked for.
+    const bool other_machine = error.code() == ErrorCode::incompatible && !asked_for;
+    if (!other_machine) warn("{}; plans are made by estimates", error.what());
+  }
+  return entry->second;
+}
+
+std::string add_to_tuning(const std::string& text, const std::string& identity,
+                          const std::map<std::string, TunedPlan, std::less<>>& plans) {
+  PlansJson json = {{"format", kPlansFormat}, {"version", PENSTOCK_VERSION}, {"machines", PlansJson::object()}};
+  const PlansJson before = PlansJson::parse(text, nullptr, false);
+  const bool same = before.is_object() && before.value("format", "") == kPlansFormat &&
+                    before.value("version", "") == PENSTOCK_VERSION && before.contains("machines") &&
+                    before["machines"].is_object();
+  if (same) json["machines"] = before["machines"];
+  PlansJson& works = json["machines"][identity];
+  if (!works.is_object()) works = PlansJson::object();
+  for (const auto& [work, tuned] : plans) {
+    works.erase(work);
+    if (tuned.choice.rule.empty()) continue;  // the planner's own
+    PlansJson variables = PlansJson::object();
+    for (const auto& [name, value] : tuned.choice.variables) variables[name] = value;
+    works[work] = {{"rule", tuned.choice.rule}, {"variables", variables}, {"microseconds", tuned.microseconds}};
+  }
+  return json.dump(2) + "\n";
+}
+
+Trial::Trial(std::string work, std::optional<PlanChoice> choice) : work_(std::move(work)) {
+  trials().insert_or_assign(work_, std::move(choice));
+}
+
+Trial::~Trial() { trials().erase(work_); }
+
+bool measuring() { return !trials().empty() || recording() != nullptr; }
+
+Recording* recording() { return current_recording(); }
+
+Recording::Recording() { current_recording() = this; }
+
+Recording::~Recording() { current_recording() = nullptr; }
+
+void Recording::add(AskedPlan plan) {
+  if (std::ranges::find(asked_, plan.work, &AskedPlan::work) == asked_.end()) asked_.push_back(std::move(plan));
+}
+
+Unrecorded::Unrecorded() : before_(std::exchange(current_recording(), nullptr)) {}
+
+Unrecorded::~Unrecorded() { current_recording() = before_; }
+
+const std::optional<PlanChoice>* trial_of(const std::string& work) {
+  const auto found = trials().find(work);
+  return found == trials().end() ? nullptr : &found->second;
+}
+
+void fail_trial(const std::string& work, const PlanChoice& choice) {
+  fail(ErrorCode::unsupported, "there is no plan of {} by this choice for {}", choice.rule, work);
+}
+
+std::vector<Candidate> candidates(const Problem& problem, const CpuModel& cpu, std::size_t most) {
+  return candidates_of(possible_cpu_rules(problem, cpu), most);
+}
+
+std::vector<Candidate> candidates(const GpuDenseProblem& problem, const GpuModel& gpu, std::size_t most) {
+  return candidates_of(dense_rules(problem, gpu), most);
+}
+
+std::vector<Candidate> candidates(const GpuScanProblem& problem, const GpuModel& gpu, std::size_t most) {
+  return candidates_of(scan_rules(problem, gpu), most);
+}
+
+std::vector<Candidate> candidates(const GpuLayerProblem& problem, const GpuModel& gpu, std::size_t most) {
+  return candidates_of(layer_rules(problem, gpu), most);
+}
+
+std::vector<Candidate> candidates(const GpuProductProblem& problem, const GpuModel& gpu, std::size_t most) {
+  return candidates_of(product_rules(problem, gpu), most);
+}
+
+}  // namespace penstock::plan

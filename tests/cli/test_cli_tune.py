@@ -1,0 +1,81 @@
+"""tune: plans by measurement, kept in a file that later processes plan by."""
+
+import json
+
+import pytest
+from program import run
+
+LAYER = ["--cell", "lstm", "--shape", "2x64x16x64", "--threads", "2"]
+QUICK = ["--seconds", "0.002", "--candidates", "2", "--quiet"]
+
+
+@pytest.fixture
+def planned(monkeypatch):
+    def plan_with(file):
+        monkeypatch.setenv("PENSTOCK_PLANS", str(file))
+        return run("plan", *LAYER)
+
+    yield plan_with
+
+
+def test_the_quickest_plan_is_kept_and_used(tmp_path, planned):
+    file = tmp_path / "plans.json"
+    answer = run("tune", *LAYER, *QUICK, "--output", file, "--json").json()
+    assert answer["file"] == str(file)
+    (work,) = answer["works"]
+    assert work["work"].startswith("lstm B=2 H=64 heads=1 threads=2")
+    assert work["tried"] == 2 and work["gain"] > 0
+    assert work["planned"]["low"] <= work["planned"]["microseconds"] <= work["planned"]["high"]
+
+    # Whatever was quickest here and now, what the file says is what runs.
+    plans = json.loads(file.read_text())
+    (machine,) = plans["machines"]
+    plans["machines"][machine][work["work"]] = {
+        "rule": "sequential",
+        "variables": {"row_parts": 1, "channel_parts": 2},
+        "microseconds": 10.0,
+    }
+    file.write_text(json.dumps(plans))
+    text = planned(file).out
+    assert "1 row part x 2 channel parts" in text
+    assert f"the quickest of those that were measured ({file})" in text
+
+    # Training measures a forward and a backward pass together, which share their plan.
+    answer = run("tune", *LAYER, "--training", *QUICK, "--output", file, "--json").json()
+    assert answer["works"][0]["op"] == "lstm, lstm.backward"
+
+
+def test_plans_of_others_are_not_used_and_said_so(tmp_path, planned):
+    file = tmp_path / "plans.json"
+    run("tune", *LAYER, *QUICK, "--output", file)
+    plans = json.loads(file.read_text())
+    (machine,) = plans["machines"]
+    file.write_text(json.dumps({**plans, "machines": {"another chip": {}}}))
+    answer = planned(file)
+    assert 'its plans were measured on "another chip"' in answer.err
+    assert "plans are made by estimates" in answer.err and "2 row parts" in answer.out
+    file.write_text(json.dumps({**plans, "version": "0.0.1"}))
+    assert 'measured with Penstock "0.0.1"' in planned(file).err
+    file.write_text("{")
+    assert "plans must be one JSON object" in planned(file).err
+    assert "there is nothing to read" in planned(tmp_path / "missing.json").err
+
+
+def test_a_file_that_is_none_of_plans_is_left_alone(tmp_path):
+    file = tmp_path / "notes.json"
+    file.write_text('{"dear": "diary"}')
+    assert "there is no 'format'" in run("tune", *LAYER, *QUICK, "--output", file, expect=1).err
+    assert file.read_text() == '{"dear": "diary"}'
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ([], "MODEL or --shape is missing"),
+        (["--shape", "1x2"], "--shape must be BxTxIxH"),
+        ([*LAYER, "--seconds", "0"], "--seconds must be above 0"),
+        ([*LAYER, "--candidates", "0"], "--candidates must be 1 to 1000, not 0"),
+    ],
+)
+def test_mistakes_are_named(arguments, message):
+    assert message in run("tune", *arguments, expect=2).err
