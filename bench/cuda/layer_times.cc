@@ -231,7 +231,8 @@ bool measure(const std::string& text, Stream& stream, Clock& clock) {
   // The first bytes of the workspace are the scans', which the two share.
   const double forward_ms = clock.median(forwards);
   const auto second_half = [&] { inference.run_scan(run.forward(), workspace, stream.handle()); };
-  const bool fused = inference.plan().regime == plan::Regime::fused;
+  const plan::Regime regime = inference.plan().regime;
+  const bool fused = regime == plan::Regime::fused || regime == plan::Regime::epilogue;
   const double scan_ms = fused ? 0 : clock.median(second_half);
   const double both_ms = clock.median(both);
   const double host_us = clock.host(forwards) * 1e3;

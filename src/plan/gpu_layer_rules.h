@@ -8,6 +8,9 @@ namespace penstock::plan {
 /// Layers of scan cells in one launch: product, gates and recurrence.
 Rule<GpuScanPlan> fused_layer_rule(const GpuLayerProblem& problem, const GpuModel& gpu);
 
+/// Large layers of scan cells on Hopper: the recurrence is the epilogue of the product.
+Rule<GpuScanPlan> epilogue_layer_rule(const GpuLayerProblem& problem, const GpuModel& gpu);
+
 /// Bytes that a layer's recurrence reads and writes.
 inline double recurrence_bytes(const GpuScanProblem& scan) {
   return static_cast<double>(scan.rows) * static_cast<double>(scan.steps) * static_cast<double>(scan.channels) *

@@ -58,7 +58,7 @@ TEST(GpuScan, RegimesCanBeAskedForByName) {
   EXPECT_EQ(plan_gpu_scan(problem, h200()).regime, Regime::scan);
   test::expect_error(ErrorCode::invalid_argument, "regime must be one of automatic, direct, fused, scan, not 'quick'",
                      [] { parse_regime("quick"); });
-  for (const Regime regime : {Regime::automatic, Regime::direct, Regime::fused, Regime::scan}) {
+  for (const Regime regime : {Regime::automatic, Regime::direct, Regime::epilogue, Regime::fused, Regime::scan}) {
     EXPECT_EQ(parse_regime(to_string(regime)), regime);
   }
 }
