@@ -87,9 +87,10 @@ struct RingPlace {
   }
 };
 
-/// The step of a row that a tile's first line in shared memory holds; walks that descend read its lines backwards.
+/// The position in T that a tile's first line in shared memory holds. Walks that descend read its lines backwards, and
+/// their last chunk begins with the row: copies begin nowhere before it.
 PENSTOCK_DEVICE int FirstTime(const Walk& row, int chunk) {
-  return row.first_row_step + (row.descending ? row.length - (chunk + 1) * kChunk : chunk * kChunk);
+  return row.first_row_step + (row.descending ? max(row.length - (chunk + 1) * kChunk, 0) : chunk * kChunk);
 }
 
 /// One thread.
@@ -229,22 +230,22 @@ struct Multiplier {
 struct GatesOfTile {
   const char* gates;  // of the thread's channels, gate 0
   int first, by;      // the line of the first step, and from one to the next
-  int skew;           // as RowOfGates() changes all lines of the thread
   int piece;
 
   GatesOfTile() = default;
   __device__ __forceinline__ GatesOfTile(const EpilogueShared& shared, const Walk& walk, int group) {
     const int step = group * kSteps;
-    first = walk.descending ? kChunk - 1 - step : step;
+    const int steps = min(walk.length - walk.chunk_begin, kChunk);  // of the tile
+    first = walk.descending ? steps - 1 - step : step;
     by = walk.descending ? -1 : 1;
-    skew = first ^ RowOfGates(first);
     const int in_half = walk.tile_channel % kGateColumns * Storage::bytes;
     gates = shared.gates[0][walk.tile_channel / kGateColumns] + in_half % 16;
     piece = in_half / 16;
   }
 
+  /// Of a step that does not exist, those of some other.
   __device__ __forceinline__ Values at(int gate, int k) const {
-    const int line = (first + by * k) ^ skew;
+    const int line = RowOfGates((first + by * k) & (kChunk - 1));
     return Values::read(gates + gate * kGateHalves * kGateBytes + line * kGateLine + ((piece ^ (line & 7)) << 4));
   }
 };
