@@ -30,7 +30,11 @@ double epilogue_time(const GpuScanPlan& plan, const GpuLayerProblem& problem, co
   const auto waves = static_cast<double>((plan.tiles + gpu.multiprocessors - 1) / gpu.multiprocessors);
   const double written =
       problem.keep_gates ? recurrence_bytes(problem.scan) : recurrence_bytes(problem.scan) / (problem.scan.gates + 1);
-  return costs.launch + costs.epilogue_launch + std::max((waves * of_tile + walk) / costs.clock, written / costs.bytes);
+  // With fewer rows and tiles of channels than blocks, several work on chunks of one row and wait for each other.
+  const auto chains = static_cast<double>(problem.scan.rows * plan.channel_tiles(problem.scan.channels));
+  const double waiting = costs.look_back * std::max(0.0, 1 - chains / gpu.multiprocessors);
+  return costs.launch + costs.epilogue_launch + waiting +
+         std::max((waves * of_tile + walk) / costs.clock, written / costs.bytes);
 }
 
 GpuScanPlan epilogue_shape(const GpuLayerProblem& problem, const GpuModel& gpu, csp::Integer stage_inputs,

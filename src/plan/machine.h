@@ -37,10 +37,10 @@ struct GpuCosts {
   double input_copy = 60;    ///< Of a thread, for a copy of 16 bytes of x
 
   // Layers of scan cells as the epilogue of a product by warpgroups.
-  double epilogue_launch = 5;       ///< Around the first and the last tile, microseconds
+  double epilogue_launch = 7;       ///< Around the first and the last tile, microseconds
   double epilogue_products = 1750;  ///< Multiplications of halves of one multiprocessor in a cycle
   double epilogue_tile = 1500;      ///< Cycles of a tile around its multiplications
-  double epilogue_step = 45;    ///< Cycles of a thread of the epilogue, for a step of a channel and each of its gates
+  double epilogue_step = 36;    ///< Cycles of a thread of the epilogue, for a step of a channel and each of its gates
   double epilogue_share = 0.2;  ///< Of those cycles, that multiplications of the next tile wait for
 
   double own_product =

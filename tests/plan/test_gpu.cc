@@ -124,6 +124,27 @@ TEST(GpuLayer, LargeProductsOfHalvesHaveTheRecurrenceAsEpilogue) {
   }
 }
 
+/// As measured on an H200: docs/results/gpu.md.
+TEST(GpuLayer, TheEpilogueIsTakenWhereItWasQuicker) {
+  struct Size {
+    Index rows, steps, inputs;
+    int gates;
+    Regime regime;
+  };
+  for (const Size& size : {Size{8, 1024, 1024, 2, Regime::epilogue}, Size{8, 1024, 1024, 3, Regime::epilogue},
+                           Size{64, 512, 512, 2, Regime::epilogue}, Size{64, 512, 512, 3, Regime::epilogue},
+                           Size{64, 512, 256, 2, Regime::epilogue}, Size{64, 512, 256, 3, Regime::epilogue},
+                           Size{16, 1024, 512, 2, Regime::epilogue}, Size{1, 4096, 1024, 2, Regime::scan},
+                           Size{1, 4096, 1024, 3, Regime::scan}}) {
+    GpuLayerProblem problem = layer(Storage::bf16, size.rows, size.steps, size.inputs, size.inputs);
+    problem.scan.gates = problem.scan.read_back = size.gates;
+    problem.keep_gates = false;
+    const GpuScanPlan plan = plan_gpu_layer(problem, h200());
+    EXPECT_EQ(plan.regime, size.regime) << size.rows << " x " << size.steps << " x " << size.inputs << ", "
+                                        << size.gates << " gates: " << plan.why;
+  }
+}
+
 TEST(GpuLayer, AnEpilogueThatCannotBeHadSaysWhy) {
   const auto refused = [](const std::string& why, const auto& change, GpuModel gpu = h200()) {
     GpuLayerProblem problem = layer(Storage::bf16, 8, 4096, 1024, 1024);

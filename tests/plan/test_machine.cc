@@ -159,7 +159,7 @@ TEST(Explain, NamesWhatLostAndWhatCannotBe) {
   EXPECT_THAT(on_h100.alternatives[0].reason, HasSubstr("at most 256 units, not of 768"));
   const PlanReport small = explain(layer(1, 1024, 64, 128), named_gpu("h200"));
   EXPECT_EQ(small.algorithm, "scan");
-  ASSERT_EQ(small.alternatives.size(), 2u);
+  ASSERT_EQ(small.alternatives.size(), 3u);
   for (const PlanAlternative& other : small.alternatives) {
     EXPECT_TRUE(other.possible) << other.name;
     EXPECT_THAT(other.reason, HasSubstr("times the time")) << other.name;

@@ -14,12 +14,12 @@ namespace {
 using namespace fill;  // NOLINT(google-build-using-namespace): one file's worth of a header
 #include "backend/cuda/kernels/scan/epilogue_arguments.h"
 
-constexpr unsigned kBlockThreads = 512;  // a warpgroup for the recurrence, two that multiply, one that copies
-constexpr int kLineBytes = 128;          // of gates in shared memory
-constexpr int kWidestProduct = 200;      // columns that one multiplication may have, as the kernel says
+constexpr unsigned kEpilogueThreads = 512;  // a warpgroup for the recurrence, two that multiply, one that copies
+constexpr int kLineBytes = 128;             // of gates in shared memory
+constexpr int kWidestProduct = 200;         // columns that one multiplication may have, as the kernel says
 
 /// All blocks at once, as they wait for each other.
-Launch launch_of(unsigned blocks) { return {.grid = blocks, .block = kBlockThreads, .cooperative = true}; }
+Launch launch_of(unsigned blocks) { return {.grid = blocks, .block = kEpilogueThreads, .cooperative = true}; }
 
 /// An axis of so many elements so many bytes apart, or of one element, whose distance from nothing may be anything.
 MapAxis axis(Index size, Index stride, int box) { return {size, size == 1 ? 16 : stride, box}; }
