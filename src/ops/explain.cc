@@ -70,7 +70,8 @@ std::vector<PlanReport> scan_reports(const Recurrence& shape, bool backward, con
     reports.insert(reports.begin(), std::move(layer));
     return reports;
   }
-  if (layer.algorithm == to_string(plan::Regime::fused)) return {std::move(layer)};
+  if (layer.algorithm == to_string(plan::Regime::fused) || layer.algorithm == to_string(plan::Regime::epilogue))
+    return {std::move(layer)};
   PlanReport product = products.forward(gpu);  // its time is part of the layer's
   product.work += " (counted with the layer)";
   product.microseconds = 0;

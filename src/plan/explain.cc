@@ -101,7 +101,7 @@ PlanReport explain(const GpuLayerProblem& problem, const GpuModel& gpu) {
                   pass_of(scan.backward), !scan.backward && problem.keep_gates ? " with a tape" : "", scan.rows,
                   scan.steps, problem.input, scan.channels, to_string(scan.storage));
   report.machine = describe(gpu);
-  for (const Regime regime : {Regime::direct, Regime::fused, Regime::scan}) {
+  for (const Regime regime : {Regime::direct, Regime::epilogue, Regime::fused, Regime::scan}) {
     GpuLayerProblem one = problem;
     one.scan.regime = regime;
     report.alternatives.push_back(attempt(std::string(to_string(regime)), [&] { return plan_gpu_layer(one, gpu); }));

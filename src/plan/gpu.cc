@@ -17,8 +17,11 @@ constexpr Index kPassedBytes = 16;   // of one channel of one chunk: a state and
 constexpr Index kHeaderBytes = 256;
 constexpr Index kMaxTiles = std::numeric_limits<std::int32_t>::max();
 
-constexpr std::array<std::pair<Regime, std::string_view>, 4> kRegimes = {
-    {{Regime::automatic, "automatic"}, {Regime::direct, "direct"}, {Regime::fused, "fused"}, {Regime::scan, "scan"}}};
+constexpr std::array<std::pair<Regime, std::string_view>, 5> kRegimes = {{{Regime::automatic, "automatic"},
+                                                                          {Regime::direct, "direct"},
+                                                                          {Regime::epilogue, "epilogue"},
+                                                                          {Regime::fused, "fused"},
+                                                                          {Regime::scan, "scan"}}};
 
 constexpr int inputs_of(const GpuScanProblem& problem) {
   return problem.backward ? problem.read_back + 2 : problem.gates;
@@ -64,11 +67,12 @@ Regime parse_regime(std::string_view text) {
   for (const auto& [regime, name] : kRegimes) {
     if (name == text) return regime;
   }
-  fail(ErrorCode::invalid_argument, "regime must be one of automatic, direct, fused, scan, not '{}'", text);
+  fail(ErrorCode::invalid_argument, "regime must be one of automatic, direct, epilogue, fused, scan, not '{}'", text);
 }
 
 Index GpuScanPlan::workspace_bytes() const {
-  return regime == Regime::scan ? kHeaderBytes + tiles * tile_channels() * kPassedBytes : 0;
+  return regime == Regime::scan || regime == Regime::epilogue ? kHeaderBytes + tiles * tile_channels() * kPassedBytes
+                                                              : 0;
 }
 
 std::string GpuScanPlan::explain() const {
@@ -83,6 +87,12 @@ std::string GpuScanPlan::explain() const {
         "fused: product, gates and recurrence in one launch of {} blocks of {} threads ({} x {}), chunks of {} steps x "
         "{} channels, {} KB of shared memory, {} block{} a multiprocessor: {}",
         grid, threads(), groups, lanes, chunk(), tile_channels(), shared / 1024, blocks, blocks == 1 ? "" : "s", why);
+  }
+  if (regime == Regime::epilogue) {
+    return fmt::format(
+        "epilogue: {} tiles, {} steps x {} channels with all gates, multiplied by warpgroups in {} blocks, {} "
+        "stages of {} inputs, {} KB of shared memory, the recurrence as their epilogue: {}",
+        tiles, chunk(), tile_channels(), grid, depth, stage_inputs, shared / 1024, why);
   }
   return fmt::format(
       "scan with look-back over {} tiles, {} steps x {} channels, in {} blocks of {} threads ({} x {}), {} value{} an "
@@ -121,9 +131,9 @@ GpuScanPlan plan_gpu_scan(const GpuScanProblem& problem, const GpuModel& gpu) {
   require(std::max({problem.rows, problem.steps, problem.channels}) <= GpuScanProblem::max_size,
           "rows, steps and channels must each be at most {}, not {}, {} and {}", GpuScanProblem::max_size, problem.rows,
           problem.steps, problem.channels);
-  if (problem.regime == Regime::fused) {
-    fail(ErrorCode::unsupported, "the fused regime is for forward passes of layers: {} has no product to fuse",
-         problem.backward ? "a backward pass" : "a recurrence by itself");
+  if (problem.regime == Regime::fused || problem.regime == Regime::epilogue) {
+    fail(ErrorCode::unsupported, "the {} regime is for forward passes of layers: {} has no product to fuse",
+         to_string(problem.regime), problem.backward ? "a backward pass" : "a recurrence by itself");
   }
   const auto ranked = [&] {
     std::vector<Rule<GpuScanPlan>> rules;

@@ -19,6 +19,7 @@ std::string_view to_string(Storage storage);
 enum class Regime {
   automatic,  ///< The planner chooses.
   direct,     ///< A thread walks all steps of its channels: nothing passes between threads. For short T.
+  epilogue,   ///< Layers, forward: the recurrence is the epilogue of a product by warpgroups. For large layers.
   fused,      ///< Layers, forward: product, gates and recurrence in one launch, without a way through memory.
   scan,       ///< Blocks take chunks of T side by side and hand the state on from chunk to chunk.
 };
@@ -57,6 +58,7 @@ struct GpuScanProblem {
 /// Blocks pass the state on through memory (decoupled look-back), so that everything is read and written once.
 /// Regime::direct: the groups are other rows and tiles of channels, and a thread walks from the first step to the last.
 /// Regime::fused (plan/gpu_layer.h): the groups share a chunk, and a block walks over the chunks of its row.
+/// Regime::epilogue (the same): as Regime::scan, but the values of a tile come from warpgroups that multiply.
 struct GpuScanPlan {
   Regime regime = Regime::scan;
   int vector = 1;           ///< Neighbouring channels of one thread.
@@ -66,6 +68,8 @@ struct GpuScanPlan {
   int piece = 4;            ///< Bytes of one copy to shared memory.
   bool keep = false;        ///< A block keeps a and b of its tile, as floats, instead of making them twice.
   int window = 16;          ///< Chunks that a block looks back over at once.
+  int stage_inputs = 0;     ///< Regime::epilogue: inputs of a stage of the product.
+  int depth = 0;            ///< The same: stages that shared memory holds.
   int blocks = 1;           ///< Blocks that one multiprocessor holds.
   Index shared = 0;         ///< Bytes of shared memory of a block.
   Index tiles = 0;          ///< Of the whole problem.

@@ -58,6 +58,18 @@ GpuScanPlan asked_for_fused(const GpuLayerProblem& problem, const GpuModel& gpu)
   return *plan;
 }
 
+GpuScanPlan asked_for_epilogue(const GpuLayerProblem& problem, const GpuModel& gpu) {
+  if (problem.scan.backward) return plan_gpu_scan(problem.scan, gpu);  // says why not
+  const Rule<GpuScanPlan> rule = epilogue_layer_rule(problem, gpu);
+  std::optional<GpuScanPlan> plan = best_plan(rule);
+  if (!plan) {
+    fail(ErrorCode::unsupported, "there is no plan of the epilogue regime: {}; ask for another regime",
+         fmt::join(conflict_of(rule), ", "));
+  }
+  plan->why = "asked for";
+  return *plan;
+}
+
 }  // namespace
 
 std::vector<GpuScanPlan> fused_plans(const GpuLayerProblem& problem, const GpuModel& gpu) {
@@ -78,23 +90,39 @@ GpuScanPlan choose_regime(const GpuLayerProblem& problem, const GpuModel& gpu) {
   require(problem.input >= 1 && problem.input <= GpuScanProblem::max_size, "input must be 1 to {}, not {}",
           GpuScanProblem::max_size, problem.input);
   if (problem.scan.regime == Regime::fused) return asked_for_fused(problem, gpu);
+  if (problem.scan.regime == Regime::epilogue) return asked_for_epilogue(problem, gpu);
+  if (problem.needs_one_launch && problem.scan.regime == Regime::automatic) {
+    const std::optional<GpuScanPlan> fused = best_plan(fused_layer_rule(problem, gpu));
+    std::optional<GpuScanPlan> epilogue = best_plan(epilogue_layer_rule(problem, gpu));
+    if (!epilogue || (fused && fused->microseconds <= epilogue->microseconds)) return asked_for_fused(problem, gpu);
+    epilogue->why = "there is no memory for gates";
+    return *epilogue;
+  }
   GpuScanPlan separate = plan_gpu_scan(problem.scan, gpu);
   if (problem.scan.backward) return separate;
-  const double time = separate.microseconds = separate_time(problem, separate, gpu);
+  separate.microseconds = separate_time(problem, separate, gpu);
   if (problem.scan.regime != Regime::automatic) return separate;
-  std::optional<GpuScanPlan> fused = best_plan(fused_layer_rule(problem, gpu));
-  const double fused_in = fused ? fused->microseconds : 0;
-  if (!fused) {
-    separate.why += "; one launch for all cannot hold the weights";
-  } else if (fused_in < time) {
-    fused->why = fmt::format("estimated at {:.0f} us, and the product by itself with {} at {:.0f}", fused_in,
-                             to_string(separate.regime), time);
-    return *fused;
-  } else {
-    separate.why +=
-        fmt::format("; with the product before it estimated at {:.0f} us, in one launch at {:.0f}", time, fused_in);
+  const std::string apart =
+      fmt::format("the product by itself with {} at {:.0f}", to_string(separate.regime), separate.microseconds);
+  GpuScanPlan best = separate;
+  std::string others;
+  const auto consider = [&](std::optional<GpuScanPlan> plan, std::string_view name, std::string_view none) {
+    if (!plan) {
+      others += fmt::format("; {}", none);
+    } else if (plan->microseconds < best.microseconds) {
+      best = *plan;
+      best.why = fmt::format("estimated at {:.0f} us, and {}", plan->microseconds, apart);
+    } else {
+      others += fmt::format("; {} estimated at {:.0f} us", name, plan->microseconds);
+    }
+  };
+  consider(best_plan(fused_layer_rule(problem, gpu)), "fused", "one launch for all cannot hold the weights");
+  const Rule<GpuScanPlan> epilogue = epilogue_layer_rule(problem, gpu);
+  if (epilogue.refused.empty()) consider(best_plan(epilogue), "epilogue", "no shape of the epilogue regime fits");
+  if (best.regime == separate.regime) {
+    best.why += fmt::format("; with the product before it estimated at {:.0f} us{}", separate.microseconds, others);
   }
-  return separate;
+  return best;
 }
 
 }  // namespace
@@ -102,6 +130,7 @@ GpuScanPlan choose_regime(const GpuLayerProblem& problem, const GpuModel& gpu) {
 std::vector<Rule<GpuScanPlan>> layer_rules(const GpuLayerProblem& problem, const GpuModel& gpu) {
   std::vector<Rule<GpuScanPlan>> rules;
   rules.push_back(fused_layer_rule(problem, gpu));
+  rules.push_back(epilogue_layer_rule(problem, gpu));
   for (Rule<GpuScanPlan>& rule : scan_rules(problem.scan, gpu)) {
     rule.plan_of = [problem, gpu, recurrence = rule.plan_of](const csp::Solution& solution) {
       GpuScanPlan plan = recurrence(solution);

@@ -10,9 +10,11 @@ namespace penstock::plan {
 /// recurrence of `scan`, whose regime is what was asked for.
 struct GpuLayerProblem {
   GpuScanProblem scan;
-  Index input = 1;         // I
-  bool keep_gates = true;  ///< The backward pass will want them in memory.
-  bool tf32 = false;       ///< The product may round its factors, where it is one by itself.
+  Index input = 1;                // I
+  bool keep_gates = true;         ///< The backward pass will want them in memory.
+  bool tf32 = false;              ///< The product may round its factors, where it is one by itself.
+  bool needs_one_launch = false;  ///< There is no memory for gates: the fused and the epilogue regime do without.
+  int input_alignment = 16;       ///< Of x, of the weights and of the strides of both, in bytes, up to 16.
   bool operator==(const GpuLayerProblem&) const = default;
 };
 
@@ -26,5 +28,8 @@ std::vector<GpuScanPlan> fused_plans(const GpuLayerProblem& problem, const GpuMo
 
 /// Shared memory of a fused block, as src/backend/cuda/kernels/scan/fused_forward.cuh lays it out.
 Index fused_shared_bytes(const GpuScanPlan& plan, const GpuLayerProblem& problem);
+
+/// The same of epilogue_forward.cuh.
+Index epilogue_shared_bytes(const GpuScanPlan& plan, const GpuLayerProblem& problem);
 
 }  // namespace penstock::plan

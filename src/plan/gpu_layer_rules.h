@@ -8,7 +8,10 @@ namespace penstock::plan {
 /// Layers of scan cells in one launch: product, gates and recurrence.
 Rule<GpuScanPlan> fused_layer_rule(const GpuLayerProblem& problem, const GpuModel& gpu);
 
-/// Every way to run a layer forward: that, and a recurrence behind a product.
+/// Large layers of scan cells on Hopper: the recurrence is the epilogue of the product.
+Rule<GpuScanPlan> epilogue_layer_rule(const GpuLayerProblem& problem, const GpuModel& gpu);
+
+/// Every way to run a layer forward: these, and a recurrence behind a product.
 std::vector<Rule<GpuScanPlan>> layer_rules(const GpuLayerProblem& problem, const GpuModel& gpu);
 
 /// Bytes that a layer's recurrence reads and writes.

@@ -36,6 +36,13 @@ struct GpuCosts {
   double weight = 120;       ///< Of a thread, for bringing a weight to shared memory
   double input_copy = 60;    ///< Of a thread, for a copy of 16 bytes of x
 
+  // Layers of scan cells as the epilogue of a product by warpgroups.
+  double epilogue_launch = 7;       ///< Around the first and the last tile, microseconds
+  double epilogue_products = 1750;  ///< Multiplications of halves of one multiprocessor in a cycle
+  double epilogue_tile = 1500;      ///< Cycles of a tile around its multiplications
+  double epilogue_step = 36;    ///< Cycles of a thread of the epilogue, for a step of a channel and each of its gates
+  double epilogue_share = 0.2;  ///< Of those cycles, that multiplications of the next tile wait for
+
   double own_product =
       1e10;  ///< Multiplications of a product of floats from which a library's are quicker than ours by warps
 
@@ -203,6 +210,9 @@ void visit_gpu_costs(Costs& c, const Visit& visit) {
   visit("tf32", c.tf32), visit("halves", c.halves), visit("inputs", c.inputs), visit("clock", c.clock);
   visit("own_product", c.own_product), visit("four_inputs", c.four_inputs), visit("chunk", c.chunk),
       visit("chunk_group", c.chunk_group);
+  visit("epilogue_launch", c.epilogue_launch), visit("epilogue_products", c.epilogue_products);
+  visit("epilogue_tile", c.epilogue_tile), visit("epilogue_step", c.epilogue_step);
+  visit("epilogue_share", c.epilogue_share);
   visit("weight", c.weight), visit("input_copy", c.input_copy), visit("products", c.products);
   visit("instructions", c.instructions), visit("cached_bytes", c.cached_bytes);
   visit("product_block", c.product_block), visit("product_pass", c.product_pass);

@@ -9,6 +9,7 @@
 #include "backend/cuda/product/float_product.h"
 #include "backend/cuda/product/sum_columns.h"
 #include "backend/cuda/runtime/nvrtc.h"
+#include "backend/cuda/scan/epilogue.h"
 #include "backend/cuda/scan/fused.h"
 #include "backend/cuda/scan/scan.h"
 #include "backend/cuda/scan/step.h"
@@ -236,6 +237,31 @@ TEST_P(EveryChip, SumsFit) {
 
 INSTANTIATE_TEST_SUITE_P(Cuda, EveryChip, testing::ValuesIn(architectures),
                          [](const auto& chip) { return "sm_" + std::to_string(chip.param); });
+
+/// Every cell; storages, ragged rows and gates kept or not in turn, as these kernels take long to compile. The
+/// multiplications must not wait for one another, which the compiler would say.
+TEST(Hopper, ProductsWithARecurrenceAsEpilogueFit) {
+  need_nvrtc(hopper);
+  int turn = 0;
+  for (const std::string& cell : scan_cells()) {
+    const ScanRule rule = scan_rule(cell);
+    const bool ragged = turn % 4 == 1, keeps = turn % 2 == 1;
+    plan::GpuLayerProblem problem;
+    problem.scan = subject(rule, turn % 4 == 2 ? Storage::f16 : Storage::bf16, false, ragged, 1024).problem;
+    problem.scan.rows = 8, problem.scan.steps = 4096;
+    problem.scan.regime = plan::Regime::epilogue;
+    problem.input = 1024, problem.keep_gates = keeps;
+    const plan::GpuScanPlan plan = plan_gpu_layer(problem, chip(hopper));
+    const Compiled compiled = compile_kernel(epilogue_source(rule, problem, plan), hopper);
+    const Report report = report_of(compiled.log);
+    SCOPED_TRACE(plan.explain() + "\n" + compiled.log);
+    EXPECT_EQ(report.stack, 0);
+    EXPECT_EQ(report.spills, 0);
+    EXPECT_THAT(compiled.log, testing::Not(testing::HasSubstr("warning")));
+    EXPECT_THAT(compiled.log, testing::Not(testing::HasSubstr("serialized")));
+    ++turn;
+  }
+}
 
 TEST(CacheName, DependsOnWhatIsCompiled) {
   const GpuScanProblem problem{.channels = 64};

@@ -183,6 +183,12 @@ class LayerTest : public testing::TestWithParam<std::tuple<Case, std::string_vie
     EXPECT_FALSE(std::all_of(got.begin(), got.end(), [](double gate) { return std::isnan(gate); }));
   }
 
+  /// Whether the chip and the sizes are those of the epilogue regime.
+  bool takes_epilogue() const {
+    return stream->device().model().architecture() == 90 && storage != Storage::f32 && c.input % 8 == 0 &&
+           c.hidden % 8 == 0;
+  }
+
   /// Rounding of the gates and of what stands between them and a result, in halves of a unit of the storage.
   double allowed(Index summed, double roundings) const {
     const bool backward = roundings > 4;
@@ -265,7 +271,10 @@ TEST_P(LayerTest, EqualsTheOracleInEveryRegime) {
                                      {Regime::scan, true},
                                      {Regime::fused, true},
                                      {Regime::fused, false},
+                                     {Regime::epilogue, true},
+                                     {Regime::epilogue, false},
                                      {Regime::automatic, false}}) {
+    if (regime == Regime::epilogue && !takes_epilogue()) continue;
     LayerSpec asked = spec();
     asked.regime = regime;
     forward.gates = keep ? gates.address() : 0;
@@ -280,7 +289,7 @@ TEST_P(LayerTest, EqualsTheOracleInEveryRegime) {
     const Doubles once = download(y, storage);
     executable.run(forward, workspace.address(), stream->handle());
     EXPECT_EQ(download(y, storage), once) << "not the same bits again";
-    if (regime == Regime::fused && keep) expect_gates(download(gates, storage));
+    if ((regime == Regime::fused || regime == Regime::epilogue) && keep) expect_gates(download(gates, storage));
   }
 }
 
@@ -329,6 +338,19 @@ std::vector<Case> cases() {
   add({.name = "reverse_lengths", .rows = 5, .steps = 33, .input = 7, .hidden = 10, .reverse = true, .lengths = true});
   add({.name = "packed_reset", .rows = 4, .steps = 90, .input = 8, .hidden = 12, .packed = true, .reset = true});
   add({.name = "nothing_extra", .rows = 2, .steps = 20, .input = 6, .hidden = 9, .states = false, .bias = false});
+  // Around the tiles of 128 steps by 64 or 128 channels and the stages of 64 inputs, whole and not.
+  add({.name = "tile", .rows = 1, .steps = 128, .input = 64, .hidden = 128});
+  add({.name = "past_a_tile", .rows = 3, .steps = 257, .input = 72, .hidden = 136});
+  add({.name = "reverse_tiles", .rows = 3, .steps = 391, .input = 200, .hidden = 264, .reverse = true});
+  add({.name = "long_row", .rows = 1, .steps = 3001, .input = 8, .hidden = 8, .bias = false});
+  add({.name = "ragged_tiles", .rows = 5, .steps = 300, .input = 40, .hidden = 72, .lengths = true, .reset = true});
+  add({.name = "packed_reverse_tiles",
+       .rows = 4,
+       .steps = 1100,
+       .input = 24,
+       .hidden = 80,
+       .reverse = true,
+       .packed = true});
   return list;
 }
 

@@ -56,9 +56,10 @@ TEST(GpuScan, RegimesCanBeAskedForByName) {
   problem.steps = 2;
   problem.regime = parse_regime("scan");
   EXPECT_EQ(plan_gpu_scan(problem, h200()).regime, Regime::scan);
-  test::expect_error(ErrorCode::invalid_argument, "regime must be one of automatic, direct, fused, scan, not 'quick'",
+  test::expect_error(ErrorCode::invalid_argument,
+                     "regime must be one of automatic, direct, epilogue, fused, scan, not 'quick'",
                      [] { parse_regime("quick"); });
-  for (const Regime regime : {Regime::automatic, Regime::direct, Regime::fused, Regime::scan}) {
+  for (const Regime regime : {Regime::automatic, Regime::direct, Regime::epilogue, Regime::fused, Regime::scan}) {
     EXPECT_EQ(parse_regime(to_string(regime)), regime);
   }
 }
@@ -101,13 +102,82 @@ TEST(GpuLayer, SmallLayersAreOneLaunch) {
 }
 
 TEST(GpuLayer, LargeProductsAreLeftToTheLibrary) {
-  const GpuScanPlan plan = plan_gpu_layer(layer(Storage::bf16, 8, 4096, 1024, 1024), h200());
+  const GpuScanPlan plan = plan_gpu_layer(layer(Storage::f32, 8, 4096, 1024, 1024), h200());
   EXPECT_EQ(plan.regime, Regime::scan);
-  EXPECT_THAT(plan.explain(), HasSubstr("in one launch at"));
+  EXPECT_THAT(plan.explain(), HasSubstr("fused estimated at"));
+}
+
+TEST(GpuLayer, LargeProductsOfHalvesHaveTheRecurrenceAsEpilogue) {
+  for (const int gates : {2, 3}) {
+    GpuLayerProblem problem = layer(Storage::bf16, 8, 4096, 1024, 1024);
+    problem.scan.gates = gates;
+    const GpuScanPlan plan = plan_gpu_layer(problem, h200());
+    EXPECT_EQ(plan.regime, Regime::epilogue);
+    EXPECT_EQ(plan.chunk(), 128);
+    EXPECT_EQ(plan.tiles, 8 * 32 * 1024 / plan.tile_channels());
+    EXPECT_EQ(plan.grid, h200().multiprocessors);
+    EXPECT_LE(plan.shared, h200().block_bytes);
+    EXPECT_GT(plan.shared + epilogue_shared_bytes(plan, problem) / plan.depth, h200().block_bytes) << "one stage more";
+    EXPECT_EQ(plan.workspace_bytes(), 256 + plan.tiles * plan.tile_channels() * 16);
+    EXPECT_THAT(plan.explain(), HasSubstr("the recurrence as their epilogue: estimated at"));
+    EXPECT_THAT(plan.explain(), HasSubstr("the product by itself with scan at"));
+  }
+}
+
+/// As measured on an H200: docs/results/gpu.md.
+TEST(GpuLayer, TheEpilogueIsTakenWhereItWasQuicker) {
+  struct Size {
+    Index rows, steps, inputs;
+    int gates;
+    Regime regime;
+  };
+  for (const Size& size : {Size{8, 1024, 1024, 2, Regime::epilogue}, Size{8, 1024, 1024, 3, Regime::epilogue},
+                           Size{64, 512, 512, 2, Regime::epilogue}, Size{64, 512, 512, 3, Regime::epilogue},
+                           Size{64, 512, 256, 2, Regime::epilogue}, Size{64, 512, 256, 3, Regime::epilogue},
+                           Size{16, 1024, 512, 2, Regime::epilogue}, Size{1, 4096, 1024, 2, Regime::scan},
+                           Size{1, 4096, 1024, 3, Regime::scan}}) {
+    GpuLayerProblem problem = layer(Storage::bf16, size.rows, size.steps, size.inputs, size.inputs);
+    problem.scan.gates = problem.scan.read_back = size.gates;
+    problem.keep_gates = false;
+    const GpuScanPlan plan = plan_gpu_layer(problem, h200());
+    EXPECT_EQ(plan.regime, size.regime) << size.rows << " x " << size.steps << " x " << size.inputs << ", "
+                                        << size.gates << " gates: " << plan.why;
+  }
+}
+
+TEST(GpuLayer, AnEpilogueThatCannotBeHadSaysWhy) {
+  const auto refused = [](const std::string& why, const auto& change, GpuModel gpu = h200()) {
+    GpuLayerProblem problem = layer(Storage::bf16, 8, 4096, 1024, 1024);
+    problem.scan.regime = Regime::epilogue;
+    change(problem);
+    test::expect_error(ErrorCode::unsupported, why, [&] { plan_gpu_layer(problem, gpu); });
+    problem.scan.regime = Regime::automatic;
+    if (problem.scan.backward) return;
+    EXPECT_NE(plan_gpu_layer(problem, gpu).regime, Regime::epilogue);
+  };
+  GpuModel ampere = h200();
+  ampere.name = "A100", ampere.compute_major = 8;
+  refused(
+      "are of sm_90, and A100 is of sm_80", [](GpuLayerProblem&) {}, ampere);
+  refused("bf16 and f16, not f32", [](GpuLayerProblem& problem) { problem.scan.storage = Storage::f32; });
+  refused("multiples of 16 bytes", [](GpuLayerProblem& problem) { problem.input = 1020; });
+  refused("multiples of 16 bytes", [](GpuLayerProblem& problem) { problem.scan.channels = 1020; });
+  refused("multiples of 16 bytes", [](GpuLayerProblem& problem) { problem.input_alignment = 8; });
+  refused("multiples of 16 bytes", [](GpuLayerProblem& problem) { problem.scan.alignment = 8; });
+  refused("a backward pass has no product to fuse", [](GpuLayerProblem& problem) { problem.scan.backward = true; });
+}
+
+TEST(GpuLayer, WithoutMemoryForGatesAllIsOneLaunch) {
+  GpuLayerProblem problem = layer(Storage::bf16, 8, 4096, 1024, 1024);
+  problem.needs_one_launch = true;
+  EXPECT_EQ(plan_gpu_layer(problem, h200()).regime, Regime::epilogue);
+  problem = layer(Storage::bf16, 1, 64, 64, 128);
+  problem.needs_one_launch = true;
+  EXPECT_EQ(plan_gpu_layer(problem, h200()).regime, Regime::fused);
 }
 
 TEST(GpuLayer, RegimesCanBeAskedForByName) {
-  for (const Regime regime : {Regime::direct, Regime::fused, Regime::scan}) {
+  for (const Regime regime : {Regime::direct, Regime::epilogue, Regime::fused, Regime::scan}) {
     GpuLayerProblem problem = layer(Storage::bf16, 8, 300, 96, 64);
     problem.scan.regime = regime;
     const GpuScanPlan plan = plan_gpu_layer(problem, h200());

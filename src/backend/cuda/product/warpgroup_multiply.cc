@@ -31,10 +31,32 @@ std::string multiply(int columns, bool first) {
 
 }  // namespace
 
-std::string warpgroup_multiply(int columns) {
+namespace {
+
+void require_columns(int columns) {
   require(columns >= 8 && columns <= 256 && columns % 8 == 0,
           "a multiplication of a warpgroup has 8 to 256 columns, a multiple of 8, not {}", columns);
+}
+
+}  // namespace
+
+std::string warpgroup_multiply(int columns) {
+  require_columns(columns);
   return multiply(columns, false) + multiply(columns, true);
+}
+
+std::string warpgroup_multiply_halves(int columns, plan::Storage storage) {
+  require_columns(columns);
+  require(storage != plan::Storage::f32, "halves are bf16 or f16, not f32");
+  const int sums = columns / 2;
+  const std::string_view type = to_string(storage);
+  return fmt::format(
+      "PENSTOCK_DEVICE void Multiply(float (&sum)[{}], unsigned long long a, unsigned long long b) {{\n"
+      "  asm volatile(\"wgmma.mma_async.sync.aligned.m64n{}k16.f32.{}.{} {{{}}}, %{}, %{}, 1, 1, 1, 0, 0;\"\n"
+      "      : {}\n"
+      "      : \"l\"(a), \"l\"(b));\n}}\n",
+      sums, columns, type, type, list(sums, [](int i) { return fmt::format("%{}", i); }), sums, sums + 1,
+      list(sums, [](int i) { return fmt::format("\"+f\"(sum[{}])", i); }));
 }
 
 }  // namespace penstock::cuda

@@ -82,12 +82,14 @@ struct LaunchConfiguration {
   LaunchAttribute attributes[3];
   LaunchConfig config;
 
-  LaunchConfiguration(const Launch& how, unsigned shared_bytes, bool early, StreamHandle stream) {
+  LaunchConfiguration(const Launch& how, unsigned shared_bytes, bool early, bool clusters_of_one, StreamHandle stream) {
     config.grid[0] = how.grid, config.block[0] = how.block;
     config.shared_bytes = shared_bytes;
     config.stream = stream;
     config.attributes = attributes;
-    if (how.cluster > 1) {
+    // Clusters of one block where all run at once: those of neighbouring numbers then run on neighbouring
+    // multiprocessors, and what several of them read comes from the second-level cache once.
+    if (how.cluster > 1 || clusters_of_one) {
       LaunchAttribute& cluster = attributes[config.attribute_count++];
       cluster.id = launch_cluster;
       cluster.value[0] = how.cluster, cluster.value[1] = cluster.value[2] = 1;
@@ -179,7 +181,8 @@ void Kernel::launch_raw(const Launch& how, void** arguments, StreamHandle stream
   if (how.cluster == 1 && !how.cooperative && !early_) {
     result = driver().launch(function_, how.grid, 1, 1, how.block, 1, 1, shared_of(how), stream, arguments, nullptr);
   } else {
-    LaunchConfiguration with(how, shared_of(how), early_, stream);
+    const bool clusters_of_one = how.cooperative && device_.model().architecture() >= kHopper;
+    LaunchConfiguration with(how, shared_of(how), early_, clusters_of_one, stream);
     result = driver().launch_with(&with.config, function_, arguments, nullptr);
   }
   if (result != result_success) check(result, ("launching " + name_).c_str());
@@ -193,7 +196,7 @@ int Kernel::resident(const Launch& how) const {
     check(driver().resident_blocks(&count, function_, static_cast<int>(how.block), shared_of(how)),
           ("asking how many blocks run at once of " + name_).c_str());
   } else {
-    LaunchConfiguration with(how, shared_of(how), false, nullptr);
+    LaunchConfiguration with(how, shared_of(how), false, false, nullptr);
     check(driver().resident_clusters(&count, function_, &with.config),
           ("asking how many clusters run at once of " + name_).c_str());
   }

@@ -32,6 +32,8 @@ plan::GpuLayerProblem problem_of(const FusedForward& call) {
       std::min(problem.scan.alignment,
                common_alignment(16, {static_cast<std::int64_t>(call.bias), call.scan.shape.channels * size}));
   problem.input = call.input;
+  problem.input_alignment =
+      std::min(x_alignment_of(call), common_alignment(16, {static_cast<std::int64_t>(call.weight)}));
   problem.keep_gates = keeps_gates(call);
   return problem;
 }

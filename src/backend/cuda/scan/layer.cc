@@ -91,9 +91,10 @@ FusedForward fused_of(const LayerForward& call, const LayerSpec& spec, const Sca
 plan::GpuLayerProblem problem_of(const LayerForward& call, const LayerSpec& spec, const ScanRule& rule) {
   plan::GpuLayerProblem problem = problem_of(fused_of(call, spec, rule));
   problem.tf32 = spec.tf32;
-  if (call.gates == 0 && spec.regime == plan::Regime::automatic) problem.scan.regime = plan::Regime::fused;
-  require(call.gates != 0 || problem.scan.regime == plan::Regime::fused,
-          "gates must be an address on the GPU, not null, in the {} regime", to_string(spec.regime));
+  problem.needs_one_launch = call.gates == 0;
+  const plan::Regime regime = problem.scan.regime;
+  require(call.gates != 0 || (regime != plan::Regime::direct && regime != plan::Regime::scan),
+          "gates must be an address on the GPU, not null, in the {} regime", to_string(regime));
   return problem;
 }
 
@@ -112,7 +113,8 @@ ScanBackward scan_of(const LayerBackward& call, const LayerSpec& spec, const Sca
   const MatrixRows positions = positions_of(call.batch, call.x, spec.input);
   ScanBackward scan;
   scan.shape = completed(call.batch, spec, rule);
-  if (spec.regime == plan::Regime::fused) scan.shape.regime = plan::Regime::automatic;
+  const bool one_launch = spec.regime == plan::Regime::fused || spec.regime == plan::Regime::epilogue;
+  if (one_launch) scan.shape.regime = plan::Regime::automatic;
   scan.terms = gate_terms(call.gates, spec, rule, positions);
   scan.dterms = gate_terms(call.dgates, spec, rule, positions);
   scan.y = call.y;
@@ -167,7 +169,20 @@ plan::GpuLayerProblem problem_of(const LayerForward& call, const LayerSpec& spec
 LayerForwardExecutable::LayerForwardExecutable(Device& device, const LayerSpec& spec, const LayerForward& call,
                                                const plan::GpuScanPlan& plan)
     : spec_(spec), rule_(scan_rule(spec.cell)), positions_(positions_of(call.batch, call.x, spec.input)) {
-  fused_.emplace(device, fused_of(call, spec, rule_), plan);
+  require(prepare_one_launch(device, call, plan), "the plan must be of the fused or the epilogue regime, not {}",
+          to_string(plan.regime));
+}
+
+bool LayerForwardExecutable::prepare_one_launch(Device& device, const LayerForward& call,
+                                                const plan::GpuScanPlan& plan) {
+  if (plan.regime == plan::Regime::fused) fused_.emplace(device, fused_of(call, spec_, rule_), plan);
+  if (plan.regime == plan::Regime::epilogue) epilogue_.emplace(device, fused_of(call, spec_, rule_), plan);
+  places_ = one_after_the_other(parts());
+  return fused_.has_value() || epilogue_.has_value();
+}
+
+const plan::GpuScanPlan& LayerForwardExecutable::plan() const {
+  return fused_ ? fused_->plan() : epilogue_ ? epilogue_->plan() : scan_->plan();
 }
 
 void check_layer(const LayerSpec& spec, const LayerForward& call) { problem_of(call, spec); }
@@ -175,23 +190,25 @@ void check_layer(const LayerSpec& spec, const LayerForward& call) { problem_of(c
 LayerForwardExecutable::LayerForwardExecutable(Device& device, const LayerSpec& spec, const LayerForward& call)
     : spec_(spec), rule_(scan_rule(spec.cell)), positions_(positions_of(call.batch, call.x, spec.input)) {
   const plan::GpuScanPlan plan = plan_gpu_layer(problem_of(call, spec, rule_), device.model());
-  if (plan.regime == plan::Regime::fused) {
-    fused_.emplace(device, fused_of(call, spec, rule_), plan);
-    return;
-  }
+  if (prepare_one_launch(device, call, plan)) return;
   scan_.emplace(device, scan_of(call, spec, rule_), plan);
   product_ = MatrixProduct(device, forward_product(call, spec, rule_));
   places_ = one_after_the_other(parts());
 }
 
 WorkspaceParts LayerForwardExecutable::parts() const {
-  return {padded(scan_ ? scan_->workspace_bytes() : 0), 0, product_.workspace_bytes()};
+  const std::size_t passed = scan_ ? scan_->workspace_bytes() : epilogue_ ? epilogue_->workspace_bytes() : 0;
+  return {padded(passed), 0, product_.workspace_bytes()};
 }
 
 void LayerForwardExecutable::run(const LayerForward& call, DeviceAddress workspace, StreamHandle stream) const {
   const Range range("penstock layer forward");
   if (fused_) {
     fused_->run(fused_of(call, spec_, rule_), stream);
+    return;
+  }
+  if (epilogue_) {
+    epilogue_->run(fused_of(call, spec_, rule_), workspace + places_.passed, stream);
     return;
   }
   require_address(call.gates, "gates");
@@ -202,7 +219,7 @@ void LayerForwardExecutable::run(const LayerForward& call, DeviceAddress workspa
 }
 
 void LayerForwardExecutable::run_scan(const LayerForward& call, DeviceAddress workspace, StreamHandle stream) const {
-  require(scan_.has_value(), "the fused regime has no second half");
+  require(scan_.has_value(), "a layer of one launch has no second half");
   scan_->run(scan_of(call, spec_, rule_), workspace + places_.passed, stream);
 }
 

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "backend/cuda/product/gradient_products.h"
+#include "backend/cuda/scan/epilogue.h"
 #include "backend/cuda/scan/fused.h"
 #include "backend/cuda/scan/scan.h"
 
@@ -40,8 +41,8 @@ struct LayerForward {
   LayerBatch batch;
   DeviceSequence x, y;
   LayerWeights weights;
-  DeviceAddress gates = 0;      ///< [P, G * H], all that the backward pass needs beside x and y. 0: fused only
-  bool keep_gates = true;       ///< They will be wanted; otherwise it depends on the regime what becomes of them.
+  DeviceAddress gates = 0;  ///< [P, G * H], all that the backward pass needs beside x and y. 0: fused or epilogue only
+  bool keep_gates = true;   ///< They will be wanted; otherwise it depends on the regime what becomes of them.
   DeviceAddress state_in = 0;   ///< float [B, H], or 0 for zeros
   DeviceAddress state_out = 0;  ///< float [B, H], or 0; may be state_in
 };
@@ -101,23 +102,27 @@ class LayerForwardExecutable {
   WorkspaceParts parts() const;
   /// Instead of one part after the other.
   void place(const WorkspacePlaces& places) { places_ = places; }
-  const plan::GpuScanPlan& plan() const { return fused_ ? fused_->plan() : scan_->plan(); }
-  /// In the fused regime, by a plan of the caller's, for measurements.
+  const plan::GpuScanPlan& plan() const;
+  /// In the fused or the epilogue regime, by a plan of the caller's, for measurements.
   LayerForwardExecutable(Device& device, const LayerSpec& spec, const LayerForward& call,
                          const plan::GpuScanPlan& plan);
   /// A call of the form that was prepared: other addresses, no more rows or steps.
   void run(const LayerForward& call, DeviceAddress workspace, StreamHandle stream) const;
-  /// The second half alone, from gates that are there: for measurements. Not of the fused regime.
+  /// The second half alone, from gates that are there: for measurements. Not of a regime that has no second half.
   void run_scan(const LayerForward& call, DeviceAddress workspace, StreamHandle stream) const;
 
  private:
   LayerSpec spec_;
   ScanRule rule_;
-  std::optional<FusedExecutable> fused_;  // or
-  std::optional<ScanExecutable> scan_;    // and product_
+  std::optional<FusedExecutable> fused_;        // or
+  std::optional<EpilogueExecutable> epilogue_;  // or
+  std::optional<ScanExecutable> scan_;          // and product_
   MatrixProduct product_;
   MatrixRows positions_;
   WorkspacePlaces places_;
+
+  /// Whether all is one launch, by such a plan.
+  bool prepare_one_launch(Device& device, const LayerForward& call, const plan::GpuScanPlan& plan);
 };
 
 /// Gradients of a layer: the recurrence walked back with the gates' maths, then one product for the weights and one for

@@ -41,7 +41,11 @@ PENSTOCK_DEVICE void ShowTensorCores() { asm volatile("fence.proxy.async.shared:
 /// Before the first multiplication after registers were written.
 PENSTOCK_DEVICE void BeginMultiplying() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 PENSTOCK_DEVICE void CommitMultiplying() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-PENSTOCK_DEVICE void WaitForProducts() { asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory"); }
+/// Until at most `kPending` of the groups of multiplications committed last are under way.
+template <int kPending = 0>
+PENSTOCK_DEVICE void WaitForProducts() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
+}
 
 /// Two warpgroups take turns: each waits for its own and passes the other's on.
 PENSTOCK_DEVICE void WaitForTurn(int group) {
@@ -51,18 +55,25 @@ PENSTOCK_DEVICE void PassTurn(int group) {
   asm volatile("bar.arrive %0, %1;" ::"r"(1 + group), "n"(2 * kWarpgroup) : "memory");
 }
 
-/// Columns of a matrix in shared memory as the tensor cores read them: 128 bytes of each, column after column, the
-/// pieces of 16 bytes of column n at place p ^ (n % 8). Begins at a multiple of 1,024 bytes.
-struct MatrixOfColumns {
-  static constexpr int bytes = 128;
+/// Columns of a matrix in shared memory as the tensor cores read them: `kBytes` of each, column after column, the
+/// pieces of 16 bytes of a column in an order that goes round with its number: where 128 bytes are a column, piece p of
+/// column n lies at p ^ (n % 8). Begins at a multiple of 1,024 bytes.
+template <int kBytes>
+struct MatrixOfColumnsOf {
+  static constexpr int bytes = kBytes;
+  static_assert(kBytes == 128 || kBytes == 64, "orders that Hopper has");
 
   /// Where a piece of 16 bytes of a column lies.
-  PENSTOCK_DEVICE int place(int column, int piece) { return column * bytes + ((piece ^ (column & 7)) << 4); }
+  PENSTOCK_DEVICE int place(int column, int piece) {
+    static_assert(kBytes == 128, "the order above");
+    return column * bytes + ((piece ^ (column & 7)) << 4);
+  }
 
-  /// The description of it from `offset` bytes within the 128 on.
+  /// The description of it from `offset` bytes within those of a column on.
   PENSTOCK_DEVICE unsigned long long describe(const char* matrix, int offset) {
-    constexpr unsigned long long eight_columns = 8 * bytes / 16, pieces_by_128 = 1;
+    constexpr unsigned long long eight_columns = 8 * bytes / 16, order = kBytes == 128 ? 1 : 2;
     const unsigned address = (unsigned)__cvta_generic_to_shared(matrix) + offset;
-    return (address & 0x3ffff) >> 4 | 1ull << 16 | eight_columns << 32 | pieces_by_128 << 62;
+    return (address & 0x3ffff) >> 4 | 1ull << 16 | eight_columns << 32 | order << 62;
   }
 };
+using MatrixOfColumns = MatrixOfColumnsOf<128>;

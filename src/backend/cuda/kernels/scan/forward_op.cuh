@@ -59,10 +59,11 @@ struct TermsChoice<false> {
   using Type = RemadeTerms;
 };
 
-struct ForwardOp {
+template <class Terms>
+struct ForwardOpOver {
   static constexpr int kInputs = Rule::gates;
   static constexpr int kAhead = kInputs;  // no input is read a step ahead
-  TermsChoice<kKeepTerms>::Type terms;
+  Terms terms;
   char* out;
   Index out_stride;
 
@@ -103,3 +104,5 @@ struct ForwardOp {
     if constexpr (kLengths) ClearPadding(walk, args.out[0]);
   }
 };
+
+using ForwardOp = ForwardOpOver<TermsChoice<kKeepTerms>::Type>;

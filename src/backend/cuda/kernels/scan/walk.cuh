@@ -87,9 +87,8 @@ PENSTOCK_DEVICE void ClearPadding(const Walk& walk, const ScanTensor& tensor) {
   }
 }
 
-/// Where thread `group` over time of a block stands: at a row and a tile of channels, in the chunk that begins with a
-/// walk step.
-PENSTOCK_DEVICE Walk FindWalk(const ScanArguments& args, int number, int chunk_begin, int group) {
+/// A row of a chain, wherever its threads stand.
+PENSTOCK_DEVICE Walk FindRow(const ScanArguments& args, int number) {
   Walk walk;
   walk.row = number / args.channel_tiles;
   walk.first_row_step = 0;
@@ -107,12 +106,24 @@ PENSTOCK_DEVICE Walk FindWalk(const ScanArguments& args, int number, int chunk_b
       walk.length = (int)min(max(args.lengths[walk.row], 0ll), args.steps);
     }
   }
-  walk.tile_channel = (int)threadIdx.x % kLanes * kVector;
+  return walk;
+}
+
+/// Where thread `lane` over channels and `group` over time of a block stands: at a row and a tile of channels, in the
+/// chunk that begins with a walk step.
+PENSTOCK_DEVICE Walk FindWalk(const ScanArguments& args, int number, int chunk_begin, int lane, int group) {
+  Walk walk = FindRow(args, number);
+  walk.tile_channel = lane * kVector;
   walk.first_channel = number % args.channel_tiles * kTileChannels;
   walk.channel = walk.first_channel + walk.tile_channel;
   walk.active = walk.channel < args.channels;
   walk.move_to(args, chunk_begin, group);
   return walk;
+}
+
+/// The same where a block's threads count the channels first.
+PENSTOCK_DEVICE Walk FindWalk(const ScanArguments& args, int number, int chunk_begin, int group) {
+  return FindWalk(args, number, chunk_begin, (int)threadIdx.x % kLanes, group);
 }
 
 /// An op's steps of this thread, from the state before them to the one after.
