@@ -130,7 +130,9 @@ GpuScanPlan choose_regime(const GpuLayerProblem& problem, const GpuModel& gpu) {
 std::vector<Rule<GpuScanPlan>> layer_rules(const GpuLayerProblem& problem, const GpuModel& gpu) {
   std::vector<Rule<GpuScanPlan>> rules;
   rules.push_back(fused_layer_rule(problem, gpu));
-  rules.push_back(epilogue_layer_rule(problem, gpu));
+  if (Rule<GpuScanPlan> epilogue = epilogue_layer_rule(problem, gpu); epilogue.refused.empty()) {
+    rules.push_back(std::move(epilogue));
+  }
   for (Rule<GpuScanPlan>& rule : scan_rules(problem.scan, gpu)) {
     rule.plan_of = [problem, gpu, recurrence = rule.plan_of](const csp::Solution& solution) {
       GpuScanPlan plan = recurrence(solution);
@@ -145,7 +147,8 @@ std::vector<Rule<GpuScanPlan>> layer_rules(const GpuLayerProblem& problem, const
 GpuScanPlan plan_gpu_layer(const GpuLayerProblem& problem, const GpuModel& gpu) {
   const auto ranked = [&] { return choose_regime(problem, gpu); };
   const auto make = [&] {
-    if (problem.scan.regime != Regime::automatic || problem.scan.backward) return ranked();
+    const bool one_way = problem.scan.regime != Regime::automatic || problem.scan.backward || problem.needs_one_launch;
+    if (one_way) return ranked();
     return plan_as_measured<GpuScanPlan>(
         problem, gpu, [&] { return layer_rules(problem, gpu); }, ranked);
   };

@@ -109,7 +109,7 @@ std::string work_of(const GpuScanProblem& problem) {
 }
 
 std::string work_of(const GpuLayerProblem& problem) {
-  return fmt::format("layer of {} I={}{}{}", work_of(problem.scan), problem.input,
+  return fmt::format("layer of {} I={} aligned {}{}{}", work_of(problem.scan), problem.input, problem.input_alignment,
                      problem.keep_gates ? " keeps gates" : "", problem.tf32 ? " tf32" : "");
 }
 
