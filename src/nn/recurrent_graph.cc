@@ -40,23 +40,15 @@ class StackBuilder {
     pass_.y = sequence("y", spec_.output_size());
     pass_.state_out = given("state_out", state_values(), target_.master());
     if (form_.every_state) pass_.states = every_state("states");
-    if (spec_.layers > 1 && spec_.directions() == 1 && !target_.training && !target_.step && !form_.every_state) {
-      stack();
-      return finish([](StackPass&) {});
+    if (stacked()) {
+      forward_stack();
+      return finish([](StackPass& pass) { place_tape(pass); });
     }
     for (Index layer = 0; layer < spec_.layers; ++layer) {
       const ValueId x = input_of(layer);
       for (Index direction = 0; direction < spec_.directions(); ++direction) {
         const Place at{layer, direction};
-        ValueId kept;
-        if (target_.training) {
-          kept = graph_.add({.name = name("tape", at),
-                             .extent = Extent::fixed,
-                             .width = -1,
-                             .dtype = DType::u8,
-                             .home = Home::given});
-          pass_.tape_kept.push_back(kept);
-        }
+        const ValueId kept = keeps(at);
         std::vector<ValueId> reads = {x, state_part(pass_.state_in, at)};
         const std::vector<ValueId> weights = read_weights(at);
         reads.insert(reads.end(), weights.begin(), weights.end());
@@ -84,8 +76,12 @@ class StackBuilder {
     for (const StackTape::Part& part : tape.kept) {
       pass_.tape_kept.push_back(given("tape", static_cast<Index>(part.bytes), DType::u8));
     }
-    ValueId gradient = pass_.dy;
-    for (Index layer = spec_.layers; layer-- > 0;) gradient = backward_layer(layer, gradient);
+    if (stacked()) {
+      backward_stack();
+    } else {
+      ValueId gradient = pass_.dy;
+      for (Index layer = spec_.layers; layer-- > 0;) gradient = backward_layer(layer, gradient);
+    }
     return finish([&](StackPass& pass) { pass.tape = tape; });
   }
 
@@ -94,20 +90,71 @@ class StackBuilder {
     Index layer = 0, direction = 0;
   };
 
-  /// All layers as one node, which may run them side by side.
-  void stack() {
-    std::vector<ops::Recurrence> shapes;
-    std::vector<ValueId> reads = {input_of(0)}, writes;
+  /// Whether all layers are one node, which may run them side by side: where both directions are walked, a layer needs
+  /// all of the one below.
+  bool stacked() const { return spec_.layers > 1 && spec_.directions() == 1 && !target_.step; }
+
+  ops::RecurrenceStack stack() const {
+    ops::RecurrenceStack stack{.layers = {}, .dropout = spec_.dropout};
+    for (Index layer = 0; layer < spec_.layers; ++layer) {
+      stack.layers.push_back(shape_of({layer, 0}));
+      stack.layers.back().add_gradients = form_.add_gradients;
+    }
+    return stack;
+  }
+
+  void forward_stack() {
+    const ops::RecurrenceStack all = stack();
+    std::vector<ValueId> reads = {pass_.x}, writes;
     for (Index layer = 0; layer < spec_.layers; ++layer) {
       const Place at{layer, 0};
-      shapes.push_back(shape_of(at));
+      append(reads, {state_part(pass_.state_in, at)});
       const std::vector<ValueId> weights = read_weights(at);
-      reads.push_back(state_part(pass_.state_in, at));
-      reads.insert(reads.end(), weights.begin(), weights.end());
-      reads.push_back(panels(at, shapes.back(), ops::forward_panels(target_), weights));
-      writes.insert(writes.end(), {output_of(layer), state_part(pass_.state_out, at)});
+      append(reads, weights);
+      append(reads, {panels(at, shape_of(at), ops::forward_panels(target_), weights)});
+      append(writes, {output_of(layer), state_part(pass_.state_out, at), keeps(at)});
     }
-    node(ops::recurrence_stack(shapes), std::move(reads), std::move(writes));
+    append(writes, {pass_.states});
+    node(ops::recurrence_stack_forward(all), std::move(reads), std::move(writes));
+  }
+
+  void backward_stack() {
+    const ops::RecurrenceStack all = stack();
+    std::vector<ValueId> reads = {pass_.x, pass_.dy, pass_.dstates}, writes;
+    for (Index layer = 0; layer < spec_.layers; ++layer) {
+      const Place at{layer, 0};
+      append(reads, {output_of(layer), state_part(pass_.state_in, at)});
+      const std::vector<ValueId> weights = read_weights(at);
+      append(reads, weights);
+      append(reads, {panels(at, shape_of(at), ops::Panels::backward, weights), pass_.tape_kept[index_of(at)],
+                     state_part(pass_.dstate_out, at)});
+      append(writes, gradients_of(at));
+      append(writes, {state_part(pass_.dstate_in, at)});
+    }
+    append(writes, {pass_.dx});
+    node(ops::recurrence_stack_backward(all, static_cast<bool>(pass_.dx)), std::move(reads), std::move(writes));
+  }
+
+  static void append(std::vector<ValueId>& values, const std::vector<ValueId>& more) {
+    values.insert(values.end(), more.begin(), more.end());
+  }
+
+  /// The tape of a layer, where a backward pass follows.
+  ValueId keeps(const Place& at) {
+    if (!target_.training) return {};
+    pass_.tape_kept.push_back(graph_.add(
+        {.name = name("tape", at), .extent = Extent::fixed, .width = -1, .dtype = DType::u8, .home = Home::given}));
+    return pass_.tape_kept.back();
+  }
+
+  /// Those of the four weights, absent where the weight is.
+  std::vector<ValueId> gradients_of(const Place& at) const {
+    const LayerParameters own = layer_parameters(spec_)[index_of(at)];
+    std::vector<ValueId> gradients;
+    for (const int i : {own.weight_ih, own.weight_hh, own.bias_ih, own.bias_hh}) {
+      gradients.push_back(i < 0 ? ValueId{} : pass_.gradients[static_cast<std::size_t>(i)]);
+    }
+    return gradients;
   }
 
   /// The gradient of what the layer below made, from that of this layer's output.
@@ -127,11 +174,7 @@ class StackBuilder {
       reads.push_back(pass_.tape_kept[index_of(at)]);
       reads.push_back(state_part(pass_.dstate_out, at));
       reads.push_back(states_part(pass_.dstates, at));
-      const LayerParameters own = layer_parameters(spec_)[index_of(at)];
-      std::vector<ValueId> writes;
-      for (const int i : {own.weight_ih, own.weight_hh, own.bias_ih, own.bias_hh}) {
-        writes.push_back(i < 0 ? ValueId{} : pass_.gradients[static_cast<std::size_t>(i)]);
-      }
+      std::vector<ValueId> writes = gradients_of(at);
       writes.push_back(dx);
       writes.push_back(state_part(pass_.dstate_in, at));
       node(ops::recurrence_backward(shape, static_cast<bool>(dx)), std::move(reads), std::move(writes));
@@ -152,7 +195,9 @@ class StackBuilder {
   Index state_values() const { return cell_.info.states * slots() * form_.rows * spec_.hidden_size; }
   Index slots() const { return spec_.layers * spec_.directions(); }
   bool drops() const { return target_.training && spec_.dropout > 0.0; }
-  ops::Dropout dropout_behind(Index layer) const { return {spec_.dropout, static_cast<std::uint64_t>(layer)}; }
+  ops::Dropout dropout_behind(Index layer) const {
+    return {spec_.dropout, ops::dropout_site(static_cast<std::size_t>(layer))};
+  }
 
   ValueId given(const std::string& what, Index width, DType type) {
     return graph_.add({.name = what, .extent = Extent::fixed, .width = width, .dtype = type, .home = Home::given});

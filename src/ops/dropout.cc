@@ -11,7 +11,7 @@ template <class Real>
 void drop_values(const Dropout& shape, Index count, const Call& call, const Operands& memory) {
   const auto* const x = memory.get<const Real>(0);
   auto* const y = memory.get<Real>(1);
-  const DropoutMask mask(shape, call.device_seed != nullptr ? *call.device_seed : call.seed);
+  const DropoutMask mask(shape, call);
   const Real kept = static_cast<Real>(shape.scale());
   for_range(call.threads, count, 4, [&](Index begin, Index end) {
     for (Index i = begin; i < end; ++i) y[i] = mask.keeps(i) ? kept * x[i] : Real(0);

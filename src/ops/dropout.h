@@ -24,6 +24,10 @@ class DropoutMask {
       : key_(counter_random::key_of(seed, dropout.site)),
         threshold_(static_cast<std::uint32_t>(std::ldexp(dropout.probability, 32))) {}
 
+  /// Of a call on a CPU.
+  DropoutMask(const Dropout& dropout, const Call& call)
+      : DropoutMask(dropout, call.device_seed != nullptr ? std::uint64_t{*call.device_seed} : call.seed) {}
+
   bool keeps(Index i) const { return counter_random::keeps(key_, static_cast<counter_random::Word>(i), threshold_); }
 
  private:

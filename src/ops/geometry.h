@@ -1,11 +1,17 @@
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "backend/cpu/kernels.h"
 #include "penstock/recurrent.h"
 
 namespace penstock::ops {
+
+/// Steps [begin, end) of a sequence, counted in the direction in which it is walked.
+struct StepRange {
+  Index begin = 0, end = 0;
+};
 
 /// Which steps exist and where: a Batch and the layout of its input, in the form that the engines want.
 ///
@@ -32,6 +38,18 @@ class Geometry {
   /// Where the steps of each row lie in a tensor of these strides. Valid until the next call with the same `which`.
   enum Which { input_map, output_map, gradient_map, input_gradient_map, states_map, map_count = 8 };
   cpu::RowMap map(int which, Index row_stride, Index step_stride);
+
+  /// Calls visit(offset) for each row's positions at some steps, in a tensor of these strides.
+  template <class Visit>
+  void for_positions(StepRange range, Index row_stride, Index step_stride, const Visit& visit) const {
+    for (Index slot = 0; slot < rows_ && plan_.length[slot] > range.begin; ++slot) {
+      const Index row = plan_.row_of[slot];
+      const Index first = packed_ ? start_of_row_[row] * step_stride : row * row_stride;
+      for (Index s = range.begin; s < std::min(range.end, plan_.length[slot]); ++s) {
+        visit(first + plan_.time(slot, s) * step_stride);
+      }
+    }
+  }
 
   /// Copies [cells, C] to the valid steps of a tensor [B, T, C].
   template <class Real>

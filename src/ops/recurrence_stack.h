@@ -6,11 +6,25 @@
 
 namespace penstock::ops {
 
-/// Layers on top of each other that are walked in the same direction, forward and without a tape: on several threads of
-/// a CPU as a wavefront, a chunk of one layer beside the next chunk of the layer below; elsewhere one after the other.
-///
+/// Layers on top of each other that are walked in the same direction: on several threads of a CPU as a wavefront, a
+/// chunk of one layer beside the next chunk of the layer below, where that is quicker; elsewhere one after the other.
+/// The results are the same bits.
+struct RecurrenceStack {
+  std::vector<Recurrence> layers;  ///< The lowest first. All others read the y of the one below.
+  double dropout = 0.0;            ///< Of what each layer but the lowest reads, while training
+};
+
+/// The dropout of the output of a layer of a stack.
+inline std::uint64_t dropout_site(std::size_t layer) { return static_cast<std::uint64_t>(layer); }
+
 /// x [B, T, I]; then for each layer: state_in or absent, the four weights, panels or absent -> for each layer: y [B, T,
-/// H], state_out (may be state_in) or absent. All layers but the first read the y of the one below.
-Op recurrence_stack(const std::vector<Recurrence>& layers);
+/// H], state_out (may be state_in where no backward pass follows) or absent, tape (absent unless one does); then the
+/// states but h of the highest layer after each step, or absent.
+Op recurrence_stack_forward(const RecurrenceStack& stack);
+
+/// x, dy [B, T, H] of the highest layer, the gradient of its every state or absent; then for each layer: y, state_in or
+/// absent, the four weights, panels or absent, tape, dstate_out or absent -> for each layer: the four gradients, absent
+/// where the weight is, dstate_in or absent; then dx [B, T, I] or absent. `wants_dx`: whether there is a dx.
+Op recurrence_stack_backward(const RecurrenceStack& stack, bool wants_dx);
 
 }  // namespace penstock::ops

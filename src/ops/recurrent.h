@@ -100,8 +100,15 @@ class RecurrentOp {
   std::size_t step_workspace() const;
   void step(const cpu::CellStep<Real>& job) const { kernels_.step(job); }
 
-  void forward(const ForwardArguments<Real>& call, Real* workspace);
-  void backward(const BackwardArguments<Real>& call, Real* workspace);
+  void forward(const ForwardArguments<Real>& call, Real* workspace) { forward(call, workspace, all_steps()); }
+  void backward(const BackwardArguments<Real>& call, Real* workspace) { backward(call, workspace, all_steps()); }
+  /// A range of the steps of a dense cell: forward from the first range to the last, backward from the last to the
+  /// first, with the same arguments and nobody else in the workspace until all are done. However the steps are cut, the
+  /// results are the same bits. Backward passes in bfloat16 have products over all steps, hence one range.
+  void forward(const ForwardArguments<Real>& call, Real* workspace, StepRange range);
+  void backward(const BackwardArguments<Real>& call, Real* workspace, StepRange range);
+  StepRange all_steps() const { return {0, geometry_.steps()}; }
+  const Geometry& geometry() const { return geometry_; }
 
  private:
   struct Tape;
@@ -145,19 +152,25 @@ class RecurrentOp {
     return states == nullptr ? nullptr : states + state * pitch * geometry_.rows() * hidden_;
   }
   bool streams_tape(const Real* tape) const;
-  void forward_dense(const ForwardArguments<Real>& call, const ForwardSpace& space);
+  void forward_dense(const ForwardArguments<Real>& call, const ForwardSpace& space, StepRange range);
+  void enter_forward(const ForwardArguments<Real>& call, const cpu::DenseForward<Real>& job);
   void forward_scan(const ForwardArguments<Real>& call, const ForwardSpace& space);
-  void backward_dense(const BackwardArguments<Real>& call, BackwardSpace& space);
+  void backward_dense(const BackwardArguments<Real>& call, BackwardSpace& space, StepRange range);
   template <class Stored>
   void backward_scan(const BackwardArguments<Real>& call, const BackwardSpace& space, const Stored* wx,
                      const PieceSpace<Stored>& piece);
-  void backward_pieces(const BackwardArguments<Real>& call, const cpu::DenseBackward<Real>& job, BackwardSpace& space);
-  void list_rows(const cpu::DenseBackward<Real>& job, const cpu::RowMap& x, const cpu::RowMap& dx,
-                 const BackwardArguments<Real>& call, BackwardSpace& space) const;
-  void weight_gradients(const BackwardArguments<Real>& call, const BackwardSpace& space, const Member& member) const;
-  void recurrent_gradients(const BackwardArguments<Real>& call, const BackwardSpace& space, Index begin, Index end,
-                           Real* scratch) const;
-  void input_gradients(const BackwardArguments<Real>& call, const BackwardSpace& space, const Member& member) const;
+  void backward_pieces(const BackwardArguments<Real>& call, const cpu::DenseBackward<Real>& job, BackwardSpace& space,
+                       StepRange range);
+  StepRange piece_before(Index step_end) const;
+  Index rows_before(const BackwardSpace& space, StepRange piece, Index step) const;
+  void list_rows(StepRange piece, const cpu::RowMap& x, const cpu::RowMap& dx, const BackwardArguments<Real>& call,
+                 const Real* prev, BackwardSpace& space) const;
+  void weight_gradients(const BackwardArguments<Real>& call, const BackwardSpace& space, Index rows,
+                        const Member& member) const;
+  void recurrent_gradients(const BackwardArguments<Real>& call, const BackwardSpace& space, Index rows, Index begin,
+                           Index end, Real* scratch) const;
+  void input_gradients(const BackwardArguments<Real>& call, const BackwardSpace& space, Index first, Index last,
+                       const Member& member) const;
   void round_inputs(const BackwardArguments<Real>& call, std::uint16_t* rounded);
   void rounded_input_gradients(const BackwardArguments<Real>& call, const BackwardSpace& space);
   void rounded_recurrent_gradients(const BackwardArguments<Real>& call, const BackwardSpace& space);

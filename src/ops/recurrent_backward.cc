@@ -26,10 +26,11 @@ void add_column_sums(Index rows, Index columns, const std::uint16_t* matrix, flo
 }  // namespace
 
 template <class Real>
-void RecurrentOp<Real>::backward(const BackwardArguments<Real>& call, Real* workspace) {
+void RecurrentOp<Real>::backward(const BackwardArguments<Real>& call, Real* workspace, StepRange range) {
   BackwardSpace space = backward_space(workspace, nullptr);
   const Index row_state = geometry_.rows() * hidden_;
-  for (Index k = 0; k < S(); ++k) {
+  const bool enters = range.end == geometry_.steps(), leaves = range.begin == 0;
+  for (Index k = 0; enters && k < S(); ++k) {
     load_state(state_block(call.dstate_out, k, call.state_pitch), space.dstate + k * row_state);
   }
   if (cell_.info.scan) {
@@ -39,15 +40,15 @@ void RecurrentOp<Real>::backward(const BackwardArguments<Real>& call, Real* work
     }
     if (!rounds_tape()) backward_scan(call, space, kept.wx, space.piece);
   } else {
-    backward_dense(call, space);
+    backward_dense(call, space, range);
   }
-  for (Index k = 0; k < S(); ++k) {
+  for (Index k = 0; leaves && k < S(); ++k) {
     store_state(space.dstate + k * row_state, state_block(call.dstate_in, k, call.state_pitch));
   }
 }
 
 template <class Real>
-void RecurrentOp<Real>::backward_dense(const BackwardArguments<Real>& call, BackwardSpace& space) {
+void RecurrentOp<Real>::backward_dense(const BackwardArguments<Real>& call, BackwardSpace& space, StepRange range) {
   Tape kept = tape(const_cast<Real*>(call.tape));
   cpu::DenseBackward<Real> job;
   job.plan = geometry_.plan();
@@ -71,7 +72,7 @@ void RecurrentOp<Real>::backward_dense(const BackwardArguments<Real>& call, Back
   job.gates_stride = gates_stride();
   job.operand = space.operand;
   job.rounded = space.rounded;
-  if (!rounds_gradients()) return backward_pieces(call, job, space);
+  if (!rounds_gradients()) return backward_pieces(call, job, space, range);
   for (std::uint16_t* step : job.rounded.step) std::fill_n(step, rounded_step(), std::uint16_t{0});
   run_dense(kernels_.backward_panels(hidden_, heads_),
             [&](const cpu::DensePart& part, const Member&) { kernels_.dense_backward(job, part); });
@@ -79,49 +80,75 @@ void RecurrentOp<Real>::backward_dense(const BackwardArguments<Real>& call, Back
   rounded_recurrent_gradients(call, space);
 }
 
-/// Piece after piece from the end: the gates' gradients, then what they add to the gradients of weights and inputs
-/// while they are still in the caches.
+/// The piece of the sequence that ends with a range: pieces are counted from the last step.
+template <class Real>
+StepRange RecurrentOp<Real>::piece_before(Index step_end) const {
+  const Index length = gradient_steps(), last = geometry_.steps() - step_end;
+  const Index end = geometry_.steps() - last / length * length;
+  return {std::max<Index>(0, end - length), end};
+}
+
+/// Range after range from the end: the gates' gradients and those of the inputs; and once all steps of a piece have
+/// been run, what they add to the gradients of weights, while they are still in the caches.
 template <class Real>
 void RecurrentOp<Real>::backward_pieces(const BackwardArguments<Real>& call, const cpu::DenseBackward<Real>& job,
-                                        BackwardSpace& space) {
+                                        BackwardSpace& space, StepRange range) {
   const cpu::RowMap x = geometry_.map(Geometry::input_map, call.x.row_stride, call.x.step_stride);
   const cpu::RowMap dx = geometry_.map(Geometry::input_gradient_map, call.dx.row_stride, call.dx.step_stride);
   run_dense(kernels_.backward_panels(hidden_, heads_), [&](const cpu::DensePart& part, const Member& member) {
-    cpu::DenseBackward<Real> piece = job;
-    for (; piece.step_end > 0; piece.step_end = piece.step_begin) {
-      piece.step_begin = std::max<Index>(0, piece.step_end - gradient_steps());
-      if (member.thread == 0) list_rows(piece, x, dx, call, space);
+    cpu::DenseBackward<Real> steps = job;
+    for (steps.step_end = range.end; steps.step_end > range.begin; steps.step_end = steps.step_begin) {
+      const StepRange piece = piece_before(steps.step_end);
+      steps.step_begin = std::max(range.begin, piece.begin);
+      steps.first_row = space.rows.first + (steps.step_begin - piece.begin);
+      if (member.thread == 0 && steps.step_end == piece.end) list_rows(piece, x, dx, call, job.prev, space);
       member.wait();
-      kernels_.dense_backward(piece, part);
+      kernels_.dense_backward(steps, part);
       member.wait();
-      weight_gradients(call, space, member);
-      if (call.dx) input_gradients(call, space, member);
+      if (steps.step_begin == piece.begin) {
+        weight_gradients(call, space, rows_before(space, piece, piece.end), member);
+      }
+      if (call.dx) {
+        input_gradients(call, space, rows_before(space, piece, steps.step_begin),
+                        rows_before(space, piece, steps.step_end), member);
+      }
       member.wait();
     }
   });
-  if (call.dx) geometry_.clear_padding(call.dx, input_);
+  if (call.dx && range.begin == 0) geometry_.clear_padding(call.dx, input_);
+}
+
+/// Rows of a piece before those of a step.
+template <class Real>
+Index RecurrentOp<Real>::rows_before(const BackwardSpace& space, StepRange piece, Index step) const {
+  if (step < piece.end) return space.rows.first[step - piece.begin];
+  const cpu::RowPlan& plan = geometry_.plan();
+  const Index* const longer =
+      std::partition_point(plan.length, plan.length + plan.rows, [step](Index length) { return length > step - 1; });
+  return space.rows.first[step - 1 - piece.begin] + (longer - plan.length);
 }
 
 template <class Real>
-void RecurrentOp<Real>::list_rows(const cpu::DenseBackward<Real>& job, const cpu::RowMap& x, const cpu::RowMap& dx,
-                                  const BackwardArguments<Real>& call, BackwardSpace& space) const {
-  PieceRows& rows = space.rows;
-  rows.count = 0;
-  for (Index step = job.step_begin; step < job.step_end; ++step) {
-    rows.first[step - job.step_begin] = rows.count;
-    for (Index slot = 0; slot < job.plan.rows && job.plan.length[slot] > step; ++slot, ++rows.count) {
-      const Index row = job.plan.row_of[slot], t = job.plan.time(slot, step);
-      rows.x[rows.count] = call.x.data + x.at(row, t);
-      rows.h[rows.count] = job.prev + job.plan.cells.at(row, t) * S() * hidden_;
-      if (call.dx) rows.dx[rows.count] = call.dx.data + dx.at(row, t);
-      if (cell_.phases == 2) rows.operand[rows.count] = space.operand + rows.count * hidden_;
+void RecurrentOp<Real>::list_rows(StepRange piece, const cpu::RowMap& x, const cpu::RowMap& dx,
+                                  const BackwardArguments<Real>& call, const Real* prev, BackwardSpace& space) const {
+  const cpu::RowPlan& plan = geometry_.plan();
+  const PieceRows& rows = space.rows;
+  Index at = 0;
+  for (Index step = piece.begin; step < piece.end; ++step) {
+    rows.first[step - piece.begin] = at;
+    for (Index slot = 0; slot < plan.rows && plan.length[slot] > step; ++slot, ++at) {
+      const Index row = plan.row_of[slot], t = plan.time(slot, step);
+      rows.x[at] = call.x.data + x.at(row, t);
+      rows.h[at] = prev + plan.cells.at(row, t) * S() * hidden_;
+      if (call.dx) rows.dx[at] = call.dx.data + dx.at(row, t);
+      if (cell_.phases == 2) rows.operand[at] = space.operand + at * hidden_;
     }
   }
 }
 
-/// A member's columns of gates: what a piece adds to the gradients of W, R and the biases.
+/// A member's columns of gates: what the rows of a piece add to the gradients of W, R and the biases.
 template <class Real>
-void RecurrentOp<Real>::weight_gradients(const BackwardArguments<Real>& call, const BackwardSpace& space,
+void RecurrentOp<Real>::weight_gradients(const BackwardArguments<Real>& call, const BackwardSpace& space, Index rows,
                                          const Member& member) const {
   constexpr Index line = 64 / sizeof(Real);
   const Index gates = G() * hidden_;
@@ -130,7 +157,7 @@ void RecurrentOp<Real>::weight_gradients(const BackwardArguments<Real>& call, co
   Real* const scratch = space.scratch + member.thread * products_.transposed_scratch(input_, hidden_);
 
   cpu::TransposedProduct<Real> product;
-  product.rows = space.rows.count;
+  product.rows = rows;
   product.a = space.dwx;
   product.a_stride = gates_stride();
   if (call.gradients.weight_ih != nullptr) {
@@ -144,7 +171,7 @@ void RecurrentOp<Real>::weight_gradients(const BackwardArguments<Real>& call, co
   }
   if (together) product.sums[1] = call.gradients.bias_hh;
   products_.add_transposed(product, begin, end, scratch);
-  if (!together) recurrent_gradients(call, space, begin, end, scratch);
+  if (!together) recurrent_gradients(call, space, rows, begin, end, scratch);
 }
 
 /// Calls visit(head, gate, gates) for the blocks of R whose gradient is one product: with one head the gates of a phase
@@ -163,14 +190,14 @@ void RecurrentOp<Real>::for_recurrent_blocks(const Visit& visit) const {
 
 /// The same of R and the bias beside it alone, for columns [begin, end) of gates.
 template <class Real>
-void RecurrentOp<Real>::recurrent_gradients(const BackwardArguments<Real>& call, const BackwardSpace& space,
+void RecurrentOp<Real>::recurrent_gradients(const BackwardArguments<Real>& call, const BackwardSpace& space, Index rows,
                                             Index begin, Index end, Real* scratch) const {
   const Index head_size = hidden_ / heads_;
   for_recurrent_blocks([&](Index head, Index gate, Index gate_count) {
     const Index first = gate * hidden_ + head * head_size, last = first + gate_count * head_size;
     if (std::max(first, begin) >= std::min(last, end)) return;
     cpu::TransposedProduct<Real> product;
-    product.rows = space.rows.count;
+    product.rows = rows;
     product.a = space.drh;
     product.a_stride = gates_stride();
     if (call.gradients.weight_hh != nullptr) {
@@ -183,11 +210,11 @@ void RecurrentOp<Real>::recurrent_gradients(const BackwardArguments<Real>& call,
   });
 }
 
-/// dx of a member's rows of a piece.
+/// dx of a member's part of rows [first, last) of a piece.
 template <class Real>
-void RecurrentOp<Real>::input_gradients(const BackwardArguments<Real>& call, const BackwardSpace& space,
-                                        const Member& member) const {
-  const Index rows = space.rows.count;
+void RecurrentOp<Real>::input_gradients(const BackwardArguments<Real>& call, const BackwardSpace& space, Index first,
+                                        Index last, const Member& member) const {
+  const Index rows = last - first;
   cpu::PanelProduct<Real> product;
   product.a = space.dwx;
   product.a_stride = gates_stride();
@@ -195,7 +222,8 @@ void RecurrentOp<Real>::input_gradients(const BackwardArguments<Real>& call, con
   product.columns = input_;
   product.panels = call.weights.packed + input_gradient_offset();
   product.c_row = space.rows.dx;
-  products_.rows_times_panels(product, rows * member.thread / member.team, rows * (member.thread + 1) / member.team);
+  products_.rows_times_panels(product, first + rows * member.thread / member.team,
+                              first + rows * (member.thread + 1) / member.team);
 }
 
 /// Inputs, rounded, of all cells.
@@ -253,21 +281,23 @@ void RecurrentOp<Real>::rounded_recurrent_gradients(const BackwardArguments<Real
   }
 }
 
-#define PENSTOCK_INSTANTIATE(Real)                                                                                    \
-  template void RecurrentOp<Real>::backward(const BackwardArguments<Real>&, Real*);                                   \
-  template void RecurrentOp<Real>::backward_dense(const BackwardArguments<Real>&, BackwardSpace&);                    \
-  template void RecurrentOp<Real>::backward_pieces(const BackwardArguments<Real>&, const cpu::DenseBackward<Real>&,   \
-                                                   BackwardSpace&);                                                   \
-  template void RecurrentOp<Real>::list_rows(const cpu::DenseBackward<Real>&, const cpu::RowMap&, const cpu::RowMap&, \
-                                             const BackwardArguments<Real>&, BackwardSpace&) const;                   \
-  template void RecurrentOp<Real>::weight_gradients(const BackwardArguments<Real>&, const BackwardSpace&,             \
-                                                    const Member&) const;                                             \
-  template void RecurrentOp<Real>::recurrent_gradients(const BackwardArguments<Real>&, const BackwardSpace&, Index,   \
-                                                       Index, Real*) const;                                           \
-  template void RecurrentOp<Real>::input_gradients(const BackwardArguments<Real>&, const BackwardSpace&,              \
-                                                   const Member&) const;                                              \
-  template void RecurrentOp<Real>::round_inputs(const BackwardArguments<Real>&, std::uint16_t*);                      \
-  template void RecurrentOp<Real>::rounded_input_gradients(const BackwardArguments<Real>&, const BackwardSpace&);     \
+#define PENSTOCK_INSTANTIATE(Real)                                                                                     \
+  template void RecurrentOp<Real>::backward(const BackwardArguments<Real>&, Real*, StepRange);                         \
+  template void RecurrentOp<Real>::backward_dense(const BackwardArguments<Real>&, BackwardSpace&, StepRange);          \
+  template void RecurrentOp<Real>::backward_pieces(const BackwardArguments<Real>&, const cpu::DenseBackward<Real>&,    \
+                                                   BackwardSpace&, StepRange);                                         \
+  template StepRange RecurrentOp<Real>::piece_before(Index) const;                                                     \
+  template Index RecurrentOp<Real>::rows_before(const BackwardSpace&, StepRange, Index) const;                         \
+  template void RecurrentOp<Real>::list_rows(StepRange, const cpu::RowMap&, const cpu::RowMap&,                        \
+                                             const BackwardArguments<Real>&, const Real*, BackwardSpace&) const;       \
+  template void RecurrentOp<Real>::weight_gradients(const BackwardArguments<Real>&, const BackwardSpace&, Index,       \
+                                                    const Member&) const;                                              \
+  template void RecurrentOp<Real>::recurrent_gradients(const BackwardArguments<Real>&, const BackwardSpace&, Index,    \
+                                                       Index, Index, Real*) const;                                     \
+  template void RecurrentOp<Real>::input_gradients(const BackwardArguments<Real>&, const BackwardSpace&, Index, Index, \
+                                                   const Member&) const;                                               \
+  template void RecurrentOp<Real>::round_inputs(const BackwardArguments<Real>&, std::uint16_t*);                       \
+  template void RecurrentOp<Real>::rounded_input_gradients(const BackwardArguments<Real>&, const BackwardSpace&);      \
   template void RecurrentOp<Real>::rounded_recurrent_gradients(const BackwardArguments<Real>&, const BackwardSpace&);
 PENSTOCK_INSTANTIATE(float)
 PENSTOCK_INSTANTIATE(double)

@@ -8,13 +8,14 @@
 namespace penstock::ops {
 
 template <class Real>
-void RecurrentOp<Real>::forward(const ForwardArguments<Real>& call, Real* workspace) {
+void RecurrentOp<Real>::forward(const ForwardArguments<Real>& call, Real* workspace, StepRange range) {
   const ForwardSpace space = forward_space(workspace, nullptr);
   if (cell_.info.scan) {
     forward_scan(call, space);
   } else {
-    forward_dense(call, space);
+    forward_dense(call, space, range);
   }
+  if (range.end < geometry_.steps()) return;
   geometry_.clear_padding(call.y, hidden_);
   if (call.every_state) geometry_.clear_padding(call.every_state, (S() - 1) * hidden_);
 }
@@ -30,12 +31,14 @@ bool RecurrentOp<Real>::streams_tape(const Real* tape) const {
 }
 
 template <class Real>
-void RecurrentOp<Real>::forward_dense(const ForwardArguments<Real>& call, const ForwardSpace& space) {
+void RecurrentOp<Real>::forward_dense(const ForwardArguments<Real>& call, const ForwardSpace& space, StepRange range) {
   std::fill_n(space.zeros, G() * hidden_, Real(0));
   cpu::DenseForward<Real> job;
   job.plan = geometry_.plan();
   job.hidden = hidden_;
   job.heads = heads_;
+  job.step_begin = range.begin;
+  job.step_end = range.end;
   job.piece = piece_steps();
   job.wx = space.wx;
   job.wx_stride = gates_stride();
@@ -60,9 +63,6 @@ void RecurrentOp<Real>::forward_dense(const ForwardArguments<Real>& call, const 
   job.between = space.between;
   job.rounded = space.rounded;
   job.places = space.places;
-  for (std::uint16_t* states : {job.rounded.h[0], job.rounded.h[1], job.rounded.operand}) {
-    if (states != nullptr) std::fill_n(states, rounded_states(), std::uint16_t{0});  // what no unit fills is zero
-  }
   if (call.tape != nullptr) {
     const Tape kept = tape(call.tape);
     job.saved = kept.saved;
@@ -70,6 +70,21 @@ void RecurrentOp<Real>::forward_dense(const ForwardArguments<Real>& call, const 
     job.streams = streams_tape(call.tape);
   }
 
+  if (range.begin == 0) enter_forward(call, job);
+  run_dense(kernels_.forward_panels(hidden_, heads_),
+            [&](const cpu::DensePart& part, const Member&) { kernels_.dense_forward(job, part); });
+  if (range.end < geometry_.steps()) return;
+  for (Index k = 0; k < S(); ++k) {
+    store_state(job.last + k * geometry_.rows() * hidden_, state_block(call.state_out, k, call.state_pitch));
+  }
+}
+
+/// The states that enter the first step.
+template <class Real>
+void RecurrentOp<Real>::enter_forward(const ForwardArguments<Real>& call, const cpu::DenseForward<Real>& job) {
+  for (std::uint16_t* states : {job.rounded.h[0], job.rounded.h[1], job.rounded.operand}) {
+    if (states != nullptr) std::fill_n(states, rounded_states(), std::uint16_t{0});  // what no unit fills is zero
+  }
   // Rows without a step keep the state they came with: it goes to `last` first.
   const Index row_state = geometry_.rows() * hidden_;
   for (Index k = 0; k < S(); ++k) {
@@ -81,17 +96,13 @@ void RecurrentOp<Real>::forward_dense(const ForwardArguments<Real>& call, const 
         std::fill_n(entering + slot * hidden_, hidden_, Real(0));
     }
   }
-  run_dense(kernels_.forward_panels(hidden_, heads_),
-            [&](const cpu::DensePart& part, const Member&) { kernels_.dense_forward(job, part); });
-  for (Index k = 0; k < S(); ++k) {
-    store_state(job.last + k * row_state, state_block(call.state_out, k, call.state_pitch));
-  }
 }
 
-#define PENSTOCK_INSTANTIATE(Real)                                                \
-  template void RecurrentOp<Real>::forward(const ForwardArguments<Real>&, Real*); \
-  template bool RecurrentOp<Real>::streams_tape(const Real*) const;               \
-  template void RecurrentOp<Real>::forward_dense(const ForwardArguments<Real>&, const ForwardSpace&);
+#define PENSTOCK_INSTANTIATE(Real)                                                                               \
+  template void RecurrentOp<Real>::forward(const ForwardArguments<Real>&, Real*, StepRange);                     \
+  template bool RecurrentOp<Real>::streams_tape(const Real*) const;                                              \
+  template void RecurrentOp<Real>::forward_dense(const ForwardArguments<Real>&, const ForwardSpace&, StepRange); \
+  template void RecurrentOp<Real>::enter_forward(const ForwardArguments<Real>&, const cpu::DenseForward<Real>&);
 PENSTOCK_INSTANTIATE(float)
 PENSTOCK_INSTANTIATE(double)
 #undef PENSTOCK_INSTANTIATE

@@ -78,12 +78,11 @@ struct RecurrentOp<Real>::ForwardSpace {
 /// Where the rows of a piece of the sequence are, slot after slot of each step.
 template <class Real>
 struct RecurrentOp<Real>::PieceRows {
-  Index count = 0;
   Index* first = nullptr;          // [gradient_steps()]: that of a step's slot 0
-  const Real** x = nullptr;        // [count], each [I]
-  Real** dx = nullptr;             // [count], each [I]
-  const Real** h = nullptr;        // [count], each [H]: state 0 entering the step
-  const Real** operand = nullptr;  // [count], each [H], two-phase cells
+  const Real** x = nullptr;        // [rows], each [I]
+  Real** dx = nullptr;             // [rows], each [I]
+  const Real** h = nullptr;        // [rows], each [H]: state 0 entering the step
+  const Real** operand = nullptr;  // [rows], each [H], two-phase cells
 };
 
 template <class Real>

@@ -100,6 +100,12 @@ struct CpuCosts {
   double panel_share = 2;           ///< The same: panels of a step that are read as if they lay in it
   double streamed_share = 4;        ///< The same: tapes from here on go past the caches
 
+  // Layers on top of each other as a wavefront.
+  double wave_matrix_share = 0.8;  ///< Of the second-level cache: larger recurrent matrices are shared among threads
+  double wave_rows = 16;           ///< With so many rows for each thread, sharing them gains as much
+  double wave_chunks = 16;         ///< Of a sequence: threads have nothing to do while the first and the last ones run
+  double wave_steps = 8;           ///< Of a chunk, at least: each reads all weights of the input anew
+
   bool operator==(const CpuCosts&) const = default;
 };
 
@@ -203,6 +209,8 @@ void visit_cpu_costs(Costs& c, const Visit& visit) {
   visit("library_product", c.library_product), visit("input_share", c.input_share);
   visit("gradient_share", c.gradient_share), visit("panel_share", c.panel_share);
   visit("streamed_share", c.streamed_share);
+  visit("wave_matrix_share", c.wave_matrix_share), visit("wave_rows", c.wave_rows);
+  visit("wave_chunks", c.wave_chunks), visit("wave_steps", c.wave_steps);
 }
 
 }  // namespace penstock::plan

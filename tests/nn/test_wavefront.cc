@@ -1,7 +1,6 @@
 // Layers of a stack run as a wavefront give the bits that they give one after the other.
 
 #include "nn/check_program.h"
-#include "plan/wavefront.h"
 
 namespace penstock::test {
 namespace {
@@ -35,7 +34,50 @@ Outputs<Real> infer(Recurrent<Real>& network, const Inputs<Real>& in, const Exec
   return out;
 }
 
+RecurrentSpec dropping(RecurrentSpec spec) {
+  spec.dropout = 0.4;
+  return spec;
+}
+
 class Wavefronts : public CellTest {};
+
+/// Cases of fewer rows than are summed at a time, and of more, so that such pieces end within a chunk.
+TEST_P(Wavefronts, TrainWithTheBitsOfLayerAfterLayer) {
+  const std::vector<Case> cases = {
+      {.name = "one row", .input = 5, .hidden = 16, .layers = 2, .rows = 1, .steps = 16},
+      {.name = "several pieces", .input = 3, .hidden = 9, .layers = 3, .rows = 7, .steps = 203},
+      {.name = "heads", .input = 9, .hidden = 24, .heads = 3, .layers = 4, .rows = 2, .steps = 65},
+      {.name = "ragged", .input = 4, .hidden = 12, .layers = 3, .rows = 9, .steps = 150, .form = RowForm::lengths},
+      {.name = "packed", .input = 4, .hidden = 12, .layers = 3, .rows = 9, .steps = 150, .form = RowForm::packed},
+      {.name = "resets", .input = 4, .hidden = 12, .layers = 3, .rows = 4, .steps = 50, .reset = true},
+      {.name = "time first",
+       .input = 4,
+       .hidden = 12,
+       .layers = 2,
+       .rows = 4,
+       .steps = 40,
+       .layout = Layout::time_first},
+  };
+  for (Case c : cases) {
+    for (const Direction direction : {Direction::forward, Direction::reverse}) {
+      c.direction = direction;
+      if (!c.applies_to(info())) continue;
+      SCOPED_TRACE(testing::Message() << c.name << (direction == Direction::reverse ? ", reverse" : ""));
+      Recurrent<float> network = make_network<float>(cell(), c);
+      Recurrent<float> drops(dropping(network.spec()), 1);
+      const Inputs<float> in = make_inputs(network, c);
+      const Outputs<float> want = run_program(network, in, {.threads = 1});
+      const Outputs<float> dropped = run_program(drops, in, {.threads = 1});
+      EXPECT_FALSE(same_bits(dropped.y, want.y)) << "nothing was dropped";
+      for (const int threads : {2, 3}) {
+        SCOPED_TRACE(testing::Message() << threads << " threads");
+        expect_same_bits(run_program(network, in, {.threads = threads}), want);
+        SCOPED_TRACE("dropout");
+        expect_same_bits(run_program(drops, in, {.threads = threads}), dropped);
+      }
+    }
+  }
+}
 
 TEST_P(Wavefronts, HaveTheBitsOfLayerAfterLayer) {
   const std::vector<Case> cases = {
@@ -45,6 +87,7 @@ TEST_P(Wavefronts, HaveTheBitsOfLayerAfterLayer) {
       {.name = "heads", .input = 9, .hidden = 24, .heads = 3, .layers = 4, .rows = 5, .steps = 129},
       {.name = "ragged", .input = 4, .hidden = 12, .layers = 3, .rows = 9, .steps = 50, .form = RowForm::lengths},
       {.name = "resets", .input = 4, .hidden = 12, .layers = 3, .rows = 4, .steps = 50, .reset = true},
+      {.name = "packed", .input = 4, .hidden = 12, .layers = 3, .rows = 9, .steps = 50, .form = RowForm::packed},
       {.name = "time first",
        .input = 4,
        .hidden = 12,
@@ -75,28 +118,6 @@ TEST_P(Wavefronts, HaveTheBitsOfLayerAfterLayer) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Each, Wavefronts, testing::ValuesIn(cell_names()), test_name);
-
-TEST(WavefrontPlan, IsMadeWhereItPays) {
-  using plan::wavefront_chunk;
-  const auto chunk = [](Index layers, Index rows, Index steps, int threads) {
-    return wavefront_chunk({.layers = layers, .rows = rows, .steps = steps, .threads = threads}, {});
-  };
-  EXPECT_GT(chunk(2, 1, 200, 2), 0);
-  EXPECT_GT(chunk(4, 16, 100, 2), 0);
-  EXPECT_EQ(chunk(1, 1, 200, 2), 0) << "one layer";
-  EXPECT_EQ(chunk(4, 1, 200, 1), 0) << "one thread";
-  EXPECT_EQ(chunk(4, 64, 200, 2), 0) << "rows for all threads";
-  EXPECT_EQ(chunk(4, 1, 8, 4), 0) << "no chunks to speak of";
-  plan::WavefrontProblem large{.layers = 4, .steps = 200, .threads = 2, .layer_bytes = 4 << 20};
-  plan::CpuModel machine;
-  machine.l2_bytes = 1 << 20;
-  EXPECT_EQ(wavefront_chunk(large, machine), 0) << "a matrix that one core's cache does not hold";
-  machine.l2_bytes = 8 << 20;
-  EXPECT_GT(wavefront_chunk(large, machine), 0);
-  for (Index steps = 16; steps < 5000; steps += 7) {
-    EXPECT_LE((steps + chunk(4, 1, steps, 2) - 1) / chunk(4, 1, steps, 2), 16);
-  }
-}
 
 }  // namespace
 }  // namespace penstock::test

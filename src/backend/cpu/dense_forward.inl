@@ -353,18 +353,20 @@ void ForwardSteps(const DenseForward<RealOf<Panel>>& job, const DensePart& part)
   const Panel* const input_panels = reinterpret_cast<const Panel*>(job.packed_input);
   const Panel* const second_panels = panels + blocks * PanelInputs<Panel>(head_size) * first * units;
   const Panel* const second_input_panels = input_panels + blocks * PanelInputs<Panel>(job.input) * first * units;
-  const Index steps = job.plan.length[part.slot_begin];
+  const Index steps = std::min(job.plan.length[part.slot_begin], job.step_end);
   RowPlace<RealOf<Panel>>* const places = job.places + part.member * job.plan.rows;
   PanelUse<Panel> use;
   use.set_rows(part.slot_end - part.slot_begin);
-  if constexpr (RoundsOperands<Panel>) RoundStates<Panel>(job, part);
+  if constexpr (RoundsOperands<Panel>) {
+    if (job.step_begin == 0) RoundStates<Panel>(job, part);
+  }
   Index slot_end = part.slot_end;
-  for (Index step = 0; step < steps; ++step) {
+  for (Index step = job.step_begin; step < steps; ++step) {
     while (job.plan.length[slot_end - 1] <= step) --slot_end;
     if constexpr (RoundsOperands<Panel>) {
-      if (step % job.piece == 0) RoundPiece<Panel>(job, part, step, std::min(step + job.piece, steps));
+      if (job.step_of_piece(step) == 0) RoundPiece<Panel>(job, part, step, std::min(step + job.piece, steps));
     }
-    if (job.wx != nullptr && step % job.piece == 0) {
+    if (job.wx != nullptr && job.step_of_piece(step) == 0) {
       const Index end = std::min(step + job.piece, steps);
       use.set_rows((part.slot_end - part.slot_begin) * (end - step));
       InputProduct<Panel, Cell, 0, first, width>(job, input_panels, part, step, end);

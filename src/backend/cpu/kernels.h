@@ -73,8 +73,10 @@ template <class Real>
 struct DenseForward {
   RowPlan plan;
   Index hidden = 0, heads = 1;  // H, heads; D = H / heads
-  Index piece = 0;              // steps of a piece
-  Real* wx = nullptr;           // [piece, B, wx_stride], each [G, H], in slot order: W x + bias; null: made on the way
+  // Steps [step_begin, step_end) of the sequence. Those before them have been run in the same buffers.
+  Index step_begin = 0, step_end = 0;
+  Index piece = 0;     // steps of a piece, counted from step_begin
+  Real* wx = nullptr;  // [piece, B, wx_stride], each [G, H], in slot order: W x + bias; null: made on the way
   Index wx_stride = 0;
   Index input = 0;          // I
   const Real* x = nullptr;  // at x_map
@@ -99,12 +101,13 @@ struct DenseForward {
   RowPlace<Real>* places = nullptr;  // [members of a part, B] in slot order, scratch
 
   /// The row of wx that belongs to a step of a slot.
-  Index wx_row(Index slot, Index step) const { return step % piece * plan.rows + slot; }
+  Index wx_row(Index slot, Index step) const { return step_of_piece(step) * plan.rows + slot; }
+  Index step_of_piece(Index step) const { return (step - step_begin) % piece; }
   /// Whether the steps of a slot follow each other in a tile of the input product, rather than the slots of a step.
   bool along_steps() const { return piece >= plan.rows; }
   /// The row of rounded.x: rows of a tile lie one after the other.
   Index rounded_row(Index slot, Index step) const {
-    return along_steps() ? slot * piece + step % piece : wx_row(slot, step);
+    return along_steps() ? slot * piece + step_of_piece(step) : wx_row(slot, step);
   }
 };
 

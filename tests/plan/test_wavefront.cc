@@ -1,0 +1,43 @@
+// When layers on top of each other run beside each other, and in which chunks.
+
+#include "plan/wavefront.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace penstock::plan {
+namespace {
+
+Index chunk_of(Index layers, Index rows, Index steps, int threads, const CpuModel& machine = {}) {
+  return wavefront_chunk({.layers = layers, .rows = rows, .steps = steps, .threads = threads}, machine);
+}
+
+TEST(Wavefront, IsPlannedWhereItPays) {
+  EXPECT_GT(chunk_of(2, 1, 200, 2), 0);
+  EXPECT_GT(chunk_of(4, 16, 100, 2), 0);
+  EXPECT_EQ(chunk_of(1, 1, 200, 2), 0) << "one layer";
+  EXPECT_EQ(chunk_of(4, 1, 200, 1), 0) << "one thread";
+  EXPECT_EQ(chunk_of(4, 64, 200, 2), 0) << "rows for all threads";
+  EXPECT_EQ(chunk_of(4, 1, 8, 4), 0) << "no chunks to speak of";
+  WavefrontProblem large{.layers = 4, .steps = 200, .threads = 2, .layer_bytes = 4 << 20};
+  CpuModel machine;
+  machine.l2_bytes = 1 << 20;
+  EXPECT_EQ(wavefront_chunk(large, machine), 0) << "a matrix that one core's cache does not hold";
+  machine.l2_bytes = 8 << 20;
+  EXPECT_GT(wavefront_chunk(large, machine), 0);
+  for (Index steps = 16; steps < 5000; steps += 7) {
+    EXPECT_LE((steps + chunk_of(4, 1, steps, 2) - 1) / chunk_of(4, 1, steps, 2), 16);
+  }
+}
+
+TEST(Wavefront, FollowsTheCostsOfTheMachine) {
+  CpuModel machine;
+  machine.costs.wave_chunks = 4;
+  EXPECT_EQ(chunk_of(4, 1, 200, 2, machine), 50);
+  machine.costs.wave_steps = 60;
+  EXPECT_EQ(chunk_of(4, 1, 200, 2, machine), 60);
+  EXPECT_EQ(chunk_of(4, 1, 100, 2, machine), 0);
+}
+
+}  // namespace
+}  // namespace penstock::plan
