@@ -120,8 +120,8 @@ double RowAnswers::raw(std::span<const float> outputs, Index step, std::size_t t
                        std::optional<double> level) const {
   const Column& column = data_.targets[target];
   const std::size_t output = static_cast<std::size_t>(step) * data_.targets.size() + target;
-  const double offset = level ? data_.spread.offset(*level, static_cast<Index>(output)) : 0.0;
-  return column.raw(static_cast<double>(outputs[output]) + offset);
+  const auto normalised = static_cast<double>(outputs[output]);
+  return level ? data_.spread.quantile(*level, static_cast<Index>(output), column, normalised) : column.raw(normalised);
 }
 
 std::vector<std::string> RowAnswers::cells(std::span<const float> outputs) const {

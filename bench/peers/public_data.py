@@ -126,11 +126,11 @@ TUNED_ON = {
     "joblessness": (4, 8, lambda: us_change("Unemployment")),
     "rgnp": (1, 5, lambda: statsmodels_result("rgnp", "REAL_GNP")),
     "deflator": (1, 5, lambda: statsmodels_result("gnpdef", "GNP_DEFLATOR")),
+    "elecequip": (12, 12, lambda: column_of("statsmodels", "datasets/elec_equip/elec_equip.csv", "STS.M.I7.W.TOVT.NS0016.4.000")),
     **{f"m1-{name}": (1, 4, lambda name=name: m1_yearly(f"T{name}")) for name in (13, 61, 161)},
 }
 # ... and series that nobody looked at before it was done.
 FRESH = {
-    "elecequip": (12, 12, lambda: column_of("statsmodels", "datasets/elec_equip/elec_equip.csv", "STS.M.I7.W.TOVT.NS0016.4.000")),
     "prescriptions": (12, 12, lambda: column_of("aeon", "datasets/data/PBS_dataset/PBS_dataset.csv", "Scripts")),
     "consumption": (4, 8, lambda: us_change("Consumption")),
     "production": (4, 8, lambda: us_change("Production")),

@@ -87,15 +87,20 @@ Missing parse_missing(std::string_view text);
 /// How far forecasts are off, from which the quantiles of what comes follow: a scale for every distance, and one shape.
 /// Found by fit_spread() in what followed forecasts; empty: not known.
 struct Spread {
-  std::vector<double> levels;  ///< Ascending, within (0, 1)
-  std::vector<double>
-      quantiles;               ///< [levels, targets], ascending along levels: of value - forecast, in units of `scales`
-  std::vector<double> scales;  ///< [horizon, targets], normalised as the targets are
+  std::vector<double> levels;     ///< Ascending, within (0, 1)
+  std::vector<double> quantiles;  ///< [levels, targets], ascending along levels: of errors in units of `scales`
+  std::vector<double> scales;     ///< [horizon, targets]
+  /// [targets]: 1 where errors are logarithms of value / forecast, because they grow with the value; 0 where they are
+  /// value - forecast, normalised.
+  std::vector<std::uint8_t> relative;
 
   bool empty() const { return levels.empty(); }
-  /// What to add to output `output` of [horizon, targets] for the quantile of a level, which must not lie beyond the
-  /// first or the last one.
-  double offset(double level, Index output) const;
+  /// The quantile of a level of what output `output` of [horizon, targets] forecasts, raw; `column` is its target. The
+  /// level must not lie beyond the first or the last one. Where errors are relative, a forecast that is not positive
+  /// has no spread.
+  double quantile(double level, Index output, const Column& column, double normalised) const;
+  /// The error that belongs to it.
+  double error(double level, Index output) const;
 };
 
 /// Everything that has to travel with a model so that raw data mean the same later as in training.

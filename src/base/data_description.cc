@@ -74,7 +74,7 @@ double Column::raw(double normalised) const {
   return logarithm ? std::exp(value) : value;
 }
 
-double Spread::offset(double level, Index output) const {
+double Spread::error(double level, Index output) const {
   require(!empty(), "the spread of these forecasts is not known");
   require(level >= levels.front() && level <= levels.back(), "level must be {} to {}, not {}", levels.front(),
           levels.back(), level);
@@ -86,6 +86,12 @@ double Spread::offset(double level, Index output) const {
   const double below = quantiles[(next - 1) * targets + target];
   const double share = (level - levels[next - 1]) / (levels[next] - levels[next - 1]);
   return (below + share * (above - below)) * scales[static_cast<std::size_t>(output)];
+}
+
+double Spread::quantile(double level, Index output, const Column& column, double normalised) const {
+  const double e = error(level, output), raw = column.raw(normalised);
+  if (relative[static_cast<std::size_t>(output) % relative.size()] == 0) return column.raw(normalised + e);
+  return raw > 0.0 ? raw * std::exp(e) : raw;
 }
 
 Index DataDescription::output_size() const {

@@ -171,8 +171,10 @@ json to_json(const DataDescription& data) {
                  {"missing", to_string(data.missing)},
                  {"sample_rate", data.sample_rate}};
   if (!data.spread.empty()) {
-    result["spread"] = {
-        {"levels", data.spread.levels}, {"quantiles", data.spread.quantiles}, {"scales", data.spread.scales}};
+    result["spread"] = {{"levels", data.spread.levels},
+                        {"quantiles", data.spread.quantiles},
+                        {"scales", data.spread.scales},
+                        {"relative", data.spread.relative}};
   }
   return result;
 }
@@ -207,6 +209,11 @@ Spread read_spread(const json& object, const std::string& source, const DataDesc
   spread.scales = read_numbers(reader, "scales", data.output_size());
   if (!std::ranges::all_of(spread.scales, [](double scale) { return scale >= 0.0; })) {
     reader.refuse("scales", "must not be negative");
+  }
+  for (const double relative : read_numbers(reader, "relative", targets)) {
+    if (relative != 0.0 && relative != 1.0)
+      reader.refuse("relative", fmt::format("must be 0 or 1, not {:g}", relative));
+    spread.relative.push_back(relative != 0.0 ? 1 : 0);
   }
   reader.finish();
   return spread;

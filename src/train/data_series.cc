@@ -231,7 +231,7 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
   bool is_asked_for(Index row, Index target) const override {
     return unknown_.empty() || unknown_[row * static_cast<Index>(description_.targets.size()) + target] == 0;
   }
-  std::span<const float> past_errors() const override { return past_errors_; }
+  const training::RowErrors& past_errors() const override { return past_errors_; }
   const Autoregression* refitted() const override { return autoregression_ ? &refitted_ : nullptr; }
 
   /// Where a linear forecast reads a past, every row of a batch is led in by what stands before it, and that is not
@@ -313,6 +313,7 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
 
   /// Of forecasts from one row.
   void add_past_errors(const Autoregression& linear, Index row) {
+    past_errors_.rows.push_back(row);
     const auto targets = static_cast<Index>(description_.targets.size());
     const Index width = description_.output_size();
     for (Index i = 0; i < width; ++i) {
@@ -325,7 +326,7 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
         }
         error = forecast - targets_[to * targets + c];
       }
-      past_errors_.push_back(error);
+      past_errors_.errors.push_back(error);
     }
   }
 
@@ -426,8 +427,8 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
   std::vector<std::uint8_t> unknown_;  // [rows, targets] or empty: 1 is never asked for
   SeriesPlan plan_;
   std::optional<Autoregression> autoregression_;
-  Autoregression refitted_;         // with as many lags
-  std::vector<float> past_errors_;  // [rows, horizon, targets]
+  Autoregression refitted_;  // with as many lags
+  training::RowErrors past_errors_;
   Index lead_ = 0;
   std::vector<float> inputs_;   // [rows, I]
   std::vector<float> targets_;  // [rows, targets]

@@ -134,29 +134,72 @@ class TargetErrors {
   std::vector<std::vector<WeightedError>> errors_;  // by distance
 };
 
+/// Errors of one target as differences, and as logarithms of ratios as long as all values and forecasts are positive.
+class ErrorsOfBothKinds {
+ public:
+  ErrorsOfBothKinds(const Column& column, Index horizon) : column_(column), differences_(horizon), ratios_(horizon) {
+    can_be_relative_ = !column.logarithm;  // of which differences are ratios
+  }
+
+  void add(std::size_t step, double value, double forecast, double weight) {
+    differences_.add(step, value - forecast, weight);
+    const double raw = column_.raw(value), raw_forecast = column_.raw(forecast);
+    can_be_relative_ = can_be_relative_ && raw > 0.0 && raw_forecast > 0.0;
+    if (!can_be_relative_) return;
+    const double ratio = std::log(raw / raw_forecast);
+    ratios_.add(step, ratio, weight);
+    weights_ += weight;
+    squares_ += weight * (raw - raw_forecast) * (raw - raw_forecast);
+    squares_of_ratios_ += weight * ratio * ratio;
+    logarithms_ += weight * std::log(raw);
+  }
+
+  /// Whether a normal distribution of ratios makes what was seen likelier than one of differences.
+  bool relative() const {
+    if (!can_be_relative_ || !(squares_of_ratios_ > 0.0)) return false;
+    return 0.5 * std::log(squares_ / weights_) > 0.5 * std::log(squares_of_ratios_ / weights_) + logarithms_ / weights_;
+  }
+  const TargetErrors& chosen() const { return relative() ? ratios_ : differences_; }
+
+ private:
+  const Column& column_;
+  TargetErrors differences_, ratios_;
+  bool can_be_relative_;
+  double weights_ = 0.0, squares_ = 0.0, squares_of_ratios_ = 0.0, logarithms_ = 0.0;
+};
+
+void add_errors(const training::SeriesRows& series, const training::RowErrors& all, double weight, Index horizon,
+                std::vector<ErrorsOfBothKinds>& errors) {
+  const std::size_t targets = errors.size(), outputs = static_cast<std::size_t>(horizon) * targets;
+  for (std::size_t i = 0; i < all.errors.size(); ++i) {
+    if (!std::isfinite(all.errors[i])) continue;
+    const std::size_t target = i % targets, step = i % outputs / targets;
+    const auto row = static_cast<std::size_t>(all.rows[i / outputs]) + step + 1;
+    const auto value = static_cast<double>(series.targets()[row * targets + target]);
+    errors[target].add(step, value, value + static_cast<double>(all.errors[i]), weight);
+  }
+}
+
 }  // namespace
 
 void fit_spread(Model& model, const Dataset& dataset, const Execution& execution) {
   const training::SeriesRows* const series = training::SeriesRows::of(dataset);
   if (series == nullptr) return;
   DataDescription& data = model.impl().data;
-  const std::size_t targets = data.targets.size(), outputs = static_cast<std::size_t>(data.output_size());
-  std::vector<TargetErrors> errors(targets, TargetErrors(data.horizon));
-  const auto add = [&](std::span<const float> all, double weight) {
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      if (!std::isfinite(all[i])) continue;
-      errors[i % targets].add(i % outputs / targets, -static_cast<double>(all[i]), weight);
-    }
-  };
-  add(training::held_out_errors(model, *series, execution), 1.0);
-  add(series->past_errors(), past_weight);
+  const std::size_t targets = data.targets.size();
+  std::vector<ErrorsOfBothKinds> errors;
+  for (const Column& column : data.targets) errors.emplace_back(column, data.horizon);
+  add_errors(*series, training::held_out_errors(model, *series, execution), 1.0, data.horizon, errors);
+  add_errors(*series, series->past_errors(), past_weight, data.horizon, errors);
   Spread spread;
   spread.levels.assign(std::begin(spread_levels), std::end(spread_levels));
   spread.quantiles.resize(spread.levels.size() * targets);
-  spread.scales.resize(outputs);
+  spread.scales.resize(static_cast<std::size_t>(data.output_size()));
   for (std::size_t c = 0; c < targets; ++c) {
-    if (!(errors[c].blocks() > 0.0)) return;
-    const std::vector<double> scales = errors[c].scales(), shape = errors[c].shape(scales);
+    const TargetErrors& chosen = errors[c].chosen();
+    if (!(chosen.blocks() > 0.0)) return;
+    spread.relative.push_back(errors[c].relative() ? 1 : 0);
+    const std::vector<double> scales = chosen.scales(), shape = chosen.shape(scales);
     for (std::size_t step = 0; step < scales.size(); ++step) spread.scales[step * targets + c] = scales[step];
     for (std::size_t level = 0; level < shape.size(); ++level) spread.quantiles[level * targets + c] = shape[level];
   }

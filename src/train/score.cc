@@ -121,7 +121,7 @@ QuantileScore ForecastScorer::score_quantiles(std::size_t target, std::span<cons
       const double value = column[row + step + 1], middle = scale.normal(static_cast<double>(forecast));
       double lowest = 0.0, highest = 0.0;
       for (std::size_t i = 0; i < levels_.size(); ++i) {
-        const double quantile = scale.raw(middle + data_.spread.offset(levels_[i], output));
+        const double quantile = data_.spread.quantile(levels_[i], output, scale, middle);
         score.pinball += std::max(levels_[i] * (value - quantile), (levels_[i] - 1.0) * (value - quantile));
         if (i == 0) lowest = quantile;
         highest = quantile;

@@ -31,20 +31,22 @@ void forecast_rows(const Model& model, const SeriesRows& series, Index first, co
   }
 }
 
-std::vector<float> held_out_errors(const Model& model, const SeriesRows& series, const Execution& execution) {
+RowErrors held_out_errors(const Model& model, const SeriesRows& series, const Execution& execution) {
   constexpr Index most_rows = 10'000;  // which say all there is to say
   const DataDescription& data = model.data();
   const auto targets = static_cast<Index>(data.targets.size());
   const Index first = std::max(series.training_rows() - 1, series.rows() - most_rows);
-  std::vector<float> errors(static_cast<std::size_t>((series.rows() - first) * data.output_size()),
-                            std::numeric_limits<float>::quiet_NaN());
+  RowErrors result;
+  for (Index row = first; row < series.rows(); ++row) result.rows.push_back(row);
+  result.errors.resize(result.rows.size() * static_cast<std::size_t>(data.output_size()),
+                       std::numeric_limits<float>::quiet_NaN());
   Index end_of_file = 0;
   const auto begin = [&](Index row) {
     const auto next = std::ranges::upper_bound(series.starts(), row);
     end_of_file = next == series.starts().end() ? series.rows() : *next;
   };
   forecast_rows(model, series, first, execution, begin, [&](Index row, std::span<const float> forecasts) {
-    float* const to = errors.data() + (row - first) * data.output_size();
+    float* const to = result.errors.data() + (row - first) * data.output_size();
     for (Index ahead = 1; ahead <= data.horizon && row + ahead < end_of_file; ++ahead) {
       for (Index c = 0; c < targets; ++c) {
         if (!series.is_asked_for(row + ahead, c)) continue;
@@ -53,7 +55,7 @@ std::vector<float> held_out_errors(const Model& model, const SeriesRows& series,
       }
     }
   });
-  return errors;
+  return result;
 }
 
 }  // namespace penstock::training

@@ -9,6 +9,12 @@
 
 namespace penstock::training {
 
+/// forecast - value, normalised, of forecasts from several rows.
+struct RowErrors {
+  std::vector<Index> rows;    ///< That were forecast from
+  std::vector<float> errors;  ///< [rows, horizon, targets]; NaN where a value is not known, or not asked for
+};
+
 /// The rows of a series as a dataset keeps them: those that training learns from, then those that are held out.
 class SeriesRows {
  public:
@@ -24,9 +30,8 @@ class SeriesRows {
   virtual bool is_asked_for(Index row, Index target) const = 0;
   /// A linear forecast that is chosen by all rows and fitted to them; null without one.
   virtual const Autoregression* refitted() const = 0;
-  /// forecast - value, normalised, of linear forecasts fitted to beginnings of the training part, [rows, horizon,
-  /// targets]; NaN where nothing was forecast.
-  virtual std::span<const float> past_errors() const = 0;
+  /// Of linear forecasts fitted to beginnings of the training part.
+  virtual const RowErrors& past_errors() const = 0;
 
   /// The rows of a dataset; null if it is no series.
   static const SeriesRows* of(const Dataset& data);
@@ -40,8 +45,7 @@ using ForecastSink = std::function<void(Index row, std::span<const float> foreca
 void forecast_rows(const Model& model, const SeriesRows& series, Index first, const Execution& execution,
                    const std::function<void(Index row)>& begin, const ForecastSink& sink);
 
-/// forecast - value, normalised, of what is forecast from the last row before the held-out part and from all later ones
-/// (the latest ten thousand): [rows, horizon, targets]. NaN where a value is not known, or not asked for.
-std::vector<float> held_out_errors(const Model& model, const SeriesRows& series, const Execution& execution);
+/// Of what is forecast from the last row before the held-out part and from all later ones, the latest ten thousand.
+RowErrors held_out_errors(const Model& model, const SeriesRows& series, const Execution& execution);
 
 }  // namespace penstock::training

@@ -77,10 +77,10 @@ double share_that_pays(std::span<const float> with, std::span<const float> witho
 double shrink_correction(Model& model, const Dataset& dataset, const Execution& execution) {
   const training::SeriesRows* const series = training::SeriesRows::of(dataset);
   if (model.spec().lags == 0 || series == nullptr || series->training_rows() >= series->rows()) return 1.0;
-  const std::vector<float> with = training::held_out_errors(model, *series, execution);
+  const std::vector<float> with = training::held_out_errors(model, *series, execution).errors;
   Heads heads(model);
   heads.scale(0.0);
-  const std::vector<float> without = training::held_out_errors(model, *series, execution);
+  const std::vector<float> without = training::held_out_errors(model, *series, execution).errors;
   // Forecasts from rows nearer to each other than the horizon are of the same rows in part.
   const Index block = model.data().horizon * model.data().output_size();
   const double share = share_that_pays(with, without, static_cast<std::size_t>(block));

@@ -109,14 +109,36 @@ TEST_F(SeriesFinish, TheSpreadOfARandomWalkGrowsWithTheRootOfTheDistance) {
   }
   // The ninth tenth of a normal distribution is at 1.2816. Its empirical counterpart deviates by sqrt(0.1 * 0.9 / n)
   // over the density there, 0.1755, of n = 1,800 / 5 sums of middling length; four of these.
+  EXPECT_EQ(spread.relative[0], 0) << "a walk passes zero";
+  const Column& column = data->description().targets[0];
+  const auto of = [&](double level) {
+    return (spread.quantile(level, 0, column, 0.0) - column.raw(0.0)) / (unit * spread.scales[0]);
+  };
   const double deviation = std::sqrt(0.09 / (1800.0 / 5.0)) / 0.1755;
-  EXPECT_NEAR(spread.offset(0.9, 0) / spread.scales[0], 1.2816, 4.0 * deviation);
-  EXPECT_NEAR(spread.offset(0.1, 0) / spread.scales[0], -1.2816, 4.0 * deviation);
+  EXPECT_NEAR(of(0.9), 1.2816, 4.0 * deviation);
+  EXPECT_NEAR(of(0.1), -1.2816, 4.0 * deviation);
   for (double level = 0.01; level < 0.98; level += 0.01) {
-    EXPECT_LE(spread.offset(level, 0), spread.offset(level + 0.01, 0)) << level;
+    EXPECT_LE(of(level), of(level + 0.01)) << level;
   }
   EXPECT_THAT(score_held_out(trained, *data)[0].quantiles->coverage,
               testing::DoubleNear(0.8, 4.0 * 0.4 / std::sqrt(800.0 / 5.0)));
+}
+
+TEST_F(SeriesFinish, ErrorsThatGrowWithTheValueAreRelative) {
+  std::vector<double> values = walk(1000);
+  for (double& value : values) value = std::exp(3.0 + 0.05 * value);
+  const auto data = open(values, 2);
+  Model trained = model(*data, 1);
+  fit_spread(trained, *data);
+  const Spread& spread = trained.data().spread;
+  EXPECT_EQ(spread.relative[0], 1);
+  // Steps of the logarithm have a deviation of 0.05. Of 200 held-out and half of 600 past ones it is off by one part in
+  // sqrt(2 * 500); four of these, and what the weights of the linear forecast cost.
+  EXPECT_NEAR(spread.scales[0] / 0.05, 1.0, 4.0 / std::sqrt(1000.0) + 0.03);
+  const Column& column = data->description().targets[0];
+  const double forecast = column.normal(40.0);
+  EXPECT_NEAR(spread.quantile(0.9, 0, column, forecast) / 40.0 * spread.quantile(0.1, 0, column, forecast) / 40.0, 1.0,
+              0.05);
 }
 
 TEST_F(SeriesFinish, TheSpreadTravelsWithTheModel) {
@@ -130,6 +152,7 @@ TEST_F(SeriesFinish, TheSpreadTravelsWithTheModel) {
   EXPECT_EQ(again.levels, trained.data().spread.levels);
   EXPECT_EQ(again.quantiles, trained.data().spread.quantiles);
   EXPECT_EQ(again.scales, trained.data().spread.scales);
+  EXPECT_EQ(again.relative, trained.data().spread.relative);
   EXPECT_NO_THROW((void)evaluate(trained, *data, {})) << "the dataset knows no spread";
 }
 
