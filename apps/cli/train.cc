@@ -30,7 +30,9 @@ ModelSpec default_spec(DataKind kind) {
   ModelSpec spec;
   spec.width = kind == DataKind::text ? 256 : kind == DataKind::sound ? 16 : 64;
   // A few thousand rows are learnt by heart soon.
-  spec.dropout = kind == DataKind::series ? 0.2 : 0.0;
+  spec.dropout = kind == DataKind::series || kind == DataKind::labelled ? 0.2 : 0.0;
+  // On small sets it is right more often, in twice the time.
+  if (kind == DataKind::labelled) spec.cell = "gru";
   return spec;
 }
 

@@ -15,7 +15,8 @@ void add_model_options(Options& options, ModelOptions& model) {
   std::vector<std::string> names;
   for (const CellInfo& cell : cells()) names.emplace_back(cell.name);
   options.group("Model");
-  options.add("--cell", model.cell, "NAME", fmt::format("{} [mingru]", fmt::join(names, ", ")));
+  options.add("--cell", model.cell, "NAME",
+              fmt::format("{} [mingru; gru for labelled sequences]", fmt::join(names, ", ")));
   options.add("--width", model.width, "N",
               "Size of the model: values between its layers [256 for a text, 64 otherwise]");
   options.add("--blocks", model.blocks, "N", "Layers: each a norm, a recurrent layer and what goes past it [2]");
@@ -24,7 +25,7 @@ void add_model_options(Options& options, ModelOptions& model) {
   options.add("--conv", model.convolution, "N", "Taps of a causal convolution before each recurrent layer [0]");
   options.add("--ffn", model.feed_forward, "X", "Gated feed-forward of X times the width after it [0]");
   options.add("--dropout", model.dropout, "P",
-              "On the output of every sub-layer, in training only [0; 0.2 for a series]");
+              "On the output of every sub-layer, in training only [0; 0.2 for a series or labelled sequences]");
   options.flag("--no-last", model.no_last,
                "A series: read and forecast the values themselves, not their changes from one row to the next");
   options.flag("--no-linear", model.no_linear, "A series: no linear forecast beside the recurrent layers");
