@@ -129,7 +129,7 @@ TUNED_ON = {
     "elecequip": (12, 12, lambda: column_of("statsmodels", "datasets/elec_equip/elec_equip.csv", "STS.M.I7.W.TOVT.NS0016.4.000")),
     **{f"m1-{name}": (1, 4, lambda name=name: m1_yearly(f"T{name}")) for name in (13, 61, 161)},
 }
-# ... and series that nobody looked at before it was done.
+# ... and series that had no part in that.
 FRESH = {
     "prescriptions": (12, 12, lambda: column_of("aeon", "datasets/data/PBS_dataset/PBS_dataset.csv", "Scripts")),
     "consumption": (4, 8, lambda: us_change("Consumption")),
