@@ -88,15 +88,19 @@ void ByteAnswers::expect(std::vector<float> logits) {
   expected_ = std::move(logits);
 }
 
-RowAnswers::RowAnswers(Output& output, const DataDescription& data, std::vector<std::string> kept, bool json)
-    : output_(output), data_(data), kept_(std::move(kept)), json_(json) {}
+RowAnswers::RowAnswers(Output& output, const DataDescription& data, std::vector<std::string> kept, bool json,
+                       std::vector<double> quantiles)
+    : output_(output), data_(data), kept_(std::move(kept)), json_(json), quantiles_(std::move(quantiles)) {}
 
 void RowAnswers::header() {
   if (json_) return;
   std::vector<std::string> names;
   if (data_.task == Task::forecast) {
     for (Index step = 1; step <= data_.horizon; ++step) {
-      for (const Column& target : data_.targets) names.push_back(fmt::format("{}+{}", target.name, step));
+      for (const Column& target : data_.targets) {
+        names.push_back(fmt::format("{}+{}", target.name, step));
+        for (const double level : quantiles_) names.push_back(fmt::format("{}+{} q{:g}", target.name, step, level));
+      }
     }
   } else {
     names = {"label", "probability"};
@@ -112,10 +116,12 @@ void RowAnswers::answer(std::span<const std::string> kept, std::span<const float
   }
 }
 
-double RowAnswers::raw(std::span<const float> outputs, Index step, std::size_t target) const {
+double RowAnswers::raw(std::span<const float> outputs, Index step, std::size_t target,
+                       std::optional<double> level) const {
   const Column& column = data_.targets[target];
-  const float normalised = outputs[static_cast<std::size_t>(step) * data_.targets.size() + target];
-  return column.raw(static_cast<double>(normalised));
+  const std::size_t output = static_cast<std::size_t>(step) * data_.targets.size() + target;
+  const auto normalised = static_cast<double>(outputs[output]);
+  return level ? data_.spread.quantile(*level, static_cast<Index>(output), column, normalised) : column.raw(normalised);
 }
 
 std::vector<std::string> RowAnswers::cells(std::span<const float> outputs) const {
@@ -125,6 +131,9 @@ std::vector<std::string> RowAnswers::cells(std::span<const float> outputs) const
       for (std::size_t target = 0; target < data_.targets.size(); ++target) {
         // As many digits as a float carries; the rest would be noise.
         texts.push_back(fmt::format("{}", static_cast<float>(raw(outputs, step, target))));
+        for (const double level : quantiles_) {
+          texts.push_back(fmt::format("{}", static_cast<float>(raw(outputs, step, target, level))));
+        }
       }
     }
     return texts;
@@ -148,6 +157,10 @@ void RowAnswers::write_json(std::span<const std::string> kept, std::span<const f
     for (std::size_t target = 0; target < data_.targets.size(); ++target) {
       Json& values = json["forecast"][data_.targets[target].name];
       for (Index step = 0; step < data_.horizon; ++step) values.push_back(raw(outputs, step, target));
+      for (const double level : quantiles_) {
+        Json& at = json["quantiles"][data_.targets[target].name][fmt::format("{:g}", level)];
+        for (Index step = 0; step < data_.horizon; ++step) at.push_back(raw(outputs, step, target, level));
+      }
     }
   } else {
     const Choice choice = likeliest(outputs);
@@ -157,6 +170,23 @@ void RowAnswers::write_json(std::span<const std::string> kept, std::span<const f
     for (std::size_t i = 0; i < all.size(); ++i) json["probabilities"][data_.classes[i]] = all[i];
   }
   output_.write(json_line(json));
+}
+
+void check_quantiles(const Model& model, const std::string& path, std::span<const double> levels) {
+  if (levels.empty()) return;
+  require_task(model, path, Task::forecast, "--quantiles");
+  const Spread& spread = model.data().spread;
+  if (spread.empty()) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("--quantiles: {} does not know how far its forecasts are off: train it with held-out rows",
+                            printable(path)));
+  }
+  for (const double level : levels) {
+    if (level >= spread.levels.front() && level <= spread.levels.back()) continue;
+    throw Error(ErrorCode::invalid_argument, fmt::format("--quantiles must be {:g} to {:g}, not {:g}",
+                                                         spread.levels.front(), spread.levels.back(), level));
+  }
+  if (!std::ranges::is_sorted(levels)) throw Error(ErrorCode::invalid_argument, "--quantiles must ascend");
 }
 
 }  // namespace penstock::cli

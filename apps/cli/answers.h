@@ -1,11 +1,13 @@
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "penstock/data.h"
+#include "penstock/model.h"
 #include "terminal.h"
 
 /// What a model says about each step of its input, as text. `predict` and `stream` write the same.
@@ -62,10 +64,12 @@ class ByteAnswers {
 };
 
 /// Answers to rows: forecasts in raw units ("co2+1", "co2+2", ...), or the likeliest label and its probability.
-/// Columns of the input that were asked for (`kept`) stand in front.
+/// Columns of the input that were asked for (`kept`) stand in front. Quantiles stand behind each forecast: "co2+1
+/// q0.1".
 class RowAnswers {
  public:
-  RowAnswers(Output& output, const DataDescription& data, std::vector<std::string> kept, bool json);
+  RowAnswers(Output& output, const DataDescription& data, std::vector<std::string> kept, bool json,
+             std::vector<double> quantiles = {});
 
   void header();
   /// Number of outputs that a step has.
@@ -76,12 +80,18 @@ class RowAnswers {
   std::vector<std::string> cells(std::span<const float> outputs) const;
   void write_row(std::span<const std::string> front, std::span<const std::string> back);
   void write_json(std::span<const std::string> kept, std::span<const float> outputs);
-  double raw(std::span<const float> outputs, Index step, std::size_t target) const;
+  /// Of a forecast, raw; of its quantile, if a level is given.
+  double raw(std::span<const float> outputs, Index step, std::size_t target,
+             std::optional<double> level = std::nullopt) const;
 
   Output& output_;
   const DataDescription& data_;
   std::vector<std::string> kept_;
   bool json_;
+  std::vector<double> quantiles_;
 };
+
+/// Throws Error unless these are levels, ascending, of quantiles that a model knows.
+void check_quantiles(const Model& model, const std::string& path, std::span<const double> levels);
 
 }  // namespace penstock::cli

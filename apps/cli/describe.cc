@@ -28,8 +28,7 @@ const char* to_string(Task task) {
   return "classify";
 }
 
-std::string describe_model(const Model& model) {
-  const ModelSpec& spec = model.spec();
+std::string describe_layers(const ModelSpec& spec) {
   std::string text =
       fmt::format("{}, {} block{} of width {}", spec.cell, spec.blocks, spec.blocks == 1 ? "" : "s", spec.width);
   if (spec.hidden_size != 0) text += fmt::format(", hidden size {}", spec.hidden_size);
@@ -40,7 +39,13 @@ std::string describe_model(const Model& model) {
   if (spec.from_last) text += ", from the last value";
   if (spec.lags > 0)
     text += fmt::format(", beside a linear forecast from {} row{}", spec.lags, spec.lags == 1 ? "" : "s");
-  return fmt::format("{}, {} parameters", text, with_commas(model.parameter_count()));
+  return text;
+}
+
+std::string describe_model(const Model& model) {
+  const ModelSpec& spec = model.spec();
+  return fmt::format("{}{}, {} parameters", spec.members > 1 ? fmt::format("the mean of {}: ", spec.members) : "",
+                     describe_layers(spec), with_commas(model.parameter_count()));
 }
 
 Json model_json(const Model& model) {
@@ -56,6 +61,7 @@ Json model_json(const Model& model) {
                {"dropout", spec.dropout},
                {"from_last", spec.from_last},
                {"lags", spec.lags},
+               {"members", spec.members},
                {"parameters", model.parameter_count()},
                {"task", to_string(data.task)}};
   if (data.vocabulary > 0) json["vocabulary"] = data.vocabulary;

@@ -16,6 +16,8 @@ const char* to_string(Task task);
 
 /// "minGRU" is written as its cell is named: "mingru, 2 blocks of width 256, 532,992 parameters"
 std::string describe_model(const Model& model);
+/// The same of each member of an ensemble, without how many there are.
+std::string describe_layers(const ModelSpec& spec);
 
 Json model_json(const Model& model);
 /// With bits_per_step and accuracy where the task has them.

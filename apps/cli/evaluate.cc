@@ -1,7 +1,10 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <optional>
+#include <string>
 
+#include "answers.h"
 #include "options.h"
 #include "penstock/penstock.h"
 #include "score_report.h"
@@ -18,10 +21,16 @@ struct EvaluateArguments {
   std::vector<std::string> data;
   RowOptions rows;
   std::string label_column = "label";
-  Index skip = 0;
+  std::optional<Index> skip;
+  std::vector<double> quantiles;
   bool json = false;
   Execution execution;
 };
+
+/// Rows that are not scored: in the first ones a linear forecast has not seen as much as it reads.
+Index lead_in(const Model& model, const EvaluateArguments& arguments) {
+  return arguments.skip.value_or(model.spec().lags);
+}
 
 Score score_file(const Model& model, const std::string& path, const EvaluateArguments& arguments) {
   const DataDescription& data = model.data();
@@ -31,12 +40,23 @@ Score score_file(const Model& model, const std::string& path, const EvaluateArgu
         ErrorCode::invalid_argument,
         fmt::format("{} is a model of a built-in task: 'penstock predict' scores those", printable(arguments.model)));
   }
-  if (data.task == Task::forecast) return score_series(model, path, arguments.skip, arguments.execution);
+  if (data.task == Task::forecast) {
+    SeriesScoring options{.lead = lead_in(model, arguments)};
+    if (!arguments.quantiles.empty()) options.levels = arguments.quantiles;
+    return score_series(model, path, options, arguments.execution);
+  }
   return score_labelled(model, path, arguments.rows, arguments.label_column, arguments.execution);
 }
 
 bool is_empty(const Score& score) {
   return score.columns.empty() && score.bytes == 0 && (!score.labels || score.labels->scored == 0);
+}
+
+std::string where_nothing_is(const Model& model, const EvaluateArguments& arguments) {
+  const Index lead = model.data().task == Task::forecast ? lead_in(model, arguments) : 0;
+  if (lead == 0) return "";
+  const char* const why = ", as the linear forecast reads so many; --skip 0 scores all rows";
+  return fmt::format(" behind row {}{}", lead, arguments.skip ? "" : why);
 }
 
 int evaluate_files(const CLI::App& app, const EvaluateArguments& arguments) {
@@ -46,7 +66,8 @@ int evaluate_files(const CLI::App& app, const EvaluateArguments& arguments) {
   if (app.count("--skip") > 0) require_task(model, arguments.model, Task::forecast, "--skip");
   if (app.count("--label-column") > 0) require_task(model, arguments.model, Task::classify, "--label-column");
   if (app.count("--sequence-column") > 0) require_task(model, arguments.model, Task::classify, "--sequence-column");
-  if (arguments.skip < 0) throw Error(ErrorCode::invalid_argument, "--skip must not be negative");
+  if (arguments.skip.value_or(0) < 0) throw Error(ErrorCode::invalid_argument, "--skip must not be negative");
+  check_quantiles(model, arguments.model, arguments.quantiles);
   catch_interrupts();
   Output output;
   Json all = Json::array();
@@ -55,12 +76,15 @@ int evaluate_files(const CLI::App& app, const EvaluateArguments& arguments) {
     if (interrupted()) return interrupted_status();
     if (is_empty(score)) {
       throw Error(ErrorCode::bad_input,
-                  fmt::format("{}: there is nothing to score{}", printable(path),
-                              arguments.skip > 0 ? fmt::format(" behind row {}", arguments.skip) : ""));
+                  fmt::format("{}: there is nothing to score{}", printable(path), where_nothing_is(model, arguments)));
     }
     Json entry = {{"file", path}};
     entry.update(score_json(model, score));
     all.push_back(std::move(entry));
+    if (!arguments.json && model.spec().lags > 0 && !arguments.skip) {
+      output.write(fmt::format("the first {} rows lead in and are not scored (--skip 0 scores them, too)\n",
+                               with_commas(model.spec().lags)));
+    }
     if (!arguments.json)
       output.write(score_lines(model, score, arguments.data.size() > 1 ? printable(path) + "  " : ""));
   }
@@ -79,7 +103,10 @@ Verb add_evaluate(CLI::App& program) {
   options.positional("DATA", arguments->data,
                      "What the model was not trained on: texts, a CSV file of a series, or labelled sequences");
   options.group("Options");
-  options.add("--skip", arguments->skip, "N", "A series: the first N rows only lead in, and are not scored");
+  options.add("--skip", arguments->skip, "N",
+              "A series: the first N rows only lead in, and are not scored [as many as its linear forecast reads]");
+  options.add("--quantiles", arguments->quantiles, "A,B",
+              "A series: of forecasts, such as 0.05,0.5,0.95 [0.1,0.5,0.9]");
   options.add("--sequence-column", arguments->rows.sequence_column, "NAME", "Names the sequence of a row");
   options.add("--label-column", arguments->label_column, "NAME", "Holds the label of the sequence");
   options.add("--threads", arguments->execution.threads, "N", "0: as many as the machine offers");

@@ -238,6 +238,11 @@ void parse_value(const std::string& option, const std::string& text, std::vector
   if (value.empty()) misuse(fmt::format("{} must name at least one column", option));
 }
 
+void parse_value(const std::string& option, const std::string& text, std::vector<double>& value) {
+  value.clear();
+  for (const std::string& number : CLI::detail::split(text, ',')) parse_value(option, number, value.emplace_back());
+}
+
 void fail_choice(const std::string& option, const std::string& text, const std::vector<std::string>& names) {
   misuse(fmt::format("{} must be one of {}, not '{}'", option, fmt::join(names, ", "), printable(text)));
 }

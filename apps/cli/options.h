@@ -27,6 +27,8 @@ void parse_value(const std::string& option, const std::string& text, double& val
 void parse_value(const std::string& option, const std::string& text, std::string& value);
 /// "a,b,c"
 void parse_value(const std::string& option, const std::string& text, std::vector<std::string>& value);
+/// "0.1,0.5,0.9"
+void parse_value(const std::string& option, const std::string& text, std::vector<double>& value);
 /// "64x512": rows and steps.
 std::pair<Index, Index> parse_rows_and_steps(const std::string& option, const std::string& text);
 template <class T>
@@ -45,7 +47,10 @@ std::string default_text(const T& value) {
   return fmt::format(" [{}]", value);
 }
 inline std::string default_text(const std::string& value) { return value.empty() ? "" : " [" + value + "]"; }
-inline std::string default_text(const std::vector<std::string>&) { return ""; }
+template <class T>
+std::string default_text(const std::vector<T>&) {
+  return "";
+}
 template <class T>
 std::string default_text(const std::optional<T>&) {
   return "";
@@ -56,7 +61,8 @@ template <class T>
 std::string config_text(const T& value) {
   return fmt::format("{}", value);
 }
-inline std::string config_text(const std::vector<std::string>& value) {
+template <class T>
+std::string config_text(const std::vector<T>& value) {
   return fmt::format("{}", fmt::join(value, ","));
 }
 template <class T>

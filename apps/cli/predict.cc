@@ -25,6 +25,7 @@ namespace penstock::cli {
 namespace {
 
 struct PredictArguments {
+  std::vector<double> quantiles;
   std::string model;
   std::vector<std::string> data;
   RowOptions rows;
@@ -131,6 +132,7 @@ class Prediction {
     };
     refuse("--per-byte", Task::language);
     refuse("--last", Task::forecast);
+    check_quantiles(model_, arguments_.model, arguments_.quantiles);
     refuse("--sequence-column", Task::classify);
     if (app_.count("--keep") > 0 && data().vocabulary > 0) {
       throw Error(ErrorCode::invalid_argument, "--keep is for models that read the rows of a CSV file");
@@ -164,7 +166,7 @@ class Prediction {
     Input input(source());
     if (!is_terminal(STDOUT_FILENO)) input.show_progress();
     Rows rows(input, data(), arguments_.rows);
-    RowAnswers answers(output_, data(), arguments_.rows.keep, arguments_.json);
+    RowAnswers answers(output_, data(), arguments_.rows.keep, arguments_.json, arguments_.quantiles);
     answers.header();
     Sequence sequence(model_, arguments_.execution);
     std::vector<std::vector<std::string>> kept;  // of the rows that wait in the sequence
@@ -310,6 +312,8 @@ Verb add_predict(CLI::App& program) {
   options.group("Options");
   options.flag("--per-byte", arguments->per_byte, "A text: what each byte says, as 'penstock stream' prints it");
   options.flag("--last", arguments->last, "A series: only the forecast behind the last row");
+  options.add("--quantiles", arguments->quantiles, "A,B",
+              "A series: of each forecast, such as 0.1,0.9: what comes is below them as often as they say");
   options.add("--keep", arguments->rows.keep, "A,B", "Copy these columns of the input to the front of the output");
   options.add("--sequence-column", arguments->rows.sequence_column, "NAME",
               "Names the sequence of a row to be labelled");

@@ -95,13 +95,25 @@ std::string rivals_text(const ColumnScore& score) {
   return text;
 }
 
+/// "81 % lie between the quantiles 0.1 and 0.9, which promise 80 %; pinball loss 0.012"
+std::string quantiles_text(const QuantileScore& score) {
+  const double low = score.levels.front(), high = score.levels.back();
+  std::string text;
+  if (high > low) {
+    text = fmt::format("{:.0f} % lie between the quantiles {:g} and {:g}, which promise {:.0f} %; ",
+                       100.0 * score.coverage, low, high, 100.0 * (high - low));
+  }
+  return text + "pinball loss " + short_number(score.pinball);
+}
+
 std::vector<std::string> series_lines(const Score& score) {
   constexpr std::size_t shown = 8;
   std::vector<std::string> lines;
   for (const ColumnScore& column : score.columns) {
-    if (lines.size() >= 3 * shown) break;
+    if (&column - score.columns.data() >= static_cast<std::ptrdiff_t>(shown)) break;
     lines.push_back(fmt::format("{}: {} of {} forecast values", printable(column.column), errors_text(column.model),
                                 with_commas(column.scored)));
+    if (column.quantiles) lines.push_back(quantiles_text(*column.quantiles));
     lines.push_back(rivals_text(column));
     const Rival& best = column.best_rival();
     lines.push_back(comparison(column.model.rmse, best.errors.rmse, best.name));
@@ -179,13 +191,13 @@ std::vector<Compressed> compress(std::string_view text) {
   return all;
 }
 
-Score score_series(const Model& model, const std::string& path, Index lead, const Execution& execution,
-                   const ForecastWatcher& watch) {
+Score score_series(const Model& model, const std::string& path, const SeriesScoring& options,
+                   const Execution& execution) {
   const DataDescription& data = model.data();
   Input input(path);
   Rows rows(input, data, {});
   const TargetValues targets(data, rows);
-  ForecastScorer scorer(data);
+  ForecastScorer scorer(data, options.levels);
   Sequence sequence(model, execution);
   std::vector<std::vector<double>> waiting;  // values of the rows in the sequence
   const auto outputs = static_cast<std::size_t>(data.output_size());
@@ -194,13 +206,11 @@ Score score_series(const Model& model, const std::string& path, Index lead, cons
   const auto answer = [&] {
     const auto all = sequence.run();
     for (std::size_t i = 0; i < waiting.size(); ++i) {
-      const bool counts = ++row >= lead;
+      const bool counts = ++row >= options.lead;
       for (std::size_t j = 0; j < outputs; ++j) {
         forecasts[j] = data.targets[j % data.targets.size()].raw(static_cast<double>(all[i * outputs + j]));
       }
-      const auto counted = counts ? std::span<const double>(forecasts) : std::span<const double>();
-      scorer.add(waiting[i], counted);
-      if (watch) watch(waiting[i], counted);
+      scorer.add(waiting[i], counts ? std::span<const double>(forecasts) : std::span<const double>());
     }
     waiting.clear();
   };
@@ -330,6 +340,11 @@ Json score_json(const Model& model, const Score& score) {
     for (const ColumnScore& column : score.columns) {
       Json entry = {{"scored", column.scored}, {"season", column.season}};
       entry.update(errors_json(column.model));
+      if (column.quantiles) {
+        entry["quantiles"] = {{"levels", column.quantiles->levels},
+                              {"coverage", column.quantiles->coverage},
+                              {"pinball", column.quantiles->pinball}};
+      }
       for (const Rival& rival : column.rivals) entry["rivals"][rival.name] = errors_json(rival.errors);
       entry["best_rival"] = column.best_rival().name;
       json["columns"][column.column] = std::move(entry);

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -29,13 +28,13 @@ struct Score {
   std::vector<Compressed> compressors;
 };
 
-/// Sees each row of a series as ForecastScorer::add() does: its values, and what was forecast from it.
-using ForecastWatcher = std::function<void(std::span<const double> values, std::span<const double> forecasts)>;
-
-/// Forecasts behind row `lead` and all later ones (rows count from 1 behind the header; 0: behind every row), compared
-/// with the rows that follow.
-Score score_series(const Model& model, const std::string& path, Index lead, const Execution& execution,
-                   const ForecastWatcher& watch = {});
+struct SeriesScoring {
+  Index lead = 0;  ///< Forecasts behind this row and all later ones count; rows count from 1 behind the header, 0: all.
+  std::vector<double> levels = {0.1, 0.5, 0.9};  ///< Of quantiles, ascending.
+};
+/// Forecasts compared with the rows that follow.
+Score score_series(const Model& model, const std::string& path, const SeriesScoring& options,
+                   const Execution& execution);
 /// Every sequence of the file by its label column.
 Score score_labelled(const Model& model, const std::string& path, const RowOptions& rows,
                      const std::string& label_column, const Execution& execution);

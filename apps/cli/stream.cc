@@ -31,6 +31,7 @@ struct StreamArguments {
   bool automatic = false;  // the device
   TableOptions table;
   std::string state;
+  std::vector<double> quantiles;
   bool bits = false, json = false, reset_on_blank_line = false, stats = false;
 };
 
@@ -49,6 +50,7 @@ class Stream {
     if (app.count("--keep") > 0 && model_.data().vocabulary > 0) {
       throw Error(ErrorCode::invalid_argument, "--keep is for models that read the rows of a CSV file");
     }
+    check_quantiles(model_, arguments_.model, arguments_.quantiles);
     // A stream has no second chance: what cannot be read is replaced and counted, unless it is to be refused.
     RowFormat& format = arguments_.rows.format;
     format = arguments_.table.row_format();
@@ -114,7 +116,7 @@ class Stream {
 
   void answer_rows() {
     Rows rows(input_, model_.data(), arguments_.rows);
-    RowAnswers answers(output_, model_.data(), arguments_.rows.keep, arguments_.json);
+    RowAnswers answers(output_, model_.data(), arguments_.rows.keep, arguments_.json, arguments_.quantiles);
     answers.header();
     output_.flush();
     bool said = false;
@@ -216,6 +218,8 @@ Verb add_stream(CLI::App& program) {
   options.flag("--bits", arguments->bits, "A text: print only the surprise of each byte, in bits");
   options.add("--keep", arguments->rows.keep, "A,B",
               "Rows: copy these columns of the input to the front of the output");
+  options.add("--quantiles", arguments->quantiles, "A,B",
+              "A series: of each forecast, such as 0.1,0.9: what comes is below them as often as they say");
   options.add("--sequence-column", arguments->rows.sequence_column, "NAME",
               "Labels: start anew when the value of this column changes");
   add_table_options(options, arguments->table,

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "describe.h"
 #include "device_choice.h"
@@ -17,52 +18,21 @@
 #include "score_report.h"
 #include "signals.h"
 #include "terminal.h"
+#include "train_arguments.h"
 #include "units.h"
 #include "verbs.h"
 
 namespace penstock::cli {
 namespace {
 
-/// The architecture as far as it was given; the rest comes from a checkpoint, or from the kind of data.
-struct ModelOptions {
-  std::optional<std::string> cell;
-  std::optional<Index> width, blocks, hidden_size, heads, convolution;
-  std::optional<double> feed_forward, dropout;
-  bool no_last = false, no_linear = false;
-
-  void apply(ModelSpec& spec) const {
-    spec.cell = cell.value_or(spec.cell);
-    spec.width = width.value_or(spec.width);
-    spec.blocks = blocks.value_or(spec.blocks);
-    spec.hidden_size = hidden_size.value_or(spec.hidden_size);
-    spec.heads = heads.value_or(spec.heads);
-    spec.convolution = convolution.value_or(spec.convolution);
-    spec.feed_forward = feed_forward.value_or(spec.feed_forward);
-    spec.dropout = dropout.value_or(spec.dropout);
-    if (no_last) {
-      spec.from_last = false;
-      spec.lags = 0;
-    }
-  }
-};
-
-struct TrainArguments {
-  DataOptions data;
-  ModelOptions model;
-  TrainOptions train;
-  std::optional<Index> steps, batch, length, validate_steps, patience;
-  std::optional<double> seconds, epochs, validate_every;
-  bool automatic = false;  // the device
-  std::string output = "model.safetensors";
-  bool no_carry = false, keep_last = false, resume = false, force = false, json = false, quiet = false;
-};
-
 /// The size of a model that suits a kind of data when nothing else is said.
 ModelSpec default_spec(DataKind kind) {
   ModelSpec spec;
   spec.width = kind == DataKind::text ? 256 : kind == DataKind::sound ? 16 : 64;
   // A few thousand rows are learnt by heart soon.
-  spec.dropout = kind == DataKind::series ? 0.2 : 0.0;
+  spec.dropout = kind == DataKind::series || kind == DataKind::labelled ? 0.2 : 0.0;
+  // On small sets it is right more often, in twice the time.
+  if (kind == DataKind::labelled) spec.cell = "gru";
   return spec;
 }
 
@@ -90,10 +60,11 @@ class TrainingRun {
     arguments_.data.autoregression = !arguments_.model.no_linear && (!resumed_ || resumed_->lags > 0);
     data_ = open_data(arguments_.data, kind_, options_.seed);
     complete_options();
-    Model model = make_model();
-    settle_device(arguments_.automatic, options_.execution, model, work(), arguments_.quiet);
+    settle_device(arguments_.automatic, options_.execution, make_model(), work(), arguments_.quiet);
     catch_interrupts();
-    const TrainResult result = train(model);
+    TrainResult result;
+    Model model = train_members(result);
+    if (has_validation(result)) finish_forecasts(model, result);
     if (has_validation(result)) score_ = score_held_out(model, *result.validation);
     if (!result.interrupted) refit_autoregression(model, *data_.dataset);
     save_model(model, arguments_.output, history(result));
@@ -146,8 +117,57 @@ class TrainingRun {
     reporting::append_records(options_.metrics_path, records);
   }
 
+  /// Trains a model from each seed; several become one. An interrupt leaves those that there are.
+  Model train_members(TrainResult& result) {
+    const std::string start = data_.dataset->position();
+    const TrainOptions first = options_;
+    std::vector<Model> members;
+    for (Index i = 0; i < arguments_.seeds && !result.interrupted; ++i) {
+      options_.seed = first.seed + static_cast<std::uint64_t>(i);
+      options_.checkpoint_path = of_member(first.checkpoint_path, i);
+      if (!first.metrics_path.empty()) options_.metrics_path = of_member(first.metrics_path, i);
+      if (!first.tensorboard_path.empty()) options_.tensorboard_path = of_member(first.tensorboard_path, i);
+      data_.dataset->restore(start);
+      members.push_back(make_model());
+      const TrainResult each = train(members.back(), i);
+      done_.push_back({options_.seed, each});
+      const Index before = result.last.step;
+      const double seconds = result.last.seconds, epochs = result.last.epoch;
+      result = each;
+      result.last.step += before;
+      result.last.seconds += seconds;
+      result.last.epoch += epochs;
+    }
+    options_ = first;
+    if (members.size() == 1) return std::move(members.front());
+    Model ensemble = Model::combine(members);
+    if (has_validation(result)) validate_anew(ensemble, result);
+    return ensemble;
+  }
+
+  /// The first one's files have the names that were given.
+  static std::string of_member(const std::string& path, Index member) {
+    return member == 0 ? path : fmt::format("{}.{}", path, member + 1);
+  }
+
+  void validate_anew(const Model& model, TrainResult& result) const {
+    TrainOptions options = options_;
+    options.validation_batches = 0;
+    result.validation = evaluate(model, *data_.dataset, options);
+  }
+
+  /// What the held-out rows say of a series model besides: how much of the layers' correction pays, and how far its
+  /// forecasts are off.
+  void finish_forecasts(Model& model, TrainResult& result) {
+    if (kind_ != DataKind::series) return;
+    if (!arguments_.keep_last) share_ = shrink_correction(model, *data_.dataset, options_.execution);
+    if (share_ < 1.0) validate_anew(model, result);
+    fit_spread(model, *data_.dataset, options_.execution);
+  }
+
   void complete_options() {
     check_given_limits();
+    if (arguments_.seeds < 1) throw Error(ErrorCode::invalid_argument, "--seeds must be at least 1");
     const TrainOptions suggested = suggest_options(*data_.dataset);
     options_.batch = arguments_.batch.value_or(suggested.batch);
     options_.length = arguments_.length.value_or(suggested.length);
@@ -207,14 +227,16 @@ class TrainingRun {
                       fmt::format("it does not belong to {}, and --force replaces it", printable(checkpoint)));
       return;
     }
-    check_not_there("--checkpoint", checkpoint, "--resume goes on with that run, --force replaces it");
+    for (Index i = 0; i < arguments_.seeds; ++i) {
+      check_not_there("--checkpoint", of_member(checkpoint, i), "--resume goes on with that run, --force replaces it");
+    }
     check_not_there("--output", arguments_.output, "--force replaces it, -o FILE writes another one");
   }
 
   /// Whether a model is of the kind that a run makes: an interrupted one has left it.
   static bool continues(const std::string& checkpoint, const std::string& output) {
     if (!std::filesystem::exists(output) || inspect_model_file(output).kind == ModelFile::Kind::other) return false;
-    return describe_model(Model::load(checkpoint)) == describe_model(Model::load(output));
+    return describe_layers(Model::load(checkpoint).spec()) == describe_layers(Model::load(output).spec());
   }
 
   /// Not even --force should cost anyone their data.
@@ -265,7 +287,9 @@ class TrainingRun {
                     others > 0 ? fmt::format(" and {} more", others) : "", data_.summary));
     for (const std::string& finding : data_.reading) say(fmt::format("read   {}\n", printable(finding)));
     if (const std::string note = few_held_out(); !note.empty()) say("note   " + note + "\n");
-    say(fmt::format("model  {}\n", describe_model(model)));
+    say(fmt::format(
+        "model  {}{}\n", describe_model(model),
+        arguments_.seeds > 1 ? fmt::format("; one for each of {} seeds, and their mean", arguments_.seeds) : ""));
     say(fmt::format("run    {} in batches of {}{}{}, {} at {:g}\n", limits, options_.batch,
                     windows ? fmt::format(" x {}", options_.length) : "", windows ? "" : " sequences",
                     options_.optimizer == Optimizer::adamw ? "AdamW" : "SGD", options_.learning_rate));
@@ -303,7 +327,7 @@ class TrainingRun {
     return static_cast<double>(options_.max_steps) * positions / static_cast<double>(data_.dataset->training_steps());
   }
 
-  TrainResult train(Model& model) {
+  TrainResult train(Model& model, Index member) {
     Measures measures{.task = model.data().task};
     if (kind_ == DataKind::sound) {
       // In units of the target's power a mean squared error is an error-to-signal ratio.
@@ -319,7 +343,10 @@ class TrainingRun {
     // Not before the first step: what is wrong with the options shows until then, and is then all there is to read.
     bool introduced = false;
     callbacks.progress = [&](const Progress& progress) {
-      if (!introduced) introduce(model);
+      if (!introduced && member == 0) introduce(model);
+      if (!introduced && arguments_.seeds > 1 && !arguments_.quiet) {
+        say(fmt::format("seed   {}, {} of {}\n", options_.seed, member + 1, arguments_.seeds));
+      }
       introduced = true;
       report.step(progress);
     };
@@ -328,7 +355,9 @@ class TrainingRun {
     };
     callbacks.stop = interrupted;
     options_.metrics_note = metrics_note(model);
-    TrainResult result = penstock::train(model, *data_.dataset, options_, callbacks, arguments_.resume);
+    // Of several, those that were never begun have nothing to go on from.
+    const bool resume = arguments_.resume && (member == 0 || std::filesystem::exists(options_.checkpoint_path));
+    TrainResult result = penstock::train(model, *data_.dataset, options_, callbacks, resume);
     mean_rate_ = report.mean_rate();
     step_rate_ = report.step_rate();
     return result;
@@ -337,7 +366,9 @@ class TrainingRun {
   /// A checkpoint that nobody asked for is there for runs that did not reach their end.
   void drop_own_checkpoint() const {
     std::error_code ignored;
-    if (own_checkpoint_) std::filesystem::remove(options_.checkpoint_path, ignored);
+    for (Index i = 0; own_checkpoint_ && i < arguments_.seeds; ++i) {
+      std::filesystem::remove(of_member(options_.checkpoint_path, i), ignored);
+    }
   }
 
   void print_summary(const Model& model, const TrainResult& result) const {
@@ -352,11 +383,18 @@ class TrainingRun {
                      data_.dataset->training_steps() > 0 ? fmt::format("{:.2f} epochs, ", last.epoch) : "",
                      shown_rate(measures_, mean_rate_)) +
              fmt::format(", {} steps/s", short_count(step_rate())));
-    if (options_.keep_best && result.model_step < last.step) {
+    if (done_.size() == 1 && options_.keep_best && result.model_step < last.step) {
       const std::string which = result.model_step > 0 ? "the model after step " + with_commas(result.model_step)
                                                       : "the linear forecast as it was before the first step";
       line("best",
            fmt::format("{}{}", which, result.stopped_early ? "; the run ended because nothing better followed" : ""));
+    }
+    if (share_ < 1.0) {
+      line("weight", share_ > 0.0
+                         ? fmt::format("{:.2f} of what the layers add to the linear forecast: the held-out rows "
+                                       "do not vouch for more",
+                                       share_)
+                         : "the linear forecast alone: the held-out rows do not vouch for what the layers add");
     }
     if (last.skipped > 0) line("note", fmt::format("{} steps were skipped: NaN or infinity", last.skipped));
     if (has_validation(result)) {
@@ -375,10 +413,7 @@ class TrainingRun {
   std::optional<Score> score_held_out(const Model& model, const Evaluation& validation) {
     switch (kind_) {
       case DataKind::series:
-        if (!can_read_again()) break;
-        trace_.emplace(model.data());
-        return score_series(model, arguments_.data.source, data_.dataset->training_steps() + 1, options_.execution,
-                            [&](auto values, auto forecasts) { trace_->add(values, forecasts); });
+        return score_held_out_series(model);
       case DataKind::labelled:
         return score_held_out_labels(model, *data_.dataset, options_.execution);
       case DataKind::text:
@@ -388,6 +423,14 @@ class TrainingRun {
         break;
     }
     return std::nullopt;
+  }
+
+  Score score_held_out_series(const Model& model) {
+    trace_.emplace(model.data());
+    Score score;
+    score.columns = penstock::score_held_out(model, *data_.dataset, options_.execution,
+                                             [&](auto values, auto forecasts) { trace_->add(values, forecasts); });
+    return score;
   }
 
   Score score_held_out_text(const Evaluation& validation) const {
@@ -481,6 +524,12 @@ class TrainingRun {
                  {"interrupted", result.interrupted},
                  {"model_step", result.model_step},
                  {"stopped_early", result.stopped_early}};
+    if (kind_ == DataKind::series) json["share_of_layers"] = share_;
+    for (const auto& [seed, each] : done_) {
+      Json member = {{"seed", seed}, {"steps", each.last.step}, {"model_step", each.model_step}};
+      if (each.validation) member["validation"] = evaluation_json(model.data().task, *each.validation);
+      json["seeds"].push_back(std::move(member));
+    }
     if (result.validation && result.validation->scored > 0)
       json["validation"] = evaluation_json(model.data().task, *result.validation);
     if (score_) json["score"] = score_json(model, *score_);
@@ -499,76 +548,16 @@ class TrainingRun {
   std::optional<Score> score_;
   std::optional<reporting::ForecastTrace> trace_;  // of the rows that were held out
   Measures measures_;
+  struct Done {
+    std::uint64_t seed;
+    TrainResult result;
+  };
+  std::vector<Done> done_;                    // of each seed
+  double share_ = 1.0;                        // of what the layers add to a linear forecast, as it was left
   double mean_rate_ = 0.0, step_rate_ = 0.0;  // time steps of all sequences, and optimiser steps, a second
   bool planned_ = false, own_checkpoint_ = false;
   std::optional<OutputLock> output_lock_, checkpoint_lock_;
 };
-
-void add_model_options(Options& options, ModelOptions& model) {
-  std::vector<std::string> names;
-  for (const CellInfo& cell : cells()) names.emplace_back(cell.name);
-  options.group("Model");
-  options.add("--cell", model.cell, "NAME", fmt::format("{} [mingru]", fmt::join(names, ", ")));
-  options.add("--width", model.width, "N",
-              "Size of the model: values between its layers [256 for a text, 64 otherwise]");
-  options.add("--blocks", model.blocks, "N", "Layers: each a norm, a recurrent layer and what goes past it [2]");
-  options.add("--hidden-size", model.hidden_size, "N", "Size of the recurrent layers [the width]");
-  options.add("--heads", model.heads, "N", "Parts of the recurrent matrix, for cells that have one [1]");
-  options.add("--conv", model.convolution, "N", "Taps of a causal convolution before each recurrent layer [0]");
-  options.add("--ffn", model.feed_forward, "X", "Gated feed-forward of X times the width after it [0]");
-  options.add("--dropout", model.dropout, "P",
-              "On the output of every sub-layer, in training only [0; 0.2 for a series]");
-  options.flag("--no-last", model.no_last,
-               "A series: read and forecast the values themselves, not their changes from one row to the next");
-  options.flag("--no-linear", model.no_linear, "A series: no linear forecast beside the recurrent layers");
-}
-
-void add_training_options(Options& options, TrainArguments& arguments) {
-  TrainOptions& train = arguments.train;
-  options.group("How long (the first limit that is reached)");
-  options.add("--steps", arguments.steps, "N",
-              "Optimiser steps [2000 for a task; of a series or labelled sequences as many as their size asks for]");
-  options.add("--seconds", arguments.seconds, "S", "Time [60 for a text]");
-  options.add("--epochs", arguments.epochs, "E", "Passes over the data");
-  options.add("--patience", arguments.patience, "N",
-              "End after so many validations by steps that are no better; 0: never [10 where the data have an end]");
-  options.flag("--keep-last", arguments.keep_last, "Write the model of the last step, not the one that validated best");
-  options.group("Training");
-  options.add("--batch", arguments.batch, "B",
-              "Sequences learnt from at the same time [32; 16 for a series, 64 for a task]");
-  options.add("--length", arguments.length, "T",
-              "Bytes or rows read at once: how far back learning looks for causes [256; 64 for a series]");
-  options.add("--learning-rate", train.learning_rate, "X", "How far each step changes the weights, at its highest");
-  options.add("--weight-decay", train.weight_decay, "X", "How strongly large weights shrink; of matrices only");
-  options.add("--warmup", train.warmup, "P", "Part of the run in which the rate rises");
-  options.add("--clip", train.clip, "X", "Largest norm of the gradient; 0: any");
-  options.choice("--optimizer", train.optimizer, {{"adamw", Optimizer::adamw}, {"sgd", Optimizer::sgd}}, "[adamw]");
-  options.choice("--loss", train.loss, {{"cross-entropy", Loss::cross_entropy}, {"mse", Loss::mse}, {"mae", Loss::mae}},
-                 "[cross-entropy; mse for a series]");
-  options.flag("--no-carry", arguments.no_carry, "Start every window of a text or series from a zero state");
-  options.add("--validate-every", arguments.validate_every, "S", "Seconds between validations; 0: none by time [30]");
-  options.add("--validate-steps", arguments.validate_steps, "N",
-              "Steps between validations; 0: none by steps [a fortieth of the run]");
-  options.add("--seed", train.seed, "N", "Random numbers: of the first weights and of the order of the data");
-  options.add("--threads", train.execution.threads, "N", "0: as many as the machine offers");
-  options.device(train.execution, &arguments.automatic);
-  options.flag("--exact", train.execution.exact, "The same bits for any batch and any cut of a sequence; slower");
-}
-
-void add_output_options(Options& options, TrainArguments& arguments) {
-  options.group("Files and reports");
-  options.add("-o,--output", arguments.output, "FILE", "The trained model");
-  options.add("--checkpoint", arguments.train.checkpoint_path, "FILE",
-              "Keep what --resume needs here [the output's name + .checkpoint, removed at the end]");
-  options.add("--checkpoint-every", arguments.train.checkpoint_every, "S", "Seconds between checkpoints");
-  options.flag("--resume", arguments.resume, "Go on from the checkpoint; give the same options as before");
-  options.flag("--force", arguments.force, "Replace a model or a checkpoint that is there already");
-  options.add("--metrics", arguments.train.metrics_path, "FILE",
-              "Write all measurements as JSON lines, for 'penstock report'");
-  options.add("--tensorboard", arguments.train.tensorboard_path, "FOLDER", "Write them as events for TensorBoard");
-  options.flag("--json", arguments.json, "Print the result as one JSON object");
-  options.flag("-q,--quiet", arguments.quiet, "No reports, only warnings and errors");
-}
 
 }  // namespace
 
@@ -581,10 +570,7 @@ Verb add_train(CLI::App& program) {
       "Texts or CSV files, plain or compressed by gzip, folders of them, .ts files of labelled series, '-' "
       "for standard input (see --as), or a built-in task: " +
           fmt::format("task:{}", fmt::join(task_names(), ", task:")));
-  add_training_options(options, *arguments);
-  add_model_options(options, arguments->model);
-  add_data_options(options, arguments->data);
-  add_output_options(options, *arguments);
+  add_train_options(options, *arguments);
   options.finish(
       "  penstock train book.txt --seconds 90 --output book.safetensors\n"
       "  penstock train co2.csv --columns co2 --horizon 52 --output co2.safetensors\n"

@@ -1,14 +1,14 @@
 """Labelled sets that ship in packages on PyPI (aeon, scikit-learn), split as published, and what a person would try on them
 first: 1-NN with dynamic time warping, logistic regression on the values, MiniRocket (aeon). Prints one JSON object of
-accuracies, or writes the set as CSV files.
+accuracies a set, as soon as it is done, or writes the sets as CSV files in folders of their names.
 
-    python3 bench/peers/labels.py GunPoint
-    python3 bench/peers/labels.py GunPoint --write folder
+    python3 bench/peers/labels.py GunPoint ArrowHead
+    python3 bench/peers/labels.py GunPoint ArrowHead --write folder
 """
 
+import argparse
 import json
 import pathlib
-import sys
 import time
 import warnings
 
@@ -42,10 +42,11 @@ def load(name):
 
 
 def write(name, folder):
+    folder.mkdir(parents=True, exist_ok=True)
     parts = load(name)
     for file, x, y in (("train", parts[0], parts[1]), ("test", parts[2], parts[3])):
         channels = x[0].shape[0]
-        with open(pathlib.Path(folder) / f"{file}.csv", "w", encoding="ascii") as out:
+        with open(folder / f"{file}.csv", "w", encoding="ascii") as out:
             out.write("sequence,label," + ",".join(f"x{i}" for i in range(channels)) + "\n")
             for i, (sequence, label) in enumerate(zip(x, y)):
                 for step in np.asarray(sequence).T:
@@ -77,17 +78,25 @@ def accuracies(name):
     yield "1-NN with DTW", (nearest.fit(x, y).predict(test_x) == test_y).mean()
 
 
-def main():
-    warnings.filterwarnings("ignore")
-    name = sys.argv[1]
-    if "--write" in sys.argv:
-        write(name, sys.argv[sys.argv.index("--write") + 1])
-        return
+def compare(name):
     began = time.process_time()
     x, y = load(name)[:2]
     result = {"name": name, "sequences": len(x), "classes": len(np.unique(y)), "steps": max(np.shape(s)[1] for s in x)}
     result.update({method: float(accuracy) for method, accuracy in accuracies(name)})
-    print(json.dumps({**result, "cpu_seconds": round(time.process_time() - began, 1)}))
+    return {**result, "cpu_seconds": round(time.process_time() - began, 1)}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="+")
+    parser.add_argument("--write", type=pathlib.Path)
+    arguments = parser.parse_args()
+    warnings.filterwarnings("ignore")
+    for name in arguments.names:
+        if arguments.write:
+            write(name, arguments.write / name)
+        else:
+            print(json.dumps(compare(name)), flush=True)
 
 
 if __name__ == "__main__":

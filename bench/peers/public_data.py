@@ -75,12 +75,34 @@ def sktime_column(folder, column):
         return np.array([float(row[column]) for row in csv.DictReader(file)])
 
 
+def column_of(package, path, column, delimiter=","):
+    """A column of a CSV file that a package ships: by its name, or by its number where there is no header."""
+    with open(package_folder(package) / path, newline="", encoding="utf-8") as file:
+        return np.array([float(row[column]) for row in csv.DictReader(file, delimiter=delimiter)])
+
+
+def statsmodels_result(name, column):
+    return column_of("statsmodels", f"tsa/tests/results/{name}.csv", column)
+
+
+def us_change(column):
+    return column_of("aeon", "datasets/data/Uschange/Uschange.csv", column)
+
+
+def m1_yearly(name):
+    """One of the yearly series of the first Makridakis competition."""
+    with open(package_folder("aeon") / "datasets/data/m1_yearly_dataset/m1_yearly_dataset.tsf", encoding="utf-8") as file:
+        line = next(line for line in file if line.startswith(f"{name}:"))
+    return np.array([float(value) for value in line.rsplit(":", 1)[1].split(",")])
+
+
 def local(column):
     with open(HERE / "data" / f"{column}.csv", newline="", encoding="utf-8") as file:
         return np.array([float(row[column]) for row in csv.DictReader(file)])
 
 
-SERIES = {
+# Series that the parts of Penstock's linear forecast were compared on while it was written ...
+TUNED_ON = {
     "airpassengers": (12, 12, lambda: pmdarima("airpassengers", "load_airpassengers")),
     "ausbeer": (4, 8, lambda: pmdarima("ausbeer", "load_ausbeer")),
     "austres": (4, 8, lambda: pmdarima("austres", "load_austres")),
@@ -98,12 +120,42 @@ SERIES = {
     "seatbelts": (12, 12, lambda: sktime_column("seatbelts", "KSI")),
     "shampoo": (12, 6, lambda: sktime_column("ShampooSales", "Sales")),
     "microsoft": (1, 5, microsoft),
+    "population": (4, 8, lambda: from_statsmodels("macrodata", "pop")),
+    "government": (4, 8, lambda: from_statsmodels("macrodata", "realgovt")),
+    "savings": (4, 8, lambda: us_change("Savings")),
+    "joblessness": (4, 8, lambda: us_change("Unemployment")),
+    "rgnp": (1, 5, lambda: statsmodels_result("rgnp", "REAL_GNP")),
+    "deflator": (1, 5, lambda: statsmodels_result("gnpdef", "GNP_DEFLATOR")),
+    "elecequip": (12, 12, lambda: column_of("statsmodels", "datasets/elec_equip/elec_equip.csv", "STS.M.I7.W.TOVT.NS0016.4.000")),
+    **{f"m1-{name}": (1, 4, lambda name=name: m1_yearly(f"T{name}")) for name in (13, 61, 161)},
 }
+# ... and series that had no part in that.
+FRESH = {
+    "prescriptions": (12, 12, lambda: column_of("aeon", "datasets/data/PBS_dataset/PBS_dataset.csv", "Scripts")),
+    "consumption": (4, 8, lambda: us_change("Consumption")),
+    "production": (4, 8, lambda: us_change("Production")),
+    "inflation": (4, 8, lambda: from_statsmodels("interest_inflation", "Dp")),
+    "interest": (4, 8, lambda: from_statsmodels("interest_inflation", "R")),
+    "realcons": (4, 8, lambda: from_statsmodels("macrodata", "realcons")),
+    "realinv": (4, 8, lambda: from_statsmodels("macrodata", "realinv")),
+    "cpi": (4, 8, lambda: from_statsmodels("macrodata", "cpi")),
+    "m1": (4, 8, lambda: from_statsmodels("macrodata", "m1")),
+    "tbilrate": (4, 8, lambda: from_statsmodels("macrodata", "tbilrate")),
+    "bonds": (1, 12, lambda: statsmodels_result("BAA", "SCHWERTBAA")),
+    "joblessrate": (12, 12, lambda: statsmodels_result("UN", "SCHWERTUN")),
+    "sp500": (1, 12, lambda: statsmodels_result("SP500", "SCHWERTSP500")),
+    "rgnpq": (4, 8, lambda: statsmodels_result("rgnpq", "REAL_GNP_QTR")),
+    "stocks": (1, 5, lambda: statsmodels_result("stkprc", "STOCK_PRICES")),
+    "electricity": (24, 24, lambda: column_of("statsmodels", "tsa/stl/tests/results/mstl_elec_vic.csv", "y")),
+    "copper": (1, 3, lambda: from_statsmodels("copper", "WORLDCONSUMPTION")),
+}
+SERIES = {**TUNED_ON, **FRESH}
 
 
 def series(name):
     season, horizon, load = SERIES[name]
-    values = np.trim_zeros(np.nan_to_num(load()), "b")  # ausbeer ends in a row without a value
+    values = load()
+    values = values[:np.flatnonzero(np.isfinite(values))[-1] + 1]  # ausbeer ends in a row without a value
     assert np.isfinite(values).all(), name
     return Series(name, season, horizon, values)
 

@@ -1,12 +1,15 @@
 """Forecasts of one public series by what a forecaster would try first, each tuned by its own automatic procedure on the
 training part alone: the last value, a season ago, drift, ETS, AutoARIMA, Theta (statsforecast), ridge regression and
 LightGBM on lags. Parameters are those of the training part; every forecast knows all rows before it. Prints one JSON
-object of root mean square errors.
+object of root mean square errors a series, as soon as it is done. A peer that takes longer than --limit seconds is
+left out.
 
-    python3 bench/peers/statistical.py airpassengers
+    python3 bench/peers/statistical.py airpassengers lynx
 """
 
+import argparse
 import json
+import multiprocessing
 import sys
 import time
 import warnings
@@ -47,8 +50,10 @@ def automatic(one, rows):
         models["Theta"] = AutoTheta(season_length=m)
     for name, model in models.items():
         try:
+            began = time.process_time()
             model.fit(training)
             yield name, np.array([model.forward(one.values[:row + 1], one.horizon)["mean"] for row in rows])
+            print(f"{one.name}: {name}: {time.process_time() - began:.1f} s", file=sys.stderr)
         except Exception as error:  # a peer that cannot do a series is left out of it, and said to be
             print(f"{one.name}: {name}: {error}", file=sys.stderr)
 
@@ -94,16 +99,49 @@ def on_lags(one, rows):
     yield "LightGBM on lags", forecasts(make, lags)
 
 
-def main():
-    warnings.filterwarnings("ignore")
-    one = series(sys.argv[1])
+def compare(name, results):
+    """Sends (name of a peer, its error) for each of them."""
+    one = series(name)
     rows = origins(one)
-    result = {"name": one.name, "rows": len(one.values), "season": one.season, "horizon": one.horizon}
     for method in (naive, on_lags, automatic):
         began = time.process_time()
-        result.update({name: rmse(forecasts, one, rows) for name, forecasts in method(one, rows)})
-        result[f"{method.__name__} seconds"] = round(time.process_time() - began, 1)
-    print(json.dumps(result))
+        for peer, forecasts in method(one, rows):
+            results.send((peer, rmse(forecasts, one, rows)))
+        results.send((f"{method.__name__} seconds", round(time.process_time() - began, 1)))
+
+
+def limited(name, limit):
+    """What peers sent until they were done, or until nothing came for `limit` seconds."""
+    receiver, sender = multiprocessing.Pipe(duplex=False)
+    process = multiprocessing.Process(target=compare, args=(name, sender))
+    process.start()
+    sender.close()
+    results = {}
+    try:
+        while receiver.poll(limit):
+            results.update([receiver.recv()])
+        process.kill()
+        results["stopped after"] = limit
+    except EOFError:  # all were sent
+        pass
+    process.join()
+    return results
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="+")
+    parser.add_argument("--limit", type=float, default=600.0)
+    arguments = parser.parse_args()
+    warnings.filterwarnings("ignore")
+    multiprocessing.set_start_method("fork")
+    import lightgbm  # noqa: F401, what takes seconds to import is shared by all that follow
+    import sklearn.linear_model  # noqa: F401
+    import statsforecast.models  # noqa: F401
+    for name in arguments.names:
+        one = series(name)
+        result = {"name": name, "rows": len(one.values), "season": one.season, "horizon": one.horizon}
+        print(json.dumps({**result, **limited(name, arguments.limit)}), flush=True)
 
 
 if __name__ == "__main__":

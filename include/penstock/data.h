@@ -84,6 +84,25 @@ std::string_view to_string(Missing missing);
 /// Throws Error(invalid_argument) for anything but "refuse", "carry", "interpolate" and "mask".
 Missing parse_missing(std::string_view text);
 
+/// How far forecasts are off, from which the quantiles of what comes follow: a scale for every distance, and one shape.
+/// Found by fit_spread() in what followed forecasts; empty: not known.
+struct Spread {
+  std::vector<double> levels;     ///< Ascending, within (0, 1)
+  std::vector<double> quantiles;  ///< [levels, targets], ascending along levels: of errors in units of `scales`
+  std::vector<double> scales;     ///< [horizon, targets]
+  /// [targets]: 1 where errors are logarithms of value / forecast, because they grow with the value; 0 where they are
+  /// value - forecast, normalised.
+  std::vector<std::uint8_t> relative;
+
+  bool empty() const { return levels.empty(); }
+  /// The quantile of a level of what output `output` of [horizon, targets] forecasts, raw; `column` is its target. The
+  /// level must not lie beyond the first or the last one. Where errors are relative, a forecast that is not positive
+  /// has no spread.
+  double quantile(double level, Index output, const Column& column, double normalised) const;
+  /// The error that belongs to it.
+  double error(double level, Index output) const;
+};
+
 /// Everything that has to travel with a model so that raw data mean the same later as in training.
 struct DataDescription {
   Task task = Task::language;
@@ -92,6 +111,7 @@ struct DataDescription {
   std::vector<Column> targets;       ///< forecast: the predicted columns.
   Index horizon = 1;                 ///< forecast: steps ahead, output [horizon, targets].
   Index season = 0;                  ///< forecast: rows after which the series repeats itself; 1: none, 0: not known.
+  Spread spread;                     ///< forecast: of a trained model.
   std::vector<std::string> classes;  ///< classify: names of the labels.
   char delimiter = ',';              ///< Of the CSV rows this model reads.
   char decimal = '.';                ///< Starts the fraction of their numbers.

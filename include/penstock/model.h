@@ -25,6 +25,9 @@ struct ModelSpec {
   /// Rows of the past that a linear forecast reads, which the layers then correct; 0: there is none. Goes with
   /// from_last. Its weights are fitted (fit_autoregression), not trained.
   Index lags = 0;
+  /// Models of this form whose outputs are averaged, each with weights and a state of its own: an ensemble. More than
+  /// one are trained one by one and brought together by combine().
+  Index members = 1;
 };
 
 /// What a model takes in the memory of a device, in bytes: as planned, which is what is allocated.
@@ -73,6 +76,10 @@ class Model {
                ModelState& state, const Execution& execution = {}) const;
   void forward(Index rows, Index steps, std::span<const float> features, std::span<float> outputs, ModelState& state,
                const Execution& execution = {}) const;
+
+  /// One model whose outputs are the mean of those of several, which are equal but for their weights. Their linear
+  /// forecast is that of the first. Throws Error(invalid_argument | incompatible).
+  static Model combine(std::span<const Model> members);
 
   struct Impl;
   Impl& impl() { return *impl_; }

@@ -1,10 +1,14 @@
 #pragma once
 
+#include <functional>
+#include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "penstock/data.h"
+#include "penstock/model.h"
 
 /// How well a model does on data, in the data's own units, and how well those do that cost nothing.
 namespace penstock {
@@ -14,6 +18,14 @@ struct ForecastErrors {
   double mae = 0.0;    ///< Mean absolute error.
   double mase = 0.0;   ///< The latter over that of "a season ago" one season ahead, in the rows before; 0: unknown.
   double smape = 0.0;  ///< Mean of 2 |error| / (|value| + |forecast|), 0 to 2.
+};
+
+/// Of quantiles of forecasts.
+struct QuantileScore {
+  std::vector<double> levels;  ///< Ascending
+  double coverage = 0.0;  ///< Share of values between the lowest and the highest quantile; these say levels.back() -
+                          ///< levels.front().
+  double pinball = 0.0;   ///< Mean pinball loss over all levels and values.
 };
 
 /// A way to forecast that needs no training.
@@ -28,6 +40,7 @@ struct ColumnScore {
   Index scored = 0;  ///< Forecast values that were compared.
   Index season = 1;  ///< Rows, as MASE and the rivals take it; 1: none.
   ForecastErrors model;
+  std::optional<QuantileScore> quantiles;  ///< Of a model that knows the spread of its forecasts.
   std::vector<Rival> rivals;
 
   /// The rival of the smallest RMSE.
@@ -37,23 +50,41 @@ struct ColumnScore {
 /// Takes a series row by row with the forecasts that were made at each.
 class ForecastScorer {
  public:
-  /// For a forecast model's data. A season that it does not know is found in the rows.
-  explicit ForecastScorer(const DataDescription& data) : data_(data) {}
+  /// For a forecast model's data. A season that it does not know is found in the rows. `levels` of quantiles,
+  /// ascending.
+  explicit ForecastScorer(const DataDescription& data, std::vector<double> levels = {0.1, 0.5, 0.9});
 
   /// The next row: its values of the targets, raw [targets]; and what was forecast from it, raw [horizon, targets], or
   /// nothing for a row that only leads in.
   void add(std::span<const double> values, std::span<const double> forecasts);
+  /// The next row is the first of another file: neither forecasts nor rivals reach across.
+  void begin_file() { starts_.push_back(rows_); }
   /// One score a target. Empty as long as no forecast could be compared.
   std::vector<ColumnScore> scores() const;
 
  private:
   ColumnScore score(std::size_t target) const;
+  double seasonal_change(std::span<const double> values, Index season) const;
+  /// The first row of the file that holds `row`, and the first behind it.
+  std::pair<Index, Index> file_of(Index row) const;
+
+  QuantileScore score_quantiles(std::size_t target, std::span<const double> column) const;
 
   DataDescription data_;
+  std::vector<double> levels_;
   std::vector<double> values_;    // [rows, targets]
   std::vector<float> forecasts_;  // [rows from the first that forecast, horizon, targets]
   Index rows_ = 0, first_ = 0;    // the first row whose forecasts count
+  std::vector<Index> starts_;     // first rows of files
 };
+
+/// Sees each row of a series as ForecastScorer::add() does: its values, and what was forecast from it.
+using ForecastWatcher = std::function<void(std::span<const double> values, std::span<const double> forecasts)>;
+
+/// Scores a forecast model on the held-out rows of a series, each forecast by all rows of its file before it. Empty if
+/// nothing is held out, or the data are no series.
+std::vector<ColumnScore> score_held_out(const Model& model, const Dataset& data, const Execution& execution = {},
+                                        const ForecastWatcher& watch = {});
 
 /// Of labels.
 struct LabelScore {

@@ -110,6 +110,15 @@ void fit_autoregression(Model& model, const Dataset& data);
 /// because the latest rows say most about what follows. Does nothing to a model without lags.
 void refit_autoregression(Model& model, const Dataset& data);
 
+/// Reduces what the layers of a model with lags add to its linear forecast to the share of it, 0 to 1, that pays on the
+/// held-out rows: what these cannot tell from chance becomes nothing. Returns the share; 1 for other models.
+double shrink_correction(Model& model, const Dataset& data, const Execution& execution = {});
+
+/// Gives a model of a series the spread of its forecasts (DataDescription::spread): how far they were off on the
+/// held-out rows, and how far linear forecasts were in the training part. Does nothing for other data, or where nothing
+/// is known.
+void fit_spread(Model& model, const Dataset& data, const Execution& execution = {});
+
 /// What suits a dataset when nothing else is said: batches, how many steps (enough for little data, too), how often to
 /// validate, how patiently, and which model to keep. Limits are caps: a run ends before them where it stops to gain.
 /// The dataset is left as it was.

@@ -55,6 +55,7 @@ nb::dict describe(const ModelSpec& spec) {
   result["dropout"] = spec.dropout;
   result["from_last"] = spec.from_last;
   result["lags"] = spec.lags;
+  result["members"] = spec.members;
   return result;
 }
 

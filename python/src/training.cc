@@ -164,7 +164,11 @@ nb::dict run_training(SharedModel& shared, SharedDataset& data, const nb::dict& 
     const SharedDataset::Writing dataset(data);
     const nb::gil_scoped_release unlocked;
     result = penstock::train(*model, **dataset, options, reports.callbacks(), resume);
-    if (!result.interrupted) refit_autoregression(*model, **dataset);
+    if (!result.interrupted) {
+      if (options.keep_best) shrink_correction(*model, **dataset, options.execution);
+      if (result.validation) fit_spread(*model, **dataset, options.execution);
+      refit_autoregression(*model, **dataset);
+    }
   }
   reports.raise();
   nb::dict described = describe(result.last);

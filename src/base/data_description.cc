@@ -74,6 +74,26 @@ double Column::raw(double normalised) const {
   return logarithm ? std::exp(value) : value;
 }
 
+double Spread::error(double level, Index output) const {
+  require(!empty(), "the spread of these forecasts is not known");
+  require(level >= levels.front() && level <= levels.back(), "level must be {} to {}, not {}", levels.front(),
+          levels.back(), level);
+  const std::size_t targets = quantiles.size() / levels.size();
+  const std::size_t target = static_cast<std::size_t>(output) % targets;
+  const auto next = static_cast<std::size_t>(std::ranges::lower_bound(levels, level) - levels.begin());
+  const double above = quantiles[next * targets + target];
+  if (levels[next] == level) return above * scales[static_cast<std::size_t>(output)];
+  const double below = quantiles[(next - 1) * targets + target];
+  const double share = (level - levels[next - 1]) / (levels[next] - levels[next - 1]);
+  return (below + share * (above - below)) * scales[static_cast<std::size_t>(output)];
+}
+
+double Spread::quantile(double level, Index output, const Column& column, double normalised) const {
+  const double e = error(level, output), raw = column.raw(normalised);
+  if (relative[static_cast<std::size_t>(output) % relative.size()] == 0) return column.raw(normalised + e);
+  return raw > 0.0 ? raw * std::exp(e) : raw;
+}
+
 Index DataDescription::output_size() const {
   switch (task) {
     case Task::language:

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <functional>
 #include <limits>
 
 #include "base/check.h"
@@ -129,7 +131,8 @@ json to_json(const ModelSpec& spec) {
           {"feed_forward", spec.feed_forward},
           {"dropout", spec.dropout},
           {"from_last", spec.from_last},
-          {"lags", spec.lags}};
+          {"lags", spec.lags},
+          {"members", spec.members}};
 }
 
 ModelSpec model_spec_from_json(const json& object, const std::string& source) {
@@ -145,6 +148,7 @@ ModelSpec model_spec_from_json(const json& object, const std::string& source) {
   spec.dropout = reader.number("dropout");
   spec.from_last = reader.boolean("from_last", false);
   spec.lags = reader.integer("lags", 0);
+  spec.members = reader.integer("members", 1);
   reader.finish();
   return spec;
 }
@@ -154,19 +158,68 @@ json to_json(const DataDescription& data) {
   for (const auto& [value, name] : task_names) {
     if (value == data.task) task = name;
   }
-  return {{"task", task},
-          {"vocabulary", data.vocabulary},
-          {"inputs", columns_to_json(data.inputs)},
-          {"targets", columns_to_json(data.targets)},
-          {"horizon", data.horizon},
-          {"season", data.season},
-          {"classes", data.classes},
-          {"delimiter", std::string(1, data.delimiter)},
-          {"decimal", std::string(1, data.decimal)},
-          {"header", data.header},
-          {"missing", to_string(data.missing)},
-          {"sample_rate", data.sample_rate}};
+  json result = {{"task", task},
+                 {"vocabulary", data.vocabulary},
+                 {"inputs", columns_to_json(data.inputs)},
+                 {"targets", columns_to_json(data.targets)},
+                 {"horizon", data.horizon},
+                 {"season", data.season},
+                 {"classes", data.classes},
+                 {"delimiter", std::string(1, data.delimiter)},
+                 {"decimal", std::string(1, data.decimal)},
+                 {"header", data.header},
+                 {"missing", to_string(data.missing)},
+                 {"sample_rate", data.sample_rate}};
+  if (!data.spread.empty()) {
+    result["spread"] = {{"levels", data.spread.levels},
+                        {"quantiles", data.spread.quantiles},
+                        {"scales", data.spread.scales},
+                        {"relative", data.spread.relative}};
+  }
+  return result;
 }
+
+namespace {
+
+std::vector<double> read_numbers(ObjectReader& reader, const char* field, Index count) {
+  std::vector<double> numbers;
+  for (const json& value : reader.array(field)) {
+    if (!value.is_number()) reader.refuse(field, "must hold numbers, not " + brief(value));
+    numbers.push_back(value.get<double>());
+  }
+  const auto found = static_cast<Index>(numbers.size());
+  if (count >= 0 && found != count) reader.refuse(field, fmt::format("must hold {} numbers, not {}", count, found));
+  return numbers;
+}
+
+Spread read_spread(const json& object, const std::string& source, const DataDescription& data) {
+  ObjectReader reader(object, source, "data.spread");
+  const auto targets = static_cast<Index>(data.targets.size());
+  Spread spread;
+  spread.levels = read_numbers(reader, "levels", -1);
+  const auto levels = static_cast<Index>(spread.levels.size());
+  if (levels < 2 || !(spread.levels.front() > 0.0) || !(spread.levels.back() < 1.0) ||
+      std::ranges::adjacent_find(spread.levels, std::greater_equal<>()) != spread.levels.end()) {
+    reader.refuse("levels", "must be two or more, ascending, between 0 and 1");
+  }
+  spread.quantiles = read_numbers(reader, "quantiles", levels * targets);
+  for (Index i = targets; i < levels * targets; ++i) {
+    if (!(spread.quantiles[i] >= spread.quantiles[i - targets])) reader.refuse("quantiles", "must ascend");
+  }
+  spread.scales = read_numbers(reader, "scales", data.output_size());
+  if (!std::ranges::all_of(spread.scales, [](double scale) { return scale >= 0.0; })) {
+    reader.refuse("scales", "must not be negative");
+  }
+  for (const double relative : read_numbers(reader, "relative", targets)) {
+    if (relative != 0.0 && relative != 1.0)
+      reader.refuse("relative", fmt::format("must be 0 or 1, not {:g}", relative));
+    spread.relative.push_back(relative != 0.0 ? 1 : 0);
+  }
+  reader.finish();
+  return spread;
+}
+
+}  // namespace
 
 DataDescription data_description_from_json(const json& object, const std::string& source) {
   ObjectReader reader(object, source, "data");
@@ -202,6 +255,7 @@ DataDescription data_description_from_json(const json& object, const std::string
   if (data.sample_rate < 0 || data.sample_rate > highest_rate) {
     reader.refuse("sample_rate", fmt::format("must be 0 to {}, not {}", highest_rate, data.sample_rate));
   }
+  if (object.contains("spread")) data.spread = read_spread(reader.object("spread"), source, data);
   reader.finish();
   return data;
 }

@@ -278,6 +278,13 @@ ValueId GraphBuilder::read_changes(const ops::Changes& changes, ValueId features
   return y;
 }
 
+void GraphBuilder::add(ValueId x, ValueId outputs) {
+  const Index width = width_of(outputs);
+  ops::Changes sum{.inputs = width, .targets = width, .horizon = 1, .columns = {}};
+  for (Index i = 0; i < width; ++i) sum.columns.push_back({i, i, 1.0, 0.0});
+  node(ops::add_last_values(sum), {x, outputs}, {outputs}, Phase::forward);
+}
+
 void GraphBuilder::add_last_values(const ops::Changes& changes, ValueId features, ValueId outputs) {
   node(ops::add_last_values(changes), {features, outputs}, {outputs}, Phase::forward);
 }
@@ -306,9 +313,7 @@ void GraphBuilder::add_autoregression(const ops::Changes& changes, Index lags, V
   const ValueId forecast = graph_.add({.name = name, .width = width, .dtype = type});
   node(in_master(ops::causal_convolution_forward(shape)), {spread, carried.in, weight, bias}, {forecast, carried.out},
        Phase::forward);
-  ops::Changes sum{.inputs = width, .targets = width, .horizon = 1, .columns = {}};
-  for (Index i = 0; i < width; ++i) sum.columns.push_back({i, i, 1.0, 0.0});
-  node(ops::add_last_values(sum), {forecast, outputs}, {outputs}, Phase::forward);
+  add(forecast, outputs);
 }
 
 ValueId GraphBuilder::as_master(ValueId x, Home home) {

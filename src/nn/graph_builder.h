@@ -50,6 +50,8 @@ class GraphBuilder {
   ValueId read_changes(const ops::Changes& changes, ValueId features);
   /// x in the type of parameters and states, which it may have already.
   ValueId as_master(ValueId x, graph::Home home);
+  /// Adds x to outputs, both [B, T, width] and masters.
+  void add(ValueId x, ValueId outputs);
   void add_last_values(const ops::Changes& changes, ValueId features, ValueId outputs);
   /// Adds to outputs [B, T, horizon, targets], which are masters, a linear forecast from the last `lags` rows. Its
   /// parameters have no gradient: they are fitted in closed form (train/autoregression.h) and stay as they are.

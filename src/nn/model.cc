@@ -172,14 +172,16 @@ ModelMemory Model::memory(Index rows, Index steps, const Execution& execution) c
   const bool regression = impl_->data.task == Task::forecast;
   nn::TrainingShape shape;
   shape.loss = regression ? ops::LossKind::mse : ops::LossKind::cross_entropy;
-  const auto training = nn::training_program(impl_->spec, impl_->data, shape, target);
+  ModelSpec trained = impl_->spec;  // the members of an ensemble are trained one by one
+  trained.members = 1;
+  const auto training = nn::training_program(trained, impl_->data, shape, target);
   return {.weights = weights,
           .state = static_cast<std::size_t>(rows * impl_->state_size) * sizeof(float),
           .forward = forward->workspace_bytes(),
           .forward_peak = forward->peak_bytes(),
           .training = training->workspace_bytes(),
           .training_peak = training->peak_bytes(),
-          .optimizer = 3 * weights};
+          .optimizer = 3 * weights / static_cast<std::size_t>(impl_->spec.members)};
 }
 
 void Model::forward(Index rows, Index steps, std::span<const std::int32_t> tokens, std::span<float> outputs,

@@ -45,8 +45,8 @@ ValueId recurrent_branch(GraphBuilder& builder, const ModelSpec& spec, const std
   return x;
 }
 
-void add_block(GraphBuilder& builder, const ModelSpec& spec, Index index, Stream& stream) {
-  const std::string name = fmt::format("blocks.{}", index);
+void add_block(GraphBuilder& builder, const ModelSpec& spec, const std::string& prefix, Index index, Stream& stream) {
+  const std::string name = fmt::format("{}blocks.{}", prefix, index);
   const Index inner = feed_forward_size(spec);
   // What a branch adds is scaled so that the sum over all branches has about unit variance at the start, whatever the
   // depth (Radford et al. 2019). Only a branch that ends in a matrix can be scaled.
@@ -65,8 +65,9 @@ void add_block(GraphBuilder& builder, const ModelSpec& spec, Index index, Stream
   builder.layout().set_block(-1);
 }
 
-ValueId add_input(GraphBuilder& builder, const ModelSpec& spec, const DataDescription& data) {
-  if (data.vocabulary > 0) return builder.embedding("embedding", data.vocabulary, spec.width);
+ValueId add_input(GraphBuilder& builder, const ModelSpec& spec, const DataDescription& data,
+                  const std::string& prefix) {
+  if (data.vocabulary > 0) return builder.embedding(prefix + "embedding", data.vocabulary, spec.width);
   const ops::Target& target = builder.target();
   const ValueId features =
       builder.external("features", Home::features, Extent::positions, data.input_size(), target.master());
@@ -76,7 +77,7 @@ ValueId add_input(GraphBuilder& builder, const ModelSpec& spec, const DataDescri
   } else if (target.lengths || target.dtype != target.master()) {
     x = builder.clear_padding(features);
   }
-  return builder.linear("input", x, spec.width, 1.0, false);
+  return builder.linear(prefix + "input", x, spec.width, 1.0, false);
 }
 
 }  // namespace
@@ -103,18 +104,35 @@ ops::Changes changes_of(const DataDescription& data) {
   return changes;
 }
 
-ModelEnds add_model(GraphBuilder& builder, const ModelSpec& spec, const DataDescription& data, Home outputs) {
-  Stream stream{.x = add_input(builder, spec, data)};
-  for (Index i = 0; i < spec.blocks; ++i) add_block(builder, spec, i, stream);
-  const ValueId normal = stream.normal(builder, "norm", spec.dropout);
-  const ops::Target& target = builder.target();
-  // Logits of a training step stay in the type of activations: they are the largest tensor of a small model.
-  const bool cast = target.dtype != target.master() && (outputs == Home::outputs || spec.from_last);
+namespace {
+
+/// One model of an ensemble, or the only one, up to its linear head.
+ValueId add_member(GraphBuilder& builder, const ModelSpec& spec, const DataDescription& data, const std::string& prefix,
+                   Home head) {
+  Stream stream{.x = add_input(builder, spec, data, prefix)};
+  for (Index i = 0; i < spec.blocks; ++i) add_block(builder, spec, prefix, i, stream);
+  const ValueId normal = stream.normal(builder, prefix + "norm", spec.dropout);
   // What the layers add to a linear forecast that has been fitted is nothing at first.
   const double scale = spec.lags > 0 ? 0.0 : head_scale;
-  ValueId y = builder.linear("head", normal, data.output_size(), scale, true, cast ? Home::workspace : outputs);
-  const ValueId head = y;
-  if (cast) y = builder.as_master(y, outputs);
+  return builder.linear(prefix + "head", normal, data.output_size(), scale, true, head);
+}
+
+}  // namespace
+
+std::string member_prefix(const ModelSpec& spec, Index member) {
+  return spec.members > 1 ? fmt::format("members.{}.", member) : std::string();
+}
+
+ModelEnds add_model(GraphBuilder& builder, const ModelSpec& spec, const DataDescription& data, Home outputs) {
+  const ops::Target& target = builder.target();
+  // Logits of a training step stay in the type of activations: they are the largest tensor of a small model.
+  const bool cast = target.dtype != target.master() && (outputs == Home::outputs || spec.from_last || spec.members > 1);
+  ValueId head = add_member(builder, spec, data, member_prefix(spec, 0), cast ? Home::workspace : outputs);
+  const ValueId y = cast ? builder.as_master(head, outputs) : head;
+  for (Index member = 1; member < spec.members; ++member) {
+    head = add_member(builder, spec, data, member_prefix(spec, member), Home::workspace);
+    builder.add(cast ? builder.as_master(head, Home::workspace) : head, y);
+  }
   if (spec.from_last) {
     const ValueId features =
         builder.external("features", Home::features, Extent::positions, data.input_size(), target.master());

@@ -14,6 +14,7 @@ constexpr Index largest_width = 65536;
 constexpr Index largest_blocks = 1024;
 constexpr Index largest_taps = 1024;
 constexpr Index largest_lags = 65536;
+constexpr Index most_members = 1024;
 constexpr Index largest_season = Index{1} << 40;
 constexpr double largest_feed_forward = 64.0;
 constexpr Index largest_vocabulary = 1 << 20;
@@ -70,7 +71,8 @@ double count(const ModelSpec& spec, const DataDescription& data) {
   const Index inputs = spec.from_last ? changes_of(data).width() : data.input_size();
   const double input = data.vocabulary > 0 ? real(data.vocabulary) * width : width * (real(inputs) + 1.0);
   const double linear_forecast = spec.lags > 0 ? outputs * (real(spec.lags) + real(data.input_size()) + 2.0) : 0.0;
-  return input + real(spec.blocks) * block + width + outputs * (width + 1.0) + linear_forecast;
+  const double member = input + real(spec.blocks) * block + width + outputs * (width + 1.0);
+  return real(spec.members) * member + linear_forecast;
 }
 
 }  // namespace
@@ -93,6 +95,7 @@ void check_spec(const ModelSpec& spec, const DataDescription& data) {
   require(!spec.from_last || (data.task == Task::forecast && !changes_of(data).columns.empty()),
           "from_last must be false for a model that forecasts none of its inputs");
   check_range("lags", spec.lags, 0, largest_lags);
+  check_range("members", spec.members, 1, most_members);
   require(spec.lags == 0 || spec.from_last, "lags must be 0 for a model that does not forecast from the last value");
   const double parameters = count(spec, data);
   require(parameters <= largest_model,

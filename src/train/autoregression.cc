@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <set>
@@ -14,14 +15,16 @@ namespace {
 using Numbers = std::vector<double>;
 
 constexpr double penalties[] = {1e-5, 1e-4, 1e-3, 1e-2,
-                                1e-1, 1.0,  10.0, 100.0};  // of the mean diagonal of the Gram matrix
-constexpr double beginnings[] = {0.5, 0.65, 0.8};          // of the rows; what follows each scores a choice
-constexpr double scored_share = 0.25;                      // of the rows, behind each beginning
-constexpr Index most_origins = 60;                         // that are scored behind each beginning
-constexpr Index most_rows = 8000;                          // that are regressed on, the latest
+                                1e-1, 1.0,  10.0, 100.0};   // of the mean diagonal of the Gram matrix
+constexpr double beginnings[] = {0.4, 0.5, 0.6, 0.7, 0.8};  // of the rows; what follows each scores a choice
+constexpr double scored_share = 0.25;                       // of the rows, behind each beginning
+constexpr Index most_corrected = 200;                       // origins whose errors a correction is the mean of
+constexpr Index most_origins = 60;                          // that are scored behind each beginning
+constexpr Index most_rows = 8000;                           // that are regressed on, the latest
 constexpr Index fewest_rows = 8;
 constexpr Index longest_lags = 512;
 constexpr double wildest_weight = 1e4;
+constexpr double sharpness = 3.0;  // power of an error's ratio to the best that is a part's weight in the mean
 
 /// Coefficients p of w_t = sum_j p_j z_{t-j}.
 Numbers difference_polynomial(const RegressionShape& shape, Index season) {
@@ -221,9 +224,9 @@ class Regression {
 /// Without lags a shape is what costs nothing: the last value, a season ago, and with an intercept drift or the mean.
 std::vector<RegressionShape> shapes(Index season) {
   const bool seasonal = season > 1;
-  std::set<Index> lags = {0, 1, 2, 4, 8};
+  std::set<Index> lags = {0, 1, 2, 3, 4, 8, 12};
   if (seasonal) lags.insert({season, season + 1, 2 * season + 1});
-  if (!seasonal) lags.insert({12, 24});
+  if (!seasonal) lags.insert(24);
   std::vector<RegressionShape> all;
   for (const Index n : lags) {
     for (const bool difference : {false, true}) {
@@ -235,9 +238,10 @@ std::vector<RegressionShape> shapes(Index season) {
   return all;
 }
 
-/// Mean square error of forecasts behind the first `begin` rows.
-double error_behind(std::span<const double> z, Index begin, const LinearForecast& forecast,
-                    const std::function<double(double)>& raw) {
+/// Logarithm of the mean square error of forecasts behind the first `begin` rows. The mean over several beginnings is
+/// then one of ratios: where a series is wild, one beginning does not outvote the others.
+double log_error_behind(std::span<const double> z, Index begin, const LinearForecast& forecast,
+                        const std::function<double(double)>& raw) {
   const auto rows = static_cast<Index>(z.size());
   const Index first = std::max(begin - 1, forecast.lags - 1);
   const Index last = std::min(rows - 2, first + static_cast<Index>(scored_share * static_cast<double>(rows)));
@@ -250,7 +254,7 @@ double error_behind(std::span<const double> z, Index begin, const LinearForecast
       ++count;
     }
   }
-  return count > 0.0 ? sum / count : 0.0;
+  return std::log(std::max(count > 0.0 ? sum / count : 0.0, std::numeric_limits<double>::min()));
 }
 
 /// The choices of every shape with the errors that they make; those that fail anywhere are left out.
@@ -266,7 +270,7 @@ std::map<RegressionChoice, double> score_choices(std::span<const double> z, Inde
       for (std::size_t penalty = 0; penalty < (shape.lags > 0 ? std::size(penalties) : 1); ++penalty) {
         if (!regression.fit(intercept, penalty, forecast)) continue;
         auto& [sum, folds] = sums[{shape, intercept, rolled, penalty}];
-        sum += error_behind(z, begin, forecast, raw);
+        sum += log_error_behind(z, begin, forecast, raw);
         ++folds;
       }
     }
@@ -281,20 +285,37 @@ std::map<RegressionChoice, double> score_choices(std::span<const double> z, Inde
   std::map<RegressionChoice, double> errors;
   for (const auto& [choice, entry] : sums) {
     const auto& [sum, folds] = entry;
-    if (folds == static_cast<int>(std::size(beginnings)) && std::isfinite(sum)) errors[choice] = sum / folds;
+    if (folds == static_cast<int>(std::size(beginnings)) && std::isfinite(sum)) errors[choice] = std::exp(sum / folds);
   }
   return errors;
 }
 
-/// Sums of errors behind all beginnings.
+/// A smoothing, corrected by what it was off by in the mean.
+LinearForecast fit_smoothing(std::span<const double> z, const Smoothing& smoothing, Index horizon) {
+  LinearForecast forecast = smooth(smoothing, horizon);
+  if (smoothing.correction == 0.0) return forecast;
+  const auto rows = static_cast<Index>(z.size());
+  const Index stride = std::max<Index>(1, (rows - forecast.lags) / most_corrected);
+  for (Index ahead = 1; ahead <= horizon; ++ahead) {
+    double sum = 0.0, count = 0.0;
+    for (Index row = forecast.lags - 1; row + ahead < rows; row += stride, ++count) {
+      sum += z[row + ahead] - forecast.at(z, row, ahead);
+    }
+    if (count > 0.0) forecast.bias[ahead - 1] += smoothing.correction * sum / count;
+  }
+  return forecast;
+}
+
+/// Geometric mean of the errors behind all beginnings.
 double smoothing_error(std::span<const double> z, const Smoothing& smoothing, Index horizon,
                        const std::function<double(double)>& raw) {
-  const LinearForecast forecast = smooth(smoothing, horizon);
   double sum = 0.0;
   for (const double share : beginnings) {
-    sum += error_behind(z, static_cast<Index>(share * static_cast<double>(z.size())), forecast, raw);
+    const auto begin = static_cast<Index>(share * static_cast<double>(z.size()));
+    const LinearForecast forecast = fit_smoothing(z.first(static_cast<std::size_t>(begin)), smoothing, horizon);
+    sum += log_error_behind(z, begin, forecast, raw);
   }
-  return sum / static_cast<double>(std::size(beginnings));
+  return std::exp(sum / static_cast<double>(std::size(beginnings)));
 }
 
 /// The best of each kind so far.
@@ -313,7 +334,7 @@ std::vector<LinearChoice::Part> weighted(const BestOfKinds& best) {
   std::vector<LinearChoice::Part> parts;
   for (const auto& [kind, part] : best) {
     parts.push_back(part);
-    parts.back().weight = part.error > least ? least / part.error : 1.0;
+    parts.back().weight = part.error > least ? std::pow(least / part.error, sharpness) : 1.0;
     sum += parts.back().weight;
   }
   for (LinearChoice::Part& part : parts) part.weight /= sum;
@@ -323,7 +344,7 @@ std::vector<LinearChoice::Part> weighted(const BestOfKinds& best) {
 bool fit_part(std::span<const double> z, const LinearChoice::Part& part, const LinearChoice& choice,
               LinearForecast& forecast) {
   if (part.smoothing) {
-    forecast = smooth(*part.smoothing, choice.horizon);
+    forecast = fit_smoothing(z, *part.smoothing, choice.horizon);
     return true;
   }
   const RegressionChoice& each = part.regression;
@@ -349,7 +370,7 @@ LinearChoice choose_linear_forecast(std::span<const double> z, Index horizon, In
                 {.regression = regression, .smoothing = {}, .error = error});
   }
   for (const Smoothing& smoothing : smoothings(static_cast<Index>(z.size()), season)) {
-    keep_better(best, {true, smoothing.trend > 0.0, false, false, false},
+    keep_better(best, {true, smoothing.trend > 0.0, smoothing.correction > 0.0, false, false},
                 {.regression = {}, .smoothing = smoothing, .error = smoothing_error(z, smoothing, horizon, raw)});
   }
   choice.parts = weighted(best);

@@ -42,7 +42,7 @@ struct LinearChoice {
 };
 
 /// Chooses constants of smoothing, differences, the number of lags, a ridge penalty and whether forecasts further ahead
-/// are rolled out, by how well each forecasts what follows three beginnings of the series. The best of every kind takes
+/// are rolled out, by how well each forecasts what follows five beginnings of the series. The best of every kind takes
 /// part, with a weight that falls with its error: a mean of several is safer than the best of a few thousand choices.
 /// `raw` turns z into the unit in which errors count.
 LinearChoice choose_linear_forecast(std::span<const double> z, Index horizon, Index season,

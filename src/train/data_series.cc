@@ -1,18 +1,17 @@
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <optional>
 #include <utility>
 
 #include "base/check.h"
 #include "base/quote.h"
-#include "nn/model_graph.h"
-#include "nn/model_impl.h"
 #include "penstock/score.h"
-#include "penstock/train.h"
 #include "train/autoregression.h"
 #include "train/calendar.h"
 #include "train/csv_table.h"
 #include "train/normalise.h"
+#include "train/series_rows.h"
 #include "train/stream_dataset.h"
 #include "train/table_values.h"
 
@@ -94,6 +93,15 @@ class SeriesPlanner {
   SeriesPlanner(const CsvTable& table, const Series& series, Index training, const SeriesOptions& options)
       : table_(table), series_(series), training_(training), options_(options) {}
 
+  /// The same columns by logarithms and of the same season as in `first`, with linear forecasts chosen anew.
+  SeriesPlan plan_again(const SeriesPlan& first, const std::vector<std::size_t>& targets) const {
+    SeriesPlan result = first;
+    for (std::size_t c = 0; c < targets.size(); ++c) {
+      if (result.linear[c]) result.linear[c] = choose(targets[c], first.logarithms[targets[c]]);
+    }
+    return result;
+  }
+
   SeriesPlan plan(const std::vector<std::size_t>& inputs, const std::vector<std::size_t>& targets) const {
     SeriesPlan result;
     result.logarithms.assign(series_.columns.size(), false);
@@ -168,7 +176,7 @@ std::vector<float> normalise(const Series& series, const std::vector<std::size_t
 /// input of validation. Training walks through the file in windows that carry their state (see StreamWindows) and
 /// not in windows from random places: a deployed forecaster sees one endless stream, and so states far from a
 /// start are what it must know.
-class SeriesDataset final : public data::StreamDataset {
+class SeriesDataset final : public data::StreamDataset, public training::SeriesRows {
  public:
   SeriesDataset(const CsvTable& table, const Series& series, const std::vector<std::size_t>& inputs,
                 const std::vector<std::size_t>& targets, Index held_out, const SeriesOptions& options)
@@ -191,7 +199,15 @@ class SeriesDataset final : public data::StreamDataset {
     targets_ = normalise(series, targets, description_.targets);
     add_features(table, series, inputs, options);
     if (options.autoregression) {
-      autoregression_ = fit_linear(training_rows_);
+      const SeriesPlan again = SeriesPlanner(table, series, rows_, options).plan_again(plan_, targets);
+      autoregression_ = fit_linear(plan_, training_rows_);
+      refitted_ = fit_linear(again, rows_);
+      find_past_errors();
+      const Index lags = std::max(autoregression_->lags, refitted_.lags);
+      for (Autoregression* const each : {&*autoregression_, &refitted_}) {
+        each->weights.resize(static_cast<std::size_t>(lags * description_.output_size()), 0.0f);
+        each->lags = lags;
+      }
       constexpr Index past = 128;  // that a state needs to settle
       lead_ = std::min(training_rows_ - 1, std::max(past, autoregression_->lags));
     }
@@ -207,35 +223,16 @@ class SeriesDataset final : public data::StreamDataset {
 
   const Autoregression* autoregression() const override { return autoregression_ ? &*autoregression_ : nullptr; }
 
-  /// Fitted to the first rows.
-  Autoregression fit_linear(Index rows) const {
-    const std::size_t targets = description_.targets.size();
-    const Index horizon = description_.horizon, width = description_.output_size();
-    std::vector<training::LinearForecast> forecasts(targets);
-    Autoregression result;
-    for (std::size_t c = 0; c < targets; ++c) {
-      if (!plan_.linear[c]) continue;
-      std::vector<double> z;
-      for (Index row = 0; row < rows; ++row) z.push_back(static_cast<double>(targets_[row * targets + c]));
-      forecasts[c] = training::fit_linear_forecast(z, *plan_.linear[c]);
-      result.lags = std::max(result.lags, forecasts[c].lags);
-    }
-    result.weights.assign(static_cast<std::size_t>(result.lags * width), 0.0f);
-    result.bias.assign(static_cast<std::size_t>(width), 0.0f);
-    for (std::size_t c = 0; c < targets; ++c) {
-      const training::LinearForecast& forecast = forecasts[c];
-      for (Index h = 0; plan_.linear[c] && h < horizon; ++h) {
-        const auto at = static_cast<std::size_t>(h) * targets + c;
-        result.bias[at] = static_cast<float>(forecast.bias[h]);
-        for (Index k = 0; k < forecast.lags; ++k) {
-          const double last = k == 0 ? 1.0 : 0.0;  // which the model adds anyway
-          result.weights[k * width + at] = static_cast<float>(forecast.weights[k * horizon + h] - last);
-        }
-      }
-    }
-    return result;
+  Index rows() const override { return rows_; }
+  Index training_rows() const override { return training_rows_; }
+  const std::vector<Index>& starts() const override { return starts_; }
+  std::span<const float> inputs() const override { return inputs_; }
+  std::span<const float> targets() const override { return targets_; }
+  bool is_asked_for(Index row, Index target) const override {
+    return unknown_.empty() || unknown_[row * static_cast<Index>(description_.targets.size()) + target] == 0;
   }
-  Index rows() const { return rows_; }
+  const training::RowErrors& past_errors() const override { return past_errors_; }
+  const Autoregression* refitted() const override { return autoregression_ ? &refitted_ : nullptr; }
 
   /// Where a linear forecast reads a past, every row of a batch is led in by what stands before it, and that is not
   /// scored. Without one, as in a text, rows start without a past.
@@ -271,6 +268,68 @@ class SeriesDataset final : public data::StreamDataset {
   }
 
  private:
+  /// The linear forecast of a plan, fitted to the first rows.
+  Autoregression fit_linear(const SeriesPlan& plan, Index rows) const {
+    const std::size_t targets = description_.targets.size();
+    const Index horizon = description_.horizon, width = description_.output_size();
+    std::vector<training::LinearForecast> forecasts(targets);
+    Autoregression result;
+    for (std::size_t c = 0; c < targets; ++c) {
+      if (!plan.linear[c]) continue;
+      std::vector<double> z;
+      for (Index row = 0; row < rows; ++row) z.push_back(static_cast<double>(targets_[row * targets + c]));
+      forecasts[c] = training::fit_linear_forecast(z, *plan.linear[c]);
+      result.lags = std::max(result.lags, forecasts[c].lags);
+    }
+    result.weights.assign(static_cast<std::size_t>(result.lags * width), 0.0f);
+    result.bias.assign(static_cast<std::size_t>(width), 0.0f);
+    for (std::size_t c = 0; c < targets; ++c) {
+      const training::LinearForecast& forecast = forecasts[c];
+      for (Index h = 0; plan.linear[c] && h < horizon; ++h) {
+        const auto at = static_cast<std::size_t>(h) * targets + c;
+        result.bias[at] = static_cast<float>(forecast.bias[h]);
+        for (Index k = 0; k < forecast.lags; ++k) {
+          const double last = k == 0 ? 1.0 : 0.0;  // which the model adds anyway
+          result.weights[k * width + at] = static_cast<float>(forecast.weights[k * horizon + h] - last);
+        }
+      }
+    }
+    return result;
+  }
+
+  /// Those of fits to some beginnings, each up to the end of the next.
+  void find_past_errors() {
+    constexpr double beginnings[] = {0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0};
+    constexpr Index most_origins = 200;  // behind each
+    for (std::size_t i = 0; i + 1 < std::size(beginnings); ++i) {
+      const auto first = static_cast<Index>(beginnings[i] * static_cast<double>(training_rows_));
+      const auto end = static_cast<Index>(beginnings[i + 1] * static_cast<double>(training_rows_));
+      if (first <= 2 * description_.horizon) continue;
+      const Autoregression linear = fit_linear(plan_, first);
+      const Index stride = std::max<Index>(1, (end - first) / most_origins);
+      for (Index row = std::max(first, linear.lags) - 1; row + 1 < end; row += stride) add_past_errors(linear, row);
+    }
+  }
+
+  /// Of forecasts from one row.
+  void add_past_errors(const Autoregression& linear, Index row) {
+    past_errors_.rows.push_back(row);
+    const auto targets = static_cast<Index>(description_.targets.size());
+    const Index width = description_.output_size();
+    for (Index i = 0; i < width; ++i) {
+      const Index c = i % targets, to = row + 1 + i / targets;
+      float error = std::numeric_limits<float>::quiet_NaN();
+      if (plan_.linear[c] && to < std::min(training_rows_, end_of_file(row, rows_)) && is_asked_for(to, c)) {
+        float forecast = targets_[row * targets + c] + linear.bias[i];
+        for (Index k = 0; k < linear.lags; ++k) {
+          forecast += linear.weights[k * width + i] * targets_[(row - k) * targets + c];
+        }
+        error = forecast - targets_[to * targets + c];
+      }
+      past_errors_.errors.push_back(error);
+    }
+  }
+
   /// A file's first row starts anew, wherever a batch meets it.
   void mark_starts(const std::vector<Index>& places, Example& example) const {
     for (std::size_t i = 0; i < places.size(); ++i) {
@@ -368,6 +427,8 @@ class SeriesDataset final : public data::StreamDataset {
   std::vector<std::uint8_t> unknown_;  // [rows, targets] or empty: 1 is never asked for
   SeriesPlan plan_;
   std::optional<Autoregression> autoregression_;
+  Autoregression refitted_;  // with as many lags
+  training::RowErrors past_errors_;
   Index lead_ = 0;
   std::vector<float> inputs_;   // [rows, I]
   std::vector<float> targets_;  // [rows, targets]
@@ -396,7 +457,9 @@ std::unique_ptr<Dataset> open_series(const Sources& sources, const SeriesOptions
   used.insert(used.end(), targets.begin(), targets.end());
   const Series series = read_series(table, used, options.missing);
 
-  const Index held_out = data::held_out(series.rows(), options.validation_fraction);
+  Index held_out = data::held_out(series.rows(), options.validation_fraction);
+  // Of a short series at least one whole forecast, as long as training keeps more than that.
+  if (held_out > 0 && series.rows() > 2 * options.horizon) held_out = std::max(held_out, options.horizon);
   const Index training = series.rows() - held_out;
   if (training < options.horizon + 1 || (held_out > 0 && held_out < options.horizon)) {
     fail(ErrorCode::bad_input,
@@ -420,50 +483,6 @@ std::unique_ptr<Dataset> open_series(const Sources& sources, const SeriesOptions
   dataset->set_reading(std::move(reading));
   dataset->add_reading(data::describe_filled(series.values, options.missing));
   return dataset;
-}
-
-namespace {
-
-/// What of a target a channel of the forecast reads: its input, normalised as the target.
-void set_linear(Model& model, const Autoregression& linear) {
-  Model::Impl& impl = model.impl();
-  const DataDescription& data = impl.data;
-  const ops::Changes changes = nn::changes_of(data);
-  const Index width = data.output_size(), inputs = data.input_size();
-  for (const nn::ParameterEntry& entry : impl.parameters->layout().entries()) {
-    const std::span<float> values = impl.parameters->value(entry);
-    if (entry.name == "autoregression.weight") std::ranges::copy(linear.weights, values.begin());
-    if (entry.name == "autoregression.bias") std::ranges::copy(linear.bias, values.begin());
-    for (const ops::Changes::Shared& column : changes.columns) {
-      for (Index channel = column.target; channel < width; channel += changes.targets) {
-        if (entry.name == "autoregression.spread.weight") {
-          values[channel * inputs + column.input] = static_cast<float>(column.factor);
-        }
-        if (entry.name == "autoregression.spread.bias") values[channel] = static_cast<float>(column.offset);
-      }
-    }
-  }
-  impl.parameters->changed();
-}
-
-}  // namespace
-
-void fit_autoregression(Model& model, const Dataset& data) {
-  const Autoregression* const linear = data.autoregression();
-  const Index lags = model.spec().lags;
-  if (lags == 0) return;
-  if (linear == nullptr || linear->lags != lags) {
-    fail(ErrorCode::incompatible, "the model's linear forecast has {} lags, that of the data {}", lags,
-         linear == nullptr ? 0 : linear->lags);
-  }
-  set_linear(model, *linear);
-}
-
-void refit_autoregression(Model& model, const Dataset& data) {
-  const auto* const series = dynamic_cast<const SeriesDataset*>(&data);
-  if (model.spec().lags == 0 || series == nullptr || series->autoregression() == nullptr) return;
-  Autoregression linear = series->fit_linear(series->rows());
-  if (linear.lags == model.spec().lags) set_linear(model, linear);
 }
 
 }  // namespace penstock

@@ -28,25 +28,21 @@ struct ErrorSums {
   }
 };
 
-/// Mean absolute change over a season.
-double seasonal_change(std::span<const double> values, Index season) {
-  const auto rows = static_cast<Index>(values.size());
-  if (rows <= season) return 0.0;
-  double sum = 0.0;
-  for (Index row = season; row < rows; ++row) sum += std::abs(values[row] - values[row - season]);
-  return sum / static_cast<double>(rows - season);
-}
-
 /// The latest known row of the same season as the one `ahead` of `row`; the first row where that is older.
-Index season_before(Index row, Index ahead, Index season) {
+Index season_before(Index first, Index row, Index ahead, Index season) {
   const Index seasons = (ahead + season - 1) / season;
-  return std::max<Index>(0, row + ahead - season * seasons);
+  return std::max(first, row + ahead - season * seasons);
 }
 
 }  // namespace
 
 const Rival& ColumnScore::best_rival() const {
   return *std::ranges::min_element(rivals, {}, [](const Rival& rival) { return rival.errors.rmse; });
+}
+
+ForecastScorer::ForecastScorer(const DataDescription& data, std::vector<double> levels)
+    : data_(data), levels_(std::move(levels)) {
+  require(!levels_.empty() && std::ranges::is_sorted(levels_), "levels must be one or more, ascending");
 }
 
 void ForecastScorer::add(std::span<const double> values, std::span<const double> forecasts) {
@@ -63,6 +59,22 @@ void ForecastScorer::add(std::span<const double> values, std::span<const double>
   ++rows_;
 }
 
+std::pair<Index, Index> ForecastScorer::file_of(Index row) const {
+  const auto next = std::upper_bound(starts_.begin(), starts_.end(), row);
+  return {next == starts_.begin() ? 0 : *(next - 1), next == starts_.end() ? rows_ : *next};
+}
+
+/// Mean absolute change over a season.
+double ForecastScorer::seasonal_change(std::span<const double> values, Index season) const {
+  double sum = 0.0, count = 0.0;
+  for (Index row = season; row < static_cast<Index>(values.size()); ++row) {
+    if (row - season < file_of(row).first) continue;
+    sum += std::abs(values[row] - values[row - season]);
+    ++count;
+  }
+  return count > 0.0 ? sum / count : 0.0;
+}
+
 ColumnScore ForecastScorer::score(std::size_t target) const {
   const std::size_t targets = data_.targets.size();
   std::vector<double> column(static_cast<std::size_t>(rows_));
@@ -76,22 +88,51 @@ ColumnScore ForecastScorer::score(std::size_t target) const {
   for (Index row = first_; row < rows_; ++row) {
     const float* const forecasts =
         forecasts_.data() + static_cast<std::size_t>((row - first_) * data_.output_size()) + target;
-    const double slope = row > 0 ? (column[row] - column[0]) / static_cast<double>(row) : 0.0;
-    for (Index ahead = 1; ahead <= data_.horizon && row + ahead < rows_; ++ahead) {
+    const auto [begin, end] = file_of(row);
+    const double slope = row > begin ? (column[row] - column[begin]) / static_cast<double>(row - begin) : 0.0;
+    for (Index ahead = 1; ahead <= data_.horizon && row + ahead < end; ++ahead) {
       const double value = column[row + ahead];
       model.add(static_cast<double>(forecasts[static_cast<std::size_t>(ahead - 1) * targets]), value);
       last.add(column[row], value);
-      seasonal.add(column[season_before(row, ahead, season)], value);
+      seasonal.add(column[season_before(begin, row, ahead, season)], value);
       drift.add(column[row] + slope * static_cast<double>(ahead), value);
     }
   }
   const double scale = seasonal_change(before, season);
   result.scored = model.count;
   result.model = model.errors(scale);
+  if (!data_.spread.empty()) result.quantiles = score_quantiles(target, column);
   result.rivals.push_back({"the last value", last.errors(scale)});
   if (season > 1) result.rivals.push_back({"a season ago", seasonal.errors(scale)});
   result.rivals.push_back({"drift", drift.errors(scale)});
   return result;
+}
+
+QuantileScore ForecastScorer::score_quantiles(std::size_t target, std::span<const double> column) const {
+  const std::size_t targets = data_.targets.size();
+  const Column& scale = data_.targets[target];
+  QuantileScore score{.levels = levels_};
+  double within = 0.0, count = 0.0;
+  for (Index row = first_; row < rows_; ++row) {
+    const Index end = file_of(row).second;
+    for (Index step = 0; step < data_.horizon && row + step + 1 < end; ++step) {
+      const Index output = step * static_cast<Index>(targets) + static_cast<Index>(target);
+      const float forecast = forecasts_[static_cast<std::size_t>((row - first_) * data_.output_size() + output)];
+      const double value = column[row + step + 1], middle = scale.normal(static_cast<double>(forecast));
+      double lowest = 0.0, highest = 0.0;
+      for (std::size_t i = 0; i < levels_.size(); ++i) {
+        const double quantile = data_.spread.quantile(levels_[i], output, scale, middle);
+        score.pinball += std::max(levels_[i] * (value - quantile), (levels_[i] - 1.0) * (value - quantile));
+        if (i == 0) lowest = quantile;
+        highest = quantile;
+      }
+      within += value >= lowest && value <= highest ? 1.0 : 0.0;
+      ++count;
+    }
+  }
+  score.coverage = within / std::max(count, 1.0);
+  score.pinball /= std::max(count, 1.0) * static_cast<double>(levels_.size());
+  return score;
 }
 
 std::vector<ColumnScore> ForecastScorer::scores() const {

@@ -83,9 +83,10 @@ std::vector<Smoothing> smoothings(Index rows, Index period) {
   const std::vector<double> seasons = period > 1 ? std::vector<double>{0.05, 0.2, 0.5} : std::vector<double>{0.0};
   for (const double level : {0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 0.95}) {
     for (const double season : seasons) {
-      all.push_back({level, 0.0, season, 1.0, period, lags});
+      for (const double correction : {0.0, 0.5, 1.0})
+        all.push_back({level, 0.0, season, 1.0, period, correction, lags});
       for (const double trend : {0.02, 0.1, 0.3}) {
-        for (const double damping : {0.9, 1.0}) all.push_back({level, trend, season, damping, period, lags});
+        for (const double damping : {0.9, 1.0}) all.push_back({level, trend, season, damping, period, 0.0, lags});
       }
     }
   }

@@ -11,8 +11,9 @@ namespace {
 constexpr Index fewest_steps = 1200;
 // ... but long sequences take longer each, and nobody waits for minutes when the data are a few hundred rows.
 constexpr double positions_for_fewest = 2.5e6;
-constexpr Index validations = 40;  // of a planned run
-constexpr Index patience = 10;     // a quarter of the plan
+constexpr Index validations = 40;      // of a planned run
+constexpr Index patience = 10;         // a quarter of the plan
+constexpr Index fewest_to_judge = 30;  // held-out sequences by which a run is ended
 
 double positions_of_a_batch(Dataset& data, const TrainOptions& options) {
   const std::string position = data.position();
@@ -72,6 +73,11 @@ TrainOptions suggest_options(Dataset& data) {
       break;
     case Task::classify:
       plan_steps(options, data, passes_over_labelled, static_cast<double>(options.batch));
+      // The loss on a handful of sequences is mostly chance, and ended runs long before they had learnt anything.
+      if (data.held_out_steps() < fewest_to_judge) {
+        options.patience = 0;
+        options.keep_best = false;
+      }
       break;
   }
   return options;

@@ -335,7 +335,11 @@ TrainResult Trainer::run() {
 TrainResult train(Model& model, Dataset& data, const TrainOptions& options, const TrainCallbacks& callbacks,
                   bool resume) {
   training::check_options(options, data);
+  require(model.spec().members == 1,
+          "model must be a single one, not an ensemble of {}: its members are trained one by one",
+          model.spec().members);
   training::check_same_data(model.impl().data, data.description());
+  model.impl().data.spread = {};  // of weights that are no more
   require(!resume || !options.checkpoint_path.empty(), "checkpoint_path must be given to resume");
   return training::Trainer(model.impl(), data, options, callbacks, resume).run();
 }

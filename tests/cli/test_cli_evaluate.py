@@ -28,9 +28,10 @@ def seasonal(tmp_path):
 def test_a_series_beside_what_costs_nothing(seasonal):
     lines = run("evaluate", "model.safetensors", "all.csv", "--skip", 130, cwd=seasonal).out.splitlines()
     assert re.fullmatch(r"x: RMSE [\d.]+, MAE [\d.]+, MASE [\d.]+, sMAPE [\d.]+ % of 114 forecast values", lines[0])
+    assert re.fullmatch(r"\d+ % lie between the quantiles 0.1 and 0.9, which promise 80 %; pinball loss [\d.]+", lines[1])
     assert re.fullmatch(
-        r"RMSE of the last value [\d.]+, a season ago [\d.]+ \(8 rows\), drift [\d.]+", lines[1])
-    assert re.fullmatch(r"better than a season ago by \d+ %", lines[2])
+        r"RMSE of the last value [\d.]+, a season ago [\d.]+ \(8 rows\), drift [\d.]+", lines[2])
+    assert re.fullmatch(r"better than a season ago by \d+ %", lines[3])
     result = run("evaluate", "model.safetensors", "all.csv", "--skip", 130, "--json", cwd=seasonal).json()
     column = result["files"][0]["columns"]["x"]
     assert column["scored"] == 114 and column["season"] == SEASON
@@ -56,6 +57,71 @@ def test_train_ends_with_the_score_of_what_was_held_out(seasonal):
     assert held_out["scored"] == 26 + 25 + 24 + 23
     again = run("evaluate", "model.safetensors", "train.csv", "--skip", 104, "--json", cwd=seasonal).json()
     assert again["files"][0]["columns"]["x"] == held_out
+
+
+def test_rows_that_the_linear_forecast_has_no_past_for_lead_in(seasonal):
+    result = run("evaluate", "model.safetensors", "train.csv", cwd=seasonal)
+    lags = run("info", "model.safetensors", "--json", cwd=seasonal).json()["lags"]
+    assert lags > 1
+    assert result.out.startswith(f"the first {lags} rows lead in and are not scored (--skip 0 scores them, too)\n")
+    without = run("evaluate", "model.safetensors", "train.csv", "--json", cwd=seasonal).json()["files"][0]["columns"]["x"]
+    explicit = run("evaluate", "model.safetensors", "train.csv", "--skip", lags, "--json", cwd=seasonal)
+    assert explicit.json()["files"][0]["columns"]["x"] == without
+    (seasonal / "short.csv").write_text(season_csv(lags))
+    refuses("evaluate", "model.safetensors", "short.csv", cwd=seasonal, status=1, verb="evaluate",
+            message=f"short.csv: there is nothing to score behind row {lags}, as the linear forecast reads so many; "
+                    "--skip 0 scores all rows")
+
+
+@pytest.mark.parametrize("source", ["two files", "-"])
+def test_what_was_held_out_of_several_files_and_of_standard_input_is_scored(seasonal, source):
+    rows = season_csv(160).splitlines(keepends=True)
+    (seasonal / "first.csv").write_text("".join(rows[:121]))
+    (seasonal / "second.csv").write_text(rows[0] + "".join(rows[121:]))
+    options = [*TINY, "--columns", "x", "--horizon", 4, "--steps", 5, "--force", "--json"]
+    if source == "-":
+        result = run("train", "-", "--as", "series", *options, stdin="".join(rows), cwd=seasonal).json()
+        one = run("train", "all.csv", *options, cwd=seasonal).json()
+        assert result["score"] == one["score"]
+    else:  # the last 32 rows are of the second file
+        result = run("train", "first.csv", "second.csv", *options, cwd=seasonal).json()
+        assert result["score"]["columns"]["x"]["scored"] == 32 + 31 + 30 + 29
+
+
+def test_quantiles_cover_what_they_promise(seasonal):
+    options = ["--skip", 130, "--quantiles", "0.05,0.5,0.95"]
+    column = run("evaluate", "model.safetensors", "all.csv", *options, "--json", cwd=seasonal).json()["files"][0]["columns"]["x"]
+    assert column["quantiles"]["levels"] == [0.05, 0.5, 0.95]
+    out = run("predict", "model.safetensors", "all.csv", "--quantiles", "0.05,0.5,0.95", cwd=seasonal).out
+    rows = [line.split(",") for line in out.splitlines()]
+    assert rows[0][:4] == ["x+1", "x+1 q0.05", "x+1 q0.5", "x+1 q0.95"]
+    values = [float(line.split(",")[1]) for line in season_csv(160).splitlines()[1:]]
+    within = [float(rows[1 + row][4 * ahead + 1]) <= values[row + 1 + ahead] <= float(rows[1 + row][4 * ahead + 3])
+              for row in range(129, 160) for ahead in range(4) if row + 1 + ahead < 160]
+    assert column["quantiles"]["coverage"] == pytest.approx(sum(within) / len(within))
+    said = run("evaluate", "model.safetensors", "all.csv", *options, cwd=seasonal).out.splitlines()[1]
+    assert re.fullmatch(r"\d+ % lie between the quantiles 0.05 and 0.95, which promise 90 %; pinball loss [\d.]+", said)
+    streamed = run("stream", "model.safetensors", "--quantiles", "0.05,0.5,0.95", stdin=season_csv(160), cwd=seasonal).out
+    assert streamed.splitlines()[0] == out.splitlines()[0]
+    last = run("predict", "model.safetensors", "all.csv", "--last", "--quantiles", "0.1,0.9", "--json", cwd=seasonal).json()
+    assert len(last["quantiles"]["x"]["0.1"]) == 4
+    assert all(low < middle < high for low, middle, high in
+               zip(last["quantiles"]["x"]["0.1"], last["forecast"]["x"], last["quantiles"]["x"]["0.9"]))
+
+
+@pytest.mark.parametrize("levels, message", [
+    ("0.9,0.1", "--quantiles must ascend"),
+    ("0.1,1", "--quantiles must be 0.005 to 0.995, not 1"),
+    ("0.1,x", "--quantiles must be a number, not 'x'"),
+])
+def test_quantiles_that_there_are_not(seasonal, levels, message):
+    refuses("predict", "model.safetensors", "all.csv", "--quantiles", levels, cwd=seasonal, status=2, verb="predict",
+            message=message)
+
+
+def test_quantiles_of_a_model_that_knows_none(models):
+    refuses("predict", models / "text.safetensors", models / "text.txt", "--quantiles", "0.5", status=2, verb="predict",
+            message=f"--quantiles is for forecast models, and {models / 'text.safetensors'} is a language model")
 
 
 def test_labels_with_their_confusion(models):

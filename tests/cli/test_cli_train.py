@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from program import TINY, read_terminal, run, start
+from program import TINY, read_terminal, refuses, run, start
 
 
 def test_reports_in_a_pipe_are_plain_lines(models, tmp_path):
@@ -251,3 +251,37 @@ def test_a_run_that_only_meets_infinity_gives_up(models, tmp_path):
     assert all(re.match(r"warning: step \d+ skipped: the .* was not finite", line) for line in lines[:-1])
     assert len(lines) == 11
     assert not (tmp_path / "model.safetensors").exists()
+
+
+def test_seeds_are_models_in_one_file(models, tmp_path):
+    (tmp_path / "series.csv").write_text((models / "series.csv").read_text())
+    options = [*TINY, "--horizon", 2, "--steps", 8, "--validate-steps", 4, "--keep-last", "--json", "--force"]
+    single = [run("train", "series.csv", *options, "--seed", seed, "-o", f"{seed}.safetensors", cwd=tmp_path).json()
+              for seed in (4, 5)]
+    both = run("train", "series.csv", *options, "--seed", 4, "--seeds", 2, cwd=tmp_path).json()
+    assert [each["seed"] for each in both["seeds"]] == [4, 5]
+    assert [each["validation"] for each in both["seeds"]] == [each["validation"] for each in single]
+    assert both["steps"] == 16 and both["model"]["members"] == 2
+    forecasts = [[float(value) for line in run("predict", f"{name}.safetensors", "series.csv", cwd=tmp_path).out.splitlines()[20:]
+                  for value in line.split(",")] for name in (4, 5, "model")]
+    assert forecasts[0] != forecasts[1]
+    for first, second, mean in zip(*forecasts):
+        assert mean == pytest.approx((first + second) / 2, rel=1e-4, abs=1e-4)
+    streamed = run("stream", "model.safetensors", stdin=(tmp_path / "series.csv").read_text(), cwd=tmp_path).out
+    assert len(streamed.splitlines()) == len((tmp_path / "series.csv").read_text().splitlines())
+    assert not list(tmp_path.glob("*.checkpoint*"))
+
+
+def test_seeds_go_on_after_a_stop(models, tmp_path):
+    options = ["train", models / "text.txt", *TINY, "--steps", 6, "--seeds", 2, "--checkpoint", "c", "--json"]
+    whole = run(*options, "-o", "whole.safetensors", cwd=tmp_path).json()
+    assert (tmp_path / "c").exists() and (tmp_path / "c.2").exists()
+    (tmp_path / "c.2").unlink()  # as if the second one had not begun
+    again = run(*options, "-o", "again.safetensors", "--resume", cwd=tmp_path).json()
+    assert [each["validation"] for each in again["seeds"]] == [each["validation"] for each in whole["seeds"]]
+    assert (tmp_path / "whole.safetensors").read_bytes()[-4096:] == (tmp_path / "again.safetensors").read_bytes()[-4096:]
+
+
+def test_no_seeds(models, tmp_path):
+    refuses("train", models / "text.txt", *TINY, "--seeds", 0, cwd=tmp_path, status=2, verb="train",
+            message="--seeds must be at least 1")

@@ -211,11 +211,13 @@ TEST(SeriesData, BadOptions) {
   refuse({.validation_fraction = 0.51}, use, "validation_fraction must be in [0, 0.5], not 0.51");
   refuse({.format = {.delimiter = '.'}}, use, "delimiter must be a character that no number contains");
   refuse({.inputs = {"time"}}, ErrorCode::bad_input, ":2:1: column \"time\": \"d0\" is not a number");
-  refuse({.horizon = 5}, ErrorCode::bad_input,
-         "20 rows are too few for horizon 5: training gets 16 and needs 6, validation gets 4 and needs 5");
+  refuse({.horizon = 10}, ErrorCode::bad_input,
+         "20 rows are too few for horizon 10: training gets 16 and needs 11, validation gets 4 and needs 10");
   EXPECT_NO_THROW(open_series(path, {.horizon = 19, .validation_fraction = 0.0}));
   refuse({.horizon = 20, .validation_fraction = 0.0}, ErrorCode::bad_input, "training gets 20 and needs 21");
-  EXPECT_NO_THROW(open_series(path, {.horizon = 4}));
+  EXPECT_EQ(open_series(path, {.horizon = 4})->held_out_steps(), 4);
+  EXPECT_EQ(open_series(path, {.horizon = 5})->held_out_steps(), 5) << "a fifth would hold no whole forecast";
+  EXPECT_EQ(open_series(path, {.horizon = 9})->held_out_steps(), 9);
 }
 
 }  // namespace

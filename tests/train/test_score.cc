@@ -7,6 +7,7 @@
 #include <numbers>
 
 #include "base/random.h"
+#include "penstock/error.h"
 #include "penstock/score.h"
 
 namespace penstock {
@@ -72,6 +73,44 @@ TEST(ForecastScore, ASeasonAgoIsTheLatestRowKnownOfThatSeason) {
   EXPECT_EQ(scores[0].rivals[1].name, "a season ago");
   EXPECT_EQ(scores[0].rivals[1].errors.rmse, 0.0);
   EXPECT_EQ(scores[0].model.mase, 0.0) << "nothing changes over a season: there is no scale";
+}
+
+TEST(ForecastScore, NeitherForecastsNorRivalsReachIntoAnotherFile) {
+  // Two files, 1 2 3 and 10 30 50 70: forecasts of 0 from the second row of the first file on.
+  ForecastScorer scorer(one_column(2, 2));
+  const double forecast[] = {0.0, 0.0};
+  for (const std::vector<double>& file : {std::vector{1.0, 2.0, 3.0}, std::vector{10.0, 30.0, 50.0, 70.0}}) {
+    scorer.begin_file();
+    for (const double value : file) {
+      scorer.add({&value, 1}, value == 1.0 ? std::span<const double>() : std::span<const double>(forecast));
+    }
+  }
+  const ColumnScore score = scorer.scores()[0];
+  EXPECT_EQ(score.scored, 1 + 5);
+  EXPECT_DOUBLE_EQ(score.model.mae, (3.0 + 30.0 + 50.0 + 50.0 + 70.0 + 70.0) / 6.0);
+  EXPECT_DOUBLE_EQ(score.rivals[0].errors.mae, (1.0 + 20.0 + 40.0 + 20.0 + 40.0 + 20.0) / 6.0);
+  // Two rows before; the first of the file where that is older.
+  EXPECT_DOUBLE_EQ(score.rivals[1].errors.mae, (2.0 + 20.0 + 40.0 + 40.0 + 40.0 + 40.0) / 6.0);
+  EXPECT_DOUBLE_EQ(score.rivals[2].errors.mae, (0.0 + 20.0 + 40.0 + 0.0 + 0.0 + 0.0) / 6.0);
+}
+
+TEST(ForecastScore, QuantilesAreCountedByHand) {
+  DataDescription data = one_column(1, 1);
+  data.spread = {.levels = {0.1, 0.5, 0.9}, .quantiles = {-2.0, 0.0, 1.0}, .scales = {2.0}, .relative = {0}};
+  ForecastScorer scorer(data, {0.1, 0.5, 0.9});
+  const double values[] = {0.0, 1.0, -3.0, 2.5}, forecast = 0.0;  // quantiles -4, 0 and 2
+  for (const double& value : values) scorer.add({&value, 1}, {&forecast, 1});
+  const QuantileScore score = scorer.scores()[0].quantiles.value();
+  EXPECT_DOUBLE_EQ(score.coverage, 2.0 / 3.0);
+  const double low = 0.1 * (5.0 + 1.0 + 6.5), middle = 0.5 * (1.0 + 3.0 + 2.5), high = 0.1 * (1.0 + 5.0) + 0.9 * 0.5;
+  EXPECT_DOUBLE_EQ(score.pinball, (low + middle + high) / 9.0);
+  const Column& column = data.targets[0];
+  EXPECT_DOUBLE_EQ(data.spread.quantile(0.3, 0, column, 5.0), 3.0) << "halfway between two levels";
+  data.spread.relative = {1};
+  EXPECT_DOUBLE_EQ(data.spread.quantile(0.9, 0, column, 5.0), 5.0 * std::exp(2.0));
+  EXPECT_EQ(data.spread.quantile(0.9, 0, column, -5.0), -5.0);
+  EXPECT_THAT([&] { (void)data.spread.quantile(0.05, 0, column, 5.0); },
+              testing::ThrowsMessage<Error>(testing::HasSubstr("level must be 0.1 to 0.9, not 0.05")));
 }
 
 TEST(ForecastScore, NothingThatCouldBeCompared) {

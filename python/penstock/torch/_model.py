@@ -138,6 +138,8 @@ class SequenceModel(nn.Module):
         self.spec, self.data = dict(spec), dict(data)
         self.spec.setdefault("from_last", False)
         self.spec.setdefault("lags", 0)
+        if self.spec.setdefault("members", 1) > 1:
+            raise ValueError(f"an ensemble of {self.spec['members']} models is no single module: train without --seeds")
         width = spec["width"]
         inputs, targets = len(data["inputs"]), len(data["targets"])
         self._columns = _shared_columns(data) if self.spec["from_last"] else []

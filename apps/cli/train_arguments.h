@@ -1,0 +1,51 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "open_data.h"
+#include "options.h"
+#include "penstock/train.h"
+
+/// The options of 'penstock train'.
+namespace penstock::cli {
+
+/// The architecture as far as it was given; the rest comes from a checkpoint, or from the kind of data.
+struct ModelOptions {
+  std::optional<std::string> cell;
+  std::optional<Index> width, blocks, hidden_size, heads, convolution;
+  std::optional<double> feed_forward, dropout;
+  bool no_last = false, no_linear = false;
+
+  void apply(ModelSpec& spec) const {
+    spec.cell = cell.value_or(spec.cell);
+    spec.width = width.value_or(spec.width);
+    spec.blocks = blocks.value_or(spec.blocks);
+    spec.hidden_size = hidden_size.value_or(spec.hidden_size);
+    spec.heads = heads.value_or(spec.heads);
+    spec.convolution = convolution.value_or(spec.convolution);
+    spec.feed_forward = feed_forward.value_or(spec.feed_forward);
+    spec.dropout = dropout.value_or(spec.dropout);
+    if (no_last) {
+      spec.from_last = false;
+      spec.lags = 0;
+    }
+  }
+};
+
+struct TrainArguments {
+  DataOptions data;
+  ModelOptions model;
+  TrainOptions train;
+  Index seeds = 1;
+  std::optional<Index> steps, batch, length, validate_steps, patience;
+  std::optional<double> seconds, epochs, validate_every;
+  bool automatic = false;  // the device
+  std::string output = "model.safetensors";
+  bool no_carry = false, keep_last = false, resume = false, force = false, json = false, quiet = false;
+};
+
+/// Declares them all, in groups.
+void add_train_options(Options& options, TrainArguments& arguments);
+
+}  // namespace penstock::cli

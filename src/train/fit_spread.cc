@@ -1,0 +1,209 @@
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "nn/model_impl.h"
+#include "penstock/train.h"
+#include "train/series_rows.h"
+
+namespace penstock {
+
+namespace {
+
+constexpr double spread_levels[] = {0.005, 0.01, 0.025, 0.05, 0.1,  0.15, 0.2,  0.25, 0.3,  0.35,  0.4,  0.45, 0.5,
+                                    0.55,  0.6,  0.65,  0.7,  0.75, 0.8,  0.85, 0.9,  0.95, 0.975, 0.99, 0.995};
+// Errors of the linear forecast in the training part are of older rows, and of fits to fewer.
+constexpr double past_weight = 0.5;
+// Independent blocks of errors whose own figures count as much as what is assumed without any.
+constexpr double blocks_of_prior = 10.0;
+
+/// The level that so large a part of a normal distribution is below (Beasley, Springer and Moro: off by 3e-9 at most).
+double normal_quantile(double level) {
+  constexpr double a[] = {2.50662823884, -18.61500062529, 41.39119773534, -25.44106049637};
+  constexpr double b[] = {-8.47351093090, 23.08336743743, -21.06224101826, 3.13082909833};
+  constexpr double c[] = {0.3374754822726147, 0.9761690190917186, 0.1607979714918209,
+                          0.0276438810333863, 0.0038405729373609, 0.0003951896511919,
+                          0.0000321767881768, 0.0000002888167364, 0.0000003960315187};
+  const double y = level - 0.5;
+  if (std::abs(y) < 0.42) {
+    const double r = y * y;
+    return y * (((a[3] * r + a[2]) * r + a[1]) * r + a[0]) / ((((b[3] * r + b[2]) * r + b[1]) * r + b[0]) * r + 1.0);
+  }
+  const double r = std::log(-std::log(y > 0.0 ? 1.0 - level : level));
+  double sum = 0.0;
+  for (int i = 8; i >= 0; --i) sum = sum * r + c[i];
+  return y > 0.0 ? sum : -sum;
+}
+
+/// The same of Student's distribution, whose tails say that a scale from few values is a guess (the expansion of
+/// Cornish and Fisher in 1 / freedom).
+double student_quantile(double level, double freedom) {
+  const double z = normal_quantile(level), z2 = z * z, n = std::max(freedom, 3.0);
+  return z * (1.0 + (z2 + 1.0) / (4.0 * n) + ((5.0 * z2 + 16.0) * z2 + 3.0) / (96.0 * n * n));
+}
+
+struct WeightedError {
+  double error, weight;
+};
+
+/// What is known of the errors of one target: value - forecast, for each distance.
+class TargetErrors {
+ public:
+  explicit TargetErrors(Index horizon) : errors_(static_cast<std::size_t>(horizon)) {}
+
+  void add(std::size_t step, double error, double weight) { errors_[step].push_back({error, weight}); }
+
+  /// How many blocks of errors there are that share no rows.
+  double blocks() const {
+    double sum = 0.0;
+    for (const WeightedError& each : errors_.front()) sum += each.weight;
+    return sum / static_cast<double>(errors_.size());
+  }
+
+  /// Roots of mean squares for each distance: those of the errors themselves as far as there are enough, and a power of
+  /// the distance fitted to all of them for the rest.
+  std::vector<double> scales() const {
+    std::vector<double> squares, known;
+    for (const auto& all : errors_) {
+      double sum = 0.0, weights = 0.0;
+      for (const WeightedError& each : all) {
+        sum += each.weight * each.error * each.error;
+        weights += each.weight;
+      }
+      squares.push_back(weights > 0.0 ? sum / weights : 0.0);
+      known.push_back(weights / (static_cast<double>(squares.size())));  // as many blocks of that length
+    }
+    const auto [level, power] = fit_power(squares, known);
+    std::vector<double> result;
+    for (std::size_t step = 0; step < squares.size(); ++step) {
+      const double smooth = level * std::pow(static_cast<double>(step + 1), power);
+      result.push_back(
+          std::sqrt((known[step] * squares[step] + blocks_of_prior * smooth) / (known[step] + blocks_of_prior)));
+    }
+    return result;
+  }
+
+  /// Quantiles of errors of all distances in units of their scales.
+  std::vector<double> shape(const std::vector<double>& scales) const {
+    std::vector<WeightedError> all;
+    double weights = 0.0;
+    for (std::size_t step = 0; step < errors_.size(); ++step) {
+      if (!(scales[step] > 0.0)) continue;
+      for (const WeightedError& each : errors_[step]) {
+        all.push_back({each.error / scales[step], each.weight});
+        weights += each.weight;
+      }
+    }
+    std::ranges::sort(all, {}, &WeightedError::error);
+    const double share = all.empty() ? 0.0 : blocks() / (blocks() + blocks_of_prior);
+    std::vector<double> result;
+    double below = 0.0;
+    std::size_t next = 0;
+    for (const double level : spread_levels) {
+      while (next + 1 < all.size() && below + all[next].weight < level * weights) below += all[next++].weight;
+      const double own = all.empty() ? 0.0 : all[next].error;
+      result.push_back(share * own + (1.0 - share) * student_quantile(level, blocks()));
+    }
+    return result;
+  }
+
+ private:
+  struct Power {
+    double level, power;
+  };
+
+  /// squares = level * distance^power by least squares of logarithms.
+  static Power fit_power(const std::vector<double>& squares, const std::vector<double>& known) {
+    double n = 0.0, x1 = 0.0, x2 = 0.0, y1 = 0.0, xy = 0.0;
+    for (std::size_t step = 0; step < squares.size(); ++step) {
+      if (!(squares[step] > 0.0)) continue;
+      const double x = std::log(static_cast<double>(step + 1)), y = std::log(squares[step]), w = known[step];
+      n += w;
+      x1 += w * x;
+      x2 += w * x * x;
+      y1 += w * y;
+      xy += w * x * y;
+    }
+    if (!(n > 0.0)) return {0.0, 0.0};
+    const double variance = n * x2 - x1 * x1;
+    constexpr double steepest = 3.0;  // a trend that turned grows with the square of the distance
+    const double power = variance > 1e-9 * n * n ? std::clamp((n * xy - x1 * y1) / variance, 0.0, steepest) : 0.0;
+    return {std::exp((y1 - power * x1) / n), power};
+  }
+
+  std::vector<std::vector<WeightedError>> errors_;  // by distance
+};
+
+/// Errors of one target as differences, and as logarithms of ratios as long as all values and forecasts are positive.
+class ErrorsOfBothKinds {
+ public:
+  ErrorsOfBothKinds(const Column& column, Index horizon) : column_(column), differences_(horizon), ratios_(horizon) {
+    can_be_relative_ = !column.logarithm;  // of which differences are ratios
+  }
+
+  void add(std::size_t step, double value, double forecast, double weight) {
+    differences_.add(step, value - forecast, weight);
+    const double raw = column_.raw(value), raw_forecast = column_.raw(forecast);
+    can_be_relative_ = can_be_relative_ && raw > 0.0 && raw_forecast > 0.0;
+    if (!can_be_relative_) return;
+    const double ratio = std::log(raw / raw_forecast);
+    ratios_.add(step, ratio, weight);
+    weights_ += weight;
+    squares_ += weight * (raw - raw_forecast) * (raw - raw_forecast);
+    squares_of_ratios_ += weight * ratio * ratio;
+    logarithms_ += weight * std::log(raw);
+  }
+
+  /// Whether a normal distribution of ratios makes what was seen likelier than one of differences.
+  bool relative() const {
+    if (!can_be_relative_ || !(squares_of_ratios_ > 0.0)) return false;
+    return 0.5 * std::log(squares_ / weights_) > 0.5 * std::log(squares_of_ratios_ / weights_) + logarithms_ / weights_;
+  }
+  const TargetErrors& chosen() const { return relative() ? ratios_ : differences_; }
+
+ private:
+  const Column& column_;
+  TargetErrors differences_, ratios_;
+  bool can_be_relative_;
+  double weights_ = 0.0, squares_ = 0.0, squares_of_ratios_ = 0.0, logarithms_ = 0.0;
+};
+
+void add_errors(const training::SeriesRows& series, const training::RowErrors& all, double weight, Index horizon,
+                std::vector<ErrorsOfBothKinds>& errors) {
+  const std::size_t targets = errors.size(), outputs = static_cast<std::size_t>(horizon) * targets;
+  for (std::size_t i = 0; i < all.errors.size(); ++i) {
+    if (!std::isfinite(all.errors[i])) continue;
+    const std::size_t target = i % targets, step = i % outputs / targets;
+    const auto row = static_cast<std::size_t>(all.rows[i / outputs]) + step + 1;
+    const auto value = static_cast<double>(series.targets()[row * targets + target]);
+    errors[target].add(step, value, value + static_cast<double>(all.errors[i]), weight);
+  }
+}
+
+}  // namespace
+
+void fit_spread(Model& model, const Dataset& dataset, const Execution& execution) {
+  const training::SeriesRows* const series = training::SeriesRows::of(dataset);
+  if (series == nullptr) return;
+  DataDescription& data = model.impl().data;
+  const std::size_t targets = data.targets.size();
+  std::vector<ErrorsOfBothKinds> errors;
+  for (const Column& column : data.targets) errors.emplace_back(column, data.horizon);
+  add_errors(*series, training::held_out_errors(model, *series, execution), 1.0, data.horizon, errors);
+  add_errors(*series, series->past_errors(), past_weight, data.horizon, errors);
+  Spread spread;
+  spread.levels.assign(std::begin(spread_levels), std::end(spread_levels));
+  spread.quantiles.resize(spread.levels.size() * targets);
+  spread.scales.resize(static_cast<std::size_t>(data.output_size()));
+  for (std::size_t c = 0; c < targets; ++c) {
+    const TargetErrors& chosen = errors[c].chosen();
+    if (!(chosen.blocks() > 0.0)) return;
+    spread.relative.push_back(errors[c].relative() ? 1 : 0);
+    const std::vector<double> scales = chosen.scales(), shape = chosen.shape(scales);
+    for (std::size_t step = 0; step < scales.size(); ++step) spread.scales[step * targets + c] = scales[step];
+    for (std::size_t level = 0; level < shape.size(); ++level) spread.quantiles[level * targets + c] = shape[level];
+  }
+  data.spread = std::move(spread);
+}
+
+}  // namespace penstock

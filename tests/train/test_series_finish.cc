@@ -1,0 +1,214 @@
+// What becomes of a series model once it is trained: how much of its layers counts, how far its forecasts are off, and
+// several models as one.
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <vector>
+
+#include "base/random.h"
+#include "nn/model_impl.h"
+#include "penstock/error.h"
+#include "penstock/score.h"
+#include "penstock/train.h"
+#include "support/temporary_folder.h"
+
+namespace penstock {
+namespace {
+
+class SeriesFinish : public testing::Test {
+ protected:
+  /// A series in a file, and its dataset with a linear forecast.
+  std::unique_ptr<Dataset> open(const std::vector<double>& values, Index horizon) {
+    std::ofstream file(path_);
+    file << "x\n";
+    for (const double value : values) file << fmt::format("{}\n", value);
+    file.close();
+    return open_series(path_, {.horizon = horizon, .from_last = true, .autoregression = true});
+  }
+
+  static Model model(const Dataset& data, std::uint64_t seed) {
+    const ModelSpec spec{
+        .cell = "gru", .width = 8, .blocks = 1, .from_last = true, .lags = data.autoregression()->lags};
+    Model result(spec, data.description(), seed);
+    fit_autoregression(result, data);
+    return result;
+  }
+
+  static std::span<float> parameter(Model& model, const std::string& name) {
+    for (const nn::ParameterEntry& entry : model.impl().parameters->layout().entries()) {
+      if (entry.name == name) return model.impl().parameters->value(entry);
+    }
+    return {};
+  }
+
+  static void set_bias(Model& model, float bias) {
+    for (float& value : parameter(model, "head.bias")) value = bias;
+    model.impl().parameters->changed();
+  }
+
+  static std::vector<double> walk(Index rows, double drift_after = 0.0) {
+    Random random(5);
+    std::vector<double> values = {0.0};
+    for (Index i = 1; i < rows; ++i) {
+      values.push_back(values.back() + random.normal() + (i >= rows * 4 / 5 ? drift_after : 0.0));
+    }
+    return values;
+  }
+
+  test::TemporaryFolder folder_;
+  std::string path_ = folder_.path("series.csv");
+};
+
+TEST_F(SeriesFinish, ACorrectionThatHoldsOnHeldOutRowsStays) {
+  // From the first held-out row on the walk drifts by 2 a row, of which nothing before knows.
+  const auto data = open(walk(500, 2.0), 1);
+  Model trained = model(*data, 1);
+  const Column& column = data->description().targets[0];
+  set_bias(trained, static_cast<float>(2.0 / column.scale));
+  const double with = evaluate(trained, *data, {}).loss;
+  EXPECT_GT(shrink_correction(trained, *data), 0.6);
+  EXPECT_LT(shrink_correction(trained, *data), 1.0 + 1e-9);
+  EXPECT_NEAR(evaluate(trained, *data, {}).loss, with, 0.2 * with);
+}
+
+TEST_F(SeriesFinish, ACorrectionThatDoesNotPayGoes) {
+  const auto data = open(walk(500), 1);
+  Model trained = model(*data, 1);
+  const double linear = evaluate(trained, *data, {}).loss;
+  set_bias(trained, 0.5f);
+  EXPECT_GT(evaluate(trained, *data, {}).loss, linear);
+  EXPECT_EQ(shrink_correction(trained, *data), 0.0);
+  EXPECT_EQ(evaluate(trained, *data, {}).loss, linear) << "the same bits as before";
+}
+
+TEST_F(SeriesFinish, FewerThanFourHorizonsOfRowsVouchForNothing) {
+  const auto data = open(walk(60, 5.0), 6);
+  Model trained = model(*data, 1);
+  set_bias(trained, 0.5f);
+  EXPECT_EQ(shrink_correction(trained, *data), 0.0);
+}
+
+TEST_F(SeriesFinish, TheSpreadOfARandomWalkGrowsWithTheRootOfTheDistance) {
+  constexpr Index horizon = 9;
+  const auto data = open(walk(4000), horizon);
+  Model trained = model(*data, 1);
+  fit_spread(trained, *data);
+  const Spread& spread = trained.data().spread;
+  const double unit = data->description().targets[0].scale;
+  for (Index h = 0; h < horizon; ++h) {
+    // A step has variance 1. Of some 800 held-out steps and 1,000 past ones there are 1,800 / (h + 1) independent sums;
+    // the variance of a mean square of n is 2 / n, and four deviations of the root are allowed for, and what the
+    // weights of the linear forecast cost.
+    const double expected = std::sqrt(static_cast<double>(h + 1));
+    const double allowed = 4.0 * std::sqrt(static_cast<double>(h + 1) / (2.0 * 1800.0)) + 0.03;
+    EXPECT_NEAR(unit * spread.scales[h] / expected, 1.0, allowed) << h;
+  }
+  // The ninth tenth of a normal distribution is at 1.2816. Its empirical counterpart deviates by sqrt(0.1 * 0.9 / n)
+  // over the density there, 0.1755, of n = 1,800 / 5 sums of middling length; four of these.
+  EXPECT_EQ(spread.relative[0], 0) << "a walk passes zero";
+  const Column& column = data->description().targets[0];
+  const auto of = [&](double level) {
+    return (spread.quantile(level, 0, column, 0.0) - column.raw(0.0)) / (unit * spread.scales[0]);
+  };
+  const double deviation = std::sqrt(0.09 / (1800.0 / 5.0)) / 0.1755;
+  EXPECT_NEAR(of(0.9), 1.2816, 4.0 * deviation);
+  EXPECT_NEAR(of(0.1), -1.2816, 4.0 * deviation);
+  for (double level = 0.01; level < 0.98; level += 0.01) {
+    EXPECT_LE(of(level), of(level + 0.01)) << level;
+  }
+  EXPECT_THAT(score_held_out(trained, *data)[0].quantiles->coverage,
+              testing::DoubleNear(0.8, 4.0 * 0.4 / std::sqrt(800.0 / 5.0)));
+}
+
+TEST_F(SeriesFinish, ErrorsThatGrowWithTheValueAreRelative) {
+  std::vector<double> values = walk(1000);
+  for (double& value : values) value = std::exp(3.0 + 0.05 * value);
+  const auto data = open(values, 2);
+  Model trained = model(*data, 1);
+  fit_spread(trained, *data);
+  const Spread& spread = trained.data().spread;
+  EXPECT_EQ(spread.relative[0], 1);
+  // Steps of the logarithm have a deviation of 0.05. Of 200 held-out and half of 600 past ones it is off by one part in
+  // sqrt(2 * 500); four of these, and what the weights of the linear forecast cost.
+  EXPECT_NEAR(spread.scales[0] / 0.05, 1.0, 4.0 / std::sqrt(1000.0) + 0.03);
+  const Column& column = data->description().targets[0];
+  const double forecast = column.normal(40.0);
+  EXPECT_NEAR(spread.quantile(0.9, 0, column, forecast) / 40.0 * spread.quantile(0.1, 0, column, forecast) / 40.0, 1.0,
+              0.05);
+}
+
+TEST_F(SeriesFinish, TheSpreadTravelsWithTheModel) {
+  const auto data = open(walk(200), 3);
+  Model trained = model(*data, 1);
+  fit_spread(trained, *data);
+  const std::string path = folder_.path("model.safetensors");
+  trained.save(path);
+  const Model loaded = Model::load(path);
+  const Spread& again = loaded.data().spread;
+  EXPECT_EQ(again.levels, trained.data().spread.levels);
+  EXPECT_EQ(again.quantiles, trained.data().spread.quantiles);
+  EXPECT_EQ(again.scales, trained.data().spread.scales);
+  EXPECT_EQ(again.relative, trained.data().spread.relative);
+  EXPECT_NO_THROW((void)evaluate(trained, *data, {})) << "the dataset knows no spread";
+}
+
+TEST_F(SeriesFinish, SeveralModelsForecastTheirMean) {
+  const std::vector<double> values = walk(120);
+  const auto data = open(values, 3);
+  std::vector<Model> members;
+  for (const std::uint64_t seed : {1, 2, 3}) {
+    members.push_back(model(*data, seed));
+    Random random(seed);
+    for (float& value : parameter(members.back(), "head.weight")) value = static_cast<float>(random.normal());
+    members.back().impl().parameters->changed();
+  }
+  const Model ensemble = Model::combine(members);
+  EXPECT_EQ(ensemble.spec().members, 3);
+  constexpr Index steps = 37;
+  std::vector<float> features;
+  for (Index i = 0; i < steps; ++i)
+    features.push_back(static_cast<float>(data->description().inputs[0].normal(values[i])));
+  std::vector<double> mean(static_cast<std::size_t>(steps * 3), 0.0);
+  std::vector<float> outputs(mean.size());
+  for (const Model& member : members) {
+    ModelState state = member.state(1);
+    member.forward(1, steps, std::span<const float>(features), outputs, state);
+    for (std::size_t i = 0; i < outputs.size(); ++i) mean[i] += static_cast<double>(outputs[i]) / 3.0;
+  }
+  // In two parts, so that every member's state must be carried; from a file, so that its weights must be there.
+  const std::string path = folder_.path("ensemble.safetensors");
+  ensemble.save(path);
+  const Model loaded = Model::load(path);
+  ModelState state = loaded.state(1);
+  constexpr Index first = 20;
+  loaded.forward(1, first, std::span<const float>(features).first(first), std::span(outputs).first(3 * first), state);
+  loaded.forward(1, steps - first, std::span<const float>(features).subspan(first),
+                 std::span(outputs).subspan(3 * first), state);
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    // Three heads' products of 8 values near 1 are rounded and added.
+    EXPECT_NEAR(static_cast<double>(outputs[i]), mean[i], 64.0 * 1.2e-7 * (1.0 + std::abs(mean[i]))) << i;
+  }
+}
+
+TEST_F(SeriesFinish, OnlyModelsOfOneFormAreCombined) {
+  const auto data = open(walk(120), 3);
+  std::vector<Model> members;
+  EXPECT_THAT([&] { (void)Model::combine(members); },
+              testing::ThrowsMessage<Error>(testing::HasSubstr("at least one")));
+  members.push_back(model(*data, 1));
+  members.emplace_back(ModelSpec{.cell = "gru", .width = 12, .blocks = 1}, data->description(), 1);
+  EXPECT_THAT([&] { (void)Model::combine(members); },
+              testing::ThrowsMessage<Error>(testing::HasSubstr("members must all be of one form")));
+  members.pop_back();
+  members.push_back(model(*data, 2));
+  Model ensemble = Model::combine(members);
+  EXPECT_THAT([&] { (void)train(ensemble, *data, TrainOptions()); },
+              testing::ThrowsMessage<Error>(testing::HasSubstr("not an ensemble of 2")));
+}
+
+}  // namespace
+}  // namespace penstock
