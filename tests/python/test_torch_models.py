@@ -88,6 +88,32 @@ def test_files_go_both_ways(folder, tmp_path, kind, spec):
     module.load_state_dict(SequenceModel.load(tmp_path / "changed.safetensors").state_dict())
 
 
+@pytest.mark.parametrize("kind, spec", [FORMS[1], FORMS[4]])
+def test_ensembles_are_sums_of_their_members(folder, tmp_path, kind, spec):
+    members, inputs = [], None
+    for seed in range(3):
+        _, path, inputs = trained(folder, kind, **spec, seed=seed)
+        members.append(SequenceModel.load(path))
+    x = torch.from_numpy(inputs.astype(np.int64) if kind == "text" else inputs)
+    ensemble = SequenceModel({**members[0].spec, "members": 3}, members[0].data).eval()
+    state = {}
+    for i, member in enumerate(members):
+        for name, tensor in member.state_dict().items():
+            state[f"members.{i}.{name}"] = tensor / 3 if name.startswith("head.") else tensor
+    ensemble.load_state_dict(state)
+    with torch.no_grad():
+        expected = sum(member(x)[0] for member in members) / 3
+        y, _ = ensemble(x)
+        torch.testing.assert_close(y, expected, rtol=0, atol=1e-5)
+        first, after = ensemble(x[:, :3])
+        second, _ = ensemble(x[:, 3:], after)
+        torch.testing.assert_close(torch.cat([first, second], 1), y, rtol=0, atol=2e-5)
+    ensemble.save(tmp_path / "ensemble.safetensors")
+    again = SequenceModel.load(tmp_path / "ensemble.safetensors")
+    with torch.no_grad():
+        assert torch.equal(again(x)[0], y)
+
+
 def test_modules_train(folder):
     _, path, inputs = trained(folder, "text", cell="gru", convolution=2)
     module = SequenceModel.load(path).train()

@@ -9,14 +9,25 @@
 #include "penstock/stream.h"
 
 namespace penstock::cli::reporting {
+namespace {
+
+constexpr double low_level = 0.1, high_level = 0.9;  // of the quantiles that are shown
+
+}  // namespace
+
+bool ForecastTrace::knows_quantiles() const {
+  const Spread& spread = data_.spread;
+  return !spread.empty() && spread.levels.front() <= low_level && spread.levels.back() >= high_level;
+}
 
 void ForecastTrace::add(std::span<const double> values, std::span<const double> forecasts) {
   const std::size_t targets = values.size();
-  Row row{.values = {values.begin(), values.end()}, .next = {}, .last = {}};
+  Row row{.values = {values.begin(), values.end()}, .next = {}, .last = {}, .low = {}, .high = {}};
   if (!forecasts.empty()) {
     const auto next = forecasts.first(targets), last = forecasts.last(targets);
     row.next.assign(next.begin(), next.end());
     row.last.assign(last.begin(), last.end());
+    if (knows_quantiles()) add_quantiles(row);
   }
   latest_.assign(forecasts.begin(), forecasts.end());
   rows_.push_back(std::move(row));
@@ -25,13 +36,27 @@ void ForecastTrace::add(std::span<const double> values, std::span<const double> 
   if (rows_.size() > most_rows + static_cast<std::size_t>(data_.horizon)) rows_.pop_front();
 }
 
-Json ForecastTrace::ahead(std::size_t target, Index steps) const {
+void ForecastTrace::add_quantiles(Row& row) const {
+  const auto targets = static_cast<Index>(row.last.size());
+  for (Index target = 0; target < targets; ++target) {
+    const auto index = static_cast<std::size_t>(target);
+    const Column& column = data_.targets[index];
+    const auto quantile = [&](double level) {
+      return data_.spread.quantile(level, (data_.horizon - 1) * targets + target, column,
+                                   column.normal(row.last[index]));
+    };
+    row.low.push_back(quantile(low_level));
+    row.high.push_back(quantile(high_level));
+  }
+}
+
+Json ForecastTrace::said_before(std::size_t target, Index steps, const std::vector<double> Row::*what) const {
   Json values = Json::array();
   const std::size_t shown = std::min(rows_.size(), most_rows), distance = static_cast<std::size_t>(steps);
   for (std::size_t i = rows_.size() - shown; i < rows_.size(); ++i) {
-    const bool known = i >= distance && !rows_[i - distance].next.empty();
+    const bool known = i >= distance && !(rows_[i - distance].*what).empty();
     if (!known) values.push_back(nullptr);
-    if (known) values.push_back((steps == 1 ? rows_[i - 1].next : rows_[i - distance].last)[target]);
+    if (known) values.push_back((rows_[i - distance].*what)[target]);
   }
   return values;
 }
@@ -43,14 +68,19 @@ std::vector<Json> ForecastTrace::records() const {
     Json truth = Json::array(), to_come = Json::array();
     for (std::size_t i = rows_.size() - shown; i < rows_.size(); ++i) truth.push_back(rows_[i].values[target]);
     for (std::size_t i = target; i < latest_.size(); i += targets) to_come.push_back(latest_[i]);
-    Json forecasts = {{"1", ahead(target, 1)}};
-    if (data_.horizon > 1) forecasts[fmt::format("{}", data_.horizon)] = ahead(target, data_.horizon);
+    Json forecasts = {{"1", said_before(target, 1, &Row::next)}};
+    if (data_.horizon > 1) {
+      forecasts[fmt::format("{}", data_.horizon)] = said_before(target, data_.horizon, &Row::last);
+    }
     all.push_back({{"kind", "forecast"},
                    {"column", data_.targets[target].name},
                    {"first_row", seen_ - static_cast<Index>(shown) + 1},
                    {"truth", std::move(truth)},
                    {"ahead", std::move(forecasts)},
                    {"to_come", std::move(to_come)}});
+    if (!knows_quantiles()) continue;
+    all.back()["quantiles"] = {{fmt::format("{:g}", low_level), said_before(target, data_.horizon, &Row::low)},
+                               {fmt::format("{:g}", high_level), said_before(target, data_.horizon, &Row::high)}};
   }
   return all;
 }

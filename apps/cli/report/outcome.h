@@ -22,18 +22,23 @@ class ForecastTrace {
   void add(std::span<const double> values, std::span<const double> forecasts);
 
   /// One a target: {"kind": "forecast", "column", "first_row" of the file, "truth", "ahead": {"1": ..., horizon: ...}
-  /// by how many rows before each the forecast was made, null where there is none, "to_come": what follows the last
-  /// row}.
+  /// by how many rows before each the forecast was made, null where there is none, "quantiles": {"0.1", "0.9"} of the
+  /// last of these if the model knows them, "to_come": what follows the last row}.
   std::vector<Json> records() const;
 
  private:
   static constexpr std::size_t most_rows = 400;  // more cannot be told apart in a picture
 
   struct Row {
-    std::vector<double> values;      // [targets]
-    std::vector<double> next, last;  // [targets] forecasts from it, one row and the horizon ahead; empty without one
+    std::vector<double> values;  // [targets]
+    // [targets], of forecasts from it; empty without one
+    std::vector<double> next, last;  // one row and the horizon ahead
+    std::vector<double> low, high;   // quantiles of the latter
   };
-  Json ahead(std::size_t target, Index steps) const;
+  bool knows_quantiles() const;
+  void add_quantiles(Row& row) const;
+  /// Of each row that is shown, what was said of it so many rows before.
+  Json said_before(std::size_t target, Index steps, const std::vector<double> Row::*what) const;
 
   const DataDescription& data_;
   std::deque<Row> rows_;

@@ -123,10 +123,32 @@ class _LinearForecast(nn.Module):
         return filter_(self.spread(x), state)
 
 
+def _add_layers(module, spec, data, inputs, outputs):
+    """Gives a module what stands between inputs and outputs: of a model, or of one member of an ensemble."""
+    width = spec["width"]
+    if data["vocabulary"] > 0:
+        module.embedding = nn.Embedding(data["vocabulary"], width)
+    else:
+        module.input = nn.Linear(inputs, width)
+    module.blocks = nn.ModuleList(_Block(spec) for _ in range(spec["blocks"]))
+    module.norm = _Norm(width)
+    module.head = nn.Linear(width, outputs)
+
+
+def _run_layers(module, x, state):
+    """The head's outputs, and the states of the blocks by their numbers."""
+    x = module.embedding(x) if hasattr(module, "embedding") else module.input(x)
+    after = {}
+    for i, block in enumerate(module.blocks):
+        x, after[i] = block(x, state.get(i, {}))
+    return module.head(module.norm(x)), after
+
+
 class SequenceModel(nn.Module):
     """A model of `penstock train`: embedding or linear input, blocks of norm, recurrent layer and residual, head.
 
     `spec` and `data` are the two descriptions that its file has; `state_dict` keys are the names of the file's tensors.
+    An ensemble (`spec["members"]` above 1) is the sum of its members, whose heads were divided by their number.
 
     >>> import penstock.torch
     >>> model = penstock.torch.SequenceModel.load("model.safetensors")  # doctest: +SKIP
@@ -138,19 +160,14 @@ class SequenceModel(nn.Module):
         self.spec, self.data = dict(spec), dict(data)
         self.spec.setdefault("from_last", False)
         self.spec.setdefault("lags", 0)
-        if self.spec.setdefault("members", 1) > 1:
-            raise ValueError(f"an ensemble of {self.spec['members']} models is no single module: train without --seeds")
-        width = spec["width"]
+        self._members = self.spec.get("members", 1)
         inputs, targets = len(data["inputs"]), len(data["targets"])
         self._columns = _shared_columns(data) if self.spec["from_last"] else []
-        if data["vocabulary"] > 0:
-            self.embedding = nn.Embedding(data["vocabulary"], width)
-        else:
-            self.input = nn.Linear(inputs + len(self._columns), width)
-        self.blocks = nn.ModuleList(_Block(self.spec) for _ in range(spec["blocks"]))
-        self.norm = _Norm(width)
         outputs = _output_size(data, targets)
-        self.head = nn.Linear(width, outputs)
+        if self._members > 1:
+            self.members = nn.ModuleList(nn.Module() for _ in range(self._members))
+        for module in self.members if self._members > 1 else [self]:
+            _add_layers(module, self.spec, data, inputs + len(self._columns), outputs)
         lags = self.spec["lags"] if self.spec["from_last"] else 0
         self.autoregression = _LinearForecast(outputs, inputs, lags) if lags > 0 else None
 
@@ -189,13 +206,15 @@ class SequenceModel(nn.Module):
         """
         state = {} if state is None else dict(state)
         features = x
-        if self.data["vocabulary"] > 0:
-            x = self.embedding(x)
+        if self.data["vocabulary"] == 0 and self.spec["from_last"]:
+            x = self._changes(x, state)
+        if self._members == 1:
+            y, after = _run_layers(self, x, state)
+            state.update(after)
         else:
-            x = self.input(self._changes(x, state) if self._columns or self.spec["from_last"] else x)
-        for i, block in enumerate(self.blocks):
-            x, state[i] = block(x, state.get(i, {}))
-        y = self.head(self.norm(x))
+            before = state.get("members", [{}] * self._members)
+            results = [_run_layers(member, x, own) for member, own in zip(self.members, before)]
+            y, state["members"] = sum(y for y, _ in results), [after for _, after in results]
         if self.spec["from_last"]:
             y = y + self._last_values(features)
             if self.autoregression is not None:
