@@ -12,8 +12,8 @@
 #include <stdexcept>
 #include <unordered_map>
 
-#include "bench/rows.h"
 #include "base/timing.h"
+#include "bench/rows.h"
 
 namespace penstock::bench {
 namespace {

@@ -4,10 +4,10 @@
 #include <optional>
 #include <stdexcept>
 
+#include "base/timing.h"
 #include "bench/contender.h"
 #include "bench/rows.h"
 #include "bench/scan.h"
-#include "base/timing.h"
 #include "bench/whole_sequences.h"
 #include "penstock/recurrent.h"
 

@@ -6,12 +6,12 @@
 #include <string>
 #include <vector>
 
+#include "base/timing.h"
 #include "bench/contender.h"
 #include "bench/limits.h"
 #include "bench/machine.h"
 #include "bench/python_peers.h"
 #include "bench/tables.h"
-#include "base/timing.h"
 
 namespace penstock::bench {
 

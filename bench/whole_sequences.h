@@ -4,8 +4,8 @@
 #include <utility>
 #include <vector>
 
-#include "bench/contender.h"
 #include "base/timing.h"
+#include "bench/contender.h"
 #include "penstock/recurrent.h"
 
 namespace penstock::bench {

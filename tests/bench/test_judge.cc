@@ -5,8 +5,8 @@
 #include <cmath>
 #include <limits>
 
-#include "bench/problem.h"
 #include "base/timing.h"
+#include "bench/problem.h"
 
 namespace penstock::bench {
 namespace {

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <limits>
 
-#include "bench/contender.h"
 #include "base/timing.h"
+#include "bench/contender.h"
 #include "penstock/error.h"
 #include "support/names.h"
 
