@@ -37,7 +37,7 @@ struct Entry {
   std::string name;
   Outcome outcome = Outcome::timed;
   std::string note;  ///< Why there is no time, or what is loose about it.
-  Spread time;       ///< Seconds per call.
+  TimeSpread time;   ///< Seconds per call.
   double error = 0.0, tolerance = 0.0;
 };
 

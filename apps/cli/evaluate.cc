@@ -41,7 +41,8 @@ Score score_file(const Model& model, const std::string& path, const EvaluateArgu
         fmt::format("{} is a model of a built-in task: 'penstock predict' scores those", printable(arguments.model)));
   }
   if (data.task == Task::forecast) {
-    SeriesScoring options{.lead = lead_in(model, arguments)};
+    SeriesScoring options;
+    options.lead = lead_in(model, arguments);
     if (!arguments.quantiles.empty()) options.levels = arguments.quantiles;
     return score_series(model, path, options, arguments.execution);
   }

@@ -134,8 +134,10 @@ class ReportMaker {
       return {score_record(model, score, file)};
     }
     ForecastTrace trace(data);
-    const Score score = score_series(model, file, arguments_.skip, arguments_.execution,
-                                     [&](auto values, auto forecasts) { trace.add(values, forecasts); });
+    SeriesScoring scoring;
+    scoring.lead = arguments_.skip > 0 ? arguments_.skip : model.spec().lags;
+    scoring.watch = [&](auto values, auto forecasts) { trace.add(values, forecasts); };
+    const Score score = score_series(model, file, scoring, arguments_.execution);
     std::vector<Json> records = trace.records();
     records.push_back(score_record(model, score, file));
     return records;

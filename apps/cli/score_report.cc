@@ -195,6 +195,7 @@ Score score_series(const Model& model, const std::string& path, const SeriesScor
                    const Execution& execution) {
   const DataDescription& data = model.data();
   Input input(path);
+  input.show_progress();
   Rows rows(input, data, {});
   const TargetValues targets(data, rows);
   ForecastScorer scorer(data, options.levels);
@@ -210,7 +211,9 @@ Score score_series(const Model& model, const std::string& path, const SeriesScor
       for (std::size_t j = 0; j < outputs; ++j) {
         forecasts[j] = data.targets[j % data.targets.size()].raw(static_cast<double>(all[i * outputs + j]));
       }
-      scorer.add(waiting[i], counts ? std::span<const double>(forecasts) : std::span<const double>());
+      const auto scored = counts ? std::span<const double>(forecasts) : std::span<const double>();
+      scorer.add(waiting[i], scored);
+      if (options.watch) options.watch(waiting[i], scored);
     }
     waiting.clear();
   };
@@ -230,6 +233,7 @@ Score score_labelled(const Model& model, const std::string& path, const RowOptio
                      const std::string& label_column, const Execution& execution) {
   const DataDescription& data = model.data();
   Input input(path);
+  input.show_progress();
   RowOptions with_label = options;
   with_label.keep = {label_column};
   Rows rows(input, data, with_label);

@@ -31,6 +31,7 @@ struct Score {
 struct SeriesScoring {
   Index lead = 0;  ///< Forecasts behind this row and all later ones count; rows count from 1 behind the header, 0: all.
   std::vector<double> levels = {0.1, 0.5, 0.9};  ///< Of quantiles, ascending.
+  ForecastWatcher watch = {};                    ///< Is shown every row, and what was forecast from it if that counts.
 };
 /// Forecasts compared with the rows that follow.
 Score score_series(const Model& model, const std::string& path, const SeriesScoring& options,

@@ -51,13 +51,13 @@ std::vector<double> sample_calls(double seconds, const Once& once, std::size_t f
 }
 
 /// What many timed calls of one contender look like; seconds per call.
-struct Spread {
+struct TimeSpread {
   double minimum = 0.0, lower_quartile = 0.0, median = 0.0, upper_quartile = 0.0, maximum = 0.0;
   double percentile_99 = 0.0, percentile_999 = 0.0;  ///< 99 and 99.9 of a hundred calls took no longer.
   Index samples = 0;
 };
 
-inline Spread spread(std::vector<double> times) {
+inline TimeSpread spread(std::vector<double> times) {
   if (times.empty()) return {};
   std::ranges::sort(times);
   const auto at = [&](double fraction) {

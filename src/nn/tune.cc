@@ -260,10 +260,10 @@ class Tuner {
   }
 
   /// With the plans that hold on this thread, of all nodes of a work together; microseconds.
-  Spread measure(const Work& work, double seconds) {
-    Spread sum;
+  TimeSpread measure(const Work& work, double seconds) {
+    TimeSpread sum;
     for (NodeRun* node : work.nodes) {
-      const Spread one = spread(node->sample(seconds / static_cast<double>(work.nodes.size())));
+      const TimeSpread one = spread(node->sample(seconds / static_cast<double>(work.nodes.size())));
       sum.median += one.median * 1e6;
       sum.lower_quartile += one.lower_quartile * 1e6, sum.upper_quartile += one.upper_quartile * 1e6;
     }
@@ -285,7 +285,7 @@ class Tuner {
   }
 
   /// By a choice, or as the planner chooses. None where it cannot be had.
-  std::optional<Spread> attempt(const Work& work, const std::optional<plan::PlanChoice>& choice, double seconds) {
+  std::optional<TimeSpread> attempt(const Work& work, const std::optional<plan::PlanChoice>& choice, double seconds) {
     const plan::Trial trial(work.asked.work, choice);
     try {
       for (NodeRun* node : work.nodes) node->prepare();
@@ -297,7 +297,7 @@ class Tuner {
     }
   }
 
-  static void set_times(MeasuredPlan& plan, const Spread& times) {
+  static void set_times(MeasuredPlan& plan, const TimeSpread& times) {
     plan.microseconds = times.median, plan.low = times.lower_quartile, plan.high = times.upper_quartile;
   }
 
@@ -313,7 +313,7 @@ class Tuner {
     double least = result.planned.microseconds;
     for (std::size_t i = 0; i < candidates.size(); ++i) {
       report(result.work);
-      const std::optional<Spread> times = attempt(work, candidates[i].choice, options_.seconds);
+      const std::optional<TimeSpread> times = attempt(work, candidates[i].choice, options_.seconds);
       if (!times) continue;
       ++result.tried;
       if (times->median < least) least = times->median, quickest = i;
@@ -327,13 +327,13 @@ class Tuner {
   /// The quickest of many was also lucky: it and the planner's plan are measured once more, by turns.
   void compare(const Work& work, const plan::Candidate& candidate, TunedWork& result) {
     constexpr int turns = 3;
-    std::vector<Spread> planned, other;
+    std::vector<TimeSpread> planned, other;
     for (int turn = 0; turn < turns; ++turn) {
       planned.push_back(*attempt(work, std::nullopt, options_.seconds));
       other.push_back(*attempt(work, candidate.choice, options_.seconds));
     }
-    const auto middle = [](std::vector<Spread>& all) {
-      std::ranges::sort(all, {}, &Spread::median);
+    const auto middle = [](std::vector<TimeSpread>& all) {
+      std::ranges::sort(all, {}, &TimeSpread::median);
       return all[all.size() / 2];
     };
     set_times(result.planned, middle(planned));

@@ -122,7 +122,7 @@ TEST(Problems, MemoryGrowsWithTheShape) {
 }
 
 TEST(Timing, SpreadIsOfTheSortedTimes) {
-  const Spread s = spread({5, 1, 4, 2, 3});
+  const TimeSpread s = spread({5, 1, 4, 2, 3});
   EXPECT_EQ(s.minimum, 1);
   EXPECT_EQ(s.lower_quartile, 2);
   EXPECT_EQ(s.median, 3);
@@ -136,7 +136,7 @@ TEST(Timing, PercentilesAreOfTheSlowCalls) {
   std::vector<double> times(1001, 1.0);
   for (int slow = 0; slow < 11; ++slow) times[static_cast<std::size_t>(slow) * 90] = 2.0;
   times[7] = 9.0;
-  const Spread s = spread(times);
+  const TimeSpread s = spread(times);
   EXPECT_EQ(s.median, 1);
   EXPECT_EQ(s.percentile_99, 2);
   EXPECT_EQ(s.percentile_999, 2);
