@@ -245,14 +245,14 @@ Verb add_tune(CLI::App& program) {
   options.flag("--json", arguments->json, "Print one JSON object");
   options.flag("-q,--quiet", arguments->quiet, "No progress");
   options.finish(
-      "  penstock tune model.safetensors --shape 64x512 --training --device cuda --precision bf16\n"
+      "  penstock tune m.safetensors --shape 64x512 --training --device cuda --precision bf16\n"
       "  penstock tune --cell lstm --shape 16x1024x768x768 --device cuda --precision bf16\n"
       "  penstock tune --cell gru --shape 1x200x64x256 --output plans.json\n"
       "  PENSTOCK_PLANS=plans.json penstock plan --cell gru --shape 1x200x64x256\n"
       "  penstock tune --compare --device cuda --precision bf16\n"
       "\n"
-      "What is kept holds for this machine, its driver and this version of Penstock, and is used by\n"
-      "every program from its next start on; 'plan' and 'why' say where it is.");
+      "What is kept holds for this machine, its driver and this version of Penstock, and is\n"
+      "used by every program from its next start on; 'plan' and 'why' say where it is.");
   return {app, [arguments] {
             try {
               return run_tune(*arguments);

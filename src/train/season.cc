@@ -15,7 +15,7 @@ constexpr Index multiples = 3;            // of a distance: a season is alike at
 constexpr double least_alike = 0.3;       // correlation that a season must have ...
 constexpr double least_deviations = 3.0;  // ... and how many times that of noise
 // The shortest distance that is nearly as alike as the best is the season; the best may be a multiple of it.
-constexpr double nearly_as_alike = 0.85;
+constexpr double nearly_as_alike = 0.75;
 
 /// What a straight line leaves of values; empty if that is nothing but rounding.
 std::vector<double> without_line(std::vector<double> values) {
