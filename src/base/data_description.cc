@@ -32,14 +32,14 @@ Enum parse_name(const char* what, const std::array<std::string_view, count>& nam
 
 /// Which part of its cycle has passed at a date, from 0 to 1.
 double phase(Feature feature, double seconds) {
-  using namespace std::chrono;
+  namespace chrono = std::chrono;
   constexpr double day = 86400.0, week = 7.0 * day, monday = 4.0 * day;  // the first of 1970 was a Thursday
   const auto within = [](double value, double cycle) { return value / cycle - std::floor(value / cycle); };
   if (feature == Feature::day_sine || feature == Feature::day_cosine) return within(seconds, day);
   if (feature == Feature::week_sine || feature == Feature::week_cosine) return within(seconds - monday, week);
-  const sys_days date{days{static_cast<int>(std::floor(seconds / day))}};
-  const year of_date = year_month_day{date}.year();
-  const sys_days first{of_date / January / 1}, next{(of_date + years{1}) / January / 1};
+  const chrono::sys_days date{chrono::days{static_cast<int>(std::floor(seconds / day))}};
+  const chrono::year of_date = chrono::year_month_day{date}.year();
+  const chrono::sys_days first{of_date / chrono::January / 1}, next{(of_date + chrono::years{1}) / chrono::January / 1};
   const double passed = seconds - static_cast<double>(first.time_since_epoch().count()) * day;
   return passed / (static_cast<double>((next - first).count()) * day);
 }

@@ -15,7 +15,7 @@ constexpr int kMostRows = 16;
 constexpr int kBlockUnits = 8;
 
 /// A plan in the making: its shape, and how it fares.
-struct Candidate {
+struct ClusterCandidate {
   ClusterShape shape{};
   bool backward = false;
   Index slices = 1;
@@ -31,7 +31,7 @@ struct Candidate {
 constexpr OtherRegisters kForwardUse{.thread = 38, .slot = 14, .gate = 2, .split_gate = 8, .tile_m = 0, .tile_n = 0};
 constexpr OtherRegisters kBackwardUse{.thread = 48, .slot = 8, .gate = 2, .split_gate = 3, .tile_m = 2, .tile_n = 0};
 
-double step_time(const Candidate& c, const GpuModel& gpu) {
+double step_time(const ClusterCandidate& c, const GpuModel& gpu) {
   const GpuCosts& cost = gpu.costs;
   const ClusterShape& shape = c.shape;
   const double received = c.backward ? shape.received_bytes() : shape.h_bytes();
@@ -86,8 +86,8 @@ ClusterChoice choice_of(std::span<const csp::Integer> v) {
           static_cast<int>(v[4])};
 }
 
-Candidate candidate_of(const GpuDenseProblem& problem, const GpuModel& gpu, const ClusterChoice& choice) {
-  Candidate c;
+ClusterCandidate candidate_of(const GpuDenseProblem& problem, const GpuModel& gpu, const ClusterChoice& choice) {
+  ClusterCandidate c;
   c.backward = problem.backward;
   c.shape = shape_of(problem);
   c.shape.cluster = choice.cluster, c.shape.rows = choice.rows;
@@ -107,11 +107,11 @@ Index turns_of(const GpuDenseProblem& problem, const GpuModel& gpu, Index cluste
 }
 
 /// Nanoseconds of a step, of all clusters that take turns.
-double cluster_nanoseconds(const GpuDenseProblem& problem, const GpuModel& gpu, const Candidate& c) {
+double cluster_nanoseconds(const GpuDenseProblem& problem, const GpuModel& gpu, const ClusterCandidate& c) {
   return static_cast<double>(turns_of(problem, gpu, c.shape.cluster, c.shape.rows)) * c.step;
 }
 
-GpuDensePlan cluster_plan(const GpuDenseProblem& problem, const GpuModel& gpu, const Candidate& best) {
+GpuDensePlan cluster_plan(const GpuDenseProblem& problem, const GpuModel& gpu, const ClusterCandidate& best) {
   GpuDensePlan plan = plan_of_blocks(DenseAlgorithm::cluster, best, problem.training);
   plan.grid = best.slices * problem.heads * best.shape.cluster;
   plan.microseconds =
@@ -145,7 +145,7 @@ ClusterRule state_cluster(const GpuDenseProblem& problem, const GpuModel& gpu) {
   m.minimise(
       [=](const csp::Solution& solution) {
         const ClusterChoice choice = choice_of(solution.values());
-        const Candidate c = candidate_of(problem, gpu, choice);
+        const ClusterCandidate c = candidate_of(problem, gpu, choice);
         // Of equally quick ones: more stages, since loads may then take longer; then fewer blocks.
         constexpr double fewer_stages = 1e-4, more_slices = 1e-9;
         return cluster_nanoseconds(problem, gpu, c) + (choice.stages == 2 ? fewer_stages : 0) +

@@ -8,6 +8,8 @@
 
 namespace penstock::cli::reporting {
 
+inline constexpr std::size_t colours = 8;  // that the style knows; beyond them lines are dotted
+
 /// Numbers over numbers; a y that is not finite is a gap.
 struct Line {
   enum class Style {

@@ -13,8 +13,6 @@
 namespace penstock::cli::reporting {
 namespace {
 
-constexpr std::size_t colours = 8;
-
 std::string number(double value) { return std::isfinite(value) ? short_number(value) : "-"; }
 
 std::string list_entry(const char* name, const std::string& value) {

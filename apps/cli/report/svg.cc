@@ -8,7 +8,6 @@
 namespace penstock::cli::reporting {
 namespace {
 
-constexpr std::size_t colours = 8;  // that the style knows; beyond them lines are dotted
 constexpr int margin_left = 52, margin_right = 14, margin_top = 10, margin_bottom = 38;
 
 /// The rectangle that lines are drawn in, and the numbers at its edges.

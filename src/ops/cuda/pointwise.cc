@@ -15,12 +15,12 @@ namespace penstock::ops {
 
 namespace {
 
-cuda::Positions positions_of(const Target& target) { return {target.rows, target.steps, target.lengths}; }
+cuda::Positions kernel_positions(const Target& target) { return {target.rows, target.steps, target.lengths}; }
 
 cuda::DeviceAddress lengths_of(const Call& call) { return address_of(call.batch.lengths); }
 
 cuda::Embedding embedding_of(const Embedding& shape, const Target& target) {
-  return {.positions = positions_of(target),
+  return {.positions = kernel_positions(target),
           .vocabulary = shape.vocabulary,
           .width = shape.width,
           .storage = storage_of(target.dtype),
@@ -35,12 +35,14 @@ cuda::RmsNorm norm_of(const ResidualNorm& shape, const Target& target) {
 }
 
 cuda::Convolution convolution_of(const CausalConvolution& shape, const Target& target) {
-  return {
-      .positions = positions_of(target), .width = shape.width, .taps = shape.taps, .storage = storage_of(target.dtype)};
+  return {.positions = kernel_positions(target),
+          .width = shape.width,
+          .taps = shape.taps,
+          .storage = storage_of(target.dtype)};
 }
 
 cuda::Changes changes_of(const Changes& changes, const Target& target) {
-  cuda::Changes spec{.positions = positions_of(target),
+  cuda::Changes spec{.positions = kernel_positions(target),
                      .inputs = changes.inputs,
                      .horizon = changes.horizon,
                      .targets = changes.targets};
@@ -201,7 +203,7 @@ Prepared cuda_cast(const CastShape& shape, DType from, DType to, const Target& t
 }
 
 Prepared cuda_clear_padding(Index width, const Target& target) {
-  const cuda::CopyRows rows{.positions = positions_of(target),
+  const cuda::CopyRows rows{.positions = kernel_positions(target),
                             .width = width,
                             .from_stride = width,
                             .to_stride = width,
