@@ -249,20 +249,11 @@ int run(const std::vector<std::string>& cases) {
   cuda::Device& device = cuda::Device::get(0);
   Stream stream(device);
   Clock clock(stream);
-  bool right = true;
   fmt::print(
       "{}\n\n| cell, storage, B, T, heads, D | forward ms | forward that keeps a tape | backward, the walk | forward + "
       "backward | error of y | of dwx | rows of a block, registers |\n|---|---|---|---|---|---|---|---|\n",
       device.model().name);
-  for (const std::string& text : cases) {
-    try {
-      right &= measure(text, stream, clock);
-    } catch (const Error& error) {
-      fmt::print("| {} | {} |\n", text, error.what());
-      right = false;
-    }
-  }
-  return right ? 0 : 1;
+  return measure_each(cases, [&](const std::string& text) { return measure(text, stream, clock); }) ? 0 : 1;
 }
 
 }  // namespace

@@ -402,21 +402,12 @@ int run(const std::vector<std::string>& cases) {
   for (const char* option : {"--fused", "--products", "--regimes"}) {
     if (cases.front() == option) return measure_parts(cases, stream, clock) ? 0 : 1;
   }
-  bool right = true;
   fmt::print(
       "{}\n\n| cell, storage, B, T, I, H | forward ms | of it the recurrence | forward + backward ms | as a graph | "
       "host us of a forward call | of it the recurrence | as a graph | error |\n"
       "|---|---|---|---|---|---|---|---|---|\n",
       device.model().name);
-  for (const std::string& text : cases) {
-    try {
-      right &= measure(text, stream, clock);
-    } catch (const Error& error) {
-      fmt::print("| {} | {} |\n", text, error.what());
-      right = false;
-    }
-  }
-  return right ? 0 : 1;
+  return measure_each(cases, [&](const std::string& text) { return measure(text, stream, clock); }) ? 0 : 1;
 }
 
 }  // namespace

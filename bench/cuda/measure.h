@@ -1,5 +1,7 @@
 #pragma once
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
 #include <chrono>
@@ -13,6 +15,7 @@
 #include "backend/cuda/runtime/driver.h"
 #include "base/random.h"
 #include "base/timing.h"
+#include "penstock/error.h"
 #include "plan/gpu.h"
 
 /// What the programs that measure on a GPU share: numbers to measure with, and a clock.
@@ -22,6 +25,21 @@ using namespace penstock::cuda;  // NOLINT(google-build-using-namespace): these 
 using penstock::cuda::Buffer;    // not those of any device
 using penstock::cuda::Stream;
 using plan::Storage;
+
+/// Measures case after case; one that cannot run is a row that says why. False if any was not right.
+template <typename Measure>
+bool measure_each(const std::vector<std::string>& cases, const Measure& measure) {
+  bool right = true;
+  for (const std::string& text : cases) {
+    try {
+      right &= measure(text);
+    } catch (const Error& error) {
+      fmt::print("| {} | {} |\n", text, error.what());
+      right = false;
+    }
+  }
+  return right;
+}
 
 /// A number of size below 65504 as a half: 10 stored bits of mantissa, exponents from -14 on.
 inline std::uint16_t half_of(double x) {

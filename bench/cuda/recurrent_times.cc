@@ -211,18 +211,9 @@ constexpr const char* kCases[] = {"lstm,f16,64,200,256,512", "lstm,f16,64,512,10
 int run(const std::vector<std::string>& cases) {
   Stream stream(Device::get(0));
   Clock clock(stream);
-  bool right = true;
   fmt::print("{}\n\n| cell, type, B, T, I, H | forward ms | forward + backward ms | error |\n|---|---|---|---|\n",
              stream.device().model().name);
-  for (const std::string& text : cases) {
-    try {
-      right &= measure(text, stream, clock);
-    } catch (const penstock::Error& error) {
-      fmt::print("| {} | {} |\n", text, error.what());
-      right = false;
-    }
-  }
-  return right ? 0 : 1;
+  return measure_each(cases, [&](const std::string& text) { return measure(text, stream, clock); }) ? 0 : 1;
 }
 
 }  // namespace

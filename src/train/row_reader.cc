@@ -132,7 +132,12 @@ struct RowReader::Impl {
     const data::CsvField& field = read[positions[input]];
     if (column.feature == Feature::missing) return is_known(field, input) ? 0.0f : 1.0f;
     try {
-      if (column.reads_dates()) return static_cast<float>(column.normal(date(field, column)));
+      if (column.reads_dates()) {
+        // Sines and cosines of one date stand side by side.
+        if (dated != &field) date_read = date(field, column);
+        dated = &field;
+        return static_cast<float>(column.normal(date_read));
+      }
       const double raw = opening.header.number(read, positions[input], kinds[input]);
       return data::normalise(raw, inputs[input], source(), line);
     } catch (const Error& error) {
@@ -162,6 +167,8 @@ struct RowReader::Impl {
   std::vector<data::ColumnKind> kinds;
   std::vector<float> values;  // of the last row; the mean in training before the first
   std::vector<float> row;
+  const data::CsvField* dated = nullptr;  // the field that `date_read` is of
+  double date_read = 0.0;
   Index replaced = 0;
   std::string first_replaced;
 };
@@ -190,6 +197,7 @@ bool RowReader::read(const std::string& line, std::span<float> features) {
           features.size());
   ++self.line;
   if (!self.parse(line)) return false;
+  self.dated = nullptr;
   for (std::size_t i = 0; i < self.inputs.size(); ++i) self.row[i] = self.value(i);
   self.values = self.row;
   std::copy(self.values.begin(), self.values.end(), features.begin());
