@@ -22,15 +22,18 @@ class PerThread {
 
   T& get() const {
     thread_local Last last;
-    if (last.id == id_) return *last.share;
-    const std::lock_guard lock(guard_);
-    std::unique_ptr<T>& share = shares_[std::this_thread::get_id()];
-    if (!share) share = make_();
-    last = {id_, share.get()};
-    return *share;
+    if (last.id != id_) last = {id_, &find()};
+    return *last.share;
   }
 
  private:
+  T& find() const {
+    const std::lock_guard lock(guard_);
+    std::unique_ptr<T>& share = shares_[std::this_thread::get_id()];
+    if (!share) share = make_();
+    return *share;
+  }
+
   /// The share that this thread used last; ids are never used again, so it cannot be taken for another object's.
   struct Last {
     std::uint64_t id = 0;

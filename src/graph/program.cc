@@ -179,9 +179,9 @@ Workspace::Workspace(std::shared_ptr<const Program> program)
     : program_(std::move(program)),
       executables_(program_->prepare()),
       derived_(program_->graph_.values().size()),
-      given_(program_->graph_.values().size()),
-      uses_(program_->graph_.values().size()) {
+      given_(program_->graph_.values().size()) {
   std::size_t count = 0;
+  std::vector<std::vector<Use>> uses(given_.size());
   for (const Node& node : program_->graph_.nodes()) {
     first_operand_.push_back(count);
     for (std::size_t i = 0; i < operands(node); ++i, ++count) {
@@ -190,23 +190,13 @@ Workspace::Workspace(std::shared_ptr<const Program> program)
       const Home home = program_->graph_.value(whole).home;
       if (home != Home::given && home != Home::derived) continue;
       const std::size_t offset = id == whole ? 0 : program_->value_offsets_[static_cast<std::size_t>(id.index)];
-      uses_[static_cast<std::size_t>(whole.index)].push_back({count, offset});
+      uses[static_cast<std::size_t>(whole.index)].push_back({count, offset});
     }
   }
-  operands_.resize(count);
-}
-
-void Workspace::place(void* memory) {
-  resolved_ = resolved_ && base_ == memory;
-  base_ = static_cast<std::byte*>(memory);
-}
-
-void Workspace::bind(ValueId id, void* memory) {
-  const auto v = static_cast<std::size_t>(id.index);
-  if (given_[v] == memory) return;
-  given_[v] = memory;
-  for (const Use& use : uses_[v]) {
-    operands_[use.operand] = memory == nullptr ? nullptr : static_cast<std::byte*>(memory) + use.offset;
+  operands_.resize(count + 1);
+  for (std::size_t v = 0; v < uses.size(); ++v) {
+    given_[v].first = uses[v].empty() ? Use{count, 0} : uses[v].front();
+    if (uses[v].size() > 1) given_[v].others.assign(uses[v].begin() + 1, uses[v].end());
   }
 }
 
@@ -232,8 +222,8 @@ void* Workspace::value(ValueId id) const {
   const Home home = program_->graph_.value(id).home;
   void* base = homes_[static_cast<std::size_t>(home)];
   if (home == Home::workspace) base = base_;
-  if (home == Home::given) base = given_[v];
-  if (home == Home::derived) base = derived_[v] ? derived_[v]->memory.data() : given_[v];
+  if (home == Home::given) base = given_[v].memory;
+  if (home == Home::derived) base = derived_[v] ? derived_[v]->memory.data() : given_[v].memory;
   return base == nullptr ? nullptr : static_cast<std::byte*>(base) + program_->value_offsets_[v];
 }
 
@@ -246,13 +236,20 @@ void Workspace::resolve() {
   for (std::size_t n = 0; n < nodes.size(); ++n) {
     for (std::size_t i = 0; i < operands(nodes[n]); ++i) operands_[first_operand_[n] + i] = value(operand(nodes[n], i));
   }
+  runs_.clear();
+  for (std::size_t n = 0; n < nodes.size(); ++n) {
+    if (nodes[n].phase != Phase::weights) runs_.push_back({executables_[n].get(), memory_of(n)});
+  }
   resolved_ = true;
 }
 
-void Workspace::run_node(std::size_t node, const ops::Call& call) {
+ops::Operands Workspace::memory_of(std::size_t node) const {
   const Program::NodePlaces& places = program_->node_places_[node];
-  executables_[node]->run(call,
-                          {operands_.data() + first_operand_[node], base_ + places.scratch, base_ + places.persistent});
+  return {operands_.data() + first_operand_[node], base_ + places.scratch, base_ + places.persistent};
+}
+
+void Workspace::run_node(std::size_t node, const ops::Call& call) {
+  executables_[node]->run(call, memory_of(node));
   if (observer_ != nullptr) observer_->after(node);
 }
 
@@ -315,9 +312,10 @@ void Workspace::run(const ops::Call& call) {
   run_as_is(call);
 }
 
-void Workspace::run_as_is(const ops::Call& call) {
+void Workspace::run_observed(const ops::Call& call) {
   if (!resolved_) resolve();
-  if (observer_ != nullptr) observer_->before();
+  if (observer_ == nullptr) return run_as_is(call);
+  observer_->before();
   const std::vector<Node>& nodes = program_->graph_.nodes();
   for (std::size_t n = 0; n < nodes.size(); ++n) {
     if (nodes[n].phase != Phase::weights) run_node(n, call);

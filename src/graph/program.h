@@ -78,19 +78,32 @@ class Workspace {
   ops::Queue& queue() const { return *queue_; }
 
   /// The workspace of the next runs: workspace_bytes() of the program, aligned to 256.
-  void place(void* memory);
+  void place(void* memory) {
+    if (base_ == memory) return;
+    base_ = static_cast<std::byte*>(memory);
+    resolved_ = false;
+  }
   /// Where the values of a home lie from now on, until it is said anew; null: nowhere.
   void bind(Home home, void* memory);
   /// The same of one value: of Home::given, or a derived one that is not made once for all. Costs as much as there are
   /// nodes that read or write it.
-  void bind(ValueId id, void* memory);
+  void bind(ValueId id, void* memory) {
+    Given& given = given_[static_cast<std::size_t>(id.index)];
+    if (given.memory == memory) return;
+    given.memory = memory;
+    operands_[given.first.operand] = given.first.in(memory);
+    for (const Use& use : given.others) operands_[use.operand] = use.in(memory);
+  }
   /// The parameters, and what is derived from them.
   void bind(const std::shared_ptr<Weights>& weights);
 
   /// All phases but that of weights, or one phase alone. What is derived from weights is as the last refresh() left it.
   void run(const ops::Call& call);
   /// The same with denormal numbers as they are on the calling thread: for steps so short that changing the mode shows.
-  void run_as_is(const ops::Call& call);
+  void run_as_is(const ops::Call& call) {
+    if (!resolved_ || observer_ != nullptr) return run_observed(call);
+    for (const Run& run : runs_) run.executable->run(call, run.operands);
+  }
   void run(Phase phase, const ops::Call& call);
   /// Makes what is derived from weights now, so that the next run need not.
   void refresh(const ops::Call& call);
@@ -111,7 +124,9 @@ class Workspace {
 
  private:
   void resolve();
+  void run_observed(const ops::Call& call);
   void run_node(std::size_t node, const ops::Call& call);
+  ops::Operands memory_of(std::size_t node) const;
 
   std::shared_ptr<const Program> program_;
   std::shared_ptr<ops::Queue> queue_;
@@ -121,14 +136,26 @@ class Workspace {
   std::vector<std::unique_ptr<ops::Executable>> executables_;
   std::array<void*, kHomes> homes_ = {};
   std::vector<std::shared_ptr<Derived>> derived_;  // of each value that is derived, else null
-  std::vector<void*> given_;                       // of each value that was bound by itself
   std::vector<void*> operands_;                    // of all nodes, one after the other
   std::vector<std::size_t> first_operand_;         // of each node
-  /// Operands that lie in a value's memory, and how far from its start.
+  /// What run() runs, one after the other: all nodes but those of weights.
+  struct Run {
+    ops::Executable* executable;
+    ops::Operands operands;
+  };
+  std::vector<Run> runs_;
+  /// An operand that lies in a value's memory, and how far from its start.
   struct Use {
     std::size_t operand = 0, offset = 0;
+    void* in(void* memory) const { return memory == nullptr ? nullptr : static_cast<std::byte*>(memory) + offset; }
   };
-  std::vector<std::vector<Use>> uses_;  // of each value that is bound by itself
+  /// A value that is bound by itself. One without uses has the place behind all operands for one.
+  struct Given {
+    void* memory = nullptr;
+    Use first;
+    std::vector<Use> others;
+  };
+  std::vector<Given> given_;  // by value
   bool resolved_ = false, moved_ = true;
   Observer* observer_ = nullptr;
 };

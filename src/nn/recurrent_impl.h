@@ -359,7 +359,7 @@ struct Recurrent<Real>::Impl {
     workspace.bind(held->pass.y, y);
     workspace.bind(held->pass.state_in, state);
     workspace.bind(held->pass.state_out, state);
-    static const ops::Call call{.threads = 1};
+    static constexpr ops::Call call{.threads = 1};
     if (held->denormal_weights) {
       workspace.run(call);
     } else {

@@ -31,27 +31,36 @@ class CpuStep final : public Executable {
 
   void run(const Call&, const Operands& memory) override {
     const auto* const panels = memory.get<const Real>(6);
-    if (panels != panels_) {
-      job_ = op_.step_job(panels, workspace_.data());
-      panels_ = panels;
-    }
+    if (panels != panels_) prepare(panels);
     job_.backwards = !job_.backwards;
     job_.x = memory.get<const Real>(0);
     job_.y = memory.get<Real>(7);
     auto* const state = memory.get<Real>(8);
     const auto* const state_in = memory.get<const Real>(1);
-    for (Index k = 0; k < states_; ++k) {
-      job_.state[k] = state + k * pitch_;
-      if (state_in == nullptr) {
-        std::fill_n(job_.state[k], hidden_, Real(0));
-      } else if (state_in != state) {
-        std::copy_n(state_in + k * pitch_, hidden_, job_.state[k]);
-      }
+    if (job_.state[0] != state) {
+      for (Index k = 0; k < states_; ++k) job_.state[k] = state + k * pitch_;
     }
+    if (state_in != state) copy_state(state_in);
     op_.step(job_);
   }
 
  private:
+  void prepare(const Real* panels) {
+    job_ = op_.step_job(panels, workspace_.data());
+    panels_ = panels;
+  }
+
+  /// `from` [S, H], S apart by pitch_; null: zeros.
+  void copy_state(const Real* from) {
+    for (Index k = 0; k < states_; ++k) {
+      if (from == nullptr) {
+        std::fill_n(job_.state[k], hidden_, Real(0));
+      } else {
+        std::copy_n(from + k * pitch_, hidden_, job_.state[k]);
+      }
+    }
+  }
+
   Index hidden_, pitch_;
   RecurrentOp<Real> op_;
   Index states_;
