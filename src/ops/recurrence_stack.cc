@@ -157,7 +157,8 @@ Index plan_cpu_stack(const RecurrenceStack& stack, const Target& target, const p
                                 .rows = target.rows,
                                 .steps = target.steps,
                                 .threads = resolve_threads(target.execution.threads),
-                                .layer_bytes = recurrent_bytes(layers.back(), target)},
+                                .layer_bytes = recurrent_bytes(layers.back(), target),
+                                .backward = backward},
                                machine);
 }
 

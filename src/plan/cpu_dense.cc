@@ -70,8 +70,10 @@ std::vector<Rule<Plan>> cpu_dense_rules(const Problem& problem, const CpuModel& 
   if (all) {
     m.require("each thread has units", channel_parts * kFewestUnits <= std::max(problem.hidden, kFewestUnits));
   } else {
+    const auto worth_a_barrier =
+        csp::min(channel_parts * static_cast<Index>(costs.sharing), static_cast<Index>(costs.most_sharing));
     m.require("a share of a step is worth a barrier",
-              channel_parts == 1 || channel_parts * static_cast<Index>(costs.sharing) <= step_work);
+              channel_parts == 1 || channel_parts * worth_a_barrier <= step_work);
   }
   // Groups wait for nobody, so there are as many as may be; then threads of a group.
   m.maximise(row_parts * (problem.threads + 1) + channel_parts);

@@ -1,6 +1,7 @@
 // Scan cells on a CPU: rows and channels on their own from the first step to the last, or chunks of T.
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/check.h"
 #include "plan/cpu_rules.h"
@@ -13,6 +14,17 @@ namespace {
 constexpr Index kChunk = 1024;
 
 Index channel_groups(const Problem& problem) { return std::max<Index>(1, problem.hidden / problem.channels_each); }
+
+/// A scan in chunks, of the time of one from first step to last on one thread.
+double chunk_pass(const Problem& problem, const CpuCosts& costs) {
+  return problem.hidden < problem.channels_each ? costs.narrow_pass : costs.chunk_pass;
+}
+
+/// Threads from which chunks are quicker than rows and channels, which occupy fewer.
+Index quicker_from(const Problem& problem, const CpuCosts& costs) {
+  const auto occupied = static_cast<double>(problem.rows * channel_groups(problem));
+  return static_cast<Index>(std::ceil(chunk_pass(problem, costs) * occupied));
+}
 
 /// With so many threads at work.
 double scan_microseconds(const Problem& problem, const CpuCosts& costs, Index threads) {
@@ -38,6 +50,7 @@ Rule<Plan> in_chunks(const Problem& problem, const CpuCosts& costs, Scope scope)
     m.require("rows and channels leave threads idle",
               csp::Expression(problem.rows * channel_groups(problem)) < threads);
     m.require("T is long enough to cut", csp::Expression(problem.steps) >= 2 * kChunk);
+    m.require("threads make up for the second pass over the steps", threads >= quicker_from(problem, costs));
   }
   m.maximise(threads);
   const bool asked = problem.algorithm == Algorithm::scan;
@@ -46,7 +59,7 @@ Rule<Plan> in_chunks(const Problem& problem, const CpuCosts& costs, Scope scope)
     plan.algorithm = Algorithm::scan;
     plan.chunk = kChunk;
     plan.row_parts = static_cast<int>(solution[threads]);
-    plan.microseconds = costs.chunk_pass * scan_microseconds(problem, costs, plan.row_parts);
+    plan.microseconds = chunk_pass(problem, costs) * scan_microseconds(problem, costs, plan.row_parts);
     plan.why = asked ? "asked for" : "too few rows and channels to occupy the threads, T long enough";
     return plan;
   };
@@ -58,7 +71,8 @@ std::string why_sequential(const Problem& problem) {
     return "rows and channels occupy the threads; a chunked scan would compute gates twice";
   }
   if (problem.exact) return "exact mode: one order of operations";
-  return problem.steps < 2 * kChunk ? "T too short to cut into chunks" : "asked for";
+  if (problem.steps < 2 * kChunk) return "T too short to cut into chunks";
+  return problem.algorithm == Algorithm::sequential ? "asked for" : "too few threads to make up for a second pass";
 }
 
 Rule<Plan> from_first_to_last(const Problem& problem, const CpuCosts& costs) {

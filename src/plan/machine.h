@@ -107,7 +107,8 @@ struct GpuCosts {
 
 /// What work takes on one CPU, as far as plans are chosen by it.
 struct CpuCosts {
-  double sharing = 32'000;          ///< Multiply-adds of a step from which one more thread is worth a barrier
+  double sharing = 4'000;           ///< Multiply-adds of a step and thread, for each thread that waits at its barrier
+  double most_sharing = 32'000;     ///< The same at most, of many threads
   double gathering = 80'000;        ///< Of a step and thread, from which few rows are gathered in fewer groups
   double group_rows = 4;            ///< With fewer rows each, groups wait for the recurrent matrix
   double large_matrix = 262'144;    ///< Weights, about what a core's own cache holds, from which threads share them
@@ -117,6 +118,7 @@ struct CpuCosts {
   double gates = 400;               ///< Units and rows whose cell one thread applies in a microsecond
   double bytes = 10'000;            ///< Of memory, in a microsecond of one thread
   double chunk_pass = 1.6;          ///< A scan in chunks, of the time of one from first step to last
+  double narrow_pass = 2.7;         ///< The same of fewer channels than a cache line holds
   double product_grain = 65'536;    ///< Multiply-adds below which a thread of its own does not pay
   double library_product = 16'384;  ///< Multiply-adds from which a product is a library's
   double product_rows = 4;          ///< Rows up to which it is not: reading the matrix is all there is to it
@@ -126,10 +128,11 @@ struct CpuCosts {
   double streamed_share = 4;        ///< The same: tapes from here on go past the caches
 
   // Layers on top of each other as a wavefront.
-  double wave_matrix_share = 0.8;  ///< Of the second-level cache: larger recurrent matrices are shared among threads
-  double wave_rows = 16;           ///< With so many rows for each thread, sharing them gains as much
-  double wave_chunks = 16;         ///< Of a sequence: threads have nothing to do while the first and the last ones run
-  double wave_steps = 8;           ///< Of a chunk, at least: each reads all weights of the input anew
+  double wave_matrix_share = 0.8;    ///< Of the second-level cache: larger recurrent matrices are shared among threads
+  double wave_backward_share = 0.6;  ///< The same of a backward pass, which reads more beside them
+  double wave_rows = 16;             ///< With so many rows for each thread, sharing them gains as much
+  double wave_chunks = 16;  ///< Of a sequence: threads have nothing to do while the first and the last ones run
+  double wave_steps = 8;    ///< Of a chunk, at least: each reads all weights of the input anew
 
   bool operator==(const CpuCosts&) const = default;
 };
@@ -236,15 +239,17 @@ void visit_gpu_costs(Costs& c, const Visit& visit) {
 
 template <class Costs, class Visit>
 void visit_cpu_costs(Costs& c, const Visit& visit) {
-  visit("sharing", c.sharing), visit("gathering", c.gathering), visit("group_rows", c.group_rows);
+  visit("sharing", c.sharing), visit("most_sharing", c.most_sharing), visit("gathering", c.gathering),
+      visit("group_rows", c.group_rows);
   visit("large_matrix", c.large_matrix), visit("large_matrix_rows", c.large_matrix_rows), visit("barrier", c.barrier);
   visit("multiply_adds", c.multiply_adds), visit("gates", c.gates), visit("bytes", c.bytes);
-  visit("chunk_pass", c.chunk_pass), visit("product_grain", c.product_grain);
+  visit("chunk_pass", c.chunk_pass), visit("narrow_pass", c.narrow_pass), visit("product_grain", c.product_grain);
   visit("library_product", c.library_product), visit("product_rows", c.product_rows);
   visit("input_share", c.input_share);
   visit("gradient_share", c.gradient_share), visit("panel_share", c.panel_share);
   visit("streamed_share", c.streamed_share);
-  visit("wave_matrix_share", c.wave_matrix_share), visit("wave_rows", c.wave_rows);
+  visit("wave_matrix_share", c.wave_matrix_share), visit("wave_backward_share", c.wave_backward_share),
+      visit("wave_rows", c.wave_rows);
   visit("wave_chunks", c.wave_chunks), visit("wave_steps", c.wave_steps);
 }
 

@@ -14,6 +14,7 @@ struct WavefrontProblem {
   Index steps = 1;  ///< T
   int threads = 1;
   std::int64_t layer_bytes = 0;  ///< Of the recurrent matrix of a layer, which every step reads
+  bool backward = false;
 };
 
 /// Steps of a chunk, or 0: each layer by itself, on all threads, is as quick.

@@ -31,7 +31,9 @@ TEST(Plan, RowsComeFirst) {
 
 TEST(Plan, OneRowOfALargeCellSharesItsUnits) {
   EXPECT_EQ(make_plan(problem("lstm", 1, 100, 512, 2), {}).channel_parts, 2);
-  EXPECT_EQ(make_plan(problem("lstm", 1, 100, 64, 2), {}).channel_parts, 1);
+  EXPECT_EQ(make_plan(problem("lstm", 1, 100, 64, 2), {}).channel_parts, 2);
+  EXPECT_EQ(make_plan(problem("lstm", 1, 100, 64, 8), {}).channel_parts, 2) << "a barrier of more threads costs more";
+  EXPECT_EQ(make_plan(problem("lstm", 1, 100, 32, 2), {}).channel_parts, 1);
 }
 
 void expect_two_share_a_large_matrix(Index rows) {

@@ -25,6 +25,14 @@ TEST(Wavefront, IsPlannedWhereItPays) {
   EXPECT_EQ(wavefront_chunk(large, machine), 0) << "a matrix that one core's cache does not hold";
   machine.l2_bytes = 8 << 20;
   EXPECT_GT(wavefront_chunk(large, machine), 0);
+  large.rows = 2;
+  EXPECT_GT(wavefront_chunk(large, machine), 0);
+  large.backward = true;
+  EXPECT_EQ(wavefront_chunk(large, machine), 0) << "each thread has a row of its own";
+  large.rows = 4;
+  EXPECT_GT(wavefront_chunk(large, machine), 0);
+  large.layer_bytes = 6 << 20;
+  EXPECT_EQ(wavefront_chunk(large, machine), 0) << "a backward pass has less room for a matrix";
   for (Index steps = 16; steps < 5000; steps += 7) {
     EXPECT_LE((steps + chunk_of(4, 1, steps, 2) - 1) / chunk_of(4, 1, steps, 2), 16);
   }
