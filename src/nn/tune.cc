@@ -386,15 +386,18 @@ std::vector<TunedWork> tune(const LayerQuestion& question, const TuneOptions& op
   RecurrentSpec spec{.cell = question.cell, .input_size = question.input, .hidden_size = question.hidden};
   spec.heads = question.heads;
   RecurrentForm form;
-  form.dtype = model_target(question.rows, question.steps, question.execution).dtype;
+  form.dtype = form.weights = model_target(question.rows, question.steps, question.execution).dtype;
+  // On a GPU the precision is that of what is stored, and has been spent on the form's types.
+  Execution execution = question.execution;
+  if (execution.device.is_cuda()) execution.precision = Precision::full;
   form.rows = question.rows, form.steps = question.steps;
   form.lengths = question.lengths, form.reset = question.reset, form.training = question.training;
   nn::check_spec(spec);
-  nn::check_form(spec, form, question.execution);
-  const nn::StackPass forward = nn::forward_pass(spec, form, question.execution);
+  nn::check_form(spec, form, execution);
+  const nn::StackPass forward = nn::forward_pass(spec, form, execution);
   std::vector<std::shared_ptr<const graph::Program>> programs = {forward.program};
   if (question.training) {
-    programs.push_back(nn::backward_pass(spec, form, question.execution, forward.tape).program);
+    programs.push_back(nn::backward_pass(spec, form, execution, forward.tape).program);
   }
   return Tuner(programs, options).run();
 }
