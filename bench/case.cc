@@ -30,23 +30,27 @@ Pass parse_pass(std::string_view text) {
 }
 
 std::string to_string(const Shape& shape) {
-  return fmt::format("{}x{}x{}x{}", shape.rows, shape.steps, shape.inputs, shape.hidden);
+  const std::string text = fmt::format("{}x{}x{}x{}", shape.rows, shape.steps, shape.inputs, shape.hidden);
+  return shape.heads == 1 ? text : fmt::format("{}x{}", text, shape.heads);
 }
 
 Shape parse_shape(const std::string& text) {
-  std::array<Index, 4> sizes = {};
+  constexpr std::size_t fewest = 4;
+  std::array<Index, 5> sizes = {1, 1, 1, 1, 1};
   const char* next = text.data();
   const char* const end = text.data() + text.size();
-  for (std::size_t i = 0; i < sizes.size(); ++i) {
-    const auto [after, error] = std::from_chars(next, end, sizes[i]);
-    const bool last = i + 1 == sizes.size();
-    if (error != std::errc() || sizes[i] < 1 || (last ? after != end : after == end || *after != 'x')) {
+  for (std::size_t i = 0;; ++i) {
+    const auto [after, error] = i < sizes.size() ? std::from_chars(next, end, sizes[i]) : std::from_chars_result{};
+    const bool last = after == end && i + 1 >= fewest;
+    if (i == sizes.size() || error != std::errc() || sizes[i] < 1 || (!last && (after == end || *after != 'x'))) {
       throw Error(ErrorCode::invalid_argument,
-                  fmt::format("shapes must be BxTxIxH, such as 16x200x256x256, each at least 1, not '{}'", text));
+                  fmt::format("shapes must be BxTxIxH, such as 16x200x256x256, or BxTxIxHxHEADS, each at least 1, not "
+                              "'{}'",
+                              text));
     }
+    if (last) return {sizes[0], sizes[1], sizes[2], sizes[3], sizes[4]};
     next = after + 1;
   }
-  return {sizes[0], sizes[1], sizes[2], sizes[3]};
 }
 
 std::string Case::label() const {

@@ -22,9 +22,12 @@ struct Shape {
   Index steps = 1;   ///< T
   Index inputs = 1;  ///< I
   Index hidden = 1;  ///< H
+  Index heads = 1;   ///< Of dense cells, which divide H
+
+  bool operator==(const Shape&) const = default;
 };
 
-/// "16x200x256x256": B, T, I, H.
+/// "16x200x256x256": B, T, I, H; with several heads their number behind them.
 std::string to_string(const Shape& shape);
 /// Throws Error(invalid_argument) unless all four are there and at least 1.
 Shape parse_shape(const std::string& text);

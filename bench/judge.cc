@@ -115,8 +115,9 @@ Verdict compare(const std::string& name, const std::vector<float>& got, const st
 
 Answers<double> solve(const Problem& problem) {
   if (is_bare_scan(problem.test.cell)) return solve_scan(problem);
-  const auto& [rows, steps, inputs, hidden] = problem.test.shape;
-  const RecurrentSpec spec{.cell = problem.test.cell, .input_size = inputs, .hidden_size = hidden};
+  const auto& [rows, steps, inputs, hidden, heads] = problem.test.shape;
+  RecurrentSpec spec{.cell = problem.test.cell, .input_size = inputs, .hidden_size = hidden};
+  spec.heads = heads;
   const bool training = problem.test.pass == Pass::training;
   Answers<double> answers;
   for (const Index row : problem.rows) {
@@ -146,7 +147,7 @@ Verdict worse(const Verdict& a, const Verdict& b) {
 
 Verdict judge(const Problem& problem, const Answers<double>& want, const Answers<float>& got, Extent extent,
               double slack) {
-  const auto& [rows, steps, inputs, hidden] = problem.test.shape;
+  const auto& [rows, steps, inputs, hidden, heads] = problem.test.shape;
   const bool bare = is_bare_scan(problem.test.cell);
   const oracle::Work forward{.summed = bare ? 1 : inputs + hidden, .steps = steps};
   oracle::Work backward = forward;

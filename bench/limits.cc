@@ -165,18 +165,19 @@ Limit Limits::of(const Case& test) {
   const double outputs = static_cast<double>(cell.gates) * hidden, width = sizeof(float);
   const double weight_width = test.dtype == "f32" ? sizeof(float) : 2.0;
   const double products = product_rate(test.threads, test.dtype);
-  const double recurrent_bytes = cell.scan ? 0.0 : weight_width * outputs * hidden;
+  const double head_size = hidden / static_cast<double>(test.shape.heads);
+  const double recurrent_bytes = cell.scan ? 0.0 : weight_width * outputs * head_size;
   Limit limit;
   if (test.pass == Pass::step) {
     limit.bytes = recurrent_bytes + weight_width * outputs * inputs;
-    limit.flops = product_flops(rows, outputs, inputs + (cell.scan ? 0.0 : hidden));
+    limit.flops = product_flops(rows, outputs, inputs + (cell.scan ? 0.0 : head_size));
     limit.recurrent = limit.seconds = limit.bytes / read_rate(limit.bytes, test.threads);
     limit.bound = "reading weights";
     return limit;
   }
   const bool training = test.pass == Pass::training;
   const double of_input = product_flops(rows * steps, outputs, inputs);
-  const double of_recurrence = cell.scan ? 0.0 : product_flops(rows * steps, outputs, hidden);
+  const double of_recurrence = cell.scan ? 0.0 : product_flops(rows * steps, outputs, head_size);
   // Training multiplies three times: forward, for the gradient of what came in, and for that of the weights. The first
   // two wait from step to step and read R anew for each; the third is one product over all steps.
   const double walks = training ? 2.0 : 1.0;

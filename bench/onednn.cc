@@ -400,6 +400,7 @@ Peer onednn() {
 }
 
 std::unique_ptr<Contender> make_onednn(const Problem& problem) {
+  if (problem.test.shape.heads > 1) throw NotOffered{"has no heads"};
   if (is_bare_scan(problem.test.cell)) throw NotOffered{"has no scan"};
   if (problem.test.has_head()) throw NotOffered{"has no dense layer behind a step"};
   const bool sequences_in_bf16 = problem.test.dtype == "bf16" && problem.test.pass != Pass::step;

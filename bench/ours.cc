@@ -92,7 +92,7 @@ class Loop : public Contender {
 
  private:
   void run() {
-    const auto& [rows, steps, inputs, hidden] = problem_.test.shape;
+    const auto& [rows, steps, inputs, hidden, heads] = problem_.test.shape;
     std::ranges::fill(state_, 0.0f);
     for (Index t = 0; t < steps; ++t) {
       layer_.step(rows, &x_[t * rows * inputs], &y_[t * rows * hidden], state_.data(),
@@ -142,7 +142,7 @@ class StepByStep : public Contender {
 
  private:
   void step() {
-    const auto& [rows, steps, inputs, hidden] = problem_.test.shape;
+    const auto& [rows, steps, inputs, hidden, heads] = problem_.test.shape;
     layer_.step(rows, &x_[next_++ * rows * inputs], y_.data(), state_.data(), execution_);
     for (Index b = 0; problem_.test.has_head() && b < rows; ++b) answer_[b] = through_head(&y_[b * hidden]);
   }
@@ -176,8 +176,10 @@ class StepByStep : public Contender {
 }  // namespace
 
 Recurrent<float> make_layer(const Problem& problem, const std::vector<Array>& weights) {
-  Recurrent<float> layer(
-      {.cell = problem.test.cell, .input_size = problem.test.shape.inputs, .hidden_size = problem.test.shape.hidden});
+  RecurrentSpec spec{
+      .cell = problem.test.cell, .input_size = problem.test.shape.inputs, .hidden_size = problem.test.shape.hidden};
+  spec.heads = problem.test.shape.heads;
+  Recurrent<float> layer(spec);
   for (auto& parameter : layer.parameters()) {
     const auto same = std::ranges::find(weights, parameter.name, &Array::name);
     if (same == weights.end()) throw std::logic_error("no values for " + parameter.name);

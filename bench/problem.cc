@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "base/check.h"
 #include "base/random.h"
 #include "bench/scan.h"
 #include "penstock/error.h"
@@ -25,10 +26,11 @@ std::vector<float> uniform(Random& random, Index count, double bound) {
 double oracle_budget(const Case& test) { return test.on_gpu() ? 5e8 : 4e9; }
 
 double row_work(const Case& test) {
-  const auto& [rows, steps, inputs, hidden] = test.shape;
+  const auto& [rows, steps, inputs, hidden, heads] = test.shape;
   if (is_bare_scan(test.cell)) return static_cast<double>(steps) * static_cast<double>(hidden);
   const double gates = static_cast<double>(find_cell(test.cell).gates);
-  return gates * static_cast<double>(steps) * static_cast<double>(hidden) * static_cast<double>(inputs + hidden);
+  return gates * static_cast<double>(steps) * static_cast<double>(hidden) *
+         static_cast<double>(inputs + hidden / heads);
 }
 
 Index count(const Array& array) {
@@ -40,8 +42,11 @@ Index count(const Array& array) {
 /// The weights that the layer says it has, and the head's.
 std::vector<Array> draw_weights(const Case& test, Random& random) {
   const double bound = 1.0 / std::sqrt(static_cast<double>(test.shape.hidden));
-  Recurrent<float> layer(
-      {.cell = test.cell, .input_size = test.shape.inputs, .hidden_size = test.shape.hidden, .bias = Bias::both});
+  Recurrent<float> layer({.cell = test.cell,
+                          .input_size = test.shape.inputs,
+                          .hidden_size = test.shape.hidden,
+                          .heads = test.shape.heads,
+                          .bias = Bias::both});
   std::vector<Array> weights;
   for (const auto& parameter : layer.parameters()) weights.push_back({parameter.name, parameter.shape, {}});
   if (test.has_head()) {
@@ -74,9 +79,10 @@ void round_to_dtype(Problem& problem) {
 }  // namespace
 
 Problem make_problem(const Case& test, std::uint64_t seed) {
-  const auto& [rows, steps, inputs, hidden] = test.shape;
+  const auto& [rows, steps, inputs, hidden, heads] = test.shape;
   Random random(seed);
   const bool bare = is_bare_scan(test.cell);
+  require(!bare || heads == 1, "shapes: {} is a scan by itself, which has no heads", to_string(test.shape));
   Problem problem{.test = test,
                   .weights = bare ? draw_terms(test, random) : draw_weights(test, random),
                   .x = {},
@@ -136,7 +142,7 @@ double memory_needed(const Case& test, int here, int in_python) {
   const double interpreter = in_python > 0 ? 0.4e9 : 0.0;
   const double shares = here + share_in_python * in_python + 1.0;  // one for the numbers themselves
   if (bare) return interpreter + scan_memory_needed(test, shares);
-  const auto& [rows, steps, inputs, hidden] = test.shape;
+  const auto& [rows, steps, inputs, hidden, heads] = test.shape;
   const double B = static_cast<double>(rows), T = static_cast<double>(steps);
   const double I = static_cast<double>(inputs), H = static_cast<double>(hidden);
   const double G = static_cast<double>(find_cell(test.cell).gates);

@@ -95,17 +95,12 @@ class PythonPeers::Remote : public Contender {
       put("dy", {shape.rows, shape.steps, shape.hidden}, problem.dy);
       put("masked_dy", {shape.rows, shape.steps, shape.hidden}, problem.masked_dy());
     }
-    const nlohmann::json described = {{"cell", test.cell},
-                                      {"pass", to_string(test.pass)},
-                                      {"dtype", test.dtype},
-                                      {"threads", test.threads},
-                                      {"device", test.device},
-                                      {"head", test.has_head()},
-                                      {"B", shape.rows},
-                                      {"T", shape.steps},
-                                      {"I", shape.inputs},
-                                      {"H", shape.hidden},
-                                      {"each_call", test.each_call}};
+    const nlohmann::json described = {{"cell", test.cell},     {"pass", to_string(test.pass)},
+                                      {"dtype", test.dtype},   {"threads", test.threads},
+                                      {"device", test.device}, {"head", test.has_head()},
+                                      {"B", shape.rows},       {"T", shape.steps},
+                                      {"I", shape.inputs},     {"H", shape.hidden},
+                                      {"heads", shape.heads},  {"each_call", test.each_call}};
     const nlohmann::json answer = server_.ask({{"do", "prepare"},
                                                {"peer", name_},
                                                {"folder", folder_},

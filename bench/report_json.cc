@@ -68,6 +68,7 @@ Json entry_json(const Entry& entry, const Line& line) {
     json["error"] = std::isfinite(entry.error) ? Json(entry.error) : Json("infinite");
     json["tolerance"] = entry.tolerance;
   }
+  if (entry.loses_digits) json["loses_digits"] = true;
   if (entry.outcome != Entry::Outcome::timed) return json;
   json["samples"] = entry.time.samples;
   json["minimum"] = entry.time.minimum;
@@ -90,6 +91,7 @@ Json line_json(const Line& line) {
           {"T", test.shape.steps},
           {"I", test.shape.inputs},
           {"H", test.shape.hidden},
+          {"heads", test.shape.heads},
           {"pass", to_string(test.pass)},
           {"dtype", test.dtype},
           {"threads", test.threads},

@@ -87,8 +87,16 @@ std::string shown_peer(const Line& line, const Entry& entry, const Unit& unit) {
     }
     text += fmt::format(" ({:.2f}x)", entry.time.median / first.time.median);
     if (!entry.note.empty()) text += "*";
+    if (entry.loses_digits) text += fmt::format(" error {:.0e}!", entry.error);
   }
   return text;
+}
+
+/// "16,1024,768,768", with several heads "16,1024,768,12x64".
+std::string shown_shape(const Shape& s) {
+  const std::string hidden =
+      s.heads == 1 ? fmt::format("{}", s.hidden) : fmt::format("{}x{}", s.heads, s.hidden / s.heads);
+  return fmt::format("{},{},{},{}", s.rows, s.steps, s.inputs, hidden);
 }
 
 /// What we reach of what there is: GFLOP/s of the products, or GB/s where reading and writing is all there is to do.
@@ -119,7 +127,8 @@ const Line* alone(const Measured& measured, const Case& test) {
     const Case& other = line.test;
     return other.shape.rows == 1 && other.cell == test.cell && other.threads == test.threads &&
            other.pass == test.pass && other.dtype == test.dtype && other.shape.steps == test.shape.steps &&
-           other.shape.inputs == test.shape.inputs && other.shape.hidden == test.shape.hidden;
+           other.shape.inputs == test.shape.inputs && other.shape.hidden == test.shape.hidden &&
+           other.shape.heads == test.shape.heads;
   });
   return same == measured.lines.end() ? nullptr : &*same;
 }
@@ -188,7 +197,7 @@ std::string table_text(const Measured& measured) {
     const Entry& first = line.entries.front();
     const Shape& s = line.test.shape;
     Row row = {line.test.cell,
-               fmt::format("{},{},{},{}", s.rows, s.steps, s.inputs, s.hidden),
+               shown_shape(s),
                fmt::format("{} {}", to_string(line.test.pass), line.test.dtype),
                fmt::format("{}", line.test.threads),
                shown_time(first, unit),
@@ -271,7 +280,8 @@ std::string preamble(const Report& report) {
       "was compared with double precision in the same run, and there is no time beside a wrong one: all steps of the "
       "first "
       "and the last row (of the first alone where that takes minutes), and of training the gradients of x and of all "
-      "weights. \"(1.50x)\": takes 1.50 times our time. \"error\" is ours, relative to the largest value, of what the "
+      "weights. \"(1.50x)\": takes 1.50 times our time; \"error 2e-02!\" behind it: further from double precision than "
+      "we may be. \"error\" is ours, relative to the largest value, of what the "
       "tolerance allows. \"limit\" is the "
       "least time for the arithmetic and the memory of the case; the last three shares are the input's products and "
       "the "

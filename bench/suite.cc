@@ -101,8 +101,12 @@ class Runner {
   void judge_candidate(Candidate& candidate, const Answers<float>& got, Extent extent) {
     const bool loose = candidate.contender->checks_in_double() && extent == Extent::without_weights;
     constexpr double some_likeness = 1.0;  // more than that is no rounding
-    const Verdict verdict = judge(problem_, want_, got, extent, loose ? some_likeness : slack(candidate.entry.name));
     Entry& entry = candidate.entry;
+    const double own = loose ? some_likeness : slack(entry.name);
+    const Verdict verdict = judge(problem_, want_, got, extent, own);
+    if (own > 0.0 && !loose) {
+      entry.loses_digits = entry.loses_digits || !judge(problem_, want_, got, extent).right;
+    }
     if (verdict.error > entry.error || entry.tolerance == 0.0) {
       entry.error = verdict.error;
       entry.tolerance = verdict.tolerance;

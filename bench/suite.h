@@ -39,6 +39,8 @@ struct Entry {
   std::string note;  ///< Why there is no time, or what is loose about it.
   TimeSpread time;   ///< Seconds per call.
   double error = 0.0, tolerance = 0.0;
+  /// A peer that is held to a tolerance of its own and would miss the one that we are held to.
+  bool loses_digits = false;
 };
 
 /// One case and everybody in it.

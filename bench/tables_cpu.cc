@@ -18,6 +18,7 @@ const std::vector<Shape> stream_shapes = {{1, 64, 1, 8},   {1, 64, 1, 16},   {1,
 const std::vector<Shape> batch_shapes = {
     {1, 100, 128, 256}, {8, 100, 128, 256}, {32, 100, 128, 256}, {128, 100, 128, 256}};
 const std::vector<Shape> latency_shapes = {{1, 1, 128, 256}, {1, 10, 128, 256}, {1, 100, 128, 256}};
+const std::vector<Shape> head_shapes = {{1, 200, 256, 256, 4}, {16, 200, 256, 256, 4}};
 const std::vector<Shape> cuda_rnn_shapes = {{1, 256, 64, 128}, {1, 512, 64, 128}, {1, 1024, 64, 128},
                                             {1, 256, 64, 256}, {1, 512, 64, 256}, {1, 1024, 64, 256}};
 
@@ -48,6 +49,11 @@ ListsBySubject cpu_lists() {
         .ours = {"penstock", "penstock-loop"},
         .peers = {"torch", "torch-loop"},
         .who = "penstock-loop and torch-loop are loops over cells."}},
+      {"recurrent",
+       {.groups = {{dense, head_shapes}},
+        .ours = {"penstock"},
+        .peers = {"torch"},
+        .who = "Cells of one head are in the table of layers."}},
       {"cuda_rnn",
        {.groups = {{minimal, cuda_rnn_shapes}},
         .ours = {"penstock"},

@@ -151,7 +151,8 @@ Verb add_bench(CLI::App& program) {
   options.group("Cases");
   options.add("--device", arguments->settings.device, "DEVICE", "cpu, or cuda: the first GPU; some tables");
   options.add("--cells", arguments->cells, "NAMES", "Cells, with commas between them [those of the table]");
-  options.add("--shapes", arguments->shapes, "BxTxIxH,...", "Rows, steps, input and hidden size [those of the table]");
+  options.add("--shapes", arguments->shapes, "BxTxIxH,...",
+              "Rows, steps, input and hidden size; with several heads BxTxIxHxHEADS [those of the table]");
   options.add("--passes", arguments->passes, "NAMES", "forward, training [those of the table]");
   options.add("--dtypes", arguments->dtypes, "NAMES",
               "f32, bf16-weights, bf16; cuda: f32, bf16, f16 [f32; cuda: those of the table]");
@@ -179,6 +180,7 @@ Verb add_bench(CLI::App& program) {
       "  penstock bench latency --cells lstm --threads 1    median, p99 and p99.9 of single calls\n"
       "  penstock bench fused --peers torch,torch-loop\n"
       "  penstock bench cuda_rnn --peers numpy\n"
+      "  penstock bench recurrent --device cuda --cells slstm --shapes 16x1024x768x768x12\n"
       "  penstock bench cs179 --cells mingru --shapes 8x4096x256x256\n"
       "  penstock bench layer --device cuda --python venv/bin/python\n"
       "  penstock bench all --markdown page.md --json all.json --plot all.svg");

@@ -24,6 +24,7 @@ MODULES = {
     "torch": "torch_peer",
     "torch-compile": "torch_peer",
     "torch-loop": "torch_peer",
+    "flashrnn": "flashrnn_peer",
     "onnxruntime": "onnxruntime_peer",
     "numba": "numba_peer",
     "numpy": "numpy_peer",
@@ -87,6 +88,8 @@ class Server:
             for name, sizes in request["arrays"].items()
         }
         module = importlib.import_module(MODULES[peer])
+        if case["heads"] > 1 and not getattr(module, "HEADS", False):
+            return {"refused": "has no heads"}
         try:
             contender = module.make(peer, {**case, "rows": request["rows"]}, arrays)
         except Refused as why:

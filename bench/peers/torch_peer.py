@@ -29,6 +29,8 @@ CELLS = {
 }
 
 
+HEADS = True  # of the sLSTM; make() refuses the others
+
 HALVES = {"bf16": torch.bfloat16, "f16": torch.float16}
 
 
@@ -36,9 +38,18 @@ def version():
     return torch.__version__
 
 
+def recurrent_product(h, weight):
+    """[B, 4H] from h [B, H] and weight [4H, H], or of several heads [heads, 4D, D]."""
+    if weight.dim() == 2:
+        return linear(h, weight)
+    heads, rows, size = weight.shape
+    product = torch.einsum("bhd,hgd->bhg", h.unflatten(-1, (heads, size)), weight)
+    return product.unflatten(-1, (rows // size, size)).transpose(1, 2).flatten(1)
+
+
 def slstm_step(wx, weight, bias, h, c, n, m):
     """wx [B, 4H] is the input's product; states [B, H]."""
-    i, f, z, o = (wx + linear(h, weight, bias)).chunk(4, dim=-1)
+    i, f, z, o = (wx + recurrent_product(h, weight) + bias).chunk(4, dim=-1)
     log_f = logsigmoid(f) + m
     m = torch.where(n == 0, i, torch.maximum(log_f, i))
     forget, take = torch.where(n == 0, 0, torch.exp(log_f - m)), torch.exp(i - m)
@@ -163,11 +174,11 @@ def sample_on_gpu(seconds, call):
 class Sequence:
     """Whole sequences, forward or training."""
 
-    def __init__(self, compiled, case, arrays, twin=False):
+    def __init__(self, compiled, case, arrays, twin=False, make_module=None):
         self.case = case
         kind = None if twin else HALVES.get(case["dtype"])  # None: as the arrays are
         device = case.get("device", "cpu")
-        self.module = module(case, arrays).to(device).to(kind)
+        self.module = (make_module or module)(case, arrays).to(device).to(kind)
         self.run = self.compile(compiled)
         self.bare = case["cell"].startswith("scan")
         self.x = torch.empty(0) if self.bare else torch.from_numpy(arrays["x"]).to(device).to(kind)
@@ -227,6 +238,27 @@ class Sequence:
     def sample(self, seconds, time_calls):
         call = (lambda: self.train(self.dy)) if self.training else self.forward
         return sample_on_gpu(seconds, call) if self.case.get("device") == "cuda" else time_calls(seconds, call)
+
+
+class LoopOverCells(torch.nn.Module):
+    """What people write who have a cell: x [B, T, I] -> [B, T, H], a call for every step."""
+
+    def __init__(self, case, arrays):
+        super().__init__()
+        self.cell = CELLS[case["cell"]](case["I"], case["H"])
+        load(self.cell, arrays, "")
+
+    def forward(self, x):
+        state, answers = None, []
+        for x_t in x.unbind(1):
+            state = self.cell(x_t, state)
+            answers.append(state[0] if isinstance(state, tuple) else state)
+        return torch.stack(answers, dim=1)
+
+    def named_parameters(self, *args, **kwargs):
+        """Named as those of torch.nn's layers are."""
+        for name, parameter in super().named_parameters(*args, **kwargs):
+            yield f"{name.removeprefix('cell.')}_l0", parameter
 
 
 class CellLoop:
@@ -326,12 +358,16 @@ def make(name, case, arrays):
     if case.get("device") == "cuda" and not torch.cuda.is_available():
         raise Refused("sees no GPU")
     halves = HALVES if case.get("device") == "cuda" else ["bf16"]
-    if case["dtype"] != "f32" and (case["dtype"] not in halves or case["pass"] == "step" or name == "torch-loop"):
+    if case["heads"] > 1 and case["cell"] != "slstm":
+        raise Refused("has no heads")
+    on_cpu_loop = name == "torch-loop" and case.get("device") != "cuda"
+    if case["dtype"] != "f32" and (case["dtype"] not in halves or case["pass"] == "step" or on_cpu_loop):
         raise Refused(f"is not asked for {case['dtype']} here")
     torch.set_num_threads(case["threads"])
     if name == "torch-loop":
-        if case["cell"] not in CELLS or case["pass"] != "forward":
+        on_gpu = case.get("device") == "cuda"
+        if case["cell"] not in CELLS or (case["pass"] != "forward" and not on_gpu):
             raise Refused("is for the cells of torch.nn, forward")
-        return CellLoop(case, arrays)
+        return Sequence(False, case, arrays, make_module=LoopOverCells) if on_gpu else CellLoop(case, arrays)
     kind = Stream if case["pass"] == "step" else Sequence
     return kind(name == "torch-compile", case, arrays)

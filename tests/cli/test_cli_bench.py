@@ -39,7 +39,7 @@ def test_a_table_for_people():
     assert run("bench", "layer", "--cells", "lstm", "--quiet", *ALONE).err == ""
 
 
-@pytest.mark.parametrize("table", ["layer", "scan", "stream", "batch", "latency", "throughput", "fused", "cuda_rnn", "cs179"])
+@pytest.mark.parametrize("table", ["layer", "scan", "stream", "batch", "latency", "throughput", "fused", "recurrent", "cuda_rnn", "cs179"])
 def test_every_table_is_complete(table):
     report = bench(table, *ALONE)
     assert report["all_right"] and not report["interrupted"]
@@ -201,7 +201,7 @@ def test_thread_counts():
     "arguments, message",
     [
         ([], "TABLE is missing"),
-        (["layers"], "TABLE must be one of layer, scan, stream, batch, latency, throughput, fused, cuda_rnn, cs179 or all, not 'layers'"),
+        (["layers"], "TABLE must be one of layer, scan, stream, batch, latency, throughput, fused, recurrent, cuda_rnn, cs179 or all, not 'layers'"),
         (["layer", "--threads", 5000], "--threads must be 0 to 1024, not 5000"),
         (["layer", "--threads", "1,-2"], "--threads must be 0 to 1024, not -2"),
         (["layer", "--threads", "many"], "--threads must be a whole number, not 'many'"),
@@ -215,7 +215,7 @@ def test_thread_counts():
          "--peers must be among torch, torch-compile, onnxruntime, onednn, numpy, numba, torch-loop, or none, not 'none'"),
         (["layer", "--device", "tpu"], "--device must be cpu or cuda, not 'tpu'"),
         (["stream", "--device", "cuda"],
-         "TABLE must be one of layer, scan, throughput, fused, cuda_rnn, cs179 or all on device cuda, not 'stream'"),
+         "TABLE must be one of layer, scan, recurrent, batch, throughput, fused, cuda_rnn, cs179 or all on device cuda, not 'stream'"),
         (["layer", "--device", "cuda", "--threads", 2], "--threads are the CPU's: device cuda has none to choose"),
         (["layer", "--device", "cuda", "--dtypes", "bf16-weights"],
          "--dtypes must be among f32, f16 and bf16, not 'bf16-weights'"),
