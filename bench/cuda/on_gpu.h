@@ -106,11 +106,14 @@ class OnGpu : public Contender {
       const std::vector<std::uint8_t> bytes = stored(values, as == DType::f32 ? Storage::f32 : storage_);
       held.emplace_back(stream_, bytes.size());
       held.back().upload(bytes.data(), bytes.size());
-      const auto& extents = parameter.shape;
-      tensors.push_back(
-          extents.size() == 1
-              ? Tensor::contiguous(data(held.back()), as, {extents[0]}, penstock::Device::cuda())
-              : Tensor::contiguous(data(held.back()), as, {extents[0], extents[1]}, penstock::Device::cuda()));
+      Tensor tensor = Tensor::contiguous(data(held.back()), as, {static_cast<Index>(parameter.value.size())},
+                                         penstock::Device::cuda());
+      tensor.rank = static_cast<int>(parameter.shape.size());
+      Index stride = 1;
+      for (std::size_t axis = parameter.shape.size(); axis-- > 0; stride *= parameter.shape[axis]) {
+        tensor.shape[axis] = parameter.shape[axis], tensor.strides[axis] = stride;
+      }
+      tensors.push_back(tensor);
     }
     return tensors;
   }

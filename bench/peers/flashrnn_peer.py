@@ -1,9 +1,11 @@
 """FlashRNN's functions: the recurrence alone, the product of the input given.
 
 On a GPU its fused kernels, compiled by CUDA ("cuda_fused") where it finds a compiler that it can use, else those of
-Triton ("triton_fused"); on a CPU its plain PyTorch code, so that what is compared can be tried without a GPU.
+Triton ("triton_fused"), or those that FLASHRNN_BACKEND names; on a CPU its plain PyTorch code, so that what is compared
+can be tried without a GPU.
 """
 
+import os
 import warnings
 
 import torch
@@ -54,7 +56,7 @@ class Recurrence:
             self.backend = "vanilla"
             return self.backend
         complaints = []
-        for backend in ("cuda_fused", "triton_fused"):
+        for backend in os.environ.get("FLASHRNN_BACKEND", "cuda_fused,triton_fused").split(","):
             self.backend = backend
             try:
                 with warnings.catch_warnings():

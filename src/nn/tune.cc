@@ -101,7 +101,10 @@ class NodeRun {
       const graph::Value& value = program.graph().value(id ? id : graph::ValueId{0});
       types_.push_back(value.dtype);
       opaque_.push_back(!id || value.width < 0 || !Numbers::known(value.dtype));
-      memory_.push_back(id ? filled(program.bytes(id), value.dtype) : ops::Buffer());
+      // Tapes hold numbers of activations beside floats. Pairs of bfloat16 are small floats, too; the halves of random
+      // floats would be infinities and NaN among others.
+      const DType type = opaque_.back() && is_rounded() ? target_.dtype : value.dtype;
+      memory_.push_back(id ? filled(program.bytes(id), type) : ops::Buffer());
       operands_.push_back(id ? memory_.back().data() : nullptr);
     }
     batch_ = {.rows = target_.rows, .steps = target_.steps};
