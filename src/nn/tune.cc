@@ -18,6 +18,7 @@
 #include "backend/cuda/runtime/device.h"
 #include "base/check.h"
 #include "base/random.h"
+#include "base/side_by_side.h"
 #include "base/timing.h"
 #include "base/warning.h"
 #include "nn/model_impl.h"
@@ -124,6 +125,9 @@ class NodeRun {
     persistent_ = ops::Buffer(queue_, executable_->persistent_bytes());
     persistent_.zero();
   }
+
+  /// The same for the caches of compiled kernels alone; on any thread.
+  void compile() const { node_.op.prepare(target_); }
 
   /// Seconds of runs that together take about that long.
   std::vector<double> sample(double seconds) {
@@ -300,6 +304,19 @@ class Tuner {
     }
   }
 
+  /// Puts the kernels of all candidates into the cache, since compiling takes longer than measuring. What cannot be
+  /// prepared says so when its turn comes.
+  void compile(const Work& work, const std::vector<plan::Candidate>& candidates) {
+    if (!queue_.device().is_cuda()) return;
+    side_by_side(candidates.size(), [&](std::size_t i) {
+      const plan::Trial trial(work.asked.work, candidates[i].choice);
+      try {
+        for (const NodeRun* node : work.nodes) node->compile();
+      } catch (const Error&) {  // NOLINT(bugprone-empty-catch)
+      }
+    });
+  }
+
   static void set_times(MeasuredPlan& plan, const TimeSpread& times) {
     plan.microseconds = times.median, plan.low = times.lower_quartile, plan.high = times.upper_quartile;
   }
@@ -312,6 +329,7 @@ class Tuner {
     result.planned.estimated = work.asked.microseconds;
     report(result.work);
     set_times(result.planned, *attempt(work, std::nullopt, options_.seconds));
+    compile(work, candidates);
     std::optional<std::size_t> quickest;
     double least = result.planned.microseconds;
     for (std::size_t i = 0; i < candidates.size(); ++i) {
