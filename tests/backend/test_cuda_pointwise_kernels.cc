@@ -1,5 +1,5 @@
-// Every kernel between matrix products compiles for every generation of chips, without a GPU and without spills. Needs
-// NVRTC.
+// Every kernel between matrix products compiles for Hopper, and a third of them for an older chip, without a GPU and
+// without spills. Needs NVRTC.
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -123,9 +123,15 @@ void expect_sound(const KernelSource& source, int architecture) {
   EXPECT_THAT(compiled.log, testing::Not(testing::HasSubstr("warning")));
 }
 
+/// Before Hopper, kernels do not start early, which is all that differs: some of them show it.
 class EveryChip : public testing::TestWithParam<int> {
  protected:
   void SetUp() override { test::need_nvrtc(GetParam()); }
+
+  void expect_all_sound(const std::vector<KernelSource>& list) const {
+    const std::size_t every = GetParam() == 90 ? 1 : 3;
+    for (std::size_t i = 0; i < list.size(); i += every) expect_sound(list[i], GetParam());
+  }
 };
 
 TEST_P(EveryChip, RowsFitTheirRegisters) {
@@ -134,7 +140,7 @@ TEST_P(EveryChip, RowsFitTheirRegisters) {
       if (storage == Storage::f16 && width != 512) continue;  // it differs from bf16 in one instruction
       std::vector<KernelSource> list;
       add_row_kernels(list, storage, width);
-      for (const KernelSource& source : list) expect_sound(source, GetParam());
+      expect_all_sound(list);
     }
   }
 }
@@ -143,7 +149,7 @@ TEST_P(EveryChip, ConvolutionsFitTheirRegisters) {
   for (const Storage storage : {Storage::f32, Storage::bf16}) {
     std::vector<KernelSource> list;
     add_convolutions(list, storage);
-    for (const KernelSource& source : list) expect_sound(source, GetParam());
+    expect_all_sound(list);
   }
 }
 
@@ -151,13 +157,11 @@ TEST_P(EveryChip, FlatKernelsCompile) {
   for (const Storage storage : all_storages) {
     std::vector<KernelSource> list;
     add_flat_kernels(list, storage);
-    for (const KernelSource& source : list) expect_sound(source, GetParam());
+    expect_all_sound(list);
   }
 }
 
-TEST_P(EveryChip, OthersCompile) {
-  for (const KernelSource& source : other_kernels()) expect_sound(source, GetParam());
-}
+TEST_P(EveryChip, OthersCompile) { expect_all_sound(other_kernels()); }
 
 TEST(EarlyKernels, WaitBeforeAllElse) {
   int found = 0;
