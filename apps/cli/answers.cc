@@ -90,14 +90,14 @@ void ByteAnswers::expect(std::vector<float> logits) {
 
 RowAnswers::RowAnswers(Output& output, const DataDescription& data, std::vector<std::string> kept, bool json,
                        std::vector<double> quantiles)
-    : output_(output), data_(data), kept_(std::move(kept)), json_(json), quantiles_(std::move(quantiles)) {}
+    : output_(output), data_(&data), kept_(std::move(kept)), json_(json), quantiles_(std::move(quantiles)) {}
 
 void RowAnswers::header() {
   if (json_) return;
   std::vector<std::string> names;
-  if (data_.task == Task::forecast) {
-    for (Index step = 1; step <= data_.horizon; ++step) {
-      for (const Column& target : data_.targets) {
+  if (data_->task == Task::forecast) {
+    for (Index step = 1; step <= data_->horizon; ++step) {
+      for (const Column& target : data_->targets) {
         names.push_back(fmt::format("{}+{}", target.name, step));
         for (const double level : quantiles_) names.push_back(fmt::format("{}+{} q{:g}", target.name, step, level));
       }
@@ -118,17 +118,18 @@ void RowAnswers::answer(std::span<const std::string> kept, std::span<const float
 
 double RowAnswers::raw(std::span<const float> outputs, Index step, std::size_t target,
                        std::optional<double> level) const {
-  const Column& column = data_.targets[target];
-  const std::size_t output = static_cast<std::size_t>(step) * data_.targets.size() + target;
+  const Column& column = data_->targets[target];
+  const std::size_t output = static_cast<std::size_t>(step) * data_->targets.size() + target;
   const auto normalised = static_cast<double>(outputs[output]);
-  return level ? data_.spread.quantile(*level, static_cast<Index>(output), column, normalised) : column.raw(normalised);
+  return level ? data_->spread.quantile(*level, static_cast<Index>(output), column, normalised)
+               : column.raw(normalised);
 }
 
 std::vector<std::string> RowAnswers::cells(std::span<const float> outputs) const {
   std::vector<std::string> texts;
-  if (data_.task == Task::forecast) {
-    for (Index step = 0; step < data_.horizon; ++step) {
-      for (std::size_t target = 0; target < data_.targets.size(); ++target) {
+  if (data_->task == Task::forecast) {
+    for (Index step = 0; step < data_->horizon; ++step) {
+      for (std::size_t target = 0; target < data_->targets.size(); ++target) {
         // As many digits as a float carries; the rest would be noise.
         texts.push_back(fmt::format("{}", static_cast<float>(raw(outputs, step, target))));
         for (const double level : quantiles_) {
@@ -139,35 +140,35 @@ std::vector<std::string> RowAnswers::cells(std::span<const float> outputs) const
     return texts;
   }
   const Choice choice = likeliest(outputs);
-  return {data_.classes[static_cast<std::size_t>(choice.index)], fmt::format("{:.6f}", choice.probability)};
+  return {data_->classes[static_cast<std::size_t>(choice.index)], fmt::format("{:.6f}", choice.probability)};
 }
 
 void RowAnswers::write_row(std::span<const std::string> front, std::span<const std::string> back) {
   std::vector<std::string> fields;
   for (const auto& part : {front, back}) {
-    for (const std::string& field : part) fields.push_back(csv_field(field, data_.delimiter));
+    for (const std::string& field : part) fields.push_back(csv_field(field, data_->delimiter));
   }
-  output_.write(fmt::format("{}\n", fmt::join(fields, std::string_view(&data_.delimiter, 1))));
+  output_.write(fmt::format("{}\n", fmt::join(fields, std::string_view(&data_->delimiter, 1))));
 }
 
 void RowAnswers::write_json(std::span<const std::string> kept, std::span<const float> outputs) {
   Json json = Json::object();
   for (std::size_t i = 0; i < kept.size(); ++i) json["columns"][kept_[i]] = kept[i];
-  if (data_.task == Task::forecast) {
-    for (std::size_t target = 0; target < data_.targets.size(); ++target) {
-      Json& values = json["forecast"][data_.targets[target].name];
-      for (Index step = 0; step < data_.horizon; ++step) values.push_back(raw(outputs, step, target));
+  if (data_->task == Task::forecast) {
+    for (std::size_t target = 0; target < data_->targets.size(); ++target) {
+      Json& values = json["forecast"][data_->targets[target].name];
+      for (Index step = 0; step < data_->horizon; ++step) values.push_back(raw(outputs, step, target));
       for (const double level : quantiles_) {
-        Json& at = json["quantiles"][data_.targets[target].name][fmt::format("{:g}", level)];
-        for (Index step = 0; step < data_.horizon; ++step) at.push_back(raw(outputs, step, target, level));
+        Json& at = json["quantiles"][data_->targets[target].name][fmt::format("{:g}", level)];
+        for (Index step = 0; step < data_->horizon; ++step) at.push_back(raw(outputs, step, target, level));
       }
     }
   } else {
     const Choice choice = likeliest(outputs);
-    json["label"] = data_.classes[static_cast<std::size_t>(choice.index)];
+    json["label"] = data_->classes[static_cast<std::size_t>(choice.index)];
     json["probability"] = choice.probability;
     const auto all = probabilities(outputs);
-    for (std::size_t i = 0; i < all.size(); ++i) json["probabilities"][data_.classes[i]] = all[i];
+    for (std::size_t i = 0; i < all.size(); ++i) json["probabilities"][data_->classes[i]] = all[i];
   }
   output_.write(json_line(json));
 }

@@ -72,8 +72,10 @@ class RowAnswers {
              std::vector<double> quantiles = {});
 
   void header();
+  /// The answers that follow are of a series whose description this is; it must live on.
+  void of_series(const DataDescription& data) { data_ = &data; }
   /// Number of outputs that a step has.
-  Index size() const { return data_.output_size(); }
+  Index size() const { return data_->output_size(); }
   void answer(std::span<const std::string> kept, std::span<const float> outputs);
 
  private:
@@ -85,7 +87,7 @@ class RowAnswers {
              std::optional<double> level = std::nullopt) const;
 
   Output& output_;
-  const DataDescription& data_;
+  const DataDescription* data_;
   std::vector<std::string> kept_;
   bool json_;
   std::vector<double> quantiles_;

@@ -110,11 +110,12 @@ Json machine_json() {
           {"tasks", task_names()},       {"cells", all}};
 }
 
-std::string columns_text(const std::vector<Column>& columns) {
+/// Mean and spread are those of each series where there are groups, and not told one by one.
+std::string columns_text(const DataDescription& data, const std::vector<Column>& columns) {
   std::string text;
   for (const Column& column : columns) {
     text += fmt::format("{}{}", text.empty() ? "" : ", ", printable(column.title()));
-    if (column.feature != Feature::value) continue;
+    if (column.feature != Feature::value || !data.groups.empty()) continue;
     text += fmt::format(" (mean {}, spread {})", short_number(column.mean), short_number(column.scale));
   }
   return text;
@@ -154,11 +155,14 @@ std::string model_text(const std::string& path, const Model& model, const ModelF
   if (data.task != Task::language && data.vocabulary > 0) {
     line(out, "reads", fmt::format("tokens, the whole numbers 0 to {}", data.vocabulary - 1));
   }
-  if (data.vocabulary == 0) line(out, "reads", columns_text(data.inputs));
+  if (data.vocabulary == 0) line(out, "reads", columns_text(data, data.inputs));
   if (data.sample_rate > 0) {
     line(out, "sound", fmt::format("one channel at {} Hz in, one out", data.sample_rate));
   } else if (data.task == Task::forecast) {
-    line(out, "predicts", columns_text(data.targets));
+    line(out, "predicts", columns_text(data, data.targets));
+    if (!data.groups.empty()) {
+      line(out, "series", fmt::format("{}, named by {}", data.groups.size(), printable(data.group_column)));
+    }
     line(out, "horizon", fmt::format("{} row{}", data.horizon, data.horizon == 1 ? "" : "s"));
   }
   if (data.task == Task::classify) line(out, "labels", printable(fmt::format("{}", fmt::join(data.classes, ", "))));

@@ -98,16 +98,19 @@ OpenedData open_series_file(const DataOptions& options) {
   series.season = options.season;
   series.transform = options.transform;
   series.calendar = calendar_of(options);
+  series.group = options.group;
   series.format = options.table.format();
   series.missing = options.table.missing.value_or(series.missing);
   if (options.validation_fraction) series.validation_fraction = *options.validation_fraction;
   auto dataset = open_series(options.sources, series);
   const DataDescription& data = dataset->description();
-  const std::string summary =
-      fmt::format("{} in {} rows, {}; predicts {}, {} row{} ahead{}", column_list(data.inputs),
-                  with_commas(dataset->training_steps() + 1), held_out(series.validation_fraction, "the next"),
-                  column_list(data.targets), data.horizon == 1 ? "1" : fmt::format("1 to {}", data.horizon),
-                  data.horizon == 1 ? "" : "s", findings(*dataset));
+  const auto groups = static_cast<Index>(data.groups.size());
+  const std::string summary = fmt::format(
+      "{} in {} rows{}, {}; predicts {}, {} row{} ahead{}", column_list(data.inputs),
+      with_commas(dataset->training_steps() + std::max<Index>(groups, 1)),
+      groups > 0 ? fmt::format(" of {} series", with_commas(groups)) : "",
+      held_out(series.validation_fraction, groups > 0 ? "of each the next" : "the next"), column_list(data.targets),
+      data.horizon == 1 ? "1" : fmt::format("1 to {}", data.horizon), data.horizon == 1 ? "" : "s", findings(*dataset));
   return {std::move(dataset), DataKind::series, summary, {}};
 }
 
@@ -176,6 +179,8 @@ void add_data_options(Options& options, DataOptions& data) {
   options.add("--target-columns", data.targets, "C,D", "Columns of a series to predict; those read if not given");
   options.add("--target", data.target, "FILE", "Sound: what came out of the effect or amplifier that is to be learnt");
   options.add("--horizon", data.horizon, "K", "Rows ahead that a series model predicts");
+  options.add("--group", data.group, "COLUMN",
+              "Names the series that a row is of, such as a shop: many series in one file, learnt by one model");
   options.add("--season", data.season, "N", "Rows after which a series repeats itself; 1: never, 0: find out");
   options.choice("--transform", data.transform,
                  {{"auto", Transform::automatic}, {"none", Transform::none}, {"log", Transform::logarithm}},
@@ -253,6 +258,7 @@ void refuse_foreign_options(const CLI::App& app, const DataOptions& options, Dat
       {"--columns", {series, labelled}},
       {"--target-columns", {series}},
       {"--horizon", {series}},
+      {"--group", {series}},
       {"--season", {series}},
       {"--transform", {series}},
       {"--calendar", {series}},

@@ -10,6 +10,7 @@
 #include "answers.h"
 #include "describe.h"
 #include "device_choice.h"
+#include "grouped_rows.h"
 #include "input.h"
 #include "open_data.h"
 #include "options.h"
@@ -91,6 +92,7 @@ class Prediction {
   Prediction(const CLI::App& app, PredictArguments arguments, Model model)
       : app_(app), arguments_(std::move(arguments)), model_(std::move(model)) {
     arguments_.rows.format = arguments_.table.row_format();
+    std::erase(arguments_.rows.keep, model_.data().group_column);  // which is kept anyway
   }
 
   int run() {
@@ -166,6 +168,10 @@ class Prediction {
     Input input(source());
     if (!is_terminal(STDOUT_FILENO)) input.show_progress();
     Rows rows(input, data(), arguments_.rows);
+    if (!data().group_column.empty()) {
+      forecast_groups(rows);
+      return;
+    }
     RowAnswers answers(output_, data(), arguments_.rows.keep, arguments_.json, arguments_.quantiles);
     answers.header();
     Sequence sequence(model_, arguments_.execution);
@@ -187,6 +193,39 @@ class Prediction {
     }
     if (kept.empty()) nothing_to_read("rows behind the header");
     answer(true);
+    say_replaced(rows);
+  }
+
+  /// One series after the other, its name in front of each answer.
+  void forecast_groups(Rows& rows) {
+    const std::vector<GroupedRows> groups = read_groups(rows, data(), {});
+    if (groups.empty()) nothing_to_read("rows behind the header");
+    say_new_groups(groups, source(), 0);
+    std::vector<std::string> names = arguments_.rows.keep;
+    names.insert(names.begin(), data().group_column);
+    RowAnswers answers(output_, data(), names, arguments_.json, arguments_.quantiles);
+    answers.header();
+    const auto inputs = static_cast<std::size_t>(data().input_size()),
+               outputs = static_cast<std::size_t>(answers.size());
+    for (const GroupedRows& series : groups) {
+      if (interrupted()) return;
+      answers.of_series(series.data);
+      Sequence sequence(model_, arguments_.execution);
+      const auto count = static_cast<Index>(series.kept.size());
+      for (Index row = 0; row < count;) {
+        const Index first = row, end = std::min(count, row + Sequence::piece);
+        for (; row < end; ++row) {
+          sequence.add(std::span(series.features).subspan(static_cast<std::size_t>(row) * inputs, inputs));
+        }
+        const auto forecasts = sequence.run();
+        for (Index i = first; i < end; ++i) {
+          if (arguments_.last && i + 1 < count) continue;
+          std::vector<std::string> kept = series.kept[static_cast<std::size_t>(i)];
+          kept.insert(kept.begin(), series.name);
+          answers.answer(kept, forecasts.subspan(static_cast<std::size_t>(i - first) * outputs, outputs));
+        }
+      }
+    }
     say_replaced(rows);
   }
 
@@ -311,7 +350,7 @@ Verb add_predict(CLI::App& program) {
                      "tokens, or task:NAME to measure how well it does a built-in task; '-' is standard input");
   options.group("Options");
   options.flag("--per-byte", arguments->per_byte, "A text: what each byte says, as 'penstock stream' prints it");
-  options.flag("--last", arguments->last, "A series: only the forecast behind the last row");
+  options.flag("--last", arguments->last, "A series: only the forecast behind the last row (of each group)");
   options.add("--quantiles", arguments->quantiles, "A,B",
               "A series: of each forecast, such as 0.1,0.9: what comes is below them as often as they say");
   options.add("--keep", arguments->rows.keep, "A,B", "Copy these columns of the input to the front of the output");

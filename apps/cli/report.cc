@@ -133,12 +133,12 @@ class ReportMaker {
       const Score score = score_labelled(model, file, arguments_.rows, arguments_.label_column, arguments_.execution);
       return {score_record(model, score, file)};
     }
-    ForecastTrace trace(data);
+    ForecastTraces trace;
     SeriesScoring scoring;
     scoring.lead = arguments_.skip > 0 ? arguments_.skip : model.spec().lags;
-    scoring.watch = [&](auto values, auto forecasts) { trace.add(values, forecasts); };
+    scoring.watch = [&](const auto&... row) { trace.add(row...); };
     const Score score = score_series(model, file, scoring, arguments_.execution);
-    std::vector<Json> records = trace.records();
+    std::vector<Json> records = trace.records(score.groups);
     records.push_back(score_record(model, score, file));
     return records;
   }

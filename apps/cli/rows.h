@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,7 @@ class Rows {
   Kind next();
 
   const RowReader& reader() const { return *reader_; }
+  RowReader& reader() { return *reader_; }
   /// Values that were missing, or could not be read, and were replaced by the last ones.
   Index replaced() const { return reader_->replaced(); }
   std::string first_replaced() const;

@@ -13,6 +13,7 @@
 #include <optional>
 
 #include "answers.h"
+#include "group_table.h"
 #include "input.h"
 #include "penstock/error.h"
 #include "sequence.h"
@@ -20,51 +21,6 @@
 
 namespace penstock::cli {
 namespace {
-
-/// Values of the targets in a row, raw: what the model reads of them, or the text of their column where it reads
-/// something else.
-class TargetValues {
- public:
-  TargetValues(const DataDescription& data, const Rows& rows) : data_(data) {
-    for (const Column& target : data.targets) {
-      const auto input = std::ranges::find(data.inputs, target.name, &Column::name);
-      if (input != data.inputs.end()) {
-        places_.push_back({static_cast<std::size_t>(input - data.inputs.begin()), true});
-        continue;
-      }
-      const auto column = rows.reader().column(target.name);
-      if (!column) {
-        throw Error(ErrorCode::bad_input, fmt::format("the file has no column '{}', with which forecasts are compared",
-                                                      printable(target.name)));
-      }
-      places_.push_back({*column, false});
-    }
-  }
-
-  std::vector<double> read(const Rows& rows) const {
-    std::vector<double> values;
-    for (const Place& place : places_) {
-      values.push_back(place.is_input ? data_.inputs[place.index].raw(static_cast<double>(rows.features()[place.index]))
-                                      : number(rows, place.index));
-    }
-    return values;
-  }
-
- private:
-  struct Place {
-    std::size_t index;
-    bool is_input;
-  };
-
-  static double number(const Rows& rows, std::size_t column) {
-    if (const auto value = rows.reader().number(column)) return *value;
-    throw Error(ErrorCode::bad_input,
-                fmt::format("'{}' is no number to compare a forecast with", printable(rows.reader().text(column))));
-  }
-
-  const DataDescription& data_;
-  std::vector<Place> places_;
-};
 
 std::size_t best_of(std::span<const float> logits) { return static_cast<std::size_t>(likeliest(logits).index); }
 
@@ -108,11 +64,12 @@ std::string quantiles_text(const QuantileScore& score) {
 
 std::vector<std::string> series_lines(const Score& score) {
   constexpr std::size_t shown = 8;
+  const std::string of_all = score.groups.size() > 1 ? fmt::format(" in {} series", score.groups.size()) : "";
   std::vector<std::string> lines;
   for (const ColumnScore& column : score.columns) {
     if (&column - score.columns.data() >= static_cast<std::ptrdiff_t>(shown)) break;
-    lines.push_back(fmt::format("{}: {} of {} forecast values", printable(column.column), errors_text(column.model),
-                                with_commas(column.scored)));
+    lines.push_back(fmt::format("{}: {} of {} forecast values{}", printable(column.column), errors_text(column.model),
+                                with_commas(column.scored), of_all));
     if (column.quantiles) lines.push_back(quantiles_text(*column.quantiles));
     lines.push_back(rivals_text(column));
     const Rival& best = column.best_rival();
@@ -120,6 +77,9 @@ std::vector<std::string> series_lines(const Score& score) {
   }
   if (score.columns.size() > shown)
     lines.push_back(fmt::format("... {} columns; --json has all", score.columns.size()));
+  if (score.groups.size() > 1) {
+    for (std::string& line : group_lines(score.groups)) lines.push_back(std::move(line));
+  }
   return lines;
 }
 
@@ -167,6 +127,23 @@ Json errors_json(const ForecastErrors& errors) {
   return {{"rmse", errors.rmse}, {"mae", errors.mae}, {"mase", errors.mase}, {"smape", errors.smape}};
 }
 
+Json columns_json(const std::vector<ColumnScore>& columns) {
+  Json json = Json::object();
+  for (const ColumnScore& column : columns) {
+    Json entry = {{"scored", column.scored}, {"season", column.season}};
+    entry.update(errors_json(column.model));
+    if (column.quantiles) {
+      entry["quantiles"] = {{"levels", column.quantiles->levels},
+                            {"coverage", column.quantiles->coverage},
+                            {"pinball", column.quantiles->pinball}};
+    }
+    for (const Rival& rival : column.rivals) entry["rivals"][rival.name] = errors_json(rival.errors);
+    entry["best_rival"] = column.best_rival().name;
+    json["columns"][column.column] = std::move(entry);
+  }
+  return json;
+}
+
 }  // namespace
 
 std::vector<Compressed> compress(std::string_view text) {
@@ -189,44 +166,6 @@ std::vector<Compressed> compress(std::string_view text) {
   }
 #endif
   return all;
-}
-
-Score score_series(const Model& model, const std::string& path, const SeriesScoring& options,
-                   const Execution& execution) {
-  const DataDescription& data = model.data();
-  Input input(path);
-  input.show_progress();
-  Rows rows(input, data, {});
-  const TargetValues targets(data, rows);
-  ForecastScorer scorer(data, options.levels);
-  Sequence sequence(model, execution);
-  std::vector<std::vector<double>> waiting;  // values of the rows in the sequence
-  const auto outputs = static_cast<std::size_t>(data.output_size());
-  Index row = 0;
-  std::vector<double> forecasts(outputs);
-  const auto answer = [&] {
-    const auto all = sequence.run();
-    for (std::size_t i = 0; i < waiting.size(); ++i) {
-      const bool counts = ++row >= options.lead;
-      for (std::size_t j = 0; j < outputs; ++j) {
-        forecasts[j] = data.targets[j % data.targets.size()].raw(static_cast<double>(all[i * outputs + j]));
-      }
-      const auto scored = counts ? std::span<const double>(forecasts) : std::span<const double>();
-      scorer.add(waiting[i], scored);
-      if (options.watch) options.watch(waiting[i], scored);
-    }
-    waiting.clear();
-  };
-  for (auto kind = rows.next(); kind != Rows::Kind::end; kind = rows.next()) {
-    if (kind == Rows::Kind::blank) continue;
-    if (sequence.waiting() == Sequence::piece) answer();
-    sequence.add(rows.features());
-    waiting.push_back(targets.read(rows));
-  }
-  if (!waiting.empty()) answer();
-  Score score;
-  score.columns = scorer.scores();
-  return score;
 }
 
 Score score_labelled(const Model& model, const std::string& path, const RowOptions& options,
@@ -341,18 +280,8 @@ Json score_json(const Model& model, const Score& score) {
     json = {{"bytes", score.bytes}, {"bits_per_byte", score.bits_per_byte}};
     for (const Compressed& each : score.compressors) json["compressors"][each.name] = each.bits_per_byte;
   } else {
-    for (const ColumnScore& column : score.columns) {
-      Json entry = {{"scored", column.scored}, {"season", column.season}};
-      entry.update(errors_json(column.model));
-      if (column.quantiles) {
-        entry["quantiles"] = {{"levels", column.quantiles->levels},
-                              {"coverage", column.quantiles->coverage},
-                              {"pinball", column.quantiles->pinball}};
-      }
-      for (const Rival& rival : column.rivals) entry["rivals"][rival.name] = errors_json(rival.errors);
-      entry["best_rival"] = column.best_rival().name;
-      json["columns"][column.column] = std::move(entry);
-    }
+    json = columns_json(score.columns);
+    for (const GroupScore& group : score.groups) json["groups"][group.group] = columns_json(group.columns);
   }
   return json;
 }

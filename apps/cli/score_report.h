@@ -21,7 +21,8 @@ std::vector<Compressed> compress(std::string_view text);
 
 /// What there is to say about one file: only the part of the model's task is filled.
 struct Score {
-  std::vector<ColumnScore> columns;  // forecast
+  std::vector<ColumnScore> columns;  // forecast ...
+  std::vector<GroupScore> groups;    // ... and of each series by itself, if there are several
   std::optional<LabelScore> labels;  // classify
   double bits_per_byte = 0.0;        // language ...
   Index bytes = 0;                   // ... over so many bytes that were scored

@@ -9,6 +9,7 @@
 #include "answers.h"
 #include "describe.h"
 #include "device_choice.h"
+#include "group_streams.h"
 #include "input.h"
 #include "latency.h"
 #include "open_data.h"
@@ -51,6 +52,7 @@ class Stream {
       throw Error(ErrorCode::invalid_argument, "--keep is for models that read the rows of a CSV file");
     }
     check_quantiles(model_, arguments_.model, arguments_.quantiles);
+    std::erase(arguments_.rows.keep, model_.data().group_column);  // which is kept anyway
     // A stream has no second chance: what cannot be read is replaced and counted, unless it is to be refused.
     RowFormat& format = arguments_.rows.format;
     format = arguments_.table.row_format();
@@ -115,11 +117,14 @@ class Stream {
   }
 
   void answer_rows() {
+    if (!model_.data().group_column.empty()) {
+      answer_groups();
+      return;
+    }
     Rows rows(input_, model_.data(), arguments_.rows);
     RowAnswers answers(output_, model_.data(), arguments_.rows.keep, arguments_.json, arguments_.quantiles);
     answers.header();
     output_.flush();
-    bool said = false;
     for (auto kind = rows.next(); kind != Rows::Kind::end; kind = rows.next()) {
       if (kind == Rows::Kind::blank) {
         if (arguments_.reset_on_blank_line) session_.reset();
@@ -128,11 +133,47 @@ class Stream {
       if (rows.starts_sequence()) session_.reset();
       answers.answer(rows.kept(), push(std::span<const float>(rows.features())));
       output_.flush();
-      if (rows.replaced() > 0 && !said)
-        say(fmt::format("note: {}; the last value goes in its place\n", printable(rows.first_replaced())));
-      said = said || rows.replaced() > 0;
+      say_first_replaced(rows);
     }
     if (rows.replaced() > 1) say_replaced(rows);
+  }
+
+  /// Rows of many series, each with a state of its own; its name stands in front of each answer.
+  void answer_groups() {
+    const DataDescription& data = model_.data();
+    std::vector<std::string> names = arguments_.rows.keep;
+    names.insert(names.begin(), data.group_column);
+    RowOptions options = arguments_.rows;
+    options.keep = names;
+    Rows rows(input_, data, options);
+    RowAnswers answers(output_, data, names, arguments_.json, arguments_.quantiles);
+    answers.header();
+    output_.flush();
+    GroupStreams streams(session_, data);
+    if (state_) streams.restore(*state_, rows);
+    const auto inputs = static_cast<std::size_t>(data.input_size());
+    for (auto kind = rows.next(); kind != Rows::Kind::end; kind = rows.next()) {
+      if (kind == Rows::Kind::blank) {
+        if (arguments_.reset_on_blank_line) streams.reset_all();
+        continue;
+      }
+      if (const auto ready = streams.take(rows)) {
+        std::span<const float> features(ready->features), forecast;
+        for (; !features.empty(); features = features.subspan(inputs)) forecast = push(features.first(inputs));
+        answers.of_series(ready->data);
+        answers.answer(rows.kept(), forecast);
+        output_.flush();
+      }
+      say_first_replaced(rows);
+    }
+    if (rows.replaced() > 1) say_replaced(rows);
+    if (state_) streams.save(*state_);
+  }
+
+  void say_first_replaced(const Rows& rows) {
+    if (rows.replaced() > 0 && !said_)
+      say(fmt::format("note: {}; the last value goes in its place\n", printable(rows.first_replaced())));
+    said_ = said_ || rows.replaced() > 0;
   }
 
   /// A file at once, but sample by sample, as a device would: how long that takes says whether it would keep up.
@@ -199,6 +240,7 @@ class Stream {
   Model model_;
   Session session_;
   std::optional<StreamState> state_;
+  bool said_ = false;  // that a value was replaced
   Input input_;
   Output output_;
   Latency latency_;

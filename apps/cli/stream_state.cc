@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -37,6 +38,33 @@ std::vector<float> floats(const nlohmann::json& object, const char* name, const 
   } catch (const nlohmann::json::exception&) {
     bad(path, fmt::format("\"{}\" is no list of numbers", name));
   }
+}
+
+nlohmann::json scalings_json(const std::vector<Scaling>& scalings) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const Scaling& scaling : scalings) list.push_back({scaling.mean, scaling.scale});
+  return list;
+}
+
+std::vector<Scaling> scalings(const nlohmann::json& object, const char* name, const std::string& path) {
+  try {
+    std::vector<Scaling> all;
+    for (const auto& pair : object.at(name)) all.push_back({pair.at(0).get<double>(), pair.at(1).get<double>()});
+    if (std::ranges::all_of(all, [](const Scaling& each) { return std::isfinite(each.mean) && each.scale > 0.0; }))
+      return all;
+  } catch (const nlohmann::json::exception&) {
+    // As below.
+  }
+  bad(path, fmt::format("\"{}\" is no list of means and positive scales", name));
+}
+
+nlohmann::json group_json(const std::string& name, const StreamState::OfGroup& group) {
+  nlohmann::json object = {{"name", name}, {"state", group.state}};
+  if (group.scaling) {
+    object["inputs"] = scalings_json(group.scaling->inputs);
+    object["targets"] = scalings_json(group.scaling->targets);
+  }
+  return object;
 }
 
 /// Writes and syncs; false with errno set if the system refuses.
@@ -74,12 +102,27 @@ StreamState::StreamState(std::string path, const std::string& model)
   }
   state_ = floats(object, "state", path_);
   expected = floats(object, "expected", path_);
+  read_groups(object.value("groups", nlohmann::json::array()));
   found_ = true;
+}
+
+void StreamState::read_groups(const nlohmann::json& list) {
+  for (const nlohmann::json& object : list) {
+    const nlohmann::json name = object.is_object() ? object.value("name", nlohmann::json()) : nlohmann::json();
+    if (!name.is_string()) bad(path_, "\"groups\" must be a list of states with names");
+    OfGroup group{.state = floats(object, "state", path_), .scaling = {}};
+    if (object.contains("inputs")) {
+      group.scaling = Group{
+          .name = name, .inputs = scalings(object, "inputs", path_), .targets = scalings(object, "targets", path_)};
+    }
+    groups[name] = std::move(group);
+  }
 }
 
 void StreamState::restore(Session& session) const {
   if (!found_) return;
   try {
+    for (const auto& [name, group] : groups) session.restore(group.state);
     session.restore(state_);
   } catch (const Error& error) {
     bad(path_, error.what());
@@ -87,8 +130,9 @@ void StreamState::restore(Session& session) const {
 }
 
 void StreamState::save(const Session& session) const {
-  const nlohmann::json object = {
+  nlohmann::json object = {
       {"kind", state_kind}, {"model", checksum_}, {"state", session.state()}, {"expected", expected}};
+  for (const auto& [name, group] : groups) object["groups"].push_back(group_json(name, group));
   const std::string temporary = path_ + ".tmp";
   if (!write_file(temporary, object.dump() + "\n") || rename(temporary.c_str(), path_.c_str()) != 0) {
     const int error = errno;

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <map>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,11 +27,20 @@ class StreamState {
   /// What a text's next byte was expected to be; empty at its start.
   std::vector<float> expected;
 
+  /// Of each series of a model of groups.
+  struct OfGroup {
+    std::vector<float> state;
+    std::optional<Group> scaling;  ///< Of one that training did not see.
+  };
+  std::map<std::string, OfGroup> groups;
+
  private:
   std::string path_;
   std::string checksum_;  // of the model
   bool found_ = false;
   std::vector<float> state_;
+
+  void read_groups(const nlohmann::json& list);
 };
 
 }  // namespace penstock::cli

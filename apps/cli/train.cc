@@ -111,7 +111,7 @@ class TrainingRun {
   void record_outcome(const Model& model) const {
     if (options_.metrics_path.empty()) return;
     std::vector<Json> records;
-    if (trace_) records = trace_->records();
+    if (trace_ && score_) records = trace_->records(score_->groups);
     if (score_) records.push_back(reporting::score_record(model, *score_, arguments_.data.source));
     if (model.data().task == Task::language) records.push_back(reporting::sample_record(model, options_.execution));
     reporting::append_records(options_.metrics_path, records);
@@ -426,10 +426,12 @@ class TrainingRun {
   }
 
   Score score_held_out_series(const Model& model) {
-    trace_.emplace(model.data());
+    trace_.emplace();
     Score score;
-    score.columns = penstock::score_held_out(model, *data_.dataset, options_.execution,
-                                             [&](auto values, auto forecasts) { trace_->add(values, forecasts); });
+    score.groups = score_groups_held_out(model, *data_.dataset, options_.execution,
+                                         [&](const auto&... row) { trace_->add(row...); });
+    score.columns = score_all(score.groups);
+    if (model.data().groups.empty()) score.groups.clear();
     return score;
   }
 
@@ -546,7 +548,7 @@ class TrainingRun {
   OpenedData data_;
   std::optional<ModelSpec> resumed_;
   std::optional<Score> score_;
-  std::optional<reporting::ForecastTrace> trace_;  // of the rows that were held out
+  std::optional<reporting::ForecastTraces> trace_;  // of the rows that were held out
   Measures measures_;
   struct Done {
     std::uint64_t seed;

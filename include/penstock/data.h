@@ -103,6 +103,19 @@ struct Spread {
   double error(double level, Index output) const;
 };
 
+/// Mean and scale of a column in one series of many.
+struct Scaling {
+  double mean = 0.0, scale = 1.0;
+};
+
+/// One of the series that a table holds, and how its values are scaled: (value - mean) / scale takes the place of the
+/// value in Column::normal.
+struct Group {
+  std::string name;
+  std::vector<Scaling> inputs;   ///< Of each input.
+  std::vector<Scaling> targets;  ///< Of each target.
+};
+
 /// Everything that has to travel with a model so that raw data mean the same later as in training.
 struct DataDescription {
   Task task = Task::language;
@@ -112,6 +125,8 @@ struct DataDescription {
   Index horizon = 1;                 ///< forecast: steps ahead, output [horizon, targets].
   Index season = 0;                  ///< forecast: rows after which the series repeats itself; 1: none, 0: not known.
   Spread spread;                     ///< forecast: of a trained model.
+  std::string group_column = {};     ///< forecast: names the series that a row is of; empty: all rows are of one.
+  std::vector<Group> groups = {};    ///< forecast: the series of training, each with a scaling of its own.
   std::vector<std::string> classes;  ///< classify: names of the labels.
   char delimiter = ',';              ///< Of the CSV rows this model reads.
   char decimal = '.';                ///< Starts the fraction of their numbers.
@@ -123,6 +138,8 @@ struct DataDescription {
   Index output_size() const;
   /// Width of the model's input at each step; 1 for tokens.
   Index input_size() const;
+  /// What describes the data of one series by itself: its scaling is part of the columns, and there are no groups.
+  DataDescription of_group(const Group& group) const;
 };
 
 /// One batch for training or validation. Only the members that the task needs are filled.
@@ -214,9 +231,12 @@ struct SeriesOptions {
   Transform transform = Transform::none;  ///< automatic: what forecasts best in the training part, with autoregression.
   Index season = 0;                       ///< Rows after which the targets repeat themselves; 1: never, 0: find out.
   CalendarOptions calendar = {};
+  /// Column that names the series of each row, such as the shop of a sale; empty: there is one. Every series is split
+  /// by time and scaled by itself; one model learns them all.
+  std::string group = {};
 };
-/// A table, one step a row. Several files hold the same columns; none goes on where the one before it ended. Errors
-/// name file, line and column.
+/// A table, one step a row. Several files hold the same columns; none goes on where the one before it ended, and the
+/// last rows of each are held out. Errors name file, line and column.
 std::unique_ptr<Dataset> open_series(const Sources& sources, const SeriesOptions& options = {});
 std::unique_ptr<Dataset> open_series(const std::string& path, const SeriesOptions& options = {});
 
@@ -285,6 +305,17 @@ class RowReader {
 
   /// That text as a number, written as those of the stream are; nothing if it is none, or missing.
   std::optional<double> number(std::size_t column) const;
+
+  /// Of a model of groups: the series of the last row that was read, and its scaling. One that training did not see is
+  /// scaled by its first values until settle_group(). Valid until the next read.
+  const Group& group() const;
+  /// Whether training saw that series, or it was settled.
+  bool knows_group() const;
+  /// Scales such a series by the first `count` of its rows: `features` [rows, I], as read() gave them, become what they
+  /// are by that scaling, and so do rows that are still to come. Returns the scaling.
+  const Group& settle_group(const std::string& name, std::span<float> features, Index count);
+  /// Such a series, as it was settled before.
+  void add_group(const Group& group);
 
   /// How many values were replaced so far, and what the first of them looked like, as an error would have said it.
   Index replaced() const;

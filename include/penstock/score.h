@@ -55,34 +55,54 @@ class ForecastScorer {
   explicit ForecastScorer(const DataDescription& data, std::vector<double> levels = {0.1, 0.5, 0.9});
 
   /// The next row: its values of the targets, raw [targets]; and what was forecast from it, raw [horizon, targets], or
-  /// nothing for a row that only leads in.
+  /// nothing for a row that only leads in, which the first ones of a file may do.
   void add(std::span<const double> values, std::span<const double> forecasts);
   /// The next row is the first of another file: neither forecasts nor rivals reach across.
-  void begin_file() { starts_.push_back(rows_); }
+  void begin_file() { starts_.push_back(static_cast<Index>(places_.size())); }
   /// One score a target. Empty as long as no forecast could be compared.
   std::vector<ColumnScore> scores() const;
 
  private:
-  ColumnScore score(std::size_t target) const;
-  double seasonal_change(std::span<const double> values, Index season) const;
-  /// The first row of the file that holds `row`, and the first behind it.
-  std::pair<Index, Index> file_of(Index row) const;
+  struct File {
+    Index first, end;
+    Index scored;  // the first row whose forecasts count; `end` if none does
+  };
 
-  QuantileScore score_quantiles(std::size_t target, std::span<const double> column) const;
+  std::vector<File> files() const;
+  ColumnScore score(std::size_t target, const std::vector<File>& files) const;
+  QuantileScore score_quantiles(std::size_t target, std::span<const double> column,
+                                const std::vector<File>& files) const;
+  const float* forecasts_from(Index row, std::size_t target) const;
 
   DataDescription data_;
   std::vector<double> levels_;
   std::vector<double> values_;    // [rows, targets]
-  std::vector<float> forecasts_;  // [rows from the first that forecast, horizon, targets]
-  Index rows_ = 0, first_ = 0;    // the first row whose forecasts count
+  std::vector<float> forecasts_;  // [rows that forecast, horizon, targets]
+  std::vector<Index> places_;     // of each row among those; -1: it only leads in
   std::vector<Index> starts_;     // first rows of files
 };
 
-/// Sees each row of a series as ForecastScorer::add() does: its values, and what was forecast from it.
-using ForecastWatcher = std::function<void(std::span<const double> values, std::span<const double> forecasts)>;
+/// The scores of one series of many.
+struct GroupScore {
+  std::string group;  ///< Its name; empty for data without groups.
+  std::vector<ColumnScore> columns;
+};
 
-/// Scores a forecast model on the held-out rows of a series, each forecast by all rows of its file before it. Empty if
-/// nothing is held out, or the data are no series.
+/// Over all forecast values of all series; MASE is the mean of theirs, each weighted by its number of values. Rivals
+/// that some series lack are left out.
+std::vector<ColumnScore> score_all(std::span<const GroupScore> groups);
+
+/// Sees each row of a series as ForecastScorer::add() does: its values, and what was forecast from it. `data` is the
+/// description with the scaling of the series.
+using ForecastWatcher = std::function<void(const std::string& group, const DataDescription& data,
+                                           std::span<const double> values, std::span<const double> forecasts)>;
+
+/// Scores a forecast model on the held-out rows of a series, each forecast by all rows of its file and group before it:
+/// every group by itself; one without a name where there are no groups. Empty if nothing is held out, or the data are
+/// no series.
+std::vector<GroupScore> score_groups_held_out(const Model& model, const Dataset& data, const Execution& execution = {},
+                                              const ForecastWatcher& watch = {});
+/// The same over all groups.
 std::vector<ColumnScore> score_held_out(const Model& model, const Dataset& data, const Execution& execution = {},
                                         const ForecastWatcher& watch = {});
 

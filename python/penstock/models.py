@@ -150,6 +150,7 @@ class Model:
         self,
         inputs: Any,
         *,
+        group: str = "",
         mode: Mode = "auto",
         device: str = "cpu",
         threads: int = 0,
@@ -168,7 +169,8 @@ class Model:
         ``language``    bytes or str                                        probabilities of each next byte ``[T, 256]``
         ==============  ==================================================  ==========================================
 
-        Answers are float64. The other arguments are those of :meth:`forward`.
+        Answers are float64. A model of many series (``data["groups"]``) is told by ``group`` which of them the rows are
+        of. The other arguments are those of :meth:`forward`.
         """
         import numpy as np
 
@@ -187,10 +189,10 @@ class Model:
                 )
             tokens = tokens.astype(np.int32)
         else:
-            tokens = self._model.normalised(_numbers(inputs))
+            tokens = self._model.normalised(_numbers(inputs), group)
         outputs, _ = self.forward(tokens, **execution)
         if self.task == "forecast":
-            return self._model.in_units(outputs)
+            return self._model.in_units(outputs, group)
         if self.task == "classify":
             if outputs.shape[-2] == 0:
                 raise InvalidArgument("inputs must have at least one step to be classified")

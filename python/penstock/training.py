@@ -67,6 +67,7 @@ def open_series(
     season: int = 0,
     calendar: str | Sequence[str] = "none",
     date_column: str = "",
+    group: str = "",
 ) -> Dataset:
     """A CSV file with a header, one step a row.
 
@@ -86,6 +87,7 @@ def open_series(
         calendar: Also read where a row's date stands in these cycles: some of ``"day"``, ``"week"`` and ``"year"``, or
             ``"auto"``: those that the training part shows twice.
         date_column: Holds the dates; the first column that does if empty.
+        group: Names the series of a row, where the file holds many: each is split by time and scaled by itself.
     """
     return Dataset(
         _core.open_series(
@@ -102,6 +104,7 @@ def open_series(
             season,
             [calendar] if isinstance(calendar, str) else list(calendar),
             date_column,
+            group,
         )
     )
 

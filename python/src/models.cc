@@ -97,11 +97,24 @@ std::vector<std::string> raw_columns(const std::vector<Column>& inputs) {
   return names;
 }
 
+/// The description of the series of that name, scaled by itself; of a model without groups, whose name is empty, its
+/// own.
+DataDescription description_of(const DataDescription& data, const std::string& group) {
+  if (data.group_column.empty() && group.empty()) return data;
+  const auto found = std::ranges::find(data.groups, group, &Group::name);
+  if (found == data.groups.end()) {
+    refuse(data.groups.empty() ? "group must be empty for a model of one series, not " + group
+                               : "group must be one of " + std::to_string(data.groups.size()) + " series, such as " +
+                                     data.groups.front().name + ", not " + (group.empty() ? "empty" : group));
+  }
+  return data.of_group(*found);
+}
+
 /// Rows of raw values [..., C], float64, of the columns that the inputs are made of, as the model reads them: [..., I].
 /// A date is a number of seconds since the start of 1970.
-nb::object normalised(SharedModel& shared, nb::handle rows) {
+nb::object normalised(SharedModel& shared, nb::handle rows, const std::string& group) {
   const SharedModel::Reading model(shared);
-  const std::vector<Column>& inputs = model->data().inputs;
+  const std::vector<Column> inputs = description_of(model->data(), group).inputs;
   const std::vector<std::string> names = raw_columns(inputs);
   const Array raw = Array(rows, "inputs", Scalar::f64).contiguous();
   if (inputs.empty() || raw.rank() == 0 || raw.shape().back() != static_cast<Index>(names.size())) {
@@ -131,9 +144,9 @@ nb::object normalised(SharedModel& shared, nb::handle rows) {
 }
 
 /// Forecasts [..., horizon * targets] in the units of the data: [..., horizon, targets], float64.
-nb::object in_units(SharedModel& shared, nb::handle outputs) {
+nb::object in_units(SharedModel& shared, nb::handle outputs, const std::string& group) {
   const SharedModel::Reading model(shared);
-  const DataDescription& data = model->data();
+  const DataDescription data = description_of(model->data(), group);
   const Array given = Array(outputs, "outputs", Scalar::f32).contiguous();
   Shape shape(given.shape().begin(), given.shape().end());
   if (shape.empty() || data.targets.empty() || shape.back() != data.output_size()) {
@@ -281,6 +294,10 @@ nb::dict describe(const DataDescription& data) {
   result["horizon"] = data.horizon;
   result["season"] = data.season;
   result["classes"] = data.classes;
+  std::vector<std::string> groups;
+  for (const Group& group : data.groups) groups.push_back(group.name);
+  result["group_column"] = data.group_column;
+  result["groups"] = groups;
   result["delimiter"] = std::string(1, data.delimiter);
   result["input_size"] = data.input_size();
   result["output_size"] = data.output_size();
@@ -290,8 +307,8 @@ nb::dict describe(const DataDescription& data) {
 void bind_models(nb::module_& module) {
   nb::class_<SharedModel>(module, "Model")
       .def_static("make", &make_model, nb::arg("spec"), nb::arg("data"), nb::arg("seed"))
-      .def("normalised", &normalised, nb::arg("rows"))
-      .def("in_units", &in_units, nb::arg("outputs"))
+      .def("normalised", &normalised, nb::arg("rows"), nb::arg("group"))
+      .def("in_units", &in_units, nb::arg("outputs"), nb::arg("group"))
       .def_static(
           "load",
           [](const std::string& path) {

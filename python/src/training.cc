@@ -239,7 +239,7 @@ void bind_training(nb::module_& module) {
       [](const std::string& path, const std::vector<std::string>& inputs, const std::vector<std::string>& targets,
          Index horizon, double validation_fraction, const std::string& delimiter, const std::string& missing,
          bool from_last, bool autoregression, const std::string& transform, Index season,
-         const std::vector<std::string>& calendar, const std::string& date_column) {
+         const std::vector<std::string>& calendar, const std::string& date_column, const std::string& group) {
         SeriesOptions options;
         options.calendar = {.read = calendar != std::vector<std::string>{"none"}, .column = date_column};
         for (const std::string& cycle : calendar) {
@@ -259,11 +259,12 @@ void bind_training(nb::module_& module) {
             "transform", transform,
             {{"none", Transform::none}, {"automatic", Transform::automatic}, {"logarithm", Transform::logarithm}});
         options.season = season;
+        options.group = group;
         return shared(open_series(path, options));
       },
       nb::arg("path"), nb::arg("inputs"), nb::arg("targets"), nb::arg("horizon"), nb::arg("validation_fraction"),
       nb::arg("delimiter"), nb::arg("missing"), nb::arg("from_last"), nb::arg("autoregression"), nb::arg("transform"),
-      nb::arg("season"), nb::arg("calendar"), nb::arg("date_column"));
+      nb::arg("season"), nb::arg("calendar"), nb::arg("date_column"), nb::arg("group"));
   module.def(
       "open_labelled",
       [](const std::string& path, const std::string& sequence_column, const std::string& label_column,

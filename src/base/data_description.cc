@@ -121,6 +121,26 @@ Missing parse_missing(std::string_view text) {
   fail(ErrorCode::invalid_argument, "missing must be refuse, carry, interpolate or mask, not {}", in_quotes(text));
 }
 
+namespace {
+
+void scale(std::vector<Column>& columns, const std::vector<Scaling>& scaling) {
+  for (std::size_t i = 0; i < columns.size() && i < scaling.size(); ++i) {
+    columns[i].mean = scaling[i].mean + scaling[i].scale * columns[i].mean;
+    columns[i].scale *= scaling[i].scale;
+  }
+}
+
+}  // namespace
+
+DataDescription DataDescription::of_group(const Group& group) const {
+  DataDescription result = *this;
+  scale(result.inputs, group.inputs);
+  scale(result.targets, group.targets);
+  result.group_column.clear();
+  result.groups.clear();
+  return result;
+}
+
 Index DataDescription::input_size() const { return vocabulary > 0 ? 1 : static_cast<Index>(inputs.size()); }
 
 }  // namespace penstock

@@ -153,6 +153,26 @@ ModelSpec model_spec_from_json(const json& object, const std::string& source) {
   return spec;
 }
 
+namespace {
+
+json scalings_to_json(const std::vector<Scaling>& scalings) {
+  json result = json::array();
+  for (const Scaling& scaling : scalings) result.push_back({scaling.mean, scaling.scale});
+  return result;
+}
+
+json groups_to_json(const DataDescription& data) {
+  json series = json::array();
+  for (const Group& group : data.groups) {
+    series.push_back({{"name", group.name},
+                      {"inputs", scalings_to_json(group.inputs)},
+                      {"targets", scalings_to_json(group.targets)}});
+  }
+  return {{"column", data.group_column}, {"series", std::move(series)}};
+}
+
+}  // namespace
+
 json to_json(const DataDescription& data) {
   const char* task = nullptr;
   for (const auto& [value, name] : task_names) {
@@ -176,6 +196,7 @@ json to_json(const DataDescription& data) {
                         {"scales", data.spread.scales},
                         {"relative", data.spread.relative}};
   }
+  if (!data.group_column.empty()) result["groups"] = groups_to_json(data);
   return result;
 }
 
@@ -219,6 +240,31 @@ Spread read_spread(const json& object, const std::string& source, const DataDesc
   return spread;
 }
 
+std::vector<Scaling> read_scalings(ObjectReader& reader, const char* field) {
+  std::vector<Scaling> scalings;
+  for (const json& pair : reader.array(field)) {
+    const bool numbers = pair.is_array() && pair.size() == 2 && pair[0].is_number() && pair[1].is_number();
+    if (!numbers) reader.refuse(field, "must hold pairs of a mean and a scale, not " + brief(pair));
+    scalings.push_back({pair[0].get<double>(), pair[1].get<double>()});
+  }
+  return scalings;
+}
+
+void read_groups(const json& object, const std::string& source, DataDescription& data) {
+  ObjectReader reader(object, source, "data.groups");
+  data.group_column = reader.string("column");
+  for (const json& series : reader.array("series")) {
+    ObjectReader fields(series, source, fmt::format("data.groups.series[{}]", data.groups.size()));
+    Group group;
+    group.name = fields.string("name");
+    group.inputs = read_scalings(fields, "inputs");
+    group.targets = read_scalings(fields, "targets");
+    fields.finish();
+    data.groups.push_back(std::move(group));
+  }
+  reader.finish();
+}
+
 }  // namespace
 
 DataDescription data_description_from_json(const json& object, const std::string& source) {
@@ -256,6 +302,7 @@ DataDescription data_description_from_json(const json& object, const std::string
     reader.refuse("sample_rate", fmt::format("must be 0 to {}, not {}", highest_rate, data.sample_rate));
   }
   if (object.contains("spread")) data.spread = read_spread(reader.object("spread"), source, data);
+  if (object.contains("groups")) read_groups(reader.object("groups"), source, data);
   reader.finish();
   return data;
 }

@@ -37,6 +37,24 @@ void check_columns(const char* name, const std::vector<Column>& columns) {
   }
 }
 
+void check_scalings(const Group& group, const std::vector<Scaling>& scalings, const std::vector<Column>& columns) {
+  require(scalings.size() == columns.size(), "groups: {} has scalings of {} columns, not of {}", in_quotes(group.name),
+          scalings.size(), columns.size());
+  for (const Scaling& scaling : scalings) {
+    require(std::isfinite(scaling.mean) && std::isfinite(scaling.scale) && scaling.scale > 0.0,
+            "groups: means of {} must be finite and scales positive, not {} and {}", in_quotes(group.name),
+            scaling.mean, scaling.scale);
+  }
+}
+
+void check_groups(const DataDescription& data) {
+  require(data.group_column.empty() == data.groups.empty(), "groups must go with the column that names them");
+  for (const Group& group : data.groups) {
+    check_scalings(group, group.inputs, data.inputs);
+    check_scalings(group, group.targets, data.targets);
+  }
+}
+
 void check_data(const DataDescription& data) {
   check_enum("task", data.task, Task::classify);
   check_range("vocabulary", data.vocabulary, data.task == Task::language ? 1 : 0, largest_vocabulary);
@@ -53,6 +71,7 @@ void check_data(const DataDescription& data) {
     check_range("horizon", data.horizon, 1, largest_horizon);
     check_range("season", data.season, 0, largest_season);
   }
+  check_groups(data);
   require(data.task != Task::classify || !data.classes.empty(), "classes must name at least one label");
   check_range("size of the output", data.output_size(), 1, largest_output);
 }

@@ -19,7 +19,8 @@ constexpr double penalties[] = {1e-5, 1e-4, 1e-3, 1e-2,
 constexpr double beginnings[] = {0.4, 0.5, 0.6, 0.7, 0.8};  // of the rows; what follows each scores a choice
 constexpr double scored_share = 0.25;                       // of the rows, behind each beginning
 constexpr Index most_corrected = 200;                       // origins whose errors a correction is the mean of
-constexpr Index most_origins = 60;                          // that are scored behind each beginning
+constexpr Index most_origins = 60;                          // that are scored behind each beginning ...
+constexpr Index most_origins_of_many = 300;                 // ... where there are that many series
 constexpr Index most_rows = 8000;                           // that are regressed on, the latest
 constexpr Index fewest_rows = 8;
 constexpr Index longest_lags = 512;
@@ -68,34 +69,86 @@ bool solve(Numbers& a, Index n, Numbers& b, Index m) {
   return true;
 }
 
-/// The regressions of one shape on a series: all choices that share it, of every distance by itself or, rolled out, of
+/// Rows of one series to forecast from, first to last; none if the last stands before the first.
+struct Origins {
+  std::size_t series;
+  Index first, last;
+};
+
+Index count_of(const std::vector<Origins>& all) {
+  Index count = 0;
+  for (const Origins& each : all) count += std::max<Index>(0, each.last - each.first + 1);
+  return count;
+}
+
+/// Visits every `stride`th of the rows, counted through all series.
+template <class Visit>
+void visit(const std::vector<Origins>& all, Index stride, const Visit& visitor) {
+  Index skip = 0;
+  for (const Origins& each : all) {
+    Index row = each.first + skip;
+    for (; row <= each.last; row += stride) visitor(each.series, row);
+    if (each.last >= each.first) skip = row - each.last - 1;
+  }
+}
+
+Index rows_of(ManySeries z) {
+  Index rows = 0;
+  for (const std::span<const double> each : z) rows += static_cast<Index>(each.size());
+  return rows;
+}
+
+/// Rows that nine in ten of the series have.
+Index common_rows(ManySeries z) {
+  std::vector<std::size_t> sizes;
+  for (const std::span<const double> each : z) sizes.push_back(each.size());
+  const auto tenth = sizes.begin() + static_cast<std::ptrdiff_t>(sizes.size() / 10);
+  std::ranges::nth_element(sizes, tenth);
+  return static_cast<Index>(*tenth);
+}
+
+std::vector<std::span<const double>> beginnings_of(ManySeries z, double share) {
+  std::vector<std::span<const double>> result;
+  for (const std::span<const double> each : z) {
+    result.push_back(each.first(static_cast<std::size_t>(share * static_cast<double>(each.size()))));
+  }
+  return result;
+}
+
+/// The regressions of one shape on series: all choices that share it, of every distance by itself or, rolled out, of
 /// the next row alone, which has more rows to learn from.
 class Regression {
  public:
-  Regression(std::span<const double> z, const RegressionShape& shape, bool rolled, Index horizon, Index season)
-      : z_(z),
+  Regression(ManySeries z, const RegressionShape& shape, bool rolled, Index horizon, Index season)
+      : z_(z.begin(), z.end()),
         shape_(shape),
         rolled_(rolled),
         said_(horizon),
         horizon_(rolled ? 1 : horizon),
         p_(difference_polynomial(shape, season)) {
-    rows_ = static_cast<Index>(z.size());
     const Index order = static_cast<Index>(p_.size()) - 1;
     reach_ = std::max<Index>(1, shape.lags + order);
-    last_ = rows_ - 1 - horizon_;  // the last row whose whole horizon is known
-    first_ = std::max(reach_ - 1, last_ + 1 - most_rows);
+    common_ = common_rows(z);
+    const double share = std::min(1.0, static_cast<double>(most_rows) / static_cast<double>(rows_of(z)));
+    for (std::size_t i = 0; i < z_.size(); ++i) {
+      const auto rows = static_cast<Index>(z_[i].size());
+      const Index last = rows - 1 - horizon_;  // the last row whose whole horizon is known
+      const auto most = z_.size() > 1 ? static_cast<Index>(share * static_cast<double>(rows)) + 1 : most_rows;
+      origins_.push_back({i, std::max(reach_ - 1, last + 1 - most), last});
+    }
+    count_ = count_of(origins_);
     if (!enough()) return;
     difference();
     roll_out_without_news();
     accumulate();
   }
 
-  bool enough() const { return last_ - first_ + 1 >= std::max(fewest_rows, shape_.lags / 3); }
+  bool enough() const { return count_ >= std::max(fewest_rows, shape_.lags / 3) && reach_ <= common_; }
 
   /// False if there is no such forecast, or a wild one.
   bool fit(bool intercept, std::size_t penalty, LinearForecast& forecast) const {
     const Index n = shape_.lags, outputs = horizon_;
-    const double count = static_cast<double>(last_ - first_ + 1);
+    const auto count = static_cast<double>(count_);
     Numbers gram = gram_, b = products_;
     if (intercept) {
       for (Index i = 0; i < n; ++i) {
@@ -125,11 +178,13 @@ class Regression {
   }
 
  private:
-  /// w [rows], 0 where it is not known.
+  /// w [rows] of each series, 0 where it is not known.
   void difference() {
-    w_.assign(z_.size(), 0.0);
-    for (std::size_t t = p_.size() - 1; t < z_.size(); ++t) {
-      for (std::size_t j = 0; j < p_.size(); ++j) w_[t] += p_[j] * z_[t - j];
+    for (const std::span<const double> z : z_) {
+      Numbers& w = w_.emplace_back(z.size(), 0.0);
+      for (std::size_t t = p_.size() - 1; t < z.size(); ++t) {
+        for (std::size_t j = 0; j < p_.size(); ++j) w[t] += p_[j] * z[t - j];
+      }
     }
   }
 
@@ -147,11 +202,13 @@ class Regression {
     sums_.assign(static_cast<std::size_t>(n), 0.0);
     target_sums_.assign(static_cast<std::size_t>(horizon_), 0.0);
     Numbers x(static_cast<std::size_t>(n)), y(static_cast<std::size_t>(horizon_));
-    for (Index row = first_; row <= last_; ++row) {
-      for (Index k = 0; k < n; ++k) x[k] = w_[row - k];
-      for (Index h = 0; h < horizon_; ++h) y[h] = z_[row + h + 1];
+    visit(origins_, 1, [&](std::size_t series, Index row) {
+      const std::span<const double> z = z_[series];
+      const Numbers& w = w_[series];
+      for (Index k = 0; k < n; ++k) x[k] = w[row - k];
+      for (Index h = 0; h < horizon_; ++h) y[h] = z[row + h + 1];
       for (Index k = 0; k < reach_; ++k) {
-        for (Index h = 0; h < horizon_; ++h) y[h] -= prior_[k * horizon_ + h] * z_[row - k];
+        for (Index h = 0; h < horizon_; ++h) y[h] -= prior_[k * horizon_ + h] * z[row - k];
       }
       for (Index i = 0; i < n; ++i) {
         sums_[i] += x[i];
@@ -159,7 +216,7 @@ class Regression {
         for (Index h = 0; h < horizon_; ++h) products_[i * horizon_ + h] += x[i] * y[h];
       }
       for (Index h = 0; h < horizon_; ++h) target_sums_[h] += y[h];
-    }
+    });
     for (Index i = 0; i < n; ++i) {
       for (Index j = i + 1; j < n; ++j) gram_[i * n + j] = gram_[j * n + i];
     }
@@ -212,12 +269,14 @@ class Regression {
     }
   }
 
-  std::span<const double> z_;
+  std::vector<std::span<const double>> z_;
   RegressionShape shape_;
   bool rolled_;
   Index said_, horizon_;  // distances that forecasts have, and that there are regressions of
-  Index rows_ = 0, reach_ = 1, first_ = 0, last_ = 0;
-  Numbers p_, w_, prior_;
+  Index reach_ = 1, common_ = 0, count_ = 0;
+  std::vector<Origins> origins_;
+  std::vector<Numbers> w_;
+  Numbers p_, prior_;
   Numbers gram_, products_, sums_, target_sums_;  // [lags, lags], [lags, horizon], [lags], [horizon]
 };
 
@@ -240,46 +299,49 @@ std::vector<RegressionShape> shapes(Index season) {
 
 /// Logarithm of the mean square error of forecasts behind the first `begin` rows. The mean over several beginnings is
 /// then one of ratios: where a series is wild, one beginning does not outvote the others.
-double log_error_behind(std::span<const double> z, Index begin, const LinearForecast& forecast,
-                        const std::function<double(double)>& raw) {
-  const auto rows = static_cast<Index>(z.size());
-  const Index first = std::max(begin - 1, forecast.lags - 1);
-  const Index last = std::min(rows - 2, first + static_cast<Index>(scored_share * static_cast<double>(rows)));
-  const Index stride = std::max<Index>(1, (last - first + most_origins) / most_origins);
+double log_error_behind(ManySeries z, double share, const LinearForecast& forecast, const RawValue& raw) {
+  std::vector<Origins> origins;
+  for (std::size_t i = 0; i < z.size(); ++i) {
+    const auto rows = static_cast<Index>(z[i].size());
+    const auto begin = static_cast<Index>(share * static_cast<double>(rows));
+    const Index first = std::max(begin - 1, forecast.lags - 1);
+    const Index last = std::min(rows - 2, first + static_cast<Index>(scored_share * static_cast<double>(rows)));
+    origins.push_back({i, std::max<Index>(first, 0), last});
+  }
+  const Index most = std::clamp(static_cast<Index>(z.size()), most_origins, most_origins_of_many);
+  const Index stride = std::max<Index>(1, (count_of(origins) + most - 1) / most);
   double sum = 0.0, count = 0.0;
-  for (Index row = first; row <= last; row += stride) {
+  visit(origins, stride, [&](std::size_t series, Index row) {
+    const auto rows = static_cast<Index>(z[series].size());
     for (Index ahead = 1; ahead <= forecast.horizon && row + ahead < rows; ++ahead) {
-      const double error = raw(forecast.at(z, row, ahead)) - raw(z[row + ahead]);
+      const double error = raw(series, forecast.at(z[series], row, ahead)) - raw(series, z[series][row + ahead]);
       sum += error * error;
       ++count;
     }
-  }
+  });
   return std::log(std::max(count > 0.0 ? sum / count : 0.0, std::numeric_limits<double>::min()));
 }
 
 /// The choices of every shape with the errors that they make; those that fail anywhere are left out.
-std::map<RegressionChoice, double> score_choices(std::span<const double> z, Index horizon, Index season,
-                                                 const std::function<double(double)>& raw) {
-  const auto rows = static_cast<Index>(z.size());
+std::map<RegressionChoice, double> score_choices(ManySeries z, Index horizon, Index season, const RawValue& raw) {
   std::map<RegressionChoice, std::pair<double, int>> sums;
-  const auto add = [&](const RegressionShape& shape, bool rolled, Index begin) {
-    const Regression regression(z.first(static_cast<std::size_t>(begin)), shape, rolled, horizon, season);
+  const auto add = [&](const RegressionShape& shape, bool rolled, double share) {
+    const Regression regression(beginnings_of(z, share), shape, rolled, horizon, season);
     if (!regression.enough()) return;
     LinearForecast forecast;
     for (const bool intercept : {false, true}) {
       for (std::size_t penalty = 0; penalty < (shape.lags > 0 ? std::size(penalties) : 1); ++penalty) {
         if (!regression.fit(intercept, penalty, forecast)) continue;
         auto& [sum, folds] = sums[{shape, intercept, rolled, penalty}];
-        sum += log_error_behind(z, begin, forecast, raw);
+        sum += log_error_behind(z, share, forecast, raw);
         ++folds;
       }
     }
   };
   for (const RegressionShape& shape : shapes(season)) {
     for (const double share : beginnings) {
-      const auto begin = static_cast<Index>(share * static_cast<double>(rows));
-      add(shape, true, begin);
-      if (horizon > 1 && shape.lags > 0) add(shape, false, begin);
+      add(shape, true, share);
+      if (horizon > 1 && shape.lags > 0) add(shape, false, share);
     }
   }
   std::map<RegressionChoice, double> errors;
@@ -291,29 +353,33 @@ std::map<RegressionChoice, double> score_choices(std::span<const double> z, Inde
 }
 
 /// A smoothing, corrected by what it was off by in the mean.
-LinearForecast fit_smoothing(std::span<const double> z, const Smoothing& smoothing, Index horizon) {
+LinearForecast fit_smoothing(ManySeries z, const Smoothing& smoothing, Index horizon) {
   LinearForecast forecast = smooth(smoothing, horizon);
   if (smoothing.correction == 0.0) return forecast;
-  const auto rows = static_cast<Index>(z.size());
-  const Index stride = std::max<Index>(1, (rows - forecast.lags) / most_corrected);
+  const auto origins_for = [&](Index ahead) {
+    std::vector<Origins> origins;
+    for (std::size_t i = 0; i < z.size(); ++i) {
+      origins.push_back({i, forecast.lags - 1, static_cast<Index>(z[i].size()) - 1 - ahead});
+    }
+    return origins;
+  };
+  const Index stride = std::max<Index>(1, count_of(origins_for(1)) / most_corrected);
   for (Index ahead = 1; ahead <= horizon; ++ahead) {
     double sum = 0.0, count = 0.0;
-    for (Index row = forecast.lags - 1; row + ahead < rows; row += stride, ++count) {
-      sum += z[row + ahead] - forecast.at(z, row, ahead);
-    }
+    visit(origins_for(ahead), stride, [&](std::size_t series, Index row) {
+      sum += z[series][row + ahead] - forecast.at(z[series], row, ahead);
+      ++count;
+    });
     if (count > 0.0) forecast.bias[ahead - 1] += smoothing.correction * sum / count;
   }
   return forecast;
 }
 
 /// Geometric mean of the errors behind all beginnings.
-double smoothing_error(std::span<const double> z, const Smoothing& smoothing, Index horizon,
-                       const std::function<double(double)>& raw) {
+double smoothing_error(ManySeries z, const Smoothing& smoothing, Index horizon, const RawValue& raw) {
   double sum = 0.0;
   for (const double share : beginnings) {
-    const auto begin = static_cast<Index>(share * static_cast<double>(z.size()));
-    const LinearForecast forecast = fit_smoothing(z.first(static_cast<std::size_t>(begin)), smoothing, horizon);
-    sum += log_error_behind(z, begin, forecast, raw);
+    sum += log_error_behind(z, share, fit_smoothing(beginnings_of(z, share), smoothing, horizon), raw);
   }
   return std::exp(sum / static_cast<double>(std::size(beginnings)));
 }
@@ -341,8 +407,7 @@ std::vector<LinearChoice::Part> weighted(const BestOfKinds& best) {
   return parts;
 }
 
-bool fit_part(std::span<const double> z, const LinearChoice::Part& part, const LinearChoice& choice,
-              LinearForecast& forecast) {
+bool fit_part(ManySeries z, const LinearChoice::Part& part, const LinearChoice& choice, LinearForecast& forecast) {
   if (part.smoothing) {
     forecast = fit_smoothing(z, *part.smoothing, choice.horizon);
     return true;
@@ -360,8 +425,7 @@ double LinearForecast::at(std::span<const double> z, Index row, Index ahead) con
   return sum;
 }
 
-LinearChoice choose_linear_forecast(std::span<const double> z, Index horizon, Index season,
-                                    const std::function<double(double)>& raw) {
+LinearChoice choose_linear_forecast(ManySeries z, Index horizon, Index season, const RawValue& raw) {
   LinearChoice choice{.horizon = horizon, .season = season, .error = INFINITY, .parts = {}};
   BestOfKinds best;
   for (const auto& [regression, error] : score_choices(z, horizon, season, raw)) {
@@ -369,7 +433,7 @@ LinearChoice choose_linear_forecast(std::span<const double> z, Index horizon, In
     keep_better(best, {false, shape.difference, shape.seasonal, regression.rolled, shape.lags > 0},
                 {.regression = regression, .smoothing = {}, .error = error});
   }
-  for (const Smoothing& smoothing : smoothings(static_cast<Index>(z.size()), season)) {
+  for (const Smoothing& smoothing : smoothings(common_rows(z), season)) {
     keep_better(best, {true, smoothing.trend > 0.0, smoothing.correction > 0.0, false, false},
                 {.regression = {}, .smoothing = smoothing, .error = smoothing_error(z, smoothing, horizon, raw)});
   }
@@ -380,7 +444,7 @@ LinearChoice choose_linear_forecast(std::span<const double> z, Index horizon, In
   return choice;
 }
 
-LinearForecast fit_linear_forecast(std::span<const double> z, const LinearChoice& choice) {
+LinearForecast fit_linear_forecast(ManySeries z, const LinearChoice& choice) {
   const Index horizon = choice.horizon;
   std::vector<std::pair<LinearForecast, double>> fitted;
   double sum = 0.0;
@@ -400,6 +464,16 @@ LinearForecast fit_linear_forecast(std::span<const double> z, const LinearChoice
     for (std::size_t h = 0; h < forecast.bias.size(); ++h) mean.bias[h] += weight / sum * forecast.bias[h];
   }
   return mean;
+}
+
+LinearChoice choose_linear_forecast(std::span<const double> z, Index horizon, Index season,
+                                    const std::function<double(double)>& raw) {
+  return choose_linear_forecast(ManySeries(&z, 1), horizon, season,
+                                [&](std::size_t, double value) { return raw(value); });
+}
+
+LinearForecast fit_linear_forecast(std::span<const double> z, const LinearChoice& choice) {
+  return fit_linear_forecast(ManySeries(&z, 1), choice);
 }
 
 }  // namespace penstock::training

@@ -41,10 +41,19 @@ struct LinearChoice {
   std::vector<Part> parts;
 };
 
+/// Several series that are forecast alike, scaled alike.
+using ManySeries = std::span<const std::span<const double>>;
+/// Turns a value of one of them into the unit in which errors count.
+using RawValue = std::function<double(std::size_t series, double z)>;
+
 /// Chooses constants of smoothing, differences, the number of lags, a ridge penalty and whether forecasts further ahead
 /// are rolled out, by how well each forecasts what follows five beginnings of the series. The best of every kind takes
 /// part, with a weight that falls with its error: a mean of several is safer than the best of a few thousand choices.
-/// `raw` turns z into the unit in which errors count.
+/// Nothing is chosen that reads more rows than nine in ten of the series have.
+LinearChoice choose_linear_forecast(ManySeries z, Index horizon, Index season, const RawValue& raw);
+LinearForecast fit_linear_forecast(ManySeries z, const LinearChoice& choice);
+
+/// The same of one series.
 LinearChoice choose_linear_forecast(std::span<const double> z, Index horizon, Index season,
                                     const std::function<double(double)>& raw);
 LinearForecast fit_linear_forecast(std::span<const double> z, const LinearChoice& choice);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <span>
 
 #include "base/check.h"
@@ -46,40 +47,31 @@ std::string describe_step(double seconds) {
   return fmt::format("{:.3g} seconds", seconds);
 }
 
-/// The fields of one column, and where each stands.
-struct DateTexts {
-  std::vector<std::string> texts;
-  std::vector<std::pair<std::string, Index>> places;  // source and line
-  std::vector<std::size_t> starts;                    // first rows of files
-};
-
-DateTexts read_column(const CsvTable& table, std::size_t column) {
-  DateTexts result;
-  for (auto rows = table.rows(); rows.next();) {
-    if (rows.starts_file()) result.starts.push_back(result.texts.size());
-    result.texts.push_back(rows.fields()[column].text);
-    result.places.emplace_back(rows.header().source(), rows.fields()[column].line);
-  }
+/// The fields of one column, segment by segment.
+std::vector<std::string> read_column(const CsvTable& table, std::size_t column, const SeriesTable& series) {
+  std::vector<std::string> in_files, result;
+  for (auto rows = table.rows(); rows.next();) in_files.push_back(rows.fields()[column].text);
+  for (const Index row : series.order) result.push_back(in_files[static_cast<std::size_t>(row)]);
   return result;
 }
 
 class CalendarFinder {
  public:
-  CalendarFinder(const CsvTable& table, const CalendarOptions& options, Index training)
-      : table_(table), options_(options), training_(training) {}
+  CalendarFinder(const CsvTable& table, const CalendarOptions& options, const SeriesTable& series)
+      : table_(table), options_(options), series_(series) {}
 
   /// Nothing if the column's fields are no dates.
   std::optional<Calendar> look(std::size_t column) const {
-    const DateTexts read = read_column(table_, column);
+    const std::vector<std::string> read = read_column(table_, column, series_);
     Calendar calendar;
     calendar.column = column;
     if (!find_form(read, calendar)) return std::nullopt;
-    for (const std::string& text : read.texts) {
+    for (const std::string& text : read) {
       const auto date = read_date(text, calendar.form, table_.format().decimal);
       if (!date) return std::nullopt;
       calendar.seconds.push_back(*date);
     }
-    if (!find_step(read.starts, calendar)) return std::nullopt;
+    if (!find_step(calendar)) return std::nullopt;
     choose_cycles(calendar);
     return calendar;
   }
@@ -87,44 +79,45 @@ class CalendarFinder {
   /// Why look() found none.
   [[noreturn]] void refuse(std::size_t column) const {
     const std::string name = in_quotes(table_.header().names()[column]);
-    const DateTexts read = read_column(table_, column);
+    const std::vector<std::string> read = read_column(table_, column, series_);
     Calendar calendar;
     calendar.column = column;
     find_form(read, calendar);
-    for (std::size_t row = 0; row < read.texts.size(); ++row) {
-      if (read_date(read.texts[row], calendar.form, table_.format().decimal)) continue;
-      fail(ErrorCode::bad_input, "{}:{}: column {}: {} is no date", read.places[row].first, read.places[row].second,
-           name, in_quotes(read.texts[row]));
+    for (std::size_t row = 0; row < read.size(); ++row) {
+      if (read_date(read[row], calendar.form, table_.format().decimal)) continue;
+      fail(ErrorCode::bad_input, "{}:{}: column {}: {} is no date", series_.values.source(static_cast<Index>(row)),
+           series_.values.lines[row], name, in_quotes(read[row]));
     }
     fail(ErrorCode::bad_input, "{}: the dates of column {} do not rise", table_.header().source(), name);
   }
 
  private:
-  bool find_form(const DateTexts& read, Calendar& calendar) const {
+  bool find_form(const std::vector<std::string>& read, Calendar& calendar) const {
     std::vector<double> numbers;
-    for (const std::string& text : read.texts) {
+    for (const std::string& text : read) {
       double value = 0.0;
       if (parse_number(text, table_.format().decimal, value) != std::errc{}) break;
       numbers.push_back(value);
     }
-    if (numbers.size() < read.texts.size()) {
-      calendar.form = text_form(read.texts, &calendar.ambiguous);
-      return !read.texts.empty();
+    if (numbers.size() < read.size()) {
+      calendar.form = text_form(read, &calendar.ambiguous);
+      return !read.empty();
     }
-    // Files may each begin anew, so that only the first one tells.
-    const std::size_t first = read.starts.size() > 1 ? read.starts[1] : numbers.size();
+    // Every segment may begin anew, so that only the first one tells.
+    const auto first = static_cast<std::size_t>(series_.segments.front().end);
     const auto form = number_form(table_.header().names()[calendar.column], std::span(numbers).first(first));
     calendar.form = form.value_or(calendar.form);
     return form.has_value();
   }
 
-  /// False unless the dates rise within each file.
-  static bool find_step(const std::vector<std::size_t>& starts, Calendar& calendar) {
+  /// False unless the dates rise within each segment.
+  bool find_step(Calendar& calendar) const {
     std::vector<double> steps;
-    for (std::size_t row = 1; row < calendar.seconds.size(); ++row) {
-      if (std::binary_search(starts.begin(), starts.end(), row)) continue;
-      steps.push_back(calendar.seconds[row] - calendar.seconds[row - 1]);
-      if (steps.back() < 0.0) return false;
+    for (const training::Segment& segment : series_.segments) {
+      for (auto row = static_cast<std::size_t>(segment.first) + 1; row < static_cast<std::size_t>(segment.end); ++row) {
+        steps.push_back(calendar.seconds[row] - calendar.seconds[row - 1]);
+        if (steps.back() < 0.0) return false;
+      }
     }
     if (steps.empty()) return false;
     std::vector<double> sorted = steps;
@@ -142,9 +135,12 @@ class CalendarFinder {
   }
 
   void choose_cycles(Calendar& calendar) const {
-    const auto last =
-        static_cast<std::size_t>(std::clamp<Index>(training_ - 1, 0, static_cast<Index>(calendar.seconds.size()) - 1));
-    const double span = calendar.seconds[last] - calendar.seconds[0] + calendar.step;
+    double earliest = std::numeric_limits<double>::infinity(), latest = -earliest;
+    for (const training::Segment& segment : series_.segments) {
+      earliest = std::min(earliest, calendar.seconds[static_cast<std::size_t>(segment.first)]);
+      latest = std::max(latest, calendar.seconds[static_cast<std::size_t>(segment.training_end) - 1]);
+    }
+    const double span = latest - earliest + calendar.step;
     for (const CycleShape& shape : cycle_shapes) {
       const bool fits = 2.0 * calendar.step < shape.seconds;
       if (options_.cycles.empty() ? !fits || span < 2.0 * shape.seconds : !asked_for(shape.cycle)) continue;
@@ -158,7 +154,7 @@ class CalendarFinder {
 
   const CsvTable& table_;
   const CalendarOptions& options_;
-  Index training_;
+  const SeriesTable& series_;
 };
 
 }  // namespace
@@ -177,9 +173,9 @@ std::string Calendar::describe(const std::string& name) const {
 }
 
 std::optional<Calendar> find_calendar(const CsvTable& table, const CalendarOptions& options,
-                                      const std::vector<std::size_t>& taken, Index training) {
+                                      const std::vector<std::size_t>& taken, const SeriesTable& series) {
   for (const Cycle cycle : options.cycles) check_enum("cycle", cycle, Cycle::year);
-  const CalendarFinder finder(table, options, training);
+  const CalendarFinder finder(table, options, series);
   if (!options.column.empty()) {
     const std::size_t column = table.column(options.column, "calendar");
     auto found = finder.look(column);

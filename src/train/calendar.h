@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "train/csv_table.h"
+#include "train/series_table.h"
 
 /// The column of a table that says when each row was.
 namespace penstock::data {
@@ -22,11 +22,11 @@ struct Calendar {
   std::string describe(const std::string& name) const;
 };
 
-/// Finds the dates of a table and the cycles to read, or nothing. The rows from `training` on do not count for the
-/// choice. `taken` are columns that are numbers to the model. Throws Error(invalid_argument) for a column that is not
+/// Finds the dates of a series and the cycles to read, or nothing. Held-out rows do not count for the choice. `taken`
+/// are columns that are numbers to the model. Throws Error(invalid_argument) for a column that is not
 /// there and cycles that are shorter than two rows, Error(bad_input) if the column that was asked for holds a field
 /// that is no date.
 std::optional<Calendar> find_calendar(const CsvTable& table, const CalendarOptions& options,
-                                      const std::vector<std::size_t>& taken, Index training);
+                                      const std::vector<std::size_t>& taken, const SeriesTable& series);
 
 }  // namespace penstock::data

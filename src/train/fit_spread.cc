@@ -137,21 +137,22 @@ class TargetErrors {
 /// Errors of one target as differences, and as logarithms of ratios as long as all values and forecasts are positive.
 class ErrorsOfBothKinds {
  public:
-  ErrorsOfBothKinds(const Column& column, Index horizon) : column_(column), differences_(horizon), ratios_(horizon) {
+  ErrorsOfBothKinds(const Column& column, Index horizon) : differences_(horizon), ratios_(horizon) {
     can_be_relative_ = !column.logarithm;  // of which differences are ratios
   }
 
-  void add(std::size_t step, double value, double forecast, double weight) {
+  /// `column` has the scaling of the series that the values, normalised, are of.
+  void add(std::size_t step, double value, double forecast, const Column& column, double weight) {
     differences_.add(step, value - forecast, weight);
-    const double raw = column_.raw(value), raw_forecast = column_.raw(forecast);
+    const double raw = column.raw(value), raw_forecast = column.raw(forecast);
     can_be_relative_ = can_be_relative_ && raw > 0.0 && raw_forecast > 0.0;
     if (!can_be_relative_) return;
     const double ratio = std::log(raw / raw_forecast);
     ratios_.add(step, ratio, weight);
     weights_ += weight;
-    squares_ += weight * (raw - raw_forecast) * (raw - raw_forecast);
+    squares_ += weight * (value - forecast) * (value - forecast);
     squares_of_ratios_ += weight * ratio * ratio;
-    logarithms_ += weight * std::log(raw);
+    logarithms_ += weight * std::log(raw / column.scale);
   }
 
   /// Whether a normal distribution of ratios makes what was seen likelier than one of differences.
@@ -162,21 +163,26 @@ class ErrorsOfBothKinds {
   const TargetErrors& chosen() const { return relative() ? ratios_ : differences_; }
 
  private:
-  const Column& column_;
   TargetErrors differences_, ratios_;
   bool can_be_relative_;
   double weights_ = 0.0, squares_ = 0.0, squares_of_ratios_ = 0.0, logarithms_ = 0.0;
 };
 
-void add_errors(const training::SeriesRows& series, const training::RowErrors& all, double weight, Index horizon,
-                std::vector<ErrorsOfBothKinds>& errors) {
-  const std::size_t targets = errors.size(), outputs = static_cast<std::size_t>(horizon) * targets;
+void add_errors(const training::SeriesRows& series, const training::RowErrors& all, double weight,
+                const DataDescription& data, std::vector<ErrorsOfBothKinds>& errors) {
+  const std::size_t targets = errors.size(), outputs = static_cast<std::size_t>(data.horizon) * targets;
+  const training::Segment* segment = nullptr;
+  std::vector<Column> columns;  // of the segment's targets
   for (std::size_t i = 0; i < all.errors.size(); ++i) {
     if (!std::isfinite(all.errors[i])) continue;
+    if (const training::Segment& holds = series.segment_of(all.rows[i / outputs]); &holds != segment) {
+      segment = &holds;
+      columns = training::description_of(data, holds).targets;
+    }
     const std::size_t target = i % targets, step = i % outputs / targets;
     const auto row = static_cast<std::size_t>(all.rows[i / outputs]) + step + 1;
     const auto value = static_cast<double>(series.targets()[row * targets + target]);
-    errors[target].add(step, value, value + static_cast<double>(all.errors[i]), weight);
+    errors[target].add(step, value, value + static_cast<double>(all.errors[i]), columns[target], weight);
   }
 }
 
@@ -189,8 +195,8 @@ void fit_spread(Model& model, const Dataset& dataset, const Execution& execution
   const std::size_t targets = data.targets.size();
   std::vector<ErrorsOfBothKinds> errors;
   for (const Column& column : data.targets) errors.emplace_back(column, data.horizon);
-  add_errors(*series, training::held_out_errors(model, *series, execution), 1.0, data.horizon, errors);
-  add_errors(*series, series->past_errors(), past_weight, data.horizon, errors);
+  add_errors(*series, training::held_out_errors(model, *series, execution), 1.0, data, errors);
+  add_errors(*series, series->past_errors(), past_weight, data, errors);
   Spread spread;
   spread.levels.assign(std::begin(spread_levels), std::end(spread_levels));
   spread.quantiles.resize(spread.levels.size() * targets);

@@ -40,19 +40,22 @@ Column fit_column(std::string name, std::span<const double> values, std::string_
   return column;
 }
 
-void fit_changes(Column& column, std::span<const double> values, Index horizon) {
+void fit_changes(Column& column, std::span<const std::vector<double>> series, Index horizon) {
   constexpr Index distances = 32;  // enough for a scale, where every distance would take rows x horizon
-  const auto rows = static_cast<Index>(values.size());
   const Index step = (horizon + distances - 1) / distances;
-  double squares = 0.0, count = 0.0;
-  for (Index ahead = horizon; ahead > 0; ahead -= step) {
-    for (Index row = 0; row + ahead < rows; ++row) {
-      const double change = (values[row + ahead] - values[row]) / column.scale;  // squares then cannot overflow
-      squares += change * change;
-      ++count;
+  double squares = 0.0, count = 0.0, largest = 0.0;
+  for (const std::vector<double>& values : series) {
+    const auto rows = static_cast<Index>(values.size());
+    largest = std::max(largest, largest_of(values));
+    for (Index ahead = horizon; ahead > 0; ahead -= step) {
+      for (Index row = 0; row + ahead < rows; ++row) {
+        const double change = (values[row + ahead] - values[row]) / column.scale;  // squares then cannot overflow
+        squares += change * change;
+        ++count;
+      }
     }
   }
-  column.scale = scale_of(column.scale * std::sqrt(squares / count), largest_of(values));
+  column.scale = scale_of(column.scale * std::sqrt(squares / count), largest);
 }
 
 float normalise(double raw, const Column& column, std::string_view source, Index line) {

@@ -3,6 +3,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "penstock/data.h"
 
@@ -13,9 +14,9 @@ namespace penstock::data {
 /// the values are too large to have a mean and a spread.
 Column fit_column(std::string name, std::span<const double> values, std::string_view source);
 
-/// Makes the scale of a column that was fitted to `values` the root mean square of its change over 1 to `horizon` rows,
-/// of which there must be more than `horizon`. As above if it never changes.
-void fit_changes(Column& column, std::span<const double> values, Index horizon);
+/// Makes the scale of a column that was fitted to the values of one or more series the root mean square of its change
+/// over 1 to `horizon` rows, of which at least one must have more than `horizon`. As above if it never changes.
+void fit_changes(Column& column, std::span<const std::vector<double>> series, Index horizon);
 
 /// A raw value as the model sees it. Throws Error(bad_input), naming place and column, if that is beyond a float.
 float normalise(double raw, const Column& column, std::string_view source, Index line);

@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <optional>
+#include <unordered_map>
 #include <utility>
 
 #include "base/check.h"
@@ -78,17 +80,73 @@ StreamOpening open_stream(const DataDescription& description, const std::string&
   return open_with(format.delimiter != 0 ? format.delimiter : description.delimiter, description, line, source, format);
 }
 
+/// One series of a stream: how its values are scaled, and the last of them.
+struct SeriesState {
+  SeriesState(const DataDescription& data, Group of, bool trained)
+      : group(std::move(of)),
+        inputs(trained && !data.groups.empty() ? data.of_group(group).inputs : data.inputs),
+        settled(trained),
+        values(inputs.size(), trained ? 0.0f : std::numeric_limits<float>::quiet_NaN()),
+        begun(inputs.size(), trained) {}
+
+  Group group;
+  std::vector<Column> inputs;  // with the scaling of the group
+  bool settled;                // or scaled by first values
+  std::vector<float> values;   // of the last row; the mean before the first; NaN where no mean is known yet
+  std::vector<bool> begun;     // whether there is a scaling of each column
+};
+
+/// What `column` becomes by the scaling of a group.
+Column scaled(Column column, const Scaling& scaling) {
+  column.mean = scaling.mean + scaling.scale * column.mean;
+  column.scale *= scaling.scale;
+  return column;
+}
+
 }  // namespace
 
 struct RowReader::Impl {
   Impl(const DataDescription& description, const std::string& first, const std::string& source, const RowFormat& format)
-      : opening(open_stream(description, first, source, format)),
+      : data(description),
+        opening(open_stream(description, first, source, format)),
         inputs(description.inputs),
         missing(format.missing.value_or(description.missing)),
         replace_bad(format.replace_bad),
         line(description.header ? 1 : 0),
-        kinds(inputs.size(), data::ColumnKind::unknown),
-        values(inputs.size(), 0.0f) {}
+        kinds(inputs.size(), data::ColumnKind::unknown) {
+    if (data.group_column.empty()) series = &add(Group(), true);
+    for (const Group& group : data.groups) add(group, true);
+  }
+
+  SeriesState& add(Group group, bool trained) {
+    const std::string name = group.name;
+    return all.try_emplace(name, data, std::move(group), trained).first->second;
+  }
+
+  /// Finds the series of the row that was read; with replacement, a row that does not say it is of that before it.
+  void find_series() {
+    if (!group_position) return;
+    const std::string& name = read[*group_position].text;
+    if (name.empty() && replace_bad && series != nullptr) {
+      note(fmt::format("{}:{}: column {}: the value is missing", source(), line, in_quotes(data.group_column)).c_str());
+      ++replaced;
+      return;
+    }
+    const std::string& label = opening.header.label(read, *group_position);
+    const auto found = all.find(label);
+    series = found != all.end() ? &found->second : &add({.name = label, .inputs = {}, .targets = {}}, false);
+    if (series->group.inputs.empty()) series->group.inputs.resize(inputs.size());
+  }
+
+  /// A series that training did not see is scaled by its first values.
+  float normalised(double raw, std::size_t input) {
+    if (!series->begun[input]) {
+      series->group.inputs[input] = {inputs[input].logarithm && raw > 0.0 ? std::log(raw) : raw, 1.0};
+      series->inputs[input] = scaled(inputs[input], series->group.inputs[input]);
+      series->begun[input] = true;
+    }
+    return data::normalise(raw, series->inputs[input], source(), line);
+  }
 
   const std::string& source() const { return opening.header.source(); }
 
@@ -138,8 +196,7 @@ struct RowReader::Impl {
         dated = &field;
         return static_cast<float>(column.normal(date_read));
       }
-      const double raw = opening.header.number(read, positions[input], kinds[input]);
-      return data::normalise(raw, inputs[input], source(), line);
+      return normalised(opening.header.number(read, positions[input], kinds[input]), input);
     } catch (const Error& error) {
       const bool gap = data::is_missing(read[positions[input]].text);
       const bool borne = gap ? missing != Missing::refuse : replace_bad;
@@ -148,7 +205,27 @@ struct RowReader::Impl {
       // A field of dates may make several inputs.
       const auto first = std::ranges::find(positions, positions[input]) - positions.begin();
       if (first == static_cast<std::ptrdiff_t>(input)) ++replaced;
-      return values[input];
+      return series->values[input];
+    }
+  }
+
+  /// A target that is no input, of which a stream says nothing, is scaled as in the mean of the series of training.
+  void scale_targets(SeriesState& of) const {
+    of.group.targets.clear();
+    for (std::size_t c = 0; c < data.targets.size(); ++c) {
+      const auto input = std::ranges::find_if(inputs, [&](const Column& column) {
+        return column.feature == Feature::value && column.name == data.targets[c].name;
+      });
+      if (input != inputs.end()) {
+        of.group.targets.push_back(of.group.inputs[static_cast<std::size_t>(input - inputs.begin())]);
+        continue;
+      }
+      Scaling mean{0.0, 0.0};
+      for (const Group& group : data.groups) {
+        mean.mean += group.targets[c].mean / static_cast<double>(data.groups.size());
+        mean.scale += group.targets[c].scale / static_cast<double>(data.groups.size());
+      }
+      of.group.targets.push_back(mean);
     }
   }
 
@@ -156,6 +233,7 @@ struct RowReader::Impl {
     if (first_replaced.empty()) first_replaced = message;
   }
 
+  DataDescription data;
   StreamOpening opening;
   std::vector<Column> inputs;
   Missing missing;
@@ -165,7 +243,9 @@ struct RowReader::Impl {
   std::vector<data::CsvField> read;    // as it comes in ...
   std::vector<data::CsvField> fields;  // ... and once it was found to be sound
   std::vector<data::ColumnKind> kinds;
-  std::vector<float> values;  // of the last row; the mean in training before the first
+  std::optional<std::size_t> group_position;
+  std::unordered_map<std::string, SeriesState> all;  // by name
+  SeriesState* series = nullptr;                     // of the row read last
   std::vector<float> row;
   const data::CsvField* dated = nullptr;  // the field that `date_read` is of
   double date_read = 0.0;
@@ -186,6 +266,11 @@ RowReader::RowReader(const DataDescription& description, const std::string& firs
     impl_->positions.push_back(*position);
   }
   impl_->row.resize(impl_->inputs.size());
+  if (description.group_column.empty()) return;
+  impl_->group_position = impl_->opening.header.find(description.group_column);
+  if (impl_->group_position) return;
+  fail(ErrorCode::bad_input, "{}:1:1: column {} names the series of a row, but the header has only {}", source,
+       in_quotes(description.group_column), impl_->opening.header.list());
 }
 
 RowReader::~RowReader() = default;
@@ -198,11 +283,61 @@ bool RowReader::read(const std::string& line, std::span<float> features) {
   ++self.line;
   if (!self.parse(line)) return false;
   self.dated = nullptr;
+  self.find_series();
   for (std::size_t i = 0; i < self.inputs.size(); ++i) self.row[i] = self.value(i);
-  self.values = self.row;
-  std::copy(self.values.begin(), self.values.end(), features.begin());
+  self.series->values = self.row;
+  std::ranges::copy(self.row, features.begin());
   std::swap(self.fields, self.read);
   return true;
+}
+
+const Group& RowReader::group() const {
+  require(impl_->series != nullptr && impl_->group_position, "no row of a group has been read");
+  return impl_->series->group;
+}
+
+bool RowReader::knows_group() const { return impl_->series == nullptr || impl_->series->settled; }
+
+void RowReader::add_group(const Group& group) {
+  const DataDescription& data = impl_->data;
+  require(group.inputs.size() == data.inputs.size() && group.targets.size() == data.targets.size(),
+          "group must have a scaling of each column");
+  impl_->add(group, true);
+}
+
+const Group& RowReader::settle_group(const std::string& name, std::span<float> features, Index count) {
+  Impl& self = *impl_;
+  const auto found = self.all.find(name);
+  require(found != self.all.end(), "name: no row of {} has been read", in_quotes(name));
+  SeriesState& series = found->second;
+  const std::size_t width = self.inputs.size();
+  require(features.size() % width == 0 && count >= 1, "features must be rows of {} values, and count at least 1",
+          width);
+  const std::size_t rows = std::min(features.size() / width, static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < width; ++i) {
+    if (self.inputs[i].feature != Feature::value) continue;
+    const Column before = series.inputs[i];
+    std::vector<double> known;
+    for (std::size_t row = 0; row < rows; ++row) {
+      const float value = features[row * width + i];
+      if (!std::isnan(value)) known.push_back(static_cast<double>(value) * before.scale + before.mean);
+    }
+    if (!known.empty()) {
+      const Column fitted = data::fit_column(self.inputs[i].name, known, self.source());
+      series.group.inputs[i] = {fitted.mean, fitted.scale};
+      series.inputs[i] = scaled(self.inputs[i], series.group.inputs[i]);
+      series.begun[i] = true;
+    }
+    const auto rescale = [&](float& value) {
+      const double raw = static_cast<double>(value) * before.scale + before.mean;
+      value = std::isnan(value) ? 0.0f : static_cast<float>((raw - series.inputs[i].mean) / series.inputs[i].scale);
+    };
+    for (std::size_t row = 0; row < features.size() / width; ++row) rescale(features[row * width + i]);
+    rescale(series.values[i]);
+  }
+  self.scale_targets(series);
+  series.settled = true;
+  return series.group;
 }
 
 std::optional<std::size_t> RowReader::column(const std::string& name) const { return impl_->opening.header.find(name); }

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "train/season.h"
 
 namespace penstock {
 
@@ -51,83 +52,115 @@ void ForecastScorer::add(std::span<const double> values, std::span<const double>
   const auto outputs = static_cast<std::size_t>(data_.output_size());
   require(forecasts.empty() || forecasts.size() == outputs, "forecasts must hold {} values or none, not {}", outputs,
           forecasts.size());
-  require(!forecasts.empty() || forecasts_.empty(),
-          "forecasts must be given of every row behind the first that has any");
-  if (forecasts_.empty() && !forecasts.empty()) first_ = rows_;
+  const auto row = static_cast<Index>(places_.size());
+  const bool begins = row == 0 || (!starts_.empty() && starts_.back() == row);
+  require(!forecasts.empty() || begins || places_.back() < 0,
+          "forecasts must be given of every row behind the first of a file that has any");
+  places_.push_back(forecasts.empty() ? -1 : static_cast<Index>(forecasts_.size() / outputs));
   values_.insert(values_.end(), values.begin(), values.end());
   for (const double value : forecasts) forecasts_.push_back(static_cast<float>(value));
-  ++rows_;
 }
 
-std::pair<Index, Index> ForecastScorer::file_of(Index row) const {
-  const auto next = std::upper_bound(starts_.begin(), starts_.end(), row);
-  return {next == starts_.begin() ? 0 : *(next - 1), next == starts_.end() ? rows_ : *next};
+std::vector<ForecastScorer::File> ForecastScorer::files() const {
+  const auto rows = static_cast<Index>(places_.size());
+  std::vector<Index> bounds = {0};
+  for (const Index start : starts_) {
+    if (start > bounds.back()) bounds.push_back(start);
+  }
+  if (rows > bounds.back()) bounds.push_back(rows);
+  std::vector<File> all;
+  for (std::size_t i = 0; i + 1 < bounds.size(); ++i) {
+    Index scored = bounds[i];
+    while (scored < bounds[i + 1] && places_[static_cast<std::size_t>(scored)] < 0) ++scored;
+    all.push_back({bounds[i], bounds[i + 1], scored});
+  }
+  return all;
 }
 
-/// Mean absolute change over a season.
-double ForecastScorer::seasonal_change(std::span<const double> values, Index season) const {
+const float* ForecastScorer::forecasts_from(Index row, std::size_t target) const {
+  return forecasts_.data() + places_[static_cast<std::size_t>(row)] * data_.output_size() + target;
+}
+
+namespace {
+
+/// Mean absolute change over a season in parts of a series.
+double seasonal_change(const std::vector<std::span<const double>>& parts, Index season) {
   double sum = 0.0, count = 0.0;
-  for (Index row = season; row < static_cast<Index>(values.size()); ++row) {
-    if (row - season < file_of(row).first) continue;
-    sum += std::abs(values[row] - values[row - season]);
-    ++count;
+  for (const std::span<const double> values : parts) {
+    for (std::size_t row = static_cast<std::size_t>(season); row < values.size(); ++row) {
+      sum += std::abs(values[row] - values[row - static_cast<std::size_t>(season)]);
+      ++count;
+    }
   }
   return count > 0.0 ? sum / count : 0.0;
 }
 
-ColumnScore ForecastScorer::score(std::size_t target) const {
+}  // namespace
+
+ColumnScore ForecastScorer::score(std::size_t target, const std::vector<File>& files) const {
   const std::size_t targets = data_.targets.size();
-  std::vector<double> column(static_cast<std::size_t>(rows_));
+  std::vector<double> column(places_.size());
   for (std::size_t row = 0; row < column.size(); ++row) column[row] = values_[row * targets + target];
-  const auto before = std::span(column).first(static_cast<std::size_t>(first_ > 1 ? first_ + 1 : rows_));
+  // What was known before the first forecast; everything where nothing was.
+  Index known = 0;
+  for (const File& file : files) known += file.scored - file.first;
+  std::vector<std::span<const double>> before;
+  for (const File& file : files) {
+    const Index end = known > 1 ? std::min(file.scored + 1, file.end) : file.end;
+    before.push_back(
+        std::span(column).subspan(static_cast<std::size_t>(file.first), static_cast<std::size_t>(end - file.first)));
+  }
   ColumnScore result;
   result.column = data_.targets[target].name;
-  result.season = data_.season > 0 ? data_.season : find_season(before);
+  result.season = data_.season > 0 ? data_.season : training::find_common_season(before);
   const Index season = result.season;
   ErrorSums model, last, seasonal, drift;
-  for (Index row = first_; row < rows_; ++row) {
-    const float* const forecasts =
-        forecasts_.data() + static_cast<std::size_t>((row - first_) * data_.output_size()) + target;
-    const auto [begin, end] = file_of(row);
-    const double slope = row > begin ? (column[row] - column[begin]) / static_cast<double>(row - begin) : 0.0;
-    for (Index ahead = 1; ahead <= data_.horizon && row + ahead < end; ++ahead) {
-      const double value = column[row + ahead];
-      model.add(static_cast<double>(forecasts[static_cast<std::size_t>(ahead - 1) * targets]), value);
-      last.add(column[row], value);
-      seasonal.add(column[season_before(begin, row, ahead, season)], value);
-      drift.add(column[row] + slope * static_cast<double>(ahead), value);
+  for (const File& file : files) {
+    for (Index row = file.scored; row < file.end; ++row) {
+      const float* const forecasts = forecasts_from(row, target);
+      const Index past = row - file.first;
+      const double slope = past > 0 ? (column[row] - column[file.first]) / static_cast<double>(past) : 0.0;
+      for (Index ahead = 1; ahead <= data_.horizon && row + ahead < file.end; ++ahead) {
+        const double value = column[row + ahead];
+        model.add(static_cast<double>(forecasts[static_cast<std::size_t>(ahead - 1) * targets]), value);
+        last.add(column[row], value);
+        seasonal.add(column[season_before(file.first, row, ahead, season)], value);
+        drift.add(column[row] + slope * static_cast<double>(ahead), value);
+      }
     }
   }
   const double scale = seasonal_change(before, season);
   result.scored = model.count;
   result.model = model.errors(scale);
-  if (!data_.spread.empty()) result.quantiles = score_quantiles(target, column);
+  if (!data_.spread.empty()) result.quantiles = score_quantiles(target, column, files);
   result.rivals.push_back({"the last value", last.errors(scale)});
   if (season > 1) result.rivals.push_back({"a season ago", seasonal.errors(scale)});
   result.rivals.push_back({"drift", drift.errors(scale)});
   return result;
 }
 
-QuantileScore ForecastScorer::score_quantiles(std::size_t target, std::span<const double> column) const {
+QuantileScore ForecastScorer::score_quantiles(std::size_t target, std::span<const double> column,
+                                              const std::vector<File>& files) const {
   const std::size_t targets = data_.targets.size();
   const Column& scale = data_.targets[target];
   QuantileScore score{.levels = levels_};
   double within = 0.0, count = 0.0;
-  for (Index row = first_; row < rows_; ++row) {
-    const Index end = file_of(row).second;
-    for (Index step = 0; step < data_.horizon && row + step + 1 < end; ++step) {
-      const Index output = step * static_cast<Index>(targets) + static_cast<Index>(target);
-      const float forecast = forecasts_[static_cast<std::size_t>((row - first_) * data_.output_size() + output)];
-      const double value = column[row + step + 1], middle = scale.normal(static_cast<double>(forecast));
-      double lowest = 0.0, highest = 0.0;
-      for (std::size_t i = 0; i < levels_.size(); ++i) {
-        const double quantile = data_.spread.quantile(levels_[i], output, scale, middle);
-        score.pinball += std::max(levels_[i] * (value - quantile), (levels_[i] - 1.0) * (value - quantile));
-        if (i == 0) lowest = quantile;
-        highest = quantile;
+  for (const File& file : files) {
+    for (Index row = file.scored; row < file.end; ++row) {
+      for (Index step = 0; step < data_.horizon && row + step + 1 < file.end; ++step) {
+        const Index output = step * static_cast<Index>(targets) + static_cast<Index>(target);
+        const float forecast = forecasts_from(row, 0)[output];
+        const double value = column[row + step + 1], middle = scale.normal(static_cast<double>(forecast));
+        double lowest = 0.0, highest = 0.0;
+        for (std::size_t i = 0; i < levels_.size(); ++i) {
+          const double quantile = data_.spread.quantile(levels_[i], output, scale, middle);
+          score.pinball += std::max(levels_[i] * (value - quantile), (levels_[i] - 1.0) * (value - quantile));
+          if (i == 0) lowest = quantile;
+          highest = quantile;
+        }
+        within += value >= lowest && value <= highest ? 1.0 : 0.0;
+        ++count;
       }
-      within += value >= lowest && value <= highest ? 1.0 : 0.0;
-      ++count;
     }
   }
   score.coverage = within / std::max(count, 1.0);
@@ -137,8 +170,9 @@ QuantileScore ForecastScorer::score_quantiles(std::size_t target, std::span<cons
 
 std::vector<ColumnScore> ForecastScorer::scores() const {
   std::vector<ColumnScore> all;
-  if (forecasts_.empty() || first_ + 1 >= rows_) return all;
-  for (std::size_t target = 0; target < data_.targets.size(); ++target) all.push_back(score(target));
+  const std::vector<File> each = files();
+  if (std::ranges::none_of(each, [](const File& file) { return file.scored + 1 < file.end; })) return all;
+  for (std::size_t target = 0; target < data_.targets.size(); ++target) all.push_back(score(target, each));
   return all;
 }
 

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 #include "penstock/score.h"
 #include "train/series_rows.h"
@@ -20,40 +22,74 @@ std::vector<double> raw_targets(const DataDescription& data, const training::Ser
   return values;
 }
 
+/// The scorer of one group, or of all files where there are none, which sees one segment after the other.
+class HeldOutScorer {
+ public:
+  HeldOutScorer(const Model& model, const training::SeriesRows& series, DataDescription data, std::string name)
+      : model_(model), series_(series), data_(std::move(data)), name_(std::move(name)), scorer_(data_) {}
+
+  void add(const training::Segment& segment, const Execution& execution, const ForecastWatcher& watch) {
+    scorer_.begin_file();
+    std::vector<double> forecasts;
+    const auto add_row = [&](Index row) {
+      const std::vector<double> values = raw_targets(data_, series_, row);
+      scorer_.add(values, forecasts);
+      if (watch) watch(name_, data_, values, forecasts);
+    };
+    const Index first = segment.training_end - 1;  // whose forecasts are of held-out rows alone
+    for (Index row = segment.first; row < first; ++row) add_row(row);
+    training::forecast_segment(
+        model_, series_, segment, first, execution, [&](Index row, std::span<const float> normalised) {
+          forecasts.resize(normalised.size());
+          for (std::size_t i = 0; i < forecasts.size(); ++i) {
+            forecasts[i] = data_.targets[i % data_.targets.size()].raw(static_cast<double>(normalised[i]));
+          }
+          add_row(row);
+        });
+  }
+
+  GroupScore score() const { return {.group = name_, .columns = scorer_.scores()}; }
+
+ private:
+  const Model& model_;
+  const training::SeriesRows& series_;
+  DataDescription data_;  // with the scaling of the group
+  std::string name_;
+  ForecastScorer scorer_;
+};
+
 }  // namespace
+
+std::vector<GroupScore> score_groups_held_out(const Model& model, const Dataset& dataset, const Execution& execution,
+                                              const ForecastWatcher& watch) {
+  const training::SeriesRows* const series = training::SeriesRows::of(dataset);
+  std::vector<GroupScore> scores;
+  if (series == nullptr) return scores;
+  std::optional<HeldOutScorer> scorer;
+  Index group = 0;
+  const auto finish = [&] {
+    if (scorer) scores.push_back(scorer->score());
+    if (!scores.empty() && scores.back().columns.empty()) scores.pop_back();
+  };
+  // The segments of a group stand one behind the other.
+  for (const training::Segment& segment : series->segments()) {
+    if (segment.held_out() == 0) continue;
+    if (!scorer || segment.group != group) {
+      finish();
+      group = segment.group;
+      const DataDescription& data = model.data();
+      scorer.emplace(model, *series, training::description_of(data, segment),
+                     group < 0 ? "" : data.groups[static_cast<std::size_t>(group)].name);
+    }
+    scorer->add(segment, execution, watch);
+  }
+  finish();
+  return scores;
+}
 
 std::vector<ColumnScore> score_held_out(const Model& model, const Dataset& dataset, const Execution& execution,
                                         const ForecastWatcher& watch) {
-  const training::SeriesRows* const series = training::SeriesRows::of(dataset);
-  const DataDescription& data = model.data();
-  if (series == nullptr || series->training_rows() >= series->rows()) return {};
-  ForecastScorer scorer(data);
-  const Index first = series->training_rows() - 1;  // whose forecasts are of held-out rows alone
-  Index row = 0;
-  const auto add = [&](std::span<const double> forecast) {
-    const std::vector<double> values = raw_targets(data, *series, row);
-    scorer.add(values, forecast);
-    if (watch) watch(values, forecast);
-  };
-  const auto lead_in = [&](Index end) {
-    for (; row < end; ++row) add({});
-  };
-  std::vector<double> forecasts(static_cast<std::size_t>(data.output_size()));
-  training::forecast_rows(
-      model, *series, first, execution,
-      [&](Index begin) {
-        if (row == 0) row = begin;  // files before that are no past
-        scorer.begin_file();
-      },
-      [&](Index at, std::span<const float> normalised) {
-        lead_in(at);
-        for (std::size_t i = 0; i < forecasts.size(); ++i) {
-          forecasts[i] = data.targets[i % data.targets.size()].raw(static_cast<double>(normalised[i]));
-        }
-        add(forecasts);
-        ++row;
-      });
-  return scorer.scores();
+  return score_all(score_groups_held_out(model, dataset, execution, watch));
 }
 
 }  // namespace penstock

@@ -7,54 +7,62 @@ namespace penstock::training {
 
 const SeriesRows* SeriesRows::of(const Dataset& data) { return dynamic_cast<const SeriesRows*>(&data); }
 
-void forecast_rows(const Model& model, const SeriesRows& series, Index first, const Execution& execution,
-                   const std::function<void(Index row)>& begin, const ForecastSink& sink) {
+Index SeriesRows::held_out() const {
+  Index sum = 0;
+  for (const Segment& segment : segments()) sum += segment.held_out();
+  return sum;
+}
+
+const Segment& SeriesRows::segment_of(Index row) const { return training::segment_of(segments(), row); }
+
+const Segment& segment_of(const std::vector<Segment>& segments, Index row) {
+  return *(std::ranges::upper_bound(segments, row, {}, &Segment::first) - 1);
+}
+
+DataDescription description_of(const DataDescription& data, const Segment& segment) {
+  return segment.group < 0 ? data : data.of_group(data.groups[static_cast<std::size_t>(segment.group)]);
+}
+
+void forecast_segment(const Model& model, const SeriesRows& series, const Segment& segment, Index first,
+                      const Execution& execution, const ForecastSink& sink) {
   constexpr Index most_steps = 1024;  // of one call: bounds the memory, and fills the matrix products
   const Index inputs = model.data().input_size(), outputs = model.data().output_size();
-  std::vector<Index> bounds = {0};
-  bounds.insert(bounds.end(), series.starts().begin(), series.starts().end());
-  bounds.push_back(series.rows());
   std::vector<float> forecasts;
-  for (std::size_t file = 0; file + 1 < bounds.size(); ++file) {
-    const Index end = bounds[file + 1];
-    if (end <= first) continue;
-    begin(bounds[file]);
-    ModelState state = model.state(1);
-    for (Index row = bounds[file]; row < end;) {
-      const Index steps = std::min(most_steps, end - row);
-      forecasts.resize(static_cast<std::size_t>(steps * outputs));
-      model.forward(1, steps, series.inputs().subspan(row * inputs, steps * inputs), forecasts, state, execution);
-      for (Index i = 0; i < steps; ++i, ++row) {
-        if (row >= first) sink(row, std::span<const float>(forecasts).subspan(i * outputs, outputs));
-      }
+  ModelState state = model.state(1);
+  for (Index row = segment.first; row < segment.end;) {
+    const Index steps = std::min(most_steps, segment.end - row);
+    forecasts.resize(static_cast<std::size_t>(steps * outputs));
+    model.forward(1, steps, series.inputs().subspan(row * inputs, steps * inputs), forecasts, state, execution);
+    for (Index i = 0; i < steps; ++i, ++row) {
+      if (row >= first) sink(row, std::span<const float>(forecasts).subspan(i * outputs, outputs));
     }
   }
 }
 
 RowErrors held_out_errors(const Model& model, const SeriesRows& series, const Execution& execution) {
-  constexpr Index most_rows = 10'000;  // which say all there is to say
+  constexpr double most_rows = 10'000.0;  // which say all there is to say
   const DataDescription& data = model.data();
   const auto targets = static_cast<Index>(data.targets.size());
-  const Index first = std::max(series.training_rows() - 1, series.rows() - most_rows);
+  const double share = std::min(1.0, most_rows / static_cast<double>(std::max<Index>(series.held_out(), 1)));
   RowErrors result;
-  for (Index row = first; row < series.rows(); ++row) result.rows.push_back(row);
-  result.errors.resize(result.rows.size() * static_cast<std::size_t>(data.output_size()),
-                       std::numeric_limits<float>::quiet_NaN());
-  Index end_of_file = 0;
-  const auto begin = [&](Index row) {
-    const auto next = std::ranges::upper_bound(series.starts(), row);
-    end_of_file = next == series.starts().end() ? series.rows() : *next;
-  };
-  forecast_rows(model, series, first, execution, begin, [&](Index row, std::span<const float> forecasts) {
-    float* const to = result.errors.data() + (row - first) * data.output_size();
-    for (Index ahead = 1; ahead <= data.horizon && row + ahead < end_of_file; ++ahead) {
-      for (Index c = 0; c < targets; ++c) {
-        if (!series.is_asked_for(row + ahead, c)) continue;
-        const Index i = (ahead - 1) * targets + c;
-        to[i] = forecasts[i] - series.targets()[(row + ahead) * targets + c];
-      }
-    }
-  });
+  for (const Segment& segment : series.segments()) {
+    if (segment.held_out() == 0) continue;
+    const auto rows = static_cast<Index>(share * static_cast<double>(segment.held_out())) + 1;
+    forecast_segment(model, series, segment, segment.end - rows, execution,
+                     [&](Index row, std::span<const float> forecasts) {
+                       const std::size_t begin = result.errors.size();
+                       result.rows.push_back(row);
+                       result.errors.resize(begin + forecasts.size(), std::numeric_limits<float>::quiet_NaN());
+                       for (Index ahead = 1; ahead <= data.horizon && row + ahead < segment.end; ++ahead) {
+                         for (Index c = 0; c < targets; ++c) {
+                           if (!series.is_asked_for(row + ahead, c)) continue;
+                           const Index i = (ahead - 1) * targets + c;
+                           const float value = series.targets()[(row + ahead) * targets + c];
+                           result.errors[begin + static_cast<std::size_t>(i)] = forecasts[i] - value;
+                         }
+                       }
+                     });
+  }
   return result;
 }
 

@@ -15,15 +15,23 @@ struct RowErrors {
   std::vector<float> errors;  ///< [rows, horizon, targets]; NaN where a value is not known, or not asked for
 };
 
-/// The rows of a series as a dataset keeps them: those that training learns from, then those that are held out.
+/// Rows that follow each other in time: those of one file, or of one group in it. Training learns from those before
+/// `training_end`; the others are held out.
+struct Segment {
+  Index first = 0, training_end = 0, end = 0;
+  Index group = -1;  ///< Number in DataDescription::groups; -1: there are no groups.
+
+  Index rows() const { return end - first; }
+  Index training_rows() const { return training_end - first; }
+  Index held_out() const { return end - training_end; }
+};
+
+/// The rows of a series as a dataset keeps them, segment by segment.
 class SeriesRows {
  public:
   virtual ~SeriesRows() = default;
 
-  virtual Index rows() const = 0;
-  virtual Index training_rows() const = 0;
-  /// First rows of files, from the second one on.
-  virtual const std::vector<Index>& starts() const = 0;
+  virtual const std::vector<Segment>& segments() const = 0;
   virtual std::span<const float> inputs() const = 0;   ///< [rows, I], normalised
   virtual std::span<const float> targets() const = 0;  ///< [rows, targets], normalised
   /// Whether forecasts of a value count: it was not missing, or missing values are learnt as if they had been there.
@@ -33,19 +41,30 @@ class SeriesRows {
   /// Of linear forecasts fitted to beginnings of the training part.
   virtual const RowErrors& past_errors() const = 0;
 
+  Index held_out() const;
+  /// Of a row.
+  const Segment& segment_of(Index row) const;
+
   /// The rows of a dataset; null if it is no series.
   static const SeriesRows* of(const Dataset& data);
 };
 
+/// The segment that holds a row; segments ascend.
+const Segment& segment_of(const std::vector<Segment>& segments, Index row);
+
+/// Of one segment: the description with the scaling of its group.
+DataDescription description_of(const DataDescription& data, const Segment& segment);
+
 /// Takes a row and what a model forecasts from it, [horizon, targets], normalised.
 using ForecastSink = std::function<void(Index row, std::span<const float> forecasts)>;
 
-/// Runs the model over the rows, from the beginning of the file of row `first`, and hands on what it forecasts from
-/// that row and all later ones. `begin` is told the first row of each file that is run.
-void forecast_rows(const Model& model, const SeriesRows& series, Index first, const Execution& execution,
-                   const std::function<void(Index row)>& begin, const ForecastSink& sink);
+/// Runs the model over a segment from its beginning, and hands on what it forecasts from row `first` and all later
+/// ones.
+void forecast_segment(const Model& model, const SeriesRows& series, const Segment& segment, Index first,
+                      const Execution& execution, const ForecastSink& sink);
 
-/// Of what is forecast from the last row before the held-out part and from all later ones, the latest ten thousand.
+/// Of what is forecast from the last rows before the held-out ones and from all later ones, about the latest ten
+/// thousand.
 RowErrors held_out_errors(const Model& model, const SeriesRows& series, const Execution& execution);
 
 }  // namespace penstock::training

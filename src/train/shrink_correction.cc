@@ -76,7 +76,7 @@ double share_that_pays(std::span<const float> with, std::span<const float> witho
 
 double shrink_correction(Model& model, const Dataset& dataset, const Execution& execution) {
   const training::SeriesRows* const series = training::SeriesRows::of(dataset);
-  if (model.spec().lags == 0 || series == nullptr || series->training_rows() >= series->rows()) return 1.0;
+  if (model.spec().lags == 0 || series == nullptr || series->held_out() == 0) return 1.0;
   const std::vector<float> with = training::held_out_errors(model, *series, execution).errors;
   Heads heads(model);
   heads.scale(0.0);

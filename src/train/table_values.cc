@@ -80,15 +80,20 @@ void ValueReader::add(const TableRows& rows) {
   }
 }
 
+void refuse_empty_columns(const TableValues& values, const std::vector<std::string>& names) {
+  for (std::size_t i = 0; i < values.columns.size(); ++i) {
+    if (values.filled[i].empty() || !std::isnan(mean_of_known(values.columns[i]))) continue;
+    fail(ErrorCode::bad_input, "{}: column {} has no values", values.sources.front(), in_quotes(names[i]));
+  }
+}
+
 void fill_missing(TableValues& values, const std::vector<Index>& begins, Missing missing,
                   const std::vector<std::string>& names) {
+  refuse_empty_columns(values, names);
   for (std::size_t i = 0; i < values.columns.size(); ++i) {
     if (values.filled[i].empty()) continue;
     std::vector<double>& column = values.columns[i];
     const double mean = mean_of_known(column);
-    if (std::isnan(mean)) {
-      fail(ErrorCode::bad_input, "{}: column {} has no values", values.sources.front(), in_quotes(names[i]));
-    }
     for (std::size_t s = 0; s < begins.size(); ++s) {
       const auto begin = static_cast<std::size_t>(begins[s]);
       const std::size_t end = s + 1 < begins.size() ? static_cast<std::size_t>(begins[s + 1]) : column.size();

@@ -130,6 +130,23 @@ def test_training_takes_what_suits_the_data(folder):
     assert np.isfinite(model.predict(np.array([[3.0, 5.0, 20.0]]))).all()
 
 
+def test_series_of_one_file_are_told_apart_by_name(tmp_path):
+    rng = np.random.default_rng(0)
+    levels = {"small": 1.0, "large": 4000.0}
+    rows = [f"{name},{size * (10 + rng.normal()):.6g}" for _ in range(60) for name, size in levels.items()]
+    (tmp_path / "shops.csv").write_text("\n".join(["shop,x", *rows]) + "\n")
+    data = penstock.open_series(tmp_path / "shops.csv", horizon=2, group="shop")
+    assert data.description["group_column"] == "shop" and data.description["groups"] == list(levels)
+    model = penstock.Model(data, cell="gru", **SMALL)
+    penstock.train(model, data, steps=5, **QUICK)
+    for name, size in levels.items():
+        forecasts = model.predict(np.full((7, 1), 10.0 * size), group=name)
+        assert forecasts.shape == (7, 2, 1) and np.abs(forecasts / (10 * size) - 1).max() < 1
+    for name in ("", "middle"):
+        with pytest.raises(penstock.InvalidArgument, match="group must be one of 2 series, such as small, not"):
+            model.predict(np.ones((7, 1)), group=name)
+
+
 def test_labels_are_the_programs(classifier, folder):
     values = np.loadtxt(folder / "labelled.csv", delimiter=",", skiprows=1, usecols=2).reshape(40, 8, 1)
     ours = classifier.predict(values)

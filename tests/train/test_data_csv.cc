@@ -184,7 +184,7 @@ TEST(Normalise, MeanAndSpread) {
   const std::vector<double> constant(10, 0.1);
   EXPECT_EQ(fit_column("x", constant, "f.csv").scale, 1.0);
   Column never = fit_column("x", constant, "f.csv");
-  fit_changes(never, constant, 1);
+  fit_changes(never, std::vector<std::vector<double>>{constant}, 1);
   EXPECT_EQ(never.scale, 1.0);
   const std::vector<double> zeros(3, 0.0);
   EXPECT_EQ(fit_column("x", zeros, "f.csv").scale, 1.0);

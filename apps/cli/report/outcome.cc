@@ -4,6 +4,7 @@
 
 #include <fstream>
 
+#include "../group_table.h"
 #include "../units.h"
 #include "penstock/error.h"
 #include "penstock/stream.h"
@@ -81,6 +82,23 @@ std::vector<Json> ForecastTrace::records() const {
     if (!knows_quantiles()) continue;
     all.back()["quantiles"] = {{fmt::format("{:g}", low_level), said_before(target, data_.horizon, &Row::low)},
                                {fmt::format("{:g}", high_level), said_before(target, data_.horizon, &Row::high)}};
+  }
+  return all;
+}
+
+void ForecastTraces::add(const std::string& group, const DataDescription& data, std::span<const double> values,
+                         std::span<const double> forecasts) {
+  traces_.try_emplace(group, data).first->second.add(values, forecasts);
+}
+
+std::vector<Json> ForecastTraces::records(const std::vector<GroupScore>& scores) const {
+  if (scores.empty()) return traces_.empty() ? std::vector<Json>() : traces_.begin()->second.records();
+  std::vector<Json> all;
+  for (const std::size_t i : telling_groups(scores)) {
+    for (Json& record : traces_.at(scores[i].group).records()) {
+      record["group"] = scores[i].group;
+      all.push_back(std::move(record));
+    }
   }
   return all;
 }

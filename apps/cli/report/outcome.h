@@ -3,8 +3,10 @@
 #include <cstddef>
 #include <deque>
 #include <limits>
+#include <map>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "../describe.h"
@@ -16,7 +18,7 @@ namespace penstock::cli::reporting {
 /// The last rows of a series with what was forecast of them.
 class ForecastTrace {
  public:
-  explicit ForecastTrace(const DataDescription& data) : data_(data) {}
+  explicit ForecastTrace(DataDescription data) : data_(std::move(data)) {}
 
   /// As ForecastScorer::add().
   void add(std::span<const double> values, std::span<const double> forecasts);
@@ -40,10 +42,24 @@ class ForecastTrace {
   /// Of each row that is shown, what was said of it so many rows before.
   Json said_before(std::size_t target, Index steps, const std::vector<double> Row::*what) const;
 
-  const DataDescription& data_;
+  DataDescription data_;
   std::deque<Row> rows_;
   std::vector<double> latest_;  // [horizon, targets] from the last row
   Index seen_ = 0;
+};
+
+/// The traces of all series of a model.
+class ForecastTraces {
+ public:
+  /// As ForecastWatcher is called.
+  void add(const std::string& group, const DataDescription& data, std::span<const double> values,
+           std::span<const double> forecasts);
+
+  /// Records of the only series, or of the worst, the median and the best one with the name of each as "group".
+  std::vector<Json> records(const std::vector<GroupScore>& scores) const;
+
+ private:
+  std::map<std::string, ForecastTrace> traces_;
 };
 
 /// {"kind": "score", "score": ...}

@@ -184,9 +184,9 @@ void add_band(Chart& chart, const Json& record, const std::vector<double>& rows)
 }
 
 Chart forecast_chart(const Json& record, const std::string& id) {
-  const std::string column = text_of(record, "column");
+  const std::string column = text_of(record, "column"), group = text_of(record, "group");
   Chart chart{.id = id,
-              .title = printable(column),
+              .title = printable(group.empty() ? column : fmt::format("{} of {}", column, group)),
               .note = "",
               .x_name = "row",
               .y_name = "",

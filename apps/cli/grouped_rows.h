@@ -1,0 +1,35 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "rows.h"
+
+/// The rows of a file that holds several series, for models that know series by their names.
+namespace penstock::cli {
+
+/// The rows of one series, which may be apart in the file.
+struct GroupedRows {
+  std::string name;
+  DataDescription data;                        ///< With its scaling.
+  bool trained = true;                         ///< Whether training saw it; otherwise its rows say how it is scaled.
+  std::vector<float> features;                 ///< [rows, I]
+  std::vector<std::vector<std::string>> kept;  ///< Columns to be kept, of each row.
+  std::vector<std::vector<double>> values;     ///< What `values_of` said of each row.
+};
+
+struct GroupReading {
+  /// So many first rows of a series that training did not see say how it is scaled; 0: all.
+  Index scaled_by = 0;
+  /// Called with each row as it is read; may be empty.
+  std::function<std::vector<double>(const Rows&)> values_of = {};
+};
+
+/// Reads all rows, series by series in the order of their first rows.
+std::vector<GroupedRows> read_groups(Rows& rows, const DataDescription& data, const GroupReading& reading);
+
+/// Says on standard error which series training did not see, if any, and how they are scaled.
+void say_new_groups(const std::vector<GroupedRows>& groups, const std::string& source, Index scaled_by);
+
+}  // namespace penstock::cli

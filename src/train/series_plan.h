@@ -1,0 +1,56 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "train/autoregression.h"
+#include "train/series_table.h"
+
+/// How the columns of a series are scaled, and how those that are forecast from their own past are.
+namespace penstock::data {
+
+/// Which rows of each segment are looked at.
+enum class SeriesPart { training, all };
+
+/// A column of the table, or its logarithms, segment by segment.
+std::vector<std::vector<double>> values_of(const SeriesTable& series, std::size_t position, SeriesPart part,
+                                           bool logarithm);
+
+/// Mean and scale of a column: its own, or one for each group, in which case those of the column are 0 and 1.
+struct FittedColumn {
+  Column column;
+  std::vector<Scaling> groups;
+};
+FittedColumn fit_column(const SeriesTable& series, const CsvTable& table, std::size_t position, SeriesPart part,
+                        bool logarithm);
+
+/// How the targets that are inputs too are forecast by straight regressions, and by which of their values.
+struct SeriesPlan {
+  std::vector<bool> logarithms;                               // by position in the header
+  std::vector<std::optional<training::LinearChoice>> linear;  // by target; none: its past is not read
+  Index season = 0;                                           // of the first of those; 0: there are none
+};
+
+SeriesPlan plan_series(const CsvTable& table, const SeriesTable& series, const SeriesOptions& options,
+                       const std::vector<std::size_t>& inputs, const std::vector<std::size_t>& targets);
+
+/// The same columns by logarithms and of the same season as in `first`, with linear forecasts chosen anew by all rows.
+SeriesPlan plan_again(const SeriesPlan& first, const CsvTable& table, const SeriesTable& series,
+                      const SeriesOptions& options, const std::vector<std::size_t>& targets);
+
+/// Targets of a series, normalised.
+struct TargetRows {
+  std::span<const float> values;  ///< [rows, targets]
+  Index targets = 1, horizon = 1;
+  const std::vector<training::Segment>& segments;
+};
+
+/// The linear forecast of a plan, fitted to the rows of each segment before `ends`.
+Autoregression fit_linear(const TargetRows& rows, const SeriesPlan& plan, const std::vector<Index>& ends);
+
+/// Errors of fits to some beginnings of the training part, each up to the end of the next. `is_asked_for` (row, target)
+/// says which count.
+training::RowErrors past_errors(const TargetRows& rows, const SeriesPlan& plan,
+                                const std::function<bool(Index, Index)>& is_asked_for);
+
+}  // namespace penstock::data

@@ -1,0 +1,260 @@
+#include "train/series_table.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+#include <unordered_map>
+#include <utility>
+
+#include "base/check.h"
+#include "base/quote.h"
+#include "train/dataset.h"
+
+namespace penstock::data {
+namespace {
+
+using training::Segment;
+
+/// How many of so many rows are trained on and held out; nothing if they are too few.
+struct Split {
+  Index training = 0, held_out = 0;
+};
+
+Split split_rows(Index rows, const SeriesOptions& options) {
+  Index held = held_out(rows, options.validation_fraction);
+  // Of a short series at least one whole forecast, as long as training keeps more than that.
+  if (held > 0 && rows > 2 * options.horizon) held = std::max(held, options.horizon);
+  return {rows - held, held};
+}
+
+bool is_enough(const Split& split, const SeriesOptions& options) {
+  return split.training >= options.horizon + 1 && (split.held_out == 0 || split.held_out >= options.horizon);
+}
+
+/// Where the rows of the files belong: to a segment for each file and group.
+class RowSorter {
+ public:
+  void add(std::size_t file, const std::string& group) {
+    const auto [found, first] = numbers_.try_emplace(group, static_cast<Index>(groups_.size()));
+    if (first) groups_.push_back(group);
+    const auto [place, starts] = places_.try_emplace(std::pair(file, found->second), rows_.size());
+    if (starts) {
+      rows_.emplace_back();
+      segment_groups_.push_back(found->second);
+    }
+    rows_[place->second].push_back(count_++);
+  }
+
+  struct Rows {
+    std::vector<Index> rows;
+    Index group;
+  };
+  /// The segments of a group, in the order of the files, behind those of the group before.
+  std::vector<Rows> take() {
+    std::vector<Rows> all;
+    for (std::size_t i = 0; i < rows_.size(); ++i) all.push_back({std::move(rows_[i]), segment_groups_[i]});
+    std::ranges::stable_sort(all, {}, &Rows::group);
+    return all;
+  }
+  const std::vector<std::string>& groups() const { return groups_; }
+  Index count() const { return count_; }
+
+ private:
+  struct PairHash {
+    std::size_t operator()(const std::pair<std::size_t, Index>& pair) const {
+      return pair.first * 0x9e3779b97f4a7c15ULL ^ static_cast<std::size_t>(pair.second);
+    }
+  };
+  std::unordered_map<std::string, Index> numbers_;
+  std::unordered_map<std::pair<std::size_t, Index>, std::size_t, PairHash> places_;
+  std::vector<std::vector<Index>> rows_;
+  std::vector<Index> segment_groups_;
+  std::vector<std::string> groups_;
+  Index count_ = 0;
+};
+
+template <typename T>
+std::vector<T> in_order(const std::vector<T>& values, const std::vector<Index>& order) {
+  std::vector<T> result;
+  result.reserve(order.size());
+  for (const Index row : order) result.push_back(values[static_cast<std::size_t>(row)]);
+  return result;
+}
+
+void reorder(TableValues& values, const std::vector<Index>& order) {
+  const auto rows = static_cast<std::size_t>(values.rows());
+  for (auto& column : values.columns) column = in_order(column, order);
+  for (auto& filled : values.filled) {
+    if (filled.empty()) continue;
+    filled.resize(rows, 0);
+    filled = in_order(filled, order);
+    if (std::ranges::find(filled, 1) == filled.end()) filled.clear();
+  }
+  values.lines = in_order(values.lines, order);
+  values.files = in_order(values.files, order);
+  values.starts.clear();
+}
+
+class SeriesReader {
+ public:
+  SeriesReader(const CsvTable& table, const std::vector<std::size_t>& used, const SeriesOptions& options)
+      : table_(table), options_(options), path_(table.header().source()) {
+    if (options.group.empty()) return;
+    group_ = table.column(options.group, "group");
+    require(std::ranges::find(used, *group_) == used.end(), "group: column {} cannot be read or forecast as well",
+            in_quotes(options.group));
+  }
+
+  SeriesTable read(const std::vector<std::size_t>& used) {
+    ValueReader reader(table_, used, options_.missing);
+    RowSorter sorter;
+    for (auto rows = table_.rows(); rows.next();) {
+      reader.add(rows);
+      sorter.add(rows.file(), group_ ? rows.header().label(rows.fields(), *group_) : std::string());
+    }
+    TableValues values = reader.take();
+    std::vector<std::string> names;
+    for (const std::size_t column : used) names.push_back(table_.header().names()[column]);
+    refuse_empty_columns(values, names);
+    SeriesTable result;
+    if (group_) result.groups = sorter.groups();
+    split(sorter, result);
+    reorder(values, result.order);
+    fill(std::move(values), used, names, result);
+    return result;
+  }
+
+ private:
+  void split(RowSorter& sorter, SeriesTable& result) {
+    std::vector<RowSorter::Rows> all = sorter.take();
+    if (all.size() == 1 && !group_) check_only(sorter.count());
+    Index longest = 0, longest_training = 0;
+    for (const RowSorter::Rows& each : all) {
+      const auto rows = static_cast<Index>(each.rows.size());
+      longest = std::max(longest, rows);
+      Split split = split_rows(rows, options_);
+      if (!is_enough(split, options_)) split = {rows, 0};  // no row to spare
+      if (!is_enough(split, options_)) {
+        left_out_.push_back(fmt::format("{} ({})", name_of(each, result), rows));
+        continue;
+      }
+      if (split.held_out == 0 && options_.validation_fraction > 0.0) ++not_held_out_;
+      const auto first = static_cast<Index>(result.order.size());
+      result.segments.push_back({first, first + split.training, first + rows, group_ ? each.group : -1});
+      result.order.insert(result.order.end(), each.rows.begin(), each.rows.end());
+      longest_training = std::max(longest_training, split.training);
+    }
+    if (result.segments.empty()) refuse_short(sorter, longest);
+    const auto holds_out = [](const Segment& segment) { return segment.held_out() > 0; };
+    if (options_.validation_fraction > 0.0 && std::ranges::none_of(result.segments, holds_out)) {
+      fail(ErrorCode::bad_input, "{}: no series has rows enough to hold {} of them out: the longest has {}", path_,
+           options_.horizon, longest);
+    }
+    if (options_.season > 1 && longest_training < 2 * options_.season) {
+      fail(ErrorCode::bad_input, "{}: a season of {} rows does not show in {} rows of training: it takes {} or more",
+           path_, options_.season, longest_training, 2 * options_.season);
+    }
+    if (group_) drop_empty_groups(result);
+    describe(result);
+  }
+
+  void check_only(Index rows) const {
+    const Split split = split_rows(rows, options_);
+    if (is_enough(split, options_)) return;
+    fail(ErrorCode::bad_input,
+         "{}: {} rows are too few for horizon {}: training gets {} and needs {}, validation gets {} and needs {}",
+         path_, rows, options_.horizon, split.training, options_.horizon + 1, split.held_out,
+         options_.validation_fraction > 0.0 ? options_.horizon : 0);
+  }
+
+  [[noreturn]] void refuse_short(const RowSorter& sorter, Index longest) const {
+    if (longest == 1 && group_) {
+      fail(ErrorCode::bad_input,
+           "{}: column {} has another value in each of {} rows: it looks like an index, not like the name of a series",
+           path_, in_quotes(options_.group), sorter.count());
+    }
+    fail(ErrorCode::bad_input, "{}: horizon {} takes {} rows of a series, but the longest of {} has {}", path_,
+         options_.horizon, options_.horizon + 1, sorter.groups().size() > 1 ? "the groups" : "the files", longest);
+  }
+
+  std::string name_of(const RowSorter::Rows& rows, const SeriesTable& result) const {
+    return group_ ? in_quotes(result.groups[static_cast<std::size_t>(rows.group)]) : "a file";
+  }
+
+  /// Groups of which nothing is left.
+  static void drop_empty_groups(SeriesTable& result) {
+    std::vector<Index> numbers(result.groups.size(), -1);
+    std::vector<std::string> kept;
+    for (Segment& segment : result.segments) {
+      Index& number = numbers[static_cast<std::size_t>(segment.group)];
+      if (number < 0) {
+        number = static_cast<Index>(kept.size());
+        kept.push_back(result.groups[static_cast<std::size_t>(segment.group)]);
+      }
+      segment.group = number;
+    }
+    result.groups = std::move(kept);
+  }
+
+  void describe(SeriesTable& result) const {
+    const auto [least, most] = std::ranges::minmax(result.segments, {}, &Segment::rows);
+    if (group_) {
+      result.findings.push_back(fmt::format("{} series named by {}, of {} rows", result.groups.size(), options_.group,
+                                            least.rows() == most.rows()
+                                                ? fmt::format("{}", most.rows())
+                                                : fmt::format("{} to {}", least.rows(), most.rows())));
+    }
+    if (not_held_out_ > 0) {
+      result.findings.push_back(fmt::format("{} of {} series {} no rows to hold out, and {} trained on whole",
+                                            not_held_out_, result.segments.size(), not_held_out_ == 1 ? "has" : "have",
+                                            not_held_out_ == 1 ? "is" : "are"));
+    }
+    if (left_out_.empty()) return;
+    constexpr std::size_t shown = 6;
+    const std::size_t more = left_out_.size() > shown ? left_out_.size() - shown : 0;
+    const auto first = std::vector<std::string>(left_out_.begin(), left_out_.end() - static_cast<std::ptrdiff_t>(more));
+    result.findings.push_back(fmt::format("{} series of fewer than {} rows left out: {}{}", left_out_.size(),
+                                          options_.horizon + 1, fmt::join(first, ", "),
+                                          more > 0 ? fmt::format(" and {} more", more) : ""));
+  }
+
+  void fill(TableValues values, const std::vector<std::size_t>& used, const std::vector<std::string>& names,
+            SeriesTable& result) const {
+    std::vector<Index> begins;
+    for (const Segment& segment : result.segments) begins.push_back(segment.first);
+    fill_missing(values, begins, options_.missing, names);
+    result.columns.resize(table_.header().names().size());
+    result.unknown.resize(result.columns.size());
+    for (std::size_t i = 0; i < used.size(); ++i) {
+      result.columns[used[i]] = std::move(values.columns[i]);
+      if (options_.missing == Missing::mask) result.unknown[used[i]] = values.filled[i];
+    }
+    values.columns.clear();
+    result.values = std::move(values);
+  }
+
+  const CsvTable& table_;
+  const SeriesOptions& options_;
+  const std::string& path_;
+  std::optional<std::size_t> group_;
+  std::vector<std::string> left_out_;  // names, with their numbers of rows
+  Index not_held_out_ = 0;
+};
+
+}  // namespace
+
+Index SeriesTable::training_rows() const {
+  Index sum = 0;
+  for (const Segment& segment : segments) sum += segment.training_rows();
+  return sum;
+}
+
+SeriesTable read_series(const CsvTable& table, std::vector<std::size_t> used, const SeriesOptions& options) {
+  std::ranges::sort(used);
+  used.erase(std::unique(used.begin(), used.end()), used.end());
+  return SeriesReader(table, used, options).read(used);
+}
+
+}  // namespace penstock::data

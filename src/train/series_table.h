@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "train/csv_table.h"
+#include "train/series_rows.h"
+#include "train/table_values.h"
+
+namespace penstock::data {
+
+/// The used columns of a table of series, raw, segment by segment: the rows of one group that are apart in the files
+/// follow each other here.
+struct SeriesTable {
+  std::vector<training::Segment> segments;
+  std::vector<std::string> groups;                 // names, in the order of their first rows; empty: there are none
+  std::vector<Index> order;                        // of each row, its number in the files
+  std::vector<std::vector<double>> columns;        // by position in the header; empty if not used
+  std::vector<std::vector<std::uint8_t>> unknown;  // the same: 1 where a value is filled in and not to be asked for
+  TableValues values;                              // without columns: where each row came from
+  std::vector<std::string> findings;               // about groups, for Dataset::reading()
+
+  Index rows() const { return values.rows(); }
+  Index training_rows() const;
+};
+
+/// Reads the columns at these positions and splits every segment by time. Those that are too short for the horizon are
+/// left out, which `findings` says. Throws Error(bad_input) if nothing is left, or nothing can be held out that should
+/// be; Error(invalid_argument) for a group column that is not there or is to be read or forecast itself.
+SeriesTable read_series(const CsvTable& table, std::vector<std::size_t> used, const SeriesOptions& options);
+
+}  // namespace penstock::data

@@ -1,0 +1,142 @@
+"""Many series in one file: one model learns them, and scores, forecasts and streams tell them apart."""
+
+import json
+import math
+import pathlib
+import random
+import shutil
+
+import pytest
+
+from program import TINY, run
+
+EXAMPLES = pathlib.Path(__file__).parents[2] / "examples" / "data"
+QUICK = [*TINY, "--steps", 2, "--length", 8, "--calendar", "none"]
+SIZES = {"small": 1, "middle": 20, "large": 4000}
+
+
+def shops(rows, sizes=SIZES, seed=1):
+    noise = random.Random(seed)
+    text = "t,shop,x\n"
+    for i in range(rows):
+        for name, size in sizes.items():
+            text += f"{i},{name},{size * (10 + math.sin(i / 2) + noise.gauss(0, 0.1)):.6g}\n"
+    return text
+
+
+@pytest.fixture
+def trained(tmp_path):
+    (tmp_path / "shops.csv").write_text(shops(60))
+    result = run("train", "shops.csv", "--group", "shop", "--columns", "x", "--horizon", 2, *QUICK, cwd=tmp_path)
+    return tmp_path, result
+
+
+def test_training_says_what_it_read_and_how_each_series_did(trained):
+    folder, result = trained
+    assert "data   shops.csv: x in 144 rows of 3 series, of each the next 20 % held out; predicts x, 1 to 2 rows ahead" in (
+        result.err
+    )
+    assert "read   3 series named by shop, of 60 rows\n" in result.err
+    lines = [line.strip() for line in result.out.splitlines()]
+    assert any("forecast values in 3 series" in line for line in lines)
+    table = lines[next(i for i, line in enumerate(lines) if line.startswith("series ")) + 1 :][:3]
+    assert {line.split()[0] for line in table
+} == set(SIZES)
+    ratios = [float(line.split()[3]) for line in table]
+    assert ratios == sorted(ratios, reverse=True)
+    assert f"in {sum(ratio < 1 for ratio in ratios)} of 3 series" in result.out
+
+
+def test_a_forecast_of_each_is_that_of_its_rows_alone(trained):
+    folder, _ = trained
+    lines = run("predict", "model.safetensors", "shops.csv", "--last", cwd=folder).out.splitlines()
+    assert lines[0] == "shop,x+1,x+2"
+    assert [line.split(",")[0] for line in lines[1:]] == list(SIZES)
+    for line in lines[1:]:
+        name, *forecasts = line.split(",")
+        assert all(0.5 < float(value) / (10 * SIZES[name]) < 1.5 for value in forecasts)
+        rows = [row for row in shops(60).splitlines() if row.startswith("t,") or f",{name}," in row]
+        (folder / "one.csv").write_text("\n".join(rows) + "\n")
+        assert run("predict", "model.safetensors", "one.csv", "--last", cwd=folder).out.splitlines()[1] == line
+    told = run("predict", "model.safetensors", "shops.csv", "--last", "--json", "--keep", "shop,t", cwd=folder).json_lines()
+    assert [each["columns"] for each in told] == [{
+  "shop" : name, "t" : "59"} for name in SIZES]
+
+
+def test_a_stream_keeps_a_state_for_each(trained):
+    folder, _ = trained
+    text = shops(60)
+    rows = text.splitlines(keepends=True)
+    streamed = run("stream", "model.safetensors", "--keep", "t", stdin=text, cwd=folder).out.splitlines()
+    predicted = run("predict", "model.safetensors", "shops.csv", "--keep", "t", "--exact", cwd=folder).out.splitlines()
+    assert sorted(streamed) == sorted(predicted)
+    first = run("stream", "model.safetensors", "--keep", "t", "--state", "s", stdin="".join(rows[:76]), cwd=folder).out
+    rest = run("stream", "model.safetensors", "--keep", "t", "--state", "s", stdin=rows[0] + "".join(rows[76:]), cwd=folder)
+    assert first.splitlines() + rest.out.splitlines()[1:] == streamed
+
+
+def test_a_series_that_training_did_not_see(trained):
+    folder, _ = trained
+    text = shops(40, {"new": 3, "small": 1}, seed=2)
+    (folder / "new.csv").write_text(text)
+    result = run("predict", "model.safetensors", "new.csv", "--last", cwd=folder)
+    assert result.err == "note: training did not see new: scaled by all of its rows in new.csv\n"
+    assert 0.5 < float(result.out.splitlines()[1].split(",")[1]) / 30 < 1.5
+    result = run("evaluate", "model.safetensors", "new.csv", "--skip", 20, cwd=folder)
+    assert result.err == "note: training did not see new: scaled by the first 20 of its rows in new.csv\n"
+    rows = text.splitlines(keepends=True)
+    result = run("stream", "model.safetensors", "--state", "s", stdin="".join(rows[:31]), cwd=folder)
+    assert result.err.startswith("note: training did not see new: its first ")
+    answers = [line.split(",")[0] for line in result.out.splitlines()[1:]]
+    assert answers.count("small") == 15 and 0 < answers.count("new") < 15
+    result = run("stream", "model.safetensors", "--state", "s", stdin="".join([rows[0], *rows[31:]]), cwd=folder)
+    assert result.err == "" and len(result.out.splitlines()) == len(rows) - 30, "scaled as it was"
+
+
+def test_scores_of_each_and_of_all(trained):
+    folder, _ = trained
+    said = run("evaluate", "model.safetensors", "shops.csv", "--skip", 48, "--json", cwd=folder).json()["files"][0]
+    groups = said["groups"]
+    assert set(groups) == set(SIZES)
+    assert said["columns"]["x"]["scored"] == sum(group["columns"]["x"]["scored"] for group in groups.values()) == 3 * 23
+    squares = sum(group["columns"]["x"]["rmse"] ** 2 * 23 for group in groups.values())
+    assert said["columns"]["x"]["rmse"] == pytest.approx(math.sqrt(squares / 69))
+    assert said["columns"]["x"]["mase"] == pytest.approx(sum(g["columns"]["x"]["mase"] for g in groups.values()) / 3)
+
+
+def test_many_series_are_told_by_the_worst_and_the_best(tmp_path):
+    (tmp_path / "many.csv").write_text(shops(30, {f"shop {i}": i + 1 for i in range(20)}))
+    result = run("train", "many.csv", "--group", "shop", "--columns", "x", *QUICK, "--metrics", "m.jsonl", cwd=tmp_path)
+    assert "... 12 more; --json has all" in result.out
+    records = [json.loads(line) for line in (tmp_path / "m.jsonl").read_text().splitlines()]
+    shown = [record["group"] for record in records if record["kind"] == "forecast"]
+    assert len(set(shown)) == 3
+    run("report", "m.jsonl", cwd=tmp_path)
+    assert f"x of {shown[0]}" in (tmp_path / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    "arguments, status, said",
+    [
+        (["train", "shops.csv", "--group", "town"], 2, 'has no column "town", only "t", "shop", "x"'),
+        (["train", "index.csv", "--group", "id"], 1, 'column "id" has another value in each of 30 rows: it looks like'),
+        (["train", "shops.csv", "--as", "text", "--group", "shop"], 2, "--group does not apply to a text"),
+        (["predict", "model.safetensors", "index.csv"], 1, 'column "shop" names the series of a row, but the header'),
+    ],
+)
+def test_what_cannot_be_groups_is_refused(trained, arguments, status, said):
+    folder, _ = trained
+    (folder / "index.csv").write_text("id,x\n" + "".join(f"{i},{i % 4}\n" for i in range(30)))
+    more = ["-o", "other.safetensors"] if arguments[0] == "train" else []
+    assert said in run(*arguments, *more, cwd=folder, expect=status).err
+
+
+def test_the_example(tmp_path):
+    shutil.copy(EXAMPLES / "shops.csv", tmp_path)
+    run("train", "shops.csv", "--group", "shop", "--columns", "sales", "--horizon", 6, "--steps", 40, *TINY,
+        "-o", "shops.safetensors", cwd=tmp_path)  # fmt: skip
+    said = run("evaluate", "shops.safetensors", "shops.csv", "--skip", 48, "--json", cwd=tmp_path).json()["files"][0]
+    assert said["columns"]["sales"]["season"] == 12
+    column = said["columns"]["sales"]
+    assert column["rmse"] < column["rivals"][column["best_rival"]]["rmse"]
+    assert len(run("predict", "shops.safetensors", "shops.csv", "--last", cwd=tmp_path).out.splitlines()) == 5
