@@ -223,6 +223,9 @@ int main(int argc, char** argv) {
   if (cases.empty()) cases.assign(std::begin(kCases), std::end(kCases));
   try {
     return run(cases);
+  } catch (const penstock::Error& error) {
+    fmt::print(stderr, "cuda_recurrent_times: {}\n", error.what());
+    return exit_status(error.code());
   } catch (const std::exception& error) {
     fmt::print(stderr, "cuda_recurrent_times: {}\n", error.what());
     return 1;

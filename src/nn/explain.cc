@@ -7,6 +7,7 @@
 #include "backend/cpu/machine.h"
 #include "backend/cuda/runtime/device.h"
 #include "base/check.h"
+#include "nn/explain.h"
 #include "nn/model_impl.h"
 #include "ops/explain.h"
 #include "penstock/model.h"
@@ -16,15 +17,10 @@ namespace penstock {
 namespace {
 
 /// The machine that is asked about, and the device on it.
-plan::Machine machine_of(Execution& execution, const std::string& chip) {
-  plan::Machine machine{.cpu = cpu::machine(), .gpu = {}};
-  if (!chip.empty()) {
-    machine.gpu = plan::named_gpu(chip);
-    if (!execution.device.is_cuda()) execution.device = Device::cuda(0);
-  } else if (execution.device.is_cuda()) {
-    machine.gpu = cuda::Device::get(execution.device.index).model();
-  }
-  return machine;
+plan::Machine machine_asked(Execution& execution, const std::string& chip) {
+  if (chip.empty()) return nn::machine_of(execution);
+  if (!execution.device.is_cuda()) execution.device = Device::cuda(0);
+  return {.cpu = cpu::machine(), .gpu = plan::named_gpu(chip)};
 }
 
 void append(std::vector<PlanReport>& all, std::vector<PlanReport> more) {
@@ -44,7 +40,10 @@ std::string alternative_text(const PlanAlternative& other) {
   return text;
 }
 
-/// Every node of a graph, in its order.
+}  // namespace
+
+namespace nn {
+
 std::vector<PlanReport> explain_nodes(const graph::Graph& graph, const ops::Target& target,
                                       const plan::Machine& machine) {
   std::vector<PlanReport> all;
@@ -65,7 +64,13 @@ std::vector<PlanReport> explain_nodes(const graph::Graph& graph, const ops::Targ
   return all;
 }
 
-}  // namespace
+plan::Machine machine_of(const Execution& execution) {
+  plan::Machine machine{.cpu = cpu::machine(), .gpu = {}};
+  if (execution.device.is_cuda()) machine.gpu = cuda::Device::get(execution.device.index).model();
+  return machine;
+}
+
+}  // namespace nn
 
 std::vector<std::string> chips() {
   std::vector<std::string> names;
@@ -83,7 +88,7 @@ std::vector<PlanReport> explain(const LayerQuestion& question) {
   require(question.heads >= 1 && question.hidden % question.heads == 0, "heads ({}) must divide hidden ({})",
           question.heads, question.hidden);
   Execution execution = question.execution;
-  const plan::Machine machine = machine_of(execution, question.chip);
+  const plan::Machine machine = machine_asked(execution, question.chip);
   ops::Target target = model_target(question.rows, question.steps, execution);
   target.lengths = question.lengths, target.reset = question.reset, target.training = question.training;
   const ops::Recurrence shape{
@@ -97,15 +102,15 @@ std::vector<PlanReport> explain(const Model& model, Index rows, Index steps, boo
                                 const std::string& chip) {
   require(rows >= 1 && steps >= 1, "rows and steps must be at least 1, not {} and {}", rows, steps);
   Execution planned = execution;
-  const plan::Machine machine = machine_of(planned, chip);
+  const plan::Machine machine = machine_asked(planned, chip);
   ops::Target target = model_target(rows, steps, planned);
   target.training = training;
   const ModelSpec& spec = model.impl().spec;
   const DataDescription& data = model.impl().data;
-  if (!training) return explain_nodes(nn::forward_graph(spec, data, target), target, machine);
+  if (!training) return nn::explain_nodes(nn::forward_graph(spec, data, target), target, machine);
   nn::TrainingShape shape;
   shape.loss = data.task == Task::forecast ? ops::LossKind::mse : ops::LossKind::cross_entropy;
-  return explain_nodes(nn::training_graph(spec, data, shape, target), target, machine);
+  return nn::explain_nodes(nn::training_graph(spec, data, shape, target), target, machine);
 }
 
 std::string to_text(const std::vector<PlanReport>& reports) {

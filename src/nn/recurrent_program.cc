@@ -11,6 +11,7 @@
 #include "base/recent.h"
 #include "base/threads.h"
 #include "nn/batch_hash.h"
+#include "nn/explain.h"
 #include "nn/recurrent_graph.h"
 #include "ops/program_check.h"
 #include "ops/tensor_check.h"
@@ -350,6 +351,11 @@ void RecurrentProgram::pack(const Context& context, std::span<const Tensor> weig
   workspace->run(graph::Phase::weights, impl.call_of(context, {.rows = impl.form.rows, .steps = impl.form.steps}));
 }
 
-std::string RecurrentProgram::explain() const { return impl_->forward.program->describe(); }
+std::string RecurrentProgram::explain() const {
+  const graph::Program& program = *impl_->forward.program;
+  const std::vector<PlanReport> plans =
+      nn::explain_nodes(program.graph(), program.target(), nn::machine_of(impl_->execution));
+  return program.describe() + to_text(plans);
+}
 
 }  // namespace penstock

@@ -116,7 +116,11 @@ plan::GpuDenseProblem dense_problem(const Recurrence& shape, bool backward, cons
   problem.backward = backward;
   problem.training = target.training && !backward;
   problem.ragged = target.lengths, problem.reset = target.reset, problem.reverse = shape.reverse;
-  problem.alignment = row_alignment(shape.hidden / shape.heads * plan::size_of(problem.storage));
+  problem.every_state = shape.every_state;
+  problem.clipped = backward && shape.gradient_clip > 0;
+  const Index size = plan::size_of(problem.storage);
+  problem.alignment = cuda::common_alignment(16, {shape.hidden / shape.heads * size, shape.alignment,
+                                                  shape.y_strides.row * size, shape.y_strides.step * size});
   return problem;
 }
 
