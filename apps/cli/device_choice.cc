@@ -2,22 +2,18 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <system_error>
 
+#include "sequence.h"
 #include "units.h"
 
 namespace penstock::cli {
+namespace {
 
-void settle_device(bool automatic, Execution& execution, const Model& model, DeviceQuestion question, bool quiet) {
-  if (!automatic) return;
-  question.execution = execution;
-  const DeviceChoice choice = choose_device(model, question);
-  execution.device = choice.device;
-  if (!quiet) fmt::print(stderr, "device {}: {}\n", to_string(choice.device), printable(choice.why));
-}
-
+/// The bytes of files together; 0 where one of them is not a file, such as standard input.
 Index bytes_of_files(const std::vector<std::string>& paths) {
   Index bytes = 0;
   for (const std::string& path : paths) {
@@ -27,6 +23,24 @@ Index bytes_of_files(const std::vector<std::string>& paths) {
     bytes += static_cast<Index>(size);
   }
   return bytes;
+}
+
+}  // namespace
+
+void settle_device(bool automatic, Execution& execution, const Model& model, DeviceQuestion question, bool quiet) {
+  if (!automatic) return;
+  question.execution = execution;
+  const DeviceChoice choice = choose_device(model, question);
+  execution.device = choice.device;
+  if (!quiet) fmt::print(stderr, "device {}: {}\n", to_string(choice.device), printable(choice.why));
+}
+
+DeviceQuestion reading_of(const Model& model, const std::vector<std::string>& paths) {
+  DeviceQuestion question{.steps = Sequence::piece, .start = true};
+  const Index bytes = model.data().task == Task::language ? bytes_of_files(paths) : 0;
+  if (bytes > 0) question.steps = std::min(bytes, Sequence::piece);
+  question.calls = std::max<Index>(1, bytes / Sequence::piece);
+  return question;
 }
 
 }  // namespace penstock::cli

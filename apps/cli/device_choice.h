@@ -12,7 +12,7 @@ namespace penstock::cli {
 void settle_device(bool automatic, Execution& execution, const Model& model, DeviceQuestion question,
                    bool quiet = false);
 
-/// The bytes of files together; 0 where one of them is not a file, such as standard input.
-Index bytes_of_files(const std::vector<std::string>& paths);
+/// What a process does that answers what stands in some files, a piece of a sequence at a time.
+DeviceQuestion reading_of(const Model& model, const std::vector<std::string>& paths);
 
 }  // namespace penstock::cli

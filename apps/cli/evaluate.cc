@@ -5,6 +5,7 @@
 #include <string>
 
 #include "answers.h"
+#include "device_choice.h"
 #include "options.h"
 #include "penstock/penstock.h"
 #include "score_report.h"
@@ -25,6 +26,7 @@ struct EvaluateArguments {
   std::vector<double> quantiles;
   bool json = false;
   Execution execution;
+  bool automatic = false;  // of --device
 };
 
 /// Rows that are not scored: in the first ones a linear forecast has not seen as much as it reads.
@@ -60,7 +62,7 @@ std::string where_nothing_is(const Model& model, const EvaluateArguments& argume
   return fmt::format(" behind row {}{}", lead, arguments.skip ? "" : why);
 }
 
-int evaluate_files(const CLI::App& app, const EvaluateArguments& arguments) {
+int evaluate_files(const CLI::App& app, EvaluateArguments arguments) {
   require_given(arguments.model, "MODEL");
   require_given(arguments.data.empty() ? "" : arguments.data.front(), "DATA");
   const Model model = Model::load(arguments.model);
@@ -69,6 +71,7 @@ int evaluate_files(const CLI::App& app, const EvaluateArguments& arguments) {
   if (app.count("--sequence-column") > 0) require_task(model, arguments.model, Task::classify, "--sequence-column");
   if (arguments.skip.value_or(0) < 0) throw Error(ErrorCode::invalid_argument, "--skip must not be negative");
   check_quantiles(model, arguments.model, arguments.quantiles);
+  settle_device(arguments.automatic, arguments.execution, model, reading_of(model, arguments.data));
   catch_interrupts();
   Output output;
   Json all = Json::array();
@@ -111,7 +114,7 @@ Verb add_evaluate(CLI::App& program) {
   options.add("--sequence-column", arguments->rows.sequence_column, "NAME", "Names the sequence of a row");
   options.add("--label-column", arguments->label_column, "NAME", "Holds the label of the sequence");
   options.add("--threads", arguments->execution.threads, "N", "0: as many as the machine offers");
-  options.device(arguments->execution);
+  options.device(arguments->execution, &arguments->automatic);
   options.flag("--json", arguments->json, "Print one JSON object");
   options.finish(
       "  penstock evaluate co2.safetensors co2.csv --skip 1827    RMSE, MASE, beside drift\n"

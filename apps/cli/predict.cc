@@ -117,11 +117,7 @@ class Prediction {
   /// As far as it is known before anything is read: bytes of texts; of other data, at least a piece.
   DeviceQuestion work() const {
     if (!task_name(source()).empty()) return {.rows = 64, .steps = arguments_.task.validation_length, .start = true};
-    DeviceQuestion question{.steps = Sequence::piece, .start = true};
-    const Index bytes = data().task == Task::language ? bytes_of_files(arguments_.data) : 0;
-    if (bytes > 0) question.steps = std::min(bytes, Sequence::piece);
-    question.calls = std::max<Index>(1, bytes / Sequence::piece);
-    return question;
+    return reading_of(model_, arguments_.data);
   }
 
   const DataDescription& data() const { return model_.data(); }

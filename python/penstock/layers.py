@@ -120,7 +120,7 @@ class _Network:
         h0: State | None = None,
         *,
         mode: Mode = "auto",
-        device: str = "auto",
+        device: str = "cpu",
         lengths: ArrayLike | None = None,
         cu_seqlens: ArrayLike | None = None,
         reset_mask: ArrayLike | None = None,
@@ -140,7 +140,8 @@ class _Network:
             mode: How the recurrence runs over T: ``"sequential"``, ``"scan"`` (parallel over chunks of T; minGRU and
                 minLSTM only), or ``"auto"``: what the planner expects to be the fastest.
             device: ``"cpu"``, or ``"cuda"`` or ``"cuda:N"``, to which x is copied and from which y is: without a tape,
-                in float32. ``"auto"`` is where the arrays are: the CPU.
+                in float32. ``"auto"``: the one of the two that takes less time, copies counted, as
+                :meth:`choose_device` estimates; with a tape it is the CPU.
             lengths: int64 ``[B]``: how many steps each row has. Later ones are never read and are zero in ``y``.
             cu_seqlens: int64 ``[B + 1]``: row b has the steps ``cu_seqlens[b]`` to ``cu_seqlens[b + 1] - 1``.
             reset_mask: bool, ``x``'s shape without channels. True: the state is set to zero before this step.
@@ -168,7 +169,24 @@ class _Network:
             (lengths, cu_seqlens, reset_mask) if given else None,
             is_time_first(layout),
             execution(mode, device, threads, exact, precision),
+            device == "auto",
         )
+
+    def choose_device(
+        self,
+        rows: int = 1,
+        steps: int = 256,
+        *,
+        mode: Mode = "auto",
+        threads: int = 0,
+        exact: bool = False,
+        precision: str = "full",
+    ) -> tuple[str, str]:
+        """The device that ``device="auto"`` means for sequences of that shape, and why, in a line.
+
+        The arguments are those of :meth:`forward`, for ``rows`` rows of ``steps`` steps.
+        """
+        return self._network.choose_device(rows, steps, execution(mode, "cpu", threads, exact, precision))
 
     def backward(
         self, dy: ArrayLike | None, dstate: State | None = None, *, tape: Tape, input_gradient: bool = True

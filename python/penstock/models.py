@@ -47,6 +47,9 @@ class Model:
         from_last: Forecasts start from the last value, or from a linear forecast if one was fitted: for a series that
             was opened with ``from_last=True``.
         seed: Of the first weights.
+        device: Where calls run that do not say otherwise: ``"cpu"``, ``"cuda"``, ``"cuda:N"``, or ``"auto"``: for each
+            call the one that takes less time, copies counted, as :meth:`choose_device` estimates. Later it is
+            :attr:`device`.
     """
 
     def __init__(
@@ -63,6 +66,7 @@ class Model:
         dropout: float = 0.0,
         from_last: bool = False,
         seed: int = 0,
+        device: str = "cpu",
     ) -> None:
         spec = {
             "cell": cell,
@@ -77,10 +81,13 @@ class Model:
         }
         self._model = _core.Model.make(spec, data._dataset, seed)
         self._data = self._model.data()
+        self.device = device
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Model:
+    def load(cls, path: str | os.PathLike[str], *, device: str = "cpu") -> Model:
         """Reads a model or a checkpoint, as ``penstock train`` writes them.
+
+        ``device``: where its calls run, as of :class:`Model`.
 
         Raises:
             IoFailure: The file cannot be read.
@@ -89,7 +96,38 @@ class Model:
         model = cls.__new__(cls)
         model._model = _core.Model.load(os.fspath(path))
         model._data = model._model.data()
+        model.device = device
         return model
+
+    @property
+    def device(self) -> str:
+        """Where calls run that do not say otherwise: ``"cpu"``, ``"cuda:0"``, or ``"auto"``. It can be assigned."""
+        return self._device
+
+    @device.setter
+    def device(self, device: str) -> None:
+        self._device = device if device == "auto" else _core.device_name(device)
+
+    def choose_device(
+        self,
+        rows: int = 1,
+        steps: int = 1,
+        *,
+        training: bool = False,
+        threads: int = 0,
+        exact: bool = False,
+        precision: str = "full",
+    ) -> tuple[str, str]:
+        """The device that ``device="auto"`` means for sequences of that shape, and why, in a line.
+
+        Args:
+            rows: ``B``.
+            steps: ``T``.
+            training: Whether a step of training is meant, instead of a forward pass.
+
+        The other arguments are those of :meth:`forward`.
+        """
+        return self._model.choose_device(rows, steps, training, threads, exact, precision)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes a safetensors file with architecture and data description inside, first under another name."""
@@ -115,9 +153,11 @@ class Model:
         """How many weights the model has."""
         return self._model.parameter_count()
 
-    def memory(self, rows: int, steps: int, *, device: str = "cpu", precision: str = "full") -> dict[str, int]:
+    def memory(
+        self, rows: int, steps: int, *, device: str | None = None, precision: str = "full"
+    ) -> dict[str, int]:
         """Bytes that calls with ``rows`` sequences of ``steps`` take on a device: weights, state, forward, training."""
-        return self._model.memory(rows, steps, device, precision)
+        return self._model.memory(rows, steps, self._on(device), precision)
 
     def forward(
         self,
@@ -125,7 +165,7 @@ class Model:
         state: ArrayLike | None = None,
         *,
         mode: Mode = "auto",
-        device: str = "cpu",
+        device: str | None = None,
         threads: int = 0,
         exact: bool = False,
         precision: str = "full",
@@ -136,7 +176,7 @@ class Model:
             inputs: int32 tokens ``[T]`` or ``[B, T]``; or normalised float32 features ``[T, I]`` or ``[B, T, I]``.
             state: What the call before returned, to go on where it stopped; None: the start.
             mode: ``"auto"``, ``"sequential"`` or ``"scan"``.
-            device: ``"cpu"``, ``"cuda"`` or ``"cuda:N"``.
+            device: As of :class:`Model`; None: the model's own.
             threads: 0: as many as the machine offers.
             exact: The same bits as a :class:`Session`; slower.
             precision: ``"full"``, ``"bf16-weights"``, ``"bf16"``, and on a GPU ``"f16"``.
@@ -144,7 +184,7 @@ class Model:
         Returns:
             Logits ``[..., T, O]``, or normalised forecasts ``[..., T, horizon * targets]``; and the state, ``[values]``.
         """
-        return self._model.forward(inputs, state, mode, device, threads, exact, precision)
+        return self._model.forward(inputs, state, mode, self._on(device), threads, exact, precision)
 
     def predict(
         self,
@@ -152,7 +192,7 @@ class Model:
         *,
         group: str = "",
         mode: Mode = "auto",
-        device: str = "cpu",
+        device: str | None = None,
         threads: int = 0,
         exact: bool = False,
         precision: str = "full",
@@ -209,7 +249,7 @@ class Model:
         top_k: int = 0,
         top_p: float = 0.95,
         seed: int | None = None,
-        device: str = "cpu",
+        device: str | None = None,
         precision: str = "full",
     ) -> builtins.bytes:
         """Lets a language model write, and returns the bytes behind the prompt: those of ``penstock generate``.
@@ -226,7 +266,10 @@ class Model:
             prompt = prompt.encode()
         if seed is None:
             seed = int.from_bytes(os.urandom(8), "little")
-        return self._model.generate(prompt, bytes, temperature, top_k, top_p, seed, device, precision)
+        return self._model.generate(prompt, bytes, temperature, top_k, top_p, seed, self._on(device), precision)
+
+    def _on(self, device: str | None) -> str:
+        return self._device if device is None else device
 
     def __repr__(self) -> str:
         spec = self.spec
@@ -241,13 +284,13 @@ class Session:
 
     Args:
         model: A :class:`Model`, as it is now: what it learns later is for new sessions.
-        device: ``"cpu"``, ``"cuda"`` or ``"cuda:N"``.
+        device: As of :class:`Model`; None: the model's own.
         precision: As of :meth:`Model.forward`.
     """
 
-    def __init__(self, model: Model, *, device: str = "cpu", precision: str = "full") -> None:
+    def __init__(self, model: Model, *, device: str | None = None, precision: str = "full") -> None:
         self.model = model
-        self._session = _core.Session(model._model, device, precision)
+        self._session = _core.Session(model._model, model._on(device), precision)
 
     def push(self, step: int | ArrayLike, *, out: Buffer | None = None) -> NDArray:
         """The outputs ``[O]`` after one more step: a token (int), or normalised float32 features ``[I]``.

@@ -204,7 +204,7 @@ def train(
     resume: bool = False,
     metrics: str | os.PathLike[str] | None = None,
     seed: int = 0,
-    device: str = "cpu",
+    device: str | None = None,
     precision: str = "full",
     threads: int = 0,
     exact: bool = False,
@@ -238,7 +238,7 @@ def train(
         log_every: Seconds between reports; 0: after every step.
         checkpoint: A file from which ``resume=True`` goes on, bit for bit, with the same options.
         metrics: A file for all measurements, as JSON lines.
-        device: ``"cpu"``, ``"cuda"`` or ``"cuda:N"``.
+        device: ``"cpu"``, ``"cuda"``, ``"cuda:N"`` or ``"auto"``; None: the model's own.
         callback: Called with a :class:`Progress` at each report; what it raises ends the training and is raised again.
         progress: True: a bar on the terminal or in the notebook. False: nothing. Otherwise a stream to write to.
 
@@ -274,7 +274,7 @@ def train(
         "checkpoint_every": float(checkpoint_every),
         "metrics_path": os.fspath(metrics) if metrics is not None else "",
         "seed": seed,
-        "device": device,
+        "device": model._on(device),
         "precision": precision,
         "threads": threads,
         "exact": exact,
@@ -306,7 +306,7 @@ def evaluate(
     batch: int = 32,
     length: int = 256,
     loss: str = "automatic",
-    device: str = "cpu",
+    device: str | None = None,
     precision: str = "full",
     threads: int = 0,
 ) -> Evaluation:
@@ -316,7 +316,7 @@ def evaluate(
         "length": length,
         "validation_batches": 0,
         "loss": loss,
-        "device": device,
+        "device": model._on(device),
         "precision": precision,
         "threads": threads,
     }

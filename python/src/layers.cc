@@ -12,7 +12,9 @@
 #include <utility>
 
 #include "bindings.h"
-#include "device_pass.h"
+#include "penstock/device_choice.h"
+#include "penstock/penstock.h"
+#include "penstock/recurrent_program.h"
 #include "sequences.h"
 
 namespace penstock::python {
@@ -27,6 +29,16 @@ struct Tape {
   Execution execution;
 };
 
+/// The network on another device, whose weights follow those of the host before the next call that needs them.
+template <class Real>
+struct DeviceCopy {
+  DeviceCopy(const RecurrentSpec& spec, Device device) : stream(device), network(spec, stream) {}
+
+  Stream stream;  // outlives the network
+  Recurrent<Real> network;
+  bool is_current = false;
+};
+
 /// A stack of layers. Calls run without the lock of the interpreter; what changes weights or gradients waits for calls
 /// that compute, and they for it.
 template <class Real>
@@ -37,13 +49,12 @@ class Network {
 
   const RecurrentSpec& spec() const { return network_.spec(); }
 
-  /// `which`: None, or the tuple (lengths, cu_seqlens, reset_mask).
+  /// `which`: None, or the tuple (lengths, cu_seqlens, reset_mask). `automatic`: the device is open; with a tape it is
+  /// the CPU. `copied`: by a copy of the network even there.
   nb::tuple forward(nb::handle x_in, nb::handle state_in, nb::handle out, Tape<Real>* tape, nb::handle which,
-                    bool time_first, const Execution& execution) {
-    if (execution.device.is_cuda()) {
-      if (tape != nullptr)
-        refuse("tape must be None on a GPU: gradients are computed on the CPU, or by penstock.torch");
-      return forward_on_device(x_in, state_in, out, which, time_first, execution);
+                    bool time_first, const Execution& execution, bool automatic, bool copied) {
+    if (execution.device.is_cuda() && tape != nullptr) {
+      refuse("tape must be None on a GPU: gradients are computed on the CPU, or by penstock.torch");
     }
     Array x = read_sequence(x_in, "x");
     auto rows = std::make_unique<Rows>(x, time_first ? Layout::time_first : Layout::batch_first, which);
@@ -55,10 +66,13 @@ class Network {
     const Array hT = Array::empty(state_shape(*rows), scalar);
     {
       const nb::gil_scoped_release unlocked;
+      Execution on = execution;
+      if (automatic && tape == nullptr) on.device = device_for(rows->batch(), execution);
       const std::shared_lock lock(mutex_);
-      network_.forward(rows->batch(), rows->template view<const Real>(x), rows->template view<Real>(y),
-                       h0 ? h0.as<const Real>() : nullptr, hT.as<Real>(), tape == nullptr ? nullptr : &tape->content,
-                       execution);
+      const Recurrent<Real>& network = copied || on.device.is_cuda() ? copy_on(on.device) : network_;
+      network.forward(rows->batch(), rows->template view<const Real>(x), rows->template view<Real>(y),
+                      h0 ? h0.as<const Real>() : nullptr, hT.as<Real>(), tape == nullptr ? nullptr : &tape->content,
+                      on);
     }
     const nb::object result = out.is_none() ? y.object() : nb::borrow(out);
     const nb::object state = hT.object();
@@ -71,29 +85,16 @@ class Network {
     return nb::make_tuple(result, state);
   }
 
-  /// The same on the device of the execution, for arrays of the host.
-  nb::tuple forward_on_device(nb::handle x_in, nb::handle state_in, nb::handle out, nb::handle which, bool time_first,
-                              const Execution& execution) {
-    const Array x = Array(x_in, "x", scalar).contiguous();
-    const Rows rows(x, time_first ? Layout::time_first : Layout::batch_first, which);
-    rows.check(x, spec().input_size);
-    const Array h0 = read_state(state_in, rows, "h0");
-    const Array y = out.is_none() ? Array::empty(rows.shape(spec().output_size()), scalar)
-                                  : Array::output(out, "out", scalar).contiguous();
-    if (!out.is_none()) rows.check(y, spec().output_size());
-    const Array hT = Array::empty(state_shape(rows), scalar);
-    {
-      const nb::gil_scoped_release unlocked;
-      const std::shared_lock lock(mutex_);
-      pass_on(execution.device)
-          .forward(
-              spec(), network_.parameters(),
-              {&rows, x.as<const Real>(), h0 ? h0.as<const Real>() : nullptr, y.as<Real>(), hT.as<Real>(), execution});
+  /// Where calls of that shape take less time, and why.
+  DeviceChoice choose(Index rows, Index steps, const Execution& execution) const {
+    if constexpr (scalar == Scalar::f64) {
+      return {.why = "a GPU does not compute in float64"};
+    } else {
+      return choose_device(spec(), {.rows = rows, .steps = steps, .execution = execution});
     }
-    return nb::make_tuple(out.is_none() ? y.object() : nb::borrow(out), hT.object());
   }
 
-  /// How sequences of that shape would run, and why: a line a layer.
+  /// How sequences of that shape would run, and why.
   std::string explain(Index rows, Index steps, bool training, const Execution& execution) {
     RecurrentForm form;
     form.dtype = form.weights = scalar == Scalar::f64 ? DType::f64 : DType::f32;
@@ -260,19 +261,29 @@ class Network {
   /// Under the lock of those who write weights.
   void weights_are_new() {
     network_.weights_changed();
-    for (auto& [device, pass] : passes_) pass->forget();
+    for (auto& [number, copy] : copies_) copy->is_current = false;
   }
 
-  DevicePass<Real>& pass_on(Device device) {
-    const std::lock_guard lock(passes_mutex_);
-    auto& pass = passes_[device.is_cuda() ? device.index : -1];
-    if (!pass) pass = std::make_unique<DevicePass<Real>>(device);
-    return *pass;
+  Device device_for(const Batch& batch, const Execution& execution) const {
+    if (batch.rows < 1 || batch.steps < 1) return Device::cpu();
+    return choose(batch.rows, batch.steps, execution).device;
+  }
+
+  /// Under the lock of those who read weights.
+  const Recurrent<Real>& copy_on(Device device) {
+    const std::lock_guard lock(copies_mutex_);
+    auto& copy = copies_[device.is_cuda() ? device.index : -1];
+    if (!copy) copy = std::make_unique<DeviceCopy<Real>>(spec(), device);
+    if (!copy->is_current) {
+      for (const auto& parameter : network_.parameters()) copy->network.write(parameter.name, parameter.value);
+      copy->is_current = true;
+    }
+    return copy->network;
   }
 
   Recurrent<Real> network_;
-  std::mutex passes_mutex_;
-  std::map<int, std::unique_ptr<DevicePass<Real>>> passes_;  // by the number of the GPU, -1 for the CPU
+  std::mutex copies_mutex_;
+  std::map<int, std::unique_ptr<DeviceCopy<Real>>> copies_;  // by the number of the GPU, -1 for the CPU
   Index states_;
   bool stacked_;
   std::shared_mutex mutex_;
@@ -303,14 +314,24 @@ void bind_network(nb::module_& module, const char* name, const char* tape_name) 
       .def(
           "forward",
           [](Bound& self, nb::handle x, nb::handle h0, nb::handle out, nb::handle tape, nb::handle which,
-             bool time_first, const Execution& execution) {
+             bool time_first, const Execution& execution, bool automatic, bool copied) {
             Tape<Real>* kept = tape.is_none() ? nullptr : nb::cast<Tape<Real>*>(tape);
-            return self.forward(x, h0, out, kept, which, time_first, execution);
+            return self.forward(x, h0, out, kept, which, time_first, execution, automatic, copied);
           },
           nb::arg("x").none(), nb::arg("h0").none(), nb::arg("out").none(), nb::arg("tape").none(),
-          nb::arg("which").none(), nb::arg("time_first"), nb::arg("execution"))
-      .def("forward_on_device", &Bound::forward_on_device, nb::arg("x"), nb::arg("h0").none(), nb::arg("out").none(),
-           nb::arg("which").none(), nb::arg("time_first"), nb::arg("execution"))
+          nb::arg("which").none(), nb::arg("time_first"), nb::arg("execution"), nb::arg("automatic"),
+          nb::arg("copied") = false)
+      .def(
+          "choose_device",
+          [](const Bound& self, Index rows, Index steps, const Execution& execution) {
+            DeviceChoice choice;
+            {
+              const nb::gil_scoped_release unlocked;
+              choice = self.choose(rows, steps, execution);
+            }
+            return nb::make_tuple(to_string(choice.device), choice.why);
+          },
+          nb::arg("rows"), nb::arg("steps"), nb::arg("execution"))
       .def("explain", &Bound::explain, nb::arg("rows"), nb::arg("steps"), nb::arg("training"), nb::arg("execution"))
       .def("backward", &Bound::backward, nb::arg("dy").none(), nb::arg("dstate").none(), nb::arg("tape"),
            nb::arg("input_gradient"))

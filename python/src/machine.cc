@@ -98,6 +98,8 @@ void bind_machine(nb::module_& module) {
     for (const CellInfo& cell : cells()) all.append(describe(cell));
     return all;
   });
+  module.def(
+      "device_name", [](const std::string& device) { return to_string(parse_device(device)); }, nb::arg("device"));
   module.def("select_isa", &select_isa, nb::arg("name"));
 }
 

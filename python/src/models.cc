@@ -180,7 +180,8 @@ Array array_of(const std::vector<float>& values) {
 }
 
 /// Outputs [..., O] for tokens [...] or features [..., I], of one row or of rows of equal length; and the state.
-nb::tuple forward(SharedModel& shared, nb::handle inputs, nb::handle state_in, const Execution& execution) {
+nb::tuple forward(SharedModel& shared, nb::handle inputs, nb::handle state_in, const std::string& device,
+                  const Execution& execution) {
   const SharedModel::Reading model(shared);
   const DataDescription& data = model->data();
   const bool tokens = data.vocabulary > 0;
@@ -203,10 +204,11 @@ nb::tuple forward(SharedModel& shared, nb::handle inputs, nb::handle state_in, c
   const std::span<float> y(outputs.as<float>(), static_cast<std::size_t>(outputs.size()));
   if (steps > 0) {
     const nb::gil_scoped_release unlocked;
+    const Execution on = settled(*model, device, {.rows = rows, .steps = steps, .execution = execution});
     if (tokens) {
-      model->forward(rows, steps, x.values<std::int32_t>(), y, state, execution);
+      model->forward(rows, steps, x.values<std::int32_t>(), y, state, on);
     } else {
-      model->forward(rows, steps, x.values<float>(), y, state, execution);
+      model->forward(rows, steps, x.values<float>(), y, state, on);
     }
   }
   return nb::make_tuple(outputs.object(), array_of(state.values).object());
@@ -214,14 +216,17 @@ nb::tuple forward(SharedModel& shared, nb::handle inputs, nb::handle state_in, c
 
 /// Draws `count` bytes behind a prompt; `stop` is asked now and then.
 nb::bytes generate(SharedModel& shared, const nb::bytes& prompt, Index count, double temperature, Index top_k,
-                   double top_p, std::uint64_t seed, const Execution& execution) {
+                   double top_p, std::uint64_t seed, const std::string& device, const Execution& execution) {
   if (count < 0) refuse("count must not be negative, not " + std::to_string(count));
   const std::string beginning(prompt.c_str(), prompt.size());
   std::string text;
   {
     const nb::gil_scoped_release unlocked;
     const SharedModel::Reading model(shared);
-    Generator generator(*model, {.temperature = temperature, .top_k = top_k, .top_p = top_p}, seed, execution);
+    constexpr Index fetched = 64;  // bytes at once
+    const DeviceQuestion question{.calls = std::max<Index>(1, count), .copied_every = fetched, .execution = execution};
+    Generator generator(*model, {.temperature = temperature, .top_k = top_k, .top_p = top_p}, seed,
+                        settled(*model, device, question));
     generator.read(beginning);
     constexpr Index between_signals = 256;
     for (Index i = 0; i < count; ++i) {
@@ -237,7 +242,8 @@ nb::bytes generate(SharedModel& shared, const nb::bytes& prompt, Index count, do
 /// A stream of answers; one call at a time.
 class Stream {
  public:
-  Stream(SharedModel& shared, const Execution& execution) : session_(open(shared, execution)) {}
+  Stream(SharedModel& shared, const std::string& device, const Execution& execution)
+      : session_(open(shared, device, execution)) {}
 
   nb::object push(nb::handle input, nb::handle out) {
     const std::lock_guard lock(mutex_);
@@ -260,10 +266,11 @@ class Stream {
   }
 
  private:
-  static Session open(SharedModel& shared, const Execution& execution) {
+  /// Nobody knows how long a stream goes on: one step decides.
+  static Session open(SharedModel& shared, const std::string& device, const Execution& execution) {
     const nb::gil_scoped_release unlocked;
     const SharedModel::Reading model(shared);
-    return Session(*model, execution);
+    return Session(*model, settled(*model, device, {.execution = execution}));
   }
 
   static nb::object answer(std::span<const float> outputs, nb::handle out) {
@@ -284,6 +291,12 @@ class Stream {
 };
 
 }  // namespace
+
+Execution settled(const Model& model, const std::string& device, const DeviceQuestion& question) {
+  Execution execution = question.execution;
+  if (device == "auto") execution.device = choose_device(model, question).device;
+  return execution;
+}
 
 nb::dict describe(const DataDescription& data) {
   nb::dict result;
@@ -329,8 +342,10 @@ void bind_models(nb::module_& module) {
       .def(
           "memory",
           [](SharedModel& self, Index rows, Index steps, const std::string& device, const std::string& precision) {
-            const ModelMemory memory =
-                SharedModel::Reading(self)->memory(rows, steps, execution_from(0, "auto", false, precision, device));
+            const SharedModel::Reading model(self);
+            const Execution execution = execution_from(0, "auto", false, precision, device);
+            const ModelMemory memory = model->memory(
+                rows, steps, settled(*model, device, {.rows = rows, .steps = steps, .execution = execution}));
             nb::dict result;
             result["weights"] = memory.weights;
             result["state"] = memory.state;
@@ -341,10 +356,24 @@ void bind_models(nb::module_& module) {
           },
           nb::arg("rows"), nb::arg("steps"), nb::arg("device"), nb::arg("precision"))
       .def(
+          "choose_device",
+          [](SharedModel& self, Index rows, Index steps, bool training, int threads, bool exact,
+             const std::string& precision) {
+            const SharedModel::Reading model(self);
+            const DeviceChoice choice =
+                choose_device(*model, {.rows = rows,
+                                       .steps = steps,
+                                       .training = training,
+                                       .execution = execution_from(threads, "auto", exact, precision, "cpu")});
+            return nb::make_tuple(to_string(choice.device), choice.why);
+          },
+          nb::arg("rows"), nb::arg("steps"), nb::arg("training"), nb::arg("threads"), nb::arg("exact"),
+          nb::arg("precision"))
+      .def(
           "forward",
           [](SharedModel& self, nb::handle inputs, nb::handle state, const std::string& mode, const std::string& device,
              int threads, bool exact, const std::string& precision) {
-            return forward(self, inputs, state, execution_from(threads, mode, exact, precision, device));
+            return forward(self, inputs, state, device, execution_from(threads, mode, exact, precision, device));
           },
           nb::arg("inputs"), nb::arg("state").none(), nb::arg("mode"), nb::arg("device"), nb::arg("threads"),
           nb::arg("exact"), nb::arg("precision"))
@@ -352,7 +381,7 @@ void bind_models(nb::module_& module) {
           "generate",
           [](SharedModel& self, const nb::bytes& prompt, Index count, double temperature, Index top_k, double top_p,
              std::uint64_t seed, const std::string& device, const std::string& precision) {
-            return generate(self, prompt, count, temperature, top_k, top_p, seed,
+            return generate(self, prompt, count, temperature, top_k, top_p, seed, device,
                             execution_from(0, "auto", false, precision, device));
           },
           nb::arg("prompt"), nb::arg("count"), nb::arg("temperature"), nb::arg("top_k"), nb::arg("top_p"),
@@ -361,7 +390,7 @@ void bind_models(nb::module_& module) {
       .def(
           "__init__",
           [](Stream* self, SharedModel& model, const std::string& device, const std::string& precision) {
-            new (self) Stream(model, execution_from(1, "auto", false, precision, device));
+            new (self) Stream(model, device, execution_from(1, "auto", false, precision, device));
           },
           nb::arg("model"), nb::arg("device"), nb::arg("precision"))
       .def("push", &Stream::push, nb::arg("input"), nb::arg("out").none())

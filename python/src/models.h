@@ -65,6 +65,10 @@ class Shared {
 using SharedModel = Shared<Model>;
 using SharedDataset = Shared<std::unique_ptr<Dataset>>;
 
+/// How a call computes whose work is known: question.execution, or where `device` is "auto" that on the device that
+/// takes less time.
+Execution settled(const Model& model, const std::string& device, const DeviceQuestion& question);
+
 /// The description of data as a dictionary of plain values.
 nb::dict describe(const DataDescription& data);
 

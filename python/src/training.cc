@@ -90,7 +90,7 @@ TrainOptions options_from(const nb::dict& fields) {
   read("checkpoint_path", options.checkpoint_path);
   read("checkpoint_every", options.checkpoint_every);
   read("seed", options.seed);
-  std::string loss = "automatic", optimizer = "adamw", mode = "auto", precision = "full", device = "auto";
+  std::string loss = "automatic", optimizer = "adamw", mode = "auto", precision = "full", device = "cpu";
   int threads = 0;
   bool exact = false;
   read("loss", loss);
@@ -106,6 +106,20 @@ TrainOptions options_from(const nb::dict& fields) {
       {{"automatic", Loss::automatic}, {"cross_entropy", Loss::cross_entropy}, {"mse", Loss::mse}, {"mae", Loss::mae}});
   options.optimizer = chosen<Optimizer>("optimizer", optimizer, {{"adamw", Optimizer::adamw}, {"sgd", Optimizer::sgd}});
   options.execution = execution_from(threads, mode, exact, precision, device);
+  return options;
+}
+
+/// With the device that is chosen for batches of these sizes, where it is open.
+TrainOptions settled_options(const nb::dict& fields, const Model& model, bool training) {
+  TrainOptions options = options_from(fields);
+  const std::string device = fields.contains("device") ? nb::cast<std::string>(fields["device"]) : "cpu";
+  options.execution = settled(model, device,
+                              {.rows = options.batch,
+                               .steps = options.length,
+                               .calls = std::max<Index>(1, options.max_steps),
+                               .training = training,
+                               .start = options.max_steps > 0,
+                               .execution = options.execution});
   return options;
 }
 
@@ -156,12 +170,12 @@ class Reports {
 
 nb::dict run_training(SharedModel& shared, SharedDataset& data, const nb::dict& fields, nb::handle progress,
                       nb::handle validation, bool resume) {
-  const TrainOptions options = options_from(fields);
   Reports reports(progress, validation);
   TrainResult result;
   {
     const SharedModel::Writing model(shared);
     const SharedDataset::Writing dataset(data);
+    const TrainOptions options = settled_options(fields, *model, true);
     const nb::gil_scoped_release unlocked;
     result = penstock::train(*model, **dataset, options, reports.callbacks(), resume);
     if (!result.interrupted) {
@@ -181,12 +195,12 @@ nb::dict run_training(SharedModel& shared, SharedDataset& data, const nb::dict& 
 }
 
 nb::dict run_evaluation(SharedModel& shared, SharedDataset& data, const nb::dict& fields) {
-  const TrainOptions options = options_from(fields);
   Evaluation evaluation;
   {
-    const nb::gil_scoped_release unlocked;
     const SharedModel::Reading model(shared);
     const SharedDataset::Reading dataset(data);
+    const TrainOptions options = settled_options(fields, *model, false);
+    const nb::gil_scoped_release unlocked;
     evaluation = penstock::evaluate(*model, **dataset, options);
   }
   return describe(evaluation);

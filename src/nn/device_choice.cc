@@ -1,4 +1,5 @@
-// Where a model had better run: the estimated time of all nodes of its graph, and of the copies around it.
+// Where a model or a recurrent stack had better run: the estimated time of all nodes of its graphs, and of the copies
+// around them.
 
 #include "nn/device_choice.h"
 
@@ -6,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 
 #include "backend/cpu/machine.h"
 #include "backend/cuda/runtime/device.h"
@@ -13,6 +15,7 @@
 #include "base/check.h"
 #include "base/threads.h"
 #include "nn/model_impl.h"
+#include "nn/recurrent_graph.h"
 
 namespace penstock {
 namespace nn {
@@ -57,18 +60,96 @@ double node_time(const graph::Graph& graph, const graph::Node& node, const ops::
   return std::max(products / costs.multiply_adds, bytes / costs.bytes) / threads;
 }
 
-/// What a call brings to a GPU and takes from it: what it reads, and of a forward pass the outputs.
-double copied_bytes(const graph::Graph& graph, const ops::Target& target, bool training, int& copies) {
+/// What a call computes on one device, and what it copies from the host and back where that is a GPU.
+struct CallWork {
+  ops::Target target;
+  std::vector<graph::Graph> graphs;
+  int copies = 0;
+  double copied_bytes = 0;
+
+  void copy(double bytes) {
+    ++copies;
+    copied_bytes += bytes;
+  }
+};
+
+/// By the execution of a device. Throws Error(unsupported) saying why that cannot.
+using WorkOn = std::function<CallWork(const Execution&)>;
+
+/// What a call takes on one device, as estimated, in microseconds.
+struct CallTime {
+  double work = 0;    // all nodes of its graphs
+  double copies = 0;  // from the host's memory and back
+  double start = 0;   // once, before the first call
+
+  double of(Index calls) const { return start + static_cast<double>(calls) * (work + copies); }
+};
+
+CallWork work_of(const ModelSpec& spec, const DataDescription& data, const DeviceQuestion& question,
+                 const Execution& execution) {
+  const bool cuda = execution.device.is_cuda();
+  if (cuda && execution.exact) {
+    fail(ErrorCode::unsupported, "exact results are the CPU's, since a GPU's products depend on the batch");
+  }
+  if (!cuda && execution.precision == Precision::f16) {
+    fail(ErrorCode::unsupported, "f16 is for GPUs: the CPU does not multiply halves");
+  }
+  CallWork work{.target = model_target(question.rows, question.steps, execution), .graphs = {}};
+  ops::Target& target = work.target;
+  target.training = question.training;
+  target.step = !cuda && !question.training && question.rows == 1 && question.steps == 1;
+  TrainingShape shape;
+  shape.loss = data.task == Task::forecast ? ops::LossKind::mse : ops::LossKind::cross_entropy;
+  work.graphs.push_back(question.training ? training_graph(spec, data, shape, target)
+                                          : forward_graph(spec, data, target));
+  // What is read, and of a forward pass the outputs.
   using graph::Home;
   constexpr std::array read = {Home::tokens, Home::features, Home::labels, Home::targets, Home::target_weights};
-  double bytes = 0;
-  for (const graph::Value& value : graph.values()) {
+  for (const graph::Value& value : work.graphs.front().values()) {
     const bool is_read = std::ranges::find(read, value.home) != read.end();
-    if (value.part_of || (!is_read && (training || value.home != Home::outputs))) continue;
-    bytes += bytes_of(value, target);
-    ++copies;
+    if (value.part_of || (!is_read && (question.training || value.home != Home::outputs))) continue;
+    work.copy(bytes_of(value, target));
   }
-  return bytes;
+  return work;
+}
+
+CallWork work_of(const RecurrentSpec& spec, const DeviceQuestion& question, const Execution& execution) {
+  check_spec(spec);
+  const RecurrentForm form{.dtype = DType::f32,
+                           .weights = DType::f32,
+                           .rows = question.rows,
+                           .steps = question.steps,
+                           .training = question.training};
+  check_form(spec, form, execution);
+  CallWork work{.target = stack_target(form, execution), .graphs = pass_graphs(spec, form, execution)};
+  const double states =
+      static_cast<double>(find_cell(spec.cell).states * spec.layers * spec.directions() * spec.hidden_size);
+  // x and the state go there, y and the state come back; and so do their gradients, the other way.
+  const auto rows = static_cast<double>(question.rows), steps = static_cast<double>(question.steps);
+  for (int pass = 0; pass < (question.training ? 2 : 1); ++pass) {
+    for (const Index channels : {spec.input_size, spec.output_size()}) {
+      work.copy(rows * steps * static_cast<double>(channels) * sizeof(float));
+      work.copy(rows * states * sizeof(float));
+    }
+  }
+  return work;
+}
+
+CallTime time_of(const CallWork& work, const DeviceQuestion& question, const plan::Machine& machine,
+                 const HostCosts& host) {
+  CallTime time;
+  for (const graph::Graph& graph : work.graphs) {
+    for (const graph::Node& node : graph.nodes()) {
+      // Weights that are not trained are prepared once.
+      if (node.phase == graph::Phase::weights && !question.training) continue;
+      time.work += node_time(graph, node, work.target, machine, host);
+    }
+  }
+  if (!work.target.device.is_cuda()) return time;
+  time.copies =
+      (host.copy * work.copies + work.copied_bytes / host.copied_bytes) / static_cast<double>(question.copied_every);
+  time.start = question.start ? host.start : 0;
+  return time;
 }
 
 std::string time_text(double microseconds) {
@@ -86,40 +167,8 @@ std::string work_text(const DeviceQuestion& question) {
   return question.calls == 1 ? shape : fmt::format("{} times {}", question.calls, shape);
 }
 
-}  // namespace
-
-CallTime call_time(const ModelSpec& spec, const DataDescription& data, const DeviceQuestion& question,
-                   const plan::Machine& machine, const HostCosts& costs) {
-  const bool cuda = question.execution.device.is_cuda();
-  if (cuda && question.execution.exact) {
-    fail(ErrorCode::unsupported, "exact results are the CPU's, since a GPU's products depend on the batch");
-  }
-  if (!cuda && question.execution.precision == Precision::f16) {
-    fail(ErrorCode::unsupported, "f16 is for GPUs: the CPU does not multiply halves");
-  }
-  ops::Target target = model_target(question.rows, question.steps, question.execution);
-  target.training = question.training;
-  target.step = !cuda && !question.training && question.rows == 1 && question.steps == 1;
-  TrainingShape shape;
-  shape.loss = data.task == Task::forecast ? ops::LossKind::mse : ops::LossKind::cross_entropy;
-  const graph::Graph graph =
-      question.training ? training_graph(spec, data, shape, target) : forward_graph(spec, data, target);
-  CallTime time;
-  for (const graph::Node& node : graph.nodes()) {
-    // Weights of a model that is not trained are prepared once.
-    if (node.phase == graph::Phase::weights && !question.training) continue;
-    time.work += node_time(graph, node, target, machine, costs);
-  }
-  if (!cuda) return time;
-  int copies = 0;
-  const double bytes = copied_bytes(graph, target, question.training, copies);
-  time.copies = (costs.copy * copies + bytes / costs.copied_bytes) / static_cast<double>(question.copied_every);
-  time.start = question.start ? costs.start : 0;
-  return time;
-}
-
-DeviceChoice choose_device(const ModelSpec& spec, const DataDescription& data, const DeviceQuestion& question,
-                           const plan::Machine& machine, const std::string& missing, const HostCosts& costs) {
+DeviceChoice choose(const WorkOn& work_on, const DeviceQuestion& question, const plan::Machine& machine,
+                    const std::string& missing, const HostCosts& host) {
   require(std::min({question.rows, question.steps, question.calls, question.copied_every}) >= 1,
           "rows, steps, calls and copied_every must be at least 1, not {}, {}, {} and {}", question.rows,
           question.steps, question.calls, question.copied_every);
@@ -128,11 +177,11 @@ DeviceChoice choose_device(const ModelSpec& spec, const DataDescription& data, c
     choice.why = "there is no GPU: " + missing;
     return choice;
   }
-  DeviceQuestion asked = question;
   const auto time_on = [&](Device device, std::string& refusal) {
-    asked.execution.device = device;
+    Execution execution = question.execution;
+    execution.device = device;
     try {
-      return call_time(spec, data, asked, machine, costs);
+      return time_of(work_on(execution), question, machine, host);
     } catch (const Error& error) {
       if (error.code() != ErrorCode::unsupported) throw;
       refusal = error.what();
@@ -166,22 +215,52 @@ DeviceChoice choose_device(const ModelSpec& spec, const DataDescription& data, c
   return choice;
 }
 
-}  // namespace nn
+}  // namespace
 
-DeviceChoice choose_device(const ModelSpec& spec, const DataDescription& data, const DeviceQuestion& question) {
+DeviceChoice choose_device(const ModelSpec& spec, const DataDescription& data, const DeviceQuestion& question,
+                           const plan::Machine& machine, const std::string& missing, const HostCosts& costs) {
+  const auto work_on = [&](const Execution& execution) { return work_of(spec, data, question, execution); };
+  return choose(work_on, question, machine, missing, costs);
+}
+
+DeviceChoice choose_device(const RecurrentSpec& spec, const DeviceQuestion& question, const plan::Machine& machine,
+                           const std::string& missing, const HostCosts& costs) {
+  const auto work_on = [&](const Execution& execution) { return work_of(spec, question, execution); };
+  return choose(work_on, question, machine, missing, costs);
+}
+
+namespace {
+
+/// The machine that a question is about, and why it has no GPU.
+plan::Machine machine_of_question(const DeviceQuestion& question, std::string& missing) {
   plan::Machine machine{.cpu = cpu::machine(), .gpu = {}};
-  std::string missing;
   if (!question.chip.empty()) {
     machine.gpu = plan::named_gpu(question.chip);
   } else {
     missing = cuda::driver_complaint();
     if (missing.empty()) machine.gpu = cuda::Device::get(question.execution.device.index).model();
   }
+  return machine;
+}
+
+}  // namespace
+
+}  // namespace nn
+
+DeviceChoice choose_device(const ModelSpec& spec, const DataDescription& data, const DeviceQuestion& question) {
+  std::string missing;
+  const plan::Machine machine = nn::machine_of_question(question, missing);
   return nn::choose_device(spec, data, question, machine, missing);
 }
 
 DeviceChoice choose_device(const Model& model, const DeviceQuestion& question) {
   return choose_device(model.impl().spec, model.impl().data, question);
+}
+
+DeviceChoice choose_device(const RecurrentSpec& spec, const DeviceQuestion& question) {
+  std::string missing;
+  const plan::Machine machine = nn::machine_of_question(question, missing);
+  return nn::choose_device(spec, question, machine, missing);
 }
 
 }  // namespace penstock

@@ -36,14 +36,38 @@ class StackBuilder {
   }
 
   StackPass forward() {
+    add_forward();
+    return finish([](StackPass& pass) { place_tape(pass); });
+  }
+
+  StackPass backward(const StackTape& tape) {
+    add_backward(tape);
+    return finish([&](StackPass& pass) { pass.tape = tape; });
+  }
+
+  std::vector<graph::Graph> graphs() {
+    StackBuilder after = *this;
+    add_forward();
+    std::vector<graph::Graph> all = {graph_};
+    if (!form_.training) return all;
+    StackTape tape;
+    tape.kept.resize(static_cast<std::size_t>(slots()));
+    after.add_backward(tape);
+    all.push_back(after.graph_);
+    return all;
+  }
+
+ private:
+  struct Place {
+    Index layer = 0, direction = 0;
+  };
+
+  void add_forward() {
     pass_.rounds_tape = ops::rounds_tape(shape_of({}), target_);
     pass_.y = sequence("y", spec_.output_size());
     pass_.state_out = given("state_out", state_values(), target_.master());
     if (form_.every_state) pass_.states = every_state("states");
-    if (stacked()) {
-      forward_stack();
-      return finish([](StackPass& pass) { place_tape(pass); });
-    }
+    if (stacked()) return forward_stack();
     for (Index layer = 0; layer < spec_.layers; ++layer) {
       const ValueId x = input_of(layer);
       for (Index direction = 0; direction < spec_.directions(); ++direction) {
@@ -59,10 +83,9 @@ class StackBuilder {
               states_part(pass_.states, at)});
       }
     }
-    return finish([](StackPass& pass) { place_tape(pass); });
   }
 
-  StackPass backward(const StackTape& tape) {
+  void add_backward(const StackTape& tape) {
     pass_.rounds_tape = ops::rounds_tape(shape_of({}), target_);
     pass_.y = sequence("y", spec_.output_size());
     pass_.dy = sequence("dy", spec_.output_size());
@@ -76,19 +99,10 @@ class StackBuilder {
     for (const StackTape::Part& part : tape.kept) {
       pass_.tape_kept.push_back(given("tape", static_cast<Index>(part.bytes), DType::u8));
     }
-    if (stacked()) {
-      backward_stack();
-    } else {
-      ValueId gradient = pass_.dy;
-      for (Index layer = spec_.layers; layer-- > 0;) gradient = backward_layer(layer, gradient);
-    }
-    return finish([&](StackPass& pass) { pass.tape = tape; });
+    if (stacked()) return backward_stack();
+    ValueId gradient = pass_.dy;
+    for (Index layer = spec_.layers; layer-- > 0;) gradient = backward_layer(layer, gradient);
   }
-
- private:
-  struct Place {
-    Index layer = 0, direction = 0;
-  };
 
   /// Whether all layers are one node, which may run them side by side: where both directions are walked, a layer needs
   /// all of the one below.
@@ -463,6 +477,11 @@ StackPass forward_pass(const RecurrentSpec& spec, const RecurrentForm& form, con
 StackPass backward_pass(const RecurrentSpec& spec, const RecurrentForm& form, const Execution& execution,
                         const StackTape& tape) {
   return StackBuilder(spec, form, execution).backward(tape);
+}
+
+std::vector<graph::Graph> pass_graphs(const RecurrentSpec& spec, const RecurrentForm& form,
+                                      const Execution& execution) {
+  return StackBuilder(spec, form, execution).graphs();
 }
 
 void StackPass::bind_tape(graph::Workspace& workspace, void* tape_memory) const {

@@ -59,4 +59,8 @@ StackPass forward_pass(const RecurrentSpec& spec, const RecurrentForm& form, con
 StackPass backward_pass(const RecurrentSpec& spec, const RecurrentForm& form, const Execution& execution,
                         const StackTape& tape);
 
+/// The nodes of the forward pass and, where the form is of training, of the backward pass, on a device that need not be
+/// there.
+std::vector<graph::Graph> pass_graphs(const RecurrentSpec& spec, const RecurrentForm& form, const Execution& execution);
+
 }  // namespace penstock::nn

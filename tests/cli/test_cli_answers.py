@@ -272,6 +272,7 @@ def test_info(models):
 AUTO = [
     ("generate", "text.safetensors", "-n", 5, "--seed", 1),
     ("predict", "text.safetensors", "text.txt"),
+    ("evaluate", "text.safetensors", "text.txt"),
     ("stream", "series.safetensors"),
     ("info", "text.safetensors", "--shape", "8x64"),
     ("train", "text.txt", "--steps", 2, "--length", 16, "--output", "auto.safetensors", "--force"),

@@ -100,6 +100,36 @@ TEST(DeviceChoice, FollowsWhatADeviceCannot) {
                [&] { choose(spec, question(0, 1)); });
 }
 
+DeviceChoice choose(const RecurrentSpec& spec, const DeviceQuestion& question, const plan::Machine& machine = both()) {
+  return nn::choose_device(spec, question, machine, "");
+}
+
+TEST(DeviceChoice, OfAStackCountsItsLayersAndCopies) {
+  for (const char* const cell : {"mingru", "lstm"}) {
+    SCOPED_TRACE(cell);
+    const RecurrentSpec spec{.cell = cell, .input_size = 64, .hidden_size = 128, .layers = 2};
+    EXPECT_EQ(choose(spec, question(1, 1)).device, Device::cpu());
+    const DeviceChoice longer = choose(spec, question(64, 4096));
+    EXPECT_EQ(longer.device, Device::cuda());
+    // x and y, and the states that enter and leave both layers.
+    const double states = 64 * 2 * (cell == std::string("lstm") ? 2 : 1) * 128 * 4.0;
+    const double bytes = 64 * 4096 * (64 + 128) * 4.0 + 2 * states;
+    const nn::HostCosts costs;
+    EXPECT_NEAR(longer.copy_microseconds, bytes / costs.copied_bytes + 4 * costs.copy, 1);
+
+    RecurrentSpec deeper = spec;
+    deeper.layers = 6;
+    EXPECT_GT(choose(deeper, question(64, 4096)).gpu_microseconds, longer.gpu_microseconds);
+    EXPECT_GT(choose(spec, question(64, 4096, true)).cpu_microseconds, longer.cpu_microseconds) << "a backward pass";
+  }
+  DeviceQuestion exact = question(64, 4096);
+  exact.execution.exact = true;
+  const RecurrentSpec spec{.input_size = 64, .hidden_size = 128};
+  EXPECT_EQ(choose(spec, exact).device, Device::cpu());
+  EXPECT_EQ(choose(spec, exact).why, "exact must be false on a GPU, whose products depend on the batch");
+  expect_error(ErrorCode::invalid_argument, "hidden_size", [&] { choose(RecurrentSpec{.input_size = 3}, exact); });
+}
+
 TEST(DeviceChoice, WithoutAGpuSaysWhy) {
   const DeviceChoice choice = nn::choose_device({.width = 128}, text(), question(64, 4096), both(), "no driver");
   EXPECT_EQ(choice.device, Device::cpu());

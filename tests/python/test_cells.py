@@ -256,7 +256,7 @@ def test_gradients_of_scans(reverse):
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("time_first", [False, True])
 def test_the_way_to_a_device_and_back(name, time_first):
-    """With the CPU as the device: what a GPU computes, tests/nn/test_cuda_recurrent.cc holds to the oracle."""
+    """With the CPU as the device: what a GPU computes, tests/nn holds to the oracle."""
     from penstock import _core
 
     network = penstock.Recurrent(name, 3, 6, layers=2, direction="bidirectional", dtype="float64")
@@ -267,7 +267,7 @@ def test_the_way_to_a_device_and_back(name, time_first):
 
     def both(x, h0, which, **options):
         y, last = network.forward(x, h0, threads=1, **options)
-        by_device, its_last = network._network.forward_on_device(x, h0, None, which, time_first, execution)
+        by_device, its_last = network._network.forward(x, h0, None, None, which, time_first, execution, False, True)
         close(by_device, y, terms=18, steps=7)
         close(its_last, last, terms=18, steps=7)
 
@@ -282,6 +282,23 @@ def test_the_way_to_a_device_and_back(name, time_first):
             both(x[0], h0[..., :2, :].copy(), (None, np.array([0, 3, 7]), None), cu_seqlens=[0, 3, 7])
         with network.edit() as weights:  # the copy on the device has to follow
             weights["weight_ih_l0"][...] *= 2
+
+
+def test_auto_is_the_cpu_where_there_is_no_gpu_and_says_why():
+    network = penstock.Recurrent("lstm", 3, 6, layers=2)
+    x = normal(33, 2, 5, 3, dtype=np.float32)
+    device, why = network.choose_device(2, 5)
+    if not penstock.cuda.is_available():
+        assert device == "cpu" and why.startswith("there is no GPU: ")
+    else:
+        assert ": by estimate " in why
+    np.testing.assert_array_equal(network.forward(x, device="auto")[0], network.forward(x, device=device)[0])
+    tape = network.tape()  # gradients are the CPU's
+    np.testing.assert_array_equal(network.forward(x, device="auto", tape=tape)[0], network.forward(x)[0])
+    device, why = penstock.Recurrent("lstm", 3, 6, dtype="float64").choose_device(64, 4096)
+    assert (device, why) == ("cpu", "a GPU does not compute in float64")
+    with pytest.raises(penstock.InvalidArgument, match="rows, steps"):
+        network.choose_device(0, 5)
 
 
 def test_plans_explain_themselves():

@@ -164,6 +164,22 @@ def test_probabilities_of_bytes(language):
     assert (p == language.predict("In the beginning")).all()
 
 
+def test_a_model_chooses_its_device_and_says_why(language, folder):
+    model = language
+    chosen = penstock.Model.load(folder / "text.safetensors", device="auto")
+    assert (model.device, chosen.device) == ("cpu", "auto")
+    device, why = chosen.choose_device(2, 9)
+    assert why.startswith("there is no GPU: ") or ": by estimate " in why
+    tokens = np.arange(18, dtype=np.int32).reshape(2, 9)
+    np.testing.assert_array_equal(chosen.forward(tokens)[0], model.forward(tokens, device=device)[0])
+    assert chosen.generate("a", 5, seed=1, device="cpu") == model.generate("a", 5, seed=1)
+    chosen.device = "cuda"
+    assert chosen.device == "cuda:0"
+    with pytest.raises(penstock.InvalidArgument, match="device must be cpu, cuda or cuda:N"):
+        chosen.device = "tpu"
+    assert chosen.device == "cuda:0"
+
+
 @pytest.mark.parametrize("exact", [True, False])
 def test_a_session_is_the_sequence(language, forecaster, exact):
     tokens = np.frombuffer(b"In the beginning", np.uint8).astype(np.int32)
