@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/check.h"
+#include "nn/enough_memory.h"
 #include "nn/initialise.h"
 #include "nn/model_graph.h"
 #include "nn/model_impl.h"
@@ -55,8 +56,8 @@ class CallMemory {
   std::array<void*, 4> places_ = {};
 };
 
-void forward(const Model::Impl& impl, Index rows, Index steps, graph::Home input, std::span<const std::byte> values,
-             std::span<float> outputs, ModelState& state, const Execution& execution) {
+void run_forward(const Model::Impl& impl, Index rows, Index steps, graph::Home input, std::span<const std::byte> values,
+                 std::span<float> outputs, ModelState& state, const Execution& execution) {
   const std::shared_ptr<graph::Weights> weights = impl.weights_on(execution.device);
   const ops::Target target = model_target(rows, steps, execution);
   const nn::ModelPrograms::Lease workspace = impl.programs.take(impl.spec, impl.data, target, weights->shared_queue());
@@ -68,6 +69,19 @@ void forward(const Model::Impl& impl, Index rows, Index steps, graph::Home input
   workspace->refresh(call);
   workspace->run(call);
   memory.read_back();
+}
+
+void forward(const Model::Impl& impl, Index rows, Index steps, graph::Home input, std::span<const std::byte> values,
+             std::span<float> outputs, ModelState& state, const Execution& execution) {
+  const auto bytes = [&] {
+    return impl.programs.program(impl.spec, impl.data, model_target(rows, steps, execution))->workspace_bytes();
+  };
+  const auto need = [&] {
+    return nn::MemoryNeed{fmt::format("a forward pass of {} rows and {} steps", rows, steps), bytes,
+                          "fewer rows or steps need less"};
+  };
+  nn::with_enough_memory(execution.device, need,
+                         [&] { run_forward(impl, rows, steps, input, values, outputs, state, execution); });
 }
 
 void check_call(const Model::Impl& impl, Index rows, Index steps, std::size_t outputs, const ModelState& state) {

@@ -10,6 +10,7 @@
 #include "backend/cuda/runtime/graph.h"
 #include "backend/cuda/runtime/staging.h"
 #include "base/check.h"
+#include "base/free_memory.h"
 
 namespace penstock::ops {
 
@@ -93,7 +94,7 @@ Buffer::Buffer(Queue& queue, std::size_t bytes) : queue_(&queue), bytes_(bytes) 
   try {
     data_ = ::operator new(bytes, host_alignment);
   } catch (const std::bad_alloc&) {
-    fail(ErrorCode::out_of_memory, "{} MB of memory cannot be had", bytes >> 20);
+    fail(ErrorCode::out_of_memory, "the host cannot give {} MB: {} MB are free", bytes >> 20, free_memory() >> 20);
   }
 }
 

@@ -1,4 +1,5 @@
 #include "base/check.h"
+#include "nn/enough_memory.h"
 #include "ops/elementwise.h"
 #include "ops/embedding.h"
 #include "stream/session_rows.h"
@@ -17,10 +18,21 @@ void require_features(const DataDescription& data, Index rows, std::size_t given
           rows * data.input_size(), given);
 }
 
+/// What rows keep, and what a step of them computes with.
+std::size_t bytes_of(const Model& model, Index rows, const Execution& execution) {
+  const Model::Impl& impl = model.impl();
+  const auto own = static_cast<std::size_t>(rows * (impl.state_size + impl.inputs() + impl.outputs())) * sizeof(float);
+  return own + impl.programs.program(impl.spec, impl.data, model_target(rows, 1, execution))->workspace_bytes();
+}
+
 }  // namespace
 
 struct Session::Impl {
   streaming::SessionRows row;
+};
+
+struct SessionBatch::Impl {
+  streaming::SessionRows rows;
 };
 
 Session::Session(const Model& model, const Execution& execution) : impl_(new Impl{{model.impl(), 1, execution}}) {}
@@ -50,21 +62,16 @@ void Session::restore(std::span<const float> state) {
   impl_->row.restore(state);
 }
 
-struct SessionBatch::Impl {
-  streaming::SessionRows rows;
-};
-
-namespace {
-
-Index checked_rows(Index rows) {
+SessionBatch::SessionBatch(const Model& model, Index rows, const Execution& execution) {
   require(rows >= 1, "rows must be at least 1, not {}", rows);
-  return rows;
+  const auto need = [&] {
+    return nn::MemoryNeed{fmt::format("a session of {} rows", rows), [&] { return bytes_of(model, rows, execution); },
+                          "fewer rows (the option 'streams') need less"};
+  };
+  impl_ = nn::with_enough_memory(execution.device, need, [&] {
+    return std::unique_ptr<Impl>(new Impl{{model.impl(), rows, execution}});
+  });
 }
-
-}  // namespace
-
-SessionBatch::SessionBatch(const Model& model, Index rows, const Execution& execution)
-    : impl_(new Impl{{model.impl(), checked_rows(rows), execution}}) {}
 SessionBatch::~SessionBatch() = default;
 SessionBatch::SessionBatch(SessionBatch&&) noexcept = default;
 SessionBatch& SessionBatch::operator=(SessionBatch&&) noexcept = default;

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "nn/enough_memory.h"
 #include "ops/elementwise.h"
 #include "train/batch.h"
 #include "train/evaluate.h"
@@ -341,7 +342,19 @@ TrainResult train(Model& model, Dataset& data, const TrainOptions& options, cons
   training::check_same_data(model.impl().data, data.description());
   model.impl().data.spread = {};  // of weights that are no more
   require(!resume || !options.checkpoint_path.empty(), "checkpoint_path must be given to resume");
-  return training::Trainer(model.impl(), data, options, callbacks, resume).run();
+  const auto bytes = [&] {
+    const ModelMemory memory = model.memory(options.batch, options.length, options.execution);
+    return memory.weights + memory.optimizer + memory.training;
+  };
+  const auto need = [&] {
+    const bool halves = options.execution.device.is_cuda() && options.execution.precision == Precision::full;
+    return nn::MemoryNeed{fmt::format("training with batches of {} x {}", options.batch, options.length), bytes,
+                          fmt::format("the option 'batch' lowers that, and so does length{}",
+                                      halves ? ", and precision bf16 or f16 halves most of it" : "")};
+  };
+  return nn::with_enough_memory(options.execution.device, need, [&] {
+    return training::Trainer(model.impl(), data, options, callbacks, resume).run();
+  });
 }
 
 }  // namespace penstock
