@@ -70,25 +70,13 @@ KernelSource epilogue_source(const ScanRule& rule, const plan::GpuLayerProblem& 
                              const plan::GpuScanPlan& plan) {
   const int columns = rule.gates * plan.tile_channels();
   const int products = (columns + kWidestProduct - 1) / kWidestProduct;
-  KernelSource source;
+  KernelSource source = layer_source(rule, problem, plan);
   source.entry = "EpilogueForward";
   source.file = "backend/cuda/kernels/scan/epilogue_forward.cuh";
-  source.constants = {{"using Storage", storage_type(problem.scan.storage)},
-                      {"constexpr int kVector", plan.vector},
-                      {"constexpr int kLanes", plan.lanes},
-                      {"constexpr int kGroups", plan.groups},
-                      {"constexpr int kSteps", plan.steps},
-                      {"constexpr int kStageInputs", plan.stage_inputs},
-                      {"constexpr int kDepth", plan.depth},
-                      {"constexpr bool kKeepGates", problem.keep_gates},
-                      {"constexpr int kSharedBytes", plan.shared},
-                      {"constexpr bool kLengths", problem.scan.lengths},
-                      {"constexpr bool kReset", problem.scan.reset},
-                      {"constexpr int kProducts", products}};
+  source.constants.emplace_back("constexpr int kStageInputs", plan.stage_inputs);
+  source.constants.emplace_back("constexpr int kDepth", plan.depth);
+  source.constants.emplace_back("constexpr int kProducts", products);
   source.functions = warpgroup_multiply_halves(columns / products, problem.scan.storage);
-  source.rule = rule.type;
-  source.shared_bytes = static_cast<int>(plan.shared);
-  source.plan = plan.explain();
   return source;
 }
 

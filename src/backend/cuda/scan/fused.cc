@@ -38,19 +38,13 @@ plan::GpuLayerProblem problem_of(const FusedForward& call) {
   return problem;
 }
 
-KernelSource fused_source(const ScanRule& rule, const plan::GpuLayerProblem& problem, const plan::GpuScanPlan& plan,
-                          int x_alignment) {
+KernelSource layer_source(const ScanRule& rule, const plan::GpuLayerProblem& problem, const plan::GpuScanPlan& plan) {
   KernelSource source;
-  source.entry = "FusedForward";
-  source.file = "backend/cuda/kernels/scan/fused_forward.cuh";
   source.constants = {{"using Storage", storage_type(problem.scan.storage)},
                       {"constexpr int kVector", plan.vector},
                       {"constexpr int kLanes", plan.lanes},
                       {"constexpr int kGroups", plan.groups},
                       {"constexpr int kSteps", plan.steps},
-                      {"constexpr int kPiece", x_alignment},
-                      {"constexpr int kBlocks", plan.blocks},
-                      {"constexpr int kInput", problem.input},
                       {"constexpr bool kKeepGates", problem.keep_gates},
                       {"constexpr int kSharedBytes", plan.shared},
                       {"constexpr bool kLengths", problem.scan.lengths},
@@ -58,6 +52,17 @@ KernelSource fused_source(const ScanRule& rule, const plan::GpuLayerProblem& pro
   source.rule = rule.type;
   source.shared_bytes = static_cast<int>(plan.shared);
   source.plan = plan.explain();
+  return source;
+}
+
+KernelSource fused_source(const ScanRule& rule, const plan::GpuLayerProblem& problem, const plan::GpuScanPlan& plan,
+                          int x_alignment) {
+  KernelSource source = layer_source(rule, problem, plan);
+  source.entry = "FusedForward";
+  source.file = "backend/cuda/kernels/scan/fused_forward.cuh";
+  source.constants.emplace_back("constexpr int kPiece", x_alignment);
+  source.constants.emplace_back("constexpr int kBlocks", plan.blocks);
+  source.constants.emplace_back("constexpr int kInput", problem.input);
   return source;
 }
 

@@ -39,6 +39,9 @@ class FusedExecutable {
   int x_alignment_ = 1;
 };
 
+/// What kernels of layers in one launch have in common; entry, file and constants of their own are to come.
+KernelSource layer_source(const ScanRule& rule, const plan::GpuLayerProblem& problem, const plan::GpuScanPlan& plan);
+
 /// The kernel for a problem and its plan; `x_alignment`: of x, its strides and the bytes of its steps.
 KernelSource fused_source(const ScanRule& rule, const plan::GpuLayerProblem& problem, const plan::GpuScanPlan& plan,
                           int x_alignment);
