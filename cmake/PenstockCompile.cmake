@@ -2,11 +2,15 @@
 
 configure_file(${CMAKE_CURRENT_LIST_DIR}/version.h.in ${PROJECT_BINARY_DIR}/include/penstock/version.h @ONLY)
 
-add_library(penstock_flags INTERFACE)
+add_library(penstock_plain_flags INTERFACE)
 # Contraction would make a product's rounding depend on where the compiler inlined it; we write fused
 # multiply-adds where we mean them, and results stay the same to the bit on every path.
-target_compile_options(penstock_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion
-                       -ffp-contract=off $<$<BOOL:${PENSTOCK_WERROR}>:-Werror>)
+target_compile_options(penstock_plain_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion
+                       -Wno-sign-conversion -ffp-contract=off $<$<BOOL:${PENSTOCK_WERROR}>:-Werror>)
+add_library(penstock_flags INTERFACE)
+target_link_libraries(penstock_flags INTERFACE penstock_plain_flags)
+# Fuzzers run these layers, under sanitizers; of the others it is enough that clang compiles them.
+set(PENSTOCK_FUZZED base csp io train)
 if(PENSTOCK_SANITIZE)
   target_compile_options(penstock_flags INTERFACE -fsanitize=${PENSTOCK_SANITIZE} -fno-sanitize-recover=all
                          -fno-omit-frame-pointer)
@@ -27,23 +31,26 @@ function(penstock_layer folder)
     return()
   endif()
   add_library(${objects} OBJECT ${sources})
-  if(PENSTOCK_SANITIZE)
+  set(flags penstock_flags)
+  if(PENSTOCK_SANITIZE MATCHES "fuzzer" AND NOT folder IN_LIST PENSTOCK_FUZZED)
+    set(flags penstock_plain_flags)
+    target_compile_options(${objects} PRIVATE -O0 -g0)
+  endif()
+  set(simd ${sources})
+  list(FILTER simd INCLUDE REGEX "/src/backend/cpu/")
+  # They include themselves, once for each instruction set.
+  set_source_files_properties(${simd} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  if(PENSTOCK_SANITIZE AND flags STREQUAL penstock_flags)
     # What makes code of SIMD vectors three to six times slower to compile goes, in the kernels alone: -Og for -O1;
     # UBSan's checks of pointers and of the sizes behind them, which find nothing that AddressSanitizer does not, as
     # vectors are loaded unaligned; and watching each local vector go out of scope, where no kernel keeps a pointer to one.
     # (A source's options come after the target's.)
-    # Fuzzers read files and run no kernel: there it is enough that clang compiles them.
-    set(simd ${sources})
-    list(FILTER simd INCLUDE REGEX "/src/backend/cpu/")
     set_source_files_properties(${simd} PROPERTIES COMPILE_OPTIONS
                                 "-O1;-fno-sanitize=null,alignment,pointer-overflow,object-size;-fno-sanitize-address-use-after-scope")
-    if(PENSTOCK_SANITIZE MATCHES "fuzzer")
-      set_source_files_properties(${simd} PROPERTIES COMPILE_OPTIONS "-O0;-fno-sanitize=all")
-    endif()
   endif()
   target_include_directories(${objects} PUBLIC ${PROJECT_SOURCE_DIR}/include ${PROJECT_BINARY_DIR}/include
                                                ${PROJECT_SOURCE_DIR}/src)
-  target_link_libraries(${objects} PRIVATE penstock_flags PUBLIC ${arg_LINKS})
+  target_link_libraries(${objects} PRIVATE ${flags} PUBLIC ${arg_LINKS})
   add_library(${target} STATIC $<TARGET_OBJECTS:${objects}>)
   target_include_directories(${target} PUBLIC $<TARGET_PROPERTY:${objects},INTERFACE_INCLUDE_DIRECTORIES>)
   target_link_libraries(${target} PUBLIC ${arg_LINKS})
