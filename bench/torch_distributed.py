@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Times scans over sequences that several GPUs hold, beside one GPU that has all of them.
 
-    torchrun --nproc-per-node 2 bench/torch_distributed.py [--seconds S] [--groups P]
+    torchrun --nproc-per-node 2 bench/torch_distributed.py [--seconds S] [--groups P] [--profile]
 
 First a check, against one GPU, of what is timed, and of training with DistributedDataParallel and fully_shard. Then scans
 in bfloat16, forward passes and forward with backward passes, and a minGRU layer. A line has the least and the median of
-each, and how many times one GPU's positions a second all of them together compute.
+each, and how many times one GPU's positions a second all of them together compute. Then scans whose decays are close to
+one, which forget slowly. --profile: where the last process's time goes, kernel by kernel.
 """
 
 import argparse
@@ -128,11 +129,30 @@ def check_training():
     say("DistributedDataParallel, fully_shard: as one GPU")
 
 
-def time_scans(clock, groups):
+def profile(what, call):
+    """Kernels by the time they take, of some calls in a row, in the process that is corrected the most."""
+    for _ in range(2):
+        call()
+    torch.cuda.synchronize()
+    distributed.barrier()
+    kinds = (torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA)
+    with torch.profiler.profile(activities=kinds) as profiler:
+        for _ in range(5):
+            call()
+        torch.cuda.synchronize()
+    if rank() == distributed.get_world_size() - 1:
+        kernels = [e for e in profiler.key_averages() if e.device_type == torch.autograd.DeviceType.CUDA]
+        print(f"  {what}, {rank()}'s kernels:")
+        for event in sorted(kernels, key=lambda e: -e.self_device_time_total)[:8]:
+            print(f"    {event.self_device_time_total / 5:10.1f} us  {event.count / 5:5.1f} x  {event.key[:60]}", flush=True)
+    distributed.barrier()
+
+
+def time_scans(clock, groups, decays, profiled):
     for rows, steps, channels in SCANS:
         own = own_chunk(steps)
         shape = (rows, steps if rank() == 0 else own.stop - own.start, channels)
-        a = torch.rand(shape, device="cuda", dtype=torch.bfloat16)
+        a = torch.empty(shape, device="cuda", dtype=torch.bfloat16).uniform_(*decays)
         b = torch.randn(shape, device="cuda", dtype=torch.bfloat16)
         # The first process has all of the sequence for the comparison; what it holds as one of several is a copy.
         mine = [(t[:, own] if rank() == 0 else t).contiguous().requires_grad_() for t in (a, b)]
@@ -155,9 +175,11 @@ def time_scans(clock, groups):
         def several_trained():
             torch.autograd.grad(ours.scan(*mine, **options)[0], mine, gradient_mine)
 
-        what = f"scan ({rows}, {steps}, {channels}) bf16"
+        what = f"scan ({rows}, {steps}, {channels}) bf16" + (f" decays {decays}" if decays[0] > 0 else "")
         clock.line(what + " forward", one, several)
         clock.line(what + " with backward", one_trained, several_trained)
+        if profiled:
+            profile(what + " with backward", several_trained)
         del a, b, mine, gradient, gradient_mine
         torch.cuda.empty_cache()
 
@@ -185,14 +207,16 @@ def time_layer(clock):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=0.5)
-    parser.add_argument("--groups", type=int, default=16)
+    parser.add_argument("--groups", type=int)
+    parser.add_argument("--profile", action="store_true")
     options = parser.parse_args()
     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     distributed.init_process_group("nccl", device_id=torch.device("cuda", int(os.environ["LOCAL_RANK"])))
     check_scans()
     check_training()
     clock = Clock(options.seconds)
-    time_scans(clock, options.groups)
+    time_scans(clock, options.groups, (0.0, 1.0), options.profile)
+    time_scans(clock, options.groups, (0.98, 0.999), False)
     time_layer(clock)
     distributed.destroy_process_group()
 

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Times penstock.torch's layers beside torch.nn's, in one process, on the CPU or a GPU.
 
-    python bench/torch_layers.py [--device cuda] [--threads N] [--overhead] [--seconds S]
+    python bench/torch_layers.py [--device cuda] [--threads N] [--overhead | --packed] [--seconds S]
 
 On the CPU: forward passes in inference mode, and training passes (forward, backward with a given gradient of the output)
 of LSTM and GRU over single sequences and batches, in float32 and, of modules in bfloat16, in bfloat16. On a GPU: training
 steps in bfloat16 autocast, padded and packed, and inference; and a minGRU layer in bfloat16 beside one in PyTorch's
 operations, as torch.compile makes it. --overhead: calls so small that what they cost is the way to
-the kernel. Both take turns; the least and the median of each are printed, and how far results are apart.
+the kernel. --packed: on the CPU, packed rows beside a padded batch of as many positions that has no padding. Both take
+turns; the least and the median of each are printed, and how far results are apart.
 """
 
 import argparse
@@ -24,6 +25,9 @@ CPU_SHAPES = [(1, 200, 64, 64), (1, 200, 256, 256), (1, 200, 512, 512), (16, 200
               (64, 200, 256, 512), (1, 1000, 128, 128)]  # fmt: skip
 GPU_CASES = [("GRU", 16, 1024, 256, 256, 1), ("LSTM", 64, 512, 512, 512, 2), ("LSTM", 64, 512, 1024, 1024, 2)]
 
+
+# Rows, steps of the longest, inputs, hidden size.
+PACKED_SHAPES = [(16, 100, 64, 64), (16, 100, 128, 256), (64, 100, 64, 128)]
 
 MINGRU_SHAPE = (8, 4096, 1024)  # rows, steps, inputs and hidden size
 
@@ -125,6 +129,50 @@ def on_the_cpu(clock):
                     step()
                     grads.append(x.grad.clone())
                 line(what + " training", clock.compare(steps_of), distance(grads[1], grads[0]))
+
+
+def packed_on_the_cpu(clock):
+    for name in ("LSTM", "GRU"):
+        for rows, steps, inputs, hidden in PACKED_SHAPES:
+            _, ours = pair(name, inputs, hidden, 1, "cpu")
+            lengths = torch.randint(steps // 4, steps + 1, (rows,))
+            lengths[0] = steps
+            lengths[1] += (-int(lengths.sum())) % rows  # a padded batch has as many positions
+            x = torch.randn(int(lengths.max()), rows, inputs)
+            packed = pack_padded_sequence(x, lengths, enforce_sorted=False)
+            padded = torch.randn(packed.data.shape[0] // rows, rows, inputs)
+            for what, prepare in (("forward", inference), ("training", gradients)):
+                calls = [prepare(ours, padded), prepare(ours, packed)]
+                (least, median), (least_packed, median_packed) = clock.compare(calls)
+                print(
+                    f"{name} ({rows}, {steps}, {inputs}, {hidden}) {what:8} padded {least:9.3f} / {median:9.3f}"
+                    f"   packed {least_packed:9.3f} / {median_packed:9.3f} ms   {least_packed / least:5.2f} /"
+                    f" {median_packed / median:5.2f} of it",
+                    flush=True,
+                )
+
+
+def inference(module, x):
+    def call():
+        with torch.inference_mode():
+            module(x)
+
+    return call
+
+
+def gradients(module, x):
+    """A forward and a backward pass of a padded or a packed sequence."""
+    leaf = (x if isinstance(x, torch.Tensor) else x.data).clone().requires_grad_()
+    given = leaf if isinstance(x, torch.Tensor) else x._replace(data=leaf)
+    dy = torch.randn(*leaf.shape[:-1], module.hidden_size)
+
+    def step():
+        module.zero_grad()
+        leaf.grad = None
+        y, _ = module(given)
+        (y if isinstance(y, torch.Tensor) else y.data).backward(dy)
+
+    return step
 
 
 def on_a_gpu(clock):
@@ -231,6 +279,7 @@ def main():
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--overhead", action="store_true")
+    parser.add_argument("--packed", action="store_true")
     parser.add_argument("--seconds", type=float, default=0.5)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
@@ -239,6 +288,8 @@ def main():
     print(f"PyTorch {torch.__version__}, {options.device}, {options.threads} threads; least / median of each")
     if options.overhead:
         overhead(clock, options.device)
+    elif options.packed:
+        packed_on_the_cpu(clock)
     elif options.device == "cpu":
         on_the_cpu(clock)
     else:

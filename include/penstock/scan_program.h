@@ -21,6 +21,10 @@ struct ScanCallForm {
   bool lengths = false;      ///< Calls have Batch::lengths.
   bool reset = false;        ///< Calls have Batch::reset.
   bool training = false;     ///< Backward calls will be made.
+  /// Calls correct what earlier ones, from other states h0 (of backward calls, dhT), have left in their outputs, and
+  /// need compute only what differs: with decays below one that is soon nothing, as states round to the same numbers.
+  /// A GPU's threads stop there; a CPU computes everything again.
+  bool correction = false;
   /// Bytes that every address and every stride of a call is a multiple of: 16, or 2, 4, 8.
   int alignment = 16;
 
@@ -48,8 +52,9 @@ class ScanProgram {
     Batch batch;
     Terms terms;
     Tensor h;
-    Tensor h0;  ///< No data: zeros.
-    Tensor hT;  ///< Written unless without data; may be h0.
+    Tensor h0;               ///< No data: zeros.
+    Tensor hT;               ///< Written unless without data; may be h0.
+    Tensor earlier_h0 = {};  ///< Of the call that is corrected; no data: zeros.
     Memory workspace;
   };
   void forward(const Context& context, const Forward& call) const;
@@ -58,10 +63,11 @@ class ScanProgram {
     Batch batch;
     Terms terms;  ///< As of the forward call.
     Tensor h, dh;
-    Terms dterms;  ///< Written; zeros beyond a row's length.
-    Tensor h0;     ///< As of the forward call.
-    Tensor dhT;    ///< No data: zeros.
-    Tensor dh0;    ///< Written unless without data.
+    Terms dterms;             ///< Written; zeros beyond a row's length.
+    Tensor h0;                ///< As of the forward call.
+    Tensor dhT;               ///< No data: zeros.
+    Tensor dh0;               ///< Written unless without data.
+    Tensor earlier_dhT = {};  ///< Of the call that is corrected; no data: zeros.
     Memory workspace;
   };
   void backward(const Context& context, const Backward& call) const;

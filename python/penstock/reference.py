@@ -1,96 +1,123 @@
 """Every cell as its definition: plain NumPy, one line an equation, made to be read.
 
 Nothing here is fast, and nothing here knows how the library computes: the tests hold the library to it in float64.
-A cell is a function of what its gates get from the input (``wx``, ``[B, G, H]``), of what they get from a vector
-through the recurrent matrix (``recurrent(gate, vector)``), and of its states before the step, each ``[B, H]``; it
-returns the states after it, the first of which is the output h.
+A cell is a function of what its gates get from the input (``wx``, one array ``[B, H]`` a gate), of what they get from a
+vector through the recurrent matrix (``recurrent(vector)``, likewise), and of its states before the step, each
+``[B, H]``; it returns the states after it, the first of which is the output h. ``of`` has the functions of arrays:
+:class:`OfArrays` for NumPy, and others for arrays of other kinds.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-__all__ = ["CELLS", "forward", "scan"]
+__all__ = ["CELLS", "TERMS", "OfArrays", "forward", "scan"]
 
 
-def sigmoid(x):
-    return 0.5 * (1 + np.tanh(0.5 * x))
+class OfArrays:
+    """The functions that cells are made of, of NumPy's arrays."""
+
+    exp, tanh, maximum, where = np.exp, np.tanh, np.maximum, np.where
+
+    @staticmethod
+    def sigmoid(x):
+        return 0.5 * (1 + np.tanh(0.5 * x))
+
+    @staticmethod
+    def log_sigmoid(x):
+        return -np.logaddexp(0, -x)
+
+    @staticmethod
+    def relu(x):
+        return np.maximum(x, 0)
 
 
-def log_sigmoid(x):
-    return -np.logaddexp(0, -x)
+def linear(of, x):
+    return x
 
 
-def positive(x):
+def positive(of, x):
     """The candidate of the log-space cells: x + 0.5 from 0 on, sigmoid(x) below."""
-    return np.where(x >= 0, x + 0.5, sigmoid(x))
+    return of.where(x >= 0, x + 0.5, of.sigmoid(x))
 
 
-def elman(wx, recurrent, h):
-    return (np.tanh(wx[:, 0] + recurrent(0, h)),)
+def elman(of, wx, recurrent, h):
+    return (of.tanh(wx[0] + recurrent(h)[0]),)
 
 
-def elman_relu(wx, recurrent, h):
-    return (np.maximum(wx[:, 0] + recurrent(0, h), 0),)
+def elman_relu(of, wx, recurrent, h):
+    return (of.relu(wx[0] + recurrent(h)[0]),)
 
 
-def gru(wx, recurrent, h):
+def gru(of, wx, recurrent, h):
     """Reset after the product, as PyTorch and cuDNN have it."""
-    r = sigmoid(wx[:, 0] + recurrent(0, h))
-    z = sigmoid(wx[:, 1] + recurrent(1, h))
-    n = np.tanh(wx[:, 2] + r * recurrent(2, h))
+    rh = recurrent(h)
+    r = of.sigmoid(wx[0] + rh[0])
+    z = of.sigmoid(wx[1] + rh[1])
+    n = of.tanh(wx[2] + r * rh[2])
     return ((1 - z) * n + z * h,)
 
 
-def gru_before(wx, recurrent, h):
+def gru_before(of, wx, recurrent, h):
     """Reset before the product, as first published."""
-    r = sigmoid(wx[:, 0] + recurrent(0, h))
-    z = sigmoid(wx[:, 1] + recurrent(1, h))
-    n = np.tanh(wx[:, 2] + recurrent(2, r * h))
+    rh = recurrent(h)
+    r = of.sigmoid(wx[0] + rh[0])
+    z = of.sigmoid(wx[1] + rh[1])
+    n = of.tanh(wx[2] + recurrent(r * h)[2])
     return ((1 - z) * n + z * h,)
 
 
-def lstm(wx, recurrent, h, c):
-    i = sigmoid(wx[:, 0] + recurrent(0, h))
-    f = sigmoid(wx[:, 1] + recurrent(1, h))
-    g = np.tanh(wx[:, 2] + recurrent(2, h))
-    o = sigmoid(wx[:, 3] + recurrent(3, h))
+def lstm(of, wx, recurrent, h, c):
+    rh = recurrent(h)
+    i = of.sigmoid(wx[0] + rh[0])
+    f = of.sigmoid(wx[1] + rh[1])
+    g = of.tanh(wx[2] + rh[2])
+    o = of.sigmoid(wx[3] + rh[3])
     c = f * c + i * g
-    return o * np.tanh(c), c
+    return o * of.tanh(c), c
 
 
-def slstm(wx, recurrent, h, c, n, m):
+def slstm(of, wx, recurrent, h, c, n, m):
     """States h, c, the normaliser n and the stabiliser m. n = 0: this row has seen nothing yet."""
-    log_i = wx[:, 0] + recurrent(0, h)
-    log_f = log_sigmoid(wx[:, 1] + recurrent(1, h))
-    z = np.tanh(wx[:, 2] + recurrent(2, h))
-    o = sigmoid(wx[:, 3] + recurrent(3, h))
+    rh = recurrent(h)
+    log_i = wx[0] + rh[0]
+    carried = of.log_sigmoid(wx[1] + rh[1]) + m
+    z = of.tanh(wx[2] + rh[2])
+    o = of.sigmoid(wx[3] + rh[3])
     empty = n == 0
-    m_new = np.where(empty, log_i, np.maximum(log_i, log_f + m))
-    i = np.exp(log_i - m_new)
-    f = np.where(empty, 0, np.exp(np.where(empty, 0, log_f + m - m_new)))
+    m = of.where(empty, log_i, of.maximum(log_i, carried))
+    i = of.exp(log_i - m)
+    f = of.where(empty, 0.0, of.exp(of.where(empty, m, carried) - m))
     c = f * c + i * z
     n = f * n + i
-    return o * c / n, c, n, m_new
+    return o * c / n, c, n, m
 
 
-def mingru(wx, recurrent, h, candidate=lambda x: x):
-    z = sigmoid(wx[:, 0])
-    return ((1 - z) * h + z * candidate(wx[:, 1]),)
+def mingru(of, wx, candidate):
+    return of.sigmoid(-wx[0]), of.sigmoid(wx[0]) * candidate(of, wx[1])
 
 
-def minlstm(wx, recurrent, h, candidate=lambda x: x):
+def minlstm(of, wx, candidate):
     """The two gates are shares: f / (f + i) and i / (f + i)."""
-    log_f, log_i = log_sigmoid(wx[:, 0]), log_sigmoid(wx[:, 1])
-    return (sigmoid(log_f - log_i) * h + sigmoid(log_i - log_f) * candidate(wx[:, 2]),)
+    log_f, log_i = of.log_sigmoid(wx[0]), of.log_sigmoid(wx[1])
+    return of.sigmoid(log_f - log_i), of.sigmoid(log_i - log_f) * candidate(of, wx[2])
 
 
-def mingru_log(wx, recurrent, h):
-    return mingru(wx, recurrent, h, positive)
+#: The cells that are a linear recurrence: a and b of h_t = a_t h_{t-1} + b_t, as ``terms(of, wx)``.
+TERMS = {
+    "mingru": lambda of, wx: mingru(of, wx, linear),
+    "mingru-log": lambda of, wx: mingru(of, wx, positive),
+    "minlstm": lambda of, wx: minlstm(of, wx, linear),
+    "minlstm-log": lambda of, wx: minlstm(of, wx, positive),
+}
 
 
-def minlstm_log(wx, recurrent, h):
-    return minlstm(wx, recurrent, h, positive)
+def _step_of(terms):
+    def step(of, wx, recurrent, h):
+        a, b = terms(of, wx)
+        return (a * h + b,)
+
+    return step
 
 
 #: Each cell by name: its function, the number of its gates, the number of its states.
@@ -101,10 +128,10 @@ CELLS = {
     "gru-before": (gru_before, 3, 1),
     "lstm": (lstm, 4, 2),
     "slstm": (slstm, 4, 4),
-    "mingru": (mingru, 2, 1),
-    "mingru-log": (mingru_log, 2, 1),
-    "minlstm": (minlstm, 3, 1),
-    "minlstm-log": (minlstm_log, 3, 1),
+    "mingru": (_step_of(TERMS["mingru"]), 2, 1),
+    "mingru-log": (_step_of(TERMS["mingru-log"]), 2, 1),
+    "minlstm": (_step_of(TERMS["minlstm"]), 3, 1),
+    "minlstm-log": (_step_of(TERMS["minlstm-log"]), 3, 1),
 }
 
 
@@ -133,14 +160,15 @@ def _layer(cell, weights, suffix, x, state, lengths, reset_mask, reverse, heads)
             restart = reset_mask[:, t, None] & runs
             state = [np.where(restart, 0, s) for s in state]
 
-        def recurrent(gate, vector):
-            parts = [vector[:, k * size : (k + 1) * size] @ r[k, gate].T for k in range(heads)]
-            return np.concatenate(parts, axis=1) + b_hh[gate]
+        def recurrent(vector):
+            parts = [vector[:, k * size : (k + 1) * size] for k in range(heads)]
+            products = [[part @ r[k, gate].T for k, part in enumerate(parts)] for gate in range(gates)]
+            return [np.concatenate(product, axis=1) + b for product, b in zip(products, b_hh)]
 
         # Padding may hold anything, NaN too.
         x_t = np.where(runs, x[:, t], 0)
-        wx = np.stack([x_t @ w[gate].T + b_ih[gate] for gate in range(gates)], axis=1)
-        new = step(wx, recurrent, *state)
+        wx = [x_t @ w[gate].T + b_ih[gate] for gate in range(gates)]
+        new = step(OfArrays, wx, recurrent, *state)
         state = [np.where(runs, after, before) for after, before in zip(new, state)]
         y[:, t] = np.where(runs, new[0], 0)
     return y, np.stack(state)

@@ -1,5 +1,6 @@
 #include "torch_call.h"
 
+#include <algorithm>
 #include <cstring>
 #include <stdexcept>
 
@@ -7,12 +8,6 @@
 
 namespace penstock::torch_ops {
 namespace {
-
-std::string to_text(const std::vector<Index>& sizes) {
-  std::string text = "[";
-  for (std::size_t i = 0; i < sizes.size(); ++i) text += (i > 0 ? ", " : "") + std::to_string(sizes[i]);
-  return text + "]";
-}
 
 /// Rows of `from` [n, ...], in the order of the index.
 TorchTensor gather(const TorchTensor& from, const std::vector<Index>& index) {
@@ -32,10 +27,6 @@ TorchTensor gather(const TorchTensor& from, const std::vector<Index>& index) {
 
 }  // namespace
 
-void check(bool condition, const std::string& message) {
-  if (!condition) throw std::runtime_error(message);
-}
-
 PackedRows::PackedRows(const TorchTensor& batch_sizes) {
   check(batch_sizes.dim() == 1 && batch_sizes.dtype() == shim().int64 && !batch_sizes.is_cuda() &&
             batch_sizes.is_contiguous(),
@@ -43,10 +34,11 @@ PackedRows::PackedRows(const TorchTensor& batch_sizes) {
   const Index* const sizes = batch_sizes.data<Index>();
   longest_ = batch_sizes.size(0);
   check(longest_ > 0 && sizes[0] > 0, "batch_sizes must not be empty");
-  std::vector<Index> lengths(static_cast<std::size_t>(sizes[0]), 0);
+  std::vector<Index> lengths(static_cast<std::size_t>(sizes[0]));
   for (Index t = 0; t < longest_; ++t) {
     check(sizes[t] > 0 && (t == 0 || sizes[t] <= sizes[t - 1]), "batch_sizes must be positive and never rise");
-    for (Index b = 0; b < sizes[t]; ++b) ++lengths[static_cast<std::size_t>(b)];
+    const Index beyond = t + 1 < longest_ ? std::max<Index>(sizes[t + 1], 0) : 0;  // rows that go on
+    for (Index b = beyond; b < sizes[t]; ++b) lengths[static_cast<std::size_t>(b)] = t + 1;
   }
   cu_seqlens_.assign(1, 0);
   for (const Index length : lengths) cu_seqlens_.push_back(cu_seqlens_.back() + length);
@@ -81,13 +73,13 @@ void RecurrentCall::take_form(Arguments& arguments) {
   batch_first = arguments.boolean();
 }
 
-std::vector<Index> RecurrentCall::sequence_sizes(Index channels) const {
+Sizes RecurrentCall::sequence_sizes(Index channels) const {
   if (packed) return {x.size(0), channels};
   return {x.size(0), x.size(1), channels};
 }
 
-std::vector<Index> RecurrentCall::every_state_sizes() const {
-  return every_state ? sequence_sizes((states - 1) * spec.output_size()) : std::vector<Index>{0};
+Sizes RecurrentCall::every_state_sizes() const {
+  return every_state ? sequence_sizes((states - 1) * spec.output_size()) : Sizes{0};
 }
 
 void RecurrentCall::validate() {
@@ -95,16 +87,14 @@ void RecurrentCall::validate() {
   states = cell.states;
   dtype_of(x.dtype());
   if (batch_sizes) packed = std::make_unique<PackedRows>(batch_sizes);
-  check(x.dim() == (packed ? 2 : 3),
-        std::string("x must have ") + (packed ? "2" : "3") + " dimensions, not the shape " + x.shape());
+  check(x.dim() == (packed ? 2 : 3), "x must have ", packed ? "2" : "3", " dimensions, not the shape ", x);
   rows = packed ? packed->rows() : x.size(batch_first ? 0 : 1);
   steps = packed ? packed->longest() : x.size(batch_first ? 1 : 0);
-  check(!packed || packed->total() == x.size(0),
-        "batch_sizes must add up to the " + std::to_string(x.size(0)) + " positions of x");
+  check(!packed || packed->total() == x.size(0), "batch_sizes must add up to the ", x.size(0), " positions of x");
   check(steps > 0 || rows == 0, "Expected sequence length to be larger than 0 in RNN");
   spec.input_size = x.size(-1);
   validate_weights(cell);
-  check(!every_state || states > 1, "every_state is for cells with more states than the output, not for " + spec.cell);
+  check(!every_state || states > 1, "every_state is for cells with more states than the output, not for ", spec.cell);
   validate_state();
   validate_rows();
   validate_devices();
@@ -117,50 +107,49 @@ void RecurrentCall::validate_weights(const CellInfo& cell) {
   const Index each = divides ? count / slots() : 0;
   check(divides && each >= matrices && each <= 2 * matrices,
         "weights must hold weight_ih, weight_hh, bias_ih and bias_hh of every layer and direction, as far as the cell "
-        "has them; there are " +
-            std::to_string(count) + " for " + std::to_string(slots()));
+        "has them; there are ",
+        count, " for ", slots());
   spec.bias = each == matrices ? Bias::none : each == matrices + 1 ? Bias::single : Bias::both;
   check(weights[0].dim() == 2 && weights[0].size(0) > 0 && weights[0].size(0) % cell.gates == 0,
-        "weight_ih_l0 must be [" + std::to_string(cell.gates) + " * H, I], not " + weights[0].shape());
+        "weight_ih_l0 must be [", cell.gates, " * H, I], not ", weights[0]);
   spec.hidden_size = weights[0].size(0) / cell.gates;
   spec.heads = !cell.scan && weights[1].dim() == 3 ? weights[1].size(0) : 1;
   check(spec.heads > 0 && spec.hidden_size % spec.heads == 0, "heads must divide the hidden size");
   const Index gates = weights[0].size(0);
   for (Index i = 0; i < count; ++i) {
     const Index layer = i / each / spec.directions(), kind = i % each;
-    std::vector<Index> expected{gates};
+    Sizes expected{gates};
     if (kind == 0) expected = {gates, layer == 0 ? spec.input_size : spec.output_size()};
     if (kind == 1 && !cell.scan) expected = {gates, spec.hidden_size};
     if (kind == 1 && spec.heads > 1) expected = {spec.heads, gates / spec.heads, spec.hidden_size / spec.heads};
     const TorchTensor& weight = weights[static_cast<std::size_t>(i)];
-    check(weight.sizes() == expected,
-          "weights[" + std::to_string(i) + "] must be " + to_text(expected) + ", not " + weight.shape());
+    check(weight.sizes() == expected, "weights[", i, "] must be ", expected, ", not ", weight);
     check(weight.dtype() == weights[0].dtype(), "weights must be of one dtype");
   }
 }
 
 void RecurrentCall::validate_state() const {
   if (!state) return;
-  check(state.sizes() == state_sizes(),
-        "state must be [S, layers * directions, B, H] = " + to_text(state_sizes()) + ", not " + state.shape());
+  check(state.sizes() == state_sizes(), "state must be [S, layers * directions, B, H] = ", state_sizes(), ", not ",
+        state);
 }
 
 void RecurrentCall::validate_rows() const {
   if (lengths) {
     check(!packed, "lengths and batch_sizes exclude each other");
     check(lengths.dim() == 1 && lengths.size(0) == rows && lengths.dtype() == shim().int64,
-          "lengths must be int64 [B] = [" + std::to_string(rows) + "], not " + lengths.shape());
+          "lengths must be int64 [B] = [", rows, "], not ", lengths);
   }
   if (!reset) return;
-  const std::vector<Index> expected = packed ? std::vector<Index>{x.size(0)} : std::vector<Index>{rows, steps};
+  const Sizes expected = packed ? Sizes{x.size(0)} : Sizes{rows, steps};
   check(reset.sizes() == expected && (reset.dtype() == shim().boolean || reset.dtype() == shim().uint8),
-        "reset must be bool, of the rows and steps of x, " + to_text(expected) + ", not " + reset.shape());
+        "reset must be bool, of the rows and steps of x, ", expected, ", not ", reset);
 }
 
 void RecurrentCall::validate_devices() const {
   const auto check_device = [&](const TorchTensor& tensor, const char* name) {
     check(tensor.is_cuda() == x.is_cuda() && (!x.is_cuda() || tensor.device_index() == x.device_index()),
-          std::string("Input and parameter tensors are not at the same device: x is on another than ") + name);
+          "Input and parameter tensors are not at the same device: x is on another than ", name);
   };
   for (const TorchTensor& weight : weights) check_device(weight, "the weights");
   if (state) check_device(state, "state");

@@ -9,9 +9,6 @@
 
 namespace penstock::torch_ops {
 
-/// Throws std::runtime_error, which PyTorch makes a RuntimeError, unless the condition holds.
-void check(bool condition, const std::string& message);
-
 /// Where the positions of a PackedSequence (all rows of step 0, all of step 1, ...) lie when rows come one after the
 /// other, as the library has them.
 class PackedRows {
@@ -52,13 +49,13 @@ struct RecurrentCall {
 
   /// Nothing to compute?
   bool empty() const { return packed == nullptr && rows == 0; }
-  std::vector<Index> y_sizes() const { return sequence_sizes(spec.output_size()); }
+  Sizes y_sizes() const { return sequence_sizes(spec.output_size()); }
   /// Of all states but the output; of no elements unless they are asked for.
-  std::vector<Index> every_state_sizes() const;
-  std::vector<Index> state_sizes() const { return {states, slots(), rows, spec.hidden_size}; }
+  Sizes every_state_sizes() const;
+  Sizes state_sizes() const { return {states, slots(), rows, spec.hidden_size}; }
 
  private:
-  std::vector<Index> sequence_sizes(Index channels) const;
+  Sizes sequence_sizes(Index channels) const;
   Index slots() const { return spec.layers * spec.directions(); }
   void validate_weights(const CellInfo& cell);
   void validate_state() const;

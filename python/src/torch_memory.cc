@@ -64,17 +64,15 @@ Memory Tape::begin(const TorchTensor& tape, std::size_t bytes) {
 }
 
 TorchTensor Tape::settled(const TorchTensor& tape, std::size_t bytes) {
-  if (tape.dtype() != shim().uint8 || tape.dim() != 1 || !tape.is_contiguous() || tape.bytes() != tensor_bytes(bytes)) {
-    throw std::runtime_error("tape must be what the forward pass of this very call returned with keep_tape, not " +
-                             tape.shape());
-  }
+  check(tape.dtype() == shim().uint8 && tape.dim() == 1 && tape.is_contiguous() && tape.bytes() == tensor_bytes(bytes),
+        "tape must be what the forward pass of this very call returned with keep_tape, not ", tape);
   if (tape.is_cuda()) {
     // PyTorch's allocator aligns tensors of GPUs to more than this; views may begin anywhere.
     return offset_in(tape) == 0 ? tape.share() : tape.clone();
   }
   std::uint64_t written = 0;
   std::memcpy(&written, tape.data<std::byte>() + tensor_bytes(bytes) - kWordBytes, kWordBytes);
-  if (written >= alignment) throw std::runtime_error("tape does not hold what a forward pass wrote");
+  check(written < alignment, "tape does not hold what a forward pass wrote");
   if (written == offset_in(tape)) return tape.share();
   TorchTensor copy = allocate(tape, bytes);
   std::memcpy(begin(copy, bytes).data, tape.data<std::byte>() + written, bytes);

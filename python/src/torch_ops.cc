@@ -20,24 +20,37 @@ constexpr const char* recurrent_schema =
     "recurrent(Tensor x, Tensor[] weights, Tensor? state, Tensor? lengths, Tensor? batch_sizes, Tensor? reset, "
     "str cell, int layers, bool bidirectional, bool batch_first, bool keep_tape, bool every_state) "
     "-> (Tensor y, Tensor state_out, Tensor tape, Tensor states)";
+// The same without what only gradients need, for calls so small that two more results count.
+constexpr const char* recurrent_inference_schema =
+    "recurrent_inference(Tensor x, Tensor[] weights, Tensor? state, Tensor? lengths, Tensor? batch_sizes, "
+    "Tensor? reset, str cell, int layers, bool bidirectional, bool batch_first) -> (Tensor y, Tensor state_out)";
 constexpr const char* recurrent_backward_schema =
     "recurrent_backward(Tensor? dy, Tensor? dstate_out, Tensor? dstates, Tensor x, Tensor[] weights, Tensor? state, "
     "Tensor? lengths, Tensor? batch_sizes, Tensor? reset, Tensor y, Tensor tape, "
     "str cell, int layers, bool bidirectional, bool batch_first, bool every_state, bool want_dx, bool want_dweights) "
     "-> (Tensor dx, Tensor dstate, Tensor[] dweights)";
-// a, b, h [B, T, C]; h0 [B, C].
+// a, b, h [B, T, C]; h0 [B, C]; lengths int64 [B]; reset bool [B, T].
 constexpr const char* scan_schema =
-    "scan(Tensor a, Tensor b, Tensor? h0, bool logarithmic, bool reverse) -> (Tensor h, Tensor h_last)";
+    "scan(Tensor a, Tensor b, Tensor? h0, Tensor? lengths, Tensor? reset, bool logarithmic, bool reverse) "
+    "-> (Tensor h, Tensor h_last)";
 constexpr const char* scan_backward_schema =
-    "scan_backward(Tensor? dh, Tensor? dh_last, Tensor a, Tensor b, Tensor? h0, Tensor h, bool logarithmic, "
-    "bool reverse) -> (Tensor da, Tensor db, Tensor dh0)";
+    "scan_backward(Tensor? dh, Tensor? dh_last, Tensor a, Tensor b, Tensor? h0, Tensor? lengths, Tensor? reset, "
+    "Tensor h, bool logarithmic, bool reverse) -> (Tensor da, Tensor db, Tensor dh0)";
 // The same with results in tensors of the caller's, of any strides and floating types: states may be wider than terms.
 constexpr const char* scan_out_schema =
-    "scan_out(Tensor a, Tensor b, Tensor? h0, bool logarithmic, bool reverse, *, Tensor(a!) h, Tensor(b!) h_last) "
-    "-> ()";
+    "scan_out(Tensor a, Tensor b, Tensor? h0, Tensor? lengths, Tensor? reset, bool logarithmic, bool reverse, *, "
+    "Tensor(a!) h, Tensor(b!) h_last) -> ()";
 constexpr const char* scan_backward_out_schema =
-    "scan_backward_out(Tensor? dh, Tensor? dh_last, Tensor a, Tensor b, Tensor? h0, Tensor h, bool logarithmic, "
-    "bool reverse, *, Tensor(a!) da, Tensor(b!) db, Tensor(c!) dh0) -> ()";
+    "scan_backward_out(Tensor? dh, Tensor? dh_last, Tensor a, Tensor b, Tensor? h0, Tensor? lengths, Tensor? reset, "
+    "Tensor h, bool logarithmic, bool reverse, *, Tensor(a!) da, Tensor(b!) db, Tensor(c!) dh0) -> ()";
+// Makes results of a call that had the earlier state (a null one: zeros) those of one that has h0, or dh_last, instead.
+constexpr const char* scan_correct_schema =
+    "scan_correct(Tensor a, Tensor b, Tensor? h0, Tensor? lengths, Tensor? reset, bool logarithmic, bool reverse, "
+    "Tensor? earlier_h0, *, Tensor(a!) h, Tensor(b!) h_last) -> ()";
+constexpr const char* scan_backward_correct_schema =
+    "scan_backward_correct(Tensor? dh, Tensor? dh_last, Tensor a, Tensor b, Tensor? h0, Tensor? lengths, "
+    "Tensor? reset, Tensor h, bool logarithmic, bool reverse, Tensor? earlier_dh_last, *, Tensor(a!) da, "
+    "Tensor(b!) db, Tensor(c!) dh0) -> ()";
 
 constexpr std::uint64_t built_against = (std::uint64_t{2} << 56) | (std::uint64_t{10} << 48);
 
@@ -50,22 +63,28 @@ void implement(const char* key) {
     check_status(shim().library_impl(library, name, kernel, built_against), name);
   };
   add("recurrent", recurrent);
+  add("recurrent_inference", recurrent_inference);
   add("recurrent_backward", recurrent_backward);
   add("scan", scan);
   add("scan_out", scan_out);
   add("scan_backward", scan_backward);
   add("scan_backward_out", scan_backward_out);
+  add("scan_correct", scan_correct);
+  add("scan_backward_correct", scan_backward_correct);
 }
 
 void add_ops() {
   LibraryHandle library = nullptr;
   check_status(shim().library_init_fragment("penstock", __FILE__, __LINE__, &library), "the library of ops");
   define(library, recurrent_schema);
+  define(library, recurrent_inference_schema);
   define(library, recurrent_backward_schema);
   define(library, scan_schema);
   define(library, scan_out_schema);
   define(library, scan_backward_schema);
   define(library, scan_backward_out_schema);
+  define(library, scan_correct_schema);
+  define(library, scan_backward_correct_schema);
   implement("CPU");
   implement("CUDA");
 }

@@ -6,10 +6,13 @@
 namespace penstock::torch_ops {
 
 void recurrent(StableValue* stack, std::uint64_t arguments, std::uint64_t results);
+void recurrent_inference(StableValue* stack, std::uint64_t arguments, std::uint64_t results);
 void recurrent_backward(StableValue* stack, std::uint64_t arguments, std::uint64_t results);
 void scan(StableValue* stack, std::uint64_t arguments, std::uint64_t results);
 void scan_out(StableValue* stack, std::uint64_t arguments, std::uint64_t results);
+void scan_correct(StableValue* stack, std::uint64_t arguments, std::uint64_t results);
 void scan_backward(StableValue* stack, std::uint64_t arguments, std::uint64_t results);
 void scan_backward_out(StableValue* stack, std::uint64_t arguments, std::uint64_t results);
+void scan_backward_correct(StableValue* stack, std::uint64_t arguments, std::uint64_t results);
 
 }  // namespace penstock::torch_ops

@@ -34,9 +34,9 @@ class ProgramCall {
 
   void forward(TorchTensor& y, TorchTensor& state_out, TorchTensor& tape, TorchTensor& states, bool training) {
     form_.training = training;
-    const TorchTensor out = sequence(call_.y_sizes());
+    TorchTensor out = sequence(call_.y_sizes());
     form_.y = strides(out);
-    const TorchTensor every =
+    TorchTensor every =
         call_.every_state ? call_.x.empty(call_.every_state_sizes(), state_type(call_.x)) : TorchTensor();
     if (every) form_.states = strides(every);
     const auto program = get({x_.address(), out.address()});
@@ -53,8 +53,8 @@ class ProgramCall {
     arguments.workspace = workspace.memory();
     if (training) arguments.tape = Tape::begin(tape, program->tape_bytes());
     program->forward(context_, arguments);
-    y = result(out);
-    if (every) states = as_given(every);
+    y = result(std::move(out));
+    if (every) states = as_given(std::move(every));
   }
 
   void backward(const TorchTensor& y, const TorchTensor& tape, const TorchTensor& dy_given,
@@ -98,8 +98,9 @@ class ProgramCall {
     const TorchTensor kept = kept_tape(tape, program->tape_bytes());
     arguments.tape = Tape::find(kept, program->tape_bytes());
     program->backward(context_, arguments);
-    if (dx != nullptr) *dx = result(din);
-    for (std::size_t i = 0; i < gradients.size(); ++i) dweights.push_back(gradients[i].to(call_.weights[i].dtype()));
+    if (dx != nullptr) *dx = result(std::move(din));
+    for (std::size_t i = 0; i < gradients.size(); ++i)
+      dweights.push_back(std::move(gradients[i]).to(call_.weights[i].dtype()));
   }
 
  private:
@@ -143,7 +144,7 @@ class ProgramCall {
       form_.lengths = true;
     }
     if (call_.reset) {
-      reset_ = call_.packed ? call_.packed->by_rows(call_.reset) : call_.reset.contiguous();
+      reset_ = by_rows(call_.reset.share()).contiguous();
       batch_.reset = reset_.data<std::uint8_t>();
       form_.reset = true;
     }
@@ -151,28 +152,29 @@ class ProgramCall {
 
   /// A sequence of the caller's as a program reads it.
   TorchTensor ready(const TorchTensor& tensor) const {
-    const TorchTensor converted = tensor.to(type_);
-    if (call_.packed) return by_rows(converted);
-    const Index channels = converted.size(2);
-    const auto apart = [&](Index axis) { return converted.size(axis) == 1 || converted.stride(axis) >= channels; };
-    const bool readable = (channels == 1 || converted.stride(2) == 1) && apart(0) && apart(1);
-    return readable ? converted.share() : converted.contiguous();
+    TorchTensor converted = by_rows(tensor.to(type_));
+    const Index last = converted.dim() - 1, channels = converted.size(last);
+    bool readable = channels == 1 || converted.stride(last) == 1;
+    for (Index axis = 0; axis < last; ++axis) {
+      readable = readable && (converted.size(axis) == 1 || converted.stride(axis) >= channels);
+    }
+    return readable ? std::move(converted) : converted.contiguous();
   }
 
   /// A sequence that a program writes.
-  TorchTensor sequence(const std::vector<Index>& sizes) const { return call_.x.empty(sizes, type_); }
+  TorchTensor sequence(const Sizes& sizes) const { return call_.x.empty(sizes, type_); }
 
-  /// A packed sequence in the order of rows; others as they are.
-  TorchTensor by_rows(const TorchTensor& tensor) const {
-    return call_.packed ? call_.packed->by_rows(tensor) : tensor.share();
+  /// A packed sequence as the library has it; others as they are.
+  TorchTensor by_rows(TorchTensor tensor) const {
+    return call_.packed ? call_.packed->by_rows(std::move(tensor)) : std::move(tensor);
   }
 
   /// What a program wrote, in the caller's order.
-  TorchTensor as_given(const TorchTensor& tensor) const {
-    return call_.packed ? call_.packed->by_steps(tensor) : tensor.share();
+  TorchTensor as_given(TorchTensor tensor) const {
+    return call_.packed ? call_.packed->by_steps(std::move(tensor)) : std::move(tensor);
   }
   /// And in the caller's type.
-  TorchTensor result(const TorchTensor& tensor) const { return as_given(tensor).to(call_.x.dtype()); }
+  TorchTensor result(TorchTensor tensor) const { return as_given(std::move(tensor)).to(call_.x.dtype()); }
 
   SequenceStrides strides(const TorchTensor& tensor) const {
     if (call_.packed) return {0, tensor.stride(0)};
@@ -285,6 +287,24 @@ void recurrent(StableValue* stack, std::uint64_t, std::uint64_t) {
   stack[3] = states.release();
 }
 
+void recurrent_inference(StableValue* stack, std::uint64_t, std::uint64_t) {
+  Arguments arguments(stack);
+  RecurrentCall call;
+  call.take_tensors(arguments);
+  call.take_form(arguments);
+  call.validate();
+  const DeviceGuard guard(call.x);
+  TorchTensor state_out = call.x.empty(call.state_sizes(), state_type(call.x));
+  TorchTensor y, tape, states;
+  if (call.empty()) {
+    y = call.x.empty(call.y_sizes(), call.x.dtype());
+  } else {
+    ProgramCall(call).forward(y, state_out, tape, states, false);
+  }
+  stack[0] = y.release();
+  stack[1] = state_out.release();
+}
+
 void recurrent_backward(StableValue* stack, std::uint64_t, std::uint64_t) {
   Arguments arguments(stack);
   RecurrentCall call;
@@ -298,13 +318,13 @@ void recurrent_backward(StableValue* stack, std::uint64_t, std::uint64_t) {
   call.every_state = arguments.boolean();
   const bool want_dx = arguments.boolean(), want_dweights = arguments.boolean();
   call.validate();
-  check(y.sizes() == call.y_sizes(), "y must be what the forward pass returned, not of shape " + y.shape());
-  check(!dy || dy.sizes() == call.y_sizes(), "dy must be of the shape of y, not " + (dy ? dy.shape() : ""));
+  check(y.sizes() == call.y_sizes(), "y must be what the forward pass returned, not of shape ", y);
+  check(!dy || dy.sizes() == call.y_sizes(), "dy must be of the shape of y, not ", dy);
   check(!dstate_out || dstate_out.sizes() == call.state_sizes(), "dstate_out must be of the shape of the states");
   check(!dstates || (call.every_state && dstates.sizes() == call.every_state_sizes()),
         "dstates must be of the shape of the states, with every_state");
   const DeviceGuard guard(call.x);
-  TorchTensor dx = call.x.empty(want_dx ? call.x.sizes() : std::vector<Index>{0}, call.x.dtype());
+  TorchTensor dx = call.x.empty(want_dx ? call.x.sizes() : Sizes{0}, call.x.dtype());
   TorchTensor dstate = call.x.empty(call.state_sizes(), state_type(call.x));
   std::vector<TorchTensor> dweights;
   if (call.empty()) {

@@ -116,6 +116,22 @@ void check_status(Status status, const char* function) {
   if (status != 0) throw std::runtime_error(std::string(function) + " failed");
 }
 
+Sizes::Sizes(const std::int64_t* first, const std::int64_t* last) : count_(static_cast<std::size_t>(last - first)) {
+  check(count_ <= most, "tensors must have at most ", std::int64_t{most}, " dimensions, not ", last - first);
+  std::copy(first, last, sizes_.begin());
+}
+
+void append(std::string& text, std::string_view part) { text += part; }
+void append(std::string& text, std::int64_t part) { text += std::to_string(part); }
+void append(std::string& text, const Sizes& part) {
+  text += "[";
+  for (std::size_t i = 0; i < part.size(); ++i) text += (i > 0 ? ", " : "") + std::to_string(part[i]);
+  text += "]";
+}
+void append(std::string& text, const TorchTensor& part) {
+  if (part) append(text, part.sizes());
+}
+
 TorchTensor::~TorchTensor() {
   if (handle_ != nullptr) shim().delete_tensor(handle_);
 }
@@ -164,12 +180,6 @@ std::int32_t TorchTensor::device_index() const {
   return index;
 }
 
-std::string TorchTensor::shape() const {
-  std::string text = "[";
-  for (std::int64_t i = 0; i < dim(); ++i) text += (i > 0 ? ", " : "") + std::to_string(size(i));
-  return text + "]";
-}
-
 bool TorchTensor::is_contiguous() const {
   std::int64_t expected = 1;
   for (std::int64_t i = dim(); i-- > 0;) {
@@ -191,10 +201,7 @@ TorchTensor TorchTensor::share() const {
   return TorchTensor(other);
 }
 
-TorchTensor TorchTensor::contiguous() const { return is_contiguous() ? share() : clone(); }
-
-TorchTensor TorchTensor::to(std::int32_t dtype_wanted) const {
-  if (dtype() == dtype_wanted) return share();
+TorchTensor TorchTensor::converted(std::int32_t dtype_wanted) const {
   TorchTensor copy = empty(sizes(), dtype_wanted);
   copy.copy_from(*this);
   return copy;
@@ -206,7 +213,7 @@ TorchTensor TorchTensor::clone() const {
   return copy;
 }
 
-std::vector<std::int64_t> TorchTensor::sizes() const {
+Sizes TorchTensor::sizes() const {
   std::int64_t* first = nullptr;
   check_status(shim().sizes(handle_, &first), "Tensor.size");
   return {first, first + dim()};
@@ -223,8 +230,8 @@ void TorchTensor::zero() {
   call_op("aten::zero_", stack);
 }
 
-TorchTensor TorchTensor::empty(const std::vector<std::int64_t>& sizes, std::int32_t dtype_wanted) const {
-  std::vector<std::int64_t> strides(sizes.size());
+TorchTensor TorchTensor::empty(const Sizes& sizes, std::int32_t dtype_wanted) const {
+  std::array<std::int64_t, Sizes::most> strides{};
   std::int64_t stride = 1;
   for (std::size_t i = sizes.size(); i-- > 0;) {
     strides[i] = stride;

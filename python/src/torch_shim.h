@@ -1,6 +1,10 @@
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
+#include <initializer_list>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -81,6 +85,27 @@ const CudaShim& cuda_shim();
 /// Throws std::runtime_error naming the function unless it succeeded.
 void check_status(Status status, const char* function);
 
+/// The sizes of a tensor, without memory of its own. Tensors here have few axes.
+class Sizes {
+ public:
+  static constexpr std::size_t most = 8;
+
+  Sizes(std::initializer_list<std::int64_t> sizes) : Sizes(sizes.begin(), sizes.end()) {}
+  /// Throws std::runtime_error for more axes than any tensor here may have.
+  Sizes(const std::int64_t* first, const std::int64_t* last);
+
+  std::size_t size() const { return count_; }
+  const std::int64_t* data() const { return sizes_.data(); }
+  const std::int64_t* begin() const { return data(); }
+  const std::int64_t* end() const { return data() + count_; }
+  std::int64_t operator[](std::size_t i) const { return sizes_[i]; }
+  bool operator==(const Sizes& other) const { return std::equal(begin(), end(), other.begin(), other.end()); }
+
+ private:
+  std::array<std::int64_t, most> sizes_ = {};
+  std::size_t count_ = 0;
+};
+
 /// A tensor of PyTorch's, owned.
 class TorchTensor {
  public:
@@ -98,14 +123,12 @@ class TorchTensor {
   /// Of axis i; negative ones count from the last.
   std::int64_t size(std::int64_t i) const;
   std::int64_t stride(std::int64_t i) const;
-  std::vector<std::int64_t> sizes() const;
+  Sizes sizes() const;
   std::int64_t elements() const;
   std::size_t bytes() const;
   std::int32_t dtype() const;
   bool is_cuda() const;
   std::int32_t device_index() const;
-  /// "[2, 3]", for messages.
-  std::string shape() const;
   /// Are the elements in order, without gaps?
   bool is_contiguous() const;
   template <class T>
@@ -117,15 +140,17 @@ class TorchTensor {
   /// Another handle of the same tensor.
   TorchTensor share() const;
   /// The tensor itself if it is contiguous, else a copy that is.
-  TorchTensor contiguous() const;
+  TorchTensor contiguous() const& { return is_contiguous() ? share() : clone(); }
+  TorchTensor contiguous() && { return is_contiguous() ? std::move(*this) : clone(); }
   /// The tensor itself if it has that type, else a copy that has.
-  TorchTensor to(std::int32_t dtype) const;
+  TorchTensor to(std::int32_t wanted) const& { return dtype() == wanted ? share() : converted(wanted); }
+  TorchTensor to(std::int32_t wanted) && { return dtype() == wanted ? std::move(*this) : converted(wanted); }
   /// A contiguous copy.
   TorchTensor clone() const;
   void copy_from(const TorchTensor& other);
   void zero();
   /// Uninitialised, contiguous, on the device of this one.
-  TorchTensor empty(const std::vector<std::int64_t>& sizes, std::int32_t dtype) const;
+  TorchTensor empty(const Sizes& sizes, std::int32_t dtype) const;
   /// Numbers of the host as an int64 tensor on the device of this one. Of a GPU: in the order of the current stream,
   /// and the host waits for no more than the copy's start.
   TorchTensor upload(const std::vector<std::int64_t>& numbers) const;
@@ -136,6 +161,8 @@ class TorchTensor {
   StableValue release() { return reinterpret_cast<StableValue>(std::exchange(handle_, nullptr)); }
 
  private:
+  TorchTensor converted(std::int32_t dtype) const;
+
   TensorHandle handle_ = nullptr;
 };
 
@@ -154,6 +181,22 @@ class Arguments {
  private:
   StableValue* stack_;
 };
+
+void append(std::string& text, std::string_view part);
+void append(std::string& text, std::int64_t part);
+void append(std::string& text, const Sizes& part);        ///< "[2, 3]"
+void append(std::string& text, const TorchTensor& part);  ///< Its sizes; nothing of no tensor
+
+/// Throws std::runtime_error, which PyTorch makes a RuntimeError, of the parts of a message unless the condition holds.
+/// Messages are put together only then.
+template <class... Parts>
+void check(bool condition, const Parts&... parts) {
+  if (condition) [[likely]]
+    return;
+  std::string text;
+  (append(text, parts), ...);
+  throw std::runtime_error(text);
+}
 
 /// A list of tensors as a result.
 StableValue release(std::vector<TorchTensor>& tensors);

@@ -15,7 +15,8 @@ struct GivenScan {
   ScanForm form = ScanForm::linear;
   bool factor = false;
   bool reverse = false;
-  int alignment = 16;  ///< GPUs: bytes that all addresses and strides are multiples of
+  bool correction = false;  ///< ScanCallForm::correction
+  int alignment = 16;       ///< GPUs: bytes that all addresses and strides are multiples of
 };
 
 /// A sequence [B, T, C] on the target's device.
@@ -29,6 +30,7 @@ struct GivenScanForward {
   ScanSequence h;
   const void* h0 = nullptr;  ///< [B, C]; null: zeros
   void* hT = nullptr;        ///< Null: not wanted
+  const void* earlier_h0 = nullptr;
   void* workspace = nullptr;
 };
 
@@ -39,6 +41,7 @@ struct GivenScanBackward {
   const void* h0 = nullptr;
   const void* dhT = nullptr;
   void* dh0 = nullptr;
+  const void* earlier_dhT = nullptr;
   void* workspace = nullptr;
 };
 

@@ -22,6 +22,7 @@ ops::GivenScan given_scan(const ScanCallForm& form) {
           .form = form.form,
           .factor = form.factor,
           .reverse = form.reverse,
+          .correction = form.correction,
           .alignment = form.alignment};
 }
 
@@ -87,6 +88,11 @@ struct ScanProgram::Impl {
             form.factor ? "there" : "null");
     return {sequence(names[0], of.a, written), sequence(names[1], of.b, written),
             form.factor ? sequence(names[2], of.factor, written) : ops::ScanSequence{}};
+  }
+
+  const void* earlier(const char* name, const Tensor& given) const {
+    require(form.correction || !given, "{} belongs to corrections; the program's form is none", name);
+    return state(name, given);
   }
 
   void* state(const char* name, const Tensor& state) const {
@@ -158,6 +164,7 @@ void ScanProgram::forward(const Context& context, const Forward& given) const {
   memory.h = impl.sequence("h", given.h, true);
   memory.h0 = impl.state("h0", given.h0);
   memory.hT = impl.state("hT", given.hT);
+  memory.earlier_h0 = impl.earlier("earlier_h0", given.earlier_h0);
   memory.workspace = given.workspace.data;
   const Pool<ops::ScanPass>::Lease pass(impl.forward);
   pass->forward(call, memory);
@@ -175,6 +182,7 @@ void ScanProgram::backward(const Context& context, const Backward& given) const 
   memory.h0 = impl.state("h0", given.h0);
   memory.dhT = impl.state("dhT", given.dhT);
   memory.dh0 = impl.state("dh0", given.dh0);
+  memory.earlier_dhT = impl.earlier("earlier_dhT", given.earlier_dhT);
   memory.workspace = given.workspace.data;
   const Pool<ops::ScanPass>::Lease pass(impl.backward);
   pass->backward(call, memory);

@@ -121,6 +121,17 @@ TEST_P(EveryChip, WalksOfSingleThreadsFit) {
   }
 }
 
+TEST_P(EveryChip, CorrectionsFit) {
+  for (Subject& subject : subjects()) {
+    const bool logarithmic = subject.rule.type == given_signed_logs.type && GetParam() == hopper;
+    if (subject.rule.type != given_terms.type && !logarithmic) continue;
+    if (!takes_next()) continue;
+    subject.problem.regime = plan::Regime::direct;
+    const plan::GpuScanPlan plan = plan_gpu_scan(subject.problem, chip(GetParam()));
+    expect_sound(scan_source(subject.rule, subject.problem, plan, true), GetParam(), plan.threads() * plan.blocks);
+  }
+}
+
 TEST_P(EveryChip, LayersInOneLaunchFit) {
   struct Sizes {
     Storage storage;

@@ -224,6 +224,26 @@ TEST_P(ScanTest, ForwardEqualsTheLoop) {
       EXPECT_EQ(bytes_of(y_gpu), once) << "not the same bits again";
     }
   }
+
+  // What a pass from zeros has left is corrected to the states above.
+  ScanForward before = call;
+  before.state_in = 0;
+  y_gpu.fill(0xff), last_gpu.fill(0xff);
+  ScanExecutable(*device, before).run(before, workspace.address(), stream->handle());
+  call.shape.corrects = true;
+  const ScanExecutable correction(*device, call);
+  SCOPED_TRACE(correction.plan().explain());
+  correction.run(call, workspace.address(), stream->handle());
+  expect_tensor("corrected y", y_gpu, y, allowed(false));
+  EXPECT_TRUE(test::close(floats_of(last_gpu), last, allowed(false), test::forward_terms));
+  // From the same states there is nothing to write.
+  call.earlier = call.state_in;
+  y_gpu.fill(0xff);
+  const std::vector<std::uint8_t> untouched = bytes_of(y_gpu);
+  if (!c.lengths) {  // there rows without steps have their padding cleared once more
+    correction.run(call, workspace.address(), stream->handle());
+    EXPECT_EQ(bytes_of(y_gpu), untouched);
+  }
 }
 
 TEST_P(ScanTest, BackwardEqualsTheLoop) {
@@ -271,6 +291,18 @@ TEST_P(ScanTest, BackwardEqualsTheLoop) {
     executable.run(call, workspace.address(), stream->handle());
     EXPECT_EQ(bytes_of(da_gpu), once) << "not the same bits again";
   }
+
+  ScanBackward before = call;
+  before.dstate_out = 0;
+  da_gpu.fill(0xff), db_gpu.fill(0xff), dentry_gpu.fill(0xff);
+  ScanExecutable(*device, before).run(before, workspace.address(), stream->handle());
+  call.shape.corrects = true;
+  const ScanExecutable correction(*device, call);
+  SCOPED_TRACE(correction.plan().explain());
+  correction.run(call, workspace.address(), stream->handle());
+  expect_tensor("corrected da", da_gpu, da, allowed(true));
+  expect_tensor("corrected db", db_gpu, db, allowed(true));
+  EXPECT_TRUE(test::close(floats_of(dentry_gpu), dentry, allowed(true), test::forward_terms));
 }
 
 std::vector<Case> cases() {

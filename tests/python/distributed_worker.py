@@ -15,16 +15,11 @@ def close(got, expected):
     torch.testing.assert_close(got, expected, rtol=TOLERANCE, atol=TOLERANCE)
 
 
-def chunks_of(steps, group):
-    """Unequal parts of so many steps, one for each process; of one step where it must be."""
-    size = distributed.get_world_size(group)
-    ends = [0, *(max(i, steps * i * i // size**2) for i in range(1, size)), steps]
-    return [slice(begin, end) for begin, end in zip(ends, ends[1:])]
-
-
 def chunk_of(steps, group):
-    """This process's."""
-    return chunks_of(steps, group)[distributed.get_rank(group)]
+    """Unequal parts of so many steps, one for each process; of one step where it must be."""
+    size, rank = distributed.get_world_size(group), distributed.get_rank(group)
+    ends = [0, *(max(i, steps * i * i // size**2) for i in range(1, size)), steps]
+    return slice(ends[rank], ends[rank + 1])
 
 
 def is_first(reverse, group):
@@ -39,29 +34,25 @@ def leaves_of(*tensors):
     return [None if t is None else t.detach().clone().requires_grad_() for t in tensors]
 
 
-def scans(group, scan, rows, steps, channels, with_h0, reverse, groups, forgets=False):
-    """With `forgets`, one of the first decays of each chunk, and one of the last, are zero; or all nearly."""
+def scans(group, scan, rows, steps, channels, with_h0, reverse, groups, ragged=False):
+    """With `ragged`, rows end anywhere, also in chunks before this one, and are reset here and there."""
     torch.manual_seed(steps)
     own = chunk_of(steps, group)
     a, b = torch.rand(2, rows, steps, channels, dtype=torch.float64) + 0.01
     if scan is ours.log_scan:
         a, b = a.log(), b.log()
-    if forgets:
-        for chunk in chunks_of(steps, group):
-            length = -(-(chunk.stop - chunk.start) // 64)
-            for begin in (chunk.start, chunk.stop - length):
-                if scan is ours.log_scan:
-                    a[:, begin : begin + length] = -1e4
-                else:
-                    a.scatter_(1, torch.randint(begin, begin + length, (rows, 1, channels)), 0.0)
     h0 = torch.randn(rows, channels, dtype=torch.float64) if with_h0 else None
+    lengths = torch.randint(0, steps + 1, (rows,)) if ragged else None
+    reset = torch.rand(rows, steps) < 0.1 if ragged else None
     whole = leaves_of(a, b, h0)
-    h, last = scan(*whole, reverse=reverse)
+    h, last = scan(*whole, lengths=lengths, reset_mask=reset, reverse=reverse)
     (h.sin().sum() + last.cos().sum()).backward()
 
     mine = leaves_of(a[:, own], b[:, own], h0)
-    h_mine, last_mine = scan(*mine, reverse=reverse, process_group=group, groups=groups)
-    assert (h_mine.grad_fn.forgetful is not None) == forgets
+    own_lengths = (lengths - own.start).clamp(0, own.stop - own.start) if ragged else None
+    own_reset = reset[:, own] if ragged else None
+    options = {"lengths": own_lengths, "reset_mask": own_reset, "reverse": reverse}
+    h_mine, last_mine = scan(*mine, **options, process_group=group, groups=groups)
     close(h_mine, h[:, own])
     if is_last(reverse, group):
         close(last_mine, last)
@@ -174,9 +165,10 @@ def sequence_parallel(group):
         scans(group, ours.scan, 1, 3, 1, True, reverse, groups=1)
         scans(group, ours.scan, 2, 131, 70, False, reverse, groups=16)
         scans(group, ours.log_scan, 5, 64, 33, True, reverse, groups=3)
-        scans(group, ours.scan, 2, 5, 3, True, reverse, groups=4, forgets=True)
-        scans(group, ours.scan, 3, 1000, 5, False, reverse, groups=4, forgets=True)
-        scans(group, ours.log_scan, 1, 2000, 7, True, reverse, groups=4, forgets=True)
+        scans(group, ours.scan, 4, 130, 33, True, reverse, groups=3, ragged=True)
+        scans(group, ours.scan, 2, 5, 3, True, reverse, groups=None)
+        scans(group, ours.scan, 3, 1000, 5, False, reverse, groups=None)
+        scans(group, ours.log_scan, 5, 200, 7, True, reverse, groups=None, ragged=True)
     halves_carry_floats(group)
     layers(group, ours.MinGRU, "linear", True)
     layers(group, ours.MinLSTM, "positive", False)

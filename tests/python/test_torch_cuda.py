@@ -124,17 +124,20 @@ UNITS = {torch.float32: 2**-23, torch.bfloat16: 2**-8, torch.float16: 2**-10}
 @pytest.mark.parametrize("scan", [ours.scan, ours.log_scan])
 @pytest.mark.parametrize("dtype", UNITS)
 @pytest.mark.parametrize("shape", [(1, 1, 1), (3, 7, 5), (2, 1025, 33), (1, 4099, 64)])
-@pytest.mark.parametrize("reverse", [False, True])
-def test_scans(scan, dtype, shape, reverse):
+@pytest.mark.parametrize("reverse, ragged", [(False, False), (True, False), (True, True)])
+def test_scans(scan, dtype, shape, reverse, ragged):
     """Against double precision on the CPU, from the same rounded terms."""
     torch.manual_seed(5)
+    lengths = torch.randint(0, shape[1] + 1, shape[:1]) if ragged else None
+    reset = torch.rand(shape[:2]) < 0.1 if ragged else None
     a, b = torch.rand(shape) * 0.9 + 0.05, torch.randn(shape)
     terms = [a, b] if scan is ours.scan else [a.log(), b.abs().log()]
     leaves = [t.to(dtype) for t in (*terms, torch.randn(shape[0], shape[2]))]
 
     def results(*leaves):
         leaves = [leaf.detach().requires_grad_() for leaf in leaves]
-        h, last = scan(*leaves, reverse=reverse)
+        own = [None if t is None else t.to(leaves[0].device) for t in (lengths, reset)]
+        h, last = scan(*leaves, lengths=own[0], reset_mask=own[1], reverse=reverse)
         (h.double().sin().sum() + last.double().cos().sum()).backward()
         return [h, last, *(leaf.grad for leaf in leaves)]
 
@@ -142,6 +145,44 @@ def test_scans(scan, dtype, shape, reverse):
         # Each state is a sum in which what is 1 / (1 - a) = 20 steps back still counts.
         bound = 20 * UNITS[dtype] * max(1.0, expected.abs().max().item())
         torch.testing.assert_close(got.cpu().double(), expected, rtol=0, atol=bound)
+
+
+@pytest.mark.parametrize("dtype", UNITS)
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("smallest", [0.05, 0.999])
+def test_corrections_are_passes_from_other_states(dtype, reverse, smallest):
+    """Decays that forget at once, and decays that do not within the sequence."""
+    torch.manual_seed(6)
+    shape = (2, 1025, 40)
+    a, b, dh = torch.rand(shape) * (1 - smallest) + smallest, torch.randn(shape), torch.randn(shape)
+    terms = [t.to("cuda", dtype) for t in (a, b)]
+    dh, form = dh.to("cuda", dtype), (False, reverse)
+    first, dlast = torch.randn(2, 2, 40, device="cuda")
+    ops = torch.ops.penstock
+
+    def forward(state):
+        h, last = torch.empty_like(terms[0]), torch.empty_like(first)
+        ops.scan_out(*terms, state, None, None, *form, h=h, h_last=last)
+        return h, last
+
+    def backward(h, dlast):
+        results = {"da": torch.empty_like(h), "db": torch.empty_like(h), "dh0": torch.empty_like(first)}
+        ops.scan_backward_out(dh, dlast, *terms, first, None, None, h, *form, **results)
+        return results
+
+    def close(got, expected):
+        unit = 2**-23 if got.dtype == torch.float32 else UNITS[got.dtype]
+        bound = 1025**0.5 * 2**-20 + unit
+        torch.testing.assert_close(got, expected, rtol=0, atol=bound * expected.abs().max().item())
+
+    (h, last), (expected, expected_last) = forward(None), forward(first)
+    ops.scan_correct(*terms, first, None, None, *form, None, h=h, h_last=last)
+    close(h, expected)
+    close(last, expected_last)
+    got, wanted = backward(h, None), backward(h, dlast)
+    ops.scan_backward_correct(dh, dlast, *terms, first, None, None, h, *form, None, **got)
+    for name, gradient in wanted.items():
+        close(got[name], gradient)
 
 
 def test_scans_of_doubles_are_the_cpus():

@@ -268,6 +268,24 @@ def test_scans(rows, steps, channels, reverse):
         close(last, h, torch.float64, steps=steps)
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+def test_scans_of_rows_that_end_and_begin_anew(reverse):
+    rows, steps, channels = 4, 37, 3
+    a, b = torch.rand(2, rows, steps, channels, dtype=torch.float64) * 0.9 + 0.1
+    h0, lengths, reset = torch.randn(rows, channels).double(), torch.tensor([37, 0, 1, 20]), torch.rand(4, 37) < 0.2
+    expected, last = torch.zeros_like(a), h0.clone()
+    for row, length in enumerate(lengths.tolist()):
+        for t in reversed(range(length)) if reverse else range(length):
+            before = torch.zeros(channels, dtype=torch.float64) if reset[row, t] else last[row]
+            last[row] = expected[row, t] = a[row, t] * before + b[row, t]
+    for row, length in enumerate(lengths.tolist()):  # which is not read
+        a[row, length:] = b[row, length:] = float("nan")
+    options = {"lengths": lengths, "reset_mask": reset, "reverse": reverse}
+    for got in (ours.scan(a, b, h0, **options), ours.log_scan(a.log(), b.log(), h0, **options)):
+        close(got[0], expected, torch.float64, steps=steps)
+        close(got[1], last, torch.float64, steps=steps)
+
+
 # ---- convert ---------------------------------------------------------------------------------------------------------
 
 

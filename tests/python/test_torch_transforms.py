@@ -142,9 +142,12 @@ def test_opcheck_of_backward(every_state):
 
 @pytest.mark.parametrize("logarithmic", [False, True])
 @pytest.mark.parametrize("reverse", [False, True])
-def test_scan_has_derivatives_of_both_orders(logarithmic, reverse):
-    a, b, h0 = (torch.rand(shape, dtype=torch.float64).requires_grad_() for shape in ((2, 5, 3), (2, 5, 3), (2, 3)))
-    form = (logarithmic, reverse)
+@pytest.mark.parametrize("ragged", [False, True])
+def test_scan_has_derivatives_of_both_orders(logarithmic, reverse, ragged):
+    a, b, h0 = (torch.rand(shape, dtype=torch.float64).requires_grad_() for shape in ((3, 5, 2), (3, 5, 2), (3, 2)))
+    lengths = torch.tensor([5, 0, 3]) if ragged else None
+    reset = torch.tensor([[0, 1, 0, 0, 1], [1, 0, 0, 0, 0], [1, 0, 0, 1, 0]]).bool() if ragged else None
+    form = (lengths, reset, logarithmic, reverse)
     assert torch.autograd.gradcheck(lambda *t: _ops.scan(*t, *form), (a, b, h0))
     assert torch.autograd.gradgradcheck(lambda *t: _ops.scan(*t, *form), (a, b, h0))
     torch.library.opcheck(torch.ops.penstock.scan.default, (a, b, h0, *form))

@@ -6,119 +6,34 @@ They are what second derivatives, which the kernels do not have, are made of, an
 import torch
 from torch.nn import functional
 
+from penstock import reference
+
 #: What a cell looks like from outside: gates G, states S (state 0 is the output h), whether it has no recurrent matrix.
-CELLS = {
-    "elman": (1, 1, False),
-    "elman-relu": (1, 1, False),
-    "gru": (3, 1, False),
-    "gru-before": (3, 1, False),
-    "lstm": (4, 2, False),
-    "slstm": (4, 4, False),
-    "mingru": (2, 1, True),
-    "mingru-log": (2, 1, True),
-    "minlstm": (3, 1, True),
-    "minlstm-log": (3, 1, True),
-}
+CELLS = {name: (gates, states, name in reference.TERMS) for name, (_, gates, states) in reference.CELLS.items()}
 
 
-def _lstm(wx, recurrent, state):
-    h, c = state
-    i, f, g, o = (wx + recurrent(h)).chunk(4, -1)
-    c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
-    return torch.sigmoid(o) * torch.tanh(c), c
+class _OfTensors:
+    """The functions that cells are made of, of PyTorch's tensors."""
+
+    exp, tanh, maximum, where, relu = torch.exp, torch.tanh, torch.maximum, torch.where, torch.relu
+    sigmoid, log_sigmoid = torch.sigmoid, functional.logsigmoid
 
 
-def _gru(wx, recurrent, state):
-    (h,) = state
-    x_r, x_z, x_n = wx.chunk(3, -1)
-    h_r, h_z, h_n = recurrent(h).chunk(3, -1)
-    z = torch.sigmoid(x_z + h_z)
-    n = torch.tanh(x_n + torch.sigmoid(x_r + h_r) * h_n)
-    return ((1 - z) * n + z * h,)
+def terms_of(cell, wx):
+    """a and b of h_t = a_t h_{t-1} + b_t, from W x + bias [..., G * H], of a cell that is such a recurrence."""
+    return reference.TERMS[cell](_OfTensors, wx.chunk(CELLS[cell][0], -1))
 
 
-def _gru_before(wx, recurrent, state):
-    (h,) = state
-    x_r, x_z, x_n = wx.chunk(3, -1)
-    h_r, h_z, _ = recurrent(h).chunk(3, -1)
-    r, z = torch.sigmoid(x_r + h_r), torch.sigmoid(x_z + h_z)
-    n = torch.tanh(x_n + recurrent(r * h).chunk(3, -1)[2])
-    return ((1 - z) * n + z * h,)
-
-
-def _slstm(wx, recurrent, state):
-    h, c, n, m = state
-    i, f, z, o = (wx + recurrent(h)).chunk(4, -1)
-    carried = m + functional.logsigmoid(f)
-    empty = n == 0
-    m = torch.where(empty, i, torch.maximum(i, carried))
-    i = torch.exp(i - m)
-    f = torch.where(empty, torch.zeros_like(m), torch.exp(torch.where(empty, m, carried) - m))
-    c = f * c + i * torch.tanh(z)
-    n = f * n + i
-    return torch.sigmoid(o) * c / n, c, n, m
-
-
-def _positive(x):
-    return torch.where(x >= 0, x + 0.5, torch.sigmoid(x))
-
-
-def _mingru(candidate):
-    def terms(wx):
-        k, value = wx.chunk(2, -1)
-        return torch.sigmoid(-k), torch.sigmoid(k) * candidate(value)
-
-    return terms
-
-
-def _minlstm(candidate):
-    def terms(wx):
-        f, i, value = wx.chunk(3, -1)
-        # The share of the forget gate in the sum of both gates, by the logarithm of their ratio.
-        ratio = functional.logsigmoid(f) - functional.logsigmoid(i)
-        return torch.sigmoid(ratio), torch.sigmoid(-ratio) * candidate(value)
-
-    return terms
-
-
-#: a and b of h_t = a_t h_{t-1} + b_t, from W x + bias [..., G * H], of the cells that are such a recurrence.
-TERMS = {
-    "mingru": _mingru(lambda x: x),
-    "mingru-log": _mingru(_positive),
-    "minlstm": _minlstm(lambda x: x),
-    "minlstm-log": _minlstm(_positive),
-}
-
-
-def _scanned(terms):
-    def step(wx, _, state):
-        a, b = terms(wx)
-        return (a * state[0] + b,)
-
-    return step
-
-
-_STEPS = {
-    "elman": lambda wx, recurrent, state: (torch.tanh(wx + recurrent(state[0])),),
-    "elman-relu": lambda wx, recurrent, state: (torch.relu(wx + recurrent(state[0])),),
-    "gru": _gru,
-    "gru-before": _gru_before,
-    "lstm": _lstm,
-    "slstm": _slstm,
-    **{cell: _scanned(terms) for cell, terms in TERMS.items()},
-}
-
-
-def _recurrent_product(weight, bias):
-    """h [B, H] -> R h + b [B, G * H]; weight [G * H, H], or [heads, G * D, D] for heads of their own."""
+def _recurrent_product(weight, bias, count):
+    """h [B, H] -> R h + b, `count` gates [B, H]; weight [G * H, H], or [heads, G * D, D] for heads of their own."""
 
     def product(h):
         if weight.dim() == 2:
-            return functional.linear(h, weight, bias)
+            return functional.linear(h, weight, bias).chunk(count, -1)
         heads, gates_d, d = weight.shape
         parts = torch.einsum("bkd,kgd->bkg", h.unflatten(-1, (heads, d)), weight)
         whole = parts.unflatten(-1, (gates_d // d, d)).transpose(1, 2).flatten(1)
-        return whole if bias is None else whole + bias
+        return (whole if bias is None else whole + bias).chunk(count, -1)
 
     return product
 
@@ -126,7 +41,7 @@ def _recurrent_product(weight, bias):
 def _layer(cell, x, weights, state, valid, reset, reverse):
     """All states after each step, a list of T tuples, and the last ones, from x [T, B, I]; valid and reset are bool
     [T, B] or None. Beyond a row's length outputs are zeros, and so is all else that is asked of a step there."""
-    scans = CELLS[cell][2]
+    gates, _, scans = CELLS[cell]
     weights = list(weights)
     weight_ih = weights.pop(0)
     weight_hh = None if scans else weights.pop(0)
@@ -135,8 +50,8 @@ def _layer(cell, x, weights, state, valid, reset, reverse):
     bias_hh = weights.pop(0) if weights and weights[0].dim() == 1 else None
     projection = weights.pop(0) if weights else None
     wx = functional.linear(x, weight_ih, bias_ih)
-    recurrent = None if scans else _recurrent_product(weight_hh, bias_hh)
-    step = _STEPS[cell]
+    recurrent = None if scans else _recurrent_product(weight_hh, bias_hh, gates)
+    step = reference.CELLS[cell][0]
     if reset is not None and valid is not None:
         reset = reset & valid
     outputs = [None] * x.shape[0]
@@ -144,7 +59,7 @@ def _layer(cell, x, weights, state, valid, reset, reverse):
         if reset is not None:
             keep = (~reset[t]).to(x.dtype).unsqueeze(-1)
             state = tuple(s * keep for s in state)
-        after = step(wx[t], recurrent, state)
+        after = step(_OfTensors, wx[t].chunk(gates, -1), recurrent, *state)
         if projection is not None:
             after = (functional.linear(after[0], projection), *after[1:])
         if valid is None:
@@ -215,12 +130,22 @@ def composed(x, weights, states, lengths, batch_sizes, reset, cell, layers, bidi
     return as_given(padded), last, as_given(torch.cat(others, -1)) if every_state else None
 
 
-def composed_scan(a, b, h0, logarithmic, reverse):
+def composed_scan(a, b, h0, lengths, reset, logarithmic, reverse):
     """As the op `penstock::scan`, with h0 given."""
+    valid = None
+    if lengths is not None:
+        valid = (torch.arange(a.shape[1], device=a.device) < lengths.unsqueeze(1)).unsqueeze(-1)
+        a, b = (torch.where(valid, t, torch.zeros_like(t)) for t in (a, b))
     if logarithmic:
         a, b = torch.exp(a), torch.exp(b)
+    if reset is not None:
+        a = torch.where(reset.bool().unsqueeze(-1), torch.zeros_like(a), a)
     outputs = [None] * a.shape[1]
     h = h0
     for t in reversed(range(a.shape[1])) if reverse else range(a.shape[1]):
-        outputs[t] = h = a[:, t] * h + b[:, t]
+        outputs[t] = after = a[:, t] * h + b[:, t]
+        if valid is not None:
+            outputs[t] = torch.where(valid[:, t], after, torch.zeros_like(after))
+            after = torch.where(valid[:, t], after, h)
+        h = after
     return torch.stack(outputs, 1), h

@@ -9,7 +9,7 @@ from torch.nn import functional
 from torch.nn.parameter import Parameter
 from torch.nn.utils.rnn import PackedSequence
 
-from ._composed import CELLS, TERMS, composed
+from ._composed import CELLS, composed, terms_of
 from ._ops import keeps_tape, recurrent
 from ._sequence_parallel import parallel_scan
 
@@ -415,7 +415,6 @@ class _ScanStack(_OwnStack):
             x = x.transpose(0, 1)
         directions = 2 if self.bidirectional else 1
         each = len(weights) // (layers * directions)
-        kept, zeroed = _masks(x, lengths, reset)
         last = []
         for layer in range(layers):
             outputs = []
@@ -423,41 +422,22 @@ class _ScanStack(_OwnStack):
                 slot = layer * directions + direction
                 own = weights[slot * each : (slot + 1) * each]
                 h0 = None if states is None else states[0][slot]
-                y, after = self._run_parallel(x, own, h0, kept, zeroed, direction == 1)
+                y, after = self._run_parallel(x, own, h0, lengths, reset, direction == 1)
                 outputs.append(y)
                 last.append(after)
             x = torch.cat(outputs, -1) if directions == 2 else outputs[0]
         return x if batch_first else x.transpose(0, 1), (torch.stack(last),), None
 
-    def _run_parallel(self, x, weights, h0, kept, zeroed, reverse):
+    def _run_parallel(self, x, weights, h0, lengths, reset, reverse):
         """y [B, T, H] and the state after this process's chunk x [B, T, I]. Terms and states are float: a decay close
         to one needs more digits than halves have."""
         wx = functional.linear(x, *weights)
         dtype = wx.dtype
         if dtype in (torch.bfloat16, torch.float16):
             wx = wx.float()
-        a, b = TERMS[self._cell()](wx)
-        if zeroed is not None:
-            a = a.masked_fill(zeroed, 0)
-        if kept is not None:
-            a, b = a.masked_fill(kept, 1), b.masked_fill(kept, 0)
-        y, last = parallel_scan(a, b, h0, False, reverse, self.process_group, _GROUPS)
-        if kept is not None:
-            y = y.masked_fill(kept, 0)
+        a, b = terms_of(self._cell(), wx)
+        y, last = parallel_scan(a, b, h0, lengths, reset, False, reverse, self.process_group, None)
         return y.to(dtype), last
-
-
-_GROUPS = 16  # of rows and channels, as scan() has it
-
-
-def _masks(x, lengths, reset):
-    """[B, T, 1], where states stay as they are, and where they are forgotten; None where nothing is."""
-    kept = zeroed = None
-    if lengths is not None:
-        kept = (torch.arange(x.shape[1], device=x.device) >= lengths.unsqueeze(1)).unsqueeze(-1)
-    if reset is not None:
-        zeroed = reset.bool().unsqueeze(-1)
-    return kept, zeroed
 
 
 class MinGRU(_ScanStack):

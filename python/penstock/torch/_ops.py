@@ -52,6 +52,13 @@ def _(x, weights, state, lengths, batch_sizes, reset, cell, layers, bidirectiona
     return y, x.new_empty(shape, dtype=state_type(x.dtype)), x.new_empty(size, dtype=torch.uint8), states
 
 
+@torch.library.register_fake("penstock::recurrent_inference")
+def _(x, weights, state, lengths, batch_sizes, reset, cell, layers, bidirectional, batch_first):
+    shape = _state_shape(x, weights, state, batch_sizes, cell, layers, bidirectional, batch_first)
+    y = x.new_empty(*x.shape[:-1], shape[3] * (2 if bidirectional else 1))
+    return y, x.new_empty(shape, dtype=state_type(x.dtype))
+
+
 @torch.library.register_fake("penstock::recurrent_backward")
 def _(dy, dstate, dstates, x, weights, state, lengths, batch_sizes, reset, y, tape, cell, layers, bidirectional,
       batch_first, every_state, want_dx, want_dweights):  # fmt: skip
@@ -62,26 +69,40 @@ def _(dy, dstate, dstates, x, weights, state, lengths, batch_sizes, reset, y, ta
 
 
 @torch.library.register_fake("penstock::scan")
-def _(a, b, h0, logarithmic, reverse):
+def _(a, b, h0, lengths, reset, logarithmic, reverse):
     return a.new_empty(a.shape), a.new_empty(a.shape[0], a.shape[2])
 
 
 @torch.library.register_fake("penstock::scan_backward")
-def _(dh, dh_last, a, b, h0, h, logarithmic, reverse):
+def _(dh, dh_last, a, b, h0, lengths, reset, h, logarithmic, reverse):
     return a.new_empty(a.shape), a.new_empty(a.shape), a.new_empty(a.shape[0], a.shape[2])
 
 
 @torch.library.register_fake("penstock::scan_out")
-def _(a, b, h0, logarithmic, reverse, *, h, h_last):
+def _(a, b, h0, lengths, reset, logarithmic, reverse, *, h, h_last):
+    return None
+
+
+@torch.library.register_fake("penstock::scan_correct")
+def _(a, b, h0, lengths, reset, logarithmic, reverse, earlier_h0, *, h, h_last):
     return None
 
 
 @torch.library.register_fake("penstock::scan_backward_out")
-def _(dh, dh_last, a, b, h0, h, logarithmic, reverse, *, da, db, dh0):
+def _(dh, dh_last, a, b, h0, lengths, reset, h, logarithmic, reverse, *, da, db, dh0):
+    return None
+
+
+@torch.library.register_fake("penstock::scan_backward_correct")
+def _(dh, dh_last, a, b, h0, lengths, reset, h, logarithmic, reverse, earlier_dh_last, *, da, db, dh0):
     return None
 
 
 # ---- how an op becomes differentiable --------------------------------------------------------------------------------
+
+
+def _is_recorded():
+    return torch.compiler.is_compiling() or torch.jit.is_tracing()
 
 
 class _Differentiable:
@@ -104,7 +125,7 @@ class _Differentiable:
         self.eager, self.transformed = self._functions()
 
     def __call__(self, *call):
-        if torch.compiler.is_compiling() or torch.jit.is_tracing():
+        if _is_recorded():
             return self.op(*call)
         if torch._C._are_functorch_transforms_active():
             return self._again(self.transformed.apply(*self._flat(call)))
@@ -210,16 +231,16 @@ def _recurrent_gradients(ctx, dy, dstate, _, dstates):
 
 
 def _save_scan(ctx, inputs, output):
-    a, b, h0, *ctx.form = inputs
-    ctx.save_for_backward(a, b, h0, output[0])
+    a, b, h0, lengths, reset, *ctx.form = inputs
+    ctx.save_for_backward(a, b, h0, lengths, reset, output[0])
 
 
 def _scan_gradients(ctx, dh, dh_last):
-    a, b, h0, h = ctx.saved_tensors
+    a, b, h0, lengths, reset, h = ctx.saved_tensors
     if dh is None and dh_last is None:
-        return None, None, None, None, None
-    da, db, dh0 = scan_backward(dh, dh_last, a, b, h0, h, *ctx.form)
-    return da, db, dh0.to(h0.dtype) if ctx.needs_input_grad[2] else None, None, None
+        return (None,) * 7
+    da, db, dh0 = scan_backward(dh, dh_last, a, b, h0, lengths, reset, h, *ctx.form)
+    return da, db, dh0.to(h0.dtype) if ctx.needs_input_grad[2] else None, *[None] * 4
 
 
 # ---- second derivatives: of the same passes, composed of PyTorch's operations ----------------------------------------
@@ -289,18 +310,18 @@ def _recurrent_second_gradients(ctx, ddx, ddstate, ddweights):
 
 
 def _save_scan_backward(ctx, inputs, output):
-    dh, dh_last, a, b, h0, _, *ctx.form = inputs
-    ctx.save_for_backward(dh, dh_last, a, b, h0)
+    dh, dh_last, a, b, h0, lengths, reset, _, *ctx.form = inputs
+    ctx.save_for_backward(dh, dh_last, a, b, h0, lengths, reset)
 
 
 def _scan_second_gradients(ctx, dda, ddb, ddh0):
-    dh, dh_last, a, b, h0 = ctx.saved_tensors
-    form = ctx.form
+    dh, dh_last, a, b, h0, lengths, reset = ctx.saved_tensors
+    form = (lengths, reset, *ctx.form)
     entering = a.new_zeros(a.shape[0], a.shape[2]) if h0 is None else h0
     (ddh, dd_last), (ga, gb, gh0) = _second_order(
         lambda a, b, h0: composed_scan(a, b, h0, *form), (a, b, entering), (dh, dh_last), (dda, ddb, ddh0)
     )
-    return ddh, dd_last, ga, gb, None if h0 is None else gh0, None, None, None
+    return ddh, dd_last, ga, gb, None if h0 is None else gh0, *[None] * 5
 
 
 # ---- vmap ------------------------------------------------------------------------------------------------------------
@@ -374,13 +395,15 @@ def _batch_recurrent_backward(op, size, dims, *call):
     return results, (0, 0, [0] * len(results[2]))
 
 
-def _batch_scan(op, size, dims, a, b, h0, *form):
-    h, last = op(*[_fold(t, dim, size, 0) for t, dim in zip((a, b, h0), dims)], *form)
+def _batch_scan(op, size, dims, *call):
+    *tensors, logarithmic, reverse = call
+    h, last = op(*[_fold(t, dim, size, 0) for t, dim in zip(tensors, dims)], logarithmic, reverse)
     return (h.unflatten(0, (size, -1)), last.unflatten(0, (size, -1))), (0, 0)
 
 
-def _batch_scan_backward(op, size, dims, dh, dh_last, a, b, h0, h, *form):
-    results = op(*[_fold(t, dim, size, 0) for t, dim in zip((dh, dh_last, a, b, h0, h), dims)], *form)
+def _batch_scan_backward(op, size, dims, *call):
+    *tensors, logarithmic, reverse = call
+    results = op(*[_fold(t, dim, size, 0) for t, dim in zip(tensors, dims)], logarithmic, reverse)
     return tuple(g.unflatten(0, (size, -1)) for g in results), (0, 0, 0)
 
 
@@ -394,11 +417,21 @@ scan = _Differentiable("scan", _save_scan, _scan_gradients, _batch_scan)
 _recurrent = _Differentiable("recurrent", _save_recurrent, _recurrent_gradients, _batch_recurrent, lists=(1, None))
 
 
-def recurrent(x, *call):
-    """y, the last states, the tape, every state: the op `penstock::recurrent`, with gradients, under autocast too."""
-    if torch.is_autocast_enabled(x.device.type):
+_inference = torch.ops.penstock.recurrent_inference.default
+
+
+def recurrent(x, weights, state, lengths, batch_sizes, reset, cell, layers, bidirectional, batch_first, keep_tape,
+              every_state):  # fmt: skip
+    """y, the last states, the tape, every state: the op `penstock::recurrent`, with gradients, under autocast too. Of
+    what nobody keeps, the last two are None."""
+    if torch._C._is_any_autocast_enabled() and torch.is_autocast_enabled(x.device.type):
         x = _lowered(x, x.device.type)
-    return _recurrent(x, *call)
+    call = (x, weights, state, lengths, batch_sizes, reset, cell, layers, bidirectional, batch_first)
+    if keep_tape or every_state or _is_recorded() or torch._C._are_functorch_transforms_active():
+        return _recurrent(*call, keep_tape, every_state)
+    with torch._C._AutoDispatchBelowAutograd():
+        y, last = _inference(*call)
+    return y, last, None, None
 
 
 # ---- autocast --------------------------------------------------------------------------------------------------------

@@ -1,25 +1,21 @@
 """Scans over sequences that several processes hold: each has the steps of one chunk, in the order of their ranks.
 
-Where the decays of each chunk's first steps multiply to zero, nothing that came before a chunk reaches its end. Then all
-processes scan their chunks at once, hand their last states on, and scan those first steps again, now with the state
-before them. Which steps those are is agreed by all of them, which waits for the device.
+All processes scan their chunks at once, as if nothing had come before. Then the states go from chunk to chunk, and each
+process corrects its results: what the state before a chunk adds is multiplied by decays, step by step, until it is too
+small to change a state. On a GPU a correction ends there, mostly after some hundred steps; nothing waits for the host.
 
-Otherwise a chunk cannot begin before the one before it has ended, but channels and rows do not depend on each other. So
-they are divided into groups, and the chunks of one group are scanned while the chunks before compute the next: of R
+Where decays are one, or larger, a chunk is computed twice. For such scans channels and rows, which do not depend on each
+other, can be divided into groups, and the chunks of one group are scanned while the chunks before compute the next: of R
 processes with P groups, all are busy but for R - 1 of P + R - 1 turns.
 
 Either way states are what one process computes that goes over the sequence chunk by chunk.
 """
-
-import math
 
 import torch
 from torch import distributed
 
 from ._ops import state_type
 
-#: Exponents beyond count as these.
-_EXPONENT = {torch.float32: 87.0, torch.float64: 707.0}
 #: Channels of a group are at least so many, which keeps reads of memory whole.
 _LEAST_CHANNELS = 32
 
@@ -37,31 +33,6 @@ def _ranges(size, count, unit):
     ends = [min(size, units * i // count * unit) for i in range(count + 1)]
     ends[-1] = size
     return [slice(begin, end) for begin, end in zip(ends, ends[1:])]
-
-
-def _steps_that_forget(a, logarithmic, neighbours):
-    """L, if in each process the decays of the first and of the last L steps of its chunk multiply to zero, whatever they
-    are multiplied with; else None. The same in all of them."""
-    dtype = state_type(a.dtype)
-    state = torch.finfo(dtype)
-    # From the largest number to half the smallest; decays by themselves may be larger than one in between.
-    vanishing = math.log(state.smallest_normal) + math.log(state.eps / 2) - math.log(state.max)
-    steps = a.shape[1]
-    for share in (64, 8):
-        length = -(-steps // share)
-
-        def vanishes(part):
-            if logarithmic:  # as scans bound exponents
-                logarithms = part.to(dtype).clamp(-_EXPONENT[dtype], _EXPONENT[dtype])
-            else:
-                logarithms = part.abs().to(dtype).log()
-            return (logarithms.sum(1) < vanishing).all()
-
-        verdict = (vanishes(a[:, :length]) & vanishes(a[:, steps - length :])).to(torch.int32)
-        distributed.all_reduce(verdict, distributed.ReduceOp.MIN, neighbours.group)
-        if verdict.item() == 1:
-            return length
-    return None
 
 
 class _Neighbours:
@@ -99,50 +70,56 @@ class _Neighbours:
         self._sent.clear()
 
 
-def _scan_at_once(neighbours, a, b, h0, h, logarithmic, reverse, length):
+class _Form:
+    """What all scans of one call have in common."""
+
+    def __init__(self, lengths, reset, logarithmic, reverse):
+        self.lengths, self.reset, self.directions = lengths, reset, (logarithmic, reverse)
+
+    def of(self, rows):
+        """Behind the terms and the first state: lengths, resets, kind and direction."""
+        lengths = None if self.lengths is None else self.lengths[rows]
+        reset = None if self.reset is None else self.reset[rows]
+        return lengths, reset, *self.directions
+
+
+_ALL = slice(None)
+
+
+def _scan_at_once(neighbours, a, b, h0, h, form):
     """Fills h; returns the state before this chunk and the one after it."""
-    width, steps = state_type(a.dtype), a.shape[1]
+    width = state_type(a.dtype)
     last = a.new_empty(a.shape[0], a.shape[2], dtype=width)
-    state = None if h0 is None else h0.to(width)
-    first = neighbours.before is None
-    torch.ops.penstock.scan_out(a, b, state if first else None, logarithmic, reverse, h=h, h_last=last)
+    state = None if h0 is None or neighbours.before is not None else h0.to(width)
+    torch.ops.penstock.scan_out(a, b, state, *form.of(_ALL), h=h, h_last=last)
+    if neighbours.before is not None:
+        state = neighbours.receive(torch.empty_like(last), neighbours.before)
+        torch.ops.penstock.scan_correct(a, b, state, *form.of(_ALL), None, h=h, h_last=last)
     if neighbours.after is not None:
         neighbours.send(last, neighbours.after)
-    if not first:
-        state = neighbours.receive(torch.empty_like(last), neighbours.before)
-        part = slice(steps - length, steps) if reverse else slice(0, length)
-        torch.ops.penstock.scan_out(
-            a[:, part], b[:, part], state, logarithmic, reverse, h=h[:, part], h_last=torch.empty_like(last)
-        )
     neighbours.finish()
     return [state], last
 
 
-def _backward_at_once(neighbours, dh, dlast, a, b, states, h, logarithmic, reverse, length, da, db):
+def _backward_at_once(neighbours, dh, dlast, a, b, states, h, form, da, db):
     """Fills da and db; returns the gradient of the state before this chunk."""
-    width, steps = state_type(a.dtype), a.shape[1]
+    width = state_type(a.dtype)
     (state,) = states
     dlast = None if dlast is None else dlast.to(width)
     dstate = a.new_empty(a.shape[0], a.shape[2], dtype=width)
-    form = (logarithmic, reverse)
-    torch.ops.penstock.scan_backward_out(dh, dlast, a, b, state, h, *form, da=da, db=db, dh0=dstate)
-    if neighbours.before is not None:
-        neighbours.send(dstate, neighbours.before)
+    terms, results = (a, b, state, *form.of(_ALL)[:2], h, *form.directions), {"da": da, "db": db, "dh0": dstate}
+    torch.ops.penstock.scan_backward_out(dh, dlast, *terms, **results)
     if neighbours.after is not None:
         received = neighbours.receive(torch.empty_like(dstate), neighbours.after)
-        dlast = received if dlast is None else dlast + received
-        part = slice(0, length) if reverse else slice(steps - length, steps)
-        if length < steps:
-            state = h[:, length if reverse else steps - length - 1].to(width)
-        torch.ops.penstock.scan_backward_out(
-            None if dh is None else dh[:, part], dlast, a[:, part], b[:, part], state, h[:, part], *form,
-            da=da[:, part], db=db[:, part], dh0=torch.empty_like(dstate),
-        )  # fmt: skip
+        whole = received if dlast is None else dlast + received
+        torch.ops.penstock.scan_backward_correct(dh, whole, *terms, dlast, **results)
+    if neighbours.before is not None:
+        neighbours.send(dstate, neighbours.before)
     neighbours.finish()
     return dstate
 
 
-def _scan_in_groups(neighbours, a, b, h0, h, logarithmic, reverse, parts):
+def _scan_in_groups(neighbours, a, b, h0, h, form, parts):
     """Fills h; returns the state before each part of this chunk and the one after all."""
     width = state_type(a.dtype)
     last = a.new_empty(a.shape[0], a.shape[2], dtype=width)
@@ -153,9 +130,7 @@ def _scan_in_groups(neighbours, a, b, h0, h, logarithmic, reverse, parts):
             state = neighbours.receive(torch.empty_like(leaving), neighbours.before)
         else:
             state = None if h0 is None else h0[r, c].to(width)
-        torch.ops.penstock.scan_out(
-            a[r, :, c], b[r, :, c], state, logarithmic, reverse, h=h[r, :, c], h_last=leaving
-        )
+        torch.ops.penstock.scan_out(a[r, :, c], b[r, :, c], state, *form.of(r), h=h[r, :, c], h_last=leaving)
         if neighbours.after is not None:
             neighbours.send(leaving, neighbours.after)
         last[r, c] = leaving
@@ -164,7 +139,7 @@ def _scan_in_groups(neighbours, a, b, h0, h, logarithmic, reverse, parts):
     return states, last
 
 
-def _backward_in_groups(neighbours, dh, dlast, a, b, states, h, logarithmic, reverse, parts, da, db):
+def _backward_in_groups(neighbours, dh, dlast, a, b, states, h, form, da, db, parts):
     """Fills da and db; returns the gradient of the state before this chunk."""
     width = state_type(a.dtype)
     dbefore = a.new_empty(a.shape[0], a.shape[2], dtype=width)
@@ -175,8 +150,8 @@ def _backward_in_groups(neighbours, dh, dlast, a, b, states, h, logarithmic, rev
             received = neighbours.receive(torch.empty_like(dstate), neighbours.after)
             dleaving = received if dleaving is None else dleaving + received
         torch.ops.penstock.scan_backward_out(
-            None if dh is None else dh[r, :, c], dleaving, a[r, :, c], b[r, :, c], state, h[r, :, c], logarithmic,
-            reverse, da=da[r, :, c], db=db[r, :, c], dh0=dstate,
+            None if dh is None else dh[r, :, c], dleaving, a[r, :, c], b[r, :, c], state, *form.of(r)[:2],
+            h[r, :, c], *form.directions, da=da[r, :, c], db=db[r, :, c], dh0=dstate,
         )  # fmt: skip
         if neighbours.before is not None:
             neighbours.send(dstate, neighbours.before)
@@ -189,18 +164,18 @@ class _Scan(torch.autograd.Function):
     """h and the state after this chunk, from its terms and, where the sequence begins, h0."""
 
     @staticmethod
-    def forward(ctx, a, b, h0, logarithmic, reverse, process_group, groups):
+    def forward(ctx, a, b, h0, lengths, reset, logarithmic, reverse, process_group, groups):
         neighbours = _Neighbours(process_group, reverse)
         h = torch.empty_like(a)
-        ctx.forgetful = _steps_that_forget(a, logarithmic, neighbours)
-        ctx.parts = groups_of(a.shape[0], a.shape[2], groups)
-        if ctx.forgetful is not None:
-            states, last = _scan_at_once(neighbours, a, b, h0, h, logarithmic, reverse, ctx.forgetful)
+        form = _Form(lengths, reset, logarithmic, reverse)
+        ctx.parts = None if groups is None else groups_of(a.shape[0], a.shape[2], groups)
+        if ctx.parts is None:
+            states, last = _scan_at_once(neighbours, a, b, h0, h, form)
         else:
-            states, last = _scan_in_groups(neighbours, a, b, h0, h, logarithmic, reverse, ctx.parts)
-        ctx.save_for_backward(a, b, h, *states)
+            states, last = _scan_in_groups(neighbours, a, b, h0, h, form, ctx.parts)
+        ctx.save_for_backward(a, b, h, lengths, reset, *states)
         ctx.h0_dtype = None if h0 is None or neighbours.before is not None else h0.dtype
-        ctx.form = (logarithmic, reverse)
+        ctx.directions = form.directions
         ctx.process_group = process_group
         ctx.set_materialize_grads(False)
         return h, last.to(a.dtype)
@@ -208,21 +183,18 @@ class _Scan(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx, dh, dlast):
-        a, b, h, *states = ctx.saved_tensors
-        neighbours = _Neighbours(ctx.process_group, ctx.form[1])
+        a, b, h, lengths, reset, *states = ctx.saved_tensors
+        neighbours = _Neighbours(ctx.process_group, ctx.directions[1])
         da, db = torch.empty_like(a), torch.empty_like(b)
-        given = (neighbours, dh, dlast, a, b, states, h, *ctx.form)
-        if ctx.forgetful is not None:
-            dstate = _backward_at_once(*given, ctx.forgetful, da, db)
-        else:
-            dstate = _backward_in_groups(*given, ctx.parts, da, db)
-        return da, db, None if ctx.h0_dtype is None else dstate.to(ctx.h0_dtype), None, None, None, None
+        given = (neighbours, dh, dlast, a, b, states, h, _Form(lengths, reset, *ctx.directions), da, db)
+        dstate = _backward_at_once(*given) if ctx.parts is None else _backward_in_groups(*given, ctx.parts)
+        return da, db, None if ctx.h0_dtype is None else dstate.to(ctx.h0_dtype), *[None] * 6
 
 
-def parallel_scan(a, b, h0, logarithmic, reverse, process_group, groups):
+def parallel_scan(a, b, h0, lengths, reset, logarithmic, reverse, process_group, groups):
     """As the op `penstock::scan`, of this process's chunk of the sequence."""
     if not distributed.is_available() or not distributed.is_initialized():
         raise RuntimeError("process_group needs torch.distributed.init_process_group()")
-    if groups < 1:
+    if groups is not None and groups < 1:
         raise ValueError(f"groups must be at least 1, got {groups}")
-    return _Scan.apply(a, b, h0, logarithmic, reverse, process_group, groups)
+    return _Scan.apply(a, b, h0, lengths, reset, logarithmic, reverse, process_group, groups)

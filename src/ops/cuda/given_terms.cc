@@ -24,6 +24,7 @@ cuda::ScanShape scan_shape(const GivenScan& shape, const Target& target, const B
   scan.storage = storage_of(target.dtype);
   scan.channels = shape.channels;
   scan.reverse = shape.reverse;
+  scan.corrects = shape.correction;
   scan.regime = regime_of(target.execution);
   return scan;
 }
@@ -39,8 +40,12 @@ ScanSequence planned_terms(const GivenScan& shape, const Target& target) {
 
 cuda::ScanForward device_call(const GivenScan& shape, const Target& target, const Batch& batch,
                               const GivenScanForward& memory) {
-  return {scan_shape(shape, target, batch), device_terms(memory.terms), device_sequence(memory.h),
-          address_of(memory.h0), address_of(memory.hT)};
+  return {scan_shape(shape, target, batch),
+          device_terms(memory.terms),
+          device_sequence(memory.h),
+          address_of(memory.h0),
+          address_of(memory.hT),
+          address_of(memory.earlier_h0)};
 }
 
 cuda::ScanBackward device_call(const GivenScan& shape, const Target& target, const Batch& batch,
@@ -54,6 +59,7 @@ cuda::ScanBackward device_call(const GivenScan& shape, const Target& target, con
   call.state_in = address_of(memory.h0);
   call.dstate_out = address_of(memory.dhT);
   call.dstate_in = address_of(memory.dh0);
+  call.earlier = address_of(memory.earlier_dhT);
   return call;
 }
 

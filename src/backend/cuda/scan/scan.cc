@@ -100,7 +100,7 @@ plan::GpuScanProblem problem_of_call(const Call& call) {
   problem.backward = is_backward(call);
   problem.lengths = shape.lengths != 0 || shape.cu_seqlens != 0;
   problem.reset = shape.reset != 0;
-  problem.regime = shape.regime;
+  problem.regime = shape.corrects ? plan::Regime::direct : shape.regime;
   for (const NamedSequence& named : sequences_of(call)) {
     check_sequence(named, shape);
     problem.alignment = std::min(problem.alignment, sequence_alignment(named.sequence, plan::size_of(shape.storage)));
@@ -114,6 +114,7 @@ void set_tensors(ScanArguments& arguments, const ScanForward& call) {
   arguments.out[0] = tensor_of(call.y, bytes);
   arguments.state_in = device_pointer<const float>(call.state_in);
   arguments.state_out = device_pointer<float>(call.state_out);
+  arguments.earlier = device_pointer<const float>(call.earlier);
   arguments.descending = call.shape.reverse ? 1 : 0;
 }
 
@@ -126,6 +127,7 @@ void set_tensors(ScanArguments& arguments, const ScanBackward& call) {
   set_all(arguments.out, call.dterms, rule.gates, bytes);
   arguments.state_in = device_pointer<const float>(call.dstate_out);
   arguments.state_out = device_pointer<float>(call.dstate_in);
+  arguments.earlier = device_pointer<const float>(call.earlier);
   arguments.entry = device_pointer<const float>(call.state_in);
   arguments.descending = call.shape.reverse ? 0 : 1;
 }
@@ -139,12 +141,14 @@ std::string_view storage_type(plan::Storage storage) {
 plan::GpuScanProblem problem_of(const ScanForward& call) { return problem_of_call(call); }
 plan::GpuScanProblem problem_of(const ScanBackward& call) { return problem_of_call(call); }
 
-KernelSource scan_source(const ScanRule& rule, const plan::GpuScanProblem& problem, const plan::GpuScanPlan& plan) {
+KernelSource scan_source(const ScanRule& rule, const plan::GpuScanProblem& problem, const plan::GpuScanPlan& plan,
+                         bool corrects) {
   KernelSource source;
   source.entry = problem.backward ? "ScanBackward" : "ScanForward";
   source.file = fmt::format("backend/cuda/kernels/scan/scan_{}.cuh", problem.backward ? "backward" : "forward");
   source.constants = {{"using Storage", storage_type(problem.storage)},
                       {"constexpr bool kDirect", plan.regime == plan::Regime::direct},
+                      {"constexpr bool kCorrects", corrects},
                       {"constexpr int kVector", plan.vector},
                       {"constexpr int kLanes", plan.lanes},
                       {"constexpr int kGroups", plan.groups},
@@ -168,9 +172,10 @@ template <class Call>
 void ScanExecutable::prepare(Device& device, const Call& call, const plan::GpuScanPlan& plan) {
   rule_ = call.shape.rule.type;
   problem_ = problem_of(call);
+  corrects_ = call.shape.corrects;
   plan_ = plan;
   workspace_bytes_ = static_cast<std::size_t>(plan_.workspace_bytes());
-  kernel_ = &Kernel::load(device, scan_source(call.shape.rule, problem_, plan_));
+  kernel_ = &Kernel::load(device, scan_source(call.shape.rule, problem_, plan_, corrects_));
 }
 
 ScanExecutable::ScanExecutable(Device& device, const ScanForward& call)
@@ -189,8 +194,9 @@ void ScanExecutable::launch(const Call& call, DeviceAddress workspace, StreamHan
   const Range range(problem_.backward ? "penstock scan backward" : "penstock scan forward");
   const plan::GpuScanProblem problem = problem_of(call);
   require(call.shape.rule.type == rule_ && problem.storage == problem_.storage && problem.lengths == problem_.lengths &&
-              problem.reset == problem_.reset && problem.alignment >= problem_.alignment &&
-              problem.channels == problem_.channels && problem.rows <= problem_.rows && problem.steps <= problem_.steps,
+              problem.reset == problem_.reset && call.shape.corrects == corrects_ &&
+              problem.alignment >= problem_.alignment && problem.channels == problem_.channels &&
+              problem.rows <= problem_.rows && problem.steps <= problem_.steps,
           "the call must have the form that was prepared: rule, storage, lengths, reset mask and channels, an "
           "alignment of {} "
           "bytes, and at most {} rows of {} steps",

@@ -23,7 +23,10 @@ struct ScanShape {
   Index rows = 1;
   Index steps = 1;  ///< T; packed rows: the steps of all rows together.
   Index channels = 1;
-  bool reverse = false;          ///< The recurrence runs from the last step of a row to the first.
+  bool reverse = false;  ///< The recurrence runs from the last step of a row to the first.
+  /// The outputs hold what a pass from other states has written, and only what differs is written again: what comes
+  /// before the states of both are the same number. In the direct regime.
+  bool corrects = false;
   DeviceAddress lengths = 0;     ///< int64 [B] or 0; what lies beyond a row's length becomes zero in the outputs.
   DeviceAddress cu_seqlens = 0;  ///< int64 [B + 1] or 0, instead of lengths.
   Index longest = 0;             ///< Packed rows: no row is longer than this; 0: `steps`.
@@ -42,6 +45,7 @@ struct ScanForward {
   DeviceSequence y;             ///< May be one of the terms.
   DeviceAddress state_in = 0;   ///< y before the first step; 0: zeros.
   DeviceAddress state_out = 0;  ///< y after the last step of each row; may be state_in.
+  DeviceAddress earlier = 0;    ///< Corrections: state_in of the pass before.
 };
 
 /// Its gradients: those of the terms from dy and from the gradient of the last state.
@@ -53,6 +57,7 @@ struct ScanBackward {
   DeviceAddress state_in = 0;    ///< As of the forward pass.
   DeviceAddress dstate_out = 0;  ///< 0: zeros.
   DeviceAddress dstate_in = 0;   ///< Written unless 0; may be dstate_out.
+  DeviceAddress earlier = 0;     ///< Corrections: dstate_out of the pass before.
 };
 
 /// A recurrence of one form, planned, compiled and ready to run. Running allocates nothing, waits for nothing, and can
@@ -86,6 +91,7 @@ class ScanExecutable {
 
   std::string_view rule_;
   plan::GpuScanProblem problem_;
+  bool corrects_ = false;
   plan::GpuScanPlan plan_;
   std::size_t workspace_bytes_ = 0;
   const Kernel* kernel_ = nullptr;
@@ -99,6 +105,7 @@ plan::GpuScanProblem problem_of(const ScanBackward& call);
 std::string_view storage_type(plan::Storage storage);
 
 /// The kernel for a problem and a plan.
-KernelSource scan_source(const ScanRule& rule, const plan::GpuScanProblem& problem, const plan::GpuScanPlan& plan);
+KernelSource scan_source(const ScanRule& rule, const plan::GpuScanProblem& problem, const plan::GpuScanPlan& plan,
+                         bool corrects = false);
 
 }  // namespace penstock::cuda

@@ -1,7 +1,10 @@
 // A linear recurrence over [B, T, C] whose threads walk all steps of their channels by themselves: the state never
 // leaves its registers, nothing passes through shared memory, and no thread waits for another.
 //
-// Constants: those of walk.cuh, whose groups of threads here are other rows and tiles of channels.
+// A correction finds results of the same recurrence from other first states, and walks both: once their states are the
+// same number, so is all that follows, and what has been written stays.
+//
+// Constants: kCorrects; those of walk.cuh, whose groups of threads here are other rows and tiles of channels.
 
 /// An op's inputs at this thread's steps, from memory; zero where there is no step.
 template <class Op>
@@ -25,6 +28,12 @@ struct MemoryValues {
   }
 };
 
+PENSTOCK_DEVICE bool SameStates(const float (&a)[kVector], const float (&b)[kVector]) {
+  bool same = true;
+  for (int i = 0; i < kVector; ++i) same = same && a[i] == b[i];
+  return same;
+}
+
 template <class Op>
 PENSTOCK_DEVICE void RunDirect(const ScanArguments& args) {
   const Index number = (Index)blockIdx.x * kGroups + threadIdx.x / kLanes;
@@ -32,12 +41,22 @@ PENSTOCK_DEVICE void RunDirect(const ScanArguments& args) {
   const Place place{args, (int)number};
   Walk walk = FindWalk(args, place.number, 0, 0);
   if (!walk.active) return;
-  float state[kVector];
-  for (int i = 0; i < kVector; ++i) state[i] = place.entry(walk.tile_channel + i);
+  float state[kVector], earlier[kVector];
+  for (int i = 0; i < kVector; ++i) {
+    state[i] = place.entry(walk.tile_channel + i);
+    earlier[i] = place.of(args.earlier, walk.tile_channel + i);
+  }
   for (int begin = 0; begin < walk.length; begin += kSteps) {
+    if (kCorrects && SameStates(state, earlier)) return;
     walk.move_to(args, begin, 0);
     Op op;
     op.load(MemoryValues<Op>(args, walk));
+    if constexpr (kCorrects) {
+      float gain[kVector];
+      for (int i = 0; i < kVector; ++i) gain[i] = 0.0f;
+#pragma unroll
+      for (int k = 0; k < kSteps; ++k) op.compose(walk, k, gain, earlier);
+    }
     op.start(args, place, walk);
     WalkSteps(op, walk, state);
   }

@@ -22,6 +22,7 @@ struct ScanArguments {
   ScanTensor out[3];
   const float* state_in;        // [B, C] or null for zeros
   float* state_out;             // [B, C] or null
+  const float* earlier;         // corrections: the state_in of the pass that wrote `out`, or null for zeros
   const float* entry;           // backward passes: [B, C] state that entered the first step, or null for zeros
   const long long* lengths;     // [B] or null: all rows have T steps
   const long long* cu_seqlens;  // [B + 1] or null: row b is the steps cu_seqlens[b] .. cu_seqlens[b + 1] of row 0

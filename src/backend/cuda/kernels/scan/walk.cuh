@@ -27,11 +27,13 @@ struct Place {
   __device__ Index states() const {
     return (Index)(number / args.channel_tiles) * args.channels + number % args.channel_tiles * kTileChannels;
   }
-  /// The state before the first step.
-  __device__ float entry(int channel) const {
+  /// One of states [B, C]; null: zeros.
+  __device__ float of(const float* all, int channel) const {
     const bool exists = number % args.channel_tiles * kTileChannels + channel < args.channels;
-    return args.state_in != nullptr && exists ? args.state_in[states() + channel] : 0.0f;
+    return all != nullptr && exists ? all[states() + channel] : 0.0f;
   }
+  /// The state before the first step.
+  __device__ float entry(int channel) const { return of(args.state_in, channel); }
 };
 
 /// The steps of one thread. Walk steps count from where the recurrence starts: the last one if it descends.
