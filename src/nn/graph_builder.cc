@@ -119,11 +119,11 @@ ValueId GraphBuilder::embedding(const std::string& name, Index vocabulary, Index
 }
 
 ValueId GraphBuilder::linear(const std::string& name, ValueId x, Index outputs, double scale, bool x_has_gradient,
-                             Home home) {
+                             Home home, const Initial& fresh_bias) {
   const ops::Linear shape{width_of(x), outputs};
   const Parameter weight = parameter(name + ".weight", {outputs, shape.inputs}, true,
                                      {Initial::Kind::normal, scale / std::sqrt(static_cast<double>(shape.inputs)), {}});
-  const Parameter bias = parameter(name + ".bias", {outputs}, false, {});
+  const Parameter bias = parameter(name + ".bias", {outputs}, false, fresh_bias);
   const ValueId y = graph_.add({.name = name, .width = outputs, .dtype = target_.dtype, .home = home});
   node(ops::linear_forward(shape), {x, weight.cast, bias.cast}, {y}, Phase::forward);
   column_sums_.emplace_back(y, bias.gradient);

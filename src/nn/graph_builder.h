@@ -35,9 +35,9 @@ class GraphBuilder {
 
   // Layers. Fresh weights are such that the variance of normalised rows is kept.
   ValueId embedding(const std::string& name, Index vocabulary, Index width);
-  /// y = x W^T + b; `scale` of fresh weights. `x_has_gradient`: false for inputs of the model.
+  /// y = x W^T + b; `scale` of fresh weights, and fresh biases. `x_has_gradient`: false for inputs of the model.
   ValueId linear(const std::string& name, ValueId x, Index outputs, double scale = 1.0, bool x_has_gradient = true,
-                 graph::Home home = graph::Home::workspace);
+                 graph::Home home = graph::Home::workspace, const Initial& fresh_bias = {});
   struct Sum {
     ValueId normal, sum;
   };

@@ -17,6 +17,10 @@ namespace {
 
 // Fresh logits of this deviation leave the loss at its start near that of guessing.
 constexpr double head_scale = 0.3;
+// A norm follows the input, and takes the size of W x away: of a single column nothing but the sign would reach the
+// first layer. Beside a bias as large as W x usually is, the size decides how far the norm turns from b to W x, and is
+// seen.
+constexpr double input_bias = 1.0;
 
 /// The sum of all residuals so far is x + branch, which the next norm makes.
 struct Stream {
@@ -77,7 +81,8 @@ ValueId add_input(GraphBuilder& builder, const ModelSpec& spec, const DataDescri
   } else if (target.lengths || target.dtype != target.master()) {
     x = builder.clear_padding(features);
   }
-  return builder.linear(prefix + "input", x, spec.width, 1.0, false);
+  return builder.linear(prefix + "input", x, spec.width, 1.0, false, Home::workspace,
+                        {Initial::Kind::normal, input_bias, {}});
 }
 
 }  // namespace

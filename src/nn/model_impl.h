@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "nn/model_programs.h"
@@ -19,6 +20,8 @@ struct Model::Impl {
   /// Shared with the sessions that were opened on the model, which may outlive it.
   std::shared_ptr<nn::Parameters<float>> parameters;
   Index state_size = 0;  ///< Values of one row's state
+  /// Tells which weights training goes on from (continue_from); empty: fresh ones.
+  std::string origin = {};
   /// Made when they are first asked for, by any thread.
   mutable nn::ModelPrograms programs;
 
