@@ -21,7 +21,7 @@ import numpy as np
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE / "peers"))
 from labels import SETS  # noqa: E402
-from public_data import FRESH, SERIES, TUNED_ON, origins, series  # noqa: E402
+from public_data import FRESH, LOOKED_AT, SERIES, TUNED_ON, origins, series  # noqa: E402
 
 STRONG = ["ETS", "AutoARIMA", "ridge on lags"]
 PEERS = ["seasonal naive", *STRONG, "Theta", "LightGBM on lags"]
@@ -121,7 +121,9 @@ def series_table(runs, peers, names, out):
 
 def series_page(runs, peers, names, out):
     out.append("## Series\n\nRMSE over all origins and distances of the held-out part; smaller is better.\n")
-    for title, group in (("Series that nothing was chosen by", FRESH), ("Series that parts were compared on", TUNED_ON)):
+    groups = (("Series that nothing was chosen by", FRESH), ("Series that intervals and weights were looked at by", LOOKED_AT),
+              ("Series that parts were compared on", TUNED_ON))
+    for title, group in groups:
         chosen = [name for name in names if name in group]
         if chosen:
             out.append(f"### {title}\n")

@@ -4,6 +4,7 @@ Nothing is downloaded but the packages. pmdarima's data are read from its files,
 numpy.
 """
 
+import ast
 import csv
 import gzip
 import importlib.util
@@ -96,6 +97,33 @@ def m1_yearly(name):
     return np.array([float(value) for value in line.rsplit(":", 1)[1].split(",")])
 
 
+def jmulti(file, column):
+    """A column of a data file of Lütkepohl (2005): a comment, a first date in angle brackets, names, numbers."""
+    path = package_folder("statsmodels") / "tsa/vector_ar/tests/results" / file
+    names, *rows = path.read_text(encoding="utf-8").split(">", 1)[1].strip().splitlines()
+    place = names.split().index(column)
+    return np.array([float(row.split()[place]) for row in rows if row.strip()])
+
+
+def from_stata(path, column):
+    import pandas as pd
+
+    return pd.read_stata(package_folder("statsmodels") / path)[column].to_numpy(dtype=float)
+
+
+def list_of(path, name, function=None):
+    """A list of numbers to which a source file of statsmodels gives a name, in a function or outside of all."""
+    scope = ast.parse((package_folder("statsmodels") / path).read_text(encoding="utf-8"))
+    if function:
+        scope = next(node for node in scope.body if getattr(node, "name", "") == function)
+    node = next(node for node in scope.body if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == name)
+    return np.array(ast.literal_eval(node.value), dtype=float).ravel()
+
+
+def monthly_co2():
+    return np.loadtxt(package_folder("statsmodels") / "tsa/stl/tests/results/stl_co2.csv")
+
+
 def local(column):
     with open(HERE / "data" / f"{column}.csv", newline="", encoding="utf-8") as file:
         return np.array([float(row[column]) for row in csv.DictReader(file)])
@@ -129,8 +157,8 @@ TUNED_ON = {
     "elecequip": (12, 12, lambda: column_of("statsmodels", "datasets/elec_equip/elec_equip.csv", "STS.M.I7.W.TOVT.NS0016.4.000")),
     **{f"m1-{name}": (1, 4, lambda name=name: m1_yearly(f"T{name}")) for name in (13, 61, 161)},
 }
-# ... and series that had no part in that.
-FRESH = {
+# ... series that had no part in that, but that intervals and the weight of the layers were looked at by ...
+LOOKED_AT = {
     "prescriptions": (12, 12, lambda: column_of("aeon", "datasets/data/PBS_dataset/PBS_dataset.csv", "Scripts")),
     "consumption": (4, 8, lambda: us_change("Consumption")),
     "production": (4, 8, lambda: us_change("Production")),
@@ -149,7 +177,32 @@ FRESH = {
     "electricity": (24, 24, lambda: column_of("statsmodels", "tsa/stl/tests/results/mstl_elec_vic.csv", "y")),
     "copper": (1, 3, lambda: from_statsmodels("copper", "WORLDCONSUMPTION")),
 }
-SERIES = {**TUNED_ON, **FRESH}
+# ... and series that nothing was ever chosen by.
+MARKOV = "tsa/regime_switching/tests/test_markov_regression.py"
+SMOOTHING = "tsa/tests/test_exponential_smoothing.py"
+MANUFACTURING = "tsa/statespace/tests/results/manufac.dta"
+FRESH = {
+    "housing": (12, 12, lambda: column_of("statsmodels", "tsa/holtwinters/tests/results/housing-data.csv", "HOUSTNSA")),
+    "hours": (12, 12, lambda: from_stata(MANUFACTURING, "hours")),
+    "capacity": (12, 12, lambda: from_stata(MANUFACTURING, "caputil")),
+    "investment": (4, 8, lambda: jmulti("e1.dat", "invest")),
+    "inventories": (4, 8, lambda: jmulti("e2.dat", "y2")),
+    "bills": (4, 8, lambda: jmulti("e3.dat", "rd")),
+    "incomes": (4, 8, lambda: jmulti("e4.dat", "inc")),
+    "money-market": (12, 12, lambda: jmulti("e5.dat", "i_short")),
+    "wholesale": (4, 8, lambda: list_of("tsa/statespace/tests/results/results_sarimax.py", "wpi1_data")),
+    "fedfunds": (4, 8, lambda: list_of(MARKOV, "fedfunds")),
+    "returns": (1, 5, lambda: list_of(MARKOV, "areturns")),
+    "mumps": (12, 12, lambda: list_of(MARKOV, "mumpspc")),
+    "tourists": (4, 8, lambda: list_of(SMOOTHING, "data", "austourists")),
+    "oil": (1, 5, lambda: list_of(SMOOTHING, "data", "oildata")),
+    "income": (4, 8, lambda: us_change("Income")),
+    "disposable": (4, 8, lambda: from_statsmodels("macrodata", "realdpi")),
+    "sunspot-years": (11, 5, lambda: from_statsmodels("sunspots", "SUNACTIVITY")),
+    "co2-months": (12, 12, monthly_co2),
+    "solar": (48, 24, lambda: sktime_column("solar", "solar_gen")),
+}
+SERIES = {**TUNED_ON, **LOOKED_AT, **FRESH}
 
 
 def series(name):
