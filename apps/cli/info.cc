@@ -139,6 +139,8 @@ void add_origin(std::string& out, const ModelFile& file) {
          fmt::format("{}, {} steps, penstock {}", printable(file.history->trained), with_commas(file.history->steps),
                      printable(file.history->version)));
     line(out, "on", printable(file.history->data));
+    if (!file.history->origin.empty()) line(out, "from", printable(file.history->origin));
+    if (!file.history->search.empty()) line(out, "search", printable(file.history->search));
     if (!file.history->score.empty()) line(out, "score", printable(file.history->score));
   }
   line(out, "checksum", file.verified ? file.checksum + ", right" : "none: the file is from before there were any");
@@ -204,11 +206,9 @@ Json origin_json(const ModelFile& file) {
     json["seconds"] = file.seconds;
   }
   if (file.history) {
-    json["history"] = {{"trained", file.history->trained},
-                       {"data", file.history->data},
-                       {"score", file.history->score},
-                       {"version", file.history->version},
-                       {"steps", file.history->steps}};
+    json["history"] = {{"trained", file.history->trained}, {"data", file.history->data},
+                       {"score", file.history->score},     {"version", file.history->version},
+                       {"steps", file.history->steps},     {"origin", file.history->origin}};
   }
   return json;
 }

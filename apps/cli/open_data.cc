@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <initializer_list>
 
-#include "penstock/sound.h"
+#include "penstock/fine_tune.h"
 #include "units.h"
 
 namespace penstock::cli {
@@ -100,9 +100,10 @@ OpenedData open_series_file(const DataOptions& options) {
   series.calendar = calendar_of(options);
   series.group = options.group;
   series.format = options.table.format();
-  series.missing = options.table.missing.value_or(series.missing);
+  series.missing = options.table.missing.value_or(options.origin ? options.origin->missing : series.missing);
   if (options.validation_fraction) series.validation_fraction = *options.validation_fraction;
-  auto dataset = open_series(options.sources, series);
+  auto dataset =
+      options.origin ? open_series(options.sources, series, *options.origin) : open_series(options.sources, series);
   const DataDescription& data = dataset->description();
   const auto groups = static_cast<Index>(data.groups.size());
   const std::string summary = fmt::format(
@@ -120,10 +121,11 @@ OpenedData open_labelled_file(const DataOptions& options, std::uint64_t seed) {
   labelled.label_column = options.label_column.value_or(labelled.label_column);
   labelled.inputs = options.columns;
   labelled.format = options.table.format();
-  labelled.missing = options.table.missing.value_or(labelled.missing);
+  labelled.missing = options.table.missing.value_or(options.origin ? options.origin->missing : labelled.missing);
   labelled.seed = seed;
   if (options.validation_fraction) labelled.validation_fraction = *options.validation_fraction;
-  auto dataset = open_labelled(options.sources, labelled);
+  auto dataset = options.origin ? open_labelled(options.sources, labelled, *options.origin)
+                                : open_labelled(options.sources, labelled);
   const DataDescription& data = dataset->description();
   const std::string summary =
       fmt::format("{} sequences of {} in {} classes, {}", with_commas(dataset->training_steps()),
@@ -138,7 +140,8 @@ OpenedData open_sound_files(const DataOptions& options) {
   }
   SoundOptions sound;
   if (options.validation_fraction) sound.validation_fraction = *options.validation_fraction;
-  auto dataset = open_sound(options.source, options.target, sound);
+  auto dataset = options.origin ? open_sound(options.source, options.target, sound, *options.origin)
+                                : open_sound(options.source, options.target, sound);
   const auto seconds =
       static_cast<double>(dataset->training_steps()) / static_cast<double>(dataset->description().sample_rate);
   const std::string summary =
@@ -279,6 +282,7 @@ void refuse_foreign_options(const CLI::App& app, const DataOptions& options, Dat
       {"--length", {text, series, sound}},  // the others' sequences are never cut
       {"--no-carry", {text, series, sound}},
       {"--no-last", {series}},
+      {"--search", {text, series, labelled, sound}},  // of what is generated without end there is no part
   };
   for (const Scope& scope : scopes) {
     const bool applies = std::find(scope.kinds.begin(), scope.kinds.end(), kind) != scope.kinds.end();

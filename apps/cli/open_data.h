@@ -44,6 +44,7 @@ struct DataOptions {
   bool autoregression = true;  ///< A series: with a linear forecast beside the layers.
   bool from_last = false;      ///< A series: scaled for forecasts that start from the last value.
   TaskOptions task;
+  const DataDescription* origin = nullptr;  ///< Of a model that is trained further: its columns, horizon and labels.
 };
 
 struct OpenedData {

@@ -11,7 +11,6 @@
 #include "device_choice.h"
 #include "open_data.h"
 #include "options.h"
-#include "output_file.h"
 #include "penstock/penstock.h"
 #include "progress.h"
 #include "report/outcome.h"
@@ -19,6 +18,10 @@
 #include "signals.h"
 #include "terminal.h"
 #include "train_arguments.h"
+#include "train_files.h"
+#include "train_introduction.h"
+#include "train_origin.h"
+#include "train_search.h"
 #include "units.h"
 #include "verbs.h"
 
@@ -54,14 +57,19 @@ class TrainingRun {
     refuse_foreign_options(app_, arguments_.data, kind_);
     own_checkpoint_ = options_.checkpoint_path.empty();
     if (own_checkpoint_) options_.checkpoint_path = arguments_.output + ".checkpoint";
-    check_files();
-    if (arguments_.resume) resumed_ = Model::load(options_.checkpoint_path).spec();
+    files_.emplace(arguments_, options_.checkpoint_path);
+    if (arguments_.resume && std::filesystem::exists(options_.checkpoint_path)) {
+      resumed_ = Model::load(options_.checkpoint_path).spec();
+    }
+    if (!arguments_.init.empty()) start_from_origin();
+    check_search();
     arguments_.data.from_last = !arguments_.model.no_last && (!resumed_ || resumed_->from_last);
     arguments_.data.autoregression = !arguments_.model.no_linear && (!resumed_ || resumed_->lags > 0);
     data_ = open_data(arguments_.data, kind_, options_.seed);
     complete_options();
     settle_device(arguments_.automatic, options_.execution, make_model(), work(), arguments_.quiet);
     catch_interrupts();
+    if (arguments_.search && !search_first()) return interrupted_status();
     TrainResult result;
     Model model = train_members(result);
     if (has_validation(result)) finish_forecasts(model, result);
@@ -79,12 +87,47 @@ class TrainingRun {
   }
 
  private:
+  /// The spec of a checkpoint, which may have other dropout and lags, counts more.
+  void start_from_origin() {
+    origin_.emplace(app_, arguments_.init);
+    arguments_.data.origin = &origin_->model().data();
+    if (!resumed_) resumed_ = origin_->model().spec();
+  }
+
+  void check_search() const {
+    if (arguments_.search && !arguments_.init.empty()) {
+      throw Error(ErrorCode::invalid_argument, "--search contradicts --init, which says what the model is");
+    }
+    if (arguments_.resume && !resumed_ && !arguments_.search) {
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("--resume: {} is of a run with --search", search_record(options_.checkpoint_path)));
+    }
+  }
+
+  /// What the search finds becomes the options of the run; false if somebody ended it before.
+  bool search_first() {
+    search_ = search_model(spec_of({}), *data_.dataset, options_, arguments_);
+    if (search_->interrupted) {
+      if (!arguments_.quiet) say("stop   the same command with --resume goes on with the search\n");
+      return false;
+    }
+    const SearchChoice& best = search_->best;
+    arguments_.model.cell = best.cell;
+    arguments_.model.width = best.width;
+    arguments_.model.dropout = best.dropout;
+    options_.learning_rate = best.learning_rate;
+    if (!arguments_.quiet) say(fmt::format("found  {}\n", describe_search(*search_)));
+    return true;
+  }
+
   History history(const TrainResult& result) const {
     History history{.trained = utc_time(),
                     .data = arguments_.data.source,
                     .score = {},
                     .version = PENSTOCK_VERSION,
-                    .steps = result.last.step};
+                    .steps = result.last.step,
+                    .origin = origin_ ? origin_->describe() : "",
+                    .search = search_ ? describe_search(*search_) : ""};
     if (arguments_.data.sources.size() > 1) {
       history.data += fmt::format(" and {} more", arguments_.data.sources.size() - 1);
     }
@@ -124,9 +167,9 @@ class TrainingRun {
     std::vector<Model> members;
     for (Index i = 0; i < arguments_.seeds && !result.interrupted; ++i) {
       options_.seed = first.seed + static_cast<std::uint64_t>(i);
-      options_.checkpoint_path = of_member(first.checkpoint_path, i);
-      if (!first.metrics_path.empty()) options_.metrics_path = of_member(first.metrics_path, i);
-      if (!first.tensorboard_path.empty()) options_.tensorboard_path = of_member(first.tensorboard_path, i);
+      options_.checkpoint_path = TrainFiles::of_member(first.checkpoint_path, i);
+      if (!first.metrics_path.empty()) options_.metrics_path = TrainFiles::of_member(first.metrics_path, i);
+      if (!first.tensorboard_path.empty()) options_.tensorboard_path = TrainFiles::of_member(first.tensorboard_path, i);
       data_.dataset->restore(start);
       members.push_back(make_model());
       const TrainResult each = train(members.back(), i);
@@ -143,11 +186,6 @@ class TrainingRun {
     Model ensemble = Model::combine(members);
     if (has_validation(result)) validate_anew(ensemble, result);
     return ensemble;
-  }
-
-  /// The first one's files have the names that were given.
-  static std::string of_member(const std::string& path, Index member) {
-    return member == 0 ? path : fmt::format("{}.{}", path, member + 1);
   }
 
   void validate_anew(const Model& model, TrainResult& result) const {
@@ -172,6 +210,7 @@ class TrainingRun {
     options_.batch = arguments_.batch.value_or(suggested.batch);
     options_.length = arguments_.length.value_or(suggested.length);
     options_.carry_state = !arguments_.no_carry;
+    options_.learning_rate = arguments_.learning_rate.value_or(origin_ ? fine_tuning_rate : options_.learning_rate);
     const bool limited = arguments_.steps || arguments_.seconds || arguments_.epochs;
     planned_ = !limited && suggested.max_steps > 0 && data_.dataset->training_steps() > 0;
     options_.max_steps = arguments_.steps.value_or(limited ? 0 : suggested.max_steps);
@@ -199,56 +238,6 @@ class TrainingRun {
     options_.keep_best = held_out && suggested.keep_best && !arguments_.keep_last;
   }
 
-  /// Finds out now what would otherwise stop us after an hour's training.
-  void check_files() {
-    const std::string& checkpoint = options_.checkpoint_path;
-    if (arguments_.output == checkpoint) {
-      throw Error(ErrorCode::invalid_argument, "--checkpoint and --output must be different files");
-    }
-    check_not_data("--output", arguments_.output);
-    check_not_data("--checkpoint", checkpoint);
-    check_not_data("--metrics", options_.metrics_path);
-    check_writable_file("--output", arguments_.output);
-    output_lock_.emplace("--output", arguments_.output);
-    if (arguments_.resume && !std::filesystem::exists(checkpoint)) {
-      throw Error(ErrorCode::io_failure, fmt::format("--resume: there is no checkpoint {}", printable(checkpoint)));
-    }
-    check_writable_file("--checkpoint", checkpoint);
-    checkpoint_lock_.emplace("--checkpoint", checkpoint);
-    check_nothing_is_lost(checkpoint);
-  }
-
-  /// What was trained before is replaced by going on with it, or on request.
-  void check_nothing_is_lost(const std::string& checkpoint) const {
-    if (arguments_.force) return;
-    if (arguments_.resume) {
-      if (continues(checkpoint, arguments_.output)) return;
-      check_not_there("--output", arguments_.output,
-                      fmt::format("it does not belong to {}, and --force replaces it", printable(checkpoint)));
-      return;
-    }
-    for (Index i = 0; i < arguments_.seeds; ++i) {
-      check_not_there("--checkpoint", of_member(checkpoint, i), "--resume goes on with that run, --force replaces it");
-    }
-    check_not_there("--output", arguments_.output, "--force replaces it, -o FILE writes another one");
-  }
-
-  /// Whether a model is of the kind that a run makes: an interrupted one has left it.
-  static bool continues(const std::string& checkpoint, const std::string& output) {
-    if (!std::filesystem::exists(output) || inspect_model_file(output).kind == ModelFile::Kind::other) return false;
-    return describe_layers(Model::load(checkpoint).spec()) == describe_layers(Model::load(output).spec());
-  }
-
-  /// Not even --force should cost anyone their data.
-  void check_not_data(const char* option, const std::string& path) const {
-    const auto is_it = [&](const std::string& source) {
-      std::error_code not_there;
-      return std::filesystem::equivalent(path, source, not_there);
-    };
-    if (std::ranges::none_of(arguments_.data.sources, is_it) && !is_it(arguments_.data.target)) return;
-    throw Error(ErrorCode::invalid_argument, fmt::format("{} {} would overwrite DATA", option, printable(path)));
-  }
-
   /// The steps of training that are planned; one where only the time is, which decides nothing.
   DeviceQuestion work() const {
     DeviceQuestion question{.rows = options_.batch, .steps = options_.length, .training = true};
@@ -258,73 +247,25 @@ class TrainingRun {
     return question;
   }
 
-  Model make_model() const {
+  /// Of a fresh model, or of one that is there already.
+  ModelSpec spec_of(const std::optional<ModelSpec>& known) const {
     ModelSpec spec = default_spec(kind_);
     spec.from_last = forecasts_an_input(data_.dataset->description());
     const Autoregression* const linear = data_.dataset->autoregression();
     if (spec.from_last && linear != nullptr) spec.lags = linear->lags;
-    if (resumed_) spec = *resumed_;
+    if (known) spec = *known;
     arguments_.model.apply(spec);
+    return spec;
+  }
+
+  Model make_model() const {
+    if (origin_) {
+      return continue_from(origin_->model(), *data_.dataset, arguments_.model.dropout.value_or(resumed_->dropout));
+    }
+    const ModelSpec spec = spec_of(resumed_);
     Model model(spec, data_.dataset->description(), options_.seed);
     fit_autoregression(model, *data_.dataset);
     return model;
-  }
-
-  void introduce(const Model& model) const {
-    if (arguments_.quiet) return;
-    std::string limits;
-    const auto add = [&](const std::string& limit) { limits += (limits.empty() ? "" : " or ") + limit; };
-    if (options_.max_steps > 0) add(with_commas(options_.max_steps) + " steps");
-    if (options_.max_seconds > 0.0) add(fmt::format("{:g} s", options_.max_seconds));
-    if (options_.max_epochs > 0.0) add(fmt::format("{:g} epochs", options_.max_epochs));
-    if (planned_) limits += fmt::format(" ({:.0f} passes over the data)", planned_passes());
-    if (options_.patience > 0) limits = "at most " + limits;
-    const SystemInfo system = system_info();
-    const int threads = options_.execution.threads > 0 ? options_.execution.threads : system.threads;
-    const bool windows = kind_ != DataKind::labelled && kind_ != DataKind::task;
-    const std::size_t others = arguments_.data.sources.size() - 1;
-    say(fmt::format("data   {}{}: {}\n", printable(arguments_.data.source),
-                    others > 0 ? fmt::format(" and {} more", others) : "", data_.summary));
-    for (const std::string& finding : data_.reading) say(fmt::format("read   {}\n", printable(finding)));
-    if (const std::string note = few_held_out(); !note.empty()) say("note   " + note + "\n");
-    say(fmt::format(
-        "model  {}{}\n", describe_model(model),
-        arguments_.seeds > 1 ? fmt::format("; one for each of {} seeds, and their mean", arguments_.seeds) : ""));
-    say(fmt::format("run    {} in batches of {}{}{}, {} at {:g}\n", limits, options_.batch,
-                    windows ? fmt::format(" x {}", options_.length) : "", windows ? "" : " sequences",
-                    options_.optimizer == Optimizer::adamw ? "AdamW" : "SGD", options_.learning_rate));
-    if (options_.patience > 0) {
-      say(fmt::format("stop   when {} validations in a row, one every {}, are no better; the {} model is kept\n",
-                      options_.patience,
-                      options_.validate_steps == 1 ? "step" : with_commas(options_.validate_steps) + " steps",
-                      options_.keep_best ? "best" : "last"));
-    }
-    if (options_.execution.device.is_cuda()) {
-      const CudaInfo cuda = cuda_info();
-      const auto index = static_cast<std::size_t>(options_.execution.device.index);
-      if (index < cuda.gpus.size()) {
-        say(fmt::format(
-            "on     {} ({}), {}\n", cuda.gpus[index].name, to_string(options_.execution.device),
-            options_.execution.precision == Precision::full ? "f32" : to_string(options_.execution.precision)));
-      }
-      return;
-    }
-    say(fmt::format("on     {} ({}), {} thread{}\n", system.cpu, system.isa, threads, threads == 1 ? "" : "s"));
-  }
-
-  /// What a score of so little is worth; empty if there is enough.
-  std::string few_held_out() const {
-    const Index count = data_.dataset->held_out_steps();
-    const bool labelled = kind_ == DataKind::labelled;
-    if ((!labelled && kind_ != DataKind::series) || count == 0 || count >= (labelled ? 10 : 12)) return {};
-    return fmt::format("{} {}{} held out: too few for a score to mean much, or to tell when to stop", count,
-                       labelled ? "sequence" : "row", count == 1 ? " is" : "s are");
-  }
-
-  /// Of the planned steps.
-  double planned_passes() const {
-    const auto positions = static_cast<double>(options_.batch * (kind_ == DataKind::labelled ? 1 : options_.length));
-    return static_cast<double>(options_.max_steps) * positions / static_cast<double>(data_.dataset->training_steps());
   }
 
   TrainResult train(Model& model, Index member) {
@@ -343,7 +284,9 @@ class TrainingRun {
     // Not before the first step: what is wrong with the options shows until then, and is then all there is to read.
     bool introduced = false;
     callbacks.progress = [&](const Progress& progress) {
-      if (!introduced && member == 0) introduce(model);
+      if (!introduced && member == 0 && !arguments_.quiet) {
+        say(introduction({arguments_, options_, data_, model, origin_ ? origin_->describe() : "", planned_}));
+      }
       if (!introduced && arguments_.seeds > 1 && !arguments_.quiet) {
         say(fmt::format("seed   {}, {} of {}\n", options_.seed, member + 1, arguments_.seeds));
       }
@@ -367,8 +310,9 @@ class TrainingRun {
   void drop_own_checkpoint() const {
     std::error_code ignored;
     for (Index i = 0; own_checkpoint_ && i < arguments_.seeds; ++i) {
-      std::filesystem::remove(of_member(options_.checkpoint_path, i), ignored);
+      std::filesystem::remove(TrainFiles::of_member(options_.checkpoint_path, i), ignored);
     }
+    if (own_checkpoint_) std::filesystem::remove(search_record(options_.checkpoint_path), ignored);
   }
 
   void print_summary(const Model& model, const TrainResult& result) const {
@@ -385,6 +329,7 @@ class TrainingRun {
              fmt::format(", {} steps/s", short_count(step_rate())));
     if (done_.size() == 1 && options_.keep_best && result.model_step < last.step) {
       const std::string which = result.model_step > 0 ? "the model after step " + with_commas(result.model_step)
+                                : origin_             ? "the weights of " + printable(arguments_.init)
                                                       : "the linear forecast as it was before the first step";
       line("best",
            fmt::format("{}{}", which, result.stopped_early ? "; the run ended because nothing better followed" : ""));
@@ -534,6 +479,7 @@ class TrainingRun {
     }
     if (result.validation && result.validation->scored > 0)
       json["validation"] = evaluation_json(model.data().task, *result.validation);
+    if (search_) json["search"] = search_json(*search_);
     if (score_) json["score"] = score_json(model, *score_);
     if (std::filesystem::exists(options_.checkpoint_path)) json["checkpoint"] = options_.checkpoint_path;
     Output output;
@@ -558,7 +504,9 @@ class TrainingRun {
   double share_ = 1.0;                        // of what the layers add to a linear forecast, as it was left
   double mean_rate_ = 0.0, step_rate_ = 0.0;  // time steps of all sequences, and optimiser steps, a second
   bool planned_ = false, own_checkpoint_ = false;
-  std::optional<OutputLock> output_lock_, checkpoint_lock_;
+  std::optional<TrainFiles> files_;
+  std::optional<TrainOrigin> origin_;  // of --init
+  std::optional<SearchResult> search_;
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "penstock/fine_tune.h"
 #include "penstock/recurrent.h"
 
 namespace penstock::cli {
@@ -42,11 +43,19 @@ void add_training_options(Options& options, TrainArguments& arguments) {
               "End after so many validations by steps that are no better; 0: never [10 where the data have an end]");
   options.flag("--keep-last", arguments.keep_last, "Write the model of the last step, not the one that validated best");
   options.group("Training");
+  options.add(
+      "--search", arguments.search, "MINUTES",
+      "First try cells, widths, dropouts and learning rates that are not given, by the training part alone, and "
+      "train the best");
+  options.add("--init", arguments.init, "FILE",
+              "Go on from the weights of this model; its columns, their scaling and its labels are kept");
   options.add("--batch", arguments.batch, "B",
               "Sequences learnt from at the same time [32; 16 for a series, 64 for a task]");
   options.add("--length", arguments.length, "T",
               "Bytes or rows read at once: how far back learning looks for causes [256; 64 for a series]");
-  options.add("--learning-rate", train.learning_rate, "X", "How far each step changes the weights, at its highest");
+  options.add("--learning-rate", arguments.learning_rate, "X",
+              fmt::format("How far each step changes the weights, at its highest [{}; {} with --init]",
+                          TrainOptions().learning_rate, fine_tuning_rate));
   options.add("--weight-decay", train.weight_decay, "X", "How strongly large weights shrink; of matrices only");
   options.add("--warmup", train.warmup, "P", "Part of the run in which the rate rises");
   options.add("--clip", train.clip, "X", "Largest norm of the gradient; 0: any");

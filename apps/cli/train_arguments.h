@@ -39,7 +39,8 @@ struct TrainArguments {
   TrainOptions train;
   Index seeds = 1;
   std::optional<Index> steps, batch, length, validate_steps, patience;
-  std::optional<double> seconds, epochs, validate_every;
+  std::optional<double> seconds, epochs, validate_every, learning_rate, search;
+  std::string init;        // a model whose weights training goes on from
   bool automatic = false;  // the device
   std::string output = "model.safetensors";
   bool no_carry = false, keep_last = false, resume = false, force = false, json = false, quiet = false;

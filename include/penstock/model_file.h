@@ -14,6 +14,8 @@ struct History {
   std::string score;    ///< How well it did: "2.041 bits/byte on 215,268 held-out bytes".
   std::string version;  ///< Of Penstock.
   Index steps = 0;      ///< Of the optimiser.
+  std::string origin;   ///< The model whose weights training went on from; empty: it began with fresh ones.
+  std::string search;   ///< What was tried before the model was chosen; empty: nothing.
 };
 
 /// Writes a model as Model::save does, with its history.

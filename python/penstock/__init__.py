@@ -43,6 +43,7 @@ __version__ = system_info()["version"]
 
 # What is imported when it is first asked for: a service that answers needs none of it.
 _MODULES = ("interchange", "reference", "torch", "training")
+_SEARCH = ("SearchResult", "search")
 _TRAINING = (
     "Dataset",
     "Evaluation",
@@ -62,11 +63,12 @@ def __getattr__(name):
 
     if name in _MODULES:
         return importlib.import_module("." + name, __name__)
-    if name in _TRAINING:
-        value = globals()[name] = getattr(importlib.import_module(".training", __name__), name)
-        return value
+    for module, names in ((".training", _TRAINING), ("._search", _SEARCH)):
+        if name in names:
+            value = globals()[name] = getattr(importlib.import_module(module, __name__), name)
+            return value
     raise AttributeError(f"module 'penstock' has no attribute '{name}'")
 
 
 def __dir__():
-    return sorted({*globals(), *_MODULES, *_TRAINING})
+    return sorted({*globals(), *_MODULES, *_TRAINING, *_SEARCH})

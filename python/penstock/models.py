@@ -52,6 +52,8 @@ class Model:
             :attr:`device`.
     """
 
+    _continues = False  # whether its first weights are those of another model
+
     def __init__(
         self,
         data: Dataset,
@@ -97,6 +99,27 @@ class Model:
         model._model = _core.Model.load(os.fspath(path))
         model._data = model._model.data()
         model.device = device
+        return model
+
+    @classmethod
+    def continue_from(cls, origin: Model, data: Dataset, *, dropout: float | None = None) -> Model:
+        """A model with the weights of another, to be trained further on other data.
+
+        Args:
+            origin: Stays as it is. Not an ensemble.
+            data: Opened with ``origin=origin``, so that a value means the same; a text needs nothing. A linear forecast is
+                fitted to it anew.
+            dropout: None: as before.
+
+        Raises:
+            Incompatible: The data are not those of the model.
+        """
+        model = cls.__new__(cls)
+        rate = origin.spec["dropout"] if dropout is None else float(dropout)
+        model._model = _core.Model.continue_from(origin._model, data._dataset, rate)
+        model._data = model._model.data()
+        model._continues = True
+        model.device = origin.device
         return model
 
     @property

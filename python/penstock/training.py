@@ -8,6 +8,7 @@ import os
 import sys
 
 from . import _core
+from .errors import InvalidArgument
 
 TYPE_CHECKING = False  # what typing.TYPE_CHECKING is, without the import
 if TYPE_CHECKING:
@@ -47,6 +48,13 @@ class Dataset:
         return self._dataset.training_steps()
 
 
+def _refuse_given(reason, **given):
+    """Raises InvalidArgument for the first argument that is there although another one decides it."""
+    for name, value in given.items():
+        if value:
+            raise InvalidArgument(f"{name} contradicts {reason}, which decides it")
+
+
 def open_text(path: str | os.PathLike[str], *, validation_fraction: float = 0.05) -> Dataset:
     """Any file as a sequence of bytes, whose last part is held out."""
     return Dataset(_core.open_text(os.fspath(path), validation_fraction))
@@ -68,6 +76,7 @@ def open_series(
     calendar: str | Sequence[str] = "none",
     date_column: str = "",
     group: str = "",
+    origin: Model | None = None,
 ) -> Dataset:
     """A CSV file with a header, one step a row.
 
@@ -88,7 +97,14 @@ def open_series(
             ``"auto"``: those that the training part shows twice.
         date_column: Holds the dates; the first column that does if empty.
         group: Names the series of a row, where the file holds many: each is split by time and scaled by itself.
+        origin: A model that is to be trained further (:meth:`Model.continue_from`): columns, scaling, horizon, ``from_last``,
+            ``autoregression``, ``transform``, ``calendar`` and ``group`` are those of its data, and must not be given.
     """
+    if origin is not None:
+        _refuse_given("origin", inputs=list(inputs), targets=list(targets), horizon=horizon != 1, from_last=from_last,
+                      autoregression=autoregression, transform=transform != "none", calendar=calendar != "none",
+                      date_column=date_column, group=group)  # fmt: skip
+        from_last, autoregression = origin.spec["from_last"], origin.spec["lags"] > 0
     return Dataset(
         _core.open_series(
             os.fspath(path),
@@ -105,6 +121,7 @@ def open_series(
             [calendar] if isinstance(calendar, str) else list(calendar),
             date_column,
             group,
+            None if origin is None else origin._model,
         )
     )
 
@@ -119,11 +136,26 @@ def open_labelled(
     delimiter: str = "",
     missing: str = "refuse",
     seed: int = 0,
+    origin: Model | None = None,
 ) -> Dataset:
-    """A CSV file with a header in which each run of one value of ``sequence_column`` is one labelled sequence."""
+    """A CSV file with a header in which each run of one value of ``sequence_column`` is one labelled sequence.
+
+    ``origin`` is a model that is to be trained further (:meth:`Model.continue_from`): columns, scaling and labels are those
+    of its data, and ``inputs`` must not be given.
+    """
+    if origin is not None:
+        _refuse_given("origin", inputs=list(inputs))
     return Dataset(
         _core.open_labelled(
-            os.fspath(path), sequence_column, label_column, list(inputs), validation_fraction, delimiter, missing, seed
+            os.fspath(path),
+            sequence_column,
+            label_column,
+            list(inputs),
+            validation_fraction,
+            delimiter,
+            missing,
+            seed,
+            None if origin is None else origin._model,
         )
     )
 
@@ -187,7 +219,7 @@ def train(
     epochs: float | None = None,
     batch: int | None = None,
     length: int | None = None,
-    learning_rate: float = 3e-3,
+    learning_rate: float | None = None,
     weight_decay: float = 0.01,
     warmup: float = 0.05,
     clip: float = 1.0,
@@ -225,7 +257,8 @@ def train(
         epochs: Limit in passes over the data.
         batch: Rows ``B`` of a batch.
         length: Steps ``T`` of one window of truncated back-propagation.
-        learning_rate: Its highest value; it rises during ``warmup`` of the run, then falls along a cosine.
+        learning_rate: Its highest value; it rises during ``warmup`` of the run, then falls along a cosine. None: 0.003, and
+            0.001 for a model of :meth:`Model.continue_from`.
         weight_decay: Of matrices.
         clip: Greatest norm of the gradient; 0: any.
         carry_state: Windows that continue each other pass their state on.
@@ -261,6 +294,8 @@ def train(
     options.update({name: value for name, value in given.items() if value is not None})
     if not options["validate_steps"]:
         options["patience"] = 0 if patience is None else patience
+    if learning_rate is None:
+        learning_rate = _core.fine_tuning_rate if model._continues else 3e-3
     options |= {
         "learning_rate": float(learning_rate),
         "weight_decay": float(weight_decay),

@@ -12,8 +12,27 @@
 #include <string>
 
 #include "bindings.h"
+#include "penstock/fine_tune.h"
 
 namespace penstock::python {
+
+ModelSpec spec_from(const nb::dict& fields) {
+  ModelSpec spec;
+  const auto read = [&]<class T>(const char* name, T& value) {
+    if (fields.contains(name)) value = nb::cast<T>(fields[name]);
+  };
+  read("cell", spec.cell);
+  read("width", spec.width);
+  read("blocks", spec.blocks);
+  read("hidden_size", spec.hidden_size);
+  read("heads", spec.heads);
+  read("convolution", spec.convolution);
+  read("feed_forward", spec.feed_forward);
+  read("dropout", spec.dropout);
+  read("from_last", spec.from_last);
+  read("lags", spec.lags);
+  return spec;
+}
 
 namespace {
 
@@ -59,24 +78,6 @@ nb::dict describe(const ModelSpec& spec) {
   return result;
 }
 
-ModelSpec spec_from(const nb::dict& fields) {
-  ModelSpec spec;
-  const auto read = [&]<class T>(const char* name, T& value) {
-    if (fields.contains(name)) value = nb::cast<T>(fields[name]);
-  };
-  read("cell", spec.cell);
-  read("width", spec.width);
-  read("blocks", spec.blocks);
-  read("hidden_size", spec.hidden_size);
-  read("heads", spec.heads);
-  read("convolution", spec.convolution);
-  read("feed_forward", spec.feed_forward);
-  read("dropout", spec.dropout);
-  read("from_last", spec.from_last);
-  read("lags", spec.lags);
-  return spec;
-}
-
 /// A model of fresh weights, with the linear forecast that a dataset has fitted, if any.
 std::unique_ptr<SharedModel> make_model(const nb::dict& fields, SharedDataset& shared, std::uint64_t seed) {
   const SharedDataset::Reading dataset(shared);
@@ -86,6 +87,13 @@ std::unique_ptr<SharedModel> make_model(const nb::dict& fields, SharedDataset& s
   Model model(spec, (*dataset)->description(), seed);
   fit_autoregression(model, **dataset);
   return std::make_unique<SharedModel>(std::move(model), "the model");
+}
+
+/// A model with the weights of another, for data that were opened as that one has them.
+std::unique_ptr<SharedModel> make_continuation(SharedModel& origin, SharedDataset& shared, double dropout) {
+  const SharedModel::Reading model(origin);
+  const SharedDataset::Reading dataset(shared);
+  return std::make_unique<SharedModel>(continue_from(*model, **dataset, dropout), "the model");
 }
 
 /// The columns that a model's inputs are made of, each once.
@@ -320,6 +328,7 @@ nb::dict describe(const DataDescription& data) {
 void bind_models(nb::module_& module) {
   nb::class_<SharedModel>(module, "Model")
       .def_static("make", &make_model, nb::arg("spec"), nb::arg("data"), nb::arg("seed"))
+      .def_static("continue_from", &make_continuation, nb::arg("origin"), nb::arg("data"), nb::arg("dropout"))
       .def("normalised", &normalised, nb::arg("rows"), nb::arg("group"))
       .def("in_units", &in_units, nb::arg("outputs"), nb::arg("group"))
       .def_static(

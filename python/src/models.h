@@ -68,6 +68,11 @@ using SharedDataset = Shared<std::unique_ptr<Dataset>>;
 /// How a call computes whose work is known: question.execution, or where `device` is "auto" that on the device that
 /// takes less time.
 Execution settled(const Model& model, const std::string& device, const DeviceQuestion& question);
+/// A model's architecture from the fields that a dictionary has.
+ModelSpec spec_from(const nb::dict& fields);
+/// The fields of TrainOptions that a dictionary has, with the device that is chosen for batches of these sizes where it
+/// is open. Throws Error(invalid_argument) for a name that is none.
+TrainOptions settled_options(const nb::dict& fields, const Model& model, bool training);
 
 /// The description of data as a dictionary of plain values.
 nb::dict describe(const DataDescription& data);

@@ -12,4 +12,5 @@ NB_MODULE(_core, module) {
   bindings::bind_scans(module);
   bindings::bind_models(module);
   bindings::bind_training(module);
+  bindings::bind_search(module);
 }

@@ -9,38 +9,10 @@
 
 #include "bindings.h"
 #include "models.h"
+#include "penstock/fine_tune.h"
 
 namespace penstock::python {
 namespace {
-
-nb::dict describe(const Progress& progress) {
-  nb::dict result;
-  result["step"] = progress.step;
-  result["seconds"] = progress.seconds;
-  result["fraction"] = progress.fraction;
-  result["seconds_left"] = progress.seconds_left;
-  result["epoch"] = progress.epoch;
-  result["loss"] = progress.loss;
-  result["accuracy"] = progress.accuracy;
-  result["learning_rate"] = progress.learning_rate;
-  result["gradient_norm"] = progress.gradient_norm;
-  result["clipped_norm"] = progress.clipped_norm;
-  result["steps_per_second"] = progress.steps_per_second;
-  result["saturated"] = progress.saturated;
-  result["first_gradient_ratio"] = progress.first_gradient_ratio;
-  result["skipped"] = progress.skipped;
-  result["warning"] = progress.warning;
-  return result;
-}
-
-nb::dict describe(const Evaluation& evaluation) {
-  nb::dict result;
-  result["loss"] = evaluation.loss;
-  result["bits_per_step"] = evaluation.bits_per_step;
-  result["accuracy"] = evaluation.accuracy;
-  result["scored"] = evaluation.scored;
-  return result;
-}
 
 template <class Enum>
 Enum chosen(const char* argument, const std::string& text, std::initializer_list<std::pair<const char*, Enum>> values) {
@@ -109,7 +81,8 @@ TrainOptions options_from(const nb::dict& fields) {
   return options;
 }
 
-/// With the device that is chosen for batches of these sizes, where it is open.
+}  // namespace
+
 TrainOptions settled_options(const nb::dict& fields, const Model& model, bool training) {
   TrainOptions options = options_from(fields);
   const std::string device = fields.contains("device") ? nb::cast<std::string>(fields["device"]) : "cpu";
@@ -121,6 +94,37 @@ TrainOptions settled_options(const nb::dict& fields, const Model& model, bool tr
                                .start = options.max_steps > 0,
                                .execution = options.execution});
   return options;
+}
+
+namespace {
+
+nb::dict describe(const Progress& progress) {
+  nb::dict result;
+  result["step"] = progress.step;
+  result["seconds"] = progress.seconds;
+  result["fraction"] = progress.fraction;
+  result["seconds_left"] = progress.seconds_left;
+  result["epoch"] = progress.epoch;
+  result["loss"] = progress.loss;
+  result["accuracy"] = progress.accuracy;
+  result["learning_rate"] = progress.learning_rate;
+  result["gradient_norm"] = progress.gradient_norm;
+  result["clipped_norm"] = progress.clipped_norm;
+  result["steps_per_second"] = progress.steps_per_second;
+  result["saturated"] = progress.saturated;
+  result["first_gradient_ratio"] = progress.first_gradient_ratio;
+  result["skipped"] = progress.skipped;
+  result["warning"] = progress.warning;
+  return result;
+}
+
+nb::dict describe(const Evaluation& evaluation) {
+  nb::dict result;
+  result["loss"] = evaluation.loss;
+  result["bits_per_step"] = evaluation.bits_per_step;
+  result["accuracy"] = evaluation.accuracy;
+  result["scored"] = evaluation.scored;
+  return result;
 }
 
 /// Calls of Python from the training, which runs without the interpreter's lock. What a callback raises ends the
@@ -253,7 +257,8 @@ void bind_training(nb::module_& module) {
       [](const std::string& path, const std::vector<std::string>& inputs, const std::vector<std::string>& targets,
          Index horizon, double validation_fraction, const std::string& delimiter, const std::string& missing,
          bool from_last, bool autoregression, const std::string& transform, Index season,
-         const std::vector<std::string>& calendar, const std::string& date_column, const std::string& group) {
+         const std::vector<std::string>& calendar, const std::string& date_column, const std::string& group,
+         SharedModel* origin) {
         SeriesOptions options;
         options.calendar = {.read = calendar != std::vector<std::string>{"none"}, .column = date_column};
         for (const std::string& cycle : calendar) {
@@ -274,16 +279,17 @@ void bind_training(nb::module_& module) {
             {{"none", Transform::none}, {"automatic", Transform::automatic}, {"logarithm", Transform::logarithm}});
         options.season = season;
         options.group = group;
-        return shared(open_series(path, options));
+        if (origin == nullptr) return shared(open_series(path, options));
+        return shared(open_series(Sources{path}, options, SharedModel::Reading(*origin)->data()));
       },
       nb::arg("path"), nb::arg("inputs"), nb::arg("targets"), nb::arg("horizon"), nb::arg("validation_fraction"),
       nb::arg("delimiter"), nb::arg("missing"), nb::arg("from_last"), nb::arg("autoregression"), nb::arg("transform"),
-      nb::arg("season"), nb::arg("calendar"), nb::arg("date_column"), nb::arg("group"));
+      nb::arg("season"), nb::arg("calendar"), nb::arg("date_column"), nb::arg("group"), nb::arg("origin").none());
   module.def(
       "open_labelled",
       [](const std::string& path, const std::string& sequence_column, const std::string& label_column,
          const std::vector<std::string>& inputs, double validation_fraction, const std::string& delimiter,
-         const std::string& missing, std::uint64_t seed) {
+         const std::string& missing, std::uint64_t seed, SharedModel* origin) {
         LabelledOptions options;
         options.sequence_column = sequence_column;
         options.label_column = label_column;
@@ -292,10 +298,12 @@ void bind_training(nb::module_& module) {
         options.format.delimiter = delimiter_from(delimiter);
         options.missing = parse_missing(missing);
         options.seed = seed;
-        return shared(open_labelled(path, options));
+        if (origin == nullptr) return shared(open_labelled(path, options));
+        return shared(open_labelled(Sources{path}, options, SharedModel::Reading(*origin)->data()));
       },
       nb::arg("path"), nb::arg("sequence_column"), nb::arg("label_column"), nb::arg("inputs"),
-      nb::arg("validation_fraction"), nb::arg("delimiter"), nb::arg("missing"), nb::arg("seed"));
+      nb::arg("validation_fraction"), nb::arg("delimiter"), nb::arg("missing"), nb::arg("seed"),
+      nb::arg("origin").none());
   module.def(
       "open_task",
       [](const std::string& name, Index length, Index validation_length, Index modulus, Index copy_tokens,
@@ -310,6 +318,7 @@ void bind_training(nb::module_& module) {
       },
       nb::arg("name"), nb::arg("length"), nb::arg("validation_length"), nb::arg("modulus"), nb::arg("copy_tokens"),
       nb::arg("seed"));
+  module.attr("fine_tuning_rate") = fine_tuning_rate;
   module.def("suggest", &suggest, nb::arg("data"));
   module.def("train", &run_training, nb::arg("model"), nb::arg("data"), nb::arg("options"), nb::arg("progress").none(),
              nb::arg("validation").none(), nb::arg("resume"));

@@ -19,6 +19,8 @@ History read_history(const std::string& text, const std::string& source) {
   take("data", history.data);
   take("score", history.score);
   take("version", history.version);
+  take("origin", history.origin);
+  take("search", history.search);
   if (json.contains("steps") && json.at("steps").is_number_integer()) history.steps = json.at("steps").get<Index>();
   return history;
 }
@@ -33,11 +35,14 @@ void read_training(const std::string& text, const std::string& source, ModelFile
 
 void save_model(const Model& model, const std::string& path, const History& history) {
   io::Metadata metadata = io::model_metadata(model.spec(), model.data());
-  metadata[history_key] = io::to_text({{"trained", history.trained},
-                                       {"data", history.data},
-                                       {"score", history.score},
-                                       {"version", history.version},
-                                       {"steps", history.steps}});
+  nlohmann::json fields = {{"trained", history.trained},
+                           {"data", history.data},
+                           {"score", history.score},
+                           {"version", history.version},
+                           {"steps", history.steps}};
+  if (!history.origin.empty()) fields["origin"] = history.origin;
+  if (!history.search.empty()) fields["search"] = history.search;
+  metadata[history_key] = io::to_text(fields);
   io::write_safetensors(path, io::model_tensors(model.impl()), metadata);
 }
 

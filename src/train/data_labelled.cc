@@ -1,3 +1,5 @@
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <map>
 #include <numeric>
@@ -6,9 +8,12 @@
 #include "base/check.h"
 #include "base/quote.h"
 #include "base/random.h"
+#include "penstock/fine_tune.h"
 #include "train/csv_table.h"
 #include "train/dataset.h"
+#include "train/divisible.h"
 #include "train/normalise.h"
+#include "train/origin.h"
 #include "train/table_values.h"
 
 namespace penstock {
@@ -92,6 +97,21 @@ class LabelledReader {
   std::string current_sequence_, current_label_;
 };
 
+/// Numbers the labels as a model does. One that the model does not know is an error; it may know others.
+void take_classes(LabelledRows& rows, const std::vector<std::string>& classes, const std::string& source) {
+  std::vector<std::int32_t> numbers;
+  for (const std::string& label : rows.classes) {
+    const auto found = std::ranges::find(classes, label);
+    if (found == classes.end()) {
+      fail(ErrorCode::incompatible, "{}: the model does not know label {}, its labels are {}", source, in_quotes(label),
+           in_quotes(fmt::format("{}", fmt::join(classes, ", "))));
+    }
+    numbers.push_back(static_cast<std::int32_t>(found - classes.begin()));
+  }
+  for (Sequence& sequence : rows.sequences) sequence.label = numbers[sequence.label];
+  rows.classes = classes;
+}
+
 /// 0 .. count-1 in a random order that the seeds alone decide.
 std::vector<Index> shuffled(Index count, std::uint64_t seed, std::uint64_t purpose) {
   std::vector<Index> order(static_cast<std::size_t>(count));
@@ -103,10 +123,10 @@ std::vector<Index> shuffled(Index count, std::uint64_t seed, std::uint64_t purpo
 
 /// Whole sequences, never cut: T is the longest of a batch, and its last valid step carries the label. Each pass over
 /// the training sequences has its own order, drawn from the seed and the number of the pass.
-class LabelledDataset final : public Dataset {
+class LabelledDataset final : public Dataset, public training::Divisible {
  public:
   LabelledDataset(const CsvTable& table, LabelledRows rows, const std::vector<std::size_t>& inputs, Index held_out,
-                  const LabelledOptions& options)
+                  const LabelledOptions& options, const DataDescription* origin)
       : sequences_(std::move(rows.sequences)), seed_(options.seed) {
     description_.task = Task::classify;
     description_.classes = std::move(rows.classes);
@@ -121,6 +141,7 @@ class LabelledDataset final : public Dataset {
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       description_.inputs.push_back(fit(table.header(), inputs[i], rows.values.columns[i]));
     }
+    if (origin != nullptr) data::take_scaling(description_, *origin, table.header().source());
     normalise(rows.values);
     set_fingerprint();
     begin_pass(0);
@@ -150,6 +171,30 @@ class LabelledDataset final : public Dataset {
     return true;
   }
 
+  /// Losses on a few dozen sequences are mostly chance, so that several divisions of small sets count.
+  Index folds() const override {
+    constexpr Index few = 300, most = 3;
+    return training_steps() < few ? std::min(most, training_steps()) : 1;
+  }
+  std::unique_ptr<Dataset> inner(Index fold) const override {
+    constexpr double share = 0.2;
+    if (training_steps() < 2) {
+      fail(ErrorCode::bad_input, "{} sequence is too few to hold out a part of them", training_steps());
+    }
+    auto part = std::make_unique<LabelledDataset>(*this);
+    const Index count = std::max<Index>(1, static_cast<Index>(share * static_cast<double>(training_steps())));
+    const auto order = shuffled(training_steps(), seed_, divisions);
+    part->validation_.clear();
+    part->training_.clear();
+    for (Index i = 0; i < training_steps(); ++i) {
+      const bool held_out = i / count == fold;
+      (held_out ? part->validation_ : part->training_).push_back(training_[order[i]]);
+    }
+    part->fingerprint_ = data::fingerprint(fmt::format("division {}", fold), fingerprint_);
+    part->begin_pass(0);
+    return part;
+  }
+
   std::string position() const override { return data::to_text({kind, fingerprint_, {pass_, done_}, std::nullopt}); }
   void restore(const std::string& position) override {
     const auto numbers = data::parse_position(position, kind, fingerprint_).numbers;
@@ -163,6 +208,7 @@ class LabelledDataset final : public Dataset {
 
  private:
   static constexpr const char* kind = "labelled";
+  static constexpr std::uint64_t divisions = std::uint64_t{1} << 63;  // purpose of an order; passes count from 1
   static constexpr Index most_passes = Index{1} << 62;  // no run gets there; a damaged position must not overflow
 
   /// Mean and spread over the training sequences alone.
@@ -231,13 +277,8 @@ class LabelledDataset final : public Dataset {
   Index done_ = 0;  // sequences of this pass that were handed out
 };
 
-}  // namespace
-
-std::unique_ptr<Dataset> open_labelled(const std::string& path, const LabelledOptions& options) {
-  return open_labelled(Sources{path}, options);
-}
-
-std::unique_ptr<Dataset> open_labelled(const Sources& sources, const LabelledOptions& options) {
+std::unique_ptr<Dataset> open_sequences(const Sources& sources, const LabelledOptions& options,
+                                        const DataDescription* origin) {
   data::check_validation_fraction(options.validation_fraction);
   const CsvTable table(sources, options.format);
   const std::string& path = table.header().source();
@@ -246,7 +287,8 @@ std::unique_ptr<Dataset> open_labelled(const Sources& sources, const LabelledOpt
   require(sequence != label, "sequence_column and label_column are both {}", in_quotes(options.label_column));
   CsvTable::Choice choice;
   if (options.inputs.empty()) choice = table.numeric_columns({sequence, label});
-  const auto inputs = options.inputs.empty() ? choice.columns : table.columns(options.inputs, "inputs");
+  const auto inputs =
+      options.inputs.empty() ? choice.columns : table.columns(options.inputs, origin ? "the model's inputs" : "inputs");
   require(std::find(inputs.begin(), inputs.end(), label) == inputs.end(),
           "inputs: column {} is the label and cannot be an input too", in_quotes(options.label_column));
 
@@ -266,13 +308,32 @@ std::unique_ptr<Dataset> open_labelled(const Sources& sources, const LabelledOpt
     fail(ErrorCode::bad_input, "{}: every sequence has the label {}; there must be at least two labels", path,
          in_quotes(rows.classes[0]));
   }
+  if (origin != nullptr) take_classes(rows, origin->classes, path);
   std::vector<std::string> findings = table.reading(inputs.size(), choice);
   if (std::string filled = data::describe_filled(rows.values, options.missing); !filled.empty()) {
     findings.push_back(std::move(filled));
   }
-  auto dataset = std::make_unique<LabelledDataset>(table, std::move(rows), inputs, held_out, options);
+  auto dataset = std::make_unique<LabelledDataset>(table, std::move(rows), inputs, held_out, options, origin);
   dataset->set_reading(std::move(findings));
   return dataset;
+}
+
+}  // namespace
+
+std::unique_ptr<Dataset> open_labelled(const std::string& path, const LabelledOptions& options) {
+  return open_labelled(Sources{path}, options);
+}
+
+std::unique_ptr<Dataset> open_labelled(const Sources& sources, const LabelledOptions& options) {
+  return open_sequences(sources, options, nullptr);
+}
+
+std::unique_ptr<Dataset> open_labelled(const Sources& sources, const LabelledOptions& options,
+                                       const DataDescription& origin) {
+  data::check_origin_task(origin, Task::classify, false, sources.empty() ? "" : sources.front());
+  LabelledOptions chosen = options;
+  chosen.inputs = data::value_names(origin.inputs);
+  return open_sequences(sources, chosen, &origin);
 }
 
 }  // namespace penstock

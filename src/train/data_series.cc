@@ -1,13 +1,17 @@
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <optional>
 #include <utility>
 
 #include "base/check.h"
+#include "penstock/fine_tune.h"
 #include "train/autoregression.h"
 #include "train/calendar.h"
 #include "train/csv_table.h"
+#include "train/divisible.h"
 #include "train/normalise.h"
+#include "train/origin.h"
 #include "train/series_plan.h"
 #include "train/series_rows.h"
 #include "train/series_steps.h"
@@ -22,15 +26,31 @@ using data::SeriesPart;
 using data::SeriesTable;
 using training::Segment;
 
+/// What a dataset is made of, and a part of it again.
+struct SeriesSource {
+  std::shared_ptr<const CsvTable> table;
+  std::shared_ptr<const SeriesTable> series;
+  std::vector<std::size_t> inputs, targets;
+  SeriesOptions options;
+  std::optional<DataDescription> origin;  // of a model that is trained further
+};
+
 /// Step p reads a row and is asked for those that follow. As in a text, the last training row is the first input of
 /// validation. Training walks through the segments in windows that carry their state (see StreamWindows) and not in
 /// windows from random places: a deployed forecaster sees one endless stream, and so states far from a start are what
 /// it must know.
-class SeriesDataset final : public data::StreamDataset, public training::SeriesRows {
+class SeriesDataset final : public data::StreamDataset, public training::SeriesRows, public training::Divisible {
  public:
-  SeriesDataset(const CsvTable& table, const SeriesTable& series, const std::vector<std::size_t>& inputs,
-                const std::vector<std::size_t>& targets, const SeriesOptions& options)
-      : SeriesDataset(table, series, inputs, targets, options, data::SeriesSteps(series.segments)) {}
+  explicit SeriesDataset(const SeriesSource& source)
+      : SeriesDataset(source, *source.table, *source.series, data::SeriesSteps(source.series->segments)) {}
+
+  /// The rows before the held-out ones, with everything that is fitted to rows fitted anew.
+  std::unique_ptr<Dataset> inner(Index /*fold*/) const override {
+    SeriesSource part = source_;
+    const std::string& path = source_.table->header().source();
+    part.series = std::make_shared<const SeriesTable>(data::training_part(*source_.series, source_.options, path));
+    return std::make_unique<SeriesDataset>(part);
+  }
 
   const Autoregression* autoregression() const override { return autoregression_ ? &*autoregression_ : nullptr; }
 
@@ -64,18 +84,22 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
   }
 
  private:
-  SeriesDataset(const CsvTable& table, const SeriesTable& series, const std::vector<std::size_t>& inputs,
-                const std::vector<std::size_t>& targets, const SeriesOptions& options, data::SeriesSteps steps)
+  SeriesDataset(const SeriesSource& source, const CsvTable& table, const SeriesTable& series, data::SeriesSteps steps)
       : StreamDataset("series", steps.training, steps.held_out, steps.starts),
+        source_(source),
         segments_(series.segments),
         row_of_step_(std::move(steps.rows)) {
-    const data::SeriesPlan plan = data::plan_series(table, series, options, inputs, targets);
+    const auto &inputs = source.inputs, &targets = source.targets;
+    const SeriesOptions& options = source.options;
+    const DataDescription* const origin = source.origin ? &*source.origin : nullptr;
+    const data::SeriesPlan plan = data::plan_series(table, series, options, inputs, targets, origin);
     describe(table, series, inputs, targets, plan, options);
     if (options.from_last) scale_by_changes(series, inputs, targets);
+    if (origin != nullptr) data::take_scaling(description_, *origin, table.header().source());
     inputs_ = normalise(series, inputs, &DataDescription::inputs);
     targets_ = normalise(series, targets, &DataDescription::targets);
     keep_unknown(series, targets);
-    add_features(table, series, inputs, options);
+    add_features(table, series, inputs, options, origin);
     if (options.autoregression) fit(plan, data::plan_again(plan, table, series, options, targets));
     take_fingerprint(options);
   }
@@ -199,7 +223,7 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
 
   /// Inputs that are no values: where a date stands in its cycles, and whether a value was missing.
   void add_features(const CsvTable& table, const SeriesTable& series, const std::vector<std::size_t>& inputs,
-                    const SeriesOptions& options) {
+                    const SeriesOptions& options, const DataDescription* origin) {
     const auto& names = table.header().names();
     std::vector<FeatureValues> features;
     if (options.calendar.read) {
@@ -213,11 +237,15 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
     }
     for (const std::size_t input : inputs) {
       const auto& unknown = series.unknown[input];
-      if (std::ranges::find(unknown, 1) == unknown.end()) continue;
+      const bool found = std::ranges::find(unknown, 1) != unknown.end();
+      if (origin == nullptr ? !found : !data::reads(*origin, names[input], Feature::missing)) continue;
       features.emplace_back();
       features.back().column.name = names[input];
       features.back().column.feature = Feature::missing;
-      for (const std::uint8_t missing : unknown) features.back().values.push_back(missing != 0 ? std::nan("") : 0.0);
+      features.back().values.assign(static_cast<std::size_t>(series.rows()), 0.0);
+      for (std::size_t row = 0; row < unknown.size(); ++row) {
+        if (unknown[row] != 0) features.back().values[row] = std::nan("");
+      }
     }
     widen(features);
   }
@@ -271,6 +299,7 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
     }
   }
 
+  SeriesSource source_;
   std::vector<Segment> segments_;
   std::vector<Index> row_of_step_;     // that training and validation walk through
   std::vector<std::uint8_t> unknown_;  // [rows, targets] or empty: 1 is never asked for
@@ -282,31 +311,31 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
   std::vector<float> targets_;  // [rows, targets]
 };
 
-}  // namespace
-
-std::unique_ptr<Dataset> open_series(const std::string& path, const SeriesOptions& options) {
-  return open_series(Sources{path}, options);
-}
-
-std::unique_ptr<Dataset> open_series(const Sources& sources, const SeriesOptions& options) {
+std::unique_ptr<Dataset> open_table(const Sources& sources, const SeriesOptions& options,
+                                    const DataDescription* origin) {
   data::check_validation_fraction(options.validation_fraction);
   require(options.from_last || !options.autoregression, "autoregression goes with from_last");
   require(options.season >= 0, "season must not be negative, not {}", options.season);
   check_enum("transform", options.transform, Transform::logarithm);
   require(options.horizon >= 1 && options.horizon <= 1'000'000, "horizon must be 1 to 1000000, not {}",
           options.horizon);
-  const CsvTable table(sources, options.format);
+  const auto shared = std::make_shared<const CsvTable>(sources, options.format);
+  const CsvTable& table = *shared;
   CsvTable::Choice choice;
   std::vector<std::size_t> group;
   if (!options.group.empty()) group.push_back(table.column(options.group, "group"));
   if (options.inputs.empty()) choice = table.numeric_columns(group);
-  const auto inputs = options.inputs.empty() ? choice.columns : table.columns(options.inputs, "inputs");
-  const auto targets = options.targets.empty() ? inputs : table.columns(options.targets, "targets");
+  const auto inputs =
+      options.inputs.empty() ? choice.columns : table.columns(options.inputs, origin ? "the model's inputs" : "inputs");
+  const auto targets =
+      options.targets.empty() ? inputs : table.columns(options.targets, origin ? "the model's targets" : "targets");
   std::vector<std::size_t> used = inputs;
   used.insert(used.end(), targets.begin(), targets.end());
-  const SeriesTable series = data::read_series(table, used, options);
+  const auto series = std::make_shared<const SeriesTable>(data::read_series(table, used, options));
+  SeriesSource source{shared, series, inputs, targets, options, std::nullopt};
+  if (origin != nullptr) source.origin = *origin;
 
-  auto dataset = std::make_unique<SeriesDataset>(table, series, inputs, targets, options);
+  auto dataset = std::make_unique<SeriesDataset>(source);
   const auto is_read = [&](const CsvTable::LeftOut& column) {
     return std::ranges::any_of(dataset->description().inputs, [&](const Column& input) {
       return input.name == table.header().names()[column.column];
@@ -314,11 +343,27 @@ std::unique_ptr<Dataset> open_series(const Sources& sources, const SeriesOptions
   };
   std::erase_if(choice.left_out, is_read);
   std::vector<std::string> reading = table.reading(inputs.size(), choice);
-  for (const std::string& finding : series.findings) reading.push_back(finding);
+  for (const std::string& finding : series->findings) reading.push_back(finding);
   for (std::string& finding : dataset->reading()) reading.push_back(std::move(finding));
   dataset->set_reading(std::move(reading));
-  dataset->add_reading(data::describe_filled(series.values, options.missing));
+  dataset->add_reading(data::describe_filled(series->values, options.missing));
   return dataset;
+}
+
+}  // namespace
+
+std::unique_ptr<Dataset> open_series(const std::string& path, const SeriesOptions& options) {
+  return open_series(Sources{path}, options);
+}
+
+std::unique_ptr<Dataset> open_series(const Sources& sources, const SeriesOptions& options) {
+  return open_table(sources, options, nullptr);
+}
+
+std::unique_ptr<Dataset> open_series(const Sources& sources, const SeriesOptions& options,
+                                     const DataDescription& origin) {
+  data::check_origin_task(origin, Task::forecast, false, sources.empty() ? "" : sources.front());
+  return open_table(sources, data::options_of(origin, options), &origin);
 }
 
 }  // namespace penstock

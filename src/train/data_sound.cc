@@ -4,7 +4,9 @@
 #include <utility>
 
 #include "base/check.h"
-#include "penstock/sound.h"
+#include "penstock/fine_tune.h"
+#include "train/divisible.h"
+#include "train/origin.h"
 #include "train/stream_dataset.h"
 
 namespace penstock {
@@ -27,16 +29,17 @@ std::vector<float> scaled(std::span<const float> samples, const Column& column) 
 }
 
 /// Step p reads sample p of the input and is asked for sample p of the target.
-class SoundDataset final : public data::StreamDataset {
+class SoundDataset final : public data::StreamDataset, public training::Divisible {
  public:
   SoundDataset(const Sound& input, const Sound& target, Index held_out, const std::string& input_path,
-               const std::string& target_path)
+               const std::string& target_path, const DataDescription* origin)
       : StreamDataset("sound", static_cast<Index>(input.samples.size()) - held_out, held_out) {
     const auto training = static_cast<std::size_t>(training_steps());
     description_.task = Task::forecast;
     description_.inputs = {fit_sound("input", std::span(input.samples).first(training), input_path)};
     description_.targets = {fit_sound("output", std::span(target.samples).first(training), target_path)};
     description_.sample_rate = input.sample_rate;
+    if (origin != nullptr) data::take_scaling(description_, *origin, input_path);
     input_ = scaled(input.samples, description_.inputs[0]);
     target_ = scaled(target.samples, description_.targets[0]);
     for (const auto* values : {&input_, &target_}) {
@@ -44,6 +47,14 @@ class SoundDataset final : public data::StreamDataset {
       fingerprint_ = data::fingerprint({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, fingerprint_ + 1);
     }
     fingerprint_ += static_cast<std::uint64_t>(held_out);
+  }
+
+  std::unique_ptr<Dataset> inner(Index /*fold*/) const override {
+    constexpr double share = 0.2;
+    auto part = std::make_unique<SoundDataset>(*this);
+    const Index held_out = data::held_out(training_steps(), share);
+    part->narrow(training_steps() - held_out, held_out);
+    return part;
   }
 
  private:
@@ -63,9 +74,8 @@ class SoundDataset final : public data::StreamDataset {
   std::vector<float> input_, target_;  // [samples], normalised
 };
 
-}  // namespace
-
-std::unique_ptr<Dataset> open_sound(const std::string& input, const std::string& target, const SoundOptions& options) {
+std::unique_ptr<Dataset> open_pair(const std::string& input, const std::string& target, const SoundOptions& options,
+                                   const DataDescription* origin) {
   data::check_validation_fraction(options.validation_fraction);
   const Sound in = read_sound(input), out = read_sound(target);
   if (in.sample_rate != out.sample_rate) {
@@ -75,10 +85,26 @@ std::unique_ptr<Dataset> open_sound(const std::string& input, const std::string&
     fail(ErrorCode::bad_input, "{}: {} samples, {} has {}; they must begin and end together", target,
          out.samples.size(), input, in.samples.size());
   }
+  if (origin != nullptr && in.sample_rate != origin->sample_rate) {
+    fail(ErrorCode::incompatible, "{}: {} samples a second, the model is for {}", input, in.sample_rate,
+         origin->sample_rate);
+  }
   const auto count = static_cast<Index>(in.samples.size());
   const Index held_out = data::held_out(count, options.validation_fraction);
   if (count - held_out < 2) fail(ErrorCode::bad_input, "{}: {} samples are too few to learn from", input, count);
-  return std::make_unique<SoundDataset>(in, out, held_out, input, target);
+  return std::make_unique<SoundDataset>(in, out, held_out, input, target, origin);
+}
+
+}  // namespace
+
+std::unique_ptr<Dataset> open_sound(const std::string& input, const std::string& target, const SoundOptions& options) {
+  return open_pair(input, target, options, nullptr);
+}
+
+std::unique_ptr<Dataset> open_sound(const std::string& input, const std::string& target, const SoundOptions& options,
+                                    const DataDescription& origin) {
+  data::check_origin_task(origin, Task::forecast, true, input);
+  return open_pair(input, target, options, &origin);
 }
 
 }  // namespace penstock

@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "io/data_file.h"
+#include "train/divisible.h"
 #include "train/stream_dataset.h"
 
 namespace penstock {
@@ -9,13 +10,24 @@ namespace {
 
 /// Step p reads byte p and is asked for byte p + 1; the last training byte is the first input of validation, so every
 /// held-out byte is asked for once.
-class TextDataset final : public data::StreamDataset {
+class TextDataset final : public data::StreamDataset, public training::Divisible {
  public:
   TextDataset(std::string text, Index held_out)
       : StreamDataset("text", static_cast<Index>(text.size()) - held_out - 1, held_out), text_(std::move(text)) {
     description_.task = Task::language;
     description_.vocabulary = 256;
     fingerprint_ = data::fingerprint(text_, static_cast<std::uint64_t>(held_out));
+  }
+
+  std::unique_ptr<Dataset> inner(Index /*fold*/) const override {
+    constexpr double share = 0.1;
+    auto part = std::make_unique<TextDataset>(*this);
+    const Index held_out = data::held_out(training_steps(), share);
+    if (training_steps() - held_out < 1) {
+      fail(ErrorCode::bad_input, "{} bytes are too few to hold out a part of them", training_steps() + 1);
+    }
+    part->narrow(training_steps() - held_out, held_out);
+    return part;
   }
 
  private:

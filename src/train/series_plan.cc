@@ -44,10 +44,10 @@ class SeriesPlanner {
   }
 
   /// Logarithms are taken where they forecast clearly better: they cost a forecast that is off upwards dearly.
-  std::pair<training::LinearChoice, bool> choose(std::size_t position) const {
+  std::pair<training::LinearChoice, bool> choose(std::size_t position, Transform transform) const {
     constexpr double clearly = 0.95;
     const bool possible = is_positive(position);
-    if (options_.transform == Transform::logarithm) {
+    if (transform == Transform::logarithm) {
       if (!possible) {
         fail(ErrorCode::bad_input, "{}: column {} has values that are not positive, and so have no logarithm",
              table_.header().source(), in_quotes(table_.header().names()[position]));
@@ -55,8 +55,7 @@ class SeriesPlanner {
       return {choose(position, true), true};
     }
     training::LinearChoice plain = choose(position, false);
-    if (options_.transform == Transform::none || !options_.autoregression || !possible)
-      return {std::move(plain), false};
+    if (transform == Transform::none || !options_.autoregression || !possible) return {std::move(plain), false};
     training::LinearChoice logarithm = choose(position, true);
     if (!(logarithm.error < clearly * plain.error)) return {std::move(plain), false};
     return {std::move(logarithm), true};
@@ -157,14 +156,22 @@ FittedColumn fit_column(const SeriesTable& series, const CsvTable& table, std::s
 }
 
 SeriesPlan plan_series(const CsvTable& table, const SeriesTable& series, const SeriesOptions& options,
-                       const std::vector<std::size_t>& inputs, const std::vector<std::size_t>& targets) {
+                       const std::vector<std::size_t>& inputs, const std::vector<std::size_t>& targets,
+                       const DataDescription* origin) {
   const SeriesPlanner planner(table, series, SeriesPart::training, options);
+  const auto transform_of = [&](std::size_t position) {
+    const std::string& name = table.header().names()[position];
+    const bool logarithm = origin != nullptr && std::ranges::any_of(origin->inputs, [&](const Column& input) {
+                             return input.logarithm && input.name == name;
+                           });
+    return logarithm ? Transform::logarithm : options.transform;
+  };
   SeriesPlan result;
   result.logarithms.assign(series.columns.size(), false);
   result.linear.resize(targets.size());
   for (std::size_t c = 0; c < targets.size(); ++c) {
     if (std::ranges::find(inputs, targets[c]) == inputs.end()) continue;
-    auto [choice, logarithm] = planner.choose(targets[c]);
+    auto [choice, logarithm] = planner.choose(targets[c], transform_of(targets[c]));
     result.logarithms[targets[c]] = logarithm;
     if (result.season == 0) result.season = choice.season;
     if (options.autoregression) result.linear[c] = std::move(choice);

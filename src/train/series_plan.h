@@ -31,8 +31,10 @@ struct SeriesPlan {
   Index season = 0;                                           // of the first of those; 0: there are none
 };
 
+/// `origin`: a model's description that decides about logarithms; null: none.
 SeriesPlan plan_series(const CsvTable& table, const SeriesTable& series, const SeriesOptions& options,
-                       const std::vector<std::size_t>& inputs, const std::vector<std::size_t>& targets);
+                       const std::vector<std::size_t>& inputs, const std::vector<std::size_t>& targets,
+                       const DataDescription* origin);
 
 /// The same columns by logarithms and of the same season as in `first`, with linear forecasts chosen anew by all rows.
 SeriesPlan plan_again(const SeriesPlan& first, const CsvTable& table, const SeriesTable& series,

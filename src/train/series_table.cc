@@ -257,4 +257,36 @@ SeriesTable read_series(const CsvTable& table, std::vector<std::size_t> used, co
   return SeriesReader(table, used, options).read(used);
 }
 
+SeriesTable training_part(const SeriesTable& series, const SeriesOptions& options, const std::string& path) {
+  constexpr double share = 0.2;
+  SeriesOptions divided = options;
+  divided.validation_fraction = share;
+  SeriesTable part;
+  part.groups = series.groups;
+  std::vector<Index> rows;
+  for (const Segment& segment : series.segments) {
+    const Split split = split_rows(segment.training_rows(), divided);
+    const auto first = static_cast<Index>(rows.size());
+    const bool enough = is_enough(split, divided);
+    part.segments.push_back({first, first + (enough ? split.training : segment.training_rows()),
+                             first + segment.training_rows(), segment.group});
+    for (Index row = segment.first; row < segment.training_end; ++row) rows.push_back(row);
+  }
+  if (std::ranges::none_of(part.segments, [](const Segment& segment) { return segment.held_out() > 0; })) {
+    fail(ErrorCode::bad_input, "{}: {} rows of training are too few to hold {} of them out", path, rows.size(),
+         options.horizon);
+  }
+  part.order = in_order(series.order, rows);
+  for (const auto& column : series.columns) {
+    part.columns.push_back(column.empty() ? std::vector<double>() : in_order(column, rows));
+  }
+  for (const auto& unknown : series.unknown) {
+    part.unknown.push_back(unknown.empty() ? std::vector<std::uint8_t>() : in_order(unknown, rows));
+  }
+  part.values.lines = in_order(series.values.lines, rows);
+  part.values.files = in_order(series.values.files, rows);
+  part.values.sources = series.values.sources;
+  return part;
+}
+
 }  // namespace penstock::data

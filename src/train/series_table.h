@@ -30,4 +30,8 @@ struct SeriesTable {
 /// be; Error(invalid_argument) for a group column that is not there or is to be read or forecast itself.
 SeriesTable read_series(const CsvTable& table, std::vector<std::size_t> used, const SeriesOptions& options);
 
+/// What is trained on by itself, with the last fifth of every segment held out in turn where that is enough. Throws
+/// Error(bad_input), naming `path`, if it is nowhere.
+SeriesTable training_part(const SeriesTable& series, const SeriesOptions& options, const std::string& path);
+
 }  // namespace penstock::data

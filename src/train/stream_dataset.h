@@ -1,5 +1,7 @@
 #pragma once
 
+#include <fmt/format.h>
+
 #include <string>
 #include <utility>
 #include <vector>
@@ -39,6 +41,15 @@ class StreamDataset : public Dataset {
   }
 
  protected:
+  /// Leaves the first `training` + `validation` steps alone, and starts anew. For a copy that is a part of its
+  /// original.
+  void narrow(Index training, Index validation) {
+    std::vector<Index> starts = windows_.starts();
+    std::erase_if(starts, [&](Index start) { return start >= training + validation; });
+    windows_ = StreamWindows(training, validation, std::move(starts));
+    fingerprint_ = fingerprint(fmt::format("the first {} and {}", training, validation), fingerprint_);
+  }
+
   enum class Part { training, validation };
 
   /// `kind` names the data in positions; the numbers of steps are StreamWindows'.

@@ -26,6 +26,7 @@ class StreamWindows {
 
   Index training() const { return training_; }
   Index held_out() const { return validation_; }
+  const std::vector<Index>& starts() const { return starts_; }
 
   /// Fills shape, lengths, reset and continues of the example, and the step that each of its [B, T] places shows.
   void next(Index rows, Index steps, Example& example, std::vector<Index>& places);

@@ -78,6 +78,7 @@ Trainer::Trainer(Model::Impl& model, Dataset& data, const TrainOptions& options,
       optimizer_(options, model.parameters->layout()),
       metrics_("", "", false),
       stopping_(options_, {}) {
+  if (!model.origin.empty()) identity_["origin"] = model.origin;
   if (resume) {
     state_ = load_checkpoint(options.checkpoint_path, model, optimizer_, data, identity_);
     seconds_before_ = state_.seconds;
@@ -317,8 +318,9 @@ TrainResult Trainer::run() {
   result_.last.seconds = seconds_before_;
   result_.last.skipped = state_.skipped;
   try {
-    // A model that begins with a linear forecast may be best as it is.
-    if (state_.step == 0 && model_.spec.lags > 0) judge(evaluation(options_.validation_batches).loss, false);
+    // A model that begins with a linear forecast, or with weights that were trained before, may be best as it is.
+    const bool knows_something = model_.spec.lags > 0 || !model_.origin.empty();
+    if (state_.step == 0 && knows_something) judge(evaluation(options_.validation_batches).loss, false);
     train();
     save();
   } catch (...) {

@@ -107,6 +107,45 @@ def test_forecasts_are_the_programs(forecaster, folder):
     assert (both[0] == forecaster.predict(rows, exact=True)).all()
 
 
+def test_training_goes_on_from_a_model(forecaster, classifier, folder):
+    (folder / "later.csv").write_text(SERIES.replace("day,", "week,"))
+    data = penstock.open_series(folder / "later.csv", origin=forecaster)
+    assert data.description["inputs"] == forecaster.data["inputs"] and data.description["horizon"] == 2
+    model = penstock.Model.continue_from(forecaster, data, dropout=0.1)
+    rows = np.ones((5, 2))
+    assert (model.predict(rows) == forecaster.predict(rows)).all() and model.spec["dropout"] == 0.1
+    rates = []
+    penstock.train(model, data, steps=5, warmup=0, log_every=0, callback=lambda p: rates.append(p.learning_rate), **QUICK)
+    assert 8e-4 < max(rates) <= 1e-3
+    assert (model.predict(rows) != forecaster.predict(rows)).any()
+    with pytest.raises(penstock.InvalidArgument, match="horizon contradicts origin"):
+        penstock.open_series(folder / "later.csv", horizon=3, origin=forecaster)
+    with pytest.raises(penstock.Incompatible, match="is for labelled sequences, not for series"):
+        penstock.open_series(folder / "later.csv", origin=classifier)
+    labelled = penstock.open_labelled(folder / "labelled.csv", origin=classifier)
+    again = penstock.Model.continue_from(classifier, labelled)
+    assert (again.predict(rows[:, :1]) == classifier.predict(rows[:, :1])).all()
+    with pytest.raises(penstock.Incompatible, match="the data are not those of the model"):
+        penstock.Model.continue_from(classifier, data)
+
+
+def test_a_search_tries_choices_and_goes_on(folder, capsys):
+    data = penstock.open_labelled(folder / "labelled.csv")
+    options = {"model": {"blocks": 1, "width": 8, "dropout": 0.0, "cell": "gru"}, "steps": 10, "threads": 1}
+    found = penstock.search(data, 1.0, **options, record=folder / "record")
+    assert len(found.trials) == 7 and sorted(len(trial["losses"]) for trial in found.trials) == [1, 1, 1, 1, 3, 3, 3]
+    assert {trial["cell"] for trial in found.trials} == {"gru"} and found.trials[0]["learning_rate"] == 3e-3
+    assert found.model["width"] == 8 and found.learning_rate in [trial["learning_rate"] for trial in found.trials]
+    assert found.loss == min(np.mean(trial["losses"]) for trial in found.trials if len(trial["losses"]) == 3)
+    assert len(capsys.readouterr().err.splitlines()) == 13
+    again = penstock.search(data, 1.0, **options, record=folder / "record", resume=True, progress=False)
+    assert again.model == found.model and again.trials == found.trials
+    model = penstock.Model(data, **found.model)
+    penstock.train(model, data, steps=5, learning_rate=found.learning_rate, **QUICK)
+    with pytest.raises(penstock.Unsupported, match="data that have an end"):
+        penstock.search(penstock.open_task("parity"), 1.0)
+
+
 def test_a_model_that_the_program_trained_answers_alike(folder):
     """A series that grows: the program learns its logarithm, beside a linear forecast."""
     values = 100 * np.exp(0.02 * np.arange(200) + 0.1 * np.sin(np.arange(200)))

@@ -1,0 +1,78 @@
+#include "train_files.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "describe.h"
+#include "penstock/penstock.h"
+#include "train_search.h"
+#include "units.h"
+
+namespace penstock::cli {
+namespace {
+
+/// Whether a model is of the kind that a run makes: an interrupted one has left it.
+bool continues(const std::string& checkpoint, const std::string& output) {
+  if (!std::filesystem::exists(checkpoint) || !std::filesystem::exists(output)) return false;
+  if (inspect_model_file(output).kind == ModelFile::Kind::other) return false;
+  return describe_layers(Model::load(checkpoint).spec()) == describe_layers(Model::load(output).spec());
+}
+
+}  // namespace
+
+TrainFiles::TrainFiles(const TrainArguments& arguments, const std::string& checkpoint)
+    : arguments_(arguments), checkpoint_(checkpoint) {
+  if (arguments.output == checkpoint) {
+    throw Error(ErrorCode::invalid_argument, "--checkpoint and --output must be different files");
+  }
+  check_not_data("--output", arguments.output);
+  check_not_data("--checkpoint", checkpoint);
+  check_not_data("--metrics", arguments.train.metrics_path);
+  check_writable_file("--output", arguments.output);
+  output_lock_.emplace("--output", arguments.output);
+  const bool searching = std::filesystem::exists(search_record(checkpoint));
+  if (arguments.resume && !std::filesystem::exists(checkpoint) && !searching) {
+    throw Error(ErrorCode::io_failure, fmt::format("--resume: there is no checkpoint {}", printable(checkpoint)));
+  }
+  check_writable_file("--checkpoint", checkpoint);
+  checkpoint_lock_.emplace("--checkpoint", checkpoint);
+  check_nothing_is_lost();
+}
+
+std::string TrainFiles::of_member(const std::string& path, Index member) {
+  return member == 0 ? path : fmt::format("{}.{}", path, member + 1);
+}
+
+/// What was trained before is replaced by going on with it, or on request.
+void TrainFiles::check_nothing_is_lost() const {
+  if (arguments_.force) return;
+  if (arguments_.resume) {
+    if (continues(checkpoint_, arguments_.output)) return;
+    check_not_there("--output", arguments_.output,
+                    fmt::format("it does not belong to {}, and --force replaces it", printable(checkpoint_)));
+    return;
+  }
+  for (Index i = 0; i < arguments_.seeds; ++i) {
+    check_not_there("--checkpoint", of_member(checkpoint_, i), "--resume goes on with that run, --force replaces it");
+  }
+  if (arguments_.search) {
+    check_not_there("--checkpoint", search_record(checkpoint_),
+                    "--resume goes on with that search, --force replaces it");
+  }
+  check_not_there("--output", arguments_.output, "--force replaces it, -o FILE writes another one");
+}
+
+/// Not even --force should cost anyone their data.
+void TrainFiles::check_not_data(const char* option, const std::string& path) const {
+  const auto is_it = [&](const std::string& source) {
+    std::error_code not_there;
+    return std::filesystem::equivalent(path, source, not_there);
+  };
+  const DataOptions& data = arguments_.data;
+  if (std::ranges::none_of(data.sources, is_it) && !is_it(data.target)) return;
+  throw Error(ErrorCode::invalid_argument, fmt::format("{} {} would overwrite DATA", option, printable(path)));
+}
+
+}  // namespace penstock::cli

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "output_file.h"
+#include "train_arguments.h"
+
+namespace penstock::cli {
+
+/// The files of a run: model, checkpoints, metrics. Nothing that was trained before is lost by accident, and no other
+/// process writes them meanwhile.
+class TrainFiles {
+ public:
+  /// Finds out now what would otherwise stop us after an hour's training. Throws Error(invalid_argument | io_failure).
+  /// `checkpoint`: of the first model.
+  TrainFiles(const TrainArguments& arguments, const std::string& checkpoint);
+
+  /// The files of the first of several models have the names that were given.
+  static std::string of_member(const std::string& path, Index member);
+
+ private:
+  void check_nothing_is_lost() const;
+  void check_not_data(const char* option, const std::string& path) const;
+
+  const TrainArguments& arguments_;
+  std::string checkpoint_;
+  std::optional<OutputLock> output_lock_, checkpoint_lock_;
+};
+
+}  // namespace penstock::cli

@@ -1,0 +1,97 @@
+#include "penstock/search.h"
+
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bindings.h"
+#include "models.h"
+
+namespace penstock::python {
+namespace {
+
+nb::dict describe(const SearchChoice& choice) {
+  nb::dict result;
+  result["cell"] = choice.cell;
+  result["width"] = choice.width;
+  result["dropout"] = choice.dropout;
+  result["learning_rate"] = choice.learning_rate;
+  return result;
+}
+
+nb::dict describe(const SearchTrial& trial) {
+  nb::dict result = describe(trial.choice);
+  result["losses"] = trial.losses;
+  result["seconds"] = trial.seconds;
+  return result;
+}
+
+/// What is not to be looked for keeps its one value.
+SearchSpace space_around(const ModelSpec& spec, const TrainOptions& options, const std::vector<std::string>& fixed) {
+  SearchSpace space = suggest_space(spec, options);
+  for (const std::string& name : fixed) {
+    if (name == "cell") space.cells = {spec.cell};
+    if (name == "width") space.widths = {spec.width};
+    if (name == "dropout") space.dropouts = {spec.dropout};
+    if (name == "learning_rate") space.learning_rates = {options.learning_rate};
+  }
+  return space;
+}
+
+/// The trials, and the choice that is the best. What the callback raises ends the search and is raised again; Ctrl-C
+/// ends it, too.
+nb::dict run_search(SharedDataset& data, const nb::dict& spec_fields, const nb::dict& option_fields, double seconds,
+                    const std::string& record, bool resume, const std::vector<std::string>& fixed, nb::handle report) {
+  SearchResult result;
+  std::optional<nb::python_error> failure;
+  ModelSpec spec = spec_from(spec_fields);
+  {
+    const SharedDataset::Reading dataset(data);
+    const Autoregression* const linear = (*dataset)->autoregression();
+    if (spec.from_last && linear != nullptr) spec.lags = linear->lags;
+    const TrainOptions options = settled_options(option_fields, Model(spec, (*dataset)->description(), 0), true);
+    SearchCallbacks callbacks;
+    callbacks.stop = [&] {
+      const nb::gil_scoped_acquire locked;
+      if (!failure && PyErr_CheckSignals() != 0) failure.emplace();
+      return failure.has_value();
+    };
+    callbacks.trial = [&](const SearchTrial& trial, Index number, bool best) {
+      const nb::gil_scoped_acquire locked;
+      if (report.is_none() || failure) return;
+      const nb::object answer =
+          nb::steal(PyObject_CallObject(report.ptr(), nb::make_tuple(describe(trial), number, best).ptr()));
+      if (!answer.is_valid()) failure.emplace();
+    };
+    const SearchOptions search_options{.space = space_around(spec, options, fixed),
+                                       .seconds = seconds,
+                                       .path = record,
+                                       .resume = resume,
+                                       .seed = options.seed};
+    const nb::gil_scoped_release unlocked;
+    result = search(spec, **dataset, options, search_options, callbacks);
+  }
+  if (failure && (!failure->matches(PyExc_KeyboardInterrupt) || result.trials.empty())) throw std::move(*failure);
+  nb::dict described;
+  nb::list trials;
+  for (const SearchTrial& trial : result.trials) trials.append(describe(trial));
+  described["best"] = describe(result.best);
+  described["loss"] = result.loss();
+  described["trials"] = trials;
+  described["seconds"] = result.seconds;
+  described["interrupted"] = result.interrupted;
+  return described;
+}
+
+}  // namespace
+
+void bind_search(nb::module_& module) {
+  module.def("search", &run_search, nb::arg("data"), nb::arg("spec"), nb::arg("options"), nb::arg("seconds"),
+             nb::arg("record"), nb::arg("resume"), nb::arg("fixed"), nb::arg("report").none());
+}
+
+}  // namespace penstock::python

@@ -1,0 +1,59 @@
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/check.h"
+#include "io/model_json.h"
+#include "nn/model_impl.h"
+#include "penstock/fine_tune.h"
+#include "penstock/train.h"
+#include "train/dataset.h"
+
+namespace penstock {
+
+namespace {
+
+/// What a model's weights depend on: not how the files are written, nor what is only said of the data.
+nlohmann::json form_of(const DataDescription& data) {
+  nlohmann::json form = io::to_json(data);
+  for (const char* const field : {"spread", "season", "delimiter", "decimal", "header", "missing"}) form.erase(field);
+  for (auto& input : form.at("inputs")) input.erase("dates");
+  if (form.contains("groups")) form["groups"].erase("series");  // there may be others
+  return form;
+}
+
+/// All parameters that both models have in the same shape; what else there is belongs to linear forecasts.
+void copy_parameters(const Model::Impl& from, Model::Impl& to) {
+  const auto& entries = from.parameters->layout().entries();
+  for (const nn::ParameterEntry& entry : to.parameters->layout().entries()) {
+    const auto same = std::ranges::find(entries, entry.name, &nn::ParameterEntry::name);
+    if (same == entries.end() || same->shape != entry.shape) continue;
+    std::ranges::copy(std::as_const(*from.parameters).value(*same), to.parameters->value(entry).begin());
+  }
+  to.parameters->changed();
+}
+
+/// Tells weights from others.
+std::string fingerprint_of(const Model::Impl& model) {
+  const auto bytes = std::as_bytes(std::as_const(*model.parameters).values());
+  return fmt::format("{:016x}", data::fingerprint({reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
+}
+
+}  // namespace
+
+Model continue_from(const Model& origin, const Dataset& data, double dropout) {
+  ModelSpec spec = origin.spec();
+  require(spec.members == 1, "the model to go on from must be a single one, not an ensemble of {}", spec.members);
+  const std::string difference = io::difference("data", {"the model to go on from", form_of(origin.data())},
+                                                {"the dataset", form_of(data.description())});
+  if (!difference.empty()) fail(ErrorCode::incompatible, "the data are not those of the model: {}", difference);
+  spec.dropout = dropout;
+  const Autoregression* const linear = data.autoregression();
+  if (spec.lags > 0 && linear != nullptr) spec.lags = linear->lags;
+  Model model(spec, data.description());
+  copy_parameters(origin.impl(), model.impl());
+  model.impl().origin = fingerprint_of(origin.impl());
+  if (linear != nullptr) fit_autoregression(model, data);
+  return model;
+}
+
+}  // namespace penstock

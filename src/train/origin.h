@@ -1,0 +1,29 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "penstock/data.h"
+
+/// Data for a model that is trained further: what they take from the description of its data.
+namespace penstock::data {
+
+/// Throws Error(incompatible) unless a model with such data is for this task, with columns of numbers where `sound`
+/// says whether they are sound.
+void check_origin_task(const DataDescription& origin, Task task, bool sound, const std::string& source);
+
+/// Options that open a series as the model reads it. Throws Error(incompatible) if missing values are not to be treated
+/// as an input that the model has.
+SeriesOptions options_of(const DataDescription& origin, SeriesOptions options);
+
+/// The names of the inputs that are values.
+std::vector<std::string> value_names(const std::vector<Column>& columns);
+
+/// Gives columns that were fitted to new data the mean and scale of the model's columns of the same names. Throws
+/// Error(incompatible) for values so far from the model's that they must be in another unit.
+void take_scaling(DataDescription& fitted, const DataDescription& origin, const std::string& source);
+
+/// Whether a model reads this feature of a column.
+bool reads(const DataDescription& origin, const std::string& column, Feature feature);
+
+}  // namespace penstock::data
