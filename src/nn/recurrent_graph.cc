@@ -317,12 +317,14 @@ class StackBuilder {
     return id;
   }
 
-  /// Strides of what lies between layers: steps after steps if those of x do, so that one matrix is passed on.
+  /// Strides of what lies between layers: steps after steps if those of x do, so that one matrix is passed on, and
+  /// where layers of a GPU may run in chunks, so that those are one matrix.
   SequenceStrides between_strides() const {
     const Index width = spec_.output_size();
     if (form_.positions > 0) return {0, width};
-    return form_.x.step > form_.x.row ? SequenceStrides{width, form_.rows * width}
-                                      : SequenceStrides{form_.steps * width, width};
+    const bool chunks = target_.device.is_cuda() && stacked() && !cell_.info.scan && !form_.lengths;
+    return chunks || form_.x.step > form_.x.row ? SequenceStrides{width, form_.rows * width}
+                                                : SequenceStrides{form_.steps * width, width};
   }
 
   ops::Recurrence shape_of(const Place& at) const {

@@ -4,7 +4,9 @@
 
 #include "backend/cpu/machine.h"
 #include "base/threads.h"
+#include "ops/cuda/ops.h"
 #include "ops/dropout.h"
+#include "ops/explain.h"
 #include "ops/recurrence_stack_operands.h"
 #include "plan/cell_table.h"
 #include "plan/wavefront.h"
@@ -113,16 +115,31 @@ std::int64_t recurrent_bytes(const Recurrence& layer, const Target& target) {
   return values * static_cast<std::int64_t>(halved ? 2 : size_of(target.dtype));
 }
 
-/// How the layers run beside each other, where they do.
+/// Whether a layer can read chunks of what the one below writes: steps that follow each other in memory.
+bool steps_follow(const Recurrence& layer, const Target& target) {
+  return target.rows == 1 || layer.x_strides == SequenceStrides{layer.input, target.rows * layer.input};
+}
+
+/// How the layers run as a wavefront, where they do.
 std::vector<PlanReport> explain_wavefront(const RecurrenceStack& stack, const Target& target,
                                           const plan::Machine& machine, bool backward) {
-  const Index chunk = plan_cpu_stack(stack, target, machine.cpu, backward);
-  if (chunk == 0) return {};
   PlanReport report;
   report.work = fmt::format("{} layers of {}, {}", stack.layers.size(), stack.layers.front().cell,
                             backward ? "backward" : "forward");
   report.algorithm = "wavefront";
-  report.plan = fmt::format("chunks of {} steps, each of one thread, beside chunks of the layers next to it", chunk);
+  if (target.device.is_cuda()) {
+    const plan::GpuWavefront plan = backward ? plan::GpuWavefront{} : plan_gpu_stack(stack, target, machine.gpu);
+    if (plan.chunk == 0) return {};
+    report.machine = plan::describe(machine.gpu);
+    report.plan =
+        fmt::format("wavefront: chunks of {} steps, each layer on a branch: {}", plan.chunk, plan.plan.explain());
+    report.microseconds = plan.microseconds;
+  } else {
+    const Index chunk = plan_cpu_stack(stack, target, machine.cpu, backward);
+    if (chunk == 0) return {};
+    report.plan = fmt::format(
+        "wavefront: chunks of {} steps, each of one thread, while others run those of the layers next to it", chunk);
+  }
   return {report};
 }
 
@@ -139,6 +156,7 @@ Op stack_op(const RecurrenceStack& stack, std::string name, bool backward, const
   if (backward) std::ranges::reverse(layers);
   op.explain = [stack, backward, layers = std::move(layers)](const Target& target, const plan::Machine& machine) {
     std::vector<PlanReport> reports = explain_wavefront(stack, target, machine, backward);
+    if (!reports.empty() && target.device.is_cuda()) return reports;  // whose time is that of all layers
     for (const Op& layer : layers) std::ranges::move(layer.explain(target, machine), std::back_inserter(reports));
     return reports;
   };
@@ -146,6 +164,16 @@ Op stack_op(const RecurrenceStack& stack, std::string name, bool backward, const
 }
 
 }  // namespace
+
+plan::GpuWavefront plan_gpu_stack(const RecurrenceStack& stack, const Target& target, const plan::GpuModel& gpu) {
+  const std::vector<Recurrence>& layers = stack.layers;
+  const bool drops = target.training && stack.dropout > 0;
+  if (layers.front().is_scan() || target.lengths || target.packed > 0 || drops) return {};
+  for (std::size_t l = 1; l < layers.size(); ++l) {
+    if (!steps_follow(layers[l], target)) return {};
+  }
+  return plan::gpu_wavefront(static_cast<Index>(layers.size()), dense_problem(layers.back(), false, target), gpu);
+}
 
 // Scans have all steps to share among threads, and the products of a backward pass in bfloat16 run over all of them at
 // once.
@@ -166,8 +194,11 @@ Op recurrence_stack_forward(const RecurrenceStack& stack) {
   Op op = stack_op(stack, stack.layers.front().cell + ".stack", false,
                    [&](std::size_t l) { return recurrence_forward(stack.layers[l]); });
   op.prepare = [stack](const Target& target) -> std::unique_ptr<Executable> {
-    const Index chunk = plan_cpu_stack(stack, target, cpu::machine(), false);
-    if (chunk > 0) return cpu_wavefront_forward(stack, target, chunk);
+    if (target.device.is_cuda()) {
+      if (Prepared wavefront = cuda_stack_forward(stack, target)) return wavefront;
+    } else if (const Index chunk = plan_cpu_stack(stack, target, cpu::machine(), false)) {
+      return cpu_wavefront_forward(stack, target, chunk);
+    }
     return std::make_unique<OneByOneForward>(stack, target);
   };
   return op;

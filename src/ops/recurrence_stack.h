@@ -6,9 +6,10 @@
 
 namespace penstock::ops {
 
-/// Layers on top of each other that are walked in the same direction: on several threads of a CPU as a wavefront, a
-/// chunk of one layer beside the next chunk of the layer below, where that is quicker; elsewhere one after the other.
-/// The results are the same bits.
+/// Layers on top of each other that are walked in the same direction: where that is quicker as a wavefront, in which a
+/// layer runs one chunk of steps while the layer below runs the next; elsewhere one after the other. On a CPU the
+/// results are the same bits; on a GPU, where layers have plans for a share of the chip, they are the same bits every
+/// time.
 struct RecurrenceStack {
   std::vector<Recurrence> layers;  ///< The lowest first. All others read the y of the one below.
   double dropout = 0.0;            ///< Of what each layer but the lowest reads, while training

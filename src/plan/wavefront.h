@@ -2,12 +2,13 @@
 
 #include <cstdint>
 
+#include "plan/gpu_dense.h"
 #include "plan/machine.h"
 
 namespace penstock::plan {
 
-/// Layers on top of each other on a CPU: a chunk of steps of one layer can run beside the next chunk of the layer
-/// below.
+/// Layers on top of each other on a CPU: a chunk of steps of one layer can run while others run the next chunk of the
+/// layer below.
 struct WavefrontProblem {
   Index layers = 1;
   Index rows = 1;   ///< B
@@ -19,5 +20,25 @@ struct WavefrontProblem {
 
 /// Steps of a chunk, or 0: each layer by itself, on all threads, is as quick.
 Index wavefront_chunk(const WavefrontProblem& problem, const CpuModel& machine);
+
+/// The same on a GPU, where layers run on branches of a stream's work and their blocks share the chip.
+struct GpuWavefront {
+  Index chunk = 0;          ///< Steps of a chunk, a multiple of 8; 0: each layer by itself is as quick.
+  GpuDensePlan plan;        ///< Of the recurrence of a chunk
+  double microseconds = 0;  ///< Of all layers and their input products, as estimated
+};
+
+/// What chunks of a layer on a branch take, microseconds, as measured on an H200.
+struct BranchCosts {
+  double chunk = 16;   ///< Besides its steps: its launch, the recurrent matrix anew, the next branch
+  double launch = 13;  ///< Of the host
+};
+
+/// Layers that have branches of their own; others take turns with them.
+constexpr Index wavefront_branches = 8;
+
+/// `layer`: the recurrence of one of the layers, over all steps, whose input is as wide as its output.
+GpuWavefront gpu_wavefront(Index layers, const GpuDenseProblem& layer, const GpuModel& gpu,
+                           const BranchCosts& costs = {});
 
 }  // namespace penstock::plan

@@ -22,6 +22,7 @@ struct GpuCase {
   Case c;
   bool master = false;         ///< Weights are f32 whatever the activations are.
   bool add_gradients = false;  ///< Backward twice, into the same gradients.
+  bool chunks = false;         ///< Layers run as a wavefront.
   bool aligned = false;        ///< All sequences begin at multiples of 16 bytes, and so do their positions.
 };
 
@@ -52,6 +53,36 @@ std::vector<GpuCase> gpu_cases() {
              .state = false},
        .master = true,
        .add_gradients = true,
+       .aligned = true},
+      // So long that layers run as a wavefront, in chunks of which the last is shorter.
+      {.c = {.name = "chunks", .input = 24, .hidden = 32, .layers = 4, .rows = 3, .steps = 601},
+       .chunks = true,
+       .aligned = true},
+      {.c = {.name = "chunks_odd", .input = 5, .hidden = 33, .layers = 3, .rows = 1, .steps = 603},
+       .master = true,
+       .chunks = true},
+      {.c = {.name = "chunks_many_layers", .input = 16, .hidden = 16, .layers = 10, .rows = 2, .steps = 512},
+       .chunks = true},
+      {.c = {.name = "chunks_states",
+             .input = 7,
+             .hidden = 24,
+             .layers = 3,
+             .rows = 5,
+             .steps = 604,
+             .mixed = true,
+             .every_state = true},
+       .chunks = true},
+      {.c = {.name = "chunks_reverse",
+             .input = 9,
+             .hidden = 32,
+             .layers = 3,
+             .direction = Direction::reverse,
+             .rows = 2,
+             .steps = 555,
+             .layout = Layout::time_first,
+             .reset = true},
+       .master = true,
+       .chunks = true,
        .aligned = true},
   };
 }
@@ -194,7 +225,7 @@ class CudaPrograms : public testing::TestWithParam<std::tuple<std::string, DType
 /// The numbers of a network and of its call, as the GPU's type has them.
 void CudaPrograms::check(const GpuCase& of) {
   const Case& c = of.c;
-  if (!c.applies_to(info)) return;
+  if (!c.applies_to(info) || (of.chunks && info.scan)) return;
   SCOPED_TRACE(c.name);
   kept.clear();
   Recurrent<double> network = make_network<double>(cell, c);
@@ -241,6 +272,9 @@ void CudaPrograms::check(const GpuCase& of) {
   form.alignment = of.aligned ? 16 : static_cast<int>(size_of(type));
   const Execution execution{.device = Device::cuda()};
   const auto program = RecurrentProgram::get(spec, form, execution);
+  if (of.chunks) {
+    EXPECT_NE(program->explain().find("wavefront: "), std::string::npos) << program->explain();
+  }
 
   const auto states = [&](const Doubles& values) {
     if (values.empty()) return Tensor{};

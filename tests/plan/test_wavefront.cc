@@ -47,5 +47,47 @@ TEST(Wavefront, FollowsTheCostsOfTheMachine) {
   EXPECT_EQ(chunk_of(4, 1, 100, 2, machine), 0);
 }
 
+GpuDenseProblem lstm(Index hidden, Index steps, Index rows = 16) {
+  return {.cell = "lstm", .storage = Storage::bf16, .rows = rows, .steps = steps, .hidden = hidden};
+}
+
+double alone(const GpuDenseProblem& layer, const GpuModel& gpu) { return plan_gpu_dense(layer, gpu).microseconds; }
+
+TEST(GpuWavefront, LayersShareTheChipWhereOneLeavesRoom) {
+  const GpuModel gpu = named_gpu("h200");
+  for (const Index layers : {2, 4, 12}) {
+    SCOPED_TRACE(layers);
+    const GpuWavefront wave = gpu_wavefront(layers, lstm(512, 1024), gpu);
+    ASSERT_GT(wave.chunk, 0);
+    EXPECT_EQ(wave.chunk % 8, 0);
+    EXPECT_LT(wave.chunk, 1024);
+    EXPECT_LT(wave.microseconds, static_cast<double>(layers) * alone(lstm(512, 1024), gpu));
+    EXPECT_GT(wave.microseconds, alone(lstm(512, 1024), gpu));
+  }
+  EXPECT_LT(gpu_wavefront(4, lstm(512, 1024), gpu).microseconds, 3 * alone(lstm(512, 1024), gpu));
+}
+
+TEST(GpuWavefront, LayersThatGainNothingRunAlone) {
+  const GpuModel gpu = named_gpu("h200");
+  EXPECT_EQ(gpu_wavefront(4, lstm(2048, 1024), gpu).chunk, 0) << "the matrix is spread over the chip";
+  EXPECT_EQ(gpu_wavefront(4, lstm(512, 1024, 4096), gpu).chunk, 0) << "rows for all of it";
+  EXPECT_EQ(gpu_wavefront(1, lstm(512, 1024), gpu).chunk, 0) << "one layer";
+  EXPECT_EQ(gpu_wavefront(4, lstm(512, 1), gpu).chunk, 0) << "one step";
+  EXPECT_EQ(gpu_wavefront(4, lstm(512, 16), gpu).chunk, 0) << "launches take longer than steps";
+  GpuDenseProblem ragged = lstm(512, 1024);
+  ragged.ragged = true;
+  EXPECT_EQ(gpu_wavefront(4, ragged, gpu).chunk, 0) << "rows end in different chunks";
+}
+
+TEST(GpuWavefront, FollowsTheCostsOfTheMachine) {
+  const GpuModel gpu = named_gpu("h200");
+  BranchCosts costs;
+  const Index usual = gpu_wavefront(4, lstm(512, 1024), gpu, costs).chunk;
+  costs.chunk *= 8;
+  EXPECT_GT(gpu_wavefront(4, lstm(512, 1024), gpu, costs).chunk, usual) << "chunks that cost more are fewer";
+  costs.launch = 1e4;
+  EXPECT_EQ(gpu_wavefront(4, lstm(512, 1024), gpu, costs).chunk, 0) << "a host that launches slowly";
+}
+
 }  // namespace
 }  // namespace penstock::plan

@@ -28,6 +28,7 @@ struct DenseBatch {
   Index longest = 0;             ///< Packed rows: no row is longer than this; 0: `steps`.
   /// What lies over all positions without gaps (tapes, gradients of products) lies steps after steps, as x does.
   bool time_first = false;
+  Index tape_steps = 0;     ///< Steps of a row in memory of the tape, of which these are some; 0: `steps`.
   DeviceAddress reset = 0;  ///< uint8 [B, T] or 0: nonzero clears the state before a step.
   Index reset_row_stride = 0, reset_step_stride = 0;
 

@@ -17,6 +17,13 @@ inline DenseTensor gapless_tensor(DeviceAddress address, const DenseBatch& batch
   return {device_pointer<char>(address), batch.steps * position_bytes, position_bytes};
 }
 
+/// A tape, or a part of one, which has no gaps between the positions of the whole sequence.
+inline DenseTensor tape_tensor(DeviceAddress address, const DenseBatch& batch, Index position_bytes) {
+  DenseBatch whole = batch;
+  if (batch.tape_steps > 0) whole.steps = batch.tape_steps;
+  return gapless_tensor(address, whole, position_bytes);
+}
+
 /// `order`: rows by falling length, or 0.
 inline DenseRows dense_rows(const DenseBatch& batch, DeviceAddress order) {
   DenseRows rows{};

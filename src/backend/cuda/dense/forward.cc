@@ -75,8 +75,8 @@ void DenseForwardExecutable::run(const DenseForward& call, DeviceAddress workspa
   arguments.bias_hh = device_pointer<const float>(call.weights.bias_hh);
   arguments.state_in = device_pointer<const float>(call.state_in);
   arguments.state_out = device_pointer<float>(call.state_out);
-  arguments.sums = gapless_tensor(call.tape.sums, call.batch, gates * spec_.hidden * size);
-  arguments.states = gapless_tensor(call.tape.states, call.batch, (states - 1) * spec_.hidden * 4);
+  arguments.sums = tape_tensor(call.tape.sums, call.batch, gates * spec_.hidden * size);
+  arguments.states = tape_tensor(call.tape.states, call.batch, (states - 1) * spec_.hidden * 4);
   arguments.every_state = dense_tensor(call.every_state, 4);
   arguments.hidden = static_cast<int>(spec_.hidden), arguments.heads = static_cast<int>(spec_.heads);
   arguments.slices = static_cast<int>(plan_.slices);
