@@ -147,7 +147,10 @@ class Stack(nn.RNNBase):
 
     def _weights(self):
         parameters = self._parameters
-        return [parameters[n] if n in parameters else getattr(self, n) for n in self._flat_weights_names]
+        try:
+            return [parameters[name] for name in self._flat_weights_names]
+        except KeyError:  # parametrised ones are made when they are asked for
+            return [getattr(self, name) for name in self._flat_weights_names]
 
     def _run(self, x, states, lengths, batch_sizes, reset, every_state):
         """y, the last states, [S, layers * directions, B, H] or a tuple where they are of different widths, and all

@@ -102,7 +102,7 @@ def _(dh, dh_last, a, b, h0, lengths, reset, h, logarithmic, reverse, earlier_dh
 
 
 def _is_recorded():
-    return torch.compiler.is_compiling() or torch.jit.is_tracing()
+    return torch.compiler.is_compiling() or torch._C._is_tracing()
 
 
 class _Differentiable:
@@ -417,7 +417,7 @@ scan = _Differentiable("scan", _save_scan, _scan_gradients, _batch_scan)
 _recurrent = _Differentiable("recurrent", _save_recurrent, _recurrent_gradients, _batch_recurrent, lists=(1, None))
 
 
-_inference = torch.ops.penstock.recurrent_inference.default
+_inference = torch.ops.penstock.recurrent_inference.default._op  # what calling it calls
 
 
 def recurrent(x, weights, state, lengths, batch_sizes, reset, cell, layers, bidirectional, batch_first, keep_tape,
