@@ -7,34 +7,61 @@
 #include <limits>
 #include <unordered_map>
 
+#include "penstock/error.h"
 #include "terminal.h"
 #include "units.h"
 
 namespace penstock::cli {
+
+namespace {
+
+/// The series of the last row; its name is empty where the model has no groups.
+GroupedRows begin_series(const Rows& rows, const DataDescription& data) {
+  GroupedRows series;
+  series.data = data;
+  if (data.group_column.empty()) return series;
+  const Group& group = rows.reader().group();
+  series.name = group.name;
+  series.trained = rows.reader().knows_group();
+  if (series.trained) series.data = data.of_group(group);
+  return series;
+}
+
+/// Behind a row that only says what is known in advance no other may follow in its series.
+void check_order(const GroupedRows& series, const DataDescription& data, const Rows& rows) {
+  if (series.to_come == 0) return;
+  throw Error(ErrorCode::bad_input, fmt::format("{}: a row in which {} is empty stands before one in which it is not{}",
+                                                rows.name(), printable(data.targets.front().name),
+                                                series.name.empty() ? "" : ", both of " + printable(series.name)));
+}
+
+}  // namespace
 
 std::vector<GroupedRows> read_groups(Rows& rows, const DataDescription& data, const GroupReading& reading) {
   std::vector<GroupedRows> groups;
   std::unordered_map<std::string, std::size_t> places;
   for (auto kind = rows.next(); kind != Rows::Kind::end; kind = rows.next()) {
     if (kind == Rows::Kind::blank) continue;
-    const Group& group = rows.reader().group();
-    const auto [place, first] = places.try_emplace(group.name, groups.size());
-    if (first) {
-      GroupedRows& added = groups.emplace_back();
-      added.name = group.name;
-      added.trained = rows.reader().knows_group();
-      if (added.trained) added.data = data.of_group(group);
-    }
+    const std::string& name = data.group_column.empty() ? std::string() : rows.reader().group().name;
+    const auto [place, first] = places.try_emplace(name, groups.size());
+    if (first) groups.push_back(begin_series(rows, data));
     GroupedRows& series = groups[place->second];
     series.features.insert(series.features.end(), rows.features().begin(), rows.features().end());
+    if (rows.reader().is_to_come()) {
+      ++series.to_come;
+      continue;
+    }
+    check_order(series, data, rows);
     series.kept.push_back(rows.kept());
     if (reading.values_of) series.values.push_back(reading.values_of(rows));
   }
   constexpr Index all = std::numeric_limits<Index>::max();
   for (GroupedRows& series : groups) {
-    if (series.trained) continue;
-    const Index count = reading.scaled_by > 0 ? reading.scaled_by : all;
-    series.data = data.of_group(rows.reader().settle_group(series.name, series.features, count));
+    if (!series.trained) {
+      const Index count = reading.scaled_by > 0 ? reading.scaled_by : all;
+      series.data = data.of_group(rows.reader().settle_group(series.name, series.features, count));
+    }
+    fill_ahead(data, series.features);
   }
   return groups;
 }

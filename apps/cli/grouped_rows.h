@@ -6,7 +6,7 @@
 
 #include "rows.h"
 
-/// The rows of a file that holds several series, for models that know series by their names.
+/// The rows of a file at once, for models that know series by their names or read what is known in advance.
 namespace penstock::cli {
 
 /// The rows of one series, which may be apart in the file.
@@ -14,9 +14,10 @@ struct GroupedRows {
   std::string name;
   DataDescription data;                        ///< With its scaling.
   bool trained = true;                         ///< Whether training saw it; otherwise its rows say how it is scaled.
-  std::vector<float> features;                 ///< [rows, I]
+  std::vector<float> features;                 ///< [rows + to_come, I]
   std::vector<std::vector<std::string>> kept;  ///< Columns to be kept, of each row.
   std::vector<std::vector<double>> values;     ///< What `values_of` said of each row.
+  Index to_come = 0;                           ///< Rows behind these that only say what is known in advance.
 };
 
 struct GroupReading {
@@ -26,7 +27,8 @@ struct GroupReading {
   std::function<std::vector<double>(const Rows&)> values_of = {};
 };
 
-/// Reads all rows, series by series in the order of their first rows.
+/// Reads all rows, series by series in the order of their first rows; one series without a name where the model has no
+/// groups.
 std::vector<GroupedRows> read_groups(Rows& rows, const DataDescription& data, const GroupReading& reading);
 
 /// Says on standard error which series training did not see, if any, and how they are scaled.

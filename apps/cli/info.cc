@@ -114,7 +114,11 @@ Json machine_json() {
 std::string columns_text(const DataDescription& data, const std::vector<Column>& columns) {
   std::string text;
   for (const Column& column : columns) {
-    text += fmt::format("{}{}", text.empty() ? "" : ", ", printable(column.title()));
+    if (column.ahead > 1) continue;
+    const bool later = column.ahead == 1;
+    text += fmt::format("{}{}{}", text.empty() ? "" : ", ", printable(later ? column.name : column.title()),
+                        later ? " of the rows that are forecast" : "");
+    if (later) continue;
     if (column.feature != Feature::value || !data.groups.empty()) continue;
     text += fmt::format(" (mean {}, spread {})", short_number(column.mean), short_number(column.scale));
   }

@@ -37,7 +37,7 @@ std::string column_list(const std::vector<Column>& columns) {
   constexpr std::size_t shown = 4;
   std::vector<std::string> names;
   for (const Column& column : columns) {
-    if (column.feature == Feature::value) names.push_back(printable(column.name));
+    if (column.feature == Feature::value && column.ahead == 0) names.push_back(printable(column.name));
   }
   if (names.size() > shown) return fmt::format("{} columns", names.size());
   return fmt::format("{}", fmt::join(names, ", "));
@@ -99,6 +99,7 @@ OpenedData open_series_file(const DataOptions& options) {
   series.transform = options.transform;
   series.calendar = calendar_of(options);
   series.group = options.group;
+  series.known = options.known;
   series.format = options.table.format();
   series.missing = options.table.missing.value_or(options.origin ? options.origin->missing : series.missing);
   if (options.validation_fraction) series.validation_fraction = *options.validation_fraction;
@@ -184,6 +185,9 @@ void add_data_options(Options& options, DataOptions& data) {
   options.add("--horizon", data.horizon, "K", "Rows ahead that a series model predicts");
   options.add("--group", data.group, "COLUMN",
               "Names the series that a row is of, such as a shop: many series in one file, learnt by one model");
+  options.add("--known", data.known, "A,B",
+              "Columns of a series that are known in advance, such as prices and holidays: read of the rows that are "
+              "forecast, too");
   options.add("--season", data.season, "N", "Rows after which a series repeats itself; 1: never, 0: find out");
   options.choice("--transform", data.transform,
                  {{"auto", Transform::automatic}, {"none", Transform::none}, {"log", Transform::logarithm}},
@@ -262,6 +266,7 @@ void refuse_foreign_options(const CLI::App& app, const DataOptions& options, Dat
       {"--target-columns", {series}},
       {"--horizon", {series}},
       {"--group", {series}},
+      {"--known", {series}},
       {"--season", {series}},
       {"--transform", {series}},
       {"--calendar", {series}},

@@ -40,9 +40,10 @@ struct DataOptions {
   Transform transform = Transform::automatic;
   std::vector<std::string> calendar = {"auto"};  ///< A series: cycles to read of its dates, "auto" or "none".
   std::string date_column;
-  std::string group;           ///< A series: the column that names the series of a row; empty: one series.
-  bool autoregression = true;  ///< A series: with a linear forecast beside the layers.
-  bool from_last = false;      ///< A series: scaled for forecasts that start from the last value.
+  std::vector<std::string> known;  ///< A series: columns that are known in advance.
+  std::string group;               ///< A series: the column that names the series of a row; empty: one series.
+  bool autoregression = true;      ///< A series: with a linear forecast beside the layers.
+  bool from_last = false;          ///< A series: scaled for forecasts that start from the last value.
   TaskOptions task;
   const DataDescription* origin = nullptr;  ///< Of a model that is trained further: its columns, horizon and labels.
 };

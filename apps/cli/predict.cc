@@ -164,7 +164,7 @@ class Prediction {
     Input input(source());
     if (!is_terminal(STDOUT_FILENO)) input.show_progress();
     Rows rows(input, data(), arguments_.rows);
-    if (!data().group_column.empty()) {
+    if (!data().group_column.empty() || data().reads_ahead()) {
       forecast_groups(rows);
       return;
     }
@@ -192,14 +192,44 @@ class Prediction {
     say_replaced(rows);
   }
 
-  /// One series after the other, its name in front of each answer.
+  /// Rows of a series that can be forecast from: of the others not all that should be known in advance is.
+  Index count_answered(const GroupedRows& series) {
+    const auto count = static_cast<Index>(series.kept.size());
+    const Index lacking = data().reads_ahead() ? std::max<Index>(0, data().horizon - series.to_come) : 0;
+    if (lacking > 0) lacking_.push_back(series.name);
+    return std::max<Index>(0, count - lacking);
+  }
+
+  /// Forecasts of what follows the last row need what is known of as many rows as are forecast.
+  void say_lacking() const {
+    if (lacking_.empty()) return;
+    std::string columns;
+    for (const Column& input : data().inputs) {
+      if (input.ahead == 1) columns += (columns.empty() ? "" : ", ") + printable(input.name);
+    }
+    const std::string of = lacking_.front().empty() ? "" : fmt::format(" of {}", printable(lacking_.front()));
+    const std::string text = fmt::format(
+        "{}: behind the last row{}{} there must be {} more with the values of {}, which are known in advance, and an "
+        "empty {}",
+        printable(source()), of,
+        lacking_.size() > 1 ? fmt::format(" (and of {} more series)", lacking_.size() - 1) : "", data().horizon,
+        columns, printable(data().targets.front().name));
+    if (arguments_.last) throw Error(ErrorCode::bad_input, text);
+    say("note: " + text + ", for forecasts from the last rows\n");
+  }
+
+  /// One series after the other, its name, if it has one, in front of each answer.
   void forecast_groups(Rows& rows) {
     const std::vector<GroupedRows> groups = read_groups(rows, data(), {});
     if (groups.empty()) nothing_to_read("rows behind the header");
     say_new_groups(groups, source(), 0);
     std::vector<std::string> names = arguments_.rows.keep;
-    names.insert(names.begin(), data().group_column);
+    const bool named = !data().group_column.empty();
+    if (named) names.insert(names.begin(), data().group_column);
     RowAnswers answers(output_, data(), names, arguments_.json, arguments_.quantiles);
+    std::vector<Index> counts;
+    for (const GroupedRows& series : groups) counts.push_back(count_answered(series));
+    say_lacking();
     answers.header();
     const auto inputs = static_cast<std::size_t>(data().input_size()),
                outputs = static_cast<std::size_t>(answers.size());
@@ -207,7 +237,7 @@ class Prediction {
       if (interrupted()) return;
       answers.of_series(series.data);
       Sequence sequence(model_, arguments_.execution);
-      const auto count = static_cast<Index>(series.kept.size());
+      const Index count = counts[static_cast<std::size_t>(&series - groups.data())];
       for (Index row = 0; row < count;) {
         const Index first = row, end = std::min(count, row + Sequence::piece);
         for (; row < end; ++row) {
@@ -217,7 +247,7 @@ class Prediction {
         for (Index i = first; i < end; ++i) {
           if (arguments_.last && i + 1 < count) continue;
           std::vector<std::string> kept = series.kept[static_cast<std::size_t>(i)];
-          kept.insert(kept.begin(), series.name);
+          if (named) kept.insert(kept.begin(), series.name);
           answers.answer(kept, forecasts.subspan(static_cast<std::size_t>(i - first) * outputs, outputs));
         }
       }
@@ -325,6 +355,7 @@ class Prediction {
   PredictArguments arguments_;
   Model model_;
   Output output_;
+  std::vector<std::string> lacking_;  // series of which too little is known in advance
 };
 
 int predict(const CLI::App& app, const PredictArguments& arguments) {

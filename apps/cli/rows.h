@@ -24,6 +24,9 @@ class Rows {
  public:
   Rows(Input& input, const DataDescription& data, const RowOptions& options);
 
+  /// As messages call the stream.
+  const std::string& name() const { return input_.name(); }
+
   enum class Kind { row, blank, end };
   Kind next();
 

@@ -137,6 +137,7 @@ Score score_groups(const Model& model, Rows& rows, const std::string& path, cons
     if (!group.columns.empty()) score.groups.push_back(std::move(group));
   }
   score.columns = score_all(score.groups);
+  if (data.group_column.empty()) score.groups.clear();
   return score;
 }
 
@@ -148,7 +149,7 @@ Score score_series(const Model& model, const std::string& path, const SeriesScor
   Input input(path);
   input.show_progress();
   Rows rows(input, data, {});
-  if (!data.group_column.empty()) return score_groups(model, rows, path, options, execution);
+  if (!data.group_column.empty() || data.reads_ahead()) return score_groups(model, rows, path, options, execution);
   const TargetValues targets(data, rows);
   SeriesScorer scorer(model, data, "", options, execution);
   for (auto kind = rows.next(); kind != Rows::Kind::end; kind = rows.next()) {

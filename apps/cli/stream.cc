@@ -51,6 +51,13 @@ class Stream {
     if (app.count("--keep") > 0 && model_.data().vocabulary > 0) {
       throw Error(ErrorCode::invalid_argument, "--keep is for models that read the rows of a CSV file");
     }
+    if (model_.data().reads_ahead()) {
+      throw Error(
+          ErrorCode::invalid_argument,
+          fmt::format("{} reads what is known of later rows, which a stream does not hold yet: 'penstock predict' "
+                      "reads a file of them",
+                      printable(arguments_.model)));
+    }
     check_quantiles(model_, arguments_.model, arguments_.quantiles);
     std::erase(arguments_.rows.keep, model_.data().group_column);  // which is kept anyway
     // A stream has no second chance: what cannot be read is replaced and counted, unless it is to be refused.

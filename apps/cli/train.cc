@@ -524,6 +524,7 @@ Verb add_train(CLI::App& program) {
   options.finish(
       "  penstock train book.txt --seconds 90 --output book.safetensors\n"
       "  penstock train co2.csv --columns co2 --horizon 52 --output co2.safetensors\n"
+      "  penstock train shops.csv --group shop --known promotion  # many series in one file\n"
       "  penstock train gestures.csv --cell lstm --epochs 50      # columns sequence, label, ...\n"
       "  penstock train in.wav --target out.wav --cell lstm --blocks 1     # sound to sound\n"
       "  penstock train task:parity --cell lstm --steps 3000      # validated at 256 steps\n"

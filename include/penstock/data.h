@@ -55,13 +55,14 @@ struct Column {
   bool logarithm = false;  ///< Mean and scale are those of logarithms; all values must be positive.
   Feature feature = Feature::value;
   DateForm dates = DateForm::month_first;  ///< Of a feature of dates.
+  Index ahead = 0;                         ///< > 0: the value of so many rows later, which is known in advance.
 
   /// Of a raw value; not a number where a logarithm has none. Dates are raw as seconds since the start of 1970.
   double normal(double value) const;
   double raw(double normalised) const;  ///< Of values: back again.
   /// Whether this is a feature of dates.
   bool reads_dates() const { return feature > Feature::missing; }
-  /// The name, and the feature of it if it is no plain value: "date (year_sine)".
+  /// The name, and what of it is read if that is not the value of the row: "date (year_sine)", "price (+3)".
   std::string title() const;
 };
 
@@ -140,7 +141,15 @@ struct DataDescription {
   Index input_size() const;
   /// What describes the data of one series by itself: its scaling is part of the columns, and there are no groups.
   DataDescription of_group(const Group& group) const;
+  /// Whether inputs are values of later rows.
+  bool reads_ahead() const;
+  /// Whether the model reads later rows of this column.
+  bool is_known_ahead(std::string_view column) const;
 };
+
+/// Puts the values of later rows into the inputs of `features` [rows, I], rows of one series, that stand for them. What
+/// would stand behind the last row is that of the last row.
+void fill_ahead(const DataDescription& data, std::span<float> features);
 
 /// One batch for training or validation. Only the members that the task needs are filled.
 struct Example {
@@ -234,6 +243,10 @@ struct SeriesOptions {
   /// Column that names the series of each row, such as the shop of a sale; empty: there is one. Every series is split
   /// by time and scaled by itself; one model learns them all.
   std::string group = {};
+  /// Columns whose values are known as far ahead as the forecasts reach, such as prices and holidays: inputs of a
+  /// forecast are their values in the rows that are forecast. They are read whether or not `inputs` names them, and are
+  /// no targets unless `targets` names others. Rows at the end of a series that lack all targets say what is known.
+  std::vector<std::string> known = {};
 };
 /// A table, one step a row. Several files hold the same columns; none goes on where the one before it ended, and the
 /// last rows of each are held out. Errors name file, line and column.
@@ -294,12 +307,17 @@ class RowReader {
   ~RowReader();
   RowReader(RowReader&&) noexcept;
 
-  /// Reads one line into features [I]; false and untouched for a blank line. Throws Error(bad_input) with line and
+  /// Reads one line into features [I]; false and untouched for a blank line. Inputs that are values of later rows are
+  /// not numbers until fill_ahead(). Throws Error(bad_input) with line and
   /// column for anything else that is no row.
   bool read(const std::string& line, std::span<float> features);
 
   /// Where a column of the header stands, whether or not the model reads it; nothing if there is no such column.
   std::optional<std::size_t> column(const std::string& name) const;
+  /// Whether the last row lacks all targets of a model that reads ahead: it only says what is known in advance, and its
+  /// other features are not numbers.
+  bool is_to_come() const;
+
   /// The text of that column in the last line that was read (not blank); valid until the next read.
   std::string_view text(std::size_t column) const;
 

@@ -233,7 +233,8 @@ class Model:
         ==============  ==================================================  ==========================================
 
         Answers are float64. A model of many series (``data["groups"]``) is told by ``group`` which of them the rows are
-        of. The other arguments are those of :meth:`forward`.
+        of. Where a model reads what is known in advance, rows to come may stand at the end, with NaN in the other
+        columns: their own forecasts are NaN. The other arguments are those of :meth:`forward`.
         """
         import numpy as np
 

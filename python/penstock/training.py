@@ -76,6 +76,7 @@ def open_series(
     calendar: str | Sequence[str] = "none",
     date_column: str = "",
     group: str = "",
+    known: Sequence[str] = (),
     origin: Model | None = None,
 ) -> Dataset:
     """A CSV file with a header, one step a row.
@@ -97,13 +98,14 @@ def open_series(
             ``"auto"``: those that the training part shows twice.
         date_column: Holds the dates; the first column that does if empty.
         group: Names the series of a row, where the file holds many: each is split by time and scaled by itself.
+        known: Columns whose values are known in advance: those of the rows that are forecast are inputs, too.
         origin: A model that is to be trained further (:meth:`Model.continue_from`): columns, scaling, horizon, ``from_last``,
-            ``autoregression``, ``transform``, ``calendar`` and ``group`` are those of its data, and must not be given.
+            ``autoregression``, ``transform``, ``calendar``, ``group`` and ``known`` are those of its data, and must not be given.
     """
     if origin is not None:
         _refuse_given("origin", inputs=list(inputs), targets=list(targets), horizon=horizon != 1, from_last=from_last,
                       autoregression=autoregression, transform=transform != "none", calendar=calendar != "none",
-                      date_column=date_column, group=group)  # fmt: skip
+                      date_column=date_column, group=group, known=list(known))  # fmt: skip
         from_last, autoregression = origin.spec["from_last"], origin.spec["lags"] > 0
     return Dataset(
         _core.open_series(
@@ -121,6 +123,7 @@ def open_series(
             [calendar] if isinstance(calendar, str) else list(calendar),
             date_column,
             group,
+            list(known),
             None if origin is None else origin._model,
         )
     )

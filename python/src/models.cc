@@ -119,10 +119,11 @@ DataDescription description_of(const DataDescription& data, const std::string& g
 }
 
 /// Rows of raw values [..., C], float64, of the columns that the inputs are made of, as the model reads them: [..., I].
-/// A date is a number of seconds since the start of 1970.
+/// A date is a number of seconds since the start of 1970. What is known in advance is read of later rows.
 nb::object normalised(SharedModel& shared, nb::handle rows, const std::string& group) {
   const SharedModel::Reading model(shared);
-  const std::vector<Column> inputs = description_of(model->data(), group).inputs;
+  const DataDescription data = description_of(model->data(), group);
+  const std::vector<Column>& inputs = data.inputs;
   const std::vector<std::string> names = raw_columns(inputs);
   const Array raw = Array(rows, "inputs", Scalar::f64).contiguous();
   if (inputs.empty() || raw.rank() == 0 || raw.shape().back() != static_cast<Index>(names.size())) {
@@ -142,11 +143,17 @@ nb::object normalised(SharedModel& shared, nb::handle rows, const std::string& g
     const std::size_t input = i % inputs.size();
     const double given = from[i / inputs.size() * names.size() + places[input]];
     const double value = inputs[input].normal(given);
-    if (!(std::abs(value) <= static_cast<double>(std::numeric_limits<float>::max()))) {
+    const bool may_be_missing = std::isnan(given) && data.reads_ahead() && !data.is_known_ahead(inputs[input].name);
+    if (!may_be_missing && !(std::abs(value) <= static_cast<double>(std::numeric_limits<float>::max()))) {
       refuse("inputs must be finite and not too far from the values that the model is trained on; column " +
              inputs[input].name + " is " + std::to_string(given));
     }
     values.as<float>()[i] = static_cast<float>(value);
+  }
+  const std::size_t steps = raw.rank() > 1 ? static_cast<std::size_t>(raw.shape()[raw.rank() - 2]) : 1;
+  const std::size_t sequence = steps * inputs.size(), all = from.size() / names.size() * inputs.size();
+  for (std::size_t first = 0; first < all && sequence > 0; first += sequence) {
+    fill_ahead(data, std::span(values.as<float>() + first, sequence));
   }
   return values.object();
 }

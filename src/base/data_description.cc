@@ -61,6 +61,7 @@ std::string_view to_string(DateForm form) { return date_form_names[static_cast<s
 DateForm parse_date_form(std::string_view text) { return parse_name<DateForm>("dates", date_form_names, text); }
 
 std::string Column::title() const {
+  if (ahead > 0) return fmt::format("{} (+{})", name, ahead);
   return feature == Feature::value ? name : fmt::format("{} ({})", name, to_string(feature));
 }
 
@@ -139,6 +140,31 @@ DataDescription DataDescription::of_group(const Group& group) const {
   result.group_column.clear();
   result.groups.clear();
   return result;
+}
+
+bool DataDescription::reads_ahead() const {
+  return std::ranges::any_of(inputs, [](const Column& input) { return input.ahead > 0; });
+}
+
+bool DataDescription::is_known_ahead(std::string_view column) const {
+  return std::ranges::any_of(inputs, [&](const Column& input) { return input.ahead > 0 && input.name == column; });
+}
+
+void fill_ahead(const DataDescription& data, std::span<float> features) {
+  const std::size_t width = data.inputs.size(), rows = features.size() / std::max<std::size_t>(width, 1);
+  for (std::size_t to = 0; to < width; ++to) {
+    const Column& input = data.inputs[to];
+    if (input.ahead == 0) continue;
+    const auto now = std::ranges::find_if(data.inputs, [&](const Column& other) {
+      return other.ahead == 0 && other.feature == Feature::value && other.name == input.name;
+    });
+    require(now != data.inputs.end(), "inputs: {} is read ahead, but not as it is", in_quotes(input.name));
+    const auto from = static_cast<std::size_t>(now - data.inputs.begin());
+    for (std::size_t row = 0; row < rows; ++row) {
+      const std::size_t later = std::min(row + static_cast<std::size_t>(input.ahead), rows - 1);
+      features[row * width + to] = features[later * width + from];
+    }
+  }
 }
 
 Index DataDescription::input_size() const { return vocabulary > 0 ? 1 : static_cast<Index>(inputs.size()); }

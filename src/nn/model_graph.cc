@@ -97,7 +97,8 @@ ops::Changes changes_of(const DataDescription& data) {
   changes.change_scale = std::sqrt((static_cast<double>(data.horizon) + 1.0) / 2.0);
   std::unordered_map<std::string_view, Index> positions;
   for (Index input = 0; input < changes.inputs; ++input) {
-    if (data.inputs[input].feature == Feature::value) positions.try_emplace(data.inputs[input].name, input);
+    const Column& column = data.inputs[input];
+    if (column.feature == Feature::value && column.ahead == 0) positions.try_emplace(column.name, input);
   }
   for (Index target = 0; target < changes.targets; ++target) {
     const Column& to = data.targets[target];

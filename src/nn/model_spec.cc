@@ -34,6 +34,7 @@ void check_columns(const char* name, const std::vector<Column>& columns) {
             in_quotes(column.name), column.scale);
     check_enum("feature", column.feature, Feature::year_cosine);
     check_enum("dates", column.dates, DateForm::milliseconds);
+    check_range("ahead", column.ahead, 0, column.feature == Feature::value ? largest_horizon : 0);
   }
 }
 
@@ -66,7 +67,8 @@ void check_data(const DataDescription& data) {
   if (data.task == Task::forecast) {
     check_columns("targets", data.targets);
     for (const Column& target : data.targets) {
-      require(target.feature == Feature::value, "targets: {} is no value that could be forecast", target.title());
+      require(target.feature == Feature::value && target.ahead == 0, "targets: {} is no value that could be forecast",
+              target.title());
     }
     check_range("horizon", data.horizon, 1, largest_horizon);
     check_range("season", data.season, 0, largest_season);

@@ -71,8 +71,8 @@ class CalendarFinder {
       if (!date) return std::nullopt;
       calendar.seconds.push_back(*date);
     }
-    if (!find_step(calendar)) return std::nullopt;
-    choose_cycles(calendar);
+    if (!find_steps(calendar)) return std::nullopt;
+    if (calendar.rises()) choose_cycles(calendar);
     return calendar;
   }
 
@@ -110,21 +110,30 @@ class CalendarFinder {
     return form.has_value();
   }
 
-  /// False unless the dates rise within each segment.
-  bool find_step(Calendar& calendar) const {
+  /// False if there is nothing to be said of steps. Throws for a series that goes back in time from row to row: what it
+  /// holds would be learnt the wrong way round.
+  bool find_steps(Calendar& calendar) const {
     std::vector<double> steps;
     for (const training::Segment& segment : series_.segments) {
       for (auto row = static_cast<std::size_t>(segment.first) + 1; row < static_cast<std::size_t>(segment.end); ++row) {
         steps.push_back(calendar.seconds[row] - calendar.seconds[row - 1]);
-        if (steps.back() < 0.0) return false;
       }
     }
     if (steps.empty()) return false;
+    calendar.earlier = std::ranges::count_if(steps, [](double step) { return step < 0.0; });
+    calendar.same = std::ranges::count(steps, 0.0);
+    constexpr Index fewest = 3;  // that are no accident
+    if (calendar.earlier >= fewest && calendar.earlier + calendar.same == static_cast<Index>(steps.size())) {
+      fail(ErrorCode::bad_input,
+           "{}: the dates of column {} go from new to old, and a series is read from old to new: sort the rows by it",
+           table_.header().source(), in_quotes(table_.header().names()[calendar.column]));
+    }
+    calendar.shortest = std::ranges::min(steps);
+    calendar.longest = std::ranges::max(steps);
+    const std::size_t middle = steps.size() / 2;
     std::vector<double> sorted = steps;
-    const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
-    std::nth_element(sorted.begin(), middle, sorted.end());
-    calendar.step = *middle;
-    if (calendar.step <= 0.0) return false;
+    std::nth_element(sorted.begin(), sorted.begin() + static_cast<std::ptrdiff_t>(middle), sorted.end());
+    calendar.step = sorted[middle];
     // Months and years differ in length, and clocks are put forward.
     const double tolerance = calendar.step < one_day         ? 1.5
                              : calendar.step > 8.0 * one_day ? 0.12 * calendar.step
@@ -160,9 +169,20 @@ class CalendarFinder {
 }  // namespace
 
 std::string Calendar::describe(const std::string& name) const {
+  if (!rises()) {
+    const std::string why =
+        earlier > 0 ? fmt::format("{} row{} earlier than the one before", earlier, earlier == 1 ? " is" : "s are")
+                    : fmt::format("{} rows have the date of the one before", same);
+    return fmt::format("{}: not read, as {}; if the file holds many series, the option 'group' tells them apart", name,
+                       why);
+  }
   const std::string apart = describe_step(step);
   std::string text = fmt::format("{}: a row {}{}", name, apart.starts_with('a') ? "" : "every ", apart);
-  if (uneven > 0) text += fmt::format(", {} of them not", uneven);
+  if (uneven > 0) {
+    text += fmt::format(", {} of them not: the steps between dates differ, {} to {}", uneven,
+                        shortest > 0.0 ? describe_step(shortest) : "none", describe_step(longest));
+  }
+  if (same > 0) text += fmt::format(", {} row{} the date of the one before", same, same == 1 ? " has" : "s have");
   if (ambiguous) text += ", read as month/day/year";
   std::vector<std::string> cycles;
   for (const CycleShape& shape : cycle_shapes) {
@@ -179,21 +199,24 @@ std::optional<Calendar> find_calendar(const CsvTable& table, const CalendarOptio
   if (!options.column.empty()) {
     const std::size_t column = table.column(options.column, "calendar");
     auto found = finder.look(column);
-    if (!found) finder.refuse(column);
+    if (!found || !found->rises()) finder.refuse(column);
     return found;
   }
   auto first = table.rows();
   if (!first.next()) return std::nullopt;
   const auto& names = table.header().names();
+  std::optional<Calendar> falls;
   for (std::size_t column = 0; column < names.size(); ++column) {
     if (std::ranges::find(taken, column) != taken.end()) continue;
     const std::string& text = first.fields()[column].text;
     if (!parse_date(text) && !(may_name_dates(names[column]) && table.header().looks_numeric(text))) continue;
-    if (auto found = finder.look(column)) return found;
+    auto found = finder.look(column);
+    if (found && found->rises()) return found;
+    if (found && !falls) falls = std::move(found);
   }
   require(options.cycles.empty(), "calendar: {} has no column of dates that rise among {}", table.header().source(),
           table.header().list());
-  return std::nullopt;
+  return falls;
 }
 
 }  // namespace penstock::data

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/quote.h"
 #include "penstock/fine_tune.h"
 #include "train/autoregression.h"
 #include "train/calendar.h"
@@ -30,7 +31,7 @@ using training::Segment;
 struct SeriesSource {
   std::shared_ptr<const CsvTable> table;
   std::shared_ptr<const SeriesTable> series;
-  std::vector<std::size_t> inputs, targets;
+  data::SeriesColumns columns;
   SeriesOptions options;
   std::optional<DataDescription> origin;  // of a model that is trained further
 };
@@ -89,7 +90,7 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
         source_(source),
         segments_(series.segments),
         row_of_step_(std::move(steps.rows)) {
-    const auto &inputs = source.inputs, &targets = source.targets;
+    const auto& [inputs, targets, known] = source.columns;
     const SeriesOptions& options = source.options;
     const DataDescription* const origin = source.origin ? &*source.origin : nullptr;
     const data::SeriesPlan plan = data::plan_series(table, series, options, inputs, targets, origin);
@@ -100,6 +101,7 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
     targets_ = normalise(series, targets, &DataDescription::targets);
     keep_unknown(series, targets);
     add_features(table, series, inputs, options, origin);
+    add_ahead(table, known);
     if (options.autoregression) fit(plan, data::plan_again(plan, table, series, options, targets));
     take_fingerprint(options);
   }
@@ -139,7 +141,8 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
       const DataDescription own = training::description_of(description_, segment);
       for (std::size_t c = 0; c < chosen.size(); ++c) {
         const auto& raw = series.columns[chosen[c]];
-        for (Index row = segment.first; row < segment.end; ++row) {
+        const bool to_come = columns == &DataDescription::inputs;
+        for (Index row = segment.first; row < segment.end + (to_come ? segment.to_come : 0); ++row) {
           values[static_cast<std::size_t>(row) * chosen.size() + c] =
               data::normalise(raw[row], (own.*columns)[c], series.values.source(row),
                               series.values.lines[static_cast<std::size_t>(row)]);
@@ -254,7 +257,7 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
     if (features.empty()) return;
     const auto before = static_cast<Index>(description_.inputs.size());
     std::vector<float> widened;
-    for (Index row = 0; row < segments_.back().end; ++row) {
+    for (Index row = 0; row < static_cast<Index>(inputs_.size()) / before; ++row) {
       const auto first = inputs_.begin() + row * before;
       widened.insert(widened.end(), first, first + before);
       for (const FeatureValues& each : features) {
@@ -265,6 +268,33 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
     for (const FeatureValues& each : features) {
       description_.inputs.push_back(each.column);
       for (Group& group : description_.groups) group.inputs.emplace_back();
+    }
+  }
+
+  /// The values of later rows that are known in advance, for as many as are forecast.
+  void add_ahead(const CsvTable& table, const std::vector<std::size_t>& known) {
+    const std::size_t before = description_.inputs.size(), rows = inputs_.size() / before;
+    for (const std::size_t position : known) {
+      const auto now = std::ranges::find(description_.inputs, table.header().names()[position], &Column::name);
+      const auto input = static_cast<std::size_t>(now - description_.inputs.begin());
+      Column later = *now;
+      for (later.ahead = 1; later.ahead <= description_.horizon; ++later.ahead) {
+        description_.inputs.push_back(later);
+        for (Group& group : description_.groups) group.inputs.push_back(group.inputs[input]);
+      }
+    }
+    const std::size_t width = description_.inputs.size();
+    if (width == before) return;
+    std::vector<float> widened(rows * width, 0.0f);
+    for (std::size_t row = 0; row < rows; ++row) {
+      std::copy_n(inputs_.begin() + static_cast<std::ptrdiff_t>(row * before), before,
+                  widened.begin() + static_cast<std::ptrdiff_t>(row * width));
+    }
+    inputs_ = std::move(widened);
+    for (const Segment& segment : segments_) {
+      const auto all = static_cast<std::size_t>(segment.rows() + segment.to_come);
+      fill_ahead(description_,
+                 std::span(inputs_).subspan(static_cast<std::size_t>(segment.first) * width, all * width));
     }
   }
 
@@ -311,6 +341,32 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
   std::vector<float> targets_;  // [rows, targets]
 };
 
+data::SeriesColumns find_columns(const CsvTable& table, const SeriesOptions& options, CsvTable::Choice& choice,
+                                 const DataDescription* origin) {
+  std::vector<std::size_t> group;
+  if (!options.group.empty()) group.push_back(table.column(options.group, "group"));
+  if (options.inputs.empty()) choice = table.numeric_columns(group);
+  data::SeriesColumns columns;
+  columns.inputs =
+      options.inputs.empty() ? choice.columns : table.columns(options.inputs, origin ? "the model's inputs" : "inputs");
+  columns.known = table.columns(options.known, "known");
+  for (const std::size_t known : columns.known) {
+    if (std::ranges::find(columns.inputs, known) == columns.inputs.end()) columns.inputs.push_back(known);
+  }
+  columns.targets = options.targets.empty()
+                        ? columns.inputs
+                        : table.columns(options.targets, origin ? "the model's targets" : "targets");
+  const auto is_known = [&](std::size_t column) {
+    return std::ranges::find(columns.known, column) != columns.known.end();
+  };
+  if (options.targets.empty()) std::erase_if(columns.targets, is_known);
+  require(!columns.targets.empty(), "known: no column of {} is left to be forecast", table.header().source());
+  const auto both = std::ranges::find_if(columns.targets, is_known);
+  require(both == columns.targets.end(), "known: column {} is forecast, and so is not known in advance",
+          in_quotes(both == columns.targets.end() ? "" : table.header().names()[*both]));
+  return columns;
+}
+
 std::unique_ptr<Dataset> open_table(const Sources& sources, const SeriesOptions& options,
                                     const DataDescription* origin) {
   data::check_validation_fraction(options.validation_fraction);
@@ -322,17 +378,9 @@ std::unique_ptr<Dataset> open_table(const Sources& sources, const SeriesOptions&
   const auto shared = std::make_shared<const CsvTable>(sources, options.format);
   const CsvTable& table = *shared;
   CsvTable::Choice choice;
-  std::vector<std::size_t> group;
-  if (!options.group.empty()) group.push_back(table.column(options.group, "group"));
-  if (options.inputs.empty()) choice = table.numeric_columns(group);
-  const auto inputs =
-      options.inputs.empty() ? choice.columns : table.columns(options.inputs, origin ? "the model's inputs" : "inputs");
-  const auto targets =
-      options.targets.empty() ? inputs : table.columns(options.targets, origin ? "the model's targets" : "targets");
-  std::vector<std::size_t> used = inputs;
-  used.insert(used.end(), targets.begin(), targets.end());
-  const auto series = std::make_shared<const SeriesTable>(data::read_series(table, used, options));
-  SeriesSource source{shared, series, inputs, targets, options, std::nullopt};
+  const data::SeriesColumns columns = find_columns(table, options, choice, origin);
+  const auto series = std::make_shared<const SeriesTable>(data::read_series(table, columns, options));
+  SeriesSource source{shared, series, columns, options, std::nullopt};
   if (origin != nullptr) source.origin = *origin;
 
   auto dataset = std::make_unique<SeriesDataset>(source);
@@ -342,7 +390,7 @@ std::unique_ptr<Dataset> open_table(const Sources& sources, const SeriesOptions&
     });
   };
   std::erase_if(choice.left_out, is_read);
-  std::vector<std::string> reading = table.reading(inputs.size(), choice);
+  std::vector<std::string> reading = table.reading(columns.inputs.size(), choice);
   for (const std::string& finding : series->findings) reading.push_back(finding);
   for (std::string& finding : dataset->reading()) reading.push_back(std::move(finding));
   dataset->set_reading(std::move(reading));

@@ -52,7 +52,7 @@ void check_origin_task(const DataDescription& origin, Task task, bool sound, con
 std::vector<std::string> value_names(const std::vector<Column>& columns) {
   std::vector<std::string> names;
   for (const Column& column : columns) {
-    if (column.feature == Feature::value) names.push_back(column.name);
+    if (column.feature == Feature::value && column.ahead == 0) names.push_back(column.name);
   }
   return names;
 }
@@ -62,9 +62,11 @@ SeriesOptions options_of(const DataDescription& origin, SeriesOptions options) {
   options.targets = value_names(origin.targets);
   options.horizon = origin.horizon;
   options.group = origin.group_column;
+  options.known.clear();
   options.transform = Transform::none;  // logarithms are those of the columns
   options.calendar = {};
   for (const Column& input : origin.inputs) {
+    if (input.ahead == 1) options.known.push_back(input.name);
     if (input.feature == Feature::missing && options.missing != Missing::mask) {
       fail(ErrorCode::incompatible, "the model reads where column {} has no value: missing must be mask, not {}",
            in_quotes(input.name), to_string(options.missing));

@@ -97,7 +97,7 @@ struct SeriesState {
 };
 
 /// What `column` becomes by the scaling of a group.
-Column scaled(Column column, const Scaling& scaling) {
+Column with_scaling(Column column, const Scaling& scaling) {
   column.mean = scaling.mean + scaling.scale * column.mean;
   column.scale *= scaling.scale;
   return column;
@@ -116,6 +116,16 @@ struct RowReader::Impl {
         kinds(inputs.size(), data::ColumnKind::unknown) {
     if (data.group_column.empty()) series = &add(Group(), true);
     for (const Group& group : data.groups) add(group, true);
+  }
+
+  void find_known(const DataDescription& description) {
+    for (const Column& input : inputs) known_ahead.push_back(description.is_known_ahead(input.name));
+    if (!description.reads_ahead()) return;
+    for (const Column& target : description.targets) {
+      const auto position = opening.header.find(target.name);
+      if (position) target_positions.push_back(*position);
+    }
+    if (target_positions.size() < description.targets.size()) target_positions.clear();
   }
 
   SeriesState& add(Group group, bool trained) {
@@ -142,7 +152,7 @@ struct RowReader::Impl {
   float normalised(double raw, std::size_t input) {
     if (!series->begun[input]) {
       series->group.inputs[input] = {inputs[input].logarithm && raw > 0.0 ? std::log(raw) : raw, 1.0};
-      series->inputs[input] = scaled(inputs[input], series->group.inputs[input]);
+      series->inputs[input] = with_scaling(inputs[input], series->group.inputs[input]);
       series->begun[input] = true;
     }
     return data::normalise(raw, series->inputs[input], source(), line);
@@ -184,9 +194,17 @@ struct RowReader::Impl {
            data::parse_number(field.text, opening.decimal, number) == std::errc{};
   }
 
+  /// Whether the row only says what is known in advance.
+  bool lacks_targets() const {
+    return !target_positions.empty() && std::ranges::all_of(target_positions, [&](std::size_t position) {
+      return data::is_missing(read[position].text);
+    });
+  }
+
   /// The value that the model reads, or the last one in its place.
   float value(std::size_t input) {
     const Column& column = inputs[input];
+    if (column.ahead > 0 || (to_come && !known_ahead[input])) return std::numeric_limits<float>::quiet_NaN();
     const data::CsvField& field = read[positions[input]];
     if (column.feature == Feature::missing) return is_known(field, input) ? 0.0f : 1.0f;
     try {
@@ -243,6 +261,9 @@ struct RowReader::Impl {
   std::vector<data::CsvField> read;    // as it comes in ...
   std::vector<data::CsvField> fields;  // ... and once it was found to be sound
   std::vector<data::ColumnKind> kinds;
+  std::vector<bool> known_ahead;              // of each input: so is its column
+  std::vector<std::size_t> target_positions;  // in the header, of a model that reads ahead, if they are all there
+  bool to_come = false;                       // of the row read last
   std::optional<std::size_t> group_position;
   std::unordered_map<std::string, SeriesState> all;  // by name
   SeriesState* series = nullptr;                     // of the row read last
@@ -266,6 +287,7 @@ RowReader::RowReader(const DataDescription& description, const std::string& firs
     impl_->positions.push_back(*position);
   }
   impl_->row.resize(impl_->inputs.size());
+  impl_->find_known(description);
   if (description.group_column.empty()) return;
   impl_->group_position = impl_->opening.header.find(description.group_column);
   if (impl_->group_position) return;
@@ -284,8 +306,9 @@ bool RowReader::read(const std::string& line, std::span<float> features) {
   if (!self.parse(line)) return false;
   self.dated = nullptr;
   self.find_series();
+  self.to_come = self.lacks_targets();
   for (std::size_t i = 0; i < self.inputs.size(); ++i) self.row[i] = self.value(i);
-  self.series->values = self.row;
+  if (!self.to_come) self.series->values = self.row;
   std::ranges::copy(self.row, features.begin());
   std::swap(self.fields, self.read);
   return true;
@@ -325,7 +348,7 @@ const Group& RowReader::settle_group(const std::string& name, std::span<float> f
     if (!known.empty()) {
       const Column fitted = data::fit_column(self.inputs[i].name, known, self.source());
       series.group.inputs[i] = {fitted.mean, fitted.scale};
-      series.inputs[i] = scaled(self.inputs[i], series.group.inputs[i]);
+      series.inputs[i] = with_scaling(self.inputs[i], series.group.inputs[i]);
       series.begun[i] = true;
     }
     const auto rescale = [&](float& value) {
@@ -334,6 +357,11 @@ const Group& RowReader::settle_group(const std::string& name, std::span<float> f
     };
     for (std::size_t row = 0; row < features.size() / width; ++row) rescale(features[row * width + i]);
     rescale(series.values[i]);
+  }
+  for (std::size_t i = 0; i < width; ++i) {
+    if (self.inputs[i].ahead == 0) continue;
+    const auto now = std::ranges::find(self.inputs, self.inputs[i].name, &Column::name);
+    series.group.inputs[i] = series.group.inputs[static_cast<std::size_t>(now - self.inputs.begin())];
   }
   self.scale_targets(series);
   series.settled = true;
@@ -346,6 +374,8 @@ std::string_view RowReader::text(std::size_t column) const {
   require(column < impl_->fields.size(), "column must be below {}, not {}", impl_->fields.size(), column);
   return impl_->fields[column].text;
 }
+
+bool RowReader::is_to_come() const { return impl_->to_come; }
 
 std::optional<double> RowReader::number(std::size_t column) const {
   double value = 0.0;

@@ -3,8 +3,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <numeric>
 #include <optional>
+#include <span>
 #include <unordered_map>
 #include <utility>
 
@@ -17,7 +17,7 @@ namespace {
 
 using training::Segment;
 
-/// How many of so many rows are trained on and held out; nothing if they are too few.
+/// How many rows of a series are trained on and held out.
 struct Split {
   Index training = 0, held_out = 0;
 };
@@ -99,8 +99,9 @@ void reorder(TableValues& values, const std::vector<Index>& order) {
 
 class SeriesReader {
  public:
-  SeriesReader(const CsvTable& table, const std::vector<std::size_t>& used, const SeriesOptions& options)
-      : table_(table), options_(options), path_(table.header().source()) {
+  SeriesReader(const CsvTable& table, const SeriesColumns& columns, const std::vector<std::size_t>& used,
+               const SeriesOptions& options)
+      : table_(table), columns_(columns), options_(options), path_(table.header().source()) {
     if (options.group.empty()) return;
     group_ = table.column(options.group, "group");
     require(std::ranges::find(used, *group_) == used.end(), "group: column {} cannot be read or forecast as well",
@@ -111,7 +112,10 @@ class SeriesReader {
     ValueReader reader(table_, used, options_.missing);
     RowSorter sorter;
     for (auto rows = table_.rows(); rows.next();) {
-      reader.add(rows);
+      const bool may_come = lacks_targets(rows);
+      check_known(rows);
+      to_come_.push_back(may_come);
+      reader.add(rows, may_come);
       sorter.add(rows.file(), group_ ? rows.header().label(rows.fields(), *group_) : std::string());
     }
     TableValues values = reader.take();
@@ -120,19 +124,57 @@ class SeriesReader {
     refuse_empty_columns(values, names);
     SeriesTable result;
     if (group_) result.groups = sorter.groups();
-    split(sorter, result);
+    split(sorter, values, result);
     reorder(values, result.order);
     fill(std::move(values), used, names, result);
     return result;
   }
 
  private:
-  void split(RowSorter& sorter, SeriesTable& result) {
+  /// Whether a row may be one that says only what is known in advance.
+  bool lacks_targets(const TableRows& rows) const {
+    return !columns_.known.empty() &&
+           std::ranges::all_of(columns_.targets, [&](std::size_t c) { return is_missing(rows.fields()[c].text); });
+  }
+
+  /// What is known in advance must be there in all rows.
+  void check_known(const TableRows& rows) const {
+    for (const std::size_t column : columns_.known) {
+      const CsvField& field = rows.fields()[column];
+      if (!is_missing(field.text) || options_.missing != Missing::refuse) continue;
+      fail(ErrorCode::bad_input, "{}:{}:{}: column {}: the value is missing, and should be known in advance",
+           rows.header().source(), field.line, field.column, in_quotes(rows.header().names()[column]));
+    }
+  }
+
+  /// Rows at the end of a series that say only what is known in advance. Throws for one in the middle that lacks its
+  /// targets, if such rows are refused.
+  Index count_to_come(const std::vector<Index>& rows, const TableValues& values) const {
+    const auto lacks = [&](Index row) { return to_come_[static_cast<std::size_t>(row)]; };
+    Index count = 0;
+    while (count < static_cast<Index>(rows.size()) && lacks(rows[rows.size() - 1 - static_cast<std::size_t>(count)])) {
+      ++count;
+    }
+    const auto known = std::span(rows).first(rows.size() - static_cast<std::size_t>(count));
+    const auto gap = std::ranges::find_if(known, lacks);
+    if (gap != known.end() && options_.missing == Missing::refuse) {
+      fail(ErrorCode::bad_input,
+           "{}:{}: no target has a value, but rows with values follow; the option 'missing' (carry, interpolate or "
+           "mask) deals with such rows",
+           values.source(*gap), values.lines[static_cast<std::size_t>(*gap)]);
+    }
+    return count;
+  }
+
+  void split(RowSorter& sorter, const TableValues& values, SeriesTable& result) {
     std::vector<RowSorter::Rows> all = sorter.take();
-    if (all.size() == 1 && !group_) check_only(sorter.count());
+    if (all.size() == 1 && !group_) {
+      check_only(sorter.count() - count_to_come(all.front().rows, values));
+    }
     Index longest = 0, longest_training = 0;
     for (const RowSorter::Rows& each : all) {
-      const auto rows = static_cast<Index>(each.rows.size());
+      const Index to_come = count_to_come(each.rows, values);
+      const auto rows = static_cast<Index>(each.rows.size()) - to_come;
       longest = std::max(longest, rows);
       Split split = split_rows(rows, options_);
       if (!is_enough(split, options_)) split = {rows, 0};  // no row to spare
@@ -142,7 +184,8 @@ class SeriesReader {
       }
       if (split.held_out == 0 && options_.validation_fraction > 0.0) ++not_held_out_;
       const auto first = static_cast<Index>(result.order.size());
-      result.segments.push_back({first, first + split.training, first + rows, group_ ? each.group : -1});
+      result.segments.push_back({first, first + split.training, first + rows, group_ ? each.group : -1, to_come});
+      most_to_come_ = std::max(most_to_come_, to_come);
       result.order.insert(result.order.end(), each.rows.begin(), each.rows.end());
       longest_training = std::max(longest_training, split.training);
     }
@@ -211,6 +254,11 @@ class SeriesReader {
                                             not_held_out_, result.segments.size(), not_held_out_ == 1 ? "has" : "have",
                                             not_held_out_ == 1 ? "is" : "are"));
     }
+    if (most_to_come_ > 0) {
+      result.findings.push_back(fmt::format("{} row{} to come, which only say{} what is known in advance",
+                                            most_to_come_, most_to_come_ == 1 ? "" : "s",
+                                            most_to_come_ == 1 ? "s" : ""));
+    }
     if (left_out_.empty()) return;
     constexpr std::size_t shown = 6;
     const std::size_t more = left_out_.size() > shown ? left_out_.size() - shown : 0;
@@ -225,6 +273,7 @@ class SeriesReader {
     std::vector<Index> begins;
     for (const Segment& segment : result.segments) begins.push_back(segment.first);
     fill_missing(values, begins, options_.missing, names);
+    forget_rows_to_come(values, result.segments);
     result.columns.resize(table_.header().names().size());
     result.unknown.resize(result.columns.size());
     for (std::size_t i = 0; i < used.size(); ++i) {
@@ -235,12 +284,22 @@ class SeriesReader {
     result.values = std::move(values);
   }
 
+  /// What rows to come lack counts as missing nowhere.
+  static void forget_rows_to_come(TableValues& values, const std::vector<Segment>& segments) {
+    for (auto& filled : values.filled) {
+      if (filled.empty()) continue;
+      for (const Segment& segment : segments) std::fill_n(filled.begin() + segment.end, segment.to_come, 0);
+    }
+  }
+
   const CsvTable& table_;
+  const SeriesColumns& columns_;
   const SeriesOptions& options_;
   const std::string& path_;
   std::optional<std::size_t> group_;
   std::vector<std::string> left_out_;  // names, with their numbers of rows
-  Index not_held_out_ = 0;
+  Index not_held_out_ = 0, most_to_come_ = 0;
+  std::vector<bool> to_come_;  // of each row of the files: it lacks all targets
 };
 
 }  // namespace
@@ -251,10 +310,12 @@ Index SeriesTable::training_rows() const {
   return sum;
 }
 
-SeriesTable read_series(const CsvTable& table, std::vector<std::size_t> used, const SeriesOptions& options) {
+SeriesTable read_series(const CsvTable& table, const SeriesColumns& columns, const SeriesOptions& options) {
+  std::vector<std::size_t> used = columns.inputs;
+  used.insert(used.end(), columns.targets.begin(), columns.targets.end());
   std::ranges::sort(used);
   used.erase(std::unique(used.begin(), used.end()), used.end());
-  return SeriesReader(table, used, options).read(used);
+  return SeriesReader(table, columns, used, options).read(used);
 }
 
 SeriesTable training_part(const SeriesTable& series, const SeriesOptions& options, const std::string& path) {

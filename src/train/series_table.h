@@ -25,10 +25,16 @@ struct SeriesTable {
   Index training_rows() const;
 };
 
-/// Reads the columns at these positions and splits every segment by time. Those that are too short for the horizon are
+/// Positions in the header of what a series model reads and forecasts.
+struct SeriesColumns {
+  std::vector<std::size_t> inputs, targets;
+  std::vector<std::size_t> known;  ///< Those of the inputs that are known in advance.
+};
+
+/// Reads these columns and splits every segment by time. Those that are too short for the horizon are
 /// left out, which `findings` says. Throws Error(bad_input) if nothing is left, or nothing can be held out that should
 /// be; Error(invalid_argument) for a group column that is not there or is to be read or forecast itself.
-SeriesTable read_series(const CsvTable& table, std::vector<std::size_t> used, const SeriesOptions& options);
+SeriesTable read_series(const CsvTable& table, const SeriesColumns& columns, const SeriesOptions& options);
 
 /// What is trained on by itself, with the last fifth of every segment held out in turn where that is enough. Throws
 /// Error(bad_input), naming `path`, if it is nowhere.

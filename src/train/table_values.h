@@ -26,8 +26,9 @@ struct TableValues {
 class ValueReader {
  public:
   ValueReader(const CsvTable& table, std::vector<std::size_t> columns, Missing missing);
-  /// Throws Error(bad_input) for what is no number, and for missing values if they are to be refused.
-  void add(const TableRows& rows);
+  /// Throws Error(bad_input) for what is no number, and for missing values if they are to be refused: unless this is a
+  /// row in which they `may_be_missing`, whatever else is asked for.
+  void add(const TableRows& rows, bool may_be_missing = false);
   TableValues take() { return std::move(values_); }
 
  private:

@@ -23,6 +23,10 @@ GERMAN = "\ufeffDatum;\"Menge, brutto\";offen;Ort\r\n" + "".join(
     f"{day};{german(value)};{str(flag).lower()};Köln\r\n" for day, value, flag in rows()
 )
 PANDAS = ",date,x\n" + "".join(f"{i},2020-01-{1 + i % 28:02d},{value}\n" for i, (_, value, _) in enumerate(rows()))
+UNSORTED = (
+    "date: not read, as 2 rows are earlier than the one before; if the file holds many series, the option 'group' tells "
+    "them apart"
+)
 TS = "@problemName T\n@timeStamps false\n@data\n" + "".join(
     ",".join(f"{math.sin(t * (1 + i % 2)):.3f}" for t in range(9)) + (":up\n" if i % 2 else ":down\n") for i in range(20)
 )
@@ -35,9 +39,10 @@ TS = "@problemName T\n@timeStamps false\n@data\n" + "".join(
          ["separator ';', decimal ','", "2 columns read, 2 left out: Datum (dates), Ort (text)"]),
         ("de.csv", GERMAN, [], ["Menge, brutto", "offen", "Datum (week_sine)", "Datum (week_cosine)"],
          ["separator ';', decimal ','", "2 columns read, 1 left out: Ort (text)",
-          "Datum: a row a day, 2 of them not; the day of the week as input"]),
-        ("pandas.csv", PANDAS, [], ["x"], ["1 column read, 2 left out: column1 (no name), date (dates)"]),
-        ("pandas.csv", PANDAS, ["--columns", "column1,x"], ["column1", "x"], []),
+          "Datum: a row a day, 2 of them not: the steps between dates differ, a day to 4 days; "
+          "the day of the week as input"]),
+        ("pandas.csv", PANDAS, [], ["x"], ["1 column read, 2 left out: column1 (no name), date (dates)", UNSORTED]),
+        ("pandas.csv", PANDAS, ["--columns", "column1,x"], ["column1", "x"], [UNSORTED]),
         ("bare.csv", "".join(f"{v:.2f}|{i % 5}\n" for i, (_, v, _) in enumerate(rows())), [], ["column1", "column2"],
          ["separator '|', decimal '.'; no header: the columns are called column1, column2, ..."]),
         ("us.csv", "a\tb\n" + "".join(f"1,{100 + i}\t{i % 4}\n" for i in range(40)), [], ["a", "b"],

@@ -104,7 +104,43 @@ TEST(Calendar, SaysWhatItFound) {
   std::string gap = days(100);
   gap.erase(gap.find("2020-02-03"), std::string("2020-02-03,6\n").size() - 1);
   gap = gap.substr(0, gap.find('\n', gap.find("2020-02-02"))) + gap.substr(gap.find("\n2020-02-04"));
-  EXPECT_EQ(reading(gap).back(), "when: a row a day, 1 of them not; the day of the week as input");
+  EXPECT_EQ(reading(gap).back(),
+            "when: a row a day, 1 of them not: the steps between dates differ, a day to 2 days; the day of the week as "
+            "input");
+}
+
+TEST(Calendar, DatesThatDoNotRiseAreNotRead) {
+  const TemporaryFolder folder;
+  const auto opened = [&](const std::vector<std::string>& dates, const std::string& column = "") {
+    std::string text = "when,x\n";
+    for (std::size_t i = 0; i < dates.size(); ++i) text += fmt::format("{},{}\n", dates[i], i % 5);
+    return open_series(folder.write("s.csv", text), {.calendar = {.read = true, .column = column}});
+  };
+  const auto said = [&](const std::vector<std::string>& dates) {
+    const auto data = opened(dates);
+    EXPECT_EQ(data->description().inputs.size(), 1u);
+    return data->reading().back();
+  };
+  std::vector<std::string> dates, twice, falling;
+  for (int i = 0; i < 40; ++i) {
+    dates.push_back(fmt::format("2020-01-{:02}", 1 + i % 20));
+    twice.push_back(fmt::format("2020-01-{:02}", 1 + i / 4));
+    falling.push_back(fmt::format("2020-{:02}-{:02}", 2 - i / 20, 20 - i % 20));
+  }
+  const std::string advice = "; if the file holds many series, the option 'group' tells them apart";
+  EXPECT_EQ(said(dates), "when: not read, as 1 row is earlier than the one before" + advice);
+  EXPECT_EQ(said(twice), "when: not read, as 30 rows have the date of the one before" + advice);
+  expect_error(ErrorCode::bad_input, "s.csv: the dates of column \"when\" do not rise", [&] { opened(dates, "when"); });
+  expect_error(ErrorCode::bad_input,
+               "s.csv: the dates of column \"when\" go from new to old, and a series is read from old to new: sort the "
+               "rows by it",
+               [&] { opened(falling); });
+  std::vector<std::string> days;
+  for (int i = 0; i < 28; ++i) days.push_back(fmt::format("2020-01-{:02}", i == 20 ? i : i + 1));
+  EXPECT_EQ(
+      opened(days)->reading().back(),
+      "when: a row a day, 2 of them not: the steps between dates differ, none to 2 days, 1 row has the date of the "
+      "one before; the day of the week as input");
 }
 
 TEST(Calendar, RowsOfAStreamGiveTheSameInputs) {
