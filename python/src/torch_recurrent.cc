@@ -166,12 +166,12 @@ class ProgramCall {
 
   /// A packed sequence as the library has it; others as they are.
   TorchTensor by_rows(TorchTensor tensor) const {
-    return call_.packed ? call_.packed->by_rows(std::move(tensor)) : std::move(tensor);
+    return call_.packed ? call_.packed->by_rows(tensor) : std::move(tensor);
   }
 
   /// What a program wrote, in the caller's order.
   TorchTensor as_given(TorchTensor tensor) const {
-    return call_.packed ? call_.packed->by_steps(std::move(tensor)) : std::move(tensor);
+    return call_.packed ? call_.packed->by_steps(tensor) : std::move(tensor);
   }
   /// And in the caller's type.
   TorchTensor result(TorchTensor tensor) const { return as_given(std::move(tensor)).to(call_.x.dtype()); }
