@@ -298,8 +298,8 @@ class TrainingRun {
     };
     callbacks.stop = interrupted;
     options_.metrics_note = metrics_note(model);
-    // Of several, those that were never begun have nothing to go on from.
-    const bool resume = arguments_.resume && (member == 0 || std::filesystem::exists(options_.checkpoint_path));
+    // Of several, those that were never begun have nothing to go on from, nor has what follows a search.
+    const bool resume = arguments_.resume && std::filesystem::exists(options_.checkpoint_path);
     TrainResult result = penstock::train(model, *data_.dataset, options_, callbacks, resume);
     mean_rate_ = report.mean_rate();
     step_rate_ = report.step_rate();
