@@ -141,7 +141,7 @@ std::string summary(const std::vector<TunedWork>& works) {
                      works.size(), near, good, worst);
 }
 
-void print(const std::string& markdown) {
+void print_markdown(const std::string& markdown) {
   Output output;
   output.write(for_terminal(markdown, static_cast<std::size_t>(std::max(terminal_width(), 100))));
   output.flush();
@@ -208,13 +208,13 @@ int run_tune(const TuneArguments& arguments) {
     return interrupted() ? interrupted_status() : 0;
   }
   if (works.empty()) {
-    print("There is nothing to choose.\n");
+    print_markdown("There is nothing to choose.\n");
     return interrupted() ? interrupted_status() : 0;
   }
   std::string text = fmt::format("On {}; medians and the middle half of the times\n\n", works.front().machine);
   text += work_table(works) + "\n" + summary(works);
   if (!file.empty()) text += fmt::format("\nKept in {}\n", file);
-  print(text);
+  print_markdown(text);
   return interrupted() ? interrupted_status() : 0;
 }
 
