@@ -159,8 +159,8 @@ try first, each tuned by its own automatic procedure on the training part. One c
     build/quality/bin/python bench/quality.py build/release/penstock docs/results/quality.md
 
 *Series*: the last fifth of the rows is held out, and no run uses it for a choice. While Penstock's linear forecast was written,
-its parts were compared on the series of the second table, which therefore flatters it. Those of the first had no part in that, but
-intervals that widen with the value were made after theirs had been seen to cover too little. Up to 60 origins in it, evenly spaced, each
+its parts were compared on the series of the last table; how much the layers count and how wide intervals are was looked at on those
+of the one before it. Both flatter it; those of the first table had no part in anything. Up to 60 origins in it, evenly spaced, each
 with its whole horizon; parameters are those of the training part, and every forecast knows all rows before it. Peers: statsforecast's
 AutoETS, AutoARIMA and AutoTheta (with a season above 24 rows, MSTL takes it out first), ridge regression and LightGBM on lags
 whose number and penalty a fifth of the training part chooses. Peers are told the season; Penstock finds it. *Labelled sequences*:
