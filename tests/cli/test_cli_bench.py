@@ -58,7 +58,7 @@ def test_every_table_is_complete(table):
 def test_all_tables_and_files(tmp_path):
     run("bench", "all", *ALONE, "--cells", "gru", "--json", "all.json", "--markdown", "page.md", cwd=tmp_path)
     report = json.loads((tmp_path / "all.json").read_text())
-    assert len([table for table in report["tables"] if table["cases"]]) == 8
+    assert len([table for table in report["tables"] if table["cases"]]) == 9
     page = (tmp_path / "page.md").read_text()
     assert page.startswith("# Benchmarks on a CPU\n") and page.count("\n## ") == 8
 
