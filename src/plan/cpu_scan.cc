@@ -17,7 +17,8 @@ Index channel_groups(const Problem& problem) { return std::max<Index>(1, problem
 
 /// A scan in chunks, of the time of one from first step to last on one thread.
 double chunk_pass(const Problem& problem, const CpuCosts& costs) {
-  return problem.hidden < problem.channels_each ? costs.narrow_pass : costs.chunk_pass;
+  constexpr Index cache_line = 16;  // floats
+  return problem.hidden < cache_line ? costs.narrow_pass : costs.chunk_pass;
 }
 
 /// Threads from which chunks are quicker than rows and channels, which occupy fewer.

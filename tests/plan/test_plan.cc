@@ -81,6 +81,15 @@ TEST(Plan, ScansInChunksOnlyWhenRowsAndChannelsAreTooFew) {
   EXPECT_EQ(make_plan(problem("mingru", 8, 65536, 256, 4), {}).algorithm, Algorithm::sequential);
   EXPECT_EQ(make_plan(problem("mingru", 1, 65536, 64, 8), {}).algorithm, Algorithm::scan);
   EXPECT_EQ(make_plan(problem("mingru", 1, 100, 64, 4), {}).algorithm, Algorithm::sequential);
+  EXPECT_EQ(make_plan(problem("mingru", 1, 65536, 16, 2), {}).algorithm, Algorithm::scan);
+  Problem wide = problem("mingru", 1, 4096, 512, 2);
+  wide.channels_each = 1024;
+  EXPECT_EQ(make_plan(wide, {}).algorithm, Algorithm::scan) << "a thread takes more channels than there are";
+}
+
+TEST(Plan, NarrowScansNeedMoreThreadsToMakeUpForASecondPass) {
+  EXPECT_EQ(make_plan(problem("mingru", 1, 65536, 8, 2), {}).algorithm, Algorithm::sequential);
+  EXPECT_EQ(make_plan(problem("mingru", 1, 65536, 8, 4), {}).algorithm, Algorithm::scan);
 }
 
 TEST(Plan, ExactModeNeverCutsASequence) {
