@@ -23,7 +23,7 @@ constexpr double head_scale = 0.3;
 constexpr double input_bias = 1.0;
 
 /// The sum of all residuals so far is x + branch, which the next norm makes.
-struct Stream {
+struct ResidualStream {
   ValueId x, branch = {};
   std::uint64_t site = 0;  // of the branch's dropout
 
@@ -49,7 +49,8 @@ ValueId recurrent_branch(GraphBuilder& builder, const ModelSpec& spec, const std
   return x;
 }
 
-void add_block(GraphBuilder& builder, const ModelSpec& spec, const std::string& prefix, Index index, Stream& stream) {
+void add_block(GraphBuilder& builder, const ModelSpec& spec, const std::string& prefix, Index index,
+               ResidualStream& stream) {
   const std::string name = fmt::format("{}blocks.{}", prefix, index);
   const Index inner = feed_forward_size(spec);
   // What a branch adds is scaled so that the sum over all branches has about unit variance at the start, whatever the
@@ -115,7 +116,7 @@ namespace {
 /// One model of an ensemble, or the only one, up to its linear head.
 ValueId add_member(GraphBuilder& builder, const ModelSpec& spec, const DataDescription& data, const std::string& prefix,
                    Home head) {
-  Stream stream{.x = add_input(builder, spec, data, prefix)};
+  ResidualStream stream{.x = add_input(builder, spec, data, prefix)};
   for (Index i = 0; i < spec.blocks; ++i) add_block(builder, spec, prefix, i, stream);
   const ValueId normal = stream.normal(builder, prefix + "norm", spec.dropout);
   // What the layers add to a linear forecast that has been fitted is nothing at first.

@@ -32,6 +32,8 @@ struct Session::Impl {
 };
 
 struct SessionBatch::Impl {
+  Impl(const Model::Impl& model, Index count, const Execution& execution) : rows(model, count, execution) {}
+
   streaming::SessionRows rows;
 };
 
@@ -68,9 +70,8 @@ SessionBatch::SessionBatch(const Model& model, Index rows, const Execution& exec
     return nn::MemoryNeed{fmt::format("a session of {} rows", rows), [&] { return bytes_of(model, rows, execution); },
                           "fewer rows (the option 'streams') need less"};
   };
-  impl_ = nn::with_enough_memory(execution.device, need, [&] {
-    return std::unique_ptr<Impl>(new Impl{{model.impl(), rows, execution}});
-  });
+  impl_ = nn::with_enough_memory(execution.device, need,
+                                 [&] { return std::make_unique<Impl>(model.impl(), rows, execution); });
 }
 SessionBatch::~SessionBatch() = default;
 SessionBatch::SessionBatch(SessionBatch&&) noexcept = default;

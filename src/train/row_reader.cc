@@ -80,22 +80,6 @@ StreamOpening open_stream(const DataDescription& description, const std::string&
   return open_with(format.delimiter != 0 ? format.delimiter : description.delimiter, description, line, source, format);
 }
 
-/// One series of a stream: how its values are scaled, and the last of them.
-struct SeriesState {
-  SeriesState(const DataDescription& data, Group of, bool trained)
-      : group(std::move(of)),
-        inputs(trained && !data.groups.empty() ? data.of_group(group).inputs : data.inputs),
-        settled(trained),
-        values(inputs.size(), trained ? 0.0f : std::numeric_limits<float>::quiet_NaN()),
-        begun(inputs.size(), trained) {}
-
-  Group group;
-  std::vector<Column> inputs;  // with the scaling of the group
-  bool settled;                // or scaled by first values
-  std::vector<float> values;   // of the last row; the mean before the first; NaN where no mean is known yet
-  std::vector<bool> begun;     // whether there is a scaling of each column
-};
-
 /// What `column` becomes by the scaling of a group.
 Column with_scaling(Column column, const Scaling& scaling) {
   column.mean = scaling.mean + scaling.scale * column.mean;
@@ -106,6 +90,22 @@ Column with_scaling(Column column, const Scaling& scaling) {
 }  // namespace
 
 struct RowReader::Impl {
+  /// One series of a stream: how its values are scaled, and the last of them.
+  struct SeriesState {
+    SeriesState(const DataDescription& data, Group of, bool trained)
+        : group(std::move(of)),
+          inputs(trained && !data.groups.empty() ? data.of_group(group).inputs : data.inputs),
+          settled(trained),
+          values(inputs.size(), trained ? 0.0f : std::numeric_limits<float>::quiet_NaN()),
+          begun(inputs.size(), trained) {}
+
+    Group group;
+    std::vector<Column> inputs;  // with the scaling of the group
+    bool settled;                // or scaled by first values
+    std::vector<float> values;   // of the last row; the mean before the first; NaN where no mean is known yet
+    std::vector<bool> begun;     // whether there is a scaling of each column
+  };
+
   Impl(const DataDescription& description, const std::string& first, const std::string& source, const RowFormat& format)
       : data(description),
         opening(open_stream(description, first, source, format)),
@@ -128,9 +128,8 @@ struct RowReader::Impl {
     if (target_positions.size() < description.targets.size()) target_positions.clear();
   }
 
-  SeriesState& add(Group group, bool trained) {
-    const std::string name = group.name;
-    return all.try_emplace(name, data, std::move(group), trained).first->second;
+  SeriesState& add(const Group& group, bool trained) {
+    return all.try_emplace(group.name, data, group, trained).first->second;
   }
 
   /// Finds the series of the row that was read; with replacement, a row that does not say it is of that before it.
