@@ -331,7 +331,7 @@ const Group& RowReader::settle_group(const std::string& name, std::span<float> f
   Impl& self = *impl_;
   const auto found = self.all.find(name);
   require(found != self.all.end(), "name: no row of {} has been read", in_quotes(name));
-  SeriesState& series = found->second;
+  Impl::SeriesState& series = found->second;
   const std::size_t width = self.inputs.size();
   require(features.size() % width == 0 && count >= 1, "features must be rows of {} values, and count at least 1",
           width);
