@@ -63,7 +63,7 @@ def test_forecasts_read_what_training_read(tmp_path):
     (tmp_path / "de.csv").write_bytes(GERMAN.encode())
     run("train", "de.csv", "--calendar", "none", *QUICK, cwd=tmp_path)
     whole = run("predict", "model.safetensors", "de.csv", cwd=tmp_path).out
-    (tmp_path / "de.csv.gz").write_bytes(gzip.compress(GERMAN.encode()))
+    (tmp_path / "de.csv.gz").write_bytes(gzip.compress(GERMAN.encode(), mtime=0))
     assert run("predict", "model.safetensors", "de.csv.gz", cwd=tmp_path).out == whole
     english = '"Menge, brutto",offen\n' + "".join(f"{value:.2f},{int(flag)}\n" for _, value, flag in rows())
     assert run("predict", "model.safetensors", "-", stdin=english, cwd=tmp_path).out == whole
@@ -83,7 +83,7 @@ def test_folders_and_several_files(tmp_path):
     (tmp_path / "books" / "b.txt").write_text("second " * 50)
     (tmp_path / "books" / "more" / "c.txt").write_text("third " * 50)
     (tmp_path / "books" / ".hidden").write_bytes(bytes(9))
-    (tmp_path / "a.txt.gz").write_bytes(gzip.compress(b"first " * 50))
+    (tmp_path / "a.txt.gz").write_bytes(gzip.compress(b"first " * 50, mtime=0))
     result = run("train", "a.txt.gz", "books", *QUICK, cwd=tmp_path)
     assert result.err.startswith("data   a.txt.gz and 1 more: 950 bytes of text, the last 5 % held out\n")
     assert "read   3 files, one behind the other\n" in result.err
