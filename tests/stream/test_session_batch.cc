@@ -170,8 +170,10 @@ TEST(SessionBatch, RefusesWhatItCannotDo) {
   const Model model(spec_of("mingru"), text(), 5), forecasts(spec_of("mingru"), series(), 5);
   constexpr auto invalid = ErrorCode::invalid_argument;
   expect_error(invalid, "rows must be at least 1, not 0", [&] { SessionBatch(model, 0); });
+#if !defined(__SANITIZE_ADDRESS__)  // which ends the program where an allocation fails
   expect_error(ErrorCode::out_of_memory, "a session of 70368744177664 rows needs ",
                [&] { SessionBatch(model, Index{1} << 46); });
+#endif
   SessionBatch batch(model, 2), of_features(forecasts, 2);
   std::vector<std::int32_t> four(4);
   expect_error(invalid, "tokens must hold 2 values, not 1", [&] { batch.push(std::vector<std::int32_t>{1}); });
