@@ -19,13 +19,23 @@ std::errc parse_plain(std::string_view text, double& value) {
   return error == std::errc{} && end != text.data() + text.size() ? std::errc::invalid_argument : error;
 }
 
+// Blank, no-break space, narrow no-break space, thin space.
+constexpr std::array<std::string_view, 4> spaces = {" ", "\xc2\xa0", "\xe2\x80\xaf", "\xe2\x80\x89"};
+
+/// The space that the text ends with, whole; empty if it ends with none.
+std::string_view trailing_space(std::string_view text) {
+  const auto found = std::find_if(spaces.begin(), spaces.end(), [&](auto space) { return text.ends_with(space); });
+  return found == spaces.end() ? std::string_view() : *found;
+}
+
 /// The separator of groups that the text starts with; empty if it is none.
 std::string_view group_separator(std::string_view text, char decimal) {
-  // Blank, apostrophe, typographic apostrophe, no-break space, narrow no-break space, thin space.
-  static constexpr std::array<std::string_view, 6> separators = {
-      " ", "'", "\xe2\x80\x99", "\xc2\xa0", "\xe2\x80\xaf", "\xe2\x80\x89"};
   if (!text.empty() && text[0] == (decimal == '.' ? ',' : '.')) return text.substr(0, 1);
-  for (const std::string_view separator : separators) {
+  static constexpr std::array<std::string_view, 2> apostrophes = {"'", "\xe2\x80\x99"};
+  for (const std::string_view separator : apostrophes) {
+    if (text.starts_with(separator)) return separator;
+  }
+  for (const std::string_view separator : spaces) {
     if (text.starts_with(separator)) return separator;
   }
   return {};
@@ -55,7 +65,9 @@ std::optional<std::string> plain_form(std::string_view text, char decimal) {
   std::string plain;
   if (text.ends_with('%')) {
     text.remove_suffix(1);
-    while (text.ends_with(' ') || text.ends_with("\xa0")) text.remove_suffix(text.ends_with(' ') ? 1 : 2);
+    for (auto space = trailing_space(text); !space.empty(); space = trailing_space(text)) {
+      text.remove_suffix(space.size());
+    }
   }
   constexpr std::string_view minus = "\xe2\x88\x92";  // the sign that typesetters use
   if (text.starts_with(minus)) {

@@ -41,12 +41,14 @@ TEST(Number, FormsOfNumbers) {
   EXPECT_EQ(number(",5", ','), 0.5);
   EXPECT_EQ(number("+7", ','), 7.0);
   EXPECT_EQ(number("12.5 %"), 12.5);
+  EXPECT_EQ(number("12.5\xc2\xa0%"), 12.5);
+  EXPECT_EQ(number("12.5\xe2\x80\xaf%"), 12.5);
   EXPECT_EQ(number("12,5\xc2\xa0%", ','), 12.5);
   EXPECT_EQ(number("\xe2\x88\x92"
                    "3.5"),
             -3.5);
-  for (const char* text : {"", "%", "1,23", "12,3456", "1,234,56", "1,234'567", "1..5", "1.5.5", "- 5", "1,", ",123",
-                           "1 2", "--5", "5 kg", "1,234,", "0x10", "1e5,000"}) {
+  for (const char* text : {"", "%", "\xa0%", "1,23", "12,3456", "1,234,56", "1,234'567", "1..5", "1.5.5", "- 5", "1,",
+                           ",123", "1 2", "--5", "5 kg", "1,234,", "0x10", "1e5,000"}) {
     EXPECT_TRUE(std::isnan(number(text))) << text;
   }
   for (const char* text : {"1,2,3", "1.5", "1,5.5", "1.23", "1,5,"}) EXPECT_TRUE(std::isnan(number(text, ','))) << text;
