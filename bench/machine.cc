@@ -7,6 +7,8 @@
 #include <fstream>
 #include <string>
 
+#include "base/free_memory.h"
+
 namespace penstock::bench {
 namespace {
 
@@ -51,7 +53,7 @@ Machine describe_machine() {
 }
 
 double available_memory() {
-  double available = memory_info("MemAvailable");
+  auto available = static_cast<double>(free_memory());
   const std::string limit = first_line("/sys/fs/cgroup/memory.max");
   if (!limit.empty() && limit != "max") {
     const double left =

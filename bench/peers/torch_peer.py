@@ -240,8 +240,17 @@ class Sequence:
         return sample_on_gpu(seconds, call) if self.case.get("device") == "cuda" else time_calls(seconds, call)
 
 
+def loop_over(cell, steps):
+    """h [B, H] of every step, from x [B, I] of each: what people write who have a cell."""
+    state, answers = None, []
+    for x in steps:
+        state = cell(x, state)
+        answers.append(state[0] if isinstance(state, tuple) else state)
+    return answers
+
+
 class LoopOverCells(torch.nn.Module):
-    """What people write who have a cell: x [B, T, I] -> [B, T, H], a call for every step."""
+    """x [B, T, I] -> [B, T, H], a call for every step."""
 
     def __init__(self, case, arrays):
         super().__init__()
@@ -249,11 +258,7 @@ class LoopOverCells(torch.nn.Module):
         load(self.cell, arrays, "")
 
     def forward(self, x):
-        state, answers = None, []
-        for x_t in x.unbind(1):
-            state = self.cell(x_t, state)
-            answers.append(state[0] if isinstance(state, tuple) else state)
-        return torch.stack(answers, dim=1)
+        return torch.stack(loop_over(self.cell, x.unbind(1)), dim=1)
 
     def named_parameters(self, *args, **kwargs):
         """Named as those of torch.nn's layers are."""
@@ -272,11 +277,7 @@ class CellLoop:
 
     def call(self):
         with torch.inference_mode():
-            state, answers = None, []
-            for x in self.x:
-                state = self.cell(x, state)
-                answers.append(state[0] if isinstance(state, tuple) else state)
-            self.y = torch.stack(answers)
+            self.y = torch.stack(loop_over(self.cell, self.x))
 
     def check(self):
         self.call()

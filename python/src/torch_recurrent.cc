@@ -261,6 +261,23 @@ std::int64_t tape_bytes(const TapeForm& asked) {
   return static_cast<std::int64_t>(Tape::tensor_bytes(RecurrentProgram::get(spec, form, execution)->tape_bytes()));
 }
 
+/// What a forward pass leaves; tape and states are nothing where they were not asked for.
+struct ForwardResults {
+  TorchTensor y, state_out, tape, states;
+};
+
+/// On the device of x, which the caller has made the current one.
+ForwardResults run_forward(const RecurrentCall& call, bool keep_tape) {
+  ForwardResults results;
+  results.state_out = call.x.empty(call.state_sizes(), state_type(call.x));
+  if (call.empty()) {
+    results.y = call.x.empty(call.y_sizes(), call.x.dtype());
+  } else {
+    ProgramCall(call).forward(results.y, results.state_out, results.tape, results.states, keep_tape);
+  }
+  return results;
+}
+
 }  // namespace
 
 void recurrent(StableValue* stack, std::uint64_t, std::uint64_t) {
@@ -272,19 +289,13 @@ void recurrent(StableValue* stack, std::uint64_t, std::uint64_t) {
   call.every_state = arguments.boolean();
   call.validate();
   const DeviceGuard guard(call.x);
-  TorchTensor state_out = call.x.empty(call.state_sizes(), state_type(call.x));
-  TorchTensor y, tape, states;
-  if (call.empty()) {
-    y = call.x.empty(call.y_sizes(), call.x.dtype());
-  } else {
-    ProgramCall(call).forward(y, state_out, tape, states, keep_tape);
-  }
-  if (!tape) tape = call.x.empty({0}, shim().uint8);
-  if (!states) states = call.x.empty(call.every_state_sizes(), state_type(call.x));
-  stack[0] = y.release();
-  stack[1] = state_out.release();
-  stack[2] = tape.release();
-  stack[3] = states.release();
+  ForwardResults results = run_forward(call, keep_tape);
+  if (!results.tape) results.tape = call.x.empty({0}, shim().uint8);
+  if (!results.states) results.states = call.x.empty(call.every_state_sizes(), state_type(call.x));
+  stack[0] = results.y.release();
+  stack[1] = results.state_out.release();
+  stack[2] = results.tape.release();
+  stack[3] = results.states.release();
 }
 
 void recurrent_inference(StableValue* stack, std::uint64_t, std::uint64_t) {
@@ -294,15 +305,9 @@ void recurrent_inference(StableValue* stack, std::uint64_t, std::uint64_t) {
   call.take_form(arguments);
   call.validate();
   const DeviceGuard guard(call.x);
-  TorchTensor state_out = call.x.empty(call.state_sizes(), state_type(call.x));
-  TorchTensor y, tape, states;
-  if (call.empty()) {
-    y = call.x.empty(call.y_sizes(), call.x.dtype());
-  } else {
-    ProgramCall(call).forward(y, state_out, tape, states, false);
-  }
-  stack[0] = y.release();
-  stack[1] = state_out.release();
+  ForwardResults results = run_forward(call, false);
+  stack[0] = results.y.release();
+  stack[1] = results.state_out.release();
 }
 
 void recurrent_backward(StableValue* stack, std::uint64_t, std::uint64_t) {

@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/quote.h"
+#include "base/with_scaling.h"
 #include "penstock/data.h"
 
 // In the lowest layer because models, streams and datasets all ask for these sizes.
@@ -126,8 +127,7 @@ namespace {
 
 void scale(std::vector<Column>& columns, const std::vector<Scaling>& scaling) {
   for (std::size_t i = 0; i < columns.size() && i < scaling.size(); ++i) {
-    columns[i].mean = scaling[i].mean + scaling[i].scale * columns[i].mean;
-    columns[i].scale *= scaling[i].scale;
+    columns[i] = with_scaling(std::move(columns[i]), scaling[i]);
   }
 }
 

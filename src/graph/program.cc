@@ -203,11 +203,9 @@ std::span<std::byte> Workspace::planned_memory() const {
 
 void Workspace::resolve() {
   const std::vector<Node>& nodes = program_->graph_.nodes();
-  for (std::size_t n = 0; n < nodes.size(); ++n) {
-    for (std::size_t i = 0; i < operands(nodes[n]); ++i) operands_[first_operand_[n] + i] = value(operand(nodes[n], i));
-  }
   runs_.clear();
   for (std::size_t n = 0; n < nodes.size(); ++n) {
+    for (std::size_t i = 0; i < operands(nodes[n]); ++i) operands_[first_operand_[n] + i] = value(operand(nodes[n], i));
     if (nodes[n].phase != Phase::weights) runs_.push_back({executables_[n].get(), memory_of(n)});
   }
   resolved_ = true;

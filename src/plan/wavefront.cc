@@ -16,8 +16,10 @@ namespace {
 /// a launch to run at once, or a launch for every step.
 std::optional<GpuDensePlan> plan_on_share(const GpuDenseProblem& layer, GpuModel gpu, Index shares) {
   std::optional<Unrecorded> whole_chip_only;  // which is what is measured
-  if (shares > 1) whole_chip_only.emplace();
-  if (shares > 1) gpu.tuned = nullptr;
+  if (shares > 1) {
+    whole_chip_only.emplace();
+    gpu.tuned = nullptr;
+  }
   gpu.multiprocessors /= static_cast<int>(shares);
   try {
     GpuDensePlan plan = plan_gpu_dense(layer, gpu);

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/quote.h"
+#include "base/with_scaling.h"
 #include "penstock/data.h"
 #include "train/csv.h"
 #include "train/dates.h"
@@ -78,13 +79,6 @@ StreamOpening open_stream(const DataDescription& description, const std::string&
     }
   }
   return open_with(format.delimiter != 0 ? format.delimiter : description.delimiter, description, line, source, format);
-}
-
-/// What `column` becomes by the scaling of a group.
-Column with_scaling(Column column, const Scaling& scaling) {
-  column.mean = scaling.mean + scaling.scale * column.mean;
-  column.scale *= scaling.scale;
-  return column;
 }
 
 }  // namespace

@@ -25,6 +25,13 @@ constexpr double share_to_confirm = 0.35;    // of the time, at the end, for whi
 constexpr std::size_t most_repetitions = 3;  // with seeds of their own
 constexpr double shortest_runs = 12.0;       // trainings with a limit in time that a search makes at least
 
+/// That of a choice, which is appended where it is a new one.
+SearchTrial& trial_of(const SearchChoice& choice, std::vector<SearchTrial>& trials) {
+  const auto known = std::ranges::find(trials, choice, &SearchTrial::choice);
+  return known != trials.end() ? *known
+                               : trials.emplace_back(SearchTrial{.choice = choice, .losses = {}, .seconds = 0.0});
+}
+
 /// The file of a search: a line for what it is about, then one for each training.
 class SearchRecord {
  public:
@@ -79,12 +86,11 @@ class SearchRecord {
     }
     const SearchChoice choice{fields.at("cell").get<std::string>(), fields.at("width").get<Index>(),
                               fields.at("dropout").get<double>(), fields.at("learning_rate").get<double>()};
-    auto found = std::ranges::find(trials_, choice, &SearchTrial::choice);
-    if (found == trials_.end()) found = trials_.insert(found, {.choice = choice, .losses = {}, .seconds = 0.0});
+    SearchTrial& trial = trial_of(choice, trials_);
     const json& loss = fields.at("loss");
-    found->losses.push_back(loss.is_null() ? INFINITY : loss.get<double>());
+    trial.losses.push_back(loss.is_null() ? INFINITY : loss.get<double>());
     const double seconds = fields.at("seconds").get<double>();
-    found->seconds += seconds;
+    trial.seconds += seconds;
     seconds_ += seconds;
   }
 
@@ -177,24 +183,22 @@ class Search {
   /// Trains one model on each division; nothing comes of it when time is up before.
   void try_out(const SearchChoice& choice) {
     const double before = seconds();
-    auto trial = std::ranges::find(result_.trials, choice, &SearchTrial::choice);
-    const auto repetition = trial == result_.trials.end() ? std::size_t{0} : trial->losses.size();
+    const auto known = std::ranges::find(result_.trials, choice, &SearchTrial::choice);
+    const auto repetition = known == result_.trials.end() ? std::size_t{0} : known->losses.size();
     double sum = 0.0;
     for (const auto& data : inner_) {
       const std::optional<double> loss = train_once(choice, *data, options_.seed + repetition);
       if (!loss) return;
       sum += *loss / static_cast<double>(inner_.size());
     }
-    trial = std::ranges::find(result_.trials, choice, &SearchTrial::choice);
-    if (trial == result_.trials.end())
-      trial = result_.trials.insert(trial, {.choice = choice, .losses = {}, .seconds = 0.0});
+    SearchTrial& trial = trial_of(choice, result_.trials);
     const double took = seconds() - before;
-    trial->losses.push_back(sum);
-    trial->seconds += took;
-    record_.add(choice, sum, took);
-    const auto number = trial - result_.trials.begin();
+    trial.losses.push_back(sum);
+    trial.seconds += took;
+    record_.add(trial.choice, sum, took);
+    const auto number = &trial - result_.trials.data();
     const bool best = static_cast<std::size_t>(number) == training::best_trial(result_.trials);
-    if (callbacks_.trial) callbacks_.trial(*trial, number, best);
+    if (callbacks_.trial) callbacks_.trial(trial, number, best);
   }
 
   /// The loss on what the division holds out, infinity where training failed; nothing when time was up.

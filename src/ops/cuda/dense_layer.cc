@@ -20,8 +20,8 @@ class DenseLayerForward final : public Executable {
         tape_(shape, target),
         input_(shape, target, false, false),
         states_(shape, target),
-        product_(gpu_of(target), input_product()),
-        recurrence_(gpu_of(target), dense_spec(shape, target), planned()) {}
+        product_(gpu_of(target), input_product(shape, target, input_, target.positions())),
+        recurrence_(gpu_of(target), dense_spec(shape, target), planned_forward(shape, target, input_, tape_)) {}
 
   std::size_t scratch_bytes() const override { return state_place() + 2 * states_.scratch_bytes(); }
   std::size_t opaque_bytes(int) const override { return tape_.end; }
@@ -50,29 +50,6 @@ class DenseLayerForward final : public Executable {
   std::size_t order_place() const { return wx_place() + (target_.training && tape_.split ? 0 : tape_.gates); }
   std::size_t input_place() const { return order_place() + padded(recurrence_.workspace_bytes()); }
   std::size_t state_place() const { return input_place() + input_.scratch_bytes(); }
-
-  cuda::ProductShape input_product() const {
-    cuda::ProductShape product{.storage = storage_of(target_.dtype), .result = storage_of(target_.dtype)};
-    product.m = target_.positions(), product.n = gates_of(shape_), product.k = shape_.input;
-    product.b_transposed = true;
-    product.a_stride = input_.stride(), product.b_stride = shape_.input, product.d_stride = product.n;
-    product.a_alignment = input_.alignment(), product.d_alignment = planned_value;
-    product.b_alignment = static_cast<int>(planned_weight(shape_, target_.dtype));
-    return product;
-  }
-
-  cuda::DenseForward planned() const {
-    const Batch batch = planned_batch(target_);
-    cuda::DenseForward forward;
-    forward.batch = dense_batch(batch, target_, input_.time_first());
-    forward.wx = gapless(planned_value, forward.batch, gates_of(shape_));
-    forward.y = sequence_of(planned_sequence(shape_), shape_.y_strides, batch, shape_.hidden);
-    forward.weights = {planned_weight(shape_, target_.dtype), planned_weight(shape_, target_.master()), 0};
-    forward.state_in = forward.state_out = planned_value;
-    if (target_.training) forward.tape = tape_.at(planned_value);
-    if (shape_.every_state) forward.every_state = other_states(shape_, batch, planned_value);
-    return forward;
-  }
 
   Recurrence shape_;
   Target target_;

@@ -4,6 +4,7 @@
 
 #include "backend/cuda/dense/executable.h"
 #include "ops/cuda/common.h"
+#include "ops/cuda/layer_memory.h"
 #include "ops/recurrence.h"
 #include "plan/cell_table.h"
 
@@ -55,5 +56,32 @@ struct TapePlaces {
   std::size_t states, wx, end;
   bool split, has_states;
 };
+
+/// The product of a layer's input and its weights over so many positions, in one matrix.
+inline cuda::ProductShape input_product(const Recurrence& shape, const Target& target, const InputMatrix& input,
+                                        Index positions) {
+  cuda::ProductShape product{.storage = storage_of(target.dtype), .result = storage_of(target.dtype)};
+  product.m = positions, product.n = gates_of(shape), product.k = shape.input;
+  product.b_transposed = true;
+  product.a_stride = input.stride(), product.b_stride = shape.input, product.d_stride = product.n;
+  product.a_alignment = input.alignment(), product.d_alignment = planned_value;
+  product.b_alignment = static_cast<int>(planned_weight(shape, target.dtype));
+  return product;
+}
+
+/// A call over all steps, for executables to be made for.
+inline cuda::DenseForward planned_forward(const Recurrence& shape, const Target& target, const InputMatrix& input,
+                                          const TapePlaces& tape) {
+  const Batch batch = planned_batch(target);
+  cuda::DenseForward forward;
+  forward.batch = dense_batch(batch, target, input.time_first());
+  forward.wx = gapless(planned_value, forward.batch, gates_of(shape));
+  forward.y = sequence_of(planned_sequence(shape), shape.y_strides, batch, shape.hidden);
+  forward.weights = {planned_weight(shape, target.dtype), planned_weight(shape, target.master()), 0};
+  forward.state_in = forward.state_out = planned_value;
+  if (target.training) forward.tape = tape.at(planned_value);
+  if (shape.every_state) forward.every_state = other_states(shape, batch, planned_value);
+  return forward;
+}
 
 }  // namespace penstock::ops

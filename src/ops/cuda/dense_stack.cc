@@ -153,35 +153,20 @@ class ChunkedLayer {
   }
 
   cuda::ProductShape input_product(Index steps) const {
+    cuda::ProductShape product = ops::input_product(shape_, target_, input_, target_.rows * steps);
+    if (lowest_) return product;
     // Bytes that the inputs of all chunks are multiples of, and their products.
-    int x_alignment = input_.alignment(), wx_alignment = planned_value;
     const auto chunk_bytes = [&](Index step) { return static_cast<std::int64_t>(bytes_of(chunk_ * step)); };
-    if (!lowest_) {
-      x_alignment = cuda::common_alignment(x_alignment, {chunk_bytes(target_.rows * shape_.input)});
-      wx_alignment = cuda::common_alignment(wx_alignment, {chunk_bytes(step_values())});
-    }
-    cuda::ProductShape product{.storage = storage_of(target_.dtype), .result = storage_of(target_.dtype)};
-    product.m = target_.rows * steps, product.n = gates_of(shape_), product.k = shape_.input;
-    product.b_transposed = true;
-    product.a_stride = input_.stride(), product.b_stride = shape_.input, product.d_stride = product.n;
-    product.a_alignment = x_alignment, product.d_alignment = wx_alignment;
-    product.b_alignment = static_cast<int>(planned_weight(shape_, target_.dtype));
+    product.a_alignment = cuda::common_alignment(product.a_alignment, {chunk_bytes(target_.rows * shape_.input)});
+    product.d_alignment = cuda::common_alignment(product.d_alignment, {chunk_bytes(step_values())});
     return product;
   }
 
   /// A call of a chunk.
   cuda::DenseForward planned() const {
-    const Batch whole = planned_batch(target_);
-    cuda::DenseForward forward;
-    forward.batch = dense_batch(whole, target_, input_.time_first());
-    forward.wx = gapless(planned_value, forward.batch, gates_of(shape_));
-    forward.y = sequence_of(planned_sequence(shape_), shape_.y_strides, whole, shape_.hidden);
+    cuda::DenseForward forward = planned_forward(shape_, target_, input_, tape_);
     forward.batch.steps = chunk_;
     forward.batch.tape_steps = target_.steps;
-    forward.weights = {planned_weight(shape_, target_.dtype), planned_weight(shape_, target_.master()), 0};
-    forward.state_in = forward.state_out = planned_value;
-    if (target_.training) forward.tape = tape_.at(planned_value);
-    if (shape_.every_state) forward.every_state = other_states(shape_, whole, planned_value);
     return forward;
   }
 
