@@ -101,12 +101,12 @@ void Model::minimise(const Expression& cost) {
   store_->solution_cost = nullptr;
   store_->bound = nullptr;
   store_->cost = node;
-  store_->maximised = false;
+  store_->maximised = -1;
 }
 
 void Model::maximise(const Expression& value) {
   minimise(-value);
-  store_->maximised = true;
+  store_->maximised = Access::node_in(*store_, value);
 }
 
 void Model::minimise(std::function<Interval(const Box&)> cost) {
@@ -162,8 +162,7 @@ std::string Model::constraint_text(std::string_view name) const {
 
 std::optional<Expression> Model::cost() const {
   if (store_->cost < 0) return std::nullopt;
-  const int node = store_->maximised ? store_->nodes[store_->cost].b : store_->cost;  // of 0 - value
-  return Access::expression(store_.get(), node);
+  return Access::expression(store_.get(), store_->maximised < 0 ? store_->cost : store_->maximised);
 }
 
 bool Model::has_cost() const { return store_->has_cost(); }

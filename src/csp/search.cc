@@ -221,7 +221,7 @@ Solution Search::current() const {
 double Search::cost_of(const Solution& solution) const {
   if (store_->cost >= 0) {
     const Integer cost = store_->value(store_->cost, solution.values());
-    return static_cast<double>(store_->maximised ? -cost : cost);
+    return static_cast<double>(store_->maximised >= 0 ? -cost : cost);
   }
   double cost = 0;
   if (store_->solution_cost) {

@@ -67,9 +67,9 @@ struct Store {
   std::map<int, std::string> faults;
 
   /// Of the three kinds of costs at most one is there. An integer cost is always minimised: a value to be maximised is
-  /// stored as its negative.
+  /// stored as its negative, and the value itself beside that.
   int cost = -1;
-  bool maximised = false;
+  int maximised = -1;
   std::function<Interval(const Box&)> interval_cost;
   std::function<double(const Solution&)> solution_cost;
   std::function<double(const Box&)> bound;

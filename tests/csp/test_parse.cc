@@ -73,6 +73,13 @@ TEST(CspParse, LinesAndNames) {
 TEST(CspParse, Costs) {
   EXPECT_EQ(parse("a in 1..9; b in 1..9; a * b == 12; minimise a + b").solve()->cost(), 7);
   EXPECT_EQ(parse("a in 1..9; b in 1..9; a * b == 12; maximize a - b").solve()->text(), "a = 6, b = 2");
+  for (const char* text : {"maximise -7", "minimise -7", "a in 1..3; maximise -7", "a in -7..-7; maximise a"}) {
+    const Model model = parse(text);
+    const auto best = model.solve();
+    ASSERT_TRUE(best) << text;
+    EXPECT_EQ(best->cost(), -7) << text;
+    EXPECT_EQ((*best)[*model.cost()], -7) << text;
+  }
 }
 
 TEST(CspParse, MistakesSayWhere) {
