@@ -4,6 +4,7 @@
 #include "penstock/csp.h"
 #include "penstock/cuda.h"
 #include "penstock/data.h"
+#include "penstock/device_choice.h"
 #include "penstock/error.h"
 #include "penstock/fine_tune.h"
 #include "penstock/model.h"

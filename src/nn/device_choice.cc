@@ -38,7 +38,7 @@ double traffic(const graph::Graph& graph, const graph::Node& node, const ops::Ta
 
 /// The planner's estimate where there is a plan; otherwise what its products or its memory take, whichever is longer.
 double node_time(const graph::Graph& graph, const graph::Node& node, const ops::Target& target,
-                 const plan::Machine& machine, const HostCosts& host) {
+                 const plan::Machine& machine) {
   double planned = 0;
   if (node.op.explain) {
     for (const PlanReport& report : node.op.explain(target, machine)) {
@@ -52,7 +52,7 @@ double node_time(const graph::Graph& graph, const graph::Node& node, const ops::
   if (target.device.is_cuda()) {
     const plan::GpuCosts& costs = machine.gpu.costs;
     const double rate = target.dtype == DType::f32 ? costs.tf32 : costs.halves;
-    return host.recorded_launch + std::max(products / rate, bytes / costs.bytes);
+    return costs.recorded_launch + std::max(products / rate, bytes / costs.bytes);
   }
   const plan::CpuCosts& costs = machine.cpu.costs;
   const bool shared = products >= costs.product_grain;
@@ -135,20 +135,20 @@ CallWork work_of(const RecurrentSpec& spec, const DeviceQuestion& question, cons
   return work;
 }
 
-CallTime time_of(const CallWork& work, const DeviceQuestion& question, const plan::Machine& machine,
-                 const HostCosts& host) {
+CallTime time_of(const CallWork& work, const DeviceQuestion& question, const plan::Machine& machine) {
   CallTime time;
   for (const graph::Graph& graph : work.graphs) {
     for (const graph::Node& node : graph.nodes()) {
       // Weights that are not trained are prepared once.
       if (node.phase == graph::Phase::weights && !question.training) continue;
-      time.work += node_time(graph, node, work.target, machine, host);
+      time.work += node_time(graph, node, work.target, machine);
     }
   }
   if (!work.target.device.is_cuda()) return time;
-  time.copies =
-      (host.copy * work.copies + work.copied_bytes / host.copied_bytes) / static_cast<double>(question.copied_every);
-  time.start = question.start ? host.start : 0;
+  const plan::GpuCosts& costs = machine.gpu.costs;
+  time.copies = (costs.host_copy * work.copies + work.copied_bytes / costs.host_bytes) /
+                static_cast<double>(question.copied_every);
+  time.start = question.start ? costs.start : 0;
   return time;
 }
 
@@ -168,7 +168,7 @@ std::string work_text(const DeviceQuestion& question) {
 }
 
 DeviceChoice choose(const WorkOn& work_on, const DeviceQuestion& question, const plan::Machine& machine,
-                    const std::string& missing, const HostCosts& host) {
+                    const std::string& missing) {
   require(std::min({question.rows, question.steps, question.calls, question.copied_every}) >= 1,
           "rows, steps, calls and copied_every must be at least 1, not {}, {}, {} and {}", question.rows,
           question.steps, question.calls, question.copied_every);
@@ -181,7 +181,7 @@ DeviceChoice choose(const WorkOn& work_on, const DeviceQuestion& question, const
     Execution execution = question.execution;
     execution.device = device;
     try {
-      return time_of(work_on(execution), question, machine, host);
+      return time_of(work_on(execution), question, machine);
     } catch (const Error& error) {
       if (error.code() != ErrorCode::unsupported) throw;
       refusal = error.what();
@@ -218,15 +218,15 @@ DeviceChoice choose(const WorkOn& work_on, const DeviceQuestion& question, const
 }  // namespace
 
 DeviceChoice choose_device(const ModelSpec& spec, const DataDescription& data, const DeviceQuestion& question,
-                           const plan::Machine& machine, const std::string& missing, const HostCosts& costs) {
+                           const plan::Machine& machine, const std::string& missing) {
   const auto work_on = [&](const Execution& execution) { return work_of(spec, data, question, execution); };
-  return choose(work_on, question, machine, missing, costs);
+  return choose(work_on, question, machine, missing);
 }
 
 DeviceChoice choose_device(const RecurrentSpec& spec, const DeviceQuestion& question, const plan::Machine& machine,
-                           const std::string& missing, const HostCosts& costs) {
+                           const std::string& missing) {
   const auto work_on = [&](const Execution& execution) { return work_of(spec, question, execution); };
-  return choose(work_on, question, machine, missing, costs);
+  return choose(work_on, question, machine, missing);
 }
 
 namespace {

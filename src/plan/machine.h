@@ -102,6 +102,16 @@ struct GpuCosts {
   double head_backward = 1.3;    ///< A step of the backward pass, of a forward one
   double head_neighbour = 0.45;  ///< What each further block on a multiprocessor adds, of one
 
+  // Layers on top of each other as a wavefront, microseconds.
+  double branch_chunk = 16;   ///< A chunk, besides its steps: its launch, the recurrent matrix anew, the next branch
+  double branch_launch = 13;  ///< Of the host, for a chunk of a layer
+
+  // What lies between the host and the GPU, microseconds. The first two are assumed.
+  double recorded_launch = 1.2;  ///< Of a launch that is part of a recorded graph
+  double host_copy = 12;         ///< Of a copy from or to the host that is waited for, without its bytes
+  double host_bytes = 10.5e3;    ///< Of such a copy, in a microsecond
+  double start = 600e3;          ///< Of a process: the driver, its memory, kernels from the cache
+
   bool operator==(const GpuCosts&) const = default;
 };
 
@@ -235,6 +245,9 @@ void visit_gpu_costs(Costs& c, const Visit& visit) {
   visit("block_sums", c.block_sums), visit("chip_backward", c.chip_backward), visit("step_launch", c.step_launch);
   visit("step_halves", c.step_halves), visit("step_floats", c.step_floats), visit("step_warps", c.step_warps);
   visit("l2_bytes", c.l2_bytes), visit("resident_share", c.resident_share);
+  visit("branch_chunk", c.branch_chunk), visit("branch_launch", c.branch_launch);
+  visit("recorded_launch", c.recorded_launch), visit("host_copy", c.host_copy);
+  visit("host_bytes", c.host_bytes), visit("start", c.start);
 }
 
 template <class Costs, class Visit>

@@ -46,9 +46,8 @@ double input_product(const GpuDenseProblem& layer, const GpuCosts& costs) {
 /// What a wavefront takes whose layers run on a share of the chip.
 class WaveTime {
  public:
-  WaveTime(Index layers, const GpuDenseProblem& layer, const GpuDensePlan& plan, const GpuModel& gpu,
-           const BranchCosts& costs)
-      : costs_(costs),
+  WaveTime(Index layers, const GpuDenseProblem& layer, const GpuDensePlan& plan, const GpuModel& gpu)
+      : costs_(gpu.costs),
         layers_(static_cast<double>(layers)),
         recurrence_(plan.microseconds),
         product_(input_product(layer, gpu.costs)) {
@@ -60,13 +59,13 @@ class WaveTime {
 
   /// The lowest layer's product comes first. All others run while their layer walks the chunk before.
   double of(double chunks) const {
-    const double waves = at_once_ * (recurrence_ + chunks * costs_.chunk);
-    const double delay = (layers_ - 1) * ((recurrence_ + product_) / chunks + costs_.chunk);
-    return std::max(product_ + waves + delay, layers_ * chunks * costs_.launch);
+    const double waves = at_once_ * (recurrence_ + chunks * costs_.branch_chunk);
+    const double delay = (layers_ - 1) * ((recurrence_ + product_) / chunks + costs_.branch_chunk);
+    return std::max(product_ + waves + delay, layers_ * chunks * costs_.branch_launch);
   }
 
  private:
-  const BranchCosts& costs_;
+  const GpuCosts& costs_;
   double layers_, recurrence_, product_, at_once_ = 1;
 };
 
@@ -90,7 +89,7 @@ Index wavefront_chunk(const WavefrontProblem& problem, const CpuModel& machine) 
   return static_cast<Index>(std::max(std::ceil(costs.wave_steps), std::ceil(steps / costs.wave_chunks)));
 }
 
-GpuWavefront gpu_wavefront(Index layers, const GpuDenseProblem& layer, const GpuModel& gpu, const BranchCosts& costs) {
+GpuWavefront gpu_wavefront(Index layers, const GpuDenseProblem& layer, const GpuModel& gpu) {
   // Chunks begin where a tape's states do: at multiples of 16 bytes, whatever H is.
   constexpr Index unit = 8;
   constexpr Index most_chunks = 64;
@@ -101,7 +100,7 @@ GpuWavefront gpu_wavefront(Index layers, const GpuDenseProblem& layer, const Gpu
   for (Index shares = 1; shares <= std::min(layers, wavefront_branches); ++shares) {
     const std::optional<GpuDensePlan> plan = plan_on_share(layer, gpu, shares);
     if (!plan) continue;
-    const WaveTime time(layers, layer, *plan, gpu, costs);
+    const WaveTime time(layers, layer, *plan, gpu);
     for (Index chunks = 2; chunks <= std::min(most_chunks, layer.steps / unit); ++chunks) {
       const double microseconds = time.of(static_cast<double>(chunks));
       if (microseconds >= best.microseconds) continue;

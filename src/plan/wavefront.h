@@ -28,17 +28,10 @@ struct GpuWavefront {
   double microseconds = 0;  ///< Of all layers and their input products, as estimated
 };
 
-/// What chunks of a layer on a branch take, microseconds, as measured on an H200.
-struct BranchCosts {
-  double chunk = 16;   ///< Besides its steps: its launch, the recurrent matrix anew, the next branch
-  double launch = 13;  ///< Of the host
-};
-
 /// Layers that have branches of their own; others take turns with them.
 constexpr Index wavefront_branches = 8;
 
 /// `layer`: the recurrence of one of the layers, over all steps, whose input is as wide as its output.
-GpuWavefront gpu_wavefront(Index layers, const GpuDenseProblem& layer, const GpuModel& gpu,
-                           const BranchCosts& costs = {});
+GpuWavefront gpu_wavefront(Index layers, const GpuDenseProblem& layer, const GpuModel& gpu);
 
 }  // namespace penstock::plan

@@ -53,7 +53,7 @@ TEST(Machine, UnknownChipsAreLikeTheNearest) {
 
 TEST(Costs, GoThroughJson) {
   GpuCosts costs;
-  costs.launch = 2.5, costs.cluster_slot = 123;
+  costs.launch = 2.5, costs.cluster_slot = 123, costs.host_copy = 7, costs.branch_chunk = 9;
   GpuCosts read;
   read_costs(costs_json(costs), read);
   EXPECT_EQ(read, costs);

@@ -80,13 +80,12 @@ TEST(GpuWavefront, LayersThatGainNothingRunAlone) {
 }
 
 TEST(GpuWavefront, FollowsTheCostsOfTheMachine) {
-  const GpuModel gpu = named_gpu("h200");
-  BranchCosts costs;
-  const Index usual = gpu_wavefront(4, lstm(512, 1024), gpu, costs).chunk;
-  costs.chunk *= 8;
-  EXPECT_GT(gpu_wavefront(4, lstm(512, 1024), gpu, costs).chunk, usual) << "chunks that cost more are fewer";
-  costs.launch = 1e4;
-  EXPECT_EQ(gpu_wavefront(4, lstm(512, 1024), gpu, costs).chunk, 0) << "a host that launches slowly";
+  GpuModel gpu = named_gpu("h200");
+  const Index usual = gpu_wavefront(4, lstm(512, 1024), gpu).chunk;
+  gpu.costs.branch_chunk *= 8;
+  EXPECT_GT(gpu_wavefront(4, lstm(512, 1024), gpu).chunk, usual) << "chunks that cost more are fewer";
+  gpu.costs.branch_launch = 1e4;
+  EXPECT_EQ(gpu_wavefront(4, lstm(512, 1024), gpu).chunk, 0) << "a host that launches slowly";
 }
 
 }  // namespace
