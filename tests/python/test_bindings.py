@@ -212,6 +212,24 @@ def test_importing_opens_nothing_that_is_not_needed():
     assert result.stdout.split() == ["False", "False", "False"]
 
 
+def test_an_older_pytorch_is_refused_and_numpy_stays():
+    script = """
+import sys, types
+sys.modules["torch"] = torch = types.ModuleType("torch")
+torch.__version__ = "2.9.1+cpu"
+import penstock
+print(penstock.LSTMCell(3, 5).step([0.0, 0.0, 0.0]).shape)
+try:
+    import penstock.torch
+except ImportError as error:
+    print(error)
+"""
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    shape, message = result.stdout.splitlines()
+    assert shape == "(2, 5)"
+    assert message == "penstock.torch needs PyTorch 2.10 or later, not 2.9.1+cpu: pip install 'torch>=2.10'"
+
+
 def test_cuda_says_what_is_missing():
     assert penstock.cuda.is_available() == (penstock.cuda.device_count() > 0) == (not penstock.cuda.why_not())
     with pytest.raises(IndexError):

@@ -49,15 +49,25 @@ def test_docstrings(name):
     assert failed == 0
 
 
+def test_docstrings_of_torch():
+    pytest.importorskip("torch", minversion="2.10", reason="penstock.torch needs PyTorch 2.10")
+    failed, tried = doctest.testmod(importlib.import_module("penstock.torch"))
+    assert failed == 0 and tried > 3
+
+
 def test_doctests_are_found():
     finder = doctest.DocTestFinder()
     tried = sum(len(test.examples) for name in MODULES for test in finder.find(importlib.import_module(name)))
     assert tried > 20
 
 
-def test_everything_public_has_a_docstring():
-    for name in dir(penstock):
-        value = getattr(penstock, name) if not name.startswith("_") and name != "torch" else None
+@pytest.mark.parametrize("module", ["penstock", "penstock.torch"])
+def test_everything_public_has_a_docstring(module):
+    if module == "penstock.torch":
+        pytest.importorskip("torch", minversion="2.10", reason="penstock.torch needs PyTorch 2.10")
+    module = importlib.import_module(module)
+    for name in getattr(module, "__all__", dir(module)):
+        value = getattr(module, name) if not name.startswith("_") and name != "torch" else None
         if not (callable(value) or isinstance(value, type)):
             continue
         assert value.__doc__, name

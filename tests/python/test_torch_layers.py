@@ -370,6 +370,21 @@ def test_errors_name_the_argument():
         ours.scan(torch.zeros(1, 2, 3), torch.zeros(1, 2, 4))
 
 
+@pytest.mark.parametrize("name", [*NAMES, "SLSTM", "MinGRU", "MinLSTM"])
+def test_the_device_meta_has_shapes(name):
+    """Without memory, as whoever initialises large models elsewhere has them first."""
+    options = {"num_layers": 2, "bidirectional": True}
+    here, there = getattr(ours, name)(3, 5, **options), getattr(ours, name)(3, 5, device="meta", **options)
+    x = torch.randn(4, 2, 3)
+    shapes = [[t.shape for t in (y, *as_list(last))] for y, last in (here(x), there(x.to("meta")))]
+    assert shapes[0] == shapes[1]
+    for call in (lambda: here(x.to("meta")), lambda: there(x), lambda: here(x, lengths=torch.ones(2).to("meta"))):
+        with pytest.raises(RuntimeError, match="not at the same device"):
+            call()
+    with pytest.raises(RuntimeError, match="not at the same device"):
+        ours.scan(x, x.to("meta"))
+
+
 # ---- every state -----------------------------------------------------------------------------------------------------
 
 

@@ -11,9 +11,10 @@ torch.Size([4, 100, 16])
 `convert(model)` swaps the layers of a model that exists.
 """
 
+from ._library import library_path  # first: it refuses what is older
+
 from ._cells import GRUCell, LSTMCell, MinGRUCell, MinLSTMCell, RNNCell, SLSTMCell
 from ._convert import convert, convert_back
-from ._library import library_path
 from ._model import SequenceModel
 from ._modules import GRU, LSTM, RNN, SLSTM, MinGRU, MinLSTM
 from ._scan import log_scan, scan

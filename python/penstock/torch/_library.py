@@ -67,7 +67,8 @@ class _TapeForm(ctypes.Structure):
 _loaded.penstock_torch_tape_bytes.argtypes = [ctypes.POINTER(_TapeForm)]
 _loaded.penstock_torch_tape_bytes.restype = ctypes.c_int64
 
-_TYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3}
+#: The types of sequences and weights, by the numbers that the library has for them.
+TYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3}
 
 
 def tape_bytes(cell, x, weights, lengths, reset, hidden, scans, layers, bidirectional, batch_first, every_state):
@@ -75,7 +76,7 @@ def tape_bytes(cell, x, weights, lengths, reset, hidden, scans, layers, bidirect
     not here."""
     rows, steps = x.shape[0 if batch_first else 1], x.shape[1 if batch_first else 0]
     numbers = (x.shape[-1], hidden, rows, steps)
-    if not all(type(n) is int for n in numbers) or x.device.type not in ("cpu", "cuda"):
+    if not all(type(n) is int for n in numbers) or x.device.type not in ("cpu", "cuda", "meta"):
         return None
     each = len(weights) // (layers * (2 if bidirectional else 1))
     form = _TapeForm(
@@ -86,15 +87,15 @@ def tape_bytes(cell, x, weights, lengths, reset, hidden, scans, layers, bidirect
         layers=layers,
         bidirectional=bidirectional,
         biases=each - (1 if scans else 2),
-        type=_TYPES[x.dtype],
-        weight_type=_TYPES[weights[0].dtype],
+        type=TYPES[x.dtype],
+        weight_type=TYPES[weights[0].dtype],
         rows=rows,
         steps=steps,
         lengths=lengths is not None,
         reset=reset is not None,
         batch_first=batch_first,
         every_state=every_state,
-        cuda=-1 if x.device.type == "cpu" else x.device.index or 0,
+        cuda=(x.device.index or 0) if x.device.type == "cuda" else -1,
     )
     size = _loaded.penstock_torch_tape_bytes(ctypes.byref(form))
     return None if size < 0 else size

@@ -3,7 +3,7 @@ and second derivatives make of them."""
 
 import torch
 
-from ._library import tape_bytes
+from ._library import TYPES, tape_bytes
 from ._composed import CELLS, composed, composed_scan
 
 _extension = torch.library.Library("penstock", "FRAGMENT")
@@ -23,7 +23,28 @@ def keeps_tape():
 # ---- shapes ----------------------------------------------------------------------------------------------------------
 
 
-def _state_shape(x, weights, state, batch_sizes, cell, layers, bidirectional, batch_first):
+def _check_devices(first, *others):
+    """Kernels would not be asked if some tensors were on the device `meta` and some on another."""
+    for other in others:
+        if other is not None and other.device != first.device:
+            devices = f"{first.device} and {other.device}"
+            raise RuntimeError(f"Input and parameter tensors are not at the same device: found {devices}")
+
+
+def _check_shapes(x, weights, batch_sizes, cell, layers):
+    """What follows here needs; the rest is for the kernels to check, which compiled graphs come to as well."""
+    rank = 3 if batch_sizes is None else 2
+    torch._check(cell in CELLS, lambda: f"cell must be one of {', '.join(CELLS)}, not {cell}")
+    torch._check(layers >= 1, lambda: f"layers must be at least 1, not {layers}")
+    torch._check(x.dtype in TYPES, lambda: f"x must be float32, float64, bfloat16 or float16, not {x.dtype}")
+    torch._check(x.dim() == rank, lambda: f"x must have {rank} dimensions, not the shape {tuple(x.shape)}")
+    enough = len(weights) >= layers and weights[0].dim() == 2 and weights[0].dtype in TYPES
+    torch._check(enough, lambda: "weights must hold those of every layer, floats, of which the first is [G * H, I]")
+
+
+def _state_shape(x, weights, state, lengths, batch_sizes, reset, cell, layers, bidirectional, batch_first):
+    _check_shapes(x, weights, batch_sizes, cell, layers)
+    _check_devices(x, *weights, state, lengths, reset)
     gates, states, _ = CELLS[cell]
     if batch_sizes is None:
         rows = x.shape[0 if batch_first else 1]
@@ -37,7 +58,7 @@ def _state_shape(x, weights, state, batch_sizes, cell, layers, bidirectional, ba
 @torch.library.register_fake("penstock::recurrent")
 def _(x, weights, state, lengths, batch_sizes, reset, cell, layers, bidirectional, batch_first, keep_tape,
       every_state):  # fmt: skip
-    shape = _state_shape(x, weights, state, batch_sizes, cell, layers, bidirectional, batch_first)
+    shape = _state_shape(x, weights, state, lengths, batch_sizes, reset, cell, layers, bidirectional, batch_first)
     width = shape[3] * (2 if bidirectional else 1)
     y = x.new_empty(*x.shape[:-1], width)
     states = x.new_empty((*x.shape[:-1], (shape[0] - 1) * width) if every_state else 0, dtype=state_type(x.dtype))
@@ -54,7 +75,7 @@ def _(x, weights, state, lengths, batch_sizes, reset, cell, layers, bidirectiona
 
 @torch.library.register_fake("penstock::recurrent_inference")
 def _(x, weights, state, lengths, batch_sizes, reset, cell, layers, bidirectional, batch_first):
-    shape = _state_shape(x, weights, state, batch_sizes, cell, layers, bidirectional, batch_first)
+    shape = _state_shape(x, weights, state, lengths, batch_sizes, reset, cell, layers, bidirectional, batch_first)
     y = x.new_empty(*x.shape[:-1], shape[3] * (2 if bidirectional else 1))
     return y, x.new_empty(shape, dtype=state_type(x.dtype))
 
@@ -62,7 +83,8 @@ def _(x, weights, state, lengths, batch_sizes, reset, cell, layers, bidirectiona
 @torch.library.register_fake("penstock::recurrent_backward")
 def _(dy, dstate, dstates, x, weights, state, lengths, batch_sizes, reset, y, tape, cell, layers, bidirectional,
       batch_first, every_state, want_dx, want_dweights):  # fmt: skip
-    shape = _state_shape(x, weights, state, batch_sizes, cell, layers, bidirectional, batch_first)
+    shape = _state_shape(x, weights, state, lengths, batch_sizes, reset, cell, layers, bidirectional, batch_first)
+    _check_devices(x, dy, dstate, dstates, y, tape)
     dx = x.new_empty(x.shape if want_dx else 0)
     dweights = [torch.empty_like(w, memory_format=torch.contiguous_format) for w in weights] if want_dweights else []
     return dx, x.new_empty(shape, dtype=state_type(x.dtype)), dweights
@@ -70,11 +92,13 @@ def _(dy, dstate, dstates, x, weights, state, lengths, batch_sizes, reset, y, ta
 
 @torch.library.register_fake("penstock::scan")
 def _(a, b, h0, lengths, reset, logarithmic, reverse):
+    _check_devices(a, b, h0, lengths, reset)
     return a.new_empty(a.shape), a.new_empty(a.shape[0], a.shape[2])
 
 
 @torch.library.register_fake("penstock::scan_backward")
 def _(dh, dh_last, a, b, h0, lengths, reset, h, logarithmic, reverse):
+    _check_devices(a, dh, dh_last, b, h0, lengths, reset, h)
     return a.new_empty(a.shape), a.new_empty(a.shape), a.new_empty(a.shape[0], a.shape[2])
 
 
