@@ -7,8 +7,6 @@
 #include <fstream>
 #include <string>
 
-#include "base/free_memory.h"
-
 namespace penstock::bench {
 namespace {
 
@@ -50,17 +48,6 @@ Machine describe_machine() {
   if (gmtime_r(&now, &utc) != nullptr && std::strftime(text, sizeof(text), "%Y-%m-%d %H:%M", &utc) > 0)
     machine.date = text;
   return machine;
-}
-
-double available_memory() {
-  auto available = static_cast<double>(free_memory());
-  const std::string limit = first_line("/sys/fs/cgroup/memory.max");
-  if (!limit.empty() && limit != "max") {
-    const double left =
-        std::strtod(limit.c_str(), nullptr) - std::strtod(first_line("/sys/fs/cgroup/memory.current").c_str(), nullptr);
-    if (available == 0.0 || left < available) available = left;
-  }
-  return available;
 }
 
 }  // namespace penstock::bench

@@ -20,7 +20,4 @@ struct Machine {
 
 Machine describe_machine();
 
-/// Bytes that can still be had, by the system or by the limit of our control group; 0: unknown.
-double available_memory();
-
 }  // namespace penstock::bench

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <thread>
 
+#include "base/free_memory.h"
 #include "bench/onednn.h"
 #include "penstock/error.h"
 
@@ -205,7 +206,7 @@ void check_peers(const Settings& settings) {
 bool is_in_python(const std::string& name) { return !is_ours(name) && name != "onednn"; }
 
 void check_memory(const std::vector<Case>& all, const std::vector<std::string>& names) {
-  const double available = available_memory();
+  const auto available = static_cast<double>(free_memory());
   const auto in_python = static_cast<int>(std::ranges::count_if(names, is_in_python));
   for (const Case& test : all) {
     const double needed = memory_needed(test, static_cast<int>(names.size()) - in_python, in_python);

@@ -394,13 +394,14 @@ std::string in_terms_of_options(const CLI::App& app, const std::string& message)
   };
   const auto names = option_names(app);
   constexpr std::string_view mention = "the option '";
-  if (const std::size_t begin = message.find(mention); begin != message.npos) {
-    const std::size_t name = begin + mention.size(), end = message.find('\'', name);
-    const std::string option = "--" + message.substr(name, end - name);
-    if (end != message.npos && std::find(names.begin(), names.end(), option) != names.end()) {
-      return message.substr(0, begin) + option + message.substr(end + 1);
-    }
+  std::string replaced = message;
+  for (std::size_t begin = 0; (begin = replaced.find(mention, begin)) != replaced.npos; ++begin) {
+    const std::size_t name = begin + mention.size(), end = replaced.find('\'', name);
+    if (end == replaced.npos) break;
+    const std::string option = "--" + replaced.substr(name, end - name);
+    if (std::find(names.begin(), names.end(), option) != names.end()) replaced.replace(begin, end + 1 - begin, option);
   }
+  if (replaced != message) return replaced;
   const std::string field = message.substr(0, message.find_first_of(" :,"));
   std::string option = "--" + field;
   std::replace(option.begin(), option.end(), '_', '-');

@@ -1,18 +1,117 @@
+// What Linux says in /proc and in its control groups.
+
 #include "base/free_memory.h"
 
+#include <fmt/format.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
 #include <fstream>
-#include <string>
+#include <limits>
+#include <sstream>
+#include <string_view>
 
 namespace penstock {
+namespace {
 
-// Linux. Pages that hold copies of files count as free, as they do for the system.
-std::size_t free_memory() {
-  std::ifstream file("/proc/meminfo");
-  std::string name;
-  for (std::size_t kilobytes = 0; file >> name >> kilobytes; file.ignore(80, '\n')) {
-    if (name == "MemAvailable:") return kilobytes << 10;
+using Bytes = std::uint64_t;
+
+constexpr Bytes unlimited = std::numeric_limits<Bytes>::max();
+
+Bytes difference(Bytes from, Bytes what) { return from > what ? from - what : 0; }
+
+/// The first word of a file as a number; unlimited where there is no file, or the word "max".
+Bytes number_in(const std::string& path) {
+  std::ifstream file(path);
+  Bytes number = 0;
+  return file >> number ? number : unlimited;
+}
+
+/// The number behind a name in a file of lines such as "MemAvailable: 123 kB"; 0 where there is none.
+Bytes number_of(const std::string& path, std::string_view name) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    std::istringstream words(line);
+    std::string word;
+    Bytes number = 0;
+    if (words >> word >> number && word == name) return number;
   }
   return 0;
+}
+
+/// How the two versions of control groups name the same things.
+struct GroupFiles {
+  const char* limit;
+  const char* usage;
+  std::array<const char*, 2> cached;  ///< In memory.stat: copies of files, which make room for whoever needs it
+};
+constexpr GroupFiles version_1{
+    "memory.limit_in_bytes", "memory.usage_in_bytes", {"total_inactive_file", "total_active_file"}};
+constexpr GroupFiles version_2{"memory.max", "memory.current", {"inactive_file", "active_file"}};
+
+/// What a group and all groups that it is part of leave. A container may see its own group as the outermost one, by the
+/// name that the host knows it by, so that inner folders may be missing.
+Bytes left_by_groups(const std::string& mount, std::string group, const GroupFiles& files) {
+  Bytes left = unlimited;
+  for (bool outermost = false; !outermost;) {
+    outermost = group.empty() || group == "/";
+    std::string folder = mount;
+    if (!outermost) folder += group;
+    const Bytes limit = number_in(folder + "/" + files.limit);
+    if (limit != unlimited) {
+      Bytes used = number_in(folder + "/" + files.usage);
+      for (const char* const name : files.cached) used = difference(used, number_of(folder + "/memory.stat", name));
+      left = std::min(left, difference(limit, used));
+    }
+    group.resize(std::min(group.size(), group.rfind('/')));
+  }
+  return left;
+}
+
+Bytes left_by_groups(const std::string& root) {
+  const std::string mount = root + "/sys/fs/cgroup";
+  Bytes left = unlimited;
+  std::ifstream file(root + "/proc/self/cgroup");
+  for (std::string line; std::getline(file, line);) {  // "4:memory:/group", or "0::/group" of version 2
+    const std::size_t name = line.find(':') + 1, group = line.find(':', name) + 1;
+    if (name == 0 || group == 0) continue;
+    const std::string controllers = fmt::format(",{},", line.substr(name, group - 1 - name));
+    if (controllers == ",,") left = std::min(left, left_by_groups(mount, line.substr(group), version_2));
+    if (controllers.find(",memory,") == std::string::npos) continue;
+    left = std::min(left, left_by_groups(mount + "/memory", line.substr(group), version_1));
+  }
+  return left;
+}
+
+/// Of the addresses that the process may use.
+Bytes left_by_address_space() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return unlimited;
+  const Bytes pages = number_in("/proc/self/statm");
+  if (pages == unlimited) return unlimited;
+  return difference(limit.rlim_cur, pages * static_cast<Bytes>(sysconf(_SC_PAGESIZE)));
+}
+
+}  // namespace
+
+std::size_t free_memory(const std::string& root) {
+  const std::string meminfo = root + "/proc/meminfo";
+  // Pages that hold copies of files count as free, as they do for the system.
+  const Bytes available = number_of(meminfo, "MemAvailable:");
+  const Bytes system = available == 0 ? unlimited : (available + number_of(meminfo, "SwapFree:")) << 10;
+  const Bytes left = std::min(system, left_by_groups(root));
+  return left == unlimited ? 0 : static_cast<std::size_t>(std::max<Bytes>(left, 1));
+}
+
+std::size_t free_memory() {
+  const std::size_t left = free_memory("");
+  const Bytes addresses = left_by_address_space();
+  if (addresses == unlimited) return left;
+  const Bytes least = left == 0 ? addresses : std::min<Bytes>(left, addresses);
+  return static_cast<std::size_t>(std::max<Bytes>(least, 1));
 }
 
 }  // namespace penstock

@@ -1,10 +1,16 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 
 namespace penstock {
 
-/// Bytes of the host's memory that can be had without taking them from anybody; 0: not known.
+/// Bytes of the host's memory that this process can still have: what the system has left, swap included, what the
+/// control groups of the process allow (containers), and what its addresses may grow by (`ulimit -v`), whichever is
+/// least. 0: not known; where nothing is left it is 1.
 std::size_t free_memory();
+
+/// The same of a system whose /proc and /sys lie in a folder. Tests have such folders.
+std::size_t free_memory(const std::string& root);
 
 }  // namespace penstock

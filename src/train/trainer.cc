@@ -351,7 +351,7 @@ TrainResult train(Model& model, Dataset& data, const TrainOptions& options, cons
   const auto need = [&] {
     const bool halves = options.execution.device.is_cuda() && options.execution.precision == Precision::full;
     return nn::MemoryNeed{fmt::format("training with batches of {} x {}", options.batch, options.length), bytes,
-                          fmt::format("the option 'batch' lowers that, and so does length{}",
+                          fmt::format("the option 'batch' lowers that, and so does the option 'length'{}",
                                       halves ? ", and precision bf16 or f16 halves most of it" : "")};
   };
   return nn::with_enough_memory(options.execution.device, need, [&] {

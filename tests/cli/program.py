@@ -27,14 +27,17 @@ def environment():
     return {**os.environ, "LC_ALL": "C.UTF-8", "TERM": "xterm", "OMP_NUM_THREADS": "2", "SOURCE_DATE_EPOCH": "0"}
 
 
-def start(*arguments, cwd=".", file_size=None, **options):
-    """Starts the program; `file_size` limits what it may write into one file, which then behaves like a full disk."""
+def start(*arguments, cwd=".", file_size=None, memory=None, **options):
+    """Starts the program; `file_size` limits what it may write into one file, which then behaves like a full disk, and
+    `memory` the bytes of addresses that it may have."""
     assert BIN.exists(), f"there is no program {BIN}: build it, or say where it is in PENSTOCK_BIN"
 
     def prepare():
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell may have had it ignored for all of us
         if file_size is not None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (file_size, file_size))
+        if memory is not None:
+            resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
 
     pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
     command = [str(word) for word in (BIN, *arguments)]

@@ -2,6 +2,8 @@
 
 import gzip
 import json
+import re
+import shutil
 import struct
 
 import pytest
@@ -318,3 +320,25 @@ def test_other_bad_input_of_predict(models, tmp_path):
     result = run("predict", model, "nothing", cwd=tmp_path, expect=1)
     assert result.err == "penstock predict: nothing: cannot read: No such file or directory\n"
     refuses("predict", "nothing", "empty", message="cannot read 'nothing': No such file or directory", **refused)
+
+
+def test_too_little_memory_to_train(models, tmp_path):
+    """It says what is needed, what there is and which option lowers it; what was saved before stays."""
+    shutil.copy(models / "text.safetensors", tmp_path)
+    before = (tmp_path / "text.safetensors").read_bytes()
+    giga = 1 << 30
+    command = ["train", models / "text.txt", "--width", 64, "--blocks", 4, "--threads", 1, "--length", 2048, "--steps", 1]
+    options = ["--output", "text.safetensors", "--force", "--quiet"]
+    result = run(*command, "--batch", 512, *options, cwd=tmp_path, memory=2 * giga, expect=1)
+    found = re.fullmatch(
+        r"penstock train: training with batches of 512 x 2048 needs (\d+) MB of memory on cpu: the host cannot give "
+        r"(\d+) MB: (\d+) MB are free; --batch lowers that, and so does --length\n",
+        result.err,
+    )
+    assert found, result.err
+    needed, refused, free = map(int, found.groups())
+    assert needed >= refused > free and free < 2048
+    assert (tmp_path / "text.safetensors").read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["text.safetensors"]
+    run(*command, "--batch", 4, *options, cwd=tmp_path, memory=2 * giga)
+    assert (tmp_path / "text.safetensors").read_bytes() != before
