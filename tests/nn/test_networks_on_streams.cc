@@ -86,6 +86,20 @@ TEST_P(OnStream, CallsFromTheHostAgreeWithTheOracle) {
   }
 }
 
+/// More units than a grid of any kernel has threads at once.
+TEST_P(OnStream, AHundredThousandUnitsAgreeWithTheOracle) {
+  const Case c{.name = "wide", .input = 2, .hidden = 100'000, .rows = 2, .steps = 3};
+  for (const char* const cell : {"mingru", "minlstm-log"}) {
+    SCOPED_TRACE(cell);
+    Recurrent<float> network = make_network<float>(cell, c);
+    const Inputs<float> in = make_inputs(network, c);
+    Recurrent<float> there = moved(network), same = moved(network);
+    const Outputs<float> got = run(there, in);
+    expect_close(network.spec(), got, expected(network, in), tolerances(network, in, c));
+    expect_same_bits(run(same, in), got);
+  }
+}
+
 TEST_P(OnStream, CallsWithTensorsAreThoseFromTheHost) {
   const Case c{.name = "tensors", .input = 7, .hidden = 20, .layers = 2, .rows = 3, .steps = 11};
   for (const char* const cell : {"lstm", "mingru", "slstm"}) {

@@ -12,6 +12,7 @@
 #include "nn/model_impl.h"
 #include "penstock/train.h"
 #include "support/expect_error.h"
+#include "support/temporary_folder.h"
 #include "toy_data.h"
 
 namespace penstock {
@@ -180,6 +181,53 @@ TEST_P(OnGpu, MoreStepsAllocateNothingMoreAndWaitForNothingMore) {
   EXPECT_EQ(many.allocations, few.allocations);
   EXPECT_EQ(many.synchronizations, few.synchronizations);
   EXPECT_EQ(many.launches, few.launches) << "beside the one recording";
+}
+
+/// The weights of a run that begins anew or goes on from its checkpoint, and ends early after so many polls.
+std::vector<float> trained_on(const TrainOptions& options, bool resume, int polls = 1000) {
+  CopyTask data(resume ? 77 : 1);  // everything must come from the file
+  Model model(full_spec("lstm"), data.description(), resume ? 5 : 1);
+  TrainCallbacks callbacks;
+  callbacks.stop = [&] { return --polls <= 0; };
+  const TrainResult result = train(model, data, options, callbacks, resume);
+  EXPECT_EQ(result.interrupted, polls <= 0);
+  return weights(model);
+}
+
+TEST_P(OnGpu, AResumedRunEndsInTheSameBits) {
+  const test::TemporaryFolder folder;
+  TrainOptions options = plain_steps(20);
+  options.optimizer = Optimizer::adamw;
+  options.execution = gpu();
+  const std::vector<float> whole = trained_on(options, false);
+  options.checkpoint_path = folder.path("run.safetensors");
+  for (const int cut : {1, 7, 15}) {
+    trained_on(options, false, cut);
+    EXPECT_EQ(trained_on(options, true), whole) << "cut at " << cut;
+  }
+}
+
+TEST_P(OnGpu, CheckpointsCrossDevices) {
+  const test::TemporaryFolder folder;
+  const double allowed = 10 * roundings();  // as of five steps on one device
+  CopyTask data;
+  const std::vector<float> before = weights(Model(full_spec("lstm"), data.description(), 1));
+  const auto steps_of = [&](std::vector<float> values) {
+    for (std::size_t i = 0; i < before.size(); ++i) values[i] -= before[i];
+    return values;
+  };
+  TrainOptions options = plain_steps(5);
+  const Execution host{.threads = 1};
+  options.execution = host;
+  const std::vector<float> want = steps_of(trained_on(options, false));
+  EXPECT_GT(largest(want), 1e-3);
+  for (const auto& [first, then] : {std::pair(host, gpu()), std::pair(gpu(), host)}) {
+    options.checkpoint_path = folder.path(first.device.is_cuda() ? "gpu.safetensors" : "cpu.safetensors");
+    options.execution = first;
+    trained_on(options, false, 2);
+    options.execution = then;
+    expect_close(steps_of(trained_on(options, true)), want, allowed, "goes on on " + to_string(then.device));
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Cuda, OnGpu, testing::Values(Precision::full, Precision::bf16, Precision::f16),
