@@ -60,8 +60,8 @@ class Scan {
     Tensor a, b, factor;
   };
 
-  /// h from the terms; h0 null means zeros, hT null not wanted. Execution::precision must be full: there are no weights
-  /// to round.
+  /// h from the terms, of one of which it may take the place, but which it overlaps in no other way; h0 null means
+  /// zeros, hT null not wanted. Execution::precision must be full: there are no weights to round.
   void forward(const Batch& batch, const Terms& terms, SequenceView<Real> h, const Real* h0 = nullptr,
                Real* hT = nullptr, const Execution& execution = {}) const;
   /// The same for tensors of the scan's device: terms and h [B, T, C], of packed rows [positions, C], in the scan's

@@ -51,7 +51,7 @@ class ScanProgram {
   struct Forward {
     Batch batch;
     Terms terms;
-    Tensor h;
+    Tensor h;                ///< May take the place of a term, and overlaps none otherwise.
     Tensor h0;               ///< No data: zeros.
     Tensor hT;               ///< Written unless without data; may be h0.
     Tensor earlier_h0 = {};  ///< Of the call that is corrected; no data: zeros.

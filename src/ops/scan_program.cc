@@ -90,6 +90,20 @@ struct ScanProgram::Impl {
             form.factor ? sequence(names[2], of.factor, written) : ops::ScanSequence{}};
   }
 
+  /// Each step is read before it is written, so that h may take the place of a term; but no part of another step's.
+  void require_in_place_or_apart(const Terms& terms, const Tensor& h) const {
+    const ops::SequencePlace there = place(h);
+    const auto check = [&](const char* name, const Tensor& term) {
+      if (!term) return;
+      const ops::SequencePlace at = place(term);
+      const bool in_place = at.data == there.data && at.strides == there.strides;
+      require(in_place || !ops::share_memory(at, there), "h must not overlap {} unless it takes its place", name);
+    };
+    check("terms.a", terms.a);
+    check("terms.b", terms.b);
+    check("terms.factor", terms.factor);
+  }
+
   const void* earlier(const char* name, const Tensor& given) const {
     require(form.correction || !given, "{} belongs to corrections; the program's form is none", name);
     return state(name, given);
@@ -162,6 +176,7 @@ void ScanProgram::forward(const Context& context, const Forward& given) const {
   ops::GivenScanForward memory;
   memory.terms = impl.terms({"terms.a", "terms.b", "terms.factor"}, given.terms, false);
   memory.h = impl.sequence("h", given.h, true);
+  impl.require_in_place_or_apart(given.terms, given.h);
   memory.h0 = impl.state("h0", given.h0);
   memory.hT = impl.state("hT", given.hT);
   memory.earlier_h0 = impl.earlier("earlier_h0", given.earlier_h0);
