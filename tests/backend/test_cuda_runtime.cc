@@ -52,7 +52,8 @@ TEST(Library, FindsThePackagesOfAVirtualEnvironment) {
 
 TEST(NoGpu, IsAnErrorThatSaysWhatIsMissing) {
   if (driver_complaint().empty()) GTEST_SKIP() << "there is a GPU";
-  test::expect_error(ErrorCode::unsupported, "no CUDA device: " + driver_complaint(), [] { Device::get(0); });
+  test::expect_error(ErrorCode::unsupported, "device cuda:1 is not there: " + driver_complaint(),
+                     [] { Device::get(1); });
   EXPECT_EQ(device_count(), 0);
   EXPECT_EQ(cuda_info().missing, driver_complaint());
   EXPECT_TRUE(cuda_info().gpus.empty());

@@ -297,3 +297,14 @@ def test_device_auto_is_for_verbs_that_know_their_work(models):
     assert "--device cpu|cuda[:N]|auto" in run("generate", "--help").out
     message = 'device must be cpu, cuda or cuda:N with the number of a GPU, not "auto"'
     refuses("profile", "text.safetensors", "--device", "auto", message=message, status=2, verb="profile", cwd=models)
+
+
+@pytest.mark.parametrize("arguments", AUTO, ids=[case[0] for case in AUTO])
+def test_a_device_that_is_not_there(models, arguments):
+    """Exit status 1 or 2 and one line that names the device; files stay as they are."""
+    before = {path.name: path.read_bytes() for path in models.iterdir()}
+    missing = run("info", "--json").json()["cuda"]["missing"]
+    result = run(*arguments, "--device", "cuda:99", cwd=models, expect=1 if missing else 2)
+    name = f"device cuda:99 is not there: {missing}" if missing else "device must be 0 to "
+    assert result.err.splitlines()[-1].startswith(f"penstock {arguments[0]}: {name}")
+    assert {path.name: path.read_bytes() for path in models.iterdir()} == before

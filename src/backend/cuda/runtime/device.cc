@@ -70,7 +70,9 @@ plan::GpuModel describe_device(int ordinal) {
 Device& Device::get(int ordinal) {
   static std::mutex mutex;
   static std::vector<std::unique_ptr<Device>> devices;
-  driver();  // says why, if there is none
+  if (const std::string& why = driver_complaint(); !why.empty()) {
+    fail(ErrorCode::unsupported, "device cuda:{} is not there: {}", ordinal, why);
+  }
   const int count = device_count();
   require(ordinal >= 0 && ordinal < count, "device must be 0 to {} (there {} {} GPU{}), not {}", count - 1,
           count == 1 ? "is" : "are", count, count == 1 ? "" : "s", ordinal);
