@@ -172,6 +172,32 @@ TEST_P(CellGradients, ATapeServesBatchesOfAnySizeOneAfterTheOther) {
   }
 }
 
+/// Where n is 0 a state has seen nothing, and no output follows c, n and m: docs/cells.md.
+TEST(SlstmGradients, AnEmptyStateHasOneOfHAlone) {
+  const Case c{.name = "empty", .input = 3, .hidden = 4, .rows = 2, .steps = 5};
+  Recurrent<double> network = make_network<double>("slstm", c);
+  Inputs<double> in = make_inputs(network, c);
+  const std::size_t size = in.state_in.size() / 4;  // of h, c, n and m each
+  std::fill(in.state_in.begin(), in.state_in.end(), 0.0);
+  const Outputs<double> empty = run(network, in);
+  const auto of_state = [&](const Outputs<double>& outputs, std::size_t state) {
+    const auto first = outputs.dstate_in.begin() + static_cast<std::ptrdiff_t>(state * size);
+    return std::vector<double>(first, first + static_cast<std::ptrdiff_t>(size));
+  };
+  const auto is_zero = [](double value) { return value == 0; };
+  EXPECT_TRUE(std::ranges::none_of(of_state(empty, 0), is_zero)) << "h is read by the recurrent matrix";
+  for (const std::size_t state : {1, 2, 3}) EXPECT_TRUE(std::ranges::all_of(of_state(empty, state), is_zero)) << state;
+  // Finite differences agree: c and m may be anything.
+  std::fill(in.state_in.begin() + static_cast<std::ptrdiff_t>(size),
+            in.state_in.begin() + 2 * static_cast<std::ptrdiff_t>(size), 0.3);
+  std::fill(in.state_in.begin() + 3 * static_cast<std::ptrdiff_t>(size), in.state_in.end(), 0.3);
+  EXPECT_TRUE(same_bits(run(network, in).y, empty.y));
+  // A state that is to be learnt has n > 0.
+  std::fill(in.state_in.begin(), in.state_in.end(), 1.0);
+  const Outputs<double> begun = run(network, in);
+  for (const std::size_t state : {1, 2, 3}) EXPECT_TRUE(std::ranges::none_of(of_state(begun, state), is_zero)) << state;
+}
+
 INSTANTIATE_TEST_SUITE_P(Each, CellGradients, testing::ValuesIn(cell_names()), test_name);
 
 }  // namespace
