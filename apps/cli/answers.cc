@@ -90,7 +90,12 @@ void ByteAnswers::expect(std::vector<float> logits) {
 
 RowAnswers::RowAnswers(Output& output, const DataDescription& data, std::vector<std::string> kept, bool json,
                        std::vector<double> quantiles)
-    : output_(output), data_(&data), kept_(std::move(kept)), json_(json), quantiles_(std::move(quantiles)) {}
+    : output_(output),
+      data_(&data),
+      spread_(&data.spread),
+      kept_(std::move(kept)),
+      json_(json),
+      quantiles_(std::move(quantiles)) {}
 
 void RowAnswers::header() {
   if (json_) return;
@@ -121,8 +126,7 @@ double RowAnswers::raw(std::span<const float> outputs, Index step, std::size_t t
   const Column& column = data_->targets[target];
   const std::size_t output = static_cast<std::size_t>(step) * data_->targets.size() + target;
   const auto normalised = static_cast<double>(outputs[output]);
-  return level ? data_->spread.quantile(*level, static_cast<Index>(output), column, normalised)
-               : column.raw(normalised);
+  return level ? spread_->quantile(*level, static_cast<Index>(output), column, normalised) : column.raw(normalised);
 }
 
 std::vector<std::string> RowAnswers::cells(std::span<const float> outputs) const {

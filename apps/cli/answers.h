@@ -74,6 +74,8 @@ class RowAnswers {
   void header();
   /// The answers that follow are of a series whose description this is; it must live on.
   void of_series(const DataDescription& data) { data_ = &data; }
+  /// The answer that follows has this spread.
+  void of_spread(const Spread& spread) { spread_ = &spread; }
   /// Number of outputs that a step has.
   Index size() const { return data_->output_size(); }
   void answer(std::span<const std::string> kept, std::span<const float> outputs);
@@ -88,6 +90,7 @@ class RowAnswers {
 
   Output& output_;
   const DataDescription* data_;
+  const Spread* spread_;
   std::vector<std::string> kept_;
   bool json_;
   std::vector<double> quantiles_;

@@ -29,14 +29,20 @@ void GroupStreams::switch_to(const std::string& name) {
   in_session_ = &next;
 }
 
+void GroupStreams::describe(Series& series, DataDescription data) {
+  series.data = std::move(data);
+  series.tracker.emplace(*series.data);
+  if (!series.intervals.empty()) series.tracker->restore(series.intervals);
+}
+
 std::optional<GroupStreams::Ready> GroupStreams::take(Rows& rows) {
   const std::string name = rows.reader().group().name;
   const bool known = rows.reader().knows_group();
   Series& series = all_[name];
   if (known) {
-    if (!series.data) series.data = data_.of_group(rows.reader().group());
+    if (!series.data) describe(series, data_.of_group(rows.reader().group()));
     switch_to(name);
-    return Ready{*series.data, rows.features()};
+    return Ready{*series.data, *series.tracker, rows.features()};
   }
   if (series.waiting.empty()) {
     say(fmt::format("note: training did not see {}: its first {} rows say how it is scaled, and get no forecast\n",
@@ -46,20 +52,25 @@ std::optional<GroupStreams::Ready> GroupStreams::take(Rows& rows) {
   const auto count = static_cast<Index>(series.waiting.size() / rows.features().size());
   if (count < rows_to_scale()) return std::nullopt;
   series.scaling = rows.reader().settle_group(name, series.waiting, count);
-  series.data = data_.of_group(*series.scaling);
+  describe(series, data_.of_group(*series.scaling));
   switch_to(name);
-  return Ready{*series.data, std::exchange(series.waiting, {})};
+  return Ready{*series.data, *series.tracker, std::exchange(series.waiting, {})};
 }
 
 void GroupStreams::reset_all() {
   session_.reset();
-  for (auto& [name, series] : all_) series.state.clear();
+  for (auto& [name, series] : all_) {
+    series.state.clear();
+    series.intervals.clear();
+    if (series.tracker) series.tracker->reset();
+  }
 }
 
 void GroupStreams::restore(const StreamState& state, Rows& rows) {
   for (const auto& [name, saved] : state.groups) {
     Series& series = all_[name];
     series.state = saved.state;
+    series.intervals = saved.intervals;
     if (!saved.scaling) continue;
     rows.reader().add_group(*saved.scaling);
     series.scaling = saved.scaling;
@@ -69,7 +80,11 @@ void GroupStreams::restore(const StreamState& state, Rows& rows) {
 void GroupStreams::save(StreamState& state) {
   if (in_session_ != nullptr) in_session_->state = session_.state();
   for (const auto& [name, series] : all_) {
-    if (!series.state.empty()) state.groups[name] = {.state = series.state, .scaling = series.scaling};
+    if (!series.state.empty()) {
+      state.groups[name] = {.state = series.state,
+                            .intervals = series.tracker ? series.tracker->state() : series.intervals,
+                            .scaling = series.scaling};
+    }
     if (series.waiting.empty()) continue;
     say(fmt::format("note: {} had too few rows to be scaled, and begins anew\n", printable(name)));
   }

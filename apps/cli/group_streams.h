@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "penstock/spread_tracker.h"
 #include "penstock/stream.h"
 #include "rows.h"
 #include "stream_state.h"
@@ -22,6 +23,7 @@ class GroupStreams {
   /// are enough of them there is nothing to push.
   struct Ready {
     const DataDescription& data;  ///< With the scaling of the series.
+    SpreadTracker& tracker;       ///< Of its intervals.
     std::vector<float> features;  ///< [rows, I]: this one, behind those that it had to wait for.
   };
   std::optional<Ready> take(Rows& rows);
@@ -35,13 +37,17 @@ class GroupStreams {
  private:
   struct Series {
     std::optional<DataDescription> data;  // none: not scaled yet
-    std::optional<Group> scaling;         // of one that training did not see
-    std::vector<float> state;             // when another one is in the session
-    std::vector<float> waiting;           // [rows, I]
+    std::optional<SpreadTracker> tracker;
+    std::vector<float> intervals;  // state of a tracker that is not there yet
+    std::optional<Group> scaling;  // of one that training did not see
+    std::vector<float> state;      // when another one is in the session
+    std::vector<float> waiting;    // [rows, I]
   };
 
   Index rows_to_scale() const;
   void switch_to(const std::string& name);
+  /// From now on it is known how the series is scaled.
+  static void describe(Series& series, DataDescription data);
 
   Session& session_;
   const DataDescription& data_;

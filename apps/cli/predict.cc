@@ -171,20 +171,28 @@ class Prediction {
     RowAnswers answers(output_, data(), arguments_.rows.keep, arguments_.json, arguments_.quantiles);
     answers.header();
     Sequence sequence(model_, arguments_.execution);
-    std::vector<std::vector<std::string>> kept;  // of the rows that wait in the sequence
+    SpreadTracker tracker(data());
+    answers.of_spread(tracker.spread());
+    std::vector<std::vector<std::string>> kept;  // of the rows that wait in the sequence ...
+    std::vector<float> features;                 // ... and what the model reads of them
     const auto size = static_cast<std::size_t>(data().output_size());
     const auto answer = [&](bool end) {
       const auto outputs = sequence.run();
+      const std::size_t inputs = features.size() / kept.size();
       for (std::size_t i = 0; i < kept.size(); ++i) {
+        const auto forecasts = outputs.subspan(i * size, size);
+        tracker.add(std::span(features).subspan(i * inputs, inputs), forecasts);
         const bool wanted = !arguments_.last || (end && i + 1 == kept.size());
-        if (wanted) answers.answer(kept[i], outputs.subspan(i * size, size));
+        if (wanted) answers.answer(kept[i], forecasts);
       }
       kept.clear();
+      features.clear();
     };
     for (auto kind = rows.next(); kind != Rows::Kind::end; kind = rows.next()) {
       if (kind == Rows::Kind::blank) continue;
       if (sequence.waiting() == Sequence::piece) answer(false);
       sequence.add(rows.features());
+      features.insert(features.end(), rows.features().begin(), rows.features().end());
       kept.push_back(rows.kept());
     }
     if (kept.empty()) nothing_to_read("rows behind the header");
@@ -237,6 +245,8 @@ class Prediction {
       if (interrupted()) return;
       answers.of_series(series.data);
       Sequence sequence(model_, arguments_.execution);
+      SpreadTracker tracker(series.data);
+      answers.of_spread(tracker.spread());
       const Index count = counts[static_cast<std::size_t>(&series - groups.data())];
       for (Index row = 0; row < count;) {
         const Index first = row, end = std::min(count, row + Sequence::piece);
@@ -245,10 +255,12 @@ class Prediction {
         }
         const auto forecasts = sequence.run();
         for (Index i = first; i < end; ++i) {
+          const auto own = forecasts.subspan(static_cast<std::size_t>(i - first) * outputs, outputs);
+          tracker.add(std::span(series.features).subspan(static_cast<std::size_t>(i) * inputs, inputs), own);
           if (arguments_.last && i + 1 < count) continue;
           std::vector<std::string> kept = series.kept[static_cast<std::size_t>(i)];
           if (named) kept.insert(kept.begin(), series.name);
-          answers.answer(kept, forecasts.subspan(static_cast<std::size_t>(i - first) * outputs, outputs));
+          answers.answer(kept, own);
         }
       }
     }

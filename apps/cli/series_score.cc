@@ -7,6 +7,7 @@
 #include "grouped_rows.h"
 #include "input.h"
 #include "penstock/error.h"
+#include "penstock/spread_tracker.h"
 #include "score_report.h"
 #include "sequence.h"
 #include "units.h"
@@ -75,13 +76,14 @@ class SeriesScorer {
         name_(std::move(name)),
         options_(options),
         scorer_(data_, options.levels),
+        tracker_(data_),
         sequence_(model, execution) {}
 
   /// `values` of the targets, raw.
   void add(std::span<const float> features, std::vector<double> values) {
     if (sequence_.waiting() == Sequence::piece) answer();
     sequence_.add(features);
-    waiting_.push_back(std::move(values));
+    waiting_.push_back({{features.begin(), features.end()}, std::move(values)});
   }
 
   GroupScore finish() {
@@ -100,18 +102,27 @@ class SeriesScorer {
         forecasts[j] = data_.targets[j % data_.targets.size()].raw(static_cast<double>(all[i * outputs + j]));
       }
       const auto scored = counts ? std::span<const double>(forecasts) : std::span<const double>();
-      scorer_.add(waiting_[i], scored);
-      if (options_.watch) options_.watch(name_, data_, waiting_[i], scored);
+      const auto& [features, values] = waiting_[i];
+      tracker_.add(features, all.subspan(i * outputs, outputs));
+      if (options_.watch) data_.spread = tracker_.spread();
+      scorer_.add(values, scored, tracker_.widths());
+      if (options_.watch) options_.watch(name_, data_, values, scored);
     }
     waiting_.clear();
   }
 
-  DataDescription data_;
+  struct Row {
+    std::vector<float> features;
+    std::vector<double> values;  // of the targets, raw
+  };
+
+  DataDescription data_;  // with the spread of the latest forecasts
   std::string name_;
   const SeriesScoring& options_;
   ForecastScorer scorer_;
+  SpreadTracker tracker_;
   Sequence sequence_;
-  std::vector<std::vector<double>> waiting_;  // values of the rows in the sequence
+  std::vector<Row> waiting_;  // in the sequence
   Index row_ = 0;
 };
 

@@ -130,19 +130,29 @@ class Stream {
     }
     Rows rows(input_, model_.data(), arguments_.rows);
     RowAnswers answers(output_, model_.data(), arguments_.rows.keep, arguments_.json, arguments_.quantiles);
+    SpreadTracker tracker(model_.data());
+    answers.of_spread(tracker.spread());
+    if (state_) state_->restore(tracker);
     answers.header();
     output_.flush();
+    const auto reset = [&] {
+      session_.reset();
+      tracker.reset();
+    };
     for (auto kind = rows.next(); kind != Rows::Kind::end; kind = rows.next()) {
       if (kind == Rows::Kind::blank) {
-        if (arguments_.reset_on_blank_line) session_.reset();
+        if (arguments_.reset_on_blank_line) reset();
         continue;
       }
-      if (rows.starts_sequence()) session_.reset();
-      answers.answer(rows.kept(), push(std::span<const float>(rows.features())));
+      if (rows.starts_sequence()) reset();
+      const std::span<const float> features(rows.features()), outputs = push(features);
+      tracker.add(features, outputs);
+      answers.answer(rows.kept(), outputs);
       output_.flush();
       say_first_replaced(rows);
     }
     if (rows.replaced() > 1) say_replaced(rows);
+    if (state_) state_->intervals = tracker.state();
   }
 
   /// Rows of many series, each with a state of its own; its name stands in front of each answer.
@@ -154,10 +164,12 @@ class Stream {
     options.keep = names;
     Rows rows(input_, data, options);
     RowAnswers answers(output_, data, names, arguments_.json, arguments_.quantiles);
+    GroupStreams streams(session_, data);
+    SpreadTracker any(data);
+    if (state_) state_->restore(any);  // which says what is wrong with it
+    if (state_) streams.restore(*state_, rows);
     answers.header();
     output_.flush();
-    GroupStreams streams(session_, data);
-    if (state_) streams.restore(*state_, rows);
     const auto inputs = static_cast<std::size_t>(data.input_size());
     for (auto kind = rows.next(); kind != Rows::Kind::end; kind = rows.next()) {
       if (kind == Rows::Kind::blank) {
@@ -166,8 +178,12 @@ class Stream {
       }
       if (const auto ready = streams.take(rows)) {
         std::span<const float> features(ready->features), forecast;
-        for (; !features.empty(); features = features.subspan(inputs)) forecast = push(features.first(inputs));
+        for (; !features.empty(); features = features.subspan(inputs)) {
+          forecast = push(features.first(inputs));
+          ready->tracker.add(features.first(inputs), forecast);
+        }
         answers.of_series(ready->data);
+        answers.of_spread(ready->tracker.spread());
         answers.answer(rows.kept(), forecast);
         output_.flush();
       }

@@ -60,6 +60,7 @@ std::vector<Scaling> scalings(const nlohmann::json& object, const char* name, co
 
 nlohmann::json group_json(const std::string& name, const StreamState::OfGroup& group) {
   nlohmann::json object = {{"name", name}, {"state", group.state}};
+  if (!group.intervals.empty()) object["intervals"] = group.intervals;
   if (group.scaling) {
     object["inputs"] = scalings_json(group.scaling->inputs);
     object["targets"] = scalings_json(group.scaling->targets);
@@ -102,6 +103,7 @@ StreamState::StreamState(std::string path, const std::string& model)
   }
   state_ = floats(object, "state", path_);
   expected = floats(object, "expected", path_);
+  if (object.contains("intervals")) intervals = floats(object, "intervals", path_);
   read_groups(object.value("groups", nlohmann::json::array()));
   found_ = true;
 }
@@ -110,7 +112,8 @@ void StreamState::read_groups(const nlohmann::json& list) {
   for (const nlohmann::json& object : list) {
     const nlohmann::json name = object.is_object() ? object.value("name", nlohmann::json()) : nlohmann::json();
     if (!name.is_string()) bad(path_, "\"groups\" must be a list of states with names");
-    OfGroup group{.state = floats(object, "state", path_), .scaling = {}};
+    OfGroup group{.state = floats(object, "state", path_), .intervals = {}, .scaling = {}};
+    if (object.contains("intervals")) group.intervals = floats(object, "intervals", path_);
     if (object.contains("inputs")) {
       group.scaling = Group{
           .name = name, .inputs = scalings(object, "inputs", path_), .targets = scalings(object, "targets", path_)};
@@ -129,9 +132,19 @@ void StreamState::restore(Session& session) const {
   }
 }
 
+void StreamState::restore(SpreadTracker& tracker) const {
+  try {
+    for (const auto& [name, group] : groups) tracker.restore(group.intervals);
+    tracker.restore(intervals);
+  } catch (const Error& error) {
+    bad(path_, error.what());
+  }
+}
+
 void StreamState::save(const Session& session) const {
   nlohmann::json object = {
       {"kind", state_kind}, {"model", checksum_}, {"state", session.state()}, {"expected", expected}};
+  if (!intervals.empty()) object["intervals"] = intervals;
   for (const auto& [name, group] : groups) object["groups"].push_back(group_json(name, group));
   const std::string temporary = path_ + ".tmp";
   if (!write_file(temporary, object.dump() + "\n") || rename(temporary.c_str(), path_.c_str()) != 0) {

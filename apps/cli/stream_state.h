@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "penstock/spread_tracker.h"
 #include "penstock/stream.h"
 
 namespace penstock::cli {
@@ -21,15 +22,20 @@ class StreamState {
   /// Whether there was a file.
   bool found() const { return found_; }
   void restore(Session& session) const;
+  /// A file that knows nothing of intervals leaves them as at the start of a series.
+  void restore(SpreadTracker& tracker) const;
   /// Replaces the file as a whole or not at all. Throws Error(io_failure).
   void save(const Session& session) const;
 
   /// What a text's next byte was expected to be; empty at its start.
   std::vector<float> expected;
+  /// Of the intervals of a series; empty without them.
+  std::vector<float> intervals;
 
   /// Of each series of a model of groups.
   struct OfGroup {
     std::vector<float> state;
+    std::vector<float> intervals;
     std::optional<Group> scaling;  ///< Of one that training did not see.
   };
   std::map<std::string, OfGroup> groups;

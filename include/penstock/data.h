@@ -94,6 +94,14 @@ struct Spread {
   /// [targets]: 1 where errors are logarithms of value / forecast, because they grow with the value; 0 where they are
   /// value - forecast, normalised.
   std::vector<std::uint8_t> relative;
+  /// How wide errors were at the end of a series that training saw, by forecasts that had not seen them: a
+  /// SpreadTracker goes on from there.
+  struct Ending {
+    std::string group;          ///< Of the series; empty without groups.
+    std::vector<float> values;  ///< [rows, targets]: the last values, by which the end is known; normalised
+    std::vector<float> widths;  ///< [targets, 2]: as RecentWidth keeps them
+  };
+  std::vector<Ending> endings;
 
   bool empty() const { return levels.empty(); }
   /// The quantile of a level of what output `output` of [horizon, targets] forecasts, raw; `column` is its target. The
@@ -102,6 +110,9 @@ struct Spread {
   double quantile(double level, Index output, const Column& column, double normalised) const;
   /// The error that belongs to it.
   double error(double level, Index output) const;
+  /// Such an error of a target: between a value and what was forecast of it, both normalised; not a number where it is
+  /// relative and there is no ratio.
+  double error_between(double value, double forecast, std::size_t target, const Column& column) const;
 };
 
 /// Mean and scale of a column in one series of many.

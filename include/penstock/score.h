@@ -55,8 +55,9 @@ class ForecastScorer {
   explicit ForecastScorer(const DataDescription& data, std::vector<double> levels = {0.1, 0.5, 0.9});
 
   /// The next row: its values of the targets, raw [targets]; and what was forecast from it, raw [horizon, targets], or
-  /// nothing for a row that only leads in, which the first ones of a file may do.
-  void add(std::span<const double> values, std::span<const double> forecasts);
+  /// nothing for a row that only leads in, which the first ones of a file may do. `widths` [targets] are those of a
+  /// SpreadTracker, or none for the spread as training found it.
+  void add(std::span<const double> values, std::span<const double> forecasts, std::span<const double> widths = {});
   /// The next row is the first of another file: neither forecasts nor rivals reach across.
   void begin_file() { starts_.push_back(static_cast<Index>(places_.size())); }
   /// One score a target. Empty as long as no forecast could be compared.
@@ -78,6 +79,7 @@ class ForecastScorer {
   std::vector<double> levels_;
   std::vector<double> values_;    // [rows, targets]
   std::vector<float> forecasts_;  // [rows that forecast, horizon, targets]
+  std::vector<double> widths_;    // [rows that forecast, targets]
   std::vector<Index> places_;     // of each row among those; -1: it only leads in
   std::vector<Index> starts_;     // first rows of files
 };
@@ -93,7 +95,7 @@ struct GroupScore {
 std::vector<ColumnScore> score_all(std::span<const GroupScore> groups);
 
 /// Sees each row of a series as ForecastScorer::add() does: its values, and what was forecast from it. `data` is the
-/// description with the scaling of the series.
+/// description with the scaling of the series, and the spread of what is forecast from the row.
 using ForecastWatcher = std::function<void(const std::string& group, const DataDescription& data,
                                            std::span<const double> values, std::span<const double> forecasts)>;
 

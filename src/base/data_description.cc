@@ -96,6 +96,12 @@ double Spread::quantile(double level, Index output, const Column& column, double
   return raw > 0.0 ? raw * std::exp(e) : raw;
 }
 
+double Spread::error_between(double value, double forecast, std::size_t target, const Column& column) const {
+  if (relative[target] == 0) return value - forecast;
+  const double raw = column.raw(value), raw_forecast = column.raw(forecast);
+  return raw > 0.0 && raw_forecast > 0.0 ? std::log(raw / raw_forecast) : std::numeric_limits<double>::quiet_NaN();
+}
+
 Index DataDescription::output_size() const {
   switch (task) {
     case Task::language:
@@ -139,6 +145,7 @@ DataDescription DataDescription::of_group(const Group& group) const {
   scale(result.targets, group.targets);
   result.group_column.clear();
   result.groups.clear();
+  std::erase_if(result.spread.endings, [&](const Spread::Ending& ending) { return ending.group != group.name; });
   return result;
 }
 

@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <limits>
 
 #include "base/check.h"
 #include "base/quote.h"
+#include "penstock/spread_tracker.h"
 
 namespace penstock::io {
 
@@ -197,6 +199,10 @@ json to_json(const DataDescription& data) {
                         {"quantiles", data.spread.quantiles},
                         {"scales", data.spread.scales},
                         {"relative", data.spread.relative}};
+    for (const Spread::Ending& ending : data.spread.endings) {
+      result["spread"]["endings"].push_back(
+          {{"group", ending.group}, {"values", ending.values}, {"widths", ending.widths}});
+    }
   }
   if (!data.group_column.empty()) result["groups"] = groups_to_json(data);
   return result;
@@ -213,6 +219,37 @@ std::vector<double> read_numbers(ObjectReader& reader, const char* field, Index 
   const auto found = static_cast<Index>(numbers.size());
   if (count >= 0 && found != count) reader.refuse(field, fmt::format("must hold {} numbers, not {}", count, found));
   return numbers;
+}
+
+std::vector<float> read_floats(ObjectReader& reader, const char* field, Index count) {
+  std::vector<float> floats;
+  for (const double number : read_numbers(reader, field, count)) {
+    if (!(std::abs(number) <= static_cast<double>(std::numeric_limits<float>::max()))) {
+      reader.refuse(field, fmt::format("must hold floats, not {:g}", number));
+    }
+    floats.push_back(static_cast<float>(number));
+  }
+  return floats;
+}
+
+Spread::Ending read_ending(const json& object, const std::string& source, Index targets) {
+  ObjectReader reader(object, source, "data.spread.endings");
+  Spread::Ending ending;
+  ending.group = reader.string("group");
+  ending.values = read_floats(reader, "values", -1);
+  if (ending.values.empty() || static_cast<Index>(ending.values.size()) % targets != 0) {
+    reader.refuse("values", fmt::format("must hold rows of {} values, not {} values", targets, ending.values.size()));
+  }
+  ending.widths = read_floats(reader, "widths", 2 * targets);
+  try {
+    for (std::size_t i = 0; i < ending.widths.size(); i += 2) {
+      RecentWidth().restore(ending.widths[i], ending.widths[i + 1]);
+    }
+  } catch (const Error& error) {
+    reader.refuse("widths", fmt::format("are wrong: {}", error.what()));
+  }
+  reader.finish();
+  return ending;
 }
 
 Spread read_spread(const json& object, const std::string& source, const DataDescription& data) {
@@ -237,6 +274,9 @@ Spread read_spread(const json& object, const std::string& source, const DataDesc
     if (relative != 0.0 && relative != 1.0)
       reader.refuse("relative", fmt::format("must be 0 or 1, not {:g}", relative));
     spread.relative.push_back(relative != 0.0 ? 1 : 0);
+  }
+  if (object.contains("endings")) {
+    for (const json& ending : reader.array("endings")) spread.endings.push_back(read_ending(ending, source, targets));
   }
   reader.finish();
   return spread;

@@ -1,8 +1,12 @@
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numbers>
+#include <optional>
+#include <unordered_map>
 
 #include "nn/model_impl.h"
+#include "penstock/spread_tracker.h"
 #include "penstock/train.h"
 #include "train/series_rows.h"
 
@@ -186,6 +190,54 @@ void add_errors(const training::SeriesRows& series, const training::RowErrors& a
   }
 }
 
+/// What errors of forecasts that had not seen the values say of their width, row by row of one segment.
+class HonestWidths {
+ public:
+  HonestWidths(const DataDescription& data, const training::SeriesRows& series) : data_(data), series_(series) {}
+
+  void add(const training::RowErrors& errors) {
+    const auto outputs = static_cast<std::size_t>(data_.output_size());
+    for (std::size_t i = 0; i < errors.rows.size(); ++i) {
+      errors_[errors.rows[i]] = std::span(errors.errors).subspan(i * outputs, outputs);
+    }
+  }
+
+  /// None if the segment is too short to be known again, or the model cannot see its own errors.
+  std::optional<Spread::Ending> at_end_of(const training::Segment& segment) const {
+    constexpr Index rows_to_know = 8;
+    if (segment.rows() < rows_to_know) return std::nullopt;
+    const auto targets = static_cast<Index>(data_.targets.size());
+    const DataDescription own = training::description_of(data_, segment);
+    SpreadTracker tracker(own);
+    std::vector<float> forecasts(static_cast<std::size_t>(own.output_size()));
+    const auto values = series_.targets();
+    for (Index row = segment.first; row < segment.end; ++row) {
+      // Of forecasts that nobody made there is no error.
+      std::ranges::fill(forecasts, std::numeric_limits<float>::quiet_NaN());
+      if (const auto found = errors_.find(row); found != errors_.end()) {
+        for (std::size_t i = 0; i < forecasts.size(); ++i) {
+          const auto at = (row + 1) * targets + static_cast<Index>(i);
+          if (std::isfinite(found->second[i])) forecasts[i] = values[at] + found->second[i];
+        }
+      }
+      tracker.add(series_.inputs().subspan(row * data_.input_size(), data_.input_size()), forecasts);
+    }
+    Spread::Ending ending{.group = group_of(segment), .values = {}, .widths = tracker.recent()};
+    const auto last = values.subspan((segment.end - rows_to_know) * targets, rows_to_know * targets);
+    ending.values.assign(last.begin(), last.end());
+    return ending;
+  }
+
+ private:
+  std::string group_of(const training::Segment& segment) const {
+    return segment.group < 0 ? "" : data_.groups[static_cast<std::size_t>(segment.group)].name;
+  }
+
+  const DataDescription& data_;
+  const training::SeriesRows& series_;
+  std::unordered_map<Index, std::span<const float>> errors_;  // of forecasts from a row
+};
+
 }  // namespace
 
 void fit_spread(Model& model, const Dataset& dataset, const Execution& execution) {
@@ -195,7 +247,8 @@ void fit_spread(Model& model, const Dataset& dataset, const Execution& execution
   const std::size_t targets = data.targets.size();
   std::vector<ErrorsOfBothKinds> errors;
   for (const Column& column : data.targets) errors.emplace_back(column, data.horizon);
-  add_errors(*series, training::held_out_errors(model, *series, execution), 1.0, data, errors);
+  const training::RowErrors held_out = training::held_out_errors(model, *series, execution);
+  add_errors(*series, held_out, 1.0, data, errors);
   add_errors(*series, series->past_errors(), past_weight, data, errors);
   Spread spread;
   spread.levels.assign(std::begin(spread_levels), std::end(spread_levels));
@@ -210,6 +263,14 @@ void fit_spread(Model& model, const Dataset& dataset, const Execution& execution
     for (std::size_t level = 0; level < shape.size(); ++level) spread.quantiles[level * targets + c] = shape[level];
   }
   data.spread = std::move(spread);
+  HonestWidths widths(data, *series);
+  widths.add(series->past_errors());
+  widths.add(held_out);
+  std::vector<Spread::Ending> endings;
+  for (const training::Segment& segment : series->segments()) {
+    if (auto ending = widths.at_end_of(segment)) endings.push_back(std::move(*ending));
+  }
+  data.spread.endings = std::move(endings);
 }
 
 }  // namespace penstock

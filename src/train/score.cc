@@ -46,12 +46,15 @@ ForecastScorer::ForecastScorer(const DataDescription& data, std::vector<double> 
   require(!levels_.empty() && std::ranges::is_sorted(levels_), "levels must be one or more, ascending");
 }
 
-void ForecastScorer::add(std::span<const double> values, std::span<const double> forecasts) {
+void ForecastScorer::add(std::span<const double> values, std::span<const double> forecasts,
+                         std::span<const double> widths) {
   const std::size_t targets = data_.targets.size();
   require(values.size() == targets, "values must hold {} values, not {}", targets, values.size());
   const auto outputs = static_cast<std::size_t>(data_.output_size());
   require(forecasts.empty() || forecasts.size() == outputs, "forecasts must hold {} values or none, not {}", outputs,
           forecasts.size());
+  require(widths.empty() || widths.size() == targets, "widths must hold {} values or none, not {}", targets,
+          widths.size());
   const auto row = static_cast<Index>(places_.size());
   const bool begins = row == 0 || (!starts_.empty() && starts_.back() == row);
   require(!forecasts.empty() || begins || places_.back() < 0,
@@ -59,6 +62,9 @@ void ForecastScorer::add(std::span<const double> values, std::span<const double>
   places_.push_back(forecasts.empty() ? -1 : static_cast<Index>(forecasts_.size() / outputs));
   values_.insert(values_.end(), values.begin(), values.end());
   for (const double value : forecasts) forecasts_.push_back(static_cast<float>(value));
+  if (forecasts.empty()) return;
+  widths_.insert(widths_.end(), widths.begin(), widths.end());
+  if (widths.empty()) widths_.insert(widths_.end(), targets, 1.0);
 }
 
 std::vector<ForecastScorer::File> ForecastScorer::files() const {
@@ -144,16 +150,19 @@ QuantileScore ForecastScorer::score_quantiles(std::size_t target, std::span<cons
   const std::size_t targets = data_.targets.size();
   const Column& scale = data_.targets[target];
   QuantileScore score{.levels = levels_};
+  Spread spread = data_.spread;  // of each row
   double within = 0.0, count = 0.0;
   for (const File& file : files) {
     for (Index row = file.scored; row < file.end; ++row) {
+      const double width = widths_[static_cast<std::size_t>(places_[row]) * targets + target];
       for (Index step = 0; step < data_.horizon && row + step + 1 < file.end; ++step) {
         const Index output = step * static_cast<Index>(targets) + static_cast<Index>(target);
+        spread.scales[static_cast<std::size_t>(output)] = data_.spread.scales[static_cast<std::size_t>(output)] * width;
         const float forecast = forecasts_from(row, 0)[output];
         const double value = column[row + step + 1], middle = scale.normal(static_cast<double>(forecast));
         double lowest = 0.0, highest = 0.0;
         for (std::size_t i = 0; i < levels_.size(); ++i) {
-          const double quantile = data_.spread.quantile(levels_[i], output, scale, middle);
+          const double quantile = spread.quantile(levels_[i], output, scale, middle);
           score.pinball += std::max(levels_[i] * (value - quantile), (levels_[i] - 1.0) * (value - quantile));
           if (i == 0) lowest = quantile;
           highest = quantile;

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "penstock/score.h"
+#include "penstock/spread_tracker.h"
 #include "train/series_rows.h"
 
 namespace penstock {
@@ -26,25 +27,29 @@ std::vector<double> raw_targets(const DataDescription& data, const training::Ser
 class HeldOutScorer {
  public:
   HeldOutScorer(const Model& model, const training::SeriesRows& series, DataDescription data, std::string name)
-      : model_(model), series_(series), data_(std::move(data)), name_(std::move(name)), scorer_(data_) {}
+      : model_(model),
+        series_(series),
+        data_(std::move(data)),
+        name_(std::move(name)),
+        scorer_(data_),
+        tracker_(data_) {}
 
   void add(const training::Segment& segment, const Execution& execution, const ForecastWatcher& watch) {
     scorer_.begin_file();
+    tracker_.reset();
+    const Index inputs = data_.input_size(), first = segment.training_end - 1;  // forecasts held-out rows alone
     std::vector<double> forecasts;
-    const auto add_row = [&](Index row) {
-      const std::vector<double> values = raw_targets(data_, series_, row);
-      scorer_.add(values, forecasts);
-      if (watch) watch(name_, data_, values, forecasts);
-    };
-    const Index first = segment.training_end - 1;  // whose forecasts are of held-out rows alone
-    for (Index row = segment.first; row < first; ++row) add_row(row);
     training::forecast_segment(
-        model_, series_, segment, first, execution, [&](Index row, std::span<const float> normalised) {
-          forecasts.resize(normalised.size());
+        model_, series_, segment, segment.first, execution, [&](Index row, std::span<const float> normalised) {
+          tracker_.add(series_.inputs().subspan(row * inputs, inputs), normalised);
+          if (watch) data_.spread = tracker_.spread();
+          forecasts.resize(row < first ? 0 : normalised.size());
           for (std::size_t i = 0; i < forecasts.size(); ++i) {
             forecasts[i] = data_.targets[i % data_.targets.size()].raw(static_cast<double>(normalised[i]));
           }
-          add_row(row);
+          const std::vector<double> values = raw_targets(data_, series_, row);
+          scorer_.add(values, forecasts, tracker_.widths());
+          if (watch) watch(name_, data_, values, forecasts);
         });
   }
 
@@ -53,9 +58,10 @@ class HeldOutScorer {
  private:
   const Model& model_;
   const training::SeriesRows& series_;
-  DataDescription data_;  // with the scaling of the group
+  DataDescription data_;  // with the scaling of the group, and the spread of the latest forecasts
   std::string name_;
   ForecastScorer scorer_;
+  SpreadTracker tracker_;
 };
 
 }  // namespace

@@ -1,5 +1,6 @@
 """What evaluate says of a model, what train says at its end, and that both say whether the model is worth having."""
 
+import json
 import math
 import random
 import re
@@ -107,6 +108,32 @@ def test_quantiles_cover_what_they_promise(seasonal):
     assert len(last["quantiles"]["x"]["0.1"]) == 4
     assert all(low < middle < high for low, middle, high in
                zip(last["quantiles"]["x"]["0.1"], last["forecast"]["x"], last["quantiles"]["x"]["0.9"]))
+
+
+def test_intervals_of_a_stream_are_those_of_predict_and_go_on_from_a_state(seasonal):
+    lines = season_csv(160).splitlines(keepends=True)
+    # Behind row 120 values leap about: intervals widen.
+    wild = [lines[0]] + [line if i < 120 else f"{line.split(',')[0]},{float(line.split(',')[1]) * (1 + 0.4 * (-1)**i)}\n"
+                         for i, line in enumerate(lines[1:])]
+    (seasonal / "wild.csv").write_text("".join(wild))
+    options = ["--quantiles", "0.1,0.9"]
+    predicted = run("predict", "model.safetensors", "wild.csv", *options, cwd=seasonal).out.splitlines()
+    rows = [[float(cell) for cell in line.split(",")] for line in predicted[1:]]
+    widths = [row[2] - row[1] for row in rows]
+    assert max(widths[130:]) > 2 * max(widths[100:120])
+    first = run("stream", "model.safetensors", *options, "--state", "s", stdin="".join(wild[:131]), cwd=seasonal).out
+    rest = run("stream", "model.safetensors", *options, "--state", "s", stdin="".join([lines[0], *wild[131:]]), cwd=seasonal).out
+    streamed = [[float(cell) for cell in line.split(",")] for line in first.splitlines()[1:] + rest.splitlines()[1:]]
+    assert len(streamed) == 160
+    # Forecasts of both agree to rounding; so do their intervals.
+    assert all(one == pytest.approx(other, rel=1e-5, abs=1e-5) for one, other in zip(streamed, rows))
+    whole = run("stream", "model.safetensors", *options, stdin="".join(wild), cwd=seasonal).out.splitlines()
+    assert whole[1:] == first.splitlines()[1:] + rest.splitlines()[1:], "to the bit"
+    state = json.loads((seasonal / "s").read_text())
+    state["intervals"] = state["intervals"][:-1]
+    (seasonal / "s").write_text(json.dumps(state))
+    refuses("stream", "model.safetensors", "--state", "s", stdin=lines[0], cwd=seasonal, status=1, verb="stream",
+            message=f"--state s: the state of intervals must not hold {len(state['intervals'])} values")
 
 
 @pytest.mark.parametrize("levels, message", [

@@ -96,7 +96,8 @@ TEST(ForecastScore, NeitherForecastsNorRivalsReachIntoAnotherFile) {
 
 TEST(ForecastScore, QuantilesAreCountedByHand) {
   DataDescription data = one_column(1, 1);
-  data.spread = {.levels = {0.1, 0.5, 0.9}, .quantiles = {-2.0, 0.0, 1.0}, .scales = {2.0}, .relative = {0}};
+  data.spread = {
+      .levels = {0.1, 0.5, 0.9}, .quantiles = {-2.0, 0.0, 1.0}, .scales = {2.0}, .relative = {0}, .endings = {}};
   ForecastScorer scorer(data, {0.1, 0.5, 0.9});
   const double values[] = {0.0, 1.0, -3.0, 2.5}, forecast = 0.0;  // quantiles -4, 0 and 2
   for (const double& value : values) scorer.add({&value, 1}, {&forecast, 1});

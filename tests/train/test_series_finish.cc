@@ -13,6 +13,7 @@
 #include "nn/model_impl.h"
 #include "penstock/error.h"
 #include "penstock/score.h"
+#include "penstock/spread_tracker.h"
 #include "penstock/train.h"
 #include "support/temporary_folder.h"
 
@@ -141,6 +142,79 @@ TEST_F(SeriesFinish, ErrorsThatGrowWithTheValueAreRelative) {
               0.05);
 }
 
+/// How many values that follow what a model was trained on lie in its intervals of 80 %, one row ahead.
+struct Covered {
+  double within = 0.0, count = 0.0;
+};
+
+TEST_F(SeriesFinish, IntervalsCoverAnEndThatIsWilderOrCalmerThanTheBeginning) {
+  constexpr Index seen = 160, rows = 240, turn = 150;
+  for (const double later : {0.3, 1.0, 3.0}) {
+    Covered followed, fixed;
+    for (std::uint64_t seed = 1; seed <= 8; ++seed) {
+      Random random(seed);
+      std::vector<double> values = {100.0};
+      for (Index row = 1; row < rows; ++row) {
+        values.push_back(values.back() + (row < turn ? 1.0 : later) * random.normal());
+      }
+      const auto data = open({values.begin(), values.begin() + seen}, 4);
+      Model trained = model(*data, seed);
+      fit_spread(trained, *data);
+      refit_autoregression(trained, *data);
+      const DataDescription& description = trained.data();
+      const Column& column = description.targets[0];
+      std::vector<float> features, forecasts(static_cast<std::size_t>(4 * rows));
+      for (const double value : values) features.push_back(static_cast<float>(description.inputs[0].normal(value)));
+      ModelState state = trained.state(1);
+      trained.forward(1, rows, std::span<const float>(features), forecasts, state);
+      SpreadTracker tracker(description);
+      for (Index row = 0; row + 1 < rows; ++row) {
+        const auto ahead = std::span<const float>(forecasts).subspan(4 * row, 4);
+        tracker.add({&features[static_cast<std::size_t>(row)], 1}, ahead);
+        if (row + 1 < seen) continue;
+        const auto count = [&](const Spread& spread, Covered& covered) {
+          const auto middle = static_cast<double>(ahead[0]), value = values[static_cast<std::size_t>(row + 1)];
+          const bool within =
+              value >= spread.quantile(0.1, 0, column, middle) && value <= spread.quantile(0.9, 0, column, middle);
+          covered.within += within ? 1.0 : 0.0;
+          ++covered.count;
+        };
+        count(tracker.spread(), followed);
+        count(description.spread, fixed);
+      }
+    }
+    // Four deviations of the binomial.
+    const double deviations = 4.0 * std::sqrt(0.8 * 0.2 / followed.count);
+    EXPECT_NEAR(followed.within / followed.count, 0.8, deviations) << later;
+    if (later != 1.0) {
+      EXPECT_GT(std::abs(fixed.within / fixed.count - 0.8), deviations) << later;
+    }
+  }
+}
+
+TEST_F(SeriesFinish, AModelKnowsWhereItsRowsEndAndHowWideErrorsWereThere) {
+  std::vector<double> values = walk(400);
+  for (std::size_t i = 360; i < values.size(); ++i) values[i] += 4.0 * (values[i] - values[359]);  // a wilder end
+  const auto data = open(values, 3);
+  Model trained = model(*data, 1);
+  fit_spread(trained, *data);
+  ASSERT_EQ(trained.data().spread.endings.size(), 1u);
+  const Spread::Ending& ending = trained.data().spread.endings[0];
+  EXPECT_EQ(ending.values.size(), 8u);
+  // Squares at the end are 25 times those of the beginning. Of 80 held-out ones half are of it, of 190 past ones, which
+  // count half, none: the mean of all is 6.4 times the beginning's, and a quarter of the end's.
+  EXPECT_NEAR(static_cast<double>(ending.widths[0]), 25.0 / 6.4, 2.0 * 25.0 / 6.4 * std::sqrt(2.0 * 0.1 / 1.9));
+  SpreadTracker tracker(trained.data());
+  const DataDescription& description = trained.data();
+  for (const double value : values) {
+    const auto feature = static_cast<float>(description.inputs[0].normal(value));
+    const auto forecast = static_cast<float>(description.targets[0].normal(value));
+    const float forecasts[] = {forecast, forecast, forecast};
+    tracker.add({&feature, 1}, forecasts);
+  }
+  EXPECT_EQ(tracker.recent(), ending.widths) << "whatever it has seen";
+}
+
 TEST_F(SeriesFinish, TheSpreadTravelsWithTheModel) {
   const auto data = open(walk(200), 3);
   Model trained = model(*data, 1);
@@ -153,6 +227,9 @@ TEST_F(SeriesFinish, TheSpreadTravelsWithTheModel) {
   EXPECT_EQ(again.quantiles, trained.data().spread.quantiles);
   EXPECT_EQ(again.scales, trained.data().spread.scales);
   EXPECT_EQ(again.relative, trained.data().spread.relative);
+  ASSERT_EQ(again.endings.size(), 1u);
+  EXPECT_EQ(again.endings[0].values, trained.data().spread.endings[0].values);
+  EXPECT_EQ(again.endings[0].widths, trained.data().spread.endings[0].widths);
   EXPECT_NO_THROW((void)evaluate(trained, *data, {})) << "the dataset knows no spread";
 }
 

@@ -21,14 +21,14 @@ bool ForecastTrace::knows_quantiles() const {
   return !spread.empty() && spread.levels.front() <= low_level && spread.levels.back() >= high_level;
 }
 
-void ForecastTrace::add(std::span<const double> values, std::span<const double> forecasts) {
+void ForecastTrace::add(const Spread& spread, std::span<const double> values, std::span<const double> forecasts) {
   const std::size_t targets = values.size();
   Row row{.values = {values.begin(), values.end()}, .next = {}, .last = {}, .low = {}, .high = {}};
   if (!forecasts.empty()) {
     const auto next = forecasts.first(targets), last = forecasts.last(targets);
     row.next.assign(next.begin(), next.end());
     row.last.assign(last.begin(), last.end());
-    if (knows_quantiles()) add_quantiles(row);
+    if (knows_quantiles()) add_quantiles(spread, row);
   }
   latest_.assign(forecasts.begin(), forecasts.end());
   rows_.push_back(std::move(row));
@@ -37,14 +37,13 @@ void ForecastTrace::add(std::span<const double> values, std::span<const double> 
   if (rows_.size() > most_rows + static_cast<std::size_t>(data_.horizon)) rows_.pop_front();
 }
 
-void ForecastTrace::add_quantiles(Row& row) const {
+void ForecastTrace::add_quantiles(const Spread& spread, Row& row) const {
   const auto targets = static_cast<Index>(row.last.size());
   for (Index target = 0; target < targets; ++target) {
     const auto index = static_cast<std::size_t>(target);
     const Column& column = data_.targets[index];
     const auto quantile = [&](double level) {
-      return data_.spread.quantile(level, (data_.horizon - 1) * targets + target, column,
-                                   column.normal(row.last[index]));
+      return spread.quantile(level, (data_.horizon - 1) * targets + target, column, column.normal(row.last[index]));
     };
     row.low.push_back(quantile(low_level));
     row.high.push_back(quantile(high_level));
@@ -88,7 +87,7 @@ std::vector<Json> ForecastTrace::records() const {
 
 void ForecastTraces::add(const std::string& group, const DataDescription& data, std::span<const double> values,
                          std::span<const double> forecasts) {
-  traces_.try_emplace(group, data).first->second.add(values, forecasts);
+  traces_.try_emplace(group, data).first->second.add(data.spread, values, forecasts);
 }
 
 std::vector<Json> ForecastTraces::records(const std::vector<GroupScore>& scores) const {

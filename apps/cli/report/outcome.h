@@ -20,8 +20,8 @@ class ForecastTrace {
  public:
   explicit ForecastTrace(DataDescription data) : data_(std::move(data)) {}
 
-  /// As ForecastScorer::add().
-  void add(std::span<const double> values, std::span<const double> forecasts);
+  /// As ForecastScorer::add(), with the spread of these forecasts.
+  void add(const Spread& spread, std::span<const double> values, std::span<const double> forecasts);
 
   /// One a target: {"kind": "forecast", "column", "first_row" of the file, "truth", "ahead": {"1": ..., horizon: ...}
   /// by how many rows before each the forecast was made, null where there is none, "quantiles": {"0.1", "0.9"} of the
@@ -38,7 +38,7 @@ class ForecastTrace {
     std::vector<double> low, high;   // quantiles of the latter
   };
   bool knows_quantiles() const;
-  void add_quantiles(Row& row) const;
+  void add_quantiles(const Spread& spread, Row& row) const;
   /// Of each row that is shown, what was said of it so many rows before.
   Json said_before(std::size_t target, Index steps, const std::vector<double> Row::*what) const;
 

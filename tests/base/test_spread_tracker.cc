@@ -1,0 +1,209 @@
+// How wide intervals are that follow the errors of late.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "base/random.h"
+#include "penstock/error.h"
+#include "penstock/spread_tracker.h"
+
+namespace penstock {
+namespace {
+
+// Of a normal distribution.
+constexpr double ninth_tenth = 1.2816;
+
+/// A column that is forecast so many rows ahead, with the spread of a random walk of steps of deviation 1.
+DataDescription walk_data(Index horizon) {
+  DataDescription data;
+  data.task = Task::forecast;
+  data.inputs = {{.name = "x"}};
+  data.targets = {{.name = "x"}};
+  data.horizon = horizon;
+  data.spread = {.levels = {0.1, 0.5, 0.9},
+                 .quantiles = {-ninth_tenth, 0.0, ninth_tenth},
+                 .scales = {},
+                 .relative = {0},
+                 .endings = {}};
+  for (Index h = 1; h <= horizon; ++h) data.spread.scales.push_back(std::sqrt(static_cast<double>(h)));
+  return data;
+}
+
+/// A random walk that is forecast by its last value.
+class Walk {
+ public:
+  explicit Walk(Index horizon, std::uint64_t seed = 3) : data_(walk_data(horizon)), tracker_(data_), random_(seed) {}
+
+  /// The share of values that lie within intervals, over rows of steps of such a deviation.
+  double covered(Index rows, double deviation, Index skipped = 0) {
+    double within = 0.0, count = 0.0;
+    for (Index row = 0; row < rows; ++row) {
+      const double before = value_;
+      value_ += deviation * random_.normal();
+      const Spread& spread = tracker_.spread();
+      const bool holds = value_ >= spread.quantile(0.1, 0, data_.targets[0], before) &&
+                         value_ <= spread.quantile(0.9, 0, data_.targets[0], before);
+      if (row >= skipped) within += holds ? 1.0 : 0.0, ++count;
+      add();
+    }
+    return within / count;
+  }
+
+  void add() {
+    const auto value = static_cast<float>(value_);
+    const std::vector<float> forecasts(static_cast<std::size_t>(data_.horizon), value);
+    tracker_.add({&value, 1}, forecasts);
+  }
+
+  SpreadTracker& tracker() { return tracker_; }
+  DataDescription& data() { return data_; }
+
+ private:
+  DataDescription data_;
+  SpreadTracker tracker_;
+  Random random_;
+  double value_ = 0.0;
+};
+
+/// Four deviations of the share of 0.8 that so many values cover.
+double four_deviations(double values) { return 4.0 * std::sqrt(0.8 * 0.2 / values); }
+
+TEST(SpreadTracker, IntervalsHoldWhatTheySayWhateverTheErrorsDo) {
+  for (const Index horizon : {1, 7}) {
+    Walk walk(horizon);
+    EXPECT_NEAR(walk.covered(500, 1.0), 0.8, four_deviations(500)) << horizon;
+    EXPECT_NEAR(walk.covered(500, 4.0, 30), 0.8, four_deviations(470)) << horizon << " a wilder end";
+    EXPECT_NEAR(walk.covered(500, 0.2, 100), 0.8, four_deviations(400)) << horizon << " a calmer one";
+  }
+}
+
+TEST(SpreadTracker, WidthsAreInUnitsOfWhatErrorsUsedToBe) {
+  Walk walk(5);
+  walk.covered(100, 1.0);
+  double mean = 0.0;
+  constexpr int rows = 400;
+  for (int row = 0; row < rows; ++row) {
+    walk.covered(1, 3.0);
+    mean += walk.tracker().widths()[0] / rows;
+  }
+  // The first fifty rows are on the way there.
+  EXPECT_NEAR(mean, 3.0, 0.15 * 3.0);
+  const Spread& spread = walk.tracker().spread();
+  for (std::size_t h = 0; h < 5; ++h) {
+    EXPECT_DOUBLE_EQ(spread.scales[h], walk.data().spread.scales[h] * walk.tracker().widths()[0]);
+  }
+}
+
+TEST(SpreadTracker, GoesOnFromItsStateToTheBit) {
+  Walk one(70, 8), other(70, 8);
+  one.covered(40, 2.0);
+  other.covered(40, 2.0);
+  SpreadTracker copy(other.data());
+  copy.restore(other.tracker().state());
+  EXPECT_EQ(copy.state(), other.tracker().state());
+  for (int row = 0; row < 100; ++row) {
+    const auto value = static_cast<float>(std::sin(row) * 9.0);
+    const std::vector<float> forecasts(70, value);
+    one.tracker().add({&value, 1}, forecasts);
+    copy.add({&value, 1}, forecasts);
+    ASSERT_EQ(copy.spread().scales, one.tracker().spread().scales) << row;
+  }
+  copy.reset();
+  EXPECT_EQ(copy.state(), SpreadTracker(other.data()).state());
+  copy.restore(one.tracker().state());
+  copy.restore({});
+  EXPECT_EQ(copy.state(), SpreadTracker(other.data()).state());
+}
+
+TEST(SpreadTracker, RefusesAStateThatIsNone) {
+  Walk walk(3);
+  walk.covered(10, 1.0);
+  const std::vector<float> state = walk.tracker().state();
+  const auto refuses = [&](std::vector<float> wrong, const char* why) {
+    EXPECT_THAT([&] { walk.tracker().restore(wrong); }, testing::ThrowsMessage<Error>(testing::HasSubstr(why)));
+  };
+  refuses({state.begin(), state.end() - 1}, "the state of intervals must not hold 16 values");
+  std::vector<float> wrong = state;
+  wrong.back() = std::nanf("");
+  refuses(wrong, "must be finite");
+  wrong = state;
+  wrong[0] = -1.0f;
+  refuses(wrong, "widths of -1 and");
+  SpreadTracker none{DataDescription()};
+  EXPECT_TRUE(none.state().empty());
+  EXPECT_NO_THROW(none.restore({}));
+  EXPECT_THAT([&] { none.restore(state); }, testing::ThrowsMessage<Error>(testing::HasSubstr("must not hold 17")));
+}
+
+TEST(SpreadTracker, WhatTrainingKnewOfItsEndTakesThePlaceOfWhatItHasSeen) {
+  Walk walk(4);
+  walk.data().spread.endings = {{.group = "", .values = {1.0f, 2.0f, 4.0f}, .widths = {9.0f, 0.5f}}};
+  SpreadTracker tracker(walk.data());
+  const auto add = [&](float value) {
+    const std::vector<float> forecasts(4, value);
+    tracker.add({&value, 1}, forecasts);
+  };
+  add(2.0f);
+  add(4.0f);
+  EXPECT_NE(tracker.widths()[0], static_cast<double>(static_cast<float>(3.0 * std::exp(0.5))));
+  for (const float value : {0.5f, 1.0f, 2.0f, 4.00001f}) add(value);
+  EXPECT_EQ(tracker.widths()[0], static_cast<double>(static_cast<float>(3.0 * std::exp(0.5))));
+  add(4.0f);
+  EXPECT_NE(tracker.widths()[0], static_cast<double>(static_cast<float>(3.0 * std::exp(0.5))));
+  EXPECT_TRUE(tracker.spread().endings.empty());
+}
+
+TEST(SpreadTracker, AGroupKnowsItsOwnEndAlone) {
+  DataDescription data = walk_data(1);
+  data.group_column = "who";
+  data.groups = {{.name = "a", .inputs = {{}}, .targets = {{}}}, {.name = "b", .inputs = {{}}, .targets = {{}}}};
+  data.spread.endings = {{.group = "a", .values = {1.0f}, .widths = {1.0f, 0.0f}},
+                         {.group = "b", .values = {2.0f}, .widths = {1.0f, 0.0f}}};
+  const DataDescription own = data.of_group(data.groups[1]);
+  ASSERT_EQ(own.spread.endings.size(), 1u);
+  EXPECT_EQ(own.spread.endings[0].group, "b");
+}
+
+TEST(SpreadTracker, OnlyErrorsThatAreKnownCount) {
+  DataDescription data = walk_data(1);
+  data.targets.push_back({.name = "unread"});
+  data.inputs.push_back({.name = "x", .feature = Feature::missing});
+  data.spread.quantiles = {-1.0, -1.0, 0.0, 0.0, 1.0, 1.0};
+  data.spread.scales = {1.0, 1.0};
+  data.spread.relative = {0, 0};
+  SpreadTracker tracker(data);
+  const float forecasts[] = {0.0f, 0.0f};
+  for (int row = 0; row < 20; ++row) {
+    const float features[] = {9.0f, 1.0f};
+    tracker.add(features, forecasts);
+  }
+  EXPECT_EQ(tracker.widths(), (std::vector<double>{1.0, 1.0})) << "all were missing";
+  const float features[] = {9.0f, 0.0f};
+  tracker.add(features, forecasts);
+  EXPECT_GT(tracker.widths()[0], 1.0);
+  EXPECT_EQ(tracker.widths()[1], 1.0) << "the model does not see it";
+}
+
+TEST(SpreadTracker, RelativeErrorsAreRatios) {
+  DataDescription data = walk_data(1);
+  data.spread.relative = {1};
+  data.spread.scales = {0.1};
+  SpreadTracker tracker(data);
+  // Off by half a deviation, at any size: the square falls towards a quarter, and no interval is missed.
+  float value = 1.0f;
+  for (int row = 0; row < 60; ++row) {
+    tracker.add({&value, 1}, {&value, 1});
+    value *= static_cast<float>(std::exp(0.05));
+  }
+  EXPECT_NEAR(static_cast<double>(tracker.recent()[0]), 0.25, 0.01);
+  const double before = tracker.widths()[0];
+  const float none = -1.0f;
+  tracker.add({&none, 1}, {&none, 1});
+  EXPECT_EQ(tracker.widths()[0], before) << "there is no ratio";
+}
+
+}  // namespace
+}  // namespace penstock
