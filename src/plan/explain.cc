@@ -67,6 +67,26 @@ void choose(PlanReport& report, std::string algorithm, const Plan& plan) {
   compare(report);
 }
 
+bool has_plan(GpuDenseProblem problem, Index head_size, const GpuModel& gpu, const std::string& name) {
+  problem.hidden = problem.heads * head_size;
+  for (const DenseRule& rule : dense_rules(problem, gpu)) {
+    if (rule.name == name) return rule.refused.empty() && rule.model.first().has_value();
+  }
+  return false;
+}
+
+/// Of a rule without a plan: the largest heads, in eights of units, that it would have one for. Empty where the size is
+/// not what it fails for.
+std::string heads_that_fit(const GpuDenseProblem& problem, const GpuModel& gpu, const std::string& name) {
+  constexpr Index eight = 8;
+  Index fits = 0, fails = (problem.head_size() + eight - 1) / eight;
+  while (fails - fits > 1) {
+    const Index middle = (fits + fails) / 2;
+    (has_plan(problem, middle * eight, gpu, name) ? fits : fails) = middle;
+  }
+  return fits == 0 ? "" : fmt::format("; heads of up to {} units fit", fits * eight);
+}
+
 }  // namespace
 
 std::string describe(const GpuModel& gpu) { return fmt::format("{} (sm_{})", gpu.name, gpu.architecture()); }
@@ -82,7 +102,11 @@ PlanReport explain(const GpuDenseProblem& problem, const GpuModel& gpu) {
                             pass_of(problem.backward), problem.training ? " with a tape" : "", problem.rows,
                             problem.steps, problem.heads, problem.head_size(), to_string(problem.storage));
   report.machine = describe(gpu);
-  for (const DenseRule& rule : dense_rules(problem, gpu)) report.alternatives.push_back(attempt(rule));
+  for (const DenseRule& rule : dense_rules(problem, gpu)) {
+    report.alternatives.push_back(attempt(rule));
+    PlanAlternative& one = report.alternatives.back();
+    if (!one.possible) one.reason += heads_that_fit(problem, gpu, rule.name);
+  }
   try {
     const GpuDensePlan plan = plan_gpu_dense(problem, gpu);
     choose(report, std::string(to_string(plan.algorithm)), plan);

@@ -184,6 +184,34 @@ TEST(Explain, NamesWhatLostAndWhatCannotBe) {
   EXPECT_THAT(product.alternatives.at(0).reason, HasSubstr("sm_90, and A100 is of sm_80"));
 }
 
+/// Of each algorithm that has no plan for large heads, the largest ones that it has a plan for; no more of them.
+TEST(Explain, SaysWhichHeadsWouldFit) {
+  for (const char* const chip : {"h100", "a100", "rtx 4090"}) {
+    const GpuModel gpu = named_gpu(chip);
+    const GpuDenseProblem large = dense("lstm", 16, 1, 4096);
+    for (const PlanAlternative& other : explain(large, gpu).alternatives) {
+      if (other.possible) continue;
+      SCOPED_TRACE(fmt::format("{}, {}: {}", chip, other.name, other.reason));
+      const std::string before = "; heads of up to ";
+      const std::size_t at = other.reason.find(before);
+      if (other.name == "cluster" && !gpu.has_clusters()) {
+        EXPECT_EQ(at, std::string::npos) << "whatever its size";
+        continue;
+      }
+      ASSERT_NE(at, std::string::npos);
+      const Index units = std::stoll(other.reason.substr(at + before.size()));
+      GpuDenseProblem asked = dense("lstm", 16, 1, units);
+      for (const DenseAlgorithm algorithm : {DenseAlgorithm::head, DenseAlgorithm::cluster, DenseAlgorithm::chip}) {
+        if (to_string(algorithm) == other.name) asked.algorithm = algorithm;
+      }
+      EXPECT_EQ(to_string(plan_gpu_dense(asked, gpu).algorithm), other.name);
+      asked.hidden += 8;
+      test::expect_error(ErrorCode::unsupported, other.name == "chip" ? "multiprocessors" : "recurrent matrix",
+                         [&] { plan_gpu_dense(asked, gpu); });
+    }
+  }
+}
+
 TEST(Explain, SaysOfCpusWhyAScanIsNotCut) {
   Problem problem;
   problem.cell = &cell_traits("mingru");
