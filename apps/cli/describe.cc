@@ -39,6 +39,7 @@ std::string describe_layers(const ModelSpec& spec) {
   if (spec.from_last) text += ", from the last value";
   if (spec.lags > 0)
     text += fmt::format(", beside a linear forecast from {} row{}", spec.lags, spec.lags == 1 ? "" : "s");
+  if (spec.filters > 0) text += fmt::format(", beside {} filters", with_commas(spec.filters * spec.dilations));
   return text;
 }
 
@@ -61,6 +62,8 @@ Json model_json(const Model& model) {
                {"dropout", spec.dropout},
                {"from_last", spec.from_last},
                {"lags", spec.lags},
+               {"filters", spec.filters},
+               {"dilations", spec.dilations},
                {"members", spec.members},
                {"parameters", model.parameter_count()},
                {"task", to_string(data.task)}};

@@ -31,6 +31,8 @@ ModelSpec spec_from(const nb::dict& fields) {
   read("dropout", spec.dropout);
   read("from_last", spec.from_last);
   read("lags", spec.lags);
+  read("filters", spec.filters);
+  read("dilations", spec.dilations);
   return spec;
 }
 
@@ -74,6 +76,8 @@ nb::dict describe(const ModelSpec& spec) {
   result["dropout"] = spec.dropout;
   result["from_last"] = spec.from_last;
   result["lags"] = spec.lags;
+  result["filters"] = spec.filters;
+  result["dilations"] = spec.dilations;
   result["members"] = spec.members;
   return result;
 }

@@ -136,6 +136,8 @@ json to_json(const ModelSpec& spec) {
           {"dropout", spec.dropout},
           {"from_last", spec.from_last},
           {"lags", spec.lags},
+          {"filters", spec.filters},
+          {"dilations", spec.dilations},
           {"members", spec.members}};
 }
 
@@ -152,6 +154,8 @@ ModelSpec model_spec_from_json(const json& object, const std::string& source) {
   spec.dropout = reader.number("dropout");
   spec.from_last = reader.boolean("from_last", false);
   spec.lags = reader.integer("lags", 0);
+  spec.filters = reader.integer("filters", 0);
+  spec.dilations = reader.integer("dilations", 0);
   spec.members = reader.integer("members", 1);
   reader.finish();
   return spec;

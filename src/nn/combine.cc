@@ -48,9 +48,10 @@ Model Model::combine(std::span<const Model> members) {
   const Impl& first = members.front().impl();
   ModelSpec spec = first.spec;
   require(spec.members == 1, "members must be single models, not an ensemble of {}", spec.members);
+  require(spec.filters == 0, "members must be without a filter bank, which is fitted to the ensemble");
   for (const Model& each : members) {
     const ModelSpec& other = each.spec();
-    if (other.cell != spec.cell || other.members != 1 || other.from_last != spec.from_last ||
+    if (other.cell != spec.cell || other.members != 1 || other.from_last != spec.from_last || other.filters > 0 ||
         !same_shapes(first, each.impl())) {
       fail(ErrorCode::incompatible, "members must all be of one form: {} of width {} and {} of width {} are not",
            spec.cell, spec.width, other.cell, other.width);

@@ -70,13 +70,6 @@ GraphBuilder::Parameter GraphBuilder::parameter(const std::string& name, std::ve
   return result;
 }
 
-ValueId GraphBuilder::fixed_parameter(const std::string& name, std::vector<Index> shape) {
-  Index size = 1;
-  for (const Index n : shape) size *= n;
-  return external(name, Home::values, Extent::fixed, size, target_.master(),
-                  layout_.add(name, std::move(shape), false, {}));
-}
-
 GraphBuilder::State GraphBuilder::state(const std::string& name, Index width, Index states) {
   const auto add = [&](const char* suffix, Home home) {
     return graph_.add({.name = name + suffix,
@@ -185,14 +178,19 @@ ValueId GraphBuilder::causal_convolution(const std::string& name, ValueId x, Ind
 
 ValueId GraphBuilder::panels(const std::string& name, const ops::Recurrence& shape, ops::Panels which,
                              const std::vector<ValueId>& weights) {
-  if (!ops::reads_panels(target_)) return {};
+  return panels(name, target_, which, ops::recurrence_panels(shape, which), weights);
+}
+
+ValueId GraphBuilder::panels(const std::string& name, const ops::Target& target, ops::Panels which, ops::Op packing,
+                             const std::vector<ValueId>& weights) {
+  if (!ops::reads_panels(target)) return {};
   const ValueId id = graph_.add({.name = name + ".panels",
                                  .extent = Extent::fixed,
                                  .width = -1,
-                                 .dtype = target_.dtype,
+                                 .dtype = target.dtype,
                                  .home = Home::derived,
-                                 .key = name + " " + ops::panels_key(which, target_)});
-  node(ops::recurrence_panels(shape, which), weights, {id}, Phase::weights);
+                                 .key = name + " " + ops::panels_key(which, target)});
+  node(std::move(packing), weights, {id}, Phase::weights);
   return id;
 }
 
@@ -287,33 +285,6 @@ void GraphBuilder::add(ValueId x, ValueId outputs) {
 
 void GraphBuilder::add_last_values(const ops::Changes& changes, ValueId features, ValueId outputs) {
   node(ops::add_last_values(changes), {features, outputs}, {outputs}, Phase::forward);
-}
-
-void GraphBuilder::add_autoregression(const ops::Changes& changes, Index lags, ValueId features, ValueId outputs) {
-  // A channel for every value of a forecast reads its target's column, and a convolution of each channel by itself is
-  // then a regression on lags. All of it in the type of parameters: levels lose their changes in a shorter one.
-  const std::string name = "autoregression";
-  const Index width = width_of(outputs);
-  const DType type = target_.master();
-  const auto in_master = [](const ops::Op& op) {
-    return ops::Op{op.name, [op](ops::Target target) {
-                     target.dtype = target.master();
-                     return op.prepare(target);
-                   }};
-  };
-  const ValueId spread_weight = fixed_parameter(name + ".spread.weight", {width, changes.inputs});
-  const ValueId spread_bias = fixed_parameter(name + ".spread.bias", {width});
-  const ValueId spread = graph_.add({.name = name + ".spread", .width = width, .dtype = type});
-  node(in_master(ops::linear_forward({changes.inputs, width})), {features, spread_weight, spread_bias}, {spread},
-       Phase::forward);
-  const ops::CausalConvolution shape{width, lags};
-  const ValueId weight = fixed_parameter(name + ".weight", {lags, width});
-  const ValueId bias = fixed_parameter(name + ".bias", {width});
-  const State carried = state(name, shape.state_size());
-  const ValueId forecast = graph_.add({.name = name, .width = width, .dtype = type});
-  node(in_master(ops::causal_convolution_forward(shape)), {spread, carried.in, weight, bias}, {forecast, carried.out},
-       Phase::forward);
-  add(forecast, outputs);
 }
 
 ValueId GraphBuilder::as_master(ValueId x, Home home) {

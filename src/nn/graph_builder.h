@@ -53,9 +53,18 @@ class GraphBuilder {
   /// Adds x to outputs, both [B, T, width] and masters.
   void add(ValueId x, ValueId outputs);
   void add_last_values(const ops::Changes& changes, ValueId features, ValueId outputs);
-  /// Adds to outputs [B, T, horizon, targets], which are masters, a linear forecast from the last `lags` rows. Its
-  /// parameters have no gradient: they are fitted in closed form (train/autoregression.h) and stay as they are.
-  void add_autoregression(const ops::Changes& changes, Index lags, ValueId features, ValueId outputs);
+
+  // Layers that no backward pass reaches: their parameters are fitted in closed form, or drawn, and stay as they are.
+  // They compute in the type of parameters, in full precision, whatever the target says of the rest.
+  ValueId fixed_linear(const std::string& name, ValueId x, Index outputs, graph::Home home = graph::Home::workspace);
+  ValueId fixed_convolution(const std::string& name, ValueId x, Index taps);
+  ValueId fixed_silu_gate(const std::string& name, ValueId gate_value, graph::Home home = graph::Home::workspace);
+  ValueId fixed_norm(const std::string& name, ValueId x);
+  /// A layer of a scan cell, as wide as x.
+  ValueId fixed_scan(const std::string& name, ValueId x, const std::string& cell);
+  /// Adds to outputs [B, T, horizon, targets], which are masters, a linear forecast from the last `lags` rows
+  /// (train/autoregression.h).
+  void add_autoregression(Index lags, ValueId features, ValueId outputs);
 
   Index width_of(ValueId id) const { return graph_.value(id).width; }
   DType type_of(ValueId id) const { return graph_.value(id).dtype; }
@@ -85,14 +94,19 @@ class GraphBuilder {
     ValueId master, cast, gradient;
   };
   Parameter parameter(const std::string& name, std::vector<Index> shape, bool decay, Initial initial);
-  /// A parameter that no backward pass reaches, as it is stored.
+  /// A parameter of a fixed layer, as it is stored.
   ValueId fixed_parameter(const std::string& name, std::vector<Index> shape);
+  /// What a fixed layer makes.
+  ValueId fixed_value(const std::string& name, Index width, graph::Home home = graph::Home::workspace);
   struct State {
     ValueId in, out;
   };
   /// Laid out [states, B, width / states].
   State state(const std::string& name, Index width, Index states = 1);
   ValueId panels(const std::string& name, const ops::Recurrence& shape, ops::Panels which,
+                 const std::vector<ValueId>& weights);
+  /// The same by an op of its own, for a target that need not be that of the graph.
+  ValueId panels(const std::string& name, const ops::Target& target, ops::Panels which, ops::Op packing,
                  const std::vector<ValueId>& weights);
   ValueId& gradient_of(ValueId id);
   /// For the node that makes the gradient of a value and can sum its columns beside: where the sums are wanted, if they

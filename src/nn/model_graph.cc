@@ -6,6 +6,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "nn/filter_bank.h"
 #include "nn/model_spec.h"
 
 namespace penstock::nn {
@@ -133,7 +134,8 @@ std::string member_prefix(const ModelSpec& spec, Index member) {
 ModelEnds add_model(GraphBuilder& builder, const ModelSpec& spec, const DataDescription& data, Home outputs) {
   const ops::Target& target = builder.target();
   // Logits of a training step stay in the type of activations: they are the largest tensor of a small model.
-  const bool cast = target.dtype != target.master() && (outputs == Home::outputs || spec.from_last || spec.members > 1);
+  const bool adds = spec.from_last || spec.filters > 0 || spec.members > 1;
+  const bool cast = target.dtype != target.master() && (outputs == Home::outputs || adds);
   ValueId head = add_member(builder, spec, data, member_prefix(spec, 0), cast ? Home::workspace : outputs);
   const ValueId y = cast ? builder.as_master(head, outputs) : head;
   for (Index member = 1; member < spec.members; ++member) {
@@ -144,8 +146,9 @@ ModelEnds add_model(GraphBuilder& builder, const ModelSpec& spec, const DataDesc
     const ValueId features =
         builder.external("features", Home::features, Extent::positions, data.input_size(), target.master());
     builder.add_last_values(changes_of(data), features, y);
-    if (spec.lags > 0) builder.add_autoregression(changes_of(data), spec.lags, features, y);
+    if (spec.lags > 0) builder.add_autoregression(spec.lags, features, y);
   }
+  if (spec.filters > 0) add_filter_bank(builder, spec, data, y);
   return {y, head};
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/quote.h"
+#include "nn/filter_bank.h"
 #include "nn/model_graph.h"
 
 namespace penstock::nn {
@@ -14,6 +15,8 @@ constexpr Index largest_width = 65536;
 constexpr Index largest_blocks = 1024;
 constexpr Index largest_taps = 1024;
 constexpr Index largest_lags = 65536;
+constexpr Index most_filters = 65536;  // of a dilation
+constexpr Index most_dilations = 7;    // whose filters span 513 steps
 constexpr Index most_members = 1024;
 constexpr Index largest_season = Index{1} << 40;
 constexpr double largest_feed_forward = 64.0;
@@ -93,7 +96,7 @@ double count(const ModelSpec& spec, const DataDescription& data) {
   const double input = data.vocabulary > 0 ? real(data.vocabulary) * width : width * (real(inputs) + 1.0);
   const double linear_forecast = spec.lags > 0 ? outputs * (real(spec.lags) + real(data.input_size()) + 2.0) : 0.0;
   const double member = input + real(spec.blocks) * block + width + outputs * (width + 1.0);
-  return real(spec.members) * member + linear_forecast;
+  return real(spec.members) * member + linear_forecast + filter_bank_parameters(spec, data);
 }
 
 }  // namespace
@@ -118,6 +121,10 @@ void check_spec(const ModelSpec& spec, const DataDescription& data) {
   check_range("lags", spec.lags, 0, largest_lags);
   check_range("members", spec.members, 1, most_members);
   require(spec.lags == 0 || spec.from_last, "lags must be 0 for a model that does not forecast from the last value");
+  check_range("filters", spec.filters, 0, most_filters);
+  check_range("dilations", spec.dilations, spec.filters > 0 ? 1 : 0, spec.filters > 0 ? most_dilations : 0);
+  require(spec.filters == 0 || (data.task == Task::classify && data.vocabulary == 0),
+          "filters must be 0 for a model that does not label sequences of numbers");
   const double parameters = count(spec, data);
   require(parameters <= largest_model,
           "width, blocks and hidden_size make a model of {:.3g} parameters, more than {:.3g}", parameters,

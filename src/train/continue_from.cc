@@ -48,6 +48,7 @@ Model continue_from(const Model& origin, const Dataset& data, double dropout) {
   if (!difference.empty()) fail(ErrorCode::incompatible, "the data are not those of the model: {}", difference);
   spec.dropout = dropout;
   const Autoregression* const linear = data.autoregression();
+  spec.filters = spec.dilations = 0;  // fitted anew once the layers are trained
   if (spec.lags > 0 && linear != nullptr) spec.lags = linear->lags;
   Model model(spec, data.description());
   copy_parameters(origin.impl(), model.impl());

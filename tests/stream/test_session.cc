@@ -89,6 +89,38 @@ TEST_P(EveryCell, AnswersWithTheBitsOfTheWholeSequence) {
   }
 }
 
+TEST(FilterBank, AnswersWithTheBitsOfTheWholeSequenceAndAllocatesNothing) {
+  constexpr Index steps = 90, classes = 3;  // more steps than the widest filter spans
+  DataDescription data;
+  data.task = Task::classify;
+  data.inputs = {{"a", 0.0, 1.0}, {"b", 0.0, 1.0}};
+  data.classes = {"x", "y", "z"};
+  Model model({.cell = "gru", .width = 9, .blocks = 1, .filters = 11, .dilations = 4}, data, 7);
+  Random random(3);
+  for (const nn::ParameterEntry& entry : model.impl().parameters->layout().entries()) {
+    if (!entry.name.starts_with("filters.")) continue;  // which are zeros until they are fitted
+    for (float& value : model.impl().parameters->value(entry)) value = static_cast<float>(0.5 * random.normal());
+  }
+  model.impl().parameters->changed();
+  std::vector<float> features;
+  for (Index i = 0; i < steps * 2; ++i) features.push_back(static_cast<float>(random.normal()));
+  for (const Precision precision : {Precision::full, Precision::bf16_weights, Precision::bf16}) {
+    SCOPED_TRACE(to_string(precision));
+    std::vector<float> whole(steps * classes), streamed(whole.size());
+    ModelState state = model.state(1);
+    model.forward(1, steps, features, whole, state, {.exact = true, .precision = precision});
+    Session session(model, precision);
+    for (Index t = 0; t < steps; ++t) {
+      const long before = allocations;
+      const auto logits = session.push(std::span(features).subspan(2 * t, 2));
+      EXPECT_EQ(allocations, before) << t;
+      std::ranges::copy(logits, streamed.begin() + t * classes);
+    }
+    EXPECT_TRUE(same_bits(streamed, whole));
+    EXPECT_NE(whole[0], whole.back()) << "the test needs answers that change";
+  }
+}
+
 TEST_P(EveryCell, RoundedWeightsAnswerDifferentlyAndNotMuch) {
   const Model model(full_spec(GetParam()), text_data(), 7);
   Session full(model), rounded(model, Precision::bf16_weights);

@@ -15,6 +15,8 @@ _METADATA = "penstock"
 _WRITTEN = 1  # files of version 2 carry a checksum, which the program writes and verifies
 _NEWEST = 2
 _EPSILON = 1e-6
+_TAPS = 9  # of a filter
+_MOST_CHANNELS = 16  # that filters read
 
 
 class _Norm(nn.Module):
@@ -123,6 +125,45 @@ class _LinearForecast(nn.Module):
         return filter_(self.spread(x), state)
 
 
+class _Filters(nn.Module):
+    """The filters of one dilation: taps of delayed inputs, thresholds, and what is said of each class."""
+
+    def __init__(self, channels, filters, dilation, kept):
+        super().__init__()
+        self.delay = _Convolution(channels, (_TAPS - 1) * dilation + 1)
+        self.combine = nn.Linear(channels, 2 * filters)
+        self.evidence = nn.Linear(filters, kept)
+
+    def forward(self, x, state):
+        delayed, state = self.delay(x, state)
+        gate, value = self.combine(delayed).chunk(2, -1)
+        return self.evidence(functional.silu(gate) * value), state
+
+
+class _FilterBank(nn.Module):
+    """What filters say of the classes, as a mean over the steps so far; fitted beforehand."""
+
+    def __init__(self, inputs, outputs, filters, dilations):
+        super().__init__()
+        channels = _TAPS * min(_MOST_CHANNELS, inputs)
+        self.spread = nn.Linear(inputs, channels)
+        for i in range(dilations):
+            self.add_module(str(i), _Filters(channels, filters, 2**i, outputs + 1))
+        self._dilations = dilations
+        self.sum = _Recurrence("mingru", outputs + 1, outputs + 1, 1)
+        self.norm = _Norm(outputs + 1)
+        self.output = nn.Linear(outputs + 1, outputs)
+        self.requires_grad_(False)
+
+    def forward(self, x, state):
+        state, spread, evidence = dict(state), self.spread(x), 0
+        for i in range(self._dilations):
+            said, state[i] = getattr(self, str(i))(spread, state.get(i))
+            evidence = evidence + said
+        sums, state["sum"] = self.sum(evidence, state.get("sum"))
+        return self.output(self.norm(sums)), state
+
+
 def _add_layers(module, spec, data, inputs, outputs):
     """Gives a module what stands between inputs and outputs: of a model, or of one member of an ensemble."""
     width = spec["width"]
@@ -170,6 +211,8 @@ class SequenceModel(nn.Module):
             _add_layers(module, self.spec, data, inputs + len(self._columns), outputs)
         lags = self.spec["lags"] if self.spec["from_last"] else 0
         self.autoregression = _LinearForecast(outputs, inputs, lags) if lags > 0 else None
+        filters, dilations = self.spec.get("filters", 0), self.spec.get("dilations", 0)
+        self.filters = _FilterBank(inputs, outputs, filters, dilations) if filters > 0 else None
 
     @classmethod
     def load(cls, path):
@@ -220,6 +263,9 @@ class SequenceModel(nn.Module):
             if self.autoregression is not None:
                 forecast, state["autoregression"] = self.autoregression(features, state.get("autoregression"))
                 y = y + forecast
+        if self.filters is not None:
+            said, state["filters"] = self.filters(features, state.get("filters", {}))
+            y = y + said
         return y, state
 
     def _changes(self, x, state):
