@@ -272,6 +272,7 @@ void refuse_foreign_options(const CLI::App& app, const DataOptions& options, Dat
       {"--calendar", {series}},
       {"--date-column", {series}},
       {"--no-linear", {series}},
+      {"--no-filters", {labelled}},
       {"--sequence-column", {labelled}},
       {"--label-column", {labelled}},
       {"--delimiter", {series, labelled}},

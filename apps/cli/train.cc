@@ -73,8 +73,10 @@ class TrainingRun {
     TrainResult result;
     Model model = train_members(result);
     if (has_validation(result)) finish_forecasts(model, result);
+    if (!result.interrupted) model = finish_labels(std::move(model), result);
     if (has_validation(result)) score_ = score_held_out(model, *result.validation);
     if (!result.interrupted) refit_autoregression(model, *data_.dataset);
+    if (!result.interrupted) refit_filters(model, *data_.dataset, filter_shares_, options_.execution);
     save_model(model, arguments_.output, history(result));
     if (!result.interrupted) drop_own_checkpoint();
     if (has_validation(result)) record_outcome(model);
@@ -201,6 +203,14 @@ class TrainingRun {
     if (!arguments_.keep_last) share_ = shrink_correction(model, *data_.dataset, options_.execution);
     if (share_ < 1.0) validate_anew(model, result);
     fit_spread(model, *data_.dataset, options_.execution);
+  }
+
+  /// Filters beside the layers of a model of labelled sequences.
+  Model finish_labels(Model model, TrainResult& result) {
+    if (kind_ != DataKind::labelled || arguments_.model.no_filters) return model;
+    Model finished = add_filters(model, *data_.dataset, filter_shares_, options_.seed, options_.execution);
+    if (has_validation(result)) validate_anew(finished, result);
+    return finished;
   }
 
   void complete_options() {
@@ -341,6 +351,7 @@ class TrainingRun {
                                        share_)
                          : "the linear forecast alone: the held-out rows do not vouch for what the layers add");
     }
+    if (model.spec().filters > 0) line("weight", describe_shares());
     if (last.skipped > 0) line("note", fmt::format("{} steps were skipped: NaN or infinity", last.skipped));
     if (has_validation(result)) {
       line("valid", validation_text(result));
@@ -352,6 +363,14 @@ class TrainingRun {
     Output output;
     output.write(text);
     output.flush();
+  }
+
+  std::string describe_shares() const {
+    const FilterShares& shares = filter_shares_;
+    if (shares.layers == 0.0) return "the filters alone: the held-out sequences do not vouch for what the layers add";
+    if (shares.filters == 0.0) return "the layers alone: the held-out sequences do not vouch for what the filters add";
+    return fmt::format("{:g} of what the layers say and {:g} of what the filters say, by the held-out sequences",
+                       shares.layers, shares.filters);
   }
 
   /// In the data's own units, beside what costs nothing.
@@ -472,6 +491,10 @@ class TrainingRun {
                  {"model_step", result.model_step},
                  {"stopped_early", result.stopped_early}};
     if (kind_ == DataKind::series) json["share_of_layers"] = share_;
+    if (model.spec().filters > 0) {
+      json["share_of_layers"] = filter_shares_.layers;
+      json["share_of_filters"] = filter_shares_.filters;
+    }
     for (const auto& [seed, each] : done_) {
       Json member = {{"seed", seed}, {"steps", each.last.step}, {"model_step", each.model_step}};
       if (each.validation) member["validation"] = evaluation_json(model.data().task, *each.validation);
@@ -502,6 +525,7 @@ class TrainingRun {
   };
   std::vector<Done> done_;                    // of each seed
   double share_ = 1.0;                        // of what the layers add to a linear forecast, as it was left
+  FilterShares filter_shares_;                // of labelled sequences
   double mean_rate_ = 0.0, step_rate_ = 0.0;  // time steps of all sequences, and optimiser steps, a second
   bool planned_ = false, own_checkpoint_ = false;
   std::optional<TrainFiles> files_;

@@ -30,6 +30,8 @@ void add_model_options(Options& options, ModelOptions& model) {
   options.flag("--no-last", model.no_last,
                "A series: read and forecast the values themselves, not their changes from one row to the next");
   options.flag("--no-linear", model.no_linear, "A series: no linear forecast beside the recurrent layers");
+  options.flag("--no-filters", model.no_filters,
+               "Labelled sequences: no convolution filters beside the recurrent layers");
 }
 
 void add_training_options(Options& options, TrainArguments& arguments) {

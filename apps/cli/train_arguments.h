@@ -15,7 +15,7 @@ struct ModelOptions {
   std::optional<std::string> cell;
   std::optional<Index> width, blocks, hidden_size, heads, convolution;
   std::optional<double> feed_forward, dropout;
-  bool no_last = false, no_linear = false;
+  bool no_last = false, no_linear = false, no_filters = false;
 
   void apply(ModelSpec& spec) const {
     spec.cell = cell.value_or(spec.cell);

@@ -68,6 +68,9 @@ std::string introduction(const RunStart& start) {
   line("model",
        describe_model(start.model) +
            (arguments.seeds > 1 ? fmt::format("; one for each of {} seeds, and their mean", arguments.seeds) : ""));
+  if (start.data.kind == DataKind::labelled && !arguments.model.no_filters) {
+    line("then", "convolution filters beside the layers, read by a linear classifier");
+  }
   const bool windows = start.data.kind != DataKind::labelled && start.data.kind != DataKind::task;
   line("run", fmt::format("{} in batches of {}{}{}, {} at {:g}", describe_limits(start), options.batch,
                           windows ? fmt::format(" x {}", options.length) : "", windows ? "" : " sequences",

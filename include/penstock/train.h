@@ -119,6 +119,22 @@ double shrink_correction(Model& model, const Dataset& data, const Execution& exe
 /// is known.
 void fit_spread(Model& model, const Dataset& data, const Execution& execution = {});
 
+/// How much of what the layers of a model and its filters say counts, each 0 to 1.
+struct FilterShares {
+  double layers = 1.0;
+  double filters = 0.0;
+};
+
+/// A trained model of labelled sequences with a bank of convolution filters beside its layers (ModelSpec::filters),
+/// whose classifier is fitted in closed form to the training part. How much each counts is chosen by the held-out part;
+/// where that is too small to say anything, the filters stand alone. Filters run where the model runs; they are fitted
+/// on the CPU. Throws Error(invalid_argument) for other data, or for a model that has filters.
+Model add_filters(const Model& model, const Dataset& data, FilterShares& shares, std::uint64_t seed = 0,
+                  const Execution& execution = {});
+/// The classifier of the same filters, fitted to the held-out part, too: what a model gets once it has been scored.
+/// Does nothing to a model without filters.
+void refit_filters(Model& model, const Dataset& data, const FilterShares& shares, const Execution& execution = {});
+
 /// What suits a dataset when nothing else is said: batches, how many steps (enough for little data, too), how often to
 /// validate, how patiently, and which model to keep. Limits are caps: a run ends before them where it stops to gain.
 /// The dataset is left as it was.

@@ -122,6 +122,27 @@ class Model:
         model.device = origin.device
         return model
 
+    def add_filters(self, data: Dataset, *, seed: int = 0, threads: int = 0) -> tuple[float, float]:
+        """Puts a bank of convolution filters beside the layers of a trained model of labelled sequences, in place.
+
+        The filters are drawn, and a linear classifier of their means over a sequence is fitted in closed form: what
+        ``penstock train`` does at the end. How much the layers and the filters count is chosen by what ``data`` holds out;
+        the classifier is then fitted to all of it. The model is not trained further (:meth:`continue_from` begins with its
+        layers alone).
+
+        Args:
+            data: What the model was trained with, of :func:`penstock.open_labelled`.
+            seed: Of the filters.
+            threads: 0: as many as the machine offers.
+
+        Returns:
+            The shares of the layers and of the filters, each 0 to 1.
+
+        Raises:
+            InvalidArgument: The model has filters, or the data are no labelled sequences.
+        """
+        return _core.add_filters(self._model, data._dataset, seed, threads)
+
     @property
     def device(self) -> str:
         """Where calls run that do not say otherwise: ``"cpu"``, ``"cuda:0"``, or ``"auto"``. It can be assigned."""

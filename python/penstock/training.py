@@ -250,7 +250,8 @@ def train(
 
     What is None is what suits the data, as ``penstock train`` has it: limits, sizes of batches, how often to validate,
     when to stop and which weights to keep. The first of the limits that is reached ends the run. Ctrl-C ends it after
-    the current step: the result then says that it was interrupted.
+    the current step: the result then says that it was interrupted. Of labelled sequences ``penstock train`` fits filters
+    beside the layers in the end: :meth:`Model.add_filters`.
 
     Args:
         model: A :class:`Model`, made for this data.

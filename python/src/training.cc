@@ -1,4 +1,5 @@
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
@@ -210,6 +211,19 @@ nb::dict run_evaluation(SharedModel& shared, SharedDataset& data, const nb::dict
   return describe(evaluation);
 }
 
+/// Gives a model filters in place; how much its layers and its filters count.
+std::pair<double, double> run_filters(SharedModel& shared, SharedDataset& data, std::uint64_t seed, int threads) {
+  const nb::gil_scoped_release unlocked;
+  const SharedModel::Writing model(shared);
+  const SharedDataset::Reading dataset(data);
+  const Execution execution{.threads = threads};
+  FilterShares shares;
+  Model wider = add_filters(*model, **dataset, shares, seed, execution);
+  refit_filters(wider, **dataset, shares, execution);
+  *model = std::move(wider);
+  return {shares.layers, shares.filters};
+}
+
 std::unique_ptr<SharedDataset> shared(std::unique_ptr<Dataset> dataset) {
   return std::make_unique<SharedDataset>(std::move(dataset), "the dataset");
 }
@@ -324,6 +338,7 @@ void bind_training(nb::module_& module) {
   module.def("suggest", &suggest, nb::arg("data"));
   module.def("train", &run_training, nb::arg("model"), nb::arg("data"), nb::arg("options"), nb::arg("progress").none(),
              nb::arg("validation").none(), nb::arg("resume"));
+  module.def("add_filters", &run_filters, nb::arg("model"), nb::arg("data"), nb::arg("seed"), nb::arg("threads"));
   module.def("evaluate", &run_evaluation, nb::arg("model"), nb::arg("data"), nb::arg("options"));
 }
 

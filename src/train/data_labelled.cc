@@ -12,6 +12,7 @@
 #include "train/csv_table.h"
 #include "train/dataset.h"
 #include "train/divisible.h"
+#include "train/labelled_batches.h"
 #include "train/normalise.h"
 #include "train/origin.h"
 #include "train/table_values.h"
@@ -123,7 +124,7 @@ std::vector<Index> shuffled(Index count, std::uint64_t seed, std::uint64_t purpo
 
 /// Whole sequences, never cut: T is the longest of a batch, and its last valid step carries the label. Each pass over
 /// the training sequences has its own order, drawn from the seed and the number of the pass.
-class LabelledDataset final : public Dataset, public training::Divisible {
+class LabelledDataset final : public Dataset, public training::Divisible, public training::LabelledBatches {
  public:
   LabelledDataset(const CsvTable& table, LabelledRows rows, const std::vector<std::size_t>& inputs, Index held_out,
                   const LabelledOptions& options, const DataDescription* origin)
@@ -165,10 +166,12 @@ class LabelledDataset final : public Dataset, public training::Divisible {
 
   bool validation(Index i, Index rows, Index steps, Example& example) const override {
     data::check_batch(rows, steps);
-    const auto count = static_cast<Index>(validation_.size());
-    if (i < 0 || i >= (count + rows - 1) / rows) return false;
-    fill(std::span(validation_).subspan(i * rows, std::min(rows, count - i * rows)), example);
-    return true;
+    return fill_batch(validation_, i, rows, example);
+  }
+
+  bool training(Index i, Index rows, Example& example) const override {
+    data::check_batch(rows, 1);
+    return fill_batch(training_, i, rows, example);
   }
 
   /// Losses on a few dozen sequences are mostly chance, so that several divisions of small sets count.
@@ -242,6 +245,13 @@ class LabelledDataset final : public Dataset, public training::Divisible {
     pass_ = pass;
     done_ = 0;
     order_ = shuffled(training_steps(), seed_, static_cast<std::uint64_t>(pass) + 1);
+  }
+
+  bool fill_batch(std::span<const Index> sequences, Index i, Index rows, Example& example) const {
+    const auto count = static_cast<Index>(sequences.size());
+    if (i < 0 || i >= (count + rows - 1) / rows) return false;
+    fill(sequences.subspan(i * rows, std::min(rows, count - i * rows)), example);
+    return true;
   }
 
   void fill(std::span<const Index> chosen, Example& example) const {

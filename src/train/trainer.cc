@@ -341,6 +341,9 @@ TrainResult train(Model& model, Dataset& data, const TrainOptions& options, cons
   require(model.spec().members == 1,
           "model must be a single one, not an ensemble of {}: its members are trained one by one",
           model.spec().members);
+  require(model.spec().filters == 0,
+          "model must be one without filters, which are fitted once the layers are trained; "
+          "continue_from() begins with its layers alone");
   training::check_same_data(model.impl().data, data.description());
   model.impl().data.spread = {};  // of weights that are no more
   require(!resume || !options.checkpoint_path.empty(), "checkpoint_path must be given to resume");

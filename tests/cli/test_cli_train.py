@@ -39,6 +39,23 @@ def test_reports_on_a_terminal_are_one_bar(models, tmp_path, columns):
     assert "\r\ndone   " in text
 
 
+def test_filters_stand_beside_the_layers_of_labelled_sequences(models, tmp_path):
+    data = models / "labelled.csv"
+    result = run("train", data, *TINY, "--steps", 3, cwd=tmp_path)
+    assert "convolution filters beside the layers, read by a linear classifier" in result.err
+    assert "the filters alone: the held-out sequences do not vouch for what the layers add" in result.out
+    trained = run("train", data, *TINY, "--steps", 3, "--json", "--force", cwd=tmp_path).json()
+    assert (trained["share_of_layers"], trained["share_of_filters"]) == (0.0, 1.0)
+    filters = trained["model"]["filters"] * trained["model"]["dilations"]
+    assert 1000 < filters <= 1024
+    assert f"beside {filters:,} filters" in run("info", "model.safetensors", cwd=tmp_path).out
+    assert run("evaluate", "model.safetensors", data, "--json", cwd=tmp_path).json()["files"][0]["accuracy"] > 0.9
+    without = run("train", data, *TINY, "--steps", 3, "--no-filters", "--json", "--force", cwd=tmp_path).json()
+    assert without["model"]["filters"] == 0 and "share_of_filters" not in without
+    refused = run("train", models / "text.txt", "--no-filters", *TINY, "--force", cwd=tmp_path, expect=2)
+    assert "--no-filters does not apply to a text" in refused.err
+
+
 def test_quiet_says_nothing(models, tmp_path):
     result = run("train", models / "text.txt", *TINY, "--steps", 3, "--length", 8, "--quiet", cwd=tmp_path)
     assert (result.out, result.err) == ("", "")
@@ -54,8 +71,9 @@ def test_quiet_says_nothing(models, tmp_path):
     ],
 )
 def test_json_is_one_object(models, tmp_path, data, task, measure):
+    alone = ["--no-filters"] if data == "labelled.csv" else []  # the metrics are of the layers
     data = data if data.startswith("task:") else models / data
-    result = run("train", data, *TINY, "--steps", 5, "--json", "--metrics", "metrics.jsonl", cwd=tmp_path).json()
+    result = run("train", data, *TINY, *alone, "--steps", 5, "--json", "--metrics", "metrics.jsonl", cwd=tmp_path).json()
     assert result["steps"] == 5 and result["interrupted"] is False
     assert result["model"]["task"] == task and result["model"]["parameters"] > 0
     assert result["validation"][measure] >= 0 and result["validation"]["scored"] > 0

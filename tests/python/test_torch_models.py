@@ -31,7 +31,7 @@ def folder(tmp_path_factory):
     return folder
 
 
-def trained(folder, kind, **spec):
+def trained(folder, kind, filters=False, **spec):
     """A model after some steps, so that no parameter is zero, and inputs for it."""
     if kind == "text":
         data = penstock.open_text(folder / "text.txt")
@@ -44,6 +44,9 @@ def trained(folder, kind, **spec):
         inputs = np.random.default_rng(1).normal(size=(2, 8, 1)).astype(np.float32)
     model = penstock.Model(data, **{"width": 12, "blocks": 2, "seed": 3, **spec})
     penstock.train(model, data, steps=4, batch=4, length=16, threads=1, progress=False)
+    if filters:
+        assert model.add_filters(data, seed=1, threads=1) == (0.0, 1.0)  # too few are held out to trust the layers
+        assert model.spec["filters"] * model.spec["dilations"] == 1024
     path = folder / "model.safetensors"
     model.save(path)
     return model, path, inputs
@@ -56,6 +59,7 @@ FORMS = [
     ("series", {"cell": "lstm"}),
     ("series", {"cell": "minlstm-log", "from_last": True, "convolution": 4}),
     ("labelled", {"cell": "gru-before"}),
+    ("labelled", {"cell": "gru", "filters": True}),
 ]
 
 
