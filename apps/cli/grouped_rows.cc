@@ -53,7 +53,8 @@ std::vector<GroupedRows> read_groups(Rows& rows, const DataDescription& data, co
     }
     check_order(series, data, rows);
     series.kept.push_back(rows.kept());
-    if (reading.values_of) series.values.push_back(reading.values_of(rows));
+    series.missing.push_back(kind == Rows::Kind::missing);
+    if (reading.values_of) series.values.push_back(reading.values_of(rows, kind == Rows::Kind::missing));
   }
   constexpr Index all = std::numeric_limits<Index>::max();
   for (GroupedRows& series : groups) {

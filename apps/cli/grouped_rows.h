@@ -17,14 +17,15 @@ struct GroupedRows {
   std::vector<float> features;                 ///< [rows + to_come, I]
   std::vector<std::vector<std::string>> kept;  ///< Columns to be kept, of each row.
   std::vector<std::vector<double>> values;     ///< What `values_of` said of each row.
+  std::vector<bool> missing;                   ///< Of each row: the file has none.
   Index to_come = 0;                           ///< Rows behind these that only say what is known in advance.
 };
 
 struct GroupReading {
   /// So many first rows of a series that training did not see say how it is scaled; 0: all.
   Index scaled_by = 0;
-  /// Called with each row as it is read; may be empty.
-  std::function<std::vector<double>(const Rows&)> values_of = {};
+  /// Called with each row as it is read, and whether it is missing in the file; may be empty.
+  std::function<std::vector<double>(const Rows&, bool missing)> values_of = {};
 };
 
 /// Reads all rows, series by series in the order of their first rows; one series without a name where the model has no

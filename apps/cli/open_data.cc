@@ -99,6 +99,10 @@ OpenedData open_series_file(const DataOptions& options) {
   series.transform = options.transform;
   series.calendar = calendar_of(options);
   series.group = options.group;
+  series.group_by_file = options.group_by_file;
+  // Who does not want dates to be read does not need them later on.
+  const bool dates = series.calendar.read || options.irregular != Irregular::automatic;
+  series.irregular = dates ? options.irregular : Irregular::ignore;
   series.known = options.known;
   series.format = options.table.format();
   series.missing = options.table.missing.value_or(options.origin ? options.origin->missing : series.missing);
@@ -171,20 +175,26 @@ OpenedData open_builtin_task(const DataOptions& options, std::uint64_t seed) {
 
 }  // namespace
 
-void add_data_options(Options& options, DataOptions& data) {
-  options.group("Data");
-  options.choice("--as", data.kind,
+void add_kind_option(Options& options, std::optional<DataKind>& kind) {
+  options.choice("--as", kind,
                  {{"text", DataKind::text},
                   {"series", DataKind::series},
                   {"labelled", DataKind::labelled},
                   {"sound", DataKind::sound}},
                  "What a file is; the default goes by its name and its header");
+}
+
+void add_data_options(Options& options, DataOptions& data) {
+  options.group("Data");
+  add_kind_option(options, data.kind);
   options.add("--columns", data.columns, "A,B", "Columns to read; all numeric ones if not given");
   options.add("--target-columns", data.targets, "C,D", "Columns of a series to predict; those read if not given");
   options.add("--target", data.target, "FILE", "Sound: what came out of the effect or amplifier that is to be learnt");
   options.add("--horizon", data.horizon, "K", "Rows ahead that a series model predicts");
   options.add("--group", data.group, "COLUMN",
               "Names the series that a row is of, such as a shop: many series in one file, learnt by one model");
+  options.flag("--group-by-file", data.group_by_file,
+               "The same of many files that hold a series each, which is named as its file");
   options.add("--known", data.known, "A,B",
               "Columns of a series that are known in advance, such as prices and holidays: read of the rows that are "
               "forecast, too");
@@ -196,6 +206,14 @@ void add_data_options(Options& options, DataOptions& data) {
               "Read where a row's date stands in the day, the week or the year, from a column of dates [auto: what the "
               "rows show twice]");
   options.add("--date-column", data.date_column, "NAME", "Holds the dates of a series' rows [the first that does]");
+  options.choice("--irregular", data.irregular,
+                 {{"auto", Irregular::automatic},
+                  {"ignore", Irregular::ignore},
+                  {"elapsed", Irregular::elapsed},
+                  {"fill", Irregular::fill},
+                  {"refuse", Irregular::refuse}},
+                 "Rows at irregular dates: follow each other all the same, with the time since the row before as an "
+                 "input, with missing rows put in without values, or an error [auto: what suits the dates]");
   options.add("--sequence-column", data.sequence_column, "NAME", "Names the sequence that a row belongs to [sequence]");
   options.add("--label-column", data.label_column, "NAME", "Holds the label of the sequence [label]");
   add_table_options(options, data.table,
@@ -266,6 +284,8 @@ void refuse_foreign_options(const CLI::App& app, const DataOptions& options, Dat
       {"--target-columns", {series}},
       {"--horizon", {series}},
       {"--group", {series}},
+      {"--group-by-file", {series}},
+      {"--irregular", {series}},
       {"--known", {series}},
       {"--season", {series}},
       {"--transform", {series}},
@@ -287,7 +307,7 @@ void refuse_foreign_options(const CLI::App& app, const DataOptions& options, Dat
       {"--copy-tokens", {task}},
       {"--length", {text, series, sound}},  // the others' sequences are never cut
       {"--no-carry", {text, series, sound}},
-      {"--no-last", {series}},
+      {"--no-changes", {series}},
       {"--search", {text, series, labelled, sound}},  // of what is generated without end there is no part
   };
   for (const Scope& scope : scopes) {

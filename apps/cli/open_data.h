@@ -42,8 +42,10 @@ struct DataOptions {
   std::string date_column;
   std::vector<std::string> known;  ///< A series: columns that are known in advance.
   std::string group;               ///< A series: the column that names the series of a row; empty: one series.
-  bool autoregression = true;      ///< A series: with a linear forecast beside the layers.
-  bool from_last = false;          ///< A series: scaled for forecasts that start from the last value.
+  bool group_by_file = false;      ///< The same, named as their files.
+  Irregular irregular = Irregular::automatic;
+  bool autoregression = true;  ///< A series: with a linear forecast beside the layers.
+  bool from_last = false;      ///< A series: scaled for forecasts that start from the last value.
   TaskOptions task;
   const DataDescription* origin = nullptr;  ///< Of a model that is trained further: its columns, horizon and labels.
 };
@@ -58,6 +60,9 @@ struct OpenedData {
 
 /// Declares --delimiter, --decimal and --missing; `missing` is the help of the last.
 void add_table_options(Options& options, TableOptions& table, const std::string& missing);
+
+/// Declares --as.
+void add_kind_option(Options& options, std::optional<DataKind>& kind);
 
 /// Declares the options in the groups "Data" and "Built-in tasks".
 void add_data_options(Options& options, DataOptions& data);

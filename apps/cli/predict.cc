@@ -27,7 +27,7 @@ namespace {
 
 struct PredictArguments {
   std::vector<double> quantiles;
-  std::string model;
+  std::string model, series;
   std::vector<std::string> data;
   RowOptions rows;
   TableOptions table;
@@ -92,6 +92,7 @@ class Prediction {
   Prediction(const CLI::App& app, PredictArguments arguments, Model model)
       : app_(app), arguments_(std::move(arguments)), model_(std::move(model)) {
     arguments_.rows.format = arguments_.table.row_format();
+    arguments_.rows.format.series = arguments_.series;
     std::erase(arguments_.rows.keep, model_.data().group_column);  // which is kept anyway
   }
 
@@ -135,7 +136,10 @@ class Prediction {
     if (app_.count("--keep") > 0 && data().vocabulary > 0) {
       throw Error(ErrorCode::invalid_argument, "--keep is for models that read the rows of a CSV file");
     }
-    const bool many = task == Task::language && !arguments_.per_byte;
+    if (app_.count("--series") > 0 && (!data().groups_are_files || arguments_.data.size() > 1)) {
+      throw Error(ErrorCode::invalid_argument, "--series is for one file and a model trained with --group-by-file");
+    }
+    const bool many = (task == Task::language && !arguments_.per_byte) || data().groups_are_files;
     if (arguments_.data.size() > 1 && !many) {
       throw Error(ErrorCode::invalid_argument,
                   fmt::format("one argument too many: '{}'", printable(arguments_.data[1])));
@@ -161,7 +165,11 @@ class Prediction {
   }
 
   void forecast() {
-    Input input(source());
+    for (const std::string& file : arguments_.data) forecast_file(file);
+  }
+
+  void forecast_file(const std::string& file) {
+    Input input(file);
     if (!is_terminal(STDOUT_FILENO)) input.show_progress();
     Rows rows(input, data(), arguments_.rows);
     if (!data().group_column.empty() || data().reads_ahead()) {
@@ -175,6 +183,7 @@ class Prediction {
     answers.of_spread(tracker.spread());
     std::vector<std::vector<std::string>> kept;  // of the rows that wait in the sequence ...
     std::vector<float> features;                 // ... and what the model reads of them
+    std::vector<bool> missing;                   // the same: they are not in the file
     const auto size = static_cast<std::size_t>(data().output_size());
     const auto answer = [&](bool end) {
       const auto outputs = sequence.run();
@@ -182,11 +191,12 @@ class Prediction {
       for (std::size_t i = 0; i < kept.size(); ++i) {
         const auto forecasts = outputs.subspan(i * size, size);
         tracker.add(std::span(features).subspan(i * inputs, inputs), forecasts);
-        const bool wanted = !arguments_.last || (end && i + 1 == kept.size());
+        const bool wanted = arguments_.last ? end && i + 1 == kept.size() : !missing[i];
         if (wanted) answers.answer(kept[i], forecasts);
       }
       kept.clear();
       features.clear();
+      missing.clear();
     };
     for (auto kind = rows.next(); kind != Rows::Kind::end; kind = rows.next()) {
       if (kind == Rows::Kind::blank) continue;
@@ -194,6 +204,7 @@ class Prediction {
       sequence.add(rows.features());
       features.insert(features.end(), rows.features().begin(), rows.features().end());
       kept.push_back(rows.kept());
+      missing.push_back(kind == Rows::Kind::missing);
     }
     if (kept.empty()) nothing_to_read("rows behind the header");
     answer(true);
@@ -230,15 +241,16 @@ class Prediction {
   void forecast_groups(Rows& rows) {
     const std::vector<GroupedRows> groups = read_groups(rows, data(), {});
     if (groups.empty()) nothing_to_read("rows behind the header");
-    say_new_groups(groups, source(), 0);
+    say_new_groups(groups, rows.name(), 0);
     std::vector<std::string> names = arguments_.rows.keep;
     const bool named = !data().group_column.empty();
     if (named) names.insert(names.begin(), data().group_column);
     RowAnswers answers(output_, data(), names, arguments_.json, arguments_.quantiles);
     std::vector<Index> counts;
+    lacking_.clear();
     for (const GroupedRows& series : groups) counts.push_back(count_answered(series));
     say_lacking();
-    answers.header();
+    if (!std::exchange(headed_, true)) answers.header();
     const auto inputs = static_cast<std::size_t>(data().input_size()),
                outputs = static_cast<std::size_t>(answers.size());
     for (const GroupedRows& series : groups) {
@@ -257,7 +269,7 @@ class Prediction {
         for (Index i = first; i < end; ++i) {
           const auto own = forecasts.subspan(static_cast<std::size_t>(i - first) * outputs, outputs);
           tracker.add(std::span(series.features).subspan(static_cast<std::size_t>(i) * inputs, inputs), own);
-          if (arguments_.last && i + 1 < count) continue;
+          if (arguments_.last ? i + 1 < count : series.missing[static_cast<std::size_t>(i)]) continue;
           std::vector<std::string> kept = series.kept[static_cast<std::size_t>(i)];
           if (named) kept.insert(kept.begin(), series.name);
           answers.answer(kept, own);
@@ -367,6 +379,7 @@ class Prediction {
   PredictArguments arguments_;
   Model model_;
   Output output_;
+  bool headed_ = false;               // the names of the columns are written
   std::vector<std::string> lacking_;  // series of which too little is known in advance
 };
 
@@ -395,6 +408,8 @@ Verb add_predict(CLI::App& program) {
   options.add("--keep", arguments->rows.keep, "A,B", "Copy these columns of the input to the front of the output");
   options.add("--sequence-column", arguments->rows.sequence_column, "NAME",
               "Names the sequence of a row to be labelled");
+  options.add("--series", arguments->series, "NAME",
+              "A model of --group-by-file: the series that the rows are of [the file's name]");
   add_table_options(options, arguments->table,
                     "Empty values: an error, or the last value of their column in their place [as in training]");
   options.add("--length", arguments->task.validation_length, "T", "task:NAME: length of the sequences");

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 
 #include "penstock/error.h"
@@ -18,11 +19,12 @@ Rows::Rows(Input& input, const DataDescription& data, const RowOptions& options)
   waiting_ = !data.header;
   for (const std::string& name : options.keep) {
     const auto position = reader_->column(name);
-    if (!position) {
+    const bool names_file = data.groups_are_files && name == data.group_column;
+    if (!position && !names_file) {
       throw Error(ErrorCode::invalid_argument,
                   fmt::format("--keep: the header of {} has no column '{}'", input.name(), printable(name)));
     }
-    kept_positions_.push_back(*position);
+    kept_positions_.push_back(names_file ? std::nullopt : position);
   }
   kept_.resize(kept_positions_.size());
   if (data.task == Task::classify) sequence_position_ = reader_->column(options.sequence_column);
@@ -37,20 +39,44 @@ std::string Rows::first_replaced() const {
 }
 
 Rows::Kind Rows::next() {
+  if (const auto kind = next_of_missing()) return *kind;
   if (!waiting_ && !input_.line(line_)) return Kind::end;
   waiting_ = false;
   if (!reader_->read(line_, features_)) return Kind::blank;
-  for (std::size_t i = 0; i < kept_.size(); ++i) kept_[i] = reader_->text(kept_positions_[i]);
+  for (std::size_t i = 0; i < kept_.size(); ++i) {
+    const auto& position = kept_positions_[i];
+    kept_[i] = position ? std::string(reader_->text(*position)) : reader_->group().name;
+  }
   if (sequence_position_) {
     const std::string_view name = reader_->text(*sequence_position_);
     starts_sequence_ = !first_ && name != sequence_;
     sequence_ = name;
   }
   first_ = false;
-  return Kind::row;
+  if (reader_->missing_rows().empty()) return Kind::row;
+  row_ = features_;
+  handed_out_ = 0;
+  waits_ = true;
+  return *next_of_missing();
+}
+
+std::optional<Rows::Kind> Rows::next_of_missing() {
+  if (!waits_) return std::nullopt;
+  const std::span<const float> missing = reader_->missing_rows();
+  waits_ = handed_out_ < missing.size();
+  const auto next = waits_ ? missing.subspan(handed_out_, features_.size()) : std::span<const float>(row_);
+  std::ranges::copy(next, features_.begin());
+  if (!waits_) return Kind::row;
+  handed_out_ += features_.size();
+  ++missing_;
+  return Kind::missing;
 }
 
 void say_replaced(const Rows& rows) {
+  if (rows.missing() > 0) {
+    say(fmt::format("note: {} row{} missing between others, and went in without values\n", with_commas(rows.missing()),
+                    rows.missing() == 1 ? " was" : "s were"));
+  }
   const Index count = rows.replaced();
   if (count == 0) return;
   say(fmt::format("note: {} value{} replaced by the last of {} column; the first: {}\n", with_commas(count),

@@ -27,8 +27,15 @@ class Rows {
   /// As messages call the stream.
   const std::string& name() const { return input_.name(); }
 
-  enum class Kind { row, blank, end };
+  enum class Kind {
+    row,
+    missing,  ///< One that the input has not and a regular calendar has, in front of the row whose columns are kept.
+    blank,
+    end,
+  };
   Kind next();
+  /// How many were missing so far.
+  Index missing() const { return missing_; }
 
   const RowReader& reader() const { return *reader_; }
   RowReader& reader() { return *reader_; }
@@ -48,17 +55,23 @@ class Rows {
   Input& input_;
   std::string line_;
   std::optional<RowReader> reader_;
-  std::vector<std::size_t> kept_positions_;
+  std::vector<std::optional<std::size_t>> kept_positions_;  // none: what the file calls the series
   std::optional<std::size_t> sequence_position_;
   std::vector<float> features_;
   std::vector<std::string> kept_;
   std::string sequence_;
   bool starts_sequence_ = false;
+  std::vector<float> row_;      // features of the row behind those that are missing
+  std::size_t handed_out_ = 0;  // features of missing rows
+  Index missing_ = 0;
   bool first_ = true;
   bool waiting_ = false;  // the first line is a row, and not read yet
+  bool waits_ = false;    // the last row, for those that are missing in front of it
+
+  std::optional<Kind> next_of_missing();
 };
 
-/// Says on standard error how many values were replaced, if any were.
+/// Says on standard error how many rows were missing and values replaced, if any were.
 void say_replaced(const Rows& rows);
 
 /// "0 1 1 0" as tokens below the vocabulary. Throws Error(bad_input) with the place of anything else.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "grouped_rows.h"
@@ -23,7 +24,7 @@ class TargetValues {
     for (const Column& target : data.targets) {
       const auto input = std::ranges::find(data.inputs, target.name, &Column::name);
       if (input != data.inputs.end()) {
-        places_.push_back({static_cast<std::size_t>(input - data.inputs.begin()), true});
+        places_.push_back({static_cast<std::size_t>(input - data.inputs.begin()), true, mask_of(data, target.name)});
         continue;
       }
       const auto column = rows.reader().column(target.name);
@@ -31,24 +32,31 @@ class TargetValues {
         throw Error(ErrorCode::bad_input, fmt::format("the file has no column '{}', with which forecasts are compared",
                                                       printable(target.name)));
       }
-      places_.push_back({*column, false});
+      places_.push_back({*column, false, std::nullopt});
     }
   }
 
   /// Those that the model does not read; the others are not numbers yet.
-  std::vector<double> read(const Rows& rows) const {
+  std::vector<double> read(const Rows& rows, bool missing) const {
     std::vector<double> values;
     for (const Place& place : places_) {
+      if (missing) {
+        values.push_back(std::numeric_limits<double>::quiet_NaN());
+        continue;
+      }
       values.push_back(place.is_input ? std::numeric_limits<double>::quiet_NaN() : number(rows, place.index));
     }
     return values;
   }
 
-  /// Puts in the others, from a row of features as a description scales them.
+  /// Puts in the others, from a row of features as a description scales them. What is masked stays no number.
   void complete(std::vector<double>& values, std::span<const float> features, const DataDescription& data) const {
     for (std::size_t c = 0; c < places_.size(); ++c) {
       const Place& place = places_[c];
-      if (place.is_input) values[c] = data.inputs[place.index].raw(static_cast<double>(features[place.index]));
+      const bool masked = place.mask && features[*place.mask] > 0.5f;
+      if (place.is_input && !masked) {
+        values[c] = data.inputs[place.index].raw(static_cast<double>(features[place.index]));
+      }
     }
   }
 
@@ -56,7 +64,15 @@ class TargetValues {
   struct Place {
     std::size_t index;
     bool is_input;
+    std::optional<std::size_t> mask;  // the input that says whether the value is missing, if there is one
   };
+
+  static std::optional<std::size_t> mask_of(const DataDescription& data, const std::string& name) {
+    const auto mask = std::ranges::find_if(
+        data.inputs, [&](const Column& input) { return input.feature == Feature::missing && input.name == name; });
+    if (mask == data.inputs.end()) return std::nullopt;
+    return static_cast<std::size_t>(mask - data.inputs.begin());
+  }
 
   static double number(const Rows& rows, std::size_t column) {
     if (const auto value = rows.reader().number(column)) return *value;
@@ -132,7 +148,7 @@ Score score_groups(const Model& model, Rows& rows, const std::string& path, cons
   const DataDescription& data = model.data();
   const TargetValues targets(data, rows);
   const GroupReading reading{.scaled_by = options.lead > 1 ? options.lead : 0,
-                             .values_of = [&](const Rows& row) { return targets.read(row); }};
+                             .values_of = [&](const Rows& row, bool missing) { return targets.read(row, missing); }};
   std::vector<GroupedRows> groups = read_groups(rows, data, reading);
   say_new_groups(groups, path, reading.scaled_by);
   const auto inputs = static_cast<std::size_t>(data.input_size());
@@ -141,7 +157,7 @@ Score score_groups(const Model& model, Rows& rows, const std::string& path, cons
     SeriesScorer scorer(model, series.data, series.name, options, execution);
     for (std::size_t row = 0; row < series.values.size(); ++row) {
       const auto features = std::span<const float>(series.features).subspan(row * inputs, inputs);
-      targets.complete(series.values[row], features, series.data);
+      if (!series.missing[row]) targets.complete(series.values[row], features, series.data);
       scorer.add(features, std::move(series.values[row]));
     }
     GroupScore group = scorer.finish();
@@ -165,8 +181,9 @@ Score score_series(const Model& model, const std::string& path, const SeriesScor
   SeriesScorer scorer(model, data, "", options, execution);
   for (auto kind = rows.next(); kind != Rows::Kind::end; kind = rows.next()) {
     if (kind == Rows::Kind::blank) continue;
-    std::vector<double> values = targets.read(rows);
-    targets.complete(values, rows.features(), data);
+    const bool missing = kind == Rows::Kind::missing;
+    std::vector<double> values = targets.read(rows, missing);
+    if (!missing) targets.complete(values, rows.features(), data);
     scorer.add(rows.features(), std::move(values));
   }
   Score score;

@@ -26,7 +26,7 @@ namespace penstock::cli {
 namespace {
 
 struct StreamArguments {
-  std::string model, input, output, target;
+  std::string model, input, output, target, series;
   RowOptions rows;
   Execution execution;
   bool automatic = false;  // the device
@@ -65,6 +65,12 @@ class Stream {
     format = arguments_.table.row_format();
     format.missing = format.missing.value_or(Missing::carry);
     format.replace_bad = format.missing != Missing::refuse;
+    format.series = arguments_.series;
+    if (model_.data().groups_are_files) {
+      require_given(arguments_.series, "--series NAME, as the model is one of many files,");
+    } else if (!arguments_.series.empty()) {
+      throw Error(ErrorCode::invalid_argument, "--series is for a model trained with --group-by-file");
+    }
     if (!arguments_.state.empty()) state_.emplace(arguments_.state, arguments_.model);
   }
 
@@ -129,6 +135,7 @@ class Stream {
       return;
     }
     Rows rows(input_, model_.data(), arguments_.rows);
+    if (state_) rows.reader().set_dates(state_->dates);
     RowAnswers answers(output_, model_.data(), arguments_.rows.keep, arguments_.json, arguments_.quantiles);
     SpreadTracker tracker(model_.data());
     answers.of_spread(tracker.spread());
@@ -147,12 +154,14 @@ class Stream {
       if (rows.starts_sequence()) reset();
       const std::span<const float> features(rows.features()), outputs = push(features);
       tracker.add(features, outputs);
+      if (kind == Rows::Kind::missing) continue;
       answers.answer(rows.kept(), outputs);
       output_.flush();
       say_first_replaced(rows);
     }
-    if (rows.replaced() > 1) say_replaced(rows);
+    if (rows.replaced() > 1 || rows.missing() > 0) say_replaced(rows);
     if (state_) state_->intervals = tracker.state();
+    if (state_) state_->dates = rows.reader().dates();
   }
 
   /// Rows of many series, each with a state of its own; its name stands in front of each answer.
@@ -170,6 +179,7 @@ class Stream {
     if (state_) streams.restore(*state_, rows);
     answers.header();
     output_.flush();
+    if (state_) rows.reader().set_dates(state_->dates);
     const auto inputs = static_cast<std::size_t>(data.input_size());
     for (auto kind = rows.next(); kind != Rows::Kind::end; kind = rows.next()) {
       if (kind == Rows::Kind::blank) {
@@ -182,6 +192,7 @@ class Stream {
           forecast = push(features.first(inputs));
           ready->tracker.add(features.first(inputs), forecast);
         }
+        if (kind == Rows::Kind::missing) continue;
         answers.of_series(ready->data);
         answers.of_spread(ready->tracker.spread());
         answers.answer(rows.kept(), forecast);
@@ -189,8 +200,9 @@ class Stream {
       }
       say_first_replaced(rows);
     }
-    if (rows.replaced() > 1) say_replaced(rows);
+    if (rows.replaced() > 1 || rows.missing() > 0) say_replaced(rows);
     if (state_) streams.save(*state_);
+    if (state_) state_->dates = rows.reader().dates();
   }
 
   void say_first_replaced(const Rows& rows) {
@@ -290,6 +302,7 @@ Verb add_stream(CLI::App& program) {
   add_table_options(options, arguments->table,
                     "Rows: values that are empty or cannot be read end the stream (refuse), or the last value of their "
                     "column goes in their place, and they are counted (all others) [carry]");
+  options.add("--series", arguments->series, "NAME", "A model of --group-by-file: the series that the rows are of");
   options.add("--state", arguments->state, "FILE",
               "Go on from the state in this file, if it is there, and save it at the end");
   options.add("--target", arguments->target, "FILE", "Sound: say how far the output is from this file");

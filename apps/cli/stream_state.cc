@@ -105,6 +105,7 @@ StreamState::StreamState(std::string path, const std::string& model)
   expected = floats(object, "expected", path_);
   if (object.contains("intervals")) intervals = floats(object, "intervals", path_);
   read_groups(object.value("groups", nlohmann::json::array()));
+  read_dates(object.value("dates", nlohmann::json::object()));
   found_ = true;
 }
 
@@ -119,6 +120,14 @@ void StreamState::read_groups(const nlohmann::json& list) {
           .name = name, .inputs = scalings(object, "inputs", path_), .targets = scalings(object, "targets", path_)};
     }
     groups[name] = std::move(group);
+  }
+}
+
+void StreamState::read_dates(const nlohmann::json& object) {
+  if (!object.is_object()) bad(path_, "\"dates\" must be an object of numbers");
+  for (const auto& [name, date] : object.items()) {
+    if (!date.is_number()) bad(path_, "\"dates\" must be an object of numbers");
+    dates[name] = date.get<double>();
   }
 }
 
@@ -146,6 +155,7 @@ void StreamState::save(const Session& session) const {
       {"kind", state_kind}, {"model", checksum_}, {"state", session.state()}, {"expected", expected}};
   if (!intervals.empty()) object["intervals"] = intervals;
   for (const auto& [name, group] : groups) object["groups"].push_back(group_json(name, group));
+  if (!dates.empty()) object["dates"] = dates;
   const std::string temporary = path_ + ".tmp";
   if (!write_file(temporary, object.dump() + "\n") || rename(temporary.c_str(), path_.c_str()) != 0) {
     const int error = errno;

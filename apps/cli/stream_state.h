@@ -39,6 +39,8 @@ class StreamState {
     std::optional<Group> scaling;  ///< Of one that training did not see.
   };
   std::map<std::string, OfGroup> groups;
+  /// As RowReader::dates(), for a stream to see how long nothing came.
+  std::map<std::string, double> dates;
 
  private:
   std::string path_;
@@ -47,6 +49,7 @@ class StreamState {
   std::vector<float> state_;
 
   void read_groups(const nlohmann::json& list);
+  void read_dates(const nlohmann::json& object);
 };
 
 }  // namespace penstock::cli

@@ -63,7 +63,7 @@ class TrainingRun {
     }
     if (!arguments_.init.empty()) start_from_origin();
     check_search();
-    arguments_.data.from_last = !arguments_.model.no_last && (!resumed_ || resumed_->from_last);
+    arguments_.data.from_last = !arguments_.model.no_changes && (!resumed_ || resumed_->from_last);
     arguments_.data.autoregression = !arguments_.model.no_linear && (!resumed_ || resumed_->lags > 0);
     data_ = open_data(arguments_.data, kind_, options_.seed);
     complete_options();

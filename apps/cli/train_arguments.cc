@@ -27,7 +27,7 @@ void add_model_options(Options& options, ModelOptions& model) {
   options.add("--ffn", model.feed_forward, "X", "Gated feed-forward of X times the width after it [0]");
   options.add("--dropout", model.dropout, "P",
               "On the output of every sub-layer, in training only [0; 0.2 for a series or labelled sequences]");
-  options.flag("--no-last", model.no_last,
+  options.flag("--no-changes", model.no_changes,
                "A series: read and forecast the values themselves, not their changes from one row to the next");
   options.flag("--no-linear", model.no_linear, "A series: no linear forecast beside the recurrent layers");
   options.flag("--no-filters", model.no_filters,

@@ -15,7 +15,7 @@ struct ModelOptions {
   std::optional<std::string> cell;
   std::optional<Index> width, blocks, hidden_size, heads, convolution;
   std::optional<double> feed_forward, dropout;
-  bool no_last = false, no_linear = false, no_filters = false;
+  bool no_changes = false, no_linear = false, no_filters = false;
 
   void apply(ModelSpec& spec) const {
     spec.cell = cell.value_or(spec.cell);
@@ -26,7 +26,7 @@ struct ModelOptions {
     spec.convolution = convolution.value_or(spec.convolution);
     spec.feed_forward = feed_forward.value_or(spec.feed_forward);
     spec.dropout = dropout.value_or(spec.dropout);
-    if (no_last) {
+    if (no_changes) {
       spec.from_last = false;
       spec.lags = 0;
     }

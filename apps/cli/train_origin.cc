@@ -11,9 +11,9 @@ namespace {
 
 // What a model's weights and its data decide.
 constexpr const char* decided[] = {
-    "--cell",     "--width",       "--blocks",    "--hidden-size", "--heads",   "--conv",
-    "--ffn",      "--no-last",     "--no-linear", "--columns",     "--horizon", "--target-columns",
-    "--calendar", "--date-column", "--transform", "--group",       "--known"};
+    "--cell",       "--width",     "--blocks",  "--hidden-size", "--heads",          "--conv",     "--ffn",
+    "--no-changes", "--no-linear", "--columns", "--horizon",     "--target-columns", "--calendar", "--date-column",
+    "--transform",  "--group",     "--known",   "--irregular",   "--group-by-file"};
 
 }  // namespace
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -39,6 +40,7 @@ enum class Feature {
   week_cosine,  ///<
   year_sine,    ///< from the first of January to the next.
   year_cosine,
+  elapsed,  ///< Time since the row before, in units of the usual one u: log2(1 + u) - 1, so that the usual one is 0.
 };
 
 std::string_view to_string(Feature feature);
@@ -84,6 +86,36 @@ enum class Missing {
 std::string_view to_string(Missing missing);
 /// Throws Error(invalid_argument) for anything but "refuse", "carry", "interpolate" and "mask".
 Missing parse_missing(std::string_view text);
+
+/// What becomes of a series whose rows do not all follow each other at the same distance in time.
+enum class Irregular {
+  automatic,  ///< fill where few rows of a regular calendar are missing, elapsed where dates follow none.
+  ignore,     ///< Rows follow each other, whenever they were.
+  elapsed,    ///< The time since the row before is an input: Feature::elapsed.
+  fill,       ///< Rows that a regular calendar has, and the table has not, are put in without values: they are dealt
+              ///< with as missing values are, and as Missing::mask where those are refused.
+  refuse,     ///< An error that says where.
+};
+
+std::string_view to_string(Irregular irregular);
+/// Throws Error(invalid_argument) that lists the names there are.
+Irregular parse_irregular(std::string_view text);
+
+/// When rows of a series are, and what becomes of those that are not when they should be.
+struct RowDates {
+  Irregular irregular = Irregular::ignore;  ///< Never automatic.
+  std::string column = {};                  ///< That holds the dates; empty for Irregular::ignore.
+  DateForm form = DateForm::month_first;
+  double step = 0.0;          ///< The usual time between two rows, in seconds.
+  bool working_days = false;  ///< There are no rows on Saturdays and Sundays.
+
+  /// How many rows of a regular calendar are missing between two dates, in seconds since the start of 1970.
+  double missing_between(double before, double after) const;
+  /// Their dates.
+  std::vector<double> between(double before, double after) const;
+  /// Whether the row behind that of `before` should be at `after`.
+  bool is_regular(double before, double after) const;
+};
 
 /// How far forecasts are off, from which the quantiles of what comes follow: a scale for every distance, and one shape.
 /// Found by fit_spread() in what followed forecasts; empty: not known.
@@ -139,11 +171,13 @@ struct DataDescription {
   Spread spread;                     ///< forecast: of a trained model.
   std::string group_column = {};     ///< forecast: names the series that a row is of; empty: all rows are of one.
   std::vector<Group> groups = {};    ///< forecast: the series of training, each with a scaling of its own.
+  bool groups_are_files = false;     ///< No column names them, but their files do: `group_column` is what to call that.
   std::vector<std::string> classes;  ///< classify: names of the labels.
   char delimiter = ',';              ///< Of the CSV rows this model reads.
   char decimal = '.';                ///< Starts the fraction of their numbers.
   bool header = true;  ///< Whether a header comes first; without one, columns are "column1", "column2", ...
   Missing missing = Missing::refuse;  ///< What training made of missing values.
+  RowDates row_dates = {};            ///< forecast: when rows are, as far as that matters.
   Index sample_rate = 0;              ///< > 0: sound, of one channel in and one out at the same moment.
 
   /// Width of the model's output at each step.
@@ -251,9 +285,11 @@ struct SeriesOptions {
   Transform transform = Transform::none;  ///< automatic: what forecasts best in the training part, with autoregression.
   Index season = 0;                       ///< Rows after which the targets repeat themselves; 1: never, 0: find out.
   CalendarOptions calendar = {};
+  Irregular irregular = Irregular::ignore;  ///< By the dates in calendar.column, whether or not the calendar is read.
   /// Column that names the series of each row, such as the shop of a sale; empty: there is one. Every series is split
   /// by time and scaled by itself; one model learns them all.
   std::string group = {};
+  bool group_by_file = false;  ///< The same, of files that hold a series each, which are named as they are.
   /// Columns whose values are known as far ahead as the forecasts reach, such as prices and holidays: inputs of a
   /// forecast are their values in the rows that are forecast. They are read whether or not `inputs` names them, and are
   /// no targets unless `targets` names others. Rows at the end of a series that lack all targets say what is known.
@@ -305,6 +341,7 @@ struct RowFormat {
   /// mean in training before there is one). Nothing: what training did.
   std::optional<Missing> missing = std::nullopt;
   bool replace_bad = false;  ///< Fields that are no numbers, and rows of another width, count as missing too.
+  std::string series = {};   ///< Of a model whose series are files: the name of this one; empty: that of the source.
 };
 
 /// Turns the lines of a CSV stream into a model's inputs, with the normalisation of its DataDescription.
@@ -322,6 +359,10 @@ class RowReader {
   /// not numbers until fill_ahead(). Throws Error(bad_input) with line and
   /// column for anything else that is no row.
   bool read(const std::string& line, std::span<float> features);
+
+  /// With Irregular::fill: features [rows, I] of those that are missing between the last row and the one before it in
+  /// its series. A model has to read them first. Valid until the next read.
+  std::span<const float> missing_rows() const;
 
   /// Where a column of the header stands, whether or not the model reads it; nothing if there is no such column.
   std::optional<std::size_t> column(const std::string& name) const;
@@ -345,6 +386,11 @@ class RowReader {
   const Group& settle_group(const std::string& name, std::span<float> features, Index count);
   /// Such a series, as it was settled before.
   void add_group(const Group& group);
+
+  /// When the last row of each series was that says so, in seconds since the start of 1970, by name (empty without
+  /// groups): for a reader that goes on where this one stops. Empty unless the model asks how far rows are apart.
+  std::map<std::string, double> dates() const;
+  void set_dates(const std::map<std::string, double>& dates);
 
   /// How many values were replaced so far, and what the first of them looked like, as an error would have said it.
   Index replaced() const;

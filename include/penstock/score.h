@@ -54,13 +54,13 @@ class ForecastScorer {
   /// ascending.
   explicit ForecastScorer(const DataDescription& data, std::vector<double> levels = {0.1, 0.5, 0.9});
 
-  /// The next row: its values of the targets, raw [targets]; and what was forecast from it, raw [horizon, targets], or
-  /// nothing for a row that only leads in, which the first ones of a file may do. `widths` [targets] are those of a
-  /// SpreadTracker, or none for the spread as training found it.
+  /// The next row: its values of the targets, raw [targets], not numbers where they are not known; and what was
+  /// forecast from it, raw [horizon, targets], or nothing for a row that only leads in, which the first ones of a file
+  /// may do. `widths` [targets] are those of a SpreadTracker, or none for the spread as training found it.
   void add(std::span<const double> values, std::span<const double> forecasts, std::span<const double> widths = {});
   /// The next row is the first of another file: neither forecasts nor rivals reach across.
   void begin_file() { starts_.push_back(static_cast<Index>(places_.size())); }
-  /// One score a target. Empty as long as no forecast could be compared.
+  /// One score a target of which values are known. Empty as long as no forecast could be compared.
   std::vector<ColumnScore> scores() const;
 
  private:
@@ -70,6 +70,8 @@ class ForecastScorer {
   };
 
   std::vector<File> files() const;
+  /// The last known value in the place of each that is not.
+  static std::vector<double> carry(std::vector<double> column, const std::vector<File>& files);
   ColumnScore score(std::size_t target, const std::vector<File>& files) const;
   QuantileScore score_quantiles(std::size_t target, std::span<const double> column,
                                 const std::vector<File>& files) const;

@@ -75,6 +75,7 @@ def open_series(
     season: int = 0,
     calendar: str | Sequence[str] = "none",
     date_column: str = "",
+    irregular: str = "ignore",
     group: str = "",
     known: Sequence[str] = (),
     origin: Model | None = None,
@@ -97,6 +98,9 @@ def open_series(
         calendar: Also read where a row's date stands in these cycles: some of ``"day"``, ``"week"`` and ``"year"``, or
             ``"auto"``: those that the training part shows twice.
         date_column: Holds the dates; the first column that does if empty.
+        irregular: What becomes of rows whose dates are not evenly apart: ``"ignore"`` (they follow each other all the
+            same), ``"elapsed"`` (the time since the row before is an input), ``"fill"`` (rows that are missing from a
+            regular calendar are put in without values), ``"refuse"``, or ``"automatic"``: what suits the dates.
         group: Names the series of a row, where the file holds many: each is split by time and scaled by itself.
         known: Columns whose values are known in advance: those of the rows that are forecast are inputs, too.
         origin: A model that is to be trained further (:meth:`Model.continue_from`): columns, scaling, horizon, ``from_last``,
@@ -105,7 +109,7 @@ def open_series(
     if origin is not None:
         _refuse_given("origin", inputs=list(inputs), targets=list(targets), horizon=horizon != 1, from_last=from_last,
                       autoregression=autoregression, transform=transform != "none", calendar=calendar != "none",
-                      date_column=date_column, group=group, known=list(known))  # fmt: skip
+                      date_column=date_column, irregular=irregular != "ignore", group=group, known=list(known))  # fmt: skip
         from_last, autoregression = origin.spec["from_last"], origin.spec["lags"] > 0
     return Dataset(
         _core.open_series(
@@ -122,6 +126,7 @@ def open_series(
             season,
             [calendar] if isinstance(calendar, str) else list(calendar),
             date_column,
+            irregular,
             group,
             list(known),
             None if origin is None else origin._model,

@@ -123,7 +123,8 @@ DataDescription description_of(const DataDescription& data, const std::string& g
 }
 
 /// Rows of raw values [..., C], float64, of the columns that the inputs are made of, as the model reads them: [..., I].
-/// A date is a number of seconds since the start of 1970. What is known in advance is read of later rows.
+/// A date is a number of seconds since the start of 1970, from which follows how long after each other rows are. What
+/// is known in advance is read of later rows.
 nb::object normalised(SharedModel& shared, nb::handle rows, const std::string& group) {
   const SharedModel::Reading model(shared);
   const DataDescription data = description_of(model->data(), group);
@@ -143,9 +144,15 @@ nb::object normalised(SharedModel& shared, nb::handle rows, const std::string& g
   shape.back() = static_cast<Index>(inputs.size());
   const Array values = Array::empty(shape, Scalar::f32);
   const auto from = raw.values<double>();
+  const std::size_t steps = raw.rank() > 1 ? static_cast<std::size_t>(raw.shape()[raw.rank() - 2]) : 1;
+  const auto field = [&](std::size_t row, std::size_t input) { return from[row * names.size() + places[input]]; };
+  // Since the row before; the first row of a sequence is none too late.
+  const auto elapsed = [&](std::size_t row, std::size_t input) {
+    return row % steps == 0 ? 1.0 : (field(row, input) - field(row - 1, input)) / data.row_dates.step;
+  };
   for (std::size_t i = 0; i < from.size() / names.size() * inputs.size(); ++i) {
-    const std::size_t input = i % inputs.size();
-    const double given = from[i / inputs.size() * names.size() + places[input]];
+    const std::size_t input = i % inputs.size(), row = i / inputs.size();
+    const double given = inputs[input].feature == Feature::elapsed ? elapsed(row, input) : field(row, input);
     const double value = inputs[input].normal(given);
     const bool may_be_missing = std::isnan(given) && data.reads_ahead() && !data.is_known_ahead(inputs[input].name);
     if (!may_be_missing && !(std::abs(value) <= static_cast<double>(std::numeric_limits<float>::max()))) {
@@ -154,7 +161,6 @@ nb::object normalised(SharedModel& shared, nb::handle rows, const std::string& g
     }
     values.as<float>()[i] = static_cast<float>(value);
   }
-  const std::size_t steps = raw.rank() > 1 ? static_cast<std::size_t>(raw.shape()[raw.rank() - 2]) : 1;
   const std::size_t sequence = steps * inputs.size(), all = from.size() / names.size() * inputs.size();
   for (std::size_t first = 0; first < all && sequence > 0; first += sequence) {
     fill_ahead(data, std::span(values.as<float>() + first, sequence));

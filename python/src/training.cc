@@ -271,8 +271,8 @@ void bind_training(nb::module_& module) {
       [](const std::string& path, const std::vector<std::string>& inputs, const std::vector<std::string>& targets,
          Index horizon, double validation_fraction, const std::string& delimiter, const std::string& missing,
          bool from_last, bool autoregression, const std::string& transform, Index season,
-         const std::vector<std::string>& calendar, const std::string& date_column, const std::string& group,
-         const std::vector<std::string>& known, SharedModel* origin) {
+         const std::vector<std::string>& calendar, const std::string& date_column, const std::string& irregular,
+         const std::string& group, const std::vector<std::string>& known, SharedModel* origin) {
         SeriesOptions options;
         options.calendar = {.read = calendar != std::vector<std::string>{"none"}, .column = date_column};
         for (const std::string& cycle : calendar) {
@@ -292,6 +292,7 @@ void bind_training(nb::module_& module) {
             "transform", transform,
             {{"none", Transform::none}, {"automatic", Transform::automatic}, {"logarithm", Transform::logarithm}});
         options.season = season;
+        options.irregular = parse_irregular(irregular);
         options.group = group;
         options.known = known;
         if (origin == nullptr) return shared(open_series(path, options));
@@ -299,8 +300,8 @@ void bind_training(nb::module_& module) {
       },
       nb::arg("path"), nb::arg("inputs"), nb::arg("targets"), nb::arg("horizon"), nb::arg("validation_fraction"),
       nb::arg("delimiter"), nb::arg("missing"), nb::arg("from_last"), nb::arg("autoregression"), nb::arg("transform"),
-      nb::arg("season"), nb::arg("calendar"), nb::arg("date_column"), nb::arg("group"), nb::arg("known"),
-      nb::arg("origin").none());
+      nb::arg("season"), nb::arg("calendar"), nb::arg("date_column"), nb::arg("irregular"), nb::arg("group"),
+      nb::arg("known"), nb::arg("origin").none());
   module.def(
       "open_labelled",
       [](const std::string& path, const std::string& sequence_column, const std::string& label_column,

@@ -17,10 +17,11 @@ namespace penstock {
 
 namespace {
 
-constexpr std::array<std::string_view, 8> feature_names = {"value",     "missing",     "day_sine",  "day_cosine",
-                                                           "week_sine", "week_cosine", "year_sine", "year_cosine"};
+constexpr std::array<std::string_view, 9> feature_names = {
+    "value", "missing", "day_sine", "day_cosine", "week_sine", "week_cosine", "year_sine", "year_cosine", "elapsed"};
 constexpr std::array<std::string_view, 7> date_form_names = {"month-first", "day-first", "excel",       "year",
                                                              "digits",      "seconds",   "milliseconds"};
+constexpr std::array<std::string_view, 5> irregular_names = {"automatic", "ignore", "elapsed", "fill", "refuse"};
 
 template <typename Enum, std::size_t count>
 Enum parse_name(const char* what, const std::array<std::string_view, count>& names, std::string_view text) {
@@ -47,6 +48,7 @@ double phase(Feature feature, double seconds) {
 
 double feature_of(Feature feature, double value) {
   if (feature == Feature::missing) return std::isnan(value) ? 1.0 : 0.0;
+  if (feature == Feature::elapsed) return std::log2(1.0 + value) - 1.0;
   constexpr double farthest = 1e14;  // seconds: three million years, within what dates can count
   if (!(std::abs(value) < farthest)) return std::numeric_limits<double>::quiet_NaN();
   const double angle = 2.0 * std::numbers::pi * phase(feature, value);
@@ -59,6 +61,8 @@ double feature_of(Feature feature, double value) {
 std::string_view to_string(Feature feature) { return feature_names[static_cast<std::size_t>(feature)]; }
 Feature parse_feature(std::string_view text) { return parse_name<Feature>("feature", feature_names, text); }
 std::string_view to_string(DateForm form) { return date_form_names[static_cast<std::size_t>(form)]; }
+std::string_view to_string(Irregular irregular) { return irregular_names[static_cast<std::size_t>(irregular)]; }
+Irregular parse_irregular(std::string_view text) { return parse_name<Irregular>("irregular", irregular_names, text); }
 DateForm parse_date_form(std::string_view text) { return parse_name<DateForm>("dates", date_form_names, text); }
 
 std::string Column::title() const {
@@ -144,6 +148,7 @@ DataDescription DataDescription::of_group(const Group& group) const {
   scale(result.inputs, group.inputs);
   scale(result.targets, group.targets);
   result.group_column.clear();
+  result.groups_are_files = false;
   result.groups.clear();
   std::erase_if(result.spread.endings, [&](const Spread::Ending& ending) { return ending.group != group.name; });
   return result;

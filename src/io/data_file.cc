@@ -152,6 +152,21 @@ std::string data_extension(const std::string& path) {
   return extension == ".gz" ? lower(name.stem().extension().string()) : extension;
 }
 
+std::string data_name(const std::string& path) {
+  const fs::path name = fs::path(path).filename();
+  const bool compressed = name.extension() == ".gz" || name.extension() == ".GZ";
+  return (compressed ? name.stem() : name).stem().string();
+}
+
+std::string table_advice(const std::string& binary_kind) {
+  for (const auto& [kind, reader] : {std::pair("Parquet", "read_parquet"), std::pair("Excel", "read_excel")}) {
+    if (binary_kind.find(kind) == binary_kind.npos) continue;
+    return fmt::format("; pandas turns one into CSV: python3 -c \"import pandas; pandas.{}('in').to_csv('out.csv')\"",
+                       reader);
+  }
+  return {};
+}
+
 std::string binary_kind(std::string_view content) {
   using namespace std::string_view_literals;
   struct Format {

@@ -28,8 +28,14 @@ std::vector<std::string> expand_folders(const std::vector<std::string>& paths);
 /// The name without a trailing ".gz", and of that the extension in lower case: ".csv" for "Data/A.CSV.gz".
 std::string data_extension(const std::string& path);
 
+/// The name without folders, extension and ".gz": "Berlin" for "shops/Berlin.csv.gz".
+std::string data_name(const std::string& path);
+
 /// What a file is that is neither text nor table, with its article ("a Parquet file", "a PNG image", "binary data (its
 /// byte 17 is 0)"); empty if it may well be a text. Looks at the first bytes only.
 std::string binary_kind(std::string_view content);
+
+/// How a table in a file of such a kind becomes CSV: "; pandas turns one into CSV: ..."; empty where that is not known.
+std::string table_advice(const std::string& binary_kind);
 
 }  // namespace penstock::io

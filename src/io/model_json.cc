@@ -176,7 +176,17 @@ json groups_to_json(const DataDescription& data) {
                       {"inputs", scalings_to_json(group.inputs)},
                       {"targets", scalings_to_json(group.targets)}});
   }
-  return {{"column", data.group_column}, {"series", std::move(series)}};
+  json result = {{"column", data.group_column}, {"series", std::move(series)}};
+  if (data.groups_are_files) result["files"] = true;
+  return result;
+}
+
+json row_dates_to_json(const RowDates& dates) {
+  return {{"irregular", to_string(dates.irregular)},
+          {"column", dates.column},
+          {"dates", to_string(dates.form)},
+          {"step", dates.step},
+          {"working_days", dates.working_days}};
 }
 
 }  // namespace
@@ -209,6 +219,7 @@ json to_json(const DataDescription& data) {
     }
   }
   if (!data.group_column.empty()) result["groups"] = groups_to_json(data);
+  if (!data.row_dates.column.empty()) result["row_dates"] = row_dates_to_json(data.row_dates);
   return result;
 }
 
@@ -299,6 +310,7 @@ std::vector<Scaling> read_scalings(ObjectReader& reader, const char* field) {
 void read_groups(const json& object, const std::string& source, DataDescription& data) {
   ObjectReader reader(object, source, "data.groups");
   data.group_column = reader.string("column");
+  data.groups_are_files = reader.boolean("files", false);
   for (const json& series : reader.array("series")) {
     ObjectReader fields(series, source, fmt::format("data.groups.series[{}]", data.groups.size()));
     Group group;
@@ -309,6 +321,18 @@ void read_groups(const json& object, const std::string& source, DataDescription&
     data.groups.push_back(std::move(group));
   }
   reader.finish();
+}
+
+RowDates read_row_dates(const json& object, const std::string& source) {
+  ObjectReader reader(object, source, "data.row_dates");
+  RowDates dates;
+  dates.irregular = reader.parsed("irregular", parse_irregular);
+  dates.column = reader.string("column");
+  dates.form = reader.parsed("dates", parse_date_form);
+  dates.step = reader.number("step");
+  dates.working_days = reader.boolean("working_days", false);
+  reader.finish();
+  return dates;
 }
 
 }  // namespace
@@ -349,6 +373,7 @@ DataDescription data_description_from_json(const json& object, const std::string
   }
   if (object.contains("spread")) data.spread = read_spread(reader.object("spread"), source, data);
   if (object.contains("groups")) read_groups(reader.object("groups"), source, data);
+  if (object.contains("row_dates")) data.row_dates = read_row_dates(reader.object("row_dates"), source);
   reader.finish();
   return data;
 }

@@ -35,7 +35,7 @@ void check_columns(const char* name, const std::vector<Column>& columns) {
     require(std::isfinite(column.mean), "{}: mean of column {} must be finite", name, in_quotes(column.name));
     require(std::isfinite(column.scale) && column.scale > 0.0, "{}: scale of column {} must be positive, not {}", name,
             in_quotes(column.name), column.scale);
-    check_enum("feature", column.feature, Feature::year_cosine);
+    check_enum("feature", column.feature, Feature::elapsed);
     check_enum("dates", column.dates, DateForm::milliseconds);
     check_range("ahead", column.ahead, 0, column.feature == Feature::value ? largest_horizon : 0);
   }
@@ -53,10 +53,21 @@ void check_scalings(const Group& group, const std::vector<Scaling>& scalings, co
 
 void check_groups(const DataDescription& data) {
   require(data.group_column.empty() == data.groups.empty(), "groups must go with the column that names them");
+  require(!data.groups_are_files || !data.groups.empty(), "groups must be there if they are files");
   for (const Group& group : data.groups) {
     check_scalings(group, group.inputs, data.inputs);
     check_scalings(group, group.targets, data.targets);
   }
+}
+
+void check_row_dates(const RowDates& dates) {
+  check_enum("irregular", dates.irregular, Irregular::refuse);
+  check_enum("dates", dates.form, DateForm::milliseconds);
+  require(dates.irregular != Irregular::automatic, "irregular must say what becomes of rows, not automatic");
+  require((dates.irregular == Irregular::ignore) == dates.column.empty(),
+          "irregular must go with the column that holds the dates");
+  require(dates.column.empty() || (std::isfinite(dates.step) && dates.step > 0.0),
+          "the time between two rows must be positive, not {} s", dates.step);
 }
 
 void check_data(const DataDescription& data) {
@@ -77,6 +88,7 @@ void check_data(const DataDescription& data) {
     check_range("season", data.season, 0, largest_season);
   }
   check_groups(data);
+  check_row_dates(data.row_dates);
   require(data.task != Task::classify || !data.classes.empty(), "classes must name at least one label");
   check_range("size of the output", data.output_size(), 1, largest_output);
 }

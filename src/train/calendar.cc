@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <span>
 
 #include "base/check.h"
 #include "base/quote.h"
@@ -47,51 +46,112 @@ std::string describe_step(double seconds) {
   return fmt::format("{:.3g} seconds", seconds);
 }
 
-/// The fields of one column, segment by segment.
-std::vector<std::string> read_column(const CsvTable& table, std::size_t column, const SeriesTable& series) {
-  std::vector<std::string> in_files, result;
-  for (auto rows = table.rows(); rows.next();) in_files.push_back(rows.fields()[column].text);
-  for (const Index row : series.order) result.push_back(in_files[static_cast<std::size_t>(row)]);
-  return result;
+/// The fields of one column, as they stand in the files.
+std::vector<std::string> read_column(const CsvTable& table, std::size_t column) {
+  std::vector<std::string> fields;
+  for (auto rows = table.rows(); rows.next();) fields.push_back(rows.fields()[column].text);
+  return fields;
+}
+
+/// Months and years are as long as they are on average; all else is as long as it mostly is.
+double usual_step(double median) {
+  constexpr double mean_month = one_year / 12.0;
+  const double months = std::round(median / mean_month);
+  return months >= 1.0 && std::abs(median / (months * mean_month) - 1.0) < 0.04 ? months * mean_month : median;
+}
+
+double median_of(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+/// What few missing rows of a regular calendar, or dates of none, are best read as.
+Irregular suit(const Calendar& calendar) {
+  constexpr double most_missing = 0.1;  // of the rows that there would be
+  constexpr double most_off = 0.02;     // of the rows: an accident
+  const auto rows = static_cast<double>(calendar.seconds.size());
+  if (static_cast<double>(calendar.off) > most_off * rows) return Irregular::elapsed;
+  if (calendar.missing > most_missing * (rows + calendar.missing)) return Irregular::elapsed;
+  // Days on which nobody trades are no days of which something is not known.
+  return calendar.missing > 0.0 && !calendar.dates.working_days ? Irregular::fill : Irregular::ignore;
 }
 
 class CalendarFinder {
  public:
-  CalendarFinder(const CsvTable& table, const CalendarOptions& options, const SeriesTable& series)
-      : table_(table), options_(options), series_(series) {}
+  CalendarFinder(const CsvTable& table, const SeriesOptions& options, const std::vector<RowRun>& runs,
+                 const TableValues& values)
+      : table_(table), options_(options), runs_(runs), values_(values) {}
 
   /// Nothing if the column's fields are no dates.
   std::optional<Calendar> look(std::size_t column) const {
-    const std::vector<std::string> read = read_column(table_, column, series_);
+    const std::vector<std::string> read = read_column(table_, column);
     Calendar calendar;
     calendar.column = column;
     if (!find_form(read, calendar)) return std::nullopt;
     for (const std::string& text : read) {
-      const auto date = read_date(text, calendar.form, table_.format().decimal);
+      const auto date = read_date(text, calendar.dates.form, table_.format().decimal);
       if (!date) return std::nullopt;
       calendar.seconds.push_back(*date);
     }
     if (!find_steps(calendar)) return std::nullopt;
-    if (calendar.rises()) choose_cycles(calendar);
     return calendar;
   }
 
-  /// Why look() found none.
+  /// Why there is none of a column that was asked for, or that is needed.
   [[noreturn]] void refuse(std::size_t column) const {
     const std::string name = in_quotes(table_.header().names()[column]);
-    const std::vector<std::string> read = read_column(table_, column, series_);
+    const std::vector<std::string> read = read_column(table_, column);
     Calendar calendar;
     calendar.column = column;
     find_form(read, calendar);
     for (std::size_t row = 0; row < read.size(); ++row) {
-      if (read_date(read[row], calendar.form, table_.format().decimal)) continue;
-      fail(ErrorCode::bad_input, "{}:{}: column {}: {} is no date", series_.values.source(static_cast<Index>(row)),
-           series_.values.lines[row], name, in_quotes(read[row]));
+      if (read_date(read[row], calendar.dates.form, table_.format().decimal)) continue;
+      fail(ErrorCode::bad_input, "{}: column {}: {} is no date", place(static_cast<Index>(row)), name,
+           in_quotes(read[row]));
     }
-    fail(ErrorCode::bad_input, "{}: the dates of column {} do not rise", table_.header().source(), name);
+    const auto found = look(column);
+    if (!found || found->earlier == 0) {
+      fail(ErrorCode::bad_input, "{}: the dates of column {} do not rise", table_.header().source(), name);
+    }
+    fail(ErrorCode::bad_input,
+         "{}: the dates of column {} do not rise: {} is earlier than the row before; sort the rows",
+         place(found->first_earlier), name, in_quotes(read[static_cast<std::size_t>(found->first_earlier)]));
+  }
+
+  /// Says what becomes of rows that are not when they should be.
+  void settle(Calendar& calendar) const {
+    Irregular& irregular = calendar.dates.irregular;
+    irregular = options_.irregular == Irregular::automatic ? suit(calendar) : options_.irregular;
+    if (irregular != Irregular::ignore) calendar.dates.column = table_.header().names()[calendar.column];
+    if (irregular == Irregular::refuse && calendar.first_uneven >= 0) refuse_uneven(calendar);
+    constexpr double most_filled = 10.0;  // for each row that is there
+    if (irregular != Irregular::fill ||
+        calendar.missing <= most_filled * static_cast<double>(calendar.seconds.size())) {
+      return;
+    }
+    fail(ErrorCode::bad_input,
+         "{}: column {}: a row every {} leaves {:.0f} out, too many to be filled in; the option 'irregular' offers "
+         "elapsed and ignore",
+         table_.header().source(), in_quotes(calendar.dates.column), describe_step(calendar.dates.step),
+         calendar.missing);
   }
 
  private:
+  std::string place(Index row) const {
+    return fmt::format("{}:{}", values_.source(row), values_.lines[static_cast<std::size_t>(row)]);
+  }
+
+  [[noreturn]] void refuse_uneven(const Calendar& calendar) const {
+    const Index row = calendar.first_uneven;
+    fail(ErrorCode::bad_input,
+         "{}: column {}: {} is not {} behind the row before; the option 'irregular' (ignore, elapsed or fill) deals "
+         "with such rows",
+         place(row), in_quotes(calendar.dates.column),
+         in_quotes(read_column(table_, calendar.column)[static_cast<std::size_t>(row)]),
+         calendar.dates.working_days ? "a working day" : describe_step(calendar.dates.step));
+  }
+
   bool find_form(const std::vector<std::string>& read, Calendar& calendar) const {
     std::vector<double> numbers;
     for (const std::string& text : read) {
@@ -100,13 +160,15 @@ class CalendarFinder {
       numbers.push_back(value);
     }
     if (numbers.size() < read.size()) {
-      calendar.form = text_form(read, &calendar.ambiguous);
+      calendar.dates.form = text_form(read, &calendar.ambiguous);
       return !read.empty();
     }
-    // Every segment may begin anew, so that only the first one tells.
-    const auto first = static_cast<std::size_t>(series_.segments.front().end);
-    const auto form = number_form(table_.header().names()[calendar.column], std::span(numbers).first(first));
-    calendar.form = form.value_or(calendar.form);
+    if (runs_.empty()) return false;
+    // Every run may begin anew, so that only the first one tells.
+    std::vector<double> first;
+    for (const Index row : runs_.front()) first.push_back(numbers[static_cast<std::size_t>(row)]);
+    const auto form = number_form(table_.header().names()[calendar.column], first);
+    calendar.dates.form = form.value_or(calendar.dates.form);
     return form.has_value();
   }
 
@@ -114,9 +176,12 @@ class CalendarFinder {
   /// holds would be learnt the wrong way round.
   bool find_steps(Calendar& calendar) const {
     std::vector<double> steps;
-    for (const training::Segment& segment : series_.segments) {
-      for (auto row = static_cast<std::size_t>(segment.first) + 1; row < static_cast<std::size_t>(segment.end); ++row) {
-        steps.push_back(calendar.seconds[row] - calendar.seconds[row - 1]);
+    for (const RowRun& run : runs_) {
+      for (std::size_t i = 1; i < run.size(); ++i) {
+        steps.push_back(calendar.seconds[run[i]] - calendar.seconds[run[i - 1]]);
+        if (steps.back() >= 0.0 || calendar.first_earlier >= 0) continue;
+        calendar.first_earlier = run[i];
+        calendar.earlier_line = values_.lines[static_cast<std::size_t>(run[i])];
       }
     }
     if (steps.empty()) return false;
@@ -130,76 +195,122 @@ class CalendarFinder {
     }
     calendar.shortest = std::ranges::min(steps);
     calendar.longest = std::ranges::max(steps);
-    const std::size_t middle = steps.size() / 2;
-    std::vector<double> sorted = steps;
-    std::nth_element(sorted.begin(), sorted.begin() + static_cast<std::ptrdiff_t>(middle), sorted.end());
-    calendar.step = sorted[middle];
-    // Months and years differ in length, and clocks are put forward.
-    const double tolerance = calendar.step < one_day         ? 1.5
-                             : calendar.step > 8.0 * one_day ? 0.12 * calendar.step
-                                                             : 4000.0;
-    calendar.uneven =
-        std::ranges::count_if(steps, [&](double step) { return std::abs(step - calendar.step) > tolerance; });
+    calendar.dates.step = usual_step(median_of(std::move(steps)));
+    calendar.dates.working_days = has_working_days(calendar);
+    if (calendar.rises()) count_uneven(calendar);
     return true;
   }
 
-  void choose_cycles(Calendar& calendar) const {
-    double earliest = std::numeric_limits<double>::infinity(), latest = -earliest;
-    for (const training::Segment& segment : series_.segments) {
-      earliest = std::min(earliest, calendar.seconds[static_cast<std::size_t>(segment.first)]);
-      latest = std::max(latest, calendar.seconds[static_cast<std::size_t>(segment.training_end) - 1]);
-    }
-    const double span = latest - earliest + calendar.step;
-    for (const CycleShape& shape : cycle_shapes) {
-      const bool fits = 2.0 * calendar.step < shape.seconds;
-      if (options_.cycles.empty() ? !fits || span < 2.0 * shape.seconds : !asked_for(shape.cycle)) continue;
-      require(fits, "calendar: rows are {} apart, too far for {}", describe_step(calendar.step), shape.name);
-      calendar.features.push_back(shape.sine);
-      calendar.features.push_back(shape.cosine);
+  /// Whether a row a day stands for those from Monday to Friday, all of them.
+  bool has_working_days(const Calendar& calendar) const {
+    constexpr std::size_t enough = 10;  // rows, among which there is a weekend
+    if (calendar.dates.step != one_day || calendar.seconds.size() < enough) return false;
+    return std::ranges::none_of(calendar.seconds, [](double date) {
+      const double days = std::floor(date / one_day) + 3.0;  // since a Monday
+      return days - 7.0 * std::floor(days / 7.0) >= 5.0;
+    });
+  }
+
+  void count_uneven(Calendar& calendar) const {
+    for (const RowRun& run : runs_) {
+      for (std::size_t i = 1; i < run.size(); ++i) count_step(calendar, run[i - 1], run[i]);
     }
   }
 
-  bool asked_for(Cycle cycle) const { return std::ranges::find(options_.cycles, cycle) != options_.cycles.end(); }
+  static void count_step(Calendar& calendar, Index row, Index next) {
+    const double before = calendar.seconds[row], after = calendar.seconds[next];
+    if (calendar.dates.is_regular(before, after)) return;
+    constexpr double most_off = 0.25;  // of a step
+    const double steps = (after - before) / calendar.dates.step;
+    const bool on_calendar = calendar.dates.working_days || std::abs(steps - std::round(steps)) <= most_off;
+    ++calendar.uneven;
+    if (calendar.first_uneven < 0) calendar.first_uneven = next;
+    calendar.missing += calendar.dates.missing_between(before, after);
+    if (!on_calendar) ++calendar.off;
+  }
 
   const CsvTable& table_;
-  const CalendarOptions& options_;
-  const SeriesTable& series_;
+  const SeriesOptions& options_;
+  const std::vector<RowRun>& runs_;
+  const TableValues& values_;
 };
+
+bool asked_for(const CalendarOptions& options, Cycle cycle) {
+  return std::ranges::find(options.cycles, cycle) != options.cycles.end();
+}
+
+}  // namespace
+
+void choose_cycles(Calendar& calendar, const CalendarOptions& options, const std::vector<training::Segment>& segments) {
+  double earliest = std::numeric_limits<double>::infinity(), latest = -earliest;
+  for (const training::Segment& segment : segments) {
+    earliest = std::min(earliest, calendar.seconds[static_cast<std::size_t>(segment.first)]);
+    latest = std::max(latest, calendar.seconds[static_cast<std::size_t>(segment.training_end) - 1]);
+  }
+  const double step = calendar.dates.step, span = latest - earliest + step;
+  for (const CycleShape& shape : cycle_shapes) {
+    const bool fits = 2.0 * step < shape.seconds;
+    if (options.cycles.empty() ? !fits || span < 2.0 * shape.seconds : !asked_for(options, shape.cycle)) continue;
+    require(fits, "calendar: rows are {} apart, too far for {}", describe_step(step), shape.name);
+    calendar.features.push_back(shape.sine);
+    calendar.features.push_back(shape.cosine);
+  }
+}
+
+namespace {
+
+/// ", 12 of them not: the steps between dates differ, a day to 3 days", and what becomes of that.
+std::string describe_uneven(const Calendar& calendar) {
+  std::string text;
+  if (calendar.uneven > 0) {
+    text += fmt::format(", {} of them not: the steps between dates differ, {} to {}", calendar.uneven,
+                        calendar.shortest > 0.0 ? describe_step(calendar.shortest) : "none",
+                        describe_step(calendar.longest));
+  }
+  if (calendar.same > 0) {
+    text += fmt::format(", {} row{} the date of the one before", calendar.same, calendar.same == 1 ? " has" : "s have");
+  }
+  if (calendar.dates.irregular == Irregular::fill && calendar.missing > 0.0) {
+    text += fmt::format("; {:.0f} missing row{} put in without values", calendar.missing,
+                        calendar.missing == 1.0 ? "" : "s");
+  }
+  return text;
+}
 
 }  // namespace
 
 std::string Calendar::describe(const std::string& name) const {
   if (!rises()) {
-    const std::string why =
-        earlier > 0 ? fmt::format("{} row{} earlier than the one before", earlier, earlier == 1 ? " is" : "s are")
-                    : fmt::format("{} rows have the date of the one before", same);
+    const std::string why = earlier > 0 ? fmt::format("{} row{} earlier than the one before, first in line {}", earlier,
+                                                      earlier == 1 ? " is" : "s are", earlier_line)
+                                        : fmt::format("{} rows have the date of the one before", same);
     return fmt::format("{}: not read, as {}; if the file holds many series, the option 'group' tells them apart", name,
                        why);
   }
-  const std::string apart = describe_step(step);
+  const std::string apart = dates.working_days ? "a working day" : describe_step(dates.step);
   std::string text = fmt::format("{}: a row {}{}", name, apart.starts_with('a') ? "" : "every ", apart);
-  if (uneven > 0) {
-    text += fmt::format(", {} of them not: the steps between dates differ, {} to {}", uneven,
-                        shortest > 0.0 ? describe_step(shortest) : "none", describe_step(longest));
-  }
-  if (same > 0) text += fmt::format(", {} row{} the date of the one before", same, same == 1 ? " has" : "s have");
+  text += describe_uneven(*this);
   if (ambiguous) text += ", read as month/day/year";
-  std::vector<std::string> cycles;
+  std::vector<std::string> read;
   for (const CycleShape& shape : cycle_shapes) {
-    if (std::ranges::find(features, shape.sine) != features.end()) cycles.emplace_back(shape.name);
+    if (std::ranges::find(features, shape.sine) != features.end()) read.emplace_back(shape.name);
   }
-  if (!cycles.empty()) text += fmt::format("; {} as input", fmt::join(cycles, ", "));
+  if (dates.irregular == Irregular::elapsed) read.emplace_back("the time since the row before");
+  if (!read.empty()) text += fmt::format("; {} as input", fmt::join(read, ", "));
   return text;
 }
 
-std::optional<Calendar> find_calendar(const CsvTable& table, const CalendarOptions& options,
-                                      const std::vector<std::size_t>& taken, const SeriesTable& series) {
-  for (const Cycle cycle : options.cycles) check_enum("cycle", cycle, Cycle::year);
-  const CalendarFinder finder(table, options, series);
-  if (!options.column.empty()) {
-    const std::size_t column = table.column(options.column, "calendar");
+std::optional<Calendar> find_calendar(const CsvTable& table, const SeriesOptions& options,
+                                      const std::vector<std::size_t>& taken, const std::vector<RowRun>& runs,
+                                      const TableValues& values) {
+  for (const Cycle cycle : options.calendar.cycles) check_enum("cycle", cycle, Cycle::year);
+  check_enum("irregular", options.irregular, Irregular::refuse);
+  const CalendarFinder finder(table, options, runs, values);
+  if (!options.calendar.column.empty()) {
+    const std::size_t column = table.column(options.calendar.column, "calendar");
     auto found = finder.look(column);
     if (!found || !found->rises()) finder.refuse(column);
+    finder.settle(*found);
     return found;
   }
   auto first = table.rows();
@@ -211,11 +322,16 @@ std::optional<Calendar> find_calendar(const CsvTable& table, const CalendarOptio
     const std::string& text = first.fields()[column].text;
     if (!parse_date(text) && !(may_name_dates(names[column]) && table.header().looks_numeric(text))) continue;
     auto found = finder.look(column);
-    if (found && found->rises()) return found;
+    if (found && found->rises()) {
+      finder.settle(*found);
+      return found;
+    }
     if (found && !falls) falls = std::move(found);
   }
-  require(options.cycles.empty(), "calendar: {} has no column of dates that rise among {}", table.header().source(),
-          table.header().list());
+  const bool needed = options.irregular != Irregular::automatic && options.irregular != Irregular::ignore;
+  if (needed && falls) finder.refuse(falls->column);
+  require(options.calendar.cycles.empty() && !needed, "{}: {} has no column of dates that rise among {}",
+          needed ? "irregular" : "calendar", table.header().source(), table.header().list());
   return falls;
 }
 

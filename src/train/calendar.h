@@ -4,35 +4,52 @@
 #include <string>
 #include <vector>
 
-#include "train/series_table.h"
+#include "train/csv_table.h"
+#include "train/series_rows.h"
+#include "train/table_values.h"
 
 /// The column of a table that says when each row was.
 namespace penstock::data {
 
 struct Calendar {
   std::size_t column = 0;  ///< Position in the header.
-  DateForm form = DateForm::month_first;
+  RowDates dates;
   bool ambiguous = false;                ///< Texts that could be of either order of day and month.
   std::vector<double> seconds;           ///< Since the start of 1970, of each row.
-  double step = 0.0;                     ///< The usual time between two rows, in seconds.
   double shortest = 0.0, longest = 0.0;  ///< The least and the most time between two rows.
   Index uneven = 0;                      ///< Rows that follow the one before by another time ...
   Index same = 0;                        ///< ... of which so many have its date.
   Index earlier = 0;                     ///< Rows that stand behind a later one: such dates are not read.
-  std::vector<Feature> features;         ///< What the model reads of it.
+  double missing = 0.0;                  ///< Rows of a regular calendar that are not there.
+  Index off = 0;                         ///< Rows whose dates are none of a regular calendar.
+  Index first_uneven = -1;               ///< The first of them ...
+  Index first_earlier = -1;              ///< ... and of those,
+  Index earlier_line = 0;                ///< and where it stands.
+  std::vector<Feature> features;         ///< Cycles that the model reads.
 
   /// Whether dates rise, and most of them from row to row.
-  bool rises() const { return earlier == 0 && step > 0.0; }
+  bool rises() const { return earlier == 0 && dates.step > 0.0; }
+  /// The time from the row before in units of the usual one, of rows of one series.
+  double elapsed(Index row) const { return (seconds[row] - seconds[row - 1]) / dates.step; }
 
-  /// "date: a row a month; the year as an input", for Dataset::reading(); or why it is not read.
+  /// "date: a row a month; the day of the year as input", for Dataset::reading(); or why it is not read.
   std::string describe(const std::string& name) const;
 };
 
-/// Finds the dates of a series and the cycles to read, or nothing; one that does not rise, and has no features, if no
-/// other column holds dates. Held-out rows do not count for the choice. `taken` are columns that are numbers to the
-/// model. Throws Error(invalid_argument) for a column that is not there and cycles that are shorter than two rows,
-/// Error(bad_input) if the column that was asked for holds a field that is no date, or one goes back from row to row.
-std::optional<Calendar> find_calendar(const CsvTable& table, const CalendarOptions& options,
-                                      const std::vector<std::size_t>& taken, const SeriesTable& series);
+/// Numbers of rows that follow each other in time.
+using RowRun = std::vector<Index>;
+
+/// Finds the dates of rows, or nothing; one that does not rise if no other column holds dates, unless it is asked for.
+/// `taken` are columns that are numbers to the model, `values` say where rows stand. Throws
+/// Error(invalid_argument) for a column that is not there, or if none rises where one is needed; Error(bad_input) if
+/// the column that was asked for holds a field that is no date, or dates go back from row to row, or they are to be
+/// regular and are not.
+std::optional<Calendar> find_calendar(const CsvTable& table, const SeriesOptions& options,
+                                      const std::vector<std::size_t>& taken, const std::vector<RowRun>& runs,
+                                      const TableValues& values);
+
+/// Chooses which cycles of dates that rise are read; held-out rows do not count for that. Throws
+/// Error(invalid_argument) for cycles that are shorter than two rows.
+void choose_cycles(Calendar& calendar, const CalendarOptions& options, const std::vector<training::Segment>& segments);
 
 }  // namespace penstock::data

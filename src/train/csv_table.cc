@@ -17,11 +17,7 @@ namespace {
 void refuse_binary(const std::string& content, const std::string& path) {
   const std::string kind = io::binary_kind(content);
   if (kind.empty()) return;
-  const char* advice = kind.find("Parquet") != kind.npos ? "; pandas turns one into CSV: "
-                                                           "python3 -c \"import pandas; "
-                                                           "pandas.read_parquet('in').to_csv('out.csv')\""
-                                                         : "";
-  fail(ErrorCode::bad_input, "{}: this is {}, not a table in text{}", path, kind, advice);
+  fail(ErrorCode::bad_input, "{}: this is {}, not a table in text{}", path, kind, io::table_advice(kind));
 }
 
 CsvReader reader_of(const std::string& content, const FoundFormat& format, std::string_view source) {

@@ -114,8 +114,12 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
     description_.decimal = table.format().decimal;
     description_.header = table.format().header;
     description_.missing = options.missing;
+    if (series.calendar && series.calendar->rises() && series.calendar->dates.irregular != Irregular::ignore) {
+      description_.row_dates = series.calendar->dates;
+    }
     description_.season = plan.season;
-    description_.group_column = options.group;
+    description_.group_column = options.group_by_file ? "file" : options.group;
+    description_.groups_are_files = options.group_by_file;
     for (const std::string& name : series.groups)
       description_.groups.push_back({.name = name, .inputs = {}, .targets = {}});
     const auto add = [&](const std::vector<std::size_t>& chosen, std::vector<Column>& columns,
@@ -229,14 +233,11 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
                     const SeriesOptions& options, const DataDescription* origin) {
     const auto& names = table.header().names();
     std::vector<FeatureValues> features;
-    if (options.calendar.read) {
-      if (const auto calendar = data::find_calendar(table, options.calendar, inputs, series)) {
-        for (const Feature feature : calendar->features) {
-          Column column{.name = names[calendar->column], .feature = feature, .dates = calendar->form};
-          features.push_back({std::move(column), calendar->seconds});
-        }
-        add_reading(calendar->describe(names[calendar->column]));
-      }
+    if (series.calendar) {
+      data::Calendar calendar = *series.calendar;
+      const std::string& name = names[calendar.column];
+      if (calendar.rises()) add_dates(calendar, name, options, features);
+      add_reading(calendar.describe(name));
     }
     for (const std::size_t input : inputs) {
       const auto& unknown = series.unknown[input];
@@ -251,6 +252,25 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
       }
     }
     widen(features);
+  }
+
+  /// Where dates stand in their cycles, and how long after each other rows are.
+  void add_dates(data::Calendar& calendar, const std::string& name, const SeriesOptions& options,
+                 std::vector<FeatureValues>& features) const {
+    if (options.calendar.read) data::choose_cycles(calendar, options.calendar, segments_);
+    for (const Feature feature : calendar.features) {
+      Column column{.name = name, .feature = feature, .dates = calendar.dates.form};
+      features.push_back({std::move(column), calendar.seconds});
+    }
+    if (calendar.dates.irregular != Irregular::elapsed) return;
+    std::vector<double> elapsed(calendar.seconds.size(), 1.0);  // the first row of a series is none too late
+    for (const Segment& segment : segments_) {
+      for (Index row = segment.first + 1; row < segment.end + segment.to_come; ++row) {
+        elapsed[row] = calendar.elapsed(row);
+      }
+    }
+    Column column{.name = name, .feature = Feature::elapsed, .dates = calendar.dates.form};
+    features.push_back({std::move(column), std::move(elapsed)});
   }
 
   void widen(const std::vector<FeatureValues>& features) {
@@ -379,7 +399,8 @@ std::unique_ptr<Dataset> open_table(const Sources& sources, const SeriesOptions&
   const CsvTable& table = *shared;
   CsvTable::Choice choice;
   const data::SeriesColumns columns = find_columns(table, options, choice, origin);
-  const auto series = std::make_shared<const SeriesTable>(data::read_series(table, columns, options));
+  const auto series = std::make_shared<const SeriesTable>(
+      data::read_series(table, columns, options, origin != nullptr ? &origin->row_dates : nullptr));
   SeriesSource source{shared, series, columns, options, std::nullopt};
   if (origin != nullptr) source.origin = *origin;
 
@@ -394,7 +415,7 @@ std::unique_ptr<Dataset> open_table(const Sources& sources, const SeriesOptions&
   for (const std::string& finding : series->findings) reading.push_back(finding);
   for (std::string& finding : dataset->reading()) reading.push_back(std::move(finding));
   dataset->set_reading(std::move(reading));
-  dataset->add_reading(data::describe_filled(series->values, options.missing));
+  dataset->add_reading(data::describe_filled(series->values, series->missing));
   return dataset;
 }
 

@@ -60,7 +60,9 @@ std::unique_ptr<Dataset> open_text(const Sources& sources, const TextOptions& op
     std::string content = io::read_data_file(file, data::largest_file - text.size());
     const std::string kind = options.bytes ? "" : io::binary_kind(content);
     if (!kind.empty()) {
-      fail(ErrorCode::bad_input, "{}: this is {}, not a text; the option 'bytes' reads it all the same", file, kind);
+      const std::string advice = io::table_advice(kind);
+      fail(ErrorCode::bad_input, "{}: this is {}, not a text{}", file, kind,
+           advice.empty() ? "; the option 'bytes' reads it all the same" : advice);
     }
     if (content.empty()) fail(ErrorCode::bad_input, "{}: the file is empty", file);
     text = text.empty() ? std::move(content) : text + content;

@@ -61,17 +61,21 @@ SeriesOptions options_of(const DataDescription& origin, SeriesOptions options) {
   options.inputs = value_names(origin.inputs);
   options.targets = value_names(origin.targets);
   options.horizon = origin.horizon;
-  options.group = origin.group_column;
+  options.group = origin.groups_are_files ? "" : origin.group_column;
+  options.group_by_file = origin.groups_are_files;
   options.known.clear();
   options.transform = Transform::none;  // logarithms are those of the columns
   options.calendar = {};
+  options.irregular = origin.row_dates.irregular;
+  options.calendar.column = origin.row_dates.column;
+  const bool fills = origin.row_dates.irregular == Irregular::fill;
   for (const Column& input : origin.inputs) {
     if (input.ahead == 1) options.known.push_back(input.name);
-    if (input.feature == Feature::missing && options.missing != Missing::mask) {
+    if (input.feature == Feature::missing && options.missing != Missing::mask && !fills) {
       fail(ErrorCode::incompatible, "the model reads where column {} has no value: missing must be mask, not {}",
            in_quotes(input.name), to_string(options.missing));
     }
-    if (!input.reads_dates()) continue;
+    if (!input.reads_dates() || input.feature == Feature::elapsed) continue;
     options.calendar.read = true;
     options.calendar.column = input.name;
     if (input.feature == Feature::day_sine) options.calendar.cycles.push_back(Cycle::day);

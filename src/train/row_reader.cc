@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/quote.h"
 #include "base/with_scaling.h"
+#include "io/data_file.h"
 #include "penstock/data.h"
 #include "train/csv.h"
 #include "train/dates.h"
@@ -98,6 +99,7 @@ struct RowReader::Impl {
     bool settled;                // or scaled by first values
     std::vector<float> values;   // of the last row; the mean before the first; NaN where no mean is known yet
     std::vector<bool> begun;     // whether there is a scaling of each column
+    std::optional<double> date;  // of the last row, if it is known and matters
   };
 
   Impl(const DataDescription& description, const std::string& first, const std::string& source, const RowFormat& format)
@@ -110,6 +112,21 @@ struct RowReader::Impl {
         kinds(inputs.size(), data::ColumnKind::unknown) {
     if (data.group_column.empty()) series = &add(Group(), true);
     for (const Group& group : data.groups) add(group, true);
+    if (data.groups_are_files) start_series(format.series.empty() ? io::data_name(source) : format.series);
+  }
+
+  void start_series(const std::string& name) {
+    const auto found = all.find(name);
+    series = found != all.end() ? &found->second : &add({.name = name, .inputs = {}, .targets = {}}, false);
+    if (series->group.inputs.empty()) series->group.inputs.resize(inputs.size());
+  }
+
+  void find_dates() {
+    if (data.row_dates.column.empty()) return;
+    date_position = opening.header.find(data.row_dates.column);
+    if (date_position) return;
+    fail(ErrorCode::bad_input, "{}:1:1: column {} says when a row was, but the header has only {}", source(),
+         in_quotes(data.row_dates.column), opening.header.list());
   }
 
   void find_known(const DataDescription& description) {
@@ -135,10 +152,63 @@ struct RowReader::Impl {
       ++replaced;
       return;
     }
-    const std::string& label = opening.header.label(read, *group_position);
-    const auto found = all.find(label);
-    series = found != all.end() ? &found->second : &add({.name = label, .inputs = {}, .targets = {}}, false);
-    if (series->group.inputs.empty()) series->group.inputs.resize(inputs.size());
+    start_series(opening.header.label(read, *group_position));
+  }
+
+  /// Finds out when the row that was read was, and what that means for it.
+  void read_date() {
+    missing_rows.clear();
+    elapsed = 1.0;
+    if (!date_position) return;
+    const RowDates& dates = data.row_dates;
+    std::optional<double> now;
+    try {
+      now = date(read[*date_position], dates.column, dates.form);
+      if (series->date) check_date(*series->date, *now);
+    } catch (const Error& error) {
+      const bool gap = data::is_missing(read[*date_position].text);
+      const bool borne = gap ? missing != Missing::refuse : replace_bad;
+      if (!borne || error.code() != ErrorCode::bad_input) throw;
+      note(error.what());
+      const bool is_input = std::ranges::find(positions, *date_position) != positions.end();
+      if (now || !is_input) ++replaced;  // otherwise the input counts it
+      now.reset();
+    }
+    if (now && series->date) {
+      elapsed = (*now - *series->date) / dates.step;
+      if (dates.irregular == Irregular::fill) fill_in(*series->date, *now);
+    }
+    series->date = now;
+  }
+
+  void check_date(double before, double now) const {
+    constexpr double most_missing = 10'000.0;  // rows that a model reads for one that is there
+    const RowDates& dates = data.row_dates;
+    const data::CsvField& field = read[*date_position];
+    const auto refuse = [&](const std::string& why) {
+      fail(ErrorCode::bad_input, "{}:{}:{}: column {}: {} {}", source(), field.line, field.column,
+           in_quotes(dates.column), in_quotes(field.text), why);
+    };
+    if (now < before) refuse("is earlier than the row before");
+    if (dates.irregular == Irregular::refuse && !dates.is_regular(before, now)) {
+      refuse("is not when the next row should be, and training refused such rows");
+    }
+    const double lacking = dates.irregular == Irregular::fill ? dates.missing_between(before, now) : 0.0;
+    if (lacking > most_missing) refuse(fmt::format("leaves out {:.0f} rows, too many to be filled in", lacking));
+  }
+
+  /// Rows between the last one of the series and that at `now`, which the file has not.
+  void fill_in(double before, double now) {
+    for (const double when : data.row_dates.between(before, now)) {
+      for (std::size_t i = 0; i < inputs.size(); ++i) {
+        const Column& column = inputs[i];
+        float value = series->values[i];
+        if (column.ahead > 0 || (to_come && !known_ahead[i])) value = std::numeric_limits<float>::quiet_NaN();
+        if (column.feature == Feature::missing) value = 1.0f;
+        if (column.reads_dates()) value = static_cast<float>(column.normal(when));
+        missing_rows.push_back(value);
+      }
+    }
   }
 
   /// A series that training did not see is scaled by its first values.
@@ -167,15 +237,15 @@ struct RowReader::Impl {
   }
 
   /// Seconds since the start of 1970.
-  double date(const data::CsvField& field, const Column& column) const {
+  double date(const data::CsvField& field, const std::string& column, DateForm form) const {
     if (data::is_missing(field.text)) {
       fail(ErrorCode::bad_input, "{}:{}:{}: column {}: the date is missing", source(), field.line, field.column,
-           in_quotes(column.name));
+           in_quotes(column));
     }
-    const auto seconds = data::read_date(field.text, column.dates, opening.decimal);
+    const auto seconds = data::read_date(field.text, form, opening.decimal);
     if (!seconds) {
       fail(ErrorCode::bad_input, "{}:{}:{}: column {}: {} is no date as in training", source(), field.line,
-           field.column, in_quotes(column.name), in_quotes(field.text));
+           field.column, in_quotes(column), in_quotes(field.text));
     }
     return *seconds;
   }
@@ -201,9 +271,10 @@ struct RowReader::Impl {
     const data::CsvField& field = read[positions[input]];
     if (column.feature == Feature::missing) return is_known(field, input) ? 0.0f : 1.0f;
     try {
+      if (column.feature == Feature::elapsed) return static_cast<float>(column.normal(elapsed));
       if (column.reads_dates()) {
         // Sines and cosines of one date stand side by side.
-        if (dated != &field) date_read = date(field, column);
+        if (dated != &field) date_read = date(field, column.name, column.dates);
         dated = &field;
         return static_cast<float>(column.normal(date_read));
       }
@@ -257,7 +328,9 @@ struct RowReader::Impl {
   std::vector<bool> known_ahead;              // of each input: so is its column
   std::vector<std::size_t> target_positions;  // in the header, of a model that reads ahead, if they are all there
   bool to_come = false;                       // of the row read last
-  std::optional<std::size_t> group_position;
+  std::optional<std::size_t> group_position, date_position;
+  double elapsed = 1.0;                              // since the row before, in units of the usual time
+  std::vector<float> missing_rows;                   // [rows, I]
   std::unordered_map<std::string, SeriesState> all;  // by name
   SeriesState* series = nullptr;                     // of the row read last
   std::vector<float> row;
@@ -281,7 +354,8 @@ RowReader::RowReader(const DataDescription& description, const std::string& firs
   }
   impl_->row.resize(impl_->inputs.size());
   impl_->find_known(description);
-  if (description.group_column.empty()) return;
+  impl_->find_dates();
+  if (description.group_column.empty() || description.groups_are_files) return;
   impl_->group_position = impl_->opening.header.find(description.group_column);
   if (impl_->group_position) return;
   fail(ErrorCode::bad_input, "{}:1:1: column {} names the series of a row, but the header has only {}", source,
@@ -300,6 +374,7 @@ bool RowReader::read(const std::string& line, std::span<float> features) {
   self.dated = nullptr;
   self.find_series();
   self.to_come = self.lacks_targets();
+  self.read_date();
   for (std::size_t i = 0; i < self.inputs.size(); ++i) self.row[i] = self.value(i);
   if (!self.to_come) self.series->values = self.row;
   std::ranges::copy(self.row, features.begin());
@@ -307,8 +382,11 @@ bool RowReader::read(const std::string& line, std::span<float> features) {
   return true;
 }
 
+std::span<const float> RowReader::missing_rows() const { return impl_->missing_rows; }
+
 const Group& RowReader::group() const {
-  require(impl_->series != nullptr && impl_->group_position, "no row of a group has been read");
+  const bool grouped = impl_->group_position || impl_->data.groups_are_files;
+  require(impl_->series != nullptr && grouped, "no row of a group has been read");
   return impl_->series->group;
 }
 
@@ -359,6 +437,21 @@ const Group& RowReader::settle_group(const std::string& name, std::span<float> f
   self.scale_targets(series);
   series.settled = true;
   return series.group;
+}
+
+std::map<std::string, double> RowReader::dates() const {
+  std::map<std::string, double> dates;
+  for (const auto& [name, series] : impl_->all) {
+    if (series.date) dates[name] = *series.date;
+  }
+  return dates;
+}
+
+void RowReader::set_dates(const std::map<std::string, double>& dates) {
+  for (const auto& [name, date] : dates) {
+    const auto found = impl_->all.find(name);
+    if (found != impl_->all.end()) found->second.date = date;
+  }
 }
 
 std::optional<std::size_t> RowReader::column(const std::string& name) const { return impl_->opening.header.find(name); }

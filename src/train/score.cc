@@ -103,10 +103,21 @@ double seasonal_change(const std::vector<std::span<const double>>& parts, Index 
 
 }  // namespace
 
+std::vector<double> ForecastScorer::carry(std::vector<double> column, const std::vector<File>& files) {
+  for (const File& file : files) {
+    const auto begin = column.begin() + file.first, end = column.begin() + file.end;
+    const auto known = std::find_if(begin, end, [](double value) { return !std::isnan(value); });
+    double last = known == end ? 0.0 : *known;
+    for (auto value = begin; value != end; ++value) last = *value = std::isnan(*value) ? last : *value;
+  }
+  return column;
+}
+
 ColumnScore ForecastScorer::score(std::size_t target, const std::vector<File>& files) const {
   const std::size_t targets = data_.targets.size();
   std::vector<double> column(places_.size());
   for (std::size_t row = 0; row < column.size(); ++row) column[row] = values_[row * targets + target];
+  const std::vector<double> past = carry(column, files);
   // What was known before the first forecast; everything where nothing was.
   Index known = 0;
   for (const File& file : files) known += file.scored - file.first;
@@ -114,7 +125,7 @@ ColumnScore ForecastScorer::score(std::size_t target, const std::vector<File>& f
   for (const File& file : files) {
     const Index end = known > 1 ? std::min(file.scored + 1, file.end) : file.end;
     before.push_back(
-        std::span(column).subspan(static_cast<std::size_t>(file.first), static_cast<std::size_t>(end - file.first)));
+        std::span(past).subspan(static_cast<std::size_t>(file.first), static_cast<std::size_t>(end - file.first)));
   }
   ColumnScore result;
   result.column = data_.targets[target].name;
@@ -124,14 +135,15 @@ ColumnScore ForecastScorer::score(std::size_t target, const std::vector<File>& f
   for (const File& file : files) {
     for (Index row = file.scored; row < file.end; ++row) {
       const float* const forecasts = forecasts_from(row, target);
-      const Index past = row - file.first;
-      const double slope = past > 0 ? (column[row] - column[file.first]) / static_cast<double>(past) : 0.0;
+      const Index rows = row - file.first;
+      const double slope = rows > 0 ? (past[row] - past[file.first]) / static_cast<double>(rows) : 0.0;
       for (Index ahead = 1; ahead <= data_.horizon && row + ahead < file.end; ++ahead) {
         const double value = column[row + ahead];
+        if (std::isnan(value)) continue;
         model.add(static_cast<double>(forecasts[static_cast<std::size_t>(ahead - 1) * targets]), value);
-        last.add(column[row], value);
-        seasonal.add(column[season_before(file.first, row, ahead, season)], value);
-        drift.add(column[row] + slope * static_cast<double>(ahead), value);
+        last.add(past[row], value);
+        seasonal.add(past[season_before(file.first, row, ahead, season)], value);
+        drift.add(past[row] + slope * static_cast<double>(ahead), value);
       }
     }
   }
@@ -157,6 +169,7 @@ QuantileScore ForecastScorer::score_quantiles(std::size_t target, std::span<cons
       const double width = widths_[static_cast<std::size_t>(places_[row]) * targets + target];
       for (Index step = 0; step < data_.horizon && row + step + 1 < file.end; ++step) {
         const Index output = step * static_cast<Index>(targets) + static_cast<Index>(target);
+        if (std::isnan(column[row + step + 1])) continue;
         spread.scales[static_cast<std::size_t>(output)] = data_.spread.scales[static_cast<std::size_t>(output)] * width;
         const float forecast = forecasts_from(row, 0)[output];
         const double value = column[row + step + 1], middle = scale.normal(static_cast<double>(forecast));
@@ -181,7 +194,10 @@ std::vector<ColumnScore> ForecastScorer::scores() const {
   std::vector<ColumnScore> all;
   const std::vector<File> each = files();
   if (std::ranges::none_of(each, [](const File& file) { return file.scored + 1 < file.end; })) return all;
-  for (std::size_t target = 0; target < data_.targets.size(); ++target) all.push_back(score(target, each));
+  for (std::size_t target = 0; target < data_.targets.size(); ++target) {
+    ColumnScore of_target = score(target, each);
+    if (of_target.scored > 0) all.push_back(std::move(of_target));
+  }
   return all;
 }
 

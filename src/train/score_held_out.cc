@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -10,11 +11,16 @@ namespace penstock {
 
 namespace {
 
-/// The targets of a row, raw: by the column of the input where the model reads them, as a stream would know them.
+/// The targets of a row, raw, as far as they are asked for: by the column of the input where the model reads them, as a
+/// stream would know them.
 std::vector<double> raw_targets(const DataDescription& data, const training::SeriesRows& series, Index row) {
   const std::size_t inputs = data.inputs.size(), targets = data.targets.size();
   std::vector<double> values;
   for (std::size_t c = 0; c < targets; ++c) {
+    if (!series.is_asked_for(row, static_cast<Index>(c))) {
+      values.push_back(std::numeric_limits<double>::quiet_NaN());
+      continue;
+    }
     const auto input = std::ranges::find(data.inputs, data.targets[c].name, &Column::name);
     const auto place = static_cast<std::size_t>(input - data.inputs.begin());
     values.push_back(place < inputs ? input->raw(static_cast<double>(series.inputs()[row * inputs + place]))

@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/quote.h"
+#include "io/data_file.h"
 #include "train/dataset.h"
 
 namespace penstock::data {
@@ -100,8 +101,12 @@ void reorder(TableValues& values, const std::vector<Index>& order) {
 class SeriesReader {
  public:
   SeriesReader(const CsvTable& table, const SeriesColumns& columns, const std::vector<std::size_t>& used,
-               const SeriesOptions& options)
-      : table_(table), columns_(columns), options_(options), path_(table.header().source()) {
+               const SeriesOptions& options, const RowDates* dates)
+      : table_(table), columns_(columns), options_(options), dates_(dates), path_(table.header().source()) {
+    require(options.group.empty() || !options.group_by_file, "group: files name the series, not column {}",
+            in_quotes(options.group));
+    grouped_ = options.group_by_file || !options.group.empty();
+    if (options.group_by_file) name_files();
     if (options.group.empty()) return;
     group_ = table.column(options.group, "group");
     require(std::ranges::find(used, *group_) == used.end(), "group: column {} cannot be read or forecast as well",
@@ -116,21 +121,75 @@ class SeriesReader {
       check_known(rows);
       to_come_.push_back(may_come);
       reader.add(rows, may_come);
-      sorter.add(rows.file(), group_ ? rows.header().label(rows.fields(), *group_) : std::string());
+      sorter.add(rows.file(), group_of(rows));
     }
     TableValues values = reader.take();
+    rows_in_files_ = values.rows();
     std::vector<std::string> names;
     for (const std::size_t column : used) names.push_back(table_.header().names()[column]);
     refuse_empty_columns(values, names);
     SeriesTable result;
-    if (group_) result.groups = sorter.groups();
-    split(sorter, values, result);
+    if (grouped_) result.groups = sorter.groups();
+    std::vector<RowSorter::Rows> runs = sorter.take();
+    read_dates(runs, values, result);
+    split(sorter, runs, values, result);
     reorder(values, result.order);
+    if (result.calendar) result.calendar->seconds = in_order(result.calendar->seconds, result.order);
     fill(std::move(values), used, names, result);
     return result;
   }
 
  private:
+  void name_files() {
+    for (const std::string& path : table_.sources()) {
+      const std::string name = io::data_name(path);
+      const auto same = std::ranges::find(files_, name);
+      if (same != files_.end()) {
+        fail(ErrorCode::bad_input, "{} and {} are both called {}: the series of two files need different names",
+             table_.sources()[static_cast<std::size_t>(same - files_.begin())], path, in_quotes(name));
+      }
+      files_.push_back(name);
+    }
+  }
+
+  std::string group_of(const TableRows& rows) const {
+    if (options_.group_by_file) return files_[rows.file()];
+    return group_ ? rows.header().label(rows.fields(), *group_) : std::string();
+  }
+
+  void read_dates(std::vector<RowSorter::Rows>& runs, TableValues& values, SeriesTable& result) {
+    result.missing = options_.missing;
+    if (!options_.calendar.read && options_.irregular == Irregular::ignore) return;
+    std::vector<RowRun> rows;
+    for (const RowSorter::Rows& run : runs) rows.push_back(run.rows);
+    result.calendar = find_calendar(table_, options_, columns_.inputs, rows, values);
+    if (!result.calendar) return;
+    RowDates& dates = result.calendar->dates;
+    if (dates_ != nullptr) dates = {dates.irregular, dates.column, dates.form, dates_->step, dates_->working_days};
+    if (dates.irregular != Irregular::fill || result.calendar->missing == 0.0) return;
+    for (RowSorter::Rows& run : runs) put_in_missing(run.rows, values, *result.calendar);
+    // Values that are missing by themselves are still refused.
+    if (result.missing == Missing::refuse) result.missing = Missing::mask;
+  }
+
+  /// Rows that a regular calendar has between those of a run.
+  void put_in_missing(std::vector<Index>& run, TableValues& values, Calendar& calendar) {
+    std::vector<Index> all;
+    for (std::size_t i = 0; i < run.size(); ++i) {
+      const Index row = run[i];
+      if (i > 0) {
+        for (const double date : calendar.dates.between(calendar.seconds[run[i - 1]], calendar.seconds[row])) {
+          all.push_back(values.rows());
+          values.add_missing_row(row);
+          calendar.seconds.push_back(date);
+          to_come_.push_back(to_come_[static_cast<std::size_t>(row)]);
+        }
+      }
+      all.push_back(row);
+    }
+    run = std::move(all);
+  }
+
   /// Whether a row may be one that says only what is known in advance.
   bool lacks_targets(const TableRows& rows) const {
     return !columns_.known.empty() &&
@@ -157,7 +216,7 @@ class SeriesReader {
     }
     const auto known = std::span(rows).first(rows.size() - static_cast<std::size_t>(count));
     const auto gap = std::ranges::find_if(known, lacks);
-    if (gap != known.end() && options_.missing == Missing::refuse) {
+    if (gap != known.end() && options_.missing == Missing::refuse && *gap < rows_in_files_) {
       fail(ErrorCode::bad_input,
            "{}:{}: no target has a value, but rows with values follow; the option 'missing' (carry, interpolate or "
            "mask) deals with such rows",
@@ -166,10 +225,11 @@ class SeriesReader {
     return count;
   }
 
-  void split(RowSorter& sorter, const TableValues& values, SeriesTable& result) {
-    std::vector<RowSorter::Rows> all = sorter.take();
-    if (all.size() == 1 && !group_) {
-      check_only(sorter.count() - count_to_come(all.front().rows, values));
+  void split(const RowSorter& sorter, const std::vector<RowSorter::Rows>& all, const TableValues& values,
+             SeriesTable& result) {
+    if (all.size() == 1 && !grouped_) {
+      const std::vector<Index>& rows = all.front().rows;
+      check_only(static_cast<Index>(rows.size()) - count_to_come(rows, values));
     }
     Index longest = 0, longest_training = 0;
     for (const RowSorter::Rows& each : all) {
@@ -184,7 +244,7 @@ class SeriesReader {
       }
       if (split.held_out == 0 && options_.validation_fraction > 0.0) ++not_held_out_;
       const auto first = static_cast<Index>(result.order.size());
-      result.segments.push_back({first, first + split.training, first + rows, group_ ? each.group : -1, to_come});
+      result.segments.push_back({first, first + split.training, first + rows, grouped_ ? each.group : -1, to_come});
       most_to_come_ = std::max(most_to_come_, to_come);
       result.order.insert(result.order.end(), each.rows.begin(), each.rows.end());
       longest_training = std::max(longest_training, split.training);
@@ -199,7 +259,7 @@ class SeriesReader {
       fail(ErrorCode::bad_input, "{}: a season of {} rows does not show in {} rows of training: it takes {} or more",
            path_, options_.season, longest_training, 2 * options_.season);
     }
-    if (group_) drop_empty_groups(result);
+    if (grouped_) drop_empty_groups(result);
     describe(result);
   }
 
@@ -207,8 +267,8 @@ class SeriesReader {
     const Split split = split_rows(rows, options_);
     if (is_enough(split, options_)) return;
     fail(ErrorCode::bad_input,
-         "{}: {} rows are too few for horizon {}: training gets {} and needs {}, validation gets {} and needs {}",
-         path_, rows, options_.horizon, split.training, options_.horizon + 1, split.held_out,
+         "{}: {} row{} too few for horizon {}: training gets {} and needs {}, validation gets {} and needs {}", path_,
+         rows, rows == 1 ? " is" : "s are", options_.horizon, split.training, options_.horizon + 1, split.held_out,
          options_.validation_fraction > 0.0 ? options_.horizon : 0);
   }
 
@@ -223,7 +283,7 @@ class SeriesReader {
   }
 
   std::string name_of(const RowSorter::Rows& rows, const SeriesTable& result) const {
-    return group_ ? in_quotes(result.groups[static_cast<std::size_t>(rows.group)]) : "a file";
+    return grouped_ ? in_quotes(result.groups[static_cast<std::size_t>(rows.group)]) : "a file";
   }
 
   /// Groups of which nothing is left.
@@ -243,8 +303,9 @@ class SeriesReader {
 
   void describe(SeriesTable& result) const {
     const auto [least, most] = std::ranges::minmax(result.segments, {}, &Segment::rows);
-    if (group_) {
-      result.findings.push_back(fmt::format("{} series named by {}, of {} rows", result.groups.size(), options_.group,
+    if (grouped_) {
+      const std::string by = group_ ? "named by " + options_.group : "named as their files";
+      result.findings.push_back(fmt::format("{} series {}, of {} rows", result.groups.size(), by,
                                             least.rows() == most.rows()
                                                 ? fmt::format("{}", most.rows())
                                                 : fmt::format("{} to {}", least.rows(), most.rows())));
@@ -272,13 +333,13 @@ class SeriesReader {
             SeriesTable& result) const {
     std::vector<Index> begins;
     for (const Segment& segment : result.segments) begins.push_back(segment.first);
-    fill_missing(values, begins, options_.missing, names);
+    fill_missing(values, begins, result.missing, names);
     forget_rows_to_come(values, result.segments);
     result.columns.resize(table_.header().names().size());
     result.unknown.resize(result.columns.size());
     for (std::size_t i = 0; i < used.size(); ++i) {
       result.columns[used[i]] = std::move(values.columns[i]);
-      if (options_.missing == Missing::mask) result.unknown[used[i]] = values.filled[i];
+      if (result.missing == Missing::mask) result.unknown[used[i]] = values.filled[i];
     }
     values.columns.clear();
     result.values = std::move(values);
@@ -295,7 +356,11 @@ class SeriesReader {
   const CsvTable& table_;
   const SeriesColumns& columns_;
   const SeriesOptions& options_;
+  const RowDates* dates_;
   const std::string& path_;
+  Index rows_in_files_ = 0;         // those behind them were put in
+  bool grouped_ = false;            // by a column or by files
+  std::vector<std::string> files_;  // names
   std::optional<std::size_t> group_;
   std::vector<std::string> left_out_;  // names, with their numbers of rows
   Index not_held_out_ = 0, most_to_come_ = 0;
@@ -310,12 +375,13 @@ Index SeriesTable::training_rows() const {
   return sum;
 }
 
-SeriesTable read_series(const CsvTable& table, const SeriesColumns& columns, const SeriesOptions& options) {
+SeriesTable read_series(const CsvTable& table, const SeriesColumns& columns, const SeriesOptions& options,
+                        const RowDates* dates) {
   std::vector<std::size_t> used = columns.inputs;
   used.insert(used.end(), columns.targets.begin(), columns.targets.end());
   std::ranges::sort(used);
   used.erase(std::unique(used.begin(), used.end()), used.end());
-  return SeriesReader(table, columns, used, options).read(used);
+  return SeriesReader(table, columns, used, options, dates).read(used);
 }
 
 SeriesTable training_part(const SeriesTable& series, const SeriesOptions& options, const std::string& path) {
@@ -347,6 +413,9 @@ SeriesTable training_part(const SeriesTable& series, const SeriesOptions& option
   part.values.lines = in_order(series.values.lines, rows);
   part.values.files = in_order(series.values.files, rows);
   part.values.sources = series.values.sources;
+  part.missing = series.missing;
+  part.calendar = series.calendar;
+  if (part.calendar) part.calendar->seconds = in_order(part.calendar->seconds, rows);
   return part;
 }
 

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "train/calendar.h"
 #include "train/csv_table.h"
 #include "train/series_rows.h"
 #include "train/table_values.h"
@@ -19,6 +21,8 @@ struct SeriesTable {
   std::vector<std::vector<double>> columns;        // by position in the header; empty if not used
   std::vector<std::vector<std::uint8_t>> unknown;  // the same: 1 where a value is filled in and not to be asked for
   TableValues values;                              // without columns: where each row came from
+  std::optional<Calendar> calendar;                // if there is one and it matters; seconds of all rows
+  Missing missing = Missing::refuse;               // what became of missing values
   std::vector<std::string> findings;               // about groups, for Dataset::reading()
 
   Index rows() const { return values.rows(); }
@@ -31,10 +35,13 @@ struct SeriesColumns {
   std::vector<std::size_t> known;  ///< Those of the inputs that are known in advance.
 };
 
-/// Reads these columns and splits every segment by time. Those that are too short for the horizon are
-/// left out, which `findings` says. Throws Error(bad_input) if nothing is left, or nothing can be held out that should
-/// be; Error(invalid_argument) for a group column that is not there or is to be read or forecast itself.
-SeriesTable read_series(const CsvTable& table, const SeriesColumns& columns, const SeriesOptions& options);
+/// Reads these columns, puts in rows that are missing from a regular calendar if they are to be filled in, and splits
+/// every segment by time. Those that are too short for the horizon are left out, which `findings` says. Throws
+/// Error(bad_input) if nothing is left, or nothing can be held out that should be; Error(invalid_argument) for a group
+/// column that is not there or is to be read or forecast itself; and as find_calendar() does. `dates` say how far rows
+/// are apart for a model that is trained further; otherwise null.
+SeriesTable read_series(const CsvTable& table, const SeriesColumns& columns, const SeriesOptions& options,
+                        const RowDates* dates = nullptr);
 
 /// What is trained on by itself, with the last fifth of every segment held out in turn where that is enough. Throws
 /// Error(bad_input), naming `path`, if it is nowhere.

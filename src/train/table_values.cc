@@ -51,6 +51,17 @@ void fill_segment(std::span<double> values, double mean, Missing missing) {
 
 }  // namespace
 
+void TableValues::add_missing_row(Index behind) {
+  const auto row = static_cast<std::size_t>(rows()), at = static_cast<std::size_t>(behind);
+  lines.push_back(lines[at]);
+  files.push_back(files[at]);
+  for (std::size_t i = 0; i < columns.size(); ++i) {
+    columns[i].push_back(none);
+    filled[i].resize(row, 0);
+    filled[i].push_back(1);
+  }
+}
+
 Index TableValues::filled_count() const {
   Index count = 0;
   for (const auto& column : filled) {

@@ -17,6 +17,8 @@ struct TableValues {
   std::vector<std::vector<std::uint8_t>> filled;  // the same: 1 where a value was missing; empty if none was
   std::vector<std::string> sources;               // names of the files
 
+  /// Adds a row without values, as if it stood where row `behind` does.
+  void add_missing_row(Index behind);
   Index rows() const { return static_cast<Index>(lines.size()); }
   const std::string& source(Index row) const { return sources[files[static_cast<std::size_t>(row)]]; }
   Index filled_count() const;

@@ -24,7 +24,7 @@ GERMAN = "\ufeffDatum;\"Menge, brutto\";offen;Ort\r\n" + "".join(
 )
 PANDAS = ",date,x\n" + "".join(f"{i},2020-01-{1 + i % 28:02d},{value}\n" for i, (_, value, _) in enumerate(rows()))
 UNSORTED = (
-    "date: not read, as 2 rows are earlier than the one before; if the file holds many series, the option 'group' tells "
+    "date: not read, as 2 rows are earlier than the one before, first in line 30; if the file holds many series, the option 'group' tells "
     "them apart"
 )
 TS = "@problemName T\n@timeStamps false\n@data\n" + "".join(
@@ -37,10 +37,11 @@ TS = "@problemName T\n@timeStamps false\n@data\n" + "".join(
     [
         ("de.csv", GERMAN, ["--calendar", "none"], ["Menge, brutto", "offen"],
          ["separator ';', decimal ','", "2 columns read, 2 left out: Datum (dates), Ort (text)"]),
-        ("de.csv", GERMAN, [], ["Menge, brutto", "offen", "Datum (week_sine)", "Datum (week_cosine)"],
+        ("de.csv", GERMAN, [], ["Menge, brutto", "offen", "Datum (week_sine)", "Datum (week_cosine)", "Menge, brutto (missing)", "offen (missing)"],
          ["separator ';', decimal ','", "2 columns read, 1 left out: Ort (text)",
           "Datum: a row a day, 2 of them not: the steps between dates differ, a day to 4 days; "
-          "the day of the week as input"]),
+          "4 missing rows put in without values; the day of the week as input",
+          "8 missing values carried on from the last one, and never asked for"]),
         ("pandas.csv", PANDAS, [], ["x"], ["1 column read, 2 left out: column1 (no name), date (dates)", UNSORTED]),
         ("pandas.csv", PANDAS, ["--columns", "column1,x"], ["column1", "x"], [UNSORTED]),
         ("bare.csv", "".join(f"{v:.2f}|{i % 5}\n" for i, (_, v, _) in enumerate(rows())), [], ["column1", "column2"],

@@ -42,6 +42,10 @@ def series(*rows):
          "the same"),
         ("table.csv", b"PAR1" + bytes(99), "table.csv: this is a Parquet file, not a table in text; pandas turns one into "
          "CSV: python3 -c \"import pandas; pandas.read_parquet('in').to_csv('out.csv')\""),
+        ("table.parquet", b"PAR1" + bytes(99), "table.parquet: this is a Parquet file, not a text; pandas turns one into "
+         "CSV: python3 -c \"import pandas; pandas.read_parquet('in').to_csv('out.csv')\""),
+        ("table.xlsx", b"PK\x03\x04" + bytes(99), "table.xlsx: this is a ZIP archive, which Excel's .xlsx files are too, not a "
+         "text; pandas turns one into CSV: python3 -c \"import pandas; pandas.read_excel('in').to_csv('out.csv')\""),
         ("cut.csv.gz", gzip.compress(series().encode(), mtime=0)[:-9], "cut.csv.gz: damaged gzip data: they end too early"),
         ("bits.csv.gz", damaged(gzip.compress(series().encode(), mtime=0)), None),
         ("times.ts", "@timeStamps true\n@data\n1:a\n", "times.ts:1: series with time stamps cannot be read"),

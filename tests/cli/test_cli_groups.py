@@ -140,3 +140,57 @@ def test_the_example(tmp_path):
     column = said["columns"]["sales"]
     assert column["rmse"] < column["rivals"][column["best_rival"]]["rmse"]
     assert len(run("predict", "shops.safetensors", "shops.csv", "--last", cwd=tmp_path).out.splitlines()) == 5
+
+
+def write_files(folder, rows=60, sizes=SIZES):
+    table = [line.split(",") for line in shops(rows, sizes).splitlines()[1:]]
+    (folder / "stores").mkdir()
+    for name in sizes:
+        text = "t,x\n" + "".join(f"{t},{x}\n" for t, shop, x in table if shop == name)
+        (folder / "stores" / f"{name}.csv").write_text(text)
+    return [f"stores/{name}.csv" for name in sizes]
+
+
+def test_files_may_be_the_series(trained):
+    folder, _ = trained
+    files = write_files(folder)
+    command = ["--columns", "x", "--horizon", 2, *QUICK, "-o", "f"]
+    result = run("train", *files, "--group-by-file", *command, cwd=folder)
+    assert "read   3 series named as their files, of 60 rows\n" in result.err
+    by_column = run("predict", "model.safetensors", "shops.csv", "--last", cwd=folder).out
+    by_file = run("predict", "f", *files, "--last", cwd=folder).out
+    assert by_file == by_column.replace("shop,", "file,"), "one model of the same series"
+    assert run("predict", "f", "stores/large.csv", "--last", cwd=folder).out.splitlines()[1] == by_file.splitlines()[-1]
+    text = (folder / "stores" / "large.csv").read_text()
+    streamed = run("stream", "f", "--series", "large", "--keep", "t", stdin=text, cwd=folder).out
+    assert streamed == run("predict", "f", "stores/large.csv", "--keep", "t", "--exact", cwd=folder).out
+    assert streamed == run("predict", "f", "-", "--series", "large", "--keep", "t", "--exact", stdin=text, cwd=folder).out
+    scores = run("evaluate", "f", *files, "--json", cwd=folder).json()["files"]
+    assert [list(score["groups"]) for score in scores] == [[name] for name in SIZES]
+    assert "note: training did not see other: " in run(
+        "predict", "f", "-", "--series", "other", "--last", stdin=text, cwd=folder).err
+
+
+def test_files_that_cannot_be_told_apart(tmp_path):
+    files = write_files(tmp_path)
+    (tmp_path / "small.csv").write_text((tmp_path / files[0]).read_text())
+    result = run("train", *files, "small.csv", "--group-by-file", *QUICK, cwd=tmp_path, expect=1)
+    assert 'stores/small.csv and small.csv are both called "small": the series of two files need different names' in result.err
+    result = run("train", *files, "--group-by-file", "--group", "t", *QUICK, cwd=tmp_path, expect=2)
+    assert "group" in result.err
+    run("train", *files, "--group-by-file", "--columns", "x", *QUICK, cwd=tmp_path)
+    result = run("stream", "model.safetensors", stdin="t,x\n", cwd=tmp_path, expect=2)
+    assert "--series NAME" in result.err
+
+
+def test_a_model_of_many_series_is_trained_further(trained):
+    folder, _ = trained
+    (folder / "more.csv").write_text(shops(50, {"small": 1, "new": 300}, seed=5))
+    command = ["train", "more.csv", "--init", "model.safetensors", "--batch", 4, "--threads", 1, "-o", "b"]
+    result = run(*command, "--steps", 4, cwd=folder)
+    assert "read   2 series named by shop, of 50 rows\n" in result.err
+    after = run("info", "b", "--json", cwd=folder).json()
+    assert after["history"]["origin"].startswith("model.safetensors, checksum ")
+    lines = run("predict", "b", "more.csv", "--last", cwd=folder)
+    assert [line.split(",")[0] for line in lines.out.splitlines()[1:]] == ["small", "new"] and "did not see" not in lines.err
+    assert "--group contradicts --init" in run(*command[:-1], "d", "--group", "shop", cwd=folder, expect=2).err

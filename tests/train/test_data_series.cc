@@ -180,7 +180,7 @@ TEST(SeriesData, BadCells) {
   refuse("a,b\n1,2\n3,4,5\n", ":3:5: 3 fields, the header has 2");
   refuse("a,b\n1,2\n\n3,4\n", ":3:1: blank line between the rows");
   refuse("a,b\n1,\"2\n", ":2:3: the quote is never closed");
-  refuse("a\n1\n", ": 1 rows are too few for horizon 1: training gets 1 and needs 2, validation gets 0 and needs 0");
+  refuse("a\n1\n", ": 1 row is too few for horizon 1: training gets 1 and needs 2, validation gets 0 and needs 0");
   refuse("a\n1e308\n1e308\n-1e308\n", ": column \"a\": the values are too large for a mean and a spread");
   refuse("a\nx\ny\n", ": no numeric column to use as input among \"a\"");
   refuse(std::string("\xff\xfe"
