@@ -90,7 +90,7 @@ def series_table(penstock, folder, column, horizon, season):
         results = [ours(cell, seed) for seed in SEEDS]
         print_row(f"penstock {cell}", results, measures)
         if cell == "mingru":
-            print_row(f"penstock {cell}, `--no-last`", [ours(cell, seed, "--no-last") for seed in SEEDS], measures)
+            print_row(f"penstock {cell}, `--no-changes`", [ours(cell, seed, "--no-changes") for seed in SEEDS], measures)
         for name, view in ((", values", "value"), (", change from the last value", "change"), (", treated as ours", "treated")):
             results_of_peer = [
                 peer("torch_series.py", path, column, "--cell", other, "--horizon", horizon, "--parameters",

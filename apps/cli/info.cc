@@ -19,6 +19,7 @@ namespace {
 struct InfoArguments {
   std::string model;
   std::string shape;
+  std::optional<DataKind> kind;
   Execution execution;
   bool automatic = false;  // the device
   bool json = false;
@@ -235,10 +236,30 @@ int describe_sound(const InfoArguments& arguments) {
   return 0;
 }
 
+/// " --as series" of a kind that was given.
+std::string as_option(const std::optional<DataKind>& kind) {
+  if (!kind) return "";
+  switch (*kind) {
+    case DataKind::text:
+      return " --as text";
+    case DataKind::series:
+      return " --as series";
+    case DataKind::labelled:
+      return " --as labelled";
+    case DataKind::sound:
+    case DataKind::task:
+      break;
+  }
+  return "";
+}
+
 /// What a file is that is no model: data are described as `penstock train` would read them.
 int describe_data(const InfoArguments& arguments) {
-  if (is_sound_file(arguments.model)) return describe_sound(arguments);
+  if (arguments.kind ? *arguments.kind == DataKind::sound : is_sound_file(arguments.model)) {
+    return describe_sound(arguments);
+  }
   DataOptions data;
+  data.kind = arguments.kind;
   data.source = arguments.model;
   data.sources = {arguments.model};
   const DataKind kind = kind_of(data);
@@ -252,7 +273,7 @@ int describe_data(const InfoArguments& arguments) {
     line(text, "file", printable(arguments.model));
     line(text, "is", "data: " + opened.summary);
     for (const std::string& finding : opened.reading) line(text, "read", printable(finding));
-    line(text, "next", "penstock train " + shell_word(arguments.model));
+    line(text, "next", "penstock train " + shell_word(arguments.model) + as_option(arguments.kind));
     output.write(text);
   }
   output.flush();
@@ -269,7 +290,8 @@ int info(InfoArguments arguments) {
   if (arguments.model.empty()) {
     output.write(arguments.json ? json_line(machine_json()) : machine_text());
   } else {
-    if (std::filesystem::is_directory(arguments.model)) return describe_data(arguments);
+    const bool is_data = arguments.kind || arguments.model == "-" || std::filesystem::is_directory(arguments.model);
+    if (is_data) return describe_data(arguments);
     const ModelFile file = inspect_model_file(arguments.model);
     if (file.kind == ModelFile::Kind::other && file.checksum.empty() && !should_be_model(arguments.model)) {
       return describe_data(arguments);
@@ -299,9 +321,12 @@ Verb add_info(CLI::App& program) {
       program.add_subcommand("info", "Describe this machine and the cells, or a file: a model, a checkpoint, data");
   auto arguments = std::make_shared<InfoArguments>();
   Options options(*app);
-  options.positional("[FILE]", arguments->model,
-                     "A model, a checkpoint, or data to train on; without one, the machine is described");
+  options.positional(
+      "[FILE]", arguments->model,
+      "A model, a checkpoint, or data to train on ('-': from standard input); without one, the machine is "
+      "described");
   options.group("Options");
+  add_kind_option(options, arguments->kind);
   options.flag("--json", arguments->json, "Print one JSON object");
   options.add("--shape", arguments->shape, "BxT", "Say what the model takes in memory for so many rows and steps");
   options.device(arguments->execution, &arguments->automatic);

@@ -130,6 +130,26 @@ constexpr std::pair<std::string_view, std::string_view> other_words[] = {
     {"--random-seed", "--seed"},
     {"--silent", "--quiet"},
     {"--na", "--missing"},
+    {"--no-last", "--no-changes"},
+    {"--gaps", "--irregular"},
+    {"--fill", "--irregular fill"},
+    {"--freq", "--irregular"},
+    {"--frequency", "--irregular"},
+    {"--by", "--group"},
+    {"--series-id", "--group"},
+    {"--exog", "--known"},
+    {"--covariates", "--known"},
+    {"--future", "--known"},
+    {"--seasonality", "--season"},
+    {"--period", "--season"},
+    {"--intervals", "--quantiles"},
+    {"--ensemble", "--seeds"},
+    {"--finetune", "--init"},
+    {"--fine-tune", "--init"},
+    {"--pretrained", "--init"},
+    {"--early-stopping", "--patience"},
+    {"--hpo", "--search"},
+    {"--output-file", "--output"},
     {"fit", "train"},
     {"learn", "train"},
     {"sample", "generate"},
@@ -151,6 +171,12 @@ constexpr std::pair<std::string_view, std::string_view> other_words[] = {
     {"solve", "csp"},
     {"completions", "completion"},
 };
+
+/// What people look for that is no verb.
+std::string where_else(const std::string& verb) {
+  if (verb != "export" && verb != "convert" && verb != "onnx") return "";
+  return ": a model is a safetensors file, which penstock.torch.SequenceModel in Python reads for torch.export";
+}
 
 }  // namespace
 
@@ -372,7 +398,8 @@ void refuse_extras(const CLI::App& app) {
   if (app.get_parent() != nullptr) misuse(fmt::format("one argument too many: '{}'", printable(extras.front())));
   std::vector<std::string> verbs;
   for (const CLI::App* verb : verbs_of(app)) verbs.push_back(verb->get_name());
-  std::string hint = suggestion(extras.front(), verbs);
+  std::string hint = where_else(extras.front());
+  if (hint.empty()) hint = suggestion(extras.front(), verbs);
   if (hint.empty()) hint = fmt::format(", only {}", fmt::join(verbs, ", "));
   misuse(fmt::format("there is no verb '{}'{}", printable(extras.front()), hint));
 }

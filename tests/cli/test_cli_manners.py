@@ -73,12 +73,21 @@ def test_bash_completes():
         ("train", "--batch_size", "--batch"),
         ("train", "--rate", "--learning-rate"),
         ("train", "--lenght", "--length"),
+        ("train", "--freq", "--irregular"),
+        ("train", "--exog", "--known"),
         ("generate", "--temp", "--temperature"),
         ("predict", "--sep", "--delimiter"),
     ],
 )
 def test_what_people_type(verb, typed, meant):
     refuses(verb, "x", typed, "3", message=f"there is no option '{typed}', did you mean '{meant}'?", status=2, verb=verb)
+
+
+def test_what_is_no_verb():
+    result = run("export", "model.safetensors", expect=2)
+    assert "there is no verb 'export': a model is a safetensors file, which penstock.torch.SequenceModel in Python reads" in (
+        result.err
+    )
 
 
 def test_options_from_a_file(models, tmp_path):
@@ -128,6 +137,9 @@ def test_standard_input_is_data(models, tmp_path):
     result = run("train", "-", "--as", "series", *TINY, "--steps", 2, "-o", "b", "--json", cwd=tmp_path,
                  stdin=(models / "series.csv").read_bytes())  # fmt: skip
     assert result.json()["model"]["task"] == "forecast"
+    shown = run("info", "-", "--as", "series", stdin=(models / "series.csv").read_bytes()).out
+    assert "is           data: day, level, flow in 240 rows" in shown and "next         penstock train - --as series\n" in shown
+    assert "bytes of text" in run("info", "-", stdin=text).out
 
 
 def test_info_says_what_a_file_is(models, tmp_path):

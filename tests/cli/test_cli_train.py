@@ -123,7 +123,7 @@ def test_what_the_data_are(models, tmp_path, arguments, shown):
     "arguments, from_last",
     [
         ([], True),
-        (["--no-last"], False),
+        (["--no-changes"], False),
         (["--columns", "level,flow", "--target-columns", "flow"], True),
         (["--columns", "level", "--target-columns", "flow"], False),
     ],
@@ -138,11 +138,11 @@ def test_forecasts_start_from_the_last_value_of_columns_that_are_read(models, tm
 
 def test_resume_keeps_where_forecasts_start(models, tmp_path):
     command = ["train", models / "series.csv", *TINY, "--length", 8, "--checkpoint", "run"]
-    run(*command, "--no-last", "--steps", 3, cwd=tmp_path)
+    run(*command, "--no-changes", "--steps", 3, cwd=tmp_path)
     result = run(*command, "--steps", 5, "--resume", "--json", cwd=tmp_path).json()
     assert result["model"]["from_last"] is False and result["steps"] == 5
     run(*command, "--steps", 3, "--force", cwd=tmp_path)
-    refused = run(*command, "--no-last", "--steps", 5, "--resume", cwd=tmp_path, expect=1)
+    refused = run(*command, "--no-changes", "--steps", 5, "--resume", cwd=tmp_path, expect=1)
     assert "model.from_last is true in the checkpoint and false in this run" in refused.err
 
 

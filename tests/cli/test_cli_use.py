@@ -69,10 +69,10 @@ def test_misuse_of_the_program(arguments, message):
         (["text.txt", "--steps", 0], "--steps, --seconds or --epochs must be above 0"),
         (["text.txt", "--optimizer", "adam"], "--optimizer must be one of adamw, sgd, not 'adam'"),
         (["text.txt", "--horizon", 3], "--horizon does not apply to a text: text.txt is read as a text"),
-        (["text.txt", "--no-last"], "--no-last does not apply to a text: text.txt is read as a text"),
+        (["text.txt", "--no-changes"], "--no-changes does not apply to a text: text.txt is read as a text"),
         (
-            ["labelled.csv", "--no-last"],
-            "--no-last does not apply to labelled sequences: labelled.csv is read as labelled sequences",
+            ["labelled.csv", "--no-changes"],
+            "--no-changes does not apply to labelled sequences: labelled.csv is read as labelled sequences",
         ),
         (["text.txt", "--modulus", 3], "--modulus does not apply to a text: text.txt is read as a text"),
         (["text.txt", "--validation-fraction", 0.9], "--validation-fraction must be in [0, 0.5], not 0.9"),

@@ -55,7 +55,7 @@ TEST(Number, FormsOfNumbers) {
 }
 
 TEST(Number, MissingAndTruth) {
-  for (const char* text : {"", "NA", "n/a", "NaN", "nan", "NULL", "None", "?", "-"})
+  for (const char* text : {"", "NA", "n/a", "NaN", "nan", "NULL", "None", "?", "-", "n.a.", "#N/A", "<NA>"})
     EXPECT_TRUE(is_missing(text)) << text;
   for (const char* text : {"0", "nano", "no", "--", "."}) EXPECT_FALSE(is_missing(text)) << text;
   EXPECT_EQ(parse_boolean("True"), 1.0);
