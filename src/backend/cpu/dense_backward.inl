@@ -255,9 +255,9 @@ void PackBackward(Index hidden, Index heads, const RealOf<Panel>* weight_hh, Rea
   const Index size = hidden / heads, inputs = HeadStride<Panel>(size);
   const PanelShape shape = ShapeOfPanels<Panel>(1, size, size, heads);
   const auto fill = [&](int first_gate, int count, Panel* panels) {
-    return FillPanels(shape, 1, count * inputs, size, heads, panels, [&](Index head, int, Index k, Index unit) {
-      const Index gate = first_gate + k / inputs, from = k % inputs;
-      return from < size ? weight_hh[((head * Cell::gates + gate) * size + from) * size + unit] : RealOf<Panel>(0);
+    return FillStackedPanels(shape, count, size, inputs, size, heads, panels, [&](Index head, int gate) {
+      const RealOf<Panel>* const of_gate = weight_hh + (head * Cell::gates + first_gate + gate) * size * size;
+      return PanelWeights<RealOf<Panel>>{of_gate, 0, size, 1};
     });
   };
   Panel* second = fill(0, split, reinterpret_cast<Panel*>(packed));

@@ -417,8 +417,9 @@ void PackForward(Index hidden, Index heads, const RealOf<Panel>* weight_hh, Real
   // A second group uses the width of the first, so that both cut the units into the same blocks.
   const PanelShape shape = ShapeOfPanels<Panel>(first, size, size, heads);
   const auto fill = [&](int first_gate, int count, Panel* panels) {
-    return FillPanels(shape, count, size, size, heads, panels, [&](Index head, int gate, Index k, Index unit) {
-      return weight_hh[((head * Cell::gates + first_gate + gate) * size + unit) * size + k];
+    return FillPanels(shape, count, size, size, heads, panels, [&](Index head) {
+      const RealOf<Panel>* const of_head = weight_hh + (head * Cell::gates + first_gate) * size * size;
+      return PanelWeights<RealOf<Panel>>{of_head, size * size, 1, size};
     });
   };
   Panel* second = fill(0, first, reinterpret_cast<Panel*>(packed));

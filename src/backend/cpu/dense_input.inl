@@ -133,8 +133,9 @@ void PackDenseInput(Index input, Index hidden, Index heads, const RealOf<Panel>*
   const Index size = hidden / heads;
   const PanelShape shape = ShapeOfPanels<Panel>(first, input, size, heads);
   const auto fill = [&](int first_gate, int count, Panel* panels) {
-    return FillPanels(shape, count, input, size, heads, panels, [&](Index head, int gate, Index k, Index unit) {
-      return weight_ih[((first_gate + gate) * hidden + head * size + unit) * input + k];
+    return FillPanels(shape, count, input, size, heads, panels, [&](Index head) {
+      const RealOf<Panel>* const of_head = weight_ih + (first_gate * hidden + head * size) * input;
+      return PanelWeights<RealOf<Panel>>{of_head, hidden * input, 1, input};
     });
   };
   Panel* second = fill(0, first, reinterpret_cast<Panel*>(packed));

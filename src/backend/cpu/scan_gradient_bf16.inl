@@ -186,9 +186,8 @@ template <class Panel>
 void PackScanGradientRounded(Index gates, Index input, Index hidden, const float* weight_ih, float* packed) {
   const PanelShape shape{.blocks_per_head = (input + kGradientUnits - 1) / kGradientUnits, .units = kGradientUnits};
   const Index padded = (hidden + Simd::lanes - 1) / Simd::lanes * Simd::lanes;
-  FillPanels(shape, 1, gates * padded, input, 1, reinterpret_cast<Panel*>(packed),
-             [&](Index, int, Index k, Index unit) {
-               const Index gate = k / padded, channel = k % padded;
-               return channel < hidden ? weight_ih[(gate * hidden + channel) * input + unit] : 0.0f;
-             });
+  FillStackedPanels(shape, static_cast<int>(gates), hidden, padded, input, 1, reinterpret_cast<Panel*>(packed),
+                    [&](Index, int gate) {
+                      return PanelWeights<float>{weight_ih + gate * hidden * input, 0, input, 1};
+                    });
 }

@@ -203,8 +203,9 @@ template <class Panel, class Cell>
 void PackScan(Index input, Index hidden, const RealOf<Panel>* weight_ih, RealOf<Panel>* packed) {
   constexpr Index lanes = Lanes<RealOf<Panel>>::lanes;
   const PanelShape vectors{.blocks_per_head = (hidden + lanes - 1) / lanes, .units = lanes};
-  FillPanels(vectors, Cell::gates, input, hidden, 1, reinterpret_cast<Panel*>(packed),
-             [&](Index, int gate, Index k, Index c) { return weight_ih[(gate * hidden + c) * input + k]; });
+  FillPanels(vectors, Cell::gates, input, hidden, 1, reinterpret_cast<Panel*>(packed), [&](Index) {
+    return PanelWeights<RealOf<Panel>>{weight_ih, hidden * input, 1, input};
+  });
 }
 
 template <class Panel, class Cell>

@@ -98,20 +98,18 @@ Panel* PackStepGates(Index input, Index hidden, Index heads, int all_gates, int 
         return bias == nullptr ? Real(0) : bias[(first_gate + gate) * hidden + head * size + unit];
       };
     };
-    const auto of_input = [&](int gate, Index k, Index unit) {
-      return weights.weight_ih[((first_gate + gate) * hidden + head * size + unit) * input + k];
-    };
-    const auto of_state = [&](int gate, Index k, Index unit) {
-      return weights.weight_hh[((head * all_gates + first_gate + gate) * size + unit) * size + k];
-    };
+    const PanelWeights<Real> of_input{weights.weight_ih + (first_gate * hidden + head * size) * input, hidden * input,
+                                      1, input};
+    const PanelWeights<Real> of_state{weights.weight_hh + (head * all_gates + first_gate) * size * size, size * size, 1,
+                                      size};
     for (Index vector = 0, width = 0; vector < blocks.vectors; vector += width) {
       width = blocks.vectors - vector >= blocks.width ? blocks.width : 1;
       const Index first = vector * Lanes<Real>::lanes, units = width * Lanes<Real>::lanes;
       packed = FillStepBias(first, units, gates, size, packed, bias_of(weights.bias_ih));
-      packed = FillPanel(first, units, gates, input, size, packed, of_input);
+      packed = FillPanel(first, units, gates, input, PanelInputs<Panel>(input), size, packed, of_input);
       if (weights.weight_hh == nullptr) continue;
       packed = FillStepBias(first, units, gates, size, packed, bias_of(weights.bias_hh));
-      packed = FillPanel(first, units, gates, size, size, packed, of_state);
+      packed = FillPanel(first, units, gates, size, PanelInputs<Panel>(size), size, packed, of_state);
     }
   }
   return packed;
