@@ -31,12 +31,15 @@ struct RecurrentSpec {
 ///
 /// Padded: B rows of up to T steps each, `lengths` [B] (each 0..T) or null when all rows have T steps.
 /// Packed: `cu_seqlens` [B + 1] starts at 0 and never falls; row b owns the steps cu_seqlens[b] .. cu_seqlens[b+1]-1
-/// of one long sequence, and T is the longest of them. `lengths` must then be null.
+/// of one long sequence, and T is the longest of them. `lengths` must then be null. On a CPU the positions may also lie
+/// step after step (`by_steps`): the first steps of all rows, then the second steps of those that have one, and so on;
+/// no row may then be longer than the one before it. So PyTorch has them.
 struct Batch {
   Index rows = 1;   ///< B
   Index steps = 1;  ///< T
   const Index* lengths = nullptr;
   const Index* cu_seqlens = nullptr;
+  bool by_steps = false;
   /// Padded: [B, T]; packed: [total]. Non-zero: the row's state is set to zero before this step, in the order in which
   /// the steps are walked (a reverse layer comes to it from behind). Null: never.
   const std::uint8_t* reset = nullptr;

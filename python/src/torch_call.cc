@@ -1,33 +1,12 @@
 #include "torch_call.h"
 
 #include <algorithm>
-#include <cstring>
 #include <stdexcept>
 
 #include "torch_views.h"
 
 namespace penstock::torch_ops {
-namespace {
-
-/// Rows of `from` [n, ...], in the order of the index.
-TorchTensor gather(const TorchTensor& from, const std::vector<Index>& index) {
-  if (from.is_cuda()) return from.index_select(from.upload(index));
-  const TorchTensor dense = from.contiguous();
-  TorchTensor to = dense.empty(dense.sizes(), dense.dtype());
-  if (index.empty()) return to;
-  const std::size_t bytes = dense.bytes() / index.size();
-  const char* const source = dense.data<char>();
-  char* destination = to.data<char>();
-  for (const Index i : index) {
-    std::memcpy(destination, source + static_cast<std::size_t>(i) * bytes, bytes);
-    destination += bytes;
-  }
-  return to;
-}
-
-}  // namespace
-
-PackedRows::PackedRows(const TorchTensor& batch_sizes) {
+PackedRows::PackedRows(const TorchTensor& batch_sizes, bool on_gpu) : on_gpu_(on_gpu) {
   check(batch_sizes.dim() == 1 && batch_sizes.dtype() == shim().int64 && !batch_sizes.is_cuda() &&
             batch_sizes.is_contiguous(),
         "batch_sizes must be an int64 tensor [T] on the CPU, as a PackedSequence has it");
@@ -42,6 +21,7 @@ PackedRows::PackedRows(const TorchTensor& batch_sizes) {
   }
   cu_seqlens_.assign(1, 0);
   for (const Index length : lengths) cu_seqlens_.push_back(cu_seqlens_.back() + length);
+  if (!on_gpu) return;
   place_.reserve(static_cast<std::size_t>(total()));
   source_.resize(static_cast<std::size_t>(total()));
   for (Index t = 0; t < longest_; ++t) {
@@ -54,8 +34,12 @@ PackedRows::PackedRows(const TorchTensor& batch_sizes) {
 }
 
 TorchTensor PackedRows::cu_seqlens(const TorchTensor& like) const { return like.upload(cu_seqlens_); }
-TorchTensor PackedRows::by_rows(const TorchTensor& tensor) const { return gather(tensor, source_); }
-TorchTensor PackedRows::by_steps(const TorchTensor& tensor) const { return gather(tensor, place_); }
+TorchTensor PackedRows::by_rows(TorchTensor tensor) const {
+  return on_gpu_ ? tensor.index_select(tensor.upload(source_)) : std::move(tensor);
+}
+TorchTensor PackedRows::by_steps(TorchTensor tensor) const {
+  return on_gpu_ ? tensor.index_select(tensor.upload(place_)) : std::move(tensor);
+}
 
 void RecurrentCall::take_tensors(Arguments& arguments) {
   x = arguments.tensor();
@@ -86,7 +70,7 @@ void RecurrentCall::validate() {
   const CellInfo& cell = find_cell(spec.cell);
   states = cell.states;
   dtype_of(x.dtype());
-  if (batch_sizes) packed = std::make_unique<PackedRows>(batch_sizes);
+  if (batch_sizes) packed = std::make_unique<PackedRows>(batch_sizes, x.is_cuda());
   check(x.dim() == (packed ? 2 : 3), "x must have ", packed ? "2" : "3", " dimensions, not the shape ", x);
   rows = packed ? packed->rows() : x.size(batch_first ? 0 : 1);
   steps = packed ? packed->longest() : x.size(batch_first ? 1 : 0);
@@ -137,13 +121,14 @@ void RecurrentCall::validate_state() const {
 void RecurrentCall::validate_rows() const {
   if (lengths) {
     check(!packed, "lengths and batch_sizes exclude each other");
-    check(lengths.dim() == 1 && lengths.size(0) == rows && lengths.dtype() == shim().int64,
-          "lengths must be int64 [B] = [", rows, "], not ", lengths);
+    check(lengths.dtype() == shim().int64, "lengths must be of dtype int64, and are of another");
+    check(lengths.dim() == 1 && lengths.size(0) == rows, "lengths must be [B] = [", rows, "], not ", lengths);
   }
   if (!reset) return;
   const Sizes expected = packed ? Sizes{x.size(0)} : Sizes{rows, steps};
-  check(reset.sizes() == expected && (reset.dtype() == shim().boolean || reset.dtype() == shim().uint8),
-        "reset must be bool, of the rows and steps of x, ", expected, ", not ", reset);
+  check(reset.dtype() == shim().boolean || reset.dtype() == shim().uint8,
+        "reset must be of dtype bool, and is of another");
+  check(reset.sizes() == expected, "reset must be of the rows and steps of x, ", expected, ", not ", reset);
 }
 
 void RecurrentCall::validate_devices() const {

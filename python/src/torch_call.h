@@ -9,11 +9,11 @@
 
 namespace penstock::torch_ops {
 
-/// Where the positions of a PackedSequence (all rows of step 0, all of step 1, ...) lie when rows come one after the
-/// other, as the library has them.
+/// The positions of a PackedSequence: all rows of step 0, all of step 1, ... So a CPU takes them (Batch::by_steps); on
+/// a GPU the library has rows one after the other.
 class PackedRows {
  public:
-  explicit PackedRows(const TorchTensor& batch_sizes);
+  PackedRows(const TorchTensor& batch_sizes, bool on_gpu);
 
   Index rows() const { return static_cast<Index>(cu_seqlens_.size()) - 1; }
   Index total() const { return cu_seqlens_.back(); }
@@ -21,12 +21,13 @@ class PackedRows {
 
   /// int64 [B + 1] on the device of `like`.
   TorchTensor cu_seqlens(const TorchTensor& like) const;
-  /// [total, ...] in the order of rows from the order of the PackedSequence.
-  TorchTensor by_rows(const TorchTensor& tensor) const;
+  /// [total, ...] as the library has them from the order of the PackedSequence.
+  TorchTensor by_rows(TorchTensor tensor) const;
   /// The reverse.
-  TorchTensor by_steps(const TorchTensor& tensor) const;
+  TorchTensor by_steps(TorchTensor tensor) const;
 
  private:
+  bool on_gpu_;
   std::vector<Index> cu_seqlens_;  // [B + 1]
   std::vector<Index> place_;       // [total]: of position p of the PackedSequence, when rows come one after the other
   std::vector<Index> source_;      // [total]: the reverse

@@ -16,7 +16,7 @@ namespace {
 /// One call on its way to a program: the arguments as the program wants them, and its form.
 ///
 /// A CPU computes in float or double, so halves are converted there; tensors whose channels do not lie side by side are
-/// copied, and so are packed rows, which PyTorch has step after step.
+/// copied, and so are packed rows on a GPU, since PyTorch has them step after step.
 class ProgramCall {
  public:
   explicit ProgramCall(const RecurrentCall& call)
@@ -136,6 +136,7 @@ class ProgramCall {
     if (call_.packed) {
       cu_seqlens_ = call_.packed->cu_seqlens(call_.x);
       batch_.cu_seqlens = cu_seqlens_.data<Index>();
+      batch_.by_steps = !call_.x.is_cuda();
       form_.positions = call_.packed->total();
     }
     if (call_.lengths) {
@@ -166,12 +167,12 @@ class ProgramCall {
 
   /// A packed sequence as the library has it; others as they are.
   TorchTensor by_rows(TorchTensor tensor) const {
-    return call_.packed ? call_.packed->by_rows(tensor) : std::move(tensor);
+    return call_.packed ? call_.packed->by_rows(std::move(tensor)) : std::move(tensor);
   }
 
   /// What a program wrote, in the caller's order.
   TorchTensor as_given(TorchTensor tensor) const {
-    return call_.packed ? call_.packed->by_steps(tensor) : std::move(tensor);
+    return call_.packed ? call_.packed->by_steps(std::move(tensor)) : std::move(tensor);
   }
   /// And in the caller's type.
   TorchTensor result(TorchTensor tensor) const { return as_given(std::move(tensor)).to(call_.x.dtype()); }

@@ -15,8 +15,12 @@ void Geometry::check(const Batch& batch) {
   require(lengths == nullptr || starts == nullptr,
           "batch.lengths and batch.cu_seqlens exclude each other: rows are either padded or packed");
   if (starts != nullptr) require(starts[0] == 0, "batch.cu_seqlens[0] must be 0, not {}", starts[0]);
+  require(!batch.by_steps || starts != nullptr, "batch.by_steps is of packed rows, and batch.cu_seqlens is null");
   for (Index b = 0; b < batch.rows; ++b) {
     if (starts != nullptr) {
+      require(!batch.by_steps || b == 0 || starts[b + 1] - starts[b] <= starts[b] - starts[b - 1],
+              "rows of a batch by steps must not become longer, and row {} has {} steps after one of {}", b,
+              starts[b + 1] - starts[b], starts[b] - starts[b - 1]);
       require(starts[b + 1] >= starts[b], "batch.cu_seqlens must not fall, but goes from {} to {} at row {}", starts[b],
               starts[b + 1], b);
       require(starts[b + 1] - starts[b] <= batch.steps,
@@ -33,6 +37,7 @@ void Geometry::read_lengths(const Batch& batch) {
   rows_ = batch.rows;
   steps_ = batch.steps;
   packed_ = batch.cu_seqlens != nullptr;
+  by_steps_ = batch.by_steps;
   length_of_row_.resize(rows_);
   start_of_row_.resize(rows_);
   for (Index b = 0; b < rows_; ++b) {
@@ -54,7 +59,18 @@ void Geometry::order_rows() {
   for (Index slot = 0; slot < rows_; ++slot) length_of_slot_[slot] = length_of_row_[row_of_slot_[slot]];
 }
 
-void Geometry::number_cells(const Batch& batch, Index x_row_stride, Index x_step_stride, Index input) {
+void Geometry::count_steps() {
+  step_start_.resize(steps_);
+  Index before = 0, slots = rows_;
+  for (Index t = 0; t < steps_; ++t) {
+    while (slots > 0 && length_of_slot_[slots - 1] <= t) --slots;
+    step_start_[t] = before;
+    before += slots;
+  }
+}
+
+void Geometry::number_cells(const Batch& batch, Index x_row_stride, Index x_step_stride, Index input,
+                            bool step_by_step) {
   const bool ragged = packed_ || std::any_of(length_of_row_.begin(), length_of_row_.end(),
                                              [this](Index length) { return length != steps_; });
   const bool batch_first = rows_ == 1 || x_row_stride == steps_ * x_step_stride;
@@ -68,19 +84,25 @@ void Geometry::number_cells(const Batch& batch, Index x_row_stride, Index x_step
   cells_ = 0;
   for (Index b = 0; b < rows_; ++b) {
     first_cell_[b] = !gathered_ && !batch_first ? b : cells_;
-    first_reset_[b] = packed_ ? start_of_row_[b] : b * steps_;
+    first_reset_[b] = by_steps_ ? b : packed_ ? start_of_row_[b] : b * steps_;
     cells_ += length_of_row_[b];
   }
-  plan_.cells = {first_cell_.data(), !gathered_ && !batch_first ? rows_ : 1};
+  if (gathered_ || by_steps_) count_steps();
+  plan_.cells = {first_cell_.data(), !gathered_ && !batch_first ? rows_ : 1, nullptr};
+  if (gathered_ && step_by_step) {
+    for (Index slot = 0; slot < rows_; ++slot) first_cell_[row_of_slot_[slot]] = slot;
+    plan_.cells.steps = step_start_.data();
+  }
   plan_.reset = batch.reset;
-  plan_.reset_map = {first_reset_.data(), 1};
+  plan_.reset_map = {first_reset_.data(), 1, by_steps_ ? step_start_.data() : nullptr};
 }
 
-void Geometry::prepare(const Batch& batch, Index x_row_stride, Index x_step_stride, Index input, bool reverse) {
+void Geometry::prepare(const Batch& batch, Index x_row_stride, Index x_step_stride, Index input, bool reverse,
+                       bool step_by_step) {
   check(batch);
   read_lengths(batch);
   order_rows();
-  number_cells(batch, x_row_stride, x_step_stride, input);
+  number_cells(batch, x_row_stride, x_step_stride, input, step_by_step);
   plan_.rows = rows_;
   plan_.row_of = row_of_slot_.data();
   plan_.length = length_of_slot_.data();
@@ -90,8 +112,15 @@ void Geometry::prepare(const Batch& batch, Index x_row_stride, Index x_step_stri
 cpu::RowMap Geometry::map(int which, Index row_stride, Index step_stride) {
   std::vector<Index>& first = map_first_[which];
   first.resize(rows_);
+  if (by_steps_) {
+    std::vector<Index>& steps = map_steps_[which];
+    steps.resize(steps_);
+    for (Index b = 0; b < rows_; ++b) first[b] = b * step_stride;
+    for (Index t = 0; t < steps_; ++t) steps[t] = step_start_[t] * step_stride;
+    return {first.data(), 0, steps.data()};
+  }
   for (Index b = 0; b < rows_; ++b) first[b] = packed_ ? start_of_row_[b] * step_stride : b * row_stride;
-  return {first.data(), step_stride};
+  return {first.data(), step_stride, nullptr};
 }
 
 template <class Real>

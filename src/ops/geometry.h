@@ -17,14 +17,15 @@ struct StepRange {
 ///
 /// "Cells" number the (row, step) pairs that exist. Where all rows have T steps and the input's rows can be seen as one
 /// matrix, cells follow the input's own order and the input product is one matrix product on it; otherwise the valid
-/// steps are gathered, row after row.
+/// steps are gathered, row after row or, for engines that walk all rows step by step, step after step.
 class Geometry {
  public:
   /// Throws Error(invalid_argument) for impossible sizes, lengths or cu_seqlens.
   static void check(const Batch& batch);
 
-  /// Checks the batch; reuses its memory.
-  void prepare(const Batch& batch, Index x_row_stride, Index x_step_stride, Index input, bool reverse);
+  /// Checks the batch; reuses its memory. `step_by_step`: the engine walks all rows at once.
+  void prepare(const Batch& batch, Index x_row_stride, Index x_step_stride, Index input, bool reverse,
+               bool step_by_step);
 
   Index rows() const { return rows_; }
   Index steps() const { return steps_; }
@@ -44,9 +45,9 @@ class Geometry {
   void for_positions(StepRange range, Index row_stride, Index step_stride, const Visit& visit) const {
     for (Index slot = 0; slot < rows_ && plan_.length[slot] > range.begin; ++slot) {
       const Index row = plan_.row_of[slot];
-      const Index first = packed_ ? start_of_row_[row] * step_stride : row * row_stride;
       for (Index s = range.begin; s < std::min(range.end, plan_.length[slot]); ++s) {
-        visit(first + plan_.time(slot, s) * step_stride);
+        const Index t = plan_.time(slot, s);
+        visit(packed_ ? position(row, t) * step_stride : row * row_stride + t * step_stride);
       }
     }
   }
@@ -66,12 +67,16 @@ class Geometry {
  private:
   void read_lengths(const Batch& batch);
   void order_rows();
-  void number_cells(const Batch& batch, Index x_row_stride, Index x_step_stride, Index input);
+  void count_steps();
+  void number_cells(const Batch& batch, Index x_row_stride, Index x_step_stride, Index input, bool step_by_step);
+  /// Of packed rows, among those of all rows.
+  Index position(Index row, Index t) const { return by_steps_ ? step_start_[t] + row : start_of_row_[row] + t; }
 
   Index rows_ = 0, steps_ = 0, cells_ = 0, input_stride_ = 0;
-  bool gathered_ = false, packed_ = false;
+  bool gathered_ = false, packed_ = false, by_steps_ = false;
   std::vector<Index> length_of_row_, start_of_row_, row_of_slot_, length_of_slot_, first_cell_, first_reset_;
-  std::vector<Index> map_first_[map_count];
+  std::vector<Index> step_start_;  // [T] positions that exist at the steps before
+  std::vector<Index> map_first_[map_count], map_steps_[map_count];
   cpu::RowPlan plan_;
 };
 

@@ -105,7 +105,7 @@ class CpuScan final : public ScanPass {
 
   /// Returns the carry [B, C], where the workspace begins.
   Real* prepare(const Call& call, const std::array<ScanSequence, 3>& given, void* workspace) {
-    geometry_.prepare(call.batch, given[0].strides.row, given[0].strides.step, channels_, reverse_);
+    geometry_.prepare(call.batch, given[0].strides.row, given[0].strides.step, channels_, reverse_, false);
     return static_cast<Real*>(workspace);
   }
 

@@ -50,6 +50,8 @@ void require_batch(const Batch& batch, const FormExtent& extent, bool lengths, b
   check(batch.lengths, lengths, "lengths");
   check(batch.cu_seqlens, extent.positions > 0, "cu_seqlens");
   check(batch.reset, reset, "reset");
+  require(!batch.by_steps || (extent.positions > 0 && !device.is_cuda()),
+          "batch.by_steps must be false unless rows are packed, on a CPU");
   if (extent.positions == 0 || device.is_cuda()) return;
   require(batch.cu_seqlens[batch.rows] == extent.positions,
           "batch.cu_seqlens must end with the {} positions of the program's form, not {}", extent.positions,

@@ -81,7 +81,7 @@ void RecurrentOp<Real>::pack_step(const cpu::StepWeights<Real>& weights, Real* p
 
 template <class Real>
 void RecurrentOp<Real>::prepare(const Batch& batch, SequenceView<const Real> x, const Execution& execution) {
-  geometry_.prepare(batch, x.row_stride, x.step_stride, input_, reverse_);
+  geometry_.prepare(batch, x.row_stride, x.step_stride, input_, reverse_, !cell_.info.scan);
   const int threads = resolve_threads(execution.threads);
   const bool same = problem_.cell != nullptr && problem_.rows == batch.rows && problem_.steps == batch.steps &&
                     problem_.threads == threads && problem_.algorithm == execution.algorithm &&

@@ -53,7 +53,7 @@ class ScanPieces {
   const std::vector<Span>& spans() const { return spans_; }
   Index cells() const { return cells_; }
   /// Where the steps of the present piece's rows are in it.
-  cpu::RowMap map() const { return {first_.data(), rows_.reverse ? -1 : 1}; }
+  cpu::RowMap map() const { return {first_.data(), rows_.reverse ? -1 : 1, nullptr}; }
   const Real* const* x_rows() const { return x_row_.data(); }
   Real* const* dx_rows() const { return dx_row_.data(); }
 

@@ -24,6 +24,7 @@ template <class Real>
 struct Inputs {
   Index rows = 1, steps = 1;
   std::vector<Index> lengths = {}, cu_seqlens = {};  // empty: none
+  bool by_steps = false;                             // of packed rows
   std::vector<std::uint8_t> reset = {};              // empty: none
   Layout layout = Layout::batch_first;
   bool mixed = false;
@@ -37,6 +38,7 @@ struct Inputs {
             .steps = steps,
             .lengths = lengths.empty() ? nullptr : lengths.data(),
             .cu_seqlens = cu_seqlens.empty() ? nullptr : cu_seqlens.data(),
+            .by_steps = by_steps,
             .reset = reset.empty() ? nullptr : reset.data()};
   }
 };

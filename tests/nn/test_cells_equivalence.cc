@@ -1,6 +1,7 @@
 // Routes that must meet: steps and sequences, parts and wholes, rows and batches, heads and networks, threads.
 
 #include "nn/check_cell.h"
+#include "support/expect_error.h"
 
 namespace penstock::test {
 namespace {
@@ -205,6 +206,52 @@ TEST_P(CellEquivalence, ARowOfAPackedBatchIsTheRowAlone) {
     ++compared;
   }
   EXPECT_GE(compared, 3);
+}
+
+/// Values [positions, ...] of packed rows, one row after the other, put step after step.
+template <class T>
+std::vector<T> put_by_steps(const std::vector<T>& values, const std::vector<Index>& cu_seqlens) {
+  const auto rows = static_cast<Index>(cu_seqlens.size()) - 1;
+  const Index channels = static_cast<Index>(values.size()) / cu_seqlens.back();
+  std::vector<T> result;
+  for (Index t = 0; static_cast<Index>(result.size()) < channels * cu_seqlens.back(); ++t) {
+    for (Index b = 0; b < rows && t < cu_seqlens[b + 1] - cu_seqlens[b]; ++b) {
+      const auto first = values.begin() + (cu_seqlens[b] + t) * channels;
+      result.insert(result.end(), first, first + channels);
+    }
+  }
+  return result;
+}
+
+TEST_P(CellEquivalence, PackedRowsMayLieStepAfterStep) {
+  const Case c{.name = "by_steps",
+               .input = 7,
+               .hidden = 33,
+               .layers = 2,
+               .direction = Direction::bidirectional,
+               .rows = 6,
+               .steps = 41,
+               .form = RowForm::packed,
+               .reset = true};
+  Recurrent<float> network = make_network<float>(cell(), c);
+  Inputs<float> rows = make_inputs(network, c);
+  const Index total = rows.cu_seqlens.back();
+  rows.cu_seqlens = {0, 41, 82, 82 + (total - 82) / 2, total - 1, total, total};
+  ASSERT_GT((total - 82) / 2, 2);
+  Inputs<float> steps = rows;
+  steps.by_steps = true;
+  steps.x = put_by_steps(rows.x, rows.cu_seqlens);
+  steps.dy = put_by_steps(rows.dy, rows.cu_seqlens);
+  steps.reset = put_by_steps(rows.reset, rows.cu_seqlens);
+  for (const Execution& execution : executions(info())) {
+    Outputs<float> want = run(network, rows, execution);
+    want.y = put_by_steps(want.y, rows.cu_seqlens);
+    want.dx = put_by_steps(want.dx, rows.cu_seqlens);
+    expect_same_bits(run(network, steps, execution), want);
+  }
+  steps.cu_seqlens = {0, 1, total, total, total, total, total};
+  steps.steps = total;
+  expect_error(ErrorCode::invalid_argument, "must not become longer", [&] { run(network, steps); });
 }
 
 TEST_P(CellEquivalence, ScanIsSequential) {

@@ -10,12 +10,14 @@
 
 namespace penstock::cpu {
 
-/// Where the steps of the rows of a batch lie in some buffer: step t of row b is at element first[b] + t * step.
+/// Where the steps of the rows of a batch lie in some buffer: step t of row b is at element first[b] + t * step, or
+/// first[b] + steps[t] where each step has a place of its own.
 struct RowMap {
   const Index* first = nullptr;  // [B]
   Index step = 0;
+  const Index* steps = nullptr;  // [T] or null
 
-  Index at(Index row, Index t) const { return first[row] + t * step; }
+  Index at(Index row, Index t) const { return first[row] + (steps != nullptr ? steps[t] : t * step); }
 };
 
 /// What all engines know about the batch. "Slots" are the rows sorted by falling length, so that the rows that still
