@@ -1,6 +1,8 @@
 // Dense cells on a CPU: groups of rows that go on their own, and threads of a group that share its units.
 
 #include <algorithm>
+#include <bit>
+#include <cstdint>
 
 #include "base/check.h"
 #include "plan/cpu_rules.h"
@@ -10,78 +12,81 @@ namespace {
 
 constexpr Index kFewestUnits = 16;  // of one thread: a vector of floats
 
-Index recurrent_weights(const Problem& problem) {
-  return problem.cell->info.gates * problem.hidden * (problem.hidden / problem.heads);
-}
+/// What the threads of a plan do in a step, in multiply-adds of one of them.
+class StepWork {
+ public:
+  StepWork(const Problem& problem, const CpuModel& cpu) : problem_(problem), cpu_(cpu) {
+    const CellInfo& cell = problem.cell->info;
+    const Index head_size = problem.hidden / problem.heads;
+    weights_ = static_cast<double>(cell.gates * problem.hidden * head_size);
+    inputs_ = static_cast<double>(cell.gates * problem.input * problem.hidden);
+    cell_ = static_cast<double>(problem.hidden) * cpu.costs.multiply_adds / cpu.costs.gates;
+    blocks_of_head_ = (head_size + kFewestUnits - 1) / kFewestUnits;
+    blocks_ = blocks_of_head_ * problem.heads;
+  }
 
-/// What is known of a problem before anything is chosen.
-struct DenseFacts {
-  Index parts;  ///< Groups of rows, if every thread had its own
-  Index matrix;
-  bool few;  ///< Such groups would have so few rows that they wait for the recurrent matrix, which each reads each step
-  bool worth;  ///< Fewer groups, whose threads meet at a barrier, are worth that
-  bool pairs;  ///< Two threads each share a matrix that no core's cache holds
+  /// Of the group that has the most rows. Its threads wait for the one that has the most units.
+  double of(Index row_parts, Index channel_parts) const {
+    const Index rows = (problem_.rows + row_parts - 1) / row_parts;
+    const Index blocks = (blocks_ + channel_parts - 1) / channel_parts;
+    const double share = static_cast<double>(blocks) / static_cast<double>(blocks_);
+    const double work = share * (static_cast<double>(rows) * (weights_ + inputs_ + cell_) + reading(rows, share));
+    return work * (1 + cpu_.costs.waiting * static_cast<double>(channel_parts - 1)) + meeting(rows, channel_parts);
+  }
+
+ private:
+  /// A tile of rows reads each weight once.
+  double reading(Index rows, double share) const {
+    constexpr std::uint64_t of_wide_vectors = 6, of_others = 2;  // rows of a tile that fill the registers with sums
+    constexpr int wide = 64;
+    const std::uint64_t most = cpu_.vector_bytes >= wide ? of_wide_vectors : of_others;
+    const auto count = static_cast<std::uint64_t>(rows);
+    const auto tiles = static_cast<double>(count / most) + std::popcount(count % most);
+    const bool far = share * weights_ > static_cast<double>(cpu_.cached(cpu_.costs.near_share, sizeof(float)));
+    return weights_ * (tiles * cpu_.costs.weight + (far ? cpu_.costs.far_weight : 0));
+  }
+
+  /// Threads that share units wait at a barrier, and then for what the others have made of the units of their heads.
+  double meeting(Index rows, Index threads) const {
+    if (threads == 1) return 0;
+    const Index most = (blocks_ + threads - 1) / threads, fewest = blocks_ / threads;
+    const Index read = (most + blocks_of_head_ - 1) / blocks_of_head_ * blocks_of_head_;
+    return static_cast<double>(threads) * cpu_.costs.sharing +
+           static_cast<double>(rows * (read - fewest) * kFewestUnits) * cpu_.costs.exchanged;
+  }
+
+  Problem problem_;
+  CpuModel cpu_;
+  double weights_ = 0, inputs_ = 0, cell_ = 0;  // of a row, in multiply-adds
+  Index blocks_of_head_ = 1, blocks_ = 1;       // of units that a thread has all or none of
 };
-
-DenseFacts facts_of(const Problem& problem, const CpuCosts& costs) {
-  DenseFacts facts{};
-  facts.parts = std::min<Index>(problem.threads, problem.rows);
-  facts.matrix = recurrent_weights(problem);
-  const auto rows = static_cast<double>(problem.rows), parts = static_cast<double>(facts.parts);
-  const bool large = static_cast<double>(facts.matrix) >= costs.large_matrix;
-  facts.few = facts.parts > 1 && rows < parts * costs.group_rows;
-  facts.worth = static_cast<double>(facts.matrix * problem.rows / problem.threads) >= costs.gathering &&
-                (problem.rows > facts.parts || large);
-  facts.pairs = !facts.few && large && facts.parts % 2 == 0 && rows < parts * costs.large_matrix_rows;
-  return facts;
-}
-
-double dense_microseconds(const Problem& problem, const CpuCosts& costs, const Plan& plan) {
-  const auto parts = static_cast<double>(plan.channel_parts);
-  const auto rows_each = static_cast<double>((problem.rows + plan.row_parts - 1) / plan.row_parts);
-  const auto units = static_cast<double>(problem.hidden), steps = static_cast<double>(problem.steps);
-  const double products = rows_each * static_cast<double>(recurrent_weights(problem)) / costs.multiply_adds;
-  const double input =
-      rows_each * static_cast<double>(problem.cell->info.gates * problem.input) * units / costs.multiply_adds;
-  const double cell = rows_each * units / costs.gates;
-  return steps * ((products + input + cell) / parts + (plan.channel_parts > 1 ? costs.barrier : 0));
-}
 
 }  // namespace
 
-std::vector<Rule<Plan>> cpu_dense_rules(const Problem& problem, const CpuModel& cpu, Scope scope) {
+std::vector<Rule<Plan>> cpu_dense_rules(const Problem& problem, const CpuModel& cpu) {
   require(problem.algorithm != Algorithm::scan,
           "algorithm must be automatic or sequential for cell {}, not scan: its gates depend on the previous state",
           problem.cell->info.name);
-  const CpuCosts costs = cpu.costs;
-  const DenseFacts facts = facts_of(problem, costs);
   Rule<Plan> rule{.name = "sequential"};
   csp::Model& m = rule.model;
-  const auto row_parts = rule.var("row_parts", csp::range(1, facts.parts));
+  const auto row_parts = rule.var("row_parts", csp::range(1, std::min<Index>(problem.threads, problem.rows)));
   const auto channel_parts = rule.var("channel_parts", csp::range(1, problem.threads));
   m.require("there are so many threads", row_parts * channel_parts <= problem.threads);
-  const bool all = scope == Scope::possible;
-  if (facts.few && facts.worth && !all) {
-    m.require("groups have rows enough not to wait for the matrix",
-              row_parts <= std::max<Index>(1, problem.rows / static_cast<Index>(costs.group_rows)));
-  }
-  if (facts.pairs && !all) m.require("pairs of threads share a large matrix", row_parts <= facts.parts / 2);
-  const auto step_work = csp::ceil_div(problem.rows, row_parts) * facts.matrix;
-  if (all) {
-    m.require("each thread has units", channel_parts * kFewestUnits <= std::max(problem.hidden, kFewestUnits));
-  } else {
-    const auto worth_a_barrier =
-        csp::min(channel_parts * static_cast<Index>(costs.sharing), static_cast<Index>(costs.most_sharing));
-    m.require("a share of a step is worth a barrier",
-              channel_parts == 1 || channel_parts * worth_a_barrier <= step_work);
-  }
-  // Groups wait for nobody, so there are as many as may be; then threads of a group.
-  m.maximise(row_parts * (problem.threads + 1) + channel_parts);
-  rule.plan_of = [problem, costs, row_parts, channel_parts](const csp::Solution& solution) {
+  m.require("each thread has units", channel_parts * kFewestUnits <= std::max(problem.hidden, kFewestUnits));
+  const StepWork work(problem, cpu);
+  // Of plans that take as long the one with more groups, which wait for nobody: they also share rows of different
+  // lengths more evenly.
+  m.minimise([=](const csp::Solution& solution) {
+    constexpr double of_group = 1e-6;
+    return work.of(solution[row_parts], solution[channel_parts]) *
+           (1 - of_group * static_cast<double>(solution[row_parts]));
+  });
+  rule.plan_of = [=](const csp::Solution& solution) {
     Plan plan;
     plan.row_parts = static_cast<int>(solution[row_parts]);
     plan.channel_parts = static_cast<int>(solution[channel_parts]);
-    plan.microseconds = dense_microseconds(problem, costs, plan);
+    plan.microseconds =
+        static_cast<double>(problem.steps) * work.of(plan.row_parts, plan.channel_parts) / cpu.costs.multiply_adds;
     plan.why = plan.channel_parts > 1 ? "few rows for each thread, and a step large enough to share units at a barrier"
                : plan.row_parts > 1   ? "rows are independent: no thread waits for another"
                : problem.threads == 1 ? "there is one thread"

@@ -117,16 +117,17 @@ struct GpuCosts {
 
 /// What work takes on one CPU, as far as plans are chosen by it.
 struct CpuCosts {
-  double sharing = 4'000;           ///< Multiply-adds of a step and thread, for each thread that waits at its barrier
-  double most_sharing = 32'000;     ///< The same at most, of many threads
-  double gathering = 80'000;        ///< Of a step and thread, from which few rows are gathered in fewer groups
-  double group_rows = 4;            ///< With fewer rows each, groups wait for the recurrent matrix
-  double large_matrix = 262'144;    ///< Weights, about what a core's own cache holds, from which threads share them
-  double large_matrix_rows = 12;    ///< With fewer rows each, pairs of threads share such a matrix
-  double barrier = 0.3;             ///< Of the threads of a group, microseconds
-  double multiply_adds = 25'000;    ///< Of one thread, in a microsecond
-  double gates = 400;               ///< Units and rows whose cell one thread applies in a microsecond
-  double bytes = 10'000;            ///< Of memory, in a microsecond of one thread
+  double multiply_adds = 25'000;  ///< Of one thread, in a microsecond
+  double gates = 400;             ///< Units and rows whose cell one thread applies in a microsecond
+  double bytes = 10'000;          ///< Of memory, in a microsecond of one thread
+  // Recurrences of dense cells, in multiply-adds that a thread could make meanwhile.
+  double weight = 1.1;      ///< Of reading a recurrent weight for the rows of a tile
+  double far_weight = 1;    ///< The same on top of it for a matrix that the thread's own cache does not hold
+  double near_share = 0.9;  ///< Of the second-level cache: larger parts of a matrix are read from beyond it
+  double sharing = 4'000;   ///< Of meeting at the barrier of a step, for each thread there
+  double exchanged = 90;    ///< Of each value of a state that another thread has made, which its cache holds
+  double waiting = 0.06;    ///< Of a step, by which each thread more makes the last one later
+
   double chunk_pass = 1.6;          ///< A scan in chunks, of the time of one from first step to last
   double narrow_pass = 2.7;         ///< The same of fewer channels than a cache line holds
   double product_grain = 65'536;    ///< Multiply-adds below which a thread of its own does not pay
@@ -252,10 +253,9 @@ void visit_gpu_costs(Costs& c, const Visit& visit) {
 
 template <class Costs, class Visit>
 void visit_cpu_costs(Costs& c, const Visit& visit) {
-  visit("sharing", c.sharing), visit("most_sharing", c.most_sharing), visit("gathering", c.gathering),
-      visit("group_rows", c.group_rows);
-  visit("large_matrix", c.large_matrix), visit("large_matrix_rows", c.large_matrix_rows), visit("barrier", c.barrier);
   visit("multiply_adds", c.multiply_adds), visit("gates", c.gates), visit("bytes", c.bytes);
+  visit("weight", c.weight), visit("far_weight", c.far_weight), visit("near_share", c.near_share);
+  visit("sharing", c.sharing), visit("exchanged", c.exchanged), visit("waiting", c.waiting);
   visit("chunk_pass", c.chunk_pass), visit("narrow_pass", c.narrow_pass), visit("product_grain", c.product_grain);
   visit("library_product", c.library_product), visit("product_rows", c.product_rows);
   visit("input_share", c.input_share);

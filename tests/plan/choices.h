@@ -111,10 +111,13 @@ inline Choice choice_of(const GpuLayerProblem& problem, const GpuModel& gpu) {
 }
 
 inline Choice choice_of(const Problem& problem) {
-  const Plan p = make_plan(problem, {});
+  CpuModel cpu;
+  cpu.vector_bytes = 64;
+  const Plan p = make_plan(problem, cpu);
   return {fmt::format("cpu {} {}x{} hidden {} heads {} threads {}{}", problem.cell->info.name, problem.rows,
                       problem.steps, problem.hidden, problem.heads, problem.threads, problem.exact ? " exact" : ""),
-          fmt::format("{} {} x {} chunk {}", to_string(p.algorithm), p.row_parts, p.channel_parts, p.chunk), 0};
+          fmt::format("{} {} x {} chunk {}", to_string(p.algorithm), p.row_parts, p.channel_parts, p.chunk),
+          p.microseconds};
 }
 
 inline void add_products(std::vector<Choice>& all) {

@@ -58,7 +58,7 @@ TEST(Costs, GoThroughJson) {
   read_costs(costs_json(costs), read);
   EXPECT_EQ(read, costs);
   CpuCosts cpu, cpu_read;
-  cpu.barrier = 0.75;
+  cpu.sharing = 0.75;
   read_costs(costs_json(cpu), cpu_read);
   EXPECT_EQ(cpu_read, cpu);
   read_costs(R"({"launch": 4})", read);
