@@ -109,7 +109,7 @@ void add_peaks(std::span<const std::span<const double>> series, Index width, Ind
 }  // namespace
 
 // A season shows in changes, which have no trend: over one row, or over several where single rows are mostly noise.
-Index training::find_common_season(std::span<const std::span<const double>> all) {
+training::FoundSeason training::look_for_season(std::span<const std::span<const double>> all) {
   const std::size_t most = static_cast<std::size_t>(most_rows) / std::max<std::size_t>(all.size(), 1) + 1;
   std::vector<std::span<const double>> series;
   Index rows = 0;
@@ -125,12 +125,15 @@ Index training::find_common_season(std::span<const std::span<const double>> all)
   }
   double best = 0.0;
   for (const Peak& peak : peaks) best = std::max(best, peak.alike);
-  Index season = 1;
+  FoundSeason season;
   for (const Peak& peak : peaks) {
-    if (peak.alike >= nearly_as_alike * best && (season == 1 || peak.lag < season)) season = peak.lag;
+    if (peak.alike < nearly_as_alike * best || (season.rows > 1 && peak.lag > season.rows)) continue;
+    season = {peak.lag, peak.lag == season.rows ? std::max(peak.alike, season.alike) : peak.alike};
   }
   return season;
 }
+
+Index training::find_common_season(std::span<const std::span<const double>> all) { return look_for_season(all).rows; }
 
 Index find_season(std::span<const double> values) { return training::find_common_season(std::span(&values, 1)); }
 

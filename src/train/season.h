@@ -6,8 +6,14 @@
 
 namespace penstock::training {
 
+struct FoundSeason {
+  Index rows = 1;
+  double alike = 0.0;  ///< Mean correlation of changes a season apart, and two, and three.
+};
+
 /// As find_season(), of series that repeat themselves after the same number of rows, scaled alike: each adds to the
 /// correlations as its rows do.
+FoundSeason look_for_season(std::span<const std::span<const double>> series);
 Index find_common_season(std::span<const std::span<const double>> series);
 
 }  // namespace penstock::training

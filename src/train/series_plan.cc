@@ -30,7 +30,8 @@ class SeriesPlanner {
   SeriesPlanner(const CsvTable& table, const SeriesTable& series, SeriesPart part, const SeriesOptions& options)
       : table_(table), series_(series), part_(part), options_(options) {}
 
-  training::LinearChoice choose(std::size_t position, bool logarithm) const {
+  /// `season`: 0 if it is to be found.
+  training::LinearChoice choose(std::size_t position, bool logarithm, Index season) const {
     const FittedColumn fitted = fit_column(series_, table_, position, part_, logarithm);
     std::vector<std::vector<double>> values = values_of(series_, position, part_, logarithm);
     for (std::size_t i = 0; i < values.size(); ++i) {
@@ -38,30 +39,37 @@ class SeriesPlanner {
       for (double& value : values[i]) value = (value - scaling.mean) / scaling.scale;
     }
     const auto z = spans_of(values);
-    const Index season = options_.season > 0 ? options_.season : training::find_common_season(z);
-    if (!options_.autoregression) return {.horizon = options_.horizon, .season = season, .error = 0.0, .parts = {}};
-    return training::choose_linear_forecast(z, options_.horizon, season, raw_values(position, fitted, logarithm));
+    constexpr double plain_to_see = 0.5;  // correlation
+    const training::FoundSeason found = season > 0 ? training::FoundSeason{season, 1.0} : training::look_for_season(z);
+    if (!options_.autoregression) return {.horizon = options_.horizon, .season = found.rows, .error = 0.0, .parts = {}};
+    const training::RawValue raw = raw_values(position, fitted, logarithm);
+    auto choice = training::choose_linear_forecast(z, options_.horizon, found.rows, raw);
+    if (found.rows == 1 || found.alike >= plain_to_see) return choice;
+    // Of some hundred distances one looks like a faint season by chance: one that is will forecast.
+    auto without = training::choose_linear_forecast(z, options_.horizon, 1, raw);
+    return choice.error < clearly * without.error ? std::move(choice) : std::move(without);
   }
 
   /// Logarithms are taken where they forecast clearly better: they cost a forecast that is off upwards dearly.
   std::pair<training::LinearChoice, bool> choose(std::size_t position, Transform transform) const {
-    constexpr double clearly = 0.95;
     const bool possible = is_positive(position);
     if (transform == Transform::logarithm) {
       if (!possible) {
         fail(ErrorCode::bad_input, "{}: column {} has values that are not positive, and so have no logarithm",
              table_.header().source(), in_quotes(table_.header().names()[position]));
       }
-      return {choose(position, true), true};
+      return {choose(position, true, options_.season), true};
     }
-    training::LinearChoice plain = choose(position, false);
+    training::LinearChoice plain = choose(position, false, options_.season);
     if (transform == Transform::none || !options_.autoregression || !possible) return {std::move(plain), false};
-    training::LinearChoice logarithm = choose(position, true);
+    training::LinearChoice logarithm = choose(position, true, options_.season);
     if (!(logarithm.error < clearly * plain.error)) return {std::move(plain), false};
     return {std::move(logarithm), true};
   }
 
  private:
+  static constexpr double clearly = 0.95;  // of the mean square error: so much less is no chance
+
   bool is_positive(std::size_t position) const {
     return std::ranges::all_of(series_.columns[position], [](double value) { return value > 0.0; });
   }
@@ -184,7 +192,8 @@ SeriesPlan plan_again(const SeriesPlan& first, const CsvTable& table, const Seri
   const SeriesPlanner planner(table, series, SeriesPart::all, options);
   SeriesPlan result = first;
   for (std::size_t c = 0; c < targets.size(); ++c) {
-    if (result.linear[c]) result.linear[c] = planner.choose(targets[c], first.logarithms[targets[c]]);
+    if (!result.linear[c]) continue;
+    result.linear[c] = planner.choose(targets[c], first.logarithms[targets[c]], first.linear[c]->season);
   }
   return result;
 }

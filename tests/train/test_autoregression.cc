@@ -1,5 +1,6 @@
 // Linear forecasts: what they find, and that a model with one says what it says.
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -8,6 +9,7 @@
 
 #include "base/random.h"
 #include "nn/model_impl.h"
+#include "penstock/score.h"
 #include "penstock/train.h"
 #include "support/temporary_folder.h"
 #include "train/autoregression.h"
@@ -194,6 +196,41 @@ TEST_F(AutoregressiveModel, HeldOutRowsAreLedIn) {
   double expected = 0.0;
   for (Index h = 1; h <= horizon; ++h) expected += static_cast<double>(held_out - h + 1);
   EXPECT_EQ(weight, expected);
+}
+
+/// The season of a series of 190 rows, of which 152 are learnt from, as a dataset says it.
+Index season_of(const std::vector<double>& values, Index given = 0) {
+  const test::TemporaryFolder folder;
+  const std::string path = folder.path("series.csv");
+  std::ofstream file(path);
+  file << "x\n";
+  for (const double value : values) file << fmt::format("{}\n", value);
+  file.close();
+  const SeriesOptions options{.horizon = 6, .from_last = true, .autoregression = true, .season = given};
+  return open_series(path, options)->description().season;
+}
+
+TEST(SeasonOfASeries, IsPlainToSeeOrForecasts) {
+  constexpr Index rows = 190, learnt = 152;
+  for (const std::uint64_t seed : {1, 2, 4}) {
+    // Swings of about nine rows that soon drift out of step: alike from one to the next, and no season.
+    Random random(seed);
+    std::vector<double> swings = {0.0, 0.0};
+    while (static_cast<Index>(swings.size()) < rows) {
+      const double before = swings[swings.size() - 1], further = swings[swings.size() - 2];
+      swings.push_back(2.0 * 0.9 * std::cos(2.0 * std::numbers::pi / 9.0) * before - 0.9 * 0.9 * further +
+                       random.normal());
+    }
+    EXPECT_GT(find_season(std::span(swings).first(learnt)), 1) << seed;
+    EXPECT_EQ(season_of(swings), 1) << seed;
+    EXPECT_EQ(season_of(swings, 9), 9) << "as it was said";
+    std::vector<double> months;
+    for (Index row = 0; row < rows; ++row) {
+      constexpr double of_months[] = {3, -1, 4, 0, -5, 2, -3, 0, 1, 5, -4, -2};
+      months.push_back(0.1 * static_cast<double>(row) + of_months[row % 12] + 2.0 * random.normal());
+    }
+    EXPECT_EQ(season_of(months), 12) << seed;
+  }
 }
 
 }  // namespace
