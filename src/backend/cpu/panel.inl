@@ -313,7 +313,7 @@ HWY_INLINE auto RoundedBits(Simd x) {
   const auto bits = hn::BitCast(du, x.raw), upper = hn::ShiftRight<16>(bits);
   const auto odd = hn::And(upper, hn::Set(du, 1u));
   const auto nearest = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7fffu))));
-  const auto is_nan = hn::RebindMask(du, hn::Ne(x.raw, x.raw));
+  const auto is_nan = hn::RebindMask(du, hn::Not(hn::Eq(x.raw, x.raw)));  // hn::Ne() of two NaN is false
   return hn::IfThenElse(is_nan, hn::Or(upper, hn::Set(du, 0x40u)), nearest);
 }
 
