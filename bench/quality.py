@@ -165,7 +165,7 @@ with its whole horizon; parameters are those of the training part, and every for
 AutoETS, AutoARIMA and AutoTheta (with a season above 24 rows, MSTL takes it out first), ridge regression and LightGBM on lags
 whose number and penalty a fifth of the training part chooses. Peers are told the season; Penstock finds it. *Labelled sequences*:
 split as published (digits: a fifth, at random); the cell, the dropout and when runs end were chosen by the test parts of UnitTest and
-ItalyPowerDemand, which these two flatter. [What training decides](../training.md) describes the defaults;
+ItalyPowerDemand, which these two flatter; filters by cross-validation of training parts alone. [What training decides](../training.md) describes the defaults;
 [networks](networks.md) compares the recurrent layers alone with PyTorch's.
 """
 
