@@ -28,23 +28,6 @@ TrainOptions training_of(Index batch, Index length, Index steps = 2) {
   return options;
 }
 
-Model model_of(const Dataset& data) { return Model({.cell = "lstm", .width = 64, .blocks = 2}, data.description(), 1); }
-
-std::vector<float> weights(const Model& model) {
-  const auto values = model.impl().parameters->values();
-  return {values.begin(), values.end()};
-}
-
-std::string message_of(Model& model, Dataset& data, const TrainOptions& options, bool resume = false) {
-  try {
-    train(model, data, options, {}, resume);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::out_of_memory) << error.what();
-    return error.what();
-  }
-  return "nothing was thrown";
-}
-
 /// What `info` prints before anything runs is what a run takes: one workspace of just these bytes, and little else.
 TEST(TrainingMemory, WhatIsPlannedIsWhatIsTaken) {
   constexpr Index batch = 16, length = 128;
@@ -67,6 +50,23 @@ TEST(TrainingMemory, WhatIsPlannedIsWhatIsTaken) {
 }
 
 #if !defined(__SANITIZE_ADDRESS__)  // which ends a program whose allocation fails
+
+Model model_of(const Dataset& data) { return Model({.cell = "lstm", .width = 64, .blocks = 2}, data.description(), 1); }
+
+std::vector<float> weights(const Model& model) {
+  const auto values = model.impl().parameters->values();
+  return {values.begin(), values.end()};
+}
+
+std::string message_of(Model& model, Dataset& data, const TrainOptions& options, bool resume = false) {
+  try {
+    train(model, data, options, {}, resume);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::out_of_memory) << error.what();
+    return error.what();
+  }
+  return "nothing was thrown";
+}
 
 TEST(TrainingMemory, TooLittleSaysWhatIsNeededWhatThereIsAndWhatLowersIt) {
   test::CopyTask data, same_data;
