@@ -18,9 +18,12 @@ void Geometry::check(const Batch& batch) {
   require(!batch.by_steps || starts != nullptr, "batch.by_steps is of packed rows, and batch.cu_seqlens is null");
   for (Index b = 0; b < batch.rows; ++b) {
     if (starts != nullptr) {
-      require(!batch.by_steps || b == 0 || starts[b + 1] - starts[b] <= starts[b] - starts[b - 1],
-              "rows of a batch by steps must not become longer, and row {} has {} steps after one of {}", b,
-              starts[b + 1] - starts[b], starts[b] - starts[b - 1]);
+      if (batch.by_steps && b > 0) {
+        const Index before = starts[b] - starts[b - 1], steps = starts[b + 1] - starts[b];
+        require(steps <= before,
+                "rows of a batch by steps must not become longer, and row {} has {} steps after one of {}", b, steps,
+                before);
+      }
       require(starts[b + 1] >= starts[b], "batch.cu_seqlens must not fall, but goes from {} to {} at row {}", starts[b],
               starts[b + 1], b);
       require(starts[b + 1] - starts[b] <= batch.steps,

@@ -23,12 +23,19 @@ inline void raise_to(std::atomic<std::size_t>& most, std::size_t value) {
   }
 }
 
-inline void* counted_allocation(std::size_t size, std::size_t alignment) {
+/// Null if there is not that much.
+inline void* try_counted_allocation(std::size_t size, std::size_t alignment) noexcept {
   void* const memory = std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
-  if (!memory) throw std::bad_alloc();
+  if (!memory) return nullptr;
   ++allocations;
   raise_to(largest_allocation, size);
   raise_to(most_allocated_bytes, allocated_bytes += malloc_usable_size(memory));
+  return memory;
+}
+
+inline void* counted_allocation(std::size_t size, std::size_t alignment) {
+  void* const memory = try_counted_allocation(size, alignment);
+  if (!memory) throw std::bad_alloc();
   return memory;
 }
 
@@ -50,6 +57,18 @@ void* operator new(std::size_t size, std::align_val_t alignment) {
 void* operator new[](std::size_t size, std::align_val_t alignment) {
   return penstock::test::counted_allocation(size, static_cast<std::size_t>(alignment));
 }
+void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
+  return penstock::test::try_counted_allocation(size, alignof(std::max_align_t));
+}
+void* operator new[](std::size_t size, const std::nothrow_t&) noexcept {
+  return penstock::test::try_counted_allocation(size, alignof(std::max_align_t));
+}
+void* operator new(std::size_t size, std::align_val_t alignment, const std::nothrow_t&) noexcept {
+  return penstock::test::try_counted_allocation(size, static_cast<std::size_t>(alignment));
+}
+void* operator new[](std::size_t size, std::align_val_t alignment, const std::nothrow_t&) noexcept {
+  return penstock::test::try_counted_allocation(size, static_cast<std::size_t>(alignment));
+}
 void operator delete(void* memory) noexcept { penstock::test::counted_free(memory); }
 void operator delete[](void* memory) noexcept { penstock::test::counted_free(memory); }
 void operator delete(void* memory, std::size_t) noexcept { penstock::test::counted_free(memory); }
@@ -57,5 +76,13 @@ void operator delete[](void* memory, std::size_t) noexcept { penstock::test::cou
 void operator delete(void* memory, std::align_val_t) noexcept { penstock::test::counted_free(memory); }
 void operator delete[](void* memory, std::align_val_t) noexcept { penstock::test::counted_free(memory); }
 void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { penstock::test::counted_free(memory); }
+void operator delete(void* memory, const std::nothrow_t&) noexcept { penstock::test::counted_free(memory); }
+void operator delete[](void* memory, const std::nothrow_t&) noexcept { penstock::test::counted_free(memory); }
+void operator delete(void* memory, std::align_val_t, const std::nothrow_t&) noexcept {
+  penstock::test::counted_free(memory);
+}
+void operator delete[](void* memory, std::align_val_t, const std::nothrow_t&) noexcept {
+  penstock::test::counted_free(memory);
+}
 void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept { penstock::test::counted_free(memory); }
 #pragma GCC diagnostic pop
