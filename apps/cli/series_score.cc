@@ -40,11 +40,8 @@ class TargetValues {
   std::vector<double> read(const Rows& rows, bool missing) const {
     std::vector<double> values;
     for (const Place& place : places_) {
-      if (missing) {
-        values.push_back(std::numeric_limits<double>::quiet_NaN());
-        continue;
-      }
-      values.push_back(place.is_input ? std::numeric_limits<double>::quiet_NaN() : number(rows, place.index));
+      const bool unknown = missing || place.is_input;
+      values.push_back(unknown ? std::numeric_limits<double>::quiet_NaN() : number(rows, place.index));
     }
     return values;
   }

@@ -13,24 +13,14 @@ namespace {
 /// is then the mean.
 void copy_member(const Model::Impl& member, Index index, Model::Impl& ensemble) {
   const std::string prefix = nn::member_prefix(ensemble.spec, index);
-  const auto& entries = ensemble.parameters->layout().entries();
   const float share = 1.0f / static_cast<float>(ensemble.spec.members);
   for (const nn::ParameterEntry& entry : member.parameters->layout().entries()) {
-    const auto found = std::ranges::find(entries, prefix + entry.name, &nn::ParameterEntry::name);
-    if (found == entries.end()) continue;  // of the linear forecast, which is there once
+    const nn::ParameterEntry* const found = ensemble.parameters->layout().find(prefix + entry.name);
+    if (found == nullptr) continue;  // of the linear forecast, which is there once
     const auto from = std::as_const(*member.parameters).value(entry);
     const auto to = ensemble.parameters->value(*found);
     const bool head = entry.name.starts_with("head.");
     std::ranges::transform(from, to.begin(), [&](float value) { return head ? share * value : value; });
-  }
-}
-
-void copy_linear_forecast(const Model::Impl& member, Model::Impl& ensemble) {
-  const auto& entries = ensemble.parameters->layout().entries();
-  for (const nn::ParameterEntry& entry : member.parameters->layout().entries()) {
-    const auto found = std::ranges::find(entries, entry.name, &nn::ParameterEntry::name);
-    if (found == entries.end()) continue;
-    std::ranges::copy(std::as_const(*member.parameters).value(entry), ensemble.parameters->value(*found).begin());
   }
 }
 
@@ -60,8 +50,7 @@ Model Model::combine(std::span<const Model> members) {
   spec.members = static_cast<Index>(members.size());
   auto impl = std::make_unique<Impl>(spec, first.data);
   for (Index i = 0; i < spec.members; ++i) copy_member(members[static_cast<std::size_t>(i)].impl(), i, *impl);
-  copy_linear_forecast(first, *impl);
-  impl->parameters->changed();
+  nn::copy_shared(*first.parameters, *impl->parameters);  // the linear forecast
   return Model(std::move(impl));
 }
 

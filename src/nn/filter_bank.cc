@@ -11,8 +11,6 @@ namespace {
 
 constexpr const char* pooling_cell = "mingru";
 
-std::string prefix_of(Index dilation) { return fmt::format("filters.{}", dilation); }
-
 /// Every channel once for each tap: a convolution of each channel by itself then delays it by as much as its tap says.
 ValueId add_spread(GraphBuilder& builder, const DataDescription& data) {
   const ops::Target& target = builder.target();
@@ -24,7 +22,7 @@ ValueId add_spread(GraphBuilder& builder, const DataDescription& data) {
 
 ValueId add_dilation(GraphBuilder& builder, const ModelSpec& spec, Index dilation, ValueId spread, FilterValues wanted,
                      Home home) {
-  const std::string name = prefix_of(dilation);
+  const std::string name = filter_prefix(dilation);
   const Index taps = (filter_taps - 1) * dilation_of(dilation) + 1;
   const ValueId delayed = builder.fixed_convolution(name + ".delay", spread, taps);
   const bool sums = wanted == FilterValues::sums;
@@ -34,6 +32,8 @@ ValueId add_dilation(GraphBuilder& builder, const ModelSpec& spec, Index dilatio
 }
 
 }  // namespace
+
+std::string filter_prefix(Index dilation) { return fmt::format("filters.{}", dilation); }
 
 Index filter_channels(const DataDescription& data) {
   constexpr Index most = 16;  // more would make the products long, and are rarely independent
@@ -65,7 +65,7 @@ void add_filter_bank(GraphBuilder& builder, const ModelSpec& spec, const DataDes
   for (Index i = 0; i < spec.dilations; ++i) {
     const ValueId active = add_dilation(builder, spec, i, spread, FilterValues::activations, Home::workspace);
     // The last value counts steps.
-    const ValueId of_dilation = builder.fixed_linear(prefix_of(i) + ".evidence", active, classes + 1);
+    const ValueId of_dilation = builder.fixed_linear(filter_prefix(i) + ".evidence", active, classes + 1);
     if (evidence) builder.add(of_dilation, evidence);
     if (!evidence) evidence = of_dilation;
   }

@@ -22,6 +22,8 @@ constexpr double step_weight = 65536.0;
 
 /// Steps between two taps.
 inline Index dilation_of(Index number) { return Index{1} << number; }
+/// How the names of the parameters of a dilation begin: "filters.0".
+std::string filter_prefix(Index dilation);
 /// Channels that filters read: the inputs, or mixtures of them where there are many.
 Index filter_channels(const DataDescription& data);
 double filter_bank_parameters(const ModelSpec& spec, const DataDescription& data);

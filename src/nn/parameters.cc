@@ -1,5 +1,7 @@
 #include "nn/parameters.h"
 
+#include <algorithm>
+
 namespace penstock::nn {
 
 namespace {
@@ -18,6 +20,11 @@ Index ParameterLayout::add(std::string name, std::vector<Index> shape, bool deca
   return offset;
 }
 
+const ParameterEntry* ParameterLayout::find(std::string_view name) const {
+  const auto found = std::ranges::find(entries_, name, &ParameterEntry::name);
+  return found == entries_.end() ? nullptr : &*found;
+}
+
 template <class Real>
 Parameters<Real>::Parameters(ParameterLayout layout)
     : layout_(std::move(layout)),
@@ -26,5 +33,14 @@ Parameters<Real>::Parameters(ParameterLayout layout)
 
 template class Parameters<float>;
 template class Parameters<double>;
+
+void copy_shared(const Parameters<float>& from, Parameters<float>& to) {
+  for (const ParameterEntry& entry : to.layout().entries()) {
+    const ParameterEntry* const same = from.layout().find(entry.name);
+    if (same == nullptr || same->shape != entry.shape) continue;
+    std::ranges::copy(from.value(*same), to.value(entry).begin());
+  }
+  to.changed();
+}
 
 }  // namespace penstock::nn

@@ -3,6 +3,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "graph/weights.h"
@@ -46,6 +47,8 @@ class ParameterLayout {
   void set_block(Index block) { block_ = block; }
 
   const std::vector<ParameterEntry>& entries() const { return entries_; }
+  /// Null if there is none of that name.
+  const ParameterEntry* find(std::string_view name) const;
   /// Length of the flat store, the gaps between tensors included.
   Index size() const { return size_; }
   /// Number of parameters.
@@ -83,5 +86,8 @@ class Parameters {
 
 extern template class Parameters<float>;
 extern template class Parameters<double>;
+
+/// Copies what both have under one name and in one shape.
+void copy_shared(const Parameters<float>& from, Parameters<float>& to);
 
 }  // namespace penstock::nn

@@ -4,9 +4,10 @@
 #include <cmath>
 #include <limits>
 #include <map>
-#include <numeric>
 #include <set>
 #include <tuple>
+
+#include "train/cholesky.h"
 
 namespace penstock::training {
 
@@ -45,15 +46,7 @@ Numbers difference_polynomial(const RegressionShape& shape, Index season) {
 
 /// Solves A x = b for symmetric A [n, n] with several right sides b [n, m], in place; false if A is not positive.
 bool solve(Numbers& a, Index n, Numbers& b, Index m) {
-  for (Index j = 0; j < n; ++j) {
-    for (Index i = j; i < n; ++i) {
-      const double* const ri = a.data() + i * n;
-      const double* const rj = a.data() + j * n;
-      const double sum = a[i * n + j] - std::inner_product(ri, ri + j, rj, 0.0);
-      if (i == j && !(sum > 0.0)) return false;
-      a[i * n + j] = i == j ? std::sqrt(sum) : sum / a[j * n + j];
-    }
-  }
+  if (!factor_symmetric(a, n)) return false;
   for (Index i = 0; i < n; ++i) {
     for (Index k = 0; k < i; ++k) {
       for (Index c = 0; c < m; ++c) b[i * m + c] -= a[i * n + k] * b[k * m + c];

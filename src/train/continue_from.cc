@@ -22,17 +22,6 @@ nlohmann::json form_of(const DataDescription& data) {
   return form;
 }
 
-/// All parameters that both models have in the same shape; what else there is belongs to linear forecasts.
-void copy_parameters(const Model::Impl& from, Model::Impl& to) {
-  const auto& entries = from.parameters->layout().entries();
-  for (const nn::ParameterEntry& entry : to.parameters->layout().entries()) {
-    const auto same = std::ranges::find(entries, entry.name, &nn::ParameterEntry::name);
-    if (same == entries.end() || same->shape != entry.shape) continue;
-    std::ranges::copy(std::as_const(*from.parameters).value(*same), to.parameters->value(entry).begin());
-  }
-  to.parameters->changed();
-}
-
 /// Tells weights from others.
 std::string fingerprint_of(const Model::Impl& model) {
   const auto bytes = std::as_bytes(std::as_const(*model.parameters).values());
@@ -52,7 +41,7 @@ Model continue_from(const Model& origin, const Dataset& data, double dropout) {
   spec.filters = spec.dilations = 0;  // fitted anew once the layers are trained
   if (spec.lags > 0 && linear != nullptr) spec.lags = linear->lags;
   Model model(spec, data.description());
-  copy_parameters(origin.impl(), model.impl());
+  nn::copy_shared(*origin.impl().parameters, *model.impl().parameters);  // not the linear forecast's of other lags
   model.impl().origin = fingerprint_of(origin.impl());
   if (linear != nullptr) fit_autoregression(model, data);
   return model;

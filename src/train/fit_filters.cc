@@ -102,10 +102,7 @@ class Filters {
         copied_(parameters_.weights()->queue()) {}
 
   nn::Parameters<float>& parameters() { return parameters_; }
-  std::span<float> parameter(const std::string& name) {
-    const auto& entries = parameters_.layout().entries();
-    return parameters_.value(*std::ranges::find(entries, name, &nn::ParameterEntry::name));
-  }
+  std::span<float> parameter(const std::string& name) { return parameters_.value(*parameters_.layout().find(name)); }
 
   /// [B, T, 2 * filters] or [B, T, filters] of a batch; good until the next one.
   std::span<const float> run(const Example& example, nn::FilterValues wanted) {
@@ -199,7 +196,7 @@ std::vector<Index> draw_subset(Index channels, Random& random) {
 /// Taps and channels of every filter, as yet without a threshold.
 void draw_filters(Filters& filters, const ModelSpec& spec, const DataDescription& data, Index dilation,
                   Random& random) {
-  const std::string name = fmt::format("filters.{}", dilation);
+  const std::string name = nn::filter_prefix(dilation);
   const Index channels = nn::filter_channels(data), width = nn::filter_taps * channels;
   const std::span<float> delay = filters.parameter(name + ".delay.weight");
   for (Index tap = 0; tap < nn::filter_taps; ++tap) {
@@ -243,7 +240,7 @@ void fit_thresholds(Filters& filters, const ModelSpec& spec, Index dilation, con
                     Random& random) {
   constexpr double steepness = 4.0;
   constexpr double golden = 0.6180339887498949;  // multiples of it spread evenly over (0, 1)
-  const std::string name = fmt::format("filters.{}.combine", dilation);
+  const std::string name = nn::filter_prefix(dilation) + ".combine";
   const std::span<float> weight = filters.parameter(name + ".weight"), bias = filters.parameter(name + ".bias");
   const Index width = static_cast<Index>(weight.size()) / (2 * spec.filters);
   auto sums = sample_sums(filters, spec.filters, sequences);
@@ -323,10 +320,10 @@ class Bank {
   /// The filters that a model has, and back.
   void take_from(const Model& model) {
     const auto& from = model.impl().parameters;
-    for (const auto& each : dilations_) copy(*from, each->parameters());
+    for (const auto& each : dilations_) nn::copy_shared(*from, each->parameters());
   }
   void give_to(Model& model) {
-    for (const auto& each : dilations_) copy(each->parameters(), *model.impl().parameters);
+    for (const auto& each : dilations_) nn::copy_shared(each->parameters(), *model.impl().parameters);
   }
 
   Means means(const Sequences& sequences, Sequences::Part part) {
@@ -352,15 +349,6 @@ class Bank {
   }
 
  private:
-  static void copy(const nn::Parameters<float>& from, nn::Parameters<float>& to) {
-    for (const nn::ParameterEntry& entry : to.layout().entries()) {
-      const auto& entries = from.layout().entries();
-      const auto same = std::ranges::find(entries, entry.name, &nn::ParameterEntry::name);
-      if (same != entries.end()) std::ranges::copy(from.value(*same), to.value(entry).begin());
-    }
-    to.changed();
-  }
-
   ModelSpec spec_;
   DataDescription data_;
   Execution execution_;
@@ -372,11 +360,10 @@ void set_classifier(Model& model, const RidgeClassifier& classifier, double shar
   Model::Impl& impl = model.impl();
   const Index classes = classifier.classes, kept = classes + 1, filters = impl.spec.filters;
   const auto parameter = [&](const std::string& name) {
-    const auto& entries = impl.parameters->layout().entries();
-    return impl.parameters->value(*std::ranges::find(entries, name, &nn::ParameterEntry::name));
+    return impl.parameters->value(*impl.parameters->layout().find(name));
   };
   for (Index i = 0; i < impl.spec.dilations; ++i) {
-    const std::string name = fmt::format("filters.{}.evidence", i);
+    const std::string name = nn::filter_prefix(i) + ".evidence";
     const std::span<float> weight = parameter(name + ".weight");
     for (Index c = 0; c < classes; ++c) {
       for (Index f = 0; f < filters; ++f) {
@@ -431,7 +418,6 @@ std::vector<double> held_out_logits(const Model& model, const Sequences& sequenc
 /// The shares of both whose sum has the least cross-entropy.
 FilterShares best_shares(std::span<const double> layers, std::span<const double> filters,
                          std::span<const std::int32_t> labels, Index classes) {
-  if (labels.size() < fewest_to_judge) return {.layers = 0.0, .filters = 1.0};
   constexpr int quarters = 4;
   FilterShares best;
   double least = std::numeric_limits<double>::infinity();
@@ -467,13 +453,7 @@ Model with_room(const Model& from, Index filters, Index dilations) {
   Model to(spec, from.data());
   nn::Parameters<float>& parameters = *to.impl().parameters;
   std::ranges::fill(parameters.values(), 0.0f);
-  const auto& entries = from.impl().parameters->layout().entries();
-  for (const nn::ParameterEntry& entry : parameters.layout().entries()) {
-    const auto same = std::ranges::find(entries, entry.name, &nn::ParameterEntry::name);
-    if (same == entries.end()) continue;
-    std::ranges::copy(std::as_const(*from.impl().parameters).value(*same), parameters.value(entry).begin());
-  }
-  parameters.changed();
+  nn::copy_shared(*from.impl().parameters, parameters);
   to.impl().origin = from.impl().origin;
   return to;
 }
@@ -497,8 +477,11 @@ Model add_filters(const Model& model, const Dataset& data, FilterShares& shares,
   bank.draw(sequences, seed);
   const RidgeClassifier classifier = bank.fit(bank.means(sequences, Sequences::Part::training));
   const Means held_out = bank.means(sequences, Sequences::Part::held_out);
-  shares = best_shares(held_out_logits(model, sequences, execution), logits_of(classifier, held_out), held_out.labels,
-                       classifier.classes);
+  shares = {.layers = 0.0, .filters = 1.0};
+  if (held_out.count() >= fewest_to_judge) {
+    shares = best_shares(held_out_logits(model, sequences, execution), logits_of(classifier, held_out), held_out.labels,
+                         classifier.classes);
+  }
   bank.give_to(wider);
   set_classifier(wider, classifier, shares.filters);
   scale_heads(wider, shares.layers);

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "ops/matmul.h"
+#include "train/cholesky.h"
 
 namespace penstock::training {
 
@@ -51,15 +52,11 @@ std::vector<float> product(Index m, Index n, Index k, ops::Matrix<float> a, ops:
   return c;
 }
 
-/// The inverse of a lower triangle L with A = L L^T for symmetric A [n, n] > 0, which it replaces.
+/// The inverse of a lower triangle L with A = L L^T for symmetric A [n, n], which it replaces; no numbers unless A > 0.
 void invert_factor(Reals& a, Index n) {
-  for (Index j = 0; j < n; ++j) {
-    for (Index i = j; i < n; ++i) {
-      const double* const ri = a.data() + i * n;
-      const double* const rj = a.data() + j * n;
-      const double sum = a[i * n + j] - std::inner_product(ri, ri + j, rj, 0.0);
-      a[i * n + j] = i == j ? std::sqrt(sum) : sum / a[j * n + j];
-    }
+  if (!factor_symmetric(a, n)) {
+    std::ranges::fill(a, std::numeric_limits<double>::quiet_NaN());
+    return;
   }
   // Row i of the inverse is (e_i - sum_{k<i} L_ik row_k) / L_ii.
   Reals row(static_cast<std::size_t>(n));
