@@ -1,7 +1,8 @@
 // Times of the recurrence of dense cells on a GPU, W x given, each checked in the same run against the oracle:
 //   cuda_dense_times [CELL,STORAGE,B,T,HEADS,D[,ROWS_OF_A_BLOCK|ragged|cluster|chip[-SHAPE]|step] ...]
 //                       ragged: lengths uniform in 1..T; a name: by that algorithm
-//                       SHAPE: CLUSTER-ROWS-GROUPS-PARTS-LEFT_OUT of plan::GpuDensePlan, each 0: the planner chooses
+//                       SHAPE: CLUSTER-ROWS-GROUPS-PARTS-DIRECT-LEFT_OUT of plan::GpuDensePlan, each 0 (DIRECT: -1):
+//                       the planner chooses
 // Median and, in parentheses, the middle half of the times. Errors are relative to the greatest value: of y and dwx of
 // one row over the first steps.
 
@@ -24,7 +25,7 @@ using penstock::cuda::Buffer, penstock::cuda::Stream;
 struct Case {
   DenseSpec spec;
   Index rows = 1, steps = 1;
-  int slots = 0, cluster = 0, groups = 0, parts = 0, left_out = 0;
+  int slots = 0, cluster = 0, groups = 0, parts = 0, direct = -1, left_out = 0;
   bool ragged = false;
 
   Index positions() const { return rows * steps; }
@@ -51,7 +52,8 @@ Case parse(const std::string& text) {
     const std::string_view name = to_string(algorithm);
     if (std::string_view(more).substr(0, name.size()) != name) continue;
     c.spec.algorithm = algorithm;
-    std::sscanf(more + name.size(), "-%d-%d-%d-%d-%d", &c.cluster, &c.slots, &c.groups, &c.parts, &c.left_out);
+    std::sscanf(more + name.size(), "-%d-%d-%d-%d-%d-%d", &c.cluster, &c.slots, &c.groups, &c.parts, &c.direct,
+                &c.left_out);
   }
   return c;
 }
@@ -152,7 +154,9 @@ struct Run {
   /// Of y over the first steps of the last row and head.
   double forward_error() const {
     const Index row = c.rows - 1, of_head = c.spec.heads - 1, D = head();
-    const Index steps = std::min<Index>(c.ragged ? lengths_of[static_cast<std::size_t>(row)] : c.steps, 200);
+    // The oracle multiplies each W x by ones on the diagonal: so many of them take half a second.
+    const Index W = c.gates() * D, most = std::clamp<Index>(300'000'000 / (W * W), 8, 200);
+    const Index steps = std::min<Index>(c.ragged ? lengths_of[static_cast<std::size_t>(row)] : c.steps, most);
     const Batch batch{.rows = 1, .steps = steps};
     const oracle::Results<double> want = oracle::forward(oracle_spec(), batch, arguments(row, of_head, steps));
     std::vector<double> got;
@@ -210,7 +214,7 @@ bool measure(const std::string& text, Stream& stream, Clock& clock) {
   const auto plan_of = [&](const auto& call) {
     plan::GpuDenseProblem problem = problem_of(call, c.spec);
     problem.slots = c.slots, problem.cluster = c.cluster;
-    problem.groups = c.groups, problem.parts = c.parts;
+    problem.groups = c.groups, problem.parts = c.parts, problem.direct = c.direct;
     plan::GpuDensePlan plan = plan_gpu_dense(problem, device.model());
     plan.left_out = c.left_out;
     return plan;

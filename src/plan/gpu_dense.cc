@@ -95,7 +95,8 @@ std::string GpuDensePlan::explain() const {
     return fmt::format("step: a matrix product and {} blocks of {} threads for each step; {}", grid, threads(), why);
   }
   if (algorithm == DenseAlgorithm::cluster || algorithm == DenseAlgorithm::chip) {
-    const std::string team = clusters == 1 ? "" : fmt::format(", {} of which share a matrix", clusters);
+    std::string team = clusters == 1 ? "" : fmt::format(", {} of which share a matrix", clusters);
+    if (direct) team += " and exchange from registers to registers";
     return fmt::format(
         "{}: {} clusters of {} blocks of {} threads and {} KB{}, each {} rows of a head; a block has {} units, shared "
         "by {} groups of {} warps; {} of {} chunks of the matrix in registers, {} steps of inputs in shared memory; {}",
@@ -121,7 +122,8 @@ GpuDensePlan plan_gpu_dense(const GpuDenseProblem& problem, const GpuModel& gpu)
   check_dense_problem(problem);
   const auto make = [&] {
     if (problem.algorithm != DenseAlgorithm::automatic) return plan_by(problem.algorithm, problem, gpu);
-    const bool anything = problem.slots == 0 && problem.cluster == 0 && problem.groups == 0 && problem.parts == 0;
+    const bool anything =
+        problem.slots == 0 && problem.cluster == 0 && problem.groups == 0 && problem.parts == 0 && problem.direct < 0;
     const auto ranked = [&] { return plan_quickest(problem, gpu); };
     if (!anything) return ranked();
     return plan_as_measured<GpuDensePlan>(

@@ -41,6 +41,7 @@ struct GpuDenseProblem {
   int slots = 0;              ///< Rows of a block of DenseAlgorithm::head: 8, 4, 2; of a team of DenseAlgorithm::chip.
   int cluster = 0;            ///< DenseAlgorithm::chip: blocks of a cluster: 8, 4, 2, 1.
   int groups = 0, parts = 0;  ///< DenseAlgorithm::chip: of warps.
+  int direct = -1;            ///< DenseAlgorithm::chip: 1 or 0, as GpuDensePlan::direct; -1: the planner chooses.
 
   Index head_size() const { return hidden / heads; }
   bool operator==(const GpuDenseProblem&) const = default;
@@ -64,11 +65,12 @@ struct GpuDensePlan {
   int cluster = 1;   ///< Blocks of a cluster.
   int clusters = 1;  ///< Chip: clusters that share the units of a head, a *team*.
   Index teams = 1;   ///< Chip: of one launch; others take turns.
-  Index exchange = 0;  ///< Chip: bytes of memory by which the teams of a launch exchange the state.
-  int octets = 0;      ///< Cluster, chip: of units, that a block has.
-  int groups = 1;      ///< Cluster, chip: of warps, that share these units; chip: those of all blocks of the cluster.
-  int parts = 1;       ///< Cluster, chip: warps of a group, that share the sums over h.
-  int left_out = 0;    ///< Cluster, for measurements: a step goes without its exchange (1), products (2) or cell (3).
+  bool direct = false;  ///< Chip: what is exchanged goes to the registers of warps and not by way of shared memory.
+  Index exchange = 0;   ///< Chip: bytes of memory by which the teams of a launch exchange the state.
+  int octets = 0;       ///< Cluster, chip: of units, that a block has.
+  int groups = 1;       ///< Cluster, chip: of warps, that share these units; chip: those of all blocks of the cluster.
+  int parts = 1;        ///< Cluster, chip: warps of a group, that share the sums over h.
+  int left_out = 0;     ///< Cluster, for measurements: a step goes without its exchange (1), products (2) or cell (3).
   double microseconds = 0;  ///< As estimated; 0: not estimated.
   std::string why;
 

@@ -19,8 +19,8 @@ namespace chip {
 }  // namespace chip
 
 constexpr int kMostTeamRows = 32, kMostTeamBlocks = 16, kMostTeamCluster = 8;
-constexpr OtherRegisters kTeamForward{.thread = 52, .slot = 18, .gate = 2, .split_gate = 11, .tile_m = 2, .tile_n = 4};
-constexpr OtherRegisters kTeamBackward{.thread = 56, .slot = 14, .gate = 1, .split_gate = 8, .tile_m = 2, .tile_n = 4};
+constexpr OtherRegisters kTeamForward{.thread = 52, .slot = 18, .gate = 2, .split_gate = 11, .tile_m = 2};
+constexpr OtherRegisters kTeamBackward{.thread = 56, .slot = 14, .gate = 1, .split_gate = 8, .tile_m = 2};
 
 struct TeamCandidate {
   chip::ChipShape shape{};
@@ -33,7 +33,10 @@ struct TeamCandidate {
   int slots() const { return shape.cell_slots(); }
   int shared() const { return shape.chip_shared_bytes(backward); }
   int gathered_pieces() const { return shape.gathered_pieces(backward) * shape.rows; }
-  int polled_registers() const { return 7 * chip::ChipShape::polled(gathered_pieces(), shape.threads()); }
+  int operand_registers() const { return shape.operand_registers(backward); }
+  int polled_registers() const {
+    return shape.direct ? 0 : 7 * chip::ChipShape::polled(gathered_pieces(), shape.threads());
+  }
   /// Blocks of a team.
   int team() const { return shape.clusters * shape.cluster; }
 };
@@ -41,11 +44,12 @@ struct TeamCandidate {
 /// The values of the rule's variables.
 struct TeamChoice {
   int cluster, rows, blocks, groups, parts;
+  bool direct;
 };
 
 TeamChoice team_choice(std::span<const csp::Integer> v) {
-  return {static_cast<int>(v[0]), static_cast<int>(v[1]), static_cast<int>(v[2]), static_cast<int>(v[3]),
-          static_cast<int>(v[4])};
+  return {static_cast<int>(v[0]), static_cast<int>(v[1]), static_cast<int>(v[2]),
+          static_cast<int>(v[3]), static_cast<int>(v[4]), v[5] != 0};
 }
 
 Index octets_of_head(const GpuDenseProblem& problem) { return (problem.head_size() + 7) / 8; }
@@ -75,6 +79,7 @@ class TeamFacts {
     c.shape.cluster = choice.cluster, c.shape.blocks = choice.blocks, c.shape.rows = choice.rows;
     c.shape.clusters = static_cast<int>((octets_ + of_cluster - 1) / of_cluster);
     c.shape.groups = choice.groups, c.shape.parts = choice.parts;
+    c.shape.direct = choice.direct;
     c.slices = (rows_ + choice.rows - 1) / choice.rows;
     const Index items = c.slices * heads_;
     c.teams = std::clamp<Index>(at_once(choice.cluster) / c.shape.clusters, 1, items);
@@ -100,7 +105,31 @@ double sums_time(const GpuCosts& cost, int cluster) {
   return cluster > 2 ? cost.chip_sums : cluster == 2 ? cost.pair_sums : cost.block_sums;
 }
 
+/// Of a step whose exchange goes to registers: what is not asked for at once comes while products are made, and warps
+/// that are at one part of a step leave room for those at another.
+double direct_step_time(const TeamCandidate& c, const GpuCosts& cost) {
+  const chip::ChipShape& shape = c.shape;
+  // Each group of warps asks for all of it.
+  const double gathered = 16.0 * c.gathered_pieces() * shape.groups;
+  const double of_all = gathered * c.team() * static_cast<double>(c.teams);
+  const int warps_of_core = (shape.warps() + 3) / 4;
+  const double products = static_cast<double>(c.tiles_m()) * c.tiles_k() * shape.tiles_n() * warps_of_core;
+  const double of_floats = shape.bytes == 4 ? 3 : 1;
+  const double others = static_cast<double>(shape.warps()) * (c.tiles_k() - shape.resident) * c.tiles_m();
+  const double multiplying =
+      std::max(products * of_floats * cost.tensor_tile, others * chip::ClusterShape::tile_bytes / cost.shared_bytes);
+  const double gathering = std::max(gathered / cost.gathered_bytes, of_all / cost.l2_bytes);
+  const int requests = shape.requests(c.backward);
+  const double first = gathering / requests;
+  const double parts = first + std::max(gathering - first, multiplying) + sums_time(cost, shape.cluster) +
+                       shape.sums_floats(c.backward) * 4.0 / cost.received_bytes + warps_of_core * cost.cluster_warp +
+                       c.slots() * cost.cluster_slot;
+  return cost.chip_exchange + cost.direct_overlap * parts + (requests > 1 ? cost.chip_poll : 0) +
+         (c.backward ? cost.chip_backward : 0);
+}
+
 double team_step_time(const TeamCandidate& c, const GpuCosts& cost) {
+  if (c.shape.direct) return direct_step_time(c, cost);
   const chip::ChipShape& shape = c.shape;
   const int pieces = c.gathered_pieces();
   const double gathered = pieces * 16.0;
@@ -133,7 +162,8 @@ class TeamBound {
     backward_ = problem.backward ? cost_.chip_backward : 0;
   }
 
-  double operator()(csp::Range cluster, csp::Range rows, csp::Range blocks, csp::Range parts, csp::Range warps) const {
+  double operator()(csp::Range cluster, csp::Range rows, csp::Range blocks, csp::Range parts, csp::Range warps,
+                    csp::Range direct) const {
     const Index team = (octets_ + blocks.high - 1) / blocks.high;  // of blocks, at least
     const Index items = (rows_ + rows.high - 1) / rows.high * heads_;
     const Index teams = std::max<Index>(1, multiprocessors_ / team);
@@ -146,12 +176,16 @@ class TeamBound {
       sums = std::min(sums, sums_time(cost_, static_cast<int>(c)));
     }
     const auto slots = static_cast<double>((blocks.low * rows.low + 4 * warps.high - 1) / (4 * warps.high));
+    const double gathering =
+        std::max(gathered / cost_.gathered_bytes, gathered * static_cast<double>(team) / cost_.l2_bytes);
+    const double multiplying = products / 16 * of_floats_ * cost_.tensor_tile;
+    const double others = sums + received / cost_.received_bytes +
+                          static_cast<double>((warps.low + 3) / 4) * cost_.cluster_warp + slots * cost_.cluster_slot;
+    const double staged_step = gathering + multiplying + others;
+    const double direct_step = cost_.direct_overlap * (std::max(gathering, multiplying) + others);
     const double step =
-        cost_.chip_exchange +
-        std::max(gathered / cost_.gathered_bytes, gathered * static_cast<double>(team) / cost_.l2_bytes) + sums +
-        received / cost_.received_bytes + products / 16 * of_floats_ * cost_.tensor_tile +
-        static_cast<double>((warps.low + 3) / 4) * cost_.cluster_warp + slots * cost_.cluster_slot + backward_;
-    return static_cast<double>((items + teams - 1) / teams) * step;
+        direct.low == direct.high ? (direct.low != 0 ? direct_step : staged_step) : std::min(staged_step, direct_step);
+    return static_cast<double>((items + teams - 1) / teams) * (cost_.chip_exchange + step + backward_);
   }
 
  private:
@@ -174,6 +208,7 @@ GpuDensePlan chip_plan(const GpuDenseProblem& problem, const GpuModel& gpu, cons
   const double step = team_step_time(best, gpu.costs);
   GpuDensePlan plan = plan_of_blocks(DenseAlgorithm::chip, best, problem.training);
   plan.clusters = best.shape.clusters;
+  plan.direct = best.shape.direct;
   plan.teams = best.teams;
   plan.exchange = best.teams * best.shape.exchange_bytes(problem.backward) * chip::ChipShape::exchanges;
   plan.grid = best.teams * best.team();
@@ -202,7 +237,8 @@ DenseRule dense_chip_rule(const GpuDenseProblem& problem, const GpuModel& gpu) {
   const auto blocks = rule.var("blocks", csp::range(1, kMostTeamBlocks));
   const auto groups = rule.var("groups", asked_or(problem.groups, {1, 2, 3, 4, 6, 8, 12, 16}));
   const auto parts = rule.var("parts", asked_or(problem.parts, {1, 2, 4, 8}));
-  const std::vector<csp::Expression> all = {cluster, rows, blocks, groups, parts};
+  const auto direct = rule.var("direct", problem.direct < 0 ? csp::Domain({0, 1}) : csp::Domain({problem.direct}));
+  const std::vector<csp::Expression> all = {cluster, rows, blocks, groups, parts, direct};
   const auto of_shape = [&](const char* name, csp::Range bounds, const auto& number) {
     return m.call(
         name, all,
@@ -237,7 +273,8 @@ DenseRule dense_chip_rule(const GpuDenseProblem& problem, const GpuModel& gpu) {
         return static_cast<double>(c.waves) * team_step_time(c, costs) + more_slices * static_cast<double>(c.slices);
       },
       [=, bound = TeamBound(problem, gpu)](const csp::Box& at) {
-        return bound(at.range(cluster), at.range(rows), at.range(blocks), at.range(parts), at.range(warps));
+        return bound(at.range(cluster), at.range(rows), at.range(blocks), at.range(parts), at.range(warps),
+                     at.range(direct));
       });
   rule.shortage = [problem, gpu] {
     return fmt::format(

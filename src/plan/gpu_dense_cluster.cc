@@ -25,11 +25,12 @@ struct ClusterCandidate {
   int tiles_k() const { return backward ? shape.back_tiles_k() : shape.tiles_k(); }
   int slots() const { return backward ? shape.back_slots() : shape.slots(); }
   int shared() const { return backward ? shape.back_shared_bytes() : shape.shared_bytes(); }
+  static constexpr int operand_registers() { return 0; }
   static constexpr int polled_registers() { return 0; }
 };
 
-constexpr OtherRegisters kForwardUse{.thread = 38, .slot = 14, .gate = 2, .split_gate = 8, .tile_m = 0, .tile_n = 0};
-constexpr OtherRegisters kBackwardUse{.thread = 48, .slot = 8, .gate = 2, .split_gate = 3, .tile_m = 2, .tile_n = 0};
+constexpr OtherRegisters kForwardUse{.thread = 38, .slot = 14, .gate = 2, .split_gate = 8, .tile_m = 0};
+constexpr OtherRegisters kBackwardUse{.thread = 48, .slot = 8, .gate = 2, .split_gate = 3, .tile_m = 2};
 
 double step_time(const ClusterCandidate& c, const GpuModel& gpu) {
   const GpuCosts& cost = gpu.costs;

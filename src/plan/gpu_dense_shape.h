@@ -11,7 +11,7 @@ struct OtherRegisters {
   int thread;            ///< Whatever its work
   int slot;              ///< Of each unit and row whose cell it applies
   int gate, split_gate;  ///< Of each gate of those; of cells whose gradients of R h differ from those of W x
-  int tile_m, tile_n;    ///< Of each tile of its sums in either direction
+  int tile_m;            ///< Of each tile of its sums
 };
 
 /// Of a forward pass or a backward pass, as the candidate is of one.
@@ -20,7 +20,7 @@ int other_registers(const Candidate& c, const OtherRegisters& of, bool reset) {
   const auto& shape = c.shape;
   constexpr int of_float_parts = 24, of_reset = 14;
   const int tiles = c.tiles_m() * shape.tiles_n();
-  const int products = tiles * 4 * (tiles >= 4 ? 1 : 2) + of.tile_n * shape.tiles_n();
+  const int products = tiles * 4 * shape.chains(tiles) + c.operand_registers();
   const int sums = std::max(products, c.polled_registers()) + of.tile_m * c.tiles_m();
   int slot = of.slot + (shape.split ? of.split_gate : of.gate) * shape.gates + shape.states + (reset ? of_reset : 0);
   if (c.backward) slot += shape.states + 4 * ((shape.read_pieces() + 7) / 8);

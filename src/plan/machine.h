@@ -82,6 +82,8 @@ struct GpuCosts {
   double pair_sums = 420;      ///< The same of clusters of two
   double block_sums = 60;      ///< The same in a block alone
   double chip_backward = 250;  ///< More, for a step of a backward pass
+  double direct_overlap =
+      0.6;  ///< What a step from registers to registers takes but for its exchange, of its parts' sum
 
   // Recurrences of dense cells by a product and a launch for each step.
   double step_launch = 5000;     ///< From a small kernel's start to the next one's, in nanoseconds
@@ -243,7 +245,8 @@ void visit_gpu_costs(Costs& c, const Visit& visit) {
   visit("head_backward", c.head_backward), visit("head_neighbour", c.head_neighbour);
   visit("chip_exchange", c.chip_exchange), visit("chip_poll", c.chip_poll);
   visit("gathered_bytes", c.gathered_bytes), visit("chip_sums", c.chip_sums), visit("pair_sums", c.pair_sums);
-  visit("block_sums", c.block_sums), visit("chip_backward", c.chip_backward), visit("step_launch", c.step_launch);
+  visit("block_sums", c.block_sums), visit("chip_backward", c.chip_backward), visit("direct_overlap", c.direct_overlap),
+      visit("step_launch", c.step_launch);
   visit("step_halves", c.step_halves), visit("step_floats", c.step_floats), visit("step_warps", c.step_warps);
   visit("l2_bytes", c.l2_bytes), visit("resident_share", c.resident_share);
   visit("branch_chunk", c.branch_chunk), visit("branch_launch", c.branch_launch);

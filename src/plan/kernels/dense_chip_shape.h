@@ -7,9 +7,13 @@
 /// among the clusters, and the axis that is summed among the CTAs of each cluster, which therefore gather only their
 /// part of what all others have sent, and add up their sums among themselves.
 ///
-/// Warps are `groups` x `parts`: a group has some of the CTA's rows of R, a part some of the terms of their sums.
+/// Warps are `groups` x `parts`: a group has some of the CTA's rows of R, a part some of the terms of their sums. What
+/// is multiplied by R comes from the second-level cache by way of shared memory, where all groups find it; or
+/// *directly* to the registers of each group's warps, in *quads* of four pieces: 16 bytes of one row for each thread,
+/// two k-tiles.
 struct ChipShape : ClusterShape {
   int clusters;
+  bool direct;
 
   PENSTOCK_LAYOUT int blocks_of_cluster() const { return cluster * blocks; }
   PENSTOCK_LAYOUT int blocks_of_team() const { return clusters * cluster * blocks; }
@@ -23,7 +27,7 @@ struct ChipShape : ClusterShape {
   PENSTOCK_LAYOUT int sent_values(bool backward) const { return backward ? gates : 1; }
   PENSTOCK_LAYOUT int summed_values(bool backward) const { return backward ? 1 : gates; }
 
-  /// Of the pieces that a CTA waits for, those that each thread asks for at once.
+  /// Of the pieces that a CTA waits for, those that each thread asks for at once on their way to shared memory.
   PENSTOCK_LAYOUT static int polled(int all, int threads) {
     const int each = (all + threads - 1) / threads, rounds = (each + 7) / 8;
     return (each + rounds - 1) / rounds;
@@ -38,9 +42,27 @@ struct ChipShape : ClusterShape {
     return sent_values(backward) * gathered_blocks() * pieces();
   }
   PENSTOCK_LAYOUT int chip_tiles_k(bool backward) const {
-    return (gathered_pieces(backward) + 2 * parts - 1) / (2 * parts);
+    return direct ? 2 * quads(backward) : (gathered_pieces(backward) + 2 * parts - 1) / (2 * parts);
   }
-  PENSTOCK_LAYOUT int operand_bytes(bool backward) const { return 2 * parts * chip_tiles_k(backward) * rows * 16; }
+  PENSTOCK_LAYOUT int operand_bytes(bool backward) const {
+    return direct ? 0 : 2 * parts * chip_tiles_k(backward) * rows * 16;
+  }
+  /// Of a part.
+  PENSTOCK_LAYOUT int quads(bool backward) const { return (gathered_pieces(backward) + 4 * parts - 1) / (4 * parts); }
+  /// Those that a thread asks for at once: all, if they are few; else the next ones are on their way while it
+  /// multiplies by the ones before.
+  PENSTOCK_LAYOUT bool one_request(bool backward) const { return quads(backward) * tiles_n() <= 8; }
+  PENSTOCK_LAYOUT int quads_at_once(bool backward) const {
+    return one_request(backward) ? quads(backward) : tiles_n() < 4 ? 4 / tiles_n() : 1;
+  }
+  PENSTOCK_LAYOUT int requests(bool backward) const {
+    return (quads(backward) + quads_at_once(backward) - 1) / quads_at_once(backward);
+  }
+  /// Of a thread that multiplies: for what it multiplies by, and directly for what it asks for, too.
+  PENSTOCK_LAYOUT int operand_registers(bool backward) const {
+    if (!direct) return 4 * tiles_n();
+    return (one_request(backward) ? 4 : 8) * quads_at_once(backward) * tiles_n();
+  }
   PENSTOCK_LAYOUT int sums_floats(bool backward) const {
     return sources() * blocks * summed_values(backward) * block_floats();
   }

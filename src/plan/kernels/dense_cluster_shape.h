@@ -41,6 +41,8 @@ struct ClusterShape {
   PENSTOCK_LAYOUT int tiles_n() const { return (rows + 7) / 8; }
   static constexpr int tile_bytes = 512;  // 16 rows of 32 bytes
   static constexpr int start = 256;       // after the barriers
+  /// Of each sum of so many tiles: a product waits long for the one before it.
+  PENSTOCK_LAYOUT static int chains(int tiles) { return tiles >= 4 ? 1 : tiles > 1 ? 2 : 4; }
 
   // Forward.
   PENSTOCK_LAYOUT int h_pieces() const { return cluster * blocks * pieces(); }

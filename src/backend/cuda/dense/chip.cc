@@ -16,6 +16,7 @@ KernelSource dense_chip_source(const plan::GpuDenseProblem& problem, const plan:
   source.file =
       problem.backward ? "backend/cuda/kernels/dense/chip_backward.cuh" : "backend/cuda/kernels/dense/chip_forward.cuh";
   source.constants.emplace_back("constexpr int kClusters", plan.clusters);
+  source.constants.emplace_back("constexpr bool kDirect", plan.direct);
   return source;
 }
 

@@ -2,22 +2,25 @@
 // and sums that the CTAs of a cluster add up among themselves.
 //
 // A piece is its own flag: 16 bytes of values of which no 32-bit word has all bits set. Whoever waits for it reads it
-// until it is there. Buffers take turns: whoever has all sums of exchange n knows that every CTA of the team has sent
-// exchange n - 1, thus has read exchange n - 2, and may clear its own pieces of that. The next to be sent to the same
-// place is n + 6: a fence every fourth time is enough for everybody to see the place empty before.
+// until it is there, on its way to shared memory or to the registers from which it is multiplied. Buffers take turns:
+// whoever has all sums of exchange n knows that every CTA of the team has sent exchange n - 1, thus has read exchange n
+// - 2, and may clear its own pieces of that. The next to be sent to the same place is n + 6: a fence every fourth time
+// is enough for everybody to see the place empty before.
 //
-// Constants: those of cluster.cuh, and kClusters. kBackward: which pass it is.
+// Constants: those of cluster.cuh, kClusters and kDirect of ChipShape. kBackward: which pass it is.
 
 #include "backend/cuda/kernels/dense/cluster.cuh"
 #include "plan/kernels/dense_chip_shape.h"
 
-constexpr ChipShape kChip = {kShape, kClusters};
+constexpr ChipShape kChip = {kShape, kClusters, kDirect};
 constexpr int kThreads = kChip.threads(), kWarps = kChip.warps();
 constexpr int kTilesM = kChip.chip_tiles_m(kBackward), kTilesK = kChip.chip_tiles_k(kBackward);
 constexpr int kHalves = kChip.halves(kBackward), kSummed = kChip.summed_values(kBackward);
 constexpr int kBlockFloats = kChip.block_floats(), kSlots = kChip.cell_slots();
 constexpr int kBuffers = ChipShape::exchanges;
 constexpr unsigned kAbsent = 0xffffffffu;
+/// Some ten seconds without a piece are an error of the launch instead of a GPU that hangs.
+constexpr int kMostTries = 1 << 24;
 static_assert(kChip.chip_shared_bytes(kBackward) == kSharedBytes, "the plan counts as the kernel does");
 
 /// Where a CTA is: its cluster in the team, and its rank in the cluster.
@@ -77,10 +80,9 @@ struct Exchange {
     WriteShared(buffer(number - 2) + at, make_uint4(kAbsent, kAbsent, kAbsent, kAbsent));
   }
 
-  /// Waits for this CTA's part of an exchange, and lays it into shared memory. Some ten seconds without a piece are an
-  /// error of the launch instead of a GPU that hangs.
+  /// Waits for this CTA's part of an exchange, and lays it into shared memory.
   __device__ __forceinline__ void gather(int number, int rank, char* shared) const {
-    constexpr int all = kChip.gathered_pieces(kBackward) * kRows, most_tries = 1 << 24;
+    constexpr int all = kChip.gathered_pieces(kBackward) * kRows;
     constexpr int of_gate = gathered_gate_bytes / 16, at_once = ChipShape::polled(all, kThreads);
     const char* const from = buffer(number) + rank * gathered_gate_bytes;
 #pragma unroll 1
@@ -106,11 +108,138 @@ struct Exchange {
           *(uint4*)(shared + (begin + j * kThreads) * 16) = v[j];
           absent &= ~(1u << j);
         }
-        if (++tries == most_tries) asm volatile("trap;");
+        if (++tries == kMostTries) asm volatile("trap;");
       }
     }
   }
 };
+
+/// What the warps of a CTA multiply R by, by way of shared memory.
+struct StagedOperand {
+  Pieces pieces;  // of this lane's part
+  char* gathered;
+  int rank;
+
+  PENSTOCK_DEVICE StagedOperand of(char* shared, unsigned base, int rank, int part, int lane) {
+    return {Pieces::from(base + ClusterShape::start + part * (2 * kTilesK * kRows * 16), lane),
+            shared + ClusterShape::start, rank};
+  }
+  /// The words of a matrix' columns, or of its rows if it is transposed: word `second` of k-tile k that a lane holds is
+  /// word_of() of piece_of() of the CTA's pieces.
+  PENSTOCK_DEVICE int piece_of(int part, int k, int second, int lane) { return part * kTilesK * 2 + 2 * k + second; }
+  PENSTOCK_DEVICE int word_of(int k, int second, int lane) { return lane % 4; }
+
+  /// Makes the sums over an exchange; below 0: over what lies in shared memory.
+  template <class Matrix>
+  __device__ __forceinline__ void multiply(Sums<kTilesM>& sums, const Matrix& matrix, const Exchange& exchange,
+                                           int number) const {
+    if (number >= 0) {
+      // All warps have multiplied what was gathered before.
+      __syncthreads();
+      if (kExchanges) exchange.gather(number, rank, gathered);
+    }
+    __syncthreads();
+    sums.multiply(matrix, pieces, 0);
+  }
+};
+
+/// What a warp multiplies R by, from the second-level cache straight to its registers: of quad q, lane (g, t) has piece
+/// 4 q + t of row g in each tile.
+struct DirectOperand {
+  static constexpr int quads = kChip.quads(kBackward), at_once = kChip.quads_at_once(kBackward);
+  static constexpr int all = kChip.gathered_pieces(kBackward), of_gate = all / kChip.sent_values(kBackward);
+  /// Whether each part's pieces follow one another in memory.
+  static constexpr bool in_one_gate = of_gate == all || of_gate % (4 * quads) == 0;
+  using Words = uint4[at_once][kTilesN];
+  int first, start;  // piece of quad 0; bytes from the start of a buffer to this lane's of quad 0
+
+  PENSTOCK_DEVICE DirectOperand of(char* shared, unsigned base, int rank, int part, int lane) {
+    DirectOperand o;
+    o.first = Held(part * 4 * quads + lane % 4);
+    const int from = rank * Exchange::gathered_gate_bytes + lane / 4 * 16;
+    o.start = Held(from + (in_one_gate ? place(o.first) : 0));
+    return o;
+  }
+  PENSTOCK_DEVICE int piece_of(int part, int k, int second, int lane) {
+    return part * 4 * quads + k / 2 * 4 + lane % 4;
+  }
+  PENSTOCK_DEVICE int word_of(int k, int second, int lane) { return k % 2 * 2 + second; }
+
+  /// Makes the sums over an exchange.
+  template <class Matrix>
+  __device__ __forceinline__ void multiply(Sums<kTilesM>& sums, const Matrix& matrix, const Exchange& exchange,
+                                           int number) const {
+    const char* const from = exchange.buffer(number) + start;
+    Words words[2];
+    sums.clear();
+    ask<true>(words[0], from, 0);
+#pragma unroll
+    for (int q = 0; q < quads; q += at_once) {
+      Words& now = words[q / at_once % 2];
+      int tries = 0;
+#pragma unroll 1
+      while (__any_sync(0xffffffffu, lacks(now, q))) {
+        // All that is still absent at once: one after the other would each take the time of a read.
+        ask<false>(now, from, q);
+        if (++tries == kMostTries) asm volatile("trap;");
+      }
+      if (q + at_once < quads) ask<true>(words[(q / at_once + 1) % 2], from, q + at_once);
+#pragma unroll
+      for (int i = 0; i < at_once && q + i < quads; ++i) {
+#pragma unroll
+        for (int j = 0; j < 2 && kMultiplies; ++j) {
+          sums.add(matrix, 2 * (q + i) + j, [&](int n, int second) {
+            const uint4& v = now[i][n];
+            return j == 0 ? (second == 0 ? v.x : v.y) : (second == 0 ? v.z : v.w);
+          });
+        }
+      }
+    }
+    sums.finish();
+  }
+
+ private:
+  /// Of a piece in a buffer.
+  PENSTOCK_DEVICE int place(int piece) {
+    return piece / of_gate * Exchange::gate_bytes + piece % of_gate * (kRows * 16);
+  }
+  __device__ __forceinline__ bool exists(int quad, int n) const {
+    if (!kExchanges || (all != 4 * kParts * quads && first + 4 * quad >= all)) return false;
+    return kRows % 8 == 0 || 8 * n + (int)threadIdx.x % 32 / 4 < kRows;
+  }
+  /// For the quads from `quad` on: all of them, or those that are still absent.
+  template <bool kAll>
+  __device__ __forceinline__ void ask(Words& words, const char* from, int quad) const {
+#pragma unroll
+    for (int i = 0; i < at_once && quad + i < quads; ++i) {
+      const int there = in_one_gate ? (quad + i) * (4 * kRows * 16) : place(first + 4 * (quad + i));
+#pragma unroll
+      for (int n = 0; n < kTilesN; ++n) {
+        if (kAll) words[i][n] = make_uint4(0, 0, 0, 0);
+        if (exists(quad + i, n) && (kAll || IsAbsent(words[i][n]))) words[i][n] = ReadShared(from + there + n * 128);
+      }
+    }
+  }
+  __device__ __forceinline__ bool lacks(const Words& words, int quad) const {
+    bool absent = false;
+#pragma unroll
+    for (int i = 0; i < at_once && quad + i < quads; ++i) {
+#pragma unroll
+      for (int n = 0; n < kTilesN; ++n) absent |= IsAbsent(words[i][n]);
+    }
+    return absent;
+  }
+};
+
+template <bool kStraight>
+struct ChooseOperand {
+  using Operand = DirectOperand;
+};
+template <>
+struct ChooseOperand<false> {
+  using Operand = StagedOperand;
+};
+using Operand = ChooseOperand<kDirect>::Operand;
 
 /// Makes what clear() wrote visible before anything is sent later.
 PENSTOCK_DEVICE void ShowCleared(int number) {

@@ -1,5 +1,5 @@
-// Backward pass of dense cells with R spread over many clusters of thread blocks, as in the forward pass. A step
-// gathers the CTA's part of the gates' gradients of the step after it from the second-level cache, multiplies them by
+// Backward pass of dense cells with R spread over many clusters of thread blocks, as in the forward pass. A step reads
+// the CTA's part of the gates' gradients of the step after it from the second-level cache, multiplies them by
 // R^T, sends sums to the CTAs of the cluster whose units they are of, applies the cell's backward pass, and sends the
 // gradients of the gates of its own units.
 
@@ -31,17 +31,19 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     const char* const of_head = args.recurrent + (Index)team.head * kGates * kHead * kHead * kBytes;
     constexpr int warp_bytes = (kTilesK - kResident) * kTilesM * ClusterShape::tile_bytes;
     constexpr int of_gate = kChip.gathered_blocks() * kPieces;
-    matrix.load(shared + kChip.chip_matrix_at(true) + warp * warp_bytes, [&](int m, int half, int piece) {
-      const int of_group = 2 * m + half, q = group * kHalves + of_group, number = part * kTilesK * 2 + piece;
+    matrix.load(shared + kChip.chip_matrix_at(true) + warp * warp_bytes, [&](int m, int half, int k, int second) {
+      const int of_group = 2 * m + half, q = group * kHalves + of_group;
+      const int number = Operand::piece_of(part, k, second, lane), word = Operand::word_of(k, second, lane);
       if (of_group >= kHalves || q >= kChip.blocks_of_cluster() || number >= kGates * of_gate) return 0u;
       const int row = (team.cluster * kChip.blocks_of_cluster() + q) * 8 + lane / 4;
-      const int unit = (team.rank * of_gate + number % of_gate) * kPieceValues + lane % 4 * (4 / kBytes);
+      const int unit = (team.rank * of_gate + number % of_gate) * kPieceValues + word * (4 / kBytes);
       return TransposedWord(of_head + (Index)(number / of_gate) * kHead * kHead * kBytes, unit, row);
     });
   }
-  char* const operand = shared + ClusterShape::start;
   // Zeros behind the last piece.
-  for (int i = threadIdx.x; i < kChip.operand_bytes(true) / 4; i += kThreads) ((unsigned*)operand)[i] = 0;
+  for (int i = threadIdx.x; i < kChip.operand_bytes(true) / 4; i += kThreads) {
+    ((unsigned*)(shared + ClusterShape::start))[i] = 0;
+  }
 
   const int steps = LongestRow(args.rows, team.slice);
   Slot slots[kSlots];
@@ -74,18 +76,13 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   for (int step = steps - 1; step > steps - kStages; --step) fetch(step);
   SumSender sender;
   sender.init(base, group, part, team.rank, lane);
-  const Pieces pieces = Pieces::from(base + ClusterShape::start + part * (2 * kTilesK * kRows * 16), lane);
+  const Operand operand = Operand::of(shared, base, team.rank, part, lane);
   const BackwardStrides strides = BackwardStrides::of(args);
   char* const out = shared + Held(kChip.chip_out_at(true) + (warp * 4 + lane / 8) * kShape.out_pieces() * 16);
-  // What flows through R from the gradients of round `i`.
+  // What flows through R from the gradients of exchange `i`.
   const auto multiply = [&](int i) {
-    // All warps have multiplied what was gathered before.
-    __syncthreads();
-    if (kExchanges) exchange.gather(i, team.rank, operand);
-    __syncthreads();
-    if (!kMultiplies) return;
     Sums<kTilesM> own;
-    own.multiply(matrix, pieces, 0);
+    operand.multiply(own, matrix, exchange, i);
     sender.send(own, i & 1, lane);
   };
 
@@ -103,7 +100,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     for (int s = 0; s < kSlots; ++s) {
       if (WarpWorks(s)) cells[s] = slots[s].redo(ring_of(s, step), step, lane, team.head, args);
     }
-    if (i > 0 && kMultiplies) barriers.wait(i - 1);
+    if (i > 0) barriers.wait(i - 1);
     Real dwx[kSlots][kGates];
 #pragma unroll
     for (int s = 0; s < kSlots; ++s) {
@@ -142,7 +139,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   const bool flows = args.dstate_in != nullptr && steps > 0;
   if (flows) {
     multiply(steps - 1);
-    if (kMultiplies) barriers.wait(steps - 1);
+    barriers.wait(steps - 1);
   }
 #pragma unroll
   for (int s = 0; s < kSlots; ++s) {

@@ -1,5 +1,5 @@
 // Forward pass of dense cells with R spread over many clusters of thread blocks, up to the whole chip. R is cut in both
-// directions (dense_chip_shape.h). A step gathers the CTA's part of h_{t-1} from the second-level cache, multiplies,
+// directions (dense_chip_shape.h). A step reads the CTA's part of h_{t-1} from the second-level cache, multiplies,
 // sends sums to the CTAs of the cluster whose units they are of, applies the cell, and sends the CTA's units of h_t.
 
 constexpr bool kBackward = false;
@@ -7,6 +7,8 @@ constexpr bool kBackward = false;
 #include "backend/cuda/kernels/dense/cluster_forward_slot.cuh"
 
 using ChipMatrix = Matrix<kTilesM, kTilesK, kResident>;
+/// The exchange of h_0. What enters step 0 lies in shared memory, or is the exchange before it.
+constexpr int kFirstExchange = kDirect ? 1 : 0;
 
 extern "C" __global__ void __launch_bounds__(kThreads, 1)
     DenseChipForward(const __grid_constant__ DenseChipForwardArguments all) {
@@ -23,19 +25,19 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   {
     const char* const of_head = args.recurrent + (Index)team.head * kGates * kHead * kHead * kBytes;
     constexpr int warp_bytes = (kTilesK - kResident) * kTilesM * ClusterShape::tile_bytes;
-    matrix.load(shared + kChip.chip_matrix_at(false) + warp * warp_bytes, [&](int m, int half, int piece) {
-      const int of_group = 2 * m + half, q = group * kHalves + of_group, number = part * kTilesK * 2 + piece;
+    matrix.load(shared + kChip.chip_matrix_at(false) + warp * warp_bytes, [&](int m, int half, int k, int second) {
+      const int of_group = 2 * m + half, q = group * kHalves + of_group;
+      const int number = Operand::piece_of(part, k, second, lane), word = Operand::word_of(k, second, lane);
       if (of_group >= kHalves || q >= kChip.blocks_of_cluster() * kGates) return 0u;
       if (number >= kChip.gathered_pieces(false)) return 0u;
       const int block = team.cluster * kChip.blocks_of_cluster() + q / kGates;
       const int column = (team.rank * kChip.gathered_pieces(false) + number) * kPieceValues;
       return MatrixWord(of_head + (Index)(q % kGates) * kHead * kHead * kBytes, block * 8 + lane / 4,
-                        column + lane % 4 * (4 / kBytes));
+                        column + word * (4 / kBytes));
     });
   }
   // h of step 0 from memory; zeros behind the last piece.
-  char* const operand = shared + ClusterShape::start;
-  for (int i = threadIdx.x; i < kChip.operand_bytes(false) / kBytes; i += kThreads) {
+  for (int i = threadIdx.x; !kDirect && i < kChip.operand_bytes(false) / kBytes; i += kThreads) {
     const int slot = i / kPieceValues % kRows, number = i / kPieceValues / kRows;
     const int unit = (team.rank * kChip.gathered_pieces(false) + number) * kPieceValues + i % kPieceValues;
     const Row row = Row::of_slot(args.rows, team.slice * kRows + slot);
@@ -43,7 +45,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     if (args.state_in != nullptr && number < kChip.gathered_pieces(false) && row.number >= 0 && unit < kHead) {
       h = args.state_in[(Index)row.number * args.hidden + team.head * kHead + unit];
     }
-    KeepOne(operand + i * kBytes, h);
+    KeepOne(shared + ClusterShape::start + i * kBytes, h);
   }
 
   const int steps = LongestRow(args.rows, team.slice);
@@ -73,24 +75,22 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   for (int step = 0; step < kStages - 1; ++step) fetch(step);
   SumSender sender;
   sender.init(base, group, part, team.rank, lane);
-  const Pieces pieces = Pieces::from(base + ClusterShape::start + part * (2 * kTilesK * kRows * 16), lane);
+  const Operand operand = Operand::of(shared, base, team.rank, part, lane);
   char* const kept = shared + Held(kChip.chip_out_at(false) + (warp * 4 + lane / 8) * kShape.ring_bytes());
 
+#pragma unroll
+  for (int s = 0; s < kSlots; ++s) {
+    if (!kDirect || !WarpWorks(s)) continue;
+    const uint4 piece = ShareValues<Storage>(slots[s].state[0], lane);
+    if (sends(s)) exchange.send(0, sent_at[s], piece);
+  }
   SumBarriers::meet();
 #pragma unroll 1
   for (int step = 0; step < steps; ++step) {
     fetch(step + kStages - 1);
-    if (step > 0) {
-      // All warps have multiplied what was gathered before.
-      __syncthreads();
-      if (kExchanges) exchange.gather(step - 1, team.rank, operand);
-    }
-    __syncthreads();
-    if (kMultiplies) {
-      Sums<kTilesM> own;
-      own.multiply(matrix, pieces, 0);
-      sender.send(own, step & 1, lane);
-    }
+    Sums<kTilesM> own;
+    operand.multiply(own, matrix, exchange, step - 1 + kFirstExchange);
+    sender.send(own, step & 1, lane);
     // While sums are on their way.
     WaitForCopies<kStages - 1>();
     __syncwarp();
@@ -99,19 +99,19 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     for (int s = 0; s < kSlots; ++s) {
       if (WarpWorks(s)) slots[s].read_input(ring_of(s, step), lane, wx[s]);
     }
-    if (kMultiplies) barriers.wait(step);
+    barriers.wait(step);
     CellForward made[kSlots];
 #pragma unroll
     for (int s = 0; s < kSlots; ++s) {
       if (!WarpWorks(s)) continue;
       made[s] = slots[s].apply(wx[s], step, lane, [&](int g) { return Total(shared, sums_at[s], g, step & 1); });
-      if (sends(s) && step + 1 < steps) exchange.send(step, sent_at[s], made[s].piece);
+      if (sends(s) && step + 1 < steps) exchange.send(step + kFirstExchange, sent_at[s], made[s].piece);
     }
     // Nobody waits for what follows.
 #pragma unroll
     for (int s = 0; s < kSlots; ++s) {
       if (!WarpWorks(s)) continue;
-      if (sends(s) && step >= 2) exchange.clear(step, sent_at[s]);
+      if (sends(s) && step + kFirstExchange >= 2) exchange.clear(step + kFirstExchange, sent_at[s]);
       slots[s].store(made[s], step, kept, lane, team.head, args, strides);
     }
     ShowCleared(step);

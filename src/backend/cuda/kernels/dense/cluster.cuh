@@ -64,7 +64,8 @@ PENSTOCK_DEVICE void LoadTwo(unsigned (&word)[4], unsigned address) {
 }
 
 /// A warp's part of R, or of its transpose, as tiles A of 16 rows by 32 bytes: some k-tiles in registers, the others in
-/// shared memory in the order of their lanes' words. Lane (g, t) has words t and t + 4 of rows g and g + 8.
+/// shared memory in the order of their lanes' words. Lane (g, t) has two words of row g and two of row g + 8; which of
+/// a row's words they are is alike for the operand.
 template <int kTilesM, int kTilesK, int kHeld>
 struct Matrix {
   unsigned held[kHeld > 0 ? kHeld : 1][kTilesM][4];
@@ -74,7 +75,8 @@ struct Matrix {
   PENSTOCK_DEVICE constexpr int held_before(int k) { return k * kHeld / kTilesK; }
   PENSTOCK_DEVICE constexpr bool is_held(int k) { return held_before(k + 1) > held_before(k); }
 
-  /// word(m, half, piece): this lane's word of row g (half 0) or g + 8 of tile m in one of the 16-byte pieces of k.
+  /// word(m, half, k, second): the first or second word of k-tile k that this lane holds of row g (half 0) or g + 8 of
+  /// tile m.
   template <class Word>
   __device__ __forceinline__ void load(char* shared, const Word& word) {
     const int lane = threadIdx.x % 32;
@@ -85,7 +87,7 @@ struct Matrix {
       for (int m = 0; m < kTilesM; ++m) {
         unsigned tile[4];
 #pragma unroll
-        for (int i = 0; i < 4; ++i) tile[i] = word(m, i % 2, 2 * k + i / 2);
+        for (int i = 0; i < 4; ++i) tile[i] = word(m, i % 2, k, i / 2);
         if (is_held(k)) {
           for (int i = 0; i < 4; ++i) held[is_held(k) ? held_before(k) : 0][m][i] = tile[i];
         } else {
@@ -127,16 +129,38 @@ struct Pieces {
 /// A warp's sums. Several chains of them where there are few, since a product waits long for the one before.
 template <int kTilesM>
 struct Sums {
-  static constexpr int chains = kTilesM * kTilesN >= 4 ? 1 : 2, count = kTilesM * kTilesN * 4;
+  static constexpr int chains = ClusterShape::chains(kTilesM * kTilesN), count = kTilesM * kTilesN * 4;
   float sum[chains][kTilesM][kTilesN][4];
+
+  __device__ __forceinline__ void clear() {
+#pragma unroll
+    for (int i = 0; i < chains * count; ++i) (&sum[0][0][0][0])[i] = 0.0f;
+  }
+  /// Adds up the chains.
+  __device__ __forceinline__ void finish() {
+    float* const all = &sum[0][0][0][0];
+#pragma unroll
+    for (int i = count; i < chains * count; ++i) all[i % count] += all[i];
+  }
+  /// Adds the products of k-tile k; word(tile, 0 or 1): this lane's words of the operand.
+  template <int kTilesK, int kHeld, class Word>
+  __device__ __forceinline__ void add(const Matrix<kTilesM, kTilesK, kHeld>& matrix, int k, const Word& word) {
+#pragma unroll
+    for (int m = 0; m < kTilesM; ++m) {
+      unsigned a[4];
+      matrix.get(k, m, a);
+#pragma unroll
+      for (int n = 0; n < kTilesN; ++n) {
+        MultiplyHalves(sum[k % chains][m][n], a[0], a[1], a[2], a[3], word(n, 0), word(n, 1), Storage());
+      }
+    }
+  }
 
   /// Times 16-byte pieces `offset` bytes on.
   template <int kTilesK, int kHeld>
   __device__ __forceinline__ void multiply(const Matrix<kTilesM, kTilesK, kHeld>& matrix, const Pieces& pieces,
                                            int offset) {
-    float* const all = &sum[0][0][0][0];
-#pragma unroll
-    for (int i = 0; i < chains * count; ++i) all[i] = 0.0f;
+    clear();
 #pragma unroll
     for (int k = 0; k < kTilesK; k += 2) {
       unsigned b[kTilesN][4];
@@ -151,22 +175,10 @@ struct Sums {
       }
 #pragma unroll
       for (int j = 0; j < 2 && k + j < kTilesK; ++j) {
-#pragma unroll
-        for (int m = 0; m < kTilesM; ++m) {
-          unsigned a[4];
-          matrix.get(k + j, m, a);
-#pragma unroll
-          for (int n = 0; n < kTilesN; ++n) {
-            MultiplyHalves(sum[(k + j) % chains][m][n], a[0], a[1], a[2], a[3], b[n][2 * j], b[n][2 * j + 1],
-                           Storage());
-          }
-        }
+        add(matrix, k + j, [&](int n, int i) { return b[n][2 * j + i]; });
       }
     }
-#pragma unroll
-    for (int i = 0; i < count; ++i) {
-      if constexpr (chains == 2) all[i] += all[count + i];
-    }
+    finish();
   }
 
   /// visit(tile, half, row, sums of rows `row` and `row` + 1 of this lane's unit) for the rows of the cluster.

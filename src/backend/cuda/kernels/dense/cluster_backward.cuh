@@ -39,8 +39,9 @@ extern "C" __global__ void __launch_bounds__(kShape.threads(), 1)
   {
     const char* const of_head = args.recurrent + (Index)head * kGates * kHead * kHead * kBytes;
     constexpr int warp_bytes = (kShape.back_tiles_k() - kResident) * kTilesM * ClusterShape::tile_bytes;
-    matrix.load(shared + kShape.back_matrix_at() + warp * warp_bytes, [&](int m, int half, int piece) {
+    matrix.load(shared + kShape.back_matrix_at() + warp * warp_bytes, [&](int m, int half, int k, int second) {
       // Row: a unit of the whole head. Word: gradients of one or two of this CTA's units.
+      const int piece = 2 * k + second;
       const int block = 2 * (warp * kTilesM + m) + half, row = block * 8 + lane / 4, own = piece / kPieces;
       const int unit = (rank * kBlocks + own % kBlocks) * 8 + piece % kPieces * kPieceValues + lane % 4 * (4 / kBytes);
       if (own >= kGates * kBlocks) return 0u;

@@ -40,8 +40,8 @@ extern "C" __global__ void __launch_bounds__(kShape.threads(), 1)
   {
     const char* const of_head = args.recurrent + (Index)head * kGates * kHead * kHead * kBytes;
     constexpr int warp_bytes = (kShape.tiles_k() - kResident) * kShape.tiles_m() * ClusterShape::tile_bytes;
-    matrix.load(shared + kShape.matrix_at() + warp * warp_bytes, [&](int m, int half, int piece) {
-      const int q = 2 * m + half;
+    matrix.load(shared + kShape.matrix_at() + warp * warp_bytes, [&](int m, int half, int k, int second) {
+      const int q = 2 * m + half, piece = 2 * k + second;
       if (q >= kShape.own_halves()) return 0u;
       return MatrixWord(of_head + (Index)(q % kGates) * kHead * kHead * kBytes,
                         (first_block + q / kGates) * 8 + lane / 4,
