@@ -33,7 +33,11 @@ struct TeamCandidate {
   int slots() const { return shape.cell_slots(); }
   int shared() const { return shape.chip_shared_bytes(backward); }
   int gathered_pieces() const { return shape.gathered_pieces(backward) * shape.rows; }
-  int operand_registers() const { return shape.operand_registers(backward); }
+  int operand_registers() const {
+    // What the compiler was seen to keep besides, where gradients of R h differ from those of W x.
+    const int of_split = shape.direct && shape.split && backward ? 8 : 0;
+    return shape.operand_registers(backward) + of_split;
+  }
   int polled_registers() const {
     return shape.direct ? 0 : 7 * chip::ChipShape::polled(gathered_pieces(), shape.threads());
   }
