@@ -2,7 +2,7 @@
 //   cuda_dense_times [CELL,STORAGE,B,T,HEADS,D[,ROWS_OF_A_BLOCK|ragged|cluster|chip[-SHAPE]|step] ...]
 //                       ragged: lengths uniform in 1..T; a name: by that algorithm
 //                       SHAPE: CLUSTER-ROWS-GROUPS-PARTS-DIRECT-LEFT_OUT of plan::GpuDensePlan, each 0 (DIRECT: -1):
-//                       the planner chooses
+//                       the planner chooses; a pass that cannot have this shape is not timed
 // Median and, in parentheses, the middle half of the times. Errors are relative to the greatest value: of y and dwx of
 // one row over the first steps.
 
@@ -211,17 +211,26 @@ bool measure(const std::string& text, Stream& stream, Clock& clock) {
   const Case c = parse(text);
   Run run(c, stream);
   cuda::Device& device = stream.device();
-  const auto plan_of = [&](const auto& call) {
+  bool forward_as_asked = true, backward_as_asked = true;
+  const auto plan_of = [&](const auto& call, bool& as_asked) {
     plan::GpuDenseProblem problem = problem_of(call, c.spec);
+    const plan::GpuDenseProblem free = problem;
     problem.slots = c.slots, problem.cluster = c.cluster;
     problem.groups = c.groups, problem.parts = c.parts, problem.direct = c.direct;
-    plan::GpuDensePlan plan = plan_gpu_dense(problem, device.model());
-    plan.left_out = c.left_out;
-    return plan;
+    try {
+      plan::GpuDensePlan plan = plan_gpu_dense(problem, device.model());
+      plan.left_out = c.left_out;
+      return plan;
+    } catch (const Error&) {
+      as_asked = false;
+      return plan_gpu_dense(free, device.model());
+    }
   };
-  const DenseForwardExecutable inference(device, c.spec, run.forward(false), plan_of(run.forward(false)));
-  const DenseForwardExecutable training(device, c.spec, run.forward(true), plan_of(run.forward(true)));
-  const DenseBackwardExecutable backward(device, c.spec, run.backward(), plan_of(run.backward()));
+  const DenseForwardExecutable inference(device, c.spec, run.forward(false),
+                                         plan_of(run.forward(false), forward_as_asked));
+  const DenseForwardExecutable training(device, c.spec, run.forward(true),
+                                        plan_of(run.forward(true), forward_as_asked));
+  const DenseBackwardExecutable backward(device, c.spec, run.backward(), plan_of(run.backward(), backward_as_asked));
   run.workspace =
       Buffer(stream, std::max({inference.workspace_bytes(), training.workspace_bytes(), backward.workspace_bytes()}));
   run.workspace.fill(0);
@@ -237,9 +246,11 @@ bool measure(const std::string& text, Stream& stream, Clock& clock) {
   const Times of_both = times(clock, both);
   const double forward_error = run.forward_error(), backward_error = run.backward_error();
   fmt::print(stderr, "{}\n{}\n{}\n", text, training.plan().explain(), backward.plan().explain());
-  fmt::print("| {} | {} | {} | {} | {} | {:.1e} | {} | {} {} {} regs |\n", text, text_of(of_inference),
-             text_of(of_training), text_of(of_walk), text_of(of_both), forward_error,
-             backward_error < 0 ? "-" : fmt::format("{:.1e}", backward_error), training.plan().slots,
+  const auto if_asked = [](bool as_asked, const Times& t) { return as_asked ? text_of(t) : std::string("-"); };
+  fmt::print("| {} | {} | {} | {} | {} | {:.1e} | {} | {} {} {} regs |\n", text,
+             if_asked(forward_as_asked, of_inference), if_asked(forward_as_asked, of_training),
+             if_asked(backward_as_asked, of_walk), if_asked(forward_as_asked && backward_as_asked, of_both),
+             forward_error, backward_error < 0 ? "-" : fmt::format("{:.1e}", backward_error), training.plan().slots,
              training.kernel().resources().registers, backward.kernel().resources().registers);
   std::fflush(stdout);
   const double bound = c.spec.storage == Storage::f32 ? 1e-4 : c.spec.storage == Storage::bf16 ? 0x1p-5 : 0x1p-8;

@@ -18,6 +18,7 @@ namespace chip {
 #include "plan/kernels/dense_chip_shape.h"
 }  // namespace chip
 
+constexpr int kDirectParts = 8, kMostDirectCluster = 2;
 constexpr int kMostTeamRows = 32, kMostTeamBlocks = 16, kMostTeamCluster = 8;
 constexpr OtherRegisters kTeamForward{.thread = 52, .slot = 18, .gate = 2, .split_gate = 11, .tile_m = 2};
 constexpr OtherRegisters kTeamBackward{.thread = 56, .slot = 14, .gate = 1, .split_gate = 8, .tile_m = 2};
@@ -109,27 +110,20 @@ double sums_time(const GpuCosts& cost, int cluster) {
   return cluster > 2 ? cost.chip_sums : cluster == 2 ? cost.pair_sums : cost.block_sums;
 }
 
-/// Of a step whose exchange goes to registers: what is not asked for at once comes while products are made, and warps
-/// that are at one part of a step leave room for those at another.
+/// Of a step whose exchange goes to registers: what was seen to add up.
 double direct_step_time(const TeamCandidate& c, const GpuCosts& cost) {
   const chip::ChipShape& shape = c.shape;
-  // Each group of warps asks for all of it.
-  const double gathered = 16.0 * c.gathered_pieces() * shape.groups;
-  const double of_all = gathered * c.team() * static_cast<double>(c.teams);
+  const double gathered = 16.0 * c.gathered_pieces();
   const int warps_of_core = (shape.warps() + 3) / 4;
   const double products = static_cast<double>(c.tiles_m()) * c.tiles_k() * shape.tiles_n() * warps_of_core;
   const double of_floats = shape.bytes == 4 ? 3 : 1;
   const double others = static_cast<double>(shape.warps()) * (c.tiles_k() - shape.resident) * c.tiles_m();
-  const double multiplying =
-      std::max(products * of_floats * cost.tensor_tile, others * chip::ClusterShape::tile_bytes / cost.shared_bytes);
-  const double gathering = std::max(gathered / cost.gathered_bytes, of_all / cost.l2_bytes);
-  const int requests = shape.requests(c.backward);
-  const double first = gathering / requests;
-  const double parts = first + std::max(gathering - first, multiplying) + sums_time(cost, shape.cluster) +
-                       shape.sums_floats(c.backward) * 4.0 / cost.received_bytes + warps_of_core * cost.cluster_warp +
-                       c.slots() * cost.cluster_slot;
-  return cost.chip_exchange + cost.direct_overlap * parts + (requests > 1 ? cost.chip_poll : 0) +
-         (c.backward ? cost.chip_backward : 0);
+  const double sums = shape.sums_floats(c.backward) * 4.0;
+  return cost.direct_exchange + gathered / cost.gathered_bytes +
+         (shape.requests(c.backward) - 1) * cost.direct_request + products * of_floats * cost.direct_tile +
+         others * chip::ClusterShape::tile_bytes / cost.direct_shared_bytes +
+         sums / (shape.cluster == 1 ? cost.direct_sums_bytes : cost.direct_pair_bytes) +
+         (c.slots() - 1) * cost.direct_slot + (c.backward ? cost.direct_backward : 0);
 }
 
 double team_step_time(const TeamCandidate& c, const GpuCosts& cost) {
@@ -164,6 +158,7 @@ class TeamBound {
     sent_ = problem.backward ? cell.gates() : 1, summed_ = problem.backward ? 1 : cell.gates();
     of_floats_ = problem.storage == Storage::f32 ? 3 : 1;
     backward_ = problem.backward ? cost_.chip_backward : 0;
+    direct_backward_ = problem.backward ? cost_.direct_backward - cost_.chip_backward : 0;
   }
 
   double operator()(csp::Range cluster, csp::Range rows, csp::Range blocks, csp::Range parts, csp::Range warps,
@@ -186,7 +181,10 @@ class TeamBound {
     const double others = sums + received / cost_.received_bytes +
                           static_cast<double>((warps.low + 3) / 4) * cost_.cluster_warp + slots * cost_.cluster_slot;
     const double staged_step = gathering + multiplying + others;
-    const double direct_step = cost_.direct_overlap * (std::max(gathering, multiplying) + others);
+    const double direct_step = cost_.direct_exchange - cost_.chip_exchange + gathered / cost_.gathered_bytes +
+                               products / 16 * of_floats_ * cost_.direct_tile +
+                               received / std::max(cost_.direct_sums_bytes, cost_.direct_pair_bytes) +
+                               (slots - 1) * cost_.direct_slot + direct_backward_;
     const double step =
         direct.low == direct.high ? (direct.low != 0 ? direct_step : staged_step) : std::min(staged_step, direct_step);
     return static_cast<double>((items + teams - 1) / teams) * (cost_.chip_exchange + step + backward_);
@@ -195,7 +193,7 @@ class TeamBound {
  private:
   GpuCosts cost_;
   Index octets_, heads_, rows_, multiprocessors_ = 0, pieces_ = 0, sent_ = 0, summed_ = 0;
-  double of_floats_ = 1, backward_ = 0;
+  double of_floats_ = 1, backward_ = 0, direct_backward_ = 0;
 };
 
 csp::Domain team_rows(const GpuDenseProblem& problem) {
@@ -256,6 +254,12 @@ DenseRule dense_chip_rule(const GpuDenseProblem& problem, const GpuModel& gpu) {
   const auto warps = groups * parts;
   m.require("a cluster has at most as many blocks as the chip allows", cluster <= most_cluster);
   m.require("a block has 4 to 16 warps", warps >= 4 && warps <= 16);
+  // Each group would ask for all that is exchanged, and with fewer warps half of the registers stay empty; the blocks
+  // of larger clusters have more sums to tell each other than they save in what they ask for.
+  m.require("all eight warps of a block share what goes straight to their registers",
+            csp::implies(direct == 1, groups == 1 && parts == kDirectParts));
+  m.require("what goes straight to registers is shared by pairs of blocks at most",
+            csp::implies(direct == 1, cluster <= kMostDirectCluster));
   m.require("the clusters of a team run at once", clusters <= at_once);
   m.require("no fewer units a block would do for these clusters", blocks == csp::ceil_div(octets, cluster * clusters));
   m.require("sums of a warp fit its registers", of_shape("sum_tiles", {0, csp::largest}, [](const TeamCandidate& c) {

@@ -164,7 +164,7 @@ TEST(Rules, ChipsAreRefusedWithTheConstraintThatBroke) {
 }
 
 TEST(Explain, NamesWhatLostAndWhatCannotBe) {
-  const PlanReport on_h100 = explain(dense("lstm", 16, 1, 768), named_gpu("h100"));
+  const PlanReport on_h100 = explain(dense("elman", 16, 1, 768), named_gpu("h100"));
   EXPECT_EQ(on_h100.algorithm, "cluster");
   EXPECT_GT(on_h100.microseconds, 500);
   ASSERT_FALSE(on_h100.alternatives.empty());

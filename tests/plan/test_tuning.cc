@@ -17,8 +17,9 @@ namespace {
 
 using testing::HasSubstr;
 
-GpuDenseProblem lstm_768() {
+GpuDenseProblem elman_768() {
   GpuDenseProblem problem;
+  problem.cell = "elman";
   problem.rows = 16, problem.steps = 1024, problem.hidden = 768;
   return problem;
 }
@@ -67,8 +68,8 @@ void expect_trials(const Problem& problem, const Machine& machine, std::size_t a
 
 TEST(Tuning, TriesEveryAlgorithm) {
   const GpuModel gpu = named_gpu("h200");
-  expect_trials(lstm_768(), gpu, 3, plan_gpu_dense);
-  GpuDenseProblem small = lstm_768();
+  expect_trials(elman_768(), gpu, 3, plan_gpu_dense);
+  GpuDenseProblem small = elman_768();
   small.heads = 12, small.backward = true;
   expect_trials(small, gpu, 4, plan_gpu_dense);
   expect_trials(mingru_layer(), gpu, 3, plan_gpu_layer);
@@ -82,7 +83,7 @@ TEST(Tuning, TriesEveryAlgorithm) {
 }
 
 TEST(Tuning, CandidatesDifferInMoreThanADetail) {
-  for (const Candidate& candidate : candidates(lstm_768(), named_gpu("h200"), 4)) {
+  for (const Candidate& candidate : candidates(elman_768(), named_gpu("h200"), 4)) {
     const auto same = [&](const Candidate& other) {
       if (other.choice.rule != candidate.choice.rule) return false;
       for (std::size_t i = 0; i < candidate.choice.variables.size(); ++i) {
@@ -91,38 +92,38 @@ TEST(Tuning, CandidatesDifferInMoreThanADetail) {
       }
       return true;
     };
-    EXPECT_EQ(std::ranges::count_if(candidates(lstm_768(), named_gpu("h200"), 4), same), 1) << candidate.text;
+    EXPECT_EQ(std::ranges::count_if(candidates(elman_768(), named_gpu("h200"), 4), same), 1) << candidate.text;
   }
 }
 
 TEST(Tuning, WhatWasMeasuredDecides) {
   GpuModel gpu = named_gpu("h200");
-  const std::string work = work_of(lstm_768()), identity = identity_of(gpu);
-  const GpuDensePlan planned = plan_gpu_dense(lstm_768(), gpu);
+  const std::string work = work_of(elman_768()), identity = identity_of(gpu);
+  const GpuDensePlan planned = plan_gpu_dense(elman_768(), gpu);
   ASSERT_EQ(planned.algorithm, DenseAlgorithm::cluster);
-  const auto all = candidates(lstm_768(), gpu, 1);
+  const auto all = candidates(elman_768(), gpu, 1);
   const auto chip = std::ranges::find(all, "chip", [](const Candidate& c) { return c.choice.rule; });
   ASSERT_NE(chip, all.end());
   gpu.tuned = std::make_shared<const Tuning>(read_tuning(plans_text(identity, work, chip->choice), "p.json", identity));
-  const GpuDensePlan tuned = plan_gpu_dense(lstm_768(), gpu);
+  const GpuDensePlan tuned = plan_gpu_dense(elman_768(), gpu);
   EXPECT_EQ(tuned.algorithm, DenseAlgorithm::chip);
   EXPECT_EQ(tuned.why, "the quickest of those that were measured (p.json)");
-  GpuDenseProblem longer = lstm_768(), other = lstm_768();
+  GpuDenseProblem longer = elman_768(), other = elman_768();
   longer.steps = 77;  // the same work at any length
   EXPECT_EQ(plan_gpu_dense(longer, gpu).algorithm, DenseAlgorithm::chip);
   other.rows = 17;
   EXPECT_EQ(plan_gpu_dense(other, gpu).algorithm, DenseAlgorithm::cluster);
-  other = lstm_768(), other.algorithm = DenseAlgorithm::step;  // what a caller asks for comes first
+  other = elman_768(), other.algorithm = DenseAlgorithm::step;  // what a caller asks for comes first
   EXPECT_EQ(plan_gpu_dense(other, gpu).algorithm, DenseAlgorithm::step);
 }
 
 TEST(Tuning, AChoiceThatIsNoPlanAnyMoreIsReplacedAndSaidSo) {
   GpuModel gpu = named_gpu("h200");
-  const std::string work = work_of(lstm_768()), identity = identity_of(gpu);
+  const std::string work = work_of(elman_768()), identity = identity_of(gpu);
   for (PlanChoice choice :
        {PlanChoice{.rule = "cluster", .variables = {{"cluster", 5}}}, PlanChoice{.rule = "gone", .variables = {}}}) {
     gpu.tuned = std::make_shared<const Tuning>(read_tuning(plans_text(identity, work, choice), "p.json", identity));
-    const GpuDensePlan plan = plan_gpu_dense(lstm_768(), gpu);
+    const GpuDensePlan plan = plan_gpu_dense(elman_768(), gpu);
     EXPECT_EQ(plan.algorithm, DenseAlgorithm::cluster);
     EXPECT_THAT(plan.why, HasSubstr("what was measured (p.json) is none of the plans that are possible here"));
   }
@@ -175,11 +176,11 @@ TEST(Tuning, RecordsWhatIsAskedForAndNotWhatThePlannerAsksItself) {
   Recording recording;
   plan_gpu_layer(floats, gpu);
   plan_gpu_layer(floats, gpu);
-  plan_gpu_dense(lstm_768(), gpu);
+  plan_gpu_dense(elman_768(), gpu);
   const std::vector<AskedPlan> asked = recording.take();
   ASSERT_EQ(asked.size(), 2u);
   EXPECT_EQ(asked[0].work, work_of(floats));
-  EXPECT_EQ(asked[1].work, work_of(lstm_768()));
+  EXPECT_EQ(asked[1].work, work_of(elman_768()));
   EXPECT_GT(asked[1].microseconds, 0);
 }
 
