@@ -297,22 +297,27 @@ TEST_P(DenseTest, EqualsTheOracleInAnyShape) {
   const oracle::Results<double> want = oracle::forward(oracle_spec(), batch, arguments);
   const oracle::Arguments<double> gradients = oracle_gradients();
   const DenseForward forward = forward_call();
-  const auto plan_of = [&](plan::GpuDenseProblem problem, int shape) {
-    (by_blocks ? problem.slots : problem.cluster) = shape;
+  struct Shape {
+    int size, direct;
+  };
+  const std::vector<Shape> of_blocks = {{8, -1}, {4, -1}, {2, -1}};
+  const std::vector<Shape> of_clusters = {{8, 0}, {4, 0}, {2, 0}, {1, 0}, {2, 1}, {1, 1}};
+  const auto plan_of = [&](plan::GpuDenseProblem problem, const Shape& shape) {
+    (by_blocks ? problem.slots : problem.cluster) = shape.size;
+    problem.direct = shape.direct;
     return plan_gpu_dense(problem, stream->device().model());
   };
-  for (const int shape : {8, 4, 2, 1}) {
-    if (by_blocks && shape == 1) continue;
+  for (const Shape& any : by_blocks ? of_blocks : of_clusters) {
+    const int shape = any.size;
     if (by_blocks && shape == 8 && c.head >= 128 && storage == Storage::f32) continue;  // too large for a block
     if (!by_blocks && shape > 1 && stream->device().model().architecture() < 90) continue;
-    const plan::GpuDensePlan plan = plan_of(problem_of(forward, spec()), shape);
+    const plan::GpuDensePlan plan = plan_of(problem_of(forward, spec()), any);
     SCOPED_TRACE(plan.explain());
     y.fill(0xff), last.fill(0xff);
     run(DenseForwardExecutable(stream->device(), spec(), forward, plan), forward);
     expect_forward(want);
     const DenseBackward backward = backward_call(forward);
-    const DenseBackwardExecutable back(stream->device(), spec(), backward,
-                                       plan_of(problem_of(backward, spec()), shape));
+    const DenseBackwardExecutable back(stream->device(), spec(), backward, plan_of(problem_of(backward, spec()), any));
     Buffer workspace(*stream, back.workspace_bytes());
     workspace.fill(0);
     back.run_walk(backward, workspace.address(), stream->handle());
