@@ -26,7 +26,9 @@ class GpuRecurrence : public OnGpu {
     if (training()) make_room_for_gradients();
     forward_.emplace(stream_.device(), spec_, forward_call());
     if (training()) backward_.emplace(stream_.device(), spec_, backward_call(dy_));
-    workspace_ = room(std::max(forward_->workspace_bytes(), backward_ ? backward_->workspace_bytes() : 0));
+    forward_workspace_ = room(forward_->workspace_bytes());
+    // Its own: it is zero before its first use, and leaves what it counts with as it was.
+    backward_workspace_ = room(backward_ ? backward_->workspace_bytes() : 0);
   }
 
   Answers<float> last() override {
@@ -95,8 +97,8 @@ class GpuRecurrence : public OnGpu {
   }
 
   void run(const Buffer& dy) override {
-    forward_->run(forward_call(), workspace_.address(), stream_.handle());
-    if (training()) backward_->run(backward_call(dy), workspace_.address(), stream_.handle());
+    forward_->run(forward_call(), forward_workspace_.address(), stream_.handle());
+    if (training()) backward_->run(backward_call(dy), backward_workspace_.address(), stream_.handle());
   }
 
   void multiply_gradients() {
@@ -128,7 +130,7 @@ class GpuRecurrence : public OnGpu {
 
   cuda::DenseSpec spec_;
   std::vector<Array> weights_;
-  Buffer x_, weight_ih_, weight_hh_, bias_ih_, bias_hh_, wx_, y_, workspace_;
+  Buffer x_, weight_ih_, weight_hh_, bias_ih_, bias_hh_, wx_, y_, forward_workspace_, backward_workspace_;
   Buffer sums_, states_, dwx_, drh_, dweight_ih_, dweight_hh_, dbias_ih_, dbias_hh_, dx_;  // training
   std::optional<cuda::DenseForwardExecutable> forward_;
   std::optional<cuda::DenseBackwardExecutable> backward_;

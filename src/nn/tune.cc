@@ -106,6 +106,7 @@ class NodeRun {
       // floats would be infinities and NaN among others.
       const DType type = opaque_.back() && is_rounded() ? target_.dtype : value.dtype;
       memory_.push_back(id ? filled(program.bytes(id), type) : ops::Buffer());
+      if (id && opaque_.back() && memory_.size() <= node.reads.size()) tapes_.push_back({memory_.size() - 1, type});
       operands_.push_back(id ? memory_.back().data() : nullptr);
     }
     batch_ = {.rows = target_.rows, .steps = target_.steps};
@@ -143,8 +144,9 @@ class NodeRun {
     });
   }
 
-  /// The beginning and the end of each result of a run.
+  /// The beginning and the end of each result of a run, of the same operands every time: an op may write over its tape.
   std::vector<std::vector<float>> results() {
+    for (const auto& [operand, type] : tapes_) fill(memory_[operand], type);
     executable_->run(call(), {operands_.data(), scratch_.data(), persistent_.data()});
     std::vector<std::vector<float>> all;
     for (std::size_t i = node_.reads.size(); i < memory_.size(); ++i) {
@@ -167,9 +169,12 @@ class NodeRun {
  private:
   ops::Buffer filled(std::size_t bytes, DType type) {
     ops::Buffer buffer(queue_, bytes);
-    const std::vector<std::uint8_t> numbers = Numbers(type).random(bytes);
-    buffer.upload(numbers.data(), bytes);
+    fill(buffer, type);
     return buffer;
+  }
+  static void fill(ops::Buffer& buffer, DType type) {
+    const std::vector<std::uint8_t> numbers = Numbers(type).random(buffer.bytes());
+    buffer.upload(numbers.data(), buffer.bytes());
   }
 
   ops::Call call() const { return {.batch = batch_, .threads = target_.execution.threads, .stream = queue_.stream()}; }
@@ -190,8 +195,9 @@ class NodeRun {
   ops::Queue& queue_;
   Batch batch_;
   std::vector<ops::Buffer> memory_;
-  std::vector<DType> types_;  // of each operand
-  std::vector<bool> opaque_;  // whether nobody but the op knows what lies there
+  std::vector<DType> types_;                          // of each operand
+  std::vector<bool> opaque_;                          // whether nobody but the op knows what lies there
+  std::vector<std::pair<std::size_t, DType>> tapes_;  // operands that only ops know, and what they are filled with
   std::vector<void*> operands_;
   ops::Buffer lengths_, reset_, scratch_, persistent_;
   std::unique_ptr<ops::Executable> executable_;
