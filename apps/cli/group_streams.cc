@@ -35,25 +35,37 @@ void GroupStreams::describe(Series& series, DataDescription data) {
   if (!series.intervals.empty()) series.tracker->restore(series.intervals);
 }
 
+GroupStreams::WaitingRows GroupStreams::take_in(const Rows& row, WaitingRows behind) {
+  const auto known = row.known_targets();
+  behind.features.insert(behind.features.end(), row.features().begin(), row.features().end());
+  behind.known.insert(behind.known.end(), known.begin(), known.end());
+  return behind;
+}
+
 std::optional<GroupStreams::Ready> GroupStreams::take(Rows& rows) {
   const std::string name = rows.reader().group().name;
-  const bool known = rows.reader().knows_group();
+  const bool is_scaled = rows.reader().knows_group();
   Series& series = all_[name];
-  if (known) {
+  if (is_scaled) {
     if (!series.data) describe(series, data_.of_group(rows.reader().group()));
     switch_to(name);
-    return Ready{*series.data, *series.tracker, rows.features()};
+    return Ready{*series.data, *series.tracker, take_in(rows, {})};
   }
-  if (series.waiting.empty()) {
+  if (series.waiting.features.empty()) {
     say(fmt::format("note: training did not see {}: its first {} rows say how it is scaled, and get no forecast\n",
                     printable(name), rows_to_scale() - 1));
   }
-  series.waiting.insert(series.waiting.end(), rows.features().begin(), rows.features().end());
-  const auto count = static_cast<Index>(series.waiting.size() / rows.features().size());
+  series.waiting = take_in(rows, std::move(series.waiting));
+  std::vector<float>& features = series.waiting.features;
+  const auto count = static_cast<Index>(features.size() / rows.features().size());
   if (count < rows_to_scale()) return std::nullopt;
-  series.scaling = rows.reader().settle_group(name, series.waiting, count);
+  series.scaling = rows.reader().settle_group(name, features, count);
   describe(series, data_.of_group(*series.scaling));
   switch_to(name);
+  std::vector<std::uint8_t>& known = series.waiting.known;
+  const auto past = static_cast<std::ptrdiff_t>(series.past);
+  features.erase(features.begin(), features.begin() + past * data_.input_size());
+  known.erase(known.begin(), known.begin() + past * static_cast<std::ptrdiff_t>(data_.targets.size()));
   return Ready{*series.data, *series.tracker, std::exchange(series.waiting, {})};
 }
 
@@ -63,6 +75,7 @@ void GroupStreams::reset_all() {
     series.state.clear();
     series.intervals.clear();
     if (series.tracker) series.tracker->reset();
+    series.past = series.waiting.features.size() / static_cast<std::size_t>(data_.input_size());
   }
 }
 
@@ -80,12 +93,12 @@ void GroupStreams::restore(const StreamState& state, Rows& rows) {
 void GroupStreams::save(StreamState& state) {
   if (in_session_ != nullptr) in_session_->state = session_.state();
   for (const auto& [name, series] : all_) {
-    if (!series.state.empty()) {
+    if (!series.state.empty() || series.scaling) {
       state.groups[name] = {.state = series.state,
                             .intervals = series.tracker ? series.tracker->state() : series.intervals,
                             .scaling = series.scaling};
     }
-    if (series.waiting.empty()) continue;
+    if (series.waiting.features.empty()) continue;
     say(fmt::format("note: {} had too few rows to be scaled, and begins anew\n", printable(name)));
   }
 }

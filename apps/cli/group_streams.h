@@ -21,10 +21,14 @@ class GroupStreams {
 
   /// Takes in the row that was read last. A series that training did not see is scaled by its first rows: until there
   /// are enough of them there is nothing to push.
+  struct WaitingRows {
+    std::vector<float> features;      ///< [rows, I]
+    std::vector<std::uint8_t> known;  ///< [rows, targets]: whether the value of a target was there.
+  };
   struct Ready {
     const DataDescription& data;  ///< With the scaling of the series.
     SpreadTracker& tracker;       ///< Of its intervals.
-    std::vector<float> features;  ///< [rows, I]: this one, behind those that it had to wait for.
+    WaitingRows rows;             ///< This one, behind those that it had to wait for.
   };
   std::optional<Ready> take(Rows& rows);
 
@@ -41,9 +45,11 @@ class GroupStreams {
     std::vector<float> intervals;  // state of a tracker that is not there yet
     std::optional<Group> scaling;  // of one that training did not see
     std::vector<float> state;      // when another one is in the session
-    std::vector<float> waiting;    // [rows, I]
+    WaitingRows waiting;
+    std::size_t past = 0;  // waiting rows that only say how the series is scaled: it started anew behind them
   };
 
+  static WaitingRows take_in(const Rows& row, WaitingRows behind);
   Index rows_to_scale() const;
   void switch_to(const std::string& name);
   /// From now on it is known how the series is scaled.

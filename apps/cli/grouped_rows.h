@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@ struct GroupedRows {
   DataDescription data;                        ///< With its scaling.
   bool trained = true;                         ///< Whether training saw it; otherwise its rows say how it is scaled.
   std::vector<float> features;                 ///< [rows + to_come, I]
+  std::vector<std::uint8_t> known;             ///< [rows, targets]: whether the value of a target is there.
   std::vector<std::vector<std::string>> kept;  ///< Columns to be kept, of each row.
   std::vector<std::vector<double>> values;     ///< What `values_of` said of each row.
   std::vector<bool> missing;                   ///< Of each row: the file has none.

@@ -183,19 +183,22 @@ class Prediction {
     answers.of_spread(tracker.spread());
     std::vector<std::vector<std::string>> kept;  // of the rows that wait in the sequence ...
     std::vector<float> features;                 // ... and what the model reads of them
+    std::vector<std::uint8_t> known;             // the same: which targets they have
     std::vector<bool> missing;                   // the same: they are not in the file
     const auto size = static_cast<std::size_t>(data().output_size());
     const auto answer = [&](bool end) {
       const auto outputs = sequence.run();
-      const std::size_t inputs = features.size() / kept.size();
+      const std::size_t inputs = features.size() / kept.size(), targets = known.size() / kept.size();
       for (std::size_t i = 0; i < kept.size(); ++i) {
         const auto forecasts = outputs.subspan(i * size, size);
-        tracker.add(std::span(features).subspan(i * inputs, inputs), forecasts);
+        tracker.add(std::span(features).subspan(i * inputs, inputs), forecasts,
+                    std::span(known).subspan(i * targets, targets));
         const bool wanted = arguments_.last ? end && i + 1 == kept.size() : !missing[i];
         if (wanted) answers.answer(kept[i], forecasts);
       }
       kept.clear();
       features.clear();
+      known.clear();
       missing.clear();
     };
     for (auto kind = rows.next(); kind != Rows::Kind::end; kind = rows.next()) {
@@ -203,6 +206,7 @@ class Prediction {
       if (sequence.waiting() == Sequence::piece) answer(false);
       sequence.add(rows.features());
       features.insert(features.end(), rows.features().begin(), rows.features().end());
+      known.insert(known.end(), rows.known_targets().begin(), rows.known_targets().end());
       kept.push_back(rows.kept());
       missing.push_back(kind == Rows::Kind::missing);
     }
@@ -251,7 +255,7 @@ class Prediction {
     for (const GroupedRows& series : groups) counts.push_back(count_answered(series));
     say_lacking();
     if (!std::exchange(headed_, true)) answers.header();
-    const auto inputs = static_cast<std::size_t>(data().input_size()),
+    const auto inputs = static_cast<std::size_t>(data().input_size()), targets = data().targets.size(),
                outputs = static_cast<std::size_t>(answers.size());
     for (const GroupedRows& series : groups) {
       if (interrupted()) return;
@@ -268,7 +272,8 @@ class Prediction {
         const auto forecasts = sequence.run();
         for (Index i = first; i < end; ++i) {
           const auto own = forecasts.subspan(static_cast<std::size_t>(i - first) * outputs, outputs);
-          tracker.add(std::span(series.features).subspan(static_cast<std::size_t>(i) * inputs, inputs), own);
+          tracker.add(std::span(series.features).subspan(static_cast<std::size_t>(i) * inputs, inputs), own,
+                      std::span(series.known).subspan(static_cast<std::size_t>(i) * targets, targets));
           if (arguments_.last ? i + 1 < count : series.missing[static_cast<std::size_t>(i)]) continue;
           std::vector<std::string> kept = series.kept[static_cast<std::size_t>(i)];
           if (named) kept.insert(kept.begin(), series.name);
@@ -289,7 +294,10 @@ class Prediction {
     std::vector<std::string> kept;
     for (auto kind = rows.next(); kind != Rows::Kind::end; kind = rows.next()) {
       if (kind == Rows::Kind::blank ? !rows.has_sequences() : rows.starts_sequence()) writer.finish(name, kept);
-      if (kind == Rows::Kind::blank) continue;
+      if (kind == Rows::Kind::blank) {
+        if (!rows.has_sequences()) rows.reader().restart();
+        continue;
+      }
       writer.add(rows.features());
       name = rows.sequence();
       kept = rows.kept();

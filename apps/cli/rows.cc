@@ -15,7 +15,9 @@ Rows::Rows(Input& input, const DataDescription& data, const RowOptions& options)
   if (!input_.line(line_)) {
     throw Error(ErrorCode::bad_input, fmt::format("{}: there is nothing to read, not even a header", input.name()));
   }
-  reader_.emplace(data, line_, input.name(), options.format);
+  RowFormat format = options.format;
+  if (data.task == Task::classify) format.sequence_column = options.sequence_column;
+  reader_.emplace(data, line_, input.name(), format);
   waiting_ = !data.header;
   for (const std::string& name : options.keep) {
     const auto position = reader_->column(name);
@@ -29,6 +31,7 @@ Rows::Rows(Input& input, const DataDescription& data, const RowOptions& options)
   kept_.resize(kept_positions_.size());
   if (data.task == Task::classify) sequence_position_ = reader_->column(options.sequence_column);
   features_.resize(static_cast<std::size_t>(data.input_size()));
+  known_targets_.resize(data.targets.size());
 }
 
 std::string Rows::first_replaced() const {
@@ -47,12 +50,8 @@ Rows::Kind Rows::next() {
     const auto& position = kept_positions_[i];
     kept_[i] = position ? std::string(reader_->text(*position)) : reader_->group().name;
   }
-  if (sequence_position_) {
-    const std::string_view name = reader_->text(*sequence_position_);
-    starts_sequence_ = !first_ && name != sequence_;
-    sequence_ = name;
-  }
-  first_ = false;
+  if (sequence_position_) sequence_ = reader_->text(*sequence_position_);
+  std::ranges::copy(reader_->known_targets(), known_targets_.begin());
   if (reader_->missing_rows().empty()) return Kind::row;
   row_ = features_;
   handed_out_ = 0;
@@ -66,6 +65,8 @@ std::optional<Rows::Kind> Rows::next_of_missing() {
   waits_ = handed_out_ < missing.size();
   const auto next = waits_ ? missing.subspan(handed_out_, features_.size()) : std::span<const float>(row_);
   std::ranges::copy(next, features_.begin());
+  std::ranges::fill(known_targets_, 0);
+  if (!waits_) std::ranges::copy(reader_->known_targets(), known_targets_.begin());
   if (!waits_) return Kind::row;
   handed_out_ += features_.size();
   ++missing_;

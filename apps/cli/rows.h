@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -14,7 +15,7 @@ namespace penstock::cli {
 /// Which columns of the input matter beside those that the model reads, and how the rows are written.
 struct RowOptions {
   std::vector<std::string> keep;             ///< Copied to the output.
-  std::string sequence_column = "sequence";  ///< A change of its value starts a new sequence; it need not be there.
+  std::string sequence_column = "sequence";  ///< Of labelled sequences; it need not be there.
   RowFormat format;
 };
 
@@ -44,12 +45,14 @@ class Rows {
   std::string first_replaced() const;
 
   const std::vector<float>& features() const { return features_; }
+  /// As RowReader::known_targets(): of a row that is missing, none.
+  std::span<const std::uint8_t> known_targets() const { return known_targets_; }
   const std::vector<std::string>& kept() const { return kept_; }
   /// Of the last row; empty without such a column.
   const std::string& sequence() const { return sequence_; }
   bool has_sequences() const { return sequence_position_.has_value(); }
   /// Whether the last row belongs to another sequence than the one before it.
-  bool starts_sequence() const { return starts_sequence_; }
+  bool starts_sequence() const { return reader_->starts_sequence(); }
 
  private:
   Input& input_;
@@ -59,12 +62,11 @@ class Rows {
   std::optional<std::size_t> sequence_position_;
   std::vector<float> features_;
   std::vector<std::string> kept_;
+  std::vector<std::uint8_t> known_targets_;
   std::string sequence_;
-  bool starts_sequence_ = false;
   std::vector<float> row_;      // features of the row behind those that are missing
   std::size_t handed_out_ = 0;  // features of missing rows
   Index missing_ = 0;
-  bool first_ = true;
   bool waiting_ = false;  // the first line is a row, and not read yet
   bool waits_ = false;    // the last row, for those that are missing in front of it
 

@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstdint>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -22,9 +24,8 @@ class TargetValues {
  public:
   TargetValues(const DataDescription& data, const Rows& rows) {
     for (const Column& target : data.targets) {
-      const auto input = std::ranges::find(data.inputs, target.name, &Column::name);
-      if (input != data.inputs.end()) {
-        places_.push_back({static_cast<std::size_t>(input - data.inputs.begin()), true, mask_of(data, target.name)});
+      if (const auto input = data.input_of(target.name)) {
+        places_.push_back({*input, true});
         continue;
       }
       const auto column = rows.reader().column(target.name);
@@ -32,7 +33,7 @@ class TargetValues {
         throw Error(ErrorCode::bad_input, fmt::format("the file has no column '{}', with which forecasts are compared",
                                                       printable(target.name)));
       }
-      places_.push_back({*column, false, std::nullopt});
+      places_.push_back({*column, false});
     }
   }
 
@@ -46,14 +47,14 @@ class TargetValues {
     return values;
   }
 
-  /// Puts in the others, from a row of features as a description scales them. What is masked stays no number.
-  void complete(std::vector<double>& values, std::span<const float> features, const DataDescription& data) const {
+  /// Puts in the others, from a row of features as a description scales them. Those that are not `known` [targets] stay
+  /// no numbers.
+  void complete(std::vector<double>& values, std::span<const float> features, std::span<const std::uint8_t> known,
+                const DataDescription& data) const {
     for (std::size_t c = 0; c < places_.size(); ++c) {
       const Place& place = places_[c];
-      const bool masked = place.mask && features[*place.mask] > 0.5f;
-      if (place.is_input && !masked) {
-        values[c] = data.inputs[place.index].raw(static_cast<double>(features[place.index]));
-      }
+      if (!place.is_input || known[c] == 0) continue;
+      values[c] = data.inputs[place.index].raw(static_cast<double>(features[place.index]));
     }
   }
 
@@ -61,15 +62,7 @@ class TargetValues {
   struct Place {
     std::size_t index;
     bool is_input;
-    std::optional<std::size_t> mask;  // the input that says whether the value is missing, if there is one
   };
-
-  static std::optional<std::size_t> mask_of(const DataDescription& data, const std::string& name) {
-    const auto mask = std::ranges::find_if(
-        data.inputs, [&](const Column& input) { return input.feature == Feature::missing && input.name == name; });
-    if (mask == data.inputs.end()) return std::nullopt;
-    return static_cast<std::size_t>(mask - data.inputs.begin());
-  }
 
   static double number(const Rows& rows, std::size_t column) {
     if (const auto value = rows.reader().number(column)) return *value;
@@ -116,12 +109,18 @@ class SeriesScorer {
       }
       const auto scored = counts ? std::span<const double>(forecasts) : std::span<const double>();
       const auto& [features, values] = waiting_[i];
-      tracker_.add(features, all.subspan(i * outputs, outputs));
+      tracker_.add(features, all.subspan(i * outputs, outputs), known_of(values));
       if (options_.watch) data_.spread = tracker_.spread();
       scorer_.add(values, scored, tracker_.widths());
       if (options_.watch) options_.watch(name_, data_, values, scored);
     }
     waiting_.clear();
+  }
+
+  static std::vector<std::uint8_t> known_of(const std::vector<double>& values) {
+    std::vector<std::uint8_t> known;
+    for (const double value : values) known.push_back(std::isnan(value) ? 0 : 1);
+    return known;
   }
 
   struct Row {
@@ -154,7 +153,8 @@ Score score_groups(const Model& model, Rows& rows, const std::string& path, cons
     SeriesScorer scorer(model, series.data, series.name, options, execution);
     for (std::size_t row = 0; row < series.values.size(); ++row) {
       const auto features = std::span<const float>(series.features).subspan(row * inputs, inputs);
-      if (!series.missing[row]) targets.complete(series.values[row], features, series.data);
+      const auto known = std::span(series.known).subspan(row * data.targets.size(), data.targets.size());
+      targets.complete(series.values[row], features, known, series.data);
       scorer.add(features, std::move(series.values[row]));
     }
     GroupScore group = scorer.finish();
@@ -178,9 +178,8 @@ Score score_series(const Model& model, const std::string& path, const SeriesScor
   SeriesScorer scorer(model, data, "", options, execution);
   for (auto kind = rows.next(); kind != Rows::Kind::end; kind = rows.next()) {
     if (kind == Rows::Kind::blank) continue;
-    const bool missing = kind == Rows::Kind::missing;
-    std::vector<double> values = targets.read(rows, missing);
-    if (!missing) targets.complete(values, rows.features(), data);
+    std::vector<double> values = targets.read(rows, kind == Rows::Kind::missing);
+    targets.complete(values, rows.features(), rows.known_targets(), data);
     scorer.add(rows.features(), std::move(values));
   }
   Score score;

@@ -135,7 +135,7 @@ class Stream {
       return;
     }
     Rows rows(input_, model_.data(), arguments_.rows);
-    if (state_) rows.reader().set_dates(state_->dates);
+    if (state_) state_->restore(rows.reader());
     RowAnswers answers(output_, model_.data(), arguments_.rows.keep, arguments_.json, arguments_.quantiles);
     SpreadTracker tracker(model_.data());
     answers.of_spread(tracker.spread());
@@ -148,12 +148,14 @@ class Stream {
     };
     for (auto kind = rows.next(); kind != Rows::Kind::end; kind = rows.next()) {
       if (kind == Rows::Kind::blank) {
-        if (arguments_.reset_on_blank_line) reset();
+        if (!arguments_.reset_on_blank_line) continue;
+        rows.reader().restart();
+        reset();
         continue;
       }
       if (rows.starts_sequence()) reset();
       const std::span<const float> features(rows.features()), outputs = push(features);
-      tracker.add(features, outputs);
+      tracker.add(features, outputs, rows.known_targets());
       if (kind == Rows::Kind::missing) continue;
       answers.answer(rows.kept(), outputs);
       output_.flush();
@@ -161,7 +163,7 @@ class Stream {
     }
     if (rows.replaced() > 1 || rows.missing() > 0) say_replaced(rows);
     if (state_) state_->intervals = tracker.state();
-    if (state_) state_->dates = rows.reader().dates();
+    if (state_) state_->last_rows = rows.reader().last_rows();
   }
 
   /// Rows of many series, each with a state of its own; its name stands in front of each answer.
@@ -179,18 +181,21 @@ class Stream {
     if (state_) streams.restore(*state_, rows);
     answers.header();
     output_.flush();
-    if (state_) rows.reader().set_dates(state_->dates);
-    const auto inputs = static_cast<std::size_t>(data.input_size());
+    if (state_) state_->restore(rows.reader());
+    const auto inputs = static_cast<std::size_t>(data.input_size()), targets = data.targets.size();
     for (auto kind = rows.next(); kind != Rows::Kind::end; kind = rows.next()) {
       if (kind == Rows::Kind::blank) {
-        if (arguments_.reset_on_blank_line) streams.reset_all();
+        if (!arguments_.reset_on_blank_line) continue;
+        rows.reader().restart();
+        streams.reset_all();
         continue;
       }
       if (const auto ready = streams.take(rows)) {
-        std::span<const float> features(ready->features), forecast;
-        for (; !features.empty(); features = features.subspan(inputs)) {
+        std::span<const float> features(ready->rows.features), forecast;
+        std::span<const std::uint8_t> known(ready->rows.known);
+        for (; !features.empty(); features = features.subspan(inputs), known = known.subspan(targets)) {
           forecast = push(features.first(inputs));
-          ready->tracker.add(features.first(inputs), forecast);
+          ready->tracker.add(features.first(inputs), forecast, known.first(targets));
         }
         if (kind == Rows::Kind::missing) continue;
         answers.of_series(ready->data);
@@ -202,7 +207,7 @@ class Stream {
     }
     if (rows.replaced() > 1 || rows.missing() > 0) say_replaced(rows);
     if (state_) streams.save(*state_);
-    if (state_) state_->dates = rows.reader().dates();
+    if (state_) state_->last_rows = rows.reader().last_rows();
   }
 
   void say_first_replaced(const Rows& rows) {

@@ -105,7 +105,7 @@ StreamState::StreamState(std::string path, const std::string& model)
   expected = floats(object, "expected", path_);
   if (object.contains("intervals")) intervals = floats(object, "intervals", path_);
   read_groups(object.value("groups", nlohmann::json::array()));
-  read_dates(object.value("dates", nlohmann::json::object()));
+  read_last_rows(object.value("last_rows", nlohmann::json::object()));
   found_ = true;
 }
 
@@ -123,18 +123,23 @@ void StreamState::read_groups(const nlohmann::json& list) {
   }
 }
 
-void StreamState::read_dates(const nlohmann::json& object) {
-  if (!object.is_object()) bad(path_, "\"dates\" must be an object of numbers");
-  for (const auto& [name, date] : object.items()) {
-    if (!date.is_number()) bad(path_, "\"dates\" must be an object of numbers");
-    dates[name] = date.get<double>();
+void StreamState::read_last_rows(const nlohmann::json& object) {
+  if (!object.is_object()) bad(path_, "\"last_rows\" must be an object of rows");
+  for (const auto& [name, row] : object.items()) {
+    RowReader::LastRow& last = last_rows[name];
+    last.values = floats(row, "values", path_);
+    if (!row.contains("date")) continue;
+    if (!row["date"].is_number()) bad(path_, "\"date\" is no number");
+    last.date = row["date"].get<double>();
   }
 }
 
 void StreamState::restore(Session& session) const {
   if (!found_) return;
   try {
-    for (const auto& [name, group] : groups) session.restore(group.state);
+    for (const auto& [name, group] : groups) {
+      if (!group.state.empty()) session.restore(group.state);
+    }
     session.restore(state_);
   } catch (const Error& error) {
     bad(path_, error.what());
@@ -150,12 +155,23 @@ void StreamState::restore(SpreadTracker& tracker) const {
   }
 }
 
+void StreamState::restore(RowReader& reader) const {
+  try {
+    reader.set_last_rows(last_rows);
+  } catch (const Error& error) {
+    bad(path_, error.what());
+  }
+}
+
 void StreamState::save(const Session& session) const {
   nlohmann::json object = {
       {"kind", state_kind}, {"model", checksum_}, {"state", session.state()}, {"expected", expected}};
   if (!intervals.empty()) object["intervals"] = intervals;
   for (const auto& [name, group] : groups) object["groups"].push_back(group_json(name, group));
-  if (!dates.empty()) object["dates"] = dates;
+  for (const auto& [name, row] : last_rows) {
+    object["last_rows"][name] = {{"values", row.values}};
+    if (row.date) object["last_rows"][name]["date"] = *row.date;
+  }
   const std::string temporary = path_ + ".tmp";
   if (!write_file(temporary, object.dump() + "\n") || rename(temporary.c_str(), path_.c_str()) != 0) {
     const int error = errno;

@@ -24,6 +24,7 @@ class StreamState {
   void restore(Session& session) const;
   /// A file that knows nothing of intervals leaves them as at the start of a series.
   void restore(SpreadTracker& tracker) const;
+  void restore(RowReader& reader) const;
   /// Replaces the file as a whole or not at all. Throws Error(io_failure).
   void save(const Session& session) const;
 
@@ -39,8 +40,8 @@ class StreamState {
     std::optional<Group> scaling;  ///< Of one that training did not see.
   };
   std::map<std::string, OfGroup> groups;
-  /// As RowReader::dates(), for a stream to see how long nothing came.
-  std::map<std::string, double> dates;
+  /// As RowReader::last_rows().
+  std::map<std::string, RowReader::LastRow> last_rows;
 
  private:
   std::string path_;
@@ -49,7 +50,7 @@ class StreamState {
   std::vector<float> state_;
 
   void read_groups(const nlohmann::json& list);
-  void read_dates(const nlohmann::json& object);
+  void read_last_rows(const nlohmann::json& object);
 };
 
 }  // namespace penstock::cli

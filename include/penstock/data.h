@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
@@ -186,6 +187,8 @@ struct DataDescription {
   Index input_size() const;
   /// What describes the data of one series by itself: its scaling is part of the columns, and there are no groups.
   DataDescription of_group(const Group& group) const;
+  /// The input that is the value of this column in the same row; nothing if the model does not read it.
+  std::optional<std::size_t> input_of(std::string_view column) const;
   /// Whether inputs are values of later rows.
   bool reads_ahead() const;
   /// Whether the model reads later rows of this column.
@@ -341,7 +344,9 @@ struct RowFormat {
   /// mean in training before there is one). Nothing: what training did.
   std::optional<Missing> missing = std::nullopt;
   bool replace_bad = false;  ///< Fields that are no numbers, and rows of another width, count as missing too.
-  std::string series = {};   ///< Of a model whose series are files: the name of this one; empty: that of the source.
+  /// A change of its value starts a new sequence: the reader restarts. Empty, or not in the header: nothing does.
+  std::string sequence_column = {};
+  std::string series = {};  ///< Of a model whose series are files: the name of this one; empty: that of the source.
 };
 
 /// Turns the lines of a CSV stream into a model's inputs, with the normalisation of its DataDescription.
@@ -363,6 +368,17 @@ class RowReader {
   /// With Irregular::fill: features [rows, I] of those that are missing between the last row and the one before it in
   /// its series. A model has to read them first. Valid until the next read.
   std::span<const float> missing_rows() const;
+
+  /// Of each target [targets] that the model reads: whether the last row had its value, and not another in its place.
+  /// Valid until the next read.
+  std::span<const std::uint8_t> known_targets() const;
+
+  /// Whether the last row belongs to another sequence than the row before it.
+  bool starts_sequence() const;
+
+  /// The next row begins anew: it is at no time behind those that were read, and their values do not go in the place of
+  /// missing ones. What was found out about how series are scaled stays.
+  void restart();
 
   /// Where a column of the header stands, whether or not the model reads it; nothing if there is no such column.
   std::optional<std::size_t> column(const std::string& name) const;
@@ -387,10 +403,16 @@ class RowReader {
   /// Such a series, as it was settled before.
   void add_group(const Group& group);
 
-  /// When the last row of each series was that says so, in seconds since the start of 1970, by name (empty without
-  /// groups): for a reader that goes on where this one stops. Empty unless the model asks how far rows are apart.
-  std::map<std::string, double> dates() const;
-  void set_dates(const std::map<std::string, double>& dates);
+  /// What is kept of the last row of a series.
+  struct LastRow {
+    std::vector<float> values;   ///< [I], normalised: what takes the place of missing ones.
+    std::optional<double> date;  ///< In seconds since the start of 1970, if the model asks how far rows are apart.
+  };
+  /// Of each series whose scaling is known, by name (empty without groups): for a reader that goes on where this one
+  /// stops.
+  std::map<std::string, LastRow> last_rows() const;
+  /// Throws Error(invalid_argument) for another number of values. Series that the reader does not know are left out.
+  void set_last_rows(const std::map<std::string, LastRow>& rows);
 
   /// How many values were replaced so far, and what the first of them looked like, as an error would have said it.
   Index replaced() const;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <vector>
@@ -38,8 +39,10 @@ class SpreadTracker {
   /// Of a forecast model's data with the scaling of the series. Without a spread there is nothing to follow.
   explicit SpreadTracker(const DataDescription& data);
 
-  /// The next row: its inputs [I] and what is forecast from it [horizon, targets], all normalised.
-  void add(std::span<const float> features, std::span<const float> forecasts);
+  /// The next row: its inputs [I] and what is forecast from it [horizon, targets], all normalised. Where `known`
+  /// [targets] is 0, the row did not have the value of a target, and what the model reads in its place says nothing of
+  /// errors; empty: it had all.
+  void add(std::span<const float> features, std::span<const float> forecasts, std::span<const std::uint8_t> known = {});
 
   /// Of what is forecast from the latest row.
   const Spread& spread() const { return now_; }
@@ -58,9 +61,6 @@ class SpreadTracker {
   void restore(std::span<const float> state);
 
  private:
-  struct Source {
-    std::optional<std::size_t> value, missing;  // among the inputs: of a target, and whether it was missing
-  };
   /// A row that forecasts were made from.
   struct Row {
     std::vector<float> values;     // [targets], normalised as targets
@@ -72,13 +72,13 @@ class SpreadTracker {
   std::size_t targets() const { return data_.targets.size(); }
   const Row& before(std::size_t rows) const;
   std::vector<float> values_of(std::span<const float> features) const;
-  void see_errors(std::span<const float> features, std::span<const float> values);
+  void see_errors(std::span<const float> values, std::span<const std::uint8_t> known);
   void go_on_from_ending();
   bool ends_here(const Spread::Ending& ending) const;
   void set_widths();
 
   DataDescription data_;
-  std::vector<Source> sources_;  // [targets]
+  std::vector<std::optional<std::size_t>> sources_;  // [targets]: the input that has its value
   Spread now_;
   std::vector<RecentWidth> recent_;  // [targets]
   std::vector<double> widths_;       // [targets]

@@ -154,6 +154,14 @@ DataDescription DataDescription::of_group(const Group& group) const {
   return result;
 }
 
+std::optional<std::size_t> DataDescription::input_of(std::string_view column) const {
+  const auto found = std::ranges::find_if(inputs, [&](const Column& input) {
+    return input.feature == Feature::value && input.ahead == 0 && input.name == column;
+  });
+  if (found == inputs.end()) return std::nullopt;
+  return static_cast<std::size_t>(found - inputs.begin());
+}
+
 bool DataDescription::reads_ahead() const {
   return std::ranges::any_of(inputs, [](const Column& input) { return input.ahead > 0; });
 }

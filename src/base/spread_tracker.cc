@@ -44,28 +44,23 @@ SpreadTracker::SpreadTracker(const DataDescription& data)
     : data_(data), now_(data.spread), recent_(data.targets.size()), widths_(data.targets.size(), 1.0) {
   if (!follows()) return;
   now_.endings.clear();
-  for (const Column& target : data_.targets) {
-    Source& source = sources_.emplace_back();
-    for (std::size_t i = 0; i < data_.inputs.size(); ++i) {
-      const Column& input = data_.inputs[i];
-      if (input.name != target.name || input.ahead != 0) continue;
-      if (input.feature == Feature::value) source.value = i;
-      if (input.feature == Feature::missing) source.missing = i;
-    }
-  }
+  for (const Column& target : data_.targets) sources_.push_back(data_.input_of(target.name));
   std::size_t rows = std::min(most_distances, static_cast<std::size_t>(data_.horizon));
   for (const Spread::Ending& ending : data_.spread.endings) rows = std::max(rows, ending.values.size() / targets());
   rows_.resize(rows);
 }
 
-void SpreadTracker::add(std::span<const float> features, std::span<const float> forecasts) {
+void SpreadTracker::add(std::span<const float> features, std::span<const float> forecasts,
+                        std::span<const std::uint8_t> known) {
   if (!follows()) return;
   require(features.size() == data_.inputs.size(), "features must hold {} values, not {}", data_.inputs.size(),
           features.size());
   require(forecasts.size() == static_cast<std::size_t>(data_.output_size()), "forecasts must hold {} values, not {}",
           data_.output_size(), forecasts.size());
+  require(known.empty() || known.size() == targets(), "known must say something of {} targets, not {}", targets(),
+          known.size());
   const std::vector<float> values = values_of(features);
-  see_errors(features, values);
+  see_errors(values, known);
   Row& row = rows_[seen_++ % rows_.size()];
   row.values = values;
   const auto kept = forecasts.first(std::min(most_distances * targets(), forecasts.size()));
@@ -81,20 +76,19 @@ const SpreadTracker::Row& SpreadTracker::before(std::size_t rows) const { return
 std::vector<float> SpreadTracker::values_of(std::span<const float> features) const {
   std::vector<float> values;
   for (std::size_t c = 0; c < targets(); ++c) {
-    const std::optional<std::size_t> input = sources_[c].value;
+    const std::optional<std::size_t> input = sources_[c];
     const double raw = input ? data_.inputs[*input].raw(static_cast<double>(features[*input])) : 0.0;
     values.push_back(input ? static_cast<float>(data_.targets[c].normal(raw)) : 0.0f);
   }
   return values;
 }
 
-void SpreadTracker::see_errors(std::span<const float> features, std::span<const float> values) {
+void SpreadTracker::see_errors(std::span<const float> values, std::span<const std::uint8_t> known) {
   const Spread& usual = data_.spread;
   const double low = std::max(low_level, usual.levels.front()), high = std::min(high_level, usual.levels.back());
   const std::size_t distances = std::min({most_distances, static_cast<std::size_t>(data_.horizon), seen_});
   for (std::size_t c = 0; c < targets(); ++c) {
-    const Source& source = sources_[c];
-    if (!source.value || (source.missing && features[*source.missing] != 0.0f)) continue;
+    if (!sources_[c] || (!known.empty() && known[c] == 0)) continue;
     double squares = 0.0, outside = 0.0, count = 0.0;
     for (std::size_t step = 0; step < distances; ++step) {
       const Row& from = before(step + 1);

@@ -58,7 +58,7 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
   const std::vector<Segment>& segments() const override { return segments_; }
   std::span<const float> inputs() const override { return inputs_; }
   std::span<const float> targets() const override { return targets_; }
-  bool is_asked_for(Index row, Index target) const override {
+  bool is_known(Index row, Index target) const override {
     return unknown_.empty() || unknown_[row * static_cast<Index>(description_.targets.size()) + target] == 0;
   }
   const training::RowErrors& past_errors() const override { return past_errors_; }
@@ -100,6 +100,7 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
     inputs_ = normalise(series, inputs, &DataDescription::inputs);
     targets_ = normalise(series, targets, &DataDescription::targets);
     keep_unknown(series, targets);
+    masks_ = series.missing == Missing::mask;
     add_features(table, series, inputs, options, origin);
     add_ahead(table, known);
     if (options.autoregression) fit(plan, data::plan_again(plan, table, series, options, targets));
@@ -182,7 +183,7 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
     }
     autoregression_ = data::fit_linear(rows, plan, training_ends);
     refitted_ = data::fit_linear(rows, by_all_rows, ends);
-    past_errors_ = data::past_errors(rows, plan, [&](Index row, Index target) { return is_asked_for(row, target); });
+    past_errors_ = data::past_errors(rows, plan, [&](Index row, Index target) { return is_known(row, target); });
     const Index lags = std::max(autoregression_->lags, refitted_.lags);
     for (Autoregression* const each : {&*autoregression_, &refitted_}) {
       each->weights.resize(static_cast<std::size_t>(lags * description_.output_size()), 0.0f);
@@ -241,7 +242,7 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
     }
     for (const std::size_t input : inputs) {
       const auto& unknown = series.unknown[input];
-      const bool found = std::ranges::find(unknown, 1) != unknown.end();
+      const bool found = masks_ && std::ranges::find(unknown, 1) != unknown.end();
       if (origin == nullptr ? !found : !data::reads(*origin, names[input], Feature::missing)) continue;
       features.emplace_back();
       features.back().column.name = names[input];
@@ -342,7 +343,7 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
       const Index known = std::clamp<Index>(end - 1 - row, 0, description_.horizon) * targets;
       std::copy_n(targets_.begin() + (row + 1) * targets, known, example.targets.begin() + i * outputs);
       std::fill_n(example.weights.begin() + i * outputs, known, 1.0f);
-      if (unknown_.empty()) continue;
+      if (unknown_.empty() || !masks_) continue;
       for (Index k = 0; k < known; ++k) {
         if (unknown_[(row + 1) * targets + k] != 0) example.weights[i * outputs + k] = 0.0f;
       }
@@ -352,7 +353,8 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
   SeriesSource source_;
   std::vector<Segment> segments_;
   std::vector<Index> row_of_step_;     // that training and validation walk through
-  std::vector<std::uint8_t> unknown_;  // [rows, targets] or empty: 1 is never asked for
+  std::vector<std::uint8_t> unknown_;  // [rows, targets], 1 where a value is filled in; empty if none is
+  bool masks_ = false;                 // what is filled in: training never asks for it
   std::optional<Autoregression> autoregression_;
   Autoregression refitted_;  // with as many lags
   training::RowErrors past_errors_;

@@ -220,7 +220,8 @@ class HonestWidths {
           if (std::isfinite(found->second[i])) forecasts[i] = values[at] + found->second[i];
         }
       }
-      tracker.add(series_.inputs().subspan(row * data_.input_size(), data_.input_size()), forecasts);
+      const auto features = series_.inputs().subspan(row * data_.input_size(), data_.input_size());
+      tracker.add(features, forecasts, series_.known_targets(row, targets));
     }
     Spread::Ending ending{.group = group_of(segment), .values = {}, .widths = tracker.recent()};
     const auto last = values.subspan((segment.end - rows_to_know) * targets, rows_to_know * targets);

@@ -106,12 +106,15 @@ struct RowReader::Impl {
       : data(description),
         opening(open_stream(description, first, source, format)),
         inputs(description.inputs),
+        known_targets(description.targets.size()),
         missing(format.missing.value_or(description.missing)),
         replace_bad(format.replace_bad),
         line(description.header ? 1 : 0),
         kinds(inputs.size(), data::ColumnKind::unknown) {
     if (data.group_column.empty()) series = &add(Group(), true);
     for (const Group& group : data.groups) add(group, true);
+    for (const Column& target : data.targets) target_inputs.push_back(data.input_of(target.name));
+    if (!format.sequence_column.empty()) sequence_position = opening.header.find(format.sequence_column);
     if (data.groups_are_files) start_series(format.series.empty() ? io::data_name(source) : format.series);
   }
 
@@ -137,6 +140,25 @@ struct RowReader::Impl {
       if (position) target_positions.push_back(*position);
     }
     if (target_positions.size() < description.targets.size()) target_positions.clear();
+  }
+
+  /// Restarts where the row that was read is of another sequence than the row before. One that does not say it, if that
+  /// is to be borne, is of the same.
+  void find_sequence() {
+    if (!sequence_position) return;
+    std::string& name = read[*sequence_position].text;
+    if (name.empty() && replace_bad && sequence) name = *sequence;
+    starts_sequence = sequence && *sequence != name;
+    if (starts_sequence) restart();
+  }
+
+  void restart() {
+    for (auto& [name, state] : all) {
+      for (std::size_t i = 0; i < inputs.size(); ++i) {
+        state.values[i] = state.settled ? 0.0f : std::numeric_limits<float>::quiet_NaN();
+      }
+      state.date.reset();
+    }
   }
 
   SeriesState& add(const Group& group, bool trained) {
@@ -264,10 +286,17 @@ struct RowReader::Impl {
     });
   }
 
+  void find_known_targets() {
+    for (std::size_t c = 0; c < target_inputs.size(); ++c) {
+      known_targets[c] = target_inputs[c] && given[*target_inputs[c]] ? 1 : 0;
+    }
+  }
+
   /// The value that the model reads, or the last one in its place.
   float value(std::size_t input) {
     const Column& column = inputs[input];
-    if (column.ahead > 0 || (to_come && !known_ahead[input])) return std::numeric_limits<float>::quiet_NaN();
+    given[input] = column.ahead == 0 && (!to_come || known_ahead[input]);
+    if (!given[input]) return std::numeric_limits<float>::quiet_NaN();
     const data::CsvField& field = read[positions[input]];
     if (column.feature == Feature::missing) return is_known(field, input) ? 0.0f : 1.0f;
     try {
@@ -284,6 +313,7 @@ struct RowReader::Impl {
       const bool borne = gap ? missing != Missing::refuse : replace_bad;
       if (!borne || error.code() != ErrorCode::bad_input) throw;
       note(error.what());
+      given[input] = false;
       // A field of dates may make several inputs.
       const auto first = std::ranges::find(positions, positions[input]) - positions.begin();
       if (first == static_cast<std::ptrdiff_t>(input)) ++replaced;
@@ -318,6 +348,9 @@ struct RowReader::Impl {
   DataDescription data;
   StreamOpening opening;
   std::vector<Column> inputs;
+  std::vector<std::uint8_t> known_targets;
+  std::vector<bool> given;                                // of each input: the last row had its value
+  std::vector<std::optional<std::size_t>> target_inputs;  // that are the values of the targets
   Missing missing;
   bool replace_bad;
   std::vector<std::size_t> positions;  // of the inputs in the header
@@ -328,7 +361,9 @@ struct RowReader::Impl {
   std::vector<bool> known_ahead;              // of each input: so is its column
   std::vector<std::size_t> target_positions;  // in the header, of a model that reads ahead, if they are all there
   bool to_come = false;                       // of the row read last
-  std::optional<std::size_t> group_position, date_position;
+  std::optional<std::size_t> group_position, date_position, sequence_position;
+  std::optional<std::string> sequence;  // of the row read last
+  bool starts_sequence = false;
   double elapsed = 1.0;                              // since the row before, in units of the usual time
   std::vector<float> missing_rows;                   // [rows, I]
   std::unordered_map<std::string, SeriesState> all;  // by name
@@ -353,6 +388,7 @@ RowReader::RowReader(const DataDescription& description, const std::string& firs
     impl_->positions.push_back(*position);
   }
   impl_->row.resize(impl_->inputs.size());
+  impl_->given.resize(impl_->inputs.size());
   impl_->find_known(description);
   impl_->find_dates();
   if (description.group_column.empty() || description.groups_are_files) return;
@@ -373,16 +409,22 @@ bool RowReader::read(const std::string& line, std::span<float> features) {
   if (!self.parse(line)) return false;
   self.dated = nullptr;
   self.find_series();
+  self.find_sequence();
   self.to_come = self.lacks_targets();
   self.read_date();
   for (std::size_t i = 0; i < self.inputs.size(); ++i) self.row[i] = self.value(i);
+  self.find_known_targets();
   if (!self.to_come) self.series->values = self.row;
+  if (self.sequence_position) self.sequence = self.read[*self.sequence_position].text;
   std::ranges::copy(self.row, features.begin());
   std::swap(self.fields, self.read);
   return true;
 }
 
 std::span<const float> RowReader::missing_rows() const { return impl_->missing_rows; }
+std::span<const std::uint8_t> RowReader::known_targets() const { return impl_->known_targets; }
+bool RowReader::starts_sequence() const { return impl_->starts_sequence; }
+void RowReader::restart() { impl_->restart(); }
 
 const Group& RowReader::group() const {
   const bool grouped = impl_->group_position || impl_->data.groups_are_files;
@@ -439,18 +481,22 @@ const Group& RowReader::settle_group(const std::string& name, std::span<float> f
   return series.group;
 }
 
-std::map<std::string, double> RowReader::dates() const {
-  std::map<std::string, double> dates;
+std::map<std::string, RowReader::LastRow> RowReader::last_rows() const {
+  std::map<std::string, LastRow> rows;
   for (const auto& [name, series] : impl_->all) {
-    if (series.date) dates[name] = *series.date;
+    if (series.settled) rows[name] = {.values = series.values, .date = series.date};
   }
-  return dates;
+  return rows;
 }
 
-void RowReader::set_dates(const std::map<std::string, double>& dates) {
-  for (const auto& [name, date] : dates) {
+void RowReader::set_last_rows(const std::map<std::string, LastRow>& rows) {
+  for (const auto& [name, row] : rows) {
+    const std::size_t size = impl_->inputs.size();
+    require(row.values.size() == size, "rows: the last one must have {} values, not {}", size, row.values.size());
     const auto found = impl_->all.find(name);
-    if (found != impl_->all.end()) found->second.date = date;
+    if (found == impl_->all.end()) continue;
+    found->second.values = row.values;
+    found->second.date = row.date;
   }
 }
 

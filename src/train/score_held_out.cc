@@ -11,13 +11,13 @@ namespace penstock {
 
 namespace {
 
-/// The targets of a row, raw, as far as they are asked for: by the column of the input where the model reads them, as a
+/// The targets of a row, raw, as far as they are known: by the column of the input where the model reads them, as a
 /// stream would know them.
 std::vector<double> raw_targets(const DataDescription& data, const training::SeriesRows& series, Index row) {
   const std::size_t inputs = data.inputs.size(), targets = data.targets.size();
   std::vector<double> values;
   for (std::size_t c = 0; c < targets; ++c) {
-    if (!series.is_asked_for(row, static_cast<Index>(c))) {
+    if (!series.is_known(row, static_cast<Index>(c))) {
       values.push_back(std::numeric_limits<double>::quiet_NaN());
       continue;
     }
@@ -47,7 +47,8 @@ class HeldOutScorer {
     std::vector<double> forecasts;
     training::forecast_segment(
         model_, series_, segment, segment.first, execution, [&](Index row, std::span<const float> normalised) {
-          tracker_.add(series_.inputs().subspan(row * inputs, inputs), normalised);
+          tracker_.add(series_.inputs().subspan(row * inputs, inputs), normalised,
+                       series_.known_targets(row, static_cast<Index>(data_.targets.size())));
           if (watch) data_.spread = tracker_.spread();
           forecasts.resize(row < first ? 0 : normalised.size());
           for (std::size_t i = 0; i < forecasts.size(); ++i) {

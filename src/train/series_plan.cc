@@ -100,13 +100,13 @@ class SeriesPlanner {
 
 /// Errors of a linear forecast from one row.
 void add_errors(const TargetRows& rows, const SeriesPlan& plan, const Autoregression& linear, const Segment& segment,
-                Index row, const std::function<bool(Index, Index)>& is_asked_for, training::RowErrors& to) {
+                Index row, const std::function<bool(Index, Index)>& is_known, training::RowErrors& to) {
   to.rows.push_back(row);
   const Index width = rows.targets * rows.horizon;
   for (Index i = 0; i < width; ++i) {
     const Index c = i % rows.targets, ahead = row + 1 + i / rows.targets;
     float error = std::numeric_limits<float>::quiet_NaN();
-    if (plan.linear[c] && ahead < segment.training_end && is_asked_for(ahead, c)) {
+    if (plan.linear[c] && ahead < segment.training_end && is_known(ahead, c)) {
       float forecast = rows.values[row * rows.targets + c] + linear.bias[i];
       for (Index k = 0; k < linear.lags; ++k) {
         forecast += linear.weights[k * width + i] * rows.values[(row - k) * rows.targets + c];
@@ -232,7 +232,7 @@ Autoregression fit_linear(const TargetRows& rows, const SeriesPlan& plan, const 
 }
 
 training::RowErrors past_errors(const TargetRows& rows, const SeriesPlan& plan,
-                                const std::function<bool(Index, Index)>& is_asked_for) {
+                                const std::function<bool(Index, Index)>& is_known) {
   constexpr double beginnings[] = {0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0};
   constexpr Index most_origins = 200;  // behind each
   training::RowErrors errors;
@@ -251,7 +251,7 @@ training::RowErrors past_errors(const TargetRows& rows, const SeriesPlan& plan,
       const Segment& segment = rows.segments[s];
       const Index first = std::max(firsts[s], segment.first + linear.lags) - 1;
       for (Index row = first; row + 1 < ends[s]; row += stride) {
-        add_errors(rows, plan, linear, segment, row, is_asked_for, errors);
+        add_errors(rows, plan, linear, segment, row, is_known, errors);
       }
     }
   }

@@ -50,9 +50,9 @@ struct TargetRows {
 /// The linear forecast of a plan, fitted to the rows of each segment before `ends`.
 Autoregression fit_linear(const TargetRows& rows, const SeriesPlan& plan, const std::vector<Index>& ends);
 
-/// Errors of fits to some beginnings of the training part, each up to the end of the next. `is_asked_for` (row, target)
+/// Errors of fits to some beginnings of the training part, each up to the end of the next. `is_known` (row, target)
 /// says which count.
 training::RowErrors past_errors(const TargetRows& rows, const SeriesPlan& plan,
-                                const std::function<bool(Index, Index)>& is_asked_for);
+                                const std::function<bool(Index, Index)>& is_known);
 
 }  // namespace penstock::data

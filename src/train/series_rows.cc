@@ -13,6 +13,12 @@ Index SeriesRows::held_out() const {
   return sum;
 }
 
+std::vector<std::uint8_t> SeriesRows::known_targets(Index row, Index targets) const {
+  std::vector<std::uint8_t> known;
+  for (Index target = 0; target < targets; ++target) known.push_back(is_known(row, target) ? 1 : 0);
+  return known;
+}
+
 const Segment& SeriesRows::segment_of(Index row) const { return training::segment_of(segments(), row); }
 
 const Segment& segment_of(const std::vector<Segment>& segments, Index row) {
@@ -55,7 +61,7 @@ RowErrors held_out_errors(const Model& model, const SeriesRows& series, const Ex
                        result.errors.resize(begin + forecasts.size(), std::numeric_limits<float>::quiet_NaN());
                        for (Index ahead = 1; ahead <= data.horizon && row + ahead < segment.end; ++ahead) {
                          for (Index c = 0; c < targets; ++c) {
-                           if (!series.is_asked_for(row + ahead, c)) continue;
+                           if (!series.is_known(row + ahead, c)) continue;
                            const Index i = (ahead - 1) * targets + c;
                            const float value = series.targets()[(row + ahead) * targets + c];
                            result.errors[begin + static_cast<std::size_t>(i)] = forecasts[i] - value;

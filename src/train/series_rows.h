@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <span>
 #include <vector>
@@ -12,7 +13,7 @@ namespace penstock::training {
 /// forecast - value, normalised, of forecasts from several rows.
 struct RowErrors {
   std::vector<Index> rows;    ///< That were forecast from
-  std::vector<float> errors;  ///< [rows, horizon, targets]; NaN where a value is not known, or not asked for
+  std::vector<float> errors;  ///< [rows, horizon, targets]; NaN where a value is not known
 };
 
 /// Rows that follow each other in time: those of one file, or of one group in it. Training learns from those before
@@ -35,8 +36,10 @@ class SeriesRows {
   virtual const std::vector<Segment>& segments() const = 0;
   virtual std::span<const float> inputs() const = 0;   ///< [rows, I], normalised
   virtual std::span<const float> targets() const = 0;  ///< [rows, targets], normalised
-  /// Whether forecasts of a value count: it was not missing, or missing values are learnt as if they had been there.
-  virtual bool is_asked_for(Index row, Index target) const = 0;
+  /// Whether a value is one of the data: forecasts are compared with no other, whatever was put in its place.
+  virtual bool is_known(Index row, Index target) const = 0;
+  /// The same of all of them [targets].
+  std::vector<std::uint8_t> known_targets(Index row, Index targets) const;
   /// A linear forecast that is chosen by all rows and fitted to them; null without one.
   virtual const Autoregression* refitted() const = 0;
   /// Of linear forecasts fitted to beginnings of the training part.

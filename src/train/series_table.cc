@@ -339,7 +339,7 @@ class SeriesReader {
     result.unknown.resize(result.columns.size());
     for (std::size_t i = 0; i < used.size(); ++i) {
       result.columns[used[i]] = std::move(values.columns[i]);
-      if (result.missing == Missing::mask) result.unknown[used[i]] = values.filled[i];
+      result.unknown[used[i]] = values.filled[i];
     }
     values.columns.clear();
     result.values = std::move(values);

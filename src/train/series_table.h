@@ -19,7 +19,7 @@ struct SeriesTable {
   std::vector<std::string> groups;                 // names, in the order of their first rows; empty: there are none
   std::vector<Index> order;                        // of each row, its number in the files
   std::vector<std::vector<double>> columns;        // by position in the header; empty if not used
-  std::vector<std::vector<std::uint8_t>> unknown;  // the same: 1 where a value is filled in and not to be asked for
+  std::vector<std::vector<std::uint8_t>> unknown;  // the same: 1 where a value is filled in
   TableValues values;                              // without columns: where each row came from
   std::optional<Calendar> calendar;                // if there is one and it matters; seconds of all rows
   Missing missing = Missing::refuse;               // what became of missing values

@@ -40,8 +40,7 @@ def test_training_says_what_it_read_and_how_each_series_did(trained):
     lines = [line.strip() for line in result.out.splitlines()]
     assert any("forecast values in 3 series" in line for line in lines)
     table = lines[next(i for i, line in enumerate(lines) if line.startswith("series ")) + 1 :][:3]
-    assert {line.split()[0] for line in table
-} == set(SIZES)
+    assert {line.split()[0] for line in table} == set(SIZES)
     ratios = [float(line.split()[3]) for line in table]
     assert ratios == sorted(ratios, reverse=True)
     assert f"in {sum(ratio < 1 for ratio in ratios)} of 3 series" in result.out
@@ -59,8 +58,9 @@ def test_a_forecast_of_each_is_that_of_its_rows_alone(trained):
         (folder / "one.csv").write_text("\n".join(rows) + "\n")
         assert run("predict", "model.safetensors", "one.csv", "--last", cwd=folder).out.splitlines()[1] == line
     told = run("predict", "model.safetensors", "shops.csv", "--last", "--json", "--keep", "shop,t", cwd=folder).json_lines()
-    assert [each["columns"] for each in told] == [{
-  "shop" : name, "t" : "59"} for name in SIZES]
+    assert [each["columns"] for each in told] == [
+        {"shop": name, "t": "59"} for name in SIZES
+    ]
 
 
 def test_a_stream_keeps_a_state_for_each(trained):
@@ -194,3 +194,15 @@ def test_a_model_of_many_series_is_trained_further(trained):
     lines = run("predict", "b", "more.csv", "--last", cwd=folder)
     assert [line.split(",")[0] for line in lines.out.splitlines()[1:]] == ["small", "new"] and "did not see" not in lines.err
     assert "--group contradicts --init" in run(*command[:-1], "d", "--group", "shop", cwd=folder, expect=2).err
+
+
+def test_a_blank_line_starts_all_series_anew(trained):
+    folder, _ = trained
+    head, *rows = shops(18, {"small": 1, "new": 3}).splitlines(keepends=True)
+    first, second = rows[:8], rows[8:]  # training did not see "new": its first rows say how it is scaled, and lie on both sides
+    command = ["stream", "model.safetensors", "--keep", "t"]
+    whole = run(*command, "--reset-on-blank-line", stdin="".join([head, *first, "\n", *second]), cwd=folder).out
+    run(*command, "--reset-on-blank-line", "--state", "s", stdin="".join([head, *rows[:28], "\n"]), cwd=folder)
+    again = run(*command, "--state", "s", stdin="".join([head, *second]), cwd=folder).out
+    of_new = [line for line in whole.splitlines() if line.startswith("new")]
+    assert of_new and of_new == [line for line in again.splitlines() if line.startswith("new")][-len(of_new) :]

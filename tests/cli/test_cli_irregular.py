@@ -61,6 +61,28 @@ def test_a_stream_sees_how_long_nothing_came(trained):
     assert first + "".join(rest.splitlines(keepends=True)[1:]) == whole
 
 
+def test_a_blank_line_forgets_dates_and_values(trained):
+    _, folder, numbers, _ = trained
+    head, *rows = days(numbers).splitlines(keepends=True)
+    rows[0] = rows[0].split(",")[0] + ",\n"  # for which no value is carried on
+    command = ["stream", "model.safetensors", "--keep", "day", "--quantiles", "0.1"]
+    streamed = run(*command, "--reset-on-blank-line", stdin="".join([head, *rows, "\n", *rows]), cwd=folder)
+    answers = streamed.out.splitlines()[1:]
+    assert answers[: len(rows)] == answers[len(rows) :]
+    assert "2 values were replaced" in streamed.err, "no date is earlier than the one before"
+
+
+def test_a_state_keeps_the_values_that_are_carried_on(trained):
+    _, folder, numbers, _ = trained
+    head, *rows = days(numbers).splitlines(keepends=True)
+    rows[30] = rows[30].split(",")[0] + ",\n"
+    command = ["stream", "model.safetensors", "--keep", "day"]
+    whole = run(*command, stdin="".join([head, *rows]), cwd=folder).out.splitlines()
+    parts = [run(*command, "--state", "s", stdin="".join([head, *part]), cwd=folder).out.splitlines()[1:]
+             for part in (rows[:30], rows[30:])]  # fmt: skip
+    assert sum(parts, []) == whole[1:]
+
+
 def test_rows_that_are_missing_are_not_scored(trained):
     kind, folder, numbers, _ = trained
     score = run("evaluate", "model.safetensors", "x.csv", "--skip", 0, "--json", cwd=folder).json()["files"][0]

@@ -251,6 +251,63 @@ TEST(RowReader, MistakesNameLineAndColumn) {
   expect_error(ErrorCode::invalid_argument, "column must be below 2, not 2", [&] { (void)reader.text(2); });
 }
 
+TEST(RowReader, KnowsWhichTargetsWereThere) {
+  DataDescription data = two_columns();
+  data.targets = {{"y"}, {"z"}, {"x"}};
+  const RowFormat bearing{.missing = Missing::carry, .replace_bad = true};
+  RowReader reader(data, "x,y", "-", bearing);
+  std::vector<float> row(2);
+  const auto known = [&](const char* line) {
+    reader.read(line, row);
+    return std::vector<int>(reader.known_targets().begin(), reader.known_targets().end());
+  };
+  EXPECT_EQ(known("14,3"), (std::vector<int>{1, 0, 1})) << "the model does not read z";
+  EXPECT_EQ(known("14,"), (std::vector<int>{0, 0, 1}));
+  EXPECT_EQ(row, (std::vector<float>{2.0f, 3.0f}));
+  EXPECT_EQ(known("what,3"), (std::vector<int>{1, 0, 0}));
+  EXPECT_EQ(known("nothing"), (std::vector<int>{0, 0, 0}));
+  EXPECT_EQ(known("14,3"), (std::vector<int>{1, 0, 1}));
+}
+
+TEST(RowReader, RestartsWithNothingCarriedOver) {
+  const RowFormat bearing{.missing = Missing::carry, .sequence_column = "run"};
+  RowReader reader(two_columns(), "x,y,run", "-", bearing);
+  std::vector<float> row(2);
+  reader.read("14,3,a", row);
+  reader.read(",,a", row);
+  EXPECT_EQ(row, (std::vector<float>{2.0f, 3.0f}));
+  EXPECT_FALSE(reader.starts_sequence());
+  reader.restart();
+  reader.read(",1,a", row);
+  EXPECT_EQ(row, (std::vector<float>{0.0f, 1.0f})) << "the mean, as before the first row";
+  EXPECT_FALSE(reader.starts_sequence());
+  reader.read("12,4,a", row);
+  reader.read(",,b", row);
+  EXPECT_TRUE(reader.starts_sequence());
+  EXPECT_EQ(row, (std::vector<float>{0.0f, 0.0f}));
+  reader.read("12,4,b", row);
+  const auto last = reader.last_rows();
+  ASSERT_EQ(last.size(), 1u);
+  RowReader next(two_columns(), "x,y,run", "-", bearing);
+  next.set_last_rows(last);
+  next.read(",,b", row);
+  EXPECT_EQ(row, (std::vector<float>{1.0f, 4.0f}));
+  expect_error(ErrorCode::invalid_argument, "rows: the last one must have 2 values, not 1", [&] {
+    next.set_last_rows({{"", {.values = {1.0f}, .date = {}}}});
+  });
+}
+
+TEST(RowReader, ARowOfNoFormIsOfTheSequenceBeforeIt) {
+  RowReader reader(two_columns(), "run,x,y", "-",
+                   {.missing = Missing::carry, .replace_bad = true, .sequence_column = "run"});
+  std::vector<float> row(2);
+  for (const char* line : {"a,14,3", "a,14", "a,14,3"}) {
+    reader.read(line, row);
+    EXPECT_FALSE(reader.starts_sequence()) << line;
+    EXPECT_EQ(row, (std::vector<float>{2.0f, 3.0f})) << line;
+  }
+}
+
 TEST(RowReader, Headers) {
   const auto open = [](const char* header) { return [header] { RowReader(two_columns(), header, "rows"); }; };
   expect_error(ErrorCode::bad_input, "rows:1:1: the first line must be a header", open(""));

@@ -160,14 +160,17 @@ TEST(Irregular, ReaderRefusesWhatCannotBe) {
   patient.read("2021-03-02,1", row);
   EXPECT_EQ(patient.missing_rows().size(), 2u) << "one row of two inputs";
 
-  std::map<std::string, double> dates = patient.dates();
-  ASSERT_EQ(dates.size(), 1u);
+  std::map<std::string, RowReader::LastRow> last = patient.last_rows();
+  ASSERT_EQ(last.size(), 1u);
   RowReader next(fill, "when,x", "f");
-  next.set_dates(dates);
+  next.set_last_rows(last);
   next.read("2021-03-06,1", row);
   EXPECT_EQ(next.missing_rows().size(), 6u);
   next.read("2021-03-07,1", row);
   EXPECT_TRUE(next.missing_rows().empty());
+  next.restart();
+  next.read("2021-01-01,1", row);
+  EXPECT_TRUE(next.missing_rows().empty()) << "behind no row, and earlier than none";
 }
 
 TEST(Irregular, RefusedRowsAreNamed) {

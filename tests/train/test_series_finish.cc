@@ -15,7 +15,9 @@
 #include "penstock/score.h"
 #include "penstock/spread_tracker.h"
 #include "penstock/train.h"
+#include "support/expect_error.h"
 #include "support/temporary_folder.h"
+#include "train/series_rows.h"
 
 namespace penstock {
 namespace {
@@ -213,6 +215,66 @@ TEST_F(SeriesFinish, AModelKnowsWhereItsRowsEndAndHowWideErrorsWereThere) {
     tracker.add({&feature, 1}, forecasts);
   }
   EXPECT_EQ(tracker.recent(), ending.widths) << "whatever it has seen";
+}
+
+TEST_F(SeriesFinish, ValuesThatWerePutInAreNoErrors) {
+  std::vector<double> values = walk(300);
+  const auto lacks = [](std::size_t row) { return row % 3 == 1; };
+  std::string text = "t,x\n";
+  for (std::size_t row = 0; row < values.size(); ++row) {
+    text += lacks(row) ? fmt::format("{},\n", row) : fmt::format("{},{}\n", row, values[row]);
+  }
+  for (const Missing missing : {Missing::carry, Missing::interpolate, Missing::mask}) {
+    SeriesOptions options{.horizon = 2, .from_last = true, .autoregression = true};
+    options.inputs = {"x"};
+    options.targets = {"x"};
+    options.missing = missing;
+    const auto data = open_series(folder_.write("gaps.csv", text), options);
+    const training::SeriesRows& series = *training::SeriesRows::of(*data);
+    for (std::size_t row = 0; row < values.size(); ++row) {
+      EXPECT_EQ(series.is_known(static_cast<Index>(row), 0), !lacks(row));
+    }
+    Model trained = model(*data, 1);
+    const training::RowErrors held_out = training::held_out_errors(trained, series, {});
+    for (const training::RowErrors* all : {&held_out, &series.past_errors()}) {
+      ASSERT_FALSE(all->rows.empty());
+      for (std::size_t i = 0; i < all->errors.size(); ++i) {
+        const auto row = static_cast<std::size_t>(all->rows[i / 2]) + 1 + i % 2;
+        EXPECT_FALSE(row < values.size() && lacks(row) && std::isfinite(all->errors[i])) << row;
+      }
+    }
+    Example example;
+    data->next(1, 200, example);
+    const std::size_t inside = 2 * static_cast<std::size_t>(example.steps) - 4;  // not at the end of the training part
+    const bool asks =
+        std::count(example.weights.begin(), example.weights.begin() + static_cast<std::ptrdiff_t>(inside), 0.0f) == 0;
+    EXPECT_EQ(asks, missing != Missing::mask) << "what is put in is learnt unless it is masked";
+  }
+}
+
+TEST_F(SeriesFinish, WidthsFollowTheValuesThatWereThere) {
+  const auto data = open(walk(200), 2);
+  Model trained = model(*data, 1);
+  fit_spread(trained, *data);
+  const DataDescription& description = trained.data();
+  SpreadTracker tracker(description), without(description);
+  Random random(3);
+  const std::uint8_t there[] = {1}, lacking[] = {0};
+  for (int row = 0; row < 40; ++row) {
+    const float value = static_cast<float>(random.normal()), forecasts[] = {value, value};
+    tracker.add({&value, 1}, forecasts, there);
+    const std::vector<float> before = tracker.recent();
+    tracker.add({&value, 1}, forecasts, lacking);
+    EXPECT_EQ(tracker.recent(), before) << "a row that was put in and is forecast without an error";
+    without.add({&value, 1}, forecasts);
+    without.add({&value, 1}, forecasts);
+  }
+  EXPECT_LT(without.widths()[0], tracker.widths()[0]);
+  test::expect_error(ErrorCode::invalid_argument, "known must say something of 1 targets, not 2", [&] {
+    const float value = 0.0f, forecasts[] = {value, value};
+    const std::uint8_t two[] = {1, 1};
+    tracker.add({&value, 1}, forecasts, two);
+  });
 }
 
 TEST_F(SeriesFinish, TheSpreadTravelsWithTheModel) {
