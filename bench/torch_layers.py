@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Times penstock.torch's layers beside torch.nn's, in one process, on the CPU or a GPU.
 
-    python bench/torch_layers.py [--device cuda] [--threads N] [--overhead | --packed] [--seconds S]
+    python bench/torch_layers.py [--device cuda] [--threads N] [--overhead | --packed | --steps] [--seconds S]
 
 On the CPU: forward passes in inference mode, and training passes (forward, backward with a given gradient of the output)
 of LSTM and GRU over single sequences and batches, in float32 and, of modules in bfloat16, in bfloat16. On a GPU: training
 steps in bfloat16 autocast, padded and packed, and inference; and a minGRU layer in bfloat16 beside one in PyTorch's
 operations, as torch.compile makes it. --overhead: calls so small that what they cost is the way to
-the kernel, in processor time. --packed: on the CPU, packed rows beside a padded batch of as many positions that has no padding. Both take
+the kernel, in processor time. --packed: on the CPU, packed rows beside a padded batch of as many positions that has no padding. --steps: on the CPU,
+one step of one row in a call, of layers and cells. Both take
 turns; the least and the median of each are printed, and how far results are apart.
 """
 
@@ -28,6 +29,8 @@ GPU_CASES = [("GRU", 16, 1024, 256, 256, 1), ("LSTM", 64, 512, 512, 512, 2), ("L
 
 # Rows, steps of the longest, inputs, hidden size.
 PACKED_SHAPES = [(16, 100, 64, 64), (16, 100, 128, 256), (64, 100, 64, 128)]
+
+STEP_SIZES = [(1, 8), (1, 64), (64, 64), (64, 128), (64, 256), (64, 512)]  # inputs, hidden size
 
 MINGRU_SHAPE = (8, 4096, 1024)  # rows, steps, inputs and hidden size
 
@@ -149,6 +152,35 @@ def packed_on_the_cpu(clock):
                     f"{name} ({rows}, {steps}, {inputs}, {hidden}) {what:8} padded {least:9.3f} / {median:9.3f}"
                     f"   packed {least_packed:9.3f} / {median_packed:9.3f} ms   {least_packed / least:5.2f} /"
                     f" {median_packed / median:5.2f} of it",
+                    flush=True,
+                )
+
+
+def steps_on_the_cpu(clock):
+    calls = 20  # timed at once
+
+    def many(module, x, state):
+        def loop():
+            for _ in range(calls):
+                module(x, state)
+
+        return loop
+
+    for name in ("LSTM", "GRU"):
+        for kind in ("", "Cell"):
+            for inputs, hidden in STEP_SIZES:
+                theirs, ours = (getattr(m, name + kind)(inputs, hidden) for m in (torch.nn, penstock.torch))
+                ours.load_state_dict(theirs.state_dict())
+                axes = (1,) if kind else (1, 1)
+                x, h = torch.randn(*axes, inputs), torch.randn(*axes, hidden)
+                state = (h, h) if name == "LSTM" else h
+                with torch.inference_mode():
+                    after = [m(x, state)[0] for m in (theirs, ours)]
+                    times = clock.compare([many(m, x, state) for m in (theirs, ours)])
+                micros = [1e3 * t / calls for pair_of in times for t in pair_of]
+                print(
+                    f"{name + kind} ({inputs}, {hidden}) one step: torch.nn {micros[0]:.1f} / {micros[1]:.1f}, ours"
+                    f" {micros[2]:.1f} / {micros[3]:.1f} us a call   apart {distance(after[1], after[0]):.1e}",
                     flush=True,
                 )
 
@@ -282,6 +314,7 @@ def main():
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--overhead", action="store_true")
     parser.add_argument("--packed", action="store_true")
+    parser.add_argument("--steps", action="store_true")
     parser.add_argument("--seconds", type=float, default=0.5)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
@@ -292,6 +325,8 @@ def main():
         overhead(clock, options.device)
     elif options.packed:
         packed_on_the_cpu(clock)
+    elif options.steps:
+        steps_on_the_cpu(clock)
     elif options.device == "cpu":
         on_the_cpu(clock)
     else:

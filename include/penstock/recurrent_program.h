@@ -27,6 +27,10 @@ struct RecurrentForm {
   bool every_state = false;    ///< Calls have Forward::states; cells with more than one state only.
   bool step = false;  ///< One step over and over, as of a stream: on a CPU of one row, on a GPU of scan cells, any
                       ///< number of rows in one launch (whose gates are never rounded to `dtype`).
+  /// Calls bring no Forward::packed, so packing is a part of each. On a CPU, where that would take longer than it
+  /// saves, forward passes of dense cells then read the weights as they lie and multiply in full (not in exact mode);
+  /// results of few and of many positions differ as much as the order of summation and `precision` let them.
+  bool packs_each_call = false;
   /// Layouts. Packed rows use `step` alone. dx lies like x, and dy like y, unless said otherwise.
   SequenceStrides x = {}, y = {}, dx = {}, dy = {};
   SequenceStrides states = {};  ///< Of Forward::states and Backward::dstates.

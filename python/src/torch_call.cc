@@ -58,7 +58,8 @@ void RecurrentCall::take_form(Arguments& arguments) {
 }
 
 Sizes RecurrentCall::sequence_sizes(Index channels) const {
-  if (packed) return {x.size(0), channels};
+  if (one_step && x.dim() == 1) return {channels};
+  if (packed || one_step) return {x.size(0), channels};
   return {x.size(0), x.size(1), channels};
 }
 
@@ -71,9 +72,15 @@ void RecurrentCall::validate() {
   states = cell.states;
   dtype_of(x.dtype());
   if (batch_sizes) packed = std::make_unique<PackedRows>(batch_sizes, x.is_cuda());
-  check(x.dim() == (packed ? 2 : 3), "x must have ", packed ? "2" : "3", " dimensions, not the shape ", x);
-  rows = packed ? packed->rows() : x.size(batch_first ? 0 : 1);
-  steps = packed ? packed->longest() : x.size(batch_first ? 1 : 0);
+  if (one_step) {
+    check(x.dim() == 1 || x.dim() == 2, "x must have 1 or 2 dimensions, not the shape ", x);
+    rows = x.dim() == 1 ? 1 : x.size(0);
+    steps = 1;
+  } else {
+    check(x.dim() == (packed ? 2 : 3), "x must have ", packed ? "2" : "3", " dimensions, not the shape ", x);
+    rows = packed ? packed->rows() : x.size(batch_first ? 0 : 1);
+    steps = packed ? packed->longest() : x.size(batch_first ? 1 : 0);
+  }
   check(!packed || packed->total() == x.size(0), "batch_sizes must add up to the ", x.size(0), " positions of x");
   check(steps > 0 || rows == 0, "Expected sequence length to be larger than 0 in RNN");
   spec.input_size = x.size(-1);

@@ -39,6 +39,7 @@ struct RecurrentCall {
   TorchTensor x, state, lengths, batch_sizes, reset;
   std::vector<TorchTensor> weights;
   bool batch_first = false, every_state = false;
+  bool one_step = false;  // x is [B, I], or [I] of a single row
   std::unique_ptr<PackedRows> packed;
   RecurrentSpec spec;
   Index rows = 0, steps = 0, states = 0;

@@ -6,6 +6,7 @@
 
 #include <exception>
 #include <string>
+#include <string_view>
 
 #include "torch_shim.h"
 
@@ -24,6 +25,10 @@ constexpr const char* recurrent_schema =
 constexpr const char* recurrent_inference_schema =
     "recurrent_inference(Tensor x, Tensor[] weights, Tensor? state, Tensor? lengths, Tensor? batch_sizes, "
     "Tensor? reset, str cell, int layers, bool bidirectional, bool batch_first) -> (Tensor y, Tensor state_out)";
+// One step of one layer without gradients, on a CPU: x [B, I] or [I], states none (zeros) or each [B, H] or [H], and so
+// the states after it, of x's type.
+constexpr const char* recurrent_cell_schema =
+    "recurrent_cell(Tensor x, Tensor[] weights, Tensor[] states, str cell) -> Tensor[]";
 constexpr const char* recurrent_backward_schema =
     "recurrent_backward(Tensor? dy, Tensor? dstate_out, Tensor? dstates, Tensor x, Tensor[] weights, Tensor? state, "
     "Tensor? lengths, Tensor? batch_sizes, Tensor? reset, Tensor y, Tensor tape, "
@@ -65,6 +70,7 @@ void implement(const char* key) {
   add("recurrent", recurrent);
   add("recurrent_inference", recurrent_inference);
   add("recurrent_backward", recurrent_backward);
+  if (std::string_view(key) == "CPU") add("recurrent_cell", recurrent_cell);
   add("scan", scan);
   add("scan_out", scan_out);
   add("scan_backward", scan_backward);
@@ -78,6 +84,7 @@ void add_ops() {
   check_status(shim().library_init_fragment("penstock", __FILE__, __LINE__, &library), "the library of ops");
   define(library, recurrent_schema);
   define(library, recurrent_inference_schema);
+  define(library, recurrent_cell_schema);
   define(library, recurrent_backward_schema);
   define(library, scan_schema);
   define(library, scan_out_schema);

@@ -7,6 +7,7 @@ namespace penstock::torch_ops {
 
 void recurrent(StableValue* stack, std::uint64_t arguments, std::uint64_t results);
 void recurrent_inference(StableValue* stack, std::uint64_t arguments, std::uint64_t results);
+void recurrent_cell(StableValue* stack, std::uint64_t arguments, std::uint64_t results);
 void recurrent_backward(StableValue* stack, std::uint64_t arguments, std::uint64_t results);
 void scan(StableValue* stack, std::uint64_t arguments, std::uint64_t results);
 void scan_out(StableValue* stack, std::uint64_t arguments, std::uint64_t results);

@@ -30,6 +30,7 @@ class ProgramCall {
     form_.dtype = dtype_of(type_);
     form_.x = strides(x_);
     form_.every_state = call.every_state;
+    form_.packs_each_call = true;
   }
 
   void forward(TorchTensor& y, TorchTensor& state_out, TorchTensor& tape, TorchTensor& states, bool training) {
@@ -55,6 +56,14 @@ class ProgramCall {
     program->forward(context_, arguments);
     y = result(std::move(out));
     if (every) states = as_given(std::move(every));
+  }
+
+  /// Of one step, on a CPU: the states [S, 1, B, H] before it, or nothing, and behind it in their place.
+  TorchTensor step(TorchTensor& states, bool given) {
+    if (given) state_ = states.share();
+    TorchTensor y, tape, every;
+    forward(y, states, tape, every, false);
+    return y;
   }
 
   void backward(const TorchTensor& y, const TorchTensor& tape, const TorchTensor& dy_given,
@@ -179,6 +188,10 @@ class ProgramCall {
 
   SequenceStrides strides(const TorchTensor& tensor) const {
     if (call_.packed) return {0, tensor.stride(0)};
+    if (call_.one_step) {
+      const Index channels = tensor.size(-1);
+      return {tensor.dim() == 1 ? channels : tensor.stride(0), channels};
+    }
     return {tensor.stride(call_.batch_first ? 0 : 1), tensor.stride(call_.batch_first ? 1 : 0)};
   }
 
@@ -192,7 +205,7 @@ class ProgramCall {
       view.strides = {of_axes.step, 1};
     } else {
       view.rank = 3;
-      view.shape = {call_.rows, call_.steps, tensor.size(2)};
+      view.shape = {call_.rows, call_.steps, tensor.size(-1)};
       view.strides = {of_axes.row, of_axes.step, 1};
     }
     return view;
@@ -245,6 +258,7 @@ std::int64_t tape_bytes(const TapeForm& asked) {
   form.lengths = asked.lengths != 0, form.reset = asked.reset != 0;
   form.training = true;
   form.every_state = asked.every_state != 0;
+  form.packs_each_call = true;
   if (asked.batch_first == 0) {
     form.x = {spec.input_size, asked.rows * spec.input_size};
     form.y = {spec.output_size(), asked.rows * spec.output_size()};
@@ -309,6 +323,39 @@ void recurrent_inference(StableValue* stack, std::uint64_t, std::uint64_t) {
   ForwardResults results = run_forward(call, false);
   stack[0] = results.y.release();
   stack[1] = results.state_out.release();
+}
+
+void recurrent_cell(StableValue* stack, std::uint64_t, std::uint64_t) {
+  Arguments arguments(stack);
+  RecurrentCall call;
+  call.one_step = true;
+  call.x = arguments.tensor();
+  call.weights = arguments.tensors();
+  const std::vector<TorchTensor> before = arguments.tensors();
+  call.spec.cell = arguments.string();
+  call.validate();
+  const Sizes sizes = call.y_sizes();
+  const auto count = static_cast<std::size_t>(call.states);
+  check(before.empty() || before.size() == count, "states must be none or ", call.states, ", not ",
+        static_cast<std::int64_t>(before.size()));
+  TorchTensor states = call.x.empty(call.state_sizes(), state_type(call.x));
+  const std::size_t bytes = states.bytes() / count;  // of one
+  auto* const first = static_cast<std::byte*>(states.address());
+  for (std::size_t k = 0; k < before.size(); ++k) {
+    check(before[k].sizes() == sizes, "states[", static_cast<std::int64_t>(k), "] must be ", sizes, ", not ",
+          before[k]);
+    check(!before[k].is_cuda(), "Input and hidden tensors are not at the same device");
+    const TorchTensor state = before[k].to(state_type(call.x)).contiguous();
+    if (bytes > 0) std::memcpy(first + k * bytes, state.address(), bytes);
+  }
+  std::vector<TorchTensor> after;
+  after.push_back(call.empty() ? call.x.empty(sizes, call.x.dtype()) : ProgramCall(call).step(states, !before.empty()));
+  for (std::size_t k = 1; k < count; ++k) {
+    TorchTensor state = call.x.empty(sizes, state_type(call.x));
+    if (bytes > 0) std::memcpy(state.address(), first + k * bytes, bytes);
+    after.push_back(std::move(state).to(call.x.dtype()));
+  }
+  stack[0] = release(after);
 }
 
 void recurrent_backward(StableValue* stack, std::uint64_t, std::uint64_t) {

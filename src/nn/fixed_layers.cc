@@ -77,7 +77,9 @@ ValueId GraphBuilder::fixed_scan(const std::string& name, ValueId x, const std::
   const std::vector<ValueId> weights = {weight, {}, bias, {}};
   const State carried = state(name, shape.state_size());
   const ops::Panels which = ops::forward_panels(target);
-  const ValueId packed = panels(name, target, which, fixed(ops::recurrence_panels(shape, which)), weights);
+  const ValueId packed = ops::reads_panels(shape, which, target)
+                             ? panels(name, target, which, fixed(ops::recurrence_panels(shape, which)), weights)
+                             : ValueId{};
   const ValueId y = fixed_value(name, width);
   node(fixed(ops::recurrence_forward(shape)), {x, carried.in, weight, {}, bias, {}, packed}, {y, carried.out, {}},
        Phase::forward);

@@ -178,12 +178,12 @@ ValueId GraphBuilder::causal_convolution(const std::string& name, ValueId x, Ind
 
 ValueId GraphBuilder::panels(const std::string& name, const ops::Recurrence& shape, ops::Panels which,
                              const std::vector<ValueId>& weights) {
+  if (!ops::reads_panels(shape, which, target_)) return {};
   return panels(name, target_, which, ops::recurrence_panels(shape, which), weights);
 }
 
 ValueId GraphBuilder::panels(const std::string& name, const ops::Target& target, ops::Panels which, ops::Op packing,
                              const std::vector<ValueId>& weights) {
-  if (!ops::reads_panels(target)) return {};
   const ValueId id = graph_.add({.name = name + ".panels",
                                  .extent = Extent::fixed,
                                  .width = -1,

@@ -307,7 +307,7 @@ class StackBuilder {
 
   ValueId panels(const Place& at, const ops::Recurrence& shape, ops::Panels which,
                  const std::vector<ValueId>& weights) {
-    if (!ops::reads_panels(target_)) return {};
+    if (!ops::reads_panels(shape, which, target_)) return {};
     const std::string key = name("panels", at) + " " + ops::panels_key(which, target_);
     const ValueId id = graph_.add(
         {.name = key, .extent = Extent::fixed, .width = -1, .dtype = target_.dtype, .home = Home::derived, .key = key});
@@ -395,6 +395,7 @@ ops::Target stack_target(const RecurrentForm& form, const Execution& execution) 
   target.reset = form.reset;
   target.training = form.training;
   target.step = form.step;
+  target.packs_each_call = form.packs_each_call;
   target.execution = execution;
   target.execution.threads = resolve_threads(execution.threads);
   return target;

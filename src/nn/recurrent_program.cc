@@ -250,6 +250,8 @@ std::uint64_t RecurrentProgram::forward(const Context& context, const Forward& g
     require(!ops::share_memory(states, impl.place(given.y, spec.output_size())), "states must not overlap y");
   }
   const nn::StackPass& pass = impl.forward;
+  require(given.packed.data == nullptr || !impl.form.packs_each_call,
+          "packed must be null, as the program's form packs in each call");
   const std::size_t unpacked = given.packed.data != nullptr ? 0 : pass.derived_bytes;
   ops::require_memory("workspace", given.workspace, pass.program->workspace_bytes() + unpacked);
   if (given.packed.data != nullptr) ops::require_memory("packed", given.packed, pass.derived_bytes);

@@ -3,6 +3,7 @@
 // A recurrent layer on a CPU as an executable. Private to src/ops.
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "backend/cpu/kernels.h"
@@ -23,6 +24,16 @@ template <class Real>
 RecurrentOp<Real> make_recurrent(const Recurrence& shape, const Target& target) {
   return RecurrentOp<Real>(plan::cell_traits(shape.cell), shape.input, shape.hidden, shape.heads, shape.reverse,
                            target.execution.precision, exact_kernels(target.execution));
+}
+
+/// Of a forward pass. Weights that are read as they lie are not rounded on the way: to round takes longer than to
+/// multiply.
+template <class Real>
+RecurrentOp<Real> make_forward(const Recurrence& shape, const Target& target) {
+  const Panels panels = forward_panels(target);
+  if (reads_panels(shape, panels, target)) return make_recurrent<Real>(shape, target);
+  return RecurrentOp<Real>(plan::cell_traits(shape.cell), shape.input, shape.hidden, shape.heads, shape.reverse,
+                           Precision::full, true, false);
 }
 
 template <class Value>
@@ -59,8 +70,8 @@ std::size_t most_bytes(RecurrentOp<Real>& op, const Recurrence& shape, const Tar
 template <class Real>
 class CpuRecurrence : public Executable {
  public:
-  CpuRecurrence(const Recurrence& shape, const Target& target)
-      : shape_(shape), execution_(target.execution), op_(make_recurrent<Real>(shape, target)) {
+  CpuRecurrence(const Recurrence& shape, const Target& target, RecurrentOp<Real> op)
+      : shape_(shape), execution_(target.execution), op_(std::move(op)) {
     execution_.threads = resolve_threads(target.execution.threads);
   }
 
@@ -85,7 +96,8 @@ class CpuRecurrence : public Executable {
 template <class Real>
 class CpuForward final : public CpuRecurrence<Real> {
  public:
-  CpuForward(const Recurrence& shape, const Target& target) : CpuRecurrence<Real>(shape, target) {
+  CpuForward(const Recurrence& shape, const Target& target)
+      : CpuRecurrence<Real>(shape, target, make_forward<Real>(shape, target)) {
     this->scratch_ = most_bytes(this->op_, shape, target, [this] { return this->op_.forward_workspace(); });
     if (target.training) tape_ = most_bytes(this->op_, shape, target, [this] { return this->op_.tape_size(); });
   }
@@ -104,8 +116,8 @@ class CpuForward final : public CpuRecurrence<Real> {
     arguments.state_in = memory.get<const Real>(1);
     arguments.state_out = memory.get<Real>(8);
     arguments.state_pitch = this->shape_.state_pitch;
-    arguments.weights = {memory.get<const Real>(2), memory.get<const Real>(4), memory.get<const Real>(5),
-                         memory.get<const Real>(6)};
+    arguments.weights = {memory.get<const Real>(2), memory.get<const Real>(3), memory.get<const Real>(4),
+                         memory.get<const Real>(5), memory.get<const Real>(6)};
     arguments.tape = memory.get<Real>(9);
     if (this->shape_.every_state) {
       arguments.every_state =
@@ -121,7 +133,8 @@ class CpuForward final : public CpuRecurrence<Real> {
 template <class Real>
 class CpuBackward final : public CpuRecurrence<Real> {
  public:
-  CpuBackward(const Recurrence& shape, const Target& target) : CpuRecurrence<Real>(shape, target) {
+  CpuBackward(const Recurrence& shape, const Target& target)
+      : CpuRecurrence<Real>(shape, target, make_recurrent<Real>(shape, target)) {
     own_ = most_bytes(this->op_, shape, target, [this] { return this->op_.backward_workspace(); });
     const auto dx = static_cast<std::size_t>(target.positions() * shape.input) * sizeof(Real);
     this->scratch_ = own_ + (shape.add_dx ? dx : 0);
@@ -141,8 +154,8 @@ class CpuBackward final : public CpuRecurrence<Real> {
     arguments.dy =
         strided(memory.get<const Real>(2), strides_or(shape.dy_strides, shape.y_strides), call.batch, shape.hidden);
     arguments.state_in = memory.get<const Real>(3);
-    arguments.weights = {memory.get<const Real>(4), memory.get<const Real>(6), memory.get<const Real>(7),
-                         memory.get<const Real>(8)};
+    arguments.weights = {memory.get<const Real>(4), memory.get<const Real>(5), memory.get<const Real>(6),
+                         memory.get<const Real>(7), memory.get<const Real>(8)};
     arguments.tape = memory.get<const Real>(9);
     arguments.dstate_out = memory.get<const Real>(10);
     arguments.dstates = strided(memory.get<const Real>(11), shape.state_strides, call.batch, shape.other_states_size());

@@ -137,6 +137,9 @@ std::vector<PlanReport> explain_recurrence(const Recurrence& shape, bool backwar
     for (PlanAlternative& other : report.alternatives) other.microseconds *= 2;
   }
   if (target.step) report.why = "one step of one row, over and over, takes no other thread";
+  if (!backward && !reads_panels(shape, forward_panels(target), target)) {
+    report.plan += "; weights are read as they lie, since to pack them would take longer than it saves";
+  }
   return {std::move(report)};
 }
 

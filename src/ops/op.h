@@ -23,15 +23,16 @@ namespace penstock::ops {
 /// What an op is prepared for.
 struct Target {
   Device device = {};
-  DType dtype = DType::f32;  ///< Of activations. Parameters and their gradients are f32 (f64 where activations are)
-  Index rows = 1;            ///< B
-  Index steps = 1;           ///< T; of packed rows, the longest one's
-  Index packed = 0;          ///< Packed rows (Batch::cu_seqlens): steps of all rows together. 0: rows are padded.
-  bool lengths = false;      ///< Calls say how long each row is.
-  bool reset = false;        ///< Calls have a reset mask.
-  bool training = false;     ///< A backward pass follows: dropout applies.
-  bool step = false;         ///< One step of one row, over and over: what can be packed for that is.
-  Execution execution = {};  ///< Its number of threads is that of every call: scratch depends on it.
+  DType dtype = DType::f32;      ///< Of activations. Parameters and their gradients are f32 (f64 where activations are)
+  Index rows = 1;                ///< B
+  Index steps = 1;               ///< T; of packed rows, the longest one's
+  Index packed = 0;              ///< Packed rows (Batch::cu_seqlens): steps of all rows together. 0: rows are padded.
+  bool lengths = false;          ///< Calls say how long each row is.
+  bool reset = false;            ///< Calls have a reset mask.
+  bool training = false;         ///< A backward pass follows: dropout applies.
+  bool step = false;             ///< One step of one row, over and over: what can be packed for that is.
+  bool packs_each_call = false;  ///< Nothing is packed beforehand: that takes time of each call.
+  Execution execution = {};      ///< Its number of threads is that of every call: scratch depends on it.
 
   /// Positions (b, t), those beyond a row's length included.
   Index positions() const { return packed > 0 ? packed : rows * steps; }

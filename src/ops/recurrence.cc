@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "backend/cpu/kernels.h"
+#include "backend/cpu/machine.h"
 #include "base/aligned.h"
 #include "base/check.h"
 #include "base/threads.h"
@@ -135,7 +136,11 @@ bool rounds_tape(const Recurrence& shape, const Target& target) {
                    [&](auto real) { return make_recurrent<decltype(real)>(shape, target).rounds_tape(); });
 }
 
-bool reads_panels(const Target& target) { return !target.device.is_cuda(); }
+bool reads_panels(const Recurrence& shape, Panels panels, const Target& target) {
+  if (target.device.is_cuda()) return false;
+  if (!target.packs_each_call || panels != Panels::forward || shape.is_scan() || target.execution.exact) return true;
+  return plan::packing_pays(target.steps, target.positions(), cpu::machine());
+}
 
 std::string panels_key(Panels panels, const Target& target) {
   constexpr const char* names[] = {"forward", "backward", "step"};

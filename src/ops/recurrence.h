@@ -47,8 +47,9 @@ bool rounds_tape(const Recurrence& shape, const Target& target);
 /// What forward passes, backward passes or steps read instead of the weights, in a layout for this machine.
 enum class Panels { forward, backward, step };
 
-/// Whether an op on this target reads panels; a GPU's kernels read the weights themselves.
-bool reads_panels(const Target& target);
+/// Whether an op on this target reads panels. A GPU's kernels read the weights themselves, and so do forward passes of
+/// few positions that would have to pack them first.
+bool reads_panels(const Recurrence& shape, Panels panels, const Target& target);
 /// Tells panels of one layer apart from those for other precisions and instruction sets.
 std::string panels_key(Panels panels, const Target& target);
 /// Which panels a forward op on this target reads.

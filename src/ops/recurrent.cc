@@ -9,12 +9,13 @@ namespace penstock::ops {
 
 template <class Real>
 RecurrentOp<Real>::RecurrentOp(const plan::CellTraits& cell, Index input, Index hidden, Index heads, bool reverse,
-                               Precision precision, bool exact)
+                               Precision precision, bool exact, bool packed)
     : cell_(cell),
       input_(input),
       hidden_(hidden),
       heads_(heads),
       reverse_(reverse),
+      packed_(packed),
       kernels_(cpu::cell_kernels<Real>(cell.index, precision, exact)),
       products_(cpu::product_kernels<Real>()),
       isa_generation_(cpu::isa_generation()) {

@@ -15,6 +15,7 @@ namespace penstock::ops {
 template <class Real>
 struct Weights {
   const Real* weight_ih = nullptr;  // [G*H, I]
+  const Real* weight_hh = nullptr;  // [G*H, H], heads > 1: [heads, G*D, D]
   const Real* bias_ih = nullptr;    // [G*H]
   const Real* bias_hh = nullptr;    // [G*H]
   const Real* packed = nullptr;     // panels of pack_forward() or pack_backward(), whichever the call needs
@@ -70,9 +71,10 @@ struct Member {
 template <class Real>
 class RecurrentOp {
  public:
-  /// Only one made for exact mode may be prepared for an exact execution.
+  /// Only one made for exact mode may be prepared for an exact execution. `packed`: whether forward passes read panels;
+  /// otherwise, of dense cells in full precision, the weights themselves.
   RecurrentOp(const plan::CellTraits& cell, Index input, Index hidden, Index heads, bool reverse,
-              Precision precision = Precision::full, bool exact = true);
+              Precision precision = Precision::full, bool exact = true, bool packed = true);
 
   /// Panels, for the instruction set in use, of the matrix that the engines multiply with themselves: the recurrent
   /// one, or of a scan cell the input's.
@@ -122,7 +124,7 @@ class RecurrentOp {
   Index S() const { return cell_.info.states; }
   /// Dense cells: whether the input product is made step by step beside the recurrent one, instead of for a piece of
   /// piece_steps() beforehand; the results are the same.
-  bool input_on_the_way() const { return geometry_.steps() == 1; }
+  bool input_on_the_way() const { return !packed_ || geometry_.steps() == 1; }
   Index piece_steps() const;
   Index gates_stride() const;
   Index gradient_steps() const;
@@ -189,7 +191,7 @@ class RecurrentOp {
 
   const plan::CellTraits& cell_;
   Index input_, hidden_, heads_;
-  bool reverse_;
+  bool reverse_, packed_;
   Execution execution_;
   plan::CpuModel machine_ = cpu::machine();  // as it is when the op is made
   plan::Problem problem_;

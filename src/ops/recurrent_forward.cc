@@ -44,11 +44,16 @@ void RecurrentOp<Real>::forward_dense(const ForwardArguments<Real>& call, const 
   job.wx_stride = gates_stride();
   job.bias_ih = call.weights.bias_ih != nullptr ? call.weights.bias_ih : space.zeros;
   job.bias_hh = call.weights.bias_hh != nullptr ? call.weights.bias_hh : space.zeros;
-  job.packed = call.weights.packed;
+  if (packed_) {
+    job.packed = call.weights.packed;
+    job.packed_input = call.weights.packed + input_panels_offset();
+  } else {
+    job.weight_ih = call.weights.weight_ih;
+    job.weight_hh = call.weights.weight_hh;
+  }
   job.input = input_;
   job.x = call.x.data;
   job.x_map = geometry_.map(Geometry::input_map, call.x.row_stride, call.x.step_stride);
-  job.packed_input = call.weights.packed + input_panels_offset();
   job.y = call.y.data;
   job.y_map = geometry_.map(Geometry::output_map, call.y.row_stride, call.y.step_stride);
   std::copy(std::begin(space.h), std::end(space.h), job.h);

@@ -63,6 +63,12 @@ class StepWork {
 
 }  // namespace
 
+bool packing_pays(Index steps, Index positions, const CpuModel& cpu) {
+  const CpuCosts& costs = cpu.costs;  // of a weight, of which both sides have the same number
+  const double lying = static_cast<double>(steps) * costs.lying_step + static_cast<double>(positions) * costs.lying_row;
+  return lying > costs.packing;
+}
+
 std::vector<Rule<Plan>> cpu_dense_rules(const Problem& problem, const CpuModel& cpu) {
   require(problem.algorithm != Algorithm::scan,
           "algorithm must be automatic or sequential for cell {}, not scan: its gates depend on the previous state",

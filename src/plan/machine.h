@@ -137,6 +137,11 @@ struct CpuCosts {
   double exchanged = 90;    ///< Of each value of a state that another thread has made, which its cache holds
   double waiting = 0.06;    ///< Of a step, by which each thread more makes the last one later
 
+  // Weights that are not packed beforehand, in multiply-adds that a thread could make meanwhile.
+  double packing = 18;      ///< Of packing one weight
+  double lying_step = 1.6;  ///< Of reading it where the caller has it, in each step, on top of what panels take
+  double lying_row = 1.8;   ///< The same of each position
+
   double chunk_pass = 1.6;          ///< A scan in chunks, of the time of one from first step to last
   double narrow_pass = 2.7;         ///< The same of fewer channels than a cache line holds
   double product_grain = 65'536;    ///< Multiply-adds below which a thread of its own does not pay
@@ -269,6 +274,7 @@ void visit_cpu_costs(Costs& c, const Visit& visit) {
   visit("multiply_adds", c.multiply_adds), visit("gates", c.gates), visit("bytes", c.bytes);
   visit("weight", c.weight), visit("far_weight", c.far_weight), visit("near_share", c.near_share);
   visit("sharing", c.sharing), visit("exchanged", c.exchanged), visit("waiting", c.waiting);
+  visit("packing", c.packing), visit("lying_step", c.lying_step), visit("lying_row", c.lying_row);
   visit("chunk_pass", c.chunk_pass), visit("narrow_pass", c.narrow_pass), visit("product_grain", c.product_grain);
   visit("library_product", c.library_product), visit("product_rows", c.product_rows);
   visit("input_share", c.input_share);

@@ -41,4 +41,8 @@ struct Plan {
 /// Throws Error(invalid_argument) when the problem asks for an algorithm that the cell or the mode does not allow.
 Plan make_plan(const Problem& problem, const CpuModel& cpu);
 
+/// Whether to pack the weights of a dense cell for a forward pass over so many steps and, of all rows together,
+/// positions, after which they are not used again, saves more than it takes.
+bool packing_pays(Index steps, Index positions, const CpuModel& cpu);
+
 }  // namespace penstock::plan

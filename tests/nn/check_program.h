@@ -88,7 +88,8 @@ Tensor states_of(const RecurrentSpec& spec, Index rows, const std::vector<Real>&
 
 /// As run(), by a program.
 template <class Real>
-Outputs<Real> run_program(Recurrent<Real>& network, const Inputs<Real>& in, const Execution& execution = {}) {
+Outputs<Real> run_program(Recurrent<Real>& network, const Inputs<Real>& in, const Execution& execution = {},
+                          bool packs_each_call = false) {
   const RecurrentSpec& spec = network.spec();
   const Batch batch = in.batch();
   const Index inputs = spec.input_size, outputs = spec.output_size();
@@ -104,6 +105,7 @@ Outputs<Real> run_program(Recurrent<Real>& network, const Inputs<Real>& in, cons
   form.dx = strides_of(dx.view()), form.dy = strides_of(dy.view());
   form.every_state = in.every_state;
   form.states = strides_of(states.view());
+  form.packs_each_call = packs_each_call;
   const auto program = RecurrentProgram::get(spec, form, execution);
 
   const auto every_state = [&](Sequence<Real>& of) {

@@ -1,5 +1,7 @@
 // Programs of recurrent stacks over memory of the caller's: against the oracle, and what they refuse.
 
+#include <algorithm>
+#include <iterator>
 #include <thread>
 
 #include "nn/check_program.h"
@@ -35,6 +37,97 @@ TEST_P(Programs, LimitGradientsAndGiveEveryState) {
 
 TEST_P(Programs, TakeAnyLayout) {
   for (const Case& c : layout_cases()) check_program<float>(info(), c);
+}
+
+/// So few positions that weights are not worth packing.
+std::vector<Case> unpacked_cases() {
+  std::vector<Case> cases;
+  for (const std::vector<Case>& more : {shape_cases(), layout_cases()}) {
+    std::ranges::copy_if(more, std::back_inserter(cases), [](const Case& c) { return c.rows * c.steps <= 5; });
+  }
+  for (const Index hidden : {6, 34, 66}) {
+    cases.push_back({.name = "unpacked_heads", .input = 19, .hidden = hidden, .heads = 2, .rows = 9, .steps = 1});
+    cases.push_back({.name = "unpacked_both_directions",
+                     .input = 31,
+                     .hidden = hidden,
+                     .layers = 2,
+                     .direction = Direction::bidirectional,
+                     .bias = Bias::none,
+                     .rows = 2,
+                     .steps = 3,
+                     .form = RowForm::lengths,
+                     .reset = true});
+    cases.push_back({.name = "unpacked_packed_rows",
+                     .input = 15,
+                     .hidden = hidden,
+                     .layers = 2,
+                     .bias = Bias::single,
+                     .rows = 3,
+                     .steps = 2,
+                     .form = RowForm::packed});
+  }
+  return cases;
+}
+
+template <class Real>
+bool same_results(const Outputs<Real>& a, const Outputs<Real>& b) {
+  return same_bits(a.y, b.y) && same_bits(a.state_out, b.state_out) && same_bits(a.dx, b.dx);
+}
+
+TEST_P(Programs, ReadFewPositionsWeightsAsTheyLie) {
+  for (const Case& c : unpacked_cases()) {
+    if (!c.applies_to(info())) continue;
+    SCOPED_TRACE(testing::Message() << cell() << ", " << c.name << ", " << c.hidden << " units");
+    Recurrent<double> exact = make_network<double>(cell(), c);
+    const Inputs<double> numbers = make_inputs(exact, c);
+    expect_close(exact.spec(), run_program(exact, numbers, {}, true), expected(exact, numbers),
+                 tolerances(exact, numbers, c));
+    Recurrent<float> network = make_network<float>(cell(), c);
+    const Inputs<float> in = make_inputs(network, c);
+    RecurrentForm form = form_of(in);
+    form.packs_each_call = true;
+    ASSERT_EQ(RecurrentProgram::get(network.spec(), form)->packed_bytes() == 0, !info().scan);
+    const Outputs<float> got = run_program(network, in, {.threads = 1}, true);
+    expect_close(network.spec(), got, expected(network, in), tolerances(network, in, c));
+    EXPECT_TRUE(same_results(got, run_program(network, in, {.threads = 1}, true)));
+    EXPECT_TRUE(same_results(got, run_program(network, in, {.threads = 2}, true)));
+  }
+}
+
+TEST(RecurrentProgram, SaysThatWeightsAreReadAsTheyLie) {
+  const RecurrentSpec spec{.cell = "lstm", .input_size = 3, .hidden_size = 5};
+  const auto reads_them = [&](Index rows, Index steps, bool packs_each_call, bool exact) {
+    const auto program = RecurrentProgram::get(spec, {.rows = rows, .steps = steps, .packs_each_call = packs_each_call},
+                                               {.exact = exact});
+    EXPECT_EQ(program->packed_bytes() == 0, program->explain().find("as they lie") != std::string::npos);
+    return program->packed_bytes() == 0;
+  };
+  EXPECT_TRUE(reads_them(1, 1, true, false));
+  EXPECT_TRUE(reads_them(2, 3, true, false));
+  EXPECT_FALSE(reads_them(1, 1, false, false));  // packed weights may serve other calls
+  EXPECT_FALSE(reads_them(1, 1, true, true));    // in which a step has the bits of a sequence
+  EXPECT_FALSE(reads_them(16, 200, true, false));
+}
+
+TEST(RecurrentProgram, PacksInEachCallOrTakesPanels) {
+  const RecurrentSpec spec{.cell = "lstm", .input_size = 3, .hidden_size = 5};
+  Case c{.name = "small", .input = 3, .hidden = 5, .rows = 1, .steps = 1};
+  Recurrent<float> network = make_network<float>("lstm", c);
+  const auto program = RecurrentProgram::get(network.spec(), {.packs_each_call = true});
+  std::vector<float> x(3), y(5);
+  Poisoned memory(program->workspace_bytes()), packed(64);
+  const std::vector<Tensor> weights = values_of(network);
+  expect_error(ErrorCode::invalid_argument, "packed must be null", [&] {
+    program->forward({}, {.weights = weights,
+                          .batch = {},
+                          .x = Tensor::contiguous(x.data(), DType::f32, {1, 1, 3}),
+                          .y = Tensor::contiguous(y.data(), DType::f32, {1, 1, 5}),
+                          .state_in = {},
+                          .state_out = {},
+                          .workspace = memory.memory(),
+                          .tape = {},
+                          .packed = packed.memory()});
+  });
 }
 
 TEST_P(Programs, AStreamOfStepsIsTheSequence) {

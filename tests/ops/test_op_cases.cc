@@ -281,11 +281,12 @@ void add_recurrences(std::vector<OpCase>& cases, Shape shape) {
            .summed = shape.positions() + inputs + hidden,
            .roundings = 8.0 * std::log2(1.0 + static_cast<double>(shape.steps)),
            .panels = [op](const ops::Target& target) -> std::optional<ops::Op> {
-             if (!ops::reads_panels(target)) return std::nullopt;
-             return ops::recurrence_panels(op, ops::forward_panels(target));
+             const ops::Panels panels = ops::forward_panels(target);
+             if (!ops::reads_panels(op, panels, target)) return std::nullopt;
+             return ops::recurrence_panels(op, panels);
            },
            .backward_panels = [op](const ops::Target& target) -> std::optional<ops::Op> {
-             if (!ops::reads_panels(target)) return std::nullopt;
+             if (!ops::reads_panels(op, ops::Panels::backward, target)) return std::nullopt;
              return ops::recurrence_panels(op, ops::Panels::backward);
            },
            .panels_input = 6,

@@ -241,6 +241,39 @@ def test_cells(name, bias):
                 close(got, expected)
 
 
+@pytest.mark.parametrize("name", ["RNNCell", "GRUCell", "LSTMCell", "SLSTMCell", "MinGRUCell", "MinLSTMCell"])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("sizes", [(1, 1), (5, 7), (64, 17), (16, 33), (3, 130)])
+def test_cells_without_gradients_are_those_with(name, dtype, sizes):
+    """The first have an op of their own, which reads weights of few rows as they lie."""
+    inputs, hidden = sizes
+    cell = getattr(ours, name)(inputs, hidden, dtype=dtype)
+    count = {"LSTMCell": 2, "SLSTMCell": 4}.get(name, 1)
+    for rows in ((), (1,), (2,), (5,), (40,), (0,)):
+        x = torch.randn(*rows, inputs, dtype=dtype)
+        states = [torch.randn(*rows, hidden, dtype=dtype).abs() for _ in range(count)]
+        spread = torch.randn(*rows, 2 * hidden, dtype=dtype).abs()[..., ::2]  # not side by side
+        for hx in (None, states, [spread] * count):
+            hx = hx if hx is None or count > 1 else hx[0]
+            expected = as_list(cell(x, hx))
+            with torch.no_grad():
+                got, again = as_list(cell(x, hx)), as_list(cell(x, hx))
+            for one, other, want in zip(got, again, expected):
+                assert one.shape == want.shape and one.dtype == dtype and not one.requires_grad
+                assert torch.equal(one, other)
+                close(one, want.detach(), steps=1)
+
+
+def test_cells_leave_the_states_that_they_are_given():
+    cell, x = ours.LSTMCell(3, 5), torch.randn(2, 3)
+    h, c = torch.randn(2, 5), torch.randn(2, 5)
+    before = h.clone(), c.clone()
+    with torch.inference_mode():
+        after = cell(x, (h, c))
+        assert len({t.data_ptr() for t in (h, c, *after)}) == 4
+    assert torch.equal(h, before[0]) and torch.equal(c, before[1])
+
+
 def test_cells_step_as_layers_do():
     for cell, stack in ((ours.SLSTMCell, ours.SLSTM), (ours.MinGRUCell, ours.MinGRU), (ours.MinLSTMCell, ours.MinLSTM)):
         step, layers = cell(3, 4), stack(3, 4)

@@ -4,7 +4,10 @@ import torch
 from torch import nn
 
 from ._composed import CELLS
-from ._ops import keeps_tape, recurrent
+from ._ops import keeps_tape, one_step, recurrent
+
+
+_WEIGHTS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
 
 
 class _Cell(nn.Module):
@@ -57,41 +60,60 @@ class _Cell(nn.Module):
         Returns:
             The state after it, shaped as hx; the first of several is the output.
         """
-        name, count = type(self).__name__, CELLS[self._cell()][1]
-        if input.dim() not in (1, 2):
-            raise ValueError(f"{name}: Expected input to be 1D or 2D, got {input.dim()}D instead")
-        if input.shape[-1] != self.input_size:
-            raise RuntimeError(f"input has inconsistent input_size: got {input.shape[-1]} expected {self.input_size}")
-        has_rows = input.dim() == 2
+        cell = self._cell()
+        count = CELLS[cell][1]
+        shape = input.shape
+        if len(shape) not in (1, 2):
+            raise ValueError(f"{type(self).__name__}: Expected input to be 1D or 2D, got {len(shape)}D instead")
+        if shape[-1] != self.input_size:
+            raise RuntimeError(f"input has inconsistent input_size: got {shape[-1]} expected {self.input_size}")
+        has_rows = len(shape) == 2
+        states = () if hx is None else (hx,) if count == 1 else tuple(hx)
+        if hx is not None:
+            self._check_states(shape, states, count)
+        weights = self._weights()
+        after = one_step(input, weights, states, cell)
+        if after is not None:
+            return after[0] if count == 1 else tuple(after)
         x = input if has_rows else input.unsqueeze(0)
-        state = None if hx is None else self._entering(x, (hx,) if count == 1 else hx, has_rows, count)
-        weights = [w for w in (self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh) if w is not None]
+        state = None
+        if hx is not None:
+            stacked = torch.stack(states)
+            state = stacked.unsqueeze(1) if has_rows else stacked.unsqueeze(1).unsqueeze(1)
         y, last, *_ = recurrent(
-            x.unsqueeze(0), weights, state, None, None, None, self._cell(), 1, False, False, keeps_tape(), False
+            x.unsqueeze(0), weights, state, None, None, None, cell, 1, False, False, keeps_tape(), False
         )
         last = last.to(y.dtype)[:, 0]
         if not has_rows:
             last = last.squeeze(1)
         return last[0] if count == 1 else tuple(last.unbind(0))
 
-    def _entering(self, x, states, has_rows, count):
-        """[S, 1, B, H] of the states that are given."""
-        name = type(self).__name__
+    def _weights(self):
+        """Those that there are, in the order of the op."""
+        parameters = self._parameters
+        try:
+            weights = [parameters[name] for name in _WEIGHTS]
+        except KeyError:  # parametrised ones are made when they are asked for
+            weights = [getattr(self, name) for name in _WEIGHTS]
+        return [w for w in weights if w is not None]
+
+    def _check_states(self, input_shape, states, count):
         if len(states) != count:
-            raise RuntimeError(f"{name}: hx must hold {count} states, got {len(states)}")
+            raise RuntimeError(f"{type(self).__name__}: hx must hold {count} states, got {len(states)}")
         for i, state in enumerate(states):
-            what = "hidden" if count == 1 else f"hx[{i}]"
-            if state.dim() not in (1, 2):
-                raise ValueError(f"{name}: Expected {what} to be 1D or 2D, got {state.dim()}D instead")
-            if state.shape[-1] != self.hidden_size:
-                raise RuntimeError(
-                    f"hidden{i} has inconsistent hidden_size: got {state.shape[-1]}, expected {self.hidden_size}"
+            shape = state.shape
+            if len(shape) not in (1, 2):
+                what = "hidden" if count == 1 else f"hx[{i}]"
+                raise ValueError(
+                    f"{type(self).__name__}: Expected {what} to be 1D or 2D, got {len(shape)}D instead"
                 )
-            rows = state.shape[0] if state.dim() == 2 else 1
-            if (state.dim() == 2) != has_rows or rows != x.shape[0]:
-                raise RuntimeError(f"Input batch size {x.shape[0]} doesn't match hidden{i} batch size {rows}")
-        stacked = torch.stack(tuple(states))
-        return stacked.unsqueeze(1) if has_rows else stacked.unsqueeze(1).unsqueeze(1)
+            if shape[-1] != self.hidden_size:
+                raise RuntimeError(
+                    f"hidden{i} has inconsistent hidden_size: got {shape[-1]}, expected {self.hidden_size}"
+                )
+            if shape[:-1] != input_shape[:-1]:
+                rows, wanted = (s[0] if len(s) == 2 else 1 for s in (shape, input_shape))
+                raise RuntimeError(f"Input batch size {wanted} doesn't match hidden{i} batch size {rows}")
 
 
 class RNNCell(_Cell):

@@ -80,6 +80,14 @@ def _(x, weights, state, lengths, batch_sizes, reset, cell, layers, bidirectiona
     return y, x.new_empty(shape, dtype=state_type(x.dtype))
 
 
+@torch.library.register_fake("penstock::recurrent_cell")
+def _(x, weights, states, cell):
+    torch._check(cell in CELLS, lambda: f"cell must be one of {', '.join(CELLS)}, not {cell}")
+    _check_devices(x, *weights, *states)
+    gates, count, _ = CELLS[cell]
+    return [x.new_empty(*x.shape[:-1], weights[0].shape[0] // gates) for _ in range(count)]
+
+
 @torch.library.register_fake("penstock::recurrent_backward")
 def _(dy, dstate, dstates, x, weights, state, lengths, batch_sizes, reset, y, tape, cell, layers, bidirectional,
       batch_first, every_state, want_dx, want_dweights):  # fmt: skip
@@ -456,6 +464,20 @@ def recurrent(x, weights, state, lengths, batch_sizes, reset, cell, layers, bidi
     with torch._C._AutoDispatchBelowAutograd():
         y, last = _inference(*call)
     return y, last, None, None
+
+
+_one_step = torch.ops.penstock.recurrent_cell.default._op
+
+
+def one_step(x, weights, states, cell):
+    """The states after one step of x [B, I] or [I], of those before it (none: zeros), each [B, H] or [H]; None where the
+    op `penstock::recurrent_cell` is not for such a call: gradients, transforms, compilers, autocast, GPUs."""
+    if torch.is_grad_enabled() or torch._C._is_any_autocast_enabled() or x.device.type != "cpu" or _is_recorded():
+        return None
+    if torch._C._are_functorch_transforms_active():
+        return None
+    with torch._C._AutoDispatchBelowAutograd():
+        return _one_step(x, weights, states, cell)
 
 
 # ---- autocast --------------------------------------------------------------------------------------------------------

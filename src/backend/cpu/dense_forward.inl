@@ -280,6 +280,8 @@ struct ForwardTile {
   }
 };
 
+#include "backend/cpu/dense_unpacked.inl"
+
 /// All tiles of one part at one step for one group of gates.
 template <class Panel, class Cell, int first_gate, int gate_count, int width>
 void ForwardTiles(const DenseForward<RealOf<Panel>>& job, const GateGroup<Panel>& group,
@@ -289,6 +291,11 @@ void ForwardTiles(const DenseForward<RealOf<Panel>>& job, const GateGroup<Panel>
   constexpr Index units = width * Lanes<Real>::lanes;
   const Index head_size = job.hidden / job.heads;
   const Index blocks_per_head = (head_size + units - 1) / units;
+  if constexpr (std::is_same_v<Panel, Real>) {
+    if (job.weight_hh != nullptr) {
+      return UnpackedTiles<Cell, first_gate, gate_count, width>(job, group.operand, places, part, slot_end, step);
+    }
+  }
   const auto run = [&](auto rows, auto blocks, Index slot, Index block) HWY_ATTR {
     ForwardTile<Panel, Cell, first_gate, gate_count, width, decltype(rows)::value, decltype(blocks)::value>{
         job, group, places, slot, step, block / blocks_per_head, block % blocks_per_head * units}
@@ -351,8 +358,11 @@ void ForwardSteps(const DenseForward<RealOf<Panel>>& job, const DensePart& part)
   const Index blocks = (head_size + units - 1) / units * job.heads;
   const Panel* const panels = reinterpret_cast<const Panel*>(job.packed);
   const Panel* const input_panels = reinterpret_cast<const Panel*>(job.packed_input);
-  const Panel* const second_panels = panels + blocks * PanelInputs<Panel>(head_size) * first * units;
-  const Panel* const second_input_panels = input_panels + blocks * PanelInputs<Panel>(job.input) * first * units;
+  const auto second = [&](const Panel* all, Index inputs) {
+    return all == nullptr ? nullptr : all + blocks * PanelInputs<Panel>(inputs) * first * units;
+  };
+  const Panel* const second_panels = second(panels, head_size);
+  const Panel* const second_input_panels = second(input_panels, job.input);
   const Index steps = std::min(job.plan.length[part.slot_begin], job.step_end);
   RowPlace<RealOf<Panel>>* const places = job.places + part.member * job.plan.rows;
   PanelUse<Panel> use;

@@ -87,7 +87,10 @@ struct DenseForward {
   const Real* bias_ih = nullptr;       // [G, H]
   const Real* bias_hh = nullptr;       // [G, H]
   const Real* packed = nullptr;        // recurrent panels, see panel.inl
-  Real* y = nullptr;                   // output, at y_map
+  // Instead of panels, the weights where the caller has them; kernels of floats and doubles only, and no wx.
+  const Real* weight_ih = nullptr;  // [G*H, I]
+  const Real* weight_hh = nullptr;  // [G*H, H], heads > 1: [heads, G*D, D]
+  Real* y = nullptr;                // output, at y_map
   RowMap y_map;
   Real* h[2] = {nullptr, nullptr};  // [B, H] in slot order: state 0 entering an even and an odd step
   Real* state = nullptr;            // [S - 1, B, H] in slot order: the other states, in place
