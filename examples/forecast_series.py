@@ -27,9 +27,8 @@ def main():
         data = penstock.open_series(path, horizon=2, from_last=True)
     model = penstock.Model(data, cell="mingru", width=32, blocks=1, from_last=True)
     result = penstock.train(model, data, steps=300, batch=16, length=64)
-    print(
-        f"trained {result.last.step} steps; held-out loss {result.validation.loss:.3f} (1: as good as the last value)"
-    )
+    held_out_loss = penstock.evaluate(model, data).loss
+    print(f"trained {result.last.step} steps; held-out loss {held_out_loss:.3f} (1: as good as the last value)")
 
     # At every day the two days to come, in kilowatts.
     forecast = model.predict(values[:, np.newaxis])

@@ -38,6 +38,69 @@ from .layers import (
 from .models import Model, Session
 from .scans import log_scan, log_scan_backward, scan, scan_backward
 
+TYPE_CHECKING = False  # what typing.TYPE_CHECKING is, without the import
+if TYPE_CHECKING:  # what __getattr__() below imports when it is asked for
+    from . import interchange, reference, training
+    from ._search import SearchResult, search
+    from .training import (
+        Dataset,
+        Evaluation,
+        Progress,
+        TrainResult,
+        evaluate,
+        open_labelled,
+        open_series,
+        open_task,
+        open_text,
+        train,
+    )
+
+__all__ = [
+    "BadInput",
+    "Cell",
+    "Dataset",
+    "DeviceFailure",
+    "ElmanCell",
+    "Error",
+    "Evaluation",
+    "GRUCell",
+    "Incompatible",
+    "Interrupted",
+    "InvalidArgument",
+    "IoFailure",
+    "LSTMCell",
+    "MinGRUCell",
+    "MinLSTMCell",
+    "Model",
+    "NumericalError",
+    "OutOfMemory",
+    "Progress",
+    "Recurrent",
+    "SLSTMCell",
+    "SearchResult",
+    "Session",
+    "Tape",
+    "TrainResult",
+    "Unsupported",
+    "cells",
+    "cuda",
+    "evaluate",
+    "log_scan",
+    "log_scan_backward",
+    "open_labelled",
+    "open_series",
+    "open_task",
+    "open_text",
+    "scan",
+    "scan_backward",
+    "search",
+    "system_info",
+    "train",
+    "interchange",
+    "reference",
+    "training",
+]
+
 __version__ = system_info()["version"]
 
 

@@ -3,7 +3,7 @@
 from . import _core
 from .errors import InvalidArgument
 
-_KNOWN = {}
+_KNOWN: dict[tuple, _core.Execution] = {}
 
 
 def execution(mode, device, threads, exact, precision):

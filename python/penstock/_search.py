@@ -73,7 +73,7 @@ def search(
         "precision": precision,
         "threads": threads,
     }
-    fixed = [name for name in ("cell", "width", "dropout") if name in given]
+    fixed: list[str] = [name for name in ("cell", "width", "dropout") if name in given]
     if learning_rate is not None:
         fixed.append("learning_rate")
 

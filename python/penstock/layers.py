@@ -33,7 +33,10 @@ __all__ = [
     "Tape",
 ]
 
-_NETWORKS = {"float32": _core.NetworkF32, "float64": _core.NetworkF64}
+_NETWORKS: dict[str, type[_core.NetworkF32 | _core.NetworkF64]] = {
+    "float32": _core.NetworkF32,
+    "float64": _core.NetworkF64,
+}
 _TAPES = {"float32": _core.TapeF32, "float64": _core.TapeF64}
 
 
@@ -55,7 +58,7 @@ class Tape:
 
     def __init__(self, dtype: DTypeLike = "float32") -> None:
         self.dtype = _dtype_name(dtype)
-        self._tape = _TAPES[self.dtype]()
+        self._tape: Any = _TAPES[self.dtype]()
 
 
 class _Edit:
@@ -359,7 +362,8 @@ class Recurrent(_Network):
 
         ``out``: an array for the new state, which may be ``h`` itself; a new one if it is None. Forward direction only.
         """
-        return self._network.step(x, h, out)
+        after: Any = self._network.step(x, h, out)
+        return after
 
 
 class Cell(_Network):
@@ -411,7 +415,8 @@ class Cell(_Network):
             h: The state, ``[B, H]`` or ``[H]``; of several states ``[S, B, H]`` or ``[S, H]``, or a tuple of them.
             out: Where to write the new state, which may be ``h`` itself; a new array if it is None.
         """
-        return self._network.step(x, h, out)
+        after: Any = self._network.step(x, h, out)
+        return after
 
 
 class MinGRUCell(Cell):

@@ -259,7 +259,8 @@ class Model:
         """
         import numpy as np
 
-        execution = {"mode": mode, "device": device, "threads": threads, "exact": exact, "precision": precision}
+        execution: Any = {"mode": mode, "device": device, "threads": threads, "exact": exact, "precision": precision}
+        tokens: Any
         if self.task == "language":
             if isinstance(inputs, str):
                 inputs = inputs.encode()
@@ -277,7 +278,8 @@ class Model:
             tokens = self._model.normalised(_numbers(inputs), group)
         outputs, _ = self.forward(tokens, **execution)
         if self.task == "forecast":
-            return self._model.in_units(outputs, group)
+            answer: Any = self._model.in_units(outputs, group)
+            return answer
         if self.task == "classify":
             if outputs.shape[-2] == 0:
                 raise InvalidArgument("inputs must have at least one step to be classified")
@@ -342,7 +344,8 @@ class Session:
 
         ``out``: where to write them, float32 ``[O]``; a new array if it is None.
         """
-        return self._session.push(step, out)
+        outputs: Any = self._session.push(step, out)
+        return outputs
 
     def reset(self) -> None:
         """Back to the start of a sequence."""

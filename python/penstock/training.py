@@ -374,10 +374,10 @@ def _duration(seconds):
 
 
 class _NoBar:
-    def show(self, progress: bool | TextIO):
+    def show(self, progress: Progress):
         pass
 
-    def validated(self, progress: bool | TextIO, evaluation):
+    def validated(self, progress: Progress, evaluation):
         pass
 
     def close(self):
@@ -395,7 +395,7 @@ class _TextBar:
         self._validation = None
         self._longest = 0
 
-    def line(self, progress: bool | TextIO):
+    def line(self, progress: Progress):
         """The text of the bar."""
         done = int(self.width * min(max(progress.fraction, 0.0), 1.0))
         fields = [f"{100 * progress.fraction:3.0f} % [{'#' * done}{'.' * (self.width - done)}]", self._loss(progress)]
@@ -416,7 +416,7 @@ class _TextBar:
             return f"{evaluation.bits_per_step:.3f}"
         return f"{100 * evaluation.accuracy:.1f} %" if self._task == "classify" else f"{evaluation.loss:.4g}"
 
-    def show(self, progress: bool | TextIO):
+    def show(self, progress: Progress):
         text = self.line(progress)
         self._stream.write("\r" + text.ljust(self._longest))
         self._stream.flush()
@@ -424,7 +424,7 @@ class _TextBar:
         if progress.warning:
             self._stream.write(f"\nwarning: {progress.warning}\n")
 
-    def validated(self, progress: bool | TextIO, evaluation):
+    def validated(self, progress: Progress, evaluation):
         self._validation = evaluation
         self.show(progress)
 
@@ -441,9 +441,9 @@ class _NotebookBar(_TextBar):
         super().__init__(None, task)
         self._display = display
         self._handle = None
-        self._warnings = []
+        self._warnings: list[str] = []
 
-    def show(self, progress: bool | TextIO):
+    def show(self, progress: Progress):
         if progress.warning:
             self._warnings.append(f"warning: {progress.warning}")
         text = "\n".join([*self._warnings[-3:], self.line(progress)])
