@@ -131,6 +131,16 @@ def test_opcheck(cell, variant):
     torch.library.opcheck(op, (*call, True, False), test_utils=tests)
 
 
+@pytest.mark.parametrize("cell", ["lstm", "gru", "mingru"])
+@pytest.mark.parametrize("rows", [(), (3,)])
+def test_opcheck_of_cells(cell, rows):
+    gates, count, scans = CELLS[cell]
+    weights = [torch.randn(gates * 5, n) for n in ((4,) if scans else (4, 5))] + [torch.randn(gates * 5)]
+    x, states = torch.randn(*rows, 4), [torch.randn(*rows, 5) for _ in range(count)]
+    for before in ([], states):
+        torch.library.opcheck(torch.ops.penstock.recurrent_cell.default, (x, weights, before, cell))
+
+
 @pytest.mark.parametrize("every_state", [False, True])
 def test_opcheck_of_backward(every_state):
     x, weights, state, *rest = arguments("lstm", dtype=torch.float32)
@@ -191,6 +201,34 @@ def test_compiles_packed_sequences():
     expected, expected_last = stack(packed)
     torch.testing.assert_close(got.data, expected.data)
     torch.testing.assert_close(got_last, expected_last)
+
+
+def test_inductor_compiles_packed_sequences_with_gradients():
+    torch.manual_seed(0)
+
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.lstm = ours.LSTM(3, 5)
+            self.head = torch.nn.Linear(5, 2)
+
+        def forward(self, packed):
+            y, (h, _) = self.lstm(packed)
+            return self.head(y.data).tanh().sum() + h.sin().sum()
+
+    model = Model()
+    compiled = torch.compile(model, fullgraph=True)
+    rows = [torch.randn(n, 3) for n in (2, 6, 3)]
+
+    def gradients(module):
+        model.zero_grad()
+        leaves = [row.clone().requires_grad_() for row in rows]
+        loss = module(torch.nn.utils.rnn.pack_sequence(leaves, enforce_sorted=False))
+        loss.backward()
+        return [loss.detach(), *(leaf.grad for leaf in leaves), *(p.grad for p in model.parameters())]
+
+    for got, expected in zip(gradients(compiled), gradients(model)):
+        torch.testing.assert_close(got, expected)
 
 
 def test_exports_and_loads_again(tmp_path):

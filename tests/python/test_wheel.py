@@ -1,5 +1,6 @@
 """The wheel of `make wheel`, installed into an empty virtual environment and used as a stranger would use it."""
 
+import email
 import pathlib
 import re
 import subprocess
@@ -48,6 +49,27 @@ def test_it_has_its_shared_libraries_inside(wheel):
     assert any(re.match(r"penstock\.libs/libdnnl-", name) for name in names)
     assert [name for name in names if "libgomp" in name] == ["penstock.libs/libgomp.so.1"]  # shared with PyTorch
     assert {"penstock/libpenstock.so", "penstock/bin/penstock", "penstock/py.typed"} <= set(names)
+
+
+def test_its_metadata_name_what_else_it_can_use(wheel):
+    archive = zipfile.ZipFile(wheel)
+    (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+    metadata = email.message_from_bytes(archive.read(name))
+    asked = {}
+    for line in metadata.get_all("Requires-Dist"):
+        requirement, _, condition = (part.strip() for part in line.partition(";"))
+        extra = re.fullmatch(r"""extra\s*==\s*["']([a-z]+)["']""", condition)
+        assert extra or not condition, line
+        asked.setdefault(extra.group(1) if extra else None, set()).add(requirement.replace(" ", ""))
+    assert asked == {
+        None: {"numpy>=1.23"},
+        "torch": {"torch>=2.10"},
+        "cuda": {"nvidia-cuda-nvrtc", "nvidia-cublas"},
+        "report": {"matplotlib"},
+        "keras": {"h5py"},
+    }
+    assert set(metadata.get_all("Provides-Extra")) == set(asked) - {None}
+    assert metadata["Requires-Python"] == ">=3.10"
 
 
 def test_it_asks_for_numpy_alone(environment, tmp_path):
