@@ -50,7 +50,9 @@ class SeriesPlanner {
     return choice.error < clearly * without.error ? std::move(choice) : std::move(without);
   }
 
-  /// Logarithms are taken where they forecast clearly better: they cost a forecast that is off upwards dearly.
+  /// Logarithms are taken where they forecast clearly better: they cost a forecast that is off upwards dearly. With a
+  /// season that is because its swings grow with the values, and will be so later; without one because growth was
+  /// exponential, which seldom lasts.
   std::pair<training::LinearChoice, bool> choose(std::size_t position, Transform transform) const {
     const bool possible = is_positive(position);
     if (transform == Transform::logarithm) {
@@ -63,12 +65,14 @@ class SeriesPlanner {
     training::LinearChoice plain = choose(position, false, options_.season);
     if (transform == Transform::none || !options_.autoregression || !possible) return {std::move(plain), false};
     training::LinearChoice logarithm = choose(position, true, options_.season);
-    if (!(logarithm.error < clearly * plain.error)) return {std::move(plain), false};
+    const bool seasonal = logarithm.season > 1 && plain.season > 1;
+    if (!(logarithm.error < (seasonal ? clearly : by_far) * plain.error)) return {std::move(plain), false};
     return {std::move(logarithm), true};
   }
 
  private:
   static constexpr double clearly = 0.95;  // of the mean square error: so much less is no chance
+  static constexpr double by_far = 0.5;
 
   bool is_positive(std::size_t position) const {
     return std::ranges::all_of(series_.columns[position], [](double value) { return value > 0.0; });

@@ -24,13 +24,19 @@ namespace {
 
 class SeriesFinish : public testing::Test {
  protected:
-  /// A series in a file, and its dataset with a linear forecast.
-  std::unique_ptr<Dataset> open(const std::vector<double>& values, Index horizon) {
+  /// A series in a file, and its dataset with a linear forecast; a second column may stand there to be read.
+  std::unique_ptr<Dataset> open(const std::vector<double>& values, Index horizon, bool second_column = false) {
     std::ofstream file(path_);
-    file << "x\n";
-    for (const double value : values) file << fmt::format("{}\n", value);
+    file << (second_column ? "x,y\n" : "x\n");
+    Random random(3);
+    for (const double value : values) {
+      file << (second_column ? fmt::format("{},{}\n", value, random.normal()) : fmt::format("{}\n", value));
+    }
     file.close();
-    return open_series(path_, {.horizon = horizon, .from_last = true, .autoregression = true});
+    SeriesOptions options{.horizon = horizon, .from_last = true, .autoregression = true};
+    if (second_column) options.inputs = {"x", "y"};
+    if (second_column) options.targets = {"x"};
+    return open_series(path_, options);
   }
 
   static Model model(const Dataset& data, std::uint64_t seed) {
@@ -68,7 +74,7 @@ class SeriesFinish : public testing::Test {
 
 TEST_F(SeriesFinish, ACorrectionThatHoldsOnHeldOutRowsStays) {
   // From the first held-out row on the walk drifts by 2 a row, of which nothing before knows.
-  const auto data = open(walk(500, 2.0), 1);
+  const auto data = open(walk(1200, 2.0), 1);
   Model trained = model(*data, 1);
   const Column& column = data->description().targets[0];
   set_bias(trained, static_cast<float>(2.0 / column.scale));
@@ -79,7 +85,7 @@ TEST_F(SeriesFinish, ACorrectionThatHoldsOnHeldOutRowsStays) {
 }
 
 TEST_F(SeriesFinish, ACorrectionThatDoesNotPayGoes) {
-  const auto data = open(walk(500), 1);
+  const auto data = open(walk(1200), 1);
   Model trained = model(*data, 1);
   const double linear = evaluate(trained, *data, {}).loss;
   set_bias(trained, 0.5f);
@@ -89,10 +95,21 @@ TEST_F(SeriesFinish, ACorrectionThatDoesNotPayGoes) {
 }
 
 TEST_F(SeriesFinish, FewerThanFourHorizonsOfRowsVouchForNothing) {
-  const auto data = open(walk(60, 5.0), 6);
+  const auto data = open(walk(60, 5.0), 6, true);
   Model trained = model(*data, 1);
   set_bias(trained, 0.5f);
   EXPECT_EQ(shrink_correction(trained, *data), 0.0);
+}
+
+TEST_F(SeriesFinish, FewHeldOutRowsVouchForLayersOnlyIfTheseReadMoreThanTheLinearForecast) {
+  for (const bool second_column : {false, true}) {
+    const auto data = open(walk(500, 2.0), 1, second_column);
+    Model trained = model(*data, 1);
+    set_bias(trained, static_cast<float>(2.0 / data->description().targets[0].scale));
+    const double share = shrink_correction(trained, *data);
+    EXPECT_EQ(share > 0.6, second_column) << share;
+    EXPECT_EQ(share == 0.0, !second_column) << share;
+  }
 }
 
 TEST_F(SeriesFinish, TheSpreadOfARandomWalkGrowsWithTheRootOfTheDistance) {
