@@ -87,7 +87,7 @@ class Workspace {
   void bind(Home home, void* memory);
   /// The same of one value: of Home::given, or a derived one that is not made once for all. Costs as much as there are
   /// nodes that read or write it.
-  void bind(ValueId id, void* memory) {
+  [[gnu::always_inline]] void bind(ValueId id, void* memory) {
     Given& given = given_[static_cast<std::size_t>(id.index)];
     if (given.memory == memory) return;
     given.memory = memory;

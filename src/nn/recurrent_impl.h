@@ -109,6 +109,7 @@ struct Recurrent<Real>::Impl {
     std::optional<graph::Workspace> workspace;
     std::uint64_t version = 0;      // of the weights that its panels are of
     bool denormal_weights = false;  // of a step: that version has some
+    const Real* state = nullptr;    // of a step: the caller's that is bound
   };
 
   /// What a thread computes with beside the weights.
@@ -357,8 +358,11 @@ struct Recurrent<Real>::Impl {
     workspace.place(work.memory.data());
     workspace.bind(held->pass.x, const_cast<Real*>(x));
     workspace.bind(held->pass.y, y);
-    workspace.bind(held->pass.state_in, state);
-    workspace.bind(held->pass.state_out, state);
+    if (held->state != state) {
+      workspace.bind(held->pass.state_in, state);
+      workspace.bind(held->pass.state_out, state);
+      held->state = state;
+    }
     static constexpr ops::Call call{.threads = 1};
     if (held->denormal_weights) {
       workspace.run(call);

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <limits>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "backend/cpu/isa.h"
@@ -24,9 +25,8 @@ namespace {
 
 #include "backend/cpu/target.inl"
 
-template <class Function>
+template <class L = Lanes<float>, class Function>
 void Apply(const std::vector<float>& x, std::vector<float>& y, const Function& function) {
-  using L = Lanes<float>;
   const auto n = static_cast<Index>(x.size());
   y.resize(x.size());
   for (Index i = 0; i < n; i += L::lanes) {
@@ -57,6 +57,18 @@ void ApplySoftplus(const std::vector<float>& x, std::vector<float>& y) {
   Apply(x, y, [](Simd v) HWY_ATTR { return Softplus(v); });
 }
 
+#if PENSTOCK_NARROW_VECTORS
+void ApplyNarrowTanh(const std::vector<float>& x, std::vector<float>& y) {
+  Apply<SimdLanes<NarrowSimd>>(x, y, [](NarrowSimd v) HWY_ATTR { return Tanh(v); });
+}
+void ApplyNarrowSigmoid(const std::vector<float>& x, std::vector<float>& y) {
+  Apply<SimdLanes<NarrowSimd>>(x, y, [](NarrowSimd v) HWY_ATTR { return Sigmoid(v); });
+}
+#else
+void ApplyNarrowTanh(const std::vector<float>&, std::vector<float>& y) { y.clear(); }
+void ApplyNarrowSigmoid(const std::vector<float>&, std::vector<float>& y) { y.clear(); }
+#endif
+
 }  // namespace penstock::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -71,6 +83,8 @@ HWY_EXPORT(ApplyTanh);
 HWY_EXPORT(ApplySigmoid);
 HWY_EXPORT(ApplyMinusSigmoid);
 HWY_EXPORT(ApplySoftplus);
+HWY_EXPORT(ApplyNarrowTanh);
+HWY_EXPORT(ApplyNarrowSigmoid);
 
 namespace {
 
@@ -81,6 +95,8 @@ void run_tanh(const Values& x, Values& y) { HWY_DYNAMIC_DISPATCH(ApplyTanh)(x, y
 void run_sigmoid(const Values& x, Values& y) { HWY_DYNAMIC_DISPATCH(ApplySigmoid)(x, y); }
 void run_minus_sigmoid(const Values& x, Values& y) { HWY_DYNAMIC_DISPATCH(ApplyMinusSigmoid)(x, y); }
 void run_softplus(const Values& x, Values& y) { HWY_DYNAMIC_DISPATCH(ApplySoftplus)(x, y); }
+void run_narrow_tanh(const Values& x, Values& y) { HWY_DYNAMIC_DISPATCH(ApplyNarrowTanh)(x, y); }
+void run_narrow_sigmoid(const Values& x, Values& y) { HWY_DYNAMIC_DISPATCH(ApplyNarrowSigmoid)(x, y); }
 
 /// Every 1,009th float from -limit to limit, both zeros and the limits themselves.
 std::vector<float> samples(float limit) {
@@ -172,6 +188,19 @@ TEST_P(Functions, NanGetsThrough) {
     std::vector<float> y;
     applied(x, y);
     for (const float value : y) EXPECT_TRUE(std::isnan(value));
+  }
+}
+
+// A stream has the bits of the sequence, whose vectors may be the wider ones.
+TEST_P(Functions, NarrowVectorsHaveTheSameBits) {
+  const std::vector<float> x = samples(100.0f);
+  for (const auto& [narrow, whole] :
+       {std::pair<Applied, Applied>(run_narrow_tanh, run_tanh), {run_narrow_sigmoid, run_sigmoid}}) {
+    std::vector<float> y, wanted;
+    narrow(x, y);
+    if (y.empty()) GTEST_SKIP() << GetParam() << " has no narrower vectors";
+    whole(x, wanted);
+    EXPECT_EQ(y, wanted);
   }
 }
 

@@ -139,6 +139,9 @@ TEST_P(CellEquivalence, AStreamOfOneRowIsTheSequenceAtAnySize) {
     all.push_back({.name = "plain", .input = 1 + hidden % 5, .hidden = hidden, .layers = 1 + hidden % 2});
   }
   all.push_back({.name = "heads", .input = 3, .hidden = 102, .heads = 3, .bias = Bias::single});
+  for (const Index head_size : {3, 8}) {  // heads of at most half a vector
+    all.push_back({.name = "small heads", .input = 3, .hidden = 5 * head_size, .heads = 5});
+  }
   all.push_back({.name = "large", .input = 250, .hidden = 400, .bias = Bias::none});
   for (Case& c : all) {
     if (!c.applies_to(info())) continue;

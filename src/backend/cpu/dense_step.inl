@@ -1,9 +1,10 @@
 // One step of one row of a dense cell: the input and the recurrent product of a block of units stay in registers and go
 // straight through the gates.
 
-template <class Real, class Cell>
+template <class Panel, class Cell>
 struct StepPointwise {
-  using L = Lanes<Real>;
+  using Real = RealOf<Panel>;
+  using L = LanesOf<Panel>;
   using V = typename L::V;
   static constexpr int G = Cell::gates, S = Cell::states, N = Cell::saved;
   static_assert(S <= kMostStates);
@@ -44,8 +45,7 @@ struct StepPointwise {
 template <class Panel, class Cell, int first_gate, int gate_count, int width>
 HWY_NOINLINE void StepBlock(const CellStep<RealOf<Panel>>& job, const RealOf<Panel>* operand, const Panel* panel,
                             Index head, Index first, bool h_is_read) {
-  using Real = RealOf<Panel>;
-  using L = Lanes<Real>;
+  using L = LanesOf<Panel>;
   using V = typename L::V;
   constexpr int vectors = gate_count * width;
   const Index head_size = job.head_size, first_unit = first * L::lanes;
@@ -53,7 +53,7 @@ HWY_NOINLINE void StepBlock(const CellStep<RealOf<Panel>>& job, const RealOf<Pan
   StepSums<Panel>(job.x, job.input, panel, job.far, of_input);
   StepSums<Panel>(operand + head * head_size, head_size, panel + StepPanelSize<Panel>(job.input, vectors), job.far,
                   of_state);
-  const StepPointwise<Real, Cell> pointwise{job, h_is_read};
+  const StepPointwise<Panel, Cell> pointwise{job, h_is_read};
   // Unrolled, so that the sums stay in registers.
   HWY_UNROLL(8)
   for (int w = 0; w < width; ++w) {
@@ -90,23 +90,20 @@ HWY_INLINE void StepGates(const CellStep<RealOf<Panel>>& job, const StepBlocks& 
   });
 }
 
+/// A step of several blocks or phases. Not inlined: a step of one block is over before the registers for this are
+/// saved.
 template <class Panel, class Cell>
-void RunDenseStep(const CellStep<RealOf<Panel>>& job) {
-  using Real = RealOf<Panel>;
-  using L = Lanes<Real>;
+HWY_NOINLINE void StepOfBlocks(const CellStep<RealOf<Panel>>& job) {
+  using L = LanesOf<Panel>;
   constexpr int first = FirstGroup<Cell>(), rest = Cell::gates - first;
   const Panel* const panels = reinterpret_cast<const Panel*>(job.packed);
-  const StepBlocks blocks = BlocksOfStep<Real>(first, job.head_size);
+  const StepBlocks blocks = BlocksOfStep<Panel>(first, job.head_size);
   if constexpr (Cell::phases == 2) {
     const Index size = job.heads * blocks.vectors * DenseStepVectorSize<Panel>(first, job.input, job.head_size);
     StepGates<Panel, Cell, 0, first>(job, blocks, job.state[0], panels, false);
-    StepGates<Panel, Cell, first, rest>(job, BlocksOfStep<Real>(rest, job.head_size), job.operand, panels + size, true);
+    StepGates<Panel, Cell, first, rest>(job, BlocksOfStep<Panel>(rest, job.head_size), job.operand, panels + size,
+                                        true);
     return;
-  }
-  if (job.heads == 1 && blocks.vectors == blocks.width) {  // one block, whose h has been read once its sums are made
-    return WithStepWidth<first>(blocks.width, [&](auto width) HWY_ATTR {
-      StepBlock<Panel, Cell, 0, first, decltype(width)::value>(job, job.state[0], panels, 0, 0, true);
-    });
   }
   StepGates<Panel, Cell, 0, first>(job, blocks, job.state[0], panels, false);
   for (Index unit = 0; unit < job.hidden; unit += L::lanes) {
@@ -116,16 +113,40 @@ void RunDenseStep(const CellStep<RealOf<Panel>>& job) {
 }
 
 template <class Panel, class Cell>
+void RunDenseStep(const CellStep<RealOf<Panel>>& job) {
+  WithStepPanel<Panel>(job.head_size, [&](auto tag) HWY_ATTR {
+    using P = typename decltype(tag)::type;
+    if constexpr (Cell::phases == 1) {
+      const StepBlocks blocks = BlocksOfStep<P>(Cell::gates, job.head_size);
+      if (job.heads == 1 &&
+          blocks.vectors == blocks.width) {  // one block, whose h has been read once its sums are made
+        return WithStepWidth<Cell::gates>(blocks.width, [&](auto width) HWY_ATTR {
+          StepBlock<P, Cell, 0, Cell::gates, decltype(width)::value>(
+              job, job.state[0], reinterpret_cast<const P*>(job.packed), 0, 0, true);
+        });
+      }
+    }
+    StepOfBlocks<P, Cell>(job);
+  });
+}
+
+template <class Panel, class Cell>
 std::size_t DenseStepPanels(Index input, Index hidden, Index heads) {
-  const Index vectors = heads * BlocksOfStep<RealOf<Panel>>(Cell::gates, hidden / heads).vectors;
-  return PanelReals<Panel>(vectors * DenseStepVectorSize<Panel>(Cell::gates, input, hidden / heads));
+  const Index head_size = hidden / heads;
+  return WithStepPanel<Panel>(head_size, [&](auto tag) HWY_ATTR {
+    using P = typename decltype(tag)::type;
+    const Index vectors = heads * BlocksOfStep<P>(Cell::gates, head_size).vectors;
+    return PanelReals<P>(vectors * DenseStepVectorSize<P>(Cell::gates, input, head_size));
+  });
 }
 
 template <class Panel, class Cell>
 void PackDenseStep(Index input, Index hidden, Index heads, const StepWeights<RealOf<Panel>>& weights,
                    RealOf<Panel>* packed) {
   constexpr int first = FirstGroup<Cell>(), rest = Cell::gates - first;
-  Panel* const panels = reinterpret_cast<Panel*>(packed);
-  Panel* const second = PackStepGates(input, hidden, heads, Cell::gates, 0, first, weights, panels);
-  if constexpr (rest > 0) PackStepGates(input, hidden, heads, Cell::gates, first, rest, weights, second);
+  WithStepPanel<Panel>(hidden / heads, [&](auto tag) HWY_ATTR {
+    auto* const panels = reinterpret_cast<typename decltype(tag)::type*>(packed);
+    auto* const second = PackStepGates(input, hidden, heads, Cell::gates, 0, first, weights, panels);
+    if constexpr (rest > 0) PackStepGates(input, hidden, heads, Cell::gates, first, rest, weights, second);
+  });
 }

@@ -4,7 +4,8 @@
 
 // Panels hold floats or doubles, or weights rounded to bfloat16: an element of Bf16Weight is multiplied in float; one
 // of Bf16Product with operands rounded to bfloat16 too, two products at a time; one of Bf16Tile likewise by AMX, which
-// multiplies tiles of 16 rows x 32 inputs with tiles of 32 inputs x 16 units.
+// multiplies tiles of 16 rows x 32 inputs with tiles of 32 inputs x 16 units. NarrowFloat is a float in a panel for
+// vectors of half as many lanes.
 
 struct Bf16Weight {
   std::uint16_t bits;
@@ -15,10 +16,14 @@ struct Bf16Product {
 struct Bf16Tile {
   std::uint16_t bits;
 };
+struct NarrowFloat {
+  float value;
+};
 
 template <class Panel>
 struct PanelTraits {
   using Real = Panel;
+  using Vectors = Lanes<Real>;
   using Operand = Panel;               // what the elements are multiplied with
   static constexpr Index group = 1;    // inputs that lie side by side for each unit
   static constexpr Index padding = 1;  // panels hold a multiple of so many inputs
@@ -26,6 +31,7 @@ struct PanelTraits {
 template <>
 struct PanelTraits<Bf16Weight> {
   using Real = float;
+  using Vectors = Lanes<float>;
   using Operand = float;
   static constexpr Index group = 2, padding = 2;
 };
@@ -38,14 +44,30 @@ struct PanelTraits<Bf16Tile> : PanelTraits<Bf16Product> {
   static constexpr Index padding = 32;
 };
 
+#if PENSTOCK_NARROW_VECTORS
+template <>
+struct PanelTraits<NarrowFloat> : PanelTraits<float> {
+  using Vectors = SimdLanes<NarrowSimd>;
+};
+#endif
+
 template <class Panel>
 using RealOf = typename PanelTraits<Panel>::Real;
+template <class Panel>
+using LanesOf = typename PanelTraits<Panel>::Vectors;
 template <class Panel>
 using OperandOf = typename PanelTraits<Panel>::Operand;
 template <class Panel>
 concept Rounded = PanelTraits<Panel>::group == 2;
 template <class Panel>
 concept RoundsOperands = !std::is_same_v<OperandOf<Panel>, RealOf<Panel>>;
+
+/// The elements of a panel that are not rounded.
+template <class Panel>
+HWY_INLINE const RealOf<Panel>* RealsOf(const Panel* panel) {
+  static_assert(sizeof(Panel) == sizeof(RealOf<Panel>));
+  return reinterpret_cast<const RealOf<Panel>*>(panel);
+}
 
 /// Inputs in a panel for `k_count` of them, and in a row of operands that were rounded for it; what is added is zero.
 template <class Panel>
@@ -77,17 +99,18 @@ struct PanelUse {
 /// acc[m][v] += sum over k of a[m][k] * panel[k][v], one k after the other for every m alike, so that a row's result
 /// does not depend on how many rows are computed with it. Returns the panel's end. What lies `ahead` vectors ahead is
 /// asked for, not to stay in the caches.
-template <class Real, int rows, int vectors, Index ahead = 0>
-HWY_INLINE const Real* AccumulatePanel(const Real* const (&a)[rows], Index k_count, const Real* panel,
-                                       typename Lanes<Real>::V (&acc)[rows][vectors]) {
-  using L = Lanes<Real>;
+template <class Real, int rows, int vectors, Index ahead = 0, class Panel>
+requires(!Rounded<Panel>) HWY_INLINE const Panel* AccumulatePanel(const Real* const (&a)[rows], Index k_count,
+                                                                  const Panel* panel,
+                                                                  typename LanesOf<Panel>::V (&acc)[rows][vectors]) {
+  using L = LanesOf<Panel>;
   using V = typename L::V;
   for (Index k = 0; k < k_count; ++k, panel += vectors * L::lanes) {
     V b[vectors];
     if constexpr (ahead > 0) {
       for (int v = 0; v < vectors; ++v) __builtin_prefetch(panel + (ahead + v) * L::lanes, 0, 0);
     }
-    for (int v = 0; v < vectors; ++v) b[v] = L::load(panel + v * L::lanes);
+    for (int v = 0; v < vectors; ++v) b[v] = L::load(RealsOf(panel + v * L::lanes));
     for (int m = 0; m < rows; ++m) {
       const V x(a[m][k]);
       for (int v = 0; v < vectors; ++v) acc[m][v] = MulAdd(x, b[v], acc[m][v]);
@@ -228,7 +251,7 @@ inline Panel ToPanel(RealOf<Panel> x) {
   if constexpr (Rounded<Panel>) {
     return {RoundToBf16(x)};
   } else {
-    return x;
+    return Panel{x};
   }
 }
 
@@ -340,7 +363,7 @@ Panel* FillPanel(Index first, Index units, int gates, Index k_count, Index padde
   constexpr Index group = PanelTraits<Panel>::group;
   const Index row = gates * units;  // of one input
 #if HWY_TARGET != HWY_SCALAR
-  if constexpr (std::is_same_v<Real, float>) {
+  if constexpr (std::is_same_v<LanesOf<Panel>, Lanes<float>>) {
     for (Index k = 0; k < padded; k += Simd::lanes) {
       const Index inputs = std::min(Simd::lanes, padded - k);
       for (Index at = 0; at < row; at += Simd::lanes) {

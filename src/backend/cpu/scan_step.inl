@@ -4,8 +4,7 @@
 /// A block of `width` vectors of channels from vector `first` on.
 template <class Panel, class Cell, int width>
 HWY_NOINLINE void ScanStepBlock(const CellStep<RealOf<Panel>>& job, const Panel* panel, Index first) {
-  using Real = RealOf<Panel>;
-  using L = Lanes<Real>;
+  using L = LanesOf<Panel>;
   using V = typename L::V;
   constexpr int G = Cell::gates;
   V sums[1][G * width];
@@ -22,8 +21,8 @@ HWY_NOINLINE void ScanStepBlock(const CellStep<RealOf<Panel>>& job, const Panel*
 }
 
 template <class Panel, class Cell>
-void RunScanStep(const CellStep<RealOf<Panel>>& job) {
-  const StepBlocks blocks = BlocksOfStep<RealOf<Panel>>(Cell::gates, job.hidden);
+HWY_INLINE void ScanStep(const CellStep<RealOf<Panel>>& job) {
+  const StepBlocks blocks = BlocksOfStep<Panel>(Cell::gates, job.hidden);
   const Index size = StepPanelSize<Panel>(job.input, Cell::gates);
   const Panel* const panels = reinterpret_cast<const Panel*>(job.packed);
   WithStepWidth<Cell::gates>(blocks.width, [&](auto width) HWY_ATTR {
@@ -34,12 +33,22 @@ void RunScanStep(const CellStep<RealOf<Panel>>& job) {
 }
 
 template <class Panel, class Cell>
+void RunScanStep(const CellStep<RealOf<Panel>>& job) {
+  WithStepPanel<Panel>(job.hidden, [&](auto tag) HWY_ATTR { ScanStep<typename decltype(tag)::type, Cell>(job); });
+}
+
+template <class Panel, class Cell>
 std::size_t ScanStepPanels(Index input, Index hidden, Index) {
-  const Index vectors = BlocksOfStep<RealOf<Panel>>(Cell::gates, hidden).vectors;
-  return PanelReals<Panel>(vectors * StepPanelSize<Panel>(input, Cell::gates));
+  return WithStepPanel<Panel>(hidden, [&](auto tag) HWY_ATTR {
+    using P = typename decltype(tag)::type;
+    return PanelReals<P>(BlocksOfStep<P>(Cell::gates, hidden).vectors * StepPanelSize<P>(input, Cell::gates));
+  });
 }
 
 template <class Panel, class Cell>
 void PackScanStep(Index input, Index hidden, Index, const StepWeights<RealOf<Panel>>& weights, RealOf<Panel>* packed) {
-  PackStepGates(input, hidden, 1, Cell::gates, 0, Cell::gates, weights, reinterpret_cast<Panel*>(packed));
+  WithStepPanel<Panel>(hidden, [&](auto tag) HWY_ATTR {
+    PackStepGates(input, hidden, 1, Cell::gates, 0, Cell::gates, weights,
+                  reinterpret_cast<typename decltype(tag)::type*>(packed));
+  });
 }

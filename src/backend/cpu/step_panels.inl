@@ -12,19 +12,32 @@ struct StepBlocks {
   Index vectors, width;
 };
 
-template <class Real>
+template <class Panel>
 inline StepBlocks BlocksOfStep(int gates, Index head_size) {
-  const Index vectors = (head_size + Lanes<Real>::lanes - 1) / Lanes<Real>::lanes;
+  constexpr Index lanes = LanesOf<Panel>::lanes;
+  const Index vectors = (head_size + lanes - 1) / lanes;
   Index width = MostStepVectors(gates);
   while (width > vectors) width /= 2;
   return {vectors, width};
+}
+
+/// run(std::type_identity<P>()) with the elements P that panels of a head of so many units have: for vectors of half as
+/// many lanes where those hold all units.
+template <class Panel, class Run>
+HWY_INLINE auto WithStepPanel([[maybe_unused]] Index head_size, const Run& run) {
+#if PENSTOCK_NARROW_VECTORS
+  if constexpr (std::is_same_v<Panel, float>) {
+    if (head_size <= NarrowSimd::lanes) return run(std::type_identity<NarrowFloat>());
+  }
+#endif
+  return run(std::type_identity<Panel>());
 }
 
 /// Elements of the panel of `vectors` vectors (units x gates) with its biases. Those are not rounded: each takes the
 /// room of a group.
 template <class Panel>
 constexpr Index StepPanelSize(Index k_count, Index vectors) {
-  return (PanelTraits<Panel>::group + PanelInputs<Panel>(k_count)) * vectors * Lanes<RealOf<Panel>>::lanes;
+  return (PanelTraits<Panel>::group + PanelInputs<Panel>(k_count)) * vectors * LanesOf<Panel>::lanes;
 }
 
 /// Calls visit(std::integral_constant<int, vectors>, head, first vector) for every block.
@@ -61,10 +74,13 @@ HWY_INLINE void WithStepWidth(Index width, const Run& run) {
 /// sums = biases + a [k_count] times the panel behind them; one that lies `far` away is asked for ahead of time.
 template <class Panel, int vectors>
 HWY_INLINE void StepSums(const RealOf<Panel>* a, Index k_count, const Panel* panel, bool far,
-                         typename Lanes<RealOf<Panel>>::V (&sums)[1][vectors]) {
+                         typename LanesOf<Panel>::V (&sums)[1][vectors]) {
   using Real = RealOf<Panel>;
-  using L = Lanes<Real>;
+  using L = LanesOf<Panel>;
   const Real* const bias = reinterpret_cast<const Real*>(panel);
+  // Unrolled, or the compiler copies them by way of the stack, from where vectors cannot be read before they are in the
+  // cache.
+  HWY_UNROLL(8)
   for (int v = 0; v < vectors; ++v) sums[0][v] = L::load(bias + v * L::lanes);
   panel += StepPanelSize<Panel>(0, vectors);
   const Real* const row[1] = {a};
@@ -91,7 +107,7 @@ Panel* PackStepGates(Index input, Index hidden, Index heads, int all_gates, int 
                      const StepWeights<RealOf<Panel>>& weights, Panel* packed) {
   using Real = RealOf<Panel>;
   const Index size = hidden / heads;
-  const StepBlocks blocks = BlocksOfStep<Real>(gates, size);
+  const StepBlocks blocks = BlocksOfStep<Panel>(gates, size);
   for (Index head = 0; head < heads; ++head) {
     const auto bias_of = [&](const Real* bias) {
       return [=](int gate, Index unit) {
@@ -104,7 +120,7 @@ Panel* PackStepGates(Index input, Index hidden, Index heads, int all_gates, int 
                                       size};
     for (Index vector = 0, width = 0; vector < blocks.vectors; vector += width) {
       width = blocks.vectors - vector >= blocks.width ? blocks.width : 1;
-      const Index first = vector * Lanes<Real>::lanes, units = width * Lanes<Real>::lanes;
+      const Index first = vector * LanesOf<Panel>::lanes, units = width * LanesOf<Panel>::lanes;
       packed = FillStepBias(first, units, gates, size, packed, bias_of(weights.bias_ih));
       packed = FillPanel(first, units, gates, input, PanelInputs<Panel>(input), size, packed, of_input);
       if (weights.weight_hh == nullptr) continue;
