@@ -203,7 +203,7 @@ TEST(GpuLayouts, OfAHeadOverACluster) {
 TEST(GpuLayouts, OfAHeadOverTheWholeChip) {
   const int plans = for_each_plan(DenseAlgorithm::chip, [](const CellTraits& cell, const GpuDenseProblem& problem,
                                                            const GpuDensePlan& plan) {
-    const layout::ChipShape s = {shape_of(cell, problem, plan), plan.clusters};
+    const layout::ChipShape s = {shape_of(cell, problem, plan), plan.clusters, plan.direct};
     const bool backward = problem.backward;
     EXPECT_GE(8 * s.blocks_of_team(), problem.head_size()) << "every unit has a block";
     EXPECT_GE(8 * (s.blocks_of_team() - s.blocks_of_cluster()), problem.head_size() - 8 * s.blocks_of_cluster())
@@ -220,7 +220,8 @@ TEST(GpuLayouts, OfAHeadOverTheWholeChip) {
     EXPECT_GE((each + 7) / 8 * polled, each) << "as many rounds as eight at once would take";
     EXPECT_EQ(plan.exchange, plan.teams * 8 * s.sent_values(backward) * s.blocks_of_team() * s.pieces() * s.rows * 16);
     expect_places(s);
-    const Index operand = Index{2} * s.parts * s.chip_tiles_k(backward) * s.rows * 16;
+    // What goes straight to registers needs no place.
+    const Index operand = s.direct ? 0 : Index{2} * s.parts * s.chip_tiles_k(backward) * s.rows * 16;
     const Index sums = Index{s.cluster} * s.parts * s.blocks * s.summed_values(backward) * s.block_floats() * 4;
     const Index gates = Index{s.gates} * s.pieces() * 16;
     const Index values = Index{s.gates} * (s.split ? 2 : 1) + 2;
