@@ -170,19 +170,15 @@ TEST(SpreadTracker, AGroupKnowsItsOwnEndAlone) {
 TEST(SpreadTracker, OnlyErrorsThatAreKnownCount) {
   DataDescription data = walk_data(1);
   data.targets.push_back({.name = "unread"});
-  data.inputs.push_back({.name = "x", .feature = Feature::missing});
   data.spread.quantiles = {-1.0, -1.0, 0.0, 0.0, 1.0, 1.0};
   data.spread.scales = {1.0, 1.0};
   data.spread.relative = {0, 0};
   SpreadTracker tracker(data);
-  const float forecasts[] = {0.0f, 0.0f};
-  for (int row = 0; row < 20; ++row) {
-    const float features[] = {9.0f, 1.0f};
-    tracker.add(features, forecasts);
-  }
+  const float features[] = {9.0f}, forecasts[] = {0.0f, 0.0f};
+  const std::uint8_t known[] = {1, 1}, put_in[] = {0, 1};
+  for (int row = 0; row < 20; ++row) tracker.add(features, forecasts, put_in);
   EXPECT_EQ(tracker.widths(), (std::vector<double>{1.0, 1.0})) << "all were missing";
-  const float features[] = {9.0f, 0.0f};
-  tracker.add(features, forecasts);
+  tracker.add(features, forecasts, known);
   EXPECT_GT(tracker.widths()[0], 1.0);
   EXPECT_EQ(tracker.widths()[1], 1.0) << "the model does not see it";
 }
