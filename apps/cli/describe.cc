@@ -29,6 +29,7 @@ const char* to_string(Task task) {
 }
 
 std::string describe_layers(const ModelSpec& spec) {
+  if (spec.blocks == 0) return fmt::format("{} convolution filters", with_commas(spec.filters * spec.dilations));
   std::string text =
       fmt::format("{}, {} block{} of width {}", spec.cell, spec.blocks, spec.blocks == 1 ? "" : "s", spec.width);
   if (spec.hidden_size != 0) text += fmt::format(", hidden size {}", spec.hidden_size);

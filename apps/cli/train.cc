@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -22,6 +23,7 @@
 #include "train_introduction.h"
 #include "train_origin.h"
 #include "train_search.h"
+#include "train_summary.h"
 #include "units.h"
 #include "verbs.h"
 
@@ -62,26 +64,29 @@ class TrainingRun {
       resumed_ = Model::load(options_.checkpoint_path).spec();
     }
     if (!arguments_.init.empty()) start_from_origin();
-    check_search();
     arguments_.data.from_last = !arguments_.model.no_changes && (!resumed_ || resumed_->from_last);
     arguments_.data.autoregression = !arguments_.model.no_linear && (!resumed_ || resumed_->lags > 0);
     data_ = open_data(arguments_.data, kind_, options_.seed);
+    filters_alone_ = kind_ == DataKind::labelled && !arguments_.model.no_filters && !arguments_.resume &&
+                     filters_stand_alone(*data_.dataset);
+    check_search();
     complete_options();
-    settle_device(arguments_.automatic, options_.execution, make_model(), work(), arguments_.quiet);
+    if (!filters_alone_) {
+      settle_device(arguments_.automatic, options_.execution, make_model(), work(), arguments_.quiet);
+    }
     catch_interrupts();
     if (arguments_.search && !search_first()) return interrupted_status();
     TrainResult result;
-    Model model = train_members(result);
+    Model model = filters_alone_ ? fit_filters_alone(result) : train_members(result);
     if (has_validation(result)) finish_forecasts(model, result);
-    if (!result.interrupted) model = finish_labels(std::move(model), result);
+    if (!result.interrupted && !filters_alone_) model = finish_labels(std::move(model), result);
     if (has_validation(result)) score_ = score_held_out(model, *result.validation);
     if (!result.interrupted) refit_autoregression(model, *data_.dataset);
     if (!result.interrupted) refit_filters(model, *data_.dataset, filter_shares_, options_.execution);
     save_model(model, arguments_.output, history(result));
     if (!result.interrupted) drop_own_checkpoint();
     if (has_validation(result)) record_outcome(model);
-    if (arguments_.json) print_json(model, result);
-    if (!arguments_.json) print_summary(model, result);
+    print(model, result);
     if (!result.checkpoint_error.empty() && (result.interrupted || !own_checkpoint_)) {
       throw Error(ErrorCode::io_failure, result.checkpoint_error);
     }
@@ -99,6 +104,12 @@ class TrainingRun {
   void check_search() const {
     if (arguments_.search && !arguments_.init.empty()) {
       throw Error(ErrorCode::invalid_argument, "--search contradicts --init, which says what the model is");
+    }
+    if (arguments_.search && filters_alone_) {
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("--search looks for layers, and {} held-out sequences are too few to say what layers "
+                              "would add to filters: --no-filters searches for layers by themselves",
+                              data_.dataset->held_out_steps()));
     }
     if (arguments_.resume && !resumed_ && !arguments_.search) {
       throw Error(ErrorCode::invalid_argument,
@@ -134,7 +145,7 @@ class TrainingRun {
       history.data += fmt::format(" and {} more", arguments_.data.sources.size() - 1);
     }
     history.data += ": " + data_.summary;
-    if (has_validation(result)) history.score = validation_text(result);
+    if (has_validation(result)) history.score = validation_text(result, measures_, kind_);
     return history;
   }
 
@@ -203,6 +214,37 @@ class TrainingRun {
     if (!arguments_.keep_last) share_ = shrink_correction(model, *data_.dataset, options_.execution);
     if (share_ < 1.0) validate_anew(model, result);
     fit_spread(model, *data_.dataset, options_.execution);
+  }
+
+  /// A model without layers, where too little is held out to say what they would add.
+  Model fit_filters_alone(TrainResult& result) {
+    measures_ = measures_of();
+    if (!arguments_.quiet) say(introduction_of_filters({arguments_, options_, data_}, given_for_layers()));
+    const auto start = std::chrono::steady_clock::now();
+    Model model = fit_filters(*data_.dataset, options_.seed, options_.execution);
+    filter_shares_ = {.layers = 0.0, .filters = 1.0};
+    if (data_.dataset->held_out_steps() > 0) validate_anew(model, result);
+    result.last.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    if (!options_.metrics_path.empty()) {
+      const Json run = Json::parse(metrics_note(model));
+      Json record = {{"kind", "run"}, {"parameters", model.parameter_count()}};
+      record.update(run);
+      reporting::append_records(options_.metrics_path, {record});
+    }
+    return model;
+  }
+
+  /// Options of the command that say how layers are and how they are trained.
+  std::vector<std::string> given_for_layers() const {
+    std::vector<std::string> given;
+    for (const char* const option :
+         {"--cell",      "--width",          "--blocks",         "--hidden-size",  "--heads",      "--conv",
+          "--ffn",       "--dropout",        "--steps",          "--seconds",      "--epochs",     "--patience",
+          "--keep-last", "--batch",          "--learning-rate",  "--weight-decay", "--warmup",     "--clip",
+          "--optimizer", "--validate-every", "--validate-steps", "--seeds",        "--tensorboard"}) {
+      if (app_.count(option) > 0) given.emplace_back(option);
+    }
+    return given;
   }
 
   /// Filters beside the layers of a model of labelled sequences.
@@ -278,8 +320,8 @@ class TrainingRun {
     return model;
   }
 
-  TrainResult train(Model& model, Index member) {
-    Measures measures{.task = model.data().task};
+  Measures measures_of() const {
+    Measures measures{.task = data_.dataset->description().task};
     if (kind_ == DataKind::sound) {
       // In units of the target's power a mean squared error is an error-to-signal ratio.
       measures.loss_name = options_.loss == Loss::mae ? "mae" : "ESR";
@@ -288,14 +330,18 @@ class TrainingRun {
     if (measures.task != Task::language) {
       measures.unit = kind_ == DataKind::task ? "time steps" : kind_ == DataKind::sound ? "samples" : "rows";
     }
-    measures_ = measures;
-    ProgressReport report(measures, arguments_.quiet);
+    return measures;
+  }
+
+  TrainResult train(Model& model, Index member) {
+    measures_ = measures_of();
+    ProgressReport report(measures_, arguments_.quiet);
     TrainCallbacks callbacks;
     // Not before the first step: what is wrong with the options shows until then, and is then all there is to read.
     bool introduced = false;
     callbacks.progress = [&](const Progress& progress) {
       if (!introduced && member == 0 && !arguments_.quiet) {
-        say(introduction({arguments_, options_, data_, model, origin_ ? origin_->describe() : "", planned_}));
+        say(introduction({arguments_, options_, data_}, model, origin_ ? origin_->describe() : "", planned_));
       }
       if (!introduced && arguments_.seeds > 1 && !arguments_.quiet) {
         say(fmt::format("seed   {}, {} of {}\n", options_.seed, member + 1, arguments_.seeds));
@@ -323,54 +369,6 @@ class TrainingRun {
       std::filesystem::remove(TrainFiles::of_member(options_.checkpoint_path, i), ignored);
     }
     if (own_checkpoint_) std::filesystem::remove(search_record(options_.checkpoint_path), ignored);
-  }
-
-  void print_summary(const Model& model, const TrainResult& result) const {
-    if (arguments_.quiet) return;
-    const Progress& last = result.last;
-    std::string text;
-    const auto line = [&](const char* what, const std::string& value) {
-      text += fmt::format("{:<7}{}\n", what, value);
-    };
-    line(result.interrupted ? "stop" : "done",
-         fmt::format("{} steps in {}, {}{}", with_commas(last.step), clock_time(last.seconds),
-                     data_.dataset->training_steps() > 0 ? fmt::format("{:.2f} epochs, ", last.epoch) : "",
-                     shown_rate(measures_, mean_rate_)) +
-             fmt::format(", {} steps/s", short_count(step_rate())));
-    if (done_.size() == 1 && options_.keep_best && result.model_step < last.step) {
-      const std::string which = result.model_step > 0 ? "the model after step " + with_commas(result.model_step)
-                                : origin_             ? "the weights of " + printable(arguments_.init)
-                                                      : "the linear forecast as it was before the first step";
-      line("best",
-           fmt::format("{}{}", which, result.stopped_early ? "; the run ended because nothing better followed" : ""));
-    }
-    if (share_ < 1.0) {
-      line("weight", share_ > 0.0
-                         ? fmt::format("{:.2f} of what the layers add to the linear forecast: the held-out rows "
-                                       "do not vouch for more",
-                                       share_)
-                         : "the linear forecast alone: the held-out rows do not vouch for what the layers add");
-    }
-    if (model.spec().filters > 0) line("weight", describe_shares());
-    if (last.skipped > 0) line("note", fmt::format("{} steps were skipped: NaN or infinity", last.skipped));
-    if (has_validation(result)) {
-      line("valid", validation_text(result));
-    }
-    if (score_) text += score_lines(model, *score_, "score  ");
-    line("saved", saved_text());
-    line(result.interrupted ? "go on" : "next",
-         result.interrupted ? "the same command with --resume" : next_command(model));
-    Output output;
-    output.write(text);
-    output.flush();
-  }
-
-  std::string describe_shares() const {
-    const FilterShares& shares = filter_shares_;
-    if (shares.layers == 0.0) return "the filters alone: the held-out sequences do not vouch for what the layers add";
-    if (shares.filters == 0.0) return "the layers alone: the held-out sequences do not vouch for what the filters add";
-    return fmt::format("{:g} of what the layers say and {:g} of what the filters say, by the held-out sequences",
-                       shares.layers, shares.filters);
   }
 
   /// In the data's own units, beside what costs nothing.
@@ -417,96 +415,12 @@ class TrainingRun {
            !std::filesystem::is_directory(arguments_.data.source);
   }
 
-  std::string validation_text(const TrainResult& result) const {
-    std::string value = shown_loss(measures_, result.validation->loss, result.validation->accuracy);
-    if (measures_.task == Task::language) value += fmt::format(" (loss {})", short_number(result.validation->loss));
-    return fmt::format("{} on {} held-out {}", value, with_commas(result.validation->scored), scored_things());
-  }
-
-  /// An interrupted run only knows an earlier one, of other weights.
-  static bool has_validation(const TrainResult& result) {
-    return !result.interrupted && result.validation && result.validation->scored > 0;
-  }
-
-  /// "bytes_per_second", "rows_per_second", "time_steps_per_second"
-  const char* rate_name() const {
-    return measures_.unit == "B"         ? "bytes_per_second"
-           : measures_.unit == "rows"    ? "rows_per_second"
-           : measures_.unit == "samples" ? "samples_per_second"
-                                         : "time_steps_per_second";
-  }
-
-  double step_rate() const { return step_rate_; }
-
-  const char* scored_things() const {
-    switch (kind_) {
-      case DataKind::text:
-        return "bytes";
-      case DataKind::series:
-        return "rows";
-      case DataKind::labelled:
-        return "sequences";
-      case DataKind::sound:
-        return "samples";
-      case DataKind::task:
-        break;
-    }
-    return "answers";
-  }
-
-  std::string saved_text() const {
-    std::error_code unknown;
-    const auto size = std::filesystem::file_size(arguments_.output, unknown);
-    std::string text = printable(arguments_.output);
-    if (!unknown) text += fmt::format(" ({})", byte_size(static_cast<double>(size)));
-    if (std::filesystem::exists(options_.checkpoint_path)) {
-      text += ", checkpoint " + printable(options_.checkpoint_path);
-    }
-    return text;
-  }
-
-  std::string next_command(const Model& model) const {
-    const std::string output = shell_word(arguments_.output);
-    if (model.data().task == Task::language) return fmt::format("penstock generate {} --prompt 'The '", output);
-    const std::string source = shell_word(arguments_.data.source);
-    if (kind_ == DataKind::sound) return fmt::format("penstock stream {} {} out.wav", output, source);
-    return fmt::format("penstock predict {} {}{}", output, source, kind_ == DataKind::series ? " --last" : "");
-  }
-
-  void print_json(const Model& model, const TrainResult& result) const {
-    const Progress& last = result.last;
-    Json json = {{"data", arguments_.data.source},
-                 {"model", model_json(model)},
-                 {"steps", last.step},
-                 {"seconds", last.seconds},
-                 {"epochs", last.epoch},
-                 {"loss", last.loss},
-                 {rate_name(), mean_rate_},
-                 {"optimizer_steps_per_second", step_rate()},
-                 {"skipped", last.skipped},
-                 {"validation", nullptr},
-                 {"output", arguments_.output},
-                 {"checkpoint", nullptr},
-                 {"interrupted", result.interrupted},
-                 {"model_step", result.model_step},
-                 {"stopped_early", result.stopped_early}};
-    if (kind_ == DataKind::series) json["share_of_layers"] = share_;
-    if (model.spec().filters > 0) {
-      json["share_of_layers"] = filter_shares_.layers;
-      json["share_of_filters"] = filter_shares_.filters;
-    }
-    for (const auto& [seed, each] : done_) {
-      Json member = {{"seed", seed}, {"steps", each.last.step}, {"model_step", each.model_step}};
-      if (each.validation) member["validation"] = evaluation_json(model.data().task, *each.validation);
-      json["seeds"].push_back(std::move(member));
-    }
-    if (result.validation && result.validation->scored > 0)
-      json["validation"] = evaluation_json(model.data().task, *result.validation);
-    if (search_) json["search"] = search_json(*search_);
-    if (score_) json["score"] = score_json(model, *score_);
-    if (std::filesystem::exists(options_.checkpoint_path)) json["checkpoint"] = options_.checkpoint_path;
+  void print(const Model& model, const TrainResult& result) const {
+    const RunEnd end{arguments_, options_,   data_,  model,          result, done_,  measures_,
+                     mean_rate_, step_rate_, share_, filter_shares_, score_, search_};
+    if (arguments_.quiet && !arguments_.json) return;
     Output output;
-    output.write(json_line(json));
+    output.write(arguments_.json ? json_line(run_json(end)) : run_summary(end));
     output.flush();
   }
 
@@ -519,15 +433,12 @@ class TrainingRun {
   std::optional<Score> score_;
   std::optional<reporting::ForecastTraces> trace_;  // of the rows that were held out
   Measures measures_;
-  struct Done {
-    std::uint64_t seed;
-    TrainResult result;
-  };
-  std::vector<Done> done_;                    // of each seed
+  std::vector<TrainedMember> done_;
   double share_ = 1.0;                        // of what the layers add to a linear forecast, as it was left
   FilterShares filter_shares_;                // of labelled sequences
   double mean_rate_ = 0.0, step_rate_ = 0.0;  // time steps of all sequences, and optimiser steps, a second
   bool planned_ = false, own_checkpoint_ = false;
+  bool filters_alone_ = false;  // of labelled sequences: nothing is trained
   std::optional<TrainFiles> files_;
   std::optional<TrainOrigin> origin_;  // of --init
   std::optional<SearchResult> search_;

@@ -1,6 +1,7 @@
 #include "train_introduction.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "describe.h"
 #include "penstock/penstock.h"
@@ -9,13 +10,13 @@
 namespace penstock::cli {
 namespace {
 
-/// What a score of so little is worth; empty if there is enough.
-std::string few_held_out(const OpenedData& data) {
+/// What a score of so little is worth, and what else it is good for; empty if there is enough.
+std::string few_held_out(const OpenedData& data, const std::string& else_for) {
   const Index count = data.dataset->held_out_steps();
   const bool labelled = data.kind == DataKind::labelled;
   if ((!labelled && data.kind != DataKind::series) || count == 0 || count >= (labelled ? 10 : 12)) return {};
-  return fmt::format("{} {}{} held out: too few for a score to mean much, or to tell when to stop", count,
-                     labelled ? "sequence" : "row", count == 1 ? " is" : "s are");
+  return fmt::format("{} {}{} held out: too few for a score to mean much{}", count, labelled ? "sequence" : "row",
+                     count == 1 ? " is" : "s are", else_for);
 }
 
 /// Of the planned steps.
@@ -26,14 +27,14 @@ double planned_passes(const RunStart& start) {
          static_cast<double>(start.data.dataset->training_steps());
 }
 
-std::string describe_limits(const RunStart& start) {
+std::string describe_limits(const RunStart& start, bool planned) {
   const TrainOptions& options = start.options;
   std::string limits;
   const auto add = [&](const std::string& limit) { limits += (limits.empty() ? "" : " or ") + limit; };
   if (options.max_steps > 0) add(with_commas(options.max_steps) + " steps");
   if (options.max_seconds > 0.0) add(fmt::format("{:g} s", options.max_seconds));
   if (options.max_epochs > 0.0) add(fmt::format("{:g} epochs", options.max_epochs));
-  if (start.planned) limits += fmt::format(" ({:.0f} passes over the data)", planned_passes(start));
+  if (planned) limits += fmt::format(" ({:.0f} passes over the data)", planned_passes(start));
   return options.patience > 0 ? "at most " + limits : limits;
 }
 
@@ -50,29 +51,39 @@ std::string describe_place(const Execution& execution) {
   return fmt::format("{} ({}), {} thread{}", system.cpu, system.isa, threads, threads == 1 ? "" : "s");
 }
 
+void add_line(std::string& text, const char* what, const std::string& value) {
+  if (!value.empty()) text += fmt::format("{:<7}{}\n", what, value);
+}
+
+/// What the data are, and how they were read.
+std::string describe_data(const RunStart& start) {
+  const DataOptions& data = start.arguments.data;
+  const std::size_t others = data.sources.size() - 1;
+  std::string text;
+  add_line(text, "data",
+           fmt::format("{}{}: {}", printable(data.source), others > 0 ? fmt::format(" and {} more", others) : "",
+                       start.data.summary));
+  for (const std::string& finding : start.data.reading) add_line(text, "read", printable(finding));
+  return text;
+}
+
 }  // namespace
 
-std::string introduction(const RunStart& start) {
+std::string introduction(const RunStart& start, const Model& model, const std::string& origin, bool planned) {
   const TrainArguments& arguments = start.arguments;
   const TrainOptions& options = start.options;
-  std::string text;
-  const auto line = [&](const char* what, const std::string& value) {
-    if (!value.empty()) text += fmt::format("{:<7}{}\n", what, value);
-  };
-  const std::size_t others = arguments.data.sources.size() - 1;
-  line("data", fmt::format("{}{}: {}", printable(arguments.data.source),
-                           others > 0 ? fmt::format(" and {} more", others) : "", start.data.summary));
-  for (const std::string& finding : start.data.reading) line("read", printable(finding));
-  line("from", printable(start.origin));
-  line("note", few_held_out(start.data));
+  std::string text = describe_data(start);
+  add_line(text, "from", printable(origin));
+  add_line(text, "note", few_held_out(start.data, ", or to tell when to stop"));
+  const auto line = [&](const char* what, const std::string& value) { add_line(text, what, value); };
   line("model",
-       describe_model(start.model) +
+       describe_model(model) +
            (arguments.seeds > 1 ? fmt::format("; one for each of {} seeds, and their mean", arguments.seeds) : ""));
   if (start.data.kind == DataKind::labelled && !arguments.model.no_filters) {
     line("then", "convolution filters beside the layers, read by a linear classifier");
   }
   const bool windows = start.data.kind != DataKind::labelled && start.data.kind != DataKind::task;
-  line("run", fmt::format("{} in batches of {}{}{}, {} at {:g}", describe_limits(start), options.batch,
+  line("run", fmt::format("{} in batches of {}{}{}, {} at {:g}", describe_limits(start, planned), options.batch,
                           windows ? fmt::format(" x {}", options.length) : "", windows ? "" : " sequences",
                           options.optimizer == Optimizer::adamw ? "AdamW" : "SGD", options.learning_rate));
   if (options.patience > 0) {
@@ -82,6 +93,27 @@ std::string introduction(const RunStart& start) {
                              options.keep_best ? "best" : "last"));
   }
   line("on", describe_place(options.execution));
+  return text;
+}
+
+std::string introduction_of_filters(const RunStart& start, const std::vector<std::string>& given) {
+  const Index held_out = start.data.dataset->held_out_steps();
+  std::string text = describe_data(start);
+  if (!start.arguments.init.empty()) {
+    add_line(text, "from", printable(start.arguments.init) + ": its columns, their scaling and its labels");
+  }
+  add_line(text, "note", few_held_out(start.data, ""));
+  const std::string why =
+      held_out == 0 ? "nothing is held out that could" : fmt::format("{} held-out sequences are too few to", held_out);
+  add_line(text, "model",
+           fmt::format("convolution filters, read by a linear classifier; no layers: {} say what they would add "
+                       "(--no-filters trains layers)",
+                       why));
+  if (!given.empty()) {
+    add_line(text, "note",
+             fmt::format("without layers, {} say{} nothing", fmt::join(given, ", "), given.size() == 1 ? "s" : ""));
+  }
+  add_line(text, "on", describe_place(start.options.execution));
   return text;
 }
 

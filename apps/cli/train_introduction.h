@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "open_data.h"
 #include "penstock/model.h"
@@ -13,12 +14,14 @@ struct RunStart {
   const TrainArguments& arguments;
   const TrainOptions& options;
   const OpenedData& data;
-  const Model& model;
-  std::string origin;  ///< The model that it goes on from; empty: fresh weights.
-  bool planned;        ///< Whether its length was chosen by the size of the data.
 };
 
 /// The first lines of a run: the data and how they were read, the model, how long, when it stops, on what machine.
-std::string introduction(const RunStart& start);
+/// `origin` is the model that it goes on from, empty for fresh weights; `planned` whether its length was chosen by the
+/// size of the data.
+std::string introduction(const RunStart& start, const Model& model, const std::string& origin, bool planned);
+
+/// Those of one that trains nothing, since filters answer alone, in spite of the options `given` for layers.
+std::string introduction_of_filters(const RunStart& start, const std::vector<std::string>& given);
 
 }  // namespace penstock::cli

@@ -12,8 +12,8 @@ namespace penstock {
 /// A sequence model: embedding or linear input -> N blocks of (norm, recurrent layer, residual) -> norm, linear head.
 struct ModelSpec {
   std::string cell = "mingru";
-  Index width = 256;  ///< Channels between the blocks.
-  Index blocks = 2;
+  Index width = 256;      ///< Channels between the blocks.
+  Index blocks = 2;       ///< 0: no layers, beside filters alone.
   Index hidden_size = 0;  ///< H of the recurrent layer in a block; 0: width. Projected back to width if they differ.
   Index heads = 1;        ///< Of the recurrent matrix, for cells that have one.
   Index convolution = 0;  ///< Taps of a causal depthwise convolution before the recurrent layer; 0: none.

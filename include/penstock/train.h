@@ -131,6 +131,12 @@ struct FilterShares {
 /// on the CPU. Throws Error(invalid_argument) for other data, or for a model that has filters.
 Model add_filters(const Model& model, const Dataset& data, FilterShares& shares, std::uint64_t seed = 0,
                   const Execution& execution = {});
+/// Whether the held-out part of labelled sequences is too small to say what layers are worth, so that add_filters()
+/// would leave none of what they have learnt: training them is of no use.
+bool filters_stand_alone(const Dataset& data);
+/// What is left then: a model of filters without layers (ModelSpec::blocks is 0), fitted to the training part. Throws
+/// Error(invalid_argument) for other data than labelled sequences.
+Model fit_filters(const Dataset& data, std::uint64_t seed = 0, const Execution& execution = {});
 /// The classifier of the same filters, fitted to the held-out part, too: what a model gets once it has been scored.
 /// Does nothing to a model without filters.
 void refit_filters(Model& model, const Dataset& data, const FilterShares& shares, const Execution& execution = {});

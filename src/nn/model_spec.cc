@@ -116,7 +116,7 @@ double count(const ModelSpec& spec, const DataDescription& data) {
 void check_spec(const ModelSpec& spec, const DataDescription& data) {
   const CellInfo& cell = find_cell(spec.cell);
   check_range("width", spec.width, 1, largest_width);
-  check_range("blocks", spec.blocks, 1, largest_blocks);
+  check_range("blocks", spec.blocks, spec.filters > 0 ? 0 : 1, largest_blocks);
   check_range("hidden_size", spec.hidden_size, 0, largest_width);
   check_range("heads", spec.heads, 1, largest_width);
   require(spec.heads == 1 || !cell.scan, "heads must be 1 for cell {}, which has no recurrent matrix, not {}",

@@ -33,6 +33,7 @@ std::string fingerprint_of(const Model::Impl& model) {
 Model continue_from(const Model& origin, const Dataset& data, double dropout) {
   ModelSpec spec = origin.spec();
   require(spec.members == 1, "the model to go on from must be a single one, not an ensemble of {}", spec.members);
+  require(spec.blocks > 0, "the model to go on from must have layers, not filters alone: these are fitted anew");
   const std::string difference = io::difference("data", {"the model to go on from", form_of(origin.data())},
                                                 {"the dataset", form_of(data.description())});
   if (!difference.empty()) fail(ErrorCode::incompatible, "the data are not those of the model: {}", difference);

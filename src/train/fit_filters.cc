@@ -30,7 +30,7 @@ constexpr Index most_positions = Index{1} << 22;
 // Of a batch, so that what a thousand filters say of it fits into some hundred megabytes.
 constexpr Index positions_of_batch = 1 << 14;
 // Fewer held-out sequences than these tell nothing about what the layers are worth.
-constexpr std::size_t fewest_to_judge = 30;
+constexpr Index fewest_to_judge = 30;
 
 /// The sequences of one part of a dataset, batch by batch, and how many there are at most.
 class Sequences {
@@ -478,7 +478,7 @@ Model add_filters(const Model& model, const Dataset& data, FilterShares& shares,
   const RidgeClassifier classifier = bank.fit(bank.means(sequences, Sequences::Part::training));
   const Means held_out = bank.means(sequences, Sequences::Part::held_out);
   shares = {.layers = 0.0, .filters = 1.0};
-  if (held_out.count() >= fewest_to_judge) {
+  if (!filters_stand_alone(data)) {
     shares = best_shares(held_out_logits(model, sequences, execution), logits_of(classifier, held_out), held_out.labels,
                          classifier.classes);
   }
@@ -486,6 +486,24 @@ Model add_filters(const Model& model, const Dataset& data, FilterShares& shares,
   set_classifier(wider, classifier, shares.filters);
   scale_heads(wider, shares.layers);
   return wider;
+}
+
+bool filters_stand_alone(const Dataset& data) { return data.held_out_steps() < training::fewest_to_judge; }
+
+Model fit_filters(const Dataset& data, std::uint64_t seed, const Execution& execution) {
+  using namespace training;  // NOLINT(google-build-using-namespace)
+  require(LabelledBatches::of(data) != nullptr, "data must be labelled sequences to fit filters to");
+  const Lengths lengths = lengths_of(data);
+  const Index dilations = dilations_for(lengths.median);
+  Model model({.width = 1, .blocks = 0, .filters = most_filters / dilations, .dilations = dilations},
+              data.description());
+  std::ranges::fill(model.impl().parameters->values(), 0.0f);
+  const Sequences sequences(data, lengths.longest);
+  Bank bank(model.spec(), model.data(), execution);
+  bank.draw(sequences, seed);
+  bank.give_to(model);
+  set_classifier(model, bank.fit(bank.means(sequences, Sequences::Part::training)), 1.0);
+  return model;
 }
 
 void refit_filters(Model& model, const Dataset& data, const FilterShares& shares, const Execution& execution) {

@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "ops/matmul.h"
-#include "train/cholesky.h"
+#include "train/inverse_factor.h"
 
 namespace penstock::training {
 
@@ -50,27 +50,6 @@ std::vector<float> product(Index m, Index n, Index k, ops::Matrix<float> a, ops:
   std::vector<float> c(static_cast<std::size_t>(m * n));
   ops::matmul<float>(m, n, k, a, b, 0.0f, c.data(), n, execution);
   return c;
-}
-
-/// The inverse of a lower triangle L with A = L L^T for symmetric A [n, n], which it replaces; no numbers unless A > 0.
-void invert_factor(Reals& a, Index n) {
-  if (!factor_symmetric(a, n)) {
-    std::ranges::fill(a, std::numeric_limits<double>::quiet_NaN());
-    return;
-  }
-  // Row i of the inverse is (e_i - sum_{k<i} L_ik row_k) / L_ii.
-  Reals row(static_cast<std::size_t>(n));
-  for (Index i = 0; i < n; ++i) {
-    std::fill_n(row.begin(), i, 0.0);
-    row[i] = 1.0;
-    for (Index k = 0; k < i; ++k) {
-      const double factor = a[i * n + k];
-      const double* const inverse = a.data() + k * n;
-      for (Index c = 0; c <= k; ++c) row[c] -= factor * inverse[c];
-    }
-    const double scale = 1.0 / a[i * n + i];
-    for (Index c = 0; c < n; ++c) a[i * n + c] = c <= i ? scale * row[c] : 0.0;
-  }
 }
 
 /// y [n, m] -> (A + penalty)^-1 y, by that inverse.
@@ -118,7 +97,9 @@ class Ridge {
     const Index size = dual_ ? n_ : width_;
     Reals inverse = gram_;
     for (Index i = 0; i < size; ++i) inverse[i * size + i] += penalty;
-    invert_factor(inverse, size);
+    if (!invert_factor(inverse, size, execution_)) {  // rounding alone may do that: such a penalty is never the best
+      std::ranges::fill(inverse, std::numeric_limits<double>::quiet_NaN());
+    }
     const Reals solved = solve(inverse, size, dual_ ? y_ : products_, outputs_);
     return dual_ ? dual_fit(inverse, solved, penalty) : primal_fit(inverse, solved, penalty);
   }

@@ -102,10 +102,10 @@ SERIES = "day,level,flow\n" + "".join(
 )
 
 
-def labelled_csv():
+def labelled_csv(count=40):
     """Rising and falling sequences of different lengths."""
     rows = ["sequence,label,x,y"]
-    for i in range(40):
+    for i in range(count):
         for t in range(4 + i % 5):
             x = t if i % 2 else -t
             rows.append(f"s{i},{'up' if i % 2 else 'down'},{x + 0.1 * (i % 3)},{1 + t % 2}")

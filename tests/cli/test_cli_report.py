@@ -17,7 +17,8 @@ def runs(models, tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     for data in ("text.txt", "series.csv", "labelled.csv"):
         name = data.split(".")[0]
-        more = {"series": ["--columns", "level,flow", "--horizon", 3, "--length", 16], "text": ["--length", 16]}
+        more = {"series": ["--columns", "level,flow", "--horizon", 3, "--length", 16], "text": ["--length", 16],
+                "labelled": ["--no-filters"]}
         run(
             "train",
             models / data,

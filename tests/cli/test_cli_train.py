@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from program import TINY, read_terminal, refuses, run, start
+from program import TINY, labelled_csv, read_terminal, refuses, run, start
 
 
 def test_reports_in_a_pipe_are_plain_lines(models, tmp_path):
@@ -39,19 +39,49 @@ def test_reports_on_a_terminal_are_one_bar(models, tmp_path, columns):
     assert "\r\ndone   " in text
 
 
-def test_filters_stand_beside_the_layers_of_labelled_sequences(models, tmp_path):
-    data = models / "labelled.csv"
-    result = run("train", data, *TINY, "--steps", 3, cwd=tmp_path)
+def test_filters_stand_beside_the_layers_of_labelled_sequences(tmp_path):
+    (tmp_path / "many.csv").write_text(labelled_csv(150))
+    result = run("train", "many.csv", *TINY, "--steps", 3, cwd=tmp_path)
     assert "convolution filters beside the layers, read by a linear classifier" in result.err
-    assert "the filters alone: the held-out sequences do not vouch for what the layers add" in result.out
-    trained = run("train", data, *TINY, "--steps", 3, "--json", "--force", cwd=tmp_path).json()
-    assert (trained["share_of_layers"], trained["share_of_filters"]) == (0.0, 1.0)
+    assert re.search(r"^weight .* of what the layers say and .* of what the filters say|^weight the .* alone", result.out, re.M)
+    trained = run("train", "many.csv", *TINY, "--steps", 3, "--json", "--force", cwd=tmp_path).json()
+    assert trained["share_of_filters"] > 0
     filters = trained["model"]["filters"] * trained["model"]["dilations"]
     assert 1000 < filters <= 1024
     assert f"beside {filters:,} filters" in run("info", "model.safetensors", cwd=tmp_path).out
+
+
+def test_few_labelled_sequences_are_told_apart_by_filters_alone(models, tmp_path):
+    data = models / "labelled.csv"
+    held_out = 8
+    result = run("train", data, "--cell", "lstm", "--steps", 3, "--metrics", "m.jsonl", cwd=tmp_path)
+    assert (
+        f"model  convolution filters, read by a linear classifier; no layers: {held_out} held-out sequences are too few to "
+        "say what they would add (--no-filters trains layers)\nnote   without layers, --cell, --steps say nothing\n"
+    ) in result.err
+    assert "filters fitted in" in result.out and "weight" not in result.out
+    run("report", "m.jsonl", cwd=tmp_path)
+    trained = run("train", data, "--json", "--force", cwd=tmp_path).json()
+    assert (trained["share_of_layers"], trained["share_of_filters"], trained["steps"]) == (0.0, 1.0, 0)
+    assert trained["loss"] is None and trained["model"]["blocks"] == 0
+    assert " 1,0" in run("info", "model.safetensors", cwd=tmp_path).out
     assert run("evaluate", "model.safetensors", data, "--json", cwd=tmp_path).json()["files"][0]["accuracy"] > 0.9
+    predicted = run("predict", "model.safetensors", data, "--exact", cwd=tmp_path).out.splitlines()
+    streamed = run("stream", "model.safetensors", stdin=data.read_bytes(), cwd=tmp_path).out.splitlines()
+    assert len(streamed) > len(predicted) > 1
+    again = run("train", data, "--init", "model.safetensors", "-o", "b", cwd=tmp_path)
+    assert "from   model.safetensors: its columns, their scaling and its labels\n" in again.err
+    (tmp_path / "many.csv").write_text(labelled_csv(150))
+    refused = run("train", "many.csv", "--init", "model.safetensors", "-o", "c", cwd=tmp_path, expect=2)
+    assert "the model to go on from must have layers, not filters alone" in refused.err
+    refused = run("train", data, "--search", 1, "-o", "c", cwd=tmp_path, expect=2)
+    assert f"{held_out} held-out sequences are too few to say what layers would add" in refused.err
+
+
+def test_labelled_sequences_without_filters(models, tmp_path):
+    data = models / "labelled.csv"
     without = run("train", data, *TINY, "--steps", 3, "--no-filters", "--json", "--force", cwd=tmp_path).json()
-    assert without["model"]["filters"] == 0 and "share_of_filters" not in without
+    assert without["model"]["filters"] == 0 and "share_of_filters" not in without and without["steps"] == 3
     refused = run("train", models / "text.txt", "--no-filters", *TINY, "--force", cwd=tmp_path, expect=2)
     assert "--no-filters does not apply to a text" in refused.err
 

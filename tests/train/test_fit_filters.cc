@@ -97,6 +97,42 @@ TEST_F(FitFilters, FewHeldOutSequencesLeaveFiltersAlone) {
   for (const float value : parameter(wider, "head.weight")) EXPECT_EQ(value, 0.0f);
 }
 
+TEST_F(FitFilters, AModelWithoutLayersSaysTheSame) {
+  const auto data = open(50, 31, false);
+  ASSERT_TRUE(filters_stand_alone(*data));
+  constexpr std::uint64_t seed = 4;
+  FilterShares shares;
+  const Model beside = add_filters(fresh(*data), *data, shares, seed);
+  Model alone = fit_filters(*data, seed);
+  EXPECT_EQ(alone.spec().blocks, 0);
+  EXPECT_EQ(alone.spec().filters, beside.spec().filters);
+  Example example;
+  ASSERT_TRUE(data->validation(0, 3, 1, example));
+  const auto answers = [&](const Model& model) {
+    std::vector<float> outputs(static_cast<std::size_t>(example.rows * example.steps * 2));
+    ModelState state = model.state(example.rows);
+    model.forward(example.rows, example.steps, example.features, outputs, state);
+    return outputs;
+  };
+  const std::vector<float> expected = answers(beside), said = answers(alone);
+  // Layers of no weight add a zero to the first of the sums, which rounds nothing.
+  EXPECT_EQ(said, expected);
+  const std::string path = folder_.path("alone.safetensors");
+  alone.save(path);
+  EXPECT_EQ(answers(Model::load(path)), said);
+  refit_filters(alone, *data, {.layers = 0.0, .filters = 1.0});
+  EXPECT_NE(answers(alone), said) << "what is held out is learnt, too";
+  expect_error(ErrorCode::invalid_argument, "the model to go on from must have layers, not filters alone",
+               [&] { continue_from(alone, *data, 0.0); });
+  expect_error(ErrorCode::invalid_argument, "blocks must be 1 to 1024, not 0",
+               [&] { Model({.cell = "gru", .width = 8, .blocks = 0}, data->description(), 1); });
+}
+
+TEST_F(FitFilters, ThirtyHeldOutSequencesSayWhatLayersAreWorth) {
+  EXPECT_TRUE(filters_stand_alone(*open(145, 17)));   // of which 29 are held out
+  EXPECT_FALSE(filters_stand_alone(*open(150, 17)));  // 30
+}
+
 TEST_F(FitFilters, SharesMakeNothingWorseThanTheLayersAlone) {
   // Every tenth label is wrong, so that neither is sure of itself for a reason.
   std::string text = "sequence,label,x\n";
