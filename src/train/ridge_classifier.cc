@@ -97,7 +97,7 @@ class Ridge {
     const Index size = dual_ ? n_ : width_;
     Reals inverse = gram_;
     for (Index i = 0; i < size; ++i) inverse[i * size + i] += penalty;
-    if (!invert_factor(inverse, size, execution_)) {  // rounding alone may do that: such a penalty is never the best
+    if (!invert_factor(inverse, size)) {  // rounding alone may do that: such a penalty is never the best
       std::ranges::fill(inverse, std::numeric_limits<double>::quiet_NaN());
     }
     const Reals solved = solve(inverse, size, dual_ ? y_ : products_, outputs_);
