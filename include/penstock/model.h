@@ -25,8 +25,9 @@ struct ModelSpec {
   /// Rows of the past that a linear forecast reads, which the layers then correct; 0: there is none. Goes with
   /// from_last. Its weights are fitted (fit_autoregression), not trained.
   Index lags = 0;
-  /// Labelled sequences: convolution filters of each of `dilations` dilations (1, 2, 4, ...), beside the layers; 0:
-  /// none. A classifier reads their means over the sequence. All of it is fitted (add_filters), not trained.
+  /// Labelled sequences: convolution filters of each of `dilations` dilations (1, 2, 4, ...), beside the layers, half
+  /// of which read values and half differences; 0: none. A classifier reads their means over the sequence. All of it is
+  /// fitted (add_filters), not trained.
   Index filters = 0;
   Index dilations = 0;
   /// Models of this form whose outputs are averaged, each with weights and a state of its own: an ensemble. More than

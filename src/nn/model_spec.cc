@@ -135,6 +135,7 @@ void check_spec(const ModelSpec& spec, const DataDescription& data) {
   require(spec.lags == 0 || spec.from_last, "lags must be 0 for a model that does not forecast from the last value");
   check_range("filters", spec.filters, 0, most_filters);
   check_range("dilations", spec.dilations, spec.filters > 0 ? 1 : 0, spec.filters > 0 ? most_dilations : 0);
+  require(spec.filters % 2 == 0, "filters must be even, since half of them read differences, not {}", spec.filters);
   require(spec.filters == 0 || (data.task == Task::classify && data.vocabulary == 0),
           "filters must be 0 for a model that does not label sequences of numbers");
   const double parameters = count(spec, data);

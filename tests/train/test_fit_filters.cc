@@ -160,24 +160,26 @@ TEST_F(FitFilters, SaysTheMeanOfWhatItSaysOfEachStep) {
   Model wider = add_filters(fresh(*data), *data, shares);
   Example example;
   ASSERT_TRUE(data->validation(0, 1, 1, example));
-  const Index steps = example.steps, classes = 2, filters = wider.spec().filters;
+  const Index steps = example.steps, classes = 2, filters = nn::filters_of_bank(wider.spec());
+  const Index banks = nn::filter_banks(wider.spec());
   std::vector<float> outputs(static_cast<std::size_t>(steps * classes));
   ModelState state = wider.state(1);
   wider.forward(1, steps, example.features, outputs, state);
   std::vector<double> expected(static_cast<std::size_t>(classes), 0.0);
   const auto bias = parameter(wider, "filters.output.bias");
-  for (Index d = 0; d < wider.spec().dilations; ++d) {
-    const auto combine = parameter(wider, fmt::format("filters.{}.combine.weight", d));
-    const auto threshold = parameter(wider, fmt::format("filters.{}.combine.bias", d));
-    const auto evidence = parameter(wider, fmt::format("filters.{}.evidence.weight", d));
+  for (Index bank = 0; bank < banks; ++bank) {
+    const auto combine = parameter(wider, fmt::format("filters.{}.combine.weight", bank));
+    const auto threshold = parameter(wider, fmt::format("filters.{}.combine.bias", bank));
+    const auto evidence = parameter(wider, fmt::format("filters.{}.evidence.weight", bank));
     for (Index f = 0; f < filters; ++f) {
       double mean = 0.0;
       for (Index t = 0; t < steps; ++t) {
         double sum = static_cast<double>(threshold[f]);
         for (Index tap = 0; tap < nn::filter_taps; ++tap) {
-          const Index at = t - tap * nn::dilation_of(d);
-          if (at < 0) continue;
-          sum += static_cast<double>(combine[f * nn::filter_taps + tap]) * static_cast<double>(example.features[at]);
+          const auto value = [&](Index at) { return at < 0 ? 0.0 : static_cast<double>(example.features[at]); };
+          const Index at = t - tap * nn::dilation_of(bank);
+          const double read = nn::reads_differences(bank) ? value(at) - value(at - 1) : value(at);
+          sum += static_cast<double>(combine[f * nn::filter_taps + tap]) * read;
         }
         mean += sum / (1.0 + std::exp(-sum)) / static_cast<double>(steps);
       }
@@ -187,8 +189,8 @@ TEST_F(FitFilters, SaysTheMeanOfWhatItSaysOfEachStep) {
   for (Index c = 0; c < classes; ++c) {
     // A thousand products in float, and weights of steps that differ by the forgetting, at most steps / 65536.
     double size = 0.0;
-    for (Index d = 0; d < wider.spec().dilations; ++d) {
-      for (const float w : parameter(wider, fmt::format("filters.{}.evidence.weight", d))) size += std::abs(w);
+    for (Index bank = 0; bank < banks; ++bank) {
+      for (const float w : parameter(wider, fmt::format("filters.{}.evidence.weight", bank))) size += std::abs(w);
     }
     const double tolerance = size * (1024.0 * 1.2e-7 + static_cast<double>(steps) / nn::step_weight);
     EXPECT_NEAR(outputs[(steps - 1) * classes + c], expected[c] + static_cast<double>(bias[c]), tolerance) << c;
@@ -267,7 +269,10 @@ TEST_F(FitFilters, WhatCannotBeIsRefused) {
   spec.dilations = 8;
   expect_error(ErrorCode::invalid_argument, "dilations must be 1 to 7, not 8",
                [&] { Model(spec, data->description()); });
-  spec = {.filters = 4, .dilations = 1};
+  spec = {.filters = 5, .dilations = 1};
+  expect_error(ErrorCode::invalid_argument, "filters must be even, since half of them read differences, not 5",
+               [&] { Model(spec, data->description()); });
+  spec.filters = 4;
   expect_error(ErrorCode::invalid_argument, "filters must be 0 for a model that does not label sequences of numbers",
                [&] { Model(spec, task->description()); });
   EXPECT_EQ(continue_from(wider, *data, 0.0).spec().filters, 0) << "to be fitted anew";
