@@ -11,6 +11,15 @@ are asked for, as is NumPy itself.
 """
 
 from . import cuda
+from ._cells import (
+    Cell,
+    ElmanCell,
+    GRUCell,
+    LSTMCell,
+    MinGRUCell,
+    MinLSTMCell,
+    SLSTMCell,
+)
 from ._core import cells, system_info
 from .errors import (
     BadInput,
@@ -24,17 +33,7 @@ from .errors import (
     OutOfMemory,
     Unsupported,
 )
-from .layers import (
-    Cell,
-    ElmanCell,
-    GRUCell,
-    LSTMCell,
-    MinGRUCell,
-    MinLSTMCell,
-    Recurrent,
-    SLSTMCell,
-    Tape,
-)
+from .layers import Recurrent, Tape
 from .models import Model, Session
 from .scans import log_scan, log_scan_backward, scan, scan_backward
 
