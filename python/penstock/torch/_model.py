@@ -126,11 +126,11 @@ class _LinearForecast(nn.Module):
 
 
 class _Filters(nn.Module):
-    """The filters of one dilation: taps of delayed inputs, thresholds, and what is said of each class."""
+    """The filters of one bank: taps of delayed inputs, thresholds, and what is said of each class."""
 
-    def __init__(self, channels, filters, dilation, kept):
+    def __init__(self, channels, filters, span, kept):
         super().__init__()
-        self.delay = _Convolution(channels, (_TAPS - 1) * dilation + 1)
+        self.delay = _Convolution(channels, span)
         self.combine = nn.Linear(channels, 2 * filters)
         self.evidence = nn.Linear(filters, kept)
 
@@ -147,9 +147,10 @@ class _FilterBank(nn.Module):
         super().__init__()
         channels = _TAPS * min(_MOST_CHANNELS, inputs)
         self.spread = nn.Linear(inputs, channels)
-        for i in range(dilations):
-            self.add_module(str(i), _Filters(channels, filters, 2**i, outputs + 1))
-        self._dilations = dilations
+        for i in range(2 * dilations):  # banks: of each dilation one that reads values, and one that reads differences
+            span = (_TAPS - 1) * 2 ** (i // 2) + 1 + i % 2
+            self.add_module(str(i), _Filters(channels, filters // 2, span, outputs + 1))
+        self._banks = 2 * dilations
         self.sum = _Recurrence("mingru", outputs + 1, outputs + 1, 1)
         self.norm = _Norm(outputs + 1)
         self.output = nn.Linear(outputs + 1, outputs)
@@ -157,7 +158,7 @@ class _FilterBank(nn.Module):
 
     def forward(self, x, state):
         state, spread, evidence = dict(state), self.spread(x), 0
-        for i in range(self._dilations):
+        for i in range(self._banks):
             said, state[i] = getattr(self, str(i))(spread, state.get(i))
             evidence = evidence + said
         sums, state["sum"] = self.sum(evidence, state.get("sum"))
