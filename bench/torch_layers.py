@@ -2,14 +2,15 @@
 """Times penstock.torch's layers beside torch.nn's, in one process, on the CPU or a GPU.
 
     python bench/torch_layers.py [--device cuda] [--threads N] [--overhead | --packed | --steps] [--seconds S]
+                                 [--layers LSTM GRU] [--types float32 bfloat16 autocast]
 
 On the CPU: forward passes in inference mode, and training passes (forward, backward with a given gradient of the output)
-of LSTM and GRU over single sequences and batches, in float32 and, of modules in bfloat16, in bfloat16. On a GPU: training
-steps in bfloat16 autocast, padded and packed, and inference; and a minGRU layer in bfloat16 beside one in PyTorch's
-operations, as torch.compile makes it. --overhead: calls so small that what they cost is the way to
-the kernel, in processor time. --packed: on the CPU, packed rows beside a padded batch of as many positions that has no padding. --steps: on the CPU,
-one step of one row in a call, of layers and cells. Both take
-turns; the least and the median of each are printed, and how far results are apart.
+of LSTM and GRU over single sequences and batches, in float32, of modules in bfloat16, and of modules in float32 under
+bfloat16 autocast. On a GPU: training steps in bfloat16 autocast, padded and packed, and inference; and a minGRU layer in
+bfloat16 beside one in PyTorch's operations, as torch.compile makes it. --overhead: calls so small that what they cost is
+the way to the kernel, in processor time. --packed: on the CPU, packed rows beside a padded batch of as many positions that
+has no padding. --steps: on the CPU, one step of one row in a call, of layers and cells. Both take turns; the least and the
+median of each are printed, and how far results are apart.
 """
 
 import argparse
@@ -115,19 +116,21 @@ def line(what, pairs, error):
     )
 
 
-def on_the_cpu(clock):
-    for name in ("LSTM", "GRU"):
-        for dtype in (torch.float32, torch.bfloat16):
+def on_the_cpu(clock, names, types):
+    for name in names:
+        for kind in types:
+            dtype = torch.bfloat16 if kind == "bfloat16" else torch.float32
+            autocast = "cpu" if kind == "autocast" else None
             for rows, steps, inputs, hidden in CPU_SHAPES:
                 theirs, ours = pair(name, inputs, hidden, 1, "cpu", dtype)
                 x = torch.randn(steps, rows, inputs, dtype=dtype)
-                what = f"{name} {str(dtype)[6:]} ({rows}, {steps}, {inputs}, {hidden})"
-                with torch.inference_mode():
+                what = f"{name} {kind} ({rows}, {steps}, {inputs}, {hidden})"
+                with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16, enabled=autocast is not None):
                     error = distance(ours(x)[0], theirs(x)[0])
                     line(what + " forward", clock.compare([lambda: theirs(x), lambda: ours(x)]), error)
                 x = x.requires_grad_()
-                gradient = torch.randn(steps, rows, hidden, dtype=dtype)
-                steps_of = [training(module, x, gradient) for module in (theirs, ours)]
+                gradient = torch.randn(steps, rows, hidden, dtype=torch.bfloat16 if autocast else dtype)
+                steps_of = [training(module, x, gradient, autocast) for module in (theirs, ours)]
                 grads = []
                 for step in steps_of:
                     step()
@@ -316,6 +319,8 @@ def main():
     parser.add_argument("--packed", action="store_true")
     parser.add_argument("--steps", action="store_true")
     parser.add_argument("--seconds", type=float, default=0.5)
+    parser.add_argument("--layers", nargs="+", choices=("LSTM", "GRU"), default=("LSTM", "GRU"))
+    parser.add_argument("--types", nargs="+", choices=("float32", "bfloat16", "autocast"), default=("float32", "bfloat16"))
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     torch.manual_seed(0)
@@ -328,7 +333,7 @@ def main():
     elif options.steps:
         steps_on_the_cpu(clock)
     elif options.device == "cpu":
-        on_the_cpu(clock)
+        on_the_cpu(clock, options.layers, options.types)
     else:
         on_a_gpu(clock)
         mingru_on_a_gpu(clock)
