@@ -1,7 +1,9 @@
 """penstock.torch's layers beside torch.nn's: results, gradients, states, state_dicts, errors."""
 
 import copy
+import pathlib
 import pickle
+import resource
 import subprocess
 import sys
 
@@ -283,6 +285,25 @@ def test_cells_step_as_layers_do():
             state = step(x[t], state)
             outputs.append(as_list(state)[0])
         close(torch.stack(outputs), layers(x)[0], steps=6)
+
+
+# ---- memory ----------------------------------------------------------------------------------------------------------
+
+
+def has_large_pages():
+    said = pathlib.Path("/sys/kernel/mm/transparent_hugepage/enabled")
+    return said.exists() and "[never]" not in said.read_text()
+
+
+@pytest.mark.skipif(not has_large_pages(), reason="the system has no large pages")
+def test_large_tapes_come_in_large_pages():
+    lstm, x = ours.LSTM(1, 256), torch.randn(100, 64, 1)
+    lstm(x)  # the workspace stays
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    y, _ = lstm(x)
+    faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+    tape = 100 * 64 * 7 * 256 * 4  # bytes of gates, tanh(c) and the two states
+    assert faults * resource.getpagesize() < tape / 2
 
 
 # ---- scans -----------------------------------------------------------------------------------------------------------
