@@ -42,8 +42,8 @@ bool is_model(const std::string& path) {
 /// A file that metrics name: as the run saw it, or where it lies now beside the metrics.
 std::string find_file(const std::string& name, const std::string& metrics) {
   if (std::filesystem::exists(name)) return name;
-  const auto beside = std::filesystem::path(metrics).parent_path() / std::filesystem::path(name).filename();
-  if (!name.empty() && std::filesystem::exists(beside)) return beside.string();
+  const auto neighbour = std::filesystem::path(metrics).parent_path() / std::filesystem::path(name).filename();
+  if (!name.empty() && std::filesystem::exists(neighbour)) return neighbour.string();
   throw Error(ErrorCode::io_failure, fmt::format("{}: its model '{}' is neither there nor beside it; give the model "
                                                  "itself as RUN",
                                                  printable(metrics), printable(name)));

@@ -12,7 +12,7 @@
 /// The rows of a CSV stream, and the lines of a stream of tokens, for models that do not read bytes.
 namespace penstock::cli {
 
-/// Which columns of the input matter beside those that the model reads, and how the rows are written.
+/// Which columns of the input matter besides those that the model reads, and how the rows are written.
 struct RowOptions {
   std::vector<std::string> keep;             ///< Copied to the output.
   std::string sequence_column = "sequence";  ///< Of labelled sequences; it need not be there.

@@ -9,7 +9,7 @@
 #include "penstock/score.h"
 #include "rows.h"
 
-/// How well a model does on a file, beside what costs nothing: computed, in words, and as JSON.
+/// How well a model does on a file, next to what costs nothing: computed, in words, and as JSON.
 namespace penstock::cli {
 
 /// Compressors that a model of text has to beat, in bits a byte; those that this program was built with.
