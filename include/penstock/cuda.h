@@ -6,7 +6,7 @@
 
 #include "penstock/tensor.h"
 
-/// What programs that keep their data on NVIDIA GPUs want beside the programs of recurrent_program.h and
+/// What programs that keep their data on NVIDIA GPUs want besides the programs of recurrent_program.h and
 /// scan_program.h. No CUDA header is needed: addresses of the GPU are pointers that the host does not follow, streams
 /// are what `cudaStream_t` and `CUstream` are. Everything uses the device's primary context, as the CUDA runtime and
 /// PyTorch do. docs/cuda.md shows each of these at work.

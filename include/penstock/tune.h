@@ -51,7 +51,7 @@ std::vector<TunedWork> tune(const Model& model, Index rows, Index steps, bool tr
 
 /// The file that plans are read from; empty where there is no such folder.
 std::string plans_path();
-/// Writes what was tuned beside what the file holds of other works and machines; empty: to plans_path(). Returns the
+/// Adds what was tuned to what the file holds of other works and machines; empty: to plans_path(). Returns the
 /// path. Throws Error: io_failure, bad_input for a file that holds something else, invalid_argument without a path.
 std::string save_plans(const std::vector<TunedWork>& works, const std::string& path = "");
 

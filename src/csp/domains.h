@@ -6,7 +6,7 @@
 
 #include "csp/store.h"
 
-/// The values that variables still have at a point of the search, and the way back to earlier points.
+/// The values that variables still have at a point of the search, and how to return to earlier points.
 namespace penstock::csp {
 
 class Domains {

@@ -1,4 +1,4 @@
-// Recurrent layers of dense cells on top of each other, a chunk of one beside the next chunk of another.
+// Recurrent layers of dense cells on top of each other as a wavefront on the threads of a CPU.
 
 #include <algorithm>
 

@@ -188,7 +188,7 @@ void RecurrentOp<Real>::for_recurrent_blocks(const Visit& visit) const {
   }
 }
 
-/// The same of R and the bias beside it alone, for columns [begin, end) of gates.
+/// The same of R and its bias alone, for columns [begin, end) of gates.
 template <class Real>
 void RecurrentOp<Real>::recurrent_gradients(const BackwardArguments<Real>& call, const BackwardSpace& space, Index rows,
                                             Index begin, Index end, Real* scratch) const {
@@ -240,7 +240,7 @@ void RecurrentOp<Real>::round_inputs(const BackwardArguments<Real>& call, std::u
   });
 }
 
-/// In bfloat16, from dwx of all steps: the gradients of W, of the bias beside it and of x.
+/// In bfloat16, from dwx of all steps: the gradients of W, of its bias and of x.
 template <class Real>
 void RecurrentOp<Real>::rounded_input_gradients(const BackwardArguments<Real>& call, const BackwardSpace& space) {
   if constexpr (std::is_same_v<Real, float>) {
@@ -264,7 +264,7 @@ void RecurrentOp<Real>::rounded_input_gradients(const BackwardArguments<Real>& c
   }
 }
 
-/// In bfloat16, from drh of all steps: the gradients of R and of the bias beside it.
+/// In bfloat16, from drh of all steps: the gradients of R and of its bias.
 template <class Real>
 void RecurrentOp<Real>::rounded_recurrent_gradients(const BackwardArguments<Real>& call, const BackwardSpace& space) {
   if constexpr (std::is_same_v<Real, float>) {

@@ -109,7 +109,7 @@ Inputs<Real> make_inputs(const Recurrent<Real>& network, const Case& c, std::uin
   }
   const Index positions = oracle::position_count(in.batch());
   if (c.reset) {
-    // A handful of resets in a row, so that long sequences also have long stretches without.
+    // A handful of resets in a row, so that long sequences also have long runs of steps without.
     for (Index p = 0; p < positions; ++p) in.reset.push_back(random.below(std::max<Index>(4, c.steps / 8)) == 0);
   }
   in.x = draw<Real>(random, positions * c.input);

@@ -87,7 +87,7 @@ std::vector<GpuCase> gpu_cases() {
   };
 }
 
-/// What scan cells have nothing of: limits of gradients, states beside the output.
+/// What scan cells have nothing of: limits of gradients, states besides the output.
 std::vector<GpuCase> gradient_gpu_cases() {
   std::vector<GpuCase> cases;
   for (const Case& c : gradient_cases()) cases.push_back({.c = c});
