@@ -77,7 +77,7 @@ void InputProduct(const DenseForward<float>& job, const Panel* panels, const Den
 }
 
 /// One step of a part: the sums of as many rows and blocks of units as stay in the first-level cache or near it, then
-/// their gates, row after row. Gates beside the next tile's products, both at once, were slower than one after the
+/// their gates, row after row. Gates at the same time as the next tile's products were slower than one after the
 /// other: each pushes what the other reads out of the cache.
 template <class Cell, int first_gate, int gate_count, int width>
 class ForwardTileStep {

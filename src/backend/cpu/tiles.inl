@@ -1,7 +1,7 @@
 // Products by AMX: C += A B with C 16 rows x 16 units of floats, A 16 rows x 32 inputs, B 32 inputs x 16 units, which
 // is how panels of Bf16Tile lie in memory. A single row would leave tiles empty, and loading those of the weights would
 // cost more than multiplying: it is multiplied as for panels of Bf16Product. Tiles sum even and odd inputs apart, so a
-// row's bits then depend on what runs beside it, and exact mode goes without tiles.
+// row's bits then depend on the other rows, and exact mode goes without tiles.
 
 constexpr Index kTileRows = 16;
 
