@@ -429,7 +429,7 @@ TEST(DenseArguments, AreChecked) {
   refused("heads must divide it, not 16 and 3", [](auto& spec, auto&) { spec.heads = 3; });
   refused("the step stride of wx must be at least its 64 channels, not 63",
           [](auto&, auto& call) { call.wx.step_stride = 63; });
-  refused("needs states beside the sums", [](auto&, auto& call) { call.tape.sums = 1 << 23; });
+  refused("needs states besides the sums", [](auto&, auto& call) { call.tape.sums = 1 << 23; });
   refused("every_state must be null for gru, which has no state but its output", [](auto& spec, auto& call) {
     spec.cell = "gru", call.every_state = {1 << 23, 160, 16};
     call.wx = {1 << 20, 480, 48};

@@ -1,4 +1,4 @@
-// What a training step and a stream do beside the model, on a GPU: losses, the decision to take a step, the optimiser,
+// What a training step and a stream do besides the model, on a GPU: losses, the decision to take a step, the optimiser,
 // and drawing tokens, against plain code in double. Skipped where there is no GPU.
 
 #include <gtest/gtest.h>

@@ -100,7 +100,7 @@ plan::GpuDenseProblem problem_of(const DenseForward& call, const DenseSpec& spec
   problem.training = call.tape.sums != 0;
   alignment.add(call.tape.sums);
   require(!problem.training || cell.states() == 1 || call.tape.states != 0,
-          "the tape of {} needs states beside the sums, not null", spec.cell);
+          "the tape of {} needs states besides the sums, not null", spec.cell);
   require(call.tape.states % 16 == 0, "the states of the tape must be aligned to 16 bytes");
   problem.every_state = check_states("every_state", call.every_state, spec, call.batch);
   problem.alignment = alignment.all;
@@ -118,7 +118,7 @@ plan::GpuDenseProblem problem_of(const DenseBackward& call, const DenseSpec& spe
   if (call.dy.data != 0) alignment.add("dy", call.dy, call.batch, spec.hidden);
   require_address(call.weights.recurrent, "the recurrent matrix");
   require_address(call.tape.sums, "the sums of the tape");
-  require(cell.states() == 1 || call.tape.states != 0, "the tape of {} needs states beside the sums, not null",
+  require(cell.states() == 1 || call.tape.states != 0, "the tape of {} needs states besides the sums, not null",
           spec.cell);
   require(call.tape.states % 16 == 0, "the states of the tape must be aligned to 16 bytes");
   require_address(call.dwx, "the gradient of wx");

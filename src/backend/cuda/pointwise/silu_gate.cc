@@ -13,7 +13,7 @@ RowPlan plan_of(const SiluGate& spec) {
 }
 
 /// Whether the kernel's threads have registers for the sums of their columns of g and v.
-bool sums_beside(const SiluGate& spec) {
+bool sums_columns(const SiluGate& spec) {
   constexpr int most = 16;
   const RowPlan plan = plan_of(spec);
   return spec.backward && spec.sums && plan.steps * plan.vector <= most;
@@ -25,7 +25,7 @@ KernelSource silu_gate_source(const SiluGate& spec) {
   KernelSource source = pointwise_source(spec.backward ? "SiluGateBackward" : "SiluGate",
                                          spec.backward ? "silu_gate_backward" : "silu_gate",
                                          {{"using Storage", storage_type(spec.storage)}});
-  if (spec.backward) source.constants.emplace_back("constexpr bool kSums", sums_beside(spec));
+  if (spec.backward) source.constants.emplace_back("constexpr bool kSums", sums_columns(spec));
   plan_of(spec).add_to(source);
   return source;
 }
@@ -35,11 +35,11 @@ SiluGateExecutable::SiluGateExecutable(Device& device, const SiluGate& spec) : s
   require_size(spec.width, 1, "width");
   require(spec.backward || !spec.sums, "sums are of a backward pass");
   kernel_ = &Kernel::load(device, silu_gate_source(spec));
-  const bool beside = sums_beside(spec);
+  const bool sums = sums_columns(spec);
   // Each block leaves partial sums: no more of them than run at once.
   blocks_ = blocks_for(spec.rows, plan_.rows_of_block(),
-                       beside ? all_resident(device, *kernel_, plan_.threads) : Index{1} << 30);
-  if (beside) {
+                       sums ? all_resident(device, *kernel_, plan_.threads) : Index{1} << 30);
+  if (sums) {
     sums_ = SumParts(device, blocks_, 2 * spec.width, false);
   } else if (spec.sums) {
     pass_.emplace(

@@ -11,7 +11,7 @@ class FewRowsProduct {
  public:
   static constexpr Index most_rows = 8;
 
-  /// Whether a product is one: A of few rows as they lie, B transposed, at most a bias beside.
+  /// Whether a product is one: A of few rows as they lie, B transposed, at most a bias as epilogue.
   static bool fits(const ProductShape& shape);
 
   FewRowsProduct(Device& device, const ProductShape& shape);

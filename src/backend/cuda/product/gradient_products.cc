@@ -24,8 +24,8 @@ ProductShape input_product(const GradientShape& of) {
   return shape;
 }
 
-/// Whether the product of the weights is to sum the columns beside. cuBLASLt walks over halves once more for that, and
-/// was measured to take twice as long for it as a kernel that does nothing else.
+/// Whether the product of the weights is to sum the columns as its epilogue. cuBLASLt walks over halves once more for
+/// that, and was measured to take twice as long for it as a kernel that does nothing else.
 bool sums_well(Device& device, const ProductShape& shape) {
   if (in_own_kernels(device.model(), shape)) return true;
   return shape.storage == plan::Storage::f32 && can_multiply(device, shape);

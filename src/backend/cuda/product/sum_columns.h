@@ -4,8 +4,8 @@
 
 namespace penstock::cuda {
 
-/// The sums of a matrix' columns over its rows: the gradient of a bias, where cuBLASLt does not make it beside a
-/// product.
+/// The sums of a matrix' columns over its rows: the gradient of a bias, where cuBLASLt does not make it as the epilogue
+/// of a product.
 struct ColumnSums {
   plan::Storage storage = plan::Storage::f32;  ///< Of the matrix [rows, columns], which has no gaps.
   plan::Storage result = plan::Storage::f32;

@@ -2,7 +2,7 @@
 
 namespace penstock::cuda {
 
-/// A named stretch of the host's time in NVIDIA's profilers (NVTX), where one is watching; otherwise nothing at all.
+/// A named span of the host's time in NVIDIA's profilers (NVTX), where one is watching; otherwise nothing at all.
 class Range {
  public:
   explicit Range(const char* name);

@@ -41,7 +41,7 @@ struct LayerForward {
   LayerBatch batch;
   DeviceSequence x, y;
   LayerWeights weights;
-  DeviceAddress gates = 0;  ///< [P, G * H], all that the backward pass needs beside x and y. 0: fused or epilogue only
+  DeviceAddress gates = 0;  ///< [P, G * H], all that the backward pass needs besides x and y. 0: fused or epilogue only
   bool keep_gates = true;   ///< They will be wanted; otherwise it depends on the regime what becomes of them.
   DeviceAddress state_in = 0;   ///< float [B, H], or 0 for zeros
   DeviceAddress state_out = 0;  ///< float [B, H], or 0; may be state_in

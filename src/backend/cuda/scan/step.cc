@@ -11,7 +11,7 @@ namespace {
 
 #include "backend/cuda/kernels/scan/step_arguments.h"
 
-constexpr Index kMaxRows = 8;  // of x for each reading of the weights: more sums than registers can hold beside them
+constexpr Index kMaxRows = 8;  // of x for each reading of the weights: more sums than registers can hold with them
 constexpr int kStepAccess = 16;
 
 int step_alignment(const LayerSpec& spec, const LayerStep& call) {

@@ -1,5 +1,5 @@
-// Adds up what splits of K gave to a product and to the sums beside it, in the order of the splits in each of kGroups
-// parts, and then in the order of the parts.
+// Adds up what splits of K gave to a product and to the sums of its epilogue, in the order of the splits in each of
+// kGroups parts, and then in the order of the parts.
 //
 // Constants of the plan: kGroups (parts), kAcross (elements of a block).
 

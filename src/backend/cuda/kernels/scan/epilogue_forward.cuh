@@ -4,7 +4,7 @@
 // each (wgmma), and leave the gates in shared memory, in the storage that a tape would have; a fourth warpgroup walks
 // over them while the next tile is multiplied. States go from chunk to chunk through memory, as in look_back.cuh.
 //
-// Constants beside those of walk.cuh: Rule, kStageInputs (of I, in a stage), kDepth (stages), kKeepGates, kProducts
+// Constants besides those of walk.cuh: Rule, kStageInputs (of I, in a stage), kDepth (stages), kKeepGates, kProducts
 // (multiplications side by side), kSharedBytes.
 
 #include "backend/cuda/kernels/cells.cuh"

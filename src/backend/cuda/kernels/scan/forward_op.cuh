@@ -1,7 +1,7 @@
 // The forward pass of a linear recurrence as an op. in[g] is value g of a step, of which a rule makes a and b; out[0]
 // is y.
 //
-// Constants beside those of walk.cuh: Rule; kKeepTerms: a thread keeps a and b of its steps, as floats; otherwise it
+// Constants besides those of walk.cuh: Rule; kKeepTerms: a thread keeps a and b of its steps, as floats; otherwise it
 // keeps the values as they lie in memory and makes the terms twice.
 
 /// a and b of one channel from the values of all gates.

@@ -3,8 +3,8 @@
 // where the backward pass will want them. For layers whose product is too small to be worth a launch and a way through
 // memory of its own.
 //
-// Constants beside those of walk.cuh, whose groups of threads here share the steps of a chunk: Rule, kInput (I), kPiece
-// (bytes of one copy of x), kKeepGates, kBlocks (of a multiprocessor), kSharedBytes.
+// Constants besides those of walk.cuh, whose groups of threads here share the steps of a chunk: Rule, kInput (I),
+// kPiece (bytes of one copy of x), kKeepGates, kBlocks (of a multiprocessor), kSharedBytes.
 
 #include "backend/cuda/kernels/cells.cuh"
 #include "backend/cuda/kernels/scan/walk.cuh"

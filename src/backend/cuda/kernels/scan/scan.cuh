@@ -1,6 +1,6 @@
 // A linear recurrence over [B, T, C], walked once by blocks that hand the state on from chunk to chunk of T.
 //
-// Constants beside those of walk.cuh, whose groups of threads here share the steps of a tile: kPiece (bytes of one
+// Constants besides those of walk.cuh, whose groups of threads here share the steps of a tile: kPiece (bytes of one
 // copy), kWindow, kBlocks (blocks of a multiprocessor), kSharedBytes.
 
 constexpr int kChunk = kGroups * kSteps;

@@ -4,7 +4,7 @@
 // gradient of the state before step t: state_in is the gradient of the last state, state_out that of the first, and
 // `entry` the first state itself.
 //
-// Constants beside those of run.cuh: Rule; kReadBack: of the values of a step, how many its gradients depend on.
+// Constants besides those of run.cuh: Rule; kReadBack: of the values of a step, how many its gradients depend on.
 
 #include "backend/cuda/kernels/cells.cuh"
 #include "backend/cuda/kernels/scan/run.cuh"
