@@ -39,7 +39,7 @@ struct ModelSpec {
 struct ModelMemory {
   std::size_t weights = 0;  ///< Parameters, in float
   std::size_t state = 0;    ///< Of all rows
-  std::size_t forward = 0;  ///< Of a forward pass: the workspace of its program, beside weights, inputs and outputs
+  std::size_t forward = 0;  ///< Of a forward pass: the workspace of its program, without weights, inputs and outputs
   std::size_t forward_peak = 0;   ///< The most of it that is in use at one moment
   std::size_t training = 0;       ///< Of a training step: the workspace of its program
   std::size_t training_peak = 0;  ///< The most of it that is in use at one moment

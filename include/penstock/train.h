@@ -41,7 +41,7 @@ struct TrainOptions {
   Index validation_batches = 32;   ///< At most, during the run; 0: all. The last validation always scores all.
   double log_every = 0.5;          ///< Seconds between reports; 0: after every step. Skipped steps always report.
   std::string metrics_path;        ///< JSON lines; empty: none.
-  std::string metrics_note;        ///< JSON object: what their first record says beside what the run itself knows.
+  std::string metrics_note;        ///< JSON object: what their first record says besides what the run itself knows.
   std::string tensorboard_path;    ///< Folder for events that TensorBoard reads; empty: none.
   std::string checkpoint_path;     ///< Empty: none.
   double checkpoint_every = 30.0;  ///< Seconds; 0: after every step. Always at the end.

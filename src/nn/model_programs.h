@@ -24,7 +24,7 @@ std::shared_ptr<const graph::Program> generation_program(const ModelSpec& spec, 
                                                          const Sampling& sampling, Index history,
                                                          const ops::Target& target);
 
-/// What a training step does beside the model.
+/// What a training step does besides the model.
 struct TrainingShape {
   ops::StepRules rules = {};
   ops::LossKind loss = ops::LossKind::cross_entropy;

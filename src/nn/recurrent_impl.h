@@ -112,7 +112,7 @@ struct Recurrent<Real>::Impl {
     const Real* state = nullptr;    // of a step: the caller's that is bound
   };
 
-  /// What a thread computes with beside the weights.
+  /// What a thread computes with besides the weights.
   struct Work {
     std::list<Prepared> prepared;                  // the last first
     std::array<std::optional<Prepared>, 4> steps;  // of a stream, by precision

@@ -122,7 +122,7 @@ class RecurrentOp {
 
   Index G() const { return cell_.info.gates; }
   Index S() const { return cell_.info.states; }
-  /// Dense cells: whether the input product is made step by step beside the recurrent one, instead of for a piece of
+  /// Dense cells: whether the input product is made step by step with the recurrent one, instead of for a piece of
   /// piece_steps() beforehand; the results are the same.
   bool input_on_the_way() const { return !packed_ || geometry_.steps() == 1; }
   Index piece_steps() const;

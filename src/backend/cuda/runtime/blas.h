@@ -22,7 +22,7 @@ struct Blas {
 /// Found on first use; the generation of CUDA that the driver runs goes first. Never throws.
 const Blas& find_blas();
 
-/// Begins to start it for a GPU beside whatever the caller does next: opening a file of half a gigabyte and making a
+/// Begins to start it for a GPU while the caller does something else: opening a file of half a gigabyte and making a
 /// handle take as long as half of the driver's start. Comes after the driver's own start, which it would hold up.
 /// Whoever needs it meanwhile waits for it; nothing is ready only when the future is.
 [[nodiscard]] std::future<void> start_products(int ordinal);
@@ -48,10 +48,11 @@ struct ProductShape {
   int a_alignment = 16, b_alignment = 16, d_alignment = 16;
 };
 
-/// Whether cuBLASLt can do it; sums beside products of halves, for instance, need sizes that are multiples of 8.
+/// Whether cuBLASLt can do it; sums of columns with products of halves, for instance, need sizes that are multiples
+/// of 8.
 bool can_multiply(Device& device, const ProductShape& shape);
 
-/// A product that cuBLASLt has chosen an algorithm for. Its choice takes tens of milliseconds and is kept beside the
+/// A product that cuBLASLt has chosen an algorithm for. Its choice takes tens of milliseconds and is kept with the
 /// compiled kernels. Not safe for two calls at once.
 class Product {
  public:

@@ -27,7 +27,7 @@ struct KernelSource {
   std::string functions;            ///< Seen by the text: those that only a program can write.
   std::string rule;                 ///< The struct of src/cells/ that the text calls Rule, if it does.
   bool early = false;               ///< The text begins with WaitForKernelBefore(): launches may overlap, on Hopper.
-  int shared_bytes = 0;             ///< Shared memory that each launch gives a block, beside what the text declares.
+  int shared_bytes = 0;             ///< Shared memory that each launch gives a block, on top of what the text declares.
   std::string plan;                 ///< For people who read what PENSTOCK_DUMP_DIR holds; it changes nothing.
 
   /// The program: the constants by name, and one include.
