@@ -142,14 +142,19 @@ Tuning read_tuning(const std::string& text, const std::string& file, const std::
     fail(ErrorCode::incompatible, "{}: its plans were measured with Penstock {}, and this is {}", file,
          in_quotes(version), PENSTOCK_VERSION);
   }
+  Tuning tuning{.file = file, .plans = {}};
+  if (const auto costs = json.find("costs"); costs != json.end()) {
+    if (!costs->is_object()) fail_plans(file, "'costs' must be an object");
+    if (costs->contains(identity)) tuning.costs = (*costs)[identity].dump();
+  }
   const PlansJson& machines = json["machines"];
   if (!machines.contains(identity)) {
+    if (!tuning.costs.empty()) return tuning;
     std::string others;
     for (const auto& item : machines.items()) others += (others.empty() ? "" : "; ") + in_quotes(item.key());
     fail(ErrorCode::incompatible, "{}: its plans were measured on {}, and this is '{}'", file,
          others.empty() ? "nothing" : others, identity);
   }
-  Tuning tuning{.file = file, .plans = {}};
   const PlansJson& works = machines[identity];
   if (!works.is_object()) fail_plans(file, "the plans of a machine must be an object");
   for (const auto& item : works.items()) tuning.plans[item.key()] = parsed_plan(item.value(), file);
@@ -179,6 +184,24 @@ std::shared_ptr<const Tuning> load_tuning(const std::string& identity) {
   return entry->second;
 }
 
+namespace {
+
+template <class Model>
+void take_plans_and_costs(Model& model) {
+  model.tuned = load_tuning(identity_of(model));
+  if (model.tuned == nullptr || model.tuned->costs.empty()) return;
+  try {
+    read_costs(model.tuned->costs, model.costs);
+  } catch (const Error& error) {
+    warn("{}: {}; costs are those built in", model.tuned->file, error.what());
+  }
+}
+
+}  // namespace
+
+void take_tuning(GpuModel& gpu) { take_plans_and_costs(gpu); }
+void take_tuning(CpuModel& cpu) { take_plans_and_costs(cpu); }
+
 std::string add_to_tuning(const std::string& text, const std::string& identity,
                           const std::map<std::string, TunedPlan, std::less<>>& plans) {
   PlansJson json = {{"format", kPlansFormat}, {"version", PENSTOCK_VERSION}, {"machines", PlansJson::object()}};
@@ -187,6 +210,7 @@ std::string add_to_tuning(const std::string& text, const std::string& identity,
                     before.value("version", "") == PENSTOCK_VERSION && before.contains("machines") &&
                     before["machines"].is_object();
   if (same) json["machines"] = before["machines"];
+  if (same && before.contains("costs")) json["costs"] = before["costs"];
   PlansJson& works = json["machines"][identity];
   if (!works.is_object()) works = PlansJson::object();
   for (const auto& [work, tuned] : plans) {

@@ -33,10 +33,11 @@ struct TunedPlan {
   double microseconds = 0;  ///< Of the op that the plan is a part of
 };
 
-/// Such plans of one machine, by the name of the work (work_of()).
+/// Such plans of one machine, by the name of the work (work_of()), and costs that take the place of those built in.
 struct Tuning {
   std::string file;
   std::map<std::string, TunedPlan, std::less<>> plans;
+  std::string costs = {};  ///< For read_costs(); empty: none
 };
 
 /// What plans are asked for by: everything that a plan depends on, and nothing else. T is of it where chunks of T are.
@@ -60,8 +61,11 @@ void check_plan_file(const std::string& text, const std::string& file);
 /// What read_tuning() gives of plan_file(), read once a process; null where there is none. What is wrong with the file
 /// is a warning, since everything can be planned without it.
 std::shared_ptr<const Tuning> load_tuning(const std::string& identity);
+/// A machine's plans and costs from plan_file(). Costs that are wrong are a warning, and none of them is taken.
+void take_tuning(GpuModel& gpu);
+void take_tuning(CpuModel& cpu);
 /// `text` (empty: none yet) with these plans of a machine in the place of those of the same work; one without a rule
-/// leaves the work to the planner. Plans of another version are left out.
+/// leaves the work to the planner. Plans and costs of another version are left out.
 std::string add_to_tuning(const std::string& text, const std::string& identity,
                           const std::map<std::string, TunedPlan, std::less<>>& plans);
 

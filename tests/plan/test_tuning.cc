@@ -11,6 +11,7 @@
 #include "plan/gpu_layer.h"
 #include "plan/gpu_product.h"
 #include "plan/plan.h"
+#include "support/temporary_folder.h"
 
 namespace penstock::plan {
 namespace {
@@ -182,6 +183,49 @@ TEST(Tuning, RecordsWhatIsAskedForAndNotWhatThePlannerAsksItself) {
   EXPECT_EQ(asked[0].work, work_of(floats));
   EXPECT_EQ(asked[1].work, work_of(elman_768()));
   EXPECT_GT(asked[1].microseconds, 0);
+}
+
+/// A file of plans may hold costs of machines, which take the place of those built in.
+TEST(Tuning, CostsOfAMachineAreReadAndStay) {
+  GpuModel gpu = named_gpu("h200");
+  const std::string identity = identity_of(gpu), costs = R"({"host_copy": 7.5, "branch_chunk": 20})";
+  std::string text = plans_text(identity, "work", {.rule = "rule", .variables = {{"x", 1}}});
+  const auto end = text.rfind('}');
+  text.insert(end, ", \"costs\": {\"" + identity + "\": " + costs + ", \"chip B\": {\"launch\": 2}}");
+  EXPECT_EQ(read_tuning(text, "f", identity).plans.size(), 1U);
+  EXPECT_EQ(read_tuning(text, "f", "chip B").costs, R"({"launch":2})") << "costs without a plan";
+  EXPECT_THAT(message_of(ErrorCode::incompatible, [&] { read_tuning(text, "f", "chip C"); }),
+              HasSubstr("this is 'chip C'"));
+  text = add_to_tuning(text, identity, {{"other", {.choice = {.rule = "rule", .variables = {}}, .microseconds = 1}}});
+  EXPECT_EQ(read_tuning(text, "f", identity).plans.size(), 2U);
+  read_costs(read_tuning(text, "f", identity).costs, gpu.costs);
+  EXPECT_EQ(gpu.costs.host_copy, 7.5);
+  EXPECT_EQ(gpu.costs.branch_chunk, 20);
+  EXPECT_EQ(gpu.costs.launch, GpuCosts{}.launch) << "what is not named stays";
+  EXPECT_THAT(message_of(ErrorCode::bad_input,
+                         [&] {
+                           read_tuning(R"({"format": "penstock plans", "version": ")" PENSTOCK_VERSION
+                                       R"(", "machines": {}, "costs": 3})",
+                                       "f", "chip");
+                         }),
+              HasSubstr("f: 'costs' must be an object"));
+}
+
+/// What PENSTOCK_PLANS names decides for the machine of this process. Each identity is loaded once.
+TEST(Tuning, AMachineTakesItsCosts) {
+  const test::TemporaryFolder folder;
+  CpuModel cpu{.name = "a CPU of this test", .isa = "none", .cores = 3}, wrong = cpu;
+  wrong.name = "another CPU";
+  const std::string file = folder.write("plans.json", R"({"format": "penstock plans", "version": ")" PENSTOCK_VERSION
+                                                      R"(", "machines": {}, "costs": {")" +
+                                                          identity_of(cpu) + R"(": {"sharing": 0.75}, ")" +
+                                                          identity_of(wrong) + R"(": {"sharing": -1}}})");
+  ::setenv("PENSTOCK_PLANS", file.c_str(), 1);
+  take_tuning(cpu);
+  EXPECT_EQ(cpu.costs.sharing, 0.75);
+  take_tuning(wrong);
+  EXPECT_EQ(wrong.costs, CpuCosts{}) << "a cost that is wrong is none";
+  ::unsetenv("PENSTOCK_PLANS");
 }
 
 }  // namespace

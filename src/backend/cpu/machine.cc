@@ -41,7 +41,7 @@ plan::CpuModel model_now() {
   constexpr double multiply_adds = 105'000, gates = 860;
   const double share = model.vector_bytes / 64.0;
   model.costs.multiply_adds = multiply_adds * share, model.costs.gates = gates * share;
-  model.tuned = plan::load_tuning(identity_of(model));
+  take_tuning(model);
   return model;
 }
 

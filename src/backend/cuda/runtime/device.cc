@@ -63,7 +63,7 @@ plan::GpuModel describe_device(int ordinal) {
   model.clock_mhz = attribute(handle, attribute_clock_rate) / 1000;
   model.driver = driver_cuda_version();
   fill_in(model);
-  model.tuned = plan::load_tuning(identity_of(model));
+  take_tuning(model);
   return model;
 }
 
