@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "nn/model_impl.h"
 #include "penstock/train.h"
+#include "train/batch.h"
 #include "train/filter_means.h"
 
 namespace penstock {
@@ -143,7 +144,7 @@ Model add_filters(const Model& model, const Dataset& data, FilterShares& shares,
   require(LabelledBatches::of(data) != nullptr, "data must be labelled sequences to fit filters to");
   require(model.spec().filters == 0, "model must be one without filters, it has {} of each dilation",
           model.spec().filters);
-  check_same_data(model.impl().data, data.description());
+  training::check_same_data(model.impl().data, data.description());
   const Sequences sequences(data);
   const Index dilations = dilations_for(sequences.median_length());
   Model wider = with_room(model, filters_for(dilations), dilations);
