@@ -90,6 +90,13 @@ def us_change(column):
     return column_of("aeon", "datasets/data/Uschange/Uschange.csv", column)
 
 
+def m1_names(fewest_rows):
+    """Names of its yearly series of at least so many rows, without the one that is there twice."""
+    with open(package_folder("aeon") / "datasets/data/m1_yearly_dataset/m1_yearly_dataset.tsf", encoding="utf-8") as file:
+        rows = {line.split(":", 1)[0]: line.count(",") + 1 for line in file if line.startswith("T")}
+    return [name for name, count in rows.items() if count >= fewest_rows and name != "T78"]
+
+
 def m1_yearly(name):
     """One of the yearly series of the first Makridakis competition."""
     with open(package_folder("aeon") / "datasets/data/m1_yearly_dataset/m1_yearly_dataset.tsf", encoding="utf-8") as file:
@@ -111,11 +118,12 @@ def from_stata(path, column):
     return pd.read_stata(package_folder("statsmodels") / path)[column].to_numpy(dtype=float)
 
 
-def us_month(column):
-    """A column of the American figures that statsmodels tests nowcasting with, from its first value to its last."""
+def us_month(column, first=0):
+    """A column of the American figures that statsmodels tests nowcasting with, from its first value (or a later one, before
+    which there are gaps) to its last."""
     path = package_folder("statsmodels") / "tsa/statespace/tests/results/frbny_nowcast/Nowcasting/data/US/2016-07-29.csv"
     with open(path, newline="", encoding="utf-8") as file:
-        return np.array([float(row[column]) for row in csv.DictReader(file) if row[column]])
+        return np.array([float(row[column]) for row in csv.DictReader(file) if row[column]][first:])
 
 
 def list_of(path, name, function=None):
@@ -208,8 +216,10 @@ SEEN = {
     "sunspot-years": (11, 5, lambda: from_statsmodels("sunspots", "SUNACTIVITY")),
     "solar": (48, 24, lambda: sktime_column("solar", "solar_gen")),
 }
-# ... and series that nothing was ever chosen by.
-FRESH = {
+# ... series that the linear forecast of smooth, rising series was compared on: nothing had been chosen by the first
+# thirteen before, and of the yearly ones of the first Makridakis competition every second one takes part ...
+YEARLY = {f"m1-{name[1:]}": (1, 4, lambda name=name: m1_yearly(name)) for name in m1_names(27)}
+DEVELOPED_ON = {
     "money-market": (12, 12, lambda: jmulti("e5.dat", "i_short")),
     "payrolls": (12, 12, lambda: us_month("PAYEMS")),
     "openings": (12, 12, lambda: us_month("JTSJOL")),
@@ -223,8 +233,30 @@ FRESH = {
     "factories": (12, 12, lambda: us_month("GACDISA066MSFRBNY")),
     "producers": (12, 12, lambda: us_month("PPIFIS")),
     "product": (4, 8, lambda: us_month("GDPC1")),
+    **{name: YEARLY[name] for name in list(YEARLY)[::2] if name not in TUNED_ON},
 }
-SERIES = {**TUNED_ON, **LOOKED_AT, **SEEN, **FRESH}
+# ... and series that nothing was ever chosen by.
+FRESH = {
+    "consumer-prices": (12, 12, lambda: us_month("CPIAUCSL")),
+    "core-prices": (12, 12, lambda: us_month("CPILFESL")),
+    "spending-prices": (12, 12, lambda: us_month("PCEPI")),
+    "core-spending-prices": (12, 12, lambda: us_month("PCEPILFE")),
+    "import-prices": (12, 12, lambda: us_month("IR", 15)),
+    "export-prices": (12, 12, lambda: us_month("IQ", 15)),
+    "unemployed": (12, 12, lambda: us_month("UNRATE")),
+    "industry": (12, 12, lambda: us_month("INDPRO")),
+    "utilisation": (12, 12, lambda: us_month("TCU")),
+    "real-income": (12, 12, lambda: us_month("DSPIC96")),
+    "spending": (12, 12, lambda: us_month("PCEC96")),
+    "imports": (12, 12, lambda: us_month("BOPTIMP")),
+    "wholesalers": (12, 12, lambda: us_month("WHLSLRIMSA")),
+    "construction": (12, 12, lambda: us_month("TTLCONS")),
+    "outlook": (12, 12, lambda: us_month("GACDFSA066MSFRBPHI")),
+    "labour-cost": (4, 8, lambda: us_month("ULCNFB")),
+    "gross-income": (4, 8, lambda: us_month("A261RX1Q020SBEA")),
+    **{name: YEARLY[name] for name in list(YEARLY)[1::2] if name not in TUNED_ON},
+}
+SERIES = {**TUNED_ON, **LOOKED_AT, **SEEN, **DEVELOPED_ON, **FRESH}
 
 
 def series(name):
