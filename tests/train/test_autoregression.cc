@@ -198,6 +198,37 @@ TEST_F(AutoregressiveModel, HeldOutRowsAreLedIn) {
   EXPECT_EQ(weight, expected);
 }
 
+TEST(LogarithmOfASeries, TakesMoreThanGrowthWithoutASeason) {
+  // A walk whose steps grow with its values.
+  constexpr Index rows = 200, learnt = 160, horizon = 6;
+  const test::TemporaryFolder folder;
+  for (const std::uint64_t seed : {2, 4, 7}) {
+    Random random(seed);
+    std::vector<double> logarithms = {0.0}, values = {1.0};
+    while (static_cast<Index>(values.size()) < rows) {
+      logarithms.push_back(logarithms.back() + 0.03 + 0.02 * random.normal());
+      values.push_back(std::exp(logarithms.back()));
+    }
+    const auto error_of_choice = [&](const std::vector<double>& z, double (*raw)(double)) {
+      return choose_linear_forecast(std::span(z).first(learnt), horizon, 1, raw).error;
+    };
+    const double plain = error_of_choice(values, same);
+    const double logarithm = error_of_choice(logarithms, [](double z) { return std::exp(z); });
+    ASSERT_LT(logarithm, 0.95 * plain) << "it is better, " << seed;
+    ASSERT_GT(logarithm, 0.5 * plain) << "and not twice as good";
+    const std::string path = folder.path("series.csv");
+    std::ofstream file(path);
+    file << "x\n";
+    for (const double value : values) file << fmt::format("{}\n", value);
+    file.close();
+    SeriesOptions options{.horizon = horizon, .from_last = true, .autoregression = true, .season = 1};
+    options.transform = Transform::automatic;
+    EXPECT_FALSE(open_series(path, options)->description().targets[0].logarithm) << seed;
+    options.transform = Transform::logarithm;
+    EXPECT_TRUE(open_series(path, options)->description().targets[0].logarithm) << "as it was said";
+  }
+}
+
 /// The season of a series of 190 rows, of which 152 are learnt from, as a dataset says it.
 Index season_of(const std::vector<double>& values, Index given = 0) {
   const test::TemporaryFolder folder;
