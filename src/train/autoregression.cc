@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <set>
 #include <tuple>
 
@@ -273,6 +274,19 @@ class Regression {
   Numbers gram_, products_, sums_, target_sums_;  // [lags, lags], [lags, horizon], [lags], [horizon]
 };
 
+/// Whether values lie much further apart than each from the one before. The past then says little of a level that they
+/// return to, and a regression on values, which has one, holds back what goes on beyond all that was seen.
+bool wanders(ManySeries z) {
+  constexpr double wide = 100.0;  // variance of values to mean square of steps
+  double values = 0.0, steps = 0.0;
+  for (const std::span<const double> each : z) {
+    const double mean = std::accumulate(each.begin(), each.end(), 0.0) / static_cast<double>(each.size());
+    for (const double value : each) values += (value - mean) * (value - mean);
+    for (std::size_t t = 1; t < each.size(); ++t) steps += (each[t] - each[t - 1]) * (each[t] - each[t - 1]);
+  }
+  return values > wide * steps;
+}
+
 /// Without lags a shape is what costs nothing: the last value, a season ago, and with an intercept drift or the mean.
 std::vector<RegressionShape> shapes(Index season) {
   const bool seasonal = season > 1;
@@ -331,7 +345,9 @@ std::map<RegressionChoice, double> score_choices(ManySeries z, Index horizon, In
       }
     }
   };
+  const bool differences_alone = season == 1 && wanders(z);
   for (const RegressionShape& shape : shapes(season)) {
+    if (differences_alone && !shape.difference) continue;
     for (const double share : beginnings) {
       add(shape, true, share);
       if (horizon > 1 && shape.lags > 0) add(shape, false, share);
