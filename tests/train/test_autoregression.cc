@@ -60,6 +60,23 @@ TEST(LinearForecast, OfARandomWalkIsNearItsLastValue) {
   EXPECT_LT(error_of(forecast, z, 319), 1.1 * error_of(last, z, 319));
 }
 
+TEST(LinearForecast, OfADriftGoesOnFarBeyondWhatWasSeen) {
+  constexpr Index rows = 2400, learnt = 400, horizon = 6;
+  constexpr double drift = 0.3;
+  for (const std::uint64_t seed : {1, 2, 3, 4, 5, 6}) {
+    Random random(seed);
+    std::vector<double> z = {0.0};
+    while (static_cast<Index>(z.size()) < rows) z.push_back(z.back() + drift + random.normal());
+    LinearForecast best{.lags = 1, .horizon = horizon, .weights = std::vector<double>(horizon, 1.0), .bias = {}};
+    for (Index h = 1; h <= horizon; ++h) best.bias.push_back(drift * static_cast<double>(h));
+    const double ratio = error_of(fitted(z, learnt, horizon, 1), z, learnt) / error_of(best, z, learnt);
+    // A drift that is the mean of n steps has a variance of 1/n of theirs, which adds h^2/n to a mean square error of
+    // h: (2 H + 1) / (3 n) of the sum over all distances. Three deviations of it are allowed for.
+    const double allowed = 9.0 * static_cast<double>(2 * horizon + 1) / static_cast<double>(3 * learnt);
+    EXPECT_LT(ratio * ratio, 1.0 + allowed) << seed;
+  }
+}
+
 TEST(LinearForecast, OfTooFewRowsOrOfAConstantIsTheLastValue) {
   for (const std::vector<double>& z : {std::vector<double>{1.0, 2.0, 3.0}, std::vector<double>(100, 4.0)}) {
     const LinearForecast forecast = fitted(z, static_cast<Index>(z.size()), 2, 1);
