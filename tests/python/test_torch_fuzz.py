@@ -98,11 +98,31 @@ def test_packed_rows(data, batch_sizes, state):
     survives(lambda: STACKS[0](packed, state))
 
 
+CELL_WEIGHTS = [p.detach() for p in ours.GRUCell(INPUTS, HIDDEN).parameters()]
+
+
 @MANY
-@given(x=maybe(X[0], ROWS, INPUTS), state=maybe(None, ROWS, HIDDEN), cell=some.sampled_from(["LSTM", "GRU", "MinGRU"]))
-def test_cells(x, state, cell):
+@given(
+    x=maybe(X[0], ROWS, INPUTS),
+    state=maybe(None, ROWS, HIDDEN),
+    cell=some.sampled_from(["LSTM", "GRU", "MinGRU"]),
+    gradients=some.booleans(),
+)
+def test_cells(x, state, cell, gradients):
     module = getattr(ours, cell + "Cell")(INPUTS, HIDDEN)
-    survives(lambda: module(x, (state, state) if cell == "LSTM" and state is not None else state))
+    with torch.set_grad_enabled(gradients):  # without, cells have an op of their own
+        survives(lambda: module(x, (state, state) if cell == "LSTM" and state is not None else state))
+
+
+@MANY
+@given(
+    x=maybe(X[0], ROWS, INPUTS),
+    weights=some.one_of(some.just(CELL_WEIGHTS), some.lists(any_tensor(), max_size=5), ANYTHING),
+    states=some.one_of(some.just([]), some.lists(near(ROWS, HIDDEN), max_size=3), ANYTHING),
+    cell=some.sampled_from(["gru", "lstm", "mingru", "none", ""]),
+)
+def test_the_op_of_cells(x, weights, states, cell):
+    survives(lambda: torch.ops.penstock.recurrent_cell(x, weights, states, cell))
 
 
 A = torch.full((ROWS, STEPS, INPUTS), 0.5)
@@ -150,3 +170,4 @@ def test_what_is_right_is_computed():
     """The fuzzers would pass if nothing did."""
     assert all(survives(lambda: stack(X)) for stack in STACKS)
     assert survives(lambda: ours.scan(A, A)) and survives(lambda: ours.LSTMCell(INPUTS, HIDDEN)(X[0]))
+    assert survives(lambda: torch.ops.penstock.recurrent_cell(X[0], CELL_WEIGHTS, [], "gru"))
