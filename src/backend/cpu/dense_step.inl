@@ -90,10 +90,8 @@ HWY_INLINE void StepGates(const CellStep<RealOf<Panel>>& job, const StepBlocks& 
   });
 }
 
-/// A step of several blocks or phases. Not inlined: a step of one block is over before the registers for this are
-/// saved.
 template <class Panel, class Cell>
-HWY_NOINLINE void StepOfBlocks(const CellStep<RealOf<Panel>>& job) {
+HWY_INLINE void DenseStep(const CellStep<RealOf<Panel>>& job) {
   using L = LanesOf<Panel>;
   constexpr int first = FirstGroup<Cell>(), rest = Cell::gates - first;
   const Panel* const panels = reinterpret_cast<const Panel*>(job.packed);
@@ -105,6 +103,11 @@ HWY_NOINLINE void StepOfBlocks(const CellStep<RealOf<Panel>>& job) {
                                         true);
     return;
   }
+  if (job.heads == 1 && blocks.vectors == blocks.width) {  // one block, whose h has been read once its sums are made
+    return WithStepWidth<first>(blocks.width, [&](auto width) HWY_ATTR {
+      StepBlock<Panel, Cell, 0, first, decltype(width)::value>(job, job.state[0], panels, 0, 0, true);
+    });
+  }
   StepGates<Panel, Cell, 0, first>(job, blocks, job.state[0], panels, false);
   for (Index unit = 0; unit < job.hidden; unit += L::lanes) {
     const Index count = std::min<Index>(L::lanes, job.hidden - unit);
@@ -114,20 +117,7 @@ HWY_NOINLINE void StepOfBlocks(const CellStep<RealOf<Panel>>& job) {
 
 template <class Panel, class Cell>
 void RunDenseStep(const CellStep<RealOf<Panel>>& job) {
-  WithStepPanel<Panel>(job.head_size, [&](auto tag) HWY_ATTR {
-    using P = typename decltype(tag)::type;
-    if constexpr (Cell::phases == 1) {
-      const StepBlocks blocks = BlocksOfStep<P>(Cell::gates, job.head_size);
-      if (job.heads == 1 &&
-          blocks.vectors == blocks.width) {  // one block, whose h has been read once its sums are made
-        return WithStepWidth<Cell::gates>(blocks.width, [&](auto width) HWY_ATTR {
-          StepBlock<P, Cell, 0, Cell::gates, decltype(width)::value>(
-              job, job.state[0], reinterpret_cast<const P*>(job.packed), 0, 0, true);
-        });
-      }
-    }
-    StepOfBlocks<P, Cell>(job);
-  });
+  WithStepPanel<Panel>(job.head_size, [&](auto tag) HWY_ATTR { DenseStep<typename decltype(tag)::type, Cell>(job); });
 }
 
 template <class Panel, class Cell>
