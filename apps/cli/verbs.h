@@ -24,6 +24,7 @@ Verb add_csp(CLI::App& program);
 Verb add_plan(CLI::App& program);
 Verb add_why(CLI::App& program);
 Verb add_tune(CLI::App& program);
+Verb add_demo(CLI::App& program);
 Verb add_completion(CLI::App& program);
 Verb add_man(CLI::App& program);
 

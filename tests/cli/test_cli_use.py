@@ -5,7 +5,7 @@ import pytest
 from program import TINY, refuses, run
 
 VERBS = ["train", "generate", "predict", "evaluate", "report", "stream", "bench", "info", "profile", "csp", "plan", "why",
-         "tune", "completion", "man"]  # fmt: skip
+         "tune", "demo", "completion", "man"]  # fmt: skip
 
 
 def test_alone_it_prints_its_help_as_an_error():
