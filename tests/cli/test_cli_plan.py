@@ -12,7 +12,7 @@ def test_a_layer_on_a_chip_that_is_not_there():
     text = plan("--cell", "lstm", "--shape", "16x1024x768x768", "--chip", "h100", "--precision", "bf16").out
     assert text.startswith("on H100 (sm_90)\n")
     assert "recurrence of lstm, forward: B = 16, T = 1024, 1 x 768 units, bf16" in text
-    assert "cluster: " in text and "about" in text
+    assert "chip: " in text and "about" in text
     assert "not head: a block holds the recurrent matrix of a head of at most 256 units, not of 768" in text
 
     reports = plan(
