@@ -19,7 +19,7 @@ def test_a_layer_on_a_chip_that_is_not_there():
         "--cell", "lstm", "--shape", "16x1024x768x768", "--chip", "h100", "--precision", "bf16", "--json"
     ).json()
     recurrence = next(report for report in reports if report["work"].startswith("recurrence"))
-    assert recurrence["algorithm"] == "cluster" and recurrence["microseconds"] > 100
+    assert recurrence["algorithm"] == "chip" and recurrence["microseconds"] > 100
     assert {"head"} <= {other["name"] for other in recurrence["alternatives"]}
 
 
