@@ -122,7 +122,7 @@ class RecurrentProgram {
   void pack(const Context& context, std::span<const Tensor> weights, const Memory& packed,
             Pass pass = Pass::forward) const;
 
-  /// One line for each layer: how it runs, and why.
+  /// How each layer runs and why, forward and, if the form is of training, backward.
   std::string explain() const;
 
   struct Impl;

@@ -354,10 +354,13 @@ void RecurrentProgram::pack(const Context& context, std::span<const Tensor> weig
 }
 
 std::string RecurrentProgram::explain() const {
-  const graph::Program& program = *impl_->forward.program;
-  const std::vector<PlanReport> plans =
-      nn::explain_nodes(program.graph(), program.target(), nn::machine_of(impl_->execution));
-  return program.describe() + to_text(plans);
+  const auto plans_of = [&](const nn::StackPass& pass) {
+    const graph::Program& program = *pass.program;
+    return to_text(nn::explain_nodes(program.graph(), program.target(), nn::machine_of(impl_->execution)));
+  };
+  std::string text = impl_->forward.program->describe() + plans_of(impl_->forward);
+  if (impl_->backward) text += plans_of(*impl_->backward);
+  return text;
 }
 
 }  // namespace penstock

@@ -115,9 +115,13 @@ std::int64_t recurrent_bytes(const Recurrence& layer, const Target& target) {
   return values * static_cast<std::int64_t>(halved ? 2 : size_of(target.dtype));
 }
 
-/// Whether a layer can read chunks of what the one below writes: steps that follow each other in memory.
-bool steps_follow(const Recurrence& layer, const Target& target) {
-  return target.rows == 1 || layer.x_strides == SequenceStrides{layer.input, target.rows * layer.input};
+/// Whether a layer can read chunks of what the one below writes, and leave it chunks of gradients: steps that follow
+/// each other in memory.
+bool steps_follow(const Recurrence& below, const Recurrence& layer, const Target& target, bool backward) {
+  const SequenceStrides& x = layer.x_strides;
+  if (target.rows > 1 && x != SequenceStrides{layer.input, target.rows * layer.input}) return false;
+  return !backward ||
+         (!layer.add_dx && strides_or(layer.dx_strides, x) == x && strides_or(below.dy_strides, below.y_strides) == x);
 }
 
 /// How the layers run as a wavefront, where they do.
@@ -128,7 +132,7 @@ std::vector<PlanReport> explain_wavefront(const RecurrenceStack& stack, const Ta
                             backward ? "backward" : "forward");
   report.algorithm = "wavefront";
   if (target.device.is_cuda()) {
-    const plan::GpuWavefront plan = backward ? plan::GpuWavefront{} : plan_gpu_stack(stack, target, machine.gpu);
+    const plan::GpuWavefront plan = plan_gpu_stack(stack, target, machine.gpu, backward);
     if (plan.chunk == 0) return {};
     report.machine = plan::describe(machine.gpu);
     report.plan =
@@ -165,14 +169,15 @@ Op stack_op(const RecurrenceStack& stack, std::string name, bool backward, const
 
 }  // namespace
 
-plan::GpuWavefront plan_gpu_stack(const RecurrenceStack& stack, const Target& target, const plan::GpuModel& gpu) {
+plan::GpuWavefront plan_gpu_stack(const RecurrenceStack& stack, const Target& target, const plan::GpuModel& gpu,
+                                  bool backward) {
   const std::vector<Recurrence>& layers = stack.layers;
   const bool drops = target.training && stack.dropout > 0;
   if (layers.front().is_scan() || target.lengths || target.packed > 0 || drops) return {};
   for (std::size_t l = 1; l < layers.size(); ++l) {
-    if (!steps_follow(layers[l], target)) return {};
+    if (!steps_follow(layers[l - 1], layers[l], target, backward)) return {};
   }
-  return plan::gpu_wavefront(static_cast<Index>(layers.size()), dense_problem(layers.back(), false, target), gpu);
+  return plan::gpu_wavefront(static_cast<Index>(layers.size()), dense_problem(layers.back(), backward, target), gpu);
 }
 
 // Scans have all steps to share among threads, and the products of a backward pass in bfloat16 run over all of them at
@@ -208,8 +213,11 @@ Op recurrence_stack_backward(const RecurrenceStack& stack, bool wants_dx) {
   Op op = stack_op(stack, stack.layers.front().cell + ".stack.backward", true,
                    [&](std::size_t l) { return recurrence_backward(stack.layers[l], wants_dx || l > 0); });
   op.prepare = [stack, wants_dx](const Target& target) -> std::unique_ptr<Executable> {
-    const Index chunk = plan_cpu_stack(stack, target, cpu::machine(), true);
-    if (chunk > 0) return cpu_wavefront_backward(stack, target, chunk);
+    if (target.device.is_cuda()) {
+      if (Prepared wavefront = cuda_stack_backward(stack, wants_dx, target)) return wavefront;
+    } else if (const Index chunk = plan_cpu_stack(stack, target, cpu::machine(), true)) {
+      return cpu_wavefront_backward(stack, target, chunk);
+    }
     return std::make_unique<OneByOneBackward>(stack, wants_dx, target);
   };
   return op;

@@ -58,8 +58,9 @@ struct StackBackwardLayer {
   }
 };
 
-/// How the layers of a stack run forward as a wavefront on a GPU, which need not be there.
-plan::GpuWavefront plan_gpu_stack(const RecurrenceStack& stack, const Target& target, const plan::GpuModel& gpu);
+/// How the layers of a stack run as a wavefront on a GPU, which need not be there.
+plan::GpuWavefront plan_gpu_stack(const RecurrenceStack& stack, const Target& target, const plan::GpuModel& gpu,
+                                  bool backward);
 /// Steps of a chunk on this machine's CPU, or 0 for layer after layer.
 Index plan_cpu_stack(const RecurrenceStack& stack, const Target& target, const plan::CpuModel& machine, bool backward);
 

@@ -36,8 +36,8 @@ Index blocks_at_once(const GpuDensePlan& plan, const GpuModel& gpu) {
   return Index{gpu.multiprocessors} * plan.blocks;
 }
 
-/// Microseconds of the input product of a layer that reads the one below.
-double input_product(const GpuDenseProblem& layer, const GpuCosts& costs) {
+/// Microseconds of the product between a layer and the one below: that of its input, or backward the gradient of it.
+double product_between(const GpuDenseProblem& layer, const GpuCosts& costs) {
   const double products = static_cast<double>(layer.rows * layer.steps * cell_traits(layer.cell).info.gates) *
                           static_cast<double>(layer.hidden * layer.hidden);
   return products / (layer.storage == Storage::f32 ? costs.tf32 : costs.halves);
@@ -50,23 +50,26 @@ class WaveTime {
       : costs_(gpu.costs),
         layers_(static_cast<double>(layers)),
         recurrence_(plan.microseconds),
-        product_(input_product(layer, gpu.costs)) {
+        product_(product_between(layer, gpu.costs)),
+        weights_(layer.backward ? 2 * layers_ * product_ : 0.0) {
     // Of the layers that are under way: their blocks share the chip, and layers without a branch take turns.
     const auto blocks = static_cast<double>(std::max<Index>(1, blocks_at_once(plan, gpu)));
     const double turns = std::ceil(layers_ / static_cast<double>(wavefront_branches));
     at_once_ = std::max(turns, layers_ * static_cast<double>(plan.grid) / blocks);
   }
 
-  /// The lowest layer's product comes first. All others run while their layer walks the chunk before.
+  /// The lowest layer's product comes first, or backward last. All others run while their layer walks the chunk before,
+  /// but for those of the gradients of weights, which find the chip less busy once their layer is done, and are counted
+  /// in full.
   double of(double chunks) const {
     const double waves = at_once_ * (recurrence_ + chunks * costs_.branch_chunk);
     const double delay = (layers_ - 1) * ((recurrence_ + product_) / chunks + costs_.branch_chunk);
-    return std::max(product_ + waves + delay, layers_ * chunks * costs_.branch_launch);
+    return std::max(product_ + waves + delay, layers_ * chunks * costs_.branch_launch) + weights_;
   }
 
  private:
   const GpuCosts& costs_;
-  double layers_, recurrence_, product_, at_once_ = 1;
+  double layers_, recurrence_, product_, weights_, at_once_ = 1;
 };
 
 }  // namespace
@@ -95,8 +98,8 @@ GpuWavefront gpu_wavefront(Index layers, const GpuDenseProblem& layer, const Gpu
   constexpr Index most_chunks = 64;
   GpuWavefront best;
   if (layers < 2 || layer.ragged || layer.steps < 2 * unit) return best;
-  best.microseconds =
-      static_cast<double>(layers) * (plan_gpu_dense(layer, gpu).microseconds + input_product(layer, gpu.costs));
+  const double products = (layer.backward ? 3 : 1) * product_between(layer, gpu.costs);
+  best.microseconds = static_cast<double>(layers) * (plan_gpu_dense(layer, gpu).microseconds + products);
   for (Index shares = 1; shares <= std::min(layers, wavefront_branches); ++shares) {
     const std::optional<GpuDensePlan> plan = plan_on_share(layer, gpu, shares);
     if (!plan) continue;

@@ -25,13 +25,14 @@ Index wavefront_chunk(const WavefrontProblem& problem, const CpuModel& machine);
 struct GpuWavefront {
   Index chunk = 0;          ///< Steps of a chunk, a multiple of 8; 0: each layer by itself is as quick.
   GpuDensePlan plan;        ///< Of the recurrence of a chunk
-  double microseconds = 0;  ///< Of all layers and their input products, as estimated
+  double microseconds = 0;  ///< Of all layers and their matrix products, as estimated
 };
 
 /// Layers that have branches of their own; others take turns with them.
 constexpr Index wavefront_branches = 8;
 
-/// `layer`: the recurrence of one of the layers, over all steps, whose input is as wide as its output.
+/// `layer`: the recurrence of one of the layers, forward or backward, over all steps, whose input is as wide as its
+/// output.
 GpuWavefront gpu_wavefront(Index layers, const GpuDenseProblem& layer, const GpuModel& gpu);
 
 }  // namespace penstock::plan

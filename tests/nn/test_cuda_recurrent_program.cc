@@ -273,7 +273,10 @@ void CudaPrograms::check(const GpuCase& of) {
   const Execution execution{.device = Device::cuda()};
   const auto program = RecurrentProgram::get(spec, form, execution);
   if (of.chunks) {
-    EXPECT_NE(program->explain().find("wavefront: "), std::string::npos) << program->explain();
+    const std::string explanation = program->explain();
+    const std::size_t first = explanation.find("wavefront: ");
+    ASSERT_NE(first, std::string::npos) << explanation;
+    EXPECT_NE(explanation.find("wavefront: ", first + 1), std::string::npos) << "the backward pass: " << explanation;
   }
 
   const auto states = [&](const Doubles& values) {

@@ -67,6 +67,20 @@ TEST(GpuWavefront, LayersShareTheChipWhereOneLeavesRoom) {
   EXPECT_LT(gpu_wavefront(4, lstm(512, 1024), gpu).microseconds, 3 * alone(lstm(512, 1024), gpu));
 }
 
+TEST(GpuWavefront, BackwardLayersShareTheChipToo) {
+  const GpuModel gpu = named_gpu("h200");
+  GpuDenseProblem layer = lstm(512, 1024);
+  layer.backward = true;
+  const GpuWavefront wave = gpu_wavefront(4, layer, gpu);
+  ASSERT_GT(wave.chunk, 0);
+  EXPECT_EQ(wave.chunk % 8, 0);
+  EXPECT_LT(wave.microseconds, 3 * alone(layer, gpu));
+  EXPECT_GT(wave.microseconds, gpu_wavefront(4, lstm(512, 1024), gpu).microseconds)
+      << "gradients of weights come on top";
+  layer.rows = 4096;
+  EXPECT_EQ(gpu_wavefront(4, layer, gpu).chunk, 0) << "rows for all of the chip";
+}
+
 TEST(GpuWavefront, LayersThatGainNothingRunAlone) {
   const GpuModel gpu = named_gpu("h200");
   EXPECT_EQ(gpu_wavefront(4, lstm(2048, 1024), gpu).chunk, 0) << "the matrix is spread over the chip";

@@ -69,4 +69,16 @@ class ChunkEvents {
   cuda::Event even_, odd_;
 };
 
+/// Puts chunks of layers on their way in an order in which whatever a chunk waits for has been put on its way before:
+/// `run(layer, number)`, layers counted in the order in which they follow each other.
+template <class Run>
+void run_waves(Index layers, Index chunks, const Run& run) {
+  for (Index wave = 0; wave < chunks + layers - 1; ++wave) {
+    for (Index layer = 0; layer < layers; ++layer) {
+      const Index number = wave - layer;
+      if (number >= 0 && number < chunks) run(layer, number);
+    }
+  }
+}
+
 }  // namespace penstock::ops

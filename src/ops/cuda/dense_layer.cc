@@ -1,8 +1,7 @@
 // Recurrent layers of dense cells on a GPU: the input product of all positions, then the recurrence over it.
 
 #include "ops/cuda/dense_layer.h"
-#include "backend/cuda/product/gradient_products.h"
-#include "ops/cuda/layer_memory.h"
+#include "ops/cuda/dense_layer_gradients.h"
 #include "ops/cuda/ops.h"
 
 namespace penstock::ops {
@@ -60,113 +59,21 @@ class DenseLayerForward final : public Executable {
   cuda::DenseForwardExecutable recurrence_;
 };
 
-/// The operands x, y, dy, state_in, the four weights, panels, tape, dstate_out, dstates -> the four gradients, dx,
-/// dstate_in.
 class DenseLayerBackward final : public Executable {
  public:
   DenseLayerBackward(const Recurrence& shape, bool wants_dx, const Target& target)
-      : shape_(shape),
-        target_(target),
-        wants_dx_(wants_dx),
-        tape_(shape, target),
-        input_(shape, target, true, wants_dx),
-        gradients_(shape, target),
-        states_(shape, target),
-        recurrence_(gpu_of(target), dense_spec(shape, target), planned()),
-        products_(gpu_of(target), input_products()) {}
-
-  std::size_t scratch_bytes() const override { return state_place() + 3 * states_.scratch_bytes(); }
-  std::size_t persistent_bytes() const override {
-    return padded(recurrence_.workspace_bytes()) + padded(products_.sums_bytes());
-  }
+      : layer_(shape, wants_dx, target, std::nullopt) {}
+  std::size_t scratch_bytes() const override { return layer_.scratch_bytes(); }
+  std::size_t persistent_bytes() const override { return layer_.persistent_bytes(); }
 
   void run(const Call& call, const Operands& memory) override {
-    const DeviceAddress scratch = address_of(memory.scratch), persistent = address_of(memory.persistent);
-    const DeviceAddress tape = address_of(memory, 9), dwx = scratch, sums = scratch + gradients_place();
-    const DeviceAddress copies = scratch + input_place(), states = scratch + state_place();
-    const DeviceAddress dx = address_of(memory, 16), leaving = states + 2 * states_.scratch_bytes();
-    const cuda::DeviceSequence x = input_.enter(call, address_of(memory, 0), copies);
-    cuda::DenseBackward backward;
-    backward.batch = dense_batch(call.batch, target_, input_.time_first());
-    if (tape_.split) backward.wx = gapless(tape + tape_.wx, backward.batch, gates_of(shape_));
-    backward.y = sequence_of(address_of(memory, 1), shape_.y_strides, call.batch, shape_.hidden);
-    backward.dy = sequence_of(address_of(memory, 2), dy_strides(), call.batch, shape_.hidden);
-    backward.weights = {address_of(memory, 5), address_of(memory, 6), address_of(memory, 7)};
-    backward.tape = tape_.at(tape);
-    backward.dwx = dwx;
-    backward.drh = tape_.split ? dwx + tape_.gates : 0;
-    backward.gradients = {gradients_.address(memory, 1, sums), gradients_.address(memory, 2, sums),
-                          gradients_.address(memory, 3, sums)};
-    backward.state_in = states_.enter(call, address_of(memory, 3), states);
-    backward.dstate_out = states_.enter(call, address_of(memory, 10), states + states_.scratch_bytes());
-    backward.dstate_in = states_.place(address_of(memory, 17), leaving);
-    if (shape_.every_state) backward.dstates = other_states(shape_, call.batch, address_of(memory, 11));
-    backward.clip = static_cast<float>(shape_.gradient_clip);
-    recurrence_.run(backward, persistent, stream_of(call));
-    states_.leave(call, address_of(memory, 17), leaving);
-    cuda::GradientCall products{.x = x.data, .weight = address_of(memory, 4), .dy = dwx};
-    products.dweight = gradients_.address(memory, 0, sums);
-    if (wants_dx_) products.dx = input_.enter_dx(call, dx, copies).data;
-    products.add_dx = shape_.add_dx;
-    products_.run(products, persistent + padded(recurrence_.workspace_bytes()), scratch + products_place(),
-                  stream_of(call));
-    if (wants_dx_) input_.leave_dx(call, dx, copies);
-    gradients_.finish(call, memory, sums);
+    const cuda::DenseBackward walk = layer_.enter(call, memory);
+    layer_.walk(call, memory, walk);
+    layer_.finish(call, memory, walk);
   }
 
  private:
-  std::size_t products_place() const { return tape_.gates * (tape_.split ? 2 : 1); }
-  std::size_t input_place() const { return products_place() + padded(products_.products_bytes()); }
-  std::size_t gradients_place() const { return input_place() + input_.scratch_bytes(); }
-  std::size_t state_place() const { return gradients_place() + gradients_.scratch_bytes(); }
-  const SequenceStrides& dy_strides() const { return strides_or(shape_.dy_strides, shape_.y_strides); }
-
-  cuda::DenseBackward planned() const {
-    const Batch batch = planned_batch(target_);
-    const DeviceAddress gradient = planned_weight(shape_, target_.master());
-    const bool has_bias = shape_.bias != Bias::none, has_both = shape_.bias == Bias::both;
-    cuda::DenseBackward backward;
-    backward.batch = dense_batch(batch, target_, input_.time_first());
-    if (tape_.split) backward.wx = gapless(planned_value, backward.batch, gates_of(shape_));
-    backward.y = sequence_of(planned_sequence(shape_), shape_.y_strides, batch, shape_.hidden);
-    backward.dy = sequence_of(planned_sequence(shape_), dy_strides(), batch, shape_.hidden);
-    backward.weights = {planned_weight(shape_, target_.dtype), has_bias ? gradient : 0, has_both ? gradient : 0};
-    backward.tape = tape_.at(planned_value);
-    backward.dwx = planned_value;
-    backward.drh = tape_.split ? planned_value : 0;
-    backward.gradients = {gradient, has_bias ? gradient : 0, has_both ? gradient : 0};
-    backward.state_in = planned_value;
-    if (shape_.every_state) backward.dstates = other_states(shape_, batch, planned_value);
-    backward.clip = static_cast<float>(shape_.gradient_clip);
-    return backward;
-  }
-
-  /// Of the input: biases are the recurrence's, which has their sums anyway.
-  cuda::GradientShape input_products() const {
-    return {.storage = storage_of(target_.dtype),
-            .gradients = plan::Storage::f32,
-            .positions = target_.positions(),
-            .inputs = shape_.input,
-            .outputs = gates_of(shape_),
-            .x_stride = input_.stride(),
-            .bias = false,
-            .dx = wants_dx_,
-            .dy_alignment = planned_value,
-            .x_alignment = input_.alignment(),
-            .weight_alignment = static_cast<int>(planned_weight(shape_, target_.dtype)),
-            .dweight_alignment = static_cast<int>(planned_weight(shape_, target_.master())),
-            .dx_alignment = input_.dx_alignment()};
-  }
-
-  Recurrence shape_;
-  Target target_;
-  bool wants_dx_;
-  TapePlaces tape_;
-  InputMatrix input_;
-  LayerGradients gradients_;
-  StateBlocks states_;
-  cuda::DenseBackwardExecutable recurrence_;
-  cuda::GradientProducts products_;
+  DenseLayerGradients layer_;
 };
 
 }  // namespace

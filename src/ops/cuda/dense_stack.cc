@@ -206,14 +206,9 @@ class DenseStackForward final : public Executable {
   }
 
   void run(const Call& call, const Operands& memory) override {
-    const auto layers = static_cast<Index>(layers_.size());
     branches_.fork(stream_of(call));
-    for (Index wave = 0; wave < chunks_ + layers - 1; ++wave) {
-      for (Index layer = 0; layer < layers; ++layer) {
-        const Index number = wave - layer;
-        if (number >= 0 && number < chunks_) run_chunk(static_cast<std::size_t>(layer), number, call, memory);
-      }
-    }
+    run_waves(static_cast<Index>(layers_.size()), chunks_,
+              [&](Index layer, Index number) { run_chunk(static_cast<std::size_t>(layer), number, call, memory); });
     branches_.join(stream_of(call));
   }
 
@@ -254,7 +249,7 @@ class DenseStackForward final : public Executable {
 }  // namespace
 
 Prepared cuda_stack_forward(const RecurrenceStack& stack, const Target& target) {
-  const plan::GpuWavefront plan = plan_gpu_stack(stack, target, gpu_of(target).model());
+  const plan::GpuWavefront plan = plan_gpu_stack(stack, target, gpu_of(target).model(), false);
   return plan.chunk > 0 ? std::make_unique<DenseStackForward>(stack, target, plan) : nullptr;
 }
 

@@ -67,7 +67,7 @@ InputMatrix::InputMatrix(const Recurrence& shape, const Target& target, bool cle
 
 cuda::DeviceSequence InputMatrix::enter(const Call& call, cuda::DeviceAddress x, cuda::DeviceAddress scratch) const {
   if (x_in_) x_in_->run(call, x, scratch);
-  return {x_in_ ? scratch : x, strides_.row, strides_.step};
+  return {place(x, scratch), strides_.row, strides_.step};
 }
 
 cuda::DeviceSequence InputMatrix::enter_dx(const Call& call, cuda::DeviceAddress dx,

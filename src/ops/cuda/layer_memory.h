@@ -41,6 +41,8 @@ class InputMatrix {
 
   /// The matrix.
   cuda::DeviceSequence enter(const Call& call, cuda::DeviceAddress x, cuda::DeviceAddress scratch) const;
+  /// Where the matrix lies once it has been entered.
+  cuda::DeviceAddress place(cuda::DeviceAddress x, cuda::DeviceAddress scratch) const { return x_in_ ? scratch : x; }
   /// Where its gradient is to be made: written, or added to what is there.
   cuda::DeviceSequence enter_dx(const Call& call, cuda::DeviceAddress dx, cuda::DeviceAddress scratch) const;
   /// Brings the gradient to where it is wanted.

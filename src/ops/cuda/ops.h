@@ -35,6 +35,7 @@ Prepared cuda_dense_forward(const Recurrence& shape, const Target& target);
 Prepared cuda_dense_backward(const Recurrence& shape, bool wants_dx, const Target& target);
 /// Layers as a wavefront, or null where it is as quick to run one after the other.
 Prepared cuda_stack_forward(const RecurrenceStack& stack, const Target& target);
+Prepared cuda_stack_backward(const RecurrenceStack& stack, bool wants_dx, const Target& target);
 Prepared cuda_dropout(Index width, const Dropout& shape, const Target& target);
 Prepared cuda_cast(const CastShape& shape, DType from, DType to, const Target& target);
 Prepared cuda_saturation(Index width, const Target& target);

@@ -59,7 +59,11 @@ std::size_t DenseBackwardExecutable::workspace_bytes() const { return places().e
 
 void DenseBackwardExecutable::run_walk(const DenseBackward& call, DeviceAddress workspace, StreamHandle stream) const {
   const plan::GpuDenseProblem problem = problem_of(call, spec_);
-  require(problem.rows == problem_.rows && call.batch.positions() == positions_ &&
+  const DenseBatch& batch = call.batch;
+  const bool whole = batch.tape_steps == 0;
+  require(whole || plan_.algorithm == plan::DenseAlgorithm::head || plan_.algorithm == plan::DenseAlgorithm::cluster,
+          "some steps of many are walked by heads or clusters, not by {}", plan::to_string(plan_.algorithm));
+  require(problem.rows == problem_.rows && (whole ? batch.positions() : batch.rows * batch.tape_steps) == positions_ &&
               problem.alignment >= problem_.alignment && problem.ragged == problem_.ragged &&
               problem.reset == problem_.reset && (problem_.every_state || !problem.every_state) &&
               problem.clipped == problem_.clipped,
@@ -68,17 +72,20 @@ void DenseBackwardExecutable::run_walk(const DenseBackward& call, DeviceAddress 
           problem_.rows, positions_, problem_.alignment);
   const plan::CellTraits& cell = plan::cell_traits(spec_.cell);
   const Index size = plan::size_of(spec_.storage), H = spec_.hidden;
-  const DeviceAddress order = order_.run(call.batch, workspace, stream);
+  const DeviceAddress order = order_.run(batch, workspace, stream);
   DenseBackwardArguments arguments{};
-  arguments.rows = dense_rows(call.batch, order);
+  arguments.rows = dense_rows(batch, order);
   arguments.wx = dense_tensor(call.wx, size);
   arguments.y = dense_tensor(call.y, size);
   arguments.dy = dense_tensor(call.dy, size);
-  arguments.sums = gapless_tensor(call.tape.sums, call.batch, cell.gates() * H * size);
-  arguments.states = gapless_tensor(call.tape.states, call.batch, (cell.states() - 1) * H * 4);
-  arguments.dwx = gapless_tensor(call.dwx, call.batch, cell.gates() * H * size);
-  arguments.drh = gapless_tensor(call.drh, call.batch, cell.gates() * H * size);
-  if (two_phases_) arguments.operand = gapless_tensor(workspace + places().operand, call.batch, H * size);
+  arguments.sums = tape_tensor(call.tape.sums, batch, cell.gates() * H * size);
+  arguments.states = tape_tensor(call.tape.states, batch, (cell.states() - 1) * H * 4);
+  arguments.dwx = tape_tensor(call.dwx, batch, cell.gates() * H * size);
+  arguments.drh = tape_tensor(call.drh, batch, cell.gates() * H * size);
+  if (two_phases_) {
+    const auto begin = static_cast<DeviceAddress>(batch.tape_position() * H * size);
+    arguments.operand = tape_tensor(workspace + places().operand + begin, batch, H * size);
+  }
   arguments.recurrent = device_pointer<const char>(call.weights.recurrent);
   arguments.bias_ih = device_pointer<const float>(call.weights.bias_ih);
   arguments.state_in = device_pointer<const float>(call.state_in);
@@ -110,6 +117,11 @@ void DenseBackwardExecutable::run_bias_sums(const DenseBackward& call, DeviceAdd
 void DenseBackwardExecutable::run(const DenseBackward& call, DeviceAddress workspace, StreamHandle stream) const {
   const Range range("penstock dense backward");
   run_walk(call, workspace, stream);
+  run_products(call, workspace, stream);
+}
+
+void DenseBackwardExecutable::run_products(const DenseBackward& call, DeviceAddress workspace,
+                                           StreamHandle stream) const {
   if (bias_sums_) run_bias_sums(call, workspace, stream);
   require((call.gradients.recurrent != 0) == wants_weight_, "the call must have {}, as prepared",
           wants_weight_ ? "a gradient of the recurrent matrix" : "no gradient of the recurrent matrix");

@@ -89,6 +89,30 @@ DenseTapeBytes tape_bytes(const DenseSpec& spec, const DenseBatch& batch) {
           static_cast<std::size_t>(values * (cell.states() - 1) * 4)};
 }
 
+DenseBackward steps_of(const DenseBackward& whole, const DenseSpec& spec, Index begin, Index steps) {
+  require(!whole.batch.ragged() && begin >= 0 && steps >= 1 && begin + steps <= whole.batch.steps,
+          "steps {} to {} must be among the {} of rows that have all of them", begin, begin + steps, whole.batch.steps);
+  const plan::CellTraits& cell = plan::cell_traits(spec.cell);
+  DenseBackward part = whole;
+  DenseBatch& batch = part.batch;
+  batch.tape_steps = whole.batch.steps;
+  batch.tape_begin = begin;
+  batch.steps = steps;
+  if (batch.reset != 0) batch.reset += static_cast<DeviceAddress>(begin * batch.reset_step_stride);
+  const auto move = [&](DeviceSequence& sequence, Index bytes) {
+    if (sequence.data != 0) sequence.data += static_cast<DeviceAddress>(begin * sequence.step_stride * bytes);
+  };
+  const Index size = plan::size_of(spec.storage);
+  move(part.wx, size), move(part.y, size), move(part.dy, size), move(part.dstates, sizeof(float));
+  const auto move_gapless = [&](DeviceAddress& address, Index bytes) {
+    if (address != 0) address += static_cast<DeviceAddress>(batch.tape_position() * spec.hidden * bytes);
+  };
+  move_gapless(part.tape.sums, cell.gates() * size);
+  move_gapless(part.tape.states, (cell.states() - 1) * Index{sizeof(float)});
+  move_gapless(part.dwx, cell.gates() * size), move_gapless(part.drh, cell.gates() * size);
+  return part;
+}
+
 plan::GpuDenseProblem problem_of(const DenseForward& call, const DenseSpec& spec) {
   plan::GpuDenseProblem problem = problem_of(spec, call.batch);
   const plan::CellTraits& cell = plan::cell_traits(spec.cell);

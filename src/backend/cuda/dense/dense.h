@@ -29,12 +29,15 @@ struct DenseBatch {
   /// What lies over all positions without gaps (tapes, gradients of products) lies steps after steps, as x does.
   bool time_first = false;
   Index tape_steps = 0;     ///< Steps of a row in memory of the tape, of which these are some; 0: `steps`.
+  Index tape_begin = 0;     ///< The first of these steps among those.
   DeviceAddress reset = 0;  ///< uint8 [B, T] or 0: nonzero clears the state before a step.
   Index reset_row_stride = 0, reset_step_stride = 0;
 
   bool ragged() const { return lengths != 0 || cu_seqlens != 0; }
   /// Positions (row, step) that have memory.
   Index positions() const { return cu_seqlens != 0 ? steps : rows * steps; }
+  /// Positions of the tape that lie before the first of row 0, where there are no packed rows.
+  Index tape_position() const { return tape_begin * (time_first ? rows : 1); }
 };
 
 /// [heads, G, D, D] in the storage (of one head: [G * H, H]); biases float [G * H] or 0.
@@ -71,7 +74,7 @@ struct DenseBackward {
   DeviceAddress dwx = 0;       ///< [P, G * H] without gaps: written, zero beyond lengths.
   DeviceAddress drh = 0;       ///< The same for R h, of cells whose gradients are split; others: 0, dwx is both.
   DenseWeights gradients;      ///< float, written: of recurrent, bias_ih and bias_hh; each 0: not wanted.
-  DeviceAddress state_in = 0;  ///< As of the forward pass.
+  DeviceAddress state_in = 0;  ///< As of the forward pass; h alone is read.
   DeviceAddress dstate_out = 0;
   DeviceAddress dstate_in = 0;  ///< Written unless 0.
   DeviceSequence dstates;       ///< float [B, T, (S - 1) * H], gradients of DenseForward::every_state; no data: zeros.
@@ -79,6 +82,10 @@ struct DenseBackward {
   /// it is.
   float clip = 0;
 };
+
+/// The part of a backward pass that walks `steps` steps from `begin` on, of rows that all have as many. States that
+/// enter and leave are those of the whole pass still.
+DenseBackward steps_of(const DenseBackward& whole, const DenseSpec& spec, Index begin, Index steps);
 
 /// What the planner wants to know of a call. Throws Error(invalid_argument) for what does not fit.
 plan::GpuDenseProblem problem_of(const DenseForward& call, const DenseSpec& spec);

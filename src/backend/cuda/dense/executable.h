@@ -98,8 +98,11 @@ class DenseBackwardExecutable {
   /// Bytes of workspace, aligned to 256; zero before its first use.
   std::size_t workspace_bytes() const;
   void run(const DenseBackward& call, DeviceAddress workspace, StreamHandle stream) const;
-  /// The walk alone, without gradients of weights and biases: for measurements.
+  /// The walk alone, without gradients of weights and biases; also of some steps (steps_of), where the plan is for a
+  /// block or a cluster of them.
   void run_walk(const DenseBackward& call, DeviceAddress workspace, StreamHandle stream) const;
+  /// Gradients of weights and biases, after the walk over all steps in the same workspace.
+  void run_products(const DenseBackward& call, DeviceAddress workspace, StreamHandle stream) const;
 
  private:
   /// Where the parts of a workspace lie.

@@ -16,14 +16,6 @@ ProductShape weight_product(const GradientShape& of) {
   return shape;
 }
 
-ProductShape input_product(const GradientShape& of) {
-  ProductShape shape{.storage = of.storage, .result = of.storage, .tf32 = of.tf32};
-  shape.m = of.positions, shape.n = of.inputs, shape.k = of.outputs;
-  shape.a_stride = of.outputs, shape.b_stride = of.inputs, shape.d_stride = of.x_stride;
-  shape.a_alignment = of.dy_alignment, shape.b_alignment = of.weight_alignment, shape.d_alignment = of.dx_alignment;
-  return shape;
-}
-
 /// Whether the product of the weights is to sum the columns as its epilogue. cuBLASLt walks over halves once more for
 /// that, and was measured to take twice as long for it as a kernel that does nothing else.
 bool sums_well(Device& device, const ProductShape& shape) {
@@ -32,6 +24,14 @@ bool sums_well(Device& device, const ProductShape& shape) {
 }
 
 }  // namespace
+
+ProductShape input_gradient_product(const GradientShape& of) {
+  ProductShape shape{.storage = of.storage, .result = of.storage, .tf32 = of.tf32};
+  shape.m = of.positions, shape.n = of.inputs, shape.k = of.outputs;
+  shape.a_stride = of.outputs, shape.b_stride = of.inputs, shape.d_stride = of.x_stride;
+  shape.a_alignment = of.dy_alignment, shape.b_alignment = of.weight_alignment, shape.d_alignment = of.dx_alignment;
+  return shape;
+}
 
 int alignment_of(DeviceAddress address) { return common_alignment(256, {static_cast<std::int64_t>(address)}); }
 
@@ -45,7 +45,7 @@ GradientProducts::GradientProducts(Device& device, const GradientShape& shape) :
     bias_sums_.emplace(device, sums);
   }
   weight_product_ = MatrixProduct(device, weights);
-  if (wants_dx_) input_product_ = MatrixProduct(device, input_product(shape));
+  if (wants_dx_) input_product_ = MatrixProduct(device, input_gradient_product(shape));
 }
 
 std::size_t GradientProducts::products_bytes() const {

@@ -22,6 +22,9 @@ struct GradientShape {
   int dy_alignment = 16, x_alignment = 16, weight_alignment = 16, dweight_alignment = 16, dx_alignment = 16;
 };
 
+/// The product that makes dx.
+ProductShape input_gradient_product(const GradientShape& shape);
+
 struct GradientCall {
   DeviceAddress x = 0, weight = 0, dy = 0;
   DeviceAddress dweight = 0, dbias = 0;  ///< Written; dbias 0 without a bias

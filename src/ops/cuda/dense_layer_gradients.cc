@@ -1,0 +1,101 @@
+#include "ops/cuda/dense_layer_gradients.h"
+
+namespace penstock::ops {
+
+using cuda::DeviceAddress;
+
+DenseLayerGradients::DenseLayerGradients(const Recurrence& shape, bool wants_dx, const Target& target,
+                                         const std::optional<plan::GpuDensePlan>& plan)
+    : shape_(shape),
+      target_(target),
+      wants_dx_(wants_dx),
+      tape_(shape, target),
+      input_(shape, target, true, wants_dx),
+      gradients_(shape, target),
+      states_(shape, target),
+      recurrence_(walk_by(plan)),
+      products_(gpu_of(target), products_of(target.positions())) {}
+
+cuda::DenseBackwardExecutable DenseLayerGradients::walk_by(const std::optional<plan::GpuDensePlan>& plan) const {
+  if (plan) return {gpu_of(target_), spec(), planned(), *plan};
+  return {gpu_of(target_), spec(), planned()};
+}
+
+cuda::DenseBackward DenseLayerGradients::enter(const Call& call, const Operands& memory) const {
+  const DeviceAddress scratch = address_of(memory.scratch), tape = address_of(memory, 9);
+  const DeviceAddress sums = scratch + gradients_place(), states = scratch + state_place();
+  input_.enter(call, address_of(memory, 0), scratch + input_place());
+  cuda::DenseBackward walk;
+  walk.batch = dense_batch(call.batch, target_, input_.time_first());
+  if (tape_.split) walk.wx = gapless(tape + tape_.wx, walk.batch, gates_of(shape_));
+  walk.y = sequence_of(address_of(memory, 1), shape_.y_strides, call.batch, shape_.hidden);
+  walk.dy = sequence_of(address_of(memory, 2), dy_strides(), call.batch, shape_.hidden);
+  walk.weights = {address_of(memory, 5), address_of(memory, 6), address_of(memory, 7)};
+  walk.tape = tape_.at(tape);
+  walk.dwx = scratch;
+  walk.drh = tape_.split ? scratch + tape_.gates : 0;
+  walk.gradients = {gradients_.address(memory, 1, sums), gradients_.address(memory, 2, sums),
+                    gradients_.address(memory, 3, sums)};
+  walk.state_in = states_.enter(call, address_of(memory, 3), states);
+  walk.dstate_out = states_.enter(call, address_of(memory, 10), states + states_.scratch_bytes());
+  walk.dstate_in = states_.place(address_of(memory, 17), states + 2 * states_.scratch_bytes());
+  if (shape_.every_state) walk.dstates = other_states(shape_, call.batch, address_of(memory, 11));
+  walk.clip = static_cast<float>(shape_.gradient_clip);
+  return walk;
+}
+
+void DenseLayerGradients::finish(const Call& call, const Operands& memory, const cuda::DenseBackward& walk) const {
+  const DeviceAddress scratch = address_of(memory.scratch), persistent = address_of(memory.persistent);
+  const DeviceAddress copies = scratch + input_place(), sums = scratch + gradients_place();
+  const DeviceAddress dx = address_of(memory, 16);
+  recurrence_.run_products(walk, persistent, stream_of(call));
+  states_.leave(call, address_of(memory, 17), scratch + state_place() + 2 * states_.scratch_bytes());
+  cuda::GradientCall products{.x = input_.place(address_of(memory, 0), copies), .weight = address_of(memory, 4)};
+  products.dy = walk.dwx;
+  products.dweight = gradients_.address(memory, 0, sums);
+  if (wants_dx_) products.dx = input_.enter_dx(call, dx, copies).data;
+  products.add_dx = shape_.add_dx;
+  products_.run(products, persistent + padded(recurrence_.workspace_bytes()), scratch + products_place(),
+                stream_of(call));
+  if (wants_dx_) input_.leave_dx(call, dx, copies);
+  gradients_.finish(call, memory, sums);
+}
+
+cuda::DenseBackward DenseLayerGradients::planned() const {
+  const Batch batch = planned_batch(target_);
+  const DeviceAddress gradient = planned_weight(shape_, target_.master());
+  const bool has_bias = shape_.bias != Bias::none, has_both = shape_.bias == Bias::both;
+  cuda::DenseBackward walk;
+  walk.batch = dense_batch(batch, target_, input_.time_first());
+  if (tape_.split) walk.wx = gapless(planned_value, walk.batch, gates_of(shape_));
+  walk.y = sequence_of(planned_sequence(shape_), shape_.y_strides, batch, shape_.hidden);
+  walk.dy = sequence_of(planned_sequence(shape_), dy_strides(), batch, shape_.hidden);
+  walk.weights = {planned_weight(shape_, target_.dtype), has_bias ? gradient : 0, has_both ? gradient : 0};
+  walk.tape = tape_.at(planned_value);
+  walk.dwx = planned_value;
+  walk.drh = tape_.split ? planned_value : 0;
+  walk.gradients = {gradient, has_bias ? gradient : 0, has_both ? gradient : 0};
+  walk.state_in = planned_value;
+  if (shape_.every_state) walk.dstates = other_states(shape_, batch, planned_value);
+  walk.clip = static_cast<float>(shape_.gradient_clip);
+  return walk;
+}
+
+// Of the input: biases are the recurrence's, which has their sums anyway.
+cuda::GradientShape DenseLayerGradients::products_of(Index positions) const {
+  return {.storage = storage_of(target_.dtype),
+          .gradients = plan::Storage::f32,
+          .positions = positions,
+          .inputs = shape_.input,
+          .outputs = gates_of(shape_),
+          .x_stride = input_.stride(),
+          .bias = false,
+          .dx = wants_dx_,
+          .dy_alignment = planned_value,
+          .x_alignment = input_.alignment(),
+          .weight_alignment = static_cast<int>(planned_weight(shape_, target_.dtype)),
+          .dweight_alignment = static_cast<int>(planned_weight(shape_, target_.master())),
+          .dx_alignment = input_.dx_alignment()};
+}
+
+}  // namespace penstock::ops
