@@ -113,7 +113,7 @@ Verdict compare(const std::string& name, const std::vector<float>& got, const st
 
 }  // namespace
 
-Answers<double> solve(const Problem& problem) {
+Answers<double> solve(const Problem& problem, const std::function<void()>& at_piece) {
   if (is_bare_scan(problem.test.cell)) return solve_scan(problem);
   const auto& [rows, steps, inputs, hidden, heads] = problem.test.shape;
   RecurrentSpec spec{.cell = problem.test.cell, .input_size = inputs, .hidden_size = hidden};
@@ -124,7 +124,7 @@ Answers<double> solve(const Problem& problem) {
     const oracle::Arguments<double> arguments{
         .weights = {oracle_weights(problem)}, .x = one_row(problem.x, row, steps * inputs), .state_in = {}};
     const std::vector<double> dy = training ? one_row(problem.dy, row, steps * hidden) : std::vector<double>();
-    const oracle::Passes passes = oracle::in_pieces(spec, steps, arguments, dy, piece);
+    const oracle::Passes passes = oracle::in_pieces(spec, steps, arguments, dy, piece, at_piece);
     const std::vector<double> y = problem.test.has_head() ? with_head(problem, passes.results.y) : passes.results.y;
     answers.y.insert(answers.y.end(), y.begin(), y.end());
     if (!training) continue;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -49,8 +50,10 @@ struct Answers {
   std::vector<std::pair<std::string, std::vector<Real>>> gradients;
 };
 
-/// What double precision says, by equations that share no code with the library.
-Answers<double> solve(const Problem& problem);
+/// What double precision says, by equations that share no code with the library. `at_piece` is called now and then and
+/// may throw.
+Answers<double> solve(
+    const Problem& problem, const std::function<void()>& at_piece = [] {});
 
 struct Verdict {
   bool right = false;

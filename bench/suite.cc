@@ -8,6 +8,7 @@
 
 #include "base/free_memory.h"
 #include "bench/onednn.h"
+#include "bench/solver.h"
 #include "penstock/error.h"
 
 namespace penstock::bench {
@@ -22,8 +23,14 @@ constexpr auto settling_time = std::chrono::milliseconds(10);
 
 class Runner {
  public:
-  Runner(const Settings& settings, PythonPeers& python, Limits& limits, Watcher& watcher)
-      : settings_(settings), python_(python), limits_(limits), watcher_(watcher) {}
+  /// `cases`: all that will be run, in their order.
+  Runner(const Settings& settings, PythonPeers& python, Limits& limits, Watcher& watcher,
+         const std::vector<std::vector<Case>>& cases)
+      : settings_(settings),
+        python_(python),
+        limits_(limits),
+        watcher_(watcher),
+        solver_(problems(cases), settings.seed, solved_ahead(settings.device)) {}
 
   Line run(const Case& test, const std::vector<std::string>& names) {
     prepare(test);
@@ -52,14 +59,29 @@ class Runner {
     std::vector<double> times;
   };
 
+  /// Whether two cases have the same numbers and answers: but for the threads they are one.
+  static bool same_problem(const Case& test, Case known) {
+    known.threads = test.threads;
+    return test.label() == known.label();
+  }
+
+  /// Each problem of cases that follow each other, once.
+  static std::vector<Case> problems(const std::vector<std::vector<Case>>& cases) {
+    std::vector<Case> all;
+    for (const std::vector<Case>& of_table : cases) {
+      for (const Case& test : of_table) {
+        if (all.empty() || !same_problem(test, all.back())) all.push_back(test);
+      }
+    }
+    return all;
+  }
+
   /// Numbers and the oracle's answer, kept from case to case as long as only the number of threads changes.
   void prepare(const Case& test) {
-    Case same = test;
-    same.threads = known_.threads;
-    if (have_problem_ && same.label() == known_.label()) return;
-    problem_ = make_problem(test, settings_.seed);
-    want_ = solve(problem_);
-    known_ = test;
+    if (have_problem_ && same_problem(test, problem_.test)) return;
+    Solved solved = solver_.next([&] { return watcher_.stop(); });
+    problem_ = std::move(solved.problem);
+    want_ = std::move(solved.want);
     have_problem_ = true;
   }
 
@@ -166,9 +188,9 @@ class Runner {
   PythonPeers& python_;
   Limits& limits_;
   Watcher& watcher_;
+  Solver solver_;
   Problem problem_;
   Answers<double> want_;
-  Case known_;
   bool have_problem_ = false;
 };
 
@@ -264,7 +286,7 @@ Report run(const std::vector<const Table*>& wanted, const Choice& choice, const 
   report.settings = settings;
   report.limits = Limits(std::min(settings.seconds, 0.05));
   PythonPeers python(settings.python, settings.peers_folder, in_python);
-  Runner runner(settings, python, report.limits, watcher);
+  Runner runner(settings, python, report.limits, watcher, plan);
   try {
     if (settings.device == "cpu" && is_wanted(settings, "onednn")) report.peers.push_back(onednn());
     if (!in_python.empty()) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -195,14 +196,15 @@ inline Arguments<double> gradients(const RecurrentSpec& spec, const Batch& batch
 }
 
 /// One row of one layer that runs forwards, in pieces of at most `piece` steps: the same results and gradients (of
-/// sum(y * dy)), from a tape that is as long as a piece and not as the sequence.
+/// sum(y * dy)), from a tape that is as long as a piece and not as the sequence. `at_piece` is called before each.
 struct Passes {
   Results<double> results;
   Arguments<double> gradients;
 };
 
-inline Passes in_pieces(const RecurrentSpec& spec, Index steps, const Arguments<double>& arguments,
-                        const std::vector<double>& dy, Index piece) {
+inline Passes in_pieces(
+    const RecurrentSpec& spec, Index steps, const Arguments<double>& arguments, const std::vector<double>& dy,
+    Index piece, const std::function<void()>& at_piece = [] {}) {
   const Index states = find_cell<double>(spec.cell).states * spec.hidden_size;
   const auto part = [](const std::vector<double>& all, Index first, Index count) {
     return std::vector<double>(all.begin() + first, all.begin() + first + count);
@@ -212,6 +214,7 @@ inline Passes in_pieces(const RecurrentSpec& spec, Index steps, const Arguments<
   std::vector<double> state = arguments.state_in.empty() ? std::vector<double>(states, 0.0) : arguments.state_in;
   Arguments<double> current{.weights = arguments.weights, .x = {}, .state_in = {}};
   for (Index first = 0; first < steps; first += piece) {
+    at_piece();
     const Index count = std::min(piece, steps - first);
     current.x = part(arguments.x, first * spec.input_size, count * spec.input_size);
     current.state_in = state;
@@ -226,6 +229,7 @@ inline Passes in_pieces(const RecurrentSpec& spec, Index steps, const Arguments<
   passes.gradients.x.resize(arguments.x.size());
   std::vector<double> dstate(states, 0.0);
   for (Index i = static_cast<Index>(pieces.size()); i-- > 0;) {
+    at_piece();
     const Index first = i * piece, count = std::min(piece, steps - first);
     current.x = pieces[i].x;
     current.state_in = pieces[i].state_in;
