@@ -61,7 +61,7 @@ class Scan {
   };
 
   /// h from the terms, of one of which it may take the place, but which it overlaps in no other way; h0 null means
-  /// zeros, hT null not wanted. Execution::precision must be full: there are no weights to round.
+  /// zeros, hT null not wanted; hT may be h0. Execution::precision must be full: there are no weights to round.
   void forward(const Batch& batch, const Terms& terms, SequenceView<Real> h, const Real* h0 = nullptr,
                Real* hT = nullptr, const Execution& execution = {}) const;
   /// The same for tensors of the scan's device: terms and h [B, T, C], of packed rows [positions, C], in the scan's
@@ -70,7 +70,8 @@ class Scan {
                const Tensor& hT = {}, const Execution& execution = {}) const;
 
   /// Writes the gradients of the terms (of their logarithms in the logarithmic form) and of h0 from those of h and hT.
-  /// h and h0 are those of the forward call. Gradients beyond a row's length are written as zeros.
+  /// h and h0 are those of the forward call. Gradients beyond a row's length are written as zeros; they overlap neither
+  /// each other nor what is read, but dh0 may be dhT.
   void backward(const Batch& batch, const Terms& terms, SequenceView<const Real> h, const Real* h0,
                 SequenceView<const Real> dh, const Real* dhT, const TermGradients& gradients, Real* dh0 = nullptr,
                 const Execution& execution = {}) const;

@@ -53,7 +53,7 @@ class ScanProgram {
     Terms terms;
     Tensor h;                ///< May take the place of a term, and overlaps none otherwise.
     Tensor h0;               ///< No data: zeros.
-    Tensor hT;               ///< Written unless without data; may be h0.
+    Tensor hT;               ///< Written unless without data; may be h0, and overlaps nothing otherwise.
     Tensor earlier_h0 = {};  ///< Of the call that is corrected; no data: zeros.
     Memory workspace;
   };
@@ -63,10 +63,10 @@ class ScanProgram {
     Batch batch;
     Terms terms;  ///< As of the forward call.
     Tensor h, dh;
-    Terms dterms;             ///< Written; zeros beyond a row's length.
+    Terms dterms;             ///< Written; zeros beyond a row's length. They overlap nothing, each other neither.
     Tensor h0;                ///< As of the forward call.
     Tensor dhT;               ///< No data: zeros.
-    Tensor dh0;               ///< Written unless without data.
+    Tensor dh0;               ///< Written unless without data; may be dhT, and overlaps nothing otherwise.
     Tensor earlier_dhT = {};  ///< Of the call that is corrected; no data: zeros.
     Memory workspace;
   };

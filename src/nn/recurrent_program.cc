@@ -236,8 +236,9 @@ std::uint64_t RecurrentProgram::forward(const Context& context, const Forward& g
   impl.check_sequence("x", given.x, spec.input_size, impl.form.x);
   impl.check_sequence("y", given.y, spec.output_size(), impl.form.y);
   ops::require_apart("y", impl.place(given.y, spec.output_size()));
-  require(!ops::share_memory(impl.place(given.x, spec.input_size), impl.place(given.y, spec.output_size())),
-          "y must not overlap x");
+  const ops::NamedPlace x = {"x", impl.place(given.x, spec.input_size)};
+  const ops::NamedPlace y = {"y", impl.place(given.y, spec.output_size())};
+  ops::require_no_overlap(y, {x});
   impl.check_state("state_in", given.state_in);
   impl.check_state("state_out", given.state_out);
   require(static_cast<bool>(given.states) == impl.form.every_state, "states must be {} by the program's form",
@@ -246,8 +247,7 @@ std::uint64_t RecurrentProgram::forward(const Context& context, const Forward& g
     impl.check_every_state("states", given.states);
     const ops::SequencePlace states = impl.place(given.states, impl.other_states());
     ops::require_apart("states", states);
-    require(!ops::share_memory(states, impl.place(given.x, spec.input_size)), "states must not overlap x");
-    require(!ops::share_memory(states, impl.place(given.y, spec.output_size())), "states must not overlap y");
+    ops::require_no_overlap({"states", states}, {x, y});
   }
   const nn::StackPass& pass = impl.forward;
   require(given.packed.data == nullptr || !impl.form.packs_each_call,
@@ -300,8 +300,8 @@ void RecurrentProgram::backward(const Context& context, const Backward& given) c
     impl.check_sequence("dx", given.dx, spec.input_size, own_or(form.dx, form.x));
     const ops::SequencePlace dx = impl.place(given.dx, spec.input_size);
     ops::require_apart("dx", dx);
-    require(!ops::share_memory(dx, impl.place(given.dy, spec.output_size())), "dx must not overlap dy");
-    require(!ops::share_memory(dx, impl.place(given.x, spec.input_size)), "dx must not overlap x");
+    ops::require_no_overlap(
+        {"dx", dx}, {{"dy", impl.place(given.dy, spec.output_size())}, {"x", impl.place(given.x, spec.input_size)}});
   }
   impl.check_state("state_in", given.state_in);
   impl.check_state("dstate_out", given.dstate_out);

@@ -90,18 +90,40 @@ struct ScanProgram::Impl {
             form.factor ? sequence(names[2], of.factor, written) : ops::ScanSequence{}};
   }
 
+  ops::NamedPlace named(const char* name, const Tensor& tensor) const {
+    return {name, tensor ? place(tensor) : ops::SequencePlace{}};
+  }
+  ops::NamedPlace named_state(const char* name, const Tensor& state) const {
+    return {name, {state.data, form.rows, 1, form.channels, {form.channels, 0}, size_of(state.dtype)}};
+  }
+
   /// Each step is read before it is written, so that h may take the place of a term; but no part of another step's.
-  void require_in_place_or_apart(const Terms& terms, const Tensor& h) const {
-    const ops::SequencePlace there = place(h);
-    const auto check = [&](const char* name, const Tensor& term) {
-      if (!term) return;
-      const ops::SequencePlace at = place(term);
-      const bool in_place = at.data == there.data && at.strides == there.strides;
-      require(in_place || !ops::share_memory(at, there), "h must not overlap {} unless it takes its place", name);
-    };
-    check("terms.a", terms.a);
-    check("terms.b", terms.b);
-    check("terms.factor", terms.factor);
+  void require_apart(const Forward& given) const {
+    const ops::NamedPlace a = named("terms.a", given.terms.a), b = named("terms.b", given.terms.b),
+                          factor = named("terms.factor", given.terms.factor), h = named("h", given.h),
+                          h0 = named_state("h0", given.h0), earlier = named_state("earlier_h0", given.earlier_h0),
+                          hT = named_state("hT", given.hT);
+    for (const ops::NamedPlace& term : {a, b, factor}) ops::require_in_place_or_apart(h, term);
+    ops::require_no_overlap(h, {h0, earlier});
+    ops::require_in_place_or_apart(hT, h0);
+    ops::require_no_overlap(hT, {a, b, factor, h, earlier});
+  }
+
+  /// The backward pass reads neighbouring steps, in chunks that run side by side: no gradient may take any place.
+  void require_apart(const Backward& given) const {
+    const ops::NamedPlace a = named("terms.a", given.terms.a), b = named("terms.b", given.terms.b),
+                          factor = named("terms.factor", given.terms.factor), h = named("h", given.h),
+                          dh = named("dh", given.dh), h0 = named_state("h0", given.h0),
+                          dhT = named_state("dhT", given.dhT), earlier = named_state("earlier_dhT", given.earlier_dhT);
+    const ops::NamedPlace da = named("dterms.a", given.dterms.a), db = named("dterms.b", given.dterms.b),
+                          dfactor = named("dterms.factor", given.dterms.factor), dh0 = named_state("dh0", given.dh0);
+    for (const ops::NamedPlace& gradient : {da, db, dfactor}) {
+      ops::require_no_overlap(gradient, {a, b, factor, h, dh, h0, dhT, earlier});
+    }
+    ops::require_no_overlap(db, {da});
+    ops::require_no_overlap(dfactor, {da, db});
+    ops::require_in_place_or_apart(dh0, dhT);
+    ops::require_no_overlap(dh0, {a, b, factor, h, dh, h0, earlier, da, db, dfactor});
   }
 
   const void* earlier(const char* name, const Tensor& given) const {
@@ -176,10 +198,10 @@ void ScanProgram::forward(const Context& context, const Forward& given) const {
   ops::GivenScanForward memory;
   memory.terms = impl.terms({"terms.a", "terms.b", "terms.factor"}, given.terms, false);
   memory.h = impl.sequence("h", given.h, true);
-  impl.require_in_place_or_apart(given.terms, given.h);
   memory.h0 = impl.state("h0", given.h0);
   memory.hT = impl.state("hT", given.hT);
   memory.earlier_h0 = impl.earlier("earlier_h0", given.earlier_h0);
+  impl.require_apart(given);
   memory.workspace = given.workspace.data;
   const Pool<ops::ScanPass>::Lease pass(impl.forward);
   pass->forward(call, memory);
@@ -198,6 +220,7 @@ void ScanProgram::backward(const Context& context, const Backward& given) const 
   memory.dhT = impl.state("dhT", given.dhT);
   memory.dh0 = impl.state("dh0", given.dh0);
   memory.earlier_dhT = impl.earlier("earlier_dhT", given.earlier_dhT);
+  impl.require_apart(given);
   memory.workspace = given.workspace.data;
   const Pool<ops::ScanPass>::Lease pass(impl.backward);
   pass->backward(call, memory);

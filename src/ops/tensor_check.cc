@@ -26,25 +26,40 @@ std::pair<Index, Index> reach(const SequencePlace& place) {
 }  // namespace
 
 bool share_memory(const SequencePlace& a, const SequencePlace& b) {
-  if (a.rows * a.steps == 0) return false;
-  const auto size = static_cast<Index>(a.size);
+  if (a.rows * a.steps == 0 || b.rows * b.steps == 0) return false;
+  const auto a_size = static_cast<Index>(a.size), b_size = static_cast<Index>(b.size);
   const auto* const a_data = static_cast<const std::byte*>(a.data);
   const auto* const b_data = static_cast<const std::byte*>(b.data);
   const auto [a_first, a_end] = reach(a);
   const auto [b_first, b_end] = reach(b);
   const std::less_equal<> before;
-  if (before(a_data + a_end * size, b_data + b_first * size) ||
-      before(b_data + b_end * size, a_data + a_first * size)) {
+  if (before(a_data + a_end * a_size, b_data + b_first * b_size) ||
+      before(b_data + b_end * b_size, a_data + a_first * a_size)) {
     return false;
   }
   // Channels of one wider tensor, side by side: same strides, and no position of one touches the other's.
-  if (a.strides != b.strides) return true;
-  const Index apart = (b_data - a_data) / size;
+  if (a.strides != b.strides || a.rows != b.rows || a.steps != b.steps || a_size != b_size) return true;
+  const Index apart = (b_data - a_data) / a_size;
   constexpr Index none = std::numeric_limits<Index>::max();
   const Index smallest =
       std::min(a.rows > 1 ? std::abs(a.strides.row) : none, a.steps > 1 ? std::abs(a.strides.step) : none);
   return apart >= 0 ? !(apart >= a.channels && apart + b.channels <= smallest)
                     : !(-apart >= b.channels && -apart + a.channels <= smallest);
+}
+
+void require_no_overlap(const NamedPlace& written, std::initializer_list<NamedPlace> others) {
+  if (written.at.data == nullptr) return;
+  for (const NamedPlace& other : others) {
+    require(other.at.data == nullptr || !share_memory(written.at, other.at), "{} must not overlap {}", written.name,
+            other.name);
+  }
+}
+
+void require_in_place_or_apart(const NamedPlace& written, const NamedPlace& other) {
+  if (written.at.data == nullptr || other.at.data == nullptr) return;
+  const bool in_place = written.at.data == other.at.data && written.at.strides == other.at.strides;
+  require(in_place || !share_memory(written.at, other.at), "{} must not overlap {} unless it takes its place",
+          written.name, other.name);
 }
 
 void require_apart(const char* name, const SequencePlace& place) {

@@ -15,8 +15,19 @@ struct SequencePlace {
   std::size_t size = 1;  // bytes of a number
 };
 
-/// Do two sequences of the same rows and steps share memory? Views that interleave without touching do not.
+/// Do two sequences share memory? Views of the same rows and steps that interleave without touching do not.
 bool share_memory(const SequencePlace& a, const SequencePlace& b);
+
+/// An argument of a call, and where it lies; without data there is none.
+struct NamedPlace {
+  const char* name;
+  SequencePlace at;
+};
+
+/// Throws Error(invalid_argument) naming both if what is written shares memory with one of the others.
+void require_no_overlap(const NamedPlace& written, std::initializer_list<NamedPlace> others);
+/// The same unless it takes the very place of the other one.
+void require_in_place_or_apart(const NamedPlace& written, const NamedPlace& other);
 
 /// Throws Error(invalid_argument) naming the sequence unless every position of it has a place of its own.
 void require_apart(const char* name, const SequencePlace& place);

@@ -24,7 +24,7 @@ class Calls {
       values->resize(static_cast<std::size_t>(rows * steps_ * channels));
       for (float& value : *values) value = static_cast<float>(random.uniform() - 0.5);
     }
-    for (std::vector<float>* const values : {&h0, &hT}) values->resize(rows * channels, 0.25F);
+    for (std::vector<float>* const values : {&h0, &hT, &dh0}) values->resize(rows * channels, 0.25F);
     workspace_.resize(program_->workspace_bytes() + 256);
   }
 
@@ -66,7 +66,7 @@ class Calls {
   }
   const ScanProgram& program() const { return *program_; }
 
-  std::vector<float> a, b, factor, h, dh, da, db, dfactor, h0, hT;
+  std::vector<float> a, b, factor, h, dh, da, db, dfactor, h0, hT, dh0;
 
  private:
   Index steps_;
@@ -115,6 +115,11 @@ TEST(ScanProgram, RefusesCallsThatDoNotFit) {
   refuses("h must have a step stride of at least its 5 channels, not 4", [](auto& call) { call.h.strides[1] = 4; });
   refuses("h must not overlap terms.b unless it takes its place",
           [](auto& call) { call.h.data = static_cast<float*>(call.terms.b.data) + channels; });
+  refuses("h must not overlap h0", [](auto& call) { call.h0.data = static_cast<float*>(call.h.data) + channels; });
+  refuses("hT must not overlap h0 unless it takes its place",
+          [](auto& call) { call.hT.data = static_cast<float*>(call.h0.data) + 1; });
+  refuses("hT must not overlap terms.b", [](auto& call) { call.hT.data = call.terms.b.data; });
+  refuses("hT must not overlap h", [](auto& call) { call.hT.data = call.h.data; });
   refuses("h0 must be [2, 5], not [1, 5]", [](auto& call) { call.h0.shape[0] = 1; });
   refuses("hT must be on cpu, not cuda:1", [](auto& call) { call.hT.device = Device::cuda(1); });
   refuses("earlier_h0 belongs to corrections", [](auto& call) { call.earlier_h0 = call.h0; });
@@ -150,6 +155,73 @@ TEST(ScanProgram, RefusesBackwardCallsThatDoNotFit) {
   refuses("dterms.b must have a row stride", [](auto& call) { call.dterms.b.strides[0] = 0; });
   refuses("dterms.factor must be null", [](auto& call) { call.dterms.factor = call.dterms.a; });
   refuses("workspace must have at least", [](auto& call) { call.workspace.bytes = 8; });
+}
+
+/// The backward pass reads what it must not have overwritten: every gradient over every input and every other gradient.
+TEST(ScanProgram, RefusesGradientsThatOverlap) {
+  ScanCallForm form = form_of(4);
+  form.form = ScanForm::logarithmic, form.factor = true, form.training = true;
+  Calls calls(form);
+  using Argument = std::pair<const char*, Tensor ScanProgram::Backward::*>;
+  using Term = std::pair<const char*, Tensor ScanProgram::Terms::*>;
+  const Term terms[] = {
+      {"a", &ScanProgram::Terms::a}, {"b", &ScanProgram::Terms::b}, {"factor", &ScanProgram::Terms::factor}};
+  const Argument read[] = {{"h", &ScanProgram::Backward::h},
+                           {"dh", &ScanProgram::Backward::dh},
+                           {"h0", &ScanProgram::Backward::h0},
+                           {"dhT", &ScanProgram::Backward::dhT}};
+  const auto refuses = [&](const std::string& what, const std::string& over, auto damage) {
+    ScanProgram::Backward call = calls.backward();
+    call.dhT = Calls::state(calls.hT), call.dh0 = Calls::state(calls.dh0);
+    calls.program().backward(calls.context(), call);
+    damage(call);
+    expect_error(ErrorCode::invalid_argument, what + " must not overlap " + over,
+                 [&] { calls.program().backward(calls.context(), call); });
+  };
+  const auto beside = [](const Tensor& tensor) { return static_cast<float*>(tensor.data) + 1; };
+  for (const auto& [name, gradient] : terms) {
+    const std::string written = std::string("dterms.") + name;
+    for (const auto& [other, term] : terms) {
+      refuses(written, std::string("terms.") + other, [&](auto& call) { call.dterms.*gradient = call.terms.*term; });
+    }
+    for (const auto& [other, argument] : read) {
+      refuses(written, other, [&](auto& call) { (call.dterms.*gradient).data = beside(call.*argument); });
+    }
+    refuses("dh0", written, [&](auto& call) { call.dh0.data = beside(call.dterms.*gradient); });
+    refuses("dh0", std::string("terms.") + name, [&](auto& call) { call.dh0.data = beside(call.terms.*gradient); });
+  }
+  refuses("dterms.b", "dterms.a", [&](auto& call) { call.dterms.b = call.dterms.a; });
+  refuses("dterms.factor", "dterms.a", [&](auto& call) { call.dterms.factor.data = beside(call.dterms.a); });
+  refuses("dterms.factor", "dterms.b", [&](auto& call) { call.dterms.factor = call.dterms.b; });
+  for (const auto& [other, argument] : read) {
+    refuses("dh0", other, [&](auto& call) { call.dh0.data = beside(call.*argument); });
+  }
+  refuses("dh0", "h0", [&](auto& call) { call.dh0 = call.h0; });
+}
+
+/// Columns of one wide tensor interleave without touching each other, and dh0 may take the place of dhT.
+TEST(ScanProgram, TakesGradientsSideBySide) {
+  ScanCallForm form = form_of(4);
+  form.training = true;
+  Calls apart(form), together(form);
+  ScanProgram::Backward call = apart.backward();
+  call.dhT = Calls::state(apart.hT), call.dh0 = Calls::state(apart.dh0);
+  apart.program().backward(apart.context(), call);
+  constexpr Index width = 2 * channels;
+  std::vector<float> wide(static_cast<std::size_t>(rows * form.steps * width));
+  ScanProgram::Backward side_by_side = together.backward();
+  for (Tensor* const gradient : {&side_by_side.dterms.a, &side_by_side.dterms.b}) {
+    gradient->data = wide.data() + (gradient == &side_by_side.dterms.a ? 0 : channels);
+    gradient->strides = {form.steps * width, width, 1};
+  }
+  side_by_side.dhT = side_by_side.dh0 = Calls::state(together.hT);
+  together.program().backward(together.context(), side_by_side);
+  EXPECT_TRUE(same_bits(together.hT, apart.dh0));
+  for (std::size_t i = 0; i < apart.da.size(); ++i) {
+    const std::size_t position = i / channels, channel = i % channels;
+    EXPECT_EQ(wide[position * width + channel], apart.da[i]);
+    EXPECT_EQ(wide[position * width + channels + channel], apart.db[i]);
+  }
 }
 
 TEST(ScanProgram, RefusesImpossibleForms) {
