@@ -236,9 +236,15 @@ plan::Machine machine_of_question(const DeviceQuestion& question, std::string& m
   plan::Machine machine{.cpu = cpu::machine(), .gpu = {}};
   if (!question.chip.empty()) {
     machine.gpu = plan::named_gpu(question.chip);
-  } else {
-    missing = cuda::driver_complaint();
-    if (missing.empty()) machine.gpu = cuda::Device::get(question.execution.device.index).model();
+    return machine;
+  }
+  missing = cuda::driver_complaint();
+  if (!missing.empty()) return machine;
+  try {
+    machine.gpu = cuda::Device::get(question.execution.device.index).model();
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::unsupported) throw;
+    missing = error.what();  // a GPU that is too old
   }
   return machine;
 }

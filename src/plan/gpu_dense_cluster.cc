@@ -191,8 +191,11 @@ std::vector<int> even_row_counts(Index rows, int limit) {
 DenseRule dense_cluster_rule(const GpuDenseProblem& problem, const GpuModel& gpu) {
   DenseRule rule{.name = "cluster"};
   if (!gpu.has_clusters()) {
-    rule.refused = fmt::format("clusters of blocks need a chip of sm_90 or later, and {} is of sm_{}", gpu.name,
-                               gpu.architecture());
+    constexpr int first = 90;
+    rule.refused = gpu.architecture() < first
+                       ? fmt::format("clusters of blocks need a chip of sm_90 or later, and {} is of sm_{}", gpu.name,
+                                     gpu.architecture())
+                       : fmt::format("{} runs no clusters of blocks", gpu.name);
     return rule;
   }
   if (cell_traits(problem.cell).phases != 1) {

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "support/expect_error.h"
+#include "support/fake_cuda.h"
 
 namespace penstock::test {
 namespace {
@@ -159,6 +160,21 @@ TEST(DeviceChoice, OfAModelOnANamedChip) {
   EXPECT_EQ(choose_device(model, asked).device, Device::cpu());
   asked.rows = 256, asked.steps = 65'536;
   EXPECT_EQ(choose_device(model, asked).device, Device::cuda());
+}
+
+/// In a process of its own, since a driver is opened once.
+TEST(DeviceChoiceDeathTest, AGpuThatIsTooOldIsNone) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto choose_and_say_why = [] {
+    look_for_cuda_in(PENSTOCK_FAKE_CUDA);
+    fake_driver().compute = 75;
+    const RecurrentSpec spec{.cell = "lstm", .input_size = 8, .hidden_size = 8};
+    const DeviceChoice choice = penstock::choose_device(spec, question(64, 1024));
+    std::fprintf(stderr, "%s: %s\n", to_string(choice.device).c_str(), choice.why.c_str());
+    std::_Exit(0);
+  };
+  EXPECT_EXIT(choose_and_say_why(), testing::ExitedWithCode(0),
+              "cpu: there is no GPU: GPU 0 is a chip of a test \\(compute capability 7.5\\); 8.0 or newer is needed");
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include "backend/cuda/dense/executable.h"
 #include "backend/cuda/dense/fill.h"
 #include "backend/cuda/dense/head.h"
+#include "backend/cuda/dense/runnable.h"
 #include "backend/cuda/dense/source.h"
 #include "backend/cuda/runtime/driver.h"
 #include "backend/cuda/runtime/range.h"
@@ -13,9 +14,7 @@ namespace penstock::cuda {
 using namespace fill;  // NOLINT(google-build-using-namespace): one file's worth of a header
 
 DenseBackwardExecutable::DenseBackwardExecutable(Device& device, const DenseSpec& spec, const DenseBackward& call)
-    : DenseBackwardExecutable(
-          device, spec, call,
-          ChipWalk::runnable(device, problem_of(call, spec), plan_gpu_dense(problem_of(call, spec), device.model()))) {}
+    : DenseBackwardExecutable(device, spec, call, runnable_plan(device, problem_of(call, spec))) {}
 
 DenseBackwardExecutable::DenseBackwardExecutable(Device& device, const DenseSpec& spec, const DenseBackward& call,
                                                  const plan::GpuDensePlan& plan)
@@ -27,6 +26,7 @@ DenseBackwardExecutable::DenseBackwardExecutable(Device& device, const DenseSpec
       wants_weight_(call.gradients.recurrent != 0),
       two_phases_(plan::cell_traits(spec.cell).phases == 2) {
   kernel_ = &Kernel::load(device, dense_source(problem_, plan_));
+  require_clusters(device, *kernel_, plan_);
   if (plan_.algorithm == plan::DenseAlgorithm::step) steps_.emplace(device, problem_, plan_);
   if (plan_.algorithm == plan::DenseAlgorithm::chip) chip_.emplace(device, problem_, plan_);
   const Index size = plan::size_of(spec.storage);

@@ -4,7 +4,6 @@
 
 #include "backend/cuda/dense/source.h"
 #include "backend/cuda/runtime/driver.h"
-#include "base/check.h"
 
 namespace penstock::cuda {
 
@@ -20,38 +19,10 @@ KernelSource dense_chip_source(const plan::GpuDenseProblem& problem, const plan:
   return source;
 }
 
-namespace {
-
-/// Clusters of the plan that the GPU runs at once.
-Index clusters_held(Device& device, const Kernel& kernel, const plan::GpuDensePlan& plan) {
-  const Index held = kernel.resident(dense_launch(plan));
-  return plan.cluster > 1 ? held : held * device.model().multiprocessors;
-}
-
-}  // namespace
-
 ChipWalk::ChipWalk(Device& device, const plan::GpuDenseProblem& problem, const plan::GpuDensePlan& plan)
     : plan_(plan),
       items_(problem.heads * plan.slices),
-      kernel_(&Kernel::load(device, dense_chip_source(problem, plan))) {
-  const Index held = clusters_held(device, *kernel_, plan), wanted = plan.grid / plan.cluster;
-  if (held < wanted) {
-    fail(ErrorCode::unsupported, "{} runs {} clusters of {} blocks of the recurrence at once, not the {} of its plan",
-         device.model().name, held, plan.cluster, wanted);
-  }
-}
-
-plan::GpuDensePlan ChipWalk::runnable(Device& device, const plan::GpuDenseProblem& problem,
-                                      const plan::GpuDensePlan& plan) {
-  if (plan.algorithm != plan::DenseAlgorithm::chip || plan.cluster == 1 || problem.cluster != 0) return plan;
-  const Index held = clusters_held(device, Kernel::load(device, dense_chip_source(problem, plan)), plan);
-  if (held >= plan.grid / plan.cluster) return plan;
-  plan::GpuDenseProblem alone = problem;
-  alone.cluster = 1;
-  plan::GpuDensePlan other = plan_gpu_dense(alone, device.model());
-  other.why += fmt::format("; {} runs only {} clusters of {} blocks at once", device.model().name, held, plan.cluster);
-  return other;
-}
+      kernel_(&Kernel::load(device, dense_chip_source(problem, plan))) {}
 
 std::size_t ChipWalk::workspace_bytes() const { return padded(static_cast<std::size_t>(plan_.exchange)); }
 

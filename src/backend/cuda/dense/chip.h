@@ -11,11 +11,7 @@ KernelSource dense_chip_source(const plan::GpuDenseProblem& problem, const plan:
 /// One pass, its heads and slices of rows in as many launches as they take.
 class ChipWalk {
  public:
-  /// Throws Error(unsupported) if the GPU cannot run all blocks of a launch at once.
   ChipWalk(Device& device, const plan::GpuDenseProblem& problem, const plan::GpuDensePlan& plan);
-  /// The plan, or if the choice is open and this GPU cannot run all its clusters at once, one that needs none.
-  static plan::GpuDensePlan runnable(Device& device, const plan::GpuDenseProblem& problem,
-                                     const plan::GpuDensePlan& plan);
   std::size_t workspace_bytes() const;
   void run(const fill::DenseForwardArguments& call, DeviceAddress workspace, StreamHandle stream) const;
   void run(const fill::DenseBackwardArguments& call, DeviceAddress workspace, StreamHandle stream) const;

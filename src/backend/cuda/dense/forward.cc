@@ -3,6 +3,7 @@
 #include "backend/cuda/dense/executable.h"
 #include "backend/cuda/dense/fill.h"
 #include "backend/cuda/dense/head.h"
+#include "backend/cuda/dense/runnable.h"
 #include "backend/cuda/dense/source.h"
 #include "backend/cuda/runtime/range.h"
 #include "base/check.h"
@@ -36,14 +37,13 @@ RowOrder row_order(Device& device, const DenseBatch& batch, const plan::GpuDense
 }
 
 DenseForwardExecutable::DenseForwardExecutable(Device& device, const DenseSpec& spec, const DenseForward& call)
-    : DenseForwardExecutable(
-          device, spec, call,
-          ChipWalk::runnable(device, problem_of(call, spec), plan_gpu_dense(problem_of(call, spec), device.model()))) {}
+    : DenseForwardExecutable(device, spec, call, runnable_plan(device, problem_of(call, spec))) {}
 
 DenseForwardExecutable::DenseForwardExecutable(Device& device, const DenseSpec& spec, const DenseForward& call,
                                                const plan::GpuDensePlan& plan)
     : spec_(spec), problem_(problem_of(call, spec)), plan_(plan), order_(row_order(device, call.batch, plan)) {
   kernel_ = &Kernel::load(device, dense_source(problem_, plan_));
+  require_clusters(device, *kernel_, plan_);
   if (plan_.algorithm == plan::DenseAlgorithm::step) steps_.emplace(device, problem_, plan_);
   if (plan_.algorithm == plan::DenseAlgorithm::chip) chip_.emplace(device, problem_, plan_);
 }

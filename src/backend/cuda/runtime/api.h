@@ -29,6 +29,7 @@ enum : Result {
   result_success = 0,
   result_out_of_memory = 2,
   result_no_device = 100,
+  result_invalid_cluster = 912,
 };
 
 /// Values of CUdevice_attribute.

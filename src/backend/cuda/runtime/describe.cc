@@ -45,7 +45,16 @@ CudaInfo cuda_info() {
   info.products = blas.version;
   info.products_at = blas.origin;
   try {
-    for (int i = 0; i < device_count(); ++i) info.gpus.push_back(describe_gpu(describe_device(i)));
+    std::string complaints;
+    bool usable = false;
+    for (int i = 0; i < device_count(); ++i) {
+      const plan::GpuModel model = describe_device(i);
+      info.gpus.push_back(describe_gpu(model));
+      const std::string complaint = complaint_about(i, model);
+      usable = usable || complaint.empty();
+      if (!complaint.empty()) complaints += (complaints.empty() ? "" : "; ") + complaint;
+    }
+    if (info.missing.empty() && !usable) info.missing = complaints;
     if (info.missing.empty()) nvrtc();  // says what to install
   } catch (const Error& error) {
     info.missing = error.what();

@@ -67,6 +67,12 @@ plan::GpuModel describe_device(int ordinal) {
   return model;
 }
 
+std::string complaint_about(int ordinal, const plan::GpuModel& model) {
+  if (model.architecture() >= kOldestArchitecture) return "";
+  return fmt::format("GPU {} is a {} (compute capability {}.{}); {}.{} or newer is needed", ordinal, model.name,
+                     model.compute_major, model.compute_minor, kOldestArchitecture / 10, kOldestArchitecture % 10);
+}
+
 Device& Device::get(int ordinal) {
   static std::mutex mutex;
   static std::vector<std::unique_ptr<Device>> devices;
@@ -84,9 +90,8 @@ Device& Device::get(int ordinal) {
 }
 
 Device::Device(int ordinal) : ordinal_(ordinal), handle_(handle_of(ordinal)), model_(describe_device(ordinal)) {
-  if (model_.architecture() < kOldestArchitecture) {
-    fail(ErrorCode::unsupported, "GPU {} is a {} (compute capability {}.{}); {}.{} or newer is needed", ordinal,
-         model_.name, model_.compute_major, model_.compute_minor, kOldestArchitecture / 10, kOldestArchitecture % 10);
+  if (const std::string complaint = complaint_about(ordinal, model_); !complaint.empty()) {
+    fail(ErrorCode::unsupported, "{}", complaint);
   }
   if (attribute(handle_, attribute_memory_pools) == 0) {
     fail(ErrorCode::unsupported, "GPU {} ({}) cannot allocate in stream order here", ordinal, model_.name);

@@ -66,6 +66,8 @@ class Device {
 
 /// What the driver tells about a GPU, without making a context on it.
 plan::GpuModel describe_device(int ordinal);
+/// Why Penstock does not run on that GPU; empty where it does.
+std::string complaint_about(int ordinal, const plan::GpuModel& model);
 
 /// A stream that does not wait for the default stream.
 class Stream {

@@ -197,8 +197,9 @@ int Kernel::resident(const Launch& how) const {
           ("asking how many blocks run at once of " + name_).c_str());
   } else {
     LaunchConfiguration with(how, shared_of(how), false, false, nullptr);
-    check(driver().resident_clusters(&count, function_, &with.config),
-          ("asking how many clusters run at once of " + name_).c_str());
+    const Result result = driver().resident_clusters(&count, function_, &with.config);
+    if (result == result_invalid_cluster) return 0;
+    check(result, ("asking how many clusters run at once of " + name_).c_str());
   }
   return count;
 }

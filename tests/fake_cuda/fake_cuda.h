@@ -1,0 +1,38 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <functional>
+
+/// A driver and a compiler of CUDA that do nothing but what a test tells them: files of the names and functions that
+/// the library opens, for what no machine at hand has. Tests reach them by these two functions (fake_cuda() and
+/// fake_nvrtc() of support/fake_cuda.h).
+namespace penstock::test {
+
+/// What the driver answers. CUresult numbers; 0 is success.
+struct FakeDriver {
+  int version = 13'000;
+  int init_result = 0;
+  int devices = 1;
+  int compute = 90;  ///< Of every device: 75 is a chip of sm_75.
+  bool memory_pools = true;
+  std::size_t memory = std::size_t{1} << 20;  ///< That an allocation may have, at most.
+  int largest_cluster = 16;                   ///< Blocks
+  int clusters_at_once = 16;
+  int launch_result = 0;
+  std::atomic<int> launches = 0;
+};
+
+struct FakeNvrtc {
+  /// Called by the thread that compiles, while it compiles.
+  std::function<void()> compiling = {};
+  int result = 0;
+  std::atomic<int> compilations = 0;
+};
+
+}  // namespace penstock::test
+
+extern "C" {
+penstock::test::FakeDriver* penstock_fake_driver();
+penstock::test::FakeNvrtc* penstock_fake_nvrtc();
+}
