@@ -8,13 +8,15 @@ On the CPU: forward passes in inference mode, and training passes (forward, back
 of LSTM and GRU over single sequences and batches, in float32, of modules in bfloat16, and of modules in float32 under
 bfloat16 autocast. On a GPU: training steps in bfloat16 autocast, padded and packed, and inference; and a minGRU layer in
 bfloat16 beside one in PyTorch's operations, as torch.compile makes it. --overhead: calls so small that what they cost is
-the way to the kernel, in processor time. --packed: on the CPU, packed rows beside a padded batch of as many positions that
+the way to the kernel, in processor time, and what `import penstock` takes. --packed: on the CPU, packed rows beside a padded batch of as many positions that
 has no padding. --steps: on the CPU, one step of one row in a call, of layers and cells. Both take turns; the least and the
 median of each are printed, and how far results are apart.
 """
 
 import argparse
 import statistics
+import subprocess
+import sys
 import time
 
 import torch
@@ -288,7 +290,20 @@ def mingru_on_a_gpu(clock):
         line(f"MinGRU {MINGRU_SHAPE} bf16 {what}, compiled", clock.compare(calls), apart[1])
 
 
+def import_time():
+    """Milliseconds in a fresh interpreter, the least of some, as Python itself counts them."""
+    command = [sys.executable, "-X", "importtime", "-c", "import penstock"]
+    times = []
+    for _ in range(5):
+        report = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+        _, cumulative, name = report.splitlines()[-1].split("|")
+        assert name.strip() == "penstock", name
+        times.append(int(cumulative) / 1e3)
+    return min(times)
+
+
 def overhead(clock, device):
+    print(f"import penstock: {import_time():.1f} ms")
     clock.now = time.thread_time  # calls that wait for nothing: what else the machine does meanwhile does not count
     for name in ("LSTM", "GRU"):
         theirs, ours = pair(name, 1, 8, 1, device)

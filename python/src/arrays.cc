@@ -10,7 +10,7 @@ namespace {
 
 /// What is asked of NumPy again and again, looked up once. Never released: modules outlive everything.
 struct Numpy {
-  nb::object empty, asarray, ascontiguousarray, from_dlpack;
+  nb::object empty, asarray, ascontiguousarray, from_dlpack, can_cast;
   nb::object types[5];
 
   static const Numpy& get() {
@@ -25,6 +25,7 @@ struct Numpy {
     asarray = module.attr("asarray");
     ascontiguousarray = module.attr("ascontiguousarray");
     from_dlpack = module.attr("from_dlpack");
+    can_cast = module.attr("can_cast");
     for (const Scalar scalar : {Scalar::f32, Scalar::f64, Scalar::i32, Scalar::i64, Scalar::u8}) {
       types[static_cast<int>(scalar)] = module.attr("dtype")(name_of(scalar));
     }
@@ -71,6 +72,10 @@ std::string item_name(const Py_buffer& view) {
 /// Whole numbers of any width; what counts steps is small, and copied where it is not int64 already.
 bool is_whole(const Py_buffer& view) {
   return view.format != nullptr && view.format[1] == '\0' && std::strchr("bhilqBHIL", view.format[0]) != nullptr;
+}
+
+[[noreturn]] void refuse_type(const char* name, Scalar wanted, const std::string& given) {
+  throw nb::type_error((std::string(name) + " must be " + name_of(wanted) + ", not " + given).c_str());
 }
 
 bool has(nb::handle object, const char* attribute) { return nb::hasattr(object, attribute); }
@@ -140,8 +145,12 @@ Array::Array(nb::handle object, const char* name, Scalar scalar) : name_(name) {
       array = numpy.asarray(object);
     } else {
       // Without a type of its own: halves of an index are refused, not cut off.
-      array =
-          numpy.asarray(object).attr("astype")(numpy.types[static_cast<int>(scalar)], nb::arg("casting") = "same_kind");
+      const nb::object given = numpy.asarray(object), from = given.attr("dtype");
+      const nb::object& type = numpy.types[static_cast<int>(scalar)];
+      if (!nb::cast<bool>(numpy.can_cast(from, type, "same_kind"))) {
+        refuse_type(name, scalar, nb::cast<std::string>(nb::str(from)));
+      }
+      array = given.attr("astype")(type);
     }
     if (!acquire(array, 0)) throw nb::python_error();
   }
@@ -213,10 +222,7 @@ nb::object Array::object() const { return view_.obj == nullptr ? nb::none() : nb
 
 void Array::check_type(Scalar scalar) const {
   if (is_item(view_.format, view_.itemsize, scalar)) return;
-  const std::string wanted = name_of(scalar);
-  const std::string message = std::string(name_) + " must be " + wanted + ", not " + item_name(view_) +
-                              "; convert it with .astype(numpy." + wanted + ")";
-  throw nb::type_error(message.c_str());
+  refuse_type(name_, scalar, item_name(view_) + "; convert it with .astype(numpy." + name_of(scalar) + ")");
 }
 
 bool Array::is_contiguous() const { return PyBuffer_IsContiguous(&view_, 'C') != 0; }

@@ -125,7 +125,13 @@ def test_arrays_live_as_long_as_they_are_needed():
         ),
         (lambda c, x: c.forward(x, lengths=[8, 1]), ValueError, "lengths must be 0 to T = 7, not 8"),
         (lambda c, x: c.forward(x, lengths=[1, -1]), ValueError, "lengths must be 0 to T = 7, not -1"),
-        (lambda c, x: c.forward(x, lengths=[1.5, 1]), TypeError, "."),
+        (lambda c, x: c.forward(x, lengths=[1.5, 1]), TypeError, "lengths must be int64, not float64"),
+        (lambda c, x: c.forward(x, lengths=[float("nan"), 1]), TypeError, "lengths must be int64, not float64"),
+        (lambda c, x: c.forward(x, lengths=np.array([np.inf, 1], F32)), TypeError, "lengths must be int64, not float32"),
+        (lambda c, x: c.forward(x, lengths=[None, 1]), TypeError, "lengths must be int64, not object"),
+        (lambda c, x: c.forward(x, lengths=["7", "1"]), TypeError, "lengths must be int64, not <U1"),
+        (lambda c, x: penstock.scan(x, x, lengths=[float("nan"), 1]), TypeError, "lengths must be int64, not float64"),
+        (lambda c, x: penstock.log_scan(x, x, lengths=[np.inf, 1]), TypeError, "lengths must be int64, not float64"),
         (lambda c, x: c.forward(x, lengths=np.array([1.5, 1])), TypeError, "lengths must be int64, not float64"),
         (lambda c, x: c.forward(x[0], cu_seqlens=[0, 8]), ValueError, "cu_seqlens must end at the number of steps"),
         (lambda c, x: c.forward(x[0], cu_seqlens=[1, 7]), ValueError, "cu_seqlens must start at 0, not 1"),
@@ -206,10 +212,42 @@ def test_many_threads_share_one_network():
     assert not wrong
 
 
-def test_importing_opens_nothing_that_is_not_needed():
-    script = "import sys, penstock; print('numpy' in sys.modules, 'torch' in sys.modules, 'dataclasses' in sys.modules)"
+IMPORTED = """
+import pathlib, sys
+import penstock
+{use}
+maps = pathlib.Path("/proc/self/maps")
+paths = {{line.split()[-1] for line in maps.read_text().splitlines()}} if maps.exists() else set()
+print(*(name.partition(".")[0] for name in sys.modules))
+print(*(pathlib.Path(path).name for path in paths if path.startswith("/") and ".so" in path))
+"""
+HEAVY = {"torch", "tensorflow", "keras", "jax", "scipy", "pandas", "matplotlib", "onnx", "numba", "triton", "cupy"}
+HEAVY_LIBRARIES = ("libcuda", "libcudart", "libnvrtc", "libcublas", "libcudnn", "libtorch", "libc10", "libpenstock_torch")
+
+
+def what_is_loaded(use):
+    """Modules and shared libraries of a fresh interpreter that has imported penstock and run `use`."""
+    script = IMPORTED.format(use=use)
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert result.stdout.split() == ["False", "False", "False"]
+    modules, libraries = result.stdout.splitlines()
+    return set(modules.split()), libraries.split()
+
+
+def test_importing_opens_nothing_that_is_not_needed():
+    modules, libraries = what_is_loaded("")
+    assert "penstock" in modules
+    assert not modules & (HEAVY | {"numpy", "dataclasses"})
+    assert not [name for name in libraries if name.startswith(HEAVY_LIBRARIES)]
+
+
+def test_using_cells_needs_numpy_alone():
+    """NumPy comes with the first array. What is installed beside it stays where it is, and so does a GPU's driver."""
+    use = "penstock.LSTMCell(3, 5).forward([[[0.0] * 3] * 4]); penstock.scan([[[0.5]]], [[[1.0]]])"
+    modules, libraries = what_is_loaded(use)
+    assert "numpy" in modules
+    assert not modules & HEAVY
+    assert any(name.startswith("libpenstock") for name in libraries) or not libraries
+    assert not [name for name in libraries if name.startswith(HEAVY_LIBRARIES)]
 
 
 def test_an_older_pytorch_is_refused_and_numpy_stays():

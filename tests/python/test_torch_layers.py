@@ -424,6 +424,34 @@ def test_errors_name_the_argument():
         ours.scan(torch.zeros(1, 2, 3), torch.zeros(1, 2, 4))
 
 
+@pytest.mark.parametrize(
+    "lengths",
+    [
+        torch.tensor([float("nan"), 1.0, 2.0]),
+        torch.tensor([1.0, float("inf"), 2.0]),
+        torch.tensor([1.5, 1.0, 2.0], dtype=torch.float64),
+        torch.tensor([1, 2, 3], dtype=torch.int32),
+        torch.tensor([True, False, True]),
+        torch.tensor([[1, 2, 3]]),
+        torch.tensor([1, 2]),
+        torch.tensor([1, 2, -1]),
+        torch.tensor([1, 2, 5]),
+        [1, 2, 3],
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("grad", [False, True])
+def test_lengths_that_count_no_steps(lengths, grad):
+    x = torch.rand(3, 4, 5)
+    layers = [getattr(ours, name)(5, 7, batch_first=True) for name in (*NAMES, "SLSTM", "MinGRU", "MinLSTM")]
+    layers.append(ours.LSTM(5, 7, batch_first=True, proj_size=3))
+    calls = [lambda layer=layer: layer(x, lengths=lengths) for layer in layers]
+    calls += [lambda: ours.scan(x, x, lengths=lengths), lambda: ours.log_scan(x, x, lengths=lengths)]
+    for call in calls:
+        with torch.set_grad_enabled(grad), pytest.raises((RuntimeError, TypeError), match="lengths"):
+            call()
+
+
 @pytest.mark.parametrize("name", [*NAMES, "SLSTM", "MinGRU", "MinLSTM"])
 def test_the_device_meta_has_shapes(name):
     """Without memory, as whoever initialises large models elsewhere has them first."""
