@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Times scans over sequences that several GPUs hold, beside one GPU that has all of them.
 
-    torchrun --nproc-per-node 2 bench/torch_distributed.py [--seconds S] [--groups P] [--profile]
+    torchrun --nproc-per-node 2 bench/torch_distributed.py [--seconds S] [--groups P] [--profile] [--layer]
 
 First a check, against one GPU, of what is timed, and of training with DistributedDataParallel and fully_shard. Then scans
 in bfloat16, forward passes and forward with backward passes, and a minGRU layer. A line has the least and the median of
 each, and how many times one GPU's positions a second all of them together compute. Then scans whose decays are close to
-one, which forget slowly. --profile: where the last process's time goes, kernel by kernel.
+one, which forget slowly. --layer: the layer alone. --profile: where the last process's time goes, kernel by kernel.
 """
 
 import argparse
@@ -90,6 +90,37 @@ def check_scans():
             off = ((got.float() - expected.float()).abs().max() / expected.float().abs().max()).item()
             assert off < (1e-5 if dtype == torch.float32 else 1e-2), off
     say("scans: as one GPU")
+
+
+def check_layer():
+    """In both directions, of states that are told beforehand and of some that go too far back for that."""
+    own = own_chunk(20011)
+    for dtype, tolerance in ((torch.float32, 1e-4), (torch.bfloat16, 2e-2)):
+        for keep in (0.0, 12.0):
+            torch.manual_seed(2)
+            options = {"bidirectional": True, "batch_first": True, "device": "cuda", "dtype": dtype}
+            one = ours.MinGRU(24, 64, **options)
+            with torch.no_grad():
+                one.bias_ih_l0[:64] -= keep
+            several = ours.MinGRU(24, 64, process_group=distributed.group.WORLD, **options)
+            several.load_state_dict(one.state_dict())
+            x = torch.randn(2, 20011, 24, device="cuda", dtype=dtype)
+
+            def results(module, x):
+                leaf = x.detach().requires_grad_()
+                y, _ = module(leaf)
+                y.float().sin().sum().backward()
+                return [y, leaf.grad], [p.grad for p in module.parameters()]
+
+            whole, of_weights = results(one, x)
+            chunks, of_weights_mine = results(several, x[:, own])
+            for gradient in of_weights_mine:
+                distributed.all_reduce(gradient)
+            pairs = zip((*chunks, *of_weights_mine), (*(t[:, own] for t in whole), *of_weights))
+            for got, expected in pairs:
+                off = ((got.float() - expected.float()).abs().max() / expected.float().abs().max()).item()
+                assert off < tolerance, (dtype, keep, off)
+    say("layer: as one GPU")
 
 
 def check_training():
@@ -184,7 +215,7 @@ def time_scans(clock, groups, decays, profiled):
         torch.cuda.empty_cache()
 
 
-def time_layer(clock):
+def time_layer(clock, profiled):
     rows, steps, size = LAYER
     options = {"batch_first": True, "device": "cuda", "dtype": torch.bfloat16}
     alone = ours.MinGRU(size, size, **options)
@@ -194,6 +225,13 @@ def time_layer(clock):
     x = torch.randn(rows, steps, size, device="cuda", dtype=torch.bfloat16)
     x_mine = x[:, own].contiguous()
 
+    def inferred(module, x):
+        def call():
+            with torch.no_grad():
+                module(x)
+
+        return call
+
     def trained(module, x):
         def step():
             module.zero_grad()
@@ -201,7 +239,10 @@ def time_layer(clock):
 
         return step
 
+    clock.line(f"MinGRU {LAYER} bf16 forward", inferred(alone, x), inferred(layer, x_mine))
     clock.line(f"MinGRU {LAYER} bf16 with backward", trained(alone, x), trained(layer, x_mine))
+    if profiled:
+        profile(f"MinGRU {LAYER} bf16 with backward", trained(layer, x_mine))
 
 
 def main():
@@ -209,15 +250,18 @@ def main():
     parser.add_argument("--seconds", type=float, default=0.5)
     parser.add_argument("--groups", type=int)
     parser.add_argument("--profile", action="store_true")
+    parser.add_argument("--layer", action="store_true")
     options = parser.parse_args()
     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     distributed.init_process_group("nccl", device_id=torch.device("cuda", int(os.environ["LOCAL_RANK"])))
-    check_scans()
-    check_training()
     clock = Clock(options.seconds)
-    time_scans(clock, options.groups, (0.0, 1.0), options.profile)
-    time_scans(clock, options.groups, (0.98, 0.999), False)
-    time_layer(clock)
+    if not options.layer:
+        check_scans()
+        check_training()
+        time_scans(clock, options.groups, (0.0, 1.0), options.profile)
+        time_scans(clock, options.groups, (0.98, 0.999), False)
+    check_layer()
+    time_layer(clock, options.profile)
     distributed.destroy_process_group()
 
 

@@ -8,11 +8,13 @@ from torch import distributed, nn
 
 import penstock.torch as ours
 
-TOLERANCE = 2.0**-40  # of doubles that went through some hundred roundings
+EPSILON = 2.0**-52  # of doubles
 
 
-def close(got, expected):
-    torch.testing.assert_close(got, expected, rtol=TOLERANCE, atol=TOLERANCE)
+def close(got, expected, roundings=256):
+    """Equal but for so many roundings, of sums whose terms are some times as large as they are."""
+    tolerance = 16 * EPSILON * roundings
+    torch.testing.assert_close(got, expected, rtol=tolerance, atol=tolerance)
 
 
 def chunk_of(steps, group):
@@ -117,6 +119,72 @@ def layers(group, kind, candidate, batch_first):
         close(p.grad, expected.grad)
 
 
+def long_layers(group, kind, memory):
+    """Layers whose chunks run at once, from states that were told beforehand. With a `memory` that goes beyond what is
+    told, the chunks run one after the other, until the layers run as scans."""
+    torch.manual_seed(13)
+    options = {"num_layers": 2, "bidirectional": True, "batch_first": True, "dtype": torch.float64}
+    one, mine = kind(3, 5, **options), kind(3, 5, process_group=group, **options)
+    if memory == "long":
+        gate = slice(0, 5) if kind is ours.MinGRU else slice(5, 10)  # that decides how much is new: nearly shut
+        with torch.no_grad():
+            one.bias_ih_l0[gate] -= 12
+            one.bias_ih_l1_reverse[gate] -= 12
+    mine.load_state_dict(one.state_dict())
+    steps = 12000
+    x, hx = torch.randn(2, steps, 3, dtype=torch.float64), torch.randn(4, 2, 5, dtype=torch.float64)
+    reset = torch.rand(2, steps) < 1e-4
+    own = chunk_of(steps, group)
+    whole = leaves_of(x, hx)
+    y, last = one(*whole, reset_mask=reset)
+    (y.sin().sum() + last.cos().sum()).backward()
+    reaches = []
+    for _ in range(4 if memory == "long" else 1):
+        mine.zero_grad()
+        leaves = leaves_of(x[:, own], hx)
+        y_mine, last_mine = mine(*leaves, reset_mask=reset[:, own])
+        close(y_mine, y[:, own])
+        ends = [slot for slot in range(4) if is_last(slot % 2 == 1, group)]
+        (y_mine.sin().sum() + last_mine[ends].cos().sum()).backward()
+        close(leaves[0].grad, whole[0].grad[:, own])
+        for slot in range(4):
+            if is_first(slot % 2 == 1, group):
+                close(leaves[1].grad[slot], whole[1].grad[slot])
+        for p, expected in zip(mine.parameters(), one.parameters()):
+            distributed.all_reduce(p.grad, group=group)
+            close(p.grad, expected.grad, 2 * steps)  # a sum over rows and steps
+        reaches.append(mine._reach.steps)
+    if memory == "long":
+        assert reaches[0] > 1024, reaches
+        if distributed.get_world_size(group) > 2:  # the first of two knows its whole chunk in the end
+            assert not mine._reach.is_short(), reaches
+    else:
+        assert reaches == [1024], reaches
+
+
+def layers_under_autocast(group):
+    """As one process in the same precision: without gradients, and with those of float weights."""
+    torch.manual_seed(17)
+    one, mine = (ours.MinGRU(8, 16, batch_first=True, process_group=g) for g in (None, group))
+    mine.load_state_dict(one.state_dict())
+    x, own = torch.randn(3, 3000, 8), chunk_of(3000, group)
+    with torch.autocast("cpu", torch.bfloat16):
+        with torch.no_grad():
+            y, _ = one(x)
+            inferred, _ = mine(x[:, own])
+        y_mine, last = mine(x[:, own])
+        one(x)[0].float().square().sum().backward()
+    assert y_mine.dtype == torch.bfloat16 and last.dtype == torch.float32 and torch.equal(inferred, y_mine)
+    y_mine.float().square().sum().backward()
+    pairs = [(y_mine, y[:, own])]
+    for p, expected in zip(mine.parameters(), one.parameters()):
+        distributed.all_reduce(p.grad, group=group)
+        pairs.append((p.grad, expected.grad))
+    for got, expected in pairs:
+        assert got.dtype == expected.dtype
+        assert (got.float() - expected.float()).abs().max() <= 2**-7 * expected.abs().max()
+
+
 class Tagger(nn.Module):
     def __init__(self):
         super().__init__()
@@ -172,6 +240,10 @@ def sequence_parallel(group):
     halves_carry_floats(group)
     layers(group, ours.MinGRU, "linear", True)
     layers(group, ours.MinLSTM, "positive", False)
+    layers_under_autocast(group)
+    for kind in (ours.MinGRU, ours.MinLSTM):
+        for memory in ("short", "long"):
+            long_layers(group, kind, memory)
 
 
 def main():

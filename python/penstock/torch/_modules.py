@@ -10,7 +10,8 @@ from torch.nn.parameter import Parameter
 from torch.nn.utils.rnn import PackedSequence
 
 from ._composed import CELLS, composed, terms_of
-from ._ops import keeps_tape, recurrent
+from ._ops import autocast_sequence, keeps_tape, recurrent
+from ._parallel_layer import Reach, parallel_layer
 from ._sequence_parallel import parallel_scan
 
 
@@ -202,6 +203,8 @@ class Stack(nn.RNNBase):
             slots = layers * (2 if self.bidirectional else 1)
             rows = x.shape[0 if batch_first else 1] if batch_sizes is None else int(batch_sizes[0])
             states = tuple(x.new_zeros(slots, rows, width) for width in (self.proj_size, self.hidden_size))
+        if lengths is not None:
+            _check_lengths(lengths, x.shape[0 if batch_first else 1], x.shape[1 if batch_first else 0])
         return composed(
             x, weights, states, lengths, batch_sizes, reset, self._cell(), layers, self.bidirectional, batch_first,
             every_state,
@@ -341,6 +344,17 @@ class _OwnStack(Stack):
         self._all_weights.append(names)
 
 
+def _check_lengths(lengths, rows, steps):
+    """As the ops check them, for the layers that no op runs."""
+    if not isinstance(lengths, torch.Tensor) or lengths.dtype != torch.int64:
+        kind = lengths.dtype if isinstance(lengths, torch.Tensor) else type(lengths).__name__
+        raise RuntimeError(f"lengths must be a tensor of dtype int64, not {kind}")
+    if lengths.shape != (rows,):
+        raise RuntimeError(f"lengths must be [B] = [{rows}], not {list(lengths.shape)}")
+    if lengths.device.type == "cpu" and not ((lengths >= 0) & (lengths <= steps)).all():
+        raise RuntimeError(f"lengths must be 0 to T = {steps}, not {lengths.tolist()}")
+
+
 def _check_sizes(input_size, hidden_size, num_layers, bias, batch_first, dropout):
     for name, value, kind in [
         ("input_size", input_size, int),
@@ -402,6 +416,7 @@ class _ScanStack(_OwnStack):
             input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, 1, device, dtype
         )
         self._process_group = _Shared(process_group)
+        self._reach = Reach()
 
     @property
     def process_group(self):
@@ -432,12 +447,15 @@ class _ScanStack(_OwnStack):
         return x if batch_first else x.transpose(0, 1), (torch.stack(last),), None
 
     def _run_parallel(self, x, weights, h0, lengths, reset, reverse):
-        """y [B, T, H] and the state after this process's chunk x [B, T, I]. Terms and states are float: a decay close
-        to one needs more digits than halves have."""
+        """y [B, T, H] and the state after this process's chunk x [B, T, I]."""
+        if lengths is None and self._reach.is_short():
+            x = autocast_sequence(x)
+            given = (h0, reset, self._cell(), reverse, self.process_group, self._reach, keeps_tape())
+            return parallel_layer(x, weights, *given)
         wx = functional.linear(x, *weights)
         dtype = wx.dtype
         if dtype in (torch.bfloat16, torch.float16):
-            wx = wx.float()
+            wx = wx.float()  # a decay close to one needs more digits than halves have
         a, b = terms_of(self._cell(), wx)
         y, last = parallel_scan(a, b, h0, lengths, reset, False, reverse, self.process_group, None)
         return y.to(dtype), last
@@ -450,8 +468,8 @@ class MinGRU(_ScanStack):
     with g(x) = x + 0.5 for x >= 0 and sigmoid(x) below, as the paper's log-space form has it).
 
     With a `process_group` of torch.distributed each of its processes has a chunk of T, in the order of ranks; B is the
-    same. The process where a direction begins reads hx, `lengths` count the steps of the chunk, and last states are
-    those after it. Each process runs the backward pass; gradients of parameters are those of its chunk, to be summed.
+    same. The process where a direction begins reads hx, `lengths` count the steps of the chunk (all processes give
+    them, or none), and last states are those after it. Each process runs the backward pass; gradients of parameters are those of its chunk, to be summed.
     """
 
     def __init__(self, input_size, hidden_size, num_layers=1, bias=True, batch_first=False, dropout=0.0,

@@ -449,6 +449,13 @@ scan = _Differentiable("scan", _save_scan, _scan_gradients, _batch_scan)
 _recurrent = _Differentiable("recurrent", _save_recurrent, _recurrent_gradients, _batch_recurrent, lists=(1, None))
 
 
+def autocast_sequence(x):
+    """A sequence as autocast, where it is on, would have an op read it."""
+    if torch._C._is_any_autocast_enabled() and torch.is_autocast_enabled(x.device.type):
+        return _lowered(x, x.device.type)
+    return x
+
+
 _inference = torch.ops.penstock.recurrent_inference.default._op  # what calling it calls
 
 
@@ -456,8 +463,7 @@ def recurrent(x, weights, state, lengths, batch_sizes, reset, cell, layers, bidi
               every_state):  # fmt: skip
     """y, the last states, the tape, every state: the op `penstock::recurrent`, with gradients, under autocast too. Of
     what nobody keeps, the last two are None."""
-    if torch._C._is_any_autocast_enabled() and torch.is_autocast_enabled(x.device.type):
-        x = _lowered(x, x.device.type)
+    x = autocast_sequence(x)
     call = (x, weights, state, lengths, batch_sizes, reset, cell, layers, bidirectional, batch_first)
     if keep_tape or every_state or _is_recorded() or torch._C._are_functorch_transforms_active():
         return _recurrent(*call, keep_tape, every_state)

@@ -35,7 +35,12 @@ def _ranges(size, count, unit):
     return [slice(begin, end) for begin, end in zip(ends, ends[1:])]
 
 
-class _Neighbours:
+def require_processes():
+    if not distributed.is_available() or not distributed.is_initialized():
+        raise RuntimeError("process_group needs torch.distributed.init_process_group()")
+
+
+class Neighbours:
     """The processes with the chunks before and after this one, in the direction of the scan."""
 
     def __init__(self, process_group, reverse):
@@ -165,7 +170,7 @@ class _Scan(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, a, b, h0, lengths, reset, logarithmic, reverse, process_group, groups):
-        neighbours = _Neighbours(process_group, reverse)
+        neighbours = Neighbours(process_group, reverse)
         h = torch.empty_like(a)
         form = _Form(lengths, reset, logarithmic, reverse)
         ctx.parts = None if groups is None else groups_of(a.shape[0], a.shape[2], groups)
@@ -184,7 +189,7 @@ class _Scan(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx, dh, dlast):
         a, b, h, lengths, reset, *states = ctx.saved_tensors
-        neighbours = _Neighbours(ctx.process_group, ctx.directions[1])
+        neighbours = Neighbours(ctx.process_group, ctx.directions[1])
         da, db = torch.empty_like(a), torch.empty_like(b)
         given = (neighbours, dh, dlast, a, b, states, h, _Form(lengths, reset, *ctx.directions), da, db)
         dstate = _backward_at_once(*given) if ctx.parts is None else _backward_in_groups(*given, ctx.parts)
@@ -193,8 +198,7 @@ class _Scan(torch.autograd.Function):
 
 def parallel_scan(a, b, h0, lengths, reset, logarithmic, reverse, process_group, groups):
     """As the op `penstock::scan`, of this process's chunk of the sequence."""
-    if not distributed.is_available() or not distributed.is_initialized():
-        raise RuntimeError("process_group needs torch.distributed.init_process_group()")
+    require_processes()
     if groups is not None and groups < 1:
         raise ValueError(f"groups must be at least 1, got {groups}")
     return _Scan.apply(a, b, h0, lengths, reset, logarithmic, reverse, process_group, groups)
