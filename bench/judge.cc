@@ -12,7 +12,13 @@
 namespace penstock::bench {
 namespace {
 
-constexpr Index piece = 128;  // steps on the oracle's tape at once: its memory, not its results
+/// Steps on the oracle's tape at once: its memory, not its results, and how long an interruption waits.
+Index piece_of(const Problem& problem) {
+  constexpr std::size_t large = 10'000'000;  // of which 32 steps take some seconds
+  std::size_t weights = 0;
+  for (const Array& array : problem.weights) weights += array.values.size();
+  return weights > large ? 32 : 128;
+}
 
 oracle::Weights<double> oracle_weights(const Problem& problem) {
   oracle::Weights<double> weights;
@@ -124,7 +130,7 @@ Answers<double> solve(const Problem& problem, const std::function<void()>& at_pi
     const oracle::Arguments<double> arguments{
         .weights = {oracle_weights(problem)}, .x = one_row(problem.x, row, steps * inputs), .state_in = {}};
     const std::vector<double> dy = training ? one_row(problem.dy, row, steps * hidden) : std::vector<double>();
-    const oracle::Passes passes = oracle::in_pieces(spec, steps, arguments, dy, piece, at_piece);
+    const oracle::Passes passes = oracle::in_pieces(spec, steps, arguments, dy, piece_of(problem), at_piece);
     const std::vector<double> y = problem.test.has_head() ? with_head(problem, passes.results.y) : passes.results.y;
     answers.y.insert(answers.y.end(), y.begin(), y.end());
     if (!training) continue;
