@@ -23,10 +23,10 @@ struct Chunk {
 
 /// One layer. Gradients of its outputs come from the layer above, those of its inputs go to the one below, chunk by
 /// chunk; what else the products of its gates' gradients make is made at the end, over all steps.
-class ChunkedLayer {
+class ChunkedGradients {
  public:
-  ChunkedLayer(const Recurrence& shape, bool lowest, bool wants_dx, const Target& target,
-               const plan::GpuWavefront& plan, ScratchPlaces& scratch, ScratchPlaces& persistent)
+  ChunkedGradients(const Recurrence& shape, bool lowest, bool wants_dx, const Target& target,
+                   const plan::GpuWavefront& plan, ScratchPlaces& scratch, ScratchPlaces& persistent)
       : shape_(shape),
         target_(target),
         chunk_(plan.chunk),
@@ -147,7 +147,7 @@ class DenseStackBackward final : public Executable {
         branches_(gpu_of(target), static_cast<Index>(stack.layers.size())) {
     for (const Recurrence& layer : stack.layers) {
       layers_.push_back(
-          std::make_unique<ChunkedLayer>(layer, layers_.empty(), wants_dx, target, plan, scratch_, persistent_));
+          std::make_unique<ChunkedGradients>(layer, layers_.empty(), wants_dx, target, plan, scratch_, persistent_));
       walked_.push_back(std::make_unique<cuda::Event>(gpu_of(target)));
       multiplied_.push_back(std::make_unique<ChunkEvents>(gpu_of(target)));
     }
@@ -168,7 +168,7 @@ class DenseStackBackward final : public Executable {
  private:
   void run_chunk(std::size_t l, Index number, const Call& call, const Operands& memory) {
     StackBackwardLayer operands(memory, layers_.size(), l);
-    ChunkedLayer& layer = *layers_[l];
+    ChunkedGradients& layer = *layers_[l];
     const bool highest = l + 1 == layers_.size(), lowest = l == 0;
     if (!highest) operands.values[StackBackwardLayer::dy_at] = layers_[l + 1]->dx(memory);
     const Index place = reverse_ ? number : chunks_ - 1 - number;
@@ -193,7 +193,7 @@ class DenseStackBackward final : public Executable {
   bool reverse_;
   ScratchPlaces scratch_, persistent_;
   LayerBranches branches_;
-  std::vector<std::unique_ptr<ChunkedLayer>> layers_;
+  std::vector<std::unique_ptr<ChunkedGradients>> layers_;
   std::vector<std::unique_ptr<cuda::Event>> walked_;      // of each layer's latest chunk
   std::vector<std::unique_ptr<ChunkEvents>> multiplied_;  // of the gradients of each layer's inputs
 };
