@@ -24,7 +24,7 @@ struct TuneArguments {
   std::string model, shape, output;
   LayerQuestion question;
   TuneOptions options;
-  bool compare = false, json = false, quiet = false;
+  bool compare = false, plans_only = false, json = false, quiet = false;
 };
 
 /// A layer of --compare.
@@ -115,6 +115,24 @@ std::string choice_cell(const MeasuredPlan& plan) {
   return text;
 }
 
+Json costs_json(const TunedCosts& costs) {
+  Json changed = Json::object();
+  for (const TunedCost& cost : costs.changed) changed[cost.name] = {{"before", cost.before}, {"after", cost.after}};
+  return {{"off_before", costs.off_before}, {"off_after", costs.off_after}, {"changed", changed}};
+}
+
+std::string cost_table(const TunedCosts& costs) {
+  if (costs.changed.empty()) return "";
+  std::string text = fmt::format(
+      "Costs of this machine: estimates of what was measured are off by {:.2f} x with those before, by {:.2f} x with "
+      "these.\n\n| cost | before | measured |\n|---|---|---|\n",
+      costs.off_before, costs.off_after);
+  for (const TunedCost& cost : costs.changed) {
+    text += fmt::format("| {} | {:.4g} | {:.4g} |\n", cost.name, cost.before, cost.after);
+  }
+  return text + "\n";
+}
+
 std::string work_table(const std::vector<TunedWork>& works) {
   std::string text =
       "| work | op | tried | planner's, us | estimated | quickest, us | gain | quickest |\n"
@@ -198,12 +216,14 @@ int run_tune(const TuneArguments& arguments) {
   BenchProgress progress(arguments.quiet);
   const std::vector<TunedWork> works = tune_asked(arguments, progress);
   progress.finish();
+  TunedCosts costs;
+  if (!arguments.plans_only) costs = tune_costs(works, arguments.question.execution.device);
   // A comparison is a question about the planner: it changes nothing unless a file is named.
   std::string file;
-  if (!arguments.compare || !arguments.output.empty()) file = save_plans(works, arguments.output);
+  if (!arguments.compare || !arguments.output.empty()) file = save_plans(works, arguments.output, costs.changed);
   if (arguments.json) {
     Output output;
-    output.write(json_line({{"file", file}, {"works", works_json(works)}}));
+    output.write(json_line({{"file", file}, {"works", works_json(works)}, {"costs", costs_json(costs)}}));
     output.flush();
     return interrupted() ? interrupted_status() : 0;
   }
@@ -212,7 +232,7 @@ int run_tune(const TuneArguments& arguments) {
     return interrupted() ? interrupted_status() : 0;
   }
   std::string text = fmt::format("On {}; medians and the middle half of the times\n\n", works.front().machine);
-  text += work_table(works) + "\n" + summary(works);
+  text += work_table(works) + "\n" + cost_table(costs) + summary(works);
   if (!file.empty()) text += fmt::format("\nKept in {}\n", file);
   print_markdown(text);
   return interrupted() ? interrupted_status() : 0;
@@ -221,7 +241,8 @@ int run_tune(const TuneArguments& arguments) {
 }  // namespace
 
 Verb add_tune(CLI::App& program) {
-  CLI::App* app = program.add_subcommand("tune", "Measure plans of a layer or a model, and keep the quickest");
+  CLI::App* app =
+      program.add_subcommand("tune", "Measure plans of a layer or a model; keep the quickest and what they cost");
   auto arguments = std::make_shared<TuneArguments>();
   LayerQuestion& question = arguments->question;
   Options options(*app);
@@ -240,8 +261,9 @@ Verb add_tune(CLI::App& program) {
   options.add("--threads", question.execution.threads, "N", "Of the CPU; 0: all");
   options.add("--seconds", arguments->options.seconds, "S", "That each plan is measured for");
   options.add("--candidates", arguments->options.candidates, "N", "Plans of each algorithm that are measured");
+  options.flag("--plans-only", arguments->plans_only, "Leave the costs that other plans are estimated by as they are");
   options.group("Options");
-  options.add("-o,--output", arguments->output, "FILE", "Where the quickest are kept [beside compiled kernels]");
+  options.add("-o,--output", arguments->output, "FILE", "Where plans and costs are kept [beside compiled kernels]");
   options.flag("--json", arguments->json, "Print one JSON object");
   options.flag("-q,--quiet", arguments->quiet, "No progress");
   options.finish(
@@ -251,8 +273,10 @@ Verb add_tune(CLI::App& program) {
       "  PENSTOCK_PLANS=plans.json penstock plan --cell gru --shape 1x200x64x256\n"
       "  penstock tune --compare --device cuda --precision bf16\n"
       "\n"
-      "What is kept holds for this machine, its driver and this version of Penstock, and is\n"
-      "used by every program from its next start on; 'plan' and 'why' say where it is.");
+      "Kept are the quickest plan of each work, and costs of this machine with which the planner\n"
+      "estimates what was measured, for all that was not: rates, launches, barriers, copies.\n"
+      "Both hold for this machine, its driver and this version of Penstock, and are used by every\n"
+      "program from its next start on; 'plan' and 'why' say where the file is.");
   return {app, [arguments] {
             try {
               return run_tune(*arguments);

@@ -8,9 +8,9 @@
 
 #include "penstock/plan.h"
 
-/// Plans by measurement instead of by estimate. What was the quickest is kept in a file (PENSTOCK_PLANS, else
-/// plans.json in the folder of compiled kernels), which every later process reads: it holds for one chip, its driver,
-/// and one version of Penstock.
+/// Plans by measurement instead of by estimate, and estimates by measured costs for what was not measured. What was the
+/// quickest and what it cost are kept in a file (PENSTOCK_PLANS, else plans.json in the folder of compiled kernels),
+/// which every later process reads: it holds for one chip, its driver, and one version of Penstock.
 namespace penstock {
 
 struct TuneOptions {
@@ -38,6 +38,11 @@ struct TunedWork {
   MeasuredPlan planned;  ///< What the planner chooses without measurements; its rule stays empty.
   MeasuredPlan best;     ///< The quickest, measured by turns with the planner's; without a rule: the planner's own.
   Index tried = 0;       ///< Other plans that were measured.
+  /// Those plans; the planner's own is among them where its rule has it.
+  std::vector<MeasuredPlan> measured = {};
+  /// Microseconds that would be expected of such a plan by other costs of the machine, in the order of its list; 0, or
+  /// no function: nothing is, as for products in bf16 on a CPU, whose costs are not those of floats.
+  std::function<double(const MeasuredPlan& plan, const std::vector<double>& costs)> estimate = {};
 
   double gain() const { return best.microseconds > 0 ? planned.microseconds / best.microseconds : 1; }
 };
@@ -49,10 +54,28 @@ std::vector<TunedWork> tune(const LayerQuestion& question, const TuneOptions& op
 std::vector<TunedWork> tune(const Model& model, Index rows, Index steps, bool training = false,
                             const Execution& execution = {}, const TuneOptions& options = {});
 
+/// A cost of a machine (docs/planning.md), as it was and as measurements have it.
+struct TunedCost {
+  std::string machine, name;
+  double before = 0, after = 0;
+};
+
+struct TunedCosts {
+  std::vector<TunedCost> changed;  ///< Others stay as they are.
+  /// A factor by which estimates of the measured plans are off, in the mean of squares: by the costs before, by these.
+  double off_before = 1, off_after = 1;
+};
+
+/// The costs of a device with which the planner expects what was measured, as far as it tells: copies are measured
+/// here, and the rest is a fit to the plans of all works, by least squares of logarithms, in which no cost moves
+/// further than the measurements pull it.
+TunedCosts tune_costs(const std::vector<TunedWork>& works, Device device = {}, double seconds = 0.05);
+
 /// The file that plans are read from; empty where there is no such folder.
 std::string plans_path();
-/// Adds what was tuned to what the file holds of other works and machines; empty: to plans_path(). Returns the
+/// Adds what was tuned to what the file holds of other works, costs and machines; empty: to plans_path(). Returns the
 /// path. Throws Error: io_failure, bad_input for a file that holds something else, invalid_argument without a path.
-std::string save_plans(const std::vector<TunedWork>& works, const std::string& path = "");
+std::string save_plans(const std::vector<TunedWork>& works, const std::string& path = "",
+                       const std::vector<TunedCost>& costs = {});
 
 }  // namespace penstock

@@ -16,6 +16,11 @@ namespace {
 
 constexpr std::uint64_t kMostPlanBytes = std::uint64_t{64} << 20;
 
+struct MachineTuning {
+  std::map<std::string, plan::TunedPlan, std::less<>> plans;
+  std::vector<plan::NamedCost> costs;
+};
+
 std::string text_before(const std::string& path) {
   if (!std::filesystem::exists(path)) return "";
   std::string text = io::read_file(path, kMostPlanBytes);
@@ -25,17 +30,21 @@ std::string text_before(const std::string& path) {
 
 }  // namespace
 
-std::string save_plans(const std::vector<TunedWork>& works, const std::string& path) {
+std::string save_plans(const std::vector<TunedWork>& works, const std::string& path,
+                       const std::vector<TunedCost>& costs) {
   std::string file = path.empty() ? plans_path() : path;
   require(!file.empty(), "path must be given: there is no folder for plans (set PENSTOCK_CACHE_DIR or HOME)");
-  std::map<std::string, std::map<std::string, plan::TunedPlan, std::less<>>> by_machine;
+  std::map<std::string, MachineTuning> by_machine;
   for (const TunedWork& work : works) {
     plan::TunedPlan tuned{.choice = {.rule = work.best.rule, .variables = {}}, .microseconds = work.best.microseconds};
     for (const auto& [name, value] : work.best.variables) tuned.choice.variables.emplace_back(name, value);
-    by_machine[work.machine][work.work] = std::move(tuned);
+    by_machine[work.machine].plans[work.work] = std::move(tuned);
   }
+  for (const TunedCost& cost : costs) by_machine[cost.machine].costs.emplace_back(cost.name, cost.after);
   std::string text = text_before(file);
-  for (const auto& [machine, plans] : by_machine) text = plan::add_to_tuning(text, machine, plans);
+  for (const auto& [machine, tuned] : by_machine) {
+    text = plan::add_to_tuning(text, machine, tuned.plans, tuned.costs);
+  }
   const std::filesystem::path folder = std::filesystem::path(file).parent_path();
   if (!folder.empty()) std::filesystem::create_directories(folder);
   const auto bytes = std::as_bytes(std::span(text));

@@ -21,6 +21,7 @@
 #include "base/side_by_side.h"
 #include "base/timing.h"
 #include "base/warning.h"
+#include "nn/explain.h"
 #include "nn/model_impl.h"
 #include "nn/model_programs.h"
 #include "nn/recurrent_graph.h"
@@ -162,6 +163,14 @@ class NodeRun {
     return all;
   }
 
+  /// Microseconds by the planner's plans.
+  double expected(const plan::Machine& machine) const {
+    double sum = 0;
+    if (!node_.op.explain) return sum;
+    for (const PlanReport& report : node_.op.explain(target_, machine)) sum += report.microseconds;
+    return sum;
+  }
+
   const std::string& name() const { return node_.op.name; }
   /// Whether numbers of its results have 8 to 11 bits.
   bool is_rounded() const { return target_.dtype == DType::bf16 || target_.dtype == DType::f16; }
@@ -220,6 +229,12 @@ bool are_alike(const Results& a, const Results& b, bool rounded) {
   return true;
 }
 
+plan::PlanChoice choice_of(const MeasuredPlan& plan) {
+  plan::PlanChoice choice{.rule = plan.rule, .variables = {}};
+  for (const auto& [name, value] : plan.variables) choice.variables.emplace_back(name, value);
+  return choice;
+}
+
 /// A work, and the nodes whose time depends on its plan.
 struct Work {
   plan::AskedPlan asked;
@@ -231,6 +246,8 @@ class Tuner {
   Tuner(const std::vector<std::shared_ptr<const graph::Program>>& programs, const TuneOptions& options)
       : programs_(programs), options_(options), queue_(programs.front()->target().device) {
     machine_ = machine_identity(queue_.device());
+    const Execution& execution = programs_.front()->target().execution;
+    estimates_ = queue_.device().is_cuda() || (execution.precision == Precision::full && !execution.exact);
     for (const auto& program : programs_) find_works(*program);
   }
 
@@ -327,6 +344,31 @@ class Tuner {
     plan.microseconds = times.median, plan.low = times.lower_quartile, plan.high = times.upper_quartile;
   }
 
+  static MeasuredPlan measured_plan(const plan::Candidate& candidate, const TimeSpread& times) {
+    MeasuredPlan plan;
+    plan.rule = candidate.choice.rule;
+    for (const auto& [name, value] : candidate.choice.variables) plan.variables.emplace_back(name, value);
+    plan.text = candidate.text, plan.estimated = candidate.microseconds;
+    set_times(plan, times);
+    return plan;
+  }
+
+  /// Of all nodes of a work. On a CPU a node does what its plan says and nothing else, a backward pass more of it than
+  /// a forward one; on a GPU there are products before and behind.
+  std::function<double(const MeasuredPlan&, const std::vector<double>&)> estimate_of(const Work& work) const {
+    const plan::Machine machine = nn::machine_of(programs_.front()->target().execution);
+    const double planned = work.asked.microseconds;
+    double all = 0;
+    for (const NodeRun* const node : work.nodes) all += node->expected(machine);
+    if (planned <= 0 || all <= 0) return {};
+    const double times = queue_.device().is_cuda() ? static_cast<double>(work.nodes.size()) : all / planned;
+    const double rest = std::max(0.0, all - times * planned);
+    return [=, estimate = work.asked.estimate](const MeasuredPlan& plan, const std::vector<double>& costs) {
+      const double own = estimate(choice_of(plan), costs);
+      return own > 0 ? times * own + rest : 0;
+    };
+  }
+
   TunedWork tune_work(const Work& work, const std::vector<plan::Candidate>& candidates) {
     TunedWork result;
     result.work = work.asked.work, result.machine = machine_;
@@ -335,6 +377,7 @@ class Tuner {
     result.planned.estimated = work.asked.microseconds;
     report(result.work);
     set_times(result.planned, *attempt(work, std::nullopt, options_.seconds));
+    if (estimates_) result.estimate = estimate_of(work);
     compile(work, candidates);
     std::optional<std::size_t> quickest;
     double least = result.planned.microseconds;
@@ -343,6 +386,7 @@ class Tuner {
       const std::optional<TimeSpread> times = attempt(work, candidates[i].choice, options_.seconds);
       if (!times) continue;
       ++result.tried;
+      result.measured.push_back(measured_plan(candidates[i], *times));
       if (times->median < least) least = times->median, quickest = i;
     }
     if (quickest) compare(work, candidates[*quickest], result);
@@ -364,20 +408,13 @@ class Tuner {
       return all[all.size() / 2];
     };
     set_times(result.planned, middle(planned));
-    MeasuredPlan best;
-    best.text = candidate.text, best.estimated = candidate.microseconds;
-    set_times(best, middle(other));
-    if (best.microseconds >= result.planned.microseconds * (1 - options_.margin)) return;
-    best.rule = candidate.choice.rule;
-    for (const auto& [name, value] : candidate.choice.variables) best.variables.emplace_back(name, value);
-    result.best = best;
+    const MeasuredPlan best = measured_plan(candidate, middle(other));
+    if (best.microseconds < result.planned.microseconds * (1 - options_.margin)) result.best = best;
   }
 
   /// For the works that are measured after it.
   void keep(const Work& work, const MeasuredPlan& best) {
-    plan::PlanChoice choice{.rule = best.rule, .variables = {}};
-    for (const auto& [name, value] : best.variables) choice.variables.emplace_back(name, value);
-    kept_.push_back(std::make_unique<plan::Trial>(work.asked.work, choice));
+    kept_.push_back(std::make_unique<plan::Trial>(work.asked.work, choice_of(best)));
     for (NodeRun* node : work.nodes) node->prepare();
   }
 
@@ -392,6 +429,7 @@ class Tuner {
   std::vector<std::vector<plan::Candidate>> candidates_;
   std::vector<std::unique_ptr<plan::Trial>> kept_;
   Index done_ = 0, total_ = 0;
+  bool estimates_ = false;  // whether costs are those of what is measured
 };
 
 void check_tuning(const TuneOptions& options) {

@@ -2,8 +2,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "penstock/types.h"
@@ -167,6 +169,15 @@ template <class Costs, class Visit>
 void visit_gpu_costs(Costs& costs, const Visit& visit);
 template <class Costs, class Visit>
 void visit_cpu_costs(Costs& costs, const Visit& visit);
+
+/// A cost by its name.
+using NamedCost = std::pair<std::string, double>;
+/// All of a machine's, in that order.
+std::vector<NamedCost> named_costs(const GpuCosts& costs);
+std::vector<NamedCost> named_costs(const CpuCosts& costs);
+/// Puts numbers in their place, as many and in that order.
+void set_costs(GpuCosts& costs, std::span<const double> values);
+void set_costs(CpuCosts& costs, std::span<const double> values);
 
 /// A GPU as the planner sees it.
 struct GpuModel {

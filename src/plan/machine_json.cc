@@ -1,4 +1,4 @@
-// Costs as JSON.
+// Costs by their names, and as JSON.
 
 #include <nlohmann/json.hpp>
 
@@ -37,6 +37,28 @@ void read_numbers(std::string_view text, const VisitAll& visit_all) {
 }
 
 }  // namespace
+
+std::vector<NamedCost> named_costs(const GpuCosts& costs) {
+  std::vector<NamedCost> all;
+  visit_gpu_costs(costs, [&](const char* name, double value) { all.emplace_back(name, value); });
+  return all;
+}
+
+std::vector<NamedCost> named_costs(const CpuCosts& costs) {
+  std::vector<NamedCost> all;
+  visit_cpu_costs(costs, [&](const char* name, double value) { all.emplace_back(name, value); });
+  return all;
+}
+
+void set_costs(GpuCosts& costs, std::span<const double> values) {
+  auto next = values.begin();
+  visit_gpu_costs(costs, [&](const char*, double& value) { value = *next++; });
+}
+
+void set_costs(CpuCosts& costs, std::span<const double> values) {
+  auto next = values.begin();
+  visit_cpu_costs(costs, [&](const char*, double& value) { value = *next++; });
+}
 
 std::string costs_json(const GpuCosts& costs) {
   CostsJson json = CostsJson::object();

@@ -203,7 +203,8 @@ void take_tuning(GpuModel& gpu) { take_plans_and_costs(gpu); }
 void take_tuning(CpuModel& cpu) { take_plans_and_costs(cpu); }
 
 std::string add_to_tuning(const std::string& text, const std::string& identity,
-                          const std::map<std::string, TunedPlan, std::less<>>& plans) {
+                          const std::map<std::string, TunedPlan, std::less<>>& plans,
+                          const std::vector<NamedCost>& costs) {
   PlansJson json = {{"format", kPlansFormat}, {"version", PENSTOCK_VERSION}, {"machines", PlansJson::object()}};
   const PlansJson before = PlansJson::parse(text, nullptr, false);
   const bool same = before.is_object() && before.value("format", "") == kPlansFormat &&
@@ -220,6 +221,7 @@ std::string add_to_tuning(const std::string& text, const std::string& identity,
     for (const auto& [name, value] : tuned.choice.variables) variables[name] = value;
     works[work] = {{"rule", tuned.choice.rule}, {"variables", variables}, {"microseconds", tuned.microseconds}};
   }
+  for (const auto& [name, value] : costs) json["costs"][identity][name] = value;
   return json.dump(2) + "\n";
 }
 
@@ -252,6 +254,36 @@ const std::optional<PlanChoice>* trial_of(const std::string& work) {
 
 void fail_trial(const std::string& work, const PlanChoice& choice) {
   fail(ErrorCode::unsupported, "there is no plan of {} by this choice for {}", choice.rule, work);
+}
+
+namespace {
+
+template <class Plan>
+double estimate_of(const PlanChoice& choice, std::vector<Rule<Plan>> rules) {
+  const std::optional<Plan> plan = plan_of_choice(choice, std::move(rules));
+  return plan ? plan->microseconds : 0;
+}
+
+}  // namespace
+
+double estimate(const PlanChoice& choice, const Problem& problem, const CpuModel& cpu) {
+  return estimate_of(choice, possible_cpu_rules(problem, cpu));
+}
+
+double estimate(const PlanChoice& choice, const GpuDenseProblem& problem, const GpuModel& gpu) {
+  return estimate_of(choice, dense_rules(problem, gpu));
+}
+
+double estimate(const PlanChoice& choice, const GpuScanProblem& problem, const GpuModel& gpu) {
+  return estimate_of(choice, scan_rules(problem, gpu));
+}
+
+double estimate(const PlanChoice& choice, const GpuLayerProblem& problem, const GpuModel& gpu) {
+  return estimate_of(choice, layer_rules(problem, gpu));
+}
+
+double estimate(const PlanChoice& choice, const GpuProductProblem& problem, const GpuModel& gpu) {
+  return estimate_of(choice, product_rules(problem, gpu));
 }
 
 std::vector<Candidate> candidates(const Problem& problem, const CpuModel& cpu, std::size_t most) {

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -65,9 +66,11 @@ std::shared_ptr<const Tuning> load_tuning(const std::string& identity);
 void take_tuning(GpuModel& gpu);
 void take_tuning(CpuModel& cpu);
 /// `text` (empty: none yet) with these plans of a machine in the place of those of the same work; one without a rule
-/// leaves the work to the planner. Plans and costs of another version are left out.
+/// leaves the work to the planner. Costs take the place of those of the same names. Plans and costs of another version
+/// are left out.
 std::string add_to_tuning(const std::string& text, const std::string& identity,
-                          const std::map<std::string, TunedPlan, std::less<>>& plans);
+                          const std::map<std::string, TunedPlan, std::less<>>& plans,
+                          const std::vector<NamedCost>& costs = {});
 
 /// While it lives, plans that this thread makes of a work are made from a choice; without one as if nothing had been
 /// measured. One at a time for each work.
@@ -99,6 +102,8 @@ struct AskedPlan {
   double microseconds = 0;  ///< As estimated; 0: not estimated
   /// Of each algorithm the best ones, at most so many.
   std::function<std::vector<Candidate>(std::size_t most)> candidates;
+  /// What is estimated of a candidate by other costs of the machine, which has these; microseconds, 0: nothing.
+  std::function<double(const PlanChoice& choice, std::span<const double> costs)> estimate;
 };
 
 /// Hears of the plans that this thread asks for while it lives; of each work once. One at a time.
@@ -160,6 +165,12 @@ std::vector<Candidate> candidates(const GpuScanProblem& problem, const GpuModel&
 std::vector<Candidate> candidates(const GpuLayerProblem& problem, const GpuModel& gpu, std::size_t most);
 std::vector<Candidate> candidates(const GpuProductProblem& problem, const GpuModel& gpu, std::size_t most);
 
+double estimate(const PlanChoice& choice, const Problem& problem, const CpuModel& cpu);
+double estimate(const PlanChoice& choice, const GpuDenseProblem& problem, const GpuModel& gpu);
+double estimate(const PlanChoice& choice, const GpuScanProblem& problem, const GpuModel& gpu);
+double estimate(const PlanChoice& choice, const GpuLayerProblem& problem, const GpuModel& gpu);
+double estimate(const PlanChoice& choice, const GpuProductProblem& problem, const GpuModel& gpu);
+
 /// The plan that a trial asks for, or that was measured, or else the one that `ranked` makes. `possible` gives the
 /// rules of the problem with everything that can run.
 template <class Plan, class Problem, class Machine, class Possible, class Ranked>
@@ -171,7 +182,12 @@ Plan plan_as_measured(const Problem& problem, const Machine& machine, const Poss
     const Unrecorded within;
     Plan plan = ranked();
     to->add({work, plan.explain(), plan.microseconds,
-             [problem, machine](std::size_t most) { return candidates(problem, machine, most); }});
+             [problem, machine](std::size_t most) { return candidates(problem, machine, most); },
+             [problem, machine](const PlanChoice& choice, std::span<const double> costs) {
+               Machine other = machine;
+               set_costs(other.costs, costs);
+               return estimate(choice, problem, other);
+             }});
     return plan;
   }
   if (const std::optional<PlanChoice>* trial = trial_of(work)) {

@@ -50,7 +50,7 @@ def test_plans_of_others_are_not_used_and_said_so(tmp_path, planned):
     run("tune", *LAYER, *QUICK, "--output", file)
     plans = json.loads(file.read_text())
     (machine,) = plans["machines"]
-    file.write_text(json.dumps({**plans, "machines": {"another chip": {}}}))
+    file.write_text(json.dumps({**plans, "machines": {"another chip": {}}, "costs": {"another chip": {"launch": 2}}}))
     answer = planned(file)
     assert 'its plans were measured on "another chip"' in answer.err
     assert "plans are made by estimates" in answer.err and "2 row parts" in answer.out
@@ -59,6 +59,38 @@ def test_plans_of_others_are_not_used_and_said_so(tmp_path, planned):
     file.write_text("{")
     assert "plans must be one JSON object" in planned(file).err
     assert "there is nothing to read" in planned(tmp_path / "missing.json").err
+
+
+def test_costs_are_measured_and_estimate_what_was_not(tmp_path, monkeypatch):
+    file = tmp_path / "plans.json"
+    # One thread: those that meet at a barrier say little on a machine that is busy.
+    alone = ["--cell", "gru", "--shape", "4x64x64x64", "--threads", "1"]
+    answer = run("tune", *alone, *QUICK, "--plans-only", "--output", file, "--json").json()
+    assert answer["costs"]["changed"] == {}
+    plans = json.loads(file.read_text())
+    assert "costs" not in plans
+
+    # A processor said to be a hundred times slower than any: whatever the clock says here, it will disagree.
+    machine = answer["works"][0]["machine"]
+    wrong = {"multiply_adds": 500.0, "gates": 5.0, "wave_rows": 17.0}
+    file.write_text(json.dumps({**plans, "machines": {}, "costs": {machine: wrong}}))
+    monkeypatch.setenv("PENSTOCK_PLANS", str(file))
+
+    def estimate():
+        (report,) = run("plan", "--cell", "gru", "--shape", "4x100x32x96", "--threads", "1", "--json").json()
+        return report["microseconds"]
+
+    before = estimate()
+    costs = run("tune", *alone, *QUICK, "--output", file, "--json").json()["costs"]
+    assert costs["off_after"] < costs["off_before"]
+    assert costs["changed"]["multiply_adds"]["before"] == 500.0
+    kept = json.loads(file.read_text())["costs"][machine]
+    assert kept["multiply_adds"] == costs["changed"]["multiply_adds"]["after"] > 750
+    assert kept["wave_rows"] == 17.0, "what was not measured stays"
+    assert estimate() < before / 1.5
+
+    text = run("tune", *alone, *QUICK, "--output", file).out
+    assert "Costs of this machine" in text and "multiply_adds" in text
 
 
 def test_a_file_that_is_none_of_plans_is_left_alone(tmp_path):
