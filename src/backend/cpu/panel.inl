@@ -96,6 +96,28 @@ struct PanelUse {
   HWY_INLINE void set_rows(Index) {}
 };
 
+/// Registers for vectors.
+constexpr int kRegisters = HWY_TARGET == HWY_AVX3 ? 32 : 16;
+
+/// Vectors of a panel that one walk through it multiplies: as many as have sums of `rows` rows in registers, beside
+/// themselves and one broadcast value. The others take walks of their own, which read other lines of the panel.
+template <int rows, int vectors>
+constexpr int VectorsOfWalk() {
+  int count = vectors;
+  while (count > 1 && rows * count + count + 1 > kRegisters) count = (count + 1) / 2;
+  return count;
+}
+
+/// Calls walk(std::integral_constant<int, first>, std::integral_constant<int, count>) until all vectors are multiplied.
+template <int rows, int vectors, int first = 0, class Walk>
+HWY_INLINE void WalkVectors(const Walk& walk) {
+  if constexpr (first < vectors) {
+    constexpr int count = std::min(VectorsOfWalk<rows, vectors>(), vectors - first);
+    walk(std::integral_constant<int, first>(), std::integral_constant<int, count>());
+    WalkVectors<rows, vectors, first + count>(walk);
+  }
+}
+
 /// acc[m][v] += sum over k of a[m][k] * panel[k][v], one k after the other for every m alike, so that a row's result
 /// does not depend on how many rows are computed with it. Returns the panel's end. What lies `ahead` vectors ahead is
 /// asked for, not to stay in the caches.
@@ -105,18 +127,22 @@ requires(!Rounded<Panel>) HWY_INLINE const Panel* AccumulatePanel(const Real* co
                                                                   typename LanesOf<Panel>::V (&acc)[rows][vectors]) {
   using L = LanesOf<Panel>;
   using V = typename L::V;
-  for (Index k = 0; k < k_count; ++k, panel += vectors * L::lanes) {
-    V b[vectors];
-    if constexpr (ahead > 0) {
-      for (int v = 0; v < vectors; ++v) __builtin_prefetch(panel + (ahead + v) * L::lanes, 0, 0);
+  WalkVectors<rows, vectors>([&](auto first, auto count) HWY_ATTR {
+    constexpr int begin = decltype(first)::value, walked = decltype(count)::value;
+    const Panel* from = panel + begin * L::lanes;
+    for (Index k = 0; k < k_count; ++k, from += vectors * L::lanes) {
+      V b[walked];
+      if constexpr (ahead > 0) {
+        for (int v = 0; v < walked; ++v) __builtin_prefetch(from + (ahead + v) * L::lanes, 0, 0);
+      }
+      for (int v = 0; v < walked; ++v) b[v] = L::load(RealsOf(from + v * L::lanes));
+      for (int m = 0; m < rows; ++m) {
+        const V x(a[m][k]);
+        for (int v = 0; v < walked; ++v) acc[m][begin + v] = MulAdd(x, b[v], acc[m][begin + v]);
+      }
     }
-    for (int v = 0; v < vectors; ++v) b[v] = L::load(RealsOf(panel + v * L::lanes));
-    for (int m = 0; m < rows; ++m) {
-      const V x(a[m][k]);
-      for (int v = 0; v < vectors; ++v) acc[m][v] = MulAdd(x, b[v], acc[m][v]);
-    }
-  }
-  return panel;
+  });
+  return panel + k_count * vectors * L::lanes;
 }
 
 /// The same for rows that lie `stride` apart, which leaves more of them room: one pointer serves three rows.
@@ -126,17 +152,21 @@ HWY_INLINE void AccumulateRows(const Real* a, Index stride, Index k_count, const
   using L = Lanes<Real>;
   using V = typename L::V;
   constexpr int thirds = (rows + 2) / 3;
-  const Real* base[thirds];
-  for (int j = 0; j < thirds; ++j) base[j] = a + 3 * j * stride;
-  for (Index k = 0; k < k_count; ++k, panel += vectors * L::lanes) {
-    V b[vectors];
-    for (int v = 0; v < vectors; ++v) b[v] = L::load(panel + v * L::lanes);
-    for (int m = 0; m < rows; ++m) {
-      const V x(base[m / 3][m % 3 * stride]);
-      for (int v = 0; v < vectors; ++v) acc[m][v] = MulAdd(x, b[v], acc[m][v]);
+  WalkVectors<rows, vectors>([&](auto first, auto count) HWY_ATTR {
+    constexpr int begin = decltype(first)::value, walked = decltype(count)::value;
+    const Real* base[thirds];
+    for (int j = 0; j < thirds; ++j) base[j] = a + 3 * j * stride;
+    const Real* from = panel + begin * L::lanes;
+    for (Index k = 0; k < k_count; ++k, from += vectors * L::lanes) {
+      V b[walked];
+      for (int v = 0; v < walked; ++v) b[v] = L::load(from + v * L::lanes);
+      for (int m = 0; m < rows; ++m) {
+        const V x(base[m / 3][m % 3 * stride]);
+        for (int v = 0; v < walked; ++v) acc[m][begin + v] = MulAdd(x, b[v], acc[m][begin + v]);
+      }
+      for (int j = 0; j < thirds; ++j) ++base[j];
     }
-    for (int j = 0; j < thirds; ++j) ++base[j];
-  }
+  });
 }
 
 /// The same for one row and several panels, `panel_size` apart: a single row has too few sums to keep the multipliers
@@ -176,16 +206,18 @@ constexpr int MaxStridedRows() {
 #if defined(__SANITIZE_ADDRESS__)
   return 2;
 #else
-  constexpr int registers = HWY_TARGET == HWY_AVX3 ? 32 : 16;
-  return std::min(12, (registers - 1 - vectors) / vectors);
+  return std::min(12, (kRegisters - 1 - vectors) / vectors);
 #endif
 }
 
-/// Rows of a tile of the dense engines. Narrow panels are those of heads of a vector or two, and rounded weights by
-/// themselves are for few rows: neither is worth the compiler's time.
+/// Rows of a tile of the dense engines: where the sums of all vectors leave room for few rows, as many as walks of two
+/// vectors at a time have room for, so that a panel is read from the second-level cache a third as often. Narrow panels
+/// are those of heads of a vector or two, and rounded weights by themselves are for few rows: neither is worth the
+/// compiler's time.
 template <class Panel, int vectors>
 constexpr int MaxTileRows() {
-  constexpr int rows = MaxStridedRows<RealOf<Panel>, vectors>();
+  constexpr int all = MaxStridedRows<RealOf<Panel>, vectors>();
+  constexpr int rows = all < 4 ? MaxStridedRows<RealOf<Panel>, 2>() : all;
   if constexpr (vectors < 3) return std::min(4, rows);
   if constexpr (std::is_same_v<Panel, Bf16Weight>) return std::min(2, rows);
   if constexpr (std::is_same_v<Panel, Bf16Tile>) return 1;
