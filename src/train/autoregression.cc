@@ -5,10 +5,13 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <set>
 #include <tuple>
 
 #include "train/cholesky.h"
+#include "train/origins.h"
+#include "train/smoothing_fit.h"
 
 namespace penstock::training {
 
@@ -20,7 +23,6 @@ constexpr double penalties[] = {1e-5, 1e-4, 1e-3, 1e-2,
                                 1e-1, 1.0,  10.0, 100.0};   // of the mean diagonal of the Gram matrix
 constexpr double beginnings[] = {0.4, 0.5, 0.6, 0.7, 0.8};  // of the rows; what follows each scores a choice
 constexpr double scored_share = 0.25;                       // of the rows, behind each beginning
-constexpr Index most_corrected = 200;                       // origins whose errors a correction is the mean of
 constexpr Index most_origins = 60;                          // that are scored behind each beginning ...
 constexpr Index most_origins_of_many = 300;                 // ... where there are that many series
 constexpr Index most_rows = 8000;                           // that are regressed on, the latest
@@ -61,52 +63,6 @@ bool solve(Numbers& a, Index n, Numbers& b, Index m) {
     for (Index c = 0; c < m; ++c) b[i * m + c] /= a[i * n + i];
   }
   return true;
-}
-
-/// Rows of one series to forecast from, first to last; none if the last stands before the first.
-struct Origins {
-  std::size_t series;
-  Index first, last;
-};
-
-Index count_of(const std::vector<Origins>& all) {
-  Index count = 0;
-  for (const Origins& each : all) count += std::max<Index>(0, each.last - each.first + 1);
-  return count;
-}
-
-/// Visits every `stride`th of the rows, counted through all series.
-template <class Visit>
-void visit(const std::vector<Origins>& all, Index stride, const Visit& visitor) {
-  Index skip = 0;
-  for (const Origins& each : all) {
-    Index row = each.first + skip;
-    for (; row <= each.last; row += stride) visitor(each.series, row);
-    if (each.last >= each.first) skip = row - each.last - 1;
-  }
-}
-
-Index rows_of(ManySeries z) {
-  Index rows = 0;
-  for (const std::span<const double> each : z) rows += static_cast<Index>(each.size());
-  return rows;
-}
-
-/// Rows that nine in ten of the series have.
-Index common_rows(ManySeries z) {
-  std::vector<std::size_t> sizes;
-  for (const std::span<const double> each : z) sizes.push_back(each.size());
-  const auto tenth = sizes.begin() + static_cast<std::ptrdiff_t>(sizes.size() / 10);
-  std::ranges::nth_element(sizes, tenth);
-  return static_cast<Index>(*tenth);
-}
-
-std::vector<std::span<const double>> beginnings_of(ManySeries z, double share) {
-  std::vector<std::span<const double>> result;
-  for (const std::span<const double> each : z) {
-    result.push_back(each.first(static_cast<std::size_t>(share * static_cast<double>(each.size()))));
-  }
-  return result;
 }
 
 /// The regressions of one shape on series: all choices that share it, of every distance by itself or, rolled out, of
@@ -361,40 +317,26 @@ std::map<RegressionChoice, double> score_choices(ManySeries z, Index horizon, In
   return errors;
 }
 
-/// A smoothing, corrected by what it was off by in the mean.
-LinearForecast fit_smoothing(ManySeries z, const Smoothing& smoothing, Index horizon) {
-  LinearForecast forecast = smooth(smoothing, horizon);
-  if (smoothing.correction == 0.0) return forecast;
-  const auto origins_for = [&](Index ahead) {
-    std::vector<Origins> origins;
-    for (std::size_t i = 0; i < z.size(); ++i) {
-      origins.push_back({i, forecast.lags - 1, static_cast<Index>(z[i].size()) - 1 - ahead});
-    }
-    return origins;
-  };
-  const Index stride = std::max<Index>(1, count_of(origins_for(1)) / most_corrected);
-  for (Index ahead = 1; ahead <= horizon; ++ahead) {
-    double sum = 0.0, count = 0.0;
-    visit(origins_for(ahead), stride, [&](std::size_t series, Index row) {
-      sum += z[series][row + ahead] - forecast.at(z[series], row, ahead);
-      ++count;
-    });
-    if (count > 0.0) forecast.bias[ahead - 1] += smoothing.correction * sum / count;
-  }
-  return forecast;
-}
-
-/// Geometric mean of the errors behind all beginnings.
-double smoothing_error(ManySeries z, const Smoothing& smoothing, Index horizon, const RawValue& raw) {
+/// Geometric mean of the errors behind all beginnings of forecasts that are fitted to them; infinite where one cannot
+/// be.
+template <class Fit>
+double error_behind_beginnings(ManySeries z, const RawValue& raw, const Fit& fit) {
   double sum = 0.0;
   for (const double share : beginnings) {
-    sum += log_error_behind(z, share, fit_smoothing(beginnings_of(z, share), smoothing, horizon), raw);
+    const std::optional<LinearForecast> forecast = fit(beginnings_of(z, share));
+    if (!forecast) return INFINITY;
+    sum += log_error_behind(z, share, *forecast, raw);
   }
   return std::exp(sum / static_cast<double>(std::size(beginnings)));
 }
 
+std::optional<LinearForecast> fit_smoothings_of(ManySeries z, const LinearChoice& choice) {
+  const Index lags = std::min(choice.window, common_rows(z));
+  return fit_mean_smoothing(z, choice.season, lags, choice.horizon);
+}
+
 /// The best of each kind so far.
-using BestOfKinds = std::map<std::tuple<bool, bool, bool, bool, bool>, LinearChoice::Part>;
+using BestOfKinds = std::map<std::tuple<bool, bool, bool, bool>, LinearChoice::Part>;
 
 void keep_better(BestOfKinds& best, const BestOfKinds::key_type& kind, LinearChoice::Part part) {
   if (!std::isfinite(part.error)) return;
@@ -416,14 +358,48 @@ std::vector<LinearChoice::Part> weighted(const BestOfKinds& best) {
   return parts;
 }
 
-bool fit_part(ManySeries z, const LinearChoice::Part& part, const LinearChoice& choice, LinearForecast& forecast) {
-  if (part.smoothing) {
-    forecast = fit_smoothing(z, *part.smoothing, choice.horizon);
-    return true;
+/// Adds a forecast with its weight to a mean.
+void add(double weight, const LinearForecast& forecast, LinearForecast& mean) {
+  if (forecast.lags > mean.lags) {
+    mean.lags = forecast.lags;
+    mean.weights.resize(forecast.weights.size(), 0.0);
   }
-  const RegressionChoice& each = part.regression;
-  const Regression regression(z, each.shape, each.rolled, choice.horizon, choice.season);
-  return regression.enough() && regression.fit(each.intercept, each.penalty, forecast);
+  for (std::size_t i = 0; i < forecast.weights.size(); ++i) mean.weights[i] += weight * forecast.weights[i];
+  for (std::size_t h = 0; h < forecast.bias.size(); ++h) mean.bias[h] += weight * forecast.bias[h];
+}
+
+/// The mean of the regressions alone; none if none can be fitted.
+std::optional<LinearForecast> fit_regressions(ManySeries z, const LinearChoice& choice) {
+  LinearForecast mean{.lags = 0, .horizon = choice.horizon, .weights = {}, .bias = {}};
+  mean.bias.assign(static_cast<std::size_t>(choice.horizon), 0.0);
+  double sum = 0.0;
+  for (const LinearChoice::Part& part : choice.parts) {
+    LinearForecast forecast;
+    const RegressionChoice& each = part.regression;
+    const Regression regression(z, each.shape, each.rolled, choice.horizon, choice.season);
+    if (!regression.enough() || !regression.fit(each.intercept, each.penalty, forecast)) continue;
+    add(part.weight, forecast, mean);
+    sum += part.weight;
+  }
+  if (!(sum > 0.0)) return std::nullopt;
+  for (double& weight : mean.weights) weight /= sum;
+  for (double& bias : mean.bias) bias /= sum;
+  return mean;
+}
+
+/// Gives the smoothings their share. It is near a half: few errors say little about which of two good forecasts is the
+/// better one, and a mean of unlike ones is better than both more often than not.
+void add_smoothings(ManySeries z, const RawValue& raw, LinearChoice& choice) {
+  constexpr double power = 0.5;  // of mean square errors: shares fall with their roots
+  const auto window = smoothing_window(common_rows(z), choice.season);
+  if (!window) return;
+  choice.window = *window;
+  const double error =
+      error_behind_beginnings(z, raw, [&](ManySeries each) { return fit_smoothings_of(each, choice); });
+  if (!std::isfinite(error)) return;
+  const double others = choice.error;
+  choice.smoothing = choice.parts.empty() ? 1.0 : 1.0 / (1.0 + std::pow(error / others, power));
+  choice.error = std::min(error, others);
 }
 
 }  // namespace
@@ -439,40 +415,34 @@ LinearChoice choose_linear_forecast(ManySeries z, Index horizon, Index season, c
   BestOfKinds best;
   for (const auto& [regression, error] : score_choices(z, horizon, season, raw)) {
     const RegressionShape& shape = regression.shape;
-    keep_better(best, {false, shape.difference, shape.seasonal, regression.rolled, shape.lags > 0},
-                {.regression = regression, .smoothing = {}, .error = error});
-  }
-  for (const Smoothing& smoothing : smoothings(common_rows(z), season)) {
-    keep_better(best, {true, smoothing.trend > 0.0, smoothing.correction > 0.0, false, false},
-                {.regression = {}, .smoothing = smoothing, .error = smoothing_error(z, smoothing, horizon, raw)});
+    keep_better(best, {shape.difference, shape.seasonal, regression.rolled, shape.lags > 0},
+                {.regression = regression, .error = error});
   }
   choice.parts = weighted(best);
-  if (choice.parts.empty()) return choice;
-  choice.error = 0.0;
-  for (const LinearChoice::Part& part : choice.parts) choice.error += part.weight * part.error;
+  if (!choice.parts.empty()) {
+    choice.error = error_behind_beginnings(z, raw, [&](ManySeries each) { return fit_regressions(each, choice); });
+  }
+  add_smoothings(z, raw, choice);
   return choice;
 }
 
 LinearForecast fit_linear_forecast(ManySeries z, const LinearChoice& choice) {
-  const Index horizon = choice.horizon;
-  std::vector<std::pair<LinearForecast, double>> fitted;
-  double sum = 0.0;
-  LinearForecast mean;
-  mean.horizon = horizon;
-  mean.bias.assign(static_cast<std::size_t>(horizon), 0.0);
-  for (const LinearChoice::Part& part : choice.parts) {
-    LinearForecast forecast;
-    if (!fit_part(z, part, choice, forecast)) continue;
-    mean.lags = std::max(mean.lags, forecast.lags);
-    sum += part.weight;
-    fitted.emplace_back(std::move(forecast), part.weight);
+  const auto smoothings = choice.smoothing > 0.0 ? fit_smoothings_of(z, choice) : std::nullopt;
+  const auto regressions = fit_regressions(z, choice);
+  if (smoothings && regressions) {
+    LinearForecast mean{.lags = 0, .horizon = choice.horizon, .weights = {}, .bias = {}};
+    mean.bias.assign(static_cast<std::size_t>(choice.horizon), 0.0);
+    add(choice.smoothing, *smoothings, mean);
+    add(1.0 - choice.smoothing, *regressions, mean);
+    return mean;
   }
-  mean.weights.assign(static_cast<std::size_t>(mean.lags * horizon), fitted.empty() ? 1.0 : 0.0);  // or the last value
-  for (const auto& [forecast, weight] : fitted) {
-    for (std::size_t i = 0; i < forecast.weights.size(); ++i) mean.weights[i] += weight / sum * forecast.weights[i];
-    for (std::size_t h = 0; h < forecast.bias.size(); ++h) mean.bias[h] += weight / sum * forecast.bias[h];
-  }
-  return mean;
+  if (smoothings) return *smoothings;
+  if (regressions) return *regressions;
+  const auto horizon = static_cast<std::size_t>(choice.horizon);
+  return {.lags = 1,  // the last value
+          .horizon = choice.horizon,
+          .weights = std::vector<double>(horizon, 1.0),
+          .bias = std::vector<double>(horizon, 0.0)};
 }
 
 LinearChoice choose_linear_forecast(std::span<const double> z, Index horizon, Index season,

@@ -1,12 +1,10 @@
 #pragma once
 
 #include <functional>
-#include <optional>
 #include <span>
 #include <vector>
 
 #include "train/linear_forecast.h"
-#include "train/smoothing.h"
 
 /// Linear forecasts of a series from its own last rows, fitted in closed form: what a recurrent model has to beat, and
 /// what it starts from.
@@ -27,29 +25,26 @@ struct RegressionChoice {
   auto operator<=>(const RegressionChoice&) const = default;  // NOLINT(modernize-use-nullptr): not one in sight
 };
 
-/// Regressions and smoothings whose weighted mean is the forecast; none: the last value is.
+/// Regressions whose weighted mean, and the mean of smoothings, make the forecast; none of both: the last value is.
 struct LinearChoice {
   struct Part {
     RegressionChoice regression;
-    std::optional<Smoothing> smoothing;  ///< Instead of a regression.
-    double error = 0.0;                  ///< Mean square error where it was chosen, in the unit of `raw`.
-    double weight = 1.0;
+    double error = 0.0;   ///< Mean square error where it was chosen, in the unit of `raw`.
+    double weight = 1.0;  ///< All of them together have 1.
   };
 
   Index horizon = 1, season = 1;
-  double error = 0.0;  ///< Weighted mean of those of the parts.
+  double error = 0.0;  ///< The lesser of that of the regressions' mean and that of the smoothings'.
   std::vector<Part> parts;
+  double smoothing = 0.0;  ///< Share of the smoothings.
+  Index window = 1;        ///< Rows that these read.
 };
 
-/// Several series that are forecast alike, scaled alike.
-using ManySeries = std::span<const std::span<const double>>;
-/// Turns a value of one of them into the unit in which errors count.
-using RawValue = std::function<double(std::size_t series, double z)>;
-
-/// Chooses constants of smoothing, differences, the number of lags, a ridge penalty and whether forecasts further ahead
-/// are rolled out, by how well each forecasts what follows five beginnings of the series. The best of every kind takes
-/// part, with a weight that falls with its error: a mean of several is safer than the best of a few thousand choices.
-/// Nothing is chosen that reads more rows than nine in ten of the series have.
+/// Chooses differences, the number of lags, a ridge penalty and whether forecasts further ahead are rolled out, by how
+/// well each forecasts what follows five beginnings of the series. The best of every kind takes part, with a weight
+/// that falls with its error: a mean of several is safer than the best of a few thousand choices. The mean of
+/// smoothings stands beside them with a share that is near a half. Nothing is chosen that reads more rows than nine in
+/// ten of the series have.
 LinearChoice choose_linear_forecast(ManySeries z, Index horizon, Index season, const RawValue& raw);
 LinearForecast fit_linear_forecast(ManySeries z, const LinearChoice& choice);
 

@@ -1,11 +1,17 @@
 #pragma once
 
+#include <functional>
 #include <span>
 #include <vector>
 
 #include "penstock/types.h"
 
 namespace penstock::training {
+
+/// Several series that are forecast alike, scaled alike.
+using ManySeries = std::span<const std::span<const double>>;
+/// Turns a value of one of them into the unit in which errors count.
+using RawValue = std::function<double(std::size_t series, double z)>;
 
 /// z_{t+ahead} = bias + sum_k weights_k z_{t-k}, for ahead = 1 .. horizon.
 struct LinearForecast {

@@ -8,7 +8,7 @@
 #include "base/check.h"
 #include "base/quote.h"
 #include "train/normalise.h"
-#include "train/season.h"
+#include "train/season_choice.h"
 
 namespace penstock::data {
 namespace {
@@ -39,15 +39,15 @@ class SeriesPlanner {
       for (double& value : values[i]) value = (value - scaling.mean) / scaling.scale;
     }
     const auto z = spans_of(values);
-    constexpr double plain_to_see = 0.5;  // correlation
-    const training::FoundSeason found = season > 0 ? training::FoundSeason{season, 1.0} : training::look_for_season(z);
+    const auto found =
+        season > 0 ? training::ChosenSeason{.rows = season} : training::choose_season(z, options_.horizon);
     if (!options_.autoregression) return {.horizon = options_.horizon, .season = found.rows, .error = 0.0, .parts = {}};
     const training::RawValue raw = raw_values(position, fitted, logarithm);
     auto choice = training::choose_linear_forecast(z, options_.horizon, found.rows, raw);
-    if (found.rows == 1 || found.alike >= plain_to_see) return choice;
-    // Of some hundred distances one looks like a faint season by chance: one that is will forecast.
+    if (found.plain) return choice;
+    // Swings that come and go look like a season too: one that is will forecast.
     auto without = training::choose_linear_forecast(z, options_.horizon, 1, raw);
-    return choice.error < clearly * without.error ? std::move(choice) : std::move(without);
+    return choice.error < found.most_error * without.error ? std::move(choice) : std::move(without);
   }
 
   /// Logarithms are taken where they forecast clearly better: they cost a forecast that is off upwards dearly. With a

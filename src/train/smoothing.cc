@@ -1,111 +1,107 @@
 #include "train/smoothing.h"
 
 #include <algorithm>
+#include <numeric>
+
+#include "train/cholesky.h"
 
 namespace penstock::training {
 
-namespace {
-
-constexpr Index most_lags = 512;
-constexpr Index seasons_seen = 6;
-constexpr Index rows_seen = 48;     // without a season
-constexpr Index rows_to_start = 8;  // that the first trend is taken from
-
-/// A number that is linear in the last rows: its weights, the oldest row first.
-using Combination = std::vector<double>;
-
-void add(Combination& to, double factor, const Combination& what) {
-  for (std::size_t i = 0; i < to.size(); ++i) to[i] += factor * what[i];
+SmoothingState::SmoothingState(const Smoothing& smoothing, Index one) {
+  if (smoothing.period > 1) seasons_.assign(static_cast<std::size_t>(smoothing.period), 0.0);
+  const Index first_season = smoothing.has_trend ? 2 : 1;
+  if (one == 0) level_ = 1.0;
+  if (smoothing.has_trend && one == 1) trend_ = 1.0;
+  if (one >= first_season) seasons_[static_cast<std::size_t>(one - first_season)] = 1.0;
 }
 
-/// The state of a smoothing as it walks through the rows.
-class State {
- public:
-  State(const Smoothing& smoothing, Index begin_of_second)
-      : smoothing_(smoothing), lags_(static_cast<std::size_t>(smoothing.lags)), level_(lags_, 0.0), trend_(lags_, 0.0) {
-    const Index period = smoothing.period;
-    const double share = 1.0 / static_cast<double>(period);
-    for (Index i = 0; i < period; ++i) level_[i] += share;
-    if (smoothing.trend > 0.0) {
-      const double distance = static_cast<double>(begin_of_second);
-      for (Index i = 0; i < period; ++i) {
-        trend_[i] -= share / distance;
-        trend_[begin_of_second + i] += share / distance;
-      }
-    }
-    for (Index i = 0; period > 1 && i < period; ++i) {
-      seasons_.emplace_back(lags_, 0.0);
-      seasons_.back()[i] += 1.0;
-      add(seasons_.back(), -1.0, level_);
-      // The level is that of the middle of the season.
-      add(seasons_.back(), -(static_cast<double>(i) - static_cast<double>(period - 1) / 2.0), trend_);
-    }
-    if (period > 1) add(level_, static_cast<double>(period - 1) / 2.0, trend_);
-  }
-
-  /// What is expected `ahead` (from 1) of row `row`.
-  Combination expected(Index row, Index ahead) const {
-    Combination result = level_;
-    double factor = 0.0, power = 1.0;
-    for (Index i = 0; i < ahead; ++i) factor += power *= smoothing_.damping;
-    add(result, factor, trend_);
-    if (!seasons_.empty()) add(result, 1.0, seasons_[static_cast<std::size_t>((row + ahead) % smoothing_.period)]);
-    return result;
-  }
-
-  void see(Index row) {
-    Combination error = expected(row - 1, 1);
-    for (double& weight : error) weight = -weight;
-    error[row] += 1.0;
-    add(level_, smoothing_.damping, trend_);
-    add(level_, smoothing_.level, error);
-    for (double& weight : trend_) weight *= smoothing_.damping;
-    add(trend_, smoothing_.level * smoothing_.trend, error);
-    if (!seasons_.empty()) {
-      add(seasons_[static_cast<std::size_t>(row % smoothing_.period)], smoothing_.season * (1.0 - smoothing_.level),
-          error);
-    }
-  }
-
- private:
-  const Smoothing& smoothing_;
-  std::size_t lags_;
-  Combination level_, trend_;
-  std::vector<Combination> seasons_;
-};
-
-}  // namespace
-
-std::vector<Smoothing> smoothings(Index rows, Index period) {
-  const Index lags = std::min({most_lags, rows / 2 - 1, period > 1 ? seasons_seen * period : rows_seen});
-  std::vector<Smoothing> all;
-  if (lags < std::max(2 * period, rows_to_start + 1)) return all;
-  const std::vector<double> seasons = period > 1 ? std::vector<double>{0.05, 0.2, 0.5} : std::vector<double>{0.0};
-  for (const double level : {0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 0.95}) {
-    for (const double season : seasons) {
-      for (const double correction : {0.0, 0.5, 1.0})
-        all.push_back({level, 0.0, season, 1.0, period, correction, lags});
-      for (const double trend : {0.02, 0.1, 0.3}) {
-        for (const double damping : {0.9, 1.0}) all.push_back({level, trend, season, damping, period, 0.0, lags});
-      }
-    }
-  }
-  return all;
+double SmoothingState::see(const Smoothing& smoothing, Index row, double value) {
+  const double error = value - expected(row, smoothing.damping);
+  level_ += smoothing.damping * trend_ + smoothing.level * error;
+  trend_ = smoothing.damping * trend_ + smoothing.trend * error;
+  if (!seasons_.empty()) seasons_[of_season(row)] += smoothing.season * error;
+  return error;
 }
 
-LinearForecast smooth(const Smoothing& smoothing, Index horizon) {
-  const Index second = smoothing.period > 1 ? smoothing.period : rows_to_start;
-  State state(smoothing, second);
-  for (Index row = smoothing.period; row < smoothing.lags; ++row) state.see(row);
-  LinearForecast forecast;
-  forecast.lags = smoothing.lags;
-  forecast.horizon = horizon;
+void SmoothingState::add(double factor, const SmoothingState& other) {
+  level_ += factor * other.level_;
+  trend_ += factor * other.trend_;
+  for (std::size_t i = 0; i < seasons_.size(); ++i) seasons_[i] += factor * other.seasons_[i];
+}
+
+FirstState::FirstState(const Smoothing& smoothing, Index rows)
+    : singles_(smoothing.has_trend ? 2 : 1), states_(static_cast<std::size_t>(smoothing.states())) {
+  const std::size_t walks = std::min(states_, singles_ + 1), n = states_;
+  for (std::size_t i = 0; i < walks; ++i) {
+    SmoothingState state(smoothing, static_cast<Index>(i));
+    std::vector<double>& errors = errors_.emplace_back();
+    for (Index row = 0; row < rows; ++row) errors.push_back(state.see(smoothing, row, 0.0));
+  }
+  factor_.assign(n * n, 0.0);
+  for (std::size_t i = 0; i < n; ++i) {
+    for (std::size_t j = 0; j < walks; ++j) {
+      if (i >= j) factor_[i * n + j] = product(i, errors_[j]);
+    }
+  }
+  // Two seasons that are each one row later have the same product but for what has left at the end.
+  for (std::size_t i = walks; i < n; ++i) {
+    for (std::size_t j = walks; j <= i; ++j) {
+      const std::vector<double>& errors = errors_.back();
+      const auto gone = [&](std::size_t one) {
+        const std::size_t delay = walk_of(one - 1).delay;
+        return delay < errors.size() ? errors[errors.size() - 1 - delay] : 0.0;
+      };
+      factor_[i * n + j] = factor_[(i - 1) * n + j - 1] - gone(i) * gone(j);
+    }
+  }
+  constexpr double ridge = 1e-9;  // relative, against rounding alone
+  for (std::size_t i = 0; i < n; ++i) factor_[i * n + i] *= 1.0 + ridge;
+  solvable_ = factor_symmetric(factor_, smoothing.states());
+}
+
+double FirstState::product(std::size_t one, std::span<const double> errors) const {
+  const auto [walk, delay] = walk_of(one);
+  if (delay >= errors.size()) return 0.0;
+  return std::inner_product(errors.begin() + static_cast<std::ptrdiff_t>(delay), errors.end(), errors_[walk].begin(),
+                            0.0);
+}
+
+std::vector<double> FirstState::solve(std::span<const double> errors) const {
+  const std::size_t n = states_;
+  std::vector<double> x(n);
+  for (std::size_t i = 0; i < n; ++i) {
+    x[i] = -product(i, errors);
+    for (std::size_t k = 0; k < i; ++k) x[i] -= factor_[i * n + k] * x[k];
+    x[i] /= factor_[i * n + i];
+  }
+  for (std::size_t i = n; i-- > 0;) {
+    for (std::size_t k = i + 1; k < n; ++k) x[i] -= factor_[k * n + i] * x[k];
+    x[i] /= factor_[i * n + i];
+  }
+  return x;
+}
+
+LinearForecast smooth(const Smoothing& smoothing, Index lags, Index horizon) {
+  const FirstState first(smoothing, lags);
+  LinearForecast forecast{.lags = lags, .horizon = horizon, .weights = {}, .bias = {}};
+  forecast.weights.assign(static_cast<std::size_t>(lags * horizon), 0.0);
   forecast.bias.assign(static_cast<std::size_t>(horizon), 0.0);
-  forecast.weights.assign(static_cast<std::size_t>(smoothing.lags * horizon), 0.0);
-  for (Index h = 0; h < horizon; ++h) {
-    const Combination expected = state.expected(smoothing.lags - 1, h + 1);
-    for (Index k = 0; k < smoothing.lags; ++k) {
-      forecast.weights[k * horizon + h] = expected[static_cast<std::size_t>(smoothing.lags - 1 - k)];
+  std::vector<SmoothingState> last;  // of walks from each unit through zeros
+  for (Index one = 0; one < smoothing.states(); ++one) {
+    SmoothingState& state = last.emplace_back(smoothing, one);
+    for (Index row = 0; row < lags; ++row) state.see(smoothing, row, 0.0);
+  }
+  std::vector<double> errors(static_cast<std::size_t>(lags));
+  // What a row weighs is what is forecast when it alone is one.
+  for (Index one = 0; one < lags; ++one) {
+    SmoothingState state(smoothing);
+    for (Index row = 0; row < lags; ++row) errors[row] = state.see(smoothing, row, row == one ? 1.0 : 0.0);
+    const std::vector<double> numbers = first.solve(errors);
+    for (std::size_t i = 0; i < numbers.size(); ++i) state.add(numbers[i], last[i]);
+    double trends = 0.0, power = 1.0;
+    for (Index h = 0; h < horizon; ++h) {
+      trends += power *= smoothing.damping;
+      forecast.weights[(lags - 1 - one) * horizon + h] = state.expected(lags + h, trends);
     }
   }
   return forecast;

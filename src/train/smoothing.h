@@ -1,26 +1,73 @@
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "train/linear_forecast.h"
 
 namespace penstock::training {
 
-/// Exponential smoothing with additive errors, trend and season, which is linear in the rows that it has seen: here the
-/// last `lags`, of which the first ones set its state.
+/// Exponential smoothing with additive errors, trend and season: a linear recurrence, whose forecasts are linear in the
+/// rows that it has seen and in the state that it began with.
 struct Smoothing {
-  double level = 0.5;       ///< How much of an error goes into the level ...
-  double trend = 0.0;       ///< ... of that into the trend; 0: there is none ...
-  double season = 0.0;      ///< ... and of the rest into the season.
-  double damping = 1.0;     ///< Of the trend, from row to row.
-  Index period = 1;         ///< Rows of a season; 1: none.
-  double correction = 0.0;  ///< Share of the mean error, of each distance, that is added to forecasts.
-  Index lags = 1;           ///< At least two seasons.
+  bool has_trend = false;
+  Index period = 1;      ///< Rows of a season; 1: none.
+  double level = 0.5;    ///< How much of an error goes into the level ...
+  double trend = 0.0;    ///< ... into the trend ...
+  double season = 0.0;   ///< ... and into the season.
+  double damping = 1.0;  ///< Of the trend, from row to row.
+
+  /// Numbers that a state has freely: one season less than a period, as the level could make up for it.
+  Index states() const { return 1 + (has_trend ? 1 : 0) + period - 1; }
 };
 
-/// Smoothings to choose from, for a series of so many rows; none if there are too few.
-std::vector<Smoothing> smoothings(Index rows, Index period);
+/// Where a smoothing stands behind a row.
+class SmoothingState {
+ public:
+  /// All zero, or with a single one among the free numbers.
+  explicit SmoothingState(const Smoothing& smoothing, Index one = -1);
 
-LinearForecast smooth(const Smoothing& smoothing, Index horizon);
+  /// What is expected of a row, whose trend counts `trends` times: damping + damping^2 + ... as many rows ahead.
+  double expected(Index row, double trends) const {
+    return level_ + trends * trend_ + (seasons_.empty() ? 0.0 : seasons_[of_season(row)]);
+  }
+  /// Goes on to a row; returns how far its value is above what was expected.
+  double see(const Smoothing& smoothing, Index row, double value);
+  void add(double factor, const SmoothingState& other);
+
+ private:
+  std::size_t of_season(Index row) const { return static_cast<std::size_t>(row) % seasons_.size(); }
+
+  double level_ = 0.0, trend_ = 0.0;
+  std::vector<double> seasons_;
+};
+
+/// Finds the state before the first of some rows that makes the squares of errors in all of them least.
+class FirstState {
+ public:
+  FirstState(const Smoothing& smoothing, Index rows);
+
+  bool is_solvable() const { return solvable_; }
+  /// The free numbers, from the errors [rows] of a walk that began with zeros.
+  std::vector<double> solve(std::span<const double> errors) const;
+
+ private:
+  /// What a walk from one of the units through zeros is off by in a row. Each season begins it anew, so that all share
+  /// the walk of the first.
+  struct Walk {
+    std::size_t walk, delay;
+  };
+  Walk walk_of(std::size_t one) const { return one < singles_ ? Walk{one, 0} : Walk{singles_, one - singles_}; }
+  /// Inner product of other errors [rows] with those of a walk.
+  double product(std::size_t one, std::span<const double> errors) const;
+
+  std::size_t singles_, states_;             // numbers that are no seasons, and all
+  std::vector<std::vector<double>> errors_;  // [singles, and one for the seasons][rows]
+  std::vector<double> factor_;               // Cholesky's, of the Gram matrix of all errors
+  bool solvable_ = false;
+};
+
+/// The forecast from the last `lags` rows, the state before them being the one that they fit best.
+LinearForecast smooth(const Smoothing& smoothing, Index lags, Index horizon);
 
 }  // namespace penstock::training

@@ -1,0 +1,45 @@
+#include "train/season_choice.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "train/season.h"
+#include "train/smoothing_fit.h"
+
+namespace penstock::training {
+
+namespace {
+
+constexpr Index customary[] = {4, 7, 12, 24};  // quarters, days of a week, months, hours of a day
+constexpr Index seasons_of_customary = 4;      // rows that there must be to try them: so many times as long ...
+constexpr Index fewest_rows = 40;              // ... and never fewer than this
+
+bool is_long_enough(ManySeries z, Index period) {
+  return std::ranges::any_of(z, [&](std::span<const double> each) {
+    return static_cast<Index>(each.size()) >= std::max(fewest_rows, seasons_of_customary * period);
+  });
+}
+
+}  // namespace
+
+// A trend that bends hides a season from correlations, and noise makes two of its multiples as alike as itself: periods
+// that people count in are tried beside the one that was found.
+ChosenSeason choose_season(ManySeries z, Index horizon) {
+  constexpr double plain_to_see = 0.5;  // correlation
+  const FoundSeason found = look_for_season(z);
+  std::vector<Index> periods;
+  for (const Index period : customary) {
+    if (period != found.rows && is_long_enough(z, period)) periods.push_back(period);
+  }
+  if (found.rows > 1) periods.push_back(found.rows);
+  const bool plain = found.rows > 1 && found.alike >= plain_to_see;
+  if (plain && found.rows > longest_smoothed_period) return {.rows = found.rows};
+  const Index likeliest = likeliest_period(z, periods, horizon);
+  if (plain && (likeliest == 1 || likeliest == found.rows)) return {.rows = found.rows};
+  if (likeliest == 1) return {};
+  // Of some hundred distances one looks like a faint season by chance sooner than one of four.
+  const bool of_few = std::ranges::find(customary, likeliest) != std::end(customary);
+  return {.rows = likeliest, .plain = false, .most_error = of_few ? 0.95 : 0.9};
+}
+
+}  // namespace penstock::training

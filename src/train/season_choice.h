@@ -1,0 +1,18 @@
+#pragma once
+
+#include "train/linear_forecast.h"
+
+namespace penstock::training {
+
+struct ChosenSeason {
+  Index rows = 1;  ///< Rows after which series repeat themselves; 1: they do not.
+  /// What is plain to see stands. Otherwise the season has to prove itself: the mean square error of forecasts with it
+  /// may be so large a share of that without it.
+  bool plain = true;
+  double most_error = 1.0;
+};
+
+/// The season of series, among one that shows in their correlations and those that people count in.
+ChosenSeason choose_season(ManySeries z, Index horizon);
+
+}  // namespace penstock::training

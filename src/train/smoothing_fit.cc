@@ -1,0 +1,211 @@
+#include "train/smoothing_fit.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "train/nelder_mead.h"
+
+namespace penstock::training {
+
+namespace {
+
+constexpr Index most_lags = 512;
+constexpr Index fewest_lags = 8;
+constexpr Index rows_seen = 48;  // at most, as far as a season needs no more
+constexpr Index seasons_seen = 6;
+constexpr Index most_rows = 1200;          // that constants are fitted to, the latest of a series ...
+constexpr Index most_rows_of_many = 6000;  // ... and of all
+// The trend takes little of each error: one that follows the last few changes goes astray over a whole horizon.
+constexpr double quickest_trend = 0.2;
+constexpr double least_damping = 0.8, most_damping = 0.98;
+constexpr double clearly_likelier = 4.0;  // difference of Akaike's criterion
+
+double between_zero_and_one(double x) { return 1.0 / (1.0 + std::exp(-x)); }
+
+/// A kind of smoothing, whose constants are numbers without bounds to the search.
+struct Form {
+  bool has_trend, damped;
+  Index period;
+
+  Index constants() const { return 1 + (has_trend ? 1 : 0) + (damped ? 1 : 0) + (period > 1 ? 1 : 0); }
+  std::vector<double> begin() const {
+    std::vector<double> numbers = {0.0};
+    if (has_trend) numbers.push_back(-2.0);
+    if (damped) numbers.push_back(1.0);
+    if (period > 1) numbers.push_back(-2.0);
+    return numbers;
+  }
+  Smoothing of(const std::vector<double>& numbers) const {
+    Smoothing result{.has_trend = has_trend, .period = period};
+    auto number = numbers.begin();
+    result.level = between_zero_and_one(*number++);
+    if (has_trend) result.trend = std::min(result.level, quickest_trend * between_zero_and_one(*number++));
+    if (damped) result.damping = least_damping + (most_damping - least_damping) * between_zero_and_one(*number++);
+    if (period > 1) result.season = (1.0 - result.level) * between_zero_and_one(*number);
+    return result;
+  }
+};
+
+/// The latest rows of series, or of every so many-th of a great many; those with no more rows than a state has numbers
+/// say nothing.
+std::vector<std::span<const double>> rows_to_fit(ManySeries z, Index states) {
+  Index rows = 0;
+  for (const std::span<const double> each : z) rows += static_cast<Index>(each.size());
+  const auto stride = static_cast<std::size_t>(std::max<Index>(1, rows / most_rows_of_many));
+  std::vector<std::span<const double>> result;
+  for (std::size_t i = 0; i < z.size(); i += stride) {
+    if (static_cast<Index>(z[i].size()) <= states + 1) continue;
+    result.push_back(z[i].last(std::min(z[i].size(), static_cast<std::size_t>(most_rows))));
+  }
+  return result;
+}
+
+/// Sums of squares of errors by distance, and how many there are.
+struct Squares {
+  std::vector<double> sums, counts;
+
+  explicit Squares(Index horizon)
+      : sums(static_cast<std::size_t>(horizon), 0.0), counts(static_cast<std::size_t>(horizon), 0.0) {}
+  double log_mean(std::size_t distance) const {
+    return std::log(std::max(sums[distance] / counts[distance], std::numeric_limits<double>::min()));
+  }
+};
+
+/// Adds the errors of all distances; false if rows leave the first state open.
+bool add_squares(const Smoothing& smoothing, std::span<const double> z, Squares& squares) {
+  const auto rows = static_cast<Index>(z.size()), horizon = static_cast<Index>(squares.sums.size());
+  const FirstState first(smoothing, rows);
+  if (!first.is_solvable()) return false;
+  SmoothingState walk(smoothing);
+  std::vector<double> errors;
+  for (Index row = 0; row < rows; ++row) errors.push_back(walk.see(smoothing, row, z[row]));
+  const std::vector<double> numbers = first.solve(errors);
+  SmoothingState state(smoothing);
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    state.add(numbers[i], SmoothingState(smoothing, static_cast<Index>(i)));
+  }
+  for (Index row = 0; row < rows; ++row) {
+    double trends = 0.0, power = 1.0;
+    for (Index h = 0; h < horizon && row + h < rows; ++h) {
+      trends += power *= smoothing.damping;
+      const double error = z[row + h] - state.expected(row + h, trends);
+      squares.sums[h] += error * error;
+      ++squares.counts[h];
+    }
+    state.see(smoothing, row, z[row]);
+  }
+  return true;
+}
+
+/// Half the logarithm of the errors of the next row, which say most, and half the mean of those of all distances, which
+/// are what is asked for.
+double criterion(const Squares& squares) {
+  constexpr double fewest = 8.0;
+  double sum = 0.0, distances = 0.0;
+  for (std::size_t h = 0; h < squares.sums.size() && (h == 0 || squares.counts[h] >= fewest); ++h) {
+    sum += squares.log_mean(h);
+    ++distances;
+  }
+  return 0.5 * squares.log_mean(0) + 0.5 * sum / distances;
+}
+
+std::optional<FittedSmoothing> fit(ManySeries all, const Form& form, Index horizon) {
+  const Index states = form.of(form.begin()).states();
+  const auto z = rows_to_fit(all, states);
+  double n = 0.0;
+  for (const std::span<const double> each : z) n += static_cast<double>(each.size());
+  const double k =
+      static_cast<double>(form.constants() + 1) + static_cast<double>(states) * static_cast<double>(z.size());
+  if (!(n > k + 3.0)) return std::nullopt;
+  const auto squares_of = [&](const Smoothing& smoothing, Index distances) -> std::optional<Squares> {
+    Squares squares(distances);
+    for (const std::span<const double> each : z) {
+      if (!add_squares(smoothing, each, squares)) return std::nullopt;
+    }
+    return squares;
+  };
+  const auto to_minimise = [&](const std::vector<double>& numbers) {
+    const auto squares = squares_of(form.of(numbers), horizon);
+    if (!squares) return std::numeric_limits<double>::infinity();
+    // Where constants hardly matter they stay where they began, far from bounds.
+    double drawn = 0.0;
+    constexpr double pull = 0.002;
+    for (const double number : numbers) drawn += pull * number * number;
+    return n * criterion(*squares) + drawn;
+  };
+  constexpr double step = 1.5, tolerance = 1e-5;
+  constexpr int evaluations = 60;  // for each constant
+  const auto found =
+      minimise(to_minimise, form.begin(), step, evaluations * static_cast<int>(form.constants()), tolerance);
+  const auto squares = squares_of(form.of(found), 1);
+  if (!squares) return std::nullopt;
+  const double information = n * squares->log_mean(0) + 2.0 * k * n / (n - k - 1.0);
+  return FittedSmoothing{form.of(found), information};
+}
+
+bool all_equal(ManySeries z) {
+  return std::ranges::all_of(z, [](std::span<const double> each) {
+    return std::ranges::all_of(each, [&](double value) { return value == each.front(); });
+  });
+}
+
+double least_information(const std::vector<FittedSmoothing>& all) {
+  double least = std::numeric_limits<double>::infinity();
+  for (const FittedSmoothing& each : all) least = std::min(least, each.information);
+  return least;
+}
+
+}  // namespace
+
+std::optional<Index> smoothing_window(Index rows, Index period) {
+  const Index lags = std::min({most_lags, rows / 2 - 1, std::max(rows_seen, period > 1 ? seasons_seen * period : 0)});
+  if (lags < std::max(2 * period, fewest_lags) || period > longest_smoothed_period) return std::nullopt;
+  return lags;
+}
+
+std::vector<FittedSmoothing> fit_smoothings(ManySeries z, Index period, Index horizon) {
+  std::vector<FittedSmoothing> result;
+  if (all_equal(z)) return result;
+  for (const auto& [has_trend, damped] : {std::pair(false, false), std::pair(true, false), std::pair(true, true)}) {
+    if (const auto fitted = fit(z, {has_trend, damped, period}, horizon)) result.push_back(*fitted);
+  }
+  return result;
+}
+
+std::optional<LinearForecast> fit_mean_smoothing(ManySeries z, Index period, Index lags, Index horizon) {
+  std::vector<FittedSmoothing> all = fit_smoothings(z, 1, horizon);
+  if (period > 1) std::ranges::copy(fit_smoothings(z, period, horizon), std::back_inserter(all));
+  if (all.empty()) return std::nullopt;
+  const double least = least_information(all);
+  constexpr double counts = 0.01;
+  LinearForecast mean{.lags = lags, .horizon = horizon, .weights = {}, .bias = {}};
+  mean.weights.assign(static_cast<std::size_t>(lags * horizon), 0.0);
+  mean.bias.assign(static_cast<std::size_t>(horizon), 0.0);
+  double sum = 0.0;
+  for (const FittedSmoothing& each : all) {
+    const double weight = std::exp(0.5 * (least - each.information));
+    if (weight < counts || lags <= each.smoothing.states()) continue;
+    const LinearForecast forecast = smooth(each.smoothing, lags, horizon);
+    for (std::size_t i = 0; i < mean.weights.size(); ++i) mean.weights[i] += weight * forecast.weights[i];
+    sum += weight;
+  }
+  if (!(sum > 0.0)) return std::nullopt;
+  for (double& weight : mean.weights) weight /= sum;
+  return mean;
+}
+
+Index likeliest_period(ManySeries z, const std::vector<Index>& periods, Index horizon) {
+  Index likeliest = 1;
+  double least = least_information(fit_smoothings(z, 1, horizon)) - clearly_likelier;
+  for (const Index period : periods) {
+    if (period > longest_smoothed_period) continue;
+    const double information = least_information(fit_smoothings(z, period, horizon));
+    if (!(information < least)) continue;
+    least = information;
+    likeliest = period;
+  }
+  return likeliest;
+}
+
+}  // namespace penstock::training
