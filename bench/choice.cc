@@ -93,7 +93,10 @@ std::vector<Case> cases(const Table& table, const Choice& choice) {
         for (const Pass pass : or_else(choice.passes, table.passes)) {
           for (const Shape& shape : group.shapes) {
             for (const int count : threads) {
-              all.push_back({cell, shape, pass, dtype, count, table.device, table.percentiles});
+              const Case test{cell, shape, pass, dtype, count, table.device, table.percentiles};
+              // Chosen cells may come with the shapes of several groups.
+              const auto is_it = [&](const Case& known) { return known.label() == test.label(); };
+              if (std::ranges::none_of(all, is_it)) all.push_back(test);
             }
           }
         }
