@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <span>
+#include <utility>
+#include <vector>
 
 #include "base/check.h"
 #include "plan/cell_table.h"
@@ -78,21 +80,33 @@ class TeamFacts {
 
   Index at_once(csp::Integer cluster) const { return at_once_[static_cast<std::size_t>(cluster)]; }
 
-  TeamCandidate candidate(const TeamChoice& choice) const {
+  /// Who has what of the matrix, without what the registers hold of it.
+  TeamCandidate split(const TeamChoice& choice) const {
     const int of_cluster = choice.cluster * choice.blocks;
     TeamCandidate c = common_;
     c.shape.cluster = choice.cluster, c.shape.blocks = choice.blocks, c.shape.rows = choice.rows;
     c.shape.clusters = static_cast<int>((octets_ + of_cluster - 1) / of_cluster);
     c.shape.groups = choice.groups, c.shape.parts = choice.parts;
     c.shape.direct = choice.direct;
-    c.slices = (rows_ + choice.rows - 1) / choice.rows;
-    const Index items = c.slices * heads_;
-    c.teams = std::clamp<Index>(at_once(choice.cluster) / c.shape.clusters, 1, items);
-    c.waves = (items + c.teams - 1) / c.teams;
+    return c;
+  }
+
+  /// And what they hold, with as many stages as shared memory has room for.
+  TeamCandidate held(const TeamChoice& choice) const {
+    TeamCandidate c = split(choice);
     c.resident = resident_tiles(c, other_registers(c, c.backward ? kTeamBackward : kTeamForward, reset_), registers_);
     c.shape.resident = std::max(0, c.resident);
     c.shape.stages = most_stages_;
     if (c.shared() > block_bytes_) c.shape.stages = most_stages_ / 2;
+    return c;
+  }
+
+  TeamCandidate candidate(const TeamChoice& choice) const {
+    TeamCandidate c = held(choice);
+    c.slices = (rows_ + choice.rows - 1) / choice.rows;
+    const Index items = c.slices * heads_;
+    c.teams = std::clamp<Index>(at_once(choice.cluster) / c.shape.clusters, 1, items);
+    c.waves = (items + c.teams - 1) / c.teams;
     return c;
   }
 
@@ -150,10 +164,9 @@ double team_step_time(const TeamCandidate& c, const GpuCosts& cost) {
 /// Nanoseconds that a step takes at least, of all teams that take turns, while not all variables have values.
 class TeamBound {
  public:
-  TeamBound(const GpuDenseProblem& problem, const GpuModel& gpu)
-      : cost_(gpu.costs), octets_(octets_of_head(problem)), heads_(problem.heads), rows_(problem.rows) {
+  TeamBound(const GpuDenseProblem& problem, const GpuModel& gpu, const TeamFacts& facts)
+      : cost_(gpu.costs), facts_(facts), octets_(octets_of_head(problem)), heads_(problem.heads), rows_(problem.rows) {
     const CellTraits& cell = cell_traits(problem.cell);
-    multiprocessors_ = gpu.multiprocessors;
     pieces_ = size_of(problem.storage) / 2;
     sent_ = problem.backward ? cell.gates() : 1, summed_ = problem.backward ? 1 : cell.gates();
     of_floats_ = problem.storage == Storage::f32 ? 3 : 1;
@@ -165,15 +178,17 @@ class TeamBound {
                     csp::Range direct) const {
     const Index team = (octets_ + blocks.high - 1) / blocks.high;  // of blocks, at least
     const Index items = (rows_ + rows.high - 1) / rows.high * heads_;
-    const Index teams = std::max<Index>(1, multiprocessors_ / team);
+    Index teams = 1;
+    double sums = sums_time(cost_, static_cast<int>(cluster.high));
+    for (csp::Integer c = cluster.low; c <= cluster.high; c *= 2) {
+      const Index clusters = (octets_ + c * blocks.high - 1) / (c * blocks.high);
+      teams = std::max(teams, facts_.at_once(c) / clusters);
+      sums = std::min(sums, sums_time(cost_, static_cast<int>(c)));
+    }
     const double gathered = 16.0 * static_cast<double>(sent_ * pieces_ * rows.low) *
                             static_cast<double>((octets_ + cluster.high - 1) / cluster.high);
     const auto products = static_cast<double>(blocks.low * summed_ * sent_ * octets_ * pieces_ * ((rows.low + 7) / 8));
     const auto received = static_cast<double>(cluster.low * parts.low * blocks.low * summed_ * 8 * 4 * rows.low);
-    double sums = sums_time(cost_, static_cast<int>(cluster.high));
-    for (csp::Integer c = cluster.low; c < cluster.high; c *= 2) {
-      sums = std::min(sums, sums_time(cost_, static_cast<int>(c)));
-    }
     const auto slots = static_cast<double>((blocks.low * rows.low + 4 * warps.high - 1) / (4 * warps.high));
     const double gathering =
         std::max(gathered / cost_.gathered_bytes, gathered * static_cast<double>(team) / cost_.l2_bytes);
@@ -192,7 +207,8 @@ class TeamBound {
 
  private:
   GpuCosts cost_;
-  Index octets_, heads_, rows_, multiprocessors_ = 0, pieces_ = 0, sent_ = 0, summed_ = 0;
+  TeamFacts facts_;
+  Index octets_, heads_, rows_, pieces_ = 0, sent_ = 0, summed_ = 0;
   double of_floats_ = 1, backward_ = 0, direct_backward_ = 0;
 };
 
@@ -222,6 +238,30 @@ GpuDensePlan chip_plan(const GpuDenseProblem& problem, const GpuModel& gpu, cons
 /// What the registers hold of sums and of the unrolled products, in tiles.
 constexpr int kMostSumTiles = 16, kMostUnrolled = 160;
 
+// Of no more variables than they depend on, so that they leave out values before the others have any.
+
+csp::Expression sum_tiles(csp::Model& m, const TeamFacts& facts,
+                          const std::vector<csp::Expression>& cluster_to_groups) {
+  return m.call("sum_tiles", cluster_to_groups,
+                [facts](std::span<const csp::Integer> v) {
+                  const csp::Integer shape[] = {v[0], v[1], v[2], v[3], 1, 0};
+                  const TeamCandidate c = facts.split(team_choice(shape));
+                  return csp::Integer{c.tiles_m() * c.shape.tiles_n()};
+                },
+                {0, csp::largest});
+}
+
+csp::Expression unrolled_tiles(csp::Model& m, const TeamFacts& facts,
+                               const std::vector<csp::Expression>& all_but_rows) {
+  return m.call("unrolled_tiles", all_but_rows,
+                [facts](std::span<const csp::Integer> v) {
+                  const csp::Integer shape[] = {v[0], 1, v[1], v[2], v[3], v[4]};
+                  const TeamCandidate c = facts.split(team_choice(shape));
+                  return csp::Integer{c.tiles_m() * c.tiles_k()};
+                },
+                {0, csp::largest});
+}
+
 }  // namespace
 
 DenseRule dense_chip_rule(const GpuDenseProblem& problem, const GpuModel& gpu) {
@@ -243,8 +283,8 @@ DenseRule dense_chip_rule(const GpuDenseProblem& problem, const GpuModel& gpu) {
   const std::vector<csp::Expression> all = {cluster, rows, blocks, groups, parts, direct};
   const auto of_shape = [&](const char* name, csp::Range bounds, const auto& number) {
     return m.call(
-        name, all,
-        [=](std::span<const csp::Integer> v) { return csp::Integer{number(facts.candidate(team_choice(v)))}; }, bounds);
+        name, all, [=](std::span<const csp::Integer> v) { return csp::Integer{number(facts.held(team_choice(v)))}; },
+        bounds);
   };
   const csp::Expression octets = octets_of_head(problem);
   const auto clusters = csp::ceil_div(octets, cluster * blocks);
@@ -262,12 +302,9 @@ DenseRule dense_chip_rule(const GpuDenseProblem& problem, const GpuModel& gpu) {
             csp::implies(direct == 1, cluster <= kMostDirectCluster));
   m.require("the clusters of a team run at once", clusters <= at_once);
   m.require("no fewer units a block would do for these clusters", blocks == csp::ceil_div(octets, cluster * clusters));
-  m.require("sums of a warp fit its registers", of_shape("sum_tiles", {0, csp::largest}, [](const TeamCandidate& c) {
-                                                  return c.tiles_m() * c.shape.tiles_n();
-                                                }) <= kMostSumTiles);
+  m.require("sums of a warp fit its registers", sum_tiles(m, facts, {cluster, rows, blocks, groups}) <= kMostSumTiles);
   m.require("products of a warp can be unrolled",
-            of_shape("unrolled_tiles", {0, csp::largest},
-                     [](const TeamCandidate& c) { return c.tiles_m() * c.tiles_k(); }) <= kMostUnrolled);
+            unrolled_tiles(m, facts, {cluster, blocks, groups, parts, direct}) <= kMostUnrolled);
   m.require("registers hold what is not of the matrix",
             of_shape("resident_tiles", {-1, csp::largest}, [](const TeamCandidate& c) { return c.resident; }) >= 0);
   m.require("shared memory holds what registers do not",
@@ -280,7 +317,7 @@ DenseRule dense_chip_rule(const GpuDenseProblem& problem, const GpuModel& gpu) {
         constexpr double more_slices = 1e-9;  // of equally quick ones fewer blocks
         return static_cast<double>(c.waves) * team_step_time(c, costs) + more_slices * static_cast<double>(c.slices);
       },
-      [=, bound = TeamBound(problem, gpu)](const csp::Box& at) {
+      [=, bound = TeamBound(problem, gpu, facts)](const csp::Box& at) {
         return bound(at.range(cluster), at.range(rows), at.range(blocks), at.range(parts), at.range(warps),
                      at.range(direct));
       });
