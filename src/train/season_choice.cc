@@ -12,11 +12,11 @@ namespace {
 
 constexpr Index customary[] = {4, 7, 12, 24};  // quarters, days of a week, months, hours of a day
 constexpr Index seasons_of_customary = 4;      // rows that there must be to try them: so many times as long ...
-constexpr Index fewest_rows = 40;              // ... and never fewer than this
+constexpr Index fewest_rows_of_season = 40;    // ... and never fewer than this
 
 bool is_long_enough(ManySeries z, Index period) {
   return std::ranges::any_of(z, [&](std::span<const double> each) {
-    return static_cast<Index>(each.size()) >= std::max(fewest_rows, seasons_of_customary * period);
+    return static_cast<Index>(each.size()) >= std::max(fewest_rows_of_season, seasons_of_customary * period);
   });
 }
 
