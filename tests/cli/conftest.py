@@ -1,8 +1,13 @@
 """One small model of each kind, trained once for all tests of the penstock program."""
 
+import signal
+
 import pytest
 
 from program import LABELLED, SERIES, TEXT, TINY, run
+
+# Under nohup SIGHUP is ignored, and so it would be by the programs that tests start.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session")
