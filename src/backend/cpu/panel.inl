@@ -100,11 +100,12 @@ struct PanelUse {
 constexpr int kRegisters = HWY_TARGET == HWY_AVX3 ? 32 : 16;
 
 /// Vectors of a panel that one walk through it multiplies: as many as have sums of `rows` rows in registers, beside
-/// themselves and one broadcast value. The others take walks of their own, which read other lines of the panel.
+/// themselves and one broadcast value. The others take walks of their own, which read other lines of the panel. For one
+/// row nothing is read twice anyway, and memory is best read in one stream.
 template <int rows, int vectors>
 constexpr int VectorsOfWalk() {
   int count = vectors;
-  while (count > 1 && rows * count + count + 1 > kRegisters) count = (count + 1) / 2;
+  while (rows > 1 && count > 1 && rows * count + count + 1 > kRegisters) count = (count + 1) / 2;
   return count;
 }
 
