@@ -78,6 +78,17 @@ def halves_carry_floats(group):
     assert (got.float() - h[:, own]).abs().max() <= 2**-8 * h.abs().max()
 
 
+def gradients_close(mine, leaves, one, whole, own, group, roundings=256):
+    """Of a chunk, of the states where directions begin, and of weights (summed over the processes), as in one process."""
+    close(leaves[0].grad, whole[0].grad[:, own])
+    for slot in range(4):
+        if is_first(slot % 2 == 1, group):
+            close(leaves[1].grad[slot], whole[1].grad[slot])
+    for p, expected in zip(mine.parameters(), one.parameters()):
+        distributed.all_reduce(p.grad, group=group)
+        close(p.grad, expected.grad, roundings)
+
+
 def layers(group, kind, candidate, batch_first):
     torch.manual_seed(7)
     options = {"num_layers": 2, "bidirectional": True, "candidate": candidate, "dtype": torch.float64}
@@ -110,13 +121,7 @@ def layers(group, kind, candidate, batch_first):
             close(last_mine[slot], last[slot])
             loss = loss + last_mine[slot].cos().sum()
     loss.backward()
-    close(leaves[0].grad, whole[0].grad[:, own])
-    for slot in range(4):
-        if is_first(slot % 2 == 1, group):
-            close(leaves[1].grad[slot], whole[1].grad[slot])
-    for p, expected in zip(mine.parameters(), one.parameters()):
-        distributed.all_reduce(p.grad, group=group)
-        close(p.grad, expected.grad)
+    gradients_close(mine, leaves, one, whole, own, group)
 
 
 def long_layers(group, kind, memory):
@@ -146,13 +151,7 @@ def long_layers(group, kind, memory):
         close(y_mine, y[:, own])
         ends = [slot for slot in range(4) if is_last(slot % 2 == 1, group)]
         (y_mine.sin().sum() + last_mine[ends].cos().sum()).backward()
-        close(leaves[0].grad, whole[0].grad[:, own])
-        for slot in range(4):
-            if is_first(slot % 2 == 1, group):
-                close(leaves[1].grad[slot], whole[1].grad[slot])
-        for p, expected in zip(mine.parameters(), one.parameters()):
-            distributed.all_reduce(p.grad, group=group)
-            close(p.grad, expected.grad, 2 * steps)  # a sum over rows and steps
+        gradients_close(mine, leaves, one, whole, own, group, 2 * steps)  # of weights: a sum over rows and steps
         reaches.append(mine._reach.steps)
     if memory == "long":
         assert reaches[0] > 1024, reaches
