@@ -26,6 +26,8 @@ struct GpuWavefront {
   Index chunk = 0;          ///< Steps of a chunk, a multiple of 8; 0: each layer by itself is as quick.
   GpuDensePlan plan;        ///< Of the recurrence of a chunk
   double microseconds = 0;  ///< Of all layers and their matrix products, as estimated
+
+  Index chunks(Index steps) const { return (steps + chunk - 1) / chunk; }
 };
 
 /// Layers that have branches of their own; others take turns with them.

@@ -190,7 +190,7 @@ class DenseStackForward final : public Executable {
   DenseStackForward(const RecurrenceStack& stack, const Target& target, const plan::GpuWavefront& plan)
       : target_(target),
         chunk_(plan.chunk),
-        chunks_((target.steps + chunk_ - 1) / chunk_),
+        chunks_(plan.chunks(target.steps)),
         reverse_(stack.layers.front().reverse),
         branches_(gpu_of(target), static_cast<Index>(stack.layers.size())) {
     for (const Recurrence& layer : stack.layers) {

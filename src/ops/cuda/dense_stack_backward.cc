@@ -30,7 +30,7 @@ class ChunkedGradients {
       : shape_(shape),
         target_(target),
         chunk_(plan.chunk),
-        chunks_((target.steps + plan.chunk - 1) / plan.chunk),
+        chunks_(plan.chunks(target.steps)),
         gradients_(shape, lowest && wants_dx, target, plan.plan),
         edges_(gpu_of(target), copy_of_edges()),
         place_(scratch.take(gradients_.scratch_bytes())),
@@ -142,7 +142,7 @@ class DenseStackBackward final : public Executable {
   DenseStackBackward(const RecurrenceStack& stack, bool wants_dx, const Target& target, const plan::GpuWavefront& plan)
       : steps_(target.steps),
         chunk_(plan.chunk),
-        chunks_((target.steps + plan.chunk - 1) / plan.chunk),
+        chunks_(plan.chunks(target.steps)),
         reverse_(stack.layers.front().reverse),
         branches_(gpu_of(target), static_cast<Index>(stack.layers.size())) {
     for (const Recurrence& layer : stack.layers) {
