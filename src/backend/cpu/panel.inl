@@ -121,7 +121,8 @@ HWY_INLINE void WalkVectors(const Walk& walk) {
 
 /// acc[m][v] += sum over k of a[m][k] * panel[k][v], one k after the other for every m alike, so that a row's result
 /// does not depend on how many rows are computed with it. Returns the panel's end. What lies `ahead` vectors ahead is
-/// asked for, not to stay in the caches.
+/// asked for, into every cache: past the second level, the next walk would find nothing there, and on Xeons steps of
+/// 512 units took up to four times as long.
 template <class Real, int rows, int vectors, Index ahead = 0, class Panel>
 requires(!Rounded<Panel>) HWY_INLINE const Panel* AccumulatePanel(const Real* const (&a)[rows], Index k_count,
                                                                   const Panel* panel,
@@ -134,7 +135,7 @@ requires(!Rounded<Panel>) HWY_INLINE const Panel* AccumulatePanel(const Real* co
     for (Index k = 0; k < k_count; ++k, from += vectors * L::lanes) {
       V b[walked];
       if constexpr (ahead > 0) {
-        for (int v = 0; v < walked; ++v) __builtin_prefetch(from + (ahead + v) * L::lanes, 0, 0);
+        for (int v = 0; v < walked; ++v) __builtin_prefetch(from + (ahead + v) * L::lanes, 0, 3);
       }
       for (int v = 0; v < walked; ++v) b[v] = L::load(RealsOf(from + v * L::lanes));
       for (int m = 0; m < rows; ++m) {
