@@ -1,6 +1,7 @@
 #include "train/autoregression.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -20,12 +21,11 @@ namespace {
 using Numbers = std::vector<double>;
 
 constexpr double penalties[] = {1e-5, 1e-4, 1e-3, 1e-2,
-                                1e-1, 1.0,  10.0, 100.0};   // of the mean diagonal of the Gram matrix
-constexpr double beginnings[] = {0.4, 0.5, 0.6, 0.7, 0.8};  // of the rows; what follows each scores a choice
-constexpr double scored_share = 0.25;                       // of the rows, behind each beginning
-constexpr Index most_origins = 60;                          // that are scored behind each beginning ...
-constexpr Index most_origins_of_many = 300;                 // ... where there are that many series
-constexpr Index most_rows = 8000;                           // that are regressed on, the latest
+                                1e-1, 1.0,  10.0, 100.0};  // of the mean diagonal of the Gram matrix
+constexpr double scored_share = 0.25;                      // of the rows, behind each beginning
+constexpr Index most_origins = 60;                         // that are scored behind each beginning ...
+constexpr Index most_origins_of_many = 300;                // ... where there are that many series
+constexpr Index most_rows = 8000;                          // that are regressed on, the latest
 constexpr Index fewest_rows = 8;
 constexpr Index longest_lags = 512;
 constexpr double wildest_weight = 1e4;
@@ -260,6 +260,22 @@ std::vector<RegressionShape> shapes(Index season) {
   return all;
 }
 
+/// Shares of the rows; what follows each scores a choice.
+using Beginnings = std::array<double, 5>;
+
+/// Evenly spaced. The first holds two seasons and a few rows to learn from, so that those who know of a season are not
+/// judged by what they say before they have seen it twice.
+Beginnings beginnings_with(ManySeries z, Index season) {
+  constexpr double earliest = 0.4, latest_first = 0.7, last = 0.8;
+  const auto needed = static_cast<double>(season > 1 ? 2 * season + fewest_rows : 0);
+  const double first = std::clamp(needed / static_cast<double>(common_rows(z)), earliest, latest_first);
+  Beginnings result;
+  for (std::size_t i = 0; i < result.size(); ++i) {
+    result[i] = first + (last - first) * static_cast<double>(i) / static_cast<double>(result.size() - 1);
+  }
+  return result;
+}
+
 /// Logarithm of the mean square error of forecasts behind the first `begin` rows. The mean over several beginnings is
 /// then one of ratios: where a series is wild, one beginning does not outvote the others.
 double log_error_behind(ManySeries z, double share, const LinearForecast& forecast, const RawValue& raw) {
@@ -286,7 +302,8 @@ double log_error_behind(ManySeries z, double share, const LinearForecast& foreca
 }
 
 /// The choices of every shape with the errors that they make; those that fail anywhere are left out.
-std::map<RegressionChoice, double> score_choices(ManySeries z, Index horizon, Index season, const RawValue& raw) {
+std::map<RegressionChoice, double> score_choices(ManySeries z, const Beginnings& beginnings, Index horizon,
+                                                 Index season, const RawValue& raw) {
   std::map<RegressionChoice, std::pair<double, int>> sums;
   const auto add = [&](const RegressionShape& shape, bool rolled, double share) {
     const Regression regression(beginnings_of(z, share), shape, rolled, horizon, season);
@@ -320,7 +337,7 @@ std::map<RegressionChoice, double> score_choices(ManySeries z, Index horizon, In
 /// Geometric mean of the errors behind all beginnings of forecasts that are fitted to them; infinite where one cannot
 /// be.
 template <class Fit>
-double error_behind_beginnings(ManySeries z, const RawValue& raw, const Fit& fit) {
+double error_behind(const Beginnings& beginnings, ManySeries z, const RawValue& raw, const Fit& fit) {
   double sum = 0.0;
   for (const double share : beginnings) {
     const std::optional<LinearForecast> forecast = fit(beginnings_of(z, share));
@@ -389,13 +406,13 @@ std::optional<LinearForecast> fit_regressions(ManySeries z, const LinearChoice& 
 
 /// Gives the smoothings their share. It is near a half: few errors say little about which of two good forecasts is the
 /// better one, and a mean of unlike ones is better than both more often than not.
-void add_smoothings(ManySeries z, const RawValue& raw, LinearChoice& choice) {
+void add_smoothings(ManySeries z, const Beginnings& beginnings, const RawValue& raw, LinearChoice& choice) {
   constexpr double power = 0.5;  // of mean square errors: shares fall with their roots
   const auto window = smoothing_window(common_rows(z), choice.season);
   if (!window) return;
   choice.window = *window;
   const double error =
-      error_behind_beginnings(z, raw, [&](ManySeries each) { return fit_smoothings_of(each, choice); });
+      error_behind(beginnings, z, raw, [&](ManySeries each) { return fit_smoothings_of(each, choice); });
   if (!std::isfinite(error)) return;
   const double others = choice.error;
   choice.smoothing = choice.parts.empty() ? 1.0 : 1.0 / (1.0 + std::pow(error / others, power));
@@ -410,19 +427,21 @@ double LinearForecast::at(std::span<const double> z, Index row, Index ahead) con
   return sum;
 }
 
-LinearChoice choose_linear_forecast(ManySeries z, Index horizon, Index season, const RawValue& raw) {
+LinearChoice choose_linear_forecast(ManySeries z, Index horizon, Index season, Index longest_season,
+                                    const RawValue& raw) {
+  const Beginnings beginnings = beginnings_with(z, longest_season);
   LinearChoice choice{.horizon = horizon, .season = season, .error = INFINITY, .parts = {}};
   BestOfKinds best;
-  for (const auto& [regression, error] : score_choices(z, horizon, season, raw)) {
+  for (const auto& [regression, error] : score_choices(z, beginnings, horizon, season, raw)) {
     const RegressionShape& shape = regression.shape;
     keep_better(best, {shape.difference, shape.seasonal, regression.rolled, shape.lags > 0},
                 {.regression = regression, .error = error});
   }
   choice.parts = weighted(best);
   if (!choice.parts.empty()) {
-    choice.error = error_behind_beginnings(z, raw, [&](ManySeries each) { return fit_regressions(each, choice); });
+    choice.error = error_behind(beginnings, z, raw, [&](ManySeries each) { return fit_regressions(each, choice); });
   }
-  add_smoothings(z, raw, choice);
+  add_smoothings(z, beginnings, raw, choice);
   return choice;
 }
 
@@ -447,7 +466,7 @@ LinearForecast fit_linear_forecast(ManySeries z, const LinearChoice& choice) {
 
 LinearChoice choose_linear_forecast(std::span<const double> z, Index horizon, Index season,
                                     const std::function<double(double)>& raw) {
-  return choose_linear_forecast(ManySeries(&z, 1), horizon, season,
+  return choose_linear_forecast(ManySeries(&z, 1), horizon, season, season,
                                 [&](std::size_t, double value) { return raw(value); });
 }
 

@@ -44,8 +44,10 @@ struct LinearChoice {
 /// well each forecasts what follows five beginnings of the series. The best of every kind takes part, with a weight
 /// that falls with its error: a mean of several is safer than the best of a few thousand choices. The mean of
 /// smoothings stands beside them with a share that is near a half. Nothing is chosen that reads more rows than nine in
-/// ten of the series have.
-LinearChoice choose_linear_forecast(ManySeries z, Index horizon, Index season, const RawValue& raw);
+/// ten of the series have. Errors can be compared between choices with the same `longest_season`: the beginnings hold
+/// two of those as far as a series has them.
+LinearChoice choose_linear_forecast(ManySeries z, Index horizon, Index season, Index longest_season,
+                                    const RawValue& raw);
 LinearForecast fit_linear_forecast(ManySeries z, const LinearChoice& choice);
 
 /// The same of one series.

@@ -21,6 +21,17 @@ constexpr double past_weight = 0.5;
 // Independent blocks of errors whose own figures count as much as what is assumed without any.
 constexpr double blocks_of_prior = 10.0;
 
+// Of the largest smoothing without a season: a level and a trend that it begins with, what an error adds to each, and
+// damping.
+constexpr double fitted_numbers = 5.0;
+
+/// How much wider than the errors that were seen those to come lie, since the forecast was chosen and fitted by so many
+/// rows: the root of Akaike's final prediction error (1969).
+double widening(double rows) {
+  const double n = std::max(rows, 3.0 * fitted_numbers);
+  return std::sqrt((n + fitted_numbers) / (n - fitted_numbers));
+}
+
 /// The level that so large a part of a normal distribution is below (Beasley, Springer and Moro: off by 3e-9 at most).
 double normal_quantile(double level) {
   constexpr double a[] = {2.50662823884, -18.61500062529, 41.39119773534, -25.44106049637};
@@ -255,13 +266,18 @@ void fit_spread(Model& model, const Dataset& dataset, const Execution& execution
   spread.levels.assign(std::begin(spread_levels), std::end(spread_levels));
   spread.quantiles.resize(spread.levels.size() * targets);
   spread.scales.resize(static_cast<std::size_t>(data.output_size()));
+  double rows = 0.0;
+  for (const training::Segment& segment : series->segments()) rows += static_cast<double>(segment.rows());
+  const double wider = widening(rows);
   for (std::size_t c = 0; c < targets; ++c) {
     const TargetErrors& chosen = errors[c].chosen();
     if (!(chosen.blocks() > 0.0)) return;
     spread.relative.push_back(errors[c].relative() ? 1 : 0);
     const std::vector<double> scales = chosen.scales(), shape = chosen.shape(scales);
     for (std::size_t step = 0; step < scales.size(); ++step) spread.scales[step * targets + c] = scales[step];
-    for (std::size_t level = 0; level < shape.size(); ++level) spread.quantiles[level * targets + c] = shape[level];
+    for (std::size_t level = 0; level < shape.size(); ++level) {
+      spread.quantiles[level * targets + c] = wider * shape[level];
+    }
   }
   data.spread = std::move(spread);
   HonestWidths widths(data, *series);

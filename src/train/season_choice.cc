@@ -11,7 +11,7 @@ namespace penstock::training {
 namespace {
 
 constexpr Index customary[] = {4, 7, 12, 24};  // quarters, days of a week, months, hours of a day
-constexpr Index seasons_of_customary = 4;      // rows that there must be to try them: so many times as long ...
+constexpr Index seasons_of_customary = 3;      // rows that there must be to try them: so many times as long ...
 constexpr Index fewest_rows_of_season = 40;    // ... and never fewer than this
 
 bool is_long_enough(ManySeries z, Index period) {
@@ -26,6 +26,9 @@ bool is_long_enough(ManySeries z, Index period) {
 // that people count in are tried beside the one that was found.
 ChosenSeason choose_season(ManySeries z, Index horizon) {
   constexpr double plain_to_see = 0.5;  // correlation
+  // Difference of Akaike's criterion beyond which nothing speaks for the less likely (Burnham and Anderson, 2002): a
+  // few seasons fit as well as that before the first beginnings of the rows are long enough to forecast by them.
+  constexpr double beyond_doubt = 10.0;
   const FoundSeason found = look_for_season(z);
   std::vector<Index> periods;
   for (const Index period : customary) {
@@ -34,11 +37,12 @@ ChosenSeason choose_season(ManySeries z, Index horizon) {
   if (found.rows > 1) periods.push_back(found.rows);
   const bool plain = found.rows > 1 && found.alike >= plain_to_see;
   if (plain && found.rows > longest_smoothed_period) return {.rows = found.rows};
-  const Index likeliest = likeliest_period(z, periods, horizon);
+  const auto [likeliest, likelier_by] = likeliest_period(z, periods, horizon);
   if (plain && (likeliest == 1 || likeliest == found.rows)) return {.rows = found.rows};
   if (likeliest == 1) return {};
   // Of some hundred distances one looks like a faint season by chance sooner than one of four.
   const bool of_few = std::ranges::find(customary, likeliest) != std::end(customary);
+  if (of_few && likelier_by > beyond_doubt) return {.rows = likeliest};
   return {.rows = likeliest, .plain = false, .most_error = of_few ? 0.95 : 0.9};
 }
 

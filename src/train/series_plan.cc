@@ -43,10 +43,10 @@ class SeriesPlanner {
         season > 0 ? training::ChosenSeason{.rows = season} : training::choose_season(z, options_.horizon);
     if (!options_.autoregression) return {.horizon = options_.horizon, .season = found.rows, .error = 0.0, .parts = {}};
     const training::RawValue raw = raw_values(position, fitted, logarithm);
-    auto choice = training::choose_linear_forecast(z, options_.horizon, found.rows, raw);
+    auto choice = training::choose_linear_forecast(z, options_.horizon, found.rows, found.rows, raw);
     if (found.plain) return choice;
     // Swings that come and go look like a season too: one that is will forecast.
-    auto without = training::choose_linear_forecast(z, options_.horizon, 1, raw);
+    auto without = training::choose_linear_forecast(z, options_.horizon, 1, found.rows, raw);
     return choice.error < found.most_error * without.error ? std::move(choice) : std::move(without);
   }
 

@@ -23,25 +23,29 @@ constexpr double clearly_likelier = 4.0;  // difference of Akaike's criterion
 
 double between_zero_and_one(double x) { return 1.0 / (1.0 + std::exp(-x)); }
 
+enum class Trend { none, steady, changing, damped };  // a steady one is the same in all rows
+
 /// A kind of smoothing, whose constants are numbers without bounds to the search.
 struct Form {
-  bool has_trend, damped;
+  Trend trend;
   Index period;
 
-  Index constants() const { return 1 + (has_trend ? 1 : 0) + (damped ? 1 : 0) + (period > 1 ? 1 : 0); }
+  bool changes() const { return trend == Trend::changing || trend == Trend::damped; }
+  bool damped() const { return trend == Trend::damped; }
+  Index constants() const { return 1 + (changes() ? 1 : 0) + (damped() ? 1 : 0) + (period > 1 ? 1 : 0); }
   std::vector<double> begin() const {
     std::vector<double> numbers = {0.0};
-    if (has_trend) numbers.push_back(-2.0);
-    if (damped) numbers.push_back(1.0);
+    if (changes()) numbers.push_back(-2.0);
+    if (damped()) numbers.push_back(1.0);
     if (period > 1) numbers.push_back(-2.0);
     return numbers;
   }
   Smoothing of(const std::vector<double>& numbers) const {
-    Smoothing result{.has_trend = has_trend, .period = period};
+    Smoothing result{.has_trend = trend != Trend::none, .period = period};
     auto number = numbers.begin();
     result.level = between_zero_and_one(*number++);
-    if (has_trend) result.trend = std::min(result.level, quickest_trend * between_zero_and_one(*number++));
-    if (damped) result.damping = least_damping + (most_damping - least_damping) * between_zero_and_one(*number++);
+    if (changes()) result.trend = std::min(result.level, quickest_trend * between_zero_and_one(*number++));
+    if (damped()) result.damping = least_damping + (most_damping - least_damping) * between_zero_and_one(*number++);
     if (period > 1) result.season = (1.0 - result.level) * between_zero_and_one(*number);
     return result;
   }
@@ -167,8 +171,8 @@ std::optional<Index> smoothing_window(Index rows, Index period) {
 std::vector<FittedSmoothing> fit_smoothings(ManySeries z, Index period, Index horizon) {
   std::vector<FittedSmoothing> result;
   if (all_equal(z)) return result;
-  for (const auto& [has_trend, damped] : {std::pair(false, false), std::pair(true, false), std::pair(true, true)}) {
-    if (const auto fitted = fit(z, {has_trend, damped, period}, horizon)) result.push_back(*fitted);
+  for (const Trend trend : {Trend::none, Trend::steady, Trend::changing, Trend::damped}) {
+    if (const auto fitted = fit(z, {trend, period}, horizon)) result.push_back(*fitted);
   }
   return result;
 }
@@ -195,15 +199,13 @@ std::optional<LinearForecast> fit_mean_smoothing(ManySeries z, Index period, Ind
   return mean;
 }
 
-Index likeliest_period(ManySeries z, const std::vector<Index>& periods, Index horizon) {
-  Index likeliest = 1;
-  double least = least_information(fit_smoothings(z, 1, horizon)) - clearly_likelier;
+LikeliestPeriod likeliest_period(ManySeries z, const std::vector<Index>& periods, Index horizon) {
+  const double without = least_information(fit_smoothings(z, 1, horizon));
+  LikeliestPeriod likeliest;
   for (const Index period : periods) {
     if (period > longest_smoothed_period) continue;
-    const double information = least_information(fit_smoothings(z, period, horizon));
-    if (!(information < least)) continue;
-    least = information;
-    likeliest = period;
+    const double by = without - least_information(fit_smoothings(z, period, horizon));
+    if (by > std::max(clearly_likelier, likeliest.by)) likeliest = {.rows = period, .by = by};
   }
   return likeliest;
 }

@@ -27,7 +27,12 @@ std::vector<FittedSmoothing> fit_smoothings(ManySeries z, Index period, Index ho
 /// there are too few rows, or all are equal.
 std::optional<LinearForecast> fit_mean_smoothing(ManySeries z, Index period, Index lags, Index horizon);
 
+struct LikeliestPeriod {
+  Index rows = 1;
+  double by = 0.0;  ///< Difference of Akaike's criterion to smoothings without a season.
+};
+
 /// Of several periods the one with which smoothings fit clearly better than without any, or 1.
-Index likeliest_period(ManySeries z, const std::vector<Index>& periods, Index horizon);
+LikeliestPeriod likeliest_period(ManySeries z, const std::vector<Index>& periods, Index horizon);
 
 }  // namespace penstock::training

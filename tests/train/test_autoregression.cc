@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <numbers>
@@ -244,6 +245,20 @@ TEST(LogarithmOfASeries, TakesMoreThanGrowthWithoutASeason) {
     options.transform = Transform::logarithm;
     EXPECT_TRUE(open_series(path, options)->description().targets[0].logarithm) << "as it was said";
   }
+}
+
+TEST(LinearForecastOfFewSeasons, IsJudgedWhereItHasSeenTwo) {
+  // Behind two fifths of the rows no regression on a season ago has enough of them.
+  constexpr Index rows = 46, season = 12;
+  Random random(6);
+  std::vector<double> z;
+  for (Index row = 0; row < rows; ++row) {
+    z.push_back(3.0 * std::cos(2.0 * std::numbers::pi * static_cast<double>(row % season) / season) +
+                0.3 * random.normal());
+  }
+  const auto choice = choose_linear_forecast(z, season, season, same);
+  const auto is_seasonal = [](const auto& part) { return part.regression.shape.seasonal; };
+  EXPECT_TRUE(std::ranges::any_of(choice.parts, is_seasonal));
 }
 
 /// The season of a series of 190 rows, of which 152 are learnt from, as a dataset says it.

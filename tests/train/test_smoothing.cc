@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <numbers>
 #include <numeric>
@@ -93,14 +95,35 @@ TEST(Smoothing, FindsTheConstantsThatMadeASeries) {
       at += level * error;
     }
     const auto all = fit_smoothings(std::array{span_of(z)}, 1, 1);
-    ASSERT_EQ(all.size(), 3u);
+    ASSERT_EQ(all.size(), 4u);
     // Its moving average has a coefficient of 1 - level, which n rows leave uncertain by sqrt((1 - c^2) / n).
     const double deviation = std::sqrt((1.0 - (1.0 - level) * (1.0 - level)) / static_cast<double>(rows));
     EXPECT_NEAR(all.front().smoothing.level, level, 4.0 * deviation) << seed;
     EXPECT_FALSE(all.front().smoothing.has_trend);
     // A trend that is not there is worth less than what its two numbers cost, but for chance: chi-squared of two
     // degrees is above 13.8 in one of a thousand.
-    EXPECT_GT(all[1].information, all.front().information - 13.8 + 4.0) << seed;
+    EXPECT_GT(all[2].information, all.front().information - 13.8 + 4.0) << seed;
+  }
+}
+
+TEST(Smoothing, ForecastsASteadyTrendAsSteady) {
+  constexpr Index rows = 120, lags = 48;
+  constexpr double slope = 0.7;
+  for (const std::uint64_t seed : {1, 2, 3, 4}) {
+    Random random(seed);
+    double at = 0.0;
+    Numbers z;
+    for (Index row = 0; row < rows; ++row) z.push_back(at += slope + random.normal());
+    const auto all = fit_smoothings(std::array{span_of(z)}, 1, 8);
+    const auto is_steady = [](const FittedSmoothing& each) {
+      return each.smoothing.has_trend && each.smoothing.trend == 0.0 && each.smoothing.damping == 1.0;
+    };
+    const auto steady = std::ranges::find_if(all, is_steady);
+    ASSERT_NE(steady, all.end());
+    const LinearForecast forecast = smooth(steady->smoothing, lags, 2);
+    // The slope of a walk is known by its ends alone, from so many steps.
+    const double seen = forecast.at(z, rows - 1, 2) - forecast.at(z, rows - 1, 1);
+    EXPECT_NEAR(seen, slope, 4.0 / std::sqrt(static_cast<double>(lags - 1))) << seed;
   }
 }
 
@@ -150,6 +173,20 @@ TEST(SeasonChoice, FindsAFaintSeasonOnABendingTrendAndNoneInAWalk) {
     }
     EXPECT_EQ(choose_season(std::array{span_of(months)}, 6).rows, 12) << seed;
     EXPECT_EQ(choose_season(std::array{span_of(walk)}, 6).rows, 1) << seed;
+  }
+}
+
+TEST(SeasonChoice, OfFewYearsOfMonthsIsBeyondDoubtWhereItFitsThatWell) {
+  for (const std::uint64_t seed : {1, 2, 3}) {
+    Random random(seed);
+    Numbers months;
+    for (Index row = 0; row < 46; ++row) {
+      constexpr double of_months[] = {9, 8, 9, 2, -1, -3, -5, -6, -6, -4, -3, 4};
+      months.push_back(of_months[row % 12] + random.normal());
+    }
+    const ChosenSeason chosen = choose_season(std::array{span_of(months)}, 12);
+    EXPECT_EQ(chosen.rows, 12) << seed;
+    EXPECT_TRUE(chosen.plain) << seed;
   }
 }
 
