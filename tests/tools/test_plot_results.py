@@ -1,0 +1,45 @@
+"""tools/plot_results.py: the pictures show what the tables of their pages have."""
+
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SCRIPT = pathlib.Path("tools") / "plot_results.py"
+
+
+def check(root):
+    return subprocess.run([sys.executable, root / SCRIPT, "--check"], capture_output=True, text=True)
+
+
+class PlotResults(unittest.TestCase):
+    def test_pictures_show_the_numbers_of_their_tables(self):
+        result = check(ROOT)
+        self.assertEqual(result.returncode, 0, result.stderr)
+
+    def test_a_picture_that_is_behind_its_table_is_named(self):
+        with tempfile.TemporaryDirectory() as folder:
+            copy = pathlib.Path(folder)
+            shutil.copytree(ROOT / "docs", copy / "docs")
+            (copy / "tools").mkdir()
+            shutil.copy(ROOT / SCRIPT, copy / SCRIPT)
+            page = copy / "docs" / "results" / "gpu.md"
+            page.write_text(page.read_text().replace("| **8.5** |", "| **8.4** |"))
+            result = check(copy)
+            self.assertEqual(result.returncode, 1)
+            self.assertTrue(result.stderr.startswith("regimes_gpu.svg: "), result.stderr)
+
+    def test_every_picture_is_on_a_page_and_has_both_screens(self):
+        pages = "".join(page.read_text() for page in ROOT.glob("docs/**/*.md"))
+        pictures = [path for path in (ROOT / "docs" / "images").glob("*.svg") if "<desc>" in path.read_text()]
+        self.assertGreater(len(pictures), 4)
+        for path in pictures:
+            self.assertIn(f"images/{path.name})", pages)
+            self.assertIn("prefers-color-scheme:dark", path.read_text())
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,372 @@
+#!/usr/bin/env python3
+"""Draws the pictures of the pages of results from the tables on those pages, into docs/images.
+
+    tools/plot_results.py            # draws them all; needs matplotlib
+    tools/plot_results.py --check    # fails if a picture shows other numbers than its table, and draws nothing
+
+A picture brings its own background, light or dark as the reader's screen is, and keeps the numbers that it shows in its
+metadata, by which --check compares it with the page.
+"""
+
+import argparse
+import dataclasses
+import html
+import json
+import math
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+OURS = "Penstock"
+
+
+# ---- tables of a page ------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass
+class Table:
+    heading: str
+    header: list
+    rows: list
+
+
+def plain_text(text):
+    return re.sub(r"[*`]", "", text).strip()
+
+
+def cells(line):
+    return [plain_text(cell) for cell in line.strip().strip("|").split("|")]
+
+
+def tables(page):
+    """The tables of a page in docs/, their headings and cells without marks."""
+    found, heading, lines = [], "", []
+    for line in (ROOT / "docs" / page).read_text().splitlines() + [""]:
+        if line.startswith("#"):
+            heading = plain_text(line.lstrip("# "))
+        if line.startswith("|"):
+            lines.append(line)
+        elif lines:
+            found.append(Table(heading, cells(lines[0]), [cells(row) for row in lines[2:]]))
+            lines = []
+    return found
+
+
+def table(page, heading, first=None):
+    """The table below a heading, of several the one whose first column is called `first`."""
+    for one in tables(page):
+        if one.heading == heading and first in (None, one.header[0]):
+            return one
+    raise SystemExit(f"tools/plot_results.py: docs/{page} has no table '{first or ''}' below '{heading}'")
+
+
+def number(cell, which=0):
+    """A number of a cell such as "8.37 / 9.02 (2.1x)", or None if there is none."""
+    found = re.findall(r"\d[\d,]*\.?\d*", cell)
+    return float(found[which].replace(",", "")) if len(found) > which else None
+
+
+def labelled(rows):
+    """The rows with the whole label each, where a row says but "training" of the shape above it."""
+    shape = ""
+    for first, *rest in rows:
+        if first.endswith("forward"):
+            shape = first.removesuffix("forward")
+            yield first, rest
+        else:
+            yield shape + first, rest
+
+
+# ---- pictures --------------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass
+class Panel:
+    title: str
+    labels: list  # of rows of points, or of the places along the axis of lines
+    series: dict  # name: a number or None for each label
+
+
+@dataclasses.dataclass
+class Picture:
+    name: str
+    kind: str  # "points": a row for each label, values along the axis; "lines": labels along the axis, values upwards
+    axis: str  # what the values are
+    panels: list
+    across: str = ""  # what the labels of lines are
+    level: str = ""  # what the value 1 stands for, drawn as a line
+
+    def content(self):
+        return json.dumps(dataclasses.asdict(self), separators=(",", ":"))
+
+
+def torch_on_the_cpu():
+    panels = []
+    for title in ("LSTM, float32", "LSTM, bfloat16", "GRU, float32", "GRU, bfloat16"):
+        found = table("results/python.md", "torch.nn.LSTM and torch.nn.GRU, whole sequences", title)
+        rows = list(labelled(found.rows))
+        series = {"one thread": [number(rest[2]) for _, rest in rows]}
+        if len(found.header) > 4:
+            series["two threads"] = [number(rest[5]) for _, rest in rows]
+        panels.append(Panel(title, [label for label, _ in rows], series))
+    axis = "times as fast as torch.nn on the same CPU (rows, steps, inputs, hidden size)"
+    return Picture("torch_cpu", "points", axis, panels, level="torch.nn")
+
+
+def torch_on_a_gpu():
+    panels = []
+    for found in (one for one in tables("pytorch.md") if one.heading == "How fast"):
+        theirs, ours = [], []
+        labels = []
+        name = ""
+        for first, *rest in found.rows:
+            if "%" in rest[0]:
+                continue
+            name = first.partition("),")[0] + ")" if ")," in first else name
+            labels.append(re.sub(r"the same, .* packed", "training, packed", first.removeprefix(name).lstrip(", ")))
+            labels[-1] = f"{name} {labels[-1]}".replace("forward and backward", "training").strip()
+            theirs.append(number(rest[0], 1))
+            ours.append(number(rest[1], 1))
+        other = "torch.compile" if found.header[1] == "compiled" else "torch.nn"
+        title = "minGRU in log space, bfloat16" if other == "torch.compile" else "bfloat16 autocast"
+        panels.append(Panel(title, labels, {OURS: ours, other: theirs}))
+    return Picture("torch_gpu", "points", "milliseconds on an NVIDIA H200 (rows, steps, inputs to hidden size)", panels)
+
+
+def layers_on_the_cpu():
+    found = table("results/cpu_tables.md", "One layer over whole sequences")
+    peers = [name for name in found.header if name in ("torch", "torch-compile", "onnxruntime", "onednn")]
+    panels = []
+    for passes in ("forward f32", "training f32"):
+        rows = [dict(zip(found.header, row)) for row in found.rows]
+        rows = [row for row in rows if row["pass"] == passes and row["thr"] == "1"]
+        rows = [row for row in rows if row["cell"] in ("lstm", "gru", "mingru-log", "minlstm-log")]
+        labels = [f"{row['cell']} {row['B,T,I,H']}" for row in rows]
+        panels.append(Panel(passes, labels, {peer: [number(row[peer], 1) for row in rows] for peer in peers}))
+    axis = "time of each peer, in times of Penstock's; one thread (cell, B,T,I,H)"
+    return Picture("layers_cpu", "points", axis, panels, level=OURS)
+
+
+def layers_on_a_gpu():
+    found = table("results/gpu_tables.md", "One layer over whole sequences")
+    panels = []
+    for passes in ("forward bf16", "training bf16", "forward f32", "training f32"):
+        rows = [dict(zip(found.header, row)) for row in found.rows if row[2] == passes]
+        values = {
+            OURS: [number(row["penstock ms"]) for row in rows],
+            "limit": [number(row["limit"]) for row in rows],
+        }
+        panels.append(Panel(passes, [f"{row['cell']} {row['B,T,I,H']}" for row in rows], values))
+    return Picture("layers_gpu", "points", "milliseconds on an NVIDIA H200 (cell, B,T,I,H)", panels)
+
+
+def steps_of_a_stream():
+    peers = table("results/streaming.md", "Against ONNX Runtime, oneDNN and torch")
+    compiled = next(one for one in tables("results/streaming.md") if one.heading == "Against RTNeural")
+    panels = []
+    for cell in ("lstm", "gru"):
+        rows = [dict(zip(peers.header, row)) for row in peers.rows if row[0].startswith(cell)]
+        series = {
+            name: [number(row[column]) for row in rows]
+            for name, column in [
+                (OURS, "Penstock (quartiles)"), ("onednn", "oneDNN"), ("onnxruntime", "ONNX Runtime"), ("torch", "torch"),
+                ("limit", "limit"),
+            ]
+        }  # fmt: skip
+        series["RTNeural"] = [number(row[2]) for row in compiled.rows if row[0].startswith(cell)]
+        panels.append(Panel(cell, [row["cell I, H"].removeprefix(cell).strip() for row in rows], series))
+    return Picture("streaming", "lines", "nanoseconds a step", panels, across="inputs, hidden size")
+
+
+def regimes_on_a_gpu():
+    found = table("results/gpu.md", "Regimes")
+    panels = []
+    for first, steps, *times in found.rows:
+        if first:
+            panels.append(Panel(first, [], {name: [] for name in found.header[2:]}))
+        panels[-1].labels.append(steps)
+        for values, time in zip(panels[-1].series.values(), times):
+            values.append(number(time))
+    return Picture("regimes_gpu", "lines", "microseconds", panels, across="steps of minGRU, forward, on an NVIDIA H200")
+
+
+PICTURES = [
+    torch_on_the_cpu,
+    torch_on_a_gpu,
+    layers_on_the_cpu,
+    layers_on_a_gpu,
+    steps_of_a_stream,
+    regimes_on_a_gpu,
+]
+
+
+# ---- how they look ---------------------------------------------------------------------------------------------------
+
+# A stand-in that matplotlib draws with, and what takes its place on a light and on a dark screen (colours of
+# Okabe and Ito, which the colour-blind tell apart too, those of the dark set lightened).
+COLOURS = {
+    "ground": ("#fefefe", "#ffffff", "#131416"),
+    "ink": ("#212223", "#212223", "#d8dadd"),
+    "faint": ("#c9cbcd", "#d5d7da", "#3a3d42"),
+    "blue": ("#0072b2", "#0072b2", "#5cb3e6"),
+    "orange": ("#d55e00", "#d55e00", "#f0904d"),
+    "green": ("#009e73", "#00855f", "#3fc79f"),
+    "purple": ("#cc79a7", "#b0578a", "#e09ac0"),
+    "grey": ("#777879", "#777879", "#9a9da1"),
+    "yellow": ("#b58900", "#a07800", "#e6c34d"),
+}
+# Every name has one look in all pictures; those that are not here take the first two in order.
+LOOKS = {
+    OURS: ("blue", "o"), "torch": ("orange", "s"), "torch.nn": ("orange", "s"), "torch-compile": ("purple", "D"),
+    "torch.compile": ("purple", "D"), "onnxruntime": ("green", "^"), "onednn": ("yellow", "v"), "limit": ("grey", "|"),
+    "RTNeural": ("purple", "D"), "direct": ("orange", "s"), "fused": ("green", "^"), "scan": ("blue", "o"),
+}  # fmt: skip
+NAMES = {"onnxruntime": "ONNX Runtime", "onednn": "oneDNN", "torch": "PyTorch", "torch-compile": "torch.compile"}
+
+
+def look(name, place):
+    colour, marker = LOOKS.get(name, [("blue", "o"), ("orange", "s")][place % 2])
+    return COLOURS[colour][0], marker
+
+
+def value_text(value, _=None):
+    """Of an axis: 0.05, 2, 1,000."""
+    return f"{value:,.0f}" if value >= 10 else f"{value:g}"
+
+
+def value_axis(axis, values):
+    """A logarithmic axis with as many marks as it has room for."""
+    from matplotlib import ticker
+
+    span = max(values) / min(values)
+    marks = (1, 1.5, 2, 3, 5, 7) if span < 5 else (1, 2, 5) if span < 200 else (1,)
+    axis.set_major_locator(ticker.LogLocator(subs=marks))
+    axis.set_major_formatter(value_text)
+    axis.set_minor_locator(ticker.NullLocator())
+
+
+def draw_points(axes, panel, picture):
+    axes.set_xscale("log")
+    for y, values in enumerate(zip(*panel.series.values())):
+        there = [value for value in values if value is not None] + ([1] if picture.level else [])
+        axes.plot([min(there), max(there)], [y, y], color=COLOURS["faint"][0], linewidth=2, zorder=1)
+    for place, (name, values) in enumerate(panel.series.items()):
+        colour, marker = look(name, place)
+        points = [(value, y) for y, value in enumerate(values) if value is not None]
+        if points:
+            axes.plot(*zip(*points), marker, color=colour, markersize=6, markeredgewidth=1.6, label=NAMES.get(name, name))
+    if picture.level:
+        axes.axvline(1, color=COLOURS["ink"][0], linewidth=1, zorder=0)
+    axes.set_yticks(range(len(panel.labels)), panel.labels)
+    axes.set_ylim(len(panel.labels) - 0.4, -0.6)
+    axes.grid(axis="x", color=COLOURS["faint"][0], linewidth=0.5)
+    axes.tick_params(axis="y", length=0)
+    value_axis(axes.xaxis, [v for values in panel.series.values() for v in values if v] + ([1] if picture.level else []))
+
+
+def places_of(labels):
+    """Numbers of steps are at the places of their logarithms, other labels one behind the other."""
+    numbers = [label.replace(",", "") for label in labels]
+    return [math.log2(int(n)) if n.isdigit() else place for place, n in enumerate(numbers)]
+
+
+def draw_lines(axes, panel, picture):
+    axes.set_yscale("log")
+    places = places_of(panel.labels)
+    for place, (name, values) in enumerate(panel.series.items()):
+        colour, marker = look(name, place)
+        points = [(x, value) for x, value in zip(places, values) if value is not None]
+        style = {"linestyle": ":", "marker": None} if name == "limit" else {"marker": marker}
+        axes.plot(*zip(*points), color=colour, linewidth=1.6, markersize=5, label=NAMES.get(name, name), **style)
+    apart = 0.09 * (places[-1] - places[0])  # what a label takes
+    shown = [place == 0 or x - places[place - 1] > apart for place, x in enumerate(places)]
+    axes.set_xticks(places, [label if there else "" for label, there in zip(panel.labels, shown)])
+    axes.grid(axis="y", color=COLOURS["faint"][0], linewidth=0.5)
+    value_axis(axes.yaxis, [v for values in panel.series.values() for v in values if v])
+
+
+DRAW = {"points": draw_points, "lines": draw_lines}
+
+
+def figure_of(picture):
+    from matplotlib import pyplot
+
+    count = len(picture.panels)
+    columns = min(count, 3 if picture.kind == "lines" else 2)
+    rows = -(-count // columns)
+    longest = max(len(panel.labels) for panel in picture.panels)
+    height = 3.2 if picture.kind == "lines" else 0.6 + 0.22 * longest
+    figure, grid = pyplot.subplots(
+        rows, columns, figsize=(9.6, 0.8 + rows * height), squeeze=False, layout="constrained",
+        sharey=picture.kind == "lines",
+    )  # fmt: skip
+    drawn = {}
+    for axes, panel in zip(grid.flat, picture.panels):
+        DRAW[picture.kind](axes, panel, picture)
+        axes.set_title(panel.title, loc="left", fontsize=10)
+        axes.spines[["top", "right"]].set_visible(False)
+        handles, names = axes.get_legend_handles_labels()
+        drawn.update(zip(names, handles))
+    for axes in grid.flat[count:]:
+        axes.set_visible(False)
+    figure.supxlabel(picture.across or picture.axis, fontsize=10)
+    if picture.across:
+        figure.supylabel(picture.axis, fontsize=10)
+    if len(drawn) > 1:
+        figure.legend(drawn.values(), drawn.keys(), loc="outside upper center", ncols=6, frameon=False)
+    return figure
+
+
+def style():
+    def rules(screen):
+        return "".join(f"--{name}:{colours[screen]};" for name, colours in COLOURS.items())
+
+    return f"<style>:root{{{rules(1)}}}@media(prefers-color-scheme:dark){{:root{{{rules(2)}}}}}</style>"
+
+
+def svg(picture):
+    """The picture as text that is the same each time."""
+    import io
+
+    import matplotlib
+
+    matplotlib.use("svg")
+    ground, ink = COLOURS["ground"][0], COLOURS["ink"][0]
+    settings = {
+        "svg.fonttype": "none", "svg.hashsalt": picture.name, "font.size": 9, "figure.facecolor": ground,
+        "font.family": "sans-serif", "axes.facecolor": ground, "axes.edgecolor": COLOURS["grey"][0], "text.color": ink,
+        "axes.labelcolor": ink, "xtick.color": ink, "ytick.color": ink,
+    }  # fmt: skip
+    with matplotlib.rc_context(settings):
+        file = io.StringIO()
+        figure_of(picture).savefig(file, format="svg", metadata={"Date": None, "Creator": None})
+    text = file.getvalue()
+    for name, (stand_in, *_) in COLOURS.items():
+        text = text.replace(stand_in, f"var(--{name})")
+    return re.sub(r"(<svg [^>]*>)", lambda m: f"{m[1]}\n{style()}\n{keep(picture)}", text, count=1)
+
+
+def keep(picture):
+    return f"<desc>{html.escape(picture.content(), quote=False)}</desc>"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="compare, and draw nothing")
+    parser.add_argument("--folder", type=pathlib.Path, default=ROOT / "docs" / "images", help="where pictures are")
+    options = parser.parse_args()
+    pictures = [make() for make in PICTURES]
+    stale = []
+    for picture in pictures:
+        path = options.folder / f"{picture.name}.svg"
+        if not options.check:
+            path.write_text(svg(picture))
+        elif not path.exists() or keep(picture) not in path.read_text():
+            stale.append(path.name)
+    if stale:
+        sys.exit(f"{', '.join(stale)}: not what the tables have; run tools/plot_results.py")
+
+
+if __name__ == "__main__":
+    main()
