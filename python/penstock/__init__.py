@@ -133,4 +133,4 @@ def __getattr__(name):
 
 
 def __dir__():
-    return sorted({*globals(), *_MODULES, *_TRAINING, *_SEARCH})
+    return sorted({*globals(), *_MODULES, *_TRAINING, *_SEARCH} - (set() if "torch" in globals() else {"torch"}))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from . import _core
 from ._execution import execution, is_time_first
+from .errors import InvalidArgument
 
 TYPE_CHECKING = False  # what typing.TYPE_CHECKING is, without the import
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ _NETWORKS: dict[str, type[_core.NetworkF32 | _core.NetworkF64]] = {
     "float64": _core.NetworkF64,
 }
 _TAPES = {"float32": _core.TapeF32, "float64": _core.TapeF64}
+_SCANS = {cell["name"] for cell in _core.cells() if cell["scan"]}
 
 
 def _dtype_name(dtype):
@@ -84,6 +86,9 @@ class _Network:
         seed: int,
     ) -> None:
         self.dtype = _dtype_name(dtype)
+        for name, size in (("input_size", input_size), ("hidden_size", hidden_size), ("heads", heads), ("layers", layers)):
+            if not hasattr(size, "__index__"):
+                raise TypeError(f"{name} must be a whole number, not {size!r}")
         if isinstance(bias, bool):
             bias = "both" if bias else "none"
         self._network = _NETWORKS[self.dtype](
@@ -161,7 +166,7 @@ class _Network:
             None if tape is None else tape._tape,
             (lengths, cu_seqlens, reset_mask) if given else None,
             is_time_first(layout),
-            execution(mode, device, threads, exact, precision),
+            self._execution(mode, device, threads, exact, precision),
             device == "auto",
         )
 
@@ -179,7 +184,7 @@ class _Network:
 
         The arguments are those of :meth:`forward`, for ``rows`` rows of ``steps`` steps.
         """
-        return self._network.choose_device(rows, steps, execution(mode, "cpu", threads, exact, precision))
+        return self._network.choose_device(rows, steps, self._execution(mode, "cpu", threads, exact, precision))
 
     def backward(
         self, dy: ArrayLike | None, dstate: State | None = None, *, tape: Tape, input_gradient: bool = True
@@ -217,7 +222,16 @@ class _Network:
 
         The other arguments are those of :meth:`forward`.
         """
-        return self._network.explain(rows, steps, training, execution(mode, device, threads, exact, precision))
+        asked = self._execution(mode, device, threads, exact, precision)
+        return self._network.explain(rows, steps, training, asked)
+
+    def _execution(self, mode, device, threads, exact, precision):
+        if mode == "scan" and self.cell not in _SCANS:
+            raise InvalidArgument(
+                f"mode must be 'auto' or 'sequential' for the cell {self.cell}, whose gates depend on the state before, "
+                "not 'scan'"
+            )
+        return execution(mode, device, threads, exact, precision)
 
     def tape(self) -> Tape:
         """A new :class:`Tape` for this network."""

@@ -128,13 +128,12 @@ void RecurrentCall::validate_state() const {
 void RecurrentCall::validate_rows() const {
   if (lengths) {
     check(!packed, "lengths and batch_sizes exclude each other");
-    check(lengths.dtype() == shim().int64, "lengths must be of dtype int64, and are of another");
+    check(lengths.dtype() == shim().int64, "lengths must be of dtype int64");
     check(lengths.dim() == 1 && lengths.size(0) == rows, "lengths must be [B] = [", rows, "], not ", lengths);
   }
   if (!reset) return;
   const Sizes expected = packed ? Sizes{x.size(0)} : Sizes{rows, steps};
-  check(reset.dtype() == shim().boolean || reset.dtype() == shim().uint8,
-        "reset must be of dtype bool, and is of another");
+  check(reset.dtype() == shim().boolean || reset.dtype() == shim().uint8, "reset must be of dtype bool");
   check(reset.sizes() == expected, "reset must be of the rows and steps of x, ", expected, ", not ", reset);
 }
 
@@ -147,6 +146,14 @@ void RecurrentCall::validate_devices() const {
   if (state) check_device(state, "state");
   if (lengths) check_device(lengths, "lengths");
   if (reset) check_device(reset, "reset");
+}
+
+void check_lengths(const TorchTensor& lengths, Index steps) {
+  if (lengths.is_cuda()) return;
+  const Index* const values = lengths.data<Index>();
+  for (Index b = 0; b < lengths.size(0); ++b) {
+    check(values[b] >= 0 && values[b] <= steps, "lengths must be 0 to T = ", steps, ", not ", values[b]);
+  }
 }
 
 }  // namespace penstock::torch_ops

@@ -65,6 +65,9 @@ struct RecurrentCall {
   void validate_devices() const;
 };
 
+/// Each is 0 to T; of contiguous lengths that the host can read without waiting for a GPU.
+void check_lengths(const TorchTensor& lengths, Index steps);
+
 /// What decides how large a tape is, by numbers alone, for those who have the shapes of tensors only.
 struct TapeForm {
   const char* cell;

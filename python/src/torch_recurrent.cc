@@ -150,6 +150,7 @@ class ProgramCall {
     }
     if (call_.lengths) {
       lengths_ = call_.lengths.contiguous();
+      check_lengths(lengths_, call_.steps);
       batch_.lengths = lengths_.data<Index>();
       form_.lengths = true;
     }

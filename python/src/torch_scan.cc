@@ -91,6 +91,7 @@ struct ScanCall {
             "lengths must be int64 [B] = [", a.size(0), "], not ", lengths);
       check(device_of(lengths) == device_of(a), "lengths must be on the device of a");
       lengths = lengths.contiguous();
+      check_lengths(lengths, a.size(1));
     }
     if (reset) {
       const Sizes expected{a.size(0), a.size(1)};

@@ -305,5 +305,13 @@ def test_plans_explain_themselves():
     text = penstock.MinGRUCell(16, 32).explain(rows=1, steps=100_000, threads=2)
     assert "mingru" in text or "scan" in text or "sequential" in text
     assert penstock.Recurrent("lstm", 3, 5, layers=2).explain().count("\n") >= 1
-    with pytest.raises(penstock.InvalidArgument, match="scan"):
-        penstock.LSTMCell(3, 5).explain(mode="scan")
+    for call in (penstock.LSTMCell(3, 5).explain, lambda mode: penstock.LSTMCell(3, 5).forward([[0.0] * 3], mode=mode)):
+        with pytest.raises(penstock.InvalidArgument, match="^mode must be 'auto' or 'sequential' for the cell lstm"):
+            call(mode="scan")
+
+
+@pytest.mark.parametrize("name", ["input_size", "hidden_size", "heads"])
+def test_sizes_are_whole_numbers(name):
+    with pytest.raises(TypeError, match=f"^{name} must be a whole number, not 2.5"):
+        penstock.LSTMCell(**{"input_size": 3, "hidden_size": 4, name: 2.5})
+    penstock.LSTMCell(**{"input_size": 4, "hidden_size": 4, name: np.int32(2)})

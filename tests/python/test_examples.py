@@ -18,6 +18,8 @@ MODULES = ["penstock", *(f"penstock.{name}" for name in ("cuda", "interchange", 
 
 @pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
 def test_example(example, tmp_path):
+    for package in re.findall(r"^(?:import|from) (torch|sklearn)\b", example.read_text(), re.M):
+        pytest.importorskip(package, reason=f"{package} is not installed")
     arguments = ["README.md", "1"] if example.name == "write_text.py" else []
     if arguments:
         (tmp_path / "README.md").write_bytes((ROOT / "README.md").read_bytes())
@@ -40,6 +42,27 @@ def test_snippet(code, tmp_path, monkeypatch):
     rows = "".join(f"{i},{i % 7},{i % 5}\n" for i in range(300))
     (tmp_path / "sensors.csv").write_text("time,level,flow\n" + rows)
     exec(compile(code, "snippet", "exec"), {"__name__": "snippet"})
+
+
+# A script of ours and its arguments, on a line of a page or in a sentence.
+SCRIPT = re.compile(r"(?:python3?|torchrun [^\n`]*?) ?\b((?:bench|tools)/[\w/]+\.py)([^`|>#\n]*)")
+
+
+def test_scripts_that_pages_start_have_their_options():
+    found = [(page.name, *match) for page in PAGES for match in SCRIPT.findall(page.read_text())]
+    assert {"bench/torch_layers.py", "bench/torch_distributed.py"} <= {script for _, script, _ in found}
+    for page, script, arguments in found:
+        source = (ROOT / script).read_text()
+        for option in re.findall(r"--[a-z-]+", arguments):
+            assert f'"{option}"' in source, f"{page}: {script} {option}"
+
+
+def test_what_a_call_costs_can_be_measured():
+    pytest.importorskip("torch", minversion="2.10", reason="penstock.torch needs PyTorch 2.10")
+    command = [sys.executable, ROOT / "bench" / "torch_layers.py", "--threads", "1", "--overhead", "--seconds", "0.001"]
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    assert re.search(r"^import penstock: [0-9.]+ ms$", result.stdout, re.M) and "us a call" in result.stdout
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -15,14 +16,30 @@ if not torch.distributed.is_available():
 from penstock.torch import _sequence_parallel  # noqa: E402
 
 WORKER = pathlib.Path(__file__).with_name("distributed_worker.py")
+PAGE = pathlib.Path(__file__).parents[2] / "docs" / "pytorch.md"
+
+
+def torchrun(processes, script):
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}", script]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
 
 
 def test_processes():
     """Scans and layers over chunks of one sequence, in three processes and in two of them; DistributedDataParallel,
     fully_shard."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=3", WORKER]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
-    result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    result = torchrun(3, WORKER)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_the_page_as_torchrun_runs_it(tmp_path):
+    """The example of several processes, whose group torchrun makes."""
+    (code,) = [c for c in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.S) if "init_process_group" in c]
+    code, count = re.subn(r"distributed\.init_process_group\(.*\)", 'distributed.init_process_group("gloo")', code)
+    assert count == 1
+    script = tmp_path / "chunks.py"
+    script.write_text(code)
+    result = torchrun(2, script)
     assert result.returncode == 0, result.stdout + result.stderr
 
 

@@ -405,15 +405,68 @@ def test_errors_are_of_the_types_of_torch_nn(name):
             pytest.fail(f"nothing was raised by case {i}")
 
 
-def test_errors_name_the_argument():
-    lstm = ours.LSTM(5, 7)
+WRONG_LENGTHS = [
+    ([1, 2, 3], TypeError, "lengths must be a tensor, not list"),
+    (torch.tensor([1.0, float("nan"), 2.0]), RuntimeError, "lengths must be a tensor of dtype torch.int64, not torch.float32"),
+    (torch.tensor([1, 2]), RuntimeError, r"lengths must be \[B\] = \[3\], not \[2\]"),
+    (torch.tensor([1, 2, 9]), RuntimeError, "lengths must be 0 to T = 4, not .*9"),
+    (torch.tensor([1, 2, -1]), RuntimeError, "lengths must be 0 to T = 4, not .*-1"),
+]
+
+
+@pytest.mark.parametrize("options", [{}, {"proj_size": 2}], ids=["kernels", "projections"])
+@pytest.mark.parametrize("lengths, kind, message", WRONG_LENGTHS)
+def test_wrong_lengths(options, lengths, kind, message):
+    with pytest.raises(kind, match=message):
+        ours.LSTM(5, 7, **options)(torch.randn(4, 3, 5), lengths=lengths)
+
+
+@pytest.mark.parametrize("lengths, kind, message", [WRONG_LENGTHS[0], *WRONG_LENGTHS[3:]])
+def test_wrong_lengths_of_scans(lengths, kind, message):
+    with pytest.raises(kind, match=message):
+        ours.scan(torch.ones(3, 4, 2), torch.ones(3, 4, 2), lengths=lengths)
+
+
+def test_wrong_reset_masks():
     x = torch.randn(4, 3, 5)
-    with pytest.raises(RuntimeError, match="lengths must be"):
-        lstm(x, lengths=torch.tensor([1, 2]))
-    with pytest.raises(RuntimeError, match="lengths"):
-        lstm(x, lengths=torch.tensor([1, 2, 9]))
-    with pytest.raises(RuntimeError, match="reset must be"):
-        lstm(x, reset_mask=torch.zeros(3, 4, dtype=torch.bool))
+    stack = ours.GRU(5, 7)
+    with pytest.raises(RuntimeError, match=r"reset_mask must be of .* = \[4, 3\], not \[3, 4\]"):
+        stack(x, reset_mask=torch.zeros(3, 4, dtype=torch.bool))
+    with pytest.raises(RuntimeError, match="reset_mask must be a tensor of dtype torch.bool, not torch.float32"):
+        stack(x, reset_mask=torch.zeros(4, 3))
+    with pytest.raises(TypeError, match="reset_mask must be a tensor, not list"):
+        stack(x, reset_mask=[[True] * 3] * 4)
+    with pytest.raises(RuntimeError, match=r"reset_mask must be of .* = \[4\], not \[3\]"):
+        stack(x[:, 0], reset_mask=torch.zeros(3, dtype=torch.bool))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_states_of_another_type_are_refused_as_torch_nn_does(name):
+    x, state = torch.randn(4, 3, 5), torch.zeros(1, 3, 7)
+    for module in pair(name, 5, 7):
+        with pytest.raises(RuntimeError):
+            module(x, (state.double(),) * 2 if name == "LSTM" else state.double())
+    theirs, mine = (getattr(m, name + "Cell")(5, 7) for m in (nn, ours))
+    for module in (theirs, mine):
+        with pytest.raises(RuntimeError, match="dtype"):
+            module(x[0].double())
+        with pytest.raises(RuntimeError, match="dtype"):
+            module(x[0], (state[0].half(),) * 2 if name == "LSTM" else state[0].half())
+    with torch.autocast("cpu", torch.bfloat16):  # whose results differ in type, and come back as states
+        _, last = getattr(ours, name)(5, 7)(x)
+        assert getattr(ours, name)(5, 7)(x, last)[0].dtype == torch.bfloat16
+        mine(x[0], tuple(s[0] for s in last) if name == "LSTM" else last[0])
+
+
+def test_only_modules_are_converted():
+    for call in (ours.convert, ours.convert_back):
+        with pytest.raises(TypeError, match="model must be a torch.nn.Module, not dict"):
+            call({"encoder": nn.GRU(2, 3)})
+
+
+def test_errors_name_the_argument():
+    x = torch.randn(4, 3, 5)
+    lstm = ours.LSTM(5, 7)
     with pytest.raises(ValueError, match="own lengths"):
         lstm(pack_sequence([x[:, 0]]), lengths=torch.tensor([4]))
     with pytest.raises(ValueError, match="num_heads must divide"):

@@ -38,6 +38,12 @@ def run(*command, cwd):
     return result.stdout
 
 
+def metadata_of(wheel):
+    archive = zipfile.ZipFile(wheel)
+    (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+    return email.message_from_bytes(archive.read(name))
+
+
 def test_its_name_says_what_it_runs_on(wheel):
     own = f"cp{sys.version_info.major}{sys.version_info.minor}"
     python = "cp312-abi3" if sys.version_info >= (3, 12) else f"{own}-{own}"
@@ -52,9 +58,7 @@ def test_it_has_its_shared_libraries_inside(wheel):
 
 
 def test_its_metadata_name_what_else_it_can_use(wheel):
-    archive = zipfile.ZipFile(wheel)
-    (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
-    metadata = email.message_from_bytes(archive.read(name))
+    metadata = metadata_of(wheel)
     asked = {}
     for line in metadata.get_all("Requires-Dist"):
         requirement, _, condition = (part.strip() for part in line.partition(";"))
@@ -72,11 +76,31 @@ def test_its_metadata_name_what_else_it_can_use(wheel):
     assert metadata["Requires-Python"] == ">=3.10"
 
 
+def test_what_is_said_of_extras_names_those_there_are(wheel):
+    """`pip install '.[torch]'` on pages and `penstock[keras]` in messages."""
+    texts = [ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("python/**/*.py"), *ROOT.glob("python/src/*")]
+    said = {name for path in texts for name in re.findall(r"(?:'\.|penstock)\[([a-z]+)\]", path.read_text())}
+    assert said == set(metadata_of(wheel).get_all("Provides-Extra"))
+
+
 def test_it_asks_for_numpy_alone(environment, tmp_path):
     script = "import sys, penstock; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
     modules = run(environment / "python", "-c", script, cwd=tmp_path).split()
     installed = {"matplotlib", "nanobind", "nvidia", "scipy", "torch"}
     assert "penstock" in modules and not installed & set(modules)
+
+
+def test_the_torch_face_says_what_it_needs(environment, tmp_path):
+    script = """
+import penstock
+try:
+    penstock.torch
+except ModuleNotFoundError as error:
+    assert error.name == "torch"
+    print(error)
+"""
+    message = run(environment / "python", "-c", script, cwd=tmp_path).strip()
+    assert message == "penstock.torch needs PyTorch 2.10 or later: pip install 'torch>=2.10'"
 
 
 def test_cells_compute(environment, tmp_path):

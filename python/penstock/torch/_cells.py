@@ -72,6 +72,9 @@ class _Cell(nn.Module):
         if hx is not None:
             self._check_states(shape, states, count)
         weights = self._weights()
+        dtype = weights[0].dtype
+        if input.dtype != dtype or (states and any(state.dtype != dtype for state in states)):
+            self._refuse_types(input, dtype, states)
         after = one_step(input, weights, states, cell)
         if after is not None:
             return after[0] if count == 1 else tuple(after)
@@ -96,6 +99,13 @@ class _Cell(nn.Module):
         except KeyError:  # parametrised ones are made when they are asked for
             weights = [getattr(self, name) for name in _WEIGHTS]
         return [w for w in weights if w is not None]
+
+    def _refuse_types(self, input, dtype, states):
+        """As torch.nn's products of matrices do; autocast may have made either."""
+        if torch.is_autocast_enabled(input.device.type):
+            return
+        found = [str(tensor.dtype) for tensor in (input, *states)]
+        raise RuntimeError(f"input and hx must have the dtype of the weights, {dtype}, and are {', '.join(found)}")
 
     def _check_states(self, input_shape, states, count):
         if len(states) != count:

@@ -57,6 +57,11 @@ def _swapped(module, kind_of, seen):
     return seen[module]
 
 
+def _check_module(model):
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model must be a torch.nn.Module, not {type(model).__name__}")
+
+
 def convert(model):
     """Swaps every nn.RNN, nn.GRU, nn.LSTM and their cells in `model` for Penstock's, in place, and returns the model.
 
@@ -64,6 +69,7 @@ def convert(model):
     itself such a layer comes back as the new one. Subclasses, and layers whose parameters are computed (weight_norm,
     pruning, parametrizations), are left alone.
     """
+    _check_module(model)
     return _swapped(model, lambda module: _OURS.get(type(module)), {})
 
 
@@ -72,6 +78,8 @@ def convert_back(model):
 
     Raises ValueError for layers that torch.nn does not have: heads, and GRUs with the reset before the product.
     """
+
+    _check_module(model)
 
     def kind(module):
         if type(module) in _THEIRS and (module.num_heads != 1 or not getattr(module, "reset_after", True)):

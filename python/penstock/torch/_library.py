@@ -4,7 +4,12 @@ import ctypes
 import os
 import pathlib
 
-import torch
+try:
+    import torch
+except ModuleNotFoundError as error:
+    if error.name != "torch":  # PyTorch is there, and lacks something itself
+        raise
+    raise ModuleNotFoundError("penstock.torch needs PyTorch 2.10 or later: pip install 'torch>=2.10'", name="torch") from None
 
 
 def _version(text):

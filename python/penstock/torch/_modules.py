@@ -1,16 +1,21 @@
 """Recurrent layers as modules: those of torch.nn by their names, and those that torch.nn does not have."""
 
-import numbers
-import warnings
-
 import torch
 from torch import nn
 from torch.nn import functional
 from torch.nn.parameter import Parameter
 from torch.nn.utils.rnn import PackedSequence
 
+from ._checks import (
+    check_lengths,
+    check_reset_mask,
+    check_sizes,
+    check_state_types,
+    check_values_of_lengths,
+    refuse_projection,
+)
 from ._composed import CELLS, composed, terms_of
-from ._ops import autocast_sequence, keeps_tape, recurrent
+from ._ops import autocast_sequence, is_plain, keeps_tape, recurrent
 from ._parallel_layer import Reach, parallel_layer
 from ._sequence_parallel import parallel_scan
 
@@ -47,14 +52,17 @@ class Stack(nn.RNNBase):
             an sLSTM.
         """
         if every_state and CELLS[self._cell()][1] == 1:
-            raise ValueError(f"{type(self).__name__}: the outputs are every_state there is")
+            raise ValueError(f"{type(self).__name__} has no states but its outputs: every_state is for LSTM and SLSTM")
         if isinstance(input, PackedSequence):
             return self._forward_packed(input, hx, lengths, reset_mask, every_state)
         if input.dim() != 3:
             return self._forward_without_rows(input, hx, lengths, reset_mask, every_state)
         states = self._entering(input, hx, None)
-        if reset_mask is not None and not self.batch_first:
-            reset_mask = reset_mask.t()
+        if lengths is not None:
+            check_lengths(lengths, input.shape[0 if self.batch_first else 1])
+        if reset_mask is not None:
+            check_reset_mask(reset_mask, input.shape[:2])
+            reset_mask = reset_mask if self.batch_first else reset_mask.t()
         y, last, every = self._run(input, states, lengths, None, reset_mask, every_state)
         last = self._leaving(last, y.dtype)
         return (y, last, self._divided(every, y.dtype)) if every_state else (y, last)
@@ -81,7 +89,9 @@ class Stack(nn.RNNBase):
         axis = 0 if self.batch_first else 1
         x = input.unsqueeze(axis)
         states = self._entering(x, hx, None)
-        reset_mask = None if reset_mask is None else reset_mask.unsqueeze(0)
+        if reset_mask is not None:
+            check_reset_mask(reset_mask, input.shape[:1])
+            reset_mask = reset_mask.unsqueeze(0)
         y, last, every = self._run(x, states, None, None, reset_mask, every_state)
         last = self._leaving(last, y.dtype)
         last = last.squeeze(1) if isinstance(last, torch.Tensor) else tuple(s.squeeze(1) for s in last)
@@ -99,6 +109,7 @@ class Stack(nn.RNNBase):
             if not isinstance(reset_mask, PackedSequence):
                 raise TypeError("reset_mask must be a PackedSequence, packed as the input is")
             reset_mask = reset_mask.data
+            check_reset_mask(reset_mask, data.shape[:1])
         states = self._entering(data, hx, batch_sizes)
         y, last, every = self._run(data, states, None, batch_sizes, reset_mask, every_state)
         last = self._leaving(last, y.dtype)
@@ -136,6 +147,7 @@ class Stack(nn.RNNBase):
             else:
                 size = h_size if i == 0 else (*h_size[:2], self.hidden_size)
                 self.check_hidden_size(state, size, f"Expected hidden[{i}] size {{}}, got {{}}")
+        check_state_types(states, x)
         return states
 
     def _leaving(self, last, dtype):
@@ -198,13 +210,21 @@ class Stack(nn.RNNBase):
         return y, last, every
 
     def _run_composed(self, x, weights, states, lengths, batch_sizes, reset, layers, batch_first, every_state):
-        """The kernels compute no projections: these layers run step by step, as PyTorch's operations."""
+        """The kernels compute no projections: these layers are PyTorch's own LSTM where that does all that is asked,
+        and else run step by step, as PyTorch's operations."""
         if states is None:
             slots = layers * (2 if self.bidirectional else 1)
             rows = x.shape[0 if batch_first else 1] if batch_sizes is None else int(batch_sizes[0])
             states = tuple(x.new_zeros(slots, rows, width) for width in (self.proj_size, self.hidden_size))
         if lengths is not None:
-            _check_lengths(lengths, x.shape[0 if batch_first else 1], x.shape[1 if batch_first else 0])
+            check_values_of_lengths(lengths, x.shape[1 if batch_first else 0])
+        elif reset is None and not every_state and is_plain(x):
+            form = (self.bias, layers, 0.0, self.training, self.bidirectional)
+            if batch_sizes is None:
+                y, *last = torch.lstm(x, states, weights, *form, batch_first)
+            else:
+                y, *last = torch.lstm(x, batch_sizes, states, weights, *form)
+            return y, tuple(last), None
         return composed(
             x, weights, states, lengths, batch_sizes, reset, self._cell(), layers, self.bidirectional, batch_first,
             every_state,
@@ -240,7 +260,7 @@ class RNN(Stack):
 
     def __init__(self, input_size, hidden_size, num_layers=1, nonlinearity="tanh", bias=True, batch_first=False,
                  dropout=0.0, bidirectional=False, device=None, dtype=None, *, num_heads=1, **others):  # fmt: skip
-        _refuse_projection(others)
+        refuse_projection(others)
         if nonlinearity not in ("tanh", "relu"):
             raise ValueError(f"Unknown nonlinearity '{nonlinearity}'. Select from 'tanh' or 'relu'.")
         self.nonlinearity = nonlinearity
@@ -263,7 +283,7 @@ class GRU(Stack):
 
     def __init__(self, input_size, hidden_size, num_layers=1, bias=True, batch_first=False, dropout=0.0,
                  bidirectional=False, device=None, dtype=None, *, num_heads=1, reset_after=True, **others):  # fmt: skip
-        _refuse_projection(others)
+        refuse_projection(others)
         super().__init__(
             "GRU", input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, device=device,
             dtype=dtype,
@@ -277,7 +297,7 @@ class GRU(Stack):
 
 class LSTM(Stack):
     """Long short-term memory, `torch.nn.LSTM` in all it takes and gives; `num_heads` makes its recurrent matrices
-    block-diagonal. Layers with projections (proj_size > 0) run as PyTorch's own operations."""
+    block-diagonal. Layers with projections (proj_size > 0) run as PyTorch's own LSTM or operations."""
 
     def __init__(self, input_size, hidden_size, num_layers=1, bias=True, batch_first=False, dropout=0.0,
                  bidirectional=False, proj_size=0, device=None, dtype=None, *, num_heads=1):  # fmt: skip
@@ -291,21 +311,13 @@ class LSTM(Stack):
         return "lstm"
 
 
-def _refuse_projection(others):
-    """Keyword arguments that no layer has, or this one has not."""
-    if "proj_size" in others:
-        raise ValueError("proj_size argument is only supported for LSTM, not RNN or GRU")
-    if others:
-        raise TypeError(f"unexpected keyword argument '{next(iter(others))}'")
-
-
 class _OwnStack(Stack):
     """A stack that torch.nn does not have, with the same attributes and names of parameters."""
 
     def __init__(self, input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, num_heads,
                  device, dtype):  # fmt: skip
         nn.Module.__init__(self)
-        _check_sizes(input_size, hidden_size, num_layers, bias, batch_first, dropout)
+        check_sizes(input_size, hidden_size, num_layers, bias, batch_first, dropout)
         self.mode = type(self).__name__
         self.input_size = input_size
         self.hidden_size = hidden_size
@@ -342,41 +354,6 @@ class _OwnStack(Stack):
             self.register_parameter(name, Parameter(torch.empty(shape, device=device, dtype=dtype)))
         self._flat_weights_names.extend(names)
         self._all_weights.append(names)
-
-
-def _check_lengths(lengths, rows, steps):
-    """As the ops check them, for the layers that no op runs."""
-    if not isinstance(lengths, torch.Tensor) or lengths.dtype != torch.int64:
-        kind = lengths.dtype if isinstance(lengths, torch.Tensor) else type(lengths).__name__
-        raise RuntimeError(f"lengths must be a tensor of dtype int64, not {kind}")
-    if lengths.shape != (rows,):
-        raise RuntimeError(f"lengths must be [B] = [{rows}], not {list(lengths.shape)}")
-    if lengths.device.type == "cpu" and not ((lengths >= 0) & (lengths <= steps)).all():
-        raise RuntimeError(f"lengths must be 0 to T = {steps}, not {lengths.tolist()}")
-
-
-def _check_sizes(input_size, hidden_size, num_layers, bias, batch_first, dropout):
-    for name, value, kind in [
-        ("input_size", input_size, int),
-        ("hidden_size", hidden_size, int),
-        ("num_layers", num_layers, int),
-        ("bias", bias, bool),
-        ("batch_first", batch_first, bool),
-    ]:
-        if not isinstance(value, kind):
-            raise TypeError(f"{name} should be of type {kind.__name__}, got: {type(value).__name__}")
-        if kind is int and value <= 0:
-            raise ValueError(f"{name} must be greater than zero")
-    if not isinstance(dropout, numbers.Number) or isinstance(dropout, bool) or not 0 <= dropout <= 1:
-        raise ValueError(
-            "dropout should be a number in range [0, 1] representing the probability of an element being zeroed"
-        )
-    if dropout > 0 and num_layers == 1:
-        warnings.warn(
-            "dropout option adds dropout after all but last recurrent layer, so non-zero dropout expects num_layers "
-            f"greater than 1, but got dropout={dropout} and num_layers={num_layers}",
-            stacklevel=4,
-        )
 
 
 class SLSTM(_OwnStack):

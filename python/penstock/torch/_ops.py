@@ -137,6 +137,12 @@ def _is_recorded():
     return torch.compiler.is_compiling() or torch._C._is_tracing()
 
 
+def is_plain(x):
+    """Whether a call is eager, on the CPU, and no transform's: there any of PyTorch's own ops does for gradients of all
+    orders."""
+    return x.device.type == "cpu" and not _is_recorded() and not torch._C._are_functorch_transforms_active()
+
+
 class _Differentiable:
     """An op with a formula for its gradients, called as the op is.
 

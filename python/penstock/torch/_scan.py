@@ -7,6 +7,9 @@ from ._sequence_parallel import parallel_scan
 
 
 def _scan(a, b, h0, logarithmic, lengths, reset, reverse, process_group, groups):
+    for name, tensor in (("a", a), ("b", b), ("h0", h0), ("lengths", lengths), ("reset_mask", reset)):
+        if tensor is not None and not isinstance(tensor, torch.Tensor):
+            raise TypeError(f"{name} must be a tensor, not {type(tensor).__name__}")
     if a.dim() != 3:
         raise ValueError(f"a must be [B, T, C], got {list(a.shape)}")
     if b.shape != a.shape:

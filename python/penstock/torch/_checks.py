@@ -1,0 +1,71 @@
+"""What layers check of their arguments beside what torch.nn's base class does."""
+
+import numbers
+import warnings
+
+import torch
+
+
+def refuse_projection(others):
+    """Keyword arguments that no layer has, or this one has not."""
+    if "proj_size" in others:
+        raise ValueError("proj_size argument is only supported for LSTM, not RNN or GRU")
+    if others:
+        raise TypeError(f"unexpected keyword argument '{next(iter(others))}'")
+
+
+def _check_form(name, tensor, dtypes, shape, meaning):
+    if not isinstance(tensor, torch.Tensor):
+        raise TypeError(f"{name} must be a tensor, not {type(tensor).__name__}")
+    if tensor.dtype not in dtypes:
+        raise RuntimeError(f"{name} must be a tensor of dtype {dtypes[0]}, not {tensor.dtype}")
+    if tensor.shape != shape:
+        raise RuntimeError(f"{name} must be {meaning} = {list(shape)}, not {list(tensor.shape)}")
+
+
+def check_lengths(lengths, rows):
+    """Their values are for the kernels to check, which compiled graphs come to as well."""
+    _check_form("lengths", lengths, (torch.int64,), (rows,), "[B]")
+
+
+def check_values_of_lengths(lengths, steps):
+    """As the kernels check them, for the layers that no kernel runs."""
+    if lengths.device.type == "cpu" and not ((lengths >= 0) & (lengths <= steps)).all():
+        raise RuntimeError(f"lengths must be 0 to T = {steps}, not {lengths.tolist()}")
+
+
+def check_reset_mask(mask, shape):
+    _check_form("reset_mask", mask, (torch.bool, torch.uint8), shape, "of the input's shape without channels")
+
+
+def check_state_types(states, x):
+    """States have the input's dtype, or are float where sequences are halves; autocast may have made either."""
+    for state in states:
+        if state.dtype == x.dtype or (state.dtype == torch.float32 and x.dtype in (torch.bfloat16, torch.float16)):
+            continue
+        if not torch.is_autocast_enabled(x.device.type):
+            raise RuntimeError(f"hx must be of the input's dtype {x.dtype}, not {state.dtype}")
+
+
+def check_sizes(input_size, hidden_size, num_layers, bias, batch_first, dropout):
+    for name, value, kind in [
+        ("input_size", input_size, int),
+        ("hidden_size", hidden_size, int),
+        ("num_layers", num_layers, int),
+        ("bias", bias, bool),
+        ("batch_first", batch_first, bool),
+    ]:
+        if not isinstance(value, kind):
+            raise TypeError(f"{name} should be of type {kind.__name__}, got: {type(value).__name__}")
+        if kind is int and value <= 0:
+            raise ValueError(f"{name} must be greater than zero")
+    if not isinstance(dropout, numbers.Number) or isinstance(dropout, bool) or not 0 <= dropout <= 1:
+        raise ValueError(
+            "dropout should be a number in range [0, 1] representing the probability of an element being zeroed"
+        )
+    if dropout > 0 and num_layers == 1:
+        warnings.warn(
+            "dropout option adds dropout after all but last recurrent layer, so non-zero dropout expects num_layers "
+            f"greater than 1, but got dropout={dropout} and num_layers={num_layers}",
+            stacklevel=4,
+        )
