@@ -154,6 +154,8 @@ class _Differentiable:
 
     def __init__(self, name, save, gradients, batch, lists=(None, None)):
         self.op = getattr(torch.ops.penstock, name).default
+        self.called = self.op._op  # what calling it calls
+        self.before_list = len(self.op._schema.arguments) - 1  # of a Function's arguments
         self.save, self.gradients, self.batch = save, gradients, batch
         self.list_argument, self.list_result = lists
         torch.library.register_autograd(
@@ -170,7 +172,7 @@ class _Differentiable:
         if torch.is_grad_enabled() and torch._C._any_requires_grad(*call):
             return self._again(self.eager.apply(*self._flat(call)))
         with torch._C._AutoDispatchBelowAutograd():
-            return self.op(*call)
+            return self.called(*call)
 
     def _save(self, ctx, inputs, output):
         ctx.set_materialize_grads(False)
@@ -181,7 +183,7 @@ class _Differentiable:
         return call if at is None else (*call[:at], *call[at + 1 :], *call[at])
 
     def _nested(self, flat):
-        at, count = self.list_argument, len(self.op._schema.arguments) - 1
+        at, count = self.list_argument, self.before_list
         return flat if at is None else (*flat[:at], list(flat[count:]), *flat[at:count])
 
     def _flat_results(self, results):
@@ -204,7 +206,8 @@ class _Differentiable:
             @staticmethod
             def forward(ctx, *flat):
                 call = this._nested(flat)
-                results = this.op(*call)
+                with torch._C._AutoDispatchBelowAutograd():
+                    results = this.called(*call)
                 this._save(ctx, call, results)
                 return this._flat_results(results)
 
