@@ -378,6 +378,14 @@ def test_convert_swaps_layers_in_place_and_back():
 # ---- errors ----------------------------------------------------------------------------------------------------------
 
 
+def exception_of(call, module):
+    try:
+        call(module)
+    except Exception as error:
+        return type(error)
+    return None
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_errors_are_of_the_types_of_torch_nn(name):
     theirs, mine = pair(name, 5, 7)
@@ -398,11 +406,9 @@ def test_errors_are_of_the_types_of_torch_nn(name):
         lambda m: type(m)(5, 3, proj_size=7),
     ]
     for i, call in enumerate(bad):
-        with pytest.raises(Exception) as expected:
-            call(theirs)
-        with pytest.raises(type(expected.value)):
-            call(mine)
-            pytest.fail(f"nothing was raised by case {i}")
+        expected = exception_of(call, theirs)
+        assert exception_of(call, mine) is expected, f"case {i}"
+        assert expected is not None or i == 12, f"case {i}"  # PyTorch 2.10 takes bias=1
 
 
 WRONG_LENGTHS = [
