@@ -74,7 +74,9 @@ template <class Real>
 class CpuPanels final : public Executable {
  public:
   CpuPanels(const Recurrence& shape, const Target& target, Panels panels)
-      : op_(make_recurrent<Real>(shape, target)), panels_(panels) {}
+      : op_(make_recurrent<Real>(shape, target)),
+        threads_(resolve_threads(target.execution.threads)),
+        panels_(panels) {}
 
   std::size_t opaque_bytes(int) const override {
     switch (panels_) {
@@ -93,9 +95,9 @@ class CpuPanels final : public Executable {
     auto* const packed = memory.get<Real>(4);
     switch (panels_) {
       case Panels::forward:
-        return op_.pack_forward(weight_ih, weight_hh, packed);
+        return op_.pack_forward(weight_ih, weight_hh, packed, threads_);
       case Panels::backward:
-        return op_.pack_backward(weight_ih, weight_hh, packed);
+        return op_.pack_backward(weight_ih, weight_hh, packed, threads_);
       case Panels::step:
         return op_.pack_step({weight_ih, weight_hh, memory.get<const Real>(2), memory.get<const Real>(3)}, packed);
     }
@@ -103,6 +105,7 @@ class CpuPanels final : public Executable {
 
  private:
   RecurrentOp<Real> op_;
+  int threads_;
   Panels panels_;
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/threads.h"
 #include "ops/recurrent_space.h"
 
 namespace penstock::ops {
@@ -50,23 +51,43 @@ std::size_t RecurrentOp<Real>::packed_backward_size() const {
          (rounds_gradients() ? Carver<Real>::reals(gates * input_) : products_.product_panels(gates, input_));
 }
 
+/// Calls both, side by side where a thread more pays for packing so many weights.
 template <class Real>
-void RecurrentOp<Real>::pack_forward(const Real* weight_ih, const Real* weight_hh, Real* packed) const {
-  if (cell_.info.scan) return kernels_.pack_scan(input_, hidden_, weight_ih, packed);
-  kernels_.pack_forward(hidden_, heads_, weight_hh, packed);
-  kernels_.pack_dense_input(input_, hidden_, heads_, weight_ih, packed + input_panels_offset());
+template <class First, class Second>
+void RecurrentOp<Real>::side_by_side(Index weights, int threads, const First& first, const Second& second) const {
+  const double work = machine_.costs.packing * static_cast<double>(weights);
+  run_team(threads > 1 && work >= machine_.costs.product_grain ? 2 : 1, [&](int thread, int team) {
+    if (thread == 0) first();
+    if (thread == team - 1) second();
+  });
 }
 
 template <class Real>
-void RecurrentOp<Real>::pack_backward(const Real* weight_ih, const Real* weight_hh, Real* packed) const {
+void RecurrentOp<Real>::pack_forward(const Real* weight_ih, const Real* weight_hh, Real* packed, int threads) const {
+  if (cell_.info.scan) return kernels_.pack_scan(input_, hidden_, weight_ih, packed);
+  side_by_side(
+      G() * hidden_ * std::min(input_, hidden_ / heads_), threads,
+      [&] { kernels_.pack_forward(hidden_, heads_, weight_hh, packed); },
+      [&] { kernels_.pack_dense_input(input_, hidden_, heads_, weight_ih, packed + input_panels_offset()); });
+}
+
+template <class Real>
+void RecurrentOp<Real>::pack_backward(const Real* weight_ih, const Real* weight_hh, Real* packed, int threads) const {
   if (rounds_tape()) return kernels_.rounded_scan_backward.pack(G(), input_, hidden_, weight_ih, packed);
   if (cell_.info.scan) return kernels_.scan_backward.pack(G(), input_, hidden_, weight_ih, packed);
-  kernels_.pack_backward(hidden_, heads_, weight_hh, packed);
+  side_by_side(
+      G() * hidden_ * std::min(input_, hidden_ / heads_), threads,
+      [&] { kernels_.pack_backward(hidden_, heads_, weight_hh, packed); },
+      [&] { pack_input_gradient(weight_ih, packed + input_gradient_offset()); });
+}
+
+/// The weights of the input as the gradient of x wants them.
+template <class Real>
+void RecurrentOp<Real>::pack_input_gradient(const Real* weight_ih, Real* packed) const {
   const Index gates = G() * hidden_;
-  Real* const input = packed + input_gradient_offset();
-  if (!rounds_gradients()) return products_.pack_product_panels(gates, input_, weight_ih, input_, input);
+  if (!rounds_gradients()) return products_.pack_product_panels(gates, input_, weight_ih, input_, packed);
   if constexpr (std::is_same_v<Real, float>) {
-    kernels_.round_row(weight_ih, gates * input_, gates * input_, reinterpret_cast<std::uint16_t*>(input));
+    kernels_.round_row(weight_ih, gates * input_, gates * input_, reinterpret_cast<std::uint16_t*>(packed));
   }
 }
 

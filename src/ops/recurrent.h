@@ -82,8 +82,8 @@ class RecurrentOp {
   std::size_t packed_backward_size() const;
   /// Of a step: both matrices and the biases, in an order of its own.
   std::size_t packed_step_size() const;
-  void pack_forward(const Real* weight_ih, const Real* weight_hh, Real* packed) const;
-  void pack_backward(const Real* weight_ih, const Real* weight_hh, Real* packed) const;
+  void pack_forward(const Real* weight_ih, const Real* weight_hh, Real* packed, int threads) const;
+  void pack_backward(const Real* weight_ih, const Real* weight_hh, Real* packed, int threads) const;
   void pack_step(const cpu::StepWeights<Real>& weights, Real* packed) const;
 
   void prepare(const Batch& batch, SequenceView<const Real> x, const Execution& execution);
@@ -136,6 +136,9 @@ class RecurrentOp {
   Index rounded_channels() const { return kernels_.rounded_gradients(G() * channel_vectors() * kernels_.lanes); }
   /// Where weight_ih for the gradient of x begins behind the transposed panels: panels, or in bfloat16 its rows.
   std::size_t input_gradient_offset() const { return kernels_.backward_panels(hidden_, heads_).size; }
+  template <class First, class Second>
+  void side_by_side(Index weights, int threads, const First& first, const Second& second) const;
+  void pack_input_gradient(const Real* weight_ih, Real* packed) const;
   /// Where the panels of weight_ih begin behind the recurrent ones.
   std::size_t input_panels_offset() const;
   Index chunk_count() const;
