@@ -133,3 +133,13 @@ def test_arguments_are_checked():
         ours.StableTrainer(Model(), clip=0.0)
     with pytest.raises(ValueError, match="precision must be"):
         ours.StableTrainer(Model(), precision=torch.float32)
+
+
+def test_a_packed_sequence_is_a_batch():
+    torch.manual_seed(0)
+    packed = nn.utils.rnn.pack_sequence([torch.randn(n, 3) for n in (5, 2)])
+    trainer = ours.StableTrainer(ours.GRU(3, 4), loss=lambda output, y: (output.data - y).square().mean(), learning_rate=0.1)
+    losses = [trainer.train_step(packed, torch.zeros(7, 4))["loss"] for _ in range(10)]
+    assert losses[-1] < 0.5 * losses[0]
+    packed.data[0, 0] = math.nan
+    assert trainer.train_step(packed, torch.zeros(7, 4))["where"] == ["input"]

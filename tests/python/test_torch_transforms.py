@@ -193,6 +193,15 @@ def test_compiles_for_sizes_that_vary():
         torch.testing.assert_close(compiled(x)[0], stack(x)[0])
 
 
+@pytest.mark.parametrize("options", [{}, {"batch_first": True, "bidirectional": True}])
+def test_compiles_projections(options):
+    stack = ours.LSTM(3, 5, proj_size=2, **options)
+    x = torch.randn(4, 6, 3)
+    compiled = torch.compile(stack, fullgraph=True, backend="aot_eager")
+    for got, expected in zip((compiled(x)[0], *compiled(x)[1]), (stack(x)[0], *stack(x)[1])):
+        torch.testing.assert_close(got, expected)
+
+
 def test_compiles_packed_sequences():
     stack = ours.GRU(3, 5)
     compiled = torch.compile(stack, fullgraph=True, backend="aot_eager")

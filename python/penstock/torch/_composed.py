@@ -94,7 +94,7 @@ def composed(x, weights, states, lengths, batch_sizes, reset, cell, layers, bidi
             reset = torch.zeros_like(valid).flatten().index_copy(0, places, reset.bool()).view_as(valid)
     else:
         padded = x.transpose(0, 1) if batch_first else x
-        valid = None
+        places = valid = None
         if lengths is not None:
             valid = torch.arange(padded.shape[0], device=x.device).unsqueeze(1) < lengths
         if reset is not None:

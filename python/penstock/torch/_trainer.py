@@ -67,7 +67,7 @@ class StableTrainer:
         where = _not_finite([("input", getattr(x, "data", x)), ("target", y)])
         if where:
             return self._skip(None, where)
-        with torch.autocast(x.device.type, self.precision, enabled=self.precision is not None):
+        with torch.autocast(x.data.device.type, self.precision, enabled=self.precision is not None):
             output = self.model(x)
             output = output[0] if isinstance(output, tuple) else output
             loss = self.loss(output, y)
