@@ -1,8 +1,9 @@
 """Forecasts of one public series by what a forecaster would try first, each tuned by its own automatic procedure on the
 training part alone: the last value, a season ago, drift, ETS, AutoARIMA, Theta (statsforecast), ridge regression and
-LightGBM on lags. Parameters are those of the training part; every forecast knows all rows before it. Prints one JSON
-object of root mean square errors a series, as soon as it is done. A peer that takes longer than --limit seconds is
-left out.
+LightGBM on lags; and by the plain mean of ETS, AutoARIMA and ridge, which tells what a combination of them reaches
+without knowing which of them will be best. Parameters are those of the training part; every forecast knows all rows
+before it. Prints one JSON object of root mean square errors a series, with all forecasts, as soon as it is done. A peer
+that takes longer than --limit seconds is left out.
 
     python3 bench/peers/statistical.py airpassengers lynx
 """
@@ -19,6 +20,7 @@ from public_data import origins, rmse, series
 
 LONGEST_SEASON = 24  # that ETS and ARIMA have seasonal terms for; longer ones are taken out by MSTL before
 ALPHAS = 10.0 ** np.arange(-3, 5)
+AVERAGED = ("ETS", "AutoARIMA", "ridge on lags")
 
 
 def naive(one, rows):
@@ -100,14 +102,19 @@ def on_lags(one, rows):
 
 
 def compare(name, results):
-    """Sends (name of a peer, its error) for each of them."""
+    """Sends (name of a peer, its error) for each of them, and at the end what all of them said."""
     one = series(name)
     rows = origins(one)
+    said = {}
     for method in (naive, on_lags, automatic):
         began = time.process_time()
         for peer, forecasts in method(one, rows):
+            said[peer] = forecasts
             results.send((peer, rmse(forecasts, one, rows)))
         results.send((f"{method.__name__} seconds", round(time.process_time() - began, 1)))
+    if all(peer in said for peer in AVERAGED):
+        results.send(("mean of three", rmse(np.mean([said[peer] for peer in AVERAGED], axis=0), one, rows)))
+    results.send(("forecasts", {peer: forecasts.tolist() for peer, forecasts in said.items()}))
 
 
 def limited(name, limit):
