@@ -229,7 +229,7 @@ def main():
         ",".join([*names, *labelled]), "--seeds", arguments.seeds, "--jobs", arguments.jobs)
     machine = json.loads(run(arguments.program, "info", "--json"))
     out = [HEAD, f"Penstock {machine['version']}, {machine['cpu']}, one thread: mean (smallest – "
-                 "largest). Seconds are of CPU time for one training.\n"]
+                 "largest). Seconds are of CPU time for one training, on a machine that was shared with other work.\n"]
 
     def runs(name):
         return results_of(folder / "ours", name, arguments.seeds)
