@@ -303,8 +303,7 @@ class TrainingRun {
   ModelSpec spec_of(const std::optional<ModelSpec>& known) const {
     ModelSpec spec = default_spec(kind_);
     spec.from_last = forecasts_an_input(data_.dataset->description());
-    const Autoregression* const linear = data_.dataset->autoregression();
-    if (spec.from_last && linear != nullptr) spec.lags = linear->lags;
+    take_autoregression(spec, *data_.dataset);
     if (known) spec = *known;
     arguments_.model.apply(spec);
     return spec;

@@ -103,8 +103,11 @@ struct TrainCallbacks {
 TrainResult train(Model& model, Dataset& data, const TrainOptions& options, const TrainCallbacks& callbacks = {},
                   bool resume = false);
 
+/// Gives the spec of a model for a dataset the form of the linear forecast that this has fitted: ModelSpec::lags and
+/// known_effects; 0 and false if there is none, or for a spec without from_last.
+void take_autoregression(ModelSpec& spec, const Dataset& data);
 /// Gives a model with ModelSpec::lags the linear forecast that the dataset has fitted. Throws Error(incompatible) if
-/// the dataset has none of as many lags.
+/// the dataset has none of that form.
 void fit_autoregression(Model& model, const Dataset& data);
 /// The same with a linear forecast that is fitted to the held-out part, too: what a model gets once it has been scored,
 /// because the latest rows say most about what follows. Does nothing to a model without lags.
