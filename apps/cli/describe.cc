@@ -29,17 +29,15 @@ const char* to_string(Task task) {
 }
 
 std::string describe_layers(const ModelSpec& spec) {
-  if (spec.blocks == 0) return fmt::format("{} convolution filters", with_commas(spec.filters * spec.dilations));
-  std::string text =
-      fmt::format("{}, {} block{} of width {}", spec.cell, spec.blocks, spec.blocks == 1 ? "" : "s", spec.width);
+  if (spec.blocks == 0) return counted(spec.filters * spec.dilations, "convolution filter");
+  std::string text = fmt::format("{}, {} of width {}", spec.cell, counted(spec.blocks, "block"), spec.width);
   if (spec.hidden_size != 0) text += fmt::format(", hidden size {}", spec.hidden_size);
   if (spec.heads > 1) text += fmt::format(", {} heads", spec.heads);
   if (spec.convolution > 0) text += fmt::format(", convolution of {}", spec.convolution);
   if (spec.feed_forward > 0.0) text += fmt::format(", feed-forward x {:g}", spec.feed_forward);
   if (spec.dropout > 0.0) text += fmt::format(", dropout {:g}", spec.dropout);
   if (spec.from_last) text += ", from the last value";
-  if (spec.lags > 0)
-    text += fmt::format(", beside a linear forecast from {} row{}", spec.lags, spec.lags == 1 ? "" : "s");
+  if (spec.lags > 0) text += ", beside a linear forecast from " + counted(spec.lags, "row");
   if (spec.filters > 0) text += fmt::format(", beside {} filters", with_commas(spec.filters * spec.dilations));
   return text;
 }

@@ -66,6 +66,7 @@ int evaluate_files(const CLI::App& app, EvaluateArguments arguments) {
   require_given(arguments.model, "MODEL");
   require_given(arguments.data.empty() ? "" : arguments.data.front(), "DATA");
   const Model model = Model::load(arguments.model);
+  arguments.data = files_of(arguments.data);
   if (app.count("--skip") > 0) require_task(model, arguments.model, Task::forecast, "--skip");
   if (app.count("--label-column") > 0) require_task(model, arguments.model, Task::classify, "--label-column");
   if (app.count("--sequence-column") > 0) require_task(model, arguments.model, Task::classify, "--sequence-column");
@@ -85,9 +86,11 @@ int evaluate_files(const CLI::App& app, EvaluateArguments arguments) {
     Json entry = {{"file", path}};
     entry.update(score_json(model, score));
     all.push_back(std::move(entry));
-    if (!arguments.json && model.spec().lags > 0 && !arguments.skip) {
-      output.write(fmt::format("the first {} rows lead in and are not scored (--skip 0 scores them, too)\n",
-                               with_commas(model.spec().lags)));
+    const Index lags = model.spec().lags;
+    if (!arguments.json && lags > 0 && !arguments.skip) {
+      output.write(fmt::format("the first {} in and {} not scored (--skip 0 scores {}, too)\n",
+                               lags == 1 ? "row leads" : with_commas(lags) + " rows lead", lags == 1 ? "is" : "are",
+                               lags == 1 ? "it" : "them"));
     }
     if (!arguments.json)
       output.write(score_lines(model, score, arguments.data.size() > 1 ? printable(path) + "  " : ""));

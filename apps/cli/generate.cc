@@ -18,6 +18,7 @@
 #include "penstock/penstock.h"
 #include "signals.h"
 #include "terminal.h"
+#include "units.h"
 #include "verbs.h"
 
 namespace penstock::cli {
@@ -104,8 +105,8 @@ void print_text(Output& output, const GenerateArguments& arguments, std::string_
 /// What many streams came to, for those who watch.
 void print_rate(const GenerateArguments& arguments, Index bytes, double seconds) {
   const double all = static_cast<double>(bytes * arguments.streams);
-  fmt::print(stderr, "{} bytes in each of {} streams in {:.3f} s: {:.0f} bytes a second\n", bytes, arguments.streams,
-             seconds, seconds > 0.0 ? all / seconds : 0.0);
+  fmt::print(stderr, "{} in each of {} in {:.3f} s: {:.0f} bytes a second\n", counted(bytes, "byte"),
+             counted(arguments.streams, "stream"), seconds, seconds > 0.0 ? all / seconds : 0.0);
 }
 
 /// Every line of standard input goes to the model, which goes on from it up to the end of a paragraph. It remembers

@@ -52,8 +52,10 @@ std::optional<GroupStreams::Ready> GroupStreams::take(Rows& rows) {
     return Ready{*series.data, *series.tracker, take_in(rows, {})};
   }
   if (series.waiting.features.empty()) {
-    say(fmt::format("note: training did not see {}: its first {} rows say how it is scaled, and get no forecast\n",
-                    printable(name), rows_to_scale() - 1));
+    const Index lead = rows_to_scale() - 1;
+    say(fmt::format("note: training did not see {}: its first {} say{} how it is scaled, and get{} no forecast\n",
+                    printable(name), lead == 1 ? "row" : with_commas(lead) + " rows", lead == 1 ? "s" : "",
+                    lead == 1 ? "s" : ""));
   }
   series.waiting = take_in(rows, std::move(series.waiting));
   std::vector<float>& features = series.waiting.features;

@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
+#include <array>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string>
 
@@ -136,12 +138,12 @@ Index file_size(const std::string& path) {
 void add_origin(std::string& out, const ModelFile& file) {
   const bool checkpoint = file.kind == ModelFile::Kind::checkpoint;
   line(out, "is",
-       checkpoint ? fmt::format("a checkpoint, {} steps and {} into a run that --resume goes on with",
-                                with_commas(file.step), clock_time(file.seconds))
+       checkpoint ? fmt::format("a checkpoint, {} and {} into a run that --resume goes on with",
+                                counted(file.step, "step"), clock_time(file.seconds))
                   : "a model");
   if (file.history) {
     line(out, "trained",
-         fmt::format("{}, {} steps, penstock {}", printable(file.history->trained), with_commas(file.history->steps),
+         fmt::format("{}, {}, penstock {}", printable(file.history->trained), counted(file.history->steps, "step"),
                      printable(file.history->version)));
     line(out, "on", printable(file.history->data));
     if (!file.history->origin.empty()) line(out, "from", printable(file.history->origin));
@@ -170,7 +172,7 @@ std::string model_text(const std::string& path, const Model& model, const ModelF
     if (!data.groups.empty()) {
       line(out, "series", fmt::format("{}, named by {}", data.groups.size(), printable(data.group_column)));
     }
-    line(out, "horizon", fmt::format("{} row{}", data.horizon, data.horizon == 1 ? "" : "s"));
+    line(out, "horizon", counted(data.horizon, "row"));
   }
   if (data.task == Task::classify) line(out, "labels", printable(fmt::format("{}", fmt::join(data.classes, ", "))));
   return out;
@@ -280,9 +282,17 @@ int describe_data(const InfoArguments& arguments) {
   return 0;
 }
 
-/// A name that models have, or that says so.
+/// A length of at most 100 MB and a brace begin every safetensors file, and no text.
+bool begins_as_safetensors(const std::string& path) {
+  std::array<char, 9> begin = {};
+  std::ifstream file(path, std::ios::binary);
+  if (!file.read(begin.data(), begin.size())) return false;
+  return begin[4] == 0 && begin[5] == 0 && begin[6] == 0 && begin[7] == 0 && begin[8] == '{';
+}
+
+/// By its name or its first bytes: what is wrong with it then is what a model's reader says.
 bool should_be_model(const std::string& path) {
-  return path.ends_with(".safetensors") || path.ends_with(".checkpoint");
+  return path.ends_with(".safetensors") || path.ends_with(".checkpoint") || begins_as_safetensors(path);
 }
 
 int info(InfoArguments arguments) {

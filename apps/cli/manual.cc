@@ -6,6 +6,7 @@
 #include <cctype>
 
 #include "options.h"
+#include "penstock/recurrent.h"
 #include "penstock/version.h"
 
 namespace penstock::cli {
@@ -70,7 +71,32 @@ std::vector<std::string> names_of(const CLI::App& verb) {
   return names;
 }
 
+/// Words that an option takes, as far as they are known; empty: any value.
+std::vector<std::string> words_of(const OptionEntry& entry) {
+  std::vector<std::string> words = entry.choices;
+  if (entry.name() == "cell") {
+    for (const CellInfo& cell : cells()) words.emplace_back(cell.name);
+  }
+  return words;
+}
+
+/// The same of what a verb takes without a name; empty: files.
+std::vector<std::string> argument_words(const CLI::App& program, const CLI::App& verb) {
+  std::vector<std::string> words;
+  for (const CLI::Option* option : verb.get_options([](const CLI::Option* o) { return o->get_positional(); })) {
+    if (option->get_option_text() == "SHELL") words = shells();
+    if (option->get_option_text() != "[VERB]") continue;
+    for (const CLI::App* each : verbs_of(program)) words.push_back(each->get_name());
+  }
+  return words;
+}
+
 }  // namespace
+
+const std::vector<std::string>& shells() {
+  static const std::vector<std::string> names = {"bash", "zsh", "fish"};
+  return names;
+}
 
 std::string manual_page(const CLI::App& app) {
   const bool program = app.get_parent() == nullptr;
@@ -98,7 +124,7 @@ std::string bash_completion(const CLI::App& program) {
       "# bash completion of penstock; put it into /usr/share/bash-completion/completions/penstock\n"
       "_penstock() {\n"
       "  local current=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} verb=${COMP_WORDS[1]}\n"
-      "  local options=\"\"\n"
+      "  local options=\"\" words=\"\"\n"
       "  COMPREPLY=()\n";
   std::vector<std::string> verbs;
   for (const CLI::App* verb : verbs_of(program)) verbs.push_back(verb->get_name());
@@ -108,19 +134,23 @@ std::string bash_completion(const CLI::App& program) {
       fmt::join(verbs, " "));
   for (const CLI::App* verb : verbs_of(program)) {
     for (const OptionEntry& entry : option_table(*verb)) {
-      if (entry.choices.empty()) continue;
+      const std::vector<std::string> words = words_of(entry);
+      if (words.empty()) continue;
       text += fmt::format("    \"{} --{}\") COMPREPLY=($(compgen -W \"{}\" -- \"$current\")); return ;;\n",
-                          verb->get_name(), entry.name(), fmt::join(entry.choices, " "));
+                          verb->get_name(), entry.name(), fmt::join(words, " "));
     }
   }
   text += "  esac\n  case \"$verb\" in\n";
   for (const CLI::App* verb : verbs_of(program)) {
-    text += fmt::format("    {}) options=\"{}\" ;;\n", verb->get_name(), fmt::join(names_of(*verb), " "));
+    text += fmt::format("    {}) options=\"{}\" words=\"{}\" ;;\n", verb->get_name(), fmt::join(names_of(*verb), " "),
+                        fmt::join(argument_words(program, *verb), " "));
   }
   text +=
       "  esac\n"
       "  if [[ $current == -* ]]; then\n"
       "    COMPREPLY=($(compgen -W \"$options\" -- \"$current\"))\n"
+      "  elif [[ -n $words ]]; then\n"
+      "    COMPREPLY=($(compgen -W \"$words\" -- \"$current\"))\n"
       "  else\n"
       "    compopt -o filenames 2>/dev/null\n"
       "    COMPREPLY=($(compgen -f -- \"$current\"))\n"
@@ -149,16 +179,24 @@ std::string zsh_completion(const CLI::App& program) {
   for (const CLI::App* verb : verbs_of(program)) {
     text += fmt::format("    {})\n      _arguments -s \\\n", verb->get_name());
     for (const OptionEntry& entry : option_table(*verb)) {
-      std::string spec = fmt::format("--{}[{}]", entry.name(), plain(entry.option->get_description()));
+      std::string spec = fmt::format("[{}]", plain(entry.option->get_description()));
       if (!entry.is_flag) {
-        const std::string action = !entry.choices.empty() ? fmt::format("({})", fmt::join(entry.choices, " "))
-                                   : entry.is_file()      ? "_files"
-                                                          : " ";
+        const std::vector<std::string> words = words_of(entry);
+        const std::string action = !words.empty()    ? fmt::format("({})", fmt::join(words, " "))
+                                   : entry.is_file() ? "_files"
+                                                     : " ";
         spec += fmt::format(":{}:{}", plain(entry.option->get_option_text()), action);
       }
-      text += fmt::format("        {} \\\n", single_quoted(spec));
+      // One that was given under either name is not offered again under the other.
+      std::string names = "--" + entry.name();
+      for (const std::string& letter : entry.option->get_snames()) names += " -" + letter;
+      for (const std::string& name : CLI::detail::split(names, ' ')) {
+        text += fmt::format("        {} \\\n", single_quoted(fmt::format("({}){}{}", names, name, spec)));
+      }
     }
-    text += "        '*:file:_files'\n      ;;\n";
+    const std::vector<std::string> words = argument_words(program, *verb);
+    text += fmt::format("        {}\n      ;;\n",
+                        words.empty() ? "'*:file:_files'" : fmt::format("'1:word:({})'", fmt::join(words, " ")));
   }
   return text +
          "  esac\n}\nif [[ $funcstack[1] == _penstock ]]; then _penstock \"$@\"; else compdef _penstock penstock; fi\n";
@@ -176,9 +214,14 @@ std::string fish_completion(const CLI::App& program) {
           fmt::format("complete -c penstock -n '__fish_seen_subcommand_from {}' -l {}", verb->get_name(), entry.name());
       for (const std::string& letter : entry.option->get_snames()) text += " -s " + letter;
       if (!entry.is_flag) text += entry.is_file() ? " -r -F" : " -x";
-      if (!entry.choices.empty()) text += fmt::format(" -a '{}'", fmt::join(entry.choices, " "));
+      const std::vector<std::string> words = words_of(entry);
+      if (!words.empty()) text += fmt::format(" -a '{}'", fmt::join(words, " "));
       text += fmt::format(" -d {}\n", single_quoted(entry.option->get_description()));
     }
+    const std::vector<std::string> words = argument_words(program, *verb);
+    if (words.empty()) continue;
+    text += fmt::format("complete -c penstock -n '__fish_seen_subcommand_from {}' -f -a '{}'\n", verb->get_name(),
+                        fmt::join(words, " "));
   }
   return text;
 }

@@ -25,7 +25,7 @@ std::string completion_of(const CLI::App& program, const std::string& shell) {
   if (shell == "zsh") return zsh_completion(program);
   if (shell == "fish") return fish_completion(program);
   require_given(shell, "SHELL");
-  fail_choice("SHELL", shell, {"bash", "zsh", "fish"});
+  fail_choice("SHELL", shell, shells());
 }
 
 std::string manual_of(const CLI::App& program, const std::string& name) {

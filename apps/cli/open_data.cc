@@ -51,7 +51,7 @@ OpenedData open_text_file(const DataOptions& options) {
   const Index size = dataset->training_steps() + 1 + dataset->held_out_steps();
   return {std::move(dataset),
           DataKind::text,
-          fmt::format("{} bytes of text, {}", with_commas(size), held_out(text.validation_fraction, "the last")),
+          fmt::format("{} of text, {}", counted(size, "byte"), held_out(text.validation_fraction, "the last")),
           {}};
 }
 
@@ -112,11 +112,11 @@ OpenedData open_series_file(const DataOptions& options) {
   const DataDescription& data = dataset->description();
   const auto groups = static_cast<Index>(data.groups.size());
   const std::string summary = fmt::format(
-      "{} in {} rows{}, {}; predicts {}, {} row{} ahead{}", column_list(data.inputs),
-      with_commas(dataset->training_steps() + std::max<Index>(groups, 1)),
+      "{} in {}{}, {}; predicts {}, {}{} ahead{}", column_list(data.inputs),
+      counted(dataset->training_steps() + std::max<Index>(groups, 1), "row"),
       groups > 0 ? fmt::format(" of {} series", with_commas(groups)) : "",
       held_out(series.validation_fraction, groups > 0 ? "of each the next" : "the next"), column_list(data.targets),
-      data.horizon == 1 ? "1" : fmt::format("1 to {}", data.horizon), data.horizon == 1 ? "" : "s", findings(*dataset));
+      data.horizon == 1 ? "" : "1 to ", counted(data.horizon, "row"), findings(*dataset));
   return {std::move(dataset), DataKind::series, summary, {}};
 }
 
@@ -133,7 +133,7 @@ OpenedData open_labelled_file(const DataOptions& options, std::uint64_t seed) {
                                 : open_labelled(options.sources, labelled);
   const DataDescription& data = dataset->description();
   const std::string summary =
-      fmt::format("{} sequences of {} in {} classes, {}", with_commas(dataset->training_steps()),
+      fmt::format("{} of {} in {} classes, {}", counted(dataset->training_steps(), "sequence"),
                   column_list(data.inputs), data.classes.size(), held_out(labelled.validation_fraction, "another"));
   return {std::move(dataset), DataKind::labelled, summary, {}};
 }
@@ -161,11 +161,11 @@ OpenedData open_builtin_task(const DataOptions& options, std::uint64_t seed) {
   const std::string name = task_name(options.source);
   try {
     auto dataset = open_task(name, task);
-    return {
-        std::move(dataset),
-        DataKind::task,
-        fmt::format("sequences of {} steps without end, validated at {} steps", task.length, task.validation_length),
-        {}};
+    return {std::move(dataset),
+            DataKind::task,
+            fmt::format("sequences of {} without end, validated at {}", counted(task.length, "step"),
+                        counted(task.validation_length, "step")),
+            {}};
   } catch (const Error& error) {
     // The task calls it length; on the command line --length is the window of a text.
     const std::string message = error.what();

@@ -97,6 +97,7 @@ class Prediction {
   }
 
   int run() {
+    arguments_.data = files_of(arguments_.data);
     refuse_foreign();
     settle_device(arguments_.automatic, arguments_.execution, model_, work());
     if (!task_name(arguments_.data.front()).empty()) {
@@ -334,9 +335,9 @@ class Prediction {
       json.update(evaluation_json(Task::classify, score));
       output_.write(json_line(json));
     } else {
-      output_.write(fmt::format("accuracy {:.2f} %, loss {} on {} answers in sequences of {} steps\n",
-                                100.0 * score.accuracy, short_number(score.loss), with_commas(score.scored),
-                                task.validation_length));
+      output_.write(fmt::format("accuracy {:.2f} %, loss {} on {} in sequences of {}\n", 100.0 * score.accuracy,
+                                short_number(score.loss), counted(score.scored, "answer"),
+                                counted(task.validation_length, "step")));
     }
   }
 

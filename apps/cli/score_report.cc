@@ -46,7 +46,7 @@ std::string rivals_text(const ColumnScore& score) {
   std::string text;
   for (const Rival& rival : score.rivals) {
     text += fmt::format("{}{} {}{}", text.empty() ? "RMSE of " : ", ", rival.name, short_number(rival.errors.rmse),
-                        rival.name == "a season ago" ? fmt::format(" ({} rows)", score.season) : "");
+                        rival.name == "a season ago" ? fmt::format(" ({})", counted(score.season, "row")) : "");
   }
   return text;
 }
@@ -68,8 +68,8 @@ std::vector<std::string> series_lines(const Score& score) {
   std::vector<std::string> lines;
   for (const ColumnScore& column : score.columns) {
     if (&column - score.columns.data() >= static_cast<std::ptrdiff_t>(shown)) break;
-    lines.push_back(fmt::format("{}: {} of {} forecast values{}", printable(column.column), errors_text(column.model),
-                                with_commas(column.scored), of_all));
+    lines.push_back(fmt::format("{}: {} of {}{}", printable(column.column), errors_text(column.model),
+                                counted(column.scored, "forecast value"), of_all));
     if (column.quantiles) lines.push_back(quantiles_text(*column.quantiles));
     lines.push_back(rivals_text(column));
     const Rival& best = column.best_rival();
@@ -85,8 +85,8 @@ std::vector<std::string> series_lines(const Score& score) {
 
 std::vector<std::string> label_lines(const DataDescription& data, const LabelScore& score) {
   const std::string majority = printable(data.classes[static_cast<std::size_t>(score.majority)]);
-  std::vector<std::string> lines = {fmt::format("accuracy {}, macro-F1 {:.3f} on {} sequences", percent(score.accuracy),
-                                                score.macro_f1, with_commas(score.scored))};
+  std::vector<std::string> lines = {fmt::format("accuracy {}, macro-F1 {:.3f} on {}", percent(score.accuracy),
+                                                score.macro_f1, counted(score.scored, "sequence"))};
   const double points = 100.0 * (score.accuracy - score.majority_accuracy);
   lines.push_back(fmt::format("{} than always '{}', which scores {}{}",
                               points > 0.0 ? fmt::format("better by {:.1f} points", points) : "no better", majority,
@@ -110,7 +110,7 @@ std::vector<std::string> label_lines(const DataDescription& data, const LabelSco
 
 std::vector<std::string> text_lines(const Score& score) {
   std::vector<std::string> lines = {
-      fmt::format("{} bits a byte on {} bytes", short_number(score.bits_per_byte), with_commas(score.bytes))};
+      fmt::format("{} bits a byte on {}", short_number(score.bits_per_byte), counted(score.bytes, "byte"))};
   for (const Compressed& each : score.compressors) {
     lines.push_back(fmt::format(
         "{} ({} bits)", comparison(score.bits_per_byte, each.bits_per_byte, each.name + " of these bytes alone"),

@@ -125,7 +125,7 @@ class Stream {
     }
     if (state_) state_->expected = answers.expected();
     if (answers.scored() == 0 || arguments_.json) return;
-    say(fmt::format("{:.1f} bits for {} bytes, {:.4f} bits/byte\n", answers.bits(), with_commas(answers.scored()),
+    say(fmt::format("{:.1f} bits for {}, {:.4f} bits/byte\n", answers.bits(), counted(answers.scored(), "byte"),
                     answers.bits() / static_cast<double>(answers.scored())));
   }
 

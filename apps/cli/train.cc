@@ -30,17 +30,6 @@
 namespace penstock::cli {
 namespace {
 
-/// The size of a model that suits a kind of data when nothing else is said.
-ModelSpec default_spec(DataKind kind) {
-  ModelSpec spec;
-  spec.width = kind == DataKind::text ? 256 : kind == DataKind::sound ? 16 : 64;
-  // A few thousand rows are learnt by heart soon.
-  spec.dropout = kind == DataKind::series || kind == DataKind::labelled ? 0.2 : 0.0;
-  // On small sets it is right more often, in twice the time.
-  if (kind == DataKind::labelled) spec.cell = "gru";
-  return spec;
-}
-
 bool forecasts_an_input(const DataDescription& data) {
   return data.task == Task::forecast && std::ranges::any_of(data.targets, [&](const Column& target) {
            return std::ranges::find(data.inputs, target.name, &Column::name) != data.inputs.end();
@@ -78,11 +67,9 @@ class TrainingRun {
     if (arguments_.search && !search_first()) return interrupted_status();
     TrainResult result;
     Model model = filters_alone_ ? fit_filters_alone(result) : train_members(result);
-    if (has_validation(result)) finish_forecasts(model, result);
-    if (!result.interrupted && !filters_alone_) model = finish_labels(std::move(model), result);
+    if (!filters_alone_) finish(model, result);
     if (has_validation(result)) score_ = score_held_out(model, *result.validation);
-    if (!result.interrupted) refit_autoregression(model, *data_.dataset);
-    if (!result.interrupted) refit_filters(model, *data_.dataset, filter_shares_, options_.execution);
+    if (!result.interrupted) refit(model, *data_.dataset, finished_, options_.execution);
     save_model(model, arguments_.output, history(result));
     if (!result.interrupted) drop_own_checkpoint();
     if (has_validation(result)) record_outcome(model);
@@ -207,13 +194,14 @@ class TrainingRun {
     result.validation = evaluate(model, *data_.dataset, options);
   }
 
-  /// What the held-out rows say of a series model besides: how much of the layers' correction pays, and how far its
-  /// forecasts are off.
-  void finish_forecasts(Model& model, TrainResult& result) {
-    if (kind_ != DataKind::series) return;
-    if (!arguments_.keep_last) share_ = shrink_correction(model, *data_.dataset, options_.execution);
-    if (share_ < 1.0) validate_anew(model, result);
-    fit_spread(model, *data_.dataset, options_.execution);
+  /// What is decided by the held-out part once the layers are trained.
+  void finish(Model& model, TrainResult& result) {
+    if (kind_ == DataKind::series && !has_validation(result)) return;
+    const FinishOptions options{.shrink = !arguments_.keep_last,
+                                .filters = !arguments_.model.no_filters && !result.interrupted,
+                                .seed = options_.seed};
+    finished_ = finish_training(model, *data_.dataset, options, options_.execution);
+    if (finished_.changed && has_validation(result)) validate_anew(model, result);
   }
 
   /// A model without layers, where too little is held out to say what they would add.
@@ -222,7 +210,7 @@ class TrainingRun {
     if (!arguments_.quiet) say(introduction_of_filters({arguments_, options_, data_}, given_for_layers()));
     const auto start = std::chrono::steady_clock::now();
     Model model = fit_filters(*data_.dataset, options_.seed, options_.execution);
-    filter_shares_ = {.layers = 0.0, .filters = 1.0};
+    finished_ = {.filter_shares = {.layers = 0.0, .filters = 1.0}, .filters = true};
     if (data_.dataset->held_out_steps() > 0) validate_anew(model, result);
     result.last.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     if (!options_.metrics_path.empty()) {
@@ -245,14 +233,6 @@ class TrainingRun {
       if (app_.count(option) > 0) given.emplace_back(option);
     }
     return given;
-  }
-
-  /// Filters beside the layers of a model of labelled sequences.
-  Model finish_labels(Model model, TrainResult& result) {
-    if (kind_ != DataKind::labelled || arguments_.model.no_filters) return model;
-    Model finished = add_filters(model, *data_.dataset, filter_shares_, options_.seed, options_.execution);
-    if (has_validation(result)) validate_anew(finished, result);
-    return finished;
   }
 
   void complete_options() {
@@ -301,10 +281,9 @@ class TrainingRun {
 
   /// Of a fresh model, or of one that is there already.
   ModelSpec spec_of(const std::optional<ModelSpec>& known) const {
-    ModelSpec spec = default_spec(kind_);
+    ModelSpec spec = suggest_spec(*data_.dataset);
     spec.from_last = forecasts_an_input(data_.dataset->description());
-    const Autoregression* const linear = data_.dataset->autoregression();
-    if (spec.from_last && linear != nullptr) spec.lags = linear->lags;
+    take_autoregression(spec, *data_.dataset);
     if (known) spec = *known;
     arguments_.model.apply(spec);
     return spec;
@@ -416,8 +395,19 @@ class TrainingRun {
   }
 
   void print(const Model& model, const TrainResult& result) const {
-    const RunEnd end{arguments_, options_,   data_,  model,          result, done_,  measures_,
-                     mean_rate_, step_rate_, share_, filter_shares_, score_, search_};
+    const RunEnd end{arguments_,
+                     options_,
+                     data_,
+                     model,
+                     result,
+                     done_,
+                     measures_,
+                     mean_rate_,
+                     step_rate_,
+                     finished_.share,
+                     finished_.filter_shares,
+                     score_,
+                     search_};
     if (arguments_.quiet && !arguments_.json) return;
     Output output;
     output.write(arguments_.json ? json_line(run_json(end)) : run_summary(end));
@@ -434,8 +424,7 @@ class TrainingRun {
   std::optional<reporting::ForecastTraces> trace_;  // of the rows that were held out
   Measures measures_;
   std::vector<TrainedMember> done_;
-  double share_ = 1.0;                        // of what the layers add to a linear forecast, as it was left
-  FilterShares filter_shares_;                // of labelled sequences
+  Finished finished_;                         // what followed training
   double mean_rate_ = 0.0, step_rate_ = 0.0;  // time steps of all sequences, and optimiser steps, a second
   bool planned_ = false, own_checkpoint_ = false;
   bool filters_alone_ = false;  // of labelled sequences: nothing is trained

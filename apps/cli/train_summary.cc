@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "describe.h"
+#include "penstock/sources.h"
 #include "train_search.h"
 #include "units.h"
 
@@ -39,7 +40,7 @@ std::string describe_end(const RunEnd& end) {
   const Progress& last = end.result.last;
   if (end.members.empty()) return fmt::format("filters fitted in {:.1f} s", last.seconds);
   const bool ends = end.data.dataset->training_steps() > 0;
-  return fmt::format("{} steps in {}, {}{}, {} steps/s", with_commas(last.step), clock_time(last.seconds),
+  return fmt::format("{} in {}, {}{}, {} steps/s", counted(last.step, "step"), clock_time(last.seconds),
                      ends ? fmt::format("{:.2f} epochs, ", last.epoch) : "", shown_rate(end.measures, end.rate),
                      short_count(end.step_rate));
 }
@@ -80,12 +81,28 @@ std::string describe_files(const RunEnd& end) {
   return text;
 }
 
+/// Beside the sound that was learnt from, under a name that no file has yet.
+std::string free_sound_name(const TrainArguments& arguments) {
+  const std::filesystem::path source(arguments.data.source);
+  const std::string stem = source.stem().string() + "-" + std::filesystem::path(arguments.output).stem().string();
+  std::string name = stem + ".wav";
+  for (int i = 2; std::filesystem::exists(name); ++i) name = fmt::format("{}-{}.wav", stem, i);
+  return name;
+}
+
 std::string next_command(const RunEnd& end) {
   const std::string output = shell_word(end.arguments.output);
   if (end.model.data().task == Task::language) return fmt::format("penstock generate {} --prompt 'The '", output);
-  const std::string source = shell_word(end.arguments.data.source);
-  if (end.data.kind == DataKind::sound) return fmt::format("penstock stream {} {} out.wav", output, source);
-  return fmt::format("penstock predict {} {}{}", output, source, end.data.kind == DataKind::series ? " --last" : "");
+  const DataOptions& data = end.arguments.data;
+  const std::string source =
+      shell_word(std::filesystem::is_directory(data.source) ? files_of(data.sources).front() : data.source);
+  if (end.data.kind == DataKind::sound) {
+    return fmt::format("penstock stream {} {} {} --target {}", output, source,
+                       shell_word(free_sound_name(end.arguments)), shell_word(end.arguments.data.target));
+  }
+  // The last forecast alone takes rows to come, which the file may lack, where a model reads what is known of them.
+  const bool last = end.data.kind == DataKind::series && !end.model.data().reads_ahead();
+  return fmt::format("penstock predict {} {}{}", output, source, last ? " --last" : "");
 }
 
 }  // namespace
@@ -109,7 +126,9 @@ std::string run_summary(const RunEnd& end) {
   line(result.interrupted ? "stop" : "done", describe_end(end));
   line("best", describe_best(end));
   line("weight", describe_weight(end));
-  if (result.last.skipped > 0) line("note", fmt::format("{} steps were skipped: NaN or infinity", result.last.skipped));
+  if (result.last.skipped > 0)
+    line("note", fmt::format("{} {} skipped: NaN or infinity", counted(result.last.skipped, "step"),
+                             result.last.skipped == 1 ? "was" : "were"));
   if (has_validation(result)) line("valid", validation_text(result, end.measures, end.data.kind));
   if (end.score) text += score_lines(end.model, *end.score, "score  ");
   line("saved", describe_files(end));

@@ -42,6 +42,10 @@ std::string with_commas(Index value) {
   return digits;
 }
 
+std::string counted(Index count, std::string_view noun) {
+  return fmt::format("{} {}{}", with_commas(count), noun, count == 1 ? "" : "s");
+}
+
 std::string byte_size(double bytes) { return scaled(bytes, "B"); }
 
 std::string short_count(double value) {

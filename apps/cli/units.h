@@ -10,6 +10,8 @@ namespace penstock::cli {
 
 /// "4,332,554"
 std::string with_commas(Index value);
+/// "1 row", "4,332,554 rows": of a noun whose plural is regular
+std::string counted(Index count, std::string_view noun);
 /// "1.24 MB" (powers of 1000), "812 B"
 std::string byte_size(double bytes);
 /// "1.24 M", "812": for rates of things other than bytes

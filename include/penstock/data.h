@@ -215,11 +215,15 @@ struct Example {
 };
 
 /// A linear forecast of a series from its last rows, as a dataset has fitted it (ModelSpec::lags): what is added to the
-/// last value x_t is bias + sum_k weights_k x_{t-k}, all normalised as targets.
+/// last value x_t is bias + sum_k weights_k x_{t-k}, all normalised as targets. With effects of what is known in
+/// advance it is that of x_t less the effects in its row, and those in the row that is forecast are added.
 struct Autoregression {
   Index lags = 0;
   std::vector<float> weights;  ///< [lags, horizon, targets], the current row first
   std::vector<float> bias;     ///< [horizon, targets]
+  /// [I, targets]: what a normalised input of a row adds to a target of the same row; 0 but for those that are known in
+  /// advance. Empty: no effects.
+  std::vector<float> effects = {};
 };
 
 /// A source of training and validation batches. Its whole state is a short text, so that a resumed run reads on

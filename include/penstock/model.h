@@ -25,6 +25,9 @@ struct ModelSpec {
   /// Rows of the past that a linear forecast reads, which the layers then correct; 0: there is none. Goes with
   /// from_last. Its weights are fitted (fit_autoregression), not trained.
   Index lags = 0;
+  /// The linear forecast also counts the effects of what is known in advance (Autoregression::effects). Goes with lags
+  /// and data that read later rows.
+  bool known_effects = false;
   /// Labelled sequences: convolution filters of each of `dilations` dilations (1, 2, 4, ...), beside the layers, half
   /// of which read values and half differences; 0: none. A classifier reads their means over the sequence. All of it is
   /// fitted (add_filters), not trained.

@@ -17,6 +17,7 @@
 #include "penstock/score.h"
 #include "penstock/search.h"
 #include "penstock/sound.h"
+#include "penstock/sources.h"
 #include "penstock/spread_tracker.h"
 #include "penstock/stream.h"
 #include "penstock/system.h"

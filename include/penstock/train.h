@@ -103,8 +103,11 @@ struct TrainCallbacks {
 TrainResult train(Model& model, Dataset& data, const TrainOptions& options, const TrainCallbacks& callbacks = {},
                   bool resume = false);
 
+/// Gives the spec of a model for a dataset the form of the linear forecast that this has fitted: ModelSpec::lags and
+/// known_effects; 0 and false if there is none, or for a spec without from_last.
+void take_autoregression(ModelSpec& spec, const Dataset& data);
 /// Gives a model with ModelSpec::lags the linear forecast that the dataset has fitted. Throws Error(incompatible) if
-/// the dataset has none of as many lags.
+/// the dataset has none of that form.
 void fit_autoregression(Model& model, const Dataset& data);
 /// The same with a linear forecast that is fitted to the held-out part, too: what a model gets once it has been scored,
 /// because the latest rows say most about what follows. Does nothing to a model without lags.
@@ -141,6 +144,28 @@ Model fit_filters(const Dataset& data, std::uint64_t seed = 0, const Execution& 
 /// Does nothing to a model without filters.
 void refit_filters(Model& model, const Dataset& data, const FilterShares& shares, const Execution& execution = {});
 
+/// What is done to a model once it is trained, and what came of it.
+struct FinishOptions {
+  bool shrink = true;      ///< Of a series: shrink_correction().
+  bool filters = true;     ///< Of labelled sequences: add_filters().
+  std::uint64_t seed = 0;  ///< Of the filters.
+};
+struct Finished {
+  double share = 1.0;          ///< As shrink_correction() returns it.
+  FilterShares filter_shares;  ///< As add_filters() chose them.
+  bool filters = false;        ///< Whether there are any.
+  bool changed = false;        ///< Whether the model says something else than before.
+};
+/// What follows training by the held-out part, before the model is scored: what the layers of a series model add is
+/// reduced and the spread of its forecasts found; a model of labelled sequences gets filters.
+Finished finish_training(Model& model, const Dataset& data, const FinishOptions& options = {},
+                         const Execution& execution = {});
+/// What follows the score: what was fitted in closed form is fitted again, to the held-out part, too.
+void refit(Model& model, const Dataset& data, const Finished& finished, const Execution& execution = {});
+
+/// The size and the kind of a model that suit a dataset when nothing else is said. `spec.from_last` is left to how the
+/// dataset was opened.
+ModelSpec suggest_spec(const Dataset& data);
 /// What suits a dataset when nothing else is said: batches, how many steps (enough for little data, too), how often to
 /// validate, how patiently, and which model to keep. Limits are caps: a run ends before them where it stops to gain.
 /// The dataset is left as it was.

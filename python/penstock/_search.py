@@ -87,7 +87,7 @@ def search(
 
     found = _core.search(
         data._dataset,
-        {"width": 64} | given,
+        _core.suggest_spec(data._dataset) | {"from_last": data._from_last} | given,
         options,
         60.0 * minutes,
         os.fspath(record) if record is not None else "",

@@ -36,16 +36,16 @@ class Model:
     Args:
         data: What it is for: a dataset of :func:`penstock.open_text` and its siblings. The model keeps its description:
             columns with their normalisation, classes, the vocabulary.
-        cell: A name of :func:`penstock.cells`.
-        width: Channels between the blocks.
+        cell: A name of :func:`penstock.cells`; None: what suits the data.
+        width: Channels between the blocks; None: what suits the data.
         blocks: How many.
         hidden_size: ``H`` of the recurrent layers; 0: ``width``.
         heads: Of the recurrent matrix, for cells that have one.
         convolution: Taps of a causal depthwise convolution before each recurrent layer; 0: none.
         feed_forward: Inner size of a gated feed-forward after each recurrent layer, as a multiple of width; 0: none.
-        dropout: On the output of every sub-layer, in training only.
+        dropout: On the output of every sub-layer, in training only; None: what suits the data.
         from_last: Forecasts start from the last value, or from a linear forecast if one was fitted: for a series that
-            was opened with ``from_last=True``.
+            was opened with ``from_last=True``. None: as it was opened.
         seed: Of the first weights.
         device: Where calls run that do not say otherwise: ``"cpu"``, ``"cuda"``, ``"cuda:N"``, or ``"auto"``: for each
             call the one that takes less time, copies counted, as :meth:`choose_device` estimates. Later it is
@@ -53,35 +53,36 @@ class Model:
     """
 
     _continues = False  # whether its first weights are those of another model
+    _arguments: dict[str, Any] = {}  # that it was made with
 
     def __init__(
         self,
         data: Dataset,
         *,
-        cell: str = "mingru",
-        width: int = 256,
+        cell: str | None = None,
+        width: int | None = None,
         blocks: int = 2,
         hidden_size: int = 0,
         heads: int = 1,
         convolution: int = 0,
         feed_forward: float = 0.0,
-        dropout: float = 0.0,
-        from_last: bool = False,
+        dropout: float | None = None,
+        from_last: bool | None = None,
         seed: int = 0,
         device: str = "cpu",
     ) -> None:
-        spec = {
-            "cell": cell,
-            "width": width,
+        given = {"cell": cell, "width": width, "dropout": None if dropout is None else float(dropout)}
+        given = {name: value for name, value in given.items() if value is not None}
+        rest = {
             "blocks": blocks,
             "hidden_size": hidden_size,
             "heads": heads,
             "convolution": convolution,
             "feed_forward": float(feed_forward),
-            "dropout": float(dropout),
-            "from_last": from_last,
+            "from_last": data._from_last if from_last is None else from_last,
         }
-        self._model = _core.Model.make(spec, data._dataset, seed)
+        self._arguments = given | rest  # what a search leaves as it is
+        self._model = _core.Model.make(_core.suggest_spec(data._dataset) | self._arguments, data._dataset, seed)
         self._data = self._model.data()
         self.device = device
 

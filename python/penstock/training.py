@@ -6,6 +6,7 @@ import dataclasses
 import math
 import os
 import sys
+import warnings
 
 from . import _core
 from .errors import InvalidArgument
@@ -15,7 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any, TextIO
 
+    from ._search import SearchResult
     from .models import Model
+
+    Path = str | os.PathLike[str]
 
 __all__ = [
     "Dataset",
@@ -25,6 +29,7 @@ __all__ = [
     "evaluate",
     "open_labelled",
     "open_series",
+    "open_sound",
     "open_task",
     "open_text",
     "train",
@@ -32,10 +37,11 @@ __all__ = [
 
 
 class Dataset:
-    """Data to train on; made by :func:`open_text`, :func:`open_series`, :func:`open_labelled` and :func:`open_task`."""
+    """Data to train on; made by :func:`open_text` and the functions beside it."""
 
-    def __init__(self, dataset) -> None:
+    def __init__(self, dataset, from_last: bool = False) -> None:
         self._dataset = dataset
+        self._from_last = from_last  # a series: scaled for forecasts that start from the last value
 
     @property
     def description(self) -> dict[str, Any]:
@@ -47,6 +53,16 @@ class Dataset:
         """How many scored training steps one pass has; 0 where there is no end."""
         return self._dataset.training_steps()
 
+    @property
+    def reading(self) -> list[str]:
+        """How the files were read, as far as that had to be found out: what ``penstock train`` says in its first lines."""
+        return self._dataset.reading()
+
+
+def _paths(path):
+    """One path, or several of them, as a list of str."""
+    return [os.fspath(path)] if isinstance(path, (str, os.PathLike)) else [os.fspath(each) for each in path]
+
 
 def _refuse_given(reason, **given):
     """Raises InvalidArgument for the first argument that is there although another one decides it."""
@@ -55,19 +71,33 @@ def _refuse_given(reason, **given):
             raise InvalidArgument(f"{name} contradicts {reason}, which decides it")
 
 
-def open_text(path: str | os.PathLike[str], *, validation_fraction: float = 0.05) -> Dataset:
-    """Any file as a sequence of bytes, whose last part is held out."""
-    return Dataset(_core.open_text(os.fspath(path), validation_fraction))
+def open_text(path: Path | Sequence[Path], *, validation_fraction: float = 0.05, bytes: bool = False) -> Dataset:
+    """Files, or folders of them, as one sequence of bytes, whose last part is held out.
+
+    ``bytes``: read also what is no text, such as programs and pictures.
+    """
+    return Dataset(_core.open_text(_paths(path), validation_fraction, bytes))
+
+
+def open_sound(input: Path, target: Path, *, validation_fraction: float = 0.2, origin: Model | None = None) -> Dataset:
+    """What went into an effect or an amplifier, and what came out: two files of one sample rate and length.
+
+    ``origin`` is a model that is to be trained further (:meth:`Model.continue_from`).
+    """
+    model = None if origin is None else origin._model
+    return Dataset(_core.open_sound(os.fspath(input), os.fspath(target), validation_fraction, model))
 
 
 def open_series(
-    path: str | os.PathLike[str],
+    path: Path | Sequence[Path],
     *,
     inputs: Sequence[str] = (),
     targets: Sequence[str] = (),
     horizon: int = 1,
     validation_fraction: float = 0.2,
     delimiter: str = "",
+    decimal: str = "",
+    header: bool | None = None,
     missing: str = "refuse",
     from_last: bool = False,
     autoregression: bool = False,
@@ -77,17 +107,21 @@ def open_series(
     date_column: str = "",
     irregular: str = "ignore",
     group: str = "",
+    group_by_file: bool = False,
     known: Sequence[str] = (),
     origin: Model | None = None,
 ) -> Dataset:
-    """A CSV file with a header, one step a row.
+    """A CSV file, one step a row.
 
     Args:
+        path: A file, a folder of them, or several, which hold the same columns: series that do not follow each other.
         inputs: Names of columns; none: every numeric one.
         targets: Names of the columns to forecast; none: the inputs.
         horizon: How many rows ahead.
         validation_fraction: The last rows are held out; normalisation sees the first part only.
         delimiter: Between the fields of a row; found from the file if empty.
+        decimal: ``"."`` or ``","``: starts the fraction of a number; found from the file if empty.
+        header: Whether the first row holds the names of the columns; found from it if None.
         missing: What becomes of empty values: ``"refuse"`` (an error), ``"carry"`` (the last one), ``"interpolate"`` or
             ``"mask"`` (the last one, and not scored).
         from_last: For a model with ``from_last=True``: scaled for forecasts that start from the last value.
@@ -102,23 +136,26 @@ def open_series(
             same), ``"elapsed"`` (the time since the row before is an input), ``"fill"`` (rows that are missing from a
             regular calendar are put in without values), ``"refuse"``, or ``"automatic"``: what suits the dates.
         group: Names the series of a row, where the file holds many: each is split by time and scaled by itself.
+        group_by_file: The same, of files that hold a series each, which are named as they are.
         known: Columns whose values are known in advance: those of the rows that are forecast are inputs, too.
         origin: A model that is to be trained further (:meth:`Model.continue_from`): columns, scaling, horizon, ``from_last``,
-            ``autoregression``, ``transform``, ``calendar``, ``group`` and ``known`` are those of its data, and must not be given.
+            ``autoregression``, ``transform``, ``calendar``, ``group``, ``group_by_file`` and ``known`` are those of its data, and must not be given.
     """
     if origin is not None:
         _refuse_given("origin", inputs=list(inputs), targets=list(targets), horizon=horizon != 1, from_last=from_last,
                       autoregression=autoregression, transform=transform != "none", calendar=calendar != "none",
-                      date_column=date_column, irregular=irregular != "ignore", group=group, known=list(known))  # fmt: skip
+                      date_column=date_column, irregular=irregular != "ignore", group=group, group_by_file=group_by_file, known=list(known))  # fmt: skip
         from_last, autoregression = origin.spec["from_last"], origin.spec["lags"] > 0
     return Dataset(
         _core.open_series(
-            os.fspath(path),
+            _paths(path),
             list(inputs),
             list(targets),
             horizon,
             validation_fraction,
             delimiter,
+            decimal,
+            header,
             missing,
             from_last,
             autoregression,
@@ -128,39 +165,45 @@ def open_series(
             date_column,
             irregular,
             group,
+            group_by_file,
             list(known),
             None if origin is None else origin._model,
-        )
+        ),
+        from_last,
     )
 
 
 def open_labelled(
-    path: str | os.PathLike[str],
+    path: Path | Sequence[Path],
     *,
     sequence_column: str = "sequence",
     label_column: str = "label",
     inputs: Sequence[str] = (),
     validation_fraction: float = 0.2,
     delimiter: str = "",
+    decimal: str = "",
+    header: bool | None = None,
     missing: str = "refuse",
     seed: int = 0,
     origin: Model | None = None,
 ) -> Dataset:
-    """A CSV file with a header in which each run of one value of ``sequence_column`` is one labelled sequence.
+    """A table in which each run of one value of ``sequence_column`` is one labelled sequence, or a ``.ts`` file.
 
-    ``origin`` is a model that is to be trained further (:meth:`Model.continue_from`): columns, scaling and labels are those
+    Tables are written as for :func:`open_series`. ``origin`` is a model that is to be trained further (:meth:`Model.continue_from`): columns, scaling and labels are those
     of its data, and ``inputs`` must not be given.
     """
     if origin is not None:
         _refuse_given("origin", inputs=list(inputs))
     return Dataset(
         _core.open_labelled(
-            os.fspath(path),
+            _paths(path),
             sequence_column,
             label_column,
             list(inputs),
             validation_fraction,
             delimiter,
+            decimal,
+            header,
             missing,
             seed,
             None if origin is None else origin._model,
@@ -179,21 +222,21 @@ def open_task(
 class Progress:
     """What is known after an optimiser step, or a skipped one."""
 
-    step: int  #: Batches so far.
-    seconds: float  #: Wall time so far.
-    fraction: float  #: Of the run, 0 to 1.
-    seconds_left: float
-    epoch: float  #: Passes over the data.
-    loss: float  #: Mean over the steps since the last report, in nats or squared units.
-    accuracy: float  #: Of the same steps; cross-entropy only.
-    learning_rate: float
-    gradient_norm: float  #: Of the last step, before clipping.
-    clipped_norm: float  #: After it.
-    steps_per_second: float  #: Time steps times rows a second.
-    saturated: float  #: Fraction of recurrent outputs beyond 0.99.
-    first_gradient_ratio: float  #: Norm of the first block's gradient over the last one's: near 0 it vanishes.
-    skipped: int  #: Steps that were not finite, so far.
-    warning: str  #: One line where a step was skipped or gradients vanish; otherwise empty.
+    step: int = 0  #: Batches so far.
+    seconds: float = 0.0  #: Wall time so far.
+    fraction: float = 0.0  #: Of the run, 0 to 1.
+    seconds_left: float = 0.0
+    epoch: float = 0.0  #: Passes over the data.
+    loss: float = 0.0  #: Mean over the steps since the last report, in nats or squared units.
+    accuracy: float = 0.0  #: Of the same steps; cross-entropy only.
+    learning_rate: float = 0.0
+    gradient_norm: float = 0.0  #: Of the last step, before clipping.
+    clipped_norm: float = 0.0  #: After it.
+    steps_per_second: float = 0.0  #: Time steps times rows a second.
+    saturated: float = 0.0  #: Fraction of recurrent outputs beyond 0.99.
+    first_gradient_ratio: float = 0.0  #: Norm of the first block's gradient over the last one's: near 0 it vanishes.
+    skipped: int = 0  #: Steps that were not finite, so far.
+    warning: str = ""  #: One line where a step was skipped or gradients vanish; otherwise empty.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -216,6 +259,9 @@ class TrainResult:
     model_step: int  #: The weights that the model ends with are those after this step.
     interrupted: bool  #: By Ctrl-C, or the notebook's stop button: the model has what was learnt until then.
     checkpoint_error: str = ""  #: Why the last checkpoint could not be written; empty if it could.
+    share: float = 1.0  #: How much of what the layers say counts, 0 to 1, beside a linear forecast or filters.
+    filter_share: float = 0.0  #: How much of what the filters of labelled sequences say counts.
+    search: SearchResult | None = None  #: What a search before the training has found.
 
 
 def train(
@@ -225,6 +271,9 @@ def train(
     steps: int | None = None,
     seconds: float | None = None,
     epochs: float | None = None,
+    search: float | None = None,
+    seeds: int = 1,
+    filters: bool = True,
     batch: int | None = None,
     length: int | None = None,
     learning_rate: float | None = None,
@@ -243,6 +292,7 @@ def train(
     checkpoint_every: float = 30.0,
     resume: bool = False,
     metrics: str | os.PathLike[str] | None = None,
+    tensorboard: str | os.PathLike[str] | None = None,
     seed: int = 0,
     device: str | None = None,
     precision: str = "full",
@@ -255,8 +305,9 @@ def train(
 
     What is None is what suits the data, as ``penstock train`` has it: limits, sizes of batches, how often to validate,
     when to stop and which weights to keep. The first of the limits that is reached ends the run. Ctrl-C ends it after
-    the current step: the result then says that it was interrupted. Of labelled sequences ``penstock train`` fits filters
-    beside the layers in the end: :meth:`Model.add_filters`.
+    the current step: the result then says that it was interrupted. Once the layers are trained, the model is finished
+    as ``penstock train`` does: what they add to a linear forecast is reduced to what pays on the held-out part, the spread of
+    forecasts is found, and a model of labelled sequences gets filters.
 
     Args:
         model: A :class:`Model`, made for this data.
@@ -264,6 +315,12 @@ def train(
         steps: Limit in batches.
         seconds: Limit in wall time.
         epochs: Limit in passes over the data.
+        search: So many minutes of a :func:`penstock.search` first, for what the model and ``learning_rate`` leave open: the
+            model becomes a fresh one of the best cell, width and dropout.
+        seeds: Train so many models, from the model's own weights and from those of later seeds, each as long as is said.
+            The model becomes their mean.
+        filters: Labelled sequences: put convolution filters beside the layers in the end (:meth:`Model.add_filters`).
+            Where too few sequences are held out to say what layers add, none are trained and the filters stand alone.
         batch: Rows ``B`` of a batch.
         length: Steps ``T`` of one window of truncated back-propagation.
         learning_rate: Its highest value; it rises during ``warmup`` of the run, then falls along a cosine. None: 0.003, and
@@ -280,6 +337,7 @@ def train(
         log_every: Seconds between reports; 0: after every step.
         checkpoint: A file from which ``resume=True`` goes on, bit for bit, with the same options.
         metrics: A file for all measurements, as JSON lines.
+        tensorboard: A folder for the same as events that TensorBoard reads.
         device: ``"cpu"``, ``"cuda"``, ``"cuda:N"`` or ``"auto"``; None: the model's own.
         callback: Called with a :class:`Progress` at each report; what it raises ends the training and is raised again.
         progress: True: a bar on the terminal or in the notebook. False: nothing. Otherwise a stream to write to.
@@ -303,10 +361,7 @@ def train(
     options.update({name: value for name, value in given.items() if value is not None})
     if not options["validate_steps"]:
         options["patience"] = 0 if patience is None else patience
-    if learning_rate is None:
-        learning_rate = _core.fine_tuning_rate if model._continues else 3e-3
     options |= {
-        "learning_rate": float(learning_rate),
         "weight_decay": float(weight_decay),
         "warmup": float(warmup),
         "clip": float(clip),
@@ -317,13 +372,92 @@ def train(
         "checkpoint_path": os.fspath(checkpoint) if checkpoint is not None else "",
         "checkpoint_every": float(checkpoint_every),
         "metrics_path": os.fspath(metrics) if metrics is not None else "",
+        "tensorboard_path": os.fspath(tensorboard) if tensorboard is not None else "",
         "seed": seed,
         "device": model._on(device),
         "precision": precision,
         "threads": threads,
         "exact": exact,
     }
+    if seeds < 1:
+        raise InvalidArgument(f"seeds must be at least 1, not {seeds}")
+    if model._continues and (search is not None or seeds > 1):
+        raise InvalidArgument(
+            f"{'search' if seeds == 1 else 'seeds'} contradicts a model that goes on from another one"
+        )
+    if filters and _core.filters_stand_alone(data._dataset):
+        if search is not None:
+            raise InvalidArgument("search looks for layers, and too few sequences are held out to say what they add")
+        return _train_filters(model, data, options)
+    found = None
+    if search is not None:
+        found = _search_first(model, data, search, learning_rate, options, resume, progress is not False)
+        if found.interrupted:
+            return TrainResult(Progress(), None, False, 0, True, search=found)
+        learning_rate = found.learning_rate
+    if learning_rate is None:
+        learning_rate = _core.fine_tuning_rate if model._continues else 3e-3
+    options["learning_rate"] = float(learning_rate)
     bar = _bar(progress, model.task)
+    try:
+        result = _train_members(model, data, options, seeds, bar, callback, resume)
+    finally:
+        bar.close()
+    if not result["interrupted"]:
+        finished = _core.finish(model._model, data._dataset, options, options["keep_best"], filters, seeds > 1)
+        result["validation"] = finished.pop("validation") or result["validation"]
+        result |= finished
+    model._data = model._model.data()
+    names = ("stopped_early", "model_step", "interrupted", "checkpoint_error", "share", "filter_share")
+    end = {name: result.pop(name) for name in names if name in result}
+    validation = result.pop("validation")
+    return TrainResult(
+        Progress(**result), None if validation is None else Evaluation(**validation), **end, search=found
+    )
+
+
+def _train_filters(model, data, options):
+    """Makes the model one of filters without layers."""
+    warnings.warn(
+        "too few sequences are held out to say what layers add: the filters stand alone (filters=False trains layers)",
+        stacklevel=3,
+    )
+    _core.replace(model._model, _core.filters_alone(data._dataset, options["seed"], options["threads"]))
+    validation = Evaluation(**_core.evaluate(model._model, data._dataset, options | {"validation_batches": 0}))
+    result = TrainResult(Progress(), validation if validation.scored else None, False, 0, False)
+    return dataclasses.replace(result, share=0.0, filter_share=1.0)
+
+
+def _search_first(model, data, minutes, learning_rate, options, resume, progress):
+    """Makes the model a fresh one of the best cell, width and dropout."""
+    from ._search import search
+
+    record = options["checkpoint_path"] + ".search" if options["checkpoint_path"] else None
+    found = search(
+        data,
+        minutes,
+        model=model._arguments,
+        learning_rate=learning_rate,
+        record=record,
+        resume=resume and record is not None and os.path.exists(record),
+        seed=options["seed"],
+        device=options["device"],
+        precision=options["precision"],
+        threads=options["threads"],
+        progress=progress,
+    )
+    if not found.interrupted:
+        _core.replace(model._model, _core.Model.make(model.spec | found.model, data._dataset, options["seed"]))
+    return found
+
+
+def _member_path(path, number):
+    """As the program names the files of the later models of an ensemble."""
+    return path if number == 0 or not path else f"{path}.{number + 1}"
+
+
+def _train_members(model, data, options, seeds, bar, callback, resume):
+    """Trains the model, and others of later seeds; it becomes the mean of them all."""
 
     def report(fields):
         state = Progress(**fields)
@@ -334,13 +468,25 @@ def train(
     def validated(fields, evaluation):
         bar.validated(Progress(**fields), Evaluation(**evaluation))
 
-    try:
-        result = _core.train(model._model, data._dataset, options, report, validated, resume)
-    finally:
-        bar.close()
-    end = {name: result.pop(name) for name in ("stopped_early", "model_step", "interrupted", "checkpoint_error")}
-    validation = result.pop("validation")
-    return TrainResult(Progress(**result), None if validation is None else Evaluation(**validation), **end)
+    start = data._dataset.position() if seeds > 1 else None
+    others = []
+    for number in range(seeds):
+        member = model._model
+        if number > 0:
+            data._dataset.restore(start)
+            member = _core.Model.make(model.spec, data._dataset, options["seed"] + number)
+            others.append(member)
+        paths = ("checkpoint_path", "metrics_path", "tensorboard_path")
+        own = options | {name: _member_path(options[name], number) for name in paths}
+        own["seed"] = options["seed"] + number
+        # Of several, those that were never begun have nothing to go on from.
+        goes_on = resume and (number == 0 or os.path.exists(own["checkpoint_path"]))
+        result = _core.train(member, data._dataset, own, report, validated, goes_on)
+        if result["interrupted"]:
+            break
+    if others:
+        _core.combine(model._model, others)
+    return result
 
 
 def evaluate(

@@ -76,6 +76,7 @@ nb::dict describe(const ModelSpec& spec) {
   result["dropout"] = spec.dropout;
   result["from_last"] = spec.from_last;
   result["lags"] = spec.lags;
+  result["known_effects"] = spec.known_effects;
   result["filters"] = spec.filters;
   result["dilations"] = spec.dilations;
   result["members"] = spec.members;
@@ -86,8 +87,7 @@ nb::dict describe(const ModelSpec& spec) {
 std::unique_ptr<SharedModel> make_model(const nb::dict& fields, SharedDataset& shared, std::uint64_t seed) {
   const SharedDataset::Reading dataset(shared);
   ModelSpec spec = spec_from(fields);
-  const Autoregression* linear = (*dataset)->autoregression();
-  if (spec.from_last && linear != nullptr) spec.lags = linear->lags;
+  take_autoregression(spec, **dataset);
   Model model(spec, (*dataset)->description(), seed);
   fit_autoregression(model, **dataset);
   return std::make_unique<SharedModel>(std::move(model), "the model");

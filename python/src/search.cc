@@ -51,8 +51,7 @@ nb::dict run_search(SharedDataset& data, const nb::dict& spec_fields, const nb::
   ModelSpec spec = spec_from(spec_fields);
   {
     const SharedDataset::Reading dataset(data);
-    const Autoregression* const linear = (*dataset)->autoregression();
-    if (spec.from_last && linear != nullptr) spec.lags = linear->lags;
+    take_autoregression(spec, **dataset);
     const TrainOptions options = settled_options(option_fields, Model(spec, (*dataset)->description(), 0), true);
     SearchCallbacks callbacks;
     callbacks.stop = [&] {

@@ -5,12 +5,14 @@
 #include <nanobind/stl/vector.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "bindings.h"
 #include "models.h"
 #include "penstock/fine_tune.h"
+#include "penstock/sound.h"
 
 namespace penstock::python {
 namespace {
@@ -60,6 +62,7 @@ TrainOptions options_from(const nb::dict& fields) {
   read("validation_batches", options.validation_batches);
   read("log_every", options.log_every);
   read("metrics_path", options.metrics_path);
+  read("tensorboard_path", options.tensorboard_path);
   read("checkpoint_path", options.checkpoint_path);
   read("checkpoint_every", options.checkpoint_every);
   read("seed", options.seed);
@@ -183,11 +186,6 @@ nb::dict run_training(SharedModel& shared, SharedDataset& data, const nb::dict& 
     const TrainOptions options = settled_options(fields, *model, true);
     const nb::gil_scoped_release unlocked;
     result = penstock::train(*model, **dataset, options, reports.callbacks(), resume);
-    if (!result.interrupted) {
-      if (options.keep_best) shrink_correction(*model, **dataset, options.execution);
-      if (result.validation) fit_spread(*model, **dataset, options.execution);
-      refit_autoregression(*model, **dataset);
-    }
   }
   reports.raise();
   nb::dict described = describe(result.last);
@@ -197,6 +195,44 @@ nb::dict run_training(SharedModel& shared, SharedDataset& data, const nb::dict& 
   described["checkpoint_error"] = result.checkpoint_error;
   described["validation"] = result.validation ? nb::object(describe(*result.validation)) : nb::none();
   return described;
+}
+
+/// What follows training, in place; also the score on what is held out, before what was fitted is fitted to all.
+nb::dict run_finish(SharedModel& shared, SharedDataset& data, const nb::dict& fields, bool shrink, bool filters,
+                    bool validate) {
+  Finished finished;
+  std::optional<Evaluation> validation;
+  {
+    const SharedModel::Writing model(shared);
+    const SharedDataset::Writing dataset(data);
+    TrainOptions options = settled_options(fields, *model, false);
+    options.validation_batches = 0;
+    const nb::gil_scoped_release unlocked;
+    const FinishOptions how{.shrink = shrink, .filters = filters, .seed = options.seed};
+    finished = finish_training(*model, **dataset, how, options.execution);
+    if ((validate || finished.changed) && (*dataset)->held_out_steps() > 0)
+      validation = evaluate(*model, **dataset, options);
+    refit(*model, **dataset, finished, options.execution);
+  }
+  nb::dict described;
+  described["validation"] = validation ? nb::object(describe(*validation)) : nb::none();
+  described["share"] = finished.filters ? finished.filter_shares.layers : finished.share;
+  described["filter_share"] = finished.filters ? finished.filter_shares.filters : 0.0;
+  return described;
+}
+
+/// Makes a model the mean of itself and others that were trained beside it.
+void combine(SharedModel& shared, const std::vector<SharedModel*>& others) {
+  const SharedModel::Writing first(shared);
+  std::vector<Model> members;
+  members.push_back(std::move(*first));
+  for (SharedModel* const other : others) members.push_back(std::move(*SharedModel::Writing(*other)));
+  *first = Model::combine(members);
+}
+
+/// Replaces a model by another one, which is spent.
+void replace(SharedModel& shared, SharedModel& other) {
+  *SharedModel::Writing(shared) = std::move(*SharedModel::Writing(other));
 }
 
 nb::dict run_evaluation(SharedModel& shared, SharedDataset& data, const nb::dict& fields) {
@@ -224,6 +260,16 @@ std::pair<double, double> run_filters(SharedModel& shared, SharedDataset& data, 
   return {shares.layers, shares.filters};
 }
 
+/// A model of filters without layers.
+std::unique_ptr<SharedModel> filters_alone(SharedDataset& data, std::uint64_t seed, int threads) {
+  const nb::gil_scoped_release unlocked;
+  const SharedDataset::Reading dataset(data);
+  const Execution execution{.threads = threads};
+  Model model = fit_filters(**dataset, seed, execution);
+  refit_filters(model, **dataset, {.layers = 0.0, .filters = 1.0}, execution);
+  return std::make_unique<SharedModel>(std::move(model), "the model");
+}
+
 std::unique_ptr<SharedDataset> shared(std::unique_ptr<Dataset> dataset) {
   return std::make_unique<SharedDataset>(std::move(dataset), "the dataset");
 }
@@ -248,10 +294,11 @@ nb::dict suggest(SharedDataset& data) {
   return result;
 }
 
-char delimiter_from(const std::string& text) {
-  if (text.empty()) return '\0';  // found from the file
-  if (text.size() != 1) refuse("delimiter must be one character, not '" + text + "'");
-  return text.front();
+/// How a table is written, where each may be left to what the file shows.
+TableFormat format_from(const std::string& delimiter, const std::string& decimal, std::optional<bool> header) {
+  if (delimiter.size() > 1) refuse("delimiter must be one character, not '" + delimiter + "'");
+  if (!decimal.empty() && decimal != "." && decimal != ",") refuse("decimal must be '.' or ',', not '" + decimal + "'");
+  return {delimiter.empty() ? '\0' : delimiter.front(), decimal.empty() ? '\0' : decimal.front(), header};
 }
 
 }  // namespace
@@ -259,20 +306,34 @@ char delimiter_from(const std::string& text) {
 void bind_training(nb::module_& module) {
   nb::class_<SharedDataset>(module, "Dataset")
       .def("description", [](SharedDataset& self) { return describe((*SharedDataset::Reading(self))->description()); })
-      .def("training_steps", [](SharedDataset& self) { return (*SharedDataset::Reading(self))->training_steps(); });
+      .def("training_steps", [](SharedDataset& self) { return (*SharedDataset::Reading(self))->training_steps(); })
+      .def("reading", [](SharedDataset& self) { return (*SharedDataset::Reading(self))->reading(); })
+      .def("position", [](SharedDataset& self) { return (*SharedDataset::Reading(self))->position(); })
+      .def("restore", [](SharedDataset& self, const std::string& position) {
+        (*SharedDataset::Writing(self))->restore(position);
+      });
   module.def(
       "open_text",
-      [](const std::string& path, double validation_fraction) {
-        return shared(open_text(path, {.validation_fraction = validation_fraction}));
+      [](const Sources& paths, double validation_fraction, bool bytes) {
+        return shared(open_text(paths, {.validation_fraction = validation_fraction, .bytes = bytes}));
       },
-      nb::arg("path"), nb::arg("validation_fraction"));
+      nb::arg("paths"), nb::arg("validation_fraction"), nb::arg("bytes"));
+  module.def(
+      "open_sound",
+      [](const std::string& input, const std::string& target, double validation_fraction, SharedModel* origin) {
+        const SoundOptions options{.validation_fraction = validation_fraction};
+        if (origin == nullptr) return shared(open_sound(input, target, options));
+        return shared(open_sound(input, target, options, SharedModel::Reading(*origin)->data()));
+      },
+      nb::arg("input"), nb::arg("target"), nb::arg("validation_fraction"), nb::arg("origin").none());
   module.def(
       "open_series",
-      [](const std::string& path, const std::vector<std::string>& inputs, const std::vector<std::string>& targets,
-         Index horizon, double validation_fraction, const std::string& delimiter, const std::string& missing,
-         bool from_last, bool autoregression, const std::string& transform, Index season,
-         const std::vector<std::string>& calendar, const std::string& date_column, const std::string& irregular,
-         const std::string& group, const std::vector<std::string>& known, SharedModel* origin) {
+      [](const Sources& paths, const std::vector<std::string>& inputs, const std::vector<std::string>& targets,
+         Index horizon, double validation_fraction, const std::string& delimiter, const std::string& decimal,
+         std::optional<bool> header, const std::string& missing, bool from_last, bool autoregression,
+         const std::string& transform, Index season, const std::vector<std::string>& calendar,
+         const std::string& date_column, const std::string& irregular, const std::string& group, bool group_by_file,
+         const std::vector<std::string>& known, SharedModel* origin) {
         SeriesOptions options;
         options.calendar = {.read = calendar != std::vector<std::string>{"none"}, .column = date_column};
         for (const std::string& cycle : calendar) {
@@ -284,7 +345,7 @@ void bind_training(nb::module_& module) {
         options.targets = targets;
         options.horizon = horizon;
         options.validation_fraction = validation_fraction;
-        options.format.delimiter = delimiter_from(delimiter);
+        options.format = format_from(delimiter, decimal, header);
         options.missing = parse_missing(missing);
         options.from_last = from_last;
         options.autoregression = autoregression;
@@ -294,33 +355,35 @@ void bind_training(nb::module_& module) {
         options.season = season;
         options.irregular = parse_irregular(irregular);
         options.group = group;
+        options.group_by_file = group_by_file;
         options.known = known;
-        if (origin == nullptr) return shared(open_series(path, options));
-        return shared(open_series(Sources{path}, options, SharedModel::Reading(*origin)->data()));
+        if (origin == nullptr) return shared(open_series(paths, options));
+        return shared(open_series(paths, options, SharedModel::Reading(*origin)->data()));
       },
-      nb::arg("path"), nb::arg("inputs"), nb::arg("targets"), nb::arg("horizon"), nb::arg("validation_fraction"),
-      nb::arg("delimiter"), nb::arg("missing"), nb::arg("from_last"), nb::arg("autoregression"), nb::arg("transform"),
-      nb::arg("season"), nb::arg("calendar"), nb::arg("date_column"), nb::arg("irregular"), nb::arg("group"),
-      nb::arg("known"), nb::arg("origin").none());
+      nb::arg("paths"), nb::arg("inputs"), nb::arg("targets"), nb::arg("horizon"), nb::arg("validation_fraction"),
+      nb::arg("delimiter"), nb::arg("decimal"), nb::arg("header").none(), nb::arg("missing"), nb::arg("from_last"),
+      nb::arg("autoregression"), nb::arg("transform"), nb::arg("season"), nb::arg("calendar"), nb::arg("date_column"),
+      nb::arg("irregular"), nb::arg("group"), nb::arg("group_by_file"), nb::arg("known"), nb::arg("origin").none());
   module.def(
       "open_labelled",
-      [](const std::string& path, const std::string& sequence_column, const std::string& label_column,
+      [](const Sources& paths, const std::string& sequence_column, const std::string& label_column,
          const std::vector<std::string>& inputs, double validation_fraction, const std::string& delimiter,
-         const std::string& missing, std::uint64_t seed, SharedModel* origin) {
+         const std::string& decimal, std::optional<bool> header, const std::string& missing, std::uint64_t seed,
+         SharedModel* origin) {
         LabelledOptions options;
         options.sequence_column = sequence_column;
         options.label_column = label_column;
         options.inputs = inputs;
         options.validation_fraction = validation_fraction;
-        options.format.delimiter = delimiter_from(delimiter);
+        options.format = format_from(delimiter, decimal, header);
         options.missing = parse_missing(missing);
         options.seed = seed;
-        if (origin == nullptr) return shared(open_labelled(path, options));
-        return shared(open_labelled(Sources{path}, options, SharedModel::Reading(*origin)->data()));
+        if (origin == nullptr) return shared(open_labelled(paths, options));
+        return shared(open_labelled(paths, options, SharedModel::Reading(*origin)->data()));
       },
-      nb::arg("path"), nb::arg("sequence_column"), nb::arg("label_column"), nb::arg("inputs"),
-      nb::arg("validation_fraction"), nb::arg("delimiter"), nb::arg("missing"), nb::arg("seed"),
-      nb::arg("origin").none());
+      nb::arg("paths"), nb::arg("sequence_column"), nb::arg("label_column"), nb::arg("inputs"),
+      nb::arg("validation_fraction"), nb::arg("delimiter"), nb::arg("decimal"), nb::arg("header").none(),
+      nb::arg("missing"), nb::arg("seed"), nb::arg("origin").none());
   module.def(
       "open_task",
       [](const std::string& name, Index length, Index validation_length, Index modulus, Index copy_tokens,
@@ -339,6 +402,24 @@ void bind_training(nb::module_& module) {
   module.def("suggest", &suggest, nb::arg("data"));
   module.def("train", &run_training, nb::arg("model"), nb::arg("data"), nb::arg("options"), nb::arg("progress").none(),
              nb::arg("validation").none(), nb::arg("resume"));
+  module.def("finish", &run_finish, nb::arg("model"), nb::arg("data"), nb::arg("options"), nb::arg("shrink"),
+             nb::arg("filters"), nb::arg("validate"));
+  module.def("combine", &combine, nb::arg("model"), nb::arg("others"));
+  module.def("replace", &replace, nb::arg("model"), nb::arg("other"));
+  module.def("filters_stand_alone", [](SharedDataset& data) {
+    const SharedDataset::Reading dataset(data);
+    const DataDescription& description = (*dataset)->description();
+    return description.task == Task::classify && description.vocabulary == 0 && filters_stand_alone(**dataset);
+  });
+  module.def("filters_alone", &filters_alone, nb::arg("data"), nb::arg("seed"), nb::arg("threads"));
+  module.def("suggest_spec", [](SharedDataset& data) {
+    const ModelSpec spec = suggest_spec(**SharedDataset::Reading(data));
+    nb::dict result;
+    result["cell"] = spec.cell;
+    result["width"] = spec.width;
+    result["dropout"] = spec.dropout;
+    return result;
+  });
   module.def("add_filters", &run_filters, nb::arg("model"), nb::arg("data"), nb::arg("seed"), nb::arg("threads"));
   module.def("evaluate", &run_evaluation, nb::arg("model"), nb::arg("data"), nb::arg("options"));
 }

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "base/check.h"
+#include "base/counted.h"
 #include "base/quote.h"
 #include "penstock/spread_tracker.h"
 
@@ -120,8 +121,8 @@ const json& ObjectReader::object(const char* field) {
 
 void ObjectReader::finish() const {
   if (read_ != object_.size()) {
-    fail(ErrorCode::bad_input, "{}: {} has {} fields, of which this version knows {}", source_, name_, object_.size(),
-         read_);
+    fail(ErrorCode::bad_input, "{}: {} has {}, of which this version knows {}", source_, name_,
+         counted(object_.size(), "field"), read_);
   }
 }
 
@@ -136,6 +137,7 @@ json to_json(const ModelSpec& spec) {
           {"dropout", spec.dropout},
           {"from_last", spec.from_last},
           {"lags", spec.lags},
+          {"known_effects", spec.known_effects},
           {"filters", spec.filters},
           {"dilations", spec.dilations},
           {"members", spec.members}};
@@ -154,6 +156,7 @@ ModelSpec model_spec_from_json(const json& object, const std::string& source) {
   spec.dropout = reader.number("dropout");
   spec.from_last = reader.boolean("from_last", false);
   spec.lags = reader.integer("lags", 0);
+  spec.known_effects = reader.boolean("known_effects", false);
   spec.filters = reader.integer("filters", 0);
   spec.dilations = reader.integer("dilations", 0);
   spec.members = reader.integer("members", 1);

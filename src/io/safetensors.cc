@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/counted.h"
 #include "base/quote.h"
 #include "io/atomic_file.h"
 #include "io/read_file.h"
@@ -46,14 +47,15 @@ void check_layout(std::vector<TensorInfo>& tensors, Index size, const std::strin
            in_quotes(previous->name));
     }
     if (tensor.offset > covered) {
-      fail(ErrorCode::bad_input, "{}: {} bytes before tensor {} belong to no tensor", source, tensor.offset - covered,
-           in_quotes(tensor.name));
+      fail(ErrorCode::bad_input, "{}: {} before tensor {} belonging to no tensor", source,
+           counted(tensor.offset - covered, "byte"), in_quotes(tensor.name));
     }
     covered = tensor.offset + tensor.bytes;
     previous = &tensor;
   }
   if (covered != size) {
-    fail(ErrorCode::bad_input, "{}: {} bytes after the last tensor belong to no tensor", source, size - covered);
+    fail(ErrorCode::bad_input, "{}: {} after the last tensor belonging to no tensor", source,
+         counted(size - covered, "byte"));
   }
 }
 

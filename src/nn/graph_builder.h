@@ -63,8 +63,8 @@ class GraphBuilder {
   /// A layer of a scan cell, as wide as x.
   ValueId fixed_scan(const std::string& name, ValueId x, const std::string& cell);
   /// Adds to outputs [B, T, horizon, targets], which are masters, a linear forecast from the last `lags` rows
-  /// (train/autoregression.h).
-  void add_autoregression(Index lags, ValueId features, ValueId outputs);
+  /// (train/autoregression.h), and effects of what is known of later rows (train/covariates.h).
+  void add_autoregression(Index lags, bool known_effects, ValueId features, ValueId outputs);
 
   Index width_of(ValueId id) const { return graph_.value(id).width; }
   DType type_of(ValueId id) const { return graph_.value(id).dtype; }

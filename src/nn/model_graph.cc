@@ -146,7 +146,7 @@ ModelEnds add_model(GraphBuilder& builder, const ModelSpec& spec, const DataDesc
     const ValueId features =
         builder.external("features", Home::features, Extent::positions, data.input_size(), target.master());
     builder.add_last_values(changes_of(data), features, y);
-    if (spec.lags > 0) builder.add_autoregression(spec.lags, features, y);
+    if (spec.lags > 0) builder.add_autoregression(spec.lags, spec.known_effects, features, y);
   }
   if (spec.filters > 0) add_filter_bank(builder, spec, data, y);
   return {y, head};

@@ -106,7 +106,8 @@ double count(const ModelSpec& spec, const DataDescription& data) {
   if (inner > 0.0) block += width + 2.0 * inner * (width + 1.0) + width * (inner + 1.0);
   const Index inputs = spec.from_last ? changes_of(data).width() : data.input_size();
   const double input = data.vocabulary > 0 ? real(data.vocabulary) * width : width * (real(inputs) + 1.0);
-  const double linear_forecast = spec.lags > 0 ? outputs * (real(spec.lags) + real(data.input_size()) + 2.0) : 0.0;
+  double linear_forecast = spec.lags > 0 ? outputs * (real(spec.lags) + real(data.input_size()) + 2.0) : 0.0;
+  if (spec.known_effects) linear_forecast += outputs * (real(data.input_size()) + 1.0);
   const double member = input + real(spec.blocks) * block + width + outputs * (width + 1.0);
   return real(spec.members) * member + linear_forecast + filter_bank_parameters(spec, data);
 }
@@ -133,6 +134,8 @@ void check_spec(const ModelSpec& spec, const DataDescription& data) {
   check_range("lags", spec.lags, 0, largest_lags);
   check_range("members", spec.members, 1, most_members);
   require(spec.lags == 0 || spec.from_last, "lags must be 0 for a model that does not forecast from the last value");
+  require(!spec.known_effects || (spec.lags > 0 && data.reads_ahead()),
+          "known_effects must be false for a model without lags, or of data that read no later rows");
   check_range("filters", spec.filters, 0, most_filters);
   check_range("dilations", spec.dilations, spec.filters > 0 ? 1 : 0, spec.filters > 0 ? most_dilations : 0);
   require(spec.filters % 2 == 0, "filters must be even, since half of them read differences, not {}", spec.filters);

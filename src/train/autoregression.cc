@@ -1,7 +1,6 @@
 #include "train/autoregression.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -11,6 +10,7 @@
 #include <tuple>
 
 #include "train/cholesky.h"
+#include "train/forecast_error.h"
 #include "train/origins.h"
 #include "train/smoothing_fit.h"
 
@@ -22,9 +22,6 @@ using Numbers = std::vector<double>;
 
 constexpr double penalties[] = {1e-5, 1e-4, 1e-3, 1e-2,
                                 1e-1, 1.0,  10.0, 100.0};  // of the mean diagonal of the Gram matrix
-constexpr double scored_share = 0.25;                      // of the rows, behind each beginning
-constexpr Index most_origins = 60;                         // that are scored behind each beginning ...
-constexpr Index most_origins_of_many = 300;                // ... where there are that many series
 constexpr Index most_rows = 8000;                          // that are regressed on, the latest
 constexpr Index fewest_rows = 8;
 constexpr Index longest_lags = 512;
@@ -260,47 +257,6 @@ std::vector<RegressionShape> shapes(Index season) {
   return all;
 }
 
-/// Shares of the rows; what follows each scores a choice.
-using Beginnings = std::array<double, 5>;
-
-/// Evenly spaced. The first holds two seasons and a few rows to learn from, so that those who know of a season are not
-/// judged by what they say before they have seen it twice.
-Beginnings beginnings_with(ManySeries z, Index season) {
-  constexpr double earliest = 0.4, latest_first = 0.7, last = 0.8;
-  const auto needed = static_cast<double>(season > 1 ? 2 * season + fewest_rows : 0);
-  const double first = std::clamp(needed / static_cast<double>(common_rows(z)), earliest, latest_first);
-  Beginnings result;
-  for (std::size_t i = 0; i < result.size(); ++i) {
-    result[i] = first + (last - first) * static_cast<double>(i) / static_cast<double>(result.size() - 1);
-  }
-  return result;
-}
-
-/// Logarithm of the mean square error of forecasts behind the first `begin` rows. The mean over several beginnings is
-/// then one of ratios: where a series is wild, one beginning does not outvote the others.
-double log_error_behind(ManySeries z, double share, const LinearForecast& forecast, const RawValue& raw) {
-  std::vector<Origins> origins;
-  for (std::size_t i = 0; i < z.size(); ++i) {
-    const auto rows = static_cast<Index>(z[i].size());
-    const auto begin = static_cast<Index>(share * static_cast<double>(rows));
-    const Index first = std::max(begin - 1, forecast.lags - 1);
-    const Index last = std::min(rows - 2, first + static_cast<Index>(scored_share * static_cast<double>(rows)));
-    origins.push_back({i, std::max<Index>(first, 0), last});
-  }
-  const Index most = std::clamp(static_cast<Index>(z.size()), most_origins, most_origins_of_many);
-  const Index stride = std::max<Index>(1, (count_of(origins) + most - 1) / most);
-  double sum = 0.0, count = 0.0;
-  visit(origins, stride, [&](std::size_t series, Index row) {
-    const auto rows = static_cast<Index>(z[series].size());
-    for (Index ahead = 1; ahead <= forecast.horizon && row + ahead < rows; ++ahead) {
-      const double error = raw(series, forecast.at(z[series], row, ahead)) - raw(series, z[series][row + ahead]);
-      sum += error * error;
-      ++count;
-    }
-  });
-  return std::log(std::max(count > 0.0 ? sum / count : 0.0, std::numeric_limits<double>::min()));
-}
-
 /// The choices of every shape with the errors that they make; those that fail anywhere are left out.
 std::map<RegressionChoice, double> score_choices(ManySeries z, const Beginnings& beginnings, Index horizon,
                                                  Index season, const RawValue& raw) {
@@ -332,19 +288,6 @@ std::map<RegressionChoice, double> score_choices(ManySeries z, const Beginnings&
     if (folds == static_cast<int>(std::size(beginnings)) && std::isfinite(sum)) errors[choice] = std::exp(sum / folds);
   }
   return errors;
-}
-
-/// Geometric mean of the errors behind all beginnings of forecasts that are fitted to them; infinite where one cannot
-/// be.
-template <class Fit>
-double error_behind(const Beginnings& beginnings, ManySeries z, const RawValue& raw, const Fit& fit) {
-  double sum = 0.0;
-  for (const double share : beginnings) {
-    const std::optional<LinearForecast> forecast = fit(beginnings_of(z, share));
-    if (!forecast) return INFINITY;
-    sum += log_error_behind(z, share, *forecast, raw);
-  }
-  return std::exp(sum / static_cast<double>(std::size(beginnings)));
 }
 
 std::optional<LinearForecast> fit_smoothings_of(ManySeries z, const LinearChoice& choice) {
@@ -467,7 +410,7 @@ LinearForecast fit_linear_forecast(ManySeries z, const LinearChoice& choice) {
 LinearChoice choose_linear_forecast(std::span<const double> z, Index horizon, Index season,
                                     const std::function<double(double)>& raw) {
   return choose_linear_forecast(ManySeries(&z, 1), horizon, season, season,
-                                [&](std::size_t, double value) { return raw(value); });
+                                [&](std::size_t, Index, double value) { return raw(value); });
 }
 
 LinearForecast fit_linear_forecast(std::span<const double> z, const LinearChoice& choice) {

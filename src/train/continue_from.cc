@@ -38,13 +38,13 @@ Model continue_from(const Model& origin, const Dataset& data, double dropout) {
                                                 {"the dataset", form_of(data.description())});
   if (!difference.empty()) fail(ErrorCode::incompatible, "the data are not those of the model: {}", difference);
   spec.dropout = dropout;
-  const Autoregression* const linear = data.autoregression();
   spec.filters = spec.dilations = 0;  // fitted anew once the layers are trained
-  if (spec.lags > 0 && linear != nullptr) spec.lags = linear->lags;
+  const bool linear = spec.lags > 0 && data.autoregression() != nullptr;
+  if (linear) take_autoregression(spec, data);
   Model model(spec, data.description());
   nn::copy_shared(*origin.impl().parameters, *model.impl().parameters);  // not the linear forecast's of other lags
   model.impl().origin = fingerprint_of(origin.impl());
-  if (linear != nullptr) fit_autoregression(model, data);
+  if (linear) fit_autoregression(model, data);
   return model;
 }
 

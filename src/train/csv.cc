@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/counted.h"
 #include "base/quote.h"
 
 namespace penstock::data {
@@ -168,7 +169,7 @@ void CsvHeader::check_width(const std::vector<CsvField>& record) const {
   if (record.size() == names_.size()) return;
   // Point at the first field too many, or at the last one there is.
   const CsvField& place = record[std::min(names_.size(), record.size() - 1)];
-  fail_at(source_, place.line, place.column, "{} fields, the header has {}", record.size(), names_.size());
+  fail_at(source_, place.line, place.column, "{}, the header has {}", counted(record.size(), "field"), names_.size());
 }
 
 double CsvHeader::number(const std::vector<CsvField>& record, std::size_t column) const {

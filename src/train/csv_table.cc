@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/counted.h"
 #include "base/quote.h"
 #include "io/data_file.h"
 #include "train/column_choice.h"
@@ -96,9 +97,8 @@ std::vector<std::string> CsvTable::reading(std::size_t read, const Choice& choic
     constexpr std::size_t shown = 6;
     const std::size_t more = all.size() > shown ? all.size() - shown : 0;
     all.resize(all.size() - more);
-    findings.push_back(fmt::format("{} column{} read, {} left out: {}{}", read, read == 1 ? "" : "s",
-                                   choice.left_out.size(), fmt::join(all, ", "),
-                                   more > 0 ? fmt::format(" and {} more", more) : ""));
+    findings.push_back(fmt::format("{} read, {} left out: {}{}", counted(read, "column"), choice.left_out.size(),
+                                   fmt::join(all, ", "), more > 0 ? fmt::format(" and {} more", more) : ""));
   }
   if (files_.size() > 1) findings.push_back(fmt::format("{} files", files_.size()));
   return findings;

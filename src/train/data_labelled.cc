@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/counted.h"
 #include "base/quote.h"
 #include "base/random.h"
 #include "penstock/fine_tune.h"
@@ -311,8 +312,8 @@ std::unique_ptr<Dataset> open_sequences(const Sources& sources, const LabelledOp
   const auto count = static_cast<Index>(rows.sequences.size());
   const Index held_out = data::held_out(count, options.validation_fraction);
   if (count - held_out < 1) {
-    fail(ErrorCode::bad_input, "{}: {} sequences are too few: training needs one{}", path, count,
-         held_out > 0 ? " and validation one" : "");
+    fail(ErrorCode::bad_input, "{}: {} {} too few: training needs one{}", path, counted(count, "sequence"),
+         count == 1 ? "is" : "are", held_out > 0 ? " and validation one" : "");
   }
   if (rows.classes.size() < 2) {
     fail(ErrorCode::bad_input, "{}: every sequence has the label {}; there must be at least two labels", path,

@@ -93,7 +93,7 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
     const auto& [inputs, targets, known] = source.columns;
     const SeriesOptions& options = source.options;
     const DataDescription* const origin = source.origin ? &*source.origin : nullptr;
-    const data::SeriesPlan plan = data::plan_series(table, series, options, inputs, targets, origin);
+    const data::SeriesPlan plan = data::plan_series(table, series, options, source.columns, origin);
     describe(table, series, inputs, targets, plan, options);
     if (options.from_last) scale_by_changes(series, inputs, targets);
     if (origin != nullptr) data::take_scaling(description_, *origin, table.header().source());
@@ -103,7 +103,7 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
     masks_ = series.missing == Missing::mask;
     add_features(table, series, inputs, options, origin);
     add_ahead(table, known);
-    if (options.autoregression) fit(plan, data::plan_again(plan, table, series, options, targets));
+    if (options.autoregression) fit(plan, data::plan_again(plan, table, series, options, source.columns), known);
     take_fingerprint(options);
   }
 
@@ -171,9 +171,12 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
     }
   }
 
-  void fit(const data::SeriesPlan& plan, const data::SeriesPlan& by_all_rows) {
-    const data::TargetRows rows{targets_, static_cast<Index>(description_.targets.size()), description_.horizon,
-                                segments_};
+  void fit(const data::SeriesPlan& plan, const data::SeriesPlan& by_all_rows, const std::vector<std::size_t>& known) {
+    data::TargetRows rows{targets_, static_cast<Index>(description_.targets.size()), description_.horizon, segments_,
+                          inputs_,  static_cast<Index>(description_.inputs.size())};
+    for (const std::size_t position : known) {
+      rows.known.push_back(*description_.input_of(source_.table->header().names()[position]));
+    }
     std::vector<Index> training_ends, ends;
     Index longest = 0;
     for (const Segment& segment : segments_) {

@@ -1,6 +1,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/counted.h"
 #include "io/data_file.h"
 #include "train/divisible.h"
 #include "train/stream_dataset.h"
@@ -24,7 +25,8 @@ class TextDataset final : public data::StreamDataset, public training::Divisible
     auto part = std::make_unique<TextDataset>(*this);
     const Index held_out = data::held_out(training_steps(), share);
     if (training_steps() - held_out < 1) {
-      fail(ErrorCode::bad_input, "{} bytes are too few to hold out a part of them", training_steps() + 1);
+      fail(ErrorCode::bad_input, "a text of {} is too short to hold out a part of it",
+           counted(training_steps() + 1, "byte"));
     }
     part->narrow(training_steps() - held_out, held_out);
     return part;
@@ -70,7 +72,8 @@ std::unique_ptr<Dataset> open_text(const Sources& sources, const TextOptions& op
   const auto size = static_cast<Index>(text.size());
   const Index held_out = data::held_out(size, options.validation_fraction);
   if (size - held_out < 2) {
-    fail(ErrorCode::bad_input, "{}: {} bytes are too few: training needs two and validation one", files.front(), size);
+    fail(ErrorCode::bad_input, "{}: a text of {} is too short: training needs two and validation one", files.front(),
+         counted(size, "byte"));
   }
   auto dataset = std::make_unique<TextDataset>(std::move(text), held_out);
   if (files.size() > 1) dataset->add_reading(fmt::format("{} files, one behind the other", files.size()));

@@ -10,8 +10,8 @@ namespace penstock::training {
 
 /// Several series that are forecast alike, scaled alike.
 using ManySeries = std::span<const std::span<const double>>;
-/// Turns a value of one of them into the unit in which errors count.
-using RawValue = std::function<double(std::size_t series, double z)>;
+/// Turns a value of a row of one of them into the unit in which errors count.
+using RawValue = std::function<double(std::size_t series, Index row, double z)>;
 
 /// z_{t+ahead} = bias + sum_k weights_k z_{t-k}, for ahead = 1 .. horizon.
 struct LinearForecast {

@@ -207,8 +207,7 @@ class Search {
     TrainOptions options = options_;
     choice.apply(spec, options);
     options.seed = seed;
-    const Autoregression* const linear = data.autoregression();
-    if (spec.lags > 0) spec.lags = linear == nullptr ? 0 : linear->lags;
+    if (spec.lags > 0) take_autoregression(spec, data);
     Model model(spec, data.description(), seed);
     fit_autoregression(model, data);
     TrainCallbacks callbacks;

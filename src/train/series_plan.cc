@@ -27,33 +27,43 @@ Scaling scaling_of(const FittedColumn& fitted, const Segment& segment) {
 
 class SeriesPlanner {
  public:
-  SeriesPlanner(const CsvTable& table, const SeriesTable& series, SeriesPart part, const SeriesOptions& options)
-      : table_(table), series_(series), part_(part), options_(options) {}
+  SeriesPlanner(const CsvTable& table, const SeriesTable& series, const SeriesColumns& columns, SeriesPart part,
+                const SeriesOptions& options)
+      : table_(table), series_(series), part_(part), options_(options) {
+    const std::size_t segments = series.segments.size();
+    known_.resize(segments);
+    for (const std::size_t position : columns.known) {
+      known_values_.push_back(normal_values(position, fit_column(series_, table_, position, part_, false), false));
+      for (std::size_t i = 0; i < segments; ++i) known_[i].emplace_back(known_values_.back()[i]);
+    }
+  }
 
   /// `season`: 0 if it is to be found.
-  training::LinearChoice choose(std::size_t position, bool logarithm, Index season) const {
+  LinearPlan choose(std::size_t position, bool logarithm, Index season) const {
     const FittedColumn fitted = fit_column(series_, table_, position, part_, logarithm);
-    std::vector<std::vector<double>> values = values_of(series_, position, part_, logarithm);
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      const Scaling scaling = scaling_of(fitted, series_.segments[i]);
-      for (double& value : values[i]) value = (value - scaling.mean) / scaling.scale;
-    }
+    const auto values = normal_values(position, fitted, logarithm);
     const auto z = spans_of(values);
-    const auto found =
-        season > 0 ? training::ChosenSeason{.rows = season} : training::choose_season(z, options_.horizon);
-    if (!options_.autoregression) return {.horizon = options_.horizon, .season = found.rows, .error = 0.0, .parts = {}};
     const training::RawValue raw = raw_values(position, fitted, logarithm);
-    auto choice = training::choose_linear_forecast(z, options_.horizon, found.rows, found.rows, raw);
-    if (found.plain) return choice;
-    // Swings that come and go look like a season too: one that is will forecast.
-    auto without = training::choose_linear_forecast(z, options_.horizon, 1, found.rows, raw);
-    return choice.error < found.most_error * without.error ? std::move(choice) : std::move(without);
+    training::LinearChoice without = choose(z, season, raw);
+    if (known_values_.empty() || !options_.autoregression) return {std::move(without), std::nullopt};
+    const training::EffectsChoice effects = training::choose_effects(z, known_, without.season);
+    const std::vector<double> found = training::estimate_effects(z, known_, effects);
+    const auto rest = training::without_effects(z, known_, found);
+    const training::RawValue raw_of_rest = [&](std::size_t segment, Index row, double value) {
+      return raw(segment, row, value + training::effect_on(known_[segment], row, found));
+    };
+    training::LinearChoice with = choose(spans_of(rest), season, raw_of_rest);
+    const Index longest = std::max(with.season, without.season);
+    without.error = training::error_with_effects(z, known_, nullptr, without, longest, raw);
+    with.error = training::error_with_effects(z, known_, &effects, with, longest, raw);
+    if (!(with.error < without.error)) return {std::move(without), std::nullopt};
+    return {std::move(with), effects};
   }
 
   /// Logarithms are taken where they forecast clearly better: they cost a forecast that is off upwards dearly. With a
   /// season that is because its swings grow with the values, and will be so later; without one because growth was
   /// exponential, which seldom lasts.
-  std::pair<training::LinearChoice, bool> choose(std::size_t position, Transform transform) const {
+  std::pair<LinearPlan, bool> choose(std::size_t position, Transform transform) const {
     const bool possible = is_positive(position);
     if (transform == Transform::logarithm) {
       if (!possible) {
@@ -62,17 +72,41 @@ class SeriesPlanner {
       }
       return {choose(position, true, options_.season), true};
     }
-    training::LinearChoice plain = choose(position, false, options_.season);
+    LinearPlan plain = choose(position, false, options_.season);
     if (transform == Transform::none || !options_.autoregression || !possible) return {std::move(plain), false};
-    training::LinearChoice logarithm = choose(position, true, options_.season);
-    const bool seasonal = logarithm.season > 1 && plain.season > 1;
-    if (!(logarithm.error < (seasonal ? clearly : by_far) * plain.error)) return {std::move(plain), false};
+    LinearPlan logarithm = choose(position, true, options_.season);
+    const bool seasonal = logarithm.choice.season > 1 && plain.choice.season > 1;
+    if (!(logarithm.choice.error < (seasonal ? clearly : by_far) * plain.choice.error))
+      return {std::move(plain), false};
     return {std::move(logarithm), true};
   }
 
  private:
   static constexpr double clearly = 0.95;  // of the mean square error: so much less is no chance
   static constexpr double by_far = 0.5;
+
+  /// Of series that are scaled alike.
+  training::LinearChoice choose(training::ManySeries z, Index season, const training::RawValue& raw) const {
+    const auto found =
+        season > 0 ? training::ChosenSeason{.rows = season} : training::choose_season(z, options_.horizon);
+    if (!options_.autoregression) return {.horizon = options_.horizon, .season = found.rows, .error = 0.0, .parts = {}};
+    auto choice = training::choose_linear_forecast(z, options_.horizon, found.rows, found.rows, raw);
+    if (found.plain) return choice;
+    // Swings that come and go look like a season too: one that is will forecast.
+    auto without = training::choose_linear_forecast(z, options_.horizon, 1, found.rows, raw);
+    return choice.error < found.most_error * without.error ? std::move(choice) : std::move(without);
+  }
+
+  /// The values of a column, segment by segment, scaled.
+  std::vector<std::vector<double>> normal_values(std::size_t position, const FittedColumn& fitted,
+                                                 bool logarithm) const {
+    std::vector<std::vector<double>> values = values_of(series_, position, part_, logarithm);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const Scaling scaling = scaling_of(fitted, series_.segments[i]);
+      for (double& value : values[i]) value = (value - scaling.mean) / scaling.scale;
+    }
+    return values;
+  }
 
   bool is_positive(std::size_t position) const {
     return std::ranges::all_of(series_.columns[position], [](double value) { return value > 0.0; });
@@ -89,7 +123,7 @@ class SeriesPlanner {
     for (const Segment& segment : series_.segments) {
       units.push_back({scaling_of(fitted, segment), segment.group < 0 ? 1.0 : scaling_of(plain, segment).scale});
     }
-    return [units = std::move(units), logarithm](std::size_t series, double z) {
+    return [units = std::move(units), logarithm](std::size_t series, Index, double z) {
       const auto& [scaling, unit] = units[series];
       const double value = z * scaling.scale + scaling.mean;
       return (logarithm ? std::exp(value) : value) / unit;
@@ -100,7 +134,20 @@ class SeriesPlanner {
   const SeriesTable& series_;
   SeriesPart part_;
   const SeriesOptions& options_;
+  std::vector<std::vector<std::vector<double>>> known_values_;  // [columns known in advance][segments][rows]
+  std::vector<training::Covariates> known_;                     // the same, of each segment
 };
+
+/// What the effects of inputs leave of a target in a row.
+float rest_of(const TargetRows& rows, const Autoregression& linear, Index row, Index target) {
+  float rest = rows.values[row * rows.targets + target];
+  if (linear.effects.empty()) return rest;
+  for (const std::size_t input : rows.known) {
+    const auto i = static_cast<Index>(input);
+    rest -= linear.effects[i * rows.targets + target] * rows.features[row * rows.inputs + i];
+  }
+  return rest;
+}
 
 /// Errors of a linear forecast from one row.
 void add_errors(const TargetRows& rows, const SeriesPlan& plan, const Autoregression& linear, const Segment& segment,
@@ -111,15 +158,41 @@ void add_errors(const TargetRows& rows, const SeriesPlan& plan, const Autoregres
     const Index c = i % rows.targets, ahead = row + 1 + i / rows.targets;
     float error = std::numeric_limits<float>::quiet_NaN();
     if (plan.linear[c] && ahead < segment.training_end && is_known(ahead, c)) {
-      float forecast = rows.values[row * rows.targets + c] + linear.bias[i];
+      float forecast = rest_of(rows, linear, row, c) + linear.bias[i];
       for (Index k = 0; k < linear.lags; ++k) {
-        forecast += linear.weights[k * width + i] * rows.values[(row - k) * rows.targets + c];
+        forecast += linear.weights[k * width + i] * rest_of(rows, linear, row - k, c);
       }
-      error = forecast - rows.values[ahead * rows.targets + c];
+      error = forecast - rest_of(rows, linear, ahead, c);
     }
     to.errors.push_back(error);
   }
 }
+
+/// The values of the covariates of a target, segment by segment, and those of the target up to `ends`.
+struct PastRows {
+  PastRows(const TargetRows& rows, const std::vector<Index>& ends, Index target) {
+    for (std::size_t i = 0; i < ends.size(); ++i) {
+      const Index first = rows.segments[i].first;
+      auto& values = z.emplace_back();
+      auto& known = x.emplace_back(rows.known.size());
+      for (Index row = first; row < ends[i]; ++row) {
+        values.push_back(static_cast<double>(rows.values[row * rows.targets + target]));
+        for (std::size_t k = 0; k < known.size(); ++k) {
+          known[k].push_back(static_cast<double>(rows.features[row * rows.inputs + static_cast<Index>(rows.known[k])]));
+        }
+      }
+    }
+  }
+
+  std::vector<training::Covariates> covariates() const {
+    std::vector<training::Covariates> result;
+    for (const auto& segment : x) result.emplace_back(segment.begin(), segment.end());
+    return result;
+  }
+
+  std::vector<std::vector<double>> z;               // [segments][rows]
+  std::vector<std::vector<std::vector<double>>> x;  // [segments][known][rows]
+};
 
 /// The end of so large a part of what each segment trains on.
 std::vector<Index> ends_of(const std::vector<Segment>& segments, double share) {
@@ -168,9 +241,9 @@ FittedColumn fit_column(const SeriesTable& series, const CsvTable& table, std::s
 }
 
 SeriesPlan plan_series(const CsvTable& table, const SeriesTable& series, const SeriesOptions& options,
-                       const std::vector<std::size_t>& inputs, const std::vector<std::size_t>& targets,
-                       const DataDescription* origin) {
-  const SeriesPlanner planner(table, series, SeriesPart::training, options);
+                       const SeriesColumns& columns, const DataDescription* origin) {
+  const auto& [inputs, targets, known] = columns;
+  const SeriesPlanner planner(table, series, columns, SeriesPart::training, options);
   const auto transform_of = [&](std::size_t position) {
     const std::string& name = table.header().names()[position];
     const bool logarithm = origin != nullptr && std::ranges::any_of(origin->inputs, [&](const Column& input) {
@@ -183,21 +256,22 @@ SeriesPlan plan_series(const CsvTable& table, const SeriesTable& series, const S
   result.linear.resize(targets.size());
   for (std::size_t c = 0; c < targets.size(); ++c) {
     if (std::ranges::find(inputs, targets[c]) == inputs.end()) continue;
-    auto [choice, logarithm] = planner.choose(targets[c], transform_of(targets[c]));
+    auto [plan, logarithm] = planner.choose(targets[c], transform_of(targets[c]));
     result.logarithms[targets[c]] = logarithm;
-    if (result.season == 0) result.season = choice.season;
-    if (options.autoregression) result.linear[c] = std::move(choice);
+    if (result.season == 0) result.season = plan.choice.season;
+    if (options.autoregression) result.linear[c] = std::move(plan);
   }
   return result;
 }
 
 SeriesPlan plan_again(const SeriesPlan& first, const CsvTable& table, const SeriesTable& series,
-                      const SeriesOptions& options, const std::vector<std::size_t>& targets) {
-  const SeriesPlanner planner(table, series, SeriesPart::all, options);
+                      const SeriesOptions& options, const SeriesColumns& columns) {
+  const SeriesPlanner planner(table, series, columns, SeriesPart::all, options);
   SeriesPlan result = first;
-  for (std::size_t c = 0; c < targets.size(); ++c) {
+  for (std::size_t c = 0; c < columns.targets.size(); ++c) {
     if (!result.linear[c]) continue;
-    result.linear[c] = planner.choose(targets[c], first.logarithms[targets[c]], first.linear[c]->season);
+    const std::size_t position = columns.targets[c];
+    result.linear[c] = planner.choose(position, first.logarithms[position], first.linear[c]->choice.season);
   }
   return result;
 }
@@ -209,14 +283,17 @@ Autoregression fit_linear(const TargetRows& rows, const SeriesPlan& plan, const 
   Autoregression result;
   for (std::size_t c = 0; c < targets; ++c) {
     if (!plan.linear[c]) continue;
-    std::vector<std::vector<double>> z;
-    for (std::size_t i = 0; i < ends.size(); ++i) {
-      auto& values = z.emplace_back();
-      for (Index row = rows.segments[i].first; row < ends[i]; ++row) {
-        values.push_back(static_cast<double>(rows.values[row * targets + c]));
+    PastRows past(rows, ends, static_cast<Index>(c));
+    if (plan.linear[c]->effects) {
+      const auto x = past.covariates();
+      const auto effects = training::estimate_effects(spans_of(past.z), x, *plan.linear[c]->effects);
+      past.z = training::without_effects(spans_of(past.z), x, effects);
+      result.effects.resize(static_cast<std::size_t>(rows.inputs * rows.targets), 0.0f);
+      for (std::size_t k = 0; k < effects.size(); ++k) {
+        result.effects[rows.known[k] * targets + c] = static_cast<float>(effects[k]);
       }
     }
-    forecasts[c] = training::fit_linear_forecast(spans_of(z), *plan.linear[c]);
+    forecasts[c] = training::fit_linear_forecast(spans_of(past.z), plan.linear[c]->choice);
     result.lags = std::max(result.lags, forecasts[c].lags);
   }
   result.weights.assign(static_cast<std::size_t>(result.lags * width), 0.0f);

@@ -3,7 +3,7 @@
 #include <optional>
 #include <vector>
 
-#include "train/autoregression.h"
+#include "train/covariates.h"
 #include "train/series_table.h"
 
 /// How the columns of a series are scaled, and how those that are forecast from their own past are.
@@ -24,27 +24,35 @@ struct FittedColumn {
 FittedColumn fit_column(const SeriesTable& series, const CsvTable& table, std::size_t position, SeriesPart part,
                         bool logarithm);
 
+/// How the past of a target is forecast from, and whether effects of what is known in advance are taken away before.
+struct LinearPlan {
+  training::LinearChoice choice;
+  std::optional<training::EffectsChoice> effects;
+};
+
 /// How the targets that are inputs too are forecast by straight regressions, and by which of their values.
 struct SeriesPlan {
-  std::vector<bool> logarithms;                               // by position in the header
-  std::vector<std::optional<training::LinearChoice>> linear;  // by target; none: its past is not read
-  Index season = 0;                                           // of the first of those; 0: there are none
+  std::vector<bool> logarithms;                   // by position in the header
+  std::vector<std::optional<LinearPlan>> linear;  // by target; none: its past is not read
+  Index season = 0;                               // of the first of those; 0: there are none
 };
 
 /// `origin`: a model's description that decides about logarithms; null: none.
 SeriesPlan plan_series(const CsvTable& table, const SeriesTable& series, const SeriesOptions& options,
-                       const std::vector<std::size_t>& inputs, const std::vector<std::size_t>& targets,
-                       const DataDescription* origin);
+                       const SeriesColumns& columns, const DataDescription* origin);
 
 /// The same columns by logarithms and of the same season as in `first`, with linear forecasts chosen anew by all rows.
 SeriesPlan plan_again(const SeriesPlan& first, const CsvTable& table, const SeriesTable& series,
-                      const SeriesOptions& options, const std::vector<std::size_t>& targets);
+                      const SeriesOptions& options, const SeriesColumns& columns);
 
-/// Targets of a series, normalised.
+/// Targets and inputs of a series, normalised.
 struct TargetRows {
   std::span<const float> values;  ///< [rows, targets]
   Index targets = 1, horizon = 1;
   const std::vector<training::Segment>& segments;
+  std::span<const float> features = {};  ///< [rows, inputs]
+  Index inputs = 1;
+  std::vector<std::size_t> known = {};  ///< Inputs that are the values of columns known in advance.
 };
 
 /// The linear forecast of a plan, fitted to the rows of each segment before `ends`.

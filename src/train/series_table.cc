@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/counted.h"
 #include "base/quote.h"
 #include "io/data_file.h"
 #include "train/dataset.h"
@@ -267,9 +268,9 @@ class SeriesReader {
     const Split split = split_rows(rows, options_);
     if (is_enough(split, options_)) return;
     fail(ErrorCode::bad_input,
-         "{}: {} row{} too few for horizon {}: training gets {} and needs {}, validation gets {} and needs {}", path_,
-         rows, rows == 1 ? " is" : "s are", options_.horizon, split.training, options_.horizon + 1, split.held_out,
-         options_.validation_fraction > 0.0 ? options_.horizon : 0);
+         "{}: {} {} too few for horizon {}: training gets {} and needs {}, validation gets {} and needs {}", path_,
+         counted(rows, "row"), rows == 1 ? "is" : "are", options_.horizon, split.training, options_.horizon + 1,
+         split.held_out, options_.validation_fraction > 0.0 ? options_.horizon : 0);
   }
 
   [[noreturn]] void refuse_short(const RowSorter& sorter, Index longest) const {
@@ -278,8 +279,9 @@ class SeriesReader {
            "{}: column {} has another value in each of {} rows: it looks like an index, not like the name of a series",
            path_, in_quotes(options_.group), sorter.count());
     }
-    fail(ErrorCode::bad_input, "{}: horizon {} takes {} rows of a series, but the longest of {} has {}", path_,
-         options_.horizon, options_.horizon + 1, sorter.groups().size() > 1 ? "the groups" : "the files", longest);
+    fail(ErrorCode::bad_input, "{}: horizon {} takes {} of a series, but the longest of {} has {}", path_,
+         options_.horizon, counted(options_.horizon + 1, "row"),
+         sorter.groups().size() > 1 ? "the groups" : "the files", longest);
   }
 
   std::string name_of(const RowSorter::Rows& rows, const SeriesTable& result) const {
@@ -305,10 +307,9 @@ class SeriesReader {
     const auto [least, most] = std::ranges::minmax(result.segments, {}, &Segment::rows);
     if (grouped_) {
       const std::string by = group_ ? "named by " + options_.group : "named as their files";
-      result.findings.push_back(fmt::format("{} series {}, of {} rows", result.groups.size(), by,
-                                            least.rows() == most.rows()
-                                                ? fmt::format("{}", most.rows())
-                                                : fmt::format("{} to {}", least.rows(), most.rows())));
+      result.findings.push_back(fmt::format("{} series {}, of {}{}", result.groups.size(), by,
+                                            least.rows() == most.rows() ? "" : fmt::format("{} to ", least.rows()),
+                                            counted(most.rows(), "row")));
     }
     if (not_held_out_ > 0) {
       result.findings.push_back(fmt::format("{} of {} series {} no rows to hold out, and {} trained on whole",
@@ -316,9 +317,8 @@ class SeriesReader {
                                             not_held_out_ == 1 ? "is" : "are"));
     }
     if (most_to_come_ > 0) {
-      result.findings.push_back(fmt::format("{} row{} to come, which only say{} what is known in advance",
-                                            most_to_come_, most_to_come_ == 1 ? "" : "s",
-                                            most_to_come_ == 1 ? "s" : ""));
+      result.findings.push_back(fmt::format("{} to come, which only say{} what is known in advance",
+                                            counted(most_to_come_, "row"), most_to_come_ == 1 ? "s" : ""));
     }
     if (left_out_.empty()) return;
     constexpr std::size_t shown = 6;
@@ -400,8 +400,8 @@ SeriesTable training_part(const SeriesTable& series, const SeriesOptions& option
     for (Index row = segment.first; row < segment.training_end; ++row) rows.push_back(row);
   }
   if (std::ranges::none_of(part.segments, [](const Segment& segment) { return segment.held_out() > 0; })) {
-    fail(ErrorCode::bad_input, "{}: {} rows of training are too few to hold {} of them out", path, rows.size(),
-         options.horizon);
+    fail(ErrorCode::bad_input, "{}: {} of training cannot be divided so that {} of them can be held out", path,
+         counted(rows.size(), "row"), options.horizon);
   }
   part.order = in_order(series.order, rows);
   for (const auto& column : series.columns) {

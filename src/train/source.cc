@@ -4,6 +4,7 @@
 #include "base/check.h"
 #include "io/data_file.h"
 #include "penstock/data.h"
+#include "penstock/sources.h"
 #include "train/csv.h"
 #include "train/dataset.h"
 #include "train/table_format.h"
@@ -47,6 +48,8 @@ bool is_table(const std::string& path) {
 }
 
 }  // namespace
+
+Sources files_of(const Sources& sources) { return io::expand_folders(sources); }
 
 std::string read_source(const std::string& path) {
   std::string content = io::read_data_file(path, data::largest_file);

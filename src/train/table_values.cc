@@ -5,6 +5,7 @@
 #include <span>
 
 #include "base/check.h"
+#include "base/counted.h"
 #include "base/quote.h"
 
 namespace penstock::data {
@@ -119,7 +120,7 @@ std::string describe_filled(const TableValues& values, Missing missing) {
   const char* how = missing == Missing::interpolate ? "interpolated"
                     : missing == Missing::mask      ? "carried on from the last one, and never asked for"
                                                     : "carried on from the last one";
-  return fmt::format("{} missing value{} {}", count, count == 1 ? "" : "s", how);
+  return fmt::format("{} {}", counted(count, "missing value"), how);
 }
 
 }  // namespace penstock::data

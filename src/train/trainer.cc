@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "base/counted.h"
 #include "nn/enough_memory.h"
 #include "ops/elementwise.h"
 #include "train/batch.h"
@@ -191,8 +192,8 @@ void Trainer::report(const StepResult& result, double seconds) {
 void Trainer::give_up_if_hopeless(const StepResult& result) const {
   if (!is_skipped(result.state) || result.state.skipped_in_a_row < options_.give_up_after) return;
   fail(ErrorCode::numerical,
-       "gave up at step {}: the {} was not finite in {} steps in a row; lower learning_rate or check the data",
-       result.state.step, broken_by(result.state), result.state.skipped_in_a_row);
+       "gave up at step {}: the {} was not finite in {} in a row; lower learning_rate or check the data",
+       result.state.step, broken_by(result.state), counted(static_cast<Index>(result.state.skipped_in_a_row), "step"));
 }
 
 Evaluation Trainer::evaluation(Index most_batches) const {
@@ -203,8 +204,13 @@ Evaluation Trainer::evaluation(Index most_batches) const {
 
 void Trainer::validate(double seconds, Index most_batches) {
   result_.validation = evaluation(most_batches);
-  metrics_.validation(result_.last, loss_, *result_.validation);
-  if (callbacks_.validation) callbacks_.validation(result_.last, *result_.validation);
+  Progress now = result_.last;  // the last report may be some steps ago
+  now.step = state_.step;
+  now.seconds = seconds;
+  now.fraction = fraction(state_.step, state_.scored, seconds);
+  now.epoch = epoch(state_.scored);
+  metrics_.validation(now, loss_, *result_.validation);
+  if (callbacks_.validation) callbacks_.validation(now, *result_.validation);
   last_validation_ = seconds;
 }
 

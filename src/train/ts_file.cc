@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/counted.h"
 #include "base/lower_case.h"
 #include "base/quote.h"
 #include "penstock/types.h"
@@ -77,12 +78,12 @@ class TsReader {
     const std::size_t dimensions = parts.size() - 1;
     if (dimensions == 0) refuse("there is no ':' between the values and a class");
     if (series_ == 0) begin(dimensions);
-    if (dimensions != dimensions_) refuse("{} dimensions, the first series has {}", dimensions, dimensions_);
+    if (dimensions != dimensions_) refuse("{}, the first series has {}", counted(dimensions, "dimension"), dimensions_);
     std::vector<std::vector<std::string_view>> values;
     for (std::size_t d = 0; d < dimensions; ++d) {
       values.push_back(split(parts[d], ','));
       if (values[d].size() != values[0].size()) {
-        refuse("dimension {} has {} values, dimension 1 has {}", d + 1, values[d].size(), values[0].size());
+        refuse("dimension {} has {}, dimension 1 has {}", d + 1, counted(values[d].size(), "value"), values[0].size());
       }
       for (const std::string_view value : values[d]) check(value);
     }

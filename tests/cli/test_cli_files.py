@@ -28,10 +28,10 @@ def series(*rows):
     "name, content, message",
     [
         ("empty.txt", "", "empty.txt: the file is empty"),
-        ("short.txt", "ab", "short.txt: 2 bytes are too few: training needs two and validation one"),
+        ("short.txt", "ab", "short.txt: a text of 2 bytes is too short: training needs two and validation one"),
         ("empty.csv", "", "empty.csv: the file is empty; it must start with the names of its columns"),
         ("head.csv", "a,b\n", "head.csv: no rows behind the header"),
-        ("missing.csv", series("7"), "missing.csv:22:1: 1 fields, the header has 2"),
+        ("missing.csv", series("7"), "missing.csv:22:1: 1 field, the header has 2"),
         ("extra.csv", series("7,8,9"), "extra.csv:22:5: 3 fields, the header has 2"),
         ("word.csv", series("7,seven"), 'word.csv:22:3: column "b": "seven" is not a number'),
         ("nan.csv", series("7,NaN"), f'nan.csv:22:3: column "b": {MISSING}'),
@@ -50,7 +50,7 @@ def series(*rows):
         ("bits.csv.gz", damaged(gzip.compress(series().encode(), mtime=0)), None),
         ("times.ts", "@timeStamps true\n@data\n1:a\n", "times.ts:1: series with time stamps cannot be read"),
         ("word.ts", "@problemName w\n@data\n1,2:a\n1,x:b\n", 'word.ts:4: "x" is not a number'),
-        ("width.ts", "@problemName w\n@data\n1:2:a\n1:b\n", "width.ts:4: 1 dimensions, the first series has 2"),
+        ("width.ts", "@problemName w\n@data\n1:2:a\n1:b\n", "width.ts:4: 1 dimension, the first series has 2"),
         ("huge.csv", series("7,1e999"), 'huge.csv:22:3: column "b": "1e999" is beyond the range of numbers'),
         ("cell.csv", series("7,"), f'cell.csv:22:3: column "b": {MISSING}'),
         ("blank.csv", series("", "7,8"), "blank.csv:22:1: blank line between the rows"),
@@ -239,6 +239,13 @@ def test_every_flipped_bit_of_a_model_is_seen(models, tmp_path):
         assert run("info", "bad.safetensors", cwd=tmp_path, expect=1).err.startswith("penstock info: bad.safetensors: ")
 
 
+def test_a_damaged_model_is_one_under_any_name(models, tmp_path):
+    content = bytearray((models / "text.safetensors").read_bytes())
+    content[len(content) // 2] ^= 4
+    (tmp_path / "renamed.bin").write_bytes(content)
+    assert "checksum" in run("info", "renamed.bin", cwd=tmp_path, expect=1).err
+
+
 def test_models_from_before_checksums_load(models, tmp_path):
     (tmp_path / "old.safetensors").write_bytes(joined(*split((models / "text.safetensors").read_bytes())))
     shown = run("info", "old.safetensors", cwd=tmp_path).out
@@ -262,7 +269,7 @@ def test_standard_output_that_is_full(models, arguments):
     [
         ("", "-: there is nothing to read, not even a header"),
         ("flow\n1\n", '-:1:1: the model reads a column "level", but the header has only "flow"'),
-        ("level,flow\n1\n", "-:2:1: 1 fields, the header has 2"),
+        ("level,flow\n1\n", "-:2:1: 1 field, the header has 2"),
         ("level,flow\n1,2\nx,2\n", '-:3:1: column "level": "x" is not a number'),
         ("level,flow\n1,inf\n", '-:2:3: column "flow": "inf" is not a finite number'),
         ("level,flow\n1,nan\n", f'-:2:3: column "flow": {MISSING}'),

@@ -171,6 +171,17 @@ def test_files_may_be_the_series(trained):
         "predict", "f", "-", "--series", "other", "--last", stdin=text, cwd=folder).err
 
 
+def test_a_folder_of_series_is_read_by_all_verbs(tmp_path):
+    files = sorted(write_files(tmp_path))
+    trained = run("train", "stores", "--group-by-file", "--columns", "x", *QUICK, "-o", "f", cwd=tmp_path)
+    assert f"next   penstock predict f {files[0]} --last" in trained.out
+    for verb in ("predict", "evaluate"):
+        of_folder = run(verb, "f", "stores", "--json", cwd=tmp_path).out
+        assert of_folder == run(verb, "f", *files, "--json", cwd=tmp_path).out
+    (tmp_path / "none").mkdir()
+    assert "none: there are no files in this folder" in run("predict", "f", "none", cwd=tmp_path, expect=1).err
+
+
 def test_files_that_cannot_be_told_apart(tmp_path):
     files = write_files(tmp_path)
     (tmp_path / "small.csv").write_text((tmp_path / files[0]).read_text())

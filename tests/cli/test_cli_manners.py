@@ -186,7 +186,7 @@ def test_sound_to_sound(tmp_path):
                "--batch", 4, "--length", 64]  # fmt: skip
     result = run(*command, "--steps", 300, "--learning-rate", 0.01, cwd=tmp_path)
     assert result.err.startswith("data   in.wav: 0.8 s at 8000 Hz, another 20 % held out; to become target.wav\n")
-    assert "valid  ESR 0." in result.out and "penstock stream model.safetensors in.wav out.wav" in result.out
+    assert "valid  ESR 0." in result.out and "penstock stream model.safetensors in.wav in-model.wav --target target.wav" in result.out
     shown = run("stream", "model.safetensors", "in.wav", "out.wav", "--target", "target.wav", cwd=tmp_path).out
     assert re.match(r"out.wav: 1.000 s of sound in \d\.\d{3} s, real-time factor \d\.\d{3}\n", shown)
     error = float(re.search(r"error-to-signal ratio ([\d.e-]+), of which DC", shown)[1])

@@ -247,7 +247,7 @@ def test_hostile_names_stay_text(runs, tmp_path):
         ('{"kind":"train","step":"x"}\n', "a.jsonl:1: step must be a number"),
         ('{"kind":"forecast","column":"x","truth":[1,"a"]}\n', "a.jsonl:1: truth must be a list of numbers"),
         ('{"kind":"forecast","column":"x","truth":[1],"ahead":{"1":[1,2]}}\n',
-         "a.jsonl:1: ahead has 2 values, and there are 1 rows"),
+         "a.jsonl:1: ahead has 2 values, and there is 1 row"),
         ('{"kind":"score","score":{"classes":["a"],"confusion":[[1,2]]}}\n',
          "a.jsonl:1: confusion must be a square of counts, a row a class"),
     ],

@@ -160,7 +160,7 @@ TEST(Safetensors, EveryTruncationIsRefused) {
   }
   expect_error(ErrorCode::bad_input, "cut: tensor \"w\": data_offsets [0, 12] reach beyond the 11 bytes of data",
                [&] { SafetensorsFile::parse(whole.substr(0, whole.size() - 1), "cut"); });
-  expect_error(ErrorCode::bad_input, "long: 3 bytes after the last tensor belong to no tensor",
+  expect_error(ErrorCode::bad_input, "long: 3 bytes after the last tensor belonging to no tensor",
                [&] { SafetensorsFile::parse(whole + "abc", "long"); });
 }
 
@@ -258,9 +258,9 @@ TEST(Safetensors, Offsets) {
   expect_refused(with_offsets("[4,8]"), 4, "tensor \"w\": data_offsets [4, 8] reach beyond the 4 bytes of data");
   expect_refused(with_offsets("[9223372036854775803,9223372036854775807]"), 4,
                  "tensor \"w\": data_offsets [9223372036854775803, 9223372036854775807] reach beyond");
-  expect_refused(with_offsets("[1,5]"), 5, "1 bytes before tensor \"w\" belong to no tensor");
-  expect_refused(with_offsets("[0,4]"), 5, "1 bytes after the last tensor belong to no tensor");
-  expect_refused("{}", 1, "1 bytes after the last tensor belong to no tensor");
+  expect_refused(with_offsets("[1,5]"), 5, "1 byte before tensor \"w\" belonging to no tensor");
+  expect_refused(with_offsets("[0,4]"), 5, "1 byte after the last tensor belonging to no tensor");
+  expect_refused("{}", 1, "1 byte after the last tensor belonging to no tensor");
 }
 
 TEST(Safetensors, OverlapAndGap) {
@@ -272,7 +272,7 @@ TEST(Safetensors, OverlapAndGap) {
   expect_refused(two("[0,4]", "[0,4]"), 4, "tensor \"b\" overlaps tensor \"a\"");
   expect_refused(two("[0,4]", "[3,7]"), 7, "tensor \"b\" overlaps tensor \"a\"");
   expect_refused(two("[3,7]", "[0,4]"), 7, "tensor \"a\" overlaps tensor \"b\"");
-  expect_refused(two("[0,4]", "[6,10]"), 10, "2 bytes before tensor \"b\" belong to no tensor");
+  expect_refused(two("[0,4]", "[6,10]"), 10, "2 bytes before tensor \"b\" belonging to no tensor");
 }
 
 TEST(Safetensors, HostileNamesStayOnOneLine) {

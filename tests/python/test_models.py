@@ -65,7 +65,7 @@ def forecaster(folder):
 def classifier(folder):
     data = penstock.open_labelled(folder / "labelled.csv")
     model = penstock.Model(data, cell="lstm", **SMALL)
-    penstock.train(model, data, steps=60, learning_rate=0.02, **QUICK)
+    penstock.train(model, data, steps=60, learning_rate=0.02, filters=False, **QUICK)
     model.save(folder / "labels.safetensors")
     return model
 
@@ -141,7 +141,7 @@ def test_a_search_tries_choices_and_goes_on(folder, capsys):
     again = penstock.search(data, 1.0, **options, record=folder / "record", resume=True, progress=False)
     assert again.model == found.model and again.trials == found.trials
     model = penstock.Model(data, **found.model)
-    penstock.train(model, data, steps=5, learning_rate=found.learning_rate, **QUICK)
+    penstock.train(model, data, steps=5, learning_rate=found.learning_rate, filters=False, **QUICK)
     with pytest.raises(penstock.Unsupported, match="data that have an end"):
         penstock.search(penstock.open_task("parity"), 1.0)
 
@@ -167,6 +167,67 @@ def test_training_takes_what_suits_the_data(folder):
     result = penstock.train(model, data, steps=3, progress=False, threads=1)
     assert result.last.step == 3 and 0 <= result.model_step <= 3 and not result.interrupted
     assert np.isfinite(model.predict(np.array([[3.0, 5.0, 20.0]]))).all()
+
+
+def test_training_puts_filters_beside_layers(folder, tmp_path):
+    rows = [f"{i},{'up' if i % 2 else 'down'},{(1 if i % 2 else -1) * t:.2f}" for i in range(160) for t in range(8)]
+    (tmp_path / "many.csv").write_text("\n".join(["sequence,label,value", *rows]) + "\n")
+    data = penstock.open_labelled(tmp_path / "many.csv")
+    model = penstock.Model(data, **SMALL)
+    assert model.spec["cell"] == "gru" and model.spec["dropout"] == 0.2
+    result = penstock.train(model, data, steps=5, **QUICK)
+    assert model.spec["filters"] > 0 and result.filter_share > 0 and result.validation.accuracy == 1
+    few = penstock.open_labelled(folder / "labelled.csv")
+    model = penstock.Model(few, **SMALL)
+    with pytest.warns(UserWarning, match="the filters stand alone"):
+        result = penstock.train(model, few, **QUICK)
+    assert model.spec["blocks"] == 0 and (result.share, result.filter_share) == (0, 1)
+    assert penstock.evaluate(model, few).accuracy == 1
+
+
+def test_training_from_several_seeds_makes_their_mean(folder, tmp_path):
+    data = penstock.open_series(folder / "series.csv", inputs=["level"])
+    members = []
+    for seed in (5, 6):
+        members.append(penstock.Model(data, seed=seed, **SMALL))
+        again = penstock.open_series(folder / "series.csv", inputs=["level"])
+        penstock.train(members[-1], again, steps=8, seed=seed, **QUICK)
+    model = penstock.Model(data, seed=5, **SMALL)
+    result = penstock.train(model, data, steps=8, seeds=2, seed=5, checkpoint=tmp_path / "c", **QUICK)
+    assert model.spec["members"] == 2 and (tmp_path / "c.2").exists()
+    rows = np.array([[5.0], [5.5], [6.0]])
+    mean = np.mean([member.predict(rows) for member in members], axis=0)
+    np.testing.assert_allclose(model.predict(rows), mean, rtol=1e-4)
+    assert result.validation.loss == pytest.approx(penstock.evaluate(model, data).loss, rel=1e-5)
+    with pytest.raises(penstock.InvalidArgument, match="seeds must be at least 1, not 0"):
+        penstock.train(model, data, seeds=0, **QUICK)
+
+
+def test_training_searches_first(folder):
+    data = penstock.open_series(folder / "series.csv", inputs=["level"])
+    model = penstock.Model(data, cell="gru", dropout=0.0, **SMALL)
+    result = penstock.train(model, data, search=0.05, steps=4, learning_rate=0.01, **QUICK)
+    assert len(result.search.trials) >= 1 and result.last.step == 4
+    assert {(trial["cell"], trial["width"]) for trial in result.search.trials} == {("gru", 16)}
+    again = penstock.Model.continue_from(model, penstock.open_series(folder / "series.csv", origin=model))
+    with pytest.raises(penstock.InvalidArgument, match="search contradicts a model that goes on from another one"):
+        penstock.train(again, data, search=1, **QUICK)
+
+
+def test_data_are_opened_as_the_program_opens_them(folder, tmp_path):
+    (tmp_path / "stores").mkdir()
+    files = [tmp_path / "stores" / f"{name}.csv" for name in ("a", "b")]
+    for file in files:
+        file.write_text("x;y\n" + "".join(f"{i},5;{2 * i}\n" for i in range(30)))
+    data = penstock.open_series(files, group_by_file=True)
+    assert data.description["groups"] == ["a", "b"] and "separator ';', decimal ','" in data.reading
+    assert penstock.open_series(tmp_path / "stores").training_steps == data.training_steps
+    with pytest.raises(penstock.InvalidArgument, match="decimal must be '.' or ',', not ';'"):
+        penstock.open_series(files, decimal=";")
+    (tmp_path / "program").write_bytes(bytes(range(256)) * 4)
+    with pytest.raises(penstock.BadInput, match="program"):
+        penstock.open_text(tmp_path / "program")
+    assert penstock.open_text([tmp_path / "program", folder / "text.txt"], bytes=True).training_steps > 1000
 
 
 def test_series_of_one_file_are_told_apart_by_name(tmp_path):

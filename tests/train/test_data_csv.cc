@@ -170,7 +170,7 @@ TEST(Csv, Table) {
   expect_error(ErrorCode::bad_input, "u.csv: the file is empty; it must start with the names of its columns", open(""));
   expect_error(ErrorCode::bad_input, "u.csv: no rows behind the header", open("a,b\n"));
   expect_error(ErrorCode::bad_input, "u.csv: no numeric column to use as input among \"a\", \"b\"", open("a,b\nx,y\n"));
-  expect_error(ErrorCode::bad_input, "u.csv:2:1: 1 fields, the header has 2", open("a,b\n1\n"));
+  expect_error(ErrorCode::bad_input, "u.csv:2:1: 1 field, the header has 2", open("a,b\n1\n"));
   expect_error(ErrorCode::io_failure, "No such file or directory", [&] { CsvTable({folder.path("none")}, {}); });
 }
 
@@ -237,7 +237,7 @@ TEST(RowReader, MistakesNameLineAndColumn) {
   };
   refuse("1,two", "-:2:3: column \"y\": \"two\" is not a number");
   refuse("1,", "-:3:3: column \"y\": the value is missing");
-  refuse("1", "-:4:1: 1 fields, the header has 2");
+  refuse("1", "-:4:1: 1 field, the header has 2");
   refuse("1,2,3", "-:5:5: 3 fields, the header has 2");
   refuse("nan,2", "-:6:1: column \"x\": the value is missing");
   refuse("1,\"2", "-:7:3: the quote is never closed");

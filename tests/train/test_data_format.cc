@@ -291,7 +291,7 @@ TEST(TsFile, BecomesATable) {
   refuse("@classLabel false\n", "t.ts:1: the series have no classes to learn");
   refuse("@targetlabel true\n", "t.ts:1: the series have numbers as targets");
   refuse("@data\n1,2\n", "t.ts:2: there is no ':' between the values and a class");
-  refuse("@data\n1,2:3:a\n", "t.ts:2: dimension 2 has 1 values, dimension 1 has 2");
+  refuse("@data\n1,2:3:a\n", "t.ts:2: dimension 2 has 1 value, dimension 1 has 2");
   refuse("@data\n1,2:\n", "t.ts:2: the class is missing");
   refuse("@data\n1,x:a\n", "t.ts:2: \"x\" is not a number");
   const TemporaryFolder folder;

@@ -190,7 +190,7 @@ TEST(LabelledData, BadFiles) {
   refuse("sequence,label,x\n1,a,1\n2,b,\n3,b,2\n", ":3:5: column \"x\": the value is missing");
   refuse("sequence,label,x\n1,a,1\n2,b,inf\n", ":3:5: column \"x\": \"inf\" is not a finite number");
   refuse("sequence,label,x\n1,a,1\n2,b\n", ":3:3: 2 fields, the header has 3");
-  refuse("sequence,label,x\n1,a,1\n", ": 1 sequences are too few: training needs one and validation one");
+  refuse("sequence,label,x\n1,a,1\n", ": 1 sequence is too few: training needs one and validation one");
   refuse("sequence,label,x\n1,a,1\n2,a,2\n", ": every sequence has the label \"a\"; there must be at least two labels");
 }
 

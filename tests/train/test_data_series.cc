@@ -176,7 +176,7 @@ TEST(SeriesData, BadCells) {
   refuse("a,b\n1,2\nnan,4\n3,5\n",
          ":3:1: column \"a\": the value is missing; the option 'missing' (carry, interpolate or");
   refuse("a,b\n1,inf\n3,4\n", ":2:3: column \"b\": \"inf\" is not a finite number");
-  refuse("a,b\n1,2\n3\n", ":3:1: 1 fields, the header has 2");
+  refuse("a,b\n1,2\n3\n", ":3:1: 1 field, the header has 2");
   refuse("a,b\n1,2\n3,4,5\n", ":3:5: 3 fields, the header has 2");
   refuse("a,b\n1,2\n\n3,4\n", ":3:1: blank line between the rows");
   refuse("a,b\n1,\"2\n", ":2:3: the quote is never closed");

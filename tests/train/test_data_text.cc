@@ -210,8 +210,8 @@ TEST(TextData, Refusals) {
     expect_error(code, message, [&] { open(folder, text, fraction); });
   };
   refuse("", 0.1, ErrorCode::bad_input, "text: the file is empty");
-  refuse("a", 0.0, ErrorCode::bad_input, "text: 1 bytes are too few: training needs two and validation one");
-  refuse("ab", 0.1, ErrorCode::bad_input, "text: 2 bytes are too few");
+  refuse("a", 0.0, ErrorCode::bad_input, "text: a text of 1 byte is too short: training needs two and validation one");
+  refuse("ab", 0.1, ErrorCode::bad_input, "text: a text of 2 bytes is too short");
   EXPECT_NO_THROW(open(folder, "ab", 0.0));
   EXPECT_NO_THROW(open(folder, "abc", 0.1));
   for (const double fraction : {-0.1, 0.6, std::nan("")}) {

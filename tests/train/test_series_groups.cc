@@ -201,7 +201,7 @@ TEST(SeriesGroups, ALinearForecastLearnsFromAllSeries) {
     return squares / count;
   };
   const std::vector<std::span<const double>> z(seen.begin(), seen.end());
-  const auto same = [](std::size_t, double value) { return value; };
+  const auto same = [](std::size_t, Index, double value) { return value; };
   const double of_all = error_of(training::fit_linear_forecast(z, training::choose_linear_forecast(z, 1, 1, 1, same)));
   double alone = 0.0;
   for (const auto& one : z) {

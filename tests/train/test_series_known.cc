@@ -139,8 +139,9 @@ TEST(KnownAhead, AForecastKnowsWhatIsToCome) {
   const auto rmse = [&](const std::vector<std::string>& known) {
     const auto data =
         open_series(path, {.targets = {"x"}, .horizon = 2, .from_last = true, .autoregression = true, .known = known});
-    Model model({.cell = "gru", .width = 16, .blocks = 1, .from_last = true, .lags = data->autoregression()->lags},
-                data->description(), 1);
+    ModelSpec spec{.cell = "gru", .width = 16, .blocks = 1, .from_last = true};
+    take_autoregression(spec, *data);
+    Model model(spec, data->description(), 1);
     fit_autoregression(model, *data);
     TrainOptions training;
     training.max_steps = 150;

@@ -78,9 +78,16 @@ TEST(Train, KeepsTheBestModel) {
   Model model(spec, data.description(), 1);
   double best = INFINITY;
   TrainCallbacks callbacks;
-  callbacks.validation = [&](const Progress&, const Evaluation& evaluation) { best = std::min(best, evaluation.loss); };
+  std::vector<Index> steps;
+  callbacks.validation = [&](const Progress& progress, const Evaluation& evaluation) {
+    best = std::min(best, evaluation.loss);
+    steps.push_back(progress.step);
+  };
   const TrainOptions options = unsteady(60);
   const TrainResult result = train(model, data, options, callbacks);
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    EXPECT_EQ(steps[i], std::min<Index>(60, 5 * (static_cast<Index>(i) + 1))) << "not the step of the last report";
+  }
   EXPECT_EQ(result.validation->loss, best);
   EXPECT_EQ(evaluate(model, data, options).loss, best);
   EXPECT_LE(result.model_step, 60);

@@ -19,8 +19,20 @@ std::string list_entry(const char* name, const std::string& value) {
   return value.empty() ? "" : fmt::format("<dt>{}</dt><dd>{}</dd>", name, html(value));
 }
 
+/// What the finished model scored, in the unit of the data; of several columns there is no single figure.
+std::string final_score(const Run& run) {
+  const double accuracy = number_of(run.score, "accuracy");
+  if (std::isfinite(accuracy)) return fmt::format("{:.1f} % right", 100.0 * accuracy);
+  const Json columns = run.score.value("columns", Json::object());
+  if (!columns.is_object() || columns.size() != 1) return "";
+  const double rmse = number_of(columns.begin().value(), "rmse");
+  return std::isfinite(rmse) ? fmt::format("RMSE {} of {}", number(rmse), printable(columns.begin().key())) : "";
+}
+
 /// The figure that people compare runs by.
 std::string headline(const Run& run) {
+  const std::string score = run.score.is_object() ? final_score(run) : "";
+  if (!score.empty()) return score;
   const Json validation = run.ended() ? run.end.value("validation", Json()) : Json();
   double loss = NAN, accuracy = NAN;
   if (validation.is_object()) {

@@ -76,8 +76,10 @@ void check_forecast(const Json& record, const std::string& place) {
     for (const auto& [name, list] : members.items()) {
       check_numbers(list, group, place);
       if (list.size() != record["truth"].size()) {
-        throw Error(ErrorCode::bad_input, fmt::format("{}: {} has {} values, and there are {} rows", place, group,
-                                                      list.size(), record["truth"].size()));
+        const auto rows = static_cast<Index>(record["truth"].size());
+        throw Error(ErrorCode::bad_input, fmt::format("{}: {} has {}, and there {} {}", place, group,
+                                                      counted(static_cast<Index>(list.size()), "value"),
+                                                      rows == 1 ? "is" : "are", counted(rows, "row")));
       }
     }
   }

@@ -111,9 +111,10 @@ class _Block(nn.Module):
 class _LinearForecast(nn.Module):
     """A forecast from the last rows, fitted beforehand: each channel reads one column."""
 
-    def __init__(self, width, inputs, lags):
+    def __init__(self, width, inputs, lags, known_effects):
         super().__init__()
         self.spread = nn.Linear(inputs, width)
+        self.known = nn.Linear(inputs, width) if known_effects else None
         filter_ = _Convolution(width, lags)
         self.weight, self.bias = filter_.weight, filter_.bias
         self._filter = [filter_]  # in a list, so that it is no child: the parameters are this module's
@@ -122,7 +123,8 @@ class _LinearForecast(nn.Module):
     def forward(self, x, state):
         filter_ = self._filter[0]
         filter_.weight, filter_.bias = self.weight, self.bias
-        return filter_(self.spread(x), state)
+        forecast, state = filter_(self.spread(x), state)
+        return forecast if self.known is None else forecast + self.known(x), state
 
 
 class _Filters(nn.Module):
@@ -202,6 +204,7 @@ class SequenceModel(nn.Module):
         self.spec, self.data = dict(spec), dict(data)
         self.spec.setdefault("from_last", False)
         self.spec.setdefault("lags", 0)
+        self.spec.setdefault("known_effects", False)
         self._members = self.spec.get("members", 1)
         inputs, targets = len(data["inputs"]), len(data["targets"])
         self._columns = _shared_columns(data) if self.spec["from_last"] else []
@@ -211,7 +214,8 @@ class SequenceModel(nn.Module):
         for module in self.members if self._members > 1 else [self]:
             _add_layers(module, self.spec, data, inputs + len(self._columns), outputs)
         lags = self.spec["lags"] if self.spec["from_last"] else 0
-        self.autoregression = _LinearForecast(outputs, inputs, lags) if lags > 0 else None
+        effects = self.spec["known_effects"]
+        self.autoregression = _LinearForecast(outputs, inputs, lags, effects) if lags > 0 else None
         filters, dilations = self.spec.get("filters", 0), self.spec.get("dilations", 0)
         self.filters = _FilterBank(inputs, outputs, filters, dilations) if filters > 0 else None
 

@@ -1,0 +1,46 @@
+#include <utility>
+
+#include "penstock/train.h"
+
+namespace penstock {
+
+namespace {
+
+/// Built-in tasks are labelled too, but sequences of tokens.
+bool is_labelled(const DataDescription& data) { return data.task == Task::classify && data.vocabulary == 0; }
+
+}  // namespace
+
+Finished finish_training(Model& model, const Dataset& data, const FinishOptions& options, const Execution& execution) {
+  Finished result;
+  if (data.held_out_steps() > 0) {
+    if (options.shrink) result.share = shrink_correction(model, data, execution);
+    fit_spread(model, data, execution);
+  }
+  result.changed = result.share < 1.0;
+  if (!options.filters || !is_labelled(data.description())) return result;
+  Model wider = add_filters(model, data, result.filter_shares, options.seed, execution);
+  model = std::move(wider);
+  result.filters = result.changed = true;
+  return result;
+}
+
+void refit(Model& model, const Dataset& data, const Finished& finished, const Execution& execution) {
+  refit_autoregression(model, data);
+  if (finished.filters) refit_filters(model, data, finished.filter_shares, execution);
+}
+
+ModelSpec suggest_spec(const Dataset& data) {
+  const DataDescription& description = data.description();
+  const bool text = description.task == Task::language, sound = description.sample_rate > 0;
+  const bool series = description.task == Task::forecast && !sound, labelled = is_labelled(description);
+  ModelSpec spec;
+  spec.width = text ? 256 : sound ? 16 : 64;
+  // A few thousand rows are learnt by heart soon.
+  spec.dropout = series || labelled ? 0.2 : 0.0;
+  // On small sets it is right more often, in twice the time.
+  if (labelled) spec.cell = "gru";
+  return spec;
+}
+
+}  // namespace penstock

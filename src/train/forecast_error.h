@@ -1,0 +1,37 @@
+#pragma once
+
+#include <array>
+#include <cmath>
+#include <optional>
+
+#include "train/linear_forecast.h"
+#include "train/origins.h"
+
+/// How well forecasts that are fitted to beginnings of series do behind them.
+namespace penstock::training {
+
+/// Shares of the rows; what follows each scores a choice.
+using Beginnings = std::array<double, 5>;
+
+/// Evenly spaced. The first holds two seasons and a few rows to learn from, so that those who know of a season are not
+/// judged by what they say before they have seen it twice.
+Beginnings beginnings_with(ManySeries z, Index season);
+
+/// Logarithm of the mean square error of forecasts behind the first `share` of the rows. The mean over several
+/// beginnings is then one of ratios: where a series is wild, one beginning does not outvote the others.
+double log_error_behind(ManySeries z, double share, const LinearForecast& forecast, const RawValue& raw);
+
+/// Geometric mean of the errors behind all beginnings of forecasts that are fitted to them; infinite where one cannot
+/// be.
+template <class Fit>
+double error_behind(const Beginnings& beginnings, ManySeries z, const RawValue& raw, const Fit& fit) {
+  double sum = 0.0;
+  for (const double share : beginnings) {
+    const std::optional<LinearForecast> forecast = fit(beginnings_of(z, share));
+    if (!forecast) return INFINITY;
+    sum += log_error_behind(z, share, *forecast, raw);
+  }
+  return std::exp(sum / static_cast<double>(beginnings.size()));
+}
+
+}  // namespace penstock::training
