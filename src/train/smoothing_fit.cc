@@ -14,8 +14,8 @@ constexpr Index most_lags = 512;
 constexpr Index fewest_lags = 8;
 constexpr Index rows_seen = 48;  // at most, as far as a season needs no more
 constexpr Index seasons_seen = 6;
-constexpr Index most_rows = 1200;          // that constants are fitted to, the latest of a series ...
-constexpr Index most_rows_of_many = 6000;  // ... and of all
+constexpr Index most_fitted = 1200;          // that constants are fitted to, the latest of a series ...
+constexpr Index most_fitted_of_many = 6000;  // ... and of all
 // The trend takes little of each error: one that follows the last few changes goes astray over a whole horizon.
 constexpr double quickest_trend = 0.2;
 constexpr double least_damping = 0.8, most_damping = 0.98;
@@ -56,11 +56,11 @@ struct Form {
 std::vector<std::span<const double>> rows_to_fit(ManySeries z, Index states) {
   Index rows = 0;
   for (const std::span<const double> each : z) rows += static_cast<Index>(each.size());
-  const auto stride = static_cast<std::size_t>(std::max<Index>(1, rows / most_rows_of_many));
+  const auto stride = static_cast<std::size_t>(std::max<Index>(1, rows / most_fitted_of_many));
   std::vector<std::span<const double>> result;
   for (std::size_t i = 0; i < z.size(); i += stride) {
     if (static_cast<Index>(z[i].size()) <= states + 1) continue;
-    result.push_back(z[i].last(std::min(z[i].size(), static_cast<std::size_t>(most_rows))));
+    result.push_back(z[i].last(std::min(z[i].size(), static_cast<std::size_t>(most_fitted))));
   }
   return result;
 }
