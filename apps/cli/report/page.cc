@@ -31,7 +31,7 @@ std::string final_score(const Run& run) {
 
 /// The figure that people compare runs by.
 std::string headline(const Run& run) {
-  const std::string score = run.score.is_object() ? final_score(run) : "";
+  std::string score = run.score.is_object() ? final_score(run) : "";
   if (!score.empty()) return score;
   const Json validation = run.ended() ? run.end.value("validation", Json()) : Json();
   double loss = NAN, accuracy = NAN;
