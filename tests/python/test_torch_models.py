@@ -43,7 +43,7 @@ def trained(folder, kind, filters=False, **spec):
         data = penstock.open_labelled(folder / "labelled.csv")
         inputs = np.random.default_rng(1).normal(size=(2, 8, 1)).astype(np.float32)
     model = penstock.Model(data, **{"width": 12, "blocks": 2, "seed": 3, **spec})
-    penstock.train(model, data, steps=4, batch=4, length=16, threads=1, progress=False)
+    penstock.train(model, data, steps=4, batch=4, length=16, filters=False, threads=1, progress=False)
     if filters:
         assert model.add_filters(data, seed=1, threads=1) == (0.0, 1.0)  # too few are held out to trust the layers
         assert model.spec["filters"] * model.spec["dilations"] == 1024
