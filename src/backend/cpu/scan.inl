@@ -15,11 +15,41 @@ HWY_INLINE void LoadGates(const Stored* const (&rows)[Cell::gates], Index channe
   for (int g = 0; g < Cell::gates; ++g) gates[g] = LoadStored(rows[g] + channel, count);
 }
 
+/// Where the steps of one row lie, for walks along it: what does not change from step to step is worked out once.
+template <class Value>
+class StepsOfRow {
+ public:
+  StepsOfRow() = default;
+  StepsOfRow(const ChannelRows<Value>& rows, Index row)
+      : first_(rows.data + rows.map.first[row] * rows.scale),
+        step_(rows.map.step * rows.scale),
+        steps_(rows.map.steps),
+        scale_(rows.scale) {}
+
+  HWY_INLINE Value* at(Index t) const { return first_ + (steps_ != nullptr ? steps_[t] * scale_ : t * step_); }
+
+ private:
+  Value* first_ = nullptr;
+  Index step_ = 0;
+  const Index* steps_ = nullptr;  // [T] or null, as in RowMap
+  Index scale_ = 1;
+};
+
+/// The gates of one row.
 template <class Stored, int gates>
-HWY_INLINE void GateRowsAt(const ChannelRows<const Stored> (&gate)[kMostScanGates], Index row, Index t,
-                           const Stored* (&rows)[gates]) {
-  for (int g = 0; g < gates; ++g) rows[g] = gate[g].at(row, t);
-}
+class GateSteps {
+ public:
+  GateSteps(const ChannelRows<const Stored> (&gate)[kMostScanGates], Index row) {
+    for (int g = 0; g < gates; ++g) gate_[g] = {gate[g], row};
+  }
+
+  HWY_INLINE void at(Index t, const Stored* (&rows)[gates]) const {
+    for (int g = 0; g < gates; ++g) rows[g] = gate_[g].at(t);
+  }
+
+ private:
+  StepsOfRow<const Stored> gate_[gates];
+};
 
 /// Calls body(channel, count) for the vectors of a part.
 template <class Real, class Body>
@@ -36,12 +66,14 @@ void RunScanForward(const ScanForward<Real>& job, const ScanPart& part, Real* ca
   using V = typename L::V;
   const RowPlan& plan = job.plan;
   const Index row = plan.row_of[part.slot];
+  const GateSteps<Real, Cell::gates> gate(job.gate, row);
+  const StepsOfRow<Real> outputs(job.y, row);
   for (Index step = part.begin; step < part.end; ++step) {
     const Index t = plan.time(part.slot, step);
     const Real* gates[Cell::gates];
-    GateRowsAt(job.gate, row, t, gates);
+    gate.at(t, gates);
     const bool clear = plan.resets(part.slot, step);
-    Real* y = job.y.at(row, t);
+    Real* y = outputs.at(t);
     ForEachVector<Real>(part, [&](Index channel, Index count) HWY_ATTR {
       V wx[Cell::gates], a, b;
       LoadGates<Real, Cell>(gates, channel, count, wx);
@@ -59,14 +91,14 @@ void RunScanForwardSummary(const ScanForward<Real>& job, const ScanPart& part, R
   using L = Lanes<Real>;
   using V = typename L::V;
   const RowPlan& plan = job.plan;
-  const Index row = plan.row_of[part.slot];
+  const GateSteps<Real, Cell::gates> gate(job.gate, plan.row_of[part.slot]);
   ForEachVector<Real>(part, [&](Index channel, Index count) HWY_ATTR {
     L::store(V(1), gain + channel, count);
     L::store(V(0), offset + channel, count);
   });
   for (Index step = part.begin; step < part.end; ++step) {
     const Real* gates[Cell::gates];
-    GateRowsAt(job.gate, row, plan.time(part.slot, step), gates);
+    gate.at(plan.time(part.slot, step), gates);
     const bool clear = plan.resets(part.slot, step);
     ForEachVector<Real>(part, [&](Index channel, Index count) HWY_ATTR {
       V wx[Cell::gates], a, b;
@@ -80,30 +112,41 @@ void RunScanForwardSummary(const ScanForward<Real>& job, const ScanPart& part, R
   }
 }
 
-/// The state entering a step, as the forward pass left it in its output.
-template <class Real, class Stored>
-HWY_INLINE const Real* StateBefore(const ScanBackward<Real, Stored>& job, Index slot, Index step) {
-  const RowPlan& plan = job.plan;
-  if (step == 0) return job.state_in + slot * job.hidden;
-  return job.y.at(plan.row_of[slot], plan.time(slot, step - 1));
-}
+/// What the backward pass reads of one row.
+template <class Real, class Stored, int gates>
+struct BackwardSteps {
+  BackwardSteps(const ScanBackward<Real, Stored>& scan, Index its_slot)
+      : job(scan),
+        slot(its_slot),
+        gate(job.gate, job.plan.row_of[slot]),
+        dy(job.dy, job.plan.row_of[slot]),
+        y(job.y, job.plan.row_of[slot]) {}
+
+  /// The state entering a step, as the forward pass left it in its output.
+  HWY_INLINE const Real* state_before(Index step) const {
+    return step == 0 ? job.state_in + slot * job.hidden : y.at(job.plan.time(slot, step - 1));
+  }
+
+  const ScanBackward<Real, Stored>& job;
+  Index slot;
+  GateSteps<Stored, gates> gate;
+  StepsOfRow<const Real> dy, y;
+};
 
 /// Asks for what a step will read, some steps before: processors that run ahead by themselves do so towards higher
 /// addresses rather than lower ones, and hardly across pages.
 template <class Real, class Stored, int gates>
 class StepsAhead {
  public:
-  StepsAhead(const ScanBackward<Real, Stored>& job, const ScanPart& part)
-      : job_(job),
-        part_(part),
+  StepsAhead(const BackwardSteps<Real, Stored, gates>& steps, const ScanPart& part)
+      : steps_(steps),
         ahead_(std::max<Index>(1, kAheadBytes / sizeof(Real) / (part.channel_end - part.channel_begin))) {}
 
   HWY_INLINE void set_step(Index step) {
-    const Index t = job_.plan.time(part_.slot, std::max<Index>(0, step - ahead_));
-    const Index row = job_.plan.row_of[part_.slot];
-    GateRowsAt(job_.gate, row, t, gates_);
-    dy_ = job_.dy.at(row, t);
-    y_ = job_.y.at(row, t);
+    const Index t = steps_.job.plan.time(steps_.slot, std::max<Index>(0, step - ahead_));
+    steps_.gate.at(t, gates_);
+    dy_ = steps_.dy.at(t);
+    y_ = steps_.y.at(t);
   }
 
   HWY_INLINE void ask(Index channel) const {
@@ -114,8 +157,7 @@ class StepsAhead {
 
  private:
   static constexpr Index kAheadBytes = 4096;  // of a row; from 1 to 8 KB it makes no difference
-  const ScanBackward<Real, Stored>& job_;
-  const ScanPart& part_;
+  const BackwardSteps<Real, Stored, gates>& steps_;
   Index ahead_;
   const Stored* gates_[gates];
   const Real *dy_, *y_;
@@ -129,17 +171,20 @@ void RunScanBackward(const ScanBackward<Real, Stored>& job, const ScanPart& part
   using V = typename L::V;
   const RowPlan& plan = job.plan;
   const Index row = plan.row_of[part.slot];
-  StepsAhead<Real, Stored, Cell::gates> ahead(job, part);
+  const BackwardSteps<Real, Stored, Cell::gates> steps(job, part.slot);
+  StepsOfRow<Stored> gradients[Cell::gates];
+  for (int g = 0; g < Cell::gates; ++g) gradients[g] = {job.dgate[g].rows, row};
+  StepsAhead<Real, Stored, Cell::gates> ahead(steps, part);
   for (Index step = part.end - 1; step >= part.begin; --step) {
     ahead.set_step(step);
     const Index t = plan.time(part.slot, step);
     const Stored* gates[Cell::gates];
-    GateRowsAt(job.gate, row, t, gates);
+    steps.gate.at(t, gates);
     const bool clear = plan.resets(part.slot, step);
-    const Real* dy = job.dy.at(row, t);
-    const Real* before = StateBefore(job, part.slot, step);
+    const Real* dy = steps.dy.at(t);
+    const Real* before = steps.state_before(step);
     Stored* out[Cell::gates];
-    for (int g = 0; g < Cell::gates; ++g) out[g] = job.dgate[g].rows.at(row, t);
+    for (int g = 0; g < Cell::gates; ++g) out[g] = gradients[g].at(t);
     ForEachVector<Real>(part, [&](Index channel, Index count) HWY_ATTR {
       ahead.ask(channel);
       V wx[Cell::gates], dwx[Cell::gates], a, b;
@@ -162,7 +207,7 @@ void RunScanBackwardSummary(const ScanBackward<Real, Stored>& job, const ScanPar
   using L = Lanes<Real>;
   using V = typename L::V;
   const RowPlan& plan = job.plan;
-  const Index row = plan.row_of[part.slot];
+  const BackwardSteps<Real, Stored, Cell::gates> steps(job, part.slot);
   ForEachVector<Real>(part, [&](Index channel, Index count) HWY_ATTR {
     L::store(V(1), gain + channel, count);
     L::store(V(0), offset + channel, count);
@@ -170,8 +215,8 @@ void RunScanBackwardSummary(const ScanBackward<Real, Stored>& job, const ScanPar
   for (Index step = part.end - 1; step >= part.begin; --step) {
     const Index t = plan.time(part.slot, step);
     const Stored* gates[Cell::gates];
-    GateRowsAt(job.gate, row, t, gates);
-    const Real* dy = job.dy.at(row, t);
+    steps.gate.at(t, gates);
+    const Real* dy = steps.dy.at(t);
     const bool clear = plan.resets(part.slot, step);
     ForEachVector<Real>(part, [&](Index channel, Index count) HWY_ATTR {
       V wx[Cell::gates], a, b;
