@@ -51,23 +51,23 @@ std::size_t RecurrentOp<Real>::packed_backward_size() const {
          (rounds_gradients() ? Carver<Real>::reals(gates * input_) : products_.product_panels(gates, input_));
 }
 
-/// Calls both, side by side where a thread more pays for packing so many weights.
+/// Packs the weights of the state and those of the input, side by side where a thread more pays for the fewer of them.
 template <class Real>
 template <class First, class Second>
-void RecurrentOp<Real>::side_by_side(Index weights, int threads, const First& first, const Second& second) const {
+void RecurrentOp<Real>::pack_both(int threads, const First& of_state, const Second& of_input) const {
+  const Index weights = G() * hidden_ * std::min(input_, hidden_ / heads_);
   const double work = machine_.costs.packing * static_cast<double>(weights);
   run_team(threads > 1 && work >= machine_.costs.product_grain ? 2 : 1, [&](int thread, int team) {
-    if (thread == 0) first();
-    if (thread == team - 1) second();
+    if (thread == 0) of_state();
+    if (thread == team - 1) of_input();
   });
 }
 
 template <class Real>
 void RecurrentOp<Real>::pack_forward(const Real* weight_ih, const Real* weight_hh, Real* packed, int threads) const {
   if (cell_.info.scan) return kernels_.pack_scan(input_, hidden_, weight_ih, packed);
-  side_by_side(
-      G() * hidden_ * std::min(input_, hidden_ / heads_), threads,
-      [&] { kernels_.pack_forward(hidden_, heads_, weight_hh, packed); },
+  pack_both(
+      threads, [&] { kernels_.pack_forward(hidden_, heads_, weight_hh, packed); },
       [&] { kernels_.pack_dense_input(input_, hidden_, heads_, weight_ih, packed + input_panels_offset()); });
 }
 
@@ -75,9 +75,8 @@ template <class Real>
 void RecurrentOp<Real>::pack_backward(const Real* weight_ih, const Real* weight_hh, Real* packed, int threads) const {
   if (rounds_tape()) return kernels_.rounded_scan_backward.pack(G(), input_, hidden_, weight_ih, packed);
   if (cell_.info.scan) return kernels_.scan_backward.pack(G(), input_, hidden_, weight_ih, packed);
-  side_by_side(
-      G() * hidden_ * std::min(input_, hidden_ / heads_), threads,
-      [&] { kernels_.pack_backward(hidden_, heads_, weight_hh, packed); },
+  pack_both(
+      threads, [&] { kernels_.pack_backward(hidden_, heads_, weight_hh, packed); },
       [&] { pack_input_gradient(weight_ih, packed + input_gradient_offset()); });
 }
 

@@ -137,7 +137,7 @@ class RecurrentOp {
   /// Where weight_ih for the gradient of x begins behind the transposed panels: panels, or in bfloat16 its rows.
   std::size_t input_gradient_offset() const { return kernels_.backward_panels(hidden_, heads_).size; }
   template <class First, class Second>
-  void side_by_side(Index weights, int threads, const First& first, const Second& second) const;
+  void pack_both(int threads, const First& of_state, const Second& of_input) const;
   void pack_input_gradient(const Real* weight_ih, Real* packed) const;
   /// Where the panels of weight_ih begin behind the recurrent ones.
   std::size_t input_panels_offset() const;

@@ -44,24 +44,6 @@ Numbers difference_polynomial(const RegressionShape& shape, Index season) {
   return p;
 }
 
-/// Solves A x = b for symmetric A [n, n] with several right sides b [n, m], in place; false if A is not positive.
-bool solve(Numbers& a, Index n, Numbers& b, Index m) {
-  if (!factor_symmetric(a, n)) return false;
-  for (Index i = 0; i < n; ++i) {
-    for (Index k = 0; k < i; ++k) {
-      for (Index c = 0; c < m; ++c) b[i * m + c] -= a[i * n + k] * b[k * m + c];
-    }
-    for (Index c = 0; c < m; ++c) b[i * m + c] /= a[i * n + i];
-  }
-  for (Index i = n - 1; i >= 0; --i) {
-    for (Index k = i + 1; k < n; ++k) {
-      for (Index c = 0; c < m; ++c) b[i * m + c] -= a[k * n + i] * b[k * m + c];
-    }
-    for (Index c = 0; c < m; ++c) b[i * m + c] /= a[i * n + i];
-  }
-  return true;
-}
-
 /// The regressions of one shape on series: all choices that share it, of every distance by itself or, rolled out, of
 /// the next row alone, which has more rows to learn from.
 class Regression {
@@ -107,7 +89,8 @@ class Regression {
     for (Index i = 0; i < n; ++i) diagonal += gram[i * n + i] / static_cast<double>(n);
     if (n > 0 && !(diagonal > 0.0)) return false;
     for (Index i = 0; i < n; ++i) gram[i * n + i] += penalties[penalty] * diagonal;
-    if (!solve(gram, n, b, outputs)) return false;
+    if (!factor_symmetric(gram, n)) return false;
+    solve_factored(gram, n, b, outputs);
     Numbers constants(static_cast<std::size_t>(outputs), 0.0);
     for (Index h = 0; intercept && h < outputs; ++h) {
       double mean = target_sums_[h];

@@ -22,4 +22,20 @@ inline bool factor_symmetric(std::vector<double>& a, Index n) {
   return true;
 }
 
+/// Solves L L^T x = b with several right sides b [n, m], in place.
+inline void solve_factored(const std::vector<double>& l, Index n, std::vector<double>& b, Index m = 1) {
+  for (Index i = 0; i < n; ++i) {
+    for (Index k = 0; k < i; ++k) {
+      for (Index c = 0; c < m; ++c) b[i * m + c] -= l[i * n + k] * b[k * m + c];
+    }
+    for (Index c = 0; c < m; ++c) b[i * m + c] /= l[i * n + i];
+  }
+  for (Index i = n - 1; i >= 0; --i) {
+    for (Index k = i + 1; k < n; ++k) {
+      for (Index c = 0; c < m; ++c) b[i * m + c] -= l[k * n + i] * b[k * m + c];
+    }
+    for (Index c = 0; c < m; ++c) b[i * m + c] /= l[i * n + i];
+  }
+}
+
 }  // namespace penstock::training

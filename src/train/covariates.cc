@@ -51,14 +51,7 @@ class LeastSquares {
       b[i] -= sums_[i] * target_sum_ / n;
     }
     if (!factor_symmetric(gram, inputs_)) return Numbers(b.size(), 0.0);
-    for (Index i = 0; i < inputs_; ++i) {
-      for (Index k = 0; k < i; ++k) b[i] -= gram[i * inputs_ + k] * b[k];
-      b[i] /= gram[i * inputs_ + i];
-    }
-    for (Index i = inputs_ - 1; i >= 0; --i) {
-      for (Index k = i + 1; k < inputs_; ++k) b[i] -= gram[k * inputs_ + i] * b[k];
-      b[i] /= gram[i * inputs_ + i];
-    }
+    solve_factored(gram, inputs_, b);
     return b;
   }
 
@@ -136,17 +129,14 @@ class EffectsFit {
 
   /// Mean square of what the filter leaves of longer series behind those that were fitted to.
   double error_behind(ManySeries all, ManyCovariates x, std::size_t penalty) const {
-    const Numbers found = effects(penalty);
+    const auto rest = without_effects(all, x, effects(penalty));
+    const auto lags = static_cast<Index>(filter_.size());
     double sum = 0.0;
     Index count = 0;
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      Numbers rest;
-      for (Index row = 0; row < static_cast<Index>(all[i].size()); ++row) {
-        rest.push_back(all[i][row] - effect_on(x[i], row, found));
-      }
-      const auto lags = static_cast<Index>(filter_.size());
-      for (Index row = std::max(lags, static_cast<Index>(z_[i].size())); row < static_cast<Index>(rest.size()); ++row) {
-        sum += std::pow(innovation(rest, row, filter_), 2.0);
+    for (std::size_t i = 0; i < rest.size(); ++i) {
+      const auto rows = static_cast<Index>(rest[i].size());
+      for (Index row = std::max(lags, static_cast<Index>(z_[i].size())); row < rows; ++row) {
+        sum += std::pow(innovation(rest[i], row, filter_), 2.0);
         ++count;
       }
     }

@@ -20,10 +20,8 @@ class LinearParameters {
 
   /// Empty if the model has no such parameter.
   std::span<float> find(std::string_view name) const {
-    for (const nn::ParameterEntry& entry : model_.parameters->layout().entries()) {
-      if (entry.name == name) return model_.parameters->value(entry);
-    }
-    return {};
+    const nn::ParameterEntry* const entry = model_.parameters->layout().find(name);
+    return entry == nullptr ? std::span<float>() : model_.parameters->value(*entry);
   }
 
   void set(const Autoregression& linear) {

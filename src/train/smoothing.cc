@@ -67,17 +67,9 @@ double FirstState::product(std::size_t one, std::span<const double> errors) cons
 }
 
 std::vector<double> FirstState::solve(std::span<const double> errors) const {
-  const std::size_t n = states_;
-  std::vector<double> x(n);
-  for (std::size_t i = 0; i < n; ++i) {
-    x[i] = -product(i, errors);
-    for (std::size_t k = 0; k < i; ++k) x[i] -= factor_[i * n + k] * x[k];
-    x[i] /= factor_[i * n + i];
-  }
-  for (std::size_t i = n; i-- > 0;) {
-    for (std::size_t k = i + 1; k < n; ++k) x[i] -= factor_[k * n + i] * x[k];
-    x[i] /= factor_[i * n + i];
-  }
+  std::vector<double> x(states_);
+  for (std::size_t i = 0; i < states_; ++i) x[i] = -product(i, errors);
+  solve_factored(factor_, static_cast<Index>(states_), x);
   return x;
 }
 
