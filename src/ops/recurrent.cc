@@ -216,12 +216,7 @@ Index RecurrentOp<Real>::piece_steps() const {
 template <class Real>
 Index RecurrentOp<Real>::piece_capacity() const {
   if (plan_.algorithm == Algorithm::scan) return plan_.chunk * plan_.threads();
-  // Where a core has more to itself, larger pieces are no quicker: with 2 MB of 2 MB the gradient of x took a seventh
-  // longer.
-  constexpr Index most_bytes = 1 << 20;
-  const std::size_t value = rounds_gradients() ? sizeof(std::uint16_t) : sizeof(Real);
-  const Index cache =
-      std::min(machine_.cached(machine_.costs.gradient_share, value), most_bytes / static_cast<Index>(value));
+  const Index cache = machine_.cached_gradients(rounds_gradients() ? sizeof(std::uint16_t) : sizeof(Real));
   const Index row = input_ + G() * channel_vectors() * kernels_.lanes;
   const Index fewest = rounds_gradients() ? 512 : 192;
   return std::min(std::clamp<Index>(cache / row, fewest, 1024), (geometry_.cells() + 11) / 12 * 12);
