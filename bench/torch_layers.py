@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Times penstock.torch's layers beside torch.nn's, in one process, on the CPU or a GPU.
 
-    python bench/torch_layers.py [--device cuda] [--threads N] [--overhead | --packed | --steps] [--seconds S]
-                                 [--layers LSTM GRU] [--types float32 bfloat16 autocast]
+    python bench/torch_layers.py [--device cuda] [--threads N] [--overhead | --packed | --steps | --library PROGRAM]
+                                 [--seconds S] [--layers LSTM GRU] [--types float32 bfloat16 autocast]
 
 On the CPU: forward passes in inference mode, and training passes (forward, backward with a given gradient of the output)
 of LSTM and GRU over single sequences and batches, in float32, of modules in bfloat16, and of modules in float32 under
 bfloat16 autocast. On a GPU: training steps in bfloat16 autocast, padded and packed, and inference; and a minGRU layer in
-bfloat16 beside one in PyTorch's operations, as torch.compile makes it. --overhead: calls so small that what they cost is
+bfloat16 beside one in PyTorch's operations, as torch.compile makes it. --library: on a GPU, layers whose weights are halves
+beside the library's own times of the same calls, which PROGRAM (build/release/bench/cuda_recurrent_times) prints. --overhead: calls so small that what they cost is
 the way to the kernel, in processor time, and what `import penstock` takes. --packed: on the CPU, packed rows beside a padded batch of as many positions that
 has no padding. --steps: on the CPU, one step of one row in a call, of layers and cells. Both take turns; the least and the
 median of each are printed, and how far results are apart.
@@ -35,6 +36,12 @@ PACKED_SHAPES = [(16, 100, 64, 64), (16, 100, 128, 256), (64, 100, 64, 128)]
 
 STEP_SIZES = [(1, 8), (1, 64), (64, 64), (64, 128), (64, 256), (64, 512)]  # inputs, hidden size
 
+# Cell, type, rows, steps, inputs, hidden size, layers: a case of cuda_recurrent_times.
+LIBRARY_CASES = [("LSTM", "f16", 64, 200, 256, 512, 1), ("LSTM", "bf16", 64, 512, 1024, 1024, 1),
+                 ("LSTM", "bf16", 64, 512, 1024, 1024, 2), ("LSTM", "bf16", 16, 1024, 512, 512, 1),
+                 ("LSTM", "bf16", 16, 1024, 512, 512, 4), ("LSTM", "bf16", 1, 1024, 512, 512, 1),
+                 ("GRU", "bf16", 16, 1024, 256, 256, 1), ("LSTM", "bf16", 16, 64, 128, 128, 1)]  # fmt: skip
+
 MINGRU_SHAPE = (8, 4096, 1024)  # rows, steps, inputs and hidden size
 
 
@@ -59,6 +66,7 @@ class Clock:
     def __init__(self, device, seconds):
         self.device, self.seconds = device, seconds
         self.now = time.perf_counter
+        self.before = lambda: None  # on a GPU: what runs, untimed, before each call
 
     def once(self, call):
         if self.device == "cpu":
@@ -66,6 +74,7 @@ class Clock:
             call()
             return 1e3 * (self.now() - start)
         start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        self.before()
         start.record()
         call()
         end.record()
@@ -255,6 +264,37 @@ def on_a_gpu(clock):
         line(what + " packed training", clock.compare([packed_step(theirs), packed_step(ours)]), error)
 
 
+def library_times(program):
+    """Milliseconds of a forward, and of a forward and a backward pass, of each case, by the library itself."""
+    names = [",".join(map(str, (name.lower(), *case))) for name, *case in LIBRARY_CASES]
+    table = subprocess.run([program, *names], check=True, capture_output=True, text=True).stdout
+    rows = [[cell.split()[0] for cell in row.strip("| ").split("|")] for row in table.splitlines() if row.startswith("| ")]
+    return {row[0]: (float(row[1]), float(row[2])) for row in rows if row[0] in names}
+
+
+def beside_the_library(clock, program):
+    """Layers of halves, x with a gradient, batch first; the second-level cache overwritten before each call, as there."""
+    overwritten = torch.empty(1 << 28, dtype=torch.uint8, device="cuda")
+    clock.before = overwritten.zero_
+    own = library_times(program)
+    print("medians of calls, ms; forward and training, penstock.torch / the library, and how many times as long")
+    for name, kind, rows, steps, inputs, hidden, layers in LIBRARY_CASES:
+        options = {"device": "cuda", "dtype": torch.float16 if kind == "f16" else torch.bfloat16}
+        module = getattr(penstock.torch, name)(inputs, hidden, layers, batch_first=True, **options)
+        reference = getattr(torch.nn, name)(inputs, hidden, layers, batch_first=True, **options)
+        reference.load_state_dict(module.state_dict())
+        x = torch.randn(rows, steps, inputs, requires_grad=True, **options)
+        calls = [inference(module, x), training(module, x, torch.randn(rows, steps, hidden, **options))]
+        with torch.inference_mode():
+            error = distance(module(x)[0], reference(x)[0])
+        case = ",".join(map(str, (name.lower(), kind, rows, steps, inputs, hidden, layers)))
+        parts = []
+        for call, alone in zip(calls, own[case]):
+            _, median = clock.compare([call])[0]
+            parts.append(f"{median:8.3f} / {alone:8.3f} {median / alone:5.3f}")
+        print(f"{case:32} {'   '.join(parts)}   {error:.1e} of torch.nn's", flush=True)
+
+
 def mingru_on_a_gpu(clock):
     rows, steps, size = MINGRU_SHAPE
     options = {"device": "cuda", "dtype": torch.bfloat16}
@@ -333,6 +373,7 @@ def main():
     parser.add_argument("--overhead", action="store_true")
     parser.add_argument("--packed", action="store_true")
     parser.add_argument("--steps", action="store_true")
+    parser.add_argument("--library", metavar="PROGRAM")
     parser.add_argument("--seconds", type=float, default=0.5)
     parser.add_argument("--layers", nargs="+", choices=("LSTM", "GRU"), default=("LSTM", "GRU"))
     parser.add_argument("--types", nargs="+", choices=("float32", "bfloat16", "autocast"), default=("float32", "bfloat16"))
@@ -349,6 +390,8 @@ def main():
         steps_on_the_cpu(clock)
     elif options.device == "cpu":
         on_the_cpu(clock, options.layers, options.types)
+    elif options.library:
+        beside_the_library(clock, options.library)
     else:
         on_a_gpu(clock)
         mingru_on_a_gpu(clock)

@@ -43,7 +43,8 @@ class ChunkedLayer {
         tape_(shape, target),
         input_(shape, target, false, false),
         states_(shape, target),
-        recurrence_(gpu_of(target), dense_spec(shape, target), planned(), plan.plan),
+        spec_(dense_spec(shape, target)),
+        recurrence_(gpu_of(target), spec_, planned(), plan.plan),
         product_(gpu_of(target), input_product(lowest ? target.steps : chunk_)) {
     std::size_t product_bytes = product_.workspace_bytes();
     if (const Index rest = lowest ? 0 : target.steps % chunk_; rest > 0) {
@@ -78,24 +79,14 @@ class ChunkedLayer {
   }
 
   void run_recurrence(const ChunkCall& chunk) const {
-    cuda::DenseForward forward;
-    forward.batch = batch_of(chunk);
+    cuda::DenseForward forward = cuda::steps_of(all_steps(chunk), spec_, chunk.begin, chunk.steps);
     forward.wx = wx_of(chunk);
-    const Batch& whole = chunk.call.batch;
-    forward.y = sequence_of(chunk.address(StackForwardLayer::y_at), shape_.y_strides, whole, shape_.hidden);
-    forward.y.data += bytes_of(chunk.begin * forward.y.step_stride);
-    forward.weights = {chunk.address(weight_ih + 1), chunk.address(weight_ih + 2), chunk.address(weight_ih + 3)};
     const DeviceAddress state_out = chunk.address(StackForwardLayer::y_at + 1);
     const DeviceAddress state = states_.copies() || state_out == 0 ? chunk.scratch + state_place_ : state_out;
     const Call call = call_of(chunk);
     const bool first = chunk.number == 0, last = chunk.number + 1 == chunk.chunks;
     forward.state_in = first ? states_.enter(call, chunk.address(1), chunk.scratch + entering_place_) : state;
     forward.state_out = state;
-    if (target_.training) forward.tape = tape_of(chunk);
-    if (shape_.every_state) {
-      forward.every_state = other_states(shape_, whole, chunk.address(StackForwardLayer::every_state_at));
-      forward.every_state.data += static_cast<DeviceAddress>(chunk.begin * forward.every_state.step_stride) * 4;
-    }
     recurrence_.run(forward, chunk.scratch + order_place_, chunk.stream);
     if (last && state_out != 0) states_.leave(call, state_out, state);
   }
@@ -136,20 +127,18 @@ class ChunkedLayer {
     return wx;
   }
 
-  cuda::DenseTape tape_of(const ChunkCall& chunk) const {
-    cuda::DenseTape part = tape_.at(tape(chunk));
-    const Index position = chunk.begin * (input_.time_first() ? target_.rows : 1);
-    part.sums += bytes_of(position * gates_of(shape_));
-    if (part.states != 0) part.states += static_cast<DeviceAddress>(position * shape_.other_states_size()) * 4;
-    return part;
-  }
-
-  cuda::DenseBatch batch_of(const ChunkCall& chunk) const {
-    cuda::DenseBatch batch = dense_batch(chunk.call.batch, target_, input_.time_first());
-    if (batch.reset != 0) batch.reset += static_cast<DeviceAddress>(chunk.begin * batch.reset_step_stride);
-    batch.steps = chunk.steps;
-    batch.tape_steps = target_.steps;
-    return batch;
+  /// Of the whole pass, but W x and the states that enter and leave, which each chunk has its own of.
+  cuda::DenseForward all_steps(const ChunkCall& chunk) const {
+    const Batch& batch = chunk.call.batch;
+    cuda::DenseForward forward;
+    forward.batch = dense_batch(batch, target_, input_.time_first());
+    forward.y = sequence_of(chunk.address(StackForwardLayer::y_at), shape_.y_strides, batch, shape_.hidden);
+    forward.weights = {chunk.address(weight_ih + 1), chunk.address(weight_ih + 2), chunk.address(weight_ih + 3)};
+    if (target_.training) forward.tape = tape_.at(tape(chunk));
+    if (shape_.every_state) {
+      forward.every_state = other_states(shape_, batch, chunk.address(StackForwardLayer::every_state_at));
+    }
+    return forward;
   }
 
   cuda::ProductShape input_product(Index steps) const {
@@ -165,8 +154,8 @@ class ChunkedLayer {
   /// A call of a chunk.
   cuda::DenseForward planned() const {
     cuda::DenseForward forward = planned_forward(shape_, target_, input_, tape_);
+    forward.batch.tape_steps = forward.batch.steps;
     forward.batch.steps = chunk_;
-    forward.batch.tape_steps = target_.steps;
     return forward;
   }
 
@@ -177,6 +166,7 @@ class ChunkedLayer {
   TapePlaces tape_;
   InputMatrix input_;
   StateBlocks states_;
+  cuda::DenseSpec spec_;
   cuda::DenseForwardExecutable recurrence_;
   cuda::MatrixProduct product_;
   std::optional<cuda::MatrixProduct> rest_product_;  // of the last chunk, where that is shorter

@@ -89,27 +89,65 @@ DenseTapeBytes tape_bytes(const DenseSpec& spec, const DenseBatch& batch) {
           static_cast<std::size_t>(values * (cell.states() - 1) * 4)};
 }
 
+namespace {
+
+/// Moves what a pass reads and writes to some of its steps.
+class StepsOf {
+ public:
+  StepsOf(const DenseSpec& spec, const DenseBatch& whole, Index begin, Index steps)
+      : spec_(spec), cell_(plan::cell_traits(spec.cell)), batch_(whole), size_(plan::size_of(spec.storage)) {
+    require(!whole.ragged() && begin >= 0 && steps >= 1 && begin + steps <= whole.steps,
+            "steps {} to {} must be among the {} of rows that have all of them", begin, begin + steps, whole.steps);
+    batch_.tape_steps = whole.steps;
+    batch_.tape_begin = begin;
+    batch_.steps = steps;
+    if (batch_.reset != 0) batch_.reset += static_cast<DeviceAddress>(begin * batch_.reset_step_stride);
+  }
+
+  void move(DeviceSequence& sequence) const { move(sequence, size_); }
+  void move_states(DeviceSequence& sequence) const { move(sequence, Index{sizeof(float)}); }
+  void move_gates(DeviceAddress& gapless) const { move(gapless, cell_.gates() * size_); }
+
+  /// What both passes have.
+  template <class Pass>
+  Pass of(Pass part) const {
+    part.batch = batch_;
+    move(part.wx), move(part.y);
+    move_gates(part.tape.sums);
+    move(part.tape.states, (cell_.states() - 1) * Index{sizeof(float)});
+    return part;
+  }
+
+ private:
+  void move(DeviceSequence& sequence, Index bytes) const {
+    if (sequence.data == 0) return;
+    sequence.data += static_cast<DeviceAddress>(batch_.tape_begin * sequence.step_stride * bytes);
+  }
+  /// `bytes`: of a unit at a position.
+  void move(DeviceAddress& gapless, Index bytes) const {
+    if (gapless != 0) gapless += static_cast<DeviceAddress>(batch_.tape_position() * spec_.hidden * bytes);
+  }
+
+  const DenseSpec& spec_;
+  const plan::CellTraits& cell_;
+  DenseBatch batch_;
+  Index size_;
+};
+
+}  // namespace
+
+DenseForward steps_of(const DenseForward& whole, const DenseSpec& spec, Index begin, Index steps) {
+  const StepsOf chosen(spec, whole.batch, begin, steps);
+  DenseForward part = chosen.of(whole);
+  chosen.move_states(part.every_state);
+  return part;
+}
+
 DenseBackward steps_of(const DenseBackward& whole, const DenseSpec& spec, Index begin, Index steps) {
-  require(!whole.batch.ragged() && begin >= 0 && steps >= 1 && begin + steps <= whole.batch.steps,
-          "steps {} to {} must be among the {} of rows that have all of them", begin, begin + steps, whole.batch.steps);
-  const plan::CellTraits& cell = plan::cell_traits(spec.cell);
-  DenseBackward part = whole;
-  DenseBatch& batch = part.batch;
-  batch.tape_steps = whole.batch.steps;
-  batch.tape_begin = begin;
-  batch.steps = steps;
-  if (batch.reset != 0) batch.reset += static_cast<DeviceAddress>(begin * batch.reset_step_stride);
-  const auto move = [&](DeviceSequence& sequence, Index bytes) {
-    if (sequence.data != 0) sequence.data += static_cast<DeviceAddress>(begin * sequence.step_stride * bytes);
-  };
-  const Index size = plan::size_of(spec.storage);
-  move(part.wx, size), move(part.y, size), move(part.dy, size), move(part.dstates, sizeof(float));
-  const auto move_gapless = [&](DeviceAddress& address, Index bytes) {
-    if (address != 0) address += static_cast<DeviceAddress>(batch.tape_position() * spec.hidden * bytes);
-  };
-  move_gapless(part.tape.sums, cell.gates() * size);
-  move_gapless(part.tape.states, (cell.states() - 1) * Index{sizeof(float)});
-  move_gapless(part.dwx, cell.gates() * size), move_gapless(part.drh, cell.gates() * size);
+  const StepsOf chosen(spec, whole.batch, begin, steps);
+  DenseBackward part = chosen.of(whole);
+  chosen.move(part.dy), chosen.move_states(part.dstates);
+  chosen.move_gates(part.dwx), chosen.move_gates(part.drh);
   return part;
 }
 

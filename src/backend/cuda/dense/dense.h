@@ -83,8 +83,9 @@ struct DenseBackward {
   float clip = 0;
 };
 
-/// The part of a backward pass that walks `steps` steps from `begin` on, of rows that all have as many. States that
-/// enter and leave are those of the whole pass still.
+/// The part of a pass that walks `steps` steps from `begin` on, of rows that all have as many. States that enter and
+/// leave are those of the whole pass still.
+DenseForward steps_of(const DenseForward& whole, const DenseSpec& spec, Index begin, Index steps);
 DenseBackward steps_of(const DenseBackward& whole, const DenseSpec& spec, Index begin, Index steps);
 
 /// What the planner wants to know of a call. Throws Error(invalid_argument) for what does not fit.
