@@ -58,15 +58,18 @@ class TrainingRun {
     data_ = open_data(arguments_.data, kind_, options_.seed);
     filters_alone_ = kind_ == DataKind::labelled && !arguments_.model.no_filters && !arguments_.resume &&
                      filters_stand_alone(*data_.dataset);
+    linear_alone_ = forecast_stands_alone();
     check_search();
     complete_options();
-    if (!filters_alone_) {
+    if (!filters_alone_ && !linear_alone_) {
       settle_device(arguments_.automatic, options_.execution, make_model(), work(), arguments_.quiet);
     }
     catch_interrupts();
     if (arguments_.search && !search_first()) return interrupted_status();
     TrainResult result;
-    Model model = filters_alone_ ? fit_filters_alone(result) : train_members(result);
+    Model model = filters_alone_  ? fit_filters_alone(result)
+                  : linear_alone_ ? fit_linear_alone(result)
+                                  : train_members(result);
     if (!filters_alone_) finish(model, result);
     if (has_validation(result)) score_ = score_held_out(model, *result.validation);
     if (!result.interrupted) refit(model, *data_.dataset, finished_, options_.execution);
@@ -213,13 +216,34 @@ class TrainingRun {
     finished_ = {.filter_shares = {.layers = 0.0, .filters = 1.0}, .filters = true};
     if (data_.dataset->held_out_steps() > 0) validate_anew(model, result);
     result.last.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    if (!options_.metrics_path.empty()) {
-      const Json run = Json::parse(metrics_note(model));
-      Json record = {{"kind", "run"}, {"parameters", model.parameter_count()}};
-      record.update(run);
-      reporting::append_records(options_.metrics_path, {record});
-    }
+    record_untrained(model);
     return model;
+  }
+
+  /// Whether layers would be trained in vain. Who says how they are to be trained sees it done all the same.
+  bool forecast_stands_alone() const {
+    return !arguments_.resume && !arguments_.search && arguments_.init.empty() && given_for_layers().empty() &&
+           linear_stands_alone(*data_.dataset);
+  }
+
+  /// A model whose layers are as they were drawn and add nothing to the linear forecast.
+  Model fit_linear_alone(TrainResult& result) {
+    measures_ = measures_of();
+    const auto start = std::chrono::steady_clock::now();
+    Model model = make_model();
+    if (!arguments_.quiet) say(introduction_of_linear({arguments_, options_, data_}, model));
+    validate_anew(model, result);
+    result.last.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    record_untrained(model);
+    return model;
+  }
+
+  /// What the metrics say of a run without steps.
+  void record_untrained(const Model& model) const {
+    if (options_.metrics_path.empty()) return;
+    Json record = {{"kind", "run"}, {"parameters", model.parameter_count()}};
+    record.update(Json::parse(metrics_note(model)));
+    reporting::append_records(options_.metrics_path, {record});
   }
 
   /// Options of the command that say how layers are and how they are trained.
@@ -428,6 +452,7 @@ class TrainingRun {
   double mean_rate_ = 0.0, step_rate_ = 0.0;  // time steps of all sequences, and optimiser steps, a second
   bool planned_ = false, own_checkpoint_ = false;
   bool filters_alone_ = false;  // of labelled sequences: nothing is trained
+  bool linear_alone_ = false;   // of a short series: nothing is trained
   std::optional<TrainFiles> files_;
   std::optional<TrainOrigin> origin_;  // of --init
   std::optional<SearchResult> search_;

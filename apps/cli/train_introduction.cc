@@ -96,6 +96,18 @@ std::string introduction(const RunStart& start, const Model& model, const std::s
   return text;
 }
 
+std::string introduction_of_linear(const RunStart& start, const Model& model) {
+  std::string text = describe_data(start);
+  add_line(text, "note", few_held_out(start.data, ""));
+  add_line(
+      text, "model",
+      fmt::format("a linear forecast from {}; the layers add nothing and are not trained: {} held out {} too few to "
+                  "say what they would add (--steps, --seconds or --epochs trains them)",
+                  counted(model.spec().lags, "row"), counted(start.data.dataset->held_out_steps(), "row"),
+                  start.data.dataset->held_out_steps() == 1 ? "is" : "are"));
+  return text;
+}
+
 std::string introduction_of_filters(const RunStart& start, const std::vector<std::string>& given) {
   const Index held_out = start.data.dataset->held_out_steps();
   std::string text = describe_data(start);

@@ -21,6 +21,9 @@ struct RunStart {
 /// size of the data.
 std::string introduction(const RunStart& start, const Model& model, const std::string& origin, bool planned);
 
+/// Those of one that trains nothing, since the linear forecast of a series answers alone.
+std::string introduction_of_linear(const RunStart& start, const Model& model);
+
 /// Those of one that trains nothing, since filters answer alone, in spite of the options `given` for layers.
 std::string introduction_of_filters(const RunStart& start, const std::vector<std::string>& given);
 

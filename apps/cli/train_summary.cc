@@ -38,6 +38,7 @@ const char* rate_name(const Measures& measures) {
 
 std::string describe_end(const RunEnd& end) {
   const Progress& last = end.result.last;
+  if (end.members.empty() && end.data.kind == DataKind::series) return "linear forecast fitted, no layers trained";
   if (end.members.empty()) return fmt::format("filters fitted in {:.1f} s", last.seconds);
   const bool ends = end.data.dataset->training_steps() > 0;
   return fmt::format("{} in {}, {}{}, {} steps/s", counted(last.step, "step"), clock_time(last.seconds),
@@ -62,6 +63,7 @@ std::string describe_weight(const RunEnd& end) {
     return fmt::format("{:.2f} of what the layers add to the linear forecast: the held-out rows do not vouch for more",
                        end.share);
   }
+  if (end.members.empty() && end.data.kind == DataKind::series) return {};
   if (end.share < 1.0) return "the linear forecast alone: the held-out rows do not vouch for what the layers add";
   if (end.model.spec().filters == 0 || end.members.empty()) return {};
   if (shares.layers == 0.0) return "the filters alone: the held-out sequences do not vouch for what the layers add";

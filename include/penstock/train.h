@@ -117,6 +117,10 @@ void refit_autoregression(Model& model, const Dataset& data);
 /// held-out rows: what these cannot tell from chance becomes nothing. Returns the share; 1 for other models.
 double shrink_correction(Model& model, const Dataset& data, const Execution& execution = {});
 
+/// Whether the held-out rows of a series are too few to say what layers would add to its linear forecast, so that
+/// shrink_correction() would leave none of what they have learnt: training them is of no use.
+bool linear_stands_alone(const Dataset& data);
+
 /// Gives a model of a series the spread of its forecasts (DataDescription::spread): how far they were off on the
 /// held-out rows, and how far linear forecasts were in the training part. Does nothing for other data, or where nothing
 /// is known.

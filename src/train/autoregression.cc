@@ -339,7 +339,11 @@ void add_smoothings(ManySeries z, const Beginnings& beginnings, const RawValue& 
   choice.window = *window;
   const double error =
       error_behind(beginnings, z, raw, [&](ManySeries each) { return fit_smoothings_of(each, choice); });
-  if (!std::isfinite(error)) return;
+  if (!std::isfinite(error)) {
+    // Too few rows to compare anything behind their beginnings: Akaike's criterion needs none.
+    if (choice.parts.empty()) choice.smoothing = 1.0;
+    return;
+  }
   const double others = choice.error;
   choice.smoothing = choice.parts.empty() ? 1.0 : 1.0 / (1.0 + std::pow(error / others, power));
   choice.error = std::min(error, others);

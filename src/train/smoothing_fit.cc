@@ -163,7 +163,9 @@ double least_information(const std::vector<FittedSmoothing>& all) {
 }  // namespace
 
 std::optional<Index> smoothing_window(Index rows, Index period) {
-  const Index lags = std::min({most_lags, rows / 2 - 1, std::max(rows_seen, period > 1 ? seasons_seen * period : 0)});
+  // Half of the rows, so that the other half says how well the window does; of very few rows as many as it takes.
+  const Index known = std::max(rows / 2 - 1, std::min(rows - 2, fewest_lags));
+  const Index lags = std::min({most_lags, known, std::max(rows_seen, period > 1 ? seasons_seen * period : 0)});
   if (lags < std::max(2 * period, fewest_lags) || period > longest_smoothed_period) return std::nullopt;
   return lags;
 }

@@ -78,6 +78,27 @@ def test_few_labelled_sequences_are_told_apart_by_filters_alone(models, tmp_path
     assert f"{held_out} held-out sequences are too few to say what layers would add" in refused.err
 
 
+def test_layers_of_a_short_series_are_not_trained(models, tmp_path):
+    (tmp_path / "three.csv").write_text("value\n1\n2\n4\n")
+    result = run("train", "three.csv", "--metrics", "m.jsonl", cwd=tmp_path, timeout=10)
+    assert "the layers add nothing and are not trained: 1 row held out is too few to say what they would add" in result.err
+    assert "done   linear forecast fitted, no layers trained\n" in result.out and "weight" not in result.out
+    run("report", "m.jsonl", cwd=tmp_path)
+    trained = run("train", "three.csv", "--json", "--force", cwd=tmp_path).json()
+    assert (trained["share_of_layers"], trained["steps"], trained["loss"]) == (0.0, 0, None)
+    # What a training of the layers ends with, which the same few rows do not vouch for.
+    forecast = run("predict", "model.safetensors", "three.csv", "--exact", cwd=tmp_path).out
+    steps = run("train", "three.csv", *TINY, "--steps", 3, "--json", "--force", cwd=tmp_path).json()
+    assert (steps["share_of_layers"], steps["steps"]) == (0.0, 3)
+    assert run("predict", "model.safetensors", "three.csv", "--exact", cwd=tmp_path).out == forecast
+    # Layers that read more than the linear forecast does, or whose keeping is asked for, are trained.
+    (tmp_path / "two.csv").write_text("value,other\n" + "".join(f"{i % 7},{i % 5}\n" for i in range(60)))
+    more = run("train", "two.csv", "--seconds", 1, "--json", "--threads", 1, "--force", cwd=tmp_path).json()
+    assert more["steps"] > 0
+    kept = run("train", "three.csv", *TINY, "--keep-last", "--steps", 2, "--json", "--force", cwd=tmp_path).json()
+    assert kept["steps"] == 2
+
+
 def test_labelled_sequences_without_filters(models, tmp_path):
     data = models / "labelled.csv"
     without = run("train", data, *TINY, "--steps", 3, "--no-filters", "--json", "--force", cwd=tmp_path).json()

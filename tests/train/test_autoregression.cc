@@ -78,6 +78,26 @@ TEST(LinearForecast, OfADriftGoesOnFarBeyondWhatWasSeen) {
   }
 }
 
+// No five beginnings of twelve rows can be compared, and yet they say where a steady rise goes.
+TEST(LinearForecast, OfADozenRowsGoesOnAsTheyDo) {
+  constexpr Index rows = 12, horizon = 4, read = 8;
+  constexpr double slope = 1.0, noise = 0.05;
+  for (const std::uint64_t seed : {1, 2, 3, 4, 5}) {
+    Random random(seed);
+    std::vector<double> z;
+    for (Index i = 0; i < rows; ++i) z.push_back(slope * static_cast<double>(i) + noise * random.normal());
+    const LinearForecast forecast = fitted(z, rows, horizon, 1);
+    EXPECT_EQ(forecast.lags, read);
+    for (Index h = 1; h <= horizon; ++h) {
+      // Of a line through n rows the variance is 1/n + (distance from their middle)^2 * 12 / (n (n^2 - 1)) of that of
+      // one row; a smoothing that follows the last rows does no better than one through half of them.
+      const double n = read / 2.0, distance = (n - 1.0) / 2.0 + static_cast<double>(h);
+      const double deviation = noise * std::sqrt(1.0 / n + 12.0 * distance * distance / (n * (n * n - 1.0)));
+      EXPECT_NEAR(forecast.at(z, rows - 1, h), slope * static_cast<double>(rows - 1 + h), 4.0 * deviation) << seed;
+    }
+  }
+}
+
 TEST(LinearForecast, OfTooFewRowsOrOfAConstantIsTheLastValue) {
   for (const std::vector<double>& z : {std::vector<double>{1.0, 2.0, 3.0}, std::vector<double>(100, 4.0)}) {
     const LinearForecast forecast = fitted(z, static_cast<Index>(z.size()), 2, 1);

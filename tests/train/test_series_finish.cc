@@ -109,6 +109,7 @@ TEST_F(SeriesFinish, FewHeldOutRowsVouchForLayersOnlyIfTheseReadMoreThanTheLinea
     const double share = shrink_correction(trained, *data);
     EXPECT_EQ(share > 0.6, second_column) << share;
     EXPECT_EQ(share == 0.0, !second_column) << share;
+    EXPECT_EQ(linear_stands_alone(*data), !second_column);
   }
 }
 

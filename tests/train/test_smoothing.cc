@@ -131,7 +131,10 @@ TEST(Smoothing, OfTooFewRowsOrOfAConstantIsNone) {
   const Numbers constant(50, 2.0), few = {1.0, 2.0, 4.0, 3.0};
   EXPECT_FALSE(fit_mean_smoothing(std::array{span_of(constant)}, 1, 20, 3));
   EXPECT_FALSE(fit_mean_smoothing(std::array{span_of(few)}, 1, 3, 2));
-  EXPECT_FALSE(smoothing_window(16, 1));
+  EXPECT_FALSE(smoothing_window(9, 1));
+  EXPECT_EQ(smoothing_window(10, 1), 8) << "of few rows more than half";
+  EXPECT_EQ(smoothing_window(19, 1), 8);
+  EXPECT_EQ(smoothing_window(20, 1), 9);
   EXPECT_FALSE(smoothing_window(60, 20)) << "fewer than two seasons in half of the rows";
   EXPECT_EQ(smoothing_window(60, 4), 29);
   EXPECT_EQ(smoothing_window(1000, 4), 48);
