@@ -189,6 +189,8 @@ struct DataDescription {
   DataDescription of_group(const Group& group) const;
   /// The input that is the value of this column in the same row; nothing if the model does not read it.
   std::optional<std::size_t> input_of(std::string_view column) const;
+  /// Whether it labels sequences of numbers, as a person's files hold them; built-in tasks label tokens.
+  bool labels_sequences() const;
   /// Whether inputs are values of later rows.
   bool reads_ahead() const;
   /// Whether the model reads later rows of this column.
