@@ -379,6 +379,10 @@ class RowReader {
   /// Valid until the next read.
   std::span<const std::uint8_t> known_targets() const;
 
+  /// When the last row was, in seconds since the start of 1970; nothing if the model reads no dates, or the row has
+  /// none.
+  std::optional<double> date() const;
+
   /// Whether the last row belongs to another sequence than the row before it.
   bool starts_sequence() const;
 
