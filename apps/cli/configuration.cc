@@ -140,8 +140,9 @@ std::string configuration_text(const CLI::App& verb) {
     const std::string value = entry.value();
     const bool quoted = value.find_first_of("#'\" ") != value.npos || value == "\t";
     const std::string shown = quoted ? fmt::format("\"{}\"", value) : value;
-    const std::string line =
-        value.empty() ? fmt::format("#{} =", entry.name()) : fmt::format("{} = {}", entry.name(), shown);
+    // What is not given stays so when the file is read: some options suit some data alone.
+    const char* const comment = entry.option->count() > 0 && !value.empty() ? "" : "#";
+    const std::string line = fmt::format("{}{} ={}{}", comment, entry.name(), value.empty() ? "" : " ", shown);
     text += fmt::format("{:<31} # {}\n", line, entry.option->get_description());
   }
   return text;

@@ -187,14 +187,18 @@ Verb add_csp(CLI::App& program) {
       "\n"
       "A problem has a statement a line, or several with ';' between them:\n"
       "  warps in {1, 2, 4, 8}                      a variable and its values\n"
-      "  tile in divisors(768)                      or 1..64, 8..64 step 8, powers_of_two(1..64)\n"
+      "  tile in divisors(768)                      or powers_of_two(1..64)\n"
+      "  step in 8..64 step 8                       or 1..64\n"
       "  let bytes = tile * 768 * 2                 a name for an expression\n"
-      "  shared memory fits: bytes <= 99 * 1024     a constraint; its name may be left out\n"
-      "  warps == 1 -> tile % 16 == 0               also and, or, not, min, max, ceil_div, if\n"
+      "  shared memory fits: bytes <= 99 * 1024     a constraint, with a name\n"
+      "  warps == 1 -> tile % 16 == 0               or without one; also and,\n"
+      "                                             or, not, min, max, ceil_div,\n"
+      "                                             if\n"
       "  minimise ceil_div(768, tile) * 10 + warps  or maximise\n"
       "\n"
-      "Exit status: 0 with a solution; 1 without one, and constraints that cannot hold together\n"
-      "are printed; 2 for a mistake, which is named with its line and column.");
+      "Exit status: 0 with a solution; 1 without one, and constraints that\n"
+      "cannot hold together are printed; 2 for a mistake, named with line and\n"
+      "column.");
   return {app, [arguments] {
             try {
               return run_csp(*arguments);

@@ -120,9 +120,9 @@ Verb add_evaluate(CLI::App& program) {
   options.device(arguments->execution, &arguments->automatic);
   options.flag("--json", arguments->json, "Print one JSON object");
   options.finish(
-      "  penstock evaluate co2.safetensors co2.csv --skip 1827    RMSE, MASE, beside drift\n"
-      "  penstock evaluate gestures.safetensors test.csv          accuracy, confusion\n"
-      "  penstock evaluate book.safetensors chapter1.txt          bits a byte; gzip and xz");
+      "  penstock evaluate co2.safetensors co2.csv --skip 1827  # beside drift\n"
+      "  penstock evaluate gestures.safetensors test.csv        # confusion\n"
+      "  penstock evaluate book.safetensors chapter1.txt        # beside gzip");
   return {app, [app, arguments] { return evaluate_files(*app, *arguments); }};
 }
 

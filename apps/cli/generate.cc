@@ -226,10 +226,10 @@ Verb add_generate(CLI::App& program) {
   options.flag("--stats", arguments->stats, "Print to standard error how long the writing took");
   options.finish(
       "  penstock generate model.safetensors --prompt 'In the beginning'\n"
-      "  penstock generate model.safetensors -n 2000 --temperature 1 --seed 7 > text.txt\n"
+      "  penstock generate model.safetensors -n 2000 --seed 7 > text.txt\n"
       "  penstock generate model.safetensors --streams 100 --json > texts.jsonl\n"
       "  penstock generate model.safetensors -i -n 300\n"
-      "  head -c 1000 book.txt | penstock generate model.safetensors --prompt-file -");
+      "  head -c 999 book.txt | penstock generate m.safetensors --prompt-file -");
   return {app, [arguments] { return generate(*arguments); }};
 }
 

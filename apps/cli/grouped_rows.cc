@@ -54,6 +54,7 @@ std::vector<GroupedRows> read_groups(Rows& rows, const DataDescription& data, co
     check_order(series, data, rows);
     series.known.insert(series.known.end(), rows.known_targets().begin(), rows.known_targets().end());
     series.kept.push_back(rows.kept());
+    series.dates.push_back(rows.date());
     series.missing.push_back(kind == Rows::Kind::missing);
     if (reading.values_of) series.values.push_back(reading.values_of(rows, kind == Rows::Kind::missing));
   }

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,7 @@ struct GroupedRows {
   std::vector<std::uint8_t> known;             ///< [rows, targets]: whether the value of a target is there.
   std::vector<std::vector<std::string>> kept;  ///< Columns to be kept, of each row.
   std::vector<std::vector<double>> values;     ///< What `values_of` said of each row.
+  std::vector<std::optional<double>> dates;    ///< As RowReader::date(), of each row.
   std::vector<bool> missing;                   ///< Of each row: the file has none.
   Index to_come = 0;                           ///< Rows behind these that only say what is known in advance.
 };

@@ -343,7 +343,7 @@ Verb add_info(CLI::App& program) {
   options.finish(
       "  penstock info\n"
       "  penstock info model.safetensors\n"
-      "  penstock info model.safetensors --shape 64x512 --device cuda --precision bf16\n"
+      "  penstock info model.safetensors --shape 64x512 --device cuda\n"
       "  penstock info model.safetensors --json | jq .parameters");
   return {app, [arguments] { return info(*arguments); }};
 }

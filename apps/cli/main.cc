@@ -18,7 +18,7 @@ namespace penstock::cli {
 namespace {
 
 constexpr const char* examples =
-    "  penstock train book.txt                          one minute, then model.safetensors\n"
+    "  penstock train book.txt              one minute, then model.safetensors\n"
     "  penstock generate model.safetensors --prompt 'In the beginning'\n"
     "  penstock train sensors.csv --output sensors.safetensors\n"
     "  tail -n +1 -f sensors.csv | penstock stream sensors.safetensors\n"
@@ -27,17 +27,24 @@ constexpr const char* examples =
     "\n"
     "Exit status:\n"
     "  0      all went well\n"
-    "  1      something failed: a file that cannot be read or written, data that make no sense\n"
-    "  2      the call was wrong: an option, its value, a file that would be overwritten\n"
-    "  128+N  stopped by signal N (130: Ctrl-C); what was trained until then is saved\n"
+    "  1      something failed: a file that cannot be read or written, data\n"
+    "         that make no sense\n"
+    "  2      the call was wrong: an option, its value, a file that would be\n"
+    "         overwritten\n"
+    "  128+N  stopped by signal N (130: Ctrl-C); what was trained until then\n"
+    "         is saved\n"
     "\n"
     "Environment:\n"
-    "  PENSTOCK_ISA          instruction set of the CPU to use: baseline, avx2, avx512, amx, neon\n"
-    "  PENSTOCK_CACHE_DIR    where compiled GPU kernels are kept [~/.cache/penstock]\n"
-    "  PENSTOCK_CACHE_MB     how many megabytes of them are kept\n"
-    "  OMP_NUM_THREADS       threads, where --threads does not say\n"
-    "  SOURCE_DATE_EPOCH     the time noted in models, in seconds since 1970, for files that are\n"
-    "                        the same whenever they are made";
+    "  PENSTOCK_ISA        instruction set of the CPU to use: baseline, avx2,\n"
+    "                      avx512, amx, neon\n"
+    "  PENSTOCK_CACHE_DIR  where compiled GPU kernels and what 'penstock tune'\n"
+    "                      has found are kept [~/.cache/penstock]\n"
+    "  PENSTOCK_CACHE_MB   how many megabytes of kernels are kept [256]\n"
+    "  PENSTOCK_CUDA_PATH  folders with CUDA's libraries, before all others\n"
+    "  PENSTOCK_PLANS      file of what 'penstock tune' has found\n"
+    "  OMP_NUM_THREADS     threads, where --threads does not say\n"
+    "  SOURCE_DATE_EPOCH   the time noted in models, in seconds since 1970:\n"
+    "                      files that are the same whenever they are made";
 
 /// The verb's name in front, one line, and where to read on if the call was wrong.
 int report(const CLI::App* verb, ErrorCode code, const std::string& message) {

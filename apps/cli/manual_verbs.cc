@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -39,6 +40,11 @@ std::string manual_of(const CLI::App& program, const std::string& name) {
 }
 
 int write_pages(const CLI::App& program, const std::string& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) {
+    throw Error(ErrorCode::io_failure, fmt::format("--folder {}: {}", printable(folder), error.message()));
+  }
   const auto write = [&](const std::string& name, const std::string& page) {
     const std::string path = folder + "/" + name + ".1";
     std::ofstream file(path);
@@ -61,7 +67,7 @@ Verb add_completion(CLI::App& program) {
   options.group("Options");
   options.finish(
       "  source <(penstock completion bash)\n"
-      "  penstock completion bash > /usr/share/bash-completion/completions/penstock\n"
+      "  penstock completion bash > /etc/bash_completion.d/penstock\n"
       "  penstock completion zsh > ~/.zfunc/_penstock\n"
       "  penstock completion fish > ~/.config/fish/completions/penstock.fish");
   return {app, [&program, shell] { return print_text(completion_of(program, *shell)); }};

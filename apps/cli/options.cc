@@ -187,12 +187,18 @@ std::string suggestion(const std::string& text, const std::vector<std::string>& 
       return fmt::format(", did you mean '{}'?", meant);
     }
   }
-  const auto closest = std::min_element(
-      names.begin(), names.end(), [&](const auto& a, const auto& b) { return distance(text, a) < distance(text, b); });
+  // What is nearest, and what it means.
+  std::vector<std::pair<std::string_view, std::string_view>> words;
+  for (const std::string& name : names) words.emplace_back(name, name);
+  for (const auto& [typed, meant] : other_words) {
+    if (has(std::string(meant.substr(0, meant.find(' '))))) words.emplace_back(typed, meant);
+  }
+  const auto closest =
+      std::ranges::min_element(words, {}, [&](const auto& word) { return distance(text, word.first); });
   const std::size_t dashes = text.starts_with("--") ? 2 : 0;
   const std::size_t letters = text.size() - dashes;
-  if (closest != names.end() && distance(text, *closest) <= std::max<std::size_t>(1, letters / 3)) {
-    return fmt::format(", did you mean '{}'?", *closest);
+  if (closest != words.end() && distance(text, closest->first) <= std::max<std::size_t>(1, letters / 3)) {
+    return fmt::format(", did you mean '{}'?", closest->second);
   }
   // What was typed may be part of the one name that holds it: "--rate" of "--learning-rate".
   constexpr std::size_t shortest = 3;
@@ -346,7 +352,8 @@ void Options::finish(const std::string& examples) {
     file->option_text("FILE");
     enter({.option = file});
     CLI::Option* print = app_.add_flag_callback(
-        "--print-config", [] {}, "Print the options and their values as such a file, and end");
+        "--print-config", [] {},
+        "Print the options and their values as such a file, those that were not given as comments, and end");
     print->group(group_);
     enter({.option = print, .is_flag = true});
   }
@@ -362,7 +369,10 @@ void require_given(const std::string& value, const std::string& name) {
 }
 
 std::string help_text(const CLI::App& app) {
-  std::string out = app.get_description() + "\n\nUsage: " + usage_line(app) + "\n";
+  constexpr std::size_t width = 80;
+  std::string out;
+  for (const std::string& line : wrap(app.get_description(), width)) out += line + "\n";
+  out += "\nUsage: " + usage_line(app) + "\n";
   const auto positionals = app.get_options([](const CLI::Option* o) { return o->get_positional(); });
   if (!positionals.empty()) out += '\n';
   for (const CLI::Option* option : positionals) list_entry(out, option->get_option_text(), option->get_description());

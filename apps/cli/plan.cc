@@ -114,11 +114,12 @@ Verb add_plan(CLI::App& program) {
   options.flag("--json", arguments->json, "Print one JSON array");
   options.finish(
       "  penstock plan --cell lstm --shape 16x1024x256x512\n"
-      "  penstock plan --cell lstm --shape 16x1024x768x768 --chip h100 --precision bf16\n"
-      "  penstock plan --cell mingru --shape 64x1000x100x100 --chip 'rtx 4090' --training\n"
-      "  penstock plan --cell gru --shape 1x1024x512x512 --device cuda --json | jq .[].plan\n"
+      "  penstock plan --cell lstm --shape 16x1024x768x768 --chip h100\n"
+      "  penstock plan --cell mingru --shape 64x1000x100x100 --chip 'rtx 4090'\n"
+      "  penstock plan --cell gru --shape 1x1024x512x512 --json | jq .[].plan\n"
       "\n"
-      "Exit status: 1 where no plan is possible; every algorithm then says what it would need.");
+      "Exit status: 1 where no plan is possible; every algorithm then says what\n"
+      "it would need.");
   return {app, [arguments] { return run_plan(*arguments); }};
 }
 
@@ -136,8 +137,8 @@ Verb add_why(CLI::App& program) {
   options.flag("--json", arguments->json, "Print one JSON array");
   options.finish(
       "  penstock why model.safetensors\n"
-      "  penstock why model.safetensors --shape 64x512 --training --chip h200 --precision bf16\n"
-      "  penstock why model.safetensors --json | jq '.[] | select(.alternatives != [])'");
+      "  penstock why model.safetensors --shape 64x512 --training --chip h200\n"
+      "  penstock why model.safetensors --json | jq '.[] | .alternatives'");
   return {app, [arguments] { return run_why(*arguments); }};
 }
 

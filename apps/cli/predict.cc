@@ -430,10 +430,10 @@ Verb add_predict(CLI::App& program) {
   options.flag("--exact", arguments->execution.exact, "The same bits as 'penstock stream'; slower");
   options.flag("--json", arguments->json, "JSON, one object for texts, otherwise one a line");
   options.finish(
-      "  penstock predict book.safetensors chapter1.txt chapter2.txt     bits per byte of each\n"
+      "  penstock predict book.safetensors chapter1.txt chapter2.txt\n"
       "  penstock predict co2.safetensors co2.csv --keep week > forecast.csv\n"
       "  penstock predict co2.safetensors co2.csv --last --json\n"
-      "  penstock predict gestures.safetensors new.csv                   one label a sequence\n"
+      "  penstock predict gestures.safetensors new.csv    # a label a sequence\n"
       "  penstock predict parity.safetensors task:parity --length 1000");
   return {app, [app, arguments] { return predict(*app, *arguments); }};
 }

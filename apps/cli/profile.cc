@@ -116,7 +116,7 @@ Verb add_profile(CLI::App& program) {
   options.flag("--json", arguments->json, "Print one JSON object");
   options.finish(
       "  penstock profile model.safetensors --shape 1x1000\n"
-      "  penstock profile model.safetensors --training --shape 64x512 --device cuda\n"
+      "  penstock profile model.safetensors --training --device cuda\n"
       "  penstock profile model.safetensors --json | jq '.ops[0]'");
   return {app, [arguments] { return profile_verb(*arguments); }};
 }

@@ -246,10 +246,10 @@ Verb add_report(CLI::App& program) {
   options.device(arguments->execution);
   options.finish(
       "  penstock train co2.csv --horizon 12 --metrics co2.jsonl\n"
-      "  penstock report co2.jsonl                                report.html\n"
-      "  penstock report gru.jsonl lstm.jsonl -o cells.html       runs side by side\n"
+      "  penstock report co2.jsonl                           report.html\n"
+      "  penstock report gru.jsonl lstm.jsonl -o cells.html  runs side by side\n"
       "  penstock report co2.jsonl --png pictures --python venv/bin/python\n"
-      "  penstock report co2.safetensors --data new.csv           a model on other data");
+      "  penstock report co2.safetensors --data new.csv      other data");
   return {app, [arguments] {
             catch_interrupts();
             return reporting::ReportMaker(*arguments).run();

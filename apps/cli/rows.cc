@@ -73,6 +73,8 @@ std::optional<Rows::Kind> Rows::next_of_missing() {
   return Kind::missing;
 }
 
+std::optional<double> Rows::date() const { return waits_ ? std::nullopt : reader_->date(); }
+
 void say_replaced(const Rows& rows) {
   if (rows.missing() > 0) {
     say(fmt::format("note: {} row{} missing between others, and went in without values\n", with_commas(rows.missing()),

@@ -48,6 +48,8 @@ class Rows {
   /// As RowReader::known_targets(): of a row that is missing, none.
   std::span<const std::uint8_t> known_targets() const { return known_targets_; }
   const std::vector<std::string>& kept() const { return kept_; }
+  /// As RowReader::date(): of a row that is missing, nothing.
+  std::optional<double> date() const;
   /// Of the last row; empty without such a column.
   const std::string& sequence() const { return sequence_; }
   bool has_sequences() const { return sequence_position_.has_value(); }

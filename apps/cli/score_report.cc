@@ -38,8 +38,12 @@ std::string comparison(double ours, double theirs, const std::string& rival) {
   if (!(theirs > 0.0)) return fmt::format("as {} is never wrong, no model can be better", rival);
   const double share = 1.0 - ours / theirs;
   if (std::abs(share) < 0.005) return fmt::format("no better than {}", rival);
-  return share > 0.0 ? fmt::format("better than {} by {:.0f} %", rival, 100.0 * share)
-                     : fmt::format("WORSE than {}, which costs nothing, by {:.0f} %", rival, -100.0 * share);
+  if (share > 0.0) return fmt::format("better than {} by {:.0f} %", rival, 100.0 * share);
+  constexpr double told_in_percent = 10.0;
+  const double ratio = ours / theirs;
+  return fmt::format(
+      "WORSE than {}, which costs nothing, by {}", rival,
+      ratio < told_in_percent ? fmt::format("{:.0f} %", -100.0 * share) : "a factor of " + short_number(ratio));
 }
 
 std::string rivals_text(const ColumnScore& score) {

@@ -86,10 +86,10 @@ class SeriesScorer {
         sequence_(model, execution) {}
 
   /// `values` of the targets, raw.
-  void add(std::span<const float> features, std::vector<double> values) {
+  void add(std::span<const float> features, std::vector<double> values, std::optional<double> date) {
     if (sequence_.waiting() == Sequence::piece) answer();
     sequence_.add(features);
-    waiting_.push_back({{features.begin(), features.end()}, std::move(values)});
+    waiting_.push_back({{features.begin(), features.end()}, std::move(values), date});
   }
 
   GroupScore finish() {
@@ -108,11 +108,11 @@ class SeriesScorer {
         forecasts[j] = data_.targets[j % data_.targets.size()].raw(static_cast<double>(all[i * outputs + j]));
       }
       const auto scored = counts ? std::span<const double>(forecasts) : std::span<const double>();
-      const auto& [features, values] = waiting_[i];
+      const auto& [features, values, date] = waiting_[i];
       tracker_.add(features, all.subspan(i * outputs, outputs), known_of(values));
       if (options_.watch) data_.spread = tracker_.spread();
       scorer_.add(values, scored, tracker_.widths());
-      if (options_.watch) options_.watch(name_, data_, values, scored);
+      if (options_.watch) options_.watch(name_, data_, values, scored, date);
     }
     waiting_.clear();
   }
@@ -126,6 +126,7 @@ class SeriesScorer {
   struct Row {
     std::vector<float> features;
     std::vector<double> values;  // of the targets, raw
+    std::optional<double> date;
   };
 
   DataDescription data_;  // with the spread of the latest forecasts
@@ -155,7 +156,7 @@ Score score_groups(const Model& model, Rows& rows, const std::string& path, cons
       const auto features = std::span<const float>(series.features).subspan(row * inputs, inputs);
       const auto known = std::span(series.known).subspan(row * data.targets.size(), data.targets.size());
       targets.complete(series.values[row], features, known, series.data);
-      scorer.add(features, std::move(series.values[row]));
+      scorer.add(features, std::move(series.values[row]), series.dates[row]);
     }
     GroupScore group = scorer.finish();
     if (!group.columns.empty()) score.groups.push_back(std::move(group));
@@ -180,7 +181,7 @@ Score score_series(const Model& model, const std::string& path, const SeriesScor
     if (kind == Rows::Kind::blank) continue;
     std::vector<double> values = targets.read(rows, kind == Rows::Kind::missing);
     targets.complete(values, rows.features(), rows.known_targets(), data);
-    scorer.add(rows.features(), std::move(values));
+    scorer.add(rows.features(), std::move(values), rows.date());
   }
   Score score;
   score.columns = scorer.finish().columns;

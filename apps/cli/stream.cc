@@ -316,9 +316,9 @@ Verb add_stream(CLI::App& program) {
   options.flag("--json", arguments->json, "Answer in JSON lines");
   options.finish(
       "  tail -n +1 -f sensors.csv | penstock stream sensors.safetensors\n"
-      "  penstock stream book.safetensors < letter.txt               # what each byte says\n"
+      "  penstock stream book.safetensors < letter.txt    # what each byte says\n"
       "  penstock stream book.safetensors --bits < letter.txt | sort -g | tail\n"
-      "  penstock stream amplifier.safetensors guitar.wav out.wav      # and the real-time factor\n"
+      "  penstock stream amplifier.safetensors guitar.wav out.wav\n"
       "  echo '1 0 1 1' | penstock stream parity.safetensors --json");
   return {app, [app, arguments] {
             require_given(arguments->model, "MODEL");

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "describe.h"
@@ -73,7 +74,7 @@ class TrainingRun {
     if (!filters_alone_) finish(model, result);
     if (has_validation(result)) score_ = score_held_out(model, *result.validation);
     if (!result.interrupted) refit(model, *data_.dataset, finished_, options_.execution);
-    save_model(model, arguments_.output, history(result));
+    save(model, result);
     if (!result.interrupted) drop_own_checkpoint();
     if (has_validation(result)) record_outcome(model);
     print(model, result);
@@ -137,6 +138,27 @@ class TrainingRun {
     history.data += ": " + data_.summary;
     if (has_validation(result)) history.score = validation_text(result, measures_, kind_);
     return history;
+  }
+
+  /// Where the model cannot be written, as on a full disk, there may be room in a while: as long as training took, it
+  /// is worth to wait for, up to ten minutes.
+  void save(const Model& model, const TrainResult& result) const {
+    constexpr double least = 5.0, most = 600.0;
+    const double patience = std::clamp(result.last.seconds, least, most);
+    const auto begin = std::chrono::steady_clock::now();
+    for (bool first = true;; first = false) {
+      try {
+        return save_model(model, arguments_.output, history(result));
+      } catch (const Error& error) {
+        const double waited = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+        if (error.code() != ErrorCode::io_failure || waited >= patience || interrupted()) throw;
+        if (first) {
+          say(fmt::format("warning: {}; trying again for {}: make room, or end this with Ctrl-C\n",
+                          printable(error.what()), clock_time(patience)));
+        }
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    }
   }
 
   /// What the metrics say of the run beside its numbers, so that `penstock report` needs nothing else.
@@ -472,12 +494,12 @@ Verb add_train(CLI::App& program) {
   add_train_options(options, *arguments);
   options.finish(
       "  penstock train book.txt --seconds 90 --output book.safetensors\n"
-      "  penstock train co2.csv --columns co2 --horizon 52 --output co2.safetensors\n"
-      "  penstock train shops.csv --group shop --known promotion  # many series in one file\n"
-      "  penstock train gestures.csv --cell lstm --epochs 50      # columns sequence, label, ...\n"
-      "  penstock train in.wav --target out.wav --cell lstm --blocks 1     # sound to sound\n"
-      "  penstock train task:parity --cell lstm --steps 3000      # validated at 256 steps\n"
-      "  penstock train book.txt --resume                         # after Ctrl-C");
+      "  penstock train co2.csv --columns co2 --horizon 52\n"
+      "  penstock train shops.csv --group shop --known promotion  # many series\n"
+      "  penstock train gestures.csv --epochs 50  # columns sequence, label, ...\n"
+      "  penstock train in.wav --target out.wav --cell lstm --blocks 1\n"
+      "  penstock train task:parity --cell lstm --steps 3000\n"
+      "  penstock train book.txt --resume         # after Ctrl-C");
   return {app, [app, arguments] { return TrainingRun(*app, *arguments).run(); }};
 }
 

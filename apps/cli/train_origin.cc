@@ -22,7 +22,7 @@ TrainOrigin::TrainOrigin(const CLI::App& app, const std::string& path)
   for (const char* const option : decided) {
     if (app.count(option) == 0) continue;
     throw Error(ErrorCode::invalid_argument,
-                fmt::format("{} contradicts --init, which takes it from {}", option, printable(path)));
+                fmt::format("{} must not be given with --init, which takes it from {}", option, printable(path)));
   }
   if (model_.spec().members > 1) {
     throw Error(ErrorCode::incompatible, fmt::format("--init {}: an ensemble of {} is not trained further: its members "

@@ -267,16 +267,17 @@ Verb add_tune(CLI::App& program) {
   options.flag("--json", arguments->json, "Print one JSON object");
   options.flag("-q,--quiet", arguments->quiet, "No progress");
   options.finish(
-      "  penstock tune m.safetensors --shape 64x512 --training --device cuda --precision bf16\n"
-      "  penstock tune --cell lstm --shape 16x1024x768x768 --device cuda --precision bf16\n"
+      "  penstock tune m.safetensors --shape 64x512 --training --device cuda\n"
+      "  penstock tune --cell lstm --shape 16x1024x768x768 --device cuda\n"
       "  penstock tune --cell gru --shape 1x200x64x256 --output plans.json\n"
       "  PENSTOCK_PLANS=plans.json penstock plan --cell gru --shape 1x200x64x256\n"
       "  penstock tune --compare --device cuda --precision bf16\n"
       "\n"
-      "Kept are the quickest plan of each work, and costs of this machine with which the planner\n"
-      "estimates what was measured, for all that was not: rates, launches, barriers, copies.\n"
-      "Both hold for this machine, its driver and this version of Penstock, and are used by every\n"
-      "program from its next start on; 'plan' and 'why' say where the file is.");
+      "Kept are the quickest plan of each work, and costs of this machine with\n"
+      "which the planner estimates what was measured, for all that was not:\n"
+      "rates, launches, barriers, copies. Both hold for this machine, its driver\n"
+      "and this version of Penstock, and are used by every program from its next\n"
+      "start on; 'plan' and 'why' say where the file is.");
   return {app, [arguments] {
             try {
               return run_tune(*arguments);

@@ -189,6 +189,8 @@ struct DataDescription {
   DataDescription of_group(const Group& group) const;
   /// The input that is the value of this column in the same row; nothing if the model does not read it.
   std::optional<std::size_t> input_of(std::string_view column) const;
+  /// Whether it labels sequences of numbers, as a person's files hold them; built-in tasks label tokens.
+  bool labels_sequences() const;
   /// Whether inputs are values of later rows.
   bool reads_ahead() const;
   /// Whether the model reads later rows of this column.
@@ -376,6 +378,10 @@ class RowReader {
   /// Of each target [targets] that the model reads: whether the last row had its value, and not another in its place.
   /// Valid until the next read.
   std::span<const std::uint8_t> known_targets() const;
+
+  /// When the last row was, in seconds since the start of 1970; nothing if the model reads no dates, or the row has
+  /// none.
+  std::optional<double> date() const;
 
   /// Whether the last row belongs to another sequence than the row before it.
   bool starts_sequence() const;

@@ -97,9 +97,11 @@ struct GroupScore {
 std::vector<ColumnScore> score_all(std::span<const GroupScore> groups);
 
 /// Sees each row of a series as ForecastScorer::add() does: its values, and what was forecast from it. `data` is the
-/// description with the scaling of the series, and the spread of what is forecast from the row.
-using ForecastWatcher = std::function<void(const std::string& group, const DataDescription& data,
-                                           std::span<const double> values, std::span<const double> forecasts)>;
+/// description with the scaling of the series, and the spread of what is forecast from the row. `date` is when the row
+/// was, in seconds since the start of 1970, if that is read.
+using ForecastWatcher =
+    std::function<void(const std::string& group, const DataDescription& data, std::span<const double> values,
+                       std::span<const double> forecasts, std::optional<double> date)>;
 
 /// Scores a forecast model on the held-out rows of a series, each forecast by all rows of its file and group before it:
 /// every group by itself; one without a name where there are no groups. Empty if nothing is held out, or the data are

@@ -408,8 +408,7 @@ void bind_training(nb::module_& module) {
   module.def("replace", &replace, nb::arg("model"), nb::arg("other"));
   module.def("filters_stand_alone", [](SharedDataset& data) {
     const SharedDataset::Reading dataset(data);
-    const DataDescription& description = (*dataset)->description();
-    return description.task == Task::classify && description.vocabulary == 0 && filters_stand_alone(**dataset);
+    return (*dataset)->description().labels_sequences() && filters_stand_alone(**dataset);
   });
   module.def("filters_alone", &filters_alone, nb::arg("data"), nb::arg("seed"), nb::arg("threads"));
   module.def("suggest_spec", [](SharedDataset& data) {

@@ -162,6 +162,8 @@ std::optional<std::size_t> DataDescription::input_of(std::string_view column) co
   return static_cast<std::size_t>(found - inputs.begin());
 }
 
+bool DataDescription::labels_sequences() const { return task == Task::classify && vocabulary == 0; }
+
 bool DataDescription::reads_ahead() const {
   return std::ranges::any_of(inputs, [](const Column& input) { return input.ahead > 0; });
 }

@@ -417,6 +417,11 @@ std::string difference(const std::string& name, const Place& there, const Place&
     }
     return {};
   }
+  const auto of_objects = [](const json& value) { return value.is_array() && !value.empty() && value[0].is_object(); };
+  if (of_objects(there.value) && of_objects(here.value)) {
+    return fmt::format("{} has {} entries in {} and {} entries in {}", name, there.value.size(), there.name,
+                       here.value.size(), here.name);
+  }
   if (there.value == here.value) return {};
   return fmt::format("{} is {} in {} and {} in {}", name, brief(there.value), there.name, brief(here.value), here.name);
 }

@@ -139,7 +139,7 @@ void check_spec(const ModelSpec& spec, const DataDescription& data) {
   check_range("filters", spec.filters, 0, most_filters);
   check_range("dilations", spec.dilations, spec.filters > 0 ? 1 : 0, spec.filters > 0 ? most_dilations : 0);
   require(spec.filters % 2 == 0, "filters must be even, since half of them read differences, not {}", spec.filters);
-  require(spec.filters == 0 || (data.task == Task::classify && data.vocabulary == 0),
+  require(spec.filters == 0 || data.labels_sequences(),
           "filters must be 0 for a model that does not label sequences of numbers");
   const double parameters = count(spec, data);
   require(parameters <= largest_model,

@@ -187,18 +187,15 @@ EffectsChoice choose_effects(ManySeries z, ManyCovariates x, Index season) {
 
 double error_with_effects(ManySeries z, ManyCovariates x, const EffectsChoice* effects, const LinearChoice& choice,
                           Index season, const RawValue& raw) {
-  const Beginnings beginnings = beginnings_with(z, season);
-  double sum = 0.0;
-  for (const double share : beginnings) {
+  return mean_error(beginnings_with(z, season), [&](double share) {
     const Numbers found = effects != nullptr ? estimate_effects(beginnings_of(z, share), x, *effects) : Numbers();
     const auto rest = without_effects(z, x, found);
     const std::vector<std::span<const double>> spans(rest.begin(), rest.end());
     const LinearForecast forecast = fit_linear_forecast(beginnings_of(spans, share), choice);
-    sum += log_error_behind(spans, share, forecast, [&](std::size_t series, Index row, double value) {
+    return log_error_behind(spans, share, forecast, [&](std::size_t series, Index row, double value) {
       return raw(series, row, value + effect_on(x[series], row, found));
     });
-  }
-  return std::exp(sum / static_cast<double>(beginnings.size()));
+  });
 }
 
 }  // namespace penstock::training

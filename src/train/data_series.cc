@@ -61,6 +61,10 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
   bool is_known(Index row, Index target) const override {
     return unknown_.empty() || unknown_[row * static_cast<Index>(description_.targets.size()) + target] == 0;
   }
+  std::optional<double> date(Index row) const override {
+    const auto& calendar = source_.series->calendar;
+    return calendar && calendar->rises() ? std::optional(calendar->seconds[row]) : std::nullopt;
+  }
   const training::RowErrors& past_errors() const override { return past_errors_; }
   const Autoregression* refitted() const override { return autoregression_ ? &refitted_ : nullptr; }
 

@@ -4,13 +4,6 @@
 
 namespace penstock {
 
-namespace {
-
-/// Built-in tasks are labelled too, but sequences of tokens.
-bool is_labelled(const DataDescription& data) { return data.task == Task::classify && data.vocabulary == 0; }
-
-}  // namespace
-
 Finished finish_training(Model& model, const Dataset& data, const FinishOptions& options, const Execution& execution) {
   Finished result;
   if (data.held_out_steps() > 0) {
@@ -18,7 +11,7 @@ Finished finish_training(Model& model, const Dataset& data, const FinishOptions&
     fit_spread(model, data, execution);
   }
   result.changed = result.share < 1.0;
-  if (!options.filters || !is_labelled(data.description())) return result;
+  if (!options.filters || !data.description().labels_sequences()) return result;
   Model wider = add_filters(model, data, result.filter_shares, options.seed, execution);
   model = std::move(wider);
   result.filters = result.changed = true;
@@ -33,7 +26,7 @@ void refit(Model& model, const Dataset& data, const Finished& finished, const Ex
 ModelSpec suggest_spec(const Dataset& data) {
   const DataDescription& description = data.description();
   const bool text = description.task == Task::language, sound = description.sample_rate > 0;
-  const bool series = description.task == Task::forecast && !sound, labelled = is_labelled(description);
+  const bool series = description.task == Task::forecast && !sound, labelled = description.labels_sequences();
   ModelSpec spec;
   spec.width = text ? 256 : sound ? 16 : 64;
   // A few thousand rows are learnt by heart soon.

@@ -21,17 +21,24 @@ Beginnings beginnings_with(ManySeries z, Index season);
 /// beginnings is then one of ratios: where a series is wild, one beginning does not outvote the others.
 double log_error_behind(ManySeries z, double share, const LinearForecast& forecast, const RawValue& raw);
 
-/// Geometric mean of the errors behind all beginnings of forecasts that are fitted to them; infinite where one cannot
-/// be.
-template <class Fit>
-double error_behind(const Beginnings& beginnings, ManySeries z, const RawValue& raw, const Fit& fit) {
+/// Geometric mean of the errors behind all beginnings, of which `log_error` says the logarithm; infinite where one is.
+template <class LogError>
+double mean_error(const Beginnings& beginnings, const LogError& log_error) {
   double sum = 0.0;
   for (const double share : beginnings) {
-    const std::optional<LinearForecast> forecast = fit(beginnings_of(z, share));
-    if (!forecast) return INFINITY;
-    sum += log_error_behind(z, share, *forecast, raw);
+    sum += log_error(share);
+    if (sum == INFINITY) return INFINITY;
   }
   return std::exp(sum / static_cast<double>(beginnings.size()));
+}
+
+/// That of forecasts which are fitted to the beginnings; infinite where one cannot be.
+template <class Fit>
+double error_behind(const Beginnings& beginnings, ManySeries z, const RawValue& raw, const Fit& fit) {
+  return mean_error(beginnings, [&](double share) {
+    const std::optional<LinearForecast> forecast = fit(beginnings_of(z, share));
+    return forecast ? log_error_behind(z, share, *forecast, raw) : INFINITY;
+  });
 }
 
 }  // namespace penstock::training

@@ -423,6 +423,10 @@ bool RowReader::read(const std::string& line, std::span<float> features) {
 
 std::span<const float> RowReader::missing_rows() const { return impl_->missing_rows; }
 std::span<const std::uint8_t> RowReader::known_targets() const { return impl_->known_targets; }
+std::optional<double> RowReader::date() const {
+  if (impl_->date_position) return impl_->series->date;
+  return impl_->dated != nullptr ? std::optional(impl_->date_read) : std::nullopt;
+}
 bool RowReader::starts_sequence() const { return impl_->starts_sequence; }
 void RowReader::restart() { impl_->restart(); }
 

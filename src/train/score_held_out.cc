@@ -56,7 +56,7 @@ class HeldOutScorer {
           }
           const std::vector<double> values = raw_targets(data_, series_, row);
           scorer_.add(values, forecasts, tracker_.widths());
-          if (watch) watch(name_, data_, values, forecasts);
+          if (watch) watch(name_, data_, values, forecasts, series_.date(row));
         });
   }
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -40,6 +41,8 @@ class SeriesRows {
   virtual bool is_known(Index row, Index target) const = 0;
   /// The same of all of them [targets].
   std::vector<std::uint8_t> known_targets(Index row, Index targets) const;
+  /// When a row was, in seconds since the start of 1970, if that is read.
+  virtual std::optional<double> date(Index row) const = 0;
   /// A linear forecast that is chosen by all rows and fitted to them; null without one.
   virtual const Autoregression* refitted() const = 0;
   /// Of linear forecasts fitted to beginnings of the training part.

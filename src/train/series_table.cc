@@ -166,7 +166,10 @@ class SeriesReader {
     result.calendar = find_calendar(table_, options_, columns_.inputs, rows, values);
     if (!result.calendar) return;
     RowDates& dates = result.calendar->dates;
-    if (dates_ != nullptr) dates = {dates.irregular, dates.column, dates.form, dates_->step, dates_->working_days};
+    // A model that does not ask how far rows are apart has no usual time between them.
+    if (dates_ != nullptr && dates_->step > 0.0) {
+      dates = {dates.irregular, dates.column, dates.form, dates_->step, dates_->working_days};
+    }
     if (dates.irregular != Irregular::fill || result.calendar->missing == 0.0) return;
     for (RowSorter::Rows& run : runs) put_in_missing(run.rows, values, *result.calendar);
     // Values that are missing by themselves are still refused.

@@ -35,7 +35,7 @@ def start(*arguments, cwd=".", file_size=None, memory=None, **options):
     def prepare():
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell may have had it ignored for all of us
         if file_size is not None:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (file_size, file_size))
+            resource.setrlimit(resource.RLIMIT_FSIZE, (file_size, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
         if memory is not None:
             resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
 

@@ -3,6 +3,7 @@
 import gzip
 import json
 import re
+import resource
 import shutil
 import struct
 
@@ -215,8 +216,20 @@ def test_a_full_disk_costs_nothing_that_was_saved(models, tmp_path):
                  "--force", cwd=tmp_path, file_size=8192, expect=1)  # fmt: skip
     lines = result.err.splitlines()
     assert lines[0].startswith("warning: no checkpoint: cannot write 'run.checkpoint': File too large")
-    assert lines[1].startswith("penstock train: cannot write 'model.safetensors': File too large") and len(lines) == 2
+    said = "cannot write 'model.safetensors': File too large"
+    assert lines[1] == f"warning: {said}; trying again for 0:05: make room, or end this with Ctrl-C"
+    assert lines[2:] == [f"penstock train: {said}"]
     assert content(tmp_path) == before
+
+
+def test_a_model_is_written_once_there_is_room(models, tmp_path):
+    process = start("train", models / "text.txt", *QUICK, "--quiet", cwd=tmp_path, file_size=8192)
+    while b"trying again" not in (line := process.stderr.readline()):
+        assert line.startswith(b"warning: no checkpoint")
+    hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+    resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (hard, hard))
+    assert process.communicate(timeout=60) == (b"", b"") and process.returncode == 0
+    assert set(content(tmp_path)) == {"model.safetensors"}
 
 
 def test_a_disk_that_is_full_for_checkpoints_does_not_end_the_run(models, tmp_path):

@@ -204,7 +204,7 @@ def test_a_model_of_many_series_is_trained_further(trained):
     assert after["history"]["origin"].startswith("model.safetensors, checksum ")
     lines = run("predict", "b", "more.csv", "--last", cwd=folder)
     assert [line.split(",")[0] for line in lines.out.splitlines()[1:]] == ["small", "new"] and "did not see" not in lines.err
-    assert "--group contradicts --init" in run(*command[:-1], "d", "--group", "shop", cwd=folder, expect=2).err
+    assert "--group must not be given with --init" in run(*command[:-1], "d", "--group", "shop", cwd=folder, expect=2).err
 
 
 def test_a_blank_line_starts_all_series_anew(trained):

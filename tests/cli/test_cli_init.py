@@ -37,7 +37,7 @@ def test_no_step_leaves_the_model_as_it_was(models, tmp_path):
 def test_what_the_model_decides(models, tmp_path, option):
     origin = models / "series.safetensors"
     refuses("train", models / "series.csv", "--init", origin, *option, *QUICK, cwd=tmp_path, status=2, verb="train",
-            message=f"{option[0]} contradicts --init, which takes it from {origin}")  # fmt: skip
+            message=f"{option[0]} must not be given with --init, which takes it from {origin}")  # fmt: skip
 
 
 def test_data_that_do_not_fit(models, tmp_path):

@@ -103,7 +103,7 @@ def test_the_choice_can_be_made_otherwise(tmp_path):
     result = run("train", "n.csv", "--irregular", "fill", "-o", "b", cwd=tmp_path, expect=2)
     assert "irregular: n.csv has no column of dates that rise" in result.err
     result = run("train", "x.csv", "--init", "model.safetensors", "--irregular", "fill", "-o", "b", cwd=tmp_path, expect=2)
-    assert "--irregular contradicts --init" in result.err
+    assert "--irregular must not be given with --init" in result.err
 
 
 def test_it_is_trained_further(trained):

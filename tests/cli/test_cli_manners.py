@@ -83,6 +83,20 @@ def test_what_people_type(verb, typed, meant):
     refuses(verb, "x", typed, "3", message=f"there is no option '{typed}', did you mean '{meant}'?", status=2, verb=verb)
 
 
+def test_help_fits_a_terminal():
+    verbs = re.findall(r"^  (\w+) +[A-Z]", run("--help").out.partition("Verbs:\n")[2].partition("\nOptions:")[0], re.MULTILINE)
+    assert "train" in verbs and "man" in verbs
+    for verb in verbs:
+        for line in run(verb, "--help").out.splitlines() + run("--help").out.splitlines():
+            assert len(line) <= 80, line
+
+
+def test_what_is_nearly_another_word():
+    refuses("forcast", "x", message="there is no verb 'forcast', did you mean 'predict'?", status=2, verb="")
+    refuses("train", "x", "--finetun", "m", message="there is no option '--finetun', did you mean '--init'?", status=2,
+            verb="train")  # fmt: skip
+
+
 def test_what_is_no_verb():
     result = run("export", "model.safetensors", expect=2)
     assert "there is no verb 'export': a model is a safetensors file, which penstock.torch.SequenceModel in Python reads" in (
@@ -102,7 +116,18 @@ def test_options_from_a_file(models, tmp_path):
     printed = run(*command, "--print-config", cwd=tmp_path).out
     (tmp_path / "again.conf").write_text(printed)
     assert run("train", "--config", "again.conf", "--print-config", cwd=tmp_path).out == printed
-    assert "\nsteps = 3 " in printed and "\n#seconds = " in printed and "\nwarmup = 0.05 " in printed
+    assert "\nsteps = 3 " in printed and "\n#seconds = " in printed and "\n#warmup = 0.05 " in printed
+
+
+@pytest.mark.parametrize("data", ["text.txt", "series.csv", "labelled.csv"])
+def test_printed_options_are_those_of_the_run(models, tmp_path, data):
+    command = ["train", models / data, "--steps", 2, "--json", "--threads", 1, "--no-filters"][: 8 if "lab" in data else 7]
+    (tmp_path / "run.conf").write_text(run(*command, "--print-config", cwd=tmp_path).out)
+    first = run(*command, "-o", "first", cwd=tmp_path)
+    again = run("train", models / data, "--config", "run.conf", "-o", "again", cwd=tmp_path)
+    tensors = [run("info", name, "--json", cwd=tmp_path).json() for name in ("first", "again")]
+    assert again.json()["steps"] == first.json()["steps"]
+    assert tensors[0]["history"]["score"] == tensors[1]["history"]["score"]
 
 
 @pytest.mark.parametrize(

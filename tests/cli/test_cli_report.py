@@ -1,5 +1,6 @@
 """The page of `penstock report`, and TensorBoard's events: what runs measured, as people look at it."""
 
+import datetime
 import html.parser
 import json
 import re
@@ -226,6 +227,69 @@ def test_bands_of_quantiles(runs, tmp_path):
     words = " ".join(page.words)
     assert "10 to 90 % quantile" in words
     assert "75 % lay between the quantiles 0.1 and 0.9, which promise 80 %. Pinball loss 0.5" in words
+
+
+def seconds(*date):
+    return datetime.datetime(*date, tzinfo=datetime.timezone.utc).timestamp()
+
+
+def axis_of(folder, dates, to_come):
+    """The dates of all rows, and the labels of the axis on a wide screen."""
+    record = {"kind": "forecast", "column": "x", "truth": [1.0] * len(dates), "to_come": [2.0] * to_come, "dates": dates}
+    (folder / "a.jsonl").write_text('{"kind": "run", "parameters": 1}\n' + json.dumps(record) + "\n")
+    page = report(folder, "a.jsonl")
+    chart = next(a for tag, a in page.elements if tag == "svg" and a.get("aria-label") == "x")
+    if "data-dates" not in chart:
+        return None, None
+    texts = re.search(r"<svg[^>]*aria-label=\"x\".*?</svg>", (folder / "report.html").read_text()).group()
+    return chart["data-dates"].split("|"), re.findall(r'<text class="tick middle"[^>]*>([^<]*)</text>', texts)
+
+
+def test_dates_of_rows(tmp_path):
+    months = [seconds(1949 + i // 12, 1 + i % 12, 1) for i in range(60)]
+    dates, labels = axis_of(tmp_path, months, 14)
+    assert dates[:2] == ["1949-01", "1949-02"] and dates[-3:] == ["1954-12", "1955-01", "1955-02"] and len(dates) == 74
+    assert labels == ["1949", "1950", "1951", "1952", "1953", "1954", "1955"]
+    # Ends of months, quarters, years.
+    ends = [seconds(2019 + i // 12, 1 + i % 12, 1) - 86400 for i in range(1, 15)]
+    assert axis_of(tmp_path, ends, 3)[0][-3:] == ["2020-03-31", "2020-04-30", "2020-05-31"]
+    quarters = [seconds(2019 + i // 4, 1 + 3 * (i % 4), 15, 12) for i in range(9)]
+    assert axis_of(tmp_path, quarters, 2)[0][-2:] == ["2021-04-15 12:00", "2021-07-15 12:00"]
+    assert axis_of(tmp_path, [seconds(year, 1, 1) for year in range(1960, 1990)], 2)[0][-2:] == ["1990", "1991"]
+    # Working days go on behind the weekend, other days on it.
+    days = [seconds(2024, 3, day) for day in (4, 5, 6, 7, 8, 11, 12, 13, 14, 15)]
+    assert axis_of(tmp_path, days, 2)[0][-3:] == ["2024-03-15", "2024-03-18", "2024-03-19"]
+    dates, labels = axis_of(tmp_path, [days[0] + 86400 * i for i in range(12)], 2)
+    assert dates[-3:] == ["2024-03-15", "2024-03-16", "2024-03-17"]
+    assert labels == [f"2024-03-{day:02}" for day in (4, 6, 8, 10, 12, 14, 16)]
+    # Rows that are not known in between, and before 1970.
+    hours = [seconds(1969, 12, 31, 20) + 3600 * i for i in range(8)]
+    hours[2] = hours[3] = None
+    dates, labels = axis_of(tmp_path, hours, 1)
+    assert dates[2:5] == ["1969-12-31 22:00", "1969-12-31 23:00", "1970-01-01 00:00"] and dates[-1] == "1970-01-01 04:00"
+    assert labels[0] == "12-31 20:00"
+    assert axis_of(tmp_path, [0.5, 1.5, 2.5, 3.5], 1)[0][0] == "1970-01-01 00:00:00"
+
+
+@pytest.mark.parametrize("dates", [[0.0], [0.0, None], [0.0, 1e300], [-1e18, 0.0], [3.0, 3.0, 3.0], [5.0, 3.0, 1.0]])
+def test_dates_that_say_nothing(tmp_path, dates):
+    texts, _ = axis_of(tmp_path, dates, 2)
+    assert texts is None or len(texts) == 5
+
+
+def test_dates_are_those_of_the_file(tmp_path):
+    rows = [f"2020-{1 + i // 28:02}-{1 + i % 28:02},{i % 7 + i % 3}" for i in range(84)]
+    (tmp_path / "days.csv").write_text("day,x\n" + "\n".join(rows) + "\n")
+    command = ["train", "days.csv", *TINY, "--horizon", 2, "--steps", 3, "--length", 8, "--quiet", "--irregular", "ignore"]
+    run(*command, "--metrics", "m.jsonl", "-o", "m", cwd=tmp_path)
+    (record,) = records_of(tmp_path / "m.jsonl", "forecast")
+    expected = [seconds(2020, *map(int, row[5:10].split("-"))) for row in rows]
+    assert record["dates"] == expected
+    page = report(tmp_path, "m", "--data", "days.csv")
+    chart = next(a for tag, a in page.elements if tag == "svg" and a.get("aria-label") == "x")
+    assert chart["data-dates"].split("|")[:84] == [row[:10] for row in rows]
+    run(*command, "--calendar", "none", "--metrics", "n.jsonl", "-o", "n", cwd=tmp_path)
+    assert "dates" not in records_of(tmp_path / "n.jsonl", "forecast")[0]
 
 
 def test_hostile_names_stay_text(runs, tmp_path):

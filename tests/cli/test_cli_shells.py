@@ -118,13 +118,14 @@ def test_completion_of_fish(folder):
 
 @needs("man")
 def test_pages_of_the_manual(tmp_path):
-    run("man", "--folder", tmp_path)
-    pages = sorted(page.name for page in tmp_path.iterdir())
+    run("man", "--folder", "share/man1", cwd=tmp_path)
+    folder = tmp_path / "share" / "man1"
+    pages = sorted(page.name for page in folder.iterdir())
     assert "penstock.1" in pages and "penstock-train.1" in pages
     for page in pages:
-        result = subprocess.run(["man", "--warnings", "-l", page], cwd=tmp_path, capture_output=True, text=True, check=True,
+        result = subprocess.run(["man", "--warnings", "-l", page], cwd=folder, capture_output=True, text=True, check=True,
                                 env=os.environ | {"MANWIDTH": "80", "LC_ALL": "C.UTF-8", "MAN_KEEP_FORMATTING": ""})  # fmt: skip
         assert result.stderr == "", page
         described, _, examples = result.stdout.partition("EXAMPLES AND NOTES\n")
         assert described.startswith(page[:-2].upper()) and "penstock" in examples
-        assert max(map(len, described.splitlines())) <= 80, page  # the examples are as long as commands are
+        assert max(map(len, result.stdout.splitlines())) <= 80, page

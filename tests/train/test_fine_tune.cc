@@ -92,6 +92,25 @@ TEST(FineTune, OtherRowsAreReadAsTheModelReadsThem) {
   EXPECT_EQ(outputs(model, 20), outputs(origin, 20)) << "the same weights";
 }
 
+TEST(FineTune, DatesStayInputs) {
+  const TemporaryFolder folder;
+  const auto monthly = [](int rows) {
+    return table("when,x", rows, [](int i) { return fmt::format("{}-{:02}-01,{}", 1950 + i / 12, 1 + i % 12, i % 5); });
+  };
+  const SeriesOptions options{.calendar = {.read = true}, .irregular = Irregular::automatic};
+  const auto first = open_series(folder.write("a.csv", monthly(60)), options);
+  ASSERT_EQ(first->description().inputs.size(), 3u) << "x, and the day of the year as sine and cosine";
+  const Model origin = small_model(*first);
+  // A year of further rows is less than a cycle needs by itself.
+  const auto second = open_series({folder.write("b.csv", monthly(12))}, options, origin.data());
+  const Model model = continue_from(origin, *second, 0.0);
+  EXPECT_EQ(model.data().inputs.size(), 3u);
+  const auto undated = open_series(folder.write("c.csv", waves(90, 6.0)), {});
+  expect_error(ErrorCode::incompatible,
+               "data.inputs has 3 entries in the model to go on from and 2 entries in the dataset",
+               [&] { continue_from(origin, *undated, 0.0); });
+}
+
 TEST(FineTune, AnotherUnitIsRefused) {
   const TemporaryFolder folder;
   const auto first = open_series(folder.write("a.csv", waves(100, 5.0)), {});

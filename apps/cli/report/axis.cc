@@ -6,6 +6,7 @@
 
 #include "../units.h"
 #include "chart.h"
+#include "row_dates.h"
 
 namespace penstock::cli::reporting {
 namespace {
@@ -25,6 +26,19 @@ struct Extent {
   bool empty() const { return least > greatest; }
 };
 
+/// "0.05", "12 k", "1e-06"
+std::string tick_text(double value) {
+  if (std::abs(value) < 1e4) return fmt::format("{:.4g}", value);
+  std::string text = short_count(std::abs(value));
+  if (const auto zero = text.find(".0 "); zero != std::string::npos) text.erase(zero, 2);
+  if (const auto zeros = text.find(".00 "); zeros != std::string::npos) text.erase(zeros, 3);
+  return (value < 0.0 ? "-" : "") + text;
+}
+
+void label_ticks(Axis& axis) {
+  for (const double tick : axis.ticks) axis.labels.push_back(tick_text(tick));
+}
+
 /// 1, 2 or 5 times a power of ten, so that about `count` of them make the range.
 double round_step(double range, double count) {
   const double rough = range / count, power = std::pow(10.0, std::floor(std::log10(rough)));
@@ -38,6 +52,7 @@ void add_linear_ticks(Axis& axis, double count) {
   for (double i = std::ceil(axis.from / step - 1e-9); i * step <= axis.to + 1e-9 * step; ++i) {
     axis.ticks.push_back(i * step == 0.0 ? 0.0 : i * step);
   }
+  label_ticks(axis);
 }
 
 void add_logarithmic_ticks(Axis& axis) {
@@ -49,6 +64,15 @@ void add_logarithmic_ticks(Axis& axis) {
       const double tick = times * std::pow(10.0, decade);
       if ((times == 1.0 || few) && tick >= axis.from * 0.999 && tick <= axis.to * 1.001) axis.ticks.push_back(tick);
     }
+  }
+  label_ticks(axis);
+}
+
+void add_date_ticks(Axis& axis, const Chart& chart, int width) {
+  constexpr int room = 100;  // for a date and what keeps it from the next one
+  for (const DateTick& tick : date_ticks(chart.dates, static_cast<std::size_t>(width / room))) {
+    axis.ticks.push_back(chart.first_row + static_cast<double>(tick.row));
+    axis.labels.push_back(tick.text);
   }
 }
 
@@ -65,14 +89,19 @@ double Axis::place(double value) const {
   return value > 0.0 ? std::log(value / from) / std::log(to / from) : std::numeric_limits<double>::quiet_NaN();
 }
 
-Axis x_axis(const Chart& chart) {
+Axis x_axis(const Chart& chart, int width) {
   Extent extent;
   for (const Line& line : chart.lines) extent.add(line.x);
   Axis axis;
   if (!extent.empty()) axis = {.from = extent.least, .to = extent.greatest, .logarithmic = false, .ticks = {}};
-  if (axis.from > 0.0 && axis.from < 0.1 * axis.to) axis.from = 0.0;
+  if (chart.dates.empty() && axis.from > 0.0 && axis.from < 0.1 * axis.to) axis.from = 0.0;
   if (axis.to <= axis.from) axis.to = axis.from + 1.0;
-  add_linear_ticks(axis, chart.wide ? 8.0 : 5.0);
+  if (!chart.dates.empty()) {
+    add_date_ticks(axis, chart, width);
+    return axis;
+  }
+  constexpr int page = 800;
+  add_linear_ticks(axis, width > page ? 8.0 : 5.0);
   return axis;
 }
 
@@ -93,14 +122,6 @@ Axis y_axis(const Chart& chart) {
   axis.to += 0.05 * range;
   add_linear_ticks(axis, 5.0);
   return axis;
-}
-
-std::string tick_text(double value) {
-  if (std::abs(value) < 1e4) return fmt::format("{:.4g}", value);
-  std::string text = short_count(std::abs(value));
-  if (const auto zero = text.find(".0 "); zero != std::string::npos) text.erase(zero, 2);
-  if (const auto zeros = text.find(".00 "); zeros != std::string::npos) text.erase(zeros, 3);
-  return (value < 0.0 ? "-" : "") + text;
 }
 
 Line thinned(const Line& line, std::size_t buckets) {

@@ -41,6 +41,10 @@ struct Chart {
   std::vector<Line> lines;
   std::vector<Band> bands;
 
+  /// When rows were if x numbers them, in seconds since the start of 1970: of row `first_row` and those behind it.
+  std::vector<double> dates = {};
+  double first_row = 0.0;
+
   bool empty() const { return lines.empty(); }
 };
 
@@ -49,17 +53,15 @@ struct Axis {
   double from = 0.0, to = 1.0;
   bool logarithmic = false;
   std::vector<double> ticks;
+  std::vector<std::string> labels = {};  ///< Of the ticks.
 
   /// 0 at `from`, 1 at `to`.
   double place(double value) const;
 };
 
-/// The axes that hold all finite numbers of a chart.
-Axis x_axis(const Chart& chart);
+/// The axes that hold all finite numbers of a chart, of such a width in pixels.
+Axis x_axis(const Chart& chart, int width);
 Axis y_axis(const Chart& chart);
-/// "0.05", "12 k", "1e-06"
-std::string tick_text(double value);
-
 /// Of what can be seen in so many points: the least and the greatest of each of `buckets` parts. Gaps stay.
 Line thinned(const Line& line, std::size_t buckets);
 

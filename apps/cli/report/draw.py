@@ -34,6 +34,8 @@ def draw(pyplot, chart, path):
         )
     if chart["log"]:
         axis.set_yscale("log")
+    if "ticks" in chart:
+        axis.set_xticks(chart["ticks"]["places"], chart["ticks"]["labels"])
     axis.set_title(chart["title"], loc="left", fontsize=11)
     axis.set_xlabel(chart["x_name"])
     axis.set_ylabel(chart["y_name"])

@@ -21,9 +21,10 @@ bool ForecastTrace::knows_quantiles() const {
   return !spread.empty() && spread.levels.front() <= low_level && spread.levels.back() >= high_level;
 }
 
-void ForecastTrace::add(const Spread& spread, std::span<const double> values, std::span<const double> forecasts) {
+void ForecastTrace::add(const Spread& spread, std::span<const double> values, std::span<const double> forecasts,
+                        std::optional<double> date) {
   const std::size_t targets = values.size();
-  Row row{.values = {values.begin(), values.end()}, .next = {}, .last = {}, .low = {}, .high = {}};
+  Row row{.values = {values.begin(), values.end()}, .next = {}, .last = {}, .low = {}, .high = {}, .date = date};
   if (!forecasts.empty()) {
     const auto next = forecasts.first(targets), last = forecasts.last(targets);
     row.next.assign(next.begin(), next.end());
@@ -65,8 +66,11 @@ std::vector<Json> ForecastTrace::records() const {
   std::vector<Json> all;
   const std::size_t shown = std::min(rows_.size(), most_rows), targets = data_.targets.size();
   for (std::size_t target = 0; target < targets && shown > 0; ++target) {
-    Json truth = Json::array(), to_come = Json::array();
-    for (std::size_t i = rows_.size() - shown; i < rows_.size(); ++i) truth.push_back(rows_[i].values[target]);
+    Json truth = Json::array(), to_come = Json::array(), dates = Json::array();
+    for (std::size_t i = rows_.size() - shown; i < rows_.size(); ++i) {
+      truth.push_back(rows_[i].values[target]);
+      dates.push_back(rows_[i].date ? Json(*rows_[i].date) : Json());
+    }
     for (std::size_t i = target; i < latest_.size(); i += targets) to_come.push_back(latest_[i]);
     Json forecasts = {{"1", said_before(target, 1, &Row::next)}};
     if (data_.horizon > 1) {
@@ -78,6 +82,7 @@ std::vector<Json> ForecastTrace::records() const {
                    {"truth", std::move(truth)},
                    {"ahead", std::move(forecasts)},
                    {"to_come", std::move(to_come)}});
+    if (rows_.back().date) all.back()["dates"] = std::move(dates);
     if (!knows_quantiles()) continue;
     all.back()["quantiles"] = {{fmt::format("{:g}", low_level), said_before(target, data_.horizon, &Row::low)},
                                {fmt::format("{:g}", high_level), said_before(target, data_.horizon, &Row::high)}};
@@ -86,8 +91,8 @@ std::vector<Json> ForecastTrace::records() const {
 }
 
 void ForecastTraces::add(const std::string& group, const DataDescription& data, std::span<const double> values,
-                         std::span<const double> forecasts) {
-  traces_.try_emplace(group, data).first->second.add(data.spread, values, forecasts);
+                         std::span<const double> forecasts, std::optional<double> date) {
+  traces_.try_emplace(group, data).first->second.add(data.spread, values, forecasts, date);
 }
 
 std::vector<Json> ForecastTraces::records(const std::vector<GroupScore>& scores) const {

@@ -4,6 +4,7 @@
 #include <deque>
 #include <limits>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -20,12 +21,14 @@ class ForecastTrace {
  public:
   explicit ForecastTrace(DataDescription data) : data_(std::move(data)) {}
 
-  /// As ForecastScorer::add(), with the spread of these forecasts.
-  void add(const Spread& spread, std::span<const double> values, std::span<const double> forecasts);
+  /// As ForecastScorer::add(), with the spread of these forecasts and when the row was.
+  void add(const Spread& spread, std::span<const double> values, std::span<const double> forecasts,
+           std::optional<double> date);
 
   /// One a target: {"kind": "forecast", "column", "first_row" of the file, "truth", "ahead": {"1": ..., horizon: ...}
   /// by how many rows before each the forecast was made, null where there is none, "quantiles": {"0.1", "0.9"} of the
-  /// last of these if the model knows them, "to_come": what follows the last row}.
+  /// last of these if the model knows them, "to_come": what follows the last row, "dates" of the rows in seconds since
+  /// the start of 1970, null where they are not known}.
   std::vector<Json> records() const;
 
  private:
@@ -36,6 +39,7 @@ class ForecastTrace {
     // [targets], of forecasts from it; empty without one
     std::vector<double> next, last;  // one row and the horizon ahead
     std::vector<double> low, high;   // quantiles of the latter
+    std::optional<double> date;
   };
   bool knows_quantiles() const;
   void add_quantiles(const Spread& spread, Row& row) const;
@@ -53,7 +57,7 @@ class ForecastTraces {
  public:
   /// As ForecastWatcher is called.
   void add(const std::string& group, const DataDescription& data, std::span<const double> values,
-           std::span<const double> forecasts);
+           std::span<const double> forecasts, std::optional<double> date);
 
   /// Records of the only series, or of the worst, the median and the best one with the name of each as "group".
   std::vector<Json> records(const std::vector<GroupScore>& scores) const;

@@ -68,7 +68,9 @@ void check_numbers(const Json& list, const std::string& name, const std::string&
 
 void check_forecast(const Json& record, const std::string& place) {
   required_text(record, "column", place);
-  const Json lists = {{"truth", record.value("truth", Json())}, {"to_come", record.value("to_come", Json::array())}};
+  const Json lists = {{"truth", record.value("truth", Json())},
+                      {"to_come", record.value("to_come", Json::array())},
+                      {"dates", record.value("dates", Json::array())}};
   for (const auto& [name, list] : lists.items()) check_numbers(list, name, place);
   for (const char* group : {"ahead", "quantiles"}) {
     const Json members = record.value(group, Json::object());

@@ -9,6 +9,7 @@
 #include <numbers>
 
 #include "../units.h"
+#include "row_dates.h"
 
 namespace penstock::cli::reporting {
 namespace {
@@ -183,6 +184,19 @@ void add_band(Chart& chart, const Json& record, const std::vector<double>& rows)
        .high = numbers(quantiles[names.back().second])});
 }
 
+/// Of all rows, if they are known, instead of their numbers.
+void add_dates(Chart& chart, const Json& record, double first_row, std::size_t to_come) {
+  const std::vector<double> dates = without_gaps(numbers(record.value("dates", Json::array())));
+  constexpr double earliest = -6.2e10, latest = 2.5e11;  // about the years 5 to 9,892
+  const auto is_sound = [&](double date) { return date >= earliest && date <= latest; };
+  if (dates.size() < 2 || dates.size() != record["truth"].size() || !std::ranges::all_of(dates, is_sound)) return;
+  chart.x_name = "";
+  chart.first_row = first_row;
+  chart.dates = dates;
+  const std::vector<double> later = dates_to_come(dates, to_come);
+  chart.dates.insert(chart.dates.end(), later.begin(), later.end());
+}
+
 Chart forecast_chart(const Json& record, const std::string& id) {
   const std::string column = text_of(record, "column"), group = text_of(record, "group");
   Chart chart{.id = id,
@@ -197,6 +211,8 @@ Chart forecast_chart(const Json& record, const std::string& id) {
   const std::vector<double> truth = numbers(record["truth"]);
   const double first = std::max(1.0, number_of(record, "first_row"));
   const std::vector<double> rows = counting_from(first, truth.size());
+  const std::vector<double> to_come = numbers(record.value("to_come", Json::array()));
+  add_dates(chart, record, first, to_come.size());
   add_band(chart, record, rows);
   std::size_t colour = 0;
   const Json forecasts = record.value("ahead", Json::object());
@@ -208,7 +224,6 @@ Chart forecast_chart(const Json& record, const std::string& id) {
               .y = numbers(list)};
     if (std::ranges::any_of(line.y, is_known)) chart.lines.push_back(std::move(line));
   }
-  const std::vector<double> to_come = numbers(record.value("to_come", Json::array()));
   if (!to_come.empty() && !truth.empty()) {
     Line line{.name = "to come",
               .colour = colour > 1 ? std::size_t{1} : std::size_t{0},

@@ -2,7 +2,11 @@
 (() => {
   const numbers = (element, name) => element.dataset[name].split(" ");
   // Points lie on tenths of a pixel, steps and rows on whole numbers.
-  const shownX = (svg, value) => (["steps", "row"].includes(svg.dataset.xname) ? String(Math.round(value)) : shown(value));
+  const shownX = (svg, value) => {
+    const { xname, dates, row } = svg.dataset;
+    if (dates) return `${dates.split("|")[Math.round(value) - Number(row)]}, row ${Math.round(value)}`;
+    return `${xname} ${["steps", "row"].includes(xname) ? Math.round(value) : shown(value)}`;
+  };
   const shown = (value) => {
     const size = Math.abs(value);
     return size !== 0 && (size < 1e-3 || size >= 1e6) ? value.toExponential(2) : String(Number(value.toPrecision(4)));
@@ -53,7 +57,7 @@
         row.append(text);
         readout.append(row);
       };
-      add(`${svg.dataset.xname} ${shownX(svg, valueX(found[0].point[0]))}`);
+      add(shownX(svg, valueX(found[0].point[0])));
       for (const line of found) add(`${shown(valueY(line.point[1]))}  ${line.name}`, line.shape);
       readout.hidden = false;
       const room = document.documentElement.clientWidth - readout.offsetWidth - 8;

@@ -1,9 +1,11 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cmath>
 
 #include "chart.h"
 #include "page.h"
+#include "row_dates.h"
 
 namespace penstock::cli::reporting {
 namespace {
@@ -80,16 +82,16 @@ std::string band_shape(const Frame& frame, const Band& band) {
 std::string grid(const Frame& frame) {
   std::string out;
   const double right = frame.left + frame.width, bottom = frame.top + frame.height;
-  for (const double tick : frame.y.ticks) {
-    const double y = frame.down(tick);
+  for (std::size_t i = 0; i < frame.y.ticks.size(); ++i) {
+    const double y = frame.down(frame.y.ticks[i]);
     out +=
         fmt::format(R"(<line class="grid" x1="{:.1f}" y1="{:.1f}" x2="{:.1f}" y2="{:.1f}"/>)", frame.left, y, right, y);
     out += fmt::format(R"(<text class="tick end" x="{:.1f}" y="{:.1f}">{}</text>)", frame.left - 6, y + 4,
-                       tick_text(tick));
+                       frame.y.labels[i]);
   }
-  for (const double tick : frame.x.ticks) {
-    const double x = frame.across(tick);
-    out += fmt::format(R"(<text class="tick middle" x="{:.1f}" y="{:.1f}">{}</text>)", x, bottom + 16, tick_text(tick));
+  for (std::size_t i = 0; i < frame.x.ticks.size(); ++i) {
+    out += fmt::format(R"(<text class="tick middle" x="{:.1f}" y="{:.1f}">{}</text>)", frame.across(frame.x.ticks[i]),
+                       bottom + 16, frame.x.labels[i]);
   }
   return out + fmt::format(R"(<line class="axis" x1="{:.1f}" y1="{:.1f}" x2="{:.1f}" y2="{:.1f}"/>)", frame.left,
                            bottom, right, bottom);
@@ -102,12 +104,16 @@ std::string svg(const Chart& chart, int width, int height) {
                     .top = margin_top,
                     .width = static_cast<double>(width - margin_left - margin_right),
                     .height = static_cast<double>(height - margin_top - margin_bottom),
-                    .x = x_axis(chart),
+                    .x = x_axis(chart, width),
                     .y = y_axis(chart)};
   std::string out = fmt::format(R"(<svg viewBox="0 0 {} {}" role="img" aria-label="{}" data-frame="{} {} {} {}" )",
                                 width, height, html(chart.title), frame.left, frame.top, frame.width, frame.height);
-  out += fmt::format(R"(data-x="{} {}" data-y="{} {} {}" data-xname="{}">)", frame.x.from, frame.x.to, frame.y.from,
+  out += fmt::format(R"(data-x="{} {}" data-y="{} {} {}" data-xname="{}")", frame.x.from, frame.x.to, frame.y.from,
                      frame.y.to, frame.y.logarithmic ? "log" : "linear", html(chart.x_name));
+  if (!chart.dates.empty()) {
+    out += fmt::format(R"( data-row="{}" data-dates="{}")", chart.first_row, fmt::join(date_texts(chart.dates), "|"));
+  }
+  out += '>';
   out += grid(frame);
   for (const Band& band : chart.bands) out += band_shape(frame, band);
   for (const Line& line : chart.lines) out += polylines(frame, thinned(line, static_cast<std::size_t>(width)));
@@ -129,9 +135,15 @@ Json chart_json(const Chart& chart) {
     bands.push_back(
         {{"name", band.name}, {"colour", band.colour}, {"x", band.x}, {"low", band.low}, {"high", band.high}});
   }
-  return {{"id", chart.id},         {"title", chart.title},      {"note", chart.note},
-          {"x_name", chart.x_name}, {"y_name", chart.y_name},    {"log", chart.logarithmic},
-          {"wide", chart.wide},     {"lines", std::move(lines)}, {"bands", std::move(bands)}};
+  Json json = {{"id", chart.id},         {"title", chart.title},      {"note", chart.note},
+               {"x_name", chart.x_name}, {"y_name", chart.y_name},    {"log", chart.logarithmic},
+               {"wide", chart.wide},     {"lines", std::move(lines)}, {"bands", std::move(bands)}};
+  if (!chart.dates.empty()) {
+    constexpr int width = 1000, narrow = 420;  // as on the page
+    const Axis axis = x_axis(chart, chart.wide ? width : narrow);
+    json["ticks"] = {{"places", axis.ticks}, {"labels", axis.labels}};
+  }
+  return json;
 }
 
 }  // namespace penstock::cli::reporting

@@ -1,0 +1,191 @@
+#include "row_dates.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <ctime>
+#include <optional>
+
+namespace penstock::cli::reporting {
+namespace {
+
+constexpr double minute = 60.0, hour = 3600.0, day = 86400.0, week = 7 * day;
+constexpr double first_monday = 4 * day;  // 1970 began on a Thursday
+
+std::chrono::year_month_day civil_date(double seconds) {
+  return std::chrono::sys_days(std::chrono::days(static_cast<int>(std::floor(seconds / day))));
+}
+
+double seconds_of(const std::chrono::year_month_day& date) {
+  return day * static_cast<double>(std::chrono::sys_days(date).time_since_epoch().count());
+}
+
+/// Since the start of year 0.
+double months_until(double seconds) {
+  const auto date = civil_date(seconds);
+  return 12.0 * static_cast<int>(date.year()) + static_cast<unsigned>(date.month()) - 1.0;
+}
+
+bool is_month_end(double seconds) { return months_until(seconds + day) > months_until(seconds); }
+
+/// Dates that are whole months apart: of an example, the same day and time in other months.
+struct Monthly {
+  int apart = 0;  ///< Months
+  bool ends = false;
+
+  double after(double seconds, int dates) const {
+    const auto date = civil_date(seconds);
+    const auto month = std::chrono::year_month(date.year(), date.month()) + std::chrono::months(apart * dates);
+    const double time = seconds - seconds_of(date);
+    return time + seconds_of(ends ? std::chrono::year_month_day(month / std::chrono::last)
+                                  : std::chrono::year_month_day(month / date.day()));
+  }
+};
+
+std::optional<Monthly> monthly(const std::vector<double>& dates) {
+  const auto apart = static_cast<int>(months_until(dates[1]) - months_until(dates[0]));
+  if (apart < 1) return std::nullopt;
+  for (const bool ends : {false, true}) {
+    if (ends && !std::ranges::all_of(dates, is_month_end)) continue;
+    if (!ends && civil_date(dates[0]).day() > std::chrono::day(28)) continue;  // that not every month has
+    const Monthly found{.apart = apart, .ends = ends};
+    bool all = true;
+    for (std::size_t i = 1; i < dates.size(); ++i) all = all && dates[i] == found.after(dates[i - 1], 1);
+    if (all) return found;
+  }
+  return std::nullopt;
+}
+
+bool is_working_day(double seconds) {
+  const double days = std::floor((seconds - first_monday) / day);
+  return days - 7.0 * std::floor(days / 7.0) < 5.0;
+}
+
+struct EvenSteps {
+  double apart = 0.0;
+  bool working_days = false;
+};
+
+/// How all others go on.
+EvenSteps even_steps(const std::vector<double>& dates) {
+  std::vector<double> steps;
+  for (std::size_t i = 1; i < dates.size(); ++i) steps.push_back(dates[i] - dates[i - 1]);
+  const auto middle = steps.begin() + static_cast<std::ptrdiff_t>(steps.size() / 2);
+  std::ranges::nth_element(steps, middle);
+  const bool sees_a_weekend = dates.back() - dates.front() > week;
+  return {.apart = *middle,
+          .working_days = *middle == day && sees_a_weekend && std::ranges::all_of(dates, is_working_day)};
+}
+
+/// fmt's own format of a time, without a time zone.
+std::string written(const char* format, double seconds) {
+  return fmt::format(fmt::runtime(format), fmt::gmtime(static_cast<std::time_t>(std::floor(seconds))));
+}
+
+/// A unit that begins now and then, and what is written where it does.
+struct TickUnit {
+  double (*until)(double seconds);  ///< How often it has begun.
+  double times;                     ///< Of which only every so many count.
+  const char* format;
+
+  double number(double seconds) const { return std::floor(until(seconds) / times); }
+  bool begins(double before, double now) const { return number(before) != number(now); }
+};
+
+double years_until(double seconds) { return static_cast<int>(civil_date(seconds).year()); }
+double weeks_until(double seconds) { return std::floor((seconds - first_monday) / week); }
+double seconds_until(double seconds) { return seconds; }
+
+constexpr const char *year_text = "{:%Y}", *month_text = "{:%Y-%m}", *day_text = "{:%Y-%m-%d}",
+                     *minute_text = "{:%m-%d %H:%M}", *second_text = "{:%H:%M:%S}";
+
+/// From the longest to the shortest.
+constexpr TickUnit tick_units[] = {
+    {years_until, 100, year_text},
+    {years_until, 50, year_text},
+    {years_until, 20, year_text},
+    {years_until, 10, year_text},
+    {years_until, 5, year_text},
+    {years_until, 2, year_text},
+    {years_until, 1, year_text},
+    {months_until, 6, month_text},
+    {months_until, 3, month_text},
+    {months_until, 1, month_text},
+    {weeks_until, 2, day_text},
+    {weeks_until, 1, day_text},
+    {seconds_until, 2 * day, day_text},
+    {seconds_until, day, day_text},
+    {seconds_until, 12 * hour, minute_text},
+    {seconds_until, 6 * hour, minute_text},
+    {seconds_until, 3 * hour, minute_text},
+    {seconds_until, hour, minute_text},
+    {seconds_until, 30 * minute, minute_text},
+    {seconds_until, 10 * minute, minute_text},
+    {seconds_until, 5 * minute, minute_text},
+    {seconds_until, minute, minute_text},
+    {seconds_until, 30, second_text},
+    {seconds_until, 10, second_text},
+    {seconds_until, 5, second_text},
+    {seconds_until, 1, second_text},
+};
+
+}  // namespace
+
+std::vector<double> without_gaps(std::vector<double> dates) {
+  if (dates.empty() || std::isnan(dates.front()) || std::isnan(dates.back())) return {};
+  for (std::size_t begin = 0, end = 1; end < dates.size(); ++end) {
+    if (std::isnan(dates[end])) continue;
+    const double apart = (dates[end] - dates[begin]) / static_cast<double>(end - begin);
+    for (std::size_t i = begin + 1; i < end; ++i) dates[i] = dates[begin] + apart * static_cast<double>(i - begin);
+    begin = end;
+  }
+  return dates;
+}
+
+std::vector<double> dates_to_come(const std::vector<double>& dates, std::size_t count) {
+  std::vector<double> all;
+  if (const auto months = monthly(dates)) {
+    for (std::size_t i = 1; i <= count; ++i) all.push_back(months->after(dates.back(), static_cast<int>(i)));
+    return all;
+  }
+  const EvenSteps steps = even_steps(dates);
+  for (double date = dates.back() + steps.apart; all.size() < count; date += steps.apart) {
+    if (!steps.working_days || is_working_day(date)) all.push_back(date);
+  }
+  return all;
+}
+
+std::vector<std::string> date_texts(const std::vector<double>& dates) {
+  const auto all = [&](const auto& begins) { return std::ranges::all_of(dates, begins); };
+  const auto whole = [](double unit) { return [unit](double date) { return std::fmod(date, unit) == 0.0; }; };
+  const bool days = all(whole(day));
+  const bool months = days && all([](double date) { return civil_date(date).day() == std::chrono::day(1); });
+  const bool years = months && all([](double date) { return civil_date(date).month() == std::chrono::January; });
+  const char* const format = years                ? year_text
+                             : months             ? month_text
+                             : days               ? day_text
+                             : all(whole(minute)) ? "{:%Y-%m-%d %H:%M}"
+                                                  : "{:%Y-%m-%d %H:%M:%S}";
+  std::vector<std::string> texts;
+  for (const double date : dates) texts.push_back(written(format, date));
+  return texts;
+}
+
+std::vector<DateTick> date_ticks(const std::vector<double>& dates, std::size_t most) {
+  std::vector<DateTick> finest;
+  for (const TickUnit& unit : tick_units) {
+    std::vector<DateTick> ticks;
+    for (std::size_t row = 0; row < dates.size(); ++row) {
+      const double before = row > 0 ? dates[row - 1] : dates[row] - 1.0;
+      if (unit.begins(before, dates[row])) ticks.push_back({row, written(unit.format, dates[row])});
+    }
+    if (ticks.size() > most) break;
+    if (ticks.size() > finest.size()) finest = std::move(ticks);
+  }
+  return finest;
+}
+
+}  // namespace penstock::cli::reporting
