@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -10,6 +11,7 @@
 #include <csignal>
 #include <cstring>
 #include <fstream>
+#include <utility>
 
 #include "penstock/error.h"
 
@@ -54,8 +56,8 @@ struct Pipe {
 }  // namespace
 
 ChildProcess::ChildProcess(const std::vector<std::string>& command, const std::vector<std::string>& environment,
-                           const std::string& error_file)
-    : error_file_(error_file) {
+                           const std::string& error_file, std::function<bool()> stop)
+    : error_file_(error_file), stop_(std::move(stop)) {
   const Pipe in, out;
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
@@ -86,9 +88,9 @@ ChildProcess::~ChildProcess() {
   close(from_);
   if (id_ < 0) return;
   kill(-id_, SIGCONT);
-  constexpr int patience = 100;  // times 20 ms
+  const int patience = abandoned_ ? 0 : 100;  // times 20 ms
   for (int i = 0; waitpid(id_, nullptr, WNOHANG) == 0; ++i) {
-    if (i == patience) kill(id_, SIGKILL);
+    if (i == patience) kill(-id_, SIGKILL);  // with its helpers
     usleep(20000);
   }
 }
@@ -98,7 +100,19 @@ void ChildProcess::fail_ended() const {
   throw Error(ErrorCode::io_failure, words.empty() ? "ended without a word" : words);
 }
 
+void ChildProcess::wait() {
+  constexpr int milliseconds = 100;
+  pollfd answer{.fd = from_, .events = POLLIN, .revents = 0};
+  // A signal that another thread took would not end a read.
+  while (poll(&answer, 1, milliseconds) <= 0) {
+    if (!stop_()) continue;
+    abandoned_ = true;
+    throw Error(ErrorCode::interrupted, "interrupted");
+  }
+}
+
 std::string ChildProcess::ask(const std::string& line) {
+  if (abandoned_) throw Error(ErrorCode::interrupted, "interrupted while it was asked before");
   if (id_ >= 0) kill(-id_, SIGCONT);
   const std::string message = line + "\n";
   for (std::size_t sent = 0; sent < message.size();) {
@@ -115,8 +129,9 @@ std::string ChildProcess::ask(const std::string& line) {
       return answer;
     }
     char buffer[1 << 16];
+    wait();
     const ssize_t count = read(from_, buffer, sizeof(buffer));
-    if (count < 0 && errno == EINTR) throw Error(ErrorCode::interrupted, "interrupted");
+    if (count < 0 && errno == EINTR) continue;
     if (count <= 0) fail_ended();
     received_.append(buffer, static_cast<std::size_t>(count));
   }

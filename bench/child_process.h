@@ -2,6 +2,7 @@
 
 #include <sys/types.h>
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -13,15 +14,17 @@ namespace penstock::bench {
 class ChildProcess {
  public:
   /// `environment` is added to ours ("NAME=value"). A program that cannot be started has ended at the first ask().
+  /// `stop`, asked several times a second while we wait for an answer: whether nobody wants it any more.
   ChildProcess(const std::vector<std::string>& command, const std::vector<std::string>& environment,
-               const std::string& error_file);
-  /// Closes its standard input and waits for it; ends it after two seconds.
+               const std::string& error_file, std::function<bool()> stop);
+  /// Closes its standard input and waits for it; ends it after two seconds, or at once if it was abandoned.
   ~ChildProcess();
   ChildProcess(const ChildProcess&) = delete;
   ChildProcess& operator=(const ChildProcess&) = delete;
 
   /// Sends a line and returns the next one. Throws Error(io_failure) if the program has ended, and
-  /// Error(interrupted) if a signal came while we waited.
+  /// Error(interrupted) if we were to stop, now or at a question before: the program is then abandoned with what it
+  /// does.
   std::string ask(const std::string& line);
 
   /// The last line that it wrote to its standard error.
@@ -29,10 +32,14 @@ class ChildProcess {
 
  private:
   [[noreturn]] void fail_ended() const;
+  /// Until there is something to read, or its end.
+  void wait();
 
   pid_t id_ = -1;
   int to_ = -1, from_ = -1;
   std::string error_file_, received_;
+  std::function<bool()> stop_;
+  bool abandoned_ = false;
 };
 
 }  // namespace penstock::bench

@@ -47,9 +47,10 @@ std::vector<float> read_array(const std::string& path) {
 
 class PythonPeers::Server {
  public:
-  Server(const std::string& python, const std::string& folder, const std::string& temporary, int threads)
+  Server(const std::string& python, const std::string& folder, const std::string& temporary, int threads,
+         const std::function<bool()>& stop)
       : threads_(threads),
-        process_({python, "-u", folder + "/server.py"}, environment(threads), temporary + "/errors.txt") {}
+        process_({python, "-u", folder + "/server.py"}, environment(threads), temporary + "/errors.txt", stop) {}
 
   int threads() const { return threads_; }
 
@@ -152,11 +153,13 @@ class PythonPeers::Remote : public Contender {
   bool in_double_ = false;
 };
 
-PythonPeers::PythonPeers(std::string python, std::string folder, std::vector<std::string> names)
+PythonPeers::PythonPeers(std::string python, std::string folder, std::vector<std::string> names,
+                         std::function<bool()> stop)
     : python_(std::move(python)),
       folder_(std::move(folder)),
       temporary_(make_temporary_folder()),
-      names_(std::move(names)) {}
+      names_(std::move(names)),
+      stop_(std::move(stop)) {}
 
 PythonPeers::~PythonPeers() {
   servers_.clear();
@@ -168,7 +171,7 @@ PythonPeers::Server& PythonPeers::server(int threads) {
   for (const auto& server : servers_) {
     if (server->threads() == threads) return *server;
   }
-  return *servers_.emplace_back(std::make_unique<Server>(python_, folder_, temporary_, threads));
+  return *servers_.emplace_back(std::make_unique<Server>(python_, folder_, temporary_, threads, stop_));
 }
 
 const std::vector<Peer>& PythonPeers::list() {
@@ -201,7 +204,7 @@ std::string PythonPeers::run_script(const std::string& script, const std::string
   std::ofstream(input) << text;
   try {
     ChildProcess process({python_, fmt::format("{}/{}", folder_, script), input, path}, {"PYTHONDONTWRITEBYTECODE=1"},
-                         temporary_ + "/script-errors.txt");
+                         temporary_ + "/script-errors.txt", stop_);
     const std::string answer = process.ask("");
     return answer == "done" ? "" : answer;
   } catch (const Error& error) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,8 +14,9 @@ namespace penstock::bench {
 class PythonPeers {
  public:
   /// `python` is a path, or a name to look for on the PATH. `folder` with the scripts may be empty: then none are here.
-  /// `names` are those that are wanted: a library is loaded only to see its peers.
-  PythonPeers(std::string python, std::string folder, std::vector<std::string> names);
+  /// `names` are those that are wanted: a library is loaded only to see its peers. `stop`: whether nobody waits for
+  /// what they do any more; calls then throw Error(interrupted).
+  PythonPeers(std::string python, std::string folder, std::vector<std::string> names, std::function<bool()> stop);
   ~PythonPeers();
   PythonPeers(const PythonPeers&) = delete;
   PythonPeers& operator=(const PythonPeers&) = delete;
@@ -39,6 +41,7 @@ class PythonPeers {
   std::string python_, folder_, version_, temporary_;
   std::vector<std::string> names_;
   std::vector<Peer> peers_;
+  std::function<bool()> stop_;
   bool listed_ = false;
   std::vector<std::unique_ptr<Server>> servers_;
 };

@@ -139,7 +139,7 @@ std::string report_json(const Report& report) {
 }
 
 std::string plot(const Report& report, const std::string& path) {
-  return PythonPeers(report.settings.python, report.settings.peers_folder, {})
+  return PythonPeers(report.settings.python, report.settings.peers_folder, {}, [] { return false; })
       .run_script("plot.py", report_json(report), path);
 }
 

@@ -285,7 +285,7 @@ Report run(const std::vector<const Table*>& wanted, const Choice& choice, const 
   if (settings.device == "cuda") report.machine.gpu = cuda_info();
   report.settings = settings;
   report.limits = Limits(std::min(settings.seconds, 0.05));
-  PythonPeers python(settings.python, settings.peers_folder, in_python);
+  PythonPeers python(settings.python, settings.peers_folder, in_python, [&watcher] { return watcher.stop(); });
   Runner runner(settings, python, report.limits, watcher, plan);
   try {
     if (settings.device == "cpu" && is_wanted(settings, "onednn")) report.peers.push_back(onednn());

@@ -178,7 +178,7 @@ class ReportMaker {
       pictures_.push_back(fmt::format("{}/{}.png", arguments_.png, chart.id));
       request["charts"].push_back(chart_json(chart));
     }
-    bench::ChildProcess python({arguments_.python, "-c", draw_text}, {}, "/dev/null");
+    bench::ChildProcess python({arguments_.python, "-c", draw_text}, {}, "/dev/null", interrupted);
     const std::string line = json_line(request);
     std::string answer;
     try {

@@ -277,6 +277,33 @@ def test_interrupted_while_peers_are_asked(variables, tmp_path):
     assert json.loads(out)["interrupted"]
 
 
+BUSY_PEER = """
+import json, sys, time
+for line in sys.stdin:
+    asked = json.loads(line)
+    if asked["do"] == "hello":
+        peers = [{"name": name, "version": "1", "missing": ""} for name in asked["peers"]]
+        print(json.dumps({"python": "3", "peers": peers}), flush=True)
+    elif asked["do"] == "prepare":
+        print("{}", flush=True)
+    else:
+        time.sleep(600)
+"""
+
+
+def test_interrupted_while_a_peer_works_on_and_on(variables, tmp_path):
+    (tmp_path / "server.py").write_text(BUSY_PEER)
+    variables(PENSTOCK_BENCH_PEERS=str(tmp_path))
+    process = start("bench", "layer", "--cells", "gru", *SMALL, "--peers", "torch", "--json", "-")
+    while b"gru" not in process.stderr.readline():
+        pass
+    time.sleep(1)  # until it waits for the answer
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGINT
+    assert json.loads(out)["interrupted"]
+
+
 @pytest.mark.parametrize("columns", [40, 100])
 def test_a_bar_on_a_terminal(columns):
     text = read_terminal(columns, "bench", "fused", "--cells", "gru,lstm", *ALONE)
