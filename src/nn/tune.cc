@@ -17,6 +17,7 @@
 #include "backend/cpu/machine.h"
 #include "backend/cuda/runtime/device.h"
 #include "base/check.h"
+#include "base/denormals.h"
 #include "base/random.h"
 #include "base/side_by_side.h"
 #include "base/timing.h"
@@ -134,6 +135,7 @@ class NodeRun {
   /// Seconds of runs that together take about that long.
   std::vector<double> sample(double seconds) {
     const ops::Call now = call();
+    const WithDenormals as_zeros(DenormalMode::zeros());  // as programs run
     const auto run = [&] { executable_->run(now, {operands_.data(), scratch_.data(), persistent_.data()}); };
     if (!queue_.device().is_cuda()) return time_calls(seconds, run);
     ops::Moment start(queue_), end(queue_);
@@ -148,6 +150,7 @@ class NodeRun {
   /// The beginning and the end of each result of a run, of the same operands every time: an op may write over its tape.
   std::vector<std::vector<float>> results() {
     for (const auto& [operand, type] : tapes_) fill(memory_[operand], type);
+    const WithDenormals as_zeros(DenormalMode::zeros());
     executable_->run(call(), {operands_.data(), scratch_.data(), persistent_.data()});
     std::vector<std::vector<float>> all;
     for (std::size_t i = node_.reads.size(); i < memory_.size(); ++i) {

@@ -7,6 +7,7 @@
 
 #include "backend/cpu/kernels.h"
 #include "base/check.h"
+#include "base/denormals.h"
 #include "base/pool.h"
 #include "base/recent.h"
 #include "base/threads.h"
@@ -204,6 +205,7 @@ void ScanProgram::forward(const Context& context, const Forward& given) const {
   impl.require_apart(given);
   memory.workspace = given.workspace.data;
   const Pool<ops::ScanPass>::Lease pass(impl.forward);
+  const WithDenormals as_zeros(DenormalMode::zeros());
   pass->forward(call, memory);
 }
 
@@ -223,6 +225,7 @@ void ScanProgram::backward(const Context& context, const Backward& given) const 
   impl.require_apart(given);
   memory.workspace = given.workspace.data;
   const Pool<ops::ScanPass>::Lease pass(impl.backward);
+  const WithDenormals as_zeros(DenormalMode::zeros());
   pass->backward(call, memory);
 }
 

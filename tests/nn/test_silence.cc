@@ -9,6 +9,7 @@
 
 #include "base/denormals.h"
 #include "penstock/recurrent.h"
+#include "penstock/scan.h"
 #include "support/denormals.h"
 
 namespace penstock {
@@ -43,6 +44,32 @@ TEST_P(Silence, EndsInZeros) {
     }
   }
   EXPECT_EQ(end, std::vector<float>(hidden, 0.0f));
+}
+
+/// In one chunk, and in several, whose decays are products of all their steps'.
+TEST(SilentScan, EndsInZeros) {
+  if (!test::can_count_denormals_as_zeros()) GTEST_SKIP() << "this processor knows one mode only";
+  constexpr Index steps = 3000, channels = 19;
+  const std::vector<float> a(steps * channels, 0.5f), b(steps * channels), start(channels, 1.0f);
+  for (const Algorithm algorithm : {Algorithm::sequential, Algorithm::scan}) {
+    std::vector<float> h(steps * channels, -1.0f), end(channels, -1.0f);
+    Execution execution;
+    execution.algorithm = algorithm;
+    Scan<float>(channels).forward({.rows = 1, .steps = steps},
+                                  {SequenceView<const float>::batch_first(a.data(), steps, channels),
+                                   SequenceView<const float>::batch_first(b.data(), steps, channels),
+                                   {}},
+                                  SequenceView<float>::batch_first(h.data(), steps, channels), start.data(), end.data(),
+                                  execution);
+    EXPECT_FALSE(test::counts_denormals_as_zeros()) << "the caller's own arithmetic stays as it was";
+    for (Index t = 0; t < steps; ++t) {
+      const float want = t < 126 ? std::ldexp(1.0f, -static_cast<int>(t) - 1) : 0.0f;
+      for (Index c = 0; c < channels; ++c) {
+        ASSERT_EQ(h[static_cast<std::size_t>(t * channels + c)], want) << to_string(algorithm) << ", step " << t;
+      }
+    }
+    EXPECT_EQ(end, std::vector<float>(channels, 0.0f));
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Each, Silence, testing::Values("mingru", "gru"));
