@@ -12,7 +12,9 @@ namespace penstock {
 
 /// The form of the calls of a program: everything about them but addresses, lengths and numbers.
 struct RecurrentForm {
-  DType dtype = DType::f32;  ///< Of x, y and their gradients. CPU: f32, f64; GPU: f32, bf16, f16.
+  /// Of x, y and their gradients. CPU: f32, f64, bf16; GPU: f32, bf16, f16. A CPU stores in bf16 but computes in float,
+  /// as Execution::precision says.
+  DType dtype = DType::f32;
   /// Of the weights: as `dtype`, or f32 where that is bf16 or f16. Their gradients, and all states and gradients of
   /// states, are f32 always (f64 where `dtype` is).
   DType weights = DType::f32;

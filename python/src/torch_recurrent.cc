@@ -15,13 +15,13 @@ namespace {
 
 /// One call on its way to a program: the arguments as the program wants them, and its form.
 ///
-/// A CPU computes in float or double, so halves are converted there; tensors whose channels do not lie side by side are
-/// copied, and so are packed rows on a GPU, since PyTorch has them step after step.
+/// A CPU reads and writes bfloat16 but no float16, which is converted there; tensors whose channels do not lie side by
+/// side are copied, and so are packed rows on a GPU, since PyTorch has them step after step.
 class ProgramCall {
  public:
   explicit ProgramCall(const RecurrentCall& call)
       : call_(call),
-        type_(computed_type(call.x)),
+        type_(stored_type(call.x)),
         context_(context_of(call.x, call.x.dtype() == shim().bf16 ? Precision::bf16 : Precision::full)) {
     take_weights();
     take_rows();
@@ -270,8 +270,10 @@ std::int64_t tape_bytes(const TapeForm& asked) {
   }
   Execution execution;
   if (asked.cuda >= 0) execution.device = Device::cuda(static_cast<int>(asked.cuda));
-  if (asked.cuda < 0 && form.dtype != DType::f64) {
-    if (form.dtype == DType::bf16) execution.precision = Precision::bf16;
+  if (asked.cuda < 0 && form.dtype == DType::bf16) {
+    execution.precision = Precision::bf16;
+    if (form.weights != DType::bf16) form.weights = DType::f32;
+  } else if (asked.cuda < 0 && form.dtype != DType::f64) {
     form.dtype = form.weights = DType::f32;
   }
   return static_cast<std::int64_t>(Tape::tensor_bytes(RecurrentProgram::get(spec, form, execution)->tape_bytes()));

@@ -22,6 +22,10 @@ std::int32_t state_type(const TorchTensor& tensor) {
 
 std::int32_t computed_type(const TorchTensor& tensor) { return tensor.is_cuda() ? tensor.dtype() : state_type(tensor); }
 
+std::int32_t stored_type(const TorchTensor& tensor) {
+  return tensor.dtype() == shim().bf16 ? tensor.dtype() : computed_type(tensor);
+}
+
 Context context_of(const TorchTensor& tensor, Precision precision) {
   Context context;
   context.execution.device = device_of(tensor);

@@ -16,6 +16,8 @@ Device device_of(const TorchTensor& tensor);
 
 /// The type in which sequences of such a tensor are computed: on a CPU halves become floats.
 std::int32_t computed_type(const TorchTensor& tensor);
+/// The type in which a recurrent layer takes them, whatever it computes in: on a CPU only float16 becomes float.
+std::int32_t stored_type(const TorchTensor& tensor);
 /// Of states and sums: float, or double for doubles.
 std::int32_t state_type(const TorchTensor& tensor);
 

@@ -30,7 +30,7 @@ class StackBuilder {
       pass_.weights.push_back(given(parameter.name, size, form.weights));
       sizes_.push_back(size);
     }
-    pass_.x = sequence("x", spec.input_size);
+    pass_.x = given_sequence("x", spec.input_size);
     pass_.state_in = given("state_in", state_values(), target_.master());
   }
 
@@ -62,11 +62,22 @@ class StackBuilder {
   };
 
   void add_forward() {
+    choose_storage(false);
     pass_.rounds_tape = ops::rounds_tape(shape_of({}), target_);
-    pass_.y = sequence("y", spec_.output_size());
+    pass_.y = given_sequence("y", spec_.output_size());
+    input_ = in_floats(pass_.x, spec_.input_size, form_.x);
+    output_ = casts_ ? workspace_sequence("y f32", spec_.output_size()) : pass_.y;
     pass_.state_out = given("state_out", state_values(), target_.master());
     if (form_.every_state) pass_.states = every_state("states");
-    if (stacked()) return forward_stack();
+    if (stacked()) {
+      forward_stack();
+    } else {
+      forward_layers();
+    }
+    if (casts_) cast_sequence(output_, pass_.y, spec_.output_size(), form_.y, false);
+  }
+
+  void forward_layers() {
     for (Index layer = 0; layer < spec_.layers; ++layer) {
       const ValueId x = input_of(layer);
       for (Index direction = 0; direction < spec_.directions(); ++direction) {
@@ -74,9 +85,9 @@ class StackBuilder {
         const ValueId kept = keeps(at);
         std::vector<ValueId> reads = {x, state_part(pass_.state_in, at)};
         const std::vector<ValueId> weights = read_weights(at);
-        reads.insert(reads.end(), weights.begin(), weights.end());
+        append(reads, weights);
         const ops::Recurrence shape = shape_of(at);
-        reads.push_back(panels(at, shape, ops::forward_panels(target_), weights));
+        append(reads, {panels(at, shape, ops::forward_panels(target_), weights)});
         node(ops::recurrence_forward(shape), std::move(reads),
              {part_of(output_of(layer), direction), state_part(pass_.state_out, at), kept,
               states_part(pass_.states, at)});
@@ -85,22 +96,68 @@ class StackBuilder {
   }
 
   void add_backward(const StackTape& tape) {
+    choose_storage(true);
     pass_.rounds_tape = ops::rounds_tape(shape_of({}), target_);
-    pass_.y = sequence("y", spec_.output_size());
-    pass_.dy = sequence("dy", spec_.output_size());
+    pass_.y = given_sequence("y", spec_.output_size());
+    pass_.dy = given_sequence("dy", spec_.output_size());
+    input_ = in_floats(pass_.x, spec_.input_size, form_.x);
+    output_ = in_floats(pass_.y, spec_.output_size(), form_.y);
+    const ValueId dy = in_floats(pass_.dy, spec_.output_size(), own_or(form_.dy, form_.y));
     pass_.dstate_out = given("dstate_out", state_values(), target_.master());
     pass_.dstate_in = given("dstate_in", state_values(), target_.master());
     if (form_.every_state) pass_.dstates = every_state("dstates");
-    if (form_.input_gradient) pass_.dx = sequence("dx", spec_.input_size);
+    if (form_.input_gradient) pass_.dx = given_sequence("dx", spec_.input_size);
+    const bool casts_dx = casts_ && form_.input_gradient;
+    dx_ = casts_dx ? workspace_sequence("dx f32", spec_.input_size) : pass_.dx;
     for (std::size_t i = 0; i < pass_.weights.size(); ++i) {
       pass_.gradients.push_back(given("gradient", sizes_[i], target_.master()));
     }
     for (const StackTape::Part& part : tape.kept) {
       pass_.tape_kept.push_back(given("tape", static_cast<Index>(part.bytes), DType::u8));
     }
-    if (stacked()) return backward_stack();
-    ValueId gradient = pass_.dy;
-    for (Index layer = spec_.layers; layer-- > 0;) gradient = backward_layer(layer, gradient);
+    if (stacked()) {
+      backward_stack(dy);
+    } else {
+      ValueId gradient = dy;
+      for (Index layer = spec_.layers; layer-- > 0;) gradient = backward_layer(layer, gradient);
+    }
+    if (casts_dx) cast_sequence(dx_, pass_.dx, spec_.input_size, own_or(form_.dx, form_.x), false);
+  }
+
+  /// What a caller stores in bfloat16 a GPU computes with. On a CPU, which computes in float, engines take it as it is,
+  /// or it is cast: in both passes alike, since how x lies decides how the tape does. What a layer adds to, as that of
+  /// a second direction does to dx, is of floats.
+  void choose_storage(bool backward) {
+    if (target_.device.is_cuda() || form_.dtype != DType::bf16) return;
+    const ops::Recurrence shape = shape_of({});
+    const bool forward_takes = ops::takes_bf16(shape, false, target_);
+    const bool backward_takes = target_.training && ops::takes_bf16(shape, true, target_);
+    packs_bf16_ = form_.weights == DType::bf16 && (backward ? backward_takes : forward_takes);
+    stores_bf16_ = forward_takes && (!target_.training || (backward_takes && spec_.directions() == 1));
+    casts_ = !stores_bf16_;
+  }
+
+  static SequenceStrides own_or(const SequenceStrides& own, const SequenceStrides& others) {
+    return ops::strides_or(own, others);
+  }
+
+  /// A caller's sequence as layers read it.
+  ValueId in_floats(ValueId sequence, Index width, const SequenceStrides& strides) {
+    if (!casts_) return sequence;
+    const ValueId floats = workspace_sequence(graph_.value(sequence).name + " f32", width);
+    cast_sequence(sequence, floats, width, strides, true);
+    return floats;
+  }
+
+  /// Between a caller's sequence and one of the workspace.
+  void cast_sequence(ValueId from, ValueId to, Index width, const SequenceStrides& strides, bool to_floats) {
+    const SequenceStrides given = whole(strides, width), own = own_strides(width);
+    const ops::CastShape shape{.width = width,
+                               .per_position = true,
+                               .from_strides = to_floats ? given : own,
+                               .to_strides = to_floats ? own : given};
+    const DType other = target_.dtype;
+    node(ops::cast(shape, to_floats ? form_.dtype : other, to_floats ? other : form_.dtype), {from}, {to});
   }
 
   /// Whether all layers are one node, which may run them side by side: where both directions are walked, a layer needs
@@ -118,7 +175,7 @@ class StackBuilder {
 
   void forward_stack() {
     const ops::RecurrenceStack all = stack();
-    std::vector<ValueId> reads = {pass_.x}, writes;
+    std::vector<ValueId> reads = {input_}, writes;
     for (Index layer = 0; layer < spec_.layers; ++layer) {
       const Place at{layer, 0};
       append(reads, {state_part(pass_.state_in, at)});
@@ -131,9 +188,9 @@ class StackBuilder {
     node(ops::recurrence_stack_forward(all), std::move(reads), std::move(writes));
   }
 
-  void backward_stack() {
+  void backward_stack(ValueId dy) {
     const ops::RecurrenceStack all = stack();
-    std::vector<ValueId> reads = {pass_.x, pass_.dy, pass_.dstates}, writes;
+    std::vector<ValueId> reads = {input_, dy, pass_.dstates}, writes;
     for (Index layer = 0; layer < spec_.layers; ++layer) {
       const Place at{layer, 0};
       append(reads, {output_of(layer), state_part(pass_.state_in, at)});
@@ -144,8 +201,8 @@ class StackBuilder {
       append(writes, gradients_of(at));
       append(writes, {state_part(pass_.dstate_in, at)});
     }
-    append(writes, {pass_.dx});
-    node(ops::recurrence_stack_backward(all, static_cast<bool>(pass_.dx)), std::move(reads), std::move(writes));
+    append(writes, {dx_});
+    node(ops::recurrence_stack_backward(all, static_cast<bool>(dx_)), std::move(reads), std::move(writes));
   }
 
   static void append(std::vector<ValueId>& values, const std::vector<ValueId>& more) {
@@ -173,7 +230,7 @@ class StackBuilder {
   /// The gradient of what the layer below made, from that of this layer's output.
   ValueId backward_layer(Index layer, ValueId gradient) {
     const ValueId x = input_of(layer), y = output_of(layer);
-    const ValueId dx = layer == 0 ? pass_.dx : workspace_sequence("dx", spec_.output_size());
+    const ValueId dx = layer == 0 ? dx_ : workspace_sequence("dx", spec_.output_size());
     for (Index direction = 0; direction < spec_.directions(); ++direction) {
       const Place at{layer, direction};
       ops::Recurrence shape = shape_of(at);
@@ -215,7 +272,12 @@ class StackBuilder {
   ValueId given(const std::string& what, Index width, DType type) {
     return graph_.add({.name = what, .extent = Extent::fixed, .width = width, .dtype = type, .home = Home::given});
   }
-  ValueId sequence(const std::string& what, Index width) {
+  /// A sequence of the caller's.
+  ValueId given_sequence(const std::string& what, Index width) {
+    return graph_.add({.name = what, .width = width, .dtype = form_.dtype, .home = Home::given});
+  }
+  /// A layer's output, of the tape.
+  ValueId tape_sequence(const std::string& what, Index width) {
     return graph_.add({.name = what, .width = width, .dtype = target_.dtype, .home = Home::given});
   }
   Index other_states() const { return (cell_.info.states - 1) * spec_.hidden_size; }
@@ -234,18 +296,18 @@ class StackBuilder {
 
   /// The output of a layer: the caller's y, the tape's, or memory of the workspace.
   ValueId output_of(Index layer) {
-    if (layer + 1 == spec_.layers) return pass_.y;
+    if (layer + 1 == spec_.layers) return output_;
     while (static_cast<Index>(outputs_.size()) <= layer) outputs_.emplace_back();
     ValueId& output = outputs_[static_cast<std::size_t>(layer)];
     if (!output)
-      output = target_.training ? sequence("output", spec_.output_size())
+      output = target_.training ? tape_sequence("output", spec_.output_size())
                                 : workspace_sequence("output", spec_.output_size());
     return output;
   }
 
   /// What a layer reads: x, or the output below after its dropout, which a backward pass draws again.
   ValueId input_of(Index layer) {
-    if (layer == 0) return pass_.x;
+    if (layer == 0) return input_;
     const ValueId below = output_of(layer - 1);
     if (!drops()) return below;
     const ValueId dropped = workspace_sequence("dropped", spec_.output_size());
@@ -284,12 +346,14 @@ class StackBuilder {
                        .part_of = states});
   }
 
-  /// The four weights as ops read them: products in the type of activations; biases of dense cells, whose products have
+  /// The four weights as ops read them: products in the type of activations, or as given where panels are packed of
+  /// that; biases of dense cells, whose products have
   /// none in their epilogue, in that of parameters.
   std::vector<ValueId> read_weights(const Place& at) {
     const LayerParameters own = layer_parameters(spec_)[index_of(at)];
     const DType bias = cell_.info.scan ? target_.dtype : target_.master();
-    return {in_type(own.weight_ih, target_.dtype), in_type(own.weight_hh, target_.dtype), in_type(own.bias_ih, bias),
+    const DType matrix = packs_bf16_ ? DType::bf16 : target_.dtype;
+    return {in_type(own.weight_ih, matrix), in_type(own.weight_hh, matrix), in_type(own.bias_ih, bias),
             in_type(own.bias_hh, bias)};
   }
 
@@ -316,10 +380,13 @@ class StackBuilder {
     return id;
   }
 
-  /// Strides of what lies between layers: steps after steps if those of x do, so that one matrix is passed on, and
-  /// where layers of a GPU may run in chunks, so that those are one matrix.
-  SequenceStrides between_strides() const {
-    const Index width = spec_.output_size();
+  SequenceStrides whole(const SequenceStrides& strides, Index width) const {
+    return strides == SequenceStrides{} ? SequenceStrides{form_.steps * width, width} : strides;
+  }
+
+  /// Strides of what a stack keeps to itself, such as what lies between layers: steps after steps if those of x do, so
+  /// that one matrix is passed on, and where layers of a GPU may run in chunks, so that those are one matrix.
+  SequenceStrides own_strides(Index width) const {
     if (form_.positions > 0) return {0, width};
     const bool chunks = target_.device.is_cuda() && stacked() && !cell_.info.scan && !form_.lengths;
     return chunks || form_.x.step > form_.x.row ? SequenceStrides{width, form_.rows * width}
@@ -327,9 +394,6 @@ class StackBuilder {
   }
 
   ops::Recurrence shape_of(const Place& at) const {
-    const auto whole = [&](const SequenceStrides& strides, Index width) {
-      return strides == SequenceStrides{} ? SequenceStrides{form_.steps * width, width} : strides;
-    };
     const bool first = at.layer == 0, last = at.layer + 1 == spec_.layers;
     ops::Recurrence shape{.cell = spec_.cell,
                           .input = first ? spec_.input_size : spec_.output_size(),
@@ -337,10 +401,14 @@ class StackBuilder {
                           .heads = spec_.heads,
                           .reverse = reverse(at),
                           .bias = spec_.bias};
-    shape.x_strides = first ? whole(form_.x, spec_.input_size) : between_strides();
-    shape.dx_strides = first && form_.dx != SequenceStrides{} ? form_.dx : shape.x_strides;
-    shape.y_strides = last ? whole(form_.y, spec_.output_size()) : between_strides();
-    shape.dy_strides = last && form_.dy != SequenceStrides{} ? form_.dy : shape.y_strides;
+    const bool given_x = first && !casts_, given_y = last && !casts_;
+    shape.x_strides = given_x ? whole(form_.x, shape.input) : own_strides(shape.input);
+    shape.dx_strides = given_x ? own_or(form_.dx, shape.x_strides) : shape.x_strides;
+    shape.y_strides = given_y ? whole(form_.y, spec_.output_size()) : own_strides(spec_.output_size());
+    shape.dy_strides = given_y ? own_or(form_.dy, shape.y_strides) : shape.y_strides;
+    shape.bf16_x = first && stores_bf16_;
+    shape.bf16_y = last && stores_bf16_;
+    shape.bf16_weights = packs_bf16_;
     shape.state_pitch = slots();
     shape.gradient_clip = spec_.gradient_clip;
     shape.every_state = form_.every_state && last;
@@ -380,6 +448,9 @@ class StackBuilder {
   StackPass pass_;
   std::vector<Index> sizes_;      // of the parameters
   std::vector<ValueId> outputs_;  // of all layers but the last
+  ValueId input_, output_, dx_;   // x, y and dx, or what is cast from and to them
+  // Of bfloat16 on a CPU: whether layers take sequences of it, or those are cast; and whether panels are packed of it.
+  bool stores_bf16_ = false, casts_ = false, packs_bf16_ = false;
 };
 
 }  // namespace
@@ -387,7 +458,8 @@ class StackBuilder {
 ops::Target stack_target(const RecurrentForm& form, const Execution& execution) {
   ops::Target target;
   target.device = execution.device;
-  target.dtype = form.dtype;
+  const bool stored_only = !execution.device.is_cuda() && form.dtype == DType::bf16;
+  target.dtype = stored_only ? DType::f32 : form.dtype;
   target.rows = form.rows;
   target.steps = form.steps;
   target.packed = form.positions;

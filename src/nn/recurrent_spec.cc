@@ -37,9 +37,11 @@ void check_form(const RecurrentSpec& spec, const RecurrentForm& form, const Exec
   check_enum("precision", execution.precision, Precision::f16);
   check_enum("algorithm", execution.algorithm, Algorithm::scan);
   const bool cuda = execution.device.is_cuda();
-  ops::check_dtype(form.dtype, execution.device);
-  require(form.weights == form.dtype || (cuda && form.weights == DType::f32), "weights must be {}{}, not {}",
-          to_string(form.dtype), cuda ? " or f32" : "", to_string(form.weights));
+  const bool stores_bf16 = !cuda && form.dtype == DType::bf16;
+  ops::check_dtype(form.dtype, execution.device, true);
+  const bool or_floats = cuda || stores_bf16;
+  require(form.weights == form.dtype || (or_floats && form.weights == DType::f32), "weights must be {}{}, not {}",
+          to_string(form.dtype), or_floats ? " or f32" : "", to_string(form.weights));
   if (form.dtype == DType::f64 && execution.precision != Precision::full) {
     fail(ErrorCode::unsupported, "precision must be full for layers in double, not {}", to_string(execution.precision));
   }
@@ -61,6 +63,7 @@ void check_form(const RecurrentSpec& spec, const RecurrentForm& form, const Exec
   if (!form.step) return;
   require(form.steps == 1 && !form.training && form.positions == 0 && !form.lengths && !form.reset,
           "step is of one step, without a tape, lengths or resets");
+  require(!stores_bf16, "dtype must be f32 or f64 for a step on the CPU, not bf16");
   require(cuda || form.rows == 1, "rows must be 1 for a step on the CPU, not {}", form.rows);
   require(spec.direction == Direction::forward,
           "a step needs direction forward, not {}: the end of a stream is not known", to_string(spec.direction));

@@ -42,6 +42,14 @@ SequenceView<Value> strided(Value* data, const SequenceStrides& strides, const B
   return {data, strides.row, strides.step};
 }
 
+/// A sequence among the operands, of bfloat16 or of Reals; null where it is absent.
+template <class Real>
+StoredView<Real> stored(void* data, bool is_bf16, const SequenceStrides& strides, const Batch& batch, Index channels) {
+  StoredView<Real> view{strided(is_bf16 ? nullptr : static_cast<Real*>(data), strides, batch, channels)};
+  if (is_bf16) view.bf16 = static_cast<cpu::Bf16Of<Real>*>(data);
+  return view;
+}
+
 /// Some packed rows of a target: how long each of them is changes no size.
 std::vector<Index> packed_starts(const Target& target);
 
@@ -111,17 +119,17 @@ class CpuForward final : public CpuRecurrence<Real> {
   /// A range of the steps of a call that has begun (RecurrentOp::forward).
   void run_steps(const Call& call, const Operands& memory, StepRange range) {
     ForwardArguments<Real> arguments;
-    arguments.x = strided(memory.get<const Real>(0), this->shape_.x_strides, call.batch, this->shape_.input);
-    arguments.y = strided(memory.get<Real>(7), this->shape_.y_strides, call.batch, this->shape_.hidden);
+    const Recurrence& shape = this->shape_;
+    arguments.x = stored<const Real>(memory.values[0], shape.bf16_x, shape.x_strides, call.batch, shape.input);
+    arguments.y = stored<Real>(memory.values[7], shape.bf16_y, shape.y_strides, call.batch, shape.hidden);
     arguments.state_in = memory.get<const Real>(1);
     arguments.state_out = memory.get<Real>(8);
-    arguments.state_pitch = this->shape_.state_pitch;
+    arguments.state_pitch = shape.state_pitch;
     arguments.weights = {memory.get<const Real>(2), memory.get<const Real>(3), memory.get<const Real>(4),
                          memory.get<const Real>(5), memory.get<const Real>(6)};
     arguments.tape = memory.get<Real>(9);
-    if (this->shape_.every_state) {
-      arguments.every_state =
-          strided(memory.get<Real>(10), this->shape_.state_strides, call.batch, this->shape_.other_states_size());
+    if (shape.every_state) {
+      arguments.every_state = strided(memory.get<Real>(10), shape.state_strides, call.batch, shape.other_states_size());
     }
     this->op_.forward(arguments, static_cast<Real*>(memory.scratch), range);
   }
@@ -135,6 +143,7 @@ class CpuBackward final : public CpuRecurrence<Real> {
  public:
   CpuBackward(const Recurrence& shape, const Target& target)
       : CpuRecurrence<Real>(shape, target, make_recurrent<Real>(shape, target)) {
+    require(!shape.add_dx || !shape.bf16_x, "a gradient that is added to must be of f32, not bf16");
     own_ = most_bytes(this->op_, shape, target, [this] { return this->op_.backward_workspace(); });
     const auto dx = static_cast<std::size_t>(target.positions() * shape.input) * sizeof(Real);
     this->scratch_ = own_ + (shape.add_dx ? dx : 0);
@@ -149,10 +158,11 @@ class CpuBackward final : public CpuRecurrence<Real> {
   void run_steps(const Call& call, const Operands& memory, StepRange range) {
     const Recurrence& shape = this->shape_;
     BackwardArguments<Real> arguments;
-    arguments.x = strided(memory.get<const Real>(0), shape.x_strides, call.batch, shape.input);
-    arguments.y = strided(memory.get<const Real>(1), shape.y_strides, call.batch, shape.hidden);
-    arguments.dy =
-        strided(memory.get<const Real>(2), strides_or(shape.dy_strides, shape.y_strides), call.batch, shape.hidden);
+    const SequenceStrides& of_dy = strides_or(shape.dy_strides, shape.y_strides);
+    const SequenceStrides& of_dx = strides_or(shape.dx_strides, shape.x_strides);
+    arguments.x = stored<const Real>(memory.values[0], shape.bf16_x, shape.x_strides, call.batch, shape.input);
+    arguments.y = stored<const Real>(memory.values[1], shape.bf16_y, shape.y_strides, call.batch, shape.hidden);
+    arguments.dy = stored<const Real>(memory.values[2], shape.bf16_y, of_dy, call.batch, shape.hidden);
     arguments.state_in = memory.get<const Real>(3);
     arguments.weights = {memory.get<const Real>(4), memory.get<const Real>(5), memory.get<const Real>(6),
                          memory.get<const Real>(7), memory.get<const Real>(8)};
@@ -164,13 +174,13 @@ class CpuBackward final : public CpuRecurrence<Real> {
     arguments.dstate_in = memory.get<Real>(17);
     arguments.state_pitch = shape.state_pitch;
     if (!shape.add_gradients && range.end == call.batch.steps) clear(arguments.gradients);
-    if (auto* const dx = memory.get<Real>(16)) {
-      arguments.dx = strided(dx, strides_or(shape.dx_strides, shape.x_strides), call.batch, shape.input);
+    if (memory.values[16] != nullptr) {
+      arguments.dx = stored<Real>(memory.values[16], shape.bf16_x, of_dx, call.batch, shape.input);
     }
     auto* const scratch = static_cast<Real*>(memory.scratch);
     if (!shape.add_dx || !arguments.dx) return this->op_.backward(arguments, scratch, range);
     const SequenceView<Real> sum = arguments.dx;
-    arguments.dx = strided(scratch + own_ / sizeof(Real), {}, call.batch, shape.input);
+    arguments.dx = {strided(scratch + own_ / sizeof(Real), {}, call.batch, shape.input)};
     this->op_.backward(arguments, scratch, range);
     if (range.begin == 0) add(call.batch, arguments.dx, sum);
   }

@@ -170,8 +170,10 @@ template void Geometry::to_slots<double>(const double*, Index, double*) const;
 template void Geometry::from_slots<float>(const float*, Index, float*) const;
 template void Geometry::from_slots<double>(const double*, Index, double*) const;
 template void Geometry::scatter<float>(const float*, Index, SequenceView<float>);
+template void Geometry::scatter<std::uint16_t>(const std::uint16_t*, Index, SequenceView<std::uint16_t>);
 template void Geometry::scatter<double>(const double*, Index, SequenceView<double>);
 template void Geometry::clear_padding<float>(SequenceView<float>, Index) const;
+template void Geometry::clear_padding<std::uint16_t>(SequenceView<std::uint16_t>, Index) const;
 template void Geometry::clear_padding<double>(SequenceView<double>, Index) const;
 
 }  // namespace penstock::ops

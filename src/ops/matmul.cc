@@ -81,7 +81,8 @@ void matmul(Index m, Index n, Index k, Matrix<Real> a, Matrix<Real> b, Real beta
   fixed_order_product(m, n, k, a, b, beta, c, c_stride, threads);
 }
 
-void matmul(Index m, Index n, Index k, Matrix<std::uint16_t> a, Matrix<std::uint16_t> b, float beta, float* c,
+template <class Result>
+void matmul(Index m, Index n, Index k, Matrix<std::uint16_t> a, Matrix<std::uint16_t> b, float beta, Result* c,
             Index c_stride, const Execution& execution) {
   if (m == 0 || n == 0 || k == 0) return;
   const LendThreads lend(resolve_threads(execution.threads));
@@ -92,7 +93,8 @@ void matmul(Index m, Index n, Index k, Matrix<std::uint16_t> a, Matrix<std::uint
   };
   static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
   const memory::desc a_layout = layout(m, k, a), b_layout = layout(k, n, b);
-  const memory::desc c_layout({m, n}, memory::data_type::f32, memory::dims{c_stride, 1});
+  constexpr auto c_type = std::is_same_v<Result, float> ? memory::data_type::f32 : memory::data_type::bf16;
+  const memory::desc c_layout({m, n}, c_type, memory::dims{c_stride, 1});
   dnnl::primitive_attr attributes;
   if (beta != 0) {
     dnnl::post_ops after;
@@ -116,5 +118,9 @@ void matmul(Index m, Index n, Index k, Matrix<std::uint16_t> a, Matrix<std::uint
 template void matmul<float>(Index, Index, Index, Matrix<float>, Matrix<float>, float, float*, Index, const Execution&);
 template void matmul<double>(Index, Index, Index, Matrix<double>, Matrix<double>, double, double*, Index,
                              const Execution&);
+template void matmul<float>(Index, Index, Index, Matrix<std::uint16_t>, Matrix<std::uint16_t>, float, float*, Index,
+                            const Execution&);
+template void matmul<std::uint16_t>(Index, Index, Index, Matrix<std::uint16_t>, Matrix<std::uint16_t>, float,
+                                    std::uint16_t*, Index, const Execution&);
 
 }  // namespace penstock::ops

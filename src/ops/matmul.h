@@ -23,13 +23,18 @@ template <class Real>
 void matmul(Index m, Index n, Index k, Matrix<Real> a, Matrix<Real> b, Real beta, Real* c, Index c_stride,
             const Execution& execution);
 
-/// The same of bfloat16 [..], whose products are summed in float by oneDNN in an order of its choice. Needs AVX-512
-/// BF16 or AMX.
-void matmul(Index m, Index n, Index k, Matrix<std::uint16_t> a, Matrix<std::uint16_t> b, float beta, float* c,
+/// The same of bfloat16 [..], whose products are summed in float by oneDNN in an order of its choice; c is float or
+/// rounded to bfloat16 at the end. Needs AVX-512 BF16 or AMX.
+template <class Result>
+void matmul(Index m, Index n, Index k, Matrix<std::uint16_t> a, Matrix<std::uint16_t> b, float beta, Result* c,
             Index c_stride, const Execution& execution);
 
 extern template void matmul<float>(Index, Index, Index, Matrix<float>, Matrix<float>, float, float*, Index,
                                    const Execution&);
+extern template void matmul<float>(Index, Index, Index, Matrix<std::uint16_t>, Matrix<std::uint16_t>, float, float*,
+                                   Index, const Execution&);
+extern template void matmul<std::uint16_t>(Index, Index, Index, Matrix<std::uint16_t>, Matrix<std::uint16_t>, float,
+                                           std::uint16_t*, Index, const Execution&);
 extern template void matmul<double>(Index, Index, Index, Matrix<double>, Matrix<double>, double, double*, Index,
                                     const Execution&);
 

@@ -6,13 +6,13 @@
 
 namespace penstock::ops {
 
-void check_dtype(DType dtype, Device device) {
-  const bool cuda = device.is_cuda();
-  const bool computes =
-      dtype == DType::f32 || (cuda ? dtype == DType::bf16 || dtype == DType::f16 : dtype == DType::f64);
-  if (computes) return;
-  fail(ErrorCode::unsupported, "dtype must be {} on {}, not {}", cuda ? "f32, bf16 or f16" : "f32 or f64",
-       to_string(device), to_string(dtype));
+void check_dtype(DType dtype, Device device, bool stores_bf16) {
+  const bool cuda = device.is_cuda(), bf16 = dtype == DType::bf16;
+  if (dtype == DType::f32 || (cuda ? bf16 || dtype == DType::f16 : dtype == DType::f64 || (bf16 && stores_bf16)))
+    return;
+  const char* const of_cpu = stores_bf16 ? "f32, f64 or bf16" : "f32 or f64";
+  fail(ErrorCode::unsupported, "dtype must be {} on {}, not {}", cuda ? "f32, bf16 or f16" : of_cpu, to_string(device),
+       to_string(dtype));
 }
 
 void check_extent(const FormExtent& extent, bool lengths) {

@@ -14,7 +14,8 @@ struct FormExtent {
   Index rows = 1, steps = 1, positions = 0;
 };
 
-void check_dtype(DType dtype, Device device);
+/// `stores_bf16`: on a CPU, too, though it computes in float.
+void check_dtype(DType dtype, Device device, bool stores_bf16 = false);
 void check_extent(const FormExtent& extent, bool lengths);
 void check_alignment(int alignment, DType dtype);
 

@@ -76,7 +76,8 @@ class CpuPanels final : public Executable {
   CpuPanels(const Recurrence& shape, const Target& target, Panels panels)
       : op_(make_recurrent<Real>(shape, target)),
         threads_(resolve_threads(target.execution.threads)),
-        panels_(panels) {}
+        panels_(panels),
+        bf16_(shape.bf16_weights) {}
 
   std::size_t opaque_bytes(int) const override {
     switch (panels_) {
@@ -90,8 +91,7 @@ class CpuPanels final : public Executable {
     return 0;
   }
   void run(const Call&, const Operands& memory) override {
-    const auto* const weight_ih = memory.get<const Real>(0);
-    const auto* const weight_hh = memory.get<const Real>(1);
+    const StoredWeights weight_ih = stored_weights(memory, 0), weight_hh = stored_weights(memory, 1);
     auto* const packed = memory.get<Real>(4);
     switch (panels_) {
       case Panels::forward:
@@ -99,14 +99,23 @@ class CpuPanels final : public Executable {
       case Panels::backward:
         return op_.pack_backward(weight_ih, weight_hh, packed, threads_);
       case Panels::step:
-        return op_.pack_step({weight_ih, weight_hh, memory.get<const Real>(2), memory.get<const Real>(3)}, packed);
+        return op_.pack_step({weight_ih.reals, weight_hh.reals, memory.get<const Real>(2), memory.get<const Real>(3)},
+                             packed);
     }
   }
 
  private:
+  using StoredWeights = typename RecurrentOp<Real>::StoredWeights;
+
+  StoredWeights stored_weights(const Operands& memory, int i) const {
+    if (bf16_) return {nullptr, memory.get<const std::uint16_t>(i)};
+    return {memory.get<const Real>(i), nullptr};
+  }
+
   RecurrentOp<Real> op_;
   int threads_;
   Panels panels_;
+  bool bf16_;
 };
 
 /// Multiply-adds for each position of `count` products with all weights or of gradients of them.
@@ -137,6 +146,12 @@ bool rounds_tape(const Recurrence& shape, const Target& target) {
   if (target.device.is_cuda()) return false;
   return with_real(target.dtype,
                    [&](auto real) { return make_recurrent<decltype(real)>(shape, target).rounds_tape(); });
+}
+
+bool takes_bf16(const Recurrence& shape, bool backward, const Target& target) {
+  if (target.device.is_cuda() || target.dtype != DType::f32 || target.step) return false;
+  return backward ? make_recurrent<float>(shape, target).takes_bf16_backward()
+                  : make_forward<float>(shape, target).takes_bf16_forward();
 }
 
 bool reads_panels(const Recurrence& shape, Panels panels, const Target& target) {

@@ -23,6 +23,10 @@ struct Recurrence {
   bool add_dx = false;          ///< The backward pass adds to dx instead of writing it.
   bool add_gradients = false;   ///< And to the gradients of weights.
 
+  // CPUs: what is stored in bfloat16 though it is computed with in float, as takes_bf16() allows it. dx is stored as x
+  // is, and dy as y; of weights, the matrices.
+  bool bf16_x = false, bf16_y = false, bf16_weights = false;
+
   // Of dense cells.
   double gradient_clip = 0.0;  ///< Limit of the gradient that a step passes to the h before it; 0: none.
   bool every_state = false;    ///< Forward passes write the states but h after each step; those have gradients then.
@@ -43,6 +47,10 @@ inline const SequenceStrides& strides_or(const SequenceStrides& own, const Seque
 
 /// Whether what a CPU keeps of a forward pass is bfloat16, which its backward pass then expects.
 bool rounds_tape(const Recurrence& shape, const Target& target);
+
+/// Whether a layer's passes in one direction on a CPU read and write sequences of bfloat16 as they are and pack weights
+/// of it, rather than wanting floats.
+bool takes_bf16(const Recurrence& shape, bool backward, const Target& target);
 
 /// What forward passes, backward passes or steps read instead of the weights, in a layout for this machine.
 enum class Panels { forward, backward, step };

@@ -64,17 +64,19 @@ void RecurrentOp<Real>::pack_both(int threads, const First& of_state, const Seco
 }
 
 template <class Real>
-void RecurrentOp<Real>::pack_forward(const Real* weight_ih, const Real* weight_hh, Real* packed, int threads) const {
-  if (cell_.info.scan) return kernels_.pack_scan(input_, hidden_, weight_ih, packed);
+void RecurrentOp<Real>::pack_forward(const StoredWeights& weight_ih, const StoredWeights& weight_hh, Real* packed,
+                                     int threads) const {
+  if (cell_.info.scan) return kernels_.pack_scan(input_, hidden_, weight_ih.reals, packed);
   pack_both(
       threads, [&] { kernels_.pack_forward(hidden_, heads_, weight_hh, packed); },
       [&] { kernels_.pack_dense_input(input_, hidden_, heads_, weight_ih, packed + input_panels_offset()); });
 }
 
 template <class Real>
-void RecurrentOp<Real>::pack_backward(const Real* weight_ih, const Real* weight_hh, Real* packed, int threads) const {
-  if (rounds_tape()) return kernels_.rounded_scan_backward.pack(G(), input_, hidden_, weight_ih, packed);
-  if (cell_.info.scan) return kernels_.scan_backward.pack(G(), input_, hidden_, weight_ih, packed);
+void RecurrentOp<Real>::pack_backward(const StoredWeights& weight_ih, const StoredWeights& weight_hh, Real* packed,
+                                      int threads) const {
+  if (rounds_tape()) return kernels_.rounded_scan_backward.pack(G(), input_, hidden_, weight_ih.reals, packed);
+  if (cell_.info.scan) return kernels_.scan_backward.pack(G(), input_, hidden_, weight_ih.reals, packed);
   pack_both(
       threads, [&] { kernels_.pack_backward(hidden_, heads_, weight_hh, packed); },
       [&] { pack_input_gradient(weight_ih, packed + input_gradient_offset()); });
@@ -82,11 +84,14 @@ void RecurrentOp<Real>::pack_backward(const Real* weight_ih, const Real* weight_
 
 /// The weights of the input as the gradient of x wants them.
 template <class Real>
-void RecurrentOp<Real>::pack_input_gradient(const Real* weight_ih, Real* packed) const {
+void RecurrentOp<Real>::pack_input_gradient(const StoredWeights& weight_ih, Real* packed) const {
   const Index gates = G() * hidden_;
-  if (!rounds_gradients()) return products_.pack_product_panels(gates, input_, weight_ih, input_, packed);
-  if constexpr (std::is_same_v<Real, float>) {
-    kernels_.round_row(weight_ih, gates * input_, gates * input_, reinterpret_cast<std::uint16_t*>(packed));
+  if (!rounds_gradients()) return products_.pack_product_panels(gates, input_, weight_ih.reals, input_, packed);
+  auto* const rounded = reinterpret_cast<std::uint16_t*>(packed);
+  if (weight_ih.bf16 != nullptr) {
+    std::copy_n(weight_ih.bf16, gates * input_, rounded);
+  } else {
+    kernels_.round_row(weight_ih.reals, gates * input_, gates * input_, rounded);
   }
 }
 

@@ -11,6 +11,14 @@
 
 namespace penstock::ops {
 
+/// A sequence as the caller stores it: of Reals or, where `bf16` is there instead of `data`, of bfloat16.
+template <class Real>
+struct StoredView : SequenceView<Real> {
+  cpu::Bf16Of<Real>* bf16 = nullptr;
+
+  explicit operator bool() const { return this->data != nullptr || bf16 != nullptr; }
+};
+
 /// Weights of one layer in one direction; absent ones are null. Shapes as in penstock/recurrent.h.
 template <class Real>
 struct Weights {
@@ -31,8 +39,8 @@ struct Gradients {
 
 template <class Real>
 struct ForwardArguments {
-  SequenceView<const Real> x;      // [B, T, I]
-  SequenceView<Real> y;            // [B, T, H]
+  StoredView<const Real> x;        // [B, T, I]
+  StoredView<Real> y;              // [B, T, H]
   const Real* state_in = nullptr;  // [S, B, H] or null
   Real* state_out = nullptr;       // [S, B, H] or null; may be state_in
   Index state_pitch = 1;           // from state to state, in blocks of [B, H]
@@ -43,11 +51,11 @@ struct ForwardArguments {
 
 template <class Real>
 struct BackwardArguments {
-  SequenceView<const Real> x, y, dy;
+  StoredView<const Real> x, y, dy;
   const Real* state_in = nullptr;
   const Real* dstate_out = nullptr;  // [S, B, H] or null
   Index state_pitch = 1;             // as of the forward call
-  SequenceView<Real> dx;             // or no data
+  StoredView<Real> dx;               // or no data
   Real* dstate_in = nullptr;         // [S, B, H] or null
   Weights<Real> weights;             // packed: of pack_backward()
   Gradients<Real> gradients;         // added to; null members are skipped
@@ -71,6 +79,8 @@ struct Member {
 template <class Real>
 class RecurrentOp {
  public:
+  using StoredWeights = cpu::StoredWeights<Real>;
+
   /// Only one made for exact mode may be prepared for an exact execution. `packed`: whether forward passes read panels;
   /// otherwise, of dense cells in full precision, the weights themselves.
   RecurrentOp(const plan::CellTraits& cell, Index input, Index hidden, Index heads, bool reverse,
@@ -82,8 +92,8 @@ class RecurrentOp {
   std::size_t packed_backward_size() const;
   /// Of a step: both matrices and the biases, in an order of its own.
   std::size_t packed_step_size() const;
-  void pack_forward(const Real* weight_ih, const Real* weight_hh, Real* packed, int threads) const;
-  void pack_backward(const Real* weight_ih, const Real* weight_hh, Real* packed, int threads) const;
+  void pack_forward(const StoredWeights& weight_ih, const StoredWeights& weight_hh, Real* packed, int threads) const;
+  void pack_backward(const StoredWeights& weight_ih, const StoredWeights& weight_hh, Real* packed, int threads) const;
   void pack_step(const cpu::StepWeights<Real>& weights, Real* packed) const;
 
   void prepare(const Batch& batch, SequenceView<const Real> x, const Execution& execution);
@@ -91,6 +101,9 @@ class RecurrentOp {
 
   /// Numbers of Reals, for the batch that was prepared.
   std::size_t tape_size() const;
+  /// Whether forward passes, or backward passes, read and write sequences of bfloat16 and pack weights of it.
+  bool takes_bf16_forward() const { return packed_ && !cell_.info.scan && kernels_.rounded_inputs != nullptr; }
+  bool takes_bf16_backward() const { return !cell_.info.scan && rounds_gradients(); }
   /// Whether a tape holds bfloat16: then a backward pass must be so too.
   bool rounds_tape() const { return cell_.info.scan && rounds_gradients(); }
   std::size_t forward_workspace() const;
@@ -138,7 +151,7 @@ class RecurrentOp {
   std::size_t input_gradient_offset() const { return kernels_.backward_panels(hidden_, heads_).size; }
   template <class First, class Second>
   void pack_both(int threads, const First& of_state, const Second& of_input) const;
-  void pack_input_gradient(const Real* weight_ih, Real* packed) const;
+  void pack_input_gradient(const StoredWeights& weight_ih, Real* packed) const;
   /// Where the panels of weight_ih begin behind the recurrent ones.
   std::size_t input_panels_offset() const;
   Index chunk_count() const;
@@ -188,6 +201,7 @@ class RecurrentOp {
   template <class Stored>
   const cpu::ScanBackwardKernels<Real, Stored>& scan_backward_kernels() const;
 
+  void clear_padding(const StoredView<Real>& sequence, Index channels) const;
   template <class Body>
   void run_dense(const cpu::PanelShape& shape, const Body& body) const;
   void forward_chunks(cpu::ScanLayer<Real>& layer, const ForwardSpace& space) const;

@@ -58,6 +58,7 @@ void RecurrentOp<Real>::backward_dense(const BackwardArguments<Real>& call, Back
   job.saved = kept.saved;
   job.prev = kept.prev;
   job.dy = call.dy.data;
+  job.dy_bf16 = call.dy.bf16;
   job.dy_map = geometry_.map(Geometry::gradient_map, call.dy.row_stride, call.dy.step_stride);
   if (call.dstates) {
     job.dstates = call.dstates.data;
@@ -115,7 +116,7 @@ void RecurrentOp<Real>::backward_pieces(const BackwardArguments<Real>& call, con
       member.wait();
     }
   });
-  if (call.dx && range.begin == 0) geometry_.clear_padding(call.dx, input_);
+  if (call.dx && range.begin == 0) clear_padding(call.dx, input_);
 }
 
 /// Rows of a piece before those of a step.
@@ -226,7 +227,7 @@ void RecurrentOp<Real>::input_gradients(const BackwardArguments<Real>& call, con
                               first + rows * (member.thread + 1) / member.team);
 }
 
-/// Inputs, rounded, of all cells.
+/// Inputs, in bfloat16, of all cells.
 template <class Real>
 void RecurrentOp<Real>::round_inputs(const BackwardArguments<Real>& call, std::uint16_t* rounded) {
   const cpu::RowMap x = geometry_.map(Geometry::input_map, call.x.row_stride, call.x.step_stride);
@@ -234,7 +235,11 @@ void RecurrentOp<Real>::round_inputs(const BackwardArguments<Real>& call, std::u
     for (Index row = begin; row < end; ++row) {
       for (Index t = 0; t < geometry_.length(row); ++t) {
         const Index cell = geometry_.plan().cells.at(row, t);
-        kernels_.round_row(call.x.data + x.at(row, t), input_, input_, rounded + cell * input_);
+        if (call.x.bf16 != nullptr) {
+          std::copy_n(call.x.bf16 + x.at(row, t), input_, rounded + cell * input_);
+        } else {
+          kernels_.round_row(call.x.data + x.at(row, t), input_, input_, rounded + cell * input_);
+        }
       }
     }
   });
@@ -257,10 +262,18 @@ void RecurrentOp<Real>::rounded_input_gradients(const BackwardArguments<Real>& c
     const bool in_place =
         !geometry_.gathered() && call.dx.row_stride == call.x.row_stride && call.dx.step_stride == call.x.step_stride;
     const auto* weight = reinterpret_cast<const std::uint16_t*>(call.weights.packed + input_gradient_offset());
-    matmul(cells, input_, gates, {dwx, gates}, {weight, input_}, 0, in_place ? call.dx.data : space.dx,
-           in_place ? geometry_.input_stride() : input_, execution_);
-    if (!in_place) geometry_.scatter(space.dx, input_, call.dx);
-    geometry_.clear_padding(call.dx, input_);
+    const auto write = [&](auto* to, auto* gathered, SequenceView<std::remove_pointer_t<decltype(to)>> sequence) {
+      matmul(cells, input_, gates, {dwx, gates}, {weight, input_}, 0, in_place ? to : gathered,
+             in_place ? geometry_.input_stride() : input_, execution_);
+      if (!in_place) geometry_.scatter(gathered, input_, sequence);
+    };
+    if (call.dx.bf16 != nullptr) {
+      write(call.dx.bf16, reinterpret_cast<std::uint16_t*>(space.dx),
+            {call.dx.bf16, call.dx.row_stride, call.dx.step_stride});
+    } else {
+      write(call.dx.data, space.dx, call.dx);
+    }
+    clear_padding(call.dx, input_);
   }
 }
 

@@ -16,8 +16,16 @@ void RecurrentOp<Real>::forward(const ForwardArguments<Real>& call, Real* worksp
     forward_dense(call, space, range);
   }
   if (range.end < geometry_.steps()) return;
-  geometry_.clear_padding(call.y, hidden_);
+  clear_padding(call.y, hidden_);
   if (call.every_state) geometry_.clear_padding(call.every_state, (S() - 1) * hidden_);
+}
+
+/// Zeros the steps of a sequence beyond each row's length.
+template <class Real>
+void RecurrentOp<Real>::clear_padding(const StoredView<Real>& sequence, Index channels) const {
+  if (sequence.bf16 == nullptr) return geometry_.clear_padding(sequence, channels);
+  geometry_.clear_padding(SequenceView<std::uint16_t>{sequence.bf16, sequence.row_stride, sequence.step_stride},
+                          channels);
 }
 
 /// Whether what a dense layer keeps is so much that it will have left the caches before it is read: then it need not
@@ -53,8 +61,10 @@ void RecurrentOp<Real>::forward_dense(const ForwardArguments<Real>& call, const 
   }
   job.input = input_;
   job.x = call.x.data;
+  job.x_bf16 = call.x.bf16;
   job.x_map = geometry_.map(Geometry::input_map, call.x.row_stride, call.x.step_stride);
   job.y = call.y.data;
+  job.y_bf16 = call.y.bf16;
   job.y_map = geometry_.map(Geometry::output_map, call.y.row_stride, call.y.step_stride);
   std::copy(std::begin(space.h), std::end(space.h), job.h);
   job.state = space.state;
@@ -104,6 +114,7 @@ void RecurrentOp<Real>::enter_forward(const ForwardArguments<Real>& call, const 
 }
 
 #define PENSTOCK_INSTANTIATE(Real)                                                                               \
+  template void RecurrentOp<Real>::clear_padding(const StoredView<Real>&, Index) const;                          \
   template void RecurrentOp<Real>::forward(const ForwardArguments<Real>&, Real*, StepRange);                     \
   template bool RecurrentOp<Real>::streams_tape(const Real*) const;                                              \
   template void RecurrentOp<Real>::forward_dense(const ForwardArguments<Real>&, const ForwardSpace&, StepRange); \

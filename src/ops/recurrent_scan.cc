@@ -203,7 +203,7 @@ void RecurrentOp<Real>::backward_scan(const BackwardArguments<Real>& call, const
       member.wait();
     }
   });
-  if (call.dx) geometry_.clear_padding(call.dx, input_);
+  if (call.dx) clear_padding(call.dx, input_);
 }
 
 #define PENSTOCK_INSTANTIATE(Real)                                                                   \

@@ -57,6 +57,13 @@ void ApplySoftplus(const std::vector<float>& x, std::vector<float>& y) {
   Apply(x, y, [](Simd v) HWY_ATTR { return Softplus(v); });
 }
 
+void ApplyQuickTanh(const std::vector<float>& x, std::vector<float>& y) {
+  Apply(x, y, [](QuickSimd v) HWY_ATTR { return Tanh(v); });
+}
+void ApplyQuickSigmoid(const std::vector<float>& x, std::vector<float>& y) {
+  Apply(x, y, [](QuickSimd v) HWY_ATTR { return Sigmoid(v); });
+}
+
 #if PENSTOCK_NARROW_VECTORS
 void ApplyNarrowTanh(const std::vector<float>& x, std::vector<float>& y) {
   Apply<SimdLanes<NarrowSimd>>(x, y, [](NarrowSimd v) HWY_ATTR { return Tanh(v); });
@@ -83,6 +90,8 @@ HWY_EXPORT(ApplyTanh);
 HWY_EXPORT(ApplySigmoid);
 HWY_EXPORT(ApplyMinusSigmoid);
 HWY_EXPORT(ApplySoftplus);
+HWY_EXPORT(ApplyQuickTanh);
+HWY_EXPORT(ApplyQuickSigmoid);
 HWY_EXPORT(ApplyNarrowTanh);
 HWY_EXPORT(ApplyNarrowSigmoid);
 
@@ -95,6 +104,8 @@ void run_tanh(const Values& x, Values& y) { HWY_DYNAMIC_DISPATCH(ApplyTanh)(x, y
 void run_sigmoid(const Values& x, Values& y) { HWY_DYNAMIC_DISPATCH(ApplySigmoid)(x, y); }
 void run_minus_sigmoid(const Values& x, Values& y) { HWY_DYNAMIC_DISPATCH(ApplyMinusSigmoid)(x, y); }
 void run_softplus(const Values& x, Values& y) { HWY_DYNAMIC_DISPATCH(ApplySoftplus)(x, y); }
+void run_quick_tanh(const Values& x, Values& y) { HWY_DYNAMIC_DISPATCH(ApplyQuickTanh)(x, y); }
+void run_quick_sigmoid(const Values& x, Values& y) { HWY_DYNAMIC_DISPATCH(ApplyQuickSigmoid)(x, y); }
 void run_narrow_tanh(const Values& x, Values& y) { HWY_DYNAMIC_DISPATCH(ApplyNarrowTanh)(x, y); }
 void run_narrow_sigmoid(const Values& x, Values& y) { HWY_DYNAMIC_DISPATCH(ApplyNarrowSigmoid)(x, y); }
 
@@ -162,6 +173,24 @@ TEST_P(Functions, SoftplusWithin4Ulp) {
   expect_within(4, 87.0f, run_softplus, [](double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x))); });
 }
 
+// The functions of networks in bfloat16.
+TEST_P(Functions, QuickOnesKeepTheirBounds) {
+  constexpr double epsilon = 0x1p-24;  // of a float's own rounding
+  const std::vector<float> x = samples(87.0f);
+  std::vector<float> sigmoid, tanh;
+  run_quick_sigmoid(x, sigmoid);
+  run_quick_tanh(x, tanh);
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const double share = 1 / (1 + std::exp(-double{x[i]})), rest = 1 / (1 + std::exp(double{x[i]}));
+    // The power's argument is rounded, too.
+    const double power = 0x1p-18 + 2 * epsilon * std::abs(x[i]);
+    ASSERT_LE(std::abs(sigmoid[i] - share), share * rest * power + 4 * epsilon * share) << "sigmoid " << x[i];
+    ASSERT_LE(std::abs(sigmoid[i] - share), 0x1p-20 + 4 * epsilon) << "sigmoid " << x[i];
+    ASSERT_LE(std::abs(tanh[i] - std::tanh(double{x[i]})), 0x1p-19 + 4 * epsilon) << "tanh " << x[i];
+    ASSERT_TRUE(x[i] != 0 || tanh[i] == 0);
+  }
+}
+
 TEST_P(Functions, ExtremesStayInRange) {
   constexpr float inf = std::numeric_limits<float>::infinity();
   const std::vector<float> x = {inf, -inf, 1e30f, -1e30f};
@@ -174,6 +203,11 @@ TEST_P(Functions, ExtremesStayInRange) {
   run_sigmoid(x, y);
   EXPECT_EQ(y[0], 1.0f);
   EXPECT_LT(y[1], 1e-37f);
+  run_quick_tanh(x, y);
+  EXPECT_EQ(y, (std::vector<float>{1, -1, 1, -1}));
+  run_quick_sigmoid(x, y);
+  EXPECT_EQ(y[0], 1.0f);
+  EXPECT_TRUE(y[1] > 0 && y[1] < 2e-38f);
   run_minus_sigmoid(x, y);
   EXPECT_LT(y[0], 1e-37f);
   EXPECT_FLOAT_EQ(y[1], 1.0f);
@@ -184,7 +218,8 @@ TEST_P(Functions, ExtremesStayInRange) {
 
 TEST_P(Functions, NanGetsThrough) {
   const std::vector<float> x(17, std::numeric_limits<float>::quiet_NaN());
-  for (const Applied applied : {run_exp, run_tanh, run_sigmoid, run_minus_sigmoid, run_softplus}) {
+  for (const Applied applied :
+       {run_exp, run_tanh, run_sigmoid, run_minus_sigmoid, run_softplus, run_quick_tanh, run_quick_sigmoid}) {
     std::vector<float> y;
     applied(x, y);
     for (const float value : y) EXPECT_TRUE(std::isnan(value));

@@ -8,12 +8,14 @@
 #include "base/aligned.h"
 #include "nn/check_cell.h"
 #include "penstock/recurrent_program.h"
+#include "support/bf16.h"
 
 /// Programs run as a binding runs them: memory of the caller's on the host, no larger than stated, poisoned before.
 namespace penstock::test {
 
 template <class Real>
 constexpr DType real_type() {
+  if constexpr (std::is_same_v<Real, Bf16>) return DType::bf16;
   return sizeof(Real) == 8 ? DType::f64 : DType::f32;
 }
 
@@ -86,26 +88,45 @@ Tensor states_of(const RecurrentSpec& spec, Index rows, const std::vector<Real>&
                             {find_cell(spec.cell).states, spec.layers * spec.directions(), rows, spec.hidden_size});
 }
 
-/// As run(), by a program.
-template <class Real>
+/// The same tensors in memory of another type.
+template <class Stored, class Real>
+std::vector<Tensor> stored_values(Recurrent<Real>& network, std::vector<std::vector<Stored>>& memory) {
+  std::vector<Tensor> tensors = values_of(network);
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    memory.push_back(converted<Stored>(network.parameters()[i].value));
+    tensors[i].data = memory.back().data();
+    tensors[i].dtype = real_type<Stored>();
+  }
+  return tensors;
+}
+
+/// How run_program() calls.
+struct Calls {
+  bool packs_each_call = false;
+  bool rounds_y = false;  ///< Backward passes read y as it would be in bfloat16.
+};
+
+/// As run(), by a program over sequences and weights that are stored in some type.
+template <class Real, class Stored = Real>
 Outputs<Real> run_program(Recurrent<Real>& network, const Inputs<Real>& in, const Execution& execution = {},
-                          bool packs_each_call = false) {
+                          const Calls& calls = {}) {
   const RecurrentSpec& spec = network.spec();
   const Batch batch = in.batch();
   const Index inputs = spec.input_size, outputs = spec.output_size();
   const auto layout = [&](int place) { return shifted(in.layout, in.mixed ? place : 0); };
-  Sequence<Real> x(batch, inputs, layout(0)), y(batch, outputs, layout(1));
-  Sequence<Real> dx(batch, inputs, layout(2)), dy(batch, outputs, layout(3));
+  Sequence<Stored> x(batch, inputs, layout(0)), y(batch, outputs, layout(1));
+  Sequence<Stored> dx(batch, inputs, layout(2)), dy(batch, outputs, layout(3));
   Sequence<Real> states(batch, other_states(spec), layout(4)), dstates = states;
-  x.fill(in.x);
-  dy.fill(in.dy);
+  x.fill(converted<Stored>(in.x));
+  dy.fill(converted<Stored>(in.dy));
   if (in.every_state) dstates.fill(in.dstates);
   RecurrentForm form = form_of(in);
+  form.dtype = form.weights = real_type<Stored>();
   form.x = strides_of(x.view()), form.y = strides_of(y.view());
   form.dx = strides_of(dx.view()), form.dy = strides_of(dy.view());
   form.every_state = in.every_state;
   form.states = strides_of(states.view());
-  form.packs_each_call = packs_each_call;
+  form.packs_each_call = calls.packs_each_call;
   const auto program = RecurrentProgram::get(spec, form, execution);
 
   const auto every_state = [&](Sequence<Real>& of) {
@@ -114,7 +135,8 @@ Outputs<Real> run_program(Recurrent<Real>& network, const Inputs<Real>& in, cons
   Outputs<Real> out;
   out.state_out.resize(network.state_size() * in.rows);
   out.dstate_in.resize(in.state_in.size());
-  const std::vector<Tensor> weights = values_of(network);
+  std::vector<std::vector<Stored>> weight_memory;
+  const std::vector<Tensor> weights = stored_values(network, weight_memory);
   Poisoned tape(program->tape_bytes());
   const Context context{.execution = execution};
   std::uint64_t pass = 0;
@@ -131,8 +153,8 @@ Outputs<Real> run_program(Recurrent<Real>& network, const Inputs<Real>& in, cons
                                       .packed = {},
                                       .states = every_state(states)});
   }
-  std::vector<Tensor> gradients = weights;
-  std::vector<AlignedVector<Real>> memory;
+  if (calls.rounds_y) y.fill(converted<Stored>(converted<Bf16>(converted<float>(y.values()))));
+  std::vector<Tensor> gradients = values_of(network);
   for (std::size_t i = 0; i < gradients.size(); ++i) {
     out.gradients.emplace_back(network.parameters()[i].name, std::vector<Real>(network.parameters()[i].value.size()));
     gradients[i].data = out.gradients.back().second.data();
@@ -159,8 +181,8 @@ Outputs<Real> run_program(Recurrent<Real>& network, const Inputs<Real>& in, cons
   }
   EXPECT_TRUE(y.was_written_where_due());
   EXPECT_TRUE(dx.was_written_where_due());
-  out.y = y.values();
-  out.dx = dx.values();
+  out.y = converted<Real>(y.values());
+  out.dx = converted<Real>(dx.values());
   return out;
 }
 

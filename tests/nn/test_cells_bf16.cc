@@ -5,20 +5,13 @@
 
 #include "nn/check_cell.h"
 #include "penstock/system.h"
+#include "support/bf16.h"
 #include "support/expect_error.h"
 
 namespace penstock::test {
 namespace {
 
 class CellsInBf16 : public CellTest {};
-
-/// To the nearest bfloat16, ties to even, by arithmetic alone: 8 bits of precision are left.
-float rounded(float x) {
-  if (x == 0.0f || !std::isfinite(x)) return x;
-  int exponent = 0;
-  const double mantissa = std::frexp(double{x}, &exponent);  // in [0.5, 1)
-  return static_cast<float>(std::ldexp(std::nearbyint(std::ldexp(mantissa, 8)), exponent - 8));
-}
 
 /// The same network with its matrices rounded.
 Recurrent<float> make_rounded_network(const std::string& cell, const Case& c) {

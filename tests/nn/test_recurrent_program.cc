@@ -80,17 +80,17 @@ TEST_P(Programs, ReadFewPositionsWeightsAsTheyLie) {
     SCOPED_TRACE(testing::Message() << cell() << ", " << c.name << ", " << c.hidden << " units");
     Recurrent<double> exact = make_network<double>(cell(), c);
     const Inputs<double> numbers = make_inputs(exact, c);
-    expect_close(exact.spec(), run_program(exact, numbers, {}, true), expected(exact, numbers),
+    expect_close(exact.spec(), run_program(exact, numbers, {}, {.packs_each_call = true}), expected(exact, numbers),
                  tolerances(exact, numbers, c));
     Recurrent<float> network = make_network<float>(cell(), c);
     const Inputs<float> in = make_inputs(network, c);
     RecurrentForm form = form_of(in);
     form.packs_each_call = true;
     ASSERT_EQ(RecurrentProgram::get(network.spec(), form)->packed_bytes() == 0, !info().scan);
-    const Outputs<float> got = run_program(network, in, {.threads = 1}, true);
+    const Outputs<float> got = run_program(network, in, {.threads = 1}, {.packs_each_call = true});
     expect_close(network.spec(), got, expected(network, in), tolerances(network, in, c));
-    EXPECT_TRUE(same_results(got, run_program(network, in, {.threads = 1}, true)));
-    EXPECT_TRUE(same_results(got, run_program(network, in, {.threads = 2}, true)));
+    EXPECT_TRUE(same_results(got, run_program(network, in, {.threads = 1}, {.packs_each_call = true})));
+    EXPECT_TRUE(same_results(got, run_program(network, in, {.threads = 2}, {.packs_each_call = true})));
   }
 }
 
@@ -427,7 +427,7 @@ TEST(RecurrentProgram, RefusesFormsThatCannotBe) {
     expect_error(code, what, [&] { RecurrentProgram::get(stack.spec, form, execution); });
   };
   constexpr ErrorCode bad = ErrorCode::invalid_argument, no = ErrorCode::unsupported;
-  refuses(no, "dtype must be f32 or f64 on cpu, not bf16", [](auto& form, auto&) { form.dtype = DType::bf16; });
+  refuses(no, "dtype must be f32, f64 or bf16 on cpu, not f16", [](auto& form, auto&) { form.dtype = DType::f16; });
   refuses(bad, "weights must be f32, not f64", [](auto& form, auto&) { form.weights = DType::f64; });
   refuses(bad, "rows must be 1 to", [](auto& form, auto&) { form.rows = 0; });
   refuses(bad, "positions must be 0 to 8", [](auto& form, auto&) { form.positions = 9; });

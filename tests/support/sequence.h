@@ -82,7 +82,7 @@ class Sequence {
   SequenceView<Real> view() { return {memory_.data() + start_, row_stride_, step_stride_}; }
 
  private:
-  static Real poison() { return -std::numeric_limits<Real>::quiet_NaN(); }
+  static Real poison() { return static_cast<Real>(-std::numeric_limits<double>::quiet_NaN()); }
 
   /// visit(position, index of its first element, whether there is a step)
   template <class Visit>

@@ -24,12 +24,18 @@ struct BackwardPointwise {
     return job.dstate + (k * job.plan.rows + at.slot) * job.hidden + at.unit;
   }
 
+  HWY_INLINE V load_dy(const BackwardSite& at, Index offset) const {
+    if constexpr (RoundsOperands<Panel>) {
+      if (job.dy_bf16 != nullptr) return LoadStored(job.dy_bf16 + offset, at.count);
+    }
+    return L::load(job.dy + offset, at.count);
+  }
+
   HWY_INLINE void load_dnext(const BackwardSite& at, V (&dnext)[S]) const {
     const Index row = job.plan.row_of[at.slot];
     const Index time = job.plan.time(at.slot, at.step);
-    const Real* dy = job.dy + job.dy_map.at(row, time) + at.unit;
     for (int k = 0; k < S; ++k) dnext[k] = L::load(dstate(at, k), at.count);
-    dnext[0] = dnext[0] + L::load(dy, at.count);
+    dnext[0] = dnext[0] + load_dy(at, job.dy_map.at(row, time) + at.unit);
     if (S == 1 || job.dstates == nullptr) return;
     const Real* dstates = job.dstates + job.dstates_map.at(row, time) + at.unit;
     for (int k = 1; k < S; ++k) dnext[k] = dnext[k] + L::load(dstates + (k - 1) * job.hidden, at.count);
@@ -250,18 +256,19 @@ PanelShape BackwardPanels(Index hidden, Index heads) {
 }
 
 template <class Panel, class Cell>
-void PackBackward(Index hidden, Index heads, const RealOf<Panel>* weight_hh, RealOf<Panel>* packed) {
+void PackBackward(Index hidden, Index heads, StoredWeights<RealOf<Panel>> weight_hh, RealOf<Panel>* packed) {
   constexpr int split = FirstGroup<Cell>();
   const Index size = hidden / heads, inputs = HeadStride<Panel>(size);
   const PanelShape shape = ShapeOfPanels<Panel>(1, size, size, heads);
-  const auto fill = [&](int first_gate, int count, Panel* panels) {
-    return FillStackedPanels(shape, count, size, inputs, size, heads, panels, [&](Index head, int gate) {
-      const RealOf<Panel>* const of_gate = weight_hh + (head * Cell::gates + first_gate + gate) * size * size;
-      return PanelWeights<RealOf<Panel>>{of_gate, 0, size, 1};
-    });
-  };
-  Panel* second = fill(0, split, reinterpret_cast<Panel*>(packed));
-  if constexpr (Cell::phases == 2) fill(split, Cell::gates - split, second);
+  WithStored<Panel>(weight_hh, [&](const auto* weights) {
+    const auto fill = [&](int first_gate, int count, Panel* panels) {
+      return FillStackedPanels(shape, count, size, inputs, size, heads, panels, [&](Index head, int gate) {
+        return PanelWeights{weights + (head * Cell::gates + first_gate + gate) * size * size, 0, size, 1};
+      });
+    };
+    Panel* second = fill(0, split, reinterpret_cast<Panel*>(packed));
+    if constexpr (Cell::phases == 2) fill(split, Cell::gates - split, second);
+  });
 }
 
 template <class Panel, class Cell>

@@ -17,7 +17,7 @@ template <class Panel, class Cell>
 struct ForwardPointwise {
   using Real = RealOf<Panel>;
   using L = Lanes<Real>;
-  using V = typename L::V;
+  using V = GatesOf<Panel>;
   using At = Site<Real>;
   static constexpr int G = Cell::gates, S = Cell::states, N = Cell::saved;
   Index hidden, state;  // H, B * H
@@ -47,10 +47,17 @@ struct ForwardPointwise {
     L::store(value, to, at.count);
   }
 
+  HWY_INLINE void store_output(const At& at, V y) const {
+    if constexpr (RoundsOperands<Panel>) {
+      if (at.row.y_bf16 != nullptr) return StoreRounded(y, at.row.y_bf16 + at.unit, at.count);
+    }
+    L::store(y, at.row.y + at.unit, at.count);
+  }
+
   /// Writes the output, what training needs, and the state for the next step, cleared if a reset comes before it.
   HWY_INLINE void finish(const At& at, const V (&prev)[S], const V (&next)[S], const V (&save)[N]) const {
     const RowPlace<Real>& row = at.row;
-    L::store(next[0], row.y + at.unit, at.count);
+    store_output(at, next[0]);
     if (row.saved != nullptr) {
       for (int i = 0; i < N; ++i) keep(at, save[i], row.saved + i * hidden + at.unit);
       for (int k = 0; k < S; ++k) keep(at, prev[k], row.prev + k * hidden + at.unit);
@@ -108,7 +115,9 @@ void PlaceRows(const DenseForward<RealOf<Panel>>& job, const DensePart& part, In
     place.wx = job.wx == nullptr ? nullptr : job.wx + job.wx_row(slot, step) * job.wx_stride;
     place.h = job.h[step & 1] + offset;
     place.others = job.state + offset;
-    place.y = job.y + job.y_map.at(row, time);
+    const Index output = job.y_map.at(row, time);
+    place.y = job.y == nullptr ? nullptr : job.y + output;
+    place.y_bf16 = job.y_bf16 == nullptr ? nullptr : job.y_bf16 + output;
     place.next_h = ends ? job.last + offset : job.h[(step + 1) & 1] + offset;
     place.next_others = ends ? job.last + state + offset : job.state + offset;
     place.clear = !ends && plan.resets(slot, step + 1);
@@ -153,7 +162,7 @@ HWY_NOINLINE void TileGates(const DenseForward<RealOf<Panel>>& job, const TilePl
                             int blocks, const typename Lanes<RealOf<Panel>>::V* of_input,
                             const typename Lanes<RealOf<Panel>>::V* of_state) {
   using L = Lanes<RealOf<Panel>>;
-  using V = typename L::V;
+  using V = GatesOf<Panel>;
   const Index head_size = job.hidden / job.heads;
   const Index head_unit = place.head * head_size, head_operand = place.head * HeadStride<Panel>(head_size);
   const ForwardPointwise<Panel, Cell> pointwise{job.hidden, job.plan.rows * job.hidden, job.streams};
@@ -201,7 +210,8 @@ HWY_NOINLINE void FetchRows(const RowPlace<Real>* rows, int count, Index hidden,
         hwy::Prefetch(row.wx + g * hidden + unit);
       }
       if constexpr (last_phase) {
-        hwy::Prefetch(row.y + unit);
+        if (row.y != nullptr) hwy::Prefetch(row.y + unit);
+        if (row.y_bf16 != nullptr) hwy::Prefetch(row.y_bf16 + unit);
         if (row.saved == nullptr || (StreamsLines<Real> && streams)) continue;
         for (int i = 0; i < Cell::saved; ++i) hwy::Prefetch(row.saved + i * hidden + unit);
         for (int k = 0; k < Cell::states; ++k) hwy::Prefetch(row.prev + k * hidden + unit);
@@ -421,17 +431,18 @@ PanelShape ForwardPanels(Index hidden, Index heads) {
 }
 
 template <class Panel, class Cell>
-void PackForward(Index hidden, Index heads, const RealOf<Panel>* weight_hh, RealOf<Panel>* packed) {
+void PackForward(Index hidden, Index heads, StoredWeights<RealOf<Panel>> weight_hh, RealOf<Panel>* packed) {
   constexpr int first = FirstGroup<Cell>();
   const Index size = hidden / heads;
   // A second group uses the width of the first, so that both cut the units into the same blocks.
   const PanelShape shape = ShapeOfPanels<Panel>(first, size, size, heads);
-  const auto fill = [&](int first_gate, int count, Panel* panels) {
-    return FillPanels(shape, count, size, size, heads, panels, [&](Index head) {
-      const RealOf<Panel>* const of_head = weight_hh + (head * Cell::gates + first_gate) * size * size;
-      return PanelWeights<RealOf<Panel>>{of_head, size * size, 1, size};
-    });
-  };
-  Panel* second = fill(0, first, reinterpret_cast<Panel*>(packed));
-  if constexpr (Cell::phases == 2) fill(first, Cell::gates - first, second);
+  WithStored<Panel>(weight_hh, [&](const auto* weights) {
+    const auto fill = [&](int first_gate, int count, Panel* panels) {
+      return FillPanels(shape, count, size, size, heads, panels, [&](Index head) {
+        return PanelWeights{weights + (head * Cell::gates + first_gate) * size * size, size * size, 1, size};
+      });
+    };
+    Panel* second = fill(0, first, reinterpret_cast<Panel*>(packed));
+    if constexpr (Cell::phases == 2) fill(first, Cell::gates - first, second);
+  });
 }

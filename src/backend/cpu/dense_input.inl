@@ -37,14 +37,19 @@ HWY_INLINE const OperandOf<Panel>* InputRow(const DenseForward<RealOf<Panel>>& j
   }
 }
 
-/// Rounds the inputs of steps [begin, end) for all who share the slots of a part.
+/// Rounds the inputs of steps [begin, end), or copies them, for all who share the slots of a part.
 template <class Panel>
 void RoundPiece(const DenseForward<RealOf<Panel>>& job, const DensePart& part, Index begin, Index end) {
+  const Index inputs = PanelInputs<Panel>(job.input);
   for (Index slot = part.slot_begin + part.member; slot < part.slot_end; slot += part.members) {
     for (Index step = begin; step < std::min(end, job.plan.length[slot]); ++step) {
-      const RealOf<Panel>* x = job.x + job.x_map.at(job.plan.row_of[slot], job.plan.time(slot, step));
-      const Index inputs = PanelInputs<Panel>(job.input);
-      RoundRow(x, job.input, inputs, job.rounded.x + job.rounded_row(slot, step) * inputs);
+      const Index from = job.x_map.at(job.plan.row_of[slot], job.plan.time(slot, step));
+      std::uint16_t* const to = job.rounded.x + job.rounded_row(slot, step) * inputs;
+      if (job.x_bf16 == nullptr) {
+        RoundRow(job.x + from, job.input, inputs, to);
+      } else {
+        std::fill_n(std::copy_n(job.x_bf16 + from, job.input, to), inputs - job.input, std::uint16_t{0});
+      }
     }
   }
   if (part.barrier != nullptr) part.barrier->wait();
@@ -128,16 +133,18 @@ std::size_t DenseInputPanels(Index input, Index hidden, Index heads) {
 }
 
 template <class Panel, class Cell>
-void PackDenseInput(Index input, Index hidden, Index heads, const RealOf<Panel>* weight_ih, RealOf<Panel>* packed) {
+void PackDenseInput(Index input, Index hidden, Index heads, StoredWeights<RealOf<Panel>> weight_ih,
+                    RealOf<Panel>* packed) {
   constexpr int first = FirstGroup<Cell>();
   const Index size = hidden / heads;
   const PanelShape shape = ShapeOfPanels<Panel>(first, input, size, heads);
-  const auto fill = [&](int first_gate, int count, Panel* panels) {
-    return FillPanels(shape, count, input, size, heads, panels, [&](Index head) {
-      const RealOf<Panel>* const of_head = weight_ih + (first_gate * hidden + head * size) * input;
-      return PanelWeights<RealOf<Panel>>{of_head, hidden * input, 1, input};
-    });
-  };
-  Panel* second = fill(0, first, reinterpret_cast<Panel*>(packed));
-  if constexpr (Cell::phases == 2) fill(first, Cell::gates - first, second);
+  WithStored<Panel>(weight_ih, [&](const auto* weights) {
+    const auto fill = [&](int first_gate, int count, Panel* panels) {
+      return FillPanels(shape, count, input, size, heads, panels, [&](Index head) {
+        return PanelWeights{weights + (first_gate * hidden + head * size) * input, hidden * input, 1, input};
+      });
+    };
+    Panel* second = fill(0, first, reinterpret_cast<Panel*>(packed));
+    if constexpr (Cell::phases == 2) fill(first, Cell::gates - first, second);
+  });
 }

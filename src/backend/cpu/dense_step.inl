@@ -5,7 +5,7 @@ template <class Panel, class Cell>
 struct StepPointwise {
   using Real = RealOf<Panel>;
   using L = LanesOf<Panel>;
-  using V = typename L::V;
+  using V = GatesOf<Panel>;
   static constexpr int G = Cell::gates, S = Cell::states, N = Cell::saved;
   static_assert(S <= kMostStates);
   const CellStep<Real>& job;
@@ -58,9 +58,9 @@ HWY_NOINLINE void StepBlock(const CellStep<RealOf<Panel>>& job, const RealOf<Pan
   HWY_UNROLL(8)
   for (int w = 0; w < width; ++w) {
     const Index unit = first_unit + w * L::lanes, count = std::min<Index>(L::lanes, head_size - unit);
-    V wx[Cell::gates], rh[Cell::gates];
+    GatesOf<Panel> wx[Cell::gates], rh[Cell::gates];
     if constexpr (Cell::phases == 2) {  // the gates of the other phase
-      for (int g = 0; g < Cell::gates; ++g) wx[g] = rh[g] = V(0);
+      for (int g = 0; g < Cell::gates; ++g) wx[g] = rh[g] = GatesOf<Panel>(0);
     }
     for (int g = 0; g < gate_count; ++g) {
       wx[first_gate + g] = of_input[0][g * width + w];

@@ -1,9 +1,11 @@
-// Loops with exponentials for every instruction set.
+// Loops over single values for every instruction set.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backend/cpu/elementwise.cc"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <type_traits>
 
 #include "backend/cpu/isa.h"
@@ -30,7 +32,11 @@ void Fill(ElementKernels<Real>& kernels) {
 
 }  // namespace
 
-void FillElementsFloat(ElementKernels<float>& kernels) { Fill(kernels); }
+void FillElementsFloat(ElementKernels<float>& kernels) {
+  Fill(kernels);
+  kernels.from_bf16 = &FromBf16;
+  kernels.to_bf16 = &ToBf16;
+}
 #if HWY_ONCE
 // Double serves gradient checks, one lane at a time: the baseline is enough.
 void FillElementsDouble(ElementKernels<double>& kernels) { Fill(kernels); }

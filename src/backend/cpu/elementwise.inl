@@ -1,4 +1,26 @@
-// Loops between the matrix products that need an exponential.
+// Loops between the matrix products.
+
+/// y [n] = x [n].
+inline void FromBf16(Index n, const std::uint16_t* x, float* y) {
+  const hn::RebindToUnsigned<Simd::Tag> du;
+  const hn::Rebind<std::uint16_t, Simd::Tag> halves;
+  Index i = 0;
+  for (; i + Simd::lanes <= n; i += Simd::lanes) {
+    const auto bits = hn::ShiftLeft<16>(hn::PromoteTo(du, hn::LoadU(halves, x + i)));
+    Lanes<float>::store(hn::BitCast(Simd::Tag(), bits), y + i);
+  }
+  for (; i < n; ++i) y[i] = std::bit_cast<float>(std::uint32_t{x[i]} << 16);
+}
+
+/// y [n] = x [n], to the nearest, ties to even.
+inline void ToBf16(Index n, const float* x, std::uint16_t* y) {
+  const hn::Rebind<std::uint16_t, Simd::Tag> halves;
+  Index i = 0;
+  for (; i + Simd::lanes <= n; i += Simd::lanes) {
+    hn::StoreU(hn::TruncateTo(halves, RoundedBits(Lanes<float>::load(x + i))), halves, y + i);
+  }
+  for (; i < n; ++i) y[i] = RoundToBf16(x[i]);
+}
 
 /// y [F] = silu(g) * v of a row gv [2F] that holds g, then v. silu(x) = x sigmoid(x).
 template <class Real>

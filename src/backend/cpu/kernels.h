@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "base/threads.h"
@@ -18,6 +19,18 @@ struct RowMap {
   const Index* steps = nullptr;  // [T] or null
 
   Index at(Index row, Index t) const { return first[row] + (steps != nullptr ? steps[t] : t * step); }
+};
+
+/// bfloat16 in memory, const where Real is.
+template <class Real>
+using Bf16Of = std::conditional_t<std::is_const_v<Real>, const std::uint16_t, std::uint16_t>;
+
+/// Weights as somebody else stores them: Reals or, where `bf16` is there instead, bfloat16, which only kernels that
+/// round what they multiply read.
+template <class Real>
+struct StoredWeights {
+  const Real* reals = nullptr;
+  const std::uint16_t* bf16 = nullptr;
 };
 
 /// What all engines know about the batch. "Slots" are the rows sorted by falling length, so that the rows that still
@@ -57,6 +70,7 @@ struct RowPlace {
   const Real* h = nullptr;           // [H]: state 0 entering the step
   const Real* others = nullptr;      // the other states, each [H], B * H apart
   Real* y = nullptr;                 // [H]
+  std::uint16_t* y_bf16 = nullptr;   // [H], instead of y
   Real* next_h = nullptr;            // [H]: where state 0 leaves to
   Real* next_others = nullptr;       // the other states, as above
   Real* saved = nullptr;             // [N, H], or null in inference
@@ -80,8 +94,9 @@ struct DenseForward {
   Index piece = 0;     // steps of a piece, counted from step_begin
   Real* wx = nullptr;  // [piece, B, wx_stride], each [G, H], in slot order: W x + bias; null: made on the way
   Index wx_stride = 0;
-  Index input = 0;          // I
-  const Real* x = nullptr;  // at x_map
+  Index input = 0;                        // I
+  const Real* x = nullptr;                // at x_map
+  const std::uint16_t* x_bf16 = nullptr;  // instead of x, where operands are rounded
   RowMap x_map;
   const Real* packed_input = nullptr;  // panels of weight_ih
   const Real* bias_ih = nullptr;       // [G, H]
@@ -91,6 +106,7 @@ struct DenseForward {
   const Real* weight_ih = nullptr;  // [G*H, I]
   const Real* weight_hh = nullptr;  // [G*H, H], heads > 1: [heads, G*D, D]
   Real* y = nullptr;                // output, at y_map
+  std::uint16_t* y_bf16 = nullptr;  // instead of y, where operands are rounded
   RowMap y_map;
   Real* h[2] = {nullptr, nullptr};  // [B, H] in slot order: state 0 entering an even and an odd step
   Real* state = nullptr;            // [S - 1, B, H] in slot order: the other states, in place
@@ -158,10 +174,11 @@ template <class Real>
 struct DenseBackward {
   RowPlan plan;
   Index hidden = 0, heads = 1;
-  const Real* packed = nullptr;  // transposed recurrent panels
-  const Real* saved = nullptr;   // [cells, N, H]
-  const Real* prev = nullptr;    // [cells, S, H]
-  const Real* dy = nullptr;      // at dy_map
+  const Real* packed = nullptr;            // transposed recurrent panels
+  const Real* saved = nullptr;             // [cells, N, H]
+  const Real* prev = nullptr;              // [cells, S, H]
+  const Real* dy = nullptr;                // at dy_map
+  const std::uint16_t* dy_bf16 = nullptr;  // instead of dy, where gradients are rounded
   RowMap dy_map;
   const Real* dstates = nullptr;  // [S - 1, H] at dstates_map: gradients of the states but h after each step, or null
   RowMap dstates_map;
@@ -319,10 +336,11 @@ struct CellKernels {
   // Dense cells.
   PanelShape (*forward_panels)(Index hidden, Index heads) = nullptr;
   PanelShape (*backward_panels)(Index hidden, Index heads) = nullptr;
-  void (*pack_forward)(Index hidden, Index heads, const Real* weight_hh, Real* packed) = nullptr;
-  void (*pack_backward)(Index hidden, Index heads, const Real* weight_hh, Real* packed) = nullptr;
+  void (*pack_forward)(Index hidden, Index heads, StoredWeights<Real> weight_hh, Real* packed) = nullptr;
+  void (*pack_backward)(Index hidden, Index heads, StoredWeights<Real> weight_hh, Real* packed) = nullptr;
   std::size_t (*dense_input_panels)(Index input, Index hidden, Index heads) = nullptr;
-  void (*pack_dense_input)(Index input, Index hidden, Index heads, const Real* weight_ih, Real* packed) = nullptr;
+  void (*pack_dense_input)(Index input, Index hidden, Index heads, StoredWeights<Real> weight_ih,
+                           Real* packed) = nullptr;
   void (*dense_forward)(const DenseForward<Real>& job, const DensePart& part) = nullptr;
   void (*dense_backward)(const DenseBackward<Real>& job, const DensePart& part) = nullptr;
   /// As rounded_inputs(), of the backward pass, whose gradients are rounded where this is not null; and how to round.
@@ -393,9 +411,12 @@ struct ProductKernels {
   void (*rows_times_panels)(const PanelProduct<Real>& job, Index begin, Index end) = nullptr;
 };
 
-/// Loops with exponentials, a row at a time.
+/// Loops over single values, a row at a time.
 template <class Real>
 struct ElementKernels {
+  /// y [n] = x [n], to the nearest, ties to even; of floats only.
+  void (*from_bf16)(Index n, const std::uint16_t* x, Real* y) = nullptr;
+  void (*to_bf16)(Index n, const Real* x, std::uint16_t* y) = nullptr;
   /// y [F] = silu(g) * v of a row gv [2F] that holds g, then v.
   void (*silu_gate)(Index inner, const Real* gv, Real* y) = nullptr;
   /// dgv [2F] from dy [F] and gv [2F]; dgv may be gv.

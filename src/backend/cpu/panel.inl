@@ -62,6 +62,10 @@ concept Rounded = PanelTraits<Panel>::group == 2;
 template <class Panel>
 concept RoundsOperands = !std::is_same_v<OperandOf<Panel>, RealOf<Panel>>;
 
+/// What the gates are computed with whose sums such panels make.
+template <class Panel>
+using GatesOf = std::conditional_t<RoundsOperands<Panel>, QuickSimd, typename LanesOf<Panel>::V>;
+
 /// The elements of a panel that are not rounded.
 template <class Panel>
 HWY_INLINE const RealOf<Panel>* RealsOf(const Panel* panel) {
@@ -260,13 +264,6 @@ HWY_INLINE void WalkBlocks(const DensePart& part, Index step, Index run, const V
   }
 }
 
-/// To the nearest bfloat16, ties to even; NaN stays NaN.
-inline std::uint16_t RoundToBf16(float x) {
-  const auto bits = std::bit_cast<std::uint32_t>(x);
-  if (x != x) return static_cast<std::uint16_t>((bits >> 16) | 0x40u);
-  return static_cast<std::uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
-}
-
 /// How the units of all heads fall into blocks whose panels hold `gates` gates with `k_count` inputs each.
 template <class Panel>
 inline PanelShape ShapeOfPanels(int gates, Index k_count, Index head_size, Index heads) {
@@ -280,26 +277,40 @@ inline PanelShape ShapeOfPanels(int gates, Index k_count, Index head_size, Index
   return shape;
 }
 
-template <class Panel>
-inline Panel ToPanel(RealOf<Panel> x) {
-  if constexpr (Rounded<Panel>) {
+template <class Panel, class Source>
+inline Panel ToPanel(Source x) {
+  if constexpr (std::is_same_v<Source, std::uint16_t>) {
+    return {x};
+  } else if constexpr (Rounded<Panel>) {
     return {RoundToBf16(x)};
   } else {
     return Panel{x};
   }
 }
 
+/// body(weights) for weights as they are stored, reals or bfloat16.
+template <class Panel, class Body>
+void WithStored(const StoredWeights<RealOf<Panel>>& weights, const Body& body) {
+  if constexpr (RoundsOperands<Panel>) {
+    if (weights.bf16 != nullptr) return body(weights.bf16);
+  }
+  body(weights.reals);
+}
+
 /// The weights of a panel where the caller has them: element (gate, k, unit) of a head lies so far from the first.
-/// Either inputs or units are side by side.
-template <class Real>
+/// Either inputs or units are side by side. A Source is a Real, or the bits of a bfloat16.
+template <class Source>
 struct PanelWeights {
-  const Real* first;
+  const Source* first;
   Index gate_stride, k_stride, unit_stride;
 
-  HWY_INLINE const Real* at(Index gate, Index k, Index unit) const {
+  HWY_INLINE const Source* at(Index gate, Index k, Index unit) const {
     return first + gate * gate_stride + k * k_stride + unit * unit_stride;
   }
 };
+
+template <class Source>
+PanelWeights(const Source*, Index, Index, Index) -> PanelWeights<Source>;
 
 #if HWY_TARGET != HWY_SCALAR
 
@@ -364,16 +375,6 @@ HWY_INLINE void LoadPanelBlock(const PanelWeights<float>& weights, Index gate, I
   if (!along_units) Transpose(block);
 }
 
-/// The nearest bfloat16 in the lower half of each lane, as RoundToBf16() has it.
-HWY_INLINE auto RoundedBits(Simd x) {
-  const hn::RebindToUnsigned<Simd::Tag> du;
-  const auto bits = hn::BitCast(du, x.raw), upper = hn::ShiftRight<16>(bits);
-  const auto odd = hn::And(upper, hn::Set(du, 1u));
-  const auto nearest = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7fffu))));
-  const auto is_nan = hn::RebindMask(du, hn::Not(hn::Eq(x.raw, x.raw)));  // hn::Ne() of two NaN is false
-  return hn::IfThenElse(is_nan, hn::Or(upper, hn::Set(du, 0x40u)), nearest);
-}
-
 /// Inputs k and, of rounded panels, k + 1 of a vector of units.
 template <class Panel>
 HWY_INLINE void StorePanel(const Simd* block, Panel* panel) {
@@ -386,18 +387,69 @@ HWY_INLINE void StorePanel(const Simd* block, Panel* panel) {
   }
 }
 
+/// Two inputs side by side, of each unit of a vector.
+using InputPairs = hn::Vec<hn::RebindToUnsigned<Simd::Tag>>;
+
+/// `there` numbers of 16 bits, at most two a lane, and zeros behind them.
+HWY_INLINE InputPairs LoadInputPairs(const std::uint16_t* from, Index there) {
+  const hn::RebindToUnsigned<Simd::Tag> du;
+  if (there >= 2 * Simd::lanes) return hn::LoadU(du, reinterpret_cast<const std::uint32_t*>(from));
+  alignas(64) std::uint16_t padded[2 * Simd::lanes] = {};
+  if (there > 0) std::copy_n(from, there, padded);
+  return hn::LoadU(du, reinterpret_cast<const std::uint32_t*>(padded));
+}
+
+/// Inputs [k, k + 2 lanes) of a gate for the units from `unit` on, two inputs of a vector of units each.
+HWY_INLINE void LoadPanelPairs(const PanelWeights<std::uint16_t>& weights, Index gate, Index k, Index k_count,
+                               Index unit, Index unit_count, InputPairs (&block)[Simd::lanes]) {
+  const hn::RebindToUnsigned<Simd::Tag> du;
+  if (weights.unit_stride != 1) {
+    Simd row[Simd::lanes];
+    for (Index i = 0; i < Simd::lanes; ++i) {
+      const Index there = unit + i < unit_count ? k_count - k : 0;
+      row[i] = hn::BitCast(Simd::Tag(), LoadInputPairs(there > 0 ? weights.at(gate, k, unit + i) : nullptr, there));
+    }
+    Transpose(row);
+    for (Index i = 0; i < Simd::lanes; ++i) block[i] = hn::BitCast(du, row[i].raw);
+    return;
+  }
+  const hn::Rebind<std::uint16_t, Simd::Tag> halves;
+  const auto load = [&](Index input) HWY_ATTR {
+    const Index there = input < k_count ? std::min(Simd::lanes, unit_count - unit) : 0;
+    alignas(64) std::uint16_t padded[Simd::lanes] = {};
+    if (there > 0 && there < Simd::lanes) std::copy_n(weights.at(gate, input, unit), there, padded);
+    const std::uint16_t* const from = there == Simd::lanes ? weights.at(gate, input, unit) : padded;
+    return hn::PromoteTo(du, hn::LoadU(halves, from));
+  };
+  for (Index i = 0; i < Simd::lanes; ++i) {
+    block[i] = hn::Or(load(k + 2 * i), hn::ShiftLeft<16>(load(k + 2 * i + 1)));
+  }
+}
+
 #endif  // HWY_TARGET
 
 /// Fills the panel of the units [first, first + units) of a head, with zeros for inputs from k_count to `padded`.
 /// Returns its end.
-template <class Panel>
+template <class Panel, class Source>
 Panel* FillPanel(Index first, Index units, int gates, Index k_count, Index padded, Index head_size, Panel* packed,
-                 const PanelWeights<RealOf<Panel>>& weights) {
-  using Real = RealOf<Panel>;
+                 const PanelWeights<Source>& weights) {
   constexpr Index group = PanelTraits<Panel>::group;
   const Index row = gates * units;  // of one input
 #if HWY_TARGET != HWY_SCALAR
-  if constexpr (std::is_same_v<LanesOf<Panel>, Lanes<float>>) {
+  if constexpr (std::is_same_v<Source, std::uint16_t>) {
+    const hn::RebindToUnsigned<Simd::Tag> du;
+    for (Index k = 0; k < padded; k += 2 * Simd::lanes) {
+      const Index pairs = std::min(2 * Simd::lanes, padded - k) / 2;
+      for (Index at = 0; at < row; at += Simd::lanes) {
+        InputPairs block[Simd::lanes];
+        LoadPanelPairs(weights, at / units, k, k_count, first + at % units, head_size, block);
+        for (Index i = 0; i < pairs; ++i) {
+          hn::StoreU(block[i], du, reinterpret_cast<std::uint32_t*>(packed + (k + 2 * i) * row + 2 * at));
+        }
+      }
+    }
+    return packed + padded * row;
+  } else if constexpr (std::is_same_v<LanesOf<Panel>, Lanes<float>>) {
     for (Index k = 0; k < padded; k += Simd::lanes) {
       const Index inputs = std::min(Simd::lanes, padded - k);
       for (Index at = 0; at < row; at += Simd::lanes) {
@@ -415,7 +467,7 @@ Panel* FillPanel(Index first, Index units, int gates, Index k_count, Index padde
       const Index unit = first + at % units;
       for (Index i = k; i < k + group; ++i) {
         const bool there = unit < head_size && i < k_count;
-        *to++ = ToPanel<Panel>(there ? *weights.at(at / units, i, unit) : Real(0));
+        *to++ = ToPanel<Panel>(there ? *weights.at(at / units, i, unit) : Source(0));
       }
     }
   }

@@ -7,8 +7,9 @@ namespace hn = hwy::HWY_NAMESPACE;
 #undef PENSTOCK_MASKED_MEMORY
 #define PENSTOCK_MASKED_MEMORY (HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3)
 
-/// Vectors of floats, as wide as the tag says.
-template <class VectorTag>
+/// Vectors of floats, as wide as the tag says. Of `quick` ones, Sigmoid() and Tanh() are as good as networks need that
+/// round what they multiply to bfloat16, rather than to the last digits of a float.
+template <class VectorTag, bool quick = false>
 struct SimdOf {
   using Tag = VectorTag;
   using Raw = hn::Vec<Tag>;
@@ -20,6 +21,7 @@ struct SimdOf {
   // Implicit, so that Highway's results are values of ours without further ado.
   HWY_INLINE SimdOf(Raw r) : raw(r) {}  // NOLINT(google-explicit-constructor)
   HWY_INLINE explicit SimdOf(float x) : raw(hn::Set(Tag(), x)) {}
+  HWY_INLINE SimdOf(SimdOf<VectorTag, !quick> v) : raw(v.raw) {}  // NOLINT(google-explicit-constructor)
 
   friend HWY_INLINE SimdOf operator+(SimdOf a, SimdOf b) { return hn::Add(a.raw, b.raw); }
   friend HWY_INLINE SimdOf operator-(SimdOf a, SimdOf b) { return hn::Sub(a.raw, b.raw); }
@@ -71,6 +73,32 @@ struct SimdOf {
     const Raw quotient = hn::Mul(a.raw, estimate);
     return hn::MulAdd(quotient, rest, quotient);
   }
+
+  /// 2^x within 2^-18 of itself, and 1 for 0; never more than 2^126, never negative. The polynomial is 2^r to within
+  /// 2^-18.4 of itself for |r| <= 1/2.
+  static HWY_INLINE Raw QuickPower(Raw x) {
+    const Raw bounded = AtMost(x, hn::Set(Tag(), 126.0f));
+    const Raw r{_mm512_reduce_ps(bounded.raw, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
+    const Raw r2 = hn::Mul(r, r);
+    const Raw low = hn::MulAdd(r, hn::Set(Tag(), 6.9312415e-1f), hn::Set(Tag(), 1.0f));
+    const Raw middle = hn::MulAdd(r, hn::Set(Tag(), 5.5906829e-2f), hn::Set(Tag(), 2.4024102e-1f));
+    const Raw power = hn::MulAdd(r2, hn::MulAdd(r2, hn::Set(Tag(), 9.5828137e-3f), middle), low);
+    return Raw{_mm512_scalef_ps(power.raw, hn::Sub(bounded, r).raw)};
+  }
+  /// 1 / (1 + 2^x), of which what is wrong with the power takes no more than 2^-20. It never reaches 0.
+  static HWY_INLINE Raw QuickShare(Raw x) {
+    const Raw one = hn::Set(Tag(), 1.0f), sum = hn::Add(QuickPower(x), one), estimate = Reciprocal(sum);
+    return hn::MulAdd(estimate, hn::NegMulAdd(sum, estimate, one), estimate);
+  }
+  /// Within 2^-20, and sigmoid(x) and 1 - sigmoid(x) within 2^-17 of themselves (the latter while floats can tell).
+  friend HWY_INLINE SimdOf Sigmoid(SimdOf x) requires quick {
+    return QuickShare(hn::Mul(x.raw, hn::Set(Tag(), -1.44269504f)));
+  }
+  /// Within 2^-19; 0 for 0.
+  friend HWY_INLINE SimdOf Tanh(SimdOf x) requires quick {
+    const Raw share = QuickShare(hn::Mul(x.raw, hn::Set(Tag(), 2.88539008f)));
+    return hn::MulAdd(share, hn::Set(Tag(), -2.0f), hn::Set(Tag(), 1.0f));
+  }
 #endif
   friend HWY_INLINE SimdOf SelectPositive(SimdOf x, SimdOf a, SimdOf b) {
     return hn::IfThenElse(hn::Ge(x.raw, hn::Zero(Tag())), a.raw, b.raw);
@@ -81,6 +109,7 @@ struct SimdOf {
 };
 
 using Simd = SimdOf<hn::ScalableTag<float>>;
+using QuickSimd = SimdOf<hn::ScalableTag<float>, true>;
 
 // Vectors of half as many lanes, for what has no more than so many units: a masked store of the other half cannot be
 // read again before it has reached the cache, and some processors take a wide vector in two turns.
@@ -138,3 +167,20 @@ struct Lanes<double> {
   static HWY_INLINE void store(V v, double* p, Index = 1) { *p = v; }
   static HWY_INLINE double sum(V v) { return v; }
 };
+
+/// To the nearest bfloat16, ties to even; NaN stays NaN.
+inline std::uint16_t RoundToBf16(float x) {
+  const auto bits = std::bit_cast<std::uint32_t>(x);
+  if (x != x) return static_cast<std::uint16_t>((bits >> 16) | 0x40u);
+  return static_cast<std::uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+}
+
+/// The nearest bfloat16 in the lower half of each lane, as RoundToBf16() has it.
+HWY_INLINE auto RoundedBits(Simd x) {
+  const hn::RebindToUnsigned<Simd::Tag> du;
+  const auto bits = hn::BitCast(du, x.raw), upper = hn::ShiftRight<16>(bits);
+  const auto odd = hn::And(upper, hn::Set(du, 1u));
+  const auto nearest = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7fffu))));
+  const auto is_nan = hn::RebindMask(du, hn::Not(hn::Eq(x.raw, x.raw)));  // hn::Ne() of two NaN is false
+  return hn::IfThenElse(is_nan, hn::Or(upper, hn::Set(du, 0x40u)), nearest);
+}
