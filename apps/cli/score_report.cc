@@ -269,6 +269,25 @@ std::string score_lines(const Model& model, const Score& score, const std::strin
   return text;
 }
 
+std::string score_headline(const Model& model, const Score& score) {
+  if (score.labels) {
+    if (score.labels->scored == 0) return "";
+    const auto lines = label_lines(model.data(), *score.labels);
+    return fmt::format("{}, {}", lines[0], lines[1]);
+  }
+  if (!score.compressors.empty()) {
+    const auto best = std::ranges::min_element(score.compressors, {}, &Compressed::bits_per_byte);
+    return comparison(score.bits_per_byte, best->bits_per_byte, best->name + " of these bytes alone");
+  }
+  if (score.columns.empty()) return "";
+  const ColumnScore& first = score.columns.front();
+  const Rival& rival = first.best_rival();
+  const std::size_t others = score.columns.size() - 1;
+  return fmt::format("{}: {}, {}{}", printable(first.column), errors_text(first.model),
+                     comparison(first.model.rmse, rival.errors.rmse, rival.name),
+                     others > 0 ? fmt::format("; {} more", counted(static_cast<Index>(others), "column")) : "");
+}
+
 Json score_json(const Model& model, const Score& score) {
   Json json = Json::object();
   if (score.labels) {

@@ -124,7 +124,7 @@ class TrainingRun {
     return true;
   }
 
-  History history(const TrainResult& result) const {
+  History history(const Model& model, const TrainResult& result) const {
     History history{.trained = utc_time(),
                     .data = arguments_.data.source,
                     .score = {},
@@ -136,7 +136,10 @@ class TrainingRun {
       history.data += fmt::format(" and {} more", arguments_.data.sources.size() - 1);
     }
     history.data += ": " + data_.summary;
-    if (has_validation(result)) history.score = validation_text(result, measures_, kind_);
+    if (!has_validation(result)) return history;
+    history.score = validation_text(result, measures_, kind_);
+    const std::string headline = score_ ? score_headline(model, *score_) : "";
+    if (!headline.empty()) history.score += "; " + headline;
     return history;
   }
 
@@ -148,7 +151,7 @@ class TrainingRun {
     const auto begin = std::chrono::steady_clock::now();
     for (bool first = true;; first = false) {
       try {
-        return save_model(model, arguments_.output, history(result));
+        return save_model(model, arguments_.output, history(model, result));
       } catch (const Error& error) {
         const double waited = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
         if (error.code() != ErrorCode::io_failure || waited >= patience || interrupted()) throw;

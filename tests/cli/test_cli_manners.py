@@ -170,7 +170,8 @@ def test_standard_input_is_data(models, tmp_path):
 def test_info_says_what_a_file_is(models, tmp_path):
     shown = run("info", models / "series.safetensors").out
     assert "is           a model\n" in shown and "trained      1970-01-01T00:00:00Z, 60 steps" in shown
-    assert "on           series.csv: level, flow in 240 rows" in shown and "score        mse " in shown
+    assert "on           series.csv: level, flow in 240 rows" in shown and re.search(
+        r"^score        mse [\d.e-]+ on \d+ held-out rows; level: RMSE [\d.]+, MAE .* than .* by \d+ %; 1 column more$", shown, re.MULTILINE)
     found = run("info", models / "series.safetensors", "--json").json()
     assert found["kind"] == "model" and found["verified"] is True and len(found["checksum"]) == 16
     run("train", models / "text.txt", *TINY, "--steps", 2, "--length", 8, "--checkpoint", "run", cwd=tmp_path)
