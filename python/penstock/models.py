@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 
 from . import _core
@@ -20,13 +21,26 @@ if TYPE_CHECKING:
 __all__ = ["Model", "Session"]
 
 
+def _number(value: Any) -> float:
+    """A number, or a date as seconds since the start of 1970, in UTC if it does not say otherwise."""
+    if hasattr(value, "astype"):  # a scalar of NumPy, maybe a date
+        return float(_numbers(value))
+    if not isinstance(value, datetime.date):  # as those of pandas are, too
+        return float(value)
+    if not isinstance(value, datetime.datetime):
+        value = datetime.datetime.combine(value, datetime.time())
+    return (value if value.tzinfo else value.replace(tzinfo=datetime.timezone.utc)).timestamp()
+
+
 def _numbers(rows: Any) -> NDArray:
-    """Rows as float64; NumPy's dates as seconds since the start of 1970."""
+    """Rows as float64; dates as seconds since the start of 1970."""
     import numpy as np
 
     array = np.asarray(rows)
     if array.dtype.kind == "M":
         return array.astype("datetime64[ns]").astype(np.float64) / 1e9
+    if array.dtype.kind == "O":  # numbers and dates side by side
+        return np.array([_number(value) for value in array.flat], np.float64).reshape(array.shape)
     return array.astype(np.float64, copy=False)
 
 
@@ -254,7 +268,7 @@ class Model:
         ``language``    bytes or str                                        probabilities of each next byte ``[T, 256]``
         ==============  ==================================================  ==========================================
 
-        Answers are float64. A model of many series (``data["groups"]``) is told by ``group`` which of them the rows are
+        Answers are float64. Dates that a model reads are a column of ``datetime`` or NumPy's dates, or of seconds since 1970. A model of many series (``data["groups"]``) is told by ``group`` which of them the rows are
         of. Where a model reads what is known in advance, rows to come may stand at the end, with NaN in the other
         columns: their own forecasts are NaN. The other arguments are those of :meth:`forward`.
         """

@@ -99,19 +99,21 @@ def open_series(
     decimal: str = "",
     header: bool | None = None,
     missing: str = "refuse",
-    from_last: bool = False,
-    autoregression: bool = False,
-    transform: str = "none",
+    from_last: bool | None = None,
+    autoregression: bool | None = None,
+    transform: str | None = None,
     season: int = 0,
-    calendar: str | Sequence[str] = "none",
+    calendar: str | Sequence[str] | None = None,
     date_column: str = "",
-    irregular: str = "ignore",
+    irregular: str | None = None,
     group: str = "",
     group_by_file: bool = False,
     known: Sequence[str] = (),
     origin: Model | None = None,
 ) -> Dataset:
     """A CSV file, one step a row.
+
+    What is not said is as ``penstock train`` has it.
 
     Args:
         path: A file, a folder of them, or several, which hold the same columns: series that do not follow each other.
@@ -124,17 +126,19 @@ def open_series(
         header: Whether the first row holds the names of the columns; found from it if None.
         missing: What becomes of empty values: ``"refuse"`` (an error), ``"carry"`` (the last one), ``"interpolate"`` or
             ``"mask"`` (the last one, and not scored).
-        from_last: For a model with ``from_last=True``: scaled for forecasts that start from the last value.
-        autoregression: Fit a linear forecast too, beside which a model learns the rest; needs ``from_last``.
-        transform: ``"none"``, ``"logarithm"`` (all values must be positive), or ``"automatic"``: what forecasts best
-            in the training part, with ``autoregression``.
+        from_last: For a model with ``from_last=True``: scaled for forecasts that start from the last value. True if not given.
+        autoregression: Fit a linear forecast too, beside which a model learns the rest; needs ``from_last``, and is what that is
+            if not given.
+        transform: ``"none"``, ``"logarithm"`` (all values must be positive), or ``"automatic"``, the default with
+            ``autoregression``: what forecasts best in the training part.
         season: Rows after which the targets repeat themselves; 1: never, 0: find out.
         calendar: Also read where a row's date stands in these cycles: some of ``"day"``, ``"week"`` and ``"year"``, or
-            ``"auto"``: those that the training part shows twice.
+            ``"auto"``, the default: those that the training part shows twice; ``"none"``: none.
         date_column: Holds the dates; the first column that does if empty.
         irregular: What becomes of rows whose dates are not evenly apart: ``"ignore"`` (they follow each other all the
             same), ``"elapsed"`` (the time since the row before is an input), ``"fill"`` (rows that are missing from a
-            regular calendar are put in without values), ``"refuse"``, or ``"automatic"``: what suits the dates.
+            regular calendar are put in without values), ``"refuse"``, or ``"automatic"``, the default where the calendar
+            is read: what suits the dates.
         group: Names the series of a row, where the file holds many: each is split by time and scaled by itself.
         group_by_file: The same, of files that hold a series each, which are named as they are.
         known: Columns whose values are known in advance: those of the rows that are forecast are inputs, too.
@@ -142,35 +146,48 @@ def open_series(
             ``autoregression``, ``transform``, ``calendar``, ``group``, ``group_by_file`` and ``known`` are those of its data, and must not be given.
     """
     if origin is not None:
-        _refuse_given("origin", inputs=list(inputs), targets=list(targets), horizon=horizon != 1, from_last=from_last,
-                      autoregression=autoregression, transform=transform != "none", calendar=calendar != "none",
-                      date_column=date_column, irregular=irregular != "ignore", group=group, group_by_file=group_by_file, known=list(known))  # fmt: skip
+        _refuse_given("origin", inputs=list(inputs), targets=list(targets), horizon=horizon != 1, from_last=from_last is not None,
+                      autoregression=autoregression is not None, transform=transform is not None, calendar=calendar is not None,
+                      date_column=date_column, irregular=irregular is not None, group=group, group_by_file=group_by_file, known=list(known))  # fmt: skip
         from_last, autoregression = origin.spec["from_last"], origin.spec["lags"] > 0
-    return Dataset(
-        _core.open_series(
-            _paths(path),
-            list(inputs),
-            list(targets),
-            horizon,
-            validation_fraction,
-            delimiter,
-            decimal,
-            header,
-            missing,
-            from_last,
-            autoregression,
-            transform,
-            season,
-            [calendar] if isinstance(calendar, str) else list(calendar),
-            date_column,
-            irregular,
-            group,
-            group_by_file,
-            list(known),
-            None if origin is None else origin._model,
-        ),
+    chosen = from_last is None
+    if from_last is None:
+        from_last = True
+    if autoregression is None:
+        autoregression = from_last
+    if transform is None:
+        transform = "automatic" if autoregression else "none"
+    if calendar is None:
+        calendar = "auto"
+    if irregular is None:
+        irregular = "ignore" if calendar == "none" else "automatic"
+    dataset = _core.open_series(
+        _paths(path),
+        list(inputs),
+        list(targets),
+        horizon,
+        validation_fraction,
+        delimiter,
+        decimal,
+        header,
+        missing,
         from_last,
+        autoregression,
+        transform,
+        season,
+        [calendar] if isinstance(calendar, str) else list(calendar),
+        date_column,
+        irregular,
+        group,
+        group_by_file,
+        list(known),
+        None if origin is None else origin._model,
     )
+    if chosen:  # only what is read has a last value
+        description = dataset.description()
+        read = {column["name"] for column in description["inputs"]}
+        from_last = any(column["name"] in read for column in description["targets"])
+    return Dataset(dataset, from_last)
 
 
 def open_labelled(

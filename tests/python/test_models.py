@@ -1,7 +1,9 @@
 """Models, sessions and training in Python, beside the program's answers."""
 
+import datetime
 import io
 import json
+import math
 import os
 import pathlib
 import subprocess
@@ -54,7 +56,7 @@ def language(folder):
 
 @pytest.fixture(scope="module")
 def forecaster(folder):
-    data = penstock.open_series(folder / "series.csv", inputs=["level", "flow"], horizon=2)
+    data = penstock.open_series(folder / "series.csv", inputs=["level", "flow"], horizon=2, from_last=False)
     model = penstock.Model(data, cell="gru", **SMALL)
     penstock.train(model, data, steps=30, **QUICK)
     model.save(folder / "series.safetensors")
@@ -105,6 +107,39 @@ def test_forecasts_are_the_programs(forecaster, folder):
     assert len(lines) == 300
     both = forecaster.predict(np.stack([rows, rows[::-1]]), exact=True)
     assert (both[0] == forecaster.predict(rows, exact=True)).all()
+
+
+def test_series_are_opened_as_by_the_program(tmp_path):
+    dates = np.datetime64("2024-01-01") + np.arange(120)
+    values = [round(10 + i / 20 + 3 * math.sin(2 * math.pi * i / 7) + i % 3, 3) for i in range(120)]
+    lines = [f"{date},{value}\n" for date, value in zip(dates, values)]
+    (tmp_path / "days.csv").write_text("day,level\n" + "".join(lines))
+    data = penstock.open_series(tmp_path / "days.csv", horizon=2)
+    model = penstock.Model(data, width=16, blocks=1)
+    penstock.train(model, data, steps=6, **QUICK)
+    program("train", "days.csv", "--horizon", 2, "--width", 16, "--blocks", 1, "--steps", 6, "--batch", 4, "--length", 32,
+            "--threads", 1, "--quiet", cwd=tmp_path)  # fmt: skip
+    theirs = penstock.Model.load(tmp_path / "model.safetensors")
+    assert model.data == theirs.data and model.spec == theirs.spec
+    assert model.spec["lags"] > 0 and [c["feature"] for c in model.data["inputs"]][1:] == ["week_sine", "week_cosine"]
+    rows = [[value, date] for value, date in zip(values, dates.astype(datetime.date))]
+    expected = model.predict([[value, float(date.astype(float)) * 86400] for value, date in zip(values, dates)])
+    assert (theirs.predict(rows) == expected).all()
+    aware = [[value, datetime.datetime(date.year, date.month, date.day, 2, tzinfo=datetime.timezone(datetime.timedelta(hours=2)))]
+             for value, date in rows]  # fmt: skip
+    assert (model.predict(aware) == expected).all()
+    assert (model.predict([[value, date] for value, date in zip(values, dates)]) == expected).all()
+    # What is forecast and not read has no last value.
+    other = penstock.open_series(tmp_path / "days.csv", inputs=["level"], targets=["level"], calendar="none", transform="none")
+    assert penstock.Model(other).spec["from_last"] and len(other.description["inputs"]) == 1
+
+
+def test_what_is_forecast_and_not_read(folder):
+    data = penstock.open_series(folder / "series.csv", inputs=["level"], targets=["flow"])
+    assert not penstock.Model(data, **SMALL).spec["from_last"]
+    data = penstock.open_series(folder / "series.csv", inputs=["level"], targets=["flow"], from_last=True)
+    with pytest.raises(penstock.InvalidArgument, match="from_last must be false"):
+        penstock.Model(data, **SMALL)
 
 
 def test_training_goes_on_from_a_model(forecaster, classifier, folder):
@@ -186,11 +221,11 @@ def test_training_puts_filters_beside_layers(folder, tmp_path):
 
 
 def test_training_from_several_seeds_makes_their_mean(folder, tmp_path):
-    data = penstock.open_series(folder / "series.csv", inputs=["level"])
+    data = penstock.open_series(folder / "series.csv", inputs=["level"], from_last=False)
     members = []
     for seed in (5, 6):
         members.append(penstock.Model(data, seed=seed, **SMALL))
-        again = penstock.open_series(folder / "series.csv", inputs=["level"])
+        again = penstock.open_series(folder / "series.csv", inputs=["level"], from_last=False)
         penstock.train(members[-1], again, steps=8, seed=seed, **QUICK)
     model = penstock.Model(data, seed=5, **SMALL)
     result = penstock.train(model, data, steps=8, seeds=2, seed=5, checkpoint=tmp_path / "c", **QUICK)

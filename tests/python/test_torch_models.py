@@ -37,7 +37,7 @@ def trained(folder, kind, filters=False, **spec):
         data = penstock.open_text(folder / "text.txt")
         inputs = np.frombuffer(TEXT[:60], np.uint8).astype(np.int32).reshape(2, 30)
     elif kind == "series":
-        data = penstock.open_series(folder / "series.csv", inputs=["level", "flow"], horizon=2)
+        data = penstock.open_series(folder / "series.csv", inputs=["level", "flow"], horizon=2, from_last=False)
         inputs = np.random.default_rng(1).normal(size=(2, 30, 2)).astype(np.float32)
     else:
         data = penstock.open_labelled(folder / "labelled.csv")
