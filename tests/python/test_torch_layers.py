@@ -119,6 +119,31 @@ def test_projections(options):
     close(mine(packed)[0].data, theirs(packed)[0].data, steps=4)
 
 
+@pytest.mark.parametrize("options", [{}, {"batch_first": True, "bias": False}, {"num_layers": 2, "bidirectional": True}])
+def test_projections_of_rows_with_lengths(options):
+    lstm = ours.LSTM(5, 8, proj_size=3, dtype=torch.float64, **options)
+    lengths, slots = torch.tensor([3, 0, 9, 1]), lstm.num_layers * (2 if lstm.bidirectional else 1)
+    x = torch.randn(4, 9, 5, dtype=torch.float64)
+    for row, length in enumerate(lengths):
+        x[row, length:] = float("nan")  # never read
+    x = x if lstm.batch_first else x.transpose(0, 1)
+    states = [torch.randn(slots, 4, width, dtype=torch.float64, requires_grad=True) for width in (3, 8)]
+
+    def everything(**how):
+        given = x.nan_to_num().requires_grad_() if how else x.clone().requires_grad_()
+        y, last = lstm(given, states, lengths=lengths, **how)
+        torch.manual_seed(1)
+        loss = sum((each * torch.randn(each.shape, dtype=each.dtype)).sum() for each in (y, *last))
+        return [y, *last, *torch.autograd.grad(loss, [given, *states, *lstm.parameters()])]
+
+    # Resets are PyTorch's operations, step by step, even where there are none.
+    expected = everything(reset_mask=torch.zeros(x.shape[:2], dtype=torch.bool))
+    for got, wanted in zip(everything(), expected, strict=True):
+        torch.testing.assert_close(got, wanted, rtol=1e-12, atol=1e-13)
+    y, last = lstm(x, states, lengths=torch.zeros_like(lengths))
+    assert not y.any() and all(torch.equal(after, before) for after, before in zip(last, states))
+
+
 def test_views_with_odd_strides():
     theirs, mine = pair("LSTM", 5, 7)
     wide = torch.randn(9, 4, 11)

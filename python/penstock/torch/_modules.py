@@ -4,7 +4,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 from torch.nn.parameter import Parameter
-from torch.nn.utils.rnn import PackedSequence
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from ._checks import (
     check_lengths,
@@ -18,6 +18,19 @@ from ._composed import CELLS, composed, terms_of
 from ._ops import autocast_sequence, is_plain, keeps_tape, recurrent
 from ._parallel_layer import Reach, parallel_layer
 from ._sequence_parallel import parallel_scan
+
+
+def _run_packed(run, x, states, lengths, batch_first):
+    """What run(data, batch_sizes, states) says of padded rows, as packed ones: y with zeros beyond a row's length, and the
+    last states [slots, B, ...]. Rows without steps keep theirs."""
+    batch, steps = (0, 1) if batch_first else (1, 0)
+    some = lengths.nonzero().squeeze(1)
+    packed = pack_padded_sequence(x.index_select(batch, some), lengths[some], batch_first, enforce_sorted=False)
+    order = some[packed.sorted_indices]
+    y, *last = run(packed.data, packed.batch_sizes, tuple(s.index_select(1, order) for s in states))
+    y, _ = pad_packed_sequence(packed._replace(data=y), batch_first, total_length=x.shape[steps])
+    y = y.new_zeros(*x.shape[:2], y.shape[2]).index_copy(batch, some, y)
+    return y, tuple(s.index_copy(1, order, after) for s, after in zip(states, last))
 
 
 class Stack(nn.RNNBase):
@@ -218,13 +231,20 @@ class Stack(nn.RNNBase):
             states = tuple(x.new_zeros(slots, rows, width) for width in (self.proj_size, self.hidden_size))
         if lengths is not None:
             check_values_of_lengths(lengths, x.shape[1 if batch_first else 0])
-        elif reset is None and not every_state and is_plain(x):
+        if reset is None and not every_state and is_plain(x):
             form = (self.bias, layers, 0.0, self.training, self.bidirectional)
-            if batch_sizes is None:
+
+            def run(data, batch_sizes, states):
+                return torch.lstm(data, batch_sizes, states, weights, *form)
+
+            if batch_sizes is not None:
+                y, *last = run(x, batch_sizes, states)
+                return y, tuple(last), None
+            if lengths is None:
                 y, *last = torch.lstm(x, states, weights, *form, batch_first)
-            else:
-                y, *last = torch.lstm(x, batch_sizes, states, weights, *form)
-            return y, tuple(last), None
+                return y, tuple(last), None
+            if lengths.any():
+                return *_run_packed(run, x, states, lengths, batch_first), None
         return composed(
             x, weights, states, lengths, batch_sizes, reset, self._cell(), layers, self.bidirectional, batch_first,
             every_state,
