@@ -40,10 +40,11 @@ done
 # Everything that differs between kernels once: a chain of several blocks, ragged rows, resets, layers, steps.
 scans='*Loop/3x257x33_*:*Loop/1x1009x65_f32:*Loop/packed_reverse_reset_*:*Loop/lengths_reset_bf16:*Loop/misaligned_f16'
 layers='*/small_*bf16:*/packed_reset_min*f32:*/reverse_lengths_minlstm_f16:*EveryRegime/reverse_tiles_mingru_bf16:*EveryRegime/past_a_tile_minlstm_f16'
+heads='*/odd_heads_lstm_bf16:*/packed_reverse_reset_gru_f16:*/past_two_warps_slstm_bf16:*/time_first_elman_f32'
 if command -v compute-sanitizer >/dev/null; then
   for tool in memcheck racecheck synccheck; do
     for part in "backend_cuda_products --gtest_filter=*/forward_*:*/of_w*" "backend_cuda_scan --gtest_filter=$scans" "backend_cuda_layer --gtest_filter=$layers" \
-      "nn_cuda_recurrent_program --gtest_filter=*mingru_bf16:*lstm_f16" "nn_cuda_streams"; do
+      "backend_cuda_dense --gtest_filter=$heads" "nn_cuda_recurrent_program --gtest_filter=*mingru_bf16:*lstm_f16" "nn_cuda_streams"; do
       # shellcheck disable=SC2086: two words on purpose
       compute-sanitizer --tool $tool --error-exitcode 1 ./test_${part} >"$logs/$tool" 2>&1 || {
         status=1
