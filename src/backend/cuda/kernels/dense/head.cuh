@@ -128,15 +128,14 @@ struct Matrix {
 struct Resets {
   unsigned mask[kColumns];
 
-  /// Steps first .. first + 31, which may lie before the first step where a slice has none. All threads of a warp
-  /// together.
+  /// Steps first .. first + 31. All threads of a warp together.
   __device__ __forceinline__ void load(const DenseRows& rows, const Row* of_slots, const Thread& at, int first) {
 #pragma unroll
     for (int slot = 0; slot < kSlots; ++slot) {
       const Row& row = of_slots[slot];
       const int step = first + (int)threadIdx.x % 32;
       bool reset = false;
-      if (step >= 0 && step < row.length) {
+      if (step < row.length) {
         const Index t = row.time(step, kDescending);
         reset = rows.reset[row.memory * rows.reset_row_stride + t * rows.reset_step_stride] != 0;
       }

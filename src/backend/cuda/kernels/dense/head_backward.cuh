@@ -321,7 +321,8 @@ struct Backward {
     const int last = slice.steps - 1;
     for (int ahead = 0; ahead < kStages - 1; ++ahead) fetch(ahead, last - ahead);
     load_carry();
-    if constexpr (kReset) resets.load(args.rows, rows(), at, last & ~31);
+    // A slice of rows without steps has no last one.
+    if constexpr (kReset) resets.load(args.rows, rows(), at, max(last, 0) & ~31);
     WaitForCopies<kStages - 2>();
     __syncthreads();
     int stage = 0, free_stage = kStages - 1;
