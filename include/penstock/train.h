@@ -38,8 +38,10 @@ struct TrainOptions {
   Index patience = 0;      ///< Validations by steps without a lower loss, after which the run goes back to the best
                            ///< weights, brings the learning rate down in a few steps and ends; 0: never.
   bool keep_best = false;  ///< The model ends as the best validation found it; the checkpoint keeps the last one.
-  Index validation_batches = 32;   ///< At most, during the run; 0: all. The last validation always scores all.
-  double log_every = 0.5;          ///< Seconds between reports; 0: after every step. Skipped steps always report.
+  Index validation_batches = 32;  ///< At most, during the run; 0: all. The last validation always scores all.
+  /// Seconds between reports; 0: after every step. Skipped steps always report, and where metrics are written every
+  /// hundredth of the run does.
+  double log_every = 0.5;
   std::string metrics_path;        ///< JSON lines; empty: none.
   std::string metrics_note;        ///< JSON object: what their first record says besides what the run itself knows.
   std::string tensorboard_path;    ///< Folder for events that TensorBoard reads; empty: none.

@@ -351,7 +351,8 @@ def train(
         validate_steps: Steps between validations, in addition to those; 0: none.
         patience: So many validations by steps without a lower loss end the run; 0: none do.
         keep_best: The model ends as the best validation found it.
-        log_every: Seconds between reports; 0: after every step.
+        log_every: Seconds between reports; 0: after every step. With ``metrics`` or ``tensorboard`` also every hundredth of
+            the run.
         checkpoint: A file from which ``resume=True`` goes on, bit for bit, with the same options.
         metrics: A file for all measurements, as JSON lines.
         tensorboard: A folder for the same as events that TensorBoard reads.

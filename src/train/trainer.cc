@@ -274,10 +274,18 @@ void Trainer::save() {
   }
 }
 
+bool Trainer::report_is_due(const StepResult& result, double now) const {
+  if (is_skipped(result.state) || now - last_report_ >= options_.log_every) return true;
+  // Of a run of a second, what is kept would be a curve of two points.
+  constexpr double share_of_run = 0.01;
+  const bool kept = !options_.metrics_path.empty() || !options_.tensorboard_path.empty();
+  return kept && fraction(result.state.step, result.state.scored, now) - result_.last.fraction >= share_of_run;
+}
+
 void Trainer::handle(const StepResult& result, bool last) {
   count(result);
   const double now = seconds();
-  if (first_ || last || is_skipped(result.state) || now - last_report_ >= options_.log_every) report(result, now);
+  if (first_ || last || report_is_due(result, now)) report(result, now);
   first_ = false;
   give_up_if_hopeless(result);
 }

@@ -30,6 +30,7 @@ class Trainer {
   /// What a batch came to: counts, reports, gives up. `last`: no other follows.
   void handle(const StepResult& result, bool last);
   void count(const StepResult& result);
+  bool report_is_due(const StepResult& result, double now) const;
   void report(const StepResult& result, double seconds);
   /// Validates if it is time to, and acts on what that says.
   void validate_if_due();

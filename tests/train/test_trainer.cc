@@ -246,6 +246,22 @@ TEST(Train, CarriesTheState) {
   EXPECT_GT(accuracy(true), 0.55);
 }
 
+TEST(Train, EveryHundredthOfARunIsKeptHoweverShortItIs) {
+  const test::TemporaryFolder folder;
+  CopyTask data;
+  for (const bool kept : {false, true}) {
+    TrainOptions options = steps(150);
+    options.log_every = 1e9;
+    if (kept) options.metrics_path = folder.path("hundredths.jsonl");
+    Model model({.width = 8, .blocks = 1}, data.description());
+    int reports = 0;
+    TrainCallbacks callbacks;
+    callbacks.progress = [&](const Progress&) { ++reports; };
+    train(model, data, options, callbacks);
+    EXPECT_EQ(reports, kept ? 76 : 2) << "the first step and every second one, or the first and the last";
+  }
+}
+
 TEST(Train, ReportsAndWritesMetrics) {
   const test::TemporaryFolder folder;
   CopyTask data;
