@@ -127,7 +127,7 @@ class SeriesTable:
         self.coverages.append(coverage)
         cells = [name, f"{one.training} + {len(one.values) - one.training}", f"{one.season} ({ours[0]['season']})", one.horizon,
                  spread_of(of(ours, "rmse")), *(short(theirs[peer]) if peer in theirs else "-" for peer in PEERS),
-                 f"{rmse / best:.3f}", f"{self.naive[-1]:.3f}", f"{coverage:.0%}", f"{np.mean(of(ours, 'cpu_seconds')):.1f}"]
+                 f"{rmse / best:.3f}", f"{self.naive[-1]:.3f}", f"{coverage:.0%}", f"{np.mean(of(ours, 'cpu_seconds')):.2g}"]
         return "| " + " | ".join(map(str, cells)) + " |"
 
     def said_of_all(self):
@@ -195,7 +195,7 @@ try first, each tuned by its own automatic procedure on the training part. One c
 forecast with its whole horizon; parameters are those of the training part, and every forecast knows all rows before it. Peers are
 statsforecast's AutoETS, AutoARIMA and AutoTheta (with a season above 24 rows, MSTL takes it out first), and ridge regression and LightGBM on
 lags whose number and penalty a fifth of the training part chooses. Peers are told the season; Penstock finds it. Five seeds; on series with
-fewer than 200 held-out rows the linear forecast stands alone, and every seed says the same.
+fewer than 200 held-out rows the linear forecast stands alone, no layers are trained, and every seed says the same.
 
 *What was looked at*: the rules of the linear forecast, of the layers' part in it and of intervals were made by results on the series of
 the last two tables and on others, held-out parts included, so these two flatter Penstock. Those of the first two were looked at after
