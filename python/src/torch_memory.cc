@@ -15,6 +15,24 @@ namespace {
 
 constexpr std::size_t kWordBytes = sizeof(std::uint64_t);
 
+/// Asks the system for large pages. Blocks of some size come fresh from it and go back to it with every call: to be
+/// given them in pages of 4 KB takes several times as long as to write them. And weights that are read at every step
+/// are found sooner in few pages.
+void ask_for_large_pages(void* memory, std::size_t bytes) {
+#ifdef __linux__
+  constexpr std::size_t large = std::size_t{4} << 20;  // holds a page of 2 MB wherever it begins
+  if (bytes < large) return;
+  const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+  const auto begin = reinterpret_cast<std::uintptr_t>(memory);
+  const std::uintptr_t first = (begin + page - 1) / page * page, last = (begin + bytes) / page * page;
+  // An advice: a system that has none goes on as ever. NOLINTNEXTLINE(performance-no-int-to-ptr)
+  static_cast<void>(madvise(reinterpret_cast<void*>(first), last - first, MADV_HUGEPAGE));
+#else
+  static_cast<void>(memory);
+  static_cast<void>(bytes);
+#endif
+}
+
 /// Memory of the calling thread that grows as calls need more.
 void* scratch(std::size_t bytes) {
   struct Free {
@@ -27,24 +45,9 @@ void* scratch(std::size_t bytes) {
     size = 0;
     memory.reset(static_cast<std::byte*>(::operator new[](bytes, std::align_val_t{Tape::alignment})));
     size = bytes;
+    ask_for_large_pages(memory.get(), bytes);
   }
   return memory.get();
-}
-
-/// Asks the system for large pages. Blocks of some size come fresh from it and go back to it with every call: to be
-/// given them in pages of 4 KB takes several times as long as to write them.
-void ask_for_large_pages(const TorchTensor& tensor) {
-#ifdef __linux__
-  constexpr std::size_t large = std::size_t{4} << 20;  // holds a page of 2 MB wherever it begins
-  if (tensor.bytes() < large) return;
-  const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
-  const auto begin = reinterpret_cast<std::uintptr_t>(tensor.address());
-  const std::uintptr_t first = (begin + page - 1) / page * page, last = (begin + tensor.bytes()) / page * page;
-  // An advice: a system that has none goes on as ever. NOLINTNEXTLINE(performance-no-int-to-ptr)
-  static_cast<void>(madvise(reinterpret_cast<void*>(first), last - first, MADV_HUGEPAGE));
-#else
-  static_cast<void>(tensor);
-#endif
 }
 
 /// Bytes from the tensor's first to the first at a multiple of the alignment.
@@ -76,7 +79,7 @@ std::size_t Tape::tensor_bytes(std::size_t bytes) { return bytes + alignment + k
 
 TorchTensor Tape::allocate(const TorchTensor& like, std::size_t bytes) {
   TorchTensor tape = like.empty({static_cast<std::int64_t>(tensor_bytes(bytes))}, shim().uint8);
-  if (!tape.is_cuda()) ask_for_large_pages(tape);
+  if (!tape.is_cuda()) ask_for_large_pages(tape.address(), tape.bytes());
   return tape;
 }
 
