@@ -10,6 +10,7 @@
 #include "penstock/error.h"
 #include "penstock/version.h"
 #include "signals.h"
+#include "spinning.h"
 #include "terminal.h"
 #include "units.h"
 #include "verbs.h"
@@ -43,6 +44,8 @@ constexpr const char* examples =
     "  PENSTOCK_CUDA_PATH  folders with CUDA's libraries, before all others\n"
     "  PENSTOCK_PLANS      file of what 'penstock tune' has found\n"
     "  OMP_NUM_THREADS     threads, where --threads does not say\n"
+    "  GOMP_SPINCOUNT      turns of a loop before a thread that waits for\n"
+    "                      another one sleeps [10000]\n"
     "  SOURCE_DATE_EPOCH   the time noted in models, in seconds since 1970:\n"
     "                      files that are the same whenever they are made";
 
@@ -143,6 +146,7 @@ int run(int argc, char** argv) {
 }  // namespace penstock::cli
 
 int main(int argc, char** argv) {
+  penstock::cli::limit_spinning(argv);
   std::setlocale(LC_CTYPE, "");  // whether a bar may be drawn with block characters
   penstock::cli::ignore_write_signals();
   try {

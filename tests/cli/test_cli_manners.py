@@ -1,10 +1,13 @@
 """Configuration files, pages of the manual, completions, suggestions, conversations."""
 
 import json
+import os
+import pathlib
 import re
 import shutil
 import struct
 import subprocess
+import time
 import wave
 
 import pytest
@@ -233,3 +236,28 @@ def test_sound_to_sound(tmp_path):
     assert "none.wav: " in run("train", "none.wav", "--target", "in.wav", "-o", "x", cwd=tmp_path, expect=1).err
     refuses("stream", "model.safetensors", "fast.wav", "o.wav", status=1, verb="stream", cwd=tmp_path,
             message="fast.wav: 16000 Hz, the model was trained at 8000 Hz")  # fmt: skip
+
+
+def started_with(folder, **given):
+    """What stands in the environment of a run that waits for its text."""
+    command = [str(BIN), "train", "-", "--as", "text"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    process = subprocess.Popen(command, cwd=folder, env={"PATH": os.environ["PATH"], **given}, **pipes)
+    try:
+        end = time.monotonic() + 20
+        while True:
+            seen = pathlib.Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0")
+            assert time.monotonic() < end, seen
+            # Right after a program begins there is nothing yet.
+            if f"PATH={os.environ['PATH']}".encode() in seen and (given or b"PENSTOCK_STARTED_ANEW=1" in seen):
+                return seen
+            time.sleep(0.02)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_threads_spin_for_a_short_time_where_nobody_says_for_how_long(tmp_path):
+    assert b"GOMP_SPINCOUNT=10000" in started_with(tmp_path)
+    assert not [each for each in started_with(tmp_path, OMP_WAIT_POLICY="active") if each.startswith(b"GOMP_")]
+    assert b"GOMP_SPINCOUNT=5" in started_with(tmp_path, GOMP_SPINCOUNT="5")
