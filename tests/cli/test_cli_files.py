@@ -194,7 +194,7 @@ def test_what_was_trained_is_replaced_on_request_only(models, tmp_path):
 
 
 def test_a_second_run_with_the_same_output_is_refused_at_once(models, tmp_path):
-    command = ["train", models / "text.txt", *TINY, "--length", 16, "--steps", 100000]
+    command = ["train", models / "text.txt", *TINY, "--length", 16, "--patience", 0, "--steps", 100000]
     first = start(*command, cwd=tmp_path)
     while b" step 1 " not in first.stderr.readline():
         assert first.poll() is None

@@ -220,7 +220,7 @@ def catches(process, number):
 
 @pytest.mark.parametrize("number, status", [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_an_interrupt_saves_and_says_where_and_the_run_goes_on(models, tmp_path, number, status):
-    command = ["train", models / "text.txt", *TINY, "--length", 16]
+    command = ["train", models / "text.txt", *TINY, "--length", 16, "--patience", 0]
     process = start(*command, "--steps", 100000, cwd=tmp_path)
     while b" step 1 " not in process.stderr.readline():
         assert process.poll() is None
@@ -243,8 +243,10 @@ def test_an_interrupt_saves_and_says_where_and_the_run_goes_on(models, tmp_path,
 
 def test_no_interrupt_harms_what_it_interrupts(models, tmp_path):
     # A signal may come while generated code runs, which keeps values where a signal's frame would go.
+    # Without patience a run does not end by itself before it is interrupted, however busy the machine is.
+    command = ["train", models / "text.txt", *TINY, "--length", 16, "--steps", 100000, "--patience", 0, "--force"]
     for _ in range(100):
-        process = start("train", models / "text.txt", *TINY, "--length", 16, "--steps", 100000, "--force", cwd=tmp_path)
+        process = start(*command, cwd=tmp_path)
         while b" step 1 " not in process.stderr.readline():
             assert process.poll() is None
         process.send_signal(signal.SIGINT)
