@@ -207,6 +207,16 @@ Index RecurrentOp<Real>::gradient_steps() const {
   return std::clamp<Index>((cpu::kTransposedRows + rows / 2) / rows, 1, geometry_.steps());
 }
 
+/// A piece's sums are written and read again, for which the panels of the input are read once in a piece instead of at
+/// every step.
+template <class Real>
+bool RecurrentOp<Real>::input_on_the_way() const {
+  if (!packed_ || geometry_.steps() == 1) return true;
+  const auto panels = static_cast<double>(kernels_.dense_input_panels(input_, hidden_, heads_));
+  const double saved = 2 * static_cast<double>(geometry_.rows() * gates_stride()) / plan_.row_parts;
+  return panels * (1 - 1 / static_cast<double>(piece_steps())) <= machine_.costs.input_reads * saved;
+}
+
 /// As many steps as leave room for weights beside their input product in the cache that a thread has to itself.
 template <class Real>
 Index RecurrentOp<Real>::piece_steps() const {

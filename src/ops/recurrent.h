@@ -137,10 +137,7 @@ class RecurrentOp {
   Index S() const { return cell_.info.states; }
   /// Dense cells: whether the input product is made step by step with the recurrent one, instead of for a piece of
   /// piece_steps() beforehand; every sum runs in the same order.
-  bool input_on_the_way() const {
-    const auto rows_of_thread = static_cast<double>(geometry_.rows()) / plan_.row_parts;
-    return !packed_ || geometry_.steps() == 1 || rows_of_thread >= machine_.costs.input_rows;
-  }
+  bool input_on_the_way() const;
   Index piece_steps() const;
   Index gates_stride() const;
   Index gradient_steps() const;

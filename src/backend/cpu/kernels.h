@@ -124,8 +124,9 @@ struct DenseForward {
   /// The row of wx that belongs to a step of a slot.
   Index wx_row(Index slot, Index step) const { return step_of_piece(step) * plan.rows + slot; }
   Index step_of_piece(Index step) const { return (step - step_begin) % piece; }
-  /// Whether the steps of a slot follow each other in a tile of the input product, rather than the slots of a step.
-  bool along_steps() const { return piece >= plan.rows; }
+  /// Whether the steps of a slot follow each other in a tile of the input product, rather than the slots of a step, as
+  /// they do where it is made on the way.
+  bool along_steps() const { return wx != nullptr && piece >= plan.rows; }
   /// The row of rounded.x: rows of a tile lie one after the other.
   Index rounded_row(Index slot, Index step) const {
     return along_steps() ? slot * piece + step_of_piece(step) : wx_row(slot, step);
