@@ -179,7 +179,7 @@ class CpuBackward final : public CpuRecurrence<Real> {
     }
     auto* const scratch = static_cast<Real*>(memory.scratch);
     if (!shape.add_dx || !arguments.dx) return this->op_.backward(arguments, scratch, range);
-    const SequenceView<Real> sum = arguments.dx;
+    const SequenceView<Real> sum = {arguments.dx.data, arguments.dx.row_stride, arguments.dx.step_stride};
     arguments.dx = {strided(scratch + own_ / sizeof(Real), {}, call.batch, shape.input)};
     this->op_.backward(arguments, scratch, range);
     if (range.begin == 0) add(call.batch, arguments.dx, sum);

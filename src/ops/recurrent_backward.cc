@@ -271,7 +271,7 @@ void RecurrentOp<Real>::rounded_input_gradients(const BackwardArguments<Real>& c
       write(call.dx.bf16, reinterpret_cast<std::uint16_t*>(space.dx),
             {call.dx.bf16, call.dx.row_stride, call.dx.step_stride});
     } else {
-      write(call.dx.data, space.dx, call.dx);
+      write(call.dx.data, space.dx, {call.dx.data, call.dx.row_stride, call.dx.step_stride});
     }
     clear_padding(call.dx, input_);
   }

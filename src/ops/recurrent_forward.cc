@@ -23,9 +23,11 @@ void RecurrentOp<Real>::forward(const ForwardArguments<Real>& call, Real* worksp
 /// Zeros the steps of a sequence beyond each row's length.
 template <class Real>
 void RecurrentOp<Real>::clear_padding(const StoredView<Real>& sequence, Index channels) const {
-  if (sequence.bf16 == nullptr) return geometry_.clear_padding(sequence, channels);
-  geometry_.clear_padding(SequenceView<std::uint16_t>{sequence.bf16, sequence.row_stride, sequence.step_stride},
-                          channels);
+  const auto clear = [&](auto* data) {
+    geometry_.clear_padding(
+        SequenceView<std::remove_pointer_t<decltype(data)>>{data, sequence.row_stride, sequence.step_stride}, channels);
+  };
+  return sequence.bf16 != nullptr ? clear(sequence.bf16) : clear(sequence.data);
 }
 
 /// Whether what a dense layer keeps is so much that it will have left the caches before it is read: then it need not
