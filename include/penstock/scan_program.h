@@ -33,8 +33,8 @@ struct ScanCallForm {
 
 /// The linear recurrence h_t = a_t h_{t-1} + b_t for one form of call, as RecurrentProgram is of layers: immutable,
 /// shared by threads, over memory of the caller's. What it computes: Scan. Tensors are [B, T, C], packed [positions,
-/// C], of free strides of B and T; states are [B, C] without gaps, f32 (f64 where the terms are). Denormal numbers count
-/// as zeros on a CPU, as in layers.
+/// C], of free strides of B and T; states are [B, C] without gaps, f32 (f64 where the terms are). Denormal numbers
+/// count as zeros on a CPU, as in layers.
 class ScanProgram {
  public:
   static std::shared_ptr<const ScanProgram> get(const ScanCallForm& form, const Execution& execution = {});
