@@ -106,7 +106,7 @@ class NodeRun {
       opaque_.push_back(!id || value.width < 0 || !Numbers::known(value.dtype));
       // Tapes hold numbers of activations beside floats. Pairs of bfloat16 are small floats, too; the halves of random
       // floats would be infinities and NaN among others.
-      const DType type = opaque_.back() && is_rounded() ? target_.dtype : value.dtype;
+      const DType type = opaque_.back() && is_rounded() ? rounded_type() : value.dtype;
       memory_.push_back(id ? filled(program.bytes(id), type) : ops::Buffer());
       if (id && opaque_.back() && memory_.size() <= node.reads.size()) tapes_.push_back({memory_.size() - 1, type});
       operands_.push_back(id ? memory_.back().data() : nullptr);
@@ -176,7 +176,11 @@ class NodeRun {
 
   const std::string& name() const { return node_.op.name; }
   /// Whether numbers of its results have 8 to 11 bits.
-  bool is_rounded() const { return target_.dtype == DType::bf16 || target_.dtype == DType::f16; }
+  /// Whether the op multiplies halves: on a CPU, what is of floats for everybody else.
+  bool is_rounded() const {
+    if (target_.device.is_cuda()) return target_.dtype == DType::bf16 || target_.dtype == DType::f16;
+    return target_.execution.precision != Precision::full;
+  }
 
  private:
   ops::Buffer filled(std::size_t bytes, DType type) {
@@ -184,6 +188,7 @@ class NodeRun {
     fill(buffer, type);
     return buffer;
   }
+  DType rounded_type() const { return target_.device.is_cuda() ? target_.dtype : DType::bf16; }
   static void fill(ops::Buffer& buffer, DType type) {
     const std::vector<std::uint8_t> numbers = Numbers(type).random(buffer.bytes());
     buffer.upload(numbers.data(), buffer.bytes());

@@ -115,8 +115,12 @@ void RecurrentOp<Real>::prepare(const Batch& batch, SequenceView<const Real> x, 
   execution_ = execution;
   execution_.threads = threads;
   if (same) return;
-  const plan::Problem problem = {&cell_, batch.rows, batch.steps,         hidden_,
-                                 heads_, threads,    execution.algorithm, execution.exact};
+  plan::Problem problem;
+  problem.cell = &cell_;
+  problem.rows = batch.rows, problem.steps = batch.steps;
+  problem.input = input_, problem.hidden = hidden_, problem.heads = heads_;
+  problem.threads = threads;
+  problem.algorithm = execution.algorithm, problem.exact = execution.exact;
   plan_ = plan::make_plan(problem, machine_);  // may refuse; the problem counts as prepared only when it has not
   problem_ = problem;
 }

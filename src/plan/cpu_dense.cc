@@ -30,8 +30,10 @@ class StepWork {
     const Index rows = (problem_.rows + row_parts - 1) / row_parts;
     const Index blocks = (blocks_ + channel_parts - 1) / channel_parts;
     const double share = static_cast<double>(blocks) / static_cast<double>(blocks_);
-    const double work = share * (static_cast<double>(rows) * (weights_ + inputs_ + cell_) + reading(rows, share));
-    return work * (1 + cpu_.costs.waiting * static_cast<double>(channel_parts - 1)) + meeting(rows, channel_parts);
+    const double mixing = share * (static_cast<double>(rows) * (weights_ + cell_) + reading(rows, share));
+    const double inputs = share * static_cast<double>(rows) * inputs_;  // for which nobody waits
+    return mixing * (1 + cpu_.costs.waiting * static_cast<double>(channel_parts - 1)) + inputs +
+           meeting(rows, channel_parts);
   }
 
  private:

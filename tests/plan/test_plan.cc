@@ -76,6 +76,24 @@ TEST(DensePlan, IsTheQuickerOneOfThoseThatWereMeasured) {
   }
 }
 
+/// A Xeon, whose cores read slowly from beyond their second-level cache: matrices that half a cache nearly holds are
+/// shared by units, unless so many rows are multiplied that reading costs little beside it.
+TEST(DensePlan, SharesMatricesThatAreSlowToRead) {
+  CpuModel xeon = wide_machine();
+  xeon.l2_bytes = 2 << 20;
+  xeon.costs.multiply_adds = 105'000, xeon.costs.gates = 860, xeon.costs.far_weight = 14;
+  const auto parts = [&](const char* cell, Index rows, Index hidden) {
+    const Plan plan = make_plan(problem(cell, rows, 100, hidden, 2), xeon);
+    return Parts(plan.row_parts, plan.channel_parts);
+  };
+  for (const auto& [rows, hidden] : {std::pair{24, 640}, {32, 512}, {32, 768}, {64, 512}, {64, 768}, {64, 1024}}) {
+    EXPECT_EQ(parts("lstm", rows, hidden), Parts(1, 2)) << rows << " x " << hidden;
+  }
+  EXPECT_EQ(parts("gru", 64, 512), Parts(1, 2));
+  EXPECT_EQ(parts("lstm", 128, 512), Parts(2, 1));
+  EXPECT_EQ(parts("lstm", 64, 256), Parts(2, 1)) << "the cache holds it";
+}
+
 TEST(DensePlan, ManyRowsReadAMatrixOftenEnough) {
   for (const Index rows : {8, 64}) EXPECT_EQ(parts_of("lstm", rows, 128, 2), Parts(2, 1)) << rows;
   EXPECT_EQ(parts_of("lstm", 24, 512, 2), Parts(2, 1));
