@@ -41,8 +41,9 @@ plan::CpuModel model_now() {
   constexpr double multiply_adds = 105'000, gates = 860;
   const double share = model.vector_bytes / 64.0;
   model.costs.multiply_adds = multiply_adds * share, model.costs.gates = gates * share;
-  // A Xeon's core reads from beyond its second-level cache at 20 GB/s or so (docs/results/planning.md).
-  if (model.isa == "amx") model.costs.far_weight = 14;
+  // A Xeon's core reads from beyond its second-level cache at 20 GB/s or so, and hears late of another one
+  // (docs/results/planning.md).
+  if (model.isa == "amx") model.costs.far_weight = 14, model.costs.sharing = 13'000;
   take_tuning(model);
   return model;
 }
