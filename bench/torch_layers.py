@@ -265,9 +265,13 @@ def on_a_gpu(clock):
         line(what + " packed training", clock.compare([packed_step(theirs), packed_step(ours)]), error)
 
 
+def case_of_the_library(name, *sizes):
+    return ",".join(map(str, (name.lower(), *sizes)))
+
+
 def library_times(program):
     """Milliseconds of a forward, and of a forward and a backward pass, of each case, by the library itself."""
-    names = [",".join(map(str, (name.lower(), *case))) for name, *case in LIBRARY_CASES]
+    names = [case_of_the_library(*case) for case in LIBRARY_CASES]
     table = subprocess.run([program, *names], check=True, capture_output=True, text=True).stdout
     rows = [[cell.split()[0] for cell in row.strip("| ").split("|")] for row in table.splitlines() if row.startswith("| ")]
     return {row[0]: (float(row[1]), float(row[2])) for row in rows if row[0] in names}
@@ -299,7 +303,7 @@ def beside_the_library(clock, program):
         dy = torch.randn(rows, steps, hidden, **options)
         with torch.inference_mode():
             error = distance(ours(x)[0], theirs(x)[0])
-        case = ",".join(map(str, (name.lower(), kind, rows, steps, inputs, hidden, layers)))
+        case = case_of_the_library(name, kind, rows, steps, inputs, hidden, layers)
         medians = [clock.compare([call])[0][1] for call in (inference(ours, x), training(ours, x, dy))]
         parts = [f"{ms:8.3f} / {alone:8.3f} {ms / alone:5.3f}" for ms, alone in zip(medians, own[case])]
         print(f"{case:32} {'   '.join(parts)}   {error:.1e} of torch.nn's", flush=True)

@@ -2,10 +2,10 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <climits>
 #include <cstdlib>
-#include <cstring>
 #include <string_view>
 
 namespace penstock::cli {
@@ -16,10 +16,7 @@ constexpr const char *spin_count = "GOMP_SPINCOUNT", *started_anew = "PENSTOCK_S
 /// Whether a verb keeps several threads at work. Measurements are left alone: they are of the machine as it is.
 bool computes(const char* verb) {
   constexpr std::array<std::string_view, 5> verbs = {"train", "predict", "evaluate", "generate", "report"};
-  for (const std::string_view each : verbs) {
-    if (verb != nullptr && each == verb) return true;
-  }
-  return false;
+  return verb != nullptr && std::ranges::find(verbs, std::string_view(verb)) != verbs.end();
 }
 
 }  // namespace

@@ -102,7 +102,7 @@ class StackBuilder {
     pass_.dy = given_sequence("dy", spec_.output_size());
     input_ = in_floats(pass_.x, spec_.input_size, form_.x);
     output_ = in_floats(pass_.y, spec_.output_size(), form_.y);
-    const ValueId dy = in_floats(pass_.dy, spec_.output_size(), own_or(form_.dy, form_.y));
+    const ValueId dy = in_floats(pass_.dy, spec_.output_size(), ops::strides_or(form_.dy, form_.y));
     pass_.dstate_out = given("dstate_out", state_values(), target_.master());
     pass_.dstate_in = given("dstate_in", state_values(), target_.master());
     if (form_.every_state) pass_.dstates = every_state("dstates");
@@ -121,7 +121,7 @@ class StackBuilder {
       ValueId gradient = dy;
       for (Index layer = spec_.layers; layer-- > 0;) gradient = backward_layer(layer, gradient);
     }
-    if (casts_dx) cast_sequence(dx_, pass_.dx, spec_.input_size, own_or(form_.dx, form_.x), false);
+    if (casts_dx) cast_sequence(dx_, pass_.dx, spec_.input_size, ops::strides_or(form_.dx, form_.x), false);
   }
 
   /// What a caller stores in bfloat16 a GPU computes with. On a CPU, which computes in float, engines take it as it is,
@@ -135,10 +135,6 @@ class StackBuilder {
     packs_bf16_ = form_.weights == DType::bf16 && (backward ? backward_takes : forward_takes);
     stores_bf16_ = forward_takes && (!target_.training || (backward_takes && spec_.directions() == 1));
     casts_ = !stores_bf16_;
-  }
-
-  static SequenceStrides own_or(const SequenceStrides& own, const SequenceStrides& others) {
-    return ops::strides_or(own, others);
   }
 
   /// A caller's sequence as layers read it.
@@ -347,8 +343,7 @@ class StackBuilder {
   }
 
   /// The four weights as ops read them: products in the type of activations, or as given where panels are packed of
-  /// that; biases of dense cells, whose products have
-  /// none in their epilogue, in that of parameters.
+  /// that; biases of dense cells, whose products have none in their epilogue, in that of parameters.
   std::vector<ValueId> read_weights(const Place& at) {
     const LayerParameters own = layer_parameters(spec_)[index_of(at)];
     const DType bias = cell_.info.scan ? target_.dtype : target_.master();
@@ -381,7 +376,7 @@ class StackBuilder {
   }
 
   SequenceStrides whole(const SequenceStrides& strides, Index width) const {
-    return strides == SequenceStrides{} ? SequenceStrides{form_.steps * width, width} : strides;
+    return ops::strides_or(strides, {form_.steps * width, width});
   }
 
   /// Strides of what a stack keeps to itself, such as what lies between layers: steps after steps if those of x do, so
@@ -403,9 +398,9 @@ class StackBuilder {
                           .bias = spec_.bias};
     const bool given_x = first && !casts_, given_y = last && !casts_;
     shape.x_strides = given_x ? whole(form_.x, shape.input) : own_strides(shape.input);
-    shape.dx_strides = given_x ? own_or(form_.dx, shape.x_strides) : shape.x_strides;
+    shape.dx_strides = given_x ? ops::strides_or(form_.dx, shape.x_strides) : shape.x_strides;
     shape.y_strides = given_y ? whole(form_.y, spec_.output_size()) : own_strides(spec_.output_size());
-    shape.dy_strides = given_y ? own_or(form_.dy, shape.y_strides) : shape.y_strides;
+    shape.dy_strides = given_y ? ops::strides_or(form_.dy, shape.y_strides) : shape.y_strides;
     shape.bf16_x = first && stores_bf16_;
     shape.bf16_y = last && stores_bf16_;
     shape.bf16_weights = packs_bf16_;

@@ -14,6 +14,7 @@
 #include "nn/explain.h"
 #include "nn/recurrent_graph.h"
 #include "ops/program_check.h"
+#include "ops/recurrence.h"
 #include "ops/tensor_check.h"
 
 namespace penstock {
@@ -95,8 +96,7 @@ struct RecurrentProgram::Impl {
   void check_strides(const char* name, const Tensor& tensor, Index channels, const SequenceStrides& planned) const {
     ops::require_sequence(name, tensor, extent(), channels);
     const ops::SequencePlace at = place(tensor, channels);
-    const SequenceStrides strides =
-        planned == SequenceStrides{} ? SequenceStrides{form.steps * channels, channels} : planned;
+    const SequenceStrides strides = ops::strides_or(planned, {form.steps * channels, channels});
     require((at.rows == 1 || at.strides.row == strides.row) && (at.steps == 1 || at.strides.step == strides.step),
             "{} must have the strides of the program's form, {} and {}, not {} and {}", name, strides.row, strides.step,
             at.strides.row, at.strides.step);
@@ -286,18 +286,15 @@ void RecurrentProgram::backward(const Context& context, const Backward& given) c
   const RecurrentSpec& spec = impl.spec;
   const RecurrentForm& form = impl.form;
   const nn::StackPass& pass = impl.pass(Pass::backward);
-  const auto own_or = [](const SequenceStrides& own, const SequenceStrides& others) {
-    return own == SequenceStrides{} ? others : own;
-  };
   impl.check_call(context, given.batch);
   impl.check_parameters("weights", given.weights, form.weights);
   impl.check_sequence("x", given.x, spec.input_size, form.x);
   impl.check_sequence("y", given.y, spec.output_size(), form.y);
-  impl.check_sequence("dy", given.dy, spec.output_size(), own_or(form.dy, form.y));
+  impl.check_sequence("dy", given.dy, spec.output_size(), ops::strides_or(form.dy, form.y));
   require(static_cast<bool>(given.dx) == form.input_gradient, "dx must be {} by the program's form",
           form.input_gradient ? "there" : "null");
   if (given.dx) {
-    impl.check_sequence("dx", given.dx, spec.input_size, own_or(form.dx, form.x));
+    impl.check_sequence("dx", given.dx, spec.input_size, ops::strides_or(form.dx, form.x));
     const ops::SequencePlace dx = impl.place(given.dx, spec.input_size);
     ops::require_apart("dx", dx);
     ops::require_no_overlap(

@@ -4,6 +4,7 @@
 #include "base/check.h"
 #include "base/threads.h"
 #include "ops/cuda/ops.h"
+#include "ops/recurrence.h"
 
 namespace penstock::ops {
 namespace {
@@ -14,9 +15,7 @@ constexpr Index kValuesOfThread = Index{1} << 15;
 template <class From, class To>
 std::unique_ptr<Executable> cpu_cast(const CastShape& shape, const Target& target,
                                      void (*convert)(Index, const From*, To*)) {
-  const auto strides_of = [&](const SequenceStrides& strides) {
-    return strides == SequenceStrides{} ? SequenceStrides{target.steps * shape.width, shape.width} : strides;
-  };
+  const SequenceStrides gapless{target.steps * shape.width, shape.width};
   const int threads = resolve_threads(target.execution.threads);
   if (!shape.per_position) {
     return simple([=](const Call&, const Operands& memory) {
@@ -25,7 +24,7 @@ std::unique_ptr<Executable> cpu_cast(const CastShape& shape, const Target& targe
       });
     });
   }
-  const SequenceStrides from = strides_of(shape.from_strides), to = strides_of(shape.to_strides);
+  const SequenceStrides from = strides_or(shape.from_strides, gapless), to = strides_or(shape.to_strides, gapless);
   const Index positions = target.positions(), steps = target.packed > 0 ? positions : target.steps;
   return simple([=](const Call&, const Operands& memory) {
     parallel_for(threads, positions, std::max<Index>(1, kValuesOfThread / shape.width), [&](Index begin, Index end) {

@@ -108,19 +108,15 @@ void RecurrentOp<Real>::pack_step(const cpu::StepWeights<Real>& weights, Real* p
 template <class Real>
 void RecurrentOp<Real>::prepare(const Batch& batch, SequenceView<const Real> x, const Execution& execution) {
   geometry_.prepare(batch, x.row_stride, x.step_stride, input_, reverse_, !cell_.info.scan);
-  const int threads = resolve_threads(execution.threads);
-  const bool same = problem_.cell != nullptr && problem_.rows == batch.rows && problem_.steps == batch.steps &&
-                    problem_.threads == threads && problem_.algorithm == execution.algorithm &&
-                    problem_.exact == execution.exact;
   execution_ = execution;
-  execution_.threads = threads;
-  if (same) return;
+  execution_.threads = resolve_threads(execution.threads);
   plan::Problem problem;
   problem.cell = &cell_;
   problem.rows = batch.rows, problem.steps = batch.steps;
   problem.input = input_, problem.hidden = hidden_, problem.heads = heads_;
-  problem.threads = threads;
+  problem.threads = execution_.threads;
   problem.algorithm = execution.algorithm, problem.exact = execution.exact;
+  if (problem == problem_) return;
   plan_ = plan::make_plan(problem, machine_);  // may refuse; the problem counts as prepared only when it has not
   problem_ = problem;
 }
