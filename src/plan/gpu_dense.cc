@@ -1,6 +1,8 @@
 #include "plan/gpu_dense.h"
 
 #include <algorithm>
+#include <bit>
+#include <cstdint>
 #include <optional>
 
 #include "base/check.h"
@@ -120,8 +122,9 @@ std::vector<DenseRule> dense_rules(const GpuDenseProblem& problem, const GpuMode
   return rules;
 }
 
-GpuDensePlan plan_gpu_dense(const GpuDenseProblem& problem, const GpuModel& gpu) {
-  check_dense_problem(problem);
+namespace {
+
+GpuDensePlan plan_of_these_steps(const GpuDenseProblem& problem, const GpuModel& gpu) {
   const auto make = [&] {
     if (problem.algorithm != DenseAlgorithm::automatic) return plan_by(problem.algorithm, problem, gpu);
     const bool anything =
@@ -133,6 +136,20 @@ GpuDensePlan plan_gpu_dense(const GpuDenseProblem& problem, const GpuModel& gpu)
   };
   static PlanMemo<GpuDenseProblem, GpuModel, GpuDensePlan> memo;
   return measuring() ? make() : memo.get(problem, gpu, make);
+}
+
+}  // namespace
+
+// Steps differ from batch to batch, and a search takes milliseconds: it is of the next power of two. Plans take as much
+// longer as there are more steps, so those that take least are the same.
+GpuDensePlan plan_gpu_dense(const GpuDenseProblem& problem, const GpuModel& gpu) {
+  check_dense_problem(problem);
+  if (measuring()) return plan_of_these_steps(problem, gpu);
+  GpuDenseProblem alike = problem;
+  alike.steps = static_cast<Index>(std::bit_ceil(static_cast<std::uint64_t>(problem.steps)));
+  GpuDensePlan plan = plan_of_these_steps(alike, gpu);
+  plan.microseconds *= static_cast<double>(problem.steps) / static_cast<double>(alike.steps);
+  return plan;
 }
 
 }  // namespace penstock::plan

@@ -251,6 +251,44 @@ TEST_P(FewRows, AreProductsLikeOthers) {
 INSTANTIATE_TEST_SUITE_P(Cuda, FewRows, testing::Values(Storage::f32, Storage::bf16, Storage::f16),
                          [](const auto& param) { return std::string(to_string(param.param)); });
 
+class OverPositions : public test::GpuTest {};
+
+/// Gradients of weights: sums over the positions of a batch, however many these are, by an algorithm that was chosen
+/// for about as many.
+TEST_P(OverPositions, HaveEveryPosition) {
+  if (storage != Storage::f32 && !find_blas().complaint.empty()) GTEST_SKIP() << find_blas().complaint;
+  struct Sizes {
+    Index m, n, k;
+  };
+  for (const auto& [m, n, k] : {Sizes{264, 8, 5122}, Sizes{1056, 8, 5122}, Sizes{1056, 8, 5120}, Sizes{1056, 16, 5122},
+                                Sizes{128, 5, 603}, Sizes{96, 40, 4097}, Sizes{64, 8, 33}, Sizes{32, 24, 1}}) {
+    for (const bool varies : {false, true}) {
+      SCOPED_TRACE(testing::Message() << m << " x " << n << " x " << k << (varies ? ", as for others" : ""));
+      ProductShape shape{.storage = storage, .result = Storage::f32, .m = m, .n = n, .k = k, .a_transposed = true};
+      shape.a_stride = m, shape.b_stride = shape.d_stride = n;
+      shape.k_varies = varies;
+      const test::Doubles a = numbers(k * m, 1, storage), b = numbers(k * n, 1, storage);
+      const Buffer a_gpu = put(a, storage), b_gpu = put(b, storage);
+      Buffer d = put(test::Doubles(static_cast<std::size_t>(m * n), 0.0), Storage::f32);
+      const MatrixProduct product(device(), shape);
+      Buffer workspace(*stream, product.workspace_bytes());
+      product.run(a_gpu.address(), b_gpu.address(), d.address(), 0, workspace.address(), stream->handle());
+      test::Doubles want(static_cast<std::size_t>(m * n), 0.0);
+      for (Index inner = 0; inner < k; ++inner) {
+        for (Index at = 0; at < m * n; ++at) {
+          want[static_cast<std::size_t>(at)] +=
+              a[static_cast<std::size_t>(inner * m + at / n)] * b[static_cast<std::size_t>(inner * n + at % n)];
+        }
+      }
+      // Sums of floats; of floats themselves, each product is what three of 11 bits make of it.
+      EXPECT_TRUE(test::close(get(d, Storage::f32), want, cuda::allowed(k) * std::sqrt(static_cast<double>(k)), 1.0));
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cuda, OverPositions, testing::Values(Storage::f32, Storage::bf16, Storage::f16),
+                         [](const auto& param) { return std::string(to_string(param.param)); });
+
 /// A product of halves that are ones, whose result everybody knows.
 void expect_sixteens(Stream& stream) {
   constexpr Index size = 16;
@@ -283,6 +321,7 @@ TEST(KeptChoices, AreCheckedBeforeTheyAreUsed) {
     ++spoilt;
   }
   EXPECT_GE(spoilt, 1);
+  forget_choices();
   expect_sixteens(stream);
 }
 

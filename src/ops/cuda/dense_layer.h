@@ -62,6 +62,7 @@ inline cuda::ProductShape input_product(const Recurrence& shape, const Target& t
                                         Index positions) {
   cuda::ProductShape product{.storage = storage_of(target.dtype), .result = storage_of(target.dtype)};
   product.m = positions, product.n = gates_of(shape), product.k = shape.input;
+  product.m_varies = true;
   product.b_transposed = true;
   product.a_stride = input.stride(), product.b_stride = shape.input, product.d_stride = product.n;
   product.a_alignment = input.alignment(), product.d_alignment = planned_value;

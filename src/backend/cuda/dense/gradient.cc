@@ -25,6 +25,7 @@ ProductShape product_of(const DenseSpec& spec, Index gates, Index count, Index p
   const Index size = plan::size_of(spec.storage), H = spec.hidden;
   ProductShape shape{.storage = spec.storage, .result = plan::Storage::f32};
   shape.m = count * H, shape.n = H, shape.k = positions;
+  shape.k_varies = true;
   shape.a_transposed = true;
   shape.a_stride = gates * H, shape.b_stride = H, shape.d_stride = H;
   shape.a_alignment = shape.b_alignment = common_alignment(16, {alignment, H * size});

@@ -9,6 +9,7 @@ namespace {
 ProductShape weight_product(const GradientShape& of) {
   ProductShape shape{.storage = of.storage, .result = of.gradients, .tf32 = of.tf32};
   shape.m = of.outputs, shape.n = of.inputs, shape.k = of.positions;
+  shape.k_varies = true;
   shape.a_transposed = true;
   shape.a_stride = of.outputs, shape.b_stride = of.x_stride, shape.d_stride = of.inputs;
   shape.epilogue = of.bias ? Epilogue::sum_columns : Epilogue::nothing;
@@ -28,6 +29,7 @@ bool sums_well(Device& device, const ProductShape& shape) {
 ProductShape input_gradient_product(const GradientShape& of) {
   ProductShape shape{.storage = of.storage, .result = of.storage, .tf32 = of.tf32};
   shape.m = of.positions, shape.n = of.inputs, shape.k = of.outputs;
+  shape.m_varies = true;
   shape.a_stride = of.outputs, shape.b_stride = of.inputs, shape.d_stride = of.x_stride;
   shape.a_alignment = of.dy_alignment, shape.b_alignment = of.weight_alignment, shape.d_alignment = of.dx_alignment;
   return shape;

@@ -95,7 +95,14 @@ enum BlasType : int { blas_f32 = 0, blas_f16 = 2, blas_bf16 = 14 };
 enum : int { blas_transpose_a = 3, blas_transpose_b = 4, blas_epilogue = 7, blas_bias_pointer = 8 };
 enum : int { blas_epilogue_none = 1, blas_epilogue_bias = 4, blas_epilogue_sum_b = 512 };
 enum : int { blas_as_it_is = 0, blas_transposed = 1 };
-enum : int { blas_max_workspace = 1, blas_alignment_a = 5, blas_alignment_b, blas_alignment_c, blas_alignment_d };
+enum : int {
+  blas_max_workspace = 1,
+  blas_reductions = 3,
+  blas_alignment_a = 5,
+  blas_alignment_b,
+  blas_alignment_c,
+  blas_alignment_d
+};
 enum : Result { blas_not_supported = 15 };
 
 /// cublasLtMatmulAlgo_t and cublasLtMatmulHeuristicResult_t.

@@ -1,5 +1,7 @@
 #include "backend/cuda/runtime/blas.h"
 
+#include <algorithm>
+#include <bit>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -101,6 +103,58 @@ std::string choice_name(const Device& device, const ProductShape& shape) {
   return hash.digits();
 }
 
+constexpr Index kEven = 8;
+
+/// Algorithms of cuBLASLt 13.0 that share the summed axis of halves among blocks leave out what is beyond a multiple of
+/// eight, whatever the alignment. Workspace is how one tells them.
+bool loses_rest(const ProductShape& shape, const BlasChoice& choice) {
+  return shape.storage != plan::Storage::f32 && shape.k % kEven != 0 && choice.workspace_bytes > 0;
+}
+
+/// The next size with five significant bits.
+Index next_round_size(Index size) {
+  const auto bits = static_cast<int>(std::bit_width(static_cast<std::uint64_t>(size)));
+  const Index unit = Index{1} << std::max(0, bits - 5);
+  return (size + unit - 1) / unit * unit;
+}
+
+/// What cuBLASLt is asked about in a product's place.
+ProductShape chosen_for(const ProductShape& shape) {
+  ProductShape alike = shape;
+  if (shape.m_varies) alike.m = next_round_size(shape.m);
+  if (shape.k_varies) alike.k = next_round_size(shape.k);
+  return alike;
+}
+
+/// The product that is asked about in place of this one, where that is another that cuBLASLt can do.
+std::optional<Product> product_alike(Device& device, const ProductShape& shape) {
+  const ProductShape alike = chosen_for(shape);
+  if (alike.m == shape.m && alike.k == shape.k) return std::nullopt;
+  try {
+    return Product(device, alike);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::unsupported) throw;
+    return std::nullopt;
+  }
+}
+
+/// Programs are prepared by several threads, and nothing is promised of one handle in the hands of two. Guards the
+/// choices, too.
+std::mutex choosing;
+
+/// Choices of this process, by their names.
+std::map<std::string, BlasAlgorithm>& known_choices() {
+  static std::map<std::string, BlasAlgorithm> choices;
+  return choices;
+}
+
+void keep(const std::string& name, const BlasAlgorithm& algorithm) {
+  constexpr std::size_t most = 4096;
+  if (known_choices().size() >= most) known_choices().clear();
+  known_choices().insert_or_assign(name, algorithm);
+  DiskCache::of_process().put(name, {reinterpret_cast<const char*>(&algorithm), sizeof algorithm});
+}
+
 }  // namespace
 
 const Blas& find_blas() {
@@ -122,6 +176,11 @@ std::future<void> start_products(int ordinal) {
   }
 }
 
+void forget_choices() {
+  const std::lock_guard lock(choosing);
+  known_choices().clear();
+}
+
 bool can_multiply(Device& device, const ProductShape& shape) {
   try {
     const Product tried(device, shape);
@@ -133,12 +192,16 @@ bool can_multiply(Device& device, const ProductShape& shape) {
 }
 
 Product::Product(Device& device, const ProductShape& shape, int rank) : Product() {
+  prepare(device, shape, rank);
+  if (loses_rest(shape, choice_)) divide(device, shape, rank);
+}
+
+void Product::prepare(Device& device, const ProductShape& shape, int rank) {
   device_ = &device;
   blas_ = handle_on(device);
   require(shape.m >= 1 && shape.n >= 1 && shape.k >= 1, "a product must have sizes of at least 1, not {} x {} x {}",
           shape.m, shape.n, shape.k);
-  // Programs are prepared by several threads, and nothing is promised of one handle in the hands of two.
-  static std::mutex choosing;
+  const std::optional<Product> other = rank > 0 ? std::nullopt : product_alike(device, shape);
   const std::lock_guard lock(choosing);
   describe(shape);
   device.make_current();
@@ -146,13 +209,44 @@ Product::Product(Device& device, const ProductShape& shape, int rank) : Product(
     choice_ = choose(shape, rank);
     return;
   }
+  if (other) {
+    if (const std::optional<BlasChoice> taken = checked(other->choice_.algorithm)) {
+      choice_ = *taken;
+      return;
+    }
+  }
   const std::string name = choice_name(device, shape);
   if (const std::optional<BlasChoice> kept = recall(name)) {
     choice_ = *kept;
     return;
   }
   choice_ = choose(shape, 0);
-  DiskCache::of_process().put(name, {reinterpret_cast<const char*>(&choice_.algorithm), sizeof choice_.algorithm});
+  keep(name, choice_.algorithm);
+}
+
+void Product::divide(Device& device, const ProductShape& shape, int rank) {
+  const Index even = shape.k / kEven * kEven;
+  if (even == 0 || shape.epilogue == Epilogue::sum_columns) {  // which would be of a part
+    const std::lock_guard lock(choosing);
+    choice_ = choose(shape, rank, false);
+    return;
+  }
+  ProductShape first = shape, rest = shape;
+  first.k = even, rest.k = shape.k - even;
+  rest.epilogue = Epilogue::nothing;
+  rest.m_varies = rest.k_varies = false;
+  const Index size = plan::size_of(shape.storage);
+  const Index a_bytes = even * size * (shape.a_transposed ? shape.a_stride : 1);
+  const Index b_bytes = even * size * (shape.b_transposed ? 1 : shape.b_stride);
+  rest.a_alignment = common_alignment(shape.a_alignment, {a_bytes});
+  rest.b_alignment = common_alignment(shape.b_alignment, {b_bytes});
+  *this = Product(device, first, rank);
+  rest_ = std::make_unique<Product>(device, rest);
+  a_of_rest_ = static_cast<DeviceAddress>(a_bytes), b_of_rest_ = static_cast<DeviceAddress>(b_bytes);
+}
+
+std::size_t Product::workspace_bytes() const {
+  return std::max(choice_.workspace_bytes, rest_ ? rest_->workspace_bytes() : std::size_t{0});
 }
 
 void Product::describe(const ProductShape& shape) {
@@ -177,11 +271,13 @@ void Product::describe(const ProductShape& shape) {
   d_ = layout_of(shape.result, shape.m, shape.n, shape.d_stride);
 }
 
-BlasChoice Product::choose(const ProductShape& shape, int rank) const {
+BlasChoice Product::choose(const ProductShape& shape, int rank, bool splits) const {
   const BlasApi& api = blas();
   BlasPreference preference = nullptr;
   check_blas(api.preference_create(&preference), "choosing an algorithm");
   api.preference_set(preference, blas_max_workspace, &kMaxWorkspace, sizeof kMaxWorkspace);
+  constexpr std::uint32_t no_reductions = 0;
+  if (!splits) api.preference_set(preference, blas_reductions, &no_reductions, sizeof no_reductions);
   const auto align = [&](int matrix, int bytes) {
     const auto alignment = static_cast<std::uint32_t>(bytes);
     api.preference_set(preference, matrix, &alignment, sizeof alignment);
@@ -202,10 +298,17 @@ BlasChoice Product::choose(const ProductShape& shape, int rank) const {
 }
 
 std::optional<BlasChoice> Product::recall(const std::string& name) const {
+  if (const auto known = known_choices().find(name); known != known_choices().end()) return checked(known->second);
   const std::optional<std::string> kept = DiskCache::of_process().get(name);
   BlasAlgorithm algorithm;
   if (!kept || kept->size() != sizeof algorithm) return std::nullopt;
   std::memcpy(&algorithm, kept->data(), sizeof algorithm);
+  const std::optional<BlasChoice> choice = checked(algorithm);
+  if (choice) known_choices().insert_or_assign(name, algorithm);
+  return choice;
+}
+
+std::optional<BlasChoice> Product::checked(const BlasAlgorithm& algorithm) const {
   BlasChoice choice;
   const Result result = blas().check_choice(blas_, product_, b_, a_, d_, d_, &algorithm, &choice);
   if (result != result_success || choice.state != result_success || choice.workspace_bytes > kMaxWorkspace) {
@@ -238,6 +341,9 @@ Product& Product::operator=(Product&& other) noexcept {
   std::swap(b_alignment_, other.b_alignment_);
   std::swap(d_alignment_, other.d_alignment_);
   std::swap(has_vector_, other.has_vector_);
+  std::swap(rest_, other.rest_);
+  std::swap(a_of_rest_, other.a_of_rest_);
+  std::swap(b_of_rest_, other.b_of_rest_);
   return *this;
 }
 
@@ -257,6 +363,7 @@ void Product::run(DeviceAddress a, DeviceAddress b, DeviceAddress d, DeviceAddre
                           device_pointer<void>(d), d_, device_pointer<void>(d), d_, &choice_.algorithm,
                           device_pointer<void>(workspace), choice_.workspace_bytes, stream),
              "multiplying");
+  if (rest_) rest_->run(a + a_of_rest_, b + b_of_rest_, d, 0, workspace, stream, true);
 }
 
 }  // namespace penstock::cuda

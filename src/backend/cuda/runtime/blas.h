@@ -1,6 +1,7 @@
 #pragma once
 
 #include <future>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -44,6 +45,9 @@ struct ProductShape {
   Index a_stride = 1, b_stride = 1, d_stride = 1;
   Epilogue epilogue = Epilogue::nothing;
   bool tf32 = false;  ///< f32 only: factors rounded to 10 bits of mantissa, for the tensor cores.
+  /// Whether m or k is another in many calls, as positions of batches are: cuBLASLt then chooses for the next of sizes
+  /// that are at most a sixteenth apart, as its choice takes longer than many products.
+  bool m_varies = false, k_varies = false;
   /// Bytes, powers of two up to 256, that the addresses are multiples of; of the rows cuBLASLt knows from the strides.
   int a_alignment = 16, b_alignment = 16, d_alignment = 16;
 };
@@ -51,6 +55,9 @@ struct ProductShape {
 /// Whether cuBLASLt can do it; sums of columns with products of halves, for instance, need sizes that are multiples
 /// of 8.
 bool can_multiply(Device& device, const ProductShape& shape);
+
+/// Drops what this process remembers of cuBLASLt's choices, so that the next come from disk. For tests.
+void forget_choices();
 
 /// A product that cuBLASLt has chosen an algorithm for. Its choice takes tens of milliseconds and is kept with the
 /// compiled kernels. Not safe for two calls at once.
@@ -64,17 +71,23 @@ class Product {
   Product(Product&& other) noexcept;
   Product& operator=(Product&& other) noexcept;
 
-  std::size_t workspace_bytes() const { return choice_.workspace_bytes; }
+  std::size_t workspace_bytes() const;
   /// `vector`: the bias, or where the sums go. `add`: D += A B instead. Workspace aligned to 256 bytes.
   void run(DeviceAddress a, DeviceAddress b, DeviceAddress d, DeviceAddress vector, DeviceAddress workspace,
            StreamHandle stream, bool add = false) const;
 
  private:
+  /// Describes the product and takes an algorithm for it.
+  void prepare(Device& device, const ProductShape& shape, int rank);
   void describe(const ProductShape& shape);
-  /// The algorithm of that rank.
-  BlasChoice choose(const ProductShape& shape, int rank) const;
+  /// The algorithm of that rank. `splits`: it may share the summed axis among blocks.
+  BlasChoice choose(const ProductShape& shape, int rank, bool splits = true) const;
+  /// Divides k into a multiple of eight, and the rest.
+  void divide(Device& device, const ProductShape& shape, int rank);
   /// The algorithm of an earlier choice, if cuBLASLt finds it fit.
   std::optional<BlasChoice> recall(const std::string& name) const;
+  /// An algorithm with the workspace that it needs here, if it can do this.
+  std::optional<BlasChoice> checked(const BlasAlgorithm& algorithm) const;
 
   Device* device_ = nullptr;
   BlasHandle blas_ = nullptr;
@@ -83,6 +96,8 @@ class Product {
   BlasChoice choice_;
   int a_alignment_ = 1, b_alignment_ = 1, d_alignment_ = 1;
   bool has_vector_ = false;
+  std::unique_ptr<Product> rest_;                // of the summed axis, which is added
+  DeviceAddress a_of_rest_ = 0, b_of_rest_ = 0;  // bytes from the first factors to those of the rest
 };
 
 }  // namespace penstock::cuda
