@@ -40,6 +40,9 @@ struct Batch {
   const Index* lengths = nullptr;
   const Index* cu_seqlens = nullptr;
   bool by_steps = false;
+  /// Of packed rows on a GPU, where a program asks for it (RecurrentForm::falling): [T] in the host's memory, how many
+  /// rows have each step. PyTorch's PackedSequence has it under this name.
+  const Index* batch_sizes = nullptr;
   /// Padded: [B, T]; packed: [total]. Non-zero: the row's state is set to zero before this step, in the order in which
   /// the steps are walked (a reverse layer comes to it from behind). Null: never.
   const std::uint8_t* reset = nullptr;

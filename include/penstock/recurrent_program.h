@@ -21,6 +21,9 @@ struct RecurrentForm {
   Index rows = 1;              ///< B
   Index steps = 1;             ///< T; of packed rows, the longest one's.
   Index positions = 0;         ///< Packed rows (Batch::cu_seqlens): steps of all rows together. 0: rows are padded.
+  /// Of packed rows on a GPU none is longer than the one before, and calls have Batch::batch_sizes. Rows that have ended
+  /// then leave the multiprocessors to the others; with how long others are, numbers differ by the order of summation.
+  bool falling = false;
   bool lengths = false;        ///< Calls have Batch::lengths.
   bool reset = false;          ///< Calls have Batch::reset.
   bool training = false;       ///< A forward pass fills a tape, a backward pass follows, and dropout applies.

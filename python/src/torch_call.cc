@@ -10,7 +10,8 @@ PackedRows::PackedRows(const TorchTensor& batch_sizes, bool on_gpu) : on_gpu_(on
   check(batch_sizes.dim() == 1 && batch_sizes.dtype() == shim().int64 && !batch_sizes.is_cuda() &&
             batch_sizes.is_contiguous(),
         "batch_sizes must be an int64 tensor [T] on the CPU, as a PackedSequence has it");
-  const Index* const sizes = batch_sizes.data<Index>();
+  sizes_ = batch_sizes.data<Index>();
+  const Index* const sizes = sizes_;
   longest_ = batch_sizes.size(0);
   check(longest_ > 0 && sizes[0] > 0, "batch_sizes must not be empty");
   std::vector<Index> lengths(static_cast<std::size_t>(sizes[0]));
@@ -22,23 +23,23 @@ PackedRows::PackedRows(const TorchTensor& batch_sizes, bool on_gpu) : on_gpu_(on
   cu_seqlens_.assign(1, 0);
   for (const Index length : lengths) cu_seqlens_.push_back(cu_seqlens_.back() + length);
   if (!on_gpu) return;
-  place_.reserve(static_cast<std::size_t>(total()));
-  source_.resize(static_cast<std::size_t>(total()));
+  place_.numbers.reserve(static_cast<std::size_t>(total()));
+  source_.numbers.resize(static_cast<std::size_t>(total()));
   for (Index t = 0; t < longest_; ++t) {
     for (Index b = 0; b < sizes[t]; ++b) {
       const Index place = cu_seqlens_[static_cast<std::size_t>(b)] + t;
-      source_[static_cast<std::size_t>(place)] = static_cast<Index>(place_.size());
-      place_.push_back(place);
+      source_.numbers[static_cast<std::size_t>(place)] = static_cast<Index>(place_.numbers.size());
+      place_.numbers.push_back(place);
     }
   }
 }
 
 TorchTensor PackedRows::cu_seqlens(const TorchTensor& like) const { return like.upload(cu_seqlens_); }
 TorchTensor PackedRows::by_rows(TorchTensor tensor) const {
-  return on_gpu_ ? tensor.index_select(tensor.upload(source_)) : std::move(tensor);
+  return on_gpu_ ? tensor.index_select(source_.on_device_of(tensor)) : std::move(tensor);
 }
 TorchTensor PackedRows::by_steps(TorchTensor tensor) const {
-  return on_gpu_ ? tensor.index_select(tensor.upload(place_)) : std::move(tensor);
+  return on_gpu_ ? tensor.index_select(place_.on_device_of(tensor)) : std::move(tensor);
 }
 
 void RecurrentCall::take_tensors(Arguments& arguments) {

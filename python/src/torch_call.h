@@ -18,6 +18,8 @@ class PackedRows {
   Index rows() const { return static_cast<Index>(cu_seqlens_.size()) - 1; }
   Index total() const { return cu_seqlens_.back(); }
   Index longest() const { return longest_; }
+  /// Of each step [longest], in the host's memory.
+  const Index* sizes() const { return sizes_; }
 
   /// int64 [B + 1] on the device of `like`.
   TorchTensor cu_seqlens(const TorchTensor& like) const;
@@ -27,10 +29,21 @@ class PackedRows {
   TorchTensor by_steps(TorchTensor tensor) const;
 
  private:
+  /// Numbers on a GPU, which a call brings there once.
+  struct Uploaded {
+    std::vector<Index> numbers;
+    mutable TorchTensor there;
+    const TorchTensor& on_device_of(const TorchTensor& tensor) const {
+      if (!there) there = tensor.upload(numbers);
+      return there;
+    }
+  };
+
   bool on_gpu_;
+  const Index* sizes_;             // the caller's
   std::vector<Index> cu_seqlens_;  // [B + 1]
-  std::vector<Index> place_;       // [total]: of position p of the PackedSequence, when rows come one after the other
-  std::vector<Index> source_;      // [total]: the reverse
+  Uploaded place_;                 // [total]: of position p of the PackedSequence, when rows come one after the other
+  Uploaded source_;                // [total]: the reverse
   Index longest_ = 0;
 };
 

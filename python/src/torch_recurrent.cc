@@ -147,6 +147,8 @@ class ProgramCall {
       batch_.cu_seqlens = cu_seqlens_.data<Index>();
       batch_.by_steps = !call_.x.is_cuda();
       form_.positions = call_.packed->total();
+      form_.falling = call_.x.is_cuda() && !find_cell(call_.spec.cell).scan;
+      if (form_.falling) batch_.batch_sizes = call_.packed->sizes();
     }
     if (call_.lengths) {
       lengths_ = call_.lengths.contiguous();

@@ -458,6 +458,7 @@ ops::Target stack_target(const RecurrentForm& form, const Execution& execution) 
   target.rows = form.rows;
   target.steps = form.steps;
   target.packed = form.positions;
+  target.falling = form.falling;
   target.lengths = form.lengths;
   target.reset = form.reset;
   target.training = form.training;

@@ -133,9 +133,26 @@ struct RecurrentProgram::Impl {
     }
   }
 
+  void check_batch_sizes(const Batch& batch) const {
+    require((batch.batch_sizes != nullptr) == form.falling, "batch.batch_sizes must be {} by the program's form",
+            form.falling ? "there" : "null");
+    if (!form.falling) return;
+    Index positions = 0;
+    for (Index t = 0; t < form.steps; ++t) {
+      const Index size = batch.batch_sizes[t], before = t == 0 ? form.rows : batch.batch_sizes[t - 1];
+      require(size >= 1 && size <= before && (t > 0 || size == form.rows), "batch.batch_sizes[{}] must be {}, not {}",
+              t, t == 0 ? fmt::format("the {} rows", form.rows) : fmt::format("1 to the {} before it", before), size);
+      positions += size;
+    }
+    require(positions == form.positions,
+            "batch.batch_sizes must add up to the {} positions of the program's form, not {}", form.positions,
+            positions);
+  }
+
   void check_call(const Context& context, const Batch& batch) const {
     ops::require_device(context, execution.device);
     ops::require_batch(batch, extent(), form.lengths, form.reset, execution.device);
+    check_batch_sizes(batch);
   }
 
   /// What tells this pass from others. Lengths and resets on a GPU are not for the host to read.

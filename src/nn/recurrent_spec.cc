@@ -56,6 +56,8 @@ void check_form(const RecurrentSpec& spec, const RecurrentForm& form, const Exec
           "algorithm must be automatic or sequential for cell {}, not scan: its gates depend on the previous state",
           spec.cell);
   ops::check_extent({form.rows, form.steps, form.positions}, form.lengths);
+  require(!form.falling || (form.positions > 0 && execution.device.is_cuda()),
+          "falling must be false unless rows are packed, on a GPU");
   ops::check_alignment(form.alignment, form.dtype);
   require(!form.every_state || find_cell(spec.cell).states > 1,
           "every_state must be false for cell {}, which has no state but its output", spec.cell);

@@ -101,7 +101,7 @@ plan::GpuLayerProblem scan_problem(const Recurrence& shape, bool backward, const
   scan.gates = scan.read_back = plan::cell_traits(shape.cell).gates();
   scan.computed = true;
   scan.alignment = row_alignment(shape.hidden * plan::size_of(scan.storage));
-  scan.lengths = target.lengths, scan.reset = target.reset;
+  scan.lengths = target.lengths || target.packed > 0, scan.reset = target.reset;
   problem.input = shape.input;
   problem.keep_gates = target.training;
   return problem;
@@ -115,7 +115,8 @@ plan::GpuDenseProblem dense_problem(const Recurrence& shape, bool backward, cons
   problem.hidden = shape.hidden, problem.heads = shape.heads;
   problem.backward = backward;
   problem.training = target.training && !backward;
-  problem.ragged = target.lengths, problem.reset = target.reset, problem.reverse = shape.reverse;
+  problem.ragged = target.lengths || target.packed > 0, problem.falling = target.falling;
+  problem.reset = target.reset, problem.reverse = shape.reverse;
   problem.every_state = shape.every_state;
   problem.clipped = backward && shape.gradient_clip > 0;
   const Index size = plan::size_of(problem.storage);

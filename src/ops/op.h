@@ -27,6 +27,7 @@ struct Target {
   Index rows = 1;                ///< B
   Index steps = 1;               ///< T; of packed rows, the longest one's
   Index packed = 0;              ///< Packed rows (Batch::cu_seqlens): steps of all rows together. 0: rows are padded.
+  bool falling = false;          ///< None longer than the one before; calls have Batch::batch_sizes.
   bool lengths = false;          ///< Calls say how long each row is.
   bool reset = false;            ///< Calls have a reset mask.
   bool training = false;         ///< A backward pass follows: dropout applies.

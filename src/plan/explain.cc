@@ -1,9 +1,12 @@
 #include "plan/explain.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 #include "base/check.h"
 #include "plan/cpu_rules.h"
+#include "plan/falling_rows.h"
 #include "plan/gpu_dense_rules.h"
 #include "plan/gpu_layer_rules.h"
 #include "plan/gpu_product_rules.h"
@@ -96,6 +99,18 @@ std::string describe(const CpuModel& cpu) {
                      cpu.l2_bytes / 1024);
 }
 
+namespace {
+
+/// "; 32, 16 rows that are left have plans of their own", or nothing.
+std::string plans_of_fewer_rows(const GpuDenseProblem& problem, const GpuModel& gpu) {
+  const std::vector<Index> counts = rows_worth_a_plan(problem, gpu);
+  if (counts.size() < 2) return {};
+  return fmt::format("; {} rows that are left have plans of their own",
+                     fmt::join(std::next(counts.begin()), counts.end(), ", "));
+}
+
+}  // namespace
+
 PlanReport explain(const GpuDenseProblem& problem, const GpuModel& gpu) {
   PlanReport report;
   report.work = fmt::format("recurrence of {}, {}{}: B = {}, T = {}, {} x {} units, {}", problem.cell,
@@ -110,6 +125,7 @@ PlanReport explain(const GpuDenseProblem& problem, const GpuModel& gpu) {
   try {
     const GpuDensePlan plan = plan_gpu_dense(problem, gpu);
     choose(report, std::string(to_string(plan.algorithm)), plan);
+    if (problem.falling) report.plan += plans_of_fewer_rows(problem, gpu);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::unsupported) throw;
     report.why = error.what();

@@ -31,6 +31,7 @@ struct GpuDenseProblem {
   bool backward = false;
   bool training = false;  ///< Forward: what the backward pass needs is kept.
   bool ragged = false;    ///< Rows have lengths of their own.
+  bool falling = false;   ///< None longer than the one before, and the host knows how many rows have each step.
   bool reset = false;
   bool every_state = false;  ///< Forward: the states but h are written each step; backward: those have gradients.
   bool clipped = false;      ///< Backward: the gradient that passes from step to step has a limit.

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <numeric>
+
 #include "backend/cuda/dense/executable.h"
 #include "backend/cuda/runtime/driver.h"
 #include "backend/cuda/runtime/graph.h"
@@ -25,6 +27,7 @@ struct Case {
   plan::DenseAlgorithm algorithm = plan::DenseAlgorithm::head;
   float clip = 0;
   bool every_state = false;  // of cells that have other states than their output
+  bool falling = false;      // packed rows, none longer than the one before, are walked in stages
 };
 
 std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name; }
@@ -47,7 +50,7 @@ class DenseTest : public testing::TestWithParam<std::tuple<Case, std::string_vie
   Index H = c.heads * c.head, width = traits.gates() * H, S = traits.states();
   std::unique_ptr<Stream> stream;
   Random random{7};
-  std::vector<Index> lengths, bounds;
+  std::vector<Index> lengths, bounds, sizes;
   std::vector<std::uint8_t> reset;
   Batch batch;
   oracle::Arguments<double> arguments;
@@ -62,11 +65,25 @@ class DenseTest : public testing::TestWithParam<std::tuple<Case, std::string_vie
     batch = {.rows = c.rows, .steps = c.steps};
     for (Index b = 0; b < c.rows; ++b) lengths.push_back(b == 1 ? c.steps : b == 2 ? 0 : 1 + 5 * b % c.steps);
     for (Index b = 0; b <= c.rows; ++b) bounds.push_back(b * b * c.steps / (c.rows * c.rows));
+    if (c.falling) make_falling_rows();
     reset.resize(static_cast<std::size_t>(positions()));
     for (std::uint8_t& r : reset) r = random.uniform() < 0.15 ? 1 : 0;
     if (c.lengths) batch.lengths = lengths.data();
     if (c.packed) batch.cu_seqlens = bounds.data();
     if (c.reset) batch.reset = reset.data();
+  }
+
+  /// Rows of falling length, of at least one step each.
+  void make_falling_rows() {
+    const Index shares = c.rows * (c.rows + 1) / 2, beyond = c.steps - c.rows;
+    lengths.clear();
+    for (Index b = 0; b < c.rows; ++b) lengths.push_back(1 + beyond * (c.rows - b) / shares);
+    lengths[0] += c.steps - std::accumulate(lengths.begin(), lengths.end(), Index{0});
+    bounds = {0};
+    for (const Index length : lengths) bounds.push_back(bounds.back() + length);
+    for (Index t = 0; t < lengths[0]; ++t) {
+      sizes.push_back(std::ranges::count_if(lengths, [t](Index length) { return length > t; }));
+    }
   }
 
   Doubles numbers(Index count, double size, Storage of) {
@@ -117,7 +134,8 @@ class DenseTest : public testing::TestWithParam<std::tuple<Case, std::string_vie
             .heads = c.heads,
             .storage = storage,
             .reverse = c.reverse,
-            .algorithm = c.algorithm};
+            .algorithm = c.algorithm,
+            .stage_rows = c.falling ? std::vector<Index>{c.rows, (c.rows + 1) / 2, 1} : std::vector<Index>{}};
   }
 
   /// In memory a time-first tensor has the oracle's positions in another order.
@@ -169,6 +187,7 @@ class DenseTest : public testing::TestWithParam<std::tuple<Case, std::string_vie
     lengths_gpu.upload(numbers_of_steps.data(), lengths_gpu.bytes());
     if (c.lengths) of.lengths = lengths_gpu.address();
     if (c.packed) of.cu_seqlens = lengths_gpu.address();
+    if (c.falling) of.falling = true, of.sizes = sizes, of.longest = static_cast<Index>(sizes.size());
     reset_gpu = Buffer(*stream, reset.size());
     reset_gpu.upload(reset.data(), reset.size());
     if (c.reset) of.reset = reset_gpu.address();
@@ -349,6 +368,25 @@ std::vector<Case> cases() {
            .reverse = true,
            .packed = true,
            .reset = true},
+          {.name = "falling", .rows = 11, .steps = 73, .head = 40, .packed = true, .falling = true},
+          {.name = "falling_reverse",
+           .rows = 17,
+           .steps = 120,
+           .heads = 2,
+           .head = 10,
+           .reverse = true,
+           .packed = true,
+           .reset = true,
+           .clip = 0.3f,
+           .falling = true},
+          {.name = "falling_states",
+           .rows = 5,
+           .steps = 41,
+           .head = 33,
+           .packed = true,
+           .states = false,
+           .every_state = true,
+           .falling = true},
           {.name = "reset", .rows = 4, .steps = 70, .head = 9, .reset = true},
           {.name = "reset_reverse_lengths",
            .rows = 10,

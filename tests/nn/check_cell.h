@@ -94,6 +94,13 @@ inline std::vector<Index> uneven_lengths(Index rows, Index steps) {
   return lengths;
 }
 
+/// Lengths from `steps` down to 1.
+inline std::vector<Index> falling_lengths(Index rows, Index steps) {
+  std::vector<Index> lengths(rows, steps);
+  for (Index b = 1; b < rows; ++b) lengths[b] = 1 + (steps - 1) * (rows - 1 - b) / (rows - 1);
+  return lengths;
+}
+
 /// Channels of the states but the output of the last layer.
 inline Index other_states(const RecurrentSpec& spec) { return (find_cell(spec.cell).states - 1) * spec.output_size(); }
 
@@ -101,9 +108,10 @@ template <class Real>
 Inputs<Real> make_inputs(const Recurrent<Real>& network, const Case& c, std::uint64_t seed = 2) {
   Random random(seed);
   Inputs<Real> in{.rows = c.rows, .steps = c.steps, .layout = c.layout, .mixed = c.mixed};
-  const std::vector<Index> lengths = uneven_lengths(c.rows, c.steps);
+  const bool falling = c.form == RowForm::falling;
+  const std::vector<Index> lengths = falling ? falling_lengths(c.rows, c.steps) : uneven_lengths(c.rows, c.steps);
   if (c.form == RowForm::lengths) in.lengths = lengths;
-  if (c.form == RowForm::packed) {
+  if (c.form == RowForm::packed || falling) {
     in.cu_seqlens = {0};
     for (Index length : lengths) in.cu_seqlens.push_back(in.cu_seqlens.back() + length);
   }

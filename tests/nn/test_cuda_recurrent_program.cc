@@ -3,13 +3,17 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <functional>
 #include <optional>
 #include <tuple>
+#include <utility>
 
 #include "nn/check_cell.h"
 #include "ops/cuda/common.h"
 #include "penstock/recurrent_program.h"
 #include "penstock/system.h"
+#include "plan/cell_table.h"
 #include "support/expect_error.h"
 #include "support/half.h"
 
@@ -39,6 +43,25 @@ std::vector<GpuCase> gpu_cases() {
              .rows = 5,
              .form = RowForm::packed,
              .reset = true},
+       .master = true},
+      // So many units that rows that go on are given what others leave.
+      {.c = {.name = "falling",
+             .input = 8,
+             .hidden = 264,
+             .direction = Direction::reverse,
+             .rows = 64,
+             .steps = 160,
+             .form = RowForm::falling,
+             .reset = true},
+       .aligned = true},
+      {.c = {.name = "falling_states",
+             .input = 3,
+             .hidden = 257,
+             .rows = 64,
+             .steps = 130,
+             .form = RowForm::falling,
+             .state = false,
+             .every_state = true},
        .master = true},
       {.c = {.name = "time_first",
              .input = 16,
@@ -250,6 +273,12 @@ void CudaPrograms::check(const GpuCase& of) {
     batch.cu_seqlens = static_cast<const Index*>(put_bytes(host.cu_seqlens, in.cu_seqlens.size() * 8));
   if (host.reset) batch.reset = static_cast<const std::uint8_t*>(put_bytes(host.reset, in.reset.size()));
 
+  std::vector<Index> sizes;  // rows that have each step
+  for (Index step = 0; c.form == RowForm::falling && step < in.steps; ++step) {
+    sizes.push_back(std::ranges::count_if(falling_lengths(in.rows, in.steps), [&](Index n) { return n > step; }));
+  }
+  if (!sizes.empty()) batch.batch_sizes = sizes.data();
+
   const auto layout = [&](int place) { return shifted(c.layout, c.mixed ? place : 0); };
   GpuSequence x(*stream, host, spec.input_size, layout(0), type), y(*stream, host, spec.output_size(), layout(1), type);
   GpuSequence dx(*stream, host, spec.input_size, layout(2), type);
@@ -263,6 +292,7 @@ void CudaPrograms::check(const GpuCase& of) {
                      .rows = in.rows,
                      .steps = in.steps,
                      .positions = in.cu_seqlens.empty() ? 0 : in.cu_seqlens.back(),
+                     .falling = c.form == RowForm::falling,
                      .lengths = !in.lengths.empty(),
                      .reset = !in.reset.empty(),
                      .training = true,
@@ -272,6 +302,9 @@ void CudaPrograms::check(const GpuCase& of) {
   form.alignment = of.aligned ? 16 : static_cast<int>(size_of(type));
   const Execution execution{.device = Device::cuda()};
   const auto program = RecurrentProgram::get(spec, form, execution);
+  if (c.form == RowForm::falling && !info.scan && plan::cell_traits(cell).phases == 1) {
+    EXPECT_NE(program->explain().find("have plans of their own"), std::string::npos) << program->explain();
+  }
   if (of.chunks) {
     const std::string explanation = program->explain();
     const std::size_t first = explanation.find("wavefront: ");
@@ -346,6 +379,18 @@ void CudaPrograms::check(const GpuCase& of) {
   run();
   EXPECT_TRUE(same_bits(out.y, once.y)) << "not the same bits again";
   EXPECT_TRUE(same_bits(out.dx, once.dx)) << "not the same bits again";
+  if (!sizes.empty()) {
+    const auto refuses = [&](const std::string& text, std::size_t step, Index size) {
+      const Index sound = std::exchange(sizes[step], size);
+      expect_error(ErrorCode::invalid_argument, text, run);
+      sizes[step] = sound;
+    };
+    refuses("batch.batch_sizes[0] must be the", 0, in.rows - 1);
+    refuses("batch.batch_sizes[1] must be 1 to the", 1, in.rows + 1);
+    refuses("batch.batch_sizes[2] must be 1 to the", 2, 0);
+    const auto falls = std::ranges::adjacent_find(sizes, std::ranges::greater());
+    refuses("batch.batch_sizes must add up to the", static_cast<std::size_t>(falls - sizes.begin()) + 1, *falls);
+  }
   if (of.add_gradients) {
     for (auto& [name, values] : out.gradients) {
       for (double& value : values) value /= 2;

@@ -432,6 +432,8 @@ TEST(RecurrentProgram, RefusesFormsThatCannotBe) {
   refuses(bad, "rows must be 1 to", [](auto& form, auto&) { form.rows = 0; });
   refuses(bad, "positions must be 0 to 8", [](auto& form, auto&) { form.positions = 9; });
   refuses(bad, "alignment must be 4, a power of two, to 16", [](auto& form, auto&) { form.alignment = 3; });
+  refuses(bad, "falling must be false unless rows are packed, on a GPU",
+          [](auto& form, auto&) { form.falling = true; });
   refuses(bad, "step is of one step", [](auto& form, auto&) { form.step = true; });
   refuses(bad, "every_state must be false for steps",
           [](auto& form, auto&) { form = {.every_state = true, .step = true}; });

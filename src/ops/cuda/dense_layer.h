@@ -24,6 +24,8 @@ inline Index gates_of(const Recurrence& shape) { return plan::cell_traits(shape.
 inline cuda::DenseBatch dense_batch(const Batch& batch, const Target& target, bool time_first) {
   auto of = ops::shape_of<cuda::DenseBatch>(batch, target.packed);
   of.time_first = time_first;
+  of.falling = target.falling;
+  if (batch.batch_sizes != nullptr) of.sizes = {batch.batch_sizes, static_cast<std::size_t>(batch.steps)};
   return of;
 }
 

@@ -25,10 +25,11 @@ DenseBackwardExecutable::DenseBackwardExecutable(Device& device, const DenseSpec
       positions_(call.batch.positions()),
       wants_weight_(call.gradients.recurrent != 0),
       two_phases_(plan::cell_traits(spec.cell).phases == 2) {
-  kernel_ = &Kernel::load(device, dense_source(problem_, plan_));
-  require_clusters(device, *kernel_, plan_);
-  if (plan_.algorithm == plan::DenseAlgorithm::step) steps_.emplace(device, problem_, plan_);
-  if (plan_.algorithm == plan::DenseAlgorithm::chip) chip_.emplace(device, problem_, plan_);
+  if (plan_.algorithm == plan::DenseAlgorithm::step) {
+    steps_.emplace(device, problem_, plan_);
+  } else {
+    walks_.emplace(device, problem_, plan_, spec_.stage_rows);
+  }
   const Index size = plan::size_of(spec.storage);
   if (wants_weight_) {
     entering_vector_ = static_cast<int>(common_alignment(16, {spec.hidden * size, problem_.alignment}) / size);
@@ -50,7 +51,7 @@ DenseBackwardExecutable::Places DenseBackwardExecutable::places() const {
   at.entering = at.sums + padded(bias_sums_ ? bias_sums_->workspace_bytes() : 0);
   at.operand = at.entering + (wants_weight_ ? matrix : 0);
   at.walk = at.operand + (two_phases_ ? matrix : 0);
-  at.products = at.walk + (steps_ ? steps_->workspace_bytes() : chip_ ? chip_->workspace_bytes() : std::size_t{0});
+  at.products = at.walk + (steps_ ? steps_->workspace_bytes() : walks_->workspace_bytes());
   at.end = at.products + (gradient_ ? gradient_->workspace_bytes() : 0);
   return at;
 }
@@ -65,8 +66,8 @@ void DenseBackwardExecutable::run_walk(const DenseBackward& call, DeviceAddress 
           "some steps of many are walked by heads or clusters, not by {}", plan::to_string(plan_.algorithm));
   require(problem.rows == problem_.rows && (whole ? batch.positions() : batch.rows * batch.tape_steps) == positions_ &&
               problem.alignment >= problem_.alignment && problem.ragged == problem_.ragged &&
-              problem.reset == problem_.reset && (problem_.every_state || !problem.every_state) &&
-              problem.clipped == problem_.clipped,
+              problem.falling == problem_.falling && problem.reset == problem_.reset &&
+              (problem_.every_state || !problem.every_state) && problem.clipped == problem_.clipped,
           "the call must have the {} rows, {} positions and alignment of {} bytes that were prepared, and lengths, "
           "resets, gradients of every state and a limit of gradients or none as there",
           problem_.rows, positions_, problem_.alignment);
@@ -96,8 +97,7 @@ void DenseBackwardExecutable::run_walk(const DenseBackward& call, DeviceAddress 
   arguments.hidden = static_cast<int>(H), arguments.heads = static_cast<int>(spec_.heads);
   arguments.slices = static_cast<int>(plan_.slices);
   if (steps_) return steps_->run(arguments, problem.steps, workspace + places().walk, stream);
-  if (chip_) return chip_->run(arguments, workspace + places().walk, stream);
-  kernel_->launch(dense_launch(plan_), arguments, stream);
+  walks_->run(arguments, batch, workspace + places().walk, stream);
 }
 
 void DenseBackwardExecutable::run_bias_sums(const DenseBackward& call, DeviceAddress workspace,

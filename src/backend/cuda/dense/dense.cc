@@ -59,6 +59,7 @@ plan::GpuDenseProblem problem_of(const DenseSpec& spec, const DenseBatch& batch)
   problem.hidden = spec.hidden;
   problem.heads = spec.heads;
   problem.ragged = batch.ragged();
+  problem.falling = batch.falling;
   problem.reset = batch.reset != 0;
   problem.reverse = spec.reverse;
   problem.algorithm = spec.algorithm;

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <span>
 #include <string>
+#include <vector>
 
 #include "backend/cuda/scan/scan.h"
 #include "plan/cell_table.h"
@@ -17,6 +19,9 @@ struct DenseSpec {
   plan::Storage storage = plan::Storage::bf16;
   bool reverse = false;  ///< The recurrence runs from the last step of a row to the first.
   plan::DenseAlgorithm algorithm = plan::DenseAlgorithm::automatic;
+  /// For tests: falling rows are walked by plans for so many rows each, from all of them downwards, however short their
+  /// stages are; none: by plans that are worth it.
+  std::vector<Index> stage_rows = {};
 };
 
 /// Which steps of which rows exist.
@@ -26,6 +31,10 @@ struct DenseBatch {
   DeviceAddress lengths = 0;  ///< int64 [B] or 0; what lies beyond a row's length is never read, and zero in outputs.
   DeviceAddress cu_seqlens = 0;  ///< int64 [B + 1] or 0, instead of lengths.
   Index longest = 0;             ///< Packed rows: no row is longer than this; 0: `steps`.
+  /// Packed rows of which none is longer than the one before. `sizes`: in the host's memory, of a call how many rows have
+  /// each step, `longest` numbers.
+  bool falling = false;
+  std::span<const Index> sizes = {};
   /// What lies over all positions without gaps (tapes, gradients of products) lies steps after steps, as x does.
   bool time_first = false;
   Index tape_steps = 0;     ///< Steps of a row in memory of the tape, of which these are some; 0: `steps`.

@@ -2,9 +2,9 @@
 
 #include <optional>
 
-#include "backend/cuda/dense/chip.h"
 #include "backend/cuda/dense/dense.h"
 #include "backend/cuda/dense/steps.h"
+#include "backend/cuda/dense/walk.h"
 #include "backend/cuda/product/matrix_product.h"
 #include "backend/cuda/product/sum_columns.h"
 
@@ -39,7 +39,7 @@ class DenseForwardExecutable {
   DenseForwardExecutable(Device& device, const DenseSpec& spec, const DenseForward& call,
                          const plan::GpuDensePlan& plan);
   const plan::GpuDensePlan& plan() const { return plan_; }
-  const Kernel& kernel() const { return *kernel_; }
+  const Kernel& kernel() const { return steps_ ? steps_->kernel() : walks_->of_all().kernel(); }
   /// Bytes of workspace, aligned to 256.
   std::size_t workspace_bytes() const;
   /// A call of the form that was prepared: other addresses of the same alignment or better, as many rows and no more
@@ -51,9 +51,8 @@ class DenseForwardExecutable {
   plan::GpuDenseProblem problem_;
   plan::GpuDensePlan plan_;
   RowOrder order_;
-  const Kernel* kernel_ = nullptr;
   std::optional<StepForward> steps_;
-  std::optional<ChipWalk> chip_;
+  std::optional<DenseWalks> walks_;  // of all plans whose steps are no launches of their own
 };
 
 /// Gradients of a recurrent matrix from the gradients of the products [P, G, H] and what they were products of [P, H]:
@@ -94,7 +93,7 @@ class DenseBackwardExecutable {
   DenseBackwardExecutable(Device& device, const DenseSpec& spec, const DenseBackward& call,
                           const plan::GpuDensePlan& plan);
   const plan::GpuDensePlan& plan() const { return plan_; }
-  const Kernel& kernel() const { return *kernel_; }
+  const Kernel& kernel() const { return steps_ ? steps_->kernel() : walks_->of_all().kernel(); }
   /// Bytes of workspace, aligned to 256; zero before its first use.
   std::size_t workspace_bytes() const;
   void run(const DenseBackward& call, DeviceAddress workspace, StreamHandle stream) const;
@@ -116,13 +115,12 @@ class DenseBackwardExecutable {
   plan::GpuDenseProblem problem_;
   plan::GpuDensePlan plan_;
   RowOrder order_;
-  const Kernel* kernel_ = nullptr;
   const Kernel* entering_kernel_ = nullptr;
   int entering_vector_ = 1;
   Index positions_ = 1;
   bool wants_weight_ = false, two_phases_ = false;
   std::optional<StepBackward> steps_;
-  std::optional<ChipWalk> chip_;
+  std::optional<DenseWalks> walks_;
   std::optional<RecurrentGradient> gradient_;
   std::optional<SumColumnsExecutable> bias_sums_;
 };

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <limits>
+
 #include "backend/cuda/dense/dense.h"
 
 /// The parameters of the kernels of dense cells, filled in from a call.
@@ -34,6 +36,7 @@ inline DenseRows dense_rows(const DenseBatch& batch, DeviceAddress order) {
   rows.reset_row_stride = batch.reset_row_stride, rows.reset_step_stride = batch.reset_step_stride;
   rows.steps = batch.steps;
   rows.rows = static_cast<int>(batch.rows);
+  rows.most = std::numeric_limits<int>::max();
   return rows;
 }
 

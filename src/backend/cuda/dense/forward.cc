@@ -42,16 +42,15 @@ DenseForwardExecutable::DenseForwardExecutable(Device& device, const DenseSpec& 
 DenseForwardExecutable::DenseForwardExecutable(Device& device, const DenseSpec& spec, const DenseForward& call,
                                                const plan::GpuDensePlan& plan)
     : spec_(spec), problem_(problem_of(call, spec)), plan_(plan), order_(row_order(device, call.batch, plan)) {
-  kernel_ = &Kernel::load(device, dense_source(problem_, plan_));
-  require_clusters(device, *kernel_, plan_);
-  if (plan_.algorithm == plan::DenseAlgorithm::step) steps_.emplace(device, problem_, plan_);
-  if (plan_.algorithm == plan::DenseAlgorithm::chip) chip_.emplace(device, problem_, plan_);
+  if (plan_.algorithm == plan::DenseAlgorithm::step) {
+    steps_.emplace(device, problem_, plan_);
+  } else {
+    walks_.emplace(device, problem_, plan_, spec_.stage_rows);
+  }
 }
 
 std::size_t DenseForwardExecutable::workspace_bytes() const {
-  return order_.workspace_bytes() + (steps_  ? steps_->workspace_bytes()
-                                     : chip_ ? chip_->workspace_bytes()
-                                             : std::size_t{0});
+  return order_.workspace_bytes() + (steps_ ? steps_->workspace_bytes() : walks_->workspace_bytes());
 }
 
 void DenseForwardExecutable::run(const DenseForward& call, DeviceAddress workspace, StreamHandle stream) const {
@@ -60,7 +59,8 @@ void DenseForwardExecutable::run(const DenseForward& call, DeviceAddress workspa
   require(
       problem.rows == problem_.rows && problem.alignment >= problem_.alignment &&
           problem.training == problem_.training && problem.ragged == problem_.ragged &&
-          problem.reset == problem_.reset && problem.every_state == problem_.every_state,
+          problem.falling == problem_.falling && problem.reset == problem_.reset &&
+          problem.every_state == problem_.every_state,
       "the call must have the {} rows and the alignment of {} bytes that were prepared, and lengths, resets, a tape "
       "and every state or none as there",
       problem_.rows, problem_.alignment);
@@ -82,8 +82,7 @@ void DenseForwardExecutable::run(const DenseForward& call, DeviceAddress workspa
   arguments.slices = static_cast<int>(plan_.slices);
   const DeviceAddress walk = workspace + order_.workspace_bytes();
   if (steps_) return steps_->run(arguments, problem.steps, walk, stream);
-  if (chip_) return chip_->run(arguments, walk, stream);
-  kernel_->launch(dense_launch(plan_), arguments, stream);
+  walks_->run(arguments, call.batch, walk, stream);
 }
 
 }  // namespace penstock::cuda

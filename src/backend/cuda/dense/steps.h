@@ -36,6 +36,7 @@ class HeadProducts {
 class StepForward {
  public:
   StepForward(Device& device, const plan::GpuDenseProblem& problem, const plan::GpuDensePlan& plan);
+  const Kernel& kernel() const { return *kernel_; }
   std::size_t workspace_bytes() const { return places().end; }
   void run(const fill::DenseForwardArguments& call, Index steps, DeviceAddress workspace, StreamHandle stream) const;
 
@@ -55,6 +56,7 @@ class StepForward {
 class StepBackward {
  public:
   StepBackward(Device& device, const plan::GpuDenseProblem& problem, const plan::GpuDensePlan& plan);
+  const Kernel& kernel() const { return *kernel_; }
   std::size_t workspace_bytes() const { return places().end; }
   void run(const fill::DenseBackwardArguments& call, Index steps, DeviceAddress workspace, StreamHandle stream) const;
 

@@ -17,6 +17,8 @@ struct DenseRows {
   long long reset_row_stride, reset_step_stride;
   long long steps;  // T; packed rows: the steps of all rows together
   int rows;         // B
+  // Of packed rows the walk steps begin .. begin + most, which are then counted from 0.
+  int begin, most;
 };
 
 struct DenseForwardArguments {

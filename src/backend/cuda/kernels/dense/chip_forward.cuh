@@ -40,7 +40,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
   for (int i = threadIdx.x; !kDirect && i < kChip.operand_bytes(false) / kBytes; i += kThreads) {
     const int slot = i / kPieceValues % kRows, number = i / kPieceValues / kRows;
     const int unit = (team.rank * kChip.gathered_pieces(false) + number) * kPieceValues + i % kPieceValues;
-    const Row row = Row::of_slot(args.rows, team.slice * kRows + slot);
+    const Row row = Row::of_slot(args.rows, team.slice * kRows + slot, kDescending);
     float h = 0.0f;
     if (args.state_in != nullptr && number < kChip.gathered_pieces(false) && row.number >= 0 && unit < kHead) {
       h = args.state_in[(Index)row.number * args.hidden + team.head * kHead + unit];

@@ -221,7 +221,7 @@ struct Place {
 
   PENSTOCK_DEVICE Place of(const DenseRows& rows, int slice, int slot, int block, bool valid) {
     Place p;
-    p.row = Row::of_slot(rows, valid ? slice * kRows + slot : rows.rows);
+    p.row = Row::of_slot(rows, valid ? slice * kRows + slot : rows.rows, kDescending);
     p.slot = slot, p.block = block;
     p.unit = block * 8 + threadIdx.x % 8;
     p.exists = p.row.number >= 0 && p.unit < kHead;
@@ -235,7 +235,8 @@ struct Place {
 /// Longest of the cluster's rows.
 PENSTOCK_DEVICE int LongestRow(const DenseRows& rows, int slice) {
   int steps = 0;
-  for (int slot = 0; slot < kRows; ++slot) steps = max(steps, Row::of_slot(rows, slice * kRows + slot).length);
+  for (int slot = 0; slot < kRows; ++slot)
+    steps = max(steps, Row::of_slot(rows, slice * kRows + slot, kDescending).length);
   return steps;
 }
 

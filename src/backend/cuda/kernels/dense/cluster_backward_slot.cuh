@@ -30,6 +30,9 @@ struct Inputs {
 };
 static_assert(Inputs::first_piece(Inputs::count) == kShape.read_pieces());
 
+/// Whether the h that entered a step is an output of the row, and not of the state that came in.
+PENSTOCK_DEVICE bool HasOutputBefore(const DenseRows& rows, int step) { return step > 0 || rows.begin > 0; }
+
 /// Bytes from a step to the one after it.
 struct BackwardStrides {
   Index dwx, drh;
@@ -141,12 +144,14 @@ struct Slot {
         if (piece >= Inputs::pieces) continue;
         // No h of before the first step; the state that entered it is not in storage.
         const bool is_h = piece >= Inputs::first_piece(Inputs::h);
-        CopyAsync<16>(ring + piece * 16, from[i], exists && from[i] != nullptr && (step > 0 || !is_h));
+        CopyAsync<16>(ring + piece * 16, from[i],
+                      exists && from[i] != nullptr && (!is_h || HasOutputBefore(args.rows, step)));
         if (exists) from[i] += stride[i];
       }
     } else {
       for (int v = 0; v < Inputs::count; ++v) {
-        const char* const p = exists && (step > 0 || v != Inputs::h) ? address(args, head, v, step) : nullptr;
+        const char* const p =
+            exists && (v != Inputs::h || HasOutputBefore(args.rows, step)) ? address(args, head, v, step) : nullptr;
         char* const to = ring + Inputs::first_piece(v) * 16;
         if (Inputs::is_state(v)) {
           CopyAsync<4>(to + lane * 4, p, p != nullptr);
@@ -174,7 +179,7 @@ struct Slot {
           Real(DenseCell::split ? read(ring, lane % 8, Inputs::wx + (DenseCell::split ? g : 0)) + bias_ih[g] : 0.0f);
     }
     float h = read(ring, lane % 8, Inputs::h);
-    if (step == 0) h = ReadState(args.state_in, 0, place, args.rows.rows, args.hidden, head);
+    if (!HasOutputBefore(args.rows, step)) h = ReadState(args.state_in, 0, place, args.rows.rows, args.hidden, head);
     cell.prev[0] = Real(reset ? 0.0f : h);
 #pragma unroll
     for (int k = 1; k < kStates; ++k) {

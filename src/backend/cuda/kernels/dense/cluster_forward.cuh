@@ -51,7 +51,7 @@ extern "C" __global__ void __launch_bounds__(kShape.threads(), 1)
   // h of step 0, all of it, from memory.
   for (int i = threadIdx.x; i < kShape.h_bytes() / kBytes; i += kShape.threads()) {
     const int slot = i / kPieceValues % kRows, unit = i / kPieceValues / kRows * kPieceValues + i % kPieceValues;
-    const Row row = Row::of_slot(args.rows, slice * kRows + slot);
+    const Row row = Row::of_slot(args.rows, slice * kRows + slot, kDescending);
     float h = 0.0f;
     if (args.state_in != nullptr && row.number >= 0 && unit < kHead && !ResetsAt(args.rows, row, 0)) {
       h = args.state_in[(Index)row.number * args.hidden + head * kHead + unit];

@@ -12,7 +12,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     EnteringStates(const __grid_constant__ EnteringArguments args) {
   const int groups = args.hidden / kVector;
   const int blocks = gridDim.x / args.rows.rows;  // of a row
-  const Row row = Row::of_slot(args.rows, blockIdx.x / blocks);
+  const Row row = Row::of_slot(args.rows, blockIdx.x / blocks, kDescending);
   for (Index at = (Index)(blockIdx.x % blocks) * kThreads + threadIdx.x; at < (Index)row.padded * groups;
        at += (Index)blocks * kThreads) {
     const int step = (int)(at / groups), channel = (int)(at % groups) * kVector;

@@ -156,7 +156,8 @@ struct Slice {
     Slice slice;
     slice.head = blockIdx.x % heads;
     slice.first_slot = blockIdx.x / heads * kSlots;
-    if ((int)threadIdx.x < kSlots) of_slots[threadIdx.x] = Row::of_slot(rows, slice.first_slot + threadIdx.x);
+    if ((int)threadIdx.x < kSlots)
+      of_slots[threadIdx.x] = Row::of_slot(rows, slice.first_slot + threadIdx.x, kDescending);
     __syncthreads();
     slice.steps = 0;
     for (int slot = 0; slot < kSlots; ++slot) slice.steps = max(slice.steps, of_slots[slot].length);

@@ -13,7 +13,7 @@ struct Row {
   int length;  // steps that exist
   int padded;  // steps that have memory
 
-  PENSTOCK_DEVICE Row of_slot(const DenseRows& rows, int slot) {
+  PENSTOCK_DEVICE Row of_slot(const DenseRows& rows, int slot, bool descending) {
     Row row{-1, 0, 0, 0, 0};
     if (slot >= rows.rows) return row;
     row.number = rows.order != nullptr ? rows.order[slot] : slot;
@@ -22,9 +22,11 @@ struct Row {
     if (rows.cu_seqlens != nullptr) {
       // Numbers from outside that nobody could check without waiting for the GPU: no row leaves the tensor.
       const Index first = min(max(rows.cu_seqlens[row.number], 0ll), rows.steps);
+      const int all = (int)min(max(rows.cu_seqlens[row.number + 1] - first, 0ll), rows.steps - first);
+      const int left = max(all - rows.begin, 0);
       row.memory = 0;
-      row.first = (int)first;
-      row.length = row.padded = (int)min(max(rows.cu_seqlens[row.number + 1] - first, 0ll), rows.steps - first);
+      row.length = row.padded = min(left, rows.most);
+      row.first = (int)first + (descending ? left - row.length : min(rows.begin, all));
     } else if (rows.lengths != nullptr) {
       row.length = (int)min(max(rows.lengths[row.number], 0ll), rows.steps);
     }

@@ -25,7 +25,7 @@ struct Place {
     const Index at = (Index)blockIdx.x * kThreads + threadIdx.x;
     Place p;
     const int number = (int)(at / hidden);
-    p.row = Row::of_slot(rows, number);
+    p.row = Row::of_slot(rows, number, kDescending);
     p.channel = (int)(at % hidden);
     p.head = p.channel / kHead, p.unit = p.channel % kHead;
     p.state = at;
