@@ -46,6 +46,10 @@ void RecurrentCall::take_tensors(Arguments& arguments) {
   x = arguments.tensor();
   weights = arguments.tensors();
   state = arguments.optional_tensor();
+  take_rows(arguments);
+}
+
+void RecurrentCall::take_rows(Arguments& arguments) {
   lengths = arguments.optional_tensor();
   batch_sizes = arguments.optional_tensor();
   reset = arguments.optional_tensor();

@@ -58,6 +58,8 @@ struct RecurrentCall {
   Index rows = 0, steps = 0, states = 0;
 
   void take_tensors(Arguments& arguments);
+  /// The last of these: lengths, batch_sizes and reset.
+  void take_rows(Arguments& arguments);
   void take_form(Arguments& arguments);
   /// Checks everything that the library does not see: shapes, types and devices of tensors. Fills in the rest.
   void validate();

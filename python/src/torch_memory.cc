@@ -1,37 +1,16 @@
 #include "torch_memory.h"
 
-#ifdef __linux__
-#include <sys/mman.h>
-#include <unistd.h>
-#endif
-
 #include <cstring>
 #include <memory>
 #include <new>
 #include <stdexcept>
 
+#include "torch_blocks.h"
+
 namespace penstock::torch_ops {
 namespace {
 
 constexpr std::size_t kWordBytes = sizeof(std::uint64_t);
-
-/// Asks the system for large pages. Blocks of some size come fresh from it and go back to it with every call: to be
-/// given them in pages of 4 KB takes several times as long as to write them. And weights that are read at every step
-/// are found sooner in few pages.
-void ask_for_large_pages(void* memory, std::size_t bytes) {
-#ifdef __linux__
-  constexpr std::size_t large = std::size_t{4} << 20;  // holds a page of 2 MB wherever it begins
-  if (bytes < large) return;
-  const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
-  const auto begin = reinterpret_cast<std::uintptr_t>(memory);
-  const std::uintptr_t first = (begin + page - 1) / page * page, last = (begin + bytes) / page * page;
-  // An advice: a system that has none goes on as ever. NOLINTNEXTLINE(performance-no-int-to-ptr)
-  static_cast<void>(madvise(reinterpret_cast<void*>(first), last - first, MADV_HUGEPAGE));
-#else
-  static_cast<void>(memory);
-  static_cast<void>(bytes);
-#endif
-}
 
 /// Memory of the calling thread that grows as calls need more.
 void* scratch(std::size_t bytes) {
@@ -56,6 +35,17 @@ std::size_t offset_in(const TorchTensor& tape) {
   return (Tape::alignment - address % Tape::alignment) % Tape::alignment;
 }
 
+/// A tensor of bytes in a block that goes back when nobody needs the tensor any longer; none if PyTorch has no such
+/// tensors.
+TorchTensor in_a_block(std::size_t bytes) {
+  if (shim().from_blob == nullptr) return {};
+  const auto give_back = [](void*, void* block) { Blocks::Lease(static_cast<Blocks::Block*>(block)).reset(); };
+  Blocks::Lease block = Blocks::shared().take(bytes);
+  TorchTensor tensor = bytes_at(block->memory, bytes, give_back, block.get());
+  static_cast<void>(block.release());  // the tensor has it
+  return tensor;
+}
+
 }  // namespace
 
 DeviceGuard::DeviceGuard(const TorchTensor& tensor) {
@@ -78,7 +68,11 @@ Workspace::Workspace(const TorchTensor& like, std::size_t bytes) {
 std::size_t Tape::tensor_bytes(std::size_t bytes) { return bytes + alignment + kWordBytes; }
 
 TorchTensor Tape::allocate(const TorchTensor& like, std::size_t bytes) {
-  TorchTensor tape = like.empty({static_cast<std::int64_t>(tensor_bytes(bytes))}, shim().uint8);
+  const std::size_t whole = tensor_bytes(bytes);
+  if (!like.is_cuda() && whole >= Blocks::smallest) {
+    if (TorchTensor tape = in_a_block(whole)) return tape;
+  }
+  TorchTensor tape = like.empty({static_cast<std::int64_t>(whole)}, shim().uint8);
   if (!tape.is_cuda()) ask_for_large_pages(tape.address(), tape.bytes());
   return tape;
 }
@@ -110,3 +104,8 @@ Memory Tape::find(const TorchTensor& settled, std::size_t bytes) {
 }
 
 }  // namespace penstock::torch_ops
+
+/// Gives memory that waits for the next call back to the system; how many bytes.
+extern "C" __attribute__((visibility("default"))) std::int64_t penstock_torch_release_memory() {
+  return static_cast<std::int64_t>(penstock::torch_ops::Blocks::shared().release());
+}

@@ -21,10 +21,11 @@ constexpr const char* recurrent_schema =
     "recurrent(Tensor x, Tensor[] weights, Tensor? state, Tensor? lengths, Tensor? batch_sizes, Tensor? reset, "
     "str cell, int layers, bool bidirectional, bool batch_first, bool keep_tape, bool every_state) "
     "-> (Tensor y, Tensor state_out, Tensor tape, Tensor states)";
-// The same without what only gradients need, for calls so small that two more results count.
-constexpr const char* recurrent_inference_schema =
-    "recurrent_inference(Tensor x, Tensor[] weights, Tensor? state, Tensor? lengths, Tensor? batch_sizes, "
-    "Tensor? reset, str cell, int layers, bool bidirectional, bool batch_first) -> (Tensor y, Tensor state_out)";
+// What an eager call wants of it and no more, since in small calls each tensor counts: y, each state
+// [layers * directions, B, H], and the tape and every state where they are asked for. states: none (zeros) or each.
+constexpr const char* recurrent_eager_schema =
+    "recurrent_eager(Tensor x, Tensor[] weights, Tensor[] states, Tensor? lengths, Tensor? batch_sizes, Tensor? reset, "
+    "str cell, int layers, bool bidirectional, bool batch_first, bool keep_tape, bool every_state) -> Tensor[]";
 // One step of one layer without gradients, on a CPU: x [B, I] or [I], states none (zeros) or each [B, H] or [H], and so
 // the states after it, of x's type.
 constexpr const char* recurrent_cell_schema =
@@ -68,7 +69,7 @@ void implement(const char* key) {
     check_status(shim().library_impl(library, name, kernel, built_against), name);
   };
   add("recurrent", recurrent);
-  add("recurrent_inference", recurrent_inference);
+  add("recurrent_eager", recurrent_eager);
   add("recurrent_backward", recurrent_backward);
   if (std::string_view(key) == "CPU") add("recurrent_cell", recurrent_cell);
   add("scan", scan);
@@ -83,7 +84,7 @@ void add_ops() {
   LibraryHandle library = nullptr;
   check_status(shim().library_init_fragment("penstock", __FILE__, __LINE__, &library), "the library of ops");
   define(library, recurrent_schema);
-  define(library, recurrent_inference_schema);
+  define(library, recurrent_eager_schema);
   define(library, recurrent_cell_schema);
   define(library, recurrent_backward_schema);
   define(library, scan_schema);

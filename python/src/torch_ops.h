@@ -6,7 +6,7 @@
 namespace penstock::torch_ops {
 
 void recurrent(StableValue* stack, std::uint64_t arguments, std::uint64_t results);
-void recurrent_inference(StableValue* stack, std::uint64_t arguments, std::uint64_t results);
+void recurrent_eager(StableValue* stack, std::uint64_t arguments, std::uint64_t results);
 void recurrent_cell(StableValue* stack, std::uint64_t arguments, std::uint64_t results);
 void recurrent_backward(StableValue* stack, std::uint64_t arguments, std::uint64_t results);
 void scan(StableValue* stack, std::uint64_t arguments, std::uint64_t results);

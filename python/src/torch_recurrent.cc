@@ -286,6 +286,41 @@ struct ForwardResults {
   TorchTensor y, state_out, tape, states;
 };
 
+/// Of the states before a call: none or all, each of such sizes.
+void check_states(const RecurrentCall& call, const std::vector<TorchTensor>& states, const Sizes& sizes) {
+  const auto count = static_cast<Index>(states.size());
+  check(count == 0 || count == call.states, "states must be none or ", call.states, ", not ", count);
+  for (Index k = 0; k < count; ++k) {
+    const TorchTensor& state = states[static_cast<std::size_t>(k)];
+    check(state.sizes() == sizes, "states[", k, "] must be ", sizes, ", not ", state);
+    check(state.is_cuda() == call.x.is_cuda() && (!state.is_cuda() || state.device_index() == call.x.device_index()),
+          "Input and hidden tensors are not at the same device");
+  }
+}
+
+/// One after the other into [S, ...], on a CPU.
+void copy_states(const std::vector<TorchTensor>& states, const TorchTensor& whole) {
+  auto* to = whole.data<std::byte>();
+  for (const TorchTensor& given : states) {
+    const TorchTensor state = given.to(whole.dtype()).contiguous();
+    if (const std::size_t bytes = state.bytes(); bytes > 0) {
+      std::memcpy(to, state.address(), bytes);
+      to += bytes;
+    }
+  }
+}
+
+/// The states before a call as the library has them, [S, layers * directions, B, H].
+TorchTensor entering(const RecurrentCall& call, const std::vector<TorchTensor>& states) {
+  const Sizes sizes = call.state_sizes();
+  check_states(call, states, {sizes.begin() + 1, sizes.end()});
+  if (states.size() == 1) return states.front().as_entry();
+  if (call.x.is_cuda()) return stack(states);
+  TorchTensor whole = call.x.empty(sizes, state_type(call.x));
+  copy_states(states, whole);
+  return whole;
+}
+
 /// On the device of x, which the caller has made the current one.
 ForwardResults run_forward(const RecurrentCall& call, bool keep_tape) {
   ForwardResults results;
@@ -318,16 +353,30 @@ void recurrent(StableValue* stack, std::uint64_t, std::uint64_t) {
   stack[3] = results.states.release();
 }
 
-void recurrent_inference(StableValue* stack, std::uint64_t, std::uint64_t) {
+void recurrent_eager(StableValue* stack, std::uint64_t, std::uint64_t) {
   Arguments arguments(stack);
   RecurrentCall call;
-  call.take_tensors(arguments);
+  call.x = arguments.tensor();
+  call.weights = arguments.tensors();
+  const std::vector<TorchTensor> states = arguments.tensors();
+  call.take_rows(arguments);
   call.take_form(arguments);
+  const bool keep_tape = arguments.boolean();
+  call.every_state = arguments.boolean();
   call.validate();
   const DeviceGuard guard(call.x);
-  ForwardResults results = run_forward(call, false);
-  stack[0] = results.y.release();
-  stack[1] = results.state_out.release();
+  if (!states.empty()) call.state = entering(call, states);
+  ForwardResults results = run_forward(call, keep_tape);
+  std::vector<TorchTensor> wanted;
+  wanted.reserve(static_cast<std::size_t>(call.states) + 3);
+  wanted.push_back(std::move(results.y));
+  for (Index k = 0; k < call.states; ++k) wanted.push_back(results.state_out.entry(k));
+  if (keep_tape) wanted.push_back(results.tape ? std::move(results.tape) : call.x.empty({0}, shim().uint8));
+  if (call.every_state) {
+    wanted.push_back(results.states ? std::move(results.states)
+                                    : call.x.empty(call.every_state_sizes(), state_type(call.x)));
+  }
+  stack[0] = release(wanted);
 }
 
 void recurrent_cell(StableValue* stack, std::uint64_t, std::uint64_t) {
@@ -340,24 +389,15 @@ void recurrent_cell(StableValue* stack, std::uint64_t, std::uint64_t) {
   call.spec.cell = arguments.string();
   call.validate();
   const Sizes sizes = call.y_sizes();
-  const auto count = static_cast<std::size_t>(call.states);
-  check(before.empty() || before.size() == count, "states must be none or ", call.states, ", not ",
-        static_cast<std::int64_t>(before.size()));
+  check_states(call, before, sizes);
   TorchTensor states = call.x.empty(call.state_sizes(), state_type(call.x));
-  const std::size_t bytes = states.bytes() / count;  // of one
-  auto* const first = static_cast<std::byte*>(states.address());
-  for (std::size_t k = 0; k < before.size(); ++k) {
-    check(before[k].sizes() == sizes, "states[", static_cast<std::int64_t>(k), "] must be ", sizes, ", not ",
-          before[k]);
-    check(!before[k].is_cuda(), "Input and hidden tensors are not at the same device");
-    const TorchTensor state = before[k].to(state_type(call.x)).contiguous();
-    if (bytes > 0) std::memcpy(first + k * bytes, state.address(), bytes);
-  }
+  copy_states(before, states);
+  const std::size_t bytes = states.bytes() / static_cast<std::size_t>(call.states);  // of one
   std::vector<TorchTensor> after;
   after.push_back(call.empty() ? call.x.empty(sizes, call.x.dtype()) : ProgramCall(call).step(states, !before.empty()));
-  for (std::size_t k = 1; k < count; ++k) {
+  for (Index k = 1; k < call.states; ++k) {
     TorchTensor state = call.x.empty(sizes, state_type(call.x));
-    if (bytes > 0) std::memcpy(state.address(), first + k * bytes, bytes);
+    if (bytes > 0) std::memcpy(state.address(), states.data<std::byte>() + static_cast<std::size_t>(k) * bytes, bytes);
     after.push_back(std::move(state).to(call.x.dtype()));
   }
   stack[0] = release(after);

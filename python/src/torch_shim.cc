@@ -30,6 +30,12 @@ void bind(void* library, const char* name, Function& function) {
   std::memcpy(&function, &symbol, sizeof(symbol));
 }
 
+/// The same of a function that not all versions have.
+template <class Function>
+void bind_if_there(void* library, const char* name, Function& function) {
+  if (dlsym(library, name) != nullptr) bind(library, name, function);
+}
+
 std::int32_t call(void* library, const char* name) {
   std::int32_t (*function)() = nullptr;
   bind(library, name, function);
@@ -55,7 +61,9 @@ Shim bind_shim() {
   bind(torch, "aoti_torch_get_device_type", s.device_type);
   bind(torch, "aoti_torch_get_device_index", s.device_index);
   bind(torch, "aoti_torch_empty_strided", s.empty_strided);
+  bind(torch, "aoti_torch__reinterpret_tensor", s.reinterpret);
   bind(torch, "aoti_torch_empty_strided_pinned", s.empty_pinned);
+  bind_if_there(torch, "torch_from_blob", s.from_blob);
   bind(torch, "torch_list_size", s.list_size);
   bind(torch, "torch_list_get_item", s.list_get);
   bind(torch, "torch_new_list_reserve_size", s.list_new);
@@ -74,6 +82,7 @@ Shim bind_shim() {
   s.float64 = call(torch, "aoti_torch_dtype_float64");
   s.bf16 = call(torch, "aoti_torch_dtype_bfloat16");
   s.f16 = call(torch, "aoti_torch_dtype_float16");
+  s.strided = call(torch, "aoti_torch_layout_strided");
   return s;
 }
 
@@ -132,26 +141,18 @@ void append(std::string& text, const TorchTensor& part) {
   if (part) append(text, part.sizes());
 }
 
+TorchTensor::TorchTensor(TensorHandle owned) : handle_(owned) {
+  const Shim& s = shim();
+  check_status(s.dim(handle_, &form_.dim), "Tensor.dim");
+  check_status(s.sizes(handle_, &form_.sizes), "Tensor.size");
+  check_status(s.strides(handle_, &form_.strides), "Tensor.stride");
+  check_status(s.dtype(handle_, &form_.dtype), "Tensor.dtype");
+  check_status(s.device_type(handle_, &form_.device_type), "Tensor.device");
+  check_status(s.device_index(handle_, &form_.device_index), "Tensor.device");
+}
+
 TorchTensor::~TorchTensor() {
   if (handle_ != nullptr) shim().delete_tensor(handle_);
-}
-
-std::int64_t TorchTensor::dim() const {
-  std::int64_t dim = 0;
-  check_status(shim().dim(handle_, &dim), "Tensor.dim");
-  return dim;
-}
-
-std::int64_t TorchTensor::size(std::int64_t i) const {
-  std::int64_t* sizes = nullptr;
-  check_status(shim().sizes(handle_, &sizes), "Tensor.size");
-  return sizes[i < 0 ? i + dim() : i];
-}
-
-std::int64_t TorchTensor::stride(std::int64_t i) const {
-  std::int64_t* strides = nullptr;
-  check_status(shim().strides(handle_, &strides), "Tensor.stride");
-  return strides[i < 0 ? i + dim() : i];
 }
 
 std::int64_t TorchTensor::elements() const {
@@ -161,24 +162,6 @@ std::int64_t TorchTensor::elements() const {
 }
 
 std::size_t TorchTensor::bytes() const { return static_cast<std::size_t>(elements()) * shim().element_size(dtype()); }
-
-std::int32_t TorchTensor::dtype() const {
-  std::int32_t dtype = 0;
-  check_status(shim().dtype(handle_, &dtype), "Tensor.dtype");
-  return dtype;
-}
-
-bool TorchTensor::is_cuda() const {
-  std::int32_t type = 0;
-  check_status(shim().device_type(handle_, &type), "Tensor.device");
-  return type == shim().cuda;
-}
-
-std::int32_t TorchTensor::device_index() const {
-  std::int32_t index = 0;
-  check_status(shim().device_index(handle_, &index), "Tensor.device");
-  return index;
-}
 
 bool TorchTensor::is_contiguous() const {
   std::int64_t expected = 1;
@@ -198,7 +181,7 @@ void* TorchTensor::address() const {
 TorchTensor TorchTensor::share() const {
   TensorHandle other = nullptr;
   check_status(shim().new_tensor_handle(handle_, &other), "a tensor's handle");
-  return TorchTensor(other);
+  return {other, form_};
 }
 
 TorchTensor TorchTensor::converted(std::int32_t dtype_wanted) const {
@@ -211,12 +194,6 @@ TorchTensor TorchTensor::clone() const {
   TorchTensor copy = empty(sizes(), dtype());
   copy.copy_from(*this);
   return copy;
-}
-
-Sizes TorchTensor::sizes() const {
-  std::int64_t* first = nullptr;
-  check_status(shim().sizes(handle_, &first), "Tensor.size");
-  return {first, first + dim()};
 }
 
 void TorchTensor::copy_from(const TorchTensor& other) {
@@ -260,6 +237,23 @@ TorchTensor TorchTensor::upload(const std::vector<std::int64_t>& numbers) const 
   return there;
 }
 
+TorchTensor TorchTensor::entry(std::int64_t i) const {
+  TensorHandle part = nullptr;
+  check_status(shim().reinterpret(handle_, dim() - 1, form_.sizes + 1, form_.strides + 1, i * stride(0), &part),
+               "Tensor.select");
+  return TorchTensor(part);
+}
+
+TorchTensor TorchTensor::as_entry() const {
+  std::array<std::int64_t, Sizes::most + 1> sizes{1}, strides{1};
+  const Sizes own = this->sizes();
+  std::copy(own.begin(), own.end(), sizes.begin() + 1);
+  for (std::size_t i = 0; i < own.size(); ++i) strides[i + 1] = stride(static_cast<std::int64_t>(i));
+  TensorHandle whole = nullptr;
+  check_status(shim().reinterpret(handle_, dim() + 1, sizes.data(), strides.data(), 0, &whole), "Tensor.unsqueeze");
+  return TorchTensor(whole);
+}
+
 TorchTensor TorchTensor::index_select(const TorchTensor& index) const {
   StableValue stack[3] = {share().release(), 0, index.share().release()};
   return call_op("aten::index_select", stack);
@@ -299,6 +293,24 @@ std::string Arguments::string() {
 std::int64_t Arguments::integer() { return static_cast<std::int64_t>(*stack_++); }
 
 bool Arguments::boolean() { return (*stack_++ & 0xff) != 0; }
+
+TorchTensor stack(const std::vector<TorchTensor>& tensors) {
+  std::vector<TorchTensor> shared;
+  for (const TorchTensor& tensor : tensors) shared.push_back(tensor.share());
+  StableValue stack[2] = {release(shared), 0};
+  return call_op("aten::stack", stack);
+}
+
+TorchTensor bytes_at(void* memory, std::size_t bytes, void (*deleter)(void* memory, void* context), void* context) {
+  const Shim& s = shim();
+  const auto size = static_cast<std::int64_t>(bytes);
+  const std::int64_t stride = 1;
+  TensorHandle handle = nullptr;
+  check_status(
+      s.from_blob(memory, 1, &size, &stride, 0, s.uint8, s.cpu, -1, &handle, s.strided, nullptr, 0, deleter, context),
+      "torch.from_blob");
+  return TorchTensor(handle);
+}
 
 StableValue release(std::vector<TorchTensor>& tensors) {
   ListHandle list = nullptr;

@@ -53,9 +53,15 @@ struct Shim {
   Status (*device_index)(TensorHandle tensor, std::int32_t* index);
   Status (*empty_strided)(std::int64_t dim, const std::int64_t* sizes, const std::int64_t* strides, std::int32_t dtype,
                           std::int32_t device_type, std::int32_t device_index, TensorHandle* tensor);
-
+  Status (*reinterpret)(TensorHandle tensor, std::int64_t dim, const std::int64_t* sizes, const std::int64_t* strides,
+                        std::int64_t offset, TensorHandle* part);
   Status (*empty_pinned)(std::int64_t dim, const std::int64_t* sizes, const std::int64_t* strides, std::int32_t dtype,
                          std::int32_t device_type, std::int32_t device_index, TensorHandle* tensor);
+  /// Null before PyTorch 2.11.
+  Status (*from_blob)(void* data, std::int64_t dim, const std::int64_t* sizes, const std::int64_t* strides,
+                      std::int64_t offset, std::int32_t dtype, std::int32_t device_type, std::int32_t device_index,
+                      TensorHandle* tensor, std::int32_t layout, const std::uint8_t* metadata,
+                      std::int64_t metadata_size, void (*deleter)(void* data, void* context), void* context);
 
   Status (*list_size)(ListHandle list, std::size_t* size);
   Status (*list_get)(ListHandle list, std::size_t index, StableValue* value);
@@ -69,6 +75,7 @@ struct Shim {
 
   std::int32_t cpu, cuda;                                           ///< Types of devices
   std::int32_t uint8, boolean, int64, float32, float64, bf16, f16;  ///< Types of elements
+  std::int32_t strided;                                             ///< A layout
 };
 
 /// Throws std::runtime_error that says what is missing, and what to install, where no libtorch 2.10 or later is loaded.
@@ -106,29 +113,30 @@ class Sizes {
   std::size_t count_ = 0;
 };
 
-/// A tensor of PyTorch's, owned.
+/// A tensor of PyTorch's, owned. Nobody resizes it meanwhile: its form is asked for once.
 class TorchTensor {
  public:
   TorchTensor() = default;
-  explicit TorchTensor(TensorHandle owned) : handle_(owned) {}
-  TorchTensor(TorchTensor&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  explicit TorchTensor(TensorHandle owned);
+  TorchTensor(TorchTensor&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)), form_(other.form_) {}
   TorchTensor& operator=(TorchTensor&& other) noexcept {
     std::swap(handle_, other.handle_);
+    std::swap(form_, other.form_);
     return *this;
   }
   ~TorchTensor();
 
   explicit operator bool() const { return handle_ != nullptr; }
-  std::int64_t dim() const;
+  std::int64_t dim() const { return form_.dim; }
   /// Of axis i; negative ones count from the last.
-  std::int64_t size(std::int64_t i) const;
-  std::int64_t stride(std::int64_t i) const;
-  Sizes sizes() const;
+  std::int64_t size(std::int64_t i) const { return form_.sizes[i < 0 ? i + dim() : i]; }
+  std::int64_t stride(std::int64_t i) const { return form_.strides[i < 0 ? i + dim() : i]; }
+  Sizes sizes() const { return {form_.sizes, form_.sizes + dim()}; }
   std::int64_t elements() const;
   std::size_t bytes() const;
-  std::int32_t dtype() const;
-  bool is_cuda() const;
-  std::int32_t device_index() const;
+  std::int32_t dtype() const { return form_.dtype; }
+  bool is_cuda() const { return form_.device_type == shim().cuda; }
+  std::int32_t device_index() const { return form_.device_index; }
   /// Are the elements in order, without gaps?
   bool is_contiguous() const;
   template <class T>
@@ -154,6 +162,11 @@ class TorchTensor {
   /// Numbers of the host as an int64 tensor on the device of this one. Of a GPU: in the order of the current stream,
   /// and the host waits for no more than the copy's start.
   TorchTensor upload(const std::vector<std::int64_t>& numbers) const;
+  /// Entry i along the first axis of a contiguous tensor that has all its memory: the same memory, but neither tensor
+  /// knows of the other as a view does.
+  TorchTensor entry(std::int64_t i) const;
+  /// The same memory with a first axis of one entry.
+  TorchTensor as_entry() const;
   /// Entries along the first axis, by an int64 tensor.
   TorchTensor index_select(const TorchTensor& index) const;
 
@@ -161,9 +174,17 @@ class TorchTensor {
   StableValue release() { return reinterpret_cast<StableValue>(std::exchange(handle_, nullptr)); }
 
  private:
+  struct Form {
+    std::int64_t dim = 0;
+    std::int64_t *sizes = nullptr, *strides = nullptr;  // of the tensor itself
+    std::int32_t dtype = 0, device_type = 0, device_index = 0;
+  };
+
+  TorchTensor(TensorHandle owned, const Form& form) : handle_(owned), form_(form) {}
   TorchTensor converted(std::int32_t dtype) const;
 
   TensorHandle handle_ = nullptr;
+  Form form_;
 };
 
 /// A kernel's arguments, taken from the stack one after the other. Whoever constructs it owns all of them.
@@ -197,6 +218,12 @@ void check(bool condition, const Parts&... parts) {
   (append(text, parts), ...);
   throw std::runtime_error(text);
 }
+
+/// Tensors of the same sizes side by side along a new first axis.
+TorchTensor stack(const std::vector<TorchTensor>& tensors);
+
+/// Bytes of a CPU's memory as a tensor, whose last owner calls the deleter; from PyTorch 2.11 on.
+TorchTensor bytes_at(void* memory, std::size_t bytes, void (*deleter)(void* memory, void* context), void* context);
 
 /// A list of tensors as a result.
 StableValue release(std::vector<TorchTensor>& tensors);

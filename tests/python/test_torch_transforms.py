@@ -131,6 +131,78 @@ def test_opcheck(cell, variant):
     torch.library.opcheck(op, (*call, True, False), test_utils=tests)
 
 
+@pytest.mark.parametrize("cell", ["lstm", "gru", "slstm", "mingru"])
+@pytest.mark.parametrize("given", [False, True])
+def test_opcheck_of_eager_calls(cell, given):
+    x, weights, state, *rest = arguments(cell, dtype=torch.float32)
+    op, every_state = torch.ops.penstock.recurrent_eager.default, CELLS[cell][1] > 1
+    call = (x, weights, list(state) if given else [], *rest)
+    for options in ((False, every_state), (True, False)):
+        torch.library.opcheck(op, (*call, *options), test_utils=("test_schema", "test_faketensor"))
+
+
+@pytest.mark.parametrize("variant", range(len(VARIANTS)))
+@pytest.mark.parametrize("cell", STACKS)
+def test_layers_called_eagerly_are_the_op(cell, variant):
+    """Values, and gradients of all that enters from all that leaves, to the bit."""
+    x, weights, state, *rest = arguments(cell, dtype=torch.float32, **{"steps": 9, **VARIANTS[variant]})
+    every_state = CELLS[cell][1] > 1
+
+    def stacked(x, state, *weights):
+        y, last, _, every = _ops.recurrent(x, list(weights), state, *rest, True, every_state)
+        return [y, *last] + ([every] if every_state else [])
+
+    def eager(x, state, *weights):
+        return _ops.run_layers(x, list(weights), state.unbind(0), tuple(rest[:3]), *rest[3:], every_state)
+
+    results = []
+    for function in (stacked, eager):
+        inputs = [t.clone().requires_grad_() for t in (x, state, *weights)]
+        outputs = function(*inputs)
+        loss = sum((output * (i + 2)).sum() for i, output in enumerate(outputs))
+        results.append([*outputs, *torch.autograd.grad(loss, inputs)])
+    assert len(results[0]) == len(results[1])
+    for want, got in zip(*results):
+        torch.testing.assert_close(got, want, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("cell", ["lstm", "gru", "slstm", "mingru"])
+@pytest.mark.parametrize("every_state", [False, True])
+def test_layers_called_eagerly_have_derivatives_of_both_orders(cell, every_state):
+    x, weights, state, *rest = arguments(cell, steps=2, hidden=2)
+    every_state = every_state and CELLS[cell][1] > 1
+
+    def function(x, *others):
+        states, weights = others[: len(state)], others[len(state) :]
+        return tuple(_ops.run_layers(x, list(weights), states, tuple(rest[:3]), *rest[3:], every_state))
+
+    inputs = [t.clone().requires_grad_() for t in (x, *state, *weights)]
+    assert torch.autograd.gradcheck(function, inputs)
+    assert torch.autograd.gradgradcheck(function, inputs, fast_mode=True)
+
+
+@pytest.mark.parametrize("used", [(0,), (1,), (2,), (0, 2)])
+def test_gradients_come_from_whatever_is_used(used):
+    """Of states nothing may flow through one and something through another."""
+    torch.manual_seed(0)
+    mine, theirs = ours.LSTM(3, 4), torch.nn.LSTM(3, 4)
+    theirs.load_state_dict(mine.state_dict())
+    x = torch.randn(5, 2, 3)
+    for layer in (mine, theirs):
+        y, (h, c) = layer(x)
+        sum((y, h, c)[i].square().sum() for i in used).backward()
+    for got, want in zip(mine.parameters(), theirs.parameters()):
+        torch.testing.assert_close(got.grad, want.grad)
+
+
+def test_frozen_layers_keep_nothing_for_a_backward_pass():
+    layer = ours.LSTM(3, 4).requires_grad_(False)
+    x = torch.randn(5, 2, 3)
+    y, _ = layer(x)
+    assert y.grad_fn is None
+    assert layer(x.requires_grad_())[0].grad_fn is not None
+
+
 @pytest.mark.parametrize("cell", ["lstm", "gru", "mingru"])
 @pytest.mark.parametrize("rows", [(), (3,)])
 def test_opcheck_of_cells(cell, rows):

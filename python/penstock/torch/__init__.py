@@ -11,7 +11,7 @@ torch.Size([4, 100, 16])
 `convert(model)` swaps the layers of a model that exists.
 """
 
-from ._library import library_path  # first: it refuses what is older
+from ._library import library_path, release_memory  # first: it refuses what is older
 
 from ._cells import GRUCell, LSTMCell, MinGRUCell, MinLSTMCell, RNNCell, SLSTMCell
 from ._convert import convert, convert_back
@@ -39,5 +39,6 @@ __all__ = [
     "convert_back",
     "library_path",
     "log_scan",
+    "release_memory",
     "scan",
 ]

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from ._composed import CELLS
-from ._ops import keeps_tape, one_step, recurrent
+from ._ops import one_step, run_layers
 
 
 _WEIGHTS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
@@ -78,18 +78,11 @@ class _Cell(nn.Module):
         after = one_step(input, weights, states, cell)
         if after is not None:
             return after[0] if count == 1 else tuple(after)
-        x = input if has_rows else input.unsqueeze(0)
-        state = None
-        if hx is not None:
-            stacked = torch.stack(states)
-            state = stacked.unsqueeze(1) if has_rows else stacked.unsqueeze(1).unsqueeze(1)
-        y, last, *_ = recurrent(
-            x.unsqueeze(0), weights, state, None, None, None, cell, 1, False, False, keeps_tape(), False
-        )
-        last = last.to(y.dtype)[:, 0]
-        if not has_rows:
-            last = last.squeeze(1)
-        return last[0] if count == 1 else tuple(last.unbind(0))
+        steps = () if has_rows else (1,)  # and a row
+        x, *states = (t.reshape(1, *steps, *t.shape) for t in (input, *states))
+        y, *last = run_layers(x, weights, states, (None, None, None), cell, 1, False, False, False)
+        last = tuple(state.to(y.dtype).flatten(0, 0 if has_rows else 1)[0] for state in last)
+        return last[0] if count == 1 else last
 
     def _weights(self):
         """Those that there are, in the order of the op."""

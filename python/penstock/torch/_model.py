@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional
 
 from ._composed import CELLS
-from ._ops import keeps_tape, recurrent
+from ._ops import run_layers
 from ._safetensors import read_safetensors, write_safetensors
 
 _METADATA = "penstock"
@@ -62,10 +62,10 @@ class _Recurrence(nn.Module):
         self.bias_ih = nn.Parameter(torch.zeros(gates * hidden))
 
     def forward(self, x, state):
-        y, last, *_ = recurrent(
-            x, list(self.parameters()), state, None, None, None, self.cell, 1, False, True, keeps_tape(), False
-        )
-        return y, last
+        states = () if state is None else state.unbind(0)
+        rows = (None, None, None)
+        y, *last = run_layers(x, list(self.parameters()), states, rows, self.cell, 1, False, True, False)
+        return y, torch.stack(last)
 
 
 class _FeedForward(nn.Module):

@@ -15,7 +15,7 @@ from ._checks import (
     refuse_projection,
 )
 from ._composed import CELLS, composed, terms_of
-from ._ops import autocast_sequence, is_plain, keeps_tape, recurrent
+from ._ops import autocast_sequence, is_plain, keeps_tape, run_layers
 from ._parallel_layer import Reach, parallel_layer
 from ._sequence_parallel import parallel_scan
 
@@ -76,9 +76,7 @@ class Stack(nn.RNNBase):
         if reset_mask is not None:
             check_reset_mask(reset_mask, input.shape[:2])
             reset_mask = reset_mask if self.batch_first else reset_mask.t()
-        y, last, every = self._run(input, states, lengths, None, reset_mask, every_state)
-        last = self._leaving(last, y.dtype)
-        return (y, last, self._divided(every, y.dtype)) if every_state else (y, last)
+        return self._leaving(self._run(input, states, (lengths, None, reset_mask), every_state), every_state)
 
     def _divided(self, every, dtype):
         """The states [..., directions * (S - 1) * H] one by one."""
@@ -105,12 +103,10 @@ class Stack(nn.RNNBase):
         if reset_mask is not None:
             check_reset_mask(reset_mask, input.shape[:1])
             reset_mask = reset_mask.unsqueeze(0)
-        y, last, every = self._run(x, states, None, None, reset_mask, every_state)
-        last = self._leaving(last, y.dtype)
+        results = self._run(x, states, (None, None, reset_mask), every_state)
+        y, last, *every = self._leaving(results, every_state)
         last = last.squeeze(1) if isinstance(last, torch.Tensor) else tuple(s.squeeze(1) for s in last)
-        if not every_state:
-            return y.squeeze(axis), last
-        return y.squeeze(axis), last, tuple(s.squeeze(axis) for s in self._divided(every, y.dtype))
+        return y.squeeze(axis), last, *(tuple(s.squeeze(axis) for s in others) for others in every)
 
     def _forward_packed(self, input, hx, lengths, reset_mask, every_state):
         if lengths is not None:
@@ -124,17 +120,15 @@ class Stack(nn.RNNBase):
             reset_mask = reset_mask.data
             check_reset_mask(reset_mask, data.shape[:1])
         states = self._entering(data, hx, batch_sizes)
-        y, last, every = self._run(data, states, None, batch_sizes, reset_mask, every_state)
-        last = self._leaving(last, y.dtype)
+        results = self._run(data, states, (None, batch_sizes, reset_mask), every_state)
+        y, last, *every = self._leaving(results, every_state)
         if unsorted_indices is not None:
             if isinstance(last, torch.Tensor):
                 last = last.index_select(1, unsorted_indices)
             else:
                 last = tuple(s.index_select(1, unsorted_indices) for s in last)
         form = (batch_sizes, sorted_indices, unsorted_indices)
-        if not every_state:
-            return PackedSequence(y, *form), last
-        return PackedSequence(y, *form), last, tuple(PackedSequence(s, *form) for s in self._divided(every, y.dtype))
+        return PackedSequence(y, *form), last, *(tuple(PackedSequence(s, *form) for s in others) for others in every)
 
     def _as_tuple(self, hx):
         """The given states, of which a cell with one has no tuple."""
@@ -145,10 +139,10 @@ class Stack(nn.RNNBase):
         return states
 
     def _entering(self, x, hx, batch_sizes):
-        """Checks the input and the states; the latter as a tuple, or None."""
+        """Checks the input and the states; the latter as a tuple, without any if there are none."""
         self.check_input(x, batch_sizes)
         if hx is None:
-            return None
+            return ()
         states = self._as_tuple(hx)
         if batch_sizes is None and any(s.dim() != 3 for s in states):
             dims = ", ".join(f"{s.dim()}-D" for s in states)
@@ -163,13 +157,15 @@ class Stack(nn.RNNBase):
         check_state_types(states, x)
         return states
 
-    def _leaving(self, last, dtype):
-        """The last states as the caller has them: a tensor, or a tuple of them."""
-        if isinstance(last, torch.Tensor):
-            if last.dtype != dtype:
-                last = last.to(dtype)
-            last = last.unbind(0)
-        return last[0] if len(last) == 1 else last
+    def _leaving(self, results, every_state):
+        """The outputs and the last states, a tensor or a tuple of them, and with `every_state` the others one by one."""
+        if every_state:
+            *results, every = results
+            return *self._leaving(results, False), self._divided(every, results[0].dtype)
+        y, *last = results
+        if last[0].dtype != y.dtype:
+            last = [state.to(y.dtype) for state in last]
+        return y, last[0] if len(last) == 1 else tuple(last)
 
     def _weights(self):
         parameters = self._parameters
@@ -178,15 +174,14 @@ class Stack(nn.RNNBase):
         except KeyError:  # parametrised ones are made when they are asked for
             return [getattr(self, name) for name in self._flat_weights_names]
 
-    def _run(self, x, states, lengths, batch_sizes, reset, every_state):
-        """y, the last states, [S, layers * directions, B, H] or a tuple where they are of different widths, and all
-        others of the last layer, as the op has them, if they are wanted."""
+    def _run(self, x, states, rows, every_state):
+        """y, the last states, each [layers * directions, B, H], and all others of the last layer, as the op has them, if
+        they are wanted. `rows`: lengths, batch_sizes, reset."""
         weights = self._weights()
         if not (self.training and self.dropout > 0 and self.num_layers > 1):
-            form = (self.num_layers, self.batch_first)
-            return self._run_layers(x, weights, states, lengths, batch_sizes, reset, *form, every_state)
+            return self._run_layers(x, weights, states, rows, self.num_layers, self.batch_first, every_state)
         # Dropout is PyTorch's own, between the layers, over steps and then rows: drawn as torch.nn draws it.
-        rows_first = self.batch_first and batch_sizes is None
+        rows_first = self.batch_first and rows[1] is None
         if rows_first:
             x = x.transpose(0, 1)
         directions = 2 if self.bidirectional else 1
@@ -196,36 +191,26 @@ class Stack(nn.RNNBase):
             if layer > 0:
                 x = functional.dropout(x, self.dropout, True)
             slots = slice(layer * directions, (layer + 1) * directions)
-            entering = None if states is None else tuple(s[slots] for s in states)
+            entering = tuple(s[slots] for s in states)
             own = weights[layer * each : (layer + 1) * each]
             wanted = every_state and layer == self.num_layers - 1
-            x, after, every = self._run_layers(x, own, entering, lengths, batch_sizes, reset, 1, False, wanted)
+            x, *after = self._run_layers(x, own, entering, rows, 1, False, wanted)
+            every = [after.pop()] if wanted else []
             last.append(after)
         if rows_first:
-            x = x.transpose(0, 1)
-            every = every.transpose(0, 1) if every_state else None
-        if isinstance(last[0], torch.Tensor):
-            return x, torch.cat(last, 1), every
-        return x, tuple(torch.cat(each) for each in zip(*last)), every
+            x, *every = (sequence.transpose(0, 1) for sequence in (x, *every))
+        return [x, *(torch.cat(each) for each in zip(*last)), *every]
 
-    def _run_layers(self, x, weights, states, lengths, batch_sizes, reset, layers, batch_first, every_state):
+    def _run_layers(self, x, weights, states, rows, layers, batch_first, every_state):
         if self.proj_size > 0:
-            return self._run_composed(
-                x, weights, states, lengths, batch_sizes, reset, layers, batch_first, every_state
-            )
-        state = None
-        if states is not None:
-            state = states[0].unsqueeze(0) if len(states) == 1 else torch.stack(states)
-        y, last, _, every = recurrent(
-            x, weights, state, lengths, batch_sizes, reset, self._cell(), layers, self.bidirectional, batch_first,
-            keeps_tape(), every_state,
-        )  # fmt: skip
-        return y, last, every
+            return self._run_composed(x, weights, states, *rows, layers, batch_first, every_state)
+        form = (layers, self.bidirectional, batch_first, every_state)
+        return run_layers(x, weights, states, rows, self._cell(), *form)
 
     def _run_composed(self, x, weights, states, lengths, batch_sizes, reset, layers, batch_first, every_state):
         """The kernels compute no projections: these layers are PyTorch's own LSTM where that does all that is asked,
         and else run step by step, as PyTorch's operations."""
-        if states is None:
+        if not states:
             slots = layers * (2 if self.bidirectional else 1)
             rows = x.shape[0 if batch_first else 1] if batch_sizes is None else int(batch_sizes[0])
             states = tuple(x.new_zeros(slots, rows, width) for width in (self.proj_size, self.hidden_size))
@@ -238,17 +223,17 @@ class Stack(nn.RNNBase):
                 return torch.lstm(data, batch_sizes, states, weights, *form)
 
             if batch_sizes is not None:
-                y, *last = run(x, batch_sizes, states)
-                return y, tuple(last), None
+                return run(x, batch_sizes, states)
             if lengths is None:
-                y, *last = torch.lstm(x, states, weights, *form, batch_first)
-                return y, tuple(last), None
+                return torch.lstm(x, states, weights, *form, batch_first)
             if lengths.any():
-                return *_run_packed(run, x, states, lengths, batch_first), None
-        return composed(
+                y, last = _run_packed(run, x, states, lengths, batch_first)
+                return [y, *last]
+        y, last, every = composed(
             x, weights, states, lengths, batch_sizes, reset, self._cell(), layers, self.bidirectional, batch_first,
             every_state,
         )  # fmt: skip
+        return [y, *last, every] if every_state else [y, *last]
 
     def _divide_into_heads(self, num_heads):
         """The recurrent matrices become block-diagonal, [num_heads, G * D, D] with D = H / num_heads."""
@@ -419,11 +404,10 @@ class _ScanStack(_OwnStack):
     def process_group(self):
         return self._process_group.group
 
-    def _run_layers(self, x, weights, states, lengths, batch_sizes, reset, layers, batch_first, every_state):
+    def _run_layers(self, x, weights, states, rows, layers, batch_first, every_state):
         if self.process_group is None:
-            return super()._run_layers(
-                x, weights, states, lengths, batch_sizes, reset, layers, batch_first, every_state
-            )
+            return super()._run_layers(x, weights, states, rows, layers, batch_first, every_state)
+        lengths, batch_sizes, reset = rows
         if batch_sizes is not None:
             raise ValueError(f"{type(self).__name__}: a PackedSequence and process_group exclude each other")
         if not batch_first:
@@ -436,12 +420,16 @@ class _ScanStack(_OwnStack):
             for direction in range(directions):
                 slot = layer * directions + direction
                 own = weights[slot * each : (slot + 1) * each]
-                h0 = None if states is None else states[0][slot]
+                h0 = states[0][slot] if states else None
                 y, after = self._run_parallel(x, own, h0, lengths, reset, direction == 1)
                 outputs.append(y)
                 last.append(after)
             x = torch.cat(outputs, -1) if directions == 2 else outputs[0]
-        return x if batch_first else x.transpose(0, 1), (torch.stack(last),), None
+        return [x if batch_first else x.transpose(0, 1), torch.stack(last)]
+
+    def _leaving(self, results, every_state):
+        """Across processes states stay float, as the next chunk wants them."""
+        return super()._leaving(results, every_state) if self.process_group is None else tuple(results)
 
     def _run_parallel(self, x, weights, h0, lengths, reset, reverse):
         """y [B, T, H] and the state after this process's chunk x [B, T, I]."""

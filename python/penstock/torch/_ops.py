@@ -73,11 +73,13 @@ def _(x, weights, state, lengths, batch_sizes, reset, cell, layers, bidirectiona
     return y, x.new_empty(shape, dtype=state_type(x.dtype)), x.new_empty(size, dtype=torch.uint8), states
 
 
-@torch.library.register_fake("penstock::recurrent_inference")
-def _(x, weights, state, lengths, batch_sizes, reset, cell, layers, bidirectional, batch_first):
-    shape = _state_shape(x, weights, state, lengths, batch_sizes, reset, cell, layers, bidirectional, batch_first)
-    y = x.new_empty(*x.shape[:-1], shape[3] * (2 if bidirectional else 1))
-    return y, x.new_empty(shape, dtype=state_type(x.dtype))
+@torch.library.register_fake("penstock::recurrent_eager")
+def _(x, weights, states, lengths, batch_sizes, reset, cell, layers, bidirectional, batch_first, keep_tape,
+      every_state):  # fmt: skip
+    state = torch.stack(states) if states else None
+    form = (cell, layers, bidirectional, batch_first, keep_tape, every_state)
+    y, last, tape, every = torch.ops.penstock.recurrent(x, weights, state, lengths, batch_sizes, reset, *form)
+    return [y, *last.unbind(0), *([tape] if keep_tape else []), *([every] if every_state else [])]
 
 
 @torch.library.register_fake("penstock::recurrent_cell")
@@ -455,7 +457,7 @@ recurrent_backward = _Differentiable(
 )
 scan_backward = _Differentiable("scan_backward", _save_scan_backward, _scan_second_gradients, _batch_scan_backward)
 scan = _Differentiable("scan", _save_scan, _scan_gradients, _batch_scan)
-_recurrent = _Differentiable("recurrent", _save_recurrent, _recurrent_gradients, _batch_recurrent, lists=(1, None))
+recurrent = _Differentiable("recurrent", _save_recurrent, _recurrent_gradients, _batch_recurrent, lists=(1, None))
 
 
 def autocast_sequence(x):
@@ -465,20 +467,72 @@ def autocast_sequence(x):
     return x
 
 
-_inference = torch.ops.penstock.recurrent_inference.default._op  # what calling it calls
+class _Eager(torch.autograd.Function):
+    """What run_layers() does outside of compilers and transforms: as `recurrent`, with no result that nobody reads, since
+    in small calls each counts."""
+
+    @staticmethod
+    def forward(ctx, count, rows, form, x, *states_and_weights):
+        """`rows`: lengths, batch_sizes, reset; `form`: the op's arguments from the cell on."""
+        states, weights = states_and_weights[:count], states_and_weights[count:]
+        results = _eager(x, weights, states, *rows, *form)
+        tape = results.pop(-2 if form[-1] else -1)
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(x, *rows, results[0], tape, *states_and_weights)
+        ctx.count, ctx.form = count, form
+        return tuple(results)
+
+    @staticmethod
+    def backward(ctx, dy, *dstates):
+        x, lengths, batch_sizes, reset, y, tape, *states_and_weights = ctx.saved_tensors
+        count, (*form, _, every_state) = ctx.count, ctx.form
+        states, weights = states_and_weights[:count], states_and_weights[count:]
+        _, _, _, need_x, *needed = ctx.needs_input_grad
+        need_states, need_weights = any(needed[:count]), any(needed[count:])
+        devery = None
+        if every_state:
+            *dstates, devery = dstates
+        dlast = _stacked_gradients(dstates)
+        if dy is None and dlast is None and devery is None:
+            return (None,) * len(ctx.needs_input_grad)
+        state = torch.stack(states) if states else None
+        dx, dstate, dweights = recurrent_backward(
+            dy, dlast, devery, x, weights, state, lengths, batch_sizes, reset, y, tape, *form, every_state, need_x,
+            need_weights,
+        )  # fmt: skip
+        dstates = [d.to(s.dtype) for d, s in zip(dstate, states)] if need_states else [None] * count
+        dweights = dweights if need_weights else [None] * len(weights)
+        return (None, None, None, dx if need_x else None, *dstates, *dweights)
 
 
-def recurrent(x, weights, state, lengths, batch_sizes, reset, cell, layers, bidirectional, batch_first, keep_tape,
-              every_state):  # fmt: skip
-    """y, the last states, the tape, every state: the op `penstock::recurrent`, with gradients, under autocast too. Of
-    what nobody keeps, the last two are None."""
+def _stacked_gradients(gradients):
+    """Of the states [S, ...] from those of each, zeros where there is none; None if there is none at all."""
+    given = [g for g in gradients if g is not None]
+    if not given:
+        return None
+    if len(given) < len(gradients):
+        nothing = torch.zeros_like(given[0])
+        gradients = [nothing if g is None else g for g in gradients]
+    return torch.stack(gradients)
+
+
+_eager = torch.ops.penstock.recurrent_eager.default._op  # what calling it calls
+
+
+def run_layers(x, weights, states, rows, cell, layers, bidirectional, batch_first, every_state):
+    """[y, each last state], then every state where it is asked for, of states that are none (zeros) or each
+    [layers * directions, B, H], and rows (lengths, batch_sizes, reset): the op `penstock::recurrent`, with gradients,
+    under autocast too."""
     x = autocast_sequence(x)
-    call = (x, weights, state, lengths, batch_sizes, reset, cell, layers, bidirectional, batch_first)
-    if keep_tape or every_state or _is_recorded() or torch._C._are_functorch_transforms_active():
-        return _recurrent(*call, keep_tape, every_state)
-    with torch._C._AutoDispatchBelowAutograd():
-        y, last = _inference(*call)
-    return y, last, None, None
+    if _is_recorded() or torch._C._are_functorch_transforms_active():
+        state = torch.stack(states) if states else None
+        form = (cell, layers, bidirectional, batch_first, keeps_tape(), every_state)
+        y, last, _, every = recurrent(x, weights, state, *rows, *form)
+        return [y, *last.unbind(0), every] if every_state else [y, *last.unbind(0)]
+    if torch.is_grad_enabled() and (weights[0].requires_grad or torch._C._any_requires_grad(x, states, weights)):
+        form = (cell, layers, bidirectional, batch_first, True, every_state)
+        return _Eager.apply(len(states), rows, form, x, *states, *weights)
+    return _eager(x, weights, states, *rows, cell, layers, bidirectional, batch_first, False, every_state)
 
 
 _one_step = torch.ops.penstock.recurrent_cell.default._op
@@ -508,7 +562,7 @@ def _register_autocast(key, device_type):
 
     def autocast(x, *call):
         with torch._C._ExcludeDispatchKeyGuard(below):
-            return _recurrent.op(_lowered(x, device_type), *call)
+            return recurrent.op(_lowered(x, device_type), *call)
 
     _extension.impl("recurrent", autocast, key)
 
