@@ -34,13 +34,23 @@ CsvHeader read_header(const std::string& content, const FoundFormat& format, con
   return {fields, path, format.decimal};
 }
 
+std::vector<Table> read_tables(const Sources& sources) {
+  std::vector<Table> tables;
+  for (const std::string& path : io::expand_folders(sources)) {
+    tables.push_back({path, read_source(path)});
+    refuse_binary(tables.back().text, path);
+  }
+  return tables;
+}
+
 }  // namespace
 
-CsvTable::CsvTable(const Sources& sources, const TableFormat& format) : sources_(io::expand_folders(sources)) {
-  require(!sources_.empty(), "sources must name at least one file");
-  for (const std::string& path : sources_) {
-    std::string content = read_source(path);
-    refuse_binary(content, path);
+CsvTable::CsvTable(const Sources& sources, const TableFormat& format) : CsvTable(read_tables(sources), format) {}
+
+CsvTable::CsvTable(std::vector<Table> tables, const TableFormat& format) {
+  require(!tables.empty(), "sources must name at least one file");
+  for (auto& [path, content] : tables) {
+    sources_.push_back(path);
     FoundFormat found = find_format(content, format);
     // One column more or less of a guess would be another table: the first file decides for all.
     if (!files_.empty()) {
