@@ -347,12 +347,12 @@ void bind_training(nb::module_& module) {
       nb::arg("input"), nb::arg("target"), nb::arg("validation_fraction"), nb::arg("origin").none());
   module.def(
       "open_series",
-      [](const Sources& paths, const TableTexts& tables, const std::vector<std::string>& inputs, const std::vector<std::string>& targets,
-         Index horizon, double validation_fraction, const std::string& delimiter, const std::string& decimal,
-         std::optional<bool> header, const std::string& missing, bool from_last, bool autoregression,
-         const std::string& transform, Index season, const std::vector<std::string>& calendar,
-         const std::string& date_column, const std::string& irregular, const std::string& group, bool group_by_file,
-         const std::vector<std::string>& known, SharedModel* origin) {
+      [](const Sources& paths, const TableTexts& tables, const std::vector<std::string>& inputs,
+         const std::vector<std::string>& targets, Index horizon, double validation_fraction,
+         const std::string& delimiter, const std::string& decimal, std::optional<bool> header,
+         const std::string& missing, bool from_last, bool autoregression, const std::string& transform, Index season,
+         const std::vector<std::string>& calendar, const std::string& date_column, const std::string& irregular,
+         const std::string& group, bool group_by_file, const std::vector<std::string>& known, SharedModel* origin) {
         SeriesOptions options;
         options.calendar = {.read = calendar != std::vector<std::string>{"none"}, .column = date_column};
         for (const std::string& cycle : calendar) {
@@ -378,16 +378,17 @@ void bind_training(nb::module_& module) {
         options.known = known;
         return shared(opened(paths, tables, options, origin, {open_series, open_series, open_series_tables}));
       },
-      nb::arg("paths"), nb::arg("tables"), nb::arg("inputs"), nb::arg("targets"), nb::arg("horizon"), nb::arg("validation_fraction"),
-      nb::arg("delimiter"), nb::arg("decimal"), nb::arg("header").none(), nb::arg("missing"), nb::arg("from_last"),
-      nb::arg("autoregression"), nb::arg("transform"), nb::arg("season"), nb::arg("calendar"), nb::arg("date_column"),
-      nb::arg("irregular"), nb::arg("group"), nb::arg("group_by_file"), nb::arg("known"), nb::arg("origin").none());
+      nb::arg("paths"), nb::arg("tables"), nb::arg("inputs"), nb::arg("targets"), nb::arg("horizon"),
+      nb::arg("validation_fraction"), nb::arg("delimiter"), nb::arg("decimal"), nb::arg("header").none(),
+      nb::arg("missing"), nb::arg("from_last"), nb::arg("autoregression"), nb::arg("transform"), nb::arg("season"),
+      nb::arg("calendar"), nb::arg("date_column"), nb::arg("irregular"), nb::arg("group"), nb::arg("group_by_file"),
+      nb::arg("known"), nb::arg("origin").none());
   module.def(
       "open_labelled",
-      [](const Sources& paths, const TableTexts& tables, const std::string& sequence_column, const std::string& label_column,
-         const std::vector<std::string>& inputs, double validation_fraction, const std::string& delimiter,
-         const std::string& decimal, std::optional<bool> header, const std::string& missing, std::uint64_t seed,
-         SharedModel* origin) {
+      [](const Sources& paths, const TableTexts& tables, const std::string& sequence_column,
+         const std::string& label_column, const std::vector<std::string>& inputs, double validation_fraction,
+         const std::string& delimiter, const std::string& decimal, std::optional<bool> header,
+         const std::string& missing, std::uint64_t seed, SharedModel* origin) {
         LabelledOptions options;
         options.sequence_column = sequence_column;
         options.label_column = label_column;

@@ -14,7 +14,7 @@
 namespace penstock {
 namespace {
 
-__extension__ typedef __int128 Int128;  // NOLINT(modernize-use-using): which takes no __extension__
+__extension__ typedef __int128 Int128;                   // NOLINT(modernize-use-using): which takes no __extension__
 __extension__ typedef unsigned __int128 UnsignedInt128;  // NOLINT(modernize-use-using)
 
 /// What a producer hands out; released in the end.
