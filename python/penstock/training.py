@@ -191,8 +191,10 @@ def open_series(
         calendar = "auto"
     if irregular is None:
         irregular = "ignore" if calendar == "none" else "automatic"
+    paths, tables = _sources(path)
     dataset = _core.open_series(
-        *_sources(path),
+        paths,
+        tables,
         list(inputs),
         list(targets),
         horizon,
@@ -241,9 +243,11 @@ def open_labelled(
     """
     if origin is not None:
         _refuse_given("origin", inputs=list(inputs))
+    paths, tables = _sources(path)
     return Dataset(
         _core.open_labelled(
-            *_sources(path),
+            paths,
+            tables,
             sequence_column,
             label_column,
             list(inputs),
