@@ -257,6 +257,12 @@ class Dataset {
 /// What gzip has compressed is decompressed.
 using Sources = std::vector<std::string>;
 
+/// A table in memory, written as a file of it would be.
+struct Table {
+  std::string name;  ///< What messages call it.
+  std::string text;
+};
+
 struct TextOptions {
   double validation_fraction = 0.05;  ///< The last part of the file is held out; [0, 0.5].
   bool bytes = false;                 ///< Also files that are no texts, such as programs and pictures.
@@ -308,6 +314,9 @@ struct SeriesOptions {
 /// last rows of each are held out. Errors name file, line and column.
 std::unique_ptr<Dataset> open_series(const Sources& sources, const SeriesOptions& options = {});
 std::unique_ptr<Dataset> open_series(const std::string& path, const SeriesOptions& options = {});
+/// The same of tables in memory. `origin`, if it is there, decides as it does in penstock/fine_tune.h.
+std::unique_ptr<Dataset> open_series_tables(const std::vector<Table>& tables, const SeriesOptions& options = {},
+                                            const DataDescription* origin = nullptr);
 
 struct LabelledOptions {
   std::string sequence_column = "sequence";  ///< Rows with the same value, one after the other, are one sequence.
@@ -322,6 +331,9 @@ struct LabelledOptions {
 /// archive.
 std::unique_ptr<Dataset> open_labelled(const Sources& sources, const LabelledOptions& options = {});
 std::unique_ptr<Dataset> open_labelled(const std::string& path, const LabelledOptions& options = {});
+/// The same of tables in memory.
+std::unique_ptr<Dataset> open_labelled_tables(const std::vector<Table>& tables, const LabelledOptions& options = {},
+                                              const DataDescription* origin = nullptr);
 
 /// What kind of data a file seems to hold, by its name and its first bytes.
 enum class SourceKind { text, series, labelled };

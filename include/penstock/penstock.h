@@ -1,6 +1,7 @@
 #pragma once
 
 /// The whole public interface of Penstock.
+#include "penstock/arrow.h"
 #include "penstock/csp.h"
 #include "penstock/cuda.h"
 #include "penstock/data.h"

@@ -14,12 +14,18 @@ from .errors import InvalidArgument
 TYPE_CHECKING = False  # what typing.TYPE_CHECKING is, without the import
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from typing import Any, TextIO
+    from typing import Any, Protocol, TextIO
 
     from ._search import SearchResult
     from .models import Model
 
     Path = str | os.PathLike[str]
+
+    class Table(Protocol):
+        """What shares its columns with others, as tables of pandas, Polars, PyArrow and DuckDB do."""
+
+        def __arrow_c_stream__(self, requested_schema: object = None) -> object: ...
+
 
 __all__ = [
     "Dataset",
@@ -64,6 +70,29 @@ def _paths(path):
     return [os.fspath(path)] if isinstance(path, (str, os.PathLike)) else [os.fspath(each) for each in path]
 
 
+def _is_table(data):
+    """Whether this is a table in memory."""
+    return hasattr(data, "__arrow_c_stream__")
+
+
+def table_texts(data):
+    """The names and texts of one table in memory or of several; none for paths."""
+    several = isinstance(data, (list, tuple)) and data and all(map(_is_table, data))
+    if not several and not _is_table(data):
+        if hasattr(data, "__dataframe__"):
+            kind = f"{type(data).__module__.partition('.')[0]}.{type(data).__name__}"
+            raise InvalidArgument(f"this {kind} has no __arrow_c_stream__: a newer version has, pandas with PyArrow")
+        return []
+    tables = {f"table {i + 1}": each for i, each in enumerate(data)} if several else {"the table": data}
+    return [(name, _core.table_text(each.__arrow_c_stream__(), name)) for name, each in tables.items()]
+
+
+def _sources(data):
+    """Paths, and tables in memory: one of them is empty."""
+    tables = table_texts(data)
+    return ([], tables) if tables else (_paths(data), tables)
+
+
 def _refuse_given(reason, **given):
     """Raises InvalidArgument for the first argument that is there although another one decides it."""
     for name, value in given.items():
@@ -89,7 +118,7 @@ def open_sound(input: Path, target: Path, *, validation_fraction: float = 0.2, o
 
 
 def open_series(
-    path: Path | Sequence[Path],
+    path: Path | Table | Sequence[Path] | Sequence[Table],
     *,
     inputs: Sequence[str] = (),
     targets: Sequence[str] = (),
@@ -111,12 +140,13 @@ def open_series(
     known: Sequence[str] = (),
     origin: Model | None = None,
 ) -> Dataset:
-    """A CSV file, one step a row.
+    """A table, one step a row: a CSV file, or one in memory.
 
     What is not said is as ``penstock train`` has it.
 
     Args:
-        path: A file, a folder of them, or several, which hold the same columns: series that do not follow each other.
+        path: A file, a folder of them, or several, which hold the same columns: series that do not follow each other. Or
+            such tables in memory, of pandas, Polars, PyArrow, DuckDB or whatever else has ``__arrow_c_stream__``.
         inputs: Names of columns; none: every numeric one.
         targets: Names of the columns to forecast; none: the inputs.
         horizon: How many rows ahead.
@@ -161,8 +191,10 @@ def open_series(
         calendar = "auto"
     if irregular is None:
         irregular = "ignore" if calendar == "none" else "automatic"
+    paths, tables = _sources(path)
     dataset = _core.open_series(
-        _paths(path),
+        paths,
+        tables,
         list(inputs),
         list(targets),
         horizon,
@@ -191,7 +223,7 @@ def open_series(
 
 
 def open_labelled(
-    path: Path | Sequence[Path],
+    path: Path | Table | Sequence[Path] | Sequence[Table],
     *,
     sequence_column: str = "sequence",
     label_column: str = "label",
@@ -206,14 +238,16 @@ def open_labelled(
 ) -> Dataset:
     """A table in which each run of one value of ``sequence_column`` is one labelled sequence, or a ``.ts`` file.
 
-    Tables are written as for :func:`open_series`. ``origin`` is a model that is to be trained further (:meth:`Model.continue_from`): columns, scaling and labels are those
+    Tables are written, or stand in memory, as for :func:`open_series`. ``origin`` is a model that is to be trained further (:meth:`Model.continue_from`): columns, scaling and labels are those
     of its data, and ``inputs`` must not be given.
     """
     if origin is not None:
         _refuse_given("origin", inputs=list(inputs))
+    paths, tables = _sources(path)
     return Dataset(
         _core.open_labelled(
-            _paths(path),
+            paths,
+            tables,
             sequence_column,
             label_column,
             list(inputs),

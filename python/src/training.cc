@@ -13,6 +13,7 @@
 #include "models.h"
 #include "penstock/fine_tune.h"
 #include "penstock/sound.h"
+#include "tables.h"
 
 namespace penstock::python {
 namespace {
@@ -294,6 +295,24 @@ nb::dict suggest(SharedDataset& data) {
   return result;
 }
 
+/// The functions that open data of one kind: from files, the same for a model that is trained further, and from tables.
+template <class Options>
+struct Openers {
+  std::unique_ptr<Dataset> (*files)(const Sources&, const Options&);
+  std::unique_ptr<Dataset> (*files_as)(const Sources&, const Options&, const DataDescription&);
+  std::unique_ptr<Dataset> (*tables)(const std::vector<Table>&, const Options&, const DataDescription*);
+};
+
+/// From tables, if there are any, otherwise from files. `origin` is a model that is to be trained further, or null.
+template <class Options>
+std::unique_ptr<Dataset> opened(const Sources& paths, const TableTexts& texts, const Options& options,
+                                SharedModel* origin, const std::type_identity_t<Openers<Options>>& open) {
+  std::optional<DataDescription> description;
+  if (origin != nullptr) description = SharedModel::Reading(*origin)->data();
+  if (!texts.empty()) return open.tables(tables_from(texts), options, description ? &*description : nullptr);
+  return description ? open.files_as(paths, options, *description) : open.files(paths, options);
+}
+
 /// How a table is written, where each may be left to what the file shows.
 TableFormat format_from(const std::string& delimiter, const std::string& decimal, std::optional<bool> header) {
   if (delimiter.size() > 1) refuse("delimiter must be one character, not '" + delimiter + "'");
@@ -328,12 +347,12 @@ void bind_training(nb::module_& module) {
       nb::arg("input"), nb::arg("target"), nb::arg("validation_fraction"), nb::arg("origin").none());
   module.def(
       "open_series",
-      [](const Sources& paths, const std::vector<std::string>& inputs, const std::vector<std::string>& targets,
-         Index horizon, double validation_fraction, const std::string& delimiter, const std::string& decimal,
-         std::optional<bool> header, const std::string& missing, bool from_last, bool autoregression,
-         const std::string& transform, Index season, const std::vector<std::string>& calendar,
-         const std::string& date_column, const std::string& irregular, const std::string& group, bool group_by_file,
-         const std::vector<std::string>& known, SharedModel* origin) {
+      [](const Sources& paths, const TableTexts& tables, const std::vector<std::string>& inputs,
+         const std::vector<std::string>& targets, Index horizon, double validation_fraction,
+         const std::string& delimiter, const std::string& decimal, std::optional<bool> header,
+         const std::string& missing, bool from_last, bool autoregression, const std::string& transform, Index season,
+         const std::vector<std::string>& calendar, const std::string& date_column, const std::string& irregular,
+         const std::string& group, bool group_by_file, const std::vector<std::string>& known, SharedModel* origin) {
         SeriesOptions options;
         options.calendar = {.read = calendar != std::vector<std::string>{"none"}, .column = date_column};
         for (const std::string& cycle : calendar) {
@@ -357,19 +376,19 @@ void bind_training(nb::module_& module) {
         options.group = group;
         options.group_by_file = group_by_file;
         options.known = known;
-        if (origin == nullptr) return shared(open_series(paths, options));
-        return shared(open_series(paths, options, SharedModel::Reading(*origin)->data()));
+        return shared(opened(paths, tables, options, origin, {open_series, open_series, open_series_tables}));
       },
-      nb::arg("paths"), nb::arg("inputs"), nb::arg("targets"), nb::arg("horizon"), nb::arg("validation_fraction"),
-      nb::arg("delimiter"), nb::arg("decimal"), nb::arg("header").none(), nb::arg("missing"), nb::arg("from_last"),
-      nb::arg("autoregression"), nb::arg("transform"), nb::arg("season"), nb::arg("calendar"), nb::arg("date_column"),
-      nb::arg("irregular"), nb::arg("group"), nb::arg("group_by_file"), nb::arg("known"), nb::arg("origin").none());
+      nb::arg("paths"), nb::arg("tables"), nb::arg("inputs"), nb::arg("targets"), nb::arg("horizon"),
+      nb::arg("validation_fraction"), nb::arg("delimiter"), nb::arg("decimal"), nb::arg("header").none(),
+      nb::arg("missing"), nb::arg("from_last"), nb::arg("autoregression"), nb::arg("transform"), nb::arg("season"),
+      nb::arg("calendar"), nb::arg("date_column"), nb::arg("irregular"), nb::arg("group"), nb::arg("group_by_file"),
+      nb::arg("known"), nb::arg("origin").none());
   module.def(
       "open_labelled",
-      [](const Sources& paths, const std::string& sequence_column, const std::string& label_column,
-         const std::vector<std::string>& inputs, double validation_fraction, const std::string& delimiter,
-         const std::string& decimal, std::optional<bool> header, const std::string& missing, std::uint64_t seed,
-         SharedModel* origin) {
+      [](const Sources& paths, const TableTexts& tables, const std::string& sequence_column,
+         const std::string& label_column, const std::vector<std::string>& inputs, double validation_fraction,
+         const std::string& delimiter, const std::string& decimal, std::optional<bool> header,
+         const std::string& missing, std::uint64_t seed, SharedModel* origin) {
         LabelledOptions options;
         options.sequence_column = sequence_column;
         options.label_column = label_column;
@@ -378,10 +397,9 @@ void bind_training(nb::module_& module) {
         options.format = format_from(delimiter, decimal, header);
         options.missing = parse_missing(missing);
         options.seed = seed;
-        if (origin == nullptr) return shared(open_labelled(paths, options));
-        return shared(open_labelled(paths, options, SharedModel::Reading(*origin)->data()));
+        return shared(opened(paths, tables, options, origin, {open_labelled, open_labelled, open_labelled_tables}));
       },
-      nb::arg("paths"), nb::arg("sequence_column"), nb::arg("label_column"), nb::arg("inputs"),
+      nb::arg("paths"), nb::arg("tables"), nb::arg("sequence_column"), nb::arg("label_column"), nb::arg("inputs"),
       nb::arg("validation_fraction"), nb::arg("delimiter"), nb::arg("decimal"), nb::arg("header").none(),
       nb::arg("missing"), nb::arg("seed"), nb::arg("origin").none());
   module.def(

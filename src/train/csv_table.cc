@@ -34,25 +34,36 @@ CsvHeader read_header(const std::string& content, const FoundFormat& format, con
   return {fields, path, format.decimal};
 }
 
+std::vector<Table> read_tables(const Sources& sources) {
+  std::vector<Table> tables;
+  for (const std::string& path : io::expand_folders(sources)) {
+    tables.push_back({path, read_source(path)});
+    refuse_binary(tables.back().text, path);
+  }
+  return tables;
+}
+
 }  // namespace
 
-CsvTable::CsvTable(const Sources& sources, const TableFormat& format) : sources_(io::expand_folders(sources)) {
-  require(!sources_.empty(), "sources must name at least one file");
-  for (const std::string& path : sources_) {
-    std::string content = read_source(path);
-    refuse_binary(content, path);
-    FoundFormat found = find_format(content, format);
+CsvTable::CsvTable(const Sources& sources, const TableFormat& format) : CsvTable(read_tables(sources), format) {}
+
+CsvTable::CsvTable(std::vector<Table> tables, const TableFormat& format) {
+  require(!tables.empty(), "sources must name at least one file");
+  for (Table& table : tables) {
+    const std::string& path = table.name;
+    sources_.push_back(path);
+    FoundFormat found = find_format(table.text, format);
     // One column more or less of a guess would be another table: the first file decides for all.
     if (!files_.empty()) {
       const FoundFormat& first = files_.front().format;
-      found = find_format(content, {first.delimiter, first.decimal, first.header});
+      found = find_format(table.text, {first.delimiter, first.decimal, first.header});
     }
-    CsvHeader header = read_header(content, found, path);
+    CsvHeader header = read_header(table.text, found, path);
     if (!files_.empty() && header.names() != files_.front().header.names()) {
       fail(ErrorCode::bad_input, "{}:1:1: the columns are {}, those of {} are {}", path, header.list(),
            sources_.front(), files_.front().header.list());
     }
-    files_.push_back({std::move(content), found, std::move(header)});
+    files_.push_back({std::move(table.text), found, std::move(header)});
   }
 }
 

@@ -17,6 +17,7 @@ class CsvTable {
   /// Throws Error(io_failure) if a file cannot be read, Error(bad_input) if one is empty or no table, its header is not
   /// sound, or it has other columns than the first.
   CsvTable(const Sources& sources, const TableFormat& format);
+  CsvTable(std::vector<Table> tables, const TableFormat& format);
 
   /// Of the first file, as is the format.
   const CsvHeader& header() const { return files_.front().header; }

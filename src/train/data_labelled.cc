@@ -288,8 +288,10 @@ class LabelledDataset final : public Dataset, public training::Divisible, public
   Index done_ = 0;  // sequences of this pass that were handed out
 };
 
-std::unique_ptr<Dataset> open_sequences(const Sources& sources, const LabelledOptions& options,
-                                        const DataDescription* origin) {
+/// `sources` are Sources, or tables in memory. The inputs are those of `origin`, if it is there.
+template <class From>
+std::unique_ptr<Dataset> open_sequences(const From& sources, LabelledOptions options, const DataDescription* origin) {
+  if (origin != nullptr) options.inputs = data::value_names(origin->inputs);
   data::check_validation_fraction(options.validation_fraction);
   const CsvTable table(sources, options.format);
   const std::string& path = table.header().source();
@@ -342,9 +344,15 @@ std::unique_ptr<Dataset> open_labelled(const Sources& sources, const LabelledOpt
 std::unique_ptr<Dataset> open_labelled(const Sources& sources, const LabelledOptions& options,
                                        const DataDescription& origin) {
   data::check_origin_task(origin, Task::classify, false, sources.empty() ? "" : sources.front());
-  LabelledOptions chosen = options;
-  chosen.inputs = data::value_names(origin.inputs);
-  return open_sequences(sources, chosen, &origin);
+  return open_sequences(sources, options, &origin);
+}
+
+std::unique_ptr<Dataset> open_labelled_tables(const std::vector<Table>& tables, const LabelledOptions& options,
+                                              const DataDescription* origin) {
+  if (origin != nullptr) {
+    data::check_origin_task(*origin, Task::classify, false, tables.empty() ? "" : tables.front().name);
+  }
+  return open_sequences(tables, options, origin);
 }
 
 }  // namespace penstock

@@ -396,8 +396,9 @@ data::SeriesColumns find_columns(const CsvTable& table, const SeriesOptions& opt
   return columns;
 }
 
-std::unique_ptr<Dataset> open_table(const Sources& sources, const SeriesOptions& options,
-                                    const DataDescription* origin) {
+/// `sources` are Sources, or tables in memory.
+template <class From>
+std::unique_ptr<Dataset> open_table(const From& sources, const SeriesOptions& options, const DataDescription* origin) {
   data::check_validation_fraction(options.validation_fraction);
   require(options.from_last || !options.autoregression, "autoregression goes with from_last");
   require(options.season >= 0, "season must not be negative, not {}", options.season);
@@ -442,6 +443,13 @@ std::unique_ptr<Dataset> open_series(const Sources& sources, const SeriesOptions
                                      const DataDescription& origin) {
   data::check_origin_task(origin, Task::forecast, false, sources.empty() ? "" : sources.front());
   return open_table(sources, data::options_of(origin, options), &origin);
+}
+
+std::unique_ptr<Dataset> open_series_tables(const std::vector<Table>& tables, const SeriesOptions& options,
+                                            const DataDescription* origin) {
+  if (origin == nullptr) return open_table(tables, options, nullptr);
+  data::check_origin_task(*origin, Task::forecast, false, tables.empty() ? "" : tables.front().name);
+  return open_table(tables, data::options_of(*origin, options), origin);
 }
 
 }  // namespace penstock

@@ -119,7 +119,7 @@ std::vector<Index> draw_subset(Index channels, Random& random) {
   return all;
 }
 
-/// Taps and channels of every filter, as yet without a threshold.
+/// Taps and channels of every filter, as yet without a threshold. Those of a pair are the same.
 void draw_filters(Filters& filters, const DataDescription& data, Index bank, Random& random) {
   const std::string name = nn::filter_prefix(bank);
   const Index channels = nn::filter_channels(data), width = nn::filter_taps * channels;
@@ -130,13 +130,15 @@ void draw_filters(Filters& filters, const DataDescription& data, Index bank, Ran
     if (nn::reads_differences(bank)) std::fill_n(at + width, channels, -1.0f);
   }
   const std::span<float> combine = filters.parameter(name + ".combine.weight");
-  for (Index f = 0; f < filters.count(); ++f) {
-    const auto taps = taps_of(f);
+  for (Index f = 0; f < filters.count(); f += 2) {
+    const auto taps = taps_of(f / 2);
+    const std::span<float> first = combine.subspan(f * width, width);
     for (const Index channel : draw_subset(channels, random)) {
       for (Index tap = 0; tap < nn::filter_taps; ++tap) {
-        combine[f * width + tap * channels + channel] = taps[static_cast<std::size_t>(tap)];
+        first[tap * channels + channel] = taps[static_cast<std::size_t>(tap)];
       }
     }
+    std::ranges::copy(first, first.begin() + width);
   }
   // What a gate lets pass is a one, so that the activation is silu of the gate alone.
   const std::span<float> bias = filters.parameter(name + ".combine.bias");
@@ -144,7 +146,7 @@ void draw_filters(Filters& filters, const DataDescription& data, Index bank, Ran
   filters.parameters().changed();
 }
 
-/// What each filter says of some training sequences: [filters][positions].
+/// What the first filter of each pair says of some training sequences: [filters][positions], empty for the second.
 std::vector<std::vector<float>> sample_sums(Filters& filters, const Sequences& sequences) {
   const Index count = filters.count();
   constexpr Index sampled = 1 << 13;  // positions
@@ -156,40 +158,45 @@ std::vector<std::vector<float>> sample_sums(Filters& filters, const Sequences& s
       for (Index t = 0; t < length_of(example, b); ++t, ++seen) {
         if (seen % every != 0) continue;
         const float* const row = values.data() + (b * example.steps + t) * 2 * count;
-        for (Index f = 0; f < count; ++f) sums[f].push_back(row[f]);
+        for (Index f = 0; f < count; f += 2) sums[f].push_back(row[f]);
       }
     }
   });
   return sums;
 }
 
-/// Thresholds are quantiles of what a filter says, and gates are steep beside its deviation.
+/// Thresholds are quantiles of what a filter says, and gates are steep beside its deviation. The gate of the second
+/// filter of a pair opens later than that of the first: how much less it says goes from 0 to 2 around the threshold, so
+/// that the mean of this is twice the share of steps that are above it.
 void fit_thresholds(Filters& filters, Index bank, const Sequences& sequences, Random& random) {
-  constexpr double steepness = 4.0;
+  constexpr double steepness = 4.0, later = 1.0;
   constexpr double golden = 0.6180339887498949;  // multiples of it spread evenly over (0, 1)
   const std::string name = nn::filter_prefix(bank) + ".combine";
   const std::span<float> weight = filters.parameter(name + ".weight"), bias = filters.parameter(name + ".bias");
   const Index width = static_cast<Index>(weight.size()) / (2 * filters.count());
   auto sums = sample_sums(filters, sequences);
   const double first = random.uniform();
-  for (Index f = 0; f < filters.count(); ++f) {
+  for (Index f = 0; f < filters.count(); f += 2) {
     std::vector<float>& values = sums[f];
     double mean = 0.0, squares = 0.0;
     for (const float value : values) mean += static_cast<double>(value) / static_cast<double>(values.size());
     for (const float value : values) squares += std::pow(static_cast<double>(value) - mean, 2.0);
     const double deviation = std::sqrt(squares / static_cast<double>(values.size()));
-    const double share = std::fmod(first + golden * static_cast<double>(f), 1.0);
+    const double share = std::fmod(first + golden * static_cast<double>(f / 2), 1.0);
     const auto at = values.begin() + static_cast<std::ptrdiff_t>(share * static_cast<double>(values.size()));
     std::ranges::nth_element(values, at);
     const double scale = deviation > 0.0 ? steepness / deviation : 1.0;
-    bias[f] = static_cast<float>(-scale * static_cast<double>(*at));
-    for (float& value : weight.subspan(f * width, width))
+    const double threshold = scale * static_cast<double>(*at);
+    bias[f] = static_cast<float>(later - threshold);
+    bias[f + 1] = static_cast<float>(-later - threshold);
+    for (float& value : weight.subspan(f * width, 2 * width))
       value = static_cast<float>(scale * static_cast<double>(value));
   }
   filters.parameters().changed();
 }
 
-/// Means over each row of the batch, weighted as the sums of the bank are, into columns from `first` on.
+/// Means over each row of the batch, weighted as the sums of the bank are, into columns from `first` on: of each pair
+/// that of the first filter, and by how much it is more than that of the second.
 void add_means(const Example& example, std::span<const float> values, Index count, Index first, Index row,
                Means& means) {
   const double keep = 1.0 - 1.0 / nn::step_weight;
@@ -203,7 +210,10 @@ void add_means(const Example& example, std::span<const float> values, Index coun
       for (Index f = 0; f < count; ++f) sums[f] = keep * sums[f] + static_cast<double>(at[f]);
     }
     float* const to = means.values.data() + (row + b) * means.width + first;
-    for (Index f = 0; f < count; ++f) to[f] = static_cast<float>(sums[f] / weights);
+    for (Index f = 0; f < count; f += 2) {
+      to[f] = static_cast<float>(sums[f] / weights);
+      to[f + 1] = static_cast<float>((sums[f] - sums[f + 1]) / weights);
+    }
   }
 }
 
@@ -273,6 +283,15 @@ Means FilterMeans::means(const Sequences& sequences, Sequences::Part part) {
     rows += example.rows;
   });
   return means;
+}
+
+std::vector<double> weights_of_filters(const RidgeClassifier& classifier) {
+  std::vector<double> weights = classifier.weights;
+  for (std::size_t i = 0; i + 1 < weights.size(); i += 2) {
+    weights[i] += classifier.weights[i + 1];
+    weights[i + 1] *= -1.0;
+  }
+  return weights;
 }
 
 RidgeClassifier FilterMeans::fit(const Means& means) const {

@@ -52,7 +52,9 @@ class Sequences {
   Index median_length_ = 1, rows_ = 1;  // of a batch
 };
 
-/// Means over sequences of what filters let pass, and what the sequences are.
+/// Means over sequences of what filters let pass, and what the sequences are. Filters come in pairs that differ in
+/// their thresholds alone: of each, what the first lets pass, and how much more that is than what the second does. The
+/// first says how much of a shape there is, the difference how often it occurs.
 struct Means {
   Index width = 0;
   std::vector<float> values;  // [n, width]
@@ -67,6 +69,9 @@ struct Means {
     labels.insert(labels.end(), others.labels.begin(), others.labels.end());
   }
 };
+
+/// How a classifier of such means weighs what each filter lets pass [classes, features].
+std::vector<double> weights_of_filters(const RidgeClassifier& classifier);
 
 class Filters;
 

@@ -28,8 +28,8 @@ Index dilations_for(Index length) {
   return count;
 }
 
-/// Of each dilation: as many that read values as that read differences.
-Index filters_for(Index dilations) { return most_filters / dilations / 2 * 2; }
+/// Of each dilation: as many pairs that read values as that read differences.
+Index filters_for(Index dilations) { return most_filters / dilations / 4 * 4; }
 
 /// Makes the bank of a model say what a classifier says of means, so many times.
 void set_classifier(Model& model, const RidgeClassifier& classifier, double share) {
@@ -38,13 +38,13 @@ void set_classifier(Model& model, const RidgeClassifier& classifier, double shar
   const auto parameter = [&](const std::string& name) {
     return impl.parameters->value(*impl.parameters->layout().find(name));
   };
+  const std::vector<double> weights = weights_of_filters(classifier);
   for (Index i = 0; i < nn::filter_banks(impl.spec); ++i) {
     const std::string name = nn::filter_prefix(i) + ".evidence";
     const std::span<float> weight = parameter(name + ".weight");
     for (Index c = 0; c < classes; ++c) {
       for (Index f = 0; f < filters; ++f) {
-        weight[c * filters + f] =
-            static_cast<float>(share * classifier.weights[c * classifier.features + i * filters + f]);
+        weight[c * filters + f] = static_cast<float>(share * weights[c * classifier.features + i * filters + f]);
       }
     }
     if (i == 0) parameter(name + ".bias")[classes] = static_cast<float>(nn::step_weight);

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
@@ -15,6 +16,7 @@
 #include "penstock/train.h"
 #include "support/expect_error.h"
 #include "support/temporary_folder.h"
+#include "train/filter_means.h"
 #include "train/labelled_batches.h"
 #include "train/ridge_classifier.h"
 
@@ -95,6 +97,47 @@ TEST_F(FitFilters, FewHeldOutSequencesLeaveFiltersAlone) {
   EXPECT_EQ(shares.layers, 0.0);
   EXPECT_EQ(shares.filters, 1.0);
   for (const float value : parameter(wider, "head.weight")) EXPECT_EQ(value, 0.0f);
+}
+
+TEST_F(FitFilters, AModelSaysWhatTheClassifierSaysOfTheMeans) {
+  using training::FilterMeans;
+  const auto data = open(50, 31, false);
+  const Model model = fit_filters(*data, 4);
+  const training::Sequences sequences(*data);
+  FilterMeans bank(model.spec(), model.data(), {});
+  bank.take_from(model);
+  const auto classifier = bank.fit(bank.means(sequences, training::Sequences::Part::training));
+  const training::Means means = bank.means(sequences, training::Sequences::Part::held_out);
+  Example example;
+  std::vector<double> logits(2);
+  double largest = 0.0;
+  for (std::size_t i = 0; data->validation(static_cast<Index>(i), 1, 1, example); ++i) {
+    std::vector<float> outputs(static_cast<std::size_t>(example.steps * 2));
+    ModelState state = model.state(1);
+    model.forward(1, example.steps, example.features, outputs, state);
+    classifier.logits(means.of(i), logits);
+    double size = 0.0;  // of the products that are summed
+    for (const double weight : training::weights_of_filters(classifier)) size += std::abs(weight);
+    for (std::size_t c = 0; c < 2; ++c) {
+      EXPECT_NEAR(static_cast<double>(outputs[outputs.size() - 2 + c]), logits[c], size * 1024.0 * 1.2e-7);
+      largest = std::max(largest, std::abs(logits[c]) / (size * 1024.0 * 1.2e-7));
+    }
+  }
+  EXPECT_GT(largest, 10.0) << "the test must see something";
+}
+
+TEST_F(FitFilters, ThresholdsOfAPairAreApartByTwo) {
+  Model model = fit_filters(*open(50, 31), 4);
+  const Index filters = nn::filters_of_bank(model.spec());
+  for (Index bank = 0; bank < nn::filter_banks(model.spec()); ++bank) {
+    const auto weight = parameter(model, fmt::format("filters.{}.combine.weight", bank));
+    const auto bias = parameter(model, fmt::format("filters.{}.combine.bias", bank));
+    const auto width = static_cast<Index>(weight.size()) / (2 * filters);
+    for (Index f = 0; f < filters; f += 2) {
+      EXPECT_TRUE(std::ranges::equal(weight.subspan(f * width, width), weight.subspan((f + 1) * width, width))) << f;
+      EXPECT_NEAR(bias[f] - bias[f + 1], 2.0f, 1e-6f * (2.0f + std::abs(bias[f]))) << f;
+    }
+  }
 }
 
 TEST_F(FitFilters, AModelWithoutLayersSaysTheSame) {

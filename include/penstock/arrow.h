@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "penstock/data.h"
+
+// The Arrow C data and stream interfaces: a stable binary interface that table libraries (pandas, Polars, PyArrow,
+// DuckDB) share, as https://arrow.apache.org/docs/format/CDataInterface.html defines it. Nothing is linked.
+#ifndef ARROW_C_DATA_INTERFACE
+#define ARROW_C_DATA_INTERFACE
+
+extern "C" {
+
+struct ArrowSchema {
+  const char* format;
+  const char* name;
+  const char* metadata;
+  int64_t flags;
+  int64_t n_children;
+  struct ArrowSchema** children;
+  struct ArrowSchema* dictionary;
+  void (*release)(struct ArrowSchema*);
+  void* private_data;
+};
+
+struct ArrowArray {
+  int64_t length;
+  int64_t null_count;
+  int64_t offset;
+  int64_t n_buffers;
+  int64_t n_children;
+  const void** buffers;
+  struct ArrowArray** children;
+  struct ArrowArray* dictionary;
+  void (*release)(struct ArrowArray*);
+  void* private_data;
+};
+
+}  // extern "C"
+
+#endif
+
+#ifndef ARROW_C_STREAM_INTERFACE
+#define ARROW_C_STREAM_INTERFACE
+
+extern "C" {
+
+struct ArrowArrayStream {
+  int (*get_schema)(struct ArrowArrayStream*, struct ArrowSchema* out);
+  int (*get_next)(struct ArrowArrayStream*, struct ArrowArray* out);
+  const char* (*get_last_error)(struct ArrowArrayStream*);
+  void (*release)(struct ArrowArrayStream*);
+  void* private_data;
+};
+
+}  // extern "C"
+
+#endif
+
+namespace penstock {
+
+/// Reads a stream of record batches to its end and releases it. Columns of numbers, decimals, truth values, text, dates
+/// and times are taken, dictionaries too; nulls are missing values. Times with a time zone are written in UTC. Columns
+/// that pandas names __index_level_0__ and so on come first, without a name, as in a CSV file of pandas. `name` is what
+/// messages call the table. Throws Error(bad_input) that names a column of another type, and with the stream's own
+/// message if it fails.
+Table table_of_arrow(ArrowArrayStream& stream, const std::string& name);
+
+}  // namespace penstock

@@ -1,0 +1,199 @@
+"""Tables in memory, by the Arrow PyCapsule interface."""
+
+import datetime
+import decimal
+
+import numpy as np
+import penstock
+import pytest
+
+pandas = pytest.importorskip("pandas")
+polars = pytest.importorskip("polars")
+pyarrow = pytest.importorskip("pyarrow")
+
+ROWS = 120
+START = datetime.datetime(2024, 1, 1)
+
+
+def text_of(table):
+    from penstock import _core
+
+    return _core.table_text(table.__arrow_c_stream__(), "the table").decode()
+
+
+def hours():
+    return [START + datetime.timedelta(hours=i) for i in range(ROWS)]
+
+
+def columns():
+    steps = np.arange(ROWS)
+    return {
+        "when": hours(),
+        "level": np.sin(steps / 5) + steps / 100,
+        "flow": steps % 7,
+        "open": steps % 3 == 0,
+        "pump": [["north", "south"][step % 2] for step in steps],
+    }
+
+
+def written(tmp_path):
+    """The same columns as a person would write them."""
+    lines = [",".join(columns())]
+    for when, level, flow, is_open, pump in zip(*columns().values()):
+        lines.append(f"{when:%Y-%m-%dT%H:%M:%S},{float(level)!r},{flow},{str(bool(is_open)).lower()},{pump}")
+    path = tmp_path / "table.csv"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def frames():
+    own = columns()
+    categories = pandas.DataFrame(own).astype({"pump": "category"})
+    return {
+        "pandas": pandas.DataFrame(own),
+        "pandas categories": categories,
+        "polars": polars.DataFrame(own),
+        "polars categories": polars.DataFrame(own).with_columns(polars.col("pump").cast(polars.Categorical)),
+        "pyarrow": pyarrow.table(own),
+        "pyarrow in chunks": pyarrow.concat_tables([pyarrow.table(own).slice(0, 50), pyarrow.table(own).slice(50)]),
+        "pyarrow batches": pyarrow.RecordBatchReader.from_batches(
+            pyarrow.table(own).schema, pyarrow.table(own).to_batches(max_chunksize=7)
+        ),
+    }
+
+
+@pytest.mark.parametrize("kind", frames())
+def test_tables_are_what_their_file_is(kind, tmp_path):
+    options = {"inputs": ["level", "flow", "open"], "targets": ["level"], "horizon": 3, "group": "pump"}
+    from_file = penstock.open_series(written(tmp_path), **options)
+    from_table = penstock.open_series(frames()[kind], **options)
+    assert from_table.description == from_file.description
+    assert from_table.reading == from_file.reading
+    results = []
+    for data in (from_file, from_table):
+        model = penstock.Model(data, cell="mingru", width=8, seed=1)
+        results.append(penstock.train(model, data, steps=5, batch=2, length=10, progress=False, threads=1).validation)
+    assert results[0] == results[1]
+
+
+def test_every_type():
+    when = datetime.datetime(1969, 12, 31, 23, 59, 59, 250000)
+    zone = datetime.timezone.utc
+    arrays = {
+        "i8": pyarrow.array([-128, None, 127], pyarrow.int8()),
+        "u8": pyarrow.array([255, 0, None], pyarrow.uint8()),
+        "i16": pyarrow.array([-32768, 1, 2], pyarrow.int16()),
+        "u16": pyarrow.array([65535, 1, 2], pyarrow.uint16()),
+        "i32": pyarrow.array([-(2**31), 1, 2], pyarrow.int32()),
+        "u32": pyarrow.array([2**32 - 1, 1, 2], pyarrow.uint32()),
+        "i64": pyarrow.array([-(2**63), 1, 2], pyarrow.int64()),
+        "u64": pyarrow.array([2**64 - 1, 1, 2], pyarrow.uint64()),
+        "f16": pyarrow.array(np.array([0.5, -2.0**-24, 65504.0], np.float16)),
+        "f32": pyarrow.array([0.1, float("nan"), None], pyarrow.float32()),
+        "f64": pyarrow.array([0.1, 1e300, -1 / 3]),
+        "d": pyarrow.array([decimal.Decimal("-0.05"), decimal.Decimal("123.45"), None], pyarrow.decimal128(10, 2)),
+        "d64": pyarrow.array([decimal.Decimal("-0.05"), decimal.Decimal("123.45"), None], pyarrow.decimal64(10, 2)),
+        "b": pyarrow.array([True, None, False]),
+        "text": pyarrow.array(['a "b", c', "two\nlines", ""]),
+        "large": pyarrow.array(["x", None, "z"], pyarrow.large_string()),
+        "view": pyarrow.array(["short", "longer than twelve bytes", None], pyarrow.string_view()),
+        "word": pyarrow.array(["x", None, "x"]).dictionary_encode(),
+        "day": pyarrow.array([datetime.date(1969, 12, 31), datetime.date(2024, 2, 29), None]),
+        "day64": pyarrow.array([datetime.date(1969, 12, 31), datetime.date(2024, 2, 29), None], pyarrow.date64()),
+        "s": pyarrow.array([datetime.datetime(2024, 1, 1), None, datetime.datetime(2024, 1, 1, 13)], pyarrow.timestamp("s")),
+        "us": pyarrow.array([when, None, None], pyarrow.timestamp("us")),
+        "ns": pyarrow.array([1, None, None], pyarrow.timestamp("ns")),
+        "zone": pyarrow.array([datetime.datetime(2024, 1, 1, tzinfo=zone), None, None], pyarrow.timestamp("s", "Asia/Tokyo")),
+        "none": pyarrow.nulls(3),
+    }
+    table = pyarrow.table(arrays)
+    expected = [
+        ",".join(f'"{name}"' for name in arrays),
+        "-128,255,-32768,65535,-2147483648,4294967295,-9223372036854775808,18446744073709551615,0.5,0.10000000149011612,0.1,-0.05,"
+        '-0.05,true,"a ""b"", c","x","short","x",1969-12-31,1969-12-31,2024-01-01,1969-12-31T23:59:59.250000000,'
+        '1970-01-01T00:00:00.000000001,2024-01-01T00:00:00Z,""',
+        '"",0,1,1,1,1,1,1,-5.960464477539063e-08,"",1e+300,123.45,123.45,"","two lines","","longer than twelve bytes","",'
+        '2024-02-29,2024-02-29,"","","","",""',
+        '127,"",2,2,2,2,2,2,65504,"",-0.3333333333333333,"","",false,"","z","","x","","",2024-01-01T13:00:00,"","","",""',
+    ]  # fmt: skip
+    assert text_of(table) == "\n".join(expected) + "\n"
+    assert text_of(table.slice(1)).splitlines() == [expected[0], *expected[2:]], "slices begin behind the start of buffers"
+
+
+def test_indices_of_pandas():
+    frame = pandas.DataFrame({"level": np.arange(4.0)}, index=[3, 1, 2, 7])
+    assert text_of(frame).splitlines()[:2] == ['"","level"', "3,0"]
+    dates = pandas.DataFrame({"level": np.sin(np.arange(ROWS))}, index=pandas.DatetimeIndex(hours()))
+    data = penstock.open_series(dates, horizon=2)
+    assert [column["name"] for column in data.description["targets"]] == ["level"]
+    assert any("a row an hour" in line for line in data.reading)
+    named = dates.rename_axis("time")
+    assert any("time: a row an hour" in line for line in penstock.open_series(named, horizon=2).reading)
+
+
+def test_missing_values():
+    level = np.sin(np.arange(ROWS))
+    frame = pandas.DataFrame({"level": np.where(level > 0.9, np.nan, level)})
+    with pytest.raises(penstock.BadInput, match="the table:4:1: column .level.: the value is missing"):
+        penstock.open_series(frame)
+    assert "missing values" in " ".join(penstock.open_series(frame, missing="carry").reading)
+    with pytest.raises(penstock.BadInput, match="not a finite number"):
+        penstock.open_series(pandas.DataFrame({"level": [1.0, np.inf] * 50}))
+
+
+def test_several_tables_are_series_of_their_own(tmp_path):
+    frame = pandas.DataFrame(columns())
+    paths = [tmp_path / "a.csv", tmp_path / "b.csv"]
+    for path, part in zip(paths, (frame[:60], frame[60:])):
+        part.to_csv(path, index=False)
+    tables = penstock.open_series([frame[:60], frame[60:].reset_index(drop=True)], inputs=["level"])
+    assert tables.description == penstock.open_series(paths, inputs=["level"]).description
+
+
+def test_labelled_tables(tmp_path):
+    rows = [(f"s{i}", "up" if i % 2 else "down", (t if i % 2 else -t) + 0.1 * i) for i in range(20) for t in range(8)]
+    frame = polars.DataFrame(rows, schema=["sequence", "label", "x"], orient="row")
+    frame.write_csv(tmp_path / "labelled.csv")
+    data = penstock.open_labelled(frame)
+    assert data.description == penstock.open_labelled(tmp_path / "labelled.csv").description
+    model = penstock.Model(data)
+    with pytest.warns(UserWarning, match="filters stand alone"):
+        assert penstock.train(model, data, progress=False).validation.accuracy == 1.0
+    again = penstock.open_labelled(frame, origin=model)
+    assert again.description["classes"] == data.description["classes"]
+
+
+def test_refusals():
+    refused = pyarrow.table({"level": [1.0], "parts": [[1, 2]]})
+    with pytest.raises(penstock.BadInput, match=r'column "parts" is of Arrow\'s type "\+l"; columns can be numbers'):
+        penstock.open_series(refused)
+    with pytest.raises(penstock.BadInput, match='this is one column of Arrow\'s type "g", not a table'):
+        penstock.open_series(pyarrow.chunked_array([[1.0, 2.0]]))
+    with pytest.raises(penstock.BadInput, match="the table has no columns"):
+        penstock.open_series(pyarrow.table({}))
+    with pytest.raises(penstock.InvalidArgument, match='has no column "depth", only "level"'):
+        penstock.open_series(pyarrow.table({"level": [1.0, 2.0]}), inputs=["depth"])
+
+    def fails():
+        yield pyarrow.record_batch({"level": [1.0]})
+        raise OSError("the disk is gone")
+
+    reader = pyarrow.RecordBatchReader.from_batches(pyarrow.schema({"level": pyarrow.float64()}), fails())
+    with pytest.raises(penstock.BadInput, match="the table cannot be read: .*the disk is gone"):
+        penstock.open_series(reader)
+
+    class Old:
+        def __dataframe__(self):
+            raise AssertionError("nobody asks")
+
+    with pytest.raises(penstock.InvalidArgument, match="has no __arrow_c_stream__: a newer version has"):
+        penstock.open_series(Old())
+
+
+def test_parquet(tmp_path):
+    path = tmp_path / "table.parquet"
+    frame = pandas.DataFrame(columns())
+    frame.to_parquet(path)
+    options = {"inputs": ["level"], "targets": ["level"]}
+    data = penstock.open_series(polars.read_parquet(path), **options)
+    assert data.description == penstock.open_series(frame, **options).description
