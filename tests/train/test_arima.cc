@@ -214,14 +214,15 @@ TEST(Arima, ForecastsAreConditionalExpectations) {
 
 TEST(Arima, OfOneDifferenceAndAMovingAverageIsSmoothing) {
   constexpr double level = 0.4;
-  constexpr Index lags = 80;  // 0.6^80 is below rounding, so that it does not matter how each begins
   const ArimaOrders orders{.plain = {.difference = 1, .ma = 1}};
-  const auto forecast = forecast_of({.orders = orders, .ma = {1.0, level - 1.0}}, lags, 5);
-  const LinearForecast smoothed = smooth({.level = level}, lags, 5);
-  ASSERT_TRUE(forecast);
-  for (std::size_t i = 0; i < smoothed.weights.size(); ++i) {
-    EXPECT_NEAR(forecast->weights[i], smoothed.weights[i], 1e-9)
-        << i;  // the ridge of the state that smoothing begins with
+  for (const Index lags : {80, 503}) {  // 0.6^80 is below rounding, so that it does not matter how each begins
+    const auto forecast = forecast_of({.orders = orders, .ma = {1.0, level - 1.0}}, lags, 5);
+    const LinearForecast smoothed = smooth({.level = level}, lags, 5);
+    ASSERT_TRUE(forecast);
+    for (std::size_t i = 0; i < smoothed.weights.size(); ++i) {
+      // The state that smoothing begins with has a ridge of 1e-9.
+      EXPECT_NEAR(forecast->weights[i], smoothed.weights[i], 1e-9) << lags << " " << i;
+    }
   }
 }
 
@@ -266,6 +267,26 @@ TEST(Arima, FindsTheCoefficientsThatMadeASeries) {
     EXPECT_NEAR(arima->ma[period], seasonal, 4.0 * deviation(seasonal)) << seed;
     EXPECT_NEAR(arima->ma[period + 1], arima->ma[1] * arima->ma[period], rounding(4));
   }
+}
+
+TEST(Arima, OfManySeriesLearnsFromAll) {
+  constexpr double phi = 0.7;
+  constexpr Index rows = 61, count = 11;
+  std::vector<Numbers> all;
+  std::vector<std::span<const double>> spans;
+  for (std::uint64_t seed = 1; seed <= count; ++seed) {
+    Numbers z = noise(rows, seed);
+    for (Index t = 1; t < rows; ++t) z[t] += phi * z[t - 1];
+    all.push_back(std::move(z));
+  }
+  for (const Numbers& each : all) spans.push_back(span_of(each));
+  const auto arima = fit_arima(spans, {.plain = {.ar = 1}});
+  ASSERT_TRUE(arima);
+  EXPECT_NEAR(-arima->ar[1], phi, 4.0 * std::sqrt((1.0 - phi * phi) / (rows * count)));
+  const auto orders = choose_orders(spans, 1);
+  ASSERT_TRUE(orders);
+  EXPECT_EQ(orders->plain.difference, 0);
+  EXPECT_GE(orders->plain.ar + orders->plain.ma, 1);
 }
 
 TEST(Arima, FindsOrdersThatForecastAsWellAsThoseThatMadeASeries) {
