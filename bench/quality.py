@@ -200,7 +200,8 @@ fewer than 200 held-out rows the linear forecast stands alone, no layers are tra
 *What was looked at*: the rules of the linear forecast, of the layers' part in it and of intervals were made by results on the series of
 the last two tables and on others, held-out parts included, so these two flatter Penstock. Those of the first two were looked at after
 changes alone. They left out one change that gained elsewhere, kept another (regressions on values have no part where a series wanders
-far), and spoke for shares of regressions and smoothings near a half. Their months and quarters are American figures of the same years as
+far), and spoke for shares of regressions and smoothings near a half. An [ARIMA as a third part](#an-arima-as-a-third-part) was tried because ETS and AutoARIMA had done
+well on the first table, and was decided by other series; the second spoke for leaving it out below fifty rows. Their months and quarters are American figures of the same years as
 some of the third table, and some are nearly the same series (four price indices; the gross income here, the product there), so they
 count for fewer than seventeen.
 

@@ -9,9 +9,11 @@
 #include <set>
 #include <tuple>
 
+#include "train/arima_fit.h"
 #include "train/cholesky.h"
 #include "train/forecast_error.h"
 #include "train/origins.h"
+#include "train/season_choice.h"
 #include "train/smoothing_fit.h"
 
 namespace penstock::training {
@@ -330,23 +332,48 @@ std::optional<LinearForecast> fit_regressions(ManySeries z, const LinearChoice& 
   return mean;
 }
 
-/// Gives the smoothings their share. It is near a half: few errors say little about which of two good forecasts is the
-/// better one, and a mean of unlike ones is better than both more often than not.
-void add_smoothings(ManySeries z, const Beginnings& beginnings, const RawValue& raw, LinearChoice& choice) {
-  constexpr double power = 0.5;  // of mean square errors: shares fall with their roots
+std::optional<LinearForecast> fit_arima_of(ManySeries z, const LinearChoice& choice) {
+  const Index lags = std::min(choice.arima_window, common_rows(z));
+  if (lags <= choice.arima->rows_lost()) return std::nullopt;
+  const auto arima = fit_arima(z, *choice.arima);
+  if (!arima) return std::nullopt;
+  return forecast_of(*arima, lags, choice.horizon);
+}
+
+/// The error of smoothings behind the beginnings; infinite if there are too few rows.
+double choose_smoothings(ManySeries z, const Beginnings& beginnings, const RawValue& raw, LinearChoice& choice) {
   const auto window = smoothing_window(common_rows(z), choice.season);
-  if (!window) return;
+  if (!window) return INFINITY;
   choice.window = *window;
-  const double error =
-      error_behind(beginnings, z, raw, [&](ManySeries each) { return fit_smoothings_of(each, choice); });
-  if (!std::isfinite(error)) {
-    // Too few rows to compare anything behind their beginnings: Akaike's criterion needs none.
-    if (choice.parts.empty()) choice.smoothing = 1.0;
-    return;
-  }
-  const double others = choice.error;
-  choice.smoothing = choice.parts.empty() ? 1.0 : 1.0 / (1.0 + std::pow(error / others, power));
-  choice.error = std::min(error, others);
+  // Too few rows to compare anything behind their beginnings: Akaike's criterion needs none.
+  if (choice.parts.empty()) choice.smoothing = 1.0;
+  return error_behind(beginnings, z, raw, [&](ManySeries each) { return fit_smoothings_of(each, choice); });
+}
+
+/// The same of an ARIMA, whose orders are those of all rows.
+double choose_arima(ManySeries z, const Beginnings& beginnings, const RawValue& raw, LinearChoice& choice) {
+  const auto window = arima_window(common_rows(z), choice.season);
+  if (!window) return INFINITY;
+  choice.arima_window = *window;
+  // What comes back at another distance than people count in is a cycle, whose phase wanders.
+  choice.arima = choose_orders(z, is_customary(choice.season) ? choice.season : 1);
+  if (!choice.arima) return INFINITY;
+  return error_behind(beginnings, z, raw, [&](ManySeries each) { return fit_arima_of(each, choice); });
+}
+
+/// Gives regressions, smoothings and an ARIMA their shares. They are near to equal: few errors say little about which
+/// of good forecasts is the best one, and a mean of unlike ones is better than each more often than not.
+void share_out(ManySeries z, const Beginnings& beginnings, const RawValue& raw, LinearChoice& choice) {
+  constexpr double power = 0.5;  // of mean square errors: shares fall with their roots
+  const auto odds = [](double error) { return std::pow(error, -power); };  // none of an infinite error
+  const double smoothing_error = choose_smoothings(z, beginnings, raw, choice);
+  const double arima_error = choose_arima(z, beginnings, raw, choice);
+  const double regressions = odds(choice.error), smoothings = odds(smoothing_error), arima = odds(arima_error);
+  choice.error = std::min(choice.error, smoothing_error);
+  const double sum = regressions + smoothings + arima;
+  if (!(sum > 0.0)) return;
+  choice.smoothing = smoothings / sum;
+  choice.arima_share = arima / sum;
 }
 
 }  // namespace
@@ -371,27 +398,32 @@ LinearChoice choose_linear_forecast(ManySeries z, Index horizon, Index season, I
   if (!choice.parts.empty()) {
     choice.error = error_behind(beginnings, z, raw, [&](ManySeries each) { return fit_regressions(each, choice); });
   }
-  add_smoothings(z, beginnings, raw, choice);
+  share_out(z, beginnings, raw, choice);
   return choice;
 }
 
 LinearForecast fit_linear_forecast(ManySeries z, const LinearChoice& choice) {
-  const auto smoothings = choice.smoothing > 0.0 ? fit_smoothings_of(z, choice) : std::nullopt;
-  const auto regressions = fit_regressions(z, choice);
-  if (smoothings && regressions) {
-    LinearForecast mean{.lags = 0, .horizon = choice.horizon, .weights = {}, .bias = {}};
-    mean.bias.assign(static_cast<std::size_t>(choice.horizon), 0.0);
-    add(choice.smoothing, *smoothings, mean);
-    add(1.0 - choice.smoothing, *regressions, mean);
-    return mean;
+  LinearForecast mean{.lags = 0, .horizon = choice.horizon, .weights = {}, .bias = {}};
+  mean.bias.assign(static_cast<std::size_t>(choice.horizon), 0.0);
+  double sum = 0.0;
+  const auto take = [&](double share, const std::optional<LinearForecast>& forecast) {
+    if (!forecast) return;
+    add(share, *forecast, mean);
+    sum += share;
+  };
+  if (choice.smoothing > 0.0) take(choice.smoothing, fit_smoothings_of(z, choice));
+  if (choice.arima_share > 0.0) take(choice.arima_share, fit_arima_of(z, choice));
+  take(1.0 - choice.smoothing - choice.arima_share, fit_regressions(z, choice));
+  if (!(sum > 0.0)) {
+    const auto horizon = static_cast<std::size_t>(choice.horizon);
+    return {.lags = 1,  // the last value
+            .horizon = choice.horizon,
+            .weights = std::vector<double>(horizon, 1.0),
+            .bias = std::vector<double>(horizon, 0.0)};
   }
-  if (smoothings) return *smoothings;
-  if (regressions) return *regressions;
-  const auto horizon = static_cast<std::size_t>(choice.horizon);
-  return {.lags = 1,  // the last value
-          .horizon = choice.horizon,
-          .weights = std::vector<double>(horizon, 1.0),
-          .bias = std::vector<double>(horizon, 0.0)};
+  for (double& weight : mean.weights) weight /= sum;
+  for (double& bias : mean.bias) bias /= sum;
+  return mean;
 }
 
 LinearChoice choose_linear_forecast(std::span<const double> z, Index horizon, Index season,

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "train/arima.h"
 #include "train/linear_forecast.h"
 
 /// Linear forecasts of a series from its own last rows, fitted in closed form: what a recurrent model has to beat, and
@@ -25,7 +27,8 @@ struct RegressionChoice {
   auto operator<=>(const RegressionChoice&) const = default;  // NOLINT(modernize-use-nullptr): not one in sight
 };
 
-/// Regressions whose weighted mean, and the mean of smoothings, make the forecast; none of both: the last value is.
+/// Regressions whose weighted mean, the mean of smoothings, and an ARIMA make the forecast; none of them: the last
+/// value is.
 struct LinearChoice {
   struct Part {
     RegressionChoice regression;
@@ -36,16 +39,19 @@ struct LinearChoice {
   Index horizon = 1, season = 1;
   double error = 0.0;  ///< The lesser of that of the regressions' mean and that of the smoothings'.
   std::vector<Part> parts;
-  double smoothing = 0.0;  ///< Share of the smoothings.
-  Index window = 1;        ///< Rows that these read.
+  double smoothing = 0.0;  ///< Share of the smoothings ...
+  Index window = 1;        ///< ... and rows that these read.
+  std::optional<ArimaOrders> arima = std::nullopt;
+  double arima_share = 0.0;  ///< What is left of one is the regressions' share.
+  Index arima_window = 1;    ///< Rows that the ARIMA reads.
 };
 
 /// Chooses differences, the number of lags, a ridge penalty and whether forecasts further ahead are rolled out, by how
 /// well each forecasts what follows five beginnings of the series. The best of every kind takes part, with a weight
 /// that falls with its error: a mean of several is safer than the best of a few thousand choices. The mean of
-/// smoothings stands beside them with a share that is near a half. Nothing is chosen that reads more rows than nine in
-/// ten of the series have. Errors can be compared between choices with the same `longest_season`: the beginnings hold
-/// two of those as far as a series has them.
+/// smoothings and an ARIMA stand beside them with shares that are near to equal. Nothing is chosen that reads more rows
+/// than nine in ten of the series have. Errors can be compared between choices with the same `longest_season`: the
+/// beginnings hold two of those as far as a series has them.
 LinearChoice choose_linear_forecast(ManySeries z, Index horizon, Index season, Index longest_season,
                                     const RawValue& raw);
 LinearForecast fit_linear_forecast(ManySeries z, const LinearChoice& choice);

@@ -10,9 +10,9 @@ namespace penstock::training {
 
 namespace {
 
-constexpr Index customary[] = {4, 7, 12, 24};  // quarters, days of a week, months, hours of a day
-constexpr Index seasons_of_customary = 3;      // rows that there must be to try them: so many times as long ...
-constexpr Index fewest_rows_of_season = 40;    // ... and never fewer than this
+constexpr Index customary[] = {4, 7, 12, 24};
+constexpr Index seasons_of_customary = 3;    // rows that there must be to try them: so many times as long ...
+constexpr Index fewest_rows_of_season = 40;  // ... and never fewer than this
 
 bool is_long_enough(ManySeries z, Index period) {
   return std::ranges::any_of(z, [&](std::span<const double> each) {
@@ -21,6 +21,8 @@ bool is_long_enough(ManySeries z, Index period) {
 }
 
 }  // namespace
+
+bool is_customary(Index period) { return std::ranges::find(customary, period) != std::end(customary); }
 
 // A trend that bends hides a season from correlations, and noise makes two of its multiples as alike as itself: periods
 // that people count in are tried beside the one that was found.
@@ -41,7 +43,7 @@ ChosenSeason choose_season(ManySeries z, Index horizon) {
   if (plain && (likeliest == 1 || likeliest == found.rows)) return {.rows = found.rows};
   if (likeliest == 1) return {};
   // Of some hundred distances one looks like a faint season by chance sooner than one of four.
-  const bool of_few = std::ranges::find(customary, likeliest) != std::end(customary);
+  const bool of_few = is_customary(likeliest);
   if (of_few && likelier_by > beyond_doubt) return {.rows = likeliest};
   return {.rows = likeliest, .plain = false, .most_error = of_few ? 0.95 : 0.9};
 }

@@ -12,6 +12,9 @@ struct ChosenSeason {
   double most_error = 1.0;
 };
 
+/// Whether people count in it: quarters, days of a week, months, hours of a day.
+bool is_customary(Index period);
+
 /// The season of series, among one that shows in their correlations and those that people count in.
 ChosenSeason choose_season(ManySeries z, Index horizon);
 

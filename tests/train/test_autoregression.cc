@@ -281,6 +281,37 @@ TEST(LinearForecastOfFewSeasons, IsJudgedWhereItHasSeenTwo) {
   EXPECT_TRUE(std::ranges::any_of(choice.parts, is_seasonal));
 }
 
+TEST(LinearForecast, HoldsAnArimaWithAShareOfAThird) {
+  // Errors of a month that are made up for a year later: moving averages, which regressions need many lags for.
+  constexpr Index rows = 240, season = 12, learnt = 180;
+  constexpr double theta = -0.6, seasonal = -0.7;
+  double with = 0.0, without = 0.0;
+  for (const std::uint64_t seed : {1, 2, 3, 4, 5, 6}) {
+    Random random(seed);
+    std::vector<double> z, e;
+    for (Index t = 0; t < rows; ++t) {
+      e.push_back(random.normal());
+      const auto back = [&](Index lag) { return t >= lag ? e[t - lag] : 0.0; };
+      double value = e[t] + theta * back(1) + seasonal * back(season) + theta * seasonal * back(season + 1);
+      if (t > season) value += z[t - 1] + z[t - season] - z[t - season - 1];
+      z.push_back(value);
+    }
+    const auto seen = std::span(z).first(learnt);
+    auto choice = choose_linear_forecast(seen, season, season, same);
+    ASSERT_TRUE(choice.arima);
+    EXPECT_EQ(choice.arima->period, season);
+    EXPECT_NEAR(choice.arima_share, 1.0 / 3.0, 0.1) << seed;
+    EXPECT_LT(choice.arima_share + choice.smoothing, 1.0) << seed;
+    with += error_of(fit_linear_forecast(seen, choice), z, learnt - 1);
+    choice.smoothing /= 1.0 - choice.arima_share;
+    choice.arima_share = 0.0;
+    without += error_of(fit_linear_forecast(seen, choice), z, learnt - 1);
+  }
+  EXPECT_LT(with, without);
+  const std::vector<double> few(45, 1.0);
+  EXPECT_FALSE(choose_linear_forecast(few, 4, 1, same).arima);
+}
+
 /// The season of a series of 190 rows, of which 152 are learnt from, as a dataset says it.
 Index season_of(const std::vector<double>& values, Index given = 0) {
   const test::TemporaryFolder folder;
