@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Times penstock.torch's layers beside torch.nn's, in one process, on the CPU or a GPU.
 
-    python bench/torch_layers.py [--device cuda] [--threads N] [--overhead | --packed | --steps | --library PROGRAM]
+    python bench/torch_layers.py [--device cuda] [--threads N]
+                                 [--overhead | --packed | --steps | --new-lengths | --library PROGRAM]
                                  [--seconds S] [--layers LSTM GRU] [--types float32 bfloat16 autocast]
 
 On the CPU: forward passes in inference mode, and training passes (forward, backward with a given gradient of the output)
@@ -10,7 +11,7 @@ bfloat16 autocast. On a GPU: training steps in bfloat16 autocast, padded and pac
 bfloat16 beside one in PyTorch's operations, as torch.compile makes it. --library: on a GPU, layers whose weights are halves
 beside the library's own times of the same calls, which PROGRAM (build/release/bench/cuda_recurrent_times) prints. --overhead: calls so small that what they cost is
 the way to the kernel, in processor time, and what `import penstock` takes. --packed: on the CPU, packed rows beside a padded batch of as many positions that
-has no padding. --steps: on the CPU, one step of one row in a call, of layers and cells. Both take turns; the least and the
+has no padding. --new-lengths: on a GPU, packed training steps whose lengths no step had before, and the same again. --steps: on the CPU, one step of one row in a call, of layers and cells. Both take turns; the least and the
 median of each are printed, and how far results are apart.
 """
 
@@ -314,6 +315,38 @@ def beside_the_library(clock, program):
         print(f"  host, {what}: torch.nn {host_microseconds(calls[0]):.0f}, ours {host_microseconds(calls[1]):.0f} us")
 
 
+def new_lengths_on_a_gpu(batches=24):
+    def packed(rows, steps, inputs):
+        lengths = torch.randint(steps // 4, steps + 1, (rows,))
+        x = torch.randn(int(lengths.max()), rows, inputs, device="cuda")
+        return pack_padded_sequence(x, lengths, enforce_sorted=False)
+
+    for name, rows, steps, inputs, hidden, layers in GPU_CASES:
+        for module in pair(name, inputs, hidden, layers, "cuda"):
+
+            def step(batch):
+                dy = torch.ones(batch.data.shape[0], hidden, device="cuda", dtype=torch.bfloat16)
+                torch.cuda.synchronize()
+                start = time.perf_counter()
+                module.zero_grad()
+                with torch.autocast("cuda", torch.bfloat16):
+                    y, _ = module(batch)
+                y.data.backward(dy)
+                torch.cuda.synchronize()
+                return 1e3 * (time.perf_counter() - start)
+
+            for _ in range(3):
+                step(packed(rows, steps, inputs))
+            new = [packed(rows, steps, inputs) for _ in range(batches)]
+            medians = [statistics.median(map(step, new)) for _ in range(2)]
+            owner = type(module).__module__.split(".")[0]
+            print(
+                f"{name} x {layers} ({rows}, {steps}, {inputs}, {hidden}) {owner}: new {medians[0]:.2f},"
+                f" again {medians[1]:.2f} ms",
+                flush=True,
+            )
+
+
 def mingru_on_a_gpu(clock):
     rows, steps, size = MINGRU_SHAPE
     options = {"device": "cuda", "dtype": torch.bfloat16}
@@ -392,6 +425,7 @@ def main():
     parser.add_argument("--overhead", action="store_true")
     parser.add_argument("--packed", action="store_true")
     parser.add_argument("--steps", action="store_true")
+    parser.add_argument("--new-lengths", action="store_true")
     parser.add_argument("--library", metavar="PROGRAM")
     parser.add_argument("--seconds", type=float, default=0.5)
     parser.add_argument("--layers", nargs="+", choices=("LSTM", "GRU"), default=("LSTM", "GRU"))
@@ -409,6 +443,8 @@ def main():
         steps_on_the_cpu(clock)
     elif options.device == "cpu":
         on_the_cpu(clock, options.layers, options.types)
+    elif options.new_lengths:
+        new_lengths_on_a_gpu()
     elif options.library:
         beside_the_library(clock, options.library)
     else:

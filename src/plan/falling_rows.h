@@ -30,7 +30,7 @@ struct FallingPlan {
 };
 
 /// Of a stage more: a launch whose blocks load their parts of a matrix before the first step.
-constexpr double stage_microseconds = 15;
+constexpr double stage_microseconds = 40;
 
 /// The stages that take least, of steps that `sizes` rows have each, a number that never rises. `plans`: of falling
 /// numbers of rows, the first for all. `begin_microseconds`: what a stage takes beside its steps.
