@@ -358,7 +358,8 @@ def train(
     when to stop and which weights to keep. The first of the limits that is reached ends the run. Ctrl-C ends it after
     the current step: the result then says that it was interrupted. Once the layers are trained, the model is finished
     as ``penstock train`` does: what they add to a linear forecast is reduced to what pays on the held-out part, the spread of
-    forecasts is found, and a model of labelled sequences gets filters.
+    forecasts is found, and a model of labelled sequences gets filters. Layers of a series whose held-out rows are too few to
+    say what they add would be reduced to nothing: unless it is said how to train them, they are not trained.
 
     Args:
         model: A :class:`Model`, made for this data.
@@ -399,6 +400,7 @@ def train(
         Incompatible: The model was made for other data, or the checkpoint belongs to something else.
         NumericalError: Too many steps in a row were not finite.
     """
+    how = {name: value for name, value in locals().items() if name in _OF_LAYERS}
     options = _core.suggest(data._dataset)
     if steps is not None or seconds is not None or epochs is not None:
         options.update(max_steps=steps or 0, max_seconds=float(seconds or 0), max_epochs=float(epochs or 0))
@@ -450,13 +452,19 @@ def train(
     if learning_rate is None:
         learning_rate = _core.fine_tuning_rate if model._continues else 3e-3
     options["learning_rate"] = float(learning_rate)
-    bar = _bar(progress, model.task)
-    try:
-        result = _train_members(model, data, options, seeds, bar, callback, resume)
-    finally:
-        bar.close()
+    said = any(value != train.__kwdefaults__[name] for name, value in how.items())
+    untrained = not said and not model._continues and _core.linear_stands_alone(data._dataset)
+    if untrained:
+        result = {"validation": None, "stopped_early": False, "model_step": 0, "interrupted": False}
+    else:
+        bar = _bar(progress, model.task)
+        try:
+            result = _train_members(model, data, options, seeds, bar, callback, resume)
+        finally:
+            bar.close()
     if not result["interrupted"]:
-        finished = _core.finish(model._model, data._dataset, options, options["keep_best"], filters, seeds > 1)
+        validate = seeds > 1 or untrained
+        finished = _core.finish(model._model, data._dataset, options, options["keep_best"], filters, validate)
         result["validation"] = finished.pop("validation") or result["validation"]
         result |= finished
     model._data = model._model.data()
@@ -466,6 +474,11 @@ def train(
     return TrainResult(
         Progress(**result), None if validation is None else Evaluation(**validation), **end, search=found
     )
+
+
+#: Arguments of :func:`train` that say how layers are trained.
+_OF_LAYERS = ("steps", "seconds", "epochs", "search", "seeds", "batch", "length", "learning_rate", "weight_decay", "warmup", "clip",
+              "optimizer", "loss", "validate_every", "validate_steps", "patience", "keep_best", "resume", "tensorboard")  # fmt: skip
 
 
 def _train_filters(model, data, options):

@@ -428,6 +428,8 @@ void bind_training(nb::module_& module) {
     const SharedDataset::Reading dataset(data);
     return (*dataset)->description().labels_sequences() && filters_stand_alone(**dataset);
   });
+  module.def("linear_stands_alone",
+             [](SharedDataset& data) { return linear_stands_alone(**SharedDataset::Reading(data)); });
   module.def("filters_alone", &filters_alone, nb::arg("data"), nb::arg("seed"), nb::arg("threads"));
   module.def("suggest_spec", [](SharedDataset& data) {
     const ModelSpec spec = suggest_spec(**SharedDataset::Reading(data));

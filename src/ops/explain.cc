@@ -1,8 +1,8 @@
 #include "ops/explain.h"
 
 #include "backend/cuda/product/matrix_product.h"
-#include "base/threads.h"
 #include "ops/cuda/common.h"
+#include "ops/recurrent.h"
 #include "plan/cell_table.h"
 
 namespace penstock::ops {
@@ -81,15 +81,10 @@ std::vector<PlanReport> scan_reports(const Recurrence& shape, bool backward, con
 }  // namespace
 
 plan::Problem cpu_problem(const Recurrence& shape, const Target& target) {
-  plan::Problem problem;
-  problem.cell = &plan::cell_traits(shape.cell);
-  problem.rows = target.rows, problem.steps = target.steps;
-  problem.hidden = shape.hidden, problem.heads = shape.heads;
-  problem.threads = target.step ? 1 : resolve_threads(target.execution.threads);
-  problem.algorithm = target.execution.algorithm;
-  problem.exact = target.execution.exact;
-  problem.input = shape.input;
-  return problem;
+  Execution execution = target.execution;
+  if (target.step) execution.threads = 1;
+  return layer_problem(plan::cell_traits(shape.cell), shape.input, shape.hidden, shape.heads, target.rows, target.steps,
+                       execution);
 }
 
 plan::GpuLayerProblem scan_problem(const Recurrence& shape, bool backward, const Target& target) {

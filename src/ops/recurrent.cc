@@ -8,6 +8,17 @@
 
 namespace penstock::ops {
 
+plan::Problem layer_problem(const plan::CellTraits& cell, Index input, Index hidden, Index heads, Index rows,
+                            Index steps, const Execution& execution) {
+  plan::Problem problem;
+  problem.cell = &cell;
+  problem.rows = rows, problem.steps = steps;
+  problem.input = input, problem.hidden = hidden, problem.heads = heads;
+  problem.threads = resolve_threads(execution.threads);
+  problem.algorithm = execution.algorithm, problem.exact = execution.exact;
+  return problem;
+}
+
 template <class Real>
 RecurrentOp<Real>::RecurrentOp(const plan::CellTraits& cell, Index input, Index hidden, Index heads, bool reverse,
                                Precision precision, bool exact, bool packed)
@@ -19,6 +30,7 @@ RecurrentOp<Real>::RecurrentOp(const plan::CellTraits& cell, Index input, Index 
       packed_(packed),
       kernels_(cpu::cell_kernels<Real>(cell.index, precision, exact)),
       products_(cpu::product_kernels<Real>()),
+      elements_(cpu::element_kernels<Real>()),
       isa_generation_(cpu::isa_generation()) {
   if (precision == Precision::f16)
     fail(ErrorCode::unsupported, "precision f16 is of GPUs; a CPU has full, bf16-weights and bf16");
@@ -66,7 +78,7 @@ void RecurrentOp<Real>::pack_both(int threads, const First& of_state, const Seco
 template <class Real>
 void RecurrentOp<Real>::pack_forward(const StoredWeights& weight_ih, const StoredWeights& weight_hh, Real* packed,
                                      int threads) const {
-  if (cell_.info.scan) return kernels_.pack_scan(input_, hidden_, weight_ih.reals, packed);
+  if (cell_.info.scan) return kernels_.pack_scan(input_, hidden_, weight_ih, packed);
   pack_both(
       threads, [&] { kernels_.pack_forward(hidden_, heads_, weight_hh, packed); },
       [&] { kernels_.pack_dense_input(input_, hidden_, heads_, weight_ih, packed + input_panels_offset()); });
@@ -75,8 +87,8 @@ void RecurrentOp<Real>::pack_forward(const StoredWeights& weight_ih, const Store
 template <class Real>
 void RecurrentOp<Real>::pack_backward(const StoredWeights& weight_ih, const StoredWeights& weight_hh, Real* packed,
                                       int threads) const {
-  if (rounds_tape()) return kernels_.rounded_scan_backward.pack(G(), input_, hidden_, weight_ih.reals, packed);
-  if (cell_.info.scan) return kernels_.scan_backward.pack(G(), input_, hidden_, weight_ih.reals, packed);
+  if (rounds_tape()) return kernels_.rounded_scan_backward.pack(G(), input_, hidden_, weight_ih, packed);
+  if (cell_.info.scan) return kernels_.scan_backward.pack(G(), input_, hidden_, weight_ih, packed);
   pack_both(
       threads, [&] { kernels_.pack_backward(hidden_, heads_, weight_hh, packed); },
       [&] { pack_input_gradient(weight_ih, packed + input_gradient_offset()); });
@@ -91,7 +103,7 @@ void RecurrentOp<Real>::pack_input_gradient(const StoredWeights& weight_ih, Real
   if (weight_ih.bf16 != nullptr) {
     std::copy_n(weight_ih.bf16, gates * input_, rounded);
   } else {
-    kernels_.round_row(weight_ih.reals, gates * input_, gates * input_, rounded);
+    elements_.to_bf16(gates * input_, weight_ih.reals, rounded);
   }
 }
 
@@ -110,12 +122,7 @@ void RecurrentOp<Real>::prepare(const Batch& batch, SequenceView<const Real> x, 
   geometry_.prepare(batch, x.row_stride, x.step_stride, input_, reverse_, !cell_.info.scan);
   execution_ = execution;
   execution_.threads = resolve_threads(execution.threads);
-  plan::Problem problem;
-  problem.cell = &cell_;
-  problem.rows = batch.rows, problem.steps = batch.steps;
-  problem.input = input_, problem.hidden = hidden_, problem.heads = heads_;
-  problem.threads = execution_.threads;
-  problem.algorithm = execution.algorithm, problem.exact = execution.exact;
+  const plan::Problem problem = layer_problem(cell_, input_, hidden_, heads_, batch.rows, batch.steps, execution_);
   if (problem == problem_) return;
   plan_ = plan::make_plan(problem, machine_);  // may refuse; the problem counts as prepared only when it has not
   problem_ = problem;

@@ -6,18 +6,11 @@
 #include "base/threads.h"
 #include "ops/geometry.h"
 #include "ops/scan_pieces.h"
+#include "ops/stored_view.h"
 #include "penstock/recurrent.h"
 #include "plan/plan.h"
 
 namespace penstock::ops {
-
-/// A sequence as the caller stores it: of Reals or, where `bf16` is there instead of `data`, of bfloat16.
-template <class Real>
-struct StoredView : SequenceView<Real> {
-  cpu::Bf16Of<Real>* bf16 = nullptr;
-
-  explicit operator bool() const { return this->data != nullptr || bf16 != nullptr; }
-};
 
 /// Weights of one layer in one direction; absent ones are null. Shapes as in penstock/recurrent.h.
 template <class Real>
@@ -74,6 +67,10 @@ struct Member {
   }
 };
 
+/// What the planner is asked about one layer in one direction on a CPU.
+plan::Problem layer_problem(const plan::CellTraits& cell, Index input, Index hidden, Index heads, Index rows,
+                            Index steps, const Execution& execution);
+
 /// One recurrent layer in one direction as an executable: prepare() checks the problem, makes the plan and states the
 /// sizes; the calls after it allocate nothing and can be repeated for any data of that shape.
 template <class Real>
@@ -102,8 +99,8 @@ class RecurrentOp {
   /// Numbers of Reals, for the batch that was prepared.
   std::size_t tape_size() const;
   /// Whether forward passes, or backward passes, read and write sequences of bfloat16 and pack weights of it.
-  bool takes_bf16_forward() const { return packed_ && !cell_.info.scan && kernels_.rounded_inputs != nullptr; }
-  bool takes_bf16_backward() const { return !cell_.info.scan && rounds_gradients(); }
+  bool takes_bf16_forward() const { return packed_ && kernels_.rounded_inputs != nullptr; }
+  bool takes_bf16_backward() const { return rounds_gradients(); }
   /// Whether a tape holds bfloat16: then a backward pass must be so too.
   bool rounds_tape() const { return cell_.info.scan && rounds_gradients(); }
   std::size_t forward_workspace() const;
@@ -217,6 +214,7 @@ class RecurrentOp {
   ScanPieces<Real> pieces_;  // scan cells: how the backward pass cuts the batch
   cpu::CellKernels<Real> kernels_;
   cpu::ProductKernels<Real> products_;
+  cpu::ElementKernels<Real> elements_;
   unsigned isa_generation_;
 };
 

@@ -238,7 +238,7 @@ void RecurrentOp<Real>::round_inputs(const BackwardArguments<Real>& call, std::u
         if (call.x.bf16 != nullptr) {
           std::copy_n(call.x.bf16 + x.at(row, t), input_, rounded + cell * input_);
         } else {
-          kernels_.round_row(call.x.data + x.at(row, t), input_, input_, rounded + cell * input_);
+          elements_.to_bf16(input_, call.x.data + x.at(row, t), rounded + cell * input_);
         }
       }
     }

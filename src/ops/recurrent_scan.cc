@@ -17,6 +17,7 @@ void RecurrentOp<Real>::forward_scan(const ForwardArguments<Real>& call, const F
   layer.hidden = hidden_;
   layer.gates = G();
   layer.x = call.x.data;
+  layer.x_bf16 = call.x.bf16;
   layer.x_map = geometry_.map(Geometry::input_map, call.x.row_stride, call.x.step_stride);
   layer.packed = call.weights.packed;
   layer.bias = call.weights.bias_ih;
@@ -25,7 +26,9 @@ void RecurrentOp<Real>::forward_scan(const ForwardArguments<Real>& call, const F
     layer.wx = kept.wx;
     layer.rounded_wx = kept.rounded_wx;
   }
-  layer.y = {call.y.data, geometry_.map(Geometry::output_map, call.y.row_stride, call.y.step_stride), 1};
+  const cpu::RowMap y_map = geometry_.map(Geometry::output_map, call.y.row_stride, call.y.step_stride);
+  layer.y = {call.y.data, y_map, 1};
+  layer.y_bf16 = {call.y.bf16, y_map, 1};
   layer.carry = space.last;
   layer.rounded = space.rounded.x;
   load_state(call.state_in, space.last);
@@ -63,7 +66,9 @@ void RecurrentOp<Real>::forward_chunks(cpu::ScanLayer<Real>& layer, const Forwar
   job.plan = layer.plan;
   gates_from<Real>(layer.wx, job.gate);
   job.y = layer.y;
+  job.y_bf16 = layer.y_bf16;
   layer.y.data = nullptr;
+  layer.y_bf16.data = nullptr;
   scan_in_chunks<Real>(
       layer.plan, geometry_.steps(), hidden_, plan_.chunk, plan_.threads(), false, layer.carry,
       {space.gains, space.offsets},
@@ -152,8 +157,12 @@ void RecurrentOp<Real>::backward_scan(const BackwardArguments<Real>& call, const
   job.plan = rows;
   job.hidden = hidden_;
   gates_from(wx, job.gate);
-  job.y = {call.y.data, geometry_.map(Geometry::output_map, call.y.row_stride, call.y.step_stride), 1};
-  job.dy = {call.dy.data, geometry_.map(Geometry::gradient_map, call.dy.row_stride, call.dy.step_stride), 1};
+  const cpu::RowMap y_map = geometry_.map(Geometry::output_map, call.y.row_stride, call.y.step_stride);
+  const cpu::RowMap dy_map = geometry_.map(Geometry::gradient_map, call.dy.row_stride, call.dy.step_stride);
+  job.y = {call.y.data, y_map, 1};
+  job.dy = {call.dy.data, dy_map, 1};
+  job.y_bf16 = {call.y.bf16, y_map, 1};
+  job.dy_bf16 = {call.dy.bf16, dy_map, 1};
   job.state_in = space.state_in;
   // Elements from a cell of the piece to the next, and from a vector of channels to the next.
   constexpr bool rounded = !std::is_same_v<Stored, Real>;
@@ -173,8 +182,10 @@ void RecurrentOp<Real>::backward_scan(const BackwardArguments<Real>& call, const
   gradient.dwx = piece.dwx;
   gradient.x_packed = piece.x_packed;
   gradient.weight_panels = call.weights.packed;
-  gradient.x_row = pieces_.x_rows();
-  gradient.dx_row = pieces_.dx_rows();
+  gradient.x_row = pieces_.x().reals.data();
+  gradient.dx_row = pieces_.dx().reals.data();
+  if (call.x.bf16 != nullptr) gradient.x_row_bf16 = pieces_.x().bf16.data();
+  if (call.dx.bf16 != nullptr) gradient.dx_row_bf16 = pieces_.dx().bf16.data();
   gradient.weight_gradient = call.gradients.weight_ih;
   gradient.bias_gradient = call.gradients.bias_ih;
 
@@ -183,7 +194,7 @@ void RecurrentOp<Real>::backward_scan(const BackwardArguments<Real>& call, const
   run_meeting_team(plan_.threads(), [&](const Member& member) {
     for (;;) {
       if (member.thread == 0) {
-        pieces_.advance(call.x.data, x_map, call.dx.data, dx_map);
+        pieces_.advance(call.x, x_map, call.dx, dx_map);
         gradient.cells = pieces_.cells();
       }
       member.wait();

@@ -6,8 +6,28 @@
 #include <vector>
 
 #include "backend/cpu/kernels.h"
+#include "ops/stored_view.h"
 
 namespace penstock::ops {
+
+/// Where the rows of a piece are in a sequence, each [I], as the sequence is stored.
+template <class Real>
+struct PieceOfSequence {
+  std::vector<Real*> reals;
+  std::vector<cpu::Bf16Of<Real>*> bf16;
+
+  void resize(Index rows) {
+    reals.resize(static_cast<std::size_t>(rows));
+    bf16.resize(static_cast<std::size_t>(rows));
+  }
+  void place(std::size_t row, const StoredView<Real>& sequence, Index offset) {
+    if (sequence.bf16 != nullptr) {
+      bf16[row] = sequence.bf16 + offset;
+    } else if (sequence.data != nullptr) {
+      reals[row] = sequence.data + offset;
+    }
+  }
+};
 
 /// Pieces of a batch, small enough that the gates' gradients of one stay in the cache; the last steps of a row come
 /// first, so that each piece finds the gradient of the state that leaves it. A piece is made of spans, each of one row.
@@ -27,12 +47,13 @@ class ScanPieces {
     slot_ = 0;
     end_ = rows.rows > 0 ? rows.length[0] : 0;
     first_.assign(static_cast<std::size_t>(rows.rows), 0);
-    x_row_.resize(static_cast<std::size_t>(capacity));
-    dx_row_.resize(static_cast<std::size_t>(capacity));
+    x_.resize(capacity);
+    dx_.resize(capacity);
   }
 
   /// Goes to the next piece; false when there is none.
-  bool advance(const Real* x, const cpu::RowMap& x_map, Real* dx, const cpu::RowMap& dx_map) {
+  bool advance(const StoredView<const Real>& x, const cpu::RowMap& x_map, const StoredView<Real>& dx,
+               const cpu::RowMap& dx_map) {
     spans_.clear();
     cells_ = 0;
     while (slot_ < rows_.rows && cells_ < capacity_ && (mix_rows_ || spans_.empty())) {
@@ -54,18 +75,19 @@ class ScanPieces {
   Index cells() const { return cells_; }
   /// Where the steps of the present piece's rows are in it.
   cpu::RowMap map() const { return {first_.data(), rows_.reverse ? -1 : 1, nullptr}; }
-  const Real* const* x_rows() const { return x_row_.data(); }
-  Real* const* dx_rows() const { return dx_row_.data(); }
+  const PieceOfSequence<const Real>& x() const { return x_; }
+  const PieceOfSequence<Real>& dx() const { return dx_; }
 
  private:
-  void place(const Span& span, const Real* x, const cpu::RowMap& x_map, Real* dx, const cpu::RowMap& dx_map) {
+  void place(const Span& span, const StoredView<const Real>& x, const cpu::RowMap& x_map, const StoredView<Real>& dx,
+             const cpu::RowMap& dx_map) {
     const Index row = rows_.row_of[span.slot];
     first_[row] = rows_.reverse ? span.first + rows_.time(span.slot, span.begin) : span.first - span.begin;
     for (Index step = span.begin; step < span.end; ++step) {
       const Index t = rows_.time(span.slot, step);
       const auto at = static_cast<std::size_t>(span.first + step - span.begin);
-      x_row_[at] = x + x_map.at(row, t);
-      if (dx != nullptr) dx_row_[at] = dx + dx_map.at(row, t);
+      x_.place(at, x, x_map.at(row, t));
+      if (dx) dx_.place(at, dx, dx_map.at(row, t));
     }
   }
 
@@ -74,8 +96,8 @@ class ScanPieces {
   bool mix_rows_ = true;
   std::vector<Span> spans_;
   std::vector<Index> first_;
-  std::vector<const Real*> x_row_;
-  std::vector<Real*> dx_row_;
+  PieceOfSequence<const Real> x_;
+  PieceOfSequence<Real> dx_;
 };
 
 }  // namespace penstock::ops

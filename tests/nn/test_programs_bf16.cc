@@ -24,6 +24,7 @@ std::vector<Case> cases() {
   }
   all.push_back({.name = "tiles", .input = 32, .hidden = 32, .rows = 32, .steps = 3});
   all.push_back({.name = "past_tiles", .input = 33, .hidden = 49, .rows = 35, .steps = 5, .form = RowForm::lengths});
+  all.push_back({.name = "long", .input = 19, .hidden = 33, .rows = 1, .steps = 1031, .form = RowForm::lengths});
   all.push_back(
       {.name = "before_tiles", .input = 31, .hidden = 47, .rows = 15, .steps = 9, .layout = Layout::time_first});
   return all;
@@ -56,6 +57,7 @@ TEST_P(Bf16Programs, AreThoseOfFloatsRounded) {
     check({.threads = 1, .exact = true, .precision = Precision::bf16}, true);
     check({.threads = 1, .precision = Precision::bf16_weights}, false);
     check({.threads = 1}, true);
+    if (info().scan) check({.threads = 2, .algorithm = Algorithm::scan, .precision = Precision::bf16}, false);
   }
 }
 

@@ -204,6 +204,19 @@ def test_training_takes_what_suits_the_data(folder):
     assert np.isfinite(model.predict(np.array([[3.0, 5.0, 20.0]]))).all()
 
 
+def test_layers_that_could_add_nothing_are_not_trained(folder):
+    """Sixty held-out rows do not say what layers add to the linear forecast."""
+    forecasts = []
+    for options in ({}, {"steps": 20}):
+        data = penstock.open_series(folder / "series.csv", inputs=["level"])
+        model = penstock.Model(data, seed=3, **SMALL)
+        result = penstock.train(model, data, threads=1, progress=False, **options)
+        assert result.share == 0 and result.validation.loss > 0 and not result.interrupted
+        assert (result.last.step == 0) == (not options)
+        forecasts.append(model.predict(np.arange(40.0)[:, None]))
+    assert (forecasts[0] == forecasts[1]).all()
+
+
 def test_training_puts_filters_beside_layers(folder, tmp_path):
     rows = [f"{i},{'up' if i % 2 else 'down'},{(1 if i % 2 else -1) * t:.2f}" for i in range(160) for t in range(8)]
     (tmp_path / "many.csv").write_text("\n".join(["sequence,label,value", *rows]) + "\n")

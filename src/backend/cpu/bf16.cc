@@ -28,6 +28,8 @@ namespace {
 
 #include "backend/cpu/panel.inl"
 
+#include "backend/cpu/panel_packing.inl"
+
 #include "backend/cpu/panel_bf16.inl"
 
 #include "backend/cpu/dense_input.inl"

@@ -33,6 +33,8 @@ namespace {
 
 #include "backend/cpu/panel.inl"
 
+#include "backend/cpu/panel_packing.inl"
+
 #include "backend/cpu/panel_bf16.inl"
 
 #include "backend/cpu/tiles.inl"
@@ -48,8 +50,6 @@ namespace {
 }  // namespace
 
 void FillRoundedBackward(int cell, bool tiles, CellKernels<float>& kernels) {
-  kernels.round_row = [](const float* x, Index count, Index padded, std::uint16_t* rounded)
-                          HWY_ATTR { RoundRow(x, count, padded, rounded); };
   if (tiles) return FillDenseBackwardAs<Bf16Tile>(cell, kernels);
   FillDenseBackwardAs<Bf16Product>(cell, kernels);
 }

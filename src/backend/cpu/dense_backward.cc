@@ -24,6 +24,8 @@ namespace {
 
 #include "backend/cpu/panel.inl"
 
+#include "backend/cpu/panel_packing.inl"
+
 #include "backend/cpu/dense_input.inl"
 
 #include "backend/cpu/dense_forward.inl"

@@ -14,12 +14,10 @@ inline void FromBf16(Index n, const std::uint16_t* x, float* y) {
 
 /// y [n] = x [n], to the nearest, ties to even.
 inline void ToBf16(Index n, const float* x, std::uint16_t* y) {
-  const hn::Rebind<std::uint16_t, Simd::Tag> halves;
-  Index i = 0;
-  for (; i + Simd::lanes <= n; i += Simd::lanes) {
-    hn::StoreU(hn::TruncateTo(halves, RoundedBits(Lanes<float>::load(x + i))), halves, y + i);
+  for (Index i = 0; i < n; i += Simd::lanes) {
+    const Index count = std::min<Index>(Simd::lanes, n - i);
+    StoreBf16(Lanes<float>::load(x + i, count), y + i, count);
   }
-  for (; i < n; ++i) y[i] = RoundToBf16(x[i]);
 }
 
 /// y [F] = silu(g) * v of a row gv [2F] that holds g, then v. silu(x) = x sigmoid(x).

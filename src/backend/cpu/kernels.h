@@ -233,6 +233,7 @@ struct ScanForward {
   RowPlan plan;
   ChannelRows<const Real> gate[kMostScanGates];
   ChannelRows<Real> y;
+  ChannelRows<std::uint16_t> y_bf16;  // instead of y
 };
 
 /// Backward: a and b are formed from the gates again, so that only gates and y need keeping. Gates and their gradients
@@ -245,6 +246,7 @@ struct ScanBackward {
   ChannelRows<const Real> y;       // output of the forward pass
   const Real* state_in = nullptr;  // [B, H] in slot order
   ChannelRows<const Real> dy;
+  ChannelRows<const std::uint16_t> y_bf16, dy_bf16;  // instead of y and dy, where gates are bfloat16
   GateSink<Stored> dgate[kMostScanGates];
 };
 
@@ -261,14 +263,18 @@ struct ScanLayer {
   RowPlan plan;
   Index input = 0, hidden = 0, gates = 0;  // I, H, G
   const Real* x = nullptr;                 // at x_map
+  const std::uint16_t* x_bf16 = nullptr;   // instead of x, where operands are rounded
   RowMap x_map;
   const Real* packed = nullptr;         // panels of weight_ih, see scan_layer.inl
   const Real* bias = nullptr;           // [G, H] or null
   Real* wx = nullptr;                   // [cells, G, H], W x + bias, or null
   std::uint16_t* rounded_wx = nullptr;  // the same in bfloat16, where operands are rounded, or null
   ChannelRows<Real> y;
-  Real* carry = nullptr;             // [B, H] in slot order: the state entering the part, then the one leaving it
-  std::uint16_t* rounded = nullptr;  // [threads, kScanSites + kRoundedRows, rounded_inputs()], scratch, or null
+  ChannelRows<std::uint16_t> y_bf16;  // instead of y, where operands are rounded
+  Real* carry = nullptr;              // [B, H] in slot order: the state entering the part, then the one leaving it
+  std::uint16_t* rounded = nullptr;   // [threads, kScanSites + kRoundedRows, rounded_inputs()], scratch, or null
+
+  bool walks() const { return y.data != nullptr || y_bf16.data != nullptr; }
 };
 
 /// Steps of a scan layer whose inputs are used for all channels before going on: they stay in the second-level cache.
@@ -294,8 +300,11 @@ struct ScanGradient {
   const Real* weight_panels = nullptr;
   const Real* const* x_row = nullptr;  // [cells], each [I]
   Real* const* dx_row = nullptr;       // [cells], each [I]
-  Real* weight_gradient = nullptr;     // [G*H, I] or null
-  Real* bias_gradient = nullptr;       // [G*H] or null
+  // Instead of these, where gates are bfloat16.
+  const std::uint16_t* const* x_row_bf16 = nullptr;
+  std::uint16_t* const* dx_row_bf16 = nullptr;
+  Real* weight_gradient = nullptr;  // [G*H, I] or null
+  Real* bias_gradient = nullptr;    // [G*H] or null
 };
 
 /// Channels whose gradients, turned around, wait for their product over the rows of a piece; and from one to the next,
@@ -320,7 +329,7 @@ struct ScanBackwardKernels {
   void (*walk)(const Job& job, const ScanPart& part, Real* carry) = nullptr;
   void (*summary)(const Job& job, const ScanPart& part, Real* gain, Real* offset) = nullptr;
   std::size_t (*panels)(Index gates, Index input, Index hidden) = nullptr;
-  void (*pack)(Index gates, Index input, Index hidden, const Real* weight_ih, Real* packed) = nullptr;
+  void (*pack)(Index gates, Index input, Index hidden, StoredWeights<Real> weight_ih, Real* packed) = nullptr;
   void (*pack_input)(const Piece& piece, Index begin, Index end) = nullptr;
   void (*input_gradient)(const Piece& piece, Index begin, Index end) = nullptr;
   void (*weight_gradient)(const Piece& piece, Index begin, Index end) = nullptr;
@@ -344,14 +353,13 @@ struct CellKernels {
                            Real* packed) = nullptr;
   void (*dense_forward)(const DenseForward<Real>& job, const DensePart& part) = nullptr;
   void (*dense_backward)(const DenseBackward<Real>& job, const DensePart& part) = nullptr;
-  /// As rounded_inputs(), of the backward pass, whose gradients are rounded where this is not null; and how to round.
+  /// As rounded_inputs(), of the backward pass, whose gradients are rounded where this is not null.
   Index (*rounded_gradients)(Index inputs) = nullptr;
-  void (*round_row)(const Real* x, Index count, Index padded, std::uint16_t* rounded) = nullptr;
   // Scan cells. `carry` [H] is the state entering the part and then leaving it. The summaries give the part's effect on
   // any carry, carry' = gain * carry + offset, without writing outputs; gain and offset [H].
   Index lanes = 1;  // channels in a vector
   std::size_t (*scan_panels)(Index input, Index hidden) = nullptr;
-  void (*pack_scan)(Index input, Index hidden, const Real* weight_ih, Real* packed) = nullptr;
+  void (*pack_scan)(Index input, Index hidden, StoredWeights<Real> weight_ih, Real* packed) = nullptr;
   void (*scan_layer)(const ScanLayer<Real>& job, const ScanLayerPart& part) = nullptr;
   void (*scan_forward)(const ScanForward<Real>& job, const ScanPart& part, Real* carry) = nullptr;
   void (*scan_forward_summary)(const ScanForward<Real>& job, const ScanPart& part, Real* gain, Real* offset) = nullptr;

@@ -24,6 +24,8 @@ namespace {
 
 #include "backend/cpu/panel.inl"
 
+#include "backend/cpu/panel_packing.inl"
+
 #include "backend/cpu/product.inl"
 
 #include "backend/cpu/transposed_tile.inl"

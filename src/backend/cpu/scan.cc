@@ -23,6 +23,8 @@ namespace {
 
 #include "backend/cpu/panel.inl"
 
+#include "backend/cpu/panel_packing.inl"
+
 #include "backend/cpu/scan.inl"
 
 #include "backend/cpu/step_panels.inl"

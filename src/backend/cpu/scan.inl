@@ -68,12 +68,14 @@ void RunScanForward(const ScanForward<Real>& job, const ScanPart& part, Real* ca
   const Index row = plan.row_of[part.slot];
   const GateSteps<Real, Cell::gates> gate(job.gate, row);
   const StepsOfRow<Real> outputs(job.y, row);
+  const bool rounds = job.y_bf16.data != nullptr;
   for (Index step = part.begin; step < part.end; ++step) {
     const Index t = plan.time(part.slot, step);
     const Real* gates[Cell::gates];
     gate.at(t, gates);
     const bool clear = plan.resets(part.slot, step);
-    Real* y = outputs.at(t);
+    Real* y = rounds ? nullptr : outputs.at(t);
+    std::uint16_t* y_bf16 = rounds ? job.y_bf16.at(row, t) : nullptr;
     ForEachVector<Real>(part, [&](Index channel, Index count) HWY_ATTR {
       V wx[Cell::gates], a, b;
       LoadGates<Real, Cell>(gates, channel, count, wx);
@@ -81,6 +83,9 @@ void RunScanForward(const ScanForward<Real>& job, const ScanPart& part, Real* ca
       const V before = clear ? V(0) : L::load(carry + channel, count);
       const V h = MulAdd(a, before, b);
       L::store(h, carry + channel, count);
+      if constexpr (std::is_same_v<Real, float>) {
+        if (rounds) return StoreBf16(h, y_bf16 + channel, count);
+      }
       L::store(h, y + channel, count);
     });
   }
@@ -112,33 +117,59 @@ void RunScanForwardSummary(const ScanForward<Real>& job, const ScanPart& part, R
   }
 }
 
+/// A forward pass's output and its gradient, as the caller stores them.
+template <class Sequence>
+struct OutputRows {
+  ChannelRows<const Sequence> y, dy;
+};
+
+/// Calls body with the outputs of a job.
+template <class Real, class Stored, class Body>
+HWY_INLINE void WithOutputs(const ScanBackward<Real, Stored>& job, const Body& body) {
+  if constexpr (!std::is_same_v<Real, Stored>) {
+    if (job.y_bf16.data != nullptr) return body(OutputRows<std::uint16_t>{job.y_bf16, job.dy_bf16});
+  }
+  body(OutputRows<Real>{job.y, job.dy});
+}
+
 /// What the backward pass reads of one row.
-template <class Real, class Stored, int gates>
+template <class Real, class Stored, class Sequence, int gates>
 struct BackwardSteps {
-  BackwardSteps(const ScanBackward<Real, Stored>& scan, Index its_slot)
+  using V = typename Lanes<Real>::V;
+
+  BackwardSteps(const ScanBackward<Real, Stored>& scan, const OutputRows<Sequence>& outputs, Index its_slot)
       : job(scan),
         slot(its_slot),
         gate(job.gate, job.plan.row_of[slot]),
-        dy(job.dy, job.plan.row_of[slot]),
-        y(job.y, job.plan.row_of[slot]) {}
+        dy(outputs.dy, job.plan.row_of[slot]),
+        y(outputs.y, job.plan.row_of[slot]) {}
 
-  /// The state entering a step, as the forward pass left it in its output.
-  HWY_INLINE const Real* state_before(Index step) const {
-    return step == 0 ? job.state_in + slot * job.hidden : y.at(job.plan.time(slot, step - 1));
+  /// The state entering a step: that of the layer, or as the forward pass left it in its output.
+  struct StateBefore {
+    const Real* entering;
+    const Sequence* output;
+
+    HWY_INLINE V load(Index channel, Index count) const {
+      return entering != nullptr ? LoadStored(entering + channel, count) : LoadStored(output + channel, count);
+    }
+  };
+  HWY_INLINE StateBefore state_before(Index step) const {
+    if (step == 0) return {job.state_in + slot * job.hidden, nullptr};
+    return {nullptr, y.at(job.plan.time(slot, step - 1))};
   }
 
   const ScanBackward<Real, Stored>& job;
   Index slot;
   GateSteps<Stored, gates> gate;
-  StepsOfRow<const Real> dy, y;
+  StepsOfRow<const Sequence> dy, y;
 };
 
 /// Asks for what a step will read, some steps before: processors that run ahead by themselves do so towards higher
 /// addresses rather than lower ones, and hardly across pages.
-template <class Real, class Stored, int gates>
+template <class Real, class Stored, class Sequence, int gates>
 class StepsAhead {
  public:
-  StepsAhead(const BackwardSteps<Real, Stored, gates>& steps, const ScanPart& part)
+  StepsAhead(const BackwardSteps<Real, Stored, Sequence, gates>& steps, const ScanPart& part)
       : steps_(steps),
         ahead_(std::max<Index>(1, kAheadBytes / sizeof(Real) / (part.channel_end - part.channel_begin))) {}
 
@@ -157,32 +188,33 @@ class StepsAhead {
 
  private:
   static constexpr Index kAheadBytes = 4096;  // of a row; from 1 to 8 KB it makes no difference
-  const BackwardSteps<Real, Stored, gates>& steps_;
+  const BackwardSteps<Real, Stored, Sequence, gates>& steps_;
   Index ahead_;
   const Stored* gates_[gates];
-  const Real *dy_, *y_;
+  const Sequence *dy_, *y_;
 };
 
 /// The carry is the gradient of the state that leaves the part; with it the steps are walked backwards:
 /// dh = dy + carry, da = dh h_{t-1}, db = dh, carry = a dh.
-template <class Real, class Cell, class Stored = Real>
-void RunScanBackward(const ScanBackward<Real, Stored>& job, const ScanPart& part, Real* carry) {
+template <class Real, class Cell, class Stored, class Sequence>
+HWY_INLINE void WalkBackwards(const ScanBackward<Real, Stored>& job, const OutputRows<Sequence>& outputs,
+                              const ScanPart& part, Real* carry) {
   using L = Lanes<Real>;
   using V = typename L::V;
   const RowPlan& plan = job.plan;
   const Index row = plan.row_of[part.slot];
-  const BackwardSteps<Real, Stored, Cell::gates> steps(job, part.slot);
+  const BackwardSteps<Real, Stored, Sequence, Cell::gates> steps(job, outputs, part.slot);
   StepsOfRow<Stored> gradients[Cell::gates];
   for (int g = 0; g < Cell::gates; ++g) gradients[g] = {job.dgate[g].rows, row};
-  StepsAhead<Real, Stored, Cell::gates> ahead(steps, part);
+  StepsAhead<Real, Stored, Sequence, Cell::gates> ahead(steps, part);
   for (Index step = part.end - 1; step >= part.begin; --step) {
     ahead.set_step(step);
     const Index t = plan.time(part.slot, step);
     const Stored* gates[Cell::gates];
     steps.gate.at(t, gates);
     const bool clear = plan.resets(part.slot, step);
-    const Real* dy = steps.dy.at(t);
-    const Real* before = steps.state_before(step);
+    const Sequence* dy = steps.dy.at(t);
+    const auto before = steps.state_before(step);
     Stored* out[Cell::gates];
     for (int g = 0; g < Cell::gates; ++g) out[g] = gradients[g].at(t);
     ForEachVector<Real>(part, [&](Index channel, Index count) HWY_ATTR {
@@ -190,8 +222,8 @@ void RunScanBackward(const ScanBackward<Real, Stored>& job, const ScanPart& part
       V wx[Cell::gates], dwx[Cell::gates], a, b;
       LoadGates<Real, Cell>(gates, channel, count, wx);
       Cell::affine(wx, a, b);
-      const V dh = L::load(dy + channel, count) + L::load(carry + channel, count);
-      const V previous = clear ? V(0) : L::load(before + channel, count);
+      const V dh = LoadStored(dy + channel, count) + L::load(carry + channel, count);
+      const V previous = clear ? V(0) : before.load(channel, count);
       Cell::affine_backward(wx, dh * previous, dh, dwx);
       for (int g = 0; g < Cell::gates; ++g) {
         const GateSink<Stored>& sink = job.dgate[g];
@@ -203,11 +235,17 @@ void RunScanBackward(const ScanBackward<Real, Stored>& job, const ScanPart& part
 }
 
 template <class Real, class Cell, class Stored = Real>
-void RunScanBackwardSummary(const ScanBackward<Real, Stored>& job, const ScanPart& part, Real* gain, Real* offset) {
+void RunScanBackward(const ScanBackward<Real, Stored>& job, const ScanPart& part, Real* carry) {
+  WithOutputs(job, [&](const auto& outputs) HWY_ATTR { WalkBackwards<Real, Cell>(job, outputs, part, carry); });
+}
+
+template <class Real, class Cell, class Stored, class Sequence>
+HWY_INLINE void SummariseBackwards(const ScanBackward<Real, Stored>& job, const OutputRows<Sequence>& outputs,
+                                   const ScanPart& part, Real* gain, Real* offset) {
   using L = Lanes<Real>;
   using V = typename L::V;
   const RowPlan& plan = job.plan;
-  const BackwardSteps<Real, Stored, Cell::gates> steps(job, part.slot);
+  const BackwardSteps<Real, Stored, Sequence, Cell::gates> steps(job, outputs, part.slot);
   ForEachVector<Real>(part, [&](Index channel, Index count) HWY_ATTR {
     L::store(V(1), gain + channel, count);
     L::store(V(0), offset + channel, count);
@@ -216,16 +254,22 @@ void RunScanBackwardSummary(const ScanBackward<Real, Stored>& job, const ScanPar
     const Index t = plan.time(part.slot, step);
     const Stored* gates[Cell::gates];
     steps.gate.at(t, gates);
-    const Real* dy = steps.dy.at(t);
+    const Sequence* dy = steps.dy.at(t);
     const bool clear = plan.resets(part.slot, step);
     ForEachVector<Real>(part, [&](Index channel, Index count) HWY_ATTR {
       V wx[Cell::gates], a, b;
       LoadGates<Real, Cell>(gates, channel, count, wx);
       Cell::affine(wx, a, b);
       if (clear) a = V(0);
-      const V dh = L::load(dy + channel, count) + L::load(offset + channel, count);
+      const V dh = LoadStored(dy + channel, count) + L::load(offset + channel, count);
       L::store(a * dh, offset + channel, count);
       L::store(a * L::load(gain + channel, count), gain + channel, count);
     });
   }
+}
+
+template <class Real, class Cell, class Stored = Real>
+void RunScanBackwardSummary(const ScanBackward<Real, Stored>& job, const ScanPart& part, Real* gain, Real* offset) {
+  WithOutputs(job,
+              [&](const auto& outputs) HWY_ATTR { SummariseBackwards<Real, Cell>(job, outputs, part, gain, offset); });
 }

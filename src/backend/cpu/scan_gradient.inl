@@ -75,11 +75,11 @@ std::size_t ScanGradientPanels(Index gates, Index input, Index hidden) {
 }
 
 template <class Real>
-void PackScanGradient(Index gates, Index input, Index hidden, const Real* weight_ih, Real* packed) {
+void PackScanGradient(Index gates, Index input, Index hidden, StoredWeights<Real> weight_ih, Real* packed) {
   constexpr Index lanes = Lanes<Real>::lanes;
   const Index padded = (hidden + lanes - 1) / lanes * lanes;
   FillProductPanels(gates * padded, input, packed, [&](Index k) {
     const Index gate = k / padded, channel = k % padded;
-    return channel < hidden ? weight_ih + (gate * hidden + channel) * input : nullptr;
+    return channel < hidden ? weight_ih.reals + (gate * hidden + channel) * input : nullptr;
   });
 }

@@ -55,7 +55,9 @@ void PackScanInputRounded(const RoundedPiece& piece, Index begin, Index end) {
   const Index panel_size = PanelInputs<Panel>(piece.capacity) * kGradientUnits;
   const auto row_at = [&](Index cell, Index i) HWY_ATTR {
     const Index count = cell < piece.cells ? std::clamp<Index>(piece.input - i, 0, Simd::lanes) : 0;
-    return count > 0 ? Lanes<float>::load(piece.x_row[cell] + i, count) : Simd(0);
+    if (count == 0) return Simd(0);
+    if (piece.x_row_bf16 != nullptr) return LoadStored(piece.x_row_bf16[cell] + i, count);
+    return LoadStored(piece.x_row[cell] + i, count);
   };
   if (begin < end && end == piece.cells) end = PanelInputs<Panel>(end);
   for (Index cell = begin; cell < end; cell += 2) {
@@ -83,7 +85,12 @@ void RunScanInputGradientRounded(const RoundedPiece& piece, Index begin, Index e
                    [&](Index row, const Simd* sums) HWY_ATTR {
                      for (int w = 0; w < 2; ++w) {
                        const Index at = i + w * Simd::lanes, count = std::min<Index>(Simd::lanes, piece.input - at);
-                       if (count > 0) Lanes<float>::store(sums[w], piece.dx_row[begin + row] + at, count);
+                       if (count <= 0) continue;
+                       if (piece.dx_row_bf16 != nullptr) {
+                         StoreStored(sums[w], piece.dx_row_bf16[begin + row] + at, count);
+                       } else {
+                         StoreStored(sums[w], piece.dx_row[begin + row] + at, count);
+                       }
                      }
                    });
     }
@@ -183,11 +190,13 @@ std::size_t ScanGradientPanelsRounded(Index gates, Index input, Index hidden) {
 }
 
 template <class Panel>
-void PackScanGradientRounded(Index gates, Index input, Index hidden, const float* weight_ih, float* packed) {
+void PackScanGradientRounded(Index gates, Index input, Index hidden, StoredWeights<float> weight_ih, float* packed) {
   const PanelShape shape{.blocks_per_head = (input + kGradientUnits - 1) / kGradientUnits, .units = kGradientUnits};
   const Index padded = (hidden + Simd::lanes - 1) / Simd::lanes * Simd::lanes;
-  FillStackedPanels(shape, static_cast<int>(gates), hidden, padded, input, 1, reinterpret_cast<Panel*>(packed),
-                    [&](Index, int gate) {
-                      return PanelWeights<float>{weight_ih + gate * hidden * input, 0, input, 1};
-                    });
+  WithStored<Panel>(weight_ih, [&](const auto* weights) {
+    FillStackedPanels(shape, static_cast<int>(gates), hidden, padded, input, 1, reinterpret_cast<Panel*>(packed),
+                      [&](Index, int gate) {
+                        return PanelWeights{weights + gate * hidden * input, Index{0}, input, Index{1}};
+                      });
+  });
 }

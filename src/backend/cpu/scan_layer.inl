@@ -13,6 +13,7 @@ constexpr int ScanTileRows = PanelTraits<Panel>::padding == 32
 template <class Real>
 struct ScanSite {
   Real* y;                    // [H]
+  std::uint16_t* y_bf16;      // [H], instead of y
   Real* wx;                   // [G, H] or null
   std::uint16_t* rounded_wx;  // the same in bfloat16, or null
   Real* carry;                // [H] of its row
@@ -22,8 +23,7 @@ struct ScanSite {
 /// Steps whose inputs lie evenly spaced in memory, in the order in which they are walked.
 template <class Real>
 struct ScanSites {
-  const Real* x = nullptr;
-  Index stride = 0, count = 0;
+  Index first = 0, stride = 0, count = 0;  // first: of x
   ScanSite<Real> site[kScanSites];
 };
 
@@ -40,12 +40,13 @@ void NextSites(const ScanLayer<Real>& job, const ScanLayerPart& part, Index most
       continue;
     }
     const Index row = plan.row_of[slot], t = plan.time(slot, step);
-    const Real* x = job.x + job.x_map.at(row, t);
-    if (sites.count == 0) sites.x = x;
-    if (sites.count == 1) sites.stride = x - sites.x;
-    if (x != sites.x + sites.count * sites.stride && sites.count > 0) return;
+    const Index x = job.x_map.at(row, t);
+    if (sites.count == 0) sites.first = x;
+    if (sites.count == 1) sites.stride = x - sites.first;
+    if (x != sites.first + sites.count * sites.stride && sites.count > 0) return;
     ScanSite<Real>& site = sites.site[sites.count++];
     site.y = job.y.data == nullptr ? nullptr : job.y.at(row, t);
+    site.y_bf16 = job.y_bf16.data == nullptr ? nullptr : job.y_bf16.at(row, t);
     const Index gates = plan.cells.at(row, t) * job.gates * job.hidden;
     site.wx = job.wx == nullptr ? nullptr : job.wx + gates;
     site.rounded_wx = job.rounded_wx == nullptr ? nullptr : job.rounded_wx + gates;
@@ -84,6 +85,12 @@ HWY_INLINE void WalkGates(const ScanSite<RealOf<Panel>>* site, bool walk, Index 
     V a, b;
     Cell::affine(gates[m], a, b);
     h = MulAdd(a, site[m].clear ? V(0) : h, b);
+    if constexpr (RoundsOperands<Panel>) {
+      if (site[m].y_bf16 != nullptr) {
+        StoreStored(h, site[m].y_bf16 + channel, count);
+        continue;
+      }
+    }
     L::store(h, site[m].y + channel, count);
   }
   if (walk) L::store(h, carry, count);
@@ -111,11 +118,18 @@ HWY_INLINE SiteOperands<Panel> OperandsOf(const ScanLayer<RealOf<Panel>>& job, c
   if constexpr (RoundsOperands<Panel>) {
     const Index inputs = PanelInputs<Panel>(job.input);
     std::uint16_t* rounded = job.rounded + part.thread * (kScanSites + kRoundedRows) * inputs;
-    for (Index i = 0; i < sites.count; ++i)
-      RoundRow(sites.x + i * sites.stride, job.input, inputs, rounded + i * inputs);
+    for (Index i = 0; i < sites.count; ++i) {
+      const Index from = sites.first + i * sites.stride;
+      std::uint16_t* const to = rounded + i * inputs;
+      if (job.x_bf16 == nullptr) {
+        RoundRow(job.x + from, job.input, inputs, to);
+      } else {
+        std::fill_n(std::copy_n(job.x_bf16 + from, job.input, to), inputs - job.input, std::uint16_t{0});
+      }
+    }
     return {rounded, inputs};
   } else {
-    return {sites.x, sites.stride};
+    return {job.x + sites.first, sites.stride};
   }
 }
 
@@ -135,12 +149,12 @@ HWY_INLINE void ScanTile(const ScanLayer<RealOf<Panel>>& job, const ScanSites<Re
   AccumulateRows<Real, rows, G>(
       x.rows + first * x.stride, x.stride, job.input,
       reinterpret_cast<const Panel*>(job.packed) + block * PanelInputs<Panel>(job.input) * G * L::lanes, acc);
-  WalkGates<Panel, Cell, rows>(sites.site + first, job.y.data != nullptr, job.hidden, channel, count, acc);
+  WalkGates<Panel, Cell, rows>(sites.site + first, job.walks(), job.hidden, channel, count, acc);
 }
 
 /// A single site: several vectors of channels at once.
 template <class Panel, class Cell, int blocks>
-HWY_INLINE void ScanSingle(const ScanLayer<RealOf<Panel>>& job, const RealOf<Panel>* x,
+HWY_INLINE void ScanSingle(const ScanLayer<RealOf<Panel>>& job, const OperandOf<Panel>* x,
                            const ScanSite<RealOf<Panel>>& site, Index block) {
   using Real = RealOf<Panel>;
   using L = Lanes<Real>;
@@ -156,7 +170,7 @@ HWY_INLINE void ScanSingle(const ScanLayer<RealOf<Panel>>& job, const RealOf<Pan
                                     panel_size, acc);
   for (int p = 0; p < blocks; ++p) {
     const Index channel = (block + p) * L::lanes, count = std::min<Index>(L::lanes, job.hidden - channel);
-    WalkGates<Panel, Cell, 1>(&site, job.y.data != nullptr, job.hidden, channel, count, &acc[p]);
+    WalkGates<Panel, Cell, 1>(&site, job.walks(), job.hidden, channel, count, &acc[p]);
   }
 }
 
@@ -182,13 +196,14 @@ void RunScanLayer(const ScanLayer<RealOf<Panel>>& job, const ScanLayerPart& part
   for (;;) {
     NextSites(job, part, kScanSites / rows * rows, slot, step, sites);
     if (sites.count == 0) return;
+    const SiteOperands<Panel> x = OperandsOf<Panel>(job, part, sites);
     if (sites.count == 1) {
       ForEachTile<4>(part.block_begin, part.block_end, [&](auto blocks, Index block) HWY_ATTR {
-        ScanSingle<Panel, Cell, decltype(blocks)::value>(job, sites.x, sites.site[0], block);
+        ScanSingle<Panel, Cell, decltype(blocks)::value>(job, x.rows, sites.site[0], block);
       });
       continue;
     }
-    WalkSites<Panel, Cell>(job, part, sites, OperandsOf<Panel>(job, part, sites));
+    WalkSites<Panel, Cell>(job, part, sites, x);
   }
 }
 
@@ -200,11 +215,13 @@ std::size_t ScanPanels(Index input, Index hidden) {
 }
 
 template <class Panel, class Cell>
-void PackScan(Index input, Index hidden, const RealOf<Panel>* weight_ih, RealOf<Panel>* packed) {
+void PackScan(Index input, Index hidden, StoredWeights<RealOf<Panel>> weight_ih, RealOf<Panel>* packed) {
   constexpr Index lanes = Lanes<RealOf<Panel>>::lanes;
   const PanelShape vectors{.blocks_per_head = (hidden + lanes - 1) / lanes, .units = lanes};
-  FillPanels(vectors, Cell::gates, input, hidden, 1, reinterpret_cast<Panel*>(packed), [&](Index) {
-    return PanelWeights<RealOf<Panel>>{weight_ih, hidden * input, 1, input};
+  WithStored<Panel>(weight_ih, [&](const auto* weights) {
+    FillPanels(vectors, Cell::gates, input, hidden, 1, reinterpret_cast<Panel*>(packed), [&](Index) {
+      return PanelWeights{weights, hidden * input, Index{1}, input};
+    });
   });
 }
 

@@ -184,3 +184,13 @@ HWY_INLINE auto RoundedBits(Simd x) {
   const auto is_nan = hn::RebindMask(du, hn::Not(hn::Eq(x.raw, x.raw)));  // hn::Ne() of two NaN is false
   return hn::IfThenElse(is_nan, hn::Or(upper, hn::Set(du, 0x40u)), nearest);
 }
+
+/// The first n lanes, to the nearest.
+HWY_INLINE void StoreBf16(Simd x, std::uint16_t* p, Index n = Simd::lanes) {
+  const hn::Rebind<std::uint16_t, Simd::Tag> halves;
+  const auto rounded = hn::TruncateTo(halves, RoundedBits(x));
+  if (n >= Simd::lanes) return hn::StoreU(rounded, halves, p);
+  std::uint16_t all[Simd::lanes];
+  hn::StoreU(rounded, halves, all);
+  std::copy_n(all, n, p);
+}
