@@ -15,31 +15,49 @@ PackedRows::PackedRows(const TorchTensor& batch_sizes, bool on_gpu) : on_gpu_(on
   longest_ = batch_sizes.size(0);
   check(longest_ > 0 && sizes[0] > 0, "batch_sizes must not be empty");
   std::vector<Index> lengths(static_cast<std::size_t>(sizes[0]));
+  Index start = 0;
   for (Index t = 0; t < longest_; ++t) {
     check(sizes[t] > 0 && (t == 0 || sizes[t] <= sizes[t - 1]), "batch_sizes must be positive and never rise");
     const Index beyond = t + 1 < longest_ ? std::max<Index>(sizes[t + 1], 0) : 0;  // rows that go on
     for (Index b = beyond; b < sizes[t]; ++b) lengths[static_cast<std::size_t>(b)] = t + 1;
+    starts_.push_back(start);
+    start += sizes[t];
   }
   cu_seqlens_.assign(1, 0);
   for (const Index length : lengths) cu_seqlens_.push_back(cu_seqlens_.back() + length);
-  if (!on_gpu) return;
-  place_.numbers.reserve(static_cast<std::size_t>(total()));
-  source_.numbers.resize(static_cast<std::size_t>(total()));
-  for (Index t = 0; t < longest_; ++t) {
-    for (Index b = 0; b < sizes[t]; ++b) {
-      const Index place = cu_seqlens_[static_cast<std::size_t>(b)] + t;
-      source_.numbers[static_cast<std::size_t>(place)] = static_cast<Index>(place_.numbers.size());
-      place_.numbers.push_back(place);
-    }
-  }
 }
 
-TorchTensor PackedRows::cu_seqlens(const TorchTensor& like) const { return like.upload(cu_seqlens_); }
+TorchTensor PackedRows::cu_seqlens(const TorchTensor& like) const {
+  return like.upload(rows() + 1, [this](Index* numbers) { std::ranges::copy(cu_seqlens_, numbers); });
+}
+
+const TorchTensor& PackedRows::sources(const TorchTensor& like) const {
+  if (sources_) return sources_;
+  sources_ = like.upload(total(), [this](Index* source) {
+    for (Index b = 0; b < rows(); ++b) {
+      const auto row = static_cast<std::size_t>(b);
+      const Index length = cu_seqlens_[row + 1] - cu_seqlens_[row];
+      for (Index t = 0; t < length; ++t) *source++ = starts_[static_cast<std::size_t>(t)] + b;
+    }
+  });
+  return sources_;
+}
+
+const TorchTensor& PackedRows::places(const TorchTensor& like) const {
+  if (places_) return places_;
+  places_ = like.upload(total(), [this](Index* place) {
+    for (Index t = 0; t < longest_; ++t) {
+      for (Index b = 0; b < sizes_[t]; ++b) *place++ = cu_seqlens_[static_cast<std::size_t>(b)] + t;
+    }
+  });
+  return places_;
+}
+
 TorchTensor PackedRows::by_rows(TorchTensor tensor) const {
-  return on_gpu_ ? tensor.index_select(source_.on_device_of(tensor)) : std::move(tensor);
+  return on_gpu_ ? tensor.index_select(sources(tensor)) : std::move(tensor);
 }
 TorchTensor PackedRows::by_steps(TorchTensor tensor) const {
-  return on_gpu_ ? tensor.index_select(place_.on_device_of(tensor)) : std::move(tensor);
+  return on_gpu_ ? tensor.index_select(places(tensor)) : std::move(tensor);
 }
 
 void RecurrentCall::take_tensors(Arguments& arguments) {

@@ -29,21 +29,16 @@ class PackedRows {
   TorchTensor by_steps(TorchTensor tensor) const;
 
  private:
-  /// Numbers on a GPU, which a call brings there once.
-  struct Uploaded {
-    std::vector<Index> numbers;
-    mutable TorchTensor there;
-    const TorchTensor& on_device_of(const TorchTensor& tensor) const {
-      if (!there) there = tensor.upload(numbers);
-      return there;
-    }
-  };
+  /// Where each position of the rows lies among those of the steps, on a GPU; made when it is wanted first.
+  const TorchTensor& sources(const TorchTensor& like) const;
+  /// The reverse.
+  const TorchTensor& places(const TorchTensor& like) const;
 
   bool on_gpu_;
-  const Index* sizes_;             // the caller's
+  const Index* sizes_;             // [T], the caller's
+  std::vector<Index> starts_;      // [T] of the steps' positions
   std::vector<Index> cu_seqlens_;  // [B + 1]
-  Uploaded place_;                 // [total]: of position p of the PackedSequence, when rows come one after the other
-  Uploaded source_;                // [total]: the reverse
+  mutable TorchTensor sources_, places_;
   Index longest_ = 0;
 };
 

@@ -221,37 +221,20 @@ TorchTensor TorchTensor::empty(const Sizes& sizes, std::int32_t dtype_wanted) co
   return TorchTensor(handle);
 }
 
-TorchTensor TorchTensor::upload(const std::vector<std::int64_t>& numbers) const {
-  TorchTensor there = empty({static_cast<std::int64_t>(numbers.size())}, shim().int64);
+TorchTensor TorchTensor::upload(std::int64_t count, const std::function<void(std::int64_t*)>& fill) const {
+  TorchTensor there = empty({count}, shim().int64);
   if (!is_cuda()) {
-    std::copy(numbers.begin(), numbers.end(), there.data<std::int64_t>());
+    fill(there.data<std::int64_t>());
     return there;
   }
   TensorHandle handle = nullptr;
-  const std::int64_t size = static_cast<std::int64_t>(numbers.size()), stride = 1;
+  const std::int64_t stride = 1;
   // Pinned memory, whose reuse PyTorch's allocator holds back until the copy is through.
-  check_status(shim().empty_pinned(1, &size, &stride, shim().int64, shim().cpu, 0, &handle), "torch.empty");
+  check_status(shim().empty_pinned(1, &count, &stride, shim().int64, shim().cpu, 0, &handle), "torch.empty");
   const TorchTensor here(handle);
-  std::copy(numbers.begin(), numbers.end(), here.data<std::int64_t>());
+  fill(here.data<std::int64_t>());
   there.copy_from(here);
   return there;
-}
-
-TorchTensor TorchTensor::entry(std::int64_t i) const {
-  TensorHandle part = nullptr;
-  check_status(shim().reinterpret(handle_, dim() - 1, form_.sizes + 1, form_.strides + 1, i * stride(0), &part),
-               "Tensor.select");
-  return TorchTensor(part);
-}
-
-TorchTensor TorchTensor::as_entry() const {
-  std::array<std::int64_t, Sizes::most + 1> sizes{1}, strides{1};
-  const Sizes own = this->sizes();
-  std::copy(own.begin(), own.end(), sizes.begin() + 1);
-  for (std::size_t i = 0; i < own.size(); ++i) strides[i + 1] = stride(static_cast<std::int64_t>(i));
-  TensorHandle whole = nullptr;
-  check_status(shim().reinterpret(handle_, dim() + 1, sizes.data(), strides.data(), 0, &whole), "Tensor.unsqueeze");
-  return TorchTensor(whole);
 }
 
 TorchTensor TorchTensor::index_select(const TorchTensor& index) const {

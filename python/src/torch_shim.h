@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <stdexcept>
 #include <string>
@@ -159,9 +160,9 @@ class TorchTensor {
   void zero();
   /// Uninitialised, contiguous, on the device of this one.
   TorchTensor empty(const Sizes& sizes, std::int32_t dtype) const;
-  /// Numbers of the host as an int64 tensor on the device of this one. Of a GPU: in the order of the current stream,
-  /// and the host waits for no more than the copy's start.
-  TorchTensor upload(const std::vector<std::int64_t>& numbers) const;
+  /// An int64 tensor [count] on the device of this one, of the numbers that fill(numbers) writes in the host's memory.
+  /// Of a GPU: in the order of the current stream, and the host waits for no more than the copy's start.
+  TorchTensor upload(std::int64_t count, const std::function<void(std::int64_t*)>& fill) const;
   /// Entry i along the first axis of a contiguous tensor that has all its memory: the same memory, but neither tensor
   /// knows of the other as a view does.
   TorchTensor entry(std::int64_t i) const;
