@@ -452,8 +452,10 @@ def train(
     if learning_rate is None:
         learning_rate = _core.fine_tuning_rate if model._continues else 3e-3
     options["learning_rate"] = float(learning_rate)
-    said = any(value != train.__kwdefaults__[name] for name, value in how.items())
+    unsaid = train.__kwdefaults__ or {}
+    said = any(value != unsaid[name] for name, value in how.items())
     untrained = not said and not model._continues and _core.linear_stands_alone(data._dataset)
+    result: dict[str, Any]
     if untrained:
         result = {"validation": None, "stopped_early": False, "model_step": 0, "interrupted": False}
     else:
