@@ -237,6 +237,23 @@ TorchTensor TorchTensor::upload(std::int64_t count, const std::function<void(std
   return there;
 }
 
+TorchTensor TorchTensor::entry(std::int64_t i) const {
+  TensorHandle part = nullptr;
+  check_status(shim().reinterpret(handle_, dim() - 1, form_.sizes + 1, form_.strides + 1, i * stride(0), &part),
+               "Tensor.select");
+  return TorchTensor(part);
+}
+
+TorchTensor TorchTensor::as_entry() const {
+  std::array<std::int64_t, Sizes::most + 1> sizes{1}, strides{1};
+  const Sizes own = this->sizes();
+  std::copy(own.begin(), own.end(), sizes.begin() + 1);
+  for (std::size_t i = 0; i < own.size(); ++i) strides[i + 1] = stride(static_cast<std::int64_t>(i));
+  TensorHandle whole = nullptr;
+  check_status(shim().reinterpret(handle_, dim() + 1, sizes.data(), strides.data(), 0, &whole), "Tensor.unsqueeze");
+  return TorchTensor(whole);
+}
+
 TorchTensor TorchTensor::index_select(const TorchTensor& index) const {
   StableValue stack[3] = {share().release(), 0, index.share().release()};
   return call_op("aten::index_select", stack);
