@@ -365,7 +365,8 @@ double choose_arima(ManySeries z, const Beginnings& beginnings, const RawValue& 
 /// of good forecasts is the best one, and a mean of unlike ones is better than each more often than not.
 void share_out(ManySeries z, const Beginnings& beginnings, const RawValue& raw, LinearChoice& choice) {
   constexpr double power = 0.5;  // of mean square errors: shares fall with their roots
-  const auto odds = [](double error) { return std::pow(error, -power); };  // none of an infinite error
+  // None of an infinite error, and finite ones of none.
+  const auto odds = [](double error) { return std::pow(std::max(error, std::numeric_limits<double>::min()), -power); };
   const double smoothing_error = choose_smoothings(z, beginnings, raw, choice);
   const double arima_error = choose_arima(z, beginnings, raw, choice);
   const double regressions = odds(choice.error), smoothings = odds(smoothing_error), arima = odds(arima_error);
