@@ -8,6 +8,7 @@
 #include "nn/model_impl.h"
 #include "penstock/spread_tracker.h"
 #include "penstock/train.h"
+#include "train/heads.h"
 #include "train/series_rows.h"
 
 namespace penstock {
@@ -30,6 +31,35 @@ constexpr double fitted_numbers = 5.0;
 double widening(double rows) {
   const double n = std::max(rows, 3.0 * fitted_numbers);
   return std::sqrt((n + fitted_numbers) / (n - fitted_numbers));
+}
+
+/// How many times larger errors to come are than those on the held-out rows, from these errors and those of the linear
+/// forecast alone. The share of the layers was chosen by these rows, so that they promise too much: a share s of
+/// corrections c seems to take 2 s <c, e> - s^2 <c, c> off the squares of errors e. As <c, e> is s <c, c> by what is
+/// believed of it once the share has been shrunk, s^2 <c, c> is what it will be.
+double widening_by_choice(std::span<const float> with, std::span<const float> without) {
+  double squares = 0.0, alone = 0.0, corrections = 0.0;
+  for (std::size_t i = 0; i < with.size(); ++i) {
+    if (!std::isfinite(with[i])) continue;
+    const auto error = static_cast<double>(with[i]), of_linear = static_cast<double>(without[i]);
+    squares += error * error;
+    alone += of_linear * of_linear;
+    corrections += (error - of_linear) * (error - of_linear);
+  }
+  return alone - corrections > squares && squares > 0.0 ? std::sqrt((alone - corrections) / squares) : 1.0;
+}
+
+/// Errors on the held-out rows, as large as those to come are expected to be.
+training::RowErrors expected_errors(Model& model, const training::SeriesRows& series, const Execution& execution) {
+  training::RowErrors errors = training::held_out_errors(model, series, execution);
+  if (model.spec().lags == 0) return errors;
+  training::Heads heads(model);
+  heads.scale(0.0);
+  const training::RowErrors alone = training::held_out_errors(model, series, execution);
+  heads.scale(1.0);
+  const double wider = widening_by_choice(errors.errors, alone.errors);
+  for (float& error : errors.errors) error = static_cast<float>(wider * static_cast<double>(error));
+  return errors;
 }
 
 /// The level that so large a part of a normal distribution is below (Beasley, Springer and Moro: off by 3e-9 at most).
@@ -259,7 +289,7 @@ void fit_spread(Model& model, const Dataset& dataset, const Execution& execution
   const std::size_t targets = data.targets.size();
   std::vector<ErrorsOfBothKinds> errors;
   for (const Column& column : data.targets) errors.emplace_back(column, data.horizon);
-  const training::RowErrors held_out = training::held_out_errors(model, *series, execution);
+  const training::RowErrors held_out = expected_errors(model, *series, execution);
   add_errors(*series, held_out, 1.0, data, errors);
   add_errors(*series, series->past_errors(), past_weight, data, errors);
   Spread spread;

@@ -1,41 +1,13 @@
 #include <algorithm>
 #include <cmath>
 
-#include "nn/model_impl.h"
 #include "penstock/train.h"
+#include "train/heads.h"
 #include "train/series_rows.h"
 
 namespace penstock {
 
 namespace {
-
-/// The linear heads that end the layers of a model, of every member of an ensemble. Without them a model is its linear
-/// forecast.
-class Heads {
- public:
-  explicit Heads(Model& model) : parameters_(*model.impl().parameters) {
-    for (const nn::ParameterEntry& entry : parameters_.layout().entries()) {
-      if (!entry.name.ends_with("head.weight") && !entry.name.ends_with("head.bias")) continue;
-      const auto values = parameters_.value(entry);
-      heads_.push_back({values, {values.begin(), values.end()}});
-    }
-  }
-  /// Makes them so many times what they were at first.
-  void scale(double factor) {
-    for (const auto& [values, were] : heads_) {
-      std::ranges::transform(were, values.begin(), [&](float was) { return static_cast<float>(factor) * was; });
-    }
-    parameters_.changed();
-  }
-
- private:
-  struct Head {
-    std::span<float> values;
-    std::vector<float> were;
-  };
-  nn::Parameters<float>& parameters_;
-  std::vector<Head> heads_;
-};
 
 /// Whether the layers read more than a linear forecast, which knows nothing but its own column.
 bool layers_read_more(const DataDescription& data) {
@@ -92,7 +64,7 @@ bool linear_stands_alone(const Dataset& dataset) {
 double shrink_correction(Model& model, const Dataset& dataset, const Execution& execution) {
   const training::SeriesRows* const series = training::SeriesRows::of(dataset);
   if (model.spec().lags == 0 || series == nullptr || series->held_out() == 0) return 1.0;
-  Heads heads(model);
+  training::Heads heads(model);
   if (linear_stands_alone(dataset)) {
     heads.scale(0.0);
     return 0.0;
