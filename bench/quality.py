@@ -206,7 +206,7 @@ some of the third table, and some are nearly the same series (four price indices
 count for fewer than seventeen.
 
 *Labelled sequences*: split as published (digits: a fifth, at random), five seeds. The cell, the dropout and when runs end were chosen by the
-test parts of UnitTest and ItalyPowerDemand, filters by cross-validation of training parts alone. [What training decides](../training.md)
+test parts of UnitTest and ItalyPowerDemand, filters by cross-validation of training parts and by sets made for it. [What training decides](../training.md)
 describes the defaults; [networks](networks.md) compares the recurrent layers alone with PyTorch's.
 """
 
