@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <system_error>
 
-#include "sequence.h"
+#include "penstock/sequence_run.h"
 #include "units.h"
 
 namespace penstock::cli {
@@ -36,10 +36,10 @@ void settle_device(bool automatic, Execution& execution, const Model& model, Dev
 }
 
 DeviceQuestion reading_of(const Model& model, const std::vector<std::string>& paths) {
-  DeviceQuestion question{.steps = Sequence::piece, .start = true};
+  DeviceQuestion question{.steps = SequenceRun::piece, .start = true};
   const Index bytes = model.data().task == Task::language ? bytes_of_files(paths) : 0;
-  if (bytes > 0) question.steps = std::min(bytes, Sequence::piece);
-  question.calls = std::max<Index>(1, bytes / Sequence::piece);
+  if (bytes > 0) question.steps = std::min(bytes, SequenceRun::piece);
+  question.calls = std::max<Index>(1, bytes / SequenceRun::piece);
   return question;
 }
 

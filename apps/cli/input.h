@@ -6,22 +6,23 @@
 #include <string_view>
 #include <vector>
 
+#include "penstock/rows.h"
 #include "read_progress.h"
 
 namespace penstock::cli {
 
 /// A file or standard input ("-"), read as it comes: nobody waits for a buffer to fill. Compressed files and .ts files
 /// are read whole and turned into what they stand for.
-class Input {
+class Input final : public Lines {
  public:
   /// Throws Error(io_failure) naming the path.
   explicit Input(const std::string& path);
-  ~Input();
+  ~Input() override;
   Input(const Input&) = delete;
   Input& operator=(const Input&) = delete;
 
   /// As messages call it: the path, or "-".
-  const std::string& name() const { return name_; }
+  const std::string& name() const override { return name_; }
 
   /// From now on shows how far it has come, if that takes a while and standard error is a terminal.
   void show_progress();
@@ -31,7 +32,7 @@ class Input {
 
   /// The next line without its line end (LF or CRLF); false at the end. The last line needs no line end.
   /// Throws Error(bad_input) for lines that are too long to be meant.
-  bool line(std::string& line);
+  bool line(std::string& line) override;
 
  private:
   std::string name_;

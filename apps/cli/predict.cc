@@ -10,13 +10,13 @@
 #include "answers.h"
 #include "describe.h"
 #include "device_choice.h"
-#include "grouped_rows.h"
 #include "input.h"
 #include "open_data.h"
 #include "options.h"
 #include "penstock/penstock.h"
+#include "penstock/score_rows.h"
+#include "penstock/sequence_run.h"
 #include "rows.h"
-#include "sequence.h"
 #include "signals.h"
 #include "terminal.h"
 #include "units.h"
@@ -49,13 +49,13 @@ struct TextScore {
 TextScore score_text(const Model& model, const std::string& path, const Execution& execution, ByteAnswers& answers) {
   Input input(path);
   if (!answers.writes() || !is_terminal(STDOUT_FILENO)) input.show_progress();
-  Sequence sequence(model, execution);
+  SequenceRun sequence(model, execution);
   TextScore score{.file = path};
   const auto outputs = static_cast<std::size_t>(model.data().output_size());
   for (std::string_view text = input.read(); !text.empty(); text = input.read()) {
     score.bytes += static_cast<Index>(text.size());
-    for (; !text.empty(); text.remove_prefix(std::min<std::size_t>(Sequence::piece, text.size()))) {
-      const std::string_view piece = text.substr(0, Sequence::piece);
+    for (; !text.empty(); text.remove_prefix(std::min<std::size_t>(SequenceRun::piece, text.size()))) {
+      const std::string_view piece = text.substr(0, SequenceRun::piece);
       for (const char byte : piece) sequence.add(static_cast<unsigned char>(byte));
       const auto logits = sequence.run();
       for (std::size_t i = 0; i < piece.size(); ++i) {
@@ -179,7 +179,7 @@ class Prediction {
     }
     RowAnswers answers(output_, data(), arguments_.rows.keep, arguments_.json, arguments_.quantiles);
     answers.header();
-    Sequence sequence(model_, arguments_.execution);
+    SequenceRun sequence(model_, arguments_.execution);
     SpreadTracker tracker(data());
     answers.of_spread(tracker.spread());
     std::vector<std::vector<std::string>> kept;  // of the rows that wait in the sequence ...
@@ -204,7 +204,7 @@ class Prediction {
     };
     for (auto kind = rows.next(); kind != Rows::Kind::end; kind = rows.next()) {
       if (kind == Rows::Kind::blank) continue;
-      if (sequence.waiting() == Sequence::piece) answer(false);
+      if (sequence.waiting() == SequenceRun::piece) answer(false);
       sequence.add(rows.features());
       features.insert(features.end(), rows.features().begin(), rows.features().end());
       known.insert(known.end(), rows.known_targets().begin(), rows.known_targets().end());
@@ -246,7 +246,7 @@ class Prediction {
   void forecast_groups(Rows& rows) {
     const std::vector<GroupedRows> groups = read_groups(rows, data(), {});
     if (groups.empty()) nothing_to_read("rows behind the header");
-    say_new_groups(groups, rows.name(), 0);
+    say_new_groups(new_groups(groups), rows.name(), 0);
     std::vector<std::string> names = arguments_.rows.keep;
     const bool named = !data().group_column.empty();
     if (named) names.insert(names.begin(), data().group_column);
@@ -261,12 +261,12 @@ class Prediction {
     for (const GroupedRows& series : groups) {
       if (interrupted()) return;
       answers.of_series(series.data);
-      Sequence sequence(model_, arguments_.execution);
+      SequenceRun sequence(model_, arguments_.execution);
       SpreadTracker tracker(series.data);
       answers.of_spread(tracker.spread());
       const Index count = counts[static_cast<std::size_t>(&series - groups.data())];
       for (Index row = 0; row < count;) {
-        const Index first = row, end = std::min(count, row + Sequence::piece);
+        const Index first = row, end = std::min(count, row + SequenceRun::piece);
         for (; row < end; ++row) {
           sequence.add(std::span(series.features).subspan(static_cast<std::size_t>(row) * inputs, inputs));
         }
@@ -352,7 +352,7 @@ class Prediction {
 
     template <class Step>
     void add(const Step& step) {
-      if (sequence_.waiting() == Sequence::piece) sequence_.run();
+      if (sequence_.waiting() == SequenceRun::piece) sequence_.run();
       sequence_.add(step);
     }
 
@@ -374,7 +374,7 @@ class Prediction {
       return kept;
     }
 
-    Sequence sequence_;
+    SequenceRun sequence_;
     RowAnswers answers_;
     Index sequences_ = 0;
   };

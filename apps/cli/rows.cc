@@ -1,6 +1,7 @@
 #include "rows.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
@@ -11,69 +12,12 @@
 
 namespace penstock::cli {
 
-Rows::Rows(Input& input, const DataDescription& data, const RowOptions& options) : input_(input) {
-  if (!input_.line(line_)) {
-    throw Error(ErrorCode::bad_input, fmt::format("{}: there is nothing to read, not even a header", input.name()));
-  }
-  RowFormat format = options.format;
-  if (data.task == Task::classify) format.sequence_column = options.sequence_column;
-  reader_.emplace(data, line_, input.name(), format);
-  waiting_ = !data.header;
-  for (const std::string& name : options.keep) {
-    const auto position = reader_->column(name);
-    const bool names_file = data.groups_are_files && name == data.group_column;
-    if (!position && !names_file) {
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("--keep: the header of {} has no column '{}'", input.name(), printable(name)));
-    }
-    kept_positions_.push_back(names_file ? std::nullopt : position);
-  }
-  kept_.resize(kept_positions_.size());
-  if (data.task == Task::classify) sequence_position_ = reader_->column(options.sequence_column);
-  features_.resize(static_cast<std::size_t>(data.input_size()));
-  known_targets_.resize(data.targets.size());
-}
-
-std::string Rows::first_replaced() const {
-  std::string text = reader_->first_replaced();
+std::string first_replaced(const Rows& rows) {
+  std::string text = rows.reader().first_replaced();
   constexpr std::string_view option = "the option 'missing'";
   if (const std::size_t place = text.find(option); place != text.npos) text.replace(place, option.size(), "--missing");
   return text;
 }
-
-Rows::Kind Rows::next() {
-  if (const auto kind = next_of_missing()) return *kind;
-  if (!waiting_ && !input_.line(line_)) return Kind::end;
-  waiting_ = false;
-  if (!reader_->read(line_, features_)) return Kind::blank;
-  for (std::size_t i = 0; i < kept_.size(); ++i) {
-    const auto& position = kept_positions_[i];
-    kept_[i] = position ? std::string(reader_->text(*position)) : reader_->group().name;
-  }
-  if (sequence_position_) sequence_ = reader_->text(*sequence_position_);
-  std::ranges::copy(reader_->known_targets(), known_targets_.begin());
-  if (reader_->missing_rows().empty()) return Kind::row;
-  row_ = features_;
-  handed_out_ = 0;
-  waits_ = true;
-  return *next_of_missing();
-}
-
-std::optional<Rows::Kind> Rows::next_of_missing() {
-  if (!waits_) return std::nullopt;
-  const std::span<const float> missing = reader_->missing_rows();
-  waits_ = handed_out_ < missing.size();
-  const auto next = waits_ ? missing.subspan(handed_out_, features_.size()) : std::span<const float>(row_);
-  std::ranges::copy(next, features_.begin());
-  std::ranges::fill(known_targets_, 0);
-  if (!waits_) std::ranges::copy(reader_->known_targets(), known_targets_.begin());
-  if (!waits_) return Kind::row;
-  handed_out_ += features_.size();
-  ++missing_;
-  return Kind::missing;
-}
-
-std::optional<double> Rows::date() const { return waits_ ? std::nullopt : reader_->date(); }
 
 void say_replaced(const Rows& rows) {
   if (rows.missing() > 0) {
@@ -83,7 +27,20 @@ void say_replaced(const Rows& rows) {
   const Index count = rows.replaced();
   if (count == 0) return;
   say(fmt::format("note: {} value{} replaced by the last of {} column; the first: {}\n", with_commas(count),
-                  count == 1 ? " was" : "s were", count == 1 ? "its" : "their", printable(rows.first_replaced())));
+                  count == 1 ? " was" : "s were", count == 1 ? "its" : "their", printable(first_replaced(rows))));
+}
+
+void say_new_groups(const std::vector<std::string>& groups, const std::string& source, Index scaled_by) {
+  constexpr std::size_t shown = 6;
+  std::vector<std::string> names;
+  for (const std::string& name : groups) names.push_back(printable(name));
+  if (names.empty()) return;
+  const std::size_t more = names.size() > shown ? names.size() - shown : 0;
+  const std::string by = scaled_by > 0 ? fmt::format("the first {}", with_commas(scaled_by)) : "all";
+  names.resize(names.size() - more);
+  say(fmt::format("note: training did not see {}{}: scaled by {} of {} rows in {}\n", fmt::join(names, ", "),
+                  more > 0 ? fmt::format(" and {} more", more) : "", by, names.size() + more == 1 ? "its" : "their",
+                  printable(source)));
 }
 
 std::vector<std::int32_t> parse_tokens(const std::string& line, Index vocabulary, const std::string& source,

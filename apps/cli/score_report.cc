@@ -16,7 +16,7 @@
 #include "group_table.h"
 #include "input.h"
 #include "penstock/error.h"
-#include "sequence.h"
+#include "penstock/sequence_run.h"
 #include "units.h"
 
 namespace penstock::cli {
@@ -172,38 +172,28 @@ std::vector<Compressed> compress(std::string_view text) {
   return all;
 }
 
+Score score_series(const Model& model, const std::string& path, const SeriesScoring& options,
+                   const Execution& execution) {
+  Input input(path);
+  input.show_progress();
+  Rows rows(input, model.data(), {});
+  SeriesScore found = penstock::score_series(model, rows, options, execution);
+  say_new_groups(found.new_groups, path, found.scaled_by);
+  Score score;
+  score.columns = std::move(found.columns);
+  score.groups = std::move(found.groups);
+  return score;
+}
+
 Score score_labelled(const Model& model, const std::string& path, const RowOptions& options,
                      const std::string& label_column, const Execution& execution) {
-  const DataDescription& data = model.data();
   Input input(path);
   input.show_progress();
   RowOptions with_label = options;
   with_label.keep = {label_column};
-  Rows rows(input, data, with_label);
-  Sequence sequence(model, execution);
-  std::vector<std::vector<Index>> confusion(data.classes.size(), std::vector<Index>(data.classes.size(), 0));
-  std::string label;
-  const auto finish = [&] {
-    if (sequence.waiting() == 0) return;
-    const auto outputs = sequence.run();
-    const auto truth = std::ranges::find(data.classes, label);
-    if (truth == data.classes.end()) {
-      throw Error(ErrorCode::bad_input,
-                  fmt::format("{}: label '{}' is none that the model knows", input.name(), printable(label)));
-    }
-    ++confusion[static_cast<std::size_t>(truth - data.classes.begin())][best_of(outputs.last(data.classes.size()))];
-    sequence.restart();
-  };
-  for (auto kind = rows.next(); kind != Rows::Kind::end; kind = rows.next()) {
-    if (kind == Rows::Kind::blank ? !rows.has_sequences() : rows.starts_sequence()) finish();
-    if (kind == Rows::Kind::blank) continue;
-    if (sequence.waiting() == Sequence::piece) sequence.run();
-    sequence.add(rows.features());
-    label = rows.kept().front();
-  }
-  finish();
+  Rows rows(input, model.data(), with_label);
   Score score;
-  score.labels = score_labels(std::move(confusion));
+  score.labels = penstock::score_labelled(model, rows, execution);
   return score;
 }
 
@@ -232,13 +222,13 @@ Score score_text(const Model& model, const std::string& path, const Execution& e
   Input input(path);
   Output output;
   ByteAnswers answers(output, ByteAnswers::Style::silent);
-  Sequence sequence(model, execution);
+  SequenceRun sequence(model, execution);
   std::string kept;
   const auto outputs = static_cast<std::size_t>(model.data().output_size());
   for (std::string_view text = input.read(); !text.empty(); text = input.read()) {
     if (kept.size() < most_compressed) kept.append(text.substr(0, most_compressed - kept.size()));
-    for (; !text.empty(); text.remove_prefix(std::min<std::size_t>(Sequence::piece, text.size()))) {
-      const std::string_view part = text.substr(0, Sequence::piece);
+    for (; !text.empty(); text.remove_prefix(std::min<std::size_t>(SequenceRun::piece, text.size()))) {
+      const std::string_view part = text.substr(0, SequenceRun::piece);
       for (const char byte : part) sequence.add(static_cast<unsigned char>(byte));
       const auto logits = sequence.run();
       for (std::size_t i = 0; i < part.size(); ++i) {

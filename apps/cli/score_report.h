@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "describe.h"
-#include "penstock/score.h"
+#include "penstock/score_rows.h"
 #include "rows.h"
 
 /// How well a model does on a file, next to what costs nothing: computed, in words, and as JSON.
@@ -29,11 +29,6 @@ struct Score {
   std::vector<Compressed> compressors;
 };
 
-struct SeriesScoring {
-  Index lead = 0;  ///< Forecasts behind this row and all later ones count; rows count from 1 behind the header, 0: all.
-  std::vector<double> levels = {0.1, 0.5, 0.9};  ///< Of quantiles, ascending.
-  ForecastWatcher watch = {};                    ///< Is shown every row, and what was forecast from it if that counts.
-};
 /// Forecasts compared with the rows that follow.
 Score score_series(const Model& model, const std::string& path, const SeriesScoring& options,
                    const Execution& execution);

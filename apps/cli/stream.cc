@@ -212,7 +212,7 @@ class Stream {
 
   void say_first_replaced(const Rows& rows) {
     if (rows.replaced() > 0 && !said_)
-      say(fmt::format("note: {}; the last value goes in its place\n", printable(rows.first_replaced())));
+      say(fmt::format("note: {}; the last value goes in its place\n", printable(first_replaced(rows))));
     said_ = said_ || rows.replaced() > 0;
   }
 

@@ -11,6 +11,7 @@ from .errors import InvalidArgument
 TYPE_CHECKING = False  # what typing.TYPE_CHECKING is, without the import
 if TYPE_CHECKING:
     import builtins
+    from collections.abc import Sequence
     from typing import Any
 
     from numpy.typing import ArrayLike, NDArray
@@ -42,6 +43,20 @@ def _numbers(rows: Any) -> NDArray:
     if array.dtype.kind == "O":  # numbers and dates side by side
         return np.array([_number(value) for value in array.flat], np.float64).reshape(array.shape)
     return array.astype(np.float64, copy=False)
+
+
+def _bytes_of(text: Any) -> Any:
+    """Bytes, a str, or what a file holds."""
+    if isinstance(text, os.PathLike):
+        return _core.read_source(os.fspath(text))
+    return text.encode() if isinstance(text, str) else text
+
+
+def _probabilities(logits: Any) -> NDArray:
+    import numpy as np
+
+    weights = np.exp(logits - logits.max(axis=-1, keepdims=True, initial=-np.inf), dtype=np.float64)
+    return weights / weights.sum(axis=-1, keepdims=True)
 
 
 class Model:
@@ -250,12 +265,13 @@ class Model:
         inputs: Any,
         *,
         group: str = "",
+        sequence_column: str = "sequence",
         mode: Mode = "auto",
         device: str | None = None,
         threads: int = 0,
         exact: bool = False,
         precision: str = "full",
-    ) -> NDArray:
+    ) -> Any:
         """Answers in the units of the data that the model was trained on.
 
         ==============  ==================================================  ==========================================
@@ -271,15 +287,22 @@ class Model:
         Answers are float64. Dates that a model reads are a column of ``datetime`` or NumPy's dates, or of seconds since 1970. A model of many series (``data["groups"]``) is told by ``group`` which of them the rows are
         of. Where a model reads what is known in advance, rows to come may stand at the end, with NaN in the other
         columns: their own forecasts are NaN. The other arguments are those of :meth:`forward`.
+
+        ``inputs`` may be a file as well, as ``penstock predict`` reads it, or a table in memory, as
+        :func:`penstock.open_series` takes it: a path (of a text for a language model a :class:`pathlib.Path`), or whatever
+        has ``__arrow_c_stream__``. Forecasts are then those from every row, ``[rows, horizon, targets]``, of a model of
+        many series a dictionary of them by name; series that training did not see are scaled by their own rows.
+        Probabilities are those of every sequence, ``[sequences, classes]``, which ``sequence_column`` tells apart.
         """
         import numpy as np
 
+        source = self._source(inputs)
+        if source is not None:
+            return self._predict_source(source, sequence_column, self._on(device), threads, exact, precision)
         execution: Any = {"mode": mode, "device": device, "threads": threads, "exact": exact, "precision": precision}
         tokens: Any
         if self.task == "language":
-            if isinstance(inputs, str):
-                inputs = inputs.encode()
-            tokens = np.frombuffer(inputs, np.uint8).astype(np.int32)
+            tokens = np.frombuffer(_bytes_of(inputs), np.uint8).astype(np.int32)
         elif self._data["vocabulary"] > 0:
             tokens = np.asarray(inputs)
             if tokens.dtype.kind not in "iu":
@@ -299,8 +322,77 @@ class Model:
             if outputs.shape[-2] == 0:
                 raise InvalidArgument("inputs must have at least one step to be classified")
             outputs = outputs[..., -1, :]
-        weights = np.exp(outputs - outputs.max(axis=-1, keepdims=True, initial=-np.inf), dtype=np.float64)
-        return weights / weights.sum(axis=-1, keepdims=True)
+        return _probabilities(outputs)
+
+    def _source(self, inputs: Any) -> tuple[str, bytes | None] | None:
+        """A path, or the name and the text of a table in memory; None for anything else."""
+        from .training import table_texts
+
+        if self.task == "language" or self._data["vocabulary"] > 0:
+            return None
+        if isinstance(inputs, (str, os.PathLike)):
+            return os.fspath(inputs), None
+        tables = table_texts(inputs)
+        if len(tables) > 1:
+            raise InvalidArgument("inputs must be one table, not several")
+        return tables[0] if tables else None
+
+    def _predict_source(self, source, sequence_column, device, threads, exact, precision) -> Any:
+        if self.task == "classify":
+            return _probabilities(
+                _core.label_table(self._model, source, sequence_column, device, threads, exact, precision)
+            )
+        answers = dict(_core.forecast_table(self._model, source, device, threads, exact, precision))
+        return answers if self._data["group_column"] else answers[""]
+
+    def evaluate(
+        self,
+        inputs: Any,
+        *,
+        skip: int | None = None,
+        quantiles: Sequence[float] = (0.1, 0.5, 0.9),
+        sequence_column: str = "sequence",
+        label_column: str = "label",
+        threads: int = 0,
+    ) -> dict[str, Any]:
+        """How well the model does on data whose answers are known, in their own units, beside what costs nothing.
+
+        The dictionary is what ``penstock evaluate --json`` writes of a file: for a series errors of each column, coverage of
+        quantiles and the errors of the last value, of a season ago and of drift; for labelled sequences accuracy, macro-F1
+        and the confusion matrix ``[truth][answer]``; for a text ``bits_per_byte``.
+
+        Args:
+            inputs: A file or a table, as of :meth:`predict`; of a language model bytes, str or a :class:`pathlib.Path`.
+            skip: A series: the first rows only lead in; None: as many as its linear forecast reads.
+            quantiles: A series: of forecasts, ascending.
+            sequence_column: Tells labelled sequences apart.
+            label_column: Holds their labels.
+            threads: 0: as many as the machine offers.
+        """
+        if self.task == "language":
+            return self._evaluate_text(inputs, threads)
+        source = self._source(inputs)
+        if source is None:
+            raise InvalidArgument(f"inputs must be a file or a table in memory, not {type(inputs).__name__}")
+        if self.task == "classify":
+            return _core.score_label_table(self._model, source, sequence_column, label_column, threads)
+        lead = self.spec["lags"] if skip is None else skip
+        if lead < 0:
+            raise InvalidArgument(f"skip must not be negative, not {lead}")
+        return _core.score_series_table(self._model, source, lead, list(quantiles), threads)
+
+    def _evaluate_text(self, inputs, threads):
+        import numpy as np
+
+        text = np.frombuffer(_bytes_of(inputs), np.uint8).astype(np.int32)
+        if len(text) < 2:
+            raise InvalidArgument("inputs must have at least two bytes: the first one is not scored")
+        piece, bits, state = 1 << 16, 0.0, None
+        for begin in range(0, len(text) - 1, piece):
+            following = text[begin + 1 : begin + piece + 1]
+            outputs, state = self.forward(text[begin : begin + len(following)], state, threads=threads)
+            bits -= float(np.log2(_probabilities(outputs)[np.arange(len(following)), following]).sum())
+        return {"bytes": len(text) - 1, "bits_per_byte": bits / (len(text) - 1)}
 
     def generate(
         self,

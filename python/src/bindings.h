@@ -16,6 +16,7 @@ void bind_scans(nanobind::module_& module);
 void bind_models(nanobind::module_& module);
 void bind_training(nanobind::module_& module);
 void bind_tables(nanobind::module_& module);
+void bind_answers(nanobind::module_& module);
 void bind_search(nanobind::module_& module);
 
 /// How a call computes, from the arguments that every call has: threads, mode ("auto", "sequential", "scan"), exact,

@@ -140,7 +140,7 @@ def test_a_cell_that_does_not_exist_is_answered_with_the_list(models):
         (
             "predict",
             ["series.safetensors", "series.csv", "--keep", "month"],
-            "--keep: the header of series.csv has no column 'month'",
+            'the header of series.csv has no column "month"',
         ),
         ("stream", [], "MODEL is missing"),
         (

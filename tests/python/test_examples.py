@@ -37,6 +37,8 @@ def snippets():
 def test_snippet(code, tmp_path, monkeypatch):
     if "torch" in code:
         pytest.importorskip("torch", minversion="2.10", reason="penstock.torch needs PyTorch 2.10")
+    if "polars" in code:
+        pytest.importorskip("polars", reason="Polars is not installed")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "book.txt").write_bytes((ROOT / "README.md").read_bytes())
     rows = "".join(f"{i},{i % 7},{i % 5}\n" for i in range(300))

@@ -6,12 +6,12 @@
 
 #include "penstock/model.h"
 
-namespace penstock::cli {
+namespace penstock {
 
 /// A model on one sequence that comes in pieces: collects steps and runs them many at a time.
-class Sequence {
+class SequenceRun {
  public:
-  Sequence(const Model& model, const Execution& execution)
+  SequenceRun(const Model& model, const Execution& execution)
       : model_(model), execution_(execution), state_(model.state(1)) {}
 
   static constexpr Index piece = 1024;  // steps; bounds the memory, and fills the matrix products
@@ -52,4 +52,4 @@ class Sequence {
   std::vector<float> outputs_;
 };
 
-}  // namespace penstock::cli
+}  // namespace penstock

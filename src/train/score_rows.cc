@@ -1,5 +1,3 @@
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -7,15 +5,13 @@
 #include <optional>
 #include <utility>
 
-#include "grouped_rows.h"
-#include "input.h"
-#include "penstock/error.h"
+#include "base/check.h"
+#include "base/quote.h"
+#include "penstock/score_rows.h"
+#include "penstock/sequence_run.h"
 #include "penstock/spread_tracker.h"
-#include "score_report.h"
-#include "sequence.h"
-#include "units.h"
 
-namespace penstock::cli {
+namespace penstock {
 namespace {
 
 /// Values of the targets in a row, raw: what the model reads of them, or the text of their column where it reads
@@ -30,8 +26,8 @@ class TargetValues {
       }
       const auto column = rows.reader().column(target.name);
       if (!column) {
-        throw Error(ErrorCode::bad_input, fmt::format("the file has no column '{}', with which forecasts are compared",
-                                                      printable(target.name)));
+        fail(ErrorCode::bad_input, "{}: there is no column {}, with which forecasts are compared", rows.name(),
+             in_quotes(target.name));
       }
       places_.push_back({*column, false});
     }
@@ -66,8 +62,8 @@ class TargetValues {
 
   static double number(const Rows& rows, std::size_t column) {
     if (const auto value = rows.reader().number(column)) return *value;
-    throw Error(ErrorCode::bad_input,
-                fmt::format("'{}' is no number to compare a forecast with", printable(rows.reader().text(column))));
+    fail(ErrorCode::bad_input, "{}: {} is no number to compare a forecast with", rows.name(),
+         in_quotes(rows.reader().text(column)));
   }
 
   std::vector<Place> places_;
@@ -87,7 +83,7 @@ class SeriesScorer {
 
   /// `values` of the targets, raw.
   void add(std::span<const float> features, std::vector<double> values, std::optional<double> date) {
-    if (sequence_.waiting() == Sequence::piece) answer();
+    if (sequence_.waiting() == SequenceRun::piece) answer();
     sequence_.add(features);
     waiting_.push_back({{features.begin(), features.end()}, std::move(values), date});
   }
@@ -134,22 +130,22 @@ class SeriesScorer {
   const SeriesScoring& options_;
   ForecastScorer scorer_;
   SpreadTracker tracker_;
-  Sequence sequence_;
+  SequenceRun sequence_;
   std::vector<Row> waiting_;  // in the sequence
   Index row_ = 0;
 };
 
 /// What leads in says how a series that training did not see is scaled; all rows if nothing does.
-Score score_groups(const Model& model, Rows& rows, const std::string& path, const SeriesScoring& options,
-                   const Execution& execution) {
+SeriesScore score_grouped(const Model& model, Rows& rows, const SeriesScoring& options, const Execution& execution) {
   const DataDescription& data = model.data();
   const TargetValues targets(data, rows);
   const GroupReading reading{.scaled_by = options.lead > 1 ? options.lead : 0,
                              .values_of = [&](const Rows& row, bool missing) { return targets.read(row, missing); }};
   std::vector<GroupedRows> groups = read_groups(rows, data, reading);
-  say_new_groups(groups, path, reading.scaled_by);
   const auto inputs = static_cast<std::size_t>(data.input_size());
-  Score score;
+  SeriesScore score;
+  score.new_groups = new_groups(groups);
+  score.scaled_by = reading.scaled_by;
   for (GroupedRows& series : groups) {
     SeriesScorer scorer(model, series.data, series.name, options, execution);
     for (std::size_t row = 0; row < series.values.size(); ++row) {
@@ -168,13 +164,17 @@ Score score_groups(const Model& model, Rows& rows, const std::string& path, cons
 
 }  // namespace
 
-Score score_series(const Model& model, const std::string& path, const SeriesScoring& options,
-                   const Execution& execution) {
+std::vector<std::string> new_groups(const std::vector<GroupedRows>& groups) {
+  std::vector<std::string> names;
+  for (const GroupedRows& series : groups) {
+    if (!series.trained) names.push_back(series.name);
+  }
+  return names;
+}
+
+SeriesScore score_series(const Model& model, Rows& rows, const SeriesScoring& options, const Execution& execution) {
   const DataDescription& data = model.data();
-  Input input(path);
-  input.show_progress();
-  Rows rows(input, data, {});
-  if (!data.group_column.empty() || data.reads_ahead()) return score_groups(model, rows, path, options, execution);
+  if (!data.group_column.empty() || data.reads_ahead()) return score_grouped(model, rows, options, execution);
   const TargetValues targets(data, rows);
   SeriesScorer scorer(model, data, "", options, execution);
   for (auto kind = rows.next(); kind != Rows::Kind::end; kind = rows.next()) {
@@ -183,9 +183,36 @@ Score score_series(const Model& model, const std::string& path, const SeriesScor
     targets.complete(values, rows.features(), rows.known_targets(), data);
     scorer.add(rows.features(), std::move(values), rows.date());
   }
-  Score score;
+  SeriesScore score;
   score.columns = scorer.finish().columns;
   return score;
 }
 
-}  // namespace penstock::cli
+LabelScore score_labelled(const Model& model, Rows& rows, const Execution& execution) {
+  const DataDescription& data = model.data();
+  SequenceRun sequence(model, execution);
+  std::vector<std::vector<Index>> confusion(data.classes.size(), std::vector<Index>(data.classes.size(), 0));
+  std::string label;
+  const auto finish = [&] {
+    if (sequence.waiting() == 0) return;
+    const auto logits = sequence.run().last(data.classes.size());
+    const auto truth = std::ranges::find(data.classes, label);
+    if (truth == data.classes.end()) {
+      fail(ErrorCode::bad_input, "{}: label {} is none that the model knows", rows.name(), in_quotes(label));
+    }
+    const auto answer = std::ranges::max_element(logits) - logits.begin();
+    ++confusion[static_cast<std::size_t>(truth - data.classes.begin())][static_cast<std::size_t>(answer)];
+    sequence.restart();
+  };
+  for (auto kind = rows.next(); kind != Rows::Kind::end; kind = rows.next()) {
+    if (kind == Rows::Kind::blank ? !rows.has_sequences() : rows.starts_sequence()) finish();
+    if (kind == Rows::Kind::blank) continue;
+    if (sequence.waiting() == SequenceRun::piece) sequence.run();
+    sequence.add(rows.features());
+    label = rows.kept().front();
+  }
+  finish();
+  return score_labels(std::move(confusion));
+}
+
+}  // namespace penstock

@@ -1,17 +1,12 @@
-#include "grouped_rows.h"
-
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <limits>
 #include <unordered_map>
 
-#include "penstock/error.h"
-#include "terminal.h"
-#include "units.h"
+#include "base/check.h"
+#include "base/quote.h"
+#include "penstock/rows.h"
 
-namespace penstock::cli {
+namespace penstock {
 
 namespace {
 
@@ -30,9 +25,8 @@ GroupedRows begin_series(const Rows& rows, const DataDescription& data) {
 /// Behind a row that only says what is known in advance no other may follow in its series.
 void check_order(const GroupedRows& series, const DataDescription& data, const Rows& rows) {
   if (series.to_come == 0) return;
-  throw Error(ErrorCode::bad_input, fmt::format("{}: a row in which {} is empty stands before one in which it is not{}",
-                                                rows.name(), printable(data.targets.front().name),
-                                                series.name.empty() ? "" : ", both of " + printable(series.name)));
+  fail(ErrorCode::bad_input, "{}: a row in which {} is empty stands before one in which it is not{}", rows.name(),
+       data.targets.front().name, series.name.empty() ? "" : ", both of " + in_quotes(series.name));
 }
 
 }  // namespace
@@ -69,19 +63,4 @@ std::vector<GroupedRows> read_groups(Rows& rows, const DataDescription& data, co
   return groups;
 }
 
-void say_new_groups(const std::vector<GroupedRows>& groups, const std::string& source, Index scaled_by) {
-  constexpr std::size_t shown = 6;
-  std::vector<std::string> names;
-  for (const GroupedRows& series : groups) {
-    if (!series.trained) names.push_back(printable(series.name));
-  }
-  if (names.empty()) return;
-  const std::size_t more = names.size() > shown ? names.size() - shown : 0;
-  const std::string by = scaled_by > 0 ? fmt::format("the first {}", with_commas(scaled_by)) : "all";
-  names.resize(names.size() - more);
-  say(fmt::format("note: training did not see {}{}: scaled by {} of {} rows in {}\n", fmt::join(names, ", "),
-                  more > 0 ? fmt::format(" and {} more", more) : "", by, names.size() + more == 1 ? "its" : "their",
-                  printable(source)));
-}
-
-}  // namespace penstock::cli
+}  // namespace penstock

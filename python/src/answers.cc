@@ -1,0 +1,233 @@
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "bindings.h"
+#include "models.h"
+#include "penstock/score_rows.h"
+#include "penstock/sequence_run.h"
+
+// What models say of the rows of files and of tables in memory, and how right that is.
+namespace penstock::python {
+
+namespace {
+
+/// A path, or the name of a table and its text.
+using Source = std::pair<std::string, std::optional<nb::bytes>>;
+
+Table table_from(const Source& source) {
+  const auto& [name, text] = source;
+  return {name, text ? std::string(text->c_str(), text->size()) : read_source(name)};
+}
+
+/// How a table is written: one in memory with commas and points, a file as its header shows.
+RowFormat format_of(const Source& source) {
+  RowFormat format;
+  if (source.second) format.delimiter = ',', format.decimal = '.';
+  return format;
+}
+
+struct SeriesForecast {
+  std::string name;
+  std::vector<double> values;  // [rows, horizon, targets]
+  Index rows = 0;
+};
+
+/// Of rows behind which too little is known in advance there is no forecast.
+SeriesForecast forecast(const Model& model, const GroupedRows& series, const Execution& execution) {
+  const DataDescription& data = series.data;
+  const auto outputs = static_cast<std::size_t>(data.output_size()),
+             inputs = static_cast<std::size_t>(data.input_size());
+  const auto rows = static_cast<Index>(series.kept.size());
+  const Index lacking = data.reads_ahead() ? std::max<Index>(0, data.horizon - series.to_come) : 0;
+  SeriesForecast result{.name = series.name, .values = {}};
+  SequenceRun sequence(model, execution);
+  for (Index first = 0; first < rows; first += SequenceRun::piece) {
+    const Index end = std::min(rows, first + SequenceRun::piece);
+    for (Index row = first; row < end; ++row) {
+      sequence.add(std::span(series.features).subspan(static_cast<std::size_t>(row) * inputs, inputs));
+    }
+    const std::span<const float> all = sequence.run();
+    for (Index row = first; row < end; ++row) {
+      if (series.missing[static_cast<std::size_t>(row)]) continue;
+      const auto own = all.subspan(static_cast<std::size_t>(row - first) * outputs, outputs);
+      for (std::size_t i = 0; i < outputs; ++i) {
+        const Column& target = data.targets[i % data.targets.size()];
+        result.values.push_back(row < rows - lacking ? target.raw(static_cast<double>(own[i]))
+                                                     : std::numeric_limits<double>::quiet_NaN());
+      }
+      ++result.rows;
+    }
+  }
+  return result;
+}
+
+nb::list forecast_table(SharedModel& shared, const Source& source, const std::string& device, int threads, bool exact,
+                        const std::string& precision) {
+  const SharedModel::Reading model(shared);
+  const DataDescription& data = model->data();
+  const Table table = table_from(source);
+  std::vector<SeriesForecast> forecasts;
+  {
+    const nb::gil_scoped_release unlocked;
+    TextLines lines(table);
+    Rows rows(lines, data, {.keep = {}, .format = format_of(source)});
+    const std::vector<GroupedRows> groups = read_groups(rows, data, {});
+    if (groups.empty()) refuse(table.name + ": there are no rows behind the header");
+    const Execution execution = settled(*model, device,
+                                        {.steps = static_cast<Index>(groups.front().kept.size()),
+                                         .execution = execution_from(threads, "auto", exact, precision, device)});
+    for (const GroupedRows& series : groups) forecasts.push_back(forecast(*model, series, execution));
+  }
+  nb::list answers;
+  for (const SeriesForecast& series : forecasts) {
+    const Array values =
+        Array::empty(Shape{series.rows, data.horizon, static_cast<Index>(data.targets.size())}, Scalar::f64);
+    std::ranges::copy(series.values, values.as<double>());
+    answers.append(nb::make_tuple(series.name, values.object()));
+  }
+  return answers;
+}
+
+/// Logits [sequences, classes] behind the last row of each.
+nb::object label_table(SharedModel& shared, const Source& source, const std::string& sequence_column,
+                       const std::string& device, int threads, bool exact, const std::string& precision) {
+  const SharedModel::Reading model(shared);
+  const DataDescription& data = model->data();
+  const Table table = table_from(source);
+  std::vector<float> logits;
+  {
+    const nb::gil_scoped_release unlocked;
+    TextLines lines(table);
+    Rows rows(lines, data, {.keep = {}, .sequence_column = sequence_column, .format = format_of(source)});
+    SequenceRun sequence(
+        *model, settled(*model, device, {.execution = execution_from(threads, "auto", exact, precision, device)}));
+    const auto finish = [&] {
+      if (sequence.waiting() == 0) return;
+      const auto last = sequence.run().last(data.classes.size());
+      logits.insert(logits.end(), last.begin(), last.end());
+      sequence.restart();
+    };
+    for (auto kind = rows.next(); kind != Rows::Kind::end; kind = rows.next()) {
+      if (kind == Rows::Kind::blank ? !rows.has_sequences() : rows.starts_sequence()) finish();
+      if (kind == Rows::Kind::blank) {
+        if (!rows.has_sequences()) rows.reader().restart();
+        continue;
+      }
+      if (sequence.waiting() == SequenceRun::piece) sequence.run();
+      sequence.add(rows.features());
+    }
+    finish();
+    if (logits.empty()) refuse(table.name + ": there are no rows behind the header");
+  }
+  const auto classes = static_cast<Index>(data.classes.size());
+  const Array values = Array::empty(Shape{static_cast<Index>(logits.size()) / classes, classes}, Scalar::f32);
+  std::ranges::copy(logits, values.as<float>());
+  return values.object();
+}
+
+nb::dict describe(const ForecastErrors& errors) {
+  nb::dict result;
+  result["rmse"] = errors.rmse;
+  result["mae"] = errors.mae;
+  result["mase"] = errors.mase;
+  result["smape"] = errors.smape;
+  return result;
+}
+
+nb::dict describe(const std::vector<ColumnScore>& columns) {
+  nb::dict all;
+  for (const ColumnScore& column : columns) {
+    nb::dict one = describe(column.model), rivals;
+    one["scored"] = column.scored;
+    one["season"] = column.season;
+    if (column.quantiles) {
+      nb::dict quantiles;
+      quantiles["levels"] = column.quantiles->levels;
+      quantiles["coverage"] = column.quantiles->coverage;
+      quantiles["pinball"] = column.quantiles->pinball;
+      one["quantiles"] = quantiles;
+    }
+    for (const Rival& rival : column.rivals) rivals[rival.name.c_str()] = describe(rival.errors);
+    one["rivals"] = rivals;
+    one["best_rival"] = column.best_rival().name;
+    all[column.column.c_str()] = one;
+  }
+  return all;
+}
+
+nb::dict score_series_table(SharedModel& shared, const Source& source, Index skip, const std::vector<double>& levels,
+                            int threads) {
+  const Table table = table_from(source);
+  SeriesScore score;
+  {
+    const nb::gil_scoped_release unlocked;
+    const SharedModel::Reading model(shared);
+    TextLines lines(table);
+    Rows rows(lines, model->data(), {.keep = {}, .format = format_of(source)});
+    score = score_series(*model, rows, {.lead = skip, .levels = levels}, {.threads = threads});
+  }
+  if (score.columns.empty()) refuse(table.name + ": there is nothing to score behind row " + std::to_string(skip));
+  nb::dict result;
+  result["columns"] = describe(score.columns);
+  if (score.groups.empty()) return result;
+  nb::dict groups;
+  for (const GroupScore& group : score.groups) {
+    nb::dict one;
+    one["columns"] = describe(group.columns);
+    groups[group.group.c_str()] = one;
+  }
+  result["groups"] = groups;
+  return result;
+}
+
+nb::dict score_label_table(SharedModel& shared, const Source& source, const std::string& sequence_column,
+                           const std::string& label_column, int threads) {
+  const Table table = table_from(source);
+  const SharedModel::Reading model(shared);
+  LabelScore score;
+  {
+    const nb::gil_scoped_release unlocked;
+    TextLines lines(table);
+    Rows rows(lines, model->data(),
+              {.keep = {label_column}, .sequence_column = sequence_column, .format = format_of(source)});
+    score = score_labelled(*model, rows, {.threads = threads});
+  }
+  if (score.scored == 0) refuse(table.name + ": there is nothing to score");
+  nb::dict result;
+  result["scored"] = score.scored;
+  result["accuracy"] = score.accuracy;
+  result["macro_f1"] = score.macro_f1;
+  result["classes"] = model->data().classes;
+  result["confusion"] = score.confusion;
+  result["majority"] = model->data().classes[static_cast<std::size_t>(score.majority)];
+  result["majority_accuracy"] = score.majority_accuracy;
+  return result;
+}
+
+}  // namespace
+
+void bind_answers(nb::module_& module) {
+  module.def("forecast_table", &forecast_table, nb::arg("model"), nb::arg("source"), nb::arg("device"),
+             nb::arg("threads"), nb::arg("exact"), nb::arg("precision"));
+  module.def("label_table", &label_table, nb::arg("model"), nb::arg("source"), nb::arg("sequence_column"),
+             nb::arg("device"), nb::arg("threads"), nb::arg("exact"), nb::arg("precision"));
+  module.def("score_series_table", &score_series_table, nb::arg("model"), nb::arg("source"), nb::arg("skip"),
+             nb::arg("levels"), nb::arg("threads"));
+  module.def("score_label_table", &score_label_table, nb::arg("model"), nb::arg("source"), nb::arg("sequence_column"),
+             nb::arg("label_column"), nb::arg("threads"));
+  module.def(
+      "read_source",
+      [](const std::string& path) {
+        const std::string text = read_source(path);
+        return nb::bytes(text.data(), text.size());
+      },
+      nb::arg("path"));
+}
+
+}  // namespace penstock::python

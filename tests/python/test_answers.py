@@ -1,0 +1,135 @@
+"""Models that answer files and tables in memory, as the program does."""
+
+import json
+import os
+import pathlib
+import subprocess
+
+import numpy as np
+import penstock
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[2]
+PROGRAM = pathlib.Path(os.environ.get("PENSTOCK_BIN", ROOT / "build" / "release" / "penstock")).absolute()
+SHOPS = ROOT / "examples" / "data" / "shops.csv"
+
+
+def ask(*words):
+    done = subprocess.run([PROGRAM, *map(str, words)], check=True, capture_output=True, text=True)
+    return done.stdout
+
+
+def trained(data, **options):
+    model = penstock.Model(data, cell="mingru", width=8, blocks=1, seed=1)
+    penstock.train(model, data, steps=5, batch=2, length=16, progress=False, threads=1, **options)
+    return model
+
+
+@pytest.fixture
+def series(tmp_path):
+    steps = np.arange(150)
+    values = np.round(np.stack([np.sin(steps / 4) + steps / 50, steps % 7], 1), 6)
+    path = tmp_path / "series.csv"
+    np.savetxt(path, values, delimiter=";", header="level;flow", comments="", fmt="%.6f")
+    return path, values
+
+
+def test_files_are_forecast_as_their_rows_are(series):
+    path, values = series
+    model = trained(penstock.open_series(path, targets=["level"], horizon=3))
+    for given in (path, str(path)):
+        np.testing.assert_array_equal(model.predict(given, exact=True), model.predict(values, exact=True))
+
+
+def test_files_are_scored_as_by_the_program(series, tmp_path):
+    path, _ = series
+    model = trained(penstock.open_series(path, targets=["level"], horizon=3))
+    model.save(tmp_path / "model.safetensors")
+    expected = json.loads(ask("evaluate", tmp_path / "model.safetensors", path, "--skip", 100, "--threads", 1, "--json"))
+    assert {"file": str(path), **model.evaluate(path, skip=100, threads=1)} == expected["files"][0]
+    few = model.evaluate(path, skip=100, quantiles=[0.2, 0.8])["columns"]["level"]["quantiles"]
+    assert few["levels"] == [0.2, 0.8]
+    with pytest.raises(penstock.InvalidArgument, match="there is nothing to score behind row 150"):
+        model.evaluate(path, skip=150)
+    with pytest.raises(penstock.InvalidArgument, match="skip must not be negative, not -1"):
+        model.evaluate(path, skip=-1)
+
+
+def test_many_series_are_answered_by_name(tmp_path):
+    data = penstock.open_series(SHOPS, inputs=["sales"], group="shop", known=["promotion"], horizon=6)
+    model = trained(data)
+    answers = model.predict(SHOPS)
+    assert list(answers) == ["Aachen", "Bonn", "Essen", "Kiel"]
+    assert all(answer.shape == (60, 6, 1) for answer in answers.values())
+    assert np.isfinite(answers["Bonn"][:54]).all() and np.isnan(answers["Bonn"][54:]).all(), "no plans behind the end"
+    both = tmp_path / "both.csv"
+    plan = (ROOT / "examples" / "data" / "shops_plan.csv").read_text().splitlines(keepends=True)
+    both.write_text(SHOPS.read_text() + "".join(line for line in plan if not line.startswith("month")))
+    planned = model.predict(both)
+    assert all(answer.shape == (60, 6, 1) and np.isfinite(answer).all() for answer in planned.values())
+    model.save(tmp_path / "model.safetensors")
+    said = ask("predict", tmp_path / "model.safetensors", both, "--last", "--json", "--threads", 1).splitlines()
+    forecasts = [json.loads(line)["forecast"]["sales"] for line in said]
+    assert [planned[name][-1, :, 0].tolist() for name in planned] == forecasts
+    scored = ask("evaluate", tmp_path / "model.safetensors", SHOPS, "--skip", 48, "--threads", 1, "--json")
+    assert {"file": str(SHOPS), **model.evaluate(SHOPS, skip=48, threads=1)} == json.loads(scored)["files"][0]
+
+
+def test_labelled_files(tmp_path):
+    rng = np.random.default_rng(0)
+    rows = [f"s{i},{'up' if i % 2 else 'down'},{(t if i % 2 else -t) + 0.1 * rng.normal():.4f}" for i in range(30) for t in range(5 + i % 4)]
+    path = tmp_path / "labelled.csv"
+    path.write_text("sequence,label,x\n" + "\n".join(rows) + "\n")
+    data = penstock.open_labelled(path)
+    model = penstock.Model(data)
+    with pytest.warns(UserWarning, match="filters stand alone"):
+        penstock.train(model, data, progress=False, threads=1)
+    answers = model.predict(path, exact=True)
+    assert answers.shape == (30, 2)
+    np.testing.assert_allclose(answers.sum(-1), 1)
+    first = np.array([[float(row.split(",")[2])] for row in rows if row.startswith("s0,")])
+    np.testing.assert_array_equal(answers[0], model.predict(first, exact=True))
+    model.save(tmp_path / "model.safetensors")
+    expected = json.loads(ask("evaluate", tmp_path / "model.safetensors", path, "--threads", 1, "--json"))["files"][0]
+    assert {"file": str(path), **model.evaluate(path, threads=1)} == expected
+    with pytest.raises(penstock.InvalidArgument, match='the header of .*labelled.csv has no column "class"'):
+        model.evaluate(path, label_column="class")
+
+
+def test_texts(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("the rain in spain stays mainly in the plain. " * 60)
+    model = trained(penstock.open_text(path))
+    assert model.predict(path).shape == (len(path.read_bytes()), 256)
+    score = model.evaluate(path, threads=1)
+    assert score == model.evaluate(path.read_text(), threads=1)
+    model.save(tmp_path / "model.safetensors")
+    expected = json.loads(ask("evaluate", tmp_path / "model.safetensors", path, "--threads", 1, "--json"))["files"][0]
+    assert score["bytes"] == expected["bytes"]
+    # Sums of logarithms of floats, in another order of pieces.
+    assert score["bits_per_byte"] == pytest.approx(expected["bits_per_byte"], rel=1e-5)
+    with pytest.raises(penstock.InvalidArgument, match="at least two bytes"):
+        model.evaluate(b"x")
+
+
+def test_tables_in_memory(series):
+    polars = pytest.importorskip("polars")
+    path, values = series
+    model = trained(penstock.open_series(path, targets=["level"], horizon=3))
+    frame = polars.DataFrame(values, schema=["level", "flow"])
+    np.testing.assert_array_equal(model.predict(frame), model.predict(path))
+    assert model.evaluate(frame, skip=100) == model.evaluate(path, skip=100)
+    with pytest.raises(penstock.InvalidArgument, match="inputs must be one table, not several"):
+        model.predict([frame, frame])
+    with pytest.raises(penstock.InvalidArgument, match="inputs must be a file or a table in memory, not ndarray"):
+        model.evaluate(values)
+
+
+def test_what_cannot_be_read(series, tmp_path):
+    path, _ = series
+    model = trained(penstock.open_series(path, targets=["level"], horizon=3))
+    with pytest.raises(penstock.IoFailure, match="No such file or directory"):
+        model.predict(tmp_path / "none.csv")
+    (tmp_path / "empty.csv").write_text("level;flow\n")
+    with pytest.raises(penstock.InvalidArgument, match="empty.csv: there are no rows behind the header"):
+        model.predict(tmp_path / "empty.csv")
