@@ -1,7 +1,6 @@
 #include "backend/cuda/dense/walk.h"
 
 #include <algorithm>
-#include <ranges>
 
 #include "backend/cuda/dense/runnable.h"
 #include "backend/cuda/dense/source.h"
@@ -44,7 +43,9 @@ DenseWalks::DenseWalks(Device& device, const plan::GpuDenseProblem& problem, con
 }
 
 std::size_t DenseWalks::walk_bytes() const {
-  return std::ranges::max(walks_ | std::views::transform(&DenseWalk::workspace_bytes));
+  std::size_t bytes = 0;
+  for (const DenseWalk& walk : walks_) bytes = std::max(bytes, walk.workspace_bytes());
+  return bytes;
 }
 
 std::vector<plan::FallingStage> DenseWalks::stages_of(const DenseBatch& batch) const {
@@ -100,9 +101,9 @@ void DenseWalks::run(DenseBackwardArguments arguments, const DenseBatch& batch, 
         "carrying gradients of states between stages");
   float* const dstate_in = arguments.dstate_in;
   arguments.dstate_out = device_pointer<const float>(carry);
-  for (const plan::FallingStage& stage : stages | std::views::reverse) {
-    arguments.dstate_in = stage.begin > 0 ? device_pointer<float>(carry) : dstate_in;
-    walks_[stage.plan].run(of_stage(arguments, stage), workspace, stream);
+  for (auto stage = stages.rbegin(); stage != stages.rend(); ++stage) {
+    arguments.dstate_in = stage->begin > 0 ? device_pointer<float>(carry) : dstate_in;
+    walks_[stage->plan].run(of_stage(arguments, *stage), workspace, stream);
   }
 }
 
