@@ -90,7 +90,7 @@ void DenseWalks::run(DenseForwardArguments arguments, const DenseBatch& batch, D
 
 void DenseWalks::run(DenseBackwardArguments arguments, const DenseBatch& batch, DeviceAddress workspace,
                      StreamHandle stream) const {
-  const std::vector<plan::FallingStage> stages = stages_of(batch);
+  std::vector<plan::FallingStage> stages = stages_of(batch);
   if (stages.empty()) return of_all().run(arguments, workspace, stream);
   // Rows that have ended wait there until the walk comes to their last step. What enters a stage is read by the thread
   // that writes what leaves it.
@@ -101,9 +101,10 @@ void DenseWalks::run(DenseBackwardArguments arguments, const DenseBatch& batch, 
         "carrying gradients of states between stages");
   float* const dstate_in = arguments.dstate_in;
   arguments.dstate_out = device_pointer<const float>(carry);
-  for (auto stage = stages.rbegin(); stage != stages.rend(); ++stage) {
-    arguments.dstate_in = stage->begin > 0 ? device_pointer<float>(carry) : dstate_in;
-    walks_[stage->plan].run(of_stage(arguments, *stage), workspace, stream);
+  std::ranges::reverse(stages);
+  for (const plan::FallingStage& stage : stages) {
+    arguments.dstate_in = stage.begin > 0 ? device_pointer<float>(carry) : dstate_in;
+    walks_[stage.plan].run(of_stage(arguments, stage), workspace, stream);
   }
 }
 
