@@ -10,6 +10,7 @@
 are asked for, as is NumPy itself.
 """
 
+from . import _load  # isort: skip, before all that loads the library
 from . import cuda
 from ._cells import (
     Cell,

@@ -1,5 +1,6 @@
 """What crosses the border between Python and the library: arrays of all sorts, mistakes, threads. Never a crash."""
 
+import os
 import subprocess
 import sys
 import threading
@@ -368,3 +369,20 @@ def test_fuzz_construction(size, heads, weights, seed):
         cell.load_state_dict(dict.fromkeys(cell.parameters, weights))
     except ALLOWED:
         pass
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="of GNU's OpenMP")
+@pytest.mark.parametrize("given, wanted", [({}, "50000"), ({"GOMP_SPINCOUNT": "7"}, "7")])
+def test_threads_do_not_spin_for_long(given, wanted):
+    """As libgomp says itself when it is loaded, and programs that are started later are left alone."""
+    environment = {key: value for key, value in os.environ.items() if key not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")}
+    program = "import os, penstock; print(os.environ.get('GOMP_SPINCOUNT'))"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**environment, **given, "OMP_DISPLAY_ENV": "verbose"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert f"GOMP_SPINCOUNT = '{wanted}'" in done.stderr
+    assert done.stdout.strip() == str(given.get("GOMP_SPINCOUNT"))
