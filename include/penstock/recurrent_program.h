@@ -18,11 +18,12 @@ struct RecurrentForm {
   /// Of the weights: as `dtype`, or f32 where that is bf16 or f16. Their gradients, and all states and gradients of
   /// states, are f32 always (f64 where `dtype` is).
   DType weights = DType::f32;
-  Index rows = 1;              ///< B
-  Index steps = 1;             ///< T; of packed rows, the longest one's.
-  Index positions = 0;         ///< Packed rows (Batch::cu_seqlens): steps of all rows together. 0: rows are padded.
-  /// Of packed rows on a GPU none is longer than the one before, and calls have Batch::batch_sizes. Rows that have ended
-  /// then leave the multiprocessors to the others; with how long others are, numbers differ by the order of summation.
+  Index rows = 1;       ///< B
+  Index steps = 1;      ///< T; of packed rows, the longest one's.
+  Index positions = 0;  ///< Packed rows (Batch::cu_seqlens): steps of all rows together. 0: rows are padded.
+  /// Of packed rows on a GPU none is longer than the one before, and calls have Batch::batch_sizes. Rows that have
+  /// ended then leave the multiprocessors to the others; with how long others are, numbers differ by the order of
+  /// summation.
   bool falling = false;
   bool lengths = false;        ///< Calls have Batch::lengths.
   bool reset = false;          ///< Calls have Batch::reset.
