@@ -31,8 +31,8 @@ struct DenseBatch {
   DeviceAddress lengths = 0;  ///< int64 [B] or 0; what lies beyond a row's length is never read, and zero in outputs.
   DeviceAddress cu_seqlens = 0;  ///< int64 [B + 1] or 0, instead of lengths.
   Index longest = 0;             ///< Packed rows: no row is longer than this; 0: `steps`.
-  /// Packed rows of which none is longer than the one before. `sizes`: in the host's memory, of a call how many rows have
-  /// each step, `longest` numbers.
+  /// Packed rows of which none is longer than the one before. `sizes`: in the host's memory, of a call how many rows
+  /// have each step, `longest` numbers.
   bool falling = false;
   std::span<const Index> sizes = {};
   /// What lies over all positions without gaps (tapes, gradients of products) lies steps after steps, as x does.
