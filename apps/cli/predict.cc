@@ -293,17 +293,12 @@ class Prediction {
     LabelWriter writer(*this, arguments_.rows.keep);
     std::string name;
     std::vector<std::string> kept;
-    for (auto kind = rows.next(); kind != Rows::Kind::end; kind = rows.next()) {
-      if (kind == Rows::Kind::blank ? !rows.has_sequences() : rows.starts_sequence()) writer.finish(name, kept);
-      if (kind == Rows::Kind::blank) {
-        if (!rows.has_sequences()) rows.reader().restart();
-        continue;
-      }
+    const auto add = [&] {
       writer.add(rows.features());
       name = rows.sequence();
       kept = rows.kept();
-    }
-    writer.finish(name, kept);
+    };
+    for_each_sequence(rows, add, [&] { writer.finish(name, kept); });
     if (writer.sequences() == 0) nothing_to_read("rows behind the header");
     say_replaced(rows);
   }

@@ -99,6 +99,21 @@ class Rows {
   std::optional<Kind> next_of_missing();
 };
 
+/// Calls add() for every row, and finish() behind the last one of every labelled sequence: rows of one value in the
+/// sequence column, or where there is none rows up to a blank line. finish() is also called where no row was added.
+template <class Add, class Finish>
+void for_each_sequence(Rows& rows, const Add& add, const Finish& finish) {
+  for (auto kind = rows.next(); kind != Rows::Kind::end; kind = rows.next()) {
+    if (kind == Rows::Kind::blank ? !rows.has_sequences() : rows.starts_sequence()) finish();
+    if (kind == Rows::Kind::blank) {
+      if (!rows.has_sequences()) rows.reader().restart();
+      continue;
+    }
+    add();
+  }
+  finish();
+}
+
 /// The rows of one series, which may be apart in the file.
 struct GroupedRows {
   std::string name;

@@ -113,16 +113,11 @@ nb::object label_table(SharedModel& shared, const Source& source, const std::str
       logits.insert(logits.end(), last.begin(), last.end());
       sequence.restart();
     };
-    for (auto kind = rows.next(); kind != Rows::Kind::end; kind = rows.next()) {
-      if (kind == Rows::Kind::blank ? !rows.has_sequences() : rows.starts_sequence()) finish();
-      if (kind == Rows::Kind::blank) {
-        if (!rows.has_sequences()) rows.reader().restart();
-        continue;
-      }
+    const auto add = [&] {
       if (sequence.waiting() == SequenceRun::piece) sequence.run();
       sequence.add(rows.features());
-    }
-    finish();
+    };
+    for_each_sequence(rows, add, finish);
     if (logits.empty()) refuse(table.name + ": there are no rows behind the header");
   }
   const auto classes = static_cast<Index>(data.classes.size());

@@ -9,6 +9,7 @@
 #include <set>
 #include <tuple>
 
+#include "train/arima.h"
 #include "train/arima_fit.h"
 #include "train/cholesky.h"
 #include "train/forecast_error.h"
@@ -31,19 +32,10 @@ constexpr double wildest_weight = 1e4;
 constexpr double sharpness = 3.0;  // power of an error's ratio to the best that is a part's weight in the mean
 
 /// Coefficients p of w_t = sum_j p_j z_{t-j}.
-Numbers difference_polynomial(const RegressionShape& shape, Index season) {
-  Numbers p = {1.0};
-  const auto multiply = [&](Index distance) {
-    Numbers product(p.size() + static_cast<std::size_t>(distance), 0.0);
-    for (std::size_t i = 0; i < p.size(); ++i) {
-      product[i] += p[i];
-      product[i + static_cast<std::size_t>(distance)] -= p[i];
-    }
-    p = std::move(product);
-  };
-  if (shape.difference) multiply(1);
-  if (shape.seasonal) multiply(season);
-  return p;
+Numbers differences_of(const RegressionShape& shape, Index season) {
+  return difference_polynomial({.plain = {.difference = shape.difference ? 1 : 0},
+                                .seasonal = {.difference = shape.seasonal ? 1 : 0},
+                                .period = season});
 }
 
 /// The regressions of one shape on series: all choices that share it, of every distance by itself or, rolled out, of
@@ -56,7 +48,7 @@ class Regression {
         rolled_(rolled),
         said_(horizon),
         horizon_(rolled ? 1 : horizon),
-        p_(difference_polynomial(shape, season)) {
+        p_(differences_of(shape, season)) {
     const Index order = static_cast<Index>(p_.size()) - 1;
     reach_ = std::max<Index>(1, shape.lags + order);
     common_ = common_rows(z);
