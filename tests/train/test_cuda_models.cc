@@ -104,6 +104,83 @@ TEST_P(OnGpu, ForecastsFromTheLastValueAreTheCpus) {
   expect_close(device.values, host.values, roundings(), "state");
 }
 
+/// Inputs of a file, the first of which are forecast.
+DataDescription series(Index inputs, Index targets, Index horizon) {
+  DataDescription data;
+  data.task = Task::forecast;
+  for (Index i = 0; i < inputs; ++i) {
+    const auto by = static_cast<double>(i);
+    data.inputs.push_back({"x" + std::to_string(i), 0.3 * by, 1.0 + 0.5 * by});
+  }
+  data.targets.assign(data.inputs.begin(), data.inputs.begin() + targets);
+  data.horizon = horizon;
+  return data;
+}
+
+DataDescription labelled(Index inputs) {
+  DataDescription data = series(inputs, 0, 1);
+  data.task = Task::classify;
+  data.classes = {"a", "b", "c"};
+  return data;
+}
+
+/// Fitted layers begin with zeros, which say nothing.
+Model with_random_weights(const ModelSpec& spec, const DataDescription& data) {
+  Model model(spec, data, 3);
+  Random random(8);
+  for (const nn::ParameterEntry& entry : model.impl().parameters->layout().entries()) {
+    const auto taps = static_cast<double>(spec.lags + spec.filters + 16);
+    for (float& value : model.impl().parameters->value(entry)) {
+      if (value == 0.0f) value = static_cast<float>(random.normal() / std::sqrt(taps));
+    }
+  }
+  model.impl().parameters->changed();
+  return model;
+}
+
+/// As `penstock train` builds them: states of odd sizes lie behind each other.
+TEST_P(OnGpu, ModelsOfFilesAreTheCpus) {
+  struct Case {
+    const char* name;
+    ModelSpec spec;
+    DataDescription data;
+  };
+  const std::vector<Case> cases = {
+      {"a column, lags of a season", {.cell = "mingru", .width = 64, .from_last = true, .lags = 287}, series(1, 1, 48)},
+      {"a column, few lags",
+       {.cell = "gru", .width = 17, .convolution = 4, .from_last = true, .lags = 6},
+       series(1, 1, 1)},
+      {"columns", {.cell = "minlstm", .width = 20, .convolution = 3, .from_last = true, .lags = 50}, series(5, 3, 7)},
+      {"no change", {.cell = "lstm", .width = 64, .feed_forward = 1.5}, series(3, 1, 12)},
+      {"linear alone", {.cell = "mingru", .width = 8, .blocks = 1, .from_last = true, .lags = 1}, series(1, 1, 3)},
+      {"labels", {.cell = "gru", .width = 64, .filters = 100, .dilations = 6}, labelled(1)},
+      {"labels of columns", {.cell = "mingru", .width = 19, .filters = 22, .dilations = 3}, labelled(3)},
+      {"filters alone", {.cell = "gru", .width = 64, .blocks = 0, .filters = 44, .dilations = 5}, labelled(2)}};
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.name);
+    const Model model = with_random_weights(c.spec, c.data);
+    for (const Index rows : {1, 3}) {
+      constexpr Index steps = 61;
+      Random random(4);
+      std::vector<float> features(static_cast<std::size_t>(rows * steps * c.data.input_size()));
+      for (float& value : features) value = static_cast<float>(random.normal());
+      std::vector<float> want(static_cast<std::size_t>(rows * steps * c.data.output_size())), got(want.size());
+      ModelState host = model.state(rows), device = model.state(rows);
+      for (int call = 0; call < 2; ++call) {  // the second goes on from the state
+        model.forward(rows, steps, features, want, host);
+        model.forward(rows, steps, features, got, device, gpu());
+        expect_close(got, want, roundings(), "outputs");
+        expect_close(device.values, host.values, roundings(), "state");
+      }
+      model.forward(rows, 1, std::span(features).first(static_cast<std::size_t>(rows * c.data.input_size())),
+                    std::span(want).first(static_cast<std::size_t>(rows * c.data.output_size())), host);
+      model.forward(rows, 1, std::span(features).first(static_cast<std::size_t>(rows * c.data.input_size())),
+                    std::span(got).first(static_cast<std::size_t>(rows * c.data.output_size())), device, gpu());
+      expect_close(got, want, roundings(), "outputs of one more step");
+    }
+  }
+}
+
 TrainOptions plain_steps(Index count) {
   TrainOptions options;
   options.max_steps = count;

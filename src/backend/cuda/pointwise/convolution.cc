@@ -15,7 +15,8 @@ constexpr int kGroups = 8;
 constexpr int kForwardRun = 32, kBackwardRun = 64;
 constexpr int kForwardAtOnce = 4, kBackwardAtOnce = 4;
 constexpr int kForwardValues = 64, kBackwardValues = 32;  // taps * channels of a thread
-constexpr int kBackwardBlocks = 4;                        // of a multiprocessor: each leaves partial sums
+constexpr int kStateAlignment = sizeof(float);
+constexpr int kBackwardBlocks = 4;  // of a multiprocessor: each leaves partial sums
 
 int vector_of(const Convolution& spec, bool backward) {
   int most = kMostVector;
@@ -44,7 +45,7 @@ ConvolutionArguments arguments_of(const Convolution& spec, const Call& call) {
   if (spec.positions.rows == 0) return arguments;
   require_aligned(call.x, spec.alignment, "x");
   require_aligned(call.weight, spec.alignment, "weight");
-  require_optional(call.state_in, spec.alignment, "state_in");
+  require_optional(call.state_in, kStateAlignment, "state_in");
   arguments.lengths = device_pointer<const long long>(call.lengths);
   arguments.reset = device_pointer<const unsigned char>(call.reset);
   arguments.x = device_pointer<const char>(call.x);
@@ -96,7 +97,7 @@ void ConvolutionForwardExecutable::run(const ConvolutionForwardCall& call, Strea
   if (spec_.positions.rows == 0) return;
   require_aligned(call.bias, spec_.alignment, "bias");
   require_aligned(call.y, spec_.alignment, "y");
-  require_optional(call.state_out, spec_.alignment, "state_out");
+  require_optional(call.state_out, kStateAlignment, "state_out");
   require(
       call.state_out == 0 || call.state_out != call.state_in || is_long(spec_) || spec_.positions.steps <= kForwardRun,
       "state_out may be state_in for up to {} steps, not {}", kForwardRun, spec_.positions.steps);

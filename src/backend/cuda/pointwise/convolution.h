@@ -10,8 +10,8 @@ struct Convolution {
   Positions positions = {};
   Index width = 1, taps = 4;  ///< W, K
   plan::Storage storage = plan::Storage::bf16;
-  bool add = false;  ///< Gradients of weight and bias are added to, instead of replaced
-  int alignment = kAlignment;
+  bool add = false;            ///< Gradients of weight and bias are added to, instead of replaced
+  int alignment = kAlignment;  ///< Of all tensors but states, which lie behind those of other layers
 };
 
 struct ConvolutionForwardCall {

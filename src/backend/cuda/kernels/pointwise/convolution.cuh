@@ -61,13 +61,14 @@ struct Chunk {
       v[i] = first + i < stop ? Values::read(tensor, (position + first + i) * kWidth + column) : Values::zero();
     }
   }
-  /// The input of step t, which the state holds for t < 0.
+  /// The input of step t, which the state holds for t < 0, value by value: states of other layers lie before it.
   __device__ __forceinline__ void read(const ConvolutionArguments& args, int t, int column, float (&v)[kVector]) const {
     for (int i = 0; i < kVector; ++i) v[i] = 0.0f;
     if (t >= 0) {
       if (t < length) Load<Storage>(args.x, (position + t) * kWidth + column, v);
     } else if (args.state_in != nullptr) {
-      Load<F32>(args.state_in, (row * kBefore + kBefore + t) * kWidth + column, v);
+      const float* const state = args.state_in + (row * kBefore + kBefore + t) * kWidth + column;
+      for (int i = 0; i < kVector; ++i) v[i] = state[i];
     }
   }
   /// The inputs before the chunk.

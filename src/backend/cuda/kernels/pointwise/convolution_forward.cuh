@@ -5,7 +5,8 @@
 PENSTOCK_DEVICE void WriteState(const ConvolutionArguments& args, const Chunk& chunk, int column, Window& window) {
 #pragma unroll
   for (int j = 0; j < kBefore; ++j) {
-    Store<F32>(args.state_out, (chunk.row * kBefore + kBefore - 1 - j) * kWidth + column, window.v[j]);
+    float* const state = args.state_out + (chunk.row * kBefore + kBefore - 1 - j) * kWidth + column;
+    for (int i = 0; i < kVector; ++i) state[i] = window.v[j][i];
   }
 }
 
