@@ -104,6 +104,7 @@ OpenedData open_series_file(const DataOptions& options) {
   const bool dates = series.calendar.read || options.irregular != Irregular::automatic;
   series.irregular = dates ? options.irregular : Irregular::ignore;
   series.known = options.known;
+  series.threads = options.threads;
   series.format = options.table.format();
   series.missing = options.table.missing.value_or(options.origin ? options.origin->missing : series.missing);
   if (options.validation_fraction) series.validation_fraction = *options.validation_fraction;

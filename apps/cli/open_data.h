@@ -46,6 +46,7 @@ struct DataOptions {
   Irregular irregular = Irregular::automatic;
   bool autoregression = true;  ///< A series: with a linear forecast beside the layers.
   bool from_last = false;      ///< A series: scaled for forecasts that start from the last value.
+  int threads = 0;             ///< A series: that look for its season and its linear forecast.
   TaskOptions task;
   const DataDescription* origin = nullptr;  ///< Of a model that is trained further: its columns, horizon and labels.
 };

@@ -56,6 +56,7 @@ class TrainingRun {
     if (!arguments_.init.empty()) start_from_origin();
     arguments_.data.from_last = !arguments_.model.no_changes && (!resumed_ || resumed_->from_last);
     arguments_.data.autoregression = !arguments_.model.no_linear && (!resumed_ || resumed_->lags > 0);
+    arguments_.data.threads = options_.execution.threads;
     data_ = open_data(arguments_.data, kind_, options_.seed);
     filters_alone_ = kind_ == DataKind::labelled && !arguments_.model.no_filters && !arguments_.resume &&
                      filters_stand_alone(*data_.dataset);

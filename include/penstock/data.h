@@ -309,6 +309,7 @@ struct SeriesOptions {
   /// forecast are their values in the rows that are forecast. They are read whether or not `inputs` names them, and are
   /// no targets unless `targets` names others. Rows at the end of a series that lack all targets say what is known.
   std::vector<std::string> known = {};
+  int threads = 0;  ///< That look for the season and the linear forecast; 0: as many as the machine offers.
 };
 /// A table, one step a row. Several files hold the same columns; none goes on where the one before it ended, and the
 /// last rows of each are held out. Errors name file, line and column.

@@ -7,18 +7,20 @@
 #include <thread>
 #include <vector>
 
+#include "base/denormals.h"
+
 namespace penstock {
 
-/// each(0) to each(count - 1) on several threads, for work that is mostly the compiler's: a kernel that no cache holds
-/// takes a tenth of a second and more. If some fail, throws what the first of them threw.
+/// each(0) to each(count - 1) on up to so many threads, which take the next one when they have done theirs: for work of
+/// a tenth of a second and more. All count denormal numbers as the caller does. If some fail, throws what the first of
+/// them threw.
 template <class Each>
-void side_by_side(std::size_t count, const Each& each) {
-  constexpr unsigned most_compilers = 16;
-  const auto threads =
-      std::min<std::size_t>(count, std::clamp(std::thread::hardware_concurrency(), 1u, most_compilers));
+void side_by_side(int threads, std::size_t count, const Each& each) {
   std::vector<std::exception_ptr> failures(count);
   std::atomic<std::size_t> next{0};
+  const DenormalMode mode = DenormalMode::of_this_thread();
   const auto work = [&] {
+    const WithDenormals as_the_caller(mode);
     for (std::size_t i = next++; i < count; i = next++) {
       try {
         each(i);
@@ -29,12 +31,19 @@ void side_by_side(std::size_t count, const Each& each) {
   };
   {
     std::vector<std::jthread> helpers;
-    for (std::size_t i = 1; i < threads; ++i) helpers.emplace_back(work);
+    for (std::size_t i = 1; i < std::min(count, static_cast<std::size_t>(threads)); ++i) helpers.emplace_back(work);
     work();
   }
   for (const std::exception_ptr& failure : failures) {
     if (failure) std::rethrow_exception(failure);
   }
+}
+
+/// The same for work that is mostly a compiler's, such as kernels that no cache holds.
+template <class Each>
+void side_by_side(std::size_t count, const Each& each) {
+  constexpr unsigned most_compilers = 16;
+  side_by_side(static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, most_compilers)), count, each);
 }
 
 }  // namespace penstock

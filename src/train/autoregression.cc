@@ -234,29 +234,52 @@ std::vector<RegressionShape> shapes(Index season) {
   return all;
 }
 
-/// The choices of every shape with the errors that they make; those that fail anywhere are left out.
-std::map<RegressionChoice, double> score_choices(ManySeries z, const Beginnings& beginnings, Index horizon,
-                                                 Index season, const RawValue& raw) {
-  std::map<RegressionChoice, std::pair<double, int>> sums;
-  const auto add = [&](const RegressionShape& shape, bool rolled, double share) {
-    const Regression regression(beginnings_of(z, share), shape, rolled, horizon, season);
-    if (!regression.enough()) return;
-    LinearForecast forecast;
-    for (const bool intercept : {false, true}) {
-      for (std::size_t penalty = 0; penalty < (shape.lags > 0 ? std::size(penalties) : 1); ++penalty) {
-        if (!regression.fit(intercept, penalty, forecast)) continue;
-        auto& [sum, folds] = sums[{shape, intercept, rolled, penalty}];
-        sum += log_error_behind(z, share, forecast, raw);
-        ++folds;
-      }
-    }
-  };
+/// Regressions that are fitted to a beginning together, as they share their sums, and how far each is off behind it.
+struct Comparison {
+  RegressionShape shape;
+  bool rolled;
+  double share;
+  std::vector<std::pair<RegressionChoice, double>> log_errors = {};
+};
+
+std::vector<Comparison> comparisons(ManySeries z, const Beginnings& beginnings, Index horizon, Index season) {
   const bool differences_alone = season == 1 && wanders(z);
+  std::vector<Comparison> all;
   for (const RegressionShape& shape : shapes(season)) {
     if (differences_alone && !shape.difference) continue;
     for (const double share : beginnings) {
-      add(shape, true, share);
-      if (horizon > 1 && shape.lags > 0) add(shape, false, share);
+      all.push_back({shape, true, share});
+      if (horizon > 1 && shape.lags > 0) all.push_back({shape, false, share});
+    }
+  }
+  return all;
+}
+
+void compare(ManySeries z, Index horizon, Index season, const RawValue& raw, Comparison& comparison) {
+  const auto& [shape, rolled, share, log_errors] = comparison;
+  const Regression regression(beginnings_of(z, share), shape, rolled, horizon, season);
+  if (!regression.enough()) return;
+  LinearForecast forecast;
+  for (const bool intercept : {false, true}) {
+    for (std::size_t penalty = 0; penalty < (shape.lags > 0 ? std::size(penalties) : 1); ++penalty) {
+      if (!regression.fit(intercept, penalty, forecast)) continue;
+      comparison.log_errors.emplace_back(RegressionChoice{shape, intercept, rolled, penalty},
+                                         log_error_behind(z, share, forecast, raw));
+    }
+  }
+}
+
+/// The choices of every shape with the errors that they make; those that fail anywhere are left out.
+std::map<RegressionChoice, double> score_choices(ManySeries z, const Beginnings& beginnings, Index horizon,
+                                                 Index season, const RawValue& raw, int threads) {
+  std::vector<Comparison> all = comparisons(z, beginnings, horizon, season);
+  side_by_side(threads, all.size(), [&](std::size_t i) { compare(z, horizon, season, raw, all[i]); });
+  std::map<RegressionChoice, std::pair<double, int>> sums;
+  for (const Comparison& comparison : all) {
+    for (const auto& [choice, log_error] : comparison.log_errors) {
+      auto& [sum, folds] = sums[choice];
+      sum += log_error;
+      ++folds;
     }
   }
   std::map<RegressionChoice, double> errors;
@@ -333,34 +356,36 @@ std::optional<LinearForecast> fit_arima_of(ManySeries z, const LinearChoice& cho
 }
 
 /// The error of smoothings behind the beginnings; infinite if there are too few rows.
-double choose_smoothings(ManySeries z, const Beginnings& beginnings, const RawValue& raw, LinearChoice& choice) {
+double choose_smoothings(ManySeries z, const Beginnings& beginnings, const RawValue& raw, int threads,
+                         LinearChoice& choice) {
   const auto window = smoothing_window(common_rows(z), choice.season);
   if (!window) return INFINITY;
   choice.window = *window;
   // Too few rows to compare anything behind their beginnings: Akaike's criterion needs none.
   if (choice.parts.empty()) choice.smoothing = 1.0;
-  return error_behind(beginnings, z, raw, [&](ManySeries each) { return fit_smoothings_of(each, choice); });
+  return error_behind(beginnings, z, raw, threads, [&](ManySeries each) { return fit_smoothings_of(each, choice); });
 }
 
 /// The same of an ARIMA, whose orders are those of all rows.
-double choose_arima(ManySeries z, const Beginnings& beginnings, const RawValue& raw, LinearChoice& choice) {
+double choose_arima(ManySeries z, const Beginnings& beginnings, const RawValue& raw, int threads,
+                    LinearChoice& choice) {
   const auto window = arima_window(common_rows(z), choice.season);
   if (!window) return INFINITY;
   choice.arima_window = *window;
   // What comes back at another distance than people count in is a cycle, whose phase wanders.
   choice.arima = choose_orders(z, is_customary(choice.season) ? choice.season : 1);
   if (!choice.arima) return INFINITY;
-  return error_behind(beginnings, z, raw, [&](ManySeries each) { return fit_arima_of(each, choice); });
+  return error_behind(beginnings, z, raw, threads, [&](ManySeries each) { return fit_arima_of(each, choice); });
 }
 
 /// Gives regressions, smoothings and an ARIMA their shares. They are near to equal: few errors say little about which
 /// of good forecasts is the best one, and a mean of unlike ones is better than each more often than not.
-void share_out(ManySeries z, const Beginnings& beginnings, const RawValue& raw, LinearChoice& choice) {
+void share_out(ManySeries z, const Beginnings& beginnings, const RawValue& raw, int threads, LinearChoice& choice) {
   constexpr double power = 0.5;  // of mean square errors: shares fall with their roots
   // None of an infinite error, and finite ones of none.
   const auto odds = [](double error) { return std::pow(std::max(error, std::numeric_limits<double>::min()), -power); };
-  const double smoothing_error = choose_smoothings(z, beginnings, raw, choice);
-  const double arima_error = choose_arima(z, beginnings, raw, choice);
+  const double smoothing_error = choose_smoothings(z, beginnings, raw, threads, choice);
+  const double arima_error = choose_arima(z, beginnings, raw, threads, choice);
   const double regressions = odds(choice.error), smoothings = odds(smoothing_error), arima = odds(arima_error);
   choice.error = std::min(choice.error, smoothing_error);
   const double sum = regressions + smoothings + arima;
@@ -378,20 +403,21 @@ double LinearForecast::at(std::span<const double> z, Index row, Index ahead) con
 }
 
 LinearChoice choose_linear_forecast(ManySeries z, Index horizon, Index season, Index longest_season,
-                                    const RawValue& raw) {
+                                    const RawValue& raw, int threads) {
   const Beginnings beginnings = beginnings_with(z, longest_season);
   LinearChoice choice{.horizon = horizon, .season = season, .error = INFINITY, .parts = {}};
   BestOfKinds best;
-  for (const auto& [regression, error] : score_choices(z, beginnings, horizon, season, raw)) {
+  for (const auto& [regression, error] : score_choices(z, beginnings, horizon, season, raw, threads)) {
     const RegressionShape& shape = regression.shape;
     keep_better(best, {shape.difference, shape.seasonal, regression.rolled, shape.lags > 0},
                 {.regression = regression, .error = error});
   }
   choice.parts = weighted(best);
   if (!choice.parts.empty()) {
-    choice.error = error_behind(beginnings, z, raw, [&](ManySeries each) { return fit_regressions(each, choice); });
+    choice.error =
+        error_behind(beginnings, z, raw, threads, [&](ManySeries each) { return fit_regressions(each, choice); });
   }
-  share_out(z, beginnings, raw, choice);
+  share_out(z, beginnings, raw, threads, choice);
   return choice;
 }
 

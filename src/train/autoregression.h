@@ -51,9 +51,10 @@ struct LinearChoice {
 /// that falls with its error: a mean of several is safer than the best of a few thousand choices. The mean of
 /// smoothings and an ARIMA stand beside them with shares that are near to equal. Nothing is chosen that reads more rows
 /// than nine in ten of the series have. Errors can be compared between choices with the same `longest_season`: the
-/// beginnings hold two of those as far as a series has them.
+/// beginnings hold two of those as far as a series has them. The choice is the same on any number of threads, from
+/// each of which `raw` is called.
 LinearChoice choose_linear_forecast(ManySeries z, Index horizon, Index season, Index longest_season,
-                                    const RawValue& raw);
+                                    const RawValue& raw, int threads = 1);
 LinearForecast fit_linear_forecast(ManySeries z, const LinearChoice& choice);
 
 /// The same of one series.

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <memory>
 #include <optional>
@@ -6,6 +7,8 @@
 
 #include "base/check.h"
 #include "base/quote.h"
+#include "base/side_by_side.h"
+#include "base/threads.h"
 #include "penstock/fine_tune.h"
 #include "train/autoregression.h"
 #include "train/calendar.h"
@@ -107,7 +110,10 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
     masks_ = series.missing == Missing::mask;
     add_features(table, series, inputs, options, origin);
     add_ahead(table, known);
-    if (options.autoregression) fit(plan, data::plan_again(plan, table, series, options, source.columns), known);
+    if (options.autoregression) {
+      const data::SeriesPlan by_all_rows = data::plan_again(plan, table, series, options, source.columns);
+      fit(plan, by_all_rows, known, resolve_threads(options.threads));
+    }
     take_fingerprint(options);
   }
 
@@ -175,7 +181,8 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
     }
   }
 
-  void fit(const data::SeriesPlan& plan, const data::SeriesPlan& by_all_rows, const std::vector<std::size_t>& known) {
+  void fit(const data::SeriesPlan& plan, const data::SeriesPlan& by_all_rows, const std::vector<std::size_t>& known,
+           int threads) {
     data::TargetRows rows{targets_, static_cast<Index>(description_.targets.size()), description_.horizon, segments_,
                           inputs_,  static_cast<Index>(description_.inputs.size())};
     for (const std::size_t position : known) {
@@ -188,9 +195,14 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
       ends.push_back(segment.end);
       longest = std::max(longest, segment.training_rows());
     }
-    autoregression_ = data::fit_linear(rows, plan, training_ends);
-    refitted_ = data::fit_linear(rows, by_all_rows, ends);
-    past_errors_ = data::past_errors(rows, plan, [&](Index row, Index target) { return is_known(row, target); });
+    std::array<Autoregression, 2> fits;
+    side_by_side(threads, fits.size(), [&](std::size_t i) {
+      fits[i] = i == 0 ? data::fit_linear(rows, plan, training_ends) : data::fit_linear(rows, by_all_rows, ends);
+    });
+    autoregression_ = std::move(fits[0]);
+    refitted_ = std::move(fits[1]);
+    const auto counts = [&](Index row, Index target) { return is_known(row, target); };
+    past_errors_ = data::past_errors(rows, plan, counts, threads);
     const Index lags = std::max(autoregression_->lags, refitted_.lags);
     for (Autoregression* const each : {&*autoregression_, &refitted_}) {
       each->weights.resize(static_cast<std::size_t>(lags * description_.output_size()), 0.0f);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <optional>
 
+#include "base/side_by_side.h"
 #include "train/linear_forecast.h"
 #include "train/origins.h"
 
@@ -32,13 +33,18 @@ double mean_error(const Beginnings& beginnings, const LogError& log_error) {
   return std::exp(sum / static_cast<double>(beginnings.size()));
 }
 
-/// That of forecasts which are fitted to the beginnings; infinite where one cannot be.
+/// That of forecasts which are fitted to the beginnings, on so many threads; infinite where one cannot be.
 template <class Fit>
-double error_behind(const Beginnings& beginnings, ManySeries z, const RawValue& raw, const Fit& fit) {
-  return mean_error(beginnings, [&](double share) {
+double error_behind(const Beginnings& beginnings, ManySeries z, const RawValue& raw, int threads, const Fit& fit) {
+  Beginnings errors;
+  side_by_side(threads, beginnings.size(), [&](std::size_t i) {
+    const std::size_t latest_first = beginnings.size() - 1 - i;  // which takes longest
+    const double share = beginnings[latest_first];
     const std::optional<LinearForecast> forecast = fit(beginnings_of(z, share));
-    return forecast ? log_error_behind(z, share, *forecast, raw) : INFINITY;
+    errors[latest_first] = forecast ? log_error_behind(z, share, *forecast, raw) : INFINITY;
   });
+  auto error = errors.begin();
+  return mean_error(beginnings, [&](double) { return *error++; });
 }
 
 }  // namespace penstock::training

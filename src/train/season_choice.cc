@@ -26,7 +26,7 @@ bool is_customary(Index period) { return std::ranges::find(customary, period) !=
 
 // A trend that bends hides a season from correlations, and noise makes two of its multiples as alike as itself: periods
 // that people count in are tried beside the one that was found.
-ChosenSeason choose_season(ManySeries z, Index horizon) {
+ChosenSeason choose_season(ManySeries z, Index horizon, int threads) {
   constexpr double plain_to_see = 0.5;  // correlation
   // Difference of Akaike's criterion beyond which nothing speaks for the less likely (Burnham and Anderson, 2002): a
   // few seasons fit as well as that before the first beginnings of the rows are long enough to forecast by them.
@@ -39,7 +39,7 @@ ChosenSeason choose_season(ManySeries z, Index horizon) {
   if (found.rows > 1) periods.push_back(found.rows);
   const bool plain = found.rows > 1 && found.alike >= plain_to_see;
   if (plain && found.rows > longest_smoothed_period) return {.rows = found.rows};
-  const auto [likeliest, likelier_by] = likeliest_period(z, periods, horizon);
+  const auto [likeliest, likelier_by] = likeliest_period(z, periods, horizon, threads);
   if (plain && (likeliest == 1 || likeliest == found.rows)) return {.rows = found.rows};
   if (likeliest == 1) return {};
   // Of some hundred distances one looks like a faint season by chance sooner than one of four.

@@ -15,7 +15,8 @@ struct ChosenSeason {
 /// Whether people count in it: quarters, days of a week, months, hours of a day.
 bool is_customary(Index period);
 
-/// The season of series, among one that shows in their correlations and those that people count in.
-ChosenSeason choose_season(ManySeries z, Index horizon);
+/// The season of series, among one that shows in their correlations and those that people count in; looked for on so
+/// many threads.
+ChosenSeason choose_season(ManySeries z, Index horizon, int threads = 1);
 
 }  // namespace penstock::training

@@ -7,6 +7,8 @@
 
 #include "base/check.h"
 #include "base/quote.h"
+#include "base/side_by_side.h"
+#include "base/threads.h"
 #include "train/normalise.h"
 #include "train/season_choice.h"
 
@@ -88,12 +90,12 @@ class SeriesPlanner {
   /// Of series that are scaled alike.
   training::LinearChoice choose(training::ManySeries z, Index season, const training::RawValue& raw) const {
     const auto found =
-        season > 0 ? training::ChosenSeason{.rows = season} : training::choose_season(z, options_.horizon);
+        season > 0 ? training::ChosenSeason{.rows = season} : training::choose_season(z, options_.horizon, threads_);
     if (!options_.autoregression) return {.horizon = options_.horizon, .season = found.rows, .error = 0.0, .parts = {}};
-    auto choice = training::choose_linear_forecast(z, options_.horizon, found.rows, found.rows, raw);
+    auto choice = training::choose_linear_forecast(z, options_.horizon, found.rows, found.rows, raw, threads_);
     if (found.plain) return choice;
     // Swings that come and go look like a season too: one that is will forecast.
-    auto without = training::choose_linear_forecast(z, options_.horizon, 1, found.rows, raw);
+    auto without = training::choose_linear_forecast(z, options_.horizon, 1, found.rows, raw, threads_);
     return choice.error < found.most_error * without.error ? std::move(choice) : std::move(without);
   }
 
@@ -134,6 +136,7 @@ class SeriesPlanner {
   const SeriesTable& series_;
   SeriesPart part_;
   const SeriesOptions& options_;
+  int threads_ = resolve_threads(options_.threads);
   std::vector<std::vector<std::vector<double>>> known_values_;  // [columns known in advance][segments][rows]
   std::vector<training::Covariates> known_;                     // the same, of each segment
 };
@@ -313,20 +316,30 @@ Autoregression fit_linear(const TargetRows& rows, const SeriesPlan& plan, const 
 }
 
 training::RowErrors past_errors(const TargetRows& rows, const SeriesPlan& plan,
-                                const std::function<bool(Index, Index)>& is_known) {
-  constexpr double beginnings[] = {0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0};
-  constexpr Index most_origins = 200;  // behind each
-  training::RowErrors errors;
-  for (std::size_t i = 0; i + 1 < std::size(beginnings); ++i) {
-    const std::vector<Index> firsts = ends_of(rows.segments, beginnings[i]);
-    const std::vector<Index> ends = ends_of(rows.segments, beginnings[i + 1]);
-    Index longest = 0, origins = 0;
-    for (std::size_t s = 0; s < firsts.size(); ++s) {
-      longest = std::max(longest, firsts[s] - rows.segments[s].first);
-      origins += ends[s] - firsts[s];
+                                const std::function<bool(Index, Index)>& is_known, int threads) {
+  constexpr double shares[] = {0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0};
+  constexpr Index most_origins = 200;  // behind each beginning
+  struct Beginning {
+    std::vector<Index> firsts, ends;  // rows of each segment that are forecast
+    Autoregression linear = {};
+  };
+  std::vector<Beginning> beginnings;
+  for (std::size_t i = 0; i + 1 < std::size(shares); ++i) {
+    beginnings.push_back({ends_of(rows.segments, shares[i]), ends_of(rows.segments, shares[i + 1])});
+    Index longest = 0;
+    for (std::size_t s = 0; s < rows.segments.size(); ++s) {
+      longest = std::max(longest, beginnings.back().firsts[s] - rows.segments[s].first);
     }
-    if (longest <= 2 * rows.horizon) continue;
-    const Autoregression linear = fit_linear(rows, plan, firsts);
+    if (longest <= 2 * rows.horizon) beginnings.pop_back();
+  }
+  side_by_side(threads, beginnings.size(), [&](std::size_t i) {
+    Beginning& latest_first = beginnings[beginnings.size() - 1 - i];  // which takes longest
+    latest_first.linear = fit_linear(rows, plan, latest_first.firsts);
+  });
+  training::RowErrors errors;
+  for (const auto& [firsts, ends, linear] : beginnings) {
+    Index origins = 0;
+    for (std::size_t s = 0; s < firsts.size(); ++s) origins += ends[s] - firsts[s];
     const Index stride = std::max<Index>(1, origins / most_origins);
     for (std::size_t s = 0; s < firsts.size(); ++s) {
       const Segment& segment = rows.segments[s];

@@ -59,8 +59,8 @@ struct TargetRows {
 Autoregression fit_linear(const TargetRows& rows, const SeriesPlan& plan, const std::vector<Index>& ends);
 
 /// Errors of fits to some beginnings of the training part, each up to the end of the next. `is_known` (row, target)
-/// says which count.
+/// says which count. The fits take so many threads.
 training::RowErrors past_errors(const TargetRows& rows, const SeriesPlan& plan,
-                                const std::function<bool(Index, Index)>& is_known);
+                                const std::function<bool(Index, Index)>& is_known, int threads);
 
 }  // namespace penstock::data

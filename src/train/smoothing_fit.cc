@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/side_by_side.h"
 #include "train/nelder_mead.h"
 
 namespace penstock::training {
@@ -201,13 +202,17 @@ std::optional<LinearForecast> fit_mean_smoothing(ManySeries z, Index period, Ind
   return mean;
 }
 
-LikeliestPeriod likeliest_period(ManySeries z, const std::vector<Index>& periods, Index horizon) {
-  const double without = least_information(fit_smoothings(z, 1, horizon));
+LikeliestPeriod likeliest_period(ManySeries z, const std::vector<Index>& periods, Index horizon, int threads) {
+  std::vector<Index> all = {1};
+  std::ranges::copy_if(periods, std::back_inserter(all),
+                       [](Index period) { return period <= longest_smoothed_period; });
+  std::vector<double> information(all.size());
+  side_by_side(threads, all.size(),
+               [&](std::size_t i) { information[i] = least_information(fit_smoothings(z, all[i], horizon)); });
   LikeliestPeriod likeliest;
-  for (const Index period : periods) {
-    if (period > longest_smoothed_period) continue;
-    const double by = without - least_information(fit_smoothings(z, period, horizon));
-    if (by > std::max(clearly_likelier, likeliest.by)) likeliest = {.rows = period, .by = by};
+  for (std::size_t i = 1; i < all.size(); ++i) {
+    const double by = information.front() - information[i];
+    if (by > std::max(clearly_likelier, likeliest.by)) likeliest = {.rows = all[i], .by = by};
   }
   return likeliest;
 }

@@ -32,7 +32,7 @@ struct LikeliestPeriod {
   double by = 0.0;  ///< Difference of Akaike's criterion to smoothings without a season.
 };
 
-/// Of several periods the one with which smoothings fit clearly better than without any, or 1.
-LikeliestPeriod likeliest_period(ManySeries z, const std::vector<Index>& periods, Index horizon);
+/// Of several periods the one with which smoothings fit clearly better than without any, or 1; on so many threads.
+LikeliestPeriod likeliest_period(ManySeries z, const std::vector<Index>& periods, Index horizon, int threads = 1);
 
 }  // namespace penstock::training

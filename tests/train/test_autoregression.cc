@@ -14,6 +14,7 @@
 #include "penstock/train.h"
 #include "support/temporary_folder.h"
 #include "train/autoregression.h"
+#include "train/season_choice.h"
 
 namespace penstock {
 namespace {
@@ -23,6 +24,7 @@ using training::fit_linear_forecast;
 using training::LinearForecast;
 
 double same(double value) { return value; }
+double same_of_many(std::size_t, Index, double value) { return value; }
 
 /// Root mean square of errors of all forecasts behind `first`.
 double error_of(const LinearForecast& forecast, const std::vector<double>& z, Index first) {
@@ -310,6 +312,44 @@ TEST(LinearForecast, HoldsAnArimaWithAShareOfAThird) {
   EXPECT_LT(with, without);
   const std::vector<double> few(45, 1.0);
   EXPECT_FALSE(choose_linear_forecast(few, 4, 1, same).arima);
+}
+
+TEST(LinearForecast, IsTheSameOnAnyNumberOfThreads) {
+  constexpr Index rows = 150, season = 12, horizon = 5;
+  Random random(9);
+  std::vector<double> z;
+  for (Index row = 0; row < rows; ++row) {
+    const double cycle = std::sin(2.0 * std::numbers::pi * static_cast<double>(row) / season);
+    z.push_back((row > 0 ? 0.7 * z.back() : 0.0) + cycle + random.normal());
+  }
+  const std::array all = {std::span<const double>(z), std::span<const double>(z).subspan(7)};
+  const auto chosen = [&](int threads) {
+    return training::choose_linear_forecast(all, horizon, season, season, same_of_many, threads);
+  };
+  const training::LinearChoice want = chosen(1);
+  ASSERT_GT(want.smoothing, 0.0);
+  ASSERT_TRUE(want.arima);
+  for (const int threads : {2, 3, 64}) {
+    SCOPED_TRACE(threads);
+    const training::LinearChoice got = chosen(threads);
+    EXPECT_EQ(got.error, want.error);
+    EXPECT_EQ(got.smoothing, want.smoothing);
+    EXPECT_EQ(got.arima_share, want.arima_share);
+    ASSERT_EQ(got.parts.size(), want.parts.size());
+    for (std::size_t i = 0; i < want.parts.size(); ++i) {
+      EXPECT_EQ(got.parts[i].regression, want.parts[i].regression);
+      EXPECT_EQ(got.parts[i].error, want.parts[i].error);
+      EXPECT_EQ(got.parts[i].weight, want.parts[i].weight);
+    }
+    EXPECT_EQ(training::choose_season(all, horizon, threads).rows, training::choose_season(all, horizon).rows);
+  }
+}
+
+TEST(LinearForecast, PassesOnWhatFailsOnAThread) {
+  const std::vector<double> z(40, 1.0);
+  const std::array all = {std::span<const double>(z)};
+  const auto fails = [](std::size_t, Index, double) -> double { throw Error(ErrorCode::bad_input, "as it was told"); };
+  EXPECT_THROW(training::choose_linear_forecast(all, 2, 1, 1, fails, 3), Error);
 }
 
 /// The season of a series of 190 rows, of which 152 are learnt from, as a dataset says it.
