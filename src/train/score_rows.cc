@@ -204,14 +204,12 @@ LabelScore score_labelled(const Model& model, Rows& rows, const Execution& execu
     ++confusion[static_cast<std::size_t>(truth - data.classes.begin())][static_cast<std::size_t>(answer)];
     sequence.restart();
   };
-  for (auto kind = rows.next(); kind != Rows::Kind::end; kind = rows.next()) {
-    if (kind == Rows::Kind::blank ? !rows.has_sequences() : rows.starts_sequence()) finish();
-    if (kind == Rows::Kind::blank) continue;
+  const auto add = [&] {
     if (sequence.waiting() == SequenceRun::piece) sequence.run();
     sequence.add(rows.features());
     label = rows.kept().front();
-  }
-  finish();
+  };
+  for_each_sequence(rows, add, finish);
   return score_labels(std::move(confusion));
 }
 
