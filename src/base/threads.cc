@@ -2,6 +2,7 @@
 
 #include <omp.h>
 
+#include <algorithm>
 #include <exception>
 #include <mutex>
 #include <thread>
@@ -20,19 +21,27 @@ int resolve_threads(int requested) {
 
 namespace detail {
 
+// GNU's OpenMP ends the threads that a smaller team than the last one has no use for, and starts others for the next
+// larger one, at some twenty microseconds each. So every team is as large as the largest that its caller has had, and
+// those who are not wanted have nothing to do.
 void run_parallel(int team, const std::function<void(int, int)>& body) {
+  thread_local int largest = 1;
+  largest = std::max(largest, team);
   std::exception_ptr failure;
   std::mutex guard;
   const DenormalMode mode = DenormalMode::of_this_thread();
-  // A nested or limited OpenMP may grant fewer threads than asked for, so the size that was granted is announced.
-#pragma omp parallel num_threads(team)
+#pragma omp parallel num_threads(largest)
   {
-    const WithDenormals as_the_caller(mode);
-    try {
-      body(omp_get_thread_num(), omp_get_num_threads());
-    } catch (...) {
-      const std::lock_guard lock(guard);
-      if (!failure) failure = std::current_exception();
+    // A nested or limited OpenMP may grant fewer threads than asked for, so the size that was granted is announced.
+    const int thread = omp_get_thread_num(), members = std::min(team, omp_get_num_threads());
+    if (thread < members) {
+      const WithDenormals as_the_caller(mode);
+      try {
+        body(thread, members);
+      } catch (...) {
+        const std::lock_guard lock(guard);
+        if (!failure) failure = std::current_exception();
+      }
     }
   }
   if (failure) std::rethrow_exception(failure);

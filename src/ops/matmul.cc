@@ -3,11 +3,13 @@
 #include <omp.h>
 #include <dnnl.hpp>
 
+#include <algorithm>
 #include <type_traits>
 
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/machine.h"
 #include "base/check.h"
+#include "base/threads.h"
 
 namespace penstock::ops {
 namespace {
@@ -28,15 +30,56 @@ class LendThreads {
   int before_;
 };
 
-void library_product(Index m, Index n, Index k, const Matrix<float>& a, const Matrix<float>& b, float beta, float* c,
-                     Index c_stride, int threads) {
-  const LendThreads lend(threads);
+/// Multiply-adds of a product that a thread should at least have ...
+constexpr Index least_of_thread = Index{1} << 18, least_of_halves = Index{1} << 20;
+/// ... and from which the library deals them out better, which may cut sums. It takes as many threads as suit it, and
+/// so ends some that other ops have (run_parallel()): that is too dear for less.
+constexpr Index much_of_thread = Index{1} << 22;
+
+Index threads_worth(Index work, Index least, int threads) { return std::clamp<Index>(work / least, 1, threads); }
+
+void library_block(Index m, Index n, Index k, const Matrix<float>& a, const Matrix<float>& b, float beta, float* c,
+                   Index c_stride) {
   const dnnl_status_t status = dnnl_sgemm(a.transposed ? 'T' : 'N', b.transposed ? 'T' : 'N', m, n, k, 1.0f, a.data,
                                           a.stride, b.data, b.stride, beta, c, c_stride);
   if (status != dnnl_success) {
     fail(ErrorCode::unsupported, "oneDNN refused a product of [{}, {}] by [{}, {}] with status {}", m, k, k, n,
          static_cast<int>(status));
   }
+}
+
+/// A part of 0..count-1 in whole tiles.
+struct Tiles {
+  Index count, parts;
+  static constexpr Index tile = 16;
+
+  Index all() const { return (count + tile - 1) / tile; }
+  Index begin(Index part) const { return std::min(count, all() * part / parts * tile); }
+};
+
+/// In blocks of the result, one for each thread, as far as these have enough to do.
+void library_product(Index m, Index n, Index k, const Matrix<float>& a, const Matrix<float>& b, float beta, float* c,
+                     Index c_stride, int threads) {
+  const Index work = m * n * k, wanted = threads_worth(work, least_of_thread, threads);
+  Tiles rows{m, 1}, columns{n, 1};
+  rows.parts = std::min(wanted, rows.all());
+  columns.parts = std::min(wanted / rows.parts, columns.all());
+  const Index blocks = rows.parts * columns.parts;
+  if (wanted == 1 || work / threads >= much_of_thread || 2 * blocks <= wanted) {
+    const LendThreads lend(wanted == 1 ? 1 : threads);
+    return library_block(m, n, k, a, b, beta, c, c_stride);
+  }
+  run_team(static_cast<int>(blocks), [&](int thread, int team) {
+    const LendThreads alone(1);
+    for (Index block = thread; block < blocks; block += team) {
+      const Index row = rows.begin(block / columns.parts), column = columns.begin(block % columns.parts);
+      const Index row_end = rows.begin(block / columns.parts + 1),
+                  column_end = columns.begin(block % columns.parts + 1);
+      const Matrix<float> from{a.data + (a.transposed ? row : row * a.stride), a.stride, a.transposed};
+      const Matrix<float> by{b.data + (b.transposed ? column * b.stride : column), b.stride, b.transposed};
+      library_block(row_end - row, column_end - column, k, from, by, beta, c + row * c_stride + column, c_stride);
+    }
+  });
 }
 
 template <class Real>
@@ -85,7 +128,8 @@ template <class Result>
 void matmul(Index m, Index n, Index k, Matrix<std::uint16_t> a, Matrix<std::uint16_t> b, float beta, Result* c,
             Index c_stride, const Execution& execution) {
   if (m == 0 || n == 0 || k == 0) return;
-  const LendThreads lend(resolve_threads(execution.threads));
+  const int threads = resolve_threads(execution.threads);
+  const LendThreads lend(threads_worth(m * n * k, least_of_halves, threads) == 1 ? 1 : threads);
   using dnnl::memory;
   const auto layout = [](Index rows, Index columns, const Matrix<std::uint16_t>& matrix) {
     const memory::dims strides = matrix.transposed ? memory::dims{1, matrix.stride} : memory::dims{matrix.stride, 1};

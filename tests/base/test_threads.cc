@@ -5,7 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <mutex>
+#include <set>
 #include <stdexcept>
+#include <thread>
 #include <vector>
 
 #include "support/expect_error.h"
@@ -29,6 +32,25 @@ TEST(Threads, CoverARangeExactlyOnce) {
 
 TEST(Threads, CarryExceptionsToTheCaller) {
   EXPECT_THROW(run_team(3, [](int, int) { throw std::runtime_error("inside"); }), std::runtime_error);
+}
+
+TEST(Threads, AreKeptForTeamsOfOtherSizes) {
+  std::set<std::thread::id> seen;
+  std::mutex guard;
+  for (int i = 0; i < 40; ++i) {
+    for (const int wanted : {4, 2, 3}) {
+      std::atomic<int> members{0};
+      run_team(wanted, [&](int thread, int team) {
+        EXPECT_LT(thread, team);
+        EXPECT_EQ(team, wanted);
+        ++members;
+        const std::lock_guard lock(guard);
+        seen.insert(std::this_thread::get_id());
+      });
+      EXPECT_EQ(members, wanted);
+    }
+  }
+  EXPECT_EQ(seen.size(), 4u) << "threads that ended and began anew";
 }
 
 TEST(Threads, RefuseImpossibleCounts) {

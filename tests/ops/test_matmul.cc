@@ -35,12 +35,14 @@ std::vector<Real> padded(Index rows, Index columns, Index stride, std::uint64_t 
 struct Layout {
   bool a_transposed, b_transposed, exact;
   int beta;
+  int threads = 2;
 };
 
 template <class Real>
 void check(Index m, Index n, Index k, const Layout& layout) {
   SCOPED_TRACE(testing::Message() << m << " x " << n << " x " << k << " aT " << layout.a_transposed << " bT "
-                                  << layout.b_transposed << " exact " << layout.exact << " beta " << layout.beta);
+                                  << layout.b_transposed << " exact " << layout.exact << " beta " << layout.beta
+                                  << " threads " << layout.threads);
   const Index a_rows = layout.a_transposed ? k : m, a_columns = layout.a_transposed ? m : k;
   const Index b_rows = layout.b_transposed ? n : k, b_columns = layout.b_transposed ? k : n;
   const Index a_stride = a_columns + 3, b_stride = b_columns + 1, c_stride = n + 2;
@@ -52,7 +54,7 @@ void check(Index m, Index n, Index k, const Layout& layout) {
     for (Index r = 0; r < m; ++r) std::fill_n(c.data() + r * c_stride, n, std::numeric_limits<Real>::quiet_NaN());
   }
   Execution execution;
-  execution.threads = 2;
+  execution.threads = layout.threads;
   execution.exact = layout.exact;
   matmul<Real>(m, n, k, {a.data(), a_stride, layout.a_transposed}, {b.data(), b_stride, layout.b_transposed},
                Real(layout.beta), c.data(), c_stride, execution);
@@ -102,6 +104,23 @@ TEST(Matmul, EveryLayout) {
     check_sizes<float>({true, false, false, beta});
     check_sizes<float>({true, false, true, beta});
     check_sizes<double>({true, false, false, beta});
+  }
+}
+
+TEST(Matmul, InBlocksForThreads) {
+  for (const int threads : {2, 3, 5, 16}) {
+    for (const bool a_transposed : {false, true}) {
+      for (const bool b_transposed : {false, true}) {
+        if (a_transposed && b_transposed) continue;
+        for (const int beta : {0, 1}) {
+          const Layout layout{a_transposed, b_transposed, false, beta, threads};
+          check<float>(130, 67, 129, layout);
+          check<float>(33, 17, 1601, layout);
+          check<float>(16, 16, 9000, layout);  // a single block
+          check<float>(97, 300, 61, layout);
+        }
+      }
+    }
   }
 }
 
