@@ -4,12 +4,11 @@
 
 #include <string>
 
-#include "base/threads.h"
+#include "nn/stack_shape.h"
 #include "ops/cast.h"
 #include "ops/dropout.h"
 #include "ops/recurrence.h"
 #include "ops/recurrence_stack.h"
-#include "plan/cell_table.h"
 
 namespace penstock::nn {
 
@@ -23,7 +22,7 @@ namespace {
 class StackBuilder {
  public:
   StackBuilder(const RecurrentSpec& spec, const RecurrentForm& form, const Execution& execution)
-      : spec_(spec), form_(form), target_(stack_target(form, execution)), cell_(plan::cell_traits(spec.cell)) {
+      : spec_(spec), form_(form), shape_(spec, form, execution), target_(shape_.target()) {
     for (const ParameterShape& parameter : parameter_shapes(spec)) {
       Index size = 1;
       for (const Index extent : parameter.shape) size *= extent;
@@ -31,7 +30,7 @@ class StackBuilder {
       sizes_.push_back(size);
     }
     pass_.x = given_sequence("x", spec.input_size);
-    pass_.state_in = given("state_in", state_values(), target_.master());
+    pass_.state_in = given("state_in", shape_.state_values(), target_.master());
   }
 
   StackPass forward() {
@@ -50,31 +49,29 @@ class StackBuilder {
     std::vector<graph::Graph> all = {graph_};
     if (!form_.training) return all;
     StackTape tape;
-    tape.kept.resize(static_cast<std::size_t>(slots()));
+    tape.kept.resize(static_cast<std::size_t>(shape_.slots()));
     after.add_backward(tape);
     all.push_back(after.graph_);
     return all;
   }
 
  private:
-  struct Place {
-    Index layer = 0, direction = 0;
-  };
+  using Place = StackShape::Place;
 
   void add_forward() {
-    choose_storage(false);
-    pass_.rounds_tape = ops::rounds_tape(shape_of({}), target_);
+    shape_.choose_storage(false);
+    pass_.rounds_tape = ops::rounds_tape(shape_.layer({}), target_);
     pass_.y = given_sequence("y", spec_.output_size());
     input_ = in_floats(pass_.x, spec_.input_size, form_.x);
-    output_ = casts_ ? workspace_sequence("y f32", spec_.output_size()) : pass_.y;
-    pass_.state_out = given("state_out", state_values(), target_.master());
+    output_ = shape_.casts() ? workspace_sequence("y f32", spec_.output_size()) : pass_.y;
+    pass_.state_out = given("state_out", shape_.state_values(), target_.master());
     if (form_.every_state) pass_.states = every_state("states");
-    if (stacked()) {
+    if (shape_.stacked()) {
       forward_stack();
     } else {
       forward_layers();
     }
-    if (casts_) cast_sequence(output_, pass_.y, spec_.output_size(), form_.y, false);
+    if (shape_.casts()) cast_sequence(output_, pass_.y, spec_.output_size(), form_.y, false);
   }
 
   void forward_layers() {
@@ -86,7 +83,7 @@ class StackBuilder {
         std::vector<ValueId> reads = {x, state_part(pass_.state_in, at)};
         const std::vector<ValueId> weights = read_weights(at);
         append(reads, weights);
-        const ops::Recurrence shape = shape_of(at);
+        const ops::Recurrence shape = shape_.layer(at);
         append(reads, {panels(at, shape, ops::forward_panels(target_), weights)});
         node(ops::recurrence_forward(shape), std::move(reads),
              {part_of(output_of(layer), direction), state_part(pass_.state_out, at), kept,
@@ -96,18 +93,18 @@ class StackBuilder {
   }
 
   void add_backward(const StackTape& tape) {
-    choose_storage(true);
-    pass_.rounds_tape = ops::rounds_tape(shape_of({}), target_);
+    shape_.choose_storage(true);
+    pass_.rounds_tape = ops::rounds_tape(shape_.layer({}), target_);
     pass_.y = given_sequence("y", spec_.output_size());
     pass_.dy = given_sequence("dy", spec_.output_size());
     input_ = in_floats(pass_.x, spec_.input_size, form_.x);
     output_ = in_floats(pass_.y, spec_.output_size(), form_.y);
     const ValueId dy = in_floats(pass_.dy, spec_.output_size(), ops::strides_or(form_.dy, form_.y));
-    pass_.dstate_out = given("dstate_out", state_values(), target_.master());
-    pass_.dstate_in = given("dstate_in", state_values(), target_.master());
+    pass_.dstate_out = given("dstate_out", shape_.state_values(), target_.master());
+    pass_.dstate_in = given("dstate_in", shape_.state_values(), target_.master());
     if (form_.every_state) pass_.dstates = every_state("dstates");
     if (form_.input_gradient) pass_.dx = given_sequence("dx", spec_.input_size);
-    const bool casts_dx = casts_ && form_.input_gradient;
+    const bool casts_dx = shape_.casts() && form_.input_gradient;
     dx_ = casts_dx ? workspace_sequence("dx f32", spec_.input_size) : pass_.dx;
     for (std::size_t i = 0; i < pass_.weights.size(); ++i) {
       pass_.gradients.push_back(given("gradient", sizes_[i], target_.master()));
@@ -115,7 +112,7 @@ class StackBuilder {
     for (const StackTape::Part& part : tape.kept) {
       pass_.tape_kept.push_back(given("tape", static_cast<Index>(part.bytes), DType::u8));
     }
-    if (stacked()) {
+    if (shape_.stacked()) {
       backward_stack(dy);
     } else {
       ValueId gradient = dy;
@@ -124,22 +121,9 @@ class StackBuilder {
     if (casts_dx) cast_sequence(dx_, pass_.dx, spec_.input_size, ops::strides_or(form_.dx, form_.x), false);
   }
 
-  /// What a caller stores in bfloat16 a GPU computes with. On a CPU, which computes in float, engines take it as it is,
-  /// or it is cast: in both passes alike, since how x lies decides how the tape does. What a layer adds to, as that of
-  /// a second direction does to dx, is of floats.
-  void choose_storage(bool backward) {
-    if (target_.device.is_cuda() || form_.dtype != DType::bf16) return;
-    const ops::Recurrence shape = shape_of({});
-    const bool forward_takes = ops::takes_bf16(shape, false, target_);
-    const bool backward_takes = target_.training && ops::takes_bf16(shape, true, target_);
-    packs_bf16_ = form_.weights == DType::bf16 && (backward ? backward_takes : forward_takes);
-    stores_bf16_ = forward_takes && (!target_.training || (backward_takes && spec_.directions() == 1));
-    casts_ = !stores_bf16_;
-  }
-
   /// A caller's sequence as layers read it.
   ValueId in_floats(ValueId sequence, Index width, const SequenceStrides& strides) {
-    if (!casts_) return sequence;
+    if (!shape_.casts()) return sequence;
     const ValueId floats = workspace_sequence(graph_.value(sequence).name + " f32", width);
     cast_sequence(sequence, floats, width, strides, true);
     return floats;
@@ -147,7 +131,7 @@ class StackBuilder {
 
   /// Between a caller's sequence and one of the workspace.
   void cast_sequence(ValueId from, ValueId to, Index width, const SequenceStrides& strides, bool to_floats) {
-    const SequenceStrides given = whole(strides, width), own = own_strides(width);
+    const SequenceStrides given = shape_.given_strides(strides, width), own = shape_.own_strides(width);
     const ops::CastShape shape{.width = width,
                                .per_position = true,
                                .from_strides = to_floats ? given : own,
@@ -156,28 +140,15 @@ class StackBuilder {
     node(ops::cast(shape, to_floats ? form_.dtype : other, to_floats ? other : form_.dtype), {from}, {to});
   }
 
-  /// Whether all layers are one node, which may run them side by side: where both directions are walked, a layer needs
-  /// all of the one below.
-  bool stacked() const { return spec_.layers > 1 && spec_.directions() == 1 && !target_.step; }
-
-  ops::RecurrenceStack stack() const {
-    ops::RecurrenceStack stack{.layers = {}, .dropout = spec_.dropout};
-    for (Index layer = 0; layer < spec_.layers; ++layer) {
-      stack.layers.push_back(shape_of({layer, 0}));
-      stack.layers.back().add_gradients = form_.add_gradients;
-    }
-    return stack;
-  }
-
   void forward_stack() {
-    const ops::RecurrenceStack all = stack();
+    const ops::RecurrenceStack all = shape_.all_layers();
     std::vector<ValueId> reads = {input_}, writes;
     for (Index layer = 0; layer < spec_.layers; ++layer) {
       const Place at{layer, 0};
       append(reads, {state_part(pass_.state_in, at)});
       const std::vector<ValueId> weights = read_weights(at);
       append(reads, weights);
-      append(reads, {panels(at, shape_of(at), ops::forward_panels(target_), weights)});
+      append(reads, {panels(at, shape_.layer(at), ops::forward_panels(target_), weights)});
       append(writes, {output_of(layer), state_part(pass_.state_out, at), keeps(at)});
     }
     append(writes, {pass_.states});
@@ -185,14 +156,14 @@ class StackBuilder {
   }
 
   void backward_stack(ValueId dy) {
-    const ops::RecurrenceStack all = stack();
+    const ops::RecurrenceStack all = shape_.all_layers();
     std::vector<ValueId> reads = {input_, dy, pass_.dstates}, writes;
     for (Index layer = 0; layer < spec_.layers; ++layer) {
       const Place at{layer, 0};
       append(reads, {output_of(layer), state_part(pass_.state_in, at)});
       const std::vector<ValueId> weights = read_weights(at);
       append(reads, weights);
-      append(reads, {panels(at, shape_of(at), ops::Panels::backward, weights), pass_.tape_kept[index_of(at)],
+      append(reads, {panels(at, shape_.layer(at), ops::Panels::backward, weights), pass_.tape_kept[shape_.index_of(at)],
                      state_part(pass_.dstate_out, at)});
       append(writes, gradients_of(at));
       append(writes, {state_part(pass_.dstate_in, at)});
@@ -215,7 +186,7 @@ class StackBuilder {
 
   /// Those of the four weights, absent where the weight is.
   std::vector<ValueId> gradients_of(const Place& at) const {
-    const LayerParameters own = layer_parameters(spec_)[index_of(at)];
+    const LayerParameters own = layer_parameters(spec_)[shape_.index_of(at)];
     std::vector<ValueId> gradients;
     for (const int i : {own.weight_ih, own.weight_hh, own.bias_ih, own.bias_hh}) {
       gradients.push_back(i < 0 ? ValueId{} : pass_.gradients[static_cast<std::size_t>(i)]);
@@ -229,7 +200,7 @@ class StackBuilder {
     const ValueId dx = layer == 0 ? dx_ : workspace_sequence("dx", spec_.output_size());
     for (Index direction = 0; direction < spec_.directions(); ++direction) {
       const Place at{layer, direction};
-      ops::Recurrence shape = shape_of(at);
+      ops::Recurrence shape = shape_.layer(at);
       shape.add_dx = direction == 1;
       shape.add_gradients = form_.add_gradients;
       std::vector<ValueId> reads = {x, part_of(y, direction), part_of(gradient, direction),
@@ -237,7 +208,7 @@ class StackBuilder {
       const std::vector<ValueId> weights = read_weights(at);
       reads.insert(reads.end(), weights.begin(), weights.end());
       reads.push_back(panels(at, shape, ops::Panels::backward, weights));
-      reads.push_back(pass_.tape_kept[index_of(at)]);
+      reads.push_back(pass_.tape_kept[shape_.index_of(at)]);
       reads.push_back(state_part(pass_.dstate_out, at));
       reads.push_back(states_part(pass_.dstates, at));
       std::vector<ValueId> writes = gradients_of(at);
@@ -251,15 +222,9 @@ class StackBuilder {
     return dropped;
   }
 
-  std::size_t index_of(const Place& at) const {
-    return static_cast<std::size_t>(at.layer * spec_.directions() + at.direction);
-  }
-  bool reverse(const Place& at) const { return spec_.direction == Direction::reverse || at.direction == 1; }
   std::string name(const char* what, const Place& at) const {
-    return fmt::format("{}_l{}{}", what, at.layer, reverse(at) ? "_reverse" : "");
+    return fmt::format("{}_l{}{}", what, at.layer, shape_.reverse(at) ? "_reverse" : "");
   }
-  Index state_values() const { return cell_.info.states * slots() * form_.rows * spec_.hidden_size; }
-  Index slots() const { return spec_.layers * spec_.directions(); }
   bool drops() const { return target_.training && spec_.dropout > 0.0; }
   ops::Dropout dropout_behind(Index layer) const {
     return {spec_.dropout, ops::dropout_site(static_cast<std::size_t>(layer))};
@@ -276,11 +241,12 @@ class StackBuilder {
   ValueId tape_sequence(const std::string& what, Index width) {
     return graph_.add({.name = what, .width = width, .dtype = target_.dtype, .home = Home::given});
   }
-  Index other_states() const { return (cell_.info.states - 1) * spec_.hidden_size; }
   /// The states but h of the last layer, all directions side by side.
   ValueId every_state(const std::string& what) {
-    return graph_.add(
-        {.name = what, .width = spec_.directions() * other_states(), .dtype = target_.master(), .home = Home::given});
+    return graph_.add({.name = what,
+                       .width = spec_.directions() * shape_.other_states(),
+                       .dtype = target_.master(),
+                       .home = Home::given});
   }
   ValueId workspace_sequence(const std::string& what, Index width) {
     return graph_.add({.name = what, .width = width, .dtype = target_.dtype});
@@ -327,27 +293,27 @@ class StackBuilder {
   /// The same of every state, which only the last layer has.
   ValueId states_part(ValueId states, const Place& at) {
     if (!states || at.layer + 1 < spec_.layers) return {};
-    return part_of(states, at.direction, other_states());
+    return part_of(states, at.direction, shape_.other_states());
   }
 
   /// The first [B, H] of a layer and direction among all states.
   ValueId state_part(ValueId states, const Place& at) {
-    if (slots() == 1) return states;
+    if (shape_.slots() == 1) return states;
     return graph_.add({.name = name("state", at),
                        .extent = Extent::fixed,
                        .width = 0,
                        .dtype = target_.master(),
                        .home = Home::given,
-                       .offset = static_cast<Index>(index_of(at)) * form_.rows * spec_.hidden_size,
+                       .offset = static_cast<Index>(shape_.index_of(at)) * form_.rows * spec_.hidden_size,
                        .part_of = states});
   }
 
   /// The four weights as ops read them: products in the type of activations, or as given where panels are packed of
   /// that; biases of dense cells, whose products have none in their epilogue, in that of parameters.
   std::vector<ValueId> read_weights(const Place& at) {
-    const LayerParameters own = layer_parameters(spec_)[index_of(at)];
-    const DType bias = cell_.info.scan ? target_.dtype : target_.master();
-    const DType matrix = packs_bf16_ ? DType::bf16 : target_.dtype;
+    const LayerParameters own = layer_parameters(spec_)[shape_.index_of(at)];
+    const DType bias = shape_.scans() ? target_.dtype : target_.master();
+    const DType matrix = shape_.packs_bf16() ? DType::bf16 : target_.dtype;
     return {in_type(own.weight_ih, matrix), in_type(own.weight_hh, matrix), in_type(own.bias_ih, bias),
             in_type(own.bias_hh, bias)};
   }
@@ -375,47 +341,6 @@ class StackBuilder {
     return id;
   }
 
-  SequenceStrides whole(const SequenceStrides& strides, Index width) const {
-    return ops::strides_or(strides, {form_.steps * width, width});
-  }
-
-  /// Strides of what a stack keeps to itself, such as what lies between layers: steps after steps if those of x do, so
-  /// that one matrix is passed on, and where layers of a GPU may run in chunks, so that those are one matrix.
-  SequenceStrides own_strides(Index width) const {
-    if (form_.positions > 0) return {0, width};
-    const bool chunks = target_.device.is_cuda() && stacked() && !cell_.info.scan && !form_.lengths;
-    return chunks || form_.x.step > form_.x.row ? SequenceStrides{width, form_.rows * width}
-                                                : SequenceStrides{form_.steps * width, width};
-  }
-
-  ops::Recurrence shape_of(const Place& at) const {
-    const bool first = at.layer == 0, last = at.layer + 1 == spec_.layers;
-    ops::Recurrence shape{.cell = spec_.cell,
-                          .input = first ? spec_.input_size : spec_.output_size(),
-                          .hidden = spec_.hidden_size,
-                          .heads = spec_.heads,
-                          .reverse = reverse(at),
-                          .bias = spec_.bias};
-    const bool given_x = first && !casts_, given_y = last && !casts_;
-    shape.x_strides = given_x ? whole(form_.x, shape.input) : own_strides(shape.input);
-    shape.dx_strides = given_x ? ops::strides_or(form_.dx, shape.x_strides) : shape.x_strides;
-    shape.y_strides = given_y ? whole(form_.y, spec_.output_size()) : own_strides(spec_.output_size());
-    shape.dy_strides = given_y ? ops::strides_or(form_.dy, shape.y_strides) : shape.y_strides;
-    shape.bf16_x = first && stores_bf16_;
-    shape.bf16_y = last && stores_bf16_;
-    shape.bf16_weights = packs_bf16_;
-    shape.state_pitch = slots();
-    shape.gradient_clip = spec_.gradient_clip;
-    shape.every_state = form_.every_state && last;
-    shape.state_strides = whole(form_.states, spec_.directions() * other_states());
-    const Index own = at.direction * spec_.hidden_size * static_cast<Index>(size_of(target_.dtype));
-    shape.alignment = first || last ? form_.alignment : 256;
-    while (own % shape.alignment != 0) shape.alignment /= 2;
-    shape.parameter_alignment = 16;
-    shape.one_launch = form_.step && target_.device.is_cuda();
-    return shape;
-  }
-
   template <class Tape>
   StackPass finish(const Tape& set_tape) {
     pass_.tape_outputs = target_.training ? outputs_ : std::vector<ValueId>();
@@ -437,37 +362,16 @@ class StackBuilder {
 
   const RecurrentSpec& spec_;
   const RecurrentForm& form_;
+  StackShape shape_;
   ops::Target target_;
-  const plan::CellTraits& cell_;
   graph::Graph graph_;
   StackPass pass_;
   std::vector<Index> sizes_;      // of the parameters
   std::vector<ValueId> outputs_;  // of all layers but the last
   ValueId input_, output_, dx_;   // x, y and dx, or what is cast from and to them
-  // Of bfloat16 on a CPU: whether layers take sequences of it, or those are cast; and whether panels are packed of it.
-  bool stores_bf16_ = false, casts_ = false, packs_bf16_ = false;
 };
 
 }  // namespace
-
-ops::Target stack_target(const RecurrentForm& form, const Execution& execution) {
-  ops::Target target;
-  target.device = execution.device;
-  const bool stored_only = !execution.device.is_cuda() && form.dtype == DType::bf16;
-  target.dtype = stored_only ? DType::f32 : form.dtype;
-  target.rows = form.rows;
-  target.steps = form.steps;
-  target.packed = form.positions;
-  target.falling = form.falling;
-  target.lengths = form.lengths;
-  target.reset = form.reset;
-  target.training = form.training;
-  target.step = form.step;
-  target.packs_each_call = form.packs_each_call;
-  target.execution = execution;
-  target.execution.threads = resolve_threads(execution.threads);
-  return target;
-}
 
 StackPass forward_pass(const RecurrentSpec& spec, const RecurrentForm& form, const Execution& execution) {
   return StackBuilder(spec, form, execution).forward();
