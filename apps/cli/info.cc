@@ -255,8 +255,20 @@ std::string as_option(const std::optional<DataKind>& kind) {
   return "";
 }
 
-/// What a file is that is no model: data are described as `penstock train` would read them.
-int describe_data(const InfoArguments& arguments) {
+/// As `penstock train` would read it, but nothing is fitted to what is only described; in words of its options.
+OpenedData open_to_describe(DataOptions data, DataKind kind, const CLI::App& train) {
+  data.series.from_last = false;
+  try {
+    OpenedData opened = open_data(data, kind, 0);
+    for (std::string& finding : opened.reading) finding = with_options(train, finding);
+    return opened;
+  } catch (const Error& error) {
+    throw Error(error.code(), with_options(train, error.what()));
+  }
+}
+
+/// What a file is that is no model.
+int describe_data(const InfoArguments& arguments, const CLI::App& train) {
   if (arguments.kind ? *arguments.kind == DataKind::sound : is_sound_file(arguments.model)) {
     return describe_sound(arguments);
   }
@@ -265,7 +277,7 @@ int describe_data(const InfoArguments& arguments) {
   data.source = arguments.model;
   data.sources = {arguments.model};
   const DataKind kind = kind_of(data);
-  const OpenedData opened = open_data(data, kind, 0);
+  const OpenedData opened = open_to_describe(data, kind, train);
   Output output;
   if (arguments.json) {
     output.write(json_line(
@@ -295,16 +307,16 @@ bool should_be_model(const std::string& path) {
   return path.ends_with(".safetensors") || path.ends_with(".checkpoint") || begins_as_safetensors(path);
 }
 
-int info(InfoArguments arguments) {
+int info(InfoArguments arguments, const CLI::App& train) {
   Output output;
   if (arguments.model.empty()) {
     output.write(arguments.json ? json_line(machine_json()) : machine_text());
   } else {
     const bool is_data = arguments.kind || arguments.model == "-" || std::filesystem::is_directory(arguments.model);
-    if (is_data) return describe_data(arguments);
+    if (is_data) return describe_data(arguments, train);
     const ModelFile file = inspect_model_file(arguments.model);
     if (file.kind == ModelFile::Kind::other && file.checksum.empty() && !should_be_model(arguments.model)) {
-      return describe_data(arguments);
+      return describe_data(arguments, train);
     }
     const Model model = Model::load(arguments.model);
     Json json = {{"file", arguments.model}, {"bytes", file_size(arguments.model)}};
@@ -345,7 +357,7 @@ Verb add_info(CLI::App& program) {
       "  penstock info model.safetensors\n"
       "  penstock info model.safetensors --shape 64x512 --device cuda\n"
       "  penstock info model.safetensors --json | jq .parameters");
-  return {app, [arguments] { return info(*arguments); }};
+  return {app, [arguments, &program] { return info(*arguments, *program.get_subcommand("train")); }};
 }
 
 }  // namespace penstock::cli

@@ -68,41 +68,14 @@ std::string findings(const Dataset& dataset) {
   return text;
 }
 
-CalendarOptions calendar_of(const DataOptions& options) {
-  CalendarOptions calendar{.read = true, .column = options.date_column};
-  for (const std::string& word : options.calendar) {
-    if (word == "day") {
-      calendar.cycles.push_back(Cycle::day);
-    } else if (word == "week") {
-      calendar.cycles.push_back(Cycle::week);
-    } else if (word == "year") {
-      calendar.cycles.push_back(Cycle::year);
-    } else if (word == "none" && options.calendar.size() == 1) {
-      calendar.read = false;
-    } else if (word != "auto" || options.calendar.size() > 1) {
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("--calendar must be auto, none, or some of day,week,year, not '{}'",
-                              printable(fmt::format("{}", fmt::join(options.calendar, ",")))));
-    }
-  }
-  return calendar;
-}
-
 OpenedData open_series_file(const DataOptions& options) {
-  SeriesOptions series;
+  SeriesOptions series = suggest_series(options.series);
   series.inputs = options.columns;
   series.targets = options.targets;
   series.horizon = options.horizon;
-  series.from_last = options.from_last;
-  series.autoregression = options.from_last && options.autoregression;
   series.season = options.season;
-  series.transform = options.transform;
-  series.calendar = calendar_of(options);
   series.group = options.group;
   series.group_by_file = options.group_by_file;
-  // Who does not want dates to be read does not need them later on.
-  const bool dates = series.calendar.read || options.irregular != Irregular::automatic;
-  series.irregular = dates ? options.irregular : Irregular::ignore;
   series.known = options.known;
   series.threads = options.threads;
   series.format = options.table.format();
@@ -200,14 +173,15 @@ void add_data_options(Options& options, DataOptions& data) {
               "Columns of a series that are known in advance, such as prices and holidays: read of the rows that are "
               "forecast, too");
   options.add("--season", data.season, "N", "Rows after which a series repeats itself; 1: never, 0: find out");
-  options.choice("--transform", data.transform,
+  options.choice("--transform", data.series.transform,
                  {{"auto", Transform::automatic}, {"none", Transform::none}, {"log", Transform::logarithm}},
                  "Learn a series as it is or by its logarithm [auto: what forecasts better]");
-  options.add("--calendar", data.calendar, "auto|none|day,week,year",
+  options.add("--calendar", data.series.calendar, "auto|none|day,week,year",
               "Read where a row's date stands in the day, the week or the year, from a column of dates [auto: what the "
               "rows show twice]");
-  options.add("--date-column", data.date_column, "NAME", "Holds the dates of a series' rows [the first that does]");
-  options.choice("--irregular", data.irregular,
+  options.add("--date-column", data.series.date_column, "NAME",
+              "Holds the dates of a series' rows [the first that does]");
+  options.choice("--irregular", data.series.irregular,
                  {{"auto", Irregular::automatic},
                   {"ignore", Irregular::ignore},
                   {"elapsed", Irregular::elapsed},

@@ -37,15 +37,10 @@ struct DataOptions {
   std::string target;  ///< Sound: what came out.
   std::optional<double> validation_fraction;
   Index season = 0;
-  Transform transform = Transform::automatic;
-  std::vector<std::string> calendar = {"auto"};  ///< A series: cycles to read of its dates, "auto" or "none".
-  std::string date_column;
+  SeriesChoices series;            ///< How a series is forecast, and its dates.
   std::vector<std::string> known;  ///< A series: columns that are known in advance.
   std::string group;               ///< A series: the column that names the series of a row; empty: one series.
   bool group_by_file = false;      ///< The same, named as their files.
-  Irregular irregular = Irregular::automatic;
-  bool autoregression = true;  ///< A series: with a linear forecast beside the layers.
-  bool from_last = false;      ///< A series: scaled for forecasts that start from the last value.
   int threads = 0;             ///< A series: that look for its season and its linear forecast.
   TaskOptions task;
   const DataDescription* origin = nullptr;  ///< Of a model that is trained further: its columns, horizon and labels.

@@ -423,22 +423,28 @@ std::string parse_message(const CLI::ParseError& error) {
   return text;
 }
 
-std::string in_terms_of_options(const CLI::App& app, const std::string& message) {
-  static const std::map<std::string, std::string> other_names = {
-      {"convolution", "--conv"},       {"feed_forward", "--ffn"},     {"inputs", "--columns"},
-      {"targets", "--target-columns"}, {"max_steps", "--steps"},      {"max_seconds", "--seconds"},
-      {"max_epochs", "--epochs"},      {"metrics_path", "--metrics"}, {"checkpoint_path", "--checkpoint"},
-  };
+std::string with_options(const CLI::App& app, const std::string& text) {
   const auto names = option_names(app);
   constexpr std::string_view mention = "the option '";
-  std::string replaced = message;
+  std::string replaced = text;
   for (std::size_t begin = 0; (begin = replaced.find(mention, begin)) != replaced.npos; ++begin) {
     const std::size_t name = begin + mention.size(), end = replaced.find('\'', name);
     if (end == replaced.npos) break;
     const std::string option = "--" + replaced.substr(name, end - name);
     if (std::find(names.begin(), names.end(), option) != names.end()) replaced.replace(begin, end + 1 - begin, option);
   }
+  return replaced;
+}
+
+std::string in_terms_of_options(const CLI::App& app, const std::string& message) {
+  static const std::map<std::string, std::string> other_names = {
+      {"convolution", "--conv"},       {"feed_forward", "--ffn"},     {"inputs", "--columns"},
+      {"targets", "--target-columns"}, {"max_steps", "--steps"},      {"max_seconds", "--seconds"},
+      {"max_epochs", "--epochs"},      {"metrics_path", "--metrics"}, {"checkpoint_path", "--checkpoint"},
+  };
+  const std::string replaced = with_options(app, message);
   if (replaced != message) return replaced;
+  const auto names = option_names(app);
   const std::string field = message.substr(0, message.find_first_of(" :,"));
   std::string option = "--" + field;
   std::replace(option.begin(), option.end(), '_', '-');

@@ -174,6 +174,9 @@ void refuse_extras(const CLI::App& app);
 /// One line, in our words, for what CLI11 found wrong.
 std::string parse_message(const CLI::ParseError& error);
 
+/// The library's text with every "the option 'missing'" that the verb has turned into "--missing".
+std::string with_options(const CLI::App& app, const std::string& text);
+
 /// The library's message with the name of its field turned into that of the verb's option:
 /// "hidden_size must be ..." into "--hidden-size must be ...".
 std::string in_terms_of_options(const CLI::App& app, const std::string& message);

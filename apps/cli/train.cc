@@ -31,12 +31,6 @@
 namespace penstock::cli {
 namespace {
 
-bool forecasts_an_input(const DataDescription& data) {
-  return data.task == Task::forecast && std::ranges::any_of(data.targets, [&](const Column& target) {
-           return std::ranges::find(data.inputs, target.name, &Column::name) != data.inputs.end();
-         });
-}
-
 class TrainingRun {
  public:
   TrainingRun(const CLI::App& app, TrainArguments arguments)
@@ -54,10 +48,12 @@ class TrainingRun {
       resumed_ = Model::load(options_.checkpoint_path).spec();
     }
     if (!arguments_.init.empty()) start_from_origin();
-    arguments_.data.from_last = !arguments_.model.no_changes && (!resumed_ || resumed_->from_last);
-    arguments_.data.autoregression = !arguments_.model.no_linear && (!resumed_ || resumed_->lags > 0);
+    SeriesChoices& series = arguments_.data.series;
+    if (arguments_.model.no_changes || (resumed_ && !resumed_->from_last)) series.from_last = false;
+    if (arguments_.model.no_linear || (resumed_ && resumed_->lags == 0)) series.autoregression = false;
     arguments_.data.threads = options_.execution.threads;
     data_ = open_data(arguments_.data, kind_, options_.seed);
+    for (std::string& finding : data_.reading) finding = with_options(app_, finding);
     filters_alone_ = kind_ == DataKind::labelled && !arguments_.model.no_filters && !arguments_.resume &&
                      filters_stand_alone(*data_.dataset);
     linear_alone_ = forecast_stands_alone();
@@ -332,7 +328,7 @@ class TrainingRun {
   /// Of a fresh model, or of one that is there already.
   ModelSpec spec_of(const std::optional<ModelSpec>& known) const {
     ModelSpec spec = suggest_spec(*data_.dataset);
-    spec.from_last = forecasts_an_input(data_.dataset->description());
+    spec.from_last = data_.dataset->description().forecasts_an_input();
     take_autoregression(spec, *data_.dataset);
     if (known) spec = *known;
     arguments_.model.apply(spec);

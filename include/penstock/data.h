@@ -191,6 +191,8 @@ struct DataDescription {
   std::optional<std::size_t> input_of(std::string_view column) const;
   /// Whether it labels sequences of numbers, as a person's files hold them; built-in tasks label tokens.
   bool labels_sequences() const;
+  /// Whether a target is an input, too, so that forecasts can start from its last value.
+  bool forecasts_an_input() const;
   /// Whether inputs are values of later rows.
   bool reads_ahead() const;
   /// Whether the model reads later rows of this column.
@@ -311,6 +313,21 @@ struct SeriesOptions {
   std::vector<std::string> known = {};
   int threads = 0;  ///< That look for the season and the linear forecast; 0: as many as the machine offers.
 };
+/// What is said of how a series is forecast and of its dates; what is not is left to suggest_series().
+struct SeriesChoices {
+  std::optional<bool> from_last = std::nullopt;
+  std::optional<bool> autoregression = std::nullopt;
+  std::optional<Transform> transform = std::nullopt;
+  /// Some of "day", "week" and "year"; or "none"; or "auto", as empty: what CalendarOptions finds.
+  std::vector<std::string> calendar = {};
+  std::string date_column = {};
+  std::optional<Irregular> irregular = std::nullopt;
+};
+/// Options as the program and the Python package have them where nothing else is said: forecasts that start from the
+/// last value, beside a linear one, by logarithms where these forecast better, with what dates show; and rows as their
+/// dates suggest, unless the calendar is not read. Throws Error(invalid_argument) for a calendar that there is not.
+SeriesOptions suggest_series(const SeriesChoices& said = {});
+
 /// A table, one step a row. Several files hold the same columns; none goes on where the one before it ended, and the
 /// last rows of each are held out. Errors name file, line and column.
 std::unique_ptr<Dataset> open_series(const Sources& sources, const SeriesOptions& options = {});
@@ -340,9 +357,14 @@ std::unique_ptr<Dataset> open_labelled_tables(const std::vector<Table>& tables, 
 enum class SourceKind { text, series, labelled };
 SourceKind guess_kind(const Sources& sources, const TableFormat& format = {});
 
-/// The content of a file, or of standard input for "-", as the functions above read it: decompressed, and a .ts file as
-/// the table of its sequences. Throws Error(io_failure | bad_input).
+/// The content of a file, or of standard input for "-", as the functions above read it: decompressed, from UTF-16 to
+/// UTF-8, and a .ts file as the table of its sequences. Throws Error(io_failure | bad_input).
 std::string read_source(const std::string& path);
+/// Whether content with this beginning is no text as it is: compressed by gzip, or in UTF-16.
+bool is_encoded(std::string_view beginning);
+/// What such content, whole, stands for, as read_source has it; `name` is what messages call it. Throws
+/// Error(bad_input).
+std::string decoded(const std::string& content, const std::string& name);
 
 struct TaskOptions {
   Index length = 40;              ///< Training length T of every sequence.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -55,6 +56,8 @@ struct ModelState {
   std::vector<float> values;  ///< [rows-major blocks as the model lays them out]
 };
 
+struct History;
+
 /// A model with its weights and the description of its data. Cheap to move; not safe for concurrent writers.
 class Model {
  public:
@@ -62,6 +65,8 @@ class Model {
   Model(const ModelSpec& spec, const DataDescription& data, std::uint64_t seed = 0);
   /// Reads a .safetensors model or a checkpoint. Throws Error(io_failure | bad_input | incompatible).
   static Model load(const std::string& path);
+  /// The same, and where the model comes from, if the file says so (penstock/model_file.h).
+  static Model load(const std::string& path, std::optional<History>& history);
   ~Model();
   Model(Model&&) noexcept;
   Model& operator=(Model&&) noexcept;

@@ -52,6 +52,9 @@ class Tape:
         self.dtype = _dtype_name(dtype)
         self._tape: Any = _TAPES[self.dtype]()
 
+    def __repr__(self) -> str:
+        return f"Tape(dtype='{self.dtype}')"
+
 
 class _Edit:
     """Writable weights for as long as the context lasts."""

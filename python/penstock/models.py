@@ -83,6 +83,8 @@ class Model:
 
     _continues = False  # whether its first weights are those of another model
     _arguments: dict[str, Any] = {}  # that it was made with
+    _history: dict[str, Any] | None = None  # where it comes from, once it was trained; empty: a file that does not say it
+    _origin = ""  # what its first weights are of, if it continues
 
     def __init__(
         self,
@@ -126,7 +128,7 @@ class Model:
             BadInput: It is no model of Penstock.
         """
         model = cls.__new__(cls)
-        model._model = _core.Model.load(os.fspath(path))
+        model._model, model._history = _core.Model.load(os.fspath(path))
         model._data = model._model.data()
         model.device = device
         return model
@@ -149,6 +151,7 @@ class Model:
         model._model = _core.Model.continue_from(origin._model, data._dataset, rate)
         model._data = model._model.data()
         model._continues = True
+        model._origin = " ".join(["a model", *origin._trained()])
         model.device = origin.device
         return model
 
@@ -205,7 +208,7 @@ class Model:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes a safetensors file with architecture and data description inside, first under another name."""
-        self._model.save(os.fspath(path))
+        self._model.save(os.fspath(path), self.history)
 
     @property
     def spec(self) -> dict[str, Any]:
@@ -216,6 +219,11 @@ class Model:
     def data(self) -> dict[str, Any]:
         """The description of the data: task, columns with mean and scale, classes, vocabulary, horizon."""
         return dict(self._data)
+
+    @property
+    def history(self) -> dict[str, Any]:
+        """When and on what the model was trained, its score, steps and version, as ``penstock info`` shows; empty before."""
+        return dict(self._history or {})
 
     @property
     def task(self) -> str:
@@ -425,9 +433,26 @@ class Model:
     def _on(self, device: str | None) -> str:
         return self._device if device is None else device
 
+    def _trained(self) -> list[str]:
+        history = self.history
+        words = [("trained ", history.get("trained")), ("on ", history.get("data", "").partition(": ")[0])]
+        return [name + value for name, value in words if value]
+
     def __repr__(self) -> str:
+        from .training import describe_data
+
         spec = self.spec
-        return f"<penstock.Model {self.task}: {spec['blocks']} x {spec['cell']} of width {spec['width']}>"
+        parts = [f"{spec['blocks']} x {spec['cell']} of width {spec['width']}"] if spec["blocks"] else []
+        if spec["members"] > 1:
+            parts[0] = f"the mean of {spec['members']}: {parts[0]}"
+        if spec["lags"]:
+            parts.append(f"a linear forecast of {spec['lags']} rows")
+        if spec["filters"]:
+            parts.append(f"{spec['filters'] * spec['dilations']:,} filters")
+        parts.append(f"{self.parameter_count:,} parameters")
+        trained = ["untrained"] if self._history is None else [" ".join(self._trained())]
+        text = "; ".join([", ".join(parts), *filter(None, trained)])
+        return f"<penstock.Model {self.task}, {describe_data(self._data)}: {text}>"
 
 
 class Session:
@@ -457,3 +482,6 @@ class Session:
     def reset(self) -> None:
         """Back to the start of a sequence."""
         self._session.reset()
+
+    def __repr__(self) -> str:
+        return f"<penstock.Session of {self.model!r}>"

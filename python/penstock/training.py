@@ -6,6 +6,7 @@ import dataclasses
 import math
 import os
 import sys
+import time
 import warnings
 
 from . import _core
@@ -45,8 +46,9 @@ __all__ = [
 class Dataset:
     """Data to train on; made by :func:`open_text` and the functions beside it."""
 
-    def __init__(self, dataset, from_last: bool = False) -> None:
+    def __init__(self, dataset, source: str, from_last: bool = False) -> None:
         self._dataset = dataset
+        self._source = source
         self._from_last = from_last  # a series: scaled for forecasts that start from the last value
 
     @property
@@ -60,9 +62,51 @@ class Dataset:
         return self._dataset.training_steps()
 
     @property
+    def held_out_steps(self) -> int:
+        """How many steps are held out, sequences of labelled ones; 0 where there is no end."""
+        return self._dataset.held_out_steps()
+
+    @property
     def reading(self) -> list[str]:
         """How the files were read, as far as that had to be found out: what ``penstock train`` says in its first lines."""
         return self._dataset.reading()
+
+    def __repr__(self) -> str:
+        unit = scored_unit(self.description)
+        amount = f"{self.training_steps:,} {unit} to train on, {self.held_out_steps:,} held out"
+        if not self.training_steps:
+            amount = "generated without end"
+        return f"<penstock.Dataset {self._source}: {describe_data(self.description)}; {amount}>"
+
+
+def column_names(columns, most=4):
+    """Names of columns, each once: a date or what is known in advance may be several inputs."""
+    names = list(dict.fromkeys(column["name"] for column in columns))
+    return ", ".join(names) if len(names) <= most else f"{len(names)} columns"
+
+
+def scored_unit(description):
+    """What is counted as a step."""
+    if description["task"] == "classify":
+        return "sequences"
+    if description["task"] == "language":
+        return "bytes"
+    return "samples" if description["sample_rate"] else "rows"
+
+
+def describe_data(description):
+    """What is read and what is said of it, in a few words."""
+    if description["task"] == "language":
+        return "text"
+    read = column_names(description["inputs"]) or f"tokens below {description['vocabulary']}"
+    if description["task"] == "classify":
+        return f"{read} in {len(description['classes'])} classes"
+    if description["sample_rate"]:
+        return f"sound at {description['sample_rate']} Hz"
+    horizon, groups = description["horizon"], len(description["groups"])
+    ahead = f"{'' if horizon == 1 else '1 to '}{horizon} row{'' if horizon == 1 else 's'} ahead"
+    many = f", {groups} series" if groups else ""
+    return f"{column_names(description['targets'])} {ahead} from {read}{many}"
 
 
 def _paths(path):
@@ -93,6 +137,12 @@ def _sources(data):
     return ([], tables) if tables else (_paths(data), tables)
 
 
+def _name_of(paths, tables=()):
+    """What to call paths or tables: the first of them, and how many more."""
+    names = paths or [name for name, _ in tables]
+    return (names[0] if names else "") + (f" and {len(names) - 1} more" if len(names) > 1 else "")
+
+
 def _refuse_given(reason, **given):
     """Raises InvalidArgument for the first argument that is there although another one decides it."""
     for name, value in given.items():
@@ -105,7 +155,8 @@ def open_text(path: Path | Sequence[Path], *, validation_fraction: float = 0.05,
 
     ``bytes``: read also what is no text, such as programs and pictures.
     """
-    return Dataset(_core.open_text(_paths(path), validation_fraction, bytes))
+    paths = _paths(path)
+    return Dataset(_core.open_text(paths, validation_fraction, bytes), _name_of(paths))
 
 
 def open_sound(input: Path, target: Path, *, validation_fraction: float = 0.2, origin: Model | None = None) -> Dataset:
@@ -114,7 +165,8 @@ def open_sound(input: Path, target: Path, *, validation_fraction: float = 0.2, o
     ``origin`` is a model that is to be trained further (:meth:`Model.continue_from`).
     """
     model = None if origin is None else origin._model
-    return Dataset(_core.open_sound(os.fspath(input), os.fspath(target), validation_fraction, model))
+    source, came_out = os.fspath(input), os.fspath(target)
+    return Dataset(_core.open_sound(source, came_out, validation_fraction, model), f"{source} to {came_out}")
 
 
 def open_series(
@@ -127,7 +179,7 @@ def open_series(
     delimiter: str = "",
     decimal: str = "",
     header: bool | None = None,
-    missing: str = "refuse",
+    missing: str | None = None,
     from_last: bool | None = None,
     autoregression: bool | None = None,
     transform: str | None = None,
@@ -155,7 +207,7 @@ def open_series(
         decimal: ``"."`` or ``","``: starts the fraction of a number; found from the file if empty.
         header: Whether the first row holds the names of the columns; found from it if None.
         missing: What becomes of empty values: ``"refuse"`` (an error), ``"carry"`` (the last one), ``"interpolate"`` or
-            ``"mask"`` (the last one, and not scored).
+            ``"mask"`` (the last one, and not scored). None: what ``origin`` did, otherwise ``"refuse"``.
         from_last: For a model with ``from_last=True``: scaled for forecasts that start from the last value. True if not given.
         autoregression: Fit a linear forecast too, beside which a model learns the rest; needs ``from_last``, and is what that is
             if not given.
@@ -180,17 +232,6 @@ def open_series(
                       autoregression=autoregression is not None, transform=transform is not None, calendar=calendar is not None,
                       date_column=date_column, irregular=irregular is not None, group=group, group_by_file=group_by_file, known=list(known))  # fmt: skip
         from_last, autoregression = origin.spec["from_last"], origin.spec["lags"] > 0
-    chosen = from_last is None
-    if from_last is None:
-        from_last = True
-    if autoregression is None:
-        autoregression = from_last
-    if transform is None:
-        transform = "automatic" if autoregression else "none"
-    if calendar is None:
-        calendar = "auto"
-    if irregular is None:
-        irregular = "ignore" if calendar == "none" else "automatic"
     paths, tables = _sources(path)
     dataset = _core.open_series(
         paths,
@@ -207,7 +248,7 @@ def open_series(
         autoregression,
         transform,
         season,
-        [calendar] if isinstance(calendar, str) else list(calendar),
+        [calendar] if isinstance(calendar, str) else list(calendar or ()),
         date_column,
         irregular,
         group,
@@ -215,11 +256,9 @@ def open_series(
         list(known),
         None if origin is None else origin._model,
     )
-    if chosen:  # only what is read has a last value
-        description = dataset.description()
-        read = {column["name"] for column in description["inputs"]}
-        from_last = any(column["name"] in read for column in description["targets"])
-    return Dataset(dataset, from_last)
+    if from_last is None:
+        from_last = dataset.forecasts_an_input()
+    return Dataset(dataset, _name_of(paths, tables), from_last)
 
 
 def open_labelled(
@@ -232,7 +271,7 @@ def open_labelled(
     delimiter: str = "",
     decimal: str = "",
     header: bool | None = None,
-    missing: str = "refuse",
+    missing: str | None = None,
     seed: int = 0,
     origin: Model | None = None,
 ) -> Dataset:
@@ -244,29 +283,28 @@ def open_labelled(
     if origin is not None:
         _refuse_given("origin", inputs=list(inputs))
     paths, tables = _sources(path)
-    return Dataset(
-        _core.open_labelled(
-            paths,
-            tables,
-            sequence_column,
-            label_column,
-            list(inputs),
-            validation_fraction,
-            delimiter,
-            decimal,
-            header,
-            missing,
-            seed,
-            None if origin is None else origin._model,
-        )
+    dataset = _core.open_labelled(
+        paths,
+        tables,
+        sequence_column,
+        label_column,
+        list(inputs),
+        validation_fraction,
+        delimiter,
+        decimal,
+        header,
+        missing,
+        seed,
+        None if origin is None else origin._model,
     )
+    return Dataset(dataset, _name_of(paths, tables))
 
 
 def open_task(
     name: str, *, length: int = 40, validation_length: int = 256, modulus: int = 5, copy_tokens: int = 10, seed: int = 0
 ) -> Dataset:
     """A built-in task, generated without end: ``"parity"``, ``"modular"`` or ``"copying"``."""
-    return Dataset(_core.open_task(name, length, validation_length, modulus, copy_tokens, seed))
+    return Dataset(_core.open_task(name, length, validation_length, modulus, copy_tokens, seed), f"task:{name}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -470,6 +508,7 @@ def train(
         result["validation"] = finished.pop("validation") or result["validation"]
         result |= finished
     model._data = model._model.data()
+    model._history = _history(model, data, result, found)
     names = ("stopped_early", "model_step", "interrupted", "checkpoint_error", "share", "filter_share")
     end = {name: result.pop(name) for name in names if name in result}
     validation = result.pop("validation")
@@ -483,6 +522,37 @@ _OF_LAYERS = ("steps", "seconds", "epochs", "search", "seeds", "batch", "length"
               "optimizer", "loss", "validate_every", "validate_steps", "patience", "keep_best", "resume", "tensorboard")  # fmt: skip
 
 
+def _score_text(task, validation, unit):
+    if validation is None:
+        return ""
+    value = f"loss {validation['loss']:.4g}"
+    if task == "language":
+        value = f"{validation['bits_per_step']:.4g} bits/byte"
+    if task == "classify":
+        value = f"{100 * validation['accuracy']:.4g} % right"
+    return f"{value} on {validation['scored']:,} held-out {unit}"
+
+
+def _now():
+    """The time in UTC, or that of SOURCE_DATE_EPOCH where files are to be reproducible."""
+    seconds = int(os.environ.get("SOURCE_DATE_EPOCH", time.time()))
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+
+
+def _history(model, data, result, found=None):
+    """Where a model comes from that was just trained: what ``penstock train`` notes in its files."""
+    description, validation = data.description, result["validation"]
+    return {
+        "trained": _now(),
+        "data": f"{data._source}: {describe_data(description)}",
+        "score": _score_text(description["task"], validation, scored_unit(description)),
+        "version": _core.system_info()["version"],
+        "steps": result.get("step", 0),
+        "origin": model._origin,
+        "search": "" if found is None else f"{len(found.trials)} trials in {found.seconds:.0f} s",
+    }
+
+
 def _train_filters(model, data, options):
     """Makes the model one of filters without layers."""
     warnings.warn(
@@ -490,8 +560,11 @@ def _train_filters(model, data, options):
         stacklevel=3,
     )
     _core.replace(model._model, _core.filters_alone(data._dataset, options["seed"], options["threads"]))
-    validation = Evaluation(**_core.evaluate(model._model, data._dataset, options | {"validation_batches": 0}))
-    result = TrainResult(Progress(), validation if validation.scored else None, False, 0, False)
+    scored = _core.evaluate(model._model, data._dataset, options | {"validation_batches": 0})
+    validation = Evaluation(**scored) if scored["scored"] else None
+    model._data = model._model.data()
+    model._history = _history(model, data, {"validation": scored if validation else None})
+    result = TrainResult(Progress(), validation, False, 0, False)
     return dataclasses.replace(result, share=0.0, filter_share=1.0)
 
 

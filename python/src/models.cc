@@ -1,5 +1,6 @@
 #include "models.h"
 
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
@@ -13,6 +14,7 @@
 
 #include "bindings.h"
 #include "penstock/fine_tune.h"
+#include "penstock/model_file.h"
 
 namespace penstock::python {
 
@@ -264,6 +266,57 @@ nb::bytes generate(SharedModel& shared, const nb::bytes& prompt, Index count, do
   return nb::bytes(text.data(), text.size());
 }
 
+nb::dict describe(const History& history) {
+  nb::dict result;
+  result["trained"] = history.trained;
+  result["data"] = history.data;
+  result["score"] = history.score;
+  result["version"] = history.version;
+  result["steps"] = history.steps;
+  result["origin"] = history.origin;
+  result["search"] = history.search;
+  return result;
+}
+
+/// What describe() says of a history.
+History history_from(const nb::dict& fields) {
+  History history;
+  const auto read = [&]<class T>(const char* name, T& value) {
+    if (fields.contains(name)) value = nb::cast<T>(fields[name]);
+  };
+  read("trained", history.trained);
+  read("data", history.data);
+  read("score", history.score);
+  read("version", history.version);
+  read("steps", history.steps);
+  read("origin", history.origin);
+  read("search", history.search);
+  return history;
+}
+
+/// The model in a file, and where it comes from; an empty dictionary if the file does not say that.
+std::pair<std::unique_ptr<SharedModel>, nb::dict> load(const std::string& path) {
+  std::optional<History> history;
+  std::unique_ptr<SharedModel> model;
+  {
+    const nb::gil_scoped_release unlocked;
+    model = std::make_unique<SharedModel>(Model::load(path, history), "the model");
+  }
+  return {std::move(model), history ? describe(*history) : nb::dict()};
+}
+
+void save(SharedModel& shared, const std::string& path, const nb::dict& fields) {
+  const History history = history_from(fields);
+  const bool known = nb::len(fields) > 0;
+  const nb::gil_scoped_release unlocked;
+  const SharedModel::Reading model(shared);
+  if (known) {
+    save_model(*model, path, history);
+  } else {
+    model->save(path);
+  }
+}
+
 /// A stream of answers; one call at a time.
 class Stream {
  public:
@@ -331,6 +384,7 @@ nb::dict describe(const DataDescription& data) {
   result["targets"] = describe(data.targets);
   result["horizon"] = data.horizon;
   result["season"] = data.season;
+  result["sample_rate"] = data.sample_rate;
   result["classes"] = data.classes;
   std::vector<std::string> groups;
   for (const Group& group : data.groups) groups.push_back(group.name);
@@ -348,20 +402,8 @@ void bind_models(nb::module_& module) {
       .def_static("continue_from", &make_continuation, nb::arg("origin"), nb::arg("data"), nb::arg("dropout"))
       .def("normalised", &normalised, nb::arg("rows"), nb::arg("group"))
       .def("in_units", &in_units, nb::arg("outputs"), nb::arg("group"))
-      .def_static(
-          "load",
-          [](const std::string& path) {
-            const nb::gil_scoped_release unlocked;
-            return std::make_unique<SharedModel>(Model::load(path), "the model");
-          },
-          nb::arg("path"))
-      .def(
-          "save",
-          [](SharedModel& self, const std::string& path) {
-            const nb::gil_scoped_release unlocked;
-            SharedModel::Reading(self)->save(path);
-          },
-          nb::arg("path"))
+      .def_static("load", &load, nb::arg("path"))
+      .def("save", &save, nb::arg("path"), nb::arg("history"))
       .def("spec", [](SharedModel& self) { return describe(SharedModel::Reading(self)->spec()); })
       .def("data", [](SharedModel& self) { return describe(SharedModel::Reading(self)->data()); })
       .def("parameter_count", [](SharedModel& self) { return SharedModel::Reading(self)->parameter_count(); })

@@ -320,11 +320,20 @@ TableFormat format_from(const std::string& delimiter, const std::string& decimal
   return {delimiter.empty() ? '\0' : delimiter.front(), decimal.empty() ? '\0' : decimal.front(), header};
 }
 
+/// What becomes of missing values: as is said, or as a model was trained that is trained further.
+Missing missing_from(const std::optional<std::string>& said, SharedModel* origin) {
+  if (said) return parse_missing(*said);
+  return origin != nullptr ? SharedModel::Reading(*origin)->data().missing : Missing::refuse;
+}
+
 }  // namespace
 
 void bind_training(nb::module_& module) {
   nb::class_<SharedDataset>(module, "Dataset")
       .def("description", [](SharedDataset& self) { return describe((*SharedDataset::Reading(self))->description()); })
+      .def("forecasts_an_input",
+           [](SharedDataset& self) { return (*SharedDataset::Reading(self))->description().forecasts_an_input(); })
+      .def("held_out_steps", [](SharedDataset& self) { return (*SharedDataset::Reading(self))->held_out_steps(); })
       .def("training_steps", [](SharedDataset& self) { return (*SharedDataset::Reading(self))->training_steps(); })
       .def("reading", [](SharedDataset& self) { return (*SharedDataset::Reading(self))->reading(); })
       .def("position", [](SharedDataset& self) { return (*SharedDataset::Reading(self))->position(); })
@@ -350,29 +359,26 @@ void bind_training(nb::module_& module) {
       [](const Sources& paths, const TableTexts& tables, const std::vector<std::string>& inputs,
          const std::vector<std::string>& targets, Index horizon, double validation_fraction,
          const std::string& delimiter, const std::string& decimal, std::optional<bool> header,
-         const std::string& missing, bool from_last, bool autoregression, const std::string& transform, Index season,
-         const std::vector<std::string>& calendar, const std::string& date_column, const std::string& irregular,
-         const std::string& group, bool group_by_file, const std::vector<std::string>& known, SharedModel* origin) {
-        SeriesOptions options;
-        options.calendar = {.read = calendar != std::vector<std::string>{"none"}, .column = date_column};
-        for (const std::string& cycle : calendar) {
-          if (calendar.size() == 1 && (cycle == "none" || cycle == "auto")) break;
-          options.calendar.cycles.push_back(
-              chosen<Cycle>("calendar", cycle, {{"day", Cycle::day}, {"week", Cycle::week}, {"year", Cycle::year}}));
+         const std::optional<std::string>& missing, std::optional<bool> from_last, std::optional<bool> autoregression,
+         const std::optional<std::string>& transform, Index season, const std::vector<std::string>& calendar,
+         const std::string& date_column, const std::optional<std::string>& irregular, const std::string& group,
+         bool group_by_file, const std::vector<std::string>& known, SharedModel* origin) {
+        SeriesChoices said{.from_last = from_last, .autoregression = autoregression, .calendar = calendar};
+        said.date_column = date_column;
+        if (irregular) said.irregular = parse_irregular(*irregular);
+        if (transform) {
+          said.transform = chosen<Transform>(
+              "transform", *transform,
+              {{"none", Transform::none}, {"automatic", Transform::automatic}, {"logarithm", Transform::logarithm}});
         }
+        SeriesOptions options = suggest_series(said);
         options.inputs = inputs;
         options.targets = targets;
         options.horizon = horizon;
         options.validation_fraction = validation_fraction;
         options.format = format_from(delimiter, decimal, header);
-        options.missing = parse_missing(missing);
-        options.from_last = from_last;
-        options.autoregression = autoregression;
-        options.transform = chosen<Transform>(
-            "transform", transform,
-            {{"none", Transform::none}, {"automatic", Transform::automatic}, {"logarithm", Transform::logarithm}});
+        options.missing = missing_from(missing, origin);
         options.season = season;
-        options.irregular = parse_irregular(irregular);
         options.group = group;
         options.group_by_file = group_by_file;
         options.known = known;
@@ -380,28 +386,29 @@ void bind_training(nb::module_& module) {
       },
       nb::arg("paths"), nb::arg("tables"), nb::arg("inputs"), nb::arg("targets"), nb::arg("horizon"),
       nb::arg("validation_fraction"), nb::arg("delimiter"), nb::arg("decimal"), nb::arg("header").none(),
-      nb::arg("missing"), nb::arg("from_last"), nb::arg("autoregression"), nb::arg("transform"), nb::arg("season"),
-      nb::arg("calendar"), nb::arg("date_column"), nb::arg("irregular"), nb::arg("group"), nb::arg("group_by_file"),
-      nb::arg("known"), nb::arg("origin").none());
+      nb::arg("missing").none(), nb::arg("from_last").none(), nb::arg("autoregression").none(),
+      nb::arg("transform").none(), nb::arg("season"), nb::arg("calendar"), nb::arg("date_column"),
+      nb::arg("irregular").none(), nb::arg("group"), nb::arg("group_by_file"), nb::arg("known"),
+      nb::arg("origin").none());
   module.def(
       "open_labelled",
       [](const Sources& paths, const TableTexts& tables, const std::string& sequence_column,
          const std::string& label_column, const std::vector<std::string>& inputs, double validation_fraction,
          const std::string& delimiter, const std::string& decimal, std::optional<bool> header,
-         const std::string& missing, std::uint64_t seed, SharedModel* origin) {
+         const std::optional<std::string>& missing, std::uint64_t seed, SharedModel* origin) {
         LabelledOptions options;
         options.sequence_column = sequence_column;
         options.label_column = label_column;
         options.inputs = inputs;
         options.validation_fraction = validation_fraction;
         options.format = format_from(delimiter, decimal, header);
-        options.missing = parse_missing(missing);
+        options.missing = missing_from(missing, origin);
         options.seed = seed;
         return shared(opened(paths, tables, options, origin, {open_labelled, open_labelled, open_labelled_tables}));
       },
       nb::arg("paths"), nb::arg("tables"), nb::arg("sequence_column"), nb::arg("label_column"), nb::arg("inputs"),
       nb::arg("validation_fraction"), nb::arg("delimiter"), nb::arg("decimal"), nb::arg("header").none(),
-      nb::arg("missing"), nb::arg("seed"), nb::arg("origin").none());
+      nb::arg("missing").none(), nb::arg("seed"), nb::arg("origin").none());
   module.def(
       "open_task",
       [](const std::string& name, Index length, Index validation_length, Index modulus, Index copy_tokens,

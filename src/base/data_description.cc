@@ -164,6 +164,12 @@ std::optional<std::size_t> DataDescription::input_of(std::string_view column) co
 
 bool DataDescription::labels_sequences() const { return task == Task::classify && vocabulary == 0; }
 
+bool DataDescription::forecasts_an_input() const {
+  return task == Task::forecast && std::ranges::any_of(targets, [&](const Column& target) {
+           return std::ranges::find(inputs, target.name, &Column::name) != inputs.end();
+         });
+}
+
 bool DataDescription::reads_ahead() const {
   return std::ranges::any_of(inputs, [](const Column& input) { return input.ahead > 0; });
 }

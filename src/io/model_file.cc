@@ -100,11 +100,17 @@ void read_parameters(const SafetensorsFile& file, nn::Parameters<float>& paramet
 }  // namespace io
 
 Model Model::load(const std::string& path) {
+  std::optional<History> history;
+  return load(path, history);
+}
+
+Model Model::load(const std::string& path, std::optional<History>& history) {
   const io::SafetensorsFile file = io::SafetensorsFile::open(path);
   const io::ModelDescription description = io::read_description(file);
   auto impl = std::make_unique<Impl>(description.spec, description.data);
   io::read_parameters(file, *impl->parameters);
   impl->parameters->changed();
+  history = io::read_history(file);
   return Model(std::move(impl));
 }
 

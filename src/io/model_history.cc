@@ -9,7 +9,7 @@ namespace {
 constexpr const char* history_key = "penstock.history";
 constexpr const char* training_key = "penstock.training";  // of checkpoints
 
-History read_history(const std::string& text, const std::string& source) {
+History parse_history(const std::string& text, const std::string& source) {
   const nlohmann::json json = io::parse_object(text, source, history_key);
   History history;
   const auto take = [&](const char* name, std::string& value) {
@@ -32,6 +32,12 @@ void read_training(const std::string& text, const std::string& source, ModelFile
 }
 
 }  // namespace
+
+std::optional<History> io::read_history(const SafetensorsFile& file) {
+  const auto text = file.metadata().find(history_key);
+  if (text == file.metadata().end()) return std::nullopt;
+  return parse_history(text->second, file.source());
+}
 
 void save_model(const Model& model, const std::string& path, const History& history) {
   io::Metadata metadata = io::model_metadata(model.spec(), model.data());
@@ -57,9 +63,7 @@ ModelFile inspect_model_file(const std::string& path) {
     (void)io::read_description(file);
     result.kind = ModelFile::Kind::model;
     const io::Metadata& metadata = file.metadata();
-    if (const auto text = metadata.find(history_key); text != metadata.end()) {
-      result.history = read_history(text->second, path);
-    }
+    result.history = io::read_history(file);
     if (const auto text = metadata.find(training_key); text != metadata.end()) {
       result.kind = ModelFile::Kind::checkpoint;
       read_training(text->second, path, result);

@@ -142,6 +142,77 @@ def test_what_is_forecast_and_not_read(folder):
         penstock.Model(data, **SMALL)
 
 
+def test_what_is_not_said_of_a_series_is_as_the_program_has_it(tmp_path):
+    """Defaults of both, for each of the arguments that decides others."""
+    days = np.arange("2021-01-01", "2022-01-01", dtype="datetime64[D]")
+    values = 5 + np.sin(2 * np.pi * np.arange(365) / 7) + 0.01 * np.arange(365)
+    rows = "".join(f"{day},{value:.4f}\n" for day, value in zip(days, values) if str(day) != "2021-03-04")
+    (tmp_path / "days.csv").write_text("day,level\n" + rows)
+    quick = ["--width", 8, "--blocks", 1, "--steps", 1, "--batch", 4, "--length", 32, "--threads", 1, "--quiet", "--force"]
+    for options, ours in (
+        ([], {}),
+        (["--calendar", "none"], {"calendar": "none"}),
+        (["--calendar", "week,year"], {"calendar": ["week", "year"]}),
+        (["--irregular", "ignore"], {"irregular": "ignore"}),
+        (["--calendar", "none", "--irregular", "fill"], {"calendar": "none", "irregular": "fill"}),
+        (["--no-changes"], {"from_last": False}),
+        (["--no-linear"], {"autoregression": False}),
+        (["--transform", "none"], {"transform": "none"}),
+    ):
+        program("train", "days.csv", *quick, *options, cwd=tmp_path)
+        theirs = penstock.Model.load(tmp_path / "model.safetensors")
+        data = penstock.open_series(tmp_path / "days.csv", **ours)
+        model = penstock.Model(data, **SMALL)
+        assert data.description == theirs.data
+        assert (model.spec["from_last"], model.spec["lags"]) == (theirs.spec["from_last"], theirs.spec["lags"]), options
+    with pytest.raises(penstock.InvalidArgument, match="calendar must be auto, none, or some of day,week,year, not \"month\""):
+        penstock.open_series(tmp_path / "days.csv", calendar="month")
+
+
+def test_missing_values_are_dealt_with_as_in_the_model_that_is_trained_further(tmp_path):
+    gaps = "".join(f"{i % 5 if i % 9 else 'NA'},{i % 4}\n" for i in range(80))
+    (tmp_path / "gaps.csv").write_text("x,y\n" + gaps)
+    with pytest.raises(penstock.BadInput, match="missing"):
+        penstock.open_series(tmp_path / "gaps.csv")
+    model = penstock.Model(penstock.open_series(tmp_path / "gaps.csv", missing="carry"), **SMALL)
+    assert any("missing" in line for line in penstock.open_series(tmp_path / "gaps.csv", origin=model).reading)
+
+
+def test_data_and_models_say_what_they_are(folder, language, tmp_path, monkeypatch):
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "86400")
+    data = penstock.open_series(folder / "series.csv", targets=["level"], horizon=3, known=[])
+    assert repr(data) == (
+        f"<penstock.Dataset {folder / 'series.csv'}: level 1 to 3 rows ahead from day, level, flow; "
+        "239 rows to train on, 60 held out>"
+    )
+    model = penstock.Model(data, **SMALL)
+    spec = f"1 x mingru of width 16, a linear forecast of {model.spec['lags']} rows, {model.parameter_count:,} parameters"
+    what = f"<penstock.Model forecast, level 1 to 3 rows ahead from day, level, flow: {spec}; "
+    assert repr(model) == what + "untrained>" and model.history == {}
+    result = penstock.train(model, data, steps=4, **QUICK)
+    assert repr(model) == what + f"trained 1970-01-02T00:00:00Z on {folder / 'series.csv'}>"
+    model.save(tmp_path / "m.safetensors")
+    loaded = penstock.Model.load(tmp_path / "m.safetensors")
+    assert repr(loaded) == repr(model) and loaded.history == model.history
+    assert loaded.history["steps"] == 4 and loaded.history["version"] == penstock.__version__
+    assert loaded.history["score"] == f"loss {result.validation.loss:.4g} on {result.validation.scored} held-out rows"
+    shown = json.loads(program("info", "m.safetensors", "--json", cwd=tmp_path))
+    assert shown["history"] == {name: value for name, value in model.history.items() if name != "search"}
+    assert repr(penstock.Session(model)) == f"<penstock.Session of {model!r}>"
+    further = penstock.Model.continue_from(model, penstock.open_series(folder / "series.csv", origin=model))
+    assert further.history == {} and repr(further).endswith("untrained>")
+    text = penstock.open_text([folder / "text.txt", folder / "text.txt"])
+    assert repr(text).startswith(f"<penstock.Dataset {folder / 'text.txt'} and 1 more: text; ")
+    assert repr(text).endswith(" bytes to train on, 292 held out>")
+    labelled = penstock.open_labelled(folder / "labelled.csv")
+    assert repr(labelled) == (
+        f"<penstock.Dataset {folder / 'labelled.csv'}: value in 2 classes; 32 sequences to train on, 8 held out>"
+    )
+    task = penstock.open_task("parity")
+    assert repr(task) == "<penstock.Dataset task:parity: tokens below 2 in 2 classes; generated without end>"
+    assert repr(penstock.GRUCell(2, 3).tape()) == "Tape(dtype='float32')"
+
+
 def test_training_goes_on_from_a_model(forecaster, classifier, folder):
     (folder / "later.csv").write_text(SERIES.replace("day,", "week,"))
     data = penstock.open_series(folder / "later.csv", origin=forecaster)
