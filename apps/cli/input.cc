@@ -5,8 +5,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "penstock/data.h"
 #include "penstock/error.h"
@@ -20,11 +23,18 @@ namespace {
   throw Error(ErrorCode::io_failure, fmt::format("{}: cannot read: {}", printable(name), std::strerror(errno)));
 }
 
+/// By its name, as everywhere: "A.ts", "a.TS.gz".
+bool is_ts(const std::string& path) {
+  std::string name = path;
+  std::ranges::transform(name, name.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return name.ends_with(".ts") || name.ends_with(".ts.gz");
+}
+
 }  // namespace
 
 Input::Input(const std::string& path) : name_(path), buffer_(1 << 16) {
-  if (path.ends_with(".gz") || path.ends_with(".ts")) {
-    whole_ = read_source(path);
+  if (is_ts(path)) {
+    take_whole(read_source(path));
     return;
   }
   descriptor_ = path == "-" ? STDIN_FILENO : open(path.c_str(), O_RDONLY | O_CLOEXEC);
@@ -37,23 +47,45 @@ Input::~Input() {
 
 void Input::show_progress() {
   struct stat status = {};
-  const bool sized = !whole_ && fstat(descriptor_, &status) == 0 && S_ISREG(status.st_mode);
+  const bool sized = descriptor_ >= 0 && fstat(descriptor_, &status) == 0 && S_ISREG(status.st_mode);
   progress_ = std::make_unique<ReadProgress>(sized ? static_cast<std::uint64_t>(status.st_size) : 0);
 }
 
-std::string_view Input::read() {
-  if (whole_) {
-    buffer_.assign(whole_->begin(), whole_->end());
-    whole_->clear();
-    return interrupted() ? std::string_view() : std::string_view(buffer_.data(), buffer_.size());
-  }
+std::size_t Input::read_behind(std::size_t begin) {
   while (!interrupted()) {
-    const ssize_t size = ::read(descriptor_, buffer_.data(), buffer_.size());
+    const ssize_t size = ::read(descriptor_, buffer_.data() + begin, buffer_.size() - begin);
     if (size >= 0 && progress_) progress_->add(static_cast<std::uint64_t>(size));
-    if (size >= 0) return {buffer_.data(), static_cast<std::size_t>(size)};
+    if (size >= 0) return static_cast<std::size_t>(size);
     if (errno != EINTR) cannot_read(name_);
   }
-  return {};
+  return 0;
+}
+
+void Input::take_whole(std::string_view text) {
+  buffer_.assign(text.begin(), text.end());
+  whole_ = true;
+}
+
+/// Two bytes tell what is to be decoded, and nothing of that can be told before its end.
+std::size_t Input::begin() {
+  std::size_t size = read_behind(0);
+  const bool may_go_on = size == 1 && (buffer_[0] == '\x1f' || buffer_[0] == '\xff' || buffer_[0] == '\xfe');
+  if (may_go_on) size += read_behind(1);
+  if (!is_encoded({buffer_.data(), size})) return size;
+  std::string content(buffer_.data(), size);
+  while ((size = read_behind(0)) > 0) content.append(buffer_.data(), size);
+  if (!interrupted()) take_whole(decoded(content, name_));
+  return whole_ ? buffer_.size() : 0;
+}
+
+std::string_view Input::read() {
+  std::size_t size = 0;
+  if (!std::exchange(begun_, true)) {
+    size = whole_ ? buffer_.size() : begin();
+  } else if (!whole_) {
+    size = read_behind(0);
+  }
+  return interrupted() ? std::string_view() : std::string_view(buffer_.data(), size);
 }
 
 bool Input::line(std::string& line) {

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,8 +10,8 @@
 
 namespace penstock::cli {
 
-/// A file or standard input ("-"), read as it comes: nobody waits for a buffer to fill. Compressed files and .ts files
-/// are read whole and turned into what they stand for.
+/// A file or standard input ("-"), read as it comes: nobody waits for a buffer to fill. What gzip has compressed,
+/// whatever its name, text in UTF-16 and .ts files are read whole and turned into what they stand for.
 class Input final : public Lines {
  public:
   /// Throws Error(io_failure) naming the path.
@@ -37,11 +36,18 @@ class Input final : public Lines {
  private:
   std::string name_;
   int descriptor_ = -1;
-  std::optional<std::string> whole_;  // instead of a descriptor
+  bool whole_ = false;  // the buffer holds all that there is
+  bool begun_ = false;  // something was read
   std::vector<char> buffer_;
   std::unique_ptr<ReadProgress> progress_;
   std::string_view waiting_;  // of the buffer, not yet given out as lines
   long lines_ = 0;
+
+  /// Reads into the buffer behind `begin`; the number of bytes, 0 at the end or when the user wants to stop.
+  std::size_t read_behind(std::size_t begin);
+  /// The first read: of the bytes that are there, or of all that they stand for.
+  std::size_t begin();
+  void take_whole(std::string_view text);
 };
 
 }  // namespace penstock::cli

@@ -13,6 +13,7 @@
 #include "base/check.h"
 #include "io/file_descriptor.h"
 #include "io/read_file.h"
+#include "io/text_encoding.h"
 
 namespace penstock::io {
 namespace {
@@ -20,8 +21,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* standard_input = "-";
-
-bool is_gzip(std::string_view content) { return content.starts_with("\x1f\x8b"); }
 
 /// zlib's state of a decompression, released whatever happens.
 class GzipStream {
@@ -91,6 +90,8 @@ std::vector<std::string> files_in(const std::string& folder) {
 
 }  // namespace
 
+bool is_gzip(std::string_view content) { return content.starts_with("\x1f\x8b"); }
+
 std::string decompress(std::string_view compressed, const std::string& path, std::uint64_t limit) {
   GzipStream stream(compressed, path);
   std::string content;
@@ -118,11 +119,13 @@ std::string read_data_head(const std::string& path, std::size_t size) {
   std::string head(file.valid() ? size : 0, '\0');
   const ssize_t got = retry([&] { return ::read(file.get(), head.data(), head.size()); });
   head.resize(static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
-  if (!is_gzip(head)) return head;
-  GzipStream stream(head, path);
-  std::string plain(size, '\0');
-  plain.resize(stream.read(plain.data(), plain.size()));
-  return plain;
+  if (is_gzip(head)) {
+    GzipStream stream(head, path);
+    std::string plain(size, '\0');
+    plain.resize(stream.read(plain.data(), plain.size()));
+    head = std::move(plain);
+  }
+  return is_utf16(head) ? utf16_to_utf8(whole_utf16(head), path) : head;
 }
 
 std::vector<std::string> expand_folders(const std::vector<std::string>& paths) {
@@ -197,8 +200,6 @@ std::string binary_kind(std::string_view content) {
              "ELF"sv,
              "a program"},
       Format{"SQLite format 3"sv, "an SQLite database"},
-      Format{"\xff\xfe"sv, "text in UTF-16; save it as UTF-8"},
-      Format{"\xfe\xff"sv, "text in UTF-16; save it as UTF-8"},
   };
   for (const Format& format : formats) {
     if (content.starts_with(format.magic)) return format.name;

@@ -13,6 +13,9 @@ namespace penstock::io {
 /// Throws Error(io_failure) as read_file does, Error(bad_input) for damaged gzip data or more than `limit` bytes.
 std::string read_data_file(const std::string& path, std::uint64_t limit);
 
+/// Whether content begins as what gzip has compressed does.
+bool is_gzip(std::string_view content);
+
 /// What gzip has compressed, one file or several one behind the other; `path` names it in messages. Throws as
 /// read_data_file does.
 std::string decompress(std::string_view compressed, const std::string& path, std::uint64_t limit);

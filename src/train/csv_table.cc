@@ -8,6 +8,7 @@
 #include "base/counted.h"
 #include "base/quote.h"
 #include "io/data_file.h"
+#include "io/text_encoding.h"
 #include "train/column_choice.h"
 #include "train/dataset.h"
 #include "train/ts_file.h"
@@ -52,6 +53,10 @@ CsvTable::CsvTable(std::vector<Table> tables, const TableFormat& format) {
   for (Table& table : tables) {
     const std::string& path = table.name;
     sources_.push_back(path);
+    if (!io::is_utf8(table.text)) {
+      table.text = io::windows_1252_to_utf8(table.text);
+      windows_1252_ = true;
+    }
     FoundFormat found = find_format(table.text, format);
     // One column more or less of a guess would be another table: the first file decides for all.
     if (!files_.empty()) {
@@ -99,6 +104,7 @@ CsvTable::Choice CsvTable::numeric_columns(const std::vector<std::size_t>& exclu
 
 std::vector<std::string> CsvTable::reading(std::size_t read, const Choice& choice) const {
   std::vector<std::string> findings;
+  if (windows_1252_) findings.emplace_back("as text in Windows-1252, as it is none in UTF-8");
   if (const std::string text = describe(format()); !text.empty()) findings.push_back(text);
   if (!choice.left_out.empty()) {
     std::vector<std::string> all;

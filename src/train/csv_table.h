@@ -57,6 +57,7 @@ class CsvTable {
   };
 
   Sources sources_;
+  bool windows_1252_ = false;  // some of the files are
   std::vector<File> files_;
 };
 

@@ -3,6 +3,7 @@
 #include "base/check.h"
 #include "base/counted.h"
 #include "io/data_file.h"
+#include "io/text_encoding.h"
 #include "train/divisible.h"
 #include "train/stream_dataset.h"
 
@@ -60,6 +61,7 @@ std::unique_ptr<Dataset> open_text(const Sources& sources, const TextOptions& op
   std::string text;
   for (const std::string& file : files) {
     std::string content = io::read_data_file(file, data::largest_file - text.size());
+    if (!options.bytes) content = io::as_utf8(std::move(content), file);
     const std::string kind = options.bytes ? "" : io::binary_kind(content);
     if (!kind.empty()) {
       const std::string advice = io::table_advice(kind);

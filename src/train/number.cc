@@ -28,6 +28,12 @@ std::string_view trailing_space(std::string_view text) {
   return found == spaces.end() ? std::string_view() : *found;
 }
 
+/// The same of what it starts with.
+std::string_view leading_space(std::string_view text) {
+  const auto found = std::find_if(spaces.begin(), spaces.end(), [&](auto space) { return text.starts_with(space); });
+  return found == spaces.end() ? std::string_view() : *found;
+}
+
 /// The separator of groups that the text starts with; empty if it is none.
 std::string_view group_separator(std::string_view text, char decimal) {
   if (!text.empty() && text[0] == (decimal == '.' ? ',' : '.')) return text.substr(0, 1);
@@ -60,23 +66,53 @@ bool join_groups(std::string_view text, char decimal, std::string& digits) {
   return true;
 }
 
+// Dollar, euro, pound, yen.
+constexpr std::array<std::string_view, 4> currencies = {"$", "\xe2\x82\xac", "\xc2\xa3", "\xc2\xa5"};
+
+/// Drops one of these and the spaces between it and the number; false if the text begins with none.
+bool drop_leading_currency(std::string_view& text) {
+  const auto found =
+      std::find_if(currencies.begin(), currencies.end(), [&](auto sign) { return text.starts_with(sign); });
+  if (found == currencies.end()) return false;
+  text.remove_prefix(found->size());
+  for (auto space = leading_space(text); !space.empty(); space = leading_space(text)) text.remove_prefix(space.size());
+  return true;
+}
+
+/// The same behind the number, and of a percent sign.
+void drop_trailing_unit(std::string_view& text) {
+  const auto found =
+      std::find_if(currencies.begin(), currencies.end(), [&](auto sign) { return text.ends_with(sign); });
+  if (found == currencies.end() && !text.ends_with('%')) return;
+  text.remove_suffix(found == currencies.end() ? 1 : found->size());
+  for (auto space = trailing_space(text); !space.empty(); space = trailing_space(text)) {
+    text.remove_suffix(space.size());
+  }
+}
+
+/// Drops the sign that the text begins with; "-", "+", or nothing if it begins with none.
+std::string_view drop_sign(std::string_view& text) {
+  constexpr std::string_view minus = "\xe2\x88\x92";  // that typesetters use
+  if (text.starts_with(minus)) {
+    text.remove_prefix(minus.size());
+    return "-";
+  }
+  if (!text.starts_with('-') && !text.starts_with('+')) return {};
+  const std::string_view sign = text.substr(0, 1);
+  text.remove_prefix(1);
+  return sign;
+}
+
 /// As a plain number is written, if the text is one at all.
 std::optional<std::string> plain_form(std::string_view text, char decimal) {
-  std::string plain;
-  if (text.ends_with('%')) {
-    text.remove_suffix(1);
-    for (auto space = trailing_space(text); !space.empty(); space = trailing_space(text)) {
-      text.remove_suffix(space.size());
-    }
-  }
-  constexpr std::string_view minus = "\xe2\x88\x92";  // the sign that typesetters use
-  if (text.starts_with(minus)) {
-    plain = "-";
-    text.remove_prefix(minus.size());
-  } else if (text.starts_with('-') || text.starts_with('+')) {
-    plain = text[0] == '-' ? "-" : "";
-    text.remove_prefix(1);
-  }
+  // Accountants' way to write what is less than nothing.
+  const bool in_brackets = text.starts_with('(') && text.ends_with(')');
+  if (in_brackets) text = text.substr(1, text.size() - 2);
+  drop_trailing_unit(text);
+  std::string_view sign = drop_sign(text);
+  if (drop_leading_currency(text) && sign.empty()) sign = drop_sign(text);
+  if (in_brackets && !sign.empty()) return std::nullopt;
+  std::string plain = in_brackets || sign == "-" ? "-" : "";
   const std::size_t whole_end = std::min({text.find(decimal), text.find_first_of("eE"), text.size()});
   if (!join_groups(text.substr(0, whole_end), decimal, plain)) return std::nullopt;
   text.remove_prefix(whole_end);

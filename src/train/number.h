@@ -9,7 +9,8 @@ namespace penstock::data {
 
 /// The whole text as a number whose fraction starts behind `decimal` ('.' or ','). Digits may stand in groups of three
 /// with one kind of separator between them (a blank, an apostrophe, or the other one of '.' and ','); a percent sign
-/// behind the number is dropped, so that 12.5 % is 12.5. std::errc{} if it is one.
+/// behind the number is dropped, so that 12.5 % is 12.5, and so is a currency's in front or behind; (12.5) is -12.5.
+/// std::errc{} if it is one.
 std::errc parse_number(std::string_view text, char decimal, double& value);
 
 /// "true", "yes", "false", "no", in any case of the letters: 1 or 0.

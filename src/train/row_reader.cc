@@ -7,104 +7,22 @@
 
 #include "base/check.h"
 #include "base/quote.h"
-#include "base/with_scaling.h"
 #include "io/data_file.h"
 #include "penstock/data.h"
 #include "train/csv.h"
 #include "train/dates.h"
-#include "train/normalise.h"
+#include "train/stream_opening.h"
+#include "train/stream_series.h"
 
 namespace penstock {
 
-namespace data {
-
-/// How a stream is written, and the names of its columns.
-struct StreamOpening {
-  char delimiter, decimal;
-  CsvHeader header;
-};
-
-}  // namespace data
-
-namespace {
-
 using data::StreamOpening;
-
-/// The only record of a line. A quoted line break cannot occur here: the stream was cut at every line end.
-bool read_line(const std::string& line, char delimiter, const std::string& source, Index number,
-               std::vector<data::CsvField>& fields) {
-  data::CsvReader reader(line, delimiter, source, number);
-  if (!reader.next(fields)) return false;
-  std::vector<data::CsvField> more;
-  if (reader.next(more)) fail(ErrorCode::bad_input, "{}:{}: more than one line in a line", source, number);
-  return true;
-}
-
-bool holds_all(const data::CsvHeader& header, const std::vector<Column>& inputs) {
-  return std::all_of(inputs.begin(), inputs.end(), [&](const Column& input) { return header.find(input.name); });
-}
-
-/// Reads the first line under one delimiter. A stream of commas has points in its numbers, whatever the model's files
-/// had.
-StreamOpening open_with(char delimiter, const DataDescription& description, const std::string& line,
-                        const std::string& source, const RowFormat& format) {
-  std::vector<data::CsvField> fields;
-  if (!read_line(line, delimiter, source, 1, fields)) {
-    fail(ErrorCode::bad_input, "{}:1:1: the first line must be a header with the names of the columns", source);
-  }
-  const char usual = delimiter == ',' && description.delimiter != ',' ? '.' : description.decimal;
-  const char decimal = format.decimal != 0 ? format.decimal : usual;
-  if (!description.header) {
-    return {delimiter, decimal, data::CsvHeader::without_names(fields.size(), source, decimal)};
-  }
-  return {delimiter, decimal, data::CsvHeader(fields, source, decimal)};
-}
-
-/// Nothing unless the first line, under this delimiter, has all columns that the model reads.
-std::optional<StreamOpening> try_delimiter(char delimiter, const DataDescription& description, const std::string& line,
-                                           const std::string& source, const RowFormat& format) {
-  try {
-    StreamOpening opening = open_with(delimiter, description, line, source, format);
-    if (holds_all(opening.header, description.inputs)) return opening;
-  } catch (const Error&) {
-    // The model's own delimiter has the better message.
-  }
-  return std::nullopt;
-}
-
-StreamOpening open_stream(const DataDescription& description, const std::string& line, const std::string& source,
-                          const RowFormat& format) {
-  if (format.delimiter == 0) {
-    for (const char delimiter : {description.delimiter, ',', ';', '\t', '|'}) {
-      if (auto opening = try_delimiter(delimiter, description, line, source, format)) return *std::move(opening);
-    }
-  }
-  return open_with(format.delimiter != 0 ? format.delimiter : description.delimiter, description, line, source, format);
-}
-
-}  // namespace
+using data::StreamSeries;
 
 struct RowReader::Impl {
-  /// One series of a stream: how its values are scaled, and the last of them.
-  struct SeriesState {
-    SeriesState(const DataDescription& data, Group of, bool trained)
-        : group(std::move(of)),
-          inputs(trained && !data.groups.empty() ? data.of_group(group).inputs : data.inputs),
-          settled(trained),
-          values(inputs.size(), trained ? 0.0f : std::numeric_limits<float>::quiet_NaN()),
-          begun(inputs.size(), trained) {}
-
-    Group group;
-    std::vector<Column> inputs;  // with the scaling of the group
-    bool settled;                // or scaled by first values
-    std::vector<float> values;   // of the last row; the mean before the first; NaN where no mean is known yet
-    std::vector<bool> begun;     // whether there is a scaling of each column
-    std::optional<double> date;  // of the last row, if it is known and matters
-  };
-
   Impl(const DataDescription& description, const std::string& first, const std::string& source, const RowFormat& format)
       : data(description),
-        opening(open_stream(description, first, source, format)),
+        opening(data::open_stream(description, first, source, format)),
         inputs(description.inputs),
         known_targets(description.targets.size()),
         missing(format.missing.value_or(description.missing)),
@@ -153,15 +71,10 @@ struct RowReader::Impl {
   }
 
   void restart() {
-    for (auto& [name, state] : all) {
-      for (std::size_t i = 0; i < inputs.size(); ++i) {
-        state.values[i] = state.settled ? 0.0f : std::numeric_limits<float>::quiet_NaN();
-      }
-      state.date.reset();
-    }
+    for (auto& [name, state] : all) state.restart();
   }
 
-  SeriesState& add(const Group& group, bool trained) {
+  StreamSeries& add(const Group& group, bool trained) {
     return all.try_emplace(group.name, data, group, trained).first->second;
   }
 
@@ -233,22 +146,12 @@ struct RowReader::Impl {
     }
   }
 
-  /// A series that training did not see is scaled by its first values.
-  float normalised(double raw, std::size_t input) {
-    if (!series->begun[input]) {
-      series->group.inputs[input] = {inputs[input].logarithm && raw > 0.0 ? std::log(raw) : raw, 1.0};
-      series->inputs[input] = with_scaling(inputs[input], series->group.inputs[input]);
-      series->begun[input] = true;
-    }
-    return data::normalise(raw, series->inputs[input], source(), line);
-  }
-
   const std::string& source() const { return opening.header.source(); }
 
   /// False for a blank line. A row whose form is wrong is an empty one if that is to be borne.
   bool parse(const std::string& text) {
     try {
-      if (!read_line(text, opening.delimiter, source(), line, read)) return false;
+      if (!data::read_line(text, opening.delimiter, source(), line, read)) return false;
       opening.header.check_width(read);
     } catch (const Error& error) {
       if (!replace_bad || error.code() != ErrorCode::bad_input) throw;
@@ -307,7 +210,8 @@ struct RowReader::Impl {
         dated = &field;
         return static_cast<float>(column.normal(date_read));
       }
-      return normalised(opening.header.number(read, positions[input], kinds[input]), input);
+      return series->normalised(opening.header.number(read, positions[input], kinds[input]), input, inputs[input],
+                                source(), line);
     } catch (const Error& error) {
       const bool gap = data::is_missing(read[positions[input]].text);
       const bool borne = gap ? missing != Missing::refuse : replace_bad;
@@ -318,26 +222,6 @@ struct RowReader::Impl {
       const auto first = std::ranges::find(positions, positions[input]) - positions.begin();
       if (first == static_cast<std::ptrdiff_t>(input)) ++replaced;
       return series->values[input];
-    }
-  }
-
-  /// A target that is no input, of which a stream says nothing, is scaled as in the mean of the series of training.
-  void scale_targets(SeriesState& of) const {
-    of.group.targets.clear();
-    for (std::size_t c = 0; c < data.targets.size(); ++c) {
-      const auto input = std::ranges::find_if(inputs, [&](const Column& column) {
-        return column.feature == Feature::value && column.name == data.targets[c].name;
-      });
-      if (input != inputs.end()) {
-        of.group.targets.push_back(of.group.inputs[static_cast<std::size_t>(input - inputs.begin())]);
-        continue;
-      }
-      Scaling mean{0.0, 0.0};
-      for (const Group& group : data.groups) {
-        mean.mean += group.targets[c].mean / static_cast<double>(data.groups.size());
-        mean.scale += group.targets[c].scale / static_cast<double>(data.groups.size());
-      }
-      of.group.targets.push_back(mean);
     }
   }
 
@@ -364,10 +248,10 @@ struct RowReader::Impl {
   std::optional<std::size_t> group_position, date_position, sequence_position;
   std::optional<std::string> sequence;  // of the row read last
   bool starts_sequence = false;
-  double elapsed = 1.0;                              // since the row before, in units of the usual time
-  std::vector<float> missing_rows;                   // [rows, I]
-  std::unordered_map<std::string, SeriesState> all;  // by name
-  SeriesState* series = nullptr;                     // of the row read last
+  double elapsed = 1.0;                               // since the row before, in units of the usual time
+  std::vector<float> missing_rows;                    // [rows, I]
+  std::unordered_map<std::string, StreamSeries> all;  // by name
+  StreamSeries* series = nullptr;                     // of the row read last
   std::vector<float> row;
   const data::CsvField* dated = nullptr;  // the field that `date_read` is of
   double date_read = 0.0;
@@ -449,40 +333,8 @@ const Group& RowReader::settle_group(const std::string& name, std::span<float> f
   Impl& self = *impl_;
   const auto found = self.all.find(name);
   require(found != self.all.end(), "name: no row of {} has been read", in_quotes(name));
-  Impl::SeriesState& series = found->second;
-  const std::size_t width = self.inputs.size();
-  require(features.size() % width == 0 && count >= 1, "features must be rows of {} values, and count at least 1",
-          width);
-  const std::size_t rows = std::min(features.size() / width, static_cast<std::size_t>(count));
-  for (std::size_t i = 0; i < width; ++i) {
-    if (self.inputs[i].feature != Feature::value) continue;
-    const Column before = series.inputs[i];
-    std::vector<double> known;
-    for (std::size_t row = 0; row < rows; ++row) {
-      const float value = features[row * width + i];
-      if (!std::isnan(value)) known.push_back(static_cast<double>(value) * before.scale + before.mean);
-    }
-    if (!known.empty()) {
-      const Column fitted = data::fit_column(self.inputs[i].name, known, self.source());
-      series.group.inputs[i] = {fitted.mean, fitted.scale};
-      series.inputs[i] = with_scaling(self.inputs[i], series.group.inputs[i]);
-      series.begun[i] = true;
-    }
-    const auto rescale = [&](float& value) {
-      const double raw = static_cast<double>(value) * before.scale + before.mean;
-      value = std::isnan(value) ? 0.0f : static_cast<float>((raw - series.inputs[i].mean) / series.inputs[i].scale);
-    };
-    for (std::size_t row = 0; row < features.size() / width; ++row) rescale(features[row * width + i]);
-    rescale(series.values[i]);
-  }
-  for (std::size_t i = 0; i < width; ++i) {
-    if (self.inputs[i].ahead == 0) continue;
-    const auto now = std::ranges::find(self.inputs, self.inputs[i].name, &Column::name);
-    series.group.inputs[i] = series.group.inputs[static_cast<std::size_t>(now - self.inputs.begin())];
-  }
-  self.scale_targets(series);
-  series.settled = true;
-  return series.group;
+  found->second.settle(self.data, features, count, self.source());
+  return found->second.group;
 }
 
 std::map<std::string, RowReader::LastRow> RowReader::last_rows() const {

@@ -3,6 +3,7 @@
 
 #include "base/check.h"
 #include "io/data_file.h"
+#include "io/text_encoding.h"
 #include "penstock/data.h"
 #include "penstock/sources.h"
 #include "train/csv.h"
@@ -52,9 +53,15 @@ bool is_table(const std::string& path) {
 Sources files_of(const Sources& sources) { return io::expand_folders(sources); }
 
 std::string read_source(const std::string& path) {
-  std::string content = io::read_data_file(path, data::largest_file);
+  std::string content = io::as_utf8(io::read_data_file(path, data::largest_file), path);
   const bool series = io::data_extension(path) == ".ts" && names_series(content);
   return series ? data::table_of_ts(content, path) : content;
+}
+
+bool is_encoded(std::string_view beginning) { return io::is_gzip(beginning) || io::is_utf16(beginning); }
+
+std::string decoded(const std::string& content, const std::string& name) {
+  return io::as_utf8(io::is_gzip(content) ? io::decompress(content, name, data::largest_file) : content, name);
 }
 
 SourceKind guess_kind(const Sources& sources, const TableFormat& format) {

@@ -2,10 +2,12 @@
 
 import gzip
 import math
+import subprocess
+import time
 
 import pytest
 
-from program import TINY, run
+from program import TINY, refuses, run, start
 
 QUICK = [*TINY, "--steps", 2, "--length", 8]
 
@@ -24,7 +26,7 @@ GERMAN = "\ufeffDatum;\"Menge, brutto\";offen;Ort\r\n" + "".join(
 )
 PANDAS = ",date,x\n" + "".join(f"{i},2020-01-{1 + i % 28:02d},{value}\n" for i, (_, value, _) in enumerate(rows()))
 UNSORTED = (
-    "date: not read, as 2 rows are earlier than the one before, first in line 30; if the file holds many series, the option 'group' tells "
+    "date: not read, as 2 rows are earlier than the one before, first in line 30; if the file holds many series, --group tells "
     "them apart"
 )
 TS = "@problemName T\n@timeStamps false\n@data\n" + "".join(
@@ -69,6 +71,81 @@ def test_forecasts_read_what_training_read(tmp_path):
     english = '"Menge, brutto",offen\n' + "".join(f"{value:.2f},{int(flag)}\n" for _, value, flag in rows())
     assert run("predict", "model.safetensors", "-", stdin=english, cwd=tmp_path).out == whole
     assert run("stream", "model.safetensors", stdin=GERMAN, cwd=tmp_path).out == whole
+
+
+@pytest.mark.parametrize("encoding, said", [
+    ("cp1252", ["as text in Windows-1252, as it is none in UTF-8"]), ("utf-16", []), ("utf-16-be", [])])
+def test_what_spreadsheets_write_in_other_encodings(tmp_path, encoding, said):
+    german = GERMAN.removeprefix("\ufeff").replace("brutto", "Größe €")
+    mark = "\ufeff" if encoding == "utf-16-be" else ""
+    (tmp_path / "utf8.csv").write_bytes(german.encode())
+    (tmp_path / "other.csv").write_bytes((mark + german).encode(encoding))
+    run("train", "utf8.csv", *QUICK, "-o", "expected", cwd=tmp_path)
+    result = run("train", "other.csv", *QUICK, cwd=tmp_path)
+    first = [line[7:] for line in result.err.splitlines() if line.startswith("read   ")]
+    assert first[: len(said)] == said and first[len(said)] == "separator ';', decimal ','"
+    for model in ("expected", "model.safetensors"):
+        answers = run("predict", model, "utf8.csv", "--keep", "Ort", cwd=tmp_path).out
+        assert answers.splitlines()[1].startswith("Köln;")
+        assert run("predict", model, "other.csv", "--keep", "Ort", cwd=tmp_path).out == answers
+        assert run("stream", model, "--keep", "Ort", stdin=(tmp_path / "other.csv").read_bytes(), cwd=tmp_path).out == answers
+
+
+def test_what_is_said_of_data_names_the_options_of_train(tmp_path):
+    (tmp_path / "gaps.csv").write_text("x\n1\n\"\"\n3\n")
+    refuses("info", "gaps.csv", cwd=tmp_path, status=1, verb="info",
+            message='gaps.csv:3:1: column "x": the value is missing; --missing (carry, interpolate or mask) deals with such values')
+    (tmp_path / "shops.csv").write_text("day,x\n" + "".join(f"2024-01-{1 + i // 2:02d},{i % 5}\n" for i in range(50)))
+    shown = run("info", "shops.csv", cwd=tmp_path).out
+    assert "if the file holds many series, --group tells them apart\n" in shown
+
+
+def test_texts_in_utf16_are_learnt_as_utf8(tmp_path):
+    text = "Über den Wolken 🎈\n" * 60
+    (tmp_path / "a.txt").write_text(text, encoding="utf-16")
+    (tmp_path / "b.txt").write_text(text, encoding="utf-8")
+    for name in ("a.txt", "b.txt"):
+        result = run("train", name, *QUICK, "-o", name[0], cwd=tmp_path)
+        assert result.err.startswith(f"data   {name}: {len(text.encode()):,} bytes of text")
+    assert run("evaluate", "a", "a.txt", cwd=tmp_path).out == run("evaluate", "a", "b.txt", cwd=tmp_path).out
+    result = run("train", "a.txt", "--bytes", *QUICK, "-o", "c", cwd=tmp_path)
+    assert result.err.startswith(f"data   a.txt: {(tmp_path / 'a.txt').stat().st_size:,} bytes of text")
+
+
+@pytest.mark.parametrize("verb, more, first", [
+    ("predict", [], "level+1,flow+1,level+2,flow+2"),
+    ("evaluate", ["--skip", 100], "level: RMSE"),
+])
+def test_what_gzip_has_compressed_is_read_whatever_its_name(models, tmp_path, verb, more, first):
+    plain = run(verb, models / "series.safetensors", models / "series.csv", *more).out
+    assert plain.startswith(first)
+    compressed = gzip.compress((models / "series.csv").read_bytes(), mtime=0)
+    for name in ("series.csv", "series", "SERIES.CSV.GZ"):
+        (tmp_path / name).write_bytes(compressed)
+        assert run(verb, models / "series.safetensors", name, *more, cwd=tmp_path).out == plain
+    assert run(verb, models / "series.safetensors", "-", *more, stdin=compressed).out == plain
+
+
+def test_streams_of_what_gzip_has_compressed(models, tmp_path):
+    rows, text = (models / "series.csv").read_bytes(), (models / "text.txt").read_bytes()[:2000]
+    for model, content in (("series", rows), ("text", text)):
+        plain = run("stream", models / f"{model}.safetensors", stdin=content).out
+        assert run("stream", models / f"{model}.safetensors", stdin=gzip.compress(content, mtime=0)).out == plain
+    (tmp_path / "plain").write_bytes(text)
+    (tmp_path / "packed").write_bytes(gzip.compress(text, mtime=0))
+    scores = [run("evaluate", models / "text.safetensors", name, cwd=tmp_path).out for name in ("plain", "packed")]
+    assert scores[0] == scores[1]
+    refuses("stream", models / "series.safetensors", stdin=gzip.compress(rows, mtime=0)[:-9], status=1, verb="stream",
+            message="-: damaged gzip data: they end too early")
+
+
+def test_a_stream_may_begin_with_half_of_what_marks_gzip(models):
+    process = start("stream", models / "text.safetensors", "--bits", stdin=subprocess.PIPE)
+    process.stdin.write(b"\x1f")
+    process.stdin.flush()
+    time.sleep(0.2)
+    out, _ = process.communicate(b"ab")
+    assert process.returncode == 0 and len(out.splitlines()) == 3
 
 
 def test_ts_files_from_training_to_labels(tmp_path):

@@ -1,5 +1,6 @@
 """Models that answer files and tables in memory, as the program does."""
 
+import gzip
 import json
 import os
 import pathlib
@@ -123,6 +124,18 @@ def test_tables_in_memory(series):
         model.predict([frame, frame])
     with pytest.raises(penstock.InvalidArgument, match="inputs must be a file or a table in memory, not ndarray"):
         model.evaluate(values)
+
+
+def test_what_gzip_has_compressed_is_read_whatever_its_name(series, tmp_path):
+    path, _ = series
+    model = trained(penstock.open_series(path, targets=["level"], horizon=3))
+    (tmp_path / "rows").write_bytes(gzip.compress(path.read_bytes()))
+    np.testing.assert_array_equal(model.predict(tmp_path / "rows"), model.predict(path))
+    assert model.evaluate(tmp_path / "rows", skip=100) == model.evaluate(path, skip=100)
+    assert (
+        penstock.open_series(tmp_path / "rows", targets=["level"], horizon=3).description
+        == penstock.open_series(path, targets=["level"], horizon=3).description
+    )
 
 
 def test_what_cannot_be_read(series, tmp_path):

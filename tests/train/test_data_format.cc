@@ -47,6 +47,16 @@ TEST(Number, FormsOfNumbers) {
   EXPECT_EQ(number("\xe2\x88\x92"
                    "3.5"),
             -3.5);
+  EXPECT_EQ(number("$1,234.50"), 1234.5);
+  EXPECT_EQ(number("-$3"), -3.0);
+  EXPECT_EQ(number("$-3"), -3.0);
+  EXPECT_EQ(number("\xc2\xa3 5"), 5.0);
+  EXPECT_EQ(number("1.234,50 \xe2\x82\xac", ','), 1234.5);
+  EXPECT_EQ(number("($1,234.50)"), -1234.5);
+  EXPECT_EQ(number("(7)"), -7.0);
+  for (const char* text : {"$", "()", "(-3)", "($)", "(3", "3)", "$$3", "-$-3", "$3$ 4", "US$3", "3 %%"}) {
+    EXPECT_TRUE(std::isnan(number(text))) << text;
+  }
   for (const char* text : {"", "%", "\xa0%", "1,23", "12,3456", "1,234,56", "1,234'567", "1..5", "1.5.5", "- 5", "1,",
                            ",123", "1 2", "--5", "5 kg", "1,234,", "0x10", "1e5,000"}) {
     EXPECT_TRUE(std::isnan(number(text))) << text;

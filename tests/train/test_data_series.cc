@@ -185,9 +185,9 @@ TEST(SeriesData, BadCells) {
   refuse("a\nx\ny\n", ": no numeric column to use as input among \"a\"");
   refuse(std::string("\xff\xfe"
                      "a\0\n\0"
-                     "1\0\n\0",
-                     10),
-         ": this is text in UTF-16; save it as UTF-8, not a table in text");
+                     "1\0\n",
+                     9),
+         ": text in UTF-16 that ends within a character");
 }
 
 TEST(SeriesData, UnusedColumnsMayHoldAnything) {

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "penstock/data.h"
+#include "train/csv.h"
+
+namespace penstock::data {
+
+/// The only record of a line; false for a blank one. Text that is none in UTF-8 is taken for Windows-1252.
+bool read_line(const std::string& line, char delimiter, const std::string& source, Index number,
+               std::vector<CsvField>& fields);
+
+/// How a stream of rows is written, and the names of its columns.
+struct StreamOpening {
+  char delimiter, decimal;
+  CsvHeader header;
+};
+
+/// From its first line: as `format` says it, otherwise as the model's files were, otherwise with the usual separator
+/// under which the line has all columns that the model reads.
+StreamOpening open_stream(const DataDescription& description, const std::string& line, const std::string& source,
+                          const RowFormat& format);
+
+}  // namespace penstock::data

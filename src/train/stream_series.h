@@ -1,0 +1,44 @@
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "penstock/data.h"
+
+namespace penstock::data {
+
+/// One series of a stream of rows: how its values are scaled, and the last of them.
+class StreamSeries {
+ public:
+  /// `trained`: training saw it, and `of` has its scaling where there are groups. Otherwise its rows say how it is
+  /// scaled.
+  StreamSeries(const DataDescription& data, Group of, bool trained);
+
+  /// What was read means nothing to the next row; the scaling stays.
+  void restart();
+
+  /// A raw value as the model reads it; `column` is that of the input before any scaling of its series. A series that
+  /// training did not see is scaled by its first values until settle(). Throws Error(bad_input) naming source and line.
+  float normalised(double raw, std::size_t input, const Column& column, const std::string& source, Index line);
+
+  /// Scales a series that training did not see by the first `count` rows of `features` [rows, I], which normalised()
+  /// gave, and turns them and the last values into what they are by that scaling.
+  void settle(const DataDescription& data, std::span<float> features, Index count, const std::string& source);
+
+  Group group;
+  std::vector<Column> inputs;  // with the scaling of the group
+  bool settled;                // or scaled by first values
+  std::vector<float> values;   // of the last row; the mean before the first; NaN where no mean is known yet
+  std::optional<double> date;  // of the last row, if it is known and matters
+
+ private:
+  void scale_by(std::size_t input, const Column& column, std::span<float> features, std::size_t rows,
+                const std::string& source);
+  void scale_targets(const DataDescription& data);
+
+  std::vector<bool> begun_;  // whether there is a scaling of each column
+};
+
+}  // namespace penstock::data
