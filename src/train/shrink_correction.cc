@@ -9,10 +9,12 @@ namespace penstock {
 
 namespace {
 
-/// Whether the layers read more than a linear forecast, which knows nothing but its own column.
+/// Whether the layers read more than a linear forecast, which knows nothing but its own column. Where a date stands in
+/// the week or the year does not count: what comes round again with it is the linear forecast's season, too.
 bool layers_read_more(const DataDescription& data) {
   return data.reads_ahead() || data.targets.size() > 1 || std::ranges::any_of(data.inputs, [&](const Column& input) {
-           return std::ranges::find(data.targets, input.name, &Column::name) == data.targets.end();
+           const bool calendar = input.reads_dates() && input.feature != Feature::elapsed;
+           return !calendar && std::ranges::find(data.targets, input.name, &Column::name) == data.targets.end();
          });
 }
 

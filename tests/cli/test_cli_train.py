@@ -91,6 +91,11 @@ def test_layers_of_a_short_series_are_not_trained(models, tmp_path):
     steps = run("train", "three.csv", *TINY, "--steps", 3, "--json", "--force", cwd=tmp_path).json()
     assert (steps["share_of_layers"], steps["steps"]) == (0.0, 3)
     assert run("predict", "model.safetensors", "three.csv", "--exact", cwd=tmp_path).out == forecast
+    # The calendar is no more than the season that the linear forecast has.
+    months = "".join(f"{2010 + i // 12}-{1 + i % 12:02}-01,{i % 12 + i / 9:.2f}\n" for i in range(90))
+    (tmp_path / "months.csv").write_text("month,value\n" + months)
+    dated = run("train", "months.csv", "--json", "--force", cwd=tmp_path).json()
+    assert (dated["share_of_layers"], dated["steps"]) == (0.0, 0)
     # Layers that read more than the linear forecast does, or whose keeping is asked for, are trained.
     (tmp_path / "two.csv").write_text("value,other\n" + "".join(f"{i % 7},{i % 5}\n" for i in range(60)))
     more = run("train", "two.csv", "--seconds", 1, "--json", "--threads", 1, "--force", cwd=tmp_path).json()

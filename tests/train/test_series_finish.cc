@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <vector>
@@ -110,6 +111,26 @@ TEST_F(SeriesFinish, FewHeldOutRowsVouchForLayersOnlyIfTheseReadMoreThanTheLinea
     EXPECT_EQ(share > 0.6, second_column) << share;
     EXPECT_EQ(share == 0.0, !second_column) << share;
     EXPECT_EQ(linear_stands_alone(*data), !second_column);
+  }
+}
+
+TEST_F(SeriesFinish, DatesAreNothingThatFewHeldOutRowsVouchFor) {
+  std::ofstream(path_) << [] {
+    std::string text = "day,x\n";
+    Random random(3);
+    for (int day = 0; day < 200; ++day) {
+      text += fmt::format("2024-{:02}-{:02},{}\n", 1 + day / 28, 1 + day % 28, random.normal());
+    }
+    return text;
+  }();
+  for (const Irregular irregular : {Irregular::ignore, Irregular::elapsed}) {
+    const SeriesOptions options{
+        .from_last = true, .autoregression = true, .calendar = {.read = true}, .irregular = irregular};
+    const auto data = open_series(path_, options);
+    const auto& inputs = data->description().inputs;
+    EXPECT_TRUE(std::ranges::any_of(inputs, [](const Column& input) { return input.feature == Feature::week_sine; }));
+    // How long it has been since the row before is nothing that comes round again.
+    EXPECT_EQ(linear_stands_alone(*data), irregular == Irregular::ignore);
   }
 }
 
