@@ -38,6 +38,20 @@ Numbers differences_of(const RegressionShape& shape, Index season) {
                                 .period = season});
 }
 
+/// Mean and variance of numbers that come one by one (Welford, 1962).
+class Moments {
+ public:
+  void add(double value) {
+    const double from_before = value - mean_;
+    mean_ += from_before / ++count_;
+    squares_ += from_before * (value - mean_);
+  }
+  double variance() const { return count_ > 0.0 ? squares_ / count_ : 0.0; }
+
+ private:
+  double count_ = 0.0, mean_ = 0.0, squares_ = 0.0;
+};
+
 /// The regressions of one shape on series: all choices that share it, of every distance by itself or, rolled out, of
 /// the next row alone, which has more rows to learn from.
 class Regression {
@@ -62,6 +76,8 @@ class Regression {
     count_ = count_of(origins_);
     if (!enough()) return;
     difference();
+    if (shape.lags > 0 && ends_with_jump()) count_ = 0;
+    if (!enough()) return;
     roll_out_without_news();
     accumulate();
   }
@@ -110,6 +126,20 @@ class Regression {
         for (std::size_t j = 0; j < p_.size(); ++j) w[t] += p_[j] * z[t - j];
       }
     }
+  }
+
+  /// Whether differences vary much more with their last rows, of which nothing follows that could be learnt, than
+  /// without. Where even growth ends with a jump, coefficients would be as large as it is out of proportion.
+  bool ends_with_jump() const {
+    constexpr double most = 10.0;  // ratio of variances
+    Moments all, followed;
+    for (std::size_t i = 0; i < z_.size(); ++i) {
+      for (Index t = static_cast<Index>(p_.size()) - 1; t < static_cast<Index>(z_[i].size()); ++t) {
+        all.add(w_[i][t]);
+        if (t <= origins_[i].last) followed.add(w_[i][t]);
+      }
+    }
+    return all.variance() > most * followed.variance();
   }
 
   /// The forecast [reach, horizon] when all differences to come are zero.
