@@ -27,6 +27,9 @@ constexpr double penalties[] = {1e-5, 1e-4, 1e-3, 1e-2,
                                 1e-1, 1.0,  10.0, 100.0};  // of the mean diagonal of the Gram matrix
 constexpr Index most_rows = 8000;                          // that are regressed on, the latest
 constexpr Index fewest_rows = 8;
+// For regressions of every distance: what they gain where one of the next row is mistaken, fewer rows take away by
+// chance (Marcellino, Stock and Watson, 2006).
+constexpr Index fewest_direct_rows = 80;
 constexpr Index longest_lags = 512;
 constexpr double wildest_weight = 1e4;
 constexpr double sharpness = 3.0;  // power of an error's ratio to the best that is a part's weight in the mean
@@ -274,12 +277,13 @@ struct Comparison {
 
 std::vector<Comparison> comparisons(ManySeries z, const Beginnings& beginnings, Index horizon, Index season) {
   const bool differences_alone = season == 1 && wanders(z);
+  const bool direct = horizon > 1 && rows_of(z) >= fewest_direct_rows;
   std::vector<Comparison> all;
   for (const RegressionShape& shape : shapes(season)) {
     if (differences_alone && !shape.difference) continue;
     for (const double share : beginnings) {
       all.push_back({shape, true, share});
-      if (horizon > 1 && shape.lags > 0) all.push_back({shape, false, share});
+      if (direct && shape.lags > 0) all.push_back({shape, false, share});
     }
   }
   return all;

@@ -117,6 +117,21 @@ TEST(LinearForecast, OfEvenGrowthThatEndsWithAJumpIsNotWild) {
   }
 }
 
+TEST(LinearForecast, HasRegressionsOfEveryDistanceFromEightyRowsOn) {
+  constexpr Index fewest = 80, horizon = 4;
+  Random random(8);
+  std::vector<double> z = {0.0};
+  while (static_cast<Index>(z.size()) < fewest) z.push_back(0.5 * z.back() + random.normal());
+  const auto has_direct = [&](Index rows) {
+    const auto parts =
+        choose_linear_forecast(std::span(z).first(static_cast<std::size_t>(rows)), horizon, 1, same).parts;
+    EXPECT_FALSE(parts.empty());
+    return std::ranges::any_of(parts, [](const auto& part) { return !part.regression.rolled; });
+  };
+  EXPECT_FALSE(has_direct(fewest - 1));
+  EXPECT_TRUE(has_direct(fewest));
+}
+
 TEST(LinearForecast, OfTooFewRowsOrOfAConstantIsTheLastValue) {
   for (const std::vector<double>& z : {std::vector<double>{1.0, 2.0, 3.0}, std::vector<double>(100, 4.0)}) {
     const LinearForecast forecast = fitted(z, static_cast<Index>(z.size()), 2, 1);
