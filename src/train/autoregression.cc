@@ -324,9 +324,9 @@ std::map<RegressionChoice, double> score_choices(ManySeries z, const Beginnings&
   return errors;
 }
 
-std::optional<LinearForecast> fit_smoothings_of(ManySeries z, const LinearChoice& choice) {
+std::optional<LinearForecast> fit_smoothings_of(ManySeries z, const LinearChoice& choice, std::optional<double> zero) {
   const Index lags = std::min(choice.window, common_rows(z));
-  return fit_mean_smoothing(z, choice.season, lags, choice.horizon);
+  return fit_mean_smoothing(z, choice.season, lags, choice.horizon, zero);
 }
 
 /// The best of each kind so far.
@@ -391,13 +391,14 @@ std::optional<LinearForecast> fit_arima_of(ManySeries z, const LinearChoice& cho
 
 /// The error of smoothings behind the beginnings; infinite if there are too few rows.
 double choose_smoothings(ManySeries z, const Beginnings& beginnings, const RawValue& raw, int threads,
-                         LinearChoice& choice) {
+                         std::optional<double> zero, LinearChoice& choice) {
   const auto window = smoothing_window(common_rows(z), choice.season);
   if (!window) return INFINITY;
   choice.window = *window;
   // Too few rows to compare anything behind their beginnings: Akaike's criterion needs none.
   if (choice.parts.empty()) choice.smoothing = 1.0;
-  return error_behind(beginnings, z, raw, threads, [&](ManySeries each) { return fit_smoothings_of(each, choice); });
+  return error_behind(beginnings, z, raw, threads,
+                      [&](ManySeries each) { return fit_smoothings_of(each, choice, zero); });
 }
 
 /// The same of an ARIMA, whose orders are those of all rows.
@@ -414,11 +415,12 @@ double choose_arima(ManySeries z, const Beginnings& beginnings, const RawValue& 
 
 /// Gives regressions, smoothings and an ARIMA their shares. They are near to equal: few errors say little about which
 /// of good forecasts is the best one, and a mean of unlike ones is better than each more often than not.
-void share_out(ManySeries z, const Beginnings& beginnings, const RawValue& raw, int threads, LinearChoice& choice) {
+void share_out(ManySeries z, const Beginnings& beginnings, const RawValue& raw, int threads, std::optional<double> zero,
+               LinearChoice& choice) {
   constexpr double power = 0.5;  // of mean square errors: shares fall with their roots
   // None of an infinite error, and finite ones of none.
   const auto odds = [](double error) { return std::pow(std::max(error, std::numeric_limits<double>::min()), -power); };
-  const double smoothing_error = choose_smoothings(z, beginnings, raw, threads, choice);
+  const double smoothing_error = choose_smoothings(z, beginnings, raw, threads, zero, choice);
   const double arima_error = choose_arima(z, beginnings, raw, threads, choice);
   const double regressions = odds(choice.error), smoothings = odds(smoothing_error), arima = odds(arima_error);
   choice.error = std::min(choice.error, smoothing_error);
@@ -437,7 +439,7 @@ double LinearForecast::at(std::span<const double> z, Index row, Index ahead) con
 }
 
 LinearChoice choose_linear_forecast(ManySeries z, Index horizon, Index season, Index longest_season,
-                                    const RawValue& raw, int threads) {
+                                    const RawValue& raw, int threads, std::optional<double> zero) {
   const Beginnings beginnings = beginnings_with(z, longest_season);
   LinearChoice choice{.horizon = horizon, .season = season, .error = INFINITY, .parts = {}};
   BestOfKinds best;
@@ -451,11 +453,11 @@ LinearChoice choose_linear_forecast(ManySeries z, Index horizon, Index season, I
     choice.error =
         error_behind(beginnings, z, raw, threads, [&](ManySeries each) { return fit_regressions(each, choice); });
   }
-  share_out(z, beginnings, raw, threads, choice);
+  share_out(z, beginnings, raw, threads, zero, choice);
   return choice;
 }
 
-LinearForecast fit_linear_forecast(ManySeries z, const LinearChoice& choice) {
+LinearForecast fit_linear_forecast(ManySeries z, const LinearChoice& choice, std::optional<double> zero) {
   LinearForecast mean{.lags = 0, .horizon = choice.horizon, .weights = {}, .bias = {}};
   mean.bias.assign(static_cast<std::size_t>(choice.horizon), 0.0);
   double sum = 0.0;
@@ -464,7 +466,7 @@ LinearForecast fit_linear_forecast(ManySeries z, const LinearChoice& choice) {
     add(share, *forecast, mean);
     sum += share;
   };
-  if (choice.smoothing > 0.0) take(choice.smoothing, fit_smoothings_of(z, choice));
+  if (choice.smoothing > 0.0) take(choice.smoothing, fit_smoothings_of(z, choice, zero));
   if (choice.arima_share > 0.0) take(choice.arima_share, fit_arima_of(z, choice));
   take(1.0 - choice.smoothing - choice.arima_share, fit_regressions(z, choice));
   if (!(sum > 0.0)) {
