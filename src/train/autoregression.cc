@@ -27,6 +27,9 @@ constexpr double penalties[] = {1e-5, 1e-4, 1e-3, 1e-2,
                                 1e-1, 1.0,  10.0, 100.0};  // of the mean diagonal of the Gram matrix
 constexpr Index most_rows = 8000;                          // that are regressed on, the latest
 constexpr Index fewest_rows = 8;
+// For regressions of every distance: what they gain where one of the next row is mistaken, fewer rows take away by
+// chance (Marcellino, Stock and Watson, 2006).
+constexpr Index fewest_direct_rows = 80;
 constexpr Index longest_lags = 512;
 constexpr double wildest_weight = 1e4;
 constexpr double sharpness = 3.0;  // power of an error's ratio to the best that is a part's weight in the mean
@@ -37,6 +40,20 @@ Numbers differences_of(const RegressionShape& shape, Index season) {
                                 .seasonal = {.difference = shape.seasonal ? 1 : 0},
                                 .period = season});
 }
+
+/// Mean and variance of numbers that come one by one (Welford, 1962).
+class Moments {
+ public:
+  void add(double value) {
+    const double from_before = value - mean_;
+    mean_ += from_before / ++count_;
+    squares_ += from_before * (value - mean_);
+  }
+  double variance() const { return count_ > 0.0 ? squares_ / count_ : 0.0; }
+
+ private:
+  double count_ = 0.0, mean_ = 0.0, squares_ = 0.0;
+};
 
 /// The regressions of one shape on series: all choices that share it, of every distance by itself or, rolled out, of
 /// the next row alone, which has more rows to learn from.
@@ -62,6 +79,8 @@ class Regression {
     count_ = count_of(origins_);
     if (!enough()) return;
     difference();
+    if (shape.lags > 0 && ends_with_jump()) count_ = 0;
+    if (!enough()) return;
     roll_out_without_news();
     accumulate();
   }
@@ -110,6 +129,20 @@ class Regression {
         for (std::size_t j = 0; j < p_.size(); ++j) w[t] += p_[j] * z[t - j];
       }
     }
+  }
+
+  /// Whether differences vary much more with their last rows, of which nothing follows that could be learnt, than
+  /// without. Where even growth ends with a jump, coefficients would be as large as it is out of proportion.
+  bool ends_with_jump() const {
+    constexpr double most = 10.0;  // ratio of variances
+    Moments all, followed;
+    for (std::size_t i = 0; i < z_.size(); ++i) {
+      for (Index t = static_cast<Index>(p_.size()) - 1; t < static_cast<Index>(z_[i].size()); ++t) {
+        all.add(w_[i][t]);
+        if (t <= origins_[i].last) followed.add(w_[i][t]);
+      }
+    }
+    return all.variance() > most * followed.variance();
   }
 
   /// The forecast [reach, horizon] when all differences to come are zero.
@@ -244,12 +277,13 @@ struct Comparison {
 
 std::vector<Comparison> comparisons(ManySeries z, const Beginnings& beginnings, Index horizon, Index season) {
   const bool differences_alone = season == 1 && wanders(z);
+  const bool direct = horizon > 1 && rows_of(z) >= fewest_direct_rows;
   std::vector<Comparison> all;
   for (const RegressionShape& shape : shapes(season)) {
     if (differences_alone && !shape.difference) continue;
     for (const double share : beginnings) {
       all.push_back({shape, true, share});
-      if (horizon > 1 && shape.lags > 0) all.push_back({shape, false, share});
+      if (direct && shape.lags > 0) all.push_back({shape, false, share});
     }
   }
   return all;
@@ -290,9 +324,9 @@ std::map<RegressionChoice, double> score_choices(ManySeries z, const Beginnings&
   return errors;
 }
 
-std::optional<LinearForecast> fit_smoothings_of(ManySeries z, const LinearChoice& choice) {
+std::optional<LinearForecast> fit_smoothings_of(ManySeries z, const LinearChoice& choice, std::optional<double> zero) {
   const Index lags = std::min(choice.window, common_rows(z));
-  return fit_mean_smoothing(z, choice.season, lags, choice.horizon);
+  return fit_mean_smoothing(z, choice.season, lags, choice.horizon, zero);
 }
 
 /// The best of each kind so far.
@@ -357,13 +391,14 @@ std::optional<LinearForecast> fit_arima_of(ManySeries z, const LinearChoice& cho
 
 /// The error of smoothings behind the beginnings; infinite if there are too few rows.
 double choose_smoothings(ManySeries z, const Beginnings& beginnings, const RawValue& raw, int threads,
-                         LinearChoice& choice) {
+                         std::optional<double> zero, LinearChoice& choice) {
   const auto window = smoothing_window(common_rows(z), choice.season);
   if (!window) return INFINITY;
   choice.window = *window;
   // Too few rows to compare anything behind their beginnings: Akaike's criterion needs none.
   if (choice.parts.empty()) choice.smoothing = 1.0;
-  return error_behind(beginnings, z, raw, threads, [&](ManySeries each) { return fit_smoothings_of(each, choice); });
+  return error_behind(beginnings, z, raw, threads,
+                      [&](ManySeries each) { return fit_smoothings_of(each, choice, zero); });
 }
 
 /// The same of an ARIMA, whose orders are those of all rows.
@@ -380,11 +415,12 @@ double choose_arima(ManySeries z, const Beginnings& beginnings, const RawValue& 
 
 /// Gives regressions, smoothings and an ARIMA their shares. They are near to equal: few errors say little about which
 /// of good forecasts is the best one, and a mean of unlike ones is better than each more often than not.
-void share_out(ManySeries z, const Beginnings& beginnings, const RawValue& raw, int threads, LinearChoice& choice) {
+void share_out(ManySeries z, const Beginnings& beginnings, const RawValue& raw, int threads, std::optional<double> zero,
+               LinearChoice& choice) {
   constexpr double power = 0.5;  // of mean square errors: shares fall with their roots
   // None of an infinite error, and finite ones of none.
   const auto odds = [](double error) { return std::pow(std::max(error, std::numeric_limits<double>::min()), -power); };
-  const double smoothing_error = choose_smoothings(z, beginnings, raw, threads, choice);
+  const double smoothing_error = choose_smoothings(z, beginnings, raw, threads, zero, choice);
   const double arima_error = choose_arima(z, beginnings, raw, threads, choice);
   const double regressions = odds(choice.error), smoothings = odds(smoothing_error), arima = odds(arima_error);
   choice.error = std::min(choice.error, smoothing_error);
@@ -403,7 +439,7 @@ double LinearForecast::at(std::span<const double> z, Index row, Index ahead) con
 }
 
 LinearChoice choose_linear_forecast(ManySeries z, Index horizon, Index season, Index longest_season,
-                                    const RawValue& raw, int threads) {
+                                    const RawValue& raw, int threads, std::optional<double> zero) {
   const Beginnings beginnings = beginnings_with(z, longest_season);
   LinearChoice choice{.horizon = horizon, .season = season, .error = INFINITY, .parts = {}};
   BestOfKinds best;
@@ -417,11 +453,11 @@ LinearChoice choose_linear_forecast(ManySeries z, Index horizon, Index season, I
     choice.error =
         error_behind(beginnings, z, raw, threads, [&](ManySeries each) { return fit_regressions(each, choice); });
   }
-  share_out(z, beginnings, raw, threads, choice);
+  share_out(z, beginnings, raw, threads, zero, choice);
   return choice;
 }
 
-LinearForecast fit_linear_forecast(ManySeries z, const LinearChoice& choice) {
+LinearForecast fit_linear_forecast(ManySeries z, const LinearChoice& choice, std::optional<double> zero) {
   LinearForecast mean{.lags = 0, .horizon = choice.horizon, .weights = {}, .bias = {}};
   mean.bias.assign(static_cast<std::size_t>(choice.horizon), 0.0);
   double sum = 0.0;
@@ -430,7 +466,7 @@ LinearForecast fit_linear_forecast(ManySeries z, const LinearChoice& choice) {
     add(share, *forecast, mean);
     sum += share;
   };
-  if (choice.smoothing > 0.0) take(choice.smoothing, fit_smoothings_of(z, choice));
+  if (choice.smoothing > 0.0) take(choice.smoothing, fit_smoothings_of(z, choice, zero));
   if (choice.arima_share > 0.0) take(choice.arima_share, fit_arima_of(z, choice));
   take(1.0 - choice.smoothing - choice.arima_share, fit_regressions(z, choice));
   if (!(sum > 0.0)) {

@@ -52,10 +52,10 @@ struct LinearChoice {
 /// smoothings and an ARIMA stand beside them with shares that are near to equal. Nothing is chosen that reads more rows
 /// than nine in ten of the series have. Errors can be compared between choices with the same `longest_season`: the
 /// beginnings hold two of those as far as a series has them. The choice is the same on any number of threads, from
-/// each of which `raw` is called.
+/// each of which `raw` is called. `zero` is the z of a value of 0, if all series have the same, to grow from.
 LinearChoice choose_linear_forecast(ManySeries z, Index horizon, Index season, Index longest_season,
-                                    const RawValue& raw, int threads = 1);
-LinearForecast fit_linear_forecast(ManySeries z, const LinearChoice& choice);
+                                    const RawValue& raw, int threads = 1, std::optional<double> zero = std::nullopt);
+LinearForecast fit_linear_forecast(ManySeries z, const LinearChoice& choice, std::optional<double> zero = std::nullopt);
 
 /// The same of one series.
 LinearChoice choose_linear_forecast(std::span<const double> z, Index horizon, Index season,

@@ -188,6 +188,9 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
     for (const std::size_t position : known) {
       rows.known.push_back(*description_.input_of(source_.table->header().names()[position]));
     }
+    for (const Column& target : description_.targets) {
+      rows.zeros.push_back(data::zero_of(target, description_.groups.size()));
+    }
     std::vector<Index> training_ends, ends;
     Index longest = 0;
     for (const Segment& segment : segments_) {

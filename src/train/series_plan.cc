@@ -46,7 +46,7 @@ class SeriesPlanner {
     const auto values = normal_values(position, fitted, logarithm);
     const auto z = spans_of(values);
     const training::RawValue raw = raw_values(position, fitted, logarithm);
-    training::LinearChoice without = choose(z, season, raw);
+    training::LinearChoice without = choose(z, season, raw, zero_of(fitted.column, series_.groups.size()));
     if (known_values_.empty() || !options_.autoregression) return {std::move(without), std::nullopt};
     const training::EffectsChoice effects = training::choose_effects(z, known_, without.season);
     const std::vector<double> found = training::estimate_effects(z, known_, effects);
@@ -54,7 +54,7 @@ class SeriesPlanner {
     const training::RawValue raw_of_rest = [&](std::size_t segment, Index row, double value) {
       return raw(segment, row, value + training::effect_on(known_[segment], row, found));
     };
-    training::LinearChoice with = choose(spans_of(rest), season, raw_of_rest);
+    training::LinearChoice with = choose(spans_of(rest), season, raw_of_rest, std::nullopt);
     const Index longest = std::max(with.season, without.season);
     without.error = training::error_with_effects(z, known_, nullptr, without, longest, raw);
     with.error = training::error_with_effects(z, known_, &effects, with, longest, raw);
@@ -88,14 +88,15 @@ class SeriesPlanner {
   static constexpr double by_far = 0.5;
 
   /// Of series that are scaled alike.
-  training::LinearChoice choose(training::ManySeries z, Index season, const training::RawValue& raw) const {
+  training::LinearChoice choose(training::ManySeries z, Index season, const training::RawValue& raw,
+                                std::optional<double> zero) const {
     const auto found =
         season > 0 ? training::ChosenSeason{.rows = season} : training::choose_season(z, options_.horizon, threads_);
     if (!options_.autoregression) return {.horizon = options_.horizon, .season = found.rows, .error = 0.0, .parts = {}};
-    auto choice = training::choose_linear_forecast(z, options_.horizon, found.rows, found.rows, raw, threads_);
+    auto choice = training::choose_linear_forecast(z, options_.horizon, found.rows, found.rows, raw, threads_, zero);
     if (found.plain) return choice;
     // Swings that come and go look like a season too: one that is will forecast.
-    auto without = training::choose_linear_forecast(z, options_.horizon, 1, found.rows, raw, threads_);
+    auto without = training::choose_linear_forecast(z, options_.horizon, 1, found.rows, raw, threads_, zero);
     return choice.error < found.most_error * without.error ? std::move(choice) : std::move(without);
   }
 
@@ -220,6 +221,11 @@ std::vector<std::vector<double>> values_of(const SeriesTable& series, std::size_
   return all;
 }
 
+std::optional<double> zero_of(const Column& column, std::size_t groups) {
+  if (column.logarithm || groups > 0) return std::nullopt;
+  return column.normal(0.0);
+}
+
 FittedColumn fit_column(const SeriesTable& series, const CsvTable& table, std::size_t position, SeriesPart part,
                         bool logarithm) {
   const std::string& name = table.header().names()[position];
@@ -287,7 +293,9 @@ Autoregression fit_linear(const TargetRows& rows, const SeriesPlan& plan, const 
   for (std::size_t c = 0; c < targets; ++c) {
     if (!plan.linear[c]) continue;
     PastRows past(rows, ends, static_cast<Index>(c));
+    std::optional<double> zero = rows.zeros[c];
     if (plan.linear[c]->effects) {
+      zero.reset();  // what effects leave of nothing differs from row to row
       const auto x = past.covariates();
       const auto effects = training::estimate_effects(spans_of(past.z), x, *plan.linear[c]->effects);
       past.z = training::without_effects(spans_of(past.z), x, effects);
@@ -296,7 +304,7 @@ Autoregression fit_linear(const TargetRows& rows, const SeriesPlan& plan, const 
         result.effects[rows.known[k] * targets + c] = static_cast<float>(effects[k]);
       }
     }
-    forecasts[c] = training::fit_linear_forecast(spans_of(past.z), plan.linear[c]->choice);
+    forecasts[c] = training::fit_linear_forecast(spans_of(past.z), plan.linear[c]->choice, zero);
     result.lags = std::max(result.lags, forecasts[c].lags);
   }
   result.weights.assign(static_cast<std::size_t>(result.lags * width), 0.0f);

@@ -24,6 +24,9 @@ struct FittedColumn {
 FittedColumn fit_column(const SeriesTable& series, const CsvTable& table, std::size_t position, SeriesPart part,
                         bool logarithm);
 
+/// What a raw value of 0 is in a column, for values to grow from; none of logarithms, and of groups each has its own.
+std::optional<double> zero_of(const Column& column, std::size_t groups);
+
 /// How the past of a target is forecast from, and whether effects of what is known in advance are taken away before.
 struct LinearPlan {
   training::LinearChoice choice;
@@ -52,7 +55,8 @@ struct TargetRows {
   const std::vector<training::Segment>& segments;
   std::span<const float> features = {};  ///< [rows, inputs]
   Index inputs = 1;
-  std::vector<std::size_t> known = {};  ///< Inputs that are the values of columns known in advance.
+  std::vector<std::size_t> known = {};            ///< Inputs that are the values of columns known in advance.
+  std::vector<std::optional<double>> zeros = {};  ///< [targets]: what a raw value of 0 is, if that is the same in all.
 };
 
 /// The linear forecast of a plan, fitted to the rows of each segment before `ends`.

@@ -16,8 +16,8 @@ SmoothingState::SmoothingState(const Smoothing& smoothing, Index one) {
 }
 
 double SmoothingState::see(const Smoothing& smoothing, Index row, double value) {
-  const double error = value - expected(row, smoothing.damping);
-  level_ += smoothing.damping * trend_ + smoothing.level * error;
+  const double error = value - expected(row, Ahead().next(smoothing));
+  level_ = smoothing.growth * level_ + smoothing.damping * trend_ + smoothing.level * error;
   trend_ = smoothing.damping * trend_ + smoothing.trend * error;
   if (!seasons_.empty()) seasons_[of_season(row)] += smoothing.season * error;
   return error;
@@ -77,7 +77,7 @@ LinearForecast smooth(const Smoothing& smoothing, Index lags, Index horizon) {
   const FirstState first(smoothing, lags);
   LinearForecast forecast{.lags = lags, .horizon = horizon, .weights = {}, .bias = {}};
   forecast.weights.assign(static_cast<std::size_t>(lags * horizon), 0.0);
-  forecast.bias.assign(static_cast<std::size_t>(horizon), 0.0);
+  forecast.bias.assign(static_cast<std::size_t>(horizon), smoothing.zero);
   std::vector<SmoothingState> last;  // of walks from each unit through zeros
   for (Index one = 0; one < smoothing.states(); ++one) {
     SmoothingState& state = last.emplace_back(smoothing, one);
@@ -90,10 +90,12 @@ LinearForecast smooth(const Smoothing& smoothing, Index lags, Index horizon) {
     for (Index row = 0; row < lags; ++row) errors[row] = state.see(smoothing, row, row == one ? 1.0 : 0.0);
     const std::vector<double> numbers = first.solve(errors);
     for (std::size_t i = 0; i < numbers.size(); ++i) state.add(numbers[i], last[i]);
-    double trends = 0.0, power = 1.0;
+    Ahead ahead;
     for (Index h = 0; h < horizon; ++h) {
-      trends += power *= smoothing.damping;
-      forecast.weights[(lags - 1 - one) * horizon + h] = state.expected(lags + h, trends);
+      ahead = ahead.next(smoothing);
+      const double weight = state.expected(lags + h, ahead);
+      forecast.weights[(lags - 1 - one) * horizon + h] = weight;
+      forecast.bias[h] -= weight * smoothing.zero;
     }
   }
   return forecast;

@@ -7,8 +7,8 @@
 
 namespace penstock::training {
 
-/// Exponential smoothing with additive errors, trend and season: a linear recurrence, whose forecasts are linear in the
-/// rows that it has seen and in the state that it began with.
+/// Exponential smoothing with additive errors, trend and season, or with a level that grows at an even rate: a linear
+/// recurrence, whose forecasts are linear in the rows that it has seen and in the state that it began with.
 struct Smoothing {
   bool has_trend = false;
   Index period = 1;      ///< Rows of a season; 1: none.
@@ -16,9 +16,21 @@ struct Smoothing {
   double trend = 0.0;    ///< ... into the trend ...
   double season = 0.0;   ///< ... and into the season.
   double damping = 1.0;  ///< Of the trend, from row to row.
+  double growth = 1.0;   ///< Of the level, from row to row ...
+  double zero = 0.0;     ///< ... counted from here.
 
   /// Numbers that a state has freely: one season less than a period, as the level could make up for it.
   Index states() const { return 1 + (has_trend ? 1 : 0) + period - 1; }
+};
+
+/// What trend and level count for in a row ahead.
+struct Ahead {
+  double trends = 0.0;  ///< damping + damping^2 + ... as many rows ahead.
+  double growth = 1.0;
+
+  Ahead next(const Smoothing& smoothing) const {
+    return {smoothing.damping * (1.0 + trends), smoothing.growth * growth};
+  }
 };
 
 /// Where a smoothing stands behind a row.
@@ -27,11 +39,11 @@ class SmoothingState {
   /// All zero, or with a single one among the free numbers.
   explicit SmoothingState(const Smoothing& smoothing, Index one = -1);
 
-  /// What is expected of a row, whose trend counts `trends` times: damping + damping^2 + ... as many rows ahead.
-  double expected(Index row, double trends) const {
-    return level_ + trends * trend_ + (seasons_.empty() ? 0.0 : seasons_[of_season(row)]);
+  /// What is expected of a row.
+  double expected(Index row, const Ahead& ahead) const {
+    return ahead.growth * level_ + ahead.trends * trend_ + (seasons_.empty() ? 0.0 : seasons_[of_season(row)]);
   }
-  /// Goes on to a row; returns how far its value is above what was expected.
+  /// Goes on to a row, whose value is counted from the smoothing's zero; returns how far it is above what was expected.
   double see(const Smoothing& smoothing, Index row, double value);
   void add(double factor, const SmoothingState& other);
 

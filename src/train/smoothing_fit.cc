@@ -24,29 +24,35 @@ constexpr double clearly_likelier = 4.0;  // difference of Akaike's criterion
 
 double between_zero_and_one(double x) { return 1.0 / (1.0 + std::exp(-x)); }
 
-enum class Trend { none, steady, changing, damped };  // a steady one is the same in all rows
+enum class Trend { none, steady, changing, damped, growing };  // a steady one is the same in all rows
 
 /// A kind of smoothing, whose constants are numbers without bounds to the search.
 struct Form {
   Trend trend;
   Index period;
+  double zero = 0.0, percent = 0.0;  // where growth counts from, and what it may be a row
 
   bool changes() const { return trend == Trend::changing || trend == Trend::damped; }
   bool damped() const { return trend == Trend::damped; }
-  Index constants() const { return 1 + (changes() ? 1 : 0) + (damped() ? 1 : 0) + (period > 1 ? 1 : 0); }
+  bool grows() const { return trend == Trend::growing; }
+  Index constants() const {
+    return 1 + (changes() ? 1 : 0) + (damped() ? 1 : 0) + (grows() ? 1 : 0) + (period > 1 ? 1 : 0);
+  }
   std::vector<double> begin() const {
     std::vector<double> numbers = {0.0};
     if (changes()) numbers.push_back(-2.0);
     if (damped()) numbers.push_back(1.0);
+    if (grows()) numbers.push_back(percent);
     if (period > 1) numbers.push_back(-2.0);
     return numbers;
   }
   Smoothing of(const std::vector<double>& numbers) const {
-    Smoothing result{.has_trend = trend != Trend::none, .period = period};
+    Smoothing result{.has_trend = trend == Trend::steady || changes(), .period = period, .zero = zero};
     auto number = numbers.begin();
     result.level = between_zero_and_one(*number++);
     if (changes()) result.trend = std::min(result.level, quickest_trend * between_zero_and_one(*number++));
     if (damped()) result.damping = least_damping + (most_damping - least_damping) * between_zero_and_one(*number++);
+    if (grows()) result.growth = std::exp(0.01 * *number++);
     if (period > 1) result.season = (1.0 - result.level) * between_zero_and_one(*number);
     return result;
   }
@@ -84,21 +90,21 @@ bool add_squares(const Smoothing& smoothing, std::span<const double> z, Squares&
   if (!first.is_solvable()) return false;
   SmoothingState walk(smoothing);
   std::vector<double> errors;
-  for (Index row = 0; row < rows; ++row) errors.push_back(walk.see(smoothing, row, z[row]));
+  for (Index row = 0; row < rows; ++row) errors.push_back(walk.see(smoothing, row, z[row] - smoothing.zero));
   const std::vector<double> numbers = first.solve(errors);
   SmoothingState state(smoothing);
   for (std::size_t i = 0; i < numbers.size(); ++i) {
     state.add(numbers[i], SmoothingState(smoothing, static_cast<Index>(i)));
   }
   for (Index row = 0; row < rows; ++row) {
-    double trends = 0.0, power = 1.0;
+    Ahead ahead;
     for (Index h = 0; h < horizon && row + h < rows; ++h) {
-      trends += power *= smoothing.damping;
-      const double error = z[row + h] - state.expected(row + h, trends);
+      ahead = ahead.next(smoothing);
+      const double error = z[row + h] - smoothing.zero - state.expected(row + h, ahead);
       squares.sums[h] += error * error;
       ++squares.counts[h];
     }
-    state.see(smoothing, row, z[row]);
+    state.see(smoothing, row, z[row] - smoothing.zero);
   }
   return true;
 }
@@ -180,7 +186,20 @@ std::vector<FittedSmoothing> fit_smoothings(ManySeries z, Index period, Index ho
   return result;
 }
 
-std::optional<LinearForecast> fit_mean_smoothing(ManySeries z, Index period, Index lags, Index horizon) {
+std::optional<FittedSmoothing> fit_growing_smoothing(ManySeries z, double zero, Index horizon) {
+  double logs = 0.0, steps = 0.0;
+  for (const std::span<const double> each : z) {
+    if (std::ranges::any_of(each, [&](double value) { return !(value > zero); })) return std::nullopt;
+    if (each.empty()) continue;
+    logs += std::log((each.back() - zero) / (each.front() - zero));
+    steps += static_cast<double>(each.size() - 1);
+  }
+  if (all_equal(z) || !(steps > 0.0)) return std::nullopt;
+  return fit(z, {.trend = Trend::growing, .period = 1, .zero = zero, .percent = 100.0 * logs / steps}, horizon);
+}
+
+std::optional<LinearForecast> fit_mean_smoothing(ManySeries z, Index period, Index lags, Index horizon,
+                                                 std::optional<double> zero) {
   std::vector<FittedSmoothing> all = fit_smoothings(z, 1, horizon);
   if (period > 1) std::ranges::copy(fit_smoothings(z, period, horizon), std::back_inserter(all));
   if (all.empty()) return std::nullopt;
@@ -190,15 +209,20 @@ std::optional<LinearForecast> fit_mean_smoothing(ManySeries z, Index period, Ind
   mean.weights.assign(static_cast<std::size_t>(lags * horizon), 0.0);
   mean.bias.assign(static_cast<std::size_t>(horizon), 0.0);
   double sum = 0.0;
-  for (const FittedSmoothing& each : all) {
-    const double weight = std::exp(0.5 * (least - each.information));
-    if (weight < counts || lags <= each.smoothing.states()) continue;
-    const LinearForecast forecast = smooth(each.smoothing, lags, horizon);
+  const auto take = [&](double weight, const Smoothing& smoothing) {
+    if (weight < counts || lags <= smoothing.states()) return;
+    const LinearForecast forecast = smooth(smoothing, lags, horizon);
     for (std::size_t i = 0; i < mean.weights.size(); ++i) mean.weights[i] += weight * forecast.weights[i];
+    for (std::size_t h = 0; h < mean.bias.size(); ++h) mean.bias[h] += weight * forecast.bias[h];
     sum += weight;
-  }
+  };
+  for (const FittedSmoothing& each : all) take(std::exp(0.5 * (least - each.information)), each.smoothing);
+  const auto growing = zero ? fit_growing_smoothing(z, *zero, horizon) : std::nullopt;
+  // Half of its share w / (w + sum); w may be infinite.
+  if (growing) take(sum / (1.0 + 2.0 * sum * std::exp(0.5 * (growing->information - least))), growing->smoothing);
   if (!(sum > 0.0)) return std::nullopt;
   for (double& weight : mean.weights) weight /= sum;
+  for (double& bias : mean.bias) bias /= sum;
   return mean;
 }
 

@@ -23,9 +23,14 @@ std::optional<Index> smoothing_window(Index rows, Index period);
 /// too few rows for are left out.
 std::vector<FittedSmoothing> fit_smoothings(ManySeries z, Index period, Index horizon);
 
-/// The mean of all that fit, with and without the season, weighted by how likely Akaike's criterion makes each; none if
-/// there are too few rows, or all are equal.
-std::optional<LinearForecast> fit_mean_smoothing(ManySeries z, Index period, Index lags, Index horizon);
+/// The same with a level that grows by a share of itself, where all values lie above what is nothing of them.
+std::optional<FittedSmoothing> fit_growing_smoothing(ManySeries z, double zero, Index horizon);
+
+/// The mean of all that fit, with and without the season, weighted by how likely Akaike's criterion makes each, but
+/// that the one whose level grows from `zero` on has half the weight: such growth seldom lasts. None if there are too
+/// few rows, or all are equal.
+std::optional<LinearForecast> fit_mean_smoothing(ManySeries z, Index period, Index lags, Index horizon,
+                                                 std::optional<double> zero = std::nullopt);
 
 struct LikeliestPeriod {
   Index rows = 1;

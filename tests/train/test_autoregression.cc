@@ -100,6 +100,38 @@ TEST(LinearForecast, OfADozenRowsGoesOnAsTheyDo) {
   }
 }
 
+// What changes that are all but equal say of a jump is chance: at most the jump itself may come again in every row.
+TEST(LinearForecast, OfEvenGrowthThatEndsWithAJumpIsNotWild) {
+  constexpr Index rows = 26, horizon = 4;
+  constexpr double growth = 0.04, jump = -0.1, noise = 1e-4;
+  for (const std::uint64_t seed : {1, 2, 3, 4, 5, 6, 7, 8, 9, 10}) {
+    Random random(seed);
+    std::vector<double> z;
+    for (Index i = 0; i < rows; ++i) z.push_back(growth * static_cast<double>(i) + noise * random.normal());
+    z.back() += jump;
+    const LinearForecast forecast = fitted(z, rows, horizon, 1);
+    for (Index h = 1; h <= horizon; ++h) {
+      const double ahead = static_cast<double>(h);
+      EXPECT_NEAR(forecast.at(z, rows - 1, h), z.back() + growth * ahead, std::abs(jump) * ahead) << seed;
+    }
+  }
+}
+
+TEST(LinearForecast, HasRegressionsOfEveryDistanceFromEightyRowsOn) {
+  constexpr Index fewest = 80, horizon = 4;
+  Random random(8);
+  std::vector<double> z = {0.0};
+  while (static_cast<Index>(z.size()) < fewest) z.push_back(0.5 * z.back() + random.normal());
+  const auto has_direct = [&](Index rows) {
+    const auto parts =
+        choose_linear_forecast(std::span(z).first(static_cast<std::size_t>(rows)), horizon, 1, same).parts;
+    EXPECT_FALSE(parts.empty());
+    return std::ranges::any_of(parts, [](const auto& part) { return !part.regression.rolled; });
+  };
+  EXPECT_FALSE(has_direct(fewest - 1));
+  EXPECT_TRUE(has_direct(fewest));
+}
+
 TEST(LinearForecast, OfTooFewRowsOrOfAConstantIsTheLastValue) {
   for (const std::vector<double>& z : {std::vector<double>{1.0, 2.0, 3.0}, std::vector<double>(100, 4.0)}) {
     const LinearForecast forecast = fitted(z, static_cast<Index>(z.size()), 2, 1);

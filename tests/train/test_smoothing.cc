@@ -82,6 +82,69 @@ TEST(Smoothing, MovesWithItsRows) {
   }
 }
 
+TEST(Smoothing, GoesOnWithALevelThatGrows) {
+  constexpr Index lags = 20, horizon = 6;
+  constexpr double growth = 1.04, zero = -3.0;
+  const auto value = [](Index row) { return zero + 0.7 * std::pow(growth, static_cast<double>(row)); };
+  Numbers z;
+  for (Index row = 0; row < lags; ++row) z.push_back(value(row));
+  for (const double level : {0.02, 0.5, 0.98}) {
+    const LinearForecast forecast = smooth({.level = level, .growth = growth, .zero = zero}, lags, horizon);
+    for (Index ahead = 1; ahead <= horizon; ++ahead) {
+      EXPECT_NEAR(forecast.at(z, lags - 1, ahead), value(lags - 1 + ahead), exact * 10.0) << level << " " << ahead;
+    }
+  }
+}
+
+/// Values that grow by 3 % a row but for chance, counted from -2.
+Numbers growing_values(std::uint64_t seed, Index rows, double noise) {
+  Random random(seed);
+  Numbers z;
+  for (double logarithm = 0.0; static_cast<Index>(z.size()) < rows; logarithm += 0.03 + noise * random.normal()) {
+    z.push_back(std::exp(logarithm) - 2.0);
+  }
+  return z;
+}
+
+TEST(Smoothing, FindsHowALevelGrows) {
+  constexpr double noise = 0.004;
+  for (const std::uint64_t seed : {1, 2, 3, 4, 5}) {
+    const Numbers z = growing_values(seed, 80, noise);
+    const auto found = fit_growing_smoothing(std::array{span_of(z)}, -2.0, 4);
+    ASSERT_TRUE(found);
+    // Squares of errors count a row by the square of its value: the mean of its growth with such weights w varies by
+    // noise^2 sum w^2 / (sum w)^2.
+    double weights = 0.0, squares = 0.0;
+    for (const double value : z) {
+      const double weight = (value + 2.0) * (value + 2.0);
+      weights += weight;
+      squares += weight * weight;
+    }
+    EXPECT_NEAR(std::log(found->smoothing.growth), 0.03, 4.0 * noise * std::sqrt(squares) / weights) << seed;
+  }
+  const Numbers z = growing_values(1, 80, noise);
+  EXPECT_FALSE(fit_growing_smoothing(std::array{span_of(z)}, z[3], 4));  // not all are more than nothing
+}
+
+TEST(Smoothing, GivesGrowthHalfOfWhatSpeaksForIt) {
+  constexpr Index lags = 40, horizon = 4;
+  const Numbers z = growing_values(7, 80, 0.004);
+  const std::array all = {span_of(z)};
+  const auto growing = fit_growing_smoothing(all, -2.0, horizon);
+  const auto without = fit_mean_smoothing(all, 1, lags, horizon);
+  const auto mean = fit_mean_smoothing(all, 1, lags, horizon, -2.0);
+  ASSERT_TRUE(growing && without && mean);
+  // Nothing speaks for the others: Akaike's criterion alone would leave them a share below 1e-3.
+  for (const FittedSmoothing& each : fit_smoothings(all, 1, horizon)) {
+    ASSERT_GT(each.information, growing->information + 2.0 * std::log(4.0 * 1e3));
+  }
+  const LinearForecast alone = smooth(growing->smoothing, lags, horizon);
+  for (Index ahead = 1; ahead <= horizon; ++ahead) {
+    const double a = without->at(z, 79, ahead), b = alone.at(z, 79, ahead);
+    EXPECT_NEAR(mean->at(z, 79, ahead), 0.5 * (a + b), 1e-3 * std::abs(a - b) + 1e-12) << ahead;
+  }
+}
+
 TEST(Smoothing, FindsTheConstantsThatMadeASeries) {
   constexpr Index rows = 1200;
   constexpr double level = 0.3;
