@@ -22,15 +22,16 @@ int resolve_threads(int requested) {
 namespace detail {
 
 // GNU's OpenMP ends the threads that a smaller team than the last one has no use for, and starts others for the next
-// larger one, at some twenty microseconds each. So every team is as large as the largest that its caller has had, and
-// those who are not wanted have nothing to do.
+// larger one, at some twenty microseconds each. So every team is as large as the largest that its caller has had, as
+// far as there are cores, and those who are not wanted have nothing to do.
 void run_parallel(int team, const std::function<void(int, int)>& body) {
   thread_local int largest = 1;
   largest = std::max(largest, team);
+  const int kept = std::max(team, std::min(largest, default_threads()));
   std::exception_ptr failure;
   std::mutex guard;
   const DenormalMode mode = DenormalMode::of_this_thread();
-#pragma omp parallel num_threads(largest)
+#pragma omp parallel num_threads(kept)
   {
     // A nested or limited OpenMP may grant fewer threads than asked for, so the size that was granted is announced.
     const int thread = omp_get_thread_num(), members = std::min(team, omp_get_num_threads());
