@@ -272,10 +272,10 @@ class TrainingRun {
   std::vector<std::string> given_for_layers() const {
     std::vector<std::string> given;
     for (const char* const option :
-         {"--cell",      "--width",          "--blocks",         "--hidden-size",  "--heads",      "--conv",
-          "--ffn",       "--dropout",        "--steps",          "--seconds",      "--epochs",     "--patience",
-          "--keep-last", "--batch",          "--learning-rate",  "--weight-decay", "--warmup",     "--clip",
-          "--optimizer", "--validate-every", "--validate-steps", "--seeds",        "--tensorboard"}) {
+         {"--cell",     "--width",     "--blocks",         "--hidden-size",    "--heads",        "--conv",
+          "--ffn",      "--norms",     "--dropout",        "--steps",          "--seconds",      "--epochs",
+          "--patience", "--keep-last", "--batch",          "--learning-rate",  "--weight-decay", "--warmup",
+          "--clip",     "--optimizer", "--validate-every", "--validate-steps", "--seeds",        "--tensorboard"}) {
       if (app_.count(option) > 0) given.emplace_back(option);
     }
     return given;

@@ -21,6 +21,9 @@ void add_model_options(Options& options, ModelOptions& model) {
   options.add("--width", model.width, "N",
               "Size of the model: values between its layers [256 for a text, 64 otherwise]");
   options.add("--blocks", model.blocks, "N", "Layers: each a norm, a recurrent layer and what goes past it [2]");
+  options.add("--norms", model.norms, "WHERE",
+              "all: before each layer and the head; between: between layers alone, which keeps the size of numbers "
+              "[between for a series without a linear forecast]");
   options.add("--hidden-size", model.hidden_size, "N", "Size of the recurrent layers [the width]");
   options.add("--heads", model.heads, "N", "Parts of the recurrent matrix, for cells that have one [1]");
   options.add("--conv", model.convolution, "N", "Taps of a causal convolution before each recurrent layer [0]");

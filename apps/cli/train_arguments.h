@@ -6,13 +6,14 @@
 #include "open_data.h"
 #include "options.h"
 #include "penstock/train.h"
+#include "units.h"
 
 /// The options of 'penstock train'.
 namespace penstock::cli {
 
 /// The architecture as far as it was given; the rest comes from a checkpoint, or from the kind of data.
 struct ModelOptions {
-  std::optional<std::string> cell;
+  std::optional<std::string> cell, norms;
   std::optional<Index> width, blocks, hidden_size, heads, convolution;
   std::optional<double> feed_forward, dropout;
   bool no_changes = false, no_linear = false, no_filters = false;
@@ -26,6 +27,10 @@ struct ModelOptions {
     spec.convolution = convolution.value_or(spec.convolution);
     spec.feed_forward = feed_forward.value_or(spec.feed_forward);
     spec.dropout = dropout.value_or(spec.dropout);
+    if (norms && *norms != "all" && *norms != "between") {
+      throw Error(ErrorCode::invalid_argument, "--norms must be all or between, not '" + printable(*norms) + "'");
+    }
+    if (norms) spec.end_norms = *norms == "all";
     if (no_changes) {
       spec.from_last = false;
       spec.lags = 0;

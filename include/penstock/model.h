@@ -11,6 +11,7 @@
 namespace penstock {
 
 /// A sequence model: embedding or linear input -> N blocks of (norm, recurrent layer, residual) -> norm, linear head.
+/// The first norm and the last one may be absent.
 struct ModelSpec {
   std::string cell = "mingru";
   Index width = 256;      ///< Channels between the blocks.
@@ -20,6 +21,9 @@ struct ModelSpec {
   Index convolution = 0;  ///< Taps of a causal depthwise convolution before the recurrent layer; 0: none.
   double feed_forward = 0.0;  ///< Inner size of a gated feed-forward after it, as a multiple of width; 0: none.
   double dropout = 0.0;       ///< On the output of every sub-layer, in training only; [0, 1).
+  /// Norms stand before the first recurrent layer and before the head too; false: between layers alone. A norm takes
+  /// the size of a row of values away, and where numbers are read and forecast the size is what counts.
+  bool end_norms = true;
   /// Forecasts of columns that are inputs too start from their last value: the layers say the change from the row that
   /// was read, and read the change from the row before. Goes with SeriesOptions::from_last.
   bool from_last = false;

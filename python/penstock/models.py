@@ -73,6 +73,9 @@ class Model:
         convolution: Taps of a causal depthwise convolution before each recurrent layer; 0: none.
         feed_forward: Inner size of a gated feed-forward after each recurrent layer, as a multiple of width; 0: none.
         dropout: On the output of every sub-layer, in training only; None: what suits the data.
+        end_norms: Norms stand before the first recurrent layer and before the head too, not between layers alone. They take
+            the size of numbers away. None: what suits the data, which is False for a series without a
+            linear forecast.
         from_last: Forecasts start from the last value, or from a linear forecast if one was fitted: for a series that
             was opened with ``from_last=True``. None: as it was opened.
         seed: Of the first weights.
@@ -98,11 +101,12 @@ class Model:
         convolution: int = 0,
         feed_forward: float = 0.0,
         dropout: float | None = None,
+        end_norms: bool | None = None,
         from_last: bool | None = None,
         seed: int = 0,
         device: str = "cpu",
     ) -> None:
-        given = {"cell": cell, "width": width, "dropout": None if dropout is None else float(dropout)}
+        given = {"cell": cell, "width": width, "end_norms": end_norms, "dropout": None if dropout is None else float(dropout)}
         given = {name: value for name, value in given.items() if value is not None}
         rest = {
             "blocks": blocks,

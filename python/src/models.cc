@@ -31,6 +31,7 @@ ModelSpec spec_from(const nb::dict& fields) {
   read("convolution", spec.convolution);
   read("feed_forward", spec.feed_forward);
   read("dropout", spec.dropout);
+  read("end_norms", spec.end_norms);
   read("from_last", spec.from_last);
   read("lags", spec.lags);
   read("filters", spec.filters);
@@ -76,6 +77,7 @@ nb::dict describe(const ModelSpec& spec) {
   result["convolution"] = spec.convolution;
   result["feed_forward"] = spec.feed_forward;
   result["dropout"] = spec.dropout;
+  result["end_norms"] = spec.end_norms;
   result["from_last"] = spec.from_last;
   result["lags"] = spec.lags;
   result["known_effects"] = spec.known_effects;

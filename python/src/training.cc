@@ -444,6 +444,7 @@ void bind_training(nb::module_& module) {
     result["cell"] = spec.cell;
     result["width"] = spec.width;
     result["dropout"] = spec.dropout;
+    result["end_norms"] = spec.end_norms;
     return result;
   });
   module.def("add_filters", &run_filters, nb::arg("model"), nb::arg("data"), nb::arg("seed"), nb::arg("threads"));

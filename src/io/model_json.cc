@@ -135,6 +135,7 @@ json to_json(const ModelSpec& spec) {
           {"convolution", spec.convolution},
           {"feed_forward", spec.feed_forward},
           {"dropout", spec.dropout},
+          {"end_norms", spec.end_norms},
           {"from_last", spec.from_last},
           {"lags", spec.lags},
           {"known_effects", spec.known_effects},
@@ -154,6 +155,7 @@ ModelSpec model_spec_from_json(const json& object, const std::string& source) {
   spec.convolution = reader.integer("convolution");
   spec.feed_forward = reader.number("feed_forward");
   spec.dropout = reader.number("dropout");
+  spec.end_norms = reader.boolean("end_norms", true);
   spec.from_last = reader.boolean("from_last", false);
   spec.lags = reader.integer("lags", 0);
   spec.known_effects = reader.boolean("known_effects", false);

@@ -41,8 +41,8 @@ Model Model::combine(std::span<const Model> members) {
   require(spec.filters == 0, "members must be without a filter bank, which is fitted to the ensemble");
   for (const Model& each : members) {
     const ModelSpec& other = each.spec();
-    if (other.cell != spec.cell || other.members != 1 || other.from_last != spec.from_last || other.filters > 0 ||
-        !same_shapes(first, each.impl())) {
+    if (other.cell != spec.cell || other.members != 1 || other.from_last != spec.from_last ||
+        other.end_norms != spec.end_norms || other.filters > 0 || !same_shapes(first, each.impl())) {
       fail(ErrorCode::incompatible, "members must all be of one form: {} of width {} and {} of width {} are not",
            spec.cell, spec.width, other.cell, other.width);
     }

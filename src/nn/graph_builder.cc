@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "ops/cast.h"
+#include "ops/dropout.h"
 #include "plan/cell_table.h"
 
 namespace penstock::nn {
@@ -91,6 +92,18 @@ ValueId& GraphBuilder::gradient_of(ValueId id) {
   return gradients_[i];
 }
 
+void GraphBuilder::add_gradient(ValueId of, ValueId gradient) {
+  ValueId& all = gradient_of(of);
+  if (!all) {
+    all = gradient;
+    return;
+  }
+  const Index width = width_of(of);
+  const ValueId sum = activation(graph_.value(of).name + ".gradient", width);
+  node(ops::residual_sum(width, {}), {all, gradient}, {sum}, Phase::backward, {{0, 0}, {0, 1}});
+  gradient_of(of) = sum;
+}
+
 ValueId GraphBuilder::take_column_sums(ValueId of) {
   const auto found =
       std::ranges::find_if(column_sums_, [&](const std::pair<ValueId, ValueId>& wanted) { return wanted.first == of; });
@@ -155,6 +168,22 @@ GraphBuilder::Sum GraphBuilder::residual_norm(const std::string& name, ValueId x
   return {normal, sum};
 }
 
+ValueId GraphBuilder::residual_sum(const std::string& name, ValueId x, ValueId branch, const ops::Dropout& dropout) {
+  const Index width = width_of(x);
+  const ValueId sum = activation(name, width);
+  node(ops::residual_sum(width, dropout), {x, branch}, {sum}, Phase::forward, {{0, 0}, {0, 1}});
+  on_backward([=, this] {
+    const ValueId d = gradient_of(sum);
+    gradient_of(x) = d;
+    gradient_of(branch) = d;
+    if (!target_.training || dropout.probability == 0.0) return;
+    const ValueId dbranch = activation(name + ".dbranch", width);
+    node(ops::dropout(width, dropout), {d}, {dbranch}, Phase::backward);
+    gradient_of(branch) = dbranch;
+  });
+  return sum;
+}
+
 ValueId GraphBuilder::causal_convolution(const std::string& name, ValueId x, Index taps) {
   const Index width = width_of(x);
   const ops::CausalConvolution shape{width, taps};
@@ -171,7 +200,7 @@ ValueId GraphBuilder::causal_convolution(const std::string& name, ValueId x, Ind
     const ValueId dx = activation(name + ".dx", width);
     node(ops::causal_convolution_backward(shape), {x, carried.in, weight.master, gradient_of(y)},
          {weight.gradient, bias.gradient, dx}, Phase::backward);
-    gradient_of(x) = dx;
+    add_gradient(x, dx);
   });
   return y;
 }
@@ -244,7 +273,7 @@ ValueId GraphBuilder::recurrence(const std::string& name, ValueId x, const ops::
     makes.push_back(dx);
     makes.push_back({});
     node(ops::recurrence_backward(shape), std::move(needs), std::move(makes), Phase::backward);
-    gradient_of(x) = dx;
+    add_gradient(x, dx);
   });
   return y;
 }

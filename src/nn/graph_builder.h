@@ -43,6 +43,8 @@ class GraphBuilder {
   };
   /// The norm of x, or of x + dropout(branch), and that sum.
   Sum residual_norm(const std::string& name, ValueId x, ValueId branch = {}, const ops::Dropout& dropout = {});
+  /// x + dropout(branch), without a norm.
+  ValueId residual_sum(const std::string& name, ValueId x, ValueId branch, const ops::Dropout& dropout);
   ValueId causal_convolution(const std::string& name, ValueId x, Index taps);
   ValueId recurrence(const std::string& name, ValueId x, const ops::Recurrence& shape);
   ValueId silu_gate(const std::string& name, ValueId gate_value);
@@ -109,6 +111,8 @@ class GraphBuilder {
   ValueId panels(const std::string& name, const ops::Target& target, ops::Panels which, ops::Op packing,
                  const std::vector<ValueId>& weights);
   ValueId& gradient_of(ValueId id);
+  /// Of a value that a residual connection may read as well, which then has said its gradient already.
+  void add_gradient(ValueId of, ValueId gradient);
   /// For the node that makes the gradient of a value and can sum its columns beside: where the sums are wanted, if they
   /// are, and nobody else makes them then.
   ValueId take_column_sums(ValueId of);

@@ -16,17 +16,27 @@ using graph::Home;
 
 namespace {
 
-// Fresh logits of this deviation leave the loss at its start near that of guessing.
-constexpr double head_scale = 0.3;
-// A norm follows the input, and takes the size of W x away: of a single column nothing but the sign would reach the
-// first layer. Beside a bias as large as W x usually is, the size decides how far the norm turns from b to W x, and is
-// seen.
-constexpr double input_bias = 1.0;
+// Fresh logits of this deviation leave the loss at its start near that of guessing. A sum that no norm has brought to
+// unit size is smaller.
+constexpr double normalised_head = 0.3, plain_head = 0.6;
+// A norm behind the input takes the size of W x away: of a single column nothing but the sign would reach the first
+// layer. Beside a bias as large as W x usually is, the size decides how far the norm turns from b to W x, and is seen.
+constexpr double normalised_input = 1.0, normalised_input_bias = 1.0;
+// Without it the first layer's gates are to begin near the middle of their range, and its outputs are to be no less
+// than what goes past it.
+constexpr double plain_input = 0.3, plain_input_bias = 0.3;
 
 /// The sum of all residuals so far is x + branch, which the next norm makes.
 struct ResidualStream {
   ValueId x, branch = {};
   std::uint64_t site = 0;  // of the branch's dropout
+
+  /// The sum as it is.
+  ValueId sum(GraphBuilder& builder, const std::string& name, double dropout) {
+    if (branch) x = builder.residual_sum(name, x, branch, {dropout, site});
+    branch = {};
+    return x;
+  }
 
   /// The norm of the sum, which becomes x.
   ValueId normal(GraphBuilder& builder, const std::string& name, double dropout) {
@@ -58,8 +68,9 @@ void add_block(GraphBuilder& builder, const ModelSpec& spec, const std::string& 
   // depth (Radford et al. 2019). Only a branch that ends in a matrix can be scaled.
   const double scale = 1.0 / std::sqrt(static_cast<double>(spec.blocks * (inner > 0 ? 2 : 1)));
   builder.layout().set_block(index);
-  const ValueId recurrent_normal = stream.normal(builder, name + ".recurrent_norm", spec.dropout);
-  stream.branch = recurrent_branch(builder, spec, name, recurrent_normal, scale);
+  const ValueId read =
+      spec.end_norms || index > 0 ? stream.normal(builder, name + ".recurrent_norm", spec.dropout) : stream.x;
+  stream.branch = recurrent_branch(builder, spec, name, read, scale);
   stream.site = static_cast<std::uint64_t>(2 * index);
   if (inner > 0) {
     const ValueId normal = stream.normal(builder, name + ".feed_forward_norm", spec.dropout);
@@ -83,8 +94,9 @@ ValueId add_input(GraphBuilder& builder, const ModelSpec& spec, const DataDescri
   } else if (target.lengths || target.dtype != target.master()) {
     x = builder.clear_padding(features);
   }
-  return builder.linear(prefix + "input", x, spec.width, 1.0, false, Home::workspace,
-                        {Initial::Kind::normal, input_bias, {}});
+  const bool norm = spec.end_norms;
+  return builder.linear(prefix + "input", x, spec.width, norm ? normalised_input : plain_input, false, Home::workspace,
+                        {Initial::Kind::normal, norm ? normalised_input_bias : plain_input_bias, {}});
 }
 
 }  // namespace
@@ -119,10 +131,11 @@ ValueId add_member(GraphBuilder& builder, const ModelSpec& spec, const DataDescr
                    Home head) {
   ResidualStream stream{.x = add_input(builder, spec, data, prefix)};
   for (Index i = 0; i < spec.blocks; ++i) add_block(builder, spec, prefix, i, stream);
-  const ValueId normal = stream.normal(builder, prefix + "norm", spec.dropout);
+  const ValueId last = spec.end_norms ? stream.normal(builder, prefix + "norm", spec.dropout)
+                                      : stream.sum(builder, prefix + "sum", spec.dropout);
   // What the layers add to a linear forecast that has been fitted is nothing at first.
-  const double scale = spec.lags > 0 ? 0.0 : head_scale;
-  return builder.linear(prefix + "head", normal, data.output_size(), scale, true, head);
+  const double scale = spec.lags > 0 ? 0.0 : spec.end_norms ? normalised_head : plain_head;
+  return builder.linear(prefix + "head", last, data.output_size(), scale, true, head);
 }
 
 }  // namespace

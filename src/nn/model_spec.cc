@@ -1,5 +1,6 @@
 #include "nn/model_spec.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/check.h"
@@ -99,7 +100,7 @@ double count(const ModelSpec& spec, const DataDescription& data) {
   const auto real = [](Index n) { return static_cast<double>(n); };
   const double width = real(spec.width), hidden = real(hidden_size(spec)), gates = real(cell.gates);
   const double inner = real(feed_forward_size(spec)), outputs = real(data.output_size());
-  double block = width + gates * hidden * (width + 1.0);
+  double block = gates * hidden * (width + 1.0);
   if (!cell.scan) block += gates * hidden * hidden / real(spec.heads);
   if (spec.convolution > 0) block += width * (real(spec.convolution) + 1.0);
   if (hidden_size(spec) != spec.width) block += width * (hidden + 1.0);
@@ -108,7 +109,8 @@ double count(const ModelSpec& spec, const DataDescription& data) {
   const double input = data.vocabulary > 0 ? real(data.vocabulary) * width : width * (real(inputs) + 1.0);
   double linear_forecast = spec.lags > 0 ? outputs * (real(spec.lags) + real(data.input_size()) + 2.0) : 0.0;
   if (spec.known_effects) linear_forecast += outputs * (real(data.input_size()) + 1.0);
-  const double member = input + real(spec.blocks) * block + width + outputs * (width + 1.0);
+  const double norms = real(spec.end_norms ? spec.blocks + 1 : std::max<Index>(spec.blocks - 1, 0));
+  const double member = input + real(spec.blocks) * block + norms * width + outputs * (width + 1.0);
   return real(spec.members) * member + linear_forecast + filter_bank_parameters(spec, data);
 }
 

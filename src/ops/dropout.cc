@@ -18,6 +18,22 @@ void drop_values(const Dropout& shape, Index count, const Call& call, const Oper
   });
 }
 
+template <class Real>
+void add_branch(const Dropout& shape, bool drops, Index count, const Call& call, const Operands& memory) {
+  const auto* const x = memory.get<const Real>(0);
+  const auto* const branch = memory.get<const Real>(1);
+  auto* const sum = memory.get<Real>(2);
+  const DropoutMask mask(shape, call);
+  const Real kept = static_cast<Real>(shape.scale());
+  for_range(call.threads, count, drops ? 4 : 1, [&](Index begin, Index end) {
+    if (drops) {
+      for (Index i = begin; i < end; ++i) sum[i] = mask.keeps(i) ? x[i] + kept * branch[i] : x[i];
+    } else {
+      for (Index i = begin; i < end; ++i) sum[i] = x[i] + branch[i];
+    }
+  });
+}
+
 }  // namespace
 
 Op dropout(Index width, const Dropout& shape) {
@@ -27,6 +43,19 @@ Op dropout(Index width, const Dropout& shape) {
             return with_real(target.dtype, [&](auto real) {
               return simple([shape, count](const Call& call, const Operands& memory) {
                 drop_values<decltype(real)>(shape, count, call, memory);
+              });
+            });
+          }};
+}
+
+Op residual_sum(Index width, const Dropout& shape) {
+  return {"residual_sum", [width, shape](const Target& target) {
+            const bool drops = target.training && shape.probability > 0.0;
+            if (target.device.is_cuda()) return cuda_residual_sum(width, drops ? shape : Dropout{}, target);
+            const Index count = target.positions() * width;
+            return with_real(target.dtype, [&](auto real) {
+              return simple([shape, drops, count](const Call& call, const Operands& memory) {
+                add_branch<decltype(real)>(shape, drops, count, call, memory);
               });
             });
           }};

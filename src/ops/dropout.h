@@ -38,4 +38,7 @@ class DropoutMask {
 /// x -> y, `width` values a position: the dropout of x, and of a gradient of y what that of x is. y may be x.
 Op dropout(Index width, const Dropout& shape);
 
+/// x, branch [B, T, width] -> x + branch, with dropout of the branch in training. The sum may be either of them.
+Op residual_sum(Index width, const Dropout& shape);
+
 }  // namespace penstock::ops

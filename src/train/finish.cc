@@ -31,6 +31,8 @@ ModelSpec suggest_spec(const Dataset& data) {
   spec.width = text ? 256 : sound ? 16 : 64;
   // A few thousand rows are learnt by heart soon.
   spec.dropout = series || labelled ? 0.2 : 0.0;
+  // How far a series will move depends on how far it has just moved, which a norm hides. A linear forecast sees it.
+  spec.end_norms = !series || data.autoregression() != nullptr;
   // On small sets it is right more often, in twice the time.
   if (labelled) spec.cell = "gru";
   return spec;

@@ -33,6 +33,7 @@ def test_no_step_leaves_the_model_as_it_was(models, tmp_path):
 
 @pytest.mark.parametrize(
     "option", [["--cell", "lstm"], ["--width", 16], ["--columns", "level"], ["--horizon", 2], ["--no-linear"],
+               ["--norms", "all"],
                ["--transform", "none"], ["--calendar", "none"]])  # fmt: skip
 def test_what_the_model_decides(models, tmp_path, option):
     origin = models / "series.safetensors"

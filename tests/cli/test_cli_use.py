@@ -59,6 +59,7 @@ def test_misuse_of_the_program(arguments, message):
         (["text.txt", "--conv", -1], "--conv must be 0 to 1024, not -1"),
         (["text.txt", "--ffn", 1000], "--ffn must be 0 to 64, not 1000"),
         (["text.txt", "--dropout", 1], "--dropout must be in [0, 1), not 1"),
+        (["text.txt", "--norms", "none"], "--norms must be all or between, not 'none'"),
         (["text.txt", "--learning-rate", "nan"], "--learning-rate must be a finite number, not 'nan'"),
         (["text.txt", "--learning-rate", -1], "--learning-rate must be positive, not -1"),
         (["text.txt", "--batch", 0], "--batch must be at least 1, not 0"),

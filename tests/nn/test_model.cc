@@ -144,6 +144,18 @@ TEST_P(EveryCell, GradientsOfAForecastFromTheLastValueAgreeWithFiniteDifferences
   check_gradients(spec, shared_series(), 13);
 }
 
+TEST_P(EveryCell, GradientsWithoutNormsAtTheEndsAgreeWithFiniteDifferences) {
+  ModelSpec spec = full_spec();
+  spec.end_norms = false;
+  spec.from_last = true;
+  check_gradients(spec, shared_series(), 13);
+  spec.convolution = 0;  // the recurrent layer reads what goes past it
+  check_gradients(spec, shared_series(), 5);
+  spec.blocks = 1;
+  spec.feed_forward = 0.0;
+  check_gradients(spec, shared_series(), 5);
+}
+
 TEST_P(EveryCell, AnySplitAndAnyBatchIsTheSameToTheBitInExactMode) {
   constexpr Index rows = 3, steps = 37;
   ModelSpec spec = full_spec();
@@ -211,6 +223,11 @@ TEST(Model, CountsItsParameters) {
   EXPECT_EQ(model.parameter_count(), (3 + 1) * 8 + 3 * block + 8 + (8 + 1) * 2);
   EXPECT_EQ(nn::parameter_count(spec, data), model.parameter_count());
 
+  ModelSpec plain = spec;
+  plain.end_norms = false;
+  EXPECT_EQ(Model(plain, data).parameter_count(), model.parameter_count() - 2 * 8);
+  EXPECT_EQ(nn::parameter_count(plain, data), Model(plain, data).parameter_count());
+
   const ModelSpec changes{.width = 8, .from_last = true};
   EXPECT_EQ(nn::parameter_count(changes, shared_series()), Model(changes, shared_series()).parameter_count());
 }
@@ -227,6 +244,33 @@ TEST(Model, FreshLogitsAreNearGuessing) {
     EXPECT_LT(mean_square, 0.3) << cell;
     EXPECT_GT(mean_square, 0.01) << cell;
   }
+}
+
+/// Outputs [steps] for inputs that are `factor` times as large.
+std::vector<float> outputs_of_scaled(const Model& model, float factor) {
+  constexpr Index steps = 12;
+  Random random(9);
+  std::vector<float> x(steps * 2), y(steps);
+  for (float& value : x) value = factor * static_cast<float>(random.normal());
+  ModelState state = model.state(1);
+  model.forward(1, steps, x, y, state);
+  return y;
+}
+
+TEST(Model, WithoutNormsAtTheEndsSmallInputsMakeSmallOutputs) {
+  const DataDescription data = series(2, 1);
+  const auto spread = [&](bool end_norms, float factor) {
+    Model model({.width = 16, .blocks = 1, .end_norms = end_norms}, data, 1);
+    for (const nn::ParameterEntry& entry : model.impl().parameters->layout().entries()) {
+      if (entry.name == "input.bias") std::ranges::fill(model.impl().parameters->value(entry), 0.0f);
+    }
+    model.impl().parameters->changed();
+    const std::vector<float> y = outputs_of_scaled(model, factor);
+    const auto [least, greatest] = std::ranges::minmax(y);
+    return greatest - least;
+  };
+  EXPECT_GT(spread(true, 1e-2f), 0.5f * spread(true, 1.0f));
+  EXPECT_LT(spread(false, 1e-2f), 0.1f * spread(false, 1.0f));
 }
 
 TEST(Model, ForecastsStartFromTheLastValue) {

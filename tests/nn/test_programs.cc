@@ -50,6 +50,7 @@ ModelSpec full_spec(const std::string& cell, bool from_last) {
           .convolution = 4,
           .feed_forward = 1.3,
           .dropout = 0.3,
+          .end_norms = !from_last,
           .from_last = from_last};
 }
 

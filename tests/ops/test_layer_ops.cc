@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ops/causal_convolution.h"
+#include "ops/dropout.h"
 #include "ops/embedding.h"
 #include "ops/linear.h"
 #include "ops/residual_norm.h"
@@ -106,6 +107,27 @@ TEST(Dropout, KeepsTheExpectedShareAndTheSameMaskInBackward) {
   EXPECT_EQ(sum_of(), gradient_of_branch());
   target.training = false;
   EXPECT_EQ(sum_of(), ones);
+}
+
+TEST(Dropout, OfASumIsThatOfTheBranchAlone) {
+  constexpr Index n = 1009;
+  const Dropout shape{0.25, 3};
+  Target target = in_double(1, n);
+  target.training = true;
+  const Call call{.batch = {.rows = 1, .steps = n}, .seed = 5};
+  std::vector<double> x(n), branch(n), dropped(n), sum(n);
+  for (Index i = 0; i < n; ++i) {
+    x[i] = static_cast<double>(i);
+    branch[i] = static_cast<double>(n - i);
+  }
+  run_op(dropout(1, shape), target, call, {reads(branch), dropped.data()});
+  run_op(residual_sum(1, shape), target, call, {reads(x), reads(branch), sum.data()});
+  for (Index i = 0; i < n; ++i) EXPECT_EQ(sum[i], x[i] + dropped[i]) << i;
+  run_op(residual_sum(1, shape), target, call, {reads(x), branch.data(), branch.data()});
+  EXPECT_EQ(branch, sum) << "written over the branch";
+  target.training = false;
+  run_op(residual_sum(1, shape), target, call, {reads(x), reads(dropped), sum.data()});
+  for (Index i = 0; i < n; ++i) EXPECT_EQ(sum[i], x[i] + dropped[i]) << i;
 }
 
 TEST(Dropout, SitesOfAModelHaveMasksOfTheirOwn) {

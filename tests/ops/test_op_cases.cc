@@ -7,6 +7,7 @@
 #include "op_cases.h"
 #include "ops/cast.h"
 #include "ops/causal_convolution.h"
+#include "ops/dropout.h"
 #include "ops/embedding.h"
 #include "ops/linear.h"
 #include "ops/recurrence.h"
@@ -127,6 +128,16 @@ void add_norms(std::vector<OpCase>& cases, const Shape& shape) {
            return {normal, {}, {}};
          },
          .forward = ops::residual_norm_forward(alone)});
+    cases.push_back({.name = name_of("residual_sum", shape, width),
+                     .shape = shape,
+                     .inputs = {{"x", size}, {"branch", size}},
+                     .outputs = {{"sum", size}},
+                     .formula = [](const std::vector<Vars>& in) -> std::vector<Vars> {
+                       Vars sum;
+                       for (std::size_t i = 0; i < in[0].size(); ++i) sum.push_back(in[0][i] + in[1][i]);
+                       return {sum};
+                     },
+                     .forward = ops::residual_sum(width, {})});
     cases.push_back({.name = name_of("residual_norm", shape, width),
                      .shape = shape,
                      .inputs = {{"x", size}, {"branch", size}, {"gain", width, Kind::master}},

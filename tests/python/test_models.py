@@ -142,6 +142,16 @@ def test_what_is_forecast_and_not_read(folder):
         penstock.Model(data, **SMALL)
 
 
+def test_norms_at_the_ends(folder):
+    beside_a_linear_forecast = penstock.open_series(folder / "series.csv")
+    assert penstock.Model(beside_a_linear_forecast, **SMALL).spec["end_norms"]
+    data = penstock.open_series(folder / "series.csv", autoregression=False)
+    suits, all_norms = penstock.Model(data, **SMALL), penstock.Model(data, **SMALL, end_norms=True)
+    assert not suits.spec["end_norms"] and all_norms.spec["end_norms"]
+    assert all_norms.parameter_count - suits.parameter_count == 2 * suits.spec["width"]
+    assert penstock.Model(penstock.open_labelled(folder / "labelled.csv"), **SMALL).spec["end_norms"]
+
+
 def test_what_is_not_said_of_a_series_is_as_the_program_has_it(tmp_path):
     """Defaults of both, for each of the arguments that decides others."""
     days = np.arange("2021-01-01", "2022-01-01", dtype="datetime64[D]")

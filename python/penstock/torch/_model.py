@@ -80,11 +80,11 @@ class _FeedForward(nn.Module):
 
 
 class _Block(nn.Module):
-    def __init__(self, spec):
+    def __init__(self, spec, index):
         super().__init__()
         width, hidden = spec["width"], spec["hidden_size"] or spec["width"]
         self.dropout = spec["dropout"]
-        self.recurrent_norm = _Norm(width)
+        self.recurrent_norm = _Norm(width) if spec["end_norms"] or index > 0 else None
         self.convolution = _Convolution(width, spec["convolution"]) if spec["convolution"] > 0 else None
         self.recurrent = _Recurrence(spec["cell"], width, hidden, spec["heads"])
         self.projection = nn.Linear(hidden, width) if hidden != width else None
@@ -95,7 +95,7 @@ class _Block(nn.Module):
     def forward(self, x, state):
         """x [B, T, width] and the state after it: that of the convolution, if there is one, and the layer's."""
         state = dict(state)
-        branch = self.recurrent_norm(x)
+        branch = x if self.recurrent_norm is None else self.recurrent_norm(x)
         if self.convolution is not None:
             branch, state["convolution"] = self.convolution(branch, state.get("convolution"))
         branch, state["recurrent"] = self.recurrent(branch, state.get("recurrent"))
@@ -174,8 +174,8 @@ def _add_layers(module, spec, data, inputs, outputs):
         module.embedding = nn.Embedding(data["vocabulary"], width)
     else:
         module.input = nn.Linear(inputs, width)
-    module.blocks = nn.ModuleList(_Block(spec) for _ in range(spec["blocks"]))
-    module.norm = _Norm(width)
+    module.blocks = nn.ModuleList(_Block(spec, index) for index in range(spec["blocks"]))
+    module.norm = _Norm(width) if spec["end_norms"] else None
     module.head = nn.Linear(width, outputs)
 
 
@@ -185,7 +185,7 @@ def _run_layers(module, x, state):
     after = {}
     for i, block in enumerate(module.blocks):
         x, after[i] = block(x, state.get(i, {}))
-    return module.head(module.norm(x)), after
+    return module.head(x if module.norm is None else module.norm(x)), after
 
 
 class SequenceModel(nn.Module):
@@ -203,6 +203,7 @@ class SequenceModel(nn.Module):
         super().__init__()
         self.spec, self.data = dict(spec), dict(data)
         self.spec.setdefault("from_last", False)
+        self.spec.setdefault("end_norms", True)
         self.spec.setdefault("lags", 0)
         self.spec.setdefault("known_effects", False)
         self._members = self.spec.get("members", 1)

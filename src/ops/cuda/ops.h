@@ -37,6 +37,7 @@ Prepared cuda_dense_backward(const Recurrence& shape, bool wants_dx, const Targe
 Prepared cuda_stack_forward(const RecurrenceStack& stack, const Target& target);
 Prepared cuda_stack_backward(const RecurrenceStack& stack, bool wants_dx, const Target& target);
 Prepared cuda_dropout(Index width, const Dropout& shape, const Target& target);
+Prepared cuda_residual_sum(Index width, const Dropout& shape, const Target& target);
 Prepared cuda_cast(const CastShape& shape, DType from, DType to, const Target& target);
 Prepared cuda_saturation(Index width, const Target& target);
 Prepared cuda_clear_padding(Index width, const Target& target);

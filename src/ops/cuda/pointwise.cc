@@ -150,6 +150,20 @@ Prepared cuda_dropout(Index width, const Dropout& shape, const Target& target) {
       });
 }
 
+Prepared cuda_residual_sum(Index width, const Dropout& shape, const Target& target) {
+  cuda::Residual residual{.size = target.positions() * width, .storage = storage_of(target.dtype)};
+  residual.dropout = {shape.probability, shape.site};
+  const bool drops = residual.dropout.active();
+  return simple(
+      [kernel = cuda::ResidualExecutable(gpu_of(target), residual), drops](const Call& call, const Operands& memory) {
+        kernel.run({.x = address_of(memory, 0),
+                    .branch = address_of(memory, 1),
+                    .y = address_of(memory, 2),
+                    .seed = drops ? address_of(call.device_seed) : 0},
+                   stream_of(call));
+      });
+}
+
 Prepared cuda_silu_gate_forward(const SiluGate& shape, const Target& target) {
   const cuda::SiluGate gate{.rows = target.positions(), .width = shape.inner, .storage = storage_of(target.dtype)};
   return simple([kernel = cuda::SiluGateExecutable(gpu_of(target), gate)](const Call& call, const Operands& memory) {
