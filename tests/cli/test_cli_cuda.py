@@ -59,6 +59,8 @@ KINDS = {
     "gaps": (series(400, 2, 9), ["--horizon", 3, "--columns", "x0,x1", "--missing", "mask", "--steps", 40]),
     "known": (series(400, 2), ["--horizon", 4, "--known", "x1", "--steps", 40]),
     "lstm": (series(300, 1), ["--cell", "lstm", "--conv", 4, "--ffn", 1.5, "--horizon", 2, "--steps", 40]),
+    "layers alone": (series(300, 1), ["--no-linear", "--horizon", 3, "--steps", 40]),
+    "layers alone, no norm": (series(300, 2), ["--columns", "x0,x1", "--no-linear", "--norms", "between", "--conv", 3, "--steps", 40]),
     "members": (series(300, 1), ["--horizon", 2, "--seeds", 2, "--steps", 20]),
     "labels": (labelled(210, 1), ["--steps", 40]),
     "labels of columns": (labelled(180, 3), ["--cell", "minlstm", "--steps", 40]),
