@@ -179,6 +179,8 @@ def test_what_was_trained_is_replaced_on_request_only(models, tmp_path):
     assert set(before) == {"model.safetensors"}
     message = "--output model.safetensors is there already, a model; --force replaces it, -o FILE writes another one"
     refuses(*command, "--seed", 1, message=message, status=2, verb="train", cwd=tmp_path)
+    slip = "cannot read 'txet.txt': No such file or directory"
+    refuses("train", "txet.txt", *QUICK, message=slip, status=1, verb="train", cwd=tmp_path)
     assert content(tmp_path) == before
     run(*command, "--seed", 1, "--force", cwd=tmp_path)
     assert set(content(tmp_path)) == set(before) and content(tmp_path) != before
