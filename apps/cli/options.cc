@@ -442,7 +442,7 @@ std::string in_terms_of_options(const CLI::App& app, const std::string& message)
       {"targets", "--target-columns"}, {"max_steps", "--steps"},      {"max_seconds", "--seconds"},
       {"max_epochs", "--epochs"},      {"metrics_path", "--metrics"}, {"checkpoint_path", "--checkpoint"},
   };
-  const std::string replaced = with_options(app, message);
+  std::string replaced = with_options(app, message);
   if (replaced != message) return replaced;
   const auto names = option_names(app);
   const std::string field = message.substr(0, message.find_first_of(" :,"));

@@ -41,6 +41,7 @@ class TrainingRun {
     require_given(arguments_.data.source, "DATA");
     kind_ = kind_of(arguments_.data);
     refuse_foreign_options(app_, arguments_.data, kind_);
+    require_sources();
     own_checkpoint_ = options_.checkpoint_path.empty();
     if (own_checkpoint_) options_.checkpoint_path = arguments_.output + ".checkpoint";
     files_.emplace(arguments_, options_.checkpoint_path);
@@ -83,6 +84,15 @@ class TrainingRun {
 
  private:
   /// The spec of a checkpoint, which may have other dropout and lags, counts more.
+  /// A slip in the name of the data is said before a model that is there already.
+  void require_sources() const {
+    if (kind_ == DataKind::task) return;
+    for (const std::string& source : arguments_.data.sources) {
+      if (source == "-" || std::filesystem::exists(source)) continue;
+      throw Error(ErrorCode::io_failure, fmt::format("cannot read '{}': No such file or directory", printable(source)));
+    }
+  }
+
   void start_from_origin() {
     origin_.emplace(app_, arguments_.init);
     arguments_.data.origin = &origin_->model().data();

@@ -127,11 +127,15 @@ SafetensorsFile SafetensorsFile::parse(std::string content, std::string source) 
   }
   std::uint64_t length = 0;
   std::memcpy(&length, all.data(), length_bytes);
-  if (length > longest_header || length > all.size() - length_bytes) {
+  if (length > longest_header) {
     fail(ErrorCode::bad_input,
-         "{}: no safetensors file, or a truncated one: its header would be {} bytes long, the file has {} (and {} are "
-         "the most allowed)",
-         file.source_, length, all.size(), longest_header);
+         "{}: no safetensors file, which is what a model is kept in: it does not begin with the length of a header",
+         file.source_);
+  }
+  if (length > all.size() - length_bytes) {
+    fail(ErrorCode::bad_input,
+         "{}: no safetensors file, or a truncated one: its header would be {} bytes long, the file has {}",
+         file.source_, length, all.size());
   }
   SafetensorsHeader header = parse_safetensors_header(all.substr(length_bytes, length), file.source_);
   file.data_begin_ = length_bytes + length;

@@ -121,7 +121,7 @@ def with_metadata(model, old, new):
         (lambda m: b"", "no safetensors file: 0 bytes are too few for a header"),
         (lambda m: m[:100], "no safetensors file, or a truncated one"),
         (lambda m: m[:-10], "reach beyond the"),
-        (lambda m: joined(*split(m), size=2**62), "its header would be 4611686018427387904 bytes long"),
+        (lambda m: joined(*split(m), size=2**62), "it does not begin with the length of a header"),
         (lambda m: joined(b'{"a":', b""), "the header is no JSON"),
         (lambda m: joined(b"[" * 100000, b""), "the header is no JSON object"),
         (lambda m: with_offsets(m, "head.bias", [0, 2**50]), "its data_offsets span 1125899906842624"),
@@ -179,6 +179,8 @@ def test_what_was_trained_is_replaced_on_request_only(models, tmp_path):
     assert set(before) == {"model.safetensors"}
     message = "--output model.safetensors is there already, a model; --force replaces it, -o FILE writes another one"
     refuses(*command, "--seed", 1, message=message, status=2, verb="train", cwd=tmp_path)
+    slip = "cannot read 'txet.txt': No such file or directory"
+    refuses("train", "txet.txt", *QUICK, message=slip, status=1, verb="train", cwd=tmp_path)
     assert content(tmp_path) == before
     run(*command, "--seed", 1, "--force", cwd=tmp_path)
     assert set(content(tmp_path)) == set(before) and content(tmp_path) != before

@@ -145,8 +145,10 @@ TEST(Safetensors, NoSuchFileFolderOrContent) {
   folder.write("short", "1234567");
   expect_error(ErrorCode::bad_input, "short: no safetensors file: 7 bytes", open("short"));
   folder.write("text", "In the beginning God created the heaven and the earth.");
-  expect_error(ErrorCode::bad_input, "text: no safetensors file, or a truncated one: its header would be",
-               open("text"));
+  expect_error(
+      ErrorCode::bad_input,
+      "text: no safetensors file, which is what a model is kept in: it does not begin with the length of a header",
+      open("text"));
 }
 
 TEST(Safetensors, EveryTruncationIsRefused) {
@@ -170,11 +172,15 @@ TEST(Safetensors, HeaderLength) {
     std::memcpy(content.data(), &length, 8);
     return content;
   };
-  for (const std::uint64_t length : {std::uint64_t{57}, std::uint64_t{100'000'001}, std::uint64_t{1} << 63,
-                                     ~std::uint64_t{0}, ~std::uint64_t{0} - 7}) {
+  for (const std::uint64_t length : {std::uint64_t{57}, std::uint64_t{100'000'000}}) {
     expect_error(ErrorCode::bad_input,
                  "x: no safetensors file, or a truncated one: its header would be " + std::to_string(length) +
                      " bytes long, the file has 64",
+                 [&] { SafetensorsFile::parse(with_length(length), "x"); });
+  }
+  for (const std::uint64_t length :
+       {std::uint64_t{100'000'001}, std::uint64_t{1} << 63, ~std::uint64_t{0}, ~std::uint64_t{0} - 7}) {
+    expect_error(ErrorCode::bad_input, "x: no safetensors file, which is what a model is kept in: it does not begin",
                  [&] { SafetensorsFile::parse(with_length(length), "x"); });
   }
 }
