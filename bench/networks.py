@@ -27,7 +27,7 @@ HELD_OUT = 0.2
 # The recurrent layers by themselves, for as many passes as PyTorch's and with the same inputs: dates are left out. The
 # season only goes with the linear forecast and the score; given, it need not be found.
 SERIES_ALONE = ["--no-linear", "--transform", "none", "--calendar", "none", "--epochs", 70, "--patience", 0, "--keep-last"]
-DIGITS_ALONE = ["--no-filters", "--validation-fraction", 0, "--epochs", 30]
+DIGITS_ALONE = ["--no-filters", "--dropout", 0, "--validation-fraction", 0, "--epochs", 30]
 
 
 def run(*command):

@@ -89,19 +89,23 @@ TEST_P(OnGpu, ForecastsFromTheLastValueAreTheCpus) {
   SumTask data;
   DataDescription description = data.description();
   description.targets = {description.inputs.front()};
-  ModelSpec spec = full_spec("mingru");
-  spec.from_last = true;
-  const Model model(spec, description, 3);
   constexpr Index rows = 2, steps = 21;
   Random random(4);
   std::vector<float> features(static_cast<std::size_t>(rows * steps * description.input_size()));
   for (float& value : features) value = static_cast<float>(random.normal());
   std::vector<float> want(static_cast<std::size_t>(rows * steps * description.output_size())), got(want.size());
-  ModelState host = model.state(rows), device = model.state(rows);
-  model.forward(rows, steps, features, want, host);
-  model.forward(rows, steps, features, got, device, gpu());
-  expect_close(got, want, roundings(), "outputs");
-  expect_close(device.values, host.values, roundings(), "state");
+  for (const bool end_norms : {true, false}) {
+    SCOPED_TRACE(end_norms ? "all norms" : "norms between layers");
+    ModelSpec spec = full_spec("mingru");
+    spec.from_last = true;
+    spec.end_norms = end_norms;
+    const Model model(spec, description, 3);
+    ModelState host = model.state(rows), device = model.state(rows);
+    model.forward(rows, steps, features, want, host);
+    model.forward(rows, steps, features, got, device, gpu());
+    expect_close(got, want, roundings(), "outputs");
+    expect_close(device.values, host.values, roundings(), "state");
+  }
 }
 
 /// Inputs of a file, the first of which are forecast.
@@ -220,6 +224,10 @@ TEST_P(OnGpu, TrainingIsTheCpus) {
     SCOPED_TRACE(cell);
     expect_same_training<CopyTask>(full_spec(cell), gpu(), allowed);
     expect_same_training<SumTask>(full_spec(cell), gpu(), allowed);
+    ModelSpec plain = full_spec(cell);
+    plain.end_norms = false;
+    plain.convolution = 0;
+    expect_same_training<SumTask>(plain, gpu(), allowed);
   }
 }
 
