@@ -19,15 +19,18 @@ void add_model_options(Options& options, ModelOptions& model) {
   options.add("--cell", model.cell, "NAME",
               fmt::format("{} [mingru; gru for labelled sequences]", fmt::join(names, ", ")));
   options.add("--width", model.width, "N",
-              "Size of the model: values between its layers [256 for a text, 64 otherwise]");
-  options.add("--blocks", model.blocks, "N", "Layers: each a norm, a recurrent layer and what goes past it [2]");
+              "Size of the model: values between its layers [128 for a text, 64 otherwise]");
+  options.add("--blocks", model.blocks, "N",
+              "Layers: each a norm, a recurrent layer and what goes past it [3 for a text, 2 otherwise]");
   options.add("--norms", model.norms, "WHERE",
               "all: before each layer and the head; between: between layers alone, which keeps the size of numbers "
               "[between for a series without a linear forecast]");
   options.add("--hidden-size", model.hidden_size, "N", "Size of the recurrent layers [the width]");
   options.add("--heads", model.heads, "N", "Parts of the recurrent matrix, for cells that have one [1]");
-  options.add("--conv", model.convolution, "N", "Taps of a causal convolution before each recurrent layer [0]");
-  options.add("--ffn", model.feed_forward, "X", "Gated feed-forward of X times the width after it [0]");
+  options.add("--conv", model.convolution, "N",
+              "Taps of a causal convolution before each recurrent layer [4 for a text, 0 otherwise]");
+  options.add("--ffn", model.feed_forward, "X",
+              "Gated feed-forward of X times the width after it [2 for a text, 0 otherwise]");
   options.add("--dropout", model.dropout, "P",
               "On the output of every sub-layer, in training only [0; 0.2 for a series or labelled sequences]");
   options.flag("--no-changes", model.no_changes,
@@ -55,7 +58,7 @@ void add_training_options(Options& options, TrainArguments& arguments) {
   options.add("--init", arguments.init, "FILE",
               "Go on from the weights of this model; its columns, their scaling and its labels are kept");
   options.add("--batch", arguments.batch, "B",
-              "Sequences learnt from at the same time [32; 16 for a series, 64 for a task]");
+              "Sequences learnt from at the same time [32; 16 for a text or a series, 64 for a task]");
   options.add("--length", arguments.length, "T",
               "Bytes or rows read at once: how far back learning looks for causes [256; 64 for a series]");
   options.add("--learning-rate", arguments.learning_rate, "X",

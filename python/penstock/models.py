@@ -67,11 +67,13 @@ class Model:
             columns with their normalisation, classes, the vocabulary.
         cell: A name of :func:`penstock.cells`; None: what suits the data.
         width: Channels between the blocks; None: what suits the data.
-        blocks: How many.
+        blocks: How many; None: what suits the data.
         hidden_size: ``H`` of the recurrent layers; 0: ``width``.
         heads: Of the recurrent matrix, for cells that have one.
-        convolution: Taps of a causal depthwise convolution before each recurrent layer; 0: none.
-        feed_forward: Inner size of a gated feed-forward after each recurrent layer, as a multiple of width; 0: none.
+        convolution: Taps of a causal depthwise convolution before each recurrent layer; 0: none; None: what suits
+            the data, which is 4 for a text.
+        feed_forward: Inner size of a gated feed-forward after each recurrent layer, as a multiple of width; 0: none;
+            None: what suits the data, which is 2 for a text.
         dropout: On the output of every sub-layer, in training only; None: what suits the data.
         end_norms: Norms stand before the first recurrent layer and before the head too, not between layers alone. They take
             the size of numbers away. None: what suits the data, which is False for a series without a
@@ -95,25 +97,30 @@ class Model:
         *,
         cell: str | None = None,
         width: int | None = None,
-        blocks: int = 2,
+        blocks: int | None = None,
         hidden_size: int = 0,
         heads: int = 1,
-        convolution: int = 0,
-        feed_forward: float = 0.0,
+        convolution: int | None = None,
+        feed_forward: float | None = None,
         dropout: float | None = None,
         end_norms: bool | None = None,
         from_last: bool | None = None,
         seed: int = 0,
         device: str = "cpu",
     ) -> None:
-        given = {"cell": cell, "width": width, "end_norms": end_norms, "dropout": None if dropout is None else float(dropout)}
+        given = {
+            "cell": cell,
+            "width": width,
+            "blocks": blocks,
+            "convolution": convolution,
+            "feed_forward": None if feed_forward is None else float(feed_forward),
+            "dropout": None if dropout is None else float(dropout),
+            "end_norms": end_norms,
+        }
         given = {name: value for name, value in given.items() if value is not None}
         rest = {
-            "blocks": blocks,
             "hidden_size": hidden_size,
             "heads": heads,
-            "convolution": convolution,
-            "feed_forward": float(feed_forward),
             "from_last": data._from_last if from_last is None else from_last,
         }
         self._arguments = given | rest  # what a search leaves as it is

@@ -444,6 +444,9 @@ void bind_training(nb::module_& module) {
     result["cell"] = spec.cell;
     result["width"] = spec.width;
     result["dropout"] = spec.dropout;
+    result["blocks"] = spec.blocks;
+    result["convolution"] = spec.convolution;
+    result["feed_forward"] = spec.feed_forward;
     result["end_norms"] = spec.end_norms;
     return result;
   });

@@ -47,10 +47,11 @@ TrainOptions suggest_options(Dataset& data) {
   }
   switch (data.description().task) {
     case Task::language: {
+      options.batch = 16;
       // A long text is not learnt by heart in a minute; a short one is, and validations by time would come too late.
       const auto pass =
           static_cast<double>(data.training_steps()) / static_cast<double>(options.batch * options.length);
-      constexpr double short_pass = 100.0;  // steps
+      constexpr double short_pass = 200.0;  // steps
       options.max_seconds = 60.0;
       options.keep_best = true;
       if (pass < short_pass) {
