@@ -41,7 +41,7 @@ struct DataOptions {
   std::vector<std::string> known;  ///< A series: columns that are known in advance.
   std::string group;               ///< A series: the column that names the series of a row; empty: one series.
   bool group_by_file = false;      ///< The same, named as their files.
-  int threads = 0;             ///< A series: that look for its season and its linear forecast.
+  int threads = 0;                 ///< A series: that look for its season and its linear forecast.
   TaskOptions task;
   const DataDescription* origin = nullptr;  ///< Of a model that is trained further: its columns, horizon and labels.
 };
