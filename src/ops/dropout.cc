@@ -11,10 +11,9 @@ template <class Real>
 void drop_values(const Dropout& shape, Index count, const Call& call, const Operands& memory) {
   const auto* const x = memory.get<const Real>(0);
   auto* const y = memory.get<Real>(1);
-  const DropoutMask mask(shape, call);
-  const Real kept = static_cast<Real>(shape.scale());
+  const DropoutFactors<Real> factors(shape, call);
   for_range(call.threads, count, 4, [&](Index begin, Index end) {
-    for (Index i = begin; i < end; ++i) y[i] = mask.keeps(i) ? kept * x[i] : Real(0);
+    factors.for_each(begin, end, [&](Index i, Real factor) { y[i] = factor * x[i]; });
   });
 }
 
@@ -23,11 +22,10 @@ void add_branch(const Dropout& shape, bool drops, Index count, const Call& call,
   const auto* const x = memory.get<const Real>(0);
   const auto* const branch = memory.get<const Real>(1);
   auto* const sum = memory.get<Real>(2);
-  const DropoutMask mask(shape, call);
-  const Real kept = static_cast<Real>(shape.scale());
+  const DropoutFactors<Real> factors(shape, call);
   for_range(call.threads, count, drops ? 4 : 1, [&](Index begin, Index end) {
     if (drops) {
-      for (Index i = begin; i < end; ++i) sum[i] = mask.keeps(i) ? x[i] + kept * branch[i] : x[i];
+      factors.for_each(begin, end, [&](Index i, Real factor) { sum[i] = x[i] + factor * branch[i]; });
     } else {
       for (Index i = begin; i < end; ++i) sum[i] = x[i] + branch[i];
     }

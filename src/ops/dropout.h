@@ -1,8 +1,10 @@
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 
+#include "backend/cpu/kernels.h"
 #include "base/counter_random.h"
 #include "ops/op.h"
 
@@ -17,22 +19,36 @@ struct Dropout {
   double scale() const { return 1.0 / (1.0 - probability); }
 };
 
-/// The mask of one call, the same on every device.
-class DropoutMask {
+/// What one call on a CPU multiplies its values by: 1 / (1 - p) where it keeps one, 0 where it does not. Every device
+/// keeps the same ones.
+template <class Real>
+class DropoutFactors {
  public:
-  DropoutMask(const Dropout& dropout, std::uint64_t seed)
+  DropoutFactors(const Dropout& dropout, const Call& call)
+      : DropoutFactors(dropout, call.device_seed != nullptr ? std::uint64_t{*call.device_seed} : call.seed) {}
+  DropoutFactors(const Dropout& dropout, std::uint64_t seed)
       : key_(counter_random::key_of(seed, dropout.site)),
-        threshold_(static_cast<std::uint32_t>(std::ldexp(dropout.probability, 32))) {}
+        threshold_(static_cast<std::uint32_t>(std::ldexp(dropout.probability, 32))),
+        kept_(static_cast<Real>(dropout.scale())) {}
 
-  /// Of a call on a CPU.
-  DropoutMask(const Dropout& dropout, const Call& call)
-      : DropoutMask(dropout, call.device_seed != nullptr ? std::uint64_t{*call.device_seed} : call.seed) {}
-
-  bool keeps(Index i) const { return counter_random::keeps(key_, static_cast<counter_random::Word>(i), threshold_); }
+  /// body(i, factor) for the values begin <= i < end of the tensor.
+  template <class Body>
+  void for_each(Index begin, Index end, const Body& body) const {
+    Real factors[chunk];
+    for (Index first = begin; first < end; first += chunk) {
+      const Index count = std::min(chunk, end - first);
+      keep_factors_(key_, threshold_, first, count, kept_, factors);
+      for (Index i = 0; i < count; ++i) body(first + i, factors[i]);
+    }
+  }
 
  private:
+  static constexpr Index chunk = 256;
+
   counter_random::Word key_;
   std::uint32_t threshold_;
+  Real kept_;
+  decltype(cpu::ElementKernels<Real>::keep_factors) keep_factors_ = cpu::element_kernels<Real>().keep_factors;
 };
 
 /// x -> y, `width` values a position: the dropout of x, and of a gradient of y what that of x is. y may be x.

@@ -63,12 +63,11 @@ class Wavefront : public Executable {
   /// The dropout behind a layer, for some steps of its output or of the gradient of that.
   template <class Real>
   void drop(std::size_t l, const Call& call, StepRange range, const Real* from, Real* to) const {
-    const DropoutMask mask({dropout_, dropout_site(l)}, call);
-    const Real kept = static_cast<Real>(Dropout{dropout_}.scale());
+    const DropoutFactors<Real> factors({dropout_, dropout_site(l)}, call);
     const Recurrence& shape = shapes_[l];
     const SequenceView<Real> sequence = strided(to, shape.y_strides, call.batch, shape.hidden);
     layers_[l]->op().geometry().for_positions(range, sequence.row_stride, sequence.step_stride, [&](Index first) {
-      for (Index i = first; i < first + shape.hidden; ++i) to[i] = mask.keeps(i) ? kept * from[i] : Real(0);
+      factors.for_each(first, first + shape.hidden, [&](Index i, Real factor) { to[i] = factor * from[i]; });
     });
   }
 

@@ -1,37 +1,14 @@
 #include "ops/residual_norm.h"
 
 #include <algorithm>
-#include <cmath>
 
+#include "backend/cpu/kernels.h"
 #include "ops/cuda/ops.h"
 #include "ops/elementwise.h"
 
 namespace penstock::ops {
 
 namespace {
-
-/// y = gain * x / sqrt(mean(x^2) + epsilon) of one row; returns the factor of x.
-template <class Real>
-Real normalise(Index width, const Real* x, const Real* gain, Real* y) {
-  const Real squares = fixed_sum<Real>(width, [&](Index c) { return x[c] * x[c]; });
-  const Real scale = Real(1) / std::sqrt(squares / static_cast<Real>(width) + static_cast<Real>(ResidualNorm::epsilon));
-  for (Index c = 0; c < width; ++c) y[c] = gain[c] * (x[c] * scale);
-  return scale;
-}
-
-/// One row of the backward pass. With n = x * inverse: dx = inverse * (gain dy - n mean(gain dy n)), dgain += dy n.
-template <class Real>
-void backward_row(Index width, const Real* x, Real inverse, const Real* gain, const Real* dy, const Real* dsum,
-                  Real* dgain, Real* dx) {
-  const Real dot = fixed_sum<Real>(width, [&](Index c) { return gain[c] * dy[c] * x[c]; });
-  const Real pull = dot * inverse * inverse * inverse / static_cast<Real>(width);
-  for (Index c = 0; c < width; ++c) dgain[c] += dy[c] * x[c] * inverse;
-  if (dsum != nullptr) {
-    for (Index c = 0; c < width; ++c) dx[c] = dsum[c] + (inverse * gain[c] * dy[c] - pull * x[c]);
-  } else {
-    for (Index c = 0; c < width; ++c) dx[c] = inverse * gain[c] * dy[c] - pull * x[c];
-  }
-}
 
 template <class Real>
 void forward(const ResidualNorm& shape, bool drops, const Call& call, const Operands& memory) {
@@ -42,21 +19,21 @@ void forward(const ResidualNorm& shape, bool drops, const Call& call, const Oper
   auto* const normal = memory.get<Real>(3);
   auto* const sum = memory.get<Real>(4);
   auto* const inverse = memory.get<Real>(5);
-  const DropoutMask mask(shape.dropout, call.device_seed != nullptr ? *call.device_seed : call.seed);
-  const Real kept = static_cast<Real>(shape.dropout.scale());
+  const DropoutFactors<Real> factors(shape.dropout, call);
+  const cpu::ElementKernels<Real> kernels = cpu::element_kernels<Real>();
   for_range(call.threads, call.batch.rows * call.batch.steps, (drops ? 5 : 2) * width, [&](Index begin, Index end) {
     for (Index r = begin; r < end; ++r) {
       const Index first = r * width;
       const Real* row = x + first;
       if (branch != nullptr) {
         if (drops) {
-          for (Index i = first; i < first + width; ++i) sum[i] = mask.keeps(i) ? x[i] + kept * branch[i] : x[i];
+          factors.for_each(first, first + width, [&](Index i, Real factor) { sum[i] = x[i] + factor * branch[i]; });
         } else {
           for (Index i = first; i < first + width; ++i) sum[i] = x[i] + branch[i];
         }
         row = sum + first;
       }
-      const Real scale = normalise(width, row, gain, normal + first);
+      const Real scale = kernels.rms_norm(width, Real(ResidualNorm::epsilon), row, gain, normal + first);
       if (inverse != nullptr) inverse[r] = scale;
     }
   });
@@ -73,8 +50,8 @@ void backward(const ResidualNorm& shape, bool drops, const Call& call, const Ope
   auto* const dgain = memory.get<Real>(5);
   auto* const dx = memory.get<Real>(6);
   auto* const dbranch = memory.get<Real>(7);
-  const DropoutMask mask(shape.dropout, call.device_seed != nullptr ? *call.device_seed : call.seed);
-  const Real kept = static_cast<Real>(shape.dropout.scale());
+  const DropoutFactors<Real> factors(shape.dropout, call);
+  const cpu::ElementKernels<Real> kernels = cpu::element_kernels<Real>();
   const Index parts = gradient_parts(positions);
   auto* const partial = static_cast<Real*>(memory.scratch);
   for_range(call.threads, parts, 2 * positions_per_part * width, [&](Index begin, Index end) {
@@ -83,10 +60,10 @@ void backward(const ResidualNorm& shape, bool drops, const Call& call, const Ope
       std::fill_n(gain_sums, width, Real(0));
       for (Index r = part * positions_per_part; r < std::min(positions, (part + 1) * positions_per_part); ++r) {
         const Index first = r * width;
-        backward_row(width, sum + first, inverse[r], gain, dnormal + first, dsum ? dsum + first : nullptr, gain_sums,
-                     dx + first);
+        kernels.rms_norm_backward(width, inverse[r], sum + first, gain, dnormal + first, dsum ? dsum + first : nullptr,
+                                  gain_sums, dx + first);
         if (!drops) continue;
-        for (Index i = first; i < first + width; ++i) dbranch[i] = mask.keeps(i) ? kept * dx[i] : Real(0);
+        factors.for_each(first, first + width, [&](Index i, Real factor) { dbranch[i] = factor * dx[i]; });
       }
     }
   });

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "backend/cpu/kernels.h"
 #include "base/counter_random.h"
 #include "ops/cuda/ops.h"
 #include "ops/elementwise.h"
@@ -26,23 +27,19 @@ namespace {
 
 constexpr Index values_per_range = 16384;
 
-/// Updates places begin..end-1 of the store.
-void update_adam(const OptimizerShape& shape, const StepState& state, bool decay, Index begin, Index end,
-                 const float* gradients, float* values, float* first, float* second) {
-  const float beta1 = static_cast<float>(shape.beta1), beta2 = static_cast<float>(shape.beta2);
-  const float rest1 = static_cast<float>(1.0 - shape.beta1), rest2 = static_cast<float>(1.0 - shape.beta2);
-  const float epsilon = static_cast<float>(shape.epsilon);
-  const float keep = decay ? state.decay_factor : 1.0f;
-  for (Index i = begin; i < end; ++i) {
-    const float g = gradients[i] * state.gradient_factor;
-    const float m = beta1 * first[i] + rest1 * g;
-    const float v = beta2 * second[i] + rest2 * g * g;
-    first[i] = m;
-    second[i] = v;
-    values[i] = keep * values[i] - state.rate * m / (std::sqrt(v) * state.root_correction + epsilon);
-  }
+cpu::AdamStep adam_step(const OptimizerShape& shape, const StepState& state, bool decay) {
+  cpu::AdamStep step;
+  step.gradient_factor = state.gradient_factor;
+  step.beta1 = static_cast<float>(shape.beta1), step.rest1 = static_cast<float>(1.0 - shape.beta1);
+  step.beta2 = static_cast<float>(shape.beta2), step.rest2 = static_cast<float>(1.0 - shape.beta2);
+  step.keep = decay ? state.decay_factor : 1.0f;
+  step.rate = state.rate;
+  step.root_correction = state.root_correction;
+  step.epsilon = static_cast<float>(shape.epsilon);
+  return step;
 }
 
+/// Updates places begin..end-1 of the store.
 void update_sgd(const OptimizerShape& shape, const StepState& state, bool decay, Index begin, Index end,
                 const float* gradients, float* values, float* velocity) {
   const float momentum = static_cast<float>(shape.beta1);
@@ -72,12 +69,14 @@ void run_optimizer(const OptimizerShape& shape, const std::vector<StoredTensor>&
   auto* const values = memory.get<float>(5);
   auto* const first = memory.get<float>(6);
   auto* const second = memory.get<float>(7);
+  const auto adam = cpu::element_kernels<float>().adam;
   parallel_for(resolve_threads(call.threads), static_cast<Index>(pieces.size()), 2, [&](Index from, Index to) {
     for (Index i = from; i < to; ++i) {
       const StoredTensor& piece = pieces[static_cast<std::size_t>(i)];
       const Index begin = piece.offset, end = piece.offset + piece.size;
       if (shape.adam) {
-        update_adam(shape, state, piece.decay, begin, end, gradients, values, first, second);
+        adam(adam_step(shape, state, piece.decay), piece.size, gradients + begin, values + begin, first + begin,
+             second + begin);
       } else {
         update_sgd(shape, state, piece.decay, begin, end, gradients, values, first);
       }

@@ -28,6 +28,9 @@ void Fill(ElementKernels<Real>& kernels) {
   kernels.silu_gate = &SiluGate<Real>;
   kernels.silu_gate_backward = &SiluGateBackward<Real>;
   kernels.exponentials = &Exponentials<Real>;
+  kernels.keep_factors = &KeepFactors<Real>;
+  kernels.rms_norm = &RmsNorm<Real>;
+  kernels.rms_norm_backward = &RmsNormBackward<Real>;
 }
 
 }  // namespace
@@ -36,6 +39,7 @@ void FillElementsFloat(ElementKernels<float>& kernels) {
   Fill(kernels);
   kernels.from_bf16 = &FromBf16;
   kernels.to_bf16 = &ToBf16;
+  kernels.adam = &Adam;
 }
 #if HWY_ONCE
 // Double serves gradient checks, one lane at a time: the baseline is enough.

@@ -67,3 +67,68 @@ Real Exponentials(Index n, Real shift, const Real* x, Real* y) {
   }
   return L::sum(sum) + tail;
 }
+
+/// `kept` where dropout keeps the value of an index, 0 where it does not. The compiler makes vectors of this loop.
+template <class Real>
+void KeepFactors(counter_random::Word key, unsigned threshold, Index first, Index n, Real kept, Real* factors) {
+  for (Index i = 0; i < n; ++i) {
+    const bool keeps = counter_random::keeps(key, static_cast<counter_random::Word>(first + i), threshold);
+    factors[i] = keeps ? kept : Real(0);
+  }
+}
+
+/// y [width] = gain * x * s with s = 1 / sqrt(mean(x^2) + epsilon), which it returns.
+template <class Real>
+Real RmsNorm(Index width, Real epsilon, const Real* x, const Real* gain, Real* y) {
+  using L = Lanes<Real>;
+  using V = typename L::V;
+  V squares(0);
+  for (Index c = 0; c < width; c += L::lanes) {
+    const V row = L::load(x + c, std::min<Index>(L::lanes, width - c));
+    squares = MulAdd(row, row, squares);
+  }
+  const Real scale = Real(1) / std::sqrt(L::sum(squares) / static_cast<Real>(width) + epsilon);
+  for (Index c = 0; c < width; c += L::lanes) {
+    const Index count = std::min<Index>(L::lanes, width - c);
+    L::store(L::load(gain + c, count) * (L::load(x + c, count) * V(scale)), y + c, count);
+  }
+  return scale;
+}
+
+/// With n = x * inverse: dx [width] = dsum + inverse * (gain dy - n mean(gain dy n)), dgain [width] += dy n.
+template <class Real>
+void RmsNormBackward(Index width, Real inverse, const Real* x, const Real* gain, const Real* dy, const Real* dsum,
+                     Real* dgain, Real* dx) {
+  using L = Lanes<Real>;
+  using V = typename L::V;
+  V dots(0);
+  for (Index c = 0; c < width; c += L::lanes) {
+    const Index count = std::min<Index>(L::lanes, width - c);
+    const V slope = L::load(dy + c, count), row = L::load(x + c, count);
+    dots = MulAdd(L::load(gain + c, count) * slope, row, dots);
+    L::store(MulAdd(slope * row, V(inverse), L::load(dgain + c, count)), dgain + c, count);
+  }
+  const Real pull = L::sum(dots) * inverse * inverse * inverse / static_cast<Real>(width);
+  for (Index c = 0; c < width; c += L::lanes) {
+    const Index count = std::min<Index>(L::lanes, width - c);
+    const V direct = V(inverse) * L::load(gain + c, count) * L::load(dy + c, count);
+    const V slope = direct - V(pull) * L::load(x + c, count);
+    L::store(dsum != nullptr ? L::load(dsum + c, count) + slope : slope, dx + c, count);
+  }
+}
+
+/// One step of AdamW. No product is fused with a sum, so every instruction set gives the same bits.
+inline void Adam(const AdamStep& step, Index n, const float* gradients, float* values, float* first, float* second) {
+  using L = Lanes<float>;
+  using V = typename L::V;
+  for (Index i = 0; i < n; i += L::lanes) {
+    const Index count = std::min<Index>(L::lanes, n - i);
+    const V g = L::load(gradients + i, count) * V(step.gradient_factor);
+    const V m = V(step.beta1) * L::load(first + i, count) + V(step.rest1) * g;
+    const V v = V(step.beta2) * L::load(second + i, count) + V(step.rest2) * g * g;
+    L::store(m, first + i, count);
+    L::store(v, second + i, count);
+    const V change = V(step.rate) * m / (Sqrt(v) * V(step.root_correction) + V(step.epsilon));
+    L::store(V(step.keep) * L::load(values + i, count) - change, values + i, count);
+  }
+}

@@ -29,6 +29,7 @@ struct SimdOf {
   friend HWY_INLINE SimdOf operator/(SimdOf a, SimdOf b) { return hn::Div(a.raw, b.raw); }
   friend HWY_INLINE SimdOf MulAdd(SimdOf a, SimdOf b, SimdOf c) { return hn::MulAdd(a.raw, b.raw, c.raw); }
   friend HWY_INLINE SimdOf Abs(SimdOf x) { return hn::Abs(x.raw); }
+  friend HWY_INLINE SimdOf Sqrt(SimdOf x) { return hn::Sqrt(x.raw); }
   friend HWY_INLINE SimdOf Round(SimdOf x) { return hn::Round(x.raw); }
   // NaN must get through, since the trainer finds broken weights by it; Highway leaves open what becomes of it. x86
   // takes the second operand then.
