@@ -148,6 +148,7 @@ void add_origin(std::string& out, const ModelFile& file) {
     line(out, "on", printable(file.history->data));
     if (!file.history->origin.empty()) line(out, "from", printable(file.history->origin));
     if (!file.history->search.empty()) line(out, "search", printable(file.history->search));
+    if (!file.history->weight.empty()) line(out, "weight", printable(file.history->weight));
     if (!file.history->score.empty()) line(out, "score", printable(file.history->score));
   }
   line(out, "checksum", file.verified ? file.checksum + ", right" : "none: the file is from before there were any");
@@ -215,7 +216,8 @@ Json origin_json(const ModelFile& file) {
   if (file.history) {
     json["history"] = {{"trained", file.history->trained}, {"data", file.history->data},
                        {"score", file.history->score},     {"version", file.history->version},
-                       {"steps", file.history->steps},     {"origin", file.history->origin}};
+                       {"steps", file.history->steps},     {"origin", file.history->origin},
+                       {"weight", file.history->weight}};
   }
   return json;
 }

@@ -104,14 +104,14 @@ class ReportMaker {
 
   /// What a model does on --data takes the place of what was noted in the end of its training.
   void add_model(Run& run, const std::string& path) const {
-    const Model model = Model::load(path);
-    if (run.about.empty()) {
-      run.about = {{"task", to_string(model.data().task)}, {"description", describe_model(model)}};
-    }
+    std::optional<History> history;
+    const Model model = Model::load(path, history);
+    if (run.about.empty()) about_model(run, model, history);
     std::vector<Json> records;
     if (!arguments_.data.empty()) {
       records = score_records(model, path);
       run.score = nullptr;
+      run.scored_on = arguments_.data;
       run.forecasts.clear();
     }
     if (model.data().task == Task::language && run.samples.empty()) {
@@ -119,6 +119,17 @@ class ReportMaker {
     }
     // By way of text, which makes sure that it is UTF-8.
     for (const Json& record : records) add_record(run, Json::parse(json_line(record)), printable(path));
+  }
+
+  /// What the file of a model says of itself, where there are no metrics of its training.
+  static void about_model(Run& run, const Model& model, const std::optional<History>& history) {
+    run.about = {{"task", to_string(model.data().task)}, {"description", describe_model(model)}};
+    if (!history) return;
+    run.about["summary"] = printable(history->data);
+    run.about["trained"] = printable(history->trained);
+    run.about["steps"] = history->steps;
+    run.about["score"] = printable(history->score);
+    run.weight = printable(history->weight);
   }
 
   std::vector<Json> score_records(const Model& model, const std::string& path) const {

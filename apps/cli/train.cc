@@ -131,6 +131,8 @@ class TrainingRun {
     return true;
   }
 
+  std::string weight_text() const { return describe_weight(finished_, !done_.empty()); }
+
   History history(const Model& model, const TrainResult& result) const {
     History history{.trained = utc_time(),
                     .data = arguments_.data.source,
@@ -138,7 +140,8 @@ class TrainingRun {
                     .version = PENSTOCK_VERSION,
                     .steps = result.last.step,
                     .origin = origin_ ? origin_->describe() : "",
-                    .search = search_ ? describe_search(*search_) : ""};
+                    .search = search_ ? describe_search(*search_) : "",
+                    .weight = weight_text()};
     if (arguments_.data.sources.size() > 1) {
       history.data += fmt::format(" and {} more", arguments_.data.sources.size() - 1);
     }
@@ -190,6 +193,9 @@ class TrainingRun {
     if (options_.metrics_path.empty()) return;
     std::vector<Json> records;
     if (trace_ && score_) records = trace_->records(score_->groups);
+    if (const std::string weight = weight_text(); !weight.empty()) {
+      records.push_back({{"kind", "weight"}, {"text", weight}, {"layers_count", finished_.layers_count()}});
+    }
     if (score_) records.push_back(reporting::score_record(model, *score_, arguments_.data.source));
     if (model.data().task == Task::language) records.push_back(reporting::sample_record(model, options_.execution));
     reporting::append_records(options_.metrics_path, records);
@@ -451,19 +457,8 @@ class TrainingRun {
   }
 
   void print(const Model& model, const TrainResult& result) const {
-    const RunEnd end{arguments_,
-                     options_,
-                     data_,
-                     model,
-                     result,
-                     done_,
-                     measures_,
-                     mean_rate_,
-                     step_rate_,
-                     finished_.share,
-                     finished_.filter_shares,
-                     score_,
-                     search_};
+    const RunEnd end{arguments_, options_,   data_,      model,     result, done_,
+                     measures_,  mean_rate_, step_rate_, finished_, score_, search_};
     if (arguments_.quiet && !arguments_.json) return;
     Output output;
     output.write(arguments_.json ? json_line(run_json(end)) : run_summary(end));

@@ -46,30 +46,16 @@ std::string describe_end(const RunEnd& end) {
                      short_count(end.step_rate));
 }
 
-/// Which of the models that validated was kept; empty for the last one.
+/// Which of the models that validated was kept; empty for the last one, and where its layers do not count.
 std::string describe_best(const RunEnd& end) {
   const TrainResult& result = end.result;
+  if (!end.finished.layers_count()) return {};
   if (end.members.size() != 1 || !end.options.keep_best || result.model_step >= result.last.step) return {};
   const std::string& init = end.arguments.init;
   const std::string which = result.model_step > 0 ? "the model after step " + with_commas(result.model_step)
                             : !init.empty()       ? "the weights of " + printable(init)
                                                   : "the linear forecast as it was before the first step";
   return which + (result.stopped_early ? "; the run ended because nothing better followed" : "");
-}
-
-std::string describe_weight(const RunEnd& end) {
-  const FilterShares& shares = end.filter_shares;
-  if (end.share < 1.0 && end.share > 0.0) {
-    return fmt::format("{:.2f} of what the layers add to the linear forecast: the held-out rows do not vouch for more",
-                       end.share);
-  }
-  if (end.members.empty() && end.data.kind == DataKind::series) return {};
-  if (end.share < 1.0) return "the linear forecast alone: the held-out rows do not vouch for what the layers add";
-  if (end.model.spec().filters == 0 || end.members.empty()) return {};
-  if (shares.layers == 0.0) return "the filters alone: the held-out sequences do not vouch for what the layers add";
-  if (shares.filters == 0.0) return "the layers alone: the held-out sequences do not vouch for what the filters add";
-  return fmt::format("{:g} of what the layers say and {:g} of what the filters say, by the held-out sequences",
-                     shares.layers, shares.filters);
 }
 
 std::string describe_files(const RunEnd& end) {
@@ -127,7 +113,7 @@ std::string run_summary(const RunEnd& end) {
   };
   line(result.interrupted ? "stop" : "done", describe_end(end));
   line("best", describe_best(end));
-  line("weight", describe_weight(end));
+  if (!end.members.empty()) line("weight", describe_weight(end.finished, true));
   if (result.last.skipped > 0)
     line("note", fmt::format("{} {} skipped: NaN or infinity", counted(result.last.skipped, "step"),
                              result.last.skipped == 1 ? "was" : "were"));
@@ -160,10 +146,10 @@ Json run_json(const RunEnd& end) {
     for (const char* const field : {"loss", rate_name(end.measures), "optimizer_steps_per_second"})
       json[field] = nullptr;
   }
-  if (end.data.kind == DataKind::series) json["share_of_layers"] = end.share;
+  if (end.data.kind == DataKind::series) json["share_of_layers"] = end.finished.share;
   if (end.model.spec().filters > 0) {
-    json["share_of_layers"] = end.filter_shares.layers;
-    json["share_of_filters"] = end.filter_shares.filters;
+    json["share_of_layers"] = end.finished.filter_shares.layers;
+    json["share_of_filters"] = end.finished.filter_shares.filters;
   }
   for (const auto& [seed, each] : end.members) {
     Json member = {{"seed", seed}, {"steps", each.last.step}, {"model_step", each.model_step}};

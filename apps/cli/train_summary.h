@@ -28,8 +28,7 @@ struct RunEnd {
   const std::vector<TrainedMember>& members;
   Measures measures;
   double rate = 0.0, step_rate = 0.0;  ///< Time steps of all sequences, and optimiser steps, a second.
-  double share = 1.0;                  ///< Of what the layers add to a linear forecast, as it was left.
-  FilterShares filter_shares;          ///< Of labelled sequences.
+  const Finished& finished;            ///< What followed training.
   const std::optional<Score>& score;
   const std::optional<SearchResult>& search;
 };

@@ -16,6 +16,8 @@ struct History {
   Index steps = 0;      ///< Of the optimiser.
   std::string origin;   ///< The model whose weights training went on from; empty: it began with fresh ones.
   std::string search;   ///< What was tried before the model was chosen; empty: nothing.
+  std::string
+      weight;  ///< What counts how much in it, where its layers do not count in full: "the linear forecast alone".
 };
 
 /// Writes a model as Model::save does, with its history.

@@ -161,7 +161,13 @@ struct Finished {
   FilterShares filter_shares;  ///< As add_filters() chose them.
   bool filters = false;        ///< Whether there are any.
   bool changed = false;        ///< Whether the model says something else than before.
+
+  /// Whether the layers have a part in what the model says.
+  bool layers_count() const { return share > 0.0 && filter_shares.layers > 0.0; }
 };
+/// "the linear forecast alone: ...": what counts how much in a model, where that is not its layers in full; empty where
+/// it is. `trained`: the layers are not as they were drawn.
+std::string describe_weight(const Finished& finished, bool trained = true);
 /// What follows training by the held-out part, before the model is scored: what the layers of a series model add is
 /// reduced and the spread of its forecasts found; a model of labelled sequences gets filters.
 Finished finish_training(Model& model, const Dataset& data, const FinishOptions& options = {},

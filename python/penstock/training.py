@@ -504,11 +504,12 @@ def train(
             bar.close()
     if not result["interrupted"]:
         validate = seeds > 1 or untrained
-        finished = _core.finish(model._model, data._dataset, options, options["keep_best"], filters, validate)
+        finished = _core.finish(model._model, data._dataset, options, options["keep_best"], filters, validate, not untrained)
         result["validation"] = finished.pop("validation") or result["validation"]
         result |= finished
+    weight = result.pop("weight", "")
     model._data = model._model.data()
-    model._history = _history(model, data, result, found)
+    model._history = _history(model, data, result, found, weight)
     names = ("stopped_early", "model_step", "interrupted", "checkpoint_error", "share", "filter_share")
     end = {name: result.pop(name) for name in names if name in result}
     validation = result.pop("validation")
@@ -539,7 +540,7 @@ def _now():
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
-def _history(model, data, result, found=None):
+def _history(model, data, result, found=None, weight=""):
     """Where a model comes from that was just trained: what ``penstock train`` notes in its files."""
     description, validation = data.description, result["validation"]
     return {
@@ -550,6 +551,7 @@ def _history(model, data, result, found=None):
         "steps": result.get("step", 0),
         "origin": model._origin,
         "search": "" if found is None else f"{len(found.trials)} trials in {found.seconds:.0f} s",
+        "weight": weight,
     }
 
 
@@ -559,11 +561,12 @@ def _train_filters(model, data, options):
         "too few sequences are held out to say what layers add: the filters stand alone (filters=False trains layers)",
         stacklevel=3,
     )
-    _core.replace(model._model, _core.filters_alone(data._dataset, options["seed"], options["threads"]))
+    filters, weight = _core.filters_alone(data._dataset, options["seed"], options["threads"])
+    _core.replace(model._model, filters)
     scored = _core.evaluate(model._model, data._dataset, options | {"validation_batches": 0})
     validation = Evaluation(**scored) if scored["scored"] else None
     model._data = model._model.data()
-    model._history = _history(model, data, {"validation": scored if validation else None})
+    model._history = _history(model, data, {"validation": scored if validation else None}, weight=weight)
     result = TrainResult(Progress(), validation, False, 0, False)
     return dataclasses.replace(result, share=0.0, filter_share=1.0)
 

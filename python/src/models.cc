@@ -277,6 +277,7 @@ nb::dict describe(const History& history) {
   result["steps"] = history.steps;
   result["origin"] = history.origin;
   result["search"] = history.search;
+  result["weight"] = history.weight;
   return result;
 }
 
@@ -293,6 +294,7 @@ History history_from(const nb::dict& fields) {
   read("steps", history.steps);
   read("origin", history.origin);
   read("search", history.search);
+  read("weight", history.weight);
   return history;
 }
 

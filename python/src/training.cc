@@ -200,7 +200,7 @@ nb::dict run_training(SharedModel& shared, SharedDataset& data, const nb::dict& 
 
 /// What follows training, in place; also the score on what is held out, before what was fitted is fitted to all.
 nb::dict run_finish(SharedModel& shared, SharedDataset& data, const nb::dict& fields, bool shrink, bool filters,
-                    bool validate) {
+                    bool validate, bool trained) {
   Finished finished;
   std::optional<Evaluation> validation;
   {
@@ -217,6 +217,7 @@ nb::dict run_finish(SharedModel& shared, SharedDataset& data, const nb::dict& fi
   }
   nb::dict described;
   described["validation"] = validation ? nb::object(describe(*validation)) : nb::none();
+  described["weight"] = describe_weight(finished, trained);
   described["share"] = finished.filters ? finished.filter_shares.layers : finished.share;
   described["filter_share"] = finished.filters ? finished.filter_shares.filters : 0.0;
   return described;
@@ -261,14 +262,16 @@ std::pair<double, double> run_filters(SharedModel& shared, SharedDataset& data, 
   return {shares.layers, shares.filters};
 }
 
-/// A model of filters without layers.
-std::unique_ptr<SharedModel> filters_alone(SharedDataset& data, std::uint64_t seed, int threads) {
+/// A model of filters without layers, and what is said of that.
+std::pair<std::unique_ptr<SharedModel>, std::string> filters_alone(SharedDataset& data, std::uint64_t seed,
+                                                                   int threads) {
   const nb::gil_scoped_release unlocked;
   const SharedDataset::Reading dataset(data);
   const Execution execution{.threads = threads};
   Model model = fit_filters(**dataset, seed, execution);
-  refit_filters(model, **dataset, {.layers = 0.0, .filters = 1.0}, execution);
-  return std::make_unique<SharedModel>(std::move(model), "the model");
+  const Finished finished{.filter_shares = {.layers = 0.0, .filters = 1.0}, .filters = true};
+  refit(model, **dataset, finished, execution);
+  return {std::make_unique<SharedModel>(std::move(model), "the model"), describe_weight(finished, false)};
 }
 
 std::unique_ptr<SharedDataset> shared(std::unique_ptr<Dataset> dataset) {
@@ -428,7 +431,7 @@ void bind_training(nb::module_& module) {
   module.def("train", &run_training, nb::arg("model"), nb::arg("data"), nb::arg("options"), nb::arg("progress").none(),
              nb::arg("validation").none(), nb::arg("resume"));
   module.def("finish", &run_finish, nb::arg("model"), nb::arg("data"), nb::arg("options"), nb::arg("shrink"),
-             nb::arg("filters"), nb::arg("validate"));
+             nb::arg("filters"), nb::arg("validate"), nb::arg("trained"));
   module.def("combine", &combine, nb::arg("model"), nb::arg("others"));
   module.def("replace", &replace, nb::arg("model"), nb::arg("other"));
   module.def("filters_stand_alone", [](SharedDataset& data) {

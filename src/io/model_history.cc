@@ -21,6 +21,7 @@ History parse_history(const std::string& text, const std::string& source) {
   take("version", history.version);
   take("origin", history.origin);
   take("search", history.search);
+  take("weight", history.weight);
   if (json.contains("steps") && json.at("steps").is_number_integer()) history.steps = json.at("steps").get<Index>();
   return history;
 }
@@ -48,6 +49,7 @@ void save_model(const Model& model, const std::string& path, const History& hist
                            {"steps", history.steps}};
   if (!history.origin.empty()) fields["origin"] = history.origin;
   if (!history.search.empty()) fields["search"] = history.search;
+  if (!history.weight.empty()) fields["weight"] = history.weight;
   metadata[history_key] = io::to_text(fields);
   io::write_safetensors(path, io::model_tensors(model.impl()), metadata);
 }

@@ -19,11 +19,12 @@ class ColumnChooser {
   CsvTable::Choice choice() const;
 
  private:
-  enum class Kind { excluded, unknown, number, boolean, date, text };
+  enum class Kind { excluded, unknown, number, truth, date, text };
 
   struct Seen {
     Kind kind = Kind::unknown;
     std::string first;  // value
+    std::string other;  // of truth values: the word that says the opposite
     bool changes = false;
     std::vector<double> numbers;  // of a column that may hold dates as numbers
     bool maybe_dates = false;
@@ -31,7 +32,9 @@ class ColumnChooser {
   };
 
   void look(const std::string& text, std::size_t column);
+  static void look_at_truth(const std::string& text, Seen& seen);
   std::string reason(std::size_t column) const;
+  CsvTable::TruthColumn truth(std::size_t column) const;
 
   const CsvHeader& header_;
   char decimal_;

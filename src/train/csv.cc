@@ -186,7 +186,7 @@ double CsvHeader::number(const std::vector<CsvField>& record, std::size_t column
     mistake("the value is missing; the option 'missing' (carry, interpolate or mask) deals with such values");
   }
   if (kind != ColumnKind::number) {
-    if (const auto truth = parse_boolean(field.text)) {
+    if (const auto truth = parse_truth(field.text)) {
       kind = ColumnKind::boolean;
       return *truth;
     }

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/counted.h"
+#include "base/lower_case.h"
 #include "base/quote.h"
 #include "io/data_file.h"
 #include "io/text_encoding.h"
@@ -102,6 +103,29 @@ CsvTable::Choice CsvTable::numeric_columns(const std::vector<std::size_t>& exclu
   return chooser.choice();
 }
 
+namespace {
+
+constexpr std::size_t most_named = 6;  // of what was found
+
+/// "a, b and 3 more"
+std::string list_of(std::vector<std::string> all) {
+  const std::size_t more = all.size() > most_named ? all.size() - most_named : 0;
+  all.resize(all.size() - more);
+  return fmt::format("{}{}", fmt::join(all, ", "), more > 0 ? fmt::format(" and {} more", more) : "");
+}
+
+}  // namespace
+
+/// Nothing of true and false, which mean the same to everyone.
+std::string CsvTable::describe_truths(const Choice& choice) const {
+  std::vector<std::string> all;
+  for (const TruthColumn& truth : choice.truths) {
+    if (lower_case(truth.yes) == "true") continue;
+    all.push_back(fmt::format("{} ({} as 1, {} as 0)", header().names()[truth.column], truth.yes, truth.no));
+  }
+  return all.empty() ? "" : "truth values in " + list_of(std::move(all));
+}
+
 std::vector<std::string> CsvTable::reading(std::size_t read, const Choice& choice) const {
   std::vector<std::string> findings;
   if (windows_1252_) findings.emplace_back("as text in Windows-1252, as it is none in UTF-8");
@@ -111,12 +135,10 @@ std::vector<std::string> CsvTable::reading(std::size_t read, const Choice& choic
     for (const LeftOut& column : choice.left_out) {
       all.push_back(fmt::format("{} ({})", header().names()[column.column], column.reason));
     }
-    constexpr std::size_t shown = 6;
-    const std::size_t more = all.size() > shown ? all.size() - shown : 0;
-    all.resize(all.size() - more);
-    findings.push_back(fmt::format("{} read, {} left out: {}{}", counted(read, "column"), choice.left_out.size(),
-                                   fmt::join(all, ", "), more > 0 ? fmt::format(" and {} more", more) : ""));
+    findings.push_back(
+        fmt::format("{} read, {} left out: {}", counted(read, "column"), choice.left_out.size(), list_of(all)));
   }
+  if (const std::string truths = describe_truths(choice); !truths.empty()) findings.push_back(truths);
   if (files_.size() > 1) findings.push_back(fmt::format("{} files", files_.size()));
   return findings;
 }

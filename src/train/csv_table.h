@@ -33,13 +33,19 @@ class CsvTable {
     std::size_t column;
     std::string reason;  ///< "dates", "text", "no values", "always the same", "no name"
   };
+  struct TruthColumn {
+    std::size_t column;
+    std::string yes, no;  ///< Words that are read as 1 and as 0.
+  };
   struct Choice {
     std::vector<std::size_t> columns;
+    std::vector<TruthColumn> truths;  ///< Those of the columns that hold such words.
     std::vector<LeftOut> left_out;
   };
-  /// All columns of numbers or truth values, as the first value that is not missing shows, but for the excluded ones.
-  /// Later values do not count: one bad value must be an error, not the end of a column. Dates, a first column without
-  /// a name and columns that never change are left out. Throws Error(bad_input) if there are none.
+  /// All columns of numbers, as the first value that is not missing shows, or of truth values, as the first two words
+  /// show, but for the excluded ones. Later values do not count: one bad value must be an error, not the end of a
+  /// column. Dates, a first column without a name and columns that never change are left out. Throws Error(bad_input)
+  /// if there are none.
   Choice numeric_columns(const std::vector<std::size_t>& excluded) const;
 
   /// What Dataset::reading() says; `read` columns were used, and `choice` is empty if they were asked for.
@@ -55,6 +61,8 @@ class CsvTable {
     FoundFormat format;
     CsvHeader header;
   };
+
+  std::string describe_truths(const Choice& choice) const;
 
   Sources sources_;
   bool windows_1252_ = false;  // some of the files are

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <utility>
 
 #include "penstock/train.h"
@@ -16,6 +18,22 @@ Finished finish_training(Model& model, const Dataset& data, const FinishOptions&
   model = std::move(wider);
   result.filters = result.changed = true;
   return result;
+}
+
+std::string describe_weight(const Finished& finished, bool trained) {
+  const auto& [layers, filters] = finished.filter_shares;
+  const char* const others = finished.filters ? "the filters alone" : "the linear forecast alone";
+  if (!trained) return fmt::format("{}: no layers were trained", others);
+  const char* const held_out = finished.filters ? "held-out sequences" : "held-out rows";
+  if (!finished.layers_count()) return fmt::format("{}: the {} do not vouch for what the layers add", others, held_out);
+  if (finished.share < 1.0) {
+    return fmt::format("{:.2f} of what the layers add to the linear forecast: the {} do not vouch for more",
+                       finished.share, held_out);
+  }
+  if (!finished.filters) return {};
+  if (filters == 0.0) return fmt::format("the layers alone: the {} do not vouch for what the filters add", held_out);
+  return fmt::format("{:g} of what the layers say and {:g} of what the filters say, by the {}", layers, filters,
+                     held_out);
 }
 
 void refit(Model& model, const Dataset& data, const Finished& finished, const Execution& execution) {

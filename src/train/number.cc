@@ -145,6 +145,51 @@ std::optional<double> parse_boolean(std::string_view text) {
   return std::nullopt;
 }
 
+namespace {
+
+struct TruthWords {
+  std::string_view yes, no;
+};
+
+// As the languages of most tables say it. Of letters that lower_case() leaves alone, both forms.
+// clang-format off
+constexpr TruthWords truth_words[] = {
+    // English
+    {"true", "false"}, {"yes", "no"}, {"y", "n"}, {"t", "f"}, {"on", "off"},
+    // German
+    {"wahr", "falsch"}, {"ja", "nein"}, {"j", "n"}, {"w", "f"},
+    // French
+    {"vrai", "faux"}, {"oui", "non"}, {"v", "f"}, {"o", "n"},
+    // Spanish, Italian, Portuguese, with and without accents
+    {"verdadero", "falso"}, {"vero", "falso"}, {"verdadeiro", "falso"}, {"si", "no"}, {"s", "n"},
+    {"s\xc3\xad", "no"}, {"s\xc3\x8d", "no"}, {"s\xc3\xac", "no"}, {"s\xc3\x8c", "no"},
+    {"sim", "nao"}, {"sim", "n\xc3\xa3o"}, {"sim", "n\xc3\x83o"},
+    // Dutch, Swedish, Danish, Norwegian
+    {"waar", "onwaar"}, {"ja", "nee"}, {"sant", "falskt"}, {"ja", "nej"}, {"ja", "nei"},
+    // Polish
+    {"prawda", "fa\xc5\x82sz"}, {"prawda", "fa\xc5\x81sz"}, {"tak", "nie"},
+};
+// clang-format on
+
+}  // namespace
+
+std::optional<double> parse_truth(std::string_view text) {
+  if (text.empty() || text.size() > 10) return std::nullopt;
+  const std::string word = lower_case(text);
+  for (const auto& [yes, no] : truth_words) {
+    if (word == yes) return 1.0;
+    if (word == no) return 0.0;
+  }
+  return std::nullopt;
+}
+
+bool are_opposites(std::string_view a, std::string_view b) {
+  const std::string first = lower_case(a), second = lower_case(b);
+  return std::ranges::any_of(truth_words, [&](const TruthWords& words) {
+    return (first == words.yes && second == words.no) || (first == words.no && second == words.yes);
+  });
+}
+
 bool is_missing(std::string_view text) {
   if (text.empty()) return true;
   if (text.size() > 4) return false;

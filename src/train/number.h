@@ -16,6 +16,12 @@ std::errc parse_number(std::string_view text, char decimal, double& value);
 /// "true", "yes", "false", "no", in any case of the letters: 1 or 0.
 std::optional<double> parse_boolean(std::string_view text);
 
+/// 1 or 0 for one word of a pair that says whether something is so, in any case of the letters: those above, y and n,
+/// on and off, and the like in other languages (ja and nein, vrai and faux).
+std::optional<double> parse_truth(std::string_view text);
+/// Whether one of these words is the opposite of the other, so that a column of both holds truth values.
+bool are_opposites(std::string_view a, std::string_view b);
+
 /// Whether a field stands for a value that is not there: empty, or NA, N/A, NaN, NULL, None, ?, - in any case.
 bool is_missing(std::string_view text);
 

@@ -178,7 +178,7 @@ struct RowReader::Impl {
   bool is_known(const data::CsvField& field, std::size_t input) const {
     if (data::is_missing(field.text)) return false;
     double number = 0.0;
-    return !replace_bad || kinds[input] == data::ColumnKind::boolean || data::parse_boolean(field.text) ||
+    return !replace_bad || kinds[input] == data::ColumnKind::boolean || data::parse_truth(field.text) ||
            data::parse_number(field.text, opening.decimal, number) == std::errc{};
   }
 
@@ -370,7 +370,7 @@ std::optional<double> RowReader::number(std::size_t column) const {
   const std::string_view field = text(column);
   if (data::is_missing(field)) return std::nullopt;
   const bool sound = data::parse_number(field, impl_->opening.decimal, value) == std::errc{} && std::isfinite(value);
-  return sound ? std::optional(value) : data::parse_boolean(field);
+  return sound ? std::optional(value) : data::parse_truth(field);
 }
 
 Index RowReader::replaced() const { return impl_->replaced; }

@@ -3,6 +3,7 @@
 import datetime
 import html.parser
 import json
+import math
 import re
 import struct
 import sys
@@ -95,6 +96,43 @@ def test_one_page_with_everything_in_it(runs):
     # Nothing comes from elsewhere.
     assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", text)
     assert not [tag for tag, a in page.elements if tag in ("link", "img", "iframe") or "src" in a]
+
+
+def entries(page):
+    """What the card of a single run lists, by name."""
+    words = iter(page.words[page.words.index("Runs") :])
+    found, name = {}, None
+    for word in words:
+        if word in ("model", "data", "trained", "steps", "kept", "weight", "held out", "state"):
+            name = word
+        elif name:
+            found[name], name = word, None
+    return found
+
+
+def test_what_counts_in_the_model(tmp_path):
+    """The card and the last lines speak of a best step only if its layers count."""
+    rows = "".join(f"{math.sin(i * i):.3f}\n" for i in range(400))
+    (tmp_path / "noise.csv").write_text("v\n" + rows)
+    options = ["noise.csv", "--horizon", 3, "--width", 8, "--blocks", 1, "-o", "m.safetensors"]
+    result = run("train", *options, "--steps", 60, "--validate-steps", 20, "--metrics", "m.jsonl", "--patience", 2,
+                 "--learning-rate", 0.1, cwd=tmp_path)  # fmt: skip
+    said = re.search(r"^weight (the linear forecast alone: .*)$", result.out, re.M)[1]
+    assert not re.search("^best ", result.out, re.M)
+    assert f"weight       {said}\n" in run("info", "m.safetensors", cwd=tmp_path).out
+    assert run("info", "m.safetensors", "--json", cwd=tmp_path).json()["history"]["weight"] == said
+    of_metrics = entries(report(tmp_path, "m.jsonl"))
+    assert of_metrics["weight"] == said and "kept" not in of_metrics
+    history = run("info", "m.safetensors", "--json", cwd=tmp_path).json()["history"]
+    of_model = entries(report(tmp_path, "m.safetensors"))
+    assert of_model["weight"] == said
+    assert of_model["held out"] == history["score"] and "RMSE" in history["score"]
+    assert of_model["trained"] == history["trained"] and of_model["steps"] == str(history["steps"])
+    assert "on noise.csv" in " ".join(report(tmp_path, "m.safetensors", "--data", "noise.csv").words)
+    # Layers that nobody trained.
+    alone = run("train", "noise.csv", "--horizon", 3, "-o", "a.safetensors", cwd=tmp_path)
+    assert "no layers trained" in alone.out
+    assert entries(report(tmp_path, "a.safetensors"))["weight"] == "the linear forecast alone: no layers were trained"
 
 
 def test_lines_go_through_what_was_measured(runs):

@@ -71,6 +71,19 @@ TEST(Number, MissingAndTruth) {
   EXPECT_EQ(parse_boolean("True"), 1.0);
   EXPECT_EQ(parse_boolean("no"), 0.0);
   EXPECT_EQ(parse_boolean("1"), std::nullopt);
+  EXPECT_EQ(parse_boolean("y"), std::nullopt) << "which is also the name of a column";
+  for (const char* text : {"TRUE", "yes", "Y", "On", "Ja", "WAHR", "oui", "Vrai", "si", "S\xc3\x8d", "sim", "tak"}) {
+    EXPECT_EQ(parse_truth(text), 1.0) << text;
+  }
+  for (const char* text : {"false", "No", "n", "OFF", "nein", "FALSCH", "non", "faux", "N\xc3\x83O", "nee", "nie"}) {
+    EXPECT_EQ(parse_truth(text), 0.0) << text;
+  }
+  for (const char* text : {"", "1", "maybe", "jaja", "north"}) EXPECT_EQ(parse_truth(text), std::nullopt) << text;
+  EXPECT_TRUE(are_opposites("JA", "nein"));
+  EXPECT_TRUE(are_opposites("n", "S"));
+  EXPECT_FALSE(are_opposites("ja", "no"));
+  EXPECT_FALSE(are_opposites("yes", "Yes"));
+  EXPECT_FALSE(are_opposites("N", "E"));
 }
 
 /// In seconds since 1970.
@@ -183,6 +196,30 @@ TEST(TableFormat, TablesOfMoreKinds) {
   EXPECT_FALSE(unnamed->description().header);
   EXPECT_EQ(unnamed->description().inputs[1].name, "column2");
   EXPECT_EQ(unnamed->training_steps(), 2) << "the first row is a row";
+}
+
+TEST(TableFormat, TruthValuesOfManyLanguages) {
+  const TemporaryFolder folder;
+  const auto open = [&](const std::string& text) {
+    return open_series(folder.write("t.csv", text), {.validation_fraction = 0});
+  };
+  const auto data = open("v,offen,wind,flag,mix,ever\n1,Ja,N,Y,yes,on\n2,nein,E,N,nein,ON\n3,JA,N,y,yes,on\n");
+  const DataDescription& description = data->description();
+  ASSERT_EQ(description.inputs.size(), 3u);
+  EXPECT_EQ(description.inputs[1].name, "offen");
+  EXPECT_DOUBLE_EQ(description.inputs[1].mean, 2.0 / 3.0);
+  EXPECT_DOUBLE_EQ(description.inputs[2].mean, 2.0 / 3.0);
+  EXPECT_EQ(data->reading(),
+            (std::vector<std::string>{"3 columns read, 3 left out: wind (text), mix (text), ever (text)",
+                                      "truth values in offen (Ja as 1, nein as 0), flag (Y as 1, N as 0)"}));
+  expect_error(ErrorCode::bad_input, "t.csv:4:3: column \"offen\": \"zu\" is neither true nor false",
+               [&] { open("v,offen\n1,ja\n2,nein\n3,zu\n"); });
+  EXPECT_TRUE(open("t,y\n1,5\n2,7\n")->description().header) << "these are names, although each is also a value";
+  RowReader rows(description, "v,offen,flag", "-");
+  std::vector<float> features(3);
+  ASSERT_TRUE(rows.read("2,NEIN,y", features));
+  EXPECT_FLOAT_EQ(features[1], static_cast<float>(description.inputs[1].normal(0.0)));
+  EXPECT_FLOAT_EQ(features[2], static_cast<float>(description.inputs[2].normal(1.0)));
 }
 
 std::string gzip(const std::string& text) {

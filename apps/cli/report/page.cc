@@ -55,7 +55,10 @@ std::string state_of(const Run& run) {
 }
 
 std::string steps_of(const Run& run) {
-  if (run.measurements.empty()) return "";
+  if (run.measurements.empty()) {
+    const double steps = number_of(run.about, "steps");
+    return std::isfinite(steps) ? with_commas(static_cast<Index>(steps)) : "";
+  }
   const Measurement& last = run.measurements.back();
   return fmt::format("{} in {}", with_commas(static_cast<Index>(last.step)), clock_time(last.seconds));
 }
@@ -79,10 +82,10 @@ std::string skipped_of(const Run& run) {
   return skipped > 0.0 ? with_commas(static_cast<Index>(skipped)) : "none";
 }
 
-/// Which model was written, where that is not the last one.
+/// Which model was written, where that is not the last one and its layers count.
 std::string kept_of(const Run& run) {
   const double step = run.ended() ? number_of(run.end, "model_step") : NAN;
-  if (!(step < number_of(run.end, "step"))) return "";
+  if (!run.layers_count || !(step < number_of(run.end, "step"))) return "";
   return step > 0.0 ? fmt::format("the model of step {}, the best", with_commas(static_cast<Index>(step)))
                     : "the model as it was before the first step, the best";
 }
@@ -91,14 +94,20 @@ std::string run_card(const Run& run, std::size_t index) {
   const std::string score = headline(run);
   std::string out = fmt::format(R"html(<section class="card run" style="--run: var(--c{})"><h3>{}</h3>)html",
                                 index % colours, html(run.name));
-  if (!score.empty()) out += fmt::format(R"(<p class="score">{} <span class="note">held out</span></p>)", html(score));
+  if (!score.empty()) {
+    const std::string where = run.scored_on.empty() ? "held out" : "on " + printable(run.scored_on);
+    out += fmt::format(R"(<p class="score">{} <span class="note">{}</span></p>)", html(score), html(where));
+  }
   out += "<dl>";
   out += list_entry("model", text_of(run.about, "description"));
   out += list_entry("data", text_of(run.about, "summary"));
+  out += list_entry("trained", text_of(run.about, "trained"));
   out += list_entry("steps", steps_of(run));
   out += list_entry("rate", rate_of(run));
   out += list_entry("skipped", skipped_of(run));
   out += list_entry("kept", kept_of(run));
+  out += list_entry("weight", run.weight);
+  out += list_entry("held out", text_of(run.about, "score"));
   out += list_entry("state", state_of(run));
   return out + "</dl></section>";
 }

@@ -52,6 +52,8 @@ void forget_after(Run& run, double step) {
   run.score = nullptr;
   run.forecasts.clear();
   run.samples.clear();
+  run.weight.clear();
+  run.layers_count = true;
 }
 
 std::string required_text(const Json& record, const char* field, const std::string& place) {
@@ -136,6 +138,9 @@ void add_record(Run& run, const Json& record, const std::string& place) {
   } else if (kind == "score") {
     run.score = record.value("score", Json());
     check_score(run.score, place);
+  } else if (kind == "weight") {
+    run.weight = required_text(record, "text", place);
+    run.layers_count = record.value("layers_count", Json(true)) != false;
   } else if (kind == "forecast") {
     check_forecast(record, place);
     run.forecasts.push_back(record);

@@ -28,6 +28,9 @@ struct Run {
   std::vector<Validation> validations;
   Json end;                     ///< The record "final"; null while the run goes on.
   Json score;                   ///< What score_json() says; null if nothing was scored.
+  std::string scored_on;        ///< The file it was scored on; empty: what training held out.
+  std::string weight;           ///< What counts how much in the model, if that has to be said.
+  bool layers_count = true;     ///< Whether its layers have a part in what it says.
   std::vector<Json> forecasts;  ///< As ForecastTrace::records() makes them.
   std::vector<std::string> samples;
   std::vector<std::string> warnings;
