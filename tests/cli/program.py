@@ -19,6 +19,9 @@ BIN = pathlib.Path(
     os.environ.get("PENSTOCK_BIN", pathlib.Path(__file__).parents[2] / "build" / "release" / "penstock")
 ).absolute()
 
+# Seconds without an end after which a run counts as hung: many times what any takes on a machine with other work.
+PATIENCE = 300
+
 # Small enough for a test to take a second, even where the machine is busy.
 TINY = ["--width", "16", "--blocks", "1", "--batch", "4", "--threads", "1"]
 
@@ -58,7 +61,7 @@ class Result:
         return [json.loads(line) for line in self.out.splitlines()]
 
 
-def run(*arguments, cwd=".", stdin=b"", expect=0, timeout=60, **options):
+def run(*arguments, cwd=".", stdin=b"", expect=0, timeout=PATIENCE, **options):
     """Runs the program to its end and checks its exit status."""
     data = stdin.encode() if isinstance(stdin, str) else stdin
     process = start(*arguments, cwd=cwd, stdin=subprocess.PIPE, **options)
@@ -82,8 +85,34 @@ def read_terminal(columns, *arguments, cwd="."):
             break
         text += part
     os.close(ours)
-    assert process.wait(60) == 0
+    assert process.wait(PATIENCE) == 0
     return text.decode()
+
+
+class FullPipe:
+    """A pipe with little room. Whoever writes more into it waits until it is read, so a run is still at work when a test
+    interrupts it, however busy the machine is."""
+
+    def __init__(self, room):
+        self.ours, self.theirs = os.pipe()
+        size = fcntl.fcntl(self.ours, fcntl.F_SETPIPE_SZ, 4096)
+        self.filler = bytes(size - room)
+        os.write(self.theirs, self.filler)
+        self.path = f"/proc/{os.getpid()}/fd/{self.theirs}"
+
+    def written(self):
+        """How many bytes of the program's it holds."""
+        return struct.unpack("i", fcntl.ioctl(self.ours, termios.FIONREAD, bytes(4)))[0] - len(self.filler)
+
+    def rest(self):
+        """All that is written until the program ends."""
+        os.close(self.theirs)
+        with open(self.ours, "rb") as file:
+            return file.read().removeprefix(self.filler)
+
+    def close(self):
+        os.close(self.theirs)
+        os.close(self.ours)
 
 
 def refuses(*arguments, message, status, verb, **options):

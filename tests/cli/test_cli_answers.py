@@ -9,7 +9,7 @@ import select
 
 import pytest
 
-from program import TEXT, refuses, run, start
+from program import PATIENCE, TEXT, refuses, run, start
 
 
 def test_generate_repeats_itself_with_a_seed(models):
@@ -53,7 +53,7 @@ def test_generate_ends_quietly_when_nobody_reads_on(models):
     process = start("generate", "text.safetensors", "-n", 10**9, cwd=models)
     assert len(os.read(process.stdout.fileno(), 10)) > 0
     process.stdout.close()
-    assert process.wait(10) == 0
+    assert process.wait(PATIENCE) == 0
     assert process.stderr.read() == b""
 
 
@@ -168,7 +168,7 @@ class Dialogue:
 
     def answer(self):
         while b"\n" not in self.text:
-            ready, _, _ = select.select([self.process.stdout], [], [], 20)
+            ready, _, _ = select.select([self.process.stdout], [], [], PATIENCE)
             assert ready, "no answer, though nothing more is coming"
             part = os.read(self.process.stdout.fileno(), 4096)
             assert part, self.process.stderr.read()
@@ -181,7 +181,7 @@ class Dialogue:
         self.process.stdin.flush()
 
     def end(self):
-        out, err = self.process.communicate(timeout=20)
+        out, err = self.process.communicate(timeout=PATIENCE)
         assert (self.process.returncode, self.text + out) == (0, b"")
         return err.decode()
 

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from program import read_terminal, refuses, run, start
+from program import PATIENCE, FullPipe, read_terminal, refuses, run, start
 
 SMALL = ["--shapes", "2x5x3x4", "--threads", 1, "--seconds", 0.002]
 ALONE = ["--peers", "none", *SMALL]
@@ -166,7 +166,7 @@ def test_a_peer_that_dies_is_named(variables, tmp_path):
 )
 def test_every_peer_agrees(table, peers):
     """Each somewhere; PyTorch's compiler alone needs several seconds."""
-    report = bench(table, "--cells", "lstm,scan", "--python", sys.executable, *SMALL, timeout=300)
+    report = bench(table, "--cells", "lstm,scan", "--python", sys.executable, *SMALL)
     assert report["missing"] == [] and peers | {"onednn"} == {peer["name"] for peer in report["peers"]}
     assert peers <= {entry["name"] for entry in results(report) if entry["outcome"] == "timed"}
     assert {entry["outcome"] for entry in results(report)} <= {"timed", "skipped"}
@@ -255,12 +255,18 @@ def test_files_that_cannot_be_written():
 
 
 def test_interrupted_it_reports_what_it_has():
-    process = start("bench", "layer", "--cells", "lstm", "--peers", "none", "--threads", 1, "--seconds", 1, "--json", "-")
-    lines = [process.stderr.readline() for _ in range(2)]
-    assert lines[1].startswith(b"2/")
+    first, second = (f"{i}/3 lstm 2x5x3x4 forward f32, {i} thread{'s' * (i > 1)}\n" for i in (1, 2))
+    full = FullPipe(room=len(first + second))
+    cases = ["--cells", "lstm", "--passes", "forward", "--shapes", "2x5x3x4", "--threads", "1,2,3"]
+    process = start("bench", "layer", *cases, "--peers", "none", "--seconds", 0.002, "--json", "-", stderr=full.theirs)
+    while full.written() < len(first + second):
+        assert process.poll() is None
+        time.sleep(0.01)
     process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=60)
-    assert process.returncode == 128 + signal.SIGINT
+    err = full.rest().decode()
+    out = process.stdout.read()
+    assert process.wait(PATIENCE) == 128 + signal.SIGINT
+    assert err.startswith(first + second)
     report = json.loads(out)
     assert report["interrupted"] and len(report["tables"][0]["cases"]) >= 1
 
@@ -272,7 +278,7 @@ def test_interrupted_while_peers_are_asked(variables, tmp_path):
     assert process.stderr.readline() == b"1/2 asking for peers\n"
     time.sleep(1)  # until it waits for the answer
     process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=60)
+    out, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == 128 + signal.SIGINT
     assert json.loads(out)["interrupted"]
 
@@ -299,7 +305,7 @@ def test_interrupted_while_a_peer_works_on_and_on(variables, tmp_path):
         pass
     time.sleep(1)  # until it waits for the answer
     process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=60)
+    out, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == 128 + signal.SIGINT
     assert json.loads(out)["interrupted"]
 

@@ -91,17 +91,17 @@ def test_files(kind, tmp_path):
     scores = {}
     for device in ("cpu", "cuda"):
         command = ["train", "data.csv", *options, "--device", device, *TRAIN, f"{device}.st"]
-        scores[device] = run(*command, cwd=tmp_path, timeout=300).json()["score"]
+        scores[device] = run(*command, cwd=tmp_path).json()["score"]
         assert scores[device], "the run has a score"
     flat = {device: [str(value) for value in leaves(score)] for device, score in scores.items()}
     expect_alike(flat["cuda"], flat["cpu"])
     # One model has the same answers everywhere, a row at a time as well.
     answers = {}
     for device in ("cpu", "cuda"):
-        answers[device] = run("predict", "cuda.st", "data.csv", "--device", device, cwd=tmp_path, timeout=120).out
+        answers[device] = run("predict", "cuda.st", "data.csv", "--device", device, cwd=tmp_path).out
     expect_alike(numbers(answers["cuda"]), numbers(answers["cpu"]))
     if "label" not in text.splitlines()[0] and kind != "known":  # whose later rows a stream does not hold yet
-        streamed = run("stream", "cuda.st", "--device", "cuda", cwd=tmp_path, stdin=text, timeout=120).out
+        streamed = run("stream", "cuda.st", "--device", "cuda", cwd=tmp_path, stdin=text).out
         expect_alike(numbers(streamed), numbers(answers["cpu"]))
 
 
@@ -119,5 +119,5 @@ def test_texts_and_sounds(tmp_path):
         losses = {}
         for device in ("cpu", "cuda"):
             command = ["train", *data, "--steps", 30, "--device", device, "--force", *TRAIN, f"{device}.st"]
-            losses[device] = run(*command, cwd=tmp_path, timeout=300).json()["validation"]["loss"]
+            losses[device] = run(*command, cwd=tmp_path).json()["validation"]["loss"]
         assert losses["cuda"] == pytest.approx(losses["cpu"], rel=2e-3), data

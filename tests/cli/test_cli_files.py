@@ -9,7 +9,7 @@ import struct
 
 import pytest
 
-from program import TINY, refuses, run, start
+from program import PATIENCE, TINY, refuses, run, start
 
 QUICK = [*TINY, "--steps", 2, "--length", 8]
 
@@ -230,7 +230,7 @@ def test_a_model_is_written_once_there_is_room(models, tmp_path):
         assert line.startswith(b"warning: no checkpoint")
     hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
     resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (hard, hard))
-    assert process.communicate(timeout=60) == (b"", b"") and process.returncode == 0
+    assert process.communicate(timeout=PATIENCE) == (b"", b"") and process.returncode == 0
     assert set(content(tmp_path)) == {"model.safetensors"}
 
 
@@ -274,7 +274,7 @@ def test_models_from_before_checksums_load(models, tmp_path):
 def test_standard_output_that_is_full(models, arguments):
     with open("/dev/full", "wb") as full:
         process = start(*arguments, cwd=models, stdout=full)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 1
     assert err.endswith(b": cannot write to standard output: No space left on device\n") and err.count(b"\n") == 1
 

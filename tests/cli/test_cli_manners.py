@@ -12,7 +12,7 @@ import wave
 
 import pytest
 
-from program import BIN, TINY, read_terminal, refuses, run, start
+from program import BIN, PATIENCE, TINY, read_terminal, refuses, run, start
 
 VERBS = re.findall(r"^  (\w+) ", run("--help").out.split("Verbs:\n")[1].split("\n\n")[0], re.M)
 
@@ -244,7 +244,7 @@ def started_with(folder, **given):
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     process = subprocess.Popen(command, cwd=folder, env={"PATH": os.environ["PATH"], **given}, **pipes)
     try:
-        end = time.monotonic() + 20
+        end = time.monotonic() + PATIENCE
         while True:
             seen = pathlib.Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0")
             assert time.monotonic() < end, seen

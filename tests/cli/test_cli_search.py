@@ -3,10 +3,11 @@
 import json
 import re
 import signal
+import time
 
 import pytest
 
-from program import TINY, refuses, run, start
+from program import PATIENCE, TINY, FullPipe, refuses, run, start
 
 SMALL = ["--blocks", 1, "--batch", 4, "--threads", 1]
 ONE_RATE = ["--cell", "gru", "--width", 8, "--learning-rate", 0.02]  # so that dropout alone is left
@@ -42,12 +43,15 @@ def test_json_has_the_trials(models, tmp_path):
 
 def test_an_interrupted_search_goes_on(models, tmp_path):
     command = ["train", models / "text.txt", *SMALL, "--steps", 5, "--search", 1, *ONE_RATE]
-    process = start(*command, cwd=tmp_path)
-    while b"best so far" not in process.stderr.readline():
+    full = FullPipe(room=400)  # for the heading and the first of eleven trainings
+    process = start(*command, cwd=tmp_path, stderr=full.theirs)
+    record = tmp_path / "model.safetensors.checkpoint.search"
+    while not record.exists() or record.read_text().count("\n") < 2:  # what is searched, and a training
         assert process.poll() is None
+        time.sleep(0.01)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=30)
-    assert process.returncode == 130
+    err = full.rest()
+    assert process.wait(PATIENCE) == 130
     assert err.endswith(b"stop   the same command with --resume goes on with the search\n")
     assert [path.name for path in tmp_path.iterdir()] == ["model.safetensors.checkpoint.search"]
     refused = run(*command, cwd=tmp_path, expect=2)

@@ -8,7 +8,7 @@ import subprocess
 import time
 
 import pytest
-from program import BIN, run
+from program import BIN, PATIENCE, run
 
 #: What is typed before the tab key, and what then stands there.
 COMPLETED = [
@@ -46,8 +46,8 @@ class Terminal:
             environment["PATH"] = f"{BIN.parent}:{environment['PATH']}"
             os.execvpe(command[0], command, environment)
 
-    def read_until(self, text, seconds=60):
-        seen, end = b"", time.monotonic() + seconds
+    def read_until(self, text):
+        seen, end = b"", time.monotonic() + PATIENCE
         while text.encode() not in seen:
             ready, _, _ = select.select([self.terminal], [], [], max(0, end - time.monotonic()))
             assert ready, f"no {text!r} in {seen!r}"
@@ -73,9 +73,9 @@ def completions_on_a_terminal(command, folder, *setup):
     try:
         for line in setup:
             shell.run(line)
-        for number, (typed, _) in enumerate(COMPLETED):
+        for number, (typed, line) in enumerate(COMPLETED):
             shell.write(typed + "\t")
-            time.sleep(0.5)  # a shell may throw away what comes in while it completes
+            shell.read_until(line)  # it may throw away what comes in while it completes
             shell.write(f" > said.{number}\x01echo \n")  # Ctrl-A: to the start of the line
             shell.run("true")
         return [(folder / f"said.{number}").read_text().strip() for number in range(len(COMPLETED))]

@@ -7,7 +7,7 @@ import threading
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as some
 from hypothesis.extra import numpy as arrays
 
@@ -304,11 +304,9 @@ ANYTHING = some.one_of(
     some.just(object()),
 )
 ALLOWED = (TypeError, ValueError, OverflowError, BufferError, KeyError, AttributeError, penstock.Error)
-MANY = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 MAYBE = lambda good: some.one_of(some.just(good), ANYTHING)  # noqa: E731
 
 
-@MANY
 @given(
     x=some.one_of(ANYTHING, some.just(np.ones((2, 4, 3), F32))),
     h0=MAYBE(None),
@@ -330,7 +328,6 @@ def test_fuzz_forward(x, h0, out, lengths, cu_seqlens, reset_mask, layout, mode)
     assert np.asarray(y).shape[-1] == state.shape[-1] == 2
 
 
-@MANY
 @given(x=MAYBE(np.ones((2, 3), F32)), h=MAYBE(None), out=MAYBE(None))
 def test_fuzz_step(x, h, out):
     try:
@@ -339,7 +336,6 @@ def test_fuzz_step(x, h, out):
         pass
 
 
-@MANY
 @given(dy=ANYTHING, dstate=MAYBE(None))
 def test_fuzz_backward(dy, dstate):
     cell = penstock.LSTMCell(3, 2)
@@ -351,7 +347,6 @@ def test_fuzz_backward(dy, dstate):
         pass
 
 
-@MANY
 @given(a=MAYBE(np.ones((2, 4, 3), F32)), b=MAYBE(np.ones((2, 4, 3), F32)), h0=MAYBE(None), sign=MAYBE(None))
 def test_fuzz_scans(a, b, h0, sign):
     for call in (lambda: penstock.scan(a, b, h0), lambda: penstock.log_scan(a, b, h0, sign=sign)):
@@ -361,7 +356,6 @@ def test_fuzz_scans(a, b, h0, sign):
             pass
 
 
-@MANY
 @given(size=some.one_of(some.integers(-2, 6), ANYTHING), heads=some.integers(-1, 4), weights=ANYTHING, seed=ANYTHING)
 def test_fuzz_construction(size, heads, weights, seed):
     try:

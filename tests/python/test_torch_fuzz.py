@@ -6,13 +6,12 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 ours = pytest.importorskip("penstock.torch", reason="penstock is not installed")
 pytest.importorskip("hypothesis", reason="hypothesis is not installed")
 
-from hypothesis import HealthCheck, given, settings  # noqa: E402
+from hypothesis import given  # noqa: E402
 from hypothesis import strategies as some  # noqa: E402
 
 torch.set_num_threads(1)  # these sizes are too small to share
 
 RAISED = (RuntimeError, ValueError, TypeError, AttributeError, IndexError, NotImplementedError)
-MANY = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 TYPES = [torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.int32, torch.bool,
          torch.uint8, torch.complex64]  # fmt: skip
 SHAPES = some.lists(some.integers(0, 4), max_size=4)
@@ -69,7 +68,6 @@ STACKS = [ours.GRU(INPUTS, HIDDEN), ours.LSTM(INPUTS, HIDDEN, num_layers=2, bidi
 X = torch.ones(STEPS, ROWS, INPUTS)
 
 
-@MANY
 @given(
     stack=some.sampled_from(STACKS),
     x=maybe(X, STEPS, ROWS, INPUTS),
@@ -88,7 +86,6 @@ def test_layers(stack, x, state, lengths, reset_mask, every_state):
     survives(call)
 
 
-@MANY
 @given(data=near(5, INPUTS), batch_sizes=maybe(torch.tensor([2, 2, 1]), 3), state=maybe(None, 1, ROWS, HIDDEN))
 def test_packed_rows(data, batch_sizes, state):
     try:
@@ -101,7 +98,6 @@ def test_packed_rows(data, batch_sizes, state):
 CELL_WEIGHTS = [p.detach() for p in ours.GRUCell(INPUTS, HIDDEN).parameters()]
 
 
-@MANY
 @given(
     x=maybe(X[0], ROWS, INPUTS),
     state=maybe(None, ROWS, HIDDEN),
@@ -114,7 +110,6 @@ def test_cells(x, state, cell, gradients):
         survives(lambda: module(x, (state, state) if cell == "LSTM" and state is not None else state))
 
 
-@MANY
 @given(
     x=maybe(X[0], ROWS, INPUTS),
     weights=some.one_of(some.just(CELL_WEIGHTS), some.lists(any_tensor(), max_size=5), ANYTHING),
@@ -128,7 +123,6 @@ def test_the_op_of_cells(x, weights, states, cell):
 A = torch.full((ROWS, STEPS, INPUTS), 0.5)
 
 
-@MANY
 @given(
     scan=some.sampled_from([ours.scan, ours.log_scan]),
     a=maybe(A, ROWS, STEPS, INPUTS),
@@ -145,7 +139,6 @@ def test_scans(scan, a, b, h0, lengths, reset_mask, reverse):
 WEIGHTS = [p.detach() for p in STACKS[0].parameters()]
 
 
-@MANY
 @given(
     weights=some.one_of(some.just(WEIGHTS), some.lists(any_tensor(), max_size=5), ANYTHING),
     dy=maybe(torch.ones(STEPS, ROWS, HIDDEN), STEPS, ROWS, HIDDEN),

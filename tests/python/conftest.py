@@ -1,0 +1,12 @@
+"""Tests with any input take the same examples in every run; `pytest --hypothesis-profile=explore` looks for others."""
+
+try:
+    from hypothesis import HealthCheck, settings
+except ModuleNotFoundError:
+    pass  # the tests that need it say so
+else:
+    settings.register_profile(
+        "repeatable", max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+    )
+    settings.register_profile("explore", settings.get_profile("repeatable"), max_examples=5000, derandomize=False)
+    settings.load_profile("repeatable")
