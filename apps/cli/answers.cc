@@ -25,8 +25,10 @@ double exponentials(std::span<const float> logits, float top) {
 
 /// A field of a CSV row, in quotes where it needs them.
 std::string csv_field(std::string_view text, char delimiter) {
-  const bool plain = std::none_of(text.begin(), text.end(),
-                                  [&](char c) { return c == delimiter || c == '"' || c == '\n' || c == '\r'; });
+  const bool of_blanks = delimiter == ' ';
+  const bool plain = !(of_blanks && text.empty()) && std::none_of(text.begin(), text.end(), [&](char c) {
+    return c == delimiter || c == '"' || c == '\n' || c == '\r' || (of_blanks && c == '\t');
+  });
   if (plain) return std::string(text);
   std::string quoted = "\"";
   for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);

@@ -311,6 +311,10 @@ OpenedData open_data(const DataOptions& options, DataKind kind, std::uint64_t se
   };
   OpenedData opened = open();
   opened.reading = opened.dataset->reading();
+  const bool table = kind == DataKind::series || kind == DataKind::labelled;
+  if (table && !options.kind && is_unnamed_table(options.sources)) {
+    opened.reading.insert(opened.reading.begin(), "a table, as its first lines show; --as text reads its bytes");
+  }
   return opened;
 }
 

@@ -353,9 +353,12 @@ std::unique_ptr<Dataset> open_labelled(const std::string& path, const LabelledOp
 std::unique_ptr<Dataset> open_labelled_tables(const std::vector<Table>& tables, const LabelledOptions& options = {},
                                               const DataDescription* origin = nullptr);
 
-/// What kind of data a file seems to hold, by its name and its first bytes.
+/// What kind of data a file seems to hold, by its name and its first lines.
 enum class SourceKind { text, series, labelled };
 SourceKind guess_kind(const Sources& sources, const TableFormat& format = {});
+/// Whether its first lines are those of a table although its name says nothing: one of .txt, .dat, .data, .asc and
+/// .out, or without an extension. Throws Error(io_failure) where a folder cannot be read.
+bool is_unnamed_table(const Sources& sources);
 
 /// The content of a file, or of standard input for "-", as the functions above read it: decompressed, from UTF-16 to
 /// UTF-8, and a .ts file as the table of its sequences. Throws Error(io_failure | bad_input).
@@ -388,6 +391,7 @@ struct RowFormat {
   /// A change of its value starts a new sequence: the reader restarts. Empty, or not in the header: nothing does.
   std::string sequence_column = {};
   std::string series = {};  ///< Of a model whose series are files: the name of this one; empty: that of the source.
+  Index first_line = 1;     ///< The number of the first line, for messages, where others stood in front.
 };
 
 /// Turns the lines of a CSV stream into a model's inputs, with the normalisation of its DataDescription.

@@ -56,11 +56,10 @@ bool CsvReader::next(std::vector<CsvField>& fields) {
   if (only_blanks_left()) return false;
   const Index line = line_;
   std::size_t count = 0;
-  for (;; ++position_) {  // over the delimiter
+  do {
     if (count == fields.size()) fields.emplace_back();
     read_field(fields[count++]);
-    if (at_line_end()) break;
-  }
+  } while (pass_delimiter());
   fields.resize(count);
   if (count == 1 && fields[0].text.empty() && column() == 1) fail_at(source_, line, 1, "blank line between the rows");
   end_line();
@@ -77,10 +76,21 @@ void CsvReader::read_field(CsvField& field) {
     return;
   }
   const std::size_t begin = position_;
-  while (!at_line_end() && text_[position_] != delimiter_) ++position_;
+  while (!at_line_end() && !ends_field(text_[position_])) ++position_;
   std::size_t end = position_;
   while (end > begin && is_blank(text_[end - 1])) --end;
   field.text = text_.substr(begin, end - begin);
+}
+
+/// Whether another field follows in the record.
+bool CsvReader::pass_delimiter() {
+  if (delimiter_ == ' ') {
+    skip_blanks();
+    return !at_line_end();
+  }
+  if (at_line_end()) return false;
+  ++position_;
+  return true;
 }
 
 void CsvReader::read_quoted(CsvField& field) {
@@ -97,8 +107,9 @@ void CsvReader::read_quoted(CsvField& field) {
     field.text += c;
   }
   ++position_;
+  const bool apart = position_ < text_.size() && ends_field(text_[position_]);
   skip_blanks();
-  if (!at_line_end() && text_[position_] != delimiter_) {
+  if (!apart && !at_line_end() && !ends_field(text_[position_])) {
     fail_at(source_, line_, column(), "text after the closing quote of a field");
   }
 }
@@ -107,7 +118,9 @@ void CsvReader::skip_blanks() {
   while (position_ < text_.size() && is_blank(text_[position_])) ++position_;
 }
 
-bool CsvReader::is_blank(char c) const { return (c == ' ' || c == '\t') && c != delimiter_; }
+bool CsvReader::is_blank(char c) const { return c == ' ' || (c == '\t' && delimiter_ != '\t'); }
+
+bool CsvReader::ends_field(char c) const { return c == delimiter_ || (delimiter_ == ' ' && c == '\t'); }
 
 bool CsvReader::only_blanks_left() const {
   return std::all_of(text_.begin() + static_cast<std::ptrdiff_t>(position_), text_.end(),

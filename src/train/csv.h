@@ -25,7 +25,8 @@ struct CsvField {
 };
 
 /// Splits a text into records. Lines may end in LF, CRLF or CR, a byte order mark is skipped, quoted fields may hold
-/// delimiters, doubled quotes and line breaks; blank lines are allowed only at the end.
+/// delimiters, doubled quotes and line breaks; blank lines are allowed only at the end. Where the delimiter is a blank,
+/// any number of blanks and tabs is one, and those at the ends of a line are none.
 class CsvReader {
  public:
   /// `text` and `source` must outlive the reader; `source` names the text in messages, its first line has number
@@ -40,8 +41,10 @@ class CsvReader {
  private:
   void read_field(CsvField& field);
   void read_quoted(CsvField& field);
+  bool pass_delimiter();
   void skip_blanks();
   bool is_blank(char c) const;
+  bool ends_field(char c) const;
   bool only_blanks_left() const;
   bool at_line_end() const;
   void end_line();

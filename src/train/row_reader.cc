@@ -27,7 +27,7 @@ struct RowReader::Impl {
         known_targets(description.targets.size()),
         missing(format.missing.value_or(description.missing)),
         replace_bad(format.replace_bad),
-        line(description.header ? 1 : 0),
+        line(format.first_line - (description.header ? 0 : 1)),
         kinds(inputs.size(), data::ColumnKind::unknown) {
     if (data.group_column.empty()) series = &add(Group(), true);
     for (const Group& group : data.groups) add(group, true);

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <cctype>
 
 #include "base/check.h"
@@ -14,13 +15,20 @@
 namespace penstock {
 namespace {
 
+/// What shows the kind of a file, up to the end of a line.
+std::string table_head(const std::string& path) {
+  constexpr std::size_t enough = std::size_t{1} << 16;
+  std::string head = io::read_data_head(path, enough);
+  if (head.size() == enough) head.resize(head.rfind('\n') + 1);
+  return head;
+}
+
 /// The names in the header of a table, as far as its beginning shows them. Only to tell the kinds apart: what is wrong
 /// with the file, if anything, its reader says better.
 std::vector<std::string> column_names(const std::string& path, const TableFormat& format) {
-  constexpr std::size_t enough = std::size_t{1} << 16;
   std::vector<std::string> names;
   try {
-    const std::string head = io::read_data_head(path, enough);
+    const std::string head = table_head(path);
     const data::FoundFormat found = data::find_format(head, format);
     std::vector<data::CsvField> fields;
     data::CsvReader(std::string_view(head).substr(found.skipped), found.delimiter, path).next(fields);
@@ -43,9 +51,20 @@ bool holds_series(const std::string& path) {
   return names_series(io::read_data_head(path, enough));
 }
 
-bool is_table(const std::string& path) {
+bool is_named_table(const std::string& path) {
   const std::string extension = io::data_extension(path);
   return extension == ".csv" || extension == ".tsv" || extension == ".tab" || extension == ".psv";
+}
+
+/// Where a name says nothing, the first lines may.
+bool looks_like_table(const std::string& path) {
+  constexpr std::array open{"", ".txt", ".dat", ".data", ".asc", ".out"};
+  if (std::ranges::find(open, io::data_extension(path)) == open.end()) return false;
+  try {
+    return data::looks_like_table(table_head(path));
+  } catch (const Error&) {
+    return false;  // whoever opens it says what is wrong
+  }
 }
 
 }  // namespace
@@ -64,6 +83,11 @@ std::string decoded(const std::string& content, const std::string& name) {
   return io::as_utf8(io::is_gzip(content) ? io::decompress(content, name, data::largest_file) : content, name);
 }
 
+bool is_unnamed_table(const Sources& sources) {
+  const Sources files = io::expand_folders(sources);
+  return !files.empty() && looks_like_table(files.front());
+}
+
 SourceKind guess_kind(const Sources& sources, const TableFormat& format) {
   Sources files;
   try {
@@ -73,7 +97,7 @@ SourceKind guess_kind(const Sources& sources, const TableFormat& format) {
   }
   if (files.empty()) return SourceKind::text;
   if (io::data_extension(files.front()) == ".ts" && holds_series(files.front())) return SourceKind::labelled;
-  if (!is_table(files.front())) return SourceKind::text;
+  if (!is_named_table(files.front()) && !looks_like_table(files.front())) return SourceKind::text;
   const LabelledOptions names;
   const auto columns = column_names(files.front(), format);
   const auto has = [&](const std::string& name) { return std::ranges::find(columns, name) != columns.end(); };

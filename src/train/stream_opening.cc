@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "io/text_encoding.h"
+#include "train/table_format.h"
 
 namespace penstock::data {
 
@@ -53,16 +54,32 @@ std::optional<StreamOpening> try_delimiter(char delimiter, const DataDescription
   return std::nullopt;
 }
 
+/// Under the delimiter that was given, or the first of the usual ones under which there are all columns.
+std::optional<StreamOpening> opening_with_all(const DataDescription& description, const std::string& line,
+                                              const std::string& source, const RowFormat& format) {
+  if (format.delimiter != 0) return try_delimiter(format.delimiter, description, line, source, format);
+  for (const char delimiter : {description.delimiter, ',', ';', '\t', '|', ' '}) {
+    if (auto opening = try_delimiter(delimiter, description, line, source, format)) return opening;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 StreamOpening open_stream(const DataDescription& description, const std::string& line, const std::string& source,
                           const RowFormat& format) {
-  if (format.delimiter == 0) {
-    for (const char delimiter : {description.delimiter, ',', ';', '\t', '|'}) {
-      if (auto opening = try_delimiter(delimiter, description, line, source, format)) return *std::move(opening);
-    }
-  }
+  if (auto opening = opening_with_all(description, line, source, format)) return *std::move(opening);
   return open_with(format.delimiter != 0 ? format.delimiter : description.delimiter, description, line, source, format);
+}
+
+bool is_passed_over(std::string& line, const DataDescription& description, const RowFormat& format) {
+  if (!is_preamble(line)) return false;
+  if (!description.header) return true;
+  if (opening_with_all(description, line, "", format)) return false;
+  const std::string names(without_comment_sign(line));
+  if (!line.starts_with('#') || !opening_with_all(description, names, "", format)) return true;
+  line = names;
+  return false;
 }
 
 }  // namespace penstock::data

@@ -96,11 +96,16 @@ Score score(const Records& records, char delimiter) {
   return result;
 }
 
+constexpr double all_values = 100.0;
+
+/// Blanks are one only where all others leave lines that are no values: "2020-03-04 12:30" and "1 234" are.
 char find_delimiter(std::string_view content) {
   char best = ',';
   std::optional<Score> best_score;
-  for (const char delimiter : {',', ';', '\t', '|'}) {
+  for (const char delimiter : {',', ';', '\t', '|', ' '}) {
     const Score found = score(sample(content, delimiter), delimiter);
+    const bool blank = delimiter == ' ';
+    if (blank && (best_score->kind != 1 || best_score->values >= all_values || found.kind != 3)) continue;
     if (best_score && !(found > *best_score)) continue;
     best = delimiter;
     best_score = found;
@@ -126,25 +131,85 @@ bool find_header(const Records& records, char decimal) {
 
 }  // namespace
 
+bool is_preamble(std::string_view line) { return line.starts_with("sep=") || line.starts_with('#'); }
+
+std::string_view without_comment_sign(std::string_view line) {
+  const std::size_t begin = line.find_first_not_of("# \t");
+  return begin == line.npos ? std::string_view() : line.substr(begin);
+}
+
+namespace {
+
+/// The lines in front of a table.
+struct Preamble {
+  std::size_t bytes = 0;
+  Index lines = 0;
+  char delimiter = 0;            // that Excel's line names
+  std::string_view comment;      // the last line, if it is one
+  std::size_t comment_text = 0;  // where what it says begins
+};
+
+Preamble preamble_of(std::string_view content) {
+  constexpr std::string_view excel = "sep=";
+  Preamble found;
+  for (std::string_view rest = content; is_preamble(rest); rest = content.substr(found.bytes)) {
+    const std::size_t end = std::min(rest.find('\n'), rest.size() - 1) + 1;
+    std::string_view line = rest.substr(0, end);
+    if (line.starts_with(excel) && line.size() > excel.size()) found.delimiter = line[excel.size()];
+    line = line.substr(0, line.find_last_not_of("\r\n") + 1);
+    found.comment = line.starts_with('#') ? without_comment_sign(line) : std::string_view();
+    found.comment_text = found.bytes + (line.size() - found.comment.size());
+    found.bytes += end;
+    ++found.lines;
+  }
+  return found;
+}
+
+/// Whether the comment in front of the first record holds the names of its columns.
+bool names_columns(std::string_view comment, const Records& records, const FoundFormat& format) {
+  const Records names = sample(comment, format.delimiter);
+  if (names.size() != 1 || records.empty() || names[0].size() != records[0].size()) return false;
+  return std::none_of(names[0].begin(), names[0].end(),
+                      [&](const CsvField& field) { return is_value(field.text, format.decimal); });
+}
+
+}  // namespace
+
+bool looks_like_table(std::string_view content) {
+  const FoundFormat format = find_format(content, {});
+  const Records records = sample(content.substr(format.skipped), format.delimiter);
+  constexpr std::size_t least_records = 3;
+  constexpr double most_are_values = 50.0;
+  if (records.size() < least_records) return false;
+  const Score found = score(records, format.delimiter);
+  const bool one_column = found.columns == 1;
+  if (found.kind != (one_column ? 1 : 3) || found.values < (one_column ? all_values : most_are_values)) return false;
+  return std::all_of(records.begin() + 1, records.end(), [&](const auto& record) {
+    return std::any_of(record.begin(), record.end(), [&](const CsvField& field) {
+      double value = 0.0;
+      return parse_number(field.text, format.decimal, value) == std::errc{};
+    });
+  });
+}
+
 FoundFormat find_format(std::string_view content, const TableFormat& given) {
   if (given.delimiter != 0) check_delimiter(given.delimiter);
   require(given.decimal == 0 || given.decimal == '.' || given.decimal == ',', "decimal must be '.' or ',', not '{}'",
           given.decimal);
   FoundFormat format;
-  constexpr std::string_view excel = "sep=";
   if (content.starts_with("\xef\xbb\xbf")) format.skipped = 3;
-  char named = 0;
-  if (content.substr(format.skipped).starts_with(excel)) {
-    const std::size_t line_end = std::min(content.find('\n'), content.size() - 1);
-    named = content.substr(format.skipped + excel.size()).empty() ? '\0' : content[format.skipped + excel.size()];
-    format.skipped = line_end + 1;
-    format.first_line = 2;
-  }
   content.remove_prefix(format.skipped);
+  const Preamble front = preamble_of(content);
+  content.remove_prefix(front.bytes);
+  const char named = front.delimiter;
   format.delimiter = given.delimiter != 0 ? given.delimiter : can_delimit(named) ? named : find_delimiter(content);
   const Records records = sample(content, format.delimiter);
   format.decimal = given.decimal != 0 ? given.decimal : find_decimal(records, format.delimiter);
-  format.header = given.header.value_or(find_header(records, format.decimal));
+  const bool commented = given.header.value_or(true) && !find_header(records, format.decimal) &&
+                         names_columns(front.comment, records, format);
+  format.header = commented || given.header.value_or(find_header(records, format.decimal));
+  format.skipped += commented ? front.comment_text : front.bytes;
+  format.first_line = front.lines + (commented ? 0 : 1);
   return format;
 }
 

@@ -3,6 +3,7 @@
 #include "base/check.h"
 #include "base/quote.h"
 #include "penstock/rows.h"
+#include "train/stream_opening.h"
 
 namespace penstock {
 
@@ -20,6 +21,9 @@ Rows::Rows(Lines& input, const DataDescription& data, const RowOptions& options)
     fail(ErrorCode::bad_input, "{}: there is nothing to read, not even a header", input.name());
   }
   RowFormat format = options.format;
+  for (; data::is_passed_over(line_, data, format); ++format.first_line) {
+    if (!input_.line(line_)) fail(ErrorCode::bad_input, "{}: there is nothing to read but comments", input.name());
+  }
   if (data.task == Task::classify) format.sequence_column = options.sequence_column;
   reader_.emplace(data, line_, input.name(), format);
   waiting_ = !data.header;

@@ -176,6 +176,57 @@ TEST(TableFormat, IsFoundFromTheFirstRows) {
                [] { found("a", {.decimal = ';'}); });
 }
 
+TEST(TableFormat, BlanksApartFromAllOtherSeparators) {
+  EXPECT_EQ(found("x y\n1.5 2\n"), "blank.");
+  EXPECT_EQ(found("  1749  1   96.7\n  1749  2  104.3\n"), "blank. none");
+  EXPECT_EQ(found("x  y\n1,5\t 2,5\n"), "blank,");
+  EXPECT_EQ(found("2020-03-04 12:30\n2020-03-04 12:31\n"), "','. none") << "a date and its time are one value";
+  EXPECT_EQ(found("1 234\n5 678\n"), "','. none") << "so are groups of digits";
+  EXPECT_EQ(found("when,v\n2020-03-04 12:30,1\n"), "','.");
+  EXPECT_EQ(found("some words\nand some more words\n"), "','.");
+}
+
+TEST(TableFormat, LinesInFrontAreNoRows) {
+  const auto opening = [](const std::string& text) {
+    const FoundFormat format = find_format(text, {});
+    return fmt::format("{} from line {}: {}", format.header ? "names" : "rows", format.first_line,
+                       text.substr(format.skipped));
+  };
+  EXPECT_EQ(opening("# week co2\n1 2\n3 4\n"), "names from line 1: week co2\n1 2\n3 4\n") << "as NumPy writes them";
+  EXPECT_EQ(opening("## made in 1958\r\n# week,co2\r\n1,2\r\n3,4\r\n"),
+            "names from line 2: week,co2\r\n1,2\r\n3,4\r\n");
+  EXPECT_EQ(opening("# by me\n#\nweek,co2\n1,2\n"), "names from line 3: week,co2\n1,2\n");
+  EXPECT_EQ(opening("# by me and you\n1,2\n3,4\n"), "rows from line 2: 1,2\n3,4\n");
+  EXPECT_EQ(opening("# 0.1 0.2\n1 2\n3 4\n"), "rows from line 2: 1 2\n3 4\n") << "values are no names";
+  EXPECT_EQ(opening("sep=;\na;b\n1;2\n"), "names from line 2: a;b\n1;2\n");
+  EXPECT_EQ(opening("sep=;"), "names from line 2: ");
+  EXPECT_EQ(opening("#"), "names from line 2: ");
+}
+
+TEST(TableFormat, TablesWhoseNamesSayNothing) {
+  const TemporaryFolder folder;
+  const auto kind = [&](const std::string& name, const std::string& text) {
+    return guess_kind({folder.write(name, text)});
+  };
+  const std::string sunspots = "1749  1  96.7\n1749  2 104.3\n1749  3 116.7\n";
+  for (const char* name : {"a.txt", "a.dat", "a.data", "a.asc", "a.out", "a"}) {
+    EXPECT_EQ(kind(name, sunspots), SourceKind::series) << name;
+    EXPECT_TRUE(is_unnamed_table({folder.path(name)})) << name;
+  }
+  EXPECT_EQ(kind("a.md", sunspots), SourceKind::text);
+  EXPECT_EQ(kind("a.csv", sunspots), SourceKind::series);
+  EXPECT_FALSE(is_unnamed_table({folder.path("a.csv")}));
+  EXPECT_EQ(kind("b.txt", "1.5\n2.5\n3.5\n"), SourceKind::series);
+  EXPECT_EQ(kind("b.txt", "Date;Power\n1/1/2007;0,5\n2/1/2007;0,7\n"), SourceKind::series);
+  EXPECT_EQ(kind("b.txt", "sequence,label,x\na,up,1\na,up,2\n"), SourceKind::labelled);
+  EXPECT_EQ(kind("c.txt", "1.5\n2.5\n"), SourceKind::text) << "two lines show nothing";
+  EXPECT_EQ(kind("c.txt", "1.5\n2.5\nthe end\n"), SourceKind::text);
+  EXPECT_EQ(kind("c.txt", "Chapter 1\nIt was, as 2\nmen said, 3\n"), SourceKind::text);
+  EXPECT_EQ(kind("c.txt", "a b\nc d\ne f\n"), SourceKind::text);
+  EXPECT_EQ(kind("c.txt", "\xff\xfe\x01"), SourceKind::text);
+  EXPECT_EQ(kind("c.txt", ""), SourceKind::text);
+}
+
 TEST(TableFormat, TablesOfMoreKinds) {
   const TemporaryFolder folder;
   const auto data = open_series(folder.write("a.csv",
@@ -355,6 +406,33 @@ DataDescription one_column() {
   description.task = Task::forecast;
   description.inputs = {{"x", 10.0, 2.0}};
   return description;
+}
+
+TEST(RowFormat, LinesInFrontAreNoRows) {
+  const auto read = [](const std::string& text, const DataDescription& description) {
+    TextLines lines({"f", text});
+    Rows rows(lines, description, {});
+    std::vector<float> values;
+    while (rows.next() == Rows::Kind::row) values.push_back(rows.features()[0]);
+    return values;
+  };
+  const std::vector<float> both{2.0f, 3.0f};
+  for (const char* front : {"sep=;\nt;x\n", "# by me\n# t x\n", "#\nt;x\n", "sep=;\n# by me\nx;t\n"}) {
+    const bool blanks = std::string_view(front).find("# t x") != std::string_view::npos;
+    const bool reversed = std::string_view(front).find("x;t") != std::string_view::npos;
+    const std::string rows = blanks ? "1  14\n2 16\n" : reversed ? "14;1\n16;2\n" : "1;14\n2;16\n";
+    EXPECT_EQ(read(front + rows, one_column()), both) << front;
+  }
+  DataDescription nameless = one_column();
+  nameless.inputs[0].name = "column1";
+  nameless.header = false;
+  EXPECT_EQ(read("# by me\n14\n16\n", nameless), both);
+  DataDescription strange = one_column();
+  strange.inputs[0].name = "#x";
+  EXPECT_EQ(read("#x\n14\n16\n", strange), both) << "a name";
+  expect_error(ErrorCode::bad_input, "f:4:1: column \"x\": \"z\" is not a number",
+               [&] { read("# by me\nx\n14\nz\n", one_column()); });
+  expect_error(ErrorCode::bad_input, "f: there is nothing to read but comments", [&] { read("#\n#\n", one_column()); });
 }
 
 TEST(RowFormat, OtherDelimitersAndMissingValues) {
