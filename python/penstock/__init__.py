@@ -40,21 +40,10 @@ from .scans import log_scan, log_scan_backward, scan, scan_backward
 
 TYPE_CHECKING = False  # what typing.TYPE_CHECKING is, without the import
 if TYPE_CHECKING:  # what __getattr__() below imports when it is asked for
-    from . import interchange, reference, training
+    from . import datasets, interchange, reference, training
     from ._search import SearchResult, search
-    from .training import (
-        Dataset,
-        Evaluation,
-        Progress,
-        TrainResult,
-        evaluate,
-        open_labelled,
-        open_series,
-        open_sound,
-        open_task,
-        open_text,
-        train,
-    )
+    from .datasets import Dataset, open_labelled, open_series, open_sound, open_task, open_text
+    from .training import Evaluation, Progress, TrainResult, evaluate, train
 
 __all__ = [
     "BadInput",
@@ -98,6 +87,7 @@ __all__ = [
     "search",
     "system_info",
     "train",
+    "datasets",
     "interchange",
     "reference",
     "training",
@@ -107,21 +97,12 @@ __version__ = system_info()["version"]
 
 
 # What is imported when it is first asked for: a service that answers needs none of it.
-_MODULES = ("interchange", "reference", "torch", "training")
-_SEARCH = ("SearchResult", "search")
-_TRAINING = (
-    "Dataset",
-    "Evaluation",
-    "Progress",
-    "TrainResult",
-    "evaluate",
-    "open_labelled",
-    "open_series",
-    "open_sound",
-    "open_task",
-    "open_text",
-    "train",
-)
+_MODULES = ("datasets", "interchange", "reference", "torch", "training")
+_NAMES = {
+    "datasets": ("Dataset", "open_labelled", "open_series", "open_sound", "open_task", "open_text"),
+    "training": ("Evaluation", "Progress", "TrainResult", "evaluate", "train"),
+    "_search": ("SearchResult", "search"),
+}
 
 
 def __getattr__(name):
@@ -129,12 +110,12 @@ def __getattr__(name):
 
     if name in _MODULES:
         return importlib.import_module("." + name, __name__)
-    for module, names in ((".training", _TRAINING), ("._search", _SEARCH)):
+    for module, names in _NAMES.items():
         if name in names:
-            value = globals()[name] = getattr(importlib.import_module(module, __name__), name)
+            value = globals()[name] = getattr(importlib.import_module("." + module, __name__), name)
             return value
     raise AttributeError(f"module 'penstock' has no attribute '{name}'")
 
 
 def __dir__():
-    return sorted({*globals(), *_MODULES, *_TRAINING, *_SEARCH} - (set() if "torch" in globals() else {"torch"}))
+    return sorted({*globals(), *_MODULES, *sum(_NAMES.values(), ())} - (set() if "torch" in globals() else {"torch"}))

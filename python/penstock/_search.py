@@ -12,7 +12,7 @@ TYPE_CHECKING = False  # what typing.TYPE_CHECKING is, without the import
 if TYPE_CHECKING:
     from typing import Any
 
-    from .training import Dataset
+    from .datasets import Dataset
 
 __all__ = ["SearchResult", "search"]
 

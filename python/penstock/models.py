@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from ._types import Buffer, Mode
-    from .training import Dataset
+    from .datasets import Dataset
 
 __all__ = ["Model", "Session"]
 
@@ -345,7 +345,7 @@ class Model:
 
     def _source(self, inputs: Any) -> tuple[str, bytes | None] | None:
         """A path, or the name and the text of a table in memory; None for anything else."""
-        from .training import table_texts
+        from .datasets import table_texts
 
         if self.task == "language" or self._data["vocabulary"] > 0:
             return None
@@ -450,7 +450,7 @@ class Model:
         return [name + value for name, value in words if value]
 
     def __repr__(self) -> str:
-        from .training import describe_data
+        from .datasets import describe_data
 
         spec = self.spec
         parts = [f"{spec['blocks']} x {spec['cell']} of width {spec['width']}"] if spec["blocks"] else []

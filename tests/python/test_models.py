@@ -519,7 +519,7 @@ def test_the_progress_bar(folder, monkeypatch):
     lines = stream.getvalue().split("\r")
     assert "100 % [########################]" in lines[-1] and "step 5" in lines[-1] and "acc" in lines[-1]
 
-    from penstock import training
+    from penstock import _progress, training
 
     shown = []
 
@@ -531,7 +531,7 @@ def test_the_progress_bar(folder, monkeypatch):
         shown.append(bundle["text/plain"])
         return Handle()
 
-    monkeypatch.setattr(training, "_bar", lambda progress, task: training._NotebookBar(display, task))
+    monkeypatch.setattr(training, "bar_for", lambda progress, task: _progress.NotebookBar(display, task))
     penstock.train(model, data, steps=5, batch=4, log_every=0.0, threads=1)
     assert len(shown) >= 5 and "step 5" in shown[-1]
 
