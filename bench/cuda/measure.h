@@ -7,7 +7,9 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <exception>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -39,6 +41,22 @@ bool measure_each(const std::vector<std::string>& cases, const Measure& measure)
     }
   }
   return right;
+}
+
+/// What a program of these does: run(cases) with those on its command line, or `usual` ones; its exit status.
+template <typename Run>
+int run_program(const char* name, int argc, char** argv, std::span<const char* const> usual, const Run& run) {
+  std::vector<std::string> cases(argv + 1, argv + argc);
+  if (cases.empty()) cases.assign(usual.begin(), usual.end());
+  try {
+    return run(cases);
+  } catch (const Error& error) {
+    fmt::print(stderr, "{}: {}\n", name, error.what());
+    return exit_status(error.code());
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}: {}\n", name, error.what());
+    return 1;
+  }
 }
 
 /// A number of size below 65504 as a half: 10 stored bits of mantissa, exponents from -14 on.

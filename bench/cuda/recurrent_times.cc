@@ -218,16 +218,4 @@ int run(const std::vector<std::string>& cases) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  std::vector<std::string> cases(argv + 1, argv + argc);
-  if (cases.empty()) cases.assign(std::begin(kCases), std::end(kCases));
-  try {
-    return run(cases);
-  } catch (const penstock::Error& error) {
-    fmt::print(stderr, "cuda_recurrent_times: {}\n", error.what());
-    return exit_status(error.code());
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "cuda_recurrent_times: {}\n", error.what());
-    return 1;
-  }
-}
+int main(int argc, char** argv) { return run_program("cuda_recurrent_times", argc, argv, kCases, run); }

@@ -11,9 +11,9 @@
 
 namespace penstock {
 
-/// each(0) to each(count - 1) on up to so many threads, which take the next one when they have done theirs: for work of
-/// a tenth of a second and more. All count denormal numbers as the caller does. If some fail, throws what the first of
-/// them threw.
+/// Calls each(0) to each(count - 1) on up to `threads` threads, each of which takes the next index when it is done: for
+/// work of a tenth of a second and more. All of them treat denormal numbers as the caller does. If some fail, throws
+/// what the first of them threw.
 template <class Each>
 void side_by_side(int threads, std::size_t count, const Each& each) {
   std::vector<std::exception_ptr> failures(count);
@@ -39,7 +39,7 @@ void side_by_side(int threads, std::size_t count, const Each& each) {
   }
 }
 
-/// The same for work that is mostly a compiler's, such as kernels that no cache holds.
+/// The same for work that is mostly compilation, such as kernels that no cache holds.
 template <class Each>
 void side_by_side(std::size_t count, const Each& each) {
   constexpr unsigned most_compilers = 16;

@@ -17,15 +17,15 @@ class StackShape {
 
   StackShape(const RecurrentSpec& spec, const RecurrentForm& form, const Execution& execution);
 
-  /// What a caller stores in bfloat16 a GPU computes with. On a CPU, which computes in float, engines take it as it is,
-  /// or it is cast: in both passes alike, since how x lies decides how the tape does. What a layer adds to, as that of
-  /// a second direction does to dx, is of floats.
+  /// A GPU computes with the caller's bfloat16. A CPU computes in float: its engines read bfloat16 as it lies, or it is
+  /// cast. Both passes do the same, since the layout of x decides that of the tape. Whatever is added to is float, such
+  /// as the dx that both directions share.
   void choose_storage(bool backward);
 
   const ops::Target& target() const { return target_; }
   /// Whether sequences of the caller's bfloat16 are cast from and to floats.
   bool casts() const { return casts_; }
-  /// Whether panels are packed of weights in bfloat16.
+  /// Whether panels are packed from weights in bfloat16.
   bool packs_bf16() const { return packs_bf16_; }
 
   /// Whether all layers are one node, which may run them side by side: where both directions are walked, a layer needs
@@ -35,12 +35,12 @@ class StackShape {
   ops::Recurrence layer(const Place& at) const;
   ops::RecurrenceStack all_layers() const;
 
-  /// Those of a caller's sequence; rows after rows if it does not say them.
+  /// Strides of a caller's sequence; those of contiguous rows where none are given.
   SequenceStrides given_strides(const SequenceStrides& strides, Index width) const {
     return ops::strides_or(strides, {form_.steps * width, width});
   }
-  /// Those of what a stack keeps to itself, such as what lies between layers: steps after steps if those of x do, so
-  /// that one matrix is passed on, and where layers of a GPU may run in chunks, so that those are one matrix.
+  /// Strides of what a stack keeps to itself, such as sequences between layers: time-first if x is, so that one matrix
+  /// is passed on, and where layers of a GPU may run in chunks, so that each chunk is one matrix.
   SequenceStrides own_strides(Index width) const;
 
   /// Layers and directions.

@@ -33,7 +33,7 @@ double mean_error(const Beginnings& beginnings, const LogError& log_error) {
   return std::exp(sum / static_cast<double>(beginnings.size()));
 }
 
-/// That of forecasts which are fitted to the beginnings, on so many threads; infinite where one cannot be.
+/// The mean error of what `fit` makes of each beginning, on `threads` threads; infinite where it makes nothing.
 template <class Fit>
 double error_behind(const Beginnings& beginnings, ManySeries z, const RawValue& raw, int threads, const Fit& fit) {
   Beginnings errors;

@@ -23,9 +23,9 @@ struct Smoothing {
   Index states() const { return 1 + (has_trend ? 1 : 0) + period - 1; }
 };
 
-/// What trend and level count for in a row ahead.
+/// How much of the trend and of the level is in a row ahead.
 struct Ahead {
-  double trends = 0.0;  ///< damping + damping^2 + ... as many rows ahead.
+  double trends = 0.0;  ///< damping + damping^2 + ..., a term for each row ahead.
   double growth = 1.0;
 
   Ahead next(const Smoothing& smoothing) const {
@@ -36,10 +36,10 @@ struct Ahead {
 /// Where a smoothing stands behind a row.
 class SmoothingState {
  public:
-  /// All zero, or with a single one among the free numbers.
+  /// All zeros, but for a 1 at place `one` of the free numbers if that is not negative.
   explicit SmoothingState(const Smoothing& smoothing, Index one = -1);
 
-  /// What is expected of a row.
+  /// The value that is expected in a row.
   double expected(Index row, const Ahead& ahead) const {
     return ahead.growth * level_ + ahead.trends * trend_ + (seasons_.empty() ? 0.0 : seasons_[of_season(row)]);
   }
@@ -64,8 +64,8 @@ class FirstState {
   std::vector<double> solve(std::span<const double> errors) const;
 
  private:
-  /// What a walk from one of the units through zeros is off by in a row. Each season begins it anew, so that all share
-  /// the walk of the first.
+  /// Which walk through rows of zeros begins with 1 at place `one`, and how many rows late. The seasons share the walk
+  /// of the first, since each of them begins it anew.
   struct Walk {
     std::size_t walk, delay;
   };

@@ -23,12 +23,12 @@ std::optional<Index> smoothing_window(Index rows, Index period);
 /// too few rows for are left out.
 std::vector<FittedSmoothing> fit_smoothings(ManySeries z, Index period, Index horizon);
 
-/// The same with a level that grows by a share of itself, where all values lie above what is nothing of them.
+/// The same with a level that grows by a share of itself from row to row; nothing unless all values lie above `zero`.
 std::optional<FittedSmoothing> fit_growing_smoothing(ManySeries z, double zero, Index horizon);
 
-/// The mean of all that fit, with and without the season, weighted by how likely Akaike's criterion makes each, but
-/// that the one whose level grows from `zero` on has half the weight: such growth seldom lasts. None if there are too
-/// few rows, or all are equal.
+/// The mean of all that fit, with and without the season, weighted by how likely Akaike's criterion makes each. The one
+/// whose level grows from `zero` on has half of that weight: such growth seldom lasts. Nothing if there are too few
+/// rows, or all are equal.
 std::optional<LinearForecast> fit_mean_smoothing(ManySeries z, Index period, Index lags, Index horizon,
                                                  std::optional<double> zero = std::nullopt);
 
@@ -37,7 +37,7 @@ struct LikeliestPeriod {
   double by = 0.0;  ///< Difference of Akaike's criterion to smoothings without a season.
 };
 
-/// Of several periods the one with which smoothings fit clearly better than without any, or 1; on so many threads.
+/// The period with which smoothings fit clearly better than without a season, or 1. `threads` fit them side by side.
 LikeliestPeriod likeliest_period(ManySeries z, const std::vector<Index>& periods, Index horizon, int threads = 1);
 
 }  // namespace penstock::training

@@ -13,6 +13,7 @@
 #include "plan/gpu_dense.h"
 #include "plan/gpu_layer.h"
 #include "plan/gpu_product.h"
+#include "plan/h200.h"
 #include "plan/plan.h"
 
 namespace penstock::plan::test {
@@ -35,13 +36,7 @@ class OneOf {
 
 /// As the driver describes an H200, an A100 and an RTX 5090.
 inline std::vector<GpuModel> chips() {
-  return {{.name = "H200",
-           .compute_major = 9,
-           .multiprocessors = 132,
-           .threads = 2048,
-           .registers = 65536,
-           .shared_bytes = 233472,
-           .block_bytes = 232448},
+  return {h200(),
           {.name = "A100",
            .compute_major = 8,
            .multiprocessors = 108,

@@ -5,23 +5,13 @@
 
 #include "plan/gpu_layer.h"
 #include "plan/gpu_product.h"
+#include "plan/h200.h"
 #include "support/expect_error.h"
 
 namespace penstock::plan {
 namespace {
 
 using testing::HasSubstr;
-
-/// As the driver describes an H200.
-GpuModel h200() {
-  return {.name = "H200",
-          .compute_major = 9,
-          .multiprocessors = 132,
-          .threads = 2048,
-          .registers = 65536,
-          .shared_bytes = 233472,
-          .block_bytes = 232448};
-}
 
 GpuScanProblem scan(Index rows, Index steps, Index channels) {
   return {.rows = rows, .steps = steps, .channels = channels};

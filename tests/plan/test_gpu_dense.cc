@@ -5,23 +5,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "plan/h200.h"
 #include "support/expect_error.h"
 
 namespace penstock::plan {
 namespace {
 
 using testing::HasSubstr;
-
-/// As the driver describes an H200.
-GpuModel h200() {
-  return {.name = "H200",
-          .compute_major = 9,
-          .multiprocessors = 132,
-          .threads = 2048,
-          .registers = 65536,
-          .shared_bytes = 233472,
-          .block_bytes = 232448};
-}
 
 GpuDenseProblem dense(const std::string& cell, Storage storage, Index rows, Index heads, Index head) {
   GpuDenseProblem problem;

@@ -389,8 +389,9 @@ class _Shared:
 class _ScanStack(_OwnStack):
     """A stack of cells whose recurrence is linear: no recurrent matrix, and scans over what several processes hold."""
 
-    def __init__(self, input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, device, dtype,
-                 candidate, process_group):  # fmt: skip
+    def __init__(self, input_size, hidden_size, num_layers=1, bias=True, batch_first=False, dropout=0.0,
+                 bidirectional=False, device=None, dtype=None, *, candidate="linear",
+                 process_group=None):  # fmt: skip
         if candidate not in ("linear", "positive"):
             raise ValueError(f"Unknown candidate '{candidate}'. Select from 'linear' or 'positive'.")
         self.candidate = candidate
@@ -457,12 +458,6 @@ class MinGRU(_ScanStack):
     them, or none), and last states are those after it. Each process runs the backward pass; gradients of parameters are those of its chunk, to be summed.
     """
 
-    def __init__(self, input_size, hidden_size, num_layers=1, bias=True, batch_first=False, dropout=0.0,
-                 bidirectional=False, device=None, dtype=None, *, candidate="linear",
-                 process_group=None):  # fmt: skip
-        options = (num_layers, bias, batch_first, dropout, bidirectional, device, dtype, candidate, process_group)
-        super().__init__(input_size, hidden_size, *options)
-
     def _cell(self):
         return "mingru" if self.candidate == "linear" else "mingru-log"
 
@@ -472,12 +467,6 @@ class MinLSTM(_ScanStack):
 
     Computed as a scan, in parallel over the sequence; `candidate` and `process_group` as of MinGRU.
     """
-
-    def __init__(self, input_size, hidden_size, num_layers=1, bias=True, batch_first=False, dropout=0.0,
-                 bidirectional=False, device=None, dtype=None, *, candidate="linear",
-                 process_group=None):  # fmt: skip
-        options = (num_layers, bias, batch_first, dropout, bidirectional, device, dtype, candidate, process_group)
-        super().__init__(input_size, hidden_size, *options)
 
     def _cell(self):
         return "minlstm" if self.candidate == "linear" else "minlstm-log"

@@ -1,10 +1,11 @@
-"""What PyTorch must know of the ops besides their kernels: the shapes of results, gradients, and what autocast, vmap
-and second derivatives make of them."""
+"""What PyTorch must know of the ops besides their kernels: the shapes of results, gradients, and what autocast and second
+derivatives make of them."""
 
 import torch
 
 from ._library import TYPES, tape_bytes
 from ._composed import CELLS, composed, composed_scan
+from ._vmap import batch_recurrent, batch_recurrent_backward, batch_scan, batch_scan_backward
 
 _extension = torch.library.Library("penstock", "FRAGMENT")
 
@@ -367,97 +368,14 @@ def _scan_second_gradients(ctx, dda, ddb, ddh0):
     return ddh, dd_last, ga, gb, None if h0 is None else gh0, *[None] * 5
 
 
-# ---- vmap ------------------------------------------------------------------------------------------------------------
-
-
-def _each(size, dims, arguments):
-    """The arguments of each of `size` calls, where dims says along which axis a tensor holds them all."""
-
-    def pick(value, dim, i):
-        if isinstance(value, (list, tuple)) and isinstance(dim, (list, tuple)):
-            return [pick(v, d, i) for v, d in zip(value, dim)]
-        return value if dim is None else value.select(dim, i)
-
-    for i in range(size):
-        yield [pick(value, dim, i) for value, dim in zip(arguments, dims)]
-
-
-def _stacked(results):
-    return tuple(
-        [torch.stack(each) for each in zip(*column)] if isinstance(column[0], list) else torch.stack(column)
-        for column in zip(*results)
-    )
-
-
-def _is_batched(dim):
-    return any(d is not None for d in dim) if isinstance(dim, (list, tuple)) else dim is not None
-
-
-def _fold(tensor, dim, size, axis):
-    """The calls' axis becomes part of the rows, which are at `axis` of one call's tensor."""
-    if tensor is None:
-        return None
-    tensor = tensor.unsqueeze(0).expand(size, *tensor.shape) if dim is None else tensor.movedim(dim, 0)
-    return tensor.movedim(0, axis).flatten(axis, axis + 1)
-
-
-def _batch_recurrent(op, size, dims, x, weights, state, lengths, batch_sizes, reset, *form):
-    """Calls that share their weights are rows of one call, with one tape."""
-    if _is_batched(dims[1]) or batch_sizes is not None:
-        return _batch_by_loop(op, size, dims, x, weights, state, lengths, batch_sizes, reset, *form)
-    _, _, _, batch_first, _, every_state = form
-    rows = 0 if batch_first else 1
-    y, last, tape, states = op(
-        _fold(x, dims[0], size, rows),
-        weights,
-        _fold(state, dims[2], size, 2),
-        _fold(lengths, dims[3], size, 0),
-        None,
-        _fold(reset, dims[5], size, 0),
-        *form,
-    )
-    if every_state:
-        states = states.unflatten(rows, (size, -1))
-    y, last = y.unflatten(rows, (size, -1)), last.unflatten(2, (size, -1))
-    return (y, last, tape, states), (rows, 2, None, rows if every_state else None)
-
-
-def _batch_by_loop(op, size, dims, *call):
-    results = _stacked([op(*each) for each in _each(size, dims, call)])
-    return results, tuple([0] * len(r) if isinstance(r, list) else 0 for r in results)
-
-
-def _batch_recurrent_backward(op, size, dims, *call):
-    """Each call has gradients of weights of its own. All have one tape, so each runs forward again."""
-    tape = 10
-    results = []
-    for *inputs, tape_of_call in _each(size, dims, call[: tape + 1]):
-        own = tape_of_call if dims[tape] is not None else tape_of_call.new_empty(0)
-        results.append(op(*inputs, own, *call[tape + 1 :]))
-    results = _stacked(results)
-    return results, (0, 0, [0] * len(results[2]))
-
-
-def _batch_scan(op, size, dims, *call):
-    *tensors, logarithmic, reverse = call
-    h, last = op(*[_fold(t, dim, size, 0) for t, dim in zip(tensors, dims)], logarithmic, reverse)
-    return (h.unflatten(0, (size, -1)), last.unflatten(0, (size, -1))), (0, 0)
-
-
-def _batch_scan_backward(op, size, dims, *call):
-    *tensors, logarithmic, reverse = call
-    results = op(*[_fold(t, dim, size, 0) for t, dim in zip(tensors, dims)], logarithmic, reverse)
-    return tuple(g.unflatten(0, (size, -1)) for g in results), (0, 0, 0)
-
-
 # ---- the ops ---------------------------------------------------------------------------------------------------------
 
 recurrent_backward = _Differentiable(
-    "recurrent_backward", _save_recurrent_backward, _recurrent_second_gradients, _batch_recurrent_backward, lists=(4, 2)
+    "recurrent_backward", _save_recurrent_backward, _recurrent_second_gradients, batch_recurrent_backward, lists=(4, 2)
 )
-scan_backward = _Differentiable("scan_backward", _save_scan_backward, _scan_second_gradients, _batch_scan_backward)
-scan = _Differentiable("scan", _save_scan, _scan_gradients, _batch_scan)
-recurrent = _Differentiable("recurrent", _save_recurrent, _recurrent_gradients, _batch_recurrent, lists=(1, None))
+scan_backward = _Differentiable("scan_backward", _save_scan_backward, _scan_second_gradients, batch_scan_backward)
+scan = _Differentiable("scan", _save_scan, _scan_gradients, batch_scan)
+recurrent = _Differentiable("recurrent", _save_recurrent, _recurrent_gradients, batch_recurrent, lists=(1, None))
 
 
 def autocast_sequence(x):

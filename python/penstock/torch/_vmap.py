@@ -1,0 +1,83 @@
+"""The ops under vmap: many calls at once, as rows of one call where they share their weights."""
+
+import torch
+
+
+def _each(size, dims, arguments):
+    """The arguments of each of `size` calls, where dims says along which axis a tensor holds them all."""
+
+    def pick(value, dim, i):
+        if isinstance(value, (list, tuple)) and isinstance(dim, (list, tuple)):
+            return [pick(v, d, i) for v, d in zip(value, dim)]
+        return value if dim is None else value.select(dim, i)
+
+    for i in range(size):
+        yield [pick(value, dim, i) for value, dim in zip(arguments, dims)]
+
+
+def _stacked(results):
+    return tuple(
+        [torch.stack(each) for each in zip(*column)] if isinstance(column[0], list) else torch.stack(column)
+        for column in zip(*results)
+    )
+
+
+def _is_batched(dim):
+    return any(d is not None for d in dim) if isinstance(dim, (list, tuple)) else dim is not None
+
+
+def _fold(tensor, dim, size, axis):
+    """The calls' axis becomes part of the rows, which are at `axis` of one call's tensor."""
+    if tensor is None:
+        return None
+    tensor = tensor.unsqueeze(0).expand(size, *tensor.shape) if dim is None else tensor.movedim(dim, 0)
+    return tensor.movedim(0, axis).flatten(axis, axis + 1)
+
+
+def batch_recurrent(op, size, dims, x, weights, state, lengths, batch_sizes, reset, *form):
+    """Calls that share their weights are rows of one call, with one tape."""
+    if _is_batched(dims[1]) or batch_sizes is not None:
+        return _batch_by_loop(op, size, dims, x, weights, state, lengths, batch_sizes, reset, *form)
+    _, _, _, batch_first, _, every_state = form
+    rows = 0 if batch_first else 1
+    y, last, tape, states = op(
+        _fold(x, dims[0], size, rows),
+        weights,
+        _fold(state, dims[2], size, 2),
+        _fold(lengths, dims[3], size, 0),
+        None,
+        _fold(reset, dims[5], size, 0),
+        *form,
+    )
+    if every_state:
+        states = states.unflatten(rows, (size, -1))
+    y, last = y.unflatten(rows, (size, -1)), last.unflatten(2, (size, -1))
+    return (y, last, tape, states), (rows, 2, None, rows if every_state else None)
+
+
+def _batch_by_loop(op, size, dims, *call):
+    results = _stacked([op(*each) for each in _each(size, dims, call)])
+    return results, tuple([0] * len(r) if isinstance(r, list) else 0 for r in results)
+
+
+def batch_recurrent_backward(op, size, dims, *call):
+    """Each call has gradients of weights of its own. All have one tape, so each runs forward again."""
+    tape = 10
+    results = []
+    for *inputs, tape_of_call in _each(size, dims, call[: tape + 1]):
+        own = tape_of_call if dims[tape] is not None else tape_of_call.new_empty(0)
+        results.append(op(*inputs, own, *call[tape + 1 :]))
+    results = _stacked(results)
+    return results, (0, 0, [0] * len(results[2]))
+
+
+def batch_scan(op, size, dims, *call):
+    *tensors, logarithmic, reverse = call
+    h, last = op(*[_fold(t, dim, size, 0) for t, dim in zip(tensors, dims)], logarithmic, reverse)
+    return (h.unflatten(0, (size, -1)), last.unflatten(0, (size, -1))), (0, 0)
+
+
+def batch_scan_backward(op, size, dims, *call):
+    *tensors, logarithmic, reverse = call
+    results = op(*[_fold(t, dim, size, 0) for t, dim in zip(tensors, dims)], logarithmic, reverse)
+    return tuple(g.unflatten(0, (size, -1)) for g in results), (0, 0, 0)
