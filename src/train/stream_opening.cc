@@ -75,11 +75,12 @@ StreamOpening open_stream(const DataDescription& description, const std::string&
 bool is_passed_over(std::string& line, const DataDescription& description, const RowFormat& format) {
   if (!is_preamble(line)) return false;
   if (!description.header) return true;
-  if (opening_with_all(description, line, "", format)) return false;
   const std::string names(without_comment_sign(line));
-  if (!line.starts_with('#') || !opening_with_all(description, names, "", format)) return true;
-  line = names;
-  return false;
+  if (opening_with_all(description, names, "", format)) {
+    line = names;
+    return false;
+  }
+  return !opening_with_all(description, line, "", format);
 }
 
 }  // namespace penstock::data

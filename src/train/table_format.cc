@@ -176,14 +176,16 @@ bool names_columns(std::string_view comment, const Records& records, const Found
 }  // namespace
 
 bool looks_like_table(std::string_view content) {
-  const FoundFormat format = find_format(content, {});
-  const Records records = sample(content.substr(format.skipped), format.delimiter);
   constexpr std::size_t least_records = 3;
   constexpr double most_are_values = 50.0;
+  const FoundFormat format = find_format(content, {});
+  const Records records = sample(content.substr(format.skipped), format.delimiter);
   if (records.size() < least_records) return false;
   const Score found = score(records, format.delimiter);
   const bool one_column = found.columns == 1;
-  if (found.kind != (one_column ? 1 : 3) || found.values < (one_column ? all_values : most_are_values)) return false;
+  // Texts have blanks, too, and lines of one word.
+  const double least_values = one_column ? all_values : format.delimiter == ' ' ? most_are_values : 0.0;
+  if (found.kind != (one_column ? 1 : 3) || found.values < least_values) return false;
   return std::all_of(records.begin() + 1, records.end(), [&](const auto& record) {
     return std::any_of(record.begin(), record.end(), [&](const CsvField& field) {
       double value = 0.0;

@@ -22,7 +22,7 @@ bool is_preamble(std::string_view line);
 std::string_view without_comment_sign(std::string_view line);
 
 /// Whether the first lines of a file whose name says nothing are those of a table: as many fields in each, of which,
-/// but for a header, most are values and one at least is a number.
+/// but for a header, one at least is a number, and most are values where blanks part them.
 bool looks_like_table(std::string_view content);
 
 /// Completes what was given by what the first rows look like. Throws Error(invalid_argument) for a delimiter or a

@@ -52,6 +52,8 @@ TS = "@problemName T\n@timeStamps false\n@data\n" + "".join(
          ["separator tab, decimal '.'"]),
         ("us.csv", "a\tb\n" + "".join(f"1,{100 + i}\t{i % 4}\n" for i in range(40)), ["--decimal", "comma"], ["a", "b"],
          ["separator tab, decimal ','"]),
+        ("numpy.txt", "# made in 1958\n# a b\n" + "".join(f"{i:5}  {100 + i % 4}\n" for i in range(40)), [], ["a", "b"],
+         ["a table, as its first lines show; --as text reads its bytes", "separator blank, decimal '.'"]),
     ],
 )  # fmt: skip
 def test_what_is_found_is_said(tmp_path, name, content, more, columns, said):
@@ -71,6 +73,26 @@ def test_forecasts_read_what_training_read(tmp_path):
     english = '"Menge, brutto",offen\n' + "".join(f"{value:.2f},{int(flag)}\n" for _, value, flag in rows())
     assert run("predict", "model.safetensors", "-", stdin=english, cwd=tmp_path).out == whole
     assert run("stream", "model.safetensors", stdin=GERMAN, cwd=tmp_path).out == whole
+
+
+def test_lines_in_front_of_a_table_are_no_rows_wherever_it_is_read(tmp_path):
+    values = [(i % 7 + i / 10, i % 5) for i in range(60)]
+
+    def table(front, between):
+        return f"{front}a{between}b\n" + "".join(f"{a:.1f}{between}{b}\n" for a, b in values)
+
+    forms = {"plain.csv": table("", ","), "excel.csv": table("sep=;\n", ";"), "notes.csv": table("# by me\n#\n", ","),
+             "numpy.dat": table("# ", "   ")}  # fmt: skip
+    for name, content in forms.items():
+        (tmp_path / name).write_text(content)
+    run("train", "plain.csv", *QUICK, cwd=tmp_path)
+    whole = run("predict", "model.safetensors", "plain.csv", cwd=tmp_path).out
+    for name, content in forms.items():
+        assert run("predict", "model.safetensors", name, cwd=tmp_path).out == whole, name
+        assert run("stream", "model.safetensors", stdin=content, cwd=tmp_path).out == whole, name
+    trained = run("train", "numpy.dat", *QUICK, "--force", cwd=tmp_path)
+    assert "a table, as its first lines show" in trained.err
+    assert run("predict", "model.safetensors", "numpy.dat", cwd=tmp_path).out == whole.replace(",", " ")
 
 
 @pytest.mark.parametrize("encoding, said", [

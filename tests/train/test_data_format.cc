@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "penstock/data.h"
+#include "penstock/rows.h"
 #include "support/expect_error.h"
 #include "support/temporary_folder.h"
 #include "train/dates.h"
@@ -180,7 +181,7 @@ TEST(TableFormat, BlanksApartFromAllOtherSeparators) {
   EXPECT_EQ(found("x y\n1.5 2\n"), "blank.");
   EXPECT_EQ(found("  1749  1   96.7\n  1749  2  104.3\n"), "blank. none");
   EXPECT_EQ(found("x  y\n1,5\t 2,5\n"), "blank,");
-  EXPECT_EQ(found("2020-03-04 12:30\n2020-03-04 12:31\n"), "','. none") << "a date and its time are one value";
+  EXPECT_EQ(found("2020-03-04 12:30\n2020-03-04 12:31\n"), "','.") << "a date and its time are one value";
   EXPECT_EQ(found("1 234\n5 678\n"), "','. none") << "so are groups of digits";
   EXPECT_EQ(found("when,v\n2020-03-04 12:30,1\n"), "','.");
   EXPECT_EQ(found("some words\nand some more words\n"), "','.");
