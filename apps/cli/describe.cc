@@ -16,18 +16,6 @@ Json column_names(const std::vector<Column>& columns) {
 
 }  // namespace
 
-const char* to_string(Task task) {
-  switch (task) {
-    case Task::language:
-      return "language";
-    case Task::forecast:
-      return "forecast";
-    case Task::classify:
-      break;
-  }
-  return "classify";
-}
-
 std::string describe_layers(const ModelSpec& spec) {
   if (spec.blocks == 0) return counted(spec.filters * spec.dilations, "convolution filter");
   std::string text = fmt::format("{}, {} of width {}", spec.cell, counted(spec.blocks, "block"), spec.width);

@@ -11,9 +11,6 @@ namespace penstock::cli {
 
 using Json = nlohmann::ordered_json;  ///< Keeps the order in which a person would want to read.
 
-/// "language", "forecast", "classify"
-const char* to_string(Task task);
-
 /// "minGRU" is written as its cell is named: "mingru, 2 blocks of width 256, 532,992 parameters"
 std::string describe_model(const Model& model);
 /// The same of each member of an ensemble, without how many there are.

@@ -160,7 +160,7 @@ std::string model_text(const std::string& path, const Model& model, const ModelF
   line(out, "file", fmt::format("{}, {}", printable(path), byte_size(static_cast<double>(file_size(path)))));
   add_origin(out, file);
   line(out, "model", describe_model(model));
-  line(out, "task", to_string(data.task));
+  line(out, "task", std::string(to_string(data.task)));
   if (data.task == Task::language) line(out, "reads", "bytes");
   if (data.task != Task::language && data.vocabulary > 0) {
     line(out, "reads", fmt::format("tokens, the whole numbers 0 to {}", data.vocabulary - 1));

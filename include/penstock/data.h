@@ -19,6 +19,7 @@ enum class Task {
   forecast,  ///< The next `horizon` values of chosen columns of a time series, at every step.
   classify,  ///< One label per sequence, or per step where the task says so: logits over `classes`.
 };
+std::string_view to_string(Task task);
 
 /// How a column writes dates: in a form of words and digits, or as a number.
 enum class DateForm {

@@ -2,6 +2,7 @@
 
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
@@ -40,18 +41,6 @@ ModelSpec spec_from(const nb::dict& fields) {
 }
 
 namespace {
-
-const char* name_of(Task task) {
-  switch (task) {
-    case Task::language:
-      return "language";
-    case Task::forecast:
-      return "forecast";
-    case Task::classify:
-      break;
-  }
-  return "classify";
-}
 
 nb::list describe(const std::vector<Column>& columns) {
   nb::list all;
@@ -382,7 +371,7 @@ Execution settled(const Model& model, const std::string& device, const DeviceQue
 
 nb::dict describe(const DataDescription& data) {
   nb::dict result;
-  result["task"] = name_of(data.task);
+  result["task"] = to_string(data.task);
   result["vocabulary"] = data.vocabulary;
   result["inputs"] = describe(data.inputs);
   result["targets"] = describe(data.targets);

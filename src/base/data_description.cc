@@ -106,6 +106,18 @@ double Spread::error_between(double value, double forecast, std::size_t target, 
   return raw > 0.0 && raw_forecast > 0.0 ? std::log(raw / raw_forecast) : std::numeric_limits<double>::quiet_NaN();
 }
 
+std::string_view to_string(Task task) {
+  switch (task) {
+    case Task::language:
+      return "language";
+    case Task::forecast:
+      return "forecast";
+    case Task::classify:
+      break;
+  }
+  return "classify";
+}
+
 Index DataDescription::output_size() const {
   switch (task) {
     case Task::language:

@@ -18,9 +18,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::pair<Task, const char*> task_names[] = {
-    {Task::language, "language"}, {Task::forecast, "forecast"}, {Task::classify, "classify"}};
-
 json columns_to_json(const std::vector<Column>& columns) {
   json result = json::array();
   for (const Column& column : columns) {
@@ -197,11 +194,7 @@ json row_dates_to_json(const RowDates& dates) {
 }  // namespace
 
 json to_json(const DataDescription& data) {
-  const char* task = nullptr;
-  for (const auto& [value, name] : task_names) {
-    if (value == data.task) task = name;
-  }
-  json result = {{"task", task},
+  json result = {{"task", to_string(data.task)},
                  {"vocabulary", data.vocabulary},
                  {"inputs", columns_to_json(data.inputs)},
                  {"targets", columns_to_json(data.targets)},
@@ -347,8 +340,8 @@ DataDescription data_description_from_json(const json& object, const std::string
   DataDescription data;
   const std::string task = reader.string("task");
   bool known = false;
-  for (const auto& [value, name] : task_names) {
-    if (task == name) data.task = value, known = true;
+  for (const Task value : {Task::language, Task::forecast, Task::classify}) {
+    if (task == to_string(value)) data.task = value, known = true;
   }
   if (!known) reader.refuse("task", "must be language, forecast or classify, not " + in_quotes(task));
   data.vocabulary = reader.integer("vocabulary");
