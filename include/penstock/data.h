@@ -281,7 +281,7 @@ enum class Cycle { day, week, year };
 struct CalendarOptions {
   bool read = false;
   std::string column = {};         ///< That holds the dates; empty: the first column that does, if any.
-  std::vector<Cycle> cycles = {};  ///< Empty: those longer than two rows that the training part shows at least twice.
+  std::vector<Cycle> cycles = {};  ///< Empty: those longer than two rows that the training part holds twice and follows.
 };
 
 /// Whether a series is learnt as it is or by its logarithm.

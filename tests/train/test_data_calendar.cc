@@ -1,6 +1,7 @@
 // Dates of a series as inputs: which column holds them, which cycles are read, and the same inputs from rows later on.
 
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -19,13 +20,14 @@ using test::TemporaryFolder;
 
 constexpr double day = 86400.0;
 
-/// A row a day from Monday, 6 January 2020.
+/// A row a day from Monday, 6 January 2020; values that follow the week and the year.
 std::string days(int rows, const char* separator = "-") {
   constexpr int lengths[] = {31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
   std::string text = "when,x\n";
   int month = 0, of_month = 6, year = 2020;
   for (int i = 0; i < rows; ++i) {
-    text += fmt::format("{}{}{:02}{}{:02},{}\n", year, separator, month + 1, separator, of_month, i * i % 17);
+    text += fmt::format("{}{}{:02}{}{:02},{}\n", year, separator, month + 1, separator, of_month,
+                        i * i % 17 + 9 * (i % 7) + std::lround(30.0 * std::sin(2.0 * std::numbers::pi * i / 365.25)));
     const int length = month == 1 && year % 4 != 0 ? 28 : lengths[month];
     if (++of_month <= length) continue;
     of_month = 1;
@@ -47,7 +49,7 @@ TEST(Calendar, ReadsTheCyclesThatTheRowsShowTwice) {
   };
   const std::vector<std::string> week = {"x", "when (week_sine)", "when (week_cosine)"};
   EXPECT_EQ(read(12), std::vector<std::string>{"x"}) << "training sees nine days";
-  EXPECT_EQ(read(30), week);
+  EXPECT_EQ(read(40), week);
   EXPECT_EQ(read(900), week) << "720 days are no two years";
   EXPECT_EQ(read(1000).size(), 5u);
   EXPECT_EQ(titles(*open_series(folder.write("s.csv", days(1000)))), std::vector<std::string>{"x"}) << "not asked for";
@@ -109,6 +111,23 @@ TEST(Calendar, SaysWhatItFound) {
             "input");
 }
 
+TEST(Calendar, CyclesThatTheRowsDoNotFollowAreReadOnlyIfAskedFor) {
+  const TemporaryFolder folder;
+  const auto open = [&](const std::string& text, const std::vector<Cycle>& cycles) {
+    return open_series(folder.write("s.csv", text), {.calendar = {.read = true, .cycles = cycles}});
+  };
+  std::string noise = "when,x\n";
+  for (int i = 0; i < 200; ++i) noise += fmt::format("2024-{:02}-{:02},{}\n", 1 + i / 28, 1 + i % 28, i * i % 23);
+  EXPECT_EQ(titles(*open(noise, {})), std::vector<std::string>{"x"});
+  EXPECT_THAT(open(noise, {})->reading().back(),
+              testing::EndsWith("; the day of the week is no input, as the training rows do not follow it"));
+  EXPECT_EQ(titles(*open(noise, {Cycle::week})).size(), 3u);
+  std::string months = "when,x\n";
+  for (int i = 0; i < 300; ++i) months += fmt::format("{}-{:02},{}\n", 1950 + i / 12, 1 + i % 12, i * i % 23);
+  EXPECT_EQ(open(months, {})->reading().back(),
+            "when: a row a month; the day of the year is no input, as the training rows do not follow it");
+}
+
 TEST(Calendar, DatesThatDoNotRiseAreNotRead) {
   const TemporaryFolder folder;
   const auto opened = [&](const std::vector<std::string>& dates, const std::string& column = "") {
@@ -142,7 +161,7 @@ TEST(Calendar, DatesThatDoNotRiseAreNotRead) {
   EXPECT_EQ(
       opened(days)->reading().back(),
       "when: a row a day, 2 of them not: the steps between dates differ, none to 2 days, 1 row has the date of the "
-      "one before; the day of the week as input");
+      "one before; the day of the week is no input, as the training rows do not follow it");
 }
 
 TEST(Calendar, RowsOfAStreamGiveTheSameInputs) {
