@@ -261,6 +261,7 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
       data::Calendar calendar = *series.calendar;
       const std::string& name = names[calendar.column];
       if (calendar.rises()) add_dates(calendar, name, options, features);
+      if (calendar.rises() && options.calendar.read && features.empty()) keep_dates(calendar, name);
       add_reading(calendar.describe(name));
     }
     for (const std::size_t input : inputs) {
@@ -276,6 +277,12 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
       }
     }
     widen(features);
+  }
+
+  /// To say when rows were, of a model that does without.
+  void keep_dates(const data::Calendar& calendar, const std::string& name) {
+    description_.row_dates = calendar.dates;
+    description_.row_dates.column = name;
   }
 
   /// Where dates stand in their cycles, and how long after each other rows are.

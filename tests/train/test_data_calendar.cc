@@ -8,7 +8,9 @@
 #include <numbers>
 
 #include "penstock/data.h"
+#include "penstock/fine_tune.h"
 #include "penstock/model.h"
+#include "penstock/rows.h"
 #include "support/expect_error.h"
 #include "support/temporary_folder.h"
 
@@ -192,6 +194,34 @@ TEST(Calendar, RowsOfAStreamGiveTheSameInputs) {
   ASSERT_TRUE(patient.read("soon,1", features));
   EXPECT_EQ(features, before);
   EXPECT_EQ(patient.replaced(), 1) << "one field, though it makes four inputs";
+}
+
+TEST(Calendar, DatesThatAreNoInputAreKeptToBeSaid) {
+  const TemporaryFolder folder;
+  std::string text = "when,x\n";
+  for (int i = 0; i < 200; ++i) text += fmt::format("2024-{:02}-{:02},{}\n", 1 + i / 28, 1 + i % 28, i * i % 23);
+  const std::string path = folder.write("s.csv", text);
+  const SeriesOptions options{.calendar = {.read = true}};
+  const auto data = open_series(path, options);
+  const Model model({.width = 8, .blocks = 1}, data->description());
+  model.save(folder.path("m"));
+  const Model loaded = Model::load(folder.path("m"));
+  EXPECT_EQ(loaded.data().row_dates.column, "when");
+  std::vector<float> features(1);
+  RowReader dated(loaded.data(), "when,x", "-");
+  ASSERT_TRUE(dated.read("1970-01-03,1", features));
+  EXPECT_EQ(dated.date(), 2.0 * day);
+  ASSERT_TRUE(dated.read("1970-01-02,1", features)) << "earlier than the row before";
+  EXPECT_EQ(dated.date(), day);
+  ASSERT_TRUE(dated.read("soon,1", features));
+  EXPECT_EQ(dated.date(), std::nullopt);
+  EXPECT_EQ(dated.replaced(), 0);
+  RowReader undated(loaded.data(), "x", "-");
+  ASSERT_TRUE(undated.read("1", features));
+  EXPECT_EQ(undated.date(), std::nullopt);
+  const std::string values = folder.write("x.csv", "x\n1\n5\n2\n7\n3\n9\n1\n4\n8\n2\n6\n");
+  const Model further = continue_from(loaded, *open_series({values}, options, loaded.data()), 0.0);
+  EXPECT_EQ(further.data().inputs.size(), 1u) << "of a file without dates";
 }
 
 TEST(Calendar, MaskedValuesAreMarked) {
