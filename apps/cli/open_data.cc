@@ -178,7 +178,7 @@ void add_data_options(Options& options, DataOptions& data) {
                  "Learn a series as it is or by its logarithm [auto: what forecasts better]");
   options.add("--calendar", data.series.calendar, "auto|none|day,week,year",
               "Read where a row's date stands in the day, the week or the year, from a column of dates [auto: what the "
-              "rows show twice]");
+              "training rows hold twice and follow]");
   options.add("--date-column", data.series.date_column, "NAME",
               "Holds the dates of a series' rows [the first that does]");
   options.choice("--irregular", data.series.irregular,

@@ -106,7 +106,7 @@ Irregular parse_irregular(std::string_view text);
 /// When rows of a series are, and what becomes of those that are not when they should be.
 struct RowDates {
   Irregular irregular = Irregular::ignore;  ///< Never automatic.
-  std::string column = {};                  ///< That holds the dates; empty for Irregular::ignore.
+  std::string column = {};  ///< That holds the dates; for Irregular::ignore only to say when rows were, if it is there.
   DateForm form = DateForm::month_first;
   double step = 0.0;          ///< The usual time between two rows, in seconds.
   bool working_days = false;  ///< There are no rows on Saturdays and Sundays.
@@ -281,8 +281,9 @@ enum class Cycle { day, week, year };
 /// Which cycles of its rows' dates a series model reads, each as a sine and a cosine.
 struct CalendarOptions {
   bool read = false;
-  std::string column = {};         ///< That holds the dates; empty: the first column that does, if any.
-  std::vector<Cycle> cycles = {};  ///< Empty: those longer than two rows that the training part shows at least twice.
+  std::string column = {};  ///< That holds the dates; empty: the first column that does, if any.
+  /// Empty: those longer than two rows that the training part holds twice and follows.
+  std::vector<Cycle> cycles = {};
 };
 
 /// Whether a series is learnt as it is or by its logarithm.

@@ -197,7 +197,7 @@ def open_series(
             ``autoregression``: what forecasts best in the training part.
         season: Rows after which the targets repeat themselves; 1: never, 0: find out.
         calendar: Also read where a row's date stands in these cycles: some of ``"day"``, ``"week"`` and ``"year"``, or
-            ``"auto"``, the default: those that the training part shows twice; ``"none"``: none.
+            ``"auto"``, the default: those that the training part holds twice and follows; ``"none"``: none.
         date_column: Holds the dates; the first column that does if empty.
         irregular: What becomes of rows whose dates are not evenly apart: ``"ignore"`` (they follow each other all the
             same), ``"elapsed"`` (the time since the row before is an input), ``"fill"`` (rows that are missing from a

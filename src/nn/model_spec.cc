@@ -65,7 +65,7 @@ void check_row_dates(const RowDates& dates) {
   check_enum("irregular", dates.irregular, Irregular::refuse);
   check_enum("dates", dates.form, DateForm::milliseconds);
   require(dates.irregular != Irregular::automatic, "irregular must say what becomes of rows, not automatic");
-  require((dates.irregular == Irregular::ignore) == dates.column.empty(),
+  require(dates.irregular == Irregular::ignore || !dates.column.empty(),
           "irregular must go with the column that holds the dates");
   require(dates.column.empty() || (std::isfinite(dates.step) && dates.step > 0.0),
           "the time between two rows must be positive, not {} s", dates.step);

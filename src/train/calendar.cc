@@ -241,19 +241,32 @@ bool asked_for(const CalendarOptions& options, Cycle cycle) {
 
 }  // namespace
 
-void choose_cycles(Calendar& calendar, const CalendarOptions& options, const std::vector<training::Segment>& segments) {
+void choose_cycles(Calendar& calendar, const CalendarOptions& options, const std::vector<training::Segment>& segments,
+                   const CyclesShown& shown) {
   double earliest = std::numeric_limits<double>::infinity(), latest = -earliest;
   for (const training::Segment& segment : segments) {
     earliest = std::min(earliest, calendar.seconds[static_cast<std::size_t>(segment.first)]);
     latest = std::max(latest, calendar.seconds[static_cast<std::size_t>(segment.training_end) - 1]);
   }
   const double step = calendar.dates.step, span = latest - earliest + step;
+  const bool asked = !options.cycles.empty();
+  std::vector<CycleShape> possible;
+  std::vector<double> lengths;
   for (const CycleShape& shape : cycle_shapes) {
     const bool fits = 2.0 * step < shape.seconds;
-    if (options.cycles.empty() ? !fits || span < 2.0 * shape.seconds : !asked_for(options, shape.cycle)) continue;
+    if (asked ? !asked_for(options, shape.cycle) : !fits || span < 2.0 * shape.seconds) continue;
     require(fits, "calendar: rows are {} apart, too far for {}", describe_step(step), shape.name);
-    calendar.features.push_back(shape.sine);
-    calendar.features.push_back(shape.cosine);
+    possible.push_back(shape);
+    lengths.push_back(shape.seconds);
+  }
+  const std::vector<bool> follows = asked ? std::vector<bool>(possible.size(), true) : shown(lengths);
+  for (std::size_t i = 0; i < possible.size(); ++i) {
+    if (follows[i]) {
+      calendar.features.push_back(possible[i].sine);
+      calendar.features.push_back(possible[i].cosine);
+    } else {
+      calendar.not_followed.push_back(possible[i].cycle);
+    }
   }
 }
 
@@ -291,12 +304,17 @@ std::string Calendar::describe(const std::string& name) const {
   std::string text = fmt::format("{}: a row {}{}", name, apart.starts_with('a') ? "" : "every ", apart);
   text += describe_uneven(*this);
   if (ambiguous) text += ", read as month/day/year";
-  std::vector<std::string> read;
+  std::vector<std::string> read, left_out;
   for (const CycleShape& shape : cycle_shapes) {
     if (std::ranges::find(features, shape.sine) != features.end()) read.emplace_back(shape.name);
+    if (std::ranges::find(not_followed, shape.cycle) != not_followed.end()) left_out.emplace_back(shape.name);
   }
   if (dates.irregular == Irregular::elapsed) read.emplace_back("the time since the row before");
   if (!read.empty()) text += fmt::format("; {} as input", fmt::join(read, ", "));
+  if (!left_out.empty()) {
+    text += fmt::format("; {} {}, as the training rows do not follow {}", fmt::join(left_out, ", "),
+                        left_out.size() == 1 ? "is no input" : "are no inputs", left_out.size() == 1 ? "it" : "them");
+  }
   return text;
 }
 

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -26,6 +28,7 @@ struct Calendar {
   Index first_earlier = -1;              ///< ... and of those,
   Index earlier_line = 0;                ///< and where it stands.
   std::vector<Feature> features;         ///< Cycles that the model reads.
+  std::vector<Cycle> not_followed;       ///< Cycles that it would read, had the training rows followed them.
 
   /// Whether dates rise, and most of them from row to row.
   bool rises() const { return earlier == 0 && dates.step > 0.0; }
@@ -48,8 +51,12 @@ std::optional<Calendar> find_calendar(const CsvTable& table, const SeriesOptions
                                       const std::vector<std::size_t>& taken, const std::vector<RowRun>& runs,
                                       const TableValues& values);
 
-/// Chooses which cycles of dates that rise are read; held-out rows do not count for that. Throws
-/// Error(invalid_argument) for cycles that are shorter than two rows.
-void choose_cycles(Calendar& calendar, const CalendarOptions& options, const std::vector<training::Segment>& segments);
+/// Says of each of these cycles, in seconds, whether the training rows follow it.
+using CyclesShown = std::function<std::vector<bool>(std::span<const double> cycles)>;
+
+/// Chooses which cycles of dates that rise are read: those that options ask for, or those that the training rows hold
+/// twice and follow. Throws Error(invalid_argument) for cycles that are shorter than two rows.
+void choose_cycles(Calendar& calendar, const CalendarOptions& options, const std::vector<training::Segment>& segments,
+                   const CyclesShown& shown);
 
 }  // namespace penstock::data

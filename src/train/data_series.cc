@@ -13,6 +13,7 @@
 #include "train/autoregression.h"
 #include "train/calendar.h"
 #include "train/csv_table.h"
+#include "train/cycle_test.h"
 #include "train/divisible.h"
 #include "train/normalise.h"
 #include "train/origin.h"
@@ -260,6 +261,7 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
       data::Calendar calendar = *series.calendar;
       const std::string& name = names[calendar.column];
       if (calendar.rises()) add_dates(calendar, name, options, features);
+      if (calendar.rises() && options.calendar.read && features.empty()) keep_dates(calendar, name);
       add_reading(calendar.describe(name));
     }
     for (const std::size_t input : inputs) {
@@ -277,10 +279,22 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
     widen(features);
   }
 
+  /// To say when rows were, of a model that does without.
+  void keep_dates(const data::Calendar& calendar, const std::string& name) {
+    description_.row_dates = calendar.dates;
+    description_.row_dates.column = name;
+  }
+
   /// Where dates stand in their cycles, and how long after each other rows are.
   void add_dates(data::Calendar& calendar, const std::string& name, const SeriesOptions& options,
                  std::vector<FeatureValues>& features) const {
-    if (options.calendar.read) data::choose_cycles(calendar, options.calendar, segments_);
+    if (options.calendar.read) {
+      const training::DatedRows rows{targets_,         static_cast<Index>(description_.targets.size()),
+                                     calendar.seconds, calendar.dates.step,
+                                     segments_,        [&](Index row, Index target) { return is_known(row, target); }};
+      data::choose_cycles(calendar, options.calendar, segments_,
+                          [&](std::span<const double> cycles) { return training::cycles_shown(rows, cycles); });
+    }
     for (const Feature feature : calendar.features) {
       Column column{.name = name, .feature = feature, .dates = calendar.dates.form};
       features.push_back({std::move(column), calendar.seconds});

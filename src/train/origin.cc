@@ -67,7 +67,7 @@ SeriesOptions options_of(const DataDescription& origin, SeriesOptions options) {
   options.transform = Transform::none;  // logarithms are those of the columns
   options.calendar = {};
   options.irregular = origin.row_dates.irregular;
-  options.calendar.column = origin.row_dates.column;
+  if (options.irregular != Irregular::ignore) options.calendar.column = origin.row_dates.column;
   const bool fills = origin.row_dates.irregular == Irregular::fill;
   for (const Column& input : origin.inputs) {
     if (input.ahead == 1) options.known.push_back(input.name);

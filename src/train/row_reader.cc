@@ -45,7 +45,7 @@ struct RowReader::Impl {
   void find_dates() {
     if (data.row_dates.column.empty()) return;
     date_position = opening.header.find(data.row_dates.column);
-    if (date_position) return;
+    if (date_position || data.row_dates.irregular == Irregular::ignore) return;
     fail(ErrorCode::bad_input, "{}:1:1: column {} says when a row was, but the header has only {}", source(),
          in_quotes(data.row_dates.column), opening.header.list());
   }
@@ -97,6 +97,10 @@ struct RowReader::Impl {
     if (!date_position) return;
     const RowDates& dates = data.row_dates;
     std::optional<double> now;
+    if (dates.irregular == Irregular::ignore) {
+      series->date = data::read_date(read[*date_position].text, dates.form, opening.decimal);
+      return;
+    }
     try {
       now = date(read[*date_position], dates.column, dates.form);
       if (series->date) check_date(*series->date, *now);

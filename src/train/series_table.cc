@@ -167,7 +167,7 @@ class SeriesReader {
     if (!result.calendar) return;
     RowDates& dates = result.calendar->dates;
     // A model that does not ask how far rows are apart has no usual time between them.
-    if (dates_ != nullptr && dates_->step > 0.0) {
+    if (dates_ != nullptr && dates_->irregular != Irregular::ignore) {
       dates = {dates.irregular, dates.column, dates.form, dates_->step, dates_->working_days};
     }
     if (dates.irregular != Irregular::fill || result.calendar->missing == 0.0) return;

@@ -1,5 +1,6 @@
 """Files as people have them: what was guessed is said, and can be said otherwise."""
 
+import datetime
 import gzip
 import math
 import subprocess
@@ -18,7 +19,8 @@ def german(value, digits=2):
 
 def rows(count=60):
     for i in range(count):
-        yield f"{1 + i % 28:02d}.{1 + i // 28:02d}.2020", 1000 + 200 * math.sin(i / 5), i % 3 == 0
+        day = datetime.date(2020, 1 + i // 28, 1 + i % 28)
+        yield f"{day:%d.%m.%Y}", 1000 + 200 * math.sin(i / 5), day.weekday() < 5
 
 
 GERMAN = "\ufeffDatum;\"Menge, brutto\";offen;Ort\r\n" + "".join(

@@ -1,13 +1,16 @@
 // Dates of a series as inputs: which column holds them, which cycles are read, and the same inputs from rows later on.
 
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <numbers>
 
 #include "penstock/data.h"
+#include "penstock/fine_tune.h"
 #include "penstock/model.h"
+#include "penstock/rows.h"
 #include "support/expect_error.h"
 #include "support/temporary_folder.h"
 
@@ -19,13 +22,14 @@ using test::TemporaryFolder;
 
 constexpr double day = 86400.0;
 
-/// A row a day from Monday, 6 January 2020.
+/// A row a day from Monday, 6 January 2020; values that follow the week and the year.
 std::string days(int rows, const char* separator = "-") {
   constexpr int lengths[] = {31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
   std::string text = "when,x\n";
   int month = 0, of_month = 6, year = 2020;
   for (int i = 0; i < rows; ++i) {
-    text += fmt::format("{}{}{:02}{}{:02},{}\n", year, separator, month + 1, separator, of_month, i * i % 17);
+    text += fmt::format("{}{}{:02}{}{:02},{}\n", year, separator, month + 1, separator, of_month,
+                        i * i % 17 + 9 * (i % 7) + std::lround(30.0 * std::sin(2.0 * std::numbers::pi * i / 365.25)));
     const int length = month == 1 && year % 4 != 0 ? 28 : lengths[month];
     if (++of_month <= length) continue;
     of_month = 1;
@@ -47,7 +51,7 @@ TEST(Calendar, ReadsTheCyclesThatTheRowsShowTwice) {
   };
   const std::vector<std::string> week = {"x", "when (week_sine)", "when (week_cosine)"};
   EXPECT_EQ(read(12), std::vector<std::string>{"x"}) << "training sees nine days";
-  EXPECT_EQ(read(30), week);
+  EXPECT_EQ(read(40), week);
   EXPECT_EQ(read(900), week) << "720 days are no two years";
   EXPECT_EQ(read(1000).size(), 5u);
   EXPECT_EQ(titles(*open_series(folder.write("s.csv", days(1000)))), std::vector<std::string>{"x"}) << "not asked for";
@@ -109,6 +113,23 @@ TEST(Calendar, SaysWhatItFound) {
             "input");
 }
 
+TEST(Calendar, CyclesThatTheRowsDoNotFollowAreReadOnlyIfAskedFor) {
+  const TemporaryFolder folder;
+  const auto open = [&](const std::string& text, const std::vector<Cycle>& cycles) {
+    return open_series(folder.write("s.csv", text), {.calendar = {.read = true, .cycles = cycles}});
+  };
+  std::string noise = "when,x\n";
+  for (int i = 0; i < 200; ++i) noise += fmt::format("2024-{:02}-{:02},{}\n", 1 + i / 28, 1 + i % 28, i * i % 23);
+  EXPECT_EQ(titles(*open(noise, {})), std::vector<std::string>{"x"});
+  EXPECT_THAT(open(noise, {})->reading().back(),
+              testing::EndsWith("; the day of the week is no input, as the training rows do not follow it"));
+  EXPECT_EQ(titles(*open(noise, {Cycle::week})).size(), 3u);
+  std::string months = "when,x\n";
+  for (int i = 0; i < 300; ++i) months += fmt::format("{}-{:02},{}\n", 1950 + i / 12, 1 + i % 12, i * i % 23);
+  EXPECT_EQ(open(months, {})->reading().back(),
+            "when: a row a month; the day of the year is no input, as the training rows do not follow it");
+}
+
 TEST(Calendar, DatesThatDoNotRiseAreNotRead) {
   const TemporaryFolder folder;
   const auto opened = [&](const std::vector<std::string>& dates, const std::string& column = "") {
@@ -142,7 +163,7 @@ TEST(Calendar, DatesThatDoNotRiseAreNotRead) {
   EXPECT_EQ(
       opened(days)->reading().back(),
       "when: a row a day, 2 of them not: the steps between dates differ, none to 2 days, 1 row has the date of the "
-      "one before; the day of the week as input");
+      "one before; the day of the week is no input, as the training rows do not follow it");
 }
 
 TEST(Calendar, RowsOfAStreamGiveTheSameInputs) {
@@ -173,6 +194,34 @@ TEST(Calendar, RowsOfAStreamGiveTheSameInputs) {
   ASSERT_TRUE(patient.read("soon,1", features));
   EXPECT_EQ(features, before);
   EXPECT_EQ(patient.replaced(), 1) << "one field, though it makes four inputs";
+}
+
+TEST(Calendar, DatesThatAreNoInputAreKeptToBeSaid) {
+  const TemporaryFolder folder;
+  std::string text = "when,x\n";
+  for (int i = 0; i < 200; ++i) text += fmt::format("2024-{:02}-{:02},{}\n", 1 + i / 28, 1 + i % 28, i * i % 23);
+  const std::string path = folder.write("s.csv", text);
+  const SeriesOptions options{.calendar = {.read = true}};
+  const auto data = open_series(path, options);
+  const Model model({.width = 8, .blocks = 1}, data->description());
+  model.save(folder.path("m"));
+  const Model loaded = Model::load(folder.path("m"));
+  EXPECT_EQ(loaded.data().row_dates.column, "when");
+  std::vector<float> features(1);
+  RowReader dated(loaded.data(), "when,x", "-");
+  ASSERT_TRUE(dated.read("1970-01-03,1", features));
+  EXPECT_EQ(dated.date(), 2.0 * day);
+  ASSERT_TRUE(dated.read("1970-01-02,1", features)) << "earlier than the row before";
+  EXPECT_EQ(dated.date(), day);
+  ASSERT_TRUE(dated.read("soon,1", features));
+  EXPECT_EQ(dated.date(), std::nullopt);
+  EXPECT_EQ(dated.replaced(), 0);
+  RowReader undated(loaded.data(), "x", "-");
+  ASSERT_TRUE(undated.read("1", features));
+  EXPECT_EQ(undated.date(), std::nullopt);
+  const std::string values = folder.write("x.csv", "x\n1\n5\n2\n7\n3\n9\n1\n4\n8\n2\n6\n");
+  const Model further = continue_from(loaded, *open_series({values}, options, loaded.data()), 0.0);
+  EXPECT_EQ(further.data().inputs.size(), 1u) << "of a file without dates";
 }
 
 TEST(Calendar, MaskedValuesAreMarked) {

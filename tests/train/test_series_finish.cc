@@ -124,8 +124,10 @@ TEST_F(SeriesFinish, DatesAreNothingThatFewHeldOutRowsVouchFor) {
     return text;
   }();
   for (const Irregular irregular : {Irregular::ignore, Irregular::elapsed}) {
-    const SeriesOptions options{
-        .from_last = true, .autoregression = true, .calendar = {.read = true}, .irregular = irregular};
+    const SeriesOptions options{.from_last = true,
+                                .autoregression = true,
+                                .calendar = {.read = true, .cycles = {Cycle::week}},
+                                .irregular = irregular};
     const auto data = open_series(path_, options);
     const auto& inputs = data->description().inputs;
     EXPECT_TRUE(std::ranges::any_of(inputs, [](const Column& input) { return input.feature == Feature::week_sine; }));
