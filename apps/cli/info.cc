@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <fstream>
@@ -113,13 +114,31 @@ Json machine_json() {
           {"tasks", task_names()},       {"cells", all}};
 }
 
+/// Whether this is the first category of its column, or something else.
+bool begins_column(const std::vector<Column>& columns, const Column& column) {
+  if (column.feature != Feature::category) return true;
+  const auto first = std::ranges::find_if(columns, [&](const Column& each) {
+    return each.feature == Feature::category && each.name == column.name && each.ahead == column.ahead;
+  });
+  return &*first == &column;
+}
+
+/// "weekday (7 categories)": they are too many to be told one by one.
+std::string title_of(const std::vector<Column>& columns, const Column& column) {
+  if (column.feature != Feature::category) return column.title();
+  const auto count = std::ranges::count_if(columns, [&](const Column& each) {
+    return each.feature == Feature::category && each.name == column.name && each.ahead == 0;
+  });
+  return fmt::format("{} ({} categor{})", column.name, count, count == 1 ? "y" : "ies");
+}
+
 /// Mean and spread are those of each series where there are groups, and not told one by one.
 std::string columns_text(const DataDescription& data, const std::vector<Column>& columns) {
   std::string text;
   for (const Column& column : columns) {
-    if (column.ahead > 1) continue;
+    if (column.ahead > 1 || !begins_column(columns, column)) continue;
     const bool later = column.ahead == 1;
-    text += fmt::format("{}{}{}", text.empty() ? "" : ", ", printable(later ? column.name : column.title()),
+    text += fmt::format("{}{}{}", text.empty() ? "" : ", ", printable(later ? column.name : title_of(columns, column)),
                         later ? " of the rows that are forecast" : "");
     if (later) continue;
     if (column.feature != Feature::value || !data.groups.empty()) continue;

@@ -37,7 +37,9 @@ std::string column_list(const std::vector<Column>& columns) {
   constexpr std::size_t shown = 4;
   std::vector<std::string> names;
   for (const Column& column : columns) {
-    if (column.feature == Feature::value && column.ahead == 0) names.push_back(printable(column.name));
+    if (column.ahead > 0 || (column.feature != Feature::value && column.feature != Feature::category)) continue;
+    const std::string name = printable(column.name);
+    if (names.empty() || names.back() != name) names.push_back(name);  // a column has many categories
   }
   if (names.size() > shown) return fmt::format("{} columns", names.size());
   return fmt::format("{}", fmt::join(names, ", "));
@@ -72,6 +74,7 @@ OpenedData open_series_file(const DataOptions& options) {
   SeriesOptions series = suggest_series(options.series);
   series.inputs = options.columns;
   series.targets = options.targets;
+  series.categories = options.categories;
   series.horizon = options.horizon;
   series.season = options.season;
   series.group = options.group;
@@ -99,6 +102,7 @@ OpenedData open_labelled_file(const DataOptions& options, std::uint64_t seed) {
   labelled.sequence_column = options.sequence_column.value_or(labelled.sequence_column);
   labelled.label_column = options.label_column.value_or(labelled.label_column);
   labelled.inputs = options.columns;
+  labelled.categories = options.categories;
   labelled.format = options.table.format();
   labelled.missing = options.table.missing.value_or(options.origin ? options.origin->missing : labelled.missing);
   labelled.seed = seed;
@@ -162,6 +166,8 @@ void add_data_options(Options& options, DataOptions& data) {
   options.group("Data");
   add_kind_option(options, data.kind);
   options.add("--columns", data.columns, "A,B", "Columns to read; all numeric ones if not given");
+  options.add("--categories", data.categories, "auto|none|A,B",
+              "Columns of which every text is an input, 1 where a row has it [auto: text with few different values]");
   options.add("--target-columns", data.targets, "C,D", "Columns of a series to predict; those read if not given");
   options.add("--target", data.target, "FILE", "Sound: what came out of the effect or amplifier that is to be learnt");
   options.add("--horizon", data.horizon, "K", "Rows ahead that a series model predicts");
@@ -256,6 +262,7 @@ void refuse_foreign_options(const CLI::App& app, const DataOptions& options, Dat
       {"--as", {text, series, labelled, sound}},
       {"--target", {sound}},
       {"--columns", {series, labelled}},
+      {"--categories", {series, labelled}},
       {"--target-columns", {series}},
       {"--horizon", {series}},
       {"--group", {series}},

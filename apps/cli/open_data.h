@@ -29,7 +29,7 @@ struct DataOptions {
   std::string source;  ///< The first of `sources`, as messages call the data.
   Sources sources;     ///< Paths, or "task:NAME".
   std::optional<DataKind> kind;
-  std::vector<std::string> columns, targets;
+  std::vector<std::string> columns, targets, categories;
   Index horizon = 1;
   std::optional<std::string> sequence_column, label_column;  ///< "sequence" and "label" if not given.
   TableOptions table;

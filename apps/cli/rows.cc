@@ -19,11 +19,20 @@ std::string first_replaced(const Rows& rows) {
   return text;
 }
 
+void say_unknown_categories(const Rows& rows) {
+  const Index count = rows.reader().unknown_categories();
+  if (count == 0) return;
+  say(fmt::format("note: {} of a category that training did not show, and {} read as none; the first: {}\n",
+                  count == 1 ? "a field is" : with_commas(count) + " fields are", count == 1 ? "is" : "are",
+                  printable(rows.reader().first_unknown_category())));
+}
+
 void say_replaced(const Rows& rows) {
   if (rows.missing() > 0) {
     say(fmt::format("note: {} row{} missing between others, and went in without values\n", with_commas(rows.missing()),
                     rows.missing() == 1 ? " was" : "s were"));
   }
+  say_unknown_categories(rows);
   const Index count = rows.replaced();
   if (count == 0) return;
   say(fmt::format("note: {} value{} replaced by the last of {} column; the first: {}\n", with_commas(count),

@@ -15,6 +15,8 @@ std::string first_replaced(const Rows& rows);
 
 /// Says on standard error how many rows were missing and values replaced, if any were.
 void say_replaced(const Rows& rows);
+/// Says how many texts are none of the categories that the model knows, if any are.
+void say_unknown_categories(const Rows& rows);
 
 /// Says on standard error which series training did not see, if any, and how they are scaled.
 void say_new_groups(const std::vector<std::string>& names, const std::string& source, Index scaled_by);

@@ -161,7 +161,7 @@ class Stream {
       output_.flush();
       say_first_replaced(rows);
     }
-    if (rows.replaced() > 1 || rows.missing() > 0) say_replaced(rows);
+    say_counts(rows);
     if (state_) state_->intervals = tracker.state();
     if (state_) state_->last_rows = rows.reader().last_rows();
   }
@@ -205,9 +205,15 @@ class Stream {
       }
       say_first_replaced(rows);
     }
-    if (rows.replaced() > 1 || rows.missing() > 0) say_replaced(rows);
+    say_counts(rows);
     if (state_) streams.save(*state_);
     if (state_) state_->last_rows = rows.reader().last_rows();
+  }
+
+  /// Behind the last row; what was replaced once has been said.
+  static void say_counts(const Rows& rows) {
+    if (rows.replaced() > 1 || rows.missing() > 0) return say_replaced(rows);
+    say_unknown_categories(rows);
   }
 
   void say_first_replaced(const Rows& rows) {

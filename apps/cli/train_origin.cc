@@ -10,10 +10,10 @@ namespace penstock::cli {
 namespace {
 
 // What a model's weights and its data decide.
-constexpr const char* decided[] = {"--cell",      "--width",   "--blocks",         "--hidden-size", "--heads",
-                                   "--conv",      "--ffn",     "--norms",          "--no-changes",  "--no-linear",
-                                   "--columns",   "--horizon", "--target-columns", "--calendar",    "--date-column",
-                                   "--transform", "--group",   "--known",          "--irregular",   "--group-by-file"};
+constexpr const char* decided[] = {
+    "--cell",     "--width",       "--blocks",    "--hidden-size", "--heads",      "--conv",      "--ffn",
+    "--norms",    "--no-changes",  "--no-linear", "--columns",     "--categories", "--horizon",   "--target-columns",
+    "--calendar", "--date-column", "--transform", "--group",       "--known",      "--irregular", "--group-by-file"};
 
 }  // namespace
 

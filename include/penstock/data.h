@@ -36,6 +36,7 @@ enum class DateForm {
 enum class Feature {
   value,        ///< The number in it.
   missing,      ///< 1 where there is none, otherwise 0.
+  category,     ///< 1 where its text is Column::category, otherwise 0.
   day_sine,     ///< Where its date stands between midnight and midnight,
   day_cosine,   ///< as the sine and cosine of an angle;
   week_sine,    ///< from Monday to Monday;
@@ -59,14 +60,20 @@ struct Column {
   bool logarithm = false;  ///< Mean and scale are those of logarithms; all values must be positive.
   Feature feature = Feature::value;
   DateForm dates = DateForm::month_first;  ///< Of a feature of dates.
+  std::string category = {};               ///< Of Feature::category.
   Index ahead = 0;                         ///< > 0: the value of so many rows later, which is known in advance.
 
   /// Of a raw value; not a number where a logarithm has none. Dates are raw as seconds since the start of 1970.
   double normal(double value) const;
   double raw(double normalised) const;  ///< Of values: back again.
   /// Whether this is a feature of dates.
-  bool reads_dates() const { return feature > Feature::missing; }
-  /// The name, and what of it is read if that is not the value of the row: "date (year_sine)", "price (+3)".
+  bool reads_dates() const { return feature > Feature::category; }
+  /// Whether this is the same of a column as `other` is, in whichever row.
+  bool reads_same(const Column& other) const {
+    return name == other.name && feature == other.feature && category == other.category;
+  }
+  /// The name, and what of it is read if that is not the value of the row: "date (year_sine)", "price (+3)",
+  /// "weekday = Monday".
   std::string title() const;
 };
 
@@ -313,6 +320,9 @@ struct SeriesOptions {
   /// forecast are their values in the rows that are forecast. They are read whether or not `inputs` names them, and are
   /// no targets unless `targets` names others. Rows at the end of a series that lack all targets say what is known.
   std::vector<std::string> known = {};
+  /// Columns of which each text is an input, 1 where a row has it: names; or "none"; or "auto", as empty: columns of
+  /// text with few different ones.
+  std::vector<std::string> categories = {};
   int threads = 0;  ///< That look for the season and the linear forecast; 0: as many as the machine offers.
 };
 /// What is said of how a series is forecast and of its dates; what is not is left to suggest_series().
@@ -342,6 +352,7 @@ struct LabelledOptions {
   std::string sequence_column = "sequence";  ///< Rows with the same value, one after the other, are one sequence.
   std::string label_column = "label";        ///< Constant within a sequence.
   std::vector<std::string> inputs = {};      ///< Empty: every other numeric column.
+  std::vector<std::string> categories = {};  ///< As SeriesOptions has them.
   double validation_fraction = 0.2;          ///< Of the sequences, chosen by the seed.
   TableFormat format = {};
   Missing missing = Missing::refuse;
@@ -468,6 +479,11 @@ class RowReader {
   /// How many values were replaced so far, and what the first of them looked like, as an error would have said it.
   Index replaced() const;
   const std::string& first_replaced() const;
+
+  /// How many fields so far held a text that is none of the categories that training showed, and the first of them.
+  /// They are read as none.
+  Index unknown_categories() const;
+  const std::string& first_unknown_category() const;
 
  private:
   struct Impl;

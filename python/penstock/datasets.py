@@ -172,6 +172,7 @@ def open_series(
     group: str = "",
     group_by_file: bool = False,
     known: Sequence[str] = (),
+    categories: str | Sequence[str] = (),
     origin: Model | None = None,
 ) -> Dataset:
     """A table, one step a row: a CSV file, or one in memory.
@@ -206,13 +207,16 @@ def open_series(
         group: Names the series of a row, where the file holds many: each is split by time and scaled by itself.
         group_by_file: The same, of files that hold a series each, which are named as they are.
         known: Columns whose values are known in advance: those of the rows that are forecast are inputs, too.
+        categories: Columns of which every text is an input, 1 where a row has it, whatever is in them; ``"auto"``, the default:
+            those of text with few different values; ``"none"``: none.
         origin: A model that is to be trained further (:meth:`Model.continue_from`): columns, scaling, horizon, ``from_last``,
-            ``autoregression``, ``transform``, ``calendar``, ``group``, ``group_by_file`` and ``known`` are those of its data, and must not be given.
+            ``autoregression``, ``transform``, ``calendar``, ``group``, ``group_by_file``, ``known`` and ``categories`` are those of its data, and must not be given.
     """
     if origin is not None:
         _refuse_given("origin", inputs=list(inputs), targets=list(targets), horizon=horizon != 1, from_last=from_last is not None,
                       autoregression=autoregression is not None, transform=transform is not None, calendar=calendar is not None,
-                      date_column=date_column, irregular=irregular is not None, group=group, group_by_file=group_by_file, known=list(known))  # fmt: skip
+                      date_column=date_column, irregular=irregular is not None, group=group, group_by_file=group_by_file, known=list(known),
+                      categories=list(categories))  # fmt: skip
         from_last, autoregression = origin.spec["from_last"], origin.spec["lags"] > 0
     paths, tables = _sources(path)
     dataset = _core.open_series(
@@ -236,6 +240,7 @@ def open_series(
         group,
         group_by_file,
         list(known),
+        [categories] if isinstance(categories, str) else list(categories),
         None if origin is None else origin._model,
     )
     if from_last is None:
@@ -249,6 +254,7 @@ def open_labelled(
     sequence_column: str = "sequence",
     label_column: str = "label",
     inputs: Sequence[str] = (),
+    categories: str | Sequence[str] = (),
     validation_fraction: float = 0.2,
     delimiter: str = "",
     decimal: str = "",
@@ -259,11 +265,11 @@ def open_labelled(
 ) -> Dataset:
     """A table in which each run of one value of ``sequence_column`` is one labelled sequence, or a ``.ts`` file.
 
-    Tables are written, or stand in memory, as for :func:`open_series`. ``origin`` is a model that is to be trained further (:meth:`Model.continue_from`): columns, scaling and labels are those
-    of its data, and ``inputs`` must not be given.
+    Tables are written, or stand in memory, as for :func:`open_series`, and ``categories`` are chosen as there. ``origin`` is a model that is to be trained further (:meth:`Model.continue_from`): columns, scaling and labels are those
+    of its data, and ``inputs`` and ``categories`` must not be given.
     """
     if origin is not None:
-        _refuse_given("origin", inputs=list(inputs))
+        _refuse_given("origin", inputs=list(inputs), categories=list(categories))
     paths, tables = _sources(path)
     dataset = _core.open_labelled(
         paths,
@@ -271,6 +277,7 @@ def open_labelled(
         sequence_column,
         label_column,
         list(inputs),
+        [categories] if isinstance(categories, str) else list(categories),
         validation_fraction,
         delimiter,
         decimal,

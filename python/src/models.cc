@@ -51,6 +51,7 @@ nb::list describe(const std::vector<Column>& columns) {
     one["scale"] = column.scale;
     one["logarithm"] = column.logarithm;
     one["feature"] = std::string(to_string(column.feature));
+    if (column.feature == Feature::category) one["category"] = column.category;
     all.append(one);
   }
   return all;
@@ -122,6 +123,10 @@ nb::object normalised(SharedModel& shared, nb::handle rows, const std::string& g
   const SharedModel::Reading model(shared);
   const DataDescription data = description_of(model->data(), group);
   const std::vector<Column>& inputs = data.inputs;
+  const auto category = std::ranges::find(inputs, Feature::category, &Column::feature);
+  if (category != inputs.end()) {
+    refuse("the model reads texts of the column " + category->name + ": give it a table, not an array");
+  }
   const std::vector<std::string> names = raw_columns(inputs);
   const Array raw = Array(rows, "inputs", Scalar::f64).contiguous();
   if (inputs.empty() || raw.rank() == 0 || raw.shape().back() != static_cast<Index>(names.size())) {

@@ -365,7 +365,8 @@ void bind_training(nb::module_& module) {
          const std::optional<std::string>& missing, std::optional<bool> from_last, std::optional<bool> autoregression,
          const std::optional<std::string>& transform, Index season, const std::vector<std::string>& calendar,
          const std::string& date_column, const std::optional<std::string>& irregular, const std::string& group,
-         bool group_by_file, const std::vector<std::string>& known, SharedModel* origin) {
+         bool group_by_file, const std::vector<std::string>& known, const std::vector<std::string>& categories,
+         SharedModel* origin) {
         SeriesChoices said{.from_last = from_last, .autoregression = autoregression, .calendar = calendar};
         said.date_column = date_column;
         if (irregular) said.irregular = parse_irregular(*irregular);
@@ -385,24 +386,27 @@ void bind_training(nb::module_& module) {
         options.group = group;
         options.group_by_file = group_by_file;
         options.known = known;
+        options.categories = categories;
         return shared(opened(paths, tables, options, origin, {open_series, open_series, open_series_tables}));
       },
       nb::arg("paths"), nb::arg("tables"), nb::arg("inputs"), nb::arg("targets"), nb::arg("horizon"),
       nb::arg("validation_fraction"), nb::arg("delimiter"), nb::arg("decimal"), nb::arg("header").none(),
       nb::arg("missing").none(), nb::arg("from_last").none(), nb::arg("autoregression").none(),
       nb::arg("transform").none(), nb::arg("season"), nb::arg("calendar"), nb::arg("date_column"),
-      nb::arg("irregular").none(), nb::arg("group"), nb::arg("group_by_file"), nb::arg("known"),
+      nb::arg("irregular").none(), nb::arg("group"), nb::arg("group_by_file"), nb::arg("known"), nb::arg("categories"),
       nb::arg("origin").none());
   module.def(
       "open_labelled",
       [](const Sources& paths, const TableTexts& tables, const std::string& sequence_column,
-         const std::string& label_column, const std::vector<std::string>& inputs, double validation_fraction,
-         const std::string& delimiter, const std::string& decimal, std::optional<bool> header,
-         const std::optional<std::string>& missing, std::uint64_t seed, SharedModel* origin) {
+         const std::string& label_column, const std::vector<std::string>& inputs,
+         const std::vector<std::string>& categories, double validation_fraction, const std::string& delimiter,
+         const std::string& decimal, std::optional<bool> header, const std::optional<std::string>& missing,
+         std::uint64_t seed, SharedModel* origin) {
         LabelledOptions options;
         options.sequence_column = sequence_column;
         options.label_column = label_column;
         options.inputs = inputs;
+        options.categories = categories;
         options.validation_fraction = validation_fraction;
         options.format = format_from(delimiter, decimal, header);
         options.missing = missing_from(missing, origin);
@@ -410,8 +414,8 @@ void bind_training(nb::module_& module) {
         return shared(opened(paths, tables, options, origin, {open_labelled, open_labelled, open_labelled_tables}));
       },
       nb::arg("paths"), nb::arg("tables"), nb::arg("sequence_column"), nb::arg("label_column"), nb::arg("inputs"),
-      nb::arg("validation_fraction"), nb::arg("delimiter"), nb::arg("decimal"), nb::arg("header").none(),
-      nb::arg("missing").none(), nb::arg("seed"), nb::arg("origin").none());
+      nb::arg("categories"), nb::arg("validation_fraction"), nb::arg("delimiter"), nb::arg("decimal"),
+      nb::arg("header").none(), nb::arg("missing").none(), nb::arg("seed"), nb::arg("origin").none());
   module.def(
       "open_task",
       [](const std::string& name, Index length, Index validation_length, Index modulus, Index copy_tokens,

@@ -17,8 +17,9 @@ namespace penstock {
 
 namespace {
 
-constexpr std::array<std::string_view, 9> feature_names = {
-    "value", "missing", "day_sine", "day_cosine", "week_sine", "week_cosine", "year_sine", "year_cosine", "elapsed"};
+constexpr std::array<std::string_view, 10> feature_names = {"value",       "missing",   "category",    "day_sine",
+                                                            "day_cosine",  "week_sine", "week_cosine", "year_sine",
+                                                            "year_cosine", "elapsed"};
 constexpr std::array<std::string_view, 7> date_form_names = {"month-first", "day-first", "excel",       "year",
                                                              "digits",      "seconds",   "milliseconds"};
 constexpr std::array<std::string_view, 5> irregular_names = {"automatic", "ignore", "elapsed", "fill", "refuse"};
@@ -48,6 +49,7 @@ double phase(Feature feature, double seconds) {
 
 double feature_of(Feature feature, double value) {
   if (feature == Feature::missing) return std::isnan(value) ? 1.0 : 0.0;
+  if (feature == Feature::category) return value;
   if (feature == Feature::elapsed) return std::log2(1.0 + value) - 1.0;
   constexpr double farthest = 1e14;  // seconds: three million years, within what dates can count
   if (!(std::abs(value) < farthest)) return std::numeric_limits<double>::quiet_NaN();
@@ -66,7 +68,9 @@ Irregular parse_irregular(std::string_view text) { return parse_name<Irregular>(
 DateForm parse_date_form(std::string_view text) { return parse_name<DateForm>("dates", date_form_names, text); }
 
 std::string Column::title() const {
-  if (ahead > 0) return fmt::format("{} (+{})", name, ahead);
+  const std::string read = feature == Feature::category ? fmt::format("{} = {}", name, category) : name;
+  if (ahead > 0) return fmt::format("{} (+{})", read, ahead);
+  if (feature == Feature::category) return read;
   return feature == Feature::value ? name : fmt::format("{} ({})", name, to_string(feature));
 }
 
@@ -195,9 +199,8 @@ void fill_ahead(const DataDescription& data, std::span<float> features) {
   for (std::size_t to = 0; to < width; ++to) {
     const Column& input = data.inputs[to];
     if (input.ahead == 0) continue;
-    const auto now = std::ranges::find_if(data.inputs, [&](const Column& other) {
-      return other.ahead == 0 && other.feature == Feature::value && other.name == input.name;
-    });
+    const auto now = std::ranges::find_if(
+        data.inputs, [&](const Column& other) { return other.ahead == 0 && other.reads_same(input); });
     require(now != data.inputs.end(), "inputs: {} is read ahead, but not as it is", in_quotes(input.name));
     const auto from = static_cast<std::size_t>(now - data.inputs.begin());
     for (std::size_t row = 0; row < rows; ++row) {

@@ -24,6 +24,7 @@ json columns_to_json(const std::vector<Column>& columns) {
     result.push_back({{"name", column.name}, {"mean", column.mean}, {"scale", column.scale}});
     if (column.logarithm) result.back()["logarithm"] = true;
     if (column.feature != Feature::value) result.back()["feature"] = to_string(column.feature);
+    if (column.feature == Feature::category) result.back()["category"] = column.category;
     if (column.ahead != 0) result.back()["ahead"] = column.ahead;
     if (column.reads_dates()) result.back()["dates"] = to_string(column.dates);
   }
@@ -40,6 +41,7 @@ std::vector<Column> columns_from_json(const json& array, const std::string& sour
     column.scale = reader.number("scale");
     column.logarithm = reader.boolean("logarithm", false);
     if (item.contains("feature")) column.feature = reader.parsed("feature", parse_feature);
+    if (item.contains("category")) column.category = reader.string("category");
     column.ahead = reader.integer("ahead", 0);
     if (item.contains("dates")) column.dates = reader.parsed("dates", parse_date_form);
     reader.finish();

@@ -38,7 +38,13 @@ void check_columns(const char* name, const std::vector<Column>& columns) {
             in_quotes(column.name), column.scale);
     check_enum("feature", column.feature, Feature::elapsed);
     check_enum("dates", column.dates, DateForm::milliseconds);
-    check_range("ahead", column.ahead, 0, column.feature == Feature::value ? largest_horizon : 0);
+    const bool is_category = column.feature == Feature::category;
+    check_range("ahead", column.ahead, 0, column.feature == Feature::value || is_category ? largest_horizon : 0);
+    require(is_category != column.category.empty(),
+            "{}: column {} must have a category if that is read of it, and none otherwise", name,
+            in_quotes(column.name));
+    require(!is_category || (column.mean == 0.0 && column.scale == 1.0 && !column.logarithm),
+            "{}: categories of column {} must not be scaled", name, in_quotes(column.name));
   }
 }
 

@@ -1,16 +1,37 @@
 #include "train/column_choice.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 #include "base/lower_case.h"
+#include "base/quote.h"
 #include "train/dates.h"
 
 namespace penstock::data {
 
-ColumnChooser::ColumnChooser(const CsvHeader& header, char decimal, const std::vector<std::size_t>& excluded)
-    : header_(header), decimal_(decimal), columns_(header.names().size()), undecided_(columns_.size()) {
-  for (const std::size_t column : excluded) {
-    columns_[column].kind = Kind::excluded;
-    columns_[column].done = true;
+namespace {
+
+constexpr std::size_t most_categories = 32;          // of a column that nobody named
+constexpr std::size_t most_named_categories = 1000;  // of one that somebody did
+constexpr std::size_t least_rows = 10;               // on average, that show each of the former
+
+}  // namespace
+
+ColumnChooser::ColumnChooser(const CsvHeader& header, char decimal, const ColumnQuestion& question)
+    : header_(header),
+      decimal_(decimal),
+      find_categories_(question.categories.found),
+      needs_number_(question.needs_number),
+      any_(question.only.empty()),
+      columns_(header.width()),
+      undecided_(columns_.size()) {
+  for (const std::size_t column : question.categories.named) columns_[column].kind = Kind::named;
+  for (std::size_t i = 0; i < columns_.size(); ++i) {
+    const auto is_in = [&](const auto& list) { return std::ranges::find(list, i) != list.end(); };
+    const bool wanted = question.only.empty() || is_in(question.only) || columns_[i].kind == Kind::named;
+    if (wanted && !is_in(question.excluded)) continue;
+    columns_[i].kind = Kind::excluded;
+    columns_[i].done = true;
     --undecided_;
   }
 }
@@ -24,7 +45,10 @@ void ColumnChooser::look(const std::vector<CsvField>& row) {
 
 void ColumnChooser::look(const std::string& text, std::size_t column) {
   Seen& seen = columns_[column];
-  if (is_missing(text)) return;
+  if (is_missing(text)) {
+    seen.missing = true;
+    return;
+  }
   if (seen.kind == Kind::unknown) {
     seen.first = text;
     // 20200304 is a number unless its column says otherwise.
@@ -39,13 +63,16 @@ void ColumnChooser::look(const std::string& text, std::size_t column) {
   } else {
     seen.changes = seen.changes || text != seen.first;
   }
+  look_at_text(text, seen);
   if (seen.maybe_dates) {
     double value = 0.0;
     seen.maybe_dates = parse_number(text, decimal_, value) == std::errc{};
     seen.numbers.push_back(value);
   }
   const bool read = seen.kind == Kind::number || seen.kind == Kind::truth;
-  seen.done = !read || (seen.changes && !seen.maybe_dates);
+  const bool may_be_categories = seen.kind == Kind::named || (seen.kind == Kind::text && find_categories_);
+  const std::size_t most = seen.kind == Kind::named ? most_named_categories : most_categories;
+  seen.done = may_be_categories ? seen.texts.size() > most : !read || (seen.changes && !seen.maybe_dates);
   if (seen.done) --undecided_;
 }
 
@@ -58,15 +85,47 @@ void ColumnChooser::look_at_truth(const std::string& text, Seen& seen) {
   if (!are_opposites(seen.first, text)) seen.kind = Kind::text;
 }
 
+bool ColumnChooser::is_half_a_pair(const Seen& seen) {
+  return seen.kind == Kind::truth && !seen.changes && !parse_boolean(seen.first);
+}
+
+/// Collects what may be categories: of a pair that turns out to be none, too.
+void ColumnChooser::look_at_text(const std::string& text, Seen& seen) const {
+  if (seen.kind != Kind::named && (seen.kind == Kind::number || seen.kind == Kind::date || !find_categories_)) return;
+  if (seen.texts.size() > (seen.kind == Kind::named ? most_named_categories : most_categories)) return;
+  if (std::ranges::find(seen.texts, text) == seen.texts.end()) seen.texts.push_back(text);
+}
+
+/// Of one text alone only where others lack it.
+bool ColumnChooser::are_categories(std::size_t column) const {
+  const Seen& seen = columns_[column];
+  if (seen.kind == Kind::named) return true;
+  const bool few =
+      seen.texts.size() <= most_categories && seen.texts.size() * least_rows <= static_cast<std::size_t>(rows_);
+  const bool tells = seen.texts.size() > 1 || seen.missing;
+  const bool index = column == 0 && header_.is_unnamed(0) && columns_.size() > 1;
+  return (seen.kind == Kind::text || is_half_a_pair(seen)) && find_categories_ && few && tells && !index;
+}
+
 std::string ColumnChooser::reason(std::size_t column) const {
   const Seen& seen = columns_[column];
   if (column == 0 && header_.is_unnamed(0) && columns_.size() > 1) return "no name";
   if (seen.kind == Kind::unknown) return "no values";
   if (seen.kind == Kind::date) return "dates";
-  const bool half_a_pair = seen.kind == Kind::truth && !seen.changes && !parse_boolean(seen.first);
-  if (seen.kind == Kind::text || half_a_pair) return "text";
+  if (seen.kind == Kind::text || is_half_a_pair(seen)) return "text";
   if (seen.maybe_dates && number_form(header_.names()[column], seen.numbers)) return "dates";
   return seen.changes || rows_ == 1 ? "" : "always the same";
+}
+
+void ColumnChooser::check_named(std::size_t column) const {
+  const std::size_t count = columns_[column].texts.size();
+  const auto refuse = [&](const std::string& what) {
+    fail(ErrorCode::bad_input, "{}: column {} {}", header_.source(), in_quotes(header_.names()[column]), what);
+  };
+  if (count == 0) refuse("has no values");
+  if (count > most_named_categories) {
+    refuse(fmt::format("has more than {} different values, too many to be categories", most_named_categories));
+  }
 }
 
 CsvTable::TruthColumn ColumnChooser::truth(std::size_t column) const {
@@ -80,6 +139,11 @@ CsvTable::Choice ColumnChooser::choice() const {
   bool constant = false;
   for (std::size_t i = 0; i < columns_.size(); ++i) {
     if (columns_[i].kind == Kind::excluded) continue;
+    if (are_categories(i)) {
+      check_named(i);
+      choice.categories.push_back({i, columns_[i].texts});
+      continue;
+    }
     const std::string why = reason(i);
     constant = constant || why == "always the same";
     if (why.empty()) {
@@ -89,11 +153,12 @@ CsvTable::Choice ColumnChooser::choice() const {
       choice.left_out.push_back({i, why});
     }
   }
-  if (choice.columns.empty() && constant) {
+  const bool none = any_ && choice.columns.empty() && (needs_number_ || choice.categories.empty());
+  if (none && constant) {
     fail(ErrorCode::bad_input, "{}: no numeric column changes, so there is nothing to learn from among {}",
          header_.source(), header_.list());
   }
-  if (choice.columns.empty()) {
+  if (none) {
     fail(ErrorCode::bad_input, "{}: no numeric column to use as input among {}", header_.source(), header_.list());
   }
   return choice;

@@ -163,26 +163,38 @@ CsvHeader CsvHeader::without_names(std::size_t count, std::string source, char d
 }
 
 std::optional<std::size_t> CsvHeader::find(std::string_view name) const {
-  const auto found = std::find(names_.begin(), names_.end(), name);
-  if (found == names_.end()) return std::nullopt;
+  const auto end = names_.begin() + static_cast<std::ptrdiff_t>(width());
+  const auto found = std::find(names_.begin(), end, name);
+  if (found == end) return std::nullopt;
   return static_cast<std::size_t>(found - names_.begin());
+}
+
+std::size_t CsvHeader::add_category(std::size_t column, const std::string& text) {
+  names_.push_back(fmt::format("{} = {}", names_[column], text));
+  unnamed_.push_back(false);
+  categories_.push_back({column, text});
+  return names_.size() - 1;
+}
+
+const CsvHeader::Category* CsvHeader::category(std::size_t column) const {
+  return column < width() ? nullptr : &categories_[column - width()];
 }
 
 std::string CsvHeader::list() const {
   constexpr std::size_t most = 12;
   std::string text;
-  for (std::size_t i = 0; i < std::min(names_.size(), most); ++i) {
+  for (std::size_t i = 0; i < std::min(width(), most); ++i) {
     text += fmt::format("{}{}", i == 0 ? "" : ", ", in_quotes(names_[i]));
   }
-  if (names_.size() > most) text += fmt::format(" and {} more", names_.size() - most);
+  if (width() > most) text += fmt::format(" and {} more", width() - most);
   return text;
 }
 
 void CsvHeader::check_width(const std::vector<CsvField>& record) const {
-  if (record.size() == names_.size()) return;
+  if (record.size() == width()) return;
   // Point at the first field too many, or at the last one there is.
-  const CsvField& place = record[std::min(names_.size(), record.size() - 1)];
-  fail_at(source_, place.line, place.column, "{}, the header has {}", counted(record.size(), "field"), names_.size());
+  const CsvField& place = record[std::min(width(), record.size() - 1)];
+  fail_at(source_, place.line, place.column, "{}, the header has {}", counted(record.size(), "field"), width());
 }
 
 double CsvHeader::number(const std::vector<CsvField>& record, std::size_t column) const {

@@ -77,7 +77,17 @@ class CsvHeader {
   std::optional<std::size_t> find(std::string_view name) const;
   /// "a, b, c", for messages; long lists are cut.
   std::string list() const;
-  /// Throws Error(bad_input) unless the record has one field a column.
+  /// A column more, behind all others, for one text of a column: 1 where a record has it. Files have no field for it.
+  std::size_t add_category(std::size_t column, const std::string& text);
+  struct Category {
+    std::size_t column;
+    std::string text;
+  };
+  /// What such a column stands for; nothing of the columns that files have.
+  const Category* category(std::size_t column) const;
+  /// How many columns files have.
+  std::size_t width() const { return names_.size() - categories_.size(); }
+  /// Throws Error(bad_input) unless the record has one field a column of the file.
   void check_width(const std::vector<CsvField>& record) const;
   /// The field as a finite number; throws Error(bad_input) with the place, the column's name and what was found.
   double number(const std::vector<CsvField>& record, std::size_t column) const;
@@ -95,6 +105,7 @@ class CsvHeader {
   char decimal_;
   std::vector<std::string> names_;
   std::vector<bool> unnamed_;
+  std::vector<Category> categories_;  // the last columns
 };
 
 /// The field as a number if it is a finite one, written with a point.

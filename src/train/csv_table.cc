@@ -93,8 +93,16 @@ std::vector<std::size_t> CsvTable::columns(const std::vector<std::string>& names
   return columns;
 }
 
-CsvTable::Choice CsvTable::numeric_columns(const std::vector<std::size_t>& excluded) const {
-  ColumnChooser chooser(header(), format().decimal, excluded);
+std::vector<std::size_t> CsvTable::add_categories(CategoryColumn column) {
+  for (File& file : files_) {
+    if (&file == &files_.front()) continue;
+    for (const std::string& text : column.texts) file.header.add_category(column.column, text);
+  }
+  return categories_.add(files_.front().header, std::move(column));
+}
+
+CsvTable::Choice CsvTable::choose_columns(const ColumnQuestion& question) const {
+  ColumnChooser chooser(header(), format().decimal, question);
   TableRows rows(*this);
   if (!rows.next()) fail(ErrorCode::bad_input, "{}: no rows behind the header", header().source());
   do {
@@ -138,6 +146,10 @@ std::vector<std::string> CsvTable::reading(std::size_t read, const Choice& choic
     findings.push_back(
         fmt::format("{} read, {} left out: {}", counted(read, "column"), choice.left_out.size(), list_of(all)));
   }
+  for (const auto& [column, texts] : choice.categories) {
+    const std::string count = texts.size() == 1 ? "a category" : fmt::format("{} categories", texts.size());
+    findings.push_back(fmt::format("{} as {}: {}", header().names()[column], count, list_of(texts)));
+  }
   if (const std::string truths = describe_truths(choice); !truths.empty()) findings.push_back(truths);
   if (files_.size() > 1) findings.push_back(fmt::format("{} files", files_.size()));
   return findings;
@@ -162,6 +174,7 @@ bool TableRows::next() {
   }
   starts_file_ = opened;
   header().check_width(fields_);
+  (void)table_.categories_.extend(fields_);
   return true;
 }
 

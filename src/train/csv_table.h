@@ -3,10 +3,19 @@
 #include <string>
 #include <vector>
 
+#include "train/categories.h"
 #include "train/csv.h"
 #include "train/table_format.h"
 
 namespace penstock::data {
+
+/// Which columns of a table could be read.
+struct ColumnQuestion {
+  std::vector<std::size_t> excluded = {};
+  std::vector<std::size_t> only = {};  ///< Beside those that are named as categories; empty: all others.
+  CategoryChoice categories = {};
+  bool needs_number = true;  ///< Categories alone are nothing to read.
+};
 
 /// The rows of a table, file by file.
 class TableRows;
@@ -39,14 +48,19 @@ class CsvTable {
   };
   struct Choice {
     std::vector<std::size_t> columns;
+    std::vector<CategoryColumn> categories;
     std::vector<TruthColumn> truths;  ///< Those of the columns that hold such words.
     std::vector<LeftOut> left_out;
   };
   /// All columns of numbers, as the first value that is not missing shows, or of truth values, as the first two words
-  /// show, but for the excluded ones. Later values do not count: one bad value must be an error, not the end of a
-  /// column. Dates, a first column without a name and columns that never change are left out. Throws Error(bad_input)
-  /// if there are none.
-  Choice numeric_columns(const std::vector<std::size_t>& excluded) const;
+  /// show. Later values do not count: one bad value must be an error, not the end of a column. Dates, a first column
+  /// without a name and columns that never change are left out. Columns of few texts, in all rows, are categories, and
+  /// so are those that are named. Throws Error(bad_input) if there is nothing to read, or too many texts in a column
+  /// that is named.
+  Choice choose_columns(const ColumnQuestion& question) const;
+
+  /// Reads a column as categories from now on: where the columns stand that all rows get for them.
+  std::vector<std::size_t> add_categories(CategoryColumn column);
 
   /// What Dataset::reading() says; `read` columns were used, and `choice` is empty if they were asked for.
   std::vector<std::string> reading(std::size_t read, const Choice& choice) const;
@@ -67,6 +81,7 @@ class CsvTable {
   Sources sources_;
   bool windows_1252_ = false;  // some of the files are
   std::vector<File> files_;
+  CategoryFields categories_;
 };
 
 class TableRows {

@@ -1,6 +1,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <numeric>
 #include <utility>
@@ -140,9 +141,15 @@ class LabelledDataset final : public Dataset, public training::Divisible, public
     validation_.assign(order.begin(), order.begin() + held_out);
     training_.assign(order.begin() + held_out, order.end());
     std::sort(validation_.begin(), validation_.end());
+    std::vector<std::vector<double>> read;
     for (std::size_t i = 0; i < inputs.size(); ++i) {
-      description_.inputs.push_back(fit(table.header(), inputs[i], rows.values.columns[i]));
+      std::vector<double>& raw = rows.values.columns[i];
+      Column column = fit(table.header(), inputs[i], raw);
+      if (origin == nullptr && column.feature == Feature::category && !shows(raw)) continue;
+      description_.inputs.push_back(std::move(column));
+      read.push_back(std::move(raw));
     }
+    rows.values.columns = std::move(read);
     if (origin != nullptr) data::take_scaling(description_, *origin, table.header().source());
     normalise(rows.values);
     set_fingerprint();
@@ -215,8 +222,19 @@ class LabelledDataset final : public Dataset, public training::Divisible, public
   static constexpr std::uint64_t divisions = std::uint64_t{1} << 63;  // purpose of an order; passes count from 1
   static constexpr Index most_passes = Index{1} << 62;  // no run gets there; a damaged position must not overflow
 
+  /// Whether a category is in the training sequences: otherwise a model would not know what to make of it.
+  bool shows(const std::vector<double>& raw) const {
+    return std::ranges::any_of(training_, [&](Index i) {
+      const auto first = raw.begin() + sequences_[i].first;
+      return std::find(first, first + sequences_[i].length, 1.0) != first + sequences_[i].length;
+    });
+  }
+
   /// Mean and spread over the training sequences alone.
   Column fit(const CsvHeader& header, std::size_t position, const std::vector<double>& raw) const {
+    if (const auto* const category = header.category(position)) {
+      return {.name = header.names()[category->column], .feature = Feature::category, .category = category->text};
+    }
     std::vector<double> seen;
     for (const Index i : training_) {
       const Sequence& sequence = sequences_[i];
@@ -288,20 +306,39 @@ class LabelledDataset final : public Dataset, public training::Divisible, public
   Index done_ = 0;  // sequences of this pass that were handed out
 };
 
+/// Which columns a table offers; of those that were asked for, whether they are categories.
+CsvTable::Choice choose_columns(const CsvTable& table, const LabelledOptions& options,
+                                std::vector<std::size_t> excluded) {
+  data::ColumnQuestion question{.excluded = std::move(excluded),
+                                .categories = data::category_choice(options.categories, table.header()),
+                                .needs_number = false};
+  if (options.inputs.empty()) return table.choose_columns(question);
+  question.only = table.columns(options.inputs, "inputs");
+  CsvTable::Choice choice = table.choose_columns(question);
+  choice.left_out.clear();
+  return choice;
+}
+
 /// `sources` are Sources, or tables in memory. The inputs are those of `origin`, if it is there.
 template <class From>
 std::unique_ptr<Dataset> open_sequences(const From& sources, LabelledOptions options, const DataDescription* origin) {
   if (origin != nullptr) options.inputs = data::value_names(origin->inputs);
   data::check_validation_fraction(options.validation_fraction);
-  const CsvTable table(sources, options.format);
+  CsvTable table(sources, options.format);
   const std::string& path = table.header().source();
   const std::size_t sequence = table.column(options.sequence_column, "sequence_column");
   const std::size_t label = table.column(options.label_column, "label_column");
   require(sequence != label, "sequence_column and label_column are both {}", in_quotes(options.label_column));
   CsvTable::Choice choice;
-  if (options.inputs.empty()) choice = table.numeric_columns({sequence, label});
-  const auto inputs =
-      options.inputs.empty() ? choice.columns : table.columns(options.inputs, origin ? "the model's inputs" : "inputs");
+  if (origin == nullptr) choice = choose_columns(table, options, {sequence, label});
+  if (origin != nullptr) choice.categories = data::category_columns(*origin, table.header());
+  auto inputs = options.inputs.empty() && origin == nullptr
+                    ? choice.columns
+                    : table.columns(options.inputs, origin ? "the model's inputs" : "inputs");
+  for (const data::CategoryColumn& category : choice.categories) {
+    std::erase(inputs, category.column);
+    std::ranges::copy(table.add_categories(category), std::back_inserter(inputs));
+  }
   require(std::find(inputs.begin(), inputs.end(), label) == inputs.end(),
           "inputs: column {} is the label and cannot be an input too", in_quotes(options.label_column));
 
@@ -322,11 +359,13 @@ std::unique_ptr<Dataset> open_sequences(const From& sources, LabelledOptions opt
          in_quotes(rows.classes[0]));
   }
   if (origin != nullptr) take_classes(rows, origin->classes, path);
-  std::vector<std::string> findings = table.reading(inputs.size(), choice);
-  if (std::string filled = data::describe_filled(rows.values, options.missing); !filled.empty()) {
-    findings.push_back(std::move(filled));
-  }
+  std::string filled = data::describe_filled(rows.values, options.missing);
   auto dataset = std::make_unique<LabelledDataset>(table, std::move(rows), inputs, held_out, options, origin);
+  choice.categories = data::category_columns(dataset->description(), table.header());
+  const auto numbers = std::ranges::count_if(inputs, [&](std::size_t input) { return input < table.header().width(); });
+  std::vector<std::string> findings =
+      table.reading(static_cast<std::size_t>(numbers) + choice.categories.size(), choice);
+  if (!filled.empty()) findings.push_back(std::move(filled));
   dataset->set_reading(std::move(findings));
   return dataset;
 }

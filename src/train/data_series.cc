@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -110,7 +111,7 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
     keep_unknown(series, targets);
     masks_ = series.missing == Missing::mask;
     add_features(table, series, inputs, options, origin);
-    add_ahead(table, known);
+    add_ahead(known);
     if (options.autoregression) {
       const data::SeriesPlan by_all_rows = data::plan_again(plan, table, series, options, source.columns);
       fit(plan, by_all_rows, known, resolve_threads(options.threads));
@@ -187,7 +188,7 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
     data::TargetRows rows{targets_, static_cast<Index>(description_.targets.size()), description_.horizon, segments_,
                           inputs_,  static_cast<Index>(description_.inputs.size())};
     for (const std::size_t position : known) {
-      rows.known.push_back(*description_.input_of(source_.table->header().names()[position]));
+      rows.known.push_back(input_at(position));
     }
     for (const Column& target : description_.targets) {
       rows.zeros.push_back(data::zero_of(target, description_.groups.size()));
@@ -225,6 +226,12 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
     for (const Segment& segment : segments_) {
       fingerprint_ = data::fingerprint("segment", fingerprint_ + static_cast<std::uint64_t>(segment.training_end));
     }
+  }
+
+  /// The input that is the value of a column of the table.
+  std::size_t input_at(std::size_t position) const {
+    const auto& inputs = source_.columns.inputs;
+    return static_cast<std::size_t>(std::ranges::find(inputs, position) - inputs.begin());
   }
 
   /// A segment's first row starts anew, wherever a batch meets it.
@@ -265,6 +272,7 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
       add_reading(calendar.describe(name));
     }
     for (const std::size_t input : inputs) {
+      if (table.header().category(input) != nullptr) continue;  // where no text is, is no category
       const auto& unknown = series.unknown[input];
       const bool found = masks_ && std::ranges::find(unknown, 1) != unknown.end();
       if (origin == nullptr ? !found : !data::reads(*origin, names[input], Feature::missing)) continue;
@@ -329,12 +337,11 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
   }
 
   /// The values of later rows that are known in advance, for as many as are forecast.
-  void add_ahead(const CsvTable& table, const std::vector<std::size_t>& known) {
+  void add_ahead(const std::vector<std::size_t>& known) {
     const std::size_t before = description_.inputs.size(), rows = inputs_.size() / before;
     for (const std::size_t position : known) {
-      const auto now = std::ranges::find(description_.inputs, table.header().names()[position], &Column::name);
-      const auto input = static_cast<std::size_t>(now - description_.inputs.begin());
-      Column later = *now;
+      const std::size_t input = input_at(position);
+      Column later = description_.inputs[input];
       for (later.ahead = 1; later.ahead <= description_.horizon; ++later.ahead) {
         description_.inputs.push_back(later);
         for (Group& group : description_.groups) group.inputs.push_back(group.inputs[input]);
@@ -399,30 +406,69 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
   std::vector<float> targets_;  // [rows, targets]
 };
 
-data::SeriesColumns find_columns(const CsvTable& table, const SeriesOptions& options, CsvTable::Choice& choice,
+/// Which columns a table offers; of those that were asked for, whether they are categories.
+CsvTable::Choice choose_columns(const CsvTable& table, const SeriesOptions& options) {
+  data::ColumnQuestion question{.categories = data::category_choice(options.categories, table.header())};
+  if (!options.group.empty()) question.excluded.push_back(table.column(options.group, "group"));
+  if (options.inputs.empty()) return table.choose_columns(question);
+  question.only = table.columns(options.inputs, "inputs");
+  for (const std::string& known : options.known) question.only.push_back(table.column(known, "known"));
+  CsvTable::Choice choice = table.choose_columns(question);
+  choice.left_out.clear();
+  return choice;
+}
+
+bool contains(const std::vector<std::size_t>& columns, std::size_t column) {
+  return std::ranges::find(columns, column) != columns.end();
+}
+
+data::SeriesColumns find_columns(CsvTable& table, const SeriesOptions& options, CsvTable::Choice& choice,
                                  const DataDescription* origin) {
-  std::vector<std::size_t> group;
-  if (!options.group.empty()) group.push_back(table.column(options.group, "group"));
-  if (options.inputs.empty()) choice = table.numeric_columns(group);
+  if (origin == nullptr) choice = choose_columns(table, options);
+  if (origin != nullptr) choice.categories = data::category_columns(*origin, table.header());
   data::SeriesColumns columns;
   columns.inputs =
       options.inputs.empty() ? choice.columns : table.columns(options.inputs, origin ? "the model's inputs" : "inputs");
   columns.known = table.columns(options.known, "known");
   for (const std::size_t known : columns.known) {
-    if (std::ranges::find(columns.inputs, known) == columns.inputs.end()) columns.inputs.push_back(known);
+    if (!contains(columns.inputs, known)) columns.inputs.push_back(known);
   }
   columns.targets = options.targets.empty()
                         ? columns.inputs
                         : table.columns(options.targets, origin ? "the model's targets" : "targets");
-  const auto is_known = [&](std::size_t column) {
-    return std::ranges::find(columns.known, column) != columns.known.end();
-  };
+  for (const data::CategoryColumn& category : choice.categories) {
+    const bool is_known = contains(columns.known, category.column);
+    std::erase(columns.inputs, category.column);
+    std::erase(columns.known, category.column);
+    if (options.targets.empty()) std::erase(columns.targets, category.column);
+    for (const std::size_t place : table.add_categories(category)) {
+      columns.inputs.push_back(place);
+      if (is_known) columns.known.push_back(place);
+    }
+  }
+  const auto is_known = [&](std::size_t column) { return contains(columns.known, column); };
   if (options.targets.empty()) std::erase_if(columns.targets, is_known);
-  require(!columns.targets.empty(), "known: no column of {} is left to be forecast", table.header().source());
+  require(!columns.targets.empty(), "{}: no column of {} is left to be forecast",
+          options.known.empty() ? "inputs" : "known", table.header().source());
   const auto both = std::ranges::find_if(columns.targets, is_known);
   require(both == columns.targets.end(), "known: column {} is forecast, and so is not known in advance",
           in_quotes(both == columns.targets.end() ? "" : table.header().names()[*both]));
   return columns;
+}
+
+/// What training does not show, a model would not know what to make of: such categories are none.
+void drop_unseen_categories(const CsvTable& table, const SeriesTable& series, data::SeriesColumns& columns) {
+  const auto is_unseen = [&](std::size_t place) {
+    const auto* const category = table.header().category(place);
+    if (category == nullptr) return false;
+    for (const auto& values : data::values_of(series, place, SeriesPart::training, false)) {
+      if (std::ranges::find(values, 1.0) != values.end()) return false;
+    }
+    return true;
+  };
+  const auto dropped = std::ranges::stable_partition(columns.inputs, std::not_fn(is_unseen));
+  for (const std::size_t place : dropped) std::erase(columns.known, place);
+  columns.inputs.erase(dropped.begin(), dropped.end());
 }
 
 /// `sources` are Sources, or tables in memory.
@@ -434,12 +480,13 @@ std::unique_ptr<Dataset> open_table(const From& sources, const SeriesOptions& op
   check_enum("transform", options.transform, Transform::logarithm);
   require(options.horizon >= 1 && options.horizon <= 1'000'000, "horizon must be 1 to 1000000, not {}",
           options.horizon);
-  const auto shared = std::make_shared<const CsvTable>(sources, options.format);
+  const auto shared = std::make_shared<CsvTable>(sources, options.format);
   const CsvTable& table = *shared;
   CsvTable::Choice choice;
-  const data::SeriesColumns columns = find_columns(table, options, choice, origin);
+  data::SeriesColumns columns = find_columns(*shared, options, choice, origin);
   const auto series = std::make_shared<const SeriesTable>(
       data::read_series(table, columns, options, origin != nullptr ? &origin->row_dates : nullptr));
+  if (origin == nullptr) drop_unseen_categories(table, *series, columns);
   SeriesSource source{shared, series, columns, options, std::nullopt};
   if (origin != nullptr) source.origin = *origin;
 
@@ -450,7 +497,11 @@ std::unique_ptr<Dataset> open_table(const From& sources, const SeriesOptions& op
     });
   };
   std::erase_if(choice.left_out, is_read);
-  std::vector<std::string> reading = table.reading(columns.inputs.size(), choice);
+  choice.categories = data::category_columns(dataset->description(), table.header());
+  const auto numbers =
+      std::ranges::count_if(columns.inputs, [&](std::size_t column) { return column < table.header().width(); });
+  std::vector<std::string> reading =
+      table.reading(static_cast<std::size_t>(numbers) + choice.categories.size(), choice);
   for (const std::string& finding : series->findings) reading.push_back(finding);
   for (std::string& finding : dataset->reading()) reading.push_back(std::move(finding));
   dataset->set_reading(std::move(reading));

@@ -64,13 +64,15 @@ SeriesOptions options_of(const DataDescription& origin, SeriesOptions options) {
   options.group = origin.groups_are_files ? "" : origin.group_column;
   options.group_by_file = origin.groups_are_files;
   options.known.clear();
+  options.categories.clear();
   options.transform = Transform::none;  // logarithms are those of the columns
   options.calendar = {};
   options.irregular = origin.row_dates.irregular;
   if (options.irregular != Irregular::ignore) options.calendar.column = origin.row_dates.column;
   const bool fills = origin.row_dates.irregular == Irregular::fill;
   for (const Column& input : origin.inputs) {
-    if (input.ahead == 1) options.known.push_back(input.name);
+    const bool is_noted = std::ranges::find(options.known, input.name) != options.known.end();
+    if (input.ahead == 1 && !is_noted) options.known.push_back(input.name);
     if (input.feature == Feature::missing && options.missing != Missing::mask && !fills) {
       fail(ErrorCode::incompatible, "the model reads where column {} has no value: missing must be mask, not {}",
            in_quotes(input.name), to_string(options.missing));

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <optional>
 #include <unordered_map>
@@ -9,6 +10,7 @@
 #include "base/quote.h"
 #include "io/data_file.h"
 #include "penstock/data.h"
+#include "train/categories.h"
 #include "train/csv.h"
 #include "train/dates.h"
 #include "train/stream_opening.h"
@@ -58,6 +60,18 @@ struct RowReader::Impl {
       if (position) target_positions.push_back(*position);
     }
     if (target_positions.size() < description.targets.size()) target_positions.clear();
+  }
+
+  /// Gives categories columns of their own.
+  void find_categories() {
+    std::vector<std::size_t> places;
+    for (data::CategoryColumn& column : data::category_columns(data, opening.header)) {
+      std::ranges::copy(categories.add(opening.header, std::move(column)), std::back_inserter(places));
+    }
+    std::size_t next = 0;
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      if (inputs[i].feature == Feature::category && inputs[i].ahead == 0) positions[i] = places[next++];
+    }
   }
 
   /// Restarts where the row that was read is of another sequence than the row before. One that does not say it, if that
@@ -161,7 +175,11 @@ struct RowReader::Impl {
       if (!replace_bad || error.code() != ErrorCode::bad_input) throw;
       note(error.what());
       read.assign(opening.header.names().size(), {"", line, 1});
+      return true;
     }
+    const std::vector<std::size_t> unknown = categories.extend(read);
+    if (!unknown.empty()) note_unknown(unknown.front());
+    unknown_categories += static_cast<Index>(unknown.size());
     return true;
   }
 
@@ -229,6 +247,13 @@ struct RowReader::Impl {
     }
   }
 
+  void note_unknown(std::size_t column) {
+    if (!first_unknown.empty()) return;
+    const data::CsvField& field = read[column];
+    first_unknown = fmt::format("{}:{}:{}: column {}: {}", source(), field.line, field.column,
+                                in_quotes(opening.header.names()[column]), in_quotes(field.text));
+  }
+
   void note(const char* message) {
     if (first_replaced.empty()) first_replaced = message;
   }
@@ -261,6 +286,9 @@ struct RowReader::Impl {
   double date_read = 0.0;
   Index replaced = 0;
   std::string first_replaced;
+  data::CategoryFields categories;
+  Index unknown_categories = 0;
+  std::string first_unknown;
 };
 
 RowReader::RowReader(const DataDescription& description, const std::string& first, std::string source,
@@ -275,6 +303,7 @@ RowReader::RowReader(const DataDescription& description, const std::string& firs
     }
     impl_->positions.push_back(*position);
   }
+  impl_->find_categories();
   impl_->row.resize(impl_->inputs.size());
   impl_->given.resize(impl_->inputs.size());
   impl_->find_known(description);
@@ -379,5 +408,7 @@ std::optional<double> RowReader::number(std::size_t column) const {
 
 Index RowReader::replaced() const { return impl_->replaced; }
 const std::string& RowReader::first_replaced() const { return impl_->first_replaced; }
+Index RowReader::unknown_categories() const { return impl_->unknown_categories; }
+const std::string& RowReader::first_unknown_category() const { return impl_->first_unknown; }
 
 }  // namespace penstock

@@ -226,8 +226,23 @@ std::optional<double> zero_of(const Column& column, std::size_t groups) {
   return column.normal(0.0);
 }
 
+namespace {
+
+/// A category is 0 or 1 in all series: in one that shows it always, it says which series this is.
+FittedColumn unscaled(const CsvHeader::Category& category, const CsvTable& table, const SeriesTable& series) {
+  FittedColumn result;
+  result.column.name = table.header().names()[category.column];
+  result.column.feature = Feature::category;
+  result.column.category = category.text;
+  result.groups.resize(series.groups.size());
+  return result;
+}
+
+}  // namespace
+
 FittedColumn fit_column(const SeriesTable& series, const CsvTable& table, std::size_t position, SeriesPart part,
                         bool logarithm) {
+  if (const auto* const category = table.header().category(position)) return unscaled(*category, table, series);
   const std::string& name = table.header().names()[position];
   std::vector<std::vector<double>> pooled(std::max<std::size_t>(series.groups.size(), 1));
   const auto all = values_of(series, position, part, logarithm);

@@ -20,16 +20,22 @@ StreamSeries::StreamSeries(const DataDescription& data, Group of, bool trained)
     : group(std::move(of)),
       inputs(trained && !data.groups.empty() ? data.of_group(group).inputs : data.inputs),
       settled(trained),
-      values(inputs.size(), trained ? 0.0f : unknown),
-      begun_(inputs.size(), trained) {}
+      values(inputs.size()),
+      begun_(inputs.size(), trained) {
+  restart();
+}
 
 void StreamSeries::restart() {
-  std::ranges::fill(values, settled ? 0.0f : unknown);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    // Categories are not scaled: what is not known of them is none.
+    values[i] = settled || inputs[i].feature == Feature::category ? 0.0f : unknown;
+  }
   date.reset();
 }
 
 float StreamSeries::normalised(double raw, std::size_t input, const Column& column, const std::string& source,
                                Index line) {
+  if (column.feature == Feature::category) return static_cast<float>(column.normal(raw));
   if (!begun_[input]) {
     group.inputs[input] = {column.logarithm && raw > 0.0 ? std::log(raw) : raw, 1.0};
     inputs[input] = with_scaling(column, group.inputs[input]);
@@ -49,7 +55,8 @@ void StreamSeries::settle(const DataDescription& data, std::span<float> features
   }
   for (std::size_t i = 0; i < width; ++i) {
     if (data.inputs[i].ahead == 0) continue;
-    const auto now = std::ranges::find(data.inputs, data.inputs[i].name, &Column::name);
+    const auto now =
+        std::ranges::find_if(data.inputs, [&](const Column& column) { return column.reads_same(data.inputs[i]); });
     group.inputs[i] = group.inputs[static_cast<std::size_t>(now - data.inputs.begin())];
   }
   scale_targets(data);

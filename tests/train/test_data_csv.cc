@@ -151,10 +151,10 @@ TEST(Csv, Table) {
                                      "time,x,note,y,late,odd\n2020-01-01,1,a,NA,,inf\n2020-01-02,2,3,4,5,6\n"
                                      "2020-01-03,2,3,5,6,6\n")},
                        {});
-  EXPECT_EQ(table.numeric_columns({}).columns, (std::vector<std::size_t>{1, 3, 4, 5}))
+  EXPECT_EQ(table.choose_columns({}).columns, (std::vector<std::size_t>{1, 3, 4, 5}))
       << "the first value decides; infinity is a number too, to be refused where it is read";
-  EXPECT_EQ(table.numeric_columns({3, 1}).columns, (std::vector<std::size_t>{4, 5}));
-  EXPECT_EQ(table.reading(4, table.numeric_columns({})),
+  EXPECT_EQ(table.choose_columns({.excluded = {3, 1}}).columns, (std::vector<std::size_t>{4, 5}));
+  EXPECT_EQ(table.reading(4, table.choose_columns({})),
             (std::vector<std::string>{"4 columns read, 2 left out: time (dates), note (text)"}));
   EXPECT_EQ(table.columns({"y", "x"}, "inputs"), (std::vector<std::size_t>{3, 1}));
   expect_error(ErrorCode::invalid_argument,
@@ -165,7 +165,7 @@ TEST(Csv, Table) {
   });
 
   const auto open = [&](std::string_view content) {
-    return [path = folder.write("u.csv", content)] { (void)CsvTable({path}, {}).numeric_columns({}); };
+    return [path = folder.write("u.csv", content)] { (void)CsvTable({path}, {}).choose_columns({}); };
   };
   expect_error(ErrorCode::bad_input, "u.csv: the file is empty; it must start with the names of its columns", open(""));
   expect_error(ErrorCode::bad_input, "u.csv: no rows behind the header", open("a,b\n"));
