@@ -197,6 +197,8 @@ struct DataDescription {
   DataDescription of_group(const Group& group) const;
   /// The input that is the value of this column in the same row; nothing if the model does not read it.
   std::optional<std::size_t> input_of(std::string_view column) const;
+  /// The input that reads in its own row what `later` reads of later ones. Throws Error(invalid_argument) if none does.
+  std::size_t now_of(const Column& later) const;
   /// Whether it labels sequences of numbers, as a person's files hold them; built-in tasks label tokens.
   bool labels_sequences() const;
   /// Whether a target is an input, too, so that forecasts can start from its last value.

@@ -178,12 +178,18 @@ std::optional<std::size_t> DataDescription::input_of(std::string_view column) co
   return static_cast<std::size_t>(found - inputs.begin());
 }
 
+std::size_t DataDescription::now_of(const Column& later) const {
+  const auto now =
+      std::ranges::find_if(inputs, [&](const Column& input) { return input.ahead == 0 && input.reads_same(later); });
+  require(now != inputs.end(), "inputs: {} is read ahead, but not as it is", in_quotes(later.name));
+  return static_cast<std::size_t>(now - inputs.begin());
+}
+
 bool DataDescription::labels_sequences() const { return task == Task::classify && vocabulary == 0; }
 
 bool DataDescription::forecasts_an_input() const {
-  return task == Task::forecast && std::ranges::any_of(targets, [&](const Column& target) {
-           return std::ranges::find(inputs, target.name, &Column::name) != inputs.end();
-         });
+  return task == Task::forecast &&
+         std::ranges::any_of(targets, [&](const Column& target) { return input_of(target.name).has_value(); });
 }
 
 bool DataDescription::reads_ahead() const {
@@ -199,10 +205,7 @@ void fill_ahead(const DataDescription& data, std::span<float> features) {
   for (std::size_t to = 0; to < width; ++to) {
     const Column& input = data.inputs[to];
     if (input.ahead == 0) continue;
-    const auto now = std::ranges::find_if(
-        data.inputs, [&](const Column& other) { return other.ahead == 0 && other.reads_same(input); });
-    require(now != data.inputs.end(), "inputs: {} is read ahead, but not as it is", in_quotes(input.name));
-    const auto from = static_cast<std::size_t>(now - data.inputs.begin());
+    const std::size_t from = data.now_of(input);
     for (std::size_t row = 0; row < rows; ++row) {
       const std::size_t later = std::min(row + static_cast<std::size_t>(input.ahead), rows - 1);
       features[row * width + to] = features[later * width + from];

@@ -54,7 +54,7 @@ class LinearParameters {
     for (Index later = 0; later < inputs; ++later) {
       const Column& column = data().inputs[later];
       if (column.ahead == 0) continue;
-      const auto now = static_cast<Index>(*data().input_of(column.name));
+      const auto now = static_cast<Index>(data().now_of(column));
       for (Index target = 0; target < targets; ++target) {
         const float effect = linear.effects.empty() ? 0.0f : linear.effects[now * targets + target];
         const Index channel = (column.ahead - 1) * targets + target;

@@ -21,10 +21,9 @@ std::vector<double> raw_targets(const DataDescription& data, const training::Ser
       values.push_back(std::numeric_limits<double>::quiet_NaN());
       continue;
     }
-    const auto input = std::ranges::find(data.inputs, data.targets[c].name, &Column::name);
-    const auto place = static_cast<std::size_t>(input - data.inputs.begin());
-    values.push_back(place < inputs ? input->raw(static_cast<double>(series.inputs()[row * inputs + place]))
-                                    : data.targets[c].raw(static_cast<double>(series.targets()[row * targets + c])));
+    const auto input = data.input_of(data.targets[c].name);
+    values.push_back(input ? data.inputs[*input].raw(static_cast<double>(series.inputs()[row * inputs + *input]))
+                           : data.targets[c].raw(static_cast<double>(series.targets()[row * targets + c])));
   }
   return values;
 }

@@ -55,9 +55,7 @@ void StreamSeries::settle(const DataDescription& data, std::span<float> features
   }
   for (std::size_t i = 0; i < width; ++i) {
     if (data.inputs[i].ahead == 0) continue;
-    const auto now =
-        std::ranges::find_if(data.inputs, [&](const Column& column) { return column.reads_same(data.inputs[i]); });
-    group.inputs[i] = group.inputs[static_cast<std::size_t>(now - data.inputs.begin())];
+    group.inputs[i] = group.inputs[data.now_of(data.inputs[i])];
   }
   scale_targets(data);
   settled = true;

@@ -260,7 +260,7 @@ TEST(Calendar, FeaturesOfDates) {
   EXPECT_TRUE(std::isnan(hour.normal(1e300)));
   EXPECT_TRUE(std::isnan(hour.normal(std::nan(""))));
   EXPECT_EQ(parse_feature("week_cosine"), Feature::week_cosine);
-  expect_error(ErrorCode::invalid_argument, "feature must be one of value, missing, day_sine",
+  expect_error(ErrorCode::invalid_argument, "feature must be one of value, missing, category, day_sine",
                [] { parse_feature("hour"); });
 }
 
