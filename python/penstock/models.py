@@ -305,7 +305,7 @@ class Model:
 
         Answers are float64. Dates that a model reads are a column of ``datetime`` or NumPy's dates, or of seconds since 1970. A model of many series (``data["groups"]``) is told by ``group`` which of them the rows are
         of. Where a model reads what is known in advance, rows to come may stand at the end, with NaN in the other
-        columns: their own forecasts are NaN. The other arguments are those of :meth:`forward`.
+        columns: their own forecasts are NaN. A model that reads categories takes tables alone, in which texts may stand. The other arguments are those of :meth:`forward`.
 
         ``inputs`` may be a file as well, as ``penstock predict`` reads it, or a table in memory, as
         :func:`penstock.open_series` takes it: a path (of a text for a language model a :class:`pathlib.Path`), or whatever

@@ -32,6 +32,17 @@ RowFormat format_of(const Source& source) {
   return format;
 }
 
+/// Warns of texts that are none of the categories that training showed, from without the interpreter's lock.
+void warn_of_unknown_categories(const Rows& rows) {
+  const Index count = rows.reader().unknown_categories();
+  if (count == 0) return;
+  const nb::gil_scoped_acquire locked;
+  const std::string text = std::to_string(count) + (count == 1 ? " field is" : " fields are") +
+                           " of a category that training did not show, and read as none; the first: " +
+                           rows.reader().first_unknown_category();
+  if (PyErr_WarnEx(PyExc_UserWarning, text.c_str(), 1) < 0) throw nb::python_error();
+}
+
 struct SeriesForecast {
   std::string name;
   std::vector<double> values;  // [rows, horizon, targets]
@@ -79,6 +90,7 @@ nb::list forecast_table(SharedModel& shared, const Source& source, const std::st
     Rows rows(lines, data, {.keep = {}, .format = format_of(source)});
     const std::vector<GroupedRows> groups = read_groups(rows, data, {});
     if (groups.empty()) refuse(table.name + ": there are no rows behind the header");
+    warn_of_unknown_categories(rows);
     const Execution execution = settled(*model, device,
                                         {.steps = static_cast<Index>(groups.front().kept.size()),
                                          .execution = execution_from(threads, "auto", exact, precision, device)});
@@ -118,6 +130,7 @@ nb::object label_table(SharedModel& shared, const Source& source, const std::str
       sequence.add(rows.features());
     };
     for_each_sequence(rows, add, finish);
+    warn_of_unknown_categories(rows);
     if (logits.empty()) refuse(table.name + ": there are no rows behind the header");
   }
   const auto classes = static_cast<Index>(data.classes.size());

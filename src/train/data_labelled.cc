@@ -307,7 +307,7 @@ class LabelledDataset final : public Dataset, public training::Divisible, public
 };
 
 /// Which columns a table offers; of those that were asked for, whether they are categories.
-CsvTable::Choice choose_columns(const CsvTable& table, const LabelledOptions& options,
+CsvTable::Choice offered_inputs(const CsvTable& table, const LabelledOptions& options,
                                 std::vector<std::size_t> excluded) {
   data::ColumnQuestion question{.excluded = std::move(excluded),
                                 .categories = data::category_choice(options.categories, table.header()),
@@ -330,7 +330,7 @@ std::unique_ptr<Dataset> open_sequences(const From& sources, LabelledOptions opt
   const std::size_t label = table.column(options.label_column, "label_column");
   require(sequence != label, "sequence_column and label_column are both {}", in_quotes(options.label_column));
   CsvTable::Choice choice;
-  if (origin == nullptr) choice = choose_columns(table, options, {sequence, label});
+  if (origin == nullptr) choice = offered_inputs(table, options, {sequence, label});
   if (origin != nullptr) choice.categories = data::category_columns(*origin, table.header());
   auto inputs = options.inputs.empty() && origin == nullptr
                     ? choice.columns

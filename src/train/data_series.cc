@@ -1,13 +1,11 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <utility>
 
 #include "base/check.h"
-#include "base/quote.h"
 #include "base/side_by_side.h"
 #include "base/threads.h"
 #include "penstock/fine_tune.h"
@@ -18,6 +16,7 @@
 #include "train/divisible.h"
 #include "train/normalise.h"
 #include "train/origin.h"
+#include "train/series_columns.h"
 #include "train/series_plan.h"
 #include "train/series_rows.h"
 #include "train/series_steps.h"
@@ -406,71 +405,6 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
   std::vector<float> targets_;  // [rows, targets]
 };
 
-/// Which columns a table offers; of those that were asked for, whether they are categories.
-CsvTable::Choice choose_columns(const CsvTable& table, const SeriesOptions& options) {
-  data::ColumnQuestion question{.categories = data::category_choice(options.categories, table.header())};
-  if (!options.group.empty()) question.excluded.push_back(table.column(options.group, "group"));
-  if (options.inputs.empty()) return table.choose_columns(question);
-  question.only = table.columns(options.inputs, "inputs");
-  for (const std::string& known : options.known) question.only.push_back(table.column(known, "known"));
-  CsvTable::Choice choice = table.choose_columns(question);
-  choice.left_out.clear();
-  return choice;
-}
-
-bool contains(const std::vector<std::size_t>& columns, std::size_t column) {
-  return std::ranges::find(columns, column) != columns.end();
-}
-
-data::SeriesColumns find_columns(CsvTable& table, const SeriesOptions& options, CsvTable::Choice& choice,
-                                 const DataDescription* origin) {
-  if (origin == nullptr) choice = choose_columns(table, options);
-  if (origin != nullptr) choice.categories = data::category_columns(*origin, table.header());
-  data::SeriesColumns columns;
-  columns.inputs =
-      options.inputs.empty() ? choice.columns : table.columns(options.inputs, origin ? "the model's inputs" : "inputs");
-  columns.known = table.columns(options.known, "known");
-  for (const std::size_t known : columns.known) {
-    if (!contains(columns.inputs, known)) columns.inputs.push_back(known);
-  }
-  columns.targets = options.targets.empty()
-                        ? columns.inputs
-                        : table.columns(options.targets, origin ? "the model's targets" : "targets");
-  for (const data::CategoryColumn& category : choice.categories) {
-    const bool is_known = contains(columns.known, category.column);
-    std::erase(columns.inputs, category.column);
-    std::erase(columns.known, category.column);
-    if (options.targets.empty()) std::erase(columns.targets, category.column);
-    for (const std::size_t place : table.add_categories(category)) {
-      columns.inputs.push_back(place);
-      if (is_known) columns.known.push_back(place);
-    }
-  }
-  const auto is_known = [&](std::size_t column) { return contains(columns.known, column); };
-  if (options.targets.empty()) std::erase_if(columns.targets, is_known);
-  require(!columns.targets.empty(), "{}: no column of {} is left to be forecast",
-          options.known.empty() ? "inputs" : "known", table.header().source());
-  const auto both = std::ranges::find_if(columns.targets, is_known);
-  require(both == columns.targets.end(), "known: column {} is forecast, and so is not known in advance",
-          in_quotes(both == columns.targets.end() ? "" : table.header().names()[*both]));
-  return columns;
-}
-
-/// What training does not show, a model would not know what to make of: such categories are none.
-void drop_unseen_categories(const CsvTable& table, const SeriesTable& series, data::SeriesColumns& columns) {
-  const auto is_unseen = [&](std::size_t place) {
-    const auto* const category = table.header().category(place);
-    if (category == nullptr) return false;
-    for (const auto& values : data::values_of(series, place, SeriesPart::training, false)) {
-      if (std::ranges::find(values, 1.0) != values.end()) return false;
-    }
-    return true;
-  };
-  const auto dropped = std::ranges::stable_partition(columns.inputs, std::not_fn(is_unseen));
-  for (const std::size_t place : dropped) std::erase(columns.known, place);
-  columns.inputs.erase(dropped.begin(), dropped.end());
-}
-
 /// `sources` are Sources, or tables in memory.
 template <class From>
 std::unique_ptr<Dataset> open_table(const From& sources, const SeriesOptions& options, const DataDescription* origin) {
@@ -483,10 +417,10 @@ std::unique_ptr<Dataset> open_table(const From& sources, const SeriesOptions& op
   const auto shared = std::make_shared<CsvTable>(sources, options.format);
   const CsvTable& table = *shared;
   CsvTable::Choice choice;
-  data::SeriesColumns columns = find_columns(*shared, options, choice, origin);
+  data::SeriesColumns columns = data::find_columns(*shared, options, choice, origin);
   const auto series = std::make_shared<const SeriesTable>(
       data::read_series(table, columns, options, origin != nullptr ? &origin->row_dates : nullptr));
-  if (origin == nullptr) drop_unseen_categories(table, *series, columns);
+  if (origin == nullptr) data::drop_unseen_categories(table, *series, columns);
   SeriesSource source{shared, series, columns, options, std::nullopt};
   if (origin != nullptr) source.origin = *origin;
 

@@ -163,6 +163,31 @@ def test_labelled_tables(tmp_path):
     assert again.description["classes"] == data.description["classes"]
 
 
+def test_categories(tmp_path):
+    """A column of pandas' categories, or of a dictionary, is what its text in a file is."""
+    days = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
+    frame = pandas.DataFrame({"v": [float(i * i % 17) for i in range(140)], "day": [days[i % 7] for i in range(140)]})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    of_file = penstock.open_series(tmp_path / "t.csv", known=["day"], horizon=2)
+    frame["day"] = frame["day"].astype("category")
+    of_table = penstock.open_series(frame, known=["day"], horizon=2)
+    assert of_table.description == of_file.description and of_table._dataset.position() == of_file._dataset.position()
+    inputs = of_table.description["inputs"]
+    assert [column["category"] for column in inputs[1:8]] == days
+    assert penstock.open_series(frame, categories="none").description["inputs"] == inputs[:1]
+    stores = penstock.open_series(frame.assign(store=[i % 3 for i in range(140)]), categories=["store"])
+    assert [column["category"] for column in stores.description["inputs"][8:]] == ["0", "1", "2"]
+    model = penstock.Model(of_table, width=4, blocks=1)
+    penstock.train(model, of_table, steps=2, progress=False)
+    forecasts = model.predict(frame)
+    model.save(tmp_path / "m.safetensors")
+    assert np.array_equal(penstock.Model.load(tmp_path / "m.safetensors").predict(tmp_path / "t.csv"), forecasts, equal_nan=True)
+    with pytest.warns(UserWarning, match=r'140 fields are of a category .* column "day": "Day"'):
+        model.predict(frame.assign(day="Day"))
+    with pytest.raises(penstock.errors.InvalidArgument, match="the model reads texts of the column day: give it a table"):
+        model.predict(np.zeros((5, 2)))
+
+
 def test_refusals():
     refused = pyarrow.table({"level": [1.0], "parts": [[1, 2]]})
     with pytest.raises(penstock.BadInput, match=r'column "parts" is of Arrow\'s type "\+l"; columns can be numbers'):
