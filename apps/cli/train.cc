@@ -117,7 +117,8 @@ class TrainingRun {
 
   /// What the search finds becomes the options of the run; false if somebody ended it before.
   bool search_first() {
-    search_ = search_model(spec_of({}), *data_.dataset, options_, arguments_);
+    const ModelSpec first = spec_of({});
+    search_ = search_model(first, *data_.dataset, options_, arguments_);
     if (search_->interrupted) {
       if (!arguments_.quiet) say("stop   the same command with --resume goes on with the search\n");
       return false;
@@ -125,6 +126,7 @@ class TrainingRun {
     const SearchChoice& best = search_->best;
     arguments_.model.cell = best.cell;
     arguments_.model.width = best.width;
+    arguments_.model.blocks = first.blocks;  // with which every cell was tried
     arguments_.model.dropout = best.dropout;
     options_.learning_rate = best.learning_rate;
     if (!arguments_.quiet) say(fmt::format("found  {}\n", describe_search(*search_)));
@@ -343,7 +345,7 @@ class TrainingRun {
 
   /// Of a fresh model, or of one that is there already.
   ModelSpec spec_of(const std::optional<ModelSpec>& known) const {
-    ModelSpec spec = suggest_spec(*data_.dataset);
+    ModelSpec spec = suggest_spec(*data_.dataset, arguments_.model.cell.value_or(""));
     spec.from_last = data_.dataset->description().forecasts_an_input();
     take_autoregression(spec, *data_.dataset);
     if (known) spec = *known;

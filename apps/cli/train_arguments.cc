@@ -19,9 +19,11 @@ void add_model_options(Options& options, ModelOptions& model) {
   options.add("--cell", model.cell, "NAME",
               fmt::format("{} [mingru; gru for labelled sequences]", fmt::join(names, ", ")));
   options.add("--width", model.width, "N",
-              "Size of the model: values between its layers [128 for a text, 64 otherwise]");
+              "Size of the model: values between its layers [128 for a text, 48 for a series with mingru or minlstm, "
+              "64 otherwise]");
   options.add("--blocks", model.blocks, "N",
-              "Layers: each a norm, a recurrent layer and what goes past it [3 for a text, 2 otherwise]");
+              "Layers: each a norm, a recurrent layer and what goes past it [3 for a text, 4 for a series with mingru "
+              "or minlstm, 2 otherwise]");
   options.add("--norms", model.norms, "WHERE",
               "all: before each layer and the head; between: between layers alone, which keeps the size of numbers "
               "[between for a series without a linear forecast]");

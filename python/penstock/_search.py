@@ -21,7 +21,7 @@ __all__ = ["SearchResult", "search"]
 class SearchResult:
     """What a search has found: ``Model(data, **result.model)``, ``train(..., learning_rate=result.learning_rate)``."""
 
-    model: dict[str, Any]  #: Arguments of :class:`Model`: those that were given, and the best cell, width and dropout.
+    model: dict[str, Any]  #: Arguments of :class:`Model`: those given, how many blocks, and the best cell, width and dropout.
     learning_rate: float
     loss: float  #: On the part of the training part that was held out in the search, mean of the seeds.
     trials: list[dict[str, Any]]  #: The choices that were trained, with their losses; the first is what it began with.
@@ -85,9 +85,10 @@ def search(
             file=sys.stderr,
         )
 
+    first = _core.suggest_spec(data._dataset, given.get("cell", "")) | {"from_last": data._from_last} | given
     found = _core.search(
         data._dataset,
-        _core.suggest_spec(data._dataset) | {"from_last": data._from_last} | given,
+        first,
         options,
         60.0 * minutes,
         os.fspath(record) if record is not None else "",
@@ -98,7 +99,7 @@ def search(
     best = found["best"]
     rate = best.pop("learning_rate")
     return SearchResult(
-        model=given | best,
+        model=given | best | {"blocks": first["blocks"]},  # with which every cell was tried
         learning_rate=rate,
         loss=found["loss"],
         trials=found["trials"],

@@ -445,8 +445,8 @@ void bind_training(nb::module_& module) {
   module.def("linear_stands_alone",
              [](SharedDataset& data) { return linear_stands_alone(**SharedDataset::Reading(data)); });
   module.def("filters_alone", &filters_alone, nb::arg("data"), nb::arg("seed"), nb::arg("threads"));
-  module.def("suggest_spec", [](SharedDataset& data) {
-    const ModelSpec spec = suggest_spec(**SharedDataset::Reading(data));
+  module.def("suggest_spec", [](SharedDataset& data, const std::string& cell) {
+    const ModelSpec spec = suggest_spec(**SharedDataset::Reading(data), cell);
     nb::dict result;
     result["cell"] = spec.cell;
     result["width"] = spec.width;

@@ -41,7 +41,7 @@ void refit(Model& model, const Dataset& data, const Finished& finished, const Ex
   if (finished.filters) refit_filters(model, data, finished.filter_shares, execution);
 }
 
-ModelSpec suggest_spec(const Dataset& data) {
+ModelSpec suggest_spec(const Dataset& data, std::string_view cell) {
   const DataDescription& description = data.description();
   const bool text = description.task == Task::language, sound = description.sample_rate > 0;
   const bool series = description.task == Task::forecast && !sound, labelled = description.labels_sequences();
@@ -59,6 +59,12 @@ ModelSpec suggest_spec(const Dataset& data) {
   spec.end_norms = !series || data.autoregression() != nullptr;
   // On small sets it is right more often, in twice the time.
   if (labelled) spec.cell = "gru";
+  if (!cell.empty()) spec.cell = cell;
+  // Gates that do not see the state learn from depth what others learn from the state.
+  if (series && find_cell(spec.cell).scan) {
+    spec.blocks = 4;
+    spec.width = 48;
+  }
   return spec;
 }
 

@@ -34,7 +34,7 @@ def test_what_suits_the_dates_is_chosen_and_said(trained):
         assert "read   5 missing values carried on from the last one, and never asked for\n" in result.err
         assert "x in 96 rows" in result.err
     else:
-        assert "the time since the row before as input\n" in result.err
+        assert "; the time since the row before as input" in result.err
     assert ("x (missing)" if kind == "fill" else "day (elapsed)") in run("info", "model.safetensors", cwd=folder).out
 
 

@@ -114,6 +114,19 @@ TEST_F(SeriesFinish, FewHeldOutRowsVouchForLayersOnlyIfTheseReadMoreThanTheLinea
   }
 }
 
+TEST_F(SeriesFinish, CellsWhoseGatesDoNotSeeTheStateAreGivenDepth) {
+  const auto data = open(walk(500, 2.0), 1, false);
+  for (const CellInfo& cell : cells()) {
+    const ModelSpec spec = suggest_spec(*data, cell.name);
+    EXPECT_EQ(spec.cell, cell.name);
+    EXPECT_EQ(spec.blocks, cell.scan ? 4 : 2) << cell.name;
+    EXPECT_EQ(spec.width, cell.scan ? 48 : 64) << cell.name;
+  }
+  EXPECT_EQ(suggest_spec(*data).cell, "mingru");
+  EXPECT_EQ(suggest_spec(*data).blocks, 4);
+  test::expect_error(ErrorCode::invalid_argument, "mingru", [&] { suggest_spec(*data, "maxgru"); });
+}
+
 TEST_F(SeriesFinish, DatesAreNothingThatFewHeldOutRowsVouchFor) {
   std::ofstream(path_) << [] {
     std::string text = "day,x\n";
