@@ -68,7 +68,7 @@ Irregular parse_irregular(std::string_view text) { return parse_name<Irregular>(
 DateForm parse_date_form(std::string_view text) { return parse_name<DateForm>("dates", date_form_names, text); }
 
 std::string Column::title() const {
-  const std::string read = feature == Feature::category ? fmt::format("{} = {}", name, category) : name;
+  std::string read = feature == Feature::category ? fmt::format("{} = {}", name, category) : name;
   if (ahead > 0) return fmt::format("{} (+{})", read, ahead);
   if (feature == Feature::category) return read;
   return feature == Feature::value ? name : fmt::format("{} ({})", name, to_string(feature));

@@ -215,7 +215,10 @@ double CsvHeader::number(const std::vector<CsvField>& record, std::size_t column
       kind = ColumnKind::boolean;
       return *truth;
     }
-    if (kind == ColumnKind::boolean) mistake(in_quotes(field.text) + " is neither true nor false");
+    if (kind == ColumnKind::boolean) {
+      mistake(in_quotes(field.text) +
+              " is neither true nor false; the option 'categories' takes a column of any texts");
+    }
   }
   double value = 0.0;
   const std::errc error = parse_number(field.text, decimal_, value);

@@ -71,9 +71,9 @@ Real Exponentials(Index n, Real shift, const Real* x, Real* y) {
 /// `kept` where dropout keeps the value of an index, 0 where it does not. The compiler makes vectors of this loop.
 template <class Real>
 void KeepFactors(counter_random::Word key, unsigned threshold, Index first, Index n, Real kept, Real* factors) {
+  const auto begin = static_cast<counter_random::Word>(first);
   for (Index i = 0; i < n; ++i) {
-    const bool keeps = counter_random::keeps(key, static_cast<counter_random::Word>(first + i), threshold);
-    factors[i] = keeps ? kept : Real(0);
+    factors[i] = counter_random::keeps(key, begin + static_cast<counter_random::Word>(i), threshold) ? kept : Real(0);
   }
 }
 
