@@ -2,6 +2,7 @@
 nn.GRU and nn.LSTM of as many parameters and beside forecasts that need no training. Prints the tables as Markdown.
 
     python3 bench/networks.py build/release/penstock data          # a Python that has torch and numpy
+    python3 bench/networks.py build/release/penstock data --times  # CPU seconds alone, ours and PyTorch's in turns
 """
 
 import csv
@@ -145,6 +146,42 @@ def digits_table(penstock, folder, scratch, pixels):
                   measures)
 
 
+def times_row(name, cell, other, train, peer_of):
+    """Median CPU seconds of trainings in turns: what else the machine does meets both sides."""
+    ours, theirs = [], []
+    for seed in FEWER_SEEDS:
+        result = train(cell, seed)
+        ours.append(result["cpu_seconds"])
+        theirs.append(peer_of(other, seed, result["parameters"])["cpu_seconds"])
+    ratio = np.median(theirs) / np.median(ours)
+    print(f"| {name} | {cell} | {spread_of_times(ours)} | nn.{other.upper()} | {spread_of_times(theirs)} | {ratio:.1f} |", flush=True)
+
+
+def spread_of_times(seconds):
+    return f"{np.median(seconds):.2f} ({min(seconds):.2f} – {max(seconds):.2f})"
+
+
+def times_table(penstock, folder, scratch):
+    print("\n| | penstock | CPU seconds | PyTorch | CPU seconds | times as long |\n|---|---|---|---|---|---|")
+    for column, horizon, season in SERIES:
+        path = folder / f"{column}.csv"
+        options = ["--columns", column, "--horizon", horizon, "--season", season, *SERIES_ALONE]
+        for cell, other in CELLS:
+            times_row(f"{column}, {'1' if horizon == 1 else f'1 to {horizon}'} ahead", cell, other,
+                      lambda cell, seed: penstock.train(path, cell, seed, *options),
+                      lambda other, seed, parameters: peer(
+                          "torch_series.py", path, column, "--cell", other, "--horizon", horizon, "--parameters", parameters,
+                          "--seed", seed, "--view", "treated"))  # fmt: skip
+    train, test = scratch / "train.csv", scratch / "test.csv"
+    for pixels in (8, 1):
+        split_digits(folder, scratch, 0, pixels)
+        for cell, other in CELLS:
+            times_row(f"digits, {64 // pixels} steps", cell, other,
+                      lambda cell, seed: penstock.train(train, cell, seed, *DIGITS_ALONE),
+                      lambda other, seed, parameters: peer(
+                          "torch_labelled.py", train, test, "--cell", other, "--parameters", parameters, "--seed", seed))  # fmt: skip
+
+
 def main():
     program, folder = sys.argv[1], pathlib.Path(sys.argv[2])
     machine = json.loads(run(program, "info", "--json"))
@@ -152,6 +189,8 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         scratch = pathlib.Path(name)
         penstock = Penstock(program, scratch)
+        if "--times" in sys.argv[3:]:
+            return times_table(penstock, folder, scratch)
         for column, horizon, season in SERIES:
             series_table(penstock, folder, column, horizon, season)
         for pixels in (8, 1):

@@ -155,7 +155,7 @@ def test_json_is_one_object(models, tmp_path, data, task, measure):
         (["labelled.csv"], "sequences of x, y in 2 classes"),
         (["labelled.csv", "--as", "series", "--columns", "x"], "predicts x, 1 row ahead"),
         (["labelled.csv", "--as", "text"], "bytes of text"),
-        (["renamed.csv"], "x, y in"),
+        (["renamed.csv"], "x, y, kind in"),
         (["renamed.csv", "--sequence-column", "id", "--label-column", "kind"], "sequences of x, y in 2 classes"),
         (["series.csv", "--columns", "level", "--target-columns", "flow", "--horizon", "3"],
          "level in 240 rows, the next 20 % held out; predicts flow, 1 to 3 rows ahead"),
