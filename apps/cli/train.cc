@@ -62,6 +62,7 @@ class TrainingRun {
     complete_options();
     if (!filters_alone_ && !linear_alone_) {
       settle_device(arguments_.automatic, options_.execution, make_model(), work(), arguments_.quiet);
+      if (options_.execution.device.is_cuda()) complete_options();  // which depend on it
     }
     catch_interrupts();
     if (arguments_.search && !search_first()) return interrupted_status();
@@ -302,7 +303,8 @@ class TrainingRun {
   void complete_options() {
     check_given_limits();
     if (arguments_.seeds < 1) throw Error(ErrorCode::invalid_argument, "--seeds must be at least 1");
-    const TrainOptions suggested = suggest_options(*data_.dataset);
+    const TrainOptions suggested = suggest_options(*data_.dataset, options_.execution.device);
+    if (app_.count("--precision") == 0) options_.execution.precision = suggested.execution.precision;
     options_.batch = arguments_.batch.value_or(suggested.batch);
     options_.length = arguments_.length.value_or(suggested.length);
     options_.carry_state = !arguments_.no_carry;
@@ -345,7 +347,7 @@ class TrainingRun {
 
   /// Of a fresh model, or of one that is there already.
   ModelSpec spec_of(const std::optional<ModelSpec>& known) const {
-    ModelSpec spec = suggest_spec(*data_.dataset, arguments_.model.cell.value_or(""));
+    ModelSpec spec = suggest_spec(*data_.dataset, arguments_.model.cell.value_or(""), options_.execution.device);
     spec.from_last = data_.dataset->description().forecasts_an_input();
     take_autoregression(spec, *data_.dataset);
     if (known) spec = *known;

@@ -18,12 +18,14 @@ void add_model_options(Options& options, ModelOptions& model) {
   options.group("Model");
   options.add("--cell", model.cell, "NAME",
               fmt::format("{} [mingru; gru for labelled sequences]", fmt::join(names, ", ")));
-  options.add("--width", model.width, "N",
-              "Size of the model: values between its layers [128 for a text, 48 for a series with mingru or minlstm, "
-              "64 otherwise]");
-  options.add("--blocks", model.blocks, "N",
-              "Layers: each a norm, a recurrent layer and what goes past it [3 for a text, 4 for a series with mingru "
-              "or minlstm, 2 otherwise]");
+  options.add(
+      "--width", model.width, "N",
+      "Size of the model: values between its layers [128 for a text, by a GPU 256 from 1 MB on and 512 from 16 MB on, "
+      "48 for a series with mingru or minlstm, 64 otherwise]");
+  options.add(
+      "--blocks", model.blocks, "N",
+      "Layers: each a norm, a recurrent layer and what goes past it [3 for a text, by a GPU 4 and 6 from those sizes "
+      "on, 4 for a series with mingru or minlstm, 2 otherwise]");
   options.add("--norms", model.norms, "WHERE",
               "all: before each layer and the head; between: between layers alone, which keeps the size of numbers "
               "[between for a series without a linear forecast]");
@@ -34,7 +36,8 @@ void add_model_options(Options& options, ModelOptions& model) {
   options.add("--ffn", model.feed_forward, "X",
               "Gated feed-forward of X times the width after it [2 for a text, 0 otherwise]");
   options.add("--dropout", model.dropout, "P",
-              "On the output of every sub-layer, in training only [0; 0.2 for a series or labelled sequences]");
+              "On the output of every sub-layer, in training only [0.2; 0 for a text from 1 MB on, which a GPU learns "
+              "with 0.2, and with 0.1 from 16 MB on; 0 for a sound or a task]");
   options.flag("--no-changes", model.no_changes,
                "A series: read and forecast the values themselves, not their changes from one row to the next");
   options.flag("--no-linear", model.no_linear, "A series: no linear forecast beside the recurrent layers");
@@ -59,10 +62,14 @@ void add_training_options(Options& options, TrainArguments& arguments) {
       "train the best");
   options.add("--init", arguments.init, "FILE",
               "Go on from the weights of this model; its columns, their scaling and its labels are kept");
-  options.add("--batch", arguments.batch, "B",
-              "Sequences learnt from at the same time [32; 16 for a text or a series, 64 for a task]");
-  options.add("--length", arguments.length, "T",
-              "Bytes or rows read at once: how far back learning looks for causes [256; 64 for a series]");
+  options.add(
+      "--batch", arguments.batch, "B",
+      "Sequences learnt from at the same time [32; 16 for a text or a series, 64 for a task and by a GPU for a text of "
+      "1 MB]");
+  options.add(
+      "--length", arguments.length, "T",
+      "Bytes or rows read at once: how far back learning looks for causes [256; 64 for a series, 512 by a GPU for a "
+      "text of 16 MB]");
   options.add("--learning-rate", arguments.learning_rate, "X",
               fmt::format("How far each step changes the weights, at its highest [{}; {} with --init]",
                           TrainOptions().learning_rate, fine_tuning_rate));

@@ -175,13 +175,14 @@ Finished finish_training(Model& model, const Dataset& data, const FinishOptions&
 /// What follows the score: what was fitted in closed form is fitted again, to the held-out part, too.
 void refit(Model& model, const Dataset& data, const Finished& finished, const Execution& execution = {});
 
-/// The size and the kind of a model that suit a dataset when nothing else is said, or no more than its cell.
-/// `spec.from_last` is left to how the dataset was opened.
-ModelSpec suggest_spec(const Dataset& data, std::string_view cell = {});
+/// The size and the kind of a model that suit a dataset when nothing else is said, or no more than its cell and where
+/// it is trained: of a text, a GPU learns a larger one in the same time. `spec.from_last` is left to how the dataset
+/// was opened.
+ModelSpec suggest_spec(const Dataset& data, std::string_view cell = {}, Device device = {});
 /// What suits a dataset when nothing else is said: batches, how many steps (enough for little data, too), how often to
-/// validate, how patiently, and which model to keep. Limits are caps: a run ends before them where it stops to gain.
-/// The dataset is left as it was.
-TrainOptions suggest_options(Dataset& data);
+/// validate, how patiently, which model to keep, and in which precision `device` multiplies (`execution`). Limits are
+/// caps: a run ends before them where it stops to gain. The dataset is left as it was.
+TrainOptions suggest_options(Dataset& data, Device device = {});
 
 /// Scores a model on the dataset's validation part.
 Evaluation evaluate(const Model& model, const Dataset& data, const TrainOptions& options);

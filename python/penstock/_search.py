@@ -40,7 +40,7 @@ def search(
     resume: bool = False,
     seed: int = 0,
     device: str = "cpu",
-    precision: str = "full",
+    precision: str | None = None,
     threads: int = 0,
     progress: bool = True,
 ) -> SearchResult:
@@ -63,16 +63,17 @@ def search(
         InvalidArgument: Not one training ended in time.
     """
     given = dict(model or {})
-    options = _core.suggest(data._dataset)
+    options = _core.suggest(data._dataset, device)
     if steps is not None:
         options.update(max_steps=steps, max_seconds=0.0, max_epochs=0.0)
     options |= {
         "learning_rate": 3e-3 if learning_rate is None else float(learning_rate),
         "seed": seed,
         "device": device,
-        "precision": precision,
         "threads": threads,
     }
+    if precision is not None:
+        options["precision"] = precision
     fixed: list[str] = [name for name in ("cell", "width", "dropout") if name in given]
     if learning_rate is not None:
         fixed.append("learning_rate")
@@ -85,7 +86,7 @@ def search(
             file=sys.stderr,
         )
 
-    first = _core.suggest_spec(data._dataset, given.get("cell", "")) | {"from_last": data._from_last} | given
+    first = _core.suggest_spec(data._dataset, given.get("cell", ""), device) | {"from_last": data._from_last} | given
     found = _core.search(
         data._dataset,
         first,

@@ -124,7 +124,8 @@ class Model:
             "from_last": data._from_last if from_last is None else from_last,
         }
         self._arguments = given | rest  # what a search leaves as it is
-        self._model = _core.Model.make(_core.suggest_spec(data._dataset, cell or "") | self._arguments, data._dataset, seed)
+        suggested = _core.suggest_spec(data._dataset, cell or "", device)
+        self._model = _core.Model.make(suggested | self._arguments, data._dataset, seed)
         self._data = self._model.data()
         self.device = device
 

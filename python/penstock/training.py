@@ -101,7 +101,7 @@ def train(
     tensorboard: str | os.PathLike[str] | None = None,
     seed: int = 0,
     device: str | None = None,
-    precision: str = "full",
+    precision: str | None = None,
     threads: int = 0,
     exact: bool = False,
     callback: Callable[[Progress], object] | None = None,
@@ -147,6 +147,8 @@ def train(
         metrics: A file for all measurements, as JSON lines.
         tensorboard: A folder for the same as events that TensorBoard reads.
         device: ``"cpu"``, ``"cuda"``, ``"cuda:N"`` or ``"auto"``; None: the model's own.
+        precision: As of :meth:`Model.forward`; None: what suits the data, which is ``"bf16"`` for a text on a GPU and ``"full"``
+            otherwise.
         callback: Called with a :class:`Progress` at each report; what it raises ends the training and is raised again.
         progress: True: a bar on the terminal or in the notebook. False: nothing. Otherwise a stream to write to.
 
@@ -156,7 +158,7 @@ def train(
         NumericalError: Too many steps in a row were not finite.
     """
     how = {name: value for name, value in locals().items() if name in _OF_LAYERS}
-    options = _core.suggest(data._dataset)
+    options = _core.suggest(data._dataset, model._on(device))
     if steps is not None or seconds is not None or epochs is not None:
         options.update(max_steps=steps or 0, max_seconds=float(seconds or 0), max_epochs=float(epochs or 0))
     given = {
@@ -166,6 +168,7 @@ def train(
         "validate_steps": validate_steps,
         "patience": patience,
         "keep_best": keep_best,
+        "precision": precision,
     }
     options.update({name: value for name, value in given.items() if value is not None})
     if not options["validate_steps"]:
@@ -184,7 +187,6 @@ def train(
         "tensorboard_path": os.fspath(tensorboard) if tensorboard is not None else "",
         "seed": seed,
         "device": model._on(device),
-        "precision": precision,
         "threads": threads,
         "exact": exact,
     }

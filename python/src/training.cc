@@ -278,12 +278,15 @@ std::unique_ptr<SharedDataset> shared(std::unique_ptr<Dataset> dataset) {
   return std::make_unique<SharedDataset>(std::move(dataset), "the dataset");
 }
 
-nb::dict suggest(SharedDataset& data) {
+/// "auto" is settled when the model is there, so what suits the data is what suits them on the CPU.
+Device device_of_defaults(const std::string& device) { return device == "auto" ? Device::cpu() : parse_device(device); }
+
+nb::dict suggest(SharedDataset& data, const std::string& device) {
   TrainOptions options;
   {
     const nb::gil_scoped_release unlocked;
     const SharedDataset::Writing dataset(data);
-    options = suggest_options(**dataset);
+    options = suggest_options(**dataset, device_of_defaults(device));
   }
   nb::dict result;
   result["max_steps"] = options.max_steps;
@@ -295,6 +298,7 @@ nb::dict suggest(SharedDataset& data) {
   result["validate_steps"] = options.validate_steps;
   result["patience"] = options.patience;
   result["keep_best"] = options.keep_best;
+  result["precision"] = std::string(to_string(options.execution.precision));
   return result;
 }
 
@@ -431,7 +435,7 @@ void bind_training(nb::module_& module) {
       nb::arg("name"), nb::arg("length"), nb::arg("validation_length"), nb::arg("modulus"), nb::arg("copy_tokens"),
       nb::arg("seed"));
   module.attr("fine_tuning_rate") = fine_tuning_rate;
-  module.def("suggest", &suggest, nb::arg("data"));
+  module.def("suggest", &suggest, nb::arg("data"), nb::arg("device"));
   module.def("train", &run_training, nb::arg("model"), nb::arg("data"), nb::arg("options"), nb::arg("progress").none(),
              nb::arg("validation").none(), nb::arg("resume"));
   module.def("finish", &run_finish, nb::arg("model"), nb::arg("data"), nb::arg("options"), nb::arg("shrink"),
@@ -445,8 +449,8 @@ void bind_training(nb::module_& module) {
   module.def("linear_stands_alone",
              [](SharedDataset& data) { return linear_stands_alone(**SharedDataset::Reading(data)); });
   module.def("filters_alone", &filters_alone, nb::arg("data"), nb::arg("seed"), nb::arg("threads"));
-  module.def("suggest_spec", [](SharedDataset& data, const std::string& cell) {
-    const ModelSpec spec = suggest_spec(**SharedDataset::Reading(data), cell);
+  module.def("suggest_spec", [](SharedDataset& data, const std::string& cell, const std::string& device) {
+    const ModelSpec spec = suggest_spec(**SharedDataset::Reading(data), cell, device_of_defaults(device));
     nb::dict result;
     result["cell"] = spec.cell;
     result["width"] = spec.width;

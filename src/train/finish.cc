@@ -41,31 +41,4 @@ void refit(Model& model, const Dataset& data, const Finished& finished, const Ex
   if (finished.filters) refit_filters(model, data, finished.filter_shares, execution);
 }
 
-ModelSpec suggest_spec(const Dataset& data, std::string_view cell) {
-  const DataDescription& description = data.description();
-  const bool text = description.task == Task::language, sound = description.sample_rate > 0;
-  const bool series = description.task == Task::forecast && !sound, labelled = description.labels_sequences();
-  ModelSpec spec;
-  spec.width = text ? 128 : sound ? 16 : 64;
-  if (text) {
-    // Depth, and what reads neighbouring bytes together, gains more in a minute than width does.
-    spec.blocks = 3;
-    spec.convolution = 4;
-    spec.feed_forward = 2.0;
-  }
-  // A few thousand rows are learnt by heart soon.
-  spec.dropout = series || labelled ? 0.2 : 0.0;
-  // How far a series will move depends on how far it has just moved, which a norm hides. A linear forecast sees it.
-  spec.end_norms = !series || data.autoregression() != nullptr;
-  // On small sets it is right more often, in twice the time.
-  if (labelled) spec.cell = "gru";
-  if (!cell.empty()) spec.cell = cell;
-  // Gates that do not see the state learn from depth what others learn from the state.
-  if (series && find_cell(spec.cell).scan) {
-    spec.blocks = 4;
-    spec.width = 48;
-  }
-  return spec;
-}
-
 }  // namespace penstock

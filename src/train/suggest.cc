@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 
+#include "penstock/system.h"
 #include "penstock/train.h"
 
 namespace penstock {
@@ -14,6 +16,32 @@ constexpr double positions_for_fewest = 2.5e6;
 constexpr Index validations = 40;      // of a planned run
 constexpr Index patience = 10;         // a quarter of the plan
 constexpr Index fewest_to_judge = 30;  // held-out sequences by which a run is ended
+
+/// What a text is learnt by in a minute.
+struct TextPlan {
+  Index width, blocks;
+  double dropout;
+  Index batch, length;
+};
+
+/// A CPU passes over a few million bytes once. A GPU makes dozens of passes, by which a small model has learnt what it
+/// can and a large one learns a small text by heart: how many bytes there are says how large it may be.
+TextPlan text_plan(Index bytes, Device device) {
+  constexpr Index little = 1'000'000, much = 16'000'000;
+  if (bytes < little) return {.width = 128, .blocks = 3, .dropout = 0.2, .batch = 16, .length = 256};
+  if (!device.is_cuda()) return {.width = 128, .blocks = 3, .dropout = 0.0, .batch = 16, .length = 256};
+  if (bytes < much) return {.width = 256, .blocks = 4, .dropout = 0.2, .batch = 64, .length = 256};
+  return {.width = 512, .blocks = 6, .dropout = 0.1, .batch = 64, .length = 512};
+}
+
+/// Whether a GPU multiplies bfloat16: from compute capability 8.0 on. One that is not there is found out when it is
+/// used.
+bool multiplies_bf16(Device device) {
+  if (!device.is_cuda()) return false;
+  const CudaInfo cuda = cuda_info();
+  const auto index = static_cast<std::size_t>(device.index);
+  return index < cuda.gpus.size() && std::atoi(cuda.gpus[index].compute_capability.c_str()) >= 8;
+}
 
 double positions_of_a_batch(Dataset& data, const TrainOptions& options) {
   const std::string position = data.position();
@@ -36,9 +64,40 @@ void plan_steps(TrainOptions& options, Dataset& data, double passes, double scor
 
 }  // namespace
 
-TrainOptions suggest_options(Dataset& data) {
+ModelSpec suggest_spec(const Dataset& data, std::string_view cell, Device device) {
+  const DataDescription& description = data.description();
+  const bool text = description.task == Task::language, sound = description.sample_rate > 0;
+  const bool series = description.task == Task::forecast && !sound, labelled = description.labels_sequences();
+  ModelSpec spec;
+  spec.width = sound ? 16 : 64;
+  // A few thousand rows are learnt by heart soon.
+  spec.dropout = series || labelled ? 0.2 : 0.0;
+  if (text) {
+    const TextPlan plan = text_plan(data.training_steps(), device);
+    spec.width = plan.width;
+    spec.dropout = plan.dropout;
+    // Depth, and what reads neighbouring bytes together, gains more in a minute than width does.
+    spec.blocks = plan.blocks;
+    spec.convolution = 4;
+    spec.feed_forward = 2.0;
+  }
+  // How far a series will move depends on how far it has just moved, which a norm hides. A linear forecast sees it.
+  spec.end_norms = !series || data.autoregression() != nullptr;
+  // On small sets it is right more often, in twice the time.
+  if (labelled) spec.cell = "gru";
+  if (!cell.empty()) spec.cell = cell;
+  // Gates that do not see the state learn from depth what others learn from the state.
+  if (series && find_cell(spec.cell).scan) {
+    spec.blocks = 4;
+    spec.width = 48;
+  }
+  return spec;
+}
+
+TrainOptions suggest_options(Dataset& data, Device device) {
   constexpr double passes_over_series = 70.0, passes_over_labelled = 30.0;
   TrainOptions options;
+  options.execution.device = device;
   options.validate_every = 30.0;
   if (data.training_steps() == 0) {  // generated without end
     options.batch = 64;
@@ -47,18 +106,17 @@ TrainOptions suggest_options(Dataset& data) {
   }
   switch (data.description().task) {
     case Task::language: {
-      options.batch = 16;
-      // A long text is not learnt by heart in a minute; a short one is, and validations by time would come too late.
-      const auto pass =
-          static_cast<double>(data.training_steps()) / static_cast<double>(options.batch * options.length);
-      constexpr double short_pass = 200.0;  // steps
+      const TextPlan plan = text_plan(data.training_steps(), device);
+      options.batch = plan.batch;
+      options.length = plan.length;
       options.max_seconds = 60.0;
       options.keep_best = true;
-      if (pass < short_pass) {
-        constexpr Index least = 20;
-        options.validate_steps = std::max<Index>(least, std::llround(pass));
-        options.patience = patience;
-      }
+      if (multiplies_bf16(device)) options.execution.precision = Precision::bf16;
+      // Who is quick learns a text by heart within that time: half a pass is never long.
+      constexpr Index fewest = 20;  // steps
+      const auto pass = static_cast<double>(data.training_steps()) / static_cast<double>(plan.batch * plan.length);
+      options.validate_steps = std::max<Index>(fewest, std::llround(pass / 2.0));
+      options.patience = patience;
       break;
     }
     case Task::forecast:
