@@ -318,7 +318,7 @@ void Options::flag(const std::string& name, bool& value, const std::string& help
   enter({.option = option, .is_flag = true, .value = [&value] { return std::string(value ? "true" : "false"); }});
 }
 
-void Options::device(Execution& value, bool* automatic) {
+void Options::device(Execution& value, bool* automatic, const std::string& precision) {
   const auto parse = [&value, automatic](const std::string& text) {
     const bool is_auto = automatic != nullptr && text == "auto";
     if (automatic != nullptr) *automatic = is_auto;
@@ -341,7 +341,8 @@ void Options::device(Execution& value, bool* automatic) {
           {"bf16", Precision::bf16},
           {"f16", Precision::f16}},
          "How numbers are multiplied. CPU: f32, and of the recurrent layers bf16-weights (rounded to 8 bits) or bf16 "
-         "(all factors are). GPU: f32, bf16 or f16, of all layers and of what lies between them [f32]");
+         "(all factors are). GPU: f32, bf16 or f16, of all layers and of what lies between them [" +
+             precision + "]");
 }
 
 void Options::finish(const std::string& examples) {

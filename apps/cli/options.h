@@ -137,8 +137,8 @@ class Options {
 
   void flag(const std::string& name, bool& value, const std::string& help);
   /// --device and --precision. `automatic`: becomes true with --device auto, which the verb decides once it knows the
-  /// work (settle_device); null: it does not know it.
-  void device(Execution& value, bool* automatic = nullptr);
+  /// work (settle_device); null: it does not know it. `precision`: what the help says of its default.
+  void device(Execution& value, bool* automatic = nullptr, const std::string& precision = "f32");
 
   /// Ends the list with --help; `examples` are the last lines of the help.
   void finish(const std::string& examples);

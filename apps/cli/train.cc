@@ -45,7 +45,7 @@ class TrainingRun {
     own_checkpoint_ = options_.checkpoint_path.empty();
     if (own_checkpoint_) options_.checkpoint_path = arguments_.output + ".checkpoint";
     files_.emplace(arguments_, options_.checkpoint_path);
-    if (arguments_.resume && std::filesystem::exists(options_.checkpoint_path)) {
+    if (resumes()) {
       resumed_ = Model::load(options_.checkpoint_path).spec();
     }
     if (!arguments_.init.empty()) start_from_origin();
@@ -303,7 +303,7 @@ class TrainingRun {
   void complete_options() {
     check_given_limits();
     if (arguments_.seeds < 1) throw Error(ErrorCode::invalid_argument, "--seeds must be at least 1");
-    const TrainOptions suggested = suggest_options(*data_.dataset, options_.execution.device);
+    const TrainOptions suggested = suggestion();
     if (app_.count("--precision") == 0) options_.execution.precision = suggested.execution.precision;
     options_.batch = arguments_.batch.value_or(suggested.batch);
     options_.length = arguments_.length.value_or(suggested.length);
@@ -317,6 +317,15 @@ class TrainingRun {
     options_.validate_every = arguments_.validate_every.value_or(suggested.validate_every);
     complete_stopping(suggested);
   }
+
+  /// What is not given; a run that goes on has the batches that it began with, wherever that was.
+  TrainOptions suggestion() const {
+    const Device device = options_.execution.device;
+    return resumes() ? suggest_resumed(options_.checkpoint_path, *data_.dataset, device)
+                     : suggest_options(*data_.dataset, device);
+  }
+
+  bool resumes() const { return arguments_.resume && std::filesystem::exists(options_.checkpoint_path); }
 
   void check_given_limits() const {
     const bool limited = arguments_.steps || arguments_.seconds || arguments_.epochs;
@@ -400,8 +409,7 @@ class TrainingRun {
     callbacks.stop = interrupted;
     options_.metrics_note = metrics_note(model);
     // Of several, those that were never begun have nothing to go on from, nor has what follows a search.
-    const bool resume = arguments_.resume && std::filesystem::exists(options_.checkpoint_path);
-    TrainResult result = penstock::train(model, *data_.dataset, options_, callbacks, resume);
+    TrainResult result = penstock::train(model, *data_.dataset, options_, callbacks, resumes());
     mean_rate_ = report.mean_rate();
     step_rate_ = report.step_rate();
     return result;

@@ -183,6 +183,9 @@ ModelSpec suggest_spec(const Dataset& data, std::string_view cell = {}, Device d
 /// validate, how patiently, which model to keep, and in which precision `device` multiplies (`execution`). Limits are
 /// caps: a run ends before them where it stops to gain. The dataset is left as it was.
 TrainOptions suggest_options(Dataset& data, Device device = {});
+/// The same for a run that goes on from a checkpoint, maybe on another device: sizes of batches, and when it ends, are
+/// those that it began with. Throws Error(incompatible) for a model, Error(bad_input) for a file that is damaged.
+TrainOptions suggest_resumed(const std::string& checkpoint, Dataset& data, Device device = {});
 
 /// Scores a model on the dataset's validation part.
 Evaluation evaluate(const Model& model, const Dataset& data, const TrainOptions& options);

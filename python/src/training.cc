@@ -281,12 +281,13 @@ std::unique_ptr<SharedDataset> shared(std::unique_ptr<Dataset> dataset) {
 /// "auto" is settled when the model is there, so what suits the data is what suits them on the CPU.
 Device device_of_defaults(const std::string& device) { return device == "auto" ? Device::cpu() : parse_device(device); }
 
-nb::dict suggest(SharedDataset& data, const std::string& device) {
+nb::dict suggest(SharedDataset& data, const std::string& device, const std::string& resumed) {
   TrainOptions options;
   {
     const nb::gil_scoped_release unlocked;
     const SharedDataset::Writing dataset(data);
-    options = suggest_options(**dataset, device_of_defaults(device));
+    const Device place = device_of_defaults(device);
+    options = resumed.empty() ? suggest_options(**dataset, place) : suggest_resumed(resumed, **dataset, place);
   }
   nb::dict result;
   result["max_steps"] = options.max_steps;
@@ -435,7 +436,7 @@ void bind_training(nb::module_& module) {
       nb::arg("name"), nb::arg("length"), nb::arg("validation_length"), nb::arg("modulus"), nb::arg("copy_tokens"),
       nb::arg("seed"));
   module.attr("fine_tuning_rate") = fine_tuning_rate;
-  module.def("suggest", &suggest, nb::arg("data"), nb::arg("device"));
+  module.def("suggest", &suggest, nb::arg("data"), nb::arg("device"), nb::arg("resumed") = "");
   module.def("train", &run_training, nb::arg("model"), nb::arg("data"), nb::arg("options"), nb::arg("progress").none(),
              nb::arg("validation").none(), nb::arg("resume"));
   module.def("finish", &run_finish, nb::arg("model"), nb::arg("data"), nb::arg("options"), nb::arg("shrink"),

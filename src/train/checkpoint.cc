@@ -101,6 +101,14 @@ void save_checkpoint(const std::string& path, const Model::Impl& model, const Op
 
 namespace {
 
+json fields_of(const io::SafetensorsFile& file, const std::string& path) {
+  const auto text = file.metadata().find(metadata_key);
+  if (text == file.metadata().end()) {
+    fail(ErrorCode::incompatible, "{}: a model, not a checkpoint: it has nothing to resume from", path);
+  }
+  return io::parse_object(text->second, path, metadata_key);
+}
+
 ValidationHistory read_history(const json& object, const std::string& path, Index step) {
   io::ObjectReader reader(object, path, std::string(metadata_key) + ".validations");
   ValidationHistory history;
@@ -119,15 +127,23 @@ ValidationHistory read_history(const json& object, const std::string& path, Inde
 
 }  // namespace
 
+TrainOptions options_of_checkpoint(const std::string& path, TrainOptions options) {
+  const json fields = fields_of(io::SafetensorsFile::open(path), path);
+  io::ObjectReader reader(fields, path, metadata_key);
+  const std::string name = std::string(metadata_key) + ".options";
+  io::ObjectReader there(reader.object("options"), path, name);
+  options.batch = there.integer("batch");
+  options.length = there.integer("length");
+  options.patience = there.integer("patience", 0);
+  if (options.patience > 0) options.validate_steps = there.integer("validate_steps");
+  return options;
+}
+
 RunState load_checkpoint(const std::string& path, Model::Impl& model, OptimizerState& optimizer, Dataset& data,
                          const json& identity) {
   const io::SafetensorsFile file = io::SafetensorsFile::open(path);
   const io::ModelDescription description = io::read_description(file);
-  const auto text = file.metadata().find(metadata_key);
-  if (text == file.metadata().end()) {
-    fail(ErrorCode::incompatible, "{}: a model, not a checkpoint: it has nothing to resume from", path);
-  }
-  const json fields = io::parse_object(text->second, path, metadata_key);
+  const json fields = fields_of(file, path);
   io::ObjectReader reader(fields, path, metadata_key);
   const Index version = reader.integer("format_version");
   if (version != format_version) {

@@ -4,6 +4,7 @@
 
 #include "penstock/system.h"
 #include "penstock/train.h"
+#include "train/checkpoint.h"
 
 namespace penstock {
 
@@ -140,6 +141,10 @@ TrainOptions suggest_options(Dataset& data, Device device) {
       break;
   }
   return options;
+}
+
+TrainOptions suggest_resumed(const std::string& checkpoint, Dataset& data, Device device) {
+  return training::options_of_checkpoint(checkpoint, suggest_options(data, device));
 }
 
 }  // namespace penstock

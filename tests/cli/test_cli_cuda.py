@@ -118,6 +118,19 @@ def test_texts_and_sounds(tmp_path):
     for data in (["text.txt", "--width", 32], ["in.wav", "--target", "out.wav"]):
         losses = {}
         for device in ("cpu", "cuda"):
-            command = ["train", *data, "--steps", 30, "--device", device, "--force", *TRAIN, f"{device}.st"]
+            command = ["train", *data, "--steps", 30, "--device", device, "--precision", "f32", "--force", *TRAIN, f"{device}.st"]
             losses[device] = run(*command, cwd=tmp_path).json()["validation"]["loss"]
         assert losses["cuda"] == pytest.approx(losses["cpu"], rel=2e-3), data
+
+
+def test_a_text_gets_what_a_gpu_is_good_for(tmp_path):
+    (tmp_path / "text.txt").write_bytes(TEXT)
+    (tmp_path / "long.txt").write_bytes((TEXT * (1_200_000 // len(TEXT) + 1))[:1_200_000])
+    for device, precision in (("cpu", ""), ("cuda", "bf16")):
+        says = run("train", "text.txt", "--steps", 5, "--device", device, "--force", cwd=tmp_path).err
+        assert precision in says.split("on     ")[1].splitlines()[0]
+    command = ["train", "long.txt", "--steps", 5, "--device", "cuda", *TRAIN, "long.st"]
+    model = run(*command, cwd=tmp_path).json()["model"]
+    assert (model["width"], model["blocks"], model["dropout"]) == (256, 4, 0.2)
+    text = run("generate", "long.st", "--device", "cpu", "--bytes", 20, cwd=tmp_path).out
+    assert len(text) >= 20  # a model of a GPU writes on a CPU

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "penstock/train.h"
+#include "support/expect_error.h"
 #include "support/temporary_folder.h"
 
 namespace penstock {
@@ -56,6 +57,35 @@ TEST(Suggest, ATextIsValidatedTwiceAPassAndEndsWhenItGainsNoMore) {
     EXPECT_GT(options.patience, 0);
     EXPECT_TRUE(options.keep_best);
   }
+}
+
+TEST(Suggest, ARunThatGoesOnElsewhereHasTheBatchesThatItBeganWith) {
+  const test::TemporaryFolder folder;
+  const std::string path = folder.path("run");
+  const auto data = text_of(20'000);
+  TrainOptions options = suggest_options(*data);
+  options.batch = 3;
+  options.length = 7;
+  options.max_steps = 2;
+  options.checkpoint_path = path;
+  for (const Index patience : {0, 4}) {
+    options.patience = patience;
+    options.validate_steps = patience > 0 ? 5 : 0;
+    ModelSpec spec = suggest_spec(*data);
+    spec.width = 8;
+    Model model(spec, data->description(), 1);
+    train(model, *data, options);
+    const TrainOptions resumed = suggest_resumed(path, *data, Device::cuda());
+    EXPECT_EQ(resumed.batch, 3);
+    EXPECT_EQ(resumed.length, 7);
+    EXPECT_EQ(resumed.patience, patience);
+    if (patience > 0) {
+      EXPECT_EQ(resumed.validate_steps, 5);
+    }
+    EXPECT_EQ(resumed.execution.device, Device::cuda());
+    model.save(path);
+  }
+  test::expect_error(ErrorCode::incompatible, "not a checkpoint", [&] { suggest_resumed(path, *data); });
 }
 
 TEST(Suggest, TheDeviceDecidesNothingAboutOtherData) {
