@@ -6,7 +6,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "describe.h"
@@ -73,7 +72,7 @@ class TrainingRun {
     if (!filters_alone_) finish(model, result);
     if (has_validation(result)) score_ = score_held_out(model, *result.validation);
     if (!result.interrupted) refit(model, *data_.dataset, finished_, options_.execution);
-    save(model, result);
+    save_patiently(model, arguments_.output, history(model, result), result.last.seconds);
     if (!result.interrupted) drop_own_checkpoint();
     if (has_validation(result)) record_outcome(model);
     print(model, result);
@@ -84,7 +83,6 @@ class TrainingRun {
   }
 
  private:
-  /// The spec of a checkpoint, which may have other dropout and lags, counts more.
   /// A slip in the name of the data is said before a model that is there already.
   void require_sources() const {
     if (kind_ == DataKind::task) return;
@@ -94,6 +92,7 @@ class TrainingRun {
     }
   }
 
+  /// The spec of a checkpoint, which may have other dropout and lags, counts more.
   void start_from_origin() {
     origin_.emplace(app_, arguments_.init);
     arguments_.data.origin = &origin_->model().data();
@@ -154,27 +153,6 @@ class TrainingRun {
     const std::string headline = score_ ? score_headline(model, *score_) : "";
     if (!headline.empty()) history.score += "; " + headline;
     return history;
-  }
-
-  /// Where the model cannot be written, as on a full disk, there may be room in a while: as long as training took, it
-  /// is worth to wait for, up to ten minutes.
-  void save(const Model& model, const TrainResult& result) const {
-    constexpr double least = 5.0, most = 600.0;
-    const double patience = std::clamp(result.last.seconds, least, most);
-    const auto begin = std::chrono::steady_clock::now();
-    for (bool first = true;; first = false) {
-      try {
-        return save_model(model, arguments_.output, history(model, result));
-      } catch (const Error& error) {
-        const double waited = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-        if (error.code() != ErrorCode::io_failure || waited >= patience || interrupted()) throw;
-        if (first) {
-          say(fmt::format("warning: {}; trying again for {}: make room, or end this with Ctrl-C\n",
-                          printable(error.what()), clock_time(patience)));
-        }
-      }
-      std::this_thread::sleep_for(std::chrono::milliseconds(500));
-    }
   }
 
   /// What the metrics say of the run beside its numbers, so that `penstock report` needs nothing else.

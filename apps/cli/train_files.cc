@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
+#include <thread>
 
 #include "describe.h"
-#include "penstock/penstock.h"
+#include "signals.h"
+#include "terminal.h"
 #include "train_search.h"
 #include "units.h"
 
@@ -73,6 +76,25 @@ void TrainFiles::check_not_data(const char* option, const std::string& path) con
   const DataOptions& data = arguments_.data;
   if (std::ranges::none_of(data.sources, is_it) && !is_it(data.target)) return;
   throw Error(ErrorCode::invalid_argument, fmt::format("{} {} would overwrite DATA", option, printable(path)));
+}
+
+void save_patiently(const Model& model, const std::string& path, const History& history, double seconds_of_training) {
+  constexpr double least = 5.0, most = 600.0;
+  const double patience = std::clamp(seconds_of_training, least, most);
+  const auto begin = std::chrono::steady_clock::now();
+  for (bool first = true;; first = false) {
+    try {
+      return save_model(model, path, history);
+    } catch (const Error& error) {
+      const double waited = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+      if (error.code() != ErrorCode::io_failure || waited >= patience || interrupted()) throw;
+      if (first) {
+        say(fmt::format("warning: {}; trying again for {}: make room, or end this with Ctrl-C\n",
+                        printable(error.what()), clock_time(patience)));
+      }
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  }
 }
 
 }  // namespace penstock::cli

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "output_file.h"
+#include "penstock/penstock.h"
 #include "train_arguments.h"
 
 namespace penstock::cli {
@@ -27,5 +28,9 @@ class TrainFiles {
   std::string checkpoint_;
   std::optional<OutputLock> output_lock_, checkpoint_lock_;
 };
+
+/// Where the model cannot be written, as on a full disk, there may be room in a while: as long as training took, it is
+/// worth to wait for, up to ten minutes. Throws Error(io_failure) after that.
+void save_patiently(const Model& model, const std::string& path, const History& history, double seconds_of_training);
 
 }  // namespace penstock::cli
