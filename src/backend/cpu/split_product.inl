@@ -2,10 +2,10 @@
 // behind them and the rest, each to the nearest. Of the nine products of two floats' parts the six largest are made and
 // summed in floats; what is left out is below 2^-23 of the product. Infinities and what is beyond 3.38e38 become NaN.
 //
-// A tile holds 16 lines by 32 inputs, of which inputs k and k + 16 lie side by side; lines are rows of a, or columns of b.
-// A tile of a has a line in each of its 16 rows, one of b a line in each of its 16 columns. The tiles of the three parts
-// lie one after the other, and each begins at a cache line: where its rows lie across two, reading it takes six times as
-// long.
+// A tile holds 16 lines by 32 inputs, of which inputs k and k + 16 lie side by side; lines are rows of a, or columns of
+// b. A tile of a has a line in each of its 16 rows, one of b a line in each of its 16 columns. The tiles of the three
+// parts lie one after the other, and each begins at a cache line: where its rows lie across two, reading it takes six
+// times as long.
 
 constexpr Index kTileLines = 16, kTileInputs = 32;
 constexpr int kParts = 3;
@@ -94,7 +94,8 @@ void PackInputs(Index lines, Index inputs, const InputAt& input_at, std::uint32_
   }
 }
 
-/// What the tiles of the processor are, for as long as this exists: 0 to 3 sums, 4 and 5 rows of a, 6 and 7 columns of b.
+/// What the tiles of the processor are, for as long as this exists: 0 to 3 sums, 4 and 5 rows of a, 6 and 7 columns of
+/// b.
 class SplitTiles {
  public:
   HWY_INLINE SplitTiles() {
@@ -115,7 +116,8 @@ struct alignas(64) SplitSums {
   float of[2][2][kTileLines][kTileLines];
 };
 
-/// Loads part `part` of `count` neighbouring lines into tiles from `tile` on; `pitch` words from one's tiles to the next's.
+/// Loads part `part` of `count` neighbouring lines into tiles from `tile` on; `pitch` words from one's tiles to the
+/// next's.
 template <int tile, int count>
 HWY_INLINE void LoadPart(const std::uint32_t* tiles, Index pitch, int part) {
   LoadTile<tile>(tiles + part * kTileWords, 64);
@@ -230,7 +232,7 @@ struct SplitTransposed {
       for (Index k = 0; k < count; ++k) AddRow(job.a + (first + k) * job.a_stride, begin, end, sums);
     }
     for (const TransposedFactor<float>& b : job.factors) {
-      const auto add_tile = [&](Index row, Index column, const float (&sums)[kTileLines][kTileLines]) HWY_ATTR {
+      const auto add_tile = [&](Index row, Index column, const float(&sums)[kTileLines][kTileLines]) HWY_ATTR {
         const Index there = std::min(kTileLines, b.columns - column);
         float* c = b.c + (begin + row - b.first) * b.c_stride + column;
         for (Index r = 0; r < std::min(kTileLines, end - begin - row); ++r, c += b.c_stride) {
@@ -248,15 +250,15 @@ struct SplitPanels {
   static constexpr Index rows = 128, inputs = 256;  // that are packed at a time
 
   static std::size_t size(Index k_count, Index n) {
-    return static_cast<std::size_t>(kTileLines +
-                                    TilesOf(n, kTileLines) * TilesOf(k_count, kTileInputs) * kSplitWords);
+    return static_cast<std::size_t>(kTileLines + TilesOf(n, kTileLines) * TilesOf(k_count, kTileInputs) * kSplitWords);
   }
 
   static void pack(Index k_count, Index n, const float* b, Index b_stride, float* packed) {
     std::uint32_t* tiles = reinterpret_cast<std::uint32_t*>(AtCacheLine(packed));
     for (Index k = 0; k < k_count; k += inputs) {
       const Index count = std::min(inputs, k_count - k);
-      PackInputs<TileRows::as_loaded>(n, count, [&](Index i) { return b + (k + i) * b_stride; }, tiles);
+      PackInputs<TileRows::as_loaded>(
+          n, count, [&](Index i) { return b + (k + i) * b_stride; }, tiles);
       tiles += TilesOf(n, kTileLines) * TilesOf(count, kTileInputs) * kSplitWords;
     }
   }
@@ -271,7 +273,7 @@ struct SplitPanels {
         const Index there = std::min(rows, end - first);
         const auto line_at = [&](Index i) { return job.a + (first + i) * job.a_stride + k; };
         PackLines<TileRows::as_loaded>(there, count, line_at, packed);
-        const auto take = [&](Index row, Index column, const float (&sums)[kTileLines][kTileLines]) HWY_ATTR {
+        const auto take = [&](Index row, Index column, const float(&sums)[kTileLines][kTileLines]) HWY_ATTR {
           const Index left = std::min(kTileLines, job.columns - column);
           for (Index r = 0; r < std::min(kTileLines, there - row); ++r) {
             float* const c = job.c_row[first + row + r] + column;
@@ -290,9 +292,7 @@ struct SplitPanels {
 struct SplitMatrices {
   static constexpr Index rows = 128, columns = 512, inputs = 256;  // that are packed at a time
 
-  static constexpr Index words(Index lines) {
-    return lines / kTileLines * (inputs / kTileInputs) * kSplitWords;
-  }
+  static constexpr Index words(Index lines) { return lines / kTileLines * (inputs / kTileInputs) * kSplitWords; }
 
   static void multiply(const MatrixProduct<float>& job, Index row_begin, Index row_end, Index column_begin,
                        Index column_end) {
@@ -311,7 +311,7 @@ struct SplitMatrices {
           pack<TileRows::as_loaded, TileRows::turned>(m, count, job.a_column, job.a_row,
                                                       job.a + row * job.a_row + k * job.a_column, packed_a);
           const bool adds = job.adds || k > 0;
-          const auto take = [&](Index r, Index c, const float (&sums)[kTileLines][kTileLines]) HWY_ATTR {
+          const auto take = [&](Index r, Index c, const float(&sums)[kTileLines][kTileLines]) HWY_ATTR {
             const Index left = std::min(kTileLines, n - c);
             float* to = job.c + (row + r) * job.c_stride + column + c;
             for (Index i = 0; i < std::min(kTileLines, m - r); ++i, to += job.c_stride) {
@@ -331,9 +331,11 @@ struct SplitMatrices {
   static void pack(Index lines, Index count, Index input_stride, Index line_stride, const float* from,
                    std::uint32_t* tiles) {
     if (input_stride == 1) {
-      PackLines<of_lines>(lines, count, [&](Index i) { return from + i * line_stride; }, tiles);
+      PackLines<of_lines>(
+          lines, count, [&](Index i) { return from + i * line_stride; }, tiles);
     } else {
-      PackInputs<of_inputs>(lines, count, [&](Index k) { return from + k * input_stride; }, tiles);
+      PackInputs<of_inputs>(
+          lines, count, [&](Index k) { return from + k * input_stride; }, tiles);
     }
   }
 };
