@@ -82,6 +82,30 @@ void library_product(Index m, Index n, Index k, const Matrix<float>& a, const Ma
   });
 }
 
+/// Below that tiles are mostly empty, or packing takes longer than multiplying.
+constexpr Index least_of_tiles = 32;
+
+/// By the set's own kernel, in blocks of the result.
+void tiled_product(const cpu::ProductKernels<float>& kernels, Index m, Index n, Index k, const Matrix<float>& a,
+                   const Matrix<float>& b, float beta, float* c, Index c_stride, int threads) {
+  cpu::MatrixProduct<float> product{.k = k, .a = a.data, .b = b.data, .c = c, .c_stride = c_stride, .adds = beta != 0};
+  product.a_row = a.transposed ? 1 : a.stride;
+  product.a_column = a.transposed ? a.stride : 1;
+  product.b_row = b.transposed ? 1 : b.stride;
+  product.b_column = b.transposed ? b.stride : 1;
+  const Index wanted = threads_worth(m * n * k, least_of_halves, threads);
+  Tiles rows{m, 1}, columns{n, 1};
+  rows.parts = std::min(wanted, rows.all());
+  columns.parts = std::min(wanted / rows.parts, columns.all());
+  const Index blocks = rows.parts * columns.parts;
+  run_team(static_cast<int>(blocks), [&](int thread, int team) {
+    for (Index block = thread; block < blocks; block += team) {
+      const Index row = block / columns.parts, column = block % columns.parts;
+      kernels.multiply(product, rows.begin(row), rows.begin(row + 1), columns.begin(column), columns.begin(column + 1));
+    }
+  });
+}
+
 template <class Real>
 void fixed_order_product(Index m, Index n, Index k, const Matrix<Real>& a, const Matrix<Real>& b, Real beta, Real* c,
                          Index c_stride, int threads) {
@@ -118,6 +142,10 @@ void matmul(Index m, Index n, Index k, Matrix<Real> a, Matrix<Real> b, Real beta
   const int threads = resolve_threads(execution.threads);
   if constexpr (std::is_same_v<Real, float>) {
     if (!execution.exact && k > 0 && !is_small(m, n, k, a.transposed)) {
+      const cpu::ProductKernels<float> kernels = cpu::product_kernels<float>();
+      if (kernels.multiply != nullptr && std::min({m, n, k}) >= least_of_tiles) {
+        return tiled_product(kernels, m, n, k, a, b, beta, c, c_stride, threads);
+      }
       return library_product(m, n, k, a, b, beta, c, c_stride, threads);
     }
   }

@@ -7,9 +7,11 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <string_view>
 #include <tuple>
 #include <vector>
 
+#include "backend/cpu/kernels.h"
 #include "base/random.h"
 
 namespace penstock::ops {
@@ -107,21 +109,29 @@ TEST(Matmul, EveryLayout) {
   }
 }
 
-TEST(Matmul, InBlocksForThreads) {
-  for (const int threads : {2, 3, 5, 16}) {
-    for (const bool a_transposed : {false, true}) {
-      for (const bool b_transposed : {false, true}) {
-        if (a_transposed && b_transposed) continue;
-        for (const int beta : {0, 1}) {
-          const Layout layout{a_transposed, b_transposed, false, beta, threads};
-          check<float>(130, 67, 129, layout);
-          check<float>(33, 17, 1601, layout);
-          check<float>(16, 16, 9000, layout);  // a single block
-          check<float>(97, 300, 61, layout);
-        }
+void check_in_blocks(int threads) {
+  for (const bool a_transposed : {false, true}) {
+    for (const bool b_transposed : {false, true}) {
+      if (a_transposed && b_transposed) continue;
+      for (const int beta : {0, 1}) {
+        const Layout layout{a_transposed, b_transposed, false, beta, threads};
+        check<float>(130, 67, 129, layout);
+        check<float>(33, 17, 1601, layout);
+        check<float>(16, 16, 9000, layout);  // a single block
+        check<float>(97, 300, 61, layout);
+        check<float>(145, 530, 273, layout);  // more than is packed at a time
       }
     }
   }
+}
+
+TEST(Matmul, InBlocksForThreadsOnEverySet) {
+  for (const std::string_view isa : cpu::available_isas()) {
+    SCOPED_TRACE(isa);
+    cpu::use_isa(isa);
+    for (const int threads : {2, 3, 5, 16}) check_in_blocks(threads);
+  }
+  cpu::use_isa(cpu::available_isas().front());
 }
 
 TEST(Matmul, ExactRowsDoNotDependOnTheirNeighbours) {

@@ -1,5 +1,6 @@
 // The kernels of products that gradients are made of, against plain loops in double: a^T b summed over many rows, and
-// rows times a packed matrix. Where nothing may be written there is NaN, and it must still be there.
+// rows times a packed matrix, on every instruction set. Where nothing may be written there is NaN, and it must still be
+// there.
 
 #include <gtest/gtest.h>
 
@@ -7,6 +8,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <string_view>
 #include <tuple>
 #include <vector>
 
@@ -51,11 +53,20 @@ double tolerance(Index n, double sizes) {
   return static_cast<double>(n + 2) * std::numeric_limits<float>::epsilon() * sizes;
 }
 
+using Sizes = std::tuple<Index, Index, Index, std::string_view>;
+
+/// The last parameter is the instruction set.
+class OnASet : public testing::TestWithParam<Sizes> {
+ protected:
+  void SetUp() override { cpu::use_isa(std::get<3>(GetParam())); }
+  void TearDown() override { cpu::use_isa(cpu::available_isas().front()); }
+};
+
 /// K, M, columns of both b.
-class Transposed : public testing::TestWithParam<std::tuple<Index, Index, Index>> {};
+class Transposed : public OnASet {};
 
 TEST_P(Transposed, SumsAgainstLoopsInDouble) {
-  const auto [rows, gates, n] = GetParam();
+  const auto [rows, gates, n, isa] = GetParam();
   const cpu::ProductKernels<float> kernels = cpu::product_kernels<float>();
   Rows a(rows, gates, 3, 1), b(rows, n + 2, 5, 2), second(rows, 3, 1, 3);
   Rows c(gates, n, 7, 4), d(gates, 3, 2, 5), sums(1, gates, 0, 6);
@@ -96,7 +107,7 @@ TEST_P(Transposed, SumsAgainstLoopsInDouble) {
 }
 
 TEST_P(Transposed, SharesOfColumnsGiveTheSameBits) {
-  const auto [rows, gates, n] = GetParam();
+  const auto [rows, gates, n, isa] = GetParam();
   const cpu::ProductKernels<float> kernels = cpu::product_kernels<float>();
   Rows a(rows, gates, 0, 1), b(rows, n, 0, 2), whole(gates, n, 0, 3);
   Rows parts = whole;
@@ -120,13 +131,14 @@ TEST_P(Transposed, SharesOfColumnsGiveTheSameBits) {
 INSTANTIATE_TEST_SUITE_P(Sizes, Transposed,
                          testing::Combine(testing::Values<Index>(0, 1, 17, 256, 257, 600),
                                           testing::Values<Index>(1, 13, 96, 769, 1543),
-                                          testing::Values<Index>(1, 31, 33, 100)));
+                                          testing::Values<Index>(1, 31, 33, 100),
+                                          testing::ValuesIn(cpu::available_isas())));
 
 /// Rows, K, N.
-class PackedMatrix : public testing::TestWithParam<std::tuple<Index, Index, Index>> {};
+class PackedMatrix : public OnASet {};
 
 TEST_P(PackedMatrix, ProductsAgainstLoopsInDouble) {
-  const auto [rows, inner, n] = GetParam();
+  const auto [rows, inner, n, isa] = GetParam();
   const cpu::ProductKernels<float> kernels = cpu::product_kernels<float>();
   Rows a(rows, inner, 3, 1), b(inner, n, 2, 2), c(rows, n, 5, 3);
   AlignedVector<float> panels(kernels.product_panels(inner, n));
@@ -153,9 +165,52 @@ TEST_P(PackedMatrix, ProductsAgainstLoopsInDouble) {
   EXPECT_TRUE(c.gaps_are_untouched());
 }
 
+TEST_P(PackedMatrix, ARowIsTheSameBitsWhateverRunsBesideIt) {
+  const auto [rows, inner, n, isa] = GetParam();
+  const cpu::ProductKernels<float> kernels = cpu::product_kernels<float>();
+  Rows a(rows, inner, 0, 1), b(inner, n, 0, 2), together(rows, n, 0, 3), alone(rows, n, 0, 4);
+  AlignedVector<float> panels(kernels.product_panels(inner, n));
+  kernels.pack_product_panels(inner, n, b.values.data(), b.stride, panels.data());
+  cpu::PanelProduct<float> product;
+  product.a = a.values.data();
+  product.a_stride = a.stride;
+  product.inner = inner;
+  product.columns = n;
+  product.panels = panels.data();
+  product.c_row = together.to.data();
+  kernels.rows_times_panels(product, 0, rows);
+  product.c_row = alone.to.data();
+  for (Index r = 0; r < rows; ++r) kernels.rows_times_panels(product, r, r + 1);
+  EXPECT_EQ(std::memcmp(together.values.data(), alone.values.data(), alone.values.size() * sizeof(float)), 0);
+}
+
+// By what is no number the trainer finds out that a step went wrong.
+TEST_P(PackedMatrix, WhatIsNotFiniteSpoilsItsRowAlone) {
+  const auto [rows, inner, n, isa] = GetParam();
+  const cpu::ProductKernels<float> kernels = cpu::product_kernels<float>();
+  for (const float broken : {kNone, std::numeric_limits<float>::infinity()}) {
+    Rows a(rows, inner, 0, 1), b(inner, n, 0, 2), c(rows, n, 0, 3);
+    a.at(rows / 2, inner / 2) = broken;
+    AlignedVector<float> panels(kernels.product_panels(inner, n));
+    kernels.pack_product_panels(inner, n, b.values.data(), b.stride, panels.data());
+    cpu::PanelProduct<float> product;
+    product.a = a.values.data();
+    product.a_stride = a.stride;
+    product.inner = inner;
+    product.columns = n;
+    product.panels = panels.data();
+    product.c_row = c.to.data();
+    kernels.rows_times_panels(product, 0, rows);
+    for (Index r = 0; r < rows; ++r) {
+      for (Index i = 0; i < n; ++i) ASSERT_EQ(std::isfinite(c.at(r, i)), r != rows / 2) << r << ", " << i;
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Sizes, PackedMatrix,
                          testing::Combine(testing::Values<Index>(1, 7, 12, 26, 101), testing::Values<Index>(1, 37, 300),
-                                          testing::Values<Index>(1, 31, 33, 100)));
+                                          testing::Values<Index>(1, 31, 33, 100),
+                                          testing::ValuesIn(cpu::available_isas())));
 
 }  // namespace
 }  // namespace penstock::ops

@@ -40,7 +40,7 @@ bool amx_is_granted() {
 struct Isa {
   std::string_view name;
   std::int64_t targets;
-  bool tiles = false;  // for products of bfloat16 alone: all else runs as without
+  bool tiles = false;  // for matrix products: all else runs as without
 };
 
 #if HWY_ARCH_X86
@@ -168,6 +168,9 @@ ProductKernels<Real> product_kernels() {
   read_environment();
   ProductKernels<Real> kernels;
   FillProducts(kernels);
+  if constexpr (std::is_same_v<Real, float>) {
+    if (tiles_in_use) FillSplitProducts(kernels);
+  }
   return kernels;
 }
 

@@ -401,6 +401,19 @@ struct PanelProduct {
   Real* const* c_row = nullptr;  // [rows], each [N]
 };
 
+/// c [M, N] = a [M, K] b [K, N], each of a and b with rows or columns whose elements lie side by side.
+template <class Real>
+struct MatrixProduct {
+  Index k = 0;
+  const Real* a = nullptr;
+  Index a_row = 0, a_column = 0;  // strides, one of which is 1
+  const Real* b = nullptr;
+  Index b_row = 0, b_column = 0;
+  Real* c = nullptr;
+  Index c_stride = 0;
+  bool adds = false;  // to c
+};
+
 /// Matrix products in a fixed order of summation (over k, or over k in interleaved lanes), the same for every row
 /// whatever the other rows are. Strides in elements; `a_row` and `a_col` allow either layout of a.
 template <class Real>
@@ -419,6 +432,10 @@ struct ProductKernels {
   std::size_t (*product_panels)(Index k, Index n) = nullptr;
   void (*pack_product_panels)(Index k, Index n, const Real* b, Index b_stride, Real* packed) = nullptr;
   void (*rows_times_panels)(const PanelProduct<Real>& job, Index begin, Index end) = nullptr;
+  /// A block of c, for products of hundreds of rows and columns; null where the set has nothing that is quicker than
+  /// oneDNN.
+  void (*multiply)(const MatrixProduct<Real>& job, Index row_begin, Index row_end, Index column_begin,
+                   Index column_end) = nullptr;
 };
 
 /// The numbers of one step of AdamW: moments m = beta1 m + rest1 g and v = beta2 v + rest2 g^2 of g = gradient *
@@ -468,6 +485,8 @@ void FillBf16Tiles(int cell, CellKernels<float>& kernels);
 void FillBf16Backward(int cell, bool tiles, CellKernels<float>& kernels);
 void FillBf16ScanBackward(int cell, bool tiles, CellKernels<float>& kernels);
 void FillProducts(ProductKernels<float>& kernels);
+/// Instead of those that AMX makes quicker.
+void FillSplitProducts(ProductKernels<float>& kernels);
 void FillProducts(ProductKernels<double>& kernels);
 void FillElements(ElementKernels<float>& kernels);
 void FillElements(ElementKernels<double>& kernels);
