@@ -41,6 +41,8 @@ namespace {
 
 #include "backend/cpu/transposed_product.inl"
 
+#include "backend/cpu/split_tiles.inl"
+
 #include "backend/cpu/split_product.inl"
 
 }  // namespace
