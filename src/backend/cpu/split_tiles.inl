@@ -99,7 +99,7 @@ void PackInputs(Index lines, Index inputs, const InputAt& input_at, std::uint32_
 /// b.
 class SplitTiles {
  public:
-  HWY_INLINE SplitTiles() {
+  SplitTiles() {
     TileShapes shapes;
     for (int tile = 0; tile < 8; ++tile) {
       shapes.row_bytes[tile] = 64;
@@ -107,7 +107,7 @@ class SplitTiles {
     }
     asm volatile("ldtilecfg (%0)" : : "r"(&shapes) : "memory");
   }
-  HWY_INLINE ~SplitTiles() { asm volatile("tilerelease"); }
+  ~SplitTiles() { asm volatile("tilerelease"); }
   SplitTiles(const SplitTiles&) = delete;
   SplitTiles& operator=(const SplitTiles&) = delete;
 };
