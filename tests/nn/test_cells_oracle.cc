@@ -42,6 +42,10 @@ TEST_P(CellsAgainstOracle, LimitedGradientsAndEveryState) {
   }
 }
 
+TEST_P(CellsAgainstOracle, RowsThatFillTiles) {
+  for (const Case& c : tile_cases()) check_cell<float>(info(), c);
+}
+
 TEST_P(CellsAgainstOracle, Layouts) {
   for (const Case& c : layout_cases()) check_cell<double>(info(), c);
 }

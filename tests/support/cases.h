@@ -141,6 +141,32 @@ inline std::vector<Case> shape_cases() {
   };
 }
 
+/// Rows and units that fill tiles of sixteen, or do not quite; steps enough that it pays to prepare for them.
+inline std::vector<Case> tile_cases() {
+  return {
+      {.name = "tiles", .input = 37, .hidden = 67, .rows = 38, .steps = 17},
+      {.name = "tiles_of_heads",
+       .input = 64,
+       .hidden = 96,
+       .heads = 2,
+       .direction = Direction::reverse,
+       .bias = Bias::single,
+       .rows = 29,
+       .steps = 23,
+       .form = RowForm::lengths},
+      {.name = "tiles_of_layers",
+       .input = 3,
+       .hidden = 33,
+       .layers = 2,
+       .direction = Direction::bidirectional,
+       .rows = 99,
+       .steps = 6,
+       .form = RowForm::packed,
+       .reset = true},
+      {.name = "tiles_of_long_rows", .input = 70, .hidden = 48, .rows = 13, .steps = 150, .gradient_clip = 0.4},
+  };
+}
+
 /// Limits that about a third of the gradients which pass from step to step exceed, and states of every step.
 inline std::vector<Case> gradient_cases() {
   Case all = everything(), packed = everything();
