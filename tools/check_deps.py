@@ -33,7 +33,7 @@ BELOW = {
 
 # Third-party headers by prefix -> the places that may see them.
 THIRD_PARTY = {
-    "fmt/": {*BELOW, "bench", "bench/cuda", "apps"},
+    "fmt/": {*BELOW, "bench", "bench/cpu", "bench/cuda", "apps"},
     "omp.h": {"base", "ops", "bench"},  # ops: oneDNN takes its number of threads from OpenMP
     "hwy/": {"backend"},
     "oneapi/": {"backend", "ops", "bench"},
@@ -49,9 +49,9 @@ THIRD_PARTY = {
 SYSTEM = {"base", "backend", "io", "bench", "apps", "python"}
 
 # Folders beside src/ -> those whose headers they may see besides the public ones (and bench base's).
-# bench/cuda, which measures what no public header shows yet, sees the layers up to backend as well.
 BESIDE = {"oracle": ["oracle"], "bench": ["bench", "oracle"], "apps": ["bench"], "python": []}
-
+# What measures kernels that no public header shows sees the layers up to one as well.
+UP_TO = {"bench/cpu": "ops", "bench/cuda": "backend"}
 
 # Text that other compilers read as well (every instruction set, CUDA's) -> the places it may include.
 FREESTANDING = {"cell": ["cell"], "counter": [], "kernel": ["cell", "counter", "kernel"]}
@@ -75,8 +75,8 @@ def place_of(path):
     parts = path.parts
     if parts[0] == "include":
         return "public"
-    if parts[:2] == ("bench", "cuda"):
-        return "bench/cuda"
+    if "/".join(parts[:2]) in UP_TO:
+        return "/".join(parts[:2])
     if parts[0] in BESIDE:
         return parts[0]
     if parts[1] == "cells" and path.suffix == ".h":
@@ -116,7 +116,7 @@ def violation(root, path, quoted, header):
     if of_project:
         if place == "bench" and header.startswith("base/"):
             return None
-        if place == "bench/cuda" and header.split("/")[0] in allowed_layers("backend"):
+        if place in UP_TO and header.split("/")[0] in allowed_layers(UP_TO[place]):
             return None
         if place.split("/")[0] in BESIDE:
             return f"{place} sees public headers only"

@@ -15,15 +15,15 @@
 
 namespace penstock::ops {
 
-/// Panels for exact mode are others than the fastest only where products of bfloat16 are made.
-inline bool exact_panels(const Execution& execution) {
+/// Kernels for exact mode are others than the fastest only where products of bfloat16 are made.
+inline bool exact_kernels(const Execution& execution) {
   return execution.exact || execution.precision != Precision::bf16;
 }
 
 template <class Real>
 RecurrentOp<Real> make_recurrent(const Recurrence& shape, const Target& target) {
   return RecurrentOp<Real>(plan::cell_traits(shape.cell), shape.input, shape.hidden, shape.heads, shape.reverse,
-                           target.execution.precision, target.execution.exact);
+                           target.execution.precision, exact_kernels(target.execution));
 }
 
 /// Of a forward pass. Weights that are read as they lie are not rounded on the way: to round takes longer than to

@@ -163,7 +163,7 @@ bool reads_panels(const Recurrence& shape, Panels panels, const Target& target) 
 std::string panels_key(Panels panels, const Target& target) {
   constexpr const char* names[] = {"forward", "backward", "step"};
   return fmt::format("{} {} {} {}", names[static_cast<int>(panels)], to_string(target.execution.precision),
-                     exact_panels(target.execution) ? "exact" : "fast", cpu::isa_generation());
+                     exact_kernels(target.execution) ? "exact" : "fast", cpu::isa_generation());
 }
 
 Op recurrence_panels(const Recurrence& shape, Panels panels) {

@@ -174,9 +174,6 @@ typename RecurrentOp<Real>::ForwardSpace RecurrentOp<Real>::forward_space(Real* 
       space.operand = carver.take(row_state);
       space.between = carver.take(row_state * cell_.saved);
     }
-    if (splits(kernels_.split_forward)) {
-      space.split = carver.take(static_cast<Index>(kernels_.split_forward.size(input_, hidden_, heads_)));
-    }
     if (kernels_.rounded_inputs != nullptr) {
       const Index inputs = kernels_.rounded_inputs(input_), states = rounded_states();
       space.rounded.x = carver.take_rounded((piece_steps() * geometry_.rows() + cpu::kRoundedRows) * inputs);
@@ -186,25 +183,6 @@ typename RecurrentOp<Real>::ForwardSpace RecurrentOp<Real>::forward_space(Real* 
   }
   if (size != nullptr) *size = carver.used();
   return space;
-}
-
-template <class Real>
-bool RecurrentOp<Real>::splits(const cpu::SplitKernels<Real>& kernels) const {
-  constexpr Index fewest_positions = 256, fewest_units = 32, lanes = 16;
-  const Index head_size = hidden_ / heads_, rows = geometry_.rows() / std::max(1, plan_.row_parts);
-  return kernels.size != nullptr && packed_ && geometry_.steps() > 1 && rows >= cpu::kLeastSplitRows &&
-         rows * geometry_.steps() >= fewest_positions && head_size >= fewest_units &&
-         (heads_ == 1 || head_size % lanes == 0);
-}
-
-template <class Real>
-void RecurrentOp<Real>::split_panels(const cpu::SplitKernels<Real>& kernels, const Real* packed, Real* split) const {
-  if (split == nullptr) return;
-  const double work = machine_.costs.packing * static_cast<double>(kernels.size(input_, hidden_, heads_));
-  const int threads = work >= machine_.costs.product_grain ? plan_.threads() : 1;
-  run_team(threads, [&](int thread, int team) {
-    kernels.pack(input_, hidden_, heads_, packed, packed + input_panels_offset(), thread, team, split);
-  });
 }
 
 /// Values of a state, or of what takes its place in a product, as the rounded operands of all rows.
@@ -241,7 +219,6 @@ Index RecurrentOp<Real>::gradient_steps() const {
 template <class Real>
 bool RecurrentOp<Real>::input_on_the_way() const {
   if (!packed_ || geometry_.steps() == 1) return true;
-  if (splits(kernels_.split_forward)) return false;
   const auto panels = static_cast<double>(kernels_.dense_input_panels(input_, hidden_, heads_));
   const double saved = 2 * static_cast<double>(geometry_.rows() * gates_stride()) / plan_.row_parts;
   return panels * (1 - 1 / static_cast<double>(piece_steps())) <= machine_.costs.input_reads * saved;
@@ -309,9 +286,6 @@ typename RecurrentOp<Real>::BackwardSpace RecurrentOp<Real>::backward_space(Real
     }
     space.rows.dx = carver.template take_items<Real*>(rows);
     space.scratch = carver.take(plan_.threads() * products_.transposed_scratch(input_, hidden_));
-    if (splits(kernels_.split_backward)) {
-      space.split = carver.take(static_cast<Index>(kernels_.split_backward.size(input_, hidden_, heads_)));
-    }
   }
   if (size != nullptr) *size = carver.used();
   return space;

@@ -140,9 +140,6 @@ class RecurrentOp {
   Index gradient_steps() const;
   Index rounded_states() const;
   Index rounded_step() const;
-  /// Whether panels are split for the call that was prepared: its rows fill tiles, and its steps pay for it.
-  bool splits(const cpu::SplitKernels<Real>& kernels) const;
-  void split_panels(const cpu::SplitKernels<Real>& kernels, const Real* packed, Real* split) const;
   /// Whether the backward pass multiplies in bfloat16.
   bool rounds_gradients() const { return kernels_.rounded_gradients != nullptr; }
   /// Channels of all gates in a row of rounded gradients of a scan cell.

@@ -73,8 +73,6 @@ void RecurrentOp<Real>::backward_dense(const BackwardArguments<Real>& call, Back
   job.gates_stride = gates_stride();
   job.operand = space.operand;
   job.rounded = space.rounded;
-  job.split = space.split;
-  if (range.end == geometry_.steps()) split_panels(kernels_.split_backward, call.weights.packed, space.split);
   if (!rounds_gradients()) return backward_pieces(call, job, space, range);
   for (std::uint16_t* step : job.rounded.step) std::fill_n(step, rounded_step(), std::uint16_t{0});
   run_dense(kernels_.backward_panels(hidden_, heads_),

@@ -79,7 +79,6 @@ void RecurrentOp<Real>::forward_dense(const ForwardArguments<Real>& call, const 
   job.operand = space.operand;
   job.between = space.between;
   job.rounded = space.rounded;
-  job.split = space.split;
   job.places = space.places;
   if (call.tape != nullptr) {
     const Tape kept = tape(call.tape);
@@ -88,10 +87,7 @@ void RecurrentOp<Real>::forward_dense(const ForwardArguments<Real>& call, const 
     job.streams = streams_tape(call.tape);
   }
 
-  if (range.begin == 0) {
-    split_panels(kernels_.split_forward, call.weights.packed, space.split);
-    enter_forward(call, job);
-  }
+  if (range.begin == 0) enter_forward(call, job);
   run_dense(kernels_.forward_panels(hidden_, heads_),
             [&](const cpu::DensePart& part, const Member&) { kernels_.dense_forward(job, part); });
   if (range.end < geometry_.steps()) return;

@@ -72,7 +72,6 @@ struct RecurrentOp<Real>::ForwardSpace {
   Real* gains = nullptr;  // [B, chunks, H]
   Real* offsets = nullptr;
   cpu::RoundedOperands rounded;
-  Real* split = nullptr;                  // panels of CellKernels::split_forward, where splits() says so
   cpu::RowPlace<Real>* places = nullptr;  // [channel parts, B]
 };
 
@@ -95,7 +94,6 @@ struct RecurrentOp<Real>::BackwardSpace {
   PieceRows rows;                           // dense
   PieceSpace<Real> piece;                   // scan
   PieceSpace<std::uint16_t> rounded_piece;  // scan, instead, where gradients are rounded
-  Real* split = nullptr;                    // panels of CellKernels::split_backward
   Real* scratch = nullptr;                  // [threads, transposed_scratch()]
   Real* dstate = nullptr;                   // [S, B, H]
   Real* state_in = nullptr;                 // scan [B, H] in slot order

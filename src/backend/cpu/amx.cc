@@ -43,8 +43,6 @@ namespace {
 
 #include "backend/cpu/dense_forward.inl"
 
-#include "backend/cpu/dense_tile_step.inl"
-
 #include "backend/cpu/dense_tiles.inl"
 
 #include "backend/cpu/step_panels.inl"

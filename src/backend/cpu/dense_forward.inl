@@ -251,7 +251,7 @@ struct ForwardTile {
     const OperandOf<Panel>* x[rows];
     for (int m = 0; m < rows; ++m) x[m] = InputRow<Panel>(job, slot + m, step);
     if constexpr (blocks > 1) {
-      AccumulatePanels<Real, blocks, vectors>(x[0], job.input, ElementsOf(panel),
+      AccumulatePanels<Real, blocks, vectors>(x[0], job.input, panel,
                                               PanelInputs<Panel>(job.input) * gate_count * units, acc);
     } else {
       AccumulatePanel<Real, rows, vectors>(x, job.input, panel, acc);
@@ -262,10 +262,10 @@ struct ForwardTile {
     const Index head_stride = HeadStride<Panel>(head_size()), stride = job.heads * head_stride;
     const OperandOf<Panel>* h = group.operand + slot * stride + head * head_stride;
     if constexpr (blocks > 1) {
-      AccumulatePanels<Real, blocks, vectors>(h, head_size(), ElementsOf(panel),
+      AccumulatePanels<Real, blocks, vectors>(h, head_size(), panel,
                                               PanelInputs<Panel>(head_size()) * gate_count * units, acc);
     } else {
-      AccumulateRows<Real, rows, vectors>(h, stride, head_size(), ElementsOf(panel), acc);
+      AccumulateRows<Real, rows, vectors>(h, stride, head_size(), panel, acc);
     }
   }
 

@@ -95,8 +95,8 @@ struct InputTile {
 
 /// Steps [begin, end) of a part, gates [first_gate, first_gate + gate_count).
 template <class Panel, class Cell, int first_gate, int gate_count, int width>
-void InputTiles(const DenseForward<RealOf<Panel>>& job, const Panel* panels, const DensePart& part, Index begin,
-                Index end) {
+void InputProduct(const DenseForward<RealOf<Panel>>& job, const Panel* panels, const DensePart& part, Index begin,
+                  Index end) {
   using Real = RealOf<Panel>;
   constexpr int most = MaxTileRows<Panel, gate_count * width>();
   constexpr Index units = width * Lanes<Real>::lanes;
@@ -123,13 +123,6 @@ void InputTiles(const DenseForward<RealOf<Panel>>& job, const Panel* panels, con
       });
     }
   }
-}
-
-/// There is another for panels whose products have a way of their own.
-template <class Panel, class Cell, int first_gate, int gate_count, int width>
-void InputProduct(const DenseForward<RealOf<Panel>>& job, const Panel* panels, const DensePart& part, Index begin,
-                  Index end) {
-  InputTiles<Panel, Cell, first_gate, gate_count, width>(job, panels, part, begin, end);
 }
 
 /// The panels of weight_ih, cut into the same blocks: all inputs of a block's units.

@@ -1,4 +1,5 @@
-// The forward engine of dense cells in bfloat16 by AMX.
+// The forward engine of dense cells by AMX: tiles of up to 32 rows go through memory, in the caches of a core, on their
+// way to the gates.
 
 /// `count` rows of the input product that lie one after the other among the rounded inputs, for one block of units.
 template <class Cell, int first_gate, int gate_count, int width>
@@ -75,35 +76,92 @@ void InputProduct(const DenseForward<float>& job, const Panel* panels, const Den
   }
 }
 
-template <>
-class StepRows<Bf16Tile> {
+/// One step of a part: the sums of as many rows and blocks of units as stay in the first-level cache or near it, then
+/// their gates, row after row. Gates at the same time as the next tile's products were slower than one after the
+/// other: each pushes what the other reads out of the cache.
+template <class Cell, int first_gate, int gate_count, int width>
+class ForwardTileStep {
  public:
-  static constexpr Index at_once(Index) { return 64; }
+  using Panel = Bf16Tile;
+  static constexpr int vectors = gate_count * width;
+  static constexpr Index units = width * Simd::lanes;
 
-  /// The panels of a group's recurrent product.
-  template <class Cell, int first_gate>
-  static const Bf16Tile* panels(const DenseForward<float>&, const GateGroup<Bf16Tile>& group) {
-    return group.panels;
-  }
-  template <int vectors>
-  static Index panel_size(Index inputs) {
-    return PanelInputs<Bf16Tile>(inputs) * vectors * Simd::lanes;
-  }
+  HWY_INLINE ForwardTileStep(const DenseForward<float>& job, const GateGroup<Panel>& group,
+                             const RowPlace<float>* places, const DensePart& part, Index slot_end, Index step)
+      : job_(job),
+        group_(group),
+        places_(places),
+        part_(part),
+        slot_end_(slot_end),
+        step_(step),
+        head_size_(job.hidden / job.heads),
+        blocks_per_head_((head_size_ + units - 1) / units),
+        head_stride_(HeadStride<Panel>(head_size_)) {}
 
-  HWY_INLINE void take(const std::uint16_t* first, Index stride, Index inputs, Index) {
-    rows_ = {first, stride, inputs};
-  }
-
-  /// `rows` of them from `first` on: to [rows][vectors], rows `stride` vectors apart.
-  template <int vectors>
-  HWY_INLINE void multiply(Index first, Index rows, const Bf16Tile* panel, const Simd* start, Simd* to,
-                           Index stride) const {
-    const TileOperands part{rows_.rows + first * rows_.stride, rows_.stride, rows_.inputs};
-    MultiplyWholeTiles<vectors>(rows, part, panel, start, to, stride);
+  void run() {
+    for (Index slot = part_.slot_begin; slot < slot_end_; slot += kRows) {
+      const Index rows = std::min(kRows, slot_end_ - slot);
+      const Index together = kTiles * kTileRows / ((rows + kTileRows - 1) / kTileRows * kTileRows);
+      for (Index block = part_.block_begin, count; block < part_.block_end; block += count) {
+        count = std::min({together, part_.block_end - block, blocks_per_head_ - block % blocks_per_head_});
+        run(slot, rows, block, count);
+      }
+    }
   }
 
  private:
-  TileOperands rows_{};
+  static constexpr Index kRows = 64;
+  static constexpr Index kTiles = 64 / vectors;  // tiles of 16 rows x a block of units whose sums are kept
+  /// Rows do not lie a power of two apart, which would let all of them fall into the same few places of the cache.
+  struct Sums {
+    alignas(64) Simd vector[kTiles * kTileRows * vectors + kRows];
+  };
+
+  /// `count` blocks of one head.
+  HWY_INLINE void run(Index slot, Index rows, Index block, Index count) {
+    const Index head = block / blocks_per_head_, inputs = PanelInputs<Panel>(job_.input);
+    const Index stride = job_.heads * head_stride_;
+    multiply({group_.operand + slot * stride + head * head_stride_, stride, head_size_}, group_.panels, job_.bias_hh,
+             rows, block, count, of_state_);
+    if (job_.wx == nullptr) {  // a single step, whose input product is made on the way
+      multiply({InputRow<Panel>(job_, slot, step_), inputs, job_.input}, group_.input_panels, job_.bias_ih, rows, block,
+               count, of_input_);
+    }
+    const Index first_unit = block % blocks_per_head_ * units;
+    for (Index m = 0; m < rows; ++m) {
+      const Index at = m * row_stride(count);
+      TileGates<Panel, Cell, first_gate, gate_count, width>(job_, {places_ + slot + m, head, first_unit}, 1,
+                                                            static_cast<int>(count), of_input_.vector + at,
+                                                            of_state_.vector + at);
+    }
+  }
+
+  static Index row_stride(Index blocks) { return blocks * vectors + 1; }
+
+  /// Every other step walks backwards, as WalkBlocks() does.
+  HWY_INLINE void multiply(const TileOperands& a, const Panel* panels, const float* bias, Index rows, Index block,
+                           Index count, Sums& sums) const {
+    const Index panel_size = PanelInputs<Panel>(a.inputs) * vectors * Simd::lanes, head = block / blocks_per_head_;
+    for (Index i = 0; i < count; ++i) {
+      const Index at = step_ % 2 != 0 ? count - 1 - i : i;
+      Simd start[vectors];
+      LoadBias<float, first_gate, gate_count, width>(bias, job_.hidden, head_size_, head,
+                                                     (block + at) % blocks_per_head_ * units, start);
+      const Panel* panel = panels + (block + at) * panel_size;
+      for (Index row = 0; row < rows; row += 2 * kTileRows) {
+        const TileOperands part{a.rows + row * a.stride, a.stride, a.inputs};
+        Simd* to = sums.vector + row * row_stride(count) + at * vectors;
+        MultiplyWholeTiles<vectors>(rows - row, part, panel, start, to, row_stride(count));
+      }
+    }
+  }
+
+  const DenseForward<float>& job_;
+  const GateGroup<Panel>& group_;
+  const RowPlace<float>* const places_;  // in slot order
+  const DensePart& part_;
+  const Index slot_end_, step_, head_size_, blocks_per_head_, head_stride_;
+  Sums of_state_, of_input_;  // [rows][blocks][vectors]
 };
 
 template <std::same_as<Bf16Tile> Panel, class Cell, int first_gate, int gate_count, int width>
@@ -112,5 +170,5 @@ void ForwardGroup(const DenseForward<float>& job, const GateGroup<Panel>& group,
   if (slot_end - part.slot_begin == 1) {
     return ForwardTiles<Panel, Cell, first_gate, gate_count, width>(job, group, places, part, slot_end, step);
   }
-  ForwardTileStep<Panel, Cell, first_gate, gate_count, width>(job, group, places, part, slot_end, step).run();
+  ForwardTileStep<Cell, first_gate, gate_count, width>(job, group, places, part, slot_end, step).run();
 }

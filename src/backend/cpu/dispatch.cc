@@ -137,12 +137,7 @@ CellKernels<Real> cell_kernels(int cell, Precision precision, bool exact) {
   FillDenseForward(cell, kernels);
   FillDenseBackward(cell, kernels);
   FillScan(cell, kernels);
-  if (precision == Precision::full) {
-    if constexpr (std::is_same_v<Real, float>) {
-      if (tiles_in_use && !exact) FillSplitDense(cell, kernels);
-    }
-    return kernels;
-  }
+  if (precision == Precision::full) return kernels;
   if constexpr (std::is_same_v<Real, float>) {
     const bool tiles = precision == Precision::bf16 && tiles_in_use && !exact;
     if (tiles) {

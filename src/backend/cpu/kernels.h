@@ -103,7 +103,6 @@ struct DenseForward {
   const Real* bias_ih = nullptr;       // [G, H]
   const Real* bias_hh = nullptr;       // [G, H]
   const Real* packed = nullptr;        // recurrent panels, see panel.inl
-  const Real* split = nullptr;         // both again, of SplitKernels; null: products are made of Reals
   // Instead of panels, the weights where the caller has them; kernels of floats and doubles only, and no wx.
   const Real* weight_ih = nullptr;  // [G*H, I]
   const Real* weight_hh = nullptr;  // [G*H, H], heads > 1: [heads, G*D, D]
@@ -178,7 +177,6 @@ struct DenseBackward {
   RowPlan plan;
   Index hidden = 0, heads = 1;
   const Real* packed = nullptr;            // transposed recurrent panels
-  const Real* split = nullptr;             // the same of SplitKernels, or null
   const Real* saved = nullptr;             // [cells, N, H]
   const Real* prev = nullptr;              // [cells, S, H]
   const Real* dy = nullptr;                // at dy_map
@@ -338,18 +336,6 @@ struct ScanBackwardKernels {
   void (*weight_gradient)(const Piece& piece, Index begin, Index end) = nullptr;
 };
 
-/// Panels of Reals split for products of many rows by AMX (split_tiles.inl), once for a call; null where the set has
-/// none.
-template <class Real>
-struct SplitKernels {
-  std::size_t (*size)(Index input, Index hidden, Index heads) = nullptr;  // Reals
-  /// One of `parts` shares; of backward passes without the panels of the input.
-  void (*pack)(Index input, Index hidden, Index heads, const Real* packed, const Real* packed_input, Index part,
-               Index parts, Real* split) = nullptr;
-};
-/// Rows of a step from which on tiles are quicker.
-constexpr Index kLeastSplitRows = 6;
-
 /// Entry points for one cell, all of one instruction set.
 template <class Real>
 struct CellKernels {
@@ -368,7 +354,6 @@ struct CellKernels {
                            Real* packed) = nullptr;
   void (*dense_forward)(const DenseForward<Real>& job, const DensePart& part) = nullptr;
   void (*dense_backward)(const DenseBackward<Real>& job, const DensePart& part) = nullptr;
-  SplitKernels<Real> split_forward, split_backward;
   /// As rounded_inputs(), of the backward pass, whose gradients are rounded where this is not null.
   Index (*rounded_gradients)(Index inputs) = nullptr;
   // Scan cells. `carry` [H] is the state entering the part and then leaving it. The summaries give the part's effect on
@@ -499,8 +484,6 @@ void FillBf16Tiles(int cell, CellKernels<float>& kernels);
 /// Instead of the others' backward passes, for chips with AVX-512 BF16 or AMX: of dense and of scan cells.
 void FillBf16Backward(int cell, bool tiles, CellKernels<float>& kernels);
 void FillBf16ScanBackward(int cell, bool tiles, CellKernels<float>& kernels);
-/// Instead of the others' passes of dense cells in floats: for AMX.
-void FillSplitDense(int cell, CellKernels<float>& kernels);
 void FillProducts(ProductKernels<float>& kernels);
 /// Instead of those that AMX makes quicker.
 void FillSplitProducts(ProductKernels<float>& kernels);

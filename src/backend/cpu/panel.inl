@@ -5,8 +5,7 @@
 // Panels hold floats or doubles, or weights rounded to bfloat16: an element of Bf16Weight is multiplied in float; one
 // of Bf16Product with operands rounded to bfloat16 too, two products at a time; one of Bf16Tile likewise by AMX, which
 // multiplies tiles of 16 rows x 32 inputs with tiles of 32 inputs x 16 units. NarrowFloat is a float in a panel for
-// vectors of half as many lanes, and SplitTile one whose products with many rows are made by AMX from other panels
-// (dense_split.inl).
+// vectors of half as many lanes.
 
 struct Bf16Weight {
   std::uint16_t bits;
@@ -18,9 +17,6 @@ struct Bf16Tile {
   std::uint16_t bits;
 };
 struct NarrowFloat {
-  float value;
-};
-struct SplitTile {
   float value;
 };
 
@@ -47,9 +43,6 @@ template <>
 struct PanelTraits<Bf16Tile> : PanelTraits<Bf16Product> {
   static constexpr Index padding = 32;
 };
-
-template <>
-struct PanelTraits<SplitTile> : PanelTraits<float> {};
 
 #if PENSTOCK_NARROW_VECTORS
 template <>
@@ -78,16 +71,6 @@ template <class Panel>
 HWY_INLINE const RealOf<Panel>* RealsOf(const Panel* panel) {
   static_assert(sizeof(Panel) == sizeof(RealOf<Panel>));
   return reinterpret_cast<const RealOf<Panel>*>(panel);
-}
-
-/// What a walk through a panel reads: its elements, or what they are rounded to.
-template <class Panel>
-HWY_INLINE const auto* ElementsOf(const Panel* panel) {
-  if constexpr (Rounded<Panel>) {
-    return panel;
-  } else {
-    return RealsOf(panel);
-  }
 }
 
 /// Inputs in a panel for `k_count` of them, and in a row of operands that were rounded for it; what is added is zero.
