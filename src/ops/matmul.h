@@ -18,7 +18,8 @@ struct Matrix {
 /// c [M, N] (row stride `c_stride`) = op(a) [M, K] * op(b) [K, N] + beta * c, with beta 0 or 1.
 ///
 /// In exact mode every element is summed over k = 0, 1, ... in that order, so a row's result does not depend on the
-/// other rows; otherwise oneDNN chooses (float) and only the same call on the same number of threads repeats its bits.
+/// other rows; otherwise oneDNN or, with AMX, a kernel of our own chooses (float) and only the same call on the same
+/// number of threads repeats its bits.
 template <class Real>
 void matmul(Index m, Index n, Index k, Matrix<Real> a, Matrix<Real> b, Real beta, Real* c, Index c_stride,
             const Execution& execution);
