@@ -42,7 +42,7 @@ struct Operands {
 
 /// The largest error, in units of K epsilon of the sum of its terms' sizes; of every so many-th element.
 double largest_error(const Operands& o) {
-  const auto [m, n, k] = o.shape;
+  const Index m = o.shape.m, n = o.shape.n, k = o.shape.k;
   const Index count = m * n, step = std::max<Index>(1, count / 997);
   double most = 0;
   for (Index i = 0; i < count; i += step) {
@@ -80,7 +80,7 @@ std::string cell(double gflops, const Operands& o) {
 /// Gradients of weights: a and b [K rows, ..], c += a^T b. Summed once for the check.
 std::string summed_over_rows(Operands& o) {
   const cpu::ProductKernels<float> kernels = cpu::product_kernels<float>();
-  const auto [m, n, k] = o.shape;
+  const Index m = o.shape.m, n = o.shape.n, k = o.shape.k;
   std::vector<const float*> rows;
   for (Index i = 0; i < k; ++i) rows.push_back(o.b.data() + i * n);
   cpu::TransposedProduct<float> product;
@@ -99,7 +99,7 @@ std::string summed_over_rows(Operands& o) {
 /// Rows by a matrix that is packed once.
 std::string by_packed(Operands& o) {
   const cpu::ProductKernels<float> kernels = cpu::product_kernels<float>();
-  const auto [m, n, k] = o.shape;
+  const Index m = o.shape.m, n = o.shape.n, k = o.shape.k;
   Floats panels(kernels.product_panels(k, n));
   kernels.pack_product_panels(k, n, o.b.data(), n, panels.data());
   std::vector<float*> rows;
@@ -117,7 +117,7 @@ std::string by_packed(Operands& o) {
 
 /// The product of any matrices, which is oneDNN's where a set has none.
 std::string of_matrices(Operands& o) {
-  const auto [m, n, k] = o.shape;
+  const Index m = o.shape.m, n = o.shape.n, k = o.shape.k;
   const ops::Matrix<float> a{o.a.data(), std::max(o.a_row, o.a_column), o.a_row == 1};
   const ops::Matrix<float> b{o.b.data(), std::max(o.b_row, o.b_column), o.b_row == 1};
   const Execution execution{.threads = 1};
@@ -126,7 +126,7 @@ std::string of_matrices(Operands& o) {
 }
 
 Operands operands(Shape shape, bool a_transposed, bool b_transposed) {
-  const auto [m, n, k] = shape;
+  const Index m = shape.m, n = shape.n, k = shape.k;
   return {shape,
           a_transposed ? 1 : k,
           a_transposed ? m : 1,
