@@ -45,8 +45,8 @@ data::TextColumns columns_of(const CsvTable& table, const LabelledTextOptions& o
   const auto columns = data::find_text_columns(table, options.text_column, options.label_column);
   if (!columns) {
     fail(ErrorCode::bad_input,
-         "{}: no column of texts with a column of their labels was found among {}; text_column and label_column name "
-         "them",
+         "{}: no column of texts with a column of their labels was found among {}; the option 'text-column' and "
+         "the option 'label-column' name them",
          table.header().source(), table.header().list());
   }
   require(columns->text != columns->label, "text_column and label_column are both {}",
@@ -60,7 +60,7 @@ bool is_whole(const data::TableRows& rows, const data::TextColumns& columns, Mis
     const CsvField& field = rows.fields()[column];
     if (!field.text.empty()) continue;
     if (missing == Missing::mask) return false;
-    fail(ErrorCode::bad_input, "{}:{}:{}: column {} is empty; missing = mask leaves such rows out",
+    fail(ErrorCode::bad_input, "{}:{}:{}: column {} is empty; the option 'missing' with mask leaves such rows out",
          rows.header().source(), field.line, field.column, in_quotes(rows.header().names()[column]));
   }
   return true;
@@ -240,12 +240,12 @@ std::vector<std::string> findings_of(const CsvTable& table, const data::TextColu
   const auto& names = table.header().names();
   std::vector<std::string> findings = table.reading(2, {});
   findings.insert(findings.begin(),
-                  fmt::format("each row as a text, column {}, and its label, column {} (text_column and label_column "
+                  fmt::format("each row as a text, column {}, and its label, column {} (the option 'text-column' and the option 'label-column' "
                               "name others)",
                               names[columns.text], names[columns.label]));
   if (texts.cut > 0) {
     findings.push_back(
-        fmt::format("{} cut behind {} bytes (longest)", counted(texts.cut, "text"), description.longest_text));
+        fmt::format("{} cut behind {} bytes (the option 'longest')", counted(texts.cut, "text"), description.longest_text));
   }
   if (texts.left_out > 0) {
     findings.push_back(fmt::format("{} without a text or a label left out", counted(texts.left_out, "row")));
