@@ -239,13 +239,13 @@ std::vector<std::string> findings_of(const CsvTable& table, const data::TextColu
                                      const LabelledTexts& texts, const DataDescription& description) {
   const auto& names = table.header().names();
   std::vector<std::string> findings = table.reading(2, {});
-  findings.insert(findings.begin(),
-                  fmt::format("each row as a text, column {}, and its label, column {} (the option 'text-column' and the option 'label-column' "
-                              "name others)",
-                              names[columns.text], names[columns.label]));
+  findings.insert(findings.begin(), fmt::format("each row as a text, column {}, and its label, column {} (the option "
+                                                "'text-column' and the option 'label-column' "
+                                                "name others)",
+                                                names[columns.text], names[columns.label]));
   if (texts.cut > 0) {
-    findings.push_back(
-        fmt::format("{} cut behind {} bytes (the option 'longest')", counted(texts.cut, "text"), description.longest_text));
+    findings.push_back(fmt::format("{} cut behind {} bytes (the option 'longest')", counted(texts.cut, "text"),
+                                   description.longest_text));
   }
   if (texts.left_out > 0) {
     findings.push_back(fmt::format("{} without a text or a label left out", counted(texts.left_out, "row")));
