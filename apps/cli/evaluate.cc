@@ -21,7 +21,7 @@ struct EvaluateArguments {
   std::string model;
   std::vector<std::string> data;
   RowOptions rows;
-  std::string label_column = "label";
+  std::string label_column;
   std::optional<Index> skip;
   std::vector<double> quantiles;
   bool json = false;
@@ -37,7 +37,7 @@ Index lead_in(const Model& model, const EvaluateArguments& arguments) {
 Score score_file(const Model& model, const std::string& path, const EvaluateArguments& arguments) {
   const DataDescription& data = model.data();
   if (data.task == Task::language) return score_text(model, path, arguments.execution);
-  if (data.vocabulary > 0) {
+  if (data.vocabulary > 0 && !data.labels_texts()) {
     throw Error(
         ErrorCode::invalid_argument,
         fmt::format("{} is a model of a built-in task: 'penstock predict' scores those", printable(arguments.model)));
@@ -115,7 +115,8 @@ Verb add_evaluate(CLI::App& program) {
   options.add("--quantiles", arguments->quantiles, "A,B",
               "A series: of forecasts, such as 0.05,0.5,0.95 [0.1,0.5,0.9]");
   options.add("--sequence-column", arguments->rows.sequence_column, "NAME", "Names the sequence of a row");
-  options.add("--label-column", arguments->label_column, "NAME", "Holds the label of the sequence");
+  options.add("--label-column", arguments->label_column, "NAME",
+              "Holds the label of the sequence or text [label; of texts also class, sentiment, ...]");
   options.add("--threads", arguments->execution.threads, "N", "0: as many as the machine offers");
   options.device(arguments->execution, &arguments->automatic);
   options.flag("--json", arguments->json, "Print one JSON object");

@@ -181,7 +181,11 @@ std::string model_text(const std::string& path, const Model& model, const ModelF
   line(out, "model", describe_model(model));
   line(out, "task", std::string(to_string(data.task)));
   if (data.task == Task::language) line(out, "reads", "bytes");
-  if (data.task != Task::language && data.vocabulary > 0) {
+  if (data.labels_texts()) {
+    line(out, "reads",
+         fmt::format("the texts of column {}, up to {}", printable(data.text_column),
+                     counted(data.longest_text, "byte")));
+  } else if (data.task != Task::language && data.vocabulary > 0) {
     line(out, "reads", fmt::format("tokens, the whole numbers 0 to {}", data.vocabulary - 1));
   }
   if (data.vocabulary == 0) line(out, "reads", columns_text(data, data.inputs));
@@ -269,6 +273,8 @@ std::string as_option(const std::optional<DataKind>& kind) {
       return " --as series";
     case DataKind::labelled:
       return " --as labelled";
+    case DataKind::labelled_texts:
+      return " --as texts";
     case DataKind::sound:
     case DataKind::task:
       break;

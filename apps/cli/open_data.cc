@@ -5,6 +5,7 @@
 #include <initializer_list>
 
 #include "penstock/fine_tune.h"
+#include "penstock/labelled_texts.h"
 #include "units.h"
 
 namespace penstock::cli {
@@ -20,6 +21,8 @@ const char* describe(DataKind kind) {
       return "a series";
     case DataKind::labelled:
       return "labelled sequences";
+    case DataKind::labelled_texts:
+      return "labelled texts";
     case DataKind::sound:
       return "sound";
     case DataKind::task:
@@ -116,6 +119,22 @@ OpenedData open_labelled_file(const DataOptions& options, std::uint64_t seed) {
   return {std::move(dataset), DataKind::labelled, summary, {}};
 }
 
+OpenedData open_labelled_text_file(const DataOptions& options, std::uint64_t seed) {
+  LabelledTextOptions texts;
+  texts.text_column = options.text_column;
+  texts.label_column = options.label_column.value_or("");
+  texts.longest = options.longest;
+  texts.format = options.table.format();
+  texts.missing = options.table.missing.value_or(options.origin ? options.origin->missing : texts.missing);
+  texts.seed = seed;
+  if (options.validation_fraction) texts.validation_fraction = *options.validation_fraction;
+  auto dataset = open_labelled_texts(options.sources, texts, options.origin);
+  const std::string summary =
+      fmt::format("{} in {} classes, {}", counted(dataset->training_steps(), "text"),
+                  dataset->description().classes.size(), held_out(texts.validation_fraction, "of each another"));
+  return {std::move(dataset), DataKind::labelled_texts, summary, {}};
+}
+
 OpenedData open_sound_files(const DataOptions& options) {
   require_given(options.target, "--target, the sound that came out of what is to be learnt,");
   if (options.sources.size() > 1) {
@@ -158,6 +177,7 @@ void add_kind_option(Options& options, std::optional<DataKind>& kind) {
                  {{"text", DataKind::text},
                   {"series", DataKind::series},
                   {"labelled", DataKind::labelled},
+                  {"texts", DataKind::labelled_texts},
                   {"sound", DataKind::sound}},
                  "What a file is; the default goes by its name and its header");
 }
@@ -196,7 +216,12 @@ void add_data_options(Options& options, DataOptions& data) {
                  "Rows at irregular dates: follow each other all the same, with the time since the row before as an "
                  "input, with missing rows put in without values, or an error [auto: what suits the dates]");
   options.add("--sequence-column", data.sequence_column, "NAME", "Names the sequence that a row belongs to [sequence]");
-  options.add("--label-column", data.label_column, "NAME", "Holds the label of the sequence [label]");
+  options.add(
+      "--label-column", data.label_column, "NAME",
+      "Holds the label of the sequence [label], or of the text in its row [label, class, sentiment, topic, ...]");
+  options.add("--text-column", data.text_column, "NAME",
+              "Holds texts that are labelled, one in each row [the longest of those that mostly differ]");
+  options.add("--longest", data.longest, "N", "Labelled texts: bytes that are read of each; longer ones are cut");
   add_table_options(options, data.table,
                     "Empty values: an error, the last value, a straight line, or the last value without being scored "
                     "[refuse]");
@@ -241,11 +266,18 @@ DataKind kind_of(const DataOptions& options) {
   if (options.source.starts_with(task_prefix)) return DataKind::task;
   if (options.kind) return *options.kind;
   if (!options.target.empty() || is_sound_file(options.source)) return DataKind::sound;
+  if (!options.text_column.empty()) return DataKind::labelled_texts;
   switch (guess_kind(options.sources, options.table.format())) {
     case SourceKind::text:
       return DataKind::text;
     case SourceKind::series:
+      if (options.label_column && !options.sequence_column &&
+          holds_labelled_texts(options.sources, options.table.format(), *options.label_column)) {
+        return DataKind::labelled_texts;
+      }
       return options.sequence_column || options.label_column ? DataKind::labelled : DataKind::series;
+    case SourceKind::labelled_texts:
+      return options.sequence_column ? DataKind::labelled : DataKind::labelled_texts;
     case SourceKind::labelled:
       break;
   }
@@ -259,7 +291,9 @@ void refuse_foreign_options(const CLI::App& app, const DataOptions& options, Dat
     std::initializer_list<DataKind> kinds;
   };
   static const std::initializer_list<Scope> scopes = {
-      {"--as", {text, series, labelled, sound}},
+      {"--as", {text, series, labelled, labelled_texts, sound}},
+      {"--text-column", {labelled_texts}},
+      {"--longest", {labelled_texts}},
       {"--target", {sound}},
       {"--columns", {series, labelled}},
       {"--categories", {series, labelled}},
@@ -276,13 +310,13 @@ void refuse_foreign_options(const CLI::App& app, const DataOptions& options, Dat
       {"--no-linear", {series}},
       {"--no-filters", {labelled}},
       {"--sequence-column", {labelled}},
-      {"--label-column", {labelled}},
-      {"--delimiter", {series, labelled}},
-      {"--decimal", {series, labelled}},
-      {"--header", {series, labelled}},
-      {"--missing", {series, labelled}},
+      {"--label-column", {labelled, labelled_texts}},
+      {"--delimiter", {series, labelled, labelled_texts}},
+      {"--decimal", {series, labelled, labelled_texts}},
+      {"--header", {series, labelled, labelled_texts}},
+      {"--missing", {series, labelled, labelled_texts}},
       {"--bytes", {text}},
-      {"--validation-fraction", {text, series, labelled, sound}},
+      {"--validation-fraction", {text, series, labelled, labelled_texts, sound}},
       {"--task-length", {task}},
       {"--validation-length", {task}},
       {"--modulus", {task}},
@@ -309,6 +343,8 @@ OpenedData open_data(const DataOptions& options, DataKind kind, std::uint64_t se
         return open_series_file(options);
       case DataKind::labelled:
         return open_labelled_file(options, seed);
+      case DataKind::labelled_texts:
+        return open_labelled_text_file(options, seed);
       case DataKind::sound:
         return open_sound_files(options);
       case DataKind::task:
@@ -318,7 +354,7 @@ OpenedData open_data(const DataOptions& options, DataKind kind, std::uint64_t se
   };
   OpenedData opened = open();
   opened.reading = opened.dataset->reading();
-  const bool table = kind == DataKind::series || kind == DataKind::labelled;
+  const bool table = kind == DataKind::series || kind == DataKind::labelled || kind == DataKind::labelled_texts;
   if (table && !options.kind && is_unnamed_table(options.sources)) {
     opened.reading.insert(opened.reading.begin(), "a table, as its first lines show; --as text reads its bytes");
   }

@@ -10,7 +10,7 @@
 
 namespace penstock::cli {
 
-enum class DataKind { text, series, labelled, sound, task };
+enum class DataKind { text, series, labelled, labelled_texts, sound, task };
 
 /// How a table is written, as far as the options say so.
 struct TableOptions {
@@ -32,6 +32,8 @@ struct DataOptions {
   std::vector<std::string> columns, targets, categories;
   Index horizon = 1;
   std::optional<std::string> sequence_column, label_column;  ///< "sequence" and "label" if not given.
+  std::string text_column;                                   ///< Labelled texts: found if empty.
+  Index longest = 1000;                                      ///< The same: bytes of a text that are read.
   TableOptions table;
   bool bytes = false;
   std::string target;  ///< Sound: what came out.
@@ -64,7 +66,7 @@ void add_kind_option(Options& options, std::optional<DataKind>& kind);
 void add_data_options(Options& options, DataOptions& data);
 
 /// "task:parity" is a task; FILE.csv and FILE.tsv with the columns `sequence` and `label` are labelled sequences,
-/// without them a series; everything else is a text.
+/// without them a series, or labelled texts if they plainly are; everything else is a text.
 DataKind kind_of(const DataOptions& options);
 
 /// Throws Error(invalid_argument) for options (as given to `app`) that do not apply to the kind of data.

@@ -13,6 +13,7 @@
 #include "input.h"
 #include "open_data.h"
 #include "options.h"
+#include "penstock/labelled_texts.h"
 #include "penstock/penstock.h"
 #include "penstock/score_rows.h"
 #include "penstock/sequence_run.h"
@@ -104,6 +105,8 @@ class Prediction {
       predict_task();
     } else if (data().task == Task::language) {
       predict_texts();
+    } else if (data().labels_texts()) {
+      label_texts();
     } else if (data().vocabulary > 0) {
       predict_tokens();
     } else if (data().task == Task::forecast) {
@@ -134,7 +137,7 @@ class Prediction {
     refuse("--last", Task::forecast);
     check_quantiles(model_, arguments_.model, arguments_.quantiles);
     refuse("--sequence-column", Task::classify);
-    if (app_.count("--keep") > 0 && data().vocabulary > 0) {
+    if (app_.count("--keep") > 0 && data().vocabulary > 0 && !data().labels_texts()) {
       throw Error(ErrorCode::invalid_argument, "--keep is for models that read the rows of a CSV file");
     }
     if (app_.count("--series") > 0 && (!data().groups_are_files || arguments_.data.size() > 1)) {
@@ -301,6 +304,22 @@ class Prediction {
     for_each_sequence(rows, add, [&] { writer.finish(name, kept); });
     if (writer.sequences() == 0) nothing_to_read("rows behind the header");
     say_replaced(rows);
+  }
+
+  /// One answer a row of a table, in its order.
+  void label_texts() {
+    const auto& keep = arguments_.rows.keep;
+    const auto rows = read_text_rows({source()}, data(), arguments_.table.format(), keep);
+    if (rows.empty()) nothing_to_read("rows behind the header");
+    std::vector<std::string> names = keep;
+    names.insert(names.begin(), "row");
+    RowAnswers answers(output_, data(), names, arguments_.json);
+    answers.header();
+    for (std::size_t i = 0; i < rows.size() && !interrupted(); ++i) {
+      std::vector<std::string> front = rows[i].kept;
+      front.insert(front.begin(), fmt::format("{}", i + 1));
+      answers.answer(front, label_text(model_, rows[i].text, arguments_.execution));
+    }
   }
 
   /// Tokens with blanks between them, one sequence a line.

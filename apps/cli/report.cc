@@ -27,7 +27,7 @@ namespace {
 
 struct ReportArguments {
   std::vector<std::string> runs;
-  std::string output = "report.html", data, png, python = "python3", label_column = "label";
+  std::string output = "report.html", data, png, python = "python3", label_column;
   RowOptions rows;
   Index skip = 0;
   bool force = false, json = false;
@@ -134,7 +134,7 @@ class ReportMaker {
 
   std::vector<Json> score_records(const Model& model, const std::string& path) const {
     const DataDescription& data = model.data();
-    if (data.task != Task::language && data.vocabulary > 0) {
+    if (data.task != Task::language && data.vocabulary > 0 && !data.labels_texts()) {
       throw Error(ErrorCode::invalid_argument,
                   fmt::format("--data: {} is a model of a built-in task, which reads no file", printable(path)));
     }
@@ -252,7 +252,8 @@ Verb add_report(CLI::App& program) {
   options.add("--data", arguments->data, "FILE", "Score the models on this file; default: what training held out");
   options.add("--skip", arguments->skip, "N", "A series: the first N rows only lead in, and are not scored");
   options.add("--sequence-column", arguments->rows.sequence_column, "NAME", "Names the sequence of a row");
-  options.add("--label-column", arguments->label_column, "NAME", "Holds the label of the sequence");
+  options.add("--label-column", arguments->label_column, "NAME",
+              "Holds the label of the sequence or text [label; of texts also class, sentiment, ...]");
   options.add("--threads", arguments->execution.threads, "N", "0: as many as the machine offers");
   options.device(arguments->execution);
   options.finish(

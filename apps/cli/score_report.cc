@@ -1,5 +1,7 @@
 #include "score_report.h"
 
+#include "penstock/labelled_texts.h"
+
 #include <fmt/format.h>
 #ifdef PENSTOCK_LZMA
 #include <lzma.h>
@@ -187,10 +189,15 @@ Score score_series(const Model& model, const std::string& path, const SeriesScor
 
 Score score_labelled(const Model& model, const std::string& path, const RowOptions& options,
                      const std::string& label_column, const Execution& execution) {
+  if (model.data().labels_texts()) {
+    Score score;
+    score.labels = score_labelled_texts(model, {path}, label_column, execution);
+    return score;
+  }
   Input input(path);
   input.show_progress();
   RowOptions with_label = options;
-  with_label.keep = {label_column};
+  with_label.keep = {label_column.empty() ? "label" : label_column};
   Rows rows(input, model.data(), with_label);
   Score score;
   score.labels = penstock::score_labelled(model, rows, execution);
@@ -207,8 +214,13 @@ Score score_held_out_labels(const Model& model, const Dataset& data, const Execu
     const Index steps = example.lengths.empty() ? example.steps : example.lengths.front();
     ModelState state = model.state(1);
     outputs.resize(static_cast<std::size_t>(steps) * classes);
-    const auto features = std::span<const float>(example.features).first(static_cast<std::size_t>(steps) * inputs);
-    model.forward(1, steps, features, outputs, state, execution);
+    if (model.data().vocabulary > 0) {
+      const auto tokens = std::span<const std::int32_t>(example.tokens).first(static_cast<std::size_t>(steps));
+      model.forward(1, steps, tokens, outputs, state, execution);
+    } else {
+      const auto features = std::span<const float>(example.features).first(static_cast<std::size_t>(steps) * inputs);
+      model.forward(1, steps, features, outputs, state, execution);
+    }
     const auto label = static_cast<std::size_t>(example.labels[static_cast<std::size_t>(steps - 1)]);
     ++confusion[label][best_of(std::span<const float>(outputs).last(classes))];
   }

@@ -32,7 +32,7 @@ struct Score {
 /// Forecasts compared with the rows that follow.
 Score score_series(const Model& model, const std::string& path, const SeriesScoring& options,
                    const Execution& execution);
-/// Every sequence of the file by its label column.
+/// Every sequence or text of the file by its label column; if that is empty, by the one of a usual name.
 Score score_labelled(const Model& model, const std::string& path, const RowOptions& rows,
                      const std::string& label_column, const Execution& execution);
 /// The held-out sequences of a dataset.

@@ -14,6 +14,7 @@
 #include "latency.h"
 #include "open_data.h"
 #include "options.h"
+#include "penstock/labelled_texts.h"
 #include "penstock/penstock.h"
 #include "rows.h"
 #include "signals.h"
@@ -79,6 +80,8 @@ class Stream {
     if (state_) state_->restore(session_);
     if (model_.data().task == Task::language) {
       answer_bytes();
+    } else if (model_.data().labels_texts()) {
+      answer_texts();
     } else if (model_.data().vocabulary > 0) {
       answer_tokens();
     } else {
@@ -265,6 +268,21 @@ class Stream {
     if (arguments_.stats) text += latency_.summary() + "\n";
     output_.write(text);
     output_.flush();
+  }
+
+  /// One text a line, and its label.
+  void answer_texts() {
+    RowAnswers answers(output_, model_.data(), {}, arguments_.json);
+    answers.header();
+    output_.flush();
+    std::string line;
+    while (input_.line(line)) {
+      session_.reset();
+      std::span<const float> logits;
+      for (const std::int32_t token : text_tokens(model_.data(), line)) logits = push(token);
+      answers.answer({}, logits);
+      output_.flush();
+    }
   }
 
   void answer_tokens() {

@@ -360,7 +360,9 @@ class TrainingRun {
     } else if (measures.task == Task::forecast)
       measures.loss_name = options_.loss == Loss::mae ? "mae" : "mse";
     if (measures.task != Task::language) {
-      measures.unit = kind_ == DataKind::task ? "time steps" : kind_ == DataKind::sound ? "samples" : "rows";
+      measures.unit = kind_ == DataKind::task || kind_ == DataKind::labelled_texts ? "time steps"
+                      : kind_ == DataKind::sound                                   ? "samples"
+                                                                                   : "rows";
     }
     return measures;
   }
@@ -408,6 +410,7 @@ class TrainingRun {
       case DataKind::series:
         return score_held_out_series(model);
       case DataKind::labelled:
+      case DataKind::labelled_texts:
         return score_held_out_labels(model, *data_.dataset, options_.execution);
       case DataKind::text:
         return score_held_out_text(validation);

@@ -10,18 +10,24 @@
 namespace penstock::cli {
 namespace {
 
+/// Whether batches are of whole sequences that have a label each.
+bool is_labelled(DataKind kind) { return kind == DataKind::labelled || kind == DataKind::labelled_texts; }
+
 /// What a score of so little is worth, and what else it is good for; empty if there is enough.
 std::string few_held_out(const OpenedData& data, const std::string& else_for) {
   const Index count = data.dataset->held_out_steps();
-  const bool labelled = data.kind == DataKind::labelled;
+  const bool labelled = is_labelled(data.kind);
   if ((!labelled && data.kind != DataKind::series) || count == 0 || count >= (labelled ? 10 : 12)) return {};
-  return fmt::format("{} {}{} held out: too few for a score to mean much{}", count, labelled ? "sequence" : "row",
+  return fmt::format("{} {}{} held out: too few for a score to mean much{}", count,
+                     !labelled                         ? "row"
+                     : data.kind == DataKind::labelled ? "sequence"
+                                                       : "text",
                      count == 1 ? " is" : "s are", else_for);
 }
 
 /// Of the planned steps.
 double planned_passes(const RunStart& start) {
-  const Index steps = start.data.kind == DataKind::labelled ? 1 : start.options.length;
+  const Index steps = is_labelled(start.data.kind) ? 1 : start.options.length;
   const auto positions = static_cast<double>(start.options.batch * steps);
   return static_cast<double>(start.options.max_steps) * positions /
          static_cast<double>(start.data.dataset->training_steps());
@@ -82,7 +88,7 @@ std::string introduction(const RunStart& start, const Model& model, const std::s
   if (start.data.kind == DataKind::labelled && !arguments.model.no_filters) {
     line("then", "convolution filters beside the layers, read by a linear classifier");
   }
-  const bool windows = start.data.kind != DataKind::labelled && start.data.kind != DataKind::task;
+  const bool windows = !is_labelled(start.data.kind) && start.data.kind != DataKind::task;
   line("run", fmt::format("{} in batches of {}{}{}, {} at {:g}", describe_limits(start, planned), options.batch,
                           windows ? fmt::format(" x {}", options.length) : "", windows ? "" : " sequences",
                           options.optimizer == Optimizer::adamw ? "AdamW" : "SGD", options.learning_rate));

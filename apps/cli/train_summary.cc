@@ -20,6 +20,8 @@ const char* scored_things(DataKind kind) {
       return "rows";
     case DataKind::labelled:
       return "sequences";
+    case DataKind::labelled_texts:
+      return "texts";
     case DataKind::sound:
       return "samples";
     case DataKind::task:

@@ -188,6 +188,8 @@ struct DataDescription {
   Missing missing = Missing::refuse;  ///< What training made of missing values.
   RowDates row_dates = {};            ///< forecast: when rows are, as far as that matters.
   Index sample_rate = 0;              ///< > 0: sound, of one channel in and one out at the same moment.
+  std::string text_column = {};       ///< classify: holds texts, a sequence of bytes a row; empty: rows are steps.
+  Index longest_text = 0;             ///< Of such a column: bytes of a text that are read, those behind are not.
 
   /// Width of the model's output at each step.
   Index output_size() const;
@@ -201,6 +203,8 @@ struct DataDescription {
   std::size_t now_of(const Column& later) const;
   /// Whether it labels sequences of numbers, as a person's files hold them; built-in tasks label tokens.
   bool labels_sequences() const;
+  /// Whether it labels texts, one in each row of a table.
+  bool labels_texts() const { return !text_column.empty(); }
   /// Whether a target is an input, too, so that forecasts can start from its last value.
   bool forecasts_an_input() const;
   /// Whether inputs are values of later rows.
@@ -369,7 +373,7 @@ std::unique_ptr<Dataset> open_labelled_tables(const std::vector<Table>& tables, 
                                               const DataDescription* origin = nullptr);
 
 /// What kind of data a file seems to hold, by its name and its first lines.
-enum class SourceKind { text, series, labelled };
+enum class SourceKind { text, series, labelled, labelled_texts };
 SourceKind guess_kind(const Sources& sources, const TableFormat& format = {});
 /// Whether its first lines are those of a table although its name says nothing: one of .txt, .dat, .data, .asc and
 /// .out, or without an extension. Throws Error(io_failure) where a folder cannot be read.

@@ -219,6 +219,7 @@ json to_json(const DataDescription& data) {
     }
   }
   if (!data.group_column.empty()) result["groups"] = groups_to_json(data);
+  if (data.labels_texts()) result["texts"] = {{"column", data.text_column}, {"longest", data.longest_text}};
   if (!data.row_dates.column.empty()) result["row_dates"] = row_dates_to_json(data.row_dates);
   return result;
 }
@@ -335,6 +336,14 @@ RowDates read_row_dates(const json& object, const std::string& source) {
   return dates;
 }
 
+void read_texts(const json& object, const std::string& source, DataDescription& data) {
+  ObjectReader reader(object, source, "data.texts");
+  data.text_column = reader.string("column");
+  if (data.text_column.empty()) reader.refuse("column", "must name a column");
+  data.longest_text = reader.integer("longest");
+  reader.finish();
+}
+
 }  // namespace
 
 DataDescription data_description_from_json(const json& object, const std::string& source) {
@@ -373,6 +382,7 @@ DataDescription data_description_from_json(const json& object, const std::string
   }
   if (object.contains("spread")) data.spread = read_spread(reader.object("spread"), source, data);
   if (object.contains("groups")) read_groups(reader.object("groups"), source, data);
+  if (object.contains("texts")) read_texts(reader.object("texts"), source, data);
   if (object.contains("row_dates")) data.row_dates = read_row_dates(reader.object("row_dates"), source);
   reader.finish();
   return data;

@@ -22,6 +22,7 @@ constexpr Index most_members = 1024;
 constexpr Index largest_season = Index{1} << 40;
 constexpr double largest_feed_forward = 64.0;
 constexpr Index largest_vocabulary = 1 << 20;
+constexpr Index largest_text = 1 << 20;
 constexpr Index largest_horizon = 65536;
 constexpr Index largest_output = 1 << 20;
 constexpr double largest_model = 1ull << 33;  // parameters: 32 GiB in float
@@ -97,6 +98,11 @@ void check_data(const DataDescription& data) {
   check_groups(data);
   check_row_dates(data.row_dates);
   require(data.task != Task::classify || !data.classes.empty(), "classes must name at least one label");
+  if (data.labels_texts()) {
+    require(data.task == Task::classify && data.vocabulary == 256,
+            "text_column is for a model that classifies and has a vocabulary of 256 bytes");
+  }
+  check_range("longest_text", data.longest_text, data.labels_texts() ? 1 : 0, data.labels_texts() ? largest_text : 0);
   check_range("size of the output", data.output_size(), 1, largest_output);
 }
 

@@ -1,20 +1,18 @@
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <iterator>
-#include <map>
-#include <numeric>
 #include <utility>
 
 #include "base/check.h"
 #include "base/counted.h"
 #include "base/quote.h"
-#include "base/random.h"
 #include "penstock/fine_tune.h"
 #include "train/csv_table.h"
 #include "train/dataset.h"
 #include "train/divisible.h"
 #include "train/labelled_batches.h"
+#include "train/labels.h"
 #include "train/normalise.h"
 #include "train/origin.h"
 #include "train/table_values.h"
@@ -25,6 +23,7 @@ namespace {
 using data::CsvField;
 using data::CsvHeader;
 using data::CsvTable;
+using data::shuffled;
 
 struct Sequence {
   Index first = 0;  // row
@@ -58,7 +57,7 @@ class LabelledReader {
     const std::string& sequence = header.label(rows.fields(), sequence_);
     const std::string& label = header.label(rows.fields(), label_);
     if (rows_.sequences.empty() || sequence != current_sequence_ || rows.starts_file()) {
-      rows_.sequences.push_back({count_, 0, number_of(label)});
+      rows_.sequences.push_back({count_, 0, labels_.number_of(label)});
       current_sequence_ = sequence;
       current_label_ = label;
     } else if (label != current_label_) {
@@ -71,24 +70,10 @@ class LabelledReader {
     ++rows_.sequences.back().length;
   }
 
-  std::int32_t number_of(const std::string& label) {
-    const auto [found, added] = numbers_.try_emplace(label, static_cast<std::int32_t>(rows_.classes.size()));
-    if (added) rows_.classes.push_back(label);
-    return found->second;
-  }
-
-  /// By value if all are numbers (so that 2 stands before 10), by their bytes otherwise.
   void sort_classes() {
-    std::vector<std::string> sorted = rows_.classes;
-    const bool numeric = std::all_of(sorted.begin(), sorted.end(),
-                                     [](const std::string& name) { return data::finite_number(name).has_value(); });
-    std::sort(sorted.begin(), sorted.end(), [&](const std::string& a, const std::string& b) {
-      if (!numeric) return a < b;
-      return std::pair(*data::finite_number(a), a) < std::pair(*data::finite_number(b), b);
-    });
-    for (std::size_t i = 0; i < sorted.size(); ++i) numbers_[sorted[i]] = static_cast<std::int32_t>(i);
-    for (auto& sequence : rows_.sequences) sequence.label = numbers_[rows_.classes[sequence.label]];
-    rows_.classes = std::move(sorted);
+    const auto numbers = labels_.sort();
+    for (auto& sequence : rows_.sequences) sequence.label = numbers[sequence.label];
+    rows_.classes = labels_.labels();
   }
 
   const CsvTable& table_;
@@ -96,32 +81,15 @@ class LabelledReader {
   data::ValueReader values_;
   Index count_ = 0;  // rows
   LabelledRows rows_;
-  std::map<std::string, std::int32_t> numbers_;
+  data::LabelNumbers labels_;
   std::string current_sequence_, current_label_;
 };
 
-/// Numbers the labels as a model does. One that the model does not know is an error; it may know others.
+/// Numbers the labels as a model does.
 void take_classes(LabelledRows& rows, const std::vector<std::string>& classes, const std::string& source) {
-  std::vector<std::int32_t> numbers;
-  for (const std::string& label : rows.classes) {
-    const auto found = std::ranges::find(classes, label);
-    if (found == classes.end()) {
-      fail(ErrorCode::incompatible, "{}: the model does not know label {}, its labels are {}", source, in_quotes(label),
-           in_quotes(fmt::format("{}", fmt::join(classes, ", "))));
-    }
-    numbers.push_back(static_cast<std::int32_t>(found - classes.begin()));
-  }
+  const auto numbers = data::numbers_among(rows.classes, classes, source);
   for (Sequence& sequence : rows.sequences) sequence.label = numbers[sequence.label];
   rows.classes = classes;
-}
-
-/// 0 .. count-1 in a random order that the seeds alone decide.
-std::vector<Index> shuffled(Index count, std::uint64_t seed, std::uint64_t purpose) {
-  std::vector<Index> order(static_cast<std::size_t>(count));
-  std::iota(order.begin(), order.end(), Index{0});
-  Random random(Random(seed).bits() + purpose);
-  for (Index i = count - 1; i > 0; --i) std::swap(order[i], order[random.below(i + 1)]);
-  return order;
 }
 
 /// Whole sequences, never cut: T is the longest of a batch, and its last valid step carries the label. Each pass over

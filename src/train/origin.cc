@@ -21,6 +21,7 @@ const char* describe_use(const DataDescription& data) {
     case Task::classify:
       break;
   }
+  if (data.labels_texts()) return "labelled texts";
   return data.vocabulary > 0 ? "tokens" : "labelled sequences";
 }
 

@@ -6,10 +6,12 @@
 #include "io/data_file.h"
 #include "io/text_encoding.h"
 #include "penstock/data.h"
+#include "penstock/labelled_texts.h"
 #include "penstock/sources.h"
 #include "train/csv.h"
 #include "train/dataset.h"
 #include "train/table_format.h"
+#include "train/text_columns.h"
 #include "train/ts_file.h"
 
 namespace penstock {
@@ -83,6 +85,17 @@ std::string decoded(const std::string& content, const std::string& name) {
   return io::as_utf8(io::is_gzip(content) ? io::decompress(content, name, data::largest_file) : content, name);
 }
 
+bool holds_labelled_texts(const Sources& sources, const TableFormat& format, const std::string& label_column) {
+  try {
+    const Sources files = io::expand_folders(sources);
+    if (files.empty()) return false;
+    const data::CsvTable table(std::vector<Table>{{files.front(), table_head(files.front())}}, format);
+    return data::find_text_columns(table, {}, label_column).has_value();
+  } catch (const Error&) {
+    return false;  // whoever opens it says what is wrong
+  }
+}
+
 bool is_unnamed_table(const Sources& sources) {
   const Sources files = io::expand_folders(sources);
   return !files.empty() && looks_like_table(files.front());
@@ -101,7 +114,8 @@ SourceKind guess_kind(const Sources& sources, const TableFormat& format) {
   const LabelledOptions names;
   const auto columns = column_names(files.front(), format);
   const auto has = [&](const std::string& name) { return std::ranges::find(columns, name) != columns.end(); };
-  return has(names.sequence_column) && has(names.label_column) ? SourceKind::labelled : SourceKind::series;
+  if (has(names.sequence_column) && has(names.label_column)) return SourceKind::labelled;
+  return holds_labelled_texts(files, format) ? SourceKind::labelled_texts : SourceKind::series;
 }
 
 }  // namespace penstock

@@ -82,6 +82,12 @@ ModelSpec suggest_spec(const Dataset& data, std::string_view cell, Device device
     spec.convolution = 4;
     spec.feed_forward = 2.0;
   }
+  if (description.labels_texts()) {
+    spec.width = 64;
+    spec.blocks = 2;
+    spec.dropout = 0.2;
+    spec.convolution = 4;  // which reads neighbouring bytes together
+  }
   // How far a series will move depends on how far it has just moved, which a norm hides. A linear forecast sees it.
   spec.end_norms = !series || data.autoregression() != nullptr;
   // On small sets it is right more often, in twice the time.

@@ -1,0 +1,358 @@
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "base/check.h"
+#include "base/counted.h"
+#include "base/quote.h"
+#include "penstock/labelled_texts.h"
+#include "penstock/sequence_run.h"
+#include "train/csv_table.h"
+#include "train/dataset.h"
+#include "train/labelled_batches.h"
+#include "train/labels.h"
+#include "train/text_columns.h"
+
+namespace penstock {
+namespace {
+
+using data::CsvField;
+using data::CsvTable;
+
+struct LabelledText {
+  std::vector<std::int32_t> tokens;
+  std::int32_t label = 0;  // class
+};
+
+struct LabelledTexts {
+  std::vector<LabelledText> rows;
+  std::vector<std::string> classes;
+  Index cut = 0, left_out = 0;  // rows
+};
+
+void check_options(const LabelledTextOptions& options) {
+  constexpr Index most = Index{1} << 20;
+  require(options.longest >= 1 && options.longest <= most, "longest must be 1 to {}, not {}", most, options.longest);
+  require(options.missing == Missing::refuse || options.missing == Missing::mask,
+          "missing must be refuse or mask for texts, of which none can take the place of another, not {}",
+          to_string(options.missing));
+  data::check_validation_fraction(options.validation_fraction);
+}
+
+data::TextColumns columns_of(const CsvTable& table, const LabelledTextOptions& options) {
+  if (!options.text_column.empty()) (void)table.column(options.text_column, "text_column");
+  if (!options.label_column.empty()) (void)table.column(options.label_column, "label_column");
+  const auto columns = data::find_text_columns(table, options.text_column, options.label_column);
+  if (!columns) {
+    fail(ErrorCode::bad_input,
+         "{}: no column of texts with a column of their labels was found among {}; the option 'text-column' and "
+         "the option 'label-column' name them",
+         table.header().source(), table.header().list());
+  }
+  require(columns->text != columns->label, "text_column and label_column are both {}",
+          in_quotes(table.header().names()[columns->text]));
+  return *columns;
+}
+
+/// Whether a row has both; throws Error(bad_input) for one that has not if those are to be refused.
+bool is_whole(const data::TableRows& rows, const data::TextColumns& columns, Missing missing) {
+  for (const std::size_t column : {columns.text, columns.label}) {
+    const CsvField& field = rows.fields()[column];
+    if (!field.text.empty()) continue;
+    if (missing == Missing::mask) return false;
+    fail(ErrorCode::bad_input, "{}:{}:{}: column {} is empty; the option 'missing' with mask leaves such rows out",
+         rows.header().source(), field.line, field.column, in_quotes(rows.header().names()[column]));
+  }
+  return true;
+}
+
+LabelledTexts read_texts(const CsvTable& table, const data::TextColumns& columns, const DataDescription& description) {
+  LabelledTexts texts;
+  data::LabelNumbers labels;
+  for (auto rows = table.rows(); rows.next();) {
+    if (!is_whole(rows, columns, description.missing)) {
+      ++texts.left_out;
+      continue;
+    }
+    const std::string& text = rows.fields()[columns.text].text;
+    texts.cut += static_cast<Index>(text.size()) > description.longest_text ? 1 : 0;
+    texts.rows.push_back(
+        {text_tokens(description, text), labels.number_of(rows.header().label(rows.fields(), columns.label))});
+  }
+  const auto sorted = labels.sort();
+  for (LabelledText& row : texts.rows) row.label = sorted[static_cast<std::size_t>(row.label)];
+  texts.classes = labels.labels();
+  return texts;
+}
+
+/// Texts in batches of similar length, each with its label at the zero behind it. Each pass over the training part has
+/// its own order, drawn from the seed and the number of the pass.
+class LabelledTextDataset final : public Dataset, public training::LabelledBatches {
+ public:
+  LabelledTextDataset(DataDescription description, std::vector<LabelledText> rows, double fraction, std::uint64_t seed)
+      : description_(std::move(description)), rows_(std::move(rows)), seed_(seed) {
+    hold_out(fraction);
+    set_fingerprint();
+    begin_pass(0);
+  }
+
+  const DataDescription& description() const override { return description_; }
+  Index training_steps() const override { return static_cast<Index>(training_.size()); }
+  Index held_out_steps() const override { return static_cast<Index>(validation_.size()); }
+  std::vector<std::string> reading() const override { return reading_; }
+  void set_reading(std::vector<std::string> findings) { reading_ = std::move(findings); }
+
+  void next(Index rows, Index steps, Example& example) override {
+    data::check_batch(rows, steps);
+    std::vector<Index> chosen;
+    while (static_cast<Index>(chosen.size()) < rows) {
+      if (done_ == training_steps()) begin_pass(pass_ + 1);
+      chosen.push_back(order_[static_cast<std::size_t>(done_++)]);
+    }
+    fill(chosen, example);
+  }
+
+  bool validation(Index i, Index rows, Index steps, Example& example) const override {
+    data::check_batch(rows, steps);
+    return fill_batch(validation_, i, rows, example);
+  }
+
+  bool training(Index i, Index rows, Example& example) const override {
+    data::check_batch(rows, 1);
+    return fill_batch(training_, i, rows, example);
+  }
+
+  std::string position() const override { return data::to_text({kind, fingerprint_, {pass_, done_}, std::nullopt}); }
+  void restore(const std::string& position) override {
+    const auto numbers = data::parse_position(position, kind, fingerprint_).numbers;
+    if (numbers.size() != 2 || numbers[0] < 0 || numbers[0] > most_passes || numbers[1] < 0 ||
+        numbers[1] > training_steps()) {
+      data::bad_position(kind);
+    }
+    begin_pass(numbers[0]);
+    done_ = numbers[1];
+  }
+
+ private:
+  static constexpr const char* kind = "labelled texts";
+  static constexpr Index most_passes = Index{1} << 62;  // no run gets there; a damaged position must not overflow
+
+  /// The same share of every label, rounded; never all of one.
+  void hold_out(double fraction) {
+    std::vector<Index> quota(description_.classes.size(), 0);
+    for (const LabelledText& row : rows_) ++quota[static_cast<std::size_t>(row.label)];
+    for (Index& count : quota) {
+      const auto share = static_cast<Index>(std::llround(fraction * static_cast<double>(count)));
+      count = std::min(std::max<Index>(count - 1, 0), share);
+    }
+    for (const Index i : data::shuffled(static_cast<Index>(rows_.size()), seed_, 0)) {
+      Index& left = quota[static_cast<std::size_t>(row(i).label)];
+      (left > 0 ? validation_ : training_).push_back(i);
+      left -= left > 0 ? 1 : 0;
+    }
+    // Batches of similar length take less time.
+    std::ranges::stable_sort(validation_, {}, [&](Index i) { return length(i); });
+  }
+
+  void set_fingerprint() {
+    fingerprint_ = data::fingerprint(fmt::format("{};", validation_.size()), seed_);
+    for (const LabelledText& row : rows_) {
+      const auto bytes = std::as_bytes(std::span(row.tokens));
+      fingerprint_ = data::fingerprint({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, fingerprint_);
+      fingerprint_ = data::fingerprint(fmt::format("{};", row.label), fingerprint_);
+    }
+  }
+
+  /// A random order in which short runs are of similar length, so that batches hold little padding.
+  void begin_pass(Index pass) {
+    constexpr Index chunk = 1024, run = 32;
+    pass_ = pass;
+    done_ = 0;
+    const auto count = training_steps();
+    const auto purpose = static_cast<std::uint64_t>(pass) + 1;
+    order_.clear();
+    for (const Index i : data::shuffled(count, seed_, purpose)) order_.push_back(training_[i]);
+    std::vector<Index> mixed;
+    for (Index first = 0; first < count; first += chunk) {
+      const auto part = std::span(order_).subspan(first, std::min(chunk, count - first));
+      std::ranges::stable_sort(part, {}, [&](Index i) { return length(i); });
+      const auto size = static_cast<Index>(part.size());
+      for (const Index i : data::shuffled((size + run - 1) / run, seed_ + static_cast<std::uint64_t>(first), purpose)) {
+        const auto taken = part.subspan(i * run, std::min(run, size - i * run));
+        mixed.insert(mixed.end(), taken.begin(), taken.end());
+      }
+    }
+    order_ = std::move(mixed);
+  }
+
+  const LabelledText& row(Index i) const { return rows_[static_cast<std::size_t>(i)]; }
+  Index length(Index i) const { return static_cast<Index>(row(i).tokens.size()); }
+
+  bool fill_batch(std::span<const Index> part, Index i, Index rows, Example& example) const {
+    const auto count = static_cast<Index>(part.size());
+    if (i < 0 || i >= (count + rows - 1) / rows) return false;
+    fill(part.subspan(i * rows, std::min(rows, count - i * rows)), example);
+    return true;
+  }
+
+  void fill(std::span<const Index> chosen, Example& example) const {
+    const auto rows = static_cast<Index>(chosen.size());
+    Index steps = 0;
+    for (const Index i : chosen) steps = std::max(steps, length(i));
+    data::clear(example, rows, steps);
+    example.tokens.assign(static_cast<std::size_t>(rows * steps), 0);
+    example.labels.assign(static_cast<std::size_t>(rows * steps), -1);
+    const bool equal = std::ranges::all_of(chosen, [&](Index i) { return length(i) == steps; });
+    for (Index b = 0; b < rows; ++b) {
+      const LabelledText& text = row(chosen[b]);
+      std::ranges::copy(text.tokens, example.tokens.begin() + b * steps);
+      example.labels[b * steps + length(chosen[b]) - 1] = text.label;
+      if (!equal) example.lengths.push_back(length(chosen[b]));
+    }
+  }
+
+  DataDescription description_;
+  std::vector<LabelledText> rows_;
+  std::vector<Index> training_, validation_;
+  std::uint64_t seed_;
+  std::uint64_t fingerprint_ = 0;
+  std::vector<std::string> reading_;
+  std::vector<Index> order_;  // of the training part, in this pass
+  Index pass_ = 0;
+  Index done_ = 0;  // texts of this pass that were handed out
+};
+
+DataDescription describe(const CsvTable& table, const data::TextColumns& columns, const LabelledTextOptions& options) {
+  DataDescription description;
+  description.task = Task::classify;
+  description.vocabulary = 256;
+  description.text_column = table.header().names()[columns.text];
+  description.longest_text = options.longest;
+  description.delimiter = table.format().delimiter;
+  description.decimal = table.format().decimal;
+  description.header = table.format().header;
+  description.missing = options.missing;
+  return description;
+}
+
+std::vector<std::string> findings_of(const CsvTable& table, const data::TextColumns& columns,
+                                     const LabelledTexts& texts, const DataDescription& description) {
+  const auto& names = table.header().names();
+  std::vector<std::string> findings = table.reading(2, {});
+  findings.insert(findings.begin(), fmt::format("each row as a text, column {}, and its label, column {} (the option "
+                                                "'text-column' and the option 'label-column' "
+                                                "name others)",
+                                                names[columns.text], names[columns.label]));
+  if (texts.cut > 0) {
+    findings.push_back(fmt::format("{} cut behind {} bytes (the option 'longest')", counted(texts.cut, "text"),
+                                   description.longest_text));
+  }
+  if (texts.left_out > 0) {
+    findings.push_back(fmt::format("{} without a text or a label left out", counted(texts.left_out, "row")));
+  }
+  return findings;
+}
+
+/// Names of columns stand where training found them.
+TableFormat format_for(const DataDescription& data, TableFormat format) {
+  format.header = format.header.value_or(data.header);
+  return format;
+}
+
+std::vector<TextRow> read_rows(const CsvTable& table, std::size_t text, const std::vector<std::size_t>& kept) {
+  std::vector<TextRow> result;
+  for (auto rows = table.rows(); rows.next();) {
+    TextRow row{.text = rows.fields()[text].text, .kept = {}};
+    for (const std::size_t column : kept) row.kept.push_back(rows.fields()[column].text);
+    result.push_back(std::move(row));
+  }
+  return result;
+}
+
+}  // namespace
+
+std::vector<std::int32_t> text_tokens(const DataDescription& data, std::string_view text) {
+  std::vector<std::int32_t> tokens;
+  for (const char c : text.substr(0, static_cast<std::size_t>(data.longest_text))) {
+    tokens.push_back(static_cast<unsigned char>(c));
+  }
+  tokens.push_back(0);
+  return tokens;
+}
+
+std::unique_ptr<Dataset> open_labelled_texts(const Sources& sources, const LabelledTextOptions& given,
+                                             const DataDescription* origin) {
+  LabelledTextOptions options = given;
+  if (origin != nullptr) {
+    if (!origin->labels_texts()) {
+      fail(ErrorCode::incompatible, "{}: the model is not for labelled texts", sources.empty() ? "" : sources.front());
+    }
+    options.text_column = origin->text_column;
+    options.longest = origin->longest_text;
+  }
+  check_options(options);
+  const CsvTable table(sources, options.format);
+  const std::string& path = table.header().source();
+  const data::TextColumns columns = columns_of(table, options);
+  DataDescription description = describe(table, columns, options);
+  LabelledTexts texts = read_texts(table, columns, description);
+  if (texts.classes.size() < 2) {
+    fail(ErrorCode::bad_input, "{}: {} with {}; there must be at least two labels", path,
+         counted(static_cast<Index>(texts.rows.size()), "text"),
+         texts.classes.empty() ? "no label" : "the label " + in_quotes(texts.classes.front()) + " alone");
+  }
+  if (origin != nullptr) {
+    const auto numbers = data::numbers_among(texts.classes, origin->classes, path);
+    for (LabelledText& row : texts.rows) row.label = numbers[static_cast<std::size_t>(row.label)];
+    texts.classes = origin->classes;
+  }
+  std::vector<std::string> findings = findings_of(table, columns, texts, description);
+  description.classes = std::move(texts.classes);
+  auto dataset = std::make_unique<LabelledTextDataset>(std::move(description), std::move(texts.rows),
+                                                       options.validation_fraction, options.seed);
+  dataset->set_reading(std::move(findings));
+  return dataset;
+}
+
+std::vector<TextRow> read_text_rows(const Sources& sources, const DataDescription& data, const TableFormat& given,
+                                    const std::vector<std::string>& keep) {
+  const CsvTable table(sources, format_for(data, given));
+  std::vector<std::size_t> kept;
+  for (const std::string& name : keep) kept.push_back(table.column(name, "keep"));
+  return read_rows(table, table.column(data.text_column, "the model's text_column"), kept);
+}
+
+LabelScore score_labelled_texts(const Model& model, const Sources& sources, const std::string& label_column,
+                                const Execution& execution) {
+  const DataDescription& data = model.data();
+  const CsvTable table(sources, format_for(data, {}));
+  const std::size_t text = table.column(data.text_column, "the model's text_column");
+  const auto usual = label_column.empty() ? data::usual_label(table.header()) : std::nullopt;
+  const std::size_t label =
+      usual ? *usual : table.column(label_column.empty() ? "label" : label_column, "label_column");
+  std::vector<std::vector<Index>> confusion(data.classes.size(), std::vector<Index>(data.classes.size(), 0));
+  for (const TextRow& row : read_rows(table, text, {label})) {
+    const auto truth = std::ranges::find(data.classes, row.kept.front());
+    if (truth == data.classes.end()) {
+      fail(ErrorCode::bad_input, "{}: label {} is none that the model knows", table.header().source(),
+           in_quotes(row.kept.front()));
+    }
+    const std::vector<float> logits = label_text(model, row.text, execution);
+    const auto answer = std::ranges::max_element(logits) - logits.begin();
+    ++confusion[static_cast<std::size_t>(truth - data.classes.begin())][static_cast<std::size_t>(answer)];
+  }
+  return score_labels(std::move(confusion));
+}
+
+std::vector<float> label_text(const Model& model, std::string_view text, const Execution& execution) {
+  require(model.data().labels_texts(), "the model is not for labelled texts");
+  SequenceRun sequence(model, execution);
+  for (const std::int32_t token : text_tokens(model.data(), text)) {
+    if (sequence.waiting() == SequenceRun::piece) sequence.run();
+    sequence.add(token);
+  }
+  const auto logits = sequence.run().last(model.data().classes.size());
+  return {logits.begin(), logits.end()};
+}
+
+}  // namespace penstock
