@@ -92,7 +92,8 @@ std::vector<std::string> series_lines(const Score& score) {
 std::vector<std::string> label_lines(const DataDescription& data, const LabelScore& score) {
   const std::string majority = printable(data.classes[static_cast<std::size_t>(score.majority)]);
   std::vector<std::string> lines = {fmt::format("accuracy {}, macro-F1 {:.3f} on {}", percent(score.accuracy),
-                                                score.macro_f1, counted(score.scored, "sequence"))};
+                                                score.macro_f1,
+                                                counted(score.scored, data.labels_texts() ? "text" : "sequence"))};
   const double points = 100.0 * (score.accuracy - score.majority_accuracy);
   lines.push_back(fmt::format("{} than always '{}', which scores {}{}",
                               points > 0.0 ? fmt::format("better by {:.1f} points", points) : "no better", majority,
