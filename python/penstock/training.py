@@ -158,8 +158,8 @@ def train(
         NumericalError: Too many steps in a row were not finite.
     """
     how = {name: value for name, value in locals().items() if name in _OF_LAYERS}
-    goes_on = resume and checkpoint is not None and os.path.exists(checkpoint)
-    options = _core.suggest(data._dataset, model._on(device), os.fspath(checkpoint) if goes_on else "")
+    resumed = os.fspath(checkpoint) if resume and checkpoint is not None and os.path.exists(checkpoint) else ""
+    options = _core.suggest(data._dataset, model._on(device), resumed)
     if steps is not None or seconds is not None or epochs is not None:
         options.update(max_steps=steps or 0, max_seconds=float(seconds or 0), max_epochs=float(epochs or 0))
     given = {
