@@ -57,28 +57,42 @@ struct Tiles {
   Index begin(Index part) const { return std::min(count, all() * part / parts * tile); }
 };
 
+/// A result in blocks, as many as are wanted as far as there are tiles.
+struct Blocks {
+  Tiles rows, columns;
+
+  Blocks(Index m, Index n, Index wanted) : rows{m, 1}, columns{n, 1} {
+    rows.parts = std::min(wanted, rows.all());
+    columns.parts = std::min(wanted / rows.parts, columns.all());
+  }
+  Index count() const { return rows.parts * columns.parts; }
+
+  /// Calls body(row, row_end, column, column_end) for each, on a thread each.
+  template <class Body>
+  void run(const Body& body) const {
+    run_team(static_cast<int>(count()), [&](int thread, int team) {
+      for (Index block = thread; block < count(); block += team) {
+        const Index row = block / columns.parts, column = block % columns.parts;
+        body(rows.begin(row), rows.begin(row + 1), columns.begin(column), columns.begin(column + 1));
+      }
+    });
+  }
+};
+
 /// In blocks of the result, one for each thread, as far as these have enough to do.
 void library_product(Index m, Index n, Index k, const Matrix<float>& a, const Matrix<float>& b, float beta, float* c,
                      Index c_stride, int threads) {
   const Index work = m * n * k, wanted = threads_worth(work, least_of_thread, threads);
-  Tiles rows{m, 1}, columns{n, 1};
-  rows.parts = std::min(wanted, rows.all());
-  columns.parts = std::min(wanted / rows.parts, columns.all());
-  const Index blocks = rows.parts * columns.parts;
-  if (wanted == 1 || work / threads >= much_of_thread || 2 * blocks <= wanted) {
+  const Blocks blocks(m, n, wanted);
+  if (wanted == 1 || work / threads >= much_of_thread || 2 * blocks.count() <= wanted) {
     const LendThreads lend(wanted == 1 ? 1 : threads);
     return library_block(m, n, k, a, b, beta, c, c_stride);
   }
-  run_team(static_cast<int>(blocks), [&](int thread, int team) {
+  blocks.run([&](Index row, Index row_end, Index column, Index column_end) {
     const LendThreads alone(1);
-    for (Index block = thread; block < blocks; block += team) {
-      const Index row = rows.begin(block / columns.parts), column = columns.begin(block % columns.parts);
-      const Index row_end = rows.begin(block / columns.parts + 1),
-                  column_end = columns.begin(block % columns.parts + 1);
-      const Matrix<float> from{a.data + (a.transposed ? row : row * a.stride), a.stride, a.transposed};
-      const Matrix<float> by{b.data + (b.transposed ? column * b.stride : column), b.stride, b.transposed};
-      library_block(row_end - row, column_end - column, k, from, by, beta, c + row * c_stride + column, c_stride);
-    }
+    const Matrix<float> from{a.data + (a.transposed ? row : row * a.stride), a.stride, a.transposed};
+    const Matrix<float> by{b.data + (b.transposed ? column * b.stride : column), b.stride, b.transposed};
+    library_block(row_end - row, column_end - column, k, from, by, beta, c + row * c_stride + column, c_stride);
   });
 }
 
@@ -93,16 +107,9 @@ void tiled_product(const cpu::ProductKernels<float>& kernels, Index m, Index n, 
   product.a_column = a.transposed ? a.stride : 1;
   product.b_row = b.transposed ? 1 : b.stride;
   product.b_column = b.transposed ? b.stride : 1;
-  const Index wanted = threads_worth(m * n * k, least_of_halves, threads);
-  Tiles rows{m, 1}, columns{n, 1};
-  rows.parts = std::min(wanted, rows.all());
-  columns.parts = std::min(wanted / rows.parts, columns.all());
-  const Index blocks = rows.parts * columns.parts;
-  run_team(static_cast<int>(blocks), [&](int thread, int team) {
-    for (Index block = thread; block < blocks; block += team) {
-      const Index row = block / columns.parts, column = block % columns.parts;
-      kernels.multiply(product, rows.begin(row), rows.begin(row + 1), columns.begin(column), columns.begin(column + 1));
-    }
+  const Blocks blocks(m, n, threads_worth(m * n * k, least_of_halves, threads));
+  blocks.run([&](Index row, Index row_end, Index column, Index column_end) {
+    kernels.multiply(product, row, row_end, column, column_end);
   });
 }
 

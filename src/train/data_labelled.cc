@@ -11,7 +11,7 @@
 #include "train/csv_table.h"
 #include "train/dataset.h"
 #include "train/divisible.h"
-#include "train/labelled_batches.h"
+#include "train/labelled_passes.h"
 #include "train/labels.h"
 #include "train/normalise.h"
 #include "train/origin.h"
@@ -92,13 +92,12 @@ void take_classes(LabelledRows& rows, const std::vector<std::string>& classes, c
   rows.classes = classes;
 }
 
-/// Whole sequences, never cut: T is the longest of a batch, and its last valid step carries the label. Each pass over
-/// the training sequences has its own order, drawn from the seed and the number of the pass.
-class LabelledDataset final : public Dataset, public training::Divisible, public training::LabelledBatches {
+/// Whole sequences, never cut.
+class LabelledDataset final : public data::LabelledPasses, public training::Divisible {
  public:
   LabelledDataset(const CsvTable& table, LabelledRows rows, const std::vector<std::size_t>& inputs, Index held_out,
                   const LabelledOptions& options, const DataDescription* origin)
-      : sequences_(std::move(rows.sequences)), seed_(options.seed) {
+      : LabelledPasses("labelled", options.seed), sequences_(std::move(rows.sequences)) {
     description_.task = Task::classify;
     description_.classes = std::move(rows.classes);
     description_.delimiter = table.format().delimiter;
@@ -122,32 +121,6 @@ class LabelledDataset final : public Dataset, public training::Divisible, public
     normalise(rows.values);
     set_fingerprint();
     begin_pass(0);
-  }
-
-  const DataDescription& description() const override { return description_; }
-  Index training_steps() const override { return static_cast<Index>(training_.size()); }
-  Index held_out_steps() const override { return static_cast<Index>(validation_.size()); }
-  std::vector<std::string> reading() const override { return reading_; }
-  void set_reading(std::vector<std::string> findings) { reading_ = std::move(findings); }
-
-  void next(Index rows, Index steps, Example& example) override {
-    data::check_batch(rows, steps);
-    std::vector<Index> chosen;
-    while (static_cast<Index>(chosen.size()) < rows) {
-      if (done_ == static_cast<Index>(order_.size())) begin_pass(pass_ + 1);
-      chosen.push_back(training_[order_[done_++]]);
-    }
-    fill(chosen, example);
-  }
-
-  bool validation(Index i, Index rows, Index steps, Example& example) const override {
-    data::check_batch(rows, steps);
-    return fill_batch(validation_, i, rows, example);
-  }
-
-  bool training(Index i, Index rows, Example& example) const override {
-    data::check_batch(rows, 1);
-    return fill_batch(training_, i, rows, example);
   }
 
   /// Losses on a few dozen sequences are mostly chance, so that several divisions of small sets count.
@@ -174,21 +147,8 @@ class LabelledDataset final : public Dataset, public training::Divisible, public
     return part;
   }
 
-  std::string position() const override { return data::to_text({kind, fingerprint_, {pass_, done_}, std::nullopt}); }
-  void restore(const std::string& position) override {
-    const auto numbers = data::parse_position(position, kind, fingerprint_).numbers;
-    if (numbers.size() != 2 || numbers[0] < 0 || numbers[0] > most_passes || numbers[1] < 0 ||
-        numbers[1] > training_steps()) {
-      data::bad_position(kind);
-    }
-    begin_pass(numbers[0]);
-    done_ = numbers[1];
-  }
-
  private:
-  static constexpr const char* kind = "labelled";
   static constexpr std::uint64_t divisions = std::uint64_t{1} << 63;  // purpose of an order; passes count from 1
-  static constexpr Index most_passes = Index{1} << 62;  // no run gets there; a damaged position must not overflow
 
   /// Whether a category is in the training sequences: otherwise a model would not know what to make of it.
   bool shows(const std::vector<double>& raw) const {
@@ -228,50 +188,21 @@ class LabelledDataset final : public Dataset, public training::Divisible, public
     fingerprint_ = data::fingerprint(shape, fingerprint_);
   }
 
-  void begin_pass(Index pass) {
-    pass_ = pass;
-    done_ = 0;
-    order_ = shuffled(training_steps(), seed_, static_cast<std::uint64_t>(pass) + 1);
-  }
+  Index length(Index i) const override { return sequences_[i].length; }
+  std::int32_t label(Index i) const override { return sequences_[i].label; }
 
-  bool fill_batch(std::span<const Index> sequences, Index i, Index rows, Example& example) const {
-    const auto count = static_cast<Index>(sequences.size());
-    if (i < 0 || i >= (count + rows - 1) / rows) return false;
-    fill(sequences.subspan(i * rows, std::min(rows, count - i * rows)), example);
-    return true;
-  }
-
-  void fill(std::span<const Index> chosen, Example& example) const {
+  void fill_inputs(std::span<const Index> chosen, Example& example) const override {
     const auto inputs = static_cast<Index>(description_.inputs.size());
-    const auto rows = static_cast<Index>(chosen.size());
-    Index steps = 0;
-    bool equal = true;
-    for (const Index i : chosen) {
-      equal = equal && (steps == 0 || sequences_[i].length == steps);
-      steps = std::max(steps, sequences_[i].length);
-    }
-    data::clear(example, rows, steps);
-    example.features.assign(static_cast<std::size_t>(rows * steps * inputs), 0.0f);
-    example.labels.assign(static_cast<std::size_t>(rows * steps), -1);
-    for (Index b = 0; b < rows; ++b) {
+    example.features.assign(static_cast<std::size_t>(example.rows * example.steps * inputs), 0.0f);
+    for (Index b = 0; b < example.rows; ++b) {
       const Sequence& sequence = sequences_[chosen[b]];
       std::copy_n(features_.begin() + sequence.first * inputs, sequence.length * inputs,
-                  example.features.begin() + b * steps * inputs);
-      example.labels[b * steps + sequence.length - 1] = sequence.label;
-      if (!equal) example.lengths.push_back(sequence.length);
+                  example.features.begin() + b * example.steps * inputs);
     }
   }
 
-  DataDescription description_;
   std::vector<Sequence> sequences_;
   std::vector<float> features_;  // [rows of the file, I]
-  std::vector<Index> training_, validation_;
-  std::uint64_t seed_;
-  std::uint64_t fingerprint_ = 0;
-  std::vector<std::string> reading_;
-  std::vector<Index> order_;  // of training_, in this pass
-  Index pass_ = 0;
-  Index done_ = 0;  // sequences of this pass that were handed out
 };
 
 /// Which columns a table offers; of those that were asked for, whether they are categories.

@@ -9,7 +9,7 @@
 #include "penstock/sequence_run.h"
 #include "train/csv_table.h"
 #include "train/dataset.h"
-#include "train/labelled_batches.h"
+#include "train/labelled_passes.h"
 #include "train/labels.h"
 #include "train/text_columns.h"
 
@@ -85,58 +85,18 @@ LabelledTexts read_texts(const CsvTable& table, const data::TextColumns& columns
   return texts;
 }
 
-/// Texts in batches of similar length, each with its label at the zero behind it. Each pass over the training part has
-/// its own order, drawn from the seed and the number of the pass.
-class LabelledTextDataset final : public Dataset, public training::LabelledBatches {
+/// Texts in batches of similar length, each with its label at the zero behind it.
+class LabelledTextDataset final : public data::LabelledPasses {
  public:
   LabelledTextDataset(DataDescription description, std::vector<LabelledText> rows, double fraction, std::uint64_t seed)
-      : description_(std::move(description)), rows_(std::move(rows)), seed_(seed) {
+      : LabelledPasses("labelled texts", seed), rows_(std::move(rows)) {
+    description_ = std::move(description);
     hold_out(fraction);
     set_fingerprint();
     begin_pass(0);
   }
 
-  const DataDescription& description() const override { return description_; }
-  Index training_steps() const override { return static_cast<Index>(training_.size()); }
-  Index held_out_steps() const override { return static_cast<Index>(validation_.size()); }
-  std::vector<std::string> reading() const override { return reading_; }
-  void set_reading(std::vector<std::string> findings) { reading_ = std::move(findings); }
-
-  void next(Index rows, Index steps, Example& example) override {
-    data::check_batch(rows, steps);
-    std::vector<Index> chosen;
-    while (static_cast<Index>(chosen.size()) < rows) {
-      if (done_ == training_steps()) begin_pass(pass_ + 1);
-      chosen.push_back(order_[static_cast<std::size_t>(done_++)]);
-    }
-    fill(chosen, example);
-  }
-
-  bool validation(Index i, Index rows, Index steps, Example& example) const override {
-    data::check_batch(rows, steps);
-    return fill_batch(validation_, i, rows, example);
-  }
-
-  bool training(Index i, Index rows, Example& example) const override {
-    data::check_batch(rows, 1);
-    return fill_batch(training_, i, rows, example);
-  }
-
-  std::string position() const override { return data::to_text({kind, fingerprint_, {pass_, done_}, std::nullopt}); }
-  void restore(const std::string& position) override {
-    const auto numbers = data::parse_position(position, kind, fingerprint_).numbers;
-    if (numbers.size() != 2 || numbers[0] < 0 || numbers[0] > most_passes || numbers[1] < 0 ||
-        numbers[1] > training_steps()) {
-      data::bad_position(kind);
-    }
-    begin_pass(numbers[0]);
-    done_ = numbers[1];
-  }
-
  private:
-  static constexpr const char* kind = "labelled texts";
-  static constexpr Index most_passes = Index{1} << 62;  // no run gets there; a damaged position must not overflow
-
   /// The same share of every label, rounded; never all of one.
   void hold_out(double fraction) {
     std::vector<Index> quota(description_.classes.size(), 0);
@@ -163,18 +123,13 @@ class LabelledTextDataset final : public Dataset, public training::LabelledBatch
     }
   }
 
-  /// A random order in which short runs are of similar length, so that batches hold little padding.
-  void begin_pass(Index pass) {
+  /// Short runs are of similar length, so that batches hold little padding.
+  void arrange(std::vector<Index>& order, std::uint64_t purpose) const override {
     constexpr Index chunk = 1024, run = 32;
-    pass_ = pass;
-    done_ = 0;
-    const auto count = training_steps();
-    const auto purpose = static_cast<std::uint64_t>(pass) + 1;
-    order_.clear();
-    for (const Index i : data::shuffled(count, seed_, purpose)) order_.push_back(training_[i]);
+    const auto count = static_cast<Index>(order.size());
     std::vector<Index> mixed;
     for (Index first = 0; first < count; first += chunk) {
-      const auto part = std::span(order_).subspan(first, std::min(chunk, count - first));
+      const auto part = std::span(order).subspan(first, std::min(chunk, count - first));
       std::ranges::stable_sort(part, {}, [&](Index i) { return length(i); });
       const auto size = static_cast<Index>(part.size());
       for (const Index i : data::shuffled((size + run - 1) / run, seed_ + static_cast<std::uint64_t>(first), purpose)) {
@@ -182,44 +137,21 @@ class LabelledTextDataset final : public Dataset, public training::LabelledBatch
         mixed.insert(mixed.end(), taken.begin(), taken.end());
       }
     }
-    order_ = std::move(mixed);
+    order = std::move(mixed);
   }
 
   const LabelledText& row(Index i) const { return rows_[static_cast<std::size_t>(i)]; }
-  Index length(Index i) const { return static_cast<Index>(row(i).tokens.size()); }
+  Index length(Index i) const override { return static_cast<Index>(row(i).tokens.size()); }
+  std::int32_t label(Index i) const override { return row(i).label; }
 
-  bool fill_batch(std::span<const Index> part, Index i, Index rows, Example& example) const {
-    const auto count = static_cast<Index>(part.size());
-    if (i < 0 || i >= (count + rows - 1) / rows) return false;
-    fill(part.subspan(i * rows, std::min(rows, count - i * rows)), example);
-    return true;
-  }
-
-  void fill(std::span<const Index> chosen, Example& example) const {
-    const auto rows = static_cast<Index>(chosen.size());
-    Index steps = 0;
-    for (const Index i : chosen) steps = std::max(steps, length(i));
-    data::clear(example, rows, steps);
-    example.tokens.assign(static_cast<std::size_t>(rows * steps), 0);
-    example.labels.assign(static_cast<std::size_t>(rows * steps), -1);
-    const bool equal = std::ranges::all_of(chosen, [&](Index i) { return length(i) == steps; });
-    for (Index b = 0; b < rows; ++b) {
-      const LabelledText& text = row(chosen[b]);
-      std::ranges::copy(text.tokens, example.tokens.begin() + b * steps);
-      example.labels[b * steps + length(chosen[b]) - 1] = text.label;
-      if (!equal) example.lengths.push_back(length(chosen[b]));
+  void fill_inputs(std::span<const Index> chosen, Example& example) const override {
+    example.tokens.assign(static_cast<std::size_t>(example.rows * example.steps), 0);
+    for (Index b = 0; b < example.rows; ++b) {
+      std::ranges::copy(row(chosen[b]).tokens, example.tokens.begin() + b * example.steps);
     }
   }
 
-  DataDescription description_;
   std::vector<LabelledText> rows_;
-  std::vector<Index> training_, validation_;
-  std::uint64_t seed_;
-  std::uint64_t fingerprint_ = 0;
-  std::vector<std::string> reading_;
-  std::vector<Index> order_;  // of the training part, in this pass
-  Index pass_ = 0;
-  Index done_ = 0;  // texts of this pass that were handed out
 };
 
 DataDescription describe(const CsvTable& table, const data::TextColumns& columns, const LabelledTextOptions& options) {
