@@ -135,23 +135,40 @@ INSTANTIATE_TEST_SUITE_P(Sizes, Transposed,
                                           testing::ValuesIn(cpu::available_isas())));
 
 /// Rows, K, N.
-class PackedMatrix : public OnASet {};
+class PackedMatrix : public OnASet {
+ protected:
+  /// a b -> c; the panels of b are this object's.
+  cpu::PanelProduct<float> product_of(const Rows& a, const Rows& b, Rows& c) {
+    const auto inner = static_cast<Index>(b.row.size());
+    panels_.resize(kernels_.product_panels(inner, b.columns));
+    kernels_.pack_product_panels(inner, b.columns, b.values.data(), b.stride, panels_.data());
+    cpu::PanelProduct<float> product;
+    product.a = a.values.data();
+    product.a_stride = a.stride;
+    product.inner = inner;
+    product.columns = b.columns;
+    product.panels = panels_.data();
+    product.c_row = c.to.data();
+    return product;
+  }
+
+  void SetUp() override {
+    OnASet::SetUp();
+    kernels_ = cpu::product_kernels<float>();
+  }
+
+  cpu::ProductKernels<float> kernels_;
+
+ private:
+  AlignedVector<float> panels_;
+};
 
 TEST_P(PackedMatrix, ProductsAgainstLoopsInDouble) {
   const auto [rows, inner, n, isa] = GetParam();
-  const cpu::ProductKernels<float> kernels = cpu::product_kernels<float>();
   Rows a(rows, inner, 3, 1), b(inner, n, 2, 2), c(rows, n, 5, 3);
-  AlignedVector<float> panels(kernels.product_panels(inner, n));
-  kernels.pack_product_panels(inner, n, b.values.data(), b.stride, panels.data());
-  cpu::PanelProduct<float> product;
-  product.a = a.values.data();
-  product.a_stride = a.stride;
-  product.inner = inner;
-  product.columns = n;
-  product.panels = panels.data();
-  product.c_row = c.to.data();
-  kernels.rows_times_panels(product, 0, rows / 2);
-  kernels.rows_times_panels(product, rows / 2, rows);
+  const cpu::PanelProduct<float> product = product_of(a, b, c);
+  kernels_.rows_times_panels(product, 0, rows / 2);
+  kernels_.rows_times_panels(product, rows / 2, rows);
   for (Index r = 0; r < rows; ++r) {
     for (Index i = 0; i < n; ++i) {
       double want = 0, sizes = 0;
@@ -167,40 +184,22 @@ TEST_P(PackedMatrix, ProductsAgainstLoopsInDouble) {
 
 TEST_P(PackedMatrix, ARowIsTheSameBitsWhateverRunsBesideIt) {
   const auto [rows, inner, n, isa] = GetParam();
-  const cpu::ProductKernels<float> kernels = cpu::product_kernels<float>();
   Rows a(rows, inner, 0, 1), b(inner, n, 0, 2), together(rows, n, 0, 3), alone(rows, n, 0, 4);
-  AlignedVector<float> panels(kernels.product_panels(inner, n));
-  kernels.pack_product_panels(inner, n, b.values.data(), b.stride, panels.data());
-  cpu::PanelProduct<float> product;
-  product.a = a.values.data();
-  product.a_stride = a.stride;
-  product.inner = inner;
-  product.columns = n;
-  product.panels = panels.data();
-  product.c_row = together.to.data();
-  kernels.rows_times_panels(product, 0, rows);
+  cpu::PanelProduct<float> product = product_of(a, b, together);
+  kernels_.rows_times_panels(product, 0, rows);
   product.c_row = alone.to.data();
-  for (Index r = 0; r < rows; ++r) kernels.rows_times_panels(product, r, r + 1);
+  for (Index r = 0; r < rows; ++r) kernels_.rows_times_panels(product, r, r + 1);
   EXPECT_EQ(std::memcmp(together.values.data(), alone.values.data(), alone.values.size() * sizeof(float)), 0);
 }
 
 // By what is no number the trainer finds out that a step went wrong.
 TEST_P(PackedMatrix, WhatIsNotFiniteSpoilsItsRowAlone) {
   const auto [rows, inner, n, isa] = GetParam();
-  const cpu::ProductKernels<float> kernels = cpu::product_kernels<float>();
   for (const float broken : {kNone, std::numeric_limits<float>::infinity()}) {
     Rows a(rows, inner, 0, 1), b(inner, n, 0, 2), c(rows, n, 0, 3);
     a.at(rows / 2, inner / 2) = broken;
-    AlignedVector<float> panels(kernels.product_panels(inner, n));
-    kernels.pack_product_panels(inner, n, b.values.data(), b.stride, panels.data());
-    cpu::PanelProduct<float> product;
-    product.a = a.values.data();
-    product.a_stride = a.stride;
-    product.inner = inner;
-    product.columns = n;
-    product.panels = panels.data();
-    product.c_row = c.to.data();
-    kernels.rows_times_panels(product, 0, rows);
+    const cpu::PanelProduct<float> product = product_of(a, b, c);
+    kernels_.rows_times_panels(product, 0, rows);
     for (Index r = 0; r < rows; ++r) {
       for (Index i = 0; i < n; ++i) ASSERT_EQ(std::isfinite(c.at(r, i)), r != rows / 2) << r << ", " << i;
     }

@@ -6,7 +6,6 @@ template <class Take>
 HWY_INLINE void ForEachSplitTile(Index rows, Index columns, Index inputs, const std::uint32_t* a,
                                  const std::uint32_t* b, const Take& take) {
   const Index tiles = TilesOf(inputs, kTileInputs), pitch = tiles * kSplitWords;
-  const Simd zeros[2] = {Simd(0), Simd(0)};
   SplitSums sums;
   for (Index column = 0; column < columns; column += 2 * kTileLines) {
     const std::uint32_t* const b_tiles = b + column / kTileLines * pitch;
@@ -14,10 +13,10 @@ HWY_INLINE void ForEachSplitTile(Index rows, Index columns, Index inputs, const 
     for (Index row = 0; row < rows; row += 2 * kTileLines) {
       const std::uint32_t* const a_tiles = a + row / kTileLines * pitch;
       const bool two_rows = rows - row > kTileLines;
-      if (two_rows && two_columns) MultiplySplitRows<2>(tiles, a_tiles, pitch, b_tiles, pitch, zeros, sums.out());
-      if (two_rows && !two_columns) MultiplySplitRows<1>(tiles, a_tiles, pitch, b_tiles, pitch, zeros, sums.out());
-      if (!two_rows && two_columns) MultiplySplitRow<2>(tiles, a_tiles, b_tiles, pitch, zeros, sums.out());
-      if (!two_rows && !two_columns) MultiplySplitRow<1>(tiles, a_tiles, b_tiles, pitch, zeros, sums.out());
+      if (two_rows && two_columns) MultiplySplitRows<2>(tiles, a_tiles, pitch, b_tiles, pitch, sums);
+      if (two_rows && !two_columns) MultiplySplitRows<1>(tiles, a_tiles, pitch, b_tiles, pitch, sums);
+      if (!two_rows && two_columns) MultiplySplitRow<2>(tiles, a_tiles, b_tiles, pitch, sums);
+      if (!two_rows && !two_columns) MultiplySplitRow<1>(tiles, a_tiles, b_tiles, pitch, sums);
       for (int r = 0; r <= static_cast<int>(two_rows); ++r) {
         for (int c = 0; c <= static_cast<int>(two_columns); ++c) {
           take(row + r * kTileLines, column + c * kTileLines, sums.of[r][c]);

@@ -112,14 +112,13 @@ class SplitTiles {
   SplitTiles& operator=(const SplitTiles&) = delete;
 };
 
-/// Where the sums of tiles go: rows lie `stride` floats apart, and tiles so far from the next ones.
-struct SplitOut {
-  float* to;
-  Index stride, row_tile, column_tile;
+/// The sums of up to two tiles of lines of a by two of b, each 16 rows of 16 floats.
+struct alignas(64) SplitSums {
+  float of[2][2][kTileLines][kTileLines];
 
   template <int tile>
-  HWY_INLINE void store(int row, int column) const {
-    StoreTile<tile>(to + row * row_tile + column * column_tile, stride * 4);
+  HWY_INLINE void store(int row, int column) {
+    StoreTile<tile>(of[row][column], kTileLines * 4);
   }
 };
 
@@ -139,14 +138,14 @@ HWY_INLINE void MultiplyPart() {
   });
 }
 
-/// start [columns] + 32 lines of a by one or two tiles of lines of b, over `tiles` tiles of inputs. The smallest
+/// sums = 32 lines of a by one or two tiles of lines of b, over `tiles` tiles of inputs. The smallest
 /// products come first, in an order that keeps one factor of the last product where it is.
 template <int columns>
 HWY_INLINE void MultiplySplitRows(Index tiles, const std::uint32_t* a, Index a_pitch, const std::uint32_t* b,
-                                  Index b_pitch, const Simd* start, const SplitOut& out) {
+                                  Index b_pitch, SplitSums& sums) {
   Unroll<columns>([&](auto column) HWY_ATTR {
-    LoadTile<decltype(column)::value>(start + column, 0);
-    LoadTile<2 + decltype(column)::value>(start + column, 0);
+    ZeroTile<decltype(column)::value>();
+    ZeroTile<2 + decltype(column)::value>();
   });
   for (Index k = 0; k < tiles; ++k, a += kSplitWords, b += kSplitWords) {
     LoadPart<4, 2>(a, a_pitch, 0);
@@ -164,18 +163,17 @@ HWY_INLINE void MultiplySplitRows(Index tiles, const std::uint32_t* a, Index a_p
     MultiplyPart<columns>();
   }
   Unroll<columns>([&](auto column) HWY_ATTR {
-    out.template store<decltype(column)::value>(0, column);
-    out.template store<2 + decltype(column)::value>(1, column);
+    sums.store<decltype(column)::value>(0, column);
+    sums.store<2 + decltype(column)::value>(1, column);
   });
 }
 
-/// The same of 16 lines of a by up to four tiles of lines of b: the parts of a stay where they are.
+/// The same of 16 lines of a by one or two tiles of lines of b: the parts of a stay where they are.
 template <int columns>
 HWY_INLINE void MultiplySplitRow(Index tiles, const std::uint32_t* a, const std::uint32_t* b, Index b_pitch,
-                                 const Simd* start, const SplitOut& out) {
-  static_assert(columns <= 4);
+                                 SplitSums& sums) {
   const auto load = [&](auto column, int part) HWY_ATTR { LoadTile<7>(b + column * b_pitch + part * kTileWords, 64); };
-  Unroll<columns>([&](auto column) HWY_ATTR { LoadTile<decltype(column)::value>(start + column, 0); });
+  Unroll<columns>([&](auto column) HWY_ATTR { ZeroTile<decltype(column)::value>(); });
   for (Index k = 0; k < tiles; ++k, a += kSplitWords, b += kSplitWords) {
     LoadPart<4, 1>(a, 0, 0);
     LoadPart<5, 1>(a, 0, 1);
@@ -196,12 +194,5 @@ HWY_INLINE void MultiplySplitRow(Index tiles, const std::uint32_t* a, const std:
       MultiplyTile<decltype(column)::value, 4, 7>();
     });
   }
-  Unroll<columns>([&](auto column) HWY_ATTR { out.template store<decltype(column)::value>(0, column); });
+  Unroll<columns>([&](auto column) HWY_ATTR { sums.store<decltype(column)::value>(0, column); });
 }
-
-/// The sums of up to two tiles of lines of a by two of b, each 16 rows of 16 floats.
-struct alignas(64) SplitSums {
-  float of[2][2][kTileLines][kTileLines];
-
-  SplitOut out() { return {of[0][0][0], kTileLines, 2 * kTileLines * kTileLines, kTileLines * kTileLines}; }
-};

@@ -21,6 +21,10 @@ template <int tile>
 HWY_INLINE void StoreTile(void* data, Index stride_bytes) {
   asm volatile("tilestored %%tmm%c2, (%0,%1,1)" : : "r"(data), "r"(stride_bytes), "i"(tile) : "memory");
 }
+template <int tile>
+HWY_INLINE void ZeroTile() {
+  asm volatile("tilezero %%tmm%c0" : : "i"(tile));
+}
 template <int sum, int a, int b>
 HWY_INLINE void MultiplyTile() {
   asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(sum), "i"(a), "i"(b));
