@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 
@@ -30,6 +31,19 @@ void read_field(const std::string& text) {
   (void)data::decimal_hint(text);
 }
 
+/// Every column is read as numbers, read as categories or left out, and only one of these.
+void check_choice(const data::CsvTable::Choice& choice, std::size_t width) {
+  std::vector<int> uses(width, 0);
+  const auto use = [&](std::size_t column) {
+    test::check(column < width, "a column that the table lacks");
+    ++uses[column];
+  };
+  for (const std::size_t column : choice.columns) use(column);
+  for (const auto& column : choice.categories) use(column.column);
+  for (const auto& column : choice.left_out) use(column.column);
+  test::check(std::ranges::all_of(uses, [](int count) { return count == 1; }), "a column that is lost or read twice");
+}
+
 /// A table whose form is found must be readable in that form, whatever its columns are then.
 void read_table(const std::string& text) {
   const data::FoundFormat format = data::find_format(text, {});
@@ -49,7 +63,7 @@ void read_table(const std::string& text) {
   }
   const auto choice = chooser.choice();
   test::check(!choice.columns.empty(), "a choice of nothing");
-  test::check(choice.columns.size() + choice.left_out.size() == header.names().size(), "a column that is lost");
+  check_choice(choice, header.width());
 }
 
 /// What becomes of a .ts file is a table that can be read.
