@@ -18,7 +18,9 @@ ops::Target fixed_target(ops::Target target) {
 }
 
 ops::Op fixed(const ops::Op& op) {
-  return {op.name, [op](ops::Target target) { return op.prepare(fixed_target(target)); }};
+  return {.name = op.name,
+          .prepare = [op](ops::Target target) { return op.prepare(fixed_target(target)); },
+          .definition = op.definition};
 }
 
 }  // namespace

@@ -47,7 +47,7 @@ Op dropout(Index width, const Dropout& shape) {
 }
 
 Op residual_sum(Index width, const Dropout& shape) {
-  return {"residual_sum", [width, shape](const Target& target) {
+  return {.name = "residual_sum", .prepare = [width, shape](const Target& target) {
             const bool drops = target.training && shape.probability > 0.0;
             if (target.device.is_cuda()) return cuda_residual_sum(width, drops ? shape : Dropout{}, target);
             const Index count = target.positions() * width;
@@ -56,7 +56,7 @@ Op residual_sum(Index width, const Dropout& shape) {
                 add_branch<decltype(real)>(shape, drops, count, call, memory);
               });
             });
-          }};
+          }, .definition = ResidualSum{width}};
 }
 
 }  // namespace penstock::ops

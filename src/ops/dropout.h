@@ -54,6 +54,10 @@ class DropoutFactors {
 /// x -> y, `width` values a position: the dropout of x, and of a gradient of y what that of x is. y may be x.
 Op dropout(Index width, const Dropout& shape);
 
+struct ResidualSum {
+  Index width = 1;
+};
+
 /// x, branch [B, T, width] -> x + branch, with dropout of the branch in training. The sum may be either of them.
 Op residual_sum(Index width, const Dropout& shape);
 

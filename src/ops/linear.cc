@@ -87,7 +87,8 @@ Op linear_forward(const Linear& shape) {
           products(shape, 1),
           [shape](const Target& target, const plan::Machine& machine) {
             return explain_linear(shape, false, false, target, machine);
-          }};
+          },
+          shape};
 }
 
 Op linear_backward(const Linear& shape, bool wants_dbias, bool wants_dx) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <any>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -85,6 +86,9 @@ struct Op {
   /// What the planner would choose for a target on a machine, which need not be there; empty: there is nothing to
   /// choose.
   std::function<std::vector<PlanReport>(const Target&, const plan::Machine&)> explain = {};
+  /// What is computed as plain data, such as an ops::Linear, for those who write a graph down in another language. Ops
+  /// of a forward pass have one; reads and writes are in the order that the op's maker says.
+  std::any definition = {};
 };
 
 /// An executable that is one function.

@@ -188,7 +188,8 @@ Op recurrence_forward(const Recurrence& shape) {
           products(shape, 1),
           [shape](const Target& target, const plan::Machine& machine) {
             return explain_recurrence(shape, false, target, machine);
-          }};
+          },
+          shape};
 }
 
 Op recurrence_backward(const Recurrence& shape, bool wants_dx) {

@@ -6,6 +6,10 @@
 
 namespace penstock::ops {
 
+struct ClearPadding {
+  Index width = 1;
+};
+
 /// features [B, T, width] -> y, with zeros beyond a row's length: padding may hold anything, NaN included, which zero
 /// gradients would not keep out of the weights.
 Op clear_padding(Index width);
@@ -34,6 +38,14 @@ struct Changes {
   Index width() const { return inputs + shared(); }
   /// The S values of the row before, and whether there was one: zeros mean the start.
   Index state_size() const { return shared() + 1; }
+};
+
+struct ReadChanges {
+  Changes changes;
+};
+
+struct AddLastValues {
+  Changes changes;
 };
 
 /// features [B, T, I], state_in [B, S + 1] -> y [B, T, I + S]: the features, bounded where shared, then the changes (0

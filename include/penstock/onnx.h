@@ -1,0 +1,43 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "penstock/model.h"
+
+/// Models as ONNX files (opset 17), which onnxruntime and others run without Penstock.
+namespace penstock {
+
+/// What the inputs and outputs of an exported model are.
+struct OnnxOptions {
+  /// Numbers as Model::forward reads and makes them; false: in the units of the data. Without meaning for tokens.
+  bool normalised = false;
+  /// Of a model of many series: the one by whose scaling values are read and forecast. Goes without `normalised`.
+  std::string group;
+};
+
+/// An input or output of an exported model.
+struct OnnxTensor {
+  std::string name;                ///< "features"
+  std::string type;                ///< "float" or "int64"
+  std::vector<std::string> shape;  ///< {"batch", "time", "3"}: what is no number may differ from call to call.
+  std::string description;
+};
+
+/// A model in ONNX. It reads `tokens` [B, T] or `features` [B, T, I] and, of a model that has one, `state` [B, S], zero
+/// at the start of a sequence; it makes `logits` [B, T, O] or `forecast` [B, T, horizon, targets] and `next_state`, by
+/// which the next call goes on. B and T are any. The metadata have the description of model and data as JSON under
+/// "penstock", as the file of the model has it, and the names of inputs, targets and classes.
+struct OnnxModel {
+  std::vector<OnnxTensor> inputs, outputs;
+  std::string file;  ///< The bytes of the file.
+};
+
+/// Throws Error: invalid_argument for a group that the model does not have, or where it has groups and neither option
+/// is given; unsupported for a model of 2 GB or more, which the format cannot hold.
+OnnxModel to_onnx(const Model& model, const OnnxOptions& options = {});
+
+/// Writes to_onnx().file to `path`, whole or not at all. Throws Error(io_failure), too.
+OnnxModel save_onnx(const Model& model, const std::string& path, const OnnxOptions& options = {});
+
+}  // namespace penstock

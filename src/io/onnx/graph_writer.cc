@@ -1,0 +1,233 @@
+#include "io/onnx/graph_writer.h"
+
+#include <algorithm>
+#include <any>
+#include <limits>
+#include <numeric>
+#include <stdexcept>
+
+#include "io/onnx/recurrence.h"
+
+namespace penstock::io {
+
+using graph::Home;
+using graph::ValueId;
+
+namespace {
+
+const std::vector<Index> rows_of_channels = {0, 2, 1};  // [B, T, W] -> [B, W, T], and back
+
+}  // namespace
+
+GraphWriter::GraphWriter(OnnxGraph& onnx, const graph::Graph& graph, std::span<const float> parameters)
+    : onnx_(onnx), graph_(graph), parameters_(parameters), names_(graph.values().size()) {
+  for (int i = 0; i < static_cast<int>(names_.size()); ++i) {
+    const graph::Value& value = graph.value({i});
+    if (value.home != Home::state_in || value.width == 0) continue;
+    carried_.push_back({i});
+    state_size_ += value.width;
+  }
+  std::ranges::sort(carried_, {}, [&](ValueId id) { return graph.value(id).offset; });
+  next_states_.resize(carried_.size());
+}
+
+void GraphWriter::write(const std::string& input, const std::string& state) {
+  for (int i = 0; i < static_cast<int>(names_.size()); ++i) {
+    const Home home = graph_.value({i}).home;
+    if (home == Home::tokens || home == Home::features) names_[static_cast<std::size_t>(i)] = input;
+  }
+  split_state(state);
+  for (const graph::Node& node : graph_.nodes()) {
+    if (node.phase == graph::Phase::forward) write_node(node);
+  }
+}
+
+void GraphWriter::split_state(const std::string& state) {
+  if (carried_.empty()) return;
+  std::vector<Index> widths;
+  for (const ValueId id : carried_) widths.push_back(graph_.value(id).width);
+  std::vector<std::string> parts = {state};
+  if (widths.size() > 1) {
+    parts = onnx_.node(static_cast<int>(widths.size()), "Split", {state, onnx_.integers(widths)}, {{"axis", 1}});
+  }
+  for (std::size_t i = 0; i < parts.size(); ++i) names_[static_cast<std::size_t>(carried_[i].index)] = parts[i];
+}
+
+std::string GraphWriter::next_state() {
+  return next_states_.size() == 1 ? next_states_.front() : onnx_.node("Concat", next_states_, {{"axis", 1}});
+}
+
+void GraphWriter::write_node(const graph::Node& node) {
+  node_ = &node;
+  onnx_.enter(graph_.value(node.writes.front()).name + "/");
+  const auto write_as = [&]<class... Shapes>() {
+    const auto try_one = [&]<class Shape>(const Shape* shape) {
+      if (shape != nullptr) write(*shape);
+      return shape != nullptr;
+    };
+    return (try_one(std::any_cast<Shapes>(&node.op.definition)) || ...);
+  };
+  const bool known = write_as.operator()<ops::Embedding, ops::Linear, ops::ResidualNorm, ops::ResidualSum,
+                                         ops::CausalConvolution, ops::Recurrence, ops::SiluGate, ops::ClearPadding,
+                                         ops::ReadChanges, ops::AddLastValues>();
+  if (!known) throw std::logic_error("the op " + node.op.name + " cannot be written as ONNX");
+}
+
+bool GraphWriter::reads(int i) const { return static_cast<bool>(node_->reads[static_cast<std::size_t>(i)]); }
+
+const std::string& GraphWriter::read(int i) const { return name_of(node_->reads[static_cast<std::size_t>(i)]); }
+
+std::span<const float> GraphWriter::parameter(int i) const {
+  if (!reads(i)) return {};
+  const graph::Value& value = graph_.value(node_->reads[static_cast<std::size_t>(i)]);
+  return parameters_.subspan(static_cast<std::size_t>(value.offset), static_cast<std::size_t>(value.width));
+}
+
+std::string GraphWriter::tensor(int i, const std::vector<Index>& shape) {
+  const std::string& name = graph_.value(node_->reads[static_cast<std::size_t>(i)]).name;
+  return onnx_.floats(name.substr(name.rfind('.') + 1), shape, parameter(i));
+}
+
+void GraphWriter::made(int i, const std::string& name) {
+  const ValueId id = node_->writes[static_cast<std::size_t>(i)];
+  if (!id) return;
+  names_[static_cast<std::size_t>(id.index)] = name;
+  const graph::Value& value = graph_.value(id);
+  if (value.home != Home::state_out) return;
+  const auto in = std::ranges::find(carried_, value.offset, [&](ValueId of) { return graph_.value(of).offset; });
+  next_states_[static_cast<std::size_t>(in - carried_.begin())] = name;
+}
+
+void GraphWriter::write(const ops::Embedding& shape) {
+  made(0, onnx_.node("Gather", {tensor(1, {shape.vocabulary, shape.width}), read(0)}));
+}
+
+void GraphWriter::write(const ops::Linear& shape) {
+  const std::span<const float> weight = parameter(1);
+  std::vector<float> columns(weight.size());
+  for (Index o = 0; o < shape.outputs; ++o) {
+    for (Index i = 0; i < shape.inputs; ++i) {
+      columns[static_cast<std::size_t>(i * shape.outputs + o)] = weight[static_cast<std::size_t>(o * shape.inputs + i)];
+    }
+  }
+  const std::string product = onnx_.node("MatMul", {read(0), onnx_.floats("weight", {shape.inputs, shape.outputs}, columns)});
+  made(0, onnx_.node("Add", {product, tensor(2, {shape.outputs})}));
+}
+
+void GraphWriter::write(const ops::ResidualNorm& shape) {
+  const std::string sum = shape.branch ? onnx_.node("Add", {read(0), read(1)}) : read(0);
+  const std::string mean = onnx_.node("ReduceMean", {onnx_.node("Mul", {sum, sum})},
+                                      {{"axes", std::vector<Index>{-1}}, {"keepdims", 1}});
+  const std::string size =
+      onnx_.node("Sqrt", {onnx_.node("Add", {mean, onnx_.scalar(static_cast<float>(ops::ResidualNorm::epsilon))})});
+  made(0, onnx_.node("Mul", {onnx_.node("Div", {sum, size}), tensor(2, {shape.width})}));
+  made(1, sum);
+}
+
+void GraphWriter::write(const ops::ResidualSum&) { made(0, onnx_.node("Add", {read(0), read(1)})); }
+
+void GraphWriter::write(const ops::CausalConvolution& shape) {
+  const Index taps = shape.taps, width = shape.width;
+  const std::span<const float> weight = parameter(2);
+  std::vector<float> kernel(weight.size());  // [width, 1, taps], the oldest step first
+  for (Index tap = 0; tap < taps; ++tap) {
+    for (Index channel = 0; channel < width; ++channel) {
+      kernel[static_cast<std::size_t>(channel * taps + taps - 1 - tap)] =
+          weight[static_cast<std::size_t>(tap * width + channel)];
+    }
+  }
+  std::string x = read(0);
+  if (taps > 1) {
+    const std::string before = onnx_.node("Reshape", {read(1), onnx_.integers({0, taps - 1, width})});
+    x = onnx_.node("Concat", {before, x}, {{"axis", 1}});
+    const std::string last =
+        onnx_.node("Slice", {x, onnx_.integers({1 - taps}), onnx_.integers({std::numeric_limits<std::int64_t>::max()}),
+                             onnx_.integers({1})});
+    made(1, onnx_.node("Reshape", {last, onnx_.integers({0, shape.state_size()})}));
+  }
+  const std::string channels = onnx_.node("Transpose", {x}, {{"perm", rows_of_channels}});
+  const std::string y = onnx_.node(
+      "Conv", {channels, onnx_.floats("weight", {width, 1, taps}, kernel), tensor(3, {width})}, {{"group", width}});
+  made(0, onnx_.node("Transpose", {y}, {{"perm", rows_of_channels}}));
+}
+
+void GraphWriter::write(const ops::Recurrence& shape) {
+  const OnnxRecurrentWeights weights = {parameter(2), parameter(3), parameter(4), parameter(5)};
+  const std::string name = graph_.value(node_->writes.front()).name;
+  const OnnxRecurrentValues values = add_recurrence(onnx_, shape, weights, read(0), read(1), name);
+  made(0, values.y);
+  made(1, values.state);
+}
+
+void GraphWriter::write(const ops::SiluGate&) {
+  const std::vector<std::string> parts = onnx_.node(2, "Split", {read(0)}, {{"axis", -1}});
+  const std::string gate = onnx_.node("Mul", {parts[0], onnx_.node("Sigmoid", {parts[0]})});
+  made(0, onnx_.node("Mul", {gate, parts[1]}));
+}
+
+// Rows have no padding here.
+void GraphWriter::write(const ops::ClearPadding&) { made(0, read(0)); }
+
+void GraphWriter::write(const ops::ReadChanges& op) {
+  const ops::Changes& changes = op.changes;
+  const Index shared = changes.shared();
+  std::vector<Index> columns;
+  std::vector<float> factors;
+  std::vector<bool> bounded(static_cast<std::size_t>(changes.inputs));
+  for (const ops::Changes::Shared& column : changes.columns) {
+    columns.push_back(column.input);
+    factors.push_back(static_cast<float>(changes.change_scale * column.factor));
+    bounded[static_cast<std::size_t>(column.input)] = true;
+  }
+  const std::string& features = read(0);
+  const std::string levels =
+      onnx_.node("Where", {onnx_.flags(bounded), onnx_.node("Tanh", {features}), features});
+  // The row before every row, and in front of the first one what was carried; at the start of a sequence itself.
+  const auto steps = [&](const std::string& x, Index begin, Index end) {
+    return onnx_.node("Slice", {x, onnx_.integers({begin}), onnx_.integers({end}), onnx_.integers({1})});
+  };
+  const std::string values = onnx_.node("Gather", {features, onnx_.integers(columns)}, {{"axis", 2}});
+  const std::vector<std::string> carried =
+      onnx_.node(2, "Split", {read(1), onnx_.integers({shared, 1})}, {{"axis", 1}});
+  const auto with_steps = [&](const std::string& x) { return onnx_.node("Unsqueeze", {x, onnx_.integers({1})}); };
+  const std::string starts = onnx_.node("Equal", {with_steps(carried[1]), onnx_.scalar(0.0f)});
+  const std::string first = onnx_.node("Where", {starts, steps(values, 0, 1), with_steps(carried[0])});
+  const std::string before = onnx_.node("Concat", {first, steps(values, 0, -1)}, {{"axis", 1}});
+  const std::string moved = onnx_.node(
+      "Mul", {onnx_.node("Sub", {values, before}), onnx_.floats("factors", {shared}, factors)});
+  made(0, onnx_.node("Concat", {levels, moved}, {{"axis", 2}}));
+
+  const std::string last =
+      onnx_.node("Squeeze", {steps(values, -1, std::numeric_limits<std::int64_t>::max()), onnx_.integers({1})});
+  const std::string seen = onnx_.node("Add", {onnx_.node("Mul", {carried[1], onnx_.scalar(0.0f)}), onnx_.scalar(1.0f)});
+  made(1, onnx_.node("Concat", {last, seen}, {{"axis", 1}}));
+}
+
+void GraphWriter::write(const ops::AddLastValues& op) {
+  const ops::Changes& changes = op.changes;
+  const auto width = static_cast<std::size_t>(changes.horizon * changes.targets);
+  // Which input every output starts from, and how; outputs that start from none are left alone by factor and offset.
+  std::vector<Index> inputs(width, 0);
+  std::vector<float> factors(width, 0.0f), offsets(width, 0.0f);
+  for (const ops::Changes::Shared& column : changes.columns) {
+    for (auto i = static_cast<std::size_t>(column.target); i < width; i += static_cast<std::size_t>(changes.targets)) {
+      inputs[i] = column.input;
+      factors[i] = static_cast<float>(column.factor);
+      offsets[i] = static_cast<float>(column.offset);
+    }
+  }
+  std::vector<Index> all(static_cast<std::size_t>(changes.inputs));
+  std::iota(all.begin(), all.end(), Index{0});
+  const auto is = [](float value) { return [value](float x) { return x == value; }; };
+  if (inputs == all && std::ranges::all_of(factors, is(1.0f)) && std::ranges::all_of(offsets, is(0.0f))) {
+    made(0, onnx_.node("Add", {read(1), read(0)}));
+    return;
+  }
+  const std::vector<Index> shape = {changes.horizon * changes.targets};
+  std::string last = onnx_.node("Gather", {read(0), onnx_.integers(inputs)}, {{"axis", 2}});
+  last = onnx_.node("Mul", {last, onnx_.floats("factors", shape, factors)});
+  last = onnx_.node("Add", {last, onnx_.floats("offsets", shape, offsets)});
+  made(0, onnx_.node("Add", {read(1), last}));
+}
+
+}  // namespace penstock::io

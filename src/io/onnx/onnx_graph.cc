@@ -1,0 +1,196 @@
+#include "io/onnx/onnx_graph.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <set>
+#include <stdexcept>
+
+#include "io/onnx/protobuf.h"
+
+namespace penstock::io {
+
+namespace {
+
+// Numbers of fields and types: onnx/onnx.proto3, https://github.com/onnx/onnx
+namespace attribute_field {
+constexpr int name = 1, integer = 3, graph = 6, integers = 8, texts = 9, type = 20;
+constexpr int type_integer = 2, type_graph = 5, type_integers = 7, type_texts = 8;
+}  // namespace attribute_field
+namespace node_field {
+constexpr int input = 1, output = 2, name = 3, op = 4, attribute = 5;
+}
+namespace graph_field {
+constexpr int node = 1, name = 2, constant = 5, input = 11, output = 12;
+}
+namespace tensor_field {
+constexpr int extent = 1, type = 2, name = 8, bytes = 9;
+}
+namespace value_field {
+constexpr int name = 1, type = 2, description = 3;
+}
+namespace type_field {
+constexpr int tensor = 1, element = 1, shape = 2, extent = 1, number = 1, symbol = 2;
+}
+constexpr int type_float = 1, type_int64 = 7, type_bool = 9;
+
+static_assert(std::endian::native == std::endian::little, "raw tensors of ONNX are little-endian");
+
+template <class T>
+std::string raw(std::span<const T> values) {
+  std::string bytes(values.size_bytes(), '\0');
+  if (!values.empty()) std::memcpy(bytes.data(), values.data(), bytes.size());
+  return bytes;
+}
+
+/// An extent is a number, or else the name of one that differs from call to call.
+ProtobufMessage extent(const std::string& text) {
+  ProtobufMessage result;
+  const bool number = std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
+  if (number) return result.integer(type_field::number, std::stoll(text));
+  return result.bytes(type_field::symbol, text);
+}
+
+std::string encoded_value(const OnnxTensor& tensor) {
+  ProtobufMessage shape, of_tensor, type, value;
+  for (const std::string& text : tensor.shape) shape.message(type_field::extent, extent(text));
+  of_tensor.integer(type_field::element, tensor.type == "int64" ? type_int64 : type_float);
+  of_tensor.message(type_field::shape, shape);
+  type.message(type_field::tensor, of_tensor);
+  value.bytes(value_field::name, tensor.name).message(value_field::type, type);
+  if (!tensor.description.empty()) value.bytes(value_field::description, tensor.description);
+  return value.encoded();
+}
+
+}  // namespace
+
+OnnxAttribute::OnnxAttribute(const std::string& name, Index value) {
+  using namespace attribute_field;
+  encoded_ = ProtobufMessage().bytes(attribute_field::name, name).integer(integer, value).integer(type, type_integer).encoded();
+}
+
+OnnxAttribute::OnnxAttribute(const std::string& name, const std::vector<Index>& values) {
+  using namespace attribute_field;
+  ProtobufMessage message;
+  message.bytes(attribute_field::name, name).integer(type, type_integers);
+  for (const Index value : values) message.integer(integers, value);
+  encoded_ = message.encoded();
+}
+
+OnnxAttribute::OnnxAttribute(const std::string& name, const std::vector<std::string>& values) {
+  using namespace attribute_field;
+  ProtobufMessage message;
+  message.bytes(attribute_field::name, name).integer(type, type_texts);
+  for (const std::string& value : values) message.bytes(texts, value);
+  encoded_ = message.encoded();
+}
+
+OnnxAttribute OnnxAttribute::graph(const std::string& name, const std::string& encoded) {
+  OnnxAttribute result;
+  result.encoded_ = ProtobufMessage()
+                        .bytes(attribute_field::name, name)
+                        .integer(attribute_field::type, attribute_field::type_graph)
+                        .bytes(attribute_field::graph, encoded)
+                        .encoded();
+  return result;
+}
+
+std::string OnnxGraph::node(const std::string& op, const std::vector<std::string>& inputs,
+                            const OnnxAttributes& attributes) {
+  return node(1, op, inputs, attributes).front();
+}
+
+std::vector<std::string> OnnxGraph::node(int outputs, const std::string& op, const std::vector<std::string>& inputs,
+                                         const OnnxAttributes& attributes) {
+  Node node{op, inputs, {}, attributes};
+  const int number = made_++;
+  for (int i = 0; i < outputs; ++i) {
+    node.outputs.push_back(fmt::format("{}{}_{}{}", prefix_, op, number, i == 0 ? "" : fmt::format(".{}", i)));
+  }
+  nodes_.push_back(node);
+  return node.outputs;
+}
+
+void OnnxGraph::output(OnnxTensor tensor, const std::string& value) {
+  nodes_.push_back({"Identity", {value}, {tensor.name}, {}});
+  outputs_.push_back(std::move(tensor));
+}
+
+std::string OnnxGraph::constant(const std::string& name, int type, const std::vector<Index>& shape,
+                                std::string bytes) {
+  ProtobufMessage tensor;
+  for (const Index n : shape) tensor.integer(tensor_field::extent, n);
+  tensor.integer(tensor_field::type, type).bytes(tensor_field::name, name).bytes(tensor_field::bytes, bytes);
+  constants_.push_back({name, tensor.encoded()});
+  return name;
+}
+
+std::string OnnxGraph::scalar(float value) {
+  std::string& name = known_constants_[fmt::format("{:a}", value)];
+  if (name.empty()) {
+    name = constant(fmt::format("{}{}", prefix_, value), type_float, {}, raw(std::span<const float>(&value, 1)));
+  }
+  return name;
+}
+
+std::string OnnxGraph::integers(const std::vector<Index>& values) {
+  const std::string text = fmt::format("[{}]", fmt::join(values, ","));
+  std::string& name = known_constants_[text];
+  if (name.empty()) {
+    const std::vector<std::int64_t> wide(values.begin(), values.end());
+    name = constant(prefix_ + text, type_int64, {static_cast<Index>(values.size())},
+                    raw(std::span<const std::int64_t>(wide)));
+  }
+  return name;
+}
+
+std::string OnnxGraph::flags(const std::vector<bool>& values) {
+  std::string bytes;
+  for (const bool value : values) bytes += value ? '\1' : '\0';
+  return constant(fmt::format("{}flags_{}", prefix_, made_++), type_bool, {static_cast<Index>(values.size())}, bytes);
+}
+
+std::string OnnxGraph::floats(const std::string& name, const std::vector<Index>& shape,
+                              std::span<const float> values) {
+  Index count = 1;
+  for (const Index n : shape) count *= n;
+  if (count != static_cast<Index>(values.size())) throw std::logic_error("a tensor of another size than its shape");
+  const std::string full = prefix_ + name;
+  const auto taken = [&](const Constant& each) { return each.name == full; };
+  const bool again = std::ranges::any_of(constants_, taken);
+  return constant(again ? fmt::format("{}_{}", full, made_++) : full, type_float, shape, raw(values));
+}
+
+std::string OnnxGraph::encoded(const std::string& name) const {
+  std::set<std::string> needed;
+  for (const OnnxTensor& tensor : outputs_) needed.insert(tensor.name);
+  std::vector<const Node*> kept;
+  // clang 14 knows no views of this library. NOLINTNEXTLINE(modernize-loop-convert)
+  for (auto node = nodes_.rbegin(); node != nodes_.rend(); ++node) {
+    const auto is_needed = [&](const std::string& output) { return needed.contains(output); };
+    if (std::ranges::none_of(node->outputs, is_needed)) continue;
+    needed.insert(node->inputs.begin(), node->inputs.end());
+    kept.push_back(&*node);
+  }
+  ProtobufMessage graph;
+  // NOLINTNEXTLINE(modernize-loop-convert)
+  for (auto node = kept.rbegin(); node != kept.rend(); ++node) {
+    ProtobufMessage message;
+    for (const std::string& input : (*node)->inputs) message.bytes(node_field::input, input);
+    for (const std::string& output : (*node)->outputs) message.bytes(node_field::output, output);
+    message.bytes(node_field::name, (*node)->outputs.front()).bytes(node_field::op, (*node)->op);
+    for (const OnnxAttribute& attribute : (*node)->attributes) message.bytes(node_field::attribute, attribute.encoded());
+    graph.message(graph_field::node, message);
+  }
+  graph.bytes(graph_field::name, name);
+  for (const Constant& each : constants_) {
+    if (needed.contains(each.name)) graph.bytes(graph_field::constant, each.encoded);
+  }
+  for (const OnnxTensor& tensor : inputs_) graph.bytes(graph_field::input, encoded_value(tensor));
+  for (const OnnxTensor& tensor : outputs_) graph.bytes(graph_field::output, encoded_value(tensor));
+  return graph.encoded();
+}
+
+}  // namespace penstock::io

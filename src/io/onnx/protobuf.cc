@@ -1,0 +1,44 @@
+#include "io/onnx/protobuf.h"
+
+#include <bit>
+
+namespace penstock::io {
+
+namespace {
+
+// How a field's value is written: https://protobuf.dev/programming-guides/encoding/
+constexpr int wire_varint = 0, wire_length_delimited = 2, wire_fixed32 = 5;
+
+}  // namespace
+
+void ProtobufMessage::varint(std::uint64_t value) {
+  constexpr std::uint64_t more = 0x80;
+  for (; value >= more; value >>= 7) encoded_ += static_cast<char>(value | more);
+  encoded_ += static_cast<char>(value);
+}
+
+void ProtobufMessage::tag(int field, int wire_type) {
+  varint(static_cast<std::uint64_t>(field) << 3 | static_cast<std::uint64_t>(wire_type));
+}
+
+ProtobufMessage& ProtobufMessage::integer(int field, std::int64_t value) {
+  tag(field, wire_varint);
+  varint(static_cast<std::uint64_t>(value));
+  return *this;
+}
+
+ProtobufMessage& ProtobufMessage::number(int field, float value) {
+  tag(field, wire_fixed32);
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  for (int shift = 0; shift < 32; shift += 8) encoded_ += static_cast<char>(bits >> shift & 0xffU);
+  return *this;
+}
+
+ProtobufMessage& ProtobufMessage::bytes(int field, std::string_view value) {
+  tag(field, wire_length_delimited);
+  varint(value.size());
+  encoded_ += value;
+  return *this;
+}
+
+}  // namespace penstock::io

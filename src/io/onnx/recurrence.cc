@@ -1,0 +1,274 @@
+#include "io/onnx/recurrence.h"
+
+#include <array>
+#include <cmath>
+#include <functional>
+#include <optional>
+#include <stdexcept>
+#include <string_view>
+#include <vector>
+
+#include "io/onnx/symbol.h"
+#include "plan/cell_table.h"
+
+namespace penstock::io {
+
+Symbol Symbol::write(const char* op, std::initializer_list<Symbol> operands) {
+  OnnxGraph* graph = nullptr;
+  for (const Symbol& operand : operands) graph = operand.graph_ != nullptr ? operand.graph_ : graph;
+  if (graph == nullptr) throw std::logic_error("an expression of constants alone");
+  std::vector<std::string> names;
+  for (const Symbol& operand : operands) {
+    names.push_back(operand.graph_ != nullptr ? operand.name_ : graph->scalar(operand.constant_));
+  }
+  return {*graph, graph->node(op, names)};
+}
+
+namespace written_cells {
+
+#include "cells/prelude.h"
+
+#include "cells/list.h"
+
+}  // namespace written_cells
+
+namespace {
+
+/// An operator of ONNX that is one of our cells.
+struct StandardOperator {
+  std::string_view cell;
+  const char* op;
+  std::vector<Index> gates;  // ours, in the operator's order
+  OnnxAttributes attributes;
+};
+
+const StandardOperator* standard_operator(std::string_view cell) {
+  static const std::vector<StandardOperator> all = {
+      {"elman", "RNN", {0}, {{"activations", std::vector<std::string>{"Tanh"}}}},
+      {"elman-relu", "RNN", {0}, {{"activations", std::vector<std::string>{"Relu"}}}},
+      {"lstm", "LSTM", {0, 3, 1, 2}, {}},                      // i, o, f, c
+      {"gru", "GRU", {1, 0, 2}, {{"linear_before_reset", 1}}},  // z, r, h
+      {"gru-before", "GRU", {1, 0, 2}, {{"linear_before_reset", 0}}},
+  };
+  for (const StandardOperator& each : all) {
+    if (each.cell == cell) return &each;
+  }
+  return nullptr;
+}
+
+/// Rows of a matrix or values of a bias, gate by gate in another order; zeros where there are none.
+std::vector<float> in_order(std::span<const float> values, const std::vector<Index>& gates, Index per_gate) {
+  std::vector<float> result;
+  for (const Index gate : gates) {
+    if (values.empty()) {
+      result.insert(result.end(), static_cast<std::size_t>(per_gate), 0.0f);
+    } else {
+      const auto part = values.subspan(static_cast<std::size_t>(gate * per_gate), static_cast<std::size_t>(per_gate));
+      result.insert(result.end(), part.begin(), part.end());
+    }
+  }
+  return result;
+}
+
+/// values [rows, columns] -> [columns, rows]
+std::vector<float> transposed(std::span<const float> values, Index rows, Index columns) {
+  std::vector<float> result(values.size());
+  for (Index i = 0; i < rows; ++i) {
+    for (Index j = 0; j < columns; ++j) result[static_cast<std::size_t>(j * rows + i)] = values[static_cast<std::size_t>(i * columns + j)];
+  }
+  return result;
+}
+
+/// A layer that is being written.
+class Layer {
+ public:
+  Layer(OnnxGraph& graph, const ops::Recurrence& shape, const OnnxRecurrentWeights& weights, const std::string& name)
+      : graph_(graph), shape_(shape), weights_(weights), name_(name), cell_(plan::cell_traits(shape.cell)) {}
+
+  OnnxRecurrentValues write(const std::string& x, const std::string& state) {
+    const StandardOperator* const standard = shape_.heads == 1 ? standard_operator(shape_.cell) : nullptr;
+    if (standard != nullptr) return write_standard(*standard, x, state);
+    const std::vector<std::string> wx = of_input(x);
+    std::optional<OnnxRecurrentValues> result;
+#define PENSTOCK_WRITE_DENSE(Cell) \
+  if (shape_.cell == written_cells::Cell::name) result = write_dense<written_cells::Cell>(wx, state);
+#define PENSTOCK_WRITE_SCAN(Cell) \
+  if (shape_.cell == written_cells::Cell::name) result = write_scan<written_cells::Cell>(wx, state);
+    PENSTOCK_DENSE_CELLS(PENSTOCK_WRITE_DENSE)
+    PENSTOCK_SCAN_CELLS(PENSTOCK_WRITE_SCAN)
+#undef PENSTOCK_WRITE_DENSE
+#undef PENSTOCK_WRITE_SCAN
+    return result.value();
+  }
+
+ private:
+  /// The parts of the last axis, all of one size.
+  static std::vector<std::string> parts(OnnxGraph& graph, const std::string& x, int count) {
+    if (count == 1) return {x};
+    return graph.node(count, "Split", {x}, {{"axis", -1}});
+  }
+
+  std::string joined_states(const std::vector<std::string>& states) {
+    return states.size() == 1 ? states.front() : graph_.node("Concat", states, {{"axis", -1}});
+  }
+
+  OnnxRecurrentValues write_standard(const StandardOperator& standard, const std::string& x, const std::string& state) {
+    const Index hidden = shape_.hidden, all = cell_.info.gates * hidden;
+    const auto matrix = [&](const char* what, std::span<const float> values, Index width) {
+      return graph_.floats(what, {1, all, width}, in_order(values, standard.gates, hidden * width));
+    };
+    std::vector<float> bias = in_order(weights_.bias_ih, standard.gates, hidden);
+    const std::vector<float> recurrent_bias = in_order(weights_.bias_hh, standard.gates, hidden);
+    bias.insert(bias.end(), recurrent_bias.begin(), recurrent_bias.end());
+    // The operators take one axis more, of directions, and steps before rows.
+    const std::string first = graph_.integers({0}), second = graph_.integers({1});
+    std::vector<std::string> reads = {graph_.node("Transpose", {x}, {{"perm", std::vector<Index>{1, 0, 2}}}),
+                                      matrix("weight_ih", weights_.ih, shape_.input),
+                                      matrix("weight_hh", weights_.hh, hidden),
+                                      graph_.floats("bias", {1, 2 * all}, bias),
+                                      ""};
+    for (const std::string& each : parts(graph_, state, cell_.states())) {
+      reads.push_back(graph_.node("Unsqueeze", {each, first}));
+    }
+    OnnxAttributes attributes = standard.attributes;
+    attributes.emplace_back("hidden_size", hidden);
+    const std::vector<std::string> made = graph_.node(1 + cell_.states(), standard.op, reads, attributes);
+    const std::string y = graph_.node("Transpose", {graph_.node("Squeeze", {made[0], second})},
+                                      {{"perm", std::vector<Index>{1, 0, 2}}});
+    std::vector<std::string> states;
+    for (std::size_t i = 1; i < made.size(); ++i) states.push_back(graph_.node("Squeeze", {made[i], first}));
+    return {y, joined_states(states)};
+  }
+
+  /// W x + bias_ih of all steps, [B, T, H] of each gate.
+  std::vector<std::string> of_input(const std::string& x) {
+    const Index all = cell_.info.gates * shape_.hidden;
+    std::string wx = graph_.node(
+        "MatMul", {x, graph_.floats("weight_ih", {shape_.input, all}, transposed(weights_.ih, all, shape_.input))});
+    if (!weights_.bias_ih.empty()) {
+      wx = graph_.node("Add", {wx, graph_.floats("bias_ih", {all}, weights_.bias_ih)});
+    }
+    return parts(graph_, wx, cell_.gates());
+  }
+
+  /// h_t = a_t h_{t-1} + b_t
+  template <class Cell>
+  OnnxRecurrentValues write_scan(const std::vector<std::string>& wx, const std::string& state) {
+    Symbol inputs[Cell::gates], a, b;
+    for (int gate = 0; gate < Cell::gates; ++gate) inputs[gate] = {graph_, wx[static_cast<std::size_t>(gate)]};
+    Cell::affine(inputs, a, b);
+    return loop({a.name(), b.name()}, state, [](OnnxGraph& body, const auto& terms, const auto& states) {
+      const Symbol of_a(body, terms[0]), of_b(body, terms[1]), h(body, states[0]);
+      return std::vector<std::string>{MulAdd(of_a, h, of_b).name()};
+    });
+  }
+
+  template <class Cell>
+  OnnxRecurrentValues write_dense(const std::vector<std::string>& wx, const std::string& state) {
+    return loop(wx, state, [&](OnnxGraph& body, const auto& of_input, const auto& states) {
+      Symbol inputs[Cell::gates], recurrent[Cell::gates], before[Cell::states], next[Cell::states], save[Cell::saved];
+      for (int gate = 0; gate < Cell::gates; ++gate) inputs[gate] = {body, of_input[static_cast<std::size_t>(gate)]};
+      for (int i = 0; i < Cell::states; ++i) before[i] = {body, states[static_cast<std::size_t>(i)]};
+      if constexpr (Cell::phases == 1) {
+        of_state(body, states[0], 0, Cell::gates, recurrent);
+        Cell::forward(inputs, recurrent, before, next, save);
+      } else {
+        Symbol operand;
+        of_state(body, states[0], 0, Cell::first_gates, recurrent);
+        Cell::forward_first(inputs, recurrent, before, operand, save);
+        of_state(body, operand.name(), Cell::first_gates, Cell::gates, recurrent);
+        Cell::forward_second(inputs, recurrent, before, next, save);
+      }
+      std::vector<std::string> names;
+      for (const Symbol& each : next) names.push_back(each.name());
+      return names;
+    });
+  }
+
+  /// R h + bias_hh, [B, H] of each gate from `begin` to `end`.
+  void of_state(OnnxGraph& body, const std::string& h, int begin, int end, Symbol* recurrent) const {
+    const Index D = shape_.hidden / shape_.heads, heads = shape_.heads, gates = end - begin;
+    // [heads, D, gates * D], of R [heads, G * D, D]; of one head without its axis
+    std::vector<float> matrices;
+    for (Index head = 0; head < heads; ++head) {
+      const Index first = (head * cell_.info.gates + begin) * D * D;
+      const auto rows = weights_.hh.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(gates * D * D));
+      const std::vector<float> matrix = transposed(rows, gates * D, D);
+      matrices.insert(matrices.end(), matrix.begin(), matrix.end());
+    }
+    const std::string suffix = begin == 0 ? "" : ".second";
+    std::vector<Index> extents = {heads, D, gates * D};
+    if (heads == 1) extents.erase(extents.begin());
+    const std::string weight = body.floats("weight_hh" + suffix, extents, matrices);
+    std::string rh = heads == 1 ? body.node("MatMul", {h, weight}) : of_heads(body, h, weight, gates);
+    if (!weights_.bias_hh.empty()) {
+      const auto bias = weights_.bias_hh.subspan(static_cast<std::size_t>(begin * shape_.hidden),
+                                                 static_cast<std::size_t>(gates * shape_.hidden));
+      rh = body.node("Add", {rh, body.floats("bias_hh" + suffix, {gates * shape_.hidden}, bias)});
+    }
+    const std::vector<std::string> each = parts(body, rh, static_cast<int>(gates));
+    for (int gate = begin; gate < end; ++gate) recurrent[gate] = {body, each[static_cast<std::size_t>(gate - begin)]};
+  }
+
+  /// h [B, H] and matrices [heads, D, gates * D] -> [B, gates * H]
+  std::string of_heads(OnnxGraph& body, const std::string& h, const std::string& weight, Index gates) const {
+    const Index D = shape_.hidden / shape_.heads;
+    const auto swapped = [&](const std::string& x) {
+      return body.node("Transpose", {x}, {{"perm", std::vector<Index>{1, 0, 2}}});
+    };
+    // [B, heads, D] -> [heads, B, D] -> [heads, B, gates * D] -> [B, heads, gates * D]
+    const std::string by_head = swapped(body.node("Reshape", {h, body.integers({0, shape_.heads, D})}));
+    const std::string product = swapped(body.node("MatMul", {by_head, weight}));
+    // [B, heads, gates, D] -> [B, gates, heads, D]
+    const std::string shaped = body.node("Reshape", {product, body.integers({0, shape_.heads, gates, D})});
+    const std::string by_gate = body.node("Transpose", {shaped}, {{"perm", std::vector<Index>{0, 2, 1, 3}}});
+    return body.node("Reshape", {by_gate, body.integers({0, gates * shape_.hidden})});
+  }
+
+  using Step = std::function<std::vector<std::string>(OnnxGraph&, const std::vector<std::string>& of_step,
+                                                      const std::vector<std::string>& states)>;
+
+  /// A loop over the steps of `sequences` [B, T, H]: `step` says how states follow from those before, of which the first
+  /// is what comes out.
+  OnnxRecurrentValues loop(const std::vector<std::string>& sequences, const std::string& state, const Step& step) {
+    const int states = cell_.states();
+    OnnxGraph body(name_ + "/step/");
+    std::vector<std::string> before, of_step;
+    const auto row = [&](const std::string& name) {
+      return OnnxTensor{name_ + "/step/" + name, "float", {"batch", std::to_string(shape_.hidden)}, ""};
+    };
+    const auto read = [&](std::vector<std::string>& names, const std::string& name) {
+      body.input(row(name));
+      names.push_back(row(name).name);
+    };
+    for (int i = 0; i < states; ++i) read(before, "state" + std::to_string(i));
+    for (std::size_t i = 0; i < sequences.size(); ++i) read(of_step, "x" + std::to_string(i));
+    std::vector<std::string> next = step(body, of_step, before);
+    next.push_back(next.front());  // what comes out; every output of a body has a name of its own
+    for (std::size_t i = 0; i < next.size(); ++i) body.output(row("next" + std::to_string(i)), next[i]);
+
+    std::vector<std::string> reads = parts(graph_, state, states);
+    reads.insert(reads.end(), sequences.begin(), sequences.end());
+    const auto count = static_cast<Index>(sequences.size());
+    const std::vector<std::string> made = graph_.node(
+        states + 1, "Scan", reads,
+        {OnnxAttribute::graph("body", body.encoded("step")), {"num_scan_inputs", count},
+         {"scan_input_axes", std::vector<Index>(sequences.size(), 1)}, {"scan_output_axes", std::vector<Index>{1}}});
+    return {made.back(), joined_states({made.begin(), made.end() - 1})};
+  }
+
+  OnnxGraph& graph_;
+  const ops::Recurrence& shape_;
+  const OnnxRecurrentWeights& weights_;
+  const std::string& name_;
+  const plan::CellTraits& cell_;
+};
+
+}  // namespace
+
+OnnxRecurrentValues add_recurrence(OnnxGraph& graph, const ops::Recurrence& shape, const OnnxRecurrentWeights& weights,
+                                   const std::string& x, const std::string& state, const std::string& name) {
+  return Layer(graph, shape, weights, name).write(x, state);
+}
+
+}  // namespace penstock::io

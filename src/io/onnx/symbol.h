@@ -1,0 +1,57 @@
+#pragma once
+
+#include <initializer_list>
+#include <string>
+
+#include "io/onnx/onnx_graph.h"
+
+namespace penstock::io {
+
+/// A value type for cells (cells/prelude.h) that computes nothing but writes down what would be computed: what a cell
+/// does with symbols becomes nodes of ONNX.
+class Symbol {
+ public:
+  Symbol() = default;
+  explicit Symbol(float constant) : constant_(constant) {}
+  Symbol(OnnxGraph& graph, std::string name) : graph_(&graph), name_(std::move(name)) {}
+
+  const std::string& name() const { return name_; }
+
+  friend Symbol operator+(const Symbol& a, const Symbol& b) { return write("Add", {a, b}); }
+  friend Symbol operator-(const Symbol& a, const Symbol& b) {
+    return a.is_zero() ? write("Neg", {b}) : write("Sub", {a, b});
+  }
+  friend Symbol operator*(const Symbol& a, const Symbol& b) { return write("Mul", {a, b}); }
+  friend Symbol operator/(const Symbol& a, const Symbol& b) { return write("Div", {a, b}); }
+  friend Symbol MulAdd(const Symbol& a, const Symbol& b, const Symbol& c) { return a * b + c; }
+  friend Symbol Max(const Symbol& a, const Symbol& b) { return write("Max", {a, b}); }
+  friend Symbol Abs(const Symbol& x) { return write("Abs", {x}); }
+  friend Symbol Clamp(const Symbol& x, const Symbol& low, const Symbol& high) { return write("Clip", {x, low, high}); }
+  friend Symbol SelectPositive(const Symbol& x, const Symbol& a, const Symbol& b) {
+    return write("Where", {write("GreaterOrEqual", {x, Symbol(0.0f)}), a, b});
+  }
+  friend Symbol SelectZero(const Symbol& x, const Symbol& a, const Symbol& b) {
+    return write("Where", {write("Equal", {x, Symbol(0.0f)}), a, b});
+  }
+  friend Symbol Quotient(const Symbol& a, const Symbol& b) { return a / b; }
+  /// Saturates as the prelude says.
+  friend Symbol Exp(const Symbol& x) { return write("Exp", {Clamp(x, Symbol(-87.33f), Symbol(87.3f))}); }
+  friend Symbol Tanh(const Symbol& x) { return write("Tanh", {x}); }
+  friend Symbol Sigmoid(const Symbol& x) { return write("Sigmoid", {x}); }
+  friend void Sigmoids(const Symbol& x, Symbol& of_x, Symbol& of_minus_x) {
+    of_x = Sigmoid(x);
+    of_minus_x = Sigmoid(Symbol(0.0f) - x);
+  }
+  friend Symbol Softplus(const Symbol& x) { return write("Softplus", {x}); }
+
+ private:
+  bool is_zero() const { return graph_ == nullptr && constant_ == 0.0f; }
+  /// One of the operands at least is no constant.
+  static Symbol write(const char* op, std::initializer_list<Symbol> operands);
+
+  OnnxGraph* graph_ = nullptr;  // null: a constant
+  float constant_ = 0.0f;
+  std::string name_;
+};
+
+}  // namespace penstock::io

@@ -1,0 +1,210 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <span>
+
+#include "base/check.h"
+#include "base/quote.h"
+#include "io/atomic_file.h"
+#include "io/model_file.h"
+#include "io/model_json.h"
+#include "io/onnx/graph_writer.h"
+#include "io/onnx/protobuf.h"
+#include "nn/model_graph.h"
+#include "penstock/onnx.h"
+#include "penstock/version.h"
+
+namespace penstock {
+
+namespace io {
+
+namespace {
+
+// Numbers of fields: onnx/onnx.proto3. Version 8 of the format goes with opset 17.
+namespace model_field {
+constexpr int format = 1, producer = 2, producer_version = 3, graph = 7, opset = 8, metadata = 14;
+}
+constexpr std::int64_t format_version = 8, opset_version = 17;
+constexpr int opset_field_version = 2, entry_field_key = 1, entry_field_value = 2;
+// Messages of Protocol Buffers are shorter than this.
+constexpr std::size_t largest_file = 0x7fffffff;
+
+/// The description of one series, or where values come normalised of all.
+DataDescription described(const DataDescription& data, const OnnxOptions& options) {
+  require(options.group.empty() || !options.normalised,
+          "group goes without normalised: values that come normalised are of no series");
+  require(options.group.empty() || !data.group_column.empty(), "group must be empty for a model of one series, not {}",
+          in_quotes(options.group));
+  if (data.group_column.empty() || options.normalised) return data;
+  const auto found = std::ranges::find(data.groups, options.group, &Group::name);
+  if (found != data.groups.end()) return data.of_group(*found);
+  fail(ErrorCode::invalid_argument,
+       "group must be one of the {} series that the model was trained on, whose scaling is part of the file, or "
+       "normalised must be given; it is {}",
+       data.groups.size(), options.group.empty() ? "empty" : in_quotes(options.group));
+}
+
+/// x [..., width] as (x - mean) / scale, or of logarithms; `columns` describes the last axis.
+class Scaler {
+ public:
+  Scaler(OnnxGraph& graph, std::vector<Column> columns) : graph_(graph), columns_(std::move(columns)) {}
+
+  std::string normal(std::string x) {
+    x = where_logarithm("Log", x);
+    // A mean that is no float would shift all values alike; what it lacks is subtracted apart.
+    const auto high = [](const Column& column) { return static_cast<float>(column.mean); };
+    x = apply("Sub", x, "mean", high);
+    const auto low = [&](const Column& column) {
+      return static_cast<float>(column.mean - static_cast<double>(high(column)));
+    };
+    if (std::ranges::any_of(columns_, [&](const Column& column) { return low(column) != 0.0f; })) {
+      x = apply("Sub", x, "mean.rest", low);
+    }
+    return apply("Div", x, "scale", scale);
+  }
+
+  std::string raw(std::string x) {
+    x = apply("Mul", x, "scale", scale);
+    x = apply("Add", x, "mean", [](const Column& column) { return static_cast<float>(column.mean); });
+    return where_logarithm("Exp", x);
+  }
+
+ private:
+  static float scale(const Column& column) { return static_cast<float>(column.scale); }
+
+  template <class Value>
+  std::string apply(const char* op, const std::string& x, const char* name, const Value& value) {
+    std::vector<float> values;
+    std::ranges::transform(columns_, std::back_inserter(values), value);
+    return graph_.node(op, {x, graph_.floats(name, {static_cast<Index>(values.size())}, values)});
+  }
+
+  std::string where_logarithm(const char* op, const std::string& x) {
+    std::vector<bool> which;
+    for (const Column& column : columns_) which.push_back(column.logarithm);
+    if (std::ranges::none_of(columns_, &Column::logarithm)) return x;
+    const std::string changed = graph_.node(op, {x});
+    return std::ranges::all_of(columns_, &Column::logarithm) ? changed
+                                                             : graph_.node("Where", {graph_.flags(which), changed, x});
+  }
+
+  OnnxGraph& graph_;
+  std::vector<Column> columns_;
+};
+
+std::string titles(const std::vector<Column>& columns) {
+  std::string text;
+  for (const Column& column : columns) text += (text.empty() ? "" : ", ") + column.title();
+  return text;
+}
+
+/// Writes a model, from its inputs to its outputs.
+class ModelWriter {
+ public:
+  ModelWriter(const Model::Impl& model, const OnnxOptions& options)
+      : model_(model), data_(described(model.data, options)), scaled_(data_.vocabulary == 0 && !options.normalised) {}
+
+  OnnxModel write() {
+    nn::GraphBuilder builder({});
+    const nn::ModelEnds ends = nn::add_model(builder, model_.spec, model_.data, graph::Home::outputs);
+    const graph::Graph network = builder.take_graph();
+    GraphWriter writer(graph_, network, std::as_const(*model_.parameters).values());
+    const Index state = writer.state_size();
+    const std::string input = add_input();
+    if (state > 0) {
+      graph_.input({"state", "float", {"batch", std::to_string(state)},
+                    "What the call before returned as next_state; zeros at the start of a sequence"});
+    }
+    writer.write(input, "state");
+    add_output(writer.name_of(ends.outputs));
+    if (state > 0) {
+      graph_.output({"next_state", "float", {"batch", std::to_string(state)}, "The state behind the last step"},
+                    writer.next_state());
+    }
+    return {graph_.inputs(), graph_.outputs(), file()};
+  }
+
+ private:
+  std::string add_input() {
+    if (data_.vocabulary > 0) {
+      graph_.input({"tokens", "int64", {"batch", "time"}, fmt::format("Tokens 0 to {}", data_.vocabulary - 1)});
+      return "tokens";
+    }
+    graph_.input({"features", "float", {"batch", "time", std::to_string(data_.input_size())},
+                  (scaled_ ? "In the units of the data: " : "Normalised: ") + titles(data_.inputs)});
+    if (!scaled_) return "features";
+    graph_.enter("features/");
+    return Scaler(graph_, data_.inputs).normal("features");
+  }
+
+  void add_output(std::string y) {
+    if (data_.task != Task::forecast) {
+      std::string of;
+      for (const std::string& name : data_.classes) of += (of.empty() ? " of " : ", ") + name;
+      graph_.output({"logits", "float", {"batch", "time", std::to_string(data_.output_size())}, "Logits" + of}, y);
+      return;
+    }
+    const auto targets = static_cast<Index>(data_.targets.size());
+    graph_.enter("forecast/");
+    const std::vector<Index> extents = {0, 0, data_.horizon, targets};
+    y = graph_.node("Reshape", {y, graph_.integers(extents)});
+    if (scaled_) y = Scaler(graph_, data_.targets).raw(y);
+    graph_.output({"forecast",
+                   "float",
+                   {"batch", "time", std::to_string(data_.horizon), std::to_string(targets)},
+                   (scaled_ ? "In the units of the data: " : "Normalised: ") + titles(data_.targets)},
+                  y);
+  }
+
+  std::string file() {
+    ProtobufMessage model;
+    model.integer(model_field::format, format_version);
+    model.bytes(model_field::producer, "penstock").bytes(model_field::producer_version, PENSTOCK_VERSION);
+    model.bytes(model_field::graph, graph_.encoded("penstock"));
+    model.message(model_field::opset, ProtobufMessage().integer(opset_field_version, opset_version));
+    for (const auto& [key, value] : metadata()) {
+      model.message(model_field::metadata,
+                    ProtobufMessage().bytes(entry_field_key, key).bytes(entry_field_value, value));
+    }
+    if (model.encoded().size() > largest_file) {
+      fail(ErrorCode::unsupported, "an ONNX file is smaller than 2 GiB; that of this model would have {} bytes",
+           model.encoded().size());
+    }
+    return model.encoded();
+  }
+
+  Metadata metadata() const {
+    const auto names = [](const std::vector<Column>& columns) {
+      nlohmann::json all = nlohmann::json::array();
+      for (const Column& column : columns) all.push_back(column.title());
+      return to_text(all);
+    };
+    Metadata result = model_metadata(model_.spec, data_);
+    if (!data_.inputs.empty()) result["inputs"] = names(data_.inputs);
+    if (!data_.targets.empty()) result["targets"] = names(data_.targets);
+    if (!data_.classes.empty()) result["classes"] = to_text(nlohmann::json(data_.classes));
+    return result;
+  }
+
+  const Model::Impl& model_;
+  const DataDescription data_;
+  const bool scaled_;
+  OnnxGraph graph_{""};
+};
+
+}  // namespace
+
+}  // namespace io
+
+OnnxModel to_onnx(const Model& model, const OnnxOptions& options) {
+  return io::ModelWriter(model.impl(), options).write();
+}
+
+OnnxModel save_onnx(const Model& model, const std::string& path, const OnnxOptions& options) {
+  OnnxModel onnx = to_onnx(model, options);
+  const std::span<const std::byte> bytes = std::as_bytes(std::span<const char>(onnx.file));
+  io::write_atomically(path, {&bytes, 1});
+  return onnx;
+}
+
+}  // namespace penstock
