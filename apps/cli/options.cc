@@ -159,6 +159,8 @@ constexpr std::pair<std::string_view, std::string_view> other_words[] = {
     {"classify", "predict"},
     {"infer", "predict"},
     {"run", "predict"},
+    {"onnx", "export"},
+    {"convert", "export"},
     {"score", "evaluate"},
     {"test", "evaluate"},
     {"eval", "evaluate"},
@@ -174,8 +176,8 @@ constexpr std::pair<std::string_view, std::string_view> other_words[] = {
 
 /// What people look for that is no verb.
 std::string where_else(const std::string& verb) {
-  if (verb != "export" && verb != "convert" && verb != "onnx") return "";
-  return ": a model is a safetensors file, which penstock.torch.SequenceModel in Python reads for torch.export";
+  if (verb != "torchscript" && verb != "pt2") return "";
+  return ": 'penstock export' writes ONNX, and penstock.torch.SequenceModel in Python reads a model for torch.export";
 }
 
 }  // namespace

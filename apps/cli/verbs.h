@@ -16,6 +16,7 @@ Verb add_generate(CLI::App& program);
 Verb add_predict(CLI::App& program);
 Verb add_evaluate(CLI::App& program);
 Verb add_report(CLI::App& program);
+Verb add_export(CLI::App& program);
 Verb add_stream(CLI::App& program);
 Verb add_bench(CLI::App& program);
 Verb add_info(CLI::App& program);

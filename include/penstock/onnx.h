@@ -29,6 +29,8 @@ struct OnnxTensor {
 /// which the next call goes on. B and T are any. The metadata have the description of model and data as JSON under
 /// "penstock", as the file of the model has it, and the names of inputs, targets and classes.
 struct OnnxModel {
+  static constexpr int opset = 17;  ///< The version of ONNX's operators, which onnxruntime 1.12 and later know.
+
   std::vector<OnnxTensor> inputs, outputs;
   std::string file;  ///< The bytes of the file.
 };

@@ -10,6 +10,7 @@
 #include "penstock/fine_tune.h"
 #include "penstock/model.h"
 #include "penstock/model_file.h"
+#include "penstock/onnx.h"
 #include "penstock/plan.h"
 #include "penstock/recurrent.h"
 #include "penstock/recurrent_program.h"

@@ -222,6 +222,26 @@ class Model:
         """Writes a safetensors file with architecture and data description inside, first under another name."""
         self._model.save(os.fspath(path), self.history)
 
+    def save_onnx(self, path: str | os.PathLike[str], *, normalised: bool = False, group: str = "") -> None:
+        """Writes the model as ONNX (opset 17), which onnxruntime and others run without Penstock.
+
+        The file reads ``tokens`` ``[B, T]`` (int64) or ``features`` ``[B, T, I]``, and ``state`` ``[B, S]``, zeros at the
+        start of a sequence; it makes ``logits`` ``[B, T, O]`` or ``forecast`` ``[B, T, horizon, targets]``, and
+        ``next_state``, from which the next call goes on.
+
+        Args:
+            path: Of the file, which is written first under another name.
+            normalised: Numbers are as :meth:`forward` has them; False: in the units of the data.
+            group: Of a model of many series, the one whose units are meant.
+
+        Raises:
+            InvalidArgument: The model has groups, and neither ``group`` nor ``normalised`` is given, or it has no such
+                group.
+            IoFailure: The file cannot be written.
+            Unsupported: It would have 2 GiB or more, which the format cannot hold.
+        """
+        self._model.save_onnx(os.fspath(path), normalised, group)
+
     @property
     def spec(self) -> dict[str, Any]:
         """The architecture, as a dictionary of the constructor's arguments."""

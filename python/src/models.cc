@@ -16,6 +16,7 @@
 #include "bindings.h"
 #include "penstock/fine_tune.h"
 #include "penstock/model_file.h"
+#include "penstock/onnx.h"
 
 namespace penstock::python {
 
@@ -402,6 +403,13 @@ void bind_models(nb::module_& module) {
       .def("in_units", &in_units, nb::arg("outputs"), nb::arg("group"))
       .def_static("load", &load, nb::arg("path"))
       .def("save", &save, nb::arg("path"), nb::arg("history"))
+      .def(
+          "save_onnx",
+          [](SharedModel& self, const std::string& path, bool normalised, const std::string& group) {
+            const nb::gil_scoped_release unlocked;
+            save_onnx(*SharedModel::Reading(self), path, {.normalised = normalised, .group = group});
+          },
+          nb::arg("path"), nb::arg("normalised"), nb::arg("group"))
       .def("spec", [](SharedModel& self) { return describe(SharedModel::Reading(self)->spec()); })
       .def("data", [](SharedModel& self) { return describe(SharedModel::Reading(self)->data()); })
       .def("parameter_count", [](SharedModel& self) { return SharedModel::Reading(self)->parameter_count(); })

@@ -154,13 +154,17 @@ void backward(const CausalConvolution& shape, const Call& call, const Operands& 
 }  // namespace
 
 Op causal_convolution_forward(const CausalConvolution& shape) {
-  return {.name = "causal_convolution", .prepare = [shape](const Target& target) {
-            if (target.device.is_cuda()) return cuda_causal_convolution_forward(shape, target);
-            return with_real(target.dtype, [&](auto real) {
-              return simple(
-                  [shape](const Call& call, const Operands& memory) { forward<decltype(real)>(shape, call, memory); });
-            });
-          }, .definition = shape};
+  return {.name = "causal_convolution",
+          .prepare =
+              [shape](const Target& target) {
+                if (target.device.is_cuda()) return cuda_causal_convolution_forward(shape, target);
+                return with_real(target.dtype, [&](auto real) {
+                  return simple([shape](const Call& call, const Operands& memory) {
+                    forward<decltype(real)>(shape, call, memory);
+                  });
+                });
+              },
+          .definition = shape};
 }
 
 Op causal_convolution_backward(const CausalConvolution& shape) {

@@ -47,16 +47,19 @@ Op dropout(Index width, const Dropout& shape) {
 }
 
 Op residual_sum(Index width, const Dropout& shape) {
-  return {.name = "residual_sum", .prepare = [width, shape](const Target& target) {
-            const bool drops = target.training && shape.probability > 0.0;
-            if (target.device.is_cuda()) return cuda_residual_sum(width, drops ? shape : Dropout{}, target);
-            const Index count = target.positions() * width;
-            return with_real(target.dtype, [&](auto real) {
-              return simple([shape, drops, count](const Call& call, const Operands& memory) {
-                add_branch<decltype(real)>(shape, drops, count, call, memory);
-              });
-            });
-          }, .definition = ResidualSum{width}};
+  return {.name = "residual_sum",
+          .prepare =
+              [width, shape](const Target& target) {
+                const bool drops = target.training && shape.probability > 0.0;
+                if (target.device.is_cuda()) return cuda_residual_sum(width, drops ? shape : Dropout{}, target);
+                const Index count = target.positions() * width;
+                return with_real(target.dtype, [&](auto real) {
+                  return simple([shape, drops, count](const Call& call, const Operands& memory) {
+                    add_branch<decltype(real)>(shape, drops, count, call, memory);
+                  });
+                });
+              },
+          .definition = ResidualSum{width}};
 }
 
 }  // namespace penstock::ops

@@ -59,13 +59,17 @@ void check_tokens(const Batch& batch, const std::int32_t* tokens, Index vocabula
 }
 
 Op embedding_forward(const Embedding& shape) {
-  return {.name = "embedding", .prepare = [shape](const Target& target) {
-            if (target.device.is_cuda()) return cuda_embedding_forward(shape, target);
-            return with_real(target.dtype, [&](auto real) {
-              return simple(
-                  [shape](const Call& call, const Operands& memory) { forward<decltype(real)>(shape, call, memory); });
-            });
-          }, .definition = shape};
+  return {.name = "embedding",
+          .prepare =
+              [shape](const Target& target) {
+                if (target.device.is_cuda()) return cuda_embedding_forward(shape, target);
+                return with_real(target.dtype, [&](auto real) {
+                  return simple([shape](const Call& call, const Operands& memory) {
+                    forward<decltype(real)>(shape, call, memory);
+                  });
+                });
+              },
+          .definition = shape};
 }
 
 Op embedding_backward(const Embedding& shape) {

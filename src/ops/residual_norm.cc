@@ -77,14 +77,17 @@ void backward(const ResidualNorm& shape, bool drops, const Call& call, const Ope
 }  // namespace
 
 Op residual_norm_forward(const ResidualNorm& shape) {
-  return {.name = shape.branch ? "residual_norm" : "norm", .prepare = [shape](const Target& target) {
-            if (target.device.is_cuda()) return cuda_residual_norm_forward(shape, target);
-            return with_real(target.dtype, [&](auto real) {
-              return simple([shape, drops = shape.drops(target)](const Call& call, const Operands& memory) {
-                forward<decltype(real)>(shape, drops, call, memory);
-              });
-            });
-          }, .definition = shape};
+  return {.name = shape.branch ? "residual_norm" : "norm",
+          .prepare =
+              [shape](const Target& target) {
+                if (target.device.is_cuda()) return cuda_residual_norm_forward(shape, target);
+                return with_real(target.dtype, [&](auto real) {
+                  return simple([shape, drops = shape.drops(target)](const Call& call, const Operands& memory) {
+                    forward<decltype(real)>(shape, drops, call, memory);
+                  });
+                });
+              },
+          .definition = shape};
 }
 
 Op residual_norm_backward(const ResidualNorm& shape, bool wants_sums) {

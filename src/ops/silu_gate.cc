@@ -44,10 +44,13 @@ std::unique_ptr<Executable> backward(const SiluGate& shape, bool wants_sums, con
 }  // namespace
 
 Op silu_gate_forward(const SiluGate& shape) {
-  return {.name = "silu_gate", .prepare = [shape](const Target& target) {
-            if (target.device.is_cuda()) return cuda_silu_gate_forward(shape, target);
-            return with_real(target.dtype, [&](auto real) { return forward<decltype(real)>(shape); });
-          }, .definition = shape};
+  return {.name = "silu_gate",
+          .prepare =
+              [shape](const Target& target) {
+                if (target.device.is_cuda()) return cuda_silu_gate_forward(shape, target);
+                return with_real(target.dtype, [&](auto real) { return forward<decltype(real)>(shape); });
+              },
+          .definition = shape};
 }
 
 Op silu_gate_backward(const SiluGate& shape, bool wants_sums) {

@@ -101,8 +101,8 @@ def test_what_is_nearly_another_word():
 
 
 def test_what_is_no_verb():
-    result = run("export", "model.safetensors", expect=2)
-    assert "there is no verb 'export': a model is a safetensors file, which penstock.torch.SequenceModel in Python reads" in (
+    result = run("torchscript", "model.safetensors", expect=2)
+    assert "there is no verb 'torchscript': 'penstock export' writes ONNX, and penstock.torch.SequenceModel in Python" in (
         result.err
     )
 

@@ -67,9 +67,9 @@ void GraphWriter::write_node(const graph::Node& node) {
     };
     return (try_one(std::any_cast<Shapes>(&node.op.definition)) || ...);
   };
-  const bool known = write_as.operator()<ops::Embedding, ops::Linear, ops::ResidualNorm, ops::ResidualSum,
-                                         ops::CausalConvolution, ops::Recurrence, ops::SiluGate, ops::ClearPadding,
-                                         ops::ReadChanges, ops::AddLastValues>();
+  const bool known =
+      write_as.operator()<ops::Embedding, ops::Linear, ops::ResidualNorm, ops::ResidualSum, ops::CausalConvolution,
+                          ops::Recurrence, ops::SiluGate, ops::ClearPadding, ops::ReadChanges, ops::AddLastValues>();
   if (!known) throw std::logic_error("the op " + node.op.name + " cannot be written as ONNX");
 }
 
@@ -110,14 +110,15 @@ void GraphWriter::write(const ops::Linear& shape) {
       columns[static_cast<std::size_t>(i * shape.outputs + o)] = weight[static_cast<std::size_t>(o * shape.inputs + i)];
     }
   }
-  const std::string product = onnx_.node("MatMul", {read(0), onnx_.floats("weight", {shape.inputs, shape.outputs}, columns)});
+  const std::string product =
+      onnx_.node("MatMul", {read(0), onnx_.floats("weight", {shape.inputs, shape.outputs}, columns)});
   made(0, onnx_.node("Add", {product, tensor(2, {shape.outputs})}));
 }
 
 void GraphWriter::write(const ops::ResidualNorm& shape) {
   const std::string sum = shape.branch ? onnx_.node("Add", {read(0), read(1)}) : read(0);
-  const std::string mean = onnx_.node("ReduceMean", {onnx_.node("Mul", {sum, sum})},
-                                      {{"axes", std::vector<Index>{-1}}, {"keepdims", 1}});
+  const std::string mean =
+      onnx_.node("ReduceMean", {onnx_.node("Mul", {sum, sum})}, {{"axes", std::vector<Index>{-1}}, {"keepdims", 1}});
   const std::string size =
       onnx_.node("Sqrt", {onnx_.node("Add", {mean, onnx_.scalar(static_cast<float>(ops::ResidualNorm::epsilon))})});
   made(0, onnx_.node("Mul", {onnx_.node("Div", {sum, size}), tensor(2, {shape.width})}));
@@ -180,8 +181,7 @@ void GraphWriter::write(const ops::ReadChanges& op) {
     bounded[static_cast<std::size_t>(column.input)] = true;
   }
   const std::string& features = read(0);
-  const std::string levels =
-      onnx_.node("Where", {onnx_.flags(bounded), onnx_.node("Tanh", {features}), features});
+  const std::string levels = onnx_.node("Where", {onnx_.flags(bounded), onnx_.node("Tanh", {features}), features});
   // The row before every row, and in front of the first one what was carried; at the start of a sequence itself.
   const auto steps = [&](const std::string& x, Index begin, Index end) {
     return onnx_.node("Slice", {x, onnx_.integers({begin}), onnx_.integers({end}), onnx_.integers({1})});
@@ -193,8 +193,8 @@ void GraphWriter::write(const ops::ReadChanges& op) {
   const std::string starts = onnx_.node("Equal", {with_steps(carried[1]), onnx_.scalar(0.0f)});
   const std::string first = onnx_.node("Where", {starts, steps(values, 0, 1), with_steps(carried[0])});
   const std::string before = onnx_.node("Concat", {first, steps(values, 0, -1)}, {{"axis", 1}});
-  const std::string moved = onnx_.node(
-      "Mul", {onnx_.node("Sub", {values, before}), onnx_.floats("factors", {shared}, factors)});
+  const std::string moved =
+      onnx_.node("Mul", {onnx_.node("Sub", {values, before}), onnx_.floats("factors", {shared}, factors)});
   made(0, onnx_.node("Concat", {levels, moved}, {{"axis", 2}}));
 
   const std::string last =

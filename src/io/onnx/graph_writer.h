@@ -63,7 +63,7 @@ class GraphWriter {
   std::span<const float> parameters_;
   std::vector<std::string> names_;  // of each value
   const graph::Node* node_ = nullptr;
-  std::vector<graph::ValueId> carried_;  // states that come in, in their order
+  std::vector<graph::ValueId> carried_;   // states that come in, in their order
   std::vector<std::string> next_states_;  // of these
   Index state_size_ = 0;
 };

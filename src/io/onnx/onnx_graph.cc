@@ -68,7 +68,11 @@ std::string encoded_value(const OnnxTensor& tensor) {
 
 OnnxAttribute::OnnxAttribute(const std::string& name, Index value) {
   using namespace attribute_field;
-  encoded_ = ProtobufMessage().bytes(attribute_field::name, name).integer(integer, value).integer(type, type_integer).encoded();
+  encoded_ = ProtobufMessage()
+                 .bytes(attribute_field::name, name)
+                 .integer(integer, value)
+                 .integer(type, type_integer)
+                 .encoded();
 }
 
 OnnxAttribute::OnnxAttribute(const std::string& name, const std::vector<Index>& values) {
@@ -118,8 +122,7 @@ void OnnxGraph::output(OnnxTensor tensor, const std::string& value) {
   outputs_.push_back(std::move(tensor));
 }
 
-std::string OnnxGraph::constant(const std::string& name, int type, const std::vector<Index>& shape,
-                                std::string bytes) {
+std::string OnnxGraph::constant(const std::string& name, int type, const std::vector<Index>& shape, std::string bytes) {
   ProtobufMessage tensor;
   for (const Index n : shape) tensor.integer(tensor_field::extent, n);
   tensor.integer(tensor_field::type, type).bytes(tensor_field::name, name).bytes(tensor_field::bytes, bytes);
@@ -152,8 +155,7 @@ std::string OnnxGraph::flags(const std::vector<bool>& values) {
   return constant(fmt::format("{}flags_{}", prefix_, made_++), type_bool, {static_cast<Index>(values.size())}, bytes);
 }
 
-std::string OnnxGraph::floats(const std::string& name, const std::vector<Index>& shape,
-                              std::span<const float> values) {
+std::string OnnxGraph::floats(const std::string& name, const std::vector<Index>& shape, std::span<const float> values) {
   Index count = 1;
   for (const Index n : shape) count *= n;
   if (count != static_cast<Index>(values.size())) throw std::logic_error("a tensor of another size than its shape");
@@ -181,7 +183,8 @@ std::string OnnxGraph::encoded(const std::string& name) const {
     for (const std::string& input : (*node)->inputs) message.bytes(node_field::input, input);
     for (const std::string& output : (*node)->outputs) message.bytes(node_field::output, output);
     message.bytes(node_field::name, (*node)->outputs.front()).bytes(node_field::op, (*node)->op);
-    for (const OnnxAttribute& attribute : (*node)->attributes) message.bytes(node_field::attribute, attribute.encoded());
+    for (const OnnxAttribute& attribute : (*node)->attributes)
+      message.bytes(node_field::attribute, attribute.encoded());
     graph.message(graph_field::node, message);
   }
   graph.bytes(graph_field::name, name);

@@ -38,7 +38,8 @@ class OnnxGraph {
   void enter(const std::string& prefix) { prefix_ = prefix; }
 
   /// Adds a node; "" among the inputs is one that is absent. The name of its only output, or of the first `outputs`.
-  std::string node(const std::string& op, const std::vector<std::string>& inputs, const OnnxAttributes& attributes = {});
+  std::string node(const std::string& op, const std::vector<std::string>& inputs,
+                   const OnnxAttributes& attributes = {});
   std::vector<std::string> node(int outputs, const std::string& op, const std::vector<std::string>& inputs,
                                 const OnnxAttributes& attributes = {});
 

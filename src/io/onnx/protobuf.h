@@ -6,9 +6,9 @@
 
 namespace penstock::io {
 
-/// A message of Protocol Buffers, of which ONNX files consist, field by field. It is only ever written here, which takes
-/// these few lines; the library that also reads it keeps one register of messages a process, and a program that brings
-/// a second copy along, as ONNX's own and most runtimes do, may end with it.
+/// A message of Protocol Buffers, of which ONNX files consist, field by field. It is only ever written here, which
+/// takes these few lines; the library that also reads it keeps one register of messages a process, and a program that
+/// brings a second copy along, as ONNX's own and most runtimes do, may end with it.
 class ProtobufMessage {
  public:
   /// Of int64 and enum fields; also a repeated one's next value.

@@ -1,5 +1,7 @@
 #include "io/onnx/recurrence.h"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <cmath>
 #include <functional>
@@ -46,7 +48,7 @@ const StandardOperator* standard_operator(std::string_view cell) {
   static const std::vector<StandardOperator> all = {
       {"elman", "RNN", {0}, {{"activations", std::vector<std::string>{"Tanh"}}}},
       {"elman-relu", "RNN", {0}, {{"activations", std::vector<std::string>{"Relu"}}}},
-      {"lstm", "LSTM", {0, 3, 1, 2}, {}},                      // i, o, f, c
+      {"lstm", "LSTM", {0, 3, 1, 2}, {}},                       // i, o, f, c
       {"gru", "GRU", {1, 0, 2}, {{"linear_before_reset", 1}}},  // z, r, h
       {"gru-before", "GRU", {1, 0, 2}, {{"linear_before_reset", 0}}},
   };
@@ -74,7 +76,8 @@ std::vector<float> in_order(std::span<const float> values, const std::vector<Ind
 std::vector<float> transposed(std::span<const float> values, Index rows, Index columns) {
   std::vector<float> result(values.size());
   for (Index i = 0; i < rows; ++i) {
-    for (Index j = 0; j < columns; ++j) result[static_cast<std::size_t>(j * rows + i)] = values[static_cast<std::size_t>(i * columns + j)];
+    for (Index j = 0; j < columns; ++j)
+      result[static_cast<std::size_t>(j * rows + i)] = values[static_cast<std::size_t>(i * columns + j)];
   }
   return result;
 }
@@ -125,16 +128,15 @@ class Layer {
     std::vector<std::string> reads = {graph_.node("Transpose", {x}, {{"perm", std::vector<Index>{1, 0, 2}}}),
                                       matrix("weight_ih", weights_.ih, shape_.input),
                                       matrix("weight_hh", weights_.hh, hidden),
-                                      graph_.floats("bias", {1, 2 * all}, bias),
-                                      ""};
+                                      graph_.floats("bias", {1, 2 * all}, bias), ""};
     for (const std::string& each : parts(graph_, state, cell_.states())) {
       reads.push_back(graph_.node("Unsqueeze", {each, first}));
     }
     OnnxAttributes attributes = standard.attributes;
     attributes.emplace_back("hidden_size", hidden);
     const std::vector<std::string> made = graph_.node(1 + cell_.states(), standard.op, reads, attributes);
-    const std::string y = graph_.node("Transpose", {graph_.node("Squeeze", {made[0], second})},
-                                      {{"perm", std::vector<Index>{1, 0, 2}}});
+    const std::string y =
+        graph_.node("Transpose", {graph_.node("Squeeze", {made[0], second})}, {{"perm", std::vector<Index>{1, 0, 2}}});
     std::vector<std::string> states;
     for (std::size_t i = 1; i < made.size(); ++i) states.push_back(graph_.node("Squeeze", {made[i], first}));
     return {y, joined_states(states)};
@@ -228,8 +230,8 @@ class Layer {
   using Step = std::function<std::vector<std::string>(OnnxGraph&, const std::vector<std::string>& of_step,
                                                       const std::vector<std::string>& states)>;
 
-  /// A loop over the steps of `sequences` [B, T, H]: `step` says how states follow from those before, of which the first
-  /// is what comes out.
+  /// A loop over the steps of `sequences` [B, T, H]: `step` says how states follow from those before, of which the
+  /// first is what comes out.
   OnnxRecurrentValues loop(const std::vector<std::string>& sequences, const std::string& state, const Step& step) {
     const int states = cell_.states();
     OnnxGraph body(name_ + "/step/");
@@ -241,19 +243,20 @@ class Layer {
       body.input(row(name));
       names.push_back(row(name).name);
     };
-    for (int i = 0; i < states; ++i) read(before, "state" + std::to_string(i));
-    for (std::size_t i = 0; i < sequences.size(); ++i) read(of_step, "x" + std::to_string(i));
+    for (int i = 0; i < states; ++i) read(before, fmt::format("state{}", i));
+    for (std::size_t i = 0; i < sequences.size(); ++i) read(of_step, fmt::format("x{}", i));
     std::vector<std::string> next = step(body, of_step, before);
     next.push_back(next.front());  // what comes out; every output of a body has a name of its own
-    for (std::size_t i = 0; i < next.size(); ++i) body.output(row("next" + std::to_string(i)), next[i]);
+    for (std::size_t i = 0; i < next.size(); ++i) body.output(row(fmt::format("next{}", i)), next[i]);
 
     std::vector<std::string> reads = parts(graph_, state, states);
     reads.insert(reads.end(), sequences.begin(), sequences.end());
     const auto count = static_cast<Index>(sequences.size());
-    const std::vector<std::string> made = graph_.node(
-        states + 1, "Scan", reads,
-        {OnnxAttribute::graph("body", body.encoded("step")), {"num_scan_inputs", count},
-         {"scan_input_axes", std::vector<Index>(sequences.size(), 1)}, {"scan_output_axes", std::vector<Index>{1}}});
+    const std::vector<std::string> made = graph_.node(states + 1, "Scan", reads,
+                                                      {OnnxAttribute::graph("body", body.encoded("step")),
+                                                       {"num_scan_inputs", count},
+                                                       {"scan_input_axes", std::vector<Index>(sequences.size(), 1)},
+                                                       {"scan_output_axes", std::vector<Index>{1}}});
     return {made.back(), joined_states({made.begin(), made.end() - 1})};
   }
 

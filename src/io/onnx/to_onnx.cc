@@ -1,4 +1,4 @@
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <span>
@@ -24,7 +24,7 @@ namespace {
 namespace model_field {
 constexpr int format = 1, producer = 2, producer_version = 3, graph = 7, opset = 8, metadata = 14;
 }
-constexpr std::int64_t format_version = 8, opset_version = 17;
+constexpr std::int64_t onnx_format = 8;
 constexpr int opset_field_version = 2, entry_field_key = 1, entry_field_value = 2;
 // Messages of Protocol Buffers are shorter than this.
 constexpr std::size_t largest_file = 0x7fffffff;
@@ -36,12 +36,14 @@ DataDescription described(const DataDescription& data, const OnnxOptions& option
   require(options.group.empty() || !data.group_column.empty(), "group must be empty for a model of one series, not {}",
           in_quotes(options.group));
   if (data.group_column.empty() || options.normalised) return data;
+  require(!options.group.empty(),
+          "the model is of {} series with a scaling each: the option 'group' must name the one that is meant, or the "
+          "option 'normalised' be given",
+          data.groups.size());
   const auto found = std::ranges::find(data.groups, options.group, &Group::name);
-  if (found != data.groups.end()) return data.of_group(*found);
-  fail(ErrorCode::invalid_argument,
-       "group must be one of the {} series that the model was trained on, whose scaling is part of the file, or "
-       "normalised must be given; it is {}",
-       data.groups.size(), options.group.empty() ? "empty" : in_quotes(options.group));
+  require(found != data.groups.end(), "group must be one of the {} series that the model was trained on, not {}",
+          data.groups.size(), in_quotes(options.group));
+  return data.of_group(*found);
 }
 
 /// x [..., width] as (x - mean) / scale, or of logarithms; `columns` describes the last axis.
@@ -92,12 +94,6 @@ class Scaler {
   std::vector<Column> columns_;
 };
 
-std::string titles(const std::vector<Column>& columns) {
-  std::string text;
-  for (const Column& column : columns) text += (text.empty() ? "" : ", ") + column.title();
-  return text;
-}
-
 /// Writes a model, from its inputs to its outputs.
 class ModelWriter {
  public:
@@ -112,7 +108,9 @@ class ModelWriter {
     const Index state = writer.state_size();
     const std::string input = add_input();
     if (state > 0) {
-      graph_.input({"state", "float", {"batch", std::to_string(state)},
+      graph_.input({"state",
+                    "float",
+                    {"batch", std::to_string(state)},
                     "What the call before returned as next_state; zeros at the start of a sequence"});
     }
     writer.write(input, "state");
@@ -125,13 +123,18 @@ class ModelWriter {
   }
 
  private:
+  std::string titled(const std::vector<Column>& columns) const {
+    std::vector<std::string> titles;
+    for (const Column& column : columns) titles.push_back(column.title());
+    return fmt::format("{}: {}", scaled_ ? "In the units of the data" : "Normalised", fmt::join(titles, ", "));
+  }
+
   std::string add_input() {
     if (data_.vocabulary > 0) {
       graph_.input({"tokens", "int64", {"batch", "time"}, fmt::format("Tokens 0 to {}", data_.vocabulary - 1)});
       return "tokens";
     }
-    graph_.input({"features", "float", {"batch", "time", std::to_string(data_.input_size())},
-                  (scaled_ ? "In the units of the data: " : "Normalised: ") + titles(data_.inputs)});
+    graph_.input({"features", "float", {"batch", "time", std::to_string(data_.input_size())}, titled(data_.inputs)});
     if (!scaled_) return "features";
     graph_.enter("features/");
     return Scaler(graph_, data_.inputs).normal("features");
@@ -139,9 +142,12 @@ class ModelWriter {
 
   void add_output(std::string y) {
     if (data_.task != Task::forecast) {
-      std::string of;
-      for (const std::string& name : data_.classes) of += (of.empty() ? " of " : ", ") + name;
-      graph_.output({"logits", "float", {"batch", "time", std::to_string(data_.output_size())}, "Logits" + of}, y);
+      graph_.output(
+          {"logits",
+           "float",
+           {"batch", "time", std::to_string(data_.output_size())},
+           data_.classes.empty() ? "Of the next token" : fmt::format("Of {}", fmt::join(data_.classes, ", "))},
+          y);
       return;
     }
     const auto targets = static_cast<Index>(data_.targets.size());
@@ -152,16 +158,16 @@ class ModelWriter {
     graph_.output({"forecast",
                    "float",
                    {"batch", "time", std::to_string(data_.horizon), std::to_string(targets)},
-                   (scaled_ ? "In the units of the data: " : "Normalised: ") + titles(data_.targets)},
+                   titled(data_.targets)},
                   y);
   }
 
   std::string file() {
     ProtobufMessage model;
-    model.integer(model_field::format, format_version);
+    model.integer(model_field::format, onnx_format);
     model.bytes(model_field::producer, "penstock").bytes(model_field::producer_version, PENSTOCK_VERSION);
     model.bytes(model_field::graph, graph_.encoded("penstock"));
-    model.message(model_field::opset, ProtobufMessage().integer(opset_field_version, opset_version));
+    model.message(model_field::opset, ProtobufMessage().integer(opset_field_version, OnnxModel::opset));
     for (const auto& [key, value] : metadata()) {
       model.message(model_field::metadata,
                     ProtobufMessage().bytes(entry_field_key, key).bytes(entry_field_value, value));
