@@ -4,8 +4,9 @@
 #include <vector>
 
 #include "penstock/model.h"
+#include "penstock/recurrent.h"
 
-/// Models as ONNX files (opset 17), which onnxruntime and others run without Penstock.
+/// Models and recurrent layers as ONNX files (opset 17), which onnxruntime and others run without Penstock.
 namespace penstock {
 
 /// What the inputs and outputs of an exported model are.
@@ -41,5 +42,11 @@ OnnxModel to_onnx(const Model& model, const OnnxOptions& options = {});
 
 /// Writes to_onnx().file to `path`, whole or not at all. Throws Error(io_failure), too.
 OnnxModel save_onnx(const Model& model, const std::string& path, const OnnxOptions& options = {});
+
+/// The same for a stack of recurrent layers: `x` [B, T, I] and `state` [S, layers * directions, B, H] become `y`
+/// [B, T, H * directions] and `next_state`. LSTM, GRU and Elman networks of one head are ONNX's own operators; the
+/// other cells are written from their equations. A reverse layer reads from the last step, so all rows have T steps.
+OnnxModel to_onnx(const Recurrent<float>& network);
+OnnxModel save_onnx(const Recurrent<float>& network, const std::string& path);
 
 }  // namespace penstock

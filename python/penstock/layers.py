@@ -8,6 +8,8 @@ CPU) are read, and written to, where they lie.
 
 from __future__ import annotations
 
+import os
+
 from . import _core
 from ._execution import execution, is_time_first
 from .errors import InvalidArgument
@@ -203,6 +205,20 @@ class _Network:
             input_gradient: False: ``dx`` is not wanted, and is None.
         """
         return self._network.backward(dy, dstate, tape._tape, input_gradient)
+
+    def save_onnx(self, path: str | os.PathLike[str]) -> None:
+        """Writes the layers as ONNX (opset 17), which onnxruntime and others run without Penstock.
+
+        The file reads ``x`` ``[B, T, I]`` and ``state`` ``[S, layers * directions, B, H]`` (with S for cells of one
+        state, too), zeros at the start of a sequence; it makes ``y`` ``[B, T, H * directions]`` and ``next_state``.
+        LSTM, GRU and Elman networks of one head are ONNX's own operators; the other cells are written from their
+        equations. For weights of PyTorch, Keras and others see :mod:`penstock.interchange`.
+
+        Raises:
+            InvalidArgument: The layers are of float64.
+            IoFailure: The file cannot be written.
+        """
+        self._network.save_onnx(os.fspath(path))
 
     def explain(
         self,

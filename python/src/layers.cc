@@ -105,6 +105,16 @@ class Network {
     return RecurrentProgram::get(spec(), form, execution)->explain();
   }
 
+  void save_onnx(const std::string& path) {
+    if constexpr (scalar == Scalar::f64) {
+      refuse("dtype must be float32 for ONNX, not float64");
+    } else {
+      const nb::gil_scoped_release unlocked;
+      const std::shared_lock lock(mutex_);
+      penstock::save_onnx(network_, path);
+    }
+  }
+
   nb::tuple backward(nb::handle dy_in, nb::handle dstate_in, Tape<Real>& tape, bool input_gradient) {
     if (!tape.rows) refuse("tape must have been filled by forward(), and is empty");
     const Rows& rows = *tape.rows;
@@ -333,6 +343,7 @@ void bind_network(nb::module_& module, const char* name, const char* tape_name) 
           },
           nb::arg("rows"), nb::arg("steps"), nb::arg("execution"))
       .def("explain", &Bound::explain, nb::arg("rows"), nb::arg("steps"), nb::arg("training"), nb::arg("execution"))
+      .def("save_onnx", &Bound::save_onnx, nb::arg("path"))
       .def("backward", &Bound::backward, nb::arg("dy").none(), nb::arg("dstate").none(), nb::arg("tape"),
            nb::arg("input_gradient"))
       .def(

@@ -149,6 +149,56 @@ def test_an_ensemble(folder, tmp_path):
     compare(model, tmp_path / "m.onnx")
 
 
+def compare_layers(network, path, shapes=((1, 1), (3, 2), (2, 67))):
+    """A stack of recurrent layers from a state that is not zero, beside its own answers."""
+    network.save_onnx(path)
+    written = session(path)
+    random = np.random.default_rng(2)
+    for rows, steps in shapes:
+        x = random.standard_normal((rows, steps, network.input_size)).astype(np.float32)
+        extents = [rows if extent == "batch" else extent for extent in written.get_inputs()[1].shape]
+        # Normalisers of sLSTM are positive.
+        state = np.abs(random.standard_normal(extents)).astype(np.float32)
+        expected, after = network.forward(x, state.reshape(np.shape(network.zero_state(rows))), threads=1)
+        y, next_state = written.run(None, {"x": x, "state": state})
+        epsilon, growth = np.finfo(np.float32).eps, math.log2(1 + steps * network.layers)
+        allowed = epsilon * (8 + math.sqrt(network.input_size + 2 * network.hidden_size)) * growth
+        assert y.shape == expected.shape
+        assert np.abs(y - expected).max() <= allowed * max(1, np.abs(expected).max())
+        assert np.abs(next_state.reshape(np.shape(after)) - after).max() <= allowed * max(1, np.abs(after).max())
+
+
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+@pytest.mark.parametrize("cell, heads", CELLS)
+def test_layers_of_every_cell(tmp_path, cell, heads, direction):
+    network = penstock.Recurrent(cell, 5, 9, layers=2, heads=heads, direction=direction, seed=3)
+    compare_layers(network, tmp_path / "m.onnx")
+
+
+@pytest.mark.parametrize("bias", ["none", "single"])
+@pytest.mark.parametrize("cell", ["lstm", "gru-before", "slstm", "minlstm"])
+def test_layers_without_biases(tmp_path, cell, bias):
+    compare_layers(penstock.Recurrent(cell, 1, 3, bias=bias, seed=4), tmp_path / "m.onnx")
+
+
+def test_layers_of_other_libraries(tmp_path):
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    lstm = torch.nn.LSTM(5, 7, num_layers=2, bidirectional=True, batch_first=True)
+    penstock.interchange.RecurrentWeights.from_torch(lstm).to_numpy().save_onnx(tmp_path / "m.onnx")
+    x = torch.randn(2, 11, 5)
+    state = np.zeros((2, 4, 2, 7), np.float32)
+    y, (h, c) = session(tmp_path / "m.onnx").run(None, {"x": x.numpy(), "state": state})
+    with torch.no_grad():
+        expected, (h_expected, c_expected) = lstm(x)
+    for ours, theirs in ((y, expected), (h, h_expected), (c, c_expected)):
+        assert np.abs(ours - theirs.numpy()).max() <= 1e-6
+
+
+def test_layers_of_float64_are_refused(tmp_path):
+    with pytest.raises(penstock.InvalidArgument, match="dtype must be float32 for ONNX, not float64"):
+        penstock.Recurrent("gru", 2, 3, dtype="float64").save_onnx(tmp_path / "m.onnx")
+
+
 @pytest.fixture(scope="module", params=["some", "all", "none"])
 def growing(request, tmp_path_factory):
     """A model of a series that grows, with logarithms of some columns that it reads, of all or of none, and rows of it."""

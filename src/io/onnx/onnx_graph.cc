@@ -16,8 +16,8 @@ namespace {
 
 // Numbers of fields and types: onnx/onnx.proto3, https://github.com/onnx/onnx
 namespace attribute_field {
-constexpr int name = 1, integer = 3, graph = 6, integers = 8, texts = 9, type = 20;
-constexpr int type_integer = 2, type_graph = 5, type_integers = 7, type_texts = 8;
+constexpr int name = 1, integer = 3, text = 4, graph = 6, integers = 8, texts = 9, type = 20;
+constexpr int type_integer = 2, type_text = 3, type_graph = 5, type_integers = 7, type_texts = 8;
 }  // namespace attribute_field
 namespace node_field {
 constexpr int input = 1, output = 2, name = 3, op = 4, attribute = 5;
@@ -73,6 +73,11 @@ OnnxAttribute::OnnxAttribute(const std::string& name, Index value) {
                  .integer(integer, value)
                  .integer(type, type_integer)
                  .encoded();
+}
+
+OnnxAttribute::OnnxAttribute(const std::string& name, const std::string& value) {
+  using namespace attribute_field;
+  encoded_ = ProtobufMessage().bytes(attribute_field::name, name).bytes(text, value).integer(type, type_text).encoded();
 }
 
 OnnxAttribute::OnnxAttribute(const std::string& name, const std::vector<Index>& values) {

@@ -14,6 +14,7 @@ namespace penstock::io {
 class OnnxAttribute {
  public:
   OnnxAttribute(const std::string& name, Index value);
+  OnnxAttribute(const std::string& name, const std::string& value);
   OnnxAttribute(const std::string& name, const std::vector<Index>& values);
   OnnxAttribute(const std::string& name, const std::vector<std::string>& values);
   /// A body: what OnnxGraph::encoded() says.

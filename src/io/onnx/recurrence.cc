@@ -134,6 +134,7 @@ class Layer {
     }
     OnnxAttributes attributes = standard.attributes;
     attributes.emplace_back("hidden_size", hidden);
+    attributes.emplace_back("direction", shape_.reverse ? "reverse" : "forward");
     const std::vector<std::string> made = graph_.node(1 + cell_.states(), standard.op, reads, attributes);
     const std::string y =
         graph_.node("Transpose", {graph_.node("Squeeze", {made[0], second})}, {{"perm", std::vector<Index>{1, 0, 2}}});
@@ -252,11 +253,14 @@ class Layer {
     std::vector<std::string> reads = parts(graph_, state, states);
     reads.insert(reads.end(), sequences.begin(), sequences.end());
     const auto count = static_cast<Index>(sequences.size());
-    const std::vector<std::string> made = graph_.node(states + 1, "Scan", reads,
-                                                      {OnnxAttribute::graph("body", body.encoded("step")),
-                                                       {"num_scan_inputs", count},
-                                                       {"scan_input_axes", std::vector<Index>(sequences.size(), 1)},
-                                                       {"scan_output_axes", std::vector<Index>{1}}});
+    const std::vector<std::string> made =
+        graph_.node(states + 1, "Scan", reads,
+                    {OnnxAttribute::graph("body", body.encoded("step")),
+                     {"num_scan_inputs", count},
+                     {"scan_input_axes", std::vector<Index>(sequences.size(), 1)},
+                     {"scan_output_axes", std::vector<Index>{1}},
+                     {"scan_input_directions", std::vector<Index>(sequences.size(), shape_.reverse ? 1 : 0)},
+                     {"scan_output_directions", std::vector<Index>{shape_.reverse ? 1 : 0}}});
     return {made.back(), joined_states({made.begin(), made.end() - 1})};
   }
 

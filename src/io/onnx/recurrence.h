@@ -13,12 +13,13 @@ struct OnnxRecurrentWeights {
   std::span<const float> ih, hh, bias_ih, bias_hh;
 };
 
-/// What a recurrent layer makes: y [B, T, H], and the state behind the last step, [B, S*H].
+/// What a recurrent layer makes: y [B, T, H], and the state behind the step that was read last, [B, S*H].
 struct OnnxRecurrentValues {
   std::string y, state;
 };
 
-/// Adds a recurrent layer that reads x [B, T, I] from the first step to the last, beginning with a state [B, S*H].
+/// Adds a recurrent layer that reads x [B, T, I] from the first step to the last, or backwards if it is reverse,
+/// beginning with a state [B, S*H].
 /// Where ONNX has an operator for its cell that is taken; everything else is written from the cell's own header: what
 /// looks at the input alone for all steps at once, the rest as the body of a loop over steps.
 OnnxRecurrentValues add_recurrence(OnnxGraph& graph, const ops::Recurrence& shape, const OnnxRecurrentWeights& weights,

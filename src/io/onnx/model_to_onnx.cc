@@ -1,33 +1,21 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <span>
 
 #include "base/check.h"
 #include "base/quote.h"
-#include "io/atomic_file.h"
 #include "io/model_file.h"
 #include "io/model_json.h"
 #include "io/onnx/graph_writer.h"
-#include "io/onnx/protobuf.h"
+#include "io/onnx/onnx_file.h"
 #include "nn/model_graph.h"
 #include "penstock/onnx.h"
-#include "penstock/version.h"
 
 namespace penstock {
 
 namespace io {
 
 namespace {
-
-// Numbers of fields: onnx/onnx.proto3. Version 8 of the format goes with opset 17.
-namespace model_field {
-constexpr int format = 1, producer = 2, producer_version = 3, graph = 7, opset = 8, metadata = 14;
-}
-constexpr std::int64_t onnx_format = 8;
-constexpr int opset_field_version = 2, entry_field_key = 1, entry_field_value = 2;
-// Messages of Protocol Buffers are shorter than this.
-constexpr std::size_t largest_file = 0x7fffffff;
 
 /// The description of one series, or where values come normalised of all.
 DataDescription described(const DataDescription& data, const OnnxOptions& options) {
@@ -119,7 +107,7 @@ class ModelWriter {
       graph_.output({"next_state", "float", {"batch", std::to_string(state)}, "The state behind the last step"},
                     writer.next_state());
     }
-    return {graph_.inputs(), graph_.outputs(), file()};
+    return {graph_.inputs(), graph_.outputs(), onnx_file(graph_, metadata())};
   }
 
  private:
@@ -162,23 +150,6 @@ class ModelWriter {
                   y);
   }
 
-  std::string file() {
-    ProtobufMessage model;
-    model.integer(model_field::format, onnx_format);
-    model.bytes(model_field::producer, "penstock").bytes(model_field::producer_version, PENSTOCK_VERSION);
-    model.bytes(model_field::graph, graph_.encoded("penstock"));
-    model.message(model_field::opset, ProtobufMessage().integer(opset_field_version, OnnxModel::opset));
-    for (const auto& [key, value] : metadata()) {
-      model.message(model_field::metadata,
-                    ProtobufMessage().bytes(entry_field_key, key).bytes(entry_field_value, value));
-    }
-    if (model.encoded().size() > largest_file) {
-      fail(ErrorCode::unsupported, "an ONNX file is smaller than 2 GiB; that of this model would have {} bytes",
-           model.encoded().size());
-    }
-    return model.encoded();
-  }
-
   Metadata metadata() const {
     const auto names = [](const std::vector<Column>& columns) {
       nlohmann::json all = nlohmann::json::array();
@@ -208,8 +179,7 @@ OnnxModel to_onnx(const Model& model, const OnnxOptions& options) {
 
 OnnxModel save_onnx(const Model& model, const std::string& path, const OnnxOptions& options) {
   OnnxModel onnx = to_onnx(model, options);
-  const std::span<const std::byte> bytes = std::as_bytes(std::span<const char>(onnx.file));
-  io::write_atomically(path, {&bytes, 1});
+  io::write_onnx(path, onnx);
   return onnx;
 }
 
