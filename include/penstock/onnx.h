@@ -14,7 +14,7 @@ struct OnnxOptions {
   /// Numbers as Model::forward reads and makes them; false: in the units of the data. Without meaning for tokens.
   bool normalised = false;
   /// Of a model of many series: the one by whose scaling values are read and forecast. Goes without `normalised`.
-  std::string group;
+  std::string group = {};
 };
 
 /// An input or output of an exported model.
