@@ -155,9 +155,12 @@ void GraphWriter::write(const ops::CausalConvolution& shape) {
 void GraphWriter::write(const ops::Recurrence& shape) {
   const OnnxRecurrentWeights weights = {parameter(2), parameter(3), parameter(4), parameter(5)};
   const std::string name = graph_.value(node_->writes.front()).name;
-  const OnnxRecurrentValues values = add_recurrence(onnx_, shape, weights, read(0), read(1), name);
+  const Index count = shape.state_size() / shape.hidden;
+  std::vector<std::string> states = {read(1)};
+  if (count > 1) states = onnx_.node(static_cast<int>(count), "Split", {read(1)}, {{"axis", 1}});
+  const OnnxRecurrentValues values = add_recurrence(onnx_, shape, weights, read(0), states, name);
   made(0, values.y);
-  made(1, values.state);
+  made(1, count == 1 ? values.states.front() : onnx_.node("Concat", values.states, {{"axis", 1}}));
 }
 
 void GraphWriter::write(const ops::SiluGate&) {

@@ -36,6 +36,8 @@ namespace written_cells {
 
 namespace {
 
+using Names = std::vector<std::string>;
+
 /// An operator of ONNX that is one of our cells.
 struct StandardOperator {
   std::string_view cell;
@@ -88,15 +90,15 @@ class Layer {
   Layer(OnnxGraph& graph, const ops::Recurrence& shape, const OnnxRecurrentWeights& weights, const std::string& name)
       : graph_(graph), shape_(shape), weights_(weights), name_(name), cell_(plan::cell_traits(shape.cell)) {}
 
-  OnnxRecurrentValues write(const std::string& x, const std::string& state) {
+  OnnxRecurrentValues write(const std::string& x, const Names& states) {
     const StandardOperator* const standard = shape_.heads == 1 ? standard_operator(shape_.cell) : nullptr;
-    if (standard != nullptr) return write_standard(*standard, x, state);
-    const std::vector<std::string> wx = of_input(x);
+    if (standard != nullptr) return write_standard(*standard, x, states);
+    const Names wx = of_input(x);
     std::optional<OnnxRecurrentValues> result;
 #define PENSTOCK_WRITE_DENSE(Cell) \
-  if (shape_.cell == written_cells::Cell::name) result = write_dense<written_cells::Cell>(wx, state);
+  if (shape_.cell == written_cells::Cell::name) result = write_dense<written_cells::Cell>(wx, states);
 #define PENSTOCK_WRITE_SCAN(Cell) \
-  if (shape_.cell == written_cells::Cell::name) result = write_scan<written_cells::Cell>(wx, state);
+  if (shape_.cell == written_cells::Cell::name) result = write_scan<written_cells::Cell>(wx, states);
     PENSTOCK_DENSE_CELLS(PENSTOCK_WRITE_DENSE)
     PENSTOCK_SCAN_CELLS(PENSTOCK_WRITE_SCAN)
 #undef PENSTOCK_WRITE_DENSE
@@ -106,16 +108,12 @@ class Layer {
 
  private:
   /// The parts of the last axis, all of one size.
-  static std::vector<std::string> parts(OnnxGraph& graph, const std::string& x, int count) {
+  static Names parts(OnnxGraph& graph, const std::string& x, int count) {
     if (count == 1) return {x};
     return graph.node(count, "Split", {x}, {{"axis", -1}});
   }
 
-  std::string joined_states(const std::vector<std::string>& states) {
-    return states.size() == 1 ? states.front() : graph_.node("Concat", states, {{"axis", -1}});
-  }
-
-  OnnxRecurrentValues write_standard(const StandardOperator& standard, const std::string& x, const std::string& state) {
+  OnnxRecurrentValues write_standard(const StandardOperator& standard, const std::string& x, const Names& states) {
     const Index hidden = shape_.hidden, all = cell_.info.gates * hidden;
     const auto matrix = [&](const char* what, std::span<const float> values, Index width) {
       return graph_.floats(what, {1, all, width}, in_order(values, standard.gates, hidden * width));
@@ -125,26 +123,25 @@ class Layer {
     bias.insert(bias.end(), recurrent_bias.begin(), recurrent_bias.end());
     // The operators take one axis more, of directions, and steps before rows.
     const std::string first = graph_.integers({0}), second = graph_.integers({1});
-    std::vector<std::string> reads = {graph_.node("Transpose", {x}, {{"perm", std::vector<Index>{1, 0, 2}}}),
-                                      matrix("weight_ih", weights_.ih, shape_.input),
-                                      matrix("weight_hh", weights_.hh, hidden),
-                                      graph_.floats("bias", {1, 2 * all}, bias), ""};
-    for (const std::string& each : parts(graph_, state, cell_.states())) {
+    Names reads = {graph_.node("Transpose", {x}, {{"perm", std::vector<Index>{1, 0, 2}}}),
+                   matrix("weight_ih", weights_.ih, shape_.input), matrix("weight_hh", weights_.hh, hidden),
+                   graph_.floats("bias", {1, 2 * all}, bias), ""};
+    for (const std::string& each : states) {
       reads.push_back(graph_.node("Unsqueeze", {each, first}));
     }
     OnnxAttributes attributes = standard.attributes;
     attributes.emplace_back("hidden_size", hidden);
     attributes.emplace_back("direction", shape_.reverse ? "reverse" : "forward");
-    const std::vector<std::string> made = graph_.node(1 + cell_.states(), standard.op, reads, attributes);
+    const Names made = graph_.node(1 + cell_.states(), standard.op, reads, attributes);
     const std::string y =
         graph_.node("Transpose", {graph_.node("Squeeze", {made[0], second})}, {{"perm", std::vector<Index>{1, 0, 2}}});
-    std::vector<std::string> states;
-    for (std::size_t i = 1; i < made.size(); ++i) states.push_back(graph_.node("Squeeze", {made[i], first}));
-    return {y, joined_states(states)};
+    Names next;
+    for (std::size_t i = 1; i < made.size(); ++i) next.push_back(graph_.node("Squeeze", {made[i], first}));
+    return {y, next};
   }
 
   /// W x + bias_ih of all steps, [B, T, H] of each gate.
-  std::vector<std::string> of_input(const std::string& x) {
+  Names of_input(const std::string& x) {
     const Index all = cell_.info.gates * shape_.hidden;
     std::string wx = graph_.node(
         "MatMul", {x, graph_.floats("weight_ih", {shape_.input, all}, transposed(weights_.ih, all, shape_.input))});
@@ -156,33 +153,33 @@ class Layer {
 
   /// h_t = a_t h_{t-1} + b_t
   template <class Cell>
-  OnnxRecurrentValues write_scan(const std::vector<std::string>& wx, const std::string& state) {
+  OnnxRecurrentValues write_scan(const Names& wx, const Names& states) {
     Symbol inputs[Cell::gates], a, b;
     for (int gate = 0; gate < Cell::gates; ++gate) inputs[gate] = {graph_, wx[static_cast<std::size_t>(gate)]};
     Cell::affine(inputs, a, b);
-    return loop({a.name(), b.name()}, state, [](OnnxGraph& body, const auto& terms, const auto& states) {
-      const Symbol of_a(body, terms[0]), of_b(body, terms[1]), h(body, states[0]);
-      return std::vector<std::string>{MulAdd(of_a, h, of_b).name()};
+    return loop({a.name(), b.name()}, states, [](OnnxGraph& body, const Names& terms, const Names& before) {
+      const Symbol of_a(body, terms[0]), of_b(body, terms[1]), h(body, before[0]);
+      return Names{MulAdd(of_a, h, of_b).name()};
     });
   }
 
   template <class Cell>
-  OnnxRecurrentValues write_dense(const std::vector<std::string>& wx, const std::string& state) {
-    return loop(wx, state, [&](OnnxGraph& body, const auto& of_input, const auto& states) {
+  OnnxRecurrentValues write_dense(const Names& wx, const Names& states) {
+    return loop(wx, states, [&](OnnxGraph& body, const Names& of_input, const Names& of_before) {
       Symbol inputs[Cell::gates], recurrent[Cell::gates], before[Cell::states], next[Cell::states], save[Cell::saved];
       for (int gate = 0; gate < Cell::gates; ++gate) inputs[gate] = {body, of_input[static_cast<std::size_t>(gate)]};
-      for (int i = 0; i < Cell::states; ++i) before[i] = {body, states[static_cast<std::size_t>(i)]};
+      for (int i = 0; i < Cell::states; ++i) before[i] = {body, of_before[static_cast<std::size_t>(i)]};
       if constexpr (Cell::phases == 1) {
-        of_state(body, states[0], 0, Cell::gates, recurrent);
+        of_state(body, of_before[0], 0, Cell::gates, recurrent);
         Cell::forward(inputs, recurrent, before, next, save);
       } else {
         Symbol operand;
-        of_state(body, states[0], 0, Cell::first_gates, recurrent);
+        of_state(body, of_before[0], 0, Cell::first_gates, recurrent);
         Cell::forward_first(inputs, recurrent, before, operand, save);
         of_state(body, operand.name(), Cell::first_gates, Cell::gates, recurrent);
         Cell::forward_second(inputs, recurrent, before, next, save);
       }
-      std::vector<std::string> names;
+      Names names;
       for (const Symbol& each : next) names.push_back(each.name());
       return names;
     });
@@ -209,7 +206,7 @@ class Layer {
                                                  static_cast<std::size_t>(gates * shape_.hidden));
       rh = body.node("Add", {rh, body.floats("bias_hh" + suffix, {gates * shape_.hidden}, bias)});
     }
-    const std::vector<std::string> each = parts(body, rh, static_cast<int>(gates));
+    const Names each = parts(body, rh, static_cast<int>(gates));
     for (int gate = begin; gate < end; ++gate) recurrent[gate] = {body, each[static_cast<std::size_t>(gate - begin)]};
   }
 
@@ -228,40 +225,38 @@ class Layer {
     return body.node("Reshape", {by_gate, body.integers({0, gates * shape_.hidden})});
   }
 
-  using Step = std::function<std::vector<std::string>(OnnxGraph&, const std::vector<std::string>& of_step,
-                                                      const std::vector<std::string>& states)>;
+  using Step = std::function<Names(OnnxGraph&, const Names& of_step, const Names& states)>;
 
   /// A loop over the steps of `sequences` [B, T, H]: `step` says how states follow from those before, of which the
   /// first is what comes out.
-  OnnxRecurrentValues loop(const std::vector<std::string>& sequences, const std::string& state, const Step& step) {
-    const int states = cell_.states();
+  OnnxRecurrentValues loop(const Names& sequences, const Names& states, const Step& step) {
     OnnxGraph body(name_ + "/step/");
-    std::vector<std::string> before, of_step;
+    Names before, of_step;
     const auto row = [&](const std::string& name) {
       return OnnxTensor{name_ + "/step/" + name, "float", {"batch", std::to_string(shape_.hidden)}, ""};
     };
-    const auto read = [&](std::vector<std::string>& names, const std::string& name) {
+    const auto read = [&](Names& names, const std::string& name) {
       body.input(row(name));
       names.push_back(row(name).name);
     };
-    for (int i = 0; i < states; ++i) read(before, fmt::format("state{}", i));
+    for (std::size_t i = 0; i < states.size(); ++i) read(before, fmt::format("state{}", i));
     for (std::size_t i = 0; i < sequences.size(); ++i) read(of_step, fmt::format("x{}", i));
-    std::vector<std::string> next = step(body, of_step, before);
+    Names next = step(body, of_step, before);
     next.push_back(next.front());  // what comes out; every output of a body has a name of its own
     for (std::size_t i = 0; i < next.size(); ++i) body.output(row(fmt::format("next{}", i)), next[i]);
 
-    std::vector<std::string> reads = parts(graph_, state, states);
+    Names reads = states;
     reads.insert(reads.end(), sequences.begin(), sequences.end());
     const auto count = static_cast<Index>(sequences.size());
-    const std::vector<std::string> made =
-        graph_.node(states + 1, "Scan", reads,
+    const Names made =
+        graph_.node(cell_.states() + 1, "Scan", reads,
                     {OnnxAttribute::graph("body", body.encoded("step")),
                      {"num_scan_inputs", count},
                      {"scan_input_axes", std::vector<Index>(sequences.size(), 1)},
                      {"scan_output_axes", std::vector<Index>{1}},
                      {"scan_input_directions", std::vector<Index>(sequences.size(), shape_.reverse ? 1 : 0)},
                      {"scan_output_directions", std::vector<Index>{shape_.reverse ? 1 : 0}}});
-    return {made.back(), joined_states({made.begin(), made.end() - 1})};
+    return {made.back(), {made.begin(), made.end() - 1}};
   }
 
   OnnxGraph& graph_;
@@ -274,8 +269,9 @@ class Layer {
 }  // namespace
 
 OnnxRecurrentValues add_recurrence(OnnxGraph& graph, const ops::Recurrence& shape, const OnnxRecurrentWeights& weights,
-                                   const std::string& x, const std::string& state, const std::string& name) {
-  return Layer(graph, shape, weights, name).write(x, state);
+                                   const std::string& x, const std::vector<std::string>& states,
+                                   const std::string& name) {
+  return Layer(graph, shape, weights, name).write(x, states);
 }
 
 }  // namespace penstock::io

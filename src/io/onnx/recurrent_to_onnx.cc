@@ -27,50 +27,72 @@ class StackWriter {
     graph_.input({"x", "float", {"batch", "time", number(spec_.input_size)}, ""});
     graph_.input({"state", "float", state, "Before the first step; zeros at the start of a sequence"});
 
+    std::vector<std::vector<std::string>> states = split(slots);  // [B, H] of each slot and state
     const std::vector<nn::LayerParameters> layers = nn::layer_parameters(spec_);
     std::string x = "x";
-    std::vector<std::string> next;
     for (Index layer = 0; layer < spec_.layers; ++layer) {
       std::vector<std::string> outputs;
       for (Index direction = 0; direction < spec_.directions(); ++direction) {
-        const Index slot = layer * spec_.directions() + direction;
-        const OnnxRecurrentValues made = write_slot(layers[static_cast<std::size_t>(slot)], slot, x);
+        const auto slot = static_cast<std::size_t>(layer * spec_.directions() + direction);
+        const OnnxRecurrentValues made = write_slot(layers[slot], layer, direction, x, states[slot]);
         outputs.push_back(made.y);
-        next.push_back(made.state);
+        states[slot] = made.states;
       }
-      x = outputs.size() == 1 ? outputs.front() : graph_.node("Concat", outputs, {{"axis", 2}});
+      x = joined(outputs, 2);
     }
     graph_.enter("");
     graph_.output({"y", "float", {"batch", "time", number(spec_.output_size())}, ""}, x);
-    graph_.output({"next_state", "float", state, "Behind the last step"}, graph_.node("Concat", next, {{"axis", 1}}));
+    graph_.output({"next_state", "float", state, "Behind the last step"}, joined(states));
     return {graph_.inputs(), graph_.outputs(), onnx_file(graph_, {{"cell", spec_.cell}})};
   }
 
  private:
-  OnnxRecurrentValues write_slot(const nn::LayerParameters& parameters, Index slot, const std::string& x) {
-    const bool first = slot < spec_.directions();
-    const bool reverse = spec_.direction == Direction::reverse || slot % spec_.directions() == 1;
+  std::vector<std::string> parts(const std::string& x, Index count, Index axis) {
+    if (count == 1) return {x};
+    return graph_.node(static_cast<int>(count), "Split", {x}, {{"axis", axis}});
+  }
+  std::string joined(const std::vector<std::string>& parts, Index axis) {
+    return parts.size() == 1 ? parts.front() : graph_.node("Concat", parts, {{"axis", axis}});
+  }
+
+  std::vector<std::vector<std::string>> split(Index slots) {
+    std::vector<std::vector<std::string>> all(static_cast<std::size_t>(slots));
+    for (const std::string& of_slots : parts("state", states_, 0)) {
+      const std::vector<std::string> each = parts(of_slots, slots, 1);
+      for (std::size_t i = 0; i < all.size(); ++i) {
+        all[i].push_back(graph_.node("Squeeze", {each[i], graph_.integers({0, 1})}));
+      }
+    }
+    return all;
+  }
+
+  /// Back again.
+  std::string joined(const std::vector<std::vector<std::string>>& states) {
+    std::vector<std::string> all;
+    for (std::size_t state = 0; state < states.front().size(); ++state) {
+      std::vector<std::string> of_slots;
+      for (const auto& of_slot : states) {
+        of_slots.push_back(graph_.node("Unsqueeze", {of_slot[state], graph_.integers({0, 1})}));
+      }
+      all.push_back(joined(of_slots, 1));
+    }
+    return joined(all, 0);
+  }
+
+  OnnxRecurrentValues write_slot(const nn::LayerParameters& parameters, Index layer, Index direction,
+                                 const std::string& x, const std::vector<std::string>& states) {
+    const bool reverse = spec_.direction == Direction::reverse || direction == 1;
     const ops::Recurrence shape{.cell = spec_.cell,
-                                .input = first ? spec_.input_size : spec_.output_size(),
+                                .input = layer == 0 ? spec_.input_size : spec_.output_size(),
                                 .hidden = spec_.hidden_size,
                                 .heads = spec_.heads,
                                 .reverse = reverse,
                                 .bias = spec_.bias};
-    const std::string name = fmt::format("layer{}{}", slot / spec_.directions(), reverse ? ".reverse" : "");
+    const std::string name = fmt::format("layer{}{}", layer, reverse ? ".reverse" : "");
     graph_.enter(name + "/");
     const std::vector<float> ih = values(parameters.weight_ih), hh = values(parameters.weight_hh),
                              bias_ih = values(parameters.bias_ih), bias_hh = values(parameters.bias_hh);
-    // [S, slots, B, H] -> [S, B, H] -> [B, S * H], and at the end back to [S, 1, B, H].
-    const std::string of_slot = graph_.node(
-        "Squeeze", {graph_.node("Gather", {"state", graph_.integers({slot})}, {{"axis", 1}}), graph_.integers({1})});
-    const std::vector<Index> swapped = {1, 0, 2};
-    const std::string by_row = graph_.node("Transpose", {of_slot}, {{"perm", swapped}});
-    const std::string state = graph_.node("Reshape", {by_row, graph_.integers({0, states_ * spec_.hidden_size})});
-    OnnxRecurrentValues made = add_recurrence(graph_, shape, {ih, hh, bias_ih, bias_hh}, x, state, name);
-    const std::string parts = graph_.node("Reshape", {made.state, graph_.integers({0, states_, spec_.hidden_size})});
-    made.state =
-        graph_.node("Unsqueeze", {graph_.node("Transpose", {parts}, {{"perm", swapped}}), graph_.integers({1})});
-    return made;
+    return add_recurrence(graph_, shape, {ih, hh, bias_ih, bias_hh}, x, states, name);
   }
 
   /// Of a parameter by its number, from whichever device; none where there is no such parameter.
