@@ -64,45 +64,35 @@ std::string encoded_value(const OnnxTensor& tensor) {
   return value.encoded();
 }
 
+ProtobufMessage attribute(const std::string& name, int type) {
+  return ProtobufMessage().bytes(attribute_field::name, name).integer(attribute_field::type, type);
+}
+
 }  // namespace
 
 OnnxAttribute::OnnxAttribute(const std::string& name, Index value) {
-  using namespace attribute_field;
-  encoded_ = ProtobufMessage()
-                 .bytes(attribute_field::name, name)
-                 .integer(integer, value)
-                 .integer(type, type_integer)
-                 .encoded();
+  encoded_ = attribute(name, attribute_field::type_integer).integer(attribute_field::integer, value).encoded();
 }
 
 OnnxAttribute::OnnxAttribute(const std::string& name, const std::string& value) {
-  using namespace attribute_field;
-  encoded_ = ProtobufMessage().bytes(attribute_field::name, name).bytes(text, value).integer(type, type_text).encoded();
+  encoded_ = attribute(name, attribute_field::type_text).bytes(attribute_field::text, value).encoded();
 }
 
 OnnxAttribute::OnnxAttribute(const std::string& name, const std::vector<Index>& values) {
-  using namespace attribute_field;
-  ProtobufMessage message;
-  message.bytes(attribute_field::name, name).integer(type, type_integers);
-  for (const Index value : values) message.integer(integers, value);
+  ProtobufMessage message = attribute(name, attribute_field::type_integers);
+  for (const Index value : values) message.integer(attribute_field::integers, value);
   encoded_ = message.encoded();
 }
 
 OnnxAttribute::OnnxAttribute(const std::string& name, const std::vector<std::string>& values) {
-  using namespace attribute_field;
-  ProtobufMessage message;
-  message.bytes(attribute_field::name, name).integer(type, type_texts);
-  for (const std::string& value : values) message.bytes(texts, value);
+  ProtobufMessage message = attribute(name, attribute_field::type_texts);
+  for (const std::string& value : values) message.bytes(attribute_field::texts, value);
   encoded_ = message.encoded();
 }
 
 OnnxAttribute OnnxAttribute::graph(const std::string& name, const std::string& encoded) {
   OnnxAttribute result;
-  result.encoded_ = ProtobufMessage()
-                        .bytes(attribute_field::name, name)
-                        .integer(attribute_field::type, attribute_field::type_graph)
-                        .bytes(attribute_field::graph, encoded)
-                        .encoded();
+  result.encoded_ = attribute(name, attribute_field::type_graph).bytes(attribute_field::graph, encoded).encoded();
   return result;
 }
 
@@ -127,7 +117,8 @@ void OnnxGraph::output(OnnxTensor tensor, const std::string& value) {
   outputs_.push_back(std::move(tensor));
 }
 
-std::string OnnxGraph::constant(const std::string& name, int type, const std::vector<Index>& shape, std::string bytes) {
+std::string OnnxGraph::constant(const std::string& name, int type, const std::vector<Index>& shape,
+                                const std::string& bytes) {
   ProtobufMessage tensor;
   for (const Index n : shape) tensor.integer(tensor_field::extent, n);
   tensor.integer(tensor_field::type, type).bytes(tensor_field::name, name).bytes(tensor_field::bytes, bytes);
@@ -147,9 +138,10 @@ std::string OnnxGraph::integers(const std::vector<Index>& values) {
   const std::string text = fmt::format("[{}]", fmt::join(values, ","));
   std::string& name = known_constants_[text];
   if (name.empty()) {
+    constexpr std::size_t longest_name = 40;
     const std::vector<std::int64_t> wide(values.begin(), values.end());
-    name = constant(prefix_ + text, type_int64, {static_cast<Index>(values.size())},
-                    raw(std::span<const std::int64_t>(wide)));
+    name = constant(prefix_ + (text.size() <= longest_name ? text : fmt::format("integers_{}", made_++)), type_int64,
+                    {static_cast<Index>(values.size())}, raw(std::span<const std::int64_t>(wide)));
   }
   return name;
 }

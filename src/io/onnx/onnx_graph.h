@@ -70,7 +70,7 @@ class OnnxGraph {
     std::string name, encoded;
   };
 
-  std::string constant(const std::string& name, int type, const std::vector<Index>& shape, std::string bytes);
+  std::string constant(const std::string& name, int type, const std::vector<Index>& shape, const std::string& bytes);
 
   std::string prefix_;
   std::vector<Node> nodes_;
