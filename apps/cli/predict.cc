@@ -309,16 +309,23 @@ class Prediction {
   /// One answer a row of a table, in its order.
   void label_texts() {
     const auto& keep = arguments_.rows.keep;
-    const auto rows = read_text_rows({source()}, data(), arguments_.table.format(), keep);
+    const auto rows = read_text_rows(Sources{source()}, data(), arguments_.table.format(), keep);
     if (rows.empty()) nothing_to_read("rows behind the header");
     std::vector<std::string> names = keep;
     names.insert(names.begin(), "row");
     RowAnswers answers(output_, data(), names, arguments_.json);
     answers.header();
-    for (std::size_t i = 0; i < rows.size() && !interrupted(); ++i) {
-      std::vector<std::string> front = rows[i].kept;
-      front.insert(front.begin(), fmt::format("{}", i + 1));
-      answers.answer(front, label_text(model_, rows[i].text, arguments_.execution));
+    const auto classes = static_cast<std::size_t>(data().output_size());
+    constexpr std::size_t part = 1024;  // after so many, somebody may want to stop
+    for (std::size_t first = 0; first < rows.size() && !interrupted(); first += part) {
+      std::vector<std::string_view> texts;
+      for (std::size_t i = first; i < std::min(rows.size(), first + part); ++i) texts.emplace_back(rows[i].text);
+      const std::vector<float> logits = penstock::label_texts(model_, texts, arguments_.execution);
+      for (std::size_t i = 0; i < texts.size(); ++i) {
+        std::vector<std::string> front = rows[first + i].kept;
+        front.insert(front.begin(), fmt::format("{}", first + i + 1));
+        answers.answer(front, std::span(logits).subspan(i * classes, classes));
+      }
     }
   }
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,6 +34,10 @@ bool holds_labelled_texts(const Sources& sources, const TableFormat& format, con
 /// Error(invalid_argument | bad_input | incompatible).
 std::unique_ptr<Dataset> open_labelled_texts(const Sources& sources, const LabelledTextOptions& options = {},
                                              const DataDescription* origin = nullptr);
+/// The same of tables in memory.
+std::unique_ptr<Dataset> open_labelled_text_tables(const std::vector<Table>& tables,
+                                                   const LabelledTextOptions& options = {},
+                                                   const DataDescription* origin = nullptr);
 
 /// A row of texts that a model labels.
 struct TextRow {
@@ -42,15 +47,20 @@ struct TextRow {
 /// All rows of a table with the text column of a model, in their order; texts may be empty.
 std::vector<TextRow> read_text_rows(const Sources& sources, const DataDescription& data, const TableFormat& format,
                                     const std::vector<std::string>& keep);
+std::vector<TextRow> read_text_rows(const Table& table, const DataDescription& data, const TableFormat& format,
+                                    const std::vector<std::string>& keep);
 
 /// The tokens that a model reads of a text: its first bytes, and the zero that ends it.
 std::vector<std::int32_t> text_tokens(const DataDescription& data, std::string_view text);
 
-/// The logits of its classes for one text.
-std::vector<float> label_text(const Model& model, std::string_view text, const Execution& execution = {});
+/// The logits of its classes for each text, [texts, classes]: many texts at a time.
+std::vector<float> label_texts(const Model& model, std::span<const std::string_view> texts,
+                               const Execution& execution = {});
 
 /// Every text of a table by its label; empty `label_column`: the one of a usual name.
 LabelScore score_labelled_texts(const Model& model, const Sources& sources, const std::string& label_column,
                                 const Execution& execution = {});
+LabelScore score_labelled_texts(const Model& model, const Table& table, const TableFormat& format,
+                                const std::string& label_column, const Execution& execution = {});
 
 }  // namespace penstock

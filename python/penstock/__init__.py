@@ -42,7 +42,7 @@ TYPE_CHECKING = False  # what typing.TYPE_CHECKING is, without the import
 if TYPE_CHECKING:  # what __getattr__() below imports when it is asked for
     from . import datasets, interchange, reference, training
     from ._search import SearchResult, search
-    from .datasets import Dataset, open_labelled, open_series, open_sound, open_task, open_text
+    from .datasets import Dataset, open_labelled, open_labelled_texts, open_series, open_sound, open_task, open_text
     from .training import Evaluation, Progress, TrainResult, evaluate, train
 
 __all__ = [
@@ -78,6 +78,7 @@ __all__ = [
     "log_scan",
     "log_scan_backward",
     "open_labelled",
+    "open_labelled_texts",
     "open_series",
     "open_sound",
     "open_task",
@@ -99,7 +100,7 @@ __version__ = system_info()["version"]
 # What is imported when it is first asked for: a service that answers needs none of it.
 _MODULES = ("datasets", "interchange", "reference", "torch", "training")
 _NAMES = {
-    "datasets": ("Dataset", "open_labelled", "open_series", "open_sound", "open_task", "open_text"),
+    "datasets": ("Dataset", "open_labelled", "open_labelled_texts", "open_series", "open_sound", "open_task", "open_text"),
     "training": ("Evaluation", "Progress", "TrainResult", "evaluate", "train"),
     "_search": ("SearchResult", "search"),
 }

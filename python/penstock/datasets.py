@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         def __arrow_c_stream__(self, requested_schema: object = None) -> object: ...
 
 
-__all__ = ["Dataset", "open_labelled", "open_series", "open_sound", "open_task", "open_text"]
+__all__ = ["Dataset", "open_labelled", "open_labelled_texts", "open_series", "open_sound", "open_task", "open_text"]
 
 
 class Dataset:
@@ -70,7 +70,7 @@ def column_names(columns, most=4):
 def scored_unit(description):
     """What is counted as a step."""
     if description["task"] == "classify":
-        return "sequences"
+        return "texts" if description["text_column"] else "sequences"
     if description["task"] == "language":
         return "bytes"
     return "samples" if description["sample_rate"] else "rows"
@@ -80,6 +80,8 @@ def describe_data(description):
     """What is read and what is said of it, in a few words."""
     if description["task"] == "language":
         return "text"
+    if description["text_column"]:
+        return f"texts of {description['text_column']} in {len(description['classes'])} classes"
     read = column_names(description["inputs"]) or f"tokens below {description['vocabulary']}"
     if description["task"] == "classify":
         return f"{read} in {len(description['classes'])} classes"
@@ -278,6 +280,55 @@ def open_labelled(
         label_column,
         list(inputs),
         [categories] if isinstance(categories, str) else list(categories),
+        validation_fraction,
+        delimiter,
+        decimal,
+        header,
+        missing,
+        seed,
+        None if origin is None else origin._model,
+    )
+    return Dataset(dataset, _name_of(paths, tables))
+
+
+def open_labelled_texts(
+    path: Path | Table | Sequence[Path] | Sequence[Table],
+    *,
+    text_column: str = "",
+    label_column: str = "",
+    longest: int = 1000,
+    validation_fraction: float = 0.2,
+    delimiter: str = "",
+    decimal: str = "",
+    header: bool | None = None,
+    missing: str | None = None,
+    seed: int = 0,
+    origin: Model | None = None,
+) -> Dataset:
+    """A table with a text and its label in each row: sentiment, topics, languages.
+
+    Tables are written, or stand in memory, as for :func:`open_series`.
+
+    Args:
+        path: A file, a folder of them, several, or tables in memory.
+        text_column: Holds the texts; the column of the longest ones, most of which differ, if empty.
+        label_column: Holds the labels; the one called label, class, category, sentiment or the like if empty.
+        longest: Bytes of a text that are read, 1 to 2^20; longer ones are cut.
+        validation_fraction: Of the texts of every label, held out by the seed.
+        missing: What becomes of rows without a text or a label: ``"refuse"`` (an error), or ``"mask"``, which leaves
+            them out. None: what ``origin`` did, otherwise ``"refuse"``.
+        origin: A model that is to be trained further (:meth:`Model.continue_from`): its column, length and labels are
+            taken, and ``text_column`` must not be given.
+    """
+    if origin is not None:
+        _refuse_given("origin", text_column=text_column)
+    paths, tables = _sources(path)
+    dataset = _core.open_labelled_texts(
+        paths,
+        tables,
+        text_column,
+        label_column,
+        longest,
         validation_fraction,
         delimiter,
         decimal,

@@ -321,6 +321,8 @@ class Model:
                         ``[T, C]``, ``[B, T, C]``                           at every step the rows to come
         ``classify``    such rows, or tokens ``[T]``, ``[B, T]``            probabilities ``[classes]``, ``[B, classes]``
                                                                             after the last step
+        ``classify``,   a text, bytes or str, or a list of them             probabilities ``[classes]``,
+        of texts                                                            ``[texts, classes]``
         ``language``    bytes or str                                        probabilities of each next byte ``[T, 256]``
         ==============  ==================================================  ==========================================
 
@@ -332,10 +334,13 @@ class Model:
         :func:`penstock.open_series` takes it: a path (of a text for a language model a :class:`pathlib.Path`), or whatever
         has ``__arrow_c_stream__``. Forecasts are then those from every row, ``[rows, horizon, targets]``, of a model of
         many series a dictionary of them by name; series that training did not see are scaled by their own rows.
-        Probabilities are those of every sequence, ``[sequences, classes]``, which ``sequence_column`` tells apart.
+        Probabilities are those of every sequence, ``[sequences, classes]``, which ``sequence_column`` tells apart, or of
+        the text in every row; a path is then a :class:`pathlib.Path`, for a str is a text.
         """
         import numpy as np
 
+        if self._data["text_column"]:
+            return self._label_texts(inputs, (self._on(device), threads, exact, precision))
         source = self._source(inputs)
         if source is not None:
             return self._predict_source(source, sequence_column, self._on(device), threads, exact, precision)
@@ -368,14 +373,33 @@ class Model:
         """A path, or the name and the text of a table in memory; None for anything else."""
         from .datasets import table_texts
 
-        if self.task == "language" or self._data["vocabulary"] > 0:
+        if self._data["text_column"]:
+            paths: Any = os.PathLike
+        elif self.task == "language" or self._data["vocabulary"] > 0:
             return None
-        if isinstance(inputs, (str, os.PathLike)):
+        else:
+            paths = (str, os.PathLike)
+        if isinstance(inputs, paths):
             return os.fspath(inputs), None
+        if self._data["text_column"] and not hasattr(inputs, "__arrow_c_stream__"):
+            return None
         tables = table_texts(inputs)
         if len(tables) > 1:
             raise InvalidArgument("inputs must be one table, not several")
         return tables[0] if tables else None
+
+    def _label_texts(self, inputs, execution) -> Any:
+        """Of a text, of several, or of those in a table."""
+        source = self._source(inputs)
+        if source is not None:
+            return _probabilities(_core.label_text_table(self._model, source, *execution))
+        one = isinstance(inputs, (str, bytes))
+        texts = [_bytes_of(text) for text in ([inputs] if one else inputs)]
+        for text in texts:
+            if not isinstance(text, bytes):
+                raise TypeError(f"inputs must be a text, texts, a file or a table, not {type(text).__name__}")
+        answers = _probabilities(_core.label_texts(self._model, texts, *execution))
+        return answers[0] if one else answers
 
     def _predict_source(self, source, sequence_column, device, threads, exact, precision) -> Any:
         if self.task == "classify":
@@ -392,7 +416,7 @@ class Model:
         skip: int | None = None,
         quantiles: Sequence[float] = (0.1, 0.5, 0.9),
         sequence_column: str = "sequence",
-        label_column: str = "label",
+        label_column: str = "",
         threads: int = 0,
     ) -> dict[str, Any]:
         """How well the model does on data whose answers are known, in their own units, beside what costs nothing.
@@ -406,7 +430,7 @@ class Model:
             skip: A series: the first rows only lead in; None: as many as its linear forecast reads.
             quantiles: A series: of forecasts, ascending.
             sequence_column: Tells labelled sequences apart.
-            label_column: Holds their labels.
+            label_column: Holds their labels, or those of texts; empty: ``label``, of texts also ``sentiment`` and the like.
             threads: 0: as many as the machine offers.
         """
         if self.task == "language":
@@ -414,8 +438,10 @@ class Model:
         source = self._source(inputs)
         if source is None:
             raise InvalidArgument(f"inputs must be a file or a table in memory, not {type(inputs).__name__}")
+        if self._data["text_column"]:
+            return _core.score_text_table(self._model, source, label_column, threads)
         if self.task == "classify":
-            return _core.score_label_table(self._model, source, sequence_column, label_column, threads)
+            return _core.score_label_table(self._model, source, sequence_column, label_column or "label", threads)
         lead = self.spec["lags"] if skip is None else skip
         if lead < 0:
             raise InvalidArgument(f"skip must not be negative, not {lead}")

@@ -9,6 +9,7 @@
 
 #include "bindings.h"
 #include "models.h"
+#include "penstock/labelled_texts.h"
 #include "penstock/score_rows.h"
 #include "penstock/sequence_run.h"
 
@@ -106,6 +107,14 @@ nb::list forecast_table(SharedModel& shared, const Source& source, const std::st
   return answers;
 }
 
+/// Logits [sequences, classes].
+nb::object logits_of(const DataDescription& data, const std::vector<float>& logits) {
+  const auto classes = static_cast<Index>(data.classes.size());
+  const Array values = Array::empty(Shape{static_cast<Index>(logits.size()) / classes, classes}, Scalar::f32);
+  std::ranges::copy(logits, values.as<float>());
+  return values.object();
+}
+
 /// Logits [sequences, classes] behind the last row of each.
 nb::object label_table(SharedModel& shared, const Source& source, const std::string& sequence_column,
                        const std::string& device, int threads, bool exact, const std::string& precision) {
@@ -133,10 +142,7 @@ nb::object label_table(SharedModel& shared, const Source& source, const std::str
     warn_of_unknown_categories(rows);
     if (logits.empty()) refuse(table.name + ": there are no rows behind the header");
   }
-  const auto classes = static_cast<Index>(data.classes.size());
-  const Array values = Array::empty(Shape{static_cast<Index>(logits.size()) / classes, classes}, Scalar::f32);
-  std::ranges::copy(logits, values.as<float>());
-  return values.object();
+  return logits_of(data, logits);
 }
 
 nb::dict describe(const ForecastErrors& errors) {
@@ -194,6 +200,19 @@ nb::dict score_series_table(SharedModel& shared, const Source& source, Index ski
   return result;
 }
 
+nb::dict describe(const LabelScore& score, const DataDescription& data, const std::string& name) {
+  if (score.scored == 0) refuse(name + ": there is nothing to score");
+  nb::dict result;
+  result["scored"] = score.scored;
+  result["accuracy"] = score.accuracy;
+  result["macro_f1"] = score.macro_f1;
+  result["classes"] = data.classes;
+  result["confusion"] = score.confusion;
+  result["majority"] = data.classes[static_cast<std::size_t>(score.majority)];
+  result["majority_accuracy"] = score.majority_accuracy;
+  return result;
+}
+
 nb::dict score_label_table(SharedModel& shared, const Source& source, const std::string& sequence_column,
                            const std::string& label_column, int threads) {
   const Table table = table_from(source);
@@ -206,16 +225,61 @@ nb::dict score_label_table(SharedModel& shared, const Source& source, const std:
               {.keep = {label_column}, .sequence_column = sequence_column, .format = format_of(source)});
     score = score_labelled(*model, rows, {.threads = threads});
   }
-  if (score.scored == 0) refuse(table.name + ": there is nothing to score");
-  nb::dict result;
-  result["scored"] = score.scored;
-  result["accuracy"] = score.accuracy;
-  result["macro_f1"] = score.macro_f1;
-  result["classes"] = model->data().classes;
-  result["confusion"] = score.confusion;
-  result["majority"] = model->data().classes[static_cast<std::size_t>(score.majority)];
-  result["majority_accuracy"] = score.majority_accuracy;
-  return result;
+  return describe(score, model->data(), table.name);
+}
+
+Execution labelling(const Model& model, const std::string& device, int threads, bool exact,
+                    const std::string& precision) {
+  return settled(model, device, {.execution = execution_from(threads, "auto", exact, precision, device)});
+}
+
+nb::object label_texts_given(SharedModel& shared, const std::vector<nb::bytes>& texts, const std::string& device,
+                             int threads, bool exact, const std::string& precision) {
+  const SharedModel::Reading model(shared);
+  std::vector<std::string_view> views;
+  for (const nb::bytes& text : texts) views.emplace_back(text.c_str(), text.size());
+  std::vector<float> logits;
+  {
+    const nb::gil_scoped_release unlocked;
+    logits = label_texts(*model, views, labelling(*model, device, threads, exact, precision));
+  }
+  return logits_of(model->data(), logits);
+}
+
+std::vector<std::string_view> texts_of(const std::vector<TextRow>& rows) {
+  std::vector<std::string_view> texts;
+  for (const TextRow& row : rows) texts.emplace_back(row.text);
+  return texts;
+}
+
+TableFormat table_format_of(const Source& source) {
+  return source.second ? TableFormat{',', '.', true} : TableFormat{};
+}
+
+nb::object label_text_table(SharedModel& shared, const Source& source, const std::string& device, int threads,
+                            bool exact, const std::string& precision) {
+  const SharedModel::Reading model(shared);
+  const Table table = table_from(source);
+  std::vector<float> logits;
+  {
+    const nb::gil_scoped_release unlocked;
+    const std::vector<TextRow> rows = read_text_rows(table, model->data(), table_format_of(source), {});
+    if (rows.empty()) refuse(table.name + ": there are no rows behind the header");
+    const std::vector<std::string_view> texts = texts_of(rows);
+    logits = label_texts(*model, texts, labelling(*model, device, threads, exact, precision));
+  }
+  return logits_of(model->data(), logits);
+}
+
+nb::dict score_text_table(SharedModel& shared, const Source& source, const std::string& label_column, int threads) {
+  const Table table = table_from(source);
+  const SharedModel::Reading model(shared);
+  LabelScore score;
+  {
+    const nb::gil_scoped_release unlocked;
+    score = score_labelled_texts(*model, table, table_format_of(source), label_column, {.threads = threads});
+  }
+  return describe(score, model->data(), table.name);
 }
 
 }  // namespace
@@ -229,6 +293,12 @@ void bind_answers(nb::module_& module) {
              nb::arg("levels"), nb::arg("threads"));
   module.def("score_label_table", &score_label_table, nb::arg("model"), nb::arg("source"), nb::arg("sequence_column"),
              nb::arg("label_column"), nb::arg("threads"));
+  module.def("label_texts", &label_texts_given, nb::arg("model"), nb::arg("texts"), nb::arg("device"),
+             nb::arg("threads"), nb::arg("exact"), nb::arg("precision"));
+  module.def("label_text_table", &label_text_table, nb::arg("model"), nb::arg("source"), nb::arg("device"),
+             nb::arg("threads"), nb::arg("exact"), nb::arg("precision"));
+  module.def("score_text_table", &score_text_table, nb::arg("model"), nb::arg("source"), nb::arg("label_column"),
+             nb::arg("threads"));
   module.def(
       "read_source",
       [](const std::string& path) {

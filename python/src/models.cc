@@ -389,6 +389,8 @@ nb::dict describe(const DataDescription& data) {
   for (const Group& group : data.groups) groups.push_back(group.name);
   result["group_column"] = data.group_column;
   result["groups"] = groups;
+  result["text_column"] = data.text_column;
+  result["longest_text"] = data.longest_text;
   result["delimiter"] = std::string(1, data.delimiter);
   result["input_size"] = data.input_size();
   result["output_size"] = data.output_size();

@@ -12,6 +12,7 @@
 #include "bindings.h"
 #include "models.h"
 #include "penstock/fine_tune.h"
+#include "penstock/labelled_texts.h"
 #include "penstock/sound.h"
 #include "tables.h"
 
@@ -421,6 +422,29 @@ void bind_training(nb::module_& module) {
       nb::arg("paths"), nb::arg("tables"), nb::arg("sequence_column"), nb::arg("label_column"), nb::arg("inputs"),
       nb::arg("categories"), nb::arg("validation_fraction"), nb::arg("delimiter"), nb::arg("decimal"),
       nb::arg("header").none(), nb::arg("missing").none(), nb::arg("seed"), nb::arg("origin").none());
+  module.def(
+      "open_labelled_texts",
+      [](const Sources& paths, const TableTexts& tables, const std::string& text_column,
+         const std::string& label_column, Index longest, double validation_fraction, const std::string& delimiter,
+         const std::string& decimal, std::optional<bool> header, const std::optional<std::string>& missing,
+         std::uint64_t seed, SharedModel* origin) {
+        LabelledTextOptions options;
+        options.text_column = text_column;
+        options.label_column = label_column;
+        options.longest = longest;
+        options.validation_fraction = validation_fraction;
+        options.format = format_from(delimiter, decimal, header);
+        options.missing = missing_from(missing, origin);
+        options.seed = seed;
+        std::optional<DataDescription> description;
+        if (origin != nullptr) description = SharedModel::Reading(*origin)->data();
+        const DataDescription* const as = description ? &*description : nullptr;
+        return shared(tables.empty() ? open_labelled_texts(paths, options, as)
+                                     : open_labelled_text_tables(tables_from(tables), options, as));
+      },
+      nb::arg("paths"), nb::arg("tables"), nb::arg("text_column"), nb::arg("label_column"), nb::arg("longest"),
+      nb::arg("validation_fraction"), nb::arg("delimiter"), nb::arg("decimal"), nb::arg("header").none(),
+      nb::arg("missing").none(), nb::arg("seed"), nb::arg("origin").none());
   module.def(
       "open_task",
       [](const std::string& name, Index length, Index validation_length, Index modulus, Index copy_tokens,

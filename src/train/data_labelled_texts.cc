@@ -6,7 +6,6 @@
 #include "base/counted.h"
 #include "base/quote.h"
 #include "penstock/labelled_texts.h"
-#include "penstock/sequence_run.h"
 #include "train/csv_table.h"
 #include "train/dataset.h"
 #include "train/labelled_passes.h"
@@ -185,45 +184,19 @@ std::vector<std::string> findings_of(const CsvTable& table, const data::TextColu
   return findings;
 }
 
-/// Names of columns stand where training found them.
-TableFormat format_for(const DataDescription& data, TableFormat format) {
-  format.header = format.header.value_or(data.header);
-  return format;
-}
-
-std::vector<TextRow> read_rows(const CsvTable& table, std::size_t text, const std::vector<std::size_t>& kept) {
-  std::vector<TextRow> result;
-  for (auto rows = table.rows(); rows.next();) {
-    TextRow row{.text = rows.fields()[text].text, .kept = {}};
-    for (const std::size_t column : kept) row.kept.push_back(rows.fields()[column].text);
-    result.push_back(std::move(row));
-  }
-  return result;
-}
-
-}  // namespace
-
-std::vector<std::int32_t> text_tokens(const DataDescription& data, std::string_view text) {
-  std::vector<std::int32_t> tokens;
-  for (const char c : text.substr(0, static_cast<std::size_t>(data.longest_text))) {
-    tokens.push_back(static_cast<unsigned char>(c));
-  }
-  tokens.push_back(0);
-  return tokens;
-}
-
-std::unique_ptr<Dataset> open_labelled_texts(const Sources& sources, const LabelledTextOptions& given,
-                                             const DataDescription* origin) {
-  LabelledTextOptions options = given;
+/// With the description of a model, its columns and lengths; what is left is checked.
+LabelledTextOptions settled(LabelledTextOptions options, const DataDescription* origin, const std::string& source) {
   if (origin != nullptr) {
-    if (!origin->labels_texts()) {
-      fail(ErrorCode::incompatible, "{}: the model is not for labelled texts", sources.empty() ? "" : sources.front());
-    }
+    if (!origin->labels_texts()) fail(ErrorCode::incompatible, "{}: the model is not for labelled texts", source);
     options.text_column = origin->text_column;
     options.longest = origin->longest_text;
   }
   check_options(options);
-  const CsvTable table(sources, options.format);
+  return options;
+}
+
+std::unique_ptr<Dataset> open(const CsvTable& table, const LabelledTextOptions& options,
+                              const DataDescription* origin) {
   const std::string& path = table.header().source();
   const data::TextColumns columns = columns_of(table, options);
   DataDescription description = describe(table, columns, options);
@@ -246,45 +219,18 @@ std::unique_ptr<Dataset> open_labelled_texts(const Sources& sources, const Label
   return dataset;
 }
 
-std::vector<TextRow> read_text_rows(const Sources& sources, const DataDescription& data, const TableFormat& given,
-                                    const std::vector<std::string>& keep) {
-  const CsvTable table(sources, format_for(data, given));
-  std::vector<std::size_t> kept;
-  for (const std::string& name : keep) kept.push_back(table.column(name, "keep"));
-  return read_rows(table, table.column(data.text_column, "the model's text_column"), kept);
+}  // namespace
+
+std::unique_ptr<Dataset> open_labelled_texts(const Sources& sources, const LabelledTextOptions& given,
+                                             const DataDescription* origin) {
+  const LabelledTextOptions options = settled(given, origin, sources.empty() ? "" : sources.front());
+  return open(CsvTable(sources, options.format), options, origin);
 }
 
-LabelScore score_labelled_texts(const Model& model, const Sources& sources, const std::string& label_column,
-                                const Execution& execution) {
-  const DataDescription& data = model.data();
-  const CsvTable table(sources, format_for(data, {}));
-  const std::size_t text = table.column(data.text_column, "the model's text_column");
-  const auto usual = label_column.empty() ? data::usual_label(table.header()) : std::nullopt;
-  const std::size_t label =
-      usual ? *usual : table.column(label_column.empty() ? "label" : label_column, "label_column");
-  std::vector<std::vector<Index>> confusion(data.classes.size(), std::vector<Index>(data.classes.size(), 0));
-  for (const TextRow& row : read_rows(table, text, {label})) {
-    const auto truth = std::ranges::find(data.classes, row.kept.front());
-    if (truth == data.classes.end()) {
-      fail(ErrorCode::bad_input, "{}: label {} is none that the model knows", table.header().source(),
-           in_quotes(row.kept.front()));
-    }
-    const std::vector<float> logits = label_text(model, row.text, execution);
-    const auto answer = std::ranges::max_element(logits) - logits.begin();
-    ++confusion[static_cast<std::size_t>(truth - data.classes.begin())][static_cast<std::size_t>(answer)];
-  }
-  return score_labels(std::move(confusion));
-}
-
-std::vector<float> label_text(const Model& model, std::string_view text, const Execution& execution) {
-  require(model.data().labels_texts(), "the model is not for labelled texts");
-  SequenceRun sequence(model, execution);
-  for (const std::int32_t token : text_tokens(model.data(), text)) {
-    if (sequence.waiting() == SequenceRun::piece) sequence.run();
-    sequence.add(token);
-  }
-  const auto logits = sequence.run().last(model.data().classes.size());
-  return {logits.begin(), logits.end()};
+std::unique_ptr<Dataset> open_labelled_text_tables(const std::vector<Table>& tables, const LabelledTextOptions& given,
+                                                   const DataDescription* origin) {
+  const LabelledTextOptions options = settled(given, origin, tables.empty() ? "" : tables.front().name);
+  return open(CsvTable(tables, options.format), options, origin);
 }
 
 }  // namespace penstock

@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "penstock/data.h"
 #include "penstock/labelled_texts.h"
@@ -129,6 +132,34 @@ TEST(LabelledTexts, LongOnesAreCutAndEmptyOnesRefusedOrLeftOut) {
   });
 }
 
+TEST(LabelledTexts, AreAnsweredAlikeTogetherAndAlone) {
+  const TemporaryFolder folder;
+  const auto data = open_labelled_texts({folder.write("t.csv", texts(40))}, {.longest = 600});
+  const Model model({.cell = "gru", .width = 8}, data->description(), 1);
+  // Around the numbers of bytes that are read at once and of rows in a batch, and beyond what is read.
+  std::vector<std::string> all;
+  for (const int bytes : {0, 1, 30, 31, 32, 33, 254, 255, 256, 257, 511, 512, 599, 600, 601, 5000}) {
+    all.emplace_back(static_cast<std::size_t>(bytes), static_cast<char>('a' + bytes % 20));
+  }
+  for (int i = 0; i < 100; ++i) all.push_back(text_of(i));
+  const std::vector<std::string_view> views(all.begin(), all.end());
+  const Execution exact{.exact = true};
+  const std::vector<float> together = label_texts(model, views, exact);
+  ASSERT_EQ(together.size(), 3 * views.size());
+  for (std::size_t i = 0; i < views.size(); ++i) {
+    const std::vector<float> alone = label_texts(model, std::span(views).subspan(i, 1), exact);
+    const auto own = std::span(together).subspan(3 * i, 3);
+    EXPECT_TRUE(std::equal(alone.begin(), alone.end(), own.begin())) << i << ", " << views[i].size() << " bytes";
+    // And the same as the whole text by itself, without what fills up a batch.
+    const std::vector<std::int32_t> tokens = text_tokens(model.data(), views[i]);
+    std::vector<float> outputs(3 * tokens.size());
+    ModelState state = model.state(1);
+    model.forward(1, static_cast<Index>(tokens.size()), tokens, outputs, state, exact);
+    EXPECT_TRUE(std::equal(alone.begin(), alone.end(), outputs.end() - 3)) << i << ", " << views[i].size() << " bytes";
+  }
+  EXPECT_TRUE(label_texts(model, {}).empty());
+}
+
 TEST(LabelledTexts, AModelOfThemIsKeptAndAnswersAlikeInBatchesAndAlone) {
   const TemporaryFolder folder;
   const auto data = open_labelled_texts({folder.write("t.csv", texts(40))});
@@ -142,8 +173,9 @@ TEST(LabelledTexts, AModelOfThemIsKeptAndAnswersAlikeInBatchesAndAlone) {
   const Model loaded = Model::load(folder.path("m"));
   EXPECT_EQ(loaded.data().text_column, "review");
   EXPECT_EQ(loaded.data().longest_text, 1000);
-  EXPECT_EQ(label_text(loaded, text_of(3)), label_text(model, text_of(3)));
-  EXPECT_EQ(label_text(loaded, text_of(3)).size(), 3u);
+  const std::vector<std::string_view> one = {"this is number 3"};
+  EXPECT_EQ(label_texts(loaded, one), label_texts(model, one));
+  EXPECT_EQ(label_texts(loaded, one).size(), 3u);
   const LabelScore score = score_labelled_texts(loaded, {folder.path("t.csv")}, "sentiment");
   Index answered = 0;
   for (const auto& row : score.confusion) {
