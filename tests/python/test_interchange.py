@@ -416,6 +416,96 @@ def test_hdf5_of_keras_2(tmp_path):
 # Files of the C++ library.
 
 
+@pytest.mark.parametrize("kind, options, cell", [
+    ("LSTM", {"num_layers": 2, "bidirectional": True}, "lstm"),
+    ("GRU", {"num_layers": 2}, "gru"),
+    ("RNN", {"bidirectional": True}, "elman"),
+    ("RNN", {"nonlinearity": "relu", "bias": False}, "elman-relu"),
+])  # fmt: skip
+@pytest.mark.filterwarnings("ignore")  # of the exporter by traces
+def test_layers_that_pytorch_has_exported_as_onnx(tmp_path, kind, options, cell):
+    pytest.importorskip("onnx", reason="onnx is not installed")
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    module = getattr(torch.nn, kind)(5, 7, batch_first=True, **options)
+    x = torch.randn(2, 11, 5)
+    torch.onnx.export(module, (x,), str(tmp_path / "m.onnx"), dynamo=False)
+    layers = list(interchange.load(tmp_path / "m.onnx").values())
+    assert len(layers) == options.get("num_layers", 1) and {layer.cell for layer in layers} == {cell}
+    y = x.numpy()
+    for layer in layers:
+        y = outputs(layer, y)
+    with torch.no_grad():
+        check(y, module(x)[0].numpy())
+
+
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+@pytest.mark.parametrize("cell", ["lstm", "gru", "gru-before", "elman", "elman-relu"])
+def test_nodes_of_onnx(cell, direction):
+    onnx = pytest.importorskip("onnx", reason="onnx is not installed")
+    runtime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    weights = random_weights(cell, 3, 5, direction=direction)
+    tensors, attributes = interchange.to_onnx(weights)
+    same(interchange.from_onnx(tensors, cell=cell, direction=direction), weights)
+    given = {name: onnx.numpy_helper.from_array(array, name) for name, array in tensors.items()}
+    node = onnx.helper.make_node(attributes.pop("op_type"), ["x", "W", "R", "B"], ["y"], **attributes)
+    kinds = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in ("x", "y")]
+    graph = onnx.helper.make_graph([node], "g", kinds[:1], kinds[1:], list(given.values()))
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+    x = values(2, 7, 3)
+    y = runtime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, {"x": x.swapaxes(0, 1)})[0]
+    check(y.transpose(2, 0, 1, 3).reshape(2, 7, -1), outputs(weights, x))
+
+
+def test_onnx_files_that_are_written_are_read(tmp_path):
+    pytest.importorskip("onnx", reason="onnx is not installed")
+    weights = random_weights("lstm", 3, 5, layers=2)
+    interchange.save(tmp_path / "m.onnx", weights, format="onnx")
+    layers = interchange.load(tmp_path / "m.onnx")
+    x = values(2, 7, 3)
+    first, second = layers.values()
+    check(outputs(second, outputs(first, x)), outputs(weights, x))
+    (name, *_) = layers
+    assert list(interchange.load(tmp_path / "m.onnx", prefix=name)) == [name]
+    interchange.save(tmp_path / "s.onnx", random_weights("slstm", 3, 6, heads=2), format="onnx")
+    with pytest.raises(penstock.BadInput, match="there is no RNN, GRU or LSTM in it; its operators are "):
+        interchange.load(tmp_path / "s.onnx")
+    with pytest.raises(penstock.InvalidArgument, match="a file of ONNX holds one stack, not 2"):
+        interchange.save(tmp_path / "m.onnx", {"a": weights, "b": weights}, format="onnx")
+
+
+def test_what_onnx_has_and_no_cell(tmp_path):
+    onnx = pytest.importorskip("onnx", reason="onnx is not installed")
+    tensors, attributes = interchange.to_onnx(random_weights("lstm", 3, 5))
+    kind = attributes.pop("op_type")
+
+    def refused(error, message, inputs=("x", "W", "R", "B"), stored=("W", "R", "B"), **changes):
+        node = onnx.helper.make_node(kind, list(inputs), ["y"], **{**attributes, **changes})
+        given = [onnx.numpy_helper.from_array(tensors[name], name) for name in stored]
+        graph = onnx.helper.make_graph([node], "g", [], [], given)
+        onnx.save(onnx.helper.make_model(graph), str(tmp_path / "m.onnx"))
+        with pytest.raises(error, match=message):
+            interchange.load(tmp_path / "m.onnx")
+
+    refused(penstock.Unsupported, "limits its gates", clip=3.0)
+    refused(penstock.Unsupported, "couples its gates", input_forget=1)
+    refused(penstock.Unsupported, "activations Sigmoid, Relu, Tanh, expected Sigmoid, Tanh, Tanh", activations=["Sigmoid", "Relu", "Tanh"])
+    refused(penstock.Unsupported, "peepholes", inputs=("x", "W", "R", "B", "", "", "", "B"))
+    refused(penstock.Unsupported, "LSTM 'y': R is 'R', which is computed and not stored", stored=("W", "B"))
+    refused(penstock.BadInput, "has the direction 'sideways'", direction="sideways")
+    refused(penstock.BadInput, "tensor 'R' has", inputs=("x", "W", "W", "B"))
+    refused(penstock.BadInput, "tensor 'B' is", inputs=("x", "W", "R", "R"))
+    with pytest.raises(penstock.InvalidArgument, match="ONNX has no operator of the cell 'mingru'"):
+        interchange.to_onnx(random_weights("mingru", 3, 5))
+    with pytest.raises(penstock.InvalidArgument, match="one layer, not 2"):
+        interchange.to_onnx(random_weights("gru", 3, 5, layers=2))
+    for content in (b"", b"no protobuf", b"\x0a" * 100):
+        (tmp_path / "bad.onnx").write_bytes(content)
+        with pytest.raises(penstock.BadInput, match="no ONNX file|there is no RNN"):
+            interchange.load(tmp_path / "bad.onnx")
+    with pytest.raises(penstock.IoFailure):
+        interchange.load(tmp_path / "none.onnx")
+
+
 @pytest.mark.parametrize(
     "cell, options",
     [

@@ -16,6 +16,7 @@ from .flashrnn import from_flashrnn, to_flashrnn
 from .haste import from_haste, to_haste
 from .keras import from_keras, read_keras, to_keras, write_keras
 from .lucidrains import from_lucidrains, to_lucidrains
+from .onnx import from_onnx, read_onnx, to_onnx
 from .torch_nn import from_torch, to_torch
 from .xlstm import from_xlstm, to_xlstm
 
@@ -26,16 +27,19 @@ __all__ = [
     "from_haste",
     "from_keras",
     "from_lucidrains",
+    "from_onnx",
     "from_torch",
     "from_xlstm",
     "load",
     "read_keras",
+    "read_onnx",
     "read_tensors",
     "save",
     "to_flashrnn",
     "to_haste",
     "to_keras",
     "to_lucidrains",
+    "to_onnx",
     "to_torch",
     "to_xlstm",
     "write_keras",

@@ -10,11 +10,11 @@ import numpy as np
 
 from .. import _safetensors
 from ..errors import BadInput, Incompatible, InvalidArgument, Unsupported
-from . import flashrnn, haste, keras, lucidrains, torch_nn, xlstm
+from . import flashrnn, haste, keras, lucidrains, onnx, torch_nn, xlstm
 from ._weights import GATES, RecurrentWeights
 
 #: The formats that :func:`load` and :func:`save` know by name.
-FORMATS = ("penstock", "torch", "keras", "haste", "lucidrains", "xlstm", "flashrnn")
+FORMATS = ("penstock", "torch", "keras", "haste", "lucidrains", "xlstm", "flashrnn", "onnx")
 
 # Where files of penstock::Recurrent say what they hold, and files of models.
 _STACK, _MODEL = "penstock.recurrent", "penstock"
@@ -125,7 +125,7 @@ def load(path, *, format=None, prefix=None, **options):
 
     Args:
         path: ``.safetensors``, one file or the index of shards; a folder with either; ``.pt``, ``.pth`` or ``.bin``
-            with a ``state_dict``; ``.keras``, ``.h5``. Other tensors of the file (embeddings, heads) are left where
+            with a ``state_dict``; ``.keras``, ``.h5``; ``.onnx``. Other tensors of the file (embeddings, heads) are left where
             they are: see :func:`read_tensors`.
         format: One of :data:`FORMATS`; None: by the names of the tensors.
         prefix: Only the layer whose names begin so ("encoder.").
@@ -144,6 +144,9 @@ def load(path, *, format=None, prefix=None, **options):
     path = os.fspath(path)
     if path.endswith((".keras", ".h5", ".hdf5")):
         layers = keras.read_keras(path)
+        return {name: weights for name, weights in layers.items() if prefix is None or name == prefix}
+    if path.endswith(".onnx") or format == "onnx":
+        layers = onnx.read_onnx(path)
         return {name: weights for name, weights in layers.items() if prefix is None or name == prefix}
     tensors, metadata = _read_all(path)
     if _MODEL in metadata:
@@ -166,7 +169,7 @@ def save(path, layers, *, format="torch", max_shard_bytes=None, **options):
     """Writes layers as another library reads them.
 
     Args:
-        path: The name ends in ``.safetensors``, or in ``.keras`` or ``.weights.h5`` for "keras".
+        path: The name ends in ``.safetensors``, in ``.keras`` or ``.weights.h5`` for "keras", in ``.onnx`` for "onnx".
         layers: A :class:`RecurrentWeights`, or {name: weights}, whose names become prefixes.
         format: One of :data:`FORMATS`.
         max_shard_bytes: See :func:`write_tensors`.
@@ -178,6 +181,11 @@ def save(path, layers, *, format="torch", max_shard_bytes=None, **options):
         raise InvalidArgument("layers must hold at least one")
     if format == "keras":
         keras.write_keras(path, {name or "recurrent": weights for name, weights in layers.items()})
+        return
+    if format == "onnx":
+        if len(layers) != 1:
+            raise InvalidArgument(f"a file of ONNX holds one stack, not {len(layers)}")
+        onnx.write_onnx(path, *layers.values())
         return
     if format == "penstock":
         if len(layers) != 1:
