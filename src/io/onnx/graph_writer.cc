@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "io/onnx/recurrence.h"
+#include "io/onnx/transposed.h"
 
 namespace penstock::io {
 
@@ -103,15 +104,9 @@ void GraphWriter::write(const ops::Embedding& shape) {
 }
 
 void GraphWriter::write(const ops::Linear& shape) {
-  const std::span<const float> weight = parameter(1);
-  std::vector<float> columns(weight.size());
-  for (Index o = 0; o < shape.outputs; ++o) {
-    for (Index i = 0; i < shape.inputs; ++i) {
-      columns[static_cast<std::size_t>(i * shape.outputs + o)] = weight[static_cast<std::size_t>(o * shape.inputs + i)];
-    }
-  }
+  const std::vector<float> weight = transposed(parameter(1), shape.outputs, shape.inputs);
   const std::string product =
-      onnx_.node("MatMul", {read(0), onnx_.floats("weight", {shape.inputs, shape.outputs}, columns)});
+      onnx_.node("MatMul", {read(0), onnx_.floats("weight", {shape.inputs, shape.outputs}, weight)});
   made(0, onnx_.node("Add", {product, tensor(2, {shape.outputs})}));
 }
 
@@ -129,14 +124,8 @@ void GraphWriter::write(const ops::ResidualSum&) { made(0, onnx_.node("Add", {re
 
 void GraphWriter::write(const ops::CausalConvolution& shape) {
   const Index taps = shape.taps, width = shape.width;
-  const std::span<const float> weight = parameter(2);
-  std::vector<float> kernel(weight.size());  // [width, 1, taps], the oldest step first
-  for (Index tap = 0; tap < taps; ++tap) {
-    for (Index channel = 0; channel < width; ++channel) {
-      kernel[static_cast<std::size_t>(channel * taps + taps - 1 - tap)] =
-          weight[static_cast<std::size_t>(tap * width + channel)];
-    }
-  }
+  std::vector<float> kernel = transposed(parameter(2), taps, width);                           // [width, 1, taps] ...
+  for (auto of = kernel.begin(); of != kernel.end(); of += taps) std::reverse(of, of + taps);  // ... oldest step first
   std::string x = read(0);
   if (taps > 1) {
     const std::string before = onnx_.node("Reshape", {read(1), onnx_.integers({0, taps - 1, width})});

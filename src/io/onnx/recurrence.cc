@@ -2,29 +2,17 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <cmath>
 #include <functional>
 #include <optional>
-#include <stdexcept>
 #include <string_view>
 #include <vector>
 
 #include "io/onnx/symbol.h"
+#include "io/onnx/transposed.h"
 #include "plan/cell_table.h"
 
 namespace penstock::io {
-
-Symbol Symbol::write(const char* op, std::initializer_list<Symbol> operands) {
-  OnnxGraph* graph = nullptr;
-  for (const Symbol& operand : operands) graph = operand.graph_ != nullptr ? operand.graph_ : graph;
-  if (graph == nullptr) throw std::logic_error("an expression of constants alone");
-  std::vector<std::string> names;
-  for (const Symbol& operand : operands) {
-    names.push_back(operand.graph_ != nullptr ? operand.name_ : graph->scalar(operand.constant_));
-  }
-  return {*graph, graph->node(op, names)};
-}
 
 namespace written_cells {
 
@@ -70,16 +58,6 @@ std::vector<float> in_order(std::span<const float> values, const std::vector<Ind
       const auto part = values.subspan(static_cast<std::size_t>(gate * per_gate), static_cast<std::size_t>(per_gate));
       result.insert(result.end(), part.begin(), part.end());
     }
-  }
-  return result;
-}
-
-/// values [rows, columns] -> [columns, rows]
-std::vector<float> transposed(std::span<const float> values, Index rows, Index columns) {
-  std::vector<float> result(values.size());
-  for (Index i = 0; i < rows; ++i) {
-    for (Index j = 0; j < columns; ++j)
-      result[static_cast<std::size_t>(j * rows + i)] = values[static_cast<std::size_t>(i * columns + j)];
   }
   return result;
 }
