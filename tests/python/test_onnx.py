@@ -149,6 +149,68 @@ def test_an_ensemble(folder, tmp_path):
     compare(model, tmp_path / "m.onnx")
 
 
+@pytest.mark.parametrize("task", ["parity", "modular"])
+def test_tasks_of_tokens(tmp_path, task):
+    model = penstock.Model(penstock.open_task(task, length=12), cell="lstm", width=8, blocks=1)
+    compare(shaken(model, tmp_path / "m.safetensors"), tmp_path / "m.onnx", shapes=((3, 9),))
+
+
+def test_a_sound(tmp_path):
+    import wave
+
+    samples = (8000 * np.sin(np.arange(2000) / 7)).astype("<i2")
+    for name, values in (("in", samples), ("out", np.clip(samples, -3000, 3000))):
+        with wave.open(str(tmp_path / f"{name}.wav"), "wb") as file:
+            file.setparams((1, 2, 8000, 0, "NONE", ""))
+            file.writeframes(values.tobytes())
+    try:
+        data = penstock.open_sound(tmp_path / "in.wav", tmp_path / "out.wav")
+    except penstock.Unsupported as missing:
+        pytest.skip(str(missing))
+    model = penstock.Model(data, cell="lstm", width=8, blocks=1)
+    compare(shaken(model, tmp_path / "m.safetensors"), tmp_path / "m.onnx", shapes=((1, 100),))
+
+
+def test_columns_of_a_table_are_read_as_the_page_says(tmp_path):
+    """docs/onnx.md: a category is 1 or 0, a date a sine and a cosine of where it stands in its cycle, what is known in
+    advance the value of a later row."""
+    hours = np.arange(24 * 21)
+    day, week = 2 * np.pi * hours / 24, 2 * np.pi * (hours % 168) / 168  # from a Monday on
+    offer = hours % 5 == 0
+    place = np.where(hours // 7 % 2 == 0, "north", "south")
+    level = 5 + np.sin(day) + np.cos(week) + 2 * offer
+    dates = np.datetime64("2024-01-01T00:00:00") + hours.astype("timedelta64[h]")
+    lines = (f"{d},{x:.4f},{int(o)},{p}\n" for d, x, o, p in zip(dates, level, offer, place))
+    (tmp_path / "t.csv").write_text("when,level,offer,place\n" + "".join(lines))
+    data = penstock.open_series(tmp_path / "t.csv", targets=["level"], horizon=2, known=["offer"], calendar=["day", "week"])
+    model = penstock.Model(data, width=8, blocks=1)
+    penstock.train(model, data, steps=2, batch=4, length=16, threads=1, progress=False)
+    model.save_onnx(tmp_path / "m.onnx")
+    network = session(tmp_path / "m.onnx")
+    later = lambda n: np.append(offer[n:], np.repeat(offer[-1], n))  # noqa: E731
+    columns = {
+        "level": level.round(4),
+        "offer": offer,
+        "offer (+1)": later(1),
+        "offer (+2)": later(2),
+        "place = north": place == "north",
+        "place = south": place == "south",
+        "when (day_sine)": np.sin(day),
+        "when (day_cosine)": np.cos(day),
+        "when (week_sine)": np.sin(week),
+        "when (week_cosine)": np.cos(week),
+    }
+    names = json.loads(network.get_modelmeta().custom_metadata_map["inputs"])
+    assert set(names) == set(columns)
+    features = np.stack([columns[name] for name in names], axis=1)[np.newaxis]
+    forecast, _ = run(network, features)
+    expected = model.predict(tmp_path / "t.csv", threads=1)
+    answered = ~np.isnan(expected[:, 0, 0])  # behind the last rows too little is known
+    assert answered.sum() == len(hours) - 2
+    allowed = 4 * tolerance(model, expected[answered], len(hours))
+    assert np.abs(forecast[0] - expected)[answered].max() <= allowed
+
+
 def compare_layers(network, path, shapes=((1, 1), (3, 2), (2, 67))):
     """A stack of recurrent layers from a state that is not zero, beside its own answers."""
     network.save_onnx(path)

@@ -19,7 +19,7 @@ constexpr int format = 1, producer = 2, producer_version = 3, graph = 7, opset =
 constexpr std::int64_t onnx_format = 8;
 constexpr int opset_field_version = 2, entry_field_key = 1, entry_field_value = 2;
 // Messages of Protocol Buffers are no longer than this.
-constexpr std::size_t largest_file = 0x7fffffff;
+constexpr std::size_t longest_message = 0x7fffffff;
 
 }  // namespace
 
@@ -33,7 +33,7 @@ std::string onnx_file(const OnnxGraph& graph, const Metadata& metadata) {
     model.message(model_field::metadata, ProtobufMessage().bytes(entry_field_key, key).bytes(entry_field_value, value));
   }
   const std::size_t size = model.encoded().size();
-  if (size > largest_file) {
+  if (size > longest_message) {
     fail(ErrorCode::unsupported, "an ONNX file is smaller than 2 GiB; that of this model would have {} bytes", size);
   }
   return model.encoded();
