@@ -5,8 +5,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <cctype>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -23,18 +21,11 @@ namespace {
   throw Error(ErrorCode::io_failure, fmt::format("{}: cannot read: {}", printable(name), std::strerror(errno)));
 }
 
-/// By its name, as everywhere: "A.ts", "a.TS.gz".
-bool is_ts(const std::string& path) {
-  std::string name = path;
-  std::ranges::transform(name, name.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return name.ends_with(".ts") || name.ends_with(".ts.gz");
-}
-
 }  // namespace
 
-Input::Input(const std::string& path) : name_(path), buffer_(1 << 16) {
-  if (is_ts(path)) {
-    take_whole(read_source(path));
+Input::Input(const std::string& path, Holds holds) : name_(path), buffer_(1 << 16) {
+  if (holds == Holds::table && is_converted_table(path)) {
+    take_whole(read_table(path));
     return;
   }
   descriptor_ = path == "-" ? STDIN_FILENO : open(path.c_str(), O_RDONLY | O_CLOEXEC);

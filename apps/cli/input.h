@@ -11,11 +11,14 @@
 namespace penstock::cli {
 
 /// A file or standard input ("-"), read as it comes: nobody waits for a buffer to fill. What gzip has compressed,
-/// whatever its name, text in UTF-16 and .ts files are read whole and turned into what they stand for.
+/// whatever its name, text in UTF-16 and, where rows of a table are wanted, .ts files and JSON lines are read whole and
+/// turned into what they stand for.
 class Input final : public Lines {
  public:
-  /// Throws Error(io_failure) naming the path.
-  explicit Input(const std::string& path);
+  enum class Holds { anything, table };
+
+  /// Throws Error(io_failure) naming the path, Error(bad_input) for a table that cannot be read.
+  explicit Input(const std::string& path, Holds holds = Holds::anything);
   ~Input() override;
   Input(const Input&) = delete;
   Input& operator=(const Input&) = delete;

@@ -173,7 +173,7 @@ class Prediction {
   }
 
   void forecast_file(const std::string& file) {
-    Input input(file);
+    Input input(file, Input::Holds::table);
     if (!is_terminal(STDOUT_FILENO)) input.show_progress();
     Rows rows(input, data(), arguments_.rows);
     if (!data().group_column.empty() || data().reads_ahead()) {
@@ -290,7 +290,7 @@ class Prediction {
 
   /// One answer a sequence: rows of one value in the sequence column, or rows up to a blank line without such a column.
   void classify() {
-    Input input(source());
+    Input input(source(), Input::Holds::table);
     if (!is_terminal(STDOUT_FILENO)) input.show_progress();
     Rows rows(input, data(), arguments_.rows);
     LabelWriter writer(*this, arguments_.rows.keep);

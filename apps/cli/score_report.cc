@@ -177,7 +177,7 @@ std::vector<Compressed> compress(std::string_view text) {
 
 Score score_series(const Model& model, const std::string& path, const SeriesScoring& options,
                    const Execution& execution) {
-  Input input(path);
+  Input input(path, Input::Holds::table);
   input.show_progress();
   Rows rows(input, model.data(), {});
   SeriesScore found = penstock::score_series(model, rows, options, execution);
@@ -195,7 +195,7 @@ Score score_labelled(const Model& model, const std::string& path, const RowOptio
     score.labels = score_labelled_texts(model, {path}, label_column, execution);
     return score;
   }
-  Input input(path);
+  Input input(path, Input::Holds::table);
   input.show_progress();
   RowOptions with_label = options;
   with_label.keep = {label_column.empty() ? "label" : label_column};

@@ -379,9 +379,14 @@ SourceKind guess_kind(const Sources& sources, const TableFormat& format = {});
 /// .out, or without an extension. Throws Error(io_failure) where a folder cannot be read.
 bool is_unnamed_table(const Sources& sources);
 
-/// The content of a file, or of standard input for "-", as the functions above read it: decompressed, from UTF-16 to
-/// UTF-8, and a .ts file as the table of its sequences. Throws Error(io_failure | bad_input).
+/// The content of a file, or of standard input for "-", as the functions above read it: decompressed, and from UTF-16 to
+/// UTF-8. Throws Error(io_failure | bad_input).
 std::string read_source(const std::string& path);
+/// The same of a table: a .ts file as the table of its sequences, and JSON lines (.jsonl, .ndjson), an object a row, as
+/// that of their fields.
+std::string read_table(const std::string& path);
+/// Whether a table in a file of this name is one of those that read_table() turns into another.
+bool is_converted_table(const std::string& path);
 /// Whether content with this beginning is no text as it is: compressed by gzip, or in UTF-16.
 bool is_encoded(std::string_view beginning);
 /// What such content, whole, stands for, as read_source has it; `name` is what messages call it. Throws

@@ -23,7 +23,7 @@ using Source = std::pair<std::string, std::optional<nb::bytes>>;
 
 Table table_from(const Source& source) {
   const auto& [name, text] = source;
-  return {name, text ? std::string(text->c_str(), text->size()) : read_source(name)};
+  return {name, text ? std::string(text->c_str(), text->size()) : read_table(name)};
 }
 
 /// How a table is written: one in memory with commas and points, a file as its header shows.

@@ -10,6 +10,7 @@
 #include "penstock/sources.h"
 #include "train/csv.h"
 #include "train/dataset.h"
+#include "train/json_lines.h"
 #include "train/table_format.h"
 #include "train/text_columns.h"
 #include "train/ts_file.h"
@@ -22,7 +23,7 @@ std::string table_head(const std::string& path) {
   constexpr std::size_t enough = std::size_t{1} << 16;
   std::string head = io::read_data_head(path, enough);
   if (head.size() == enough) head.resize(head.rfind('\n') + 1);
-  return head;
+  return data::is_json_lines(path) ? data::table_of_json_lines(head, path) : head;
 }
 
 /// The names in the header of a table, as far as its beginning shows them. Only to tell the kinds apart: what is wrong
@@ -69,12 +70,31 @@ bool looks_like_table(const std::string& path) {
   }
 }
 
+/// Whether a column of a table can be read as a series; a corpus of texts in JSON lines has none.
+bool holds_numbers(const std::string& path) {
+  try {
+    (void)data::CsvTable(std::vector<Table>{{path, table_head(path)}}, {}).choose_columns({});
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 }  // namespace
 
 Sources files_of(const Sources& sources) { return io::expand_folders(sources); }
 
 std::string read_source(const std::string& path) {
-  std::string content = io::as_utf8(io::read_data_file(path, data::largest_file), path);
+  return io::as_utf8(io::read_data_file(path, data::largest_file), path);
+}
+
+bool is_converted_table(const std::string& path) {
+  return io::data_extension(path) == ".ts" || data::is_json_lines(path);
+}
+
+std::string read_table(const std::string& path) {
+  std::string content = read_source(path);
+  if (data::is_json_lines(path)) return data::table_of_json_lines(content, path);
   const bool series = io::data_extension(path) == ".ts" && names_series(content);
   return series ? data::table_of_ts(content, path) : content;
 }
@@ -110,12 +130,14 @@ SourceKind guess_kind(const Sources& sources, const TableFormat& format) {
   }
   if (files.empty()) return SourceKind::text;
   if (io::data_extension(files.front()) == ".ts" && holds_series(files.front())) return SourceKind::labelled;
-  if (!is_named_table(files.front()) && !looks_like_table(files.front())) return SourceKind::text;
+  const bool lines = data::is_json_lines(files.front());
+  if (!lines && !is_named_table(files.front()) && !looks_like_table(files.front())) return SourceKind::text;
   const LabelledOptions names;
   const auto columns = column_names(files.front(), format);
   const auto has = [&](const std::string& name) { return std::ranges::find(columns, name) != columns.end(); };
   if (has(names.sequence_column) && has(names.label_column)) return SourceKind::labelled;
-  return holds_labelled_texts(files, format) ? SourceKind::labelled_texts : SourceKind::series;
+  if (holds_labelled_texts(files, format)) return SourceKind::labelled_texts;
+  return lines && !holds_numbers(files.front()) ? SourceKind::text : SourceKind::series;
 }
 
 }  // namespace penstock

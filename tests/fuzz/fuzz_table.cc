@@ -6,6 +6,7 @@
 #include "io/data_file.h"
 #include "train/column_choice.h"
 #include "train/dates.h"
+#include "train/json_lines.h"
 #include "train/number.h"
 #include "train/table_format.h"
 #include "train/ts_file.h"
@@ -45,7 +46,7 @@ void check_choice(const data::CsvTable::Choice& choice, std::size_t width) {
 }
 
 /// A table whose form is found must be readable in that form, whatever its columns are then.
-void read_table(const std::string& text) {
+void check_table(const std::string& text) {
   const data::FoundFormat format = data::find_format(text, {});
   test::check(data::can_delimit(format.delimiter), "a delimiter that cannot be");
   test::check(format.skipped <= text.size(), "more skipped than there is");
@@ -67,7 +68,7 @@ void read_table(const std::string& text) {
 }
 
 /// What becomes of a .ts file is a table that can be read.
-void read_ts(const std::string& text) {
+void check_ts(const std::string& text) {
   const std::string table = data::table_of_ts(text, "fuzz");
   data::CsvReader reader(table, ',', "fuzz");
   std::vector<data::CsvField> fields;
@@ -81,12 +82,26 @@ void read_ts(const std::string& text) {
   test::check(rows > 0, "a table without rows");
 }
 
+/// What becomes of JSON lines is a table of as many rows as there are objects, all of one width.
+void check_json_lines(const std::string& text) {
+  const std::string table = data::table_of_json_lines(text, "fuzz");
+  if (table.empty()) return;
+  const data::FoundFormat format = data::find_format(table, {});
+  test::check(format.delimiter == ',', "another delimiter than was written");
+  data::CsvReader reader(std::string_view(table).substr(format.skipped), ',', "fuzz", format.first_line);
+  std::vector<data::CsvField> fields;
+  test::check(reader.next(fields), "a table without a header");
+  const std::size_t width = fields.size();
+  while (reader.next(fields)) test::check(fields.size() == width, "a row of another width");
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string text(reinterpret_cast<const char*>(data), size);
-  test::accepted([&] { read_table(text); });
-  test::accepted([&] { read_ts(text); });
+  test::accepted([&] { check_table(text); });
+  test::accepted([&] { check_ts(text); });
+  test::accepted([&] { check_json_lines(text); });
   read_field(text.substr(0, 64));
   (void)io::binary_kind(text);
   return 0;
