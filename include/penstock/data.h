@@ -379,7 +379,7 @@ SourceKind guess_kind(const Sources& sources, const TableFormat& format = {});
 /// .out, or without an extension. Throws Error(io_failure) where a folder cannot be read.
 bool is_unnamed_table(const Sources& sources);
 
-/// The content of a file, or of standard input for "-", as the functions above read it: decompressed, and from UTF-16 to
+/// The content of a file, or of standard input for "-", as the functions above read it: decompressed, from UTF-16 to
 /// UTF-8. Throws Error(io_failure | bad_input).
 std::string read_source(const std::string& path);
 /// The same of a table: a .ts file as the table of its sequences, and JSON lines (.jsonl, .ndjson), an object a row, as

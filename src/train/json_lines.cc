@@ -113,6 +113,7 @@ std::string table_of_json_lines(std::string_view content, const std::string& sou
       if (positions.try_emplace(key, columns.size()).second) columns.push_back(key);
     }
   }
+  if (!rows.empty() && columns.empty()) fail(ErrorCode::bad_input, "{}: no line has a field", source);
   // Excel's way to say what parts the fields, so that nobody has to guess.
   std::string table = rows.empty() ? "" : "sep=,\n";
   if (!rows.empty()) add_row(table, {columns.begin(), columns.end()});

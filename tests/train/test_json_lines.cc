@@ -47,6 +47,7 @@ TEST(JsonLines, OfWhichALineIsNoObjectAreRefused) {
   const auto refused = [](const std::string& line, const std::string& message) {
     expect_error(ErrorCode::bad_input, "f:2: " + message, [&] { table_of_json_lines("{\"a\": 1}\n" + line, "f"); });
   };
+  expect_error(ErrorCode::bad_input, "f: no line has a field", [] { table_of_json_lines("{}\n{}\n", "f"); });
   refused("{\"a\": ", "no JSON from its byte 7 on");
   refused("{\"a\": NaN}", "no JSON from its byte 7 on");
   refused("{\"a\": 1} {\"a\": 2}", "no JSON from its byte 10 on");
