@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/quote.h"
 #include "penstock/arrow.h"
+#include "train/csv.h"
 
 namespace penstock {
 namespace {
@@ -55,16 +56,6 @@ double half(std::uint16_t bits) {
   }
   const int whole = exponent == 0 ? mantissa : mantissa + (1 << mantissa_bits);
   return sign * std::ldexp(whole, std::max(exponent, 1) - bias - mantissa_bits);
-}
-
-/// In double quotes. A line break is a blank: a row of a table that is read as it comes ends there.
-void write_text(std::string_view text, std::string& out) {
-  out += '"';
-  for (const char c : text) {
-    if (c == '"') out += '"';
-    out += c == '\n' || c == '\r' ? ' ' : c;
-  }
-  out += '"';
 }
 
 /// A whole number of 128 bits over 10^scale.
@@ -125,8 +116,8 @@ Writer texts() {
   return [](const ArrowArray& array, std::int64_t place, std::string& out) {
     const auto begin = static_cast<std::size_t>(item<Offset>(array, 1, place)),
                end = static_cast<std::size_t>(item<Offset>(array, 1, place + 1));
-    if (begin == end) return write_text({}, out);
-    write_text({static_cast<const char*>(array.buffers[2]) + begin, end - begin}, out);
+    if (begin == end) return data::append_quoted({}, out);
+    data::append_quoted({static_cast<const char*>(array.buffers[2]) + begin, end - begin}, out);
   };
 }
 
@@ -142,9 +133,9 @@ void write_text_view(const ArrowArray& array, std::int64_t place, std::string& o
   const auto size = static_cast<std::size_t>(view.size);
   if (view.size <= inside) {
     const char* const views = static_cast<const char*>(array.buffers[1]);
-    return write_text({views + place * static_cast<std::int64_t>(sizeof(View)) + sizeof view.size, size}, out);
+    return data::append_quoted({views + place * static_cast<std::int64_t>(sizeof(View)) + sizeof view.size, size}, out);
   }
-  write_text({static_cast<const char*>(array.buffers[2 + view.buffer]) + view.begin, size}, out);
+  data::append_quoted({static_cast<const char*>(array.buffers[2 + view.buffer]) + view.begin, size}, out);
 }
 
 /// "d:19,10" and "d:19,10,64".
@@ -304,7 +295,7 @@ class ArrowReader {
 
   Table read() {
     for (const ArrowColumn& column : columns_) {
-      write_text(column.is_index() ? "" : column.name(), table_.text);
+      data::append_quoted(column.is_index() ? "" : column.name(), table_.text);
       end(column);
     }
     for (;;) {

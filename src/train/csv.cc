@@ -41,6 +41,15 @@ bool can_delimit(char delimiter) {
   return !letter && delimiter != '\0' && forbidden.find(delimiter) == forbidden.npos;
 }
 
+void append_quoted(std::string_view text, std::string& table) {
+  table += '"';
+  for (const char c : text) {
+    if (c == '"') table += '"';
+    table += c == '\n' || c == '\r' ? ' ' : c;
+  }
+  table += '"';
+}
+
 void check_delimiter(char delimiter) {
   require(can_delimit(delimiter),
           "delimiter must be a character that no number contains (such as ',' ';' or a tab), not {:?}", delimiter);

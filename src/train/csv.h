@@ -18,6 +18,10 @@ bool can_delimit(char delimiter);
 /// Throws Error(invalid_argument) unless it can.
 void check_delimiter(char delimiter);
 
+/// Appends a text in double quotes to a table. A line break is a blank: a row of a table that is read as it comes ends
+/// there.
+void append_quoted(std::string_view text, std::string& table);
+
 struct CsvField {
   std::string text;  ///< Without quotes and without the blanks around it.
   Index line = 0;

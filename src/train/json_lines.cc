@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/quote.h"
 #include "io/data_file.h"
+#include "train/csv.h"
 
 namespace penstock::data {
 
@@ -60,8 +61,6 @@ class RowReader final : public nlohmann::json_sax<nlohmann::json> {
 
   bool value(std::string text) {
     if (!inside_) return refuse("a value, not an object");
-    std::ranges::replace_if(
-        text, [](char c) { return c == '\n' || c == '\r'; }, ' ');
     row_.fields.emplace_back(key_, std::move(text));
     return true;
   }
@@ -71,14 +70,12 @@ class RowReader final : public nlohmann::json_sax<nlohmann::json> {
   bool inside_ = false;
 };
 
+/// Two quotes for what is missing, so that a row of one column is no blank line.
 void add_field(std::string& table, std::string_view text) {
-  if (text.find_first_of(",\"") == text.npos && !text.starts_with(' ') && !text.ends_with(' ')) {
-    table += text;
-    return;
-  }
-  table += '"';
-  for (const char c : text) table.append(c == '"' ? 2 : 1, c);
-  table += '"';
+  const bool plain =
+      !text.empty() && text.find_first_of(",\"\r\n") == text.npos && text.front() != ' ' && text.back() != ' ';
+  if (plain) table += text;
+  if (!plain) append_quoted(text, table);
 }
 
 void add_row(std::string& table, const std::vector<std::string_view>& fields) {

@@ -9,6 +9,7 @@
 #include "base/lower_case.h"
 #include "base/quote.h"
 #include "penstock/types.h"
+#include "train/csv.h"
 #include "train/number.h"
 
 namespace penstock::data {
@@ -29,12 +30,6 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
     if (end == text.npos) return parts;
     text.remove_prefix(end + 1);
   }
-}
-
-std::string quoted(std::string_view text) {
-  std::string result = "\"";
-  for (const char c : text) result += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return result + '"';
 }
 
 class TsReader {
@@ -88,7 +83,8 @@ class TsReader {
       for (const std::string_view value : values[d]) check(value);
     }
     if (parts.back().empty()) refuse("the class is missing");
-    const std::string front = fmt::format("{},{}", ++series_, quoted(parts.back()));
+    std::string front = fmt::format("{},", ++series_);
+    append_quoted(parts.back(), front);
     for (std::size_t t = 0; t < values[0].size(); ++t) {
       table_ += front;
       for (std::size_t d = 0; d < dimensions; ++d) table_.append(",").append(values[d][t]);

@@ -28,7 +28,7 @@ TEST(JsonLines, BecomeATableOfAllKeys) {
                                 "{\"b\": \"say \\\"no\\\", twice\", \"c\": true, \"a\": null}\r\n"
                                 "{}",
                                 "f"),
-            "sep=,\na,b,c\n1,x,\n,\"say \"\"no\"\", twice\",true\n,,\n");
+            "sep=,\na,b,c\n1,x,\"\"\n\"\",\"say \"\"no\"\", twice\",true\n\"\",\"\",\"\"\n");
   EXPECT_EQ(table_of_json_lines("", "f"), "");
   EXPECT_EQ(table_of_json_lines("\n \n", "f"), "");
 }
@@ -40,7 +40,7 @@ TEST(JsonLines, KeepNumbersAsTheyAreWritten) {
 
 TEST(JsonLines, KeepTextsOnALine) {
   EXPECT_EQ(table_of_json_lines("\xef\xbb\xbf{\"a b\": \"one\\ntwo\\r\\nthree \\u00e9\", \"c\": \" x\"}", "f"),
-            "sep=,\na b,c\none two  three \xc3\xa9,\" x\"\n");
+            "sep=,\na b,c\n\"one two  three \xc3\xa9\",\" x\"\n");
 }
 
 TEST(JsonLines, OfWhichALineIsNoObjectAreRefused) {
@@ -83,6 +83,10 @@ TEST(JsonLines, AreWhatTheirFieldsAre) {
   expect_error(ErrorCode::bad_input, "m.jsonl:2:", [&] {  // the line of the file
     open_series(folder.write("m.jsonl", "{\"x\": 1}\n{\"x\": null}\n{\"x\": 3}\n"), {.inputs = {"x"}});
   });
+  // A row that holds nothing else is a row all the same.
+  const std::string gaps = "{\"x\": 1}\n{\"x\": null}\n{\"x\": 3}\n{}\n{\"x\": 2}\n{\"x\": 4}\n";
+  const auto carried = open_series(folder.write("g.jsonl", gaps), {.missing = Missing::carry});
+  EXPECT_EQ(carried->training_steps() + carried->held_out_steps(), 5);  // of six rows, the last one is only forecast
   const auto data = open_series(folder.path("s.jsonl"), {.inputs = {"level"}});
   EXPECT_EQ(data->description().inputs.front().name, "level");
 }
