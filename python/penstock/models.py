@@ -373,16 +373,11 @@ class Model:
         """A path, or the name and the text of a table in memory; None for anything else."""
         from .datasets import table_texts
 
-        if self._data["text_column"]:
-            paths: Any = os.PathLike
-        elif self.task == "language" or self._data["vocabulary"] > 0:
+        reads_texts = self._data["text_column"] != ""
+        if not reads_texts and (self.task == "language" or self._data["vocabulary"] > 0):
             return None
-        else:
-            paths = (str, os.PathLike)
-        if isinstance(inputs, paths):
+        if isinstance(inputs, os.PathLike) or (isinstance(inputs, str) and not reads_texts):
             return os.fspath(inputs), None
-        if self._data["text_column"] and not hasattr(inputs, "__arrow_c_stream__"):
-            return None
         tables = table_texts(inputs)
         if len(tables) > 1:
             raise InvalidArgument("inputs must be one table, not several")

@@ -91,4 +91,9 @@ void write_atomically(const std::string& path, std::span<const std::span<const s
   sync_folder(target, path);
 }
 
+void write_text_atomically(const std::string& path, std::string_view text) {
+  const std::span<const std::byte> bytes = std::as_bytes(std::span(text));
+  write_atomically(path, std::span(&bytes, 1));
+}
+
 }  // namespace penstock::io

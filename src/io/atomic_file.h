@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace penstock::io {
 
@@ -12,5 +13,7 @@ namespace penstock::io {
 /// reuses. A symbolic link is followed; an existing file's permissions are kept.
 /// Throws Error(io_failure) with the path and the system's reason, and removes the temporary file.
 void write_atomically(const std::string& path, std::span<const std::span<const std::byte>> pieces);
+/// The same of a single piece.
+void write_text_atomically(const std::string& path, std::string_view text);
 
 }  // namespace penstock::io

@@ -2,7 +2,6 @@
 
 #include <filesystem>
 #include <map>
-#include <span>
 
 #include "base/check.h"
 #include "base/quote.h"
@@ -47,8 +46,7 @@ std::string save_plans(const std::vector<TunedWork>& works, const std::string& p
   }
   const std::filesystem::path folder = std::filesystem::path(file).parent_path();
   if (!folder.empty()) std::filesystem::create_directories(folder);
-  const auto bytes = std::as_bytes(std::span(text));
-  io::write_atomically(file, std::span(&bytes, 1));
+  io::write_text_atomically(file, text);
   return file;
 }
 

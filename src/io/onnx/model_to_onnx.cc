@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/quote.h"
+#include "io/atomic_file.h"
 #include "io/model_file.h"
 #include "io/model_json.h"
 #include "io/onnx/graph_writer.h"
@@ -179,7 +180,7 @@ OnnxModel to_onnx(const Model& model, const OnnxOptions& options) {
 
 OnnxModel save_onnx(const Model& model, const std::string& path, const OnnxOptions& options) {
   OnnxModel onnx = to_onnx(model, options);
-  io::write_onnx(path, onnx);
+  io::write_text_atomically(path, onnx.file);
   return onnx;
 }
 

@@ -1,10 +1,8 @@
 #include "io/onnx/onnx_file.h"
 
 #include <cstdint>
-#include <span>
 
 #include "base/check.h"
-#include "io/atomic_file.h"
 #include "io/onnx/protobuf.h"
 #include "penstock/version.h"
 
@@ -37,11 +35,6 @@ std::string onnx_file(const OnnxGraph& graph, const Metadata& metadata) {
     fail(ErrorCode::unsupported, "an ONNX file is smaller than 2 GiB; that of this model would have {} bytes", size);
   }
   return model.encoded();
-}
-
-void write_onnx(const std::string& path, const OnnxModel& model) {
-  const std::span<const std::byte> bytes = std::as_bytes(std::span<const char>(model.file));
-  write_atomically(path, {&bytes, 1});
 }
 
 }  // namespace penstock::io

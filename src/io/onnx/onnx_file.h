@@ -10,7 +10,4 @@ namespace penstock::io {
 /// The bytes of a file that holds a graph. Throws Error(unsupported) if they are too many for the format.
 std::string onnx_file(const OnnxGraph& graph, const Metadata& metadata);
 
-/// Writes a model to `path`, whole or not at all. Throws Error(io_failure).
-void write_onnx(const std::string& path, const OnnxModel& model);
-
 }  // namespace penstock::io

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "io/atomic_file.h"
 #include "io/onnx/onnx_file.h"
 #include "io/onnx/recurrence.h"
 #include "nn/recurrent_graph.h"
@@ -120,7 +121,7 @@ OnnxModel to_onnx(const Recurrent<float>& network) { return io::StackWriter(netw
 
 OnnxModel save_onnx(const Recurrent<float>& network, const std::string& path) {
   OnnxModel onnx = to_onnx(network);
-  io::write_onnx(path, onnx);
+  io::write_text_atomically(path, onnx.file);
   return onnx;
 }
 
