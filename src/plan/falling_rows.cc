@@ -17,7 +17,8 @@ Index first_step_of(std::span<const Index> sizes, Index rows) {
 }  // namespace
 
 bool shares_a_matrix(const GpuDensePlan& plan) {
-  return plan.algorithm == DenseAlgorithm::cluster || plan.algorithm == DenseAlgorithm::chip;
+  return plan.algorithm == DenseAlgorithm::cluster || plan.algorithm == DenseAlgorithm::chip ||
+         plan.algorithm == DenseAlgorithm::warpgroup;
 }
 
 std::vector<Index> rows_worth_a_plan(const GpuDenseProblem& problem, const GpuModel& gpu) {

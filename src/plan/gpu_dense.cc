@@ -37,6 +37,8 @@ MakeDenseRule dense_rule_of(DenseAlgorithm algorithm) {
       return dense_cluster_rule;
     case DenseAlgorithm::chip:
       return dense_chip_rule;
+    case DenseAlgorithm::warpgroup:
+      return dense_warpgroup_rule;
     case DenseAlgorithm::step:
     case DenseAlgorithm::automatic:
       break;
@@ -64,7 +66,7 @@ GpuDensePlan plan_quickest(const GpuDenseProblem& problem, const GpuModel& gpu) 
   GpuDensePlan best = plan_by(DenseAlgorithm::step, problem, gpu);
   // Estimates are no closer than this, and clusters leave the multiprocessors that they do not need to others.
   constexpr double clearly_quicker = 0.97;
-  for (const DenseAlgorithm algorithm : {DenseAlgorithm::cluster, DenseAlgorithm::chip}) {
+  for (const DenseAlgorithm algorithm : {DenseAlgorithm::cluster, DenseAlgorithm::chip, DenseAlgorithm::warpgroup}) {
     const auto plan = attempt(algorithm);
     if (plan && plan->microseconds < clearly_quicker * best.microseconds) best = *plan;
   }
@@ -84,6 +86,8 @@ std::string_view to_string(DenseAlgorithm algorithm) {
       return "cluster";
     case DenseAlgorithm::chip:
       return "chip";
+    case DenseAlgorithm::warpgroup:
+      return "warpgroup";
     case DenseAlgorithm::step:
       return "step";
   }
@@ -91,7 +95,8 @@ std::string_view to_string(DenseAlgorithm algorithm) {
 }
 
 std::vector<DenseAlgorithm> dense_algorithms() {
-  return {DenseAlgorithm::head, DenseAlgorithm::cluster, DenseAlgorithm::chip, DenseAlgorithm::step};
+  return {DenseAlgorithm::head, DenseAlgorithm::cluster, DenseAlgorithm::chip,
+          DenseAlgorithm::warpgroup, DenseAlgorithm::step};
 }
 
 std::string GpuDensePlan::explain() const {
@@ -107,12 +112,22 @@ std::string GpuDensePlan::explain() const {
         to_string(algorithm), grid / cluster, cluster, threads(), shared / 1024, team, slots, 8 * octets, groups, parts,
         resident, chunks, stages, why);
   }
+  if (algorithm == DenseAlgorithm::warpgroup) {
+    return fmt::format(
+        "warpgroup: {} teams of {} blocks of {} threads and {} KB, each {} rows of a head in {} portions; {} of {} "
+        "steps of the matrix in registers, {} copies of h under way; {}",
+        teams, clusters, threads(), shared / 1024, slots, groups, resident, chunks, stages, why);
+  }
   return fmt::format(
       "{}: {} blocks of {} threads and {} KB, {} at once on a multiprocessor, each {} rows of a head; {} of {} chunks "
       "of the matrix in registers, {} "
       "steps "
       "of inputs in shared memory; {}",
       to_string(algorithm), grid, threads(), shared / 1024, blocks, slots, resident, chunks, stages, why);
+}
+
+bool takes_the_chip(const GpuDensePlan& plan) {
+  return plan.algorithm == DenseAlgorithm::chip || plan.algorithm == DenseAlgorithm::warpgroup;
 }
 
 std::vector<DenseRule> dense_rules(const GpuDenseProblem& problem, const GpuModel& gpu) {

@@ -13,6 +13,7 @@ enum class DenseAlgorithm {
   head,       ///< A block holds a head's recurrent matrix and walks over all steps of a slice of the rows.
   cluster,    ///< A cluster of blocks shares a recurrent matrix and exchanges the state each step.
   chip,  ///< Many clusters, up to the whole chip, share one, and exchange the state through the second-level cache.
+  warpgroup,  ///< Blocks of warpgroups share one, and multiply it by the states of many rows at once.
   step,  ///< Each step is a matrix product and a launch that applies the cell.
 };
 
@@ -51,6 +52,7 @@ struct GpuDenseProblem {
 /// DenseAlgorithm::head: a block of one warp for every 16 units takes `slots` rows of one head.
 /// DenseAlgorithm::cluster: the blocks of a cluster share the units of a head, and take `slots` rows.
 /// DenseAlgorithm::chip: so do the blocks of `clusters` clusters.
+/// DenseAlgorithm::warpgroup: so do `clusters` blocks, whose rows are `groups` portions that take turns.
 /// DenseAlgorithm::step: each thread of a launch takes one unit of one row.
 struct GpuDensePlan {
   DenseAlgorithm algorithm = DenseAlgorithm::head;
@@ -69,6 +71,7 @@ struct GpuDensePlan {
   bool direct = false;  ///< Chip: what is exchanged goes to the registers of warps and not by way of shared memory.
   Index exchange = 0;   ///< Chip: bytes of memory by which the teams of a launch exchange the state.
   int octets = 0;       ///< Cluster, chip: of units, that a block has.
+  int depth = 1;        ///< Warpgroup: slices of 64 units that are brought at once.
   int groups = 1;       ///< Cluster, chip: of warps, that share these units; chip: those of all blocks of the cluster.
   int parts = 1;        ///< Cluster, chip: warps of a group, that share the sums over h.
   int left_out = 0;     ///< Cluster, for measurements: a step goes without its exchange (1), products (2) or cell (3).
@@ -79,6 +82,9 @@ struct GpuDensePlan {
   std::string explain() const;
   bool operator==(const GpuDensePlan&) const = default;
 };
+
+/// Whether all blocks of a launch run at once, and wait for each other.
+bool takes_the_chip(const GpuDensePlan& plan);
 
 /// Clusters of that many blocks that run at once, each block on a multiprocessor of its own.
 Index clusters_at_once(const GpuModel& gpu, int cluster);

@@ -11,6 +11,7 @@ using DenseRule = Rule<GpuDensePlan>;
 DenseRule dense_head_rule(const GpuDenseProblem& problem, const GpuModel& gpu);
 DenseRule dense_cluster_rule(const GpuDenseProblem& problem, const GpuModel& gpu);
 DenseRule dense_chip_rule(const GpuDenseProblem& problem, const GpuModel& gpu);
+DenseRule dense_warpgroup_rule(const GpuDenseProblem& problem, const GpuModel& gpu);
 DenseRule dense_step_rule(const GpuDenseProblem& problem, const GpuModel& gpu);
 
 /// All of them, the preferred ones first, as dense_algorithms() has them. Throws Error(invalid_argument) as

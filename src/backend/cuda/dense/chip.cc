@@ -22,13 +22,14 @@ KernelSource dense_chip_source(const plan::GpuDenseProblem& problem, const plan:
 ChipWalk::ChipWalk(Device& device, const plan::GpuDenseProblem& problem, const plan::GpuDensePlan& plan)
     : plan_(plan),
       items_(problem.heads * plan.slices),
-      kernel_(&Kernel::load(device, dense_chip_source(problem, plan))) {}
+      kernel_(&Kernel::load(device, dense_source(problem, plan))) {}
 
 std::size_t ChipWalk::workspace_bytes() const { return padded(static_cast<std::size_t>(plan_.exchange)); }
 
 template <class Arguments, class Call>
 void ChipWalk::run_all(const Call& call, DeviceAddress workspace, StreamHandle stream) const {
-  constexpr unsigned char absent = 0xff;
+  // Pieces that have not been sent, or counts of what has been.
+  const unsigned char nothing = plan_.algorithm == plan::DenseAlgorithm::chip ? 0xff : 0;
   Arguments arguments{};
   arguments.call = call;
   arguments.exchange = device_pointer<char>(workspace);
@@ -37,7 +38,7 @@ void ChipWalk::run_all(const Call& call, DeviceAddress workspace, StreamHandle s
     const Index teams = std::min(plan_.teams, items_ - first);
     arguments.first = static_cast<int>(first), arguments.teams = static_cast<int>(teams);
     launch.grid = static_cast<unsigned>(teams * plan_.clusters * plan_.cluster);
-    check(driver().fill_bytes(workspace, absent, static_cast<std::size_t>(plan_.exchange), stream),
+    check(driver().fill_bytes(workspace, nothing, static_cast<std::size_t>(plan_.exchange), stream),
           "clearing what blocks exchange");
     kernel_->launch(launch, arguments, stream);
   }

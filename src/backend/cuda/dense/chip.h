@@ -3,7 +3,8 @@
 #include "backend/cuda/dense/dense.h"
 #include "backend/cuda/dense/fill.h"
 
-/// The kernels that spread the recurrent matrix of one head over many clusters of blocks (plan::DenseAlgorithm::chip).
+/// The kernels that spread the recurrent matrix of one head over many clusters of blocks (plan::DenseAlgorithm::chip),
+/// and how these and those of plan::DenseAlgorithm::warpgroup are launched.
 namespace penstock::cuda {
 
 KernelSource dense_chip_source(const plan::GpuDenseProblem& problem, const plan::GpuDensePlan& plan);

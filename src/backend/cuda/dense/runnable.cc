@@ -14,7 +14,7 @@ Index clusters_held(Device& device, const Kernel& kernel, const plan::GpuDensePl
 
 /// Clusters that must run at once, since their blocks wait for each other; 0: none do.
 Index clusters_needed(const plan::GpuDensePlan& plan) {
-  if (plan.algorithm == plan::DenseAlgorithm::chip) return plan.grid / plan.cluster;
+  if (takes_the_chip(plan)) return plan.grid / plan.cluster;
   return plan.algorithm == plan::DenseAlgorithm::cluster ? 1 : 0;
 }
 

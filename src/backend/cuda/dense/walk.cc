@@ -16,7 +16,7 @@ using namespace fill;  // NOLINT(google-build-using-namespace): one file's worth
 DenseWalk::DenseWalk(Device& device, const plan::GpuDenseProblem& problem, const plan::GpuDensePlan& plan)
     : plan_(plan), kernel_(&Kernel::load(device, dense_source(problem, plan))), launch_(dense_launch(plan)) {
   require_clusters(device, *kernel_, plan_);
-  if (plan_.algorithm == plan::DenseAlgorithm::chip) chip_.emplace(device, problem, plan_);
+  if (takes_the_chip(plan_)) chip_.emplace(device, problem, plan_);
 }
 
 DenseWalks::DenseWalks(Device& device, const plan::GpuDenseProblem& problem, const plan::GpuDensePlan& plan,

@@ -17,6 +17,16 @@ struct CopyBarrier {
   __device__ __forceinline__ void arrive() {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address()) : "memory");
   }
+  /// Whether a phase is over, after a short wait.
+  __device__ __forceinline__ bool passed(unsigned parity) const {
+    unsigned over;
+    asm volatile(
+        "{\n.reg .pred over;\nmbarrier.try_wait.parity.shared::cta.b64 over, [%1], %2;\nselp.u32 %0, 1, 0, over;\n}"
+        : "=r"(over)
+        : "r"(address()), "r"(parity)
+        : "memory");
+    return over != 0;
+  }
   /// Until a phase is over: the first one has parity 0, the next one 1, and so on in turns. What other blocks of the
   /// cluster sent to this one's shared memory, of which no cache has copies, is then visible. A wait that cannot end,
   /// of some ten seconds, is an error of the launch instead of a GPU that hangs.
@@ -24,13 +34,7 @@ struct CopyBarrier {
     constexpr int kMost = 1 << 24;
 #pragma unroll 1
     for (int tries = 0; tries < kMost; ++tries) {
-      unsigned over;
-      asm volatile(
-          "{\n.reg .pred over;\nmbarrier.try_wait.parity.shared::cta.b64 over, [%1], %2;\nselp.u32 %0, 1, 0, over;\n}"
-          : "=r"(over)
-          : "r"(address()), "r"(parity)
-          : "memory");
-      if (over != 0) return;
+      if (passed(parity)) return;
     }
     asm volatile("trap;");
   }

@@ -1,0 +1,560 @@
+// Forward pass of dense cells over large batches, by warpgroups of Hopper: R lies in the registers and the shared memory
+// of a team of blocks (dense_warpgroup_shape.h), and is multiplied by the h of many rows at once.
+//
+// Of the block's third warpgroup, one warp brings h: it waits until all blocks have sent an item, and starts its copy.
+// One sends the block's units of h, counts them as sent, and writes them as y. Two bring W x, and write what the
+// backward pass needs, which the others leave where W x was.
+//
+// Nobody overwrites what others still read: h of a step lies where that of two steps before was, and whoever has all
+// items of the step between knows that all blocks have multiplied by that.
+//
+// Constants: Storage, Rule, kTanhUnit, kHead (D), kDescending, kReset, kTraining, kEveryState, kSharedBytes; of the plan
+// kRows, kPortions, kResident, kDepth, kStages as WarpgroupShape has them.
+
+#include "backend/cuda/kernels/dense/barrier.cuh"
+#include "backend/cuda/kernels/dense/cell.cuh"
+#include "backend/cuda/kernels/dense/rows.cuh"
+#include "backend/cuda/kernels/product/warpgroup.cuh"
+#include "plan/kernels/dense_warpgroup_shape.h"
+
+constexpr int kGates = Rule::gates, kStates = Rule::states, kSaved = Rule::saved, kBytes = Storage::bytes;
+constexpr WarpgroupShape kShape = {kGates, kStates, kHead, kRows, kPortions, kResident, kDepth, kStages};
+constexpr int kParts = WarpgroupShape::parts, kThreads = WarpgroupShape::threads, kUnits = WarpgroupShape::own_units;
+constexpr int kItems = kShape.items(), kOwnItems = kShape.own_items(), kItemBytes = kShape.item_bytes();
+constexpr int kTiles = kShape.own_tiles(), kInputStages = WarpgroupShape::input_stages;
+constexpr int kLoaders = WarpgroupShape::loaders;
+constexpr int kSteps = kShape.steps_of_item();
+/// Registers of the threads that multiply, and of the others: as many as the launch gave them all.
+constexpr int kManyRegisters = 216, kFewRegisters = 72;
+constexpr int kMostTries = 1 << 22;
+static_assert(kBytes == 2 && !DenseCell::two_phases && kGates <= 4 && kItems <= 32 && kHead % 128 == 0);
+static_assert(kShape.shared_bytes() == kSharedBytes && 8 * kShape.barriers() <= kShape.ring_at());
+static_assert(sizeof(Row) == WarpgroupShape::row_bytes);
+
+/// A 4 x 4 transposition of halves: of four lanes that differ in bits 3 and 4, lane u has values 0, 1 (first) and 2, 3
+/// (second), and gets value u of lanes 0, 1 and 2, 3.
+PENSTOCK_DEVICE void TransposeFour(unsigned& first, unsigned& second, int lane) {
+  const bool upper = lane & 16, odd = lane & 8;
+  const unsigned got = __shfl_xor_sync(0xffffffffu, upper ? first : second, 16);
+  const unsigned low = upper ? got : first, high = upper ? second : got;
+  const unsigned kept = __byte_perm(low, high, odd ? 0x7632 : 0x5410);
+  const unsigned other = __shfl_xor_sync(0xffffffffu, __byte_perm(low, high, odd ? 0x5410 : 0x7632), 8);
+  const unsigned of_even = odd ? other : kept, of_odd = odd ? kept : other;
+  first = __byte_perm(of_even, of_odd, 0x5410), second = __byte_perm(of_even, of_odd, 0x7632);
+}
+
+/// Where a block is: its team and its place there, its head and the first of its rows.
+struct Team {
+  int number, member, head, first_row;
+
+  PENSTOCK_DEVICE Team here(int first, int heads) {
+    Team t;
+    t.number = (int)blockIdx.x / kShape.blocks(), t.member = (int)blockIdx.x % kShape.blocks();
+    t.head = (first + t.number) % heads, t.first_row = (first + t.number) / heads * kShape.team_rows();
+    return t;
+  }
+  /// Of the channels of all heads, the block's first.
+  __device__ __forceinline__ int channel() const { return head * kHead + member * kUnits; }
+};
+
+/// What the blocks of a team exchange.
+struct TeamExchange {
+  char* first;  // [portion][2][slice]
+  unsigned* counts;
+
+  PENSTOCK_DEVICE TeamExchange of(char* exchange, int team) {
+    char* const first = exchange + (Index)team * kShape.exchange_bytes();
+    return {first, (unsigned*)(first + kPortions * 2 * kShape.portion_bytes())};
+  }
+  __device__ __forceinline__ char* states(int portion, int number) const {
+    return first + (portion * 2 + (number & 1)) * kShape.portion_bytes();
+  }
+  __device__ __forceinline__ unsigned* count(int portion, int item) const {
+    return counts + (portion * kItems + item) * (WarpgroupShape::count_bytes / 4);
+  }
+  __device__ __forceinline__ bool has(int portion, int item, int number) const {
+    unsigned sent;
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(sent) : "l"(count(portion, item)) : "memory");
+    return sent >= (unsigned)(kShape.blocks_of_item() * (number + 1));
+  }
+  __device__ __forceinline__ void add(int portion, int item) const {
+    asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(count(portion, item)) : "memory");
+  }
+};
+
+/// What is written by stores and read by copies, or the other way round, within global memory.
+PENSTOCK_DEVICE void ShowGlobalCopies() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
+
+/// Shared memory.
+struct Shared {
+  char* start;
+  CopyBarrier* full;    // [part][stage]
+  CopyBarrier* empty;   // [part][stage]
+  CopyBarrier* inputs;  // [input stage]: W x is there
+  CopyBarrier* made;    // [portion]: the cells of a step have been applied
+  Row* rows;            // [portion][row]
+
+  PENSTOCK_DEVICE Shared of(char* start) {
+    auto* const first = (CopyBarrier*)start;
+    constexpr int ring = kParts * kStages;
+    return {start, first, first + ring, first + 2 * ring, first + 2 * ring + kInputStages,
+            (Row*)(start + kShape.rows_at())};
+  }
+  __device__ __forceinline__ void init() const {
+    for (int i = 0; i < kParts * kStages; ++i) full[i].init(1), empty[i].init(1);
+    for (int i = 0; i < kInputStages; ++i) inputs[i].init(2 * 32 * kLoaders);
+    for (int i = 0; i < kPortions; ++i) made[i].init(kParts * 4);
+  }
+  __device__ __forceinline__ char* item(int stage) const { return start + kShape.ring_at() + stage * kItemBytes; }
+  __device__ __forceinline__ char* input(int stage) const {
+    return start + kShape.input_at() + stage * kShape.input_bytes();
+  }
+  __device__ __forceinline__ unsigned char* reset(int stage) const {
+    return (unsigned char*)start + kShape.reset_at() + stage * kRows;
+  }
+  __device__ __forceinline__ char* sent(int portion) const {
+    return start + kShape.sent_at() + portion * kShape.sent_bytes();
+  }
+};
+
+/// Brings h: each lane one item of a portion.
+PENSTOCK_DEVICE void BringStates(const Shared& shared, const TeamExchange& exchange, int steps) {
+  const int item = threadIdx.x % 32, part = item % kParts, of_part = item / kParts;
+#pragma unroll 1
+  for (int step = 0; step < steps; ++step) {
+#pragma unroll 1
+    for (int portion = 0; portion < kPortions; ++portion) {
+      const unsigned number = (unsigned)(step * kPortions + portion) * kOwnItems + of_part;
+      const unsigned stage = part * kStages + number % kStages, round = number / kStages;
+      bool pending = item < kItems, is_sent = false;
+      int tries = 0;
+#pragma unroll 1
+      while (true) {
+        const unsigned left = __ballot_sync(0xffffffffu, pending);
+        if (left == 0) break;
+        if (pending && !is_sent) is_sent = exchange.has(portion, item, step);
+        // Whoever has the stage before within this portion has started its copy.
+        const bool turn = item < kStages * kParts || (left >> (item - kStages * kParts) & 1) == 0;
+        if (pending && is_sent && turn && shared.empty[stage].passed((round & 1) ^ 1)) {
+          pending = false;
+          ShowGlobalCopies();
+          shared.full[stage].expect(kItemBytes);
+          CopyBulk(shared.item(stage), exchange.states(portion, step) + item * kItemBytes, kItemBytes,
+                   shared.full[stage]);
+        }
+        if (++tries == kMostTries) asm volatile("trap;");
+      }
+    }
+  }
+}
+
+/// Sends the block's units of h, and writes them as y.
+PENSTOCK_DEVICE void SendStates(const Shared& shared, const TeamExchange& exchange, const Team& team, int steps,
+                                const DenseForwardArguments& args) {
+  constexpr int pieces = kRows * 2 / 32, blocks_of_slice = WarpgroupShape::slice_units / kUnits;
+  const int lane = threadIdx.x % 32, piece = lane % 2;
+  const int in_slice = team.member % blocks_of_slice * 2 + piece;
+#pragma unroll 1
+  for (int number = 0; number <= steps; ++number) {
+#pragma unroll 1
+    for (int portion = 0; portion < kPortions; ++portion) {
+      shared.made[portion].wait(number & 1);
+      uint4 v[pieces];
+      const char* const from = shared.sent(portion) + lane * 16;
+      char* const to = exchange.states(portion, number) + team.member / blocks_of_slice * kShape.slice_bytes();
+#pragma unroll
+      for (int i = 0; i < pieces; ++i) {
+        const int row = i * 16 + lane / 2;
+        v[i] = *(const uint4*)(from + i * 512);
+        asm volatile("st.relaxed.gpu.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(
+                         to + MatrixOfColumns::place(row, in_slice)),
+                     "r"(v[i].x), "r"(v[i].y), "r"(v[i].z), "r"(v[i].w)
+                     : "memory");
+      }
+      ShowGlobalCopies();
+      __syncwarp();
+      if (lane == 0) exchange.add(portion, team.member / kShape.blocks_of_item());
+      __syncwarp();
+      if (number == 0) continue;
+#pragma unroll
+      for (int i = 0; i < pieces; ++i) {
+        const Row row = shared.rows[portion * kRows + i * 16 + lane / 2];
+        if (number > row.length) continue;
+        Vector<Storage, 8> values;
+        values.word[0] = v[i].x, values.word[1] = v[i].y, values.word[2] = v[i].z, values.word[3] = v[i].w;
+        values.store(row.at(args.y, number - 1, kDescending) + team.channel() * kBytes + piece * 16);
+      }
+    }
+  }
+}
+
+/// Brings W x, as `loader` of the warps that do, and writes the gates of the tape.
+struct InputLoader {
+  static constexpr int pieces = kRows * kGates * 2, stride = 32 * kLoaders;
+  const Shared& shared;
+  const Team& team;
+  const DenseForwardArguments& args;
+  int steps, first;
+
+  /// Calls visit(row, gate, half of the gate's units) for this thread's pieces of 16 bytes.
+  template <class Visit>
+  __device__ __forceinline__ void for_each(const Visit& visit) const {
+#pragma unroll 4
+    for (int i = first; i < pieces; i += stride) visit(i / (2 * kGates), i / 2 % kGates, i % 2);
+  }
+  __device__ __forceinline__ int place(int row, int gate, int half) const {
+    return row * kShape.input_pitch() + gate * (kUnits * kBytes) + half * 16;
+  }
+  __device__ __forceinline__ Index channel(int gate, int half) const {
+    return ((Index)gate * args.hidden + team.channel()) * kBytes + half * 16;
+  }
+
+  __device__ __forceinline__ void fetch(int turn) const {
+    const int stage = turn % kInputStages, step = turn / kPortions;
+    const Row* const rows = shared.rows + turn % kPortions * kRows;
+    if (step >= steps) return;
+    char* const to = shared.input(stage);
+    for_each([&](int row, int gate, int half) {
+      const Row& of = rows[row];
+      if (step < of.length) {
+        CopyAsync<16>(to + place(row, gate, half), of.at(args.wx, step, kDescending) + channel(gate, half), true);
+      }
+    });
+    if constexpr (kReset) {
+      for (int i = first; i < kRows; i += stride) {
+        const Row& row = rows[i];
+        const Index at = row.memory * args.rows.reset_row_stride +
+                         row.time(step, kDescending) * args.rows.reset_step_stride;
+        shared.reset(stage)[i] = step < row.length && args.rows.reset[at] != 0;
+      }
+    }
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared.inputs[stage].address())
+                 : "memory");
+    shared.inputs[stage].arrive();
+  }
+
+  __device__ __forceinline__ void run() const {
+    for (int turn = 0; turn < kInputStages; ++turn) fetch(turn);
+    // The states that enter the first step count as made, too.
+    for (int portion = 0; portion < kPortions; ++portion) shared.made[portion].wait(0);
+    int turn = 0;
+#pragma unroll 1
+    for (int step = 0; step < steps; ++step) {
+#pragma unroll 1
+      for (int portion = 0; portion < kPortions; ++portion, ++turn) {
+        shared.made[portion].wait((step + 1) & 1);
+        if constexpr (kTraining) {
+          const char* const from = shared.input(turn % kInputStages);
+          for_each([&](int row, int gate, int half) {
+            const Row& of = shared.rows[portion * kRows + row];
+            if (step >= of.length) return;
+            Vector<Storage, 8>::read(from + place(row, gate, half))
+                .store(of.at(args.sums, step, kDescending) + channel(gate, half));
+          });
+          __syncwarp();
+        }
+        fetch(turn + kInputStages);
+      }
+    }
+    asm volatile("cp.async.wait_all;" ::: "memory");
+  }
+};
+
+/// What a thread of a warpgroup that multiplies has: of the warp's 4 units lane (u, p, t) has unit u, of a tile of 8
+/// rows row 2 t + p.
+struct Multiplier {
+  const Shared& shared;
+  const Team& team;
+  const DenseForwardArguments& args;
+  int part, warp, lane;
+  float state[kPortions][kTiles][kStates], bias_ih[kGates], bias_hh[kGates];
+  unsigned held[kResident > 0 ? kResident : 1][4];
+
+  __device__ __forceinline__ int u() const { return lane / 8; }
+  __device__ __forceinline__ bool odd() const { return lane & 4; }
+  __device__ __forceinline__ int row_of(int tile) const {
+    return (part * kTiles + tile) * 8 + lane % 4 * 2 + lane / 4 % 2;
+  }
+  __device__ __forceinline__ int unit() const { return team.member * kUnits + 4 * warp + u(); }
+
+  /// Row `row` of this warp's 16 rows of the tile of R, from a column on.
+  PENSTOCK_DEVICE const char* matrix_row(const DenseForwardArguments& args, const Team& team, int warp, int row,
+                                         int column) {
+    const int gate = row / 8 * 2 + row % 2, unit = team.member * kUnits + 4 * warp + row % 8 / 2;
+    return gate >= kGates
+               ? nullptr
+               : args.recurrent + ((((Index)team.head * kGates + gate) * kHead + unit) * kHead + column) * kBytes;
+  }
+  /// The column of h where item `i` of a part begins.
+  PENSTOCK_DEVICE int column_of(int part, int i) {
+    return (i * kParts + part) * kDepth * WarpgroupShape::slice_units;
+  }
+
+  __device__ __forceinline__ void init() {
+#pragma unroll
+    for (int k = 0; k < kResident; ++k) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int column = column_of(part, k / kSteps) + k % kSteps * 16 + i / 2 * 8 + lane % 4 * 2;
+        const char* const p = matrix_row(args, team, warp, lane / 4 + i % 2 * 8, column);
+        held[k][i] = p != nullptr ? *(const unsigned*)p : 0;
+      }
+    }
+#pragma unroll
+    for (int g = 0; g < kGates; ++g) {
+      const Index at = (Index)g * args.hidden + team.head * kHead + unit();
+      bias_ih[g] = args.bias_ih != nullptr ? args.bias_ih[at] : 0.0f;
+      bias_hh[g] = args.bias_hh != nullptr ? args.bias_hh[at] : 0.0f;
+      if constexpr (!DenseCell::split) bias_hh[g] += bias_ih[g], bias_ih[g] = 0.0f;
+    }
+#pragma unroll
+    for (int portion = 0; portion < kPortions; ++portion) {
+#pragma unroll
+      for (int n = 0; n < kTiles; ++n) {
+        const int number = shared.rows[portion * kRows + row_of(n)].number;
+#pragma unroll
+        for (int i = 0; i < kStates; ++i) {
+          const Index at = ((Index)i * args.rows.rows + number) * args.hidden + team.head * kHead + unit();
+          state[portion][n][i] = args.state_in != nullptr && number >= 0 ? args.state_in[at] : 0.0f;
+        }
+      }
+      send(portion);
+    }
+  }
+
+  /// Lays h where the sender finds it: four tiles at once, lane u gets the four units of tile u.
+  __device__ __forceinline__ void send(int portion) const {
+#pragma unroll
+    for (int n = 0; n < kTiles; n += 4) {
+      const auto h = [&](int i) { return n + i < kTiles ? state[portion][n + i < kTiles ? n + i : 0][0] : 0.0f; };
+      unsigned first = Storage::narrow(h(0), h(1)), second = Storage::narrow(h(2), h(3));
+      TransposeFour(first, second, lane);
+      if (kTiles % 4 == 0 || n + u() < kTiles) {
+        *(uint2*)(shared.sent(portion) + (row_of(n) + 8 * u()) * (kUnits * kBytes) + warp * 8) =
+            make_uint2(first, second);
+      }
+    }
+    __syncwarp();
+    if (lane == 0) shared.made[portion].arrive();
+  }
+
+  /// Multiplies R by h of a portion: adds to the sums.
+  __device__ __forceinline__ void multiply(float (&sum)[kRows / 2], int turn) const {
+    const unsigned first = (unsigned)turn * kOwnItems;
+    const auto stage_of = [&](int i) { return part * kStages + (first + i) % kStages; };
+    const auto release = [&](int i) {
+      if (warp == 0 && lane == 0) shared.empty[stage_of(i)].arrive();
+    };
+    const auto run = [&](int i, const auto& multiply_step) {
+      shared.full[stage_of(i)].wait((first + i) / kStages & 1);
+      const unsigned long long h = MatrixOfColumns().describe(shared.item(stage_of(i)), 0);
+      BeginMultiplying();
+#pragma unroll
+      for (int k = 0; k < kSteps; ++k) {
+        multiply_step(k, h + (k / 4 * kShape.slice_bytes() + k % 4 * 32) / 16, i > 0 || k > 0);
+      }
+      CommitMultiplying();
+      if (i > 0) {
+        WaitForProducts<1>();
+        release(i - 1);
+      }
+    };
+#pragma unroll
+    for (int i = 0; i < kShape.resident_items(); ++i) {
+      run(i, [&](int k, unsigned long long h, int add) { MultiplyHeld(sum, held[i * kSteps + k], h, add); });
+    }
+    const char* const matrix =
+        shared.start + kShape.matrix_at() + part * (kShape.matrix_slices() / kParts) * WarpgroupShape::matrix_slice_bytes;
+#pragma unroll 1
+    for (int i = kShape.resident_items(); i < kOwnItems; ++i) {
+      const char* const of_item =
+          matrix + (i - kShape.resident_items()) * kDepth * WarpgroupShape::matrix_slice_bytes;
+      const unsigned long long r = MatrixOfColumns().describe(of_item, 0);
+      run(i, [&](int k, unsigned long long h, int add) {
+        MultiplyShared(sum, r + (k / 4 * WarpgroupShape::matrix_slice_bytes + k % 4 * 32) / 16, h, add);
+      });
+    }
+    WaitForProducts<0>();
+#pragma unroll
+    for (int i = 0; i < kRows / 2; ++i) asm volatile("" : "+f"(sum[i]));
+    release(kOwnItems - 1);
+  }
+
+  /// Adds what the other warpgroup has of this one's rows, and passes on what is of the other's.
+  __device__ __forceinline__ void add_up(float (&own)[kTiles * 4], const float (&sum)[kRows / 2], int turn) const {
+    constexpr int bytes = kShape.passed_bytes();
+    char* const passed = shared.start + kShape.passed_at() + (warp * 32 + lane) * 16;
+    // All of what was passed the turn before has been read.
+    if (turn > 0) asm volatile("bar.sync 2, %0;" ::"n"(2 * kParts * kWarpgroup) : "memory");
+#pragma unroll
+    for (int n = 0; n < kTiles; ++n) {
+      float4 v;
+      float* const four = (float*)&v;
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float lower = sum[n * 4 + i], upper = sum[(kTiles + n) * 4 + i];
+        own[n * 4 + i] = part == 0 ? lower : upper;
+        four[i] = part == 0 ? upper : lower;
+      }
+      *(float4*)(passed + part * bytes + n * (kWarpgroup * 16)) = v;
+    }
+    asm volatile("bar.sync 1, %0;" ::"n"(kParts * kWarpgroup) : "memory");
+#pragma unroll
+    for (int n = 0; n < kTiles; ++n) {
+      const float4 v = *(const float4*)(passed + (1 - part) * bytes + n * (kWarpgroup * 16));
+      own[n * 4] += v.x, own[n * 4 + 1] += v.y, own[n * 4 + 2] += v.z, own[n * 4 + 3] += v.w;
+    }
+    asm volatile("bar.arrive 2, %0;" ::"n"(2 * kParts * kWarpgroup) : "memory");
+  }
+
+  /// Applies the cell to a tile of 8 rows.
+  __device__ __forceinline__ void apply(float (&own)[kStates], const float* sum, int row_number, int portion, int step,
+                                        int stage) const {
+    const Row& row = shared.rows[portion * kRows + row_number];
+    const bool live = step < row.length, reset = kReset && shared.reset(stage)[row_number] != 0;
+    char* const input = shared.input(stage) + row_number * kShape.input_pitch() + warp * 8;
+    char* const of_gate = input + min(u(), kGates - 1) * (kUnits * kBytes);
+    unsigned first = ((const unsigned*)of_gate)[0], second = ((const unsigned*)of_gate)[1];
+    TransposeFour(first, second, lane);
+    // A pair of lanes has two gates each of two rows, and gets all gates of one.
+    const float even = __shfl_xor_sync(0xffffffffu, odd() ? sum[0] : sum[1], 4);
+    const float later = __shfl_xor_sync(0xffffffffu, odd() ? sum[2] : sum[3], 4);
+    const float product[4] = {odd() ? even : sum[0], odd() ? sum[1] : even, odd() ? later : sum[2],
+                              odd() ? sum[3] : later};
+    Real wx[kGates], rh[kGates], prev[kStates], next[kStates], save[kSaved];
+    float kept[4] = {0, 0, 0, 0};
+#pragma unroll
+    for (int g = 0; g < kGates; ++g) {
+      const unsigned word = g / 2 == 0 ? first : second;
+      wx[g] = Real(Storage::widen(g % 2 == 0 ? word & 0xffffu : word >> 16) + bias_ih[g]);
+      rh[g] = Real((reset ? 0.0f : product[g]) + bias_hh[g]);
+      kept[g] = DenseCell::kept(wx[g], rh[g]).value;
+    }
+#pragma unroll
+    for (int i = 0; i < kStates; ++i) prev[i] = Real(reset ? 0.0f : own[i]);
+    Rule::forward(wx, rh, prev, next, save);
+    if constexpr (kTraining) {
+      if (live) {
+        float* const states = (float*)row.at(args.states, step, kDescending) + team.head * kHead + unit();
+#pragma unroll
+        for (int i = 1; i < kStates; ++i) __stcs(states + (Index)(i - 1) * args.hidden, prev[i].value);
+      }
+      unsigned low = Storage::narrow(kept[0], kept[1]), high = Storage::narrow(kept[2], kept[3]);
+      TransposeFour(low, high, lane);
+      __syncwarp();
+      if (u() < kGates) *(uint2*)of_gate = make_uint2(low, high);
+    }
+#pragma unroll
+    for (int i = 0; i < kStates; ++i) own[i] = live ? next[i].value : own[i];
+    if constexpr (kEveryState) {
+      if (live) {
+        float* const states = (float*)row.at(args.every_state, step, kDescending) + team.head * kHead + unit();
+#pragma unroll
+        for (int i = 1; i < kStates; ++i) __stcs(states + (Index)(i - 1) * args.hidden, own[i]);
+      }
+    }
+  }
+
+  __device__ __forceinline__ void run(int steps) {
+    init();
+    int turn = 0;
+#pragma unroll 1
+    for (int step = 0; step < steps; ++step) {
+#pragma unroll
+      for (int portion = 0; portion < kPortions; ++portion, ++turn) {
+        float own[kTiles * 4];
+        {
+          float sum[kRows / 2];
+          multiply(sum, turn);
+          add_up(own, sum, turn);
+        }
+        const int stage = turn % kInputStages;
+        shared.inputs[stage].wait(turn / kInputStages & 1);
+#pragma unroll
+        for (int n = 0; n < kTiles; ++n) apply(state[portion][n], own + n * 4, row_of(n), portion, step, stage);
+        send(portion);
+      }
+    }
+    finish();
+  }
+
+  __device__ __forceinline__ void finish() const {
+#pragma unroll
+    for (int portion = 0; portion < kPortions; ++portion) {
+#pragma unroll
+      for (int n = 0; n < kTiles; ++n) {
+        const Row& row = shared.rows[portion * kRows + row_of(n)];
+        if (row.number < 0) continue;
+        const int channel = team.head * kHead + unit();
+        for (int step = row.length; step < row.padded; ++step) {
+          *(unsigned short*)(row.at(args.y, step, kDescending) + channel * kBytes) = 0;
+          if constexpr (kEveryState) {
+            float* const states = (float*)row.at(args.every_state, step, kDescending) + channel;
+            for (int i = 1; i < kStates; ++i) states[(Index)(i - 1) * args.hidden] = 0.0f;
+          }
+        }
+        if (args.state_out == nullptr) continue;
+#pragma unroll
+        for (int i = 0; i < kStates; ++i) {
+          args.state_out[((Index)i * args.rows.rows + row.number) * args.hidden + channel] = state[portion][n][i];
+        }
+      }
+    }
+  }
+};
+
+/// Lays slices of R that no registers hold where the tensor cores read them.
+PENSTOCK_DEVICE void LayMatrix(const Shared& shared, const Team& team, const DenseForwardArguments& args) {
+  constexpr int slices = kShape.matrix_slices(), of_part = slices > 0 ? slices / kParts : 1;
+  for (int i = threadIdx.x; i < slices * (WarpgroupShape::tile_rows * 8); i += kThreads) {
+    const int slice = i / (WarpgroupShape::tile_rows * 8), row = i / 8 % WarpgroupShape::tile_rows, piece = i % 8;
+    const int item = kShape.resident_items() + slice % of_part / kDepth;
+    const int column = Multiplier::column_of(slice / of_part, item) +
+                       slice % of_part % kDepth * WarpgroupShape::slice_units + piece * 8;
+    const char* const p = Multiplier::matrix_row(args, team, row / 16, row % 16, column);
+    *(uint4*)(shared.start + kShape.matrix_at() + slice * WarpgroupShape::matrix_slice_bytes +
+              MatrixOfColumns::place(row, piece)) = p != nullptr ? *(const uint4*)p : make_uint4(0, 0, 0, 0);
+  }
+  ShowTensorCores();
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads, 1)
+    DenseWarpgroupForward(const __grid_constant__ DenseChipForwardArguments all) {
+  extern __shared__ __align__(1024) char memory[];
+  const DenseForwardArguments& args = all.call;
+  const int warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
+  const Team team = Team::here(all.first, args.heads);
+  const Shared shared = Shared::of(memory);
+  const TeamExchange exchange = TeamExchange::of(all.exchange, team.number);
+  if (threadIdx.x == 0) {
+    shared.init();
+    ShowBarriers();
+  }
+  int longest = 0;
+  for (int i = threadIdx.x; i < kShape.team_rows(); i += kThreads) {
+    shared.rows[i] = Row::of_slot(args.rows, team.first_row + i, kDescending);
+  }
+  // W x of rows that have ended, or of none: finite numbers.
+  for (int i = threadIdx.x; i < kInputStages * kShape.input_bytes() / 16; i += kThreads) {
+    ((uint4*)shared.input(0))[i] = make_uint4(0, 0, 0, 0);
+  }
+  LayMatrix(shared, team, args);
+  __syncthreads();
+  for (int i = 0; i < kShape.team_rows(); ++i) longest = max(longest, shared.rows[i].length);
+
+  if (warp >= kParts * 4) {
+    SetRegisters<kFewRegisters, false>();
+    const int helper = warp - kParts * 4;
+    if (helper == 0) {
+      BringStates(shared, exchange, longest);
+    } else if (helper == 1) {
+      SendStates(shared, exchange, team, longest, args);
+    } else {
+      InputLoader{shared, team, args, longest, (helper - 2) * 32 + lane}.run();
+    }
+  } else {
+    SetRegisters<kManyRegisters, true>();
+    Multiplier multiplier{shared, team, args, warp / 4, warp % 4, lane};
+    multiplier.run(longest);
+  }
+}
