@@ -12,6 +12,7 @@ DenseRule dense_head_rule(const GpuDenseProblem& problem, const GpuModel& gpu);
 DenseRule dense_cluster_rule(const GpuDenseProblem& problem, const GpuModel& gpu);
 DenseRule dense_chip_rule(const GpuDenseProblem& problem, const GpuModel& gpu);
 DenseRule dense_step_rule(const GpuDenseProblem& problem, const GpuModel& gpu);
+DenseRule dense_diagonal_rule(const GpuDenseProblem& problem, const GpuModel& gpu);
 
 /// All of them, the preferred ones first, as dense_algorithms() has them. Throws Error(invalid_argument) as
 /// plan_gpu_dense() does.
