@@ -130,7 +130,10 @@ std::string GpuDensePlan::explain() const {
 std::vector<DenseRule> dense_rules(const GpuDenseProblem& problem, const GpuModel& gpu) {
   check_dense_problem(problem);
   std::vector<DenseRule> rules;
-  for (const DenseAlgorithm algorithm : dense_algorithms()) rules.push_back(dense_rule_of(algorithm)(problem, gpu));
+  for (const DenseAlgorithm algorithm : dense_algorithms()) {
+    if (algorithm == DenseAlgorithm::diagonal && problem.head_size() != 1) continue;
+    rules.push_back(dense_rule_of(algorithm)(problem, gpu));
+  }
   return rules;
 }
 
