@@ -178,9 +178,12 @@ TEST(Runs, RefuseWhatDoesNotFitAndWhomNobodyKnows) {
 }
 
 TEST(Limits, AreWrongWhereOurTimeIsWellBelowThem) {
-  Entry ours{.name = "penstock"};
+  Entry ours;
+  ours.name = "penstock";
   ours.time.median = 1e-3;
-  const Case test = cases(find_table("layer"), {.threads = {1}}).front();
+  Choice one;
+  one.threads = {1};
+  const Case test = cases(find_table("layer"), one).front();
   const auto line = [&](double limit) {
     Line made{.test = test, .checked = "all", .entries = {ours}, .limit = {}};
     made.limit.seconds = limit;
