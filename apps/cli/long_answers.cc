@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
@@ -13,13 +14,25 @@
 namespace penstock::cli {
 namespace {
 
+/// How rows follow each other in time; models from before that was kept know the column of dates by what they read.
+RowDates usual_dates(const DataDescription& data) {
+  RowDates dates = data.row_dates;
+  const auto input = std::ranges::find_if(data.inputs, &Column::reads_dates);
+  if (!dates.column.empty() || input == data.inputs.end()) return dates;
+  dates.column = input->name;
+  dates.form = input->dates;
+  return dates;
+}
+
 /// The dates of a series' rows, and of as many behind them as are forecast; empty where its first or last row has none.
 std::vector<double> dates_of(const GroupedRows& series, const RowDates& usual, Index horizon) {
   std::vector<double> dates;
-  for (const auto& part : {series.dates, series.dates_to_come}) {
-    for (const auto& date : part) dates.push_back(date.value_or(std::numeric_limits<double>::quiet_NaN()));
+  for (const auto& date : series.dates) dates.push_back(date.value_or(std::numeric_limits<double>::quiet_NaN()));
+  for (const auto& date : series.dates_to_come) {
+    if (date) dates.push_back(*date);  // those behind the last known one follow it
   }
   dates = reporting::without_gaps(std::move(dates));
+  if (dates.size() == 1 && usual.step == 0.0) return {};  // nothing says how far apart rows are
   const std::size_t needed = series.dates.size() + static_cast<std::size_t>(horizon);
   if (dates.empty() || dates.size() >= needed) return dates;
   const std::vector<double> later = reporting::dates_to_come(dates, needed - dates.size(), &usual);
@@ -30,8 +43,9 @@ std::vector<double> dates_of(const GroupedRows& series, const RowDates& usual, I
 }  // namespace
 
 RowTimes::RowTimes(const Rows& rows, const std::vector<GroupedRows>& groups, const DataDescription& data) {
-  if (data.row_dates.column.empty()) return;
-  name_ = data.row_dates.column;
+  const RowDates usual = usual_dates(data);
+  if (usual.column.empty()) return;
+  name_ = usual.column;
   if (!rows.reader().column(name_)) {
     throw Error(ErrorCode::bad_input, fmt::format("{}: the header has no column '{}', from which --long takes the "
                                                   "dates of the forecasts",
@@ -39,16 +53,17 @@ RowTimes::RowTimes(const Rows& rows, const std::vector<GroupedRows>& groups, con
   }
   std::vector<double> all;
   for (const GroupedRows& series : groups) {
-    dates_.push_back(dates_of(series, data.row_dates, data.horizon));
+    dates_.push_back(dates_of(series, usual, data.horizon));
     if (dates_.back().empty()) {
-      throw Error(ErrorCode::bad_input,
-                  fmt::format("{}: the first and the last row{}{} must have a date in column '{}' for --long",
-                              printable(rows.name()), series.name.empty() ? "" : " of ", printable(series.name),
-                              printable(name_)));
+      throw Error(
+          ErrorCode::bad_input,
+          fmt::format(
+              "{}: --long needs two rows or more{}{}, of which the first and the last have a date in column '{}'",
+              printable(rows.name()), series.name.empty() ? "" : " of ", printable(series.name), printable(name_)));
     }
     all.insert(all.end(), dates_.back().begin(), dates_.back().end());
   }
-  writer_.emplace(all, data.row_dates.form);
+  writer_.emplace(all, usual.form);
 }
 
 std::string RowTimes::text(std::size_t series, Index row) const {

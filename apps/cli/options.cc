@@ -93,6 +93,37 @@ void list_entry(std::string& out, const std::string& name, const std::string& te
   }
 }
 
+/// What stands without an option here: files, and the verb itself.
+std::string without_option(const CLI::App& app, const std::string& name) {
+  if (app.get_parent() == nullptr) {
+    for (const CLI::App* verb : verbs_of(app)) {
+      if (name == "--" + verb->get_name()) return fmt::format(", did you mean '{}'?", verb->get_name());
+    }
+    return "";
+  }
+  const auto is_one_of = [&](std::initializer_list<std::string_view> words) {
+    return std::ranges::find(words, name) != words.end();
+  };
+  const bool data = is_one_of({"--data", "--dataset", "--file", "--input", "--csv", "--train-data", "-d", "-f", "-i"});
+  const bool model = is_one_of({"--model", "-m", "--checkpoint", "--weights"});
+  for (const CLI::Option* option : app.get_options([](const CLI::Option* o) { return o->get_positional(); })) {
+    const std::string positional = option->get_name(true);
+    if ((data && positional == "DATA") || (model && positional == "MODEL")) {
+      return fmt::format(": {} stands without one, '{}'", positional, usage_line(app));
+    }
+  }
+  return "";
+}
+
+/// The verb that has an option which this one has not, 'penstock train' before others.
+std::string where_option_is(const CLI::App& app, const std::string& name) {
+  if (app.get_parent() == nullptr || !name.starts_with("--")) return "";
+  for (const CLI::App* verb : verbs_of(*app.get_parent())) {
+    if (verb->get_option_no_throw(name) != nullptr) return fmt::format("; 'penstock {}' has it", verb->get_name());
+  }
+  return "";
+}
+
 /// What people look for that is no verb.
 std::string where_else(const std::string& verb) {
   if (verb != "torchscript" && verb != "pt2") return "";
@@ -306,7 +337,10 @@ void refuse_extras(const CLI::App& app) {
                                    [](const std::string& extra) { return extra.size() > 1 && extra[0] == '-'; });
   if (option != extras.end()) {
     const std::string name = option->substr(0, option->find('='));
-    misuse(fmt::format("there is no option '{}'{}", printable(name), suggestion(name, option_names(app))));
+    std::string hint = without_option(app, name);
+    if (hint.empty()) hint = suggestion(name, option_names(app));
+    if (hint.empty()) hint = where_option_is(app, name);
+    misuse(fmt::format("there is no option '{}'{}", printable(name), hint));
   }
   if (app.get_parent() != nullptr) refuse_argument(app, extras.front());
   std::vector<std::string> verbs;

@@ -3,12 +3,14 @@
 import csv
 import datetime
 import io
+import json
 import math
 import random
 
 import pytest
 
 from program import TINY, refuses, run
+from test_cli_files import joined, split
 
 QUICK = [*TINY, "--steps", 2, "--length", 16]
 
@@ -123,6 +125,28 @@ def test_dates_go_on_as_in_training(tmp_path, date, written, rows):
     run("train", "all.csv", "--columns", "x", "--horizon", 4, *QUICK, cwd=tmp_path)
     found = table(run("predict", "model.safetensors", "some.csv", "--last", "--long", cwd=tmp_path).out)
     assert [row[name] for row in found] == [written(rows + i) for i in range(4)]
+
+
+def test_a_model_that_reads_dates_writes_them(tmp_path):
+    text = "month,x\n" + "".join(f"{month(i)[:7]},{math.sin(i * math.pi / 6) + i / 100:.4f}\n" for i in range(90))
+    (tmp_path / "x.csv").write_text(text)
+    said = run("train", "x.csv", "--columns", "x", "--calendar", "year", "--horizon", 2, *QUICK, cwd=tmp_path).err
+    assert "the day of the year as input" in said
+    (tmp_path / "one.csv").write_text("".join(text.splitlines(keepends=True)[:2]))
+    expected = {"x.csv": [month(90), month(91)], "one.csv": [month(1), month(2)]}
+    for name, dates in expected.items():
+        rows = table(run("predict", "model.safetensors", name, "--last", "--long", cwd=tmp_path).out)
+        assert [row["month"] for row in rows] == dates
+    # A file from before models kept how far their rows are apart.
+    header, data = split((tmp_path / "model.safetensors").read_bytes())
+    description = json.loads(header["__metadata__"]["penstock"])
+    del description["data"]["row_dates"]
+    header["__metadata__"]["penstock"] = json.dumps(description, separators=(",", ":"))
+    (tmp_path / "old.safetensors").write_bytes(joined(header, data))
+    rows = table(run("predict", "old.safetensors", "x.csv", "--last", "--long", cwd=tmp_path).out)
+    assert [row["month"] for row in rows] == expected["x.csv"]
+    said = run("predict", "old.safetensors", "one.csv", "--last", "--long", cwd=tmp_path, expect=1).err
+    assert said == "penstock predict: one.csv: --long needs two rows or more, of which the first and the last have a date in column 'month'\n"
 
 
 def test_dates_of_rows_to_come_are_those_of_the_file(tmp_path):

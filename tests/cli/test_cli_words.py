@@ -90,6 +90,20 @@ def test_models_and_data(models, verb, arguments, message):
     refuses(verb, *arguments, message=message, status=2, verb=verb, cwd=models)
 
 
+@pytest.mark.parametrize("verb, arguments, message", [
+    ("train", ["--data", "series.csv"], "there is no option '--data': DATA stands without one, 'penstock train DATA... [options]'"),
+    ("predict", ["-m", "series.safetensors", "series.csv"],
+     "there is no option '-m': MODEL stands without one, 'penstock predict MODEL DATA... [options]'"),
+    ("predict", ["series.safetensors", "series.csv", "--horizon", 14], "there is no option '--horizon'; 'penstock train' has it"),
+    ("train", ["series.csv", "--temperature", 1], "there is no option '--temperature'; 'penstock generate' has it"),
+    ("", ["--train", "series.csv"], "there is no option '--train', did you mean 'train'?"),
+    ("train", ["series.csv", "--target", "level"],
+     "--target is the sound file that is to come out of series.csv; did you mean '--target-columns level'?"),
+])  # fmt: skip
+def test_options_of_other_verbs_and_programs(models, verb, arguments, message):
+    refuses(*filter(None, [verb]), *arguments, message=message, status=2, verb=verb, cwd=models)
+
+
 def test_a_folder_instead_of_a_model(models, tmp_path):
     (tmp_path / "runs").mkdir()
     message = "MODEL runs is a folder, not a model"
