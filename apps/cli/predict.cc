@@ -51,8 +51,8 @@ class Prediction {
   }
 
   int run() {
-    arguments_.data = files_of(arguments_.data);
-    refuse_foreign();
+    const std::vector<std::string> given = std::exchange(arguments_.data, files_of(arguments_.data));
+    refuse_foreign(given);
     settle_device(arguments_.automatic, arguments_.execution, model_, work());
     if (!task_name(arguments_.data.front()).empty()) {
       predict_task();
@@ -98,7 +98,8 @@ class Prediction {
   const DataDescription& data() const { return model_.data(); }
   const std::string& source() const { return arguments_.data.front(); }
 
-  void refuse_foreign() const {
+  /// `given` are the arguments of DATA, of which some may be folders.
+  void refuse_foreign(const std::vector<std::string>& given) const {
     const Task task = data().task;
     const auto refuse = [&](const char* option, Task only) {
       if (app_.count(option) > 0) require_task(model_, arguments_.model, only, option);
@@ -116,7 +117,11 @@ class Prediction {
     }
     const bool many = (task == Task::language && !arguments_.per_byte) || data().groups_are_files;
     if (arguments_.data.size() > 1 && !many) {
-      refuse_argument(app_, arguments_.data[1]);
+      if (given.size() > 1) refuse_argument(app_, given[1]);
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("DATA {} is a folder of {} files, and this model reads one: 'penstock predict {} {}'",
+                              printable(given.front()), arguments_.data.size(), shell_word(arguments_.model),
+                              shell_word(source())));
     }
   }
 

@@ -141,7 +141,9 @@ def _opened(opener, paths, *arguments):
         return opener(paths, *arguments)
     except BadInput as error:
         text = re.sub(r"the option '(\w+)=([^']*)'", r"\1='\2'", str(error))
-        if paths and _core.guess_kind(paths) == "text":
+        if "this is a safetensors file" in text:
+            text += "; penstock.Model.load reads a model"
+        elif paths and _core.guess_kind(paths) == "text":
             text += f"; it looks like a text: penstock.open_text({paths[0]!r}) reads one"
         raise BadInput(text) from None
 

@@ -113,6 +113,16 @@ def test_a_folder_instead_of_a_model(models, tmp_path):
     refuses("generate", "runs", message=message, status=2, verb="generate", cwd=tmp_path)
 
 
+def test_a_folder_of_data_where_a_file_is_read(models, tmp_path):
+    for name in "ab":
+        shutil.copy(models / "series.csv", tmp_path / f"{name}.csv")
+    message = (
+        f"DATA {tmp_path} is a folder of 2 files, and this model reads one: "
+        f"'penstock predict series.safetensors {tmp_path}/a.csv'"
+    )
+    refuses("predict", "series.safetensors", tmp_path, message=message, status=2, verb="predict", cwd=models)
+
+
 def test_addresses(models):
     page = "cannot read 'https://example.org/a.csv': No such file or directory"
     first = "; Penstock reads files, not addresses: first: curl -Lo a.csv 'https://example.org/a.csv'"

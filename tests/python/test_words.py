@@ -153,6 +153,9 @@ def test_files_of_another_kind(folder):
         penstock.open_series(folder / "text.txt")
     with pytest.raises(penstock.BadInput, match=r"for each \"shop\", such as \"A\" and \"B\"; group='shop' reads each by itself"):
         penstock.open_series(folder / "long.csv")
+    penstock.Model(penstock.open_text(folder / "text.txt"), width=8, blocks=1).save(folder / "m.csv")
+    with pytest.raises(penstock.BadInput, match="this is a safetensors file, .*; penstock.Model.load reads a model$"):
+        penstock.open_series(folder / "m.csv")
     with pytest.raises(penstock.IoFailure, match="not addresses: first: curl -Lo a.csv 'https://x.org/a.csv'$"):
         penstock.open_series("https://x.org/a.csv")
 
