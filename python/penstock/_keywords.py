@@ -153,29 +153,33 @@ def _check(name: str, value: Any, kind: tuple[str, str, bool]) -> None:
     attribute, called, optional = kind
     fits = isinstance(value, str) if attribute == "__str__" else hasattr(value, attribute)
     if not fits and not (optional and value is None):
-        raise TypeError(f"{name} must be {called}, not {value!r}" if len(repr(value)) <= 60 else
-                        f"{name} must be {called}, not {type(value).__name__}")  # fmt: skip
+        shown = repr(value) if len(repr(value)) <= 60 else type(value).__name__
+        raise TypeError(f"{name} must be {called}, not {shown}") from None
+
+
+def _check_call(function: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Raises TypeError that says which argument of a call that failed is none of the function's, or of another type."""
+    code = function.__code__
+    allowed = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    unknown = next((key for key in kwargs if key not in allowed), None)
+    if unknown is not None:
+        raise TypeError(no_argument(function, name, unknown)) from None
+    kinds = _kinds(function)
+    for key, value in (*zip(allowed, args), *kwargs.items()):
+        if key in kinds:
+            _check(key, value, kinds[key])
 
 
 def _explained(function: Any, name: str) -> Any:
-    """The function, which refuses an argument that it does not have in words that name the one that was meant."""
-    code = function.__code__
-    positions = code.co_varnames[: code.co_argcount]
-    allowed = frozenset(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
-    kinds = _kinds(function)
+    """The function; where it fails because an argument does not fit, the error names the argument that was meant."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if not kwargs.keys() <= allowed:
-            unknown = next(each for each in kwargs if each not in allowed)
-            raise TypeError(no_argument(function, name, unknown))
-        for key, kind in kinds.items():
-            if key in kwargs:
-                _check(key, kwargs[key], kind)
-        for key, value in zip(positions, args):
-            if key in kinds:
-                _check(key, value, kinds[key])
-        return function(*args, **kwargs)
+        try:
+            return function(*args, **kwargs)
+        except Exception:  # looked into only now: a check of every call would take longer than some calls
+            _check_call(function, name, args, kwargs)
+            raise
 
     return call
 

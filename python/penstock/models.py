@@ -398,6 +398,8 @@ class Model:
 
     def _source(self, inputs: Any) -> tuple[str, bytes | None] | None:
         """A path, or the name and the text of a table in memory; None for anything else."""
+        if type(inputs).__module__ == "numpy":
+            return None
         from .datasets import table_texts
 
         reads_texts = self._data["text_column"] != ""
