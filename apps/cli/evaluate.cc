@@ -6,6 +6,7 @@
 
 #include "answers.h"
 #include "device_choice.h"
+#include "load_model.h"
 #include "options.h"
 #include "penstock/penstock.h"
 #include "score_report.h"
@@ -64,8 +65,8 @@ std::string where_nothing_is(const Model& model, const EvaluateArguments& argume
 
 int evaluate_files(const CLI::App& app, EvaluateArguments arguments) {
   require_given(arguments.model, "MODEL");
-  require_given(arguments.data.empty() ? "" : arguments.data.front(), "DATA");
-  const Model model = Model::load(arguments.model);
+  require_data("evaluate", arguments.model, arguments.data);
+  const Model model = load_model("evaluate", arguments.model, arguments.data);
   arguments.data = files_of(arguments.data);
   if (app.count("--skip") > 0) require_task(model, arguments.model, Task::forecast, "--skip");
   if (app.count("--label-column") > 0) require_task(model, arguments.model, Task::classify, "--label-column");

@@ -136,6 +136,11 @@ OpenedData open_labelled_text_file(const DataOptions& options, std::uint64_t see
 }
 
 OpenedData open_sound_files(const DataOptions& options) {
+  if (!options.target.empty() && !is_sound_file(options.source) && !std::filesystem::exists(options.target)) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("--target is the sound file that is to come out of {}; did you mean '--target-columns {}'?",
+                            printable(options.source), shell_word(options.target)));
+  }
   require_given(options.target, "--target, the sound that came out of what is to be learnt,");
   if (options.sources.size() > 1) {
     throw Error(ErrorCode::invalid_argument, fmt::format("one argument too many: '{}'", printable(options.sources[1])));

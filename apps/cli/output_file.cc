@@ -13,6 +13,7 @@
 
 #include "penstock/error.h"
 #include "penstock/model_file.h"
+#include "penstock/sources.h"
 #include "units.h"
 
 namespace penstock::cli {
@@ -21,7 +22,8 @@ namespace {
 namespace fs = std::filesystem;
 
 [[noreturn]] void cannot_write(const std::string& option, const std::string& path, const std::string& reason) {
-  throw Error(ErrorCode::io_failure, fmt::format("{} {}: cannot write: {}", option, printable(path), reason));
+  throw Error(ErrorCode::io_failure,
+              fmt::format("{} {}: cannot write: {}{}", option, printable(path), reason, address_advice(path, true)));
 }
 
 /// "a model", "a checkpoint", "no Penstock model", for a file that is there.
@@ -77,6 +79,15 @@ void check_not_there(const std::string& option, const std::string& path, const s
   if (!fs::exists(path)) return;
   throw Error(ErrorCode::invalid_argument,
               fmt::format("{} {} is there already, {}; {}", option, printable(path), kind_of_file(path), advice));
+}
+
+void check_not_one_of(const std::string& option, const std::string& path, const std::string& name,
+                      const std::vector<std::string>& files) {
+  std::error_code not_there;
+  for (const std::string& file : files) {
+    if (!fs::equivalent(path, file, not_there)) continue;
+    throw Error(ErrorCode::invalid_argument, fmt::format("{} {} would overwrite {}", option, printable(path), name));
+  }
 }
 
 OutputLock::OutputLock(const std::string& option, const std::string& path) : path_(path + ".lock") {

@@ -12,6 +12,7 @@
 #include "group_streams.h"
 #include "input.h"
 #include "latency.h"
+#include "load_model.h"
 #include "open_data.h"
 #include "options.h"
 #include "penstock/labelled_texts.h"
@@ -42,7 +43,7 @@ class Stream {
  public:
   Stream(const CLI::App& app, StreamArguments arguments)
       : arguments_(std::move(arguments)),
-        model_(Model::load(arguments_.model)),
+        model_(load_model("stream", arguments_.model, {arguments_.input})),
         session_(model_, settled_execution()),
         input_("-") {
     if (arguments_.bits) require_task(model_, arguments_.model, Task::language, "--bits");
@@ -230,7 +231,8 @@ class Stream {
     const Index rate = model_.data().sample_rate;
     if (rate == 0) {
       throw Error(ErrorCode::invalid_argument,
-                  fmt::format("{} is no model of sound: it reads standard input", printable(arguments_.model)));
+                  fmt::format("{} is no model of sound: it reads standard input, 'penstock stream {} < {}'",
+                              printable(arguments_.model), shell_word(arguments_.model), shell_word(arguments_.input)));
     }
     require_given(arguments_.output, "OUT.wav");
     const Sound in = read_sound(arguments_.input);

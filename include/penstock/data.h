@@ -145,6 +145,8 @@ struct Spread {
   std::vector<Ending> endings;
 
   bool empty() const { return levels.empty(); }
+  /// Throws Error(invalid_argument) unless the spread is known and covers these levels of quantiles.
+  void check(std::span<const double> quantile_levels) const;
   /// The quantile of a level of what output `output` of [horizon, targets] forecasts, raw; `column` is its target. The
   /// level must not lie beyond the first or the last one. Where errors are relative, a forecast that is not positive
   /// has no spread.

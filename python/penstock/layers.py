@@ -12,6 +12,7 @@ import os
 
 from . import _core
 from ._execution import execution, is_time_first
+from ._keywords import explain_keywords
 from .errors import InvalidArgument
 
 TYPE_CHECKING = False  # what typing.TYPE_CHECKING is, without the import
@@ -387,3 +388,6 @@ class Recurrent(_Network):
         """
         after: Any = self._network.step(x, h, out)
         return after
+
+
+explain_keywords(globals())

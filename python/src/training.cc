@@ -364,6 +364,13 @@ void bind_training(nb::module_& module) {
       },
       nb::arg("input"), nb::arg("target"), nb::arg("validation_fraction"), nb::arg("origin").none());
   module.def(
+      "guess_kind",
+      [](const Sources& paths) {
+        constexpr std::array names = {"text", "series", "labelled", "labelled texts"};
+        return names[static_cast<std::size_t>(guess_kind(paths))];
+      },
+      nb::arg("paths"));
+  module.def(
       "open_series",
       [](const Sources& paths, const TableTexts& tables, const std::vector<std::string>& inputs,
          const std::vector<std::string>& targets, Index horizon, double validation_fraction,

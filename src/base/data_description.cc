@@ -84,6 +84,16 @@ double Column::raw(double normalised) const {
   return logarithm ? std::exp(value) : value;
 }
 
+void Spread::check(std::span<const double> quantile_levels) const {
+  require(!empty(), "quantiles: the model does not know the errors of its forecasts: train it with held-out rows");
+  for (const double level : quantile_levels) {
+    if (level >= levels.front() && level <= levels.back()) continue;
+    const bool percent = level > 1.0 && level <= 100.0;
+    fail(ErrorCode::invalid_argument, "quantiles must be {:g} to {:g}, not {:g}{}", levels.front(), levels.back(),
+         level, percent ? fmt::format(": {:g} % is {:g}", level, level / 100.0) : "");
+  }
+}
+
 double Spread::error(double level, Index output) const {
   require(!empty(), "the spread of these forecasts is not known");
   require(level >= levels.front() && level <= levels.back(), "level must be {} to {}, not {}", levels.front(),

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/quote.h"
 #include "train/dates.h"
+#include "train/long_table.h"
 #include "train/number.h"
 
 namespace penstock::data {
@@ -318,6 +319,16 @@ std::string Calendar::describe(const std::string& name) const {
   return text;
 }
 
+namespace {
+
+/// Where nobody says that the table holds many series, but dates that come again show it.
+void refuse_many_series(const CsvTable& table, const SeriesOptions& options, const Calendar& calendar) {
+  const bool one = options.group.empty() && !options.group_by_file && table.sources().size() <= 1;
+  if (one && calendar.earlier + calendar.same > 0) refuse_long_table(table, calendar.column, calendar.seconds);
+}
+
+}  // namespace
+
 std::optional<Calendar> find_calendar(const CsvTable& table, const SeriesOptions& options,
                                       const std::vector<std::size_t>& taken, const std::vector<RowRun>& runs,
                                       const TableValues& values) {
@@ -327,6 +338,7 @@ std::optional<Calendar> find_calendar(const CsvTable& table, const SeriesOptions
   if (!options.calendar.column.empty()) {
     const std::size_t column = table.column(options.calendar.column, "calendar");
     auto found = finder.look(column);
+    if (found) refuse_many_series(table, options, *found);
     if (!found || !found->rises()) finder.refuse(column);
     finder.settle(*found);
     return found;
@@ -340,6 +352,7 @@ std::optional<Calendar> find_calendar(const CsvTable& table, const SeriesOptions
     const std::string& text = first.fields()[column].text;
     if (!parse_date(text) && !(may_name_dates(names[column]) && table.header().looks_numeric(text))) continue;
     auto found = finder.look(column);
+    if (found) refuse_many_series(table, options, *found);
     if (found && found->rises()) {
       finder.settle(*found);
       return found;

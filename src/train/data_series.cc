@@ -267,7 +267,7 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
       data::Calendar calendar = *series.calendar;
       const std::string& name = names[calendar.column];
       if (calendar.rises()) add_dates(calendar, name, options, features);
-      if (calendar.rises() && options.calendar.read && features.empty()) keep_dates(calendar, name);
+      if (calendar.rises() && options.calendar.read) keep_dates(calendar, name);
       add_reading(calendar.describe(name));
     }
     for (const std::size_t input : inputs) {
@@ -286,7 +286,7 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
     widen(features);
   }
 
-  /// To say when rows were, of a model that does without.
+  /// To say when rows were and when those behind them are, whether or not the model reads dates.
   void keep_dates(const data::Calendar& calendar, const std::string& name) {
     description_.row_dates = calendar.dates;
     description_.row_dates.column = name;

@@ -46,6 +46,11 @@ struct RowReader::Impl {
 
   void find_dates() {
     if (data.row_dates.column.empty()) return;
+    const auto is_read = [&](const Column& input) {
+      return input.reads_dates() && input.name == data.row_dates.column;
+    };
+    // An input that reads the dates says when rows were; nobody needs to parse them twice.
+    if (data.row_dates.irregular == Irregular::ignore && std::ranges::any_of(inputs, is_read)) return;
     date_position = opening.header.find(data.row_dates.column);
     if (date_position || data.row_dates.irregular == Irregular::ignore) return;
     fail(ErrorCode::bad_input, "{}:1:1: column {} says when a row was, but the header has only {}", source(),

@@ -67,7 +67,7 @@ def test_nothing_is_replaced_unasked(folder):
 def test_what_cannot_be_exported(folder):
     refuses("export", message="MODEL is missing", status=2, verb="export", cwd=folder)
     run("export", "no.safetensors", expect=1, cwd=folder)
-    run("export", "series.csv", expect=1, cwd=folder)
+    run("export", "series.csv", expect=2, cwd=folder)
     run("export", "text.safetensors", "-o", "no/such.onnx", expect=1, cwd=folder)
     refuses(
         "export", "text.safetensors", "-o", "a.onnx", "--group", "Berlin",

@@ -121,7 +121,6 @@ def test_a_cell_that_does_not_exist_is_answered_with_the_list(models):
             ["series.safetensors"],
             "this verb is for language models, and series.safetensors is a forecast model",
         ),
-        ("predict", ["text.safetensors"], "DATA is missing"),
         (
             "predict",
             ["text.safetensors", "text.txt", "--last"],

@@ -1,17 +1,18 @@
 """What layers check of their arguments beside what torch.nn's base class does."""
 
 import numbers
-import warnings
 
 import torch
 
+from .._keywords import no_argument, warn_caller
 
-def refuse_projection(others):
+
+def refuse_projection(others, layer):
     """Keyword arguments that no layer has, or this one has not."""
     if "proj_size" in others:
         raise ValueError("proj_size argument is only supported for LSTM, not RNN or GRU")
     if others:
-        raise TypeError(f"unexpected keyword argument '{next(iter(others))}'")
+        raise TypeError(no_argument(layer.__init__, layer.__name__, next(iter(others))))
 
 
 def _check_form(name, tensor, dtypes, shape, meaning):
@@ -64,8 +65,7 @@ def check_sizes(input_size, hidden_size, num_layers, bias, batch_first, dropout)
             "dropout should be a number in range [0, 1] representing the probability of an element being zeroed"
         )
     if dropout > 0 and num_layers == 1:
-        warnings.warn(
+        warn_caller(
             "dropout option adds dropout after all but last recurrent layer, so non-zero dropout expects num_layers "
-            f"greater than 1, but got dropout={dropout} and num_layers={num_layers}",
-            stacklevel=4,
+            f"greater than 1, but got dropout={dropout} and num_layers={num_layers}"
         )

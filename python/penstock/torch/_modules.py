@@ -265,7 +265,7 @@ class RNN(Stack):
 
     def __init__(self, input_size, hidden_size, num_layers=1, nonlinearity="tanh", bias=True, batch_first=False,
                  dropout=0.0, bidirectional=False, device=None, dtype=None, *, num_heads=1, **others):  # fmt: skip
-        refuse_projection(others)
+        refuse_projection(others, RNN)
         if nonlinearity not in ("tanh", "relu"):
             raise ValueError(f"Unknown nonlinearity '{nonlinearity}'. Select from 'tanh' or 'relu'.")
         self.nonlinearity = nonlinearity
@@ -288,7 +288,7 @@ class GRU(Stack):
 
     def __init__(self, input_size, hidden_size, num_layers=1, bias=True, batch_first=False, dropout=0.0,
                  bidirectional=False, device=None, dtype=None, *, num_heads=1, reset_after=True, **others):  # fmt: skip
-        refuse_projection(others)
+        refuse_projection(others, GRU)
         super().__init__(
             "GRU", input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, device=device,
             dtype=dtype,
