@@ -143,7 +143,11 @@ class SeriesReader {
   }
 
  private:
-  bool reads_dates() const { return options_.calendar.read || options_.irregular != Irregular::ignore; }
+  /// A model that is trained further may know dates only to say when rows were.
+  bool reads_dates() const {
+    const bool known = dates_ != nullptr && table_.header().find(dates_->column).has_value();
+    return options_.calendar.read || options_.irregular != Irregular::ignore || known;
+  }
 
   static std::vector<RowRun> runs_of(const std::vector<RowSorter::Rows>& all) {
     std::vector<RowRun> runs;

@@ -169,6 +169,23 @@ TEST(Undated, RowsLaterOnAreTreatedAsThoseOfTraining) {
   expect_error(ErrorCode::bad_input, "Total", [&] { rows_read(rows, strict); });
 }
 
+TEST(Undated, RowsToTrainFurtherOnAreTreatedAlike) {
+  const TemporaryFolder folder;
+  const std::string good = folder.write("good.csv", table_of());
+  const std::string bad = folder.write("bad.csv", table_of([](int i) { return i == 50 ? "Total" : date_of(i); }));
+  for (const Irregular irregular : {Irregular::ignore, Irregular::fill, Irregular::elapsed}) {
+    SeriesOptions options = options_with(Undated::refuse);
+    options.irregular = irregular;
+    options.calendar.cycles = {};
+    const DataDescription origin = open_series(good, options)->description();
+    expect_error(ErrorCode::bad_input, "bad.csv:52: column \"when\": \"Total\" is no date",
+                 [&] { open_series({bad}, options, origin); });
+    options.undated = Undated::drop;
+    const auto further = open_series({bad}, options, origin);
+    EXPECT_EQ(further->training_steps() + further->held_out_steps() + 1, irregular == Irregular::fill ? 200 : 199);
+  }
+}
+
 TEST(Undated, AModelKeepsTheChoice) {
   const TemporaryFolder folder;
   DataDescription data = open_series(folder.write("s.csv", table_of()), options_with(Undated::drop))->description();
