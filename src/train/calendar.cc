@@ -399,8 +399,9 @@ std::optional<Calendar> find_calendar(const CsvTable& table, const SeriesOptions
       finder.settle(*found);
       return found;
     }
-    if (found && found->rises() && !partly) partly = std::move(found);
-    if (found && !found->rises() && !falls) falls = std::move(found);
+    if (!found) continue;
+    std::optional<Calendar>& kept = found->rises() ? partly : falls;
+    if (!kept) kept = std::move(found);
   }
   if (partly) {
     finder.settle(*partly);

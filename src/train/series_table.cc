@@ -157,6 +157,8 @@ class SeriesReader {
 
   /// Before anything else of these rows is looked at: a line "Total" may lack more than a date.
   void leave_out_undated() {
+    require(reads_dates() || dates_ != nullptr,
+            "undated: rows can be dropped by their dates where these are read, and 'calendar' says they are not");
     if (!reads_dates()) return;
     ValueReader places(table_, {}, options_.missing);
     RowSorter sorter;
@@ -166,6 +168,8 @@ class SeriesReader {
       sorter.add(rows.file(), by_column ? rows.fields()[*group_].text : group_of(rows));
     }
     const auto calendar = find_calendar(table_, options_, columns_.inputs, runs_of(sorter.take()), places.take());
+    require(calendar || dates_ != nullptr, "undated: {} has no column of dates among {}", path_,
+            table_.header().list());
     if (!calendar || calendar->undated.empty()) return;
     table_.leave_out(calendar->undated);
     undated_ = fmt::format("{} left out, whose date in {} cannot be read, the first {}",

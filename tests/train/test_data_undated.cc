@@ -186,6 +186,25 @@ TEST(Undated, RowsToTrainFurtherOnAreTreatedAlike) {
   }
 }
 
+TEST(Undated, WithoutDatesNothingCanBeDroppedByThem) {
+  const TemporaryFolder folder;
+  SeriesOptions options = options_with(Undated::drop);
+  const std::string none = folder.write("n.csv", "x,y\n1,5\n2,6\n5,7\n4,8\n5,9\n6,1\n7,2\n8,3\n");
+  expect_error(ErrorCode::invalid_argument, "undated: ", [&] { open_series(none, options); });
+  options.calendar.read = false;
+  options.irregular = Irregular::ignore;
+  const std::string dated = folder.write("s.csv", table_of());
+  expect_error(ErrorCode::invalid_argument, "undated: rows can be dropped by their dates where these are read",
+               [&] { open_series(dated, options); });
+  // A column that is named is treated like one that was found.
+  options = options_with(Undated::refuse);
+  options.calendar.column = "when";
+  const std::string bad = folder.write("b.csv", table_of([](int i) { return i == 50 ? "" : date_of(i); }));
+  expect_error(ErrorCode::bad_input, "b.csv:52: column \"when\": \"\" is no date", [&] { open_series(bad, options); });
+  options.undated = Undated::drop;
+  EXPECT_EQ(open_series(bad, options)->description().undated, Undated::drop);
+}
+
 TEST(Undated, AModelKeepsTheChoice) {
   const TemporaryFolder folder;
   DataDescription data = open_series(folder.write("s.csv", table_of()), options_with(Undated::drop))->description();
