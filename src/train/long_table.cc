@@ -75,17 +75,28 @@ std::vector<Keys> candidates(const CsvTable& table, std::size_t date_column) {
   return all;
 }
 
-/// How many series there are if these keys name them; nothing unless the dates of each rise.
-std::optional<std::size_t> count_series(const std::vector<std::size_t>& keys, const std::vector<double>& seconds) {
-  std::unordered_map<std::size_t, double> last;
-  for (std::size_t row = 0; row < seconds.size(); ++row) {
-    const auto [found, fresh] = last.try_emplace(keys[row], seconds[row]);
-    if (fresh) continue;
-    if (!(seconds[row] > found->second)) return std::nullopt;
-    found->second = seconds[row];
+struct Series {
+  std::size_t count = 0;
+  bool sorted = true;  ///< The dates of each rise.
+};
+
+/// The series that these keys name; nothing unless each has every date once at most.
+std::optional<Series> find_series(const std::vector<std::size_t>& keys, const std::vector<double>& seconds) {
+  std::unordered_map<std::size_t, std::vector<double>> dates;
+  for (std::size_t row = 0; row < seconds.size(); ++row) dates[keys[row]].push_back(seconds[row]);
+  Series found{.count = dates.size()};
+  for (auto& [key, of_one] : dates) {
+    found.sorted = found.sorted && std::ranges::is_sorted(of_one);
+    std::ranges::sort(of_one);
+    if (std::ranges::adjacent_find(of_one) != of_one.end()) return std::nullopt;
   }
-  const bool enough = last.size() > 1 && last.size() * least_rows <= seconds.size();
-  return enough ? std::optional(last.size()) : std::nullopt;
+  const bool enough = found.count > 1 && found.count * least_rows <= seconds.size();
+  return enough ? std::optional(found) : std::nullopt;
+}
+
+/// What has to be done first where the dates of the series do not rise.
+std::string sort_first(const Series& series, const std::string& dates) {
+  return series.sorted ? "" : fmt::format("sort the rows by {}; then ", dates);
 }
 
 bool repeats(std::vector<double> seconds) {
@@ -103,13 +114,14 @@ void refuse_long_table(const CsvTable& table, std::size_t date_column, const std
   const auto& names = table.header().names();
   const std::string path = table.header().source(), dates = in_quotes(names[date_column]);
   for (const Keys& keys : columns) {
-    const auto series = count_series(keys.rows, seconds);
+    const auto series = find_series(keys.rows, seconds);
     if (!series) continue;
     const std::string& name = names[keys.column];
     fail(ErrorCode::bad_input,
          "{}: the table holds {} series: the dates of column {} come again for each {}, such as {} and {}; "
-         "the option 'group={}' reads each by itself, the option 'calendar=none' all rows as one series",
-         path, *series, dates, in_quotes(name), in_quotes(keys.values[0]), in_quotes(keys.values[1]), name);
+         "{}the option 'group={}' reads each by itself, the option 'calendar=none' all rows as one series",
+         path, series->count, dates, in_quotes(name), in_quotes(keys.values[0]), in_quotes(keys.values[1]),
+         sort_first(*series, dates), name);
   }
   for (std::size_t i = 0; i < columns.size(); ++i) {
     for (std::size_t j = i + 1; j < columns.size(); ++j) {
@@ -117,12 +129,12 @@ void refuse_long_table(const CsvTable& table, std::size_t date_column, const std
       for (std::size_t row = 0; row < both.size(); ++row) {
         both[row] = both[row] * columns[j].values.size() + columns[j].rows[row];
       }
-      const auto series = count_series(both, seconds);
+      const auto series = find_series(both, seconds);
       if (!series) continue;
       fail(ErrorCode::bad_input,
            "{}: the table holds {} series: the dates of column {} come again for each {} of each {}; put both into one "
            "column, which the option 'group' names, or read all rows as one series by the option 'calendar=none'",
-           path, *series, dates, in_quotes(names[columns[j].column]), in_quotes(names[columns[i].column]));
+           path, series->count, dates, in_quotes(names[columns[j].column]), in_quotes(names[columns[i].column]));
     }
   }
 }

@@ -186,6 +186,19 @@ def test_numbers_name_series_where_their_column_says_so(tmp_path):
     assert 'holds 6 series: the dates of column "date" come again for each "item" of each "store"; put both into one' in said
 
 
+def test_long_tables_of_years_and_of_rows_in_any_order(tmp_path):
+    rows = [f"{1960 + i},{store},{k + i % 5}" for k, store in enumerate(STORES) for i in range(40)]
+    (tmp_path / "years.csv").write_text(long_table(rows, "year,store,sales"))
+    command = ["train", "years.csv", *TINY, "--steps", 1]
+    said = run(*command, cwd=tmp_path, expect=1).err
+    assert 'the dates of column "year" come again for each "store", such as "Aachen" and "Bonn"; --group store reads' in said
+    run(*command, "--group", "store", cwd=tmp_path)
+    mixed = sorted(BY_DATE, key=lambda row: row[::-1])
+    (tmp_path / "mixed.csv").write_text(long_table(mixed))
+    said = run("train", "mixed.csv", *TINY, "--steps", 1, cwd=tmp_path, expect=1).err
+    assert '; sort the rows by "date"; then --group store reads each by itself' in said
+
+
 @pytest.mark.parametrize("head, rows", [
     ("date,hour,load", [f"{date},{h},{h + i % 3}" for i, date in enumerate(dates(20)) for h in range(24)]),
     ("date,shift,load", [f"{date},{s},{len(s) + i % 3}" for i, date in enumerate(dates()) for s in ("early", "late")]),
