@@ -195,7 +195,7 @@ def test_long_tables_of_years_and_of_rows_in_any_order(tmp_path):
     run(*command, "--group", "store", cwd=tmp_path)
     mixed = sorted(BY_DATE, key=lambda row: row[::-1])
     (tmp_path / "mixed.csv").write_text(long_table(mixed))
-    said = run("train", "mixed.csv", *TINY, "--steps", 1, cwd=tmp_path, expect=1).err
+    said = run("train", "mixed.csv", *TINY, "--steps", 1, "-o", "other", cwd=tmp_path, expect=1).err
     assert '; sort the rows by "date"; then --group store reads each by itself' in said
 
 
