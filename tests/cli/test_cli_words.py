@@ -36,6 +36,22 @@ def test_quantiles_in_percent_and_without_commas(models):
     refuses(*command, "0.1", "0.9", message=message, status=2, verb="predict", cwd=models)
 
 
+@pytest.mark.parametrize("option, typed, kind, meant", [
+    ("--steps", "1e4", "a whole number", "; did you mean 10000?"), ("--steps", "1,000", "a whole number", "; did you mean 1000?"),
+    ("--steps", "10k", "a whole number", "; did you mean 10000?"), ("--steps", "1.5", "a whole number", ""),
+    ("--steps", "many", "a whole number", ""), ("--validation-fraction", "20%", "a number", "; did you mean 0.2?"),
+    ("--learning-rate", "+0.01", "a number", "; did you mean 0.01?"), ("--seconds", "1m", "a number", ""),
+])  # fmt: skip
+def test_numbers(models, option, typed, kind, meant):
+    message = f"{option} must be {kind}, not '{typed}'{meant}"
+    refuses("train", "text.txt", option, typed, message=message, status=2, verb="train", cwd=models)
+
+
+def test_blanks_between_names(models, tmp_path):
+    run("train", models / "series.csv", "--columns", "level, flow", *TINY, "--steps", 1, cwd=tmp_path)
+    assert run("info", "model.safetensors", "--json", cwd=tmp_path).json()["inputs"] == ["level", "flow"]
+
+
 @pytest.mark.parametrize("verb, arguments, hint", [
     ("export", ["series.safetensors", "out.onnx"], "'out.onnx'; did you mean '-o out.onnx'?"),
     ("predict", ["series.safetensors", "series.csv", "next.csv"], "'next.csv'; did you mean '-o next.csv'?"),
