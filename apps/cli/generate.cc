@@ -156,7 +156,11 @@ int generate(GenerateArguments arguments) {
   check(arguments);
   const std::string prompt = read_prompt(arguments);
   const Model model = load_model("generate", arguments.model);
-  require_task(model, arguments.model, Task::language, "this verb");
+  if (model.data().task != Task::language) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("this verb is for language models, and {} is a {} model: 'penstock predict {} FILE'",
+                            printable(arguments.model), to_string(model.data().task), shell_word(arguments.model)));
+  }
   // Tokens are drawn where the model computes, and fetched many at once.
   settle_device(arguments.automatic, arguments.execution, model,
                 {.rows = arguments.streams,

@@ -15,13 +15,34 @@ namespace {
 
 [[noreturn]] void misuse(const std::string& message) { throw Error(ErrorCode::invalid_argument, message); }
 
+/// What a person may mean: 1000 by "1e3", "1,000", "1_000" and "1k", 0.2 by "20%".
+template <class T>
+std::string number_meant(std::string text) {
+  double factor = 1.0;
+  constexpr double kilo = 1e3, mega = 1e6, percent = 0.01;
+  if (text.ends_with('k') || text.ends_with('K')) factor = kilo;
+  if (text.ends_with('M')) factor = mega;
+  if (text.ends_with('%')) factor = percent;
+  if (factor != 1.0) text.pop_back();
+  std::erase_if(text, [](char c) { return c == ',' || c == '_'; });
+  if (text.starts_with('+')) text.erase(0, 1);
+  double value = 0.0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool fits = error == std::errc() && end == text.data() + text.size() && std::isfinite(value * factor);
+  constexpr double most = 1e15;  // that a double counts exactly
+  const bool whole = fits && value * factor == std::round(value * factor) && std::abs(value * factor) < most;
+  if (!fits || (std::is_integral_v<T> && !whole) || (std::is_unsigned_v<T> && value < 0.0)) return "";
+  return whole ? fmt::format("; did you mean {:.0f}?", value * factor)
+               : fmt::format("; did you mean {:g}?", value * factor);
+}
+
 template <class T>
 void parse_number(const std::string& option, const std::string& text, const char* kind, T& value) {
   T parsed{};
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), parsed);
   if (error == std::errc::result_out_of_range) misuse(fmt::format("{} is out of range: {}", option, printable(text)));
   if (error != std::errc() || end != text.data() + text.size()) {
-    misuse(fmt::format("{} must be {}, not '{}'", option, kind, printable(text)));
+    misuse(fmt::format("{} must be {}, not '{}'{}", option, kind, printable(text), number_meant<T>(text)));
   }
   value = parsed;
 }
@@ -184,7 +205,8 @@ void parse_value(const std::string&, const std::string& text, std::string& value
 
 void parse_value(const std::string& option, const std::string& text, std::vector<std::string>& value) {
   value.clear();
-  for (const std::string& name : CLI::detail::split(text, ',')) {
+  for (const std::string& part : CLI::detail::split(text, ',')) {
+    const std::string name = CLI::detail::trim_copy(part);  // as names in a header are read
     if (name.empty())
       misuse(fmt::format("{} must be names with commas between them, not '{}'", option, printable(text)));
     value.push_back(name);

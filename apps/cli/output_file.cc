@@ -57,7 +57,11 @@ void check_folder(const std::string& option, const std::string& path) {
   const fs::path folder = fs::path(path).parent_path();
   std::string trial = (folder.empty() ? fs::path(".") : folder) / ".penstock-XXXXXX";
   const int descriptor = mkostemp(trial.data(), O_CLOEXEC);
-  if (descriptor < 0) cannot_write(option, path, std::strerror(errno));
+  if (descriptor < 0) {
+    const std::string reason = std::strerror(errno);
+    const bool lacks_folder = errno == ENOENT && address_advice(path, true).empty();
+    cannot_write(option, path, lacks_folder ? reason + "; first: mkdir -p " + shell_word(folder.string()) : reason);
+  }
   close(descriptor);
   unlink(trial.c_str());
 }
@@ -69,6 +73,7 @@ void check_writable_file(const std::string& option, const std::string& path) {
   const fs::file_status status = fs::status(path, error);
   if (status.type() == fs::file_type::none) cannot_write(option, path, error.message());
   if (fs::exists(status)) {
+    if (fs::is_directory(status)) cannot_write(option, path, "it is a folder; name a file in it");
     if (!fs::is_regular_file(status)) cannot_write(option, path, "it is not a regular file");
     if (access(path.c_str(), W_OK) != 0) cannot_write(option, path, std::strerror(errno));
   }

@@ -143,6 +143,19 @@ class Model:
         self._data = self._model.data()
         self.device = device
 
+    if not TYPE_CHECKING:  # a checker of types shall still find attributes that are not there
+
+        def __getattr__(self, name):
+            meant = {
+                "fit": "penstock.train(model, data)",
+                "train": "penstock.train(model, data)",
+                "forecast": "model.predict(rows)",
+                "score": "model.evaluate(rows)",
+                "summary": "print(model)",
+            }.get(name)
+            hint = f", did you mean {meant}?" if meant else ""
+            raise AttributeError(f"'Model' object has no attribute '{name}'{hint}")
+
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, device: str = "cpu") -> Model:
         """Reads a model or a checkpoint, as ``penstock train`` writes them.

@@ -139,6 +139,21 @@ class CalendarFinder {
          more > 0 ? fmt::format(" ({} more {} none)", more, more == 1 ? "has" : "have") : "", undated_advice);
   }
 
+  /// The dates of a column of numbers that do not rise, as those of many series below each other; empty for any other.
+  std::vector<double> numbers_below_each_other(std::size_t column) const {
+    std::vector<double> numbers;
+    for (const std::string& text : read_column(table_, column)) {
+      if (parse_number(text, table_.format().decimal, numbers.emplace_back()) != std::errc{}) return {};
+    }
+    if (std::ranges::is_sorted(numbers)) return {};
+    std::vector<double> sorted = numbers;
+    std::ranges::sort(sorted);
+    const auto form = number_form(table_.header().names()[column], sorted);
+    if (!form) return {};
+    for (double& number : numbers) number = date_from_number(number, *form).value_or(number);
+    return numbers;
+  }
+
   /// Why there is none of a column that was asked for, or that is needed.
   [[noreturn]] void refuse(std::size_t column) const {
     const std::string name = in_quotes(table_.header().names()[column]);
@@ -377,10 +392,14 @@ std::string Calendar::describe(const std::string& name) const {
 
 namespace {
 
+bool is_one_series(const CsvTable& table, const SeriesOptions& options) {
+  return options.group.empty() && !options.group_by_file && table.sources().size() <= 1;
+}
+
 /// Where nobody says that the table holds many series, but dates that come again show it.
 void refuse_many_series(const CsvTable& table, const SeriesOptions& options, const Calendar& calendar) {
-  const bool one = options.group.empty() && !options.group_by_file && table.sources().size() <= 1;
-  if (one && calendar.earlier + calendar.same > 0) refuse_long_table(table, calendar.column, calendar.seconds);
+  if (!is_one_series(table, options) || calendar.earlier + calendar.same == 0) return;
+  refuse_long_table(table, calendar.column, calendar.seconds);
 }
 
 }  // namespace
@@ -399,6 +418,13 @@ std::optional<Calendar> find_calendar(const CsvTable& table, const SeriesOptions
     if (!found || !found->rises()) finder.refuse(column);
     finder.settle(*found);
     return found;
+  }
+  auto first = table.rows();
+  if (!first.next()) return std::nullopt;
+  const auto& names = table.header().names();
+  for (std::size_t column = 0; column < names.size() && is_one_series(table, options); ++column) {
+    if (!may_name_dates(names[column]) || !table.header().looks_numeric(first.fields()[column].text)) continue;
+    refuse_long_table(table, column, finder.numbers_below_each_other(column));
   }
   std::optional<Calendar> partly, falls;
   for (const std::size_t column : finder.candidates(taken)) {

@@ -23,9 +23,9 @@ struct Keys {
   std::unordered_map<std::string, std::size_t> numbers = {};
 };
 
-constexpr double least_repeats = 1.3;    // rows of a date, on average
-constexpr std::size_t least_rows = 3;    // of a series, on average
-constexpr std::size_t most_columns = 8;  // of which pairs are tried
+constexpr double least_repeats = 1.3;       // rows of a date, on average
+constexpr std::size_t shortest_series = 3;  // of a series, on average
+constexpr std::size_t most_columns = 8;     // of which pairs are tried
 
 bool has_word(const std::string& name, std::initializer_list<const char*> words) {
   return std::ranges::any_of(words, [&](const char* word) { return name.find(word) != name.npos; });
@@ -49,7 +49,7 @@ bool may_name_series(const std::string& column) {
 }
 
 /// Columns that may tell series apart: of few values, and not of dates.
-std::vector<Keys> candidates(const CsvTable& table, std::size_t date_column) {
+std::vector<Keys> key_columns(const CsvTable& table, std::size_t date_column) {
   const auto& names = table.header().names();
   std::vector<Keys> all;
   auto rows = table.rows();
@@ -70,25 +70,36 @@ std::vector<Keys> candidates(const CsvTable& table, std::size_t date_column) {
       keys.rows.push_back(found->second);
     }
   }
-  std::erase_if(all,
-                [&](const Keys& keys) { return keys.values.size() < 2 || keys.values.size() * least_rows > count; });
+  std::erase_if(
+      all, [&](const Keys& keys) { return keys.values.size() < 2 || keys.values.size() * shortest_series > count; });
   return all;
 }
 
-/// How many series there are if these keys name them; nothing unless the dates of each rise.
-std::optional<std::size_t> count_series(const std::vector<std::size_t>& keys, const std::vector<double>& seconds) {
-  std::unordered_map<std::size_t, double> last;
-  for (std::size_t row = 0; row < seconds.size(); ++row) {
-    const auto [found, fresh] = last.try_emplace(keys[row], seconds[row]);
-    if (fresh) continue;
-    if (!(seconds[row] > found->second)) return std::nullopt;
-    found->second = seconds[row];
+struct NamedSeries {
+  std::size_t count = 0;
+  bool sorted = true;  ///< The dates of each rise.
+};
+
+/// The series that these keys name; nothing unless each has every date once at most.
+std::optional<NamedSeries> find_series(const std::vector<std::size_t>& keys, const std::vector<double>& seconds) {
+  std::unordered_map<std::size_t, std::vector<double>> dates;
+  for (std::size_t row = 0; row < seconds.size(); ++row) dates[keys[row]].push_back(seconds[row]);
+  NamedSeries found{.count = dates.size()};
+  for (auto& [key, of_one] : dates) {
+    found.sorted = found.sorted && std::ranges::is_sorted(of_one);
+    std::ranges::sort(of_one);
+    if (std::ranges::adjacent_find(of_one) != of_one.end()) return std::nullopt;
   }
-  const bool enough = last.size() > 1 && last.size() * least_rows <= seconds.size();
-  return enough ? std::optional(last.size()) : std::nullopt;
+  const bool enough = found.count > 1 && found.count * shortest_series <= seconds.size();
+  return enough ? std::optional(found) : std::nullopt;
 }
 
-bool repeats(std::vector<double> seconds) {
+/// What has to be done first where the dates of the series do not rise.
+std::string sort_first(const NamedSeries& series, const std::string& dates) {
+  return series.sorted ? "" : fmt::format("sort the rows by {}; then ", dates);
+}
+
+bool dates_repeat(std::vector<double> seconds) {
   const auto rows = static_cast<double>(seconds.size());
   std::ranges::sort(seconds);
   const auto dates = std::unique(seconds.begin(), seconds.end()) - seconds.begin();
@@ -98,18 +109,19 @@ bool repeats(std::vector<double> seconds) {
 }  // namespace
 
 void refuse_long_table(const CsvTable& table, std::size_t date_column, const std::vector<double>& seconds) {
-  if (seconds.empty() || !repeats(seconds)) return;
-  const std::vector<Keys> columns = candidates(table, date_column);
+  if (seconds.empty() || !dates_repeat(seconds)) return;
+  const std::vector<Keys> columns = key_columns(table, date_column);
   const auto& names = table.header().names();
   const std::string path = table.header().source(), dates = in_quotes(names[date_column]);
   for (const Keys& keys : columns) {
-    const auto series = count_series(keys.rows, seconds);
+    const auto series = find_series(keys.rows, seconds);
     if (!series) continue;
     const std::string& name = names[keys.column];
     fail(ErrorCode::bad_input,
          "{}: the table holds {} series: the dates of column {} come again for each {}, such as {} and {}; "
-         "the option 'group={}' reads each by itself, the option 'calendar=none' all rows as one series",
-         path, *series, dates, in_quotes(name), in_quotes(keys.values[0]), in_quotes(keys.values[1]), name);
+         "{}the option 'group={}' reads each by itself, the option 'calendar=none' all rows as one series",
+         path, series->count, dates, in_quotes(name), in_quotes(keys.values[0]), in_quotes(keys.values[1]),
+         sort_first(*series, dates), name);
   }
   for (std::size_t i = 0; i < columns.size(); ++i) {
     for (std::size_t j = i + 1; j < columns.size(); ++j) {
@@ -117,12 +129,12 @@ void refuse_long_table(const CsvTable& table, std::size_t date_column, const std
       for (std::size_t row = 0; row < both.size(); ++row) {
         both[row] = both[row] * columns[j].values.size() + columns[j].rows[row];
       }
-      const auto series = count_series(both, seconds);
+      const auto series = find_series(both, seconds);
       if (!series) continue;
       fail(ErrorCode::bad_input,
            "{}: the table holds {} series: the dates of column {} come again for each {} of each {}; put both into one "
            "column, which the option 'group' names, or read all rows as one series by the option 'calendar=none'",
-           path, *series, dates, in_quotes(names[columns[j].column]), in_quotes(names[columns[i].column]));
+           path, series->count, dates, in_quotes(names[columns[j].column]), in_quotes(names[columns[i].column]));
     }
   }
 }

@@ -168,8 +168,8 @@ def test_output_that_cannot_be_written_stops_the_run_before_it_starts(models, tm
     (tmp_path / "notes").write_text("not a model")
     there = " is there already, no Penstock model; --force replaces it, -o FILE writes another one"
     refused("notes", there, 2)
-    refused("no/folder", ": cannot write: No such file or directory", 1)
-    refused(".", ": cannot write: it is not a regular file", 1)
+    refused("no/folder", ": cannot write: No such file or directory; first: mkdir -p no", 1)
+    refused(".", ": cannot write: it is a folder; name a file in it", 1)
     refused("/dev/null", ": cannot write: it is not a regular file", 1)
     refused(text, " would overwrite DATA", 2)
     assert (tmp_path / "notes").read_text() == "not a model"

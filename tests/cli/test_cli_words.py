@@ -36,6 +36,22 @@ def test_quantiles_in_percent_and_without_commas(models):
     refuses(*command, "0.1", "0.9", message=message, status=2, verb="predict", cwd=models)
 
 
+@pytest.mark.parametrize("option, typed, kind, meant", [
+    ("--steps", "1e4", "a whole number", "; did you mean 10000?"), ("--steps", "1,000", "a whole number", "; did you mean 1000?"),
+    ("--steps", "10k", "a whole number", "; did you mean 10000?"), ("--steps", "1.5", "a whole number", ""),
+    ("--steps", "many", "a whole number", ""), ("--validation-fraction", "20%", "a number", "; did you mean 0.2?"),
+    ("--learning-rate", "+0.01", "a number", "; did you mean 0.01?"), ("--seconds", "1m", "a number", ""),
+])  # fmt: skip
+def test_numbers(models, option, typed, kind, meant):
+    message = f"{option} must be {kind}, not '{typed}'{meant}"
+    refuses("train", "text.txt", option, typed, message=message, status=2, verb="train", cwd=models)
+
+
+def test_blanks_between_names(models, tmp_path):
+    run("train", models / "series.csv", "--columns", "level, flow", *TINY, "--steps", 1, cwd=tmp_path)
+    assert run("info", "model.safetensors", "--json", cwd=tmp_path).json()["inputs"] == ["level", "flow"]
+
+
 @pytest.mark.parametrize("verb, arguments, hint", [
     ("export", ["series.safetensors", "out.onnx"], "'out.onnx'; did you mean '-o out.onnx'?"),
     ("predict", ["series.safetensors", "series.csv", "next.csv"], "'next.csv'; did you mean '-o next.csv'?"),
@@ -184,6 +200,19 @@ def test_numbers_name_series_where_their_column_says_so(tmp_path):
     (tmp_path / "two.csv").write_text(long_table(rows, "date,store,sales,item,price"))
     said = run("train", "two.csv", *TINY, "--steps", 1, cwd=tmp_path, expect=1).err
     assert 'holds 6 series: the dates of column "date" come again for each "item" of each "store"; put both into one' in said
+
+
+def test_long_tables_of_years_and_of_rows_in_any_order(tmp_path):
+    rows = [f"{1960 + i},{store},{k + i % 5}" for k, store in enumerate(STORES) for i in range(40)]
+    (tmp_path / "years.csv").write_text(long_table(rows, "year,store,sales"))
+    command = ["train", "years.csv", *TINY, "--steps", 1]
+    said = run(*command, cwd=tmp_path, expect=1).err
+    assert 'the dates of column "year" come again for each "store", such as "Aachen" and "Bonn"; --group store reads' in said
+    run(*command, "--group", "store", cwd=tmp_path)
+    mixed = sorted(BY_DATE, key=lambda row: row[::-1])
+    (tmp_path / "mixed.csv").write_text(long_table(mixed))
+    said = run("train", "mixed.csv", *TINY, "--steps", 1, "-o", "other", cwd=tmp_path, expect=1).err
+    assert '; sort the rows by "date"; then --group store reads each by itself' in said
 
 
 @pytest.mark.parametrize("head, rows", [

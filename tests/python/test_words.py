@@ -165,6 +165,13 @@ def test_addresses_to_write_to(model):
         model.save("s3://bucket/m")
 
 
+def test_methods_that_a_model_does_not_have(model):
+    with refused(AttributeError, "'Model' object has no attribute 'fit', did you mean penstock.train(model, data)?"):
+        model.fit
+    with refused(AttributeError, "'Model' object has no attribute 'zzz'"):
+        model.zzz
+
+
 def test_names_that_the_package_does_not_have():
     for name, text in [
         ("LSTM", "; penstock.torch has LSTM"),
