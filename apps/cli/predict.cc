@@ -1,4 +1,4 @@
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -109,6 +109,7 @@ class Prediction {
     refuse("--long", Task::forecast);
     check_quantiles(model_, arguments_.model, arguments_.quantiles);
     refuse("--sequence-column", Task::classify);
+    refuse("--undated", Task::forecast);
     if (app_.count("--keep") > 0 && data().vocabulary > 0 && !data().labels_texts()) {
       throw Error(ErrorCode::invalid_argument, "--keep is for models that read the rows of a CSV file");
     }
@@ -206,17 +207,15 @@ class Prediction {
   /// Forecasts of what follows the last row need what is known of as many rows as are forecast.
   void say_lacking() const {
     if (lacking_.empty()) return;
-    std::string columns;
-    for (const Column& input : data().inputs) {
-      if (input.ahead == 1) columns += (columns.empty() ? "" : ", ") + printable(input.name);
-    }
+    std::vector<std::string> columns;
+    for (const std::string& name : data().known_columns()) columns.push_back(printable(name));
     const std::string of = lacking_.front().empty() ? "" : fmt::format(" of {}", printable(lacking_.front()));
     const std::string text = fmt::format(
         "{}: behind the last row{}{} there must be {} more with the values of {}, which are known in advance, and an "
         "empty {}",
         printable(source()), of,
         lacking_.size() > 1 ? fmt::format(" (and of {} more series)", lacking_.size() - 1) : "", data().horizon,
-        columns, printable(data().targets.front().name));
+        fmt::join(columns, ", "), printable(data().targets.front().name));
     if (arguments_.last) throw Error(ErrorCode::bad_input, text);
     say("note: " + text + ", for forecasts from the last rows\n");
   }
@@ -448,7 +447,8 @@ Verb add_predict(CLI::App& program) {
   options.add("--series", arguments->series, "NAME",
               "A model of --group-by-file: the series that the rows are of [the file's name]");
   add_table_options(options, arguments->table,
-                    "Empty values: an error, or the last value of their column in their place [as in training]");
+                    "Empty values: an error, or the last value of their column in their place [as in training]",
+                    "as in training");
   options.add("--length", arguments->task.validation_length, "T", "task:NAME: length of the sequences");
   options.add("--modulus", arguments->task.modulus, "M", "task:modular: the modulus that was trained");
   options.add("--copy-tokens", arguments->task.copy_tokens, "N", "task:copying: how many tokens to remember");

@@ -198,6 +198,7 @@ def open_series(
     calendar: str | Sequence[str] | None = None,
     date_column: str = "",
     irregular: str | None = None,
+    undated: str | None = None,
     group: str = "",
     group_by_file: bool = False,
     known: str | Sequence[str] = (),
@@ -211,7 +212,7 @@ def open_series(
     Args:
         path: A file, a folder of them, or several, which hold the same columns: series that do not follow each other. Or
             such tables in memory, of pandas, Polars, PyArrow, DuckDB or whatever else has ``__arrow_c_stream__``.
-        inputs: Names of columns; none: every numeric one.
+        inputs: Names of columns; none: every numeric one, without those that count or name rows, such as an index.
         targets: Names of the columns to forecast; none: the inputs.
         horizon: How many rows ahead.
         validation_fraction: The last rows are held out; normalisation sees the first part only.
@@ -233,6 +234,8 @@ def open_series(
             same), ``"elapsed"`` (the time since the row before is an input), ``"fill"`` (rows that are missing from a
             regular calendar are put in without values), ``"refuse"``, or ``"automatic"``, the default where the calendar
             is read: what suits the dates.
+        undated: What becomes of rows whose date cannot be read, such as 2023-02-30 or a line "Total": ``"refuse"`` (an error
+            that says where) or ``"drop"`` (they are left out). None: what ``origin`` did, otherwise ``"refuse"``.
         group: Names the series of a row, where the file holds many: each is split by time and scaled by itself.
         group_by_file: The same, of files that hold a series each, which are named as they are.
         known: Columns whose values are known in advance: those of the rows that are forecast are inputs, too.
@@ -267,6 +270,7 @@ def open_series(
         _names(calendar or ()),
         date_column,
         irregular,
+        undated,
         group,
         group_by_file,
         _names(known),
@@ -295,6 +299,7 @@ def open_labelled(
 ) -> Dataset:
     """A table in which each run of one value of ``sequence_column`` is one labelled sequence, or a ``.ts`` file.
 
+    The rows of a sequence must follow each other: a value that comes back is an error.
     Tables are written, or stand in memory, as for :func:`open_series`, and ``categories`` are chosen as there. ``origin`` is a model that is to be trained further (:meth:`Model.continue_from`): columns, scaling and labels are those
     of its data, and ``inputs`` and ``categories`` must not be given.
     """

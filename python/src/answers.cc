@@ -30,19 +30,30 @@ Table table_from(const Source& source) {
 /// How a table is written: one in memory with commas and points, a file as its header shows.
 RowFormat format_of(const Source& source) {
   RowFormat format;
-  if (source.second) format.delimiter = ',', format.decimal = '.';
+  if (source.second) format.delimiter = ',', format.decimal = '.', format.header = true;
   return format;
+}
+
+void warn(const std::string& text) {
+  const nb::gil_scoped_acquire locked;
+  if (PyErr_WarnEx(PyExc_UserWarning, text.c_str(), 1) < 0) throw nb::python_error();
+}
+
+/// Warns of rows that were left out, from without the interpreter's lock.
+void warn_of_undated(const Rows& rows) {
+  const Index count = rows.reader().undated();
+  if (count == 0) return;
+  warn(std::to_string(count) + (count == 1 ? " row is" : " rows are") + " left out, as " +
+       (count == 1 ? "its" : "their") + " date cannot be read; the first: " + rows.reader().first_undated());
 }
 
 /// Warns of texts that are none of the categories that training showed, from without the interpreter's lock.
 void warn_of_unknown_categories(const Rows& rows) {
   const Index count = rows.reader().unknown_categories();
   if (count == 0) return;
-  const nb::gil_scoped_acquire locked;
-  const std::string text = std::to_string(count) + (count == 1 ? " field is" : " fields are") +
-                           " of a category that training did not show, and read as none; the first: " +
-                           rows.reader().first_unknown_category();
-  if (PyErr_WarnEx(PyExc_UserWarning, text.c_str(), 1) < 0) throw nb::python_error();
+  warn(std::to_string(count) + (count == 1 ? " field is" : " fields are") +
+       " of a category that training did not show, and read as none; the first: " +
+       rows.reader().first_unknown_category());
 }
 
 struct SeriesForecast {
@@ -116,6 +127,7 @@ nb::list forecast_table(SharedModel& shared, const Source& source, const std::ve
     const std::vector<GroupedRows> groups = read_groups(rows, data, {});
     if (groups.empty()) refuse(table.name + ": there are no rows behind the header");
     warn_of_unknown_categories(rows);
+    warn_of_undated(rows);
     const Execution execution = settled(*model, device,
                                         {.steps = static_cast<Index>(groups.front().kept.size()),
                                          .execution = execution_from(threads, "auto", exact, precision, device)});
@@ -209,6 +221,7 @@ nb::dict score_series_table(SharedModel& shared, const Source& source, Index ski
     TextLines lines(table);
     Rows rows(lines, model->data(), {.keep = {}, .format = format_of(source)});
     score = score_series(*model, rows, {.lead = skip, .levels = levels}, {.threads = threads});
+    warn_of_undated(rows);
   }
   if (score.columns.empty()) refuse(table.name + ": there is nothing to score behind row " + std::to_string(skip));
   nb::dict result;

@@ -148,7 +148,9 @@ nb::object normalised(SharedModel& shared, nb::handle rows, const std::string& g
   const auto field = [&](std::size_t row, std::size_t input) { return from[row * names.size() + places[input]]; };
   // Since the row before; the first row of a sequence is none too late.
   const auto elapsed = [&](std::size_t row, std::size_t input) {
-    return row % steps == 0 ? 1.0 : (field(row, input) - field(row - 1, input)) / data.row_dates.step;
+    return row % steps == 0
+               ? 1.0
+               : data.row_dates.seconds_between(field(row - 1, input), field(row, input)) / data.row_dates.step;
   };
   for (std::size_t i = 0; i < from.size() / names.size() * inputs.size(); ++i) {
     const std::size_t input = i % inputs.size(), row = i / inputs.size();

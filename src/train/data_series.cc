@@ -126,6 +126,7 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
     description_.decimal = table.format().decimal;
     description_.header = table.format().header;
     description_.missing = options.missing;
+    description_.undated = options.undated;
     if (series.calendar && series.calendar->rises() && series.calendar->dates.irregular != Irregular::ignore) {
       description_.row_dates = series.calendar->dates;
     }
@@ -415,9 +416,9 @@ std::unique_ptr<Dataset> open_table(const From& sources, const SeriesOptions& op
   require(options.horizon >= 1 && options.horizon <= 1'000'000, "horizon must be 1 to 1000000, not {}",
           options.horizon);
   const auto shared = std::make_shared<CsvTable>(sources, options.format);
-  const CsvTable& table = *shared;
+  CsvTable& table = *shared;
   CsvTable::Choice choice;
-  data::SeriesColumns columns = data::find_columns(*shared, options, choice, origin);
+  data::SeriesColumns columns = data::find_columns(table, options, choice, origin);
   const auto series = std::make_shared<const SeriesTable>(
       data::read_series(table, columns, options, origin != nullptr ? &origin->row_dates : nullptr));
   if (origin == nullptr) data::drop_unseen_categories(table, *series, columns);
