@@ -14,6 +14,7 @@ constexpr Index kFewestPieceSteps = 32;  // fewer would be walked twice for less
 constexpr Index kMostPieces = 4096;
 constexpr Index kThreadsAtOnce = 1024;  // of a multiprocessor, by the registers of a walk
 constexpr Index kFewThreads = 128;      // of a multiprocessor: too few to hide what a step waits for memory
+constexpr Index kSomeThreads = 768;     // the same: enough if each asks for some steps at once
 
 Index threads_of(const GpuDenseProblem& problem, Index pieces) { return problem.rows * problem.hidden * pieces; }
 
@@ -59,10 +60,12 @@ double diagonal_time(const GpuDenseProblem& problem, const GpuModel& gpu, Index 
 
 /// Steps whose values a thread has asked for: as many as registers hold where few threads wait for memory by
 /// themselves.
-int steps_ahead(const GpuDenseProblem& problem, bool few) {
+int steps_ahead(const GpuDenseProblem& problem, Index of_multiprocessor) {
   const Index states = cell_traits(problem.cell).states();
-  if (problem.backward) return !few ? 2 : states > 1 ? 4 : 8;
-  return !few ? 4 : states > 2 ? 8 : 16;
+  const bool few = of_multiprocessor < kFewThreads, some = of_multiprocessor < kSomeThreads;
+  if (problem.backward) return some ? (states > 2 ? 3 : 4) : 2;
+  const int most = few ? 16 : some ? 8 : 4;
+  return states > 2 ? std::min(most, 8) : most;
 }
 
 GpuDensePlan diagonal_plan(const GpuDenseProblem& problem, const GpuModel& gpu, Index pieces) {
@@ -72,9 +75,9 @@ GpuDensePlan diagonal_plan(const GpuDenseProblem& problem, const GpuModel& gpu, 
   plan.pieces = pieces;
   plan.slices = problem.rows;
   const Index threads = threads_of(problem, pieces);
-  const bool few = threads < kFewThreads * gpu.multiprocessors;
-  plan.warps = few ? 1 : 4;
-  plan.stages = steps_ahead(problem, few);
+  const Index of_multiprocessor = threads / gpu.multiprocessors;
+  plan.warps = of_multiprocessor < kFewThreads ? 1 : 4;
+  plan.stages = steps_ahead(problem, of_multiprocessor);
   plan.grid = (threads + plan.threads() - 1) / plan.threads();
   plan.microseconds = diagonal_time(problem, gpu, pieces);
   plan.why = problem.parts != 0 ? "asked for"

@@ -115,11 +115,11 @@ struct GpuCosts {
   double head_neighbour = 0.45;  ///< What each further block on a multiprocessor adds, of one
 
   // Recurrences of dense cells whose matrices are diagonal, of a step of a thread, in nanoseconds.
-  double diagonal_step = 95;       ///< What no step can do without
-  double diagonal_gate = 20;       ///< Each gate
-  double diagonal_backward = 3.7;  ///< A step of the backward pass, of a forward one
-  double diagonal_slope = 0.15;    ///< Of a walk with derivatives: what each state adds, of one without
-  double diagonal_join = 1000;     ///< From some pieces, whose values are read at once, to the next
+  double diagonal_step = 95;        ///< What no step can do without
+  double diagonal_gate = 20;        ///< Each gate
+  double diagonal_backward = 1.55;  ///< A step of the backward pass, of a forward one
+  double diagonal_slope = 0.15;     ///< Of a walk with derivatives: what each state adds, of one without
+  double diagonal_join = 1000;      ///< From some pieces, whose values are read at once, to the next
 
   // Layers on top of each other as a wavefront, microseconds.
   double branch_chunk = 16;   ///< A chunk, besides its steps: its launch, the recurrent matrix anew, the next branch

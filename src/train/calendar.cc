@@ -104,21 +104,6 @@ class CalendarFinder {
     return calendar;
   }
 
-  /// The dates of a column of numbers that do not rise, as those of many series below each other; empty for any other.
-  std::vector<double> numbers_below_each_other(std::size_t column) const {
-    std::vector<double> numbers;
-    for (const std::string& text : read_column(table_, column)) {
-      if (parse_number(text, table_.format().decimal, numbers.emplace_back()) != std::errc{}) return {};
-    }
-    if (std::ranges::is_sorted(numbers)) return {};
-    std::vector<double> sorted = numbers;
-    std::ranges::sort(sorted);
-    const auto form = number_form(table_.header().names()[column], sorted);
-    if (!form) return {};
-    for (double& number : numbers) number = date_from_number(number, *form).value_or(number);
-    return numbers;
-  }
-
   /// Columns of which most of the first rows hold dates, or numbers where the name says that they may be dates.
   std::vector<std::size_t> candidates(const std::vector<std::size_t>& taken) const {
     constexpr Index enough = 100;  // rows
@@ -152,6 +137,21 @@ class CalendarFinder {
          "their dates",
          place(calendar.undated.front()), in_quotes(table_.header().names()[calendar.column]), in_quotes(field),
          more > 0 ? fmt::format(" ({} more {} none)", more, more == 1 ? "has" : "have") : "", undated_advice);
+  }
+
+  /// The dates of a column of numbers that do not rise, as those of many series below each other; empty for any other.
+  std::vector<double> numbers_below_each_other(std::size_t column) const {
+    std::vector<double> numbers;
+    for (const std::string& text : read_column(table_, column)) {
+      if (parse_number(text, table_.format().decimal, numbers.emplace_back()) != std::errc{}) return {};
+    }
+    if (std::ranges::is_sorted(numbers)) return {};
+    std::vector<double> sorted = numbers;
+    std::ranges::sort(sorted);
+    const auto form = number_form(table_.header().names()[column], sorted);
+    if (!form) return {};
+    for (double& number : numbers) number = date_from_number(number, *form).value_or(number);
+    return numbers;
   }
 
   /// Why there is none of a column that was asked for, or that is needed.
@@ -419,10 +419,10 @@ std::optional<Calendar> find_calendar(const CsvTable& table, const SeriesOptions
     finder.settle(*found);
     return found;
   }
-  const auto& names = table.header().names();
   auto first = table.rows();
-  const bool one = is_one_series(table, options) && first.next();
-  for (std::size_t column = 0; one && column < table.header().width(); ++column) {
+  if (!first.next()) return std::nullopt;
+  const auto& names = table.header().names();
+  for (std::size_t column = 0; column < table.header().width() && is_one_series(table, options); ++column) {
     if (!may_name_dates(names[column]) || !table.header().looks_numeric(first.fields()[column].text)) continue;
     refuse_long_table(table, column, finder.numbers_below_each_other(column));
   }

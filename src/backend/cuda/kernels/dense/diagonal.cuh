@@ -1,7 +1,7 @@
 // Recurrences whose matrices are diagonal: every unit is a head by itself. A thread has one unit of one row, a *chain*,
 // or a piece of its steps: states stay in registers, and nothing passes between threads.
 //
-// Values of a step are read kAhead steps before they are used, so that no step waits for memory.
+// Values of a step are read kAhead steps or more before they are used, so that no step waits for memory.
 //
 // Constants: Storage, Rule, kTanhUnit, kDescending, kReset, kClip, kAhead, kThreads.
 

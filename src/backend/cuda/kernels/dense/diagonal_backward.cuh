@@ -36,7 +36,6 @@ struct Backward {
   const Piece& piece;
   UnitWeights weights;
   Line sums[kGates], wx[DenseCell::split ? kGates : 1], y, dy;
-  Inputs ring[kAhead];
   WeightSums some, all;
 
   __device__ __forceinline__ Backward(const DenseBackwardArguments& arguments, const Piece& p)
@@ -126,34 +125,42 @@ struct Backward {
     }
   }
 
-  /// Walks the piece from its end; `carry` are the gradients of the states that leave it, then of those that enter it.
-  template <class V>
-  __device__ __forceinline__ void walk(V (&carry)[kStates]) {
+  /// Those of kAhead steps down to the piece's first.
+  __device__ __forceinline__ void load_some(int last, Inputs (&in)[kAhead]) const {
 #pragma unroll
     for (int k = 0; k < kAhead; ++k) {
-      if (piece.end - 1 - k >= piece.begin) load(piece.end - 1 - k, ring[k]);
+      if (last - k >= piece.begin) load(last - k, in[k]);
     }
+  }
+
+  /// Walks the piece from its end; `carry` are the gradients of the states that leave it, then of those that enter it.
+  /// Values of the next steps are asked for all at once: there are too many for the chip to tell apart which have come.
+  template <class V>
+  __device__ __forceinline__ void walk(V (&carry)[kStates]) {
+    Inputs now[kAhead], next[kAhead];
+    load_some(piece.end - 1, now);
     for (int base = piece.end - 1; base >= piece.begin; base -= kAhead) {
+      load_some(base - kAhead, next);
 #pragma unroll
       for (int k = 0; k < kAhead; ++k) {
         const int step = base - k;
         if (step < piece.begin) break;
         const bool reset = piece.resets(call.rows, step);
-        const Inputs in = ring[k];
-        if (step - kAhead >= piece.begin) load(step - kAhead, ring[k]);
         V dnext[kStates];
-        dnext[0] = carry[0] + V(in.dy.get(0));
+        dnext[0] = carry[0] + V(now[k].dy.get(0));
 #pragma unroll
-        for (int s = 1; s < kStates; ++s) dnext[s] = carry[s] + V(in.dothers[s]);
+        for (int s = 1; s < kStates; ++s) dnext[s] = carry[s] + V(now[k].dothers[s]);
         Gradients<V> d;
-        differentiate<Rule>(in, reset, dnext, d);
-        if constexpr (!kSummary) write(step, in, reset, d);
+        differentiate<Rule>(now[k], reset, dnext, d);
+        if constexpr (!kSummary) write(step, now[k], reset, d);
 #pragma unroll
         for (int s = 0; s < kStates; ++s) carry[s] = reset ? V(0.0f) : d.dprev[s];
         if constexpr (kClip) carry[0] = V(Clipped(ValueOf(carry[0]), call.clip));
       }
       all.add(some);
       some.clear();
+#pragma unroll
+      for (int k = 0; k < kAhead; ++k) now[k] = next[k];
     }
   }
 };
