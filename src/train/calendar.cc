@@ -422,7 +422,7 @@ std::optional<Calendar> find_calendar(const CsvTable& table, const SeriesOptions
   auto first = table.rows();
   if (!first.next()) return std::nullopt;
   const auto& names = table.header().names();
-  for (std::size_t column = 0; column < names.size() && is_one_series(table, options); ++column) {
+  for (std::size_t column = 0; column < table.header().width() && is_one_series(table, options); ++column) {
     if (!may_name_dates(names[column]) || !table.header().looks_numeric(first.fields()[column].text)) continue;
     refuse_long_table(table, column, finder.numbers_below_each_other(column));
   }

@@ -1,6 +1,7 @@
 #include "train/long_table.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <optional>
 #include <string>
@@ -57,7 +58,7 @@ std::vector<Keys> key_columns(const CsvTable& table, std::size_t date_column) {
   while (rows.next()) {
     const auto& fields = rows.fields();
     if (count++ == 0) {
-      for (std::size_t c = 0; c < names.size() && all.size() < most_columns; ++c) {
+      for (std::size_t c = 0; c < table.header().width() && all.size() < most_columns; ++c) {
         const bool number = table.header().looks_numeric(fields[c].text);
         const bool taken = c == date_column || may_say_when(names[c]) || parse_date(fields[c].text);
         if (!taken && (!number || may_name_series(names[c]))) all.push_back({.column = c});
@@ -83,7 +84,9 @@ struct NamedSeries {
 /// The series that these keys name; nothing unless each has every date once at most.
 std::optional<NamedSeries> find_series(const std::vector<std::size_t>& keys, const std::vector<double>& seconds) {
   std::unordered_map<std::size_t, std::vector<double>> dates;
-  for (std::size_t row = 0; row < seconds.size(); ++row) dates[keys[row]].push_back(seconds[row]);
+  for (std::size_t row = 0; row < seconds.size(); ++row) {
+    if (!std::isnan(seconds[row])) dates[keys[row]].push_back(seconds[row]);
+  }
   NamedSeries found{.count = dates.size()};
   for (auto& [key, of_one] : dates) {
     found.sorted = found.sorted && std::ranges::is_sorted(of_one);
@@ -100,10 +103,11 @@ std::string sort_first(const NamedSeries& series, const std::string& dates) {
 }
 
 bool dates_repeat(std::vector<double> seconds) {
+  std::erase_if(seconds, [](double date) { return std::isnan(date); });
   const auto rows = static_cast<double>(seconds.size());
   std::ranges::sort(seconds);
   const auto dates = std::unique(seconds.begin(), seconds.end()) - seconds.begin();
-  return rows >= least_repeats * static_cast<double>(dates);
+  return rows > 0.0 && rows >= least_repeats * static_cast<double>(dates);
 }
 
 }  // namespace

@@ -225,3 +225,9 @@ def test_long_tables_of_years_and_of_rows_in_any_order(tmp_path):
 def test_dates_that_come_again_for_another_reason(tmp_path, head, rows):
     (tmp_path / "one.csv").write_text(long_table(rows, head))
     run("train", "one.csv", *TINY, "--steps", 1, cwd=tmp_path)
+
+
+def test_a_long_table_with_a_line_without_a_date(tmp_path):
+    (tmp_path / "long.csv").write_text(long_table([*BY_DATE, "Total,Aachen,99"]))
+    said = run("train", "long.csv", *TINY, "--steps", 1, cwd=tmp_path, expect=1).err
+    assert "--group store reads each by itself" in said
