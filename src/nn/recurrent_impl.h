@@ -250,9 +250,10 @@ struct Recurrent<Real>::Impl {
   /// Gradients of other weights than the pass had would belong to neither set.
   void require_tape_of_this(const typename RecurrentTape<Real>::Content& tape) const {
     require(tape.network == identity, "tape must hold a forward pass of this network");
-    require(tape.version == version(),
-            "tape must hold a forward pass with the weights as they are now, and they have changed since: call backward() "
-            "before weights change, or forward() again");
+    require(
+        tape.version == version(),
+        "tape must hold a forward pass with the weights as they are now, and they have changed since: call backward() "
+        "before weights change, or forward() again");
   }
 
   /// What a batch says of a form.
