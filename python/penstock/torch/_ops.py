@@ -28,6 +28,7 @@ def keeps_tape():
 
 def _check_devices(first, *others):
     """Kernels would not be asked if some tensors were on the device `meta` and some on another."""
+    refuse_onnx_export()  # which asks for shapes whatever way it records the model
     for other in others:
         if other is not None and other.device != first.device:
             devices = f"{first.device} and {other.device}"
