@@ -6,6 +6,22 @@ import torch
 
 from .._keywords import no_argument, warn_caller
 
+#: How layers that torch.nn does not have become ONNX.
+AS_ONNX = (
+    "For ONNX, use save_onnx() of penstock.Recurrent, which loads the state_dict of such a layer, or of penstock.Model, "
+    "which loads what SequenceModel.save() writes"
+)
+
+
+def refuse_onnx_export():
+    """torch.onnx would find out after minutes, and print the whole graph."""
+    if torch.onnx.is_in_onnx_export():
+        raise RuntimeError(
+            "torch.onnx cannot write Penstock's layers: export penstock.torch.convert_back(copy.deepcopy(model)), whose "
+            f"layers are torch.nn's own. {AS_ONNX}"
+        )
+
+
 
 def refuse_projection(others, layer):
     """Keyword arguments that no layer has, or this one has not."""
@@ -19,9 +35,25 @@ def _check_form(name, tensor, dtypes, shape, meaning):
     if not isinstance(tensor, torch.Tensor):
         raise TypeError(f"{name} must be a tensor, not {type(tensor).__name__}")
     if tensor.dtype not in dtypes:
-        raise RuntimeError(f"{name} must be a tensor of dtype {dtypes[0]}, not {tensor.dtype}")
+        raise RuntimeError(
+            f"{name} must be a tensor of dtype {dtypes[0]}, not {tensor.dtype}: convert it with .to({dtypes[0]})"
+        )
     if tensor.shape != shape:
         raise RuntimeError(f"{name} must be {meaning} = {list(shape)}, not {list(tensor.shape)}")
+
+
+def lengths_as_tensor(lengths, device):
+    """Lengths may be a list of whole numbers or an array of NumPy's, as for pack_padded_sequence()."""
+    if lengths is None or isinstance(lengths, torch.Tensor):
+        return lengths
+    try:
+        given = torch.as_tensor(lengths)
+        is_whole = not (given.is_floating_point() or given.is_complex() or given.dtype == torch.bool)
+    except (RuntimeError, TypeError, ValueError):
+        is_whole = False
+    if not is_whole:
+        raise TypeError(f"lengths must be an int64 tensor or a list of whole numbers, not {lengths!r}")
+    return given.to(device, torch.int64)
 
 
 def check_lengths(lengths, rows):

@@ -12,6 +12,7 @@ from ._checks import (
     check_sizes,
     check_state_types,
     check_values_of_lengths,
+    lengths_as_tensor,
     refuse_projection,
 )
 from ._composed import CELLS, composed, terms_of
@@ -54,7 +55,8 @@ class Stack(nn.RNNBase):
         Args:
             input: [T, B, I], or [B, T, I] with batch_first, [T, I] without rows, or a PackedSequence.
             hx: The first states [num_layers * directions, B, H], a tuple of them for cells with several; None: zeros.
-            lengths: int64 [B], or None: steps beyond a row's length are not read, and their outputs are zeros.
+            lengths: int64 [B], a list of B whole numbers, or None. Steps beyond a row's length are not read, and their
+                outputs are zeros.
             reset_mask: bool, of the first two axes of the input (a PackedSequence for one): where it is true the states
                 are set to zero before that step.
             every_state: Also return the states of the last layer that are not the output, after each step.
@@ -72,6 +74,7 @@ class Stack(nn.RNNBase):
             return self._forward_without_rows(input, hx, lengths, reset_mask, every_state)
         states = self._entering(input, hx, None)
         if lengths is not None:
+            lengths = lengths_as_tensor(lengths, input.device)
             check_lengths(lengths, input.shape[0 if self.batch_first else 1])
         if reset_mask is not None:
             check_reset_mask(reset_mask, input.shape[:2])
