@@ -49,6 +49,13 @@ class Stack(nn.RNNBase):
     def flatten_parameters(self):
         """Does nothing: weights are used where they lie."""
 
+    def _save_to_state_dict(self, destination, prefix, keep_vars):
+        # Shapes and names do not tell a cell: a state_dict says it where PyTorch keeps the versions of modules, which
+        # torch.save writes and penstock.interchange.load reads.
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        notes = getattr(destination, "_metadata", {})
+        notes.setdefault(prefix.removesuffix("."), {})["cell"] = self._cell()
+
     def forward(self, input, hx=None, *, lengths=None, reset_mask=None, every_state=False):
         """The outputs and the last states.
 
