@@ -22,7 +22,6 @@ def refuse_onnx_export():
         )
 
 
-
 def refuse_projection(others, layer):
     """Keyword arguments that no layer has, or this one has not."""
     if "proj_size" in others:
