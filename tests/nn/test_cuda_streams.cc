@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -139,6 +140,20 @@ void CudaStreams::check_scan(ScanForm form, DType type, bool reverse) {
   EXPECT_TRUE(close(get(da_gpu, type), da, backward, backward_terms)) << "da";
   EXPECT_TRUE(close(get(db_gpu, type), db, backward, backward_terms)) << "db";
   EXPECT_TRUE(close(get(dh0_gpu, DType::f32), dh0, backward, backward_terms)) << "dh0";
+}
+
+/// Gains of many steps underflow to zero there, and zero times infinity is no number.
+TEST_F(CudaStreams, InfiniteStatesStayInfinite) {
+  constexpr Index steps = 65'536;
+  const std::vector<float> a(steps, 0.5f), b(steps, 1.0f);
+  std::vector<float> h(steps);
+  const auto view = [&](auto& values) {
+    return SequenceView<std::remove_reference_t<decltype(values[0])>>::batch_first(values.data(), steps, 1);
+  };
+  const float h0 = -std::numeric_limits<float>::infinity();
+  Scan<float>(1, *stream)
+      .forward({.rows = 1, .steps = steps}, {view(a), view(b), {}}, view(h), &h0, nullptr, execution);
+  EXPECT_EQ(h, std::vector<float>(steps, h0));
 }
 
 /// Logarithms a breath below 0, whose exponentials are all but 1 in a float: over a million steps, in chunks and by

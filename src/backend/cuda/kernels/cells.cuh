@@ -82,7 +82,7 @@ struct Gain {
   /// gain h + offset.
   PENSTOCK_DEVICE float advance(float gain, float h, float offset) {
     if constexpr (is_log) {
-      asm volatile("" : "+f"(gain));  // exponentials of many steps beforehand would take all registers
+      asm volatile("" : "+f"(gain));                 // exponentials of many steps beforehand would take all registers
       constexpr float least = -80.0f, most = 86.0f;  // beyond, a float's exponential is nothing or infinite
       Real a = Exp(Real(gain));
       if (gain < least) a = Real(0.0f);
