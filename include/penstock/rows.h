@@ -126,6 +126,7 @@ struct GroupedRows {
   std::vector<std::optional<double>> dates;    ///< As RowReader::date(), of each row.
   std::vector<bool> missing;                   ///< Of each row: the file has none.
   Index to_come = 0;                           ///< Rows behind these that only say what is known in advance.
+  std::vector<std::optional<double>> dates_to_come;  ///< As RowReader::date(), of each of those.
 };
 
 struct GroupReading {

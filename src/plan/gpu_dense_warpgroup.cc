@@ -55,8 +55,7 @@ Candidate candidate_of(const GpuDenseProblem& problem, const GpuModel& gpu, int 
   shape.stages = std::min(kMostStages, 2 * shape.own_items());
   while (shape.stages > 1 && shape.shared_bytes() > gpu.block_bytes) --shape.stages;
   c.fits = others <= kMostRegisters && shape.shared_bytes() <= gpu.block_bytes &&
-           (shape.stages >= shape.own_items() ||
-            Shape::parts * shape.stages * shape.item_bytes() >= kLeastUnderWay);
+           (shape.stages >= shape.own_items() || Shape::parts * shape.stages * shape.item_bytes() >= kLeastUnderWay);
   c.slices = (problem.rows + shape.team_rows() - 1) / shape.team_rows();
   const Index items = c.slices * problem.heads;
   c.teams = std::clamp<Index>(gpu.multiprocessors / shape.blocks(), 1, items);
@@ -69,8 +68,7 @@ double step_time(const Candidate& c) {
   const Shape& shape = c.shape;
   const double values = static_cast<double>(shape.rows) * shape.units;
   const double from_shared = 1 - static_cast<double>(shape.resident) / shape.own_steps();
-  const double portion =
-      cost.portion + values * (cost.value + cost.shared_row * shape.rows * from_shared);
+  const double portion = cost.portion + values * (cost.value + cost.shared_row * shape.rows * from_shared);
   return std::max(cost.exchange + values * cost.alone_value + (shape.portions - 1) * cost.next_portion,
                   shape.portions * portion);
 }
@@ -123,6 +121,8 @@ std::string refusal(const GpuDenseProblem& problem, const GpuModel& gpu) {
 
 }  // namespace
 
+bool warpgroups_take(const GpuDenseProblem& problem, const GpuModel& gpu) { return refusal(problem, gpu).empty(); }
+
 DenseRule dense_warpgroup_rule(const GpuDenseProblem& problem, const GpuModel& gpu) {
   DenseRule rule{.name = "warpgroup", .refused = refusal(problem, gpu)};
   if (!rule.refused.empty()) return rule;
@@ -135,18 +135,16 @@ DenseRule dense_warpgroup_rule(const GpuDenseProblem& problem, const GpuModel& g
   if (problem.slots != 0) m.require("as many rows as were asked for", rows * portions == problem.slots);
   const csp::Expression blocks = problem.head_size() / Shape::own_units;
   m.require("the blocks of a team run at once", blocks <= gpu.multiprocessors);
-  m.require("registers and shared memory hold the matrix and what is multiplied by it",
-            m.call("fits", {rows, portions},
-                   [=](std::span<const csp::Integer> v) { return csp::Integer{candidate(v).fits ? 1 : 0}; }, {0, 1}) ==
-                1);
+  m.require(
+      "registers and shared memory hold the matrix and what is multiplied by it",
+      m.call("fits", {rows, portions},
+             [=](std::span<const csp::Integer> v) { return csp::Integer{candidate(v).fits ? 1 : 0}; }, {0, 1}) == 1);
   m.minimise([=](const csp::Solution& solution) {
     const Candidate c = candidate(solution.values());
     constexpr double more_rows = 1e-3;  // of equally quick ones fewer rows that nobody has
     return static_cast<double>(c.waves) * step_time(c) + more_rows * static_cast<double>(c.shape.team_rows());
   });
-  rule.plan_of = [=](const csp::Solution& solution) {
-    return warpgroup_plan(problem, candidate(solution.values()));
-  };
+  rule.plan_of = [=](const csp::Solution& solution) { return warpgroup_plan(problem, candidate(solution.values())); };
   return rule;
 }
 

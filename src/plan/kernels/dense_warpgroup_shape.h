@@ -11,9 +11,9 @@
 #endif
 
 /// A *team* of blocks shares the units of a head, 16 of them a block with all their gates: 64 rows of R, which a
-/// warpgroup multiplies at once by the h of many rows of the batch. Two warpgroups share the sums over h, each has every
-/// other *item* of it; a third one brings h and inputs, and sends what the two have made. The rows of a team are cut
-/// into `portions` that take turns: while blocks exchange the h of one, they multiply by that of another.
+/// warpgroup multiplies at once by the h of many rows of the batch. Two warpgroups share the sums over h, each has
+/// every other *item* of it; a third one brings h and inputs, and sends what the two have made. The rows of a team are
+/// cut into `portions` that take turns: while blocks exchange the h of one, they multiply by that of another.
 ///
 /// h is exchanged through the second-level cache, in *slices* of 64 units of all rows of a portion as the tensor cores
 /// read them (MatrixOfColumns); an item is `depth` slices, one copy.
@@ -26,7 +26,7 @@ struct WarpgroupShape {
   int depth;
   int stages;  // items of each warpgroup that shared memory holds or awaits
 
-  static constexpr int parts = 2, loaders = 2;     // warpgroups that multiply; warps that bring inputs
+  static constexpr int parts = 2, loaders = 2;  // warpgroups that multiply; warps that bring inputs
   static constexpr int threads = 384, own_units = 16, slice_units = 64, tile_rows = 64;
   static constexpr int input_stages = 2;
   PENSTOCK_LAYOUT int blocks() const { return units / own_units; }

@@ -20,9 +20,7 @@ KernelSource dense_chip_source(const plan::GpuDenseProblem& problem, const plan:
 }
 
 ChipWalk::ChipWalk(Device& device, const plan::GpuDenseProblem& problem, const plan::GpuDensePlan& plan)
-    : plan_(plan),
-      items_(problem.heads * plan.slices),
-      kernel_(&Kernel::load(device, dense_source(problem, plan))) {}
+    : plan_(plan), items_(problem.heads * plan.slices), kernel_(&Kernel::load(device, dense_source(problem, plan))) {}
 
 std::size_t ChipWalk::workspace_bytes() const { return padded(static_cast<std::size_t>(plan_.exchange)); }
 

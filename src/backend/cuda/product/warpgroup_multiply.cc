@@ -77,8 +77,7 @@ std::string warpgroup_multiply_recurrent(int columns, plan::Storage storage) {
         orders, results, inputs);
   };
   const std::string held = fmt::format("{{%{}, %{}, %{}, %{}}}", sums, sums + 1, sums + 2, sums + 3);
-  return text("MultiplyShared", "unsigned long long a", fmt::format("%{}", sums), sums + 1, "1, 1, 0, 0",
-              "\"l\"(a)") +
+  return text("MultiplyShared", "unsigned long long a", fmt::format("%{}", sums), sums + 1, "1, 1, 0, 0", "\"l\"(a)") +
          text("MultiplyHeld", "const unsigned (&a)[4]", held, sums + 4, "1, 1, 0",
               "\"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3])");
 }

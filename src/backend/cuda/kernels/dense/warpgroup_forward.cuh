@@ -1,5 +1,5 @@
-// Forward pass of dense cells over large batches, by warpgroups of Hopper: R lies in the registers and the shared memory
-// of a team of blocks (dense_warpgroup_shape.h), and is multiplied by the h of many rows at once.
+// Forward pass of dense cells over large batches, by warpgroups of Hopper: R lies in the registers and the shared
+// memory of a team of blocks (dense_warpgroup_shape.h), and is multiplied by the h of many rows at once.
 //
 // Of the block's third warpgroup, one warp brings h: it waits until all blocks have sent an item, and starts its copy.
 // One sends the block's units of h, counts them as sent, and writes them as y. Two bring W x, and write what the
@@ -8,8 +8,8 @@
 // Nobody overwrites what others still read: h of a step lies where that of two steps before was, and whoever has all
 // items of the step between knows that all blocks have multiplied by that.
 //
-// Constants: Storage, Rule, kTanhUnit, kHead (D), kDescending, kReset, kTraining, kEveryState, kSharedBytes; of the plan
-// kRows, kPortions, kResident, kDepth, kStages as WarpgroupShape has them.
+// Constants: Storage, Rule, kTanhUnit, kHead (D), kDescending, kReset, kTraining, kEveryState, kSharedBytes; of the
+// plan kRows, kPortions, kResident, kDepth, kStages as WarpgroupShape has them.
 
 #include "backend/cuda/kernels/dense/barrier.cuh"
 #include "backend/cuda/kernels/dense/cell.cuh"
@@ -97,7 +97,11 @@ struct Shared {
   PENSTOCK_DEVICE Shared of(char* start) {
     auto* const first = (CopyBarrier*)start;
     constexpr int ring = kParts * kStages;
-    return {start, first, first + ring, first + 2 * ring, first + 2 * ring + kInputStages,
+    return {start,
+            first,
+            first + ring,
+            first + 2 * ring,
+            first + 2 * ring + kInputStages,
             (Row*)(start + kShape.rows_at())};
   }
   __device__ __forceinline__ void init() const {
@@ -166,10 +170,10 @@ PENSTOCK_DEVICE void SendStates(const Shared& shared, const TeamExchange& exchan
       for (int i = 0; i < pieces; ++i) {
         const int row = i * 16 + lane / 2;
         v[i] = *(const uint4*)(from + i * 512);
-        asm volatile("st.relaxed.gpu.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(
-                         to + MatrixOfColumns::place(row, in_slice)),
-                     "r"(v[i].x), "r"(v[i].y), "r"(v[i].z), "r"(v[i].w)
-                     : "memory");
+        asm volatile(
+            "st.relaxed.gpu.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to + MatrixOfColumns::place(row, in_slice)),
+            "r"(v[i].x), "r"(v[i].y), "r"(v[i].z), "r"(v[i].w)
+            : "memory");
       }
       ShowGlobalCopies();
       __syncwarp();
@@ -223,8 +227,8 @@ struct InputLoader {
     if constexpr (kReset) {
       for (int i = first; i < kRows; i += stride) {
         const Row& row = rows[i];
-        const Index at = row.memory * args.rows.reset_row_stride +
-                         row.time(step, kDescending) * args.rows.reset_step_stride;
+        const Index at =
+            row.memory * args.rows.reset_row_stride + row.time(step, kDescending) * args.rows.reset_step_stride;
         shared.reset(stage)[i] = step < row.length && args.rows.reset[at] != 0;
       }
     }
@@ -286,9 +290,7 @@ struct Multiplier {
                : args.recurrent + ((((Index)team.head * kGates + gate) * kHead + unit) * kHead + column) * kBytes;
   }
   /// The column of h where item `i` of a part begins.
-  PENSTOCK_DEVICE int column_of(int part, int i) {
-    return (i * kParts + part) * kDepth * WarpgroupShape::slice_units;
-  }
+  PENSTOCK_DEVICE int column_of(int part, int i) { return (i * kParts + part) * kDepth * WarpgroupShape::slice_units; }
 
   __device__ __forceinline__ void init() {
 #pragma unroll
@@ -363,12 +365,11 @@ struct Multiplier {
     for (int i = 0; i < kShape.resident_items(); ++i) {
       run(i, [&](int k, unsigned long long h, int add) { MultiplyHeld(sum, held[i * kSteps + k], h, add); });
     }
-    const char* const matrix =
-        shared.start + kShape.matrix_at() + part * (kShape.matrix_slices() / kParts) * WarpgroupShape::matrix_slice_bytes;
+    const char* const matrix = shared.start + kShape.matrix_at() +
+                               part * (kShape.matrix_slices() / kParts) * WarpgroupShape::matrix_slice_bytes;
 #pragma unroll 1
     for (int i = kShape.resident_items(); i < kOwnItems; ++i) {
-      const char* const of_item =
-          matrix + (i - kShape.resident_items()) * kDepth * WarpgroupShape::matrix_slice_bytes;
+      const char* const of_item = matrix + (i - kShape.resident_items()) * kDepth * WarpgroupShape::matrix_slice_bytes;
       const unsigned long long r = MatrixOfColumns().describe(of_item, 0);
       run(i, [&](int k, unsigned long long h, int add) {
         MultiplyShared(sum, r + (k / 4 * WarpgroupShape::matrix_slice_bytes + k % 4 * 32) / 16, h, add);

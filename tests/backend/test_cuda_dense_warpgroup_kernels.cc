@@ -1,0 +1,79 @@
+// Kernels of dense cells over large batches compile for Hopper without a GPU: no register spilled. Needs NVRTC.
+
+#include "backend/cuda/dense/warpgroup.h"
+#include "support/compiled_kernel.h"
+#include "support/expect_error.h"
+
+namespace penstock::cuda {
+namespace {
+
+using plan::DenseAlgorithm;
+using plan::GpuDenseProblem;
+using plan::Storage;
+
+constexpr int kHopper = 90;
+
+GpuDenseProblem problem_of(std::string_view cell, Storage storage, Index head, Index rows) {
+  GpuDenseProblem problem;
+  problem.cell = cell, problem.storage = storage;
+  problem.rows = rows, problem.steps = 1000;
+  problem.hidden = head;
+  problem.algorithm = DenseAlgorithm::warpgroup;
+  return problem;
+}
+
+class WarpgroupKernels : public testing::TestWithParam<std::string_view> {
+ protected:
+  void SetUp() override { test::need_nvrtc(kHopper); }
+};
+
+/// With R in registers alone and in shared memory, few rows and many, and everything that a step can have.
+TEST_P(WarpgroupKernels, FitTheirRegisters) {
+  struct Size {
+    Storage storage;
+    Index head, rows;
+    bool all;
+  };
+  for (const auto& [storage, head, rows, all] : {Size{Storage::bf16, 1024, 64, false},
+                                                 {Storage::bf16, 1024, 256, true},
+                                                 {Storage::f16, 512, 512, true},
+                                                 {Storage::bf16, 2048, 256, false},
+                                                 {Storage::f16, 128, 100, true}}) {
+    GpuDenseProblem problem = problem_of(GetParam(), storage, head, rows);
+    problem.training = problem.ragged = problem.reset = problem.reverse = all;
+    problem.every_state = all && plan::cell_traits(GetParam()).states() > 1;
+    const plan::GpuDensePlan plan = plan_gpu_dense(problem, test::chip(kHopper));
+    SCOPED_TRACE(fmt::format("{} of {}: {}", to_string(storage), head, plan.explain()));
+    test::expect_sound(dense_warpgroup_source(problem, plan), kHopper, plan.threads());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cuda, WarpgroupKernels, testing::Values("elman", "gru", "lstm", "slstm"),
+                         [](const auto& of) { return std::string(of.param); });
+
+TEST(WarpgroupPlan, RefusesWhatCannotRun) {
+  const auto refuses = [](const std::string& what, const GpuDenseProblem& problem, int chip = kHopper) {
+    test::expect_error(ErrorCode::unsupported, what, [&] { plan_gpu_dense(problem, test::chip(chip)); });
+  };
+  refuses("and a chip of sm_100 is of sm_100", problem_of("lstm", Storage::bf16, 1024, 64), 100);
+  refuses("halves, not floats", problem_of("lstm", Storage::f32, 1024, 64));
+  refuses("unlike gru-before", problem_of("gru-before", Storage::bf16, 1024, 64));
+  refuses("a multiple of 128 units, up to 2048, not of 2176", problem_of("lstm", Storage::bf16, 2176, 64));
+  GpuDenseProblem backward = problem_of("lstm", Storage::bf16, 1024, 64);
+  backward.backward = true;
+  refuses("walk forwards", backward);
+}
+
+TEST(WarpgroupPlan, IsForLargeBatches) {
+  const auto algorithm_of = [](Index rows) {
+    GpuDenseProblem problem = problem_of("lstm", Storage::bf16, 1024, rows);
+    problem.algorithm = DenseAlgorithm::automatic;
+    return plan_gpu_dense(problem, test::chip(kHopper)).algorithm;
+  };
+  EXPECT_EQ(algorithm_of(16), DenseAlgorithm::chip);
+  EXPECT_EQ(algorithm_of(64), DenseAlgorithm::warpgroup);
+  EXPECT_EQ(algorithm_of(512), DenseAlgorithm::warpgroup);
+}
+
+}  // namespace
+}  // namespace penstock::cuda
