@@ -293,13 +293,18 @@ struct Multiplier {
   PENSTOCK_DEVICE int column_of(int part, int i) { return (i * kParts + part) * kDepth * WarpgroupShape::slice_units; }
 
   __device__ __forceinline__ void init() {
+    // The steps' columns lie a fixed number of bytes behind the first one's.
+    const char* rows[2];
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      rows[i] = matrix_row(args, team, warp, lane / 4 + i * 8, column_of(part, 0) + lane % 4 * 2);
+    }
 #pragma unroll
     for (int k = 0; k < kResident; ++k) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const int column = column_of(part, k / kSteps) + k % kSteps * 16 + i / 2 * 8 + lane % 4 * 2;
-        const char* const p = matrix_row(args, team, warp, lane / 4 + i % 2 * 8, column);
-        held[k][i] = p != nullptr ? *(const unsigned*)p : 0;
+        const int further = column_of(0, k / kSteps) + k % kSteps * 16 + i / 2 * 8;
+        held[k][i] = rows[i % 2] != nullptr ? *(const unsigned*)(rows[i % 2] + further * kBytes) : 0;
       }
     }
 #pragma unroll
@@ -340,30 +345,36 @@ struct Multiplier {
     if (lane == 0) shared.made[portion].arrive();
   }
 
-  /// Multiplies R by h of a portion: adds to the sums.
+  __device__ __forceinline__ int stage_of(unsigned number) const { return part * kStages + number % kStages; }
+  __device__ __forceinline__ void release(unsigned number) const {
+    if (warp == 0 && lane == 0) shared.empty[stage_of(number)].arrive();
+  }
+
+  /// Multiplies by an item, the i-th of a portion, as soon as it is there; the one before is then done with.
+  /// step(k, description of h, whether there are sums to add to).
+  template <class Step>
+  __device__ __forceinline__ void multiply_item(int i, unsigned number, const Step& step) const {
+    shared.full[stage_of(number)].wait(number / kStages & 1);
+    const unsigned long long h = MatrixOfColumns().describe(shared.item(stage_of(number)), 0);
+    BeginMultiplying();
+#pragma unroll
+    for (int k = 0; k < kSteps; ++k) {
+      step(k, h + (k / 4 * kShape.slice_bytes() + k % 4 * 32) / 16, (int)(i > 0 || k > 0));
+    }
+    CommitMultiplying();
+    if (i > 0) {
+      WaitForProducts<1>();
+      release(number - 1);
+    }
+  }
+
+  /// The sums of R by h of a portion.
   __device__ __forceinline__ void multiply(float (&sum)[kRows / 2], int turn) const {
     const unsigned first = (unsigned)turn * kOwnItems;
-    const auto stage_of = [&](int i) { return part * kStages + (first + i) % kStages; };
-    const auto release = [&](int i) {
-      if (warp == 0 && lane == 0) shared.empty[stage_of(i)].arrive();
-    };
-    const auto run = [&](int i, const auto& multiply_step) {
-      shared.full[stage_of(i)].wait((first + i) / kStages & 1);
-      const unsigned long long h = MatrixOfColumns().describe(shared.item(stage_of(i)), 0);
-      BeginMultiplying();
-#pragma unroll
-      for (int k = 0; k < kSteps; ++k) {
-        multiply_step(k, h + (k / 4 * kShape.slice_bytes() + k % 4 * 32) / 16, i > 0 || k > 0);
-      }
-      CommitMultiplying();
-      if (i > 0) {
-        WaitForProducts<1>();
-        release(i - 1);
-      }
-    };
 #pragma unroll
     for (int i = 0; i < kShape.resident_items(); ++i) {
-      run(i, [&](int k, unsigned long long h, int add) { MultiplyHeld(sum, held[i * kSteps + k], h, add); });
+      multiply_item(i, first + i,
+                    [&](int k, unsigned long long h, int add) { MultiplyHeld(sum, held[i * kSteps + k], h, add); });
     }
     const char* const matrix = shared.start + kShape.matrix_at() +
                                part * (kShape.matrix_slices() / kParts) * WarpgroupShape::matrix_slice_bytes;
@@ -371,14 +382,14 @@ struct Multiplier {
     for (int i = kShape.resident_items(); i < kOwnItems; ++i) {
       const char* const of_item = matrix + (i - kShape.resident_items()) * kDepth * WarpgroupShape::matrix_slice_bytes;
       const unsigned long long r = MatrixOfColumns().describe(of_item, 0);
-      run(i, [&](int k, unsigned long long h, int add) {
+      multiply_item(i, first + i, [&](int k, unsigned long long h, int add) {
         MultiplyShared(sum, r + (k / 4 * WarpgroupShape::matrix_slice_bytes + k % 4 * 32) / 16, h, add);
       });
     }
     WaitForProducts<0>();
 #pragma unroll
     for (int i = 0; i < kRows / 2; ++i) asm volatile("" : "+f"(sum[i]));
-    release(kOwnItems - 1);
+    release(first + kOwnItems - 1);
   }
 
   /// Adds what the other warpgroup has of this one's rows, and passes on what is of the other's.
