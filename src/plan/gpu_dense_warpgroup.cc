@@ -113,6 +113,11 @@ std::string refusal(const GpuDenseProblem& problem, const GpuModel& gpu) {
   if (problem.alignment < whole) {
     return fmt::format("warpgroups need tensors aligned to {} bytes, not {}", whole, problem.alignment);
   }
+  // With fewer rows exchanges take longest, which other algorithms do sooner; estimates were fitted from so many on.
+  constexpr Index few = 32;
+  if (problem.algorithm == DenseAlgorithm::automatic && problem.rows < few) {
+    return fmt::format("warpgroups are for batches of {} rows or more", few);
+  }
   if (problem.cluster > 1 || problem.groups != 0 || problem.parts != 0 || problem.direct >= 0) {
     return "warpgroups have no such shapes";
   }
