@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <fstream>
 
 #include "../group_table.h"
@@ -22,7 +23,9 @@ bool ForecastTrace::knows_quantiles() const {
 }
 
 void ForecastTrace::add(const Spread& spread, std::span<const double> values, std::span<const double> forecasts,
-                        std::optional<double> date) {
+                        std::optional<double> date, Index lacking) {
+  if (lacking > 0) forecasts = {};
+  lacking_ = lacking;
   const std::size_t targets = values.size();
   Row row{.values = {values.begin(), values.end()}, .next = {}, .last = {}, .low = {}, .high = {}, .date = date};
   if (!forecasts.empty()) {
@@ -62,6 +65,15 @@ Json ForecastTrace::said_before(std::size_t target, Index steps, const std::vect
   return values;
 }
 
+/// Columns that are known in advance.
+Json ForecastTrace::known_columns() const {
+  std::vector<std::string> names;
+  for (const Column& input : data_.inputs) {
+    if (input.ahead > 0 && std::ranges::find(names, input.name) == names.end()) names.push_back(input.name);
+  }
+  return names;
+}
+
 std::vector<Json> ForecastTrace::records() const {
   std::vector<Json> all;
   const std::size_t shown = std::min(rows_.size(), most_rows), targets = data_.targets.size();
@@ -83,6 +95,7 @@ std::vector<Json> ForecastTrace::records() const {
                    {"ahead", std::move(forecasts)},
                    {"to_come", std::move(to_come)}});
     if (rows_.back().date) all.back()["dates"] = std::move(dates);
+    if (lacking_ > 0) all.back()["lacking"] = {{"rows", lacking_}, {"columns", known_columns()}};
     if (!knows_quantiles()) continue;
     all.back()["quantiles"] = {{fmt::format("{:g}", low_level), said_before(target, data_.horizon, &Row::low)},
                                {fmt::format("{:g}", high_level), said_before(target, data_.horizon, &Row::high)}};
@@ -91,8 +104,8 @@ std::vector<Json> ForecastTrace::records() const {
 }
 
 void ForecastTraces::add(const std::string& group, const DataDescription& data, std::span<const double> values,
-                         std::span<const double> forecasts, std::optional<double> date) {
-  traces_.try_emplace(group, data).first->second.add(data.spread, values, forecasts, date);
+                         std::span<const double> forecasts, std::optional<double> date, Index lacking) {
+  traces_.try_emplace(group, data).first->second.add(data.spread, values, forecasts, date, lacking);
 }
 
 std::vector<Json> ForecastTraces::records(const std::vector<GroupScore>& scores) const {
