@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numbers>
 #include <utility>
 
@@ -33,6 +34,23 @@ std::string csv_field(std::string_view text, char delimiter) {
   std::string quoted = "\"";
   for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
   return quoted + '"';
+}
+
+/// What was made of a float that the model says of a column: with as many digits as that carries; the rest would be
+/// noise.
+std::string text_of(double value, const Column& column) {
+  const double normal = column.normal(value);
+  const auto moved_by = [&](double step) { return std::abs(column.raw(normal + step) - value); };
+  constexpr double little = 1e-4;         // of what is usual, which nobody misses
+  constexpr double half_digit = 0x1p-24;  // of a float
+  const auto rounded = static_cast<float>(value);
+  const double missed = moved_by(std::max(little, half_digit * std::abs(normal)));
+  if (std::abs(static_cast<double>(rounded) - value) <= missed) return fmt::format("{}", rounded);
+  // Of a value that is far larger than it changes, a float of its own would lose what counts.
+  const double noise = moved_by(half_digit * std::max(1.0, std::abs(normal)));
+  const double digits = std::ceil(std::log10(std::abs(value) / noise));
+  constexpr double most = std::numeric_limits<double>::max_digits10;
+  return fmt::format("{:.{}g}", value, digits < most ? static_cast<int>(digits) : static_cast<int>(most));
 }
 
 }  // namespace
@@ -136,11 +154,9 @@ std::vector<std::string> RowAnswers::cells(std::span<const float> outputs) const
   if (data_->task == Task::forecast) {
     for (Index step = 0; step < data_->horizon; ++step) {
       for (std::size_t target = 0; target < data_->targets.size(); ++target) {
-        // As many digits as a float carries; the rest would be noise.
-        texts.push_back(fmt::format("{}", static_cast<float>(raw(outputs, step, target))));
-        for (const double level : quantiles_) {
-          texts.push_back(fmt::format("{}", static_cast<float>(raw(outputs, step, target, level))));
-        }
+        const Column& column = data_->targets[target];
+        texts.push_back(text_of(raw(outputs, step, target), column));
+        for (const double level : quantiles_) texts.push_back(text_of(raw(outputs, step, target, level), column));
       }
     }
     return texts;

@@ -56,7 +56,6 @@ SeriesForecast forecast(const Model& model, const GroupedRows& series, const Exe
   const auto outputs = static_cast<std::size_t>(data.output_size()),
              inputs = static_cast<std::size_t>(data.input_size());
   const auto rows = static_cast<Index>(series.kept.size());
-  const Index lacking = data.reads_ahead() ? std::max<Index>(0, data.horizon - series.to_come) : 0;
   SeriesForecast result{.name = series.name, .values = {}};
   SequenceRun sequence(model, execution);
   for (Index first = 0; first < rows; first += SequenceRun::piece) {
@@ -70,8 +69,8 @@ SeriesForecast forecast(const Model& model, const GroupedRows& series, const Exe
       const auto own = all.subspan(static_cast<std::size_t>(row - first) * outputs, outputs);
       for (std::size_t i = 0; i < outputs; ++i) {
         const Column& target = data.targets[i % data.targets.size()];
-        result.values.push_back(row < rows - lacking ? target.raw(static_cast<double>(own[i]))
-                                                     : std::numeric_limits<double>::quiet_NaN());
+        result.values.push_back(series.lacking(row) == 0 ? target.raw(static_cast<double>(own[i]))
+                                                         : std::numeric_limits<double>::quiet_NaN());
       }
       ++result.rows;
     }

@@ -175,7 +175,7 @@ TEST(SpreadTracker, OnlyErrorsThatAreKnownCount) {
   data.spread.relative = {0, 0};
   SpreadTracker tracker(data);
   const float features[] = {9.0f}, forecasts[] = {0.0f, 0.0f};
-  const std::uint8_t known[] = {1, 1}, put_in[] = {0, 1};
+  const double known[] = {9.0, 9.0}, put_in[] = {std::nan(""), 9.0};
   for (int row = 0; row < 20; ++row) tracker.add(features, forecasts, put_in);
   EXPECT_EQ(tracker.widths(), (std::vector<double>{1.0, 1.0})) << "all were missing";
   tracker.add(features, forecasts, known);

@@ -313,9 +313,10 @@ TEST_F(SeriesFinish, WidthsFollowTheValuesThatWereThere) {
   const DataDescription& description = trained.data();
   SpreadTracker tracker(description), without(description);
   Random random(3);
-  const std::uint8_t there[] = {1}, lacking[] = {0};
+  const double lacking[] = {std::nan("")};
   for (int row = 0; row < 40; ++row) {
     const float value = static_cast<float>(random.normal()), forecasts[] = {value, value};
+    const double there[] = {description.inputs[0].raw(static_cast<double>(value))};
     tracker.add({&value, 1}, forecasts, there);
     const std::vector<float> before = tracker.recent();
     tracker.add({&value, 1}, forecasts, lacking);
@@ -324,9 +325,9 @@ TEST_F(SeriesFinish, WidthsFollowTheValuesThatWereThere) {
     without.add({&value, 1}, forecasts);
   }
   EXPECT_LT(without.widths()[0], tracker.widths()[0]);
-  test::expect_error(ErrorCode::invalid_argument, "known must say something of 1 targets, not 2", [&] {
+  test::expect_error(ErrorCode::invalid_argument, "values must hold 1 of the targets, not 2", [&] {
     const float value = 0.0f, forecasts[] = {value, value};
-    const std::uint8_t two[] = {1, 1};
+    const double two[] = {1.0, 1.0};
     tracker.add({&value, 1}, forecasts, two);
   });
 }
