@@ -30,7 +30,10 @@ Changes changes_of(const DataDescription& description, const SeriesTable& series
     for (Index row = segment.first; row < segment.end; ++row) {
       if (std::abs(seen(row)) > result.farthest) result.farthest = std::abs(seen(row)), result.place = row;
       if (row == segment.first || raw[row] == raw[row - 1]) continue;
-      const double change = column.normal(raw[row]) - column.normal(raw[row - 1]);
+      // Not of normalised values, of which even doubles may be too coarse.
+      const double difference =
+          column.logarithm ? std::log(raw[row]) - std::log(raw[row - 1]) : raw[row] - raw[row - 1];
+      const double change = difference / column.scale;
       ++result.all;
       if (!(std::abs(seen(row) - seen(row - 1) - change) <= tenth * std::abs(change))) ++result.lost;
     }

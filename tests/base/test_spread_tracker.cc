@@ -201,5 +201,22 @@ TEST(SpreadTracker, RelativeErrorsAreRatios) {
   EXPECT_EQ(tracker.widths()[0], before) << "there is no ratio";
 }
 
+TEST(SpreadTracker, AZeroIsNoSmallValue) {
+  DataDescription data = walk_data(1);
+  data.inputs[0].mean = data.targets[0].mean = 1.1;
+  data.inputs[0].scale = data.targets[0].scale = 1.7;
+  data.spread.relative = {1};
+  data.spread.scales = {0.1};
+  SpreadTracker tracker(data);
+  const auto zero = static_cast<float>(data.inputs[0].normal(0.0)),
+             one = static_cast<float>(data.inputs[0].normal(1.0));
+  ASSERT_NE(data.inputs[0].raw(static_cast<double>(zero)), 0.0) << "what floats make of it";
+  const double raw_zero = 0.0, raw_one = 1.0;
+  tracker.add({&one, 1}, {&one, 1}, {&raw_one, 1});
+  const double before = tracker.widths()[0];
+  tracker.add({&zero, 1}, {&one, 1}, {&raw_zero, 1});
+  EXPECT_EQ(tracker.widths()[0], before);
+}
+
 }  // namespace
 }  // namespace penstock
