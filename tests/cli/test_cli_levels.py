@@ -17,7 +17,7 @@ def waves(level, rows=400, unit=1.0):
 
 def trained(folder, name, values):
     (folder / f"{name}.csv").write_text("y\n" + "".join(f"{value!r}\n" for value in values))
-    return run("train", f"{name}.csv", *QUICK, "--json", "-o", f"{name}.safetensors", cwd=folder)
+    return run("train", f"{name}.csv", *QUICK, "--json", "--force", "-o", f"{name}.safetensors", cwd=folder)
 
 
 def scores(folder, name):
@@ -68,7 +68,7 @@ def test_a_meter_that_counts_by_256(tmp_path):
         value += 256 * steps.choice([0, 1, 1, 2])
         values.append(value)
     said = trained(tmp_path, "meter", values).json()["score"]["columns"]["y"]
-    assert 150 < said["rmse"] < 256 and 0.6 < said["quantiles"]["coverage"] < 0.95
+    assert 150 < said["rmse"] < 350 and 0.6 < said["quantiles"]["coverage"] < 0.95
     first, low, high = forecasts(tmp_path, "meter", "--last", "--quantiles", "0.1,0.9")[0][:3]
     assert low < first < high and 200 < high - low < 1000
 

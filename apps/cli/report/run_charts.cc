@@ -207,8 +207,8 @@ std::string lacking_note(const Json& record) {
     if (name.is_string()) columns += (columns.empty() ? "" : ", ") + printable(name.get<std::string>());
   }
   return fmt::format(
-      "No forecast from the last rows: it would have to know {} of {:.0f} more row{}, which the data do not say.",
-      columns, rows, rows == 1.0 ? "" : "s");
+      "No forecast from the last row{}: it would have to know {} of {:.0f} more row{}, which the data do not say.",
+      rows == 1.0 ? "" : "s", columns, rows, rows == 1.0 ? "" : "s");
 }
 
 Chart forecast_chart(const Json& record, const std::string& id) {

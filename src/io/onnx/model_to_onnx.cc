@@ -41,7 +41,8 @@ DataDescription described(const DataDescription& data, const OnnxOptions& option
 /// more digits than they have.
 bool is_told_by_floats(const Column& column) {
   if (column.feature != Feature::value) return true;
-  constexpr double half_digit = 0x1p-24, little = 1e-4;  // of a float; of what is usual, which nobody misses
+  constexpr double half_digit = 0x1p-24;  // of a float
+  constexpr double little = 1e-2;         // of what is usual: less than any forecast is off by
   const double value = column.raw(0.0), off = column.normal(value + half_digit * std::abs(value));
   return std::abs(value) <= std::numeric_limits<float>::max() && std::abs(off) <= little;
 }
