@@ -2,6 +2,7 @@
 
 import math
 import random
+import re
 
 import pytest
 
@@ -55,6 +56,15 @@ def test_a_level_changes_no_answer(folder, level, unit):
         assert len(low_rows) == len(high_rows) == 400
         for low_row, high_row in zip(low_rows[100:], high_rows[100:]):
             assert [(x - level) / unit for x in high_row] == pytest.approx([x - 100 for x in low_row], abs=0.01)
+
+
+def test_a_report_tells_large_values_apart(tmp_path):
+    trained(tmp_path, "high", waves(1e9))
+    run("report", "high.safetensors", "--data", "high.csv", "-o", "high.html", cwd=tmp_path)
+    page = (tmp_path / "high.html").read_text()
+    labels = re.findall(r'<text class="tick end"[^>]*>([^<]*)</text>', page)
+    assert len(labels) >= 4 and len(set(labels)) == len(labels)
+    assert all(math.isclose(float(label), 1e9, abs_tol=30) for label in labels)
 
 
 def test_answers_of_usual_levels_have_the_digits_of_a_float(folder):
