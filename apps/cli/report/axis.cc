@@ -30,8 +30,11 @@ struct Extent {
 std::string tick_text(double value, double step) {
   constexpr double shown = 1e-3;  // of a value, in three or four digits
   if (step > 0.0 && step < shown * std::abs(value)) {
+    constexpr double longest = 1e15;  // that is written out
     const double digits = std::ceil(std::log10(std::abs(value) / step)) + 1.0;
-    return fmt::format("{:.{}g}", value, static_cast<int>(std::min(digits, 17.0)));
+    const double decimals = std::max(0.0, -std::floor(std::log10(step) + 1e-9));
+    return std::abs(value) < longest ? fmt::format("{:.{}f}", value, static_cast<int>(decimals))
+                                     : fmt::format("{:.{}g}", value, static_cast<int>(std::min(digits, 17.0)));
   }
   if (std::abs(value) < 1e4) return fmt::format("{:.4g}", value);
   std::string text = short_count(std::abs(value));
