@@ -62,11 +62,8 @@ def test_a_report_tells_large_values_apart(tmp_path):
     trained(tmp_path, "high", waves(1e9))
     run("report", "high.safetensors", "--data", "high.csv", "-o", "high.html", cwd=tmp_path)
     page = (tmp_path / "high.html").read_text()
-    charts = page.split("<svg")[1:]
-    assert len(charts) >= 1
-    for chart in charts:
-        labels = re.findall(r'<text class="tick end"[^>]*>([^<]*)</text>', chart)
-        assert labels == ["999999990", "1000000000", "1000000010"]
+    labels = re.findall(r'<text class="tick end"[^>]*>([^<]*)</text>', page)
+    assert labels and labels == ["999999990", "1000000000", "1000000010"] * (len(labels) // 3)
 
 
 def test_answers_of_usual_levels_have_the_digits_of_a_float(folder):
