@@ -532,10 +532,10 @@ tokens = np.zeros((16, 512), np.int32)
 compute = lambda: model.forward(tokens, threads=4)[0]
 """,
     "training": """
-data = penstock.open_task("parity", length=16, validation_length=16)
 def compute():
+    data = penstock.open_task("parity", length=16, validation_length=16)
     model = penstock.Model(data, cell="lstm", width=64, blocks=1, seed=1)
-    penstock.train(model, data, steps=2, batch=16, threads=4, progress=False)
+    penstock.train(model, data, steps=2, batch=16, threads=4, seed=1, progress=False)
     return model.forward(np.zeros(16, np.int32), threads=4)[0]
 """,
 }
