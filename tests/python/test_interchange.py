@@ -484,6 +484,88 @@ def test_keras_layers_that_no_cell_computes(tmp_path, layer, problem, ending):
         interchange.load(tmp_path / f"m.{ending}")
 
 
+def random_keras_layer(layers, random):
+    """A layer with any of the settings that change what it computes."""
+
+    def settings():
+        kind = random.choice(["LSTM", "GRU", "SimpleRNN"])
+        options = {"activation": str(random.choice(["tanh", "tanh", "relu"])), "use_bias": bool(random.random() < 0.7)}
+        if kind == "GRU":
+            options["reset_after"] = bool(random.integers(2))
+        return kind, options
+
+    (kind, options), form, units = settings(), random.integers(4), int(random.integers(1, 4))
+    ends = {"return_sequences": True}
+    if form == 0:
+        cells = [getattr(layers, kind + "Cell")(units, **options) for _ in range(random.integers(1, 4))]
+        return layers.RNN(cells if len(cells) > 1 else cells[0], **ends)
+    forward = getattr(layers, kind)(units, **ends, **options)
+    if form == 1:
+        other, others = settings() if random.random() < 0.5 else (kind, options)
+        backward = getattr(layers, other)(units, go_backwards=True, **ends, **others)
+        return layers.Bidirectional(forward, backward_layer=backward)
+    return layers.Bidirectional(forward) if form == 2 else forward
+
+
+@pytest.mark.parametrize("ending", ["keras", "h5"])
+def test_any_layer_of_keras_is_read_or_refused(tmp_path, ending):
+    keras = keras_or_skip()
+    pytest.importorskip("h5py")
+    random, read = np.random.default_rng(3), 0
+    x = values(2, 5, 3)
+    for _ in range(40):
+        model = keras.Sequential([keras.Input((None, 3)), random_keras_layer(keras.layers, random)])
+        model.set_weights([random.normal(0, 0.5, w.shape) for w in model.get_weights()])
+        model.save(tmp_path / f"m.{ending}")
+        try:
+            (weights,) = interchange.load(tmp_path / f"m.{ending}").values()
+        except penstock.Unsupported:
+            continue
+        expected = keras.ops.convert_to_numpy(model(x))
+        np.testing.assert_allclose(
+            outputs(weights, x), expected, rtol=0, atol=TOLERANCE * max(1, np.abs(expected).max())
+        )
+        read += 1
+    assert 10 <= read < 40
+
+
+def test_any_node_of_onnx_is_read_or_refused(tmp_path):
+    onnx = pytest.importorskip("onnx", reason="onnx is not installed")
+    runtime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    random, read, x = np.random.default_rng(5), 0, values(4, 2, 3)
+    given = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in ("x", "y")]
+    for _ in range(80):
+        kind, size = str(random.choice(["LSTM", "GRU", "RNN"])), int(random.integers(1, 4))
+        rows, both = {"LSTM": 4, "GRU": 3, "RNN": 1}[kind] * size, int(random.integers(1, 3))
+        stored = {"W": (both, rows, 3), "R": (both, rows, size), "B": (both, 2 * rows), "h": (both, 2, size)}
+        stored = {name: random.normal(0, 0.5, shape).astype(np.float32) for name, shape in stored.items()}
+        stored["h"] *= random.random() < 0.5
+        stored["lengths"] = np.array([2, 4], np.int32)
+        inputs = ["x", "W", "R", *(name if random.random() < p else "" for name, p in [("B", 0.7), ("lengths", 0.2), ("h", 0.6)])]
+        attributes = {"hidden_size": size, "direction": "bidirectional" if both == 2 else str(random.choice(["forward", "reverse"]))}
+        if random.random() < 0.2:
+            attributes["clip"] = float(random.choice([0.1, np.finfo(np.float32).max]))
+        if kind == "GRU":
+            attributes["linear_before_reset"] = int(random.integers(2))
+        if kind == "RNN":
+            attributes["activations"] = [str(random.choice(["Tanh", "Relu", "Sigmoid"]))] * both
+        node = onnx.helper.make_node(kind, inputs, ["y"], **attributes)
+        arrays = [onnx.numpy_helper.from_array(array, name) for name, array in stored.items()]
+        graph = onnx.helper.make_graph([node], "g", given[:1], given[1:], arrays)
+        version = onnx.helper.make_opsetid("", int(random.choice([7, 14, 21])))
+        model = onnx.helper.make_model(graph, opset_imports=[version], ir_version=8)
+        onnx.save(model, str(tmp_path / "m.onnx"))
+        try:
+            weights = interchange.load(tmp_path / "m.onnx")["y"]
+        except penstock.Unsupported:
+            continue
+        session = runtime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+        y = session.run(None, {"x": x})[0]
+        check(outputs(weights, np.ascontiguousarray(x.swapaxes(0, 1))), y.transpose(2, 0, 1, 3).reshape(2, 4, -1))
+        read += 1
+    assert 20 <= read < 80
+
+
 def test_files_say_the_cell_of_each_layer(tmp_path):
     layers = {cell: random_weights(cell, 3, 4) for cell in ("slstm", "gru-before", "elman-relu", "elman", "mingru")}
     for form, shard in ((None, None), (None, 100), ("flashrnn", None)):
