@@ -819,6 +819,7 @@ def safetensors_file(header, data=b""):
     "content, problem",
     [
         (b"", "too short for a safetensors file"),
+        (b"version https://git-lfs.github.com/spec/v1", "a pointer of Git LFS and not the file itself"),
         (struct.pack("<Q", 1 << 60), "a header of 1152921504606846976 bytes is longer than the file"),
         (safetensors_file(b"{" * 100_000), "its header is no JSON"),
         (safetensors_file([1]), "its header is no object"),
@@ -888,6 +889,11 @@ def test_bad_keras_files(tmp_path):
         file["layers/lstm/cell/vars"] = h5py.ExternalLink(str(tmp_path / "other.h5"), "/x")
     with pytest.raises(penstock.BadInput, match="there is no recurrent layer in it"):
         interchange.load(tmp_path / "linked.h5")
+    with h5py.File(tmp_path / "top.h5", "w") as file:
+        file["lstm"] = h5py.ExternalLink(str(tmp_path / "other.h5"), "/x")
+        file["/a/cellular/vars/0"] = file["/a/cellular/vars/1"] = values(2, 3)
+    with pytest.raises(penstock.BadInput, match="there is no recurrent layer in it"):
+        interchange.load(tmp_path / "top.h5")
     with h5py.File(tmp_path / "odd.h5", "w") as file:
         for i, array in enumerate([values(5, 28), values(7, 27)]):
             file.create_dataset(f"layers/lstm/cell/vars/{i}", data=array)

@@ -126,7 +126,7 @@ def _cells(group, found, h5py):
         item = group[name]
         if not isinstance(item, h5py.Group):
             continue
-        inside = "/cell" in group.name and name == "vars" and len(item) > 1
+        inside = "cell" in group.name.split("/") and name == "vars" and len(item) > 1
         if "recurrent_kernel:0" in item or "recurrent_kernel" in item or inside:
             found.append(item)
         else:
@@ -265,13 +265,12 @@ def _groups_by_name(names, directions, groups, top):
 
 
 def _order_of(file, groups):
-    """Groups in the order in which the older format lists its weights."""
-    order = []
-    for base in [file.get("model_weights", file)]:
-        for top in base.values():
-            for name in top.attrs.get("weight_names", []):
-                name = name.decode() if isinstance(name, bytes) else name
-                order.append(f"{top.name}/{name}".rpartition("/")[0])
+    """Groups in the order in which the older format lists its weights; they are reached by no link to another file."""
+    order, tops = [], {group.removeprefix("/model_weights").split("/")[1] for group in groups}
+    for top in [group for name in tops for group in (f"/model_weights/{name}", f"/{name}") if group in file]:
+        for name in file[top].attrs.get("weight_names", []):
+            name = name.decode() if isinstance(name, bytes) else str(name)
+            order.append(f"{top}/{name}".rpartition("/")[0])
     return sorted(groups, key=lambda group: order.index(group) if group in order else len(order))
 
 
