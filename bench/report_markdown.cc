@@ -110,11 +110,18 @@ std::string shown_rate(const Line& line) {
   return rate < many ? digits(rate) + " GFLOP/s" : digits(rate / kilo) + " TFLOP/s";
 }
 
+/// How near to the limit our time comes; a limit that was measured too low says nothing.
+std::string shown_share_of_limit(const Line& line) {
+  const Entry& first = line.entries.front();
+  if (!is_timed(&first) || !line.has_sound_limit()) return "-";
+  return fmt::format("{:.0f} %", 100 * line.limit.seconds / first.time.median);
+}
+
 /// Where our time goes: the products of the input and the recurrence at the speed of the limits; gates, memory, packing
 /// and waiting are the rest.
 std::string shown_shares(const Line& line) {
   const Entry& first = line.entries.front();
-  if (!is_timed(&first)) return "-";
+  if (!is_timed(&first) || !line.has_sound_limit()) return "-";
   const double total = first.time.median;
   const double input = line.limit.input / total, recurrent = line.limit.recurrent / total;
   return fmt::format("{:.0f} + {:.0f} + {:.0f} %", 100 * input, 100 * recurrent,
@@ -175,6 +182,8 @@ std::string notes(const Measured& measured) {
   for (const auto& [reason, count] : reasons) {
     text += fmt::format("- {}{}\n", reason, count == 1 ? "" : fmt::format(" ({} cases)", count));
   }
+  const std::string wrong = wrong_limits(measured);
+  if (!wrong.empty()) text += "- " + wrong + "\n";
   return text.empty() ? text : "\n" + text;
 }
 
@@ -214,7 +223,7 @@ std::string table_text(const Measured& measured) {
     }
     row.push_back(shown_rate(line));
     row.push_back(digits(line.limit.seconds * unit.per_second));
-    row.push_back(is_timed(&first) ? fmt::format("{:.0f} %", 100 * line.limit.seconds / first.time.median) : "-");
+    row.push_back(shown_share_of_limit(line));
     row.push_back(line.limit.bound);
     row.push_back(shown_shares(line));
     for (const std::string& name : names) {

@@ -243,6 +243,25 @@ void check_memory(const std::vector<Case>& all, const std::vector<std::string>& 
 
 }  // namespace
 
+bool Line::has_sound_limit() const {
+  constexpr double most = 1.25;  // rates differ by that much between the size of a case and the size that was measured
+  const Entry& first = entries.front();
+  return first.outcome != Entry::Outcome::timed || limit.seconds <= most * first.time.median;
+}
+
+std::string wrong_limits(const Measured& measured) {
+  const auto wrong = [](const Line& line) { return !line.has_sound_limit(); };
+  const auto first = std::ranges::find_if(measured.lines, wrong);
+  if (first == measured.lines.end()) return "";
+  const auto count = std::ranges::count_if(measured.lines, wrong);
+  return fmt::format(
+      "The limit of {} case{} is wrong, first that of {}: it allows {:.3g} us and the case took {:.3g} us, so the "
+      "machine "
+      "was busy while the limit was measured. No share of it is shown; run again while nothing else runs",
+      count, count == 1 ? "" : "s", first->test.label(), 1e6 * first->limit.seconds,
+      1e6 * first->entries.front().time.median);
+}
+
 const Entry* Line::find(const std::string& name) const {
   const auto entry = std::ranges::find(entries, name, &Entry::name);
   return entry == entries.end() ? nullptr : &*entry;

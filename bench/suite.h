@@ -51,12 +51,18 @@ struct Line {
   Limit limit;
 
   const Entry* find(const std::string& name) const;
+  /// False where our time is well below the limit: then the limit was measured too low, because something else used the
+  /// machine meanwhile, and no share of it means anything.
+  bool has_sound_limit() const;
 };
 
 struct Measured {
   const Table* table;
   std::vector<Line> lines;
 };
+
+/// "the limit of 3 cases, ... is wrong", and what to do about it; empty if all limits are sound.
+std::string wrong_limits(const Measured& measured);
 
 /// A whole run, as the reports have it.
 struct Report {

@@ -36,9 +36,9 @@ std::string csv_field(std::string_view text, char delimiter) {
   return quoted + '"';
 }
 
-/// What was made of a float that the model says of a column: with as many digits as that carries; the rest would be
-/// noise.
-std::string text_of(double value, const Column& column) {
+}  // namespace
+
+std::string number_text(double value, const Column& column) {
   const double normal = column.normal(value);
   const auto moved_by = [&](double step) { return std::abs(column.raw(normal + step) - value); };
   constexpr double little = 1e-4;         // of what is usual, which nobody misses
@@ -53,7 +53,18 @@ std::string text_of(double value, const Column& column) {
   return fmt::format("{:.{}g}", value, digits < most ? static_cast<int>(digits) : static_cast<int>(most));
 }
 
-}  // namespace
+std::string csv_row(std::span<const std::string> fields, char delimiter) {
+  std::vector<std::string> quoted;
+  for (const std::string& field : fields) quoted.push_back(csv_field(field, delimiter));
+  return fmt::format("{}\n", fmt::join(quoted, std::string_view(&delimiter, 1)));
+}
+
+double raw_forecast(const DataDescription& data, const Spread& spread, std::span<const float> outputs,
+                    std::size_t output, std::optional<double> level) {
+  const Column& column = data.targets[output % data.targets.size()];
+  const auto normalised = static_cast<double>(outputs[output]);
+  return level ? spread.quantile(*level, static_cast<Index>(output), column, normalised) : column.raw(normalised);
+}
 
 double surprise(std::span<const float> logits, Index token) {
   const float top = largest(logits);
@@ -143,10 +154,8 @@ void RowAnswers::answer(std::span<const std::string> kept, std::span<const float
 
 double RowAnswers::raw(std::span<const float> outputs, Index step, std::size_t target,
                        std::optional<double> level) const {
-  const Column& column = data_->targets[target];
   const std::size_t output = static_cast<std::size_t>(step) * data_->targets.size() + target;
-  const auto normalised = static_cast<double>(outputs[output]);
-  return level ? spread_->quantile(*level, static_cast<Index>(output), column, normalised) : column.raw(normalised);
+  return raw_forecast(*data_, *spread_, outputs, output, level);
 }
 
 std::vector<std::string> RowAnswers::cells(std::span<const float> outputs) const {
@@ -155,8 +164,8 @@ std::vector<std::string> RowAnswers::cells(std::span<const float> outputs) const
     for (Index step = 0; step < data_->horizon; ++step) {
       for (std::size_t target = 0; target < data_->targets.size(); ++target) {
         const Column& column = data_->targets[target];
-        texts.push_back(text_of(raw(outputs, step, target), column));
-        for (const double level : quantiles_) texts.push_back(text_of(raw(outputs, step, target, level), column));
+        texts.push_back(number_text(raw(outputs, step, target), column));
+        for (const double level : quantiles_) texts.push_back(number_text(raw(outputs, step, target, level), column));
       }
     }
     return texts;
@@ -166,11 +175,9 @@ std::vector<std::string> RowAnswers::cells(std::span<const float> outputs) const
 }
 
 void RowAnswers::write_row(std::span<const std::string> front, std::span<const std::string> back) {
-  std::vector<std::string> fields;
-  for (const auto& part : {front, back}) {
-    for (const std::string& field : part) fields.push_back(csv_field(field, data_->delimiter));
-  }
-  output_.write(fmt::format("{}\n", fmt::join(fields, std::string_view(&data_->delimiter, 1))));
+  std::vector<std::string> fields(front.begin(), front.end());
+  fields.insert(fields.end(), back.begin(), back.end());
+  output_.write(csv_row(fields, data_->delimiter));
 }
 
 void RowAnswers::write_json(std::span<const std::string> kept, std::span<const float> outputs) {
@@ -198,17 +205,7 @@ void RowAnswers::write_json(std::span<const std::string> kept, std::span<const f
 void check_quantiles(const Model& model, const std::string& path, std::span<const double> levels) {
   if (levels.empty()) return;
   require_task(model, path, Task::forecast, "--quantiles");
-  const Spread& spread = model.data().spread;
-  if (spread.empty()) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("--quantiles: {} does not know how far its forecasts are off: train it with held-out rows",
-                            printable(path)));
-  }
-  for (const double level : levels) {
-    if (level >= spread.levels.front() && level <= spread.levels.back()) continue;
-    throw Error(ErrorCode::invalid_argument, fmt::format("--quantiles must be {:g} to {:g}, not {:g}",
-                                                         spread.levels.front(), spread.levels.back(), level));
-  }
+  model.data().spread.check(levels);
   if (!std::ranges::is_sorted(levels)) throw Error(ErrorCode::invalid_argument, "--quantiles must ascend");
 }
 

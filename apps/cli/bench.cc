@@ -81,6 +81,13 @@ void say_missing(const bench::Report& report) {
   }
 }
 
+void warn_of_limits(const bench::Report& report) {
+  for (const bench::Measured& measured : report.tables) {
+    const std::string text = bench::wrong_limits(measured);
+    if (!text.empty()) say(fmt::format("warning: {}: {}\n", measured.table->name, text));
+  }
+}
+
 /// Everything that stands in a report as wrong or failed, so that a pipe sees it too.
 void say_wrong(const bench::Report& report) {
   using Outcome = bench::Entry::Outcome;
@@ -122,6 +129,7 @@ int bench_verb(const BenchArguments& arguments) {
   report.command = command_line();
   if (!arguments.quiet) say_missing(report);
   say_wrong(report);
+  warn_of_limits(report);
 
   Output output;
   if (!arguments.json.empty()) write_text(output, "--json", arguments.json, bench::report_json(report));

@@ -6,6 +6,8 @@
 
 #include "answers.h"
 #include "device_choice.h"
+#include "load_model.h"
+#include "open_data.h"
 #include "options.h"
 #include "penstock/penstock.h"
 #include "score_report.h"
@@ -46,7 +48,7 @@ Score score_file(const Model& model, const std::string& path, const EvaluateArgu
     SeriesScoring options;
     options.lead = lead_in(model, arguments);
     if (!arguments.quantiles.empty()) options.levels = arguments.quantiles;
-    return score_series(model, path, options, arguments.execution);
+    return score_series(model, path, arguments.rows.format, options, arguments.execution);
   }
   return score_labelled(model, path, arguments.rows, arguments.label_column, arguments.execution);
 }
@@ -64,12 +66,13 @@ std::string where_nothing_is(const Model& model, const EvaluateArguments& argume
 
 int evaluate_files(const CLI::App& app, EvaluateArguments arguments) {
   require_given(arguments.model, "MODEL");
-  require_given(arguments.data.empty() ? "" : arguments.data.front(), "DATA");
-  const Model model = Model::load(arguments.model);
+  require_data("evaluate", arguments.model, arguments.data);
+  const Model model = load_model("evaluate", arguments.model, arguments.data);
   arguments.data = files_of(arguments.data);
   if (app.count("--skip") > 0) require_task(model, arguments.model, Task::forecast, "--skip");
   if (app.count("--label-column") > 0) require_task(model, arguments.model, Task::classify, "--label-column");
   if (app.count("--sequence-column") > 0) require_task(model, arguments.model, Task::classify, "--sequence-column");
+  if (app.count("--undated") > 0) require_task(model, arguments.model, Task::forecast, "--undated");
   if (arguments.skip.value_or(0) < 0) throw Error(ErrorCode::invalid_argument, "--skip must not be negative");
   check_quantiles(model, arguments.model, arguments.quantiles);
   settle_device(arguments.automatic, arguments.execution, model, reading_of(model, arguments.data));
@@ -117,6 +120,7 @@ Verb add_evaluate(CLI::App& program) {
   options.add("--sequence-column", arguments->rows.sequence_column, "NAME", "Names the sequence of a row");
   options.add("--label-column", arguments->label_column, "NAME",
               "Holds the label of the sequence or text [label; of texts also class, sentiment, ...]");
+  add_undated_option(options, arguments->rows.format.undated, "as in training");
   options.add("--threads", arguments->execution.threads, "N", "0: as many as the machine offers");
   options.device(arguments->execution, &arguments->automatic);
   options.flag("--json", arguments->json, "Print one JSON object");

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "describe.h"
+#include "load_model.h"
 #include "options.h"
 #include "output_file.h"
 #include "penstock/model.h"
@@ -45,7 +46,7 @@ Json tensors_json(const std::vector<OnnxTensor>& tensors) {
 
 int export_model(ExportArguments arguments) {
   require_given(arguments.model, "MODEL");
-  const Model model = Model::load(arguments.model);
+  const Model model = load_model("export", arguments.model);
   if (arguments.output.empty()) {
     arguments.output = std::filesystem::path(arguments.model).replace_extension(".onnx").string();
   }

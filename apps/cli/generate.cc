@@ -14,6 +14,7 @@
 #include "describe.h"
 #include "device_choice.h"
 #include "input.h"
+#include "load_model.h"
 #include "options.h"
 #include "penstock/penstock.h"
 #include "signals.h"
@@ -154,8 +155,12 @@ void check(const GenerateArguments& arguments) {
 int generate(GenerateArguments arguments) {
   check(arguments);
   const std::string prompt = read_prompt(arguments);
-  const Model model = Model::load(arguments.model);
-  require_task(model, arguments.model, Task::language, "this verb");
+  const Model model = load_model("generate", arguments.model);
+  if (model.data().task != Task::language) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("this verb is for language models, and {} is a {} model: 'penstock predict {} FILE'",
+                            printable(arguments.model), to_string(model.data().task), shell_word(arguments.model)));
+  }
   // Tokens are drawn where the model computes, and fetched many at once.
   settle_device(arguments.automatic, arguments.execution, model,
                 {.rows = arguments.streams,

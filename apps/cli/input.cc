@@ -11,6 +11,7 @@
 
 #include "penstock/data.h"
 #include "penstock/error.h"
+#include "penstock/sources.h"
 #include "signals.h"
 #include "units.h"
 
@@ -18,7 +19,8 @@ namespace penstock::cli {
 namespace {
 
 [[noreturn]] void cannot_read(const std::string& name) {
-  throw Error(ErrorCode::io_failure, fmt::format("{}: cannot read: {}", printable(name), std::strerror(errno)));
+  throw Error(ErrorCode::io_failure,
+              fmt::format("{}: cannot read: {}{}", printable(name), std::strerror(errno), address_advice(name, false)));
 }
 
 }  // namespace

@@ -94,13 +94,15 @@ const CLI::App* chosen_verb(const CLI::App& program) {
   return chosen.empty() ? nullptr : chosen.front();
 }
 
-/// `penstock help train` is `penstock train --help`. Options from files stand in front.
+/// `penstock help train` is `penstock train --help`, `penstock version` is `penstock --version`. Options from files
+/// stand in front.
 std::vector<std::string> arguments(const CLI::App& program, int argc, char** argv) {
   std::vector<std::string> all(argv + 1, argv + argc);
   if (!all.empty() && all.front() == "help") {
     all.erase(all.begin());
     all.emplace_back("--help");
   }
+  if (!all.empty() && all.front() == "version") all.front() = "--version";
   all = with_configuration(program, all);
   return {all.rbegin(), all.rend()};  // CLI11 reads them from the back
 }
@@ -109,7 +111,7 @@ int run(int argc, char** argv) {
   CLI::App program("Penstock trains gated recurrent networks and runs them on whole files or on streams.");
   Options options(program);
   options.group("Options");
-  program.set_version_flag("--version", "penstock " PENSTOCK_VERSION, "Show the version");
+  program.set_version_flag("-V,--version", "penstock " PENSTOCK_VERSION, "Show the version");
   const std::vector<Verb> verbs = {
       add_train(program),      add_generate(program), add_predict(program), add_evaluate(program), add_report(program),
       add_export(program),     add_stream(program),   add_bench(program),   add_info(program),     add_profile(program),

@@ -86,6 +86,7 @@ OpenedData open_series_file(const DataOptions& options) {
   series.threads = options.threads;
   series.format = options.table.format();
   series.missing = options.table.missing.value_or(options.origin ? options.origin->missing : series.missing);
+  series.undated = options.table.undated.value_or(options.origin ? options.origin->undated : series.undated);
   if (options.validation_fraction) series.validation_fraction = *options.validation_fraction;
   auto dataset =
       options.origin ? open_series(options.sources, series, *options.origin) : open_series(options.sources, series);
@@ -136,6 +137,11 @@ OpenedData open_labelled_text_file(const DataOptions& options, std::uint64_t see
 }
 
 OpenedData open_sound_files(const DataOptions& options) {
+  if (!options.target.empty() && !is_sound_file(options.source) && !std::filesystem::exists(options.target)) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("--target is the sound file that is to come out of {}; did you mean '--target-columns {}'?",
+                            printable(options.source), shell_word(options.target)));
+  }
   require_given(options.target, "--target, the sound that came out of what is to be learnt,");
   if (options.sources.size() > 1) {
     throw Error(ErrorCode::invalid_argument, fmt::format("one argument too many: '{}'", printable(options.sources[1])));
@@ -224,7 +230,8 @@ void add_data_options(Options& options, DataOptions& data) {
   options.add("--longest", data.longest, "N", "Labelled texts: bytes that are read of each; longer ones are cut");
   add_table_options(options, data.table,
                     "Empty values: an error, the last value, a straight line, or the last value without being scored "
-                    "[refuse]");
+                    "[refuse]",
+                    "refuse");
   options.choice("--header", data.table.header, {{"yes", true}, {"no", false}},
                  "Whether the first row holds the names of the columns [found from it]");
   options.flag("--bytes", data.bytes, "A text: read any file, also programs, pictures and archives");
@@ -236,7 +243,15 @@ void add_data_options(Options& options, DataOptions& data) {
   options.add("--copy-tokens", data.task.copy_tokens, "N", "copying: how many tokens to remember");
 }
 
-void add_table_options(Options& options, TableOptions& table, const std::string& missing) {
+void add_undated_option(Options& options, std::optional<Undated>& undated, const std::string& otherwise) {
+  options.choice(
+      "--undated", undated, {{"refuse", Undated::refuse}, {"drop", Undated::drop}},
+      fmt::format("Rows of a series whose date cannot be read, such as 2023-02-30 or a line Total: an error, "
+                  "or left out [{}]",
+                  otherwise));
+}
+
+void add_table_options(Options& options, TableOptions& table, const std::string& missing, const std::string& undated) {
   options.add("--delimiter", table.delimiter, "CHAR", "Between the values of a row, or 'tab' [found from the file]");
   options.choice("--decimal", table.decimal, {{".", '.'}, {",", ','}, {"point", '.'}, {"comma", ','}},
                  "What starts the fraction of a number [found from the file]");
@@ -246,12 +261,14 @@ void add_table_options(Options& options, TableOptions& table, const std::string&
                   {"interpolate", Missing::interpolate},
                   {"mask", Missing::mask}},
                  missing);
+  add_undated_option(options, table.undated, undated);
 }
 
 TableFormat TableOptions::format() const { return {delimiter_of(delimiter), decimal.value_or('\0'), header}; }
 
 RowFormat TableOptions::row_format() const {
-  return {.delimiter = delimiter_of(delimiter), .decimal = decimal.value_or('\0'), .missing = missing};
+  return {
+      .delimiter = delimiter_of(delimiter), .decimal = decimal.value_or('\0'), .missing = missing, .undated = undated};
 }
 
 bool is_sound_file(const std::string& path) {
@@ -302,6 +319,7 @@ void refuse_foreign_options(const CLI::App& app, const DataOptions& options, Dat
       {"--group", {series}},
       {"--group-by-file", {series}},
       {"--irregular", {series}},
+      {"--undated", {series}},
       {"--known", {series}},
       {"--season", {series}},
       {"--transform", {series}},

@@ -18,6 +18,7 @@ struct TableOptions {
   std::optional<char> decimal;
   std::optional<bool> header;
   std::optional<Missing> missing;
+  std::optional<Undated> undated;
 
   TableFormat format() const;
   /// For rows that a model answers.
@@ -56,8 +57,11 @@ struct OpenedData {
   std::vector<std::string> reading;  ///< How the files were read, as far as that was guessed.
 };
 
-/// Declares --delimiter, --decimal and --missing; `missing` is the help of the last.
-void add_table_options(Options& options, TableOptions& table, const std::string& missing);
+/// Declares --delimiter, --decimal, --missing and --undated; `missing` is the help of the third, `undated` says what is
+/// done where the last is not given.
+void add_table_options(Options& options, TableOptions& table, const std::string& missing, const std::string& undated);
+/// Declares --undated alone.
+void add_undated_option(Options& options, std::optional<Undated>& undated, const std::string& otherwise);
 
 /// Declares --as.
 void add_kind_option(Options& options, std::optional<DataKind>& kind);

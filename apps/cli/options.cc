@@ -1,10 +1,13 @@
 #include "options.h"
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cmath>
+#include <filesystem>
 #include <map>
 
+#include "penstock/plan.h"
 #include "units.h"
 
 namespace penstock::cli {
@@ -12,13 +15,34 @@ namespace {
 
 [[noreturn]] void misuse(const std::string& message) { throw Error(ErrorCode::invalid_argument, message); }
 
+/// What a person may mean: 1000 by "1e3", "1,000", "1_000" and "1k", 0.2 by "20%".
+template <class T>
+std::string number_meant(std::string text) {
+  double factor = 1.0;
+  constexpr double kilo = 1e3, mega = 1e6, percent = 0.01;
+  if (text.ends_with('k') || text.ends_with('K')) factor = kilo;
+  if (text.ends_with('M')) factor = mega;
+  if (text.ends_with('%')) factor = percent;
+  if (factor != 1.0) text.pop_back();
+  std::erase_if(text, [](char c) { return c == ',' || c == '_'; });
+  if (text.starts_with('+')) text.erase(0, 1);
+  double value = 0.0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool fits = error == std::errc() && end == text.data() + text.size() && std::isfinite(value * factor);
+  constexpr double most = 1e15;  // that a double counts exactly
+  const bool whole = fits && value * factor == std::round(value * factor) && std::abs(value * factor) < most;
+  if (!fits || (std::is_integral_v<T> && !whole) || (std::is_unsigned_v<T> && value < 0.0)) return "";
+  return whole ? fmt::format("; did you mean {:.0f}?", value * factor)
+               : fmt::format("; did you mean {:g}?", value * factor);
+}
+
 template <class T>
 void parse_number(const std::string& option, const std::string& text, const char* kind, T& value) {
   T parsed{};
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), parsed);
   if (error == std::errc::result_out_of_range) misuse(fmt::format("{} is out of range: {}", option, printable(text)));
   if (error != std::errc() || end != text.data() + text.size()) {
-    misuse(fmt::format("{} must be {}, not '{}'", option, kind, printable(text)));
+    misuse(fmt::format("{} must be {}, not '{}'{}", option, kind, printable(text), number_meant<T>(text)));
   }
   value = parsed;
 }
@@ -28,19 +52,52 @@ std::map<const CLI::App*, std::vector<OptionEntry>>& tables() {
   return all;
 }
 
-/// Edits (insert, delete, replace, swap of neighbours) that turn a into b.
-std::size_t distance(std::string_view a, std::string_view b) {
-  std::vector<std::vector<std::size_t>> d(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
-  for (std::size_t i = 0; i <= a.size(); ++i) d[i][0] = i;
-  for (std::size_t j = 0; j <= b.size(); ++j) d[0][j] = j;
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      d[i][j] = std::min({d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1)});
-      const bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
-      if (swapped) d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
-    }
+bool is_finite_number(const std::string& text) {
+  double value = 0.0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size() && std::isfinite(value);
+}
+
+/// "0.1,0.9" for the numbers of "0.1-0.9", "0.1:0.9", "[0.1, 0.9]" and the like; empty where there are none.
+std::string with_commas_between(const std::string& text) {
+  constexpr std::string_view separators = " \t,;:-/|[](){}";
+  std::vector<std::string> numbers;
+  for (std::size_t begin = 0; (begin = text.find_first_not_of(separators, begin)) != text.npos;) {
+    const std::size_t end = std::min(text.find_first_of(separators, begin), text.size());
+    numbers.push_back(text.substr(begin, end - begin));
+    begin = end;
   }
-  return d[a.size()][b.size()];
+  if (!std::ranges::all_of(numbers, is_finite_number)) return "";
+  return fmt::format("{}", fmt::join(numbers, ","));
+}
+
+/// Whether `text` names one of the chips that --chip knows: "h100" of "H100 (sm_90)".
+bool names_chip(const std::string& text) {
+  const auto same = [](unsigned char a, unsigned char b) { return std::tolower(a) == std::tolower(b); };
+  return std::ranges::any_of(chips(), [&](const std::string& chip) {
+    return std::ranges::equal(text, chip.substr(0, chip.find(" (")), same);
+  });
+}
+
+/// A device; names of chips, which --chip takes where there is such an option, are told apart from those that are none.
+Device parse_device_of(const CLI::App& app, const std::string& text) {
+  if (!names_chip(text)) return parse_device(text);
+  const bool plans = app.get_option_no_throw("--chip") != nullptr;
+  misuse(fmt::format("--device must be cpu, cuda or cuda:N, not '{}'; {}", text,
+                     plans ? "'--chip " + shell_word(text) + "' plans for one" : "a GPU is 'cuda'"));
+}
+
+/// Which option an argument may be the value of that stands behind all others: "; did you mean '-o out.onnx'?".
+std::string option_for(const CLI::App& app, const std::string& text) {
+  const auto has = [&](const char* option) { return app.get_option_no_throw(option) != nullptr; };
+  if (is_finite_number(text) && has("--quantiles") && app.count("--quantiles") > 0) {
+    return "; a list has commas and no blanks, such as --quantiles 0.1,0.5,0.9";
+  }
+  const char* option = has("--prompt") ? "--prompt" : has("--output") ? "-o" : nullptr;
+  // Of files that are there, more than one may be meant as data.
+  const bool is_there = has("DATA") && std::filesystem::exists(std::filesystem::path(text));
+  if (option == nullptr || is_there) return "";
+  return fmt::format("; did you mean '{} {}'?", option, shell_word(text));
 }
 
 void list_entry(std::string& out, const std::string& name, const std::string& text) {
@@ -57,122 +114,36 @@ void list_entry(std::string& out, const std::string& name, const std::string& te
   }
 }
 
-/// What people type who know other programs, and what they mean by it here.
-constexpr std::pair<std::string_view, std::string_view> other_words[] = {
-    {"--lr", "--learning-rate"},
-    {"--learning_rate", "--learning-rate"},
-    {"--rate", "--learning-rate"},
-    {"--hidden", "--hidden-size"},
-    {"--hidden_size", "--hidden-size"},
-    {"--units", "--hidden-size"},
-    {"--dim", "--width"},
-    {"--d-model", "--width"},
-    {"--embedding", "--width"},
-    {"--layers", "--blocks"},
-    {"--num-layers", "--blocks"},
-    {"--num_layers", "--blocks"},
-    {"--depth", "--blocks"},
-    {"--batch-size", "--batch"},
-    {"--batch_size", "--batch"},
-    {"--bs", "--batch"},
-    {"--seq-len", "--length"},
-    {"--seq_len", "--length"},
-    {"--bptt", "--length"},
-    {"--window", "--length"},
-    {"--lookback", "--length"},
-    {"--iterations", "--steps"},
-    {"--iters", "--steps"},
-    {"--max-steps", "--steps"},
-    {"--time", "--seconds"},
-    {"--num-epochs", "--epochs"},
-    {"--temp", "--temperature"},
-    {"--gpu", "--device cuda"},
-    {"--cuda", "--device cuda"},
-    {"--cpu", "--device cpu"},
-    {"--dtype", "--precision"},
-    {"--fp16", "--precision f16"},
-    {"--bf16", "--precision bf16"},
-    {"--half", "--precision f16"},
-    {"--out", "--output"},
-    {"--save", "--output"},
-    {"--model", "--cell"},
-    {"--rnn", "--cell"},
-    {"--type", "--cell"},
-    {"--wd", "--weight-decay"},
-    {"--grad-clip", "--clip"},
-    {"--clip-grad", "--clip"},
-    {"--opt", "--optimizer"},
-    {"--optim", "--optimizer"},
-    {"--optimiser", "--optimizer"},
-    {"--sep", "--delimiter"},
-    {"--separator", "--delimiter"},
-    {"--target", "--target-columns"},
-    {"--targets", "--target-columns"},
-    {"--features", "--columns"},
-    {"--inputs", "--columns"},
-    {"--label", "--label-column"},
-    {"--id", "--sequence-column"},
-    {"--forecast", "--horizon"},
-    {"--ahead", "--horizon"},
-    {"--val-split", "--validation-fraction"},
-    {"--validation-split", "--validation-fraction"},
-    {"--val", "--validation-fraction"},
-    {"--max-tokens", "--bytes"},
-    {"--tokens", "--bytes"},
-    {"--num", "--bytes"},
-    {"--chars", "--bytes"},
-    {"--workers", "--threads"},
-    {"--jobs", "--threads"},
-    {"--log", "--metrics"},
-    {"--overwrite", "--force"},
-    {"--continue", "--resume"},
-    {"--restart", "--resume"},
-    {"--random-seed", "--seed"},
-    {"--silent", "--quiet"},
-    {"--na", "--missing"},
-    {"--no-last", "--no-changes"},
-    {"--gaps", "--irregular"},
-    {"--fill", "--irregular fill"},
-    {"--freq", "--irregular"},
-    {"--frequency", "--irregular"},
-    {"--by", "--group"},
-    {"--series-id", "--group"},
-    {"--exog", "--known"},
-    {"--covariates", "--known"},
-    {"--future", "--known"},
-    {"--seasonality", "--season"},
-    {"--period", "--season"},
-    {"--intervals", "--quantiles"},
-    {"--ensemble", "--seeds"},
-    {"--finetune", "--init"},
-    {"--fine-tune", "--init"},
-    {"--pretrained", "--init"},
-    {"--early-stopping", "--patience"},
-    {"--hpo", "--search"},
-    {"--output-file", "--output"},
-    {"fit", "train"},
-    {"learn", "train"},
-    {"sample", "generate"},
-    {"write", "generate"},
-    {"complete", "generate"},
-    {"forecast", "predict"},
-    {"classify", "predict"},
-    {"infer", "predict"},
-    {"run", "predict"},
-    {"onnx", "export"},
-    {"convert", "export"},
-    {"score", "evaluate"},
-    {"test", "evaluate"},
-    {"eval", "evaluate"},
-    {"serve", "stream"},
-    {"benchmark", "bench"},
-    {"show", "info"},
-    {"describe", "info"},
-    {"inspect", "info"},
-    {"list", "info"},
-    {"solve", "csp"},
-    {"completions", "completion"},
-};
+/// What stands without an option here: files, and the verb itself.
+std::string without_option(const CLI::App& app, const std::string& name) {
+  if (app.get_parent() == nullptr) {
+    for (const CLI::App* verb : verbs_of(app)) {
+      if (name == "--" + verb->get_name()) return fmt::format(", did you mean '{}'?", verb->get_name());
+    }
+    return "";
+  }
+  const auto is_one_of = [&](std::initializer_list<std::string_view> words) {
+    return std::ranges::find(words, name) != words.end();
+  };
+  const bool data = is_one_of({"--data", "--dataset", "--file", "--input", "--csv", "--train-data", "-d", "-f", "-i"});
+  const bool model = is_one_of({"--model", "-m", "--checkpoint", "--weights"});
+  for (const CLI::Option* option : app.get_options([](const CLI::Option* o) { return o->get_positional(); })) {
+    const std::string positional = option->get_name(true);
+    if ((data && positional == "DATA") || (model && positional == "MODEL")) {
+      return fmt::format(": {} stands without one, '{}'", positional, usage_line(app));
+    }
+  }
+  return "";
+}
+
+/// The verb that has an option which this one has not, 'penstock train' before others.
+std::string where_option_is(const CLI::App& app, const std::string& name) {
+  if (app.get_parent() == nullptr || !name.starts_with("--")) return "";
+  for (const CLI::App* verb : verbs_of(*app.get_parent())) {
+    if (verb->get_option_no_throw(name) != nullptr) return fmt::format("; 'penstock {}' has it", verb->get_name());
+  }
+  return "";
+}
 
 /// What people look for that is no verb.
 std::string where_else(const std::string& verb) {
@@ -181,36 +152,6 @@ std::string where_else(const std::string& verb) {
 }
 
 }  // namespace
-
-std::string suggestion(const std::string& text, const std::vector<std::string>& names) {
-  const auto has = [&](const std::string& name) { return std::find(names.begin(), names.end(), name) != names.end(); };
-  for (const auto& [typed, meant] : other_words) {
-    if (text == typed && has(std::string(meant.substr(0, meant.find(' '))))) {
-      return fmt::format(", did you mean '{}'?", meant);
-    }
-  }
-  // What is nearest, and what it means.
-  std::vector<std::pair<std::string_view, std::string_view>> words;
-  for (const std::string& name : names) words.emplace_back(name, name);
-  for (const auto& [typed, meant] : other_words) {
-    if (has(std::string(meant.substr(0, meant.find(' '))))) words.emplace_back(typed, meant);
-  }
-  const auto closest =
-      std::ranges::min_element(words, {}, [&](const auto& word) { return distance(text, word.first); });
-  const std::size_t dashes = text.starts_with("--") ? 2 : 0;
-  const std::size_t letters = text.size() - dashes;
-  if (closest != words.end() && distance(text, closest->first) <= std::max<std::size_t>(1, letters / 3)) {
-    return fmt::format(", did you mean '{}'?", closest->second);
-  }
-  // What was typed may be part of the one name that holds it: "--rate" of "--learning-rate".
-  constexpr std::size_t shortest = 3;
-  const std::string part = text.substr(dashes);
-  const auto holds = [&](const std::string& name) { return name.find(part) != name.npos; };
-  if (letters >= shortest && std::count_if(names.begin(), names.end(), holds) == 1) {
-    return fmt::format(", did you mean '{}'?", *std::find_if(names.begin(), names.end(), holds));
-  }
-  return "";
-}
 
 std::vector<std::string> option_names(const CLI::App& app) {
   std::vector<std::string> names;
@@ -264,7 +205,8 @@ void parse_value(const std::string&, const std::string& text, std::string& value
 
 void parse_value(const std::string& option, const std::string& text, std::vector<std::string>& value) {
   value.clear();
-  for (const std::string& name : CLI::detail::split(text, ',')) {
+  for (const std::string& part : CLI::detail::split(text, ',')) {
+    const std::string name = CLI::detail::trim_copy(part);  // as names in a header are read
     if (name.empty())
       misuse(fmt::format("{} must be names with commas between them, not '{}'", option, printable(text)));
     value.push_back(name);
@@ -274,7 +216,14 @@ void parse_value(const std::string& option, const std::string& text, std::vector
 
 void parse_value(const std::string& option, const std::string& text, std::vector<double>& value) {
   value.clear();
-  for (const std::string& number : CLI::detail::split(text, ',')) parse_value(option, number, value.emplace_back());
+  const std::vector<std::string> parts = CLI::detail::split(text, ',');
+  if (!parts.empty() && std::ranges::all_of(parts, is_finite_number)) {
+    for (const std::string& number : parts) parse_value(option, number, value.emplace_back());
+    return;
+  }
+  const std::string meant = with_commas_between(text);
+  misuse(fmt::format("{} must be numbers with commas between them, such as {}, not '{}'", option,
+                     meant.empty() ? "0.1,0.5,0.9" : meant, printable(text)));
 }
 
 void fail_choice(const std::string& option, const std::string& text, const std::vector<std::string>& names) {
@@ -321,10 +270,10 @@ void Options::flag(const std::string& name, bool& value, const std::string& help
 }
 
 void Options::device(Execution& value, bool* automatic, const std::string& precision) {
-  const auto parse = [&value, automatic](const std::string& text) {
+  const auto parse = [this_app = &app_, &value, automatic](const std::string& text) {
     const bool is_auto = automatic != nullptr && text == "auto";
     if (automatic != nullptr) *automatic = is_auto;
-    value.device = is_auto ? Device::cpu() : parse_device(text);
+    value.device = is_auto ? Device::cpu() : parse_device_of(*this_app, text);
   };
   std::string help = "Where the model computes: the CPU or an NVIDIA GPU, the first one if it has no number";
   if (automatic != nullptr) help += "; auto: where it takes less time by estimate, which a line explains";
@@ -399,6 +348,10 @@ std::string help_text(const CLI::App& app) {
   return out + "\n" + app.get_footer() + "\n";
 }
 
+void refuse_argument(const CLI::App& app, const std::string& text) {
+  misuse(fmt::format("one argument too many: '{}'{}", printable(text), option_for(app, text)));
+}
+
 void refuse_extras(const CLI::App& app) {
   const auto extras = app.remaining();
   if (extras.empty()) return;
@@ -406,9 +359,12 @@ void refuse_extras(const CLI::App& app) {
                                    [](const std::string& extra) { return extra.size() > 1 && extra[0] == '-'; });
   if (option != extras.end()) {
     const std::string name = option->substr(0, option->find('='));
-    misuse(fmt::format("there is no option '{}'{}", printable(name), suggestion(name, option_names(app))));
+    std::string hint = without_option(app, name);
+    if (hint.empty()) hint = suggestion(name, option_names(app));
+    if (hint.empty()) hint = where_option_is(app, name);
+    misuse(fmt::format("there is no option '{}'{}", printable(name), hint));
   }
-  if (app.get_parent() != nullptr) misuse(fmt::format("one argument too many: '{}'", printable(extras.front())));
+  if (app.get_parent() != nullptr) refuse_argument(app, extras.front());
   std::vector<std::string> verbs;
   for (const CLI::App* verb : verbs_of(app)) verbs.push_back(verb->get_name());
   std::string hint = where_else(extras.front());
@@ -433,8 +389,11 @@ std::string with_options(const CLI::App& app, const std::string& text) {
   for (std::size_t begin = 0; (begin = replaced.find(mention, begin)) != replaced.npos; ++begin) {
     const std::size_t name = begin + mention.size(), end = replaced.find('\'', name);
     if (end == replaced.npos) break;
-    const std::string option = "--" + replaced.substr(name, end - name);
-    if (std::find(names.begin(), names.end(), option) != names.end()) replaced.replace(begin, end + 1 - begin, option);
+    const std::string said = replaced.substr(name, end - name), option = "--" + said.substr(0, said.find('='));
+    if (std::find(names.begin(), names.end(), option) == names.end()) continue;
+    const bool has_value = said.find('=') != said.npos;
+    const std::string value = has_value ? " " + shell_word(said.substr(said.find('=') + 1)) : "";
+    replaced.replace(begin, end + 1 - begin, option + value);
   }
   return replaced;
 }

@@ -170,11 +170,14 @@ std::string help_text(const CLI::App& app);
 
 /// Throws Error(invalid_argument) for arguments that nobody took, with what may have been meant.
 void refuse_extras(const CLI::App& app);
+/// Throws Error(invalid_argument) "one argument too many: 'x'", with the option that it may be the value of.
+[[noreturn]] void refuse_argument(const CLI::App& app, const std::string& text);
 
 /// One line, in our words, for what CLI11 found wrong.
 std::string parse_message(const CLI::ParseError& error);
 
-/// The library's text with every "the option 'missing'" that the verb has turned into "--missing".
+/// The library's text with every "the option 'missing'" that the verb has turned into "--missing", and "the option
+/// 'group=shop'" into "--group shop".
 std::string with_options(const CLI::App& app, const std::string& text);
 
 /// The library's message with the name of its field turned into that of the verb's option:

@@ -13,6 +13,7 @@
 
 #include "penstock/error.h"
 #include "penstock/model_file.h"
+#include "penstock/sources.h"
 #include "units.h"
 
 namespace penstock::cli {
@@ -21,7 +22,8 @@ namespace {
 namespace fs = std::filesystem;
 
 [[noreturn]] void cannot_write(const std::string& option, const std::string& path, const std::string& reason) {
-  throw Error(ErrorCode::io_failure, fmt::format("{} {}: cannot write: {}", option, printable(path), reason));
+  throw Error(ErrorCode::io_failure,
+              fmt::format("{} {}: cannot write: {}{}", option, printable(path), reason, address_advice(path, true)));
 }
 
 /// "a model", "a checkpoint", "no Penstock model", for a file that is there.
@@ -55,7 +57,11 @@ void check_folder(const std::string& option, const std::string& path) {
   const fs::path folder = fs::path(path).parent_path();
   std::string trial = (folder.empty() ? fs::path(".") : folder) / ".penstock-XXXXXX";
   const int descriptor = mkostemp(trial.data(), O_CLOEXEC);
-  if (descriptor < 0) cannot_write(option, path, std::strerror(errno));
+  if (descriptor < 0) {
+    const std::string reason = std::strerror(errno);
+    const bool lacks_folder = errno == ENOENT && address_advice(path, true).empty();
+    cannot_write(option, path, lacks_folder ? reason + "; first: mkdir -p " + shell_word(folder.string()) : reason);
+  }
   close(descriptor);
   unlink(trial.c_str());
 }
@@ -67,6 +73,7 @@ void check_writable_file(const std::string& option, const std::string& path) {
   const fs::file_status status = fs::status(path, error);
   if (status.type() == fs::file_type::none) cannot_write(option, path, error.message());
   if (fs::exists(status)) {
+    if (fs::is_directory(status)) cannot_write(option, path, "it is a folder; name a file in it");
     if (!fs::is_regular_file(status)) cannot_write(option, path, "it is not a regular file");
     if (access(path.c_str(), W_OK) != 0) cannot_write(option, path, std::strerror(errno));
   }
@@ -77,6 +84,15 @@ void check_not_there(const std::string& option, const std::string& path, const s
   if (!fs::exists(path)) return;
   throw Error(ErrorCode::invalid_argument,
               fmt::format("{} {} is there already, {}; {}", option, printable(path), kind_of_file(path), advice));
+}
+
+void check_not_one_of(const std::string& option, const std::string& path, const std::string& name,
+                      const std::vector<std::string>& files) {
+  std::error_code not_there;
+  for (const std::string& file : files) {
+    if (!fs::equivalent(path, file, not_there)) continue;
+    throw Error(ErrorCode::invalid_argument, fmt::format("{} {} would overwrite {}", option, printable(path), name));
+  }
 }
 
 OutputLock::OutputLock(const std::string& option, const std::string& path) : path_(path + ".lock") {

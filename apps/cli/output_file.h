@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace penstock::cli {
 
@@ -11,6 +12,11 @@ void check_writable_file(const std::string& option, const std::string& path);
 /// Throws Error(invalid_argument) if something stands at `path`: nothing that was trained is replaced unasked. `advice`
 /// ends the message: which option does what.
 void check_not_there(const std::string& option, const std::string& path, const std::string& advice);
+
+/// Throws Error(invalid_argument) if `path` is one of `files`, which messages call `name`: not even --force should cost
+/// anyone their data.
+void check_not_one_of(const std::string& option, const std::string& path, const std::string& name,
+                      const std::vector<std::string>& files);
 
 /// Keeps other processes from writing to the same path for as long as it lives, by a lock on `path`.lock.
 class OutputLock {

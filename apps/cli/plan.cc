@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "describe.h"
+#include "load_model.h"
 #include "options.h"
 #include "penstock/penstock.h"
 #include "sizes.h"
@@ -80,7 +81,7 @@ int run_plan(const PlanArguments& arguments) {
 int run_why(const WhyArguments& arguments) {
   require_given(arguments.model, "MODEL");
   const std::vector<Index> sizes = parse_sizes(arguments.shape, "BxT");
-  const Model model = Model::load(arguments.model);
+  const Model model = load_model("why", arguments.model);
   return print_reports(explain(model, sizes[0], sizes[1], arguments.training, arguments.execution, arguments.chip),
                        arguments.json);
 }

@@ -1,9 +1,8 @@
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <memory>
-#include <numbers>
 #include <string>
 #include <utility>
 
@@ -11,8 +10,11 @@
 #include "describe.h"
 #include "device_choice.h"
 #include "input.h"
+#include "load_model.h"
+#include "long_answers.h"
 #include "open_data.h"
 #include "options.h"
+#include "output_file.h"
 #include "penstock/labelled_texts.h"
 #include "penstock/penstock.h"
 #include "penstock/score_rows.h"
@@ -20,6 +22,7 @@
 #include "rows.h"
 #include "signals.h"
 #include "terminal.h"
+#include "text_score.h"
 #include "units.h"
 #include "verbs.h"
 
@@ -28,78 +31,28 @@ namespace {
 
 struct PredictArguments {
   std::vector<double> quantiles;
-  std::string model, series;
+  std::string model, series, output;
   std::vector<std::string> data;
   RowOptions rows;
   TableOptions table;
-  bool per_byte = false, last = false, json = false;
+  bool per_byte = false, last = false, long_table = false, force = false, json = false;
   TaskOptions task;
   Execution execution;
   bool automatic = false;  // the device
 };
 
-struct TextScore {
-  std::string file;
-  Index bytes = 0, scored = 0;
-  double bits = 0.0;
-
-  double bits_per_byte() const { return bits / static_cast<double>(scored); }
-  double loss() const { return bits_per_byte() * std::numbers::ln2; }
-};
-
-TextScore score_text(const Model& model, const std::string& path, const Execution& execution, ByteAnswers& answers) {
-  Input input(path);
-  if (!answers.writes() || !is_terminal(STDOUT_FILENO)) input.show_progress();
-  SequenceRun sequence(model, execution);
-  TextScore score{.file = path};
-  const auto outputs = static_cast<std::size_t>(model.data().output_size());
-  for (std::string_view text = input.read(); !text.empty(); text = input.read()) {
-    score.bytes += static_cast<Index>(text.size());
-    for (; !text.empty(); text.remove_prefix(std::min<std::size_t>(SequenceRun::piece, text.size()))) {
-      const std::string_view piece = text.substr(0, SequenceRun::piece);
-      for (const char byte : piece) sequence.add(static_cast<unsigned char>(byte));
-      const auto logits = sequence.run();
-      for (std::size_t i = 0; i < piece.size(); ++i) {
-        answers.answer(static_cast<unsigned char>(piece[i]), logits.subspan(i * outputs, outputs));
-      }
-    }
-  }
-  if (score.bytes == 0 && !interrupted()) {
-    throw Error(ErrorCode::bad_input, fmt::format("{}: the file is empty", printable(path)));
-  }
-  score.bits = answers.bits();
-  score.scored = answers.scored();
-  return score;
-}
-
-Json score_json(const TextScore& score) {
-  Json json = {{"file", score.file}, {"bytes", score.bytes},     {"scored", score.scored},
-               {"bits", score.bits}, {"bits_per_byte", nullptr}, {"loss", nullptr}};
-  if (score.scored > 0) {
-    json["bits_per_byte"] = score.bits_per_byte();
-    json["loss"] = score.loss();
-  }
-  return json;
-}
-
-std::string score_row(const TextScore& score) {
-  const bool known = score.scored > 0;
-  return fmt::format("{:>9}  {:>9}  {:>15}  {}\n", known ? fmt::format("{:.4f}", score.bits_per_byte()) : "-",
-                     known ? fmt::format("{:.4f}", score.loss()) : "-", with_commas(score.bytes), score.file);
-}
-
 class Prediction {
  public:
   Prediction(const CLI::App& app, PredictArguments arguments, Model model)
-      : app_(app), arguments_(std::move(arguments)), model_(std::move(model)) {
+      : app_(app), arguments_(std::move(arguments)), model_(std::move(model)), output_(arguments_.output) {
     arguments_.rows.format = arguments_.table.row_format();
     arguments_.rows.format.series = arguments_.series;
     std::erase(arguments_.rows.keep, model_.data().group_column);  // which is kept anyway
   }
 
   int run() {
-    arguments_.data = files_of(arguments_.data);
-    refuse_foreign();
+    const std::vector<std::string> given = std::exchange(arguments_.data, files_of(arguments_.data));
+    refuse_foreign(given);
     settle_device(arguments_.automatic, arguments_.execution, model_, work());
     if (!task_name(arguments_.data.front()).empty()) {
       predict_task();
@@ -114,11 +67,28 @@ class Prediction {
     } else {
       classify();
     }
-    output_.flush();
-    return interrupted() ? interrupted_status() : 0;
+    if (interrupted()) return stop();
+    output_.finish();
+    if (output_.is_file()) say_saved();
+    return 0;
   }
 
  private:
+  /// What was answered so far is worth reading, but no file: that is whole or not there.
+  int stop() {
+    if (!output_.is_file()) output_.flush();
+    return interrupted_status();
+  }
+
+  void say_saved() const {
+    Output output;
+    output.write(
+        fmt::format("saved  {} ({})\n", printable(arguments_.output), byte_size(static_cast<double>(output_.size()))));
+    output.flush();
+  }
+
+  bool shows_progress() const { return output_.is_file() || !is_terminal(STDOUT_FILENO); }
+
   /// As far as it is known before anything is read: bytes of texts; of other data, at least a piece.
   DeviceQuestion work() const {
     if (!task_name(source()).empty()) return {.rows = 64, .steps = arguments_.task.validation_length, .start = true};
@@ -128,15 +98,18 @@ class Prediction {
   const DataDescription& data() const { return model_.data(); }
   const std::string& source() const { return arguments_.data.front(); }
 
-  void refuse_foreign() const {
+  /// `given` are the arguments of DATA, of which some may be folders.
+  void refuse_foreign(const std::vector<std::string>& given) const {
     const Task task = data().task;
     const auto refuse = [&](const char* option, Task only) {
       if (app_.count(option) > 0) require_task(model_, arguments_.model, only, option);
     };
     refuse("--per-byte", Task::language);
     refuse("--last", Task::forecast);
+    refuse("--long", Task::forecast);
     check_quantiles(model_, arguments_.model, arguments_.quantiles);
     refuse("--sequence-column", Task::classify);
+    refuse("--undated", Task::forecast);
     if (app_.count("--keep") > 0 && data().vocabulary > 0 && !data().labels_texts()) {
       throw Error(ErrorCode::invalid_argument, "--keep is for models that read the rows of a CSV file");
     }
@@ -145,8 +118,11 @@ class Prediction {
     }
     const bool many = (task == Task::language && !arguments_.per_byte) || data().groups_are_files;
     if (arguments_.data.size() > 1 && !many) {
+      if (given.size() > 1) refuse_argument(app_, given[1]);
       throw Error(ErrorCode::invalid_argument,
-                  fmt::format("one argument too many: '{}'", printable(arguments_.data[1])));
+                  fmt::format("DATA {} is a folder of {} files, and this model reads one: 'penstock predict {} {}'",
+                              printable(given.front()), arguments_.data.size(), shell_word(arguments_.model),
+                              shell_word(source())));
     }
   }
 
@@ -158,7 +134,8 @@ class Prediction {
     for (const std::string& file : arguments_.data) {
       ByteAnswers answers(output_, style);
       answers.header();
-      const TextScore score = score_text(model_, file, arguments_.execution, answers);
+      const TextScore score =
+          score_text(model_, file, arguments_.execution, answers, shows_progress() || !answers.writes());
       if (interrupted()) return;
       if (arguments_.per_byte) continue;
       if (arguments_.json) all.push_back(score_json(score));
@@ -174,9 +151,9 @@ class Prediction {
 
   void forecast_file(const std::string& file) {
     Input input(file, Input::Holds::table);
-    if (!is_terminal(STDOUT_FILENO)) input.show_progress();
+    if (shows_progress()) input.show_progress();
     Rows rows(input, data(), arguments_.rows);
-    if (!data().group_column.empty() || data().reads_ahead()) {
+    if (arguments_.long_table || !data().group_column.empty() || data().reads_ahead()) {
       forecast_groups(rows);
       return;
     }
@@ -230,17 +207,15 @@ class Prediction {
   /// Forecasts of what follows the last row need what is known of as many rows as are forecast.
   void say_lacking() const {
     if (lacking_.empty()) return;
-    std::string columns;
-    for (const Column& input : data().inputs) {
-      if (input.ahead == 1) columns += (columns.empty() ? "" : ", ") + printable(input.name);
-    }
+    std::vector<std::string> columns;
+    for (const std::string& name : data().known_columns()) columns.push_back(printable(name));
     const std::string of = lacking_.front().empty() ? "" : fmt::format(" of {}", printable(lacking_.front()));
     const std::string text = fmt::format(
         "{}: behind the last row{}{} there must be {} more with the values of {}, which are known in advance, and an "
         "empty {}",
         printable(source()), of,
         lacking_.size() > 1 ? fmt::format(" (and of {} more series)", lacking_.size() - 1) : "", data().horizon,
-        columns, printable(data().targets.front().name));
+        fmt::join(columns, ", "), printable(data().targets.front().name));
     if (arguments_.last) throw Error(ErrorCode::bad_input, text);
     say("note: " + text + ", for forecasts from the last rows\n");
   }
@@ -250,26 +225,50 @@ class Prediction {
     const std::vector<GroupedRows> groups = read_groups(rows, data(), {});
     if (groups.empty()) nothing_to_read("rows behind the header");
     say_new_groups(new_groups(groups), rows.name(), 0);
+    lacking_.clear();
+    std::vector<Index> counts;
+    for (const GroupedRows& series : groups) counts.push_back(count_answered(series));
+    say_lacking();
+    if (arguments_.long_table) {
+      const LongOptions options{arguments_.rows.keep, arguments_.quantiles, !arguments_.last, arguments_.json};
+      LongAnswers answers(output_, data(), options, RowTimes(rows, groups, data()));
+      write_groups(groups, counts, answers, [&](std::size_t series, Index row, const Spread& spread, const auto& own) {
+        answers.answer(series, row, groups[series], spread, own);
+      });
+    } else {
+      write_wide(groups, counts);
+    }
+    say_replaced(rows);
+  }
+
+  void write_wide(const std::vector<GroupedRows>& groups, const std::vector<Index>& counts) {
     std::vector<std::string> names = arguments_.rows.keep;
     const bool named = !data().group_column.empty();
     if (named) names.insert(names.begin(), data().group_column);
     RowAnswers answers(output_, data(), names, arguments_.json, arguments_.quantiles);
-    std::vector<Index> counts;
-    lacking_.clear();
-    for (const GroupedRows& series : groups) counts.push_back(count_answered(series));
-    say_lacking();
+    write_groups(groups, counts, answers, [&](std::size_t series, Index row, const Spread& spread, const auto& own) {
+      answers.of_series(groups[series].data);
+      answers.of_spread(spread);
+      std::vector<std::string> kept = groups[series].kept[static_cast<std::size_t>(row)];
+      if (named) kept.insert(kept.begin(), groups[series].name);
+      answers.answer(kept, own);
+    });
+  }
+
+  /// Calls write(series, row, spread, forecasts) for each row whose forecast is wanted, of the first `counts` of a
+  /// series.
+  template <class Answers, class Write>
+  void write_groups(const std::vector<GroupedRows>& groups, const std::vector<Index>& counts, Answers& answers,
+                    const Write& write) {
     if (!std::exchange(headed_, true)) answers.header();
     const auto inputs = static_cast<std::size_t>(data().input_size()), targets = data().targets.size(),
-               outputs = static_cast<std::size_t>(answers.size());
-    for (const GroupedRows& series : groups) {
-      if (interrupted()) return;
-      answers.of_series(series.data);
+               outputs = static_cast<std::size_t>(data().output_size());
+    for (std::size_t number = 0; number < groups.size() && !interrupted(); ++number) {
+      const GroupedRows& series = groups[number];
       SequenceRun sequence(model_, arguments_.execution);
       SpreadTracker tracker(series.data);
-      answers.of_spread(tracker.spread());
-      const Index count = counts[static_cast<std::size_t>(&series - groups.data())];
-      for (Index row = 0; row < count;) {
-        const Index first = row, end = std::min(count, row + SequenceRun::piece);
+      for (Index row = 0; row < counts[number];) {
+        const Index first = row, end = std::min(counts[number], row + SequenceRun::piece);
         for (; row < end; ++row) {
           sequence.add(std::span(series.features).subspan(static_cast<std::size_t>(row) * inputs, inputs));
         }
@@ -278,20 +277,17 @@ class Prediction {
           const auto own = forecasts.subspan(static_cast<std::size_t>(i - first) * outputs, outputs);
           tracker.add(std::span(series.features).subspan(static_cast<std::size_t>(i) * inputs, inputs), own,
                       std::span(series.target_values).subspan(static_cast<std::size_t>(i) * targets, targets));
-          if (arguments_.last ? i + 1 < count : series.missing[static_cast<std::size_t>(i)]) continue;
-          std::vector<std::string> kept = series.kept[static_cast<std::size_t>(i)];
-          if (named) kept.insert(kept.begin(), series.name);
-          answers.answer(kept, own);
+          const bool wanted = arguments_.last ? i + 1 == counts[number] : !series.missing[static_cast<std::size_t>(i)];
+          if (wanted) write(number, i, tracker.spread(), own);
         }
       }
     }
-    say_replaced(rows);
   }
 
   /// One answer a sequence: rows of one value in the sequence column, or rows up to a blank line without such a column.
   void classify() {
     Input input(source(), Input::Holds::table);
-    if (!is_terminal(STDOUT_FILENO)) input.show_progress();
+    if (shows_progress()) input.show_progress();
     Rows rows(input, data(), arguments_.rows);
     LabelWriter writer(*this, arguments_.rows.keep);
     std::string name;
@@ -332,7 +328,7 @@ class Prediction {
   /// Tokens with blanks between them, one sequence a line.
   void predict_tokens() {
     Input input(source());
-    if (!is_terminal(STDOUT_FILENO)) input.show_progress();
+    if (shows_progress()) input.show_progress();
     LabelWriter writer(*this, {});
     std::string line;
     for (Index number = 1; input.line(line); ++number) {
@@ -415,9 +411,16 @@ class Prediction {
 
 int predict(const CLI::App& app, const PredictArguments& arguments) {
   require_given(arguments.model, "MODEL");
-  require_given(arguments.data.empty() ? "" : arguments.data.front(), "DATA");
+  require_data("predict", arguments.model, arguments.data);
+  if (!arguments.output.empty() && arguments.output != "-") {
+    check_not_one_of("--output", arguments.output, "DATA", arguments.data);
+    check_not_one_of("--output", arguments.output, "MODEL", {arguments.model});
+    check_writable_file("--output", arguments.output);
+    if (!arguments.force)
+      check_not_there("--output", arguments.output, "--force replaces it, -o FILE writes another one");
+  }
   catch_interrupts();
-  return Prediction(app, arguments, Model::load(arguments.model)).run();
+  return Prediction(app, arguments, load_model("predict", arguments.model, arguments.data)).run();
 }
 
 }  // namespace
@@ -433,6 +436,9 @@ Verb add_predict(CLI::App& program) {
   options.group("Options");
   options.flag("--per-byte", arguments->per_byte, "A text: what each byte says, as 'penstock stream' prints it");
   options.flag("--last", arguments->last, "A series: only the forecast behind the last row (of each group)");
+  options.flag(
+      "--long", arguments->long_table,
+      "A series: a row for each date and column that is forecast, instead of columns 'sales+1', 'sales+2', ...");
   options.add("--quantiles", arguments->quantiles, "A,B",
               "A series: of each forecast, such as 0.1,0.9: what comes is below them as often as they say");
   options.add("--keep", arguments->rows.keep, "A,B", "Copy these columns of the input to the front of the output");
@@ -441,7 +447,8 @@ Verb add_predict(CLI::App& program) {
   options.add("--series", arguments->series, "NAME",
               "A model of --group-by-file: the series that the rows are of [the file's name]");
   add_table_options(options, arguments->table,
-                    "Empty values: an error, or the last value of their column in their place [as in training]");
+                    "Empty values: an error, or the last value of their column in their place [as in training]",
+                    "as in training");
   options.add("--length", arguments->task.validation_length, "T", "task:NAME: length of the sequences");
   options.add("--modulus", arguments->task.modulus, "M", "task:modular: the modulus that was trained");
   options.add("--copy-tokens", arguments->task.copy_tokens, "N", "task:copying: how many tokens to remember");
@@ -450,10 +457,13 @@ Verb add_predict(CLI::App& program) {
   options.device(arguments->execution, &arguments->automatic);
   options.flag("--exact", arguments->execution.exact, "The same bits as 'penstock stream'; slower");
   options.flag("--json", arguments->json, "JSON, one object for texts, otherwise one a line");
+  options.add("-o,--output", arguments->output, "FILE", "Write the answers there [standard output]");
+  options.flag("--force", arguments->force, "Replace a file that is there already");
   options.finish(
       "  penstock predict book.safetensors chapter1.txt chapter2.txt\n"
       "  penstock predict co2.safetensors co2.csv --keep week > forecast.csv\n"
       "  penstock predict co2.safetensors co2.csv --last --json\n"
+      "  penstock predict shops.safetensors shops.csv --last --long -o next.csv\n"
       "  penstock predict gestures.safetensors new.csv    # a label a sequence\n"
       "  penstock predict parity.safetensors task:parity --length 1000");
   return {app, [app, arguments] { return predict(*app, *arguments); }};

@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 
 #include "describe.h"
+#include "load_model.h"
 #include "options.h"
 #include "terminal.h"
 #include "units.h"
@@ -44,6 +46,19 @@ double sum_of(const Profile& profile) {
   return sum;
 }
 
+/// Where an op multiplies faster than a large product, which nothing can: the limit was measured too low.
+std::string wrong_limit(const Profile& profile) {
+  constexpr double most = 1.25;  // rates differ by that much between sizes
+  const auto wrong = std::ranges::find_if(profile.entries, [&](const ProfileEntry& entry) {
+    return entry.operations > most * profile.products * entry.seconds;
+  });
+  if (wrong == profile.entries.end()) return "";
+  return fmt::format(
+      "\nThe limit is wrong: {} multiplies faster than the large product that it is measured by, so the "
+      "machine was busy meanwhile. Run again while nothing else runs.\n",
+      wrong->op);
+}
+
 std::string table(const Profile& profile, const ProfileArguments& arguments) {
   const double sum = sum_of(profile);
   std::string text = fmt::format("{} of {} rows and steps on {}, {}: {} ms, the median of {} passes\n\n",
@@ -59,6 +74,7 @@ std::string table(const Profile& profile, const ProfileArguments& arguments) {
                         100.0 * share_of_limit(profile, entry));
   }
   text += fmt::format("{:<26} {:>5} {:>8} {:>10}\n", "all of them", "", "", milliseconds(sum));
+  text += wrong_limit(profile);
   return text + fmt::format(
                     "\nLimits, measured in the same run: a copy moves {}, a large product makes {}. What a cache holds "
                     "may move faster.\n",
@@ -91,7 +107,7 @@ Json json_of(const Profile& profile, const ProfileArguments& arguments) {
 int profile_verb(const ProfileArguments& arguments) {
   require_given(arguments.model, "MODEL");
   const auto [rows, steps] = parse_rows_and_steps("--shape", arguments.shape);
-  const Model model = Model::load(arguments.model);
+  const Model model = load_model("profile", arguments.model);
   const Profile profile =
       penstock::profile(model, rows, steps, arguments.training ? ProfiledPass::training : ProfiledPass::forward,
                         arguments.execution, arguments.passes);

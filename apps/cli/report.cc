@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "bench/child_process.h"
+#include "open_data.h"
 #include "options.h"
 #include "output_file.h"
 #include "penstock/penstock.h"
@@ -148,7 +149,7 @@ class ReportMaker {
     SeriesScoring scoring;
     scoring.lead = arguments_.skip > 0 ? arguments_.skip : model.spec().lags;
     scoring.watch = [&](const auto&... row) { trace.add(row...); };
-    const Score score = score_series(model, file, scoring, arguments_.execution);
+    const Score score = score_series(model, file, arguments_.rows.format, scoring, arguments_.execution);
     std::vector<Json> records = trace.records(score.groups);
     records.push_back(score_record(model, score, file));
     return records;
@@ -254,6 +255,7 @@ Verb add_report(CLI::App& program) {
   options.add("--sequence-column", arguments->rows.sequence_column, "NAME", "Names the sequence of a row");
   options.add("--label-column", arguments->label_column, "NAME",
               "Holds the label of the sequence or text [label; of texts also class, sentiment, ...]");
+  add_undated_option(options, arguments->rows.format.undated, "as in training");
   options.add("--threads", arguments->execution.threads, "N", "0: as many as the machine offers");
   options.device(arguments->execution);
   options.finish(

@@ -14,8 +14,11 @@ namespace penstock::cli {
 
 std::string first_replaced(const Rows& rows) {
   std::string text = rows.reader().first_replaced();
-  constexpr std::string_view option = "the option 'missing'";
-  if (const std::size_t place = text.find(option); place != text.npos) text.replace(place, option.size(), "--missing");
+  for (const std::string name : {"missing", "undated"}) {
+    const std::string option = fmt::format("the option '{}'", name);
+    if (const std::size_t place = text.find(option); place != text.npos)
+      text.replace(place, option.size(), "--" + name);
+  }
   return text;
 }
 
@@ -27,12 +30,20 @@ void say_unknown_categories(const Rows& rows) {
                   printable(rows.reader().first_unknown_category())));
 }
 
+void say_undated(const Rows& rows) {
+  const Index count = rows.reader().undated();
+  if (count == 0) return;
+  say(fmt::format("note: {} left out, as {} date cannot be read; the first: {}\n", counted(count, "row"),
+                  count == 1 ? "its" : "their", printable(rows.reader().first_undated())));
+}
+
 void say_replaced(const Rows& rows) {
   if (rows.missing() > 0) {
     say(fmt::format("note: {} row{} missing between others, and went in without values\n", with_commas(rows.missing()),
                     rows.missing() == 1 ? " was" : "s were"));
   }
   say_unknown_categories(rows);
+  say_undated(rows);
   const Index count = rows.replaced();
   if (count == 0) return;
   say(fmt::format("note: {} value{} replaced by the last of {} column; the first: {}\n", with_commas(count),

@@ -13,6 +13,9 @@ namespace penstock::cli {
 /// What was said of the first value that was replaced, with the names of options.
 std::string first_replaced(const Rows& rows);
 
+/// Says which rows were left out because of their dates, if any.
+void say_undated(const Rows& rows);
+
 /// Says on standard error how many rows were missing and values replaced, if any were.
 void say_replaced(const Rows& rows);
 /// Says how many texts are none of the categories that the model knows, if any are.

@@ -175,13 +175,14 @@ std::vector<Compressed> compress(std::string_view text) {
   return all;
 }
 
-Score score_series(const Model& model, const std::string& path, const SeriesScoring& options,
+Score score_series(const Model& model, const std::string& path, const RowFormat& format, const SeriesScoring& options,
                    const Execution& execution) {
   Input input(path, Input::Holds::table);
   input.show_progress();
-  Rows rows(input, model.data(), {});
+  Rows rows(input, model.data(), {.keep = {}, .format = format});
   SeriesScore found = penstock::score_series(model, rows, options, execution);
   say_new_groups(found.new_groups, path, found.scaled_by);
+  say_undated(rows);
   Score score;
   score.columns = std::move(found.columns);
   score.groups = std::move(found.groups);

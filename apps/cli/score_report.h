@@ -30,7 +30,7 @@ struct Score {
 };
 
 /// Forecasts compared with the rows that follow.
-Score score_series(const Model& model, const std::string& path, const SeriesScoring& options,
+Score score_series(const Model& model, const std::string& path, const RowFormat& format, const SeriesScoring& options,
                    const Execution& execution);
 /// Every sequence or text of the file by its label column; if that is empty, by the one of a usual name.
 Score score_labelled(const Model& model, const std::string& path, const RowOptions& rows,

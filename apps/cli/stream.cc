@@ -12,6 +12,7 @@
 #include "group_streams.h"
 #include "input.h"
 #include "latency.h"
+#include "load_model.h"
 #include "open_data.h"
 #include "options.h"
 #include "penstock/labelled_texts.h"
@@ -42,13 +43,14 @@ class Stream {
  public:
   Stream(const CLI::App& app, StreamArguments arguments)
       : arguments_(std::move(arguments)),
-        model_(Model::load(arguments_.model)),
+        model_(load_model("stream", arguments_.model, {arguments_.input})),
         session_(model_, settled_execution()),
         input_("-") {
     if (arguments_.bits) require_task(model_, arguments_.model, Task::language, "--bits");
     if (app.count("--sequence-column") > 0) {
       require_task(model_, arguments_.model, Task::classify, "--sequence-column");
     }
+    if (app.count("--undated") > 0) require_task(model_, arguments_.model, Task::forecast, "--undated");
     if (app.count("--keep") > 0 && model_.data().vocabulary > 0) {
       throw Error(ErrorCode::invalid_argument, "--keep is for models that read the rows of a CSV file");
     }
@@ -215,11 +217,23 @@ class Stream {
 
   /// Behind the last row; what was replaced once has been said.
   static void say_counts(const Rows& rows) {
-    if (rows.replaced() > 1 || rows.missing() > 0) return say_replaced(rows);
+    const bool more = rows.replaced() > 1 || rows.reader().undated() > 1;
+    if (more || rows.missing() > 0) return say_replaced(rows);
     say_unknown_categories(rows);
   }
 
+  /// Once: a stream has no end at which more could be said.
+  void say_first_left(const Rows& rows) {
+    const std::string& undated = rows.reader().first_undated();
+    const std::string& returning = rows.reader().first_returning_sequence();
+    if (!undated.empty() && !said_undated_) say(fmt::format("note: {}; left out\n", printable(undated)));
+    if (!returning.empty() && !said_returning_) say(fmt::format("note: {}; it starts anew\n", printable(returning)));
+    said_undated_ = !undated.empty();
+    said_returning_ = !returning.empty();
+  }
+
   void say_first_replaced(const Rows& rows) {
+    say_first_left(rows);
     if (rows.replaced() > 0 && !said_)
       say(fmt::format("note: {}; the last value goes in its place\n", printable(first_replaced(rows))));
     said_ = said_ || rows.replaced() > 0;
@@ -230,7 +244,8 @@ class Stream {
     const Index rate = model_.data().sample_rate;
     if (rate == 0) {
       throw Error(ErrorCode::invalid_argument,
-                  fmt::format("{} is no model of sound: it reads standard input", printable(arguments_.model)));
+                  fmt::format("{} is no model of sound: it reads standard input, 'penstock stream {} < {}'",
+                              printable(arguments_.model), shell_word(arguments_.model), shell_word(arguments_.input)));
     }
     require_given(arguments_.output, "OUT.wav");
     const Sound in = read_sound(arguments_.input);
@@ -305,6 +320,7 @@ class Stream {
   Session session_;
   std::optional<StreamState> state_;
   bool said_ = false;  // that a value was replaced
+  bool said_undated_ = false, said_returning_ = false;
   Input input_;
   Output output_;
   Latency latency_;
@@ -330,7 +346,8 @@ Verb add_stream(CLI::App& program) {
               "Labels: start anew when the value of this column changes");
   add_table_options(options, arguments->table,
                     "Rows: values that are empty or cannot be read end the stream (refuse), or the last value of their "
-                    "column goes in their place, and they are counted (all others) [carry]");
+                    "column goes in their place, and they are counted (all others) [carry]",
+                    "as in training");
   options.add("--series", arguments->series, "NAME", "A model of --group-by-file: the series that the rows are of");
   options.add("--state", arguments->state, "FILE",
               "Go on from the state in this file, if it is there, and save it at the end");

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -9,21 +10,35 @@ namespace penstock::cli {
 /// Thrown when whoever read our output has gone away, as `head` does; the program then ends quietly.
 struct ClosedPipe {};
 
-/// Standard output. Throws ClosedPipe, or Error(io_failure) when the system refuses to write.
+/// Standard output, or a file that appears whole or not at all. Throws ClosedPipe, or Error(io_failure) when the system
+/// refuses to write.
 class Output {
  public:
-  Output() = default;
+  /// Standard output where `path` is empty or "-".
+  explicit Output(std::string path = "");
   Output(const Output&) = delete;
   Output& operator=(const Output&) = delete;
-  /// Whatever was not flushed is dropped: on the way out after an error nobody waits for it.
-  ~Output() = default;
+  /// Whatever was not flushed is dropped, and a file that was not finished: on the way out after an error nobody waits
+  /// for it.
+  ~Output();
 
   /// Keeps the text until flush(), or until there is a lot of it.
   void write(std::string_view text);
   void flush();
+  /// Flushes, and puts the file in its place.
+  void finish();
+
+  bool is_file() const { return !path_.empty(); }
+  /// Bytes written so far.
+  std::uint64_t size() const { return size_; }
 
  private:
+  [[noreturn]] void fail(int error) const;
+
   std::string waiting_;
+  std::string path_, target_, temporary_;  // empty: standard output
+  int descriptor_;
+  std::uint64_t size_ = 0;
 };
 
 /// Writes to standard error and does not care whether it arrives: a run must not die because its reports are not read.

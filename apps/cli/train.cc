@@ -10,9 +10,11 @@
 
 #include "describe.h"
 #include "device_choice.h"
+#include "load_model.h"
 #include "open_data.h"
 #include "options.h"
 #include "penstock/penstock.h"
+#include "penstock/sources.h"
 #include "progress.h"
 #include "report/outcome.h"
 #include "score_report.h"
@@ -38,6 +40,7 @@ class TrainingRun {
   int run() {
     arguments_.data.source = arguments_.data.sources.empty() ? "" : arguments_.data.sources.front();
     require_given(arguments_.data.source, "DATA");
+    if (!arguments_.data.bytes) refuse_models(arguments_.data.sources);
     kind_ = kind_of(arguments_.data);
     refuse_foreign_options(app_, arguments_.data, kind_);
     require_sources();
@@ -88,7 +91,8 @@ class TrainingRun {
     if (kind_ == DataKind::task) return;
     for (const std::string& source : arguments_.data.sources) {
       if (source == "-" || std::filesystem::exists(source)) continue;
-      throw Error(ErrorCode::io_failure, fmt::format("cannot read '{}': No such file or directory", printable(source)));
+      throw Error(ErrorCode::io_failure, fmt::format("cannot read '{}': No such file or directory{}", printable(source),
+                                                     address_advice(source, false)));
     }
   }
 

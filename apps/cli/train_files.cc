@@ -67,15 +67,9 @@ void TrainFiles::check_nothing_is_lost() const {
   check_not_there("--output", arguments_.output, "--force replaces it, -o FILE writes another one");
 }
 
-/// Not even --force should cost anyone their data.
 void TrainFiles::check_not_data(const char* option, const std::string& path) const {
-  const auto is_it = [&](const std::string& source) {
-    std::error_code not_there;
-    return std::filesystem::equivalent(path, source, not_there);
-  };
-  const DataOptions& data = arguments_.data;
-  if (std::ranges::none_of(data.sources, is_it) && !is_it(data.target)) return;
-  throw Error(ErrorCode::invalid_argument, fmt::format("{} {} would overwrite DATA", option, printable(path)));
+  check_not_one_of(option, path, "DATA", arguments_.data.sources);
+  check_not_one_of(option, path, "DATA", {arguments_.data.target});
 }
 
 void save_patiently(const Model& model, const std::string& path, const History& history, double seconds_of_training) {

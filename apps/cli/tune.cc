@@ -9,6 +9,7 @@
 
 #include "bench_progress.h"
 #include "describe.h"
+#include "load_model.h"
 #include "options.h"
 #include "penstock/penstock.h"
 #include "signals.h"
@@ -201,7 +202,7 @@ std::vector<TunedWork> tune_asked(const TuneArguments& arguments, BenchProgress&
   };
   if (!arguments.model.empty()) {
     const std::vector<Index> sizes = parse_sizes(arguments.shape.empty() ? "16x256" : arguments.shape, "BxT");
-    const Model model = Model::load(arguments.model);
+    const Model model = load_model("tune", arguments.model);
     return tune(model, sizes[0], sizes[1], arguments.question.training, arguments.question.execution, options);
   }
   require_given(arguments.shape, "MODEL or --shape");

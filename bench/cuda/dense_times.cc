@@ -1,5 +1,7 @@
 // Times of the recurrence of dense cells on a GPU, W x given, each checked in the same run against the oracle:
-//   cuda_dense_times [CELL,STORAGE,B,T,HEADS,D[,ROWS_OF_A_BLOCK|ragged|cluster|chip[-SHAPE]|step] ...]
+//   cuda_dense_times
+//   [CELL,STORAGE,B,T,HEADS,D[,ROWS_OF_A_BLOCK|ragged|head|cluster|chip[-SHAPE]|step|diagonal[-PIECES]]
+//                    ...]
 //                       ragged: lengths uniform in 1..T; a name: by that algorithm
 //                       SHAPE: CLUSTER-ROWS-GROUPS-PARTS-DIRECT-LEFT_OUT of plan::GpuDensePlan, each 0 (DIRECT: -1):
 //                       the planner chooses; a pass that cannot have this shape is not timed
@@ -48,10 +50,14 @@ Case parse(const std::string& text) {
   }
   c.ragged = more == std::string("ragged");
   c.slots = std::atoi(more);
-  for (const auto algorithm : {plan::DenseAlgorithm::cluster, plan::DenseAlgorithm::chip, plan::DenseAlgorithm::step}) {
+  for (const auto algorithm : plan::dense_algorithms()) {
     const std::string_view name = to_string(algorithm);
     if (std::string_view(more).substr(0, name.size()) != name) continue;
     c.spec.algorithm = algorithm;
+    if (algorithm == plan::DenseAlgorithm::diagonal) {
+      std::sscanf(more + name.size(), "-%d", &c.parts);
+      continue;
+    }
     std::sscanf(more + name.size(), "-%d-%d-%d-%d-%d-%d", &c.cluster, &c.slots, &c.groups, &c.parts, &c.direct,
                 &c.left_out);
   }
@@ -155,7 +161,8 @@ struct Run {
   double forward_error() const {
     const Index row = c.rows - 1, of_head = c.spec.heads - 1, D = head();
     // The oracle multiplies each W x by ones on the diagonal: so many of them take half a second.
-    const Index W = c.gates() * D, most = std::clamp<Index>(300'000'000 / (W * W), 8, 200);
+    // Of single units all steps, as pieces of them are walked side by side.
+    const Index W = c.gates() * D, most = D == 1 ? c.steps : std::clamp<Index>(300'000'000 / (W * W), 8, 200);
     const Index steps = std::min<Index>(c.ragged ? lengths_of[static_cast<std::size_t>(row)] : c.steps, most);
     const Batch batch{.rows = 1, .steps = steps};
     const oracle::Results<double> want = oracle::forward(oracle_spec(), batch, arguments(row, of_head, steps));

@@ -1,6 +1,7 @@
 // Times of whole recurrent layers on a GPU, input products and gradients of all weights included, through the public
 // RecurrentProgram; each is checked in the same run against the oracle:
-//   cuda_recurrent_times [CELL,DTYPE,B,T,I,H[,LAYERS[,ragged]] ...]      ragged: lengths uniform in 1..T
+//   cuda_recurrent_times [CELL,DTYPE,B,T,I,H[,LAYERS[,ragged|diagonal]] ...]      ragged: lengths uniform in 1..T
+//                                                                                 diagonal: H heads
 // Median and, in parentheses, the middle half of the times. The error is that of y of the last row over its first
 // steps, relative to the greatest value.
 
@@ -46,6 +47,7 @@ Layers parse(const std::string& text) {
     if (to_string(dtype) == type) of.type = dtype, of.storage = storage;
   }
   of.ragged = more == std::string("ragged");
+  if (more == std::string("diagonal")) of.spec.heads = hidden;
   return of;
 }
 

@@ -96,6 +96,16 @@ std::string_view to_string(Missing missing);
 /// Throws Error(invalid_argument) for anything but "refuse", "carry", "interpolate" and "mask".
 Missing parse_missing(std::string_view text);
 
+/// What becomes of rows of a series whose date cannot be read: 2023-02-30, a line "Total", an empty field.
+enum class Undated {
+  refuse,  ///< An error that says where.
+  drop,    ///< They are left out, as if the table did not hold them.
+};
+
+std::string_view to_string(Undated undated);
+/// Throws Error(invalid_argument) for anything but "refuse" and "drop".
+Undated parse_undated(std::string_view text);
+
 /// What becomes of a series whose rows do not all follow each other at the same distance in time.
 enum class Irregular {
   automatic,  ///< fill where few rows of a regular calendar are missing, elapsed where dates follow none.
@@ -118,7 +128,10 @@ struct RowDates {
   double step = 0.0;          ///< The usual time between two rows, in seconds.
   bool working_days = false;  ///< There are no rows on Saturdays and Sundays.
 
-  /// How many rows of a regular calendar are missing between two dates, in seconds since the start of 1970.
+  /// The seconds between two dates, in seconds since the start of 1970. On a night in which clocks are changed, an hour
+  /// more or less than the usual time is that time: of dates without a time zone the hour is not there, or there twice.
+  double seconds_between(double before, double after) const;
+  /// How many rows of a regular calendar are missing between two dates.
   double missing_between(double before, double after) const;
   /// Their dates.
   std::vector<double> between(double before, double after) const;
@@ -145,6 +158,8 @@ struct Spread {
   std::vector<Ending> endings;
 
   bool empty() const { return levels.empty(); }
+  /// Throws Error(invalid_argument) unless the spread is known and covers these levels of quantiles.
+  void check(std::span<const double> quantile_levels) const;
   /// The quantile of a level of what output `output` of [horizon, targets] forecasts, raw; `column` is its target. The
   /// level must not lie beyond the first or the last one. Where errors are relative, a forecast that is not positive
   /// has no spread.
@@ -187,6 +202,7 @@ struct DataDescription {
   bool header = true;  ///< Whether a header comes first; without one, columns are "column1", "column2", ...
   Missing missing = Missing::refuse;  ///< What training made of missing values.
   RowDates row_dates = {};            ///< forecast: when rows are, as far as that matters.
+  Undated undated = Undated::refuse;  ///< forecast: what training made of rows whose date cannot be read.
   Index sample_rate = 0;              ///< > 0: sound, of one channel in and one out at the same moment.
   std::string text_column = {};       ///< classify: holds texts, a sequence of bytes a row; empty: rows are steps.
   Index longest_text = 0;             ///< Of such a column: bytes of a text that are read, those behind are not.
@@ -212,6 +228,8 @@ struct DataDescription {
   /// How many of the rows that forecasts from a row need for what is known in advance are not there where `behind` rows
   /// follow it; 0 if nothing is.
   Index lacking_ahead(Index behind) const { return reads_ahead() && behind < horizon ? horizon - behind : 0; }
+  /// The columns of which the model reads later rows, each once: a category is an input for each of its texts.
+  std::vector<std::string> known_columns() const;
   /// Whether the model reads later rows of this column.
   bool is_known_ahead(std::string_view column) const;
 };
@@ -280,6 +298,7 @@ using Sources = std::vector<std::string>;
 struct Table {
   std::string name;  ///< What messages call it.
   std::string text;
+  bool named = false;  ///< Commas part its fields, and its first line names the columns, even if it looks like a row.
 };
 
 struct TextOptions {
@@ -321,6 +340,7 @@ struct SeriesOptions {
   Index season = 0;                       ///< Rows after which the targets repeat themselves; 1: never, 0: find out.
   CalendarOptions calendar = {};
   Irregular irregular = Irregular::ignore;  ///< By the dates in calendar.column, whether or not the calendar is read.
+  Undated undated = Undated::refuse;        ///< By the same dates, if they are read.
   /// Column that names the series of each row, such as the shop of a sale; empty: there is one. Every series is split
   /// by time and scaled by itself; one model learns them all.
   std::string group = {};
@@ -349,7 +369,8 @@ struct SeriesChoices {
 /// dates suggest, unless the calendar is not read. Throws Error(invalid_argument) for a calendar that there is not.
 SeriesOptions suggest_series(const SeriesChoices& said = {});
 
-/// A table, one step a row. Several files hold the same columns; none goes on where the one before it ended, and the
+/// A table, one step a row. Unless they are asked for, columns that count or name rows are left out, such as an index.
+/// Several files hold the same columns; none goes on where the one before it ended, and the
 /// last rows of each are held out. Errors name file, line and column.
 std::unique_ptr<Dataset> open_series(const Sources& sources, const SeriesOptions& options = {});
 std::unique_ptr<Dataset> open_series(const std::string& path, const SeriesOptions& options = {});
@@ -358,7 +379,8 @@ std::unique_ptr<Dataset> open_series_tables(const std::vector<Table>& tables, co
                                             const DataDescription* origin = nullptr);
 
 struct LabelledOptions {
-  std::string sequence_column = "sequence";  ///< Rows with the same value, one after the other, are one sequence.
+  /// Rows with the same value, one after the other, are one sequence; a value must not come back in the same file.
+  std::string sequence_column = "sequence";
   std::string label_column = "label";        ///< Constant within a sequence.
   std::vector<std::string> inputs = {};      ///< Empty: every other numeric column.
   std::vector<std::string> categories = {};  ///< As SeriesOptions has them.
@@ -368,7 +390,7 @@ struct LabelledOptions {
   std::uint64_t seed = 0;
 };
 /// A table in which each run of equal `sequence` values is one labelled sequence, or a .ts file of the UCR and UEA
-/// archive.
+/// archive. Throws Error(bad_input) where the rows of a sequence are apart.
 std::unique_ptr<Dataset> open_labelled(const Sources& sources, const LabelledOptions& options = {});
 std::unique_ptr<Dataset> open_labelled(const std::string& path, const LabelledOptions& options = {});
 /// The same of tables in memory.
@@ -414,11 +436,15 @@ struct RowFormat {
   /// Missing::refuse makes missing values an error; anything else replaces them by the last value of their column (the
   /// mean in training before there is one). Nothing: what training did.
   std::optional<Missing> missing = std::nullopt;
+  std::optional<Undated> undated = std::nullopt;  ///< Nothing: what training did.
   bool replace_bad = false;  ///< Fields that are no numbers, and rows of another width, count as missing too.
   /// A change of its value starts a new sequence: the reader restarts. Empty, or not in the header: nothing does.
   std::string sequence_column = {};
   std::string series = {};  ///< Of a model whose series are files: the name of this one; empty: that of the source.
-  Index first_line = 1;     ///< The number of the first line, for messages, where others stood in front.
+  /// Whether the first line holds names; nothing: as in training. Columns of a model whose files had none stand where
+  /// those of training did.
+  std::optional<bool> header = std::nullopt;
+  Index first_line = 1;  ///< The number of the first line, for messages, where others stood in front.
 };
 
 /// Turns the lines of a CSV stream into a model's inputs, with the normalisation of its DataDescription.
@@ -432,10 +458,12 @@ class RowReader {
   ~RowReader();
   RowReader(RowReader&&) noexcept;
 
-  /// Reads one line into features [I]; false and untouched for a blank line. Inputs that are values of later rows are
-  /// not numbers until fill_ahead(). Throws Error(bad_input) with line and
+  /// Reads one line into features [I]; false and untouched for a blank line, or one that is left out. Inputs that are
+  /// values of later rows are not numbers until fill_ahead(). Throws Error(bad_input) with line and
   /// column for anything else that is no row.
   bool read(const std::string& line, std::span<float> features);
+  /// Whether the last line was left out because its date cannot be read (Undated::drop).
+  bool left_out() const;
 
   /// With Irregular::fill: features [rows, I] of those that are missing between the last row and the one before it in
   /// its series. A model has to read them first. Valid until the next read.
@@ -449,8 +477,11 @@ class RowReader {
   /// none.
   std::optional<double> date() const;
 
-  /// Whether the last row belongs to another sequence than the row before it.
+  /// Whether the last row belongs to another sequence than the row before it. A name that comes back behind others is
+  /// an Error(bad_input) of read(), unless RowFormat::replace_bad bears it as another sequence.
   bool starts_sequence() const;
+  /// The first such name, as an error would have said it; empty if there was none.
+  const std::string& first_returning_sequence() const;
 
   /// The next row begins anew: it is at no time behind those that were read, and their values do not go in the place of
   /// missing ones. What was found out about how series are scaled stays.
@@ -493,6 +524,10 @@ class RowReader {
   /// How many values were replaced so far, and what the first of them looked like, as an error would have said it.
   Index replaced() const;
   const std::string& first_replaced() const;
+
+  /// How many lines were left out so far, and what is wrong with the date of the first.
+  Index undated() const;
+  const std::string& first_undated() const;
 
   /// How many fields so far held a text that is none of the categories that training showed, and the first of them.
   /// They are read as none.

@@ -159,8 +159,8 @@ class Recurrent {
   static Recurrent load(const std::string& path, Stream& stream);
 
   /// y [B, T, H * directions] from x [B, T, I], which it must not overlap. With a tape, backward() can follow (and
-  /// dropout applies, with fresh masks in every such call on the network); x and y must then stay as they are until it
-  /// has.
+  /// dropout applies, with fresh masks in every such call on the network); x, y and the weights must then stay as they
+  /// are until it has.
   ///
   /// `states` [B, T, directions * (S - 1) * H], unless without data: the states but the output of the last layer after
   /// each step, direction by direction and state by state; c_t of an LSTM. Cells with more than one state only.
@@ -177,7 +177,7 @@ class Recurrent {
   /// Adds to the gradients of all parameters; writes dx [B, T, I], which overlaps neither x nor dy, and dstate_in if
   /// they are wanted (not null). `batch` (its lengths, packed rows and resets included) and `x` are those of the
   /// forward call that filled the tape; the y of that call is read too. `dstates`: gradients of every state, as above;
-  /// without data: zeros.
+  /// without data: zeros. Throws Error(invalid_argument) if weights have changed since that call.
   void backward(const Batch& batch, SequenceView<const Real> x, SequenceView<const Real> dy, const Real* dstate_out,
                 SequenceView<Real> dx, Real* dstate_in, RecurrentTape<Real>& tape, const Execution& execution = {},
                 SequenceView<const Real> dstates = {});

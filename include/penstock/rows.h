@@ -126,6 +126,7 @@ struct GroupedRows {
   std::vector<std::optional<double>> dates;    ///< As RowReader::date(), of each row.
   std::vector<bool> missing;                   ///< Of each row: the file has none.
   Index to_come = 0;                           ///< Rows behind these that only say what is known in advance.
+  std::vector<std::optional<double>> dates_to_come;  ///< As RowReader::date(), of each of those.
 
   /// How many more of them forecasts from a row need; 0 for a model that reads nothing of later rows.
   Index lacking(Index row) const { return data.lacking_ahead(static_cast<Index>(kept.size()) + to_come - 1 - row); }

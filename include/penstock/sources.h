@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string>
+
 #include "penstock/data.h"
 
 namespace penstock {
@@ -7,5 +9,9 @@ namespace penstock {
 /// The files that sources name: every folder is replaced by the files in it and in its subfolders, in the order of
 /// their paths, without hidden ones. Throws Error(bad_input) for a folder without files.
 Sources files_of(const Sources& sources);
+
+/// What a message that a file cannot be read or written adds where `path` is an address such as "https://..." or
+/// "s3://...": "; Penstock reads files, not addresses: first: curl ..."; empty for the path of a file.
+std::string address_advice(const std::string& path, bool writing);
 
 }  // namespace penstock

@@ -115,7 +115,12 @@ def __getattr__(name):
         if name in names:
             value = globals()[name] = getattr(importlib.import_module("." + module, __name__), name)
             return value
-    raise AttributeError(f"module 'penstock' has no attribute '{name}'")
+    hint = ""
+    if not name.startswith("_"):
+        from ._keywords import attribute_hint
+
+        hint = attribute_hint(name)
+    raise AttributeError(f"module 'penstock' has no attribute '{name}'{hint}")
 
 
 def __dir__():

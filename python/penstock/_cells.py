@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ._keywords import explain_keywords
 from .layers import _Network
 
 TYPE_CHECKING = False  # what typing.TYPE_CHECKING is, without the import
@@ -251,3 +252,6 @@ class SLSTMCell(Cell):
         seed: int = 0,
     ) -> None:
         super().__init__(input_size, hidden_size, heads=heads, bias=bias, dtype=dtype, seed=seed, _cell="slstm")
+
+
+explain_keywords(globals())

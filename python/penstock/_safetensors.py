@@ -31,6 +31,15 @@ _ARRAYS = {
 }
 _NAMES = {np.dtype(code): name for name, code in _ARRAYS.items()}
 _MOST_HEADER = 100 << 20  # bytes; the format's own limit
+# How files of other kinds begin, and what to do with them.
+_OTHERS = {
+    b"PK\x03\x04": "a zip archive, as torch.save and Keras write them",
+    b"\x89HDF\r\n\x1a\n": "an HDF5 file, as Keras writes them (.h5)",
+    b"\x80\x02": "a pickle, as torch.save wrote them before 2020",
+    b"\x93NUMPY": "an array of NumPy: read it by numpy.load",
+    b"\x1f\x8b": "compressed by gzip: decompress it first",
+    b"version https://git-lfs": "a pointer of Git LFS and not the file itself: git lfs pull fetches that",
+}
 _INDEX = ".safetensors.index.json"
 
 
@@ -39,6 +48,11 @@ def _read_bytes(path):
         return pathlib.Path(path).read_bytes()
     except OSError as error:
         raise IoFailure(f"{path}: cannot read: {error.strerror}") from error
+
+
+def other_kind(content):
+    """What a file is that begins with these bytes, in words; None where they are of no kind that is known."""
+    return next((text for start, text in _OTHERS.items() if content.startswith(start)), None)
 
 
 def _entry(path, name, entry, data):
@@ -69,7 +83,10 @@ def read_entries(path):
         raise BadInput(f"{path}: too short for a safetensors file")
     (size,) = struct.unpack_from("<Q", content)
     if size > min(len(content) - 8, _MOST_HEADER):
-        raise BadInput(f"{path}: no safetensors file: a header of {size} bytes is longer than the file")
+        other = other_kind(content)
+        raise BadInput(
+            f"{path}: no safetensors file: " + (other or f"a header of {size} bytes is longer than the file")
+        )
     try:
         header = json.loads(content[8 : 8 + size])
     except (ValueError, RecursionError) as error:
@@ -109,8 +126,7 @@ def _shards(path):
 
 
 def read(path):
-    """The arrays of a file, of the shards of an index, or of a folder with either, and the metadata of a single
-    file."""
+    """The arrays of a file, of the shards of an index, or of a folder with either, and their metadata."""
     path = pathlib.Path(path)
     if path.is_dir():
         found = sorted(path.glob("*" + _INDEX)) or sorted(path.glob("*.safetensors"))
@@ -119,14 +135,15 @@ def read(path):
         path = found[0]
     if not path.name.endswith(_INDEX):
         return read_file(path)
-    tensors = {}
+    tensors, metadata = {}, {}
     for file, names in _shards(path).items():
-        part, _ = read_file(path.parent / file)
+        part, own = read_file(path.parent / file)
+        metadata |= own
         for name in names:
             if name not in part:
                 raise BadInput(f"{path}: {file} has no tensor '{name}'")
             tensors[name] = part[name]
-    return tensors, {}
+    return tensors, metadata
 
 
 def _write_whole(path, write):

@@ -7,6 +7,8 @@ import os
 import sys
 
 from . import _core
+from ._given import dataset_of
+from ._keywords import explain_keywords
 
 TYPE_CHECKING = False  # what typing.TYPE_CHECKING is, without the import
 if TYPE_CHECKING:
@@ -63,7 +65,7 @@ def search(
         InvalidArgument: Not one training ended in time.
     """
     given = dict(model or {})
-    options = _core.suggest(data._dataset, device)
+    options = _core.suggest(dataset_of(data), device)
     if steps is not None:
         options.update(max_steps=steps, max_seconds=0.0, max_epochs=0.0)
     options |= {
@@ -107,3 +109,6 @@ def search(
         seconds=found["seconds"],
         interrupted=found["interrupted"],
     )
+
+
+explain_keywords(globals())

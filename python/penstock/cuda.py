@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 
 from . import _core
+from ._keywords import explain_keywords
 
 TYPE_CHECKING = False  # what typing.TYPE_CHECKING is, without the import
 if TYPE_CHECKING:
@@ -56,3 +57,6 @@ def device_name(index: int = 0) -> str:
     if not 0 <= index < len(gpus):
         raise IndexError(f"index must be below the number of GPUs, {len(gpus)}, not {index}")
     return gpus[index]["name"]
+
+
+explain_keywords(globals())

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 
 from . import _core
-from .errors import InvalidArgument
+from ._keywords import explain_keywords
+from .errors import BadInput, InvalidArgument
 
 TYPE_CHECKING = False  # what typing.TYPE_CHECKING is, without the import
 if TYPE_CHECKING:
@@ -93,9 +95,21 @@ def describe_data(description):
     return f"{column_names(description['targets'])} {ahead} from {read}{many}"
 
 
+def _names(names):
+    """One name, or several, as a list."""
+    return [names] if isinstance(names, str) else list(names)
+
+
 def _paths(path):
     """One path, or several of them, as a list of str."""
-    return [os.fspath(path)] if isinstance(path, (str, os.PathLike)) else [os.fspath(each) for each in path]
+    if isinstance(path, (str, os.PathLike)):
+        return [os.fspath(path)]
+    listed = [path] if isinstance(path, dict) or not hasattr(path, "__iter__") else list(path)
+    wrong = next((each for each in listed if not isinstance(each, (str, os.PathLike))), None)
+    if wrong is None and path is not None:
+        return [os.fspath(each) for each in listed]
+    kind = type(path).__name__ + (f" of {type(wrong).__name__}" if isinstance(path, (list, tuple)) else "")
+    raise TypeError(f"path must be a file, a list of files or a table in memory such as pandas.DataFrame, not {kind}")
 
 
 def _is_table(data):
@@ -119,6 +133,19 @@ def _sources(data):
     """Paths, and tables in memory: one of them is empty."""
     tables = table_texts(data)
     return ([], tables) if tables else (_paths(data), tables)
+
+
+def _opened(opener, paths, *arguments):
+    """What the library opens; where that is no table but a text, the error says what reads it."""
+    try:
+        return opener(paths, *arguments)
+    except BadInput as error:
+        text = re.sub(r"the option '(\w+)=([^']*)'", r"\1='\2'", str(error))
+        if "this is a safetensors file" in text:
+            text += "; penstock.Model.load reads a model"
+        elif paths and _core.guess_kind(paths) == "text":
+            text += f"; it looks like a text: penstock.open_text({paths[0]!r}) reads one"
+        raise BadInput(text) from None
 
 
 def _name_of(paths, tables=()):
@@ -156,8 +183,8 @@ def open_sound(input: Path, target: Path, *, validation_fraction: float = 0.2, o
 def open_series(
     path: Path | Table | Sequence[Path] | Sequence[Table],
     *,
-    inputs: Sequence[str] = (),
-    targets: Sequence[str] = (),
+    inputs: str | Sequence[str] = (),
+    targets: str | Sequence[str] = (),
     horizon: int = 1,
     validation_fraction: float = 0.2,
     delimiter: str = "",
@@ -171,9 +198,10 @@ def open_series(
     calendar: str | Sequence[str] | None = None,
     date_column: str = "",
     irregular: str | None = None,
+    undated: str | None = None,
     group: str = "",
     group_by_file: bool = False,
-    known: Sequence[str] = (),
+    known: str | Sequence[str] = (),
     categories: str | Sequence[str] = (),
     origin: Model | None = None,
 ) -> Dataset:
@@ -184,7 +212,7 @@ def open_series(
     Args:
         path: A file, a folder of them, or several, which hold the same columns: series that do not follow each other. Or
             such tables in memory, of pandas, Polars, PyArrow, DuckDB or whatever else has ``__arrow_c_stream__``.
-        inputs: Names of columns; none: every numeric one.
+        inputs: Names of columns; none: every numeric one, without those that count or name rows, such as an index.
         targets: Names of the columns to forecast; none: the inputs.
         horizon: How many rows ahead.
         validation_fraction: The last rows are held out; normalisation sees the first part only.
@@ -206,6 +234,8 @@ def open_series(
             same), ``"elapsed"`` (the time since the row before is an input), ``"fill"`` (rows that are missing from a
             regular calendar are put in without values), ``"refuse"``, or ``"automatic"``, the default where the calendar
             is read: what suits the dates.
+        undated: What becomes of rows whose date cannot be read, such as 2023-02-30 or a line "Total": ``"refuse"`` (an error
+            that says where) or ``"drop"`` (they are left out). None: what ``origin`` did, otherwise ``"refuse"``.
         group: Names the series of a row, where the file holds many: each is split by time and scaled by itself.
         group_by_file: The same, of files that hold a series each, which are named as they are.
         known: Columns whose values are known in advance: those of the rows that are forecast are inputs, too.
@@ -215,17 +245,18 @@ def open_series(
             ``autoregression``, ``transform``, ``calendar``, ``group``, ``group_by_file``, ``known`` and ``categories`` are those of its data, and must not be given.
     """
     if origin is not None:
-        _refuse_given("origin", inputs=list(inputs), targets=list(targets), horizon=horizon != 1, from_last=from_last is not None,
+        _refuse_given("origin", inputs=_names(inputs), targets=_names(targets), horizon=horizon != 1, from_last=from_last is not None,
                       autoregression=autoregression is not None, transform=transform is not None, calendar=calendar is not None,
-                      date_column=date_column, irregular=irregular is not None, group=group, group_by_file=group_by_file, known=list(known),
-                      categories=list(categories))  # fmt: skip
+                      date_column=date_column, irregular=irregular is not None, group=group, group_by_file=group_by_file, known=_names(known),
+                      categories=_names(categories))  # fmt: skip
         from_last, autoregression = origin.spec["from_last"], origin.spec["lags"] > 0
     paths, tables = _sources(path)
-    dataset = _core.open_series(
+    dataset = _opened(
+        _core.open_series,
         paths,
         tables,
-        list(inputs),
-        list(targets),
+        _names(inputs),
+        _names(targets),
         horizon,
         validation_fraction,
         delimiter,
@@ -236,13 +267,14 @@ def open_series(
         autoregression,
         transform,
         season,
-        [calendar] if isinstance(calendar, str) else list(calendar or ()),
+        _names(calendar or ()),
         date_column,
         irregular,
+        undated,
         group,
         group_by_file,
-        list(known),
-        [categories] if isinstance(categories, str) else list(categories),
+        _names(known),
+        _names(categories),
         None if origin is None else origin._model,
     )
     if from_last is None:
@@ -255,7 +287,7 @@ def open_labelled(
     *,
     sequence_column: str = "sequence",
     label_column: str = "label",
-    inputs: Sequence[str] = (),
+    inputs: str | Sequence[str] = (),
     categories: str | Sequence[str] = (),
     validation_fraction: float = 0.2,
     delimiter: str = "",
@@ -267,19 +299,21 @@ def open_labelled(
 ) -> Dataset:
     """A table in which each run of one value of ``sequence_column`` is one labelled sequence, or a ``.ts`` file.
 
+    The rows of a sequence must follow each other: a value that comes back is an error.
     Tables are written, or stand in memory, as for :func:`open_series`, and ``categories`` are chosen as there. ``origin`` is a model that is to be trained further (:meth:`Model.continue_from`): columns, scaling and labels are those
     of its data, and ``inputs`` and ``categories`` must not be given.
     """
     if origin is not None:
-        _refuse_given("origin", inputs=list(inputs), categories=list(categories))
+        _refuse_given("origin", inputs=_names(inputs), categories=_names(categories))
     paths, tables = _sources(path)
-    dataset = _core.open_labelled(
+    dataset = _opened(
+        _core.open_labelled,
         paths,
         tables,
         sequence_column,
         label_column,
-        list(inputs),
-        [categories] if isinstance(categories, str) else list(categories),
+        _names(inputs),
+        _names(categories),
         validation_fraction,
         delimiter,
         decimal,
@@ -323,7 +357,8 @@ def open_labelled_texts(
     if origin is not None:
         _refuse_given("origin", text_column=text_column)
     paths, tables = _sources(path)
-    dataset = _core.open_labelled_texts(
+    dataset = _opened(
+        _core.open_labelled_texts,
         paths,
         tables,
         text_column,
@@ -345,3 +380,6 @@ def open_task(
 ) -> Dataset:
     """A built-in task, generated without end: ``"parity"``, ``"modular"`` or ``"copying"``."""
     return Dataset(_core.open_task(name, length, validation_length, modulus, copy_tokens, seed), f"task:{name}")
+
+
+explain_keywords(globals())

@@ -12,6 +12,7 @@ import os
 
 from . import _core
 from ._execution import execution, is_time_first
+from ._keywords import explain_keywords
 from .errors import InvalidArgument
 
 TYPE_CHECKING = False  # what typing.TYPE_CHECKING is, without the import
@@ -44,8 +45,8 @@ def _dtype_name(dtype):
 class Tape:
     """What a backward pass needs of its forward pass: made by :meth:`Recurrent.tape`, filled by ``forward(tape=...)``.
 
-    It keeps the arrays x and y of that call alive, which must not be changed before the backward pass. Used again and
-    again it allocates memory only where a batch is larger than any before.
+    It keeps the arrays x and y of that call alive. They and the weights must not be changed before the backward pass.
+    Used again and again it allocates memory only where a batch is larger than any before.
     """
 
     __slots__ = ("_tape", "dtype")
@@ -65,6 +66,7 @@ class _Edit:
         self._network = network
 
     def __enter__(self) -> dict[str, NDArray]:
+        self._network.weights_changed()  # tapes that are filled already serve no backward pass from here on
         return self._network.parameters(False, True)
 
     def __exit__(self, *_: object) -> None:
@@ -203,6 +205,10 @@ class _Network:
             dstate: The gradient of the state that ``forward`` returned; None: zeros.
             tape: The tape that ``forward`` filled.
             input_gradient: False: ``dx`` is not wanted, and is None.
+
+        Raises:
+            InvalidArgument: The tape is of another network or empty, an array has the wrong shape, or weights have
+                changed since the ``forward`` call: the gradients would belong neither to the old ones nor to the new.
         """
         return self._network.backward(dy, dstate, tape._tape, input_gradient)
 
@@ -387,3 +393,6 @@ class Recurrent(_Network):
         """
         after: Any = self._network.step(x, h, out)
         return after
+
+
+explain_keywords(globals())

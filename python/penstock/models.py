@@ -6,6 +6,8 @@ import datetime
 import os
 
 from . import _core
+from ._given import dataset_of, model_of
+from ._keywords import explain_keywords
 from .errors import InvalidArgument
 
 TYPE_CHECKING = False  # what typing.TYPE_CHECKING is, without the import
@@ -43,6 +45,17 @@ def _numbers(rows: Any) -> NDArray:
     if array.dtype.kind == "O":  # numbers and dates side by side
         return np.array([_number(value) for value in array.flat], np.float64).reshape(array.shape)
     return array.astype(np.float64, copy=False)
+
+
+def _levels(quantiles: Any) -> list[float]:
+    """Levels of quantiles, whose range the model checks."""
+    try:
+        levels = [] if isinstance(quantiles, (str, bytes)) else [float(level) for level in quantiles]
+    except (TypeError, ValueError):
+        levels = []
+    if not levels:
+        raise InvalidArgument(f"quantiles must be levels such as [0.1, 0.5, 0.9], not {quantiles!r}")
+    return levels
 
 
 def _bytes_of(text: Any) -> Any:
@@ -108,6 +121,7 @@ class Model:
         seed: int = 0,
         device: str = "cpu",
     ) -> None:
+        dataset = dataset_of(data)
         given = {
             "cell": cell,
             "width": width,
@@ -124,10 +138,23 @@ class Model:
             "from_last": data._from_last if from_last is None else from_last,
         }
         self._arguments = given | rest  # what a search leaves as it is
-        suggested = _core.suggest_spec(data._dataset, cell or "", device)
-        self._model = _core.Model.make(suggested | self._arguments, data._dataset, seed)
+        suggested = _core.suggest_spec(dataset, cell or "", device)
+        self._model = _core.Model.make(suggested | self._arguments, dataset, seed)
         self._data = self._model.data()
         self.device = device
+
+    if not TYPE_CHECKING:  # a checker of types shall still find attributes that are not there
+
+        def __getattr__(self, name):
+            meant = {
+                "fit": "penstock.train(model, data)",
+                "train": "penstock.train(model, data)",
+                "forecast": "model.predict(rows)",
+                "score": "model.evaluate(rows)",
+                "summary": "print(model)",
+            }.get(name)
+            hint = f", did you mean {meant}?" if meant else ""
+            raise AttributeError(f"'Model' object has no attribute '{name}'{hint}")
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, device: str = "cpu") -> Model:
@@ -160,7 +187,7 @@ class Model:
         """
         model = cls.__new__(cls)
         rate = origin.spec["dropout"] if dropout is None else float(dropout)
-        model._model = _core.Model.continue_from(origin._model, data._dataset, rate)
+        model._model = _core.Model.continue_from(origin._model, dataset_of(data), rate)
         model._data = model._model.data()
         model._continues = True
         model._origin = " ".join(["a model", *origin._trained()])
@@ -186,7 +213,7 @@ class Model:
         Raises:
             InvalidArgument: The model has filters, or the data are no labelled sequences.
         """
-        return _core.add_filters(self._model, data._dataset, seed, threads)
+        return _core.add_filters(self._model, dataset_of(data), seed, threads)
 
     @property
     def device(self) -> str:
@@ -304,6 +331,7 @@ class Model:
         self,
         inputs: Any,
         *,
+        quantiles: Sequence[float] | None = None,
         group: str = "",
         sequence_column: str = "sequence",
         mode: Mode = "auto",
@@ -330,6 +358,10 @@ class Model:
         of. Where a model reads what is known in advance, rows to come may stand at the end, with NaN in the other
         columns: their own forecasts are NaN. A model that reads categories takes tables alone, in which texts may stand. The other arguments are those of :meth:`forward`.
 
+        With ``quantiles``, such as ``[0.1, 0.9]``, a model of series answers with a pair: its forecasts, and these quantiles
+        of each forecast in one more dimension, ``[T, horizon, targets, quantiles]``. Actual values are below the 0.9 quantile
+        nine times out of ten. They are those of ``penstock predict --quantiles``.
+
         ``inputs`` may be a file as well, as ``penstock predict`` reads it, or a table in memory, as
         :func:`penstock.open_series` takes it: a path (of a text for a language model a :class:`pathlib.Path`), or whatever
         has ``__arrow_c_stream__``. Forecasts are then those from every row, ``[rows, horizon, targets]``, of a model of
@@ -339,11 +371,14 @@ class Model:
         """
         import numpy as np
 
+        levels = None if quantiles is None else _levels(quantiles)
+        if levels is not None and self.task != "forecast":
+            raise InvalidArgument(f"quantiles are for models that forecast a series, and this is a {self.task} model")
         if self._data["text_column"]:
             return self._label_texts(inputs, (self._on(device), threads, exact, precision))
         source = self._source(inputs)
         if source is not None:
-            return self._predict_source(source, sequence_column, self._on(device), threads, exact, precision)
+            return self._predict_source(source, levels, sequence_column, self._on(device), threads, exact, precision)
         execution: Any = {"mode": mode, "device": device, "threads": threads, "exact": exact, "precision": precision}
         tokens: Any
         if self.task == "language":
@@ -358,11 +393,16 @@ class Model:
                 )
             tokens = tokens.astype(np.int32)
         else:
-            tokens = self._model.normalised(_numbers(inputs), group)
+            try:
+                numbers = _numbers(inputs)
+            except (TypeError, ValueError) as error:
+                kind = type(inputs).__name__
+                raise TypeError(f"inputs must be rows of numbers, a path or a table in memory, not {kind}") from error
+            tokens = self._model.normalised(numbers, group)
         outputs, _ = self.forward(tokens, **execution)
         if self.task == "forecast":
             answer: Any = self._model.in_units(outputs, group)
-            return answer
+            return answer if levels is None else (answer, self._model.quantiles(tokens, outputs, numbers, levels, group))
         if self.task == "classify":
             if outputs.shape[-2] == 0:
                 raise InvalidArgument("inputs must have at least one step to be classified")
@@ -371,6 +411,8 @@ class Model:
 
     def _source(self, inputs: Any) -> tuple[str, bytes | None] | None:
         """A path, or the name and the text of a table in memory; None for anything else."""
+        if type(inputs).__module__ == "numpy":
+            return None
         from .datasets import table_texts
 
         reads_texts = self._data["text_column"] != ""
@@ -396,12 +438,13 @@ class Model:
         answers = _probabilities(_core.label_texts(self._model, texts, *execution))
         return answers[0] if one else answers
 
-    def _predict_source(self, source, sequence_column, device, threads, exact, precision) -> Any:
+    def _predict_source(self, source, levels, sequence_column, device, threads, exact, precision) -> Any:
         if self.task == "classify":
             return _probabilities(
                 _core.label_table(self._model, source, sequence_column, device, threads, exact, precision)
             )
-        answers = dict(_core.forecast_table(self._model, source, device, threads, exact, precision))
+        found = _core.forecast_table(self._model, source, levels or [], device, threads, exact, precision)
+        answers = {name: values if levels is None else (values, quantiles) for name, values, quantiles in found}
         return answers if self._data["group_column"] else answers[""]
 
     def evaluate(
@@ -440,7 +483,7 @@ class Model:
         lead = self.spec["lags"] if skip is None else skip
         if lead < 0:
             raise InvalidArgument(f"skip must not be negative, not {lead}")
-        return _core.score_series_table(self._model, source, lead, list(quantiles), threads)
+        return _core.score_series_table(self._model, source, lead, _levels(quantiles), threads)
 
     def _evaluate_text(self, inputs, threads):
         import numpy as np
@@ -522,7 +565,7 @@ class Session:
 
     def __init__(self, model: Model, *, device: str | None = None, precision: str = "full") -> None:
         self.model = model
-        self._session = _core.Session(model._model, model._on(device), precision)
+        self._session = _core.Session(model_of(model), model._on(device), precision)
 
     def push(self, step: int | ArrayLike, *, out: Buffer | None = None) -> NDArray:
         """The outputs ``[O]`` after one more step: a token (int), or normalised float32 features ``[I]``.
@@ -538,3 +581,6 @@ class Session:
 
     def __repr__(self) -> str:
         return f"<penstock.Session of {self.model!r}>"
+
+
+explain_keywords(globals())

@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
-import warnings
 
 from . import _core
+from ._given import dataset_of, model_of
+from ._keywords import explain_keywords, warn_caller
 from ._progress import bar_for
 from .datasets import describe_data, scored_unit
 from .errors import InvalidArgument
@@ -159,6 +160,7 @@ def train(
         NumericalError: Too many steps in a row were not finite.
     """
     how = {name: value for name, value in locals().items() if name in _OF_LAYERS}
+    model_of(model), dataset_of(data)  # which refuse others
     resumed = os.fspath(checkpoint) if resume and checkpoint is not None and os.path.exists(checkpoint) else ""
     options = _core.suggest(data._dataset, model._on(device), resumed)
     if steps is not None or seconds is not None or epochs is not None:
@@ -211,7 +213,7 @@ def train(
     if learning_rate is None:
         learning_rate = _core.fine_tuning_rate if model._continues else 3e-3
     options["learning_rate"] = float(learning_rate)
-    unsaid = train.__kwdefaults__ or {}
+    unsaid = getattr(train, "__wrapped__", train).__kwdefaults__ or {}
     said = any(value != unsaid[name] for name, value in how.items())
     untrained = not said and not model._continues and _core.linear_stands_alone(data._dataset)
     result: dict[str, Any]
@@ -278,9 +280,8 @@ def _history(model, data, result, found=None, weight=""):
 
 def _train_filters(model, data, options):
     """Makes the model one of filters without layers."""
-    warnings.warn(
-        "too few sequences are held out to say what layers add: the filters stand alone (filters=False trains layers)",
-        stacklevel=3,
+    warn_caller(
+        "too few sequences are held out to say what layers add: the filters stand alone (filters=False trains layers)"
     )
     filters, weight = _core.filters_alone(data._dataset, options["seed"], options["threads"])
     _core.replace(model._model, filters)
@@ -365,6 +366,7 @@ def evaluate(
     threads: int = 0,
 ) -> Evaluation:
     """Scores a model on what the dataset holds out; returns an :class:`Evaluation`."""
+    model_of(model), dataset_of(data)  # which refuse others
     options = {
         "batch": batch,
         "length": length,
@@ -375,3 +377,6 @@ def evaluate(
         "threads": threads,
     }
     return Evaluation(**_core.evaluate(model._model, data._dataset, options))
+
+
+explain_keywords(globals())

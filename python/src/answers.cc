@@ -12,6 +12,7 @@
 #include "penstock/labelled_texts.h"
 #include "penstock/score_rows.h"
 #include "penstock/sequence_run.h"
+#include "penstock/spread_tracker.h"
 
 // What models say of the rows of files and of tables in memory, and how right that is.
 namespace penstock::python {
@@ -29,35 +30,49 @@ Table table_from(const Source& source) {
 /// How a table is written: one in memory with commas and points, a file as its header shows.
 RowFormat format_of(const Source& source) {
   RowFormat format;
-  if (source.second) format.delimiter = ',', format.decimal = '.';
+  if (source.second) format.delimiter = ',', format.decimal = '.', format.header = true;
   return format;
+}
+
+void warn(const std::string& text) {
+  const nb::gil_scoped_acquire locked;
+  if (PyErr_WarnEx(PyExc_UserWarning, text.c_str(), 1) < 0) throw nb::python_error();
+}
+
+/// Warns of rows that were left out, from without the interpreter's lock.
+void warn_of_undated(const Rows& rows) {
+  const Index count = rows.reader().undated();
+  if (count == 0) return;
+  warn(std::to_string(count) + (count == 1 ? " row is" : " rows are") + " left out, as " +
+       (count == 1 ? "its" : "their") + " date cannot be read; the first: " + rows.reader().first_undated());
 }
 
 /// Warns of texts that are none of the categories that training showed, from without the interpreter's lock.
 void warn_of_unknown_categories(const Rows& rows) {
   const Index count = rows.reader().unknown_categories();
   if (count == 0) return;
-  const nb::gil_scoped_acquire locked;
-  const std::string text = std::to_string(count) + (count == 1 ? " field is" : " fields are") +
-                           " of a category that training did not show, and read as none; the first: " +
-                           rows.reader().first_unknown_category();
-  if (PyErr_WarnEx(PyExc_UserWarning, text.c_str(), 1) < 0) throw nb::python_error();
+  warn(std::to_string(count) + (count == 1 ? " field is" : " fields are") +
+       " of a category that training did not show, and read as none; the first: " +
+       rows.reader().first_unknown_category());
 }
 
 struct SeriesForecast {
   std::string name;
-  std::vector<double> values;  // [rows, horizon, targets]
+  std::vector<double> values;     // [rows, horizon, targets]
+  std::vector<double> quantiles;  // [rows, horizon, targets, levels]
   Index rows = 0;
 };
 
 /// Of rows behind which too little is known in advance there is no forecast.
-SeriesForecast forecast(const Model& model, const GroupedRows& series, const Execution& execution) {
+SeriesForecast forecast(const Model& model, const GroupedRows& series, const std::vector<double>& levels,
+                        const Execution& execution) {
   const DataDescription& data = series.data;
-  const auto outputs = static_cast<std::size_t>(data.output_size()),
+  const auto outputs = static_cast<std::size_t>(data.output_size()), targets = data.targets.size(),
              inputs = static_cast<std::size_t>(data.input_size());
   const auto rows = static_cast<Index>(series.kept.size());
-  SeriesForecast result{.name = series.name, .values = {}};
+  SeriesForecast result{.name = series.name, .values = {}, .quantiles = {}};
   SequenceRun sequence(model, execution);
+  SpreadTracker tracker(data);
   for (Index first = 0; first < rows; first += SequenceRun::piece) {
     const Index end = std::min(rows, first + SequenceRun::piece);
     for (Index row = first; row < end; ++row) {
@@ -65,12 +80,22 @@ SeriesForecast forecast(const Model& model, const GroupedRows& series, const Exe
     }
     const std::span<const float> all = sequence.run();
     for (Index row = first; row < end; ++row) {
-      if (series.missing[static_cast<std::size_t>(row)]) continue;
       const auto own = all.subspan(static_cast<std::size_t>(row - first) * outputs, outputs);
+      if (!levels.empty()) {
+        tracker.add(std::span(series.features).subspan(static_cast<std::size_t>(row) * inputs, inputs), own,
+                    std::span(series.target_values).subspan(static_cast<std::size_t>(row) * targets, targets));
+      }
+      if (series.missing[static_cast<std::size_t>(row)]) continue;
       for (std::size_t i = 0; i < outputs; ++i) {
         const Column& target = data.targets[i % data.targets.size()];
-        result.values.push_back(series.lacking(row) == 0 ? target.raw(static_cast<double>(own[i]))
-                                                         : std::numeric_limits<double>::quiet_NaN());
+        const bool known = series.lacking(row) == 0;
+        result.values.push_back(known ? target.raw(static_cast<double>(own[i]))
+                                      : std::numeric_limits<double>::quiet_NaN());
+        for (const double level : levels) {
+          const double quantile =
+              tracker.spread().quantile(level, static_cast<Index>(i), target, static_cast<double>(own[i]));
+          result.quantiles.push_back(known ? quantile : std::numeric_limits<double>::quiet_NaN());
+        }
       }
       ++result.rows;
     }
@@ -78,10 +103,21 @@ SeriesForecast forecast(const Model& model, const GroupedRows& series, const Exe
   return result;
 }
 
-nb::list forecast_table(SharedModel& shared, const Source& source, const std::string& device, int threads, bool exact,
-                        const std::string& precision) {
+nb::object quantiles_of(const SeriesForecast& series, const DataDescription& data, std::size_t levels) {
+  if (levels == 0) return nb::none();
+  const Array values = Array::empty(
+      Shape{series.rows, data.horizon, static_cast<Index>(data.targets.size()), static_cast<Index>(levels)},
+      Scalar::f64);
+  std::ranges::copy(series.quantiles, values.as<double>());
+  return values.object();
+}
+
+/// Of each series its name, its forecasts and their quantiles, which are None without levels.
+nb::list forecast_table(SharedModel& shared, const Source& source, const std::vector<double>& levels,
+                        const std::string& device, int threads, bool exact, const std::string& precision) {
   const SharedModel::Reading model(shared);
   const DataDescription& data = model->data();
+  if (!levels.empty()) data.spread.check(levels);
   const Table table = table_from(source);
   std::vector<SeriesForecast> forecasts;
   {
@@ -91,17 +127,18 @@ nb::list forecast_table(SharedModel& shared, const Source& source, const std::st
     const std::vector<GroupedRows> groups = read_groups(rows, data, {});
     if (groups.empty()) refuse(table.name + ": there are no rows behind the header");
     warn_of_unknown_categories(rows);
+    warn_of_undated(rows);
     const Execution execution = settled(*model, device,
                                         {.steps = static_cast<Index>(groups.front().kept.size()),
                                          .execution = execution_from(threads, "auto", exact, precision, device)});
-    for (const GroupedRows& series : groups) forecasts.push_back(forecast(*model, series, execution));
+    for (const GroupedRows& series : groups) forecasts.push_back(forecast(*model, series, levels, execution));
   }
   nb::list answers;
   for (const SeriesForecast& series : forecasts) {
     const Array values =
         Array::empty(Shape{series.rows, data.horizon, static_cast<Index>(data.targets.size())}, Scalar::f64);
     std::ranges::copy(series.values, values.as<double>());
-    answers.append(nb::make_tuple(series.name, values.object()));
+    answers.append(nb::make_tuple(series.name, values.object(), quantiles_of(series, data, levels.size())));
   }
   return answers;
 }
@@ -184,6 +221,7 @@ nb::dict score_series_table(SharedModel& shared, const Source& source, Index ski
     TextLines lines(table);
     Rows rows(lines, model->data(), {.keep = {}, .format = format_of(source)});
     score = score_series(*model, rows, {.lead = skip, .levels = levels}, {.threads = threads});
+    warn_of_undated(rows);
   }
   if (score.columns.empty()) refuse(table.name + ": there is nothing to score behind row " + std::to_string(skip));
   nb::dict result;
@@ -284,8 +322,8 @@ nb::dict score_text_table(SharedModel& shared, const Source& source, const std::
 }  // namespace
 
 void bind_answers(nb::module_& module) {
-  module.def("forecast_table", &forecast_table, nb::arg("model"), nb::arg("source"), nb::arg("device"),
-             nb::arg("threads"), nb::arg("exact"), nb::arg("precision"));
+  module.def("forecast_table", &forecast_table, nb::arg("model"), nb::arg("source"), nb::arg("levels"),
+             nb::arg("device"), nb::arg("threads"), nb::arg("exact"), nb::arg("precision"));
   module.def("label_table", &label_table, nb::arg("model"), nb::arg("source"), nb::arg("sequence_column"),
              nb::arg("device"), nb::arg("threads"), nb::arg("exact"), nb::arg("precision"));
   module.def("score_series_table", &score_series_table, nb::arg("model"), nb::arg("source"), nb::arg("skip"),

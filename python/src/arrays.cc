@@ -133,7 +133,9 @@ void Array::set_shape() {
   shape_ = reinterpret_cast<const Index*>(view_.shape);  // both are 64 bits wide, under two names
 }
 
-Array::Array(nb::handle object, const char* name, Scalar scalar) : name_(name) {
+// Delegates to the constructor of nothing, so that the destructor gives the buffer back if anything here throws.
+Array::Array(nb::handle object, const char* name, Scalar scalar) : Array() {
+  name_ = name;
   if (PyObject_CheckBuffer(object.ptr())) {
     if (!acquire(object, 0)) throw nb::python_error();
   } else {

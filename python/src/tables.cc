@@ -24,7 +24,7 @@ nb::bytes table_text(const nb::capsule& capsule, const std::string& name) {
 
 std::vector<Table> tables_from(const TableTexts& texts) {
   std::vector<Table> tables;
-  for (const auto& [name, text] : texts) tables.push_back({name, std::string(text.c_str(), text.size())});
+  for (const auto& [name, text] : texts) tables.push_back({name, std::string(text.c_str(), text.size()), true});
   return tables;
 }
 

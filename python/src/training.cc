@@ -330,6 +330,12 @@ TableFormat format_from(const std::string& delimiter, const std::string& decimal
   return {delimiter.empty() ? '\0' : delimiter.front(), decimal.empty() ? '\0' : decimal.front(), header};
 }
 
+/// What becomes of rows whose date cannot be read: as is said, or as a model was trained that is trained further.
+Undated undated_from(const std::optional<std::string>& said, SharedModel* origin) {
+  if (said) return parse_undated(*said);
+  return origin != nullptr ? SharedModel::Reading(*origin)->data().undated : Undated::refuse;
+}
+
 /// What becomes of missing values: as is said, or as a model was trained that is trained further.
 Missing missing_from(const std::optional<std::string>& said, SharedModel* origin) {
   if (said) return parse_missing(*said);
@@ -365,15 +371,22 @@ void bind_training(nb::module_& module) {
       },
       nb::arg("input"), nb::arg("target"), nb::arg("validation_fraction"), nb::arg("origin").none());
   module.def(
+      "guess_kind",
+      [](const Sources& paths) {
+        constexpr std::array names = {"text", "series", "labelled", "labelled texts"};
+        return names[static_cast<std::size_t>(guess_kind(paths))];
+      },
+      nb::arg("paths"));
+  module.def(
       "open_series",
       [](const Sources& paths, const TableTexts& tables, const std::vector<std::string>& inputs,
          const std::vector<std::string>& targets, Index horizon, double validation_fraction,
          const std::string& delimiter, const std::string& decimal, std::optional<bool> header,
          const std::optional<std::string>& missing, std::optional<bool> from_last, std::optional<bool> autoregression,
          const std::optional<std::string>& transform, Index season, const std::vector<std::string>& calendar,
-         const std::string& date_column, const std::optional<std::string>& irregular, const std::string& group,
-         bool group_by_file, const std::vector<std::string>& known, const std::vector<std::string>& categories,
-         SharedModel* origin) {
+         const std::string& date_column, const std::optional<std::string>& irregular,
+         const std::optional<std::string>& undated, const std::string& group, bool group_by_file,
+         const std::vector<std::string>& known, const std::vector<std::string>& categories, SharedModel* origin) {
         SeriesChoices said{.from_last = from_last, .autoregression = autoregression, .calendar = calendar};
         said.date_column = date_column;
         if (irregular) said.irregular = parse_irregular(*irregular);
@@ -389,6 +402,7 @@ void bind_training(nb::module_& module) {
         options.validation_fraction = validation_fraction;
         options.format = format_from(delimiter, decimal, header);
         options.missing = missing_from(missing, origin);
+        options.undated = undated_from(undated, origin);
         options.season = season;
         options.group = group;
         options.group_by_file = group_by_file;
@@ -400,8 +414,8 @@ void bind_training(nb::module_& module) {
       nb::arg("validation_fraction"), nb::arg("delimiter"), nb::arg("decimal"), nb::arg("header").none(),
       nb::arg("missing").none(), nb::arg("from_last").none(), nb::arg("autoregression").none(),
       nb::arg("transform").none(), nb::arg("season"), nb::arg("calendar"), nb::arg("date_column"),
-      nb::arg("irregular").none(), nb::arg("group"), nb::arg("group_by_file"), nb::arg("known"), nb::arg("categories"),
-      nb::arg("origin").none());
+      nb::arg("irregular").none(), nb::arg("undated").none(), nb::arg("group"), nb::arg("group_by_file"),
+      nb::arg("known"), nb::arg("categories"), nb::arg("origin").none());
   module.def(
       "open_labelled",
       [](const Sources& paths, const TableTexts& tables, const std::string& sequence_column,

@@ -22,6 +22,7 @@ constexpr std::array<std::string_view, 10> feature_names = {"value",       "miss
                                                             "year_cosine", "elapsed"};
 constexpr std::array<std::string_view, 7> date_form_names = {"month-first", "day-first", "excel",       "year",
                                                              "digits",      "seconds",   "milliseconds"};
+constexpr std::array<std::string_view, 2> undated_names = {"refuse", "drop"};
 constexpr std::array<std::string_view, 5> irregular_names = {"automatic", "ignore", "elapsed", "fill", "refuse"};
 
 template <typename Enum, std::size_t count>
@@ -63,6 +64,9 @@ double feature_of(Feature feature, double value) {
 std::string_view to_string(Feature feature) { return feature_names[static_cast<std::size_t>(feature)]; }
 Feature parse_feature(std::string_view text) { return parse_name<Feature>("feature", feature_names, text); }
 std::string_view to_string(DateForm form) { return date_form_names[static_cast<std::size_t>(form)]; }
+std::string_view to_string(Undated undated) { return undated_names[static_cast<std::size_t>(undated)]; }
+Undated parse_undated(std::string_view text) { return parse_name<Undated>("undated", undated_names, text); }
+
 std::string_view to_string(Irregular irregular) { return irregular_names[static_cast<std::size_t>(irregular)]; }
 Irregular parse_irregular(std::string_view text) { return parse_name<Irregular>("irregular", irregular_names, text); }
 DateForm parse_date_form(std::string_view text) { return parse_name<DateForm>("dates", date_form_names, text); }
@@ -82,6 +86,16 @@ double Column::normal(double value) const {
 double Column::raw(double normalised) const {
   const double value = normalised * scale + mean;
   return logarithm ? std::exp(value) : value;
+}
+
+void Spread::check(std::span<const double> quantile_levels) const {
+  require(!empty(), "quantiles: the model does not know the errors of its forecasts: train it with held-out rows");
+  for (const double level : quantile_levels) {
+    if (level >= levels.front() && level <= levels.back()) continue;
+    const bool percent = level > 1.0 && level <= 100.0;
+    fail(ErrorCode::invalid_argument, "quantiles must be {:g} to {:g}, not {:g}{}", levels.front(), levels.back(),
+         level, percent ? fmt::format(": {:g} % is {:g}", level, level / 100.0) : "");
+  }
 }
 
 double Spread::error(double level, Index output) const {
@@ -194,6 +208,14 @@ bool DataDescription::forecasts_an_input() const {
 
 bool DataDescription::reads_ahead() const {
   return std::ranges::any_of(inputs, [](const Column& input) { return input.ahead > 0; });
+}
+
+std::vector<std::string> DataDescription::known_columns() const {
+  std::vector<std::string> names;
+  for (const Column& input : inputs) {
+    if (input.ahead == 1 && std::ranges::find(names, input.name) == names.end()) names.push_back(input.name);
+  }
+  return names;
 }
 
 bool DataDescription::is_known_ahead(std::string_view column) const {

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/dtype.h"
+#include "base/lower_case.h"
 #include "base/quote.h"
 
 namespace penstock {
@@ -11,6 +12,24 @@ namespace penstock {
 std::string to_string(Device device) {
   return device.is_cuda() ? fmt::format("cuda:{}", device.index) : std::string("cpu");
 }
+
+namespace {
+
+/// What those type who know other programs: ", did you mean cuda:1?" for "gpu:1".
+std::string device_meant(std::string_view text) {
+  const std::string name = lower_case(text);
+  for (const char* other : {"mps", "metal", "rocm", "hip", "xpu", "tpu", "npu", "opencl", "vulkan"}) {
+    if (name.starts_with(other)) return "; of GPUs only NVIDIA's are used";
+  }
+  if (name == "cpu" || name.starts_with("cpu:")) return ", did you mean cpu?";
+  const bool gpu = name.starts_with("gpu") || name.starts_with("cuda") || name.starts_with("nvidia");
+  const std::size_t digit = name.find_first_of("0123456789");
+  const bool number = digit != name.npos && name.find_first_not_of("0123456789", digit) == name.npos;
+  if (!gpu && digit != 0) return "";
+  return number ? fmt::format(", did you mean cuda:{}?", name.substr(digit)) : ", did you mean cuda?";
+}
+
+}  // namespace
 
 Device parse_device(std::string_view text) {
   if (text == "cpu") return Device::cpu();
@@ -22,8 +41,8 @@ Device parse_device(std::string_view text) {
     const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), index);
     if (error == std::errc() && end == number.data() + number.size() && index >= 0) return Device::cuda(index);
   }
-  fail(ErrorCode::invalid_argument, "device must be cpu, cuda or cuda:N with the number of a GPU, not {}",
-       in_quotes(text));
+  fail(ErrorCode::invalid_argument, "device must be cpu, cuda or cuda:N with the number of a GPU, not {}{}",
+       in_quotes(text), device_meant(text));
 }
 
 std::string_view to_string(DType type) {

@@ -1,5 +1,5 @@
 #include <algorithm>
-#include <array>
+#include <chrono>
 #include <cmath>
 
 #include "base/check.h"
@@ -19,13 +19,47 @@ double working_days_before(double seconds) {
   return 5.0 * week + std::min(number - 7.0 * week, 5.0);
 }
 
+/// Whether clocks are put forward, or back, on this day somewhere in the world, by today's rules or those since 1970: a
+/// Sunday.
+bool may_change_clocks(double seconds, bool forward) {
+  namespace chrono = std::chrono;
+  const chrono::sys_days date{chrono::days{static_cast<int>(std::floor(seconds / day))}};
+  if (chrono::weekday{date} != chrono::Sunday) return false;
+  const chrono::year_month_day today{date};
+  const unsigned number = (static_cast<unsigned>(today.day()) - 1) / 7;
+  const bool first = number == 0, last = chrono::year_month_day{date + chrono::days{7}}.month() != today.month();
+  switch (static_cast<unsigned>(today.month())) {
+    case 3:
+      return forward && (last || number == 1);  // Europe, North America
+    case 4:
+      return first || (forward && last);  // back in the south; forward in North America up to 2006
+    case 9:
+      return last || (forward && first);  // forward in New Zealand and Chile; back in Europe up to 1995
+    case 10:
+      return forward ? first : last;  // Australia; Europe
+    case 11:
+      return !forward && first;  // North America
+    default:
+      return false;
+  }
+}
+
 bool is_working_day(double seconds) { return working_days_before(seconds + day) > working_days_before(seconds); }
 
 }  // namespace
 
+double RowDates::seconds_between(double before, double after) const {
+  constexpr double hour = 3600.0, tolerance = 1.5, night = 4.0 * hour;
+  const double apart = after - before;
+  if (!(step < day) || std::abs(std::abs(apart - step) - hour) > tolerance) return apart;
+  const double midnight = day * std::floor(std::max(before, after) / day);
+  const bool at_night = std::max(before, after) > midnight && std::min(before, after) < midnight + night;
+  return at_night && may_change_clocks(midnight, apart > step) ? step : apart;
+}
+
 double RowDates::missing_between(double before, double after) const {
-  const double rows =
-      working_days ? working_days_before(after) - working_days_before(before) : std::round((after - before) / step);
+  const double rows = working_days ? working_days_before(after) - working_days_before(before)
+                                   : std::round(seconds_between(before, after) / step);
   return std::max(rows - 1.0, 0.0);
 }
 
@@ -41,11 +75,12 @@ std::vector<double> RowDates::between(double before, double after) const {
 }
 
 bool RowDates::is_regular(double before, double after) const {
-  if (missing_between(before, after) > 0.0 || !(after > before)) return false;
+  const double apart = seconds_between(before, after);
+  if (missing_between(before, after) > 0.0 || !(apart > 0.0)) return false;
   if (working_days && after - before > 1.5 * day) return true;
-  // Months and years differ in length, and clocks are put forward.
+  // Months and years differ in length, and a day has 23 hours where clocks are put forward.
   const double tolerance = step < day ? 1.5 : step > 8.0 * day ? 0.12 * step : 4000.0;
-  return std::abs(after - before - step) <= tolerance;
+  return std::abs(apart - step) <= tolerance;
 }
 
 }  // namespace penstock

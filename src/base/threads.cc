@@ -1,6 +1,7 @@
 #include "base/threads.h"
 
 #include <omp.h>
+#include <pthread.h>
 
 #include <algorithm>
 #include <exception>
@@ -11,6 +12,18 @@
 #include "base/denormals.h"
 
 namespace penstock {
+namespace {
+
+/// Ends the threads that OpenMP keeps for the calling thread; its next team starts new ones, some ten microseconds
+/// each.
+void end_idle_threads() { omp_pause_resource_all(omp_pause_soft); }
+
+// A child of fork() has none of the threads of its parent. GNU's OpenMP does not know that: the child's first team
+// would wait for them forever. So they end before each fork, and parent and child both start new ones when they need
+// them. Registered when the library is loaded, since other users of the same OpenMP leave such threads behind, too.
+[[maybe_unused]] const int before_forks = pthread_atfork(end_idle_threads, nullptr, nullptr);
+
+}  // namespace
 
 int default_threads() { return omp_get_max_threads(); }
 

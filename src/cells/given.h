@@ -3,6 +3,7 @@
 /// Terms a, b.
 struct GivenTerms {
   static constexpr int gates = 2;
+  static constexpr bool splits_gain = false;
 
   template <class V>
   static PENSTOCK_CELL void affine(const V (&term)[2], V& a, V& b) {
@@ -17,9 +18,30 @@ struct GivenTerms {
   }
 };
 
+PENSTOCK_CELL double RestOfExp(double x, double a) { return std::fabs(x) < 0.34 ? std::expm1(x) - (a - 1) : 0; }
+
+/// e^x - a for a number a that is e^x rounded, where e^x is near 1; 0 elsewhere, where a has all its digits.
+template <class V>
+PENSTOCK_CELL V RestOfExp(V x, V a) {
+  const V near(0.34f);  // SmallExpm1() reaches ln 2 / 2
+  const V rest = SmallExpm1(Clamp(x, V(0.0f) - near, near)) - (a - V(1.0f));
+  return SelectPositive(near - Abs(x), rest, V(0.0f));
+}
+
 /// Terms log a, log b; both are positive.
 struct GivenLogs {
   static constexpr int gates = 2;
+  static constexpr bool splits_gain = true;
+
+  template <class V>
+  static PENSTOCK_CELL V rest_of_gain(const V (&term)[2], V a) {
+    return RestOfExp(term[0], a);
+  }
+  /// Saturates as Exp() does.
+  template <class V>
+  static PENSTOCK_CELL V log_gain(const V (&term)[2]) {
+    return Clamp(term[0], V(-87.33f), V(87.3f));
+  }
 
   template <class V>
   static PENSTOCK_CELL void affine(const V (&term)[2], V& a, V& b) {
@@ -37,6 +59,17 @@ struct GivenLogs {
 /// Terms log a, log |b| and a factor of b, its sign.
 struct GivenSignedLogs {
   static constexpr int gates = 3;
+  static constexpr bool splits_gain = true;
+
+  template <class V>
+  static PENSTOCK_CELL V rest_of_gain(const V (&term)[3], V a) {
+    return RestOfExp(term[0], a);
+  }
+  /// Saturates as Exp() does.
+  template <class V>
+  static PENSTOCK_CELL V log_gain(const V (&term)[3]) {
+    return Clamp(term[0], V(-87.33f), V(87.3f));
+  }
 
   template <class V>
   static PENSTOCK_CELL void affine(const V (&term)[3], V& a, V& b) {

@@ -35,6 +35,7 @@ struct PositiveCandidate {
 template <class Candidate>
 struct MinGruOf {
   static constexpr int gates = 2;
+  static constexpr bool splits_gain = false;
   static constexpr int states = 1;
   static constexpr int keep_gate = -1;
   static constexpr int overwrite_gate = 0;
@@ -65,6 +66,7 @@ struct MinGruOf {
 template <class Candidate>
 struct MinLstmOf {
   static constexpr int gates = 3;
+  static constexpr bool splits_gain = false;
   static constexpr int states = 1;
   static constexpr int keep_gate = 0;
   static constexpr int overwrite_gate = 1;

@@ -10,12 +10,13 @@
 
 #include "base/check.h"
 #include "io/file_descriptor.h"
+#include "penstock/sources.h"
 
 namespace penstock::io {
 namespace {
 
 [[noreturn]] void fail_writing(const std::string& path, int error) {
-  fail(ErrorCode::io_failure, "cannot write '{}': {}", path, std::strerror(error));
+  fail(ErrorCode::io_failure, "cannot write '{}': {}{}", path, std::strerror(error), address_advice(path, true));
 }
 
 /// True if the open file is still the one that `path` names.

@@ -162,13 +162,54 @@ std::string data_name(const std::string& path) {
 }
 
 std::string table_advice(const std::string& binary_kind) {
-  for (const auto& [kind, reader] : {std::pair("Parquet", "read_parquet"), std::pair("Excel", "read_excel")}) {
+  for (const auto& [kind, reader] : {std::pair("Parquet", "read_parquet"), std::pair("Excel", "read_excel"),
+                                     std::pair("Arrow", "read_feather"), std::pair("Stata", "read_stata")}) {
     if (binary_kind.find(kind) == binary_kind.npos) continue;
     return fmt::format("; pandas turns one into CSV: python3 -c \"import pandas; pandas.{}('in').to_csv('out.csv')\"",
                        reader);
   }
+  if (binary_kind.find("NumPy") != binary_kind.npos) {
+    const char* const load =
+        binary_kind.find("arrays") != binary_kind.npos ? "numpy.load('in')['NAME']" : "numpy.load('in')";
+    return fmt::format(
+        "; NumPy turns one into CSV: python3 -c \"import numpy; numpy.savetxt('out.csv', {}, "
+        "delimiter=',')\"",
+        load);
+  }
+  for (const auto& [kind, tool] : {std::pair("ZIP", "unzip"), std::pair("zstd", "unzstd"), std::pair("xz", "unxz"),
+                                   std::pair("bzip2", "bunzip2"), std::pair("7-Zip", "7z x")}) {
+    if (binary_kind.find(kind) != binary_kind.npos) return fmt::format("; unpack it first: {}", tool);
+  }
+  if (binary_kind.find("HDF5") != binary_kind.npos) {
+    return "; pandas turns one into CSV: python3 -c \"import pandas; pandas.read_hdf('in').to_csv('out.csv')\"";
+  }
   return {};
 }
+
+namespace {
+
+/// What an archive is by the name of its first file.
+std::string zip_kind(std::string_view content) {
+  constexpr std::size_t length_at = 26, name_at = 30;
+  if (content.size() < name_at) return "a ZIP archive";
+  const auto byte = [&](std::size_t at) { return static_cast<std::size_t>(static_cast<unsigned char>(content[at])); };
+  const std::string_view name = content.substr(name_at, byte(length_at) + 256 * byte(length_at + 1));
+  for (const char* part : {"[Content_Types].xml", "xl/", "_rels/", "docProps/"}) {
+    if (name.starts_with(part)) return "an Excel file, or another of Office";
+  }
+  if (name.ends_with(".npy")) return "a ZIP archive of NumPy arrays";
+  if (name.ends_with("data.pkl")) return "a file of PyTorch";
+  return "a ZIP archive";
+}
+
+/// The length of a header, and the header in JSON.
+bool is_safetensors(std::string_view content) {
+  constexpr std::size_t length = 8;
+  return content.size() > length && content[length] == '{' && content[length - 1] == '\0' &&
+         content[length - 2] == '\0';
+}
+
+}  // namespace
 
 std::string binary_kind(std::string_view content) {
   using namespace std::string_view_literals;
@@ -178,7 +219,6 @@ std::string binary_kind(std::string_view content) {
   };
   static constexpr std::array formats = {
       Format{"PAR1"sv, "a Parquet file"},
-      Format{"PK\x03\x04"sv, "a ZIP archive, which Excel's .xlsx files are too"},
       Format{"\xd0\xcf\x11\xe0"sv, "an old Excel or Word file"},
       Format{"\x89PNG"sv, "a PNG image"},
       Format{"\xff\xd8\xff"sv, "a JPEG image"},
@@ -201,6 +241,8 @@ std::string binary_kind(std::string_view content) {
              "a program"},
       Format{"SQLite format 3"sv, "an SQLite database"},
   };
+  if (content.starts_with("PK\x03\x04"sv)) return zip_kind(content);
+  if (is_safetensors(content)) return "a safetensors file";
   for (const Format& format : formats) {
     if (content.starts_with(format.magic)) return format.name;
   }

@@ -221,6 +221,7 @@ json to_json(const DataDescription& data) {
   if (!data.group_column.empty()) result["groups"] = groups_to_json(data);
   if (data.labels_texts()) result["texts"] = {{"column", data.text_column}, {"longest", data.longest_text}};
   if (!data.row_dates.column.empty()) result["row_dates"] = row_dates_to_json(data.row_dates);
+  if (data.undated != Undated::refuse) result["undated"] = to_string(data.undated);
   return result;
 }
 
@@ -384,6 +385,7 @@ DataDescription data_description_from_json(const json& object, const std::string
   if (object.contains("groups")) read_groups(reader.object("groups"), source, data);
   if (object.contains("texts")) read_texts(reader.object("texts"), source, data);
   if (object.contains("row_dates")) data.row_dates = read_row_dates(reader.object("row_dates"), source);
+  if (object.contains("undated")) data.undated = reader.parsed("undated", parse_undated);
   reader.finish();
   return data;
 }

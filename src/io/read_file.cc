@@ -8,12 +8,13 @@
 
 #include "base/check.h"
 #include "io/file_descriptor.h"
+#include "penstock/sources.h"
 
 namespace penstock::io {
 namespace {
 
 [[noreturn]] void fail_reading(const std::string& path, int error) {
-  fail(ErrorCode::io_failure, "cannot read '{}': {}", path, std::strerror(error));
+  fail(ErrorCode::io_failure, "cannot read '{}': {}{}", path, std::strerror(error), address_advice(path, false));
 }
 
 void grow(std::string& content, std::uint64_t size, const std::string& path) {

@@ -45,6 +45,7 @@ class DeviceStack {
   void read(const Tensor& one, void* to) const;
   void write(const Tensor& one, const void* from);
   void weights_changed() { ++version_; }
+  std::uint64_t version() const { return version_; }
   void zero_gradients() { gradient_memory_.zero(); }
 
   /// `states`: every state but the output, without data if not wanted. `tape`: if a backward pass is to follow.

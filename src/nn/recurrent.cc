@@ -129,7 +129,7 @@ void Recurrent<Real>::forward(const Batch& batch, SequenceView<const Real> x, Se
   ops::Call call{.batch = batch, .threads = prepared.execution.threads};
   if (tape != nullptr) {
     auto& content = tape->content();
-    content.start(impl.identity, impl.queue);
+    content.start(impl.identity, impl.version(), impl.queue);
     content.layout = prepared.pass.tape;
     content.y = y;
     content.form = form;
@@ -167,7 +167,8 @@ void Recurrent<Real>::backward(const Batch& batch, SequenceView<const Real> x, S
   Impl& impl = alive(impl_);
   const RecurrentSpec& spec = impl.spec;
   auto& content = tape.content();
-  require(content.filled && content.network == impl.identity, "tape must hold a forward pass of this network");
+  require(content.filled, "tape must hold a forward pass of this network");
+  impl.require_tape_of_this(content);
   require(content.form.rows == batch.rows && content.form.steps == batch.steps && content.places == positions_of(batch),
           "tape must hold a forward pass of this batch: it has {} rows of {} steps ({} in all), not {} of {} ({})",
           content.form.rows, content.form.steps, content.places, batch.rows, batch.steps, positions_of(batch));

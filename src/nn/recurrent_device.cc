@@ -116,7 +116,7 @@ void Recurrent<Real>::Impl::forward_copied(const Batch& batch, SequenceView<cons
   ops::Queue& on = *stack->queue();
   const std::vector<Index> states = state_shape(batch.rows);
   if (tape != nullptr) {
-    tape->start(identity, stack->queue());
+    tape->start(identity, version(), stack->queue());
     tape->form = form_of(batch);
     tape->form.x = nn::strides_of(batch, x);
     tape->places = positions_of(batch);
@@ -197,7 +197,7 @@ void Recurrent<Real>::forward(const Batch& batch, const Tensor& x, const Tensor&
   }
   if (tape == nullptr) return impl.stack->forward(batch, x, y, state_in, state_out, every_state, nullptr, 0, execution);
   auto& content = tape->content();
-  content.start(impl.identity, impl.stack->queue());
+  content.start(impl.identity, impl.version(), impl.stack->queue());
   impl.stack->forward(batch, x, y, state_in, state_out, every_state, &content.device, impl.next_seed(), execution);
 }
 
@@ -218,7 +218,7 @@ void Recurrent<Real>::backward(const Batch& batch, const Tensor& x, const Tensor
                             : SequenceView<const Real>{});
   }
   auto& content = tape.content();
-  require(content.network == impl.identity, "tape must hold a forward pass of this network");
+  impl.require_tape_of_this(content);
   impl.stack->backward(batch, x, dy, dstate_out, dx, dstate_in, dstates, content.device, execution);
 }
 

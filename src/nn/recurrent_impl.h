@@ -76,6 +76,7 @@ struct RecurrentTape<Real>::Content {
   RecurrentForm form;
   Index places = 0;
   std::uint64_t network = 0;  // which network the pass was of
+  std::uint64_t version = 0;  // of its weights
   std::uint64_t batch = 0;    // its lengths, packed rows and resets
   std::uint64_t seed = 0;     // of its dropout masks
   bool rounded = false;       // what layers keep is bfloat16
@@ -84,9 +85,10 @@ struct RecurrentTape<Real>::Content {
   nn::DeviceTape device;
   ops::HostCopies copies;
 
-  /// Of a pass of that network, of which the tape now holds nothing.
-  void start(std::uint64_t of, const std::shared_ptr<ops::Queue>& on) {
+  /// Of a pass of that network and that version of its weights, of which the tape now holds nothing.
+  void start(std::uint64_t of, std::uint64_t with, const std::shared_ptr<ops::Queue>& on) {
     filled = false;
+    version = with;
     device.pass = 0;
     if (network == of) return;
     copies = {};
@@ -241,6 +243,17 @@ struct Recurrent<Real>::Impl {
     } else {
       weights->changed();
     }
+  }
+
+  std::uint64_t version() const { return stack ? stack->version() : weights->version(); }
+
+  /// Gradients of other weights than the pass had would belong to neither set.
+  void require_tape_of_this(const typename RecurrentTape<Real>::Content& tape) const {
+    require(tape.network == identity, "tape must hold a forward pass of this network");
+    require(
+        tape.version == version(),
+        "tape must hold a forward pass with the weights as they are now, and they have changed since: call backward() "
+        "before weights change, or forward() again");
   }
 
   /// What a batch says of a form.

@@ -41,8 +41,8 @@ class CpuScan final : public ScanPass {
         plan_.chunk == 0 ? 0 : static_cast<std::size_t>((target.steps + plan_.chunk - 1) / plan_.chunk);
     state_in_ = states;
     gains_ = state_in_ + (backward ? states : 0);
-    offsets_ = gains_ + states * chunks;
-    bytes_ = (offsets_ + states * chunks) * sizeof(Real);
+    of_effects_ = states * chunks;
+    bytes_ = (gains_ + 3 * of_effects_) * sizeof(Real);
   }
 
   std::size_t workspace_bytes() const override { return bytes_; }
@@ -59,8 +59,8 @@ class CpuScan final : public ScanPass {
     walk(
         memory.workspace, kernels.lanes,
         [&](const cpu::ScanPart& part, Real* state) { kernels.scan_forward(job, part, state); },
-        [&](const cpu::ScanPart& part, Real* gain, Real* offset) {
-          kernels.scan_forward_summary(job, part, gain, offset);
+        [&](const cpu::ScanPart& part, const cpu::ScanEffect<Real>& effect) {
+          kernels.scan_forward_summary(job, part, effect);
         });
     geometry_.from_slots(carry, channels_, static_cast<Real*>(memory.hT));
     clear_padding(memory.h);
@@ -85,8 +85,8 @@ class CpuScan final : public ScanPass {
     walk(
         memory.workspace, kernels.lanes,
         [&](const cpu::ScanPart& part, Real* state) { kernels.scan_backward.walk(job, part, state); },
-        [&](const cpu::ScanPart& part, Real* gain, Real* offset) {
-          kernels.scan_backward.summary(job, part, gain, offset);
+        [&](const cpu::ScanPart& part, const cpu::ScanEffect<Real>& effect) {
+          kernels.scan_backward.summary(job, part, effect);
         });
     geometry_.from_slots(carry, channels_, static_cast<Real*>(memory.dh0));
     for (std::size_t i = 0; i < terms(); ++i) clear_padding(memory.dterms[i]);
@@ -129,15 +129,17 @@ class CpuScan final : public ScanPass {
                                                               : cpu::Given::logs);
   }
 
-  /// Calls run(part, carry), or in chunks summary(part, gain, offset) before it, as the plan has it.
+  /// Calls run(part, carry), or in chunks summary(part, effect) before it, as the plan has it.
   template <class Run, class Summary>
   void walk(void* workspace, Index lanes, const Run& run, const Summary& summary) {
     const cpu::RowPlan& plan = geometry_.plan();
     Real* const carry = static_cast<Real*>(workspace);
     if (plan_.algorithm == Algorithm::scan) {
+      Real* const gains = carry + gains_;
+      const ChunkSpace<Real> space{{gains, gains + of_effects_, gains + 2 * of_effects_}, channels_};
       return scan_in_chunks<Real>(
-          plan, geometry_.steps(), channels_, plan_.chunk, plan_.threads(), backward_, carry,
-          {carry + gains_, carry + offsets_}, [](const cpu::ScanPart&, int) {}, summary, run, Overflow::walk_early);
+          plan, geometry_.steps(), plan_.chunk, plan_.threads(), backward_, carry, space,
+          [](const cpu::ScanPart&, int) {}, summary, run);
     }
     const Index vectors = (channels_ + lanes - 1) / lanes;
     run_team(plan_.threads(), [&](int thread, int team) {
@@ -157,7 +159,9 @@ class CpuScan final : public ScanPass {
   plan::CellTraits traits_;
   plan::Plan plan_;
   Geometry geometry_;
-  std::size_t state_in_ = 0, gains_ = 0, offsets_ = 0, bytes_ = 0;  // parts of the workspace begin there, in values
+  std::size_t state_in_ = 0, gains_ = 0;  // parts of the workspace begin there, in values
+  std::size_t of_effects_ = 0;            // values of each of three parts from gains_ on
+  std::size_t bytes_ = 0;
 };
 
 }  // namespace

@@ -158,8 +158,7 @@ typename RecurrentOp<Real>::ForwardSpace RecurrentOp<Real>::forward_space(Real* 
   space.last = carver.take(S() * row_state);
   if (cell_.info.scan) {
     if (plan_.algorithm == Algorithm::scan) space.wx = carver.take(geometry_.cells() * G() * hidden_);
-    space.gains = carver.take(row_state * chunk_count());
-    space.offsets = carver.take(row_state * chunk_count());
+    space.chunks = chunk_space(carver, geometry_.rows() * chunk_count(), hidden_);
     if (kernels_.rounded_inputs != nullptr) {
       const Index rows = plan_.threads() * (cpu::kScanSites + cpu::kRoundedRows);
       space.rounded.x = carver.take_rounded(rows * kernels_.rounded_inputs(input_));
@@ -264,8 +263,7 @@ typename RecurrentOp<Real>::BackwardSpace RecurrentOp<Real>::backward_space(Real
       space.piece.x_packed = carver.take(capacity * inputs);
     }
     if (plan_.algorithm == Algorithm::scan) {
-      space.gains = carver.take(plan_.threads() * hidden_);
-      space.offsets = carver.take(plan_.threads() * hidden_);
+      space.chunks = chunk_space(carver, plan_.threads(), hidden_);
     }
   } else if (rounds_gradients()) {
     space.dx = carver.take(cells * input_);

@@ -70,13 +70,12 @@ void RecurrentOp<Real>::forward_chunks(cpu::ScanLayer<Real>& layer, const Forwar
   layer.y.data = nullptr;
   layer.y_bf16.data = nullptr;
   scan_in_chunks<Real>(
-      layer.plan, geometry_.steps(), hidden_, plan_.chunk, plan_.threads(), false, layer.carry,
-      {space.gains, space.offsets},
+      layer.plan, geometry_.steps(), plan_.chunk, plan_.threads(), false, layer.carry, space.chunks,
       [&](const cpu::ScanPart& part, int thread) {
         kernels_.scan_layer(layer, {part.slot, part.slot + 1, part.begin, part.end, 0, channel_vectors(), thread});
       },
-      [&](const cpu::ScanPart& part, Real* gain, Real* offset) {
-        kernels_.scan_forward_summary(job, part, gain, offset);
+      [&](const cpu::ScanPart& part, const cpu::ScanEffect<Real>& effect) {
+        kernels_.scan_forward_summary(job, part, effect);
       },
       [&](const cpu::ScanPart& part, Real* carry) { kernels_.scan_forward(job, part, carry); });
 }
@@ -120,25 +119,22 @@ void RecurrentOp<Real>::scan_piece(const cpu::ScanBackward<Real, Stored>& job, c
   };
   const Index mine = chunks * member.thread / member.team, end = chunks * (member.thread + 1) / member.team;
   for (Index chunk = std::max<Index>(mine, 1); chunk < end; ++chunk) {
-    kernels.summary(job, part_of(chunk), space.gains + chunk * hidden_, space.offsets + chunk * hidden_);
+    kernels.summary(job, part_of(chunk), space.chunks.at(chunk));
   }
   member.wait();
   if (member.thread == 0) {
-    Real* running = space.dstate + span.slot * hidden_;
+    // A chunk that is walked at once is walked again below, to the same bits: its offsets stay what enters it.
     for (Index chunk = chunks - 1; chunk >= 0; --chunk) {
-      for (Index c = 0; c < hidden_; ++c) {
-        const Real entering = running[c];
-        if (chunk > 0) running[c] = space.gains[chunk * hidden_ + c] * entering + space.offsets[chunk * hidden_ + c];
-        space.offsets[chunk * hidden_ + c] = entering;
-      }
+      pass_chunk(space.chunks.at(chunk), chunk > 0, hidden_, space.dstate + span.slot * hidden_,
+                 [&](Real* state) { kernels.walk(job, part_of(chunk), state); });
     }
   }
   member.wait();
   for (Index chunk = mine; chunk < end; ++chunk) {
-    kernels.walk(job, part_of(chunk), space.offsets + chunk * hidden_);
+    kernels.walk(job, part_of(chunk), space.chunks.at(chunk).offset);
   }
   member.wait();
-  if (member.thread == 0) std::copy_n(space.offsets, hidden_, space.dstate + span.slot * hidden_);
+  if (member.thread == 0) std::copy_n(space.chunks.at(0).offset, hidden_, space.dstate + span.slot * hidden_);
 }
 
 /// `wx` is what the forward pass kept of the gates.

@@ -4,6 +4,7 @@
 
 #include "ops/matmul.h"
 #include "ops/recurrent.h"
+#include "ops/scan_chunks.h"
 
 namespace penstock::ops {
 
@@ -42,6 +43,12 @@ class Carver {
 };
 
 template <class Real>
+ChunkSpace<Real> chunk_space(Carver<Real>& carver, Index chunks, Index channels) {
+  const Index values = chunks * channels;
+  return {{carver.take(values), carver.take(values), carver.take(values)}, channels};
+}
+
+template <class Real>
 struct RecurrentOp<Real>::Tape {
   Real* saved = nullptr;                // dense [cells, N, H]
   Real* prev = nullptr;                 // dense [cells, S, H]
@@ -69,8 +76,7 @@ struct RecurrentOp<Real>::ForwardSpace {
   Real* last = nullptr;   // [S, B, H]; scan: the carry
   Real* operand = nullptr;
   Real* between = nullptr;
-  Real* gains = nullptr;  // [B, chunks, H]
-  Real* offsets = nullptr;
+  ChunkSpace<Real> chunks;  // [B, chunks, H]
   cpu::RoundedOperands rounded;
   cpu::RowPlace<Real>* places = nullptr;  // [channel parts, B]
 };
@@ -97,11 +103,10 @@ struct RecurrentOp<Real>::BackwardSpace {
   Real* scratch = nullptr;                  // [threads, transposed_scratch()]
   Real* dstate = nullptr;                   // [S, B, H]
   Real* state_in = nullptr;                 // scan [B, H] in slot order
-  Real* gains = nullptr;                    // scan, in chunks [chunks of a piece, H]
-  Real* offsets = nullptr;
-  cpu::RoundedGradients rounded;       // of all steps, instead of dwx, drh and operand
-  Real* dx = nullptr;                  // [cells, I]
-  std::uint16_t* rounded_x = nullptr;  // [cells, I]
+  ChunkSpace<Real> chunks;                  // scan, in chunks [chunks of a piece, H]
+  cpu::RoundedGradients rounded;            // of all steps, instead of dwx, drh and operand
+  Real* dx = nullptr;                       // [cells, I]
+  std::uint16_t* rounded_x = nullptr;       // [cells, I]
 };
 
 }  // namespace penstock::ops

@@ -110,6 +110,9 @@ struct Scan<Real>::Impl {
     wanted.lengths = batch.lengths != nullptr;
     wanted.reset = batch.reset != nullptr;
     wanted.training = training || !on_gpu();
+    // Copies for a GPU have no gaps between steps.
+    const Index step = form.channels * static_cast<Index>(sizeof(Real));
+    while (on_gpu() && step % wanted.alignment != 0) wanted.alignment /= 2;
     return wanted;
   }
 

@@ -4,45 +4,68 @@
 
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 
 #include "backend/cpu/kernels.h"
 #include "base/threads.h"
 
 namespace penstock::ops {
 
-/// Where a chunked scan keeps its carries.
+/// Where a chunked scan keeps the effects of its chunks.
 template <class Real>
 struct ChunkSpace {
-  Real* gains = nullptr;    // [B, chunks, C]
-  Real* offsets = nullptr;  // [B, chunks, C]
+  cpu::ScanEffect<Real> effects;  // each [B, chunks, C]
+  Index channels = 0;             // C
+
+  cpu::ScanEffect<Real> at(Index chunk) const {
+    const Index first = chunk * channels;
+    return {effects.gain + first, effects.gain_rest + first, effects.offset + first};
+  }
 };
 
-/// What becomes of a chunk whose summary overflows though the state that enters it is finite.
-enum class Overflow {
-  ignore,      ///< The state is infinite or NaN from there on.
-  walk_early,  ///< The chunk is walked at once, from the state that enters it, which says what leaves it.
-};
-
-/// Is some state that entered a chunk finite, and what left it not?
+/// With the digits for a sum of two numbers.
 template <class Real>
-bool overflows(const Real* entering, const Real* leaving, Index channels) {
-  bool found = false;
-  using std::isfinite;  // of numbers; what tests count with has one of its own
-  for (Index c = 0; c < channels; ++c) found |= isfinite(entering[c]) && !isfinite(leaving[c]);
-  return found;
+auto wide(Real x) {
+  if constexpr (std::is_same_v<Real, float>) {
+    return double{x};
+  } else {
+    return x;
+  }
 }
 
-/// First prepare(part, thread) for every chunk, and for all but the one that is walked last summary(part, gain,
-/// offset), its effect on any carry; then the carries from chunk to chunk; then run(part, carry) for all chunks, from
-/// their true carries. `carry` [B, C] in slot order is the state entering each row, and then the one leaving it.
+/// Leaves the state that enters a chunk in its offsets, and in `running` [C], where it came from, the state that leaves
+/// it, as far as its summary says. Where that is no finite number the summary may be wrong (sums that overflow by
+/// themselves alone, a gain of zero times infinity), and walk(carry) says it at once. Returns whether that was so.
+template <class Real, class Walk>
+bool pass_chunk(const cpu::ScanEffect<Real>& effect, bool summarised, Index channels, Real* running, const Walk& walk) {
+  bool finite = true;
+  using std::isfinite;  // of numbers; what tests count with has one of its own
+  for (Index c = 0; c < channels; ++c) {
+    const Real entering = running[c];
+    if (summarised) {
+      const auto gain = wide(effect.gain[c]) + wide(effect.gain_rest[c]);
+      running[c] = static_cast<Real>(gain * wide(entering) + wide(effect.offset[c]));
+    }
+    effect.offset[c] = entering;
+    finite &= isfinite(running[c]);
+  }
+  if (finite || !summarised) return false;
+  std::copy_n(effect.offset, channels, running);
+  walk(running);
+  return true;
+}
+
+/// First prepare(part, thread) for every chunk, and for all but the one that is walked last summary(part, effect), its
+/// effect on any carry; then the carries from chunk to chunk; then run(part, carry) for all chunks, from their true
+/// carries. `carry` [B, C] in slot order is the state entering each row, and then the one leaving it.
 template <class Real, class Prepare, class Summary, class Run>
-void scan_in_chunks(const cpu::RowPlan& rows, Index steps, Index channels, Index chunk_size, int threads, bool backward,
-                    Real* carry, const ChunkSpace<Real>& space, const Prepare& prepare, const Summary& summary,
-                    const Run& run, Overflow overflow = Overflow::ignore) {
+void scan_in_chunks(const cpu::RowPlan& rows, Index steps, Index chunk_size, int threads, bool backward, Real* carry,
+                    const ChunkSpace<Real>& space, const Prepare& prepare, const Summary& summary, const Run& run) {
+  const Index channels = space.channels;
   const Index chunks = (steps + chunk_size - 1) / chunk_size;
   const auto count_of = [&](Index slot) { return (rows.length[slot] + chunk_size - 1) / chunk_size; };
   const auto last_of = [&](Index slot) { return backward ? 0 : count_of(slot) - 1; };
-  const auto at = [&](Real* buffer, Index slot, Index chunk) { return buffer + (slot * chunks + chunk) * channels; };
+  const auto effect_of = [&](Index slot, Index chunk) { return space.at(slot * chunks + chunk); };
   const auto part_of = [&](Index slot, Index chunk) {
     const Index first = chunk * chunk_size;
     return cpu::ScanPart{slot, first, std::min(first + chunk_size, rows.length[slot]), 0, channels};
@@ -60,37 +83,25 @@ void scan_in_chunks(const cpu::RowPlan& rows, Index steps, Index channels, Index
   for_each_chunk([&](const cpu::ScanPart& part, Index chunk, int thread) {
     prepare(part, thread);
     if (chunk == last_of(part.slot)) return;
-    summary(part, at(space.gains, part.slot, chunk), at(space.offsets, part.slot, chunk));
+    summary(part, effect_of(part.slot, chunk));
   });
-  // From here on `offsets` holds the carry that enters each chunk, and the first gain whether it has been walked.
-  const auto walked = [&](Index slot, Index chunk) { return at(space.gains, slot, chunk); };
+  // From here on the offsets are the carry that enters each chunk, and the first gain says whether it has been walked.
   for (Index slot = 0; slot < rows.rows; ++slot) {
     const Index count = count_of(slot);
-    Real* running = carry + slot * channels;
     for (Index i = 0; i < count; ++i) {
       const Index chunk = backward ? count - 1 - i : i;
-      const Real* gain = at(space.gains, slot, chunk);
-      Real* offset = at(space.offsets, slot, chunk);
-      const bool summarised = chunk != last_of(slot);
-      for (Index c = 0; c < channels; ++c) {
-        const Real entering = running[c];
-        if (summarised) running[c] = gain[c] * entering + offset[c];
-        offset[c] = entering;
-      }
-      const bool early = summarised && overflow == Overflow::walk_early && overflows(offset, running, channels);
-      if (early) {
-        std::copy_n(offset, channels, running);
-        run(part_of(slot, chunk), running);
-      }
-      *walked(slot, chunk) = early ? Real(1) : Real(0);
+      const bool walked = pass_chunk(effect_of(slot, chunk), chunk != last_of(slot), channels, carry + slot * channels,
+                                     [&](Real* state) { run(part_of(slot, chunk), state); });
+      effect_of(slot, chunk).gain[0] = walked ? Real(1) : Real(0);
     }
   }
   for_each_chunk([&](const cpu::ScanPart& part, Index chunk, int) {
-    if (*walked(part.slot, chunk) == Real(0)) run(part, at(space.offsets, part.slot, chunk));
+    const cpu::ScanEffect<Real> effect = effect_of(part.slot, chunk);
+    if (effect.gain[0] == Real(0)) run(part, effect.offset);
   });
   // What left the last chunk, rather than what the summaries foretold: the state is then the last output itself.
   for (Index slot = 0; slot < rows.rows; ++slot) {
-    if (count_of(slot) > 0) std::copy_n(at(space.offsets, slot, last_of(slot)), channels, carry + slot * channels);
+    if (count_of(slot) > 0) std::copy_n(effect_of(slot, last_of(slot)).offset, channels, carry + slot * channels);
   }
 }
 

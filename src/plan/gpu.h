@@ -41,9 +41,10 @@ struct GpuScanProblem {
   Index steps = 1;     // T
   Index channels = 1;  // C
   bool backward = false;
-  int gates = 2;          ///< Values of a step that a and b are made of: read, and in the backward pass written.
-  int read_back = 1;      ///< How many of them the backward pass reads.
-  bool computed = false;  ///< Making a and b takes arithmetic.
+  int gates = 2;            ///< Values of a step that a and b are made of: read, and in the backward pass written.
+  int read_back = 1;        ///< How many of them the backward pass reads.
+  bool computed = false;    ///< Making a and b takes arithmetic.
+  bool logarithms = false;  ///< a and b are given as logarithms, so that each step takes an exponential and its rest.
   /// Greatest power of two, up to 16 bytes, that divides every address and stride in bytes.
   int alignment = 16;
   bool lengths = false;

@@ -37,6 +37,8 @@ MakeDenseRule dense_rule_of(DenseAlgorithm algorithm) {
       return dense_cluster_rule;
     case DenseAlgorithm::chip:
       return dense_chip_rule;
+    case DenseAlgorithm::diagonal:
+      return dense_diagonal_rule;
     case DenseAlgorithm::step:
     case DenseAlgorithm::automatic:
       break;
@@ -50,7 +52,8 @@ GpuDensePlan plan_by(DenseAlgorithm algorithm, const GpuDenseProblem& problem, c
   fail(ErrorCode::unsupported, "{}", reason_of(rule));
 }
 
-/// Where the choice is open: a block for a head whose matrix it can hold, else the quickest of the others, with the
+/// Where the choice is open: threads by themselves where every unit is a head, a block for a head whose matrix it can
+/// hold, else the quickest of the others, with the
 /// reasons of those that cannot run.
 GpuDensePlan plan_quickest(const GpuDenseProblem& problem, const GpuModel& gpu) {
   std::string reasons;
@@ -60,6 +63,7 @@ GpuDensePlan plan_quickest(const GpuDenseProblem& problem, const GpuModel& gpu) 
     if (!plan) reasons += "; " + reason_of(rule);
     return plan;
   };
+  if (problem.head_size() == 1) return plan_by(DenseAlgorithm::diagonal, problem, gpu);
   if (const auto head = attempt(DenseAlgorithm::head)) return *head;
   GpuDensePlan best = plan_by(DenseAlgorithm::step, problem, gpu);
   // Estimates are no closer than this, and clusters leave the multiprocessors that they do not need to others.
@@ -86,17 +90,25 @@ std::string_view to_string(DenseAlgorithm algorithm) {
       return "chip";
     case DenseAlgorithm::step:
       return "step";
+    case DenseAlgorithm::diagonal:
+      return "diagonal";
   }
   return "";
 }
 
 std::vector<DenseAlgorithm> dense_algorithms() {
-  return {DenseAlgorithm::head, DenseAlgorithm::cluster, DenseAlgorithm::chip, DenseAlgorithm::step};
+  return {DenseAlgorithm::diagonal, DenseAlgorithm::head, DenseAlgorithm::cluster, DenseAlgorithm::chip,
+          DenseAlgorithm::step};
 }
 
 std::string GpuDensePlan::explain() const {
   if (algorithm == DenseAlgorithm::step) {
     return fmt::format("step: a matrix product and {} blocks of {} threads for each step; {}", grid, threads(), why);
+  }
+  if (algorithm == DenseAlgorithm::diagonal) {
+    const std::string cut = pieces == 1 ? std::string("all steps of a unit")
+                                        : fmt::format("one of {} pieces of the steps of a unit", pieces);
+    return fmt::format("diagonal: {} blocks of {} threads, each of which walks {}; {}", grid, threads(), cut, why);
   }
   if (algorithm == DenseAlgorithm::cluster || algorithm == DenseAlgorithm::chip) {
     std::string team = clusters == 1 ? "" : fmt::format(", {} of which share a matrix", clusters);
@@ -118,7 +130,10 @@ std::string GpuDensePlan::explain() const {
 std::vector<DenseRule> dense_rules(const GpuDenseProblem& problem, const GpuModel& gpu) {
   check_dense_problem(problem);
   std::vector<DenseRule> rules;
-  for (const DenseAlgorithm algorithm : dense_algorithms()) rules.push_back(dense_rule_of(algorithm)(problem, gpu));
+  for (const DenseAlgorithm algorithm : dense_algorithms()) {
+    if (algorithm == DenseAlgorithm::diagonal && problem.head_size() != 1) continue;
+    rules.push_back(dense_rule_of(algorithm)(problem, gpu));
+  }
   return rules;
 }
 

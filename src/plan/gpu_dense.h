@@ -12,8 +12,9 @@ enum class DenseAlgorithm {
   automatic,  ///< The planner chooses.
   head,       ///< A block holds a head's recurrent matrix and walks over all steps of a slice of the rows.
   cluster,    ///< A cluster of blocks shares a recurrent matrix and exchanges the state each step.
-  chip,  ///< Many clusters, up to the whole chip, share one, and exchange the state through the second-level cache.
-  step,  ///< Each step is a matrix product and a launch that applies the cell.
+  chip,      ///< Many clusters, up to the whole chip, share one, and exchange the state through the second-level cache.
+  step,      ///< Each step is a matrix product and a launch that applies the cell.
+  diagonal,  ///< Every unit is a head: a thread walks a unit of a row, or a piece of its steps.
 };
 
 std::string_view to_string(DenseAlgorithm algorithm);
@@ -41,7 +42,7 @@ struct GpuDenseProblem {
   // What is asked of a plan; 0: the planner chooses.
   int slots = 0;              ///< Rows of a block of DenseAlgorithm::head: 8, 4, 2; of a team of DenseAlgorithm::chip.
   int cluster = 0;            ///< DenseAlgorithm::chip: blocks of a cluster: 8, 4, 2, 1.
-  int groups = 0, parts = 0;  ///< DenseAlgorithm::chip: of warps.
+  int groups = 0, parts = 0;  ///< DenseAlgorithm::chip: of warps. `parts` of DenseAlgorithm::diagonal: pieces.
   int direct = -1;            ///< DenseAlgorithm::chip: 1 or 0, as GpuDensePlan::direct; -1: the planner chooses.
 
   Index head_size() const { return hidden / heads; }
@@ -52,6 +53,7 @@ struct GpuDenseProblem {
 /// DenseAlgorithm::cluster: the blocks of a cluster share the units of a head, and take `slots` rows.
 /// DenseAlgorithm::chip: so do the blocks of `clusters` clusters.
 /// DenseAlgorithm::step: each thread of a launch takes one unit of one row.
+/// DenseAlgorithm::diagonal: each thread takes one piece of the steps of one unit of one row.
 struct GpuDensePlan {
   DenseAlgorithm algorithm = DenseAlgorithm::head;
   int slots = 8;     ///< Rows of a block: 8, or 4 or 2, where the GPU has room for more blocks. Of a cluster: up to 16.
@@ -71,6 +73,7 @@ struct GpuDensePlan {
   int octets = 0;       ///< Cluster, chip: of units, that a block has.
   int groups = 1;       ///< Cluster, chip: of warps, that share these units; chip: those of all blocks of the cluster.
   int parts = 1;        ///< Cluster, chip: warps of a group, that share the sums over h.
+  Index pieces = 1;     ///< Diagonal: of the steps, walked side by side. One: T is not cut.
   int left_out = 0;     ///< Cluster, for measurements: a step goes without its exchange (1), products (2) or cell (3).
   double microseconds = 0;  ///< As estimated; 0: not estimated.
   std::string why;
@@ -79,6 +82,9 @@ struct GpuDensePlan {
   std::string explain() const;
   bool operator==(const GpuDensePlan&) const = default;
 };
+
+/// DenseAlgorithm::diagonal: pieces whose values one thread that goes from piece to piece asks for at once.
+int diagonal_batch(Index states);
 
 /// Clusters of that many blocks that run at once, each block on a multiprocessor of its own.
 Index clusters_at_once(const GpuModel& gpu, int cluster);

@@ -12,8 +12,10 @@ DenseRule dense_head_rule(const GpuDenseProblem& problem, const GpuModel& gpu);
 DenseRule dense_cluster_rule(const GpuDenseProblem& problem, const GpuModel& gpu);
 DenseRule dense_chip_rule(const GpuDenseProblem& problem, const GpuModel& gpu);
 DenseRule dense_step_rule(const GpuDenseProblem& problem, const GpuModel& gpu);
+DenseRule dense_diagonal_rule(const GpuDenseProblem& problem, const GpuModel& gpu);
 
-/// All of them, the preferred ones first, as dense_algorithms() has them. Throws Error(invalid_argument) as
+/// Those of a problem, the preferred ones first, as dense_algorithms() has them: the diagonal one only where every unit
+/// is a head. Throws Error(invalid_argument) as
 /// plan_gpu_dense() does.
 std::vector<DenseRule> dense_rules(const GpuDenseProblem& problem, const GpuModel& gpu);
 

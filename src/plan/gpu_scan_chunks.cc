@@ -27,7 +27,7 @@ ScanShapeChoice best_for_cells(const GpuScanProblem& problem, bool ragged) {
     return {4, two ? 32 : 24, 256};
   }
   if (ragged) return {4, 16, 256, true};
-  return {4, 32, wide ? 512 : 256, true};
+  return {4, problem.logarithms ? 24 : 32, wide ? 512 : 256, true};
 }
 
 ScanShapeChoice best_shape(const GpuScanProblem& problem) {

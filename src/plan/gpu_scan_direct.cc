@@ -10,13 +10,14 @@ namespace {
 constexpr int kDirectThreads = 128;
 /// What a thread asks for at once, and how many blocks of such threads a multiprocessor holds.
 constexpr int kDirectAhead = 8, kDirectBlocks = 4;
+constexpr int kLogarithmsAhead = 4;  // backward, whose exponentials take registers that values would need
 
 GpuScanPlan direct_shape(const GpuScanProblem& problem, csp::Integer vector) {
   GpuScanPlan plan;
   plan.regime = Regime::direct;
   plan.vector = static_cast<int>(vector);
   share_threads(plan, problem, kDirectThreads);
-  plan.steps = kDirectAhead;
+  plan.steps = problem.logarithms && problem.backward ? kLogarithmsAhead : kDirectAhead;
   plan.blocks = kDirectBlocks;
   plan.piece = size_of(problem.storage);  // there are no copies
   plan.window = 1;

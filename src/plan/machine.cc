@@ -54,10 +54,12 @@ GpuCosts carried_over(const Sheet& to) {
   costs.products *= of_cycle;
   costs.group_bytes *= bandwidth / clock;
   for (double* nanoseconds :
-       {&costs.exchange_of_8, &costs.exchange_of_16, &costs.cluster_warp, &costs.uneven_rows, &costs.cluster_slot,
-        &costs.head_step, &costs.head_gate, &costs.head_state, &costs.head_rows, &costs.chip_exchange, &costs.chip_poll,
-        &costs.chip_sums, &costs.pair_sums, &costs.block_sums, &costs.chip_backward, &costs.direct_exchange,
-        &costs.direct_backward, &costs.direct_request, &costs.direct_slot}) {
+       {&costs.exchange_of_8,  &costs.exchange_of_16, &costs.cluster_warp,    &costs.uneven_rows,
+        &costs.cluster_slot,   &costs.diagonal_step,  &costs.diagonal_gate,   &costs.diagonal_join,
+        &costs.head_step,      &costs.head_gate,      &costs.head_state,      &costs.head_rows,
+        &costs.chip_exchange,  &costs.chip_poll,      &costs.chip_sums,       &costs.pair_sums,
+        &costs.block_sums,     &costs.chip_backward,  &costs.direct_exchange, &costs.direct_backward,
+        &costs.direct_request, &costs.direct_slot}) {
     *nanoseconds /= clock;
   }
   costs.tensor_tile /= clock * of_cycle, costs.direct_tile /= clock * of_cycle;

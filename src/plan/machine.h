@@ -114,6 +114,13 @@ struct GpuCosts {
   double head_backward = 1.3;    ///< A step of the backward pass, of a forward one
   double head_neighbour = 0.45;  ///< What each further block on a multiprocessor adds, of one
 
+  // Recurrences of dense cells whose matrices are diagonal, of a step of a thread, in nanoseconds.
+  double diagonal_step = 95;        ///< What no step can do without
+  double diagonal_gate = 20;        ///< Each gate
+  double diagonal_backward = 1.55;  ///< A step of the backward pass, of a forward one
+  double diagonal_slope = 0.15;     ///< Of a walk with derivatives: what each state adds, of one without
+  double diagonal_join = 1000;      ///< From some pieces, whose values are read at once, to the next
+
   // Layers on top of each other as a wavefront, microseconds.
   double branch_chunk = 16;   ///< A chunk, besides its steps: its launch, the recurrent matrix anew, the next branch
   double branch_launch = 13;  ///< Of the host, for a chunk of a layer
@@ -280,6 +287,9 @@ void visit_gpu_costs(Costs& c, const Visit& visit) {
   visit("head_state", c.head_state), visit("head_rows", c.head_rows), visit("head_product", c.head_product);
   visit("head_floats", c.head_floats), visit("head_training", c.head_training);
   visit("head_backward", c.head_backward), visit("head_neighbour", c.head_neighbour);
+  visit("diagonal_step", c.diagonal_step), visit("diagonal_gate", c.diagonal_gate);
+  visit("diagonal_backward", c.diagonal_backward), visit("diagonal_slope", c.diagonal_slope);
+  visit("diagonal_join", c.diagonal_join);
   visit("chip_exchange", c.chip_exchange), visit("chip_poll", c.chip_poll);
   visit("gathered_bytes", c.gathered_bytes), visit("chip_sums", c.chip_sums), visit("pair_sums", c.pair_sums);
   visit("block_sums", c.block_sums), visit("chip_backward", c.chip_backward), visit("step_launch", c.step_launch);

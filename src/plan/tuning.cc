@@ -104,8 +104,10 @@ std::string work_of(const GpuDenseProblem& problem) {
 std::string work_of(const GpuScanProblem& problem) {
   return fmt::format("scan {} B={} T={} C={} gates={} reads={}{} {} aligned={}", to_string(problem.storage),
                      problem.rows, problem.steps, problem.channels, problem.gates, problem.read_back,
-                     problem.computed ? " computed" : "", form_of(problem.backward, problem.lengths, problem.reset),
-                     problem.alignment);
+                     problem.logarithms ? " of logarithms"
+                     : problem.computed ? " computed"
+                                        : "",
+                     form_of(problem.backward, problem.lengths, problem.reset), problem.alignment);
 }
 
 std::string work_of(const GpuLayerProblem& problem) {

@@ -277,7 +277,8 @@ class ArrowColumn {
 
 class ArrowReader {
  public:
-  ArrowReader(ArrowArrayStream& stream, const std::string& name) : stream_(stream), table_{.name = name, .text = {}} {
+  ArrowReader(ArrowArrayStream& stream, const std::string& name)
+      : stream_(stream), table_{.name = name, .text = {}, .named = true} {
     Released<ArrowSchema> schema;
     check(stream_.get_schema(&stream_, &schema.value));
     if (schema.value.format != std::string_view("+s")) {

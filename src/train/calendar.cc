@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/quote.h"
 #include "train/dates.h"
+#include "train/long_table.h"
 #include "train/number.h"
 
 namespace penstock::data {
@@ -91,11 +92,66 @@ class CalendarFinder {
     if (!find_form(read, calendar)) return std::nullopt;
     for (const std::string& text : read) {
       const auto date = read_date(text, calendar.dates.form, table_.format().decimal);
-      if (!date) return std::nullopt;
-      calendar.seconds.push_back(*date);
+      if (!date) calendar.undated.push_back(static_cast<Index>(calendar.seconds.size()));
+      calendar.seconds.push_back(date.value_or(std::nan("")));
+    }
+    if (!are_mostly_dates(read.size() - calendar.undated.size(), read.size())) return std::nullopt;
+    if (!calendar.undated.empty()) {
+      const auto first = static_cast<std::size_t>(calendar.undated.front());
+      calendar.first_undated = fmt::format("{} in line {}", in_quotes(read[first]), values_.lines[first]);
     }
     if (!find_steps(calendar)) return std::nullopt;
     return calendar;
+  }
+
+  /// Columns of which most of the first rows hold dates, or numbers where the name says that they may be dates.
+  std::vector<std::size_t> candidates(const std::vector<std::size_t>& taken) const {
+    constexpr Index enough = 100;  // rows
+    const auto& names = table_.header().names();
+    std::vector<Index> dates(table_.header().width(), 0), fields = dates;
+    auto rows = table_.rows();
+    for (Index row = 0; row < enough && rows.next(); ++row) {
+      for (std::size_t column = 0; column < dates.size(); ++column) {
+        const std::string& text = rows.fields()[column].text;
+        if (is_missing(text)) continue;
+        ++fields[column];
+        const bool may_be = may_name_dates(names[column]) && table_.header().looks_numeric(text);
+        dates[column] += may_be || looks_like_date(text) ? 1 : 0;
+      }
+    }
+    std::vector<std::size_t> result;
+    for (std::size_t column = 0; column < dates.size(); ++column) {
+      const bool is_taken = std::ranges::find(taken, column) != taken.end();
+      if (!is_taken && 2 * dates[column] > fields[column]) result.push_back(column);
+    }
+    return result;
+  }
+
+  /// Of a calendar, some of whose rows have no date.
+  [[noreturn]] void refuse_undated(const Calendar& calendar) const {
+    const std::string field = read_column(table_, calendar.column)[static_cast<std::size_t>(calendar.undated.front())];
+    const auto more = static_cast<Index>(calendar.undated.size()) - 1;
+    fail(ErrorCode::bad_input,
+         "{}: column {}: {} is no date, as the others are{}; {}, the option 'calendar' with none learns all rows "
+         "without "
+         "their dates",
+         place(calendar.undated.front()), in_quotes(table_.header().names()[calendar.column]), in_quotes(field),
+         more > 0 ? fmt::format(" ({} more {} none)", more, more == 1 ? "has" : "have") : "", undated_advice);
+  }
+
+  /// The dates of a column of numbers that do not rise, as those of many series below each other; empty for any other.
+  std::vector<double> numbers_below_each_other(std::size_t column) const {
+    std::vector<double> numbers;
+    for (const std::string& text : read_column(table_, column)) {
+      if (parse_number(text, table_.format().decimal, numbers.emplace_back()) != std::errc{}) return {};
+    }
+    if (std::ranges::is_sorted(numbers)) return {};
+    std::vector<double> sorted = numbers;
+    std::ranges::sort(sorted);
+    const auto form = number_form(table_.header().names()[column], sorted);
+    if (!form) return {};
+    for (double& number : numbers) number = date_from_number(number, *form).value_or(number);
+    return numbers;
   }
 
   /// Why there is none of a column that was asked for, or that is needed.
@@ -105,12 +161,12 @@ class CalendarFinder {
     Calendar calendar;
     calendar.column = column;
     find_form(read, calendar);
-    for (std::size_t row = 0; row < read.size(); ++row) {
+    const auto found = look(column);
+    for (std::size_t row = 0; row < read.size() && !found; ++row) {
       if (read_date(read[row], calendar.dates.form, table_.format().decimal)) continue;
       fail(ErrorCode::bad_input, "{}: column {}: {} is no date", place(static_cast<Index>(row)), name,
            in_quotes(read[row]));
     }
-    const auto found = look(column);
     if (!found || found->earlier == 0) {
       fail(ErrorCode::bad_input, "{}: the dates of column {} do not rise", table_.header().source(), name);
     }
@@ -121,6 +177,10 @@ class CalendarFinder {
 
   /// Says what becomes of rows that are not when they should be.
   void settle(Calendar& calendar) const {
+    if (!calendar.undated.empty()) {
+      if (options_.undated == Undated::refuse) refuse_undated(calendar);
+      return;
+    }
     Irregular& irregular = calendar.dates.irregular;
     irregular = options_.irregular == Irregular::automatic ? suit(calendar) : options_.irregular;
     if (irregular != Irregular::ignore) calendar.dates.column = table_.header().names()[calendar.column];
@@ -154,12 +214,14 @@ class CalendarFinder {
 
   bool find_form(const std::vector<std::string>& read, Calendar& calendar) const {
     std::vector<double> numbers;
+    std::size_t others = 0;
     for (const std::string& text : read) {
       double value = 0.0;
-      if (parse_number(text, table_.format().decimal, value) != std::errc{}) break;
-      numbers.push_back(value);
+      const bool is_number = parse_number(text, table_.format().decimal, value) == std::errc{};
+      others += is_number ? 0 : 1;
+      numbers.push_back(is_number ? value : std::nan(""));
     }
-    if (numbers.size() < read.size()) {
+    if (others > 0 && !are_mostly_dates(read.size() - others, read.size())) {
       calendar.dates.form = text_form(read, &calendar.ambiguous);
       return !read.empty();
     }
@@ -176,15 +238,17 @@ class CalendarFinder {
   /// holds would be learnt the wrong way round.
   bool find_steps(Calendar& calendar) const {
     std::vector<double> steps;
-    for (const RowRun& run : runs_) {
-      for (std::size_t i = 1; i < run.size(); ++i) {
-        steps.push_back(calendar.seconds[run[i]] - calendar.seconds[run[i - 1]]);
-        if (steps.back() >= 0.0 || calendar.first_earlier >= 0) continue;
-        calendar.first_earlier = run[i];
-        calendar.earlier_line = values_.lines[static_cast<std::size_t>(run[i])];
-      }
-    }
+    for_each_step(calendar,
+                  [&](Index row, Index next) { steps.push_back(calendar.seconds[next] - calendar.seconds[row]); });
     if (steps.empty()) return false;
+    calendar.dates.step = usual_step(median_of(std::move(steps)));
+    steps.clear();
+    for_each_step(calendar, [&](Index row, Index next) {
+      steps.push_back(calendar.dates.seconds_between(calendar.seconds[row], calendar.seconds[next]));
+      if (steps.back() >= 0.0 || calendar.first_earlier >= 0) return;
+      calendar.first_earlier = next;
+      calendar.earlier_line = values_.lines[static_cast<std::size_t>(next)];
+    });
     calendar.earlier = std::ranges::count_if(steps, [](double step) { return step < 0.0; });
     calendar.same = std::ranges::count(steps, 0.0);
     constexpr Index fewest = 3;  // that are no accident
@@ -195,10 +259,22 @@ class CalendarFinder {
     }
     calendar.shortest = std::ranges::min(steps);
     calendar.longest = std::ranges::max(steps);
-    calendar.dates.step = usual_step(median_of(std::move(steps)));
     calendar.dates.working_days = has_working_days(calendar);
-    if (calendar.rises()) count_uneven(calendar);
+    if (calendar.rises()) for_each_step(calendar, [&](Index row, Index next) { count_step(calendar, row, next); });
     return true;
+  }
+
+  /// From each row with a date to the next one in its run.
+  template <class Visit>
+  void for_each_step(const Calendar& calendar, const Visit& visit) const {
+    for (const RowRun& run : runs_) {
+      std::optional<Index> before;
+      for (const Index row : run) {
+        if (std::isnan(calendar.seconds[row])) continue;
+        if (before) visit(*before, row);
+        before = row;
+      }
+    }
   }
 
   /// Whether a row a day stands for those from Monday to Friday, all of them.
@@ -206,15 +282,10 @@ class CalendarFinder {
     constexpr std::size_t enough = 10;  // rows, among which there is a weekend
     if (calendar.dates.step != one_day || calendar.seconds.size() < enough) return false;
     return std::ranges::none_of(calendar.seconds, [](double date) {
+      if (std::isnan(date)) return false;
       const double days = std::floor(date / one_day) + 3.0;  // since a Monday
       return days - 7.0 * std::floor(days / 7.0) >= 5.0;
     });
-  }
-
-  void count_uneven(Calendar& calendar) const {
-    for (const RowRun& run : runs_) {
-      for (std::size_t i = 1; i < run.size(); ++i) count_step(calendar, run[i - 1], run[i]);
-    }
   }
 
   static void count_step(Calendar& calendar, Index row, Index next) {
@@ -311,6 +382,7 @@ std::string Calendar::describe(const std::string& name) const {
   }
   if (dates.irregular == Irregular::elapsed) read.emplace_back("the time since the row before");
   if (!read.empty()) text += fmt::format("; {} as input", fmt::join(read, ", "));
+  if (!passed_over.empty()) text += "; " + passed_over;
   if (!left_out.empty()) {
     text += fmt::format("; {} {}, as the training rows do not follow {}", fmt::join(left_out, ", "),
                         left_out.size() == 1 ? "is no input" : "are no inputs", left_out.size() == 1 ? "it" : "them");
@@ -318,15 +390,31 @@ std::string Calendar::describe(const std::string& name) const {
   return text;
 }
 
+namespace {
+
+bool is_one_series(const CsvTable& table, const SeriesOptions& options) {
+  return options.group.empty() && !options.group_by_file && table.sources().size() <= 1;
+}
+
+/// Where nobody says that the table holds many series, but dates that come again show it.
+void refuse_many_series(const CsvTable& table, const SeriesOptions& options, const Calendar& calendar) {
+  if (!is_one_series(table, options) || calendar.earlier + calendar.same == 0) return;
+  refuse_long_table(table, calendar.column, calendar.seconds);
+}
+
+}  // namespace
+
 std::optional<Calendar> find_calendar(const CsvTable& table, const SeriesOptions& options,
                                       const std::vector<std::size_t>& taken, const std::vector<RowRun>& runs,
                                       const TableValues& values) {
   for (const Cycle cycle : options.calendar.cycles) check_enum("cycle", cycle, Cycle::year);
   check_enum("irregular", options.irregular, Irregular::refuse);
+  check_enum("undated", options.undated, Undated::drop);
   const CalendarFinder finder(table, options, runs, values);
   if (!options.calendar.column.empty()) {
     const std::size_t column = table.column(options.calendar.column, "calendar");
     auto found = finder.look(column);
+    if (found) refuse_many_series(table, options, *found);
     if (!found || !found->rises()) finder.refuse(column);
     finder.settle(*found);
     return found;
@@ -334,17 +422,29 @@ std::optional<Calendar> find_calendar(const CsvTable& table, const SeriesOptions
   auto first = table.rows();
   if (!first.next()) return std::nullopt;
   const auto& names = table.header().names();
-  std::optional<Calendar> falls;
-  for (std::size_t column = 0; column < names.size(); ++column) {
-    if (std::ranges::find(taken, column) != taken.end()) continue;
-    const std::string& text = first.fields()[column].text;
-    if (!parse_date(text) && !(may_name_dates(names[column]) && table.header().looks_numeric(text))) continue;
+  for (std::size_t column = 0; column < table.header().width() && is_one_series(table, options); ++column) {
+    if (!may_name_dates(names[column]) || !table.header().looks_numeric(first.fields()[column].text)) continue;
+    refuse_long_table(table, column, finder.numbers_below_each_other(column));
+  }
+  std::optional<Calendar> partly, falls;
+  for (const std::size_t column : finder.candidates(taken)) {
     auto found = finder.look(column);
-    if (found && found->rises()) {
+    if (found) refuse_many_series(table, options, *found);
+    if (found && found->is_whole()) {
+      if (partly) {
+        found->passed_over = fmt::format("{} is not read, as {} is no date",
+                                         in_quotes(table.header().names()[partly->column]), partly->first_undated);
+      }
       finder.settle(*found);
       return found;
     }
-    if (found && !falls) falls = std::move(found);
+    if (!found) continue;
+    std::optional<Calendar>& kept = found->rises() ? partly : falls;
+    if (!kept) kept = std::move(found);
+  }
+  if (partly) {
+    finder.settle(*partly);
+    return partly;
   }
   const bool needed = options.irregular != Irregular::automatic && options.irregular != Irregular::ignore;
   if (needed && falls) finder.refuse(falls->column);

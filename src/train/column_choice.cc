@@ -1,6 +1,7 @@
 #include "train/column_choice.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/check.h"
 #include "base/lower_case.h"
@@ -24,6 +25,8 @@ ColumnChooser::ColumnChooser(const CsvHeader& header, char decimal, const Column
       needs_number_(question.needs_number),
       any_(question.only.empty()),
       columns_(header.width()),
+      counters_(question.counters),
+      series_column_(question.series),
       undecided_(columns_.size()) {
   for (const std::size_t column : question.categories.named) columns_[column].kind = Kind::named;
   for (std::size_t i = 0; i < columns_.size(); ++i) {
@@ -38,25 +41,40 @@ ColumnChooser::ColumnChooser(const CsvHeader& header, char decimal, const Column
 
 void ColumnChooser::look(const std::vector<CsvField>& row) {
   ++rows_;
+  const std::size_t series = series_of(row);
   for (std::size_t i = 0; i < columns_.size(); ++i) {
-    if (!columns_[i].done) look(row[i].text, i);
+    if (!columns_[i].done) look(row[i].text, i, series);
   }
 }
 
-void ColumnChooser::look(const std::string& text, std::size_t column) {
+void ColumnChooser::restart() {
+  for (Seen& seen : columns_) {
+    if (seen.counter) seen.counter->restart();
+  }
+}
+
+std::size_t ColumnChooser::series_of(const std::vector<CsvField>& row) {
+  if (!series_column_) return 0;
+  return series_.try_emplace(row[*series_column_].text, series_.size()).first->second;
+}
+
+void ColumnChooser::look(const std::string& text, std::size_t column, std::size_t series) {
   Seen& seen = columns_[column];
   if (is_missing(text)) {
     seen.missing = true;
+    if (seen.counter) seen.counter->look(std::nullopt, series);
     return;
   }
   if (seen.kind == Kind::unknown) {
     seen.first = text;
     // 20200304 is a number unless its column says otherwise.
-    seen.kind = header_.looks_numeric(text)    ? Kind::number
-                : parse_truth(text)            ? Kind::truth
-                : parse_date(text).has_value() ? Kind::date
-                                               : Kind::text;
+    seen.kind = header_.looks_numeric(text) ? Kind::number
+                : parse_truth(text)         ? Kind::truth
+                : looks_like_date(text)     ? Kind::date
+                                            : Kind::text;
     seen.maybe_dates = seen.kind == Kind::number && may_name_dates(header_.names()[column]);
+    const bool named = std::ranges::find(counters_, column) != counters_.end();
+    if (seen.kind == Kind::number && any_ && !named) seen.counter.emplace(header_.names()[column]);
   }
   if (seen.kind == Kind::truth) {
     look_at_truth(text, seen);
@@ -64,16 +82,24 @@ void ColumnChooser::look(const std::string& text, std::size_t column) {
     seen.changes = seen.changes || text != seen.first;
   }
   look_at_text(text, seen);
-  if (seen.maybe_dates) {
-    double value = 0.0;
-    seen.maybe_dates = parse_number(text, decimal_, value) == std::errc{};
-    seen.numbers.push_back(value);
-  }
+  look_at_number(text, series, seen);
   const bool read = seen.kind == Kind::number || seen.kind == Kind::truth;
   const bool may_be_categories = seen.kind == Kind::named || (seen.kind == Kind::text && find_categories_);
   const std::size_t most = seen.kind == Kind::named ? most_named_categories : most_categories;
-  seen.done = may_be_categories ? seen.texts.size() > most : !read || (seen.changes && !seen.maybe_dates);
+  seen.done =
+      may_be_categories ? seen.texts.size() > most : !read || (seen.changes && !seen.maybe_dates && !seen.counter);
   if (seen.done) --undecided_;
+}
+
+/// What dates and counters look like; whoever reads the column says what is no number in it.
+void ColumnChooser::look_at_number(const std::string& text, std::size_t series, Seen& seen) const {
+  if (!seen.maybe_dates && !seen.counter) return;
+  double value = 0.0;
+  const bool is_number = parse_number(text, decimal_, value) == std::errc{} && std::isfinite(value);
+  if (seen.maybe_dates) seen.numbers.push_back(is_number ? value : std::nan(""));
+  if (!seen.counter) return;
+  seen.counter->look(is_number ? std::optional(value) : std::nullopt, series);
+  if (!seen.counter->may_be()) seen.counter.reset();
 }
 
 /// A pair of opposites makes a column one of truth values: "N" may also be a wind, as another one shows that comes
@@ -134,6 +160,21 @@ CsvTable::TruthColumn ColumnChooser::truth(std::size_t column) const {
   return {column, yes ? seen.first : seen.other, yes ? seen.other : seen.first};
 }
 
+/// Unless nothing else is left.
+void ColumnChooser::leave_out_counters(CsvTable::Choice& choice) const {
+  const auto counts = [&](std::size_t column) {
+    const auto& counter = columns_[column].counter;
+    return counter && !counter->what().empty();
+  };
+  const bool only_counters = std::ranges::all_of(choice.columns, counts);
+  if (only_counters && (needs_number_ || choice.categories.empty())) return;
+  for (const std::size_t column : choice.columns) {
+    if (counts(column)) choice.left_out.push_back({column, columns_[column].counter->what()});
+  }
+  std::erase_if(choice.columns, counts);
+  std::ranges::sort(choice.left_out, {}, &CsvTable::LeftOut::column);
+}
+
 CsvTable::Choice ColumnChooser::choice() const {
   CsvTable::Choice choice;
   bool constant = false;
@@ -153,6 +194,7 @@ CsvTable::Choice ColumnChooser::choice() const {
       choice.left_out.push_back({i, why});
     }
   }
+  leave_out_counters(choice);
   const bool none = any_ && choice.columns.empty() && (needs_number_ || choice.categories.empty());
   if (none && constant) {
     fail(ErrorCode::bad_input, "{}: no numeric column changes, so there is nothing to learn from among {}",

@@ -1,8 +1,11 @@
 #pragma once
 
+#include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
+#include "train/counters.h"
 #include "train/csv_table.h"
 
 namespace penstock::data {
@@ -13,6 +16,8 @@ class ColumnChooser {
   ColumnChooser(const CsvHeader& header, char decimal, const ColumnQuestion& question);
 
   void look(const std::vector<CsvField>& row);
+  /// The next row is the first of a file.
+  void restart();
   /// Whether more rows would change nothing.
   bool decided() const { return undecided_ == 0; }
   /// Throws Error(bad_input) if there is no column to read, or one has too many texts to be categories.
@@ -29,10 +34,14 @@ class ColumnChooser {
     bool changes = false, missing = false;
     std::vector<double> numbers;  // of a column that may hold dates as numbers
     bool maybe_dates = false;
+    std::optional<CounterSearch> counter;  // of a column that may be one
     bool done = false;
   };
 
-  void look(const std::string& text, std::size_t column);
+  std::size_t series_of(const std::vector<CsvField>& row);
+  void look(const std::string& text, std::size_t column, std::size_t series);
+  void look_at_number(const std::string& text, std::size_t series, Seen& seen) const;
+  void leave_out_counters(CsvTable::Choice& choice) const;
   static void look_at_truth(const std::string& text, Seen& seen);
   void look_at_text(const std::string& text, Seen& seen) const;
   static bool is_half_a_pair(const Seen& seen);
@@ -45,6 +54,9 @@ class ColumnChooser {
   char decimal_;
   bool find_categories_, needs_number_, any_;
   std::vector<Seen> columns_;
+  std::vector<std::size_t> counters_;  // that may be counters
+  std::optional<std::size_t> series_column_;
+  std::unordered_map<std::string, std::size_t> series_;  // numbers by name
   std::size_t undecided_;
   Index rows_ = 0;
 };

@@ -15,7 +15,9 @@ namespace {
 /// What a model's weights depend on: not how the files are written, nor what is only said of the data.
 nlohmann::json form_of(const DataDescription& data) {
   nlohmann::json form = io::to_json(data);
-  for (const char* const field : {"spread", "season", "delimiter", "decimal", "header", "missing"}) form.erase(field);
+  for (const char* const field : {"spread", "season", "delimiter", "decimal", "header", "missing", "undated"}) {
+    form.erase(field);
+  }
   for (auto& input : form.at("inputs")) input.erase("dates");
   if (form.contains("groups")) form["groups"].erase("series");  // there may be others
   if (data.row_dates.irregular == Irregular::ignore) form.erase("row_dates");

@@ -39,7 +39,7 @@ CsvHeader read_header(const std::string& content, const FoundFormat& format, con
 std::vector<Table> read_tables(const Sources& sources) {
   std::vector<Table> tables;
   for (const std::string& path : io::expand_folders(sources)) {
-    tables.push_back({path, read_table(path)});
+    tables.push_back({path, read_table(path), is_json_lines(path)});
     refuse_binary(tables.back().text, path);
   }
   return tables;
@@ -58,7 +58,12 @@ CsvTable::CsvTable(std::vector<Table> tables, const TableFormat& format) {
       table.text = io::windows_1252_to_utf8(table.text);
       windows_1252_ = true;
     }
-    FoundFormat found = find_format(table.text, format);
+    TableFormat own = format;
+    if (table.named) {
+      own.delimiter = format.delimiter != 0 ? format.delimiter : ',';
+      own.header = format.header.value_or(true);
+    }
+    FoundFormat found = find_format(table.text, own);
     // One column more or less of a guess would be another table: the first file decides for all.
     if (!files_.empty()) {
       const FoundFormat& first = files_.front().format;
@@ -102,11 +107,20 @@ std::vector<std::size_t> CsvTable::add_categories(CategoryColumn column) {
   return categories_.add(files_.front().header, std::move(column));
 }
 
+void CsvTable::leave_out(const std::vector<Index>& rows) {
+  for (const Index row : rows) {
+    const auto place = static_cast<std::size_t>(row);
+    if (left_out_.size() <= place) left_out_.resize(place + 1, false);
+    left_out_[place] = true;
+  }
+}
+
 CsvTable::Choice CsvTable::choose_columns(const ColumnQuestion& question) const {
   ColumnChooser chooser(header(), format().decimal, question);
   TableRows rows(*this);
   if (!rows.next()) fail(ErrorCode::bad_input, "{}: no rows behind the header", header().source());
   do {
+    if (rows.starts_file()) chooser.restart();
     chooser.look(rows.fields());
   } while (!chooser.decided() && rows.next());
   return chooser.choice();
@@ -164,17 +178,23 @@ void TableRows::open(std::size_t file) {
   starts_file_ = false;
 }
 
-bool TableRows::next() {
-  const bool first = !reader_.has_value();
-  if (first) open(0);
-  bool opened = first;
+bool TableRows::read() {
+  if (!reader_) open(0);
   while (!reader_->next(fields_)) {
     if (file_ + 1 == table_.files_.size()) return false;
     open(file_ + 1);
-    opened = true;
   }
-  starts_file_ = opened;
   header().check_width(fields_);
+  return true;
+}
+
+bool TableRows::next() {
+  const std::size_t before = reader_ ? file_ : table_.files_.size();
+  const auto& left_out = table_.left_out_;
+  do {
+    if (!read()) return false;
+  } while (row_++ < left_out.size() && left_out[row_ - 1]);
+  starts_file_ = file_ != before;
   (void)table_.categories_.extend(fields_);
   return true;
 }

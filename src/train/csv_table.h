@@ -14,7 +14,9 @@ struct ColumnQuestion {
   std::vector<std::size_t> excluded = {};
   std::vector<std::size_t> only = {};  ///< Beside those that are named as categories; empty: all others.
   CategoryChoice categories = {};
-  bool needs_number = true;  ///< Categories alone are nothing to read.
+  std::vector<std::size_t> counters = {};            ///< That may be counters: somebody named them.
+  std::optional<std::size_t> series = std::nullopt;  ///< Names the series of a row, of which each is numbered anew.
+  bool needs_number = true;                          ///< Categories alone are nothing to read.
 };
 
 /// The rows of a table, file by file.
@@ -40,7 +42,7 @@ class CsvTable {
 
   struct LeftOut {
     std::size_t column;
-    std::string reason;  ///< "dates", "text", "no values", "always the same", "no name"
+    std::string reason;  ///< "dates", "text", "no values", "always the same", "no name", CounterSearch::what()
   };
   struct TruthColumn {
     std::size_t column;
@@ -54,13 +56,16 @@ class CsvTable {
   };
   /// All columns of numbers, as the first value that is not missing shows, or of truth values, as the first two words
   /// show. Later values do not count: one bad value must be an error, not the end of a column. Dates, a first column
-  /// without a name and columns that never change are left out. Columns of few texts, in all rows, are categories, and
-  /// so are those that are named. Throws Error(bad_input) if there is nothing to read, or too many texts in a column
-  /// that is named.
+  /// without a name, columns that never change and, if others are left, counters of rows are left out. Columns of few
+  /// texts, in all rows, are categories, and so are those that are named. Throws Error(bad_input) if there is nothing
+  /// to read, or too many texts in a column that is named.
   Choice choose_columns(const ColumnQuestion& question) const;
 
   /// Reads a column as categories from now on: where the columns stand that all rows get for them.
   std::vector<std::size_t> add_categories(CategoryColumn column);
+
+  /// Leaves out these rows, by their numbers in all files together, from now on.
+  void leave_out(const std::vector<Index>& rows);
 
   /// What Dataset::reading() says; `read` columns were used, and `choice` is empty if they were asked for.
   std::vector<std::string> reading(std::size_t read, const Choice& choice) const;
@@ -82,13 +87,15 @@ class CsvTable {
   bool windows_1252_ = false;  // some of the files are
   std::vector<File> files_;
   CategoryFields categories_;
+  std::vector<bool> left_out_;  // of the first rows; empty if none are
 };
 
 class TableRows {
  public:
   explicit TableRows(const CsvTable& table) : table_(table) {}
 
-  /// False behind the last row of the last file. Throws Error(bad_input) for a row of another width than the header.
+  /// False behind the last row of the last file. Passes over rows that are left out. Throws Error(bad_input) for a row
+  /// of another width than the header.
   bool next();
   const std::vector<CsvField>& fields() const { return fields_; }
   /// Of the file that the row stands in.
@@ -99,9 +106,11 @@ class TableRows {
 
  private:
   void open(std::size_t file);
+  /// The next row of the files, left out or not.
+  bool read();
 
   const CsvTable& table_;
-  std::size_t file_ = 0;
+  std::size_t file_ = 0, row_ = 0;  // row_: of those of the files, the next one
   std::optional<CsvReader> reader_;
   std::vector<CsvField> fields_;
   bool starts_file_ = false;

@@ -15,6 +15,7 @@
 #include "train/labels.h"
 #include "train/normalise.h"
 #include "train/origin.h"
+#include "train/sequence_names.h"
 #include "train/table_values.h"
 
 namespace penstock {
@@ -56,7 +57,9 @@ class LabelledReader {
     const CsvHeader& header = rows.header();
     const std::string& sequence = header.label(rows.fields(), sequence_);
     const std::string& label = header.label(rows.fields(), label_);
+    if (rows.starts_file()) names_.clear();
     if (rows_.sequences.empty() || sequence != current_sequence_ || rows.starts_file()) {
+      names_.begin(rows.fields()[sequence_], header, sequence_);
       rows_.sequences.push_back({count_, 0, labels_.number_of(label)});
       current_sequence_ = sequence;
       current_label_ = label;
@@ -83,6 +86,7 @@ class LabelledReader {
   LabelledRows rows_;
   data::LabelNumbers labels_;
   std::string current_sequence_, current_label_;
+  data::SequenceNames names_;  // in this file
 };
 
 /// Numbers the labels as a model does.
@@ -206,9 +210,9 @@ class LabelledDataset final : public data::LabelledPasses, public training::Divi
 };
 
 /// Which columns a table offers; of those that were asked for, whether they are categories.
-CsvTable::Choice offered_inputs(const CsvTable& table, const LabelledOptions& options,
-                                std::vector<std::size_t> excluded) {
-  data::ColumnQuestion question{.excluded = std::move(excluded),
+CsvTable::Choice offered_inputs(const CsvTable& table, const LabelledOptions& options, std::size_t sequence,
+                                std::size_t label) {
+  data::ColumnQuestion question{.excluded = {sequence, label},
                                 .categories = data::category_choice(options.categories, table.header()),
                                 .needs_number = false};
   if (options.inputs.empty()) return table.choose_columns(question);
@@ -229,7 +233,7 @@ std::unique_ptr<Dataset> open_sequences(const From& sources, LabelledOptions opt
   const std::size_t label = table.column(options.label_column, "label_column");
   require(sequence != label, "sequence_column and label_column are both {}", in_quotes(options.label_column));
   CsvTable::Choice choice;
-  if (origin == nullptr) choice = offered_inputs(table, options, {sequence, label});
+  if (origin == nullptr) choice = offered_inputs(table, options, sequence, label);
   if (origin != nullptr) choice.categories = data::category_columns(*origin, table.header());
   auto inputs = options.inputs.empty() && origin == nullptr
                     ? choice.columns

@@ -133,6 +133,7 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
     description_.decimal = table.format().decimal;
     description_.header = table.format().header;
     description_.missing = options.missing;
+    description_.undated = options.undated;
     if (series.calendar && series.calendar->rises() && series.calendar->dates.irregular != Irregular::ignore) {
       description_.row_dates = series.calendar->dates;
     }
@@ -274,7 +275,7 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
       data::Calendar calendar = *series.calendar;
       const std::string& name = names[calendar.column];
       if (calendar.rises()) add_dates(calendar, name, options, features);
-      if (calendar.rises() && options.calendar.read && features.empty()) keep_dates(calendar, name);
+      if (calendar.rises() && options.calendar.read) keep_dates(calendar, name);
       add_reading(calendar.describe(name));
     }
     for (const std::size_t input : inputs) {
@@ -293,7 +294,7 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
     widen(features);
   }
 
-  /// To say when rows were, of a model that does without.
+  /// To say when rows were and when those behind them are, whether or not the model reads dates.
   void keep_dates(const data::Calendar& calendar, const std::string& name) {
     description_.row_dates = calendar.dates;
     description_.row_dates.column = name;
@@ -422,9 +423,9 @@ std::unique_ptr<Dataset> open_table(const From& sources, const SeriesOptions& op
   require(options.horizon >= 1 && options.horizon <= 1'000'000, "horizon must be 1 to 1000000, not {}",
           options.horizon);
   const auto shared = std::make_shared<CsvTable>(sources, options.format);
-  const CsvTable& table = *shared;
+  CsvTable& table = *shared;
   CsvTable::Choice choice;
-  data::SeriesColumns columns = data::find_columns(*shared, options, choice, origin);
+  data::SeriesColumns columns = data::find_columns(table, options, choice, origin);
   const auto series = std::make_shared<const SeriesTable>(
       data::read_series(table, columns, options, origin != nullptr ? &origin->row_dates : nullptr));
   if (origin == nullptr) data::drop_unseen_categories(table, *series, columns);

@@ -228,18 +228,26 @@ std::optional<double> parse_date(std::string_view text, DateForm form) {
   return name_first(scan);
 }
 
+bool looks_like_date(std::string_view text) {
+  return parse_date(text, DateForm::month_first) || parse_date(text, DateForm::day_first);
+}
+
+bool are_mostly_dates(std::size_t dates, std::size_t fields) {
+  constexpr std::size_t least = 3;  // fewer are an accident, unless all are
+  return dates == fields || (dates >= least && 2 * dates > fields);
+}
+
 DateForm text_form(std::span<const std::string> texts, bool* ambiguous) {
-  const auto all = [&](DateForm form) {
-    return std::all_of(texts.begin(), texts.end(), [&](const auto& text) { return parse_date(text, form); });
-  };
-  const auto same = [](const std::string& text) {
-    return parse_date(text, DateForm::month_first) == parse_date(text, DateForm::day_first);
-  };
-  const bool month_first = all(DateForm::month_first), day_first = all(DateForm::day_first);
-  if (ambiguous != nullptr) {
-    *ambiguous = month_first && day_first && !std::all_of(texts.begin(), texts.end(), same);
+  std::size_t month_first = 0, day_first = 0;
+  bool differ = false;
+  for (const std::string& text : texts) {
+    const auto by_month = parse_date(text, DateForm::month_first), by_day = parse_date(text, DateForm::day_first);
+    month_first += by_month ? 1 : 0;
+    day_first += by_day ? 1 : 0;
+    differ = differ || by_month != by_day;
   }
-  return day_first && !month_first ? DateForm::day_first : DateForm::month_first;
+  if (ambiguous != nullptr) *ambiguous = month_first == day_first && month_first > 0 && differ;
+  return day_first > month_first ? DateForm::day_first : DateForm::month_first;
 }
 
 bool may_name_dates(std::string_view column) {
@@ -276,18 +284,36 @@ std::optional<double> date_from_number(double value, DateForm form) {
   return std::nullopt;
 }
 
-std::optional<DateForm> number_form(std::string_view column, std::span<const double> values) {
-  const std::string name = lower_case(column);
-  if (values.size() < 2 || !may_name_dates(name) || !std::is_sorted(values.begin(), values.end()) ||
-      values.front() == values.back()) {
-    return std::nullopt;
+namespace {
+
+/// Whether these are dates that rise, up to a few that are none.
+bool are_rising_dates(std::span<const double> values, DateForm form) {
+  constexpr std::size_t least = 3, part = 10;  // a tenth, at least one, of three and more
+  std::size_t others = 0;
+  std::optional<double> first, last;
+  for (const double value : values) {
+    if (!date_from_number(value, form)) {
+      ++others;
+      continue;
+    }
+    if (last && value < *last) return false;
+    first = first.value_or(value);
+    last = value;
   }
+  if (first == last) return false;
+  return others == 0 || (values.size() - others >= least && others <= std::max<std::size_t>(1, values.size() / part));
+}
+
+}  // namespace
+
+std::optional<DateForm> number_form(std::string_view column, std::span<const double> values) {
+  if (!may_name_dates(column)) return std::nullopt;
+  const std::string name = lower_case(column);
   const bool of_years = name.find("year") != name.npos || name == "jahr" || name == "date";
   for (const DateForm form :
        {DateForm::year, DateForm::excel, DateForm::digits, DateForm::seconds, DateForm::milliseconds}) {
     if (form == DateForm::year && !of_years) continue;
-    const auto is_date = [&](double value) { return date_from_number(value, form).has_value(); };
-    if (std::all_of(values.begin(), values.end(), is_date)) return form;
+    if (are_rising_dates(values, form)) return form;
   }
   return std::nullopt;
 }

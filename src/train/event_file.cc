@@ -10,6 +10,7 @@
 #include <random>
 
 #include "base/check.h"
+#include "penstock/sources.h"
 
 namespace penstock::training {
 
@@ -96,6 +97,8 @@ std::uint32_t crc32c(std::string_view bytes) {
 
 EventFile::EventFile(const std::string& folder) {
   if (folder.empty()) return;
+  const std::string advice = address_advice(folder, true);
+  if (!advice.empty()) fail(ErrorCode::io_failure, "{}: cannot write events{}", folder, advice);
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) fail(ErrorCode::io_failure, "{}: cannot write events: {}", folder, error.message());

@@ -43,6 +43,7 @@ std::vector<GroupedRows> read_groups(Rows& rows, const DataDescription& data, co
     series.features.insert(series.features.end(), rows.features().begin(), rows.features().end());
     if (rows.reader().is_to_come()) {
       ++series.to_come;
+      series.dates_to_come.push_back(rows.date());
       continue;
     }
     check_order(series, data, rows);

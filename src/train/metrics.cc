@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "io/model_json.h"
+#include "penstock/sources.h"
 
 namespace penstock::training {
 
@@ -54,7 +55,8 @@ MetricsLog::MetricsLog(const std::string& path, const std::string& tensorboard_p
     : path_(path), events_(tensorboard_path) {
   if (path.empty()) return;
   file_.reset(std::fopen(path.c_str(), append ? "a" : "w"));
-  if (!file_) fail(ErrorCode::io_failure, "{}: cannot write metrics: {}", path, std::strerror(errno));
+  if (file_) return;
+  fail(ErrorCode::io_failure, "{}: cannot write metrics: {}{}", path, std::strerror(errno), address_advice(path, true));
 }
 
 void MetricsLog::write(const std::string& line) {

@@ -64,7 +64,7 @@ SeriesOptions options_of(const DataDescription& origin, SeriesOptions options) {
   options.horizon = origin.horizon;
   options.group = origin.groups_are_files ? "" : origin.group_column;
   options.group_by_file = origin.groups_are_files;
-  options.known.clear();
+  options.known = origin.known_columns();
   options.categories.clear();
   options.transform = Transform::none;  // logarithms are those of the columns
   options.calendar = {};
@@ -72,8 +72,6 @@ SeriesOptions options_of(const DataDescription& origin, SeriesOptions options) {
   if (options.irregular != Irregular::ignore) options.calendar.column = origin.row_dates.column;
   const bool fills = origin.row_dates.irregular == Irregular::fill;
   for (const Column& input : origin.inputs) {
-    const bool is_noted = std::ranges::find(options.known, input.name) != options.known.end();
-    if (input.ahead == 1 && !is_noted) options.known.push_back(input.name);
     if (input.feature == Feature::missing && options.missing != Missing::mask && !fills) {
       fail(ErrorCode::incompatible, "the model reads where column {} has no value: missing must be mask, not {}",
            in_quotes(input.name), to_string(options.missing));

@@ -13,6 +13,7 @@
 #include "train/categories.h"
 #include "train/csv.h"
 #include "train/dates.h"
+#include "train/sequence_names.h"
 #include "train/stream_opening.h"
 #include "train/stream_series.h"
 
@@ -28,8 +29,10 @@ struct RowReader::Impl {
         inputs(description.inputs),
         target_values(description.targets.size()),
         missing(format.missing.value_or(description.missing)),
+        undated_rows(format.undated.value_or(description.undated)),
         replace_bad(format.replace_bad),
-        line(format.first_line - (description.header ? 0 : 1)),
+        sequence_names(format.replace_bad ? most_names : std::numeric_limits<std::size_t>::max()),
+        line(format.first_line - (format.header.value_or(description.header) ? 0 : 1)),
         kinds(inputs.size(), data::ColumnKind::unknown) {
     if (data.group_column.empty()) series = &add(Group(), true);
     for (const Group& group : data.groups) add(group, true);
@@ -45,11 +48,41 @@ struct RowReader::Impl {
   }
 
   void find_dates() {
+    for (std::size_t i = 0; i < inputs.size() && !dated_by; ++i) {
+      if (inputs[i].reads_dates()) dated_by = {positions[i], inputs[i].dates};
+    }
     if (data.row_dates.column.empty()) return;
+    const auto is_read = [&](const Column& input) {
+      return input.reads_dates() && input.name == data.row_dates.column;
+    };
+    // An input that reads the dates says when rows were; nobody needs to parse them twice.
+    if (data.row_dates.irregular == Irregular::ignore && std::ranges::any_of(inputs, is_read)) return;
     date_position = opening.header.find(data.row_dates.column);
     if (date_position || data.row_dates.irregular == Irregular::ignore) return;
     fail(ErrorCode::bad_input, "{}:1:1: column {} says when a row was, but the header has only {}", source(),
          in_quotes(data.row_dates.column), opening.header.list());
+  }
+
+  /// Whether the row that was read is to be left out, as its date cannot be read. A column that only says when rows
+  /// were need not hold dates as in training; once it does, what is none, such as a line "Total", is no row: an error,
+  /// unless such are to be borne.
+  bool is_left_out() {
+    const bool needed = dated_by || data.row_dates.irregular != Irregular::ignore;
+    if (!date_position && !dated_by) return false;
+    const std::size_t position = date_position.value_or(dated_by ? dated_by->position : 0);
+    const DateForm form = date_position ? data.row_dates.form : dated_by->form;
+    const bool is_date = data::read_date(read[position].text, form, opening.decimal).has_value();
+    holds_dates = holds_dates || is_date;
+    if (is_date || (!needed && !holds_dates)) return false;
+    if (undated_rows == Undated::refuse && (needed || replace_bad)) return false;  // what reads the date says so
+    const data::CsvField& field = read[position];
+    const std::string& column = opening.header.names()[position];
+    if (undated_rows == Undated::refuse) (void)date(field, column, form);  // which throws
+    if (undated++ == 0) {
+      first_undated = fmt::format("{}:{}:{}: column {}: {} is no date", source(), field.line, field.column,
+                                  in_quotes(column), in_quotes(field.text));
+    }
+    return left_out = true;
   }
 
   void find_known(const DataDescription& description) {
@@ -81,7 +114,18 @@ struct RowReader::Impl {
     std::string& name = read[*sequence_position].text;
     if (name.empty() && replace_bad && sequence) name = *sequence;
     starts_sequence = sequence && *sequence != name;
+    if (!sequence || starts_sequence || restarted) begin_sequence();
+    restarted = false;
     if (starts_sequence) restart();
+  }
+
+  void begin_sequence() {
+    try {
+      sequence_names.begin(read[*sequence_position], opening.header, *sequence_position);
+    } catch (const Error& error) {
+      if (!replace_bad) throw;
+      if (first_returning.empty()) first_returning = error.what();
+    }
   }
 
   void restart() {
@@ -128,7 +172,7 @@ struct RowReader::Impl {
       now.reset();
     }
     if (now && series->date) {
-      elapsed = (*now - *series->date) / dates.step;
+      elapsed = dates.seconds_between(*series->date, *now) / dates.step;
       if (dates.irregular == Irregular::fill) fill_in(*series->date, *now);
     }
     series->date = now;
@@ -142,7 +186,7 @@ struct RowReader::Impl {
       fail(ErrorCode::bad_input, "{}:{}:{}: column {}: {} {}", source(), field.line, field.column,
            in_quotes(dates.column), in_quotes(field.text), why);
     };
-    if (now < before) refuse("is earlier than the row before");
+    if (dates.seconds_between(before, now) < 0.0) refuse("is earlier than the row before");
     if (dates.irregular == Irregular::refuse && !dates.is_regular(before, now)) {
       refuse("is not when the next row should be, and training refused such rows");
     }
@@ -186,13 +230,13 @@ struct RowReader::Impl {
   /// Seconds since the start of 1970.
   double date(const data::CsvField& field, const std::string& column, DateForm form) const {
     if (data::is_missing(field.text)) {
-      fail(ErrorCode::bad_input, "{}:{}:{}: column {}: the date is missing", source(), field.line, field.column,
-           in_quotes(column));
+      fail(ErrorCode::bad_input, "{}:{}:{}: column {}: the date is missing; {}", source(), field.line, field.column,
+           in_quotes(column), data::undated_advice);
     }
     const auto seconds = data::read_date(field.text, form, opening.decimal);
     if (!seconds) {
-      fail(ErrorCode::bad_input, "{}:{}:{}: column {}: {} is no date as in training", source(), field.line,
-           field.column, in_quotes(column), in_quotes(field.text));
+      fail(ErrorCode::bad_input, "{}:{}:{}: column {}: {} is no date as in training; {}", source(), field.line,
+           field.column, in_quotes(column), in_quotes(field.text), data::undated_advice);
     }
     return *seconds;
   }
@@ -267,7 +311,20 @@ struct RowReader::Impl {
   std::vector<double> raw;                                // ... which, of a number, is this
   std::vector<std::optional<std::size_t>> target_inputs;  // that are the values of the targets
   Missing missing;
+  Undated undated_rows;
+  struct Dated {
+    std::size_t position;
+    DateForm form;
+  };
+  std::optional<Dated> dated_by;  // the column of which inputs are dates
+  bool holds_dates = false;       // that column, or that of `row_dates`, as far as it was read
+  bool left_out = false;          // the row read last
+  Index undated = 0;
+  std::string first_undated;
   bool replace_bad;
+  static constexpr std::size_t most_names = 4096;  // of sequences that a stream may hold side by side
+  data::SequenceNames sequence_names;
+  std::string first_returning;         // sequence
   std::vector<std::size_t> positions;  // of the inputs in the header
   Index line;                          // the one read last
   std::vector<data::CsvField> read;    // as it comes in ...
@@ -278,7 +335,7 @@ struct RowReader::Impl {
   bool to_come = false;                       // of the row read last
   std::optional<std::size_t> group_position, date_position, sequence_position;
   std::optional<std::string> sequence;  // of the row read last
-  bool starts_sequence = false;
+  bool starts_sequence = false, restarted = false;
   double elapsed = 1.0;                               // since the row before, in units of the usual time
   std::vector<float> missing_rows;                    // [rows, I]
   std::unordered_map<std::string, StreamSeries> all;  // by name
@@ -326,8 +383,10 @@ bool RowReader::read(const std::string& line, std::span<float> features) {
   require(features.size() == self.inputs.size(), "features must have room for {} values, not {}", self.inputs.size(),
           features.size());
   ++self.line;
+  self.left_out = false;
   if (!self.parse(line)) return false;
   self.dated = nullptr;
+  if (self.is_left_out()) return false;
   self.find_series();
   self.find_sequence();
   self.to_come = self.lacks_targets();
@@ -348,7 +407,12 @@ std::optional<double> RowReader::date() const {
   return impl_->dated != nullptr ? std::optional(impl_->date_read) : std::nullopt;
 }
 bool RowReader::starts_sequence() const { return impl_->starts_sequence; }
-void RowReader::restart() { impl_->restart(); }
+void RowReader::restart() {
+  impl_->restart();
+  impl_->sequence_names.clear();
+  impl_->restarted = true;
+}
+const std::string& RowReader::first_returning_sequence() const { return impl_->first_returning; }
 
 const Group& RowReader::group() const {
   const bool grouped = impl_->group_position || impl_->data.groups_are_files;
@@ -411,6 +475,9 @@ std::optional<double> RowReader::number(std::size_t column) const {
 
 Index RowReader::replaced() const { return impl_->replaced; }
 const std::string& RowReader::first_replaced() const { return impl_->first_replaced; }
+bool RowReader::left_out() const { return impl_->left_out; }
+Index RowReader::undated() const { return impl_->undated; }
+const std::string& RowReader::first_undated() const { return impl_->first_undated; }
 Index RowReader::unknown_categories() const { return impl_->unknown_categories; }
 const std::string& RowReader::first_unknown_category() const { return impl_->first_unknown; }
 

@@ -13,8 +13,15 @@ namespace {
 /// Which columns a table offers; of those that were asked for, whether they are categories.
 CsvTable::Choice offered_columns(const CsvTable& table, const SeriesOptions& options) {
   ColumnQuestion question{.categories = category_choice(options.categories, table.header())};
-  if (!options.group.empty()) question.excluded.push_back(table.column(options.group, "group"));
-  if (options.inputs.empty()) return table.choose_columns(question);
+  if (!options.group.empty()) {
+    question.series = table.column(options.group, "group");
+    question.excluded.push_back(*question.series);
+  }
+  if (options.inputs.empty()) {
+    for (const std::string& known : options.known) question.counters.push_back(table.column(known, "known"));
+    for (const std::string& target : options.targets) question.counters.push_back(table.column(target, "targets"));
+    return table.choose_columns(question);
+  }
   question.only = table.columns(options.inputs, "inputs");
   for (const std::string& known : options.known) question.only.push_back(table.column(known, "known"));
   CsvTable::Choice choice = table.choose_columns(question);

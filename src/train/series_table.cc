@@ -101,7 +101,7 @@ void reorder(TableValues& values, const std::vector<Index>& order) {
 
 class SeriesReader {
  public:
-  SeriesReader(const CsvTable& table, const SeriesColumns& columns, const std::vector<std::size_t>& used,
+  SeriesReader(CsvTable& table, const SeriesColumns& columns, const std::vector<std::size_t>& used,
                const SeriesOptions& options, const RowDates* dates)
       : table_(table), columns_(columns), options_(options), dates_(dates), path_(table.header().source()) {
     require(options.group.empty() || !options.group_by_file, "group: files name the series, not column {}",
@@ -115,6 +115,7 @@ class SeriesReader {
   }
 
   SeriesTable read(const std::vector<std::size_t>& used) {
+    if (options_.undated == Undated::drop) leave_out_undated();
     ValueReader reader(table_, used, options_.missing);
     RowSorter sorter;
     for (auto rows = table_.rows(); rows.next();) {
@@ -131,6 +132,7 @@ class SeriesReader {
     refuse_empty_columns(values, names);
     SeriesTable result;
     if (grouped_) result.groups = sorter.groups();
+    if (!undated_.empty()) result.findings.push_back(undated_);
     std::vector<RowSorter::Rows> runs = sorter.take();
     read_dates(runs, values, result);
     split(sorter, runs, values, result);
@@ -141,6 +143,40 @@ class SeriesReader {
   }
 
  private:
+  /// A model that is trained further may know dates only to say when rows were.
+  bool reads_dates() const {
+    const bool known = dates_ != nullptr && table_.header().find(dates_->column).has_value();
+    return options_.calendar.read || options_.irregular != Irregular::ignore || known;
+  }
+
+  static std::vector<RowRun> runs_of(const std::vector<RowSorter::Rows>& all) {
+    std::vector<RowRun> runs;
+    for (const RowSorter::Rows& each : all) runs.push_back(each.rows);
+    return runs;
+  }
+
+  /// Before anything else of these rows is looked at: a line "Total" may lack more than a date.
+  void leave_out_undated() {
+    require(reads_dates() || dates_ != nullptr,
+            "undated: rows can be dropped by their dates where these are read, and 'calendar' says they are not");
+    if (!reads_dates()) return;
+    ValueReader places(table_, {}, options_.missing);
+    RowSorter sorter;
+    for (auto rows = table_.rows(); rows.next();) {
+      places.add(rows);
+      const bool by_column = group_.has_value();
+      sorter.add(rows.file(), by_column ? rows.fields()[*group_].text : group_of(rows));
+    }
+    const auto calendar = find_calendar(table_, options_, columns_.inputs, runs_of(sorter.take()), places.take());
+    require(calendar || dates_ != nullptr, "undated: {} has no column of dates among {}", path_,
+            table_.header().list());
+    if (!calendar || calendar->undated.empty()) return;
+    table_.leave_out(calendar->undated);
+    undated_ = fmt::format("{} left out, whose date in {} cannot be read, the first {}",
+                           counted(static_cast<Index>(calendar->undated.size()), "row"),
+                           table_.header().names()[calendar->column], calendar->first_undated);
+  }
+
   void name_files() {
     for (const std::string& path : table_.sources()) {
       const std::string name = io::data_name(path);
@@ -160,10 +196,8 @@ class SeriesReader {
 
   void read_dates(std::vector<RowSorter::Rows>& runs, TableValues& values, SeriesTable& result) {
     result.missing = options_.missing;
-    if (!options_.calendar.read && options_.irregular == Irregular::ignore) return;
-    std::vector<RowRun> rows;
-    for (const RowSorter::Rows& run : runs) rows.push_back(run.rows);
-    result.calendar = find_calendar(table_, options_, columns_.inputs, rows, values);
+    if (!reads_dates()) return;
+    result.calendar = find_calendar(table_, options_, columns_.inputs, runs_of(runs), values);
     if (!result.calendar) return;
     RowDates& dates = result.calendar->dates;
     // A model that does not ask how far rows are apart has no usual time between them.
@@ -356,11 +390,12 @@ class SeriesReader {
     }
   }
 
-  const CsvTable& table_;
+  CsvTable& table_;
   const SeriesColumns& columns_;
   const SeriesOptions& options_;
   const RowDates* dates_;
   const std::string& path_;
+  std::string undated_;             // what is said of rows that were left out
   Index rows_in_files_ = 0;         // those behind them were put in
   bool grouped_ = false;            // by a column or by files
   std::vector<std::string> files_;  // names
@@ -378,7 +413,7 @@ Index SeriesTable::training_rows() const {
   return sum;
 }
 
-SeriesTable read_series(const CsvTable& table, const SeriesColumns& columns, const SeriesOptions& options,
+SeriesTable read_series(CsvTable& table, const SeriesColumns& columns, const SeriesOptions& options,
                         const RowDates* dates) {
   std::vector<std::size_t> used = columns.inputs;
   used.insert(used.end(), columns.targets.begin(), columns.targets.end());

@@ -35,12 +35,13 @@ struct SeriesColumns {
   std::vector<std::size_t> known;  ///< Those of the inputs that are known in advance.
 };
 
-/// Reads these columns, puts in rows that are missing from a regular calendar if they are to be filled in, and splits
-/// every segment by time. Those that are too short for the horizon are left out, which `findings` says. Throws
-/// Error(bad_input) if nothing is left, or nothing can be held out that should be; Error(invalid_argument) for a group
-/// column that is not there or is to be read or forecast itself; and as find_calendar() does. `dates` say how far rows
-/// are apart for a model that is trained further; otherwise null.
-SeriesTable read_series(const CsvTable& table, const SeriesColumns& columns, const SeriesOptions& options,
+/// Reads these columns, leaves out of the table rows whose date cannot be read if they are to be dropped, puts in rows
+/// that are missing from a regular calendar if they are to be filled in, and splits every segment by time. Those that
+/// are too short for the horizon are left out, which `findings` says. Throws Error(bad_input) if nothing is left, or
+/// nothing can be held out that should be; Error(invalid_argument) for a group column that is not there or is to be
+/// read or forecast itself; and as find_calendar() does. `dates` say how far rows are apart for a model that is trained
+/// further; otherwise null.
+SeriesTable read_series(CsvTable& table, const SeriesColumns& columns, const SeriesOptions& options,
                         const RowDates* dates = nullptr);
 
 /// What is trained on by itself, with the last fifth of every segment held out in turn where that is enough. Throws

@@ -59,7 +59,7 @@ char find_decimal(const Records& records, char delimiter) {
 
 bool is_value(const std::string& text, char decimal) {
   double value = 0.0;
-  return is_missing(text) || parse_boolean(text) || parse_date(text) ||
+  return is_missing(text) || parse_boolean(text) || looks_like_date(text) ||
          parse_number(text, decimal, value) != std::errc::invalid_argument;
 }
 

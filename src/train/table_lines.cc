@@ -27,7 +27,7 @@ Rows::Rows(Lines& input, const DataDescription& data, const RowOptions& options)
   }
   if (data.task == Task::classify) format.sequence_column = options.sequence_column;
   reader_.emplace(data, line_, input.name(), format);
-  waiting_ = !data.header;
+  waiting_ = !format.header.value_or(data.header);
   for (const std::string& name : options.keep) {
     const auto position = reader_->column(name);
     const bool names_file = data.groups_are_files && name == data.group_column;
@@ -44,9 +44,12 @@ Rows::Rows(Lines& input, const DataDescription& data, const RowOptions& options)
 
 Rows::Kind Rows::next() {
   if (const auto kind = next_of_missing()) return *kind;
-  if (!waiting_ && !input_.line(line_)) return Kind::end;
-  waiting_ = false;
-  if (!reader_->read(line_, features_)) return Kind::blank;
+  for (bool is_row = false; !is_row;) {
+    if (!waiting_ && !input_.line(line_)) return Kind::end;
+    waiting_ = false;
+    is_row = reader_->read(line_, features_);
+    if (!is_row && !reader_->left_out()) return Kind::blank;
+  }
   for (std::size_t i = 0; i < kept_.size(); ++i) {
     const auto& position = kept_positions_[i];
     kept_[i] = position ? std::string(reader_->text(*position)) : reader_->group().name;

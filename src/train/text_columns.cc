@@ -30,7 +30,7 @@ struct Seen {
     bytes += static_cast<Index>(text.size());
     different.insert(text);
     numbers += header.looks_numeric(text) ? 1 : 0;
-    dates += parse_date(text).has_value() && !header.looks_numeric(text) ? 1 : 0;
+    dates += looks_like_date(text) && !header.looks_numeric(text) ? 1 : 0;
     // Several words, or a script that may have none.
     prose += std::ranges::any_of(text, [](unsigned char c) { return c == ' ' || c >= 0x80; }) ? 1 : 0;
   }

@@ -312,7 +312,10 @@ TEST_P(DenseTest, EqualsTheOracle) {
 /// Every shape of a block or a cluster gives every result, whichever the planner takes.
 TEST_P(DenseTest, EqualsTheOracleInAnyShape) {
   const bool by_blocks = c.algorithm == plan::DenseAlgorithm::head;
-  if (!by_blocks && c.algorithm != plan::DenseAlgorithm::chip) GTEST_SKIP() << "the algorithm has no such shapes";
+  const bool by_pieces = c.algorithm == plan::DenseAlgorithm::diagonal;
+  if (!by_blocks && !by_pieces && c.algorithm != plan::DenseAlgorithm::chip) {
+    GTEST_SKIP() << "the algorithm has no such shapes";
+  }
   const oracle::Results<double> want = oracle::forward(oracle_spec(), batch, arguments);
   const oracle::Arguments<double> gradients = oracle_gradients();
   const DenseForward forward = forward_call();
@@ -321,15 +324,17 @@ TEST_P(DenseTest, EqualsTheOracleInAnyShape) {
   };
   const std::vector<Shape> of_blocks = {{8, -1}, {4, -1}, {2, -1}};
   const std::vector<Shape> of_clusters = {{8, 0}, {4, 0}, {2, 0}, {1, 0}, {2, 1}, {1, 1}};
+  const std::vector<Shape> of_pieces =
+      c.clip > 0 ? std::vector<Shape>{{1, -1}} : std::vector<Shape>{{1, -1}, {2, -1}, {7, -1}, {64, -1}};
   const auto plan_of = [&](plan::GpuDenseProblem problem, const Shape& shape) {
-    (by_blocks ? problem.slots : problem.cluster) = shape.size;
+    (by_blocks ? problem.slots : by_pieces ? problem.parts : problem.cluster) = shape.size;
     problem.direct = shape.direct;
     return plan_gpu_dense(problem, stream->device().model());
   };
-  for (const Shape& any : by_blocks ? of_blocks : of_clusters) {
+  for (const Shape& any : by_blocks ? of_blocks : by_pieces ? of_pieces : of_clusters) {
     const int shape = any.size;
     if (by_blocks && shape == 8 && c.head >= 128 && storage == Storage::f32) continue;  // too large for a block
-    if (!by_blocks && shape > 1 && stream->device().model().architecture() < 90) continue;
+    if (!by_blocks && !by_pieces && shape > 1 && stream->device().model().architecture() < 90) continue;
     const plan::GpuDensePlan plan = plan_of(problem_of(forward, spec()), any);
     SCOPED_TRACE(plan.explain());
     y.fill(0xff), last.fill(0xff);
@@ -424,6 +429,19 @@ std::vector<Case> cases_by(plan::DenseAlgorithm algorithm) {
   return list;
 }
 
+/// The same where every unit is a head, and rows that are long enough to be cut.
+std::vector<Case> diagonal_cases() {
+  std::vector<Case> list = cases();
+  list.push_back({.name = "cut", .rows = 2, .steps = 1300, .head = 40});
+  list.push_back({.name = "cut_reverse", .rows = 3, .steps = 700, .head = 9, .reverse = true, .lengths = true});
+  list.push_back({.name = "cut_packed", .rows = 4, .steps = 2000, .head = 33, .packed = true, .reset = true});
+  for (Case& c : list) {
+    c.algorithm = plan::DenseAlgorithm::diagonal, c.name += "_by_diagonal";
+    c.heads *= c.head, c.head = 1;
+  }
+  return list;
+}
+
 /// Of rectified units in halves, rounding decides on which side of the kink some are: they are tested as floats.
 std::vector<std::tuple<Case, std::string_view, Storage>> parameters() {
   std::vector<std::tuple<Case, std::string_view, Storage>> list;
@@ -431,6 +449,7 @@ std::vector<std::tuple<Case, std::string_view, Storage>> parameters() {
     for (const Storage storage : {Storage::f32, Storage::bf16, Storage::f16}) {
       if (info.scan || (info.name == "elman-relu" && storage != Storage::f32)) continue;
       for (const Case& c : cases()) list.emplace_back(c, info.name, storage);
+      for (const Case& c : diagonal_cases()) list.emplace_back(c, info.name, storage);
       for (const auto algorithm :
            {plan::DenseAlgorithm::step, plan::DenseAlgorithm::cluster, plan::DenseAlgorithm::chip}) {
         const bool exchanges_once = algorithm != plan::DenseAlgorithm::step;

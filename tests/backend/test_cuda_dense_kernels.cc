@@ -1,5 +1,6 @@
 // Kernels of dense cells compile for every generation of chips, without a GPU: no register spilled. Needs NVRTC.
 
+#include "backend/cuda/dense/diagonal.h"
 #include "backend/cuda/dense/head.h"
 #include "support/compiled_kernel.h"
 
@@ -59,6 +60,44 @@ TEST_P(DenseKernels, FitTheirRegisters) {
   ragged.every_state = has_others;
   ragged.ragged = ragged.reset = true;
   both_ways(ragged);
+}
+
+/// Walks with derivatives of four states need most registers.
+void expect_diagonals_sound(std::string_view cell, Storage storage, int chip, bool ragged) {
+  test::need_nvrtc(chip);
+  GpuDenseProblem problem;
+  problem.cell = cell, problem.storage = storage;
+  problem.rows = 2, problem.steps = 50'000;
+  problem.heads = problem.hidden = 100;
+  problem.ragged = problem.reset = problem.reverse = ragged;
+  problem.every_state = ragged && plan::cell_traits(cell).states() > 1;
+  for (const bool backward : {false, true}) {
+    problem.backward = backward, problem.training = !backward;
+    for (const int pieces : {0, 1}) {
+      problem.parts = pieces;
+      const plan::GpuDensePlan plan = plan_gpu_dense(problem, test::chip(chip));
+      ASSERT_EQ(plan.algorithm, plan::DenseAlgorithm::diagonal);
+      std::vector<DiagonalPart> parts = {DiagonalPart::walk};
+      if (pieces == 0) {
+        EXPECT_GT(plan.pieces, 1);
+        parts = {DiagonalPart::pieces, DiagonalPart::between, DiagonalPart::walk};
+        if (!backward) parts.back() = DiagonalPart::exact;
+      }
+      for (const DiagonalPart part : parts) {
+        SCOPED_TRACE(fmt::format("{} {} {}: {}", cell, to_string(storage), static_cast<int>(part), plan.explain()));
+        test::expect_sound(dense_diagonal_source(problem, plan, part), chip, plan.threads());
+      }
+    }
+  }
+}
+
+TEST_P(DenseKernels, OfDiagonalsFitTheirRegisters) {
+  expect_diagonals_sound(cell, Storage::f32, chip, false);
+  if (chip == 90) expect_diagonals_sound(cell, Storage::bf16, chip, true);
+}
+
+TEST(DenseDiagonalKernels, CompileForEveryChip) {
+  for (const int chip : {86, 89, 100, 120}) expect_diagonals_sound("lstm", Storage::f16, chip, true);
 }
 
 TEST(DenseGradientKernels, FitTheirRegisters) {

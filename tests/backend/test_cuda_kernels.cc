@@ -36,6 +36,7 @@ Subject subject(const ScanRule& rule, Storage storage, bool backward, bool ragge
   GpuScanProblem problem{.storage = storage, .rows = 2, .steps = 5000, .channels = channels};
   problem.backward = backward;
   problem.gates = rule.gates, problem.read_back = rule.read_back, problem.computed = rule.computed;
+  problem.logarithms = rule.logarithms;
   problem.lengths = problem.reset = ragged;
   problem.regime = plan::Regime::scan;
   return {rule, problem};

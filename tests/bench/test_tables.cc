@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "bench/report.h"
 #include "bench/suite.h"
 #include "bench/tables.h"
 #include "penstock/system.h"
@@ -174,6 +175,30 @@ TEST(Runs, RefuseWhatDoesNotFitAndWhomNobodyKnows) {
   Settings settings = alone();
   settings.peers->emplace_back("torhc");
   expect_error(misuse, "peers must be among torch", [&] { run({&find_table("layer")}, {}, settings, counter); });
+}
+
+TEST(Limits, AreWrongWhereOurTimeIsWellBelowThem) {
+  Entry ours;
+  ours.name = "penstock";
+  ours.time.median = 1e-3;
+  Choice one;
+  one.threads = {1};
+  const Case test = cases(find_table("layer"), one).front();
+  const auto line = [&](double limit) {
+    Line made{.test = test, .checked = "all", .entries = {ours}, .limit = {}};
+    made.limit.seconds = limit;
+    return made;
+  };
+  Report report;
+  report.tables.push_back({&find_table("layer"), {line(0.5e-3), line(1.2e-3)}});
+  EXPECT_EQ(wrong_limits(report.tables.front()), "");
+  EXPECT_THAT(report_markdown(report), testing::AllOf(testing::HasSubstr("50 %"), testing::HasSubstr("120 %")));
+  report.tables.front().lines.push_back(line(0.27));
+  const std::string said = wrong_limits(report.tables.front());
+  EXPECT_THAT(said, testing::HasSubstr("The limit of 1 case is wrong"));
+  EXPECT_THAT(said, testing::HasSubstr("it allows 2.7e+05 us and the case took 1e+03 us"));
+  EXPECT_THAT(report_markdown(report),
+              testing::AllOf(testing::HasSubstr(said), testing::Not(testing::HasSubstr("27000"))));
 }
 
 }  // namespace

@@ -139,7 +139,7 @@ def test_intervals_of_a_stream_are_those_of_predict_and_go_on_from_a_state(seaso
 @pytest.mark.parametrize("levels, message", [
     ("0.9,0.1", "--quantiles must ascend"),
     ("0.1,1", "--quantiles must be 0.005 to 0.995, not 1"),
-    ("0.1,x", "--quantiles must be a number, not 'x'"),
+    ("0.1,x", "--quantiles must be numbers with commas between them, such as 0.1,0.5,0.9, not '0.1,x'"),
 ])
 def test_quantiles_that_there_are_not(seasonal, levels, message):
     refuses("predict", "model.safetensors", "all.csv", "--quantiles", levels, cwd=seasonal, status=2, verb="predict",

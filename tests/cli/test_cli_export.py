@@ -23,7 +23,7 @@ def test_what_is_written_is_said(folder):
     lines = [line.split(maxsplit=1) for line in result.out.splitlines()]
     assert [line[0] for line in lines] == ["model", "file", "inputs", "state", "outputs", "next_state"]
     assert lines[1][1].startswith("series.onnx, ONNX opset 17, ")
-    assert lines[2][1].split(None, 4)[:5] == ["features", "float", "[batch,", "time,", "3]         In the units of the data: day, level, flow"]
+    assert lines[2][1].split(None, 4)[:5] == ["features", "float", "[batch,", "time,", "2]         In the units of the data: level, flow"]
     assert (folder / "series.onnx").stat().st_size > 1000
 
 
@@ -42,13 +42,13 @@ def test_answers_are_those_of_predict(folder):
     np = pytest.importorskip("numpy", reason="NumPy is not installed")
     run("export", "series.safetensors", "-o", "answers.onnx", cwd=folder)
     network = ort.InferenceSession(str(folder / "answers.onnx"), providers=["CPUExecutionProvider"])
-    rows = np.loadtxt(folder / "series.csv", delimiter=",", skiprows=1, dtype=np.float32)
+    rows = np.loadtxt(folder / "series.csv", delimiter=",", skiprows=1, usecols=(1, 2), dtype=np.float32)
     state = np.zeros((1, network.get_inputs()[1].shape[1]), np.float32)
     forecast, _ = network.run(None, {"features": rows[np.newaxis], "state": state})
     lines = run("predict", "series.safetensors", "series.csv", "--json", cwd=folder).json_lines()
-    expected = np.array([[line["forecast"][name] for name in ("day", "level", "flow")] for line in lines])
+    expected = np.array([[line["forecast"][name] for name in ("level", "flow")] for line in lines])
     ours = forecast[0].transpose(0, 2, 1)
-    assert expected.shape == ours.shape == (300, 3, 2)
+    assert expected.shape == ours.shape == (300, 2, 2)
     assert np.abs(ours - expected).max() <= 1e-5 * np.abs(expected).max()
 
 
@@ -67,7 +67,7 @@ def test_nothing_is_replaced_unasked(folder):
 def test_what_cannot_be_exported(folder):
     refuses("export", message="MODEL is missing", status=2, verb="export", cwd=folder)
     run("export", "no.safetensors", expect=1, cwd=folder)
-    run("export", "series.csv", expect=1, cwd=folder)
+    run("export", "series.csv", expect=2, cwd=folder)
     run("export", "text.safetensors", "-o", "no/such.onnx", expect=1, cwd=folder)
     refuses(
         "export", "text.safetensors", "-o", "a.onnx", "--group", "Berlin",

@@ -1,11 +1,13 @@
 """Files that cannot be read or written: one line, and nothing lost that was saved before."""
 
 import gzip
+import io
 import json
 import re
 import resource
 import shutil
 import struct
+import zipfile
 
 import pytest
 
@@ -19,6 +21,14 @@ MISSING = "the value is missing; --missing (carry, interpolate or mask) deals wi
 
 def damaged(data):
     return data[:40] + bytes([data[40] ^ 255]) + data[41:]
+
+
+def zipped(name):
+    """A ZIP archive of one file of this name."""
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr(name, b"content")
+    return archive.getvalue()
 
 
 def series(*rows):
@@ -45,8 +55,13 @@ def series(*rows):
          "CSV: python3 -c \"import pandas; pandas.read_parquet('in').to_csv('out.csv')\""),
         ("table.parquet", b"PAR1" + bytes(99), "table.parquet: this is a Parquet file, not a text; pandas turns one into "
          "CSV: python3 -c \"import pandas; pandas.read_parquet('in').to_csv('out.csv')\""),
-        ("table.xlsx", b"PK\x03\x04" + bytes(99), "table.xlsx: this is a ZIP archive, which Excel's .xlsx files are too, not a "
-         "text; pandas turns one into CSV: python3 -c \"import pandas; pandas.read_excel('in').to_csv('out.csv')\""),
+        ("table.xlsx", zipped("[Content_Types].xml"), "table.xlsx: this is an Excel file, or another of Office, not a text; "
+         "pandas turns one into CSV: python3 -c \"import pandas; pandas.read_excel('in').to_csv('out.csv')\""),
+        ("arrays.npz", zipped("x.npy"), "arrays.npz: this is a ZIP archive of NumPy arrays, not a text; NumPy turns one into "
+         "CSV: python3 -c \"import numpy; numpy.savetxt('out.csv', numpy.load('in')['NAME'], delimiter=',')\""),
+        ("weights.pt", zipped("archive/data.pkl"), "weights.pt: this is a file of PyTorch, not a text; --bytes reads it all "
+         "the same"),
+        ("books.zip", zipped("book.txt"), "books.zip: this is a ZIP archive, not a text; unpack it first: unzip"),
         ("cut.csv.gz", gzip.compress(series().encode(), mtime=0)[:-9], "cut.csv.gz: damaged gzip data: they end too early"),
         ("bits.csv.gz", damaged(gzip.compress(series().encode(), mtime=0)), None),
         ("times.ts", "@timeStamps true\n@data\n1:a\n", "times.ts:1: series with time stamps cannot be read"),
@@ -153,8 +168,8 @@ def test_output_that_cannot_be_written_stops_the_run_before_it_starts(models, tm
     (tmp_path / "notes").write_text("not a model")
     there = " is there already, no Penstock model; --force replaces it, -o FILE writes another one"
     refused("notes", there, 2)
-    refused("no/folder", ": cannot write: No such file or directory", 1)
-    refused(".", ": cannot write: it is not a regular file", 1)
+    refused("no/folder", ": cannot write: No such file or directory; first: mkdir -p no", 1)
+    refused(".", ": cannot write: it is a folder; name a file in it", 1)
     refused("/dev/null", ": cannot write: it is not a regular file", 1)
     refused(text, " would overwrite DATA", 2)
     assert (tmp_path / "notes").read_text() == "not a model"

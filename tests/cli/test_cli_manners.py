@@ -166,7 +166,7 @@ def test_standard_input_is_data(models, tmp_path):
                  stdin=(models / "series.csv").read_bytes())  # fmt: skip
     assert result.json()["model"]["task"] == "forecast"
     shown = run("info", "-", "--as", "series", stdin=(models / "series.csv").read_bytes()).out
-    assert "is           data: day, level, flow in 240 rows" in shown and "next         penstock train - --as series\n" in shown
+    assert "is           data: level, flow in 240 rows" in shown and "next         penstock train - --as series\n" in shown
     assert "bytes of text" in run("info", "-", stdin=text).out
 
 
@@ -180,7 +180,7 @@ def test_info_says_what_a_file_is(models, tmp_path):
     run("train", models / "text.txt", *TINY, "--steps", 2, "--length", 8, "--checkpoint", "run", cwd=tmp_path)
     assert "a checkpoint, 2 steps and 0:00 into a run that --resume goes on with" in run("info", tmp_path / "run").out
     data = run("info", models / "series.csv").out
-    assert "is           data: day, level, flow in 240 rows" in data and "penstock train " in data
+    assert "is           data: level, flow in 240 rows" in data and "penstock train " in data
 
 
 def test_a_conversation(models):

@@ -142,7 +142,7 @@ def test_json_is_one_object(models, tmp_path, data, task, measure):
     assert final["validation"]["loss"] == pytest.approx(result["validation"]["loss"])
     assert records[0]["task"] == task and records[0]["model"] == "model.safetensors"
     weight = ["weight"] if result.get("share_of_layers", 1) < 1 else []
-    behind = {"language": ["score", "sample"], "forecast": 3 * ["forecast"] + weight + ["score"]}
+    behind = {"language": ["score", "sample"], "forecast": 2 * ["forecast"] + weight + ["score"]}
     expected = [] if str(data).startswith("task:") else behind.get(task, ["score"])
     assert kinds[kinds.index("final") + 1 :] == expected
     if "score" in result:

@@ -119,9 +119,9 @@ def test_a_cell_that_does_not_exist_is_answered_with_the_list(models):
         (
             "generate",
             ["series.safetensors"],
-            "this verb is for language models, and series.safetensors is a forecast model",
+            "this verb is for language models, and series.safetensors is a forecast model: "
+            "'penstock predict series.safetensors FILE'",
         ),
-        ("predict", ["text.safetensors"], "DATA is missing"),
         (
             "predict",
             ["text.safetensors", "text.txt", "--last"],

@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
 #include <optional>
+#include <utility>
 
 #include "base/random.h"
 #include "ops/cuda/common.h"
@@ -137,6 +140,54 @@ void CudaStreams::check_scan(ScanForm form, DType type, bool reverse) {
   EXPECT_TRUE(close(get(da_gpu, type), da, backward, backward_terms)) << "da";
   EXPECT_TRUE(close(get(db_gpu, type), db, backward, backward_terms)) << "db";
   EXPECT_TRUE(close(get(dh0_gpu, DType::f32), dh0, backward, backward_terms)) << "dh0";
+}
+
+/// Gains of many steps underflow to zero there, and zero times infinity is no number.
+TEST_F(CudaStreams, InfiniteStatesStayInfinite) {
+  constexpr Index steps = 65'536;
+  const std::vector<float> a(steps, 0.5f), b(steps, 1.0f);
+  std::vector<float> h(steps);
+  const auto view = [&](auto& values) {
+    return SequenceView<std::remove_reference_t<decltype(values[0])>>::batch_first(values.data(), steps, 1);
+  };
+  const float h0 = -std::numeric_limits<float>::infinity();
+  Scan<float>(1, *stream)
+      .forward({.rows = 1, .steps = steps}, {view(a), view(b), {}}, view(h), &h0, nullptr, execution);
+  EXPECT_EQ(h, std::vector<float>(steps, h0));
+}
+
+/// Logarithms a breath below 0, whose exponentials are all but 1 in a float: over a million steps, in chunks and by
+/// threads that walk alone.
+TEST_F(CudaStreams, LogarithmsNearZeroKeepTheDigitsOfALoop) {
+  for (const Index steps : {Index{48}, Index{65'536}, Index{1'000'000}}) {
+    const auto count = static_cast<std::size_t>(steps);
+    std::vector<float> a(count), b(count), dh(count, 1.0f), h(count), da(count), db(count);
+    for (std::size_t t = 0; t < count; ++t) {
+      a[t] = static_cast<float>(random.uniform(-2e-6, -1e-6)), b[t] = static_cast<float>(random.uniform(-1.0, 1.0));
+    }
+    const auto view = [&](auto& values) {
+      return SequenceView<std::remove_reference_t<decltype(values[0])>>::batch_first(values.data(), steps, 1);
+    };
+    const Scan<float> scan(1, *stream, ScanForm::logarithmic);
+    const Batch batch{.rows = 1, .steps = steps};
+    const Scan<float>::Terms terms{view(std::as_const(a)), view(std::as_const(b)), {}};
+    scan.forward(batch, terms, view(h), nullptr, nullptr, execution);
+    scan.backward(batch, terms, view(std::as_const(h)), nullptr, view(std::as_const(dh)), nullptr,
+                  {view(da), view(db), {}}, nullptr, execution);
+    double state = 0, flowing = 0, worst = 0, worst_back = 0, most = 0, most_back = 0;
+    for (std::size_t t = 0; t < count; ++t) {
+      state += std::expm1(double{a[t]}) * state + std::exp(double{b[t]});
+      most = std::max(most, state), worst = std::max(worst, std::abs(h[t] - state));
+    }
+    for (std::size_t t = count; t-- > 0;) {
+      flowing += dh[t];
+      most_back = std::max(most_back, flowing);
+      worst_back = std::max(worst_back, std::abs(db[t] / std::exp(double{b[t]}) - flowing));
+      flowing += std::expm1(double{a[t]}) * flowing;
+    }
+    EXPECT_LE(worst, 3e-5 * most) << steps;
+    EXPECT_LE(worst_back, 3e-5 * most_back) << steps;
+  }
 }
 
 TEST_F(CudaStreams, ScansAgreeWithTheCpu) {

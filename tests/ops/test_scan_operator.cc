@@ -118,16 +118,17 @@ int depth_of_chunks(Index T, Index chunk) {
   cpu::RowPlan plan;
   plan.rows = 1, plan.length = &length, plan.row_of = &row;
   const auto chunks = static_cast<std::size_t>((T + chunk - 1) / chunk);
-  std::vector<Depth> gains(chunks), offsets(chunks);
+  std::vector<Depth> gains(chunks), rests(chunks), offsets(chunks);
   Depth carry;
   const auto walk_part = [](const cpu::ScanPart& part, Depth* state) {
     for (Index t = part.begin; t < part.end; ++t) *state = Depth() * *state + Depth();
   };
   ops::scan_in_chunks<Depth>(
-      plan, T, 1, chunk, 1, false, &carry, {gains.data(), offsets.data()}, [](const cpu::ScanPart&, int) {},
-      [&](const cpu::ScanPart& part, Depth* gain, Depth* offset) {
-        *gain = *offset = Depth();
-        walk_part(part, offset);
+      plan, T, chunk, 1, false, &carry, {{gains.data(), rests.data(), offsets.data()}, 1},
+      [](const cpu::ScanPart&, int) {},
+      [&](const cpu::ScanPart& part, const cpu::ScanEffect<Depth>& effect) {
+        *effect.gain = *effect.gain_rest = *effect.offset = Depth();
+        walk_part(part, effect.offset);
       },
       walk_part);
   return carry.steps;

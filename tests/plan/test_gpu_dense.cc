@@ -52,6 +52,31 @@ TEST(GpuDense, PutsTheRestOfTheMatrixInSharedMemory) {
   EXPECT_LE(floats.shared, h200().block_bytes);
 }
 
+/// Few long rows are cut into pieces; many rows, short ones, and gradients with a limit are not.
+TEST(GpuDense, CutsTheStepsOfDiagonalsWhereRowsAreFew) {
+  GpuDenseProblem few = dense("gru", Storage::f32, 1, 256, 1);
+  few.steps = 65'536;
+  const GpuDensePlan cut = plan_gpu_dense(few, h200());
+  EXPECT_EQ(cut.algorithm, DenseAlgorithm::diagonal);
+  EXPECT_GE(cut.pieces, 128);
+  EXPECT_THAT(cut.explain(), HasSubstr("Newton's iteration joins the pieces"));
+  GpuDenseProblem training = few;
+  training.training = true;
+  EXPECT_EQ(plan_gpu_dense(training, h200()).pieces, cut.pieces) << "the same bits with a tape and without";
+  GpuDenseProblem limited = few;
+  limited.backward = limited.clipped = true;
+  EXPECT_EQ(plan_gpu_dense(limited, h200()).pieces, 1);
+  limited.parts = 4;
+  limited.algorithm = DenseAlgorithm::diagonal;
+  test::expect_error(ErrorCode::unsupported, "gradients with a limit are walked in one piece",
+                     [&] { plan_gpu_dense(limited, h200()); });
+  EXPECT_EQ(plan_gpu_dense(dense("lstm", Storage::bf16, 64, 4096, 1), h200()).pieces, 1);
+  GpuDenseProblem wide = dense("lstm", Storage::f32, 1, 128, 2);
+  wide.algorithm = DenseAlgorithm::diagonal;
+  test::expect_error(ErrorCode::unsupported, "every unit must be a head by itself, and heads have 2 units",
+                     [&] { plan_gpu_dense(wide, h200()); });
+}
+
 TEST(GpuDense, RefusesWhatNoBlockHolds) {
   test::expect_error(ErrorCode::unsupported, "needs", [] {
     GpuDenseProblem problem = dense("lstm", Storage::f32, 16, 1, 256);

@@ -76,6 +76,61 @@ def test_many_series_are_answered_by_name(tmp_path):
     assert {"file": str(SHOPS), **model.evaluate(SHOPS, skip=48, threads=1)} == json.loads(scored)["files"][0]
 
 
+def test_quantiles_are_those_of_the_program(series, tmp_path):
+    path, values = series
+    model = trained(penstock.open_series(path, horizon=3))
+    levels = [0.1, 0.5, 0.95]
+    forecast, quantiles = model.predict(path, quantiles=levels, exact=True)
+    np.testing.assert_array_equal(forecast, model.predict(path, exact=True))
+    assert quantiles.shape == (150, 3, 2, 3) and quantiles.dtype == np.float64
+    assert (np.diff(quantiles, axis=-1) >= 0).all()
+    model.save(tmp_path / "model.safetensors")
+    said = ask("predict", tmp_path / "model.safetensors", path, "--exact", "--json", "--threads", 1, "--quantiles", "0.1,0.5,0.95")
+    for row, line in enumerate(map(json.loads, said.splitlines())):
+        for target, name in enumerate(("level", "flow")):
+            for i, level in enumerate(levels):
+                assert line["quantiles"][name][f"{level:g}"] == quantiles[row, :, target, i].tolist()
+    # Arrays are followed as files are, each row of a batch from its own start.
+    alone = model.predict(values, quantiles=levels, exact=True)
+    np.testing.assert_array_equal(alone[0], forecast)
+    np.testing.assert_array_equal(alone[1], quantiles)
+    batch = model.predict(np.stack([values[:90], values[60:]]), quantiles=(0.9,), exact=True)
+    assert batch[0].shape == (2, 90, 3, 2) and batch[1].shape == (2, 90, 3, 2, 1)
+    for row, part in enumerate((values[:90], values[60:])):
+        np.testing.assert_array_equal(batch[1][row], model.predict(part, quantiles=(0.9,), exact=True)[1])
+
+
+def test_quantiles_of_many_series(tmp_path):
+    model = trained(penstock.open_series(SHOPS, inputs=["sales"], group="shop", known=["promotion"], horizon=6))
+    answers = model.predict(SHOPS, quantiles=[0.1, 0.9])
+    assert list(answers) == ["Aachen", "Bonn", "Essen", "Kiel"]
+    for forecast, quantiles in answers.values():
+        assert quantiles.shape == (60, 6, 1, 2) and np.isfinite(quantiles[:54]).all()
+        assert np.isnan(quantiles[54:]).all() and np.isnan(forecast[54:]).all(), "no plans behind the end"
+
+
+def test_levels_that_make_no_quantiles(series, tmp_path):
+    path, values = series
+    model = trained(penstock.open_series(path, targets=["level"], horizon=3))
+    for given in (path, values):
+        for levels in (0.1, "0.1,0.9", ["low"], []):
+            with pytest.raises(penstock.InvalidArgument, match=r"^quantiles must be levels such as \[0.1, 0.5, 0.9\], not "):
+                model.predict(given, quantiles=levels)
+        with pytest.raises(penstock.InvalidArgument, match="^quantiles must be 0.005 to 0.995, not 10: 10 % is 0.1$"):
+            model.predict(given, quantiles=[10, 90])
+        with pytest.raises(penstock.InvalidArgument, match="^quantiles must be 0.005 to 0.995, not -0.1$"):
+            model.predict(given, quantiles=[-0.1])
+    with pytest.raises(penstock.InvalidArgument, match="^quantiles must be levels such as"):
+        model.evaluate(path, quantiles=0.1)
+    untrained = penstock.Model(penstock.open_series(path, horizon=3), width=8, blocks=1)
+    with pytest.raises(penstock.InvalidArgument, match="does not know the errors of its forecasts: train it with held-out rows"):
+        untrained.predict(values, quantiles=[0.5])
+    (tmp_path / "text.txt").write_text("the rain in spain stays mainly in the plain. " * 60)
+    language = penstock.Model(penstock.open_text(tmp_path / "text.txt"), width=8, blocks=1)
+    with pytest.raises(penstock.InvalidArgument, match="quantiles are for models that forecast a series, and this is a language model"):
+        language.predict(b"rain", quantiles=[0.5])
+
+
 def test_labelled_files(tmp_path):
     rng = np.random.default_rng(0)
     rows = [f"s{i},{'up' if i % 2 else 'down'},{(t if i % 2 else -t) + 0.1 * rng.normal():.4f}" for i in range(30) for t in range(5 + i % 4)]

@@ -131,6 +131,56 @@ def test_indices_of_pandas():
     assert any("time: a row an hour" in line for line in penstock.open_series(named, horizon=2).reading)
 
 
+def test_names_that_look_like_numbers_are_names():
+    values = np.random.default_rng(0).normal(size=(60, 2))
+    for names in [None, ["2020", "2021"], [2020, 2021], ["1.5", "2.5"], ["2020-01-01", "2021-01-01"]]:
+        table = pandas.DataFrame(values, columns=names)
+        data = penstock.open_series(table)
+        assert [column["name"] for column in data.description["inputs"]] == [str(name) for name in table.columns]
+        assert data.training_steps + data.held_out_steps + 1 == 60
+        mean = data.description["inputs"][0]["mean"]
+        assert mean == pytest.approx(values[:48, 0].mean(), rel=1e-12)
+        model = penstock.Model(data, width=8, blocks=1)
+        assert model.predict(table).shape[0] == 60
+    named = pandas.DataFrame(values, columns=["2020", "2021"])
+    labels = named.assign(sequence=np.arange(60) // 6, label=["a", "b"] * 30).astype({"sequence": str})
+    labels["label"] = np.where(np.arange(60) // 6 % 2, "a", "b")
+    assert [column["name"] for column in penstock.open_labelled(labels).description["inputs"]] == ["2020", "2021"]
+
+
+def test_names_that_look_like_numbers_of_json_lines(tmp_path):
+    path = tmp_path / "years.jsonl"
+    path.write_text("".join(f'{{"2020": {i * i % 17}, "2021": {i * i % 13}}}\n' for i in range(60)))
+    data = penstock.open_series(path)
+    assert [column["name"] for column in data.description["inputs"]] == ["2020", "2021"]
+    assert data.training_steps + data.held_out_steps + 1 == 60
+
+
+def test_a_model_of_columns_without_names_reads_tables_by_place(tmp_path):
+    values = np.random.default_rng(0).normal(size=(60, 2)).round(3)
+    path = tmp_path / "plain.csv"
+    np.savetxt(path, values, delimiter=",", fmt="%.3f")
+    data = penstock.open_series(path, header=False)
+    model = penstock.Model(data, width=8, blocks=1)
+    np.testing.assert_array_equal(model.predict(pandas.DataFrame(values)), model.predict(path))
+
+
+def test_dates_that_cannot_be_read():
+    table = pandas.DataFrame({"when": pandas.date_range("2023-01-01", periods=100), "x": np.arange(100) ** 2 % 17})
+    broken = table.copy()
+    broken.loc[50, "when"] = pandas.NaT
+    with pytest.raises(penstock.BadInput, match='the table:52: column "when": "" is no date'):
+        penstock.open_series(broken)
+    data = penstock.open_series(broken, undated="drop")
+    assert any("1 row left out" in finding for finding in data.reading)
+    model = penstock.Model(data, width=8, blocks=1)
+    with pytest.warns(UserWarning, match="1 row is left out"):
+        forecasts = model.predict(broken)
+    np.testing.assert_array_equal(forecasts, model.predict(table.drop(index=50)))
+    with pytest.raises(penstock.InvalidArgument, match="undated must be one of refuse, drop"):
+        penstock.open_series(broken, undated="ignore")
+
+
 def test_missing_values():
     level = np.sin(np.arange(ROWS))
     frame = pandas.DataFrame({"level": np.where(level > 0.9, np.nan, level)})

@@ -400,6 +400,46 @@ def test_convert_swaps_layers_in_place_and_back():
         ours.convert_back(ours.GRU(2, 4, num_heads=2))
 
 
+class Subclass(ours.LSTM):
+    pass
+
+
+@pytest.mark.parametrize("layer", [
+    lambda: ours.MinGRU(2, 4), lambda: ours.MinLSTM(2, 4), lambda: ours.SLSTM(2, 4), lambda: ours.MinGRUCell(2, 4),
+    lambda: ours.GRU(2, 4, num_heads=2), lambda: ours.GRU(2, 4, reset_after=False),
+    lambda: ours.LSTMCell(2, 4, num_heads=2), lambda: Subclass(2, 4),
+    lambda: nn.utils.parametrizations.weight_norm(ours.LSTM(2, 4), "weight_hh_l0"),
+])  # fmt: skip
+def test_convert_back_names_what_it_would_leave_and_changes_nothing(layer):
+    model = nn.ModuleDict({"first": ours.GRU(3, 2), "inner": nn.Sequential(nn.Identity(), layer())})
+    with pytest.raises(ValueError, match=r"torch.nn has no such layer: inner.1 is .*nothing was converted"):
+        ours.convert_back(model)
+    assert type(model["first"]) is ours.GRU
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("layer", [ours.GRU, ours.MinGRU, ours.LSTMCell])
+def test_onnx_export_says_what_to_do(layer, tmp_path):
+    class Outputs(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = layer(3, 4)
+
+        def forward(self, x):
+            return self.layer(x)[0]
+
+    x = torch.randn(2, 3) if layer is ours.LSTMCell else torch.randn(5, 2, 3)
+    with pytest.raises(RuntimeError, match="export penstock.torch.convert_back.*save_onnx"):
+        torch.onnx.export(Outputs(), (x,), tmp_path / "model.onnx", dynamo=False)
+
+    class Scan(nn.Module):
+        def forward(self, x):
+            return ours.scan(x, x)[0]
+
+    with pytest.raises(RuntimeError, match="torch.onnx cannot write"):
+        torch.onnx.export(Scan(), (torch.rand(2, 3, 4),), tmp_path / "model.onnx", dynamo=False)
+
+
 # ---- errors ----------------------------------------------------------------------------------------------------------
 
 
@@ -437,7 +477,7 @@ def test_errors_are_of_the_types_of_torch_nn(name):
 
 
 WRONG_LENGTHS = [
-    ([1, 2, 3], TypeError, "lengths must be a tensor, not list"),
+    ([1.0, 2.0, 3.0], TypeError, r"lengths must be an int64 tensor or a list of whole numbers, not \[1.0, 2.0, 3.0\]"),
     (torch.tensor([1.0, float("nan"), 2.0]), RuntimeError, "lengths must be .* of dtype torch.int64, not torch.float32"),
     (torch.tensor([1, 2]), RuntimeError, r"lengths must be \[B\] = \[3\], not \[2\]"),
     (torch.tensor([1, 2, 9]), RuntimeError, "lengths must be 0 to T = 4, not .*9"),
@@ -456,6 +496,23 @@ def test_wrong_lengths(options, lengths, kind, message):
 def test_wrong_lengths_of_scans(lengths, kind, message):
     with pytest.raises(kind, match=message):
         ours.scan(torch.ones(3, 4, 2), torch.ones(3, 4, 2), lengths=lengths)
+
+
+@pytest.mark.parametrize("given", [list, tuple, lambda n: torch.tensor(n).numpy(), lambda n: torch.tensor(n).int().numpy()])
+def test_lengths_may_be_a_list(given):
+    lengths, x = [4, 0, 2], torch.rand(3, 4, 5)
+    for layer in (ours.LSTM(5, 7, batch_first=True), ours.LSTM(5, 7, batch_first=True, proj_size=3)):
+        assert torch.equal(layer(x, lengths=given(lengths))[0], layer(x, lengths=torch.tensor(lengths))[0])
+    expected, _ = ours.scan(x, x, lengths=torch.tensor(lengths))
+    assert torch.equal(ours.scan(x, x, lengths=given(lengths))[0], expected)
+
+
+def test_scans_of_whole_numbers_are_refused():
+    whole = torch.ones(3, 4, 2, dtype=torch.int64)
+    for a, b in ((whole, whole), (whole, whole.bool()), (whole.cfloat(), whole)):
+        with pytest.raises(TypeError, match="a and b must be tensors of float32.* convert them with .float"):
+            ours.scan(a, b)
+    assert torch.equal(ours.scan(whole.float(), whole)[0], ours.scan(whole.float(), whole.float())[0])
 
 
 def test_wrong_reset_masks():
@@ -520,7 +577,13 @@ def test_errors_name_the_argument():
         torch.tensor([1, 2]),
         torch.tensor([1, 2, -1]),
         torch.tensor([1, 2, 5]),
-        [1, 2, 3],
+        [1, 2],
+        [1, 2, 5],
+        [1.0, 2.0, 3.0],
+        [True, False, True],
+        [1, None, 3],
+        "123",
+        3,
     ],
     ids=str,
 )

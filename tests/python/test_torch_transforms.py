@@ -10,6 +10,14 @@ from penstock.torch._composed import CELLS, composed  # noqa: E402
 
 torch.set_num_threads(1)  # these sizes are too small to share
 
+
+@pytest.fixture(autouse=True)
+def compile_anew():
+    """Layers share their code, of which PyTorch compiles only so many variants."""
+    yield
+    torch._dynamo.reset()
+
+
 STACKS = {
     "elman": lambda *a, **k: ours.RNN(*a, **k),
     "elman-relu": lambda *a, **k: ours.RNN(*a, nonlinearity="relu", **k),
@@ -195,6 +203,48 @@ def test_gradients_come_from_whatever_is_used(used):
         torch.testing.assert_close(got.grad, want.grad)
 
 
+FROZEN = {
+    "every form of a stack": lambda m, x, h: m(x, h),
+    "lengths": lambda m, x, h: m(x, h, lengths=torch.tensor([5, 3])),
+    "without rows": lambda m, x, h: m(x[:, 0], tuple(s[:, 0] for s in h) if isinstance(h, tuple) else h[:, 0]),
+    "packed": lambda m, x, h: m(torch.nn.utils.rnn.pack_padded_sequence(x, [3, 5], enforce_sorted=False), h),
+    "compiled": lambda m, x, h: torch.compile(m, backend="aot_eager")(x, h),
+}
+
+
+@pytest.mark.parametrize("way", FROZEN)
+@pytest.mark.parametrize("options", [{}, {"num_layers": 2, "bidirectional": True, "dropout": 0.5}])
+@pytest.mark.parametrize("cell", STACKS)
+def test_states_have_gradients_beside_frozen_weights(cell, options, way):
+    """A frozen decoder behind an encoder that learns: of all that enters, only states have gradients."""
+    torch.manual_seed(0)
+    stack, states = STACKS[cell](3, 4, **options), CELLS[cell][1]
+    slots = options.get("num_layers", 1) * (2 if options.get("bidirectional") else 1)
+    x, gradients = torch.randn(5, 2, 3), []
+    for frozen in (False, True):
+        stack.requires_grad_(not frozen)
+        torch.manual_seed(1)
+        leaves = [(torch.rand(slots, 2, 4) + 0.5).requires_grad_() for _ in range(states)]
+        torch.manual_seed(2)  # for dropout
+        y, last = FROZEN[way](stack, x, leaves[0] if states == 1 else tuple(leaves))
+        y, last = getattr(y, "data", y), [last] if states == 1 else last
+        (y.sin().sum() + sum(s.sin().sum() for s in last)).backward()
+        gradients.append([leaf.grad for leaf in leaves])
+    for expected, got in zip(*gradients):
+        assert got is not None
+        torch.testing.assert_close(got, expected)
+
+
+@pytest.mark.parametrize("kind", ["RNNCell", "GRUCell", "LSTMCell", "SLSTMCell", "MinGRUCell", "MinLSTMCell"])
+def test_states_of_frozen_cells_have_gradients(kind):
+    cell = getattr(ours, kind)(3, 4).requires_grad_(False)
+    states = CELLS[cell._cell()][1]
+    leaves = [(torch.rand(2, 4) + 0.5).requires_grad_() for _ in range(states)]
+    after = cell(torch.randn(2, 3), leaves[0] if states == 1 else tuple(leaves))
+    (after if states == 1 else after[0]).sum().backward()
+    assert sum(0 if leaf.grad is None else leaf.grad.abs().sum() for leaf in leaves) > 0
+
+
 def test_frozen_layers_keep_nothing_for_a_backward_pass():
     layer = ours.LSTM(3, 4).requires_grad_(False)
     x = torch.randn(5, 2, 3)
@@ -378,6 +428,108 @@ def test_hessian_vector_product_through_func():
     step = 1e-6
     expected = (torch.func.grad(loss)(x + step * v) - torch.func.grad(loss)(x - step * v)) / (2 * step)
     torch.testing.assert_close(got, expected, rtol=1e-6, atol=1e-7)
+
+
+# ---- forward mode, which is refused ------------------------------------------------------------------------------------
+
+
+class Outputs(torch.nn.Module):
+    """A layer's outputs alone."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x):
+        y = self.layer(x)
+        return y[0] if isinstance(y, tuple) else y
+
+
+def dual(function, x, tangent):
+    from torch.autograd import forward_ad
+
+    with forward_ad.dual_level():
+        return forward_ad.unpack_dual(function(forward_ad.make_dual(x, tangent))).tangent
+
+
+def dual_in_inference_mode(function, x, tangent):
+    return dual(torch.inference_mode()(function), x, tangent)
+
+
+FORWARD_MODES = {
+    "linearize": lambda f, x, t: torch.func.linearize(f, x)[1](t),
+    "jvp": lambda f, x, t: torch.func.jvp(f, (x,), (t,))[1],
+    "jvp of a compiled function": lambda f, x, t: torch.compile(
+        lambda x, t: torch.func.jvp(f, (x,), (t,))[1], backend="aot_eager"
+    )(x, t),
+    "jacfwd": lambda f, x, t: torch.func.jacfwd(f)(x),
+    "hessian": lambda f, x, t: torch.func.hessian(lambda x: f(x).sum())(x),
+    "vmap": lambda f, x, t: torch.func.vmap(lambda x, t: torch.func.jvp(f, (x,), (t,))[1])(x[None], t[None]),
+    "dual": dual,
+    "dual without gradients": torch.no_grad()(dual),
+    "dual in inference mode": dual_in_inference_mode,
+    "dual into a compiled function": lambda f, x, t: dual(torch.compile(f, backend="aot_eager"), x, t),
+}
+DIFFERENTIATED = {
+    "stack": lambda: Outputs(ours.GRU(3, 4)),
+    "frozen stack": lambda: Outputs(ours.LSTM(3, 4)).requires_grad_(False),
+    "cell": lambda: Outputs(ours.LSTMCell(3, 4)),
+    "frozen cell": lambda: Outputs(ours.GRUCell(3, 4)).requires_grad_(False),
+    "scan": lambda: lambda x: ours.scan(x.unsqueeze(0), torch.ones(1, *x.shape))[0],
+    "log_scan": lambda: lambda x: ours.log_scan(torch.zeros(1, *x.shape), x.unsqueeze(0))[0],
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("mode", FORWARD_MODES)
+@pytest.mark.parametrize("what", DIFFERENTIATED)
+def test_tangents_are_refused(what, mode):
+    if (mode, what) in {("dual in inference mode", "scan"), ("dual in inference mode", "log_scan")}:
+        pytest.skip("PyTorch itself drops the tangent in unsqueeze()")
+    x = torch.randn(5, 3)
+    with pytest.raises(NotImplementedError, match="no forward-mode derivatives.* use reverse mode"):
+        FORWARD_MODES[mode](DIFFERENTIATED[what](), x, torch.randn(5, 3))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_tangents_of_states_weights_and_gradients_are_refused():
+    from torch.autograd import forward_ad
+
+    stack, x = ours.GRU(3, 4).requires_grad_(False), torch.randn(5, 2, 3)
+    h = torch.rand(1, 2, 4)
+    weights = dict(stack.named_parameters())
+    exported = torch.export.export(Outputs(stack), (x,)).module()
+    calls = [
+        lambda: dual(lambda h: stack(x, h)[0], h, h),
+        lambda: dual(lambda w: torch.func.functional_call(stack, {**weights, "weight_hh_l0": w}, (x,))[0],
+                     weights["weight_hh_l0"].detach(), torch.ones(12, 4)),
+        lambda: dual(exported, x, x),
+    ]  # fmt: skip
+    for call in calls:
+        with pytest.raises(NotImplementedError, match="no forward-mode derivatives"):
+            call()
+    x.requires_grad_()
+    y = stack(x)[0]
+    with forward_ad.dual_level(), pytest.raises(NotImplementedError, match="no forward-mode derivatives"):
+        torch.autograd.grad(y, x, forward_ad.make_dual(torch.ones_like(y), torch.ones_like(y)))
+
+
+@pytest.mark.parametrize("what", DIFFERENTIATED)
+def test_what_has_no_tangent_is_computed_beside_others_that_have(what):
+    x, function = torch.randn(5, 3), DIFFERENTIATED[what]()
+    one = torch.ones(())
+    for derivative in (dual, lambda f, x, t: torch.func.jvp(f, (x,), (t,))[1]):
+        torch.testing.assert_close(derivative(lambda s: (function(x) * s).sum(), one, one), function(x).sum())
+
+
+def test_what_the_message_recommends_works():
+    stack, x, v = ours.GRU(2, 3).double(), torch.randn(2, 2, 2).double(), torch.randn(2, 2, 2).double()
+    step = 1e-6
+    expected = (stack(x + step * v)[0] - stack(x - step * v)[0]) / (2 * step)
+    got = torch.autograd.functional.jvp(lambda x: stack(x)[0], x, v)[1]
+    torch.testing.assert_close(got, expected, rtol=1e-6, atol=1e-8)
+    hessian = torch.func.jacrev(torch.func.jacrev(lambda x: stack(x)[0].sum()))(x)
+    torch.testing.assert_close(hessian.flatten(3).flatten(0, 2), hessian.flatten(3).flatten(0, 2).T)
 
 
 # ---- autocast --------------------------------------------------------------------------------------------------------

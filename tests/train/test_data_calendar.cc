@@ -213,9 +213,13 @@ TEST(Calendar, DatesThatAreNoInputAreKeptToBeSaid) {
   EXPECT_EQ(dated.date(), 2.0 * day);
   ASSERT_TRUE(dated.read("1970-01-02,1", features)) << "earlier than the row before";
   EXPECT_EQ(dated.date(), day);
-  ASSERT_TRUE(dated.read("soon,1", features));
-  EXPECT_EQ(dated.date(), std::nullopt);
-  EXPECT_EQ(dated.replaced(), 0);
+  expect_error(ErrorCode::bad_input, "-:4:1: column \"when\": \"soon\" is no date as in training",
+               [&] { dated.read("soon,1", features); });
+  RowReader bears(loaded.data(), "when,x", "-", {.replace_bad = true});
+  ASSERT_TRUE(bears.read("1970-01-03,1", features));
+  ASSERT_TRUE(bears.read("soon,1", features));
+  EXPECT_EQ(bears.date(), std::nullopt);
+  EXPECT_EQ(bears.replaced(), 0) << "the model does not read it";
   RowReader undated(loaded.data(), "x", "-");
   ASSERT_TRUE(undated.read("1", features));
   EXPECT_EQ(undated.date(), std::nullopt);

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "penstock/data.h"
+#include "penstock/rows.h"
 #include "support/expect_error.h"
 #include "support/temporary_folder.h"
 
@@ -191,6 +192,43 @@ TEST(LabelledData, BadFiles) {
   refuse("sequence,label,x\n1,a,1\n2,b\n", ":3:3: 2 fields, the header has 3");
   refuse("sequence,label,x\n1,a,1\n", ": 1 sequence is too few: training needs one and validation one");
   refuse("sequence,label,x\n1,a,1\n2,a,2\n", ": every sequence has the label \"a\"; there must be at least two labels");
+}
+
+/// 40 sequences of 10 rows as they are written where all rows are sorted by time.
+std::string by_time() {
+  std::string text = "sequence,label,x\n";
+  for (int t = 0; t < 10; ++t) {
+    for (int i = 0; i < 40; ++i) text += fmt::format("s{},class {},{}\n", i, i % 2, (i + t) * t % 7);
+  }
+  return text;
+}
+
+TEST(LabelledData, ASequenceDoesNotComeBack) {
+  const TemporaryFolder folder;
+  const std::string path = folder.write("l.csv", by_time());
+  expect_error(ErrorCode::bad_input,
+               "l.csv:42:1: sequence \"s0\" comes back behind others: the rows of a sequence must follow each other",
+               [&] { open_labelled(path); });
+  expect_error(ErrorCode::bad_input, "Sort the rows by column \"sequence\"", [&] { open_labelled(path); });
+  // Another file has other sequences.
+  const std::string one = folder.write("one.csv", sequences(10)), two = folder.write("two.csv", sequences(10));
+  EXPECT_EQ(open_labelled(Sources{one, two}, {.validation_fraction = 0.0})->training_steps(), 20);
+}
+
+TEST(LabelledData, ASequenceDoesNotComeBackInRowsLaterOn) {
+  const TemporaryFolder folder;
+  const auto data = open_labelled(folder.write("l.csv", sequences(30)));
+  const std::string rows = "sequence,x,y\na,1,0\na,1,1\nb,2,0\na,1,2\nb,1,3\n";
+  const auto starts = [&](const RowFormat& format) {
+    TextLines lines({"rows.csv", rows});
+    Rows reader(lines, data->description(), {.keep = {}, .format = format});
+    Index count = 0;
+    while (reader.next() != Rows::Kind::end) count += reader.starts_sequence() ? 1 : 0;
+    EXPECT_NE(reader.reader().first_returning_sequence(), "");
+    return count;
+  };
+  expect_error(ErrorCode::bad_input, "rows.csv:5:1: sequence \"a\" comes back behind others", [&] { starts({}); });
+  EXPECT_EQ(starts({.replace_bad = true}), 3) << "a stream cannot be sent again";
 }
 
 TEST(LabelledData, BadOptions) {

@@ -27,10 +27,10 @@ std::string table(const std::string& header, int rows, const std::function<std::
   return text;
 }
 
-/// x is a wave and y a ramp.
+/// x is a wave and y rises.
 std::string waves(int rows, double level, double factor = 1.0) {
   return table("x,y", rows, [&](int i) {
-    return fmt::format("{},{}", factor * (level + std::sin(0.7 * i)), factor * (10.0 + 0.1 * i));
+    return fmt::format("{},{}", factor * (level + std::sin(0.7 * i)), factor * (10.0 + 0.1 * i + 0.05 * (i % 3)));
   });
 }
 

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <fstream>
 
 #include "../group_table.h"
@@ -65,15 +64,6 @@ Json ForecastTrace::said_before(std::size_t target, Index steps, const std::vect
   return values;
 }
 
-/// Columns that are known in advance.
-Json ForecastTrace::known_columns() const {
-  std::vector<std::string> names;
-  for (const Column& input : data_.inputs) {
-    if (input.ahead > 0 && std::ranges::find(names, input.name) == names.end()) names.push_back(input.name);
-  }
-  return names;
-}
-
 std::vector<Json> ForecastTrace::records() const {
   std::vector<Json> all;
   const std::size_t shown = std::min(rows_.size(), most_rows), targets = data_.targets.size();
@@ -95,7 +85,7 @@ std::vector<Json> ForecastTrace::records() const {
                    {"ahead", std::move(forecasts)},
                    {"to_come", std::move(to_come)}});
     if (rows_.back().date) all.back()["dates"] = std::move(dates);
-    if (lacking_ > 0) all.back()["lacking"] = {{"rows", lacking_}, {"columns", known_columns()}};
+    if (lacking_ > 0) all.back()["lacking"] = {{"rows", lacking_}, {"columns", data_.known_columns()}};
     if (!knows_quantiles()) continue;
     all.back()["quantiles"] = {{fmt::format("{:g}", low_level), said_before(target, data_.horizon, &Row::low)},
                                {fmt::format("{:g}", high_level), said_before(target, data_.horizon, &Row::high)}};

@@ -44,7 +44,6 @@ class ForecastTrace {
     std::optional<double> date;
   };
   bool knows_quantiles() const;
-  Json known_columns() const;
   void add_quantiles(const Spread& spread, Row& row) const;
   /// Of each row that is shown, what was said of it so many rows before.
   Json said_before(std::size_t target, Index steps, const std::vector<double> Row::*what) const;

@@ -40,8 +40,8 @@ struct Monthly {
     const auto date = civil_date(seconds);
     const auto month = std::chrono::year_month(date.year(), date.month()) + std::chrono::months(apart * dates);
     const double time = seconds - seconds_of(date);
-    return time + seconds_of(ends ? std::chrono::year_month_day(month / std::chrono::last)
-                                  : std::chrono::year_month_day(month / date.day()));
+    const std::chrono::year_month_day same = month / date.day();
+    return time + seconds_of(ends || !same.ok() ? std::chrono::year_month_day(month / std::chrono::last) : same);
   }
 };
 
@@ -68,6 +68,17 @@ struct EvenSteps {
   double apart = 0.0;
   bool working_days = false;
 };
+
+/// As many months apart as rows were in training, if at least half of these dates agree: 30 days look like a month too.
+std::optional<Monthly> monthly(const std::vector<double>& dates, const RowDates& usual) {
+  constexpr double mean_month = 365.25 * day / 12.0;
+  const auto apart = static_cast<int>(std::round(usual.step / mean_month));
+  if (apart < 1) return std::nullopt;
+  const Monthly found{.apart = apart, .ends = std::ranges::all_of(dates, is_month_end)};
+  std::size_t same = 0;
+  for (std::size_t i = 1; i < dates.size(); ++i) same += dates[i] == found.after(dates[i - 1], 1) ? 1 : 0;
+  return 2 * same + 1 >= dates.size() ? std::optional(found) : std::nullopt;
+}
 
 /// How all others go on.
 EvenSteps even_steps(const std::vector<double>& dates) {
@@ -145,13 +156,17 @@ std::vector<double> without_gaps(std::vector<double> dates) {
   return dates;
 }
 
-std::vector<double> dates_to_come(const std::vector<double>& dates, std::size_t count) {
+std::vector<double> dates_to_come(const std::vector<double>& dates, std::size_t count, const RowDates* usual) {
+  constexpr std::size_t telling = 8;  // dates that say by themselves how far they are apart
   std::vector<double> all;
-  if (const auto months = monthly(dates)) {
+  const bool known = usual != nullptr && usual->step > 0.0;
+  if (const auto months = known ? monthly(dates, *usual) : monthly(dates)) {
     for (std::size_t i = 1; i <= count; ++i) all.push_back(months->after(dates.back(), static_cast<int>(i)));
     return all;
   }
-  const EvenSteps steps = even_steps(dates);
+  const bool as_usual = known && (usual->working_days || dates.size() < telling);
+  const EvenSteps steps =
+      as_usual ? EvenSteps{.apart = usual->step, .working_days = usual->working_days} : even_steps(dates);
   for (double date = dates.back() + steps.apart; all.size() < count; date += steps.apart) {
     if (!steps.working_days || is_working_day(date)) all.push_back(date);
   }
@@ -172,6 +187,18 @@ std::vector<std::string> date_texts(const std::vector<double>& dates) {
   std::vector<std::string> texts;
   for (const double date : dates) texts.push_back(written(format, date));
   return texts;
+}
+
+DateWriter::DateWriter(std::span<const double> dates, DateForm form) : format_("{:%Y-%m-%d %H:%M:%S}") {
+  const auto whole = [](double unit) { return [unit](double date) { return std::fmod(date, unit) == 0.0; }; };
+  fractions_ = !std::ranges::all_of(dates, whole(1.0));
+  if (std::ranges::all_of(dates, whole(day))) format_ = form == DateForm::year ? year_text : day_text;
+}
+
+std::string DateWriter::text(double seconds) const {
+  if (!fractions_) return written(format_, seconds);
+  const double micros = std::round(seconds * 1e6), whole = std::floor(micros / 1e6);
+  return fmt::format("{}.{:06.0f}", written(format_, whole), micros - whole * 1e6);
 }
 
 std::vector<DateTick> date_ticks(const std::vector<double>& dates, std::size_t most) {

@@ -1,8 +1,11 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string>
 #include <vector>
+
+#include "penstock/data.h"
 
 /// When the rows of a chart were, in seconds since the start of 1970.
 namespace penstock::cli::reporting {
@@ -12,12 +15,25 @@ std::vector<double> without_gaps(std::vector<double> dates);
 
 /// Behind the last of at least two dates, as many as `count` says: as many months apart as all of them are, where they
 /// are always on the same day of a month or on its last one; otherwise as far apart as most of them, on working days if
-/// these all are.
-std::vector<double> dates_to_come(const std::vector<double>& dates, std::size_t count);
+/// these all are. `usual`, if given, says how far apart rows were in training: one date is enough then, and a month
+/// that is missing or a week without a weekend misleads nobody.
+std::vector<double> dates_to_come(const std::vector<double>& dates, std::size_t count, const RowDates* usual = nullptr);
 
 /// As ISO 8601 writes them, as precise as the most precise one has to be: "1949", "1949-01", "1949-01-31",
 /// "1949-01-31 12:30", "1949-01-31 12:30:15".
 std::vector<std::string> date_texts(const std::vector<double>& dates);
+
+/// Writes dates as ISO 8601, all in one form: as a year where the data write years, as a day where all begin one,
+/// otherwise with the time, and with a fraction of a second where any has one.
+class DateWriter {
+ public:
+  DateWriter(std::span<const double> dates, DateForm form);
+  std::string text(double seconds) const;
+
+ private:
+  const char* format_;
+  bool fractions_ = false;
+};
 
 struct DateTick {
   std::size_t row = 0;  ///< From 0

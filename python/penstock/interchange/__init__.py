@@ -10,6 +10,7 @@ arrays or modules of PyTorch; :func:`load` and :func:`save` do the same with fil
 (1, 7, 5)
 """
 
+from .._keywords import explain_keywords
 from ._files import FORMATS, load, read_tensors, save, write_tensors
 from ._weights import RecurrentWeights
 from .flashrnn import from_flashrnn, to_flashrnn
@@ -45,3 +46,5 @@ __all__ = [
     "write_keras",
     "write_tensors",
 ]
+
+explain_keywords(globals())

@@ -10,21 +10,20 @@ import numpy as np
 
 from .. import _safetensors
 from ..errors import BadInput, Incompatible, InvalidArgument, Unsupported
-from . import flashrnn, haste, keras, lucidrains, onnx, torch_nn, xlstm
-from ._weights import GATES, RecurrentWeights
+from . import _checkpoints, flashrnn, haste, keras, lucidrains, onnx, torch_nn, xlstm
+from ._weights import GATES, RecurrentWeights, check_said
 
 #: The formats that :func:`load` and :func:`save` know by name.
 FORMATS = ("penstock", "torch", "keras", "haste", "lucidrains", "xlstm", "flashrnn", "onnx")
 
-# Where files of penstock::Recurrent say what they hold, and files of models.
-_STACK, _MODEL = "penstock.recurrent", "penstock"
+# Where files of penstock::Recurrent say what they hold, files of models, and those of save() the cell of each layer.
+_STACK, _MODEL, _LAYERS = "penstock.recurrent", "penstock", "penstock.layers"
 
 # A tensor that only layers of this format have.
 _SIGNS = {
     "xlstm": ("slstm_cell._recurrent_kernel_",),
     "lucidrains": (lucidrains.GRU, lucidrains.LSTM),
     "haste": ("recurrent_kernel",),
-    "torch": ("weight_ih_l0", "weight_ih_l0_reverse"),
     "flashrnn": ("R",),
 }
 
@@ -32,8 +31,9 @@ _SIGNS = {
 def read_tensors(path):
     """Arrays by their names: of a ``.safetensors`` file, the index of shards, a folder with either, a ``state_dict``.
 
-    A ``.pt``, ``.pth`` or ``.bin`` file is read by PyTorch's loader of weights alone, which runs nothing that a file
-    says. bfloat16 becomes float32, which holds it exactly.
+    A ``.pt``, ``.pth``, ``.bin`` or ``.ckpt`` file is read by PyTorch's loader of weights alone, which runs nothing that
+    a file says; the state_dict may lie within a checkpoint, beside its epoch and its optimizer. Where there are several,
+    names begin with where each lies ("ema.encoder."). bfloat16 becomes float32, which holds it exactly.
     """
     return _read_all(path)[0]
 
@@ -41,27 +41,10 @@ def read_tensors(path):
 def _read_all(path):
     """The arrays and the metadata."""
     path = pathlib.Path(path)
-    if path.suffix not in (".pt", ".pth", ".bin"):
+    if path.suffix not in (".pt", ".pth", ".bin", ".ckpt") and not _checkpoints.names_in_zip(path):
         return _safetensors.read(path)
-    return _read_state_dict(path), {}
-
-
-def _read_state_dict(path):
-    try:
-        import torch
-    except ImportError as error:
-        raise Unsupported(f"{path}: files of PyTorch need the package torch: pip install 'penstock[torch]'") from error
-    import pickle
-
-    try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError) as error:
-        raise BadInput(
-            f"{path}: no state_dict that can be read without running it: {str(error).splitlines()[0]}"
-        ) from error
-    if not isinstance(state, dict) or not all(isinstance(value, torch.Tensor) for value in state.values()):
-        raise BadInput(f"{path}: a state_dict was expected: tensors by their names")
-    return {name: (t.float() if t.dtype == torch.bfloat16 else t).detach().numpy() for name, t in state.items()}
+    tensors, cells = _checkpoints.read(path)
+    return tensors, {_LAYERS: json.dumps(cells)}
 
 
 def write_tensors(path, tensors, *, max_shard_bytes=None):
@@ -70,9 +53,13 @@ def write_tensors(path, tensors, *, max_shard_bytes=None):
     What would be larger than `max_shard_bytes` becomes several files, NAME-00001-of-00003.safetensors, and an index,
     NAME.safetensors.index.json, as models on the Hugging Face Hub are kept.
     """
+    _write(path, tensors, None, max_shard_bytes)
+
+
+def _write(path, tensors, metadata, max_shard_bytes):
     if max_shard_bytes is not None and max_shard_bytes <= 0:
         raise InvalidArgument(f"max_shard_bytes must be positive, not {max_shard_bytes}")
-    _safetensors.write(path, tensors, max_shard_bytes=max_shard_bytes)
+    _safetensors.write(path, tensors, metadata, max_shard_bytes)
 
 
 def _stack(tensors, description, source):
@@ -95,42 +82,75 @@ def _description(weights):
     return {_STACK: json.dumps({**spec, "dropout": 0.0})}
 
 
+def _cells(metadata, source):
+    """{name of a layer: its cell} that a file says."""
+    try:
+        cells = json.loads(metadata.get(_LAYERS, "{}"))
+    except (ValueError, RecursionError, TypeError) as error:
+        raise BadInput(f"{source}: what it says of its layers is no JSON") from error
+    for name, cell in cells.items() if isinstance(cells, dict) else [("", None)]:
+        if not isinstance(cell, str) or cell not in GATES:
+            raise BadInput(f"{source}: the cell of '{name}' must be one of {', '.join(GATES)}, not {cell!r}")
+    return cells
+
+
 def _layers(tensors):
     """(format, prefix) of each layer whose tensors are there."""
-    found = []
+    found = {}
     for name in tensors:
         for form, signs in _SIGNS.items():
             for sign in signs:
                 prefix = name.removesuffix(sign)
-                if name.endswith(sign) and (prefix == "" or prefix.endswith(".")) and (form, prefix) not in found:
-                    found.append((form, prefix))
-    return found
+                if name.endswith(sign) and (prefix == "" or prefix.endswith(".")):
+                    found[form, prefix] = None
+        prefix = torch_nn.prefix_of(name)
+        if prefix is not None:
+            found["torch", prefix] = None
+    return list(found)
 
 
-def _read(form, prefix, tensors, options, source):
-    own = {name.removeprefix(prefix): array for name, array in tensors.items() if name.startswith(prefix)}
-    source = f"{source}: {prefix.rstrip('.')}" if prefix else source
+def _read(form, prefix, tensors, others, options, source):
+    """One layer; `others` are the prefixes of layers that lie within it."""
     if form == "torch":
-        return torch_nn.from_torch(own, cell=options.get("cell"), source=source)
+        return torch_nn.from_torch(tensors, prefix=prefix, cell=options.get("cell"), source=source)
+    own = {n.removeprefix(prefix): a for n, a in tensors.items() if n.startswith(prefix) and not n.startswith(others)}
+    source = f"{source}: {prefix.removesuffix('.')}" if prefix else source
     if form == "flashrnn":
-        if "function" not in options:
+        function = options.get("function") or flashrnn.FUNCTION_OF.get(options.get("cell"))
+        if function is None:
             raise InvalidArgument('weights of FlashRNN need function=: "lstm", "slstm", "gru" or "elman"')
-        return flashrnn.from_flashrnn(own, function=options["function"], source=source)
+        return flashrnn.from_flashrnn(own, function=function, source=source)
     read = {"haste": haste.from_haste, "lucidrains": lucidrains.from_lucidrains, "xlstm": xlstm.from_xlstm}[form]
     return read(own, source=source)
+
+
+def _read_layers(tensors, cells, places, options, source):
+    """The layers at these places. What a file says of its cell goes before what shapes show."""
+    layers = {}
+    for form, prefix in places:
+        name = prefix.removesuffix(".")
+        if name in layers:
+            raise BadInput(f"{source}: '{name}' has tensors of several formats; say which to read, by format=")
+        said = cells.get(name)
+        others = tuple(p for _, p in _layers(tensors) if p != prefix and p.startswith(prefix))
+        own = {**options, "cell": said or options.get("cell")}
+        layers[name] = _read(form, prefix, tensors, others, own, source)
+        check_said(layers[name].cell, [said, options.get("cell")], f"{source}: layer '{name}'")
+    return layers
 
 
 def load(path, *, format=None, prefix=None, **options):
     """The recurrent layers in a file by the names they have in it: {name: :class:`RecurrentWeights`}.
 
     Args:
-        path: ``.safetensors``, one file or the index of shards; a folder with either; ``.pt``, ``.pth`` or ``.bin``
-            with a ``state_dict``; ``.keras``, ``.h5``; ``.onnx``. Other tensors of the file (embeddings, heads) are left where
-            they are: see :func:`read_tensors`.
+        path: ``.safetensors``, one file or the index of shards; a folder with either; ``.pt``, ``.pth``, ``.bin`` or
+            ``.ckpt`` with a ``state_dict``, in a checkpoint or by itself; ``.keras``, ``.h5``; ``.onnx``. Other tensors
+            of the file (embeddings, heads) are left where they are: see :func:`read_tensors`.
         format: One of :data:`FORMATS`; None: by the names of the tensors.
-        prefix: Only the layer whose names begin so ("encoder.").
-        options: ``cell=`` of "torch" where the shapes do not say (``"elman-relu"``, ``"slstm"``, ``"mingru"``, ...);
-            ``function=`` of "flashrnn".
+        prefix: Only the layer of this name ("encoder"). Others are not looked at, so that one which cannot be read
+            does not matter.
+        options: ``cell=`` where the file does not say its cell and shapes do not show it (``"elman-relu"``,
+            ``"slstm"``, ``"mingru"``, ...); ``function=`` of "flashrnn". Files of :func:`save` say their cells.
 
     Raises:
         BadInput: The file is damaged, or a tensor is missing, unknown or of another shape; the message names it.
@@ -142,22 +162,22 @@ def load(path, *, format=None, prefix=None, **options):
     if unknown:
         raise InvalidArgument(f"there is no option '{sorted(unknown)[0]}'")
     path = os.fspath(path)
-    if path.endswith((".keras", ".h5", ".hdf5")):
-        layers = keras.read_keras(path)
-        return {name: weights for name, weights in layers.items() if prefix is None or name == prefix}
+    if path.endswith((".keras", ".h5", ".hdf5")) or format == "keras" or "model.weights.h5" in _checkpoints.names_in_zip(path):
+        return keras.read_keras(path, name=prefix, cell=options.get("cell"))
     if path.endswith(".onnx") or format == "onnx":
-        layers = onnx.read_onnx(path)
-        return {name: weights for name, weights in layers.items() if prefix is None or name == prefix}
+        return onnx.read_onnx(path, name=prefix)
     tensors, metadata = _read_all(path)
     if _MODEL in metadata:
         raise Incompatible(f"{path}: a whole model: penstock.Model.load and penstock.torch.SequenceModel.load read it")
     if _STACK in metadata and format in (None, "penstock"):
         return {"": _stack(tensors, metadata[_STACK], path)}
-    places = [(f, p) for f, p in _layers(tensors) if format in (None, f) and prefix in (None, p)]
+    tensors = torch_nn.plain(tensors)
+    wanted = None if prefix is None else prefix.removesuffix(".")
+    places = [p for p in _layers(tensors) if format in (None, p[0]) and wanted in (None, p[1].removesuffix("."))]
     if not places:
         what = f"no recurrent layer of {format}" if format else "no recurrent layer that is known"
         raise BadInput(f"{path}: {what}{f' at {prefix!r}' if prefix else ''}; its tensors are {_some(tensors)}")
-    return {p.rstrip("."): _read(f, p, tensors, options, path) for f, p in places}
+    return _read_layers(tensors, _cells(metadata, path), places, options, path)
 
 
 def _some(tensors, shown=5):
@@ -206,4 +226,5 @@ def save(path, layers, *, format="torch", max_shard_bytes=None, **options):
     for name, weights in layers.items():
         prefix = f"{name}." if name else ""
         tensors |= {prefix + n: np.ascontiguousarray(a) for n, a in writers[format](weights, **options).items()}
-    write_tensors(path, tensors, max_shard_bytes=max_shard_bytes)
+    cells = {_LAYERS: json.dumps({name: weights.cell for name, weights in layers.items()})}
+    _write(path, tensors, cells, max_shard_bytes)

@@ -78,6 +78,29 @@ def inverse(order):
     return [list(order).index(i) for i in range(len(order))]
 
 
+def check_said(cell, said, source):
+    """A cell that was read is what the file or the caller said of it, where they said something."""
+    for each in said:
+        if each is not None and each != cell:
+            raise InvalidArgument(f"{source} is of the cell '{cell}', not '{each}'; leave cell= out")
+
+
+def unique_names(paths):
+    """A name for each path of names, no two the same: its last part, the whole path where others end so too, with a
+    number where that is not enough."""
+    names, taken = [], set()
+    for path in paths:
+        alone = sum(other[-1:] == path[-1:] for other in paths) == 1
+        name = start = path[-1] if alone else ".".join(path)
+        number = 1
+        while name in taken:
+            number += 1
+            name = f"{start}#{number}"
+        taken.add(name)
+        names.append(name)
+    return names
+
+
 @dataclasses.dataclass
 class RecurrentWeights:
     """A stack of recurrent layers, or one layer: its cell and its weights.

@@ -20,6 +20,8 @@ _FUNCTIONS = {
     "gru": ("gru", 3, 3, 4),
     "elman": ("elman", 1, 1, 1),
 }
+#: Which function computes a cell of ours.
+FUNCTION_OF = {cell: function for function, (cell, *_) in _FUNCTIONS.items()}
 
 
 def from_flashrnn(tensors, *, function, source="FlashRNN"):
@@ -51,8 +53,7 @@ def from_flashrnn(tensors, *, function, source="FlashRNN"):
 
 def to_flashrnn(weights):
     """The arrays "R", "b" and "W" for a layer of FlashRNN."""
-    functions = [function for function, (cell, *_) in _FUNCTIONS.items() if cell == weights.cell]
-    if not functions:
+    if weights.cell not in FUNCTION_OF:
         raise InvalidArgument(f"FlashRNN has {', '.join(_FUNCTIONS)}, not '{weights.cell}'")
     weight_ih, weight_hh, bias_ih, bias_hh = weights.single_layer("FlashRNN")
     heads, gates = weights.heads, weights.gates

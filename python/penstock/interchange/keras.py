@@ -15,17 +15,20 @@ import zipfile
 import numpy as np
 
 from ..errors import BadInput, InvalidArgument, IoFailure, Unsupported
-from ._weights import RecurrentWeights, inverse, reordered, shape_text, take
+from ._weights import RecurrentWeights, check_said, inverse, reordered, shape_text, take, unique_names
 
 _ORDER = {"lstm": [0, 1, 2, 3], "gru": [1, 0, 2], "gru-before": [1, 0, 2], "elman": [0], "elman-relu": [0]}
 _CLASSES = {"LSTM": "lstm", "GRU": "gru", "SimpleRNN": "elman"}
+# Classes that are read, or refused by name.
+_KINDS = {*_CLASSES, "RNN", "Bidirectional", "ConvLSTM1D", "ConvLSTM2D", "ConvLSTM3D", "CuDNNLSTM", "CuDNNGRU"}
 _MOST_BYTES = 16 << 30  # of what a .keras file is decompressed to
 
 
 def from_keras(arrays, *, cell=None, source="keras"):
     """One layer from what ``layer.get_weights()`` returns: kernel, recurrent kernel, and the bias if there is one.
 
-    `cell` is found by the shapes; say ``"elman-relu"`` for a SimpleRNN of that activation.
+    `cell` is found by the shapes where they show it; say ``"elman"`` or ``"elman-relu"`` for a SimpleRNN, and ``"gru"``
+    or ``"gru-before"`` for a GRU without a bias.
     """
     tensors = dict(zip(("kernel", "recurrent_kernel", "bias"), arrays))
     if len(arrays) not in (2, 3):
@@ -54,9 +57,11 @@ def from_keras(arrays, *, cell=None, source="keras"):
 
 def _cell_by_shape(hidden, columns, tensors, source):
     gates = columns // hidden if hidden and columns % hidden == 0 else 0
+    choices = {3: ("gru", "gru-before"), 1: ("elman", "elman-relu")}.get(gates, ())
+    if choices and (gates == 1 or "bias" not in tensors):
+        raise BadInput(f'{source}: the arrays do not show the cell: say cell="{choices[0]}" or cell="{choices[1]}"')
     if gates == 3:
-        # Without a bias nothing tells the two apart; reset_after is the default.
-        return "gru-before" if np.ndim(tensors.get("bias", np.zeros((2, 1)))) == 1 else "gru"
+        return "gru-before" if np.ndim(tensors["bias"]) == 1 else "gru"
     if gates not in (1, 4):
         raise BadInput(
             f"{source}: tensor 'recurrent_kernel' is [{hidden}, {columns}], which are 1, 3 or 4 gates of no size"
@@ -97,9 +102,9 @@ def _arrays(group, source):
     """The data sets of a group in the order of their numbers ("0", "1", ...), or by Keras 2's names."""
     h5py = _h5py()
     names = list(group)
-    old = ["kernel:0", "recurrent_kernel:0", "bias:0"]
-    if set(names) <= set(old):
-        names = [name for name in old if name in group]
+    old = ["kernel", "recurrent_kernel", "bias"]  # Keras 2 adds ":0"
+    if {name.removesuffix(":0") for name in names} <= set(old):
+        names.sort(key=lambda name: old.index(name.removesuffix(":0")))
     elif all(name.isdigit() for name in names):
         names.sort(key=int)
     arrays = []
@@ -112,7 +117,8 @@ def _arrays(group, source):
 
 
 def _cells(group, found, h5py):
-    """Groups in which a cell keeps its variables: "cell/vars" of Keras 3, those with a recurrent kernel of Keras 2."""
+    """Groups in which a cell keeps its variables: "cell/vars" of Keras 3, those with a recurrent kernel of the older
+    format."""
     for name in group:
         # Files may point into other files; those are not followed.
         if not isinstance(group.get(name, getlink=True), h5py.HardLink):
@@ -120,126 +126,270 @@ def _cells(group, found, h5py):
         item = group[name]
         if not isinstance(item, h5py.Group):
             continue
-        if "recurrent_kernel:0" in item or (name == "vars" and group.name.endswith("/cell") and len(item) > 1):
+        inside = "cell" in group.name.split("/") and name == "vars" and len(item) > 1
+        if "recurrent_kernel:0" in item or "recurrent_kernel" in item or inside:
             found.append(item)
         else:
             _cells(item, found, h5py)
     return found
 
 
-def _place(path):
-    """Where a layer lies, what it is called there, and its direction: "_reverse", "" or, if it has one only, None.
-
-    Keras 3 has "/layers/lstm_1/cell/vars" and "/layers/bidirectional/backward_layer/cell/vars", named by class and
-    number; Keras 2 "/model_weights/encoder/encoder/lstm_cell" and "/model_weights/both/both/backward_lstm/lstm_cell",
-    by name.
-    """
-    parts = path.strip("/").split("/")
-    if parts[-1] == "vars":
-        parts = parts[:-2]
-        suffix = {"forward_layer": "", "backward_layer": "_reverse"}.get(parts[-1])
-        parts = parts if suffix is None else parts[:-1]
-        return "/".join(parts), ".".join(part for part in parts if part != "layers"), suffix
-    parts = parts[1:] if parts[0] == "model_weights" else parts
-    reverse = any(part.startswith("backward_") for part in parts[1:])
-    suffix = "_reverse" if reverse else "" if any(part.startswith("forward_") for part in parts[1:]) else None
-    return parts[0], parts[0], suffix
-
-
 def _snake_case(name):
     return re.sub(r"([a-z])([A-Z])", r"\1_\2", re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", name)).lower()
 
 
-def _configurations(config, folder=""):
-    """The recurrent layers that a model's configuration names, in its order, by where they lie in the file of Keras
-    3."""
-    found, counts = {}, {}
-    own = config.get("config") if isinstance(config, dict) else None
-    layers = own.get("layers") if isinstance(own, dict) else None
+def _settings(entry):
+    """(class, configuration) of a layer as a model's configuration has it; ("", {}) of anything else."""
+    kind, config = (entry.get("class_name"), entry.get("config")) if isinstance(entry, dict) else (None, None)
+    return (kind, config) if isinstance(kind, str) and isinstance(config, dict) else ("", {})
+
+
+def _configurations(entry, folder="", path=()):
+    """[(place in the file of Keras 3, names from the outermost, entry)] of the recurrent layers of a model."""
+    kind, config = _settings(entry)
+    name = config.get("name")
+    if kind == "TimeDistributed":  # the layer inside is read, by the name of what is around it
+        inner = _configurations(config.get("layer"), folder + "/layer", path)
+        direct = _settings(config.get("layer"))[0] in _KINDS
+        return [(place, (*path, name) if direct else names, each) for place, names, each in inner]
+    if kind in _KINDS:
+        return [(folder, (*path, name), entry)]
+    found, counts = [], {}
+    layers = config.get("layers")
     for layer in layers if isinstance(layers, list) else []:
-        kind, inner = (layer.get("class_name"), layer.get("config")) if isinstance(layer, dict) else (None, None)
-        if not isinstance(kind, str) or not isinstance(inner, dict):
-            continue
-        stem = _snake_case(kind)
+        stem = _snake_case(_settings(layer)[0])
         number = counts[stem] = counts.get(stem, -1) + 1
-        place = f"{folder}layers/{stem}" + (f"_{number}" if number else "")
-        if kind in _CLASSES or kind == "Bidirectional":
-            found[place] = {"class": kind, "config": inner}
-        else:
-            found |= _configurations(layer, place + "/")
+        place = f"{folder}/layers/{stem}" + (f"_{number}" if number else "")
+        own = (*path, name) if folder else ()
+        found += _configurations(layer, place, own)
     return found
 
 
+def _is_kerass(entry):
+    """Whether the class is Keras' own and no other of that name."""
+    module = entry.get("module")
+    own = module is None or str(module).split(".")[0] in ("keras", "tf_keras", "tensorflow")
+    return own and not entry.get("registered_name")
+
+
 def _plain(entry, name, source):
-    """The cell of a configured layer; an error for what these layers do not compute."""
-    kind, config = entry["class"], entry["config"]
+    """(cell or None where the bias's shape shows it, units, use_bias) of a layer or a cell; an error for what no cell
+    here computes."""
+    kind, config = _settings(entry)
+    kind = kind.removesuffix("Cell")
+    if kind not in _CLASSES or not _is_kerass(entry):
+        used = entry.get("registered_name") or kind or "something else" if isinstance(entry, dict) else "something else"
+        raise Unsupported(f"{source}: layer '{name}' is made of {used}, expected SimpleRNN, GRU or LSTM of Keras")
+    if config.get("go_backwards", False):
+        raise Unsupported(f"{source}: layer '{name}' goes backwards, and its outputs stay in that order")
     cell, activation = _CLASSES[kind], config.get("activation", "tanh")
-    if kind == "GRU" and config.get("reset_after", True) is False:
-        cell = "gru-before"
+    if kind == "GRU":
+        cell = {True: "gru", False: "gru-before"}.get(config.get("reset_after"))
+    used = [activation] if kind == "SimpleRNN" else [activation, config.get("recurrent_activation", "sigmoid")]
     if kind == "SimpleRNN" and activation == "relu":
-        return "elman-relu"
-    if activation != "tanh" or config.get("recurrent_activation", "sigmoid") != "sigmoid":
-        used = f"{activation}, {config.get('recurrent_activation', 'sigmoid')}"
-        raise Unsupported(f"{source}: layer '{name}' has the activations {used}, expected tanh and sigmoid")
-    return cell
+        cell = "elman-relu"
+    elif used != ["tanh", "sigmoid"][: len(used)]:
+        shown = ", ".join(each if isinstance(each, str) else json.dumps(each) for each in used)
+        raise Unsupported(f"{source}: layer '{name}' has the activations {shown}, expected tanh and sigmoid")
+    return cell, config.get("units"), config.get("use_bias", True)
 
 
-def _read_group(file, source, configurations):
-    """{name of the layer: weights}, both directions of a Bidirectional as one."""
-    parts, titles = {}, {}
-    for group in _cells(file, [], _h5py()):
-        place, titles[place], suffix = _place(group.name)
-        parts.setdefault(place, {})[suffix] = _arrays(group, f"{source}: {group.name}")
-    if not parts:
-        raise BadInput(f"{source}: there is no recurrent layer in it")
-    if not parts.keys() & configurations.keys():  # Keras 2 calls them by their names
-        configurations = {entry["config"].get("name"): entry for entry in configurations.values()}
-    order = [place for place in configurations if place in parts] + [p for p in parts if p not in configurations]
-    layers = {}
-    for place in order:
-        entry = configurations.get(place)
-        title = titles[place] if entry is None else entry["config"].get("name", titles[place])
-        cell = None if entry is None else _configured_cell(entry, title, source)
-        layers[title] = _joined(
-            {s: from_keras(arrays, cell=cell, source=f"{source}: {title}") for s, arrays in parts[place].items()}
+def _forward(entry, name, source):
+    """The cells, one after the other, of a layer that runs forward."""
+    kind, config = _settings(entry)
+    if kind != "RNN":
+        return [_plain(entry, name, source)]
+    if config.get("go_backwards", False):
+        raise Unsupported(f"{source}: layer '{name}' goes backwards, and its outputs stay in that order")
+    inner = _settings(config.get("cell"))
+    cells = inner[1].get("cells") if inner[0] == "StackedRNNCells" else [config.get("cell")]
+    found = [_plain(each, name, source) for each in (cells if isinstance(cells, list) else [])]
+    if len({(cell, units) for cell, units, _ in found}) > 1:
+        shown = ", ".join(f"{cell} of {units} units" for cell, units, _ in found)
+        raise Unsupported(f"{source}: layer '{name}' is a stack of {shown}, expected one cell and one size")
+    return found
+
+
+def _directions(entry, name, source):
+    """[(suffix, names of the direction's layer, its cells)] of a configured layer."""
+    kind, config = _settings(entry)
+    if kind not in _CLASSES and kind not in ("RNN", "Bidirectional"):
+        raise Unsupported(f"{source}: layer '{name}' is of the class {kind}, which no cell here computes")
+    if kind != "Bidirectional":
+        return [("", (), _forward(entry, name, source))]
+    if config.get("merge_mode", "concat") != "concat":
+        raise Unsupported(f"{source}: layer '{name}' merges its directions other than by concat")
+    forward, backward = config.get("layer"), config.get("backward_layer")
+    title = _settings(forward)[1].get("name")
+    if isinstance(backward, dict):
+        kind, own = _settings(backward)
+        if not own.get("go_backwards", False):
+            raise Unsupported(f"{source}: layer '{name}' has a backward_layer that runs forward")
+        titles = (own.get("name"), f"backward_{own.get('name')}")
+        backward = {**backward, "config": {**own, "go_backwards": False}}
+    else:
+        backward, titles = forward, (f"backward_{title}",)
+    both = [_forward(each, name, source) for each in (forward, backward)]
+    if len(both[0]) > 1 or len(both[1]) > 1:
+        raise Unsupported(f"{source}: layer '{name}' runs a stack of cells in both directions")
+    (cell, units, _), (other, units_back, _) = both[0][0], both[1][0]
+    if (cell, units) != (other, units_back):
+        raise Unsupported(
+            f"{source}: layer '{name}' has a {cell} of {units} units forward and a {other} of {units_back} backward, "
+            "expected the same in both directions"
         )
+    return [("", (title, f"forward_{title}"), both[0]), ("_reverse", titles, both[1])]
+
+
+def _groups_of_keras_3(place, directions, groups):
+    """Where the file of Keras 3 has each cell of each direction."""
+    found = {}
+    for suffix, titles, cells in directions:
+        folder = place + (f"/{'backward' if suffix else 'forward'}_layer" if titles else "") + "/cell"
+        stacked = [name for name in groups if name.startswith(f"{folder}/cells/")]
+        found[suffix] = [f"{folder}/vars"] if not stacked else stacked
+        if len(stacked) > 1 and len(cells) > 1:  # in the order of their numbers: lstm_cell, lstm_cell_1
+            found[suffix] = sorted(stacked, key=lambda name: int((re.search(r"_(\d+)/vars$", name) or [0, 0])[1]))
+    return found
+
+
+def _groups_by_name(names, directions, groups, top):
+    """The same of the older format, whose groups are named by layers."""
+    own = [g for g in groups if g.removeprefix("/model_weights").split("/")[1] == names[0]]
+    if not top:
+        own = [g for g in own if names[-1] in g.split("/")[2:]]
+    found = {}
+    for suffix, titles, _ in directions:
+        found[suffix] = [g for g in own if not titles or set(titles) & set(g.split("/"))]
+    return found
+
+
+def _order_of(file, groups):
+    """Groups in the order in which the older format lists its weights; they are reached by no link to another file."""
+    order, tops = [], {group.removeprefix("/model_weights").split("/")[1] for group in groups}
+    for top in [group for name in tops for group in (f"/model_weights/{name}", f"/{name}") if group in file]:
+        for name in file[top].attrs.get("weight_names", []):
+            name = name.decode() if isinstance(name, bytes) else str(name)
+            order.append(f"{top}/{name}".rpartition("/")[0])
+    return sorted(groups, key=lambda group: order.index(group) if group in order else len(order))
+
+
+def _unconfigured(groups):
+    """{place: {suffix: [group]}} of groups that no configuration speaks of."""
+    found = {}
+    for group in groups:
+        parts = group.strip("/").split("/")
+        parts = parts[1:] if parts[0] == "model_weights" else parts
+        way = [part for part in parts if part.startswith(("forward_", "backward_"))]
+        if parts[-1] == "vars":
+            parts = [p for p in parts[: parts.index("cell")] if p != "layers" and p not in way]
+        else:
+            parts = [p for p in dict.fromkeys(parts[: -1 if len(parts) > 2 else None]) if p not in way]
+        suffix = "_reverse" if way and way[-1].startswith("backward_") else ""
+        found.setdefault(".".join(parts), {}).setdefault(suffix, []).append(group)
+    return found
+
+
+def _read_group(file, source, config, name=None, cell=None):
+    """{name of the layer: weights}, both directions of a Bidirectional as one."""
+    groups = {group.name: group for group in _cells(file, [], _h5py())}
+    if not groups:
+        raise BadInput(f"{source}: there is no recurrent layer in it")
+    ordered = _order_of(file, list(groups))
+    configured = _configurations(config)
+    readers, used = {}, set()
+    modern = any(group.endswith("/vars") for group in groups)
+    titles = unique_names([tuple(map(str, names)) for _, names, _ in configured])
+    for title, (place, names, entry) in zip(titles, configured):
+        mine = [g for g in ordered if g.startswith(place + "/")] if modern else [
+            g for found in _groups_by_name(names, [("", (), [])], ordered, len(names) == 1).values() for g in found
+        ]
+        used |= set(mine)
+        readers[title] = lambda place=place, names=names, entry=entry, title=title: _configured(
+            groups, ordered, (place, names, entry, title, modern), source
+        )
+    for title, parts in _unconfigured([g for g in ordered if g not in used]).items():
+        title = title if title not in readers else title + "#"
+        readers[title] = lambda parts=parts, title=title: _unconfigured_layer(groups, parts, title, cell, source)
+    if name is not None and name not in readers:
+        raise BadInput(f"{source}: there is no layer '{name}', but {', '.join(readers)}")
+    layers = {title: read() for title, read in readers.items() if name in (None, title)}
+    for title, weights in layers.items():
+        check_said(weights.cell, [cell], f"{source}: layer '{title}'")
     return layers
 
 
-def _configured_cell(entry, title, source):
-    if entry["class"] != "Bidirectional":
-        if entry["config"].get("go_backwards", False):
-            raise Unsupported(f"{source}: layer '{title}' goes backwards, and its outputs stay in that order")
-        return _plain(entry, title, source)
-    if entry["config"].get("merge_mode", "concat") != "concat":
-        raise Unsupported(f"{source}: layer '{title}' merges its directions other than by concat")
-    inner = entry["config"].get("layer")
-    if (
-        not isinstance(inner, dict)
-        or inner.get("class_name") not in _CLASSES
-        or not isinstance(inner.get("config"), dict)
-    ):
-        raise Unsupported(f"{source}: layer '{title}' wraps something else than a SimpleRNN, GRU or LSTM")
-    return _plain({"class": inner["class_name"], "config": inner["config"]}, title, source)
+def _configured(groups, ordered, what, source):
+    """The weights of one layer whose configuration is known."""
+    place, names, entry, title, modern = what
+    directions = _directions(entry, title, source)
+    if modern:
+        places = _groups_of_keras_3(place, directions, ordered)
+    else:
+        places = _groups_by_name(names, directions, ordered, len(names) == 1)
+    parts = {}
+    for suffix, _, cells in directions:
+        own = [group for group in places[suffix] if group in groups]
+        if len(own) != len(cells) or not cells:
+            raise BadInput(
+                f"{source}: layer '{title}' has {len(own)} groups of weights in the file, expected {len(cells)}; a layer "
+                "that is shared is stored where it comes first"
+            )
+        for number, (group, (cell, units, bias)) in enumerate(zip(own, cells)):
+            arrays = _arrays(groups[group], f"{source}: {group}")
+            if len(arrays) != 2 + bool(bias) or (isinstance(units, int) and arrays[1].shape[:1] != (units,)):
+                raise BadInput(f"{source}: the weights of layer '{title}' are not those of its configuration")
+            parts[suffix, number] = from_keras(arrays, cell=cell, source=f"{source}: {title}")
+    return _joined(parts, f"{source}: layer '{title}'")
 
 
-def _joined(directions):
-    if list(directions) == [None]:
-        return directions[None]
+def _unconfigured_layer(groups, parts, title, cell, source):
+    """The weights of a layer without a configuration, whose cell the caller or the file says."""
+    said = cell or next((groups[g].attrs.get("penstock.cell") for each in parts.values() for g in each), None)
+    if said is None:
+        raise BadInput(
+            f"{source}: the file does not say what layer '{title}' computes (its activations, reset_after): give cell=, "
+            f"one of {', '.join(_ORDER)}, with prefix='{title}', or save the whole model as .keras"
+        )
+    if any(len(each) != 1 for each in parts.values()):
+        raise Unsupported(f"{source}: layer '{title}' has several cells; save the whole model as .keras")
+    return _joined(
+        {
+            (suffix, 0): from_keras(_arrays(groups[g], f"{source}: {g}"), cell=said, source=f"{source}: {title}")
+            for suffix, (g,) in parts.items()
+        },
+        f"{source}: layer '{title}'",
+    )
+
+
+def _joined(parts, source):
+    """One stack of {(suffix, number of the layer): weights}; a bias that one of them lacks is zero."""
+    cells = {weights.cell for weights in parts.values()}
+    if len({(weights.cell, weights.hidden_size) for weights in parts.values()}) > 1:
+        raise Unsupported(f"{source} has cells {', '.join(sorted(cells))} of several sizes, expected one cell and size")
+    biases = {name for weights in parts.values() for name in weights.tensors if name.startswith("bias")}
     named = {}
-    for suffix, weights in directions.items():
-        named |= {name + (suffix or ""): array for name, array in weights.tensors.items()}
-    return RecurrentWeights(next(iter(directions.values())).cell, named)
+    for (suffix, number), weights in parts.items():
+        zeros = {bias: np.zeros(weights.tensors["weight_ih_l0"].shape[0], np.float32) for bias in biases}
+        for name, array in {**zeros, **weights.tensors}.items():
+            named[name.replace("_l0", f"_l{number}") + suffix] = array
+    return RecurrentWeights(cells.pop(), named)
 
 
-def read_keras(path):
+def read_keras(path, *, name=None, cell=None):
     """The recurrent layers of a ``.keras``, ``.weights.h5`` or ``.h5`` file by their names, in the order of the
-    file."""
+    file. Names that come twice are paths ("encoder.rec").
+
+    Args:
+        path: The file.
+        name: Only this layer.
+        cell: What layers are of which the file has weights alone, such as those of ``.weights.h5``.
+    """
     path = str(path)
-    if not path.endswith(".keras"):
+    if path.endswith((".h5", ".hdf5")):
         with _open(path, path) as file:
             text = file.attrs.get("model_config", "{}")
-            return _read_group(file, path, _configurations(_json(text, path)))
+            return _read_group(file, path, _json(text, path), name, cell)
     try:
         with zipfile.ZipFile(path) as archive:
             sizes = {info.filename: info.file_size for info in archive.infolist()}
@@ -254,7 +404,7 @@ def read_keras(path):
     except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError) as error:
         raise BadInput(f"{path}: no model of Keras: no sound zip archive") from error
     with _open(io.BytesIO(content), path) as file:
-        return _read_group(file, path, _configurations(config))
+        return _read_group(file, path, config, name, cell)
 
 
 def _json(text, path):
@@ -306,6 +456,7 @@ def _write_layer(group, name, weights, counts):
     for place, part in zip(places, parts):
         for i, array in enumerate(to_keras(part)):
             own.create_dataset(f"{place}/{i}", data=array)
+        own[place].attrs["penstock.cell"] = weights.cell
     layer = {"module": "keras.layers", "class_name": kind, "config": config, "registered_name": None}
     if not both:
         return layer

@@ -4,59 +4,122 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
+
 from ..errors import BadInput
 from ._weights import GATES, RecurrentWeights, shape_text
 
-_FIRST = re.compile(r"(.*?)weight_ih_l0(_reverse)?")
-_MEMBER = re.compile(r"(weight_ih|weight_hh|bias_ih|bias_hh)_l\d+(_reverse)?")
+_PLAIN = r"(?:weight_ih|weight_hh|bias_ih|bias_hh)_l\d+(?:_reverse)?"
+_MEMBER = re.compile(_PLAIN)
+# Members of a recurrent layer, whatever they are called: projections, parts that a weight is computed of.
+_ANY = re.compile(r"parametrizations\.\w+_l\d+(?:_reverse)?\.[\w.]+|[A-Za-z]\w*_l\d+(?:_reverse)?(?:_[a-z]+)?")
+_FIRST = re.compile(r"((?:.*\.)?)(?:parametrizations\.)?weight_[ih]h_l0(?:_reverse)?(?:_[a-z]+|\.[\w.]+)?")
+# Norm and direction of a weight, of both of PyTorch's ways to normalise weights.
+_NORMED = [
+    (re.compile(rf"((?:.*\.)?{_PLAIN})_g"), "{}_v"),
+    (re.compile(rf"((?:.*\.)?)parametrizations\.({_PLAIN})\.original0"), "{}parametrizations.{}.original1"),
+]
 
 
-def _cell_by_shape(tensors, prefix, source):
-    """4, 3 or 1 gates say which cell it is, if it is one of torch.nn's."""
-    end = "l0" if prefix + "weight_ih_l0" in tensors else "l0_reverse"
-    rows = tensors[f"{prefix}weight_ih_{end}"].shape[0]
-    matrix = tensors.get(f"{prefix}weight_hh_{end}")
-    if matrix is None:
+def prefix_of(name):
+    """The prefix of the layer whose first matrices, or parts of them, have this name; None of other names."""
+    match = _FIRST.fullmatch(name)
+    return match[1] if match else None
+
+
+def plain(tensors):
+    """The tensors with weights in place of what ``weight_norm`` keeps of them: w = g v / |v|."""
+    tensors = dict(tensors)
+    for pattern, other in _NORMED:
+        for name in list(tensors):
+            match = pattern.fullmatch(name)
+            direction = other.format(*match.groups()) if match else None
+            if direction in tensors and _is_norm_of(tensors[name], tensors[direction]):
+                norm, direction = tensors.pop(name), tensors.pop(direction)
+                tensors["".join(match.groups())] = _scaled(norm, direction)
+    return tensors
+
+
+def _is_norm_of(norm, direction):
+    """Norms have one entry where the direction has an axis that they go over."""
+    norm, direction = np.shape(norm), np.shape(direction)
+    return norm == () or (len(norm) == len(direction) and all(n in (1, d) for n, d in zip(norm, direction)))
+
+
+def _scaled(norm, direction):
+    norm, direction = np.asarray(norm), np.asarray(direction)
+    axes = tuple(i for i, extent in enumerate(norm.shape) if extent == 1) if norm.ndim else None
+    wide = direction.astype(np.float64)
+    length = np.sqrt((wide * wide).sum(axis=axes, keepdims=norm.ndim > 0))
+    return (wide * (norm / length)).astype(direction.dtype)
+
+
+def _refuse_computed(tensors, prefix, source):
+    """Members of the layer that are no weights: dropped, they would change what it computes. A wrapper keeps them beside
+    the layer, which it calls "module"."""
+    around = prefix.removesuffix("module.")
+    for name in [n.removeprefix(start) for start in {prefix, around} for n in tensors if n.startswith(start)]:
+        if _MEMBER.fullmatch(name) or not _ANY.fullmatch(name):
+            continue
+        if name.startswith("weight_hr"):
+            raise BadInput(
+                f"{source}: tensor '{name}' is a projection (proj_size), which layers of torch.nn alone have"
+            )
         raise BadInput(
-            f"{source}: there is no tensor '{prefix}weight_hh_{end}'; of minGRU and minLSTM say which, by cell="
+            f"{source}: tensor '{name}' is no weight but a part of one, which is computed when the layer runs (pruning, "
+            "spectral norm, dropout of weights, another parametrization); make it plain before it is saved, by "
+            "torch.nn.utils.parametrize.remove_parametrizations, remove_spectral_norm or prune.remove"
         )
+
+
+def _cell_by_shape(tensors, source):
+    """4 or 3 gates say which cell of torch.nn it is; several cells have one gate, and torch.nn has no heads."""
+    end = "l0" if "weight_ih_l0" in tensors else "l0_reverse"
+    rows = tensors[f"weight_ih_{end}"].shape[0]
+    matrix = tensors.get(f"weight_hh_{end}")
+    if matrix is None:
+        raise BadInput(f"{source}: there is no tensor 'weight_hh_{end}'; of minGRU and minLSTM say which, by cell=")
     hidden = matrix.shape[-1] * (matrix.shape[0] if matrix.ndim == 3 else 1)
-    cell = {4: "lstm", 3: "gru", 1: "elman"}.get(rows // hidden if hidden and rows % hidden == 0 else 0)
-    if cell is None:
+    gates = rows // hidden if hidden and rows % hidden == 0 else 0
+    cells = [cell for cell, (own, recurrent) in GATES.items() if recurrent and own == gates]
+    if not cells:
         raise BadInput(
-            f"{source}: '{prefix}weight_ih_{end}' has {rows} rows and '{prefix}weight_hh_{end}' is "
+            f"{source}: 'weight_ih_{end}' has {rows} rows and 'weight_hh_{end}' is "
             f"{shape_text(matrix.shape)}, which are 1, 3 or 4 gates of no hidden size"
         )
-    return cell
+    if gates == 1 or matrix.ndim == 3:
+        choices = " or ".join(f'cell="{cell}"' for cell in cells)
+        what = "heads" if matrix.ndim == 3 else "one gate"
+        raise BadInput(f"{source}: the file does not say its cell, and several have {what}: say {choices}")
+    return {4: "lstm", 3: "gru"}[gates]
 
 
 def from_torch(tensors, *, prefix="", cell=None, source="state_dict"):
     """One stack of a ``state_dict``, whose names begin with `prefix` ("encoder.").
 
+    Weights that ``torch.nn.utils.weight_norm`` has split are put together; other parametrizations and projections
+    (``proj_size``) are refused.
+
     Args:
         tensors: Arrays, or tensors of the CPU, by their names.
-        cell: Which cell it is; None: by its number of gates, the LSTM, the GRU with the reset after the product, or the
-            tanh network (``"elman-relu"`` and ``"slstm"`` look like others).
+        cell: Which cell it is; None: the LSTM or the GRU of torch.nn, by the number of gates. One gate is tanh
+            (``"elman"``) or relu (``"elman-relu"``), which has to be said.
     """
-    own = {n.removeprefix(prefix): a for n, a in tensors.items() if n.startswith(prefix)}
+    source, tensors = f"{source}: {prefix}" if prefix else source, plain(tensors)
+    _refuse_computed(tensors, prefix, source)
+    own = {n.removeprefix(prefix): array for n, array in tensors.items() if n.startswith(prefix)}
     own = {name: array for name, array in own.items() if _MEMBER.fullmatch(name)}
     if not any(name.startswith("weight_ih_l0") for name in own):
-        raise BadInput(f"{source}: there is no tensor '{prefix}weight_ih_l0'")
-    cell = cell or _cell_by_shape(tensors, prefix, source)
+        raise BadInput(f"{source}: there is no tensor 'weight_ih_l0'")
+    cell = cell or _cell_by_shape(own, source)
     if cell not in GATES:
         raise BadInput(f"{source}: cell must be one of {', '.join(GATES)}, not '{cell}'")
     try:
         return RecurrentWeights(cell, own)
     except BadInput as error:
-        raise BadInput(f"{source}: {prefix or 'stack'}: {error}") from None
+        raise BadInput(f"{source}: {error}") from None
 
 
 def to_torch(weights, *, prefix=""):
     """Arrays for ``load_state_dict`` of a module whose names begin with `prefix`."""
     return {prefix + name: array for name, array in weights.tensors.items()}
-
-
-def prefixes(tensors):
-    """Where stacks begin among tensors that are named so."""
-    found = [match[1] for match in map(_FIRST.fullmatch, tensors) if match]
-    return list(dict.fromkeys(found))

@@ -13,6 +13,7 @@ torch.Size([4, 100, 16])
 
 from ._library import library_path, release_memory  # first: it refuses what is older
 
+from .._keywords import explain_keywords
 from ._cells import GRUCell, LSTMCell, MinGRUCell, MinLSTMCell, RNNCell, SLSTMCell
 from ._convert import convert, convert_back
 from ._model import SequenceModel
@@ -42,3 +43,5 @@ __all__ = [
     "release_memory",
     "scan",
 ]
+
+explain_keywords(globals(), constructors_alone=True)

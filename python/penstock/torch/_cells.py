@@ -10,7 +10,7 @@ from ._ops import one_step, run_layers
 _WEIGHTS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
 
 
-class _Cell(nn.Module):
+class Cell(nn.Module):
     """One step [B, I] -> [B, H] or [I] -> [H], with the state of the step before; parameters as torch.nn's cells."""
 
     def __init__(self, input_size, hidden_size, bias=True, device=None, dtype=None, *, num_heads=1):
@@ -119,7 +119,7 @@ class _Cell(nn.Module):
                 raise RuntimeError(f"Input batch size {wanted} doesn't match hidden{i} batch size {rows}")
 
 
-class RNNCell(_Cell):
+class RNNCell(Cell):
     """One step of an Elman network, as `torch.nn.RNNCell`."""
 
     def __init__(self, input_size, hidden_size, bias=True, nonlinearity="tanh", device=None, dtype=None, *,
@@ -133,35 +133,35 @@ class RNNCell(_Cell):
         return "elman" if self.nonlinearity == "tanh" else "elman-relu"
 
 
-class GRUCell(_Cell):
+class GRUCell(Cell):
     """One step of a gated recurrent unit, as `torch.nn.GRUCell`."""
 
     def _cell(self):
         return "gru"
 
 
-class LSTMCell(_Cell):
+class LSTMCell(Cell):
     """One step of an LSTM, as `torch.nn.LSTMCell`: (h, c) after it."""
 
     def _cell(self):
         return "lstm"
 
 
-class SLSTMCell(_Cell):
+class SLSTMCell(Cell):
     """One step of an sLSTM: its states (h, c, n, m) after it."""
 
     def _cell(self):
         return "slstm"
 
 
-class MinGRUCell(_Cell):
+class MinGRUCell(Cell):
     """One step of a minGRU with a linear candidate."""
 
     def _cell(self):
         return "mingru"
 
 
-class MinLSTMCell(_Cell):
+class MinLSTMCell(Cell):
     """One step of a minLSTM with a linear candidate."""
 
     def _cell(self):

@@ -1,26 +1,58 @@
 """What layers check of their arguments beside what torch.nn's base class does."""
 
 import numbers
-import warnings
 
 import torch
 
+from .._keywords import no_argument, warn_caller
 
-def refuse_projection(others):
+#: How layers that torch.nn does not have become ONNX.
+AS_ONNX = (
+    "For ONNX, use save_onnx() of penstock.Recurrent, which loads the state_dict of such a layer, or of penstock.Model, "
+    "which loads what SequenceModel.save() writes"
+)
+
+
+def refuse_onnx_export():
+    """torch.onnx would find out after minutes, and print the whole graph."""
+    if torch.onnx.is_in_onnx_export():
+        raise RuntimeError(
+            "torch.onnx cannot write Penstock's layers: export penstock.torch.convert_back(copy.deepcopy(model)), whose "
+            f"layers are torch.nn's own. {AS_ONNX}"
+        )
+
+
+def refuse_projection(others, layer):
     """Keyword arguments that no layer has, or this one has not."""
     if "proj_size" in others:
         raise ValueError("proj_size argument is only supported for LSTM, not RNN or GRU")
     if others:
-        raise TypeError(f"unexpected keyword argument '{next(iter(others))}'")
+        raise TypeError(no_argument(layer.__init__, layer.__name__, next(iter(others))))
 
 
 def _check_form(name, tensor, dtypes, shape, meaning):
     if not isinstance(tensor, torch.Tensor):
         raise TypeError(f"{name} must be a tensor, not {type(tensor).__name__}")
     if tensor.dtype not in dtypes:
-        raise RuntimeError(f"{name} must be a tensor of dtype {dtypes[0]}, not {tensor.dtype}")
+        raise RuntimeError(
+            f"{name} must be a tensor of dtype {dtypes[0]}, not {tensor.dtype}: convert it with .to({dtypes[0]})"
+        )
     if tensor.shape != shape:
         raise RuntimeError(f"{name} must be {meaning} = {list(shape)}, not {list(tensor.shape)}")
+
+
+def lengths_as_tensor(lengths, device):
+    """Lengths may be a list of whole numbers or an array of NumPy's, as for pack_padded_sequence()."""
+    if lengths is None or isinstance(lengths, torch.Tensor):
+        return lengths
+    try:
+        given = torch.as_tensor(lengths)
+        is_whole = not (given.is_floating_point() or given.is_complex() or given.dtype == torch.bool)
+    except (RuntimeError, TypeError, ValueError):
+        is_whole = False
+    if not is_whole:
+        raise TypeError(f"lengths must be an int64 tensor or a list of whole numbers, not {lengths!r}")
+    return given.to(device, torch.int64)
 
 
 def check_lengths(lengths, rows):
@@ -64,8 +96,7 @@ def check_sizes(input_size, hidden_size, num_layers, bias, batch_first, dropout)
             "dropout should be a number in range [0, 1] representing the probability of an element being zeroed"
         )
     if dropout > 0 and num_layers == 1:
-        warnings.warn(
+        warn_caller(
             "dropout option adds dropout after all but last recurrent layer, so non-zero dropout expects num_layers "
-            f"greater than 1, but got dropout={dropout} and num_layers={num_layers}",
-            stacklevel=4,
+            f"greater than 1, but got dropout={dropout} and num_layers={num_layers}"
         )

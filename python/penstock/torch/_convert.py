@@ -4,8 +4,10 @@ import warnings
 
 from torch import nn
 
-from ._cells import GRUCell, LSTMCell, RNNCell
-from ._modules import GRU, LSTM, RNN
+from ._checks import AS_ONNX
+from ._cells import Cell, GRUCell, LSTMCell, RNNCell
+from ._model import Recurrence
+from ._modules import GRU, LSTM, RNN, Stack
 
 _OURS = {nn.RNN: RNN, nn.GRU: GRU, nn.LSTM: LSTM, nn.RNNCell: RNNCell, nn.GRUCell: GRUCell, nn.LSTMCell: LSTMCell}
 _THEIRS = {ours: theirs for theirs, ours in _OURS.items()}
@@ -76,14 +78,22 @@ def convert(model):
 def convert_back(model):
     """The reverse of convert(), for tools that look for torch.nn's own classes.
 
-    Raises ValueError for layers that torch.nn does not have: heads, and GRUs with the reset before the product.
+    Raises ValueError that names the module, and changes nothing, where a layer of Penstock's would be left: one that
+    torch.nn does not have (such as MinGRU, heads, GRUs with the reset before the product, and layers of a
+    SequenceModel), a subclass, and one whose parameters are computed.
     """
-
     _check_module(model)
+    for name, module in model.named_modules():
+        if isinstance(module, (Stack, Cell, Recurrence)) and _in_torch_nn(module) is None:
+            raise ValueError(
+                f"torch.nn has no such layer: {name or 'the model'} is {type(module).__name__}({module.extra_repr()}); "
+                f"nothing was converted. {AS_ONNX}"
+            )
+    return _swapped(model, lambda module: _THEIRS.get(type(module)), {})
 
-    def kind(module):
-        if type(module) in _THEIRS and (module.num_heads != 1 or not getattr(module, "reset_after", True)):
-            raise ValueError(f"torch.nn has no such layer: {module}")
-        return _THEIRS.get(type(module))
 
-    return _swapped(model, kind, {})
+def _in_torch_nn(module):
+    """The same layer as a module of torch.nn; None if that has none."""
+    if type(module) not in _THEIRS or module.num_heads != 1 or not getattr(module, "reset_after", True):
+        return None
+    return _other(module, _THEIRS[type(module)])

@@ -48,7 +48,7 @@ class _Convolution(nn.Module):
         return y, whole[:, whole.shape[1] - (taps - 1) :]
 
 
-class _Recurrence(nn.Module):
+class Recurrence(nn.Module):
     """One layer with one bias."""
 
     def __init__(self, cell, inputs, hidden, heads):
@@ -86,7 +86,7 @@ class _Block(nn.Module):
         self.dropout = spec["dropout"]
         self.recurrent_norm = _Norm(width) if spec["end_norms"] or index > 0 else None
         self.convolution = _Convolution(width, spec["convolution"]) if spec["convolution"] > 0 else None
-        self.recurrent = _Recurrence(spec["cell"], width, hidden, spec["heads"])
+        self.recurrent = Recurrence(spec["cell"], width, hidden, spec["heads"])
         self.projection = nn.Linear(hidden, width) if hidden != width else None
         inner = max(1, math.floor(spec["feed_forward"] * width + 0.5)) if spec["feed_forward"] else 0
         self.feed_forward_norm = _Norm(width) if inner else None
@@ -153,7 +153,7 @@ class _FilterBank(nn.Module):
             span = (_TAPS - 1) * 2 ** (i // 2) + 1 + i % 2
             self.add_module(str(i), _Filters(channels, filters // 2, span, outputs + 1))
         self._banks = 2 * dilations
-        self.sum = _Recurrence("mingru", outputs + 1, outputs + 1, 1)
+        self.sum = Recurrence("mingru", outputs + 1, outputs + 1, 1)
         self.norm = _Norm(outputs + 1)
         self.output = nn.Linear(outputs + 1, outputs)
         self.requires_grad_(False)

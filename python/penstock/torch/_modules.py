@@ -12,6 +12,7 @@ from ._checks import (
     check_sizes,
     check_state_types,
     check_values_of_lengths,
+    lengths_as_tensor,
     refuse_projection,
 )
 from ._composed import CELLS, composed, terms_of
@@ -48,13 +49,21 @@ class Stack(nn.RNNBase):
     def flatten_parameters(self):
         """Does nothing: weights are used where they lie."""
 
+    def _save_to_state_dict(self, destination, prefix, keep_vars):
+        # Shapes and names do not tell a cell: a state_dict says it where PyTorch keeps the versions of modules, which
+        # torch.save writes and penstock.interchange.load reads.
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        notes = getattr(destination, "_metadata", {})
+        notes.setdefault(prefix.removesuffix("."), {})["cell"] = self._cell()
+
     def forward(self, input, hx=None, *, lengths=None, reset_mask=None, every_state=False):
         """The outputs and the last states.
 
         Args:
             input: [T, B, I], or [B, T, I] with batch_first, [T, I] without rows, or a PackedSequence.
             hx: The first states [num_layers * directions, B, H], a tuple of them for cells with several; None: zeros.
-            lengths: int64 [B], or None: steps beyond a row's length are not read, and their outputs are zeros.
+            lengths: int64 [B], a list of B whole numbers, or None. Steps beyond a row's length are not read, and their
+                outputs are zeros.
             reset_mask: bool, of the first two axes of the input (a PackedSequence for one): where it is true the states
                 are set to zero before that step.
             every_state: Also return the states of the last layer that are not the output, after each step.
@@ -72,6 +81,7 @@ class Stack(nn.RNNBase):
             return self._forward_without_rows(input, hx, lengths, reset_mask, every_state)
         states = self._entering(input, hx, None)
         if lengths is not None:
+            lengths = lengths_as_tensor(lengths, input.device)
             check_lengths(lengths, input.shape[0 if self.batch_first else 1])
         if reset_mask is not None:
             check_reset_mask(reset_mask, input.shape[:2])
@@ -265,7 +275,7 @@ class RNN(Stack):
 
     def __init__(self, input_size, hidden_size, num_layers=1, nonlinearity="tanh", bias=True, batch_first=False,
                  dropout=0.0, bidirectional=False, device=None, dtype=None, *, num_heads=1, **others):  # fmt: skip
-        refuse_projection(others)
+        refuse_projection(others, RNN)
         if nonlinearity not in ("tanh", "relu"):
             raise ValueError(f"Unknown nonlinearity '{nonlinearity}'. Select from 'tanh' or 'relu'.")
         self.nonlinearity = nonlinearity
@@ -288,7 +298,7 @@ class GRU(Stack):
 
     def __init__(self, input_size, hidden_size, num_layers=1, bias=True, batch_first=False, dropout=0.0,
                  bidirectional=False, device=None, dtype=None, *, num_heads=1, reset_after=True, **others):  # fmt: skip
-        refuse_projection(others)
+        refuse_projection(others, GRU)
         super().__init__(
             "GRU", input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, device=device,
             dtype=dtype,

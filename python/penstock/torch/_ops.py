@@ -3,8 +3,10 @@ derivatives make of them."""
 
 import torch
 
+from ._checks import refuse_onnx_export
 from ._library import TYPES, tape_bytes
 from ._composed import CELLS, composed, composed_scan
+from ._tangents import ReverseModeOnly, refuse_tangents, register_gradients
 from ._vmap import batch_recurrent, batch_recurrent_backward, batch_scan, batch_scan_backward
 
 _extension = torch.library.Library("penstock", "FRAGMENT")
@@ -26,6 +28,7 @@ def keeps_tape():
 
 def _check_devices(first, *others):
     """Kernels would not be asked if some tensors were on the device `meta` and some on another."""
+    refuse_onnx_export()  # which asks for shapes whatever way it records the model
     for other in others:
         if other is not None and other.device != first.device:
             devices = f"{first.device} and {other.device}"
@@ -161,18 +164,18 @@ class _Differentiable:
         self.before_list = len(self.op._schema.arguments) - 1  # of a Function's arguments
         self.save, self.gradients, self.batch = save, gradients, batch
         self.list_argument, self.list_result = lists
-        torch.library.register_autograd(
-            self.op, gradients, setup_context=lambda ctx, inputs, output: self._save(ctx, inputs, output)
-        )
+        register_gradients(_extension, self.op, gradients, self._save)
         torch.library.register_vmap(self.op, lambda info, dims, *call: batch(self.op, info.batch_size, dims, *call))
         self.eager, self.transformed = self._functions()
 
     def __call__(self, *call):
         if _is_recorded():
+            refuse_onnx_export()
             return self.op(*call)
         if torch._C._are_functorch_transforms_active():
             return self._again(self.transformed.apply(*self._flat(call)))
-        if torch.is_grad_enabled() and torch._C._any_requires_grad(*call):
+        refuse_tangents(*call)
+        if torch.is_grad_enabled() and torch._C._any_requires_grad(*self._flat(call)):
             return self._again(self.eager.apply(*self._flat(call)))
         with torch._C._AutoDispatchBelowAutograd():
             return self.called(*call)
@@ -214,7 +217,7 @@ class _Differentiable:
                 this._save(ctx, call, results)
                 return this._flat_results(results)
 
-        class Transformed(torch.autograd.Function):
+        class Transformed(ReverseModeOnly, torch.autograd.Function):
             @staticmethod
             def forward(*flat):
                 return this._flat_results(this(*this._nested(flat)))
@@ -447,7 +450,9 @@ def run_layers(x, weights, states, rows, cell, layers, bidirectional, batch_firs
         form = (cell, layers, bidirectional, batch_first, keeps_tape(), every_state)
         y, last, _, every = recurrent(x, weights, state, *rows, *form)
         return [y, *last.unbind(0), every] if every_state else [y, *last.unbind(0)]
-    if torch.is_grad_enabled() and (weights[0].requires_grad or torch._C._any_requires_grad(x, states, weights)):
+    refuse_tangents(x, states, weights)
+    # Only lists are looked into, and no deeper than that.
+    if torch.is_grad_enabled() and (weights[0].requires_grad or torch._C._any_requires_grad(x, *states, *weights)):
         form = (cell, layers, bidirectional, batch_first, True, every_state)
         return _Eager.apply(len(states), rows, form, x, *states, *weights)
     return _eager(x, weights, states, *rows, cell, layers, bidirectional, batch_first, False, every_state)
@@ -463,6 +468,7 @@ def one_step(x, weights, states, cell):
         return None
     if torch._C._are_functorch_transforms_active():
         return None
+    refuse_tangents(x, weights, states)
     with torch._C._AutoDispatchBelowAutograd():
         return _one_step(x, weights, states, cell)
 

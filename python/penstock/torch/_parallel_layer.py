@@ -15,6 +15,7 @@ from torch import distributed
 
 from ._composed import CELLS
 from ._ops import state_type
+from ._tangents import refuse_tangents
 from ._sequence_parallel import Neighbours, require_processes
 
 _FIRST_STEPS, _MOST_STEPS, _GROWTH = 1024, 16384, 4
@@ -166,6 +167,7 @@ class _Layer(torch.autograd.Function):
 def parallel_layer(x, weights, h0, reset, cell, reverse, process_group, reach, keep_tape):
     """y [B, T, H] and the state [B, H] after this process's chunk x [B, T, I] of the sequence, float or double."""
     require_processes()
+    refuse_tangents(x, h0, weights)
     if reverse:
         x, reset = x.flip(1), None if reset is None else reset.flip(1)
     y, last = _Layer.apply(x, h0, reset, cell, process_group, reverse, reach, keep_tape, *weights)

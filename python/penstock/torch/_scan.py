@@ -3,10 +3,13 @@
 import torch
 
 from . import _ops
+from ._checks import lengths_as_tensor
+from ._library import TYPES
 from ._sequence_parallel import parallel_scan
 
 
 def _scan(a, b, h0, logarithmic, lengths, reset, reverse, process_group, groups):
+    lengths = lengths_as_tensor(lengths, getattr(a, "device", None))
     for name, tensor in (("a", a), ("b", b), ("h0", h0), ("lengths", lengths), ("reset_mask", reset)):
         if tensor is not None and not isinstance(tensor, torch.Tensor):
             raise TypeError(f"{name} must be a tensor, not {type(tensor).__name__}")
@@ -17,6 +20,11 @@ def _scan(a, b, h0, logarithmic, lengths, reset, reverse, process_group, groups)
     if h0 is not None and h0.shape != (a.shape[0], a.shape[2]):
         raise ValueError(f"h0 must be [B, C] = {[a.shape[0], a.shape[2]]}, got {list(h0.shape)}")
     dtype = torch.promote_types(a.dtype, b.dtype)
+    if dtype not in TYPES:
+        raise TypeError(
+            f"a and b must be tensors of float32, float64, bfloat16 or float16, not {a.dtype} and {b.dtype}: convert "
+            "them with .float()"
+        )
     terms = (a.to(dtype), b.to(dtype), h0, lengths, reset, logarithmic, reverse)
     return _ops.scan(*terms) if process_group is None else parallel_scan(*terms, process_group, groups)
 
@@ -31,8 +39,8 @@ def scan(a, b, h0=None, *, lengths=None, reset_mask=None, reverse=False, process
         a: [B, T, C], any strides.
         b: [B, T, C].
         h0: [B, C], or None: zeros. Of several processes the one reads it whose chunk is walked first.
-        lengths: int64 [B], or None: steps beyond a row's length are not read, and their h are zeros. Of several
-            processes each counts the steps of its own chunk.
+        lengths: int64 [B], a list of B whole numbers, or None. Steps beyond a row's length are not read, and their h are
+            zeros. Of several processes each counts the steps of its own chunk.
         reset_mask: bool [B, T], or None: where it is true the state is zero before that step.
         reverse: Walks from the last step (of a row's length) to the first.
         process_group: torch.distributed's group of the processes that have the chunks of this sequence.

@@ -15,6 +15,7 @@ import torch
 from torch import distributed
 
 from ._ops import state_type
+from ._tangents import refuse_tangents
 
 #: Channels of a group are at least so many, which keeps reads of memory whole.
 _LEAST_CHANNELS = 32
@@ -199,6 +200,7 @@ class _Scan(torch.autograd.Function):
 def parallel_scan(a, b, h0, lengths, reset, logarithmic, reverse, process_group, groups):
     """As the op `penstock::scan`, of this process's chunk of the sequence."""
     require_processes()
+    refuse_tangents(a, b, h0)
     if groups is not None and groups < 1:
         raise ValueError(f"groups must be at least 1, got {groups}")
     return _Scan.apply(a, b, h0, lengths, reset, logarithmic, reverse, process_group, groups)

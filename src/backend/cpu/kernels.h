@@ -321,6 +321,15 @@ struct PanelShape {
   std::size_t size = 0;  // Reals
 };
 
+/// What some steps do to the state that enters them: carry' = (gain + gain_rest) carry + offset, each [H]. The sum of
+/// two numbers has the digits of a product of many gains that are close to 1.
+template <class Real>
+struct ScanEffect {
+  Real* gain = nullptr;
+  Real* gain_rest = nullptr;
+  Real* offset = nullptr;
+};
+
 /// The backward pass through a scan cell whose gates, and the gradients of them, are kept as `Stored`. The summary is
 /// that of CellKernels::scan_forward_summary. Rows and vectors are those of a piece.
 template <class Real, class Stored = Real>
@@ -328,7 +337,7 @@ struct ScanBackwardKernels {
   using Job = ScanBackward<Real, Stored>;
   using Piece = ScanGradient<Real, Stored>;
   void (*walk)(const Job& job, const ScanPart& part, Real* carry) = nullptr;
-  void (*summary)(const Job& job, const ScanPart& part, Real* gain, Real* offset) = nullptr;
+  void (*summary)(const Job& job, const ScanPart& part, const ScanEffect<Real>& effect) = nullptr;
   std::size_t (*panels)(Index gates, Index input, Index hidden) = nullptr;
   void (*pack)(Index gates, Index input, Index hidden, StoredWeights<Real> weight_ih, Real* packed) = nullptr;
   void (*pack_input)(const Piece& piece, Index begin, Index end) = nullptr;
@@ -357,13 +366,14 @@ struct CellKernels {
   /// As rounded_inputs(), of the backward pass, whose gradients are rounded where this is not null.
   Index (*rounded_gradients)(Index inputs) = nullptr;
   // Scan cells. `carry` [H] is the state entering the part and then leaving it. The summaries give the part's effect on
-  // any carry, carry' = gain * carry + offset, without writing outputs; gain and offset [H].
+  // any carry without writing outputs.
   Index lanes = 1;  // channels in a vector
   std::size_t (*scan_panels)(Index input, Index hidden) = nullptr;
   void (*pack_scan)(Index input, Index hidden, StoredWeights<Real> weight_ih, Real* packed) = nullptr;
   void (*scan_layer)(const ScanLayer<Real>& job, const ScanLayerPart& part) = nullptr;
   void (*scan_forward)(const ScanForward<Real>& job, const ScanPart& part, Real* carry) = nullptr;
-  void (*scan_forward_summary)(const ScanForward<Real>& job, const ScanPart& part, Real* gain, Real* offset) = nullptr;
+  void (*scan_forward_summary)(const ScanForward<Real>& job, const ScanPart& part,
+                               const ScanEffect<Real>& effect) = nullptr;
   ScanBackwardKernels<Real> scan_backward;
   ScanBackwardKernels<Real, std::uint16_t> rounded_scan_backward;  // where rounded_gradients is not null
 };

@@ -81,7 +81,7 @@ void RunScanForward(const ScanForward<Real>& job, const ScanPart& part, Real* ca
       LoadGates<Real, Cell>(gates, channel, count, wx);
       Cell::affine(wx, a, b);
       const V before = clear ? V(0) : L::load(carry + channel, count);
-      const V h = MulAdd(a, before, b);
+      const V h = Advance<Cell>(wx, a, before, b);
       L::store(h, carry + channel, count);
       if constexpr (std::is_same_v<Real, float>) {
         if (rounds) return StoreBf16(h, y_bf16 + channel, count);
@@ -91,16 +91,38 @@ void RunScanForward(const ScanForward<Real>& job, const ScanPart& part, Real* ca
   }
 }
 
+/// The effect of no step.
+template <class Real>
+HWY_INLINE void Begin(const ScanPart& part, const ScanEffect<Real>& effect) {
+  using L = Lanes<Real>;
+  ForEachVector<Real>(part, [&](Index channel, Index count) HWY_ATTR {
+    L::store(typename L::V(1), effect.gain + channel, count);
+    L::store(typename L::V(0), effect.gain_rest + channel, count);
+    L::store(typename L::V(0), effect.offset + channel, count);
+  });
+}
+
+/// Multiplies the gain of some channels by a. The rest is what the products so far have rounded away: where decays are
+/// close to 1, they all round the same way, and a thousand of them would be off by a thousand roundings.
+template <class Cell, class Real, class V, int gates>
+HWY_INLINE void MultiplyGain(const V (&wx)[gates], V a, bool clear, const ScanEffect<Real>& effect, Index channel,
+                             Index count) {
+  using L = Lanes<Real>;
+  const V gain = L::load(effect.gain + channel, count), product = a * gain;
+  V rest = ProductRest(a, gain, product);
+  if constexpr (Cell::splits_gain) rest = MulAdd(Cell::rest_of_gain(wx, a), gain, rest);
+  rest = MulAdd(a, L::load(effect.gain_rest + channel, count), rest);
+  L::store(clear ? V(0) : product, effect.gain + channel, count);
+  L::store(clear ? V(0) : rest, effect.gain_rest + channel, count);
+}
+
 template <class Real, class Cell>
-void RunScanForwardSummary(const ScanForward<Real>& job, const ScanPart& part, Real* gain, Real* offset) {
+void RunScanForwardSummary(const ScanForward<Real>& job, const ScanPart& part, const ScanEffect<Real>& effect) {
   using L = Lanes<Real>;
   using V = typename L::V;
   const RowPlan& plan = job.plan;
   const GateSteps<Real, Cell::gates> gate(job.gate, plan.row_of[part.slot]);
-  ForEachVector<Real>(part, [&](Index channel, Index count) HWY_ATTR {
-    L::store(V(1), gain + channel, count);
-    L::store(V(0), offset + channel, count);
-  });
+  Begin<Real>(part, effect);
   for (Index step = part.begin; step < part.end; ++step) {
     const Real* gates[Cell::gates];
     gate.at(plan.time(part.slot, step), gates);
@@ -109,10 +131,9 @@ void RunScanForwardSummary(const ScanForward<Real>& job, const ScanPart& part, R
       V wx[Cell::gates], a, b;
       LoadGates<Real, Cell>(gates, channel, count, wx);
       Cell::affine(wx, a, b);
-      const V before = clear ? V(0) : L::load(offset + channel, count);
-      const V total = clear ? V(0) : L::load(gain + channel, count) * a;
-      L::store(MulAdd(a, before, b), offset + channel, count);
-      L::store(total, gain + channel, count);
+      const V before = clear ? V(0) : L::load(effect.offset + channel, count);
+      L::store(Advance<Cell>(wx, a, before, b), effect.offset + channel, count);
+      MultiplyGain<Cell>(wx, a, clear, effect, channel, count);
     });
   }
 }
@@ -194,6 +215,61 @@ class StepsAhead {
   const Sequence *dy_, *y_;
 };
 
+/// Channels that a backward pass takes at once of a rule that splits its gains: their rests lie on the stack.
+constexpr Index kSplitChannels = 1024;
+
+/// What flows from a step to the one before. A rule that splits its gains means decays so close to 1 that all steps
+/// would round them the same way: what a step rounds away is then added at the next one.
+template <class Real, class Cell>
+class FlowingBack {
+ public:
+  using L = Lanes<Real>;
+  using V = typename L::V;
+
+  FlowingBack(const ScanPart& part, Real* carry) : carry_(carry), first_(part.channel_begin) {
+    if constexpr (Cell::splits_gain) std::fill_n(rest_, part.channel_end - part.channel_begin, Real(0));
+  }
+
+  HWY_INLINE V added_to(V dy, Index channel, Index count) const {
+    if constexpr (Cell::splits_gain) dy = dy + L::load(rest_ + channel - first_, count);
+    return dy + L::load(carry_ + channel, count);
+  }
+
+  template <int gates>
+  HWY_INLINE void pass(const V (&wx)[gates], V a, V dh, bool clear, Index channel, Index count) {
+    const V product = a * dh;
+    if constexpr (Cell::splits_gain) {
+      const V rest = MulAdd(Cell::rest_of_gain(wx, a), dh, ProductRest(a, dh, product));
+      L::store(clear ? V(0) : rest, rest_ + channel - first_, count);
+    }
+    L::store(clear ? V(0) : product, carry_ + channel, count);
+  }
+
+  /// Behind the last step.
+  HWY_INLINE void finish(const ScanPart& part) const {
+    if constexpr (Cell::splits_gain) {
+      for (Index c = part.channel_begin; c < part.channel_end; ++c) carry_[c] += rest_[c - first_];
+    }
+  }
+
+ private:
+  Real* carry_;
+  Index first_;
+  Real rest_[Cell::splits_gain ? kSplitChannels : 1];
+};
+
+/// Calls body(part) for as many channels at once as a rule allows.
+template <class Cell, class Body>
+HWY_INLINE void ForSplitChannels(const ScanPart& part, const Body& body) {
+  if constexpr (!Cell::splits_gain) return body(part);
+  ScanPart some = part;
+  for (some.channel_begin = part.channel_begin; some.channel_begin < part.channel_end;
+       some.channel_begin = some.channel_end) {
+    some.channel_end = std::min(part.channel_end, some.channel_begin + kSplitChannels);
+    body(some);
+  }
+}
+
 /// The carry is the gradient of the state that leaves the part; with it the steps are walked backwards:
 /// dh = dy + carry, da = dh h_{t-1}, db = dh, carry = a dh.
 template <class Real, class Cell, class Stored, class Sequence>
@@ -207,6 +283,7 @@ HWY_INLINE void WalkBackwards(const ScanBackward<Real, Stored>& job, const Outpu
   StepsOfRow<Stored> gradients[Cell::gates];
   for (int g = 0; g < Cell::gates; ++g) gradients[g] = {job.dgate[g].rows, row};
   StepsAhead<Real, Stored, Sequence, Cell::gates> ahead(steps, part);
+  FlowingBack<Real, Cell> flow(part, carry);
   for (Index step = part.end - 1; step >= part.begin; --step) {
     ahead.set_step(step);
     const Index t = plan.time(part.slot, step);
@@ -222,34 +299,36 @@ HWY_INLINE void WalkBackwards(const ScanBackward<Real, Stored>& job, const Outpu
       V wx[Cell::gates], dwx[Cell::gates], a, b;
       LoadGates<Real, Cell>(gates, channel, count, wx);
       Cell::affine(wx, a, b);
-      const V dh = LoadStored(dy + channel, count) + L::load(carry + channel, count);
+      const V dh = flow.added_to(LoadStored(dy + channel, count), channel, count);
       const V previous = clear ? V(0) : before.load(channel, count);
       Cell::affine_backward(wx, dh * previous, dh, dwx);
       for (int g = 0; g < Cell::gates; ++g) {
         const GateSink<Stored>& sink = job.dgate[g];
         StoreStored(dwx[g], out[g] + channel / L::lanes * sink.vector_stride, sink.padded ? L::lanes : count);
       }
-      L::store(clear ? V(0) : a * dh, carry + channel, count);
+      flow.pass(wx, a, dh, clear, channel, count);
     });
   }
+  flow.finish(part);
 }
 
 template <class Real, class Cell, class Stored = Real>
 void RunScanBackward(const ScanBackward<Real, Stored>& job, const ScanPart& part, Real* carry) {
-  WithOutputs(job, [&](const auto& outputs) HWY_ATTR { WalkBackwards<Real, Cell>(job, outputs, part, carry); });
+  WithOutputs(job, [&](const auto& outputs) HWY_ATTR {
+    ForSplitChannels<Cell>(
+        part, [&](const ScanPart& some) HWY_ATTR { WalkBackwards<Real, Cell>(job, outputs, some, carry); });
+  });
 }
 
 template <class Real, class Cell, class Stored, class Sequence>
 HWY_INLINE void SummariseBackwards(const ScanBackward<Real, Stored>& job, const OutputRows<Sequence>& outputs,
-                                   const ScanPart& part, Real* gain, Real* offset) {
+                                   const ScanPart& part, const ScanEffect<Real>& effect) {
   using L = Lanes<Real>;
   using V = typename L::V;
   const RowPlan& plan = job.plan;
   const BackwardSteps<Real, Stored, Sequence, Cell::gates> steps(job, outputs, part.slot);
-  ForEachVector<Real>(part, [&](Index channel, Index count) HWY_ATTR {
-    L::store(V(1), gain + channel, count);
-    L::store(V(0), offset + channel, count);
-  });
+  Begin<Real>(part, effect);
+  FlowingBack<Real, Cell> flow(part, effect.offset);
   for (Index step = part.end - 1; step >= part.begin; --step) {
     const Index t = plan.time(part.slot, step);
     const Stored* gates[Cell::gates];
@@ -260,16 +339,19 @@ HWY_INLINE void SummariseBackwards(const ScanBackward<Real, Stored>& job, const 
       V wx[Cell::gates], a, b;
       LoadGates<Real, Cell>(gates, channel, count, wx);
       Cell::affine(wx, a, b);
-      if (clear) a = V(0);
-      const V dh = LoadStored(dy + channel, count) + L::load(offset + channel, count);
-      L::store(a * dh, offset + channel, count);
-      L::store(a * L::load(gain + channel, count), gain + channel, count);
+      const V dh = flow.added_to(LoadStored(dy + channel, count), channel, count);
+      flow.pass(wx, a, dh, clear, channel, count);
+      MultiplyGain<Cell>(wx, a, clear, effect, channel, count);
     });
   }
+  flow.finish(part);
 }
 
 template <class Real, class Cell, class Stored = Real>
-void RunScanBackwardSummary(const ScanBackward<Real, Stored>& job, const ScanPart& part, Real* gain, Real* offset) {
-  WithOutputs(job,
-              [&](const auto& outputs) HWY_ATTR { SummariseBackwards<Real, Cell>(job, outputs, part, gain, offset); });
+void RunScanBackwardSummary(const ScanBackward<Real, Stored>& job, const ScanPart& part,
+                            const ScanEffect<Real>& effect) {
+  WithOutputs(job, [&](const auto& outputs) HWY_ATTR {
+    ForSplitChannels<Cell>(
+        part, [&](const ScanPart& some) HWY_ATTR { SummariseBackwards<Real, Cell>(job, outputs, some, effect); });
+  });
 }

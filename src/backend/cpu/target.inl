@@ -9,6 +9,8 @@
 
 #include "cells/list.h"
 
+#include "cells/recurrence.h"
+
 /// body(std::type_identity<Cell>()) of the cell with that index among all of them, if it is a dense one.
 template <class Body>
 void WithDenseCell(int cell, const Body& body) {

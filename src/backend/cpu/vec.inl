@@ -109,6 +109,23 @@ struct SimdOf {
   }
 };
 
+/// What rounding took from a product of a and b: a b - product, exactly.
+template <class Tag, bool quick>
+HWY_INLINE SimdOf<Tag, quick> ProductRest(SimdOf<Tag, quick> a, SimdOf<Tag, quick> b, SimdOf<Tag, quick> product) {
+#if HWY_NATIVE_FMA
+  return hn::MulSub(a.raw, b.raw, product.raw);
+#else
+  // Dekker's: halves of twelve bits, whose products are exact.
+  const auto upper = [](SimdOf<Tag, quick> x) HWY_ATTR {
+    const SimdOf<Tag, quick> large = x * SimdOf<Tag, quick>(4097.0f);
+    return large - (large - x);
+  };
+  const SimdOf<Tag, quick> a1 = upper(a), b1 = upper(b), a2 = a - a1, b2 = b - b1;
+  return ((a1 * b1 - product) + a1 * b2 + a2 * b1) + a2 * b2;
+#endif
+}
+HWY_INLINE double ProductRest(double a, double b, double product) { return std::fma(a, b, -product); }
+
 using Simd = SimdOf<hn::ScalableTag<float>>;
 using QuickSimd = SimdOf<hn::ScalableTag<float>, true>;
 

@@ -27,6 +27,9 @@ DenseBackwardExecutable::DenseBackwardExecutable(Device& device, const DenseSpec
       two_phases_(plan::cell_traits(spec.cell).phases == 2) {
   if (plan_.algorithm == plan::DenseAlgorithm::step) {
     steps_.emplace(device, problem_, plan_);
+  } else if (plan_.algorithm == plan::DenseAlgorithm::diagonal) {
+    diagonal_.emplace(device, problem_, plan_);
+    return;
   } else {
     walks_.emplace(device, problem_, plan_, spec_.stage_rows);
   }
@@ -44,14 +47,18 @@ DenseBackwardExecutable::DenseBackwardExecutable(Device& device, const DenseSpec
   }
 }
 
+std::size_t DenseBackwardExecutable::walk_bytes() const {
+  return steps_ ? steps_->workspace_bytes() : diagonal_ ? diagonal_->workspace_bytes() : walks_->workspace_bytes();
+}
+
 DenseBackwardExecutable::Places DenseBackwardExecutable::places() const {
   const std::size_t matrix = padded(static_cast<std::size_t>(positions_ * spec_.hidden * plan::size_of(spec_.storage)));
   Places at{};
   at.sums = order_.workspace_bytes();
   at.entering = at.sums + padded(bias_sums_ ? bias_sums_->workspace_bytes() : 0);
-  at.operand = at.entering + (wants_weight_ ? matrix : 0);
-  at.walk = at.operand + (two_phases_ ? matrix : 0);
-  at.products = at.walk + (steps_ ? steps_->workspace_bytes() : walks_->workspace_bytes());
+  at.operand = at.entering + (gradient_ ? matrix : 0);
+  at.walk = at.operand + (two_phases_ && !diagonal_ ? matrix : 0);
+  at.products = at.walk + walk_bytes();
   at.end = at.products + (gradient_ ? gradient_->workspace_bytes() : 0);
   return at;
 }
@@ -83,7 +90,7 @@ void DenseBackwardExecutable::run_walk(const DenseBackward& call, DeviceAddress 
   arguments.states = tape_tensor(call.tape.states, batch, (cell.states() - 1) * H * 4);
   arguments.dwx = tape_tensor(call.dwx, batch, cell.gates() * H * size);
   arguments.drh = tape_tensor(call.drh, batch, cell.gates() * H * size);
-  if (two_phases_) {
+  if (two_phases_ && !diagonal_) {
     const auto begin = static_cast<DeviceAddress>(batch.tape_position() * H * size);
     arguments.operand = tape_tensor(workspace + places().operand + begin, batch, H * size);
   }
@@ -96,8 +103,10 @@ void DenseBackwardExecutable::run_walk(const DenseBackward& call, DeviceAddress 
   arguments.clip = call.clip;
   arguments.hidden = static_cast<int>(H), arguments.heads = static_cast<int>(spec_.heads);
   arguments.slices = static_cast<int>(plan_.slices);
-  if (steps_) return steps_->run(arguments, problem.steps, workspace + places().walk, stream);
-  walks_->run(arguments, batch, workspace + places().walk, stream);
+  const DeviceAddress walk = workspace + places().walk;
+  if (steps_) return steps_->run(arguments, problem.steps, walk, stream);
+  if (diagonal_) return diagonal_->run(arguments, call.gradients, problem.steps, walk, stream);
+  walks_->run(arguments, batch, walk, stream);
 }
 
 void DenseBackwardExecutable::run_bias_sums(const DenseBackward& call, DeviceAddress workspace,
@@ -122,6 +131,7 @@ void DenseBackwardExecutable::run(const DenseBackward& call, DeviceAddress works
 
 void DenseBackwardExecutable::run_products(const DenseBackward& call, DeviceAddress workspace,
                                            StreamHandle stream) const {
+  if (diagonal_) return;
   if (bias_sums_) run_bias_sums(call, workspace, stream);
   require((call.gradients.recurrent != 0) == wants_weight_, "the call must have {}, as prepared",
           wants_weight_ ? "a gradient of the recurrent matrix" : "no gradient of the recurrent matrix");

@@ -80,8 +80,10 @@ struct DenseBackward {
   DeviceSequence y, dy;  ///< y as of the forward pass; dy without data: zeros.
   DenseWeights weights;
   DenseTape tape;
-  DeviceAddress dwx = 0;       ///< [P, G * H] without gaps: written, zero beyond lengths.
-  DeviceAddress drh = 0;       ///< The same for R h, of cells whose gradients are split; others: 0, dwx is both.
+  DeviceAddress dwx = 0;  ///< [P, G * H] without gaps: written, zero beyond lengths.
+  /// The same for R h, of cells whose gradients are split; others: 0, dwx is both. Not written by
+  /// plan::DenseAlgorithm::diagonal, which needs no product of it.
+  DeviceAddress drh = 0;
   DenseWeights gradients;      ///< float, written: of recurrent, bias_ih and bias_hh; each 0: not wanted.
   DeviceAddress state_in = 0;  ///< As of the forward pass; h alone is read.
   DeviceAddress dstate_out = 0;

@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "backend/cuda/dense/dense.h"
+#include "backend/cuda/dense/diagonal.h"
 #include "backend/cuda/dense/steps.h"
 #include "backend/cuda/dense/walk.h"
 #include "backend/cuda/product/matrix_product.h"
@@ -39,7 +40,9 @@ class DenseForwardExecutable {
   DenseForwardExecutable(Device& device, const DenseSpec& spec, const DenseForward& call,
                          const plan::GpuDensePlan& plan);
   const plan::GpuDensePlan& plan() const { return plan_; }
-  const Kernel& kernel() const { return steps_ ? steps_->kernel() : walks_->of_all().kernel(); }
+  const Kernel& kernel() const {
+    return steps_ ? steps_->kernel() : diagonal_ ? diagonal_->kernel() : walks_->of_all().kernel();
+  }
   /// Bytes of workspace, aligned to 256.
   std::size_t workspace_bytes() const;
   /// A call of the form that was prepared: other addresses of the same alignment or better, as many rows and no more
@@ -51,8 +54,10 @@ class DenseForwardExecutable {
   plan::GpuDenseProblem problem_;
   plan::GpuDensePlan plan_;
   RowOrder order_;
+  // One of these, as the plan has it.
   std::optional<StepForward> steps_;
-  std::optional<DenseWalks> walks_;  // of all plans whose steps are no launches of their own
+  std::optional<DiagonalForward> diagonal_;
+  std::optional<DenseWalks> walks_;
 };
 
 /// Gradients of a recurrent matrix from the gradients of the products [P, G, H] and what they were products of [P, H]:
@@ -93,7 +98,9 @@ class DenseBackwardExecutable {
   DenseBackwardExecutable(Device& device, const DenseSpec& spec, const DenseBackward& call,
                           const plan::GpuDensePlan& plan);
   const plan::GpuDensePlan& plan() const { return plan_; }
-  const Kernel& kernel() const { return steps_ ? steps_->kernel() : walks_->of_all().kernel(); }
+  const Kernel& kernel() const {
+    return steps_ ? steps_->kernel() : diagonal_ ? diagonal_->kernel() : walks_->of_all().kernel();
+  }
   /// Bytes of workspace, aligned to 256; zero before its first use.
   std::size_t workspace_bytes() const;
   void run(const DenseBackward& call, DeviceAddress workspace, StreamHandle stream) const;
@@ -109,6 +116,7 @@ class DenseBackwardExecutable {
     std::size_t order, sums, entering, operand, walk, products, end;
   };
   Places places() const;
+  std::size_t walk_bytes() const;
   void run_bias_sums(const DenseBackward& call, DeviceAddress workspace, StreamHandle stream) const;
 
   DenseSpec spec_;
@@ -119,7 +127,9 @@ class DenseBackwardExecutable {
   int entering_vector_ = 1;
   Index positions_ = 1;
   bool wants_weight_ = false, two_phases_ = false;
+  // One of these, as the plan has it.
   std::optional<StepBackward> steps_;
+  std::optional<DiagonalBackward> diagonal_;  // which makes the gradients of weights and biases as well
   std::optional<DenseWalks> walks_;
   std::optional<RecurrentGradient> gradient_;
   std::optional<SumColumnsExecutable> bias_sums_;

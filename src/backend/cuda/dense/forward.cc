@@ -44,13 +44,17 @@ DenseForwardExecutable::DenseForwardExecutable(Device& device, const DenseSpec& 
     : spec_(spec), problem_(problem_of(call, spec)), plan_(plan), order_(row_order(device, call.batch, plan)) {
   if (plan_.algorithm == plan::DenseAlgorithm::step) {
     steps_.emplace(device, problem_, plan_);
+  } else if (plan_.algorithm == plan::DenseAlgorithm::diagonal) {
+    diagonal_.emplace(device, problem_, plan_);
   } else {
     walks_.emplace(device, problem_, plan_, spec_.stage_rows);
   }
 }
 
 std::size_t DenseForwardExecutable::workspace_bytes() const {
-  return order_.workspace_bytes() + (steps_ ? steps_->workspace_bytes() : walks_->workspace_bytes());
+  return order_.workspace_bytes() + (steps_      ? steps_->workspace_bytes()
+                                     : diagonal_ ? diagonal_->workspace_bytes()
+                                                 : walks_->workspace_bytes());
 }
 
 void DenseForwardExecutable::run(const DenseForward& call, DeviceAddress workspace, StreamHandle stream) const {
@@ -82,6 +86,7 @@ void DenseForwardExecutable::run(const DenseForward& call, DeviceAddress workspa
   arguments.slices = static_cast<int>(plan_.slices);
   const DeviceAddress walk = workspace + order_.workspace_bytes();
   if (steps_) return steps_->run(arguments, problem.steps, walk, stream);
+  if (diagonal_) return diagonal_->run(arguments, problem.steps, walk, stream);
   walks_->run(arguments, call.batch, walk, stream);
 }
 

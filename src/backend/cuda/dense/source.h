@@ -2,6 +2,7 @@
 
 #include "backend/cuda/dense/chip.h"
 #include "backend/cuda/dense/cluster.h"
+#include "backend/cuda/dense/diagonal.h"
 #include "backend/cuda/dense/head.h"
 #include "backend/cuda/dense/steps.h"
 
@@ -16,6 +17,8 @@ inline KernelSource dense_source(const plan::GpuDenseProblem& problem, const pla
       return dense_chip_source(problem, plan);
     case plan::DenseAlgorithm::step:
       return dense_step_source(problem, plan);
+    case plan::DenseAlgorithm::diagonal:
+      return dense_diagonal_source(problem, plan);
     default:
       return dense_head_source(problem, plan);
   }

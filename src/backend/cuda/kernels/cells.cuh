@@ -6,6 +6,7 @@
 
 namespace std {
 using ::exp;
+using ::expm1;
 using ::fabs;
 using ::log1p;
 using ::tanh;
@@ -68,13 +69,40 @@ PENSTOCK_DEVICE void ExpAndSum(Real x, Real& e, Real& sum) {
 #include "cells/given.h"
 #include "cells/list.h"
 
-/// a and b of a step from its values.
+/// What steps multiply a state by: a number, or its logarithm where a rule splits gains (cells/recurrence.h). Sums of
+/// logarithms keep the digits of decays that are close to 1, of one step and of thousands.
 template <class Rule>
-PENSTOCK_DEVICE void Affine(const float (&value)[Rule::gates], float& a, float& b) {
+struct Gain {
+  static constexpr bool is_log = Rule::splits_gain;
+  /// Of no step, and of a reset, which forgets even an infinity.
+  PENSTOCK_DEVICE float none() { return is_log ? 0.0f : 1.0f; }
+  PENSTOCK_DEVICE float reset() { return is_log ? __int_as_float(0xff800000) : 0.0f; }
+  PENSTOCK_DEVICE float together(float gain, float next) { return is_log ? gain + next : gain * next; }
+
+  /// gain h + offset.
+  PENSTOCK_DEVICE float advance(float gain, float h, float offset) {
+    if constexpr (is_log) {
+      asm volatile("" : "+f"(gain));                 // exponentials of many steps beforehand would take all registers
+      constexpr float least = -80.0f, most = 86.0f;  // beyond, a float's exponential is nothing or infinite
+      Real a = Exp(Real(gain));
+      if (gain < least) a = Real(0.0f);
+      if (gain > most) a = Real(__int_as_float(0x7f800000));
+      offset = __fmaf_rn(RestOfExp(Real(gain), a).value, h, offset);
+      return __fmaf_rn(a.value, h, offset);
+    } else {
+      return __fmaf_rn(gain, h, offset);
+    }
+  }
+};
+
+/// The gain of a step and b from its values.
+template <class Rule>
+PENSTOCK_DEVICE void Affine(const float (&value)[Rule::gates], float& gain, float& b) {
   Real wx[Rule::gates], of_a, of_b;
   for (int g = 0; g < Rule::gates; ++g) wx[g] = Real(value[g]);
   Rule::affine(wx, of_a, of_b);
-  a = of_a.value, b = of_b.value;
+  gain = of_a.value, b = of_b.value;
+  if constexpr (Rule::splits_gain) gain = Rule::log_gain(wx).value;
 }
 
 /// Gradients of a step's values from those of a and b.

@@ -93,6 +93,7 @@ plan::GpuScanProblem problem_of_call(const Call& call) {
   problem.gates = shape.rule.gates;
   problem.read_back = shape.rule.read_back;
   problem.computed = shape.rule.computed;
+  problem.logarithms = shape.rule.logarithms;
   problem.storage = shape.storage;
   problem.rows = shape.rows;
   problem.steps = shape.cu_seqlens != 0 && shape.longest > 0 ? shape.longest : shape.steps;

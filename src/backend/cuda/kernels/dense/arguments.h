@@ -96,6 +96,28 @@ struct DenseStepBackwardArguments {
   int is_first;  // of the backward pass: nothing has been carried yet
 };
 
+/// Passes whose recurrent matrices are diagonal. A *chain* is a unit of a row, number row * H + unit, and walks by
+/// itself; its steps are cut into pieces that are walked side by side where `pieces` is more than one.
+struct DenseDiagonalForwardArguments {
+  DenseForwardArguments call;
+  float* entering;  // [pieces, S, B, H] the states with which each piece is walked; this and the next three for pieces
+  float* leaving;   // [pieces, S, B, H] the states to which that leads
+  float* jacobian;  // [pieces, S, S, B, H] how they change with those that enter: of state i with state j
+  int* iterations;  // [B, H] after how many walks of its pieces a chain was found to join; 0: not yet
+  int pieces, piece_steps;
+  int iteration;  // from 1 on; the first one guesses what enters, and writes no outputs
+};
+
+struct DenseDiagonalBackwardArguments {
+  DenseBackwardArguments call;
+  float* carry;     // [pieces, S, B, H] the gradients that leave a piece if none enter, and then those that enter it
+  float* gain;      // [pieces, S, S, B, H] how those that leave change with those that enter
+  float* dweight;   // [pieces, B, H, G] the pieces' shares of the gradients of R, or null
+  float* dbias_ih;  // [pieces, B, G, H] and of the biases, each or null
+  float* dbias_hh;
+  int pieces, piece_steps;
+};
+
 struct EnteringArguments {
   DenseRows rows;
   DenseTensor y;          // [B, T, H]

@@ -352,7 +352,7 @@ struct Walker {
   __device__ __forceinline__ void enter(Op& op, const Chain& chain, const Walk& walk, Tagged first, bool last,
                                         float (&state)[kVector]) const {
     float gain[kVector], offset[kVector];
-    for (int i = 0; i < kVector; ++i) gain[i] = 1.0f, offset[i] = 0.0f;
+    for (int i = 0; i < kVector; ++i) gain[i] = Gain<Rule>::none(), offset[i] = 0.0f;
     ForSteps(op, [&](int k) { op.compose(walk, k, gain, offset); });
     Effect before[kVector], whole;
 #pragma unroll

@@ -4,7 +4,7 @@
 // Constants besides those of walk.cuh: Rule; kKeepTerms: a thread keeps a and b of its steps, as floats; otherwise it
 // keeps the values as they lie in memory and makes the terms twice.
 
-/// a and b of one channel from the values of all gates.
+/// The gain and b of one channel from the values of all gates.
 template <int kCount>
 PENSTOCK_DEVICE void TermsOf(const Values (&value)[Rule::gates][kCount], int k, int i, float& a, float& b) {
   float wx[Rule::gates];
@@ -78,8 +78,8 @@ struct ForwardOpOver {
     for (int i = 0; i < kVector; ++i) {
       float a, b;
       terms.get(k, i, a, b);
-      offset[i] = clear ? b : __fmaf_rn(a, offset[i], b);
-      gain[i] = clear ? 0.0f : gain[i] * a;
+      offset[i] = clear ? b : Gain<Rule>::advance(a, offset[i], b);
+      gain[i] = clear ? Gain<Rule>::reset() : Gain<Rule>::together(gain[i], a);
     }
   }
 
@@ -94,7 +94,7 @@ struct ForwardOpOver {
     for (int i = 0; i < kVector; ++i) {
       float a, b;
       terms.get(k, i, a, b);
-      state[i] = clear ? b : __fmaf_rn(a, state[i], b);
+      state[i] = clear ? b : Gain<Rule>::advance(a, state[i], b);
     }
     Values::of(state).store(out);
     out += out_stride;

@@ -38,19 +38,19 @@ struct BackwardOp {
   }
 
   __device__ __forceinline__ float gain_of(int k, int i) const {
-    float wx[Rule::gates], a, b;
+    float wx[Rule::gates], gain, b;
     values_of(k, i, wx);
-    Affine<Rule>(wx, a, b);
-    return a;
+    Affine<Rule>(wx, gain, b);
+    return gain;
   }
 
   __device__ __forceinline__ void compose(const Walk& walk, int k, float (&gain)[kVector],
                                           float (&offset)[kVector]) const {
     const bool clear = kReset && (walk.resets >> k & 1);
     for (int i = 0; i < kVector; ++i) {
-      const float a = gain_of(k, i);
-      offset[i] = clear ? 0.0f : a * (dy[k].get(i) + offset[i]);
-      gain[i] = clear ? 0.0f : gain[i] * a;
+      const float of_step = gain_of(k, i);
+      offset[i] = clear ? 0.0f : Gain<Rule>::advance(of_step, dy[k].get(i) + offset[i], 0.0f);
+      gain[i] = clear ? Gain<Rule>::reset() : Gain<Rule>::together(gain[i], of_step);
     }
   }
 
@@ -82,7 +82,7 @@ struct BackwardOp {
       AffineBackward<Rule>(wx, da, db, dwx);
 #pragma unroll
       for (int g = 0; g < Rule::gates; ++g) gradient[g][i] = dwx[g];
-      state[i] = clear ? 0.0f : gain_of(k, i) * db;
+      state[i] = clear ? 0.0f : Gain<Rule>::advance(gain_of(k, i), db, 0.0f);
     }
 #pragma unroll
     for (int g = 0; g < Rule::gates; ++g) {

@@ -11,11 +11,12 @@ static_assert(kSteps <= 32, "resets are the bits of a word");
 
 using Values = Vector<Storage, kVector>;
 
-/// A state after a stretch of steps. Gains are products over many steps: they may overflow where the state is still
-/// zero, and are exactly zero after a reset, which forgets even an infinity.
+/// A state after a stretch of steps. Gains of many steps may overflow where the state is still zero, and underflow
+/// where it is infinite, which no decay makes finite.
 PENSTOCK_DEVICE float Through(float gain, float offset, float state) {
-  const bool nothing = state == 0.0f || (kReset && gain == 0.0f);
-  return nothing ? offset : __fmaf_rn(gain, state, offset);
+  const bool nothing = state == 0.0f || (kReset && gain == Gain<Rule>::reset());
+  const bool endless = !kReset && gain == 0.0f && !Gain<Rule>::is_log && fabsf(state) > 3.402823466e38f;
+  return nothing ? offset : endless ? state : Gain<Rule>::advance(gain, state, offset);
 }
 
 /// One row and one tile of its channels.
@@ -153,12 +154,12 @@ PENSTOCK_DEVICE void StoreLast(const Place& place, const Walk& walk, int group, 
 
 /// What steps do to a state.
 struct Effect {
-  float gain = 1.0f, offset = 0.0f;
+  float gain = Gain<Rule>::none(), offset = 0.0f;
 
   /// And then others.
   __device__ __forceinline__ void append(float next_gain, float next_offset) {
     offset = Through(next_gain, next_offset, offset);
-    gain = kReset && next_gain == 0.0f ? 0.0f : gain * next_gain;
+    gain = kReset && next_gain == Gain<Rule>::reset() ? next_gain : Gain<Rule>::together(gain, next_gain);
   }
 };
 
@@ -173,7 +174,7 @@ struct Stretches {
   template <class Op>
   __device__ __forceinline__ void tell(const Op& op, const Walk& walk, int group) {
     float of_gain[kVector], of_offset[kVector];
-    for (int i = 0; i < kVector; ++i) of_gain[i] = 1.0f, of_offset[i] = 0.0f;
+    for (int i = 0; i < kVector; ++i) of_gain[i] = Gain<Rule>::none(), of_offset[i] = 0.0f;
 #pragma unroll
     for (int k = 0; k < kSteps; ++k) op.compose(walk, k, of_gain, of_offset);
     for (int i = 0; i < kVector; ++i) {

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "penstock/model.h"
+
+/// The model that a verb is called with, and the data behind it.
+namespace penstock::cli {
+
+/// Whether a file begins as models do: with the length of a header in JSON.
+bool begins_as_model(const std::string& path);
+
+/// Loads the first argument of a verb. Throws Error(invalid_argument) with the command that was meant where it is no
+/// model: where one of `others`, the arguments behind it, is, or where it holds data.
+Model load_model(const std::string& verb, const std::string& path, const std::vector<std::string>& others = {});
+
+/// Throws Error(invalid_argument) if one of the files to train on is a model, with the command that was meant.
+void refuse_models(const std::vector<std::string>& sources);
+
+/// Throws Error(invalid_argument) unless `data` names a file: which of MODEL and DATA is missing, and what the model
+/// reads.
+void require_data(const std::string& verb, const std::string& model, const std::vector<std::string>& data);
+
+}  // namespace penstock::cli

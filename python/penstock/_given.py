@@ -1,0 +1,40 @@
+"""Whether a model and a dataset are what they should be: many try a path first."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False  # what typing.TYPE_CHECKING is, without the import
+if TYPE_CHECKING:
+    from typing import Any
+
+    from . import _core
+
+
+def dataset_of(data: Any) -> _core.Dataset:
+    """The library's own dataset. Raises TypeError for anything but a :class:`penstock.Dataset`."""
+    found: _core.Dataset | None = getattr(data, "_dataset", None)
+    if found is not None:
+        return found
+    if hasattr(data, "_model"):
+        raise TypeError("data must be a penstock.Dataset, not a Model: the model is the argument before it")
+    reader = "open_text" if isinstance(data, str) and data.endswith(".txt") else "open_series"
+    raise TypeError(f"data must be a penstock.Dataset, which penstock.{reader}({_shown(data)}) returns, not {_kind(data)}")
+
+
+def model_of(model: Any) -> _core.Model:
+    """The library's own model. Raises TypeError for anything but a :class:`penstock.Model`."""
+    found: _core.Model | None = getattr(model, "_model", None)
+    if found is not None:
+        return found
+    if hasattr(model, "_dataset"):
+        raise TypeError("model must be a penstock.Model, not a Dataset: penstock.Model(data) makes one")
+    if isinstance(model, str):
+        raise TypeError(f"model must be a penstock.Model, which penstock.Model.load({model!r}) returns, not str")
+    raise TypeError(f"model must be a penstock.Model, not {_kind(model)}")
+
+
+def _kind(value: Any) -> str:
+    return type(value).__name__
+
+
+def _shown(data: Any) -> str:
+    return repr(data) if isinstance(data, str) else "..."

@@ -1,0 +1,250 @@
+"""What is said of arguments that do not fit: of a name that a function does not have, of a value of another type.
+
+Everything public goes through :func:`explain_keywords`, so that a message names the argument that was meant.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import types
+
+TYPE_CHECKING = False  # what typing.TYPE_CHECKING is, without the import
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import Any
+
+#: What other packages call an argument, and what Penstock calls it: the first of these that the function has.
+_OTHER_WORDS = {
+    "ahead": ("horizon",),
+    "alpha": ("learning_rate",),
+    "batch_first": ("layout", "batch_first"),
+    "batch_size": ("batch",),
+    "bidirectional": ("direction",),
+    "bptt": ("length",),
+    "clip_grad": ("clip",),
+    "columns": ("inputs", "targets"),
+    "covariates": ("known",),
+    "cuda": ("device",),
+    "depth": ("blocks", "layers", "num_layers"),
+    "dim": ("width", "hidden_size"),
+    "dtype": ("precision",),
+    "early_stopping": ("patience",),
+    "exog": ("known",),
+    "features": ("inputs",),
+    "filename": ("path",),
+    "freq": ("irregular",),
+    "future_covariates": ("known",),
+    "gpu": ("device",),
+    "grad_clip": ("clip",),
+    "h": ("horizon",),
+    "id": ("group", "sequence_column"),
+    "input_chunk_length": ("length",),
+    "input_dim": ("input_size",),
+    "intervals": ("quantiles",),
+    "iterations": ("steps",),
+    "labels": ("label_column",),
+    "layers": ("blocks", "num_layers"),
+    "levels": ("quantiles",),
+    "lr": ("learning_rate",),
+    "max_epochs": ("epochs",),
+    "max_length": ("longest",),
+    "max_steps": ("steps",),
+    "max_time": ("seconds",),
+    "max_tokens": ("bytes",),
+    "model_type": ("cell",),
+    "n": ("bytes",),
+    "n_jobs": ("threads",),
+    "n_layers": ("blocks", "layers", "num_layers"),
+    "nhead": ("heads", "num_heads"),
+    "num_epochs": ("epochs",),
+    "num_layers": ("blocks", "layers"),
+    "num_workers": ("threads",),
+    "opt": ("optimizer",),
+    "output_chunk_length": ("horizon",),
+    "random_state": ("seed",),
+    "rnn_type": ("cell",),
+    "rows": ("inputs",),
+    "sep": ("delimiter",),
+    "seq_len": ("length",),
+    "series": ("group",),
+    "series_id": ("group",),
+    "time_column": ("date_column",),
+    "units": ("hidden_size",),
+    "val_split": ("validation_fraction",),
+    "validation_split": ("validation_fraction",),
+    "verbose": ("progress",),
+    "wd": ("weight_decay",),
+    "window": ("length",),
+}
+
+#: Where an argument may belong that was given to another function.
+_OWNERS = ("Model", "train", "open_text", "open_series", "open_labelled", "open_labelled_texts", "open_sound", "open_task",
+           "Model.predict", "Model.generate", "Recurrent")  # fmt: skip
+
+
+def _keywords(function: Any) -> tuple[str, ...]:
+    """The names by which arguments can be given, without those that begin with an underscore."""
+    code = getattr(function, "__wrapped__", function).__code__  # whether or not it is explained
+    names = code.co_varnames[code.co_posonlyargcount : code.co_argcount + code.co_kwonlyargcount]
+    return tuple(name for name in names if not name.startswith("_") and name not in ("self", "cls"))
+
+
+def _owners(name: str) -> Iterator[str]:
+    """Functions and classes of the package that have an argument of this name."""
+    package: Any = sys.modules[__package__]
+    for owner in _OWNERS:
+        function = functools.reduce(getattr, owner.split("."), package)
+        if isinstance(function, type):
+            function = vars(function)["__init__"]
+        if name in _keywords(function):
+            yield owner
+
+
+def _hint(unknown: str, known: tuple[str, ...]) -> str:
+    import difflib
+
+    meant = [word for word in _OTHER_WORDS.get(unknown.lower(), ()) if word in known]
+    meant += difflib.get_close_matches(unknown, known, 1, 0.7)
+    if meant:
+        return f", did you mean {meant[0]!r}?"
+    owner = next(_owners(unknown), None)
+    if owner is not None:
+        return f": {unknown!r} is an argument of penstock.{owner}"
+    return f", only {', '.join(known)}" if known else ""
+
+
+def no_argument(function: Any, name: str, unknown: str) -> str:
+    """What is said of an argument that a function, called ``name``, does not have."""
+    return f"{name}() has no argument {unknown!r}{_hint(unknown, _keywords(function))}"
+
+
+def warn_caller(text: str) -> None:
+    """Warns of the line that called the package, however many functions of the package lie between."""
+    import warnings
+
+    level = 2
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(f"{__package__}."):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, stacklevel=level)
+
+
+#: Of an annotation: what a value must have, and what to call it.
+_KINDS = {
+    "int": ("__index__", "a whole number"),
+    "float": ("__float__", "a number"),
+    "str": ("__str__", "a str"),
+}
+
+
+def _kinds(function: Any) -> dict[str, tuple[str, str, bool]]:
+    """Of the arguments that are plain numbers or names: what a value must have, what it is called, whether it may be None."""
+    kinds = {}
+    for name, annotation in function.__annotations__.items():
+        base = str(annotation).removesuffix(" | None")
+        if base in _KINDS and name != "return":
+            kinds[name] = (*_KINDS[base], base != annotation)
+    return kinds
+
+
+def _check(name: str, value: Any, kind: tuple[str, str, bool]) -> None:
+    """Raises TypeError for a value that is plainly of another type than the argument's."""
+    attribute, called, optional = kind
+    fits = isinstance(value, str) if attribute == "__str__" else hasattr(value, attribute)
+    if not fits and not (optional and value is None):
+        shown = repr(value) if len(repr(value)) <= 60 else type(value).__name__
+        raise TypeError(f"{name} must be {called}, not {shown}") from None
+
+
+def _check_call(function: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Raises TypeError that says which argument of a call that failed is none of the function's, or of another type."""
+    code = function.__code__
+    allowed = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    unknown = next((key for key in kwargs if key not in allowed), None)
+    if unknown is not None:
+        raise TypeError(no_argument(function, name, unknown)) from None
+    kinds = _kinds(function)
+    for key, value in (*zip(allowed, args), *kwargs.items()):
+        if key in kinds:
+            _check(key, value, kinds[key])
+
+
+def _explained(function: Any, name: str) -> Any:
+    """The function; where it fails because an argument does not fit, the error names the argument that was meant."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except Exception:  # looked into only now: a check of every call would take longer than some calls
+            _check_call(function, name, args, kwargs)
+            raise
+
+    return call
+
+
+_TAKES_ANY = 0x08  # of code.co_flags: the function has **kwargs
+
+
+def _is_explainable(function: object) -> bool:
+    """Whether this is a function of the package, written in Python, that takes a fixed set of arguments."""
+    if not isinstance(function, types.FunctionType) or hasattr(function, "__wrapped__"):
+        return False
+    return function.__module__.startswith(__package__) and not function.__code__.co_flags & _TAKES_ANY
+
+
+def attribute_hint(name: str) -> str:
+    """What the package has instead of an attribute that it does not have."""
+    import difflib
+
+    package: Any = sys.modules[__package__]
+    modules = ("RNN", "GRU", "LSTM", "SLSTM", "MinGRU", "MinLSTM", "convert", "convert_back", "SequenceModel")
+    if name in modules:
+        return f"; penstock.torch has {name}"
+    methods = [method for method in ("load", "save", "predict", "generate") if name in (method, f"{method}_model")]
+    if methods:
+        return f"; it is a method: penstock.Model.{methods[0]}"
+    words = {"fit": "train", "forecast": "Model.predict", "read_csv": "open_series", "load_model": "Model.load"}
+    close = difflib.get_close_matches(name, dir(package), 1, 0.7)
+    meant = words.get(name) or (close[0] if close else "")
+    return f", did you mean 'penstock.{meant}'?" if meant else ""
+
+
+#: Calls that may take microseconds, of which a wrapper would take a part.
+_QUICK = frozenset(
+    {"backward", "forward", "log_scan", "log_scan_backward", "push", "reset", "scan", "scan_backward", "step"}
+)
+
+
+def _is_explained(name: str) -> bool:
+    return name == "__init__" or not name.startswith("_") and name not in _QUICK
+
+
+def _explain_class(value: type, methods: Iterable[str]) -> None:
+    for key in methods:
+        member = value.__dict__.get(key, getattr(value, key))
+        function = member.__func__ if isinstance(member, classmethod) else member
+        if not _is_explainable(function):
+            continue
+        shown = value.__name__ if key == "__init__" else f"{value.__name__}.{key}"
+        explained = _explained(function, shown)
+        setattr(value, key, classmethod(explained) if isinstance(member, classmethod) else explained)
+
+
+def explain_keywords(module: dict[str, Any], *, constructors_alone: bool = False) -> None:
+    """Replaces public functions, and methods of public classes, by functions that say which argument was meant.
+
+    Those that compute for microseconds stay as they are.
+
+    Args:
+        module: Its ``globals()``, once all is defined.
+        constructors_alone: Leave the other methods and the functions as they are: those of PyTorch's modules, which its
+            compiler reads.
+    """
+    for key in module["__all__"]:
+        value = module[key]
+        if isinstance(value, type) and value.__module__.startswith(__package__):
+            _explain_class(value, ["__init__"] if constructors_alone else list(filter(_is_explained, vars(value))))
+        elif _is_explainable(value) and _is_explained(key) and not constructors_alone:
+            module[key] = _explained(value, key)

@@ -1,0 +1,163 @@
+"""Files of PyTorch: the state_dict in a checkpoint, wherever it lies, read without running anything that it says."""
+
+from __future__ import annotations
+
+import pickle
+import re
+import zipfile
+
+from .._safetensors import other_kind
+from ..errors import BadInput, IoFailure, Unsupported
+
+_DEEPEST = 8  # dictionaries within dictionaries; a file may hold one that holds itself
+_MEND = "save one by torch.save(model.state_dict(), path)"
+
+
+class _Unread:
+    """Stands for an object of a class that is not PyTorch's own: none of its code is run, and its state is dropped."""
+
+    seen = ""
+
+    def __new__(cls, *args, **kwargs):
+        return object.__new__(cls)
+
+    def __init__(self, *args, **kwargs):
+        pass
+
+    def __setstate__(self, state):
+        pass
+
+
+def read(path):
+    """({name: array}, {name of a layer: its cell}) of the state_dict in a ``.pt``, ``.pth``, ``.bin`` or ``.ckpt`` file.
+
+    Where a checkpoint has several, "model" and "ema" for one, names begin with where each lies ("model.encoder.").
+    """
+    try:
+        import torch
+    except ImportError as error:
+        raise Unsupported(f"{path}: files of PyTorch need the package torch: pip install 'penstock[torch]'") from error
+    content = _content(torch, path)
+    found = _outermost(torch, _state_dicts(torch, content, (), [], set()))
+    if not found:
+        raise BadInput(f"{path}: no state_dict that can be read without running it: it holds {_seen(content)}; {_MEND}")
+    arrays, cells = {}, {}
+    for place, state in found:
+        start = "".join(f"{part}." for part in place) if len(found) > 1 else ""
+        for name, value in state.items():
+            if _is_tensor(torch, value):
+                arrays[start + name] = _array(torch, value, f"{path}: tensor '{start + name}'")
+        for name, note in getattr(state, "_metadata", {}).items():
+            if isinstance(note, dict) and isinstance(note.get("cell"), str):
+                cells[(start + name).removesuffix(".")] = note["cell"]
+    return arrays, cells
+
+
+def _content(torch, path):
+    """What torch.save was given. Objects of classes that are not PyTorch's are :class:`_Unread`."""
+    failures = (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError, TypeError, IndexError, AttributeError)
+    try:
+        with open(path, "rb") as file:  # not by its name, of whose ending torch.load would conclude something
+            return torch.load(file, map_location="cpu", weights_only=True)
+    except OSError as error:
+        raise IoFailure(f"{path}: cannot read: {error.strerror or error}") from error
+    except failures as error:
+        refused = error
+    try:
+        names = torch.serialization.get_unsafe_globals_in_checkpoint(path)
+        stand_ins = [(type("_Unread", (_Unread,), {"seen": name}), name) for name in names]
+        with torch.serialization.safe_globals(stand_ins), open(path, "rb") as file:
+            return torch.load(file, map_location="cpu", weights_only=True)
+    except (*failures, OSError):
+        why = _kind_of_zip(path) or _unreadable(path, str(refused))
+        raise BadInput(f"{path}: no state_dict that can be read without running it: {why}") from refused
+
+
+def _unreadable(path, said):
+    """Why PyTorch's loader of weights refuses a file, in words."""
+    named = re.search(r"GLOBAL ([\w.]+)", said)
+    if named:
+        return f"it holds an object of the class {named[1]}; {_MEND}"
+    with open(path, "rb") as file:
+        kind = other_kind(file.read(64))
+    return kind or "torch.save did not write it, or it is damaged"
+
+
+def names_in_zip(path):
+    """What a zip archive has in it; nothing where the file is none."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return archive.namelist()
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError):
+        return []
+
+
+def _kind_of_zip(path):
+    """What a zip archive is that PyTorch's loader refuses, in words; None of other files."""
+    names = names_in_zip(path)
+    if not names:
+        return None
+    if any(name.endswith("/constants.pkl") for name in names):
+        return "it is a program of TorchScript: open it by torch.jit.load, and " + _MEND
+    if any(name.endswith(".npy") for name in names):
+        return "it is an archive of NumPy: read it by numpy.load, and give its arrays to from_torch"
+    if any(name.endswith("data.pkl") for name in names):
+        return None
+    return f"it is a zip archive of {_some(names)}, and torch.save writes data.pkl"
+
+
+def _some(names, shown=5):
+    return ", ".join(names[:shown]) + (f", and {len(names) - shown} more" if len(names) > shown else "")
+
+
+def _is_tensor(torch, value):
+    return isinstance(value, torch.Tensor)
+
+
+def _state_dicts(torch, value, place, found, visited):
+    """[(place, mapping)] of mappings that have a tensor of floats by a name, but for those of optimizers."""
+    if id(value) in visited or len(place) > _DEEPEST:
+        return found
+    visited.add(id(value))
+    if isinstance(value, (list, tuple)):
+        members = {str(i): each for i, each in enumerate(value)}
+    elif isinstance(value, dict) and "param_groups" not in value and all(isinstance(name, str) for name in value):
+        members = value
+        if any(_is_tensor(torch, each) and each.is_floating_point() and each.ndim > 0 for each in value.values()):
+            found.append((place, value))
+    else:
+        return found
+    for name, each in members.items():
+        if isinstance(each, (dict, list, tuple)):
+            _state_dicts(torch, each, (*place, name), found, visited)
+    return found
+
+
+def _outermost(torch, found):
+    """Leaves out mappings that have other things beside tensors where one of tensors alone lies within them."""
+    whole = [place for place, state in found if all(_is_tensor(torch, value) for value in state.values())]
+    return [(p, state) for p, state in found if not any(len(w) > len(p) and w[: len(p)] == p for w in whole)]
+
+
+def _array(torch, tensor, source):
+    """The tensor as an array; numbers of floating point that NumPy does not have become float32, which holds them."""
+    known = (torch.float16, torch.float32, torch.float64)
+    try:
+        tensor = tensor.detach().to_dense() if tensor.layout != torch.strided else tensor.detach()
+        return (tensor.float() if tensor.is_floating_point() and tensor.dtype not in known else tensor).numpy()
+    except (TypeError, RuntimeError, NotImplementedError) as error:
+        raise BadInput(f"{source} is of type {tensor.dtype}, which NumPy does not have") from error
+
+
+def _seen(content):
+    """What there is instead of a state_dict, in words."""
+    if isinstance(content, _Unread):
+        return f"an object of the class {content.seen}"
+    if isinstance(content, dict):
+        names = [f"{name} ({_class(value)})" for name, value in content.items()]
+        return _some(names) if names else "an empty dictionary"
+    return f"a {_class(content)}"
+
+
+def _class(value):
+    return value.seen if isinstance(value, _Unread) else type(value).__name__

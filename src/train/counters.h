@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "penstock/types.h"
+
+/// Columns of numbers that count or name rows, and measure nothing: an index, the seconds since a start, an identifier.
+namespace penstock::data {
+
+/// Whether a column is called as identifiers are: "id", "store_id", "Customer ID", "uuid".
+bool may_name_identifiers(std::string_view column);
+/// Whether a column is called as those are that number rows or say when they were: "index", "row", "time", "step".
+bool may_name_counters(std::string_view column);
+
+/// Looks at the values of one column, row by row in each series, for what makes it a counter.
+class CounterSearch {
+ public:
+  explicit CounterSearch(std::string_view column)
+      : identifies_(may_name_identifiers(column)), counts_(may_name_counters(column)) {}
+
+  /// `series` counts from 0; a row without a value has none.
+  void look(std::optional<double> value, std::size_t series);
+  /// No series goes on where it ended, as at the start of another file.
+  void restart() { last_.clear(); }
+  /// Whether it may be one, as far as it was seen.
+  bool may_be() const { return even_ || (counts_ && rises_) || (identifies_ && whole_); }
+  /// "an index: 1 more in each row", "numbers its rows", "an identifier"; empty if it is none. Fewer than nine rows
+  /// show none.
+  std::string what() const;
+
+ private:
+  bool identifies_, counts_;                 // by its name
+  bool even_ = true;                         // steps of one size
+  bool rises_ = true, whole_ = true;         // strictly, in each series; and without a fraction
+  double step_ = 0.0;                        // the first one
+  Index steps_ = 0;                          // how many were seen
+  std::vector<std::optional<double>> last_;  // of each series
+};
+
+}  // namespace penstock::data
