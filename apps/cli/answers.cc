@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numbers>
 #include <utility>
 
@@ -37,7 +38,20 @@ std::string csv_field(std::string_view text, char delimiter) {
 
 }  // namespace
 
-std::string number_text(double value) { return fmt::format("{}", static_cast<float>(value)); }
+std::string number_text(double value, const Column& column) {
+  const double normal = column.normal(value);
+  const auto moved_by = [&](double step) { return std::abs(column.raw(normal + step) - value); };
+  constexpr double little = 1e-4;         // of what is usual, which nobody misses
+  constexpr double half_digit = 0x1p-24;  // of a float
+  const auto rounded = static_cast<float>(value);
+  const double missed = moved_by(std::max(little, half_digit * std::abs(normal)));
+  if (std::abs(static_cast<double>(rounded) - value) <= missed) return fmt::format("{}", rounded);
+  // Of a value that is far larger than it changes, a float of its own would lose what counts.
+  const double noise = moved_by(half_digit * std::max(1.0, std::abs(normal)));
+  const double digits = std::ceil(std::log10(std::abs(value) / noise));
+  constexpr double most = std::numeric_limits<double>::max_digits10;
+  return fmt::format("{:.{}g}", value, digits < most ? static_cast<int>(digits) : static_cast<int>(most));
+}
 
 std::string csv_row(std::span<const std::string> fields, char delimiter) {
   std::vector<std::string> quoted;
@@ -149,8 +163,9 @@ std::vector<std::string> RowAnswers::cells(std::span<const float> outputs) const
   if (data_->task == Task::forecast) {
     for (Index step = 0; step < data_->horizon; ++step) {
       for (std::size_t target = 0; target < data_->targets.size(); ++target) {
-        texts.push_back(number_text(raw(outputs, step, target)));
-        for (const double level : quantiles_) texts.push_back(number_text(raw(outputs, step, target, level)));
+        const Column& column = data_->targets[target];
+        texts.push_back(number_text(raw(outputs, step, target), column));
+        for (const double level : quantiles_) texts.push_back(number_text(raw(outputs, step, target, level), column));
       }
     }
     return texts;

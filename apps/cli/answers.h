@@ -63,8 +63,8 @@ class ByteAnswers {
   Index scored_ = 0;
 };
 
-/// A forecast with as many digits as a float carries; the rest would be noise.
-std::string number_text(double value);
+/// A forecast of a column with as many digits as the float carries that it was made of; the rest would be noise.
+std::string number_text(double value, const Column& column);
 
 /// A row of a table in CSV, with its line end; fields stand in quotes where they need them.
 std::string csv_row(std::span<const std::string> fields, char delimiter);

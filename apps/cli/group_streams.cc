@@ -36,9 +36,9 @@ void GroupStreams::describe(Series& series, DataDescription data) {
 }
 
 GroupStreams::WaitingRows GroupStreams::take_in(const Rows& row, WaitingRows behind) {
-  const auto known = row.known_targets();
+  const auto values = row.target_values();
   behind.features.insert(behind.features.end(), row.features().begin(), row.features().end());
-  behind.known.insert(behind.known.end(), known.begin(), known.end());
+  behind.target_values.insert(behind.target_values.end(), values.begin(), values.end());
   return behind;
 }
 
@@ -64,10 +64,10 @@ std::optional<GroupStreams::Ready> GroupStreams::take(Rows& rows) {
   series.scaling = rows.reader().settle_group(name, features, count);
   describe(series, data_.of_group(*series.scaling));
   switch_to(name);
-  std::vector<std::uint8_t>& known = series.waiting.known;
+  std::vector<double>& values = series.waiting.target_values;
   const auto past = static_cast<std::ptrdiff_t>(series.past);
   features.erase(features.begin(), features.begin() + past * data_.input_size());
-  known.erase(known.begin(), known.begin() + past * static_cast<std::ptrdiff_t>(data_.targets.size()));
+  values.erase(values.begin(), values.begin() + past * static_cast<std::ptrdiff_t>(data_.targets.size()));
   return Ready{*series.data, *series.tracker, std::exchange(series.waiting, {})};
 }
 

@@ -22,8 +22,8 @@ class GroupStreams {
   /// Takes in the row that was read last. A series that training did not see is scaled by its first rows: until there
   /// are enough of them there is nothing to push.
   struct WaitingRows {
-    std::vector<float> features;      ///< [rows, I]
-    std::vector<std::uint8_t> known;  ///< [rows, targets]: whether the value of a target was there.
+    std::vector<float> features;        ///< [rows, I]
+    std::vector<double> target_values;  ///< [rows, targets], as RowReader has them.
   };
   struct Ready {
     const DataDescription& data;  ///< With the scaling of the series.

@@ -102,7 +102,8 @@ void LongAnswers::answer(std::size_t series, Index row, const GroupedRows& of, c
   for (std::size_t output = 0; output < forecasts.size(); ++output) {
     const std::size_t targets = data_.targets.size();
     std::vector<std::string> values = keys(series, row, static_cast<Index>(output / targets) + 1, of);
-    values.push_back(data_.targets[output % targets].name);
+    const Column& column = of.data.targets[output % targets];
+    values.push_back(column.name);
     const double forecast = raw_forecast(of.data, spread, forecasts, output);
     const auto quantile = [&](double level) { return raw_forecast(of.data, spread, forecasts, output, level); };
     if (options_.json) {
@@ -115,8 +116,8 @@ void LongAnswers::answer(std::size_t series, Index row, const GroupedRows& of, c
       continue;
     }
     values.insert(values.begin(), kept.begin(), kept.end());
-    values.push_back(number_text(forecast));
-    for (const double level : options_.quantiles) values.push_back(number_text(quantile(level)));
+    values.push_back(number_text(forecast, column));
+    for (const double level : options_.quantiles) values.push_back(number_text(quantile(level), column));
     output_.write(csv_row(values, data_.delimiter));
   }
 }

@@ -164,22 +164,22 @@ class Prediction {
     answers.of_spread(tracker.spread());
     std::vector<std::vector<std::string>> kept;  // of the rows that wait in the sequence ...
     std::vector<float> features;                 // ... and what the model reads of them
-    std::vector<std::uint8_t> known;             // the same: which targets they have
+    std::vector<double> values;                  // the same: of the targets, raw
     std::vector<bool> missing;                   // the same: they are not in the file
     const auto size = static_cast<std::size_t>(data().output_size());
     const auto answer = [&](bool end) {
       const auto outputs = sequence.run();
-      const std::size_t inputs = features.size() / kept.size(), targets = known.size() / kept.size();
+      const std::size_t inputs = features.size() / kept.size(), targets = values.size() / kept.size();
       for (std::size_t i = 0; i < kept.size(); ++i) {
         const auto forecasts = outputs.subspan(i * size, size);
         tracker.add(std::span(features).subspan(i * inputs, inputs), forecasts,
-                    std::span(known).subspan(i * targets, targets));
+                    std::span(values).subspan(i * targets, targets));
         const bool wanted = arguments_.last ? end && i + 1 == kept.size() : !missing[i];
         if (wanted) answers.answer(kept[i], forecasts);
       }
       kept.clear();
       features.clear();
-      known.clear();
+      values.clear();
       missing.clear();
     };
     for (auto kind = rows.next(); kind != Rows::Kind::end; kind = rows.next()) {
@@ -187,7 +187,7 @@ class Prediction {
       if (sequence.waiting() == SequenceRun::piece) answer(false);
       sequence.add(rows.features());
       features.insert(features.end(), rows.features().begin(), rows.features().end());
-      known.insert(known.end(), rows.known_targets().begin(), rows.known_targets().end());
+      values.insert(values.end(), rows.target_values().begin(), rows.target_values().end());
       kept.push_back(rows.kept());
       missing.push_back(kind == Rows::Kind::missing);
     }
@@ -199,7 +199,7 @@ class Prediction {
   /// Rows of a series that can be forecast from: of the others not all that should be known in advance is.
   Index count_answered(const GroupedRows& series) {
     const auto count = static_cast<Index>(series.kept.size());
-    const Index lacking = data().reads_ahead() ? std::max<Index>(0, data().horizon - series.to_come) : 0;
+    const Index lacking = series.lacking(count - 1);
     if (lacking > 0) lacking_.push_back(series.name);
     return std::max<Index>(0, count - lacking);
   }
@@ -276,7 +276,7 @@ class Prediction {
         for (Index i = first; i < end; ++i) {
           const auto own = forecasts.subspan(static_cast<std::size_t>(i - first) * outputs, outputs);
           tracker.add(std::span(series.features).subspan(static_cast<std::size_t>(i) * inputs, inputs), own,
-                      std::span(series.known).subspan(static_cast<std::size_t>(i) * targets, targets));
+                      std::span(series.target_values).subspan(static_cast<std::size_t>(i) * targets, targets));
           const bool wanted = arguments_.last ? i + 1 == counts[number] : !series.missing[static_cast<std::size_t>(i)];
           if (wanted) write(number, i, tracker.spread(), own);
         }

@@ -71,7 +71,7 @@ void ProgressReport::measure(const Progress& progress) {
   const double interval = last_seconds_ ? progress.seconds - *last_seconds_ : std::min(own, progress.seconds);
   if (!last_seconds_) first_step_ = progress.step - 1;
   last_step_ = progress.step;
-  done_ += progress.steps_per_second * interval;
+  done_ += progress.positions_per_second * interval;
   seconds_ += interval;
   last_seconds_ = progress.seconds;
 }
@@ -84,7 +84,7 @@ std::vector<ProgressReport::Field> ProgressReport::fields(const Progress& progre
     all.push_back(
         {accuracy ? fmt::format("val {:.1f} %", 100.0 * validation_->accuracy) : "val " + short_number(value), 7});
   }
-  all.push_back({shown_rate(measures_, progress.steps_per_second), 6});
+  all.push_back({shown_rate(measures_, progress.positions_per_second), 6});
   all.push_back({fmt::format("step {}", progress.step), 4});
   all.push_back({clock_time(progress.seconds), 5});
   all.push_back({clock_time(progress.seconds_left) + " left", 8});

@@ -18,7 +18,7 @@
 #include "group_table.h"
 #include "input.h"
 #include "penstock/error.h"
-#include "penstock/sequence_run.h"
+#include "text_score.h"
 #include "units.h"
 
 namespace penstock::cli {
@@ -236,20 +236,10 @@ Score score_text(const Model& model, const std::string& path, const Execution& e
   Input input(path);
   Output output;
   ByteAnswers answers(output, ByteAnswers::Style::silent);
-  SequenceRun sequence(model, execution);
   std::string kept;
-  const auto outputs = static_cast<std::size_t>(model.data().output_size());
-  for (std::string_view text = input.read(); !text.empty(); text = input.read()) {
+  answer_bytes(model, input, execution, answers, [&](std::string_view text) {
     if (kept.size() < most_compressed) kept.append(text.substr(0, most_compressed - kept.size()));
-    for (; !text.empty(); text.remove_prefix(std::min<std::size_t>(SequenceRun::piece, text.size()))) {
-      const std::string_view part = text.substr(0, SequenceRun::piece);
-      for (const char byte : part) sequence.add(static_cast<unsigned char>(byte));
-      const auto logits = sequence.run();
-      for (std::size_t i = 0; i < part.size(); ++i) {
-        answers.answer(static_cast<unsigned char>(part[i]), logits.subspan(i * outputs, outputs));
-      }
-    }
-  }
+  });
   Score score;
   score.bytes = answers.scored();
   score.bits_per_byte = score.bytes > 0 ? answers.bits() / static_cast<double>(score.bytes) : 0.0;

@@ -160,7 +160,7 @@ class Stream {
       }
       if (rows.starts_sequence()) reset();
       const std::span<const float> features(rows.features()), outputs = push(features);
-      tracker.add(features, outputs, rows.known_targets());
+      tracker.add(features, outputs, rows.target_values());
       if (kind == Rows::Kind::missing) continue;
       answers.answer(rows.kept(), outputs);
       output_.flush();
@@ -197,10 +197,10 @@ class Stream {
       }
       if (const auto ready = streams.take(rows)) {
         std::span<const float> features(ready->rows.features), forecast;
-        std::span<const std::uint8_t> known(ready->rows.known);
-        for (; !features.empty(); features = features.subspan(inputs), known = known.subspan(targets)) {
+        std::span<const double> values(ready->rows.target_values);
+        for (; !features.empty(); features = features.subspan(inputs), values = values.subspan(targets)) {
           forecast = push(features.first(inputs));
-          ready->tracker.add(features.first(inputs), forecast, known.first(targets));
+          ready->tracker.add(features.first(inputs), forecast, values.first(targets));
         }
         if (kind == Rows::Kind::missing) continue;
         answers.of_series(ready->data);

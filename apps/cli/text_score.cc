@@ -13,15 +13,12 @@
 
 namespace penstock::cli {
 
-TextScore score_text(const Model& model, const std::string& path, const Execution& execution, ByteAnswers& answers,
-                     bool shows_progress) {
-  Input input(path);
-  if (shows_progress) input.show_progress();
+void answer_bytes(const Model& model, Input& input, const Execution& execution, ByteAnswers& answers,
+                  const std::function<void(std::string_view text)>& seen) {
   SequenceRun sequence(model, execution);
-  TextScore score{.file = path};
   const auto outputs = static_cast<std::size_t>(model.data().output_size());
   for (std::string_view text = input.read(); !text.empty(); text = input.read()) {
-    score.bytes += static_cast<Index>(text.size());
+    seen(text);
     for (; !text.empty(); text.remove_prefix(std::min<std::size_t>(SequenceRun::piece, text.size()))) {
       const std::string_view piece = text.substr(0, SequenceRun::piece);
       for (const char byte : piece) sequence.add(static_cast<unsigned char>(byte));
@@ -31,6 +28,15 @@ TextScore score_text(const Model& model, const std::string& path, const Executio
       }
     }
   }
+}
+
+TextScore score_text(const Model& model, const std::string& path, const Execution& execution, ByteAnswers& answers,
+                     bool shows_progress) {
+  Input input(path);
+  if (shows_progress) input.show_progress();
+  TextScore score{.file = path};
+  answer_bytes(model, input, execution, answers,
+               [&](std::string_view text) { score.bytes += static_cast<Index>(text.size()); });
   if (score.bytes == 0 && !interrupted()) {
     throw Error(ErrorCode::bad_input, fmt::format("{}: the file is empty", printable(path)));
   }

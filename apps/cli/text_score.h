@@ -1,10 +1,13 @@
 #pragma once
 
+#include <functional>
 #include <numbers>
 #include <string>
+#include <string_view>
 
 #include "answers.h"
 #include "describe.h"
+#include "input.h"
 #include "penstock/model.h"
 
 namespace penstock::cli {
@@ -18,6 +21,10 @@ struct TextScore {
   double bits_per_byte() const { return bits / static_cast<double>(scored); }
   double loss() const { return bits_per_byte() * std::numbers::ln2; }
 };
+
+/// Gives each byte of an input to `answers`; calls seen(text) for all that is read, as it comes.
+void answer_bytes(const Model& model, Input& input, const Execution& execution, ByteAnswers& answers,
+                  const std::function<void(std::string_view text)>& seen);
 
 /// Reads a file, or standard input for "-", and gives each byte to `answers`. Throws Error(bad_input) for an empty one.
 TextScore score_text(const Model& model, const std::string& path, const Execution& execution, ByteAnswers& answers,

@@ -166,7 +166,7 @@ struct Spread {
   double quantile(double level, Index output, const Column& column, double normalised) const;
   /// The error that belongs to it.
   double error(double level, Index output) const;
-  /// Such an error of a target: between a value and what was forecast of it, both normalised; not a number where it is
+  /// Such an error of a target: between a value, raw, and what was forecast of it, normalised; not a number where it is
   /// relative and there is no ratio.
   double error_between(double value, double forecast, std::size_t target, const Column& column) const;
 };
@@ -225,6 +225,9 @@ struct DataDescription {
   bool forecasts_an_input() const;
   /// Whether inputs are values of later rows.
   bool reads_ahead() const;
+  /// How many of the rows that forecasts from a row need for what is known in advance are not there where `behind` rows
+  /// follow it; 0 if nothing is.
+  Index lacking_ahead(Index behind) const { return reads_ahead() && behind < horizon ? horizon - behind : 0; }
   /// The columns of which the model reads later rows, each once: a category is an input for each of its texts.
   std::vector<std::string> known_columns() const;
   /// Whether the model reads later rows of this column.
@@ -466,9 +469,9 @@ class RowReader {
   /// its series. A model has to read them first. Valid until the next read.
   std::span<const float> missing_rows() const;
 
-  /// Of each target [targets] that the model reads: whether the last row had its value, and not another in its place.
-  /// Valid until the next read.
-  std::span<const std::uint8_t> known_targets() const;
+  /// Of each target [targets] that the model reads: its value in the last row as the table has it; not a number where
+  /// the row did not have it, whatever the model reads in its place. Valid until the next read.
+  std::span<const double> target_values() const;
 
   /// When the last row was, in seconds since the start of 1970; nothing if the model reads no dates, or the row has
   /// none.

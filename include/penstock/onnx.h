@@ -20,15 +20,17 @@ struct OnnxOptions {
 /// An input or output of an exported model.
 struct OnnxTensor {
   std::string name;                ///< "features"
-  std::string type;                ///< "float" or "int64"
+  std::string type;                ///< "float", "double" or "int64"
   std::vector<std::string> shape;  ///< {"batch", "time", "3"}: what is no number may differ from call to call.
   std::string description;
 };
 
 /// A model in ONNX. It reads `tokens` [B, T] or `features` [B, T, I] and, of a model that has one, `state` [B, S], zero
 /// at the start of a sequence; it makes `logits` [B, T, O] or `forecast` [B, T, horizon, targets] and `next_state`, by
-/// which the next call goes on. B and T are any. The metadata have the description of model and data as JSON under
-/// "penstock", as the file of the model has it, and the names of inputs, targets and classes.
+/// which the next call goes on. B and T are any. Numbers are floats, but doubles where a column in the units of the
+/// data is so much larger than it changes that floats would lose what counts. The metadata have the description of
+/// model and data as JSON under "penstock", as the file of the model has it, and the names of inputs, targets and
+/// classes.
 struct OnnxModel {
   static constexpr int opset = 17;  ///< The version of ONNX's operators, which onnxruntime 1.12 and later know.
 

@@ -69,8 +69,8 @@ class Rows {
   Index replaced() const { return reader_->replaced(); }
 
   const std::vector<float>& features() const { return features_; }
-  /// As RowReader::known_targets(): of a row that is missing, none.
-  std::span<const std::uint8_t> known_targets() const { return known_targets_; }
+  /// As RowReader::target_values(): of a row that is missing, none is a number.
+  std::span<const double> target_values() const { return target_values_; }
   const std::vector<std::string>& kept() const { return kept_; }
   /// As RowReader::date(): of a row that is missing, nothing.
   std::optional<double> date() const;
@@ -88,7 +88,7 @@ class Rows {
   std::optional<std::size_t> sequence_position_;
   std::vector<float> features_;
   std::vector<std::string> kept_;
-  std::vector<std::uint8_t> known_targets_;
+  std::vector<double> target_values_;
   std::string sequence_;
   std::vector<float> row_;      // features of the row behind those that are missing
   std::size_t handed_out_ = 0;  // features of missing rows
@@ -120,13 +120,16 @@ struct GroupedRows {
   DataDescription data;                        ///< With its scaling.
   bool trained = true;                         ///< Whether training saw it; otherwise its rows say how it is scaled.
   std::vector<float> features;                 ///< [rows + to_come, I]
-  std::vector<std::uint8_t> known;             ///< [rows, targets]: whether the value of a target is there.
+  std::vector<double> target_values;           ///< [rows, targets]: as RowReader::target_values()
   std::vector<std::vector<std::string>> kept;  ///< Columns to be kept, of each row.
   std::vector<std::vector<double>> values;     ///< What `values_of` said of each row.
   std::vector<std::optional<double>> dates;    ///< As RowReader::date(), of each row.
   std::vector<bool> missing;                   ///< Of each row: the file has none.
   Index to_come = 0;                           ///< Rows behind these that only say what is known in advance.
   std::vector<std::optional<double>> dates_to_come;  ///< As RowReader::date(), of each of those.
+
+  /// How many more of them forecasts from a row need; 0 for a model that reads nothing of later rows.
+  Index lacking(Index row) const { return data.lacking_ahead(static_cast<Index>(kept.size()) + to_come - 1 - row); }
 };
 
 struct GroupReading {

@@ -75,15 +75,15 @@ class ForecastScorer {
   ColumnScore score(std::size_t target, const std::vector<File>& files) const;
   QuantileScore score_quantiles(std::size_t target, std::span<const double> column,
                                 const std::vector<File>& files) const;
-  const float* forecasts_from(Index row, std::size_t target) const;
+  const double* forecasts_from(Index row, std::size_t target) const;
 
   DataDescription data_;
   std::vector<double> levels_;
-  std::vector<double> values_;    // [rows, targets]
-  std::vector<float> forecasts_;  // [rows that forecast, horizon, targets]
-  std::vector<double> widths_;    // [rows that forecast, targets]
-  std::vector<Index> places_;     // of each row among those; -1: it only leads in
-  std::vector<Index> starts_;     // first rows of files
+  std::vector<double> values_;     // [rows, targets]
+  std::vector<double> forecasts_;  // [rows that forecast, horizon, targets]
+  std::vector<double> widths_;     // [rows that forecast, targets]
+  std::vector<Index> places_;      // of each row among those; -1: it only leads in
+  std::vector<Index> starts_;      // first rows of files
 };
 
 /// The scores of one series of many.
@@ -98,10 +98,11 @@ std::vector<ColumnScore> score_all(std::span<const GroupScore> groups);
 
 /// Sees each row of a series as ForecastScorer::add() does: its values, and what was forecast from it. `data` is the
 /// description with the scaling of the series, and the spread of what is forecast from the row. `date` is when the row
-/// was, in seconds since the start of 1970, if that is read.
+/// was, in seconds since the start of 1970, if that is read. `lacking`: of so many rows that the forecasts read what is
+/// known in advance there is none, and those of the last row went in their place.
 using ForecastWatcher =
     std::function<void(const std::string& group, const DataDescription& data, std::span<const double> values,
-                       std::span<const double> forecasts, std::optional<double> date)>;
+                       std::span<const double> forecasts, std::optional<double> date, Index lacking)>;
 
 /// Scores a forecast model on the held-out rows of a series, each forecast by all rows of its file and group before it:
 /// every group by itself; one without a name where there are no groups. Empty if nothing is held out, or the data are

@@ -39,10 +39,10 @@ class SpreadTracker {
   /// Of a forecast model's data with the scaling of the series. Without a spread there is nothing to follow.
   explicit SpreadTracker(const DataDescription& data);
 
-  /// The next row: its inputs [I] and what is forecast from it [horizon, targets], all normalised. Where `known`
-  /// [targets] is 0, the row did not have the value of a target, and what the model reads in its place says nothing of
-  /// errors; empty: it had all.
-  void add(std::span<const float> features, std::span<const float> forecasts, std::span<const std::uint8_t> known = {});
+  /// The next row: its inputs [I] and what is forecast from it [horizon, targets], all normalised, and its values of
+  /// the targets, raw [targets]. Where one is not a number, the row did not have it, and what the model reads in its
+  /// place says nothing of errors; without any, all are what the model reads.
+  void add(std::span<const float> features, std::span<const float> forecasts, std::span<const double> values = {});
 
   /// Of what is forecast from the latest row.
   const Spread& spread() const { return now_; }
@@ -71,8 +71,8 @@ class SpreadTracker {
   bool follows() const { return !data_.spread.empty(); }
   std::size_t targets() const { return data_.targets.size(); }
   const Row& before(std::size_t rows) const;
-  std::vector<float> values_of(std::span<const float> features) const;
-  void see_errors(std::span<const float> values, std::span<const std::uint8_t> known);
+  std::vector<double> read_values(std::span<const float> features) const;
+  void see_errors(std::span<const double> values);
   void go_on_from_ending();
   bool ends_here(const Spread::Ending& ending) const;
   void set_widths();

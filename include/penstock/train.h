@@ -63,7 +63,8 @@ struct Progress {
   double learning_rate = 0.0;
   double gradient_norm = 0.0;         ///< Of the last step, before clipping.
   double clipped_norm = 0.0;          ///< After clipping.
-  double steps_per_second = 0.0;      ///< Time steps x rows (bytes, CSV rows) per second.
+  double steps_per_second = 0.0;      ///< Of the optimiser, since the last report.
+  double positions_per_second = 0.0;  ///< Time steps x rows (bytes, CSV rows), since the last report.
   double saturated = 0.0;             ///< Fraction of recurrent outputs with |h| > 0.99.
   double first_gradient_ratio = 1.0;  ///< Gradient norm of the first block over that of the last: near 0 = vanishing.
   Index skipped = 0;                  ///< Non-finite steps so far.

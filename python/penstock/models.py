@@ -402,7 +402,7 @@ class Model:
         outputs, _ = self.forward(tokens, **execution)
         if self.task == "forecast":
             answer: Any = self._model.in_units(outputs, group)
-            return answer if levels is None else (answer, self._model.quantiles(tokens, outputs, levels, group))
+            return answer if levels is None else (answer, self._model.quantiles(tokens, outputs, numbers, levels, group))
         if self.task == "classify":
             if outputs.shape[-2] == 0:
                 raise InvalidArgument("inputs must have at least one step to be classified")

@@ -39,7 +39,8 @@ class Progress:
     learning_rate: float = 0.0
     gradient_norm: float = 0.0  #: Of the last step, before clipping.
     clipped_norm: float = 0.0  #: After it.
-    steps_per_second: float = 0.0  #: Time steps times rows a second.
+    steps_per_second: float = 0.0  #: Of the optimiser, since the last report.
+    positions_per_second: float = 0.0  #: Time steps times rows, since the last report.
     saturated: float = 0.0  #: Fraction of recurrent outputs beyond 0.99.
     first_gradient_ratio: float = 0.0  #: Norm of the first block's gradient over the last one's: near 0 it vanishes.
     skipped: int = 0  #: Steps that were not finite, so far.

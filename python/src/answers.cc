@@ -70,7 +70,6 @@ SeriesForecast forecast(const Model& model, const GroupedRows& series, const std
   const auto outputs = static_cast<std::size_t>(data.output_size()), targets = data.targets.size(),
              inputs = static_cast<std::size_t>(data.input_size());
   const auto rows = static_cast<Index>(series.kept.size());
-  const Index lacking = data.reads_ahead() ? std::max<Index>(0, data.horizon - series.to_come) : 0;
   SeriesForecast result{.name = series.name, .values = {}, .quantiles = {}};
   SequenceRun sequence(model, execution);
   SpreadTracker tracker(data);
@@ -84,17 +83,18 @@ SeriesForecast forecast(const Model& model, const GroupedRows& series, const std
       const auto own = all.subspan(static_cast<std::size_t>(row - first) * outputs, outputs);
       if (!levels.empty()) {
         tracker.add(std::span(series.features).subspan(static_cast<std::size_t>(row) * inputs, inputs), own,
-                    std::span(series.known).subspan(static_cast<std::size_t>(row) * targets, targets));
+                    std::span(series.target_values).subspan(static_cast<std::size_t>(row) * targets, targets));
       }
       if (series.missing[static_cast<std::size_t>(row)]) continue;
       for (std::size_t i = 0; i < outputs; ++i) {
         const Column& target = data.targets[i % data.targets.size()];
-        result.values.push_back(row < rows - lacking ? target.raw(static_cast<double>(own[i]))
-                                                     : std::numeric_limits<double>::quiet_NaN());
+        const bool known = series.lacking(row) == 0;
+        result.values.push_back(known ? target.raw(static_cast<double>(own[i]))
+                                      : std::numeric_limits<double>::quiet_NaN());
         for (const double level : levels) {
           const double quantile =
               tracker.spread().quantile(level, static_cast<Index>(i), target, static_cast<double>(own[i]));
-          result.quantiles.push_back(row < rows - lacking ? quantile : std::numeric_limits<double>::quiet_NaN());
+          result.quantiles.push_back(known ? quantile : std::numeric_limits<double>::quiet_NaN());
         }
       }
       ++result.rows;

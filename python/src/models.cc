@@ -191,14 +191,18 @@ nb::object in_units(SharedModel& shared, nb::handle outputs, const std::string& 
 }
 
 /// Quantiles of forecasts, float64 [..., T, horizon, targets, levels], in the units of the data: `features` [..., T, I]
-/// and `outputs` [..., T, O] are what the model reads and answers. How far forecasts are off is followed along T.
-nb::object quantiles(SharedModel& shared, nb::handle features, nb::handle outputs, const std::vector<double>& levels,
-                     const std::string& group) {
+/// and `outputs` [..., T, O] are what the model reads and answers, `rows` [..., T, C] the raw values that features are
+/// made of. How far forecasts are off is followed along T.
+nb::object quantiles(SharedModel& shared, nb::handle features, nb::handle outputs, nb::handle rows,
+                     const std::vector<double>& levels, const std::string& group) {
   const SharedModel::Reading model(shared);
   const DataDescription data = description_of(model->data(), group);
   data.spread.check(levels);
   const Array read = Array(features, "inputs", Scalar::f32).contiguous();
   const Array given = Array(outputs, "outputs", Scalar::f32).contiguous();
+  const Array raw = Array(rows, "inputs", Scalar::f64).contiguous();
+  const std::vector<std::string> names = raw_columns(data.inputs);
+  std::vector<double> row_values(data.targets.size());
   const auto inputs = static_cast<std::size_t>(data.input_size()), size = static_cast<std::size_t>(data.output_size());
   const std::size_t steps = static_cast<std::size_t>(given.shape()[given.rank() - 2]);
   Shape shape(given.shape().begin(), given.shape().end());
@@ -211,7 +215,12 @@ nb::object quantiles(SharedModel& shared, nb::handle features, nb::handle output
   for (std::size_t row = 0; row < given.values<float>().size() / size; ++row) {
     if (row % steps == 0) tracker.reset();
     const auto forecasts = given.values<float>().subspan(row * size, size);
-    tracker.add(read.values<float>().subspan(row * inputs, inputs), forecasts);
+    for (std::size_t c = 0; c < row_values.size(); ++c) {
+      const auto name = std::ranges::find(names, data.targets[c].name);
+      const auto column = static_cast<std::size_t>(name - names.begin());
+      row_values[c] = name == names.end() ? std::nan("") : raw.values<double>()[row * names.size() + column];
+    }
+    tracker.add(read.values<float>().subspan(row * inputs, inputs), forecasts, row_values);
     for (std::size_t i = 0; i < size; ++i) {
       const Column& target = data.targets[i % data.targets.size()];
       for (const double level : levels) {
@@ -438,7 +447,8 @@ void bind_models(nb::module_& module) {
       .def_static("continue_from", &make_continuation, nb::arg("origin"), nb::arg("data"), nb::arg("dropout"))
       .def("normalised", &normalised, nb::arg("rows"), nb::arg("group"))
       .def("in_units", &in_units, nb::arg("outputs"), nb::arg("group"))
-      .def("quantiles", &quantiles, nb::arg("features"), nb::arg("outputs"), nb::arg("levels"), nb::arg("group"))
+      .def("quantiles", &quantiles, nb::arg("features"), nb::arg("outputs"), nb::arg("rows"), nb::arg("levels"),
+           nb::arg("group"))
       .def_static("load", &load, nb::arg("path"))
       .def("save", &save, nb::arg("path"), nb::arg("history"))
       .def(

@@ -117,6 +117,7 @@ nb::dict describe(const Progress& progress) {
   result["gradient_norm"] = progress.gradient_norm;
   result["clipped_norm"] = progress.clipped_norm;
   result["steps_per_second"] = progress.steps_per_second;
+  result["positions_per_second"] = progress.positions_per_second;
   result["saturated"] = progress.saturated;
   result["first_gradient_ratio"] = progress.first_gradient_ratio;
   result["skipped"] = progress.skipped;

@@ -119,9 +119,9 @@ double Spread::quantile(double level, Index output, const Column& column, double
 }
 
 double Spread::error_between(double value, double forecast, std::size_t target, const Column& column) const {
-  if (relative[target] == 0) return value - forecast;
-  const double raw = column.raw(value), raw_forecast = column.raw(forecast);
-  return raw > 0.0 && raw_forecast > 0.0 ? std::log(raw / raw_forecast) : std::numeric_limits<double>::quiet_NaN();
+  if (relative[target] == 0) return column.normal(value) - forecast;
+  const double raw_forecast = column.raw(forecast);
+  return value > 0.0 && raw_forecast > 0.0 ? std::log(value / raw_forecast) : std::numeric_limits<double>::quiet_NaN();
 }
 
 std::string_view to_string(Task task) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "base/check.h"
@@ -51,18 +52,21 @@ SpreadTracker::SpreadTracker(const DataDescription& data)
 }
 
 void SpreadTracker::add(std::span<const float> features, std::span<const float> forecasts,
-                        std::span<const std::uint8_t> known) {
+                        std::span<const double> values) {
   if (!follows()) return;
   require(features.size() == data_.inputs.size(), "features must hold {} values, not {}", data_.inputs.size(),
           features.size());
   require(forecasts.size() == static_cast<std::size_t>(data_.output_size()), "forecasts must hold {} values, not {}",
           data_.output_size(), forecasts.size());
-  require(known.empty() || known.size() == targets(), "known must say something of {} targets, not {}", targets(),
-          known.size());
-  const std::vector<float> values = values_of(features);
-  see_errors(values, known);
+  require(values.empty() || values.size() == targets(), "values must hold {} of the targets, not {}", targets(),
+          values.size());
+  const std::vector<double> read = read_values(features);
+  see_errors(values.empty() ? read : values);
   Row& row = rows_[seen_++ % rows_.size()];
-  row.values = values;
+  row.values.clear();
+  for (std::size_t c = 0; c < targets(); ++c) {
+    row.values.push_back(sources_[c] ? static_cast<float>(data_.targets[c].normal(read[c])) : 0.0f);
+  }
   const auto kept = forecasts.first(std::min(most_distances * targets(), forecasts.size()));
   row.forecasts.assign(kept.begin(), kept.end());
   set_widths();
@@ -73,28 +77,28 @@ void SpreadTracker::add(std::span<const float> features, std::span<const float> 
 /// So many rows before the one that comes next.
 const SpreadTracker::Row& SpreadTracker::before(std::size_t rows) const { return rows_[(seen_ - rows) % rows_.size()]; }
 
-std::vector<float> SpreadTracker::values_of(std::span<const float> features) const {
-  std::vector<float> values;
-  for (std::size_t c = 0; c < targets(); ++c) {
-    const std::optional<std::size_t> input = sources_[c];
-    const double raw = input ? data_.inputs[*input].raw(static_cast<double>(features[*input])) : 0.0;
-    values.push_back(input ? static_cast<float>(data_.targets[c].normal(raw)) : 0.0f);
+/// What the model reads of the targets, raw; not a number where it reads nothing.
+std::vector<double> SpreadTracker::read_values(std::span<const float> features) const {
+  std::vector<double> values;
+  for (const std::optional<std::size_t> input : sources_) {
+    values.push_back(input ? data_.inputs[*input].raw(static_cast<double>(features[*input]))
+                           : std::numeric_limits<double>::quiet_NaN());
   }
   return values;
 }
 
-void SpreadTracker::see_errors(std::span<const float> values, std::span<const std::uint8_t> known) {
+void SpreadTracker::see_errors(std::span<const double> values) {
   const Spread& usual = data_.spread;
   const double low = std::max(low_level, usual.levels.front()), high = std::min(high_level, usual.levels.back());
   const std::size_t distances = std::min({most_distances, static_cast<std::size_t>(data_.horizon), seen_});
   for (std::size_t c = 0; c < targets(); ++c) {
-    if (!sources_[c] || (!known.empty() && known[c] == 0)) continue;
+    if (!sources_[c] || std::isnan(values[c])) continue;
     double squares = 0.0, outside = 0.0, count = 0.0;
     for (std::size_t step = 0; step < distances; ++step) {
       const Row& from = before(step + 1);
       const std::size_t output = step * targets() + c;
-      const double error = usual.error_between(static_cast<double>(values[c]),
-                                               static_cast<double>(from.forecasts[output]), c, data_.targets[c]);
+      const double error =
+          usual.error_between(values[c], static_cast<double>(from.forecasts[output]), c, data_.targets[c]);
       const double scale = usual.scales[output], width = static_cast<double>(from.widths[c]);
       if (!std::isfinite(error) || !(scale > 0.0)) continue;
       const auto index = static_cast<Index>(output);

@@ -1,5 +1,6 @@
 #include "base/threads.h"
 
+#include <dlfcn.h>
 #include <omp.h>
 #include <pthread.h>
 
@@ -14,14 +15,25 @@
 namespace penstock {
 namespace {
 
-/// Ends the threads that OpenMP keeps for the calling thread; its next team starts new ones, some ten microseconds
-/// each.
-void end_idle_threads() { omp_pause_resource_all(omp_pause_soft); }
+/// OpenMP 5's omp_pause_resource_all(), which ends the threads that OpenMP keeps for the calling thread; its next team
+/// starts new ones, some ten microseconds each. It is looked up and not linked, because the process may have brought an
+/// older library under the same name (tools/one_openmp.py), which then has to serve as well.
+using PauseAll = int (*)(int);
+const PauseAll pause_all = reinterpret_cast<PauseAll>(dlsym(RTLD_DEFAULT, "omp_pause_resource_all"));
+
+void end_idle_threads() {
+  constexpr int soft = 1;  // omp_pause_soft
+  if (pause_all != nullptr) pause_all(soft);
+}
+
+/// Whether the threads of OpenMP's teams have stayed behind in another process.
+bool left_threads_behind = false;
+void say_what_was_left() { left_threads_behind = pause_all == nullptr; }
 
 // A child of fork() has none of the threads of its parent. GNU's OpenMP does not know that: the child's first team
 // would wait for them forever. So they end before each fork, and parent and child both start new ones when they need
 // them. Registered when the library is loaded, since other users of the same OpenMP leave such threads behind, too.
-[[maybe_unused]] const int before_forks = pthread_atfork(end_idle_threads, nullptr, nullptr);
+[[maybe_unused]] const int before_forks = pthread_atfork(end_idle_threads, nullptr, say_what_was_left);
 
 }  // namespace
 
@@ -41,6 +53,13 @@ void run_parallel(int team, const std::function<void(int, int)>& body) {
   thread_local int largest = 1;
   largest = std::max(largest, team);
   const int kept = std::max(team, std::min(largest, default_threads()));
+  if (left_threads_behind && kept > 1) {
+    fail(ErrorCode::unsupported,
+         "a child of fork() cannot compute on {} threads with this OpenMP library, which is older than OpenMP 5: ask "
+         "for "
+         "one thread, or start the process anew (in Python, multiprocessing's \"spawn\")",
+         team);
+  }
   std::exception_ptr failure;
   std::mutex guard;
   const DenormalMode mode = DenormalMode::of_this_thread();

@@ -28,20 +28,24 @@ PENSTOCK_CELL V RestOfExp(V x, V a) {
   return SelectPositive(near - Abs(x), rest, V(0.0f));
 }
 
-/// Terms log a, log b; both are positive.
-struct GivenLogs {
-  static constexpr int gates = 2;
+/// Rules whose first term is log a.
+struct GivenLogGain {
   static constexpr bool splits_gain = true;
 
-  template <class V>
-  static PENSTOCK_CELL V rest_of_gain(const V (&term)[2], V a) {
+  template <class V, int terms>
+  static PENSTOCK_CELL V rest_of_gain(const V (&term)[terms], V a) {
     return RestOfExp(term[0], a);
   }
   /// Saturates as Exp() does.
-  template <class V>
-  static PENSTOCK_CELL V log_gain(const V (&term)[2]) {
+  template <class V, int terms>
+  static PENSTOCK_CELL V log_gain(const V (&term)[terms]) {
     return Clamp(term[0], V(-87.33f), V(87.3f));
   }
+};
+
+/// Terms log a, log b; both are positive.
+struct GivenLogs : GivenLogGain {
+  static constexpr int gates = 2;
 
   template <class V>
   static PENSTOCK_CELL void affine(const V (&term)[2], V& a, V& b) {
@@ -57,19 +61,8 @@ struct GivenLogs {
 };
 
 /// Terms log a, log |b| and a factor of b, its sign.
-struct GivenSignedLogs {
+struct GivenSignedLogs : GivenLogGain {
   static constexpr int gates = 3;
-  static constexpr bool splits_gain = true;
-
-  template <class V>
-  static PENSTOCK_CELL V rest_of_gain(const V (&term)[3], V a) {
-    return RestOfExp(term[0], a);
-  }
-  /// Saturates as Exp() does.
-  template <class V>
-  static PENSTOCK_CELL V log_gain(const V (&term)[3]) {
-    return Clamp(term[0], V(-87.33f), V(87.3f));
-  }
 
   template <class V>
   static PENSTOCK_CELL void affine(const V (&term)[3], V& a, V& b) {

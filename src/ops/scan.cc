@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "backend/cuda/runtime/device.h"
 #include "base/check.h"
 #include "base/dtype.h"
 #include "base/per_thread.h"
@@ -111,8 +112,9 @@ struct Scan<Real>::Impl {
     wanted.reset = batch.reset != nullptr;
     wanted.training = training || !on_gpu();
     // Copies for a GPU have no gaps between steps.
-    const Index step = form.channels * static_cast<Index>(sizeof(Real));
-    while (on_gpu() && step % wanted.alignment != 0) wanted.alignment /= 2;
+    if (on_gpu()) {
+      wanted.alignment = cuda::common_alignment(wanted.alignment, {form.channels * static_cast<Index>(sizeof(Real))});
+    }
     return wanted;
   }
 

@@ -133,8 +133,7 @@ class CalendarFinder {
     const auto more = static_cast<Index>(calendar.undated.size()) - 1;
     fail(ErrorCode::bad_input,
          "{}: column {}: {} is no date, as the others are{}; {}, the option 'calendar' with none learns all rows "
-         "without "
-         "their dates",
+         "without their dates",
          place(calendar.undated.front()), in_quotes(table_.header().names()[calendar.column]), in_quotes(field),
          more > 0 ? fmt::format(" ({} more {} none)", more, more == 1 ? "has" : "have") : "", undated_advice);
   }

@@ -14,6 +14,7 @@
 #include "train/csv_table.h"
 #include "train/cycle_test.h"
 #include "train/divisible.h"
+#include "train/lost_changes.h"
 #include "train/normalise.h"
 #include "train/origin.h"
 #include "train/series_columns.h"
@@ -62,6 +63,9 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
   const std::vector<Segment>& segments() const override { return segments_; }
   std::span<const float> inputs() const override { return inputs_; }
   std::span<const float> targets() const override { return targets_; }
+  double value(Index row, Index target) const override {
+    return source_.series->columns[source_.columns.targets[static_cast<std::size_t>(target)]][row];
+  }
   bool is_known(Index row, Index target) const override {
     return unknown_.empty() || unknown_[row * static_cast<Index>(description_.targets.size()) + target] == 0;
   }
@@ -109,6 +113,9 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
     targets_ = normalise(series, targets, &DataDescription::targets);
     keep_unknown(series, targets);
     masks_ = series.missing == Missing::mask;
+    for (std::string& finding : data::lost_changes(description_, table, series, inputs, inputs_)) {
+      add_reading(std::move(finding));
+    }
     add_features(table, series, inputs, options, origin);
     add_ahead(known);
     if (options.autoregression) {

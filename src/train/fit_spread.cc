@@ -186,16 +186,17 @@ class ErrorsOfBothKinds {
     can_be_relative_ = !column.logarithm;  // of which differences are ratios
   }
 
-  /// `column` has the scaling of the series that the values, normalised, are of.
-  void add(std::size_t step, double value, double forecast, const Column& column, double weight) {
-    differences_.add(step, value - forecast, weight);
-    const double raw = column.raw(value), raw_forecast = column.raw(forecast);
+  /// Of a value, raw, and what was forecast of it, normalised; `difference` is what the value lies above the forecast.
+  /// `column` has the scaling of their series.
+  void add(std::size_t step, double raw, double forecast, double difference, const Column& column, double weight) {
+    differences_.add(step, difference, weight);
+    const double raw_forecast = column.raw(forecast);
     can_be_relative_ = can_be_relative_ && raw > 0.0 && raw_forecast > 0.0;
     if (!can_be_relative_) return;
     const double ratio = std::log(raw / raw_forecast);
     ratios_.add(step, ratio, weight);
     weights_ += weight;
-    squares_ += weight * (value - forecast) * (value - forecast);
+    squares_ += weight * difference * difference;
     squares_of_ratios_ += weight * ratio * ratio;
     logarithms_ += weight * std::log(raw / column.scale);
   }
@@ -225,9 +226,9 @@ void add_errors(const training::SeriesRows& series, const training::RowErrors& a
       columns = training::description_of(data, holds).targets;
     }
     const std::size_t target = i % targets, step = i % outputs / targets;
-    const auto row = static_cast<std::size_t>(all.rows[i / outputs]) + step + 1;
-    const auto value = static_cast<double>(series.targets()[row * targets + target]);
-    errors[target].add(step, value, value + static_cast<double>(all.errors[i]), columns[target], weight);
+    const Index row = all.rows[i / outputs] + static_cast<Index>(step) + 1;
+    const double value = series.value(row, static_cast<Index>(target)), error = static_cast<double>(all.errors[i]);
+    errors[target].add(step, value, columns[target].normal(value) + error, -error, columns[target], weight);
   }
 }
 
@@ -262,7 +263,7 @@ class HonestWidths {
         }
       }
       const auto features = series_.inputs().subspan(row * data_.input_size(), data_.input_size());
-      tracker.add(features, forecasts, series_.known_targets(row, targets));
+      tracker.add(features, forecasts, series_.known_values(row, targets));
     }
     Spread::Ending ending{.group = group_of(segment), .values = {}, .widths = tracker.recent()};
     const auto last = values.subspan((segment.end - rows_to_know) * targets, rows_to_know * targets);

@@ -47,7 +47,7 @@ std::vector<GroupedRows> read_groups(Rows& rows, const DataDescription& data, co
       continue;
     }
     check_order(series, data, rows);
-    series.known.insert(series.known.end(), rows.known_targets().begin(), rows.known_targets().end());
+    series.target_values.insert(series.target_values.end(), rows.target_values().begin(), rows.target_values().end());
     series.kept.push_back(rows.kept());
     series.dates.push_back(rows.date());
     series.missing.push_back(kind == Rows::Kind::missing);

@@ -31,6 +31,7 @@ Json progress_fields(const char* kind, const Progress& progress, Loss loss) {
                  {"gradient_norm", progress.gradient_norm},
                  {"clipped_norm", progress.clipped_norm},
                  {"steps_per_second", progress.steps_per_second},
+                 {"positions_per_second", progress.positions_per_second},
                  {"saturated", progress.saturated},
                  {"first_gradient_ratio", progress.first_gradient_ratio},
                  {"skipped", progress.skipped}});
@@ -81,7 +82,7 @@ void MetricsLog::train(const Progress& progress, Loss loss) {
                                 {"optimizer/gradient_norm", progress.gradient_norm},
                                 {"optimizer/clipped_norm", progress.clipped_norm},
                                 {"optimizer/skipped_steps", static_cast<double>(progress.skipped)},
-                                {"throughput/positions_per_second", progress.steps_per_second},
+                                {"throughput/positions_per_second", progress.positions_per_second},
                                 {"network/saturated", progress.saturated},
                                 {"network/first_gradient_ratio", progress.first_gradient_ratio}};
   if (loss == Loss::cross_entropy) values.emplace_back("accuracy/train", progress.accuracy);

@@ -27,7 +27,7 @@ struct RowReader::Impl {
       : data(description),
         opening(data::open_stream(description, first, source, format)),
         inputs(description.inputs),
-        known_targets(description.targets.size()),
+        target_values(description.targets.size()),
         missing(format.missing.value_or(description.missing)),
         undated_rows(format.undated.value_or(description.undated)),
         replace_bad(format.replace_bad),
@@ -255,9 +255,10 @@ struct RowReader::Impl {
     });
   }
 
-  void find_known_targets() {
+  void find_target_values() {
     for (std::size_t c = 0; c < target_inputs.size(); ++c) {
-      known_targets[c] = target_inputs[c] && given[*target_inputs[c]] ? 1 : 0;
+      const bool known = target_inputs[c] && given[*target_inputs[c]];
+      target_values[c] = known ? raw[*target_inputs[c]] : std::numeric_limits<double>::quiet_NaN();
     }
   }
 
@@ -276,8 +277,8 @@ struct RowReader::Impl {
         dated = &field;
         return static_cast<float>(column.normal(date_read));
       }
-      return series->normalised(opening.header.number(read, positions[input], kinds[input]), input, inputs[input],
-                                source(), line);
+      raw[input] = opening.header.number(read, positions[input], kinds[input]);
+      return series->normalised(raw[input], input, inputs[input], source(), line);
     } catch (const Error& error) {
       const bool gap = data::is_missing(read[positions[input]].text);
       const bool borne = gap ? missing != Missing::refuse : replace_bad;
@@ -305,8 +306,9 @@ struct RowReader::Impl {
   DataDescription data;
   StreamOpening opening;
   std::vector<Column> inputs;
-  std::vector<std::uint8_t> known_targets;
-  std::vector<bool> given;                                // of each input: the last row had its value
+  std::vector<double> target_values;
+  std::vector<bool> given;                                // of each input: the last row had its value ...
+  std::vector<double> raw;                                // ... which, of a number, is this
   std::vector<std::optional<std::size_t>> target_inputs;  // that are the values of the targets
   Missing missing;
   Undated undated_rows;
@@ -363,6 +365,7 @@ RowReader::RowReader(const DataDescription& description, const std::string& firs
   impl_->find_categories();
   impl_->row.resize(impl_->inputs.size());
   impl_->given.resize(impl_->inputs.size());
+  impl_->raw.resize(impl_->inputs.size());
   impl_->find_known(description);
   impl_->find_dates();
   if (description.group_column.empty() || description.groups_are_files) return;
@@ -389,7 +392,7 @@ bool RowReader::read(const std::string& line, std::span<float> features) {
   self.to_come = self.lacks_targets();
   self.read_date();
   for (std::size_t i = 0; i < self.inputs.size(); ++i) self.row[i] = self.value(i);
-  self.find_known_targets();
+  self.find_target_values();
   if (!self.to_come) self.series->values = self.row;
   if (self.sequence_position) self.sequence = self.read[*self.sequence_position].text;
   std::ranges::copy(self.row, features.begin());
@@ -398,7 +401,7 @@ bool RowReader::read(const std::string& line, std::span<float> features) {
 }
 
 std::span<const float> RowReader::missing_rows() const { return impl_->missing_rows; }
-std::span<const std::uint8_t> RowReader::known_targets() const { return impl_->known_targets; }
+std::span<const double> RowReader::target_values() const { return impl_->target_values; }
 std::optional<double> RowReader::date() const {
   if (impl_->date_position) return impl_->series->date;
   return impl_->dated != nullptr ? std::optional(impl_->date_read) : std::nullopt;

@@ -61,7 +61,7 @@ void ForecastScorer::add(std::span<const double> values, std::span<const double>
           "forecasts must be given of every row behind the first of a file that has any");
   places_.push_back(forecasts.empty() ? -1 : static_cast<Index>(forecasts_.size() / outputs));
   values_.insert(values_.end(), values.begin(), values.end());
-  for (const double value : forecasts) forecasts_.push_back(static_cast<float>(value));
+  forecasts_.insert(forecasts_.end(), forecasts.begin(), forecasts.end());
   if (forecasts.empty()) return;
   widths_.insert(widths_.end(), widths.begin(), widths.end());
   if (widths.empty()) widths_.insert(widths_.end(), targets, 1.0);
@@ -83,7 +83,7 @@ std::vector<ForecastScorer::File> ForecastScorer::files() const {
   return all;
 }
 
-const float* ForecastScorer::forecasts_from(Index row, std::size_t target) const {
+const double* ForecastScorer::forecasts_from(Index row, std::size_t target) const {
   return forecasts_.data() + places_[static_cast<std::size_t>(row)] * data_.output_size() + target;
 }
 
@@ -134,13 +134,13 @@ ColumnScore ForecastScorer::score(std::size_t target, const std::vector<File>& f
   ErrorSums model, last, seasonal, drift;
   for (const File& file : files) {
     for (Index row = file.scored; row < file.end; ++row) {
-      const float* const forecasts = forecasts_from(row, target);
+      const double* const forecasts = forecasts_from(row, target);
       const Index rows = row - file.first;
       const double slope = rows > 0 ? (past[row] - past[file.first]) / static_cast<double>(rows) : 0.0;
       for (Index ahead = 1; ahead <= data_.horizon && row + ahead < file.end; ++ahead) {
         const double value = column[row + ahead];
         if (std::isnan(value)) continue;
-        model.add(static_cast<double>(forecasts[static_cast<std::size_t>(ahead - 1) * targets]), value);
+        model.add(forecasts[static_cast<std::size_t>(ahead - 1) * targets], value);
         last.add(past[row], value);
         seasonal.add(past[season_before(file.first, row, ahead, season)], value);
         drift.add(past[row] + slope * static_cast<double>(ahead), value);
@@ -171,8 +171,7 @@ QuantileScore ForecastScorer::score_quantiles(std::size_t target, std::span<cons
         const Index output = step * static_cast<Index>(targets) + static_cast<Index>(target);
         if (std::isnan(column[row + step + 1])) continue;
         spread.scales[static_cast<std::size_t>(output)] = data_.spread.scales[static_cast<std::size_t>(output)] * width;
-        const float forecast = forecasts_from(row, 0)[output];
-        const double value = column[row + step + 1], middle = scale.normal(static_cast<double>(forecast));
+        const double value = column[row + step + 1], middle = scale.normal(forecasts_from(row, 0)[output]);
         double lowest = 0.0, highest = 0.0;
         for (std::size_t i = 0; i < levels_.size(); ++i) {
           const double quantile = spread.quantile(levels_[i], output, scale, middle);

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <limits>
 #include <optional>
 #include <utility>
 
@@ -10,23 +9,6 @@
 namespace penstock {
 
 namespace {
-
-/// The targets of a row, raw, as far as they are known: by the column of the input where the model reads them, as a
-/// stream would know them.
-std::vector<double> raw_targets(const DataDescription& data, const training::SeriesRows& series, Index row) {
-  const std::size_t inputs = data.inputs.size(), targets = data.targets.size();
-  std::vector<double> values;
-  for (std::size_t c = 0; c < targets; ++c) {
-    if (!series.is_known(row, static_cast<Index>(c))) {
-      values.push_back(std::numeric_limits<double>::quiet_NaN());
-      continue;
-    }
-    const auto input = data.input_of(data.targets[c].name);
-    values.push_back(input ? data.inputs[*input].raw(static_cast<double>(series.inputs()[row * inputs + *input]))
-                           : data.targets[c].raw(static_cast<double>(series.targets()[row * targets + c])));
-  }
-  return values;
-}
 
 /// The scorer of one group, or of all files where there are none, which sees one segment after the other.
 class HeldOutScorer {
@@ -46,16 +28,17 @@ class HeldOutScorer {
     std::vector<double> forecasts;
     training::forecast_segment(
         model_, series_, segment, segment.first, execution, [&](Index row, std::span<const float> normalised) {
-          tracker_.add(series_.inputs().subspan(row * inputs, inputs), normalised,
-                       series_.known_targets(row, static_cast<Index>(data_.targets.size())));
+          const std::vector<double> values = series_.known_values(row, static_cast<Index>(data_.targets.size()));
+          tracker_.add(series_.inputs().subspan(row * inputs, inputs), normalised, values);
           if (watch) data_.spread = tracker_.spread();
           forecasts.resize(row < first ? 0 : normalised.size());
           for (std::size_t i = 0; i < forecasts.size(); ++i) {
             forecasts[i] = data_.targets[i % data_.targets.size()].raw(static_cast<double>(normalised[i]));
           }
-          const std::vector<double> values = raw_targets(data_, series_, row);
           scorer_.add(values, forecasts, tracker_.widths());
-          if (watch) watch(name_, data_, values, forecasts, series_.date(row));
+          if (!watch) return;
+          const Index behind = segment.end + segment.to_come - 1 - row;
+          watch(name_, data_, values, forecasts, series_.date(row), data_.lacking_ahead(behind));
         });
   }
 

@@ -14,14 +14,13 @@
 namespace penstock {
 namespace {
 
-/// Values of the targets in a row, raw: what the model reads of them, or the text of their column where it reads
-/// something else.
+/// Values of the targets in a row, raw, also of those that the model does not read.
 class TargetValues {
  public:
   TargetValues(const DataDescription& data, const Rows& rows) {
     for (const Column& target : data.targets) {
-      if (const auto input = data.input_of(target.name)) {
-        places_.push_back({*input, true});
+      if (data.input_of(target.name)) {
+        columns_.emplace_back();
         continue;
       }
       const auto column = rows.reader().column(target.name);
@@ -29,44 +28,28 @@ class TargetValues {
         fail(ErrorCode::bad_input, "{}: there is no column {}, with which forecasts are compared", rows.name(),
              in_quotes(target.name));
       }
-      places_.push_back({*column, false});
+      columns_.push_back(column);
     }
   }
 
-  /// Those that the model does not read; the others are not numbers yet.
+  /// Those that are not known are no numbers, and none is of a row that is missing.
   std::vector<double> read(const Rows& rows, bool missing) const {
-    std::vector<double> values;
-    for (const Place& place : places_) {
-      const bool unknown = missing || place.is_input;
-      values.push_back(unknown ? std::numeric_limits<double>::quiet_NaN() : number(rows, place.index));
+    const std::span<const double> read = rows.target_values();
+    std::vector<double> values(read.begin(), read.end());
+    for (std::size_t c = 0; c < values.size(); ++c) {
+      if (columns_[c] && !missing) values[c] = number(rows, *columns_[c]);
     }
     return values;
   }
 
-  /// Puts in the others, from a row of features as a description scales them. Those that are not `known` [targets] stay
-  /// no numbers.
-  void complete(std::vector<double>& values, std::span<const float> features, std::span<const std::uint8_t> known,
-                const DataDescription& data) const {
-    for (std::size_t c = 0; c < places_.size(); ++c) {
-      const Place& place = places_[c];
-      if (!place.is_input || known[c] == 0) continue;
-      values[c] = data.inputs[place.index].raw(static_cast<double>(features[place.index]));
-    }
-  }
-
  private:
-  struct Place {
-    std::size_t index;
-    bool is_input;
-  };
-
   static double number(const Rows& rows, std::size_t column) {
     if (const auto value = rows.reader().number(column)) return *value;
     fail(ErrorCode::bad_input, "{}: {} is no number to compare a forecast with", rows.name(),
          in_quotes(rows.reader().text(column)));
   }
 
-  std::vector<Place> places_;
+  std::vector<std::optional<std::size_t>> columns_;  // of each target in the header; none: the model reads it
 };
 
 /// Forecasts one series and compares.
@@ -81,11 +64,11 @@ class SeriesScorer {
         tracker_(data_),
         sequence_(model, execution) {}
 
-  /// `values` of the targets, raw.
-  void add(std::span<const float> features, std::vector<double> values, std::optional<double> date) {
+  /// `values` of the targets, raw; `lacking` as a ForecastWatcher is told it.
+  void add(std::span<const float> features, std::vector<double> values, std::optional<double> date, Index lacking = 0) {
     if (sequence_.waiting() == SequenceRun::piece) answer();
     sequence_.add(features);
-    waiting_.push_back({{features.begin(), features.end()}, std::move(values), date});
+    waiting_.push_back({{features.begin(), features.end()}, std::move(values), date, lacking});
   }
 
   GroupScore finish() {
@@ -104,25 +87,20 @@ class SeriesScorer {
         forecasts[j] = data_.targets[j % data_.targets.size()].raw(static_cast<double>(all[i * outputs + j]));
       }
       const auto scored = counts ? std::span<const double>(forecasts) : std::span<const double>();
-      const auto& [features, values, date] = waiting_[i];
-      tracker_.add(features, all.subspan(i * outputs, outputs), known_of(values));
+      const auto& [features, values, date, lacking] = waiting_[i];
+      tracker_.add(features, all.subspan(i * outputs, outputs), values);
       if (options_.watch) data_.spread = tracker_.spread();
       scorer_.add(values, scored, tracker_.widths());
-      if (options_.watch) options_.watch(name_, data_, values, scored, date);
+      if (options_.watch) options_.watch(name_, data_, values, scored, date, lacking);
     }
     waiting_.clear();
-  }
-
-  static std::vector<std::uint8_t> known_of(const std::vector<double>& values) {
-    std::vector<std::uint8_t> known;
-    for (const double value : values) known.push_back(std::isnan(value) ? 0 : 1);
-    return known;
   }
 
   struct Row {
     std::vector<float> features;
     std::vector<double> values;  // of the targets, raw
     std::optional<double> date;
+    Index lacking;  // rows, of what is known in advance
   };
 
   DataDescription data_;  // with the spread of the latest forecasts
@@ -150,9 +128,7 @@ SeriesScore score_grouped(const Model& model, Rows& rows, const SeriesScoring& o
     SeriesScorer scorer(model, series.data, series.name, options, execution);
     for (std::size_t row = 0; row < series.values.size(); ++row) {
       const auto features = std::span<const float>(series.features).subspan(row * inputs, inputs);
-      const auto known = std::span(series.known).subspan(row * data.targets.size(), data.targets.size());
-      targets.complete(series.values[row], features, known, series.data);
-      scorer.add(features, std::move(series.values[row]), series.dates[row]);
+      scorer.add(features, std::move(series.values[row]), series.dates[row], series.lacking(static_cast<Index>(row)));
     }
     GroupScore group = scorer.finish();
     if (!group.columns.empty()) score.groups.push_back(std::move(group));
@@ -180,7 +156,6 @@ SeriesScore score_series(const Model& model, Rows& rows, const SeriesScoring& op
   for (auto kind = rows.next(); kind != Rows::Kind::end; kind = rows.next()) {
     if (kind == Rows::Kind::blank) continue;
     std::vector<double> values = targets.read(rows, kind == Rows::Kind::missing);
-    targets.complete(values, rows.features(), rows.known_targets(), data);
     scorer.add(rows.features(), std::move(values), rows.date());
   }
   SeriesScore score;

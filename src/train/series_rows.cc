@@ -13,10 +13,12 @@ Index SeriesRows::held_out() const {
   return sum;
 }
 
-std::vector<std::uint8_t> SeriesRows::known_targets(Index row, Index targets) const {
-  std::vector<std::uint8_t> known;
-  for (Index target = 0; target < targets; ++target) known.push_back(is_known(row, target) ? 1 : 0);
-  return known;
+std::vector<double> SeriesRows::known_values(Index row, Index targets) const {
+  std::vector<double> values;
+  for (Index target = 0; target < targets; ++target) {
+    values.push_back(is_known(row, target) ? value(row, target) : std::numeric_limits<double>::quiet_NaN());
+  }
+  return values;
 }
 
 const Segment& SeriesRows::segment_of(Index row) const { return training::segment_of(segments(), row); }

@@ -37,10 +37,12 @@ class SeriesRows {
   virtual const std::vector<Segment>& segments() const = 0;
   virtual std::span<const float> inputs() const = 0;   ///< [rows, I], normalised
   virtual std::span<const float> targets() const = 0;  ///< [rows, targets], normalised
+  /// As the table has it: what was normalised and is restored lacks digits, and is no longer zero where it was.
+  virtual double value(Index row, Index target) const = 0;
   /// Whether a value is one of the data: forecasts are compared with no other, whatever was put in its place.
   virtual bool is_known(Index row, Index target) const = 0;
-  /// The same of all of them [targets].
-  std::vector<std::uint8_t> known_targets(Index row, Index targets) const;
+  /// Those of all targets [targets]; not numbers where they are not known.
+  std::vector<double> known_values(Index row, Index targets) const;
   /// When a row was, in seconds since the start of 1970, if that is read.
   virtual std::optional<double> date(Index row) const = 0;
   /// A linear forecast that is chosen by all rows and fitted to them; null without one.

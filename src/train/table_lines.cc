@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <limits>
 
 #include "base/check.h"
 #include "base/quote.h"
@@ -38,7 +39,7 @@ Rows::Rows(Lines& input, const DataDescription& data, const RowOptions& options)
   kept_.resize(kept_positions_.size());
   if (data.task == Task::classify) sequence_position_ = reader_->column(options.sequence_column);
   features_.resize(static_cast<std::size_t>(data.input_size()));
-  known_targets_.resize(data.targets.size());
+  target_values_.resize(data.targets.size());
 }
 
 Rows::Kind Rows::next() {
@@ -54,7 +55,7 @@ Rows::Kind Rows::next() {
     kept_[i] = position ? std::string(reader_->text(*position)) : reader_->group().name;
   }
   if (sequence_position_) sequence_ = reader_->text(*sequence_position_);
-  std::ranges::copy(reader_->known_targets(), known_targets_.begin());
+  std::ranges::copy(reader_->target_values(), target_values_.begin());
   if (reader_->missing_rows().empty()) return Kind::row;
   row_ = features_;
   handed_out_ = 0;
@@ -68,8 +69,8 @@ std::optional<Rows::Kind> Rows::next_of_missing() {
   waits_ = handed_out_ < missing.size();
   const auto next = waits_ ? missing.subspan(handed_out_, features_.size()) : std::span<const float>(row_);
   std::ranges::copy(next, features_.begin());
-  std::ranges::fill(known_targets_, 0);
-  if (!waits_) std::ranges::copy(reader_->known_targets(), known_targets_.begin());
+  std::ranges::fill(target_values_, std::numeric_limits<double>::quiet_NaN());
+  if (!waits_) std::ranges::copy(reader_->target_values(), target_values_.begin());
   if (!waits_) return Kind::row;
   handed_out_ += features_.size();
   ++missing_;

@@ -139,6 +139,7 @@ void Trainer::count(const StepResult& result) {
   if (options_.execution.precision == Precision::f16) state_.loss_scale = static_cast<double>(state.loss_scale);
   state_.good_steps = state.good_steps;
   reported_positions_ += result.positions;
+  ++reported_steps_;
   if (state.broken == 0) ops::add_loss(reported_loss_, state.loss);
 }
 
@@ -161,7 +162,10 @@ void Trainer::report(const StepResult& result, double seconds) {
   }
   progress.learning_rate = state.learning_rate;
   const double interval = seconds - last_report_;
-  if (interval > 0.0) progress.steps_per_second = static_cast<double>(reported_positions_) / interval;
+  if (interval > 0.0) {
+    progress.steps_per_second = static_cast<double>(reported_steps_) / interval;
+    progress.positions_per_second = static_cast<double>(reported_positions_) / interval;
+  }
   progress.skipped = state.skipped;
   progress.warning.clear();
   if (is_skipped(state)) {
@@ -185,7 +189,7 @@ void Trainer::report(const StepResult& result, double seconds) {
   metrics_.train(progress, loss_);
   if (callbacks_.progress) callbacks_.progress(progress);
   reported_loss_ = {};
-  reported_positions_ = 0;
+  reported_positions_ = reported_steps_ = 0;
   last_report_ = seconds;
 }
 

@@ -78,7 +78,7 @@ class Trainer {
 
   // Since the last report.
   ops::LossSums reported_loss_ = {};
-  Index reported_positions_ = 0;
+  Index reported_positions_ = 0, reported_steps_ = 0;
   double last_report_ = 0.0, last_validation_ = 0.0, last_checkpoint_ = 0.0;
   TrainResult result_;
 };

@@ -175,7 +175,7 @@ TEST(SpreadTracker, OnlyErrorsThatAreKnownCount) {
   data.spread.relative = {0, 0};
   SpreadTracker tracker(data);
   const float features[] = {9.0f}, forecasts[] = {0.0f, 0.0f};
-  const std::uint8_t known[] = {1, 1}, put_in[] = {0, 1};
+  const double known[] = {9.0, 9.0}, put_in[] = {std::nan(""), 9.0};
   for (int row = 0; row < 20; ++row) tracker.add(features, forecasts, put_in);
   EXPECT_EQ(tracker.widths(), (std::vector<double>{1.0, 1.0})) << "all were missing";
   tracker.add(features, forecasts, known);
@@ -199,6 +199,23 @@ TEST(SpreadTracker, RelativeErrorsAreRatios) {
   const float none = -1.0f;
   tracker.add({&none, 1}, {&none, 1});
   EXPECT_EQ(tracker.widths()[0], before) << "there is no ratio";
+}
+
+TEST(SpreadTracker, AZeroIsNoSmallValue) {
+  DataDescription data = walk_data(1);
+  data.inputs[0].mean = data.targets[0].mean = 1.1;
+  data.inputs[0].scale = data.targets[0].scale = 1.7;
+  data.spread.relative = {1};
+  data.spread.scales = {0.1};
+  SpreadTracker tracker(data);
+  const auto zero = static_cast<float>(data.inputs[0].normal(0.0)),
+             one = static_cast<float>(data.inputs[0].normal(1.0));
+  ASSERT_NE(data.inputs[0].raw(static_cast<double>(zero)), 0.0) << "what floats make of it";
+  const double raw_zero = 0.0, raw_one = 1.0;
+  tracker.add({&one, 1}, {&one, 1}, {&raw_one, 1});
+  const double before = tracker.widths()[0];
+  tracker.add({&zero, 1}, {&one, 1}, {&raw_zero, 1});
+  EXPECT_EQ(tracker.widths()[0], before);
 }
 
 }  // namespace

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 #include <omp.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <mutex>
@@ -55,6 +57,41 @@ TEST(Threads, AreKeptForTeamsOfOtherSizes) {
   }
   omp_set_num_threads(before);
   EXPECT_EQ(seen.size(), 4u) << "threads that ended and began anew";
+}
+
+/// How many members a team of 3 has; 0 if it is not of 3 threads.
+int members_of_a_team() {
+  std::atomic<int> members{0};
+  run_team(3, [&](int, int team) { members += team == 3 ? 1 : 0; });
+  return members;
+}
+
+/// The exit status of a child of fork() that runs `body`, or of the alarm that ends it where it hangs.
+template <class Body>
+int status_of_child(const Body& body) {
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(20);
+    _exit(body());
+  }
+  int status = -1;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  return status;
+}
+
+TEST(Threads, WorkInAChildOfForkAndInItsParent) {
+  for (int round = 0; round < 3; ++round) {
+    EXPECT_EQ(members_of_a_team(), 3);
+    const int status = status_of_child([] {
+      if (members_of_a_team() != 3) return 1;
+      return status_of_child([] { return members_of_a_team() == 3 ? 0 : 1; }) == 0 ? 0 : 2;
+    });
+    EXPECT_EQ(status, 0) << "14 is the alarm: the child waited for threads of its parent";
+  }
+  std::thread([] {
+    EXPECT_EQ(members_of_a_team(), 3);
+    EXPECT_EQ(status_of_child([] { return members_of_a_team() == 3 ? 0 : 1; }), 0) << "from another thread";
+  }).join();
 }
 
 TEST(Threads, RefuseImpossibleCounts) {

@@ -1,5 +1,6 @@
 """What is known in advance: rows to come say it, and predict asks for them."""
 
+import json
 import pathlib
 import random
 
@@ -72,3 +73,28 @@ def test_the_example(tmp_path):
     assert lines[0].startswith("shop,sales+1,") and len(lines) == 1 + 4
     said = run("predict", "planned.safetensors", shops, "--last", cwd=tmp_path, expect=1).err
     assert "behind the last row of Aachen (and of 3 more series) there must be 6 more with the values of promotion" in said
+
+
+def forecast_record(path):
+    return next(record for record in map(json.loads, path.read_text().splitlines()) if record["kind"] == "forecast")
+
+
+def test_a_report_draws_no_forecast_that_lacks_what_is_known(trained, tmp_path):
+    for rows_ahead in (0, 1, 2):
+        name = f"ahead{rows_ahead}"
+        (trained / f"{name}.csv").write_text(events(200, rows_ahead))
+        options = ["--columns", "x", "--horizon", 2, *QUICK, "--steps", 5, "-o", f"{name}.safetensors"]
+        run("train", f"{name}.csv", *options, "--metrics", f"{name}.jsonl", cwd=trained)
+        run("report", f"{name}.safetensors", "--data", f"{name}.csv", "-o", f"{name}.html", cwd=trained)
+        run("report", f"{name}.jsonl", "-o", f"{name}.metrics.html", "--force", cwd=trained)
+        record = forecast_record(trained / f"{name}.jsonl")
+        pages = [(trained / f"{name}{middle}.html").read_text() for middle in ("", ".metrics")]
+        lacking = 2 - rows_ahead
+        needs = f"it would have to know event of {lacking} more row{'s' if lacking > 1 else ''}, which the data do not say."
+        for page in pages:
+            assert ('data-name="to come"' in page) == (lacking == 0)
+            assert (f"No forecast from the last row{'s' if lacking > 1 else ''}: {needs}" in page) == (lacking > 0)
+        assert len(record["to_come"]) == (2 if lacking == 0 else 0)
+        assert record.get("lacking") == ({"rows": lacking, "columns": ["event"]} if lacking else None)
+        # As predict, which answers no row that lacks something: of two rows ahead, the last but one lacks a row less.
+        assert [value is None for value in record["ahead"]["1"][-2:]] == [False, lacking == 2]

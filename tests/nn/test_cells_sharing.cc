@@ -146,6 +146,19 @@ TEST_F(Tapes, OfAnotherNetworkAreRefused) {
   backward(network, whole, tape);
 }
 
+TEST_F(Tapes, OfOtherWeightsAreRefused) {
+  const char* message = "tape must hold a forward pass with the weights as they are now, and they have changed since";
+  forward(network, x, &tape);
+  network.parameters()[0].value[0] += 1.0f;
+  network.weights_changed();
+  expect_error(ErrorCode::invalid_argument, message, [&] { backward(network, whole, tape); });
+  forward(network, x, &tape);
+  network.write("bias_ih_l0", std::vector<float>(4 * hidden, 0.5f));
+  expect_error(ErrorCode::invalid_argument, message, [&] { backward(network, whole, tape); });
+  forward(network, x, &tape);
+  backward(network, whole, tape);
+}
+
 TEST_F(Tapes, OfOtherLengthsOrResetsAreRefused) {
   forward(network, x, &tape);
   const std::vector<Index> lengths = {20, 3, 7};

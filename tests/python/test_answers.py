@@ -201,3 +201,21 @@ def test_what_cannot_be_read(series, tmp_path):
     (tmp_path / "empty.csv").write_text("level;flow\n")
     with pytest.raises(penstock.InvalidArgument, match="empty.csv: there are no rows behind the header"):
         model.predict(tmp_path / "empty.csv")
+
+
+def test_a_level_changes_no_answer():
+    polars = pytest.importorskip("polars")
+    random = np.random.default_rng(1)
+    waves = 10 * np.sin(np.arange(300) / 4) + random.standard_normal(300)
+    answers = {}
+    for level in (100, 1e9):
+        table = polars.DataFrame({"y": waves + level})
+        data = penstock.open_series(table, horizon=2)
+        model = trained(data)
+        rows = model.predict(waves[:, np.newaxis] + level)
+        assert np.abs(model.predict(table) - rows).max() <= 1e-3
+        answers[level] = rows - level, model.evaluate(table, skip=200)["columns"]["y"]
+    (low, low_score), (high, high_score) = answers.values()
+    assert np.abs(high[50:] - low[50:]).max() <= 0.01
+    assert high_score["rmse"] == pytest.approx(low_score["rmse"], rel=0.01)
+    assert high_score["quantiles"]["coverage"] == pytest.approx(low_score["quantiles"]["coverage"], abs=0.02)

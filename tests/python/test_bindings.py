@@ -380,3 +380,184 @@ def test_threads_do_not_spin_for_long(given, wanted):
     )
     assert f"GOMP_SPINCOUNT = '{wanted}'" in done.stderr
     assert done.stdout.strip() == str(given.get("GOMP_SPINCOUNT"))
+
+
+# ---- what a refused call leaves behind --------------------------------------------------------------------------------
+
+
+def network_calls():
+    """Every argument of every call that reads arrays: (call of an array, a shape that is right)."""
+    cell, stack = penstock.GRUCell(3, 5), penstock.Recurrent("lstm", 3, 5)
+    x, state = np.zeros((2, 7, 3), F32), np.zeros((2, 1, 2, 5), F32)
+    tape = stack.tape()
+    stack.forward(x, tape=tape)
+    y, last = np.zeros((2, 7, 5), F32), np.zeros((2, 1, 2, 5), F32)
+    scan = np.full((2, 7, 3), 0.5, F32)
+    weights = stack.state_dict()
+    yield "forward x", lambda a: stack.forward(a), x.shape
+    yield "forward h0", lambda a: stack.forward(x, a), state.shape
+    yield "forward out", lambda a: stack.forward(x, out=a), y.shape
+    yield "forward lengths", lambda a: stack.forward(x, lengths=a), (2,)
+    yield "forward cu_seqlens", lambda a: stack.forward(x[0], cu_seqlens=a), (2,)
+    yield "forward reset_mask", lambda a: stack.forward(x, reset_mask=a), (2, 7)
+    yield "backward dy", lambda a: stack.backward(a, tape=tape), y.shape
+    yield "backward dstate", lambda a: stack.backward(y, a, tape=tape), last.shape
+    yield "stack step x", lambda a: stack.step(a), (2, 3)
+    yield "stack step h", lambda a: stack.step(x[:, 0], a), state.shape
+    yield "cell step x", lambda a: cell.step(a), (2, 3)
+    yield "cell step h", lambda a: cell.step(x[:, 0], a), (2, 5)
+    yield "cell step out", lambda a: cell.step(x[:, 0], out=a), (2, 5)
+    yield "load_state_dict", lambda a: stack.load_state_dict({**weights, "bias_ih_l0": a}), (20,)
+    for name, forward, backward in (
+        ("scan", penstock.scan, penstock.scan_backward),
+        ("log_scan", penstock.log_scan, penstock.log_scan_backward),
+    ):
+        yield f"{name} a", lambda a, f=forward: f(a, scan), scan.shape
+        yield f"{name} b", lambda a, f=forward: f(scan, a), scan.shape
+        yield f"{name} h0", lambda a, f=forward: f(scan, scan, a), (2, 3)
+        yield f"{name} out", lambda a, f=forward: f(scan, scan, out=a), scan.shape
+        yield f"{name} lengths", lambda a, f=forward: f(scan, scan, lengths=a), (2,)
+        yield f"{name} cu_seqlens", lambda a, f=forward: f(scan[0], scan[0], cu_seqlens=a), (2,)
+        yield f"{name} reset_mask", lambda a, f=forward: f(scan, scan, reset_mask=a), (2, 7)
+        for place, argument in enumerate(("a", "b", "h", "dh", "h0", "dlast")):
+            shape = (2, 3) if place > 3 else scan.shape
+            given = [scan, scan, scan, scan, None, None]
+            yield (
+                f"{name}_backward {argument}",
+                lambda a, b=backward, g=given, p=place: b(*g[:p], a, *g[p + 1 :]),
+                shape,
+            )
+    yield "log_scan sign", lambda a: penstock.log_scan(scan, scan, sign=a), scan.shape
+
+
+def model_calls():
+    data = penstock.open_task("parity", length=8, validation_length=8)
+    model = penstock.Model(data, cell="lstm", width=4, blocks=1)
+    tokens = np.zeros(8, np.int32)
+    yield "Model.forward x", lambda a: model.forward(a), (8,)
+    yield "Model.forward state", lambda a: model.forward(tokens, a), (8,)
+    yield "Session.push", lambda a: penstock.Session(model).push(a), (1,)
+
+
+BINDINGS = {name: (call, shape) for name, call, shape in [*network_calls(), *model_calls()]}
+#: No argument is of these types.
+WRONG_TYPES = [np.float16, np.complex64, ">f4", "S3"]
+
+
+@pytest.mark.parametrize("name", BINDINGS)
+def test_arrays_that_are_refused_are_given_back(name):
+    call, shape = BINDINGS[name]
+    for array in [np.zeros(shape, dtype) for dtype in WRONG_TYPES] + [np.zeros((*shape, 1, 1), F32)]:
+        for given in (array, memoryview(array) if array.dtype.isnative else array):
+            before = sys.getrefcount(array)
+            for _ in range(5):
+                with pytest.raises((TypeError, ValueError)):
+                    call(given)
+            assert sys.getrefcount(array) == before, f"{name} keeps what is {array.dtype}"
+
+
+def test_refused_arrays_take_no_memory():
+    """4 GB, if they were kept."""
+    script = """
+import numpy as np, penstock, resource
+network = penstock.Recurrent("gru", 9, 17)
+def most():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+for i in range(1000):
+    if i == 10:
+        before = most()
+    for call in (network.forward, lambda a: penstock.scan(np.zeros((4, 9), np.float32), a)):
+        try:
+            call(np.ones((1, 28000, 9)))
+        except (TypeError, ValueError):
+            pass
+assert most() - before < 200_000, f"{most() - before} kB"
+"""
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300)
+    assert result.returncode == 0, result.stderr
+
+
+# ---- weights that change between the passes ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("change", ["load_state_dict", "edit", "inside edit"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_tape_of_other_weights_is_refused(change, dtype):
+    network = penstock.Recurrent("gru", 3, 5, dtype=dtype)
+    x, dy = np.ones((2, 7, 3), dtype), np.ones((2, 7, 5), dtype)
+    tape = network.tape()
+
+    def refused():
+        with pytest.raises(penstock.InvalidArgument, match="weights as they are now, and they have changed since"):
+            network.backward(dy, tape=tape)
+
+    network.forward(x, tape=tape)
+    if change == "load_state_dict":
+        network.load_state_dict({name: value + 1 for name, value in network.state_dict().items()})
+    else:
+        with network.edit() as weights:
+            weights["weight_ih_l0"][:] = 0
+            if change == "inside edit":
+                refused()
+    refused()
+    assert all((gradient == 0).all() for gradient in network.gradients.values())
+    network.forward(x, tape=tape)
+    dx, _ = network.backward(dy, tape=tape)
+    assert np.isfinite(dx).all()
+
+
+# ---- fork --------------------------------------------------------------------------------------------------------------
+
+FORKS = {
+    "a layer": """
+network = penstock.Recurrent("lstm", 64, 256)
+x = np.random.default_rng(0).standard_normal((8, 64, 64)).astype(np.float32)
+compute = lambda: network.forward(x, threads=4)[0]
+""",
+    "a backward pass": """
+network, x = penstock.Recurrent("gru", 64, 128), np.ones((8, 64, 64), np.float32)
+def compute():
+    tape = network.tape()
+    network.forward(x, tape=tape, threads=4)
+    return network.backward(np.ones((8, 64, 128), np.float32), tape=tape)[0]
+""",
+    "a scan": """
+a = np.full((4, 20000, 64), 0.5, np.float32)
+compute = lambda: penstock.scan(a, a, threads=4)[0]
+""",
+    "a model": """
+data = penstock.open_task("parity", length=64, validation_length=64)
+model = penstock.Model(data, cell="mingru", width=128)
+tokens = np.zeros((16, 512), np.int32)
+compute = lambda: model.forward(tokens, threads=4)[0]
+""",
+    "training": """
+def compute():
+    data = penstock.open_task("parity", length=16, validation_length=16)
+    model = penstock.Model(data, cell="lstm", width=64, blocks=1, seed=1)
+    penstock.train(model, data, steps=2, batch=16, threads=4, seed=1, progress=False)
+    return model.forward(np.zeros(16, np.int32), threads=4)[0]
+""",
+}
+
+
+@pytest.mark.parametrize("what", FORKS)
+def test_a_child_of_fork_computes_what_its_parent_does(what):
+    """As workers of multiprocessing do, and of PyTorch's DataLoader. A time-out ends what hangs."""
+    script = f"""
+import multiprocessing
+import numpy as np, penstock
+{FORKS[what]}
+def work():
+    return compute()
+expected = compute()
+with multiprocessing.get_context("fork").Pool(2) as pool:
+    for child in pool.starmap_async(work, [()] * 3).get(timeout=60):
+        np.testing.assert_allclose(child, expected, rtol=1e-5, atol=1e-6)
+np.testing.assert_allclose(compute(), expected, rtol=1e-5, atol=1e-6)
+"""
+    environment = {**os.environ, "OMP_NUM_THREADS": "4"}
+    result = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", script], capture_output=True, text=True, timeout=120, env=environment
+    )
+    assert result.returncode == 0, result.stderr

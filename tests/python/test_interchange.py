@@ -168,7 +168,7 @@ def test_torch(tmp_path, kind, options):
     weights = RecurrentWeights.from_torch(theirs)
     check(outputs(weights, x), expected.numpy())
     check(weights.to_torch()(torch.from_numpy(x))[0].detach().numpy(), expected.numpy())
-    cell = "elman-relu" if options.get("nonlinearity") == "relu" else None
+    cell = None if kind != "RNN" else "elman-relu" if options.get("nonlinearity") == "relu" else "elman"
     # A module among others, in one file and in shards; a state_dict of PyTorch's own.
     model = torch.nn.ModuleDict({"encoder": theirs, "head": torch.nn.Linear(7, 2)})
     torch.save(model.state_dict(), tmp_path / "model.pt")
@@ -377,8 +377,8 @@ def test_keras_files(tmp_path):
     model.save(tmp_path / "model.keras")
     model.save_weights(tmp_path / "model.weights.h5")
     found = interchange.load(tmp_path / "model.keras")
-    # Without a configuration, layers are called by class and number.
-    plain = interchange.load(tmp_path / "model.weights.h5")
+    with pytest.raises(penstock.BadInput, match="does not say what layer 'bidirectional' computes .*give cell="):
+        interchange.load(tmp_path / "model.weights.h5")
     y = x
     for name, cell, direction, stem, layer in [
         ("first", "lstm", "forward", "lstm", 0),
@@ -386,7 +386,8 @@ def test_keras_files(tmp_path):
         ("last", "gru-before", "forward", "gru", 3),
     ]:
         assert (found[name].cell, found[name].direction) == (cell, direction)
-        same(plain[stem], found[name])
+        # Without a configuration, layers are called by class and number, and their cells have to be said.
+        same(interchange.load(tmp_path / "model.weights.h5", prefix=stem, cell=cell)[stem], found[name])
         expected = np.asarray(keras.ops.convert_to_numpy(model.layers[layer](y)))
         check(outputs(found[name], y), expected)
         y = expected
@@ -411,6 +412,234 @@ def test_hdf5_of_keras_2(tmp_path):
         for name, array in zip(("kernel:0", "recurrent_kernel:0", "bias:0"), arrays):
             file.create_dataset(f"model_weights/lstm_3/lstm_3/lstm_cell/{name}", data=array)
     same(interchange.load(tmp_path / "old.h5")["lstm_3"], interchange.from_keras(arrays))
+
+
+def keras_model(keras):
+    """Layers in each other, with two of one name in two submodels."""
+    layers = keras.layers
+
+    def submodel(name, activation):
+        return keras.Sequential(
+            [keras.Input((None, 5)), layers.LSTM(5, return_sequences=True, name="rec", use_bias=activation)], name=name
+        )
+
+    first = keras.Input((None, 5))
+    y = submodel("encoder", True)(first)
+    y = submodel("decoder", False)(y)
+    y = layers.RNN(layers.SimpleRNNCell(4, activation="relu"), return_sequences=True, name="relu")(y)
+    y = layers.RNN(layers.GRUCell(4, reset_after=False), return_sequences=True, name="before")(y)
+    y = layers.RNN([layers.LSTMCell(6), layers.LSTMCell(6)], return_sequences=True, name="stack")(y)
+    y = layers.Bidirectional(layers.GRU(3, return_sequences=True, reset_after=False), name="both")(y)
+    model = keras.Model(first, y)
+    model.set_weights([values(*w.shape, seed=i) for i, w in enumerate(model.get_weights())])
+    return model
+
+
+@pytest.mark.parametrize("ending", ["keras", "h5"])
+def test_keras_layers_in_each_other(tmp_path, ending):
+    keras = keras_or_skip()
+    pytest.importorskip("h5py")
+    model = keras_model(keras)
+    model.save(tmp_path / f"m.{ending}")
+    found = interchange.load(tmp_path / f"m.{ending}")
+    assert {name: (w.cell, w.direction, w.layers) for name, w in found.items()} == {
+        "encoder.rec": ("lstm", "forward", 1),
+        "decoder.rec": ("lstm", "forward", 1),
+        "relu": ("elman-relu", "forward", 1),
+        "before": ("gru-before", "forward", 1),
+        "stack": ("lstm", "forward", 2),
+        "both": ("gru-before", "bidirectional", 1),
+    }
+    x = values(2, 7, 5)
+    y = x
+    for weights in found.values():
+        y = outputs(weights, y)
+    expected = np.asarray(keras.ops.convert_to_numpy(model(x)))
+    np.testing.assert_allclose(y, expected, rtol=0, atol=TOLERANCE * max(1, np.abs(expected).max()))
+
+
+@pytest.mark.parametrize("ending", ["keras", "h5"])
+@pytest.mark.parametrize(
+    "layer, problem",
+    [
+        (lambda k: k.RNN(k.LSTMCell(3, activation="relu")), "has the activations relu, sigmoid"),
+        (lambda k: k.RNN(k.GRUCell(3), go_backwards=True), "goes backwards"),
+        (lambda k: k.LSTM(3, go_backwards=True), "goes backwards"),
+        (lambda k: k.TimeDistributed(k.GRU(3, recurrent_activation="hard_sigmoid")), "the activations tanh, hard_sigmoid"),
+        (lambda k: k.Bidirectional(k.GRU(3), backward_layer=k.GRU(3, reset_after=False, go_backwards=True)),
+         "has a gru of 3 units forward and a gru-before of 3 backward"),
+        (lambda k: k.Bidirectional(k.SimpleRNN(3), backward_layer=k.SimpleRNN(3, activation="relu", go_backwards=True)),
+         "has a elman of 3 units forward and a elman-relu of 3 backward"),
+        (lambda k: k.RNN([k.LSTMCell(3), k.GRUCell(3)]), "'it' is a stack of lstm of 3 units, gru of 3"),
+    ],
+)  # fmt: skip
+def test_keras_layers_that_no_cell_computes(tmp_path, layer, problem, ending):
+    keras = keras_or_skip()
+    pytest.importorskip("h5py")
+    made = layer(keras.layers)
+    made.name = "it"
+    shape = (2, None, 5) if isinstance(made, keras.layers.TimeDistributed) else (None, 5)
+    keras.Sequential([keras.Input(shape), made]).save(tmp_path / f"m.{ending}")
+    with pytest.raises(penstock.Error, match=problem):
+        interchange.load(tmp_path / f"m.{ending}")
+
+
+def random_keras_layer(layers, random):
+    """A layer with any of the settings that change what it computes."""
+
+    def settings():
+        kind = random.choice(["LSTM", "GRU", "SimpleRNN"])
+        options = {"activation": str(random.choice(["tanh", "tanh", "relu"])), "use_bias": bool(random.random() < 0.7)}
+        if kind == "GRU":
+            options["reset_after"] = bool(random.integers(2))
+        return kind, options
+
+    (kind, options), form, units = settings(), random.integers(4), int(random.integers(1, 4))
+    ends = {"return_sequences": True}
+    if form == 0:
+        cells = [getattr(layers, kind + "Cell")(units, **options) for _ in range(random.integers(1, 4))]
+        return layers.RNN(cells if len(cells) > 1 else cells[0], **ends)
+    forward = getattr(layers, kind)(units, **ends, **options)
+    if form == 1:
+        other, others = settings() if random.random() < 0.5 else (kind, options)
+        backward = getattr(layers, other)(units, go_backwards=True, **ends, **others)
+        return layers.Bidirectional(forward, backward_layer=backward)
+    return layers.Bidirectional(forward) if form == 2 else forward
+
+
+@pytest.mark.parametrize("ending", ["keras", "h5"])
+def test_any_layer_of_keras_is_read_or_refused(tmp_path, ending):
+    keras = keras_or_skip()
+    pytest.importorskip("h5py")
+    random, read = np.random.default_rng(3), 0
+    x = values(2, 5, 3)
+    for _ in range(40):
+        model = keras.Sequential([keras.Input((None, 3)), random_keras_layer(keras.layers, random)])
+        model.set_weights([random.normal(0, 0.5, w.shape) for w in model.get_weights()])
+        model.save(tmp_path / f"m.{ending}")
+        try:
+            (weights,) = interchange.load(tmp_path / f"m.{ending}").values()
+        except penstock.Unsupported:
+            continue
+        expected = keras.ops.convert_to_numpy(model(x))
+        np.testing.assert_allclose(
+            outputs(weights, x), expected, rtol=0, atol=TOLERANCE * max(1, np.abs(expected).max())
+        )
+        read += 1
+    assert 10 <= read < 40
+
+
+def test_any_node_of_onnx_is_read_or_refused(tmp_path):
+    onnx = pytest.importorskip("onnx", reason="onnx is not installed")
+    runtime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    random, read, x = np.random.default_rng(5), 0, values(4, 2, 3)
+    given = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in ("x", "y")]
+    for _ in range(80):
+        kind, size = str(random.choice(["LSTM", "GRU", "RNN"])), int(random.integers(1, 4))
+        rows, both = {"LSTM": 4, "GRU": 3, "RNN": 1}[kind] * size, int(random.integers(1, 3))
+        stored = {"W": (both, rows, 3), "R": (both, rows, size), "B": (both, 2 * rows), "h": (both, 2, size)}
+        stored = {name: random.normal(0, 0.5, shape).astype(np.float32) for name, shape in stored.items()}
+        stored["h"] *= random.random() < 0.5
+        stored["lengths"] = np.array([2, 4], np.int32)
+        inputs = ["x", "W", "R", *(name if random.random() < p else "" for name, p in [("B", 0.7), ("lengths", 0.2), ("h", 0.6)])]
+        attributes = {"hidden_size": size, "direction": "bidirectional" if both == 2 else str(random.choice(["forward", "reverse"]))}
+        if random.random() < 0.2:
+            attributes["clip"] = float(random.choice([0.1, np.finfo(np.float32).max]))
+        if kind == "GRU":
+            attributes["linear_before_reset"] = int(random.integers(2))
+        if kind == "RNN":
+            attributes["activations"] = [str(random.choice(["Tanh", "Relu", "Sigmoid"]))] * both
+        node = onnx.helper.make_node(kind, inputs, ["y"], **attributes)
+        arrays = [onnx.numpy_helper.from_array(array, name) for name, array in stored.items()]
+        graph = onnx.helper.make_graph([node], "g", given[:1], given[1:], arrays)
+        version = onnx.helper.make_opsetid("", int(random.choice([7, 14, 21])))
+        model = onnx.helper.make_model(graph, opset_imports=[version], ir_version=8)
+        onnx.save(model, str(tmp_path / "m.onnx"))
+        try:
+            weights = interchange.load(tmp_path / "m.onnx")["y"]
+        except penstock.Unsupported:
+            continue
+        session = runtime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+        y = session.run(None, {"x": x})[0]
+        check(outputs(weights, np.ascontiguousarray(x.swapaxes(0, 1))), y.transpose(2, 0, 1, 3).reshape(2, 4, -1))
+        read += 1
+    assert 20 <= read < 80
+
+
+def test_files_say_the_cell_of_each_layer(tmp_path):
+    layers = {cell: random_weights(cell, 3, 4) for cell in ("slstm", "gru-before", "elman-relu", "elman", "mingru")}
+    for form, shard in ((None, None), (None, 100), ("flashrnn", None)):
+        chosen = layers if form is None else {"slstm": layers["slstm"], "elman": layers["elman"]}
+        interchange.save(tmp_path / "a.safetensors", chosen, format=form or "torch", max_shard_bytes=shard)
+        found = interchange.load(tmp_path / ("a.safetensors" + (".index.json" if shard else "")))
+        assert {name: w.cell for name, w in found.items()} == {name: name for name in chosen}
+    interchange.save(tmp_path / "b.safetensors", layers)
+    with pytest.raises(penstock.InvalidArgument, match="layer 'slstm' is of the cell 'slstm', not 'lstm'"):
+        interchange.load(tmp_path / "b.safetensors", prefix="slstm", cell="lstm")
+    interchange.write_tensors(tmp_path / "c.safetensors", layers["elman-relu"].tensors)
+    with pytest.raises(penstock.BadInput, match='does not say its cell.*cell="elman" or cell="elman-relu"'):
+        interchange.load(tmp_path / "c.safetensors")
+    torch = pytest.importorskip("torch")
+    module = layers["slstm"].to_torch()
+    torch.save({"model": {"x": 1}, "state": module.state_dict()}, tmp_path / "d.pt")
+    same(interchange.load(tmp_path / "d.pt")[""], layers["slstm"])
+
+
+def test_checkpoints(tmp_path):
+    torch = pytest.importorskip("torch")
+    lstm = torch.nn.LSTM(3, 4, batch_first=True)
+    state = torch.nn.ModuleDict({"e": lstm}).state_dict()
+    path, x = tmp_path / "a.ckpt", torch.randn(2, 5, 3)
+    optimizer = torch.optim.Adam(lstm.parameters())
+    lstm(x)[0].sum().backward()
+    optimizer.step()
+    whole = {"epoch": 1, "state_dict": state, "optimizer": optimizer.state_dict(), "path": tmp_path}
+    torch.save(whole, path)
+    assert list(interchange.load(path)) == ["e"]
+    torch.save({**whole, "ema": {name: tensor * 2 for name, tensor in state.items()}}, path)
+    assert list(interchange.load(path)) == ["state_dict.e", "ema.e"]
+    (tmp_path / "a.safetensors").write_bytes(path.read_bytes())
+    assert list(interchange.load(tmp_path / "a.safetensors")) == ["state_dict.e", "ema.e"]
+    torch.save({"epoch": 1, "model": lstm}, path)
+    with pytest.raises(penstock.BadInput, match=r"it holds epoch .int., model .torch.nn.modules.rnn.LSTM.; save one by"):
+        interchange.load(path)
+    for normalise in (torch.nn.utils.weight_norm, torch.nn.utils.parametrizations.weight_norm):
+        for dim in (0, 1, None):
+            normed = torch.nn.LSTM(3, 4, batch_first=True)
+            normalise(normed, "weight_hh_l0", dim=dim)
+            normalise(normed, "weight_ih_l0", dim=dim)
+            with torch.no_grad():
+                for parameter in normed.parameters():
+                    parameter.mul_(1.5)
+            torch.save(normed.state_dict(), path)
+            check(outputs(interchange.load(path)[""], x.numpy()), normed(x)[0].detach().numpy())
+    torch.save(torch.nn.LSTM(3, 4, proj_size=2).state_dict(), path)
+    with pytest.raises(penstock.BadInput, match="'weight_hr_l0' is a projection"):
+        interchange.load(path)
+    spectral = torch.nn.utils.parametrizations.spectral_norm(torch.nn.GRU(3, 4), "weight_hh_l0")
+    torch.save(spectral.state_dict(), path)
+    with pytest.raises(penstock.BadInput, match="no weight but a part of one.*remove_parametrizations"):
+        interchange.load(path)
+
+
+@pytest.mark.parametrize("names", [("", ""), ("same", "same"), ("same", "")])
+def test_nodes_of_onnx_have_names_of_their_own(tmp_path, names):
+    onnx = pytest.importorskip("onnx", reason="onnx is not installed")
+    made, given = [], []
+    for i, name in enumerate(names):
+        weights = random_weights("gru", 3, 3)
+        weights.tensors["bias_ih_l0"] += i
+        tensors, attributes = interchange.to_onnx(weights)
+        given += [onnx.numpy_helper.from_array(array, f"{key}{i}") for key, array in tensors.items()]
+        made.append(onnx.helper.make_node("Identity", [f"B{i}"], [f"b{i}"]))
+        attributes.pop("op_type")
+        inputs = ["x", f"W{i}", f"R{i}", f"b{i}", "", "h"]
+        made.append(onnx.helper.make_node("GRU", inputs, ["", f"y{i}"], name=name, **attributes))
+    onnx.save(onnx.helper.make_model(onnx.helper.make_graph(made, "g", [], [], given)), str(tmp_path / "m.onnx"))
+    found = interchange.load(tmp_path / "m.onnx")
+    assert len(found) == 2
+    first, second = (weights.tensors["bias_ih_l0"] for weights in found.values())
+    np.testing.assert_allclose(second - first, 1, atol=1e-6)
 
 
 # Files of the C++ library.
@@ -487,6 +716,13 @@ def test_what_onnx_has_and_no_cell(tmp_path):
             interchange.load(tmp_path / "m.onnx")
 
     refused(penstock.Unsupported, "limits its gates", clip=3.0)
+    refused(penstock.Unsupported, "limits its gates .clip=0", clip=0.0)
+    refused(penstock.Unsupported, "has activation_alpha", activation_alpha=[0.5])
+    refused(penstock.Unsupported, "the attribute 'linear_before_reset', which the operator LSTM", linear_before_reset=1)
+    refused(penstock.BadInput, "has hidden_size 4, and its weights are of 5", hidden_size=4)
+    refused(penstock.Unsupported, "starts from initial_h 'B', which the file holds", inputs=("x", "W", "R", "", "", "B"))
+    refused(penstock.Unsupported, "starts from initial_c 'B', which the file holds", inputs=("x", "W", "R", "", "", "", "B"))
+    refused(penstock.Unsupported, "has sequence_lens 'B', which the file holds", inputs=("x", "W", "R", "", "B"))
     refused(penstock.Unsupported, "couples its gates", input_forget=1)
     refused(penstock.Unsupported, "activations Sigmoid, Relu, Tanh, expected Sigmoid, Tanh, Tanh", activations=["Sigmoid", "Relu", "Tanh"])
     refused(penstock.Unsupported, "peepholes", inputs=("x", "W", "R", "B", "", "", "", "B"))
@@ -583,6 +819,7 @@ def safetensors_file(header, data=b""):
     "content, problem",
     [
         (b"", "too short for a safetensors file"),
+        (b"version https://git-lfs.github.com/spec/v1", "a pointer of Git LFS and not the file itself"),
         (struct.pack("<Q", 1 << 60), "a header of 1152921504606846976 bytes is longer than the file"),
         (safetensors_file(b"{" * 100_000), "its header is no JSON"),
         (safetensors_file([1]), "its header is no object"),
@@ -652,8 +889,13 @@ def test_bad_keras_files(tmp_path):
         file["layers/lstm/cell/vars"] = h5py.ExternalLink(str(tmp_path / "other.h5"), "/x")
     with pytest.raises(penstock.BadInput, match="there is no recurrent layer in it"):
         interchange.load(tmp_path / "linked.h5")
+    with h5py.File(tmp_path / "top.h5", "w") as file:
+        file["lstm"] = h5py.ExternalLink(str(tmp_path / "other.h5"), "/x")
+        file["/a/cellular/vars/0"] = file["/a/cellular/vars/1"] = values(2, 3)
+    with pytest.raises(penstock.BadInput, match="there is no recurrent layer in it"):
+        interchange.load(tmp_path / "top.h5")
     with h5py.File(tmp_path / "odd.h5", "w") as file:
         for i, array in enumerate([values(5, 28), values(7, 27)]):
             file.create_dataset(f"layers/lstm/cell/vars/{i}", data=array)
-    with pytest.raises(penstock.BadInput, match="'recurrent_kernel' is .7, 27., which are 1, 3 or 4 gates of no size"):
-        interchange.load(tmp_path / "odd.h5")
+    with pytest.raises(penstock.BadInput, match="'recurrent_kernel' is .7, 27., expected .H, 4 H."):
+        interchange.load(tmp_path / "odd.h5", cell="lstm")

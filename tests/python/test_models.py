@@ -7,6 +7,7 @@ import json
 import math
 import os
 import pathlib
+import signal
 import subprocess
 import threading
 
@@ -501,12 +502,17 @@ def test_the_interpreter_goes_on_while_a_model_trains(folder):
         begun.wait()
         _thread.interrupt_main()
 
-    thread = threading.Thread(target=end_it)
+    # A job that a shell has put into the background ignores the signal, and would train on for ever.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    thread = threading.Thread(target=end_it, daemon=True)
     thread.start()
     # Nothing else ends it, and nothing of Python's runs between its steps but the one report of the first.
-    result = penstock.train(
-        model, data, steps=10**9, patience=0, log_every=1e9, callback=lambda _: begun.set(), **QUICK
-    )
+    try:
+        result = penstock.train(
+            model, data, steps=10**9, seconds=120, patience=0, log_every=1e9, callback=lambda _: begun.set(), **QUICK
+        )
+    finally:
+        signal.signal(signal.SIGINT, before)
     thread.join()
     assert result.interrupted
 

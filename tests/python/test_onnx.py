@@ -71,7 +71,8 @@ def session(path):
 def run(network, inputs, state=None):
     """The outputs, and the state behind them, of a network that has one."""
     places = network.get_inputs()
-    feed = {places[0].name: inputs.astype(np.int64) if places[0].name == "tokens" else inputs.astype(np.float32)}
+    types = {"tensor(int64)": np.int64, "tensor(float)": np.float32, "tensor(double)": np.float64}
+    feed = {places[0].name: inputs.astype(types[places[0].type])}
     if len(places) > 1:
         feed["state"] = np.zeros((len(inputs), places[1].shape[1]), np.float32) if state is None else state
     outputs = network.run(None, feed)
@@ -304,6 +305,26 @@ def test_numbers_are_in_the_units_of_the_data(growing, tmp_path):
         ]
         allowed = tolerance(model, normalised, 240) + places + sum(read) * np.sqrt(model.spec["lags"])
         assert np.abs(ours - theirs).max() / column["scale"] <= allowed
+
+
+@pytest.mark.parametrize("level, unit, doubles", [(1e2, 1, False), (1e4, 1, False), (1e9, 1, True), (5e41, 5e39, True)])
+@pytest.mark.parametrize("logarithm", [False, True])
+def test_levels_that_floats_cannot_tell_apart_are_doubles(tmp_path, level, unit, doubles, logarithm):
+    random = np.random.default_rng(1)
+    rows = (level + unit * (10 * np.sin(np.arange(200) / 4) + random.standard_normal(200)))[:, np.newaxis]
+    (tmp_path / "level.csv").write_text("y\n" + "".join(f"{row!r}\n" for row in rows[:, 0].tolist()))
+    data = penstock.open_series(tmp_path / "level.csv", horizon=2, transform="logarithm" if logarithm else "none")
+    model = penstock.Model(data, width=8, blocks=1)
+    penstock.train(model, data, steps=5, batch=4, length=16, threads=1, progress=False)
+    model.save_onnx(tmp_path / "m.onnx")
+    network = session(tmp_path / "m.onnx")
+    kind = "tensor(double)" if doubles else "tensor(float)"
+    assert [place.type for place in network.get_inputs()] == [kind, "tensor(float)"]
+    assert [place.type for place in network.get_outputs()] == [kind, "tensor(float)"]
+    forecast, _ = run(network, rows[np.newaxis])
+    assert np.abs(forecast[0] - model.predict(rows)).max() <= 0.01 * unit
+    model.save_onnx(tmp_path / "n.onnx", normalised=True)
+    assert session(tmp_path / "n.onnx").get_inputs()[0].type == "tensor(float)"
 
 
 def test_a_series_of_many(tmp_path):

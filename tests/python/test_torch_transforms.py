@@ -10,6 +10,14 @@ from penstock.torch._composed import CELLS, composed  # noqa: E402
 
 torch.set_num_threads(1)  # these sizes are too small to share
 
+
+@pytest.fixture(autouse=True)
+def compile_anew():
+    """Layers share their code, of which PyTorch compiles only so many variants."""
+    yield
+    torch._dynamo.reset()
+
+
 STACKS = {
     "elman": lambda *a, **k: ours.RNN(*a, **k),
     "elman-relu": lambda *a, **k: ours.RNN(*a, nonlinearity="relu", **k),

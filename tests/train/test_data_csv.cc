@@ -1,3 +1,4 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -251,22 +252,23 @@ TEST(RowReader, MistakesNameLineAndColumn) {
   expect_error(ErrorCode::invalid_argument, "column must be below 2, not 2", [&] { (void)reader.text(2); });
 }
 
-TEST(RowReader, KnowsWhichTargetsWereThere) {
+TEST(RowReader, HasTheValuesOfTargetsThatWereThere) {
   DataDescription data = two_columns();
   data.targets = {{"y"}, {"z"}, {"x"}};
   const RowFormat bearing{.missing = Missing::carry, .replace_bad = true};
   RowReader reader(data, "x,y", "-", bearing);
   std::vector<float> row(2);
-  const auto known = [&](const char* line) {
+  using testing::ElementsAre, testing::IsNan;
+  const auto values = [&](const char* line) {
     reader.read(line, row);
-    return std::vector<int>(reader.known_targets().begin(), reader.known_targets().end());
+    return std::vector<double>(reader.target_values().begin(), reader.target_values().end());
   };
-  EXPECT_EQ(known("14,3"), (std::vector<int>{1, 0, 1})) << "the model does not read z";
-  EXPECT_EQ(known("14,"), (std::vector<int>{0, 0, 1}));
+  EXPECT_THAT(values("14,3"), ElementsAre(3.0, IsNan(), 14.0)) << "the model does not read z";
+  EXPECT_THAT(values("14,"), ElementsAre(IsNan(), IsNan(), 14.0));
   EXPECT_EQ(row, (std::vector<float>{2.0f, 3.0f}));
-  EXPECT_EQ(known("what,3"), (std::vector<int>{1, 0, 0}));
-  EXPECT_EQ(known("nothing"), (std::vector<int>{0, 0, 0}));
-  EXPECT_EQ(known("14,3"), (std::vector<int>{1, 0, 1}));
+  EXPECT_THAT(values("what,3"), ElementsAre(3.0, IsNan(), IsNan()));
+  EXPECT_THAT(values("nothing"), ElementsAre(IsNan(), IsNan(), IsNan()));
+  EXPECT_THAT(values("4000000256.125,0"), ElementsAre(0.0, IsNan(), 4000000256.125)) << "as the text has them";
 }
 
 TEST(RowReader, RestartsWithNothingCarriedOver) {

@@ -94,6 +94,23 @@ TEST(ForecastScore, NeitherForecastsNorRivalsReachIntoAnotherFile) {
   EXPECT_DOUBLE_EQ(score.rivals[2].errors.mae, (0.0 + 20.0 + 40.0 + 0.0 + 0.0 + 0.0) / 6.0);
 }
 
+TEST(ForecastScore, LevelsHideNoErrors) {
+  for (const double level : {0.0, 1e9, 1e12, 5e41}) {
+    ForecastScorer scorer(one_column(1, 1));
+    const double unit = level > 1e15 ? 1e-3 * level : 1.0;  // as doubles have no smaller ones
+    double sum = 0.0;
+    for (int row = 0; row < 5; ++row) {
+      const double value = level + unit * row, forecast = level + unit * (row + 1.25);
+      scorer.add({&value, 1}, {&forecast, 1});
+      sum += row < 4 ? std::abs(forecast - (level + unit * (row + 1))) : 0.0;
+    }
+    const ColumnScore score = scorer.scores()[0];
+    EXPECT_DOUBLE_EQ(score.model.mae, sum / 4.0) << level;
+    EXPECT_NEAR(score.model.rmse, 0.25 * unit, 1e-9 * unit) << level;
+    EXPECT_NEAR(score.rivals[0].errors.rmse, unit, 1e-9 * unit) << level;
+  }
+}
+
 TEST(ForecastScore, QuantilesAreCountedByHand) {
   DataDescription data = one_column(1, 1);
   data.spread = {

@@ -295,7 +295,7 @@ TEST_F(GroupModel, RowsOfAStreamMeanWhatTheyMeantInTraining) {
   std::map<std::string, std::vector<double>> in_training;
   const auto scores = score_groups_held_out(
       trained, *data_, {},
-      [&](const std::string& group, const DataDescription&, auto, std::span<const double> forecasts, auto) {
+      [&](const std::string& group, const DataDescription&, auto, std::span<const double> forecasts, auto, auto) {
         in_training[group].insert(in_training[group].end(), forecasts.begin(), forecasts.end());
       });
   EXPECT_EQ(scores.size(), 3u);

@@ -281,7 +281,11 @@ TEST(Train, ReportsAndWritesMetrics) {
   EXPECT_DOUBLE_EQ(reports[1].fraction, 0.4);
   EXPECT_EQ(reports[4].fraction, 1.0);
   EXPECT_EQ(reports[4].seconds_left, 0.0);
-  EXPECT_GT(reports[4].steps_per_second, 0.0);
+  const auto positions = static_cast<double>(options.batch * options.length);
+  for (const Progress& report : reports) {
+    EXPECT_GT(report.steps_per_second, 0.0);
+    EXPECT_NEAR(report.positions_per_second / report.steps_per_second, positions, 1e-9 * positions);
+  }
   EXPECT_GT(reports[4].first_gradient_ratio, 0.0);
   EXPECT_GE(reports[4].seconds, reports[3].seconds);
 

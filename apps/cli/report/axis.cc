@@ -26,8 +26,16 @@ struct Extent {
   bool empty() const { return least > greatest; }
 };
 
-/// "0.05", "12 k", "1e-06"
-std::string tick_text(double value) {
+/// "0.05", "12 k", "1e-06"; next to its neighbours, `step` away, with as many digits as tell them apart.
+std::string tick_text(double value, double step) {
+  constexpr double shown = 1e-3;  // of a value, in three or four digits
+  if (step > 0.0 && step < shown * std::abs(value)) {
+    constexpr double longest = 1e15;  // that is written out
+    const double digits = std::ceil(std::log10(std::abs(value) / step)) + 1.0;
+    const double decimals = std::max(0.0, -std::floor(std::log10(step) + 1e-9));
+    return std::abs(value) < longest ? fmt::format("{:.{}f}", value, static_cast<int>(decimals))
+                                     : fmt::format("{:.{}g}", value, static_cast<int>(std::min(digits, 17.0)));
+  }
   if (std::abs(value) < 1e4) return fmt::format("{:.4g}", value);
   std::string text = short_count(std::abs(value));
   if (const auto zero = text.find(".0 "); zero != std::string::npos) text.erase(zero, 2);
@@ -35,8 +43,8 @@ std::string tick_text(double value) {
   return (value < 0.0 ? "-" : "") + text;
 }
 
-void label_ticks(Axis& axis) {
-  for (const double tick : axis.ticks) axis.labels.push_back(tick_text(tick));
+void label_ticks(Axis& axis, double step) {
+  for (const double tick : axis.ticks) axis.labels.push_back(tick_text(tick, step));
 }
 
 /// 1, 2 or 5 times a power of ten, so that about `count` of them make the range.
@@ -52,7 +60,7 @@ void add_linear_ticks(Axis& axis, double count) {
   for (double i = std::ceil(axis.from / step - 1e-9); i * step <= axis.to + 1e-9 * step; ++i) {
     axis.ticks.push_back(i * step == 0.0 ? 0.0 : i * step);
   }
-  label_ticks(axis);
+  label_ticks(axis, step);
 }
 
 void add_logarithmic_ticks(Axis& axis) {
@@ -65,7 +73,7 @@ void add_logarithmic_ticks(Axis& axis) {
       if ((times == 1.0 || few) && tick >= axis.from * 0.999 && tick <= axis.to * 1.001) axis.ticks.push_back(tick);
     }
   }
-  label_ticks(axis);
+  label_ticks(axis, 0.0);
 }
 
 void add_date_ticks(Axis& axis, const Chart& chart, int width) {

@@ -22,7 +22,9 @@ bool ForecastTrace::knows_quantiles() const {
 }
 
 void ForecastTrace::add(const Spread& spread, std::span<const double> values, std::span<const double> forecasts,
-                        std::optional<double> date) {
+                        std::optional<double> date, Index lacking) {
+  if (lacking > 0) forecasts = {};
+  lacking_ = lacking;
   const std::size_t targets = values.size();
   Row row{.values = {values.begin(), values.end()}, .next = {}, .last = {}, .low = {}, .high = {}, .date = date};
   if (!forecasts.empty()) {
@@ -83,6 +85,7 @@ std::vector<Json> ForecastTrace::records() const {
                    {"ahead", std::move(forecasts)},
                    {"to_come", std::move(to_come)}});
     if (rows_.back().date) all.back()["dates"] = std::move(dates);
+    if (lacking_ > 0) all.back()["lacking"] = {{"rows", lacking_}, {"columns", data_.known_columns()}};
     if (!knows_quantiles()) continue;
     all.back()["quantiles"] = {{fmt::format("{:g}", low_level), said_before(target, data_.horizon, &Row::low)},
                                {fmt::format("{:g}", high_level), said_before(target, data_.horizon, &Row::high)}};
@@ -91,8 +94,8 @@ std::vector<Json> ForecastTrace::records() const {
 }
 
 void ForecastTraces::add(const std::string& group, const DataDescription& data, std::span<const double> values,
-                         std::span<const double> forecasts, std::optional<double> date) {
-  traces_.try_emplace(group, data).first->second.add(data.spread, values, forecasts, date);
+                         std::span<const double> forecasts, std::optional<double> date, Index lacking) {
+  traces_.try_emplace(group, data).first->second.add(data.spread, values, forecasts, date, lacking);
 }
 
 std::vector<Json> ForecastTraces::records(const std::vector<GroupScore>& scores) const {

@@ -21,14 +21,16 @@ class ForecastTrace {
  public:
   explicit ForecastTrace(DataDescription data) : data_(std::move(data)) {}
 
-  /// As ForecastScorer::add(), with the spread of these forecasts and when the row was.
+  /// As ForecastScorer::add(), with the spread of these forecasts, when the row was, and of how many rows that they
+  /// read nothing is known. Such forecasts are left out: nobody made them.
   void add(const Spread& spread, std::span<const double> values, std::span<const double> forecasts,
-           std::optional<double> date);
+           std::optional<double> date, Index lacking = 0);
 
   /// One a target: {"kind": "forecast", "column", "first_row" of the file, "truth", "ahead": {"1": ..., horizon: ...}
   /// by how many rows before each the forecast was made, null where there is none, "quantiles": {"0.1", "0.9"} of the
   /// last of these if the model knows them, "to_come": what follows the last row, "dates" of the rows in seconds since
-  /// the start of 1970, null where they are not known}.
+  /// the start of 1970, null where they are not known; "lacking": of how many "rows" behind the last one it should be
+  /// known what "columns" are, but is not, so that there is no forecast}.
   std::vector<Json> records() const;
 
  private:
@@ -48,7 +50,8 @@ class ForecastTrace {
 
   DataDescription data_;
   std::deque<Row> rows_;
-  std::vector<double> latest_;  // [horizon, targets] from the last row
+  std::vector<double> latest_;  // [horizon, targets] from the last row, if there are any
+  Index lacking_ = 0;           // of that row
   Index seen_ = 0;
 };
 
@@ -57,7 +60,7 @@ class ForecastTraces {
  public:
   /// As ForecastWatcher is called.
   void add(const std::string& group, const DataDescription& data, std::span<const double> values,
-           std::span<const double> forecasts, std::optional<double> date);
+           std::span<const double> forecasts, std::optional<double> date, Index lacking);
 
   /// Records of the only series, or of the worst, the median and the best one with the name of each as "group".
   std::vector<Json> records(const std::vector<GroupScore>& scores) const;

@@ -33,7 +33,8 @@ Measurement measurement_of(const Json& record, const std::string& place) {
           .learning_rate = get("learning_rate"),
           .gradient_norm = get("gradient_norm"),
           .clipped_norm = get("clipped_norm"),
-          .rate = get("steps_per_second"),
+          // Where only the latter is, it counted positions.
+          .rate = get(record.contains("positions_per_second") ? "positions_per_second" : "steps_per_second"),
           .saturated = get("saturated"),
           .first_gradient_ratio = get("first_gradient_ratio"),
           .skipped = get("skipped")};

@@ -197,11 +197,25 @@ void add_dates(Chart& chart, const Json& record, double first_row, std::size_t t
   chart.dates.insert(chart.dates.end(), later.begin(), later.end());
 }
 
+/// Why there is no forecast behind the last row.
+std::string lacking_note(const Json& record) {
+  const Json lacking = record.value("lacking", Json::object());
+  const double rows = number_of(lacking, "rows");
+  if (!(rows > 0.0)) return "";
+  std::string columns;
+  for (const Json& name : lacking.value("columns", Json::array())) {
+    if (name.is_string()) columns += (columns.empty() ? "" : ", ") + printable(name.get<std::string>());
+  }
+  return fmt::format(
+      "No forecast from the last row{}: it would have to know {} of {:.0f} more row{}, which the data do not say.",
+      rows == 1.0 ? "" : "s", columns, rows, rows == 1.0 ? "" : "s");
+}
+
 Chart forecast_chart(const Json& record, const std::string& id) {
   const std::string column = text_of(record, "column"), group = text_of(record, "group");
   Chart chart{.id = id,
               .title = printable(group.empty() ? column : fmt::format("{} of {}", column, group)),
-              .note = "",
+              .note = lacking_note(record),
               .x_name = "row",
               .y_name = "",
               .logarithmic = false,

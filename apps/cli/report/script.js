@@ -7,8 +7,10 @@
     if (dates) return `${dates.split("|")[Math.round(value) - Number(row)]}, row ${Math.round(value)}`;
     return `${xname} ${["steps", "row"].includes(xname) ? Math.round(value) : shown(value)}`;
   };
-  const shown = (value) => {
+  // Next to others within a range, with as many digits as tell them apart.
+  const shown = (value, range = 0) => {
     const size = Math.abs(value);
+    if (range > 0 && range < 1e-2 * size) return value.toPrecision(Math.min(17, Math.ceil(Math.log10(size / range)) + 3));
     return size !== 0 && (size < 1e-3 || size >= 1e6) ? value.toExponential(2) : String(Number(value.toPrecision(4)));
   };
   const readout = document.createElement("div");
@@ -58,7 +60,7 @@
         readout.append(row);
       };
       add(shownX(svg, valueX(found[0].point[0])));
-      for (const line of found) add(`${shown(valueY(line.point[1]))}  ${line.name}`, line.shape);
+      for (const line of found) add(`${shown(valueY(line.point[1]), scale === "log" ? 0 : toY - fromY)}  ${line.name}`, line.shape);
       readout.hidden = false;
       const room = document.documentElement.clientWidth - readout.offsetWidth - 8;
       readout.style.left = `${Math.max(8, Math.min(event.clientX + 14, room)) + scrollX}px`;

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "chart.h"
@@ -10,7 +11,7 @@
 namespace penstock::cli::reporting {
 namespace {
 
-constexpr int margin_left = 52, margin_right = 14, margin_top = 10, margin_bottom = 38;
+constexpr int least_margin_left = 52, margin_right = 14, margin_top = 10, margin_bottom = 38;
 
 /// The rectangle that lines are drawn in, and the numbers at its edges.
 struct Frame {
@@ -100,12 +101,17 @@ std::string grid(const Frame& frame) {
 }  // namespace
 
 std::string svg(const Chart& chart, int width, int height) {
-  const Frame frame{.left = margin_left,
+  const Axis y = y_axis(chart);
+  int margin_left = least_margin_left;
+  constexpr int digit = 7, room = 10;  // pixels of a digit, and beside it
+  for (const std::string& label : y.labels)
+    margin_left = std::max(margin_left, digit * static_cast<int>(label.size()) + room);
+  const Frame frame{.left = static_cast<double>(margin_left),
                     .top = margin_top,
                     .width = static_cast<double>(width - margin_left - margin_right),
                     .height = static_cast<double>(height - margin_top - margin_bottom),
                     .x = x_axis(chart, width),
-                    .y = y_axis(chart)};
+                    .y = y};
   std::string out = fmt::format(R"(<svg viewBox="0 0 {} {}" role="img" aria-label="{}" data-frame="{} {} {} {}" )",
                                 width, height, html(chart.title), frame.left, frame.top, frame.width, frame.height);
   out += fmt::format(R"(data-x="{} {}" data-y="{} {} {}" data-xname="{}")", frame.x.from, frame.x.to, frame.y.from,

@@ -57,7 +57,8 @@ def _content(torch, path):
     """What torch.save was given. Objects of classes that are not PyTorch's are :class:`_Unread`."""
     failures = (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError, TypeError, IndexError, AttributeError)
     try:
-        return torch.load(path, map_location="cpu", weights_only=True)
+        with open(path, "rb") as file:  # not by its name, of whose ending torch.load would conclude something
+            return torch.load(file, map_location="cpu", weights_only=True)
     except OSError as error:
         raise IoFailure(f"{path}: cannot read: {error.strerror or error}") from error
     except failures as error:
@@ -65,8 +66,8 @@ def _content(torch, path):
     try:
         names = torch.serialization.get_unsafe_globals_in_checkpoint(path)
         stand_ins = [(type("_Unread", (_Unread,), {"seen": name}), name) for name in names]
-        with torch.serialization.safe_globals(stand_ins):
-            return torch.load(path, map_location="cpu", weights_only=True)
+        with torch.serialization.safe_globals(stand_ins), open(path, "rb") as file:
+            return torch.load(file, map_location="cpu", weights_only=True)
     except (*failures, OSError):
         why = _kind_of_zip(path) or _unreadable(path, str(refused))
         raise BadInput(f"{path}: no state_dict that can be read without running it: {why}") from refused

@@ -126,7 +126,7 @@ def _cells(group, found, h5py):
         item = group[name]
         if not isinstance(item, h5py.Group):
             continue
-        inside = "/cell" in group.name and name == "vars" and len(item) > 1
+        inside = "cell" in group.name.split("/") and name == "vars" and len(item) > 1
         if "recurrent_kernel:0" in item or "recurrent_kernel" in item or inside:
             found.append(item)
         else:
@@ -203,7 +203,11 @@ def _forward(entry, name, source):
         raise Unsupported(f"{source}: layer '{name}' goes backwards, and its outputs stay in that order")
     inner = _settings(config.get("cell"))
     cells = inner[1].get("cells") if inner[0] == "StackedRNNCells" else [config.get("cell")]
-    return [_plain(each, name, source) for each in (cells if isinstance(cells, list) else [])]
+    found = [_plain(each, name, source) for each in (cells if isinstance(cells, list) else [])]
+    if len({(cell, units) for cell, units, _ in found}) > 1:
+        shown = ", ".join(f"{cell} of {units} units" for cell, units, _ in found)
+        raise Unsupported(f"{source}: layer '{name}' is a stack of {shown}, expected one cell and one size")
+    return found
 
 
 def _directions(entry, name, source):
@@ -261,13 +265,12 @@ def _groups_by_name(names, directions, groups, top):
 
 
 def _order_of(file, groups):
-    """Groups in the order in which the older format lists its weights."""
-    order = []
-    for base in [file.get("model_weights", file)]:
-        for top in base.values():
-            for name in top.attrs.get("weight_names", []):
-                name = name.decode() if isinstance(name, bytes) else name
-                order.append(f"{top.name}/{name}".rpartition("/")[0])
+    """Groups in the order in which the older format lists its weights; they are reached by no link to another file."""
+    order, tops = [], {group.removeprefix("/model_weights").split("/")[1] for group in groups}
+    for top in [group for name in tops for group in (f"/model_weights/{name}", f"/{name}") if group in file]:
+        for name in file[top].attrs.get("weight_names", []):
+            name = name.decode() if isinstance(name, bytes) else str(name)
+            order.append(f"{top}/{name}".rpartition("/")[0])
     return sorted(groups, key=lambda group: order.index(group) if group in order else len(order))
 
 
@@ -303,11 +306,11 @@ def _read_group(file, source, config, name=None, cell=None):
         ]
         used |= set(mine)
         readers[title] = lambda place=place, names=names, entry=entry, title=title: _configured(
-            file, groups, ordered, (place, names, entry, title, modern), source
+            groups, ordered, (place, names, entry, title, modern), source
         )
     for title, parts in _unconfigured([g for g in ordered if g not in used]).items():
         title = title if title not in readers else title + "#"
-        readers[title] = lambda parts=parts, title=title: _guessless(groups, parts, title, cell, source)
+        readers[title] = lambda parts=parts, title=title: _unconfigured_layer(groups, parts, title, cell, source)
     if name is not None and name not in readers:
         raise BadInput(f"{source}: there is no layer '{name}', but {', '.join(readers)}")
     layers = {title: read() for title, read in readers.items() if name in (None, title)}
@@ -316,7 +319,7 @@ def _read_group(file, source, config, name=None, cell=None):
     return layers
 
 
-def _configured(file, groups, ordered, what, source):
+def _configured(groups, ordered, what, source):
     """The weights of one layer whose configuration is known."""
     place, names, entry, title, modern = what
     directions = _directions(entry, title, source)
@@ -340,7 +343,7 @@ def _configured(file, groups, ordered, what, source):
     return _joined(parts, f"{source}: layer '{title}'")
 
 
-def _guessless(groups, parts, title, cell, source):
+def _unconfigured_layer(groups, parts, title, cell, source):
     """The weights of a layer without a configuration, whose cell the caller or the file says."""
     said = cell or next((groups[g].attrs.get("penstock.cell") for each in parts.values() for g in each), None)
     if said is None:
@@ -362,12 +365,8 @@ def _guessless(groups, parts, title, cell, source):
 def _joined(parts, source):
     """One stack of {(suffix, number of the layer): weights}; a bias that one of them lacks is zero."""
     cells = {weights.cell for weights in parts.values()}
-    sizes = {weights.hidden_size for weights in parts.values()}
-    if len(cells) > 1 or len(sizes) > 1:
-        raise Unsupported(
-            f"{source} has cells {', '.join(sorted(cells))} of {', '.join(map(str, sorted(sizes)))} units, expected one "
-            "cell and one size"
-        )
+    if len({(weights.cell, weights.hidden_size) for weights in parts.values()}) > 1:
+        raise Unsupported(f"{source} has cells {', '.join(sorted(cells))} of several sizes, expected one cell and size")
     biases = {name for weights in parts.values() for name in weights.tensors if name.startswith("bias")}
     named = {}
     for (suffix, number), weights in parts.items():

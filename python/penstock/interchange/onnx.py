@@ -11,7 +11,7 @@ import os
 import numpy as np
 
 from ..errors import BadInput, InvalidArgument, IoFailure, Unsupported
-from ._weights import RecurrentWeights, inverse, reordered, take
+from ._weights import RecurrentWeights, inverse, refuse_others, reordered, take, unique_names
 
 # Ours, in the operator's order of gates.
 _ORDER = {"lstm": [0, 3, 1, 2], "gru": [1, 0, 2], "gru-before": [1, 0, 2], "elman": [0], "elman-relu": [0]}
@@ -32,6 +32,7 @@ def from_onnx(tensors, *, cell, direction="forward", source="onnx"):
         raise InvalidArgument(f"cell must be one of {', '.join(_ORDER)}, not '{cell}'")
     if direction not in _SUFFIXES:
         raise InvalidArgument(f"direction must be one of {', '.join(_SUFFIXES)}, not '{direction}'")
+    refuse_others(tensors, ["W", "R", "B"], source)
     order, suffixes = inverse(_ORDER[cell]), _SUFFIXES[direction]
     recurrent = take(tensors, "R", source, len(suffixes), None, None)
     rows, hidden = recurrent.shape[1:]
@@ -76,71 +77,206 @@ def _package():
     return onnx
 
 
-def _constants(graph, onnx):
-    """Arrays that are stored in the graph, by their names, made when they are asked for."""
-    found = {tensor.name: tensor for tensor in graph.initializer}
-    for node in graph.node:
-        if node.op_type == "Constant" and node.attribute and node.attribute[0].name == "value":
-            found[node.output[0]] = node.attribute[0].t
-    return lambda name: onnx.numpy_helper.to_array(found[name]) if name in found else None
+class _Graph:
+    """What the values of a graph are made of."""
+
+    def __init__(self, graph, onnx, outer=None):
+        self.onnx, self.outer = onnx, outer
+        self.stored = {tensor.name: tensor for tensor in graph.initializer}
+        self.makers = {name: node for node in graph.node for name in node.output if name}
+
+    def array(self, name):
+        """The array that the file holds by this name, itself or as its Identity; None of others."""
+        for _ in range(len(self.makers) + 1):
+            if name in self.stored:
+                return self._read(self.stored[name])
+            node = self.makers.get(name)
+            if node is None:
+                return self.outer.array(name) if self.outer else None
+            if node.op_type == "Constant" and node.attribute and node.attribute[0].name == "value":
+                return self._read(node.attribute[0].t)
+            if node.op_type != "Identity" or node.domain not in _OWN:
+                return None
+            name = node.input[0]
+        return None
+
+    def _read(self, tensor):
+        array = self.onnx.numpy_helper.to_array(tensor)
+        return array.astype(np.float32) if array.dtype.name == "bfloat16" else array
+
+    def held(self, name):
+        """Whether the file holds values other than zero for this input: "zero", "stored", or "given" where they depend on
+        what the graph is given. Shapes do not count."""
+        known, todo = {}, [name]
+        while todo:
+            each = todo[-1]
+            sources = self._sources(each)
+            if isinstance(sources, str):
+                known[each] = sources
+            missing = [s for s in sources if s not in known] if not isinstance(sources, str) else []
+            if each not in known and missing and len(todo) <= len(self.makers):
+                todo += missing[:1]
+                continue
+            states = {known.get(s, "given") for s in sources} if not isinstance(sources, str) else {known[each]}
+            known[each] = next((state for state in ("given", "stored") if state in states), "zero")
+            todo.pop()
+        return known[name]
+
+    def _sources(self, name):
+        """What a value is, or the values that it is computed of."""
+        array = self.array(name)
+        if array is not None:
+            return "stored" if np.any(array) else "zero"
+        node = self.makers.get(name)
+        if node is None:
+            return self.outer.held(name) if self.outer else "given"
+        if node.op_type in ("Shape", "Size"):
+            return "zero"
+        if node.op_type == "ConstantOfShape":
+            values = [self._read(each.t) for each in node.attribute if each.name == "value"]
+            return "stored" if any(np.any(value) for value in values) else "zero"
+        first = node.op_type in ("Expand", "Tile", "Reshape", "Unsqueeze", "Squeeze", "Slice", "Gather", "Split", "Cast")
+        return [each for each in node.input[: 1 if first else None] if each] or "stored"
+
+
+_OWN = ("", "ai.onnx")
+_KNOWN = {
+    "LSTM": {"input_forget"},
+    "GRU": {"linear_before_reset"},
+    "RNN": set(),
+}
+_COMMON = {"activation_alpha", "activation_beta", "activations", "clip", "direction", "hidden_size", "layout", "output_sequence"}
+_LARGEST = float(np.finfo(np.float32).max)
 
 
 def _cell_of(node, attributes, source):
     """The cell that a node is; an error for what none of ours computes."""
+    others = sorted(set(attributes) - _COMMON - _KNOWN[node.op_type])
+    if others:
+        raise Unsupported(f"{source} has the attribute '{others[0]}', which the operator {node.op_type} does not have")
     directions = 2 if attributes.get("direction", b"forward") == b"bidirectional" else 1
     usual = _ACTIVATIONS[node.op_type] * directions
     activations = [name.decode() for name in attributes.get("activations", [])] or usual
-    relu = node.op_type == "RNN" and activations == ["Relu"] * directions
-    if activations != usual and not relu:
+    names = [name.lower() for name in activations]  # as ONNX Runtime compares them
+    relu = node.op_type == "RNN" and names == ["relu"] * directions
+    if names != [name.lower() for name in usual] and not relu:
         raise Unsupported(f"{source} has the activations {', '.join(activations)}, expected {', '.join(usual)}")
-    for name, what in (("clip", "limits its gates"), ("input_forget", "couples its gates")):
-        if attributes.get(name):
-            raise Unsupported(f"{source} {what} ({name}), which no cell here does")
-    if len(node.input) > 7 and node.input[7]:
-        raise Unsupported(f"{source} has peepholes (P), which no cell here has")
+    for name in ("activation_alpha", "activation_beta"):
+        if len(attributes.get(name, [])):
+            raise Unsupported(f"{source} has {name} {list(attributes[name])}, and its activations take none: leave it out")
+    if "clip" in attributes and not attributes["clip"] >= _LARGEST:
+        raise Unsupported(f"{source} limits its gates (clip={attributes['clip']:g}), which no cell here does")
+    if attributes.get("input_forget"):
+        raise Unsupported(f"{source} couples its gates (input_forget), which no cell here does")
+    if attributes.get("layout", 0) not in (0, 1):
+        raise BadInput(f"{source} has the layout {attributes['layout']}, expected 0 or 1")
     if node.op_type == "GRU":
         return "gru" if attributes.get("linear_before_reset") else "gru-before"
     return "lstm" if node.op_type == "LSTM" else "elman-relu" if relu else "elman"
 
 
-def _layer(node, constant, onnx, source):
+def _refuse_inputs(node, graph, source):
+    """Inputs beside the weights: those that the graph is given are the caller's, those that it holds are refused."""
+    inputs = dict(zip(_INPUTS, node.input))
+    if inputs.get("P") and graph.held(inputs["P"]) != "zero":
+        raise Unsupported(f"{source} has peepholes (P), which no cell here has")
+    for name in ("initial_h", "initial_c"):
+        if inputs.get(name) and graph.held(inputs[name]) == "stored":
+            raise Unsupported(
+                f"{source} starts from {name} '{inputs[name]}', which the file holds, and weights here have no state: make "
+                "it an input of the graph, and pass it to forward"
+            )
+    lens = inputs.get("sequence_lens")
+    if lens and graph.held(lens) == "stored":
+        raise Unsupported(
+            f"{source} has sequence_lens '{lens}', which the file holds: make it an input of the graph, and pass lengths= to "
+            "forward"
+        )
+
+
+_INPUTS = ("X", "W", "R", "B", "sequence_lens", "initial_h", "initial_c", "P")
+
+
+def _layer(node, graph, onnx, source):
     attributes = {each.name: onnx.helper.get_attribute_value(each) for each in node.attribute}
     cell = _cell_of(node, attributes, source)
+    _refuse_inputs(node, graph, source)
     tensors = {}
     for name, i in (("W", 1), ("R", 2), ("B", 3)):
         given = node.input[i] if len(node.input) > i else ""
         if not given and name == "B":
             continue
-        tensors[name] = constant(given)
+        tensors[name] = graph.array(given)
         if tensors[name] is None:
             raise Unsupported(f"{source}: {name} is '{given}', which is computed and not stored in the file")
     direction = attributes.get("direction", b"forward").decode()
     if direction not in _SUFFIXES:
         raise BadInput(f"{source} has the direction '{direction}', expected {', '.join(_SUFFIXES)}")
-    return from_onnx(tensors, cell=cell, direction=direction, source=source)
+    weights = from_onnx(tensors, cell=cell, direction=direction, source=source)
+    if attributes.get("hidden_size", weights.hidden_size) != weights.hidden_size:
+        raise BadInput(f"{source} has hidden_size {attributes['hidden_size']}, and its weights are of {weights.hidden_size}")
+    return weights
 
 
-def read_onnx(path):
-    """The layers of a file, {name of the node: weights}: nodes RNN, GRU and LSTM of the graph whose weights are stored."""
-    onnx, path = _package(), os.fspath(path)
+def _nodes(graph, onnx, outer=None):
+    """(node, its graph) of every node, those of the bodies of loops and branches too."""
+    own = _Graph(graph, onnx, outer)
+    for node in graph.node:
+        yield node, own
+        for attribute in node.attribute:
+            for body in [attribute.g] if attribute.HasField("g") else attribute.graphs:
+                yield from _nodes(body, onnx, own)
+
+
+def _opened(path):
+    onnx = _package()
     try:
-        graph = onnx.load(path).graph
+        model = onnx.load(path)
+        if model.functions:
+            import onnx.inliner
+
+            model = onnx.inliner.inline_local_functions(model)
+        return onnx, model.graph
     except FileNotFoundError as error:
         raise IoFailure(f"{path}: cannot read: there is no such file") from error
     except IsADirectoryError as error:
         raise IoFailure(f"{path}: cannot read: it is a folder") from error
     except Exception as error:  # of Google's library, which has its own for what is no message
         raise BadInput(f"{path}: no ONNX file: {(str(error).splitlines() or [type(error).__name__])[0]}") from error
-    constant, layers = _constants(graph, onnx), {}
-    for node in graph.node:
-        if node.op_type not in _ACTIVATIONS or node.domain:
-            continue
-        name = node.name or (node.output[0] if node.output else "")
-        layers[name] = _layer(node, constant, onnx, f"{path}: {node.op_type} '{name}'")
-    if not layers:
+
+
+def read_onnx(path, *, name=None):
+    """The layers of a file, {name: weights}: nodes RNN, GRU and LSTM of the graph whose weights are stored.
+
+    A layer is called by its node. Nodes without a name, or of one name, are called by their first output.
+
+    Args:
+        path: The file.
+        name: Only this layer.
+    """
+    path = os.fspath(path)
+    onnx, graph = _opened(path)
+    nodes = list(_nodes(graph, onnx))
+    found = [(node, own) for node, own in nodes if node.op_type in _ACTIVATIONS and node.domain in _OWN]
+    names = [node.name for node, _ in found]
+    names = [n if n and names.count(n) == 1 else next(filter(None, node.output), "") for n, (node, _) in zip(names, found)]
+    names = unique_names([(n,) for n in names])
+    other = next((node for node, _ in nodes if node.domain not in _OWN and node.op_type.endswith(tuple(_ACTIVATIONS))), None)
+    if name is None and other is not None:
+        raise Unsupported(
+            f"{path}: {other.op_type} '{other.name}' is of {other.domain}, expected RNN, GRU or LSTM of ONNX itself; prefix= "
+            "reads one of the other layers"
+        )
+    if not found:
         kinds = ", ".join(sorted({node.op_type for node in graph.node})[:5]) or "none"
         raise BadInput(f"{path}: there is no RNN, GRU or LSTM in it; its operators are {kinds}")
-    return layers
+    if name is not None and name not in names:
+        raise BadInput(f"{path}: there is no layer '{name}', but {', '.join(names)}")
+    return {
+        title: _layer(node, own, onnx, f"{path}: {node.op_type} '{title}'")
+        for title, (node, own) in zip(names, found)
+        if name in (None, title)
+    }
 
 
 def write_onnx(path, weights):

@@ -1,6 +1,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "base/check.h"
 #include "base/quote.h"
@@ -35,13 +37,32 @@ DataDescription described(const DataDescription& data, const OnnxOptions& option
   return data.of_group(*found);
 }
 
-/// x [..., width] as (x - mean) / scale, or of logarithms; `columns` describes the last axis.
+/// Whether floats tell values of a column apart as finely as forecasts of it are: one of 1e9 that changes by 1 needs
+/// more digits than they have.
+bool is_told_by_floats(const Column& column) {
+  if (column.feature != Feature::value) return true;
+  constexpr double half_digit = 0x1p-24;  // of a float
+  constexpr double little = 1e-2;         // of what is usual: less than any forecast is off by
+  const double value = column.raw(0.0), off = column.normal(value + half_digit * std::abs(value));
+  return std::abs(value) <= std::numeric_limits<float>::max() && std::abs(off) <= little;
+}
+
+/// x [..., width] as (x - mean) / scale, or of logarithms; `columns` describes the last axis. Raw values are floats
+/// where all columns can be, or else doubles.
 class Scaler {
  public:
-  Scaler(OnnxGraph& graph, std::vector<Column> columns) : graph_(graph), columns_(std::move(columns)) {}
+  Scaler(OnnxGraph& graph, std::vector<Column> columns)
+      : graph_(graph), columns_(std::move(columns)), doubles_(!std::ranges::all_of(columns_, is_told_by_floats)) {}
+
+  /// Of raw values.
+  const char* type() const { return doubles_ ? "double" : "float"; }
 
   std::string normal(std::string x) {
     x = where_logarithm("Log", x);
+    if (doubles_) {
+      x = apply("Sub", x, "mean", &Column::mean);
+      return graph_.cast(apply("Div", x, "scale", &Column::scale), "float");
+    }
     // A mean that is no float would shift all values alike; what it lacks is subtracted apart.
     const auto high = [](const Column& column) { return static_cast<float>(column.mean); };
     x = apply("Sub", x, "mean", high);
@@ -51,23 +72,24 @@ class Scaler {
     if (std::ranges::any_of(columns_, [&](const Column& column) { return low(column) != 0.0f; })) {
       x = apply("Sub", x, "mean.rest", low);
     }
-    return apply("Div", x, "scale", scale);
+    return apply("Div", x, "scale", &Column::scale);
   }
 
   std::string raw(std::string x) {
-    x = apply("Mul", x, "scale", scale);
-    x = apply("Add", x, "mean", [](const Column& column) { return static_cast<float>(column.mean); });
+    if (doubles_) x = graph_.cast(x, "double");
+    x = apply("Mul", x, "scale", &Column::scale);
+    x = apply("Add", x, "mean", &Column::mean);
     return where_logarithm("Exp", x);
   }
 
  private:
-  static float scale(const Column& column) { return static_cast<float>(column.scale); }
-
   template <class Value>
   std::string apply(const char* op, const std::string& x, const char* name, const Value& value) {
-    std::vector<float> values;
+    std::vector<double> values;
     std::ranges::transform(columns_, std::back_inserter(values), value);
-    return graph_.node(op, {x, graph_.floats(name, {static_cast<Index>(values.size())}, values)});
+    if (doubles_) return graph_.node(op, {x, graph_.doubles(name, values)});
+    const std::vector<float> floats(values.begin(), values.end());
+    return graph_.node(op, {x, graph_.floats(name, {static_cast<Index>(floats.size())}, floats)});
   }
 
   std::string where_logarithm(const char* op, const std::string& x) {
@@ -81,6 +103,7 @@ class Scaler {
 
   OnnxGraph& graph_;
   std::vector<Column> columns_;
+  bool doubles_;
 };
 
 /// Writes a model, from its inputs to its outputs.
@@ -123,10 +146,14 @@ class ModelWriter {
       graph_.input({"tokens", "int64", {"batch", "time"}, fmt::format("Tokens 0 to {}", data_.vocabulary - 1)});
       return "tokens";
     }
-    graph_.input({"features", "float", {"batch", "time", std::to_string(data_.input_size())}, titled(data_.inputs)});
+    Scaler scaler(graph_, data_.inputs);
+    graph_.input({"features",
+                  scaled_ ? scaler.type() : "float",
+                  {"batch", "time", std::to_string(data_.input_size())},
+                  titled(data_.inputs)});
     if (!scaled_) return "features";
     graph_.enter("features/");
-    return Scaler(graph_, data_.inputs).normal("features");
+    return scaler.normal("features");
   }
 
   void add_output(std::string y) {
@@ -143,9 +170,10 @@ class ModelWriter {
     graph_.enter("forecast/");
     const std::vector<Index> extents = {0, 0, data_.horizon, targets};
     y = graph_.node("Reshape", {y, graph_.integers(extents)});
-    if (scaled_) y = Scaler(graph_, data_.targets).raw(y);
+    Scaler scaler(graph_, data_.targets);
+    if (scaled_) y = scaler.raw(y);
     graph_.output({"forecast",
-                   "float",
+                   scaled_ ? scaler.type() : "float",
                    {"batch", "time", std::to_string(data_.horizon), std::to_string(targets)},
                    titled(data_.targets)},
                   y);

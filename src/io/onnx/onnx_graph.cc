@@ -34,7 +34,11 @@ constexpr int name = 1, type = 2, description = 3;
 namespace type_field {
 constexpr int tensor = 1, element = 1, shape = 2, extent = 1, number = 1, symbol = 2;
 }
-constexpr int type_float = 1, type_int64 = 7, type_bool = 9;
+constexpr int type_float = 1, type_int64 = 7, type_bool = 9, type_double = 11;
+
+int type_number(const std::string& name) {
+  return name == "int64" ? type_int64 : name == "double" ? type_double : type_float;
+}
 
 static_assert(std::endian::native == std::endian::little, "raw tensors of ONNX are little-endian");
 
@@ -56,7 +60,7 @@ ProtobufMessage extent(const std::string& text) {
 std::string encoded_value(const OnnxTensor& tensor) {
   ProtobufMessage shape, of_tensor, type, value;
   for (const std::string& text : tensor.shape) shape.message(type_field::extent, extent(text));
-  of_tensor.integer(type_field::element, tensor.type == "int64" ? type_int64 : type_float);
+  of_tensor.integer(type_field::element, type_number(tensor.type));
   of_tensor.message(type_field::shape, shape);
   type.message(type_field::tensor, of_tensor);
   value.bytes(value_field::name, tensor.name).message(value_field::type, type);
@@ -156,10 +160,21 @@ std::string OnnxGraph::floats(const std::string& name, const std::vector<Index>&
   Index count = 1;
   for (const Index n : shape) count *= n;
   if (count != static_cast<Index>(values.size())) throw std::logic_error("a tensor of another size than its shape");
+  return constant(free_name(name), type_float, shape, raw(values));
+}
+
+std::string OnnxGraph::doubles(const std::string& name, std::span<const double> values) {
+  return constant(free_name(name), type_double, {static_cast<Index>(values.size())}, raw(values));
+}
+
+std::string OnnxGraph::cast(const std::string& value, const std::string& type) {
+  return node("Cast", {value}, {{"to", Index{type_number(type)}}});
+}
+
+std::string OnnxGraph::free_name(const std::string& name) {
   const std::string full = prefix_ + name;
   const auto taken = [&](const Constant& each) { return each.name == full; };
-  const bool again = std::ranges::any_of(constants_, taken);
-  return constant(again ? fmt::format("{}_{}", full, made_++) : full, type_float, shape, raw(values));
+  return std::ranges::any_of(constants_, taken) ? fmt::format("{}_{}", full, made_++) : full;
 }
 
 std::string OnnxGraph::encoded(const std::string& name) const {

@@ -50,6 +50,10 @@ class OnnxGraph {
   std::string flags(const std::vector<bool>& values);
   /// A tensor of weights; `name` is changed if there is one already.
   std::string floats(const std::string& name, const std::vector<Index>& shape, std::span<const float> values);
+  std::string doubles(const std::string& name, std::span<const double> values);
+
+  /// A value as "float" or "double".
+  std::string cast(const std::string& value, const std::string& type);
 
   void input(OnnxTensor tensor) { inputs_.push_back(std::move(tensor)); }
   /// `value` comes out as `tensor`, under a name that nothing else has.
@@ -70,6 +74,7 @@ class OnnxGraph {
     std::string name, encoded;
   };
 
+  std::string free_name(const std::string& name);
   std::string constant(const std::string& name, int type, const std::vector<Index>& shape, const std::string& bytes);
 
   std::string prefix_;

@@ -28,7 +28,7 @@ std::string diagonal_entry(bool backward, DiagonalPart part) {
   return backward ? "DenseDiagonalBackward" : "DenseDiagonalForward";
 }
 
-Index pieces_of(Index steps, Index pieces) { return (steps + pieces - 1) / pieces; }
+Index piece_steps(Index steps, Index pieces) { return (steps + pieces - 1) / pieces; }
 
 }  // namespace
 
@@ -110,7 +110,7 @@ void DiagonalForward::run(const DenseForwardArguments& call, Index steps, Device
   arguments.iterations = device_pointer<int>(workspace + at.iterations);
   DenseDiagonalForwardArguments of_pieces = arguments;
   of_pieces.pieces = static_cast<int>(plan_.pieces);
-  of_pieces.piece_steps = static_cast<int>(pieces_of(steps, plan_.pieces));
+  of_pieces.piece_steps = static_cast<int>(piece_steps(steps, plan_.pieces));
   for (of_pieces.iteration = 1; of_pieces.iteration <= kMostWalks; ++of_pieces.iteration) {
     kernels_[0]->launch(launch(plan_.pieces), of_pieces, stream);
     kernels_[1]->launch(join_launch(), of_pieces, stream);
@@ -157,7 +157,7 @@ void DiagonalBackward::run(const DenseBackwardArguments& call, const DenseWeight
   DenseDiagonalBackwardArguments arguments{};
   arguments.call = call;
   arguments.pieces = static_cast<int>(plan_.pieces);
-  arguments.piece_steps = static_cast<int>(pieces_of(steps, plan_.pieces));
+  arguments.piece_steps = static_cast<int>(piece_steps(steps, plan_.pieces));
   if (gradients.recurrent != 0) arguments.dweight = device_pointer<float>(workspace + at.weight);
   if (gradients.bias_ih != 0) arguments.dbias_ih = device_pointer<float>(workspace + at.bias_ih);
   if (gradients.bias_hh != 0) arguments.dbias_hh = device_pointer<float>(workspace + at.bias_hh);

@@ -5,18 +5,9 @@
 //
 // Constants: Storage, Rule, kTanhUnit, kDescending, kReset, kClip, kAhead, kThreads.
 
-#include "backend/cuda/kernels/dense/cell.cuh"
-#include "backend/cuda/kernels/dense/rows.cuh"
+#include "backend/cuda/kernels/dense/unit.cuh"
 
-constexpr int kGates = Rule::gates, kStates = Rule::states, kSaved = Rule::saved, kBytes = Storage::bytes;
 constexpr int kFirst = DenseCell::first_gates;
-using One = Vector<Storage, 1>;
-
-PENSTOCK_DEVICE float LoadOne(const char* p) { return One::read(p).get(0); }
-PENSTOCK_DEVICE void StoreOne(char* p, float value) {
-  const float values[1] = {value};
-  One::of(values).store(p);
-}
 
 /// A value and its derivatives by the kStates states that entered a piece: with it the text of a cell says how what
 /// leaves the piece changes with what enters it.
@@ -144,10 +135,6 @@ struct Piece {
     const Index stride = kDescending ? -tensor.step_stride : tensor.step_stride;
     return {row.at(tensor, 0, kDescending) + ((Index)value * hidden + channel) * bytes, stride};
   }
-  __device__ __forceinline__ bool resets(const DenseRows& rows, int step) const {
-    if constexpr (!kReset) return false;
-    return rows.reset[row.memory * rows.reset_row_stride + row.time(step, kDescending) * rows.reset_step_stride] != 0;
-  }
   /// Writes zeros to `values` values of a tensor where the row has memory but no step.
   __device__ __forceinline__ void clear_padding(const DenseTensor& tensor, int values, int hidden, int bytes) const {
     if (tensor.data == nullptr) return;
@@ -172,7 +159,7 @@ struct UnitWeights {
 #pragma unroll
     for (int g = 0; g < kGates; ++g) {
       recurrent[g] = LoadOne(matrix + ((Index)channel * kGates + g) * kBytes);
-      bias_ih[g] = input_bias != nullptr ? input_bias[(Index)g * hidden + channel] : 0.0f;
+      bias_ih[g] = BiasAt(input_bias, g, hidden, channel);
     }
   }
 };

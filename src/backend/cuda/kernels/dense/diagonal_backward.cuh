@@ -145,7 +145,7 @@ struct Backward {
       for (int k = 0; k < kAhead; ++k) {
         const int step = base - k;
         if (step < piece.begin) break;
-        const bool reset = piece.resets(call.rows, step);
+        const bool reset = ResetsAt(call.rows, piece.row, step);
         V dnext[kStates];
         dnext[0] = carry[0] + V(now[k].dy.get(0));
 #pragma unroll

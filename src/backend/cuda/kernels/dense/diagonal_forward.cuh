@@ -23,7 +23,7 @@ struct Forward {
       : call(arguments), piece(p), weights(call.recurrent, call.bias_ih, call.hidden, p.channel) {
 #pragma unroll
     for (int g = 0; g < kGates; ++g) {
-      bias_hh[g] = call.bias_hh != nullptr ? call.bias_hh[(Index)g * call.hidden + p.channel] : 0.0f;
+      bias_hh[g] = BiasAt(call.bias_hh, g, call.hidden, p.channel);
       wx[g] = p.line(call.wx, g, call.hidden, kBytes);
     }
   }
@@ -89,7 +89,7 @@ struct Forward {
       for (int k = 0; k < kAhead; ++k) {
         const int step = base + k;
         if (step >= end) break;
-        if (piece.resets(call.rows, step)) {
+        if (ResetsAt(call.rows, piece.row, step)) {
 #pragma unroll
           for (int s = 0; s < kStates; ++s) state[s] = V(0.0f);
         }

@@ -2,17 +2,7 @@
 //
 // Constants: Storage, Rule, kTanhUnit, kHead (D), kDescending, kReset, kClip, kThreads.
 
-#include "backend/cuda/kernels/dense/cell.cuh"
-#include "backend/cuda/kernels/dense/rows.cuh"
-
-constexpr int kGates = Rule::gates, kStates = Rule::states, kSaved = Rule::saved, kBytes = Storage::bytes;
-using One = Vector<Storage, 1>;
-
-PENSTOCK_DEVICE float LoadOne(const char* p) { return One::read(p).get(0); }
-PENSTOCK_DEVICE void StoreOne(char* p, float value) {
-  const float values[1] = {value};
-  One::of(values).store(p);
-}
+#include "backend/cuda/kernels/dense/unit.cuh"
 
 /// The unit and row of a thread.
 struct Place {
@@ -44,11 +34,6 @@ struct Place {
     return (float*)row.at(tensor, step, kDescending) + (Index)value * hidden + channel;
   }
   __device__ __forceinline__ bool resets(const DenseRows& rows, int step) const {
-    if (!kReset || step >= row.length) return false;
-    return rows.reset[row.memory * rows.reset_row_stride + row.time(step, kDescending) * rows.reset_step_stride] != 0;
+    return step < row.length && ResetsAt(rows, row, step);
   }
 };
-
-PENSTOCK_DEVICE float BiasAt(const float* bias, int gate, int hidden, int channel) {
-  return bias != nullptr ? bias[(Index)gate * hidden + channel] : 0.0f;
-}

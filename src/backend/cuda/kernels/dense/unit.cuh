@@ -1,0 +1,25 @@
+// What kernels share whose threads have one unit of one row each.
+//
+// Constants: Storage, Rule, kTanhUnit, kDescending, kReset, kClip.
+
+#include "backend/cuda/kernels/dense/cell.cuh"
+#include "backend/cuda/kernels/dense/rows.cuh"
+
+constexpr int kGates = Rule::gates, kStates = Rule::states, kSaved = Rule::saved, kBytes = Storage::bytes;
+using One = Vector<Storage, 1>;
+
+PENSTOCK_DEVICE float LoadOne(const char* p) { return One::read(p).get(0); }
+PENSTOCK_DEVICE void StoreOne(char* p, float value) {
+  const float values[1] = {value};
+  One::of(values).store(p);
+}
+
+PENSTOCK_DEVICE float BiasAt(const float* bias, int gate, int hidden, int channel) {
+  return bias != nullptr ? bias[(Index)gate * hidden + channel] : 0.0f;
+}
+
+/// Whether a row's states are cleared before a step that it has.
+PENSTOCK_DEVICE bool ResetsAt(const DenseRows& rows, const Row& row, int step) {
+  if constexpr (!kReset) return false;
+  return rows.reset[row.memory * rows.reset_row_stride + row.time(step, kDescending) * rows.reset_step_stride] != 0;
+}
