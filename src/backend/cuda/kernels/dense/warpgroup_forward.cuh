@@ -107,7 +107,7 @@ struct Shared {
   __device__ __forceinline__ void init() const {
     for (int i = 0; i < kParts * kStages; ++i) full[i].init(1), empty[i].init(1);
     for (int i = 0; i < kInputStages; ++i) inputs[i].init(2 * 32 * kLoaders);
-    for (int i = 0; i < kPortions; ++i) made[i].init(kParts * 4);
+    for (int i = 0; i < kPortions; ++i) made[i].init(kParts * 4 + kLoaders);
   }
   __device__ __forceinline__ char* item(int stage) const { return start + kShape.ring_at() + stage * kItemBytes; }
   __device__ __forceinline__ char* input(int stage) const {
@@ -237,16 +237,23 @@ struct InputLoader {
     shared.inputs[stage].arrive();
   }
 
+  /// Until the cells of a step have been applied; the states that enter the first one count as made, too. A warp
+  /// arrives for the step after it at once: it sees every phase, and none of those that multiply gets two ahead.
+  __device__ __forceinline__ void wait(int portion, int number) const {
+    if (number == 0 && first % 32 == 0) shared.made[portion].arrive();
+    shared.made[portion].wait(number & 1);
+    if (first % 32 == 0) shared.made[portion].arrive();
+  }
+
   __device__ __forceinline__ void run() const {
     for (int turn = 0; turn < kInputStages; ++turn) fetch(turn);
-    // The states that enter the first step count as made, too.
-    for (int portion = 0; portion < kPortions; ++portion) shared.made[portion].wait(0);
+    for (int portion = 0; portion < kPortions; ++portion) wait(portion, 0);
     int turn = 0;
 #pragma unroll 1
     for (int step = 0; step < steps; ++step) {
 #pragma unroll 1
       for (int portion = 0; portion < kPortions; ++portion, ++turn) {
-        shared.made[portion].wait((step + 1) & 1);
+        wait(portion, step + 1);
         if constexpr (kTraining) {
           const char* const from = shared.input(turn % kInputStages);
           for_each([&](int row, int gate, int half) {
