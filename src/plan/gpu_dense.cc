@@ -127,8 +127,8 @@ std::string GpuDensePlan::explain() const {
   if (algorithm == DenseAlgorithm::warpgroup) {
     return fmt::format(
         "warpgroup: {} teams of {} blocks of {} threads and {} KB, each {} rows of a head in {} portions; {} of {} "
-        "steps of the matrix in registers, {} copies of h under way; {}",
-        teams, clusters, threads(), shared / 1024, slots, groups, resident, chunks, stages, why);
+        "steps of the matrix in registers, {} copies of what it multiplies under way; {}",
+        teams, clusters * cluster, threads(), shared / 1024, slots, groups, resident, chunks, stages, why);
   }
   return fmt::format(
       "{}: {} blocks of {} threads and {} KB, {} at once on a multiprocessor, each {} rows of a head; {} of {} chunks "
@@ -157,6 +157,13 @@ namespace {
 
 GpuDensePlan plan_of_these_steps(const GpuDenseProblem& problem, const GpuModel& gpu) {
   const auto make = [&] {
+    // Any algorithm walks back over a tape: where warpgroups were asked for and cannot, another one does.
+    if (problem.algorithm == DenseAlgorithm::warpgroup && problem.backward) {
+      if (const auto plan = best_plan(dense_warpgroup_rule(problem, gpu))) return *plan;
+      GpuDenseProblem open = problem;
+      open.algorithm = DenseAlgorithm::automatic;
+      return plan_quickest(open, gpu);
+    }
     if (problem.algorithm != DenseAlgorithm::automatic) return plan_by(problem.algorithm, problem, gpu);
     const bool anything =
         problem.slots == 0 && problem.cluster == 0 && problem.groups == 0 && problem.parts == 0 && problem.direct < 0;

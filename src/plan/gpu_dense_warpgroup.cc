@@ -19,10 +19,11 @@ using Shape = layout::WarpgroupShape;
 constexpr int kMostGates = 4, kMostItems = 32, kMostItemBytes = 16 << 10, kMostStages = 8;
 /// Of a thread that multiplies, for R, sums and states: more were seen to spill.
 constexpr int kMostRegisters = 184;
-/// Of h, on their way to a block: fewer let the tensor cores wait.
+/// Of what is multiplied by, on its way to a block: fewer let the tensor cores wait.
 constexpr int kLeastUnderWay = 32 << 10;
 
-/// Nanoseconds; values: rows of a portion times units of the head. Measured on an H100, and fitted within some 10 %.
+/// Nanoseconds; values: rows of a portion times columns that a block multiplies by. Measured on an H100, and fitted
+/// within some 10 %.
 struct WarpgroupCosts {
   double exchange = 1700;      ///< A step of one portion alone
   double alone_value = 0.04;   ///< More, of each value
@@ -31,6 +32,12 @@ struct WarpgroupCosts {
   double value = 0.024;        ///< More, of each value
   double shared_row = 3.8e-4;  ///< More, of each value and row of those whose R comes from shared memory
 };
+
+WarpgroupCosts costs_of(bool backward) {
+  WarpgroupCosts costs;
+  if (backward) costs.exchange = 2600, costs.next_portion = 800, costs.portion = 1200;
+  return costs;
+}
 
 struct Candidate {
   Shape shape{};
@@ -42,7 +49,8 @@ Candidate candidate_of(const GpuDenseProblem& problem, const GpuModel& gpu, int 
   const CellTraits& cell = cell_traits(problem.cell);
   Candidate c;
   Shape& shape = c.shape;
-  shape.gates = cell.gates(), shape.states = cell.states();
+  shape.backward = problem.backward;
+  shape.gates = cell.gates(), shape.states = cell.states(), shape.split = cell.split_gradients;
   shape.units = static_cast<int>(problem.head_size());
   shape.rows = rows, shape.portions = portions;
   shape.depth = 4;
@@ -50,23 +58,36 @@ Candidate candidate_of(const GpuDenseProblem& problem, const GpuModel& gpu, int 
          (shape.slices() % (shape.depth * Shape::parts) != 0 || shape.item_bytes() > kMostItemBytes)) {
     shape.depth /= 2;
   }
-  const int others = shape.registers(), step = shape.steps_of_item();
-  shape.resident = std::clamp((kMostRegisters - others) / 4 / step * step, 0, shape.own_steps());
-  shape.stages = std::min(kMostStages, 2 * shape.own_items());
-  while (shape.stages > 1 && shape.shared_bytes() > gpu.block_bytes) --shape.stages;
-  c.fits = others <= kMostRegisters && shape.shared_bytes() <= gpu.block_bytes &&
+  const int others = shape.registers();
+  const auto fill = [&] {
+    const int step = shape.steps_of_item();
+    shape.resident = std::clamp((kMostRegisters - others) / 4 / step * step, 0, std::max(0, shape.own_steps()));
+    shape.stages = std::min(kMostStages, 2 * shape.own_items());
+    while (shape.stages > 1 && shape.shared_bytes() > gpu.block_bytes) --shape.stages;
+  };
+  fill();
+  // Backwards there is less room: pieces small enough that some are under way while one is multiplied by.
+  constexpr int few_stages = 4;
+  while (problem.backward && shape.depth > 1 && shape.stages < std::min(few_stages, shape.own_items()) &&
+         2 * shape.items() <= kMostItems) {
+    shape.depth /= 2;
+    fill();
+  }
+  c.fits = others <= kMostRegisters && shape.items() <= kMostItems && shape.shared_bytes() <= gpu.block_bytes &&
            (shape.stages >= shape.own_items() || Shape::parts * shape.stages * shape.item_bytes() >= kLeastUnderWay);
   c.slices = (problem.rows + shape.team_rows() - 1) / shape.team_rows();
   const Index items = c.slices * problem.heads;
-  c.teams = std::clamp<Index>(gpu.multiprocessors / shape.blocks(), 1, items);
+  const Index at_once = clusters_at_once(gpu, shape.cluster()) * shape.cluster();
+  c.fits = c.fits && at_once >= shape.blocks();
+  c.teams = std::clamp<Index>(at_once / shape.blocks(), 1, items);
   c.waves = (items + c.teams - 1) / c.teams;
   return c;
 }
 
 double step_time(const Candidate& c) {
-  const WarpgroupCosts cost;
   const Shape& shape = c.shape;
-  const double values = static_cast<double>(shape.rows) * shape.units;
+  const WarpgroupCosts cost = costs_of(shape.backward);
+  const double values = static_cast<double>(shape.rows) * shape.slices() * Shape::slice_units;
   const double from_shared = 1 - static_cast<double>(shape.resident) / shape.own_steps();
   const double portion = cost.portion + values * (cost.value + cost.shared_row * shape.rows * from_shared);
   return std::max(cost.exchange + values * cost.alone_value + (shape.portions - 1) * cost.next_portion,
@@ -84,8 +105,9 @@ GpuDensePlan warpgroup_plan(const GpuDenseProblem& problem, const Candidate& c) 
   plan.resident = shape.resident, plan.chunks = shape.own_steps();
   plan.stages = shape.stages, plan.depth = shape.depth;
   plan.shared = shape.shared_bytes();
-  plan.octets = Shape::own_units / 8;
-  plan.slices = c.slices, plan.clusters = shape.blocks();
+  plan.octets = shape.own_units() / 8;
+  plan.cluster = shape.cluster();
+  plan.slices = c.slices, plan.clusters = shape.blocks() / shape.cluster();
   plan.teams = c.teams, plan.grid = c.teams * shape.blocks();
   plan.exchange = c.teams * shape.exchange_bytes();
   plan.microseconds = static_cast<double>(c.waves) * step / 1000 * static_cast<double>(problem.steps);
@@ -97,18 +119,22 @@ GpuDensePlan warpgroup_plan(const GpuDenseProblem& problem, const Candidate& c) 
 std::string refusal(const GpuDenseProblem& problem, const GpuModel& gpu) {
   const CellTraits& cell = cell_traits(problem.cell);
   constexpr int hopper = 90, whole = 16, even = Shape::parts * Shape::slice_units;
+  constexpr Index most = kMostItems * Shape::slice_units;
   if (gpu.architecture() != hopper) {
     return fmt::format("warpgroups multiply on chips of sm_{}, and {} is of sm_{}", hopper, gpu.name,
                        gpu.architecture());
   }
-  if (problem.backward) return "warpgroups walk forwards; a backward pass takes another algorithm";
   if (problem.storage == Storage::f32) return "warpgroups multiply halves, not floats";
   if (cell.phases != 1 || cell.gates() > kMostGates) {
     return fmt::format("warpgroups apply cells of one phase and at most {} gates, unlike {}", kMostGates, problem.cell);
   }
-  if (problem.head_size() % even != 0 || problem.head_size() / Shape::slice_units > kMostItems) {
-    return fmt::format("warpgroups share a head of a multiple of {} units, up to {}, not of {}", even,
-                       kMostItems * Shape::slice_units, problem.head_size());
+  if (problem.head_size() % even != 0 || problem.head_size() > most) {
+    return fmt::format("warpgroups share a head of a multiple of {} units, up to {}, not of {}", even, most,
+                       problem.head_size());
+  }
+  if (problem.backward && problem.head_size() * cell.gates() % (2 * even) != 0) {
+    return fmt::format("pairs of blocks share gates whose units are a multiple of {}, not {} x {}", 2 * even,
+                       cell.gates(), problem.head_size());
   }
   if (problem.alignment < whole) {
     return fmt::format("warpgroups need tensors aligned to {} bytes, not {}", whole, problem.alignment);
@@ -132,16 +158,15 @@ DenseRule dense_warpgroup_rule(const GpuDenseProblem& problem, const GpuModel& g
   DenseRule rule{.name = "warpgroup", .refused = refusal(problem, gpu)};
   if (!rule.refused.empty()) return rule;
   csp::Model& m = rule.model;
-  const auto rows = rule.var("rows", csp::Domain({16, 32, 48, 64}));
+  // Backwards sums are passed on in pieces of 16 bytes.
+  const auto rows = rule.var("rows", problem.backward ? csp::Domain({16, 32, 64}) : csp::Domain({16, 32, 48, 64}));
   const auto portions = rule.var("portions", csp::Domain({1, 2, 3, 4, 6, 8}));
   const auto candidate = [=](std::span<const csp::Integer> v) {
     return candidate_of(problem, gpu, static_cast<int>(v[0]), static_cast<int>(v[1]));
   };
   if (problem.slots != 0) m.require("as many rows as were asked for", rows * portions == problem.slots);
-  const csp::Expression blocks = problem.head_size() / Shape::own_units;
-  m.require("the blocks of a team run at once", blocks <= gpu.multiprocessors);
   m.require(
-      "registers and shared memory hold the matrix and what is multiplied by it",
+      "registers and shared memory of blocks that run at once hold the matrix and what is multiplied by it",
       m.call("fits", {rows, portions},
              [=](std::span<const csp::Integer> v) { return csp::Integer{candidate(v).fits ? 1 : 0}; }, {0, 1}) == 1);
   m.minimise([=](const csp::Solution& solution) {

@@ -48,6 +48,27 @@ TEST_P(WarpgroupKernels, FitTheirRegisters) {
   }
 }
 
+TEST_P(WarpgroupKernels, FitTheirRegistersBackwards) {
+  struct Size {
+    Storage storage;
+    Index head, rows;
+    bool all;
+  };
+  for (const auto& [storage, head, rows, all] : {Size{Storage::bf16, 1024, 64, false},
+                                                 {Storage::bf16, 1024, 256, true},
+                                                 {Storage::f16, 512, 512, true},
+                                                 {Storage::f16, 256, 100, true}}) {
+    GpuDenseProblem problem = problem_of(GetParam(), storage, head, rows);
+    problem.backward = true;
+    problem.ragged = problem.reset = problem.reverse = problem.clipped = all;
+    problem.every_state = all && plan::cell_traits(GetParam()).states() > 1;
+    const plan::GpuDensePlan plan = plan_gpu_dense(problem, test::chip(kHopper));
+    SCOPED_TRACE(fmt::format("{} of {}: {}", to_string(storage), head, plan.explain()));
+    ASSERT_EQ(plan.algorithm, DenseAlgorithm::warpgroup);
+    test::expect_sound(dense_warpgroup_source(problem, plan), kHopper, plan.threads());
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Cuda, WarpgroupKernels, testing::Values("elman", "gru", "lstm", "slstm"),
                          [](const auto& of) { return std::string(of.param); });
 
@@ -59,9 +80,15 @@ TEST(WarpgroupPlan, RefusesWhatCannotRun) {
   refuses("halves, not floats", problem_of("lstm", Storage::f32, 1024, 64));
   refuses("unlike gru-before", problem_of("gru-before", Storage::bf16, 1024, 64));
   refuses("a multiple of 128 units, up to 2048, not of 2176", problem_of("lstm", Storage::bf16, 2176, 64));
-  GpuDenseProblem backward = problem_of("lstm", Storage::bf16, 1024, 64);
-  backward.backward = true;
-  refuses("walk forwards", backward);
+}
+
+TEST(WarpgroupPlan, LeavesBackwardPassesThatDoNotFitToOthers) {
+  GpuDenseProblem problem = problem_of("lstm", Storage::bf16, 2048, 64);
+  problem.backward = true;
+  EXPECT_NE(plan_gpu_dense(problem, test::chip(kHopper)).algorithm, DenseAlgorithm::warpgroup);
+  problem = problem_of("gru", Storage::bf16, 128, 64);
+  problem.backward = true;
+  EXPECT_NE(plan_gpu_dense(problem, test::chip(kHopper)).algorithm, DenseAlgorithm::warpgroup);
 }
 
 TEST(WarpgroupPlan, IsForLargeBatches) {

@@ -175,8 +175,6 @@ plan::GpuDenseProblem problem_of(const DenseBackward& call, const DenseSpec& spe
   const plan::CellTraits& cell = plan::cell_traits(spec.cell);
   const Index width = cell.gates() * spec.hidden;
   problem.backward = true;
-  // Which walk forwards only: what they leave is as any algorithm leaves it.
-  if (problem.algorithm == plan::DenseAlgorithm::warpgroup) problem.algorithm = plan::DenseAlgorithm::automatic;
   AlignmentOf alignment = dense_alignment(spec);
   if (cell.split_gradients) alignment.add("wx", call.wx, call.batch, width);
   alignment.add("y", call.y, call.batch, spec.hidden);

@@ -5,31 +5,10 @@
 // One sends the block's units of h, counts them as sent, and writes them as y. Two bring W x, and write what the
 // backward pass needs, which the others leave where W x was.
 //
-// Nobody overwrites what others still read: h of a step lies where that of two steps before was, and whoever has all
-// items of the step between knows that all blocks have multiplied by that.
-//
-// Constants: Storage, Rule, kTanhUnit, kHead (D), kDescending, kReset, kTraining, kEveryState, kSharedBytes; of the
-// plan kRows, kPortions, kResident, kDepth, kStages as WarpgroupShape has them.
+// Constants: those of warpgroup_team.cuh, kTraining.
 
-#include "backend/cuda/kernels/dense/barrier.cuh"
-#include "backend/cuda/kernels/dense/cell.cuh"
-#include "backend/cuda/kernels/dense/rows.cuh"
-#include "backend/cuda/kernels/product/warpgroup.cuh"
-#include "plan/kernels/dense_warpgroup_shape.h"
-
-constexpr int kGates = Rule::gates, kStates = Rule::states, kSaved = Rule::saved, kBytes = Storage::bytes;
-constexpr WarpgroupShape kShape = {kGates, kStates, kHead, kRows, kPortions, kResident, kDepth, kStages};
-constexpr int kParts = WarpgroupShape::parts, kThreads = WarpgroupShape::threads, kUnits = WarpgroupShape::own_units;
-constexpr int kItems = kShape.items(), kOwnItems = kShape.own_items(), kItemBytes = kShape.item_bytes();
-constexpr int kTiles = kShape.own_tiles(), kInputStages = WarpgroupShape::input_stages;
-constexpr int kLoaders = WarpgroupShape::loaders;
-constexpr int kSteps = kShape.steps_of_item();
-/// Registers of the threads that multiply, and of the others: as many as the launch gave them all.
-constexpr int kManyRegisters = 216, kFewRegisters = 72;
-constexpr int kMostTries = 1 << 22;
-static_assert(kBytes == 2 && !DenseCell::two_phases && kGates <= 4 && kItems <= 32 && kHead % 128 == 0);
-static_assert(kShape.shared_bytes() == kSharedBytes && 8 * kShape.barriers() <= kShape.ring_at());
-static_assert(sizeof(Row) == WarpgroupShape::row_bytes);
+constexpr bool kBackward = false;
+#include "backend/cuda/kernels/dense/warpgroup_team.cuh"
 
 /// A 4 x 4 transposition of halves: of four lanes that differ in bits 3 and 4, lane u has values 0, 1 (first) and 2, 3
 /// (second), and gets value u of lanes 0, 1 and 2, 3.
@@ -43,73 +22,23 @@ PENSTOCK_DEVICE void TransposeFour(unsigned& first, unsigned& second, int lane) 
   first = __byte_perm(of_even, of_odd, 0x5410), second = __byte_perm(of_even, of_odd, 0x7632);
 }
 
-/// Where a block is: its team and its place there, its head and the first of its rows.
-struct Team {
-  int number, member, head, first_row;
-
-  PENSTOCK_DEVICE Team here(int first, int heads) {
-    Team t;
-    t.number = (int)blockIdx.x / kShape.blocks(), t.member = (int)blockIdx.x % kShape.blocks();
-    t.head = (first + t.number) % heads, t.first_row = (first + t.number) / heads * kShape.team_rows();
-    return t;
-  }
-  /// Of the channels of all heads, the block's first.
-  __device__ __forceinline__ int channel() const { return head * kHead + member * kUnits; }
-};
-
-/// What the blocks of a team exchange.
-struct TeamExchange {
-  char* first;  // [portion][2][slice]
-  unsigned* counts;
-
-  PENSTOCK_DEVICE TeamExchange of(char* exchange, int team) {
-    char* const first = exchange + (Index)team * kShape.exchange_bytes();
-    return {first, (unsigned*)(first + kPortions * 2 * kShape.portion_bytes())};
-  }
-  __device__ __forceinline__ char* states(int portion, int number) const {
-    return first + (portion * 2 + (number & 1)) * kShape.portion_bytes();
-  }
-  __device__ __forceinline__ unsigned* count(int portion, int item) const {
-    return counts + (portion * kItems + item) * (WarpgroupShape::count_bytes / 4);
-  }
-  __device__ __forceinline__ bool has(int portion, int item, int number) const {
-    unsigned sent;
-    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(sent) : "l"(count(portion, item)) : "memory");
-    return sent >= (unsigned)(kShape.blocks_of_item() * (number + 1));
-  }
-  __device__ __forceinline__ void add(int portion, int item) const {
-    asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(count(portion, item)) : "memory");
-  }
-};
-
-/// What is written by stores and read by copies, or the other way round, within global memory.
-PENSTOCK_DEVICE void ShowGlobalCopies() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
-
 /// Shared memory.
 struct Shared {
+  Ring ring;
   char* start;
-  CopyBarrier* full;    // [part][stage]
-  CopyBarrier* empty;   // [part][stage]
   CopyBarrier* inputs;  // [input stage]: W x is there
   CopyBarrier* made;    // [portion]: the cells of a step have been applied
   Row* rows;            // [portion][row]
 
   PENSTOCK_DEVICE Shared of(char* start) {
-    auto* const first = (CopyBarrier*)start;
-    constexpr int ring = kParts * kStages;
-    return {start,
-            first,
-            first + ring,
-            first + 2 * ring,
-            first + 2 * ring + kInputStages,
-            (Row*)(start + kShape.rows_at())};
+    auto* const first = (CopyBarrier*)start + 2 * Ring::stages;
+    return {Ring::of(start), start, first, first + kInputStages, (Row*)(start + kShape.rows_at())};
   }
   __device__ __forceinline__ void init() const {
-    for (int i = 0; i < kParts * kStages; ++i) full[i].init(1), empty[i].init(1);
+    ring.init();
     for (int i = 0; i < kInputStages; ++i) inputs[i].init(2 * 32 * kLoaders);
     for (int i = 0; i < kPortions; ++i) made[i].init(kParts * 4 + kLoaders);
   }
-  __device__ __forceinline__ char* item(int stage) const { return start + kShape.ring_at() + stage * kItemBytes; }
   __device__ __forceinline__ char* input(int stage) const {
     return start + kShape.input_at() + stage * kShape.input_bytes();
   }
@@ -120,37 +49,6 @@ struct Shared {
     return start + kShape.sent_at() + portion * kShape.sent_bytes();
   }
 };
-
-/// Brings h: each lane one item of a portion.
-PENSTOCK_DEVICE void BringStates(const Shared& shared, const TeamExchange& exchange, int steps) {
-  const int item = threadIdx.x % 32, part = item % kParts, of_part = item / kParts;
-#pragma unroll 1
-  for (int step = 0; step < steps; ++step) {
-#pragma unroll 1
-    for (int portion = 0; portion < kPortions; ++portion) {
-      const unsigned number = (unsigned)(step * kPortions + portion) * kOwnItems + of_part;
-      const unsigned stage = part * kStages + number % kStages, round = number / kStages;
-      bool pending = item < kItems, is_sent = false;
-      int tries = 0;
-#pragma unroll 1
-      while (true) {
-        const unsigned left = __ballot_sync(0xffffffffu, pending);
-        if (left == 0) break;
-        if (pending && !is_sent) is_sent = exchange.has(portion, item, step);
-        // Whoever has the stage before within this portion has started its copy.
-        const bool turn = item < kStages * kParts || (left >> (item - kStages * kParts) & 1) == 0;
-        if (pending && is_sent && turn && shared.empty[stage].passed((round & 1) ^ 1)) {
-          pending = false;
-          ShowGlobalCopies();
-          shared.full[stage].expect(kItemBytes);
-          CopyBulk(shared.item(stage), exchange.states(portion, step) + item * kItemBytes, kItemBytes,
-                   shared.full[stage]);
-        }
-        if (++tries == kMostTries) asm volatile("trap;");
-      }
-    }
-  }
-}
 
 /// Sends the block's units of h, and writes them as y.
 PENSTOCK_DEVICE void SendStates(const Shared& shared, const TeamExchange& exchange, const Team& team, int steps,
@@ -165,7 +63,7 @@ PENSTOCK_DEVICE void SendStates(const Shared& shared, const TeamExchange& exchan
       shared.made[portion].wait(number & 1);
       uint4 v[pieces];
       const char* const from = shared.sent(portion) + lane * 16;
-      char* const to = exchange.states(portion, number) + team.member / blocks_of_slice * kShape.slice_bytes();
+      char* const to = exchange.sent(portion, number) + team.member / blocks_of_slice * kShape.slice_bytes();
 #pragma unroll
       for (int i = 0; i < pieces; ++i) {
         const int row = i * 16 + lane / 2;
@@ -273,13 +171,11 @@ struct InputLoader {
 
 /// What a thread of a warpgroup that multiplies has: of the warp's 4 units lane (u, p, t) has unit u, of a tile of 8
 /// rows row 2 t + p.
-struct Multiplier {
+struct Multiplier : Product {
   const Shared& shared;
   const Team& team;
   const DenseForwardArguments& args;
-  int part, warp, lane;
   float state[kPortions][kTiles][kStates], bias_ih[kGates], bias_hh[kGates];
-  unsigned held[kResident > 0 ? kResident : 1][4];
 
   __device__ __forceinline__ int u() const { return lane / 8; }
   __device__ __forceinline__ bool odd() const { return lane & 4; }
@@ -296,9 +192,6 @@ struct Multiplier {
                ? nullptr
                : args.recurrent + ((((Index)team.head * kGates + gate) * kHead + unit) * kHead + column) * kBytes;
   }
-  /// The column of h where item `i` of a part begins.
-  PENSTOCK_DEVICE int column_of(int part, int i) { return (i * kParts + part) * kDepth * WarpgroupShape::slice_units; }
-
   __device__ __forceinline__ void init() {
     // The steps' columns lie a fixed number of bytes behind the first one's.
     const char* rows[2];
@@ -350,53 +243,6 @@ struct Multiplier {
     }
     __syncwarp();
     if (lane == 0) shared.made[portion].arrive();
-  }
-
-  __device__ __forceinline__ int stage_of(unsigned number) const { return part * kStages + number % kStages; }
-  __device__ __forceinline__ void release(unsigned number) const {
-    if (warp == 0 && lane == 0) shared.empty[stage_of(number)].arrive();
-  }
-
-  /// Multiplies by an item, the i-th of a portion, as soon as it is there; the one before is then done with.
-  /// step(k, description of h, whether there are sums to add to).
-  template <class Step>
-  __device__ __forceinline__ void multiply_item(int i, unsigned number, const Step& step) const {
-    shared.full[stage_of(number)].wait(number / kStages & 1);
-    const unsigned long long h = MatrixOfColumns().describe(shared.item(stage_of(number)), 0);
-    BeginMultiplying();
-#pragma unroll
-    for (int k = 0; k < kSteps; ++k) {
-      step(k, h + (k / 4 * kShape.slice_bytes() + k % 4 * 32) / 16, (int)(i > 0 || k > 0));
-    }
-    CommitMultiplying();
-    if (i > 0) {
-      WaitForProducts<1>();
-      release(number - 1);
-    }
-  }
-
-  /// The sums of R by h of a portion.
-  __device__ __forceinline__ void multiply(float (&sum)[kRows / 2], int turn) const {
-    const unsigned first = (unsigned)turn * kOwnItems;
-#pragma unroll
-    for (int i = 0; i < kShape.resident_items(); ++i) {
-      multiply_item(i, first + i,
-                    [&](int k, unsigned long long h, int add) { MultiplyHeld(sum, held[i * kSteps + k], h, add); });
-    }
-    const char* const matrix = shared.start + kShape.matrix_at() +
-                               part * (kShape.matrix_slices() / kParts) * WarpgroupShape::matrix_slice_bytes;
-#pragma unroll 1
-    for (int i = kShape.resident_items(); i < kOwnItems; ++i) {
-      const char* const of_item = matrix + (i - kShape.resident_items()) * kDepth * WarpgroupShape::matrix_slice_bytes;
-      const unsigned long long r = MatrixOfColumns().describe(of_item, 0);
-      multiply_item(i, first + i, [&](int k, unsigned long long h, int add) {
-        MultiplyShared(sum, r + (k / 4 * WarpgroupShape::matrix_slice_bytes + k % 4 * 32) / 16, h, add);
-      });
-    }
-    WaitForProducts<0>();
-#pragma unroll
-    for (int i = 0; i < kRows / 2; ++i) asm volatile("" : "+f"(sum[i]));
-    release(first + kOwnItems - 1);
   }
 
   /// Adds what the other warpgroup has of this one's rows, and passes on what is of the other's.
@@ -565,7 +411,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     SetRegisters<kFewRegisters, false>();
     const int helper = warp - kParts * 4;
     if (helper == 0) {
-      BringStates(shared, exchange, longest);
+      Bring(shared.ring, exchange, 0, longest);
     } else if (helper == 1) {
       SendStates(shared, exchange, team, longest, args);
     } else {
@@ -573,7 +419,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 1)
     }
   } else {
     SetRegisters<kManyRegisters, true>();
-    Multiplier multiplier{shared, team, args, warp / 4, warp % 4, lane};
+    Multiplier multiplier{{shared.ring, warp / 4, warp % 4, lane}, shared, team, args};
     multiplier.run(longest);
   }
 }

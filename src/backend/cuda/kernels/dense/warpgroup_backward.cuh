@@ -1,0 +1,519 @@
+// Backward pass of dense cells over large batches, by warpgroups of Hopper: the transpose of R lies in the registers
+// and the shared memory of pairs of blocks (dense_warpgroup_shape.h), and is multiplied by the gates' gradients of many
+// rows at once.
+//
+// Of the block's third warpgroup, one warp brings those gradients: it waits until all blocks have sent an item, and
+// starts its copy. One sends the block's own. Two bring what a step reads of the tape, and write the gradients of W x.
+//
+// A block's turn begins when all of a step has been sent: the sums of the two warpgroups of both blocks of the pair go
+// to those that apply the cell to a unit and a row. Nobody overwrites sums that others still read: whoever sums up a
+// step has what all blocks have made of the sums of the one before.
+//
+// Constants: those of warpgroup_team.cuh, kClip.
+
+constexpr bool kBackward = true;
+#include "backend/cuda/kernels/dense/warpgroup_team.cuh"
+
+constexpr int kPassed = kShape.passed_values(), kPair = WarpgroupShape::tile_rows;
+/// Of the gates, states and others of a unit that a step reads, the bytes of one value of a block's units.
+constexpr int kGateBytes = kUnits * kBytes, kStateBytes = kUnits * 4;
+static_assert(kHead % kPair == 0 && kHead * kGates % (kParts * 2 * kDepth * WarpgroupShape::slice_units) == 0);
+static_assert(kPassed == 2 || kPassed % 4 == 0);
+
+/// Stores 8 bytes in another block's shared memory; that block's barrier (address there) counts them.
+PENSTOCK_DEVICE void StoreRemote(unsigned to, const float2& value, unsigned barrier) {
+  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.b32 [%0], {%1, %2}, [%3];" ::"r"(to),
+               "r"(__float_as_uint(value.x)), "r"(__float_as_uint(value.y)), "r"(barrier)
+               : "memory");
+}
+
+PENSTOCK_DEVICE void StoreRemote(unsigned to, const float4& value, unsigned barrier) {
+  StoreRemote(to,
+              make_uint4(__float_as_uint(value.x), __float_as_uint(value.y), __float_as_uint(value.z),
+                         __float_as_uint(value.w)),
+              barrier);
+}
+
+/// Whether the h that entered a step is an output of the row, and not of the state that came in.
+PENSTOCK_DEVICE bool HasOutputBefore(const DenseRows& rows, int step) { return step > 0 || rows.begin > 0; }
+
+PENSTOCK_DEVICE bool ResetsAt(const DenseRows& rows, const Row& row, int step) {
+  if (!kReset || step < 0 || step >= row.length) return false;
+  return rows.reset[row.memory * rows.reset_row_stride + row.time(step, kDescending) * rows.reset_step_stride] != 0;
+}
+
+/// Shared memory.
+struct Shared {
+  Ring ring;
+  char* start;
+  CopyBarrier* inputs;  // [input stage]: what a step reads is there
+  CopyBarrier* made;    // [portion]: the gradients of a step are there to be sent
+  CopyBarrier* sums;    // [portion][part]: what the others have summed is there
+  Row* rows;            // [portion][row]
+
+  PENSTOCK_DEVICE Shared of(char* start) {
+    auto* const first = (CopyBarrier*)start + 2 * Ring::stages;
+    CopyBarrier* const made = first + kInputStages;
+    return {Ring::of(start), start, first, made, made + kPortions, (Row*)(start + kShape.rows_at())};
+  }
+  __device__ __forceinline__ void init() const {
+    ring.init();
+    for (int i = 0; i < kInputStages; ++i) inputs[i].init(2 * 32 * kLoaders);
+    for (int i = 0; i < kPortions; ++i) made[i].init(kParts * 4 + kLoaders);
+    for (int i = 0; i < kPortions * kParts; ++i) sums[i].init(1 + 4);
+  }
+  __device__ __forceinline__ char* input(int stage) const {
+    return start + kShape.input_at() + stage * kShape.input_bytes();
+  }
+  /// Bit 0: a row is reset before the step; bit 1: before the one that follows it.
+  __device__ __forceinline__ unsigned char* reset(int stage) const {
+    return (unsigned char*)start + kShape.reset_at() + stage * kRows;
+  }
+  /// Of gate `gate`, the block's gradients of R h; from gate G on those of W x.
+  __device__ __forceinline__ char* sent(int portion, int gate) const {
+    return start + kShape.sent_at() + portion * kShape.sent_bytes() + gate * kShape.sent_gate_bytes();
+  }
+  /// What a thread of `part` gets of the sums of another: 0 of this block, 1 and 2 of the other one's.
+  __device__ __forceinline__ char* passed(int portion, int source, int part) const {
+    return start + kShape.passed_at() + ((portion * 3 + source) * kParts + part) * kShape.passed_bytes();
+  }
+};
+
+/// Sends the block's gradients of R h.
+PENSTOCK_DEVICE void SendGradients(const Shared& shared, const TeamExchange& exchange, const Team& team, int steps) {
+  constexpr int pieces = kRows * 4 / 32, slices_of_gate = kHead / WarpgroupShape::slice_units;
+  const int lane = threadIdx.x % 32, piece = lane % 4, slice = team.member / 2, in_slice = team.member % 2 * 4 + piece;
+#pragma unroll 1
+  for (int number = 0; number < steps; ++number) {
+#pragma unroll 1
+    for (int portion = 0; portion < kPortions; ++portion) {
+      shared.made[portion].wait(number & 1);
+#pragma unroll 1
+      for (int g = 0; g < kGates; ++g) {
+        const char* const from = shared.sent(portion, g) + piece * 16;
+        char* const to = exchange.sent(portion, number) + (g * slices_of_gate + slice) * kShape.slice_bytes();
+#pragma unroll
+        for (int i = 0; i < pieces; ++i) {
+          const int row = i * 8 + lane / 4;
+          const uint4 v = *(const uint4*)(from + row * kShape.sent_pitch());
+          asm volatile(
+              "st.relaxed.gpu.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(to + MatrixOfColumns::place(row, in_slice)),
+              "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
+              : "memory");
+        }
+      }
+      ShowGlobalCopies();
+      __syncwarp();
+      if (lane < kGates) exchange.add(portion, (lane * slices_of_gate + slice) / kDepth);
+      __syncwarp();
+    }
+  }
+}
+
+/// Brings what steps read, as `loader` of the warps that do, and writes the gradients of W x.
+struct TapeLoader {
+  static constexpr int stride = 32 * kLoaders, kNoStep = -2;
+  const Shared& shared;
+  const Team& team;
+  const DenseBackwardArguments& args;
+  int steps, first;
+
+  /// Starts copies of a tensor's values of this step, of `kValues` tensors that lie `apart` bytes from each other, each
+  /// `kValueBytes` of a row. step_of(row): the tensor's step, or kNoStep.
+  template <int kValues, int kValueBytes, class StepOf>
+  __device__ __forceinline__ void copy(char* to, const DenseTensor& tensor, Index apart, const Row* rows,
+                                       const StepOf& step_of) const {
+    constexpr int of_value = kValueBytes / 16, of_row = kValues * of_value;
+    if (tensor.data == nullptr) return;
+    const Index channel = (Index)team.channel() * (kValueBytes / kUnits);
+#pragma unroll 1
+    for (int i = first; i < kRows * of_row; i += stride) {
+      const Row& row = rows[i / of_row];
+      const int piece = i % of_row, step = step_of(row);
+      if (step == kNoStep) continue;
+      CopyAsync<16>(to + i / of_row * kShape.input_pitch() + piece * 16,
+                    row.at(tensor, step, kDescending) + piece / of_value * apart + channel + piece % of_value * 16,
+                    true);
+    }
+  }
+
+  __device__ __forceinline__ void fetch(int turn) const {
+    const int stage = turn % kInputStages, step = steps - 1 - turn / kPortions;
+    const Row* const rows = shared.rows + turn % kPortions * kRows;
+    if (step < 0) return;
+    char* const to = shared.input(stage);
+    const Index gate = (Index)args.hidden * kBytes;
+    const auto same = [&](const Row& row) { return step < row.length ? step : kNoStep; };
+    copy<kGates, kGateBytes>(to, args.sums, gate, rows, same);
+    if constexpr (DenseCell::split) copy<kGates, kGateBytes>(to + kShape.input_wx_at(), args.wx, gate, rows, same);
+    if constexpr (kStates > 1) {
+      copy<kStates - 1, kStateBytes>(to + kShape.input_states_at(), args.states, (Index)args.hidden * 4, rows, same);
+    }
+    copy<1, kGateBytes>(to + kShape.input_dy_at(), args.dy, 0, rows, same);
+    // No h of before the first step; the state that entered it is not in storage.
+    copy<1, kGateBytes>(to + kShape.input_h_at(), args.y, 0, rows, [&](const Row& row) {
+      return step < row.length && HasOutputBefore(args.rows, step) ? step - 1 : kNoStep;
+    });
+    if constexpr (kReset) {
+      for (int i = first; i < kRows; i += stride) {
+        shared.reset(stage)[i] =
+            (ResetsAt(args.rows, rows[i], step) ? 1 : 0) | (ResetsAt(args.rows, rows[i], step + 1) ? 2 : 0);
+      }
+    }
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared.inputs[stage].address())
+                 : "memory");
+    shared.inputs[stage].arrive();
+  }
+
+  /// Writes gradients of the gates, from those that were sent as gate `gate` on.
+  __device__ __forceinline__ void store(const DenseTensor& tensor, int portion, int step, int gate) const {
+    constexpr int of_row = kGates * 4;
+#pragma unroll 1
+    for (int i = first; i < kRows * of_row; i += stride) {
+      const int number = i / of_row, g = i / 4 % kGates, piece = i % 4;
+      const Row& row = shared.rows[portion * kRows + number];
+      if (step >= row.length) continue;
+      Vector<Storage, 8>::read(shared.sent(portion, gate + g) + number * kShape.sent_pitch() + piece * 16)
+          .store(row.at(tensor, step, kDescending) + ((Index)g * args.hidden + team.channel()) * kBytes + piece * 16);
+    }
+  }
+
+  __device__ __forceinline__ void run() const {
+    for (int turn = 0; turn < kInputStages; ++turn) fetch(turn);
+    int turn = 0;
+#pragma unroll 1
+    for (int number = 0; number < steps; ++number) {
+#pragma unroll 1
+      for (int portion = 0; portion < kPortions; ++portion, ++turn) {
+        // A warp arrives for every step: it sees them all, and none of those that multiply gets two ahead.
+        if (first % 32 == 0) shared.made[portion].arrive();
+        shared.made[portion].wait(number & 1);
+        const int step = steps - 1 - number;
+        store(args.dwx, portion, step, DenseCell::split ? kGates : 0);
+        if constexpr (DenseCell::split) store(args.drh, portion, step, 0);
+        __syncwarp();
+        fetch(turn + kInputStages);
+      }
+    }
+    asm volatile("cp.async.wait_all;" ::: "memory");
+  }
+};
+
+/// What a thread of a warpgroup that multiplies has: of the block's units number 8 warp + lane / 4, of a tile of 8 rows
+/// rows 2 (lane % 4) and the one after it.
+struct Multiplier : Product {
+  const Shared& shared;
+  const Team& team;
+  const DenseBackwardArguments& args;
+  int rank;
+  /// Gradients of the states that left the step at hand, without what flows through R.
+  float carried[kPortions][kTiles * 2][kStates], bias_ih[kGates];
+
+  __device__ __forceinline__ int row_of(int i) const { return (part * kTiles + i / 2) * 8 + lane % 4 * 2 + i % 2; }
+  __device__ __forceinline__ int own_unit() const { return 8 * warp + lane / 4; }
+  __device__ __forceinline__ int channel() const { return team.channel() + own_unit(); }
+  __device__ __forceinline__ Index state_at(int i, const Row& row) const {
+    return ((Index)i * args.rows.rows + row.number) * args.hidden + channel();
+  }
+
+  /// Where the transpose of R has, in row `row` of a warp's 16, a column of the block's: R's row of the gate and unit
+  /// of that column; the columns after it lie a row of R further.
+  PENSTOCK_DEVICE const char* matrix_at(const DenseBackwardArguments& args, const Team& team, int warp, int row,
+                                        int column) {
+    const int unit = team.member / 2 * kPair + row / 8 * kUnits + 8 * warp + row % 8;
+    const int of_all = team.member % 2 * (kShape.slices() * WarpgroupShape::slice_units) + column;
+    return args.recurrent + (((Index)team.head * kGates * kHead + of_all) * kHead + unit) * kBytes;
+  }
+  PENSTOCK_DEVICE unsigned matrix_word(const char* p) {
+    const unsigned short *const first = (const unsigned short*)p, *const second = first + kHead;
+    return *first | (unsigned)*second << 16;
+  }
+
+  __device__ __forceinline__ void init() {
+#pragma unroll
+    for (int k = 0; k < kResident; ++k) {
+      const int column = column_of(part, k / kSteps) + k % kSteps * 16 + lane % 4 * 2;
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        held[k][i] = matrix_word(matrix_at(args, team, warp, lane / 4 + i % 2 * 8, column + i / 2 * 8));
+      }
+    }
+#pragma unroll
+    for (int g = 0; g < kGates; ++g) {
+      bias_ih[g] =
+          DenseCell::split && args.bias_ih != nullptr ? args.bias_ih[(Index)g * args.hidden + channel()] : 0.0f;
+    }
+#pragma unroll
+    for (int portion = 0; portion < kPortions; ++portion) {
+#pragma unroll
+      for (int i = 0; i < kTiles * 2; ++i) {
+        const Row& row = shared.rows[portion * kRows + row_of(i)];
+#pragma unroll
+        for (int k = 0; k < kStates; ++k) {
+          carried[portion][i][k] =
+              args.dstate_out != nullptr && row.number >= 0 ? args.dstate_out[state_at(k, row)] : 0.0f;
+        }
+      }
+    }
+  }
+
+  /// This thread's sums of the units of the block of rank 0 or 1 (`upper`) and of the rows of part 0 or 1 (`second`).
+  __device__ __forceinline__ void take(float (&values)[kPassed], const float (&sum)[kRows / 2], bool upper,
+                                       bool second) const {
+#pragma unroll
+    for (int i = 0; i < kPassed; ++i) {
+      const int at = i / 2 * 4 + i % 2, later = at + kTiles * 4;
+      const float low = second ? sum[later] : sum[at], high = second ? sum[later + 2] : sum[at + 2];
+      values[i] = upper ? high : low;
+    }
+  }
+  __device__ __forceinline__ int passed_at(int i) const {
+    return (i / 4 * kWarpgroup + warp * 32 + lane) * (kPassed == 2 ? 8 : 16);
+  }
+
+  /// Sends sums to the same thread of a part of the other block.
+  __device__ __forceinline__ void pass(const float (&values)[kPassed], int portion, int source, int to_part) const {
+    const unsigned barrier = InBlock(shared.sums[portion * kParts + to_part].address(), 1 - rank);
+    const unsigned to = InBlock((unsigned)__cvta_generic_to_shared(shared.passed(portion, source, to_part)), 1 - rank);
+    if constexpr (kPassed == 2) {
+      StoreRemote(to + passed_at(0), make_float2(values[0], values[1]), barrier);
+    } else {
+#pragma unroll
+      for (int i = 0; i < kPassed; i += 4) {
+        StoreRemote(to + passed_at(i), make_float4(values[i], values[i + 1], values[i + 2], values[i + 3]), barrier);
+      }
+    }
+  }
+  /// And to that of the block's other part.
+  __device__ __forceinline__ void keep(const float (&values)[kPassed], int portion) const {
+    char* const to = shared.passed(portion, 0, 1 - part);
+    if constexpr (kPassed == 2) {
+      *(float2*)(to + passed_at(0)) = make_float2(values[0], values[1]);
+    } else {
+#pragma unroll
+      for (int i = 0; i < kPassed; i += 4) {
+        *(float4*)(to + passed_at(i)) = make_float4(values[i], values[i + 1], values[i + 2], values[i + 3]);
+      }
+    }
+    __syncwarp();
+    if (lane == 0) shared.sums[portion * kParts + 1 - part].arrive();
+  }
+
+  /// Sends what this thread has of the sums of others to them, and adds up what they have of its own.
+  __device__ __forceinline__ void add_up(float (&own)[kPassed], const float (&sum)[kRows / 2], int portion,
+                                         int number) const {
+    CopyBarrier& mine = shared.sums[portion * kParts + part];
+    if (warp == 0 && lane == 0) mine.expect(2 * kShape.passed_bytes());
+    float values[kPassed];
+    take(values, sum, rank == 0, part == 1);
+    pass(values, portion, 1, part);
+    take(values, sum, rank == 0, part == 0);
+    pass(values, portion, 2, 1 - part);
+    take(values, sum, rank == 1, part == 0);
+    keep(values, portion);
+    take(own, sum, rank == 1, part == 1);
+    mine.wait(number & 1);
+#pragma unroll
+    for (int source = 0; source < 3; ++source) {
+      const char* const from = shared.passed(portion, source, part);
+      if constexpr (kPassed == 2) {
+        const float2 v = *(const float2*)(from + passed_at(0));
+        own[0] += v.x, own[1] += v.y;
+      } else {
+#pragma unroll
+        for (int i = 0; i < kPassed; i += 4) {
+          const float4 v = *(const float4*)(from + passed_at(i));
+          own[i] += v.x, own[i + 1] += v.y, own[i + 2] += v.z, own[i + 3] += v.w;
+        }
+      }
+    }
+  }
+
+  /// What flows through R of the step after this one, `number` of those that were sent.
+  __device__ __forceinline__ void through(float (&own)[kPassed], int portion, int number) const {
+    float sum[kRows / 2];
+    multiply(sum, number * kPortions + portion);
+    add_up(own, sum, portion, number);
+  }
+
+  /// What a step passes on to the h before it.
+  __device__ __forceinline__ float passed_on(float kept, float through, bool cut, bool exists) const {
+    const float all = kept + (cut ? 0.0f : through);
+    return exists ? Clipped(all, args.clip) : all;
+  }
+
+  __device__ __forceinline__ float value(const char* input, int at) const {
+    return Storage::widen(*(const unsigned short*)(input + at + own_unit() * kBytes));
+  }
+
+  /// Applies the cell's backward pass to a row.
+  __device__ __forceinline__ void apply(float (&kept)[kStates], float through, int row_number, int portion, int step,
+                                        int stage) const {
+    const Row& row = shared.rows[portion * kRows + row_number];
+    const bool live = step < row.length;
+    const int resets = kReset ? shared.reset(stage)[row_number] : 0;
+    const bool reset = resets & 1;
+    const char* const input = shared.input(stage) + row_number * kShape.input_pitch();
+    Real wx[kGates], rh[kGates], prev[kStates], next[kStates], dnext[kStates], dprev[kStates], dwx[kGates], drh[kGates];
+    Real save[kSaved];
+#pragma unroll
+    for (int g = 0; g < kGates; ++g) {
+      rh[g] = Real(value(input, g * kGateBytes));
+      wx[g] = Real(DenseCell::split ? value(input, kShape.input_wx_at() + g * kGateBytes) + bias_ih[g] : 0.0f);
+    }
+    float h = value(input, kShape.input_h_at());
+    if (!HasOutputBefore(args.rows, step)) {
+      h = args.state_in != nullptr && row.number >= 0 ? args.state_in[state_at(0, row)] : 0.0f;
+    }
+    prev[0] = Real(reset ? 0.0f : h);
+    dnext[0] =
+        Real(passed_on(kept[0], through, resets & 2, step + 1 < row.length) + value(input, kShape.input_dy_at()));
+#pragma unroll
+    for (int k = 1; k < kStates; ++k) {
+      const float state =
+          *(const float*)(input + kShape.input_states_at() + (k - 1) * kStateBytes + own_unit() * sizeof(float));
+      prev[k] = Real(reset ? 0.0f : state);
+      dnext[k] = Real(kept[k]);
+    }
+    if constexpr (kEveryState) {
+      if (args.dstates.data != nullptr && live) {
+        const float* const from = (const float*)row.at(args.dstates, step, kDescending) + channel();
+        for (int k = 1; k < kStates; ++k) dnext[k] = Real(kept[k] + from[(Index)(k - 1) * args.hidden]);
+      }
+    }
+    Rule::forward(wx, rh, prev, next, save);
+    Rule::backward(save, prev, dnext, dwx, drh, dprev);
+#pragma unroll
+    for (int k = 0; k < kStates; ++k) {
+      if (live) kept[k] = reset ? 0.0f : dprev[k].value;
+    }
+#pragma unroll
+    for (int g = 0; g < kGates; ++g) {
+      const int at = row_number * kShape.sent_pitch() + own_unit() * kBytes;
+      *(unsigned short*)(shared.sent(portion, g) + at) = Narrow(live ? drh[g].value : 0.0f);
+      if constexpr (DenseCell::split) *(unsigned short*)(shared.sent(portion, kGates + g) + at) = Narrow(dwx[g].value);
+    }
+  }
+  PENSTOCK_DEVICE unsigned short Narrow(float value) { return (unsigned short)(Storage::narrow(value, 0.0f) & 0xffff); }
+
+  /// What a step's cells have made is there to be sent.
+  __device__ __forceinline__ void send(int portion) const {
+    __syncwarp();
+    if (lane == 0) shared.made[portion].arrive();
+  }
+
+  __device__ __forceinline__ void run(int steps) {
+    init();
+    int turn = 0;
+#pragma unroll 1
+    for (int number = 0; number < steps; ++number) {
+#pragma unroll
+      for (int portion = 0; portion < kPortions; ++portion, ++turn) {
+        float own[kPassed] = {};
+        if (number > 0) through(own, portion, number - 1);
+        const int stage = turn % kInputStages;
+        shared.inputs[stage].wait(turn / kInputStages & 1);
+#pragma unroll
+        for (int i = 0; i < kTiles * 2; ++i) {
+          apply(carried[portion][i], own[i], row_of(i), portion, steps - 1 - number, stage);
+        }
+        send(portion);
+      }
+    }
+    finish(steps);
+  }
+
+  __device__ __forceinline__ void clear_padding(const DenseTensor& tensor, const Row& row) const {
+    for (int step = row.length; step < row.padded; ++step) {
+      char* const at = row.at(tensor, step, kDescending) + (Index)channel() * kBytes;
+      for (int g = 0; g < kGates; ++g) *(unsigned short*)(at + (Index)g * args.hidden * kBytes) = 0;
+    }
+  }
+
+  /// After the first step: zeros beyond the rows' lengths, and the gradients of the states that came in.
+  __device__ __forceinline__ void finish(int steps) {
+#pragma unroll
+    for (int portion = 0; portion < kPortions; ++portion) {
+      float own[kPassed] = {};
+      if (args.dstate_in != nullptr && steps > 0) through(own, portion, steps - 1);
+#pragma unroll
+      for (int i = 0; i < kTiles * 2; ++i) {
+        const Row& row = shared.rows[portion * kRows + row_of(i)];
+        if (row.number < 0) continue;
+        clear_padding(args.dwx, row);
+        if constexpr (DenseCell::split) clear_padding(args.drh, row);
+        if (args.dstate_in == nullptr) continue;
+        float(&kept)[kStates] = carried[portion][i];
+        kept[0] = passed_on(kept[0], own[i], ResetsAt(args.rows, row, 0), row.length > 0);
+#pragma unroll
+        for (int k = 0; k < kStates; ++k) args.dstate_in[state_at(k, row)] = kept[k];
+      }
+    }
+  }
+};
+
+/// Lays slices of R that no registers hold where the tensor cores read them.
+PENSTOCK_DEVICE void LayMatrix(const Shared& shared, const Team& team, const DenseBackwardArguments& args) {
+  constexpr int slices = kShape.matrix_slices(), of_part = slices > 0 ? slices / kParts : 1;
+  for (int i = threadIdx.x; i < slices * (WarpgroupShape::tile_rows * 8); i += kThreads) {
+    const int slice = i / (WarpgroupShape::tile_rows * 8), row = i % WarpgroupShape::tile_rows;
+    const int piece = i / WarpgroupShape::tile_rows % 8;
+    const int item = kShape.resident_items() + slice % of_part / kDepth;
+    const int column =
+        Product::column_of(slice / of_part, item) + slice % of_part % kDepth * WarpgroupShape::slice_units + piece * 8;
+    const char* const p = Multiplier::matrix_at(args, team, row / 16, row % 16, column);
+    uint4 v;
+    unsigned* const words = (unsigned*)&v;
+#pragma unroll
+    for (int w = 0; w < 4; ++w) words[w] = Multiplier::matrix_word(p + 2 * w * kHead * kBytes);
+    *(uint4*)(shared.start + kShape.matrix_at() + slice * WarpgroupShape::matrix_slice_bytes +
+              MatrixOfColumns::place(row, piece)) = v;
+  }
+  ShowTensorCores();
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads, 1)
+    DenseWarpgroupBackward(const __grid_constant__ DenseChipBackwardArguments all) {
+  extern __shared__ __align__(1024) char memory[];
+  const DenseBackwardArguments& args = all.call;
+  const int warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
+  const Team team = Team::here(all.first, args.heads);
+  const Shared shared = Shared::of(memory);
+  const TeamExchange exchange = TeamExchange::of(all.exchange, team.number);
+  if (threadIdx.x == 0) {
+    shared.init();
+    ShowBarriers();
+  }
+  int longest = 0;
+  for (int i = threadIdx.x; i < kShape.team_rows(); i += kThreads) {
+    shared.rows[i] = Row::of_slot(args.rows, team.first_row + i, kDescending);
+  }
+  // What steps read of rows that have ended, or of none: finite numbers.
+  for (int i = threadIdx.x; i < kInputStages * kShape.input_bytes() / 16; i += kThreads) {
+    ((uint4*)shared.input(0))[i] = make_uint4(0, 0, 0, 0);
+  }
+  LayMatrix(shared, team, args);
+  // The other block's barriers are there, too.
+  ClusterArrive();
+  ClusterWait();
+  for (int i = 0; i < kShape.team_rows(); ++i) longest = max(longest, shared.rows[i].length);
+
+  if (warp >= kParts * 4) {
+    SetRegisters<kFewRegisters, false>();
+    const int helper = warp - kParts * 4;
+    if (helper == 0) {
+      Bring(shared.ring, exchange, team.member % 2 * kItems, args.dstate_in != nullptr ? longest : longest - 1);
+    } else if (helper == 1) {
+      SendGradients(shared, exchange, team, longest);
+    } else {
+      TapeLoader{shared, team, args, longest, (helper - 2) * 32 + lane}.run();
+    }
+  } else {
+    SetRegisters<kManyRegisters, true>();
+    Multiplier multiplier{{shared.ring, warp / 4, warp % 4, lane}, shared, team, args, team.member % 2};
+    multiplier.run(longest);
+  }
+  // Nobody leaves while the other block still writes to its shared memory.
+  ClusterArrive();
+  ClusterWait();
+}
