@@ -84,6 +84,8 @@ struct WarpgroupShape {
   PENSTOCK_LAYOUT int sent_gate_bytes() const { return rows * sent_pitch(); }
   /// Backwards the gradients of R h, and those of W x where they differ.
   PENSTOCK_LAYOUT int sent_bytes() const { return sent_gate_bytes() * (backward ? gates * (split ? 2 : 1) : 1); }
+  /// Of what is sent, those in turns: whoever writes a step's gradients reads them while the next turn's are made.
+  PENSTOCK_LAYOUT int sent_buffers() const { return backward && portions == 1 ? 2 : portions; }
   /// Sums that a thread of a warpgroup gets of one of the others that have some for it.
   PENSTOCK_LAYOUT int passed_values() const { return own_tiles() * (backward ? 2 : 4); }
   PENSTOCK_LAYOUT int passed_bytes() const { return passed_values() * 4 * threads / 3; }
@@ -96,7 +98,7 @@ struct WarpgroupShape {
   PENSTOCK_LAYOUT int passed_at() const { return matrix_at() + matrix_slices() * matrix_slice_bytes; }
   PENSTOCK_LAYOUT int input_at() const { return passed_at() + all_passed_bytes(); }
   PENSTOCK_LAYOUT int sent_at() const { return input_at() + input_stages() * input_bytes(); }
-  PENSTOCK_LAYOUT int reset_at() const { return sent_at() + portions * sent_bytes(); }
+  PENSTOCK_LAYOUT int reset_at() const { return sent_at() + sent_buffers() * sent_bytes(); }
   PENSTOCK_LAYOUT int rows_at() const { return reset_at() + input_stages() * rows; }
   PENSTOCK_LAYOUT int shared_bytes() const { return rows_at() + team_rows() * row_bytes; }
   PENSTOCK_LAYOUT int barriers() const {

@@ -12,13 +12,7 @@
 // Constants: those of warpgroup_team.cuh, kClip.
 
 constexpr bool kBackward = true;
-#include "backend/cuda/kernels/dense/warpgroup_team.cuh"
-
-constexpr int kPassed = kShape.passed_values(), kPair = WarpgroupShape::tile_rows;
-/// Of the gates, states and others of a unit that a step reads, the bytes of one value of a block's units.
-constexpr int kGateBytes = kUnits * kBytes, kStateBytes = kUnits * 4;
-static_assert(kHead % kPair == 0 && kHead * kGates % (kParts * 2 * kDepth * WarpgroupShape::slice_units) == 0);
-static_assert(kPassed == 2 || kPassed % 4 == 0);
+#include "backend/cuda/kernels/dense/warpgroup_tape.cuh"
 
 /// Stores 8 bytes in another block's shared memory; that block's barrier (address there) counts them.
 PENSTOCK_DEVICE void StoreRemote(unsigned to, const float2& value, unsigned barrier) {
@@ -34,51 +28,6 @@ PENSTOCK_DEVICE void StoreRemote(unsigned to, const float4& value, unsigned barr
               barrier);
 }
 
-/// Whether the h that entered a step is an output of the row, and not of the state that came in.
-PENSTOCK_DEVICE bool HasOutputBefore(const DenseRows& rows, int step) { return step > 0 || rows.begin > 0; }
-
-PENSTOCK_DEVICE bool ResetsAt(const DenseRows& rows, const Row& row, int step) {
-  if (!kReset || step < 0 || step >= row.length) return false;
-  return rows.reset[row.memory * rows.reset_row_stride + row.time(step, kDescending) * rows.reset_step_stride] != 0;
-}
-
-/// Shared memory.
-struct Shared {
-  Ring ring;
-  char* start;
-  CopyBarrier* inputs;  // [input stage]: what a step reads is there
-  CopyBarrier* made;    // [portion]: the gradients of a step are there to be sent
-  CopyBarrier* sums;    // [portion][part]: what the others have summed is there
-  Row* rows;            // [portion][row]
-
-  PENSTOCK_DEVICE Shared of(char* start) {
-    auto* const first = (CopyBarrier*)start + 2 * Ring::stages;
-    CopyBarrier* const made = first + kInputStages;
-    return {Ring::of(start), start, first, made, made + kPortions, (Row*)(start + kShape.rows_at())};
-  }
-  __device__ __forceinline__ void init() const {
-    ring.init();
-    for (int i = 0; i < kInputStages; ++i) inputs[i].init(2 * 32 * kLoaders);
-    for (int i = 0; i < kPortions; ++i) made[i].init(kParts * 4 + kLoaders);
-    for (int i = 0; i < kPortions * kParts; ++i) sums[i].init(1 + 4);
-  }
-  __device__ __forceinline__ char* input(int stage) const {
-    return start + kShape.input_at() + stage * kShape.input_bytes();
-  }
-  /// Bit 0: a row is reset before the step; bit 1: before the one that follows it.
-  __device__ __forceinline__ unsigned char* reset(int stage) const {
-    return (unsigned char*)start + kShape.reset_at() + stage * kRows;
-  }
-  /// Of gate `gate`, the block's gradients of R h; from gate G on those of W x.
-  __device__ __forceinline__ char* sent(int portion, int gate) const {
-    return start + kShape.sent_at() + portion * kShape.sent_bytes() + gate * kShape.sent_gate_bytes();
-  }
-  /// What a thread of `part` gets of the sums of another: 0 of this block, 1 and 2 of the other one's.
-  __device__ __forceinline__ char* passed(int portion, int source, int part) const {
-    return start + kShape.passed_at() + ((portion * 3 + source) * kParts + part) * kShape.passed_bytes();
-  }
-};
-
 /// Sends the block's gradients of R h.
 PENSTOCK_DEVICE void SendGradients(const Shared& shared, const TeamExchange& exchange, const Team& team, int steps) {
   constexpr int pieces = kRows * 4 / 32, slices_of_gate = kHead / WarpgroupShape::slice_units;
@@ -90,7 +39,7 @@ PENSTOCK_DEVICE void SendGradients(const Shared& shared, const TeamExchange& exc
       shared.made[portion].wait(number & 1);
 #pragma unroll 1
       for (int g = 0; g < kGates; ++g) {
-        const char* const from = shared.sent(portion, g) + piece * 16;
+        const char* const from = shared.sent(number * kPortions + portion, g) + piece * 16;
         char* const to = exchange.sent(portion, number) + (g * slices_of_gate + slice) * kShape.slice_bytes();
 #pragma unroll
         for (int i = 0; i < pieces; ++i) {
@@ -109,95 +58,6 @@ PENSTOCK_DEVICE void SendGradients(const Shared& shared, const TeamExchange& exc
     }
   }
 }
-
-/// Brings what steps read, as `loader` of the warps that do, and writes the gradients of W x.
-struct TapeLoader {
-  static constexpr int stride = 32 * kLoaders, kNoStep = -2;
-  const Shared& shared;
-  const Team& team;
-  const DenseBackwardArguments& args;
-  int steps, first;
-
-  /// Starts copies of a tensor's values of this step, of `kValues` tensors that lie `apart` bytes from each other, each
-  /// `kValueBytes` of a row. step_of(row): the tensor's step, or kNoStep.
-  template <int kValues, int kValueBytes, class StepOf>
-  __device__ __forceinline__ void copy(char* to, const DenseTensor& tensor, Index apart, const Row* rows,
-                                       const StepOf& step_of) const {
-    constexpr int of_value = kValueBytes / 16, of_row = kValues * of_value;
-    if (tensor.data == nullptr) return;
-    const Index channel = (Index)team.channel() * (kValueBytes / kUnits);
-#pragma unroll 1
-    for (int i = first; i < kRows * of_row; i += stride) {
-      const Row& row = rows[i / of_row];
-      const int piece = i % of_row, step = step_of(row);
-      if (step == kNoStep) continue;
-      CopyAsync<16>(to + i / of_row * kShape.input_pitch() + piece * 16,
-                    row.at(tensor, step, kDescending) + piece / of_value * apart + channel + piece % of_value * 16,
-                    true);
-    }
-  }
-
-  __device__ __forceinline__ void fetch(int turn) const {
-    const int stage = turn % kInputStages, step = steps - 1 - turn / kPortions;
-    const Row* const rows = shared.rows + turn % kPortions * kRows;
-    if (step < 0) return;
-    char* const to = shared.input(stage);
-    const Index gate = (Index)args.hidden * kBytes;
-    const auto same = [&](const Row& row) { return step < row.length ? step : kNoStep; };
-    copy<kGates, kGateBytes>(to, args.sums, gate, rows, same);
-    if constexpr (DenseCell::split) copy<kGates, kGateBytes>(to + kShape.input_wx_at(), args.wx, gate, rows, same);
-    if constexpr (kStates > 1) {
-      copy<kStates - 1, kStateBytes>(to + kShape.input_states_at(), args.states, (Index)args.hidden * 4, rows, same);
-    }
-    copy<1, kGateBytes>(to + kShape.input_dy_at(), args.dy, 0, rows, same);
-    // No h of before the first step; the state that entered it is not in storage.
-    copy<1, kGateBytes>(to + kShape.input_h_at(), args.y, 0, rows, [&](const Row& row) {
-      return step < row.length && HasOutputBefore(args.rows, step) ? step - 1 : kNoStep;
-    });
-    if constexpr (kReset) {
-      for (int i = first; i < kRows; i += stride) {
-        shared.reset(stage)[i] =
-            (ResetsAt(args.rows, rows[i], step) ? 1 : 0) | (ResetsAt(args.rows, rows[i], step + 1) ? 2 : 0);
-      }
-    }
-    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared.inputs[stage].address())
-                 : "memory");
-    shared.inputs[stage].arrive();
-  }
-
-  /// Writes gradients of the gates, from those that were sent as gate `gate` on.
-  __device__ __forceinline__ void store(const DenseTensor& tensor, int portion, int step, int gate) const {
-    constexpr int of_row = kGates * 4;
-#pragma unroll 1
-    for (int i = first; i < kRows * of_row; i += stride) {
-      const int number = i / of_row, g = i / 4 % kGates, piece = i % 4;
-      const Row& row = shared.rows[portion * kRows + number];
-      if (step >= row.length) continue;
-      Vector<Storage, 8>::read(shared.sent(portion, gate + g) + number * kShape.sent_pitch() + piece * 16)
-          .store(row.at(tensor, step, kDescending) + ((Index)g * args.hidden + team.channel()) * kBytes + piece * 16);
-    }
-  }
-
-  __device__ __forceinline__ void run() const {
-    for (int turn = 0; turn < kInputStages; ++turn) fetch(turn);
-    int turn = 0;
-#pragma unroll 1
-    for (int number = 0; number < steps; ++number) {
-#pragma unroll 1
-      for (int portion = 0; portion < kPortions; ++portion, ++turn) {
-        // A warp arrives for every step: it sees them all, and none of those that multiply gets two ahead.
-        if (first % 32 == 0) shared.made[portion].arrive();
-        shared.made[portion].wait(number & 1);
-        const int step = steps - 1 - number;
-        store(args.dwx, portion, step, DenseCell::split ? kGates : 0);
-        if constexpr (DenseCell::split) store(args.drh, portion, step, 0);
-        __syncwarp();
-        fetch(turn + kInputStages);
-      }
-    }
-    asm volatile("cp.async.wait_all;" ::: "memory");
-  }
-};
 
 /// What a thread of a warpgroup that multiplies has: of the block's units number 8 warp + lane / 4, of a tile of 8 rows
 /// rows 2 (lane % 4) and the one after it.
@@ -348,7 +208,8 @@ struct Multiplier : Product {
 
   /// Applies the cell's backward pass to a row.
   __device__ __forceinline__ void apply(float (&kept)[kStates], float through, int row_number, int portion, int step,
-                                        int stage) const {
+                                        int turn) const {
+    const int stage = turn % kInputStages;
     const Row& row = shared.rows[portion * kRows + row_number];
     const bool live = step < row.length;
     const int resets = kReset ? shared.reset(stage)[row_number] : 0;
@@ -390,8 +251,8 @@ struct Multiplier : Product {
 #pragma unroll
     for (int g = 0; g < kGates; ++g) {
       const int at = row_number * kShape.sent_pitch() + own_unit() * kBytes;
-      *(unsigned short*)(shared.sent(portion, g) + at) = Narrow(live ? drh[g].value : 0.0f);
-      if constexpr (DenseCell::split) *(unsigned short*)(shared.sent(portion, kGates + g) + at) = Narrow(dwx[g].value);
+      *(unsigned short*)(shared.sent(turn, g) + at) = Narrow(live ? drh[g].value : 0.0f);
+      if constexpr (DenseCell::split) *(unsigned short*)(shared.sent(turn, kGates + g) + at) = Narrow(dwx[g].value);
     }
   }
   PENSTOCK_DEVICE unsigned short Narrow(float value) { return (unsigned short)(Storage::narrow(value, 0.0f) & 0xffff); }
@@ -415,7 +276,7 @@ struct Multiplier : Product {
         shared.inputs[stage].wait(turn / kInputStages & 1);
 #pragma unroll
         for (int i = 0; i < kTiles * 2; ++i) {
-          apply(carried[portion][i], own[i], row_of(i), portion, steps - 1 - number, stage);
+          apply(carried[portion][i], own[i], row_of(i), portion, steps - 1 - number, turn);
         }
         send(portion);
       }
