@@ -31,13 +31,16 @@ struct WarpgroupCosts {
   double portion = 610;        ///< A portion, where there are enough of them that nobody waits for an exchange
   double value = 0.024;        ///< More, of each value
   double shared_row = 3.8e-4;  ///< More, of each value and row of those whose R comes from shared memory
+  double row = 0;              ///< Of a portion, more of each row
 };
 
-WarpgroupCosts costs_of(bool backward) {
-  WarpgroupCosts costs;
-  if (backward) costs.exchange = 2600, costs.next_portion = 800, costs.portion = 1200;
-  return costs;
-}
+constexpr WarpgroupCosts kBackwardCosts = {.exchange = 2500,
+                                           .alone_value = 0.04,
+                                           .next_portion = 600,
+                                           .portion = 300,
+                                           .value = 0.038,
+                                           .shared_row = 0,
+                                           .row = 41};
 
 struct Candidate {
   Shape shape{};
@@ -86,10 +89,11 @@ Candidate candidate_of(const GpuDenseProblem& problem, const GpuModel& gpu, int 
 
 double step_time(const Candidate& c) {
   const Shape& shape = c.shape;
-  const WarpgroupCosts cost = costs_of(shape.backward);
+  const WarpgroupCosts cost = shape.backward ? kBackwardCosts : WarpgroupCosts{};
   const double values = static_cast<double>(shape.rows) * shape.slices() * Shape::slice_units;
   const double from_shared = 1 - static_cast<double>(shape.resident) / shape.own_steps();
-  const double portion = cost.portion + values * (cost.value + cost.shared_row * shape.rows * from_shared);
+  const double portion =
+      cost.portion + cost.row * shape.rows + values * (cost.value + cost.shared_row * shape.rows * from_shared);
   return std::max(cost.exchange + values * cost.alone_value + (shape.portions - 1) * cost.next_portion,
                   shape.portions * portion);
 }
