@@ -75,9 +75,12 @@ class _Edit:
 
     def __enter__(self) -> dict[str, NDArray]:
         self._network.weights_changed()  # tapes that are filled already serve no backward pass from here on
-        return self._network.parameters(False, True)
+        self._weights: dict[str, NDArray] = self._network.parameters(False, True)
+        return dict(self._weights)
 
     def __exit__(self, *_: object) -> None:
+        for array in self._weights.values():
+            array.flags.writeable = False  # a later change would be missed
         self._network.weights_changed()
 
 

@@ -66,6 +66,13 @@ def test_a_report_tells_large_values_apart(tmp_path):
     assert labels and labels == ["999999990", "1000000000", "1000000010"] * (len(labels) // 3)
 
 
+@pytest.mark.parametrize("unit", [1e-310, 1e-200])
+def test_values_too_small_for_their_squares_are_refused(tmp_path, unit):
+    (tmp_path / "s.csv").write_text("y\n" + "".join(f"{unit * value!r}\n" for value in waves(20, rows=100)))
+    said = run("train", "s.csv", *QUICK, expect=1, cwd=tmp_path).err
+    assert 'column "y": the values, ' in said and "are too small for a spread; give larger units" in said
+
+
 def test_answers_of_usual_levels_have_the_digits_of_a_float(folder):
     out = run("predict", "low.safetensors", "low.csv", "--last", cwd=folder).out.splitlines()[1]
     assert all(len(field.replace(".", "")) <= 9 for field in out.split(","))
