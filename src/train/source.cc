@@ -3,6 +3,7 @@
 #include <cctype>
 
 #include "base/check.h"
+#include "base/lower_case.h"
 #include "io/data_file.h"
 #include "io/text_encoding.h"
 #include "penstock/data.h"
@@ -136,7 +137,10 @@ SourceKind guess_kind(const Sources& sources, const TableFormat& format) {
   if (!json && !is_named_table(files.front()) && !looks_like_table(files.front())) return SourceKind::text;
   const LabelledOptions names;
   const auto columns = column_names(files.front(), format);
-  const auto has = [&](const std::string& name) { return std::ranges::find(columns, name) != columns.end(); };
+  // "Sequence" and "Label" are no series either: whoever opens them says how they are asked for.
+  const auto has = [&](const std::string& name) {
+    return std::ranges::any_of(columns, [&](const std::string& column) { return lower_case(column) == name; });
+  };
   if (has(names.sequence_column) && has(names.label_column)) return SourceKind::labelled;
   if (holds_labelled_texts(files, format)) return SourceKind::labelled_texts;
   return json && !holds_numbers(files.front()) ? SourceKind::text : SourceKind::series;
