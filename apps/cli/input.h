@@ -11,7 +11,7 @@
 namespace penstock::cli {
 
 /// A file or standard input ("-"), read as it comes: nobody waits for a buffer to fill. What gzip has compressed,
-/// whatever its name, text in UTF-16 and, where rows of a table are wanted, .ts files and JSON lines are read whole and
+/// whatever its name, text in UTF-16 and, where rows of a table are wanted, .ts files and JSON are read whole and
 /// turned into what they stand for.
 class Input final : public Lines {
  public:

@@ -407,8 +407,8 @@ bool is_unnamed_table(const Sources& sources);
 /// The content of a file, or of standard input for "-", as the functions above read it: decompressed, from UTF-16 to
 /// UTF-8. Throws Error(io_failure | bad_input).
 std::string read_source(const std::string& path);
-/// The same of a table: a .ts file as the table of its sequences, and JSON lines (.jsonl, .ndjson), an object a row, as
-/// that of their fields.
+/// The same of a table: a .ts file as the table of its sequences, and objects in JSON (.jsonl, .ndjson, .json), each a
+/// row, as that of their fields.
 std::string read_table(const std::string& path);
 /// Whether a table in a file of this name is one of those that read_table() turns into another.
 bool is_converted_table(const std::string& path);

@@ -59,6 +59,14 @@ class Tape:
         return f"Tape(dtype='{self.dtype}')"
 
 
+class _StateDict(dict):
+    """Weights that say their cell where PyTorch's state_dicts keep the versions of modules."""
+
+    def __init__(self, cell, weights):
+        super().__init__(weights)
+        self._metadata = {"": {"cell": cell}}
+
+
 class _Edit:
     """Writable weights for as long as the context lasts."""
 
@@ -67,9 +75,12 @@ class _Edit:
 
     def __enter__(self) -> dict[str, NDArray]:
         self._network.weights_changed()  # tapes that are filled already serve no backward pass from here on
-        return self._network.parameters(False, True)
+        self._weights: dict[str, NDArray] = self._network.parameters(False, True)
+        return dict(self._weights)
 
     def __exit__(self, *_: object) -> None:
+        for array in self._weights.values():
+            array.flags.writeable = False  # a later change would be missed
         self._network.weights_changed()
 
 
@@ -301,19 +312,24 @@ class _Network:
 
     def state_dict(self) -> dict[str, NDArray]:
         """Copies of all weights by name, as ``torch.nn.LSTM.state_dict()`` names and shapes them."""
-        return {name: value.copy() for name, value in self.parameters.items()}
+        return _StateDict(self.cell, {name: value.copy() for name, value in self.parameters.items()})
 
     def load_state_dict(self, weights: Mapping[str, ArrayLike]) -> None:
         """Takes all weights from a mapping of names to arrays (or to tensors of the CPU).
 
         Raises:
-            InvalidArgument: A name is missing or unknown, or a shape is another; no weight has changed then.
+            InvalidArgument: A name is missing or unknown, a shape is another, or a ``state_dict()``, here or of
+                penstock.torch, was made by another cell; no weight has changed then.
         """
+        said = getattr(weights, "_metadata", {}).get("", {}).get("cell", self.cell)
+        if said != self.cell:
+            raise InvalidArgument(
+                f"weights are those of a cell '{said}', and this is '{self.cell}'; make it with cell='{said}', or take "
+                f"them anyway by dict(weights)"
+            )
         own = self.parameters
         missing, unknown = sorted(own.keys() - weights.keys()), sorted(weights.keys() - own.keys())
         if missing or unknown:
-            from .errors import InvalidArgument
-
             raise InvalidArgument(
                 f"weights must have the names {', '.join(own)}; missing: {', '.join(missing) or 'none'}, "
                 f"unknown: {', '.join(unknown) or 'none'}"

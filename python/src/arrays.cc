@@ -80,6 +80,15 @@ bool is_whole(const Py_buffer& view) {
 
 bool has(nb::handle object, const char* attribute) { return nb::hasattr(object, attribute); }
 
+/// What is masked would be read as any other number.
+void refuse_masked(nb::handle object, const char* name) {
+  if (std::strcmp(Py_TYPE(object.ptr())->tp_name, "MaskedArray") != 0) return;
+  if (!nb::cast<bool>(nb::bool_(object.attr("mask").attr("any")()))) return;
+  throw nb::type_error((std::string(name) + " must be an array without masked values; give it .filled(number), and say "
+                                            "by lengths which steps of a row there are")
+                           .c_str());
+}
+
 }  // namespace
 
 const char* name_of(Scalar scalar) {
@@ -136,6 +145,7 @@ void Array::set_shape() {
 // Delegates to the constructor of nothing, so that the destructor gives the buffer back if anything here throws.
 Array::Array(nb::handle object, const char* name, Scalar scalar) : Array() {
   name_ = name;
+  refuse_masked(object, name);
   if (PyObject_CheckBuffer(object.ptr())) {
     if (!acquire(object, 0)) throw nb::python_error();
   } else {
@@ -166,6 +176,7 @@ Array Array::output(nb::handle object, const char* name, Scalar scalar) {
   Array array;
   array.name_ = name;
   array.output_ = true;
+  refuse_masked(object, name);
   nb::object view = nb::borrow(object);
   if (!PyObject_CheckBuffer(object.ptr())) {
     const Numpy& numpy = Numpy::get();

@@ -9,7 +9,7 @@ namespace penstock {
 
 namespace {
 
-constexpr double day = 86400.0;
+constexpr double day = 86400.0, hour = 3600.0;
 
 /// How many working days stand before the one of a date, counted from some Monday on; of a Saturday or Sunday as of the
 /// Monday that follows.
@@ -44,13 +44,29 @@ bool may_change_clocks(double seconds, bool forward) {
   }
 }
 
+/// When the hour begins that clocks may have skipped within a gap of more than one row; NaN: none. Rows that are
+/// missing around just that hour seldom have another cause. In a gap of more than a day they may.
+double skipped_hour(double step, double before, double after) {
+  if (step > hour || after - before <= step || after - before > day) return std::nan("");
+  for (const double date : {before, after}) {
+    const double midnight = day * std::floor(date / day);
+    if (!may_change_clocks(midnight, true)) continue;
+    for (const double begin : {2.0, 1.0, 3.0, 0.0}) {  // most of Europe and North America first
+      const double change = midnight + begin * hour;
+      if (before < change && after >= change + hour) return change;
+    }
+  }
+  return std::nan("");
+}
+
 bool is_working_day(double seconds) { return working_days_before(seconds + day) > working_days_before(seconds); }
 
 }  // namespace
 
 double RowDates::seconds_between(double before, double after) const {
-  constexpr double hour = 3600.0, tolerance = 1.5, night = 4.0 * hour;
+  constexpr double tolerance = 1.5, night = 4.0 * hour;
   const double apart = after - before;
+  if (!std::isnan(skipped_hour(step, before, after))) return apart - hour;
   if (!(step < day) || std::abs(std::abs(apart - step) - hour) > tolerance) return apart;
   const double midnight = day * std::floor(std::max(before, after) / day);
   const bool at_night = std::max(before, after) > midnight && std::min(before, after) < midnight + night;
@@ -66,10 +82,11 @@ double RowDates::missing_between(double before, double after) const {
 std::vector<double> RowDates::between(double before, double after) const {
   const auto count = static_cast<Index>(missing_between(before, after));
   std::vector<double> dates;
+  const double skipped = working_days ? std::nan("") : skipped_hour(step, before, after);
   // Months differ in length: dates are spread evenly, which does for whatever is as long as they are.
-  const double apart = working_days ? day : (after - before) / static_cast<double>(count + 1);
+  const double apart = working_days ? day : seconds_between(before, after) / static_cast<double>(count + 1);
   for (double date = before + apart; static_cast<Index>(dates.size()) < count; date += apart) {
-    if (!working_days || is_working_day(date)) dates.push_back(date);
+    if (!working_days || is_working_day(date)) dates.push_back(date >= skipped ? date + hour : date);
   }
   return dates;
 }

@@ -25,9 +25,11 @@ bool may_name_identifiers(std::string_view column) {
 }
 
 bool may_name_counters(std::string_view column) {
-  constexpr std::array<std::string_view, 20> names = {
-      "index", "idx", "row",       "rownum", "row_number", "row number", "nr",   "nr.",     "no",          "no.",
-      "#",     "t",   "timestamp", "time",   "ts",         "seconds",    "step", "counter", "observation", "obs"};
+  // Dates among them that were read as such are none of these numbers.
+  constexpr std::array<std::string_view, 23> names = {
+      "index", "idx",     "row",         "rownum", "row_number", "row number", "nr",   "nr.",
+      "no",    "no.",     "#",           "t",      "timestamp",  "time",       "ts",   "seconds",
+      "step",  "counter", "observation", "obs",    "date",       "datum",      "fecha"};
   const std::string name = lower_case(column);
   return std::ranges::find(names, name) != names.end();
 }

@@ -12,7 +12,7 @@
 #include "io/text_encoding.h"
 #include "train/column_choice.h"
 #include "train/dataset.h"
-#include "train/json_lines.h"
+#include "train/json_table.h"
 
 namespace penstock::data {
 namespace {
@@ -39,7 +39,7 @@ CsvHeader read_header(const std::string& content, const FoundFormat& format, con
 std::vector<Table> read_tables(const Sources& sources) {
   std::vector<Table> tables;
   for (const std::string& path : io::expand_folders(sources)) {
-    tables.push_back({path, read_table(path), is_json_lines(path)});
+    tables.push_back({path, read_table(path), is_json_table(path)});
     refuse_binary(tables.back().text, path);
   }
   return tables;
@@ -69,7 +69,7 @@ CsvTable::CsvTable(std::vector<Table> tables, const TableFormat& format) {
       const FoundFormat& first = files_.front().format;
       found = find_format(table.text, {first.delimiter, first.decimal, first.header});
     }
-    if (is_json_lines(path)) found.first_line -= json_lines_header;
+    if (is_json_table(path)) found.first_line -= json_table_header;
     CsvHeader header = read_header(table.text, found, path);
     if (!files_.empty() && header.names() != files_.front().header.names()) {
       fail(ErrorCode::bad_input, "{}:1:1: the columns are {}, those of {} are {}", path, header.list(),

@@ -152,6 +152,9 @@ class TargetErrors {
     return result;
   }
 
+  /// The errors at one distance, in the order in which they came.
+  const std::vector<WeightedError>& at(std::size_t step) const { return errors_[step]; }
+
  private:
   struct Power {
     double level, power;
@@ -182,7 +185,8 @@ class TargetErrors {
 /// Errors of one target as differences, and as logarithms of ratios as long as all values and forecasts are positive.
 class ErrorsOfBothKinds {
  public:
-  ErrorsOfBothKinds(const Column& column, Index horizon) : differences_(horizon), ratios_(horizon) {
+  ErrorsOfBothKinds(const Column& column, Index horizon)
+      : differences_(horizon), ratios_(horizon), forecasts_(static_cast<std::size_t>(horizon)) {
     can_be_relative_ = !column.logarithm;  // of which differences are ratios
   }
 
@@ -195,21 +199,59 @@ class ErrorsOfBothKinds {
     if (!can_be_relative_) return;
     const double ratio = std::log(raw / raw_forecast);
     ratios_.add(step, ratio, weight);
+    forecasts_[step].push_back(raw_forecast / column.scale);
     weights_ += weight;
     squares_ += weight * difference * difference;
     squares_of_ratios_ += weight * ratio * ratio;
     logarithms_ += weight * std::log(raw / column.scale);
   }
 
-  /// Whether a normal distribution of ratios makes what was seen likelier than one of differences.
+  /// Whether a normal distribution of ratios makes what was seen likelier than one of differences, and quantiles by
+  /// ratios are hardly worse: values next to zero are likely by ratios, whatever those promise for all others.
   bool relative() const {
+    constexpr double most = 1.1;  // of the loss of differences: ratios keep quantiles of positive values positive
     if (!can_be_relative_ || !(squares_of_ratios_ > 0.0)) return false;
-    return 0.5 * std::log(squares_ / weights_) > 0.5 * std::log(squares_of_ratios_ / weights_) + logarithms_ / weights_;
+    return 0.5 * std::log(squares_ / weights_) >
+               0.5 * std::log(squares_of_ratios_ / weights_) + logarithms_ / weights_ &&
+           loss_of_ratios() <= most * loss_of_differences();
   }
-  const TargetErrors& chosen() const { return relative() ? ratios_ : differences_; }
+  const TargetErrors& of_kind(bool relative) const { return relative ? ratios_ : differences_; }
 
  private:
+  /// The sum of the pinball losses of quantiles of differences in units of the column's scale; `quantile` says them by
+  /// the forecast, the distance and the position of their level.
+  template <class Quantile>
+  double pinball_loss(const Quantile& quantile) const {
+    double sum = 0.0;
+    for (std::size_t step = 0; step < forecasts_.size(); ++step) {
+      for (std::size_t i = 0; i < forecasts_[step].size(); ++i) {
+        const auto [difference, weight] = differences_.at(step)[i];
+        for (std::size_t level = 0; level < std::size(spread_levels); ++level) {
+          const double above = difference - quantile(forecasts_[step][i], step, level);
+          sum += weight * std::max(spread_levels[level] * above, (spread_levels[level] - 1.0) * above);
+        }
+      }
+    }
+    return sum;
+  }
+
+  double loss_of_differences() const {
+    const std::vector<double> scales = differences_.scales(), shape = differences_.shape(scales);
+    return pinball_loss([&](double, std::size_t step, std::size_t level) { return scales[step] * shape[level]; });
+  }
+  double loss_of_ratios() const {
+    const std::vector<double> scales = ratios_.scales(), shape = ratios_.shape(scales);
+    std::vector<double> changes;  // [distance, level]: the ratio less one
+    for (const double scale : scales) {
+      for (const double each : shape) changes.push_back(std::expm1(scale * each));
+    }
+    return pinball_loss([&](double forecast, std::size_t step, std::size_t level) {
+      return forecast * changes[step * shape.size() + level];
+    });
+  }
+
   TargetErrors differences_, ratios_;
+  std::vector<std::vector<double>> forecasts_;  // by distance, as long as all values and forecasts are positive
   bool can_be_relative_;
   double weights_ = 0.0, squares_ = 0.0, squares_of_ratios_ = 0.0, logarithms_ = 0.0;
 };
@@ -301,9 +343,10 @@ void fit_spread(Model& model, const Dataset& dataset, const Execution& execution
   for (const training::Segment& segment : series->segments()) rows += static_cast<double>(segment.rows());
   const double wider = widening(rows);
   for (std::size_t c = 0; c < targets; ++c) {
-    const TargetErrors& chosen = errors[c].chosen();
+    const bool relative = errors[c].relative();
+    const TargetErrors& chosen = errors[c].of_kind(relative);
     if (!(chosen.blocks() > 0.0)) return;
-    spread.relative.push_back(errors[c].relative() ? 1 : 0);
+    spread.relative.push_back(relative ? 1 : 0);
     const std::vector<double> scales = chosen.scales(), shape = chosen.shape(scales);
     for (std::size_t step = 0; step < scales.size(); ++step) spread.scales[step * targets + c] = scales[step];
     for (std::size_t level = 0; level < shape.size(); ++level) {

@@ -36,7 +36,13 @@ Column fit_column(std::string name, std::span<const double> values, std::string_
     fail(ErrorCode::bad_input, "{}: column {}: the values are too large for a mean and a spread", source,
          in_quotes(column.name));
   }
-  column.scale = scale_of(column.scale, largest_of(values));
+  const double largest = largest_of(values);
+  constexpr double smallest = 1e-150;  // of which squares are numbers
+  if (largest > 0.0 && largest < smallest) {
+    fail(ErrorCode::bad_input, "{}: column {}: the values, {} at most, are too small for a spread; give larger units",
+         source, in_quotes(column.name), largest);
+  }
+  column.scale = scale_of(column.scale, largest);
   return column;
 }
 

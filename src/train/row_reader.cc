@@ -156,7 +156,9 @@ struct RowReader::Impl {
     const RowDates& dates = data.row_dates;
     std::optional<double> now;
     if (dates.irregular == Irregular::ignore) {
-      series->date = data::read_date(read[*date_position].text, dates.form, opening.decimal);
+      now = data::read_date(read[*date_position].text, dates.form, opening.decimal);
+      if (now && series->date) refuse_newest_first(*series->date, *now);
+      series->date = now;
       return;
     }
     try {
@@ -176,6 +178,17 @@ struct RowReader::Impl {
       if (dates.irregular == Irregular::fill) fill_in(*series->date, *now);
     }
     series->date = now;
+  }
+
+  /// Where dates are only looked at, some may be earlier than those before, but not all: that would forecast the past.
+  void refuse_newest_first(double before, double now) {
+    constexpr Index fewest = 3;  // that are no accident
+    later += now > before ? 1 : 0;
+    earlier += now < before ? 1 : 0;
+    if (later > 0 || earlier < fewest) return;
+    fail(ErrorCode::bad_input,
+         "{}:{}: the dates of column {} go from new to old, and a series is read from old to new: sort the rows by it",
+         source(), read[*date_position].line, in_quotes(data.row_dates.column));
   }
 
   void check_date(double before, double now) const {
@@ -318,6 +331,7 @@ struct RowReader::Impl {
   };
   std::optional<Dated> dated_by;  // the column of which inputs are dates
   bool holds_dates = false;       // that column, or that of `row_dates`, as far as it was read
+  Index later = 0, earlier = 0;   // dates than the one before, where they are only looked at
   bool left_out = false;          // the row read last
   Index undated = 0;
   std::string first_undated;

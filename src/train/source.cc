@@ -3,6 +3,7 @@
 #include <cctype>
 
 #include "base/check.h"
+#include "base/lower_case.h"
 #include "io/data_file.h"
 #include "io/text_encoding.h"
 #include "penstock/data.h"
@@ -10,7 +11,7 @@
 #include "penstock/sources.h"
 #include "train/csv.h"
 #include "train/dataset.h"
-#include "train/json_lines.h"
+#include "train/json_table.h"
 #include "train/table_format.h"
 #include "train/text_columns.h"
 #include "train/ts_file.h"
@@ -22,8 +23,10 @@ namespace {
 std::string table_head(const std::string& path) {
   constexpr std::size_t enough = std::size_t{1} << 16;
   std::string head = io::read_data_head(path, enough);
-  if (head.size() == enough) head.resize(head.rfind('\n') + 1);
-  return data::is_json_lines(path) ? data::table_of_json_lines(head, path) : head;
+  const bool cut = head.size() == enough;
+  if (data::is_json_table(path)) return data::table_of_json(head, path, cut);
+  if (cut) head.resize(head.rfind('\n') + 1);
+  return head;
 }
 
 /// The names in the header of a table, as far as its beginning shows them. Only to tell the kinds apart: what is wrong
@@ -89,12 +92,12 @@ std::string read_source(const std::string& path) {
 }
 
 bool is_converted_table(const std::string& path) {
-  return io::data_extension(path) == ".ts" || data::is_json_lines(path);
+  return io::data_extension(path) == ".ts" || data::is_json_table(path);
 }
 
 std::string read_table(const std::string& path) {
   std::string content = read_source(path);
-  if (data::is_json_lines(path)) return data::table_of_json_lines(content, path);
+  if (data::is_json_table(path)) return data::table_of_json(content, path);
   const bool series = io::data_extension(path) == ".ts" && names_series(content);
   return series ? data::table_of_ts(content, path) : content;
 }
@@ -130,14 +133,17 @@ SourceKind guess_kind(const Sources& sources, const TableFormat& format) {
   }
   if (files.empty()) return SourceKind::text;
   if (io::data_extension(files.front()) == ".ts" && holds_series(files.front())) return SourceKind::labelled;
-  const bool lines = data::is_json_lines(files.front());
-  if (!lines && !is_named_table(files.front()) && !looks_like_table(files.front())) return SourceKind::text;
+  const bool json = data::is_json_table(files.front());
+  if (!json && !is_named_table(files.front()) && !looks_like_table(files.front())) return SourceKind::text;
   const LabelledOptions names;
   const auto columns = column_names(files.front(), format);
-  const auto has = [&](const std::string& name) { return std::ranges::find(columns, name) != columns.end(); };
+  // "Sequence" and "Label" are no series either: whoever opens them says how they are asked for.
+  const auto has = [&](const std::string& name) {
+    return std::ranges::any_of(columns, [&](const std::string& column) { return lower_case(column) == name; });
+  };
   if (has(names.sequence_column) && has(names.label_column)) return SourceKind::labelled;
   if (holds_labelled_texts(files, format)) return SourceKind::labelled_texts;
-  return lines && !holds_numbers(files.front()) ? SourceKind::text : SourceKind::series;
+  return json && !holds_numbers(files.front()) ? SourceKind::text : SourceKind::series;
 }
 
 }  // namespace penstock

@@ -45,9 +45,11 @@ const char* broken_by(const ops::StepState& state) {
   return nullptr;
 }
 
-/// The norm of the first block's gradient over that of the last.
-double first_gradient_ratio(const ops::StepState& state) {
-  return state.last_squares > 0.0 ? std::sqrt(state.first_squares / state.last_squares) : 1.0;
+/// The norm of the first block's gradient over that of the last, or, of a single block, over that of the head. Beside a
+/// linear forecast the head starts at zero and passes nothing on at first, so that a single block has no baseline: 1.
+double first_gradient_ratio(const ModelSpec& spec, const ops::StepState& state) {
+  const bool has_baseline = (spec.blocks > 1 || spec.lags == 0) && state.last_squares > 0.0;
+  return has_baseline ? std::sqrt(state.first_squares / state.last_squares) : 1.0;
 }
 
 /// Whether the step was skipped, rather than repeated with another loss scale.
@@ -179,7 +181,7 @@ void Trainer::report(const StepResult& result, double seconds) {
       watched += static_cast<double>(result.saturation[i + 1]);
     }
     progress.saturated = watched > 0.0 ? saturated / watched : 0.0;
-    progress.first_gradient_ratio = first_gradient_ratio(state);
+    progress.first_gradient_ratio = first_gradient_ratio(model_.spec, state);
     if (progress.first_gradient_ratio < vanishing_ratio) {
       progress.warning =
           fmt::format("step {}: the gradient vanishes: in the first block its norm is {:.1e} of {}", state.step,

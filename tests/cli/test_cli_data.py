@@ -198,3 +198,14 @@ def test_missing_values_are_remembered(tmp_path):
     shown = run("predict", "model.safetensors", "gaps.csv", cwd=tmp_path)
     assert "note: 7 values were replaced by the last of their column; the first: gaps.csv:2:1: column \"x\"" in shown.err
     run("predict", "model.safetensors", "gaps.csv", "--missing", "refuse", cwd=tmp_path, expect=1)
+
+
+@pytest.mark.parametrize("header, column", [("Sequence,Label,v", "sequence"), ("sequence,LABEL,v", "label")])
+def test_names_of_labelled_sequences_in_capitals_are_no_series(tmp_path, header, column):
+    rows = "".join(f"s{sequence},{'ab'[sequence % 2]},{sequence + step}\n" for sequence in range(20) for step in range(8))
+    (tmp_path / "l.csv").write_text(header + "\n" + rows)
+    said = run("train", "l.csv", expect=2, cwd=tmp_path).err
+    assert f'--{column}-column: l.csv has no column "{column}", only' in said
+    names = header.split(",")
+    asked = ["--sequence-column", names[0], "--label-column", names[1]]
+    assert "in 2 classes" in run("train", "l.csv", *asked, "--steps", 2, cwd=tmp_path).err

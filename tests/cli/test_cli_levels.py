@@ -66,6 +66,13 @@ def test_a_report_tells_large_values_apart(tmp_path):
     assert labels and labels == ["999999990", "1000000000", "1000000010"] * (len(labels) // 3)
 
 
+@pytest.mark.parametrize("unit", [1e-310, 1e-200])
+def test_values_too_small_for_their_squares_are_refused(tmp_path, unit):
+    (tmp_path / "s.csv").write_text("y\n" + "".join(f"{unit * value!r}\n" for value in waves(20, rows=100)))
+    said = run("train", "s.csv", *QUICK, expect=1, cwd=tmp_path).err
+    assert 'column "y": the values, ' in said and "are too small for a spread; give larger units" in said
+
+
 def test_answers_of_usual_levels_have_the_digits_of_a_float(folder):
     out = run("predict", "low.safetensors", "low.csv", "--last", cwd=folder).out.splitlines()[1]
     assert all(len(field.replace(".", "")) <= 9 for field in out.split(","))
@@ -94,10 +101,24 @@ def test_a_value_far_from_all_others_is_named(folder, outlier):
     assert "never wrong" not in said
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_quantiles_of_series_with_zeros(tmp_path, seed):
+@pytest.mark.parametrize("factor", [1e-6, 1e6])
+def test_a_factor_changes_no_answer(tmp_path, factor):
+    numbers = random.Random(2)
+    values = {"waves": waves(20), "zeros": [numbers.choice([0, 0, 1, 3]) for _ in range(250)]}
+    values["tiny"] = [max(value, 1e-6) for value in values["zeros"]]
+    values["growing"] = [math.exp(0.01 * row + 0.05 * numbers.gauss(0, 1)) for row in range(250)]
+    for name, plain in values.items():
+        trained(tmp_path, name, plain)
+        trained(tmp_path, "scaled", [factor * value for value in plain])
+        options = ["--quantiles", "0.1,0.9", "--last"]
+        here, there = forecasts(tmp_path, name, *options)[0], forecasts(tmp_path, "scaled", *options)[0]
+        assert [value / factor for value in there] == pytest.approx(here, rel=1e-5, abs=1e-5), name
+
+
+@pytest.mark.parametrize("seed, least", [(0, 0), (1, 0), (2, 0), (3, 0), (0, 1e-9), (1, 1e-6), (2, 1e-3)])
+def test_quantiles_of_series_with_zeros(tmp_path, seed, least):
     numbers = random.Random(seed)
-    values = [0 if numbers.random() < 0.6 else numbers.choice([1, 2, 3, 5]) for _ in range(250)]
+    values = [least if numbers.random() < 0.6 else numbers.choice([1, 2, 3, 5]) for _ in range(250)]
     trained(tmp_path, "zeros", values)
     rows = forecasts(tmp_path, "zeros", "--quantiles", "0.1,0.5,0.9")
     assert max(row[3] for row in rows) < 10

@@ -55,6 +55,20 @@ def test_what_is_read_later_on_is_treated_as_in_training(tmp_path):
         assert 'note: -:33:1: column "day": "Total" is no date; left out\n' in streamed.err
 
 
+def test_rows_from_new_to_old_are_refused(tmp_path):
+    (tmp_path / "days.csv").write_text(HEADER + "".join(ROWS))
+    (tmp_path / "down.csv").write_text(HEADER + "".join(reversed(ROWS)))
+    (tmp_path / "parts.csv").write_text(HEADER + "".join([*ROWS[60:], *ROWS[:60]]))
+    run("train", "days.csv", *QUICK, "-o", "m.safetensors", cwd=tmp_path)
+    said = 'the dates of column "day" go from new to old, and a series is read from old to new: sort the rows by it'
+    refuses("train", "down.csv", cwd=tmp_path, status=1, verb="train", message=f"down.csv: {said}")
+    for verb, *more in (("predict", "--last"), ("evaluate",), ("predict", "--long")):
+        result = run(verb, "m.safetensors", "down.csv", *more, expect=1, cwd=tmp_path)
+        assert result.err == f"penstock {verb}: down.csv:5: {said}\n"
+    # Rows that go back now and then were read, and are.
+    run("predict", "m.safetensors", "parts.csv", cwd=tmp_path)
+
+
 def test_a_sequence_that_comes_back(tmp_path):
     rows = [f"s{i},{'up' if i % 2 else 'down'},{(1 if i % 2 else -1) * t + i / 7:.2f}\n" for t in range(10) for i in range(40)]
     header = "sequence,label,x\n"

@@ -1,5 +1,6 @@
 """What crosses the border between Python and the library: arrays of all sorts, mistakes, threads. Never a crash."""
 
+import copy
 import os
 import subprocess
 import sys
@@ -173,6 +174,40 @@ def test_a_wrong_state_dict_changes_nothing():
     with pytest.raises(ValueError, match=r"bias_hh_l0"):
         cell.load_state_dict(wrong)
     assert (cell.parameters["weight_ih_l0"] == weights["weight_ih_l0"]).all()
+
+
+def test_masked_values_are_refused():
+    cell, x = penstock.GRUCell(3, 5), np.ones((2, 7, 3), F32)
+    masked, plain = np.ma.masked_array(x, mask=x > 0), np.ma.masked_array(x)
+    before = sys.getrefcount(masked)
+    for call in (lambda: cell.forward(masked), lambda: penstock.scan(x, masked), lambda: penstock.scan(x, x, out=masked)):
+        with pytest.raises(TypeError, match=r"must be an array without masked values; give it \.filled\(number\)"):
+            call()
+    assert sys.getrefcount(masked) == before
+    assert (cell.forward(plain)[0] == cell.forward(x)[0]).all()
+
+
+def test_weights_that_were_edited_are_no_longer_written_to():
+    cell = penstock.GRUCell(3, 5)
+    with cell.edit() as weights:
+        weights["weight_ih_l0"][:] = 1
+    with pytest.raises(ValueError, match="read-only"):
+        weights["weight_ih_l0"][:] = 2
+    assert (cell.parameters["weight_ih_l0"] == 1).all()
+    with cell.edit() as weights:
+        weights["weight_ih_l0"][:] = 3
+    assert (cell.parameters["weight_ih_l0"] == 3).all()
+
+
+def test_weights_of_another_cell_are_refused():
+    slstm, lstm = (penstock.Recurrent(cell, 3, 4) for cell in ("slstm", "lstm"))
+    before, weights = lstm.state_dict(), slstm.state_dict()
+    with pytest.raises(penstock.InvalidArgument, match="weights are those of a cell 'slstm', and this is 'lstm'"):
+        lstm.load_state_dict(weights)
+    assert all((lstm.parameters[name] == array).all() for name, array in before.items())
+    lstm.load_state_dict(dict(weights))  # who says nothing of a cell
+    assert all((lstm.parameters[name] == array).all() for name, array in weights.items())
+    slstm.load_state_dict(copy.deepcopy(weights))
 
 
 def test_a_tape_of_another_network_is_refused():

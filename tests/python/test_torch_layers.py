@@ -15,6 +15,8 @@ ours = pytest.importorskip("penstock.torch", reason="penstock is not installed")
 from torch import nn  # noqa: E402
 from torch.nn.utils.rnn import pack_padded_sequence, pack_sequence, pad_packed_sequence  # noqa: E402
 
+import penstock  # noqa: E402
+
 torch.set_num_threads(1)  # these sizes are too small to share
 
 NAMES = ["RNN", "GRU", "LSTM"]
@@ -201,6 +203,39 @@ def test_state_dicts_are_interchangeable(name):
         [p.shape for p in layer] for layer in theirs.all_weights
     ]
     assert repr(mine) == repr(theirs)
+
+
+@pytest.mark.parametrize(
+    "make, other, said",
+    [
+        (lambda: ours.SLSTM(3, 4), lambda: ours.LSTM(3, 4), "'slstm', and this LSTM has 'lstm'"),
+        (lambda: ours.LSTM(3, 4, 2), lambda: ours.SLSTM(3, 4, 2), "'lstm', and this SLSTM has 'slstm'"),
+        (lambda: ours.GRU(3, 4, reset_after=False), lambda: ours.GRU(3, 4), "'gru-before', and this GRU has 'gru'"),
+        (lambda: ours.RNN(3, 4, nonlinearity="relu"), lambda: ours.RNN(3, 4), "'elman-relu', and this RNN has 'elman'"),
+        (lambda: ours.MinGRU(3, 4, candidate="positive"), lambda: ours.MinGRU(3, 4), "and this MinGRU has"),
+        (lambda: ours.SLSTMCell(3, 4), lambda: ours.LSTMCell(3, 4), "'slstm', and this LSTMCell has 'lstm'"),
+    ],
+)
+def test_weights_of_another_cell_are_refused(tmp_path, make, other, said):
+    trained, wrong = torch.nn.ModuleDict({"a": make()}), torch.nn.ModuleDict({"a": other()})
+    torch.save(trained.state_dict(), tmp_path / "a.pt")
+    before = copy.deepcopy(wrong.state_dict())
+    for weights in (trained.state_dict(), torch.load(tmp_path / "a.pt")):
+        for strict in (True, False):
+            with pytest.raises(RuntimeError, match=said):
+                wrong.load_state_dict(weights, strict=strict)
+        make().load_state_dict(trained["a"].state_dict())
+    assert all(torch.equal(value, before[name]) for name, value in wrong.state_dict().items())
+    # Without a note, as from torch.nn, weights are taken.
+    wrong.load_state_dict(dict(trained.state_dict()))
+    assert all(torch.equal(value, trained.state_dict()[name]) for name, value in wrong.state_dict().items())
+
+
+def test_notes_of_cells_pass_between_arrays_and_modules():
+    module = ours.SLSTM(3, 4)
+    with pytest.raises(penstock.InvalidArgument, match="of a cell 'slstm', and this is 'lstm'"):
+        penstock.Recurrent("lstm", 3, 4).load_state_dict(module.state_dict())
+    penstock.Recurrent("slstm", 3, 4).load_state_dict(module.state_dict())
 
 
 def test_copies_and_pickles():

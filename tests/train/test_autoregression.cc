@@ -201,6 +201,16 @@ class AutoregressiveModel : public testing::Test {
   std::unique_ptr<Dataset> data_;
 };
 
+TEST_F(AutoregressiveModel, WarnsOfNoVanishingGradientWhereItsHeadStartsAtZero) {
+  Model model = this->model();
+  TrainOptions options;
+  options.max_steps = 1;
+  options.execution.threads = 1;
+  const TrainResult result = train(model, *data_, options);
+  EXPECT_EQ(result.last.first_gradient_ratio, 1.0);
+  EXPECT_EQ(result.last.warning, "");
+}
+
 TEST_F(AutoregressiveModel, BeginsAsItsLinearForecast) {
   EXPECT_EQ(data_->description().season, 8);
   EXPECT_TRUE(data_->description().targets[0].logarithm) << "its swings grow with it";

@@ -60,6 +60,9 @@ TEST(Counters, AreLeftOutAndSaid) {
   const auto gaps = [](int i) { return fmt::format("{}", i + i / 7); };
   EXPECT_THAT(reading_of(table_of("time", gaps)), HasSubstr("time (numbers its rows)"));
   EXPECT_THAT(reading_of(table_of("Row", gaps)), HasSubstr("Row (numbers its rows)"));
+  // Dates in a form that is not read.
+  const auto short_dates = [](int i) { return fmt::format("23{:02}{:02}", 1 + i / 28, 1 + i % 28); };
+  EXPECT_THAT(reading_of(table_of("date", short_dates)), HasSubstr("date (numbers its rows)"));
   const auto drawn = [](int i) { return fmt::format("{}", 1000 + i * 7919 % 613); };
   for (const char* name : {"id", "customer_id", "storeId", "Shop ID", "userID"}) {
     EXPECT_THAT(reading_of(table_of(name, drawn)), HasSubstr(fmt::format("{} (an identifier)", name)));

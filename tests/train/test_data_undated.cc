@@ -254,7 +254,18 @@ TEST(Undated, AnHourThatIsMissingAtAnotherTimeIsMissing) {
   EXPECT_EQ(hourly.missing_between(sunday + 1.0 * hour, sunday + 3.0 * hour), 0.0);
   EXPECT_TRUE(hourly.is_regular(sunday + 1.0 * hour, sunday + 3.0 * hour));
   EXPECT_TRUE(hourly.between(sunday + 1.0 * hour, sunday + 3.0 * hour).empty());
-  EXPECT_EQ(hourly.missing_between(sunday + 1.0 * hour, sunday + 4.0 * hour), 2.0);
+  // Of several that are missing one is none: 0:00, and from 2:00, which there was not, on.
+  EXPECT_EQ(hourly.between(sunday + 1.0 * hour, sunday + 4.0 * hour), (std::vector{sunday + 3.0 * hour}));
+  EXPECT_EQ(hourly.between(sunday - 1.0 * hour, sunday + 5.0 * hour),
+            (std::vector{sunday, sunday + 1.0 * hour, sunday + 3.0 * hour, sunday + 4.0 * hour}));
+  EXPECT_EQ(hourly.missing_between(sunday + 3.0 * hour, sunday + 6.0 * hour), 2.0) << "behind the change";
+  EXPECT_EQ(hourly.missing_between(sunday - 1.0 * hour, sunday + 1.0 * hour), 0.0) << "where clocks change at midnight";
+  EXPECT_EQ(hourly.missing_between(sunday - 40.0 * hour, sunday + 10.0 * hour), 49.0) << "a gap of days";
+  const RowDates quarters{.irregular = Irregular::fill, .column = "when", .step = 0.25 * hour};
+  EXPECT_EQ(quarters.between(sunday + 1.5 * hour, sunday + 3.25 * hour),
+            (std::vector{sunday + 1.75 * hour, sunday + 3.0 * hour}));
+  const RowDates slow{.irregular = Irregular::fill, .column = "when", .step = 6.0 * hour};
+  EXPECT_EQ(slow.missing_between(sunday - 6.0 * hour, sunday + 12.0 * hour), 2.0);
   EXPECT_EQ(hourly.missing_between(sunday + 9.0 * hour, sunday + 11.0 * hour), 1.0) << "by day";
   EXPECT_EQ(hourly.missing_between(sunday - 23.0 * hour, sunday - 21.0 * hour), 1.0) << "on Saturday";
   EXPECT_EQ(hourly.missing_between(sunday - 6.0 * day, sunday - 6.0 * day + 2.0 * hour), 1.0) << "on Monday";

@@ -4,13 +4,14 @@ import torch
 from torch import nn
 
 from ._composed import CELLS
+from ._notes import CellNote
 from ._ops import one_step, run_layers
 
 
 _WEIGHTS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
 
 
-class Cell(nn.Module):
+class Cell(CellNote, nn.Module):
     """One step [B, I] -> [B, H] or [I] -> [H], with the state of the step before; parameters as torch.nn's cells."""
 
     def __init__(self, input_size, hidden_size, bias=True, device=None, dtype=None, *, num_heads=1):

@@ -16,6 +16,7 @@ from ._checks import (
     refuse_projection,
 )
 from ._composed import CELLS, composed, terms_of
+from ._notes import CellNote
 from ._ops import autocast_sequence, is_plain, keeps_tape, run_layers
 from ._parallel_layer import Reach, parallel_layer
 from ._sequence_parallel import parallel_scan
@@ -34,7 +35,7 @@ def _run_packed(run, x, states, lengths, batch_first):
     return y, tuple(s.index_copy(1, order, after) for s, after in zip(states, last))
 
 
-class Stack(nn.RNNBase):
+class Stack(CellNote, nn.RNNBase):
     """What all stacks of layers have in common: the way of inputs, states, lengths and packed rows to the op.
 
     Attributes, parameters and errors are those of torch.nn's recurrent layers.
@@ -48,13 +49,6 @@ class Stack(nn.RNNBase):
 
     def flatten_parameters(self):
         """Does nothing: weights are used where they lie."""
-
-    def _save_to_state_dict(self, destination, prefix, keep_vars):
-        # Shapes and names do not tell a cell: a state_dict says it where PyTorch keeps the versions of modules, which
-        # torch.save writes and penstock.interchange.load reads.
-        super()._save_to_state_dict(destination, prefix, keep_vars)
-        notes = getattr(destination, "_metadata", {})
-        notes.setdefault(prefix.removesuffix("."), {})["cell"] = self._cell()
 
     def forward(self, input, hx=None, *, lengths=None, reset_mask=None, every_state=False):
         """The outputs and the last states.

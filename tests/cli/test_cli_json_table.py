@@ -1,4 +1,4 @@
-"""JSON lines, an object a row: learnt, scored and answered as the same table with commas."""
+"""JSON, an object a row: learnt, scored and answered as the same table with commas."""
 
 import csv
 import gzip
@@ -39,15 +39,16 @@ def test_they_are_the_same_table(tmp_path, kind):
     table, options = KINDS[kind]
     (tmp_path / "t.csv").write_text(table)
     (tmp_path / "t.jsonl").write_text(as_json(table))
+    (tmp_path / "t.json").write_text("[" + as_json(table).strip().replace("\n", ",") + "]")
     (tmp_path / "t.ndjson.gz").write_bytes(gzip.compress(as_json(table).encode()))
     answers = {}
-    for name in ("t.csv", "t.jsonl", "t.ndjson.gz"):
+    for name in ("t.csv", "t.jsonl", "t.json", "t.ndjson.gz"):
         run("train", name, "-o", name + ".model", *TINY, "--steps", 3, *options, cwd=tmp_path)
         told = [run("predict", name + ".model", name, cwd=tmp_path).out]
         told.append(run("evaluate", name + ".model", name, "--json", cwd=tmp_path).json()["files"][0])
         told[1].pop("file", None)
         answers[name] = told
-    assert answers["t.jsonl"] == answers["t.csv"] == answers["t.ndjson.gz"]
+    assert answers["t.jsonl"] == answers["t.json"] == answers["t.csv"] == answers["t.ndjson.gz"]
     # A model of the one reads the other.
     assert run("predict", "t.csv.model", "t.jsonl", cwd=tmp_path).out == answers["t.csv"][0]
 
@@ -63,4 +64,4 @@ def test_a_corpus_is_a_text(tmp_path):
 def test_what_is_no_object_is_refused_with_its_line(tmp_path):
     (tmp_path / "bad.jsonl").write_text('{"x": 1}\n{"x": [2]}\n')
     result = run("train", "bad.jsonl", "--as", "series", expect=1, cwd=tmp_path)
-    assert result.err == 'penstock train: bad.jsonl:2: an array under "x", not a value\n'
+    assert result.err.startswith('penstock train: bad.jsonl:2: an array under "x", not a value; each object is a row')
