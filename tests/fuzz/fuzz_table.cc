@@ -6,7 +6,7 @@
 #include "io/data_file.h"
 #include "train/column_choice.h"
 #include "train/dates.h"
-#include "train/json_lines.h"
+#include "train/json_table.h"
 #include "train/number.h"
 #include "train/table_format.h"
 #include "train/ts_file.h"
@@ -82,9 +82,9 @@ void check_ts(const std::string& text) {
   test::check(rows > 0, "a table without rows");
 }
 
-/// What becomes of JSON lines is a table of as many rows as there are objects, all of one width.
-void check_json_lines(const std::string& text) {
-  const std::string table = data::table_of_json_lines(text, "fuzz");
+/// What becomes of JSON lines, or of an array, is a table of as many rows as there are objects, all of one width.
+void check_json_table(const std::string& text) {
+  const std::string table = data::table_of_json(text, "fuzz");
   if (table.empty()) return;
   const data::FoundFormat format = data::find_format(table, {});
   test::check(format.delimiter == ',', "another delimiter than was written");
@@ -101,7 +101,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string text(reinterpret_cast<const char*>(data), size);
   test::accepted([&] { check_table(text); });
   test::accepted([&] { check_ts(text); });
-  test::accepted([&] { check_json_lines(text); });
+  test::accepted([&] { check_json_table(text); });
   read_field(text.substr(0, 64));
   (void)io::binary_kind(text);
   return 0;
