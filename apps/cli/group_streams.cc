@@ -20,7 +20,7 @@ Index GroupStreams::rows_to_scale() const {
 void GroupStreams::switch_to(const std::string& name) {
   Series& next = all_[name];
   if (in_session_ == &next) return;
-  if (in_session_ != nullptr) in_session_->state = session_.state();
+  if (in_session_ != nullptr) in_session_->state = kept_state(session_);
   if (next.state.empty()) {
     session_.reset();
   } else {
@@ -93,7 +93,7 @@ void GroupStreams::restore(const StreamState& state, Rows& rows) {
 }
 
 void GroupStreams::save(StreamState& state) {
-  if (in_session_ != nullptr) in_session_->state = session_.state();
+  if (in_session_ != nullptr) in_session_->state = kept_state(session_);
   for (const auto& [name, series] : all_) {
     if (!series.state.empty() || series.scaling) {
       state.groups[name] = {.state = series.state,

@@ -66,6 +66,11 @@ struct Column {
   /// Of a raw value; not a number where a logarithm has none. Dates are raw as seconds since the start of 1970.
   double normal(double value) const;
   double raw(double normalised) const;  ///< Of values: back again.
+  /// Models compute with normal values up to this: what is further off is no measurement but a sign for one that is
+  /// missing, such as 3.4e38, and would leave no digit of all that it is summed with.
+  static constexpr double furthest = 1e12;
+  /// Whether a model can compute with a raw value; false if it is not a number.
+  bool can_read(double value) const;
   /// Whether this is a feature of dates.
   bool reads_dates() const { return feature > Feature::category; }
   /// Whether this is the same of a column as `other` is, in whichever row.

@@ -155,13 +155,12 @@ nb::object normalised(SharedModel& shared, nb::handle rows, const std::string& g
   for (std::size_t i = 0; i < from.size() / names.size() * inputs.size(); ++i) {
     const std::size_t input = i % inputs.size(), row = i / inputs.size();
     const double given = inputs[input].feature == Feature::elapsed ? elapsed(row, input) : field(row, input);
-    const double value = inputs[input].normal(given);
     const bool may_be_missing = std::isnan(given) && data.reads_ahead() && !data.is_known_ahead(inputs[input].name);
-    if (!may_be_missing && !(std::abs(value) <= static_cast<double>(std::numeric_limits<float>::max()))) {
+    if (!may_be_missing && !inputs[input].can_read(given)) {
       refuse("inputs must be finite and not too far from the values that the model is trained on; column " +
              inputs[input].name + " is " + std::to_string(given));
     }
-    values.as<float>()[i] = static_cast<float>(value);
+    values.as<float>()[i] = static_cast<float>(inputs[input].normal(given));
   }
   const std::size_t sequence = steps * inputs.size(), all = from.size() / names.size() * inputs.size();
   for (std::size_t first = 0; first < all && sequence > 0; first += sequence) {

@@ -83,6 +83,8 @@ double Column::normal(double value) const {
   return ((logarithm ? std::log(value) : value) - mean) / scale;
 }
 
+bool Column::can_read(double value) const { return std::abs(normal(value)) <= furthest; }
+
 double Column::raw(double normalised) const {
   const double value = normalised * scale + mean;
   return logarithm ? std::exp(value) : value;
