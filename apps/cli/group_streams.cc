@@ -47,7 +47,7 @@ std::optional<GroupStreams::Ready> GroupStreams::take(Rows& rows) {
   const bool is_scaled = rows.reader().knows_group();
   Series& series = all_[name];
   if (is_scaled) {
-    if (!series.data) describe(series, data_.of_group(rows.reader().group()));
+    if (!series.data) describe(series, descriptions_.of(rows.reader().group()));
     switch_to(name);
     return Ready{*series.data, *series.tracker, take_in(rows, {})};
   }
@@ -62,7 +62,7 @@ std::optional<GroupStreams::Ready> GroupStreams::take(Rows& rows) {
   const auto count = static_cast<Index>(features.size() / rows.features().size());
   if (count < rows_to_scale()) return std::nullopt;
   series.scaling = rows.reader().settle_group(name, features, count);
-  describe(series, data_.of_group(*series.scaling));
+  describe(series, descriptions_.of(*series.scaling));
   switch_to(name);
   std::vector<double>& values = series.waiting.target_values;
   const auto past = static_cast<std::ptrdiff_t>(series.past);

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "penstock/types.h"
@@ -237,6 +238,18 @@ struct DataDescription {
   std::vector<std::string> known_columns() const;
   /// Whether the model reads later rows of this column.
   bool is_known_ahead(std::string_view column) const;
+};
+
+/// The descriptions of many groups of the same data, each as DataDescription::of_group() gives it, in a time that does
+/// not depend on how many groups there are.
+class GroupDescriptions {
+ public:
+  explicit GroupDescriptions(const DataDescription& data);
+  DataDescription of(const Group& group) const;
+
+ private:
+  DataDescription of_any_;  // without what is of groups
+  std::unordered_map<std::string, std::vector<Spread::Ending>> endings_;
 };
 
 /// Puts the values of later rows into the inputs of `features` [rows, I], rows of one series, that stand for them. What

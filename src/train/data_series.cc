@@ -109,8 +109,8 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
     describe(table, series, inputs, targets, plan, options);
     if (options.from_last) scale_by_changes(series, inputs, targets);
     if (origin != nullptr) data::take_scaling(description_, *origin, table.header().source());
-    inputs_ = normalise(series, inputs, &DataDescription::inputs);
-    targets_ = normalise(series, targets, &DataDescription::targets);
+    inputs_ = normalise(series, inputs, &DataDescription::inputs, &Group::inputs);
+    targets_ = normalise(series, targets, &DataDescription::targets, &Group::targets);
     keep_unknown(series, targets);
     masks_ = series.missing == Missing::mask;
     for (std::string& finding : data::lost_changes(description_, table, series, inputs, inputs_)) {
@@ -159,17 +159,17 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
 
   /// The chosen columns, normalised, as [rows, columns].
   std::vector<float> normalise(const SeriesTable& series, const std::vector<std::size_t>& chosen,
-                               std::vector<Column> DataDescription::*columns) const {
+                               std::vector<Column> DataDescription::*columns,
+                               std::vector<Scaling> Group::*scalings) const {
     std::vector<float> values(static_cast<std::size_t>(series.rows()) * chosen.size());
     for (const Segment& segment : segments_) {
-      const DataDescription own = training::description_of(description_, segment);
+      const std::vector<Column> own = training::columns_of(description_, segment, columns, scalings);
       for (std::size_t c = 0; c < chosen.size(); ++c) {
         const auto& raw = series.columns[chosen[c]];
         const bool to_come = columns == &DataDescription::inputs;
         for (Index row = segment.first; row < segment.end + (to_come ? segment.to_come : 0); ++row) {
-          values[static_cast<std::size_t>(row) * chosen.size() + c] =
-              data::normalise(raw[row], (own.*columns)[c], series.values.source(row),
-                              series.values.lines[static_cast<std::size_t>(row)]);
+          values[static_cast<std::size_t>(row) * chosen.size() + c] = data::normalise(
+              raw[row], own[c], series.values.source(row), series.values.lines[static_cast<std::size_t>(row)]);
         }
       }
     }

@@ -18,7 +18,7 @@ constexpr float unknown = std::numeric_limits<float>::quiet_NaN();
 
 StreamSeries::StreamSeries(const DataDescription& data, Group of, bool trained)
     : group(std::move(of)),
-      inputs(trained && !data.groups.empty() ? data.of_group(group).inputs : data.inputs),
+      inputs(trained && !data.groups.empty() ? with_scalings(data.inputs, group.inputs) : data.inputs),
       settled(trained),
       values(inputs.size()),
       trained_(trained),
