@@ -2,6 +2,7 @@
 #include <array>
 #include <cmath>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <utility>
 
@@ -81,7 +82,7 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
   bool validation(Index i, Index rows, Index steps, Example& example) const override {
     if (lead_ == 0) return StreamDataset::validation(i, rows, steps, example);
     data::check_batch(rows, steps);
-    const auto batch = data::held_out_batch(segments_, lead_, i, rows, steps);
+    const auto batch = batches_of(rows, steps)->batch(i);
     if (!batch) return false;
     data::clear(example, static_cast<Index>(batch->lengths.size()), batch->steps);
     example.continues = batch->continues;
@@ -97,6 +98,15 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
   }
 
  private:
+  /// Any number of threads may ask for batches of their sizes.
+  std::shared_ptr<const data::HeldOutBatches> batches_of(Index rows, Index steps) const {
+    const std::lock_guard lock(batches_guard_);
+    if (!batches_ || !batches_->are_of(rows, steps)) {
+      batches_ = std::make_shared<const data::HeldOutBatches>(segments_, lead_, rows, steps);
+    }
+    return batches_;
+  }
+
   SeriesDataset(const SeriesSource& source, const CsvTable& table, const SeriesTable& series, data::SeriesSteps steps)
       : StreamDataset("series", steps.training, steps.held_out, steps.starts),
         source_(source),
@@ -409,8 +419,10 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
   Autoregression refitted_;  // with as many lags
   training::RowErrors past_errors_;
   Index lead_ = 0;
-  std::vector<float> inputs_;   // [rows, I]
-  std::vector<float> targets_;  // [rows, targets]
+  mutable std::mutex batches_guard_;
+  mutable std::shared_ptr<const data::HeldOutBatches> batches_;  // of the sizes that were asked for last
+  std::vector<float> inputs_;                                    // [rows, I]
+  std::vector<float> targets_;                                   // [rows, targets]
 };
 
 /// `sources` are Sources, or tables in memory.
