@@ -1,6 +1,10 @@
 """What every object of the package does under threads: it is shared, guarded, or refuses with an error. Never a crash."""
 
+import signal
+import subprocess
+import sys
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -169,3 +173,29 @@ def test_a_scan_has_no_state_to_share():
 
     assert not at_once(*[ask] * 4)
     assert not wrong
+
+
+OPENING = """
+import sys, threading
+import penstock
+alive = threading.Event()
+threading.Thread(target=lambda: (alive.wait(1), print("others run", flush=True)), daemon=True).start()
+try:
+    penstock.open_series(sys.argv[1])
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def test_ctrl_c_ends_the_reading_of_a_large_table(tmp_path):
+    rng = np.random.default_rng(1)
+    rows = rng.standard_normal((400_000, 4))
+    np.savetxt(tmp_path / "large.csv", rows, fmt="%.6f", delimiter=",", header="a,b,c,d", comments="")
+    with subprocess.Popen([sys.executable, "-c", OPENING, tmp_path / "large.csv"], stdout=subprocess.PIPE, text=True) as process:
+        # Other threads go on while it is read, which takes several seconds.
+        assert process.stdout.readline() == "others run\n"
+        begin = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        assert process.communicate(timeout=60)[0] == "interrupted\n"
+        print(f"{time.monotonic() - begin:.2f} s")
+    assert process.returncode == 0
