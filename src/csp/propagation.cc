@@ -94,8 +94,7 @@ bool Propagation::cut(int x, Integer low, Integer high) {
   return true;
 }
 
-void Propagation::check() const {
-  if (store_.stop && store_.stop()) fail(ErrorCode::interrupted, "stopped, as somebody asked");
+void Propagation::check_limits() const {
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - store_.limited_at).count();
   if (seconds > store_.limits.seconds) {
     throw LimitReached(
@@ -113,7 +112,8 @@ bool Propagation::run() {
   for (std::size_t done = 0; done < queue_.size(); ++done) {
     // Over huge domains bounds may move by one at a time, for hours.
     if (done == between_checks) {
-      check();
+      if (store_.stop && store_.stop()) fail(ErrorCode::interrupted, "stopped while bounds were being found");
+      check_limits();
       queue_.erase(queue_.begin(), queue_.begin() + static_cast<std::ptrdiff_t>(done));
       done = 0;
     }

@@ -33,9 +33,9 @@ class Propagation {
   Domains& domains() { return domains_; }
   const Domains& domains() const { return domains_; }
 
-  /// To be called every thousand steps; run() does so itself. Throws Error(interrupted) once somebody wants to stop,
-  /// and LimitReached for too much time or memory, of which `kept` bytes are of others.
-  void check() const;
+  /// To be called every thousand steps; run() does so itself. Throws LimitReached for too much time or memory, of which
+  /// `kept` bytes are of others.
+  void check_limits() const;
   void keep(std::size_t kept) { kept_ = kept; }
 
   /// Grows with each constraint of the variable that could not hold.

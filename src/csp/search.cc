@@ -245,7 +245,9 @@ double Search::cost_of(const Solution& solution) const {
 
 void Search::count_step() {
   constexpr Integer between_questions = 1024;
-  if (++steps_ % between_questions == 0) propagation_.check();
+  if (++steps_ % between_questions != 0) return;
+  if (store_->stop && store_->stop()) fail(ErrorCode::interrupted, "stopped after {} steps of the search", steps_);
+  propagation_.check_limits();
 }
 
 std::vector<int> Search::conflict(Integer effort) {
