@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,9 +19,13 @@
 namespace penstock::cli {
 namespace {
 
+constexpr int limit_reached = 3;  // exit status
+
 struct CspArguments {
   std::string file;
   std::optional<Index> most;
+  double seconds = 600;
+  Index megabytes = 1024, solutions = 1'000'000;
   bool all = false, first = false, explain = false, json = false;
 };
 
@@ -32,6 +37,13 @@ void refuse_contradictions(const CspArguments& arguments) {
   if (arguments.first && arguments.most) refuse("--first", "--max");
   if (arguments.explain && arguments.first) refuse("--explain", "--first");
   if (arguments.explain && (arguments.all || arguments.most)) refuse("--explain", arguments.all ? "--all" : "--max");
+  const auto at_least_1 = [](const char* option, auto value) {
+    if (!(value > 0))
+      throw Error(ErrorCode::invalid_argument, fmt::format("{} must be above 0, not {}", option, value));
+  };
+  at_least_1("--limit-seconds", arguments.seconds);
+  at_least_1("--limit-memory", arguments.megabytes);
+  at_least_1("--limit-solutions", arguments.solutions);
   if (arguments.most && *arguments.most < 1) {
     throw Error(ErrorCode::invalid_argument, fmt::format("--max must be at least 1, not {}", *arguments.most));
   }
@@ -148,6 +160,10 @@ int run_csp(const CspArguments& arguments) {
   catch_interrupts();
   csp::Model model = read_model(arguments.file);
   model.stop_when([] { return interrupted(); });
+  constexpr Index most_megabytes = csp::largest >> 20, megabyte = 1 << 20;
+  model.limit({.seconds = arguments.seconds,
+               .bytes = std::min(arguments.megabytes, most_megabytes) * megabyte,
+               .solutions = arguments.solutions});
   if (interrupted()) return interrupted_status();
   if (arguments.explain) return explain(model, arguments);
   const std::vector<csp::Solution> solutions = solve(model, arguments);
@@ -179,6 +195,10 @@ Verb add_csp(CLI::App& program) {
   options.flag("--explain", arguments->explain,
                "Of each other value of a variable, what excludes it or what it would cost");
   options.flag("--json", arguments->json, "Print one JSON object");
+  options.group("Limits");
+  options.add("--limit-seconds", arguments->seconds, "S", "Give up after so long");
+  options.add("--limit-memory", arguments->megabytes, "MB", "Give up where the search would take more");
+  options.add("--limit-solutions", arguments->solutions, "N", "Give up where --all or --max would find more");
   options.finish(
       "  penstock csp plan.csp\n"
       "  echo 'x in 1..9; y in 1..9; x * y == 12; x < y' | penstock csp - --all\n"
@@ -198,10 +218,13 @@ Verb add_csp(CLI::App& program) {
       "\n"
       "Exit status: 0 with a solution; 1 without one, and constraints that\n"
       "cannot hold together are printed; 2 for a mistake, named with line and\n"
-      "column.");
+      "column; 3 where a limit was reached, and nobody knows.");
   return {app, [arguments] {
             try {
               return run_csp(*arguments);
+            } catch (const csp::LimitReached& error) {
+              say(fmt::format("penstock csp: {} (see the limits in 'penstock csp --help')\n", error.what()));
+              return limit_reached;
             } catch (const Error& error) {
               if (error.code() != ErrorCode::interrupted) throw;
               return interrupted_status();

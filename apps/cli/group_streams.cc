@@ -20,7 +20,7 @@ Index GroupStreams::rows_to_scale() const {
 void GroupStreams::switch_to(const std::string& name) {
   Series& next = all_[name];
   if (in_session_ == &next) return;
-  if (in_session_ != nullptr) in_session_->state = session_.state();
+  if (in_session_ != nullptr) in_session_->state = kept_state(session_);
   if (next.state.empty()) {
     session_.reset();
   } else {
@@ -47,7 +47,7 @@ std::optional<GroupStreams::Ready> GroupStreams::take(Rows& rows) {
   const bool is_scaled = rows.reader().knows_group();
   Series& series = all_[name];
   if (is_scaled) {
-    if (!series.data) describe(series, data_.of_group(rows.reader().group()));
+    if (!series.data) describe(series, descriptions_.of(rows.reader().group()));
     switch_to(name);
     return Ready{*series.data, *series.tracker, take_in(rows, {})};
   }
@@ -62,7 +62,7 @@ std::optional<GroupStreams::Ready> GroupStreams::take(Rows& rows) {
   const auto count = static_cast<Index>(features.size() / rows.features().size());
   if (count < rows_to_scale()) return std::nullopt;
   series.scaling = rows.reader().settle_group(name, features, count);
-  describe(series, data_.of_group(*series.scaling));
+  describe(series, descriptions_.of(*series.scaling));
   switch_to(name);
   std::vector<double>& values = series.waiting.target_values;
   const auto past = static_cast<std::ptrdiff_t>(series.past);
@@ -93,7 +93,7 @@ void GroupStreams::restore(const StreamState& state, Rows& rows) {
 }
 
 void GroupStreams::save(StreamState& state) {
-  if (in_session_ != nullptr) in_session_->state = session_.state();
+  if (in_session_ != nullptr) in_session_->state = kept_state(session_);
   for (const auto& [name, series] : all_) {
     if (!series.state.empty() || series.scaling) {
       state.groups[name] = {.state = series.state,

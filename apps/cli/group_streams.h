@@ -17,7 +17,7 @@ namespace penstock::cli {
 /// of the series that a row is of.
 class GroupStreams {
  public:
-  GroupStreams(Session& session, const DataDescription& data) : session_(session), data_(data) {}
+  GroupStreams(Session& session, const DataDescription& data) : session_(session), data_(data), descriptions_(data) {}
 
   /// Takes in the row that was read last. A series that training did not see is scaled by its first rows: until there
   /// are enough of them there is nothing to push.
@@ -57,6 +57,7 @@ class GroupStreams {
 
   Session& session_;
   const DataDescription& data_;
+  GroupDescriptions descriptions_;
   std::map<std::string, Series> all_;
   Series* in_session_ = nullptr;
 };

@@ -104,9 +104,22 @@ class Stream {
   template <class Step>
   std::span<const float> push(const Step& step) {
     const auto start = Latency::Clock::now();
-    const auto outputs = session_.push(step);
+    const auto outputs = push_finite(step);
     latency_.record(Latency::Clock::now() - start);
     return outputs;
+  }
+
+  /// What cannot go on from where it is goes on from the start of a sequence.
+  template <class Step>
+  std::span<const float> push_finite(const Step& step) {
+    try {
+      return session_.push(step);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::numerical) throw;
+      if (!said_anew_) say("note: the model's answer was not finite: it forgot what it had read, and begins anew\n");
+      said_anew_ = true;
+      return session_.push(step);
+    }
   }
 
   void answer_bytes() {
@@ -319,7 +332,8 @@ class Stream {
   Model model_;
   Session session_;
   std::optional<StreamState> state_;
-  bool said_ = false;  // that a value was replaced
+  bool said_ = false;       // that a value was replaced
+  bool said_anew_ = false;  // that the state was not finite
   bool said_undated_ = false, said_returning_ = false;
   Input input_;
   Output output_;

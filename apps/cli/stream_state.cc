@@ -16,6 +16,7 @@
 
 #include "penstock/error.h"
 #include "penstock/model_file.h"
+#include "terminal.h"
 #include "units.h"
 
 namespace penstock::cli {
@@ -86,6 +87,14 @@ bool write_file(const std::string& path, const std::string& text) {
 }
 
 }  // namespace
+
+std::vector<float> kept_state(Session& session) {
+  std::vector<float> state = session.state();
+  if (std::ranges::all_of(state, [](float value) { return std::isfinite(value); })) return state;
+  say("note: what the model remembers was not finite: it begins anew\n");
+  session.reset();
+  return session.state();
+}
 
 StreamState::StreamState(std::string path, const std::string& model)
     : path_(std::move(path)), checksum_(inspect_model_file(model).checksum) {
@@ -163,9 +172,9 @@ void StreamState::restore(RowReader& reader) const {
   }
 }
 
-void StreamState::save(const Session& session) const {
+void StreamState::save(Session& session) const {
   nlohmann::json object = {
-      {"kind", state_kind}, {"model", checksum_}, {"state", session.state()}, {"expected", expected}};
+      {"kind", state_kind}, {"model", checksum_}, {"state", kept_state(session)}, {"expected", expected}};
   if (!intervals.empty()) object["intervals"] = intervals;
   for (const auto& [name, group] : groups) object["groups"].push_back(group_json(name, group));
   for (const auto& [name, row] : last_rows) {

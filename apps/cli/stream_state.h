@@ -11,6 +11,9 @@
 
 namespace penstock::cli {
 
+/// What a session remembers, to be kept. One that is not finite could not go on: it is reset, with a note.
+std::vector<float> kept_state(Session& session);
+
 /// The file of `penstock stream --state`: what a model remembers, so that a stream may stop and go on. It belongs to
 /// the weights it was made with.
 class StreamState {
@@ -26,7 +29,7 @@ class StreamState {
   void restore(SpreadTracker& tracker) const;
   void restore(RowReader& reader) const;
   /// Replaces the file as a whole or not at all. Throws Error(io_failure).
-  void save(const Session& session) const;
+  void save(Session& session) const;
 
   /// What a text's next byte was expected to be; empty at its start.
   std::vector<float> expected;

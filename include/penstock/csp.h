@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -216,6 +217,19 @@ struct Explanation {
   std::string text() const;
 };
 
+/// What a question may take. What takes more ends with LimitReached.
+struct Limits {
+  double seconds = std::numeric_limits<double>::infinity();  ///< From the call of limit() on.
+  Integer bytes = largest;                                   ///< Of memory for the search and its solutions, about.
+  Integer solutions = largest;                               ///< That all() finds; more are too many, none is left out.
+};
+
+/// The message says which limit it was.
+class LimitReached : public Error {
+ public:
+  explicit LimitReached(const std::string& message) : Error(ErrorCode::interrupted, message) {}
+};
+
 class Model {
  public:
   Model();
@@ -249,6 +263,9 @@ class Model {
 
   /// Asked every thousand steps; true ends a search with Error(interrupted).
   void stop_when(std::function<bool()> stop);
+
+  /// Without this call there is no limit.
+  void limit(const Limits& limits);
 
   /// The best solution, or the first one where there is no cost. Of equally good ones the same on every run.
   std::optional<Solution> solve() const;

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "penstock/types.h"
@@ -66,6 +67,11 @@ struct Column {
   /// Of a raw value; not a number where a logarithm has none. Dates are raw as seconds since the start of 1970.
   double normal(double value) const;
   double raw(double normalised) const;  ///< Of values: back again.
+  /// Models compute with normal values up to this: what is further off is no measurement but a sign for one that is
+  /// missing, such as 3.4e38, and would leave no digit of all that it is summed with.
+  static constexpr double furthest = 1e12;
+  /// Whether a model can compute with a raw value; false if it is not a number.
+  bool can_read(double value) const;
   /// Whether this is a feature of dates.
   bool reads_dates() const { return feature > Feature::category; }
   /// Whether this is the same of a column as `other` is, in whichever row.
@@ -232,6 +238,18 @@ struct DataDescription {
   std::vector<std::string> known_columns() const;
   /// Whether the model reads later rows of this column.
   bool is_known_ahead(std::string_view column) const;
+};
+
+/// The descriptions of many groups of the same data, each as DataDescription::of_group() gives it, in a time that does
+/// not depend on how many groups there are.
+class GroupDescriptions {
+ public:
+  explicit GroupDescriptions(const DataDescription& data);
+  DataDescription of(const Group& group) const;
+
+ private:
+  DataDescription of_any_;  // without what is of groups
+  std::unordered_map<std::string, std::vector<Spread::Ending>> endings_;
 };
 
 /// Puts the values of later rows into the inputs of `features` [rows, I], rows of one series, that stand for them. What

@@ -31,8 +31,9 @@ class Session {
   Session(Session&&) noexcept;
 
   /// One token in, logits [O] out; the span stays valid until the next call. The token must be below the vocabulary.
+  /// Throws Error(numerical) where outputs would not be finite; the session is then at the start of a sequence.
   std::span<const float> push(std::int32_t token);
-  /// One row of normalised features [I] in, outputs [O] (normalised) out.
+  /// One row of normalised features [I] in, none beyond Column::furthest, outputs [O] (normalised) out; the same.
   std::span<const float> push(std::span<const float> features);
   /// Back to the start of a sequence.
   void reset();

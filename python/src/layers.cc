@@ -4,6 +4,7 @@
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -20,13 +21,32 @@
 namespace penstock::python {
 namespace {
 
-/// What a backward pass reads of its forward pass.
+/// What a backward pass reads of its forward pass. For one call at a time, which is an InUse: a second one is refused.
 template <class Real>
 struct Tape {
   RecurrentTape<Real> content;
   std::unique_ptr<Rows> rows;
   Array x, y;
   Execution execution;
+  std::atomic<bool> in_use = false;
+
+  class InUse {
+   public:
+    /// Null: there is no tape. Throws Error(invalid_argument) while another call uses it.
+    explicit InUse(Tape* tape) : tape_(tape) {
+      if (tape != nullptr && tape->in_use.exchange(true)) {
+        refuse("tape is in use by another call: give each thread a tape of its own");
+      }
+    }
+    ~InUse() {
+      if (tape_ != nullptr) tape_->in_use = false;
+    }
+    InUse(const InUse&) = delete;
+    InUse& operator=(const InUse&) = delete;
+
+   private:
+    Tape* tape_;
+  };
 };
 
 /// The network on another device, whose weights follow those of the host before the next call that needs them.
@@ -56,6 +76,7 @@ class Network {
     if (execution.device.is_cuda() && tape != nullptr) {
       refuse("tape must be None on a GPU: gradients are computed on the CPU, or by penstock.torch");
     }
+    const typename Tape<Real>::InUse using_tape(tape);
     Array x = read_sequence(x_in, "x");
     auto rows = std::make_unique<Rows>(x, time_first ? Layout::time_first : Layout::batch_first, which);
     rows->check(x, spec().input_size);
@@ -64,6 +85,7 @@ class Network {
                             : Array::output(out, "out", scalar).with_whole_rows();
     if (!out.is_none()) rows->check(y, spec().output_size());
     const Array hT = Array::empty(state_shape(*rows), scalar);
+    if (tape != nullptr) tape->rows.reset();  // a call that fails leaves it empty
     {
       const nb::gil_scoped_release unlocked;
       Execution on = execution;
@@ -116,6 +138,7 @@ class Network {
   }
 
   nb::tuple backward(nb::handle dy_in, nb::handle dstate_in, Tape<Real>& tape, bool input_gradient) {
+    const typename Tape<Real>::InUse using_tape(&tape);
     if (!tape.rows) refuse("tape must have been filled by forward(), and is empty");
     const Rows& rows = *tape.rows;
     const Array dy = dy_in.is_none() ? zeros(rows.shape(spec().output_size())) : read_sequence(dy_in, "dy");

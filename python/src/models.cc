@@ -10,7 +10,7 @@
 #include <cmath>
 #include <limits>
 #include <memory>
-#include <mutex>
+#include <optional>
 #include <string>
 
 #include "bindings.h"
@@ -155,13 +155,12 @@ nb::object normalised(SharedModel& shared, nb::handle rows, const std::string& g
   for (std::size_t i = 0; i < from.size() / names.size() * inputs.size(); ++i) {
     const std::size_t input = i % inputs.size(), row = i / inputs.size();
     const double given = inputs[input].feature == Feature::elapsed ? elapsed(row, input) : field(row, input);
-    const double value = inputs[input].normal(given);
     const bool may_be_missing = std::isnan(given) && data.reads_ahead() && !data.is_known_ahead(inputs[input].name);
-    if (!may_be_missing && !(std::abs(value) <= static_cast<double>(std::numeric_limits<float>::max()))) {
+    if (!may_be_missing && !inputs[input].can_read(given)) {
       refuse("inputs must be finite and not too far from the values that the model is trained on; column " +
              inputs[input].name + " is " + std::to_string(given));
     }
-    values.as<float>()[i] = static_cast<float>(value);
+    values.as<float>()[i] = static_cast<float>(inputs[input].normal(given));
   }
   const std::size_t sequence = steps * inputs.size(), all = from.size() / names.size() * inputs.size();
   for (std::size_t first = 0; first < all && sequence > 0; first += sequence) {
@@ -360,55 +359,55 @@ void save(SharedModel& shared, const std::string& path, const nb::dict& fields) 
   }
 }
 
-/// A stream of answers; one call at a time.
+/// A stream of answers; one call at a time. Calls hold the interpreter's lock from the first look at the session to the
+/// last, and run nothing of Python's in between: arrays are read before, and made before.
 class Stream {
  public:
   Stream(SharedModel& shared, const std::string& device, const Execution& execution)
-      : session_(open(shared, device, execution)) {}
+      : Stream(*std::make_unique<Opened>(shared, device, execution)) {}
 
   nb::object push(nb::handle input, nb::handle out) {
-    const std::lock_guard lock(mutex_);
-    if (PyLong_Check(input.ptr())) {
-      const auto token = PyLong_AsLongLong(input.ptr());
-      if (token == -1 && PyErr_Occurred() != nullptr) throw nb::python_error();
-      if (token < 0 || token > std::numeric_limits<std::int32_t>::max()) {
-        refuse("token must be below the vocabulary, not " + std::to_string(token));
-      }
-      return answer(session_.push(static_cast<std::int32_t>(token)), out);
+    const bool is_token = PyLong_Check(input.ptr());
+    const std::int32_t token = is_token ? token_from(input) : 0;
+    const Array features = is_token ? Array() : Array(input, "features", Scalar::f32).contiguous();
+    if (!is_token && features.rank() != 1) {
+      refuse("features must have the shape (I,), not " + text_of(features.shape()));
     }
-    const Array features = Array(input, "features", Scalar::f32).contiguous();
-    if (features.rank() != 1) refuse("features must have the shape (I,), not " + text_of(features.shape()));
-    return answer(session_.push(features.values<float>()), out);
+    const Shape shape = {outputs_};
+    const Array answer =
+        out.is_none() ? Array::empty(shape, Scalar::f32) : Array::output(out, "out", Scalar::f32).contiguous();
+    answer.require_shape(shape, "(O,)");
+    std::ranges::copy(is_token ? session_.push(token) : session_.push(features.values<float>()), answer.as<float>());
+    return out.is_none() ? answer.object() : nb::borrow(out);
   }
 
-  void reset() {
-    const std::lock_guard lock(mutex_);
-    session_.reset();
-  }
+  void reset() { session_.reset(); }
 
  private:
-  /// Nobody knows how long a stream goes on: one step decides.
-  static Session open(SharedModel& shared, const std::string& device, const Execution& execution) {
-    const nb::gil_scoped_release unlocked;
-    const SharedModel::Reading model(shared);
-    return Session(*model, settled(*model, device, {.execution = execution}));
-  }
-
-  static nb::object answer(std::span<const float> outputs, nb::handle out) {
-    const Shape shape = {static_cast<Index>(outputs.size())};
-    if (out.is_none()) {
-      const Array fresh = Array::empty(shape, Scalar::f32);
-      std::ranges::copy(outputs, fresh.as<float>());
-      return fresh.object();
+  struct Opened {
+    Opened(SharedModel& shared, const std::string& device, const Execution& execution) {
+      const nb::gil_scoped_release unlocked;
+      const SharedModel::Reading model(shared);
+      outputs = model->data().output_size();
+      // Nobody knows how long a stream goes on: one step decides.
+      session.emplace(*model, settled(*model, device, {.execution = execution}));
     }
-    const Array target = Array::output(out, "out", Scalar::f32).contiguous();
-    target.require_shape(shape, "(O,)");
-    std::ranges::copy(outputs, target.as<float>());
-    return nb::borrow(out);
+    std::optional<Session> session;
+    Index outputs = 0;
+  };
+  explicit Stream(Opened& opened) : session_(std::move(*opened.session)), outputs_(opened.outputs) {}
+
+  static std::int32_t token_from(nb::handle input) {
+    const auto token = PyLong_AsLongLong(input.ptr());
+    if (token == -1 && PyErr_Occurred() != nullptr) throw nb::python_error();
+    if (token < 0 || token > std::numeric_limits<std::int32_t>::max()) {
+      refuse("token must be below the vocabulary, not " + std::to_string(token));
+    }
+    return static_cast<std::int32_t>(token);
   }
 
   Session session_;
-  std::mutex mutex_;
+  Index outputs_;
 };
 
 }  // namespace

@@ -4,6 +4,10 @@
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <future>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,6 +18,7 @@
 #include "penstock/fine_tune.h"
 #include "penstock/labelled_texts.h"
 #include "penstock/sound.h"
+#include "penstock/stop.h"
 #include "tables.h"
 
 namespace penstock::python {
@@ -280,6 +285,35 @@ std::unique_ptr<SharedDataset> shared(std::unique_ptr<Dataset> dataset) {
   return std::make_unique<SharedDataset>(std::move(dataset), "the dataset");
 }
 
+/// What `open` opens, on a thread of its own: this one lets others have the interpreter's lock, and looks for signals.
+/// Ctrl-C ends it within a moment.
+std::unique_ptr<SharedDataset> opened_unless_interrupted(const std::function<std::unique_ptr<Dataset>()>& open) {
+  std::atomic<bool> asked = false;
+  std::optional<nb::python_error> failure;
+  std::unique_ptr<Dataset> dataset;
+  {
+    const nb::gil_scoped_release unlocked;
+    auto opening = std::async(std::launch::async, [&] {
+      const Stoppable while_asked(&asked);
+      return open();
+    });
+    constexpr auto between_signals = std::chrono::milliseconds(50);
+    while (!asked && opening.wait_for(between_signals) != std::future_status::ready) {
+      const nb::gil_scoped_acquire locked;
+      if (PyErr_CheckSignals() == 0) continue;
+      failure.emplace();
+      asked = true;
+    }
+    try {
+      dataset = opening.get();
+    } catch (const Error&) {
+      if (!failure) throw;
+    }
+  }
+  if (failure) throw std::move(*failure);
+  return shared(std::move(dataset));
+}
+
 /// "auto" is settled when the model is there, so what suits the data is what suits them on the CPU.
 Device device_of_defaults(const std::string& device) { return device == "auto" ? Device::cpu() : parse_device(device); }
 
@@ -315,12 +349,15 @@ struct Openers {
 
 /// From tables, if there are any, otherwise from files. `origin` is a model that is to be trained further, or null.
 template <class Options>
-std::unique_ptr<Dataset> opened(const Sources& paths, const TableTexts& texts, const Options& options,
-                                SharedModel* origin, const std::type_identity_t<Openers<Options>>& open) {
+std::unique_ptr<SharedDataset> opened(const Sources& paths, const TableTexts& texts, const Options& options,
+                                      SharedModel* origin, const std::type_identity_t<Openers<Options>>& open) {
   std::optional<DataDescription> description;
   if (origin != nullptr) description = SharedModel::Reading(*origin)->data();
-  if (!texts.empty()) return open.tables(tables_from(texts), options, description ? &*description : nullptr);
-  return description ? open.files_as(paths, options, *description) : open.files(paths, options);
+  const std::vector<Table> tables = tables_from(texts);
+  return opened_unless_interrupted([&] {
+    if (!tables.empty()) return open.tables(tables, options, description ? &*description : nullptr);
+    return description ? open.files_as(paths, options, *description) : open.files(paths, options);
+  });
 }
 
 /// How a table is written, where each may be left to what the file shows.
@@ -359,7 +396,8 @@ void bind_training(nb::module_& module) {
   module.def(
       "open_text",
       [](const Sources& paths, double validation_fraction, bool bytes) {
-        return shared(open_text(paths, {.validation_fraction = validation_fraction, .bytes = bytes}));
+        return opened_unless_interrupted(
+            [&] { return open_text(paths, {.validation_fraction = validation_fraction, .bytes = bytes}); });
       },
       nb::arg("paths"), nb::arg("validation_fraction"), nb::arg("bytes"));
   module.def(
@@ -408,7 +446,7 @@ void bind_training(nb::module_& module) {
         options.group_by_file = group_by_file;
         options.known = known;
         options.categories = categories;
-        return shared(opened(paths, tables, options, origin, {open_series, open_series, open_series_tables}));
+        return opened(paths, tables, options, origin, {open_series, open_series, open_series_tables});
       },
       nb::arg("paths"), nb::arg("tables"), nb::arg("inputs"), nb::arg("targets"), nb::arg("horizon"),
       nb::arg("validation_fraction"), nb::arg("delimiter"), nb::arg("decimal"), nb::arg("header").none(),
@@ -432,7 +470,7 @@ void bind_training(nb::module_& module) {
         options.format = format_from(delimiter, decimal, header);
         options.missing = missing_from(missing, origin);
         options.seed = seed;
-        return shared(opened(paths, tables, options, origin, {open_labelled, open_labelled, open_labelled_tables}));
+        return opened(paths, tables, options, origin, {open_labelled, open_labelled, open_labelled_tables});
       },
       nb::arg("paths"), nb::arg("tables"), nb::arg("sequence_column"), nb::arg("label_column"), nb::arg("inputs"),
       nb::arg("categories"), nb::arg("validation_fraction"), nb::arg("delimiter"), nb::arg("decimal"),
@@ -454,8 +492,11 @@ void bind_training(nb::module_& module) {
         std::optional<DataDescription> description;
         if (origin != nullptr) description = SharedModel::Reading(*origin)->data();
         const DataDescription* const as = description ? &*description : nullptr;
-        return shared(tables.empty() ? open_labelled_texts(paths, options, as)
-                                     : open_labelled_text_tables(tables_from(tables), options, as));
+        const std::vector<Table> given = tables_from(tables);
+        return opened_unless_interrupted([&] {
+          return given.empty() ? open_labelled_texts(paths, options, as)
+                               : open_labelled_text_tables(given, options, as);
+        });
       },
       nb::arg("paths"), nb::arg("tables"), nb::arg("text_column"), nb::arg("label_column"), nb::arg("longest"),
       nb::arg("validation_fraction"), nb::arg("delimiter"), nb::arg("decimal"), nb::arg("header").none(),

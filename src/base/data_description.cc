@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <numbers>
+#include <utility>
 
 #include "base/check.h"
 #include "base/quote.h"
@@ -82,6 +83,8 @@ double Column::normal(double value) const {
   if (feature != Feature::value) value = feature_of(feature, value);
   return ((logarithm ? std::log(value) : value) - mean) / scale;
 }
+
+bool Column::can_read(double value) const { return std::abs(normal(value)) <= furthest; }
 
 double Column::raw(double normalised) const {
   const double value = normalised * scale + mean;
@@ -163,24 +166,23 @@ Missing parse_missing(std::string_view text) {
   fail(ErrorCode::invalid_argument, "missing must be refuse, carry, interpolate or mask, not {}", in_quotes(text));
 }
 
-namespace {
+DataDescription DataDescription::of_group(const Group& group) const { return GroupDescriptions(*this).of(group); }
 
-void scale(std::vector<Column>& columns, const std::vector<Scaling>& scaling) {
-  for (std::size_t i = 0; i < columns.size() && i < scaling.size(); ++i) {
-    columns[i] = with_scaling(std::move(columns[i]), scaling[i]);
+GroupDescriptions::GroupDescriptions(const DataDescription& data) : of_any_(data) {
+  of_any_.group_column.clear();
+  of_any_.groups_are_files = false;
+  of_any_.groups = {};
+  for (Spread::Ending& ending : std::exchange(of_any_.spread.endings, {})) {
+    endings_[ending.group].push_back(std::move(ending));
   }
 }
 
-}  // namespace
-
-DataDescription DataDescription::of_group(const Group& group) const {
-  DataDescription result = *this;
-  scale(result.inputs, group.inputs);
-  scale(result.targets, group.targets);
-  result.group_column.clear();
-  result.groups_are_files = false;
-  result.groups.clear();
-  std::erase_if(result.spread.endings, [&](const Spread::Ending& ending) { return ending.group != group.name; });
+DataDescription GroupDescriptions::of(const Group& group) const {
+  DataDescription result = of_any_;
+  result.inputs = with_scalings(std::move(result.inputs), group.inputs);
+  result.targets = with_scalings(std::move(result.targets), group.targets);
+  const auto endings = endings_.find(group.name);
+  if (endings != endings_.end()) result.spread.endings = endings->second;
   return result;
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/denormals.h"
+#include "penstock/stop.h"
 
 namespace penstock {
 
@@ -19,10 +20,13 @@ void side_by_side(int threads, std::size_t count, const Each& each) {
   std::vector<std::exception_ptr> failures(count);
   std::atomic<std::size_t> next{0};
   const DenormalMode mode = DenormalMode::of_this_thread();
+  const std::atomic<bool>* const asked_to_stop = Stoppable::of_this_thread();
   const auto work = [&] {
     const WithDenormals as_the_caller(mode);
+    const Stoppable with_the_caller(asked_to_stop);
     for (std::size_t i = next++; i < count; i = next++) {
       try {
+        stop_if_asked();
         each(i);
       } catch (...) {
         failures[i] = std::current_exception();

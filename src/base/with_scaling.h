@@ -1,5 +1,8 @@
 #pragma once
 
+#include <utility>
+#include <vector>
+
 #include "penstock/data.h"
 
 namespace penstock {
@@ -9,6 +12,14 @@ inline Column with_scaling(Column column, const Scaling& scaling) {
   column.mean = scaling.mean + scaling.scale * column.mean;
   column.scale *= scaling.scale;
   return column;
+}
+
+/// The same of several columns, each by the scaling of its place; those behind the last scaling stay.
+inline std::vector<Column> with_scalings(std::vector<Column> columns, const std::vector<Scaling>& scalings) {
+  for (std::size_t i = 0; i < columns.size() && i < scalings.size(); ++i) {
+    columns[i] = with_scaling(std::move(columns[i]), scalings[i]);
+  }
+  return columns;
 }
 
 }  // namespace penstock

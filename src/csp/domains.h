@@ -97,6 +97,9 @@ class Domains {
     return index;
   }
 
+  /// Of memory that grows with the search.
+  std::size_t bytes() const { return trail_.capacity() * sizeof(Saved); }
+
   std::size_t mark() const { return trail_.size(); }
   void undo(std::size_t mark) {
     while (trail_.size() > mark) {

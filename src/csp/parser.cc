@@ -165,6 +165,7 @@ class Parser {
     const Token& first = token();
     const Integer step = constant();
     if (step < 1) fail_at(first, fmt::format("a step must be at least 1, not {}", step));
+    if (step == 1) return Domain(range);
     // From the lower bound on, which need be no multiple.
     const Domain multiple = multiples(step, 0, range.high - range.low);
     std::vector<Integer> values;

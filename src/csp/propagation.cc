@@ -1,6 +1,9 @@
 #include "csp/propagation.h"
 
 #include <algorithm>
+#include <chrono>
+
+#include "base/check.h"
 
 namespace penstock::csp {
 namespace {
@@ -91,8 +94,29 @@ bool Propagation::cut(int x, Integer low, Integer high) {
   return true;
 }
 
+void Propagation::check_limits() const {
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - store_.limited_at).count();
+  if (seconds > store_.limits.seconds) {
+    throw LimitReached(
+        fmt::format("no answer within {:g} s: allow more time, or smaller domains", store_.limits.seconds));
+  }
+  const auto bytes = static_cast<Integer>(kept_ + domains_.bytes() + queue_.capacity() * sizeof(int));
+  if (bytes > store_.limits.bytes) {
+    throw LimitReached(
+        fmt::format("no answer within {} bytes of memory: allow more, or smaller domains", store_.limits.bytes));
+  }
+}
+
 bool Propagation::run() {
+  constexpr std::size_t between_checks = 1024;
   for (std::size_t done = 0; done < queue_.size(); ++done) {
+    // Over huge domains bounds may move by one at a time, for hours.
+    if (done == between_checks) {
+      if (store_.stop && store_.stop()) fail(ErrorCode::interrupted, "stopped while bounds were being found");
+      check_limits();
+      queue_.erase(queue_.begin(), queue_.begin() + static_cast<std::ptrdiff_t>(done));
+      done = 0;
+    }
     const int i = queue_[done];
     waiting_[i] = false;
     const Constraint& constraint = constraints_[i];

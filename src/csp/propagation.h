@@ -33,6 +33,11 @@ class Propagation {
   Domains& domains() { return domains_; }
   const Domains& domains() const { return domains_; }
 
+  /// To be called every thousand steps; run() does so itself. Throws LimitReached for too much time or memory, of which
+  /// `kept` bytes are of others.
+  void check_limits() const;
+  void keep(std::size_t kept) { kept_ = kept; }
+
   /// Grows with each constraint of the variable that could not hold.
   double weight(int x) const { return weights_[x]; }
 
@@ -69,6 +74,7 @@ class Propagation {
   std::vector<bool> active_, used_;            // by group
   int cost_constraint_ = -1;
 
+  std::size_t kept_ = 0;
   std::vector<int> queue_;
   std::vector<bool> waiting_;
   std::vector<double> weights_;

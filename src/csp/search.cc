@@ -64,6 +64,7 @@ std::optional<Solution> Search::best() {
 }
 
 std::vector<Solution> Search::best_of(Integer most) {
+  propagation_.keep(0);
   struct Ranked {
     Integer whole;  // what is minimised, if that is a whole number
     double real;    // otherwise
@@ -79,6 +80,12 @@ std::vector<Solution> Search::best_of(Integer most) {
     const bool whole = store_->cost >= 0;
     Ranked ranked{whole ? store_->value(store_->cost, solution.values()) : 0, whole ? 0 : solution.cost(), solution};
     const bool full = static_cast<Integer>(kept.size()) == most;
+    if (!full && static_cast<Integer>(kept.size()) >= store_->limits.solutions) {
+      throw LimitReached(fmt::format("there are more than {} solutions: allow more, or ask for fewer of them",
+                                     store_->limits.solutions));
+    }
+    constexpr std::size_t of_a_block = 16;  // that the allocator takes
+    propagation_.keep((kept.size() + 1) * (sizeof(Ranked) + of_a_block + solution.values().size() * sizeof(Integer)));
     if (full && !cheaper(ranked, kept.front())) return true;
     kept.push_back(std::move(ranked));
     std::push_heap(kept.begin(), kept.end(), cheaper);
@@ -238,9 +245,9 @@ double Search::cost_of(const Solution& solution) const {
 
 void Search::count_step() {
   constexpr Integer between_questions = 1024;
-  if (++steps_ % between_questions == 0 && store_->stop && store_->stop()) {
-    fail(ErrorCode::interrupted, "stopped after {} steps of the search", steps_);
-  }
+  if (++steps_ % between_questions != 0) return;
+  if (store_->stop && store_->stop()) fail(ErrorCode::interrupted, "stopped after {} steps of the search", steps_);
+  propagation_.check_limits();
 }
 
 std::vector<int> Search::conflict(Integer effort) {

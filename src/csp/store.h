@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <functional>
 #include <map>
 #include <span>
@@ -75,6 +76,8 @@ struct Store {
   std::function<double(const Box&)> bound;
 
   std::function<bool()> stop;
+  Limits limits;
+  std::chrono::steady_clock::time_point limited_at;
 
   bool has_cost() const { return cost >= 0 || interval_cost || solution_cost; }
 

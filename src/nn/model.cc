@@ -123,6 +123,12 @@ std::shared_ptr<graph::Weights> Model::Impl::weights_on(Device device) const {
   return found->weights;
 }
 
+void Model::Impl::part_from_sessions() {
+  const std::lock_guard lock(guard_);
+  parameters->part_from_readers();
+  copies_.clear();
+}
+
 void Model::Impl::take_weights_from(Device device) {
   const std::lock_guard lock(guard_);
   const auto found = std::ranges::find(copies_, device, &Copy::device);

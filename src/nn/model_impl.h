@@ -28,6 +28,8 @@ struct Model::Impl {
   /// The parameters on a device. Elsewhere than on the CPU they are a copy, brought up to date if the host's have
   /// changed. Throws Error: unsupported without such a device; out_of_memory.
   std::shared_ptr<graph::Weights> weights_on(Device device) const;
+  /// Before weights are written in place: sessions that were opened on the model keep them as they are.
+  void part_from_sessions();
   /// The host's parameters become those of a copy, which somebody has trained.
   void take_weights_from(Device device);
 

@@ -31,6 +31,14 @@ Parameters<Real>::Parameters(ParameterLayout layout)
       weights_(std::make_shared<graph::Weights>(std::make_shared<ops::Queue>(Device::cpu()),
                                                 static_cast<std::size_t>(layout_.size()) * sizeof(Real))) {}
 
+template <class Real>
+void Parameters<Real>::part_from_readers() {
+  if (weights_.use_count() == 1) return;
+  auto own = std::make_shared<graph::Weights>(weights_->shared_queue(), weights_->values().bytes());
+  own->values().upload(weights_->values().data(), weights_->values().bytes());
+  weights_ = std::move(own);
+}
+
 template class Parameters<float>;
 template class Parameters<double>;
 

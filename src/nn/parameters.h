@@ -74,6 +74,9 @@ class Parameters {
   std::span<const Real> values() const { return {data(), static_cast<std::size_t>(layout_.size())}; }
   std::span<Real> value(const ParameterEntry& entry) { return values().subspan(entry.offset, entry.size); }
   std::span<const Real> value(const ParameterEntry& entry) const { return values().subspan(entry.offset, entry.size); }
+  /// Before values are written: whoever else reads them where they lie keeps them as they are, and these go on as a
+  /// copy.
+  void part_from_readers();
   /// To be called whenever values have been written.
   void changed() { weights_->changed(); }
 

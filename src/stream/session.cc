@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <cmath>
+
 #include "base/check.h"
 #include "nn/enough_memory.h"
 #include "ops/elementwise.h"
@@ -16,6 +19,20 @@ void require_features(const DataDescription& data, Index rows, std::size_t given
   require(data.vocabulary == 0, "this model reads tokens, not features");
   require(static_cast<Index>(given) == rows * data.input_size(), "features must hold {} values, not {}",
           rows * data.input_size(), given);
+}
+
+void require_near(std::span<const float> features) {
+  const auto near = [](float value) { return std::abs(static_cast<double>(value)) <= Column::furthest; };
+  const auto far = std::ranges::find_if_not(features, near);
+  require(far == features.end(), "features must be numbers of at most {:g}, not {}", Column::furthest,
+          far == features.end() ? 0.0f : *far);
+}
+
+/// Outputs that are not finite come of a state that is not, or soon will make one: whatever follows would be lost.
+std::span<const float> checked(std::span<const float> outputs, streaming::SessionRows& row) {
+  if (ops::all_finite(1, static_cast<Index>(outputs.size()), outputs.data())) return outputs;
+  row.reset();
+  fail(ErrorCode::numerical, "the model's answer is not finite; the session begins anew");
 }
 
 /// What rows keep, and what a step of them computes with.
@@ -45,12 +62,13 @@ Session::Session(Session&&) noexcept = default;
 std::span<const float> Session::push(std::int32_t token) {
   require_tokens(impl_->row.data());
   ops::check_tokens({}, &token, impl_->row.data().vocabulary);
-  return impl_->row.push(&token);
+  return checked(impl_->row.push(&token), impl_->row);
 }
 
 std::span<const float> Session::push(std::span<const float> features) {
   require_features(impl_->row.data(), 1, features.size());
-  return impl_->row.push(features.data());
+  require_near(features);
+  return checked(impl_->row.push(features.data()), impl_->row);
 }
 
 void Session::reset() { impl_->row.reset(); }
@@ -88,6 +106,7 @@ std::span<const float> SessionBatch::push(std::span<const std::int32_t> tokens) 
 
 std::span<const float> SessionBatch::push(std::span<const float> features) {
   require_features(impl_->rows.data(), rows(), features.size());
+  require_near(features);
   return impl_->rows.push(features.data());
 }
 

@@ -9,6 +9,7 @@
 #include <set>
 #include <tuple>
 
+#include "penstock/stop.h"
 #include "train/arima.h"
 #include "train/arima_fit.h"
 #include "train/cholesky.h"
@@ -153,6 +154,7 @@ class Regression {
   }
 
   void accumulate() {
+    constexpr Index rows_between_stops = 1024;
     const Index n = shape_.lags;
     gram_.assign(static_cast<std::size_t>(n * n), 0.0);
     products_.assign(static_cast<std::size_t>(n * horizon_), 0.0);
@@ -160,6 +162,7 @@ class Regression {
     target_sums_.assign(static_cast<std::size_t>(horizon_), 0.0);
     Numbers x(static_cast<std::size_t>(n)), y(static_cast<std::size_t>(horizon_));
     visit(origins_, 1, [&](std::size_t series, Index row) {
+      if (row % rows_between_stops == 0) stop_if_asked();
       const std::span<const double> z = z_[series];
       const Numbers& w = w_[series];
       for (Index k = 0; k < n; ++k) x[k] = w[row - k];
@@ -296,6 +299,7 @@ void compare(ManySeries z, Index horizon, Index season, const RawValue& raw, Com
   LinearForecast forecast;
   for (const bool intercept : {false, true}) {
     for (std::size_t penalty = 0; penalty < (shape.lags > 0 ? std::size(penalties) : 1); ++penalty) {
+      stop_if_asked();
       if (!regression.fit(intercept, penalty, forecast)) continue;
       comparison.log_errors.emplace_back(RegressionChoice{shape, intercept, rolled, penalty},
                                          log_error_behind(z, share, forecast, raw));

@@ -10,6 +10,7 @@
 #include "base/quote.h"
 #include "io/data_file.h"
 #include "io/text_encoding.h"
+#include "penstock/stop.h"
 #include "train/column_choice.h"
 #include "train/dataset.h"
 #include "train/json_table.h"
@@ -189,6 +190,8 @@ bool TableRows::read() {
 }
 
 bool TableRows::next() {
+  constexpr std::size_t rows_between_stops = 1024;
+  if (row_ % rows_between_stops == 0) stop_if_asked();
   const std::size_t before = reader_ ? file_ : table_.files_.size();
   const auto& left_out = table_.left_out_;
   do {

@@ -2,6 +2,7 @@
 #include <array>
 #include <cmath>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <utility>
 
@@ -81,7 +82,7 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
   bool validation(Index i, Index rows, Index steps, Example& example) const override {
     if (lead_ == 0) return StreamDataset::validation(i, rows, steps, example);
     data::check_batch(rows, steps);
-    const auto batch = data::held_out_batch(segments_, lead_, i, rows, steps);
+    const auto batch = batches_of(rows, steps)->batch(i);
     if (!batch) return false;
     data::clear(example, static_cast<Index>(batch->lengths.size()), batch->steps);
     example.continues = batch->continues;
@@ -97,6 +98,15 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
   }
 
  private:
+  /// Any number of threads may ask for batches of their sizes.
+  std::shared_ptr<const data::HeldOutBatches> batches_of(Index rows, Index steps) const {
+    const std::lock_guard lock(batches_guard_);
+    if (!batches_ || !batches_->are_of(rows, steps)) {
+      batches_ = std::make_shared<const data::HeldOutBatches>(segments_, lead_, rows, steps);
+    }
+    return batches_;
+  }
+
   SeriesDataset(const SeriesSource& source, const CsvTable& table, const SeriesTable& series, data::SeriesSteps steps)
       : StreamDataset("series", steps.training, steps.held_out, steps.starts),
         source_(source),
@@ -109,8 +119,8 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
     describe(table, series, inputs, targets, plan, options);
     if (options.from_last) scale_by_changes(series, inputs, targets);
     if (origin != nullptr) data::take_scaling(description_, *origin, table.header().source());
-    inputs_ = normalise(series, inputs, &DataDescription::inputs);
-    targets_ = normalise(series, targets, &DataDescription::targets);
+    inputs_ = normalise(series, inputs, &DataDescription::inputs, &Group::inputs);
+    targets_ = normalise(series, targets, &DataDescription::targets, &Group::targets);
     keep_unknown(series, targets);
     masks_ = series.missing == Missing::mask;
     for (std::string& finding : data::lost_changes(description_, table, series, inputs, inputs_)) {
@@ -159,17 +169,17 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
 
   /// The chosen columns, normalised, as [rows, columns].
   std::vector<float> normalise(const SeriesTable& series, const std::vector<std::size_t>& chosen,
-                               std::vector<Column> DataDescription::*columns) const {
+                               std::vector<Column> DataDescription::*columns,
+                               std::vector<Scaling> Group::*scalings) const {
     std::vector<float> values(static_cast<std::size_t>(series.rows()) * chosen.size());
     for (const Segment& segment : segments_) {
-      const DataDescription own = training::description_of(description_, segment);
+      const std::vector<Column> own = training::columns_of(description_, segment, columns, scalings);
       for (std::size_t c = 0; c < chosen.size(); ++c) {
         const auto& raw = series.columns[chosen[c]];
         const bool to_come = columns == &DataDescription::inputs;
         for (Index row = segment.first; row < segment.end + (to_come ? segment.to_come : 0); ++row) {
-          values[static_cast<std::size_t>(row) * chosen.size() + c] =
-              data::normalise(raw[row], (own.*columns)[c], series.values.source(row),
-                              series.values.lines[static_cast<std::size_t>(row)]);
+          values[static_cast<std::size_t>(row) * chosen.size() + c] = data::normalise(
+              raw[row], own[c], series.values.source(row), series.values.lines[static_cast<std::size_t>(row)]);
         }
       }
     }
@@ -409,8 +419,10 @@ class SeriesDataset final : public data::StreamDataset, public training::SeriesR
   Autoregression refitted_;  // with as many lags
   training::RowErrors past_errors_;
   Index lead_ = 0;
-  std::vector<float> inputs_;   // [rows, I]
-  std::vector<float> targets_;  // [rows, targets]
+  mutable std::mutex batches_guard_;
+  mutable std::shared_ptr<const data::HeldOutBatches> batches_;  // of the sizes that were asked for last
+  std::vector<float> inputs_;                                    // [rows, I]
+  std::vector<float> targets_;                                   // [rows, targets]
 };
 
 /// `sources` are Sources, or tables in memory.

@@ -85,6 +85,7 @@ void fit_autoregression(Model& model, const Dataset& data) {
          "the model's linear forecast has no effects of what is known in advance, that of "
          "the data has: set ModelSpec::known_effects");
   }
+  model.impl().part_from_sessions();
   LinearParameters(model.impl()).set(*linear);
 }
 
@@ -98,6 +99,7 @@ void refit_autoregression(Model& model, const Dataset& data) {
   const training::SeriesRows* const series = training::SeriesRows::of(data);
   const Autoregression* const linear = series == nullptr ? nullptr : series->refitted();
   if (linear != nullptr && linear->lags == model.spec().lags && linear->lags > 0) {
+    model.impl().part_from_sessions();
     LinearParameters(model.impl()).set(*linear);
   }
 }

@@ -182,6 +182,7 @@ Model fit_filters(const Dataset& data, std::uint64_t seed, const Execution& exec
 void refit_filters(Model& model, const Dataset& data, const FilterShares& shares, const Execution& execution) {
   using namespace training;  // NOLINT(google-build-using-namespace)
   if (model.spec().filters == 0 || LabelledBatches::of(data) == nullptr || data.held_out_steps() == 0) return;
+  model.impl().part_from_sessions();
   const Sequences sequences(data);
   FilterMeans bank(model.spec(), model.data(), execution);
   bank.take_from(model);

@@ -265,7 +265,7 @@ void add_errors(const training::SeriesRows& series, const training::RowErrors& a
     if (!std::isfinite(all.errors[i])) continue;
     if (const training::Segment& holds = series.segment_of(all.rows[i / outputs]); &holds != segment) {
       segment = &holds;
-      columns = training::description_of(data, holds).targets;
+      columns = training::columns_of(data, holds, &DataDescription::targets, &Group::targets);
     }
     const std::size_t target = i % targets, step = i % outputs / targets;
     const Index row = all.rows[i / outputs] + static_cast<Index>(step) + 1;
@@ -277,7 +277,8 @@ void add_errors(const training::SeriesRows& series, const training::RowErrors& a
 /// What errors of forecasts that had not seen the values say of their width, row by row of one segment.
 class HonestWidths {
  public:
-  HonestWidths(const DataDescription& data, const training::SeriesRows& series) : data_(data), series_(series) {}
+  HonestWidths(const DataDescription& data, const training::SeriesRows& series)
+      : data_(data), descriptions_(data), series_(series) {}
 
   void add(const training::RowErrors& errors) {
     const auto outputs = static_cast<std::size_t>(data_.output_size());
@@ -291,7 +292,7 @@ class HonestWidths {
     constexpr Index rows_to_know = 8;
     if (segment.rows() < rows_to_know) return std::nullopt;
     const auto targets = static_cast<Index>(data_.targets.size());
-    const DataDescription own = training::description_of(data_, segment);
+    const DataDescription own = descriptions_.of(segment);
     SpreadTracker tracker(own);
     std::vector<float> forecasts(static_cast<std::size_t>(own.output_size()));
     const auto values = series_.targets();
@@ -319,6 +320,7 @@ class HonestWidths {
   }
 
   const DataDescription& data_;
+  training::SegmentDescriptions descriptions_;
   const training::SeriesRows& series_;
   std::unordered_map<Index, std::span<const float>> errors_;  // of forecasts from a row
 };

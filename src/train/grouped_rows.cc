@@ -11,14 +11,16 @@ namespace penstock {
 namespace {
 
 /// The series of the last row; its name is empty where the model has no groups.
-GroupedRows begin_series(const Rows& rows, const DataDescription& data) {
+GroupedRows begin_series(const Rows& rows, const DataDescription& data, const GroupDescriptions& descriptions) {
   GroupedRows series;
-  series.data = data;
-  if (data.group_column.empty()) return series;
+  if (data.group_column.empty()) {
+    series.data = data;
+    return series;
+  }
   const Group& group = rows.reader().group();
   series.name = group.name;
   series.trained = rows.reader().knows_group();
-  if (series.trained) series.data = data.of_group(group);
+  if (series.trained) series.data = descriptions.of(group);
   return series;
 }
 
@@ -32,13 +34,14 @@ void check_order(const GroupedRows& series, const DataDescription& data, const R
 }  // namespace
 
 std::vector<GroupedRows> read_groups(Rows& rows, const DataDescription& data, const GroupReading& reading) {
+  const GroupDescriptions descriptions(data);
   std::vector<GroupedRows> groups;
   std::unordered_map<std::string, std::size_t> places;
   for (auto kind = rows.next(); kind != Rows::Kind::end; kind = rows.next()) {
     if (kind == Rows::Kind::blank) continue;
     const std::string& name = data.group_column.empty() ? std::string() : rows.reader().group().name;
     const auto [place, first] = places.try_emplace(name, groups.size());
-    if (first) groups.push_back(begin_series(rows, data));
+    if (first) groups.push_back(begin_series(rows, data, descriptions));
     GroupedRows& series = groups[place->second];
     series.features.insert(series.features.end(), rows.features().begin(), rows.features().end());
     if (rows.reader().is_to_come()) {
@@ -57,7 +60,7 @@ std::vector<GroupedRows> read_groups(Rows& rows, const DataDescription& data, co
   for (GroupedRows& series : groups) {
     if (!series.trained) {
       const Index count = reading.scaled_by > 0 ? reading.scaled_by : all;
-      series.data = data.of_group(rows.reader().settle_group(series.name, series.features, count));
+      series.data = descriptions.of(rows.reader().settle_group(series.name, series.features, count));
     }
     fill_ahead(data, series.features);
   }

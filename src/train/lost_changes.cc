@@ -26,7 +26,7 @@ Changes changes_of(const DataDescription& description, const SeriesTable& series
     return static_cast<double>(read[static_cast<std::size_t>(row) * inputs + input]);
   };
   for (const training::Segment& segment : series.segments) {
-    const Column column = training::description_of(description, segment).inputs[input];
+    const Column column = training::columns_of(description, segment, &DataDescription::inputs, &Group::inputs)[input];
     for (Index row = segment.first; row < segment.end; ++row) {
       if (std::abs(seen(row)) > result.farthest) result.farthest = std::abs(seen(row)), result.place = row;
       if (row == segment.first || raw[row] == raw[row - 1]) continue;

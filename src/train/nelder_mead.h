@@ -4,6 +4,8 @@
 #include <functional>
 #include <vector>
 
+#include "penstock/stop.h"
+
 namespace penstock::training {
 
 /// Where a function of a few numbers is least, as far as so many evaluations find out (Nelder and Mead, 1965). Values
@@ -23,6 +25,7 @@ inline std::vector<double> minimise(const std::function<double(const std::vector
   }
   int used = static_cast<int>(n) + 1;
   while (true) {
+    stop_if_asked();
     std::ranges::stable_sort(corners, {}, &Corner::value);
     if (used >= evaluations || !(corners[n].value - corners[0].value > tolerance)) return corners[0].at;
     std::vector<double> middle(n, 0.0);

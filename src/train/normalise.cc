@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <utility>
 
 #include "base/check.h"
@@ -64,16 +63,18 @@ void fit_changes(Column& column, std::span<const std::vector<double>> series, In
   column.scale = scale_of(column.scale * std::sqrt(squares / count), largest);
 }
 
-float normalise(double raw, const Column& column, std::string_view source, Index line) {
+void refuse_far(double raw, const Column& column, std::string_view source, Index line) {
+  fail(ErrorCode::bad_input, "{}:{}: column {}: {} is too far from the values that the model is trained on", source,
+       line, in_quotes(column.name), raw);
+}
+
+float normalise(double raw, const Column& column, std::string_view source, Index line, double furthest) {
   if (column.logarithm && raw <= 0.0) {
     fail(ErrorCode::bad_input, "{}:{}: column {}: {} has no logarithm, by which the model reads this column", source,
          line, in_quotes(column.name), raw);
   }
   const double value = column.normal(raw);
-  if (!(std::abs(value) <= std::numeric_limits<float>::max())) {
-    fail(ErrorCode::bad_input, "{}:{}: column {}: {} is too far from the values that the model is trained on", source,
-         line, in_quotes(column.name), raw);
-  }
+  if (!(std::abs(value) <= furthest)) refuse_far(raw, column, source, line);
   return static_cast<float>(value);
 }
 

@@ -18,7 +18,11 @@ Column fit_column(std::string name, std::span<const double> values, std::string_
 /// over 1 to `horizon` rows, of which at least one must have more than `horizon`. As above if it never changes.
 void fit_changes(Column& column, std::span<const std::vector<double>> series, Index horizon);
 
-/// A raw value as the model sees it. Throws Error(bad_input), naming place and column, if that is beyond a float.
-float normalise(double raw, const Column& column, std::string_view source, Index line);
+/// Throws Error(bad_input) for a value that no model can compute with.
+[[noreturn]] void refuse_far(double raw, const Column& column, std::string_view source, Index line);
+
+/// A raw value as the model sees it. Throws Error(bad_input), naming place and column, if that is beyond `furthest`.
+float normalise(double raw, const Column& column, std::string_view source, Index line,
+                double furthest = Column::furthest);
 
 }  // namespace penstock::data

@@ -13,6 +13,7 @@
 #include "train/categories.h"
 #include "train/csv.h"
 #include "train/dates.h"
+#include "train/normalise.h"
 #include "train/sequence_names.h"
 #include "train/stream_opening.h"
 #include "train/stream_series.h"
@@ -257,8 +258,11 @@ struct RowReader::Impl {
   bool is_known(const data::CsvField& field, std::size_t input) const {
     if (data::is_missing(field.text)) return false;
     double number = 0.0;
-    return !replace_bad || kinds[input] == data::ColumnKind::boolean || data::parse_truth(field.text) ||
-           data::parse_number(field.text, opening.decimal, number) == std::errc{};
+    if (data::parse_number(field.text, opening.decimal, number) == std::errc{}) {
+      const auto value = data.input_of(inputs[input].name);
+      return !value || !series->is_too_far(number, *value, data);
+    }
+    return !replace_bad || kinds[input] == data::ColumnKind::boolean || data::parse_truth(field.text).has_value();
   }
 
   /// Whether the row only says what is known in advance.
@@ -282,6 +286,7 @@ struct RowReader::Impl {
     if (!given[input]) return std::numeric_limits<float>::quiet_NaN();
     const data::CsvField& field = read[positions[input]];
     if (column.feature == Feature::missing) return is_known(field, input) ? 0.0f : 1.0f;
+    bool far = false;
     try {
       if (column.feature == Feature::elapsed) return static_cast<float>(column.normal(elapsed));
       if (column.reads_dates()) {
@@ -291,9 +296,11 @@ struct RowReader::Impl {
         return static_cast<float>(column.normal(date_read));
       }
       raw[input] = opening.header.number(read, positions[input], kinds[input]);
+      far = series->is_too_far(raw[input], input, data);
+      if (far) data::refuse_far(raw[input], column, source(), line);
       return series->normalised(raw[input], input, inputs[input], source(), line);
     } catch (const Error& error) {
-      const bool gap = data::is_missing(read[positions[input]].text);
+      const bool gap = far || data::is_missing(read[positions[input]].text);
       const bool borne = gap ? missing != Missing::refuse : replace_bad;
       if (!borne || error.code() != ErrorCode::bad_input) throw;
       note(error.what());

@@ -60,6 +60,7 @@ std::vector<GroupScore> score_groups_held_out(const Model& model, const Dataset&
   const training::SeriesRows* const series = training::SeriesRows::of(dataset);
   std::vector<GroupScore> scores;
   if (series == nullptr) return scores;
+  const training::SegmentDescriptions descriptions(model.data());
   std::optional<HeldOutScorer> scorer;
   Index group = 0;
   const auto finish = [&] {
@@ -73,7 +74,7 @@ std::vector<GroupScore> score_groups_held_out(const Model& model, const Dataset&
       finish();
       group = segment.group;
       const DataDescription& data = model.data();
-      scorer.emplace(model, *series, training::description_of(data, segment),
+      scorer.emplace(model, *series, descriptions.of(segment),
                      group < 0 ? "" : data.groups[static_cast<std::size_t>(group)].name);
     }
     scorer->add(segment, execution, watch);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/with_scaling.h"
+
 namespace penstock::training {
 
 const SeriesRows* SeriesRows::of(const Dataset& data) { return dynamic_cast<const SeriesRows*>(&data); }
@@ -27,8 +29,14 @@ const Segment& segment_of(const std::vector<Segment>& segments, Index row) {
   return *(std::ranges::upper_bound(segments, row, {}, &Segment::first) - 1);
 }
 
-DataDescription description_of(const DataDescription& data, const Segment& segment) {
-  return segment.group < 0 ? data : data.of_group(data.groups[static_cast<std::size_t>(segment.group)]);
+std::vector<Column> columns_of(const DataDescription& data, const Segment& segment,
+                               std::vector<Column> DataDescription::*columns, std::vector<Scaling> Group::*scalings) {
+  if (segment.group < 0) return data.*columns;
+  return with_scalings(data.*columns, data.groups[static_cast<std::size_t>(segment.group)].*scalings);
+}
+
+DataDescription SegmentDescriptions::of(const Segment& segment) const {
+  return segment.group < 0 ? data_ : groups_.of(data_.groups[static_cast<std::size_t>(segment.group)]);
 }
 
 void forecast_segment(const Model& model, const SeriesRows& series, const Segment& segment, Index first,

@@ -61,8 +61,20 @@ class SeriesRows {
 /// The segment that holds a row; segments ascend.
 const Segment& segment_of(const std::vector<Segment>& segments, Index row);
 
-/// Of one segment: the description with the scaling of its group.
-DataDescription description_of(const DataDescription& data, const Segment& segment);
+/// The inputs or the targets (`columns` and `scalings`) of one segment, with the scaling of its group.
+std::vector<Column> columns_of(const DataDescription& data, const Segment& segment,
+                               std::vector<Column> DataDescription::*columns, std::vector<Scaling> Group::*scalings);
+
+/// The description of each segment of the same data, with the scaling of its group.
+class SegmentDescriptions {
+ public:
+  explicit SegmentDescriptions(const DataDescription& data) : data_(data), groups_(data) {}
+  DataDescription of(const Segment& segment) const;
+
+ private:
+  const DataDescription& data_;
+  GroupDescriptions groups_;
+};
 
 /// Takes a row and what a model forecasts from it, [horizon, targets], normalised.
 using ForecastSink = std::function<void(Index row, std::span<const float> forecasts)>;

@@ -3,35 +3,8 @@
 #include <algorithm>
 
 namespace penstock::data {
-namespace {
 
 using training::Segment;
-
-/// Held-out rows that follow each other, read from `first` on; the forecasts of `lead` rows do not count.
-struct LedRows {
-  Index first, lead, count;
-  Index length() const { return lead + count; }
-};
-
-std::vector<LedRows> led_rows(const std::vector<Segment>& segments, Index lead, Index rows, Index steps) {
-  Index total = 0;
-  for (const Segment& segment : segments) total += segment.held_out();
-  std::vector<LedRows> all;
-  for (const Segment& segment : segments) {
-    const Index held_out = segment.held_out();
-    if (held_out == 0) continue;
-    const Index own_lead = std::min(lead, segment.training_rows() - 1);
-    const Index share = std::max<Index>(1, rows * held_out / total);
-    const Index parts = std::clamp<Index>(held_out / std::max({steps, own_lead, Index{1}}), 1, share);
-    for (Index part = 0; part < parts; ++part) {
-      const Index first = held_out * part / parts, count = held_out * (part + 1) / parts - first;
-      all.push_back({segment.training_end - 1 + first - own_lead, own_lead, count});
-    }
-  }
-  return all;
-}
-
-}  // namespace
 
 SeriesSteps::SeriesSteps(const std::vector<Segment>& segments) {
   const auto walk = [&](Index first, Index end) {
@@ -46,35 +19,60 @@ SeriesSteps::SeriesSteps(const std::vector<Segment>& segments) {
   held_out = static_cast<Index>(rows.size()) - training;
 }
 
-std::optional<HeldOutBatch> held_out_batch(const std::vector<Segment>& segments, Index lead, Index i, Index rows,
-                                           Index steps) {
-  const std::vector<LedRows> all = led_rows(segments, lead, rows, steps);
-  const auto count = static_cast<Index>(all.size());
-  const Index turns = (count + rows - 1) / std::max<Index>(rows, 1);
-  for (Index turn = 0; turn < turns; ++turn) {
-    std::vector<LedRows> chosen;
-    for (Index k = turn; k < count; k += turns) chosen.push_back(all[static_cast<std::size_t>(k)]);
-    const Index longest = std::ranges::max(chosen, {}, &LedRows::length).length();
-    const Index windows = (longest + steps - 1) / steps;
-    if (i >= windows) {
-      i -= windows;
-      continue;
-    }
-    if (i < 0) return std::nullopt;
-    const Index begin = i * steps;
-    HeldOutBatch batch{
-        .steps = std::min(steps, longest - begin), .continues = i > 0, .lengths = {}, .rows = {}, .leads = {}};
-    for (const LedRows& each : chosen) {
-      const Index length = std::clamp<Index>(each.length() - begin, 0, batch.steps);
-      batch.lengths.push_back(length);
-      for (Index t = 0; t < batch.steps; ++t) {
-        batch.rows.push_back(t < length ? each.first + begin + t : -1);
-        batch.leads.push_back(t < length && begin + t < each.lead);
-      }
-    }
-    return batch;
+HeldOutBatches::HeldOutBatches(const std::vector<Segment>& segments, Index lead, Index rows, Index steps)
+    : rows_(rows), steps_(steps) {
+  find_rows(segments, lead);
+  turns_ = (static_cast<Index>(all_.size()) + rows - 1) / std::max<Index>(rows, 1);
+  Index end = 0;
+  for (Index turn = 0; turn < turns_; ++turn) {
+    end += (longest_of(turn) + steps - 1) / steps;
+    ends_.push_back(end);
   }
-  return std::nullopt;
+}
+
+void HeldOutBatches::find_rows(const std::vector<Segment>& segments, Index lead) {
+  Index total = 0;
+  for (const Segment& segment : segments) total += segment.held_out();
+  for (const Segment& segment : segments) {
+    const Index held_out = segment.held_out();
+    if (held_out == 0) continue;
+    const Index own_lead = std::min(lead, segment.training_rows() - 1);
+    const Index share = std::max<Index>(1, rows_ * held_out / total);
+    const Index parts = std::clamp<Index>(held_out / std::max({steps_, own_lead, Index{1}}), 1, share);
+    for (Index part = 0; part < parts; ++part) {
+      const Index first = held_out * part / parts, count = held_out * (part + 1) / parts - first;
+      all_.push_back({segment.training_end - 1 + first - own_lead, own_lead, count});
+    }
+  }
+}
+
+Index HeldOutBatches::longest_of(Index turn) const {
+  Index longest = 0;
+  for (auto k = static_cast<std::size_t>(turn); k < all_.size(); k += static_cast<std::size_t>(turns_)) {
+    longest = std::max(longest, all_[k].length());
+  }
+  return longest;
+}
+
+std::optional<HeldOutBatch> HeldOutBatches::batch(Index i) const {
+  const Index turn = std::ranges::upper_bound(ends_, i) - ends_.begin();
+  if (i < 0 || turn == turns_) return std::nullopt;
+  const Index window = turn == 0 ? i : i - ends_[static_cast<std::size_t>(turn - 1)], begin = window * steps_;
+  HeldOutBatch batch{.steps = std::min(steps_, longest_of(turn) - begin),
+                     .continues = window > 0,
+                     .lengths = {},
+                     .rows = {},
+                     .leads = {}};
+  for (auto k = static_cast<std::size_t>(turn); k < all_.size(); k += static_cast<std::size_t>(turns_)) {
+    const LedRows& each = all_[k];
+    const Index length = std::clamp<Index>(each.length() - begin, 0, batch.steps);
+    batch.lengths.push_back(length);
+    for (Index t = 0; t < batch.steps; ++t) {
+      batch.rows.push_back(t < length ? each.first + begin + t : -1);
+      batch.leads.push_back(t < length && begin + t < each.lead);
+    }
+  }
+  return batch;
 }
 
 }  // namespace penstock::data

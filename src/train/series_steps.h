@@ -26,10 +26,31 @@ struct HeldOutBatch {
   std::vector<bool> leads;     ///< [B, T]: this one only leads in.
 };
 
-/// The i-th batch of at most so many rows and steps; nothing if there are no more. The held-out rows of a segment are
-/// one row of the batch or several contiguous ones, each led in by up to `lead` of what stands before it in the
-/// segment. Where there are more than fit into a batch, each is made of rows from all over the data.
-std::optional<HeldOutBatch> held_out_batch(const std::vector<training::Segment>& segments, Index lead, Index i,
-                                           Index rows, Index steps);
+/// Batches of at most so many rows and steps. The held-out rows of a segment are one row of a batch or several
+/// contiguous ones, each led in by up to `lead` of what stands before it in the segment. Where there are more than fit
+/// into a batch, each is made of rows from all over the data.
+class HeldOutBatches {
+ public:
+  HeldOutBatches(const std::vector<training::Segment>& segments, Index lead, Index rows, Index steps);
+
+  bool are_of(Index rows, Index steps) const { return rows == rows_ && steps == steps_; }
+  /// The i-th one; nothing if there are no more.
+  std::optional<HeldOutBatch> batch(Index i) const;
+
+ private:
+  /// Held-out rows that follow each other, read from `first` on; the forecasts of `lead` rows do not count.
+  struct LedRows {
+    Index first, lead, count;
+    Index length() const { return lead + count; }
+  };
+
+  void find_rows(const std::vector<training::Segment>& segments, Index lead);
+  Index longest_of(Index turn) const;
+
+  Index rows_, steps_;
+  std::vector<LedRows> all_;
+  Index turns_ = 0;          // turn k is of rows k, k + turns, k + 2 turns, ...
+  std::vector<Index> ends_;  // batches of all turns up to and with each
+};
 
 }  // namespace penstock::data

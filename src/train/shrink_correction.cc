@@ -66,6 +66,7 @@ bool linear_stands_alone(const Dataset& dataset) {
 double shrink_correction(Model& model, const Dataset& dataset, const Execution& execution) {
   const training::SeriesRows* const series = training::SeriesRows::of(dataset);
   if (model.spec().lags == 0 || series == nullptr || series->held_out() == 0) return 1.0;
+  model.impl().part_from_sessions();
   training::Heads heads(model);
   if (linear_stands_alone(dataset)) {
     heads.scale(0.0);

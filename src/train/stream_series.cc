@@ -18,9 +18,10 @@ constexpr float unknown = std::numeric_limits<float>::quiet_NaN();
 
 StreamSeries::StreamSeries(const DataDescription& data, Group of, bool trained)
     : group(std::move(of)),
-      inputs(trained && !data.groups.empty() ? data.of_group(group).inputs : data.inputs),
+      inputs(trained && !data.groups.empty() ? with_scalings(data.inputs, group.inputs) : data.inputs),
       settled(trained),
       values(inputs.size()),
+      trained_(trained),
       begun_(inputs.size(), trained) {
   restart();
 }
@@ -41,7 +42,16 @@ float StreamSeries::normalised(double raw, std::size_t input, const Column& colu
     inputs[input] = with_scaling(column, group.inputs[input]);
     begun_[input] = true;
   }
-  return normalise(raw, inputs[input], source, line);
+  // Of another series the first scales are no measure of what is far.
+  return normalise(raw, inputs[input], source, line, trained_ ? Column::furthest : std::numeric_limits<float>::max());
+}
+
+bool StreamSeries::is_too_far(double raw, std::size_t input, const DataDescription& data) const {
+  const Column& column = data.inputs[input];
+  if (column.feature != Feature::value || (column.logarithm && raw <= 0.0)) return false;
+  if (trained_) return !inputs[input].can_read(raw);
+  return std::ranges::none_of(
+      data.groups, [&](const Group& trained) { return with_scaling(column, trained.inputs[input]).can_read(raw); });
 }
 
 void StreamSeries::settle(const DataDescription& data, std::span<float> features, Index count,

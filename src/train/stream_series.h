@@ -23,6 +23,10 @@ class StreamSeries {
   /// training did not see is scaled by its first values until settle(). Throws Error(bad_input) naming source and line.
   float normalised(double raw, std::size_t input, const Column& column, const std::string& source, Index line);
 
+  /// Whether a raw value of an input, such as 3.4e38, is none that could have been measured: of a series that
+  /// training did not see, by the scalings of all that it saw.
+  bool is_too_far(double raw, std::size_t input, const DataDescription& data) const;
+
   /// Scales a series that training did not see by the first `count` rows of `features` [rows, I], which normalised()
   /// gave, and turns them and the last values into what they are by that scaling.
   void settle(const DataDescription& data, std::span<float> features, Index count, const std::string& source);
@@ -38,6 +42,7 @@ class StreamSeries {
                 const std::string& source);
   void scale_targets(const DataDescription& data);
 
+  bool trained_;
   std::vector<bool> begun_;  // whether there is a scaling of each column
 };
 

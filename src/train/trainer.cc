@@ -378,6 +378,7 @@ TrainResult train(Model& model, Dataset& data, const TrainOptions& options, cons
                                       halves ? ", and precision bf16 or f16 halves most of it" : "")};
   };
   return nn::with_enough_memory(options.execution.device, need, [&] {
+    model.impl().part_from_sessions();
     return training::Trainer(model.impl(), data, options, callbacks, resume).run();
   });
 }

@@ -46,6 +46,33 @@ def test_standard_input():
     assert run("csp", "-", stdin="").out == "nothing to choose, all holds\n"
 
 
+HARD = "x in 1..2000000000; y in 1..2000000000; x * y == 1000000000000000003; x < y"
+
+
+@pytest.mark.parametrize("problem, options, message", [
+    (HARD, ["--limit-seconds", "0.2"], "no answer within 0.2 s: allow more time, or smaller domains"),
+    (HARD + "; x != 3", ["--limit-memory", 1], "no answer within 1048576 bytes of memory: allow more, or smaller domains"),
+    ("x in 1..2000; y in 1..2000", ["--all"], "there are more than 1000000 solutions: allow more, or ask for fewer of them"),
+    ("x in 1..9; y in 1..9", ["--all", "--limit-solutions", 80], "there are more than 80 solutions"),
+    ("x in 1..9999; y in 1..9999; z in 1..9999", ["--all", "--limit-memory", 1], "no answer within 1048576 bytes of memory"),
+])
+def test_a_limit_that_is_reached_is_no_answer(problem, options, message):
+    stopped = run("csp", "-", *options, stdin=problem, expect=3)
+    assert stopped.out == ""
+    assert stopped.err.startswith(f"penstock csp: {message}")
+
+
+def test_limits_that_are_not_reached_change_nothing():
+    assert len(run("csp", "-", "--all", "--limit-solutions", 81, stdin="x in 1..9; y in 1..9").out.splitlines()) == 81
+    assert len(run("csp", "-", "--max", 5, "--limit-solutions", 5, stdin="x in 1..9; y in 1..9").out.splitlines()) == 5
+    refuses("csp", "-", "--limit-seconds", 0, message="--limit-seconds must be above 0, not 0", status=2, verb="csp")
+
+
+def test_a_range_in_steps_of_one_is_a_range():
+    largest = 4611686018427387903
+    assert run("csp", "-", "--first", stdin=f"x in 1..{largest} step 1; x >= {largest}").out == f"x = {largest}\n"
+
+
 def test_json(folder):
     answer = run("csp", "plan.csp", "--json", cwd=folder).json()
     assert answer == {"satisfiable": True,

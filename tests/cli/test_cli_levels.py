@@ -131,3 +131,18 @@ def test_quantiles_of_series_with_zeros(tmp_path, seed, least):
                 held, count = held + (low <= values[row + ahead] <= high), count + 1
     assert said["scored"] == count
     assert said["quantiles"]["coverage"] == pytest.approx(held / count, abs=0.01)
+
+
+@pytest.mark.parametrize("sentinel", ["3.4e38", "-3.4028235e38", "1e30"])
+def test_what_stands_for_a_missing_value_poisons_no_stream(folder, sentinel):
+    rows = [f"{value!r}" for value in waves(100, rows=60)]
+    outs = {}
+    for name, field in (("there", sentinel), ("absent", "NA")):
+        text = "\n".join(["y", *rows[:20], field, *rows[21:]]) + "\n"
+        answered = run("stream", "low.safetensors", "--state", f"{name}{sentinel}.json", cwd=folder, stdin=text)
+        again = run("stream", "low.safetensors", "--state", f"{name}{sentinel}.json", cwd=folder, stdin=text)
+        outs[name] = answered.out, again.out
+        if name == "there":
+            assert "is too far from the values that the model is trained on; the last value goes in its place" in answered.err
+    assert outs["there"] == outs["absent"]
+    assert "nan" not in outs["there"][0]

@@ -240,6 +240,25 @@ TEST(Session, RefusesWrongInput) {
   const std::vector<float> two(2);
   expect_error(ErrorCode::invalid_argument, "features must hold 3 values, not 2", [&] { features.push(two); });
   expect_error(ErrorCode::invalid_argument, "this model reads tokens, not features", [&] { tokens.push(two); });
+  for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(), -3.4e38f}) {
+    const std::vector<float> row = {0.0f, bad, 0.0f};
+    expect_error(ErrorCode::invalid_argument, "features must be numbers of at most 1e+12, not",
+                 [&] { features.push(row); });
+  }
+}
+
+TEST(Session, WhatIsNotFiniteIsNeverAnAnswerAndNotKept) {
+  const Model model(series_spec("mingru"), series_data(), 7);
+  Session session(model), fresh(model);
+  const std::vector<float> row = {0.1f, -0.2f, 0.3f};
+  std::vector<float> state = session.state();
+  std::ranges::fill(state, std::numeric_limits<float>::max());
+  session.restore(state);
+  expect_error(ErrorCode::numerical, "the model's answer is not finite; the session begins anew",
+               [&] { session.push(row); });
+  const auto expected = fresh.push(row), got = session.push(row);
+  EXPECT_TRUE(
+      same_bits(std::vector<float>(got.begin(), got.end()), std::vector<float>(expected.begin(), expected.end())));
 }
 
 }  // namespace

@@ -229,6 +229,22 @@ TEST(RowReader, ColumnsInAnyOrderOthersIgnored) {
   EXPECT_EQ(moved.text(1), "a,b");
 }
 
+TEST(RowReader, AValueThatNobodyMeasuredIsMissing) {
+  RowReader reader(two_columns(), "x,y", "-", {.missing = Missing::carry});
+  std::vector<float> features(2);
+  EXPECT_TRUE(reader.read("10,3", features));
+  for (const char* sentinel : {"3.4e38", "-3.4e+38", "1e300", "1e13"}) {
+    EXPECT_TRUE(reader.read(std::string("10,") + sentinel, features)) << sentinel;
+    EXPECT_EQ(features, (std::vector<float>{0.0f, 3.0f})) << sentinel;
+  }
+  EXPECT_EQ(reader.replaced(), 4);
+  EXPECT_EQ(reader.first_replaced(),
+            "-:3: column \"y\": 3.4e+38 is too far from the values that the model is trained on");
+  RowReader strict(two_columns(), "x,y", "-");
+  expect_error(ErrorCode::bad_input, "-:2: column \"y\": 3.4e+38 is too far",
+               [&] { strict.read("10,3.4e38", features); });
+}
+
 TEST(RowReader, MistakesNameLineAndColumn) {
   RowReader reader(two_columns(), "x,y", "-");
   std::vector<float> features = {7.0f, 7.0f};
