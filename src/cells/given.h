@@ -18,24 +18,41 @@ struct GivenTerms {
   }
 };
 
-PENSTOCK_CELL double RestOfExp(double x, double a) { return std::fabs(x) < 0.34 ? std::expm1(x) - (a - 1) : 0; }
+/// e^x as a power of two and what there is more: e^x = scale + scale * more, for |more| < 0.42. Saturates as Exp()
+/// does.
+template <class V>
+PENSTOCK_CELL void SplitExp(V x, V& scale, V& more) {
+  V n;
+  const V clamped = Clamp(x, V(-87.33f), V(87.3f));
+  PowerOfTwo<1>(clamped, n, scale);
+  more = SmallExpm1(MinusLogs(clamped, n));
+}
 
-/// e^x - a for a number a that is e^x rounded, where e^x is near 1; 0 elsewhere, where a has all its digits.
+/// e^x - a for a number a that is e^x, all but some last digits: scale - a is exact.
 template <class V>
 PENSTOCK_CELL V RestOfExp(V x, V a) {
-  const V near(0.34f);  // SmallExpm1() reaches ln 2 / 2
-  const V rest = SmallExpm1(Clamp(x, V(0.0f) - near, near)) - (a - V(1.0f));
-  return SelectPositive(near - Abs(x), rest, V(0.0f));
+  V scale, more;
+  SplitExp(x, scale, more);
+  return MulAdd(scale, more, scale - a);
+}
+
+/// a = Exp(x), and what e^x has beyond it.
+template <class V>
+PENSTOCK_CELL void ExpAndRest(V x, V& a, V& rest) {
+  V scale, more;
+  SplitExp(x, scale, more);
+  a = MulAdd(scale, more, scale);
+  rest = MulAdd(scale, more, scale - a);
+}
+PENSTOCK_CELL void ExpAndRest(double x, double& a, double& rest) {
+  a = Exp(x);
+  rest = std::fabs(x) < 0.34 ? std::expm1(x) - (a - 1) : 0;
 }
 
 /// Rules whose first term is log a.
 struct GivenLogGain {
   static constexpr bool splits_gain = true;
 
-  template <class V, int terms>
-  static PENSTOCK_CELL V rest_of_gain(const V (&term)[terms], V a) {
-    return RestOfExp(term[0], a);
-  }
   /// Saturates as Exp() does.
   template <class V, int terms>
   static PENSTOCK_CELL V log_gain(const V (&term)[terms]) {
@@ -50,6 +67,11 @@ struct GivenLogs : GivenLogGain {
   template <class V>
   static PENSTOCK_CELL void affine(const V (&term)[2], V& a, V& b) {
     a = Exp(term[0]);
+    b = Exp(term[1]);
+  }
+  template <class V>
+  static PENSTOCK_CELL void affine(const V (&term)[2], V& a, V& rest, V& b) {
+    ExpAndRest(term[0], a, rest);
     b = Exp(term[1]);
   }
 
@@ -67,6 +89,11 @@ struct GivenSignedLogs : GivenLogGain {
   template <class V>
   static PENSTOCK_CELL void affine(const V (&term)[3], V& a, V& b) {
     a = Exp(term[0]);
+    b = term[2] * Exp(term[1]);
+  }
+  template <class V>
+  static PENSTOCK_CELL void affine(const V (&term)[3], V& a, V& rest, V& b) {
+    ExpAndRest(term[0], a, rest);
     b = term[2] * Exp(term[1]);
   }
 

@@ -77,11 +77,10 @@ void RunScanForward(const ScanForward<Real>& job, const ScanPart& part, Real* ca
     Real* y = rounds ? nullptr : outputs.at(t);
     std::uint16_t* y_bf16 = rounds ? job.y_bf16.at(row, t) : nullptr;
     ForEachVector<Real>(part, [&](Index channel, Index count) HWY_ATTR {
-      V wx[Cell::gates], a, b;
+      V wx[Cell::gates];
       LoadGates<Real, Cell>(gates, channel, count, wx);
-      Cell::affine(wx, a, b);
       const V before = clear ? V(0) : L::load(carry + channel, count);
-      const V h = Advance<Cell>(wx, a, before, b);
+      const V h = StepOf<Cell>(wx).advance(before);
       L::store(h, carry + channel, count);
       if constexpr (std::is_same_v<Real, float>) {
         if (rounds) return StoreBf16(h, y_bf16 + channel, count);
@@ -104,14 +103,14 @@ HWY_INLINE void Begin(const ScanPart& part, const ScanEffect<Real>& effect) {
 
 /// Multiplies the gain of some channels by a. The rest is what the products so far have rounded away: where decays are
 /// close to 1, they all round the same way, and a thousand of them would be off by a thousand roundings.
-template <class Cell, class Real, class V, int gates>
-HWY_INLINE void MultiplyGain(const V (&wx)[gates], V a, bool clear, const ScanEffect<Real>& effect, Index channel,
+template <class Real, class V, bool splits>
+HWY_INLINE void MultiplyGain(const AffineStep<V, splits>& by, bool clear, const ScanEffect<Real>& effect, Index channel,
                              Index count) {
   using L = Lanes<Real>;
-  const V gain = L::load(effect.gain + channel, count), product = a * gain;
-  V rest = ProductRest(a, gain, product);
-  if constexpr (Cell::splits_gain) rest = MulAdd(Cell::rest_of_gain(wx, a), gain, rest);
-  rest = MulAdd(a, L::load(effect.gain_rest + channel, count), rest);
+  const V gain = L::load(effect.gain + channel, count), product = by.a * gain;
+  V rest = ProductRest(by.a, gain, product);
+  if constexpr (splits) rest = MulAdd(by.rest, gain, rest);
+  rest = MulAdd(by.a, L::load(effect.gain_rest + channel, count), rest);
   L::store(clear ? V(0) : product, effect.gain + channel, count);
   L::store(clear ? V(0) : rest, effect.gain_rest + channel, count);
 }
@@ -128,12 +127,12 @@ void RunScanForwardSummary(const ScanForward<Real>& job, const ScanPart& part, c
     gate.at(plan.time(part.slot, step), gates);
     const bool clear = plan.resets(part.slot, step);
     ForEachVector<Real>(part, [&](Index channel, Index count) HWY_ATTR {
-      V wx[Cell::gates], a, b;
+      V wx[Cell::gates];
       LoadGates<Real, Cell>(gates, channel, count, wx);
-      Cell::affine(wx, a, b);
+      const auto by = StepOf<Cell>(wx);
       const V before = clear ? V(0) : L::load(effect.offset + channel, count);
-      L::store(Advance<Cell>(wx, a, before, b), effect.offset + channel, count);
-      MultiplyGain<Cell>(wx, a, clear, effect, channel, count);
+      L::store(by.advance(before), effect.offset + channel, count);
+      MultiplyGain(by, clear, effect, channel, count);
     });
   }
 }
@@ -235,11 +234,10 @@ class FlowingBack {
     return dy + L::load(carry_ + channel, count);
   }
 
-  template <int gates>
-  HWY_INLINE void pass(const V (&wx)[gates], V a, V dh, bool clear, Index channel, Index count) {
-    const V product = a * dh;
+  HWY_INLINE void pass(const AffineStep<V, Cell::splits_gain>& by, V dh, bool clear, Index channel, Index count) {
+    const V product = by.a * dh;
     if constexpr (Cell::splits_gain) {
-      const V rest = MulAdd(Cell::rest_of_gain(wx, a), dh, ProductRest(a, dh, product));
+      const V rest = MulAdd(by.rest, dh, ProductRest(by.a, dh, product));
       L::store(clear ? V(0) : rest, rest_ + channel - first_, count);
     }
     L::store(clear ? V(0) : product, carry_ + channel, count);
@@ -296,9 +294,8 @@ HWY_INLINE void WalkBackwards(const ScanBackward<Real, Stored>& job, const Outpu
     for (int g = 0; g < Cell::gates; ++g) out[g] = gradients[g].at(t);
     ForEachVector<Real>(part, [&](Index channel, Index count) HWY_ATTR {
       ahead.ask(channel);
-      V wx[Cell::gates], dwx[Cell::gates], a, b;
+      V wx[Cell::gates], dwx[Cell::gates];
       LoadGates<Real, Cell>(gates, channel, count, wx);
-      Cell::affine(wx, a, b);
       const V dh = flow.added_to(LoadStored(dy + channel, count), channel, count);
       const V previous = clear ? V(0) : before.load(channel, count);
       Cell::affine_backward(wx, dh * previous, dh, dwx);
@@ -306,7 +303,7 @@ HWY_INLINE void WalkBackwards(const ScanBackward<Real, Stored>& job, const Outpu
         const GateSink<Stored>& sink = job.dgate[g];
         StoreStored(dwx[g], out[g] + channel / L::lanes * sink.vector_stride, sink.padded ? L::lanes : count);
       }
-      flow.pass(wx, a, dh, clear, channel, count);
+      flow.pass(StepOf<Cell>(wx), dh, clear, channel, count);
     });
   }
   flow.finish(part);
@@ -336,12 +333,12 @@ HWY_INLINE void SummariseBackwards(const ScanBackward<Real, Stored>& job, const 
     const Sequence* dy = steps.dy.at(t);
     const bool clear = plan.resets(part.slot, step);
     ForEachVector<Real>(part, [&](Index channel, Index count) HWY_ATTR {
-      V wx[Cell::gates], a, b;
+      V wx[Cell::gates];
       LoadGates<Real, Cell>(gates, channel, count, wx);
-      Cell::affine(wx, a, b);
+      const auto by = StepOf<Cell>(wx);
       const V dh = flow.added_to(LoadStored(dy + channel, count), channel, count);
-      flow.pass(wx, a, dh, clear, channel, count);
-      MultiplyGain<Cell>(wx, a, clear, effect, channel, count);
+      flow.pass(by, dh, clear, channel, count);
+      MultiplyGain(by, clear, effect, channel, count);
     });
   }
   flow.finish(part);

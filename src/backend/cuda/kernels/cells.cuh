@@ -84,10 +84,10 @@ struct Gain {
     if constexpr (is_log) {
       asm volatile("" : "+f"(gain));                 // exponentials of many steps beforehand would take all registers
       constexpr float least = -80.0f, most = 86.0f;  // beyond, a float's exponential is nothing or infinite
-      Real a = Exp(Real(gain));
-      if (gain < least) a = Real(0.0f);
-      if (gain > most) a = Real(__int_as_float(0x7f800000));
-      offset = __fmaf_rn(RestOfExp(Real(gain), a).value, h, offset);
+      Real a = Exp(Real(gain)), rest = RestOfExp(Real(gain), a);
+      if (gain < least) a = rest = Real(0.0f);
+      if (gain > most) a = Real(__int_as_float(0x7f800000)), rest = Real(0.0f);
+      offset = __fmaf_rn(rest.value, h, offset);
       return __fmaf_rn(a.value, h, offset);
     } else {
       return __fmaf_rn(gain, h, offset);
