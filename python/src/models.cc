@@ -470,6 +470,9 @@ nb::dict describe(const DataDescription& data) {
 }
 
 void bind_models(nb::module_& module) {
+  // What is wrong with a safetensors file, in words; empty for one that is sound.
+  module.def(
+      "safetensors_problem", [](const std::string& path) { return inspect_model_file(path).problem; }, nb::arg("path"));
   module.def("read_model_parts", &read_parts, nb::arg("path"));
   module.def("write_model_parts", &write_parts, nb::arg("path"), nb::arg("description"), nb::arg("parameters"));
   nb::class_<SharedModel>(module, "Model")

@@ -11,6 +11,7 @@ import numpy as np
 from .. import _safetensors
 from ..errors import BadInput, Incompatible, InvalidArgument, Unsupported
 from . import _checkpoints, flashrnn, haste, keras, lucidrains, onnx, torch_nn, xlstm
+from ._limits import reading
 from ._weights import GATES, RecurrentWeights, check_said
 
 #: The formats that :func:`load` and :func:`save` know by name.
@@ -35,7 +36,8 @@ def read_tensors(path):
     a file says; the state_dict may lie within a checkpoint, beside its epoch and its optimizer. Where there are several,
     names begin with where each lies ("ema.encoder."). bfloat16 becomes float32, which holds it exactly.
     """
-    return _read_all(path)[0]
+    with reading(path, "file of tensors"):
+        return _read_all(path)[0]
 
 
 def _read_all(path):
@@ -153,7 +155,10 @@ def load(path, *, format=None, prefix=None, **options):
             ``"slstm"``, ``"mingru"``, ...); ``function=`` of "flashrnn". Files of :func:`save` say their cells.
 
     Raises:
-        BadInput: The file is damaged, or a tensor is missing, unknown or of another shape; the message names it.
+        BadInput: The file is damaged, or a tensor is missing, unknown or of another shape, or reading it would take memory
+            or time out of proportion to its size; the message names it.
+        Unsupported: The file is sound, and a layer in it computes what no cell here does; or a package is missing.
+        Incompatible: The file is sound, and holds something else.
         IoFailure: The file cannot be read.
     """
     if format is not None and format not in FORMATS:
@@ -166,6 +171,11 @@ def load(path, *, format=None, prefix=None, **options):
         return keras.read_keras(path, name=prefix, cell=options.get("cell"))
     if path.endswith(".onnx") or format == "onnx":
         return onnx.read_onnx(path, name=prefix)
+    with reading(path, "file of weights"):
+        return _load(path, format, prefix, options)
+
+
+def _load(path, format, prefix, options):
     tensors, metadata = _read_all(path)
     if _MODEL in metadata:
         raise Incompatible(f"{path}: a whole model: penstock.Model.load and penstock.torch.SequenceModel.load read it")
