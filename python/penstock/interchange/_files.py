@@ -72,7 +72,10 @@ def _stack(tensors, description, source):
         raise BadInput(f"{source}: what it says of its stack has no cell") from error
     if cell not in GATES:
         raise BadInput(f"{source}: its cell must be one of {', '.join(GATES)}, not {cell!r}")
-    return RecurrentWeights(cell, tensors)
+    try:
+        return RecurrentWeights(cell, tensors)
+    except InvalidArgument as error:  # what the caller of RecurrentWeights gave is here what the file has
+        raise BadInput(f"{source}: {error}") from error
 
 
 def _description(weights):
@@ -137,7 +140,9 @@ def _read_layers(tensors, cells, places, options, source):
         others = tuple(p for _, p in _layers(tensors) if p != prefix and p.startswith(prefix))
         own = {**options, "cell": said or options.get("cell")}
         layers[name] = _read(form, prefix, tensors, others, own, source)
-        check_said(layers[name].cell, [said, options.get("cell")], f"{source}: layer '{name}'")
+        if said not in (None, layers[name].cell):
+            raise BadInput(f"{source}: layer '{name}' is of the cell '{layers[name].cell}', and the file says '{said}'")
+        check_said(layers[name].cell, [options.get("cell")], f"{source}: layer '{name}'")
     return layers
 
 
