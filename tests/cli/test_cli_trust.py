@@ -11,10 +11,12 @@ from program import BIN, PATIENCE, TINY, environment, start
 ESCAPE = "\x1b[31m\x9b1m"
 
 
-def said(*arguments, cwd):
+def said(*arguments, cwd, expect=None):
     """Everything that is printed, with no control characters but the ends of lines and tabs."""
-    out, err = start(*arguments, cwd=cwd).communicate(timeout=PATIENCE)
+    process = start(*arguments, cwd=cwd)
+    out, err = process.communicate(timeout=PATIENCE)
     text = out.decode() + err.decode()
+    assert expect in (None, process.returncode), text
     bad = sorted({c for c in text if (ord(c) < 0x20 and c not in "\n\t\r") or 0x7F <= ord(c) < 0xA0})
     assert bad == [], text
     return text
@@ -62,15 +64,15 @@ def test_nothing_on_a_terminal_is_obeyed(folder, arguments):
 
 @pytest.mark.parametrize("data, target", [(f"name{ESCAPE}.csv", f"level{ESCAPE}"), ("labelled.csv", None)])
 def test_training_prints_names_that_are_harmless(folder, data, target):
-    chosen = ["--target", target] if target else []
+    chosen = ["--target-columns", target] if target else []
     model = f"model{ESCAPE}.safetensors"
-    text = said("train", data, *chosen, "--steps", "2", "-o", model, "--force", *TINY, cwd=folder)
+    text = said("train", data, *chosen, "--steps", "2", "-o", model, "--force", *TINY, cwd=folder, expect=0)
     assert "\\x1b[31m\\xc2\\x9b1m" in text
     for verb in ("info", "evaluate", "predict"):
         arguments = [model] if verb == "info" else [model, data]
         if verb == "predict":
-            arguments += ["-o", "answers.csv"]  # data themselves are written as they are
-        said(verb, *arguments, cwd=folder)
+            arguments += ["-o", "answers.csv", "--force"]  # data themselves are written as they are
+        said(verb, *arguments, cwd=folder, expect=0)
 
 
 def test_variables_are_ignored_where_the_program_has_more_rights(tmp_path):

@@ -113,6 +113,7 @@ def formats(folder: pathlib.Path) -> list[Format]:
             [PROGRAM, "stream", folder / "model.safetensors", "--state", folder / "state.json"],
             input=b"some bytes",
             stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
             check=True,
         )
         found.append(Format("stream state", "state.json", StateReader((folder / "model.safetensors").read_bytes())))

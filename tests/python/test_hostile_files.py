@@ -67,6 +67,32 @@ def test_arrays_that_are_declared_and_not_there(tmp_path):
     refused(tmp_path / "large.h5", "needs 1600000000 bytes, and at most", cell="lstm")
 
 
+@pytest.mark.parametrize("suffix", [".weights.h5", ".keras"])
+def test_heaps_with_objects_of_no_size(tmp_path, suffix):
+    """The HDF5 library goes on with the same object forever."""
+    pytest.importorskip("h5py")
+    path = tmp_path / ("a" + suffix)
+    shapes = {"weight_ih_l0": (8, 2), "weight_hh_l0": (8, 2), "bias_ih_l0": (8,), "bias_hh_l0": (8,)}
+    weights = interchange.RecurrentWeights("lstm", {name: np.ones(shape, np.float32) for name, shape in shapes.items()})
+    interchange.save(path, weights, format="keras")
+    assert list(interchange.load(path)) == ["lstm" if suffix == ".weights.h5" else "recurrent"]
+    content = bytearray(path.read_bytes())
+    heap = content.index(b"GCOL")
+    free = content.index(bytes(8) + (4096 - 16 - 24).to_bytes(8, "little"), heap)
+    content[free + 8] -= 16  # what is left behind it is an object of no size
+    if suffix == ".keras":
+        with zipfile.ZipFile(path) as archive:
+            config = archive.read("config.json")
+            start = content.index(archive.read("model.weights.h5")[:100])
+            size = archive.getinfo("model.weights.h5").file_size
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("config.json", config)
+            archive.writestr("model.weights.h5", bytes(content[start : start + size]))
+    else:
+        path.write_bytes(content)
+    refused(path, "damaged: object 0 of the heap")
+
+
 @pytest.mark.parametrize("name", ["config.json", "model.weights.h5"])
 def test_archives_that_expand(tmp_path, name):
     pytest.importorskip("h5py")

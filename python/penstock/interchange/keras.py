@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import io
 import json
+import mmap
+import os
 import re
+import struct
 import zipfile
 import zlib
 
@@ -90,8 +93,28 @@ def _h5py():
     return h5py
 
 
+def _check_heaps(content, source):
+    """Refuses heaps of texts (global heap collections of HDF5) with an object of no size, on which the HDF5 library
+    loops forever."""
+    place = -1
+    while (place := content.find(b"GCOL\1\0\0\0", place + 1)) >= 0:
+        (size,) = struct.unpack("<Q", content[place + 8 : place + 16].ljust(8, b"\0"))
+        at, end = place + 16, place + size
+        while at + 16 <= min(end, len(content)):
+            index, length = struct.unpack("<H6xQ", content[at : at + 16])
+            taken = length if index == 0 else 16 + (length + 7) // 8 * 8  # number 0 is free space, its header included
+            if taken < 16 or at + taken > end:
+                raise BadInput(f"{source}: damaged: object {index} of the heap at byte {place} has {length} bytes")
+            at += taken
+
+
 def _open(file, source):
     """An HDF5 file from a path or from bytes in memory."""
+    if isinstance(file, io.BytesIO):
+        _check_heaps(file.getvalue(), source)
+    elif os.path.getsize(file) > 0:
+        with open(file, "rb") as own, mmap.mmap(own.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            _check_heaps(content, source)
     try:
         return _h5py().File(file, "r")
     except FileNotFoundError as error:
