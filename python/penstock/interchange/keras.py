@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import io
 import json
-import mmap
-import os
 import re
-import struct
 import zipfile
 import zlib
 
 import numpy as np
 
-from ..errors import BadInput, InvalidArgument, IoFailure, Unsupported
+from ..errors import BadInput, InvalidArgument, Unsupported
+from ._hdf5 import DEEPEST, cell_groups, h5py_package, opened
 from ._limits import Limits, reading
 from ._weights import RecurrentWeights, check_said, inverse, reordered, shape_text, take, unique_names
 
@@ -26,7 +24,6 @@ _ORDER = {"lstm": [0, 1, 2, 3], "gru": [1, 0, 2], "gru-before": [1, 0, 2], "elma
 _CLASSES = {"LSTM": "lstm", "GRU": "gru", "SimpleRNN": "elman"}
 # Classes that are read, or refused by name.
 _KINDS = {*_CLASSES, "RNN", "Bidirectional", "ConvLSTM1D", "ConvLSTM2D", "ConvLSTM3D", "CuDNNLSTM", "CuDNNGRU"}
-_DEEPEST = 32  # groups within groups, and layers within layers; those of Keras nest to about eight
 
 
 def from_keras(arrays, *, cell=None, source="keras"):
@@ -85,47 +82,9 @@ def to_keras(weights):
     return [kernel, recurrent, reordered(bias, order)]
 
 
-def _h5py():
-    try:
-        import h5py
-    except ImportError as error:
-        raise Unsupported("files of Keras need the package h5py: pip install 'penstock[keras]'") from error
-    return h5py
-
-
-def _check_heaps(content, source):
-    """Refuses heaps of texts (global heap collections of HDF5) with an object of no size, on which the HDF5 library
-    loops forever."""
-    place = -1
-    while (place := content.find(b"GCOL\1\0\0\0", place + 1)) >= 0:
-        (size,) = struct.unpack("<Q", content[place + 8 : place + 16].ljust(8, b"\0"))
-        at, end = place + 16, place + size
-        while at + 16 <= min(end, len(content)):
-            index, length = struct.unpack("<H6xQ", content[at : at + 16])
-            taken = length if index == 0 else 16 + (length + 7) // 8 * 8  # number 0 is free space, its header included
-            if taken < 16 or at + taken > end:
-                raise BadInput(f"{source}: damaged: object {index} of the heap at byte {place} has {length} bytes")
-            at += taken
-
-
-def _open(file, source):
-    """An HDF5 file from a path or from bytes in memory."""
-    if isinstance(file, io.BytesIO):
-        _check_heaps(file.getvalue(), source)
-    elif os.path.getsize(file) > 0:
-        with open(file, "rb") as own, mmap.mmap(own.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            _check_heaps(content, source)
-    try:
-        return _h5py().File(file, "r")
-    except FileNotFoundError as error:
-        raise IoFailure(f"{source}: cannot read: there is no such file") from error
-    except OSError as error:
-        raise BadInput(f"{source}: no HDF5 file") from error
-
-
 def _arrays(group, source, limits):
     """The data sets of a group in the order of their numbers ("0", "1", ...), or by Keras 2's names."""
-    h5py = _h5py()
+    h5py = h5py_package()
     names = list(group)
     old = ["kernel", "recurrent_kernel", "bias"]  # Keras 2 adds ":0"
     if {name.removesuffix(":0") for name in names} <= set(old):
@@ -142,32 +101,6 @@ def _arrays(group, source, limits):
     return arrays
 
 
-def _cells(group, found, limits, seen, depth=0):
-    """Groups in which a cell keeps its variables: "cell/vars" of Keras 3, those with a recurrent kernel of the older
-    format. A group that several links lead to counts once, where it comes first."""
-    h5py = _h5py()
-    place = h5py.h5o.get_info(group.id)
-    if (place.fileno, place.addr) in seen:
-        return found
-    seen.add((place.fileno, place.addr))
-    if depth > _DEEPEST:
-        raise BadInput(f"{limits.path}: its groups lie more than {_DEEPEST} deep in each other")
-    for name in group:
-        limits.step()
-        # Files may point into other files; those are not followed.
-        if not isinstance(group.get(name, getlink=True), h5py.HardLink):
-            continue
-        item = group[name]
-        if not isinstance(item, h5py.Group):
-            continue
-        inside = "cell" in group.name.split("/") and name == "vars" and len(item) > 1
-        if "recurrent_kernel:0" in item or "recurrent_kernel" in item or inside:
-            found.append(item)
-        else:
-            _cells(item, found, limits, seen, depth + 1)
-    return found
-
-
 def _snake_case(name):
     return re.sub(r"([a-z])([A-Z])", r"\1_\2", re.sub(r"(.)([A-Z][a-z]+)", r"\1_\2", name)).lower()
 
@@ -180,8 +113,8 @@ def _settings(entry):
 
 def _configurations(entry, folder="", path=()):
     """[(place in the file of Keras 3, names from the outermost, entry)] of the recurrent layers of a model."""
-    if len(path) > _DEEPEST or folder.count("/") > 2 * _DEEPEST:
-        raise BadInput(f"its layers lie more than {_DEEPEST} deep in each other")
+    if len(path) > DEEPEST or folder.count("/") > 2 * DEEPEST:
+        raise BadInput(f"its layers lie more than {DEEPEST} deep in each other")
     kind, config = _settings(entry)
     name = config.get("name")
     if kind == "TimeDistributed":  # the layer inside is read, by the name of what is around it
@@ -329,7 +262,7 @@ def _unconfigured(groups):
 def _read_group(file, limits, config, name=None, cell=None):
     """{name of the layer: weights}, both directions of a Bidirectional as one."""
     source = limits.path
-    groups = {group.name: group for group in _cells(file, [], limits, set())}
+    groups = {group.name: group for group in cell_groups(file, [], limits, set())}
     if not groups:
         raise BadInput(f"{source}: there is no recurrent layer in it")
     ordered = _order_of(file, list(groups))
@@ -431,11 +364,11 @@ def read_keras(path, *, name=None, cell=None):
     limits = Limits(path)
     with reading(path, "file of Keras"):
         if path.endswith((".h5", ".hdf5")):
-            with _open(path, path) as file:
+            with opened(path, path) as file:
                 text = file.attrs.get("model_config", "{}")
                 return _read_group(file, limits, _json(text, path), name, cell)
         config, content = _archived(path, limits)
-        with _open(io.BytesIO(content), path) as file:
+        with opened(io.BytesIO(content), path) as file:
             return _read_group(file, limits, config, name, cell)
 
 
@@ -474,7 +407,7 @@ def write_keras(path, layers):
     Args:
         layers: {name: weights}, each of one layer in one or both directions; all of them return sequences.
     """
-    path, h5py = str(path), _h5py()
+    path, h5py = str(path), h5py_package()
     if not path.endswith((".keras", ".weights.h5")):
         raise InvalidArgument(f"the name of a file of Keras must end in .keras or .weights.h5, not '{path}'")
     buffer, configs = io.BytesIO(), []
