@@ -101,6 +101,17 @@ Json conflict_json(const csp::Model& model, const std::vector<std::string>& conf
   return {{"satisfiable", false}, {"conflict", all}};
 }
 
+/// Names and constraints in quotes hold whatever the problem has; an end of a line is none of theirs.
+std::string harmless(std::string_view lines) {
+  std::string text;
+  while (!lines.empty()) {
+    const std::size_t end = std::min(lines.find('\n'), lines.size());
+    text += without_controls(lines.substr(0, end)) + (end < lines.size() ? "\n" : "");
+    lines.remove_prefix(std::min(end + 1, lines.size()));
+  }
+  return text;
+}
+
 std::string conflict_text(const csp::Model& model, const std::vector<std::string>& conflict) {
   std::string text =
       conflict.size() == 1 ? "no solution; this cannot hold:\n" : "no solution; these cannot hold together:\n";
@@ -134,7 +145,7 @@ std::vector<csp::Solution> solve(const csp::Model& model, const CspArguments& ar
 
 int print_conflict(const csp::Model& model, const CspArguments& arguments, const std::vector<std::string>& conflict) {
   Output output;
-  output.write(arguments.json ? json_line(conflict_json(model, conflict)) : conflict_text(model, conflict));
+  output.write(arguments.json ? json_line(conflict_json(model, conflict)) : harmless(conflict_text(model, conflict)));
   output.flush();
   return 1;
 }
@@ -148,7 +159,7 @@ int explain(const csp::Model& model, const CspArguments& arguments) {
     json["alternatives"] = alternatives_json(explanation);
     output.write(json_line(json));
   } else {
-    output.write(explanation.text());
+    output.write(harmless(explanation.text()));
   }
   output.flush();
   return 0;
@@ -174,7 +185,7 @@ int run_csp(const CspArguments& arguments) {
     for (const csp::Solution& solution : solutions) all.push_back(solution_json(model, solution));
     output.write(json_line({{"satisfiable", true}, {"solutions", all}}));
   } else {
-    for (const csp::Solution& solution : solutions) output.write(solution_text(model, solution));
+    for (const csp::Solution& solution : solutions) output.write(harmless(solution_text(model, solution)));
   }
   output.flush();
   return 0;

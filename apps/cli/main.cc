@@ -53,7 +53,8 @@ constexpr const char* examples =
 int report(const CLI::App* verb, ErrorCode code, const std::string& message) {
   const std::string name = verb == nullptr ? "penstock" : "penstock " + verb->get_name();
   const int status = exit_status(code);
-  say(fmt::format("{}: {}{}\n", name, message, status == 2 ? fmt::format(" (see '{} --help')", name) : ""));
+  say(fmt::format("{}: {}{}\n", name, without_controls(message),
+                  status == 2 ? fmt::format(" (see '{} --help')", name) : ""));
   return status;
 }
 
@@ -155,7 +156,7 @@ int main(int argc, char** argv) {
     return penstock::cli::run(argc, argv);
   } catch (const std::exception& error) {
     penstock::cli::say("penstock: ");
-    penstock::cli::say(error.what());
+    penstock::cli::say(penstock::cli::without_controls(error.what()));
     penstock::cli::say("\n");
     return 1;
   }

@@ -153,7 +153,8 @@ std::string bash_completion(const CLI::App& program) {
       "    COMPREPLY=($(compgen -W \"$words\" -- \"$current\"))\n"
       "  else\n"
       "    compopt -o filenames 2>/dev/null\n"
-      "    COMPREPLY=($(compgen -f -- \"$current\"))\n"
+      "    current=${current#[\\\"\\']}\n"  // as it is typed: in quotes, or with \ before each space
+      "    mapfile -t COMPREPLY < <(compgen -f -- \"${current//\\\\/}\")\n"
       "  fi\n"
       "}\n"
       "complete -F _penstock penstock\n";

@@ -97,25 +97,38 @@ std::string shell_word(std::string_view text) {
     return std::isalnum(c) != 0 || std::string_view("_-./,:=@%+").find(static_cast<char>(c)) != std::string_view::npos;
   };
   if (!text.empty() && std::all_of(text.begin(), text.end(), harmless)) return std::string(text);
+  if (std::string shown = without_controls(text); shown != text) {  // $'...' of bash and zsh, whose "\xNN" is ours
+    std::string word = "$'";
+    for (const char c : text) word += c == '\'' || c == '\\' ? fmt::format("\\{}", c) : without_controls({&c, 1});
+    return word + "'";
+  }
   std::string word = "'";
   for (const char c : text) word += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return word + "'";
 }
 
-std::string printable(std::string_view text) {
-  constexpr std::size_t longest = 400;
-  const bool cut = text.size() > longest;
-  if (cut) text = text.substr(0, longest);
+std::string without_controls(std::string_view text) {
   const bool utf8 = is_utf8(text);
   std::string result;
-  for (const unsigned char c : text) {
-    if (c < 0x20 || c == 0x7f || (c >= 0x80 && !utf8)) {
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto c = static_cast<unsigned char>(text[i]);
+    // U+0080 to U+009F are control characters, too: U+009B begins the sequences of a terminal.
+    const bool high = utf8 && c == 0xc2 && static_cast<unsigned char>(text[i + 1]) < 0xa0;
+    if (c < 0x20 || c == 0x7f || (c >= 0x80 && !utf8) || high) {
       result += fmt::format("\\x{:02x}", c);
+      if (high) result += fmt::format("\\x{:02x}", static_cast<unsigned char>(text[++i]));
     } else {
-      result += static_cast<char>(c);
+      result += text[i];
     }
   }
-  return cut ? result + "..." : result;
+  return result;
+}
+
+std::string printable(std::string_view text) {
+  std::size_t longest = 400;
+  if (text.size() <= longest) return without_controls(text);
+  while (longest > 397 && (static_cast<unsigned char>(text[longest]) & 0xc0) == 0x80) --longest;  // no half a character
+  return without_controls(text.substr(0, longest)) + "...";
 }
 
 }  // namespace penstock::cli

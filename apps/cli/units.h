@@ -28,5 +28,7 @@ std::string readable_byte(unsigned char byte);
 std::string shell_word(std::string_view text);
 /// Text for a message or a terminal: control characters and bytes that are no UTF-8 become "\xNN"; long text is cut.
 std::string printable(std::string_view text);
+/// The same without a limit of its length, for a whole message.
+std::string without_controls(std::string_view text);
 
 }  // namespace penstock::cli

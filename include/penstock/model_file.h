@@ -1,7 +1,9 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "penstock/model.h"
 
@@ -22,6 +24,21 @@ struct History {
 
 /// Writes a model as Model::save does, with its history.
 void save_model(const Model& model, const std::string& path, const History& history);
+
+/// One parameter of a model: its name in files, its shape and its values, which lie in the model.
+struct ModelTensor {
+  std::string name;
+  std::vector<Index> shape;
+  std::span<const float> values;
+};
+
+/// Lists the parameters of a model in the order of its files.
+std::vector<ModelTensor> model_tensors(const Model& model);
+/// Returns the architecture and the data of a model as the JSON object that its files carry.
+std::string model_description(const Model& model);
+/// Makes a model of such an object and of values by name. Throws what Model::load throws; `source` names the model in
+/// messages.
+Model make_model(const std::string& description, std::span<const ModelTensor> tensors, const std::string& source);
 
 /// What a file is.
 struct ModelFile {

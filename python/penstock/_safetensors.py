@@ -10,10 +10,12 @@ import math
 import os
 import pathlib
 import struct
+import sys
 import tempfile
 
 import numpy as np
 
+from . import _core
 from .errors import BadInput, InvalidArgument, IoFailure
 
 #: Bytes of an element of each type of the format.
@@ -29,7 +31,9 @@ _ARRAYS = {
     "U8": "u1",
     "BOOL": "?",
 }
+_CHECKSUM = "penstock.checksum"  # of files that the library wrote, and verifies
 _NAMES = {np.dtype(code): name for name, code in _ARRAYS.items()}
+_MOST_AXES = 32  # that arrays of NumPy had before version 2
 _MOST_HEADER = 100 << 20  # bytes; the format's own limit
 # How files of other kinds begin, and what to do with them.
 _OTHERS = {
@@ -70,6 +74,8 @@ def _entry(path, name, entry, data):
         refuse("is described wrongly: its shape and its offsets must be lists of whole numbers")
     if len(offsets) != 2 or not offsets[0] <= offsets[1] <= len(data):
         refuse(f"lies outside the file: at {offsets} of {len(data)} bytes")
+    if len(shape) > _MOST_AXES or any(extent > sys.maxsize for extent in shape):
+        refuse(f"is described wrongly: its shape has more than {_MOST_AXES} axes, or one of more than {sys.maxsize}")
     size = math.prod(shape) * _BYTES[kind]
     if offsets[1] - offsets[0] != size:
         refuse(f"has another size than its shape: {offsets[1] - offsets[0]} bytes, and {shape} of {kind} take {size}")
@@ -91,11 +97,27 @@ def read_entries(path):
         header = json.loads(content[8 : 8 + size])
     except (ValueError, RecursionError) as error:
         raise BadInput(f"{path}: no safetensors file: its header is no JSON") from error
-    if not isinstance(header, dict) or not isinstance(header.get("__metadata__", {}), dict):
+    said = header.get("__metadata__", {}) if isinstance(header, dict) else None
+    if not isinstance(said, dict) or not all(isinstance(text, str) for text in said.values()):
         raise BadInput(f"{path}: no safetensors file: its header is no object")
     metadata = header.pop("__metadata__", {})
     data = memoryview(content)[8 + size :]
-    return {name: _entry(path, name, entry, data) for name, entry in header.items()}, metadata
+    entries = {name: _entry(path, name, entry, data) for name, entry in header.items()}
+    _check_layout(path, header, len(data))
+    if _CHECKSUM in metadata and (problem := _core.safetensors_problem(os.fspath(path))):
+        raise BadInput(problem)
+    return entries, {name: text for name, text in metadata.items() if name != _CHECKSUM}
+
+
+def _check_layout(path, header, size):
+    """Refuses a file whose tensors overlap, or do not cover its data."""
+    end, last = 0, "the header"
+    for begin, stop, name in sorted((*entry["data_offsets"], name) for name, entry in header.items()):
+        if begin != end:
+            raise BadInput(f"{path}: tensor '{name}' begins at {begin} of the data, and {last} ends at {end}")
+        end, last = stop, f"tensor '{name}'"
+    if end != size:
+        raise BadInput(f"{path}: {last} ends at {end} of the data, and the file has {size} bytes of them")
 
 
 def _array(kind, shape, data):
@@ -137,7 +159,10 @@ def read(path):
         return read_file(path)
     tensors, metadata = {}, {}
     for file, names in _shards(path).items():
-        part, own = read_file(path.parent / file)
+        place = path.parent / file
+        if place.exists() and not place.is_file():
+            raise BadInput(f"{path}: {file} is no regular file")
+        part, own = read_file(place)
         metadata |= own
         for name in names:
             if name not in part:

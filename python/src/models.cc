@@ -359,6 +359,34 @@ void save(SharedModel& shared, const std::string& path, const nb::dict& fields) 
   }
 }
 
+/// The description of a model as its files carry it, and its parameters by name, copied.
+std::pair<std::string, nb::dict> read_parts(const std::string& path) {
+  const Model model = [&] {
+    const nb::gil_scoped_release unlocked;
+    return Model::load(path);
+  }();
+  nb::dict parameters;
+  for (const ModelTensor& tensor : model_tensors(model)) {
+    const Array copy = Array::empty(tensor.shape, Scalar::f32);
+    std::ranges::copy(tensor.values, copy.as<float>());
+    parameters[tensor.name.c_str()] = copy.object();
+  }
+  return {model_description(model), std::move(parameters)};
+}
+
+/// Writes the file that read_parts() reads.
+void write_parts(const std::string& path, const std::string& description, const nb::dict& parameters) {
+  std::vector<Array> arrays;
+  std::vector<ModelTensor> tensors;
+  for (const auto& [name, value] : parameters) {
+    const Array& array = arrays.emplace_back(Array(value, "parameters", Scalar::f32).contiguous());
+    tensors.push_back(
+        {nb::cast<std::string>(name), {array.shape().begin(), array.shape().end()}, array.values<float>()});
+  }
+  const nb::gil_scoped_release unlocked;
+  make_model(description, tensors, path).save(path);
+}
+
 /// A stream of answers; one call at a time. Calls hold the interpreter's lock from the first look at the session to the
 /// last, and run nothing of Python's in between: arrays are read before, and made before.
 class Stream {
@@ -441,6 +469,11 @@ nb::dict describe(const DataDescription& data) {
 }
 
 void bind_models(nb::module_& module) {
+  // What is wrong with a safetensors file, in words; empty for one that is sound.
+  module.def(
+      "safetensors_problem", [](const std::string& path) { return inspect_model_file(path).problem; }, nb::arg("path"));
+  module.def("read_model_parts", &read_parts, nb::arg("path"));
+  module.def("write_model_parts", &write_parts, nb::arg("path"), nb::arg("description"), nb::arg("parameters"));
   nb::class_<SharedModel>(module, "Model")
       .def_static("make", &make_model, nb::arg("spec"), nb::arg("data"), nb::arg("seed"))
       .def_static("continue_from", &make_continuation, nb::arg("origin"), nb::arg("data"), nb::arg("dropout"))

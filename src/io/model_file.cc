@@ -1,5 +1,6 @@
 #include "io/model_file.h"
 
+#include <algorithm>
 #include <set>
 
 #include "base/check.h"
@@ -52,6 +53,32 @@ Metadata model_metadata(const ModelSpec& spec, const DataDescription& data) {
   return {{metadata_key, to_text(description)}};
 }
 
+namespace {
+
+/// The model that a parsed description asks for, checked.
+ModelDescription described(ObjectReader& reader, const std::string& source) {
+  ModelDescription result{model_spec_from_json(reader.object("model"), source),
+                          data_description_from_json(reader.object("data"), source)};
+  reader.finish();
+  try {
+    nn::check_spec(result.spec, result.data);
+  } catch (const Error& error) {
+    fail(ErrorCode::bad_input, "{}: {}", source, error.what());
+  }
+  return result;
+}
+
+Index checked_version(ObjectReader& reader, const std::string& source) {
+  const Index version = reader.integer("format_version");
+  if (version < 1 || version > format_version) {
+    fail(ErrorCode::incompatible, "{}: format_version is {}, this version of Penstock reads 1 to {}", source, version,
+         format_version);
+  }
+  return version;
+}
+
+}  // namespace
+
 ModelDescription read_description(const SafetensorsFile& file) {
   const auto text = file.metadata().find(metadata_key);
   if (text == file.metadata().end()) {
@@ -59,22 +86,11 @@ ModelDescription read_description(const SafetensorsFile& file) {
   }
   const nlohmann::json json = parse_object(text->second, file.source(), fmt::format("metadata \"{}\"", metadata_key));
   ObjectReader reader(json, file.source(), metadata_key);
-  const Index version = reader.integer("format_version");
-  if (version < 1 || version > format_version) {
-    fail(ErrorCode::incompatible, "{}: format_version is {}, this version of Penstock reads 1 to {}", file.source(),
-         version, format_version);
-  }
+  const Index version = checked_version(reader, file.source());
   if (version >= first_with_checksum && !file.has_checksum()) {
     fail(ErrorCode::bad_input, "{}: damaged: files of format_version {} carry a checksum", file.source(), version);
   }
-  ModelDescription result{model_spec_from_json(reader.object("model"), file.source()),
-                          data_description_from_json(reader.object("data"), file.source())};
-  reader.finish();
-  try {
-    nn::check_spec(result.spec, result.data);
-  } catch (const Error& error) {
-    fail(ErrorCode::bad_input, "{}: {}", file.source(), error.what());
-  }
+  const ModelDescription result = described(reader, file.source());
   check_size(file, result);
   return result;
 }
@@ -112,6 +128,45 @@ Model Model::load(const std::string& path, std::optional<History>& history) {
   impl->parameters->changed();
   history = io::read_history(file);
   return Model(std::move(impl));
+}
+
+std::vector<ModelTensor> model_tensors(const Model& model) {
+  const nn::Parameters<float>& parameters = *model.impl().parameters;
+  std::vector<ModelTensor> tensors;
+  for (const nn::ParameterEntry& entry : parameters.layout().entries()) {
+    tensors.push_back({entry.name, entry.shape, parameters.value(entry)});
+  }
+  return tensors;
+}
+
+std::string model_description(const Model& model) {
+  return io::model_metadata(model.spec(), model.data()).at(io::metadata_key);
+}
+
+Model make_model(const std::string& description, std::span<const ModelTensor> tensors, const std::string& source) {
+  const nlohmann::json json = io::parse_object(description, source, "its description");
+  io::ObjectReader reader(json, source, "description");
+  io::checked_version(reader, source);
+  const io::ModelDescription described = io::described(reader, source);
+  Model model(described.spec, described.data);
+  nn::Parameters<float>& parameters = *model.impl().parameters;
+  std::set<std::string_view> given;
+  for (const ModelTensor& tensor : tensors) {
+    const nn::ParameterEntry* const entry = parameters.layout().find(tensor.name);
+    if (entry == nullptr || entry->shape != tensor.shape || !given.insert(tensor.name).second) {
+      fail(ErrorCode::incompatible, "{}: tensor {} [{}] belongs to no part of this architecture", source,
+           in_quotes(tensor.name), fmt::join(tensor.shape, ", "));
+    }
+    if (!ops::all_finite(0, entry->size, tensor.values.data())) {
+      fail(ErrorCode::bad_input, "{}: tensor {} holds values that are not finite", source, tensor.name);
+    }
+    std::ranges::copy(tensor.values, parameters.value(*entry).begin());
+  }
+  for (const nn::ParameterEntry& entry : parameters.layout().entries()) {
+    if (!given.contains(entry.name)) fail(ErrorCode::incompatible, "{}: there is no tensor {}", source, entry.name);
+  }
+  parameters.changed();
+  return model;
 }
 
 void Model::save(const std::string& path) const {

@@ -8,6 +8,7 @@
 
 #include "base/cache_folder.h"
 #include "base/check.h"
+#include "base/environment.h"
 #include "base/quote.h"
 #include "base/warning.h"
 #include "penstock/version.h"
@@ -130,7 +131,7 @@ std::string identity_of(const CpuModel& cpu) {
 }
 
 std::string plan_file() {
-  if (const char* chosen = std::getenv("PENSTOCK_PLANS")) return chosen;
+  if (const char* chosen = environment("PENSTOCK_PLANS")) return chosen;
   const std::string folder = cache_folder();
   return folder.empty() ? "" : folder + "/plans.json";
 }
@@ -171,7 +172,7 @@ std::shared_ptr<const Tuning> load_tuning(const std::string& identity) {
   if (!is_new) return entry->second;
   const std::string file = plan_file();
   const std::string text = file.empty() ? "" : text_of_file(file);
-  const bool asked_for = std::getenv("PENSTOCK_PLANS") != nullptr && !file.empty();
+  const bool asked_for = environment("PENSTOCK_PLANS") != nullptr && !file.empty();
   if (text.empty()) {
     if (asked_for) warn("PENSTOCK_PLANS: there is nothing to read in {}; plans are made by estimates", in_quotes(file));
     return nullptr;

@@ -1,7 +1,9 @@
 // The folder of compiled kernels: what comes back, what damage does, and that no fault of it is worse than a compile.
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -107,6 +109,58 @@ TEST(DiskCache, WarnsOfAReadOnlyFolder) {
   testing::internal::CaptureStderr();
   DiskCache(folder.folder(), kMegabyte).put("name", "content");
   EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("Permission denied"));
+}
+
+/// What is printed while a kernel is asked for, which must not come back.
+std::string refused(const DiskCache& cache, const char* name) {
+  testing::internal::CaptureStderr();
+  EXPECT_FALSE(cache.get(name).has_value());
+  return testing::internal::GetCapturedStderr();
+}
+
+TEST(DiskCache, IgnoresFilesThatOthersCanWrite) {
+  const test::TemporaryFolder folder;
+  const DiskCache cache(folder.folder(), kMegabyte);
+  const std::string path = folder.path("name.cubin");
+  for (const mode_t mode : {0666, 0664, 0602}) {
+    cache.put("name", "kernel");
+    EXPECT_TRUE(cache.get("name").has_value());
+    ASSERT_EQ(::chmod(path.c_str(), mode), 0);
+    EXPECT_THAT(refused(cache, "name"),
+                HasSubstr(fmt::format("others may write to it (mode {:04o}): chmod go-w", mode)));
+  }
+  cache.put("name", "kernel");
+  std::filesystem::create_symlink(path, folder.path("link.cubin"));
+  EXPECT_FALSE(cache.get("link").has_value());
+  ASSERT_EQ(::mkfifo(folder.path("fifo.cubin").c_str(), 0600), 0);
+  EXPECT_THAT(refused(cache, "fifo"), HasSubstr("no regular file"));
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can give a file away";
+  ASSERT_EQ(::chown(path.c_str(), 65534, 65534), 0);
+  EXPECT_THAT(refused(cache, "name"), HasSubstr("it belongs to another user (number 65534)"));
+}
+
+TEST(DiskCache, IgnoresFoldersThatOthersCanWrite) {
+  const test::TemporaryFolder folder;
+  const DiskCache cache(folder.folder(), kMegabyte);
+  cache.put("name", "kernel");
+  ASSERT_EQ(::chmod(folder.folder().c_str(), 0770), 0);
+  EXPECT_THAT(refused(cache, "name"), HasSubstr("others may write to it (mode 0770): chmod go-w"));
+  cache.put("other", "kernel");
+  EXPECT_EQ(folder.count(), 1);
+  ASSERT_EQ(::chmod(folder.folder().c_str(), 0700), 0);
+  EXPECT_TRUE(cache.get("name").has_value());
+}
+
+TEST(DiskCache, MakesAFolderOfTheUserAlone) {
+  const test::TemporaryFolder folder;
+  const mode_t before = ::umask(0);
+  const DiskCache cache(folder.path("new"), kMegabyte);
+  cache.put("name", "kernel");
+  ::umask(before);
+  struct stat status {};
+  ASSERT_EQ(::stat(folder.path("new").c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 07777, 0700u);
+  EXPECT_TRUE(cache.get("name").has_value());
 }
 
 TEST(DiskCache, ManyWritersLeaveWholeFiles) {

@@ -90,6 +90,31 @@ def test_completion_of_bash(folder):
     assert said == [line for _, line in COMPLETED]
 
 
+@needs("bash")
+@pytest.mark.parametrize(
+    "words, found",
+    [
+        (["info", "with"], ["with two spaces.csv"]),
+        (["info", "with\\ two"], ["with two spaces.csv"]),
+        (["info", '"with two'], ["with two spaces.csv"]),
+        (["info", "'with two"], ["with two spaces.csv"]),
+        (["info", "st"], ["star *.csv"]),
+        (["train", "--output", "with"], ["with two spaces.csv"]),
+    ],
+)
+def test_names_with_spaces_in_bash(folder, words, found):
+    for name in ("with two spaces.csv", "star *.csv"):
+        (folder / name).write_text("x\n1\n")
+    script = (
+        "source completion.bash; COMP_WORDS=(penstock \"$@\"); COMP_CWORD=$#; _penstock 2>/dev/null; "
+        "printf '%s\\n' \"${COMPREPLY[@]}\""
+    )
+    result = subprocess.run(
+        ["bash", "--norc", "-c", script, "bash", *words], cwd=folder, capture_output=True, text=True, check=True, timeout=60
+    )
+    assert result.stdout.splitlines() == found
+
+
 @needs("zsh")
 def test_completion_of_zsh(folder):
     (folder / "functions").mkdir()

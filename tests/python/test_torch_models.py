@@ -1,5 +1,8 @@
 """Models that Penstock trains as modules of PyTorch: the same outputs, step by step too, and files both ways."""
 
+import json
+import time
+
 import numpy as np
 import pytest
 
@@ -7,7 +10,6 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 penstock = pytest.importorskip("penstock", reason="penstock is not installed")
 
 from penstock.torch import SequenceModel  # noqa: E402
-from penstock.torch._safetensors import read_safetensors, write_safetensors  # noqa: E402
 
 torch.set_num_threads(1)
 
@@ -133,37 +135,70 @@ def test_modules_train(folder):
     assert losses[-1] < 0.8 * losses[0]
 
 
-def test_tensors_in_files(tmp_path):
-    tensors = {
-        "a": torch.randn(3, 4),
-        "b.c": torch.arange(5),
-        "half": torch.randn(2).bfloat16(),
-        "empty": torch.empty(0, 3),
-        "one": torch.tensor(2.0, dtype=torch.float64),
-    }
-    path = tmp_path / "file.safetensors"
-    write_safetensors(path, tensors, {"key": "value"})
-    got, metadata = read_safetensors(path)
-    assert metadata == {"key": "value"} and list(tmp_path.iterdir()) == [path]
-    for name, tensor in tensors.items():
-        assert got[name].dtype == tensor.dtype and torch.equal(got[name], tensor)
+def changed(path, change, to):
+    """A copy of a model whose description says something else; format_version 1, which has no checksum."""
+    content = path.read_bytes()
+    size = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + size])
+    description = json.loads(header["__metadata__"]["penstock"])
+    description["format_version"] = 1
+    change(description)
+    header["__metadata__"] = {"penstock": json.dumps(description)}
+    text = json.dumps(header).encode()
+    to.write_bytes(len(text).to_bytes(8, "little") + text + content[8 + size :])
+    return to
 
 
-def test_unsound_files_are_refused(tmp_path):
-    path = tmp_path / "file.safetensors"
-    write_safetensors(path, {"a": torch.randn(3)}, {})
-    sound = path.read_bytes()
-    for content, message in [
-        (b"", "too short"),
-        (b"\xff" * 8 + sound[8:], "longer than the file"),
-        (sound[:-4], "outside the file"),
-        (sound.replace(b"[3]", b"[4]"), "another size"),
-        (sound.replace(b"F32", b"Q32"), "described wrongly"),
-        (sound[:8] + b"x" + sound[9:], "no JSON"),
-    ]:
-        path.write_bytes(content)
-        with pytest.raises(ValueError, match=message):
-            read_safetensors(path)
-    path.write_bytes(sound)
-    with pytest.raises(ValueError, match="not a Penstock model"):
-        SequenceModel.load(path)
+@pytest.mark.parametrize("written_by", ["program", "module"])
+def test_no_flipped_bit_is_loaded(folder, tmp_path, written_by):
+    _, path, _ = trained(folder, "text", cell="gru", width=4, blocks=1)
+    if written_by == "module":
+        SequenceModel.load(path).save(tmp_path / "module.safetensors")
+        path = tmp_path / "module.safetensors"
+    sound, damaged = path.read_bytes(), tmp_path / "damaged.safetensors"
+    for place in np.random.default_rng(4).choice(len(sound) * 8, 400, replace=False):
+        content = bytearray(sound)
+        content[place // 8] ^= 1 << place % 8
+        damaged.write_bytes(content)
+        with pytest.raises((penstock.BadInput, penstock.Incompatible)):
+            SequenceModel.load(damaged)
+
+
+@pytest.mark.parametrize(
+    "field, value, problem",
+    [
+        ("lags", 10**9, "lags must be 0 to 65536"),
+        ("blocks", 10**6, "blocks"),
+        ("width", 10**9, "width"),
+        ("hidden_size", 10**7, "architecture|hidden_size"),
+        ("members", 10**9, "members"),
+        ("cell", "spam", "cell"),
+        ("dropout", None, "dropout"),
+    ],
+)
+def test_descriptions_that_ask_for_too_much(folder, tmp_path, field, value, problem):
+    _, path, _ = trained(folder, "series", cell="gru", from_last=True)
+    wrong = changed(path, lambda d: d["model"].__setitem__(field, value), tmp_path / "wrong.safetensors")
+    begin = time.monotonic()
+    with pytest.raises((penstock.BadInput, penstock.Incompatible), match=problem):
+        SequenceModel.load(wrong)
+    assert time.monotonic() - begin < 5
+
+
+def test_descriptions_that_lack_something(folder, tmp_path):
+    _, path, _ = trained(folder, "text")
+    for part in ("model", "data", "format_version"):
+        wrong = changed(path, lambda d: d.pop(part), tmp_path / "wrong.safetensors")
+        with pytest.raises(penstock.BadInput, match=part):
+            SequenceModel.load(wrong)
+    with pytest.raises(penstock.IoFailure, match="nothing.safetensors"):
+        SequenceModel.load(tmp_path / "nothing.safetensors")
+
+
+def test_values_that_are_not_finite_are_not_saved(folder, tmp_path):
+    _, path, _ = trained(folder, "text")
+    module = SequenceModel.load(path)
+    module.head.bias.data[0] = float("nan")
+    with pytest.raises(penstock.BadInput, match="head.bias holds values that are not finite"):
+        module.save(tmp_path / "wrong.safetensors")
+    assert not (tmp_path / "wrong.safetensors").exists()

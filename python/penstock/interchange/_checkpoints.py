@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import pickle
+import math
 import re
 import zipfile
 
 from .._safetensors import other_kind
 from ..errors import BadInput, IoFailure, Unsupported
+from ._limits import Limits, reading
 
 _DEEPEST = 8  # dictionaries within dictionaries; a file may hold one that holds itself
 _MEND = "save one by torch.save(model.state_dict(), path)"
@@ -37,6 +38,13 @@ def read(path):
         import torch
     except ImportError as error:
         raise Unsupported(f"{path}: files of PyTorch need the package torch: pip install 'penstock[torch]'") from error
+    limits = Limits(path)
+    with reading(path, "file of PyTorch"):
+        return _arrays_and_cells(torch, path, limits)
+
+
+def _arrays_and_cells(torch, path, limits):
+    _check_zip(path, limits)
     content = _content(torch, path)
     found = _outermost(torch, _state_dicts(torch, content, (), [], set()))
     if not found:
@@ -46,7 +54,7 @@ def read(path):
         start = "".join(f"{part}." for part in place) if len(found) > 1 else ""
         for name, value in state.items():
             if _is_tensor(torch, value):
-                arrays[start + name] = _array(torch, value, f"{path}: tensor '{start + name}'")
+                arrays[start + name] = _array(torch, value, f"{path}: tensor '{start + name}'", limits)
         for name, note in getattr(state, "_metadata", {}).items():
             if isinstance(note, dict) and isinstance(note.get("cell"), str):
                 cells[(start + name).removesuffix(".")] = note["cell"]
@@ -55,20 +63,19 @@ def read(path):
 
 def _content(torch, path):
     """What torch.save was given. Objects of classes that are not PyTorch's are :class:`_Unread`."""
-    failures = (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError, TypeError, IndexError, AttributeError)
     try:
         with open(path, "rb") as file:  # not by its name, of whose ending torch.load would conclude something
             return torch.load(file, map_location="cpu", weights_only=True)
     except OSError as error:
         raise IoFailure(f"{path}: cannot read: {error.strerror or error}") from error
-    except failures as error:
+    except Exception as error:  # of the loader, whose kinds are many
         refused = error
     try:
         names = torch.serialization.get_unsafe_globals_in_checkpoint(path)
         stand_ins = [(type("_Unread", (_Unread,), {"seen": name}), name) for name in names]
         with torch.serialization.safe_globals(stand_ins), open(path, "rb") as file:
             return torch.load(file, map_location="cpu", weights_only=True)
-    except (*failures, OSError):
+    except Exception:
         why = _kind_of_zip(path) or _unreadable(path, str(refused))
         raise BadInput(f"{path}: no state_dict that can be read without running it: {why}") from refused
 
@@ -88,8 +95,18 @@ def names_in_zip(path):
     try:
         with zipfile.ZipFile(path) as archive:
             return archive.namelist()
-    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError):
+    except Exception:  # of a file that is no archive, or no sound one
         return []
+
+
+def _check_zip(path, limits):
+    """Refuses an archive whose records would become far larger than it is."""
+    if not zipfile.is_zipfile(path):
+        return
+    with zipfile.ZipFile(path) as archive:
+        for record in archive.infolist():
+            limits.step()
+            limits.take(record.file_size, f"'{record.filename}'")
 
 
 def _kind_of_zip(path):
@@ -139,9 +156,10 @@ def _outermost(torch, found):
     return [(p, state) for p, state in found if not any(len(w) > len(p) and w[: len(p)] == p for w in whole)]
 
 
-def _array(torch, tensor, source):
+def _array(torch, tensor, source, limits):
     """The tensor as an array; numbers of floating point that NumPy does not have become float32, which holds them."""
     known = (torch.float16, torch.float32, torch.float64)
+    limits.take(math.prod(tensor.shape) * tensor.element_size(), "a tensor")  # a sparse or repeated one becomes dense
     try:
         tensor = tensor.detach().to_dense() if tensor.layout != torch.strided else tensor.detach()
         return (tensor.float() if tensor.is_floating_point() and tensor.dtype not in known else tensor).numpy()

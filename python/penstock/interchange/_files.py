@@ -11,6 +11,7 @@ import numpy as np
 from .. import _safetensors
 from ..errors import BadInput, Incompatible, InvalidArgument, Unsupported
 from . import _checkpoints, flashrnn, haste, keras, lucidrains, onnx, torch_nn, xlstm
+from ._limits import reading
 from ._weights import GATES, RecurrentWeights, check_said
 
 #: The formats that :func:`load` and :func:`save` know by name.
@@ -35,7 +36,8 @@ def read_tensors(path):
     a file says; the state_dict may lie within a checkpoint, beside its epoch and its optimizer. Where there are several,
     names begin with where each lies ("ema.encoder."). bfloat16 becomes float32, which holds it exactly.
     """
-    return _read_all(path)[0]
+    with reading(path, "file of tensors"):
+        return _read_all(path)[0]
 
 
 def _read_all(path):
@@ -70,7 +72,10 @@ def _stack(tensors, description, source):
         raise BadInput(f"{source}: what it says of its stack has no cell") from error
     if cell not in GATES:
         raise BadInput(f"{source}: its cell must be one of {', '.join(GATES)}, not {cell!r}")
-    return RecurrentWeights(cell, tensors)
+    try:
+        return RecurrentWeights(cell, tensors)
+    except InvalidArgument as error:  # what the caller of RecurrentWeights gave is here what the file has
+        raise BadInput(f"{source}: {error}") from error
 
 
 def _description(weights):
@@ -135,7 +140,9 @@ def _read_layers(tensors, cells, places, options, source):
         others = tuple(p for _, p in _layers(tensors) if p != prefix and p.startswith(prefix))
         own = {**options, "cell": said or options.get("cell")}
         layers[name] = _read(form, prefix, tensors, others, own, source)
-        check_said(layers[name].cell, [said, options.get("cell")], f"{source}: layer '{name}'")
+        if said not in (None, layers[name].cell):
+            raise BadInput(f"{source}: layer '{name}' is of the cell '{layers[name].cell}', and the file says '{said}'")
+        check_said(layers[name].cell, [options.get("cell")], f"{source}: layer '{name}'")
     return layers
 
 
@@ -153,7 +160,10 @@ def load(path, *, format=None, prefix=None, **options):
             ``"slstm"``, ``"mingru"``, ...); ``function=`` of "flashrnn". Files of :func:`save` say their cells.
 
     Raises:
-        BadInput: The file is damaged, or a tensor is missing, unknown or of another shape; the message names it.
+        BadInput: The file is damaged, or a tensor is missing, unknown or of another shape, or reading it would take memory
+            or time out of proportion to its size; the message names it.
+        Unsupported: The file is sound, and a layer in it computes what no cell here does; or a package is missing.
+        Incompatible: The file is sound, and holds something else.
         IoFailure: The file cannot be read.
     """
     if format is not None and format not in FORMATS:
@@ -166,6 +176,11 @@ def load(path, *, format=None, prefix=None, **options):
         return keras.read_keras(path, name=prefix, cell=options.get("cell"))
     if path.endswith(".onnx") or format == "onnx":
         return onnx.read_onnx(path, name=prefix)
+    with reading(path, "file of weights"):
+        return _load(path, format, prefix, options)
+
+
+def _load(path, format, prefix, options):
     tensors, metadata = _read_all(path)
     if _MODEL in metadata:
         raise Incompatible(f"{path}: a whole model: penstock.Model.load and penstock.torch.SequenceModel.load read it")

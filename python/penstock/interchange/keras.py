@@ -11,17 +11,19 @@ import io
 import json
 import re
 import zipfile
+import zlib
 
 import numpy as np
 
-from ..errors import BadInput, InvalidArgument, IoFailure, Unsupported
+from ..errors import BadInput, InvalidArgument, Unsupported
+from ._hdf5 import DEEPEST, cell_groups, h5py_package, opened
+from ._limits import Limits, reading
 from ._weights import RecurrentWeights, check_said, inverse, reordered, shape_text, take, unique_names
 
 _ORDER = {"lstm": [0, 1, 2, 3], "gru": [1, 0, 2], "gru-before": [1, 0, 2], "elman": [0], "elman-relu": [0]}
 _CLASSES = {"LSTM": "lstm", "GRU": "gru", "SimpleRNN": "elman"}
 # Classes that are read, or refused by name.
 _KINDS = {*_CLASSES, "RNN", "Bidirectional", "ConvLSTM1D", "ConvLSTM2D", "ConvLSTM3D", "CuDNNLSTM", "CuDNNGRU"}
-_MOST_BYTES = 16 << 30  # of what a .keras file is decompressed to
 
 
 def from_keras(arrays, *, cell=None, source="keras"):
@@ -80,27 +82,9 @@ def to_keras(weights):
     return [kernel, recurrent, reordered(bias, order)]
 
 
-def _h5py():
-    try:
-        import h5py
-    except ImportError as error:
-        raise Unsupported("files of Keras need the package h5py: pip install 'penstock[keras]'") from error
-    return h5py
-
-
-def _open(file, source):
-    """An HDF5 file from a path or from bytes in memory."""
-    try:
-        return _h5py().File(file, "r")
-    except FileNotFoundError as error:
-        raise IoFailure(f"{source}: cannot read: there is no such file") from error
-    except OSError as error:
-        raise BadInput(f"{source}: no HDF5 file") from error
-
-
-def _arrays(group, source):
+def _arrays(group, source, limits):
     """The data sets of a group in the order of their numbers ("0", "1", ...), or by Keras 2's names."""
-    h5py = _h5py()
+    h5py = h5py_package()
     names = list(group)
     old = ["kernel", "recurrent_kernel", "bias"]  # Keras 2 adds ":0"
     if {name.removesuffix(":0") for name in names} <= set(old):
@@ -112,26 +96,9 @@ def _arrays(group, source):
         item = group.get(name, getlink=False)
         if not isinstance(item, h5py.Dataset) or item.dtype.kind != "f" or item.external or item.is_virtual:
             raise BadInput(f"{source}: '{group.name}/{name}' is no array of floats in the file itself")
+        limits.take(item.size * item.dtype.itemsize, f"'{item.name}'")
         arrays.append(item[()])
     return arrays
-
-
-def _cells(group, found, h5py):
-    """Groups in which a cell keeps its variables: "cell/vars" of Keras 3, those with a recurrent kernel of the older
-    format."""
-    for name in group:
-        # Files may point into other files; those are not followed.
-        if not isinstance(group.get(name, getlink=True), h5py.HardLink):
-            continue
-        item = group[name]
-        if not isinstance(item, h5py.Group):
-            continue
-        inside = "cell" in group.name.split("/") and name == "vars" and len(item) > 1
-        if "recurrent_kernel:0" in item or "recurrent_kernel" in item or inside:
-            found.append(item)
-        else:
-            _cells(item, found, h5py)
-    return found
 
 
 def _snake_case(name):
@@ -146,6 +113,8 @@ def _settings(entry):
 
 def _configurations(entry, folder="", path=()):
     """[(place in the file of Keras 3, names from the outermost, entry)] of the recurrent layers of a model."""
+    if len(path) > DEEPEST or folder.count("/") > 2 * DEEPEST:
+        raise BadInput(f"its layers lie more than {DEEPEST} deep in each other")
     kind, config = _settings(entry)
     name = config.get("name")
     if kind == "TimeDistributed":  # the layer inside is read, by the name of what is around it
@@ -290,9 +259,10 @@ def _unconfigured(groups):
     return found
 
 
-def _read_group(file, source, config, name=None, cell=None):
+def _read_group(file, limits, config, name=None, cell=None):
     """{name of the layer: weights}, both directions of a Bidirectional as one."""
-    groups = {group.name: group for group in _cells(file, [], _h5py())}
+    source = limits.path
+    groups = {group.name: group for group in cell_groups(file, [], limits, set())}
     if not groups:
         raise BadInput(f"{source}: there is no recurrent layer in it")
     ordered = _order_of(file, list(groups))
@@ -306,11 +276,11 @@ def _read_group(file, source, config, name=None, cell=None):
         ]
         used |= set(mine)
         readers[title] = lambda place=place, names=names, entry=entry, title=title: _configured(
-            groups, ordered, (place, names, entry, title, modern), source
+            groups, ordered, (place, names, entry, title, modern), limits
         )
     for title, parts in _unconfigured([g for g in ordered if g not in used]).items():
         title = title if title not in readers else title + "#"
-        readers[title] = lambda parts=parts, title=title: _unconfigured_layer(groups, parts, title, cell, source)
+        readers[title] = lambda parts=parts, title=title: _unconfigured_layer(groups, parts, title, cell, limits)
     if name is not None and name not in readers:
         raise BadInput(f"{source}: there is no layer '{name}', but {', '.join(readers)}")
     layers = {title: read() for title, read in readers.items() if name in (None, title)}
@@ -319,9 +289,9 @@ def _read_group(file, source, config, name=None, cell=None):
     return layers
 
 
-def _configured(groups, ordered, what, source):
+def _configured(groups, ordered, what, limits):
     """The weights of one layer whose configuration is known."""
-    place, names, entry, title, modern = what
+    source, (place, names, entry, title, modern) = limits.path, what
     directions = _directions(entry, title, source)
     if modern:
         places = _groups_of_keras_3(place, directions, ordered)
@@ -336,26 +306,31 @@ def _configured(groups, ordered, what, source):
                 "that is shared is stored where it comes first"
             )
         for number, (group, (cell, units, bias)) in enumerate(zip(own, cells)):
-            arrays = _arrays(groups[group], f"{source}: {group}")
+            arrays = _arrays(groups[group], f"{source}: {group}", limits)
             if len(arrays) != 2 + bool(bias) or (isinstance(units, int) and arrays[1].shape[:1] != (units,)):
                 raise BadInput(f"{source}: the weights of layer '{title}' are not those of its configuration")
             parts[suffix, number] = from_keras(arrays, cell=cell, source=f"{source}: {title}")
     return _joined(parts, f"{source}: layer '{title}'")
 
 
-def _unconfigured_layer(groups, parts, title, cell, source):
+def _unconfigured_layer(groups, parts, title, cell, limits):
     """The weights of a layer without a configuration, whose cell the caller or the file says."""
+    source = limits.path
     said = cell or next((groups[g].attrs.get("penstock.cell") for each in parts.values() for g in each), None)
     if said is None:
         raise BadInput(
             f"{source}: the file does not say what layer '{title}' computes (its activations, reset_after): give cell=, "
             f"one of {', '.join(_ORDER)}, with prefix='{title}', or save the whole model as .keras"
         )
+    if cell is None and said not in _ORDER:
+        raise BadInput(f"{source}: layer '{title}' is said to be of the cell {said!r}, expected {', '.join(_ORDER)}")
     if any(len(each) != 1 for each in parts.values()):
         raise Unsupported(f"{source}: layer '{title}' has several cells; save the whole model as .keras")
     return _joined(
         {
-            (suffix, 0): from_keras(_arrays(groups[g], f"{source}: {g}"), cell=said, source=f"{source}: {title}")
+            (suffix, 0): from_keras(
+                _arrays(groups[g], f"{source}: {g}", limits), cell=said, source=f"{source}: {title}"
+            )
             for suffix, (g,) in parts.items()
         },
         f"{source}: layer '{title}'",
@@ -386,25 +361,37 @@ def read_keras(path, *, name=None, cell=None):
         cell: What layers are of which the file has weights alone, such as those of ``.weights.h5``.
     """
     path = str(path)
-    if path.endswith((".h5", ".hdf5")):
-        with _open(path, path) as file:
-            text = file.attrs.get("model_config", "{}")
-            return _read_group(file, path, _json(text, path), name, cell)
+    limits = Limits(path)
+    with reading(path, "file of Keras"):
+        if path.endswith((".h5", ".hdf5")):
+            with opened(path, path) as file:
+                text = file.attrs.get("model_config", "{}")
+                return _read_group(file, limits, _json(text, path), name, cell)
+        config, content = _archived(path, limits)
+        with opened(io.BytesIO(content), path) as file:
+            return _read_group(file, limits, config, name, cell)
+
+
+def _archived(path, limits):
+    """The configuration and the bytes of the weights of a ``.keras`` file."""
     try:
         with zipfile.ZipFile(path) as archive:
-            sizes = {info.filename: info.file_size for info in archive.infolist()}
-            if "model.weights.h5" not in sizes or "config.json" not in sizes:
+            names = ("config.json", "model.weights.h5")
+            if any(name not in archive.namelist() for name in names):
                 raise BadInput(f"{path}: no model of Keras: it has no config.json or no model.weights.h5")
-            if sizes["model.weights.h5"] + sizes["config.json"] > _MOST_BYTES:
-                raise BadInput(f"{path}: its weights would take {sizes['model.weights.h5']} bytes")
-            config = _json(archive.read("config.json"), path)
-            content = archive.read("model.weights.h5")
-    except FileNotFoundError as error:
-        raise IoFailure(f"{path}: cannot read: there is no such file") from error
-    except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError) as error:
+            contents = []
+            for name in names:
+                if archive.namelist().count(name) > 1:
+                    raise BadInput(f"{path}: no model of Keras: it has several files '{name}'")
+                size = archive.getinfo(name).file_size
+                limits.take(size, f"'{name}'")
+                with archive.open(name) as file:
+                    contents.append(file.read(size))
+                    if file.read(1):
+                        raise BadInput(f"{path}: '{name}' is longer than the archive says")
+            return _json(contents[0], path), contents[1]
+    except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, zlib.error) as error:
         raise BadInput(f"{path}: no model of Keras: no sound zip archive") from error
-    with _open(io.BytesIO(content), path) as file:
-        return _read_group(file, path, config, name, cell)
 
 
 def _json(text, path):
@@ -420,7 +407,7 @@ def write_keras(path, layers):
     Args:
         layers: {name: weights}, each of one layer in one or both directions; all of them return sequences.
     """
-    path, h5py = str(path), _h5py()
+    path, h5py = str(path), h5py_package()
     if not path.endswith((".keras", ".weights.h5")):
         raise InvalidArgument(f"the name of a file of Keras must end in .keras or .weights.h5, not '{path}'")
     buffer, configs = io.BytesIO(), []

@@ -6,11 +6,16 @@ behind the other; gates stand as i, o, f, c in the LSTM and as z, r, h in the GR
 
 from __future__ import annotations
 
+import collections
+import math
 import os
+import pathlib
+import re
 
 import numpy as np
 
 from ..errors import BadInput, InvalidArgument, IoFailure, Unsupported
+from ._limits import Limits, reading
 from ._weights import RecurrentWeights, inverse, refuse_others, reordered, take, unique_names
 
 # Ours, in the operator's order of gates.
@@ -69,25 +74,36 @@ def to_onnx(weights):
     return {"W": inputs, "R": recurrent, "B": np.concatenate([bias_ih, bias_hh], axis=1)}, attributes
 
 
+# The oldest version whose reader of a model stays in its folder; pyproject.toml asks for it too.
+_OLDEST = (1, 17)
+
+
 def _package():
     try:
         import onnx
     except ImportError as error:
         raise Unsupported("files of ONNX need the package onnx: pip install 'penstock[onnx]'") from error
+    version = tuple(int(number) for number in re.findall(r"\d+", onnx.__version__)[:2])
+    if version < _OLDEST:
+        raise Unsupported(
+            f"files of ONNX need onnx {'.'.join(map(str, _OLDEST))} or newer, and this is {onnx.__version__}, which reads "
+            "files outside the model's folder: pip install -U onnx"
+        )
     return onnx
 
 
 class _Graph:
     """What the values of a graph are made of."""
 
-    def __init__(self, graph, onnx, outer=None):
-        self.onnx, self.outer = onnx, outer
+    def __init__(self, graph, onnx, limits, outer=None):
+        self.onnx, self.limits, self.outer = onnx, limits, outer
         self.stored = {tensor.name: tensor for tensor in graph.initializer}
         self.makers = {name: node for node in graph.node for name in node.output if name}
 
     def array(self, name):
         """The array that the file holds by this name, itself or as its Identity; None of others."""
         for _ in range(len(self.makers) + 1):
+            self.limits.step()
             if name in self.stored:
                 return self._read(self.stored[name])
             node = self.makers.get(name)
@@ -101,7 +117,14 @@ class _Graph:
         return None
 
     def _read(self, tensor):
-        array = self.onnx.numpy_helper.to_array(tensor)
+        dtype = self.onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)
+        size = math.prod(tensor.dims) * dtype.itemsize
+        if any(extent < 0 for extent in tensor.dims):
+            raise BadInput(f"{self.limits.path}: tensor '{tensor.name}' has the shape {list(tensor.dims)}")
+        external = tensor.data_location == self.onnx.TensorProto.EXTERNAL
+        place = _place(tensor, size, self.limits) if external else None
+        self.limits.take(size, f"tensor '{tensor.name}'")
+        array = self.onnx.numpy_helper.to_array(tensor) if place is None else _external(tensor, dtype, *place)
         return array.astype(np.float32) if array.dtype.name == "bfloat16" else array
 
     def held(self, name):
@@ -109,6 +132,7 @@ class _Graph:
         what the graph is given. Shapes do not count."""
         known, todo = {}, [name]
         while todo:
+            self.limits.step()
             each = todo[-1]
             sources = self._sources(each)
             if isinstance(sources, str):
@@ -218,31 +242,85 @@ def _layer(node, graph, onnx, source):
     return weights
 
 
-def _nodes(graph, onnx, outer=None):
+def _nodes(graph, onnx, limits, outer=None):
     """(node, its graph) of every node, those of the bodies of loops and branches too."""
-    own = _Graph(graph, onnx, outer)
+    own = _Graph(graph, onnx, limits, outer)
     for node in graph.node:
+        limits.step()
         yield node, own
         for attribute in node.attribute:
             for body in [attribute.g] if attribute.HasField("g") else attribute.graphs:
-                yield from _nodes(body, onnx, own)
+                yield from _nodes(body, onnx, limits, own)
 
 
-def _opened(path):
+def _place(tensor, size, limits):
+    """(file, offset) of a tensor that lies beside the model: in its folder or below, and not behind a link."""
+
+    def refuse(problem):
+        raise BadInput(f"{limits.path}: tensor '{tensor.name}' {problem}")
+
+    said = {entry.key: entry.value for entry in tensor.external_data}
+    location = said.get("location", "")
+    place = pathlib.Path(limits.path).parent.resolve() / location
+    if not location or os.path.isabs(location) or ".." in pathlib.PurePath(location).parts or place.resolve() != place:
+        refuse(f"lies in {location!r}, expected the name of a file in the model's folder, and no link")
+    if not place.is_file():
+        refuse(f"lies in {location!r}, and there is no such file in the model's folder: put it there")
+    offset, length = said.get("offset", "0"), said.get("length", str(size))
+    stored = place.stat().st_size
+    whole = re.fullmatch("[0-9]{1,18}", offset) and length == str(size)
+    if not whole or int(offset) + size > stored:
+        refuse(f"takes {size} bytes, and the file says {length} at {offset} of the {stored} of {location!r}")
+    limits.add_file(str(place), stored)
+    return place, int(offset)
+
+
+def _external(tensor, dtype, place, offset):
+    with open(place, "rb") as file:
+        return np.fromfile(file, dtype, math.prod(tensor.dims), offset=offset).reshape(tensor.dims)
+
+
+def _check_functions(model, limits):
+    """Counts what the functions of a model are once each call is replaced by what is called, which may be out of all
+    proportion: two calls each, thirty deep."""
+    functions = {(each.domain, each.name): each for each in model.functions}
+    sizes, open_ = {}, set()
+
+    def of_nodes(nodes, depth):
+        total = 0
+        for node in nodes:
+            limits.step()
+            total += of_function((node.domain, node.op_type), depth) if (node.domain, node.op_type) in functions else 0
+            total += node.ByteSize()
+            for attribute in node.attribute:
+                for body in [attribute.g] if attribute.HasField("g") else attribute.graphs:
+                    total += of_nodes(body.node, depth)
+        return total
+
+    def of_function(key, depth):
+        if key in open_ or depth > _DEEPEST:
+            raise BadInput(f"{limits.path}: its function '{key[1]}' calls itself, or calls nest beyond {_DEEPEST}")
+        if key not in sizes:
+            open_.add(key)
+            sizes[key] = of_nodes(functions[key].node, depth + 1)
+            open_.remove(key)
+        return sizes[key]
+
+    limits.take(of_nodes(model.graph.node, 0), "its graph with the functions that it calls")
+
+
+_DEEPEST = 32  # functions that call functions
+
+
+def _opened(path, limits):
     onnx = _package()
-    try:
-        model = onnx.load(path)
-        if model.functions:
-            import onnx.inliner
+    model = onnx.load(path, load_external_data=False)
+    if model.functions:
+        import onnx.inliner
 
-            model = onnx.inliner.inline_local_functions(model)
-        return onnx, model.graph
-    except FileNotFoundError as error:
-        raise IoFailure(f"{path}: cannot read: there is no such file") from error
-    except IsADirectoryError as error:
-        raise IoFailure(f"{path}: cannot read: it is a folder") from error
-    except Exception as error:  # of Google's library, which has its own for what is no message
-        raise BadInput(f"{path}: no ONNX file: {(str(error).splitlines() or [type(error).__name__])[0]}") from error
+        _check_functions(model, limits)
+        model = onnx.inliner.inline_local_functions(model)
+    return onnx, model.graph
 
 
 def read_onnx(path, *, name=None):
@@ -255,11 +333,17 @@ def read_onnx(path, *, name=None):
         name: Only this layer.
     """
     path = os.fspath(path)
-    onnx, graph = _opened(path)
-    nodes = list(_nodes(graph, onnx))
+    limits = Limits(path)
+    with reading(path, "file of ONNX"):
+        return _read_layers(path, name, *_opened(path, limits), limits)
+
+
+def _read_layers(path, name, onnx, graph, limits):
+    nodes = list(_nodes(graph, onnx, limits))
     found = [(node, own) for node, own in nodes if node.op_type in _ACTIVATIONS and node.domain in _OWN]
     names = [node.name for node, _ in found]
-    names = [n if n and names.count(n) == 1 else next(filter(None, node.output), "") for n, (node, _) in zip(names, found)]
+    counts = collections.Counter(names)
+    names = [n if n and counts[n] == 1 else next(filter(None, node.output), "") for n, (node, _) in zip(names, found)]
     names = unique_names([(n,) for n in names])
     other = next((node for node, _ in nodes if node.domain not in _OWN and node.op_type.endswith(tuple(_ACTIVATIONS))), None)
     if name is None and other is not None:

@@ -2,18 +2,17 @@
 
 import json
 import math
+import os
 
 import torch
 from torch import nn
 from torch.nn import functional
 
+from .. import _core
 from ._composed import CELLS
 from ._ops import run_layers
-from ._safetensors import read_safetensors, write_safetensors
 
-_METADATA = "penstock"
-_WRITTEN = 1  # files of version 2 carry a checksum, which the program writes and verifies
-_NEWEST = 2
+_FORMAT_VERSION = 2  # of descriptions
 _EPSILON = 1e-6
 _TAPS = 9  # of a filter
 _MOST_CHANNELS = 16  # that filters read
@@ -222,25 +221,24 @@ class SequenceModel(nn.Module):
 
     @classmethod
     def load(cls, path):
-        """Reads a model or a checkpoint. Raises ValueError for files that are none."""
-        tensors, metadata = read_safetensors(path)
-        if _METADATA not in metadata:
-            raise ValueError(f'{path}: not a Penstock model: its metadata have no "{_METADATA}"')
-        description = json.loads(metadata[_METADATA])
-        version = description.get("format_version")
-        if not isinstance(version, int) or not 1 <= version <= _NEWEST:
-            raise ValueError(f"{path}: format_version is {version}, this version of Penstock reads 1 to {_NEWEST}")
+        """Reads a model or a checkpoint, with the checks of :meth:`penstock.Model.load`.
+
+        Raises:
+            BadInput: The file is damaged.
+            Incompatible: The file holds something else, or belongs to a newer version.
+            IoFailure: The file cannot be read.
+        """
+        text, parameters = _core.read_model_parts(os.fspath(path))
+        description = json.loads(text)
         model = cls(description["model"], description["data"])
-        wanted = model.state_dict()
-        # Checkpoints hold the optimiser's tensors besides.
-        model.load_state_dict({name: tensors[name] for name in tensors if name in wanted})
+        model.load_state_dict({name: torch.from_numpy(array) for name, array in parameters.items()})
         return model.eval()
 
     def save(self, path):
         """Writes what `penstock predict`, `generate` and `stream` read."""
-        description = {"format_version": _WRITTEN, "model": self.spec, "data": self.data}
-        tensors = {name: tensor.float() for name, tensor in self.state_dict().items()}
-        write_safetensors(path, tensors, {_METADATA: json.dumps(description, separators=(",", ":"))})
+        description = {"format_version": _FORMAT_VERSION, "model": self.spec, "data": self.data}
+        tensors = {name: tensor.detach().float().cpu().numpy() for name, tensor in self.state_dict().items()}
+        _core.write_model_parts(os.fspath(path), json.dumps(description), tensors)
 
     def forward(self, x, state=None):
         """Outputs and the state after them.

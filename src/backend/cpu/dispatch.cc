@@ -16,6 +16,7 @@
 
 #include "backend/cpu/kernels.h"
 #include "base/check.h"
+#include "base/environment.h"
 
 namespace penstock::cpu {
 namespace {
@@ -80,7 +81,7 @@ void read_environment() {
   static const bool done = [] {
     chip_targets();
     tiles_in_use = available(kIsas[0]) && kIsas[0].tiles;
-    const char* wanted = std::getenv("PENSTOCK_ISA");
+    const char* wanted = environment("PENSTOCK_ISA");
     if (wanted != nullptr && *wanted != '\0') select(wanted);
     hwy::GetChosenTarget().Update(hwy::SupportedTargets());
     return true;

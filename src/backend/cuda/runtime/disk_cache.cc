@@ -14,11 +14,10 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <vector>
 
 #include "base/cache_folder.h"
+#include "base/environment.h"
 #include "base/warning.h"
 
 namespace penstock::cuda {
@@ -69,8 +68,46 @@ bool write_all(int file, const void* bytes, std::size_t size) {
   return true;
 }
 
+/// Why others than this user and root could change what `path` holds, in words; empty if they cannot.
+std::string who_else_writes(const struct stat& status) {
+  if (status.st_uid != ::geteuid() && status.st_uid != 0) {
+    return fmt::format("it belongs to another user (number {})", status.st_uid);
+  }
+  if ((status.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
+    return fmt::format("others may write to it (mode {:04o}): chmod go-w", status.st_mode & 07777);
+  }
+  return "";
+}
+
+/// The content of a regular file that only this user and root can write; nothing of others, with a warning.
+std::optional<std::string> read_trusted(const std::string& path) {
+  // Without waiting for who writes to a pipe.
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  struct stat status {};
+  if (file < 0) return std::nullopt;
+  std::string text;
+  std::string problem =
+      ::fstat(file, &status) != 0 || !S_ISREG(status.st_mode) ? "it is no regular file" : who_else_writes(status);
+  if (problem.empty()) {
+    char part[1 << 16];
+    ssize_t got = 0;
+    while ((got = ::read(file, part, sizeof part)) > 0) text.append(part, static_cast<std::size_t>(got));
+  }
+  ::close(file);
+  if (problem.empty()) return text;
+  warn("the cached kernel {} is not used: {}", path, problem);
+  return std::nullopt;
+}
+
+/// Makes a folder that only its owner can write, whatever the umask.
+void make_folder(const std::string& folder) {
+  std::error_code ignored;  // writing will say it
+  fs::create_directories(fs::path(folder).parent_path(), ignored);
+  ::mkdir(folder.c_str(), 0700);
+}
+
 std::uint64_t limit_from_environment() {
-  const char* text = std::getenv("PENSTOCK_CACHE_MB");
+  const char* text = environment("PENSTOCK_CACHE_MB");
   if (text == nullptr) return kDefaultMegabytes << 20;
   char* end = nullptr;
   const std::uint64_t megabytes = std::strtoull(text, &end, 10);
@@ -112,12 +149,21 @@ const DiskCache& DiskCache::of_process() {
 
 std::string DiskCache::path_of(const std::string& name) const { return fmt::format("{}/{}{}", folder_, name, kSuffix); }
 
+bool DiskCache::is_trusted() const {
+  struct stat status {};
+  if (::stat(folder_.c_str(), &status) != 0) return true;  // there is nothing in it
+  const std::string problem = who_else_writes(status);
+  if (!problem.empty()) warn("compiled kernels are not kept in '{}': {}", folder_, problem);
+  return problem.empty();
+}
+
 std::optional<std::string> DiskCache::get(const std::string& name) const {
   if (folder_.empty()) return std::nullopt;
   const std::string path = path_of(name);
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return std::nullopt;
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  if (!is_trusted()) return std::nullopt;
+  const std::optional<std::string> read = read_trusted(path);
+  if (!read) return std::nullopt;
+  const std::string& text = *read;
   if (text.size() >= sizeof(Header)) {
     const std::string_view content = std::string_view(text).substr(sizeof(Header));
     const Header expected = header_of(content);
@@ -139,9 +185,10 @@ bool DiskCache::write_temporary(int file, std::string_view content) const {
 
 void DiskCache::put(const std::string& name, std::string_view content) const {
   if (folder_.empty()) return;
+  make_folder(folder_);
+  if (!is_trusted()) return;
   std::error_code error;
-  fs::create_directories(folder_, error);
-  if (!error) {
+  if (fs::is_directory(folder_, error)) {
     TemporaryFile temporary(folder_ + "/.new-XXXXXX");
     if (temporary.file >= 0 && write_temporary(temporary.file, content) &&
         ::rename(temporary.path.c_str(), path_of(name).c_str()) == 0) {
@@ -151,6 +198,8 @@ void DiskCache::put(const std::string& name, std::string_view content) const {
     }
     error = std::error_code(errno, std::generic_category());
     if (temporary.file < 0) temporary.path.clear();
+  } else if (!error) {
+    error = std::make_error_code(std::errc::not_a_directory);
   }
   warn("cannot keep compiled kernels in '{}': {}; set PENSTOCK_CACHE_DIR to another folder", folder_, error.message());
 }

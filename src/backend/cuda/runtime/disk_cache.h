@@ -25,8 +25,8 @@ class ContentHash {
 };
 
 /// A folder of compiled kernels and of cuBLASLt's choices, shared by any number of processes. Files appear whole or not
-/// at all; one that is damaged is found out by its checksum and made again. Nothing here ever throws: a cache that
-/// cannot be read or written is a warning.
+/// at all; one that is damaged is found out by its checksum and made again. Kernels are code, so a folder or a file
+/// that others can write is ignored. Nothing here ever throws: a cache that cannot be read or written is a warning.
 class DiskCache {
  public:
   /// An empty folder name: no cache. The oldest entries go once all together exceed `limit` bytes.
@@ -44,6 +44,8 @@ class DiskCache {
   void put(const std::string& name, std::string_view content) const;
 
  private:
+  /// Whether the folder is this user's or root's, and nobody else may write to it; warns otherwise.
+  bool is_trusted() const;
   std::string path_of(const std::string& name) const;
   bool write_temporary(int file, std::string_view content) const;
   void evict() const;

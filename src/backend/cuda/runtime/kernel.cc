@@ -10,6 +10,7 @@
 #include "backend/cuda/runtime/driver.h"
 #include "backend/cuda/runtime/sources.h"
 #include "base/check.h"
+#include "base/environment.h"
 #include "base/once_map.h"
 #include "base/warning.h"
 
@@ -47,7 +48,7 @@ void write_dump(const std::filesystem::path& path, std::string_view content) {
 
 /// What PENSTOCK_DUMP_DIR asks for: `cuobjdump -sass` shows the instructions of the cubin.
 void dump(const KernelSource& source, const std::string& name, const std::string& cubin, const std::string& log) {
-  const char* folder = std::getenv("PENSTOCK_DUMP_DIR");
+  const char* folder = environment("PENSTOCK_DUMP_DIR");
   if (folder == nullptr || *folder == '\0') return;
   std::error_code ignored;  // writing will say it
   std::filesystem::create_directories(folder, ignored);

@@ -9,13 +9,15 @@
 #include <filesystem>
 #include <string_view>
 
+#include "base/environment.h"
+
 namespace penstock::cuda {
 namespace {
 
 namespace fs = std::filesystem;
 
-std::string environment(const char* name) {
-  const char* value = std::getenv(name);
+std::string text_of_variable(const char* name) {
+  const char* value = environment(name);
   return value == nullptr ? "" : value;
 }
 
@@ -56,7 +58,7 @@ void add_python_folders(const fs::path& prefix, std::vector<std::string>& folder
 
 /// The folder whose bin/ holds the first python3 of the PATH; empty if there is none.
 fs::path python_prefix() {
-  for (const std::string& folder : split_path(environment("PATH"))) {
+  for (const std::string& folder : split_path(text_of_variable("PATH"))) {
     std::error_code unreadable;
     if (fs::exists(fs::path(folder) / "python3", unreadable)) return fs::path(folder).parent_path();
   }
@@ -66,10 +68,10 @@ fs::path python_prefix() {
 std::vector<std::string> folders_to_search() {
   std::vector<std::string> folders;
   for (const char* name : {"CUDA_PATH", "CUDA_HOME"}) {
-    if (const std::string home = environment(name); !home.empty()) folders.push_back(home + "/lib64");
+    if (const std::string home = text_of_variable(name); !home.empty()) folders.push_back(home + "/lib64");
   }
   folders.emplace_back("/usr/local/cuda/lib64");
-  if (const std::string venv = environment("VIRTUAL_ENV"); !venv.empty()) add_python_folders(venv, folders);
+  if (const std::string venv = text_of_variable("VIRTUAL_ENV"); !venv.empty()) add_python_folders(venv, folders);
   if (const fs::path prefix = python_prefix(); !prefix.empty()) add_python_folders(prefix, folders);
   return folders;
 }
@@ -108,7 +110,7 @@ std::vector<std::string> candidates(const std::vector<std::string>& names) {
   const auto add = [&](const std::string& folder) {
     for (const std::string& name : names) files.push_back(folder + "/" + name);
   };
-  for (const std::string& folder : split_path(environment("PENSTOCK_CUDA_PATH"))) add(folder);
+  for (const std::string& folder : split_path(text_of_variable("PENSTOCK_CUDA_PATH"))) add(folder);
   files.insert(files.end(), names.begin(), names.end());
   for (const std::string& folder : folders_to_search()) add(folder);
   return files;

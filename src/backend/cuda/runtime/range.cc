@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "backend/cuda/runtime/library.h"
+#include "base/environment.h"
 
 namespace penstock::cuda {
 namespace {
@@ -15,7 +16,7 @@ struct Nvtx {
 Nvtx load_nvtx() {
   Nvtx found;
   // How a profiler tells its programs that it watches.
-  if (std::getenv("NVTX_INJECTION64_PATH") == nullptr) return found;
+  if (environment("NVTX_INJECTION64_PATH") == nullptr) return found;
   const Library library = Library::open("NVTX", candidates({"libnvtx3interop.so.1", "libnvToolsExt.so.1"}));
   found.push = reinterpret_cast<decltype(found.push)>(library.symbol("nvtxRangePushA"));
   found.pop = reinterpret_cast<decltype(found.pop)>(library.symbol("nvtxRangePop"));
