@@ -77,7 +77,7 @@ class TrainingRun {
     if (!result.interrupted) refit(model, *data_.dataset, finished_, options_.execution);
     save_patiently(model, arguments_.output, history(model, result), result.last.seconds);
     if (!result.interrupted) drop_own_checkpoint();
-    if (has_validation(result)) record_outcome(model);
+    if (has_validation(result)) record_outcome(model, result);
     print(model, result);
     if (!result.checkpoint_error.empty() && (result.interrupted || !own_checkpoint_)) {
       throw Error(ErrorCode::io_failure, result.checkpoint_error);
@@ -174,8 +174,8 @@ class TrainingRun {
   }
 
   /// What the finished model does, behind the metrics.
-  void record_outcome(const Model& model) const {
-    if (options_.metrics_path.empty()) return;
+  void record_outcome(const Model& model, const TrainResult& result) const {
+    if (options_.metrics_path.empty() || !result.metrics_error.empty()) return;
     std::vector<Json> records;
     if (trace_ && score_) records = trace_->records(score_->groups);
     if (const std::string weight = weight_text(); !weight.empty()) {

@@ -3,7 +3,6 @@
 #include <atomic>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 
 #include "backend/cuda/runtime/disk_cache.h"
@@ -12,6 +11,7 @@
 #include "base/check.h"
 #include "base/once_map.h"
 #include "base/warning.h"
+#include "penstock/file_writer.h"
 
 namespace penstock::cuda {
 namespace {
@@ -40,9 +40,11 @@ const std::string& sources_hash() {
 }
 
 void write_dump(const std::filesystem::path& path, std::string_view content) {
-  std::ofstream file(path, std::ios::binary);
-  file << content;
-  if (!file.flush()) warn("cannot write {}, which PENSTOCK_DUMP_DIR asks for", path.string());
+  try {
+    write_file(path.string(), content);
+  } catch (const Error& error) {
+    warn("{}, which PENSTOCK_DUMP_DIR asks for", error.what());
+  }
 }
 
 /// What PENSTOCK_DUMP_DIR asks for: `cuobjdump -sass` shows the instructions of the cubin.
