@@ -63,7 +63,9 @@ class TrainingRun {
     check_search();
     complete_options();
     if (!filters_alone_ && !linear_alone_) {
-      settle_device(arguments_.automatic, options_.execution, make_model(), work(), arguments_.quiet);
+      const Model model = make_model();
+      check_seeds(model);
+      settle_device(arguments_.automatic, options_.execution, model, work(), arguments_.quiet);
       if (options_.execution.device.is_cuda()) complete_options();  // which depend on it
     }
     catch_interrupts();
@@ -184,6 +186,15 @@ class TrainingRun {
     if (score_) records.push_back(reporting::score_record(model, *score_, arguments_.data.source));
     if (model.data().task == Task::language) records.push_back(reporting::sample_record(model, options_.execution));
     reporting::append_records(options_.metrics_path, records);
+  }
+
+  /// Before hours of training: can so many models become one?
+  void check_seeds(const Model& model) const {
+    try {
+      model.check_members(arguments_.seeds);
+    } catch (const Error& error) {
+      throw Error(error.code(), fmt::format("--seeds {}: {}", arguments_.seeds, error.what()));
+    }
   }
 
   /// Trains a model from each seed; several become one. An interrupt leaves those that there are.

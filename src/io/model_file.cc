@@ -115,7 +115,7 @@ Model Model::load(const std::string& path, std::optional<History>& history) {
 }
 
 void Model::save(const std::string& path) const {
-  io::write_safetensors(path, io::model_tensors(*impl_), io::model_metadata(impl_->spec, impl_->data));
+  io::write_safetensors(path, io::model_tensors(impl()), io::model_metadata(impl().spec, impl().data));
 }
 
 }  // namespace penstock

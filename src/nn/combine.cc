@@ -3,6 +3,7 @@
 #include "base/check.h"
 #include "nn/model_graph.h"
 #include "nn/model_impl.h"
+#include "nn/model_spec.h"
 #include "penstock/model.h"
 
 namespace penstock {

@@ -14,6 +14,7 @@ import zipfile
 
 import numpy as np
 
+from .. import _core
 from ..errors import BadInput, InvalidArgument, IoFailure, Unsupported
 from ._weights import RecurrentWeights, check_said, inverse, reordered, shape_text, take, unique_names
 
@@ -433,8 +434,7 @@ def write_keras(path, layers):
         content = buffer.getvalue()
     else:
         content = _archive(buffer.getvalue(), configs, next(iter(layers.values())).input_size)
-    with open(path, "wb") as file:
-        file.write(content)
+    _core.write_file(path, [content])
 
 
 def _write_layer(group, name, weights, counts):
