@@ -21,8 +21,10 @@ def test_writers_lose_nothing():
 def test_a_stream_saves_its_state_on_a_closed_pipe(models, tmp_path):
     ours, theirs = os.pipe()
     os.close(ours)
-    run("stream", models / "series.safetensors", "--state", "s.json", cwd=tmp_path, stdin=SERIES, stdout=theirs)
+    process = start("stream", models / "series.safetensors", "--state", "s.json", cwd=tmp_path, stdin=-1, stdout=theirs)
     os.close(theirs)
+    process.communicate(SERIES.encode(), timeout=PATIENCE)
+    assert process.returncode == 0
     assert (tmp_path / "s.json").exists()
 
 
@@ -62,4 +64,4 @@ def test_too_many_seeds_are_refused_at_once(models, tmp_path):
 
 def test_a_folder_is_no_configuration(tmp_path):
     refuses("train", "x.txt", "--config", tmp_path, message=f"--config {tmp_path}: it is a folder; name a file in it",
-            status=1, verb="train")  # fmt: skip
+            status=1, verb="")  # fmt: skip
