@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -49,11 +50,9 @@ std::vector<const bench::Table*> tables_of(const std::string& name, const std::s
 }
 
 /// Before minutes of measuring: can the file be written at all? An existing one keeps what it holds until then.
-void check_writable(const std::string& option, const std::string& path) {
-  if (path.empty() || path == "-") return;
-  if (!std::ofstream(path, std::ios::app)) {
-    throw Error(ErrorCode::io_failure, fmt::format("{} {}: cannot write", option, printable(path)));
-  }
+void check_writable(const std::string& path) {
+  if (path.empty() || path == "-" || std::filesystem::is_other(path)) return;  // opening a FIFO would wait for a reader
+  const FileWriter file(path);
 }
 
 /// As it was typed, so that a report can be repeated.
@@ -65,12 +64,9 @@ std::string command_line() {
   return line;
 }
 
-void write_text(Output& output, const std::string& option, const std::string& path, const std::string& text) {
+void write_text(Output& output, const std::string& path, const std::string& text) {
   if (path == "-") return output.write(text);
-  std::ofstream file(path);
-  file << text;
-  file.close();
-  if (!file) throw Error(ErrorCode::io_failure, fmt::format("{} {}: cannot write", option, printable(path)));
+  write_file(path, text);
 }
 
 void say_missing(const bench::Report& report) {
@@ -118,9 +114,9 @@ int bench_verb(const BenchArguments& arguments) {
     settings.peers = arguments.peers;
   }
   settings.peers_folder = bench::find_peers_folder();
-  check_writable("--json", arguments.json);
-  check_writable("--markdown", arguments.markdown);
-  check_writable("--plot", arguments.plot);
+  check_writable(arguments.json);
+  check_writable(arguments.markdown);
+  check_writable(arguments.plot);
 
   catch_interrupts();
   BenchProgress progress(arguments.quiet);
@@ -132,8 +128,8 @@ int bench_verb(const BenchArguments& arguments) {
   warn_of_limits(report);
 
   Output output;
-  if (!arguments.json.empty()) write_text(output, "--json", arguments.json, bench::report_json(report));
-  if (!arguments.markdown.empty()) write_text(output, "--markdown", arguments.markdown, bench::report_markdown(report));
+  if (!arguments.json.empty()) write_text(output, arguments.json, bench::report_json(report));
+  if (!arguments.markdown.empty()) write_text(output, arguments.markdown, bench::report_markdown(report));
   if (arguments.json != "-" && arguments.markdown != "-") {
     const std::string page = bench::report_markdown(report);
     output.write(is_terminal(STDOUT_FILENO) ? for_terminal(page, static_cast<std::size_t>(terminal_width())) : page);

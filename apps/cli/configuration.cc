@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 
 #include "options.h"
@@ -46,6 +47,11 @@ class ConfigurationReader {
       : program_(program), verb_(verb), path_(std::move(path)) {}
 
   std::vector<std::string> read() {
+    std::error_code unreadable;
+    if (std::filesystem::is_directory(path_, unreadable)) {
+      throw Error(ErrorCode::io_failure,
+                  fmt::format("--config {}: it is a folder; name a file in it", printable(path_)));
+    }
     std::ifstream file(path_);
     if (!file) throw Error(ErrorCode::io_failure, fmt::format("--config {}: cannot be read", printable(path_)));
     std::string line;

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -32,6 +33,8 @@ Input::Input(const std::string& path, Holds holds) : name_(path), buffer_(1 << 1
   }
   descriptor_ = path == "-" ? STDIN_FILENO : open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (descriptor_ < 0) cannot_read(name_);
+  struct stat status = {};
+  may_wait_ = fstat(descriptor_, &status) != 0 || !S_ISREG(status.st_mode);
 }
 
 Input::~Input() {
@@ -46,6 +49,9 @@ void Input::show_progress() {
 
 std::size_t Input::read_behind(std::size_t begin) {
   while (!interrupted()) {
+    // A signal that comes just before read() would not end its wait.
+    pollfd waiting[] = {{descriptor_, POLLIN, 0}, {interrupt_descriptor(), POLLIN, 0}};
+    if (may_wait_ && poll(waiting, 2, -1) > 0 && waiting[0].revents == 0) continue;
     const ssize_t size = ::read(descriptor_, buffer_.data() + begin, buffer_.size() - begin);
     if (size >= 0 && progress_) progress_->add(static_cast<std::uint64_t>(size));
     if (size >= 0) return static_cast<std::size_t>(size);

@@ -39,8 +39,9 @@ class Input final : public Lines {
  private:
   std::string name_;
   int descriptor_ = -1;
-  bool whole_ = false;  // the buffer holds all that there is
-  bool begun_ = false;  // something was read
+  bool may_wait_ = false;  // it is a pipe or a terminal
+  bool whole_ = false;     // the buffer holds all that there is
+  bool begun_ = false;     // something was read
   std::vector<char> buffer_;
   std::unique_ptr<ReadProgress> progress_;
   std::string_view waiting_;  // of the buffer, not yet given out as lines

@@ -66,6 +66,8 @@ int print(const std::string& text) {
     output.flush();
   } catch (const ClosedPipe&) {
     return 0;
+  } catch (const Interrupted&) {
+    return interrupted_status();
   } catch (const Error& error) {
     return report(nullptr, error.code(), error.what());
   }
@@ -79,6 +81,8 @@ int run_verb(const Verb& verb) {
     return verb.run();
   } catch (const ClosedPipe&) {
     return 0;
+  } catch (const Interrupted&) {
+    return interrupted_status();
   } catch (const Error& error) {
     const bool use = error.code() == ErrorCode::invalid_argument;
     const bool advises = std::string_view(error.what()).find("the option '") != std::string_view::npos;

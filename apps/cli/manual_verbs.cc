@@ -1,12 +1,12 @@
 #include <fmt/format.h>
 
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <string>
 
 #include "manual.h"
 #include "options.h"
+#include "penstock/file_writer.h"
 #include "terminal.h"
 #include "units.h"
 #include "verbs.h"
@@ -46,11 +46,7 @@ int write_pages(const CLI::App& program, const std::string& folder) {
     throw Error(ErrorCode::io_failure, fmt::format("--folder {}: {}", printable(folder), error.message()));
   }
   const auto write = [&](const std::string& name, const std::string& page) {
-    const std::string path = folder + "/" + name + ".1";
-    std::ofstream file(path);
-    file << page;
-    file.close();
-    if (!file) throw Error(ErrorCode::io_failure, fmt::format("--folder: cannot write {}", printable(path)));
+    write_file(folder + "/" + name + ".1", page);
   };
   write("penstock", manual_page(program));
   for (const CLI::App* verb : verbs_of(program)) write("penstock-" + verb->get_name(), manual_page(*verb));

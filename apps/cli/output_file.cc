@@ -12,6 +12,7 @@
 #include <filesystem>
 
 #include "penstock/error.h"
+#include "penstock/file_writer.h"
 #include "penstock/model_file.h"
 #include "penstock/sources.h"
 #include "units.h"
@@ -54,7 +55,7 @@ std::string holder(int descriptor) {
 
 /// Files are replaced by renaming, which is up to the folder.
 void check_folder(const std::string& option, const std::string& path) {
-  const fs::path folder = fs::path(path).parent_path();
+  const fs::path folder = fs::path(behind_links(path)).parent_path();
   std::string trial = (folder.empty() ? fs::path(".") : folder) / ".penstock-XXXXXX";
   const int descriptor = mkostemp(trial.data(), O_CLOEXEC);
   if (descriptor < 0) {
@@ -95,7 +96,7 @@ void check_not_one_of(const std::string& option, const std::string& path, const 
   }
 }
 
-OutputLock::OutputLock(const std::string& option, const std::string& path) : path_(path + ".lock") {
+OutputLock::OutputLock(const std::string& option, const std::string& path) : path_(behind_links(path) + ".lock") {
   for (;;) {
     descriptor_ = open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (descriptor_ < 0) cannot_write(option, path_, std::strerror(errno));

@@ -2,7 +2,6 @@
 
 #include <array>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -157,18 +156,10 @@ class ReportMaker {
 
   void write_page() {
     const std::string text = page(runs_, training_, forecasts_);
-    if (arguments_.output == "-") {
-      Output output;
-      output.write(text);
-      output.flush();
-      return;
-    }
-    size_ = text.size();
-    std::ofstream file(arguments_.output, std::ios::binary);
-    file << text;
-    file.close();
-    if (!file)
-      throw Error(ErrorCode::io_failure, fmt::format("--output: cannot write {}", printable(arguments_.output)));
+    Output output(arguments_.output);
+    output.write(text);
+    output.finish();
+    size_ = output.size();
   }
 
   std::vector<Chart> all_charts() const {

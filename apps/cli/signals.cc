@@ -1,7 +1,11 @@
 #include "signals.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <csignal>
 #include <cstddef>
 
@@ -11,7 +15,16 @@ namespace {
 std::atomic<int> received = 0;
 static_assert(std::atomic<int>::is_always_lock_free, "a signal handler may touch nothing else");
 
-void remember(int signal) { received = signal; }
+/// A pipe, as poll() cannot look at a variable: the read end, and the one that the handler writes.
+std::array<int, 2> alarm = {-1, -1};
+
+void remember(int signal) {
+  const int error = errno;
+  received = signal;
+  const char byte = 0;
+  if (write(alarm[1], &byte, 1) < 0) errno = error;  // a full pipe can be read as well
+  errno = error;
+}
 
 /// Handlers on the running stack corrupted the heap in one interrupt of forty, inside oneDNN's products: their
 /// generated code seems to keep values farther below the stack pointer than a signal's frame spares. So the frame goes
@@ -28,6 +41,7 @@ void give_handlers_a_stack() {
 
 void catch_interrupts() {
   give_handlers_a_stack();
+  if (alarm[0] < 0 && pipe2(alarm.data(), O_CLOEXEC | O_NONBLOCK) != 0) alarm = {-1, -1};
   struct sigaction action = {};
   action.sa_handler = remember;
   sigemptyset(&action.sa_mask);
@@ -41,6 +55,8 @@ void catch_interrupts() {
 }
 
 bool interrupted() { return received != 0; }
+
+int interrupt_descriptor() { return alarm[0]; }
 
 int interrupted_status() { return 128 + received; }
 

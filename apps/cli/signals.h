@@ -8,6 +8,9 @@ namespace penstock::cli {
 /// System calls that wait return with EINTR.
 void catch_interrupts();
 bool interrupted();
+/// Can be read once a signal has come, so that poll() returns; nobody reads it. -1, which poll() skips, before
+/// catch_interrupts().
+int interrupt_descriptor();
 /// What a program that was told to stop owes its caller: 128 + the signal's number.
 int interrupted_status();
 

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
@@ -91,10 +92,25 @@ class Stream {
     }
     if (state_) state_->save(session_);
     if (arguments_.stats) say(latency_.summary() + "\n");
+    if (failure_) std::rethrow_exception(failure_);
     return interrupted() ? interrupted_status() : 0;
   }
 
  private:
+  /// Runs a loop that answers. If nobody takes the answers any more, or they cannot be written, the state of what was
+  /// read is still to be saved.
+  template <class Loop>
+  void answer_while_read(const Loop& loop) {
+    try {
+      loop();
+    } catch (const ClosedPipe&) {
+    } catch (const Interrupted&) {
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::io_failure) throw;
+      failure_ = std::current_exception();
+    }
+  }
+
   /// Nobody knows how long a stream goes on: one step decides.
   const Execution& settled_execution() {
     settle_device(arguments_.automatic, arguments_.execution, model_, {});
@@ -126,21 +142,23 @@ class Stream {
     using Style = ByteAnswers::Style;
     ByteAnswers answers(output_, arguments_.json ? Style::json : arguments_.bits ? Style::bits : Style::table);
     if (state_ && !state_->expected.empty()) answers.expect(state_->expected);
-    answers.header();
-    output_.flush();
-    char before = '\n';
-    for (std::string_view text = input_.read(); !text.empty(); text = input_.read()) {
-      for (const char c : text) {
-        const auto byte = static_cast<unsigned char>(c);
-        answers.answer(byte, push(static_cast<std::int32_t>(byte)));
-        output_.flush();
-        if (arguments_.reset_on_blank_line && c == '\n' && before == '\n') {
-          session_.reset();
-          answers.restart();
+    answer_while_read([&] {
+      answers.header();
+      output_.flush();
+      char before = '\n';
+      for (std::string_view text = input_.read(); !text.empty(); text = input_.read()) {
+        for (const char c : text) {
+          const auto byte = static_cast<unsigned char>(c);
+          answers.answer(byte, push(static_cast<std::int32_t>(byte)));
+          output_.flush();
+          if (arguments_.reset_on_blank_line && c == '\n' && before == '\n') {
+            session_.reset();
+            answers.restart();
+          }
+          before = c;
         }
-        before = c;
       }
-    }
+    });
     if (state_) state_->expected = answers.expected();
     if (answers.scored() == 0 || arguments_.json) return;
     say(fmt::format("{:.1f} bits for {}, {:.4f} bits/byte\n", answers.bits(), counted(answers.scored(), "byte"),
@@ -158,27 +176,29 @@ class Stream {
     SpreadTracker tracker(model_.data());
     answers.of_spread(tracker.spread());
     if (state_) state_->restore(tracker);
-    answers.header();
-    output_.flush();
     const auto reset = [&] {
       session_.reset();
       tracker.reset();
     };
-    for (auto kind = rows.next(); kind != Rows::Kind::end; kind = rows.next()) {
-      if (kind == Rows::Kind::blank) {
-        if (!arguments_.reset_on_blank_line) continue;
-        rows.reader().restart();
-        reset();
-        continue;
-      }
-      if (rows.starts_sequence()) reset();
-      const std::span<const float> features(rows.features()), outputs = push(features);
-      tracker.add(features, outputs, rows.target_values());
-      if (kind == Rows::Kind::missing) continue;
-      answers.answer(rows.kept(), outputs);
+    answer_while_read([&] {
+      answers.header();
       output_.flush();
-      say_first_replaced(rows);
-    }
+      for (auto kind = rows.next(); kind != Rows::Kind::end; kind = rows.next()) {
+        if (kind == Rows::Kind::blank) {
+          if (!arguments_.reset_on_blank_line) continue;
+          rows.reader().restart();
+          reset();
+          continue;
+        }
+        if (rows.starts_sequence()) reset();
+        const std::span<const float> features(rows.features()), outputs = push(features);
+        tracker.add(features, outputs, rows.target_values());
+        if (kind == Rows::Kind::missing) continue;
+        answers.answer(rows.kept(), outputs);
+        output_.flush();
+        say_first_replaced(rows);
+      }
+    });
     say_counts(rows);
     if (state_) state_->intervals = tracker.state();
     if (state_) state_->last_rows = rows.reader().last_rows();
@@ -197,32 +217,34 @@ class Stream {
     SpreadTracker any(data);
     if (state_) state_->restore(any);  // which says what is wrong with it
     if (state_) streams.restore(*state_, rows);
-    answers.header();
-    output_.flush();
     if (state_) state_->restore(rows.reader());
     const auto inputs = static_cast<std::size_t>(data.input_size()), targets = data.targets.size();
-    for (auto kind = rows.next(); kind != Rows::Kind::end; kind = rows.next()) {
-      if (kind == Rows::Kind::blank) {
-        if (!arguments_.reset_on_blank_line) continue;
-        rows.reader().restart();
-        streams.reset_all();
-        continue;
-      }
-      if (const auto ready = streams.take(rows)) {
-        std::span<const float> features(ready->rows.features), forecast;
-        std::span<const double> values(ready->rows.target_values);
-        for (; !features.empty(); features = features.subspan(inputs), values = values.subspan(targets)) {
-          forecast = push(features.first(inputs));
-          ready->tracker.add(features.first(inputs), forecast, values.first(targets));
+    answer_while_read([&] {
+      answers.header();
+      output_.flush();
+      for (auto kind = rows.next(); kind != Rows::Kind::end; kind = rows.next()) {
+        if (kind == Rows::Kind::blank) {
+          if (!arguments_.reset_on_blank_line) continue;
+          rows.reader().restart();
+          streams.reset_all();
+          continue;
         }
-        if (kind == Rows::Kind::missing) continue;
-        answers.of_series(ready->data);
-        answers.of_spread(ready->tracker.spread());
-        answers.answer(rows.kept(), forecast);
-        output_.flush();
+        if (const auto ready = streams.take(rows)) {
+          std::span<const float> features(ready->rows.features), forecast;
+          std::span<const double> values(ready->rows.target_values);
+          for (; !features.empty(); features = features.subspan(inputs), values = values.subspan(targets)) {
+            forecast = push(features.first(inputs));
+            ready->tracker.add(features.first(inputs), forecast, values.first(targets));
+          }
+          if (kind == Rows::Kind::missing) continue;
+          answers.of_series(ready->data);
+          answers.of_spread(ready->tracker.spread());
+          answers.answer(rows.kept(), forecast);
+          output_.flush();
+        }
+        say_first_replaced(rows);
       }
-      say_first_replaced(rows);
-    }
+    });
     say_counts(rows);
     if (state_) streams.save(*state_);
     if (state_) state_->last_rows = rows.reader().last_rows();
@@ -301,31 +323,35 @@ class Stream {
   /// One text a line, and its label.
   void answer_texts() {
     RowAnswers answers(output_, model_.data(), {}, arguments_.json);
-    answers.header();
-    output_.flush();
-    std::string line;
-    while (input_.line(line)) {
-      session_.reset();
-      std::span<const float> logits;
-      for (const std::int32_t token : text_tokens(model_.data(), line)) logits = push(token);
-      answers.answer({}, logits);
+    answer_while_read([&] {
+      answers.header();
       output_.flush();
-    }
+      std::string line;
+      while (input_.line(line)) {
+        session_.reset();
+        std::span<const float> logits;
+        for (const std::int32_t token : text_tokens(model_.data(), line)) logits = push(token);
+        answers.answer({}, logits);
+        output_.flush();
+      }
+    });
   }
 
   void answer_tokens() {
     RowAnswers answers(output_, model_.data(), {}, arguments_.json);
-    answers.header();
-    output_.flush();
-    std::string line;
-    for (Index number = 1; input_.line(line); ++number) {
-      const auto tokens = parse_tokens(line, model_.data().vocabulary, "-", number);
-      if (tokens.empty() && arguments_.reset_on_blank_line) session_.reset();
-      for (const std::int32_t token : tokens) {
-        answers.answer({}, push(token));
-        output_.flush();
+    answer_while_read([&] {
+      answers.header();
+      output_.flush();
+      std::string line;
+      for (Index number = 1; input_.line(line); ++number) {
+        const auto tokens = parse_tokens(line, model_.data().vocabulary, "-", number);
+        if (tokens.empty() && arguments_.reset_on_blank_line) session_.reset();
+        for (const std::int32_t token : tokens) {
+          answers.answer({}, push(token));
+          output_.flush();
+        }
       }
-    }
+    });
   }
 
   StreamArguments arguments_;
@@ -338,6 +364,7 @@ class Stream {
   Input input_;
   Output output_;
   Latency latency_;
+  std::exception_ptr failure_;  // answers could not be written
 };
 
 }  // namespace

@@ -1,20 +1,16 @@
 #include "stream_state.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
-#include <cstdio>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "penstock/error.h"
+#include "penstock/file_writer.h"
 #include "penstock/model_file.h"
 #include "terminal.h"
 #include "units.h"
@@ -26,11 +22,6 @@ constexpr const char* state_kind = "penstock stream state";
 
 [[noreturn]] void bad(const std::string& path, const std::string& problem) {
   throw Error(ErrorCode::bad_input, fmt::format("--state {}: {}", printable(path), problem));
-}
-
-[[noreturn]] void state_not_written(const std::string& path) {
-  throw Error(ErrorCode::io_failure,
-              fmt::format("--state {}: cannot write: {}", printable(path), std::strerror(errno)));
 }
 
 std::vector<float> floats(const nlohmann::json& object, const char* name, const std::string& path) {
@@ -69,23 +60,6 @@ nlohmann::json group_json(const std::string& name, const StreamState::OfGroup& g
   return object;
 }
 
-/// Writes and syncs; false with errno set if the system refuses.
-bool write_file(const std::string& path, const std::string& text) {
-  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (file < 0) return false;
-  std::size_t done = 0;
-  while (done < text.size()) {
-    const ssize_t written = write(file, text.data() + done, text.size() - done);
-    if (written < 0 && errno != EINTR) break;
-    done += static_cast<std::size_t>(std::max<ssize_t>(written, 0));
-  }
-  const bool synced = done == text.size() && fsync(file) == 0;
-  const int error = errno;
-  close(file);
-  errno = error;
-  return synced;
-}
-
 }  // namespace
 
 std::vector<float> kept_state(Session& session) {
@@ -98,6 +72,8 @@ std::vector<float> kept_state(Session& session) {
 
 StreamState::StreamState(std::string path, const std::string& model)
     : path_(std::move(path)), checksum_(inspect_model_file(model).checksum) {
+  check_writable_file("--state", path_);
+  lock_.emplace("--state", path_);
   if (!std::filesystem::exists(path_)) return;
   std::ifstream file(path_, std::ios::binary);
   std::stringstream text;
@@ -181,12 +157,10 @@ void StreamState::save(Session& session) const {
     object["last_rows"][name] = {{"values", row.values}};
     if (row.date) object["last_rows"][name]["date"] = *row.date;
   }
-  const std::string temporary = path_ + ".tmp";
-  if (!write_file(temporary, object.dump() + "\n") || rename(temporary.c_str(), path_.c_str()) != 0) {
-    const int error = errno;
-    unlink(temporary.c_str());
-    errno = error;
-    state_not_written(path_);
+  try {
+    write_file(path_, object.dump() + "\n");
+  } catch (const Error& error) {
+    throw Error(error.code(), fmt::format("--state: {}", printable(error.what())));
   }
 }
 

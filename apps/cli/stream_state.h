@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "output_file.h"
 #include "penstock/spread_tracker.h"
 #include "penstock/stream.h"
 
@@ -18,8 +19,9 @@ std::vector<float> kept_state(Session& session);
 /// the weights it was made with.
 class StreamState {
  public:
-  /// Reads the file if there is one. Throws Error(bad_input) for a file that is no such state, Error(incompatible) for
-  /// that of another model.
+  /// Reads the file if there is one, and keeps other streams from it. Throws Error(bad_input) for a file that is no
+  /// such state, Error(incompatible) for that of another model, Error(invalid_argument) if another stream holds it,
+  /// Error(io_failure) if it could not be written later.
   StreamState(std::string path, const std::string& model);
 
   /// Whether there was a file.
@@ -28,7 +30,7 @@ class StreamState {
   /// A file that knows nothing of intervals leaves them as at the start of a series.
   void restore(SpreadTracker& tracker) const;
   void restore(RowReader& reader) const;
-  /// Replaces the file as a whole or not at all. Throws Error(io_failure).
+  /// Writes the file by a FileWriter.
   void save(Session& session) const;
 
   /// What a text's next byte was expected to be; empty at its start.
@@ -48,6 +50,7 @@ class StreamState {
 
  private:
   std::string path_;
+  std::optional<OutputLock> lock_;
   std::string checksum_;  // of the model
   bool found_ = false;
   std::vector<float> state_;

@@ -1,28 +1,51 @@
 #include "terminal.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <langinfo.h>
+#include <poll.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
-#include <cstdio>
+#include <chrono>
+#include <climits>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <utility>
 
 #include "penstock/error.h"
+#include "signals.h"
 
 namespace penstock::cli {
 namespace {
 
-/// Writes everything, or returns the error number.
+/// Waits until the descriptor takes bytes. False if the user wants to stop and nobody makes room: a reader that is only
+/// slow has a second to get the rest.
+bool wait_for_room(int descriptor) {
+  constexpr int grace = 1000;  // milliseconds
+  pollfd waiting[] = {{descriptor, POLLOUT, 0}, {interrupt_descriptor(), POLLIN, 0}};
+  if (poll(waiting, 2, -1) < 0) return errno == EINTR;
+  if (waiting[0].revents != 0 || waiting[1].revents == 0) return true;
+  const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(grace);
+  for (;;) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());
+    const int ready = poll(waiting, 1, std::max(0, static_cast<int>(left.count())));
+    if (ready >= 0 || errno != EINTR) return ready > 0;
+  }
+}
+
+/// Writes everything, or returns the error number: EINTR if the user wants to stop and nobody reads.
 int write_all(int descriptor, std::string_view text) {
+  struct stat status = {};
+  const bool may_wait = fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode);
   while (!text.empty()) {
-    const ssize_t written = ::write(descriptor, text.data(), text.size());
-    if (written < 0 && errno == EINTR) continue;
+    if (may_wait && !wait_for_room(descriptor)) return EINTR;
+    // A pipe with room for some bytes has room for so many, and the call does not wait.
+    const ssize_t written =
+        ::write(descriptor, text.data(), may_wait ? std::min<std::size_t>(text.size(), PIPE_BUF) : text.size());
+    if (written < 0 && (errno == EINTR || errno == EAGAIN)) continue;
     if (written < 0) return errno;
     text.remove_prefix(static_cast<std::size_t>(written));
   }
@@ -31,19 +54,8 @@ int write_all(int descriptor, std::string_view text) {
 
 }  // namespace
 
-Output::Output(std::string path) : path_(path == "-" ? "" : std::move(path)), descriptor_(STDOUT_FILENO) {
-  if (!is_file()) return;
-  std::error_code unknown;
-  target_ = std::filesystem::weakly_canonical(path_, unknown).string();
-  temporary_ = target_ + ".tmp";
-  descriptor_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
-  if (descriptor_ < 0) fail(errno);
-}
-
-Output::~Output() {
-  if (!is_file() || descriptor_ < 0) return;
-  close(descriptor_);
-  if (!temporary_.empty()) unlink(temporary_.c_str());
+Output::Output(std::string path) : path_(path == "-" ? "" : std::move(path)) {
+  if (is_file()) file_.emplace(path_);
 }
 
 void Output::write(std::string_view text) {
@@ -53,24 +65,20 @@ void Output::write(std::string_view text) {
 }
 
 void Output::flush() {
-  const int error = write_all(descriptor_, waiting_);
-  size_ += waiting_.size();
-  waiting_.clear();
-  if (error == EPIPE && !is_file()) throw ClosedPipe();
-  if (error != 0) fail(error);
+  // What cannot be written is dropped: it must not be written again on the way out.
+  const std::string text = std::exchange(waiting_, "");
+  size_ += text.size();
+  if (is_file()) return file_->write(text);
+  const int error = write_all(STDOUT_FILENO, text);
+  if (error == EPIPE) throw ClosedPipe();
+  if (error == EINTR) throw Interrupted();
+  if (error == 0) return;
+  throw Error(ErrorCode::io_failure, fmt::format("cannot write to standard output: {}", std::strerror(error)));
 }
 
 void Output::finish() {
   flush();
-  if (!is_file()) return;
-  const bool synced = fsync(descriptor_) == 0;
-  if (!synced || rename(temporary_.c_str(), target_.c_str()) != 0) fail(errno);
-  temporary_.clear();
-}
-
-void Output::fail(int error) const {
-  const std::string where = is_file() ? fmt::format("'{}'", path_) : "to standard output";
-  throw Error(ErrorCode::io_failure, fmt::format("cannot write {}: {}", where, std::strerror(error)));
+  if (is_file()) file_->finish();
 }
 
 void say(std::string_view text) { static_cast<void>(write_all(STDERR_FILENO, text)); }

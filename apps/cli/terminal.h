@@ -1,8 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
+
+#include "penstock/file_writer.h"
 
 /// Standard output and standard error, without stdio: answers leave when we say so, and failures are seen.
 namespace penstock::cli {
@@ -10,17 +13,19 @@ namespace penstock::cli {
 /// Thrown when whoever read our output has gone away, as `head` does; the program then ends quietly.
 struct ClosedPipe {};
 
-/// Standard output, or a file that appears whole or not at all. Throws ClosedPipe, or Error(io_failure) when the system
-/// refuses to write.
+/// Thrown when the user wants to stop while we wait for a reader that does not read.
+struct Interrupted {};
+
+/// Standard output, or a file that appears whole or not at all (FileWriter). Throws ClosedPipe, Interrupted, or
+/// Error(io_failure) when the system refuses to write.
 class Output {
  public:
   /// Standard output where `path` is empty or "-".
   explicit Output(std::string path = "");
   Output(const Output&) = delete;
   Output& operator=(const Output&) = delete;
-  /// Whatever was not flushed is dropped, and a file that was not finished: on the way out after an error nobody waits
-  /// for it.
-  ~Output();
+  /// Drops text that was not flushed, and a file that was not finished.
+  ~Output() = default;
 
   /// Keeps the text until flush(), or until there is a lot of it.
   void write(std::string_view text);
@@ -33,11 +38,9 @@ class Output {
   std::uint64_t size() const { return size_; }
 
  private:
-  [[noreturn]] void fail(int error) const;
-
   std::string waiting_;
-  std::string path_, target_, temporary_;  // empty: standard output
-  int descriptor_;
+  std::string path_;  // empty: standard output
+  std::optional<FileWriter> file_;
   std::uint64_t size_ = 0;
 };
 

@@ -63,7 +63,9 @@ class TrainingRun {
     check_search();
     complete_options();
     if (!filters_alone_ && !linear_alone_) {
-      settle_device(arguments_.automatic, options_.execution, make_model(), work(), arguments_.quiet);
+      const Model model = make_model();
+      check_seeds(model);
+      settle_device(arguments_.automatic, options_.execution, model, work(), arguments_.quiet);
       if (options_.execution.device.is_cuda()) complete_options();  // which depend on it
     }
     catch_interrupts();
@@ -77,7 +79,7 @@ class TrainingRun {
     if (!result.interrupted) refit(model, *data_.dataset, finished_, options_.execution);
     save_patiently(model, arguments_.output, history(model, result), result.last.seconds);
     if (!result.interrupted) drop_own_checkpoint();
-    if (has_validation(result)) record_outcome(model);
+    if (has_validation(result)) record_outcome(model, result);
     print(model, result);
     if (!result.checkpoint_error.empty() && (result.interrupted || !own_checkpoint_)) {
       throw Error(ErrorCode::io_failure, result.checkpoint_error);
@@ -174,8 +176,8 @@ class TrainingRun {
   }
 
   /// What the finished model does, behind the metrics.
-  void record_outcome(const Model& model) const {
-    if (options_.metrics_path.empty()) return;
+  void record_outcome(const Model& model, const TrainResult& result) const {
+    if (options_.metrics_path.empty() || !result.metrics_error.empty()) return;
     std::vector<Json> records;
     if (trace_ && score_) records = trace_->records(score_->groups);
     if (const std::string weight = weight_text(); !weight.empty()) {
@@ -184,6 +186,15 @@ class TrainingRun {
     if (score_) records.push_back(reporting::score_record(model, *score_, arguments_.data.source));
     if (model.data().task == Task::language) records.push_back(reporting::sample_record(model, options_.execution));
     reporting::append_records(options_.metrics_path, records);
+  }
+
+  /// Before hours of training: can so many models become one?
+  void check_seeds(const Model& model) const {
+    try {
+      model.check_members(arguments_.seeds);
+    } catch (const Error& error) {
+      throw Error(error.code(), fmt::format("--seeds {}: {}", arguments_.seeds, error.what()));
+    }
   }
 
   /// Trains a model from each seed; several become one. An interrupt leaves those that there are.

@@ -97,12 +97,17 @@ class Model {
   /// One model whose outputs are the mean of those of several, which are equal but for their weights. Their linear
   /// forecast is that of the first. Throws Error(invalid_argument | incompatible).
   static Model combine(std::span<const Model> members);
+  /// Throws Error(invalid_argument) unless so many models of this form can be combined.
+  void check_members(Index count) const;
 
   struct Impl;
-  Impl& impl() { return *impl_; }
-  const Impl& impl() const { return *impl_; }
+  /// Throws Error(invalid_argument) after the model was moved from, as do all calls.
+  Impl& impl() { return impl_ ? *impl_ : refuse_moved_from(); }
+  const Impl& impl() const { return impl_ ? *impl_ : refuse_moved_from(); }
 
  private:
+  [[noreturn]] static Impl& refuse_moved_from();
+
   explicit Model(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };

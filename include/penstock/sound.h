@@ -17,7 +17,7 @@ struct Sound {
 /// Reads a file that libsndfile knows (WAV, AIFF, FLAC, Ogg, ...); several channels become their mean.
 /// Throws Error(unsupported) without that library, Error(io_failure | bad_input) for the file.
 Sound read_sound(const std::string& path);
-/// Writes a WAV file of 32-bit floats, which replaces `path` once it is complete. Throws as above.
+/// Writes a WAV file of 32-bit floats by a FileWriter. Throws Error(io_failure | invalid_argument).
 void write_sound(const std::string& path, const Sound& sound);
 
 struct SoundOptions {

@@ -87,6 +87,8 @@ struct TrainResult {
   /// Why the last checkpoint could not be written; empty if it could. A failure during the run is a warning, and
   /// another attempt follows after ten seconds.
   std::string checkpoint_error;
+  /// Why metrics or events were given up during the run, which is a warning; empty if they are complete.
+  std::string metrics_error;
 };
 
 /// Called from the training thread.
@@ -101,8 +103,8 @@ struct TrainCallbacks {
 /// paths, how often things are reported and the execution may differ from those of the run that is continued, nothing
 /// else.
 /// Throws Error(numerical) when it gives up, Error(incompatible) when the model was made for other data or the
-/// checkpoint belongs to something else, Error(io_failure) when the metrics cannot be written: the model then holds
-/// what was learnt. A checkpoint that cannot be written is TrainResult::checkpoint_error.
+/// checkpoint belongs to something else, Error(io_failure) when the files of metrics cannot be opened. Files that fail
+/// during the run end nothing: TrainResult::checkpoint_error and metrics_error.
 TrainResult train(Model& model, Dataset& data, const TrainOptions& options, const TrainCallbacks& callbacks = {},
                   bool resume = false);
 

@@ -11,7 +11,6 @@ import os
 import pathlib
 import struct
 import sys
-import tempfile
 
 import numpy as np
 
@@ -171,20 +170,6 @@ def read(path):
     return tensors, metadata
 
 
-def _write_whole(path, write):
-    """Calls write(file) on a new file that takes the place of `path` once it is complete."""
-    path = pathlib.Path(path)
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=path.name, delete=False) as file:
-        try:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-            os.replace(file.name, path)
-        except BaseException:
-            os.unlink(file.name)
-            raise
-
-
 def write_entries(path, entries, metadata=None):
     """Writes {name: (type, shape, bytes)} as one file, whole or not at all."""
     header, offset = {"__metadata__": metadata} if metadata else {}, 0
@@ -195,12 +180,8 @@ def write_entries(path, entries, metadata=None):
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
 
-    def write(file):
-        file.write(struct.pack("<Q", len(text)) + text)
-        for name in sorted(entries):
-            file.write(entries[name][2])
-
-    _write_whole(path, write)
+    pieces = [struct.pack("<Q", len(text)) + text, *(bytes(entries[name][2]) for name in sorted(entries))]
+    _core.write_file(os.fspath(path), pieces)
 
 
 def write_file(path, tensors, metadata=None):
@@ -238,4 +219,4 @@ def write(path, tensors, metadata=None, max_shard_bytes=None):
         places |= dict.fromkeys(shard, file)
     index = {"metadata": {"total_size": sum(sizes.values())}, "weight_map": places}
     text = json.dumps(index, indent=2).encode()
-    _write_whole(path.with_name(path.stem + _INDEX), lambda file: file.write(text))
+    _core.write_file(os.fspath(path.with_name(path.stem + _INDEX)), [text])

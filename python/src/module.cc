@@ -1,12 +1,29 @@
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
 
 #include "bindings.h"
+#include "penstock/file_writer.h"
+
+namespace {
+
+/// Writes objects of bytes, one after the other, to a file that appears whole or not at all.
+void write_pieces(const std::string& path, const nanobind::list& pieces) {
+  penstock::FileWriter file(path);
+  for (const nanobind::handle piece : pieces) {
+    const auto bytes = nanobind::cast<nanobind::bytes>(piece);
+    file.write({bytes.c_str(), bytes.size()});
+  }
+  file.finish();
+}
+
+}  // namespace
 
 // The extension module penstock._core: the public interface of the library for the package's Python code, which checks
 // little itself, since everything here is checked anyway.
 NB_MODULE(_core, module) {
   namespace bindings = penstock::python;
   bindings::bind_errors(module);
+  module.def("write_file", &write_pieces, nanobind::arg("path"), nanobind::arg("pieces"));
   bindings::bind_machine(module);
   bindings::bind_layers(module);
   bindings::bind_scans(module);

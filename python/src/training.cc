@@ -233,10 +233,16 @@ nb::dict run_finish(SharedModel& shared, SharedDataset& data, const nb::dict& fi
 /// Makes a model the mean of itself and others that were trained beside it.
 void combine(SharedModel& shared, const std::vector<SharedModel*>& others) {
   const SharedModel::Writing first(shared);
+  (*first).check_members(static_cast<Index>(others.size()) + 1);  // while all of them are whole
   std::vector<Model> members;
   members.push_back(std::move(*first));
   for (SharedModel* const other : others) members.push_back(std::move(*SharedModel::Writing(*other)));
-  *first = Model::combine(members);
+  try {
+    *first = Model::combine(members);
+  } catch (...) {
+    *first = std::move(members.front());
+    throw;
+  }
 }
 
 /// Replaces a model by another one, which is spent.
@@ -521,6 +527,9 @@ void bind_training(nb::module_& module) {
              nb::arg("validation").none(), nb::arg("resume"));
   module.def("finish", &run_finish, nb::arg("model"), nb::arg("data"), nb::arg("options"), nb::arg("shrink"),
              nb::arg("filters"), nb::arg("validate"), nb::arg("trained"));
+  module.def(
+      "check_members", [](SharedModel& model, Index count) { SharedModel::Reading(model)->check_members(count); },
+      nb::arg("model"), nb::arg("count"));
   module.def("combine", &combine, nb::arg("model"), nb::arg("others"));
   module.def("replace", &replace, nb::arg("model"), nb::arg("other"));
   module.def("filters_stand_alone", [](SharedDataset& data) {

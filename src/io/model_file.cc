@@ -170,7 +170,7 @@ Model make_model(const std::string& description, std::span<const ModelTensor> te
 }
 
 void Model::save(const std::string& path) const {
-  io::write_safetensors(path, io::model_tensors(*impl_), io::model_metadata(impl_->spec, impl_->data));
+  io::write_safetensors(path, io::model_tensors(impl()), io::model_metadata(impl().spec, impl().data));
 }
 
 }  // namespace penstock

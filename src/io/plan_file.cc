@@ -5,8 +5,8 @@
 
 #include "base/check.h"
 #include "base/quote.h"
-#include "io/atomic_file.h"
 #include "io/read_file.h"
+#include "penstock/file_writer.h"
 #include "penstock/tune.h"
 #include "plan/tuning.h"
 
@@ -46,7 +46,7 @@ std::string save_plans(const std::vector<TunedWork>& works, const std::string& p
   }
   const std::filesystem::path folder = std::filesystem::path(file).parent_path();
   if (!folder.empty()) std::filesystem::create_directories(folder);
-  io::write_text_atomically(file, text);
+  write_file(file, text);
   return file;
 }
 

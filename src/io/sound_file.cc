@@ -1,10 +1,12 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <bit>
+#include <cstdint>
 #include <cstdio>
-#include <utility>
 
 #include "base/check.h"
+#include "penstock/file_writer.h"
 #include "penstock/sound.h"
 
 namespace penstock {
@@ -19,8 +21,7 @@ struct SoundHandle;
 
 class SoundLibrary {
  public:
-  static constexpr int read_mode = 0x10, write_mode = 0x20;
-  static constexpr int wav = 0x010000, pcm_float = 0x0006;
+  static constexpr int read_mode = 0x10;
 
   static const SoundLibrary& get() {
     static const SoundLibrary library;
@@ -32,7 +33,6 @@ class SoundLibrary {
 
   SoundHandle* (*open)(const char* path, int mode, SoundInfo* info) = nullptr;
   std::int64_t (*read)(SoundHandle* file, float* samples, std::int64_t frames) = nullptr;
-  std::int64_t (*write)(SoundHandle* file, const float* samples, std::int64_t frames) = nullptr;
   int (*close)(SoundHandle* file) = nullptr;
   const char* (*error)(SoundHandle* file) = nullptr;
 
@@ -43,8 +43,8 @@ class SoundLibrary {
       if (library == nullptr) library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
     }
     if (library == nullptr) return;
-    const bool all = find(library, "sf_readf_float", read) && find(library, "sf_writef_float", write) &&
-                     find(library, "sf_close", close) && find(library, "sf_strerror", error);
+    const bool all = find(library, "sf_readf_float", read) && find(library, "sf_close", close) &&
+                     find(library, "sf_strerror", error);
     if (all) find(library, "sf_open", open);
   }
 
@@ -55,29 +55,52 @@ class SoundLibrary {
   }
 };
 
-/// An open file.
+/// A file that is open for reading.
 class SoundFile {
  public:
-  SoundFile(const std::string& path, int mode, SoundInfo& info)
-      : library_(SoundLibrary::get()), file_(library_.open(path.c_str(), mode, &info)) {
-    if (file_ != nullptr) return;
-    fail(mode == SoundLibrary::read_mode ? ErrorCode::bad_input : ErrorCode::io_failure, "{}: {}", path,
-         library_.error(nullptr));
+  SoundFile(const std::string& path, SoundInfo& info)
+      : library_(SoundLibrary::get()), file_(library_.open(path.c_str(), SoundLibrary::read_mode, &info)) {
+    if (file_ == nullptr) fail(ErrorCode::bad_input, "{}: {}", path, library_.error(nullptr));
   }
-  ~SoundFile() {
-    if (file_ != nullptr) library_.close(file_);
-  }
+  ~SoundFile() { library_.close(file_); }
   SoundFile(const SoundFile&) = delete;
   SoundFile& operator=(const SoundFile&) = delete;
 
   std::int64_t read(float* samples, std::int64_t frames) { return library_.read(file_, samples, frames); }
-  std::int64_t write(const float* samples, std::int64_t frames) { return library_.write(file_, samples, frames); }
-  bool close() { return library_.close(std::exchange(file_, nullptr)) == 0; }
 
  private:
   const SoundLibrary& library_;
   SoundHandle* file_;
 };
+
+void append_number(std::string& out, std::uint64_t value, int bytes) {
+  for (int i = 0; i < bytes; ++i) out += static_cast<char>((value >> (8 * i)) & 0xff);
+}
+
+/// All that precedes the samples in a WAV file of 32-bit floats with one channel.
+std::string wave_header(const Sound& sound) {
+  constexpr std::uint64_t float_format = 3, channels = 1, sample_bytes = 4, format_bytes = 18, count_bytes = 4;
+  constexpr std::uint64_t chunk_header = 8;
+  const std::uint64_t samples = sound.samples.size(), data_bytes = samples * sample_bytes;
+  const auto rate = static_cast<std::uint64_t>(sound.sample_rate);
+  std::string out = "RIFF";
+  append_number(out, 4 + 3 * chunk_header + format_bytes + count_bytes + data_bytes, 4);
+  out += "WAVEfmt ";
+  append_number(out, format_bytes, 4);
+  append_number(out, float_format, 2);
+  append_number(out, channels, 2);
+  append_number(out, rate, 4);
+  append_number(out, rate * sample_bytes, 4);
+  append_number(out, channels * sample_bytes, 2);
+  append_number(out, 8 * sample_bytes, 2);
+  append_number(out, 0, 2);  // bytes of an extension
+  out += "fact";
+  append_number(out, count_bytes, 4);
+  append_number(out, samples, 4);
+  out += "data";
+  append_number(out, data_bytes, 4);
+  return out;
+}
 
 }  // namespace
 
@@ -90,7 +113,7 @@ Sound read_sound(const std::string& path) {
   } else {
     std::fclose(file);
   }
-  SoundFile file(path, SoundLibrary::read_mode, info);
+  SoundFile file(path, info);
   if (info.channels < 1 || info.channels > most_channels || info.sample_rate < 1) {
     fail(ErrorCode::bad_input, "{}: {} channels at {} samples a second", path, info.channels, info.sample_rate);
   }
@@ -112,22 +135,21 @@ Sound read_sound(const std::string& path) {
 }
 
 void write_sound(const std::string& path, const Sound& sound) {
-  const std::string temporary = path + ".tmp";
-  SoundInfo info = {};
-  info.sample_rate = static_cast<int>(sound.sample_rate);
-  info.channels = 1;
-  info.format = SoundLibrary::wav | SoundLibrary::pcm_float;
-  const auto count = static_cast<std::int64_t>(sound.samples.size());
-  bool whole = false;
-  {
-    SoundFile file(temporary, SoundLibrary::write_mode, info);
-    whole = file.write(sound.samples.data(), count) == count;
-    whole = file.close() && whole;
+  constexpr std::size_t most_samples = (std::size_t{1} << 30) - 64;  // a WAV file counts its bytes in 32 bits
+  require(sound.samples.size() <= most_samples, "sound must have at most {} samples for a WAV file, not {}",
+          most_samples, sound.samples.size());
+  require(sound.sample_rate >= 1 && sound.sample_rate <= INT32_MAX, "sample_rate must be 1 to {}, not {}", INT32_MAX,
+          sound.sample_rate);
+  FileWriter file(path);
+  file.write(wave_header(sound));
+  if constexpr (std::endian::native == std::endian::little) {
+    file.write({reinterpret_cast<const char*>(sound.samples.data()), sound.samples.size() * sizeof(float)});
+  } else {
+    std::string bytes;
+    for (const float sample : sound.samples) append_number(bytes, std::bit_cast<std::uint32_t>(sample), 4);
+    file.write(bytes);
   }
-  if (!whole || std::rename(temporary.c_str(), path.c_str()) != 0) {
-    std::remove(temporary.c_str());
-    fail(ErrorCode::io_failure, "cannot write '{}': the system refuses it", path);
-  }
+  file.finish();
 }
 
 SoundError compare_sounds(const Sound& sound, const Sound& target) {

@@ -3,6 +3,7 @@
 #include "base/check.h"
 #include "nn/model_graph.h"
 #include "nn/model_impl.h"
+#include "nn/model_spec.h"
 #include "penstock/model.h"
 
 namespace penstock {
@@ -32,6 +33,12 @@ bool same_shapes(const Model::Impl& a, const Model::Impl& b) {
 }
 
 }  // namespace
+
+void Model::check_members(Index count) const {
+  ModelSpec spec = impl().spec;
+  spec.members = count;
+  nn::check_spec(spec, impl().data);
+}
 
 Model Model::combine(std::span<const Model> members) {
   require(!members.empty(), "members must be at least one model");

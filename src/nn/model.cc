@@ -173,58 +173,62 @@ Model::~Model() = default;
 Model::Model(Model&&) noexcept = default;
 Model& Model::operator=(Model&&) noexcept = default;
 
-const ModelSpec& Model::spec() const { return impl_->spec; }
-const DataDescription& Model::data() const { return impl_->data; }
-Index Model::parameter_count() const { return impl_->parameters->layout().count(); }
+Model::Impl& Model::refuse_moved_from() {
+  fail(ErrorCode::invalid_argument, "the model must not have been moved from");
+}
+
+const ModelSpec& Model::spec() const { return impl().spec; }
+const DataDescription& Model::data() const { return impl().data; }
+Index Model::parameter_count() const { return impl().parameters->layout().count(); }
 
 ModelState Model::state(Index rows) const {
   require(rows >= 1, "rows must be at least 1, not {}", rows);
-  return {rows, std::vector<float>(static_cast<std::size_t>(rows * impl_->state_size), 0.0f)};
+  return {rows, std::vector<float>(static_cast<std::size_t>(rows * impl().state_size), 0.0f)};
 }
 
 ModelMemory Model::memory(Index rows, Index steps, const Execution& execution) const {
   require(rows >= 1, "rows must be at least 1, not {}", rows);
   require(steps >= 1, "steps must be at least 1, not {}", steps);
-  const std::size_t weights = impl_->parameters->weights()->values().bytes();
+  const std::size_t weights = impl().parameters->weights()->values().bytes();
   ops::Target target = model_target(rows, steps, execution);
-  const auto forward = impl_->programs.program(impl_->spec, impl_->data, target);
+  const auto forward = impl().programs.program(impl().spec, impl().data, target);
   target.training = true;
-  const bool regression = impl_->data.task == Task::forecast;
+  const bool regression = impl().data.task == Task::forecast;
   nn::TrainingShape shape;
   shape.loss = regression ? ops::LossKind::mse : ops::LossKind::cross_entropy;
-  ModelSpec trained = impl_->spec;  // the members of an ensemble are trained one by one
+  ModelSpec trained = impl().spec;  // the members of an ensemble are trained one by one
   trained.members = 1;
-  const auto training = nn::training_program(trained, impl_->data, shape, target);
+  const auto training = nn::training_program(trained, impl().data, shape, target);
   return {.weights = weights,
-          .state = static_cast<std::size_t>(rows * impl_->state_size) * sizeof(float),
+          .state = static_cast<std::size_t>(rows * impl().state_size) * sizeof(float),
           .forward = forward->workspace_bytes(),
           .forward_peak = forward->peak_bytes(),
           .training = training->workspace_bytes(),
           .training_peak = training->peak_bytes(),
-          .optimizer = 3 * weights / static_cast<std::size_t>(impl_->spec.members)};
+          .optimizer = 3 * weights / static_cast<std::size_t>(impl().spec.members)};
 }
 
 void Model::forward(Index rows, Index steps, std::span<const std::int32_t> tokens, std::span<float> outputs,
                     ModelState& state, const Execution& execution) const {
-  require(impl_->data.vocabulary > 0, "this model reads features, not tokens");
-  check_call(*impl_, rows, steps, outputs.size(), state);
+  require(impl().data.vocabulary > 0, "this model reads features, not tokens");
+  check_call(impl(), rows, steps, outputs.size(), state);
   require(static_cast<Index>(tokens.size()) == rows * steps, "tokens must hold {} values (rows {}, steps {}), not {}",
           rows * steps, rows, steps, tokens.size());
   if (steps == 0) return;
-  ops::check_tokens({.rows = rows, .steps = steps}, tokens.data(), impl_->data.vocabulary);
-  penstock::forward(*impl_, rows, steps, graph::Home::tokens, std::as_bytes(tokens), outputs, state, execution);
+  ops::check_tokens({.rows = rows, .steps = steps}, tokens.data(), impl().data.vocabulary);
+  penstock::forward(impl(), rows, steps, graph::Home::tokens, std::as_bytes(tokens), outputs, state, execution);
 }
 
 void Model::forward(Index rows, Index steps, std::span<const float> features, std::span<float> outputs,
                     ModelState& state, const Execution& execution) const {
-  require(impl_->data.vocabulary == 0, "this model reads tokens, not features");
-  check_call(*impl_, rows, steps, outputs.size(), state);
-  const Index inputs = impl_->inputs();
+  require(impl().data.vocabulary == 0, "this model reads tokens, not features");
+  check_call(impl(), rows, steps, outputs.size(), state);
+  const Index inputs = impl().inputs();
   require(static_cast<Index>(features.size()) == rows * steps * inputs,
           "features must hold {} values (rows {}, steps {}, size {}), not {}", rows * steps * inputs, rows, steps,
           inputs, features.size());
   if (steps == 0) return;
-  penstock::forward(*impl_, rows, steps, graph::Home::features, std::as_bytes(features), outputs, state, execution);
+  penstock::forward(impl(), rows, steps, graph::Home::features, std::as_bytes(features), outputs, state, execution);
 }
 
 }  // namespace penstock

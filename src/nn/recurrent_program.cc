@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "backend/cpu/kernels.h"
+#include "base/alive.h"
 #include "base/check.h"
 #include "base/pool.h"
 #include "base/recent.h"
@@ -229,24 +230,30 @@ std::shared_ptr<const RecurrentProgram> RecurrentProgram::get(const RecurrentSpe
   });
 }
 
-const RecurrentSpec& RecurrentProgram::spec() const { return impl_->spec; }
-const RecurrentForm& RecurrentProgram::form() const { return impl_->form; }
-const Execution& RecurrentProgram::execution() const { return impl_->execution; }
-const std::vector<ParameterShape>& RecurrentProgram::parameters() const { return impl_->parameters; }
+const RecurrentSpec& RecurrentProgram::spec() const { return alive(impl_, "the program").spec; }
+const RecurrentForm& RecurrentProgram::form() const { return alive(impl_, "the program").form; }
+const Execution& RecurrentProgram::execution() const { return alive(impl_, "the program").execution; }
+const std::vector<ParameterShape>& RecurrentProgram::parameters() const {
+  return alive(impl_, "the program").parameters;
+}
 
 std::size_t RecurrentProgram::workspace_bytes() const {
-  const std::size_t forward = Impl::bytes_of(impl_->forward);
-  return impl_->backward ? std::max(forward, Impl::bytes_of(*impl_->backward)) : forward;
+  const std::size_t forward = Impl::bytes_of(alive(impl_, "the program").forward);
+  return alive(impl_, "the program").backward ? std::max(forward, Impl::bytes_of(*alive(impl_, "the program").backward))
+                                              : forward;
 }
 
 std::size_t RecurrentProgram::tape_bytes() const {
-  return impl_->form.training ? kTapeHeaderBytes + impl_->forward.tape.bytes : 0;
+  return alive(impl_, "the program").form.training ? kTapeHeaderBytes + alive(impl_, "the program").forward.tape.bytes
+                                                   : 0;
 }
 
-std::size_t RecurrentProgram::packed_bytes(Pass pass) const { return impl_->pass(pass).derived_bytes; }
+std::size_t RecurrentProgram::packed_bytes(Pass pass) const {
+  return alive(impl_, "the program").pass(pass).derived_bytes;
+}
 
 std::uint64_t RecurrentProgram::forward(const Context& context, const Forward& given) const {
-  const Impl& impl = *impl_;
+  const Impl& impl = alive(impl_, "the program");
   const RecurrentSpec& spec = impl.spec;
   impl.check_call(context, given.batch);
   impl.check_parameters("weights", given.weights, impl.form.weights);
@@ -299,7 +306,7 @@ std::uint64_t RecurrentProgram::forward(const Context& context, const Forward& g
 }
 
 void RecurrentProgram::backward(const Context& context, const Backward& given) const {
-  const Impl& impl = *impl_;
+  const Impl& impl = alive(impl_, "the program");
   const RecurrentSpec& spec = impl.spec;
   const RecurrentForm& form = impl.form;
   const nn::StackPass& pass = impl.pass(Pass::backward);
@@ -355,7 +362,7 @@ void RecurrentProgram::backward(const Context& context, const Backward& given) c
 
 void RecurrentProgram::pack(const Context& context, std::span<const Tensor> weights, const Memory& packed,
                             Pass which) const {
-  const Impl& impl = *impl_;
+  const Impl& impl = alive(impl_, "the program");
   const nn::StackPass& pass = impl.pass(which);
   ops::require_device(context, impl.execution.device);
   impl.check_parameters("weights", weights, impl.form.weights);
@@ -370,10 +377,12 @@ void RecurrentProgram::pack(const Context& context, std::span<const Tensor> weig
 std::string RecurrentProgram::explain() const {
   const auto plans_of = [&](const nn::StackPass& pass) {
     const graph::Program& program = *pass.program;
-    return to_text(nn::explain_nodes(program.graph(), program.target(), nn::machine_of(impl_->execution)));
+    return to_text(
+        nn::explain_nodes(program.graph(), program.target(), nn::machine_of(alive(impl_, "the program").execution)));
   };
-  std::string text = impl_->forward.program->describe() + plans_of(impl_->forward);
-  if (impl_->backward) text += plans_of(*impl_->backward);
+  std::string text =
+      alive(impl_, "the program").forward.program->describe() + plans_of(alive(impl_, "the program").forward);
+  if (alive(impl_, "the program").backward) text += plans_of(*alive(impl_, "the program").backward);
   return text;
 }
 

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "backend/cpu/kernels.h"
+#include "base/alive.h"
 #include "base/check.h"
 #include "base/denormals.h"
 #include "base/pool.h"
@@ -181,20 +182,20 @@ std::shared_ptr<const ScanProgram> ScanProgram::get(const ScanCallForm& form, co
   });
 }
 
-const ScanCallForm& ScanProgram::form() const { return impl_->form; }
-const Execution& ScanProgram::execution() const { return impl_->execution; }
-std::size_t ScanProgram::workspace_bytes() const { return impl_->bytes; }
+const ScanCallForm& ScanProgram::form() const { return alive(impl_, "the program").form; }
+const Execution& ScanProgram::execution() const { return alive(impl_, "the program").execution; }
+std::size_t ScanProgram::workspace_bytes() const { return alive(impl_, "the program").bytes; }
 
 std::string ScanProgram::explain() const {
-  const Pool<ops::ScanPass>::Lease there(impl_->forward);
+  const Pool<ops::ScanPass>::Lease there(alive(impl_, "the program").forward);
   std::string lines = "forward: " + there->explain();
-  if (!impl_->form.training) return lines;
-  const Pool<ops::ScanPass>::Lease back(impl_->backward);
+  if (!alive(impl_, "the program").form.training) return lines;
+  const Pool<ops::ScanPass>::Lease back(alive(impl_, "the program").backward);
   return lines + "\nbackward: " + back->explain();
 }
 
 void ScanProgram::forward(const Context& context, const Forward& given) const {
-  const Impl& impl = *impl_;
+  const Impl& impl = alive(impl_, "the program");
   const ops::Call call = impl.call(context, given.batch, given.workspace);
   ops::GivenScanForward memory;
   memory.terms = impl.terms({"terms.a", "terms.b", "terms.factor"}, given.terms, false);
@@ -210,7 +211,7 @@ void ScanProgram::forward(const Context& context, const Forward& given) const {
 }
 
 void ScanProgram::backward(const Context& context, const Backward& given) const {
-  const Impl& impl = *impl_;
+  const Impl& impl = alive(impl_, "the program");
   require(impl.form.training, "a backward pass needs a program whose form is of training");
   const ops::Call call = impl.call(context, given.batch, given.workspace);
   ops::GivenScanBackward memory;

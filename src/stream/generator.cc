@@ -1,5 +1,6 @@
 #include <array>
 
+#include "base/alive.h"
 #include "base/check.h"
 #include "penstock/stream.h"
 
@@ -25,14 +26,15 @@ Generator::~Generator() = default;
 Generator::Generator(Generator&&) noexcept = default;
 
 void Generator::read(std::string_view text) {
-  for (const char byte : text) impl_->row.push(std::array{static_cast<std::int32_t>(static_cast<unsigned char>(byte))});
-  impl_->begun = impl_->begun || !text.empty();
+  for (const char byte : text)
+    alive(impl_, "the generator").row.push(std::array{static_cast<std::int32_t>(static_cast<unsigned char>(byte))});
+  alive(impl_, "the generator").begun = alive(impl_, "the generator").begun || !text.empty();
 }
 
 char Generator::next() {
-  if (!impl_->begun) read("\n");
+  if (!alive(impl_, "the generator").begun) read("\n");
   std::array<std::int32_t, 1> token{};
-  impl_->row.generate(impl_->sampling, 1, token);
+  alive(impl_, "the generator").row.generate(alive(impl_, "the generator").sampling, 1, token);
   return static_cast<char>(static_cast<unsigned char>(token[0]));
 }
 

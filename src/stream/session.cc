@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/alive.h"
 #include "base/check.h"
 #include "nn/enough_memory.h"
 #include "ops/elementwise.h"
@@ -60,26 +61,28 @@ Session::~Session() = default;
 Session::Session(Session&&) noexcept = default;
 
 std::span<const float> Session::push(std::int32_t token) {
-  require_tokens(impl_->row.data());
-  ops::check_tokens({}, &token, impl_->row.data().vocabulary);
-  return checked(impl_->row.push(&token), impl_->row);
+  auto& row = alive(impl_, "the session").row;
+  require_tokens(row.data());
+  ops::check_tokens({}, &token, row.data().vocabulary);
+  return checked(row.push(&token), row);
 }
 
 std::span<const float> Session::push(std::span<const float> features) {
-  require_features(impl_->row.data(), 1, features.size());
+  auto& row = alive(impl_, "the session").row;
+  require_features(row.data(), 1, features.size());
   require_near(features);
-  return checked(impl_->row.push(features.data()), impl_->row);
+  return checked(row.push(features.data()), row);
 }
 
-void Session::reset() { impl_->row.reset(); }
+void Session::reset() { alive(impl_, "the session").row.reset(); }
 
-std::vector<float> Session::state() const { return impl_->row.state(); }
+std::vector<float> Session::state() const { return alive(impl_, "the session").row.state(); }
 
 void Session::restore(std::span<const float> state) {
-  const Index size = impl_->row.state_size();
+  const Index size = alive(impl_, "the session").row.state_size();
   require(static_cast<Index>(state.size()) == size, "state must hold {} values, not {}", size, state.size());
   require(ops::all_finite(0, size, state.data()), "state must hold finite values");
-  impl_->row.restore(state);
+  alive(impl_, "the session").row.restore(state);
 }
 
 SessionBatch::SessionBatch(const Model& model, Index rows, const Execution& execution) {
@@ -95,33 +98,39 @@ SessionBatch::~SessionBatch() = default;
 SessionBatch::SessionBatch(SessionBatch&&) noexcept = default;
 SessionBatch& SessionBatch::operator=(SessionBatch&&) noexcept = default;
 
-Index SessionBatch::rows() const { return impl_->rows.rows(); }
+Index SessionBatch::rows() const { return alive(impl_, "the batch of sessions").rows.rows(); }
 
 std::span<const float> SessionBatch::push(std::span<const std::int32_t> tokens) {
-  require_tokens(impl_->rows.data());
+  require_tokens(alive(impl_, "the batch of sessions").rows.data());
   require(static_cast<Index>(tokens.size()) == rows(), "tokens must hold {} values, not {}", rows(), tokens.size());
-  ops::check_tokens({.rows = rows(), .steps = 1}, tokens.data(), impl_->rows.data().vocabulary);
-  return impl_->rows.push(tokens.data());
+  ops::check_tokens({.rows = rows(), .steps = 1}, tokens.data(),
+                    alive(impl_, "the batch of sessions").rows.data().vocabulary);
+  return alive(impl_, "the batch of sessions").rows.push(tokens.data());
 }
 
 std::span<const float> SessionBatch::push(std::span<const float> features) {
+<<<<<<< HEAD
   require_features(impl_->rows.data(), rows(), features.size());
   require_near(features);
   return impl_->rows.push(features.data());
+=======
+  require_features(alive(impl_, "the batch of sessions").rows.data(), rows(), features.size());
+  return alive(impl_, "the batch of sessions").rows.push(features.data());
+>>>>>>> h1
 }
 
-void SessionBatch::reset() { impl_->rows.reset(); }
-void SessionBatch::reset(Index row) { impl_->rows.reset(row); }
-void SessionBatch::seed(Index row, std::uint64_t seed) { impl_->rows.seed(row, seed); }
+void SessionBatch::reset() { alive(impl_, "the batch of sessions").rows.reset(); }
+void SessionBatch::reset(Index row) { alive(impl_, "the batch of sessions").rows.reset(row); }
+void SessionBatch::seed(Index row, std::uint64_t seed) { alive(impl_, "the batch of sessions").rows.seed(row, seed); }
 
 void SessionBatch::generate(const Sampling& sampling, Index steps, std::span<std::int32_t> tokens) {
-  const DataDescription& data = impl_->rows.data();
+  const DataDescription& data = alive(impl_, "the batch of sessions").rows.data();
   require_tokens(data);
   require(data.task == Task::language, "a model generates that was trained to continue a text, not for another task");
   require(steps >= 0, "steps must not be negative, not {}", steps);
   require(static_cast<Index>(tokens.size()) == rows() * steps, "tokens must hold {} values (rows {}, steps {}), not {}",
           rows() * steps, rows(), steps, tokens.size());
-  impl_->rows.generate(sampling, steps, tokens.data());
+  alive(impl_, "the batch of sessions").rows.generate(sampling, steps, tokens.data());
 }
 
 }  // namespace penstock

@@ -2,10 +2,8 @@
 
 #include <array>
 #include <bit>
-#include <cerrno>
 #include <chrono>
 #include <cstdint>
-#include <cstring>
 #include <filesystem>
 #include <random>
 
@@ -103,9 +101,9 @@ EventFile::EventFile(const std::string& folder) {
   std::filesystem::create_directories(folder, error);
   if (error) fail(ErrorCode::io_failure, "{}: cannot write events: {}", folder, error.message());
   // TensorBoard reads the files of a folder in the order of their names, and knows them by the part in the middle.
-  path_ = fmt::format("{}/events.out.tfevents.{:010.0f}.penstock.{:08x}", folder, wall_time(), std::random_device()());
-  file_.reset(std::fopen(path_.c_str(), "wbx"));
-  if (!file_) fail(ErrorCode::io_failure, "{}: cannot write events: {}", path_, std::strerror(errno));
+  std::string path =
+      fmt::format("{}/events.out.tfevents.{:010.0f}.penstock.{:08x}", folder, wall_time(), std::random_device()());
+  file_ = LogFile(std::move(path), LogFile::Begin::create, "cannot write events");
   Message event = new_event(0);
   event.text(event_file_version, "brain.Event:2");
   write(event.bytes());
@@ -117,13 +115,11 @@ void EventFile::write(const std::string& event) {
   append_little_endian(record, masked_crc(record));
   record += event;
   append_little_endian(record, masked_crc(event));
-  if (std::fwrite(record.data(), 1, record.size(), file_.get()) != record.size() || std::fflush(file_.get()) != 0) {
-    fail(ErrorCode::io_failure, "{}: cannot write events: {}", path_, std::strerror(errno));
-  }
+  file_.write(record);
 }
 
 void EventFile::scalars(Index step, const std::vector<Scalar>& values) {
-  if (!file_) return;
+  if (!file_.is_open()) return;
   Message summary;
   for (const auto& [name, number] : values) {
     Message value;
@@ -137,7 +133,7 @@ void EventFile::scalars(Index step, const std::vector<Scalar>& values) {
 }
 
 void EventFile::restart(Index step) {
-  if (!file_) return;
+  if (!file_.is_open()) return;
   Message log;
   log.integer(session_status, session_start);
   Message event = new_event(step);

@@ -1,12 +1,11 @@
 #pragma once
 
-#include <cstdio>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "penstock/log_file.h"
 #include "penstock/types.h"
 
 namespace penstock::training {
@@ -19,21 +18,19 @@ using Scalar = std::pair<std::string_view, double>;
 class EventFile {
  public:
   /// Makes a new file in the folder, which is made if need be; an empty path writes nothing. Throws Error(io_failure)
-  /// naming the path, now or at any event.
+  /// naming the path. A file that fails later is given up.
   explicit EventFile(const std::string& folder);
 
   void scalars(Index step, const std::vector<Scalar>& values);
   /// The run goes on from this step: TensorBoard forgets what earlier files of the folder say of later ones.
   void restart(Index step);
+  /// Why the file was given up; empty if it was not.
+  const std::string& error() const { return file_.error(); }
 
  private:
   void write(const std::string& event);
 
-  struct Close {
-    void operator()(std::FILE* file) const { std::fclose(file); }
-  };
-  std::string path_;
-  std::unique_ptr<std::FILE, Close> file_;
+  LogFile file_;
 };
 
 /// CRC-32C (Castagnoli) of bytes.

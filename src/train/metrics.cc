@@ -1,13 +1,11 @@
 #include "train/metrics.h"
 
-#include <cerrno>
-#include <cstring>
 #include <nlohmann/json.hpp>
 #include <numbers>
+#include <utility>
 
 #include "base/check.h"
 #include "io/model_json.h"
-#include "penstock/sources.h"
 
 namespace penstock::training {
 
@@ -52,18 +50,18 @@ Json evaluation_fields(const Evaluation& evaluation, Loss loss) {
 }  // namespace
 
 MetricsLog::MetricsLog(const std::string& path, const std::string& tensorboard_path, bool append)
-    : path_(path), events_(tensorboard_path) {
+    : events_(tensorboard_path) {
   if (path.empty()) return;
-  file_.reset(std::fopen(path.c_str(), append ? "a" : "w"));
-  if (file_) return;
-  fail(ErrorCode::io_failure, "{}: cannot write metrics: {}{}", path, std::strerror(errno), address_advice(path, true));
+  file_ = LogFile(path, append ? LogFile::Begin::append : LogFile::Begin::replace, "cannot write metrics");
 }
 
-void MetricsLog::write(const std::string& line) {
-  if (!file_) return;
-  if (std::fputs((line + "\n").c_str(), file_.get()) < 0 || std::fflush(file_.get()) != 0) {
-    fail(ErrorCode::io_failure, "{}: cannot write metrics: {}", path_, std::strerror(errno));
-  }
+void MetricsLog::write(const std::string& line) { file_.write(line + "\n"); }
+
+std::string MetricsLog::take_error() {
+  std::string error;
+  if (!file_.error().empty() && !std::exchange(said_file_, true)) error = file_.error();
+  if (events_.error().empty() || std::exchange(said_events_, true)) return error;
+  return error.empty() ? events_.error() : error + "; " + events_.error();
 }
 
 void MetricsLog::run(const Model::Impl& model, const nlohmann::json& identity, const std::string& note) {

@@ -1,11 +1,10 @@
 #pragma once
 
-#include <cstdio>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 
 #include "nn/model_impl.h"
+#include "penstock/log_file.h"
 #include "penstock/train.h"
 #include "train/event_file.h"
 
@@ -16,7 +15,7 @@ namespace penstock::training {
 /// resumed run goes on. The same numbers go to a folder of TensorBoard's.
 class MetricsLog {
  public:
-  /// Empty paths write nothing. Throws Error(io_failure) naming the path, now or at any record.
+  /// Empty paths write nothing. Throws Error(io_failure) naming the path. A file that fails later is given up.
   MetricsLog(const std::string& path, const std::string& tensorboard_path, bool append);
 
   /// What is trained, and how; `note` is TrainOptions::metrics_note.
@@ -26,16 +25,16 @@ class MetricsLog {
   void final(const TrainResult& result, Loss loss);
   void resume(Index step);
 
+  /// Why files were given up since the last call; empty if none was.
+  std::string take_error();
+
  private:
   void write(const std::string& line);
   void scored(Index step, Loss loss, const Evaluation& evaluation);
 
-  struct Close {
-    void operator()(std::FILE* file) const { std::fclose(file); }
-  };
-  std::string path_;
-  std::unique_ptr<std::FILE, Close> file_;
+  LogFile file_;
   EventFile events_;
+  bool said_file_ = false, said_events_ = false;  // that it was given up
 };
 
 }  // namespace penstock::training

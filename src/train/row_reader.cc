@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/alive.h"
 #include "base/check.h"
 #include "base/quote.h"
 #include "io/data_file.h"
@@ -400,7 +401,7 @@ RowReader::~RowReader() = default;
 RowReader::RowReader(RowReader&&) noexcept = default;
 
 bool RowReader::read(const std::string& line, std::span<float> features) {
-  Impl& self = *impl_;
+  Impl& self = alive(impl_, "the reader");
   require(features.size() == self.inputs.size(), "features must have room for {} values, not {}", self.inputs.size(),
           features.size());
   ++self.line;
@@ -421,37 +422,40 @@ bool RowReader::read(const std::string& line, std::span<float> features) {
   return true;
 }
 
-std::span<const float> RowReader::missing_rows() const { return impl_->missing_rows; }
-std::span<const double> RowReader::target_values() const { return impl_->target_values; }
+std::span<const float> RowReader::missing_rows() const { return alive(impl_, "the reader").missing_rows; }
+std::span<const double> RowReader::target_values() const { return alive(impl_, "the reader").target_values; }
 std::optional<double> RowReader::date() const {
-  if (impl_->date_position) return impl_->series->date;
-  return impl_->dated != nullptr ? std::optional(impl_->date_read) : std::nullopt;
+  if (alive(impl_, "the reader").date_position) return alive(impl_, "the reader").series->date;
+  return alive(impl_, "the reader").dated != nullptr ? std::optional(alive(impl_, "the reader").date_read)
+                                                     : std::nullopt;
 }
-bool RowReader::starts_sequence() const { return impl_->starts_sequence; }
+bool RowReader::starts_sequence() const { return alive(impl_, "the reader").starts_sequence; }
 void RowReader::restart() {
-  impl_->restart();
-  impl_->sequence_names.clear();
-  impl_->restarted = true;
+  alive(impl_, "the reader").restart();
+  alive(impl_, "the reader").sequence_names.clear();
+  alive(impl_, "the reader").restarted = true;
 }
-const std::string& RowReader::first_returning_sequence() const { return impl_->first_returning; }
+const std::string& RowReader::first_returning_sequence() const { return alive(impl_, "the reader").first_returning; }
 
 const Group& RowReader::group() const {
-  const bool grouped = impl_->group_position || impl_->data.groups_are_files;
-  require(impl_->series != nullptr && grouped, "no row of a group has been read");
-  return impl_->series->group;
+  const bool grouped = alive(impl_, "the reader").group_position || alive(impl_, "the reader").data.groups_are_files;
+  require(alive(impl_, "the reader").series != nullptr && grouped, "no row of a group has been read");
+  return alive(impl_, "the reader").series->group;
 }
 
-bool RowReader::knows_group() const { return impl_->series == nullptr || impl_->series->settled; }
+bool RowReader::knows_group() const {
+  return alive(impl_, "the reader").series == nullptr || alive(impl_, "the reader").series->settled;
+}
 
 void RowReader::add_group(const Group& group) {
-  const DataDescription& data = impl_->data;
+  const DataDescription& data = alive(impl_, "the reader").data;
   require(group.inputs.size() == data.inputs.size() && group.targets.size() == data.targets.size(),
           "group must have a scaling of each column");
-  impl_->add(group, true);
+  alive(impl_, "the reader").add(group, true);
 }
 
 const Group& RowReader::settle_group(const std::string& name, std::span<float> features, Index count) {
-  Impl& self = *impl_;
+  Impl& self = alive(impl_, "the reader");
   const auto found = self.all.find(name);
   require(found != self.all.end(), "name: no row of {} has been read", in_quotes(name));
   found->second.settle(self.data, features, count, self.source());
@@ -460,7 +464,7 @@ const Group& RowReader::settle_group(const std::string& name, std::span<float> f
 
 std::map<std::string, RowReader::LastRow> RowReader::last_rows() const {
   std::map<std::string, LastRow> rows;
-  for (const auto& [name, series] : impl_->all) {
+  for (const auto& [name, series] : alive(impl_, "the reader").all) {
     if (series.settled) rows[name] = {.values = series.values, .date = series.date};
   }
   return rows;
@@ -468,38 +472,42 @@ std::map<std::string, RowReader::LastRow> RowReader::last_rows() const {
 
 void RowReader::set_last_rows(const std::map<std::string, LastRow>& rows) {
   for (const auto& [name, row] : rows) {
-    const std::size_t size = impl_->inputs.size();
+    const std::size_t size = alive(impl_, "the reader").inputs.size();
     require(row.values.size() == size, "rows: the last one must have {} values, not {}", size, row.values.size());
-    const auto found = impl_->all.find(name);
-    if (found == impl_->all.end()) continue;
+    const auto found = alive(impl_, "the reader").all.find(name);
+    if (found == alive(impl_, "the reader").all.end()) continue;
     found->second.values = row.values;
     found->second.date = row.date;
   }
 }
 
-std::optional<std::size_t> RowReader::column(const std::string& name) const { return impl_->opening.header.find(name); }
-
-std::string_view RowReader::text(std::size_t column) const {
-  require(column < impl_->fields.size(), "column must be below {}, not {}", impl_->fields.size(), column);
-  return impl_->fields[column].text;
+std::optional<std::size_t> RowReader::column(const std::string& name) const {
+  return alive(impl_, "the reader").opening.header.find(name);
 }
 
-bool RowReader::is_to_come() const { return impl_->to_come; }
+std::string_view RowReader::text(std::size_t column) const {
+  require(column < alive(impl_, "the reader").fields.size(), "column must be below {}, not {}",
+          alive(impl_, "the reader").fields.size(), column);
+  return alive(impl_, "the reader").fields[column].text;
+}
+
+bool RowReader::is_to_come() const { return alive(impl_, "the reader").to_come; }
 
 std::optional<double> RowReader::number(std::size_t column) const {
   double value = 0.0;
   const std::string_view field = text(column);
   if (data::is_missing(field)) return std::nullopt;
-  const bool sound = data::parse_number(field, impl_->opening.decimal, value) == std::errc{} && std::isfinite(value);
+  const bool sound = data::parse_number(field, alive(impl_, "the reader").opening.decimal, value) == std::errc{} &&
+                     std::isfinite(value);
   return sound ? std::optional(value) : data::parse_truth(field);
 }
 
-Index RowReader::replaced() const { return impl_->replaced; }
-const std::string& RowReader::first_replaced() const { return impl_->first_replaced; }
-bool RowReader::left_out() const { return impl_->left_out; }
-Index RowReader::undated() const { return impl_->undated; }
-const std::string& RowReader::first_undated() const { return impl_->first_undated; }
-Index RowReader::unknown_categories() const { return impl_->unknown_categories; }
-const std::string& RowReader::first_unknown_category() const { return impl_->first_unknown; }
+Index RowReader::replaced() const { return alive(impl_, "the reader").replaced; }
+const std::string& RowReader::first_replaced() const { return alive(impl_, "the reader").first_replaced; }
+bool RowReader::left_out() const { return alive(impl_, "the reader").left_out; }
+Index RowReader::undated() const { return alive(impl_, "the reader").undated; }
+const std::string& RowReader::first_undated() const { return alive(impl_, "the reader").first_undated; }
+Index RowReader::unknown_categories() const { return alive(impl_, "the reader").unknown_categories; }
+const std::string& RowReader::first_unknown_category() const { return alive(impl_, "the reader").first_unknown; }
 
 }  // namespace penstock

@@ -11,6 +11,8 @@
 
 #include "base/check.h"
 #include "base/quote.h"
+#include "base/warning.h"
+#include "penstock/file_writer.h"
 #include "train/divisible.h"
 #include "train/search_space.h"
 
@@ -39,7 +41,7 @@ class SearchRecord {
     if (path_.empty()) return;
     if (options.resume) read(about);
     if (options.resume && !empty_) return;
-    std::ofstream(path_, std::ios::trunc).close();
+    text_.clear();
     append(about);
   }
 
@@ -65,6 +67,8 @@ class SearchRecord {
     Index number = 0;
     try {
       for (; std::getline(file, line); ++number) {
+        // A process that was killed while it wrote leaves a last line without an end.
+        if (file.eof() && !json::accept(line)) break;
         const json fields = json::parse(line);
         if (number > 0) {
           take(fields);
@@ -72,6 +76,7 @@ class SearchRecord {
           fail(ErrorCode::incompatible, "{}: this is another search: it was about {}, not {}", path_, fields.dump(),
                about.dump());
         }
+        text_ += line + '\n';
       }
     } catch (const json::exception&) {
       fail(ErrorCode::bad_input, "{}:{}: no trial of a search: {}", path_, number + 1, in_quotes(line));
@@ -96,13 +101,17 @@ class SearchRecord {
 
   void append(const json& line) {
     if (path_.empty()) return;
-    std::ofstream file(path_, std::ios::app);
-    file << line.dump() << '\n';
-    file.close();
-    if (!file) fail(ErrorCode::io_failure, "{}: a trial of the search cannot be written", path_);
+    text_ += line.dump() + '\n';
+    try {
+      write_file(path_, text_);
+    } catch (const Error& error) {
+      // The next trial writes this one as well; a search that nobody interrupts needs no record.
+      warn("no record of the search: {}", error.what());
+    }
   }
 
   std::string path_;
+  std::string text_;  // all lines of the file
   bool empty_ = true, ended_ = false;
   double seconds_ = 0.0;
   std::vector<SearchTrial> trials_;

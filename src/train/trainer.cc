@@ -193,6 +193,7 @@ void Trainer::report(const StepResult& result, double seconds) {
   reported_loss_ = {};
   reported_positions_ = reported_steps_ = 0;
   last_report_ = seconds;
+  check_metrics();
 }
 
 void Trainer::give_up_if_hopeless(const StepResult& result) const {
@@ -218,6 +219,7 @@ void Trainer::validate(double seconds, Index most_batches) {
   metrics_.validation(now, loss_, *result_.validation);
   if (callbacks_.validation) callbacks_.validation(now, *result_.validation);
   last_validation_ = seconds;
+  check_metrics();
 }
 
 void Trainer::judge(double loss, bool by_steps) {
@@ -274,10 +276,21 @@ void Trainer::save() {
     constexpr double retry_after = 10.0;
     last_checkpoint_ = state_.seconds - std::max(0.0, options_.checkpoint_every - retry_after);
     result_.checkpoint_error = error.what();
-    result_.last.warning = "no checkpoint: " + result_.checkpoint_error;
-    if (callbacks_.progress) callbacks_.progress(result_.last);
-    result_.last.warning.clear();
+    warn_of("no checkpoint: " + result_.checkpoint_error);
   }
+}
+
+void Trainer::warn_of(const std::string& text) {
+  result_.last.warning = text;
+  if (callbacks_.progress) callbacks_.progress(result_.last);
+  result_.last.warning.clear();
+}
+
+void Trainer::check_metrics() {
+  const std::string error = metrics_.take_error();
+  if (error.empty()) return;
+  result_.metrics_error = error;
+  warn_of(error + "; training goes on without them");
 }
 
 bool Trainer::report_is_due(const StepResult& result, double now) const {
@@ -350,6 +363,7 @@ TrainResult Trainer::run() {
   runner_->synchronize();
   finish();
   metrics_.final(result_, loss_);
+  check_metrics();
   return result_;
 }
 

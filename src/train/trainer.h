@@ -43,6 +43,10 @@ class Trainer {
   void restore_best();
   void give_up_if_hopeless(const StepResult& result) const;
   void handle_all();
+  /// Reports a warning that no step has caused.
+  void warn_of(const std::string& text);
+  /// Reports once that metrics are no longer written.
+  void check_metrics();
   /// All that is under way is waited for first.
   void save();
 

@@ -251,7 +251,7 @@ def test_shapes_beyond_the_memory():
 
 def test_files_that_cannot_be_written():
     result = run("bench", "layer", "--json", "/nowhere/a.json", expect=1)
-    assert result.err == "penstock bench: --json /nowhere/a.json: cannot write\n"
+    assert result.err == "penstock bench: cannot write '/nowhere/a.json': No such file or directory\n"
 
 
 def test_interrupted_it_reports_what_it_has():

@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <fstream>
-
 #include "../group_table.h"
+#include "../terminal.h"
 #include "../units.h"
 #include "penstock/error.h"
+#include "penstock/log_file.h"
 #include "penstock/stream.h"
 
 namespace penstock::cli::reporting {
@@ -123,10 +123,13 @@ Json sample_record(const Model& model, const Execution& execution) {
 }
 
 void append_records(const std::string& path, const std::vector<Json>& records) {
-  std::ofstream file(path, std::ios::app);
-  for (const Json& record : records) file << json_line(record);
-  file.close();
-  if (!file) throw Error(ErrorCode::io_failure, fmt::format("{}: cannot write metrics", printable(path)));
+  try {
+    LogFile file(path, LogFile::Begin::append, "cannot write metrics");
+    for (const Json& record : records) file.write(json_line(record));
+    if (!file.error().empty()) throw Error(ErrorCode::io_failure, file.error());
+  } catch (const Error& error) {
+    say(fmt::format("warning: {}\n", printable(error.what())));
+  }
 }
 
 }  // namespace penstock::cli::reporting

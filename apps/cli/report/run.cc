@@ -157,10 +157,13 @@ Run read_run(const std::string& path) {
   run.path = path;
   std::string line, torn;
   for (Index number = 1; input.line(line); ++number) {
-    if (!torn.empty()) throw Error(ErrorCode::bad_input, torn);
     if (line.empty()) continue;
     const std::string place = fmt::format("{}:{}", printable(path), number);
     const Json record = Json::parse(line, nullptr, false);
+    // A killed run leaves a torn line, behind which a resumed one begins.
+    const std::string kind = record.is_object() ? text_of(record, "kind") : "";
+    if (!torn.empty() && kind != "run" && kind != "resume") throw Error(ErrorCode::bad_input, torn);
+    torn.clear();
     if (record.is_discarded()) {
       // The last line of a run that goes on may not be whole yet.
       torn = fmt::format("{}: this is no record of metrics: '{}'", place, printable(line));

@@ -15,7 +15,8 @@ import zlib
 
 import numpy as np
 
-from ..errors import BadInput, InvalidArgument, Unsupported
+from .. import _core
+from ..errors import BadInput, InvalidArgument, IoFailure, Unsupported
 from ._hdf5 import DEEPEST, cell_groups, h5py_package, opened
 from ._limits import Limits, reading
 from ._weights import RecurrentWeights, check_said, inverse, reordered, shape_text, take, unique_names
@@ -420,8 +421,7 @@ def write_keras(path, layers):
         content = buffer.getvalue()
     else:
         content = _archive(buffer.getvalue(), configs, next(iter(layers.values())).input_size)
-    with open(path, "wb") as file:
-        file.write(content)
+    _core.write_file(path, [content])
 
 
 def _write_layer(group, name, weights, counts):

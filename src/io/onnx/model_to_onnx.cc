@@ -6,12 +6,12 @@
 
 #include "base/check.h"
 #include "base/quote.h"
-#include "io/atomic_file.h"
 #include "io/model_file.h"
 #include "io/model_json.h"
 #include "io/onnx/graph_writer.h"
 #include "io/onnx/onnx_file.h"
 #include "nn/model_graph.h"
+#include "penstock/file_writer.h"
 #include "penstock/onnx.h"
 
 namespace penstock {
@@ -208,7 +208,7 @@ OnnxModel to_onnx(const Model& model, const OnnxOptions& options) {
 
 OnnxModel save_onnx(const Model& model, const std::string& path, const OnnxOptions& options) {
   OnnxModel onnx = to_onnx(model, options);
-  io::write_text_atomically(path, onnx.file);
+  write_file(path, onnx.file);
   return onnx;
 }
 

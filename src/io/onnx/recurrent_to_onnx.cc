@@ -3,10 +3,10 @@
 #include <string>
 #include <vector>
 
-#include "io/atomic_file.h"
 #include "io/onnx/onnx_file.h"
 #include "io/onnx/recurrence.h"
 #include "nn/recurrent_graph.h"
+#include "penstock/file_writer.h"
 #include "penstock/onnx.h"
 
 namespace penstock {
@@ -121,7 +121,7 @@ OnnxModel to_onnx(const Recurrent<float>& network) { return io::StackWriter(netw
 
 OnnxModel save_onnx(const Recurrent<float>& network, const std::string& path) {
   OnnxModel onnx = to_onnx(network);
-  io::write_text_atomically(path, onnx.file);
+  write_file(path, onnx.file);
   return onnx;
 }
 

@@ -3,7 +3,6 @@
 #include <atomic>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 
 #include "backend/cuda/runtime/disk_cache.h"
@@ -13,6 +12,7 @@
 #include "base/environment.h"
 #include "base/once_map.h"
 #include "base/warning.h"
+#include "penstock/file_writer.h"
 
 namespace penstock::cuda {
 namespace {
@@ -41,9 +41,11 @@ const std::string& sources_hash() {
 }
 
 void write_dump(const std::filesystem::path& path, std::string_view content) {
-  std::ofstream file(path, std::ios::binary);
-  file << content;
-  if (!file.flush()) warn("cannot write {}, which PENSTOCK_DUMP_DIR asks for", path.string());
+  try {
+    write_file(path.string(), content);
+  } catch (const Error& error) {
+    warn("{}, which PENSTOCK_DUMP_DIR asks for", error.what());
+  }
 }
 
 /// What PENSTOCK_DUMP_DIR asks for: `cuobjdump -sass` shows the instructions of the cubin.
