@@ -18,31 +18,15 @@ struct GivenTerms {
   }
 };
 
-/// e^x as a power of two and what there is more: e^x = scale + scale * more, for |more| < 0.42. Saturates as Exp()
-/// does.
-template <class V>
-PENSTOCK_CELL void SplitExp(V x, V& scale, V& more) {
-  V n;
-  const V clamped = Clamp(x, V(-87.33f), V(87.3f));
-  PowerOfTwo<1>(clamped, n, scale);
-  more = SmallExpm1(MinusLogs(clamped, n));
-}
-
-/// e^x - a for a number a that is e^x, all but some last digits: scale - a is exact.
-template <class V>
-PENSTOCK_CELL V RestOfExp(V x, V a) {
-  V scale, more;
-  SplitExp(x, scale, more);
-  return MulAdd(scale, more, scale - a);
-}
-
-/// a = Exp(x), and what e^x has beyond it.
+/// a = Exp(x), and what e^x has beyond it: e^x = scale + scale m, and scale - a is exact.
 template <class V>
 PENSTOCK_CELL void ExpAndRest(V x, V& a, V& rest) {
-  V scale, more;
-  SplitExp(x, scale, more);
-  a = MulAdd(scale, more, scale);
-  rest = MulAdd(scale, more, scale - a);
+  V n, scale;
+  const V clamped = Clamp(x, V(-87.33f), V(87.3f));
+  PowerOfTwo<1>(clamped, n, scale);
+  const V m = SmallExpm1(MinusLogs(clamped, n));
+  a = MulAdd(scale, m, scale);
+  rest = MulAdd(scale, m, scale - a);
 }
 PENSTOCK_CELL void ExpAndRest(double x, double& a, double& rest) {
   a = Exp(x);

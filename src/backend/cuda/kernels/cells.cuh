@@ -69,6 +69,13 @@ PENSTOCK_DEVICE void ExpAndSum(Real x, Real& e, Real& sum) {
 #include "cells/given.h"
 #include "cells/list.h"
 
+/// e^x - a for a number a that is e^x rounded, where e^x is near 1; 0 elsewhere, where a has all its digits.
+PENSTOCK_DEVICE Real RestOfExp(Real x, Real a) {
+  const Real near(0.34f);  // SmallExpm1() reaches ln 2 / 2
+  const Real rest = SmallExpm1(Clamp(x, Real(0.0f) - near, near)) - (a - Real(1.0f));
+  return SelectPositive(near - Abs(x), rest, Real(0.0f));
+}
+
 /// What steps multiply a state by: a number, or its logarithm where a rule splits gains (cells/recurrence.h). Sums of
 /// logarithms keep the digits of decays that are close to 1, of one step and of thousands.
 template <class Rule>
@@ -84,10 +91,10 @@ struct Gain {
     if constexpr (is_log) {
       asm volatile("" : "+f"(gain));                 // exponentials of many steps beforehand would take all registers
       constexpr float least = -80.0f, most = 86.0f;  // beyond, a float's exponential is nothing or infinite
-      Real a = Exp(Real(gain)), rest = RestOfExp(Real(gain), a);
-      if (gain < least) a = rest = Real(0.0f);
-      if (gain > most) a = Real(__int_as_float(0x7f800000)), rest = Real(0.0f);
-      offset = __fmaf_rn(rest.value, h, offset);
+      Real a = Exp(Real(gain));
+      if (gain < least) a = Real(0.0f);
+      if (gain > most) a = Real(__int_as_float(0x7f800000));
+      offset = __fmaf_rn(RestOfExp(Real(gain), a).value, h, offset);
       return __fmaf_rn(a.value, h, offset);
     } else {
       return __fmaf_rn(gain, h, offset);
