@@ -109,14 +109,10 @@ std::span<const float> SessionBatch::push(std::span<const std::int32_t> tokens) 
 }
 
 std::span<const float> SessionBatch::push(std::span<const float> features) {
-<<<<<<< HEAD
-  require_features(impl_->rows.data(), rows(), features.size());
+  auto& all = alive(impl_, "the batch of sessions").rows;
+  require_features(all.data(), rows(), features.size());
   require_near(features);
-  return impl_->rows.push(features.data());
-=======
-  require_features(alive(impl_, "the batch of sessions").rows.data(), rows(), features.size());
-  return alive(impl_, "the batch of sessions").rows.push(features.data());
->>>>>>> h1
+  return all.push(features.data());
 }
 
 void SessionBatch::reset() { alive(impl_, "the batch of sessions").rows.reset(); }
